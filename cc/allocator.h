@@ -1,5 +1,5 @@
-// Allocator: divides one receiving NIC's link among the flows that send to it, and says so in
-// grants.
+// Allocator: divides one receiving NIC's link among the flows that send to it, and advertises their
+// rates in grants.
 //
 // Purity as for Controller. Flows are numbered by the caller, 0 .. max_flows-1.
 #pragma once
@@ -20,7 +20,7 @@ struct GrantUpdate {
   Grant grant;
 };
 
-// What the application says of the traffic to come. 0: unknown.
+// The application's hint of the traffic to come. 0: unknown.
 struct TrafficHint {
   uint32_t peers = 0;                 // that may send to this NIC at the same time
   uint32_t connections_per_peer = 0;  // of each; they share its flow
@@ -28,7 +28,14 @@ struct TrafficHint {
   bool operator==(const TrafficHint&) const = default;
 };
 
-// What of the peers' data has come in over the NIC's link since it was opened, in packets.
+// The one-way delay of a packet, by the clocks of two hosts and modulo 2^32: only differences
+// within a flow are meaningful.
+struct Transit {
+  uint32_t ns = 0;
+  uint32_t payload = 0;  // of that packet, bytes
+};
+
+// The peers' data packets that have arrived over the NIC's link since it was opened.
 struct ArrivalCounts {
   uint64_t packets = 0;          // whole
   uint64_t marked = 0;           // of these, with ECN congestion experienced
@@ -44,30 +51,28 @@ class Allocator {
   virtual void remove_flow(Instant now, uint32_t flow) = 0;
   // Bytes that a posted receive will accept from this flow.
   virtual void on_posted(Instant now, uint32_t flow, Bytes bytes) = 0;
-  // Bytes of posted receives that are done with: arrived, cancelled, or posted but never sent.
+  // Bytes of posted receives that are complete: arrived, cancelled, or never sent.
   virtual void on_finished(Instant now, uint32_t flow, Bytes bytes) = 0;
   virtual void on_demand(Instant now, uint32_t flow, const Demand& demand) = 0;
-  // Payload that has arrived, each byte once. `transit_ns` is the shortest time that one of its
-  // packets was on its way, by the clocks of two hosts and modulo 2^32: only its changes mean
-  // something.
-  virtual void on_arrival(Instant, uint32_t /*flow*/, Bytes, uint32_t /*transit_ns*/) {}
+  // Payload that has arrived, each byte once, and the delay of its fastest packet.
+  virtual void on_arrival(Instant, uint32_t /*flow*/, Bytes, const Transit&) {}
   virtual bool wants_arrivals() const { return false; }
-  // Payload that came in on flows that obey none of our grants.
+  // Payload that has arrived on flows that do not obey our grants.
   virtual void on_foreign_arrival(Instant, Bytes) {}
   // Only where FlowEnvironment::oversubscription is above 1.
   virtual void on_counts(Instant, const ArrivalCounts&) {}
   // Of two flows that could both use more, one gets this many times the other's rate. From 1 to
   // kMaxWeight.
   virtual void set_weight(Instant, uint32_t /*flow*/, uint32_t /*weight*/) {}
-  // The newest counts, whatever it says; before the first, nothing is known. It is no promise.
+  // The newest hint counts; before the first, nothing is known. A hint is no promise.
   virtual void on_hint(Instant, const TrafficHint&) {}
   // The grants that changed or must be repeated, at most updates.size(); call again while it fills
   // the span.
   virtual size_t poll_grants(Instant now, std::span<GrantUpdate> updates) = 0;
-  // When poll_grants has something by the passing of time alone; Instant::never() if not.
+  // When poll_grants has something to do even if nothing happens; Instant::never(): nothing.
   virtual Instant next_deadline() const = 0;
-  // The grant in force for a flow; it travels in every CTS, whose time on the way is not known: it
-  // is not aligned.
+  // The grant in force for a flow, for its CTS slots. It is not aligned, because the delay of a CTS
+  // slot is not known.
   virtual Grant grant(uint32_t flow) const = 0;
 };
 

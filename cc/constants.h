@@ -65,7 +65,7 @@ inline void assign(Duration& member, double value) {
   member = Duration::from_ns(std::llround(value * 1e3));
 }
 
-// The row that `setting` is about, after checking its value against it.
+// The row that `setting` names; checks the value against its range.
 Result<size_t> find_row(std::string_view algorithm, std::span<const ConstantInfo> rows,
                         const NamedValue& setting);
 

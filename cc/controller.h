@@ -18,27 +18,27 @@ namespace pacecar {
 
 class HostLink;
 
-// What a controller is told about its flow's network when it is made.
+// A flow's network, as known when its controller is made.
 struct FlowEnvironment {
   Rate line_rate;               // of our own link; never 0
   Bytes mtu = 4096;             // payload bytes per packet
   Bytes overhead = 0;           // of a packet on the wire beyond its payload; rates count it
   Bytes burst_bytes = 0;        // granularity of the NIC's pacer; at least mtu
   Duration base_rtt;            // expected round trip without queues; 0 when unknown
-  Rate budget;                  // that the application set; included in line_rate; 0: none
+  Rate budget;                  // set by the application; included in line_rate; 0: none
   bool trimming = false;        // switches cut off payloads instead of dropping packets
   double oversubscription = 1;  // of links at the network's edge over what its core carries; >= 1
-  // What end hosts add to round trips by chance; differences below it say nothing.
+  // Random delay that end hosts add to round trips; smaller differences mean nothing.
   Duration jitter;
-  // How long an end host may do nothing without being broken: it was not given the processor.
+  // How long a healthy end host may do nothing: its thread was not scheduled.
   Duration pause;
-  // Receivers know how long packets were on their way, and act on queues.
+  // Receivers measure the packets' delays, and react to queues.
   bool receivers_look = false;
-  // What the NIC uses before anything is known of its link; 0: the line rate.
+  // The rate that the NIC begins with, before anything is known of its link; 0: the line rate.
   Rate first_rate;
-  // Added to the phases of our grids. Simulation only: real hosts have clocks of their own.
+  // Added to the phases of our grids. Simulation only: real hosts have different clocks.
   Duration grid_origin;
-  // The direction of the link that is meant, where processes of one host share it; null: none do.
+  // The link in this direction, where processes of one host share it; null: not shared.
   HostLink* host_link = nullptr;
 };
 
@@ -48,76 +48,77 @@ struct AckSample {
   Bytes acked = 0;      // newly acknowledged payload bytes
   Bytes marked = 0;     // of these, with ECN congestion experienced
   Bytes in_flight = 0;  // after this acknowledgement
-  Bytes sent = 0;       // by the flow since it began, repetitions included
-  // The NIC looks for a better path: what packets meet says little about the one it will keep.
+  Bytes sent = 0;       // by the flow since it began, retransmissions included
+  // The NIC is searching for a better path: signals say little about the path it will keep.
   bool rerouting = false;
-  // The very packet that this acknowledgement answers had congestion experienced.
+  // The packet that caused this acknowledgement had congestion experienced.
   bool echo_marked = false;
   std::span<const TelemetryHop> telemetry;  // of that packet; valid during the call
 };
 
 enum class LossKind : uint8_t {
   kMissing,  // found by the sender: others arrived, or nothing did
-  kTrimmed,  // told by the receiver: a switch had cut off the payload
+  kTrimmed,  // reported by the receiver: a switch cut off the payload
 };
 
 struct LossSample {
   Instant now;
   LossKind kind = LossKind::kMissing;
   Bytes lost = 0;          // newly known to be lost, payload bytes
-  Duration rtt{};          // kTrimmed: from sending the packet to this word of it; 0: unknown
+  Duration rtt{};          // kTrimmed: from sending the packet to this notice; 0: unknown
   Bytes in_flight = 0;     // after this
   Bytes sent = 0;          // as in AckSample
   bool rerouting = false;  // likewise
 };
 
-// A receiver's word on how fast this flow may go (congestion-control grant).
+// The rate, or credit, that a receiver grants a flow.
 struct Grant {
-  // A credit instead of a rate: `credit` counts, rate, phase and validity mean nothing.
+  // A credit instead of a rate: rate, phase and validity are not used.
   bool is_credit = false;
-  Bytes credit = 0;  // all that was granted since the flow began, modulo 2^30
+  Bytes credit = 0;  // total granted since the flow began, modulo 2^30
   Rate rate;
-  // Where `aligned`: packets leave this long after the word's arrival less one base round trip, and
-  // then every gap, the time of one burst at `rate`. Flows that were given different phases do not
-  // meet at the receiver. From 0 to the gap.
+  // If `aligned`: a packet leaves this long after the grant's arrival less one base round trip, and
+  // then one every gap, the time of one burst at `rate`. Packets of flows with different phases do
+  // not meet at the receiver. From 0 to the gap.
   Duration phase;
   bool aligned = false;
-  // For a flow that is idle: others use the link. When it begins, it may send a quarter of a round
-  // trip's worth at `rate`, and then waits for its own grant.
+  // For an idle flow: others use the link. When it begins, it may send a quarter of a round trip's
+  // worth at `rate`, and then waits for a new grant.
   bool busy = false;
-  // For a flow that is idle: how many flows wake up together is not known yet. The rate is what is
-  // there if all did that could.
+  // For an idle flow: the fan-in is not known yet. The rate assumes that all flows that could begin
+  // do.
   bool guessed = false;
-  Duration validity;   // the sender slows down by itself when no newer grant came for this long
+  Duration validity;   // without a newer grant for so long the sender slows down
   uint16_t epoch = 0;  // the newest epoch wins, modulo 2^16
 };
 
-// A sender's word on what it could use.
+// What a sender could use.
 struct Demand {
-  // Of a flow that runs on credit: `credit` counts, usable and wanted mean nothing.
+  // Of a flow on credit: usable and wanted are not used.
   bool is_credit = false;
   Bytes credit = 0;  // what Grant::credit should become, modulo 2^30
-  // The rate that the sender's own link and the core leave for this flow; 0: there is nothing to
-  // send, and `wanted` has arrived.
+  // The rate that the sender's own link and the core leave for this flow; 0: nothing to send, and
+  // all of `wanted` has arrived.
   Rate usable;
-  // Payload that the flow wants to have delivered since it began, what has arrived included; modulo
-  // 2^32. A total, so that a word that is late or lost is made good by the next.
+  // Payload that the flow has wanted to send since it began, what has arrived included; modulo
+  // 2^32. A total, so that the next demand makes good for a late or lost one.
   Bytes wanted = 0;
-  // Of a sender that serves one flow at a time: how many it has begun, 1 + modulo kTurns; 0: it
-  // serves several. In a collective whose ranks take turns, the one that has begun fewer is late.
+  // Of a sender that serves one flow at a time: how many flows it has begun, modulo kTurns, plus 1;
+  // 0: it serves several. In a collective whose ranks take turns, a sender that has begun fewer is
+  // late.
   uint8_t turn = 0;
-  uint16_t epoch = 0;  // of the word: the newest counts, modulo 2^16
+  uint16_t epoch = 0;  // the newest epoch wins, modulo 2^16
 
   static constexpr uint8_t kTurns = 128;
 };
 
-// Where a flow stands at its sender, for the demand that it announces. In payload bytes.
-// `sent - in_flight + backlog` is what the flow wants to have sent in all, as far as known now.
+// The state of a flow at its sender, for its demand. In payload bytes. `sent - in_flight + backlog`
+// is all that the flow has wanted to send, as far as known now.
 struct FlowStats {
-  Bytes backlog = 0;     // has a receive and is not acknowledged, in flight included
-  Bytes acked = 0;       // since it began: what the receiver is known to have
+  Bytes backlog = 0;     // receive posted, not acknowledged; in flight included
+  Bytes acked = 0;       // acknowledged since it began
   Bytes in_flight = 0;   // by the newest signal
-  Bytes sent = 0;        // since it began, repetitions included; by the same signal
+  Bytes sent = 0;        // since it began, retransmissions included; by the same signal
   uint32_t sharing = 1;  // flows that competed for the sender's link when this one sent last
 };
 
@@ -127,7 +128,7 @@ enum class LimitedBy : uint8_t {
   kGrant,        // the receiver
   kNetwork,      // signs of congestion, or a window that is full
   kBudget,       // the rate that the application set
-  kHost,         // it may send faster: the hosts are too slow, or too little is under way
+  kHost,         // it may send faster: the hosts are too slow, or too little is in flight
   kApplication,  // there is no more to send
 };
 inline constexpr std::array kLimits = {LimitedBy::kLine,    LimitedBy::kGrant,
@@ -141,28 +142,29 @@ LimitedBy limit_at_line(const FlowEnvironment& environment);
 struct Decision {
   Rate rate;
   Instant first_send;  // nothing before this time
-  // The next packet leaves at `first_send`, also when it would have waited for longer.
+  // The next packet leaves at `first_send`, even if it would otherwise have waited for longer.
   bool aligned = false;
   SendGrid grid;     // the next packet moves to the nearest instant of it; none: it stays
   Bytes window = 0;  // most bytes in flight
-  Bytes burst = 0;   // what may leave at once, payload; 0: as much as the NIC likes
-  // The most that the flow may have sent since it began, repetitions included; ~0: no such limit.
+  Bytes burst = 0;   // payload that may leave at once; 0: the NIC's burst
+  // The most that the flow may have sent since it began, retransmissions included; ~0: no limit.
   Bytes credit = ~Bytes{0};
   LimitedBy limited_by = LimitedBy::kLine;
-  // A new rate counts from the next packet on; the one that waits for its time keeps it.
+  // A new rate applies from the next packet on; the departure of the packet that is waiting does
+  // not change.
   bool from_next_packet = false;
 };
 
-// What a flow is told and takes, for those who ask why its rate is what it is. 0: does not apply.
+// Why a flow has its rate: what is granted, shared and known, for reports. 0: does not apply.
 struct Explanation {
   LimitedBy limited_by = LimitedBy::kLine;
   Rate rate;
-  Rate grant;          // the receiver's, as it counts now
-  Duration grant_age;  // since the newest word of it
+  Rate grant;          // the receiver's, as in force now
+  Duration grant_age;  // since the newest grant arrived
   Duration phase;
   uint16_t epoch = 0;
   Rate share;  // of the sender's own link
-  Rate core;   // what the paths between carry, as far as known
+  Rate core;   // what the network between carries, as far as known
   Rate budget;
 };
 
@@ -171,15 +173,15 @@ class Controller {
   virtual ~Controller() = default;
 
   virtual std::string_view name() const = 0;
-  // Bytes given to the NIC, which sends them as decide() allows.
+  // Bytes posted to the NIC, which sends them as decide() allows.
   virtual void on_send(Instant now, Bytes bytes) = 0;
   virtual void on_ack(const AckSample& sample) = 0;
   virtual void on_loss(const LossSample& sample) = 0;
   virtual void on_timeout(Instant now) = 0;
   virtual void on_grant(Instant now, const Grant& grant) = 0;
   virtual Decision decide(Instant now) = 0;
-  // What the receiver should know, if it should know anything; asked after whatever may change it
-  // and, while there is a backlog, from time to time; sent when it differs from what was sent last.
+  // The demand for the receiver, if the controller has one. Asked for after every event that may
+  // change it and, while there is a backlog, by housekeeping; sent if it differs from the last one.
   virtual std::optional<Demand> demand(Instant, const FlowStats&) { return std::nullopt; }
   virtual Explanation explain(Instant now) {
     return {.limited_by = decide(now).limited_by, .rate = decide(now).rate};

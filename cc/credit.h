@@ -1,9 +1,9 @@
-// Credit: what a receiver's permission to send is counted in, for both of its ends (rccc.h at the
-// sender, credit_share.h at the receiver) and for the words between them (grant_word.h).
+// Credit: units and limits of the receiver's permission to send, for both ends (rccc.h at the
+// sender, credit_share.h at the receiver) and for the control words between them (grant_word.h).
 //
 // Credit and wish are cumulative counts of payload bytes that grow by whole units and travel modulo
-// 2^24 units: a word that is lost is made up for by the next one, and one that is late says nothing
-// new. Both ends run the same constants. Pure; any thread.
+// 2^24 units: the next word makes good for a lost one, and a late one changes nothing. Both ends
+// run the same constants. Pure; any thread.
 #pragma once
 
 #include <algorithm>
@@ -21,13 +21,13 @@ inline constexpr int kCreditBits = 24;    // of a count of units on the wire
 // "Ours": not from there.
 struct CreditConstants {
   // Name and default                 Unit, range, source.
-  uint64_t rate_percent = 99;                 // of line rate that is granted, [1, 100]; pull pacer
-  Bytes pull_packets = 4;                     // granted at once, >= 1; 16 KiB there
-  double limit_round_trips = 1.5;             // at line rate, >= 1; speculative credit
-  Bytes limit_min_packets = 8;                // where the round trip is very short, >= 1; ours
-  Bytes limit_max = Bytes{1} << 28;           // bytes, < 2^29, so that counts compare; ours
-  Duration ask_again = Duration::from_ms(2);  // without having sent since, > 0; ours
-  Duration max_lateness = Duration::from_us(50);  // that the pacer makes up for, > a poll; ours
+  uint64_t rate_percent = 99;        // of line rate that is granted, [1, 100]; pull pacer
+  Bytes pull_packets = 4;            // granted at once, >= 1; 16 KiB there
+  double limit_round_trips = 1.5;    // at line rate, >= 1; speculative credit
+  Bytes limit_min_packets = 8;       // where the round trip is very short, >= 1; ours
+  Bytes limit_max = Bytes{1} << 28;  // bytes, < 2^29, so that counts compare; ours
+  Duration ask_again = Duration::from_ms(2);
+  Duration max_lateness = Duration::from_us(50);  // for which the pacer catches up, > a poll; ours
 };
 inline constexpr CreditConstants kCredit;
 
@@ -35,13 +35,14 @@ constexpr uint64_t credit_units(Bytes bytes) {
   return bytes / kCreditUnit + (bytes % kCreditUnit != 0 ? 1 : 0);
 }
 
-// How far the count that a word carries is ahead of `units`; negative when it lies behind.
+// How far a word's count is ahead of `units`; negative: behind.
 constexpr int64_t credit_ahead(Bytes credit, uint64_t units) {
   constexpr int kUnused = 64 - kCreditBits;
   return static_cast<int64_t>((credit / kCreditUnit - units) << kUnused) >> kUnused;
 }
 
-// The most that a flow may have to spend, that it asks for at once, and that it sends unasked.
+// The most unused credit of a flow, the most it asks for at once, and the most it sends before its
+// first grant.
 inline Bytes credit_limit(const FlowEnvironment& environment) {
   const double bps = static_cast<double>(environment.line_rate.bps()) * kCredit.limit_round_trips;
   const Bytes bytes = window_for(bps, base_round_trip(environment), environment);

@@ -9,7 +9,7 @@
 namespace pacecar {
 namespace {
 
-constexpr uint64_t kWholeRate = 1 << 30;  // the core's share is counted in parts of this
+constexpr uint64_t kWholeRate = 1 << 30;  // the core's share in fixed point
 
 }  // namespace
 
@@ -37,10 +37,10 @@ void CreditShare::remove_flow(Instant, uint32_t flow) {
   content_.remove(flow);
 }
 
-// A wish that is not ahead of the one before says nothing new: words may be late, never undone.
+// A wish that is not ahead of the last one is a late word, and is ignored.
 void CreditShare::on_demand(Instant now, uint32_t flow, const Demand& demand) {
   PACECAR_CHECK(flow < flows_.size());
-  if (!demand.is_credit) return;  // of a sender that does not run on credit
+  if (!demand.is_credit) return;  // the sender does not run on credit
   Flow& f = flows_[flow];
   const int64_t ahead = credit_ahead(demand.credit, f.wished);
   if (ahead <= 0) return;
@@ -79,8 +79,8 @@ bool CreditShare::pull(uint32_t* flow) {
   return true;
 }
 
-// Exact over time, but for what the core's share is rounded by: what the nanoseconds leave over is
-// kept.
+// Exact over time, except for the rounding of the core's share: the remainder of each nanosecond
+// division is kept.
 void CreditShare::advance(uint64_t units) {
   const auto part = static_cast<uint64_t>(std::llround(core_.rate() * kWholeRate));
   time_remainder_ += unit_time_numerator_ * units * kWholeRate / part;

@@ -1,10 +1,10 @@
 // CreditShare: the pull pacer of a receiver, after UEC 1.0 (receiver credit congestion control).
 //
-// Flows whose senders wish for more than they were granted take turns; each turn grants one pull of
-// four packets at most, and the next one comes when those packets have passed the link at 99% of
-// line rate. While nobody wishes for anything, flows that did get pulls unasked, up to credit_limit
-// beyond their wish: packets lost at the end of a message are then sent again without waiting for
-// one more round trip. Every constant is in credit.h. Where the core of the network is
+// Flows whose senders ask for more than they were granted take turns. Each turn grants one pull of
+// at most four packets, and the next turn comes when those packets have passed the link at 99% of
+// line rate. While no flow asks, flows that once did get unasked pulls, up to credit_limit beyond
+// their wish: packets lost at the end of a message are then retransmitted without waiting for
+// another round trip. Every constant is in credit.h. Where the core of the network is
 // oversubscribed pulls come more slowly (core_rate.h).
 //
 // Invariants: the credit granted to all flows together never runs ahead of the pacer by more than
@@ -45,7 +45,7 @@ class CreditShare final : public Allocator {
     uint64_t wished = 0;
   };
 
-  // The flow whose turn it is, having been granted its pull; false when there is none.
+  // Grants one pull to the flow whose turn it is; false: no flow takes one.
   bool pull(uint32_t* flow);
   bool may_have_unasked(const Flow& flow) const { return flow.granted < flow.wished + limit_; }
   void advance(uint64_t units);
@@ -55,7 +55,7 @@ class CreditShare final : public Allocator {
   // One unit takes this many nanoseconds: numerator / denominator.
   unsigned __int128 unit_time_numerator_;
   unsigned __int128 unit_time_denominator_;
-  unsigned __int128 time_remainder_ = 0;  // numerators that the pacer's time has not advanced by
+  unsigned __int128 time_remainder_ = 0;  // remainder, in numerators, not yet in next_pull_
   std::vector<Flow> flows_;
   WorkList wishing_;  // granted < wished
   WorkList content_;  // granted >= wished; may also list flows that have wished since

@@ -8,7 +8,7 @@
 namespace pacecar {
 namespace {
 
-constexpr double kReferenceLineBps = 25e9;  // that the increases are given for
+constexpr double kReferenceLineBps = 25e9;  // line rate for which the increases are given
 
 // base^exponent by squaring: the same bits everywhere, unlike std::pow.
 double power(double base, int64_t exponent) {
@@ -58,8 +58,8 @@ Decision DcqcnController::decide(Instant now) {
       now, from_next_packet(rate_decision(rate_bps_, no_window(environment_), environment_)));
 }
 
-// Bounded: one cut at most, and the increases end at the line rate. Where both clocks meet, the
-// increase comes first.
+// Bounded: at most one cut, and the increases end at the line rate. If both clocks fire together,
+// the increase comes first.
 void DcqcnController::catch_up(Instant now) {
   while (std::min(next_increase_, next_cut_) <= now) {
     if (next_increase_ <= next_cut_) {
@@ -70,7 +70,7 @@ void DcqcnController::catch_up(Instant now) {
   }
 }
 
-// Ticks without a mark since the one before only let alpha decay.
+// Ticks without a mark only let alpha decay.
 void DcqcnController::update_alpha(Instant now) {
   int64_t ticks = (now - started_at_).ns() / constants_.alpha_period.ns() - alpha_ticks_;
   alpha_ticks_ += ticks;
@@ -82,8 +82,8 @@ void DcqcnController::update_alpha(Instant now) {
   alpha_ *= power(1 - constants_.gain, ticks);
 }
 
-// Cuts in a row, with no increase between them, are one congestion: the target stays that of
-// before.
+// Consecutive cuts without an increase between them are one congestion event: the target does not
+// change.
 void DcqcnController::cut(Instant at) {
   update_alpha(at);
   if (stage_ > 0) target_bps_ = rate_bps_;

@@ -1,10 +1,10 @@
-// `dcqcn`: cuts the rate on ECN marks by a moving average of how often they come, and recovers by a
+// `dcqcn`: cuts the rate on ECN marks by a moving average of their frequency, and recovers by a
 // timer. After Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015,
-// section 3.1; README.md names the deviations.
+// section 3.1; papers.md names the deviations.
 //
 // Three clocks start with the first marked acknowledgement (alpha, cut) and with each cut
-// (increase). They are evaluated when the controller is next called, in their order, so that the
-// rate is at every call what it would be if they had fired.
+// (increase). They are evaluated in order when the controller is next called, so the rate at every
+// call is as if they had fired.
 //
 // Made for lossless networks: it has no window and does not react to losses.
 // Invariants: the rate is between min_rate and the line rate; 0 <= alpha <= 1.
@@ -85,8 +85,8 @@ class DcqcnController final : public GrantedController {
   bool marked_ = false;                       // since alpha's newest tick
   Instant started_at_;                        // origin of the clocks of alpha and cuts
   int64_t alpha_ticks_ = 0;                   // done
-  Instant next_cut_ = Instant::never();       // a mark waits for this tick
-  Instant next_increase_ = Instant::never();  // nothing to win before the first cut
+  Instant next_cut_ = Instant::never();       // the tick at which a pending mark cuts
+  Instant next_increase_ = Instant::never();  // never: before the first cut
 };
 
 }  // namespace pacecar

@@ -1,9 +1,9 @@
 // GrantLimit: caps a controller's own decision by the newest grant of the receiver. Every
-// controller but pace's owns one, as a GrantedController, so that a grant means the same under
+// controller but pace's owns one, as a GrantedController, so that a grant has the same effect on
 // each.
 //
-// A grant is a peer's word: any content is accepted and made harmless here. Same purity and thread
-// rule as Controller.
+// A grant comes from a peer: any content is accepted and bounded here. Same purity and thread rule
+// as Controller.
 #pragma once
 
 #include <algorithm>
@@ -13,21 +13,20 @@
 
 namespace pacecar {
 
-// No controller goes below this, so that a flow always finds out when things get better.
+// No controller goes below this, so that a flow always notices when congestion ends.
 inline constexpr Rate kMinRate = Rate::from_bps(1'000'000);
 
 class GrantLimit {
  public:
-  // Bounds on what a peer may ask for: the shortest validity, and the longest wait before a send.
+  // Bounds on a peer's grant: the validity, and the longest wait before a send.
   static constexpr Duration kMinValidity = Duration::from_us(1);
   static constexpr Duration kMaxValidity = Duration::from_s(10);
   static constexpr Duration kMaxPhase = Duration::from_ms(5);
 
   explicit GrantLimit(Rate line_rate) : line_rate_(line_rate) {}
 
-  // The newest epoch wins, modulo 2^16; the same epoch again prolongs the grant. A grant that has
-  // lapsed gives way to any epoch: its receiver may have started anew.
-  // Credit says nothing about a rate.
+  // The newest epoch wins, modulo 2^16; the same epoch prolongs the grant. An expired grant is
+  // replaced by any epoch: its receiver may have restarted. Credit is ignored.
   void on_grant(Instant now, const Grant& grant) {
     if (grant.is_credit) return;
     const auto ahead = static_cast<int16_t>(static_cast<uint16_t>(grant.epoch - epoch_));
@@ -43,13 +42,13 @@ class GrantLimit {
     validity_ = std::clamp(grant.validity, kMinValidity, kMaxValidity);
   }
 
-  // `own`, slowed down to the grant and held back to its phase.
+  // `own` with at most the granted rate, and not before the grant's phase.
   Decision apply(Instant now, Decision own) const {
     if (!granted_) return own;
     own.first_send = std::max(own.first_send, first_send_);
     const Rate limit = rate_at(now);
     if (limit >= own.rate) return own;
-    // A grant of all that the flow could use lacks what its word rounds off.
+    // A grant of all that the flow could use is smaller by the rounding of its word.
     if (limit.bps() < own.rate.bps() - (own.rate.bps() >> kWordPrecision)) {
       own.limited_by = LimitedBy::kGrant;
     }
@@ -57,20 +56,20 @@ class GrantLimit {
     return own;
   }
 
-  // Says of the grant what it is now.
-  Explanation explain(Instant now, Explanation told) const {
-    if (!granted_) return told;
-    told.grant = rate_at(now);
-    told.grant_age = now - received_;
-    told.phase = phase_;
-    told.epoch = epoch_;
-    return told;
+  // Adds the grant as in force now.
+  Explanation explain(Instant now, Explanation explanation) const {
+    if (!granted_) return explanation;
+    explanation.grant = rate_at(now);
+    explanation.grant_age = now - received_;
+    explanation.phase = phase_;
+    explanation.epoch = epoch_;
+    return explanation;
   }
 
  private:
   bool lapsed(Instant now) const { return now - received_ >= validity_; }
 
-  // Past its validity a grant is worth half as much with every further period.
+  // An expired grant halves with every further validity period.
   Rate rate_at(Instant now) const {
     if (!lapsed(now)) return rate_;
     const int64_t halvings = std::min<int64_t>((now - received_).ns() / validity_.ns(), 63);
@@ -79,9 +78,8 @@ class GrantLimit {
     return std::max(Rate::from_bps(rate_.bps() >> halvings), floor);
   }
 
-  static constexpr uint64_t kLapsedShare = 256;  // a lapsed grant falls to line rate / 256
-  static constexpr unsigned kWordPrecision =
-      16;  // bits of a rate that a grant word keeps, at least
+  static constexpr uint64_t kLapsedShare = 256;   // an expired grant falls to line rate / 256
+  static constexpr unsigned kWordPrecision = 16;  // least precision of a rate in a grant word, bits
 
   Rate line_rate_;
   Rate rate_;
@@ -93,7 +91,7 @@ class GrantLimit {
   bool granted_ = false;
 };
 
-// A controller whose decisions the receiver's grant caps, and that says so.
+// A controller whose decisions are capped by the receiver's grant, and whose explanation has it.
 class GrantedController : public Controller {
  public:
   void on_grant(Instant now, const Grant& grant) override { grant_limit_.on_grant(now, grant); }

@@ -18,7 +18,7 @@ constexpr uint64_t kBusy = 0xFFFE;
 constexpr int kWantedBits = 24;
 
 constexpr int64_t kValidityUnitNs = 1000;
-// In the place of a rate: the word is about credit. No rate is encoded so.
+// In place of a rate: the word carries credit. No rate has this code.
 constexpr uint64_t kCreditMark = 0xFFFFFF;
 constexpr uint64_t kCreditMask = (uint64_t{1} << kCreditBits) - 1;
 

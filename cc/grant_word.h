@@ -1,18 +1,18 @@
-// The 8-byte control words in which grants and demands travel between two hosts.
+// The 8-byte control words of grants and demands.
 //
 //   grant word   rate 23 | guessed 1 | phase 16 | validity 8 | epoch 16   (upper bits first)
 //   demand word  usable 16 | turn 8 | wanted 24 | epoch 16
 //   either       0xFFFFFF 24 | credit 24 | epoch 16      in place of a rate
 //
-// Credit is in units of credit.h, modulo 2^24; what is granted rounds down, what is wished rounds
-// up. Rates (bit/s) are 23-bit floats: 18 bits of mantissa, 5 of exponent, exact below 2^19,
-// relative error below 2^-18 up to 2^49, and saturated one code earlier; usable rates are 16-bit
-// floats likewise, with 11 bits of mantissa and an error below 2^-11 up to 2^42. What is wanted is
-// in units of 256 bytes, rounded up, modulo 2^24. The phase is in units of 64 ns, saturated; its
-// two largest codes say that the grant is not aligned, and that the link is busy. The validity is
-// an 8-bit float (3 + 5 bits) in microseconds, exact below 16, and at most 1/9 short above. Rates,
-// phases and validities round down, so that encoded grants never add up to more than the originals.
-// Every 64-bit value decodes to valid, bounded fields. Pure; any thread.
+// Credit is in units of credit.h, modulo 2^24; grants round down, wishes round up. Rates (bit/s)
+// are 23-bit floats: 18 bits of mantissa, 5 of exponent, exact below 2^19, relative error below
+// 2^-18 up to 2^49, and saturated one code earlier; usable rates are 16-bit floats likewise, with
+// 11 bits of mantissa and an error below 2^-11 up to 2^42. `wanted` is in units of 256 bytes,
+// rounded up, modulo 2^24. The phase is in units of 64 ns, saturated; its two largest codes mean
+// that the grant is not aligned, and that the link is busy. The validity is an 8-bit float (3 + 5
+// bits) in microseconds, exact below 16, and at most 1/9 short above. Rates, phases and validities
+// round down, so that encoded grants never add up to more than the originals. Every 64-bit value
+// decodes to valid, bounded fields. Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace pacecar {
 
-// Demand::wanted is told in these, rounded up.
+// The unit of Demand::wanted in a word; rounded up.
 inline constexpr Bytes kWantedUnit = 256;
 
 }  // namespace pacecar

@@ -1,11 +1,11 @@
-// HostLink: one direction of a NIC's link, of which several processes of a host use a part each.
-// Every process publishes what its flows could use; all compute the same weighted max-min shares
-// from the same data:
+// HostLink: one direction of a NIC's link that several processes of a host share. Every process
+// publishes what its flows could use; all compute the same weighted max-min parts from the same
+// data:
 //
 //   sum over processes of min(W_p * mu, d_p) = C;  part of p = min(W_p * mu, d_p)
 //
-// A smaller part counts at once, a larger one when the parts of others have been cut for it: parts
-// in use never add up to more than C for longer than one poll of the slowest process.
+// A smaller part takes effect at once, a larger one when the other parts have been cut for it:
+// parts in use never exceed C in total for longer than one poll of the slowest process.
 //
 // Purity as for Controller: an implementation reads and writes memory, nothing else. One thread.
 #pragma once
@@ -16,15 +16,15 @@
 
 namespace pacecar {
 
-// What a process uses of a told rate at first where it cannot see others who may use the same NIC:
-// up to this many that begin together stay within the link.
+// A process that cannot see other users of its NIC begins with the known link rate divided by this:
+// up to so many processes that begin together stay within the link.
 inline constexpr uint64_t kUnseenProcesses = 8;
-// What is used first where the rate of the link is not known: what NCCL assumes of such devices.
-// Messages of less than this moves in a round trip never use enough of it to show that more is
-// there; on slower links the first window bounds what waits.
+// The first rate where the link's rate is not known; NCCL assumes the same of such devices.
+// Messages shorter than this rate moves in a round trip never use enough of it to show that the
+// link has more; on slower links the first window bounds the queue.
 inline constexpr Rate kUntoldFirstRate = Rate::from_gbps(10);
 
-// What one process could do with its NIC's link, in one direction.
+// One process's claim to its NIC's link, in one direction.
 struct LinkClaim {
   Rate demand;          // what all of its active flows could use; 0: none is active
   uint32_t weight = 0;  // sum of the active flows' weights
@@ -38,28 +38,29 @@ class HostLink {
   virtual ~HostLink() = default;
 
   // Publishes what this process could use, and takes its part. Call it when the claim has changed,
-  // and whenever due() says so.
+  // and whenever due() is true.
   virtual void claim(Instant now, const LinkClaim& claim) = 0;
-  // Others have changed something, or the passing of time has. One load from memory as a rule.
+  // Whether claim() must be called: another process has changed its claim, or time has passed.
+  // Usually one load from memory.
   virtual bool due(Instant now) const = 0;
-  // When due() becomes true by the passing of time alone; Instant::never() without a demand.
+  // When due() becomes true even if no process changes its claim; Instant::never() without a
+  // demand.
   virtual Instant next_deadline() const = 0;
 
-  // Of this process: others that use the link have others, small ones as a rule.
+  // This process's place among the users of the link: each has a different one, usually small.
   virtual uint32_t place() const = 0;
-  // What this process may use now; the whole link while it has it for itself.
+  // What this process may use now; the whole link while no other uses it.
   virtual Rate part() const = 0;
-  // Part if this process demanded the whole link beside the others' demands at the last claim.
+  // The part if this process demanded the whole link, with the others' demands of the last claim.
   virtual Rate reach() const = 0;
-  // Part with `weight` if this process and every ready one demanded the whole link.
+  // The part with `weight` if this process and every ready one demanded the whole link.
   virtual Rate prospect(uint32_t weight) const = 0;
-  // Own weight over that of all whose flows are active, as of the last claim; 1 for one alone.
+  // Own weight over the weight of all processes with active flows, at the last claim; 1 if alone.
   virtual double share_of_weights() const = 0;
-  // The fair part, by weight, of all that the link gives to those of the host's processes that have
-  // learnt what it gives them and use that. `learnt` is this process's own, published hereby; 0: it
-  // is none of them.
+  // The fair part, by weight, of the sum of the budgets that the host's processes have learnt and
+  // fully use. `learnt` is this process's budget, which this call publishes; 0: it is none of them.
   virtual Rate fair_part(Rate learnt) = 0;
-  // Of the link, in use by other processes.
+  // What other processes use of the link.
   virtual Rate used_by_others() const = 0;
 };
 

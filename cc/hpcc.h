@@ -1,6 +1,6 @@
 // `hpcc`: keeps the bytes in flight on the most loaded link just below its bandwidth-delay product,
 // from in-band telemetry. After Li et al., "HPCC: High Precision Congestion Control", SIGCOMM 2019,
-// algorithm 1; README.md names the deviations.
+// algorithm 1; papers.md names the deviations.
 //
 // Needs telemetry in every acknowledgement, an acknowledgement for every packet, and one path per
 // flow; made for lossless networks, it does not react to losses. Without telemetry it sends at line

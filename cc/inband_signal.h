@@ -1,12 +1,12 @@
-// InbandSignal: how loaded a path is, from the telemetry of its switches: the most loaded hop, by a
-// measure that the algorithm gives, averaged over one base round trip. HPCC (algorithm 1,
-// MeasureInflight) and PowerTCP (algorithm 1, NormPower) differ in the measure alone.
+// InbandSignal: how loaded a path is, from the telemetry of its switches: the load of the most
+// loaded hop, by the algorithm's measure, averaged over one base round trip. HPCC (algorithm 1,
+// MeasureInflight) and PowerTCP (algorithm 1, NormPower) differ only in the measure.
 //
-// Differences between two acknowledgements mean something only for the same ports: a flow has one
+// Differences between two acknowledgements are meaningful only for the same ports: a flow has one
 // path. A hop whose clock stands still or goes back, or that seems to send faster than it can, is
-// another port or an acknowledgement out of order, and does not count.
+// another port or an acknowledgement out of order, and is ignored.
 //
-// Telemetry is a peer's word: any content is accepted. Purity as for Controller.
+// Telemetry comes from a peer: any content is accepted. Purity as for Controller.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +32,8 @@ class InbandSignal {
  public:
   explicit InbandSignal(Duration base_rtt) : base_rtt_(base_rtt) {}
 
-  // Takes an acknowledgement's telemetry in; `measure` gives the load of a HopChange, 1 for a link
-  // that is just full. False when no hop could be compared with the acknowledgement before.
+  // Takes an acknowledgement's telemetry; `measure` returns the load of a HopChange, 1 for a link
+  // that is just full. False: no hop could be compared with the acknowledgement before.
   template <typename Measure>
   bool update(std::span<const TelemetryHop> hops, Measure&& measure) {
     hops = hops.first(std::min(hops.size(), before_.size()));
@@ -60,8 +60,8 @@ class InbandSignal {
 
   // No telemetry yet.
   bool empty() const { return count_ == 0; }
-  // Lets the first update, which brings these `hops`, find that one base round trip ago every link
-  // was full, and without a queue.
+  // Makes the first update, with these `hops`, assume that one base round trip ago every link was
+  // full and had no queue.
   void assume_full_links_before(std::span<const TelemetryHop> hops) {
     count_ = std::min(hops.size(), before_.size());
     for (size_t i = 0; i < count_; ++i) {

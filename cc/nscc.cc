@@ -8,7 +8,7 @@
 namespace pacecar {
 namespace {
 
-// A sample above this says "stuck", whatever its value.
+// Larger samples mean a stalled host, whatever their value.
 constexpr Duration kMaxRtt = Duration::from_s(1);
 
 double ns(Duration d) { return static_cast<double>(d.ns()); }
@@ -66,8 +66,8 @@ void NsccController::on_ack(const AckSample& sample) {
   clip();
 }
 
-// A trimmed packet costs its own size, unless quick adapt answers for it. One that is missing does
-// as well, and says nothing about now: it was given up a timeout after it was sent.
+// A trimmed packet lowers the window by its size, unless quick adapt reacts to it. A missing one
+// does, too, but is no signal of the present: it was given up a timeout after it was sent.
 void NsccController::on_loss(const LossSample& sample) {
   const double lost = on_wire(sample.lost);
   if (sample.kind == LossKind::kTrimmed) {
@@ -89,12 +89,13 @@ void NsccController::observe_least(Duration rtt) {
   if (rtt > Duration()) least_rtt_ = std::min(least_rtt_, ns(rtt));
 }
 
-// The queueing delay that a packet met; without a usable round trip, what is usual.
+// The queueing delay of a packet; without a usable round trip, the average.
 double NsccController::observe_delay(const AckSample& sample) {
   if (sample.rtt <= Duration()) return average_delay_;
   observe_least(sample.rtt);
   const double delay = ns(std::min(sample.rtt, kMaxRtt)) - least_rtt_;
-  // Marks are set when a packet leaves the queue: a long delay without one is a queue that is gone.
+  // Marks are set when a packet leaves the queue: a long delay without a mark is that of a queue
+  // that has drained.
   const bool stale = !sample.echo_marked && delay > target_;
   average_in(stale ? constants_.stale_delay * least_rtt_ : delay);
   return delay;
@@ -104,9 +105,9 @@ void NsccController::average_in(double delay) {
   average_delay_ += constants_.delay_weight * (delay - average_delay_);
 }
 
-// Where little gets through, the window becomes what did get through in a period of about a base
-// round trip and a target delay. What was in flight then tells of the time before: until as much
-// has been heard of, further marks and losses are ignored.
+// If little gets through, the window becomes the bytes acknowledged in a period of about a base
+// round trip and a target delay. The packets then in flight were sent before: until as many bytes
+// are acknowledged or lost, further marks and losses are ignored.
 bool NsccController::quick_adapt(const Word& word) {
   bool answered = word.marked && settling_ > 0;
   if (!answered && passed(adapt_end_, 0, word.now)) {
@@ -124,7 +125,7 @@ bool NsccController::quick_adapt(const Word& word) {
   return answered;
 }
 
-// The four cases of mark and delay; a mark with a short delay is for the choice of paths alone.
+// The four cases of mark and delay; a mark with a short delay matters only for the choice of paths.
 void NsccController::react(const Word& word, double acked) {
   const bool late = word.delay >= target_;
   if (word.marked) {

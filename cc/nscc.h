@@ -1,9 +1,9 @@
 // `nscc`: a window steered by two signals of each packet, ECN mark and delay, after the network
 // signal congestion control of UEC 1.0; the rules that the specification leaves to the implementer
-// and all values are those of its reference simulator. README.md maps rules to functions.
+// and all values are those of its reference simulator. papers.md maps rules to functions.
 //
-// Inside, bytes are bytes on the wire, as in the constants' definitions; what the window lets go is
-// payload. There is no pacing. Windows outlast messages: the next one goes on where the flow was.
+// Inside, bytes are bytes on the wire, as in the constants' definitions; the window of a decision
+// is payload. There is no pacing. A window outlasts messages: the next message begins with it.
 // Invariants: one packet <= window <= window_max() and at least one packet. Purity and thread rule
 // as for Controller.
 #pragma once
@@ -80,17 +80,17 @@ class NsccController final : public GrantedController {
   void on_send(Instant, Bytes) override {}
   void on_ack(const AckSample& sample) override;
   void on_loss(const LossSample& sample) override;
-  void on_timeout(Instant) override {}  // what it makes of the packets in flight comes as losses
+  void on_timeout(Instant) override {}  // its packets are reported as losses
   Decision decide(Instant now) override;
 
-  // As an observer may want to plot them; windows on the wire.
+  // For plots; windows on the wire.
   double window() const { return window_; }
   double window_max() const;
   double target_delay_ns() const { return target_; }
   double average_delay_ns() const { return average_delay_; }
 
  private:
-  // A packet's word on the network.
+  // A packet's signal.
   struct Word {
     Instant now;
     bool marked = false;
@@ -103,7 +103,7 @@ class NsccController final : public GrantedController {
   double observe_delay(const AckSample& sample);
   void observe_least(Duration rtt);
   void average_in(double delay);
-  // True when the word has no further meaning.
+  // True when the signal has no further effect.
   bool quick_adapt(const Word& word);
   void react(const Word& word, double acked);
   void increase(double delay, double acked);
@@ -115,8 +115,8 @@ class NsccController final : public GrantedController {
   NsccConstants constants_;
   double packet_;        // bytes on the wire
   double line_;          // bytes per ns
-  double round_trip_;    // ns, as given; what constants are scaled by
-  double least_rtt_;     // ns, seen or given; what delays are measured from
+  double round_trip_;    // ns, as given; constants are scaled by it
+  double least_rtt_;     // ns, seen or given; delays are measured from it
   double target_;        // ns of delay
   double fair_;          // bytes per window acknowledged
   double proportional_;  // likewise, per ns below the target
@@ -133,7 +133,7 @@ class NsccController final : public GrantedController {
   std::optional<Instant> last_decrease_;
   std::optional<Instant> adapt_end_;  // of the period that quick adapt judges
   double achieved_ = 0;               // acknowledged in this period
-  double settling_ = 0;               // bytes whose words quick adapt has already answered
+  double settling_ = 0;               // bytes whose signals quick adapt has already answered
   bool adapt_wanted_ = false;         // a packet was trimmed since the last quick adapt
 };
 

@@ -1,5 +1,5 @@
-// OpenLink: leaves the link to the senders. Each may go at line rate, and is told so in its CTS
-// alone; for congestion controls that were published without a part at the receiver.
+// OpenLink: leaves the link to the senders. Each is granted the line rate, in its CTS slots only;
+// for published congestion controls without a receiver's side.
 //
 // Same purity and thread rule as Allocator.
 #pragma once
@@ -10,7 +10,7 @@ namespace pacecar {
 
 class OpenLink final : public Allocator {
  public:
-  // As long as a grant can hold: nothing repeats it but the next CTS.
+  // The longest validity: only the next CTS slot repeats the grant.
   static constexpr Duration kValidity = Duration::from_s(10);
 
   OpenLink(Rate line_rate, uint32_t) {

@@ -1,7 +1,7 @@
-// `powertcp`: holds the power of the most loaded link (arrival rate x bytes in flight) at what a
-// full link without a queue has, from in-band telemetry; it sees a queue both by its length and by
-// its growth. After Addanki et al., "PowerTCP: Pushing the Performance Limits of Datacenter
-// Networks", NSDI 2022, algorithm 1; README.md names the deviations.
+// `powertcp`: holds the power of the most loaded link (arrival rate x bytes in flight) at that of a
+// full link without a queue, from in-band telemetry; it reacts to a queue's length and to its
+// growth. After Addanki et al., "PowerTCP: Pushing the Performance Limits of Datacenter Networks",
+// NSDI 2022, algorithm 1; papers.md names the deviations.
 //
 // Needs telemetry in every acknowledgement, an acknowledgement for every packet, and one path per
 // flow; made for lossless networks, it does not react to losses. Without telemetry it sends at line

@@ -9,7 +9,7 @@
 
 namespace pacecar {
 
-// T of the papers: as given, else assumed.
+// T of the papers: as given, or assumed.
 inline Duration base_round_trip(const FlowEnvironment& environment) {
   constexpr Duration kAssumed = Duration::from_us(100);
   constexpr Duration kLongest = Duration::from_s(1);
@@ -25,7 +25,7 @@ inline Bytes window_for(double bps, Duration span, const FlowEnvironment& enviro
   return std::max(static_cast<Bytes>(window), environment.mtu);
 }
 
-// For laws without a window: never what limits the flow.
+// For laws without a window: large enough never to limit the flow.
 inline Bytes no_window(const FlowEnvironment& environment) {
   return window_for(static_cast<double>(environment.line_rate.bps()), Duration::from_s(1),
                     environment);
@@ -40,14 +40,14 @@ inline Decision rate_decision(double bps, Bytes window, const FlowEnvironment& e
           .limited_by = rate < line_rate ? LimitedBy::kNetwork : limit_at_line(environment)};
 }
 
-// For laws whose new rate leaves the packet that waits for its time alone.
+// For laws whose new rate does not move the packet that is waiting.
 inline Decision from_next_packet(Decision decision) {
   decision.from_next_packet = true;
   return decision;
 }
 
-// True for the first acknowledgement, and then once everything is acknowledged that had been sent
-// when it was last true.
+// True for the first acknowledgement, and then when all that was sent before the last true is
+// acknowledged.
 class OncePerRoundTrip {
  public:
   bool operator()(const AckSample& sample) {

@@ -8,7 +8,7 @@
 namespace pacecar {
 namespace {
 
-// Each word of a wish is a packet: while much of it is still to be granted, it rises in large
+// Each demand is a packet on the wire: while much of a wish is not granted yet, it rises in large
 // steps.
 constexpr uint64_t kWishSteps = 8;
 
@@ -21,7 +21,7 @@ RcccController::RcccController(const FlowEnvironment& environment)
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
   own_.rate = environment.line_rate;
   own_.limited_by = limit_at_line(environment);
-  // Credit is all that holds the flow back.
+  // Only credit limits the flow.
   own_.window = no_window(environment);
   start_blind(0);
 }
@@ -39,13 +39,13 @@ void RcccController::on_word(Bytes sent) {
   may_send_ = sent;
 }
 
-// As for a packet that is sent: what the flow wants may have grown.
+// As for a packet that is sent: the flow's wish may have grown.
 void RcccController::on_loss(const LossSample& sample) {
   on_word(sample.sent);
   if (sample.kind == LossKind::kMissing && may_send_ <= sent_) may_ask_ = true;
 }
 
-// The first grant ends the blind start like any other word, and is not part of what is lost then.
+// The first grant ends the blind start, too; its own credit is not withdrawn with the blind credit.
 void RcccController::on_grant(Instant now, const Grant& grant) {
   on_credit_ = grant.is_credit;
   if (!on_credit_) return grant_limit_.on_grant(now, grant);
@@ -66,9 +66,9 @@ Decision RcccController::decide(Instant now) {
   return decision;
 }
 
-// A wish is made with every packet that is sent, as it stands then, and the largest counts. That of
-// a flow without credit therefore stays, also where its share of the link has been less than one
-// packet, until the receiver grants unasked or kCredit.ask_again has passed.
+// The wish is computed with every packet that is sent, and the largest counts. The wish of a flow
+// without credit therefore does not change, even if its share of the link was less than one packet,
+// until the receiver grants unasked or kCredit.ask_again has passed.
 std::optional<Demand> RcccController::demand(Instant now, const FlowStats& stats) {
   if (!on_credit_) return std::nullopt;
   const bool may_ask = may_ask_ || stats.sent != asked_at_ || now - asked_ >= kCredit.ask_again;
@@ -89,9 +89,9 @@ std::optional<Demand> RcccController::demand(Instant now, const FlowStats& stats
   return demand;
 }
 
-// For what is unsent and has no credit, which may be a packet more than nothing. While it sends
-// blindly a flow asks for a packet at least: the receiver then knows of it, and has credit to spare
-// for it when something is lost. Of flows that share a link each asks for its part.
+// Asks for what is unsent and has no credit. While a flow sends blindly it asks for at least a
+// packet, so that the receiver knows of it and can grant it unasked credit after a loss. Of flows
+// that share a link each asks for its part.
 void RcccController::ask(const FlowStats& stats) {
   const Bytes unsent = stats.backlog - std::min(stats.in_flight, stats.backlog);
   const Bytes target = sent_ + std::min(unsent, limit_);

@@ -1,16 +1,16 @@
 // `rccc`: sends on credit from the receiver, after the receiver credit congestion control of UEC
 // 1.0. The sender's half; credit_share.h is the receiver's, and all constants are in credit.h.
 //
-// A message on an idle flow starts at once with a blind credit of credit_limit. The first word on
-// what became of it, good or bad, takes the rest of that credit away, and from then on only what
-// the receiver grants may be sent. Packets sent again need credit like new ones.
+// A message on an idle flow starts at once with a blind credit of credit_limit. The first
+// acknowledgement, loss or grant withdraws the rest of that credit; from then on only granted
+// credit may be used. Retransmissions need credit like new packets.
 //
-// With every packet that it sends the flow asks for what it has to send and has no credit for; of
-// flows that compete for their link each asks for its part.
+// With every packet the flow asks for credit for what it has to send and has none for; of flows
+// that compete for their link each asks for its part.
 //
-// Invariant: a flow that has something to send, and no credit, has asked for some by the first
-// demand() after kCredit.ask_again: there must be one by the passing of time alone. A receiver that
-// grants rates is obeyed instead. Purity and thread rule as for Controller.
+// Invariant: a flow with something to send and no credit asks for some in the first demand() after
+// kCredit.ask_again, so demand() must be called from time to time without other events. A receiver
+// that grants rates is obeyed instead. Purity and thread rule as for Controller.
 #pragma once
 
 #include "cc/controller.h"
@@ -37,17 +37,17 @@ class RcccController final : public GrantedController {
   void ask(const FlowStats& stats);
 
   const Bytes mtu_;
-  const Bytes limit_;     // the most credit, and the most wished for
+  const Bytes limit_;     // the most credit, and the largest wish
   Decision own_;          // without credit
-  Bytes sent_ = 0;        // as last heard
+  Bytes sent_ = 0;        // by the newest signal
   Bytes may_send_ = 0;    // in all, as sent_ counts
   Bytes blind_from_ = 0;  // value of sent_ when the blind credit was taken
   bool blind_ = true;
   bool on_credit_ = true;
   uint64_t granted_ = 0;    // units since the flow began
   uint64_t wished_ = 0;     // likewise, and the largest
-  uint64_t announced_ = 0;  // what the receiver was told of it
-  bool may_ask_ = true;     // again without having sent
+  uint64_t announced_ = 0;  // the wish in the last demand
+  bool may_ask_ = true;     // even without having sent
   Bytes asked_at_ = 0;      // value of sent_ when it asked last
   Instant asked_;
 };

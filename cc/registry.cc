@@ -33,7 +33,7 @@ using AllocatorFactory = std::unique_ptr<Allocator> (*)(const FlowEnvironment& e
                                                         const PaceConstants& constants,
                                                         uint32_t max_flows);
 
-// Of a controller without any that can be set.
+// For controllers without constants that can be set.
 struct NoConstants {
   static constexpr std::array<Constant<NoConstants>, 0> table() { return {}; }
 };
@@ -154,7 +154,7 @@ template <typename Info, size_t kCount>
 Result<size_t> find(const Info (&table)[kCount], std::string_view kind, std::string_view name) {
   std::string known;
   std::string_view nearest;
-  size_t nearest_distance = 3;  // anything further away is not a slip of the finger
+  size_t nearest_distance = 3;  // a larger distance is no typing error
   for (size_t i = 0; i < kCount; ++i) {
     if (table[i].name == name) return i;
     fmt::format_to(std::back_inserter(known), "{}{}", known.empty() ? "" : ", ", table[i].name);

@@ -17,8 +17,8 @@ namespace pacecar {
 struct ControllerInfo {
   std::string_view name;
   std::string_view summary;                  // one line: signal and law
-  std::string_view allocator;                // the receiver's, that goes with it
-  bool needs_telemetry;                      // its signal is what switches stamp (telemetry.h)
+  std::string_view allocator;                // the receiver's allocator that goes with it
+  bool needs_telemetry;                      // its signal is the switches' telemetry (telemetry.h)
   std::vector<ConstantInfo> (*constants)();  // those that can be set; for the control path
 };
 
@@ -47,7 +47,7 @@ Result<std::unique_ptr<ControllerSet>> make_controllers(std::string_view name,
                                                         uint32_t max_flows);
 
 // The receiver's side: divides environment.line_rate among at most `max_flows` flows. `constants`
-// are those of the congestion control that goes with it. Errors as for controllers.
+// are those of the matching congestion control. Errors as for controllers.
 Result<std::unique_ptr<Allocator>> make_allocator(std::string_view name,
                                                   const FlowEnvironment& environment,
                                                   uint32_t max_flows,

@@ -9,7 +9,8 @@
 namespace pacecar {
 namespace {
 
-// A sample above this says "stuck", whatever its value; it also keeps the arithmetic in range.
+// Larger samples mean a stalled host, whatever their value; the bound also keeps the arithmetic in
+// range.
 constexpr Duration kMaxRtt = Duration::from_s(1);
 constexpr int64_t kSmoothing = 8;  // the smoothed round trip moves by 1/8 of each sample's distance
 
@@ -21,8 +22,8 @@ Duration scale(Duration d, double factor) {
 
 // The allowance is the delay above the empty path that a well-used one may have. A fixed time for
 // interrupts and polls; bursts, because a software NIC moves tens of kilobytes at once and needs
-// several of them on the way to keep sender, kernel and receiver busy together; and one round trip,
-// because end hosts that are late by chance cause decreases up to one half, and a queue of one
+// several bursts in flight to keep sender, kernel and receiver busy together; and one round trip,
+// because randomly late end hosts cause decreases up to one half, and a queue of one
 // bandwidth-delay product keeps the path busy after a halving.
 SwiftController::SwiftController(const FlowEnvironment& environment)
     : GrantedController(environment.line_rate),
@@ -60,7 +61,7 @@ void SwiftController::on_ack(const AckSample& sample) {
 }
 
 // A loss is a sign of congestion when it comes with a queue, or when losses are many: a few losses
-// on a path without a queue are the cable's, and slowing down would not mend it.
+// on a path without a queue come from the cable, and a lower rate would not help.
 void SwiftController::on_loss(const LossSample& sample) {
   retransmits_ = 0;
   count_delivery(0, sample.lost);
@@ -87,8 +88,8 @@ void SwiftController::on_timeout(Instant now) {
 
 // Sets the target from the newest round trip. The base is a given, as in the paper: flows share a
 // queue fairly only under equal targets, and a flow that joins a busy path would measure the
-// others' queue as its base. Only when no sample has come below the target for a long time is the
-// path longer than believed, and its base the smallest sample of that time.
+// others' queue as its base. Only if no sample has been below the target for base_rtt_memory is the
+// path longer than assumed; its base is then the smallest sample of that time.
 void SwiftController::observe_round_trip(Instant now, Duration rtt) {
   const bool first = rtt_ == Duration();
   rtt_ = rtt;
@@ -112,7 +113,7 @@ double SwiftController::flow_scaling() const {
   return std::clamp((1.0 / std::sqrt(cwnd_) - at_max) / (at_min - at_max), 0.0, 1.0);
 }
 
-// A window that was not used says nothing about the path: it stays as it is.
+// A window that was not used says nothing about the path and is not increased.
 void SwiftController::increase(const AckSample& sample) {
   const double mtu = static_cast<double>(environment_.mtu);
   const double acked = static_cast<double>(sample.acked) / mtu;
@@ -126,8 +127,8 @@ void SwiftController::increase(const AckSample& sample) {
   }
 }
 
-// At most once per round trip, and per target delay, since hosts add what the round trip does not
-// show: only a packet sent after the last decrease can tell its effect.
+// At most once per round trip, and per target delay, because hosts add delay that the round trip
+// does not show: only a packet sent after the last decrease shows its effect.
 void SwiftController::decrease(Instant now, double factor) {
   slow_start_ = false;
   if (now - last_decrease_ < std::max(rtt_, target_)) return;
@@ -142,9 +143,9 @@ double SwiftController::max_cwnd() const {
   return std::max(line_bytes_per_ns * targets, bursts) / static_cast<double>(environment_.mtu);
 }
 
-// A window of a packet and more is enforced as a window; the pace only spreads it, with a gain so
-// that it never holds back a growing window, and over the target at most, so that one late end host
-// does not slow the flow down long after. A smaller window is enforced by the pace alone, from the
+// A window of one packet or more is enforced as a window. The pace only spreads it: with a gain, so
+// that it never limits a growing window, and over at most the target, so that one late end host
+// does not slow the flow down afterwards. A smaller window is enforced by the pace alone, from the
 // newest round trip: the flow must slow down while its own packets queue.
 void SwiftController::refresh_decision() {
   cwnd_ = std::clamp(cwnd_, kSwift.min_cwnd, max_cwnd());

@@ -1,5 +1,5 @@
 // `swift`: holds the round trip at a target delay. After Kumar et al., "Swift: Delay is Simple and
-// Effective for Congestion Control in the Datacenter", SIGCOMM 2020; README.md maps the paper's
+// Effective for Congestion Control in the Datacenter", SIGCOMM 2020; papers.md maps the paper's
 // sections to the functions here and gives the reason for every deviation.
 //
 // The window is counted in packets of environment.mtu bytes, as a fraction where it is below one.
@@ -60,7 +60,7 @@ class SwiftController final : public GrantedController {
 
   FlowEnvironment environment_;
   Duration least_base_rtt_;  // given or assumed
-  Duration base_rtt_;        // of the empty path, as believed now
+  Duration base_rtt_;        // of the empty path, as estimated now
   Duration allowance_;       // of delay above it
   double cwnd_;              // packets
   Duration rtt_;             // newest sample; 0 before the first

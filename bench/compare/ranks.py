@@ -1,4 +1,4 @@
-"""One job of collective_bench: its ranks over loopback, or in a namespace each."""
+"""One job of collective_bench: its ranks over loopback, in a namespace each, or on other NICs."""
 
 import contextlib
 import json
@@ -12,18 +12,29 @@ RUN_LIMIT_S = 120
 
 
 @contextlib.contextmanager
-def place(path, ranks, mtu_bytes, rate_mbps=None):
-    """Gives run(arguments, environment): the JSON of one job."""
-    if path == "loopback":
-        yield lambda arguments, environment: one_job(bridged.Here(), ranks, arguments, environment)
-        return
-    with bridged.hosts(ranks, mtu_bytes, rate_mbps) as hosts:
-        yield lambda arguments, environment: one_job(hosts, ranks, arguments, environment)
+def place(path, ranks, mtu_bytes, rate_mbps=None, nic=None):
+    """Gives run(arguments, environment): the JSON of one job. `nic` is that of all ranks, where it
+    is not UDP's; over memif two ranks share memory."""
+    def run_on(hosts, nic_of):
+        return lambda arguments, environment: one_job(hosts, nic_of, ranks, arguments, environment)
+
+    if path == "veth":
+        with bridged.hosts(ranks, mtu_bytes, rate_mbps) as hosts:
+            yield run_on(hosts, lambda rank: f"soft:udp:{hosts.interface}")
+    elif path == "memif":
+        with tempfile.TemporaryDirectory() as folder:
+            yield run_on(bridged.Here(), lambda rank: memif(folder, rank))
+    else:
+        yield run_on(bridged.Here(), lambda rank: nic or "soft:udp:lo")
 
 
-def one_job(hosts, ranks, arguments, environment):
-    environment = {**environment, "PACECAR_NICS": f"soft:udp:{hosts.interface}",
-                   "NCCL_SOCKET_IFNAME": hosts.interface}
+def memif(folder, rank):
+    role = "server" if rank == 0 else "client"
+    return f"soft:dpdk:net_memif0,role={role},socket={folder}/memif.sock,socket-abstract=no"
+
+
+def one_job(hosts, nic_of, ranks, arguments, environment):
+    environment = {**environment, "NCCL_SOCKET_IFNAME": hosts.interface}
     # Not among those that the system gives to whoever asks for any.
     meeting = ["--root", hosts.address(0), "--port", 18000 + os.getpid() % 10000]
     processors = sorted(os.sched_getaffinity(0))
@@ -32,7 +43,7 @@ def one_job(hosts, ranks, arguments, environment):
                          str(processors[rank % len(processors)])],
                         [*arguments, "--ranks", ranks, "--rank", rank, *meeting,
                          "--out_json_file", file.name],
-                        environment) for rank in range(ranks)])
+                        {**environment, "PACECAR_NICS": nic_of(rank)}) for rank in range(ranks)])
         return json.load(file)
 
 

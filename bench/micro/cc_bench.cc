@@ -109,7 +109,7 @@ class BusyReceiver {
     ++demand.epoch;
     receiver_.on_demand(now_, flow, demand);
   }
-  void arrive(uint32_t flow) { receiver_.on_arrival(now_, flow, 1, 1000); }
+  void arrive(uint32_t flow) { receiver_.on_arrival(now_, flow, 1, {.ns = 1000, .payload = 1}); }
   void poll() {
     std::array<GrantUpdate, 64> updates;
     while (receiver_.next_deadline() <= now_) grants_ += receiver_.poll_grants(now_, updates);

@@ -1,6 +1,6 @@
-// ArrivalMeter: how fast bytes come in, and the least delay that any of them has met lately. A
-// window is divided into four looks: the rate is that of the last window, the delay the least of
-// the last round trip; with several paths, some packet has then met only the queue that all share.
+// ArrivalMeter: the rate of arriving bytes, and their least recent delay. A window has four looks:
+// the rate is that of the last window, the delay the least of the last round trip. With several
+// paths, some packet of a round trip has met only the queue that all paths share.
 //
 // Rates are bit/s. Pure; one thread.
 #pragma once
@@ -22,7 +22,8 @@ class ArrivalMeter {
         look_(window / static_cast<int64_t>(kLooks)),
         packet_(packet) {}
 
-  // Forgets everything; what comes now is not counted, as nobody knows how long it took.
+  // Resets everything; the bytes that arrive now are not counted, because the time they took is
+  // unknown.
   void begin(Instant now) {
     looks_.fill({});
     began_ = now;
@@ -30,8 +31,8 @@ class ArrivalMeter {
     least_ = Duration::max();
   }
 
-  // `delay` of the fastest of them, Duration::max() if it is not known; `overtaken` by others of
-  // their flow (ArrivalOrder). True when a look is over.
+  // `delay`: of the fastest of them, Duration::max() if unknown; `overtaken`: by others of their
+  // flow (ArrivalOrder). True when a look is over.
   bool on_bytes(Instant now, Bytes bytes, Duration delay, bool overtaken = false) {
     bytes_ += bytes;
     if (overtaken) overtaken_ += bytes;
@@ -45,13 +46,13 @@ class ArrivalMeter {
   }
 
   double rate() const { return rate_; }
-  // Highest of the last looks: a sender that pauses must not be taken for a slower link.
+  // The highest rate of the last looks, so that a pausing sender is not mistaken for a slower link.
   double most_lately() const {
     return std::max_element(looks_.begin(), looks_.end(), slower)->rate;
   }
-  // Much of what came in the last window was overtaken: it met several queues, so not the link's.
+  // Over 1/16 of the last window's bytes was overtaken: they met several queues, so not the link's.
   bool scattered() const { return scattered_; }
-  // Duration::max() if it is not known.
+  // Duration::max(): unknown.
   Duration delay() const { return delay_; }
 
   static constexpr Duration kLongestLook = Duration::from_ms(50);
@@ -59,9 +60,9 @@ class ArrivalMeter {
  private:
   static constexpr size_t kLooks = 4;  // in a window
   static constexpr Bytes kPacketsPerLook =
-      6;  // fewer may all be late by chance, unless they are all of a window
+      6;  // fewer may all be late by chance; kFewPackets once a window has passed
   static constexpr Bytes kFewPackets = 2;
-  static constexpr Bytes kScattered = 16;  // one of so many bytes was overtaken
+  static constexpr Bytes kScattered = 16;  // of so many bytes one was overtaken
 
   struct Look {
     Instant began;

@@ -1,5 +1,5 @@
-// ArrivalOrder: whether packets of a flow are overtaken by others of it that left later. What meets
-// one queue keeps its order, however long the queue is and however fast it grows.
+// ArrivalOrder: whether packets of a flow are overtaken by later ones. Packets through one queue
+// keep their order, however long the queue is and however fast it grows.
 //
 // Times of sending are the sender's, modulo 2^32 ns. Pure.
 #pragma once
@@ -12,8 +12,8 @@ namespace pacecar {
 
 class ArrivalOrder {
  public:
-  // The packet that was sent then arrives. True when one that left later by over `spread` has
-  // arrived before it.
+  // The packet sent at `sent_ns` arrives. True if a packet that left more than `spread` later has
+  // already arrived.
   bool overtaken(uint32_t sent_ns, Duration spread) {
     const auto behind = static_cast<int32_t>(newest_ns_ - sent_ns);
     if (known_ && behind >= 0 && behind < kLongest.ns()) return behind > spread.ns();

@@ -1,10 +1,10 @@
-// BurstUse: how much came in one piece at no less than a given rate, whatever was before and after.
-// An application that sends in bursts and waits in between uses a rate although it does not fill
-// it: the pauses are neither use nor the lack of it.
+// BurstUse: the bytes of the current busy period at a given rate. An application that sends in
+// bursts with pauses between them uses a rate without filling it; the pauses prove neither use nor
+// lack of use.
 //
-// What comes faster than the rate waits in a queue that drains at the rate; a burst lasts until
-// that is empty. Times are those at which bytes would have come without delay, so that what a host
-// takes late and at once is no burst. Pure; one thread.
+// A virtual queue takes the arrivals and drains at the rate; a burst lasts until it is empty. Times
+// are arrivals less their delay, so that bytes that a late host takes at once are no burst. Pure;
+// one thread.
 #pragma once
 
 #include <algorithm>

@@ -8,23 +8,23 @@
 
 namespace pacecar {
 
-// Of a demand or a grant, on the wire.
+// Bytes of a demand or a grant on the wire.
 inline constexpr Bytes kWordBytes = 128;
 
-// Of a bandwidth-delay product: the queue that brief messages may make where they begin at once.
+// The queue that brief messages may make when they begin at once: 1/2 of a bandwidth-delay product.
 inline constexpr int64_t kQueueShare = 2;
 
 struct PaceConstants {
-  double shared = 0.985;          // eta: of the link that two and more flows are granted
-  double drain_round_trips = 4;   // in which a queue at the last hop is drained
-  double least_share = 0.5;       // of the link against traffic that no grant covers
-  double regrant = 1.0 / 64;      // smaller changes of a rate are not advertised
-  double hold_regrant = 0.2;      // likewise for flows that are idle
-  double core_start = 15.0 / 16;  // c_f of a flow that knows nothing of its paths, of the line rate
-  double core_delay = 0.25;       // T: queueing delay that makes a path bad, in round trips
-  double core_loaded = 0.98;      // most of the line rate while paths show queues
-  double core_least = 0.5;        // of c_f that one cut for delays leaves
-  double validity_round_trips = 4;            // V, and
+  double shared = 0.985;            // eta: share of the link that two or more flows are granted
+  double drain_round_trips = 4;     // to drain a queue at the last hop
+  double least_share = 0.5;         // of the link, against traffic that no grant covers
+  double regrant = 1.0 / 64;        // smaller changes of a rate are not advertised
+  double hold_regrant = 0.2;        // likewise for flows that are idle
+  double core_start = 15.0 / 16;    // initial c_f, of the line rate
+  double core_delay = 0.25;         // T: queueing delay that makes a path bad, in round trips
+  double core_loaded = 0.98;        // most of the line rate while paths show queues
+  double core_least = 0.5;          // of c_f, after one cut for delays
+  double validity_round_trips = 4;  // V, and
   Duration validity = Duration::from_us(50);  // at least
   double window_round_trips = 1.375;          // most in flight, at the flow's rate
 

@@ -7,28 +7,28 @@ namespace pacecar {
 namespace {
 
 constexpr int64_t kBinsPerUnit = 4;
-// Bursts of others that may be before ours although no path is full.
+// Bursts of other flows that may be queued before ours although no path is full.
 constexpr int64_t kBurstsMet = 6;
-// Of T, for flows that are slow: 1 from 0.7 of the line rate on, 3 at 0.4.
+// Factor of T for slow flows: 1 from 0.7 of the line rate on, 3 at 0.4.
 constexpr double kSlowScale = 0.5;
 constexpr double kMostScale = 3;
 // Bad round trips in a row before the flow slows down.
 constexpr uint32_t kPatience = 2;
 constexpr uint32_t kPatienceRerouting = 16;
 constexpr int64_t kDenseRoundTrips = 3;
-constexpr uint32_t kFewPackets = 8;  // say nothing about a path
+constexpr uint32_t kFewPackets = 8;  // prove nothing about a path
 
-// Losses of so much of a round trip's bytes are congestion, also without delay; fewer are the
-// cable's.
+// Losses of at least this share of a round trip's bytes are congestion, even without delay; fewer
+// come from the cable.
 constexpr double kManyLosses = 0.05;
-// What is heard of after the first packet that was trimmed, before that is believed.
+// Feedback that is needed after the first trimmed packet before trimming counts.
 constexpr Bytes kTrimPackets = 32;
 constexpr Bytes kTrimBursts = 8;
 constexpr int64_t kTrimRoundTrips = 2;  // they belong together
-constexpr double kLeastPassed = 0.25;   // of what was sent; less may be by chance
+constexpr double kLeastPassed = 0.25;   // of what was sent; a smaller share may be chance
 
 constexpr double kDrainRoundTrips = 8;
-constexpr double kLasting = 0.25;  // of a cut, when the queue is drained
+constexpr double kLasting = 0.25;  // of a cut: remains when the queue is drained
 constexpr double kMostDrained = 0.5;
 
 constexpr double kNearLine = 0.99;
@@ -38,7 +38,7 @@ constexpr uint32_t kMostCalm = 4;
 constexpr double kMostGrowth = 0.25;  // of the rate, likewise, while they are not
 
 constexpr Duration kBaseMemory = Duration::from_s(1);
-// A sample above this says "stuck", whatever its value.
+// Larger samples mean a stalled host, whatever their value.
 constexpr Duration kMaxRtt = Duration::from_s(1);
 
 }  // namespace
@@ -65,10 +65,11 @@ void CoreLimit::set_base(Duration base) {
   if (std::exchange(unit_, unit) != unit) forget();  // delays are counted in it
 }
 
-// What c_f is not cut below, where it is above.
+// The lower bound of cuts.
 double CoreLimit::least() const { return std::min(rate_, line_ * kLeastShare); }
 
-// A slow flow bears more than a fast one behind the same queue, so that they become alike.
+// A slow flow tolerates more delay than a fast one behind the same queue, so that their rates
+// converge.
 Duration CoreLimit::target() const {
   const double slowness = line_ / rate_;
   const double scale = std::clamp(slowness * slowness * kSlowScale, 1.0, kMostScale);
@@ -89,7 +90,7 @@ bool CoreLimit::on_ack(const AckSample& sample, double rate) {
   fastest_ = std::max(fastest_, rate);
   if (rtt > Duration()) {
     const Duration delay = rtt - base_;
-    // A mark, too, says that there is a queue: it counts as half of what makes a packet late.
+    // A mark shows a queue, too: it counts as half of the delay that makes a packet late.
     const Duration counted = sample.echo_marked ? delay + unit_ / 2 : delay;
     const int64_t bin = counted.ns() * kBinsPerUnit / unit_.ns();
     ++delays_[static_cast<size_t>(std::min<int64_t>(bin, kBins - 1))];
@@ -102,7 +103,7 @@ bool CoreLimit::on_ack(const AckSample& sample, double rate) {
   return drained || this->rate() != before;
 }
 
-// What is heard of had been sent before the last cut.
+// True while signals are of packets that were sent before the last cut.
 bool CoreLimit::awaits_effect(Bytes sent, Bytes in_flight) {
   if (sent - std::min(sent, in_flight) <= sent_at_cut_) return true;
   sent_at_cut_ = 0;
@@ -110,7 +111,7 @@ bool CoreLimit::awaits_effect(Bytes sent, Bytes in_flight) {
   return false;
 }
 
-// A full queue lets through what the path carries, and a switch says so at once.
+// A full queue passes what the path carries, and trimming reports the rest at once.
 bool CoreLimit::on_loss(const LossSample& sample) {
   reroutes_ |= sample.rerouting;
   if (sent_at_cut_ > 0 && awaits_effect(sample.sent, sample.in_flight)) return false;
@@ -129,8 +130,9 @@ bool CoreLimit::on_loss(const LossSample& sample) {
   return true;
 }
 
-// A path may become longer for good: the least round trip is forgotten after a while. What is
-// expected counts until then: the first packets on a busy path would take its queue for its length.
+// A path may become permanently longer: the least round trip is forgotten after kBaseMemory. Until
+// then the expected round trip counts, because the first packets on a busy path would mistake its
+// queue for its length.
 void CoreLimit::observe_base(Instant now, Duration rtt) {
   if (!measured_) {
     measured_ = true;
@@ -149,7 +151,7 @@ void CoreLimit::restart(double rate) {
   rate_ = std::min(rate_, rate);
 }
 
-// What packets met beyond the delay that all of them had.
+// Delays of the packets beyond the delay that all of them had.
 CoreLimit::Delays CoreLimit::delays() const {
   const auto target = static_cast<double>(this->target().ns());
   const auto quarter = static_cast<double>(unit_.ns() / kBinsPerUnit);
@@ -170,17 +172,17 @@ CoreLimit::Delays CoreLimit::delays() const {
   return delays;
 }
 
-// A round trip is over. Trouble counts when it lasts: a queue of the last hop may just have come,
-// and a NIC that looks for better paths is given time to find one. Over a longer time the delays of
-// a last hop that comes and goes look like those of the core; those of hosts that are late by
-// chance do so, too, and say nothing at all.
+// Judges a round trip. Trouble counts only if it lasts: a queue at the last hop may just have
+// formed, and a NIC that searches for better paths gets time to find one. Over a longer time the
+// delays of a varying queue at the last hop look like those of the core, and so does host jitter:
+// such samples are not used.
 void CoreLimit::judge(Instant now, Bytes sent) {
   const Delays delays = this->delays();
   const bool dense = now - began_ <= std::max(base_, jitter_) * kDenseRoundTrips;
   const bool late = delays.late * 2 > samples_;
   const double due = std::max(static_cast<double>(acked_ + lost_), fastest_ / 8 * base_.seconds());
   const bool lossy = static_cast<double>(lost_) > kManyLosses * due;
-  // Of two round trips: bursts make one of them a poor measure.
+  // The higher of two round trips: with bursts one round trip is a poor measure.
   const double span = std::max((now - began_).seconds(), base_.seconds() / 2);
   const double arrived = static_cast<double>(acked_) * 8 * wire_ / span;
   const double most = std::max(std::exchange(arrived_, arrived), arrived);
@@ -190,7 +192,7 @@ void CoreLimit::judge(Instant now, Bytes sent) {
     recover(delays.mean_ns, dense || jitter_ == Duration());
   } else if (++bad_round_trips_ >= (reroutes_ ? kPatienceRerouting : kPatience)) {
     const double passed = static_cast<double>(acked_) / static_cast<double>(acked_ + lost_);
-    // Not what the flow has sent: it may have been another limit that made that little.
+    // At least core_least of c_f: another limit may have made the flow send little.
     const double least = rate_ * constants_.core_least;
     const double through = std::clamp(late ? most : rate_ * passed, least, rate_);
     return cut(now, through, Duration::from_ns(static_cast<int64_t>(delays.mean_late_ns)), sent);
@@ -198,7 +200,7 @@ void CoreLimit::judge(Instant now, Bytes sent) {
   forget();
 }
 
-// While there is a queue, what comes through is all that the paths carry for this flow.
+// While there is a queue, `through` is all that the paths carry for this flow.
 void CoreLimit::cut(Instant now, double through, Duration delay, Bytes sent) {
   const Duration round_trip = base_ + delay;
   const double beyond =

@@ -1,25 +1,25 @@
-// CoreLimit: c_f, what the paths between two edge links carry for one flow, as far as delays,
-// marks and losses tell. Re-routing comes first and is the NIC's work, path by path; a flow slows
-// down only when the median packet of a round trip had trouble, so when most paths are bad:
+// CoreLimit: c_f, what the paths between two edge links carry for one flow, estimated from delays,
+// marks and losses. The NIC reacts first, by re-routing, path by path; a flow slows down only when
+// the median packet of a round trip was in trouble, that is when most paths are bad:
 //
 //   c = min(c, a) (1 - x / 4), and 3/4 x less of it for two round trips, in which the queue drains;
 //       x = (d - T) / 8 (RTT + d)
 //   c += (1 - m / T) C / 64 per round trip without trouble; more and more while paths are empty
 //
-// a is the most that arrived in either of the last two round trips: while there is a queue, all
-// that the paths carry for this flow. It counts as c / 2 at least. d is the mean delay of the
-// packets in trouble, m that of all. T = (C / c)^2 / 2 times RTT / 4, between one and three times
-// RTT / 4: of flows behind one queue the slower ones bear more of it, so that they become alike.
-// Where switches trim, the part of what was sent that passes a full queue is known before a round
-// trip is over, and c becomes that part of itself. What had been sent before a cut says nothing
-// about it, and is not counted.
+// a is the higher arrival rate of the last two round trips: while there is a queue, all that the
+// paths carry for this flow. It counts as at least c / 2. d is the mean delay of the packets in
+// trouble, m that of all. T = (C / c)^2 / 2 times RTT / 4, between one and three times RTT / 4: of
+// flows behind one queue the slower ones tolerate more delay, so that their rates converge. Where
+// switches trim, the share of packets that passes a full queue is known before a round trip is
+// over, and c is multiplied by that share. Packets sent before a cut do not show its effect and are
+// not counted.
 //
-// A delay that all packets of a round trip share is that of the last hop, which is loop 1's work:
-// it does not count here, as long as it is below a round trip. While the paths show queues, c stays
-// a little below the line rate: at 100% they would only grow. A flow begins below the line rate,
-// too, unless others on the NIC have just found the network clear. Round trips in which the NIC
-// looks for a better path say nothing; nor, where hosts are late by chance, do few packets over a
-// longer time. c is not cut below C / 256: a flow must be able to find out that things are better.
+// A delay that all packets of a round trip share is that of the last hop, which loop 1 handles:
+// below a round trip it does not count here. While the paths show queues, c stays a little below
+// the line rate: at 100% they would only grow. A flow begins below the line rate, too, unless other
+// flows of the NIC have just found the network clear. Round trips in which the NIC searches for a
+// better path are ignored, as are, on hosts with jitter, few packets over a longer time. c is not
+// cut below C / 256, so that a flow notices when congestion ends.
 //
 // Rates in bit/s. Same purity and thread rule as Controller.
 #pragma once
@@ -37,18 +37,19 @@ class CoreLimit {
  public:
   CoreLimit(const FlowEnvironment& environment, const PaceConstants& constants);
 
-  // `rate` is what the flow sends at. True when the limit is another now.
+  // `rate`: at which the flow sends. True if the limit has changed.
   bool on_ack(const AckSample& sample, double rate);
   bool on_loss(const LossSample& sample);
-  // Timeouts without an acknowledgement in between are one sign.
+  // Consecutive timeouts without an acknowledgement count once.
   void on_timeout(double rate);
-  // Goes on from `rate`: nothing else limits the flow any more.
+  // Continues from `rate`: nothing else limits the flow any more.
   void restart(double rate);
-  // Something else does again: what was known of the paths before counts, unless less was found.
+  // Something else limits the flow again: returns to the limit before restart(), unless the present
+  // one is higher.
   void resume() { rate_ = std::max(rate_, before_); }
 
-  // The flow begins anew. `found_clear`: others of the NIC have just found the network so, which
-  // counts while the flow itself knows nothing of it.
+  // The flow begins again after it was idle. `found_clear`: other flows of the NIC have just found
+  // the network clear, which counts until this flow has measured a round trip.
   void begin(Instant now, bool found_clear) {
     if (now >= yields_until_) yielded_ = 1;
     if (found_clear && !measured_) rate_ = line_;
@@ -88,30 +89,30 @@ class CoreLimit {
   Duration base_;
   Duration unit_;  // T of a flow at line rate
   double rate_;
-  double yielded_ = 1;  // of it, until then
+  double yielded_ = 1;  // of rate_, until yields_until_
   Instant yields_until_;
   double before_ = 0;             // rate_ at the last restart
   uint32_t bad_round_trips_ = 0;  // in a row
   uint32_t calm_ = 0;             // round trips in a row without queues
   bool clear_ = false;
-  bool silent_ = false;    // nothing has come since the last timeout
-  bool reroutes_ = false;  // this NIC looks for better paths
-  Bytes sent_at_cut_ = 0;  // by the flow since it began; 0: what is heard of is newer
+  bool silent_ = false;    // no acknowledgement since the last timeout
+  bool reroutes_ = false;  // the NIC searches for better paths
+  Bytes sent_at_cut_ = 0;  // by the flow since it began; 0: signals are of later packets
   double arrived_ = 0;     // rate of the last round trip
   OncePerRoundTrip round_trip_;
-  // Packets heard of since the last judgement, by their delay in quarters of T at line rate.
+  // Packets acknowledged since the last judgement, by their delay in quarters of T at line rate.
   std::array<uint32_t, kBins> delays_{};
   uint32_t samples_ = 0;
   Duration least_ = Duration::max();
   Instant began_;       // the first of them
-  double fastest_ = 0;  // that the flow has been
+  double fastest_ = 0;  // highest rate of the flow
   Bytes acked_ = 0;
   Bytes lost_ = 0;
   // Since a packet was trimmed.
   Instant trimmed_since_;
   Bytes trimmed_ = 0;
   Bytes passed_ = 0;
-  // The least round trip of the present period; base_ is that of the one before, too.
+  // The least round trip of the present period; base_ covers the previous one, too.
   Duration next_base_ = Duration::max();
   Instant base_since_;
   bool measured_ = false;  // base_ is a measurement

@@ -1,9 +1,9 @@
 // FanIn: how many flows to expect at the same time. A receiver's buffers are posted long before
-// their senders have something to send; dividing the link by all of them would make each wait for a
-// round trip, and promising it to each of them would be an incast. So the receiver learns: flows
-// that wake up within a round trip are one episode, and the fan-in is the median of the last few
-// episodes' largest number of competing flows. Until it has seen some, all that could wake up are
-// expected, or as many as the application says.
+// their senders have something to send. Dividing the link by all of them would make each wait for a
+// round trip, and granting it to each of them would be an incast. So the receiver learns: flows
+// that wake up within a round trip are one episode, and the fan-in is the median, over the last
+// five episodes, of the largest number of competing flows. Before the first episode has ended, all
+// flows that could wake up are expected, or as many as the application's hint has.
 //
 // Pure; one thread.
 #pragma once
@@ -34,14 +34,15 @@ class FanIn {
     seen_ = std::max({seen_, competing, woken_});
   }
 
-  // Flows wake up, and more may be about to.
+  // An episode has just begun, and more flows may wake up.
   bool gathering(Instant now) const { return now < gathered(); }
-  // The more there are, the longer their demands take, beside their first packets.
+  // When all flows of the episode are known: the more there are, the longer their demands take
+  // beside their first packets.
   Instant gathered() const {
     return began_ + round_trip_ / kGatheringShare + word_ * woken_ * kWordsApart;
   }
 
-  // One episode is over: the next may be like it.
+  // At least one episode is over.
   bool learned() const { return episodes_ > 0; }
 
   // `possible`: flows that could wake up.
@@ -56,10 +57,10 @@ class FanIn {
 
   void close_episode() {
     uint32_t& oldest = last_[episodes_ % kEpisodes];
-    const bool same = oldest == seen_;  // an episode is never 0, as places without one are
+    const bool same = oldest == seen_;  // an episode is never 0; unused places are
     oldest = seen_;
     ++episodes_;
-    if (same) return;  // and their median
+    if (same) return;  // the median is unchanged
     const size_t known = std::min(episodes_, kEpisodes);
     for (size_t i = 0; i < known; ++i) {
       if (rank(i, known) == known / 2) usual_ = last_[i];
@@ -77,7 +78,7 @@ class FanIn {
   const Duration round_trip_;
   const Duration word_;
   std::array<uint32_t, kEpisodes> last_{};  // most that competed in each
-  size_t episodes_ = 0;                     // that are over
+  size_t episodes_ = 0;                     // completed
   uint32_t usual_ = 1;
   uint32_t seen_ = 0;   // most that competed in the present episode
   uint32_t woken_ = 0;  // in the present episode

@@ -1,9 +1,9 @@
 // GreedyNeighbor: recognizes traffic that keeps a queue whatever we do, such as TCP's cubic or a
-// controller with a higher target. It is suspected when the delay is far beyond what users of our
-// own law agree on, and recognized when it has stayed there for some round trips although we
-// yielded half of what we had. Then the delay that it keeps is no cause to yield, until it is
-// another or we look again. All processes of a host look again at the same moments, by its clock:
-// users of our law that took each other for such neighbors free themselves.
+// controller with a higher target. It is suspected when the delay is over three times that on which
+// users of our own law agree, and recognized when the delay has stayed there for 12 round trips
+// although we yielded half of our rate. From then on the delay that it keeps is no reason to yield,
+// until the delay changes or the next test. All processes of a host test again at the same moments,
+// by its clock, so that users of our law that mistook each other for such neighbors recover.
 //
 // Pure; one thread.
 #pragma once
@@ -16,8 +16,8 @@ namespace pacecar {
 
 class GreedyNeighbor {
  public:
-  // `delay` is beyond the empty path's, `usual` what users of our law agree on, `window` a round
-  // trip, `rate` what we use. True when a neighbor has just been recognized.
+  // `delay`: beyond the empty path's; `usual`: on which users of our law agree; `window`: a round
+  // trip; `rate`: that we use. True when a neighbor has just been recognized.
   bool look(Instant now, Duration delay, Duration usual, Duration window, double rate) {
     if (kept_ > Duration()) {
       if (delay >= kept_ / 2 && delay <= kept_ * 2) kept_seen_ = now;
@@ -29,7 +29,7 @@ class GreedyNeighbor {
     const bool falling =
         static_cast<double>(delay.ns()) < kFalling * static_cast<double>(most_.ns());
     if (!suspected_ || falling) {
-      // Until all of it is over, what we had before the first of it counts.
+      // During a suspicion the rate before its beginning counts.
       const double before = suspected_ ? rate_ : rate;
       forget();
       suspected_ = far_beyond;
@@ -51,21 +51,22 @@ class GreedyNeighbor {
     return true;
   }
 
-  // The delay has stayed far beyond the usual one: all that is yielded now is to be left to others,
-  // lest two users of our law take each other for such a neighbor.
+  // The delay has stayed far beyond the usual one: leave what is yielded now to others, so that two
+  // users of our law do not mistake each other for such a neighbor.
   bool stays() const { return stays_; }
-  // The delay that it keeps; 0: there is none.
+  // The delay that the neighbor keeps; 0: no neighbor.
   Duration kept() const { return kept_; }
 
   void forget() { *this = {}; }
 
  private:
-  static constexpr int64_t kFarBeyond = 3;  // times what users of our law agree on
-  static constexpr double kFalling = 0.75;  // of the most that was seen: somebody yields
-  static constexpr int64_t kGentle = 4;     // round trips in which what is ours should have drained
-  static constexpr int64_t kYielding = 8;   // round trips of yielding in vain after that
-  static constexpr double kYielded = 0.5;   // of the rate: had all done so, the queue would be gone
-  static constexpr int64_t kGone = 4;       // round trips without the delay that it keeps
+  static constexpr int64_t kFarBeyond = 3;  // times the delay on which users of our law agree
+  static constexpr double kFalling = 0.75;  // of the highest delay seen: somebody yields
+  static constexpr int64_t kGentle = 4;     // round trips in which our own queue should have
+                                            // drained
+  static constexpr int64_t kYielding = 8;   // further round trips of yielding without effect
+  static constexpr double kYielded = 0.5;   // of the rate: if all did, no queue would stay
+  static constexpr int64_t kGone = 4;       // round trips without that delay
   static constexpr Duration kLookAgain = Duration::from_s(4);
 
   bool suspected_ = false;
@@ -76,7 +77,7 @@ class GreedyNeighbor {
   Duration sum_;
   int64_t looks_ = 0;
   Duration kept_;
-  Instant kept_seen_;  // when the delay was about that
+  Instant kept_seen_;  // when the delay was last about kept_
   Instant until_;
 };
 

@@ -10,41 +10,41 @@ namespace pacecar {
 namespace {
 
 // --- measuring ---
-constexpr int64_t kJittersPerWindow = 10;  // arrivals on a host that is late by chance
+constexpr int64_t kJittersPerWindow = 10;  // arrivals on a host with jitter
 constexpr Bytes kPacketsPerWindow = 16;
-constexpr int64_t kIdleWindows = 32;  // after which nothing is known any more, as after
+constexpr int64_t kIdleWindows = 32;  // after which the budget starts again, as after
 constexpr double kIdlePackets = 8;    // at the present rate, and
-constexpr int64_t kIdleDelays = 4;    // that the last ones met
+constexpr int64_t kIdleDelays = 4;    // of the last arrivals
 
-// --- the delay that is usual: flows meet, end hosts are late ---
+// --- the usual delay: flows meet, end hosts are late ---
 constexpr double kMeeting = 0.5;    // packets of each of the host's processes
 constexpr int64_t kUsualShare = 8;  // of a round trip
-constexpr double kOwnPart = 0.25;   // of a packet: what each user keeps in the queue
+constexpr double kOwnPart = 0.25;   // of a packet: each user's in the queue
 
 // --- the law ---
 constexpr int64_t kDoubtWindows = 3;     // before a rate is doubted: others may re-route, or end
-constexpr uint32_t kLateLooks = 2;       // in a row, on hosts that are late by chance
+constexpr uint32_t kLateLooks = 2;       // in a row, on hosts with jitter
 constexpr double kFull = 7.0 / 8;        // of the nominal rate: what arrives fills the link
-constexpr double kLeast = 1e5;           // bit/s: a packet within a second, to see how things are
-constexpr int64_t kDrainRoundTrips = 2;  // in which what is beyond T is drained
-constexpr int64_t kStopWindows = 4;  // a queue of more windows is that of a link that had stopped
-constexpr double kLasting = 0.25;    // of the cut: what is left of it then
+constexpr double kLeast = 1e5;           // bit/s: a packet within a second, to notice a change
+constexpr int64_t kDrainRoundTrips = 2;  // to drain what is beyond T
+constexpr int64_t kStopWindows = 4;      // a longer queue is that of a link that had stopped
+constexpr double kLasting = 0.25;        // of the cut: remains then
 constexpr double kLeastFactor = 0.5;
-constexpr double kDrained = 0.75;  // a delay that has fallen to this since the last cut is falling
-constexpr double kUsed = 0.85;     // of the budget, to grow
-constexpr int64_t kBurstyWindows = 3;  // later where only bursts use it
+constexpr double kDrained = 0.75;      // a delay below this, of that at the last cut, is falling
+constexpr double kUsed = 0.85;         // of the budget, to grow
+constexpr int64_t kBurstyWindows = 3;  // later, if only bursts use it
 constexpr double kIncrease = 0.25;     // packets per window
-constexpr double kLevel = 1.0 / 8;     // of what is missing to the fair part, per window
+constexpr double kLevel = 1.0 / 8;     // of the distance to the fair part, per window
 constexpr double kBelowBound = 0.75;
 constexpr double kAboveBound = 1.1;
-constexpr double kRecovery = 1.25;    // of what is far below what the link has given
-constexpr double kProbe = 1.0 / 128;  // doubles with each growth beyond what it has given
+constexpr double kRecovery = 1.25;    // growth far below what the link has given
+constexpr double kProbe = 1.0 / 128;  // doubles with each growth beyond that
 constexpr uint32_t kMostCalm = 4;
 constexpr double kStart = 1.25;
 
 // --- beside a greedy neighbor ---
 constexpr double kHeldPart = 0.5;  // of the link, with one other
-constexpr double kManyUsers = 16;  // of our law, behind one link
+constexpr double kManyUsers = 16;  // users of our law behind one link
 constexpr double kGiven = 0.75;    // of what we hold, at least
 constexpr int64_t kGivenRoundTrips = 8;
 constexpr double kSwiftDecrease = 0.8;
@@ -79,7 +79,7 @@ LinkBudget::LinkBudget(const LinkBudgetConfig& config)
       allowed_(nominal_),
       meter_(window_, config.round_trip, config.packet),
       policer_(window_),
-      witnesses_(window_),
+      witnesses_(window_, config.base_memory),
       last_(Instant::from_ns(std::numeric_limits<int64_t>::min() / 2)),
       starting_(rate_ < nominal_),
       shown_(rate_) {}
@@ -92,8 +92,8 @@ Duration LinkBudget::idle_limit() const {
          delay_ * kIdleDelays;
 }
 
-// After a long pause: the nominal rate, or, where b began below it, what the link gave at the last
-// cut.
+// Starts again after a long pause: with the nominal rate or, if b began below it, with what the
+// link gave at the last cut.
 void LinkBudget::begin(Instant now) {
   if (config_.first == Rate()) rate_ = nominal_;
   if (config_.first > Rate()) {
@@ -146,10 +146,10 @@ Duration LinkBudget::agreed(double rate) const {
   return usual() + own * patience_;
 }
 
-// The delay that is no cause to slow down.
+// The delay up to which b is not cut.
 Duration LinkBudget::target() const { return std::max(agreed(rate_), neighbor_.kept()); }
 
-// Beside one neighbor, as far as known.
+// Half of the link, as far as known, beside a neighbor.
 double LinkBudget::held_part() const { return std::min(kHeldPart * part_, most_); }
 
 void LinkBudget::look(Instant now) {
@@ -164,16 +164,17 @@ void LinkBudget::look(Instant now) {
     rate_ = std::max(rate_, held_part());
     given_at_ = now;
   }
-  // A neighbor that fills what we leave gives way to what we hold; a slow link does not.
+  // A neighbor that only fills what we leave gives way to what we hold; a slow link does not.
   if (meter_.most_lately() >= kGiven * rate_) given_at_ = now;
   if (now - given_at_ > (window_ + neighbor_.kept()) * kGivenRoundTrips) neighbor_.forget();
   yield_to_base(now);
   const bool empty = delay <= target() / 2;
   if (cut_delay_ > window_ * kStopWindows && empty) end_drain(now);
   if (learnt() && empty && witnesses_.gone(now, window_)) acquit(now);
+  if (empty) witnesses_.on_clear(now, meter_.rate());
   if (now >= yields_until_) yielded_ = 1;
   late_looks_ = delay > target() && !meter_.scattered() ? late_looks_ + 1 : 0;
-  // Hosts that are late by chance are late for a look, too.
+  // On hosts with jitter a single look may be late.
   const bool queued = late_looks_ >= (config_.jitter > Duration() ? kLateLooks : 1);
   if (lossy && !queued) {
     police(now);
@@ -184,8 +185,8 @@ void LinkBudget::look(Instant now) {
   level(now);
 }
 
-// Whether the link carries less than its nominal rate: a queue that our own flows made would have
-// drained.
+// Whether the link carries less than its nominal rate: a queue of our own flows would have drained
+// by now.
 bool LinkBudget::doubted(Instant now, bool reason) {
   if (!reason) doubted_since_ = Instant::never();
   if (reason && doubted_since_ == Instant::never()) doubted_since_ = now;
@@ -205,11 +206,11 @@ void LinkBudget::police(Instant now) {
   next_growth_ = now + window_ * kPolicedWindows;
 }
 
-// What arrives while a queue stands is all that the link gives us.
+// The rate that arrives while a queue stands is all that the link gives us.
 void LinkBudget::cut(Instant now, Duration delay) {
   if (now < next_cut_) return;
   next_cut_ =
-      now + window_ + config_.round_trip / 2 + delay;  // when this one shows, at the earliest
+      now + window_ + config_.round_trip / 2 + delay;  // when this cut shows, at the earliest
   next_growth_ = now + window_;
   const bool falling = cut_delay_ > Duration() && ratio(delay, cut_delay_) < kDrained;
   cut_delay_ = delay;
@@ -229,15 +230,16 @@ void LinkBudget::cut(Instant now, Duration delay) {
   next_growth_ = yields_until_ + window_;
 }
 
-// The queue is gone before its time: a link that had stopped for a while serves again.
+// The queue is gone early: a link that had stopped serves again.
 void LinkBudget::end_drain(Instant now) {
   cut_delay_ = Duration();
   yields_until_ = std::min(yields_until_, now);
   next_growth_ = std::min(next_growth_, now + window_);
 }
 
-// What was learnt is not of this link.
+// The budget was not learnt from this link: it becomes what the present flows were given before.
 void LinkBudget::acquit(Instant now) {
+  rate_ = std::clamp(witnesses_.given(), rate_, nominal_);
   witnesses_.forget();
   end_drain(now);
   next_growth_ = now;
@@ -249,7 +251,8 @@ void LinkBudget::yield(double factor, Instant until) {
   yields_until_ = until;
 }
 
-// More came at the budget than leaves at once whatever it is, and than packets that meet by chance.
+// Notes a burst at the budget that is longer than one that leaves at once at any rate, and longer
+// than packets that meet by chance.
 void LinkBudget::note_burst(Instant now, Bytes wire, Duration excess) {
   burst_.on_bytes(excess == Duration::max() ? now : now - excess, wire, kUsed * rate_);
   const Duration moment = pace_moment(config_.round_trip, config_.jitter);
@@ -263,7 +266,8 @@ void LinkBudget::forget_bursts() {
   burst_.forget();
 }
 
-// Much of the budget; or all of it now and then, by an application that sends in bursts.
+// Whether the budget is used: mostly, or fully from time to time by an application that sends in
+// bursts.
 bool LinkBudget::used(Instant now) const {
   if (meter_.rate() >= kUsed * rate_) return true;
   return burst_used_ && now - next_growth_ >= window_ * kBurstyWindows;
@@ -293,7 +297,7 @@ void LinkBudget::grow(Instant now, Duration delay) {
   starting_ = starting_ && rate_ < nominal_;
 }
 
-// What the processes of the host have learnt of the link they divide, as its nominal rate.
+// Moves b towards the fair part of the sum of the budgets that the host's processes have learnt.
 void LinkBudget::level(Instant now) {
   if (config_.host_link == nullptr) return;
   const bool counts = learnt() && !starting_ && meter_.rate() >= kUsed * rate();
@@ -305,9 +309,9 @@ void LinkBudget::level(Instant now) {
     rate_ = std::clamp(rate_ + kLevel * (fair - rate_), std::min(kLeast, nominal_), nominal_);
 }
 
-// A queue that never empties is in time taken for the path, and at once by those who come late. So
-// all processes of a host use less at the same moments, by its clock: what one leaves free is not
-// taken by the next.
+// A queue that never empties is mistaken for the path, after base_memory or at once by a process
+// that starts late. So all processes of a host use less at the same moments, by its clock: none
+// takes what another leaves free.
 void LinkBudget::yield_to_base(Instant now) {
   const int64_t period = now.ns() * kDipsPerMemory / config_.base_memory.ns();
   if (period == period_) return;

@@ -1,6 +1,6 @@
-// LinkBudget: what one process may use of a link whose real rate, and whose other users, are not
-// known. The nominal rate is an upper bound. The law looks at what arrives (or is acknowledged), a,
-// and at the least queueing delay of it, d, both from ArrivalMeter:
+// LinkBudget: what one process may use of a link whose real rate and other users are not known. The
+// nominal rate is an upper bound. The inputs are the rate that arrives (or is acknowledged), a, and
+// its least queueing delay, d, both from ArrivalMeter:
 //
 //   d > T     b = min(b, a) (1 - x / 4), and 3/4 x less of it for 2 (W + d), in which the queue
 //             drains, where d > 4 W until d < T/2; x = min((d - T) / 2 (W + d), 1/2)
@@ -10,23 +10,25 @@
 //             cut, and more and more than w P / 4 W where that is exceeded without a queue
 //
 // While a queue stands, a is what the link gives us, whatever was granted. W is a round trip, or
-// what measuring takes; P a packet, w the process's weight. T = usual + w P / 4 b: the delay at
-// which each user has a part of a packet of its own in the queue, so that n of them agree on equal
-// parts, and the one with less than its part is the last to yield.
+// the time to measure; P a packet, w the process's weight. T = usual + w P / 4 b: each user keeps a
+// quarter of a packet of its own in the queue, so that n of them agree on equal parts, and a user
+// with less than its part is the last to yield.
 //
-// The queue may be of a path that only some flows take. Once none of those that met it has come for
-// W and others come without a queue, what was learnt says nothing of this link: b grows as at the
-// start.
+// The queue may be on a path that only some flows take. When no flow that met it has arrived for W,
+// and others arrive without a queue, b was not learnt from this link: it becomes what these others
+// were given before (Witnesses), and grows as at the start.
 //
-// Beside a neighbor that keeps a queue whatever we do (GreedyNeighbor), T is what it keeps, and we
-// begin with half of the link and go on as Swift does, but hold that half while the link gives it:
+// Beside a neighbor that keeps a queue whatever we do (GreedyNeighbor), T is the delay that it
+// keeps. We begin with half of the link and continue as Swift does, but hold that half while the
+// link gives it:
 //
 //   b += w P / (W + d);  b *= 1 - 0.8 (d - T) / d
 //
 // Where several processes of a host know each other, their budgets move towards equal parts of
-// their sum (HostLink::fair_part): those with more would see the shorter delays of more packets.
+// their sum (HostLink::fair_part): a process with more packets would otherwise measure shorter
+// least delays.
 //
-// The law is idle while own arrivals fill the nominal rate, and until a queue has stood for some
+// The law is idle while our arrivals fill the nominal rate, and until a queue has stood for three
 // windows although they do not.
 //
 // Rates are bit/s on the wire. Pure; one thread.
@@ -47,12 +49,12 @@ namespace pacecar {
 
 struct LinkBudgetConfig {
   Rate line;                      // nominal; never 0
-  Rate first;                     // until anything is known; 0: the line rate
+  Rate first;                     // initial budget; 0: the line rate
   Bytes packet = 4096;            // a full one on the wire
   Duration round_trip;            // without queues
   Duration jitter;                // FlowEnvironment::jitter
-  Duration base_memory;           // how long the least delay counts as that of an empty path; not 0
-  bool yields = true;             // to delays; false: others act on them
+  Duration base_memory;           // how long the least delay counts as the empty path's; not 0
+  bool yields = true;             // to delays; false: the other end reacts to them
   HostLink* host_link = nullptr;  // FlowEnvironment::host_link
 };
 
@@ -60,32 +62,32 @@ class LinkBudget {
  public:
   explicit LinkBudget(const LinkBudgetConfig& config);
 
-  // `wire` bytes of `flow` have come; `excess` is the least one-way delay or round trip of them
-  // over the recent minimum, Duration::max() if that is not known; `overtaken` by later ones of
-  // their flow, by more than spread(). True when the rate is another.
+  // `wire` bytes of `flow` have arrived; `excess`: their least one-way delay or round trip over the
+  // recent minimum, Duration::max() if unknown; `overtaken`: by packets of their flow that left
+  // more than spread() later. True if the rate has changed.
   bool on_bytes(Instant now, Bytes wire, Duration excess, bool overtaken = false,
                 uint32_t flow = 0);
-  // By which packets that met one queue may overtake each other: hosts are late.
+  // Host jitter: packets that met one queue may appear to overtake each other by so much.
   Duration spread() const { return spread_; }
-  // Some of what was sent is lost.
+  // `wire` bytes of what was sent are lost.
   void on_loss(Bytes wire) { policer_.on_loss(wire); }
-  // `mean` of the flows' weights; `share` of the weights of all of the host that this process has.
+  // `mean`: of the flows' weights; `share`: this process's part of the host's weights.
   void set_weight(double mean, double share);
-  // What the flows may send in all.
+  // The rate that the flows may send at in all.
   void set_allowed(double rate) { allowed_ = rate; }
-  // Multiplies T: of two ends that see the same queue the one with the smaller value acts first.
+  // Multiplies T: of two ends that see the same queue the one with the smaller value reacts first.
   void set_patience(int64_t patience) { patience_ = patience; }
-  // This process's part of the nominal rate, where several know each other.
+  // This process's part of the nominal rate, where processes share the link.
   void set_part(double part) { part_ = part; }
 
-  // That meet without being a queue.
+  // Packets that may meet without being a queue.
   int64_t usual_packets() const { return usual_packets_; }
   double rate() const;
-  // b is what limits, not our part.
+  // b is the limit, not our part.
   bool learnt() const { return rate_ < part_; }
-  // Nothing is learnt and nothing was lost lately: without delays there is nothing to look at.
+  // b is the nominal rate and nothing was lost lately: without delays there is nothing to do.
   bool unconcerned() const { return rate_ >= nominal_ && policer_.quiet(); }
-  // No queue has been met yet, and the nominal rate has not been reached.
+  // The start phase: no queue has been met yet, and the nominal rate has not been reached.
   bool starting() const { return starting_; }
 
  private:
@@ -124,26 +126,26 @@ class LinkBudget {
   int64_t patience_ = 1;
   ArrivalMeter meter_;
   BurstUse burst_;
-  bool burst_used_ = false;  // all of the budget, since it is what it is
+  bool burst_used_ = false;  // all of the present budget
   GreedyNeighbor neighbor_;
   PolicerWatch policer_;
   Witnesses witnesses_;
-  Instant given_at_;         // the link last gave about what we hold beside it
+  Instant given_at_;         // when the link last gave about what we hold beside a neighbor
   Instant last_;             // arrival
   Duration delay_;           // at the last look
   bool starting_;            // no queue has been met yet
   double most_ = 0;          // highest rate that has arrived
   double bound_ = 0;         // what the link gave at the last cut
-  uint32_t calm_ = 0;        // growths in a row beyond that, without a queue
+  uint32_t calm_ = 0;        // growths in a row beyond bound_, without a queue
   uint32_t late_looks_ = 0;  // in a row
   Instant next_cut_;
   Instant next_growth_;
   Instant next_level_;
-  Instant doubted_since_ = Instant::never();  // that the link gives its nominal rate
-  Duration cut_delay_;                        // at the last cut; 0 since there was no cause for one
-  double yielded_ = 1;  // of b, to drain a queue, or to see how long an empty path takes
+  Instant doubted_since_ = Instant::never();  // doubted that the link gives its nominal rate
+  Duration cut_delay_;                        // at the last cut; 0: drained since
+  double yielded_ = 1;  // of b, to drain a queue, or to measure the empty path
   Instant yields_until_;
-  int64_t period_ = 0;  // part of base_memory, at whose beginning less was used
+  int64_t period_ = 0;  // part of base_memory at whose beginning we last used less
   double shown_;        // rate() when on_bytes last returned true
 };
 

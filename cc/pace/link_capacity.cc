@@ -37,11 +37,11 @@ bool LinkCapacity::on_arrival(Instant now, Bytes wire, bool covered, Duration ex
   return budget_.on_bytes(now, wire, excess, overtaken, flow) || over;
 }
 
-// A window without arrivals lasts until there is one: it is longer, and its rate lower.
+// A window without arrivals lasts until the next arrival, so its rate is lower.
 void LinkCapacity::close_window(Instant now) {
   const double foreign = static_cast<double>(foreign_) * 8 / (now - started_).seconds();
   const bool seen = least_excess_ < Duration::max();
-  // Flows meet, also those of other processes, and end hosts are late.
+  // The usual delay: packets of flows and processes meet, and end hosts are late.
   const Duration usual = jitter_ + packet_time_ * budget_.usual_packets();
   queue_ = seen ? std::max(least_excess_ - usual, Duration()) : Duration();
   if (foreign > uncovered_) {
@@ -54,7 +54,8 @@ void LinkCapacity::close_window(Instant now) {
   least_excess_ = Duration::max();
 }
 
-// A queue that greedy traffic keeps up is not drained at the cost of the part that is ours.
+// Against much uncovered traffic, which may keep the queue up, draining leaves flows with grants at
+// least their half.
 double LinkCapacity::available(size_t flows) const {
   const double eta = flows <= 1 ? 1.0 : constants_.shared;
   const double line = this->line();

@@ -1,14 +1,13 @@
-// LinkCapacity: what of a receiving link there is to grant, from what arrives on it.
+// LinkCapacity: the rate of a receiving link that can be granted, from its arrivals.
 //
 //   available = eta * min(C, b) - X - q / (4 RTT)
 //
 // C is the nominal rate, or this process's part of it; b what the link really gives us
-// (link_budget.h). eta is 1 for a flow alone, else 0.985. X is traffic that arrives here and that
-// no grant covers; it follows what is seen by half per round trip and falls by a quarter, and flows
-// on grants keep half of the link against it. q is the queue at the last hop: line rate times the
-// least excess delay of all packets of a round trip; queues elsewhere are on the way of some
-// packets only. It is drained while the link gives its nominal rate: where it does not, b is cut
-// for it.
+// (link_budget.h). eta is 1 for a flow alone, else 0.985. X is traffic that no grant covers; per
+// round trip it rises by half of the difference to the measured rate and falls by a quarter of it,
+// and flows with grants keep half of the link against it. q is the queue at the last hop: line rate
+// times the least excess delay of all packets of a round trip; only some packets meet queues
+// elsewhere. It is drained while the link gives its nominal rate; otherwise b is cut for it.
 //
 // Rates are in bit/s on the wire. Pure; one thread.
 #pragma once
@@ -28,21 +27,21 @@ class LinkCapacity {
   LinkCapacity(const FlowEnvironment& environment, Duration round_trip, Duration base_memory,
                const PaceConstants& constants);
 
-  // `wire` bytes have arrived; `excess` is how much longer the fastest of them was on its way than
-  // the fastest lately.
-  // True when the result may be another.
+  // `wire` bytes have arrived; `excess`: delay of the fastest of them over the recent minimum. True
+  // if available() may have changed.
   bool on_arrival(Instant now, Bytes wire, bool covered, Duration excess, bool overtaken,
                   uint32_t flow);
   Duration spread() const { return budget_.spread(); }
-  // What is there for `flows` flows.
+  // The rate that `flows` flows can be granted, in all.
   double available(size_t flows) const;
-  // So many take turns to send a packet: a queue that is gone once in a turn does not stand.
+  // So many flows take turns to send a packet: a queue that empties once per turn is no standing
+  // queue.
   void set_flows(size_t flows) {
     window_ = std::max(least_window_, packet_time_ * static_cast<int64_t>(flows));
   }
 
-  // What the flows could use in all. Where that is less than the link, a queue is not the link's,
-  // or the senders act, too.
+  // What the flows could use in all. If that is less than the link, a queue is not this link's, or
+  // the senders react, too.
   void set_usable(double usable) {
     budget_.set_patience(usable < kUnlimited * line() ? kPatienceUnlimited : 1);
   }

@@ -10,11 +10,11 @@ namespace pacecar {
 
 namespace {
 
-// The receiver may act, too; all the more where its grants are what limits us. Where receivers time
-// arrivals, queues are left to them: two laws on one queue take turns in yielding to each other.
+// The receiver may react, too, and more so where its grants limit us. Where receivers time
+// arrivals, queues are left to them: two laws on one queue would yield to each other in turns.
 constexpr int64_t kPatience = 2;
 constexpr int64_t kPatienceGranted = 8;
-// Round trips take both directions by one clock: nothing drifts.
+// Round trips are measured by one clock: no drift.
 constexpr Duration kBaseMemory = Duration::from_s(1);
 
 }  // namespace

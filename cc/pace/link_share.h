@@ -1,14 +1,13 @@
 // LinkShare: the sender's half of the division of edge links. The flows of one NIC that have
-// something to send share its link by weighted max-min, each up to what its receiver and the core
-// let it have:
+// something to send share its link by weighted max-min, each up to its grant and core limit:
 //
 //   sum of min(w_f * lambda, limit_f) = min(C, b);  limit_f = min(g_f, c_f)
 //
-// C is the nominal rate, or this process's part of it; b what the link really gives us, from what
-// is acknowledged on all flows (link_budget.h).
+// C is the nominal rate, or this process's part of it; b what the link really gives us, from the
+// acknowledgements of all flows (link_budget.h).
 //
-// Flows in the queue have the same in all, but use it one after another, each up to its limit:
-// where brief messages share a link, they end together and leave it idle until the next ones begin.
+// Queued flows get the same total share but use it one after another, each up to its limit: brief
+// messages that shared a link would end together and leave it idle until the next ones begin.
 //
 // Cost: O(log) per change of a limit; O(active flows) when lambda has moved by more than the
 // tolerance. Pure; one thread.
@@ -32,60 +31,60 @@ class LinkShare {
  public:
   LinkShare(const FlowEnvironment& environment, uint32_t max_flows, double tolerance);
 
-  // Agrees with the host's other processes on our part of the link, where there are any. Every
-  // turn.
+  // Agrees with the host's other processes on our part of the link. Call it every turn.
   void poll(Instant now);
-  // When poll() has something to do by the passing of time.
+  // When poll() has something to do even if nothing happens.
   Instant next_deadline() const;
 
   // `limit` 0: the flow has nothing to send.
   void set(uint32_t flow, Rate limit, uint32_t weight);
 
-  // Whether on_acked has a use for acknowledgements.
+  // Whether on_acked() must be called.
   bool listens() const { return !receivers_look_ || !budget_.unconcerned(); }
-  // Of all flows: `wire` bytes are acknowledged, after the time that the path takes and `excess`.
+  // Of all flows: `wire` bytes are acknowledged, after the round trip of the empty path plus
+  // `excess`.
   void on_acked(Instant now, Bytes wire, Duration excess, bool overtaken, uint32_t flow);
   Duration spread() const { return budget_.spread(); }
   void on_lost(Bytes wire) { budget_.on_loss(wire); }
 
   // The budget is still in its start phase.
   bool starting() const { return budget_.starting(); }
-  // Of the link, what may be used.
+  // What we may use of the link.
   double line() const { return std::min(line_, budget_.rate()); }
-  // Likewise, if our flows could use all of it. What this process claims may depend on it, but not
-  // on the part that the claim leads to.
+  // What we might use if our flows could use the whole link. Our claim may depend on it, but not on
+  // line(), which depends on the claim.
   double reach() const { return budget_.learnt() ? line() : reach_; }
-  // What the link gives the flow, and what it would give if its limit were higher; in bit/s.
+  // The flow's share, and its share if its limit were higher; in bit/s.
   double share(uint32_t flow) const;
   double usable(uint32_t flow) const;
 
-  // The flow is served after those that are queued already; or it shares again.
+  // The flow is served after those already in the queue; or it shares again.
   void set_queued(uint32_t flow, bool queued) {
     if (members_[flow].queued != queued) queued ? queue(flow) : leave_queue(flow);
   }
 
-  // Flows that have something to send, not only something that is not acknowledged.
+  // Flows with something to send, not only with unacknowledged data.
   size_t active() const { return active_.size(); }
-  // A flow has a backlog, or all of it is acknowledged.
+  // A flow's backlog begins; ends, when all is acknowledged.
   void begin() {
     ++begun_;
     ++backlogged_;
   }
   void end() { --backlogged_; }
   size_t backlogged() const { return backlogged_; }
-  // A flow of this NIC is there, or no longer.
+  // A flow of this NIC is added; removed.
   void join() { ++flows_; }
   void leave() { --flows_; }
-  // Of all flows to those that have a backlog.
+  // Ratio of all flows to those with a backlog.
   double spare_fan_out() const {
     return static_cast<double>(flows_) / static_cast<double>(std::max<size_t>(backlogged_, 1));
   }
-  // The network was found clear lately.
+  // The network was found clear.
   void note_clear(Instant now) { clear_ = now; }
   Instant clear_since() const { return clear_; }
-  // How many times a flow has begun.
+  // How many times any flow has begun.
   uint32_t turns() const { return begun_; }
-  // All that are active have to be looked at.
+  // All active flows must be visited.
   void touch_all();
   size_t poll_changed(std::span<uint32_t> flows);
 
@@ -96,10 +95,10 @@ class LinkShare {
     uint32_t weight = 1;
     uint32_t position = kInactive;
     bool queued = false;
-    double served = 0;  // what the link gives it while it is queued, in bit/s
+    double served = 0;  // its share while it is queued, in bit/s
   };
 
-  // The one that caused it knows already.
+  // The flow that caused the change needs no visit.
   void look(uint32_t causer);
   void queue(uint32_t flow);
   void leave_queue(uint32_t flow);
@@ -109,8 +108,8 @@ class LinkShare {
   const bool receivers_look_;
   HostLink* const host_link_;
   LinkClaim claim_;
-  double weight_share_ = 1;  // of those of the host's processes
-  double line_;              // our part of the host's
+  double weight_share_ = 1;  // of all the host's processes
+  double line_;              // our part of the link
   double reach_;             // our part if our flows could use the whole link
   const double tolerance_;
   LinkBudget budget_;
@@ -119,15 +118,15 @@ class LinkShare {
   std::vector<uint32_t> active_;
   std::vector<uint32_t> queue_;
   WorkList changed_;
-  Instant clear_;  // when the network was found so last
+  Instant clear_;  // when the network was last found clear
   uint32_t begun_ = 0;
   size_t backlogged_ = 0;
   size_t flows_ = 0;
   double level_ = WaterFill::kNoLevel;
-  double reach_level_ = WaterFill::kNoLevel;  // with all of what our part could be
-  double spare_ = 0;                          // of that, when all limits are met
-  double shown_ = 0;                          // level or spare of that when all were touched last
-  double shown_given_ = 0;                    // level or line of our part likewise
+  double reach_level_ = WaterFill::kNoLevel;  // at reach()
+  double spare_ = 0;                          // of reach(), when all limits are met
+  double shown_ = 0;                          // reach_level_ or spare_ at the last touch_all()
+  double shown_given_ = 0;                    // level_ or line() likewise
 };
 
 }  // namespace pacecar

@@ -1,7 +1,7 @@
-// When the flows of a receiver send: at equal rates each has a gap of its own length to send one
-// burst in, and the bursts of different flows should not meet. A flow with slot s sends at the
-// fraction bitreverse(s) of the gap; the first n slots are then spread about evenly, whatever n is
-// (van der Corput). Pure; any thread.
+// When the flows of a receiver send: at equal rates all have the same gap between bursts, and the
+// bursts of different flows should not meet. A flow with slot s sends at the fraction bitreverse(s)
+// of the gap; the first n slots are then spread about evenly for every n (van der Corput). Pure;
+// any thread.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace pacecar {
 
-// A quarter of a round trip; the hosts' jitter where they keep no better time than that.
+// A moment: a quarter of a round trip, or the hosts' jitter if that is longer.
 inline Duration pace_moment(Duration round_trip, Duration jitter) {
   return std::max(round_trip / 4, jitter);
 }
@@ -20,13 +20,13 @@ inline Duration pace_moment(const FlowEnvironment& environment) {
   return pace_moment(base_round_trip(environment), environment.jitter);
 }
 
-// End hosts that are late by more than a burst takes on the line keep no phases.
+// End hosts whose jitter is longer than a burst on the line keep no phases.
 inline bool keeps_phases(const FlowEnvironment& environment) {
   return environment.jitter <= environment.line_rate.time_for(environment.burst_bytes);
 }
 
-// What leaves a flow at once, payload: a moment's worth in whole packets, between one packet and
-// `most`. Sender and receiver compute the same.
+// A flow's burst, payload: a moment's worth in whole packets, between one packet and `most`. Sender
+// and receiver compute the same.
 inline Bytes pace_burst(Rate rate, Duration moment, Bytes mtu, Bytes most) {
   return std::clamp(rate.bytes_in(moment) / mtu * mtu, mtu, std::max(most, mtu));
 }

@@ -1,12 +1,12 @@
-// PolicerWatch: whether the link drops what exceeds a rate, without a queue, and which rate that
-// is.
+// PolicerWatch: whether the link has a policer, which drops what exceeds a rate without a queue,
+// and that rate.
 //
-// A policer drops in every window in which more is sent than it lets through; random losses hit
-// some, and less than a twentieth of what is sent may be a cable's doing. What is not lost of what
-// may be sent gets through: a sender that waits for something has no slow link. When cuts for two
-// timeouts have not helped, it is the cable after all: what was taken is given back, and only twice
-// as many losses are suspicious again. That is forgotten in time: a policer may have taken its
-// place.
+// A policer drops in every window in which more is sent than it passes. Random losses hit only some
+// windows, and up to 5% may come from a cable. The policer's rate is the allowed rate less the
+// share lost: a sender that waits for something does not make the link slow. When cuts for two
+// timeouts have not helped, the cable is the cause: the cuts are undone, and only twice as many
+// losses are suspicious again. That is forgotten after about 1,024 windows, as a policer may have
+// been added.
 //
 // Rates are bit/s. Pure; one thread.
 #pragma once
@@ -32,7 +32,7 @@ class PolicerWatch {
   // Nothing was lost lately.
   bool quiet() const { return lost_ == 0 && lossy_windows_ == 0; }
 
-  // `arriving` is the rate of what arrives. True at the end of a window that looks like a policer.
+  // `arriving`: the arrival rate. True at the end of a window that looks like a policer.
   bool look(Instant now, double arriving) {
     if (now - since_ < window_) return false;
     const double few = std::max(known_ ? kFew : kMany, kSuspicious * usual_);
@@ -51,7 +51,7 @@ class PolicerWatch {
     return lossy_windows_ >= kLossyWindows && arriving * lasted_ > kGoesOn * arrived_lately_ * 8;
   }
 
-  // What a `budget` should become after such a window, of which `allowed` may be used.
+  // The new value of `budget` after such a window; `allowed`: of it, what may be used.
   double judge(Instant now, double arriving, double allowed, double budget) {
     const double part = lost_lately_ / (arrived_lately_ + lost_lately_);
     if (!suspected_ || now - last_cut_ >= window_ * kTimeout * 2) {
@@ -72,15 +72,15 @@ class PolicerWatch {
   }
 
  private:
-  static constexpr double kMany = 0.05;         // fewer may be the cable's,
+  static constexpr double kMany = 0.05;         // fewer may come from the cable,
   static constexpr double kFew = 0.01;          // unless there is a policer
-  static constexpr double kSuspicious = 2;      // times what is usual
+  static constexpr double kSuspicious = 2;      // times the usual losses
   static constexpr uint32_t kLossyWindows = 3;  // in a row
   static constexpr double kGoesOn = 0.75;       // of the usual arrives, or the sender waits
   static constexpr double kBelow = 0.98;
   static constexpr double kHelped = 0.75;
-  static constexpr double kMemory = 1024;  // windows for which a cable is known
-  // In windows: losses that are found by timeouts are known so late.
+  static constexpr double kMemory = 1024;  // windows for which a cable's losses are remembered
+  // Windows after which losses are found by timeouts.
   static constexpr int64_t kTimeout = 8;
 
   Duration window_;
@@ -88,11 +88,11 @@ class PolicerWatch {
   Instant since_;
   Bytes arrived_ = 0;
   Bytes lost_ = 0;
-  // Those in a row that were lossy.
+  // The lossy windows in a row.
   uint32_t lossy_windows_ = 0;
   double run_arrived_ = 0;
   double run_lost_ = 0;
-  // The last ones, eight times their average.
+  // Recent windows: eight times the average.
   double lasted_ = 0;  // s
   double arrived_lately_ = 0;
   double lost_lately_ = 0;
@@ -102,8 +102,8 @@ class PolicerWatch {
   Instant first_cut_;
   Instant last_cut_;
   double before_ = 0;       // budget, at the first cut
-  double part_before_ = 0;  // that was lost then
-  double usual_ = 0;        // the cable loses that part
+  double part_before_ = 0;  // share that was lost then
+  double usual_ = 0;        // share that the cable loses
 };
 
 }  // namespace pacecar

@@ -1,4 +1,4 @@
-// What PaceReceiver learns of flows: who is active, and what each is charged.
+// PaceReceiver's state of flows: which are active, and what each is charged.
 #include "cc/pace/receiver.h"
 
 #include <algorithm>
@@ -12,17 +12,17 @@
 namespace pacecar {
 namespace {
 
-// A flow of which no more than this part of a bandwidth-delay product would be left when a raise
-// takes effect, and that for a round trip more at most, is not raised: flows that end together
-// would all be, at the same time.
+// A flow is not raised if, when a raise takes effect, at most this part (1/32) of a bandwidth-delay
+// product and at most a round trip's worth at its own rate is left: flows that end together would
+// all be raised at the same time.
 constexpr Bytes kRestShare = 32;
 // Messages that take less than so many round trips of the whole link take turns.
 constexpr int64_t kShort = 8;
-// Of a round trip's worth: so much is missing at least of those together whose turn it is. With all
-// of it the next would begin just before the last of them is kDone.
+// The flows whose turn it is have at least a round trip's worth less 1/16 left together. With a
+// whole round trip's worth the next would begin just before the last of them is kDone.
 constexpr int64_t kTurnParts = 16;
-// A shortest transit is forgotten after a while, since clocks drift apart: by less than a tenth of
-// the jitter at 5 parts in a million.
+// A shortest transit is forgotten after so many times the jitter, because clocks drift apart: at 5
+// parts in a million by a tenth of the jitter.
 constexpr int64_t kMemoryJitters = 20'000;
 constexpr Duration kLeastMemory = Duration::from_ms(10);
 constexpr Duration kMostMemory = Duration::from_s(2);
@@ -70,7 +70,7 @@ void PaceReceiver::add_flow(Instant now, uint32_t flow) {
   f.last_seen = f.busy_period_began = now;
   f.home = f.slot = homes_.take_lowest();
   ++present_;
-  changed_ |= host_link_ != nullptr;  // the host's other processes should know
+  changed_ |= host_link_ != nullptr;  // our claim to the host's link may have changed
 }
 
 void PaceReceiver::remove_flow(Instant, uint32_t flow) {
@@ -89,7 +89,7 @@ void PaceReceiver::on_posted(Instant now, uint32_t flow, Bytes bytes) {
   if (f.posted == 0 && bytes > 0) {
     ++posted_;
     due_.add(flow);
-    // The first CTS carries what is held for it.
+    // The first CTS slot carries its hold.
     if (host_link_ != nullptr && host_link_->due(now)) claim_part(now);
   }
   f.posted += bytes;
@@ -114,7 +114,7 @@ void PaceReceiver::set_weight(Instant now, uint32_t flow, uint32_t weight) {
 
 void PaceReceiver::on_hint(Instant, const TrafficHint& hint) {
   hinted_ = hint.peers;
-  changed_ = true;  // what idle flows hold
+  changed_ = true;  // the hold of idle flows
 }
 
 // --- signals of flows ---
@@ -127,24 +127,25 @@ void PaceReceiver::on_demand(Instant now, uint32_t flow, const Demand& demand) {
   f.last_seen = now;
   f.usable = std::min(demand.usable, environment_.line_rate);
   f.demand_turn = demand.turn;
-  // The total is known modulo 2^32: it is near what has been received.
+  // The total travels modulo 2^32: it is the value nearest to what was received.
   const auto ahead = static_cast<int32_t>(static_cast<uint32_t>(demand.wanted) -
                                           static_cast<uint32_t>(f.received));
   const Bytes wanted = f.received + static_cast<Bytes>(std::max(ahead, 0));
   if (wanted > f.wanted) f.phase = Phase::kLasting;
   f.wanted = wanted;
-  if (f.usable == Rate()) f.received = f.wanted;  // the sender knows that all is there
+  if (f.usable == Rate()) f.received = f.wanted;  // all has arrived and is acknowledged
   update(now, flow);
 }
 
-void PaceReceiver::on_arrival(Instant now, uint32_t flow, Bytes bytes, uint32_t transit_ns) {
+void PaceReceiver::on_arrival(Instant now, uint32_t flow, Bytes bytes, const Transit& transit) {
   Flow& f = at(flow);
-  const Duration late = excess(f, transit_ns, now);
-  const auto sent_ns = static_cast<uint32_t>(now.ns()) - transit_ns;
+  const size_t size = EmptyPath::size_class(transit.payload, environment_.mtu);
+  const Duration late = f.path.excess(now, transit.ns, size, base_memory_);
+  const auto sent_ns = static_cast<uint32_t>(now.ns()) - transit.ns;
   const bool overtaken = f.order.overtaken(sent_ns, capacity_.spread());
   const Bytes packets = (bytes + environment_.mtu - 1) / environment_.mtu;
   const Bytes wire = bytes + packets * environment_.overhead;
-  // What is too little to be announced is a sign of life all the same.
+  // Data too short for a demand is a sign of life, too.
   if (!f.active() && now - f.last_seen > round_trip_) {
     fan_in_.on_wake(now, charged_ + 1);
     f.busy_period_began = now;
@@ -152,7 +153,7 @@ void PaceReceiver::on_arrival(Instant now, uint32_t flow, Bytes bytes, uint32_t 
   }
   f.last_seen = now;
   f.busy_period_bytes += bytes;
-  // A flow at full speed was announced: that word has been lost.
+  // An idle flow at full speed has sent a demand that was lost.
   const bool full_speed = f.busy_period_bytes * 2 > f.granted.bytes_in(now - f.busy_period_began);
   changed_ |= capacity_.on_arrival(now, wire, f.active() || full_speed, late, overtaken, flow);
   f.received += bytes;
@@ -166,23 +167,7 @@ void PaceReceiver::on_foreign_arrival(Instant now, Bytes bytes) {
                                    /*overtaken=*/false, kInactive);
 }
 
-// How much longer than the least of late this transit was.
-Duration PaceReceiver::excess(Flow& f, uint32_t transit_ns, Instant now) const {
-  const auto over = [&](uint32_t least) { return static_cast<int32_t>(transit_ns - least); };
-  if (f.base_since == Instant()) {
-    f.base_since = now;
-    f.base_transit = f.next_transit = transit_ns;
-  } else if (now - f.base_since >= base_memory_) {
-    f.base_since = now;
-    f.base_transit = f.next_transit;
-    f.next_transit = transit_ns;
-  }
-  if (over(f.next_transit) < 0) f.next_transit = transit_ns;
-  if (over(f.base_transit) < 0) f.base_transit = transit_ns;
-  return Duration::from_ns(over(f.base_transit));
-}
-
-// Brings a flow's membership and charge up to date.
+// Updates a flow's state and charge.
 void PaceReceiver::update(Instant now, uint32_t flow) {
   Flow& f = at(flow);
   const bool wanted = f.usable > Rate() && f.remaining() > 0;
@@ -196,7 +181,7 @@ void PaceReceiver::update(Instant now, uint32_t flow) {
   due_.add(flow);
 }
 
-// Within a round trip. What a word adds arrives a round trip after it was sent.
+// Bytes that arrive within a round trip. A raise takes effect a round trip after it was sent.
 Bytes PaceReceiver::arrives_in_time(Instant now, const Flow& f) const {
   const Duration since = std::min(now - f.sent, round_trip_);
   const Rate before = std::min(f.granted, f.granted_before);
@@ -211,15 +196,15 @@ void PaceReceiver::advance(Instant now, Flow& f) const {
   if (f.phase == Phase::kEnding && f.remaining() <= in_time) f.phase = Phase::kDone;
 }
 
-// What an active flow is charged. One that waits for its turn gets what is left.
+// What an active flow is charged. A flow that waits for its turn gets only the rest.
 Rate PaceReceiver::limit(const Flow& f) const {
   if (f.phase == Phase::kDone || yields(f)) return Rate();
   return f.phase == Phase::kEnding ? std::min(f.granted, f.usable) : f.usable;
 }
 
-// Messages of a few round trips are better served one after another than all at the same time, and
-// a sender that is late goes first, so that ranks that take turns stay together. Senders of the
-// same turn share.
+// Messages of up to kShort round trips are served one after another, not all at the same time, and
+// a late sender goes first, so that ranks that take turns stay together. Senders of the same turn
+// share.
 void PaceReceiver::take_turn(Flow& f, uint8_t turn) {
   const Bytes before = std::exchange(f.turn_left, turn > 0 ? f.remaining() : 0);
   bool moved = false;
@@ -258,9 +243,9 @@ void PaceReceiver::charge(Flow& f, Rate limit) {
   changed_ = true;
 }
 
-// A brief message of a sender that serves nobody else is on its way before the first word about it
-// can arrive, if its hold sends it in a round trip and what may queue beside
-// (PaceController::queueing) is the rest.
+// A brief message of a sender that serves no other flow is in flight before its first demand can
+// arrive, if its hold sends it in a round trip, with the rest in the queue that is allowed
+// (PaceController::queueing).
 bool PaceReceiver::too_brief(const Flow& f) const {
   if (f.demand_turn == 0 || f.sent_busy || f.sent_guessed || f.granted == Rate()) return false;
   const Bytes most = f.granted.bytes_in(round_trip_ + round_trip_ / kQueueShare);
@@ -275,7 +260,7 @@ void PaceReceiver::activate(Instant now, uint32_t flow) {
   f.newcomer = true;
   f.phase = too_brief(f) ? Phase::kDone : Phase::kLasting;
   ++newcomers_;
-  // What it holds may be what it is granted, and then counts from when it was sent.
+  // Its hold may be its grant, which is then repeated by the time at which it was sent.
   if (f.granted > Rate()) next_repeat_ = std::min(next_repeat_, repeat_at(f));
   const uint32_t together = std::max(expected(posted_), static_cast<uint32_t>(active_.size()));
   if (f.home < std::bit_ceil(together) && slots_.is_free(f.home)) {
@@ -298,7 +283,7 @@ void PaceReceiver::deactivate(uint32_t flow) {
   f.newcomer = false;
   slots_.release(f.slot);
   f.slot = f.home;
-  changed_ = true;  // also the share of the link that may be granted
+  changed_ = true;  // eta may change, too
   due_.add(flow);
 }
 

@@ -5,15 +5,13 @@
 //   g_f = min(w_f * mu, u_f)
 //
 // mu is the water level (water_fill.h), u_f what the sender can use, the right side LinkCapacity. A
-// flow that will be done within a round trip keeps its grant but is charged no more: a word that
-// leaves now tells others of the rate that will be free when it takes effect. A flow that is idle
-// but has receives posted holds an equal part among the flows that are expected to wake up together
-// (fan_in.h).
+// flow that will be done within a round trip keeps its grant but is charged nothing: its rate is
+// free when a grant that leaves now takes effect. A flow that is idle but has receives posted holds
+// an equal part among the flows that are expected to wake up together (fan_in.h).
 //
-// Invariants: cuts leave before raises. Every grant sent has an epoch of its own. A grant that is
-// not repeated loses its validity at the sender.
-// Cost: O(log) per event; O(active flows) when the level has moved by more than 1/64, at most once
-// per microsecond. Purity and thread rule as for Allocator.
+// Invariants: cuts leave before raises. Every grant sent has a new epoch. A grant that is not
+// repeated expires at the sender. Cost: O(log) per event; O(active flows) when the level has moved
+// by more than 1/64, at most once per microsecond. Purity and thread rule as for Allocator.
 #pragma once
 
 #include <vector>
@@ -23,6 +21,7 @@
 #include "cc/host_link.h"
 #include "cc/pace/arrival_order.h"
 #include "cc/pace/constants.h"
+#include "cc/pace/empty_path.h"
 #include "cc/pace/fan_in.h"
 #include "cc/pace/link_capacity.h"
 #include "cc/pace/slot_map.h"
@@ -43,7 +42,7 @@ class PaceReceiver final : public Allocator {
   void on_posted(Instant now, uint32_t flow, Bytes bytes) override;
   void on_finished(Instant now, uint32_t flow, Bytes bytes) override;
   void on_demand(Instant now, uint32_t flow, const Demand& demand) override;
-  void on_arrival(Instant now, uint32_t flow, Bytes bytes, uint32_t transit_ns) override;
+  void on_arrival(Instant now, uint32_t flow, Bytes bytes, const Transit& transit) override;
   void on_foreign_arrival(Instant now, Bytes bytes) override;
   bool wants_arrivals() const override { return true; }
   void set_weight(Instant now, uint32_t flow, uint32_t weight) override;
@@ -57,23 +56,23 @@ class PaceReceiver final : public Allocator {
  private:
   static constexpr uint32_t kInactive = UINT32_MAX;
 
-  // How long an active flow will last, at the rate that it is granted. It only gets shorter, until
-  // the sender wants more.
+  // How long an active flow will last at its granted rate. It only gets shorter, until the sender
+  // wants more.
   enum class Phase : uint8_t {
     kLasting,
-    kEnding,  // soon after one round trip: could not use more than it has
-    kDone,    // within one, which is when a word that leaves now takes effect: needs nothing more
+    kEnding,  // ends soon after one round trip: could not use a raise
+    kDone,    // ends within one, before a grant that leaves now takes effect: charged nothing
   };
   struct Flow {
     Bytes posted = 0;    // and not finished
     Bytes received = 0;  // since the flow began
-    Bytes wanted = 0;    // likewise, as the sender says
+    Bytes wanted = 0;    // likewise, by the newest demand
     Rate usable;
-    Rate charged;         // its limit in fill_; 0: it is not there
-    Rate granted;         // newest grant sent; 0: none yet
-    Rate granted_before;  // by the word before it
-    Instant sent;         // when it was
-    Instant last_seen;    // of the flow, last
+    Rate charged;                 // its limit in fill_; 0: not in fill_
+    Rate granted;                 // newest grant sent; 0: none yet
+    Rate granted_before;          // by the previous grant
+    Instant sent;                 // when the newest grant was sent
+    Instant last_seen;            // last sign of the flow
     Instant busy_period_began;    // of arrivals without a pause of a round trip
     Bytes busy_period_bytes = 0;  // payload that has arrived since
     uint32_t weight = 1;
@@ -81,17 +80,15 @@ class PaceReceiver final : public Allocator {
     uint32_t home = 0;              // slot while idle
     uint32_t slot = 0;              // in use
     uint32_t sent_slot = kInactive;
-    uint32_t base_transit = 0;  // least of the last period, and of the one before
-    uint32_t next_transit = 0;
-    Instant base_since;
+    EmptyPath path;
     ArrivalOrder order;
     uint8_t demand_turn = 0;  // Demand::turn
-    uint8_t turn = 0;       // in turns_; 0: it does not take part
-    Bytes turn_left = 0;    // what turns_ knows of remaining()
-    uint16_t epoch = 0;     // of the newest grant sent
+    uint8_t turn = 0;         // in turns_; 0: takes no turns
+    Bytes turn_left = 0;      // remaining() as counted in turns_
+    uint16_t epoch = 0;       // of the newest grant sent
     uint16_t demand_epoch = 0;
     bool present = false;
-    bool sent_busy = false;  // as the newest grant said
+    bool sent_busy = false;  // Grant::busy of the newest grant
     bool sent_guessed = false;
     bool has_demand = false;  // ever
     bool yielding = false;    // counted in yielding_
@@ -99,7 +96,7 @@ class PaceReceiver final : public Allocator {
     Phase phase = Phase::kLasting;
 
     bool active() const { return position != kInactive; }
-    // What is wanted was rounded up.
+    // Less than a unit may be rounding of `wanted`.
     Bytes remaining() const { return wanted >= received + kWantedUnit ? wanted - received : 0; }
   };
   // One pass sends what is due, in this order.
@@ -117,7 +114,6 @@ class PaceReceiver final : public Allocator {
   Bytes arrives_in_time(Instant now, const Flow& flow) const;
   void advance(Instant now, Flow& flow) const;
   void charge(Flow& flow, Rate limit);
-  Duration excess(Flow& flow, uint32_t transit_ns, Instant now) const;
 
   Rate target(const Flow& flow) const;
   uint32_t expected(uint32_t posted) const;
@@ -145,7 +141,7 @@ class PaceReceiver final : public Allocator {
   const PaceConstants constants_;
   HostLink* const host_link_;
   LinkClaim claim_;
-  Instant claimed_since_ = Instant::never();  // that flows are active
+  Instant claimed_since_ = Instant::never();  // since flows are active
   const Duration round_trip_;
   const bool phases_;           // the hosts keep them
   const Duration base_memory_;  // of shortest transits
@@ -156,8 +152,8 @@ class PaceReceiver final : public Allocator {
   std::vector<uint32_t> active_;  // in no particular order
   SlotMap homes_;
   SlotMap slots_;
-  WorkList due_;           // flows to look at by themselves
-  uint32_t hinted_ = 0;    // senders at once, as the application says; 0: unknown
+  WorkList due_;           // flows to serve between passes
+  uint32_t hinted_ = 0;    // senders at once, by the application's hint; 0: unknown
   uint32_t present_ = 0;   // flows
   uint32_t posted_ = 0;    // flows with receives posted
   uint32_t charged_ = 0;   // flows in fill_
@@ -167,21 +163,21 @@ class PaceReceiver final : public Allocator {
   double level_ = WaterFill::kNoLevel;
   double waiting_ = 0;        // bit/s for each flow that waits for its turn
   double spare_ = 0;          // per weight, when all limits are met
-  double passed_level_ = 0;   // level and spare of the last pass over all active flows
+  double passed_level_ = 0;   // the higher of level_ and spare_ at the last pass
   bool changed_ = false;      // level_ may have moved
-  bool raise_waits_ = false;  // all may have more, but words would take too much of the link
+  bool raise_waits_ = false;  // all could be raised, but the grants would take too much of the link
   Instant next_raise_;
-  bool serving_ = false;  // a pass, or what is due, has not all left yet
+  bool serving_ = false;  // some grants of a pass, or of due_, have not been taken yet
   Stage stage_ = Stage::kDone;
   size_t cursor_ = 0;                      // next index of active_ in this stage
-  Instant busy_since_ = Instant::never();  // flows that last use the link
+  Instant busy_since_ = Instant::never();  // since flows that last use the link
   bool busy_ = false;                      // and have for a while
   Instant next_look_;
   Instant next_repeat_ = Instant::never();
-  uint32_t hold_cursor_ = 0;  // next flow whose hold is looked at
-  uint32_t hold_left_ = 0;    // of this round of looking
+  uint32_t hold_cursor_ = 0;  // next flow whose hold is checked
+  uint32_t hold_left_ = 0;    // flows left to check in this round
   uint32_t holding_for_ = 0;  // fan-in that the holds were sent for
-  double holding_line_ = 0;   // what was divided for them
+  double holding_line_ = 0;   // the line rate that was divided for them
   Instant next_hold_;
 };
 

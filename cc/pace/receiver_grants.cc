@@ -1,4 +1,4 @@
-// What PaceReceiver grants: rates and phases, and when they are sent.
+// PaceReceiver's grants: rates, phases, and when they are sent.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -10,24 +10,24 @@ namespace pacecar {
 namespace {
 
 constexpr Duration kLookInterval = Duration::from_us(1);
-// A link has been in use for so long that it will probably stay so.
+// A link in use for longer than this will probably stay in use.
 constexpr int64_t kBusyRoundTrips = 1;
 constexpr int64_t kBusyJitters = 8;
-// What a flow may send while it waits for its turn, of the line rate.
+// A flow that waits for its turn may send at the line rate divided by this.
 constexpr double kWaitingShare = 256;
-// What an idle flow holds swings with the fan-in. Where hosts have jitter, and a grant there
-// costs a datagram, less than this factor is not advertised.
+// The hold varies with the fan-in. On hosts with jitter, where a grant costs a datagram, changes by
+// less than this factor are not advertised.
 constexpr double kHoldSwing = 2;
-// On top of what a flow can use, so that it can show that it could use more.
+// Granted on top of what a flow can use, so that it can show that it could use more.
 constexpr double kSlack = 1.0 / 16;
-// Idle flows whose hold is advertised at a time, and how often: there may be many, and they can
-// wait.
+// Idle flows whose hold is advertised at a time, and how often: there may be many, and they are not
+// urgent.
 constexpr uint32_t kHoldsAtATime = 16;
 constexpr int64_t kHoldsPerRoundTrip = 4;
 constexpr int64_t kRepeatsPerValidity = 4;  // three in a row may be lost
-// Repeats take a hundredth of the link, whatever the number of flows.
+// Repeats take at most a hundredth of the link.
 constexpr int64_t kWordShare = 100;
-// Raises a tenth: where many flows end one after the other, all others have more each time.
+// Raises take at most a tenth: where many flows end one after another, each end raises all others.
 constexpr int64_t kRaiseShare = 10;
 constexpr int64_t kPausesPerValidity = 4;
 
@@ -36,7 +36,7 @@ double bps_of(Rate rate) { return static_cast<double>(rate.bps()); }
 
 }  // namespace
 
-// `posted`: flows that could wake up; the application may know that fewer do at the same time.
+// `posted`: flows that could wake up; the application's hint may have fewer.
 uint32_t PaceReceiver::expected(uint32_t posted) const {
   return fan_in_.expected(hinted_ == 0 ? posted : std::min(hinted_, posted));
 }
@@ -65,7 +65,7 @@ Duration PaceReceiver::validity() const {
                    words_take(flows) * kWordShare * kRepeatsPerValidity});
 }
 
-// A word to each of so many flows takes so long on the link.
+// Time on the link of one grant to each of `flows` flows.
 Duration PaceReceiver::words_take(size_t flows) const {
   return rate_of(capacity_.line()).time_for(kWordBytes * flows);
 }
@@ -74,7 +74,7 @@ Instant PaceReceiver::repeat_at(const Flow& f) const {
   return f.sent + validity() / kRepeatsPerValidity;
 }
 
-// What a flow holds before it is known how many wake up together.
+// Whether a flow's hold is a guess: the fan-in is not known yet.
 bool PaceReceiver::guesses(const Flow& f) const {
   return (!f.active() || f.newcomer) && !fan_in_.learned();
 }
@@ -91,7 +91,7 @@ bool PaceReceiver::differs(const Flow& f, double tolerance) const {
   return std::abs(rate - granted) > tolerance * granted;
 }
 
-// The slots of the host's other processes are before or behind ours.
+// Our slots follow those of the host's processes before us.
 uint32_t PaceReceiver::first_slot() const {
   if (host_link_ == nullptr) return 0;
   const uint32_t together = std::max(expected(posted_), static_cast<uint32_t>(active_.size()));
@@ -103,7 +103,7 @@ GrantUpdate PaceReceiver::send(Instant now, uint32_t flow) {
   const Rate before = f.granted;
   f.granted_before = before;
   f.granted = target(f);
-  if (f.granted < before && f.phase != Phase::kLasting) {  // it will last for longer
+  if (f.granted < before && f.phase != Phase::kLasting) {  // it will last longer
     f.phase = Phase::kLasting;
     advance(now, f);
     charge(f, limit(f));
@@ -127,8 +127,7 @@ GrantUpdate PaceReceiver::send(Instant now, uint32_t flow) {
   return update;
 }
 
-// A flow that was never granted anything is about to wait for its first message, like those that
-// do.
+// A flow without a grant gets the hold of flows that wait for their first message.
 Grant PaceReceiver::grant(uint32_t flow) const {
   const Flow& f = at(flow);
   return {.rate = f.granted == Rate() ? hold(posted_ + (f.posted == 0 ? 1 : 0)) : f.granted,
@@ -164,7 +163,8 @@ size_t PaceReceiver::poll_grants(Instant now, std::span<GrantUpdate> updates) {
   return count;
 }
 
-// Looks at the link anew; goes over all active flows when the level has moved, or repeats are due.
+// Updates the link's state; starts visiting all active flows if the level has moved or repeats are
+// due.
 void PaceReceiver::start_pass(Instant now) {
   next_look_ = now + kLookInterval;
   changed_ = false;
@@ -204,18 +204,19 @@ void PaceReceiver::start_pass(Instant now) {
   }
 }
 
-// What this process may divide: its part among those of the host's that receive; while it does not,
-// what it would have if all began that could. Its idle flows begin at that: for a round trip it
-// counts although others have not been cut yet.
+// Updates the part that this process may divide: while it receives, its part among the host's
+// receiving processes; otherwise what it would have if all processes that could began. Its idle
+// flows begin with that part, so for a round trip it counts although the others have not been cut
+// yet.
 void PaceReceiver::claim_part(Instant now) {
   const bool active = charged_ > 0;
   if (!active) claimed_since_ = Instant::never();
   if (active && claimed_since_ == Instant::never()) claimed_since_ = now;
-  // While flows wake up, it claims for all that are expected to.
+  // While flows wake up, it claims for all that are expected.
   auto weight = static_cast<uint32_t>(fill_.weights());
   if (!active || newcomers_ > 0) weight = std::max(weight, expected(std::max(posted_, present_)));
-  // What is granted is less than what is had: a part that followed the grants would shrink with
-  // each of them.
+  // Grants are less than the part they divide (eta, X, drain): a part that followed the grants
+  // would shrink each time.
   const double granted = capacity_.available(active_.size()) / capacity_.line();
   const double demand =
       active ? std::min(fill_.limits() / granted, bps_of(environment_.line_rate)) : 0;
@@ -233,20 +234,21 @@ void PaceReceiver::claim_part(Instant now) {
   capacity_.set_line(std::min(bps_of(line), bps_of(environment_.line_rate)));
 }
 
-// Flows that wake up together may be those of several processes.
+// Whether flows of other processes may wake up together with ours.
 bool PaceReceiver::others_may_begin() const {
   if (host_link_ == nullptr) return false;
   return host_link_->prospect(claim_.weight) < std::min(host_link_->part(), environment_.line_rate);
 }
 
-// What others use counts where it leaves less for us: not where the link's rate is not known.
+// Whether the link is in use. Use by other processes counts only if it leaves less for us: not
+// where the link's rate is unknown.
 bool PaceReceiver::in_use() const {
   if (charged_ > 0 || host_link_ == nullptr) return charged_ > 0;
   return host_link_->used_by_others() > Rate() && host_link_->prospect(1) < environment_.line_rate;
 }
 
-// Grants of idle flows carry "busy" when a link has been in use for so long that it will probably
-// stay so, or no longer is.
+// Updates `busy` in the grants of idle flows: set when the link has been in use for so long that it
+// will probably stay so, cleared when it is idle.
 void PaceReceiver::look_at_busyness(Instant now) {
   if (!in_use()) {
     busy_since_ = Instant::never();
@@ -259,7 +261,7 @@ void PaceReceiver::look_at_busyness(Instant now) {
   busy_ = busy;
 }
 
-// Those that woke up together are all known now, and may be raised.
+// All flows of the episode are known now, and may be raised.
 void PaceReceiver::end_episode() {
   newcomers_ = 0;
   for (const uint32_t flow : active_) {
@@ -292,7 +294,7 @@ size_t PaceReceiver::serve_pass(Instant now, std::span<GrantUpdate> updates) {
     }
     const uint32_t flow = active_[cursor_];
     const Flow& f = flows_[flow];
-    // A sender that is silent although it wants to send is not there.
+    // A sender that has a demand but is silent for two validities is treated as idle.
     if (stage_ == Stage::kRepeats && now - f.last_seen > validity() * 2) {
       deactivate(flow);
       continue;
@@ -316,7 +318,7 @@ size_t PaceReceiver::serve_due(Instant now, std::span<GrantUpdate> updates) {
   return count;
 }
 
-// Idle flows with receives posted, some at a time.
+// Serves idle flows with receives posted, kHoldsAtATime at a time.
 size_t PaceReceiver::serve_holds(Instant now, std::span<GrantUpdate> updates) {
   size_t count = 0;
   const size_t most = std::min<size_t>(updates.size(), kHoldsAtATime);

@@ -13,65 +13,65 @@
 namespace pacecar {
 namespace {
 
-// No flow goes below this, so that it always finds out when things get better: 4 KiB in a third of
-// a second.
+// No flow goes below this, so that it always notices when congestion ends: 4 KiB in a third of a
+// second.
 constexpr Rate kLeastRate = Rate::from_bps(100'000);
 
 // --- beginning ---
-// What a flow sends at first into a link that nothing is known of, in packets.
+// Packets that a flow first sends into an unknown link.
 constexpr Bytes kFirstPackets = 16;
-// That what another flow found of the network holds, in round trips.
+// Round trips for which another flow's finding that the network is clear counts.
 constexpr int64_t kClearRoundTrips = 16;
-// Of a round trip's worth: what a flow may send at first on a busy link.
+// A flow may first send 1/4 of a round trip's worth on a busy link.
 constexpr int64_t kFirstShare = 4;
-// Of a bandwidth-delay product: a message on a busy link that is so short goes at once.
+// A message of up to 1/16 of a bandwidth-delay product goes at once on a busy link.
 constexpr int64_t kShortShare = 16;
-// Messages of so many round trips of the whole link are brief.
+// Messages of up to so many round trips of the whole link are brief.
 constexpr int64_t kBriefRoundTrips = 1;
 constexpr double kMostOvercommitted = 4;
-// How many times faster than by even division brief messages leave when it is their turn.
+// In their turn brief messages leave so many times faster than by even division.
 constexpr double kInTurn = 3;
-// Of what a flow can use: whose receiver gives so much is limited by its own link.
+// A flow that is granted this share of what it can use is limited by its own link.
 constexpr double kUnhindered = 0.6;
-// Of the hold, where no grant came for a flow that began.
+// A flow that began on a busy link and got no grant continues at the hold divided by this.
 constexpr double kUnansweredShare = 16;
 
 // --- grants ---
-// Of the line rate: the least without a valid grant.
+// The least rate without a valid grant, of the line rate.
 constexpr double kLapsedShare = 1.0 / 256;
 constexpr Duration kMaxPhase = Duration::from_ms(5);
 constexpr Duration kMinValidity = Duration::from_us(1);
 constexpr Duration kMaxValidity = Duration::from_s(10);
-// By which the grant of a CTS may be newer and still count.
+// How many epochs a CTS slot's grant may be ahead to count.
 constexpr int16_t kNearEpochs = 256;
-// Acknowledgements are gathered at the receiver: so much is in flight beside a round trip's worth.
+// Receivers gather acknowledgements: so much is in flight beside a round trip's worth.
 constexpr Bytes kWindowBursts = 3;
 constexpr Bytes kWindowPackets = 4;
-constexpr Duration kGathered = Duration::from_ms(1);  // longer than acknowledgements are
+constexpr Duration kGathered = Duration::from_ms(1);  // longer than acknowledgements are gathered
 constexpr int64_t kWindowJitters = 4;
-constexpr int kWindowShift = 6;  // what is beyond a round trip is kept in 64ths of one
+constexpr int kWindowShift = 6;  // the window beyond a round trip, in 64ths of one
 
-// Of a gap: by so much a brief message may be late for its place in it.
+// A brief message may be late for its place in the grid by 1/2 of a gap.
 constexpr int64_t kLateShare = 2;
 
 // --- demands ---
-// A backlog that is gone within this part of a round trip, or leaves at once, is not announced: no
-// answer would come in time.
+// A backlog that is sent within this part of a round trip, or leaves at once, gets no demand: the
+// grant would come too late.
 constexpr double kTooSmall = 0.25;
-// More is announced when what was announced is gone within so many round trips.
+// A demand is renewed when the announced bytes are sent within so many round trips.
 constexpr double kAnnounceAhead = 4;
-constexpr Bytes kMostAnnounced = Bytes{1} << 30;  // the word counts modulo 2^32
+constexpr Bytes kMostAnnounced = Bytes{1} << 30;  // the demand counts modulo 2^32
 constexpr double kUsableChange = 1.0 / 32;        // smaller ones are not advertised
-constexpr double kUsableChangeBeyond = 1.0 / 4;   // likewise where the grant is what limits
-constexpr double kFarBeyond = 2;                  // of the grant: no change is advertised
-// A flow that has been idle for so long (and for as long as its host may pause) says so, lest a
-// count went wrong somewhere.
+constexpr double kUsableChangeBeyond = 1.0 / 4;   // likewise where the grant is the limit
+constexpr double kFarBeyond = 2;                  // times the grant: no change is advertised
+// A flow that has been idle for so long (and for the host's pause) sends a demand of 0, in case a
+// count went wrong.
 constexpr Duration kFarewell = Duration::from_ms(1);
-// Round trips after which a demand that nothing has answered is repeated; twice as many each time:
-// to what the flow has already, nothing is answered.
+// Round trips after which an unanswered demand is repeated; twice as many each time, because a
+// receiver does not answer if the grant does not change.
 constexpr int64_t kPatience = 2;
 constexpr int kMostDoublings = 16;
-// Active flows are looked at so often within the validity of a grant.
+// Active flows are visited so often within the validity of a grant.
 constexpr int64_t kSweepsPerValidity = 4;
 
 Rate rate_in(Bytes bytes, Duration span) {
@@ -159,8 +159,9 @@ void PaceController::on_timeout(Instant now) {
   refresh(now);
 }
 
-// The newest epoch wins. That of a CTS (not aligned) may be of long ago, when epochs have wrapped
-// since: it counts only if it is a little newer, and any word of its own outranks it.
+// The newest epoch wins. A grant that is neither aligned nor busy may be a CTS slot's, old enough
+// for epochs to have wrapped: it counts only if it is at most kNearEpochs newer, and a grant with
+// either flag replaces it whatever the epochs.
 bool PaceController::outranks(const Grant& grant) const {
   if (!has_grant_) return true;
   const auto ahead = static_cast<int16_t>(static_cast<uint16_t>(grant.epoch - grant_.epoch));
@@ -186,7 +187,7 @@ void PaceController::on_grant(Instant now, const Grant& grant) {
   if (alone_) core_.resume();
   alone_ = false;
   align_wanted_ |= grant.aligned;
-  refresh(now);  // also when the rate is as before: it may have lapsed in between
+  refresh(now);  // even if the rate is unchanged: the grant may have expired in between
 }
 
 // --- the rate ---
@@ -195,22 +196,22 @@ Duration PaceController::halving() const {
   return std::max({core_.base_rtt(), environment_.jitter, Duration::from_ns(1)});
 }
 
-// On a busy link, until the flow's own grant comes, or should have come.
+// True on a busy link until the flow's own grant arrives, or should have arrived.
 bool PaceController::beginning(Instant now) const {
   return has_backlog() && grant_.busy && !short_ && now - busy_since_ < halving() * 2;
 }
 
-// Next to nothing: goes at once, whatever the flow is granted on a busy link.
+// A message so short that it goes at once on a busy link, whatever the grant.
 bool PaceController::next_to_nothing(Bytes message) const {
   const Duration round_trip = base_round_trip(environment_);
   return grant_.busy && message <= environment_.line_rate.bytes_in(round_trip / kShortShare);
 }
 
-// How many times what it holds a flow begins with. Before anything is known of the fan-in, a host
-// takes its own fan-out for that of its peers; a long message does so within limits, as others may
-// begin that are one to many. Then: who serves several shares its own link among them, and does not
-// use all that it holds; with those that wait for their last acknowledgements, the link would have
-// nothing to do.
+// The factor of the hold with which a flow begins. Before the fan-in is known, a host assumes that
+// its peers have its own fan-out; for a long message within a bound, because the others may be
+// one-to-many. Afterwards: a sender that serves several flows divides its own link among them and
+// does not use all of their holds; while some only wait for their last acknowledgements, the link
+// would be idle.
 double PaceController::overcommitted() const {
   if (grant_.guessed && brief_) return link_.spare_fan_out();
   const double flows =
@@ -219,9 +220,9 @@ double PaceController::overcommitted() const {
   return grant_.guessed ? shared : std::max(shared, queueing());
 }
 
-// Likewise, so that messages like this one make half of a round trip's queue when all begin at once
-// that are expected to. A word about who was first would come too late for them; in a queue they
-// are served in that order.
+// Likewise, a factor with which messages like this one make a queue of half a round trip if all
+// expected flows begin at once. Grants that decide the order would come too late for them; the
+// queue serves them in order of arrival.
 double PaceController::queueing() const {
   if (!brief_) return 1;
   const Bytes queued = grant_.rate.bytes_in(base_round_trip(environment_) / kQueueShare);
@@ -230,21 +231,21 @@ double PaceController::queueing() const {
   return static_cast<double>(message) / static_cast<double>(message - queued);
 }
 
-// The receiver gives about what the flow can use: it is our link that limits it.
+// The receiver grants about what the flow can use: our own link is the limit.
 bool PaceController::unhindered(double granted) const {
   if (unhindered_) return true;
   const auto flows = static_cast<double>(link_.backlogged());
   return flows > 1 && granted * flows >= link_.reach() * kUnhindered;
 }
 
-// How fast a brief message leaves when those before it are gone, while others wait behind it: the
-// receivers are granted the same in all, and find out when it is too much.
+// The rate at which a brief message leaves in its turn, when those before it are gone and others
+// wait: the sum of what the receivers get is the same, and they cut it if it is too much.
 double PaceController::in_its_turn() const {
   const auto flows = static_cast<double>(std::max<size_t>(link_.backlogged(), 1));
   return link_.reach() * std::min(kInTurn / flows, 1.0);
 }
 
-// What the receiver lets the flow have, in bit/s.
+// The granted rate as in force now, in bit/s.
 double PaceController::granted(Instant now) const {
   const auto line = static_cast<double>(environment_.line_rate.bps());
   if (!has_grant_ || alone_) return line;
@@ -271,7 +272,7 @@ PaceController::Choice PaceController::choose(Instant now) const {
   return choice;
 }
 
-// Shows the others on our link what this flow can use of it.
+// Updates this flow's limit on our link.
 void PaceController::refresh(Instant now) {
   const double limit = has_unsent() ? std::min(granted(now), core_.rate()) : 0;
   link_.set(flow_, has_unsent() ? rate_of(limit) : Rate(), weight_);
@@ -286,7 +287,7 @@ Decision PaceController::decide(Instant now) {
     }
     refresh(now);
   }
-  if (queues()) refresh(now);  // how fast it is in its turn depends on how many there are
+  if (queues()) refresh(now);  // its rate in its turn depends on the number of flows
   const Choice choice = choose(now);
   const Rate rate = std::min(rate_of(choice.rate), environment_.line_rate);
   const bool waits = beginning(now);
@@ -305,13 +306,14 @@ Decision PaceController::decide(Instant now) {
   const Bytes ahead = ((worth * ahead_parts_) >> kWindowShift) + kWindowPackets * environment_.mtu;
   decision_.window = worth + std::max(ahead, bursts);
   if (window_jitter_ > Duration()) decision_.window += rate.bytes_in(window_jitter_);
-  if (link_.starting()) {  // what is acknowledged makes room for as much again
+  if (link_.starting()) {  // each acknowledged byte makes room for two
     const Bytes first = kFirstPackets * environment_.mtu + stats_.acked;
     decision_.window = std::min(decision_.window, first);
   }
   decision_.aligned = false;
   decision_.grid = {};
-  // A guess is another one when others of the NIC begin at the same instant: then it begins anew.
+  // The guess changes when other flows of the NIC begin at the same instant: then this flow begins
+  // again.
   begins_ |=
       opening_ && grant_.guessed && now == busy_since_ && link_.backlogged() != begun_beside_;
   const bool begins = std::exchange(begins_, false) && has_backlog();
@@ -322,7 +324,7 @@ Decision PaceController::decide(Instant now) {
   return decision_;
 }
 
-// The packets leave in the grid that the receiver gave.
+// Aligns the packets to the receiver's grid.
 void PaceController::align(Instant now, Rate rate, Bytes burst) {
   align_wanted_ = false;
   const bool possible = grant_.aligned && decision_.limited_by == LimitedBy::kGrant &&
@@ -333,18 +335,18 @@ void PaceController::align(Instant now, Rate rate, Bytes burst) {
   const double wait = modulo(static_cast<double>((grid - now).ns()), gap);
   decision_.grid = {.point = now + Duration::from_ns(static_cast<int64_t>(wait)),
                     .period = Duration::from_ns(static_cast<int64_t>(gap))};
-  // A brief message would never make good for a gap that it loses.
+  // A brief message could not make up for a lost gap.
   if (brief_) decision_.grid.late = decision_.grid.period / kLateShare;
 }
 
-// What was earned while idle is no licence to burst.
+// Idle time earns no burst.
 void PaceController::begin(Instant now) {
   decision_.first_send = decision_.grid.period > Duration() ? decision_.grid.point : now;
   decision_.aligned = true;
   decision_.grid = {};
 }
 
-// --- what is advertised ---
+// --- demands ---
 
 std::optional<Demand> PaceController::demand(Instant now, const FlowStats& stats) {
   const bool had_backlog = has_backlog();
@@ -385,7 +387,8 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStats& stats
   return advertised_;
 }
 
-// Of what was advertised as usable. What is far beyond the grant changes nothing for the receiver.
+// The least change of `usable` that is worth a demand. Changes far beyond the grant do not matter
+// to the receiver.
 double PaceController::worthy_change(Instant now, double usable) const {
   const double grant = granted(now);
   if (usable > grant * kFarBeyond) return std::numeric_limits<double>::infinity();
@@ -411,7 +414,7 @@ bool PaceController::worth_advertising(Instant now, double usable) const {
       std::abs(usable - before) > worthy_change(now, std::min(usable, before)) * before;
   const bool matters = has_unsent() && !(queues() && unhindered_);
   if (changed && matters && now - advertised_at_ >= environment_.jitter) return true;
-  // A word that nothing has answered may be lost.
+  // An unanswered demand may be lost.
   const bool answered = granted_at_ >= advertised_at_;
   const Duration patience = answered
                                 ? grant_.validity
@@ -455,7 +458,7 @@ void PaceSenders::set_weight(Instant now, uint32_t flow, uint32_t weight) {
   controllers_[flow]->set_weight(now, weight);
 }
 
-// Grants lose their validity, and demands are repeated, by the passing of time.
+// Visits all active flows from time to time: grants expire, and demands are repeated.
 size_t PaceSenders::poll_changed(Instant now, std::span<uint32_t> flows) {
   link_.poll(now);
   if (link_.active() > 0 && now >= next_sweep_) {

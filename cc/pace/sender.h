@@ -8,8 +8,8 @@
 // receiver's grid.
 //
 // A grant holds for its validity V; then the rate halves per round trip down to 1/256 of the line
-// rate. A receiver that acknowledges but has been silent for 2 V is alive, and only late: then c_f
-// alone counts until its next grant. A grant comes from a peer: any content is made harmless here.
+// rate. A receiver that acknowledges but has sent no grant for 2 V is alive, and only late: then
+// only c_f counts until its next grant. A grant comes from a peer: any content is bounded here.
 //
 // Purity and thread rule as for Controller and ControllerSet.
 #pragma once
@@ -30,10 +30,10 @@ class PaceController final : public Controller {
  public:
   using Constants = PaceConstants;
 
-  // Shares `link`, which outlives it, with other flows, as number `flow`.
+  // Shares `link` with other flows, as number `flow`; `link` outlives it.
   PaceController(const FlowEnvironment& environment, const Constants& constants, LinkShare& link,
                  uint32_t flow);
-  // Has the link for itself.
+  // Has a link of its own.
   PaceController(const FlowEnvironment& environment, const Constants& constants);
   ~PaceController() override;
 
@@ -61,12 +61,13 @@ class PaceController final : public Controller {
   void report_to_link(const AckSample& sample);
   bool outranks(const Grant& grant) const;
   bool has_backlog() const { return stats_.backlog > 0; }
-  // Not on its way yet, as far as signals show.
+  // Backlog that is not in flight yet, by the newest signal.
   Bytes unsent() const { return stats_.backlog - std::min(stats_.in_flight, stats_.backlog); }
-  // More than leaves at once is not on its way, so that the flow needs a part of our link.
-  // A long message keeps it: what it leaves for a round trip would be a queue when others begin.
+  // Whether the flow needs a part of our link: more than leaves at once is not in flight. A long
+  // message keeps its part to its end: what it left free for a round trip would become a queue when
+  // others begin.
   bool has_unsent() const { return brief_ ? unsent() > at_once_ : has_backlog(); }
-  // Its messages leave after those that began before them; flows with a weight share.
+  // Whether its messages leave after those that began before; flows with a weight share.
   bool queues() const { return brief_ && weight_ == 1; }
   bool beginning(Instant now) const;
   bool next_to_nothing(Bytes message) const;
@@ -88,29 +89,29 @@ class PaceController final : public Controller {
   std::unique_ptr<LinkShare> own_link_;
   LinkShare& link_;
   const uint32_t flow_;
-  const Rate gathered_rate_;  // above which a NIC's burst is sent before it is acknowledged
+  const Rate gathered_rate_;  // above it a NIC's burst is sent within kGathered
   const Bytes ahead_parts_;   // of a round trip: in flight beside it
   const Duration window_jitter_;
   const Bytes brief_message_;
   uint32_t weight_ = 1;
   CoreLimit core_;
-  ArrivalOrder echoes_;  // of packets that are acknowledged
+  ArrivalOrder echoes_;  // of acknowledged packets
   FlowStats stats_;
   Decision decision_;
-  Bytes at_once_ = 0;  // leaves within the hosts' jitter
+  Bytes at_once_ = 0;  // bytes that leave within the hosts' jitter
 
   // The newest grant.
   Grant grant_;
   Instant granted_at_;
   bool has_grant_ = false;
-  bool alone_ = false;  // the receiver is late: c_f alone counts
-  Instant last_ack_;    // an acknowledgement, last
+  bool alone_ = false;  // the receiver is late: only c_f counts
+  Instant last_ack_;    // of the last acknowledgement
   Instant busy_since_;
-  bool brief_ = false;       // this backlog was never more than such a message, in all
+  bool brief_ = false;       // this backlog was never more than a brief message in all
   bool unhindered_ = false;  // by the newest grant for this backlog
-  bool opening_ = false;     // no grant but guesses has come since this backlog began
+  bool opening_ = false;     // only guessed grants have arrived since this backlog began
   bool short_ = false;       // this backlog is too short to wait for an answer
-  Bytes brief_until_ = 0;    // FlowStats::acked up to which it is
+  Bytes brief_until_ = 0;    // FlowStats::acked up to which it is brief
   Bytes first_limit_ = 0;    // FlowStats::sent up to which a flow may begin on a busy link
 
   bool begins_ = false;        // the flow was idle
@@ -120,9 +121,9 @@ class PaceController final : public Controller {
   // What was advertised last.
   Demand advertised_;
   Instant advertised_at_;
-  Bytes advertised_wanted_ = 0;  // not modulo anything
-  bool announced_ = false;       // the receiver knows of this backlog
-  int unanswered_ = 0;           // times that this was advertised and no grant has come
+  Bytes advertised_wanted_ = 0;  // not modulo 2^32
+  bool announced_ = false;       // a demand for this backlog was sent
+  int unanswered_ = 0;           // times that it was sent without a grant since
   bool farewell_due_ = false;
   bool ever_advertised_ = false;
 };
@@ -141,7 +142,7 @@ class PaceSenders final : public ControllerSet {
  private:
   const FlowEnvironment environment_;
   const PaceConstants constants_;
-  const Duration sweep_;  // how often all active flows are looked at
+  const Duration sweep_;  // interval at which all active flows are visited
   LinkShare link_;
   std::vector<std::unique_ptr<PaceController>> controllers_;
   Instant next_sweep_;

@@ -1,4 +1,4 @@
-// SlotMap: numbers of which the lowest free one is taken next. Pure; one thread.
+// SlotMap: numbers; the lowest free one is taken next. Pure; one thread.
 #pragma once
 
 #include <bit>
@@ -14,7 +14,7 @@ class SlotMap {
   bool is_free(uint32_t slot) const { return (taken_[slot / 64] >> (slot % 64) & 1) == 0; }
   void take(uint32_t slot) { taken_[slot / 64] |= uint64_t{1} << (slot % 64); }
   void release(uint32_t slot) { taken_[slot / 64] &= ~(uint64_t{1} << (slot % 64)); }
-  // There must be one.
+  // A free slot must exist.
   uint32_t take_lowest() {
     uint32_t word = 0;
     while (taken_[word] == ~uint64_t{0}) ++word;

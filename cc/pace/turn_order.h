@@ -1,7 +1,7 @@
-// TurnOrder: which of the senders that take turns are served. The oldest turn is, the one that no
-// other present one precedes by less than half of the circle; and of those after it as many as have
-// together more to send than goes by while the next one is told. Counts the flows of each turn,
-// modulo Demand::kTurns, and what is left of them. Pure; one thread.
+// TurnOrder: which of the senders that take turns are served. The oldest turn is served: the one
+// that no other present turn precedes by less than half of the circle. So are the next turns, until
+// together they have `enough` to send for the time that a grant to the following one takes. Counts
+// the flows of each turn, modulo Demand::kTurns, and their bytes left. Pure; one thread.
 #pragma once
 
 #include <array>
@@ -13,11 +13,11 @@ namespace pacecar {
 
 class TurnOrder {
  public:
-  // `enough`: to send, for those that are served.
+  // `enough`: bytes that the served turns should have left together.
   explicit TurnOrder(Bytes enough) : enough_(enough) {}
 
-  // Turns are 1 .. kTurns; `left` of a flow is to be sent. Each returns whether others are served
-  // now.
+  // Turns are 1 .. kTurns; `left`: the flow's bytes to send. Each returns whether other turns are
+  // served now.
   bool add(uint8_t turn, Bytes left) {
     ++flows_[turn - 1];
     left_[turn - 1] += left;
@@ -32,7 +32,7 @@ class TurnOrder {
     while (flows_[oldest_ - 1] == 0) oldest_ = after(oldest_);
     return serve();
   }
-  // What is left of a flow becomes another.
+  // The bytes left of a flow have changed.
   bool change(uint8_t turn, Bytes from, Bytes to) {
     left_[turn - 1] += to - from;
     return serve();
@@ -74,7 +74,7 @@ class TurnOrder {
   std::array<Bytes, Demand::kTurns> left_{};
   uint32_t total_ = 0;
   uint8_t oldest_ = 1;
-  uint8_t first_ = 1;  // that is served
+  uint8_t first_ = 1;  // first and last turn that are served
   uint8_t last_ = 1;
 };
 

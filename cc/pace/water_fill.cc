@@ -11,8 +11,8 @@ int64_t kbps_of(Rate rate) { return static_cast<int64_t>(rate.bps() / 1000); }
 
 }  // namespace
 
-// By exponent and the upper bits of the mantissa: linear within an octave, which no compiler's
-// logarithm can disagree about.
+// By exponent and the upper bits of the mantissa: linear within an octave, with the same result on
+// every compiler, unlike a logarithm.
 uint32_t WaterFill::class_of(double kbps) {
   int exponent = 0;
   const double mantissa = std::frexp(std::max(kbps, 1.0), &exponent);  // 0.5 .. 1
@@ -46,7 +46,7 @@ void WaterFill::change(Rate limit, uint32_t weight, int64_t sign) {
 double WaterFill::level(double capacity) const {
   const double kbps = capacity / 1e3;
   if (static_cast<double>(total_.kbps) <= kbps) return kNoLevel;
-  uint32_t below = 0;  // classes that are satisfied
+  uint32_t below = 0;  // satisfied classes
   Sum satisfied;
   for (uint32_t step = std::bit_floor(kClasses); step > 0; step /= 2) {
     const uint32_t next = below + step;

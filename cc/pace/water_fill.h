@@ -6,7 +6,7 @@
 // that are 1/64 of an octave wide, in a Fenwick tree: adding, removing and finding the level take
 // O(log classes), whatever the number of members. Members of the class in which the level lies
 // count as not satisfied, so the rates never add up to more than the capacity, and to at most 1.1%
-// less. Sums are integers: what was added can be removed without a rest. Pure; one thread.
+// less. Sums are integers, so removing undoes adding exactly. Pure; one thread.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class WaterFill {
 
  private:
   static constexpr uint32_t kPerOctave = 64;
-  static constexpr int kLeastExponent = 10;  // kbit/s: what is below is one class
+  static constexpr int kLeastExponent = 10;  // kbit/s: all lower levels are one class
   static constexpr uint32_t kClasses = 2048;
 
   struct Sum {
@@ -46,7 +46,7 @@ class WaterFill {
   void change(Rate limit, uint32_t weight, int64_t sign);
 
   Sum total_;
-  // Of few members few classes are used: the others' pages take no memory.
+  // Few members use few classes: untouched pages take no memory.
   FreshPages pages_ = make_fresh_pages((kClasses + 1) * sizeof(Sum));
   Sum* tree_ = reinterpret_cast<Sum*>(pages_.get());  // Fenwick: index 1 ..
 };

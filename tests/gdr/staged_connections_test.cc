@@ -190,6 +190,34 @@ TEST_F(StagedConnections, AReceiveIsDoneAfterItsCopy) {
   forget(to_memory);
 }
 
+TEST_F(StagedConnections, ARequestThatIsTestedAgainIsNotGivenBackAgain) {
+  const GpuBuffer from(fake_, 4096);
+  const GpuBuffer to(fake_, 4096);
+  const Memory* const from_memory = register_gpu(from);
+  const Memory* const to_memory = register_gpu(to);
+  const auto again = [](auto& connection, Request* request) {
+    const auto result = connection.test(request);
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code, ErrorCode::kInternal) << result.error().message;
+  };
+  Request* const sent = send(from.data(), 4096, from_memory);
+  Request* const received = receive(to.data(), 4096, to_memory);
+  finish(sent, received);
+  again(*send_, sent);
+  again(*receive_, received);
+  EXPECT_NE(receive(to.data(), 4096, to_memory), receive(to.data(), 4096, to_memory));
+
+  // Of one that needs no copy.
+  Request* const passed = send(nullptr, 0, nullptr);
+  poll_until("a send", [&] { return send_->test(passed).value().done; });
+  again(*send_, passed);
+  size_t posted = 0;
+  while (send_->isend(nullptr, 0, 7, nullptr).value() != nullptr) ++posted;
+  EXPECT_EQ(posted, kMaxRequests * kMaxReceiveBuffers);
+  EXPECT_EQ(send_->isend(from.data(), 4096, 0, from_memory).value(), nullptr) << "one too many";
+  for (const Memory* each : {from_memory, to_memory}) forget(each);
+}
+
 TEST_F(StagedConnections, EightMessagesAreUnderWayAtOnceAndAFullRingWaits) {
   constexpr size_t kMessage = PinnedRing::kBytes / 8;
   constexpr size_t kRounds = 3;

@@ -86,7 +86,8 @@ class Library(unittest.TestCase):
         names = [re.sub(r"\[abi:\w+\]|\(.*|@.*", "", name) for name in names]
         self.assertEqual(sorted(filter(None, names)),
                          ["PACECAR_0", "pacecar::Context::open", "pacecar::find_dpdk",
-                          "pacecar::find_verbs", "pacecar::list_fabric_providers"])
+                          "pacecar::find_verbs", "pacecar::list_fabric_providers",
+                          "pacecar::settled", "pacecar::window_of"])
 
     def test_example_built_with_cmake(self):
         example = PREFIX / "share/doc/pacecar/example"

@@ -44,6 +44,18 @@ class Live(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("none is left: name more", done.stderr)
 
+    def test_other_nics(self):
+        for flags in (["--nic", "soft:udp:lo"], ["--path", "memif"]):
+            if "memif" in flags and not list(pathlib.Path(BUILD, "modules").glob("*dpdk*")):
+                self.skipTest("built without DPDK")
+            done = run(*flags, "--ranks", "2", "--ops", "allreduce", "--sizes", "4K:16K:4")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("1 sizes", done.stdout)
+
+    def test_paths_that_do_not_fit(self):
+        self.assertIn("add --ranks 2", run("--path", "memif").stderr)
+        self.assertIn("--path loopback only", run("--path", "veth", "--nic", "rxe0").stderr)
+
     def test_a_folder_without_programs_says_how_to_build(self):
         done = run("--build", "/nowhere")
         self.assertEqual(done.returncode, 2)

@@ -9,17 +9,22 @@ import pathlib
 import sys
 import tomllib
 
+import examples
 import includes
 import lengths
+import names
 import parameters
+import picture
 import purity
 import readmes
+import references
 import words
 from tree import Tree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CHECKS = {"includes": includes, "lengths": lengths, "parameters": parameters, "purity": purity,
-          "readmes": readmes, "words": words}
+CHECKS = {"examples": examples, "includes": includes, "lengths": lengths, "names": names,
+          "parameters": parameters, "picture": picture, "purity": purity, "readmes": readmes,
+          "references": references, "words": words}
 
 
 def main(arguments):

@@ -7,11 +7,15 @@ import tempfile
 import unittest
 
 import cpp_functions
+import examples
 import includes
 import lengths
+import names
 import parameters
+import picture
 import purity
 import readmes
+import references
 import words
 from tree import Tree
 
@@ -23,11 +27,17 @@ RULES = {
     "lengths": {"file_lines": 10, "columns": 40, "function_lines": 4},
     "readmes": {"files_without": 3, "covered_by_parent": ["tests/unit"]},
     "parameters": {"other_names": ["PACECAR_OPTION"]},
+    "names": {"roots": ["low", "high"], "instead": {"told": "reported", "hear": "receive"},
+              "most": {"low": 1}},
+    "examples": {"header": "low/api.h", "program": "low/tour.cc"},
+    "references": {"documents": ["low/about.md"]},
     "sleeps": {"tests/patient.cc": "a reason"},
 }
 
 
 class CheckTest(unittest.TestCase):
+    rules = RULES
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -38,7 +48,7 @@ class CheckTest(unittest.TestCase):
             path = self.root / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        return check.check(Tree(self.root, RULES))
+        return check.check(Tree(self.root, self.rules))
 
     def assert_clean(self, check, files):
         self.assertEqual(self.problems(check, files), [])
@@ -172,6 +182,107 @@ class ParametersTest(CheckTest):
 
     def test_no_table(self):
         self.assertEqual(len(self.check("")), 1)
+
+
+class PictureTest(CheckTest):
+    rules = {**RULES, "roots": ["transport", "cc", "bench"]}
+    FILES = {"transport/base/a.h": "", "cc/a.h": '#include "transport/base/a.h"\n',
+             "bench/a.cc": '#include "cc/a.h"\n#include "transport/base/a.h"\n#include <vector>\n'}
+
+    def draw(self):
+        files = [(name, (self.root / name).read_text()) for name in self.FILES]
+        path = self.root / picture.PICTURE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(picture.drawing().picture(files))
+
+    def test_current(self):
+        self.problems(picture, self.FILES)
+        self.draw()
+        self.assert_clean(picture, {})
+
+    def test_older(self):
+        self.problems(picture, self.FILES)
+        self.draw()
+        self.assert_one(picture, {"cc/a.h": "", "bench/a.cc": ""}, "run `python3")
+
+    def test_none(self):
+        self.assert_one(picture, self.FILES, "run `python3")
+
+    def test_circle(self):
+        self.assert_one(picture, {"cc/b.h": '#include "bench/b.h"\n',
+                                  "bench/b.h": '#include "cc/b.h"\n'}, "by way of others")
+
+    def test_what_others_say_already_is_not_drawn(self):
+        graph = {"a": {"b", "c"}, "b": {"c"}, "c": set()}
+        self.assertEqual(picture.drawing().reduced(graph), {"a": {"b"}, "b": {"c"}, "c": set()})
+
+
+class NamesTest(CheckTest):
+    OLD = {"low/a.h": "struct A { virtual void told(int x); };  // hear, and \"told_2\""}
+
+    def test_as_many_as_before(self):
+        self.assert_clean(names, self.OLD)
+
+    def test_uses_and_overrides_are_free(self):
+        self.assert_clean(names, {
+            **self.OLD, "high/b.cc": "struct B : A { void told(int) override; };"
+                                     "int f(A& a) { if (a.told(1)) return told(2); }"})
+
+    def test_each_way_to_declare(self):
+        for code in ("bool told_late_ = false;", "void B::hear(int x) {", "struct ToldOnce {",
+                     "enum class E { kA, kTold };", "for (const auto& told : all) {",
+                     "std::vector<int> told_;", "int f(Rate told) {", "template <typename Hear>"):
+            self.assert_one(names, {**self.OLD, "high/b.cc": code}, "the field's word")
+
+    def test_one_more(self):
+        self.assert_one(names, {"low/a.h": self.OLD["low/a.h"] + "\nint told_2;"}, "2 names")
+
+    def test_fewer_are_written_down(self):
+        self.assert_one(names, {"low/a.h": ""}, "write 0")
+
+
+class ExamplesTest(CheckTest):
+    HEADER = "// Moves.\n//   move(1);\nvoid move(int);\n"
+
+    def test_a_line_of_the_program(self):
+        self.assert_clean(examples, {"low/api.h": self.HEADER, "low/tour.cc": "f(); move(1);\n"})
+
+    def test_nowhere_else(self):
+        self.assert_one(examples, {"low/api.h": self.HEADER, "low/tour.cc": "move(2);"},
+                        "low/api.h:2")
+
+
+class ReferencesTest(CheckTest):
+    CODE = {"low/queue.h": "struct Queue { void take(); };", "low/a.txt": "make_library()"}
+
+    def assert_named(self, text):
+        self.assert_clean(references, {**self.CODE, "low/about.md": text})
+
+    def assert_not(self, text, part):
+        self.assert_one(references, {**self.CODE, "low/about.md": text}, part)
+
+    def test_there(self):
+        self.assert_named("# A: b\n[a](queue.h), [b](#a-b), [c](about.md#a-b), [d](https://x.y/z)\n"
+                          "`queue.h`, `low/queue.*`, `Queue::take`, `make_library`, `open_NAME`\n"
+                          "```\n[x](nowhere)\n`no::name`\n```\n")
+
+    def test_link_to_no_file(self):
+        self.assert_not("[a](stack.h)", "no such file")
+
+    def test_link_to_no_heading(self):
+        self.assert_not("# A\n[a](#b)", "no such heading")
+
+    def test_no_such_file(self):
+        self.assert_not("`low/stack.h`", "the file low/stack.h")
+
+    def test_no_such_file_of_that_name(self):
+        self.assert_not("`stack.*`", "the file stack.*")
+
+    def test_no_such_function(self):
+        self.assert_not("`Queue::give`", "Queue::give")
+
+    def test_other_documents_may_name_anything(self):
+        self.assert_clean(references, {"high/about.md": "`low/stack.h`", "low/about.md": ""})
 
 
 class WordsTest(CheckTest):

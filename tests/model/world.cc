@@ -253,7 +253,7 @@ void World::serve(uint32_t receiver) {
 void World::arrive(Flow& flow, Bytes bytes, Duration waited) {
   PaceReceiver& receiver = *receivers_[flow.receiver].receiver;
   const auto transit = static_cast<uint32_t>((kRoundTrip / 2 + waited).ns());
-  receiver.on_arrival(now_, flow.sender, bytes, transit);
+  receiver.on_arrival(now_, flow.sender, bytes, {transit, kMtu});
   flow.arrived += bytes;
   while (!flow.expected.empty()) {
     const Bytes size = scenario_.messages[flow.expected.front()].bytes;
@@ -432,7 +432,7 @@ Bytes World::packets(Flow& flow) {
 
 // What window and credit leave.
 Bytes World::room(const Flow& flow) const {
-  const auto& [decision, standing] = std::tie(flow.decision, flow.stats);
+  const auto& [decision, stats] = std::tie(flow.decision, flow.stats);
   return std::min(decision.window - std::min(decision.window, stats.in_flight),
                   decision.credit - std::min(decision.credit, stats.sent));
 }

@@ -46,7 +46,9 @@ class ReceiverModel {
       case 1:
         return receiver_.on_finished(now_, f, bytes);
       case 2:
-        return receiver_.on_arrival(now_, f, bytes, *rc::gen::arbitrary<uint32_t>());
+        return receiver_.on_arrival(
+            now_, f, bytes,
+            {*rc::gen::arbitrary<uint32_t>(), *rc::gen::inRange<uint32_t>(0, 10'000)});
       case 3:
         return receiver_.on_foreign_arrival(now_, bytes);
       case 4:

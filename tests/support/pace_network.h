@@ -236,7 +236,8 @@ class PaceNetwork {
     Flow& flow = flows_[id];
     PaceReceiver& receiver = *hosts_[flow.destination].receiver;
     flow.received += packet;
-    receiver.on_arrival(now_, id, packet, static_cast<uint32_t>((now_ - sent).ns()));
+    receiver.on_arrival(now_, id, packet,
+                        {static_cast<uint32_t>((now_ - sent).ns()), static_cast<uint32_t>(packet)});
     receiver.on_finished(now_, id, packet);
     poll(flow.destination);
     after(one_way(), [this, id, packet, sent] { hear(id, packet, sent); });

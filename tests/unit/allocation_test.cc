@@ -153,7 +153,7 @@ class PaceFlows {
                                   .in_flight = 40'960,
                                   .sent = stats_[flow].acked + 40'960});
       refresh(flow);
-      receiver_.on_arrival(now_, flow, 4096, 1000 + flow);
+      receiver_.on_arrival(now_, flow, 4096, {1000 + flow, 4096});
       receiver_.on_foreign_arrival(now_, 4096);
       say();
     }

@@ -15,7 +15,9 @@ TEST(RequestPool, HasSoManyRequestsAndNoMore) {
     std::set<MessageRequest*> taken;
     while (MessageRequest* const request = pool.take()) ASSERT_TRUE(taken.insert(request).second);
     EXPECT_EQ(taken.size(), kSize);
+    EXPECT_EQ(pool.taken(), kSize);
     for (MessageRequest* request : taken) pool.give_back(request);
+    EXPECT_EQ(pool.taken(), 0U);
   }
 }
 

@@ -298,6 +298,33 @@ TEST(BootstrapStranger, ConnectorRecognisesAListenerWithoutTheSecret) {
               HasSubstr("does not know the handle's secret"));
 }
 
+// It knows the secret, and answers what it has not been told.
+TEST(BootstrapStranger, ConnectorRecognisesAListenerThatAnswersBeforeTheOffer) {
+  BootstrapWorld world;
+  TcpServer hasty;
+  auto connector = world.connect_through(hasty.port(), pattern(20, 1));
+  TcpEnd end;
+  ASSERT_TRUE(eventually([&] { return bool(end = hasty.accept()); }));
+  Payload hello;
+  ASSERT_TRUE(eventually([&] {
+    EXPECT_EQ(connector->poll(world.now), std::nullopt);
+    const auto more = end.receive();
+    if (more) hello.insert(hello.end(), more->begin(), more->end());
+    return hello.size() == bootstrap::kHeaderBytes + sizeof(bootstrap::Nonce);
+  }));
+  Handshake handshake{.key = handshake_key(world.contents.secret, {})};
+  handshake.connector_nonce =
+      *bootstrap::parse_nonce(std::span(hello).subspan(bootstrap::kHeaderBytes));
+  end.send(bytes_of(handshake.seal(FrameType::kChallenge, handshake.listener_nonce)));
+  const auto reply = bootstrap::encode_reply({bootstrap::ReplyStatus::kAccepted, pattern(30, 2)});
+  end.send(bytes_of(handshake.seal(FrameType::kReply, reply)));
+  ASSERT_TRUE(eventually([&] { return end.delivered(); }));
+  end.reset();  // so that the offer cannot leave
+  const auto outcome = finish(*connector, world.now);
+  ASSERT_FALSE(outcome);
+  EXPECT_THAT(outcome.error().message, HasSubstr("is not the Pacecar listener"));
+}
+
 TEST(BootstrapStranger, ConnectorGivesUpOnSilence) {
   BootstrapWorld world;
   TcpServer silent;

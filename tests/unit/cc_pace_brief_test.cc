@@ -347,7 +347,8 @@ TEST(CcPaceGuess, IsMarkedUntilOneEpisodeIsOver) {
     }
   };
   const auto arrive = [&](uint32_t flow, Bytes bytes) {
-    for (Bytes got = 0; got < bytes; got += 4096) receiver.on_arrival(now, flow, 4096, 4000);
+    for (Bytes got = 0; got < bytes; got += 4096)
+      receiver.on_arrival(now, flow, 4096, {4000, 4096});
     receiver.on_finished(now, flow, bytes);
   };
   for (uint32_t flow = 0; flow < kFlows; ++flow) {

@@ -116,7 +116,7 @@ TEST(CcPaceJitter, ANewPlaceInTheGapIsToldOnlyWhereHostsKeepIt) {
     for (uint16_t i = 1; i <= 2; ++i) {  // then what it holds is no guess any more
       now = now + Duration::from_us(2);
       wake(i, Bytes{4096} * i);
-      receiver.on_arrival(now, 5, 4096, 1000);
+      receiver.on_arrival(now, 5, 4096, {1000, 4096});
       now = now + (i == 1 ? Duration::from_ms(1) : Duration::from_us(5));
       receiver.poll_grants(now, words);
     }

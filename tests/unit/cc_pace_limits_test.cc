@@ -162,7 +162,7 @@ TEST(CcPaceCovered, AFlowWhoseDemandWasLostIsNotHeldAgainstItself) {
   ASSERT_EQ(receiver.poll_grants(now, grants), 1U);
   ASSERT_EQ(grants[0].grant.rate, Rate::from_gbps(400));
   for (int packets = 0; packets < 1000; ++packets, now = now + Duration::from_ns(84)) {
-    receiver.on_arrival(now, 0, 4096, 1000);
+    receiver.on_arrival(now, 0, 4096, {1000, 4096});
     receiver.poll_grants(now, grants);
   }
   receiver.on_demand(now, 0, {.usable = Rate::from_gbps(400), .wanted = 1 << 30, .epoch = 1});

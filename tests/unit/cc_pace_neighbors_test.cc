@@ -203,7 +203,7 @@ TEST(CcPaceNeighbors, TheIdleHearOfALearntRate) {
     receiver.on_demand(now, 0, demand);
     for (int packet = 0; packet < 64; ++packet) {
       now = now + granted[0].time_for(4200);
-      receiver.on_arrival(now, 0, 4096, 1000);
+      receiver.on_arrival(now, 0, 4096, {1000, 4096});
       std::vector<GrantUpdate> words(4);
       words.resize(receiver.poll_grants(now, words));
       for (const GrantUpdate& word : words) granted[word.flow] = word.grant.rate;

@@ -80,7 +80,8 @@ class Course {
       const Bytes bytes = std::min(kMtu, sender.wanted - sender.sent);
       sender.earned -= kMtu;
       sender.sent += bytes;
-      receiver_.on_arrival(now_, flow, bytes, static_cast<uint32_t>((half_ + late).ns()));
+      receiver_.on_arrival(now_, flow, bytes,
+                           {static_cast<uint32_t>((half_ + late).ns()), 4096});
       receiver_.on_finished(now_, flow, bytes);
     }
     if (sender.sent < sender.wanted) return;

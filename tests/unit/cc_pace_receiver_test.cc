@@ -76,7 +76,7 @@ TEST_F(CcPaceReceiver, WhoHasFinishedIsNotCounted) {
   begin(0);
   begin(1, kLine, 4'000'000);
   run(kRoundTrip * 2);
-  receiver_.on_arrival(now_, 1, 4'000'000, 1000);
+  receiver_.on_arrival(now_, 1, 4'000'000, {1000, 4096});
   run(kRoundTrip);
   EXPECT_EQ(receiver_.active_flows(), 1U);
   expect_rate(0, kLine);
@@ -88,7 +88,7 @@ TEST_F(CcPaceReceiver, WhoIsAboutToFinishMakesRoomForTheOthers) {
   begin(0);
   begin(1, kLine, 4'000'000);
   run(kRoundTrip * 2);
-  receiver_.on_arrival(now_, 1, 3'900'000, 1000);
+  receiver_.on_arrival(now_, 1, 3'900'000, {1000, 4096});
   run(kRoundTrip / 2);
   EXPECT_EQ(receiver_.active_flows(), 2U);
   expect_rate(1, kShared / 2);
@@ -118,7 +118,7 @@ TEST_F(CcPaceReceiver, PostedReceivesOfIdleFlowsTakeNothing) {
   const double before = heard_[0];
   for (uint32_t flow = 1; flow <= 1000; ++flow) post(flow);
   for (int i = 0; i < 40; ++i) {
-    receiver_.on_arrival(now_, 0, 4096, 1000);
+    receiver_.on_arrival(now_, 0, 4096, {1000, 4096});
     run(kRoundTrip);
     now_ = now_ + kRoundTrip;
   }
@@ -195,7 +195,7 @@ TEST_F(CcPaceReceiver, GrantsAreRepeatedBeforeAQuarterOfTheirValidityIsOver) {
   for (uint32_t flow = 0; flow < 5; ++flow) last[flow] = now_;
   for (int i = 0; i < 1000; ++i) {
     now_ = now_ + Duration::from_ns(500);
-    for (uint32_t flow = 0; flow < 5; ++flow) receiver_.on_arrival(now_, flow, 4096, 1000);
+    for (uint32_t flow = 0; flow < 5; ++flow) receiver_.on_arrival(now_, flow, 4096, {1000, 4096});
     for (const GrantUpdate& word : poll()) last[word.flow] = now_;
     for (const auto& [flow, at] : last) {
       ASSERT_LE(now_ - at, validity / 4 + Duration::from_us(2)) << flow;
@@ -211,7 +211,7 @@ TEST_F(CcPaceReceiver, ManyFlowsAreToldSeldomEnoughToLeaveRoomForData) {
   for (int i = 0; i < 1000; ++i) {
     now_ = now_ + Duration::from_us(2);
     for (uint32_t flow = 0; flow < 1000; flow += 10) {
-      receiver_.on_arrival(now_, flow + static_cast<uint32_t>(i) % 10, 64, 1000);
+      receiver_.on_arrival(now_, flow + static_cast<uint32_t>(i) % 10, 64, {1000, 4096});
     }
     words += poll().size();
   }
@@ -244,7 +244,8 @@ TEST_F(CcPaceReceiver, SaysNothingWhileNothingChanges) {
   EXPECT_EQ(receiver_.next_deadline(), Instant::never());
   for (uint32_t flow = 0; flow < 3; ++flow) begin(flow, kLine, 1'000'000);
   run(kRoundTrip);
-  for (uint32_t flow = 0; flow < 3; ++flow) receiver_.on_arrival(now_, flow, 1'000'000, 1000);
+  for (uint32_t flow = 0; flow < 3; ++flow)
+    receiver_.on_arrival(now_, flow, 1'000'000, {1000, 4096});
   run(Duration::from_ms(1));
   EXPECT_EQ(receiver_.next_deadline(), Instant::never());
 }
@@ -258,7 +259,7 @@ TEST_F(CcPaceReceiver, ASilentSenderIsForgotten) {
   const Duration validity = receiver_.grant(0).validity;
   for (int i = 0; i < 400; ++i) {
     now_ = now_ + Duration::from_us(1);
-    receiver_.on_arrival(now_, 0, 4096, 1000);
+    receiver_.on_arrival(now_, 0, 4096, {1000, 4096});
     poll();
     if (now_ - Instant::from_ns(1'000'000'000) < validity * 2) {
       ASSERT_EQ(receiver_.active_flows(), 2U) << i;
@@ -266,7 +267,7 @@ TEST_F(CcPaceReceiver, ASilentSenderIsForgotten) {
   }
   EXPECT_EQ(receiver_.active_flows(), 1U);
   expect_rate(0, kLine);
-  receiver_.on_arrival(now_, 1, 4096, 1000);
+  receiver_.on_arrival(now_, 1, 4096, {1000, 4096});
   EXPECT_EQ(receiver_.active_flows(), 2U) << "it was only silent";
 }
 
@@ -300,7 +301,7 @@ TEST_F(CcPaceReceiver, TotalsWrap) {
     say(0, kLine, total);
     run(Duration::from_us(2));
     ASSERT_EQ(receiver_.active_flows(), 1U) << i;
-    receiver_.on_arrival(now_, 0, Bytes{900} << 20, 1000);
+    receiver_.on_arrival(now_, 0, Bytes{900} << 20, {1000, 4096});
     ASSERT_EQ(receiver_.active_flows(), 0U) << i;
   }
 }
@@ -331,8 +332,8 @@ TEST_F(CcPaceReceiver, TrafficOfOthersIsLeftItsRoom) {
   for (int i = 0; i < 2000; ++i) {  // 99 Gb/s
     now_ = now_ + Duration::from_ns(336);
     receiver_.on_foreign_arrival(now_, 4096);
-    receiver_.on_arrival(now_, 0, 4096, 1000);
-    receiver_.on_arrival(now_, 1, 4096, 1000);
+    receiver_.on_arrival(now_, 0, 4096, {1000, 4096});
+    receiver_.on_arrival(now_, 1, 4096, {1000, 4096});
     poll();
   }
   EXPECT_NEAR(sum(), kShared - 99, 0.05 * kLine);
@@ -355,7 +356,8 @@ TEST_F(CcPaceReceiver, PacketsSentInTheGridDoNotMeet) {
   run(kRoundTrip * 2);
   for (int i = 0; i < 40; ++i) {
     now_ = now_ + Duration::from_us(1);
-    for (uint32_t flow = 0; flow < kSenders; ++flow) receiver_.on_arrival(now_, flow, 4096, 1000);
+    for (uint32_t flow = 0; flow < kSenders; ++flow)
+      receiver_.on_arrival(now_, flow, 4096, {1000, 4096});
     for (const GrantUpdate& word : poll()) {
       const Instant there = now_ + kRoundTrip / 2;
       senders[word.flow]->on_grant(there, wire::decode_grant(wire::encode_grant(word.grant)));

@@ -27,7 +27,7 @@ TEST_F(CcPaceTurns, WhoIsLateGoesFirst) {
   EXPECT_LT(heard_[0], 0.05 * kLine);
   EXPECT_LT(heard_[2], 0.05 * kLine);
   EXPECT_GT(heard_[0], 0) << "nobody is stopped";
-  receiver_.on_arrival(now_, 1, 1'000'000, 1000);
+  receiver_.on_arrival(now_, 1, 1'000'000, {1000, 4096});
   run(kRoundTrip);
   expect_rate(0, kShared / 2);
   expect_rate(2, kShared / 2);
@@ -42,8 +42,8 @@ TEST_F(CcPaceTurns, TheEndOfAMessageThatWaitedIsServedAtOnce) {
   say(1, kLine, 10'000, 3);
   run(kRoundTrip);
   ASSERT_LT(heard_[1], 2) << "it waits for its turn";
-  receiver_.on_arrival(now_, 1, 1'000, 1000);
-  receiver_.on_arrival(now_, 0, 1'000'000, 1000);
+  receiver_.on_arrival(now_, 1, 1'000, {1000, 4096});
+  receiver_.on_arrival(now_, 0, 1'000'000, {1000, 4096});
   run(kRoundTrip);
   EXPECT_GT(heard_[1], 0.9 * kLine);
 }
@@ -69,14 +69,14 @@ TEST_F(CcPaceTurns, WhoHasBeenRaisedIsNotDoneAtOnce) {
   say(1, kLine, 382'000, 3);  // all but a little of a round trip's worth
   say(2, kLine, 382'000, 5);
   run(kRoundTrip * 2);
-  receiver_.on_arrival(now_, 0, 1'000'000, 1000);
+  receiver_.on_arrival(now_, 0, 1'000'000, {1000, 4096});
   run(kRoundTrip / 4);
   ASSERT_GT(heard_[1], 0.9 * kLine);
-  receiver_.on_arrival(now_, 1, 1'000, 1000);
+  receiver_.on_arrival(now_, 1, 1'000, {1000, 4096});
   run(kRoundTrip / 4);
   EXPECT_LT(heard_[2], 0.05 * kLine);
   now_ = now_ + kRoundTrip;
-  receiver_.on_arrival(now_, 1, 1'000, 1000);
+  receiver_.on_arrival(now_, 1, 1'000, {1000, 4096});
   run(kRoundTrip / 4);
   EXPECT_GT(heard_[2], 0.9 * kLine);
 }

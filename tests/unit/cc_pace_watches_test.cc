@@ -2,6 +2,8 @@
 // the rate of arrivals, losses in every window, queues that somebody keeps.
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "cc/pace/arrival_meter.h"
 #include "cc/pace/arrival_order.h"
 #include "cc/pace/burst_use.h"
@@ -19,11 +21,12 @@ Instant at(int64_t count) { return Instant() + us(count); }
 
 constexpr Duration kWindow = us(100);
 constexpr Duration kPause = us(10);
+constexpr Duration kMemory = us(1'000'000);
 
 // Whether the only flow that came `before` the queue (in us) is a witness, others having come as
 // well since, now and then.
 bool is_witness(int64_t before) {
-  Witnesses witnesses(kWindow);
+  Witnesses witnesses{kWindow, kMemory};
   witnesses.on_bytes(at(1000), 3);
   for (int64_t later = 100; later <= before; later += 100) witnesses.on_bytes(at(1000 + later), 4);
   witnesses.on_queue(at(1000 + before));
@@ -40,7 +43,7 @@ TEST(CcPaceWatchWitness, WhoCameWithinAWindowOrTwoHasMetTheQueue) {
 
 TEST(CcPaceWatchWitness, AfterAPauseOfTwoWindowsNobodyBeforeItHas) {
   for (const int64_t pause : {199, 200}) {
-    Witnesses witnesses(kWindow);
+    Witnesses witnesses{kWindow, kMemory};
     witnesses.on_bytes(at(1000), 3);
     witnesses.on_bytes(at(1000 + pause), 4);
     witnesses.on_queue(at(1000 + pause));
@@ -49,8 +52,46 @@ TEST(CcPaceWatchWitness, AfterAPauseOfTwoWindowsNobodyBeforeItHas) {
   }
 }
 
+// Flow 3 has met the queue, others have not.
+struct AfterAQueue {
+  AfterAQueue() {
+    come(1000, 1, 40e9);
+    come(1300, 2, 30e9);
+    come(1600, 3, 40e9);
+    witnesses.on_queue(at(1650));
+  }
+  void come(int64_t when, uint32_t flow, double rate) {
+    witnesses.on_bytes(at(when), flow);
+    witnesses.on_clear(at(when), rate);
+  }
+  double given(int64_t when, std::vector<uint32_t> flows) {
+    for (const uint32_t flow : flows) witnesses.on_bytes(at(when), flow);
+    return witnesses.given();
+  }
+  Witnesses witnesses{kWindow, kMemory};
+};
+
+TEST(CcPaceWatchWitness, WhatOthersWereGivenBeforeIsTheLeastOfThoseThatCome) {
+  EXPECT_EQ(AfterAQueue().given(2000, {1}), 40e9);
+  EXPECT_EQ(AfterAQueue().given(2000, {1, 2}), 30e9);
+  EXPECT_EQ(AfterAQueue().given(2000, {1, 4}), 0) << "nothing is known of the fourth";
+  EXPECT_EQ(AfterAQueue().given(2000, {1, 3}), 40e9) << "who met the queue does not count";
+  EXPECT_EQ(AfterAQueue().given(2000, {3}), 0);
+}
+
+TEST(CcPaceWatchWitness, WhatWasGivenIsForgotten) {
+  const int64_t memory = kMemory.ns() / 1000;
+  for (const int64_t periods : {1, 2}) {
+    AfterAQueue after;
+    for (int64_t period = 1; period <= periods; ++period) {
+      after.come(1000 + period * memory, 4, 10e9);
+    }
+    EXPECT_EQ(after.given(2000 + periods * memory, {1}), periods == 1 ? 40e9 : 0);
+  }
+}
+
 TEST(CcPaceWatchWitness, AreGoneWhenNoneHasComeForAPause) {
-  Witnesses witnesses(kWindow);
+  Witnesses witnesses{kWindow, kMemory};
   EXPECT_FALSE(witnesses.gone(at(9000), kPause)) << "nothing is known";
   witnesses.on_bytes(at(1000), 3);
   witnesses.on_queue(at(1050));

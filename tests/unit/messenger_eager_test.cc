@@ -296,6 +296,16 @@ TEST_F(MessengerEagerTest, ReceiverThatKnowsOfTheCloseStillGetsWhatCameBefore) {
   EXPECT_EQ(receive(kLarge, 4).failure, MessageFailure::kPeerClosed) << "behind one that failed";
 }
 
+// While a message lies there for which none of them is, and also where they fail at once.
+TEST_F(MessengerEagerTest, AnyNumberOfReceivesFailsAfterTheClose) {
+  run_until_done(send(100, 4));
+  messenger(0).close_send(ends_.send, network_.now());
+  run_for(Duration::from_ms(20));
+  for (uint32_t i = 0; i < 2 * kMaxReceives; ++i) {
+    EXPECT_EQ(receive(kLarge, 5).failure, MessageFailure::kPeerClosed);
+  }
+}
+
 TEST_F(MessengerEagerTest, ConnectionsThatAreLanesSendNothingAhead) {
   const auto offered =
       messenger(0)

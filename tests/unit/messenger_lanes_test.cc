@@ -20,6 +20,13 @@ class MessengerLanesTest : public testing::Test {
     for (size_t port = 0; port < 2; ++port) {
       hosts_.push_back(std::make_unique<SimHost>(network_, port, port));
     }
+    connect();
+    from_region_ =
+        hosts_[0]->nic().register_memory(memory_.data(), kBytes, Access::kLocalRead).value();
+    to_region_ =
+        hosts_[1]->nic().register_memory(memory_.data(), kBytes, Access::kRemoteWrite).value();
+  }
+  void connect() {
     const auto offered =
         sender()
             .open_send(SimHost::identity_of(1), network_.now(), 0, Messenger::Role::kLane)
@@ -27,10 +34,6 @@ class MessengerLanesTest : public testing::Test {
     const auto answered = receiver().open_receive(offered.offer, network_.now()).value();
     PACECAR_CHECK(sender().finish_send(offered.connection, answered.answer, network_.now()));
     ends_ = {offered.connection, answered.connection};
-    from_region_ =
-        hosts_[0]->nic().register_memory(memory_.data(), kBytes, Access::kLocalRead).value();
-    to_region_ =
-        hosts_[1]->nic().register_memory(memory_.data(), kBytes, Access::kRemoteWrite).value();
   }
   Messenger& sender() { return hosts_[0]->messenger(); }
   Messenger& receiver() { return hosts_[1]->messenger(); }
@@ -168,6 +171,27 @@ TEST_F(MessengerLanesTest, ABrokenLaneFailsWhatItHas) {
   EXPECT_EQ(receiver().receive_lane(ends_.receive).failure, MessageFailure::kPeerSilent);
   EXPECT_FALSE(sender().write_to_receiver(ends_.send, kNote));
   EXPECT_FALSE(receiver().write_to_sender(ends_.receive, kNote));
+}
+
+// Its source lies in the end's memory, and its completion counts for the end.
+TEST_F(MessengerLanesTest, AnEndHoldsItsPlaceWhileANoteIsOnItsWay) {
+  for (const bool sending : {true, false}) {
+    SCOPED_TRACE(sending ? "sender" : "receiver");
+    sender().close_send(ends_.send, network_.now());
+    receiver().close_receive(ends_.receive, network_.now());
+    run_for(Duration::from_ms(1));  // each could go at the next look
+    network_.fabric().set_faults({.loss = 1});
+    ASSERT_TRUE(sending ? sender().write_to_receiver(ends_.send, kNote)
+                        : receiver().write_to_sender(ends_.receive, kNote));
+    run_for(Duration::from_ms(50));
+    EXPECT_EQ(sender().releasing_sends(), sending);
+    EXPECT_EQ(receiver().releasing_receives(), !sending);
+    network_.fabric().set_faults({});
+    run_for(Duration::from_s(1));
+    EXPECT_FALSE(sender().releasing_sends());
+    EXPECT_FALSE(receiver().releasing_receives());
+    connect();
+  }
 }
 
 TEST_F(MessengerLanesTest, AClosedEndHoldsItsPlaceForThePeersLastWord) {

@@ -3,6 +3,7 @@
 #include "transport/engine/cores/multi_core_nic.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <numeric>
@@ -15,6 +16,12 @@ namespace {
 
 constexpr Bytes kWrite = 256 * 1024;
 constexpr FlowLimits kUnlimited{.rate = Rate::from_gbps(1000), .window = 1 << 22};
+
+// Ends the process where a test would never end.
+struct HangsNot {
+  HangsNot() { alarm(60); }
+  ~HangsNot() { alarm(0); }
+};
 
 class CoresTogether : public testing::Test {
  protected:
@@ -191,6 +198,34 @@ TEST_F(CoresTogether, WhatWasAcknowledgedIsToldAfterAHalt) {
   EXPECT_EQ(count(1, CompletionKind::kReceived), received);
   EXPECT_EQ(to.bytes, before);
   EXPECT_LE(count(0, CompletionKind::kSent), received);
+}
+
+// The rings of an owner who has not looked for long are full, and it is the owner who halts.
+TEST_F(CoresTogether, AreHaltedHoweverMuchNobodyHasTaken) {
+  const HangsNot watchdog;
+  for (size_t side = 0; side < 2; ++side) nic(side).report_arrivals(true);
+  connect();
+  constexpr uint32_t kWrites = 80;
+  auto& from = memory(0, kWrites * kWrite);
+  auto& to = memory(1, kWrites * kWrite);
+  FlowLimits limits = kUnlimited;
+  limits.rate = Rate::from_gbps(30);  // longer than the rings: one of each kind per turn
+  nic(0).set_flow_limits(0, limits, network_.now());
+  for (uint32_t i = 0; i < kWrites; ++i) ASSERT_TRUE(post(from, to, i));
+  ASSERT_TRUE(run([&] { return completions_[0].size() == kWrites; }));
+  for (size_t side = 0; side < 2; ++side) nic(side).halt_queue_pair(ends_[side]);
+  Bytes acked = 0;
+  std::array<FlowSignal, 3> signals;
+  while (const size_t count = nic(0).poll_signals(signals)) {
+    for (size_t i = 0; i < count; ++i) acked += signals[i].acked;
+  }
+  EXPECT_EQ(acked, kWrites * kWrite);
+  Bytes arrived = 0;
+  std::array<FlowArrival, 3> arrivals;
+  while (const size_t count = nic(1).poll_arrivals(arrivals)) {
+    for (size_t i = 0; i < count; ++i) arrived += arrivals[i].bytes;
+  }
+  EXPECT_EQ(arrived, kWrites * kWrite);
 }
 
 TEST_F(CoresTogether, MemoryThatIsGoneIsNotTouchedByAny) {

@@ -198,16 +198,25 @@ TEST_F(SendAheadTest, CompletionsOfWhatWasNeverSentAreIgnored) {
 
 TEST_F(SendAheadTest, ARenewedQueueGoesOnAtItsSlot) {
   send(kAFew);
+  grant();
   EXPECT_EQ(match(), SendQueue::Match::kOk);
+  EXPECT_EQ(post_all(), 1U);
+  EXPECT_EQ(done(0), 1U);
+  send(kAFew);
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  const uint64_t moves = queue_.moves();
   sequence_ = 10;
   queue_.renew(10);
   EXPECT_TRUE(queue_.idle()) << "what waited is forgotten";
+  EXPECT_EQ(queue_.arrived(), 1U) << "what has arrived is not: the peer counts on, too";
+  EXPECT_GE(queue_.moves(), moves);
   const auto& request = send(kAFew);
   grant();
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(post_all(), 1U);
-  EXPECT_EQ(Immediate::unpack(writes_[0].immediate).slot, 10U);
-  EXPECT_EQ(done(0), 1U);
+  EXPECT_EQ(Immediate::unpack(writes_[1].immediate).slot, 10U);
+  EXPECT_EQ(done(1), 1U);
+  EXPECT_EQ(queue_.arrived(), 2U);
   EXPECT_EQ(request.state(), State::kDone);
 }
 

@@ -85,7 +85,7 @@ class EngineSendConnection final : public SendConnection {
     puts_in_a_row_ = 0;
     // The first leaves at once. More of them leave together, with the next poll: who has not asked
     // after the first yet, will. Of connections for puts it is the application's to say.
-    !puts_&& outstanding_ == 1 ? at_.nic.engine->hurry() : at_.nic.engine->noted();
+    !puts_&& pool_.taken() == 1 ? at_.nic.engine->hurry() : at_.nic.engine->noted();
     return request;
   }
 
@@ -110,11 +110,9 @@ class EngineSendConnection final : public SendConnection {
     stalls_.look(at_, "send to", [this](const Messenger& messenger) {
       return messenger.send_stall(at_.connection);
     });
-    auto result = test_request(at_, pool_, request, [this](const Messenger& messenger) {
+    return test_request(at_, pool_, request, [this](const Messenger& messenger) {
       return messenger.send_fault(at_.connection);
     });
-    if (!result || result->done) --outstanding_;
-    return result;
   }
   std::string peer() const override { return at_.peer; }
   size_t nic() const override { return at_.device; }
@@ -141,7 +139,6 @@ class EngineSendConnection final : public SendConnection {
       pool_.give_back(request);
       return nullptr;
     }
-    ++outstanding_;
     return request;
   }
 
@@ -167,7 +164,6 @@ class EngineSendConnection final : public SendConnection {
   const bool puts_;
   RequestPool pool_;
   StallWatch stalls_;
-  uint32_t outstanding_ = 0;
   int puts_in_a_row_ = 0;
 };
 

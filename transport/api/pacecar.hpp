@@ -1,14 +1,35 @@
 // Pacecar's C++ interface: open the NICs, join two processes, register memory, move messages.
 //
-// Nothing here blocks, except Context's destructor (at most 300 ms, so that the last
-// acknowledgements reach the peers).
+// deploy/example/hello.cc moves one message; tour.cc makes every call that needs no GPU, with the
+// examples of this header word for word.
 //
-// Thread rule: Context, Listener and Memory may be used from any thread. One connection's
-// isend/irecv/test are called by one thread at a time; other connections may be used meanwhile.
-// Connections are one-way: the connecting side sends, the accepting side receives.
+// Nothing blocks, except Context's destructor: at most 300 ms, so that the last acknowledgements
+// reach the peers. A call that cannot be done now returns an empty pointer or nullptr; call again.
 //
-// Life: close connections, then deregister memory (or the reverse: a connection that still uses the
-// memory fails its requests), then destroy the Context.
+// Errors. Every call that can fail returns Result<T>: the value, or an Error of a code to branch on
+// (ErrorCode) and one sentence for people that names the cure. Nothing throws. An error of one
+// connection leaves all others as they are.
+//
+// Ownership. Pointers that are unique_ptr are the caller's. `const Memory*` and `Request*` are the
+// Context's and the connection's: a Request is dead once test() said done or failed, a Memory once
+// it is deregistered. The caller keeps data and registration of a request until it is done.
+//
+// Threads. Context, Listener and Memory may be used from any thread. isend, irecv and test of one
+// connection are called by one thread at a time; other connections may be used meanwhile. No
+// callback runs on the caller's behalf but Options::log and Page::make.
+//
+// Order. Connections are one-way: the connecting side sends, the accepting side receives. A message
+// goes to the oldest receive that is not complete; its tag chooses the buffer in it.
+//
+// End. Close connections, then deregister memory, then destroy the Context. The reverse of the
+// first two is safe: a connection that still uses the memory fails its requests.
+//
+// Units. Sizes are bytes, names say where it is otherwise: _bps bit/s, _mbps 10^6 bit/s, _us, _ns.
+//
+// Stability. Versions are semantic (version.h). What this header declares, the codes of errors and
+// the names of parameters are the interface; sentences, log lines and Statistics' device counters
+// are not. Up to 1.0 a minor version may change the interface; a patch version never does. The
+// shared library's SONAME is the major version.
 #pragma once
 
 #include <array>
@@ -24,6 +45,7 @@
 #include <vector>
 
 #include "transport/api/error.h"
+#include "transport/api/version.h"
 #include "transport/base/log.h"
 #include "transport/engine/back_ends.h"
 
@@ -46,9 +68,9 @@ struct Page {
 };
 
 struct Options {
-  std::vector<Setting> settings;  // win over the environment and files
-  std::vector<Setting> defaults;  // count where neither those nor `settings` name the parameter
-  LogSink log;
+  std::vector<Setting> settings = {};  // win over the environment and files
+  std::vector<Setting> defaults = {};  // count where neither those nor `settings` have one
+  LogSink log = {};                    // any thread may call it; empty: no log
   std::vector<Page> pages = {};
 };
 
@@ -150,7 +172,7 @@ struct Window {
   uint32_t key = 0;
 };
 // Errors: kUnavailable for memory that is staged, or registered with several NICs.
-Result<Window> window_of(const Memory& memory);
+[[gnu::visibility("default")]] Result<Window> window_of(const Memory& memory);
 
 struct ConnectOptions {
   uint32_t weight = 0;  // from 1 to 64; 0: PACECAR_WEIGHT
@@ -162,9 +184,9 @@ constexpr int kMaxReceiveBuffers = 8;  // buffers per irecv
 constexpr int kMaxPutsInARow = 128;    // iput between two isend
 constexpr int kMaxRequests = 32;       // irecv per connection; isend and iput: x kMaxReceiveBuffers
 
-// Whether test() would say something new of it: for those who look at many, and lend their thread
-// once for all (Context::progress).
-bool settled(const Request& request);
+// Whether test() would report something new: for callers that look at many requests, and lend their
+// thread once for all of them (Context::progress).
+[[gnu::visibility("default")]] bool settled(const Request& request);
 
 struct TestResult {
   bool done = false;
@@ -173,7 +195,7 @@ struct TestResult {
 };
 
 // Why a connection sends as fast as it does. All connections from one NIC to another share one flow
-// and what is told here. Rates are in bit/s; 0: does not apply, or is not known.
+// and these figures. Rates are in bit/s; 0: does not apply, or is not known.
 struct FlowView {
   // "line" (the sender's own link), "grant" (the receiver), "network", "budget" (of the
   // application's setting), "host" (it may send faster: the hosts are too slow, or too little is
@@ -181,9 +203,9 @@ struct FlowView {
   std::string_view limited_by = "application";
   double rate_bps = 0;
   double grant_bps = 0;       // the receiver's, as it counts now
-  uint64_t grant_age_ns = 0;  // since its newest word
-  uint64_t phase_ns = 0;      // at which the receiver wants the packets
-  uint64_t epoch = 0;         // of that word
+  uint64_t grant_age_ns = 0;  // since the newest grant arrived
+  uint64_t phase_ns = 0;      // when the receiver wants the packets, in their period
+  uint64_t epoch = 0;         // of the newest grant, modulo 2^16
   double share_bps = 0;       // of the sender's own link
   double core_bps = 0;        // what the network between carries, as far as known
   double budget_bps = 0;
@@ -193,14 +215,17 @@ struct FlowView {
 class SendConnection {
  public:
   virtual ~SendConnection() = default;  // closes; never waits for the peer
-  // Starts a send; nullptr means "full, again later". `memory` must cover [data, data+size). The
-  // first leaves at once; those that are started before it was tested leave together, with the next
-  // test(). What the receive buffer does not hold is cut off, unless Params::strict makes that an
-  // error; the size that test() gives is what was sent.
+  // Starts a send; nullptr means "full, again later". `memory` must cover [data, data+size).
+  //   Request* request = *sender->isend(data, 4096, 7, memory);
+  // The first leaves at once; those that are started before it was tested leave together, with the
+  // next test(). What the receive buffer does not hold is cut off, unless PACECAR_STRICT makes that
+  // an error; the size that test() returns is what was sent.
+  // Errors: kInvalidArgument (memory of another NIC, or not all of the range), kPeer.
   virtual Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) = 0;
-  // Starts a write into the peer's memory, at `offset` of a window of theirs; they are not told. It
-  // leaves with the next poll, and is done when their NIC has all of it. The message that is sent
-  // next is not received before it is in place. Only of connections for puts, whose peer posts
+  // Starts a write into the peer's memory, at `offset` of a window of theirs; no completion there.
+  //   Request* request = *sender->iput(data, 4096, memory, window, 65536);
+  // It leaves with the next poll, and is done when their NIC has all of it. The next message is not
+  // received before it is in place. Only of connections for puts (ConnectOptions), whose peer posts
   // receives of one buffer: a put waits for the next of them. nullptr: as of isend. Errors:
   // kInvalidArgument (outside of memory or window, more than kMaxPutsInARow, not a connection for
   // puts).
@@ -209,14 +234,16 @@ class SendConnection {
     return fail(ErrorCode::kInvalidArgument,
                 "this connection takes no puts: it is over several NICs");
   }
+  // Lends the caller's thread to the NIC, and reports whether the request is done.
+  //   const TestResult result = *sender->test(request);
   // Errors: kPeer (dead, silent or closed; names the peer), kInvalidArgument (larger than the
-  // receiver's buffer).
+  // receiver's buffer). The request is dead then, too.
   virtual Result<TestResult> test(Request* request) = 0;
   virtual std::string peer() const = 0;  // "host:port", for messages to people
   // The NIC that it uses, where its memory must be registered: the one that was asked for, or, when
   // that has no network in common with the peer's, another.
   virtual size_t nic() const = 0;
-  // As it is now. Takes the engine's lock: for those who look from time to time.
+  // As it is now. Takes the engine's lock: for callers that look from time to time.
   virtual FlowView flow() const = 0;
   // What has been started leaves at once.
   virtual void hurry() {}
@@ -228,7 +255,11 @@ class ReceiveConnection {
  public:
   virtual ~ReceiveConnection() = default;  // closes; never waits for the peer
   // Posts 1..kMaxReceiveBuffers buffers as one request; nullptr means "full, again later".
+  //   const ReceiveBuffer buffer{data, 4096, 7, memory};
+  //   Request* request = *receiver->irecv({&buffer, 1});
+  // Errors: as isend's, and kInvalidArgument for no or too many buffers.
   virtual Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) = 0;
+  // As SendConnection's; `sizes` are what arrived, buffer by buffer.
   virtual Result<TestResult> test(Request* request) = 0;
   virtual std::string peer() const = 0;
   virtual size_t nic() const = 0;  // as SendConnection's
@@ -255,28 +286,34 @@ using FlushId = uint64_t;
 
 class Context {
  public:
-  // Reads parameters (settings, environment, configuration files) and finds the NICs. While the
-  // Context lives, `pacecar doctor` can ask how it stands (PACECAR_STATE_DIR). Errors:
+  // Reads parameters (settings, environment, configuration files) and finds the NICs.
+  //   auto context = *Context::open({.settings = {{"PACECAR_NICS", "soft:udp:lo"}}});
+  // While the Context lives, `pacecar doctor` can ask for its state (PACECAR_STATE_DIR). Errors:
   // kInvalidArgument for a bad parameter, kNotFound when PACECAR_NICS matches nothing.
   [[gnu::visibility("default")]] static Result<std::unique_ptr<Context>> open(
       const Options& options);
   virtual ~Context() = default;
 
-  // What is in it stays where it is.
+  // NICs are named by their place in it. Entries never move; bond() adds one.
   virtual std::span<const NicInfo> nics() const = 0;
-  // Makes several of the NICs that there are at first (1 to 8, each once) into one more, behind all
-  // others; returns its number. Messages over it are divided among them, more to those that carry
-  // more; when one is lost, the others carry on. For the same NICs in the same order it is the
-  // same; for one NIC that one. Errors: kInvalidArgument, kUnavailable (too many bonds).
+  // Makes several NICs that are no bonds themselves (1 to 8, each once) into one more, behind all
+  // others; returns its number.
+  //   const size_t both = *context->bond(std::array<size_t, 2>{0, 1});
+  // Messages over it are divided among them, more to those that carry more; when one is lost, the
+  // others carry on. For the same NICs in the same order it is the same; for one NIC that one.
+  // Errors: kInvalidArgument, kUnavailable (too many bonds).
   virtual Result<size_t> bond(std::span<const size_t> nics) = 0;
-  // One line that says NICs, mode, congestion control and the parameters that are not defaults.
+  // One line of NICs, mode, congestion control and the parameters that are not defaults.
   virtual std::string banner() const = 0;
 
-  // Peers come to this NIC. Where a peer has none of its networks, they are joined over another of
-  // this process's NICs (never one that takes less GPU memory): the connection's nic().
+  // Peers connect to this NIC, by the listener's handle, which travels by a channel of the
+  // application. Where a peer has none of its networks, they are joined over another of this
+  // process's NICs (never one that takes less GPU memory): the connection's nic().
+  // Errors: kInvalidArgument (no such NIC), kSystem.
   virtual Result<std::unique_ptr<Listener>> listen(size_t nic) = 0;
-  // Likewise. Poll errors: kPeer also when there is no network that both processes have; kStale
-  // when what this connection was to share with others has ended twice: connecting anew may do.
+  // Begins a connection; Connecting::poll returns it. Poll errors: kPeer (nobody there, a wrong
+  // secret, or no network that both processes have), kStale when what this connection was to share
+  // with others has ended twice: connecting anew may do.
   // All connections from one NIC to another share a flow, which has the largest weight of them.
   virtual Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle,
                                                       const ConnectOptions& options) = 0;
@@ -284,11 +321,14 @@ class Context {
     return connect(nic, handle, ConnectOptions());
   }
 
-  // What the application knows of the traffic to come: how many peers may send to each NIC at the
-  // same time, over how many connections each. 0: unknown. The newest call counts; cheap.
+  // A hint: how many peers may send to each NIC at the same time, over how many connections each.
+  //   context->expect(7, 2);
+  // 0: unknown. The newest call counts; cheap.
   virtual void expect(uint32_t senders, uint32_t connections_per_sender) = 0;
 
-  // GPU memory (kCuda) goes where the NIC's `cuda` says so; what the NIC refuses is staged, with a
+  // Registers memory with a NIC for all its connections; cheap to use, not to make: keep it.
+  //   const Memory* memory = *context->register_memory(0, data, size);
+  // GPU memory (kCuda) is for NICs whose `cuda` is set; what the NIC refuses is staged, with a
   // warning. Errors: kInvalidArgument (no such memory, or the NIC takes none of its kind),
   // kUnavailable (PACECAR_MAX_REGIONS), kPermission (the memory cannot be locked), kSystem.
   virtual Result<const Memory*> register_memory(size_t nic, const MemoryRange& range) = 0;
@@ -297,14 +337,14 @@ class Context {
   }
   virtual Result<void> deregister_memory(size_t nic, const Memory* memory) = 0;
 
-  // How the processor reads and writes memory of kind kCuda, whichever way the NIC takes it: by
-  // copies of the GPU's own. Errors: kInvalidArgument (no such memory), kSystem.
+  // For processor access to memory of kind kCuda, however the NIC takes it: copies by the GPU.
+  // Errors: kInvalidArgument (no such memory), kSystem.
   virtual Result<std::shared_ptr<StagedRange>> copies_of(const MemoryRange& /*range*/) {
     return fail(ErrorCode::kInvalidArgument, "no NIC of this process takes GPU memory");
   }
 
-  // After a receive into GPU memory, before the GPU looks: makes it see what the NIC has written.
-  // nullopt: it does already; else flushed() tells when. Later ones are through later.
+  // After a receive into GPU memory, before the GPU reads it: makes the NIC's writes visible there.
+  // nullopt: they are; else flushed() returns true once they are. Flushes of a NIC end in order.
   virtual Result<std::optional<FlushId>> start_flush(size_t nic, const Memory* memory,
                                                      const void* data) = 0;
   virtual Result<bool> flushed(size_t nic, FlushId flush) = 0;
@@ -313,7 +353,7 @@ class Context {
   virtual void progress(size_t /*nic*/) {}
   // For a thread that waits for requests of this NIC, has nothing else to do, and streams: sleeps
   // for half a millisecond at most, or until something arrives; between the messages of a stream
-  // for a moment, whatever arrives. Who measures latencies polls instead.
+  // for a moment, whatever arrives. Where latency counts, poll instead.
   virtual void rest(size_t nic) = 0;
   virtual Statistics statistics(size_t nic) const = 0;
 };

@@ -33,6 +33,8 @@ class RequestPool {
     request->set(MessageRequest::State::kFree);
     free_.push_back(request);
   }
+  // Those that have not been given back.
+  size_t taken() const { return requests_.size() - free_.size(); }
 
  private:
   std::deque<MessageRequest> requests_;  // each stays where it is

@@ -31,8 +31,8 @@ constexpr Duration kLongestRest = Duration::from_us(500);
 constexpr int64_t kStreamRestShare = 5;
 // A stream has ended when nothing has come for so many of these rests.
 constexpr int64_t kStreamRests = 10;
+// What an engine that ends waits at most for its last control words, and how often it looks.
 constexpr Duration kLinger = Duration::from_ms(300);
-// Of the link, what a process uses at first that may have neighbours it cannot see.
 constexpr Duration kLingerStep = Duration::from_us(200);
 // Packets that a decorator holds back, or a device that nobody can wait for, come out only when
 // polled for.

@@ -1,7 +1,8 @@
-// The words by which two hosts coordinate, as they lie in memory: small RDMA writes into tables
-// that the other side polls. Nothing tells the target; the newest write wins. What is read from a
-// table was written by the peer: it is checked before it is used. Nothing lies across a cache line,
-// and what is longer than a word vouches for itself, whatever becomes visible first.
+// The memory layout of control writes: small RDMA writes into tables that the other side polls.
+// They cause no completion at the target, and the newest write wins. A table's content comes from
+// the peer and is checked before it is used. No entry crosses a cache line; an entry longer than 8
+// bytes shows by sequence numbers or a checksum that it is whole, in whatever order its bytes
+// become visible.
 #pragma once
 
 #include <array>
@@ -16,13 +17,13 @@
 
 namespace pacecar {
 
-// What a NIC writes becomes visible in units of at least so many aligned bytes: in the order of
-// their addresses, or in any under relaxed ordering (a setting of the machine, or of firmware).
+// What a NIC writes becomes visible in units of at least so many aligned bytes: in ascending order
+// of addresses, or in any order under relaxed ordering (a setting of the machine or its firmware).
 constexpr size_t kVisibleUnit = 32;
 
 // One posted receive buffer, written by the receiver into the sender's ring of slots: permission to
-// send, and how fast. `sequence` lies last in each half, so that it becomes visible last there: who
-// finds it in both has read a whole slot.
+// send, and how fast. The sequence number is the last field of each half and so becomes visible
+// last: a reader that finds it in both halves has a whole slot.
 struct alignas(64) CtsSlot {
   uint64_t address = 0;
   uint64_t size = 0;
@@ -32,7 +33,7 @@ struct alignas(64) CtsSlot {
   uint16_t group_size = 0;      // buffers of the same receive request
   uint16_t group_index = 0;     // of this one
   uint32_t reserved = 0;
-  uint64_t eager_freed = 0;  // eager messages that the receiver has taken, ever
+  uint64_t eager_freed = 0;  // eager messages taken by the receiver, ever
   uint64_t grant = 0;        // the grant word in force (cc/grant_word.h)
   uint64_t sequence = 0;     // 1 + how many slots the receiver has posted before this one
 
@@ -46,8 +47,8 @@ static_assert(offsetof(CtsSlot, sequence) == sizeof(CtsSlot) - sizeof(uint64_t))
 
 constexpr uint32_t kCtsSlots = 256;  // ring size: 32 receives of up to 8 buffers
 
-// The immediate value of a data write: which receive buffer it fills; the last write of a message
-// also says how many writes the message took, with those of the puts before it.
+// The immediate value of a data write: which receive buffer it fills. The immediate of a message's
+// last write also has the number of its writes, those of the puts before it included.
 struct Immediate {
   static constexpr uint32_t kMaxConnections = 1U << 10;  // of a flow
   static constexpr uint32_t kMaxWrites = (1U << 14) - 5;
@@ -70,9 +71,9 @@ struct Immediate {
 };
 static_assert(kCtsSlots == 256, "a slot number has 8 bits");
 
-// Written at the end of a connection, with a count: by the receiver, of the slots that were filled
-// and completed; by the sender, of the writes that have arrived, whose completions the receiver may
-// not have seen yet.
+// The close word, written at the end of a connection, has a count: from the receiver, of the slots
+// that were filled and completed; from the sender, of the writes that have been acknowledged, whose
+// completions the receiver may not have polled yet.
 struct CloseWord {
   static constexpr uint64_t kClosed = uint64_t{1} << 63;
   static uint64_t pack(uint64_t count) { return kClosed | count; }
@@ -80,9 +81,9 @@ struct CloseWord {
   static uint64_t count(uint64_t word) { return word & ~kClosed; }
 };
 
-// What the ends of a connection that is one lane of several say to each other when a lane is lost;
-// what it says is for those above to know. A note may be written over while it is read: it counts
-// when its checksum is right.
+// What the ends of a bonded connection exchange over one of its lanes when a lane is lost; the
+// layer above interprets it. A note may be overwritten while it is read: it counts only if its
+// checksum is right.
 struct LaneNote {
   uint64_t checksum = 0;  // of the rest: seal()
   uint32_t epoch = 0;
@@ -98,7 +99,8 @@ static_assert(sizeof(LaneNote) == 64 && std::is_trivially_copyable_v<LaneNote>);
 // A note as it lies in memory that the peer writes.
 using NoteWords = std::array<uint64_t, sizeof(LaneNote) / sizeof(uint64_t)>;
 
-// Of all words but the first (FNV-1a, with words for bytes). That of no note is 0.
+// Over all words but the first (FNV-1a, with 8-byte words instead of bytes). 0 is never the
+// checksum of a note.
 constexpr uint64_t note_checksum(const NoteWords& words) {
   uint64_t sum = 0;
   for (size_t i = 1; i < words.size(); ++i) sum = (sum ^ words[i]) * 0x100000001B3;
@@ -119,7 +121,7 @@ inline std::optional<LaneNote> read_note(const NoteWords& place) {
   return std::bit_cast<LaneNote>(words);
 }
 
-// What a connection's sending end exposes to the receiving end.
+// What a connection's sending end exposes to the receiving end, and the sources of its own writes.
 struct SendTable {
   CtsSlot slots[kCtsSlots];
   alignas(64) NoteWords peer_note{};
@@ -136,7 +138,7 @@ struct ReceiveTable {
   NoteWords own_note{};
   uint64_t peer_close = 0;
   uint64_t own_close = 0;
-  uint64_t peer_wanted = 0;  // the sender waits until this many slots have been told, ever
+  uint64_t peer_wanted = 0;  // the sender waits until so many slots have been advertised, ever
 };
 
 }  // namespace pacecar

@@ -86,7 +86,7 @@ bool EagerInbox::on_write(uint32_t cell, Bytes bytes, Bytes* payload) {
     if (ahead >= EagerCells::kMessages || arrived_[at]) return false;
     arrived_.set(at);
     if (at >= messages_.size()) messages_.resize(at + 1);
-    // By member: the processor waits where one load takes what several stores have just written.
+    // Member by member: one load over several recent stores would stall (no store forwarding).
     Message& message = messages_[at];
     message.header = header;
     message.data = train + begin + sizeof header;

@@ -1,10 +1,10 @@
 // Eager messages: small ones that leave before the receiver's buffer is known.
 //
-// The sender copies such a message into a cell of its own memory, which gives the application its
-// memory back at once, and writes it into the same cell of the receiver's, a header in front. What
-// is sent before that write leaves goes by the same one: a train of messages. The receiver copies
-// them into the buffers that they would have gone to anyway: the first of its tag that no earlier
-// message takes. The slots that tell of buffers give the cells back.
+// The sender copies such a message into a cell of its own memory, so the application's buffer is
+// free at once, and writes it, behind a header, into the receiver's cell of the same number.
+// Messages that are sent before that write leaves share it: a train. The receiver copies each
+// message into the buffer that it would have gone to anyway: the first of its tag that no earlier
+// message takes. CTS slots return the cells (CtsSlot::eager_freed).
 //
 // Pure; one thread.
 #pragma once
@@ -22,7 +22,7 @@
 namespace pacecar {
 
 struct EagerHeader {
-  uint64_t next_slot = 0;  // below it no slot is this message's
+  uint64_t next_slot = 0;  // the message's slot is this one or a later one
   uint32_t number = 0;     // of the eager message, modulo 2^32
   uint32_t size = 0;
   int32_t tag = 0;
@@ -31,26 +31,26 @@ struct EagerHeader {
 static_assert(sizeof(EagerHeader) == 24);
 
 // The cells of one end of a connection, for messages of up to `message` bytes; 0: there are none.
-// Up to kTiny bytes a copy costs next to nothing. For larger messages there are fewer cells: in a
-// stream of them copies would cost more than waiting for buffers does.
+// Up to kTiny bytes a copy costs next to nothing. Larger messages have fewer cells: in a stream of
+// them copying costs more than waiting for buffers.
 class EagerCells {
  public:
   static constexpr Bytes kTiny = 8192;
   static constexpr uint32_t kTinyCells = 16;
   static constexpr uint32_t kLargeCells = 8;
   static constexpr uint32_t kCells = kTinyCells + kLargeCells;
-  // That the receiver has not been known to take.
+  // Most messages that are sent and not yet known to be taken by the receiver.
   static constexpr uint32_t kMessages = 128;
 
   explicit constexpr EagerCells(Bytes message = 0) : message_(message) {}
 
   constexpr bool takes(Bytes size) const { return message_ > 0 && size <= message_; }
   constexpr bool tiny(Bytes size) const { return takes(size) && size <= kTiny; }
-  // The largest message.
+  // The largest message that fits.
   constexpr Bytes capacity(uint32_t cell) const {
     return cell < kTinyCells ? std::min(message_, kTiny) : message_;
   }
-  // For messages, headers and gaps included.
+  // Bytes for messages, headers and gaps included.
   constexpr Bytes room(uint32_t cell) const { return sizeof(EagerHeader) + capacity(cell); }
   constexpr Bytes offset(uint32_t cell) const {
     const uint32_t large = std::max(cell, kTinyCells) - kTinyCells;
@@ -65,19 +65,19 @@ class EagerCells {
   Bytes message_;
 };
 
-// The sender's cells. One is in use until its write is done and the receiver has taken the
-// messages, if that is where they went.
+// The sender's cells. A cell is in use until its write is acknowledged and, if the write went to
+// the receiver's cell, until the receiver has taken the messages.
 class EagerSource {
  public:
   static constexpr uint8_t kNone = 0xFF;
 
-  // Takes nothing until then. `memory`: cells.bytes(), registered.
+  // Until this call no message is taken. `memory`: cells.bytes(), registered.
   void enable(const EagerCells& cells, uint8_t* memory, uint32_t key, const RemotePlace& remote);
 
   bool tiny(Bytes size) const { return cells_.tiny(size); }
   bool has_room(Bytes size) const { return free_cells(size) != 0; }
   uint32_t key() const { return key_; }
-  // The write that a cell was for is done.
+  // The write from this cell is acknowledged.
   void on_write_done(uint8_t cell) { copies_ &= ~(1U << cell); }
 
   // A message for a buffer that is known, alone in its cell, for which there must be room.
@@ -86,14 +86,15 @@ class EagerSource {
 
   // A message can go into one of the receiver's cells.
   bool takes(Bytes size) const { return numbers_left() && (boards(size) || has_room(size)); }
-  // It could if no write were under way.
+  // A message could go into a cell if no write were outstanding.
   bool will_take(Bytes size) const { return numbers_left() && (fitting(size) & ~away_) != 0; }
-  // The newest train has not left, and has room for it.
+  // The newest train has not left and has room for the message.
   bool boards(Bytes size) const {
     return open_ != kNone && EagerCells::next(trains_[open_].bytes) + sizeof(EagerHeader) + size <=
                                  cells_.room(open_);
   }
-  // Copies a message that it takes; returns the cell, that of the train where it boards one.
+  // Copies a message for which takes() is true; returns its cell, that of the train if it boards
+  // one.
   uint8_t send(const uint8_t* data, Bytes size, uint64_t next_slot, int32_t tag);
   const uint8_t* train(uint8_t cell) const { return memory_ + cells_.offset(cell); }
   void on_left(uint8_t cell) { open_ = open_ == cell ? kNone : open_; }
@@ -103,7 +104,7 @@ class EagerSource {
   RemotePlace place(uint8_t cell) const {
     return {remote_.address + cells_.offset(cell), remote_.key};
   }
-  // The receiver says how many messages it has taken, ever. False for nonsense.
+  // The receiver has reported how many messages it has taken, ever. False for an impossible count.
   bool on_freed(uint64_t count);
 
  private:
@@ -128,14 +129,14 @@ class EagerSource {
   uint32_t key_ = 0;
   RemotePlace remote_;
   uint32_t copies_ = 0;  // bit per cell: its write is not done
-  uint32_t away_ = 0;    // bit per cell: the receiver has not taken what it carries
+  uint32_t away_ = 0;    // bit per cell: the receiver has not taken its messages
   std::array<Train, EagerCells::kCells> trains_{};
   uint64_t sent_ = 0;
   uint64_t freed_ = 0;
   uint8_t open_ = kNone;  // the cell of the newest train, until it leaves
 };
 
-// The receiver's cells: what has arrived, in the order of its sending, until it is taken.
+// The receiver's cells: the messages that have arrived, in the order of sending, until taken.
 class EagerInbox {
  public:
   struct Message {
@@ -148,15 +149,16 @@ class EagerInbox {
   void enable(const EagerCells& cells, const uint8_t* memory);
 
   bool tiny(Bytes size) const { return cells_.tiny(size); }
-  // A write of `bytes` into this cell; `payload` gets those of its messages. False for nonsense.
+  // A write of `bytes` into this cell; `payload` gets the bytes of its messages. False for a
+  // protocol error.
   bool on_write(uint32_t cell, Bytes bytes, Bytes* payload);
-  // The `index`th message that is not yet freed; nullptr: neither it nor those behind it may be
-  // taken, because it has not arrived.
+  // The `index`th message that is not yet freed. nullptr: it has not arrived, so neither it nor a
+  // later one may be taken.
   Message* at(uint32_t index);
   void free_taken();
   bool empty() const { return occupied_ == 0; }
   uint64_t freed() const { return freed_; }
-  // The sender knows of all that was freed until now; it has few cells left otherwise.
+  // A slot has reported to the sender all cells freed until now.
   void on_reported() {
     untold_tiny_ = untold_large_ = 0;
     reported_ = freed_;
@@ -172,8 +174,8 @@ class EagerInbox {
 
   EagerCells cells_;
   const uint8_t* memory_ = nullptr;
-  std::vector<Message> messages_;                    // by number, as far as any ever came
-  std::bitset<EagerCells::kMessages> arrived_;       // which of them there are
+  std::vector<Message> messages_;                    // by number; grows to the most that have come
+  std::bitset<EagerCells::kMessages> arrived_;       // of them, those that are there
   std::array<uint32_t, EagerCells::kCells> held_{};  // messages in each cell
   uint32_t occupied_ = 0;                            // cells that hold some
   uint64_t freed_ = 0;                               // all below this number

@@ -9,7 +9,7 @@
 
 namespace pacecar {
 
-// What a work request's id says: whose completion it is.
+// A work request's id: to what its completion belongs.
 struct WorkId {
   enum class Kind : uint8_t { kData, kSlots, kWord, kClose, kNote, kWant };
   Kind kind = Kind::kData;
@@ -25,13 +25,13 @@ struct WorkId {
   }
 };
 
-// Lets the peer write there.
+// Registers a place for the peer's writes.
 template <typename T>
 Result<MemoryRegion> expose(Nic& nic, T& place, size_t size = sizeof(T)) {
   return nic.register_memory(&place, size, Access::kRemoteWrite);
 }
 
-// Writes from our table of a connection into the peer's.
+// A write from our table of a connection into the peer's table.
 inline WorkRequest table_write(const WorkId& id, const void* from, Bytes length,
                                const MemoryRegion& own, const RemotePlace& table, size_t offset) {
   return {.id = id.pack(),
@@ -56,11 +56,11 @@ struct Messenger::Flow {
   FlowEnd local;
   FlowEnd remote;
   MemoryRegion word_region;        // of the peer's word
-  uint32_t words_outstanding = 0;  // words of ours that are on their way
+  uint32_t words_outstanding = 0;  // our word writes at the NIC
   uint64_t word_posted = 0;        // the newest of them
   FlowConnections numbered;
-  uint32_t connections = 0;  // also those whose number is another's by now
-  bool active = false;       // some request is under way: the peer must be alive
+  uint32_t connections = 0;  // also those whose number has been reused
+  bool active = false;       // a request is pending: the peer must be alive
   bool obeys = false;        // receiving: the sender takes our allocator's grants
   bool doubted = false;      // sending: no further connection shares it
   bool undecided = false;    // sending: something has changed since its limits were decided
@@ -73,15 +73,15 @@ struct Messenger::Flow {
   Decision decision;
   Controller* controller = nullptr;  // sending
   std::string peer_address;          // for people
-  std::string fault;                 // what broke it, for people
+  std::string fault;                 // what broke it, as text
   LimitMeter limits;                 // sending
 };
 
-// Whether requests of a connection move.
+// Whether the requests of a connection make progress.
 struct Messenger::Progress {
   uint64_t moves = 0;
-  Instant since;       // as of then nothing has moved
-  bool waits = false;  // for something
+  Instant since;       // nothing has moved since
+  bool waits = false;  // a request is pending
   bool stalled = false;
 };
 
@@ -97,15 +97,17 @@ struct Messenger::Sender {
   uint32_t eager = 0;        // bytes of the largest eager message that was offered
   uint32_t number = 0;       // in the flow
   RemotePlace remote_table;  // the peer's ReceiveTable
+  uint32_t notes_outstanding = 0;
   uint64_t notes_done = 0;
-  uint64_t wanted = 0;  // slots that we have asked for
+  uint64_t wanted = 0;  // slots asked for by the wanted word
   MessageFailure failure = MessageFailure::kNone;
   Progress progress;
-  bool shares = false;  // a flow that another connection made
-  bool open = false;    // the answer is in
+  bool shares = false;  // uses a flow that another connection made
+  bool open = false;    // the answer has arrived
   bool held = false;
   bool closed = false;   // by the application
-  bool lingers = false;  // closed, while copies of what was done for the application are under way
+  bool lingers = false;  // closed; copies of sends that are done for the application are
+                         // outstanding
   bool close_sent = false;
   bool peer_closed = false;
   bool close_outstanding = false;
@@ -127,10 +129,11 @@ struct Messenger::Receiver {
   Progress progress;
   uint32_t slot_writes_outstanding = 0;
   uint64_t slot_writes_done = 0;
+  uint32_t notes_outstanding = 0;
   uint64_t notes_done = 0;
-  Instant advertise_at = Instant::never();  // at the latest; never: nothing to tell
-  uint64_t completed_slots = 0;          // that the peer is told of when we close
-  Instant close_due = Instant::never();  // the peer has closed: what arrived is awaited until then
+  Instant advertise_at = Instant::never();  // at the latest; never: no unadvertised slot
+  uint64_t completed_slots = 0;             // sent in our close word
+  Instant close_due = Instant::never();     // of the wait for completions after peer_close
   bool closed = false;
   bool close_sent = false;
   bool peer_closed = false;

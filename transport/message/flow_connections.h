@@ -1,6 +1,6 @@
-// The connections of a flow, by the numbers that their data carries. The sender numbers them, and
-// uses a number again when nothing of its last connection is on its way any more; so the receiver
-// takes the newest connection of a number for the one that is meant.
+// The connections of a flow, by the number in their immediates. The sender assigns the numbers, and
+// reuses one when nothing of its last connection is outstanding; so a number always means the
+// newest connection that has it.
 //
 // Pure; one thread. Memory grows only when a connection is added.
 #pragma once
@@ -33,21 +33,21 @@ class FlowConnections {
     free_.push_back(number);
   }
 
-  // At the receiver: of a number that the sender has given, below Immediate::kMaxConnections.
+  // At the receiver: a number that the sender has assigned, below Immediate::kMaxConnections.
   void put(uint32_t number, uint32_t connection) {
     if (number >= connections_.size()) connections_.resize(number + 1, kNone);
     connections_[number] = connection;
   }
-  // Unless the number is another connection's by now.
+  // At the receiver: removes the connection, unless its number has been reused.
   void take(uint32_t number, uint32_t connection) {
     if (connections_[number] == connection) connections_[number] = kNone;
   }
 
-  // kNone: there is none.
+  // kNone: no connection has this number.
   uint32_t at(uint32_t number) const {
     return number < connections_.size() ? connections_[number] : kNone;
   }
-  // By number, kNone among them.
+  // By number, with kNone for free numbers.
   const std::vector<uint32_t>& all() const { return connections_; }
 
  private:

@@ -1,4 +1,4 @@
-// What a flow's controller decides, put in force at the NIC.
+// Applies a controller's decision at the NIC.
 #pragma once
 
 #include <algorithm>
@@ -8,17 +8,18 @@
 
 namespace pacecar {
 
-// `in_force` is what the controller has decided last. The NIC is called only where it differs.
+// `in_force` is the controller's previous decision. The NIC is called only if the new one differs.
 inline void put_in_force(Nic& nic, FlowId flow, Controller& controller, Decision& in_force,
                          Instant now) {
   Decision decision = controller.decide(now);
   const Bytes receive_bytes = nic.caps().receive_bytes;
-  // What waits at the receiving host is not the network's: the controller does not see it.
+  // The window is at most a quarter of the receiving host's buffer: its queue is not the network's,
+  // and the controller does not see it.
   if (receive_bytes != 0) decision.window = std::min(decision.window, receive_bytes / 4);
-  const bool same =
-      decision.rate == in_force.rate && decision.first_send == in_force.first_send &&
-      decision.window == in_force.window && decision.credit == in_force.credit &&
-      decision.burst == in_force.burst && !decision.aligned && decision.grid == SendGrid();
+  const bool same = decision.rate == in_force.rate && decision.first_send == in_force.first_send &&
+                    decision.window == in_force.window && decision.credit == in_force.credit &&
+                    decision.burst == in_force.burst && !decision.aligned &&
+                    decision.grid == SendGrid();
   in_force = decision;
   if (same) return;
   nic.set_flow_limits(flow,

@@ -1,4 +1,4 @@
-// How one flow stands, for those who look from time to time. Pure values.
+// The status of one flow, for metrics, state pages and reports. Pure values.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace pacecar {
 
-// A connection that has not moved for so long stalls, and the library says so: long before those
-// above give up (NCCL's watchdog waits for minutes).
+// A connection without progress for so long has stalled, and the library reports it: long before
+// the application gives up (NCCL's watchdog waits for minutes).
 inline constexpr Duration kStallLimit = Duration::from_s(5);
 
 enum class FlowState : uint8_t {
   kJoining,  // we have offered it; the peer has not answered
   kOpen,
-  kBroken,   // the peer is dead or talks nonsense
-  kLeaving,  // no connection is left; stays a while to answer the peer's repetitions
+  kBroken,   // the peer is dead or has broken the protocol
+  kLeaving,  // no connection is left; acknowledges the peer's retransmissions for a while
 };
 
 struct FlowStatus {
@@ -27,19 +27,19 @@ struct FlowStatus {
   FlowState state = FlowState::kJoining;
   NicIdentity peer{};
   std::string peer_address;  // empty: unknown
-  uint64_t number = 0;       // the sender's; with both NICs' identities it names the flow
+  uint64_t number = 0;       // assigned by the sender; with both NICs' identities it names the flow
   uint32_t connections = 0;
   uint32_t weight = 1;
   FlowStats stats;          // sending
-  Explanation explanation;  // receiving: `grant` alone, what we let the sender send
-  LimitCounts limits{};     // sending: how often each was found, since the flow began
+  Explanation explanation;  // receiving: only `grant`, what we grant the sender
+  LimitCounts limits{};     // sending: how often each limit was found since the flow began
   Duration rtt;             // sending; smoothed
-  uint32_t requests = 0;    // of all its connections that wait for something
-  // Of the connection among them on which nothing has moved for the longest time.
+  uint32_t requests = 0;    // pending, of all its connections
+  // How long the connection with the longest standstill has made no progress.
   Duration still;
-  uint32_t writes = 0;       // sending: given to the NIC, and not acknowledged
-  bool awaits_peer = false;  // sending: it has posted no buffer; receiving: it has not sent
-  std::string fault;         // what broke the flow, for people
+  uint32_t writes = 0;       // sending: at the NIC, not acknowledged
+  bool awaits_peer = false;  // sending: no buffer is posted; receiving: nothing was sent
+  std::string fault;         // what broke the flow, as text
 };
 
 }  // namespace pacecar

@@ -9,7 +9,7 @@
 namespace pacecar {
 namespace {
 
-// "PCM" and the version of the message layer: raise it with every change of what travels.
+// "PCM" and the version of the message layer: raise it with every change of the encoding.
 constexpr uint32_t kOfferMagic = 0x50434D0A;
 constexpr uint32_t kAnswerMagic = 0x50434E0A;
 
@@ -30,7 +30,7 @@ class Writer {
   std::vector<uint8_t> bytes_;
 };
 
-// Reads past the end yield zeros and are remembered, as is what makes no sense.
+// Reads past the end yield zeros and mark the message as malformed, as do invalid values.
 class Reader {
  public:
   explicit Reader(std::span<const uint8_t> bytes) : bytes_(bytes) {}

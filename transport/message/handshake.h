@@ -1,5 +1,5 @@
-// What two message layers tell each other when a connection is made: the sender's offer and the
-// receiver's answer, carried by the bootstrap. Decoding refuses what encoding does not write.
+// The handshake of a connection: the sender's offer and the receiver's answer, carried by the
+// bootstrap. Decoding refuses whatever encoding does not write.
 #pragma once
 
 #include <array>
@@ -16,10 +16,10 @@ namespace pacecar {
 // Largest eager message that anybody may offer.
 constexpr uint32_t kMaxEager = 1U << 16;
 
-// Names one opened NIC of one process: random, so that no two are the same.
+// Identifies one opened NIC of one process: random, so that no two are the same.
 using NicIdentity = std::array<uint8_t, 16>;
 
-// A place in registered memory, as peers of its owner name it.
+// A place in registered memory, as peers address it.
 struct RemotePlace {
   uint64_t address = 0;
   uint32_t key = 0;
@@ -39,20 +39,20 @@ struct FlowEnd {
   RemotePlace words;  // its FlowWords::in
 };
 
-// The allocator whose grants a sender obeys, filled up with zeros.
+// The allocator whose grants a sender obeys, padded with zeros.
 using AllocatorName = std::array<uint8_t, 16>;
 AllocatorName allocator_name(std::string_view name);
 
 struct Offer {
   NicIdentity sender{};
   uint64_t flow = 0;    // the sender's number of the flow
-  bool joined = false;  // the sender has the flow's other end: a receiver without it has let it go
+  bool joined = false;  // the sender has joined the flow: a receiver without it has ended it
   AllocatorName obeys{};
   uint32_t weight = 1;  // the connection's; the flow has the largest of its connections'
   uint32_t eager = 0;   // bytes of the largest eager message that it may send; 0: none
-  // The connection's number in the flow, below Immediate::kMaxConnections: what was sent by this
-  // number before has arrived, or will never. Of two offers of a number the one with the higher
-  // count is the newer one, which alone is meant.
+  // The connection's number in the flow, below Immediate::kMaxConnections: what was sent under this
+  // number before has arrived or never will. Of two offers with the same number the one with the
+  // higher count is newer, and the other is void.
   uint32_t number = 0;
   uint64_t count = 0;
   FlowEnd end;

@@ -1,6 +1,6 @@
-// LimitMeter: what limits a sending flow, the one definition for all who ask: pacecar bw and
-// doctor, traces, reports. Its controller knows what bounds the rate; what the flow makes of that
-// rate is measured here. Pure; by the thread that drives the messenger.
+// LimitMeter: what limits a sending flow, the one definition for pacecar bw and doctor, traces and
+// reports. The controller knows what bounds the rate; how much of that rate the flow uses is
+// measured here. Pure; used by the thread that drives the messenger.
 #pragma once
 
 #include <array>
@@ -15,31 +15,34 @@ using LimitCounts = std::array<uint64_t, kLimits.size()>;
 
 class LimitMeter {
  public:
-  // From time to time, while the flow is served: measures, and counts what limits it.
-  void look(Instant now, const Explanation& told, const FlowStats& stats) {
+  // Called by housekeeping while the flow is served: measures, and counts what limits it.
+  void look(Instant now, const Explanation& explanation, const FlowStats& stats) {
     measure(now, stats);
-    ++counts_[static_cast<size_t>(limit(told, stats))];
+    ++counts_[static_cast<size_t>(limit(explanation, stats))];
   }
 
-  // As of now. A flow that sends less than half of what it may is not held back by its rate. A
-  // grant of just the budget is the budget's doing: the receiver has the same one.
-  LimitedBy limit(const Explanation& told, const FlowStats& stats) const {
+  // What limits the flow now. A flow that sends less than half of its rate is not limited by the
+  // rate. Where the grant equals the budget, the budget is the limit: the receiver has the same
+  // one.
+  LimitedBy limit(const Explanation& explanation, const FlowStats& stats) const {
     if (stats.backlog == 0) return LimitedBy::kApplication;
-    if (measured_ && used_ < told.rate.bps() / 2) return LimitedBy::kHost;
-    const uint64_t budget = told.budget.bps();
-    const bool at_budget = budget > 0 && told.rate.bps() >= budget - budget / kNearBudget;
-    return told.limited_by == LimitedBy::kGrant && at_budget ? LimitedBy::kBudget : told.limited_by;
+    if (measured_ && used_ < explanation.rate.bps() / 2) return LimitedBy::kHost;
+    const uint64_t budget = explanation.budget.bps();
+    const bool at_budget = budget > 0 && explanation.rate.bps() >= budget - budget / kNearBudget;
+    return explanation.limited_by == LimitedBy::kGrant && at_budget ? LimitedBy::kBudget
+                                                                    : explanation.limited_by;
   }
 
   const LimitCounts& counts() const { return counts_; }
 
  private:
   static constexpr Duration kSpan = Duration::from_ms(20);
-  static constexpr uint64_t kNearBudget = 32;  // of these parts, less than one is missing
+  static constexpr uint64_t kNearBudget = 32;  // a rate above 31/32 of the budget is at the budget
   static constexpr Duration kFresh = Duration::from_ms(200);
-  static constexpr Bytes kSlack = 64 << 10;  // that a span may miss by chance
+  static constexpr Bytes kSlack = 64 << 10;  // what a span may miss by chance
 
-  // Of a span at whose looks there was always something to send; it counts for some time.
+  // Measures the rate over a span of at least kSpan at whose looks there was always a backlog; the
+  // result counts for kFresh.
   void measure(Instant now, const FlowStats& stats) {
     if (measured_ && now - measured_at_ > kFresh) measured_ = false;
     if (stats.backlog == 0) {

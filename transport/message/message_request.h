@@ -1,6 +1,6 @@
-// One message operation as the application sees it. The application owns the memory and hands a
-// pointer down; the message layer writes the outcome and, last, the state. From then on it does not
-// touch the request again.
+// One message operation as the application sees it. The application owns the memory and passes a
+// pointer; the message layer writes the outcome and then the state, and does not touch the request
+// afterwards.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ enum class MessageFailure : uint8_t {
   kPeerClosed,     // the peer closed the connection first
   kPeerRefused,    // the peer's NIC refused the write: its buffer is gone
   kPeerAbandoned,  // the peer gave up its message: it failed, or its memory is gone
-  kPeerProtocol,   // the peer sent something that makes no sense
+  kPeerProtocol,   // the peer has broken the protocol
   kTooLong,        // the message is larger than the receive buffer
   kMemoryGone,     // our own memory was deregistered first
 };
@@ -32,9 +32,9 @@ class MessageRequest {
   MessageFailure failure = MessageFailure::kNone;
   uint8_t count = 0;                     // buffers
   std::array<Bytes, kMaxGroup> sizes{};  // bytes moved
-  // Of a send: the receive buffer that it fills, counted from the connection's first. It and the
-  // size, which is the buffer's if that is smaller, are known before the request is done: read them
-  // then only while nobody polls.
+  // Of a send: the receive buffer that it fills, counted from the connection's first. The slot, and
+  // the size (the buffer's if that is smaller), are known before the request is done: until then
+  // read them only while nobody polls.
   static constexpr uint64_t kNoSlot = ~uint64_t{0};
   uint64_t slot = kNoSlot;
 

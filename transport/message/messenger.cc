@@ -1,4 +1,4 @@
-// Making connections, and what the application asks of them.
+// Making connections, and the calls of the application.
 #include "transport/message/messenger.h"
 
 #include <algorithm>
@@ -88,7 +88,7 @@ Messenger::Messenger(Nic& nic, const MessengerConfig& config, std::unique_ptr<Al
   nic_.report_arrivals(allocator_->wants_arrivals());
 }
 
-// Peers write into our words and tables until the queue pairs are gone.
+// Peers write into our words and tables until the queue pairs are destroyed.
 Messenger::~Messenger() {
   for (const auto& [peer, id] : flows_with_) {
     const Flow& flow = flows_[id];
@@ -225,7 +225,7 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
   } else if (!takes_number(*flow, *offer)) {
     return give_up({ErrorCode::kPeer, "the peer has given up this offer"});
   }
-  flow->state = Flow::State::kOpen;  // also when it was about to leave
+  flow->state = Flow::State::kOpen;  // also if it was leaving
   look_ = true;
   ++flow->connections;
   receiver->flow = flow;
@@ -238,13 +238,14 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
   return Answered{place, encode(answer)};
 }
 
-// An offer that the sender has given up may come late.
+// False for a late offer that the sender has abandoned.
 bool Messenger::takes_number(const Flow& flow, const Offer& offer) const {
   const ConnectionId last = flow.numbered.at(offer.number);
   return last == FlowConnections::kNone || receivers_[last].offered < offer.count;
 }
 
-// Of a connection that the sender has forgotten, if of any: nothing comes for it any more.
+// A connection that had the number before fails: the sender has released it, and nothing more comes
+// for it.
 void Messenger::take_number(Flow& flow, const Offer& offer, ConnectionId receiver) {
   const ConnectionId last = flow.numbered.at(offer.number);
   if (last != FlowConnections::kNone) {
@@ -254,7 +255,7 @@ void Messenger::take_number(Flow& flow, const Offer& offer, ConnectionId receive
   flow.numbered.put(offer.number, receiver);
 }
 
-// --- what the application asks for ---
+// --- calls of the application ---
 
 bool Messenger::send(ConnectionId connection, const SendOperation& operation) {
   Sender& sender = senders_[connection];
@@ -275,10 +276,10 @@ bool Messenger::send(ConnectionId connection, const SendOperation& operation) {
 bool Messenger::receive(ConnectionId connection, const ReceiveOperation& operation, Instant now) {
   Receiver& receiver = receivers_[connection];
   look_for_close(receiver, now);
-  // A peer that has closed may have sent ahead before.
+  // A peer that has closed may have sent eager messages before; nothing follows a failed receive.
   const bool failed = receiver.failure != MessageFailure::kNone;
   const bool closed = receiver.failure == MessageFailure::kPeerClosed;
-  if (failed && !(closed && receiver.queue.holds_messages())) {
+  if (failed && !(closed && receiver.queue.idle() && receiver.queue.holds_messages())) {
     operation.request->failure = receiver.failure;
     operation.request->set(MessageRequest::State::kFailed);
     return true;
@@ -291,7 +292,7 @@ bool Messenger::receive(ConnectionId connection, const ReceiveOperation& operati
     ReceiveQueue::Progress progress;
     const auto arrival = receiver.queue.take_eager(&progress);
     on_arrival(receiver, arrival, progress, now);
-    if (!failed && receiver.failure != MessageFailure::kNone) return true;  // they were nonsense
+    if (!failed && receiver.failure != MessageFailure::kNone) return true;  // protocol error
     bytes -= std::min(bytes, progress.finished);
   }
   if (failed) {  // no more will come

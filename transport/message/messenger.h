@@ -1,9 +1,9 @@
 // Messenger: messages between NICs. Owns the flows of one NIC, the connections that share them, and
-// the control words by which the two ends of a flow coordinate. The same over every kind of Nic.
+// the control words of both. The same over every kind of Nic.
 //
 // A flow is a (source NIC, destination NIC) pair: one demand, one grant, one congestion controller,
-// one queue pair for data and one for control words, however many connections use it. A flow ends a
-// while after its last connection was closed by both sides.
+// one queue pair for data and one for control words, however many connections use it. A flow ends
+// some time after both sides have closed its last connection.
 //
 // Pure: no clock, I/O or thread; memory is allocated only when flows and connections are made.
 // Thread rule: one thread at a time.
@@ -40,7 +40,7 @@ struct MessengerConfig {
   std::string allocator;                          // empty: the one that goes with it
   Rate line_rate;                                 // never 0
   Rate rate_max;                                  // 0: none
-  uint32_t weight = 1;                            // of flows whose connections name none
+  uint32_t weight = 1;                            // of connections that name none
   Rate first_rate;                                // FlowEnvironment::first_rate
   Duration grid_origin;                           // FlowEnvironment's: simulation only
   HostLink* outgoing = nullptr;                   // shared with other processes of the host; they
@@ -51,8 +51,8 @@ struct MessengerConfig {
   uint32_t max_connections = 1024;                // each way, at most Messenger::kMaxConnections
   Duration silence_limit = Duration::from_s(10);  // a peer that is silent for longer is dead
   uint64_t first_flow_number = 0;                 // random
-  uint32_t eager = 0;  // bytes of the largest message that is sent before its buffer is known; only
-                       // where the processor reaches all memory that is registered
+  uint32_t eager = 0;   // bytes of the largest eager message; only where the processor can access
+                        // all registered memory
   bool strict = false;  // a message larger than its buffer fails instead of being cut
 };
 
@@ -64,22 +64,22 @@ struct MessengerCounters {
   uint64_t protocol_errors = 0;
 };
 
-// What the congestion control has decided for the flow that was used last.
+// The congestion control's decision for the flow that was used last.
 struct FlowReport {
   uint64_t flows = 0;
-  TrafficHint hint;  // what the allocator has been told
+  TrafficHint hint;  // the allocator's
   uint32_t weight = 0;
   Decision decision;
   Duration rtt;
   Explanation explanation;
 };
 
-// Why nothing has moved on a connection although requests wait.
+// Why a connection with pending requests makes no progress.
 struct Stall {
   Duration lasted;
   uint32_t requests = 0;
-  uint32_t writes = 0;       // sending: given to the NIC, and not acknowledged
-  bool awaits_peer = false;  // sending: it has posted no buffer; receiving: it has not sent
+  uint32_t writes = 0;       // sending: at the NIC, not acknowledged
+  bool awaits_peer = false;  // sending: no buffer is posted; receiving: nothing was sent
   Explanation explanation;   // sending
   Duration rtt;
 };
@@ -105,112 +105,114 @@ class Messenger {
     ConnectionId connection = 0;
     std::vector<uint8_t> answer;
   };
-  // What a connection is to those above.
+  // What a connection is for the layer above.
   enum class Role : uint8_t {
     kWhole,
-    kLane,  // of several, by notes: it has no eager messages
-    kPuts,  // it takes puts: likewise
+    kLane,  // of a bonded connection, with notes; no eager messages
+    kPuts,  // for puts; no eager messages
   };
   // A flow has the largest weight of its connections; 0: MessengerConfig::weight.
   // Errors: kUnavailable (connections, flows or queue pairs used up).
   Result<Offered> open_send(const NicIdentity& peer, Instant now, uint32_t weight = 0,
                             Role role = Role::kWhole);
-  // Errors: kPeer for an answer that makes no sense; kStale when the connection's flow has ended.
+  // Errors: kPeer for a malformed answer; kStale when the connection's flow has ended.
   Result<void> finish_send(ConnectionId connection, std::span<const uint8_t> answer, Instant now);
-  // Errors: kUnavailable as above; kPeer for such an offer; kStale for one of a flow that
-  // has ended here.
+  // Errors: kUnavailable as above; kPeer for a malformed offer; kStale for a flow that has ended
+  // here.
   Result<Answered> open_receive(std::span<const uint8_t> offer, Instant now);
-  // What was offered has come to nothing by this error. True: because of its flow, which has broken
-  // or, made by another connection, ended at the peer (kStale): an offer of another one may do. No
-  // further connection shares such a flow.
+  // An offer has failed with this error. True: its flow is the reason. The flow has broken or, if
+  // another connection made it, has ended at the peer (kStale). No further connection shares it,
+  // and an offer over another flow may succeed.
   bool doubt_flow(ConnectionId sender, ErrorCode failure, Instant now);
 
-  // Whether a connection that has been closed still holds its place, for its peer's last word.
+  // Whether a closed connection still holds its place, until its peer has closed, too.
   bool releasing_sends() const;
   bool releasing_receives() const;
 
-  // Requests of a closed connection are dropped; nothing waits for the peer. What was done before
-  // still reaches it, unless other sends were under way.
+  // Requests of a closed connection are dropped, and the call does not wait for the peer. Sends
+  // that are done for the application still reach the peer, unless other sends were pending.
   void close_send(ConnectionId connection, Instant now);
   void close_receive(ConnectionId connection, Instant now);
-  // Tells the peer that its messages are complete below this slot, whatever this lane has had.
+  // Reports to the peer that all messages below this slot are complete, whatever this lane has
+  // received.
   void close_receive(ConnectionId connection, Instant now, uint64_t completed_slots);
 
-  // --- messages, and puts where the connection is for them; false means "full, again later" ---
+  // --- messages, and puts on connections for them; false: full, try again later ---
   bool send(ConnectionId connection, const SendOperation& operation);
   bool receive(ConnectionId connection, const ReceiveOperation& operation, Instant now);
-  // Fails what would still use this memory. The caller deregisters it at the NIC afterwards.
+  // Fails the requests that would still use this memory. The caller deregisters it afterwards.
   void forget_memory(uint32_t key);
-  // What the application says of the traffic to come, for the allocator. More peers than the NIC
-  // can have flows are as good as unknown.
+  // The application's hint of the traffic to come, for the allocator. A hint of more peers than the
+  // NIC has flows counts as unknown.
   void hint(const TrafficHint& hint, Instant now);
 
-  // --- a connection that is one lane of several; those above agree by notes what is to be done ---
-  // What the peer says; stays where it is as long as the connection. Any thread may read it.
+  // --- lanes of a bonded connection; the layer above coordinates them by notes ---
+  // The peer's note; its address is valid as long as the connection. Any thread may read it.
   const NoteWords& note_to_sender(ConnectionId connection) const;
   const NoteWords& note_to_receiver(ConnectionId connection) const;
-  // The newest note counts. False: no room, again later. To the receiver it says how many writes
-  // have arrived: their completions may not be there yet.
+  // The newest note counts. False: no room, try again later. A note to the receiver has the number
+  // of writes that have arrived, whose completions may not be polled yet.
   bool write_to_receiver(ConnectionId sender, LaneNote note);
   bool write_to_sender(ConnectionId receiver, LaneNote note);
   struct LaneSight {
-    uint32_t writes = 0;  // at the NIC: of data, or that tell of buffers
-    uint64_t life = 0;    // changes whenever the peer has acknowledged any
+    uint32_t writes = 0;  // at the NIC: of data, or of CTS slots
+    uint64_t life = 0;    // changes with every acknowledged write
     bool closed = false;  // by the peer
     MessageFailure failure = MessageFailure::kNone;
   };
   LaneSight send_lane(ConnectionId connection) const;
   LaneSight receive_lane(ConnectionId connection) const;
-  // What the peer has said when it closed.
+  // The completed slots in the peer's close word.
   uint64_t completed_by_peer(ConnectionId sender) const;
-  // While held, no more is given to the NIC.
+  // While held, nothing more is posted to the NIC.
   void hold_sends(ConnectionId connection, bool held);
-  // Forgets all sends and goes on with that slot. Only while held, without writes at the NIC.
+  // Drops all sends and continues with that slot. Only while held, without writes at the NIC.
   void renew_sends(ConnectionId connection, uint64_t next_slot);
-  // Forgets all receives; the slots go on where they are. Only when the sender holds its sends.
+  // Drops all receives; slot numbers continue. Only when the sender holds its sends.
   void renew_receives(ConnectionId connection, Instant now);
-  // Of slots from the oldest that is posted on; see ReceiveQueue::slot_done.
+  // For the state of slots from the oldest posted one on: see ReceiveQueue::slot_done.
   const ReceiveQueue& receives(ConnectionId connection) const;
-  // Takes what has arrived, and then nothing more, on all connections of this one's flow.
+  // Takes what has arrived, then breaks the connection's flow: nothing more is taken on any of its
+  // connections.
   void break_send(ConnectionId connection);
   void break_receive(ConnectionId connection);
 
-  // Takes what has arrived, and moves messages as far as the NIC.
+  // Takes what has arrived, and posts messages to the NIC.
   void poll(Instant now);
-  // The part of it for which a receiver may be waiting; true if a message is there.
+  // The part of poll() that a receiver waits for; true if a message has completed.
   bool finish_receives(Instant now);
-  // The part of it for which a sender waits: what has been submitted goes as far as the NIC. What
-  // that means for the flow is settled by the next poll, if it all fits a packet.
+  // The part of poll() that a sender waits for: submitted sends are posted to the NIC. If no sender
+  // has posted more than a packet, the next poll updates demand and limits.
   void hurry_sends(Instant now);
-  // Then: what peers are to know by control writes, and housekeeping.
+  // After poll(): control writes (CTS slots, grants, demands) and housekeeping.
   void inform(Instant now);
-  // Fetches into the cache what poll touches, for one who polls many messengers.
+  // Prefetches what poll touches, for a caller with many messengers.
   void prepare() const;
-  // When poll has something to do by the passing of time alone.
+  // When poll has something to do even if nothing arrives.
   Instant next_deadline() const;
-  // All control words have reached their peers, or will not: the NIC may go.
+  // All control words have reached their peers or never will: the NIC may be destroyed.
   bool drained() const;
 
   const MessengerCounters& counters() const { return counters_; }
   FlowReport report() const;
-  // All flows and how they stand: for those who look from time to time.
+  // The status of all flows: for metrics and reports.
   std::vector<FlowStatus> flow_statuses(Instant now) const;
-  // Why the flow of this sending connection has the rate that it has.
+  // Why the flow of this sending connection has its rate.
   Explanation explain(ConnectionId connection) const;
   // Smoothed, of this sending connection's flow; 0: unknown.
   Duration rtt(ConnectionId connection) const;
-  // Payload that the peer is known to have of all that this sending connection's flow has sent.
+  // Acknowledged payload of this sending connection's flow, ever.
   Bytes acknowledged_bytes(ConnectionId connection) const;
-  // How often a connection has stalled, or moved again: whoever sees it change looks at his own.
+  // Counts stalls and their ends, of all connections: when it changes, check your connections.
   uint64_t stall_changes() const { return stall_changes_; }
-  // nullopt while requests move, or none waits.
+  // nullopt while requests make progress, or none is pending.
   std::optional<Stall> send_stall(ConnectionId connection) const;
   std::optional<Stall> receive_stall(ConnectionId connection) const;
-  // What broke the flow of a sending, of a receiving connection, for people; empty: nothing that
-  // the failure of its requests does not say.
+  // What broke the flow of a sending, of a receiving connection, as text; empty: no more than the
+  // failure of its requests says.
   std::string send_fault(ConnectionId connection) const;
   std::string receive_fault(ConnectionId connection) const;
-  // Memory of one sending flow with its two queue pairs; one that receives takes no more.
+  // Memory of a sending flow with its two queue pairs; a receiving flow takes no more.
   QueuePairMemory flow_memory() const;
 
  private:
@@ -240,10 +242,11 @@ class Messenger {
   void break_flow(Flow& flow, MessageFailure failure);
   bool takes_number(const Flow& flow, const Offer& offer) const;
   void take_number(Flow& flow, const Offer& offer, ConnectionId receiver);
-  void weigh(Flow& flow, Instant now);  // after its connections have changed
+  void weigh(Flow& flow, Instant now);  // after a change of its connections
   void decide(Flow& flow, Instant now);
   void announce(Flow& flow, Instant now);
-  // Announces, and decides if there is anything to send, when this poll has seen all.
+  // Queues a flow for settle(), which sends its demand and, if `decides` and there is a backlog,
+  // decides its limits: once per poll, not once per event.
   void settle_later(Flow& flow, bool decides);
   void settle(Instant now);
   void on_grant(Flow& flow, uint64_t word, Instant now);
@@ -276,7 +279,7 @@ class Messenger {
   void on_arrival(Receiver& receiver, ReceiveQueue::Arrival arrival,
                   const ReceiveQueue::Progress& progress, Instant now);
   void do_housekeeping(Instant now);
-  // Each returns whether it is to be looked at again.
+  // Each returns whether it must be called again.
   bool do_housekeeping(Sender& sender, Instant now);
   bool do_housekeeping(Receiver& receiver, Instant now);
   bool do_housekeeping(Flow& flow, Instant now);
@@ -285,7 +288,7 @@ class Messenger {
 
   Explanation explain(const Flow& flow) const;
   FlowStatus status(const Flow& flow) const;
-  // The peer has posted none for what is to be sent.
+  // A send waits for a buffer of the peer.
   static bool awaits_buffer(const Sender& sender);
 
   void break_now(Flow& flow);
@@ -301,15 +304,14 @@ class Messenger {
   MessengerCounters counters_;
   std::unique_ptr<Allocator> allocator_;
   std::unique_ptr<ControllerSet> controllers_;
-  AllocatorName obeys_;  // the allocator of which our controllers take grants
+  AllocatorName obeys_;  // the allocator whose grants our controllers obey
   AllocatorName own_allocator_;
   TrafficHint hint_;
   Places<Flow> flows_;                // by FlowId
   std::vector<uint32_t> open_flows_;  // ids
   std::unordered_map<QueuePairId, FlowId> flow_ids_;
   std::unordered_multimap<NicIdentity, FlowId, IdentityHash> flows_with_;  // by peer
-  // The words by which the two ends of a flow coordinate, by FlowId: close together, because they
-  // are looked at often.
+  // Grant and demand words, by FlowId: close together, because they are polled often.
   OwnPages<uint64_t> words_;
   std::span<uint64_t> words_in_;      // written by the peer
   std::span<uint64_t> words_out_;     // source of our own writes
@@ -321,28 +323,27 @@ class Messenger {
   Places<Receiver> receivers_;                // by ConnectionId
   WorkList matching_;                         // senders with sends that wait for a buffer
   WorkList posting_;                          // senders with writes to post
-  WorkList to_advertise_;                     // receivers with slots that the peer was not told
+  WorkList to_advertise_;                     // receivers with unadvertised slots
   WorkList word_pending_;                     // flows with a word to write
-  WorkList unsettled_;                        // flows of which something has changed
-  // With requests that may be under way, or closed by the application: for the others nothing
-  // happens by the passing of time.
+  WorkList unsettled_;                        // flows that settle() must visit
+  // Connections with pending requests, or closed by the application: only these need housekeeping.
   WorkList open_senders_;
   WorkList open_receivers_;
   uint64_t next_flow_number_;
   uint64_t offers_ = 0;
   Instant now_;            // of the last poll
-  Instant last_change_;    // when a peer was last seen to have written something, or was awaited
-  bool awaiting_ = false;  // a buffer or a word of a peer, that wakes nobody
+  Instant last_change_;    // when a peer's write was last seen, or first awaited
+  bool awaiting_ = false;  // a control write that does not wake the engine
   Instant next_housekeeping_;
   Instant next_advertising_ = Instant::never();
   uint64_t silent_packets_seen_ = 0;
   uint64_t stall_changes_ = 0;
-  bool look_ = true;  // into memory that peers write, although none may have written
+  bool look_ = true;  // poll memory that peers write, whatever the NIC has counted
   const NicIdentity* data_posted_to_ = nullptr;  // by this poll: the last peer
   bool more_to_post_ = false;
-  bool housekeeping_due_ = false;  // something may change by the passing of time alone
+  bool housekeeping_due_ = false;  // some connection or flow needs it
   FlowId last_flow_ = 0;
-  // What is being looked at, kept so that no poll has to make room for it.
+  // Buffers of one poll, members so that no poll has to allocate them.
   std::array<Completion, 64> completions_;
   std::array<FlowSignal, 32> signals_;
   std::array<FlowArrival, 32> arrivals_;

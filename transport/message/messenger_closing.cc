@@ -112,7 +112,7 @@ void Messenger::release(const Receiver& receiver, Instant now) {
 }
 
 bool Messenger::drained() const {
-  const auto advertising = [](const WorkList& open, const auto& ends) {
+  const auto closing = [](const WorkList& open, const auto& ends) {
     for (size_t i = 0; i < open.size(); ++i) {
       const auto& end = ends[open[i]];
       if (end.closed && end.flow->state == Flow::State::kOpen &&
@@ -122,7 +122,7 @@ bool Messenger::drained() const {
     }
     return false;
   };
-  return !advertising(open_senders_, senders_) && !advertising(open_receivers_, receivers_);
+  return !closing(open_senders_, senders_) && !closing(open_receivers_, receivers_);
 }
 
 }  // namespace pacecar

@@ -7,7 +7,13 @@
 namespace pacecar {
 namespace {
 
-// The peer keeps its table until both have closed: a refusal says that it is gone already.
+template <typename End>
+void on_note_done(End& end, bool ok) {
+  --end.notes_outstanding;
+  if (ok) ++end.notes_done;
+}
+
+// The peer keeps its table until both have closed: if it refuses the write, it has closed already.
 template <typename End>
 void on_close_sent(End& end, bool ok) {
   end.close_outstanding = false;
@@ -44,7 +50,7 @@ void Messenger::on_sent(const Completion& completion) {
   switch (id.kind) {
     case WorkId::Kind::kData: {
       Sender& sender = senders_[id.owner];
-      // What was taken back is never acknowledged: without writes there is no backlog.
+      // Withdrawn writes are never acknowledged: without writes at the NIC the backlog is 0.
       if (--sender.flow->writes == 0) {
         sender.flow->stats.backlog = 0;
         settle_later(*sender.flow, false);
@@ -52,8 +58,8 @@ void Messenger::on_sent(const Completion& completion) {
       const uint32_t done = sender.queue.on_write_done(id.number, completion.status);
       if (ok) counters_.messages_sent += done;
       if (done > 0 && sender.queue.waiting()) look_ = true;  // a cell is free
-      const bool posts = sender.failure == MessageFailure::kNone &&
-                         (!sender.closed || sender.lingers);
+      const bool posts =
+          sender.failure == MessageFailure::kNone && (!sender.closed || sender.lingers);
       if (posts && sender.queue.gives_up()) posting_.add(sender.id);
       if (sender.closed) send_close(sender);
       break;
@@ -80,11 +86,11 @@ void Messenger::on_sent(const Completion& completion) {
       break;
     case WorkId::Kind::kWant:
       break;
-    case WorkId::Kind::kNote:  // the connection may be gone
+    case WorkId::Kind::kNote:
       if (id.number == 0) {
-        if (Sender* sender = senders_.find(id.owner); sender && ok) ++sender->notes_done;
-      } else if (Receiver* receiver = receivers_.find(id.owner); receiver && ok) {
-        ++receiver->notes_done;
+        on_note_done(senders_[id.owner], ok);
+      } else {
+        on_note_done(receivers_[id.owner], ok);
       }
       break;
   }

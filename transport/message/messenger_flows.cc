@@ -10,7 +10,7 @@ namespace {
 constexpr uint32_t kDataWorkRequests = 256;
 constexpr uint32_t kControlWorkRequests = 64;
 
-// Data goes one way; the other end of a flow answers by control words.
+// Data goes one way; the receiving end of a flow sends only control words.
 QueuePairConfig data_config(FlowId flow, bool sending) {
   return {.flow = flow, .work_requests = kDataWorkRequests, .posts = sending};
 }
@@ -65,8 +65,8 @@ Result<Messenger::Flow*> Messenger::make_flow(bool sending, const NicIdentity& p
   return &flows_.add(std::move(flow));
 }
 
-// The sender finds a flow that it may use for a new connection by its peer alone; the receiver
-// finds the one that the sender means by its number.
+// A sender finds a flow for a new connection by its peer alone; a receiver finds the flow of an
+// offer by its number.
 Messenger::Flow* Messenger::find_flow(bool sending, const NicIdentity& peer,
                                       std::optional<uint64_t> number) {
   const auto [begin, end] = flows_with_.equal_range(peer);
@@ -80,7 +80,7 @@ Messenger::Flow* Messenger::find_flow(bool sending, const NicIdentity& peer,
   return nullptr;
 }
 
-// nullptr: of a flow that has broken or ended.
+// nullptr: the flow has broken or ended.
 Messenger::Flow* Messenger::flow_of(QueuePairId queue_pair) const {
   const auto found = flow_ids_.find(queue_pair);
   return found == flow_ids_.end() ? nullptr : flows_.find(found->second);
@@ -95,7 +95,7 @@ Result<void> Messenger::join(Flow& flow, const FlowEnd& remote, Instant now) {
   flow.peer_address = nic_.peer(flow.data);
   flow.state = Flow::State::kOpen;
   flow.last_word = now;
-  look_ = true;  // the peer may have been faster
+  look_ = true;  // the peer may have written already
   if (!flow.sending) {
     if (flow.obeys) allocator_->add_flow(now, flow.id);
     return {};
@@ -129,7 +129,7 @@ void Messenger::destroy_flow(Flow& flow) {
   flows_.remove(flow.id);
 }
 
-// The NIC may give their numbers to others.
+// Forgets their ids, too: the NIC may reuse them.
 void Messenger::destroy_queue_pairs(const Flow& flow) {
   for (const QueuePairId id : {flow.data, flow.control}) {
     nic_.destroy_queue_pair(id);

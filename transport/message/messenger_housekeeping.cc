@@ -1,5 +1,5 @@
-// What Messenger does from time to time: connections and flows that have ended, peers that may be
-// dead.
+// Housekeeping of Messenger: releases connections and flows that have ended, and detects dead
+// peers.
 #include "transport/message/flow.h"
 #include "transport/message/messenger.h"
 
@@ -39,8 +39,9 @@ bool Messenger::do_housekeeping(Sender& sender, Instant now) {
     fail_connection(sender, MessageFailure::kPeerClosed);
   }
   if (sender.closed) send_close(sender);
-  const bool told = sender.close_sent && !sender.close_outstanding && sender.peer_closed;
-  const bool over = (told && sender.queue.outstanding() == 0) || flow.state == Flow::State::kBroken;
+  const bool agreed = sender.close_sent && !sender.close_outstanding && sender.peer_closed;
+  const bool under_way = sender.queue.outstanding() > 0 || sender.notes_outstanding > 0;
+  const bool over = (agreed && !under_way) || flow.state == Flow::State::kBroken;
   if (sender.closed && over) {
     release(sender, now);
     return false;
@@ -54,14 +55,14 @@ bool Messenger::do_housekeeping(Sender& sender, Instant now) {
   return busy;
 }
 
-// True while what the peer has sent before it closed may be under way.
+// True while completions of what the peer sent before it closed may be outstanding.
 bool Messenger::look_for_close(Receiver& receiver, Instant now) {
   const uint64_t word = load_polled(receiver.table->peer_close);
   const bool closing = CloseWord::closed(word) && !receiver.peer_closed;
   if (closing && receiver.close_due == Instant::never()) {
     receiver.close_due = now + config_.silence_limit;
   }
-  // What had arrived before counts: its completions may be under way.
+  // Messages that arrived before the close still count: their completions may not be polled yet.
   if (closing && (receiver.queue.moves() >= CloseWord::count(word) || now >= receiver.close_due)) {
     receiver.peer_closed = true;
     fail_connection(receiver, MessageFailure::kPeerClosed);
@@ -73,9 +74,9 @@ bool Messenger::do_housekeeping(Receiver& receiver, Instant now) {
   const Flow& flow = *receiver.flow;
   const bool closing = look_for_close(receiver, now);
   if (receiver.closed) send_close(receiver);
-  const bool told = receiver.close_sent && !receiver.close_outstanding && receiver.peer_closed;
-  const bool over =
-      (told && receiver.slot_writes_outstanding == 0) || flow.state == Flow::State::kBroken;
+  const bool agreed = receiver.close_sent && !receiver.close_outstanding && receiver.peer_closed;
+  const bool under_way = receiver.slot_writes_outstanding > 0 || receiver.notes_outstanding > 0;
+  const bool over = (agreed && !under_way) || flow.state == Flow::State::kBroken;
   if (receiver.closed && over) {
     release(receiver, now);
     return false;
@@ -99,8 +100,8 @@ void Messenger::watch(Progress& progress, bool waits, uint64_t moves, Instant no
   }
 }
 
-// A flow with work under way proves now and then that the peer lives: a word that is not
-// acknowledged breaks the flow.
+// A flow with pending requests writes its word at least every fifth of the silence limit: if the
+// peer is dead, the write is not acknowledged and the flow breaks.
 bool Messenger::do_housekeeping(Flow& flow, Instant now) {
   if (flow.connections == 0) {  // leaving, or broken since
     if (now >= flow.leave_at || flow.state == Flow::State::kBroken) destroy_flow(flow);
@@ -110,7 +111,7 @@ bool Messenger::do_housekeeping(Flow& flow, Instant now) {
   const bool quiet = now - flow.last_word >= config_.silence_limit / 5;
   if (flow.sending) {
     announce(flow, now);
-    decide(flow, now);  // a grant may have lost its validity
+    decide(flow, now);  // a grant may have expired
     flow.limits.look(now, flow.controller->explain(now), flow.stats);
   }
   if (flow.active && quiet) post_word(flow, now);

@@ -19,20 +19,24 @@ bool Messenger::write_to_receiver(ConnectionId connection, LaneNote note) {
   if (!sender.open || sender.flow->state != FlowState::kOpen) return false;
   note.next = sender.queue.arrived();
   sender.table->own_note = seal(note);
-  return post_control(
+  const bool posted = post_control(
       *sender.flow,
       table_write({WorkId::Kind::kNote, connection, 0}, &sender.table->own_note, sizeof(NoteWords),
                   sender.table_region, sender.remote_table, offsetof(ReceiveTable, peer_note)));
+  if (posted) ++sender.notes_outstanding;
+  return posted;
 }
 
 bool Messenger::write_to_sender(ConnectionId connection, LaneNote note) {
   Receiver& receiver = receivers_[connection];
   if (receiver.flow->state != FlowState::kOpen) return false;
   receiver.table->own_note = seal(note);
-  return post_control(*receiver.flow,
-                      table_write({WorkId::Kind::kNote, connection, 1}, &receiver.table->own_note,
+  const bool posted = post_control(
+      *receiver.flow, table_write({WorkId::Kind::kNote, connection, 1}, &receiver.table->own_note,
                                   sizeof(NoteWords), receiver.table_region, receiver.remote_table,
                                   offsetof(SendTable, peer_note)));
+  if (posted) ++receiver.notes_outstanding;
+  return posted;
 }
 
 Messenger::LaneSight Messenger::send_lane(ConnectionId connection) const {
@@ -85,7 +89,7 @@ void Messenger::break_send(ConnectionId connection) { break_now(*senders_[connec
 
 void Messenger::break_receive(ConnectionId connection) { break_now(*receivers_[connection].flow); }
 
-// What the peer holds for acknowledged must have been counted here.
+// Polls first: what the peer knows as acknowledged must be counted here.
 void Messenger::break_now(Flow& flow) {
   if (flow.state == Flow::State::kBroken) return;
   nic_.halt_queue_pair(flow.data);

@@ -12,21 +12,21 @@
 namespace pacecar {
 namespace {
 
-// Writes that one connection posts before the next one's turn.
+// Writes that one connection posts before the next connection's turn.
 constexpr int kWritesPerTurn = 8;
-// How long a posted buffer may wait to be told of, while the peer has others.
+// How long a posted buffer may wait to be advertised while the peer has others.
 constexpr Duration kAdvertiseDelay = Duration::from_ms(1);
-// How much earlier it is told when data goes to that peer by the same poll.
+// How much earlier it is advertised if the same poll posts data to that peer.
 constexpr Duration kInPassing = Duration::from_us(400);
-// Words of a flow that may be on their way at once; the next waits for room, and takes over what
-// those that it has overtaken had to say. 800 Gb/s and 8 us take 50, credit for four packets each.
+// Most outstanding words of a flow. While there is no room, only the newest word is kept. 800 Gb/s
+// and 8 us take 50, each with credit for four packets.
 constexpr uint32_t kMaxWords = 56;
 
-// What one write may take of a flow's time, where the NIC paces whole writes: few enough writes at
-// high rates, and little that stands before others' data at low ones.
+// Duration of one write at the flow's rate, where the NIC paces whole writes: few writes at high
+// rates, and short waits for other flows at low ones.
 constexpr Duration kWriteTime = Duration::from_ms(1);
-// Memory that peers write without waking us is looked at after an eighth of the time that nothing
-// has changed there, within these bounds.
+// Where writes without immediate do not wake the engine, memory that peers write is polled after an
+// eighth of the time since its last change, within these bounds.
 constexpr Duration kFirstLook = Duration::from_us(20);
 constexpr Duration kLastLook = Duration::from_ms(1);
 
@@ -75,7 +75,8 @@ void Messenger::prepare() const {
   prefetch(signals_.front());
 }
 
-// Whether what peers write by themselves must be looked at: always, unless the NIC counts it.
+// Whether memory that peers write must be polled: always, unless the NIC counts writes without
+// immediate and has counted none.
 bool Messenger::memory_changed() {
   const uint64_t count = nic_.counters().silent_packets_received;
   const bool changed = look_ || count != silent_packets_seen_ || !nic_.caps().counts_silent_packets;
@@ -84,7 +85,7 @@ bool Messenger::memory_changed() {
   return changed;
 }
 
-// Whether a peer's next write without immediate, of which nobody will tell, matters here.
+// Notes whether a peer's write without immediate is awaited: it causes no completion.
 void Messenger::note_waiting(Instant now) {
   const bool awaiting = !matching_.empty() || std::ranges::any_of(open_flows_, [this](FlowId id) {
     return flows_[id].writes > 0;
@@ -124,7 +125,8 @@ void Messenger::poll_arrivals(Instant now) {
       const Flow* flow = flows_.find(arrival.flow);
       if (flow == nullptr || flow->sending) continue;
       if (flow->obeys) {
-        allocator_->on_arrival(now, arrival.flow, arrival.bytes, arrival.transit_ns);
+        allocator_->on_arrival(now, arrival.flow, arrival.bytes,
+                               {arrival.transit_ns, arrival.timed_bytes});
       } else {
         allocator_->on_foreign_arrival(now, arrival.bytes);
       }
@@ -132,7 +134,8 @@ void Messenger::poll_arrivals(Instant now) {
   } while (count == arrivals_.size());
 }
 
-// What one flow does may change what others may do. After two rounds the rest can wait.
+// One flow's change may change others' limits. After two rounds the rest waits for the next poll,
+// unless a round has filled `changed_`.
 void Messenger::poll_changed(Instant now) {
   size_t count = changed_.size();
   for (int round = 0; count == changed_.size() || (round < 2 && count > 0); ++round) {
@@ -179,26 +182,26 @@ void Messenger::on_signal(Flow& flow, const FlowSignal& signal, Instant now) {
   settle_later(flow, true);
 }
 
-// Of a flow that idles nothing is to be decided: it is as it begins.
+// Applies the controller's decision. settle() skips this for flows without a backlog.
 void Messenger::decide(Flow& flow, Instant now) {
   put_in_force(nic_, flow.id, *flow.controller, flow.decision, now);
 }
 
-// Lets the receiver know at once what the controller wants it to.
+// Sends the controller's demand, if it has one.
 void Messenger::announce(Flow& flow, Instant now) {
   if (flow.controller == nullptr) return;
   const auto demand = flow.controller->demand(now, flow.stats);
   if (demand) queue_word(flow, wire::encode_demand(*demand));
 }
 
-// The grant in force for what a flow sends to us. One that obeys another allocator, or none, is
-// told the line rate.
+// The grant in force for a flow that sends to us. A flow that obeys another allocator, or none, is
+// granted the line rate.
 uint64_t Messenger::grant_word(const Flow& flow) const {
   if (flow.obeys) return wire::encode_grant(allocator_->grant(flow.id));
   return wire::encode_grant({.rate = config_.line_rate, .validity = Duration::from_s(10)});
 }
 
-// What has been said already is not said again.
+// A word that equals the last one is not sent again.
 void Messenger::queue_word(const Flow& flow, uint64_t word) {
   if (words_out_[flow.id] == word) return;
   words_out_[flow.id] = word;
@@ -272,7 +275,8 @@ void Messenger::poll_matching(Instant now) {
   }
 }
 
-// A receiver whose last message was small lets its peer send ahead, and tells of buffers late.
+// Asks the receiver for slots if a send needs one: a receiver whose last message was small
+// advertises late.
 void Messenger::want_slots(Sender& sender) {
   const uint64_t wanted = sender.queue.wanted_slots();
   if (wanted <= sender.wanted) return;
@@ -329,7 +333,7 @@ void Messenger::poll_advertising(Instant now) {
   for (size_t left = to_advertise_.size(); left > 0; --left) {
     Receiver& receiver = receivers_[to_advertise_.take()];
     const ReceiveQueue::Run run = receiver.queue.next_run();
-    if (run.count == 0) {  // all are told; or the peer's next message says that there is room
+    if (run.count == 0) {  // all are advertised, or the ring is full until the next message
       if (!receiver.queue.all_advertised()) to_advertise_.add(receiver.id);
       continue;
     }
@@ -361,7 +365,7 @@ void Messenger::poll_advertising(Instant now) {
   }
 }
 
-// Control words are the writes that nobody is told of.
+// Control writes are the ones without immediate: they are not counted as data.
 void Messenger::report_counts(Instant now) {
   const NicCounters& counters = nic_.counters();
   allocator_->on_counts(
@@ -382,7 +386,8 @@ void Messenger::poll_grants(Instant now) {
   } while (count == grants_.size());
 }
 
-// Each write carries the word that is newest when it leaves or is repeated: none goes back in time.
+// Each write carries the word that is newest when it leaves or is retransmitted, so an older word
+// never follows a newer one.
 void Messenger::post_word(Flow& flow, Instant now) {
   if (flow.words_outstanding == kMaxWords || flow.state != Flow::State::kOpen) return;
   const bool posted =

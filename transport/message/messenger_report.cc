@@ -1,4 +1,4 @@
-// What Messenger tells of its flows to those who ask.
+// Reports of Messenger: flows, stalls and faults.
 #include "transport/message/flow.h"
 #include "transport/message/messenger.h"
 
@@ -14,10 +14,10 @@ Explanation Messenger::explain(ConnectionId connection) const {
 
 Explanation Messenger::explain(const Flow& flow) const {
   if (flow.controller == nullptr) return {.limited_by = LimitedBy::kApplication};
-  Explanation told = flow.controller->explain(now_);
-  told.budget = config_.rate_max;
-  told.limited_by = flow.limits.limit(told, flow.stats);
-  return told;
+  Explanation explanation = flow.controller->explain(now_);
+  explanation.budget = config_.rate_max;
+  explanation.limited_by = flow.limits.limit(explanation, flow.stats);
+  return explanation;
 }
 
 bool Messenger::awaits_buffer(const Sender& sender) {
@@ -70,14 +70,14 @@ FlowStatus Messenger::status(const Flow& flow) const {
 }
 
 std::vector<FlowStatus> Messenger::flow_statuses(Instant now) const {
-  std::vector<FlowStatus> told;
-  std::vector<size_t> places(flows_.size());  // in `told`, by FlowId
+  std::vector<FlowStatus> statuses;
+  std::vector<size_t> places(flows_.size());  // in `statuses`, by FlowId
   for (const FlowId id : open_flows_) {
-    places[id] = told.size();
-    told.push_back(status(flows_[id]));
+    places[id] = statuses.size();
+    statuses.push_back(status(flows_[id]));
   }
   const auto look = [&](const auto& end, uint32_t writes, bool awaits_peer) {
-    FlowStatus& status = told[places[end.flow->id]];
+    FlowStatus& status = statuses[places[end.flow->id]];
     status.requests += end.queue.requests();
     const Duration still = now - end.progress.since;
     if (still <= status.still) return;
@@ -93,7 +93,7 @@ std::vector<FlowStatus> Messenger::flow_statuses(Instant now) const {
     const Receiver& receiver = receivers_[open_receivers_[i]];
     if (receiver.progress.waits) look(receiver, 0, true);
   }
-  return told;
+  return statuses;
 }
 
 FlowReport Messenger::report() const {

@@ -1,5 +1,5 @@
-// Things by number, up to a bound: the number that was given back last is used next, so that few
-// things take little memory. Memory grows only when one is added.
+// Things by number, up to a bound. The number that was freed last is used next, so that few things
+// take little memory. Memory grows only when a thing is added.
 #pragma once
 
 #include <cstdint>
@@ -34,13 +34,13 @@ class Places {
     free_.push_back(number);
   }
 
-  // That there is.
+  // The thing must exist.
   T& operator[](uint32_t number) const { return *things_[number]; }
-  // nullptr: there is none.
+  // nullptr: no thing has this number.
   T* find(uint32_t number) const {
     return number < things_.size() ? things_[number].get() : nullptr;
   }
-  // Numbers are below it.
+  // All numbers are below it.
   size_t size() const { return things_.size(); }
 
  private:

@@ -26,8 +26,8 @@ bool ReceiveQueue::post(const ReceiveOperation& operation) {
   return true;
 }
 
-// A slot that the peer may still have to read, or whose write may have to be repeated, is not
-// written over.
+// A slot is not overwritten while the peer may still have to read it, or while its write may be
+// retransmitted.
 ReceiveQueue::Run ReceiveQueue::next_run() const {
   const auto first = static_cast<uint32_t>(advertised_ % kCtsSlots);
   const uint64_t end = std::min(posted_, read_by_peer_ + kCtsSlots);
@@ -72,7 +72,7 @@ ReceiveQueue::Arrival ReceiveQueue::on_write(const Immediate& immediate, Bytes b
     advertises_late_ = true;
     return take_eager(progress);
   }
-  // The newest of that number that the peer has been told of.
+  // The newest advertised slot with that number.
   const uint64_t slot = advertised_ - 1 - (advertised_ - 1 - immediate.slot) % kCtsSlots;
   if (slot >= advertised_ || !buffers_[place(slot)].active) return Arrival::kProtocolError;
   Buffer& buffer = buffers_[place(slot)];
@@ -111,7 +111,7 @@ ReceiveQueue::Arrival ReceiveQueue::take_eager(Progress* progress) {
       ordered_copy(buffer->data, message->data, buffer->received);
     }
     if (complete(*buffer, progress) != Arrival::kOk) return Arrival::kProtocolError;
-    // More than may go ahead of their buffers.
+    // More eager messages than may go ahead of their buffers.
     if (completed_ > advertised_ + EagerCells::kMessages) return Arrival::kProtocolError;
   }
   inbox_.free_taken();
@@ -126,7 +126,7 @@ ReceiveQueue::Buffer* ReceiveQueue::buffer_for(const EagerHeader& header) {
   return nullptr;
 }
 
-// Of a buffer that is filled, or never will be.
+// Completes a buffer that is filled, or that failed.
 ReceiveQueue::Arrival ReceiveQueue::complete(Buffer& buffer, Progress* progress) {
   buffer.active = false;
   posted_bytes_ -= buffer.size;

@@ -1,5 +1,5 @@
-// The receives of one connection: posts buffers into the sender's ring and counts what arrives.
-// Requests complete in the order of their posting.
+// The receives of one connection: advertises buffers in the sender's ring of slots and counts the
+// writes that arrive. Requests complete in the order of posting.
 //
 // Bounds: kMaxReceives requests of up to kMaxGroup buffers. Pure; one thread.
 #pragma once
@@ -19,13 +19,13 @@ namespace pacecar {
 constexpr uint32_t kMaxReceives = kCtsSlots / kMaxGroup;
 
 struct ReceiveOperation {
-  // Without initial values: an operation that is made does not clear what it does not use.
+  // Without initial values, so that making an operation does not clear unused buffers.
   struct Buffer {
     uint8_t* data;
     Bytes size;
     int32_t tag;
     uint32_t key;
-    uint64_t remote;  // what the peer calls its first byte
+    uint64_t remote;  // the remote address of its first byte
 
     void lie_at(const RemotePlace& place) {
       key = place.key;
@@ -42,7 +42,7 @@ class ReceiveQueue {
   // `strict`: an eager message larger than its buffer fails the receive; else it is cut.
   explicit ReceiveQueue(bool strict = false) : requests_(kMaxReceives), strict_(strict) {}
 
-  // Eager messages may come into cells in this memory, if there are any. Before the first post.
+  // Eager messages may arrive in the cells in this memory. Call it before the first post.
   void enable_eager(const EagerCells& cells, const uint8_t* memory) {
     inbox_.enable(cells, memory);
     if (cells.bytes() > 0) places_ = kEagerPlaces;
@@ -53,8 +53,8 @@ class ReceiveQueue {
   bool idle() const { return requests_.empty(); }
   Bytes posted_bytes() const { return posted_bytes_; }
 
-  // The next run of slots that the peer has not been told and has room for, without wrapping;
-  // count 0: none.
+  // The next run of unadvertised slots for which the peer has room, without wrapping; count 0:
+  // none.
   struct Run {
     uint32_t first = 0;
     uint32_t count = 0;
@@ -64,18 +64,18 @@ class ReceiveQueue {
   void write(const Run& run, uint64_t grant, ReceiveTable& table) const;
   void on_run_posted(uint32_t count);
   bool all_advertised() const { return advertised_ == posted_; }
-  // The peer should be told of more slots at once: because it says that it wants so many, or has
-  // few left and needs them. Otherwise telling may wait a little, so that one write tells of
-  // several; eager messages need no slot at all, as long as there are cells for them.
+  // More slots should be advertised at once: the peer has asked for `wanted` of them, or has few
+  // left and needs them. Otherwise advertising may wait, so that one write covers several slots;
+  // eager messages need no slot as long as there are cells for them.
   bool urgent(uint64_t wanted) const;
 
   enum class Arrival : uint8_t { kOk, kProtocolError };
   struct Progress {
-    Bytes payload = 0;      // of messages that the write has brought
-    Bytes finished = 0;     // of posted buffers that are done with
+    Bytes payload = 0;      // of messages that the write contained
+    Bytes finished = 0;     // of posted buffers that are complete
     uint32_t messages = 0;  // that have completed
   };
-  // A write of `bytes` into the buffer, or the cell, of this immediate has arrived.
+  // A write of `bytes` has arrived in the buffer, or the cell, that this immediate names.
   Arrival on_write(const Immediate& immediate, Bytes bytes, Progress* progress);
   // Copies eager messages that have arrived into the buffers that have been posted since.
   Arrival take_eager(Progress* progress);
@@ -87,8 +87,7 @@ class ReceiveQueue {
   // All slots below this number are complete.
   uint64_t completed_slots() const { return completed_; }
 
-  // Of the last kCtsSlots slots: whether the message is all there, or why it never will be, and how
-  // long it is.
+  // Of the last kCtsSlots slots: whether the message is complete, why it failed, and its length.
   bool slot_done(uint64_t slot) const {
     return slot < completed_ || (slot < posted_ && !buffers_[place(slot)].active);
   }
@@ -99,7 +98,7 @@ class ReceiveQueue {
   uint64_t posted_slots() const { return posted_; }
 
   void fail(MessageFailure failure);
-  // Forgets all receives, as if their buffers were filled; returns the bytes of these.
+  // Drops all receives as if their buffers were filled; returns the bytes of these buffers.
   Bytes renew();
   // Whether a buffer that is still to be filled lies in this memory.
   bool uses(uint32_t key) const;
@@ -118,7 +117,7 @@ class ReceiveQueue {
     uint8_t group_size = 0;
     uint8_t group_index = 0;
     bool active = false;
-    MessageFailure failure = MessageFailure::kNone;  // of one that was given up
+    MessageFailure failure = MessageFailure::kNone;  // of an abandoned message
     bool eager = false;                              // an eager message has filled it
   };
   struct Receive {
@@ -129,13 +128,13 @@ class ReceiveQueue {
     MessageFailure failure = MessageFailure::kNone;
   };
 
-  // Eager messages may fill buffers that the peer has not been told of, and others be posted in
-  // their stead.
+  // Eager messages may fill buffers that are not advertised yet, and the application may then post
+  // further ones: more places than slots are needed.
   static constexpr uint32_t kEagerPlaces = 2 * kCtsSlots;
   static_assert(EagerCells::kMessages <= kEagerPlaces - kCtsSlots);
 
   uint64_t place(uint64_t slot) const { return slot & (places_ - 1); }
-  // Its buffer has been posted, or one whole round of places or more before it.
+  // Some buffer has been posted at this slot's place.
   bool used(uint64_t slot) const { return place(slot) < buffers_.size(); }
   // The posted buffer that this message goes to; nullptr: none yet.
   Buffer* buffer_for(const EagerHeader& header);
@@ -147,15 +146,15 @@ class ReceiveQueue {
   uint32_t places_ = kCtsSlots;  // a power of two
   std::vector<Buffer> buffers_;  // by place(slot), as far as ever posted
   FixedQueue<Receive> requests_;
-  Bytes posted_bytes_ = 0;  // of active buffers
-  uint64_t posted_ = 0;     // slots, ever
-  uint64_t advertised_ = 0;  // of these, written to the peer
+  Bytes posted_bytes_ = 0;   // of active buffers
+  uint64_t posted_ = 0;      // slots, ever
+  uint64_t advertised_ = 0;  // of these, advertised
   uint64_t completed_ = 0;
-  uint64_t read_by_peer_ = 0;  // of those told: all below this number, for certain
+  uint64_t read_by_peer_ = 0;  // the peer has certainly read all below it
   uint64_t moves_ = 0;
   EagerInbox inbox_;
   bool strict_;
-  bool advertises_late_ = false;  // the last message was eager, or as good as that
+  bool advertises_late_ = false;  // the last message was eager or tiny: advertising may wait
 };
 
 }  // namespace pacecar

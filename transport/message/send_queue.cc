@@ -10,10 +10,10 @@
 namespace pacecar {
 namespace {
 
-// The largest write that any NIC takes; a message of more than all the writes that it may have is
-// too long.
+// The largest write that any NIC takes. A message that needs more writes of this size than its
+// immediate can count is too long.
 constexpr Bytes kMostWriteBytes = Bytes{1} << 30;
-// Up to here a write of its own costs more than the receiver's copy.
+// Up to this size a separate write costs more than the receiver's copy.
 constexpr Bytes kShortBytes = 1024;
 constexpr uint32_t kMaxPutWrites = 64;  // of one put
 static_assert(kMaxPuts * kMaxPutWrites < Immediate::kMaxWrites);
@@ -45,7 +45,7 @@ uint32_t SendQueue::take() {
 
 // Copies the next receive request's slots out of the table once all of them are there.
 bool SendQueue::load_group(const SendTable& table, bool* malformed) {
-  // A slot is read after the sequence numbers that vouch for it: the NIC may be writing it.
+  // A slot is read after its sequence numbers: the NIC may be writing it.
   const CtsSlot& told = table.slots[next_sequence_ % kCtsSlots];
   if (!told.holds(next_sequence_ + 1)) return false;
   const CtsSlot first = told;
@@ -69,7 +69,7 @@ bool SendQueue::load_group(const SendTable& table, bool* malformed) {
   return true;
 }
 
-// False where no buffer of the group is this send's; group_size_ is 0 when all have been taken.
+// False if no buffer of the group is for this send; group_size_ is 0 when all are taken.
 bool SendQueue::match_one(uint32_t number, Bytes write_bytes) {
   Send& send = sends_[number];
   if (send.operation.put) return match_put(number, write_bytes);
@@ -117,8 +117,8 @@ bool SendQueue::match_one(uint32_t number, Bytes write_bytes) {
   return false;
 }
 
-// It counts for the slot of the message that comes next. Of one slot, as a rule: whoever takes puts
-// posts receives of one buffer.
+// A put counts for the slot of the next message. Connections for puts usually post receives of one
+// buffer, so the group has one slot.
 bool SendQueue::match_put(uint32_t number, Bytes write_bytes) {
   if (group_size_ == 0) return false;
   Send& send = sends_[number];
@@ -137,28 +137,28 @@ bool SendQueue::match_put(uint32_t number, Bytes write_bytes) {
   return true;
 }
 
-// Into writes of `write_bytes`, or of more where that would be too many.
+// Divides a send into writes of `write_bytes`, or of more where there would be too many.
 void SendQueue::divide(Send& send, Bytes write_bytes, uint32_t most_writes) {
   const Bytes size = send.operation.size;
   send.write_bytes = std::max(write_bytes, divide_up(size, most_writes));
   send.writes = static_cast<uint32_t>(std::max<Bytes>(divide_up(size, send.write_bytes), 1));
 }
 
-// To what of it lies within the buffer.
+// Cuts a send to what fits in the buffer.
 void SendQueue::cut(Send& send, const CtsSlot& slot) const {
   send.operation.offset = std::min(send.operation.offset, slot.size);
   send.operation.size = std::min(send.operation.size, slot.size - send.operation.offset);
 }
 
-// Others are there to share a write with.
+// Whether a send can share a write with others.
 bool SendQueue::joins_others(const Send& send, const CtsSlot& slot) const {
   const Bytes size = send.operation.size;
   if (size > kShortBytes || size > slot.size || !eager_.takes(size)) return false;
   return eager_.boards(size) || waiting_.size() > ahead_ + 1;
 }
 
-// Only when all slots that are known are taken: then the first of its tag among those to come is
-// the message's, for both sides, however slots and messages overtake each other.
+// Called when all known slots are taken. The message then goes to the first later slot of its tag:
+// both sides agree on it, however slots and messages overtake each other.
 void SendQueue::send_ahead() {
   while (waiting() && ahead_ < EagerCells::kMessages) {
     const uint32_t number = waiting_[ahead_];
@@ -169,7 +169,7 @@ void SendQueue::send_ahead() {
   }
 }
 
-// A message that begins a train stands for its write; the others are done with.
+// The first message of a train has the write; the others are done at once.
 void SendQueue::send_eagerly(uint32_t number, uint64_t next_slot) {
   Send& send = sends_[number];
   SendOperation& operation = send.operation;
@@ -190,7 +190,7 @@ void SendQueue::send_eagerly(uint32_t number, uint64_t next_slot) {
   }
 }
 
-// False where the message stays where it is.
+// False if there is no room: the NIC then reads the application's memory.
 bool SendQueue::copy(Send& send) {
   SendOperation& operation = send.operation;
   if (!eager_.has_room(operation.size)) return false;
@@ -210,7 +210,7 @@ uint64_t SendQueue::wanted_slots() const {
   return goes_ahead ? 0 : next_sequence_ + ahead_ + 1;
 }
 
-// The receiver must learn that nothing (more) will come: one last empty write tells it.
+// A last, empty write tells the receiver that nothing more of the message will come.
 void SendQueue::give_up(Send& send, MessageFailure failure) {
   send.failure = failure;
   send.writes = send.writes_posted + 1;
@@ -325,8 +325,11 @@ void SendQueue::fail(MessageFailure failure) {
 
 void SendQueue::renew(uint64_t next_slot) {
   PACECAR_CHECK(outstanding_ == 0);
-  *this = SendQueue(strict_);  // no lane sends ahead
-  next_sequence_ = next_slot;
+  SendQueue renewed(strict_);  // no lane sends ahead
+  renewed.next_sequence_ = next_slot;
+  renewed.arrived_ = arrived_;
+  renewed.moves_ = moves_;
+  *this = std::move(renewed);
 }
 
 void SendQueue::forget_memory(uint32_t key) {
@@ -352,7 +355,7 @@ void SendQueue::drop_requests() {
   for (Send& send : sends_) send.operation.request = nullptr;
 }
 
-// Tells the application, once.
+// Completes the application's request, once.
 void SendQueue::finish(Send& send) {
   if (!send.told) --owed_;
   send.told = true;

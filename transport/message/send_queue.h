@@ -1,13 +1,14 @@
 // The sends of one connection: matches sends with the receiver's posted buffers and turns them
 // into writes. The oldest receive request comes first; among its buffers the tag chooses.
 //
-// Where eager messages are enabled, a small send is copied as soon as it may leave, and is done for
-// the application by that. It may leave before its buffer is known, unless an earlier one may not:
-// then it goes to one of the receiver's cells, and its slot, once there, is only crossed out. So do
-// short ones that come together, whether or not their buffers are known: by one write.
+// Where eager messages are enabled, a small send is copied as soon as it may leave, and is then
+// done for the application. It may leave before its buffer is known, unless an earlier send may
+// not: it then goes to one of the receiver's cells, and its slot is skipped when it arrives. Short
+// sends that come together go to a cell by one write, whether or not their buffers are known.
 //
-// A put is a write of the message that is posted next: it goes to a place that it names itself, and
-// the message is not there before it is. Not where eager messages are enabled: they have no slots.
+// A put counts as a write of the next message: it goes to a place that it names itself, and the
+// message is complete only when the put is. Not where eager messages are enabled: they have no
+// slots.
 //
 // Bounds: kMaxSends sends that are not done for the application. Pure; one thread.
 #pragma once
@@ -25,7 +26,7 @@
 namespace pacecar {
 
 constexpr uint32_t kMaxSends = kCtsSlots;
-// Puts that one message may follow: what they write must be counted in its immediate.
+// Puts before one message: their writes must fit in the count of its immediate.
 constexpr uint32_t kMaxPuts = 128;
 
 struct SendOperation {
@@ -34,9 +35,9 @@ struct SendOperation {
   int32_t tag = 0;
   uint32_t key = 0;
   MessageRequest* request = nullptr;
-  Bytes offset = 0;     // in the receiver's buffer: other lanes carry the rest of the message
+  Bytes offset = 0;     // in the receiver's buffer; other lanes carry the rest of the message
   bool host = false;    // memory of the host, not of a GPU
-  bool awaited = true;  // somebody waits for its acknowledgement
+  bool awaited = true;  // the application waits for its acknowledgement
   bool put = false;     // to `place`, and not to a receive buffer
   RemotePlace place;    // of a put
 };
@@ -55,60 +56,61 @@ class SendQueue {
 
   // False when kMaxSends sends are not done for the application.
   bool post(const SendOperation& operation);
-  // Some can neither leave nor has left.
+  // Some send has not left and cannot leave yet.
   bool waiting() const { return waiting_.size() > ahead_; }
   bool idle() const { return requests() == 0; }
-  // What the application, or the peer's acknowledgement, is still to be told of.
+  // Sends that are not done for the application or not acknowledged by the peer.
   uint32_t requests() const {
     return static_cast<uint32_t>(sends_.size() - free_.size()) - resting_;
   }
-  // The peer may not tell of buffers unless asked: how many slots it should have told, ever. 0: it
-  // need not be asked.
+  // The peer may delay advertising until it is asked: how many slots it should have advertised,
+  // ever. 0: it need not be asked.
   uint64_t wanted_slots() const;
-  // What the application has been told is done has reached the peer.
+  // All sends that are done for the application have reached the peer.
   bool settled() const { return matched_.empty() && outstanding_ == 0; }
   // Some send is not done for the application.
   bool owes() const { return owed_ > 0; }
 
   enum class Match : uint8_t { kOk, kProtocolError };
-  // Reads the table, matches what can be matched, and calls on_grant(word) for every new slot. What
-  // is matched takes writes of at most `write_bytes`, or of more where there would be too many.
-  // What is not may go ahead.
+  // Reads the table, matches sends with slots, and calls on_grant(word) for every new slot. A
+  // matched send is divided into writes of at most `write_bytes`, or of more where there would be
+  // too many. An unmatched one may go ahead.
   template <typename OnGrant>
   Match match(const SendTable& table, Bytes write_bytes, OnGrant on_grant);
 
-  // What is posted next says that nothing more of a message will come: it goes when all that was
-  // posted of it is done, as writes may overtake each other.
+  // The next write is the empty one that ends an abandoned message. It may leave when all earlier
+  // writes of that message are done, because writes may overtake each other.
   bool gives_up() const {
     return !matched_.empty() && sends_[matched_.front()].failure != MessageFailure::kNone;
   }
   // The next write to post; false if there is none. `connection` is the receiver's number. The work
   // request's id is the number of the send.
   bool next_write(uint32_t connection, WorkRequest* write);
-  // The write that next_write showed was accepted by the NIC; returns its payload bytes.
+  // The NIC has accepted the write of the last next_write(); returns its payload bytes.
   Bytes on_posted();
-  // Counts whatever brings a send nearer to its end.
+  // Counts every step of progress of a send.
   uint64_t moves() const { return moves_; }
-  // Writes that were posted and are not done.
+  // Writes at the NIC.
   uint32_t outstanding() const { return outstanding_; }
-  // Writes that the peer's NIC has taken, ever.
+  // Writes that the peer's NIC has acknowledged, ever.
   uint64_t arrived() const { return arrived_; }
   // A write of send `number` is done. Returns how many sends that completed, successfully or not.
   uint32_t on_write_done(uint32_t number, CompletionStatus status);
 
-  // The receiver closed after completing this many slots: earlier sends are done, the others fail.
+  // The receiver has closed with so many slots completed: sends before that are done, the others
+  // fail.
   void on_peer_closed(uint64_t completed_slots);
-  // Fails everything; what is outstanding at the NIC stays counted there.
+  // Fails everything; outstanding() still counts the writes at the NIC.
   void fail(MessageFailure failure);
-  // Forgets all sends, and goes on with this slot. Only while nothing is outstanding.
+  // Drops all sends and continues with this slot. Only while no write is outstanding.
   void renew(uint64_t next_slot);
-  // Fails what has not been handed to the NIC and reads this memory.
+  // Fails the sends that read this memory and are not yet at the NIC.
   void forget_memory(uint32_t key);
   // The application no longer looks at its requests.
   void drop_requests();
 
  private:
-  // Beyond the application's: copies that are under way, and messages whose slots are not known.
+  // Beyond the application's sends: outstanding copies, and messages whose slots are not known.
   static constexpr uint32_t kCapacity = kMaxSends + EagerCells::kCells + EagerCells::kMessages;
 
   struct Send {
@@ -119,7 +121,7 @@ class SendQueue {
     Bytes write_bytes = 0;
     uint32_t remote_key = 0;
     uint32_t writes = 0;
-    uint32_t puts = 0;  // writes of the puts before it, which it counts as its own
+    uint32_t puts = 0;  // writes of the puts before it, counted as its own
     uint32_t writes_posted = 0;
     uint32_t writes_done = 0;
     MessageFailure failure = MessageFailure::kNone;
@@ -146,17 +148,17 @@ class SendQueue {
   uint32_t take();
   void release(uint32_t number);
 
-  // As many as were ever under way at once (allocated when there are more than before, as
-  // connections that idle are many), and which of them are free.
+  // As many as were ever pending at once, and which of them are free. Grown on demand, because most
+  // connections are idle.
   std::vector<Send> sends_;
   std::vector<uint16_t> free_;
   EagerSource eager_;
-  FixedQueue<uint16_t> waiting_;            // posted and not matched, in order: first those ahead
-  uint32_t ahead_ = 0;                      // eager ones among them
-  uint32_t resting_ = 0;                    // of these, done
+  FixedQueue<uint16_t> waiting_;            // posted, not matched; first those that have gone ahead
+  uint32_t ahead_ = 0;                      // of them, gone ahead
+  uint32_t resting_ = 0;                    // of the sends ahead, those that are done
   uint32_t owed_ = 0;                       // not done for the application
   FixedQueue<uint16_t> matched_;            // with writes to post
-  std::array<CtsSlot, kMaxGroup> group_{};  // the oldest receive request that is not all matched
+  std::array<CtsSlot, kMaxGroup> group_{};  // the oldest receive request that is not fully matched
   uint32_t group_size_ = 0;                 // 0: none loaded
   uint32_t group_used_ = 0;                 // bit per slot
   uint64_t next_sequence_ = 0;              // of the first slot after the group
@@ -165,8 +167,7 @@ class SendQueue {
   uint64_t arrived_ = 0;
   uint64_t moves_ = 0;
   bool strict_;
-  bool advertised_late_ =
-      false;  // after the last send that left the receiver tells of buffers late
+  bool advertised_late_ = false;  // the receiver may delay advertising
 };
 
 template <typename OnGrant>
@@ -181,7 +182,8 @@ SendQueue::Match SendQueue::match(const SendTable& table, Bytes write_bytes, OnG
       }
       for (uint32_t i = 0; i < group_size_; ++i) on_grant(group_[i].grant);
     }
-    // As a rule they come in order. Else each gets its turn, so that the order of the others stays.
+    // Usually the first matches. Otherwise each is tried once, so that the order of the others
+    // stays.
     while (!waiting_.empty() && match_one(waiting_.front(), write_bytes)) waiting_.pop_front();
     for (size_t left = group_size_ == 0 ? 0 : waiting_.size(); left > 0; --left) {
       const uint32_t number = waiting_.front();

@@ -1,6 +1,6 @@
-// The ends of connections as they lie in registered memory: the table that the peer writes, and
-// behind it the cells of eager messages. Memory is set aside for a few places at a time, and given
-// back when none of them is in use; what of a place is not used takes none.
+// Registered memory of connection ends: the table that the peer writes, and behind it the cells of
+// eager messages. Memory is allocated for up to 8 places at a time and freed when none of them is
+// in use. Pages that are never touched take none.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ class TableMemory {
   static_assert(std::is_trivially_destructible_v<Table>);
 
  public:
-  // For `places` connections with so many bytes of cells each.
+  // For `places` connections with `cells` bytes of cells each.
   TableMemory(size_t places, Bytes cells)
       : place_bytes_((sizeof(Table) + cells + kPage - 1) / kPage * kPage),
         block_places_(std::min(places, kMaxBlockPlaces)),
@@ -33,24 +33,24 @@ class TableMemory {
     const uint32_t bit = 1U << place % kMaxBlockPlaces;
     if ((block.touched & bit) != 0) return new (at(place)) Table();
     block.touched |= bit;
-    return reinterpret_cast<Table*>(at(place));  // its pages are fresh: as new, and not yet touched
+    return reinterpret_cast<Table*>(at(place));  // fresh pages are zero; do not touch them
   }
-  // Of a place that has been renewed; nobody looks into it any more.
+  // Frees a place that renew() has given; nobody reads or writes it any more.
   void give_back(size_t place) {
     Block& block = blocks_[place / kMaxBlockPlaces];
     if (--block.used == 0) block = Block();
   }
-  // Likewise.
+  // Of a place that is in use.
   uint8_t* cells(size_t place) { return at(place) + sizeof(Table); }
   Bytes place_bytes() const { return place_bytes_; }
 
  private:
-  static constexpr Bytes kPage = 4096;  // what is used of one place is not the next one's
+  static constexpr Bytes kPage = 4096;  // places share no page
   static constexpr size_t kMaxBlockPlaces = 8;
   struct Block {
     FreshPages pages;
     uint32_t used = 0;     // places
-    uint32_t touched = 0;  // bit per place: not as new
+    uint32_t touched = 0;  // bit per place: has been used since the block was allocated
   };
 
   uint8_t* at(size_t place) {

@@ -1,5 +1,6 @@
-// Nic: what an RDMA NIC does, as a program sees it. Implemented by the software RDMA NIC (softnic)
-// and over libibverbs (verbs); used by the message layer, which is the same over all of them.
+// Nic: an RDMA NIC as a program sees it. Implemented by the software RDMA NIC (softnic), over
+// libibverbs (verbs) and over libfabric (ofi); used by the message layer, which is the same over
+// all of them.
 //
 // Thread rule: one thread at a time. No call blocks. Time is an argument.
 #pragma once
@@ -21,21 +22,22 @@
 
 namespace pacecar {
 
-// A queue pair of this NIC. Never reused while an old one could still be named by late packets.
+// A queue pair of this NIC. An id is not reused while late packets could still name the old queue
+// pair.
 using QueuePairId = uint32_t;
 // A (source NIC, destination NIC) pair, numbered by the user of the NIC: 0 .. caps().flows-1.
 // Its queue pairs share one pacer and one window.
 using FlowId = uint32_t;
 
-// What may be done with registered memory. The owner may always read it, and also write it (by
-// receives and reads of his own) where peers may do anything at all.
+// What may be done with registered memory. The owner may always read it. The owner may also write
+// it (by receives and reads) where peers have any right at all.
 enum class Access : uint8_t {
   kLocalRead = 0,
   kRemoteWrite = 1,
   kRemoteRead = 2,
-  kRemoteAll = 3,  // but atomics
+  kRemoteAll = 3,  // except atomics
   kRemoteAtomic = 4,
-  kLocalWrite = 8,  // where peers may do nothing
+  kLocalWrite = 8,  // where peers have no right
 };
 
 constexpr Access operator|(Access a, Access b) {
@@ -47,24 +49,23 @@ constexpr bool allows(Access granted, Access wanted) {
          static_cast<uint8_t>(wanted);
 }
 
-// Registered memory. Its key and its remote address go to a peer that may write, and to nobody
-// else.
+// Registered memory. Its key and its remote address are given only to a peer that may write.
 struct MemoryRegion {
   uint8_t* address = nullptr;
   size_t length = 0;
   uint32_t key = 0;  // local and remote key in one
-  // What peers call its first byte: not where it lies, where the NIC can do otherwise. The low bits
+  // The remote address of its first byte: not the local one, where the NIC can choose. The low bits
   // are those of `address` (kRemoteAlignment).
   uint64_t remote_address = 0;
 
-  // What peers call a byte of it.
+  // The remote address of one of its bytes.
   uint64_t remote(const uint8_t* byte) const {
     return remote_address + static_cast<uint64_t>(byte - address);
   }
 };
 
-// Remote addresses equal the owner's modulo this, so that what is aligned here, be it to a huge
-// page, is aligned to peers.
+// Remote addresses equal local ones modulo this, so that alignment up to a huge page is the same
+// for peers.
 inline constexpr uint64_t kRemoteAlignment = uint64_t{1} << 21;
 
 // Memory behind a dma-buf, such as a GPU's: `length` bytes from `offset` on, addressed by peers
@@ -75,7 +76,8 @@ struct DmaBufMemory {
   uint64_t offset = 0;
   uint64_t address = 0;
   size_t length = 0;
-  uint64_t allocation = kUnknown;  // its owner's number for what it lies in, never used again
+  uint64_t allocation = kUnknown;  // the owner's number of the allocation that it lies in, never
+                                   // reused
 };
 
 // What a peer needs to reach a queue pair, as bytes for the bootstrap to carry. Opaque above the
@@ -88,20 +90,20 @@ struct QueuePairAddress {
   std::span<const uint8_t> view() const { return {bytes.data(), size}; }
 };
 
-// What a connected queue pair takes of memory.
+// Memory of a connected queue pair.
 struct QueuePairMemory {
   Bytes state = 0;
   Bytes queues = 0;  // in proportion to the NIC's window parameter
 };
 
-// Receive requests that several queue pairs take from.
+// A shared receive queue: several queue pairs take receive requests from it.
 using ReceiveQueueId = uint32_t;
 
-// What a queue pair is made for, and by whom it is joined.
+// The service of a queue pair, and who connects it.
 enum class Service : uint8_t {
-  kConnected,  // connect_queue_pair: the NIC looks after the connection
-  // connect_standard: exactly one connection of standard RC, which its user brings up, and whose
-  // end is the queue pair's. Its flow is told then. Only where caps().standard.
+  kConnected,  // connect_queue_pair: the NIC maintains the connection
+  // connect_standard: exactly one connection of standard RC, which its user brings up; the queue
+  // pair ends with it. connect_standard sets the flow. Only where caps().standard.
   kStandard,
   kDatagram,  // open_datagrams: UD. Only where caps().standard.
 };
@@ -111,11 +113,12 @@ struct QueuePairConfig {
   TrafficClass traffic_class = TrafficClass::kData;
   // Data queue pairs obey the flow's limits; control queue pairs are neither paced nor windowed.
   bool paced = true;
-  uint32_t work_requests = 64;  // bound of posted and not yet completed work requests
-  bool posts = true;  // false: nothing will be posted, and what that needs may be left out
-  // Bound of posted and not yet used receive requests. 0: the queue pair takes no sends, and writes
-  // with immediate need no receive request. Otherwise each of either uses up one, in order; without
-  // one the peer tries again for a while. Only where caps().sends.
+  uint32_t work_requests = 64;  // most posted, not yet completed work requests
+  bool posts = true;            // false: nothing will be posted; memory for it may be omitted
+  // Most posted, not yet consumed receive requests. 0: the queue pair takes no sends, and writes
+  // with immediate need no receive request. Otherwise each send and each write with immediate
+  // consumes one, in order; while there is none the peer retries for a while. Only where
+  // caps().sends.
   uint32_t receives = 0;
   Service service = Service::kConnected;
   std::optional<ReceiveQueueId> receive_queue = std::nullopt;  // instead of its own; not kConnected
@@ -123,10 +126,10 @@ struct QueuePairConfig {
   bool general_services = false;
 };
 
-// A connection of standard RC as its user brings it up (InfiniBand Architecture Specification
-// vol. 1, 11.2.5.2): the peer, and what is expected of it.
+// The receiving half of a connection of standard RC that its user brings up (InfiniBand
+// Architecture Specification vol. 1, 11.2.5.2): the peer and its attributes.
 struct StandardPeer {
-  FlowId flow = 0;  // whose limits what is sent there obeys
+  FlowId flow = 0;  // whose limits apply to what is sent
   std::array<uint8_t, 16> gid{};
   uint32_t queue_pair = 0;
   uint32_t first_psn = 0;  // of what it sends
@@ -134,37 +137,36 @@ struct StandardPeer {
   uint8_t read_depth = 1;  // reads and atomics of the peer at once; 0 counts as 1
   // What it may do to memory that allows it.
   Access access = Access::kRemoteAll | Access::kRemoteAtomic;
-  uint8_t rnr_delay = 0;   // by its code (table 45): how long it is to wait for a receive request
+  uint8_t rnr_delay = 0;  // RNR timer code (table 45): how long the peer waits before a retry
 };
 
-// Reads and atomics at once, each way, of such a connection: as many as rdma_rxe takes.
+// Most outstanding reads and atomics, each way, of such a connection: as many as rdma_rxe takes.
 inline constexpr uint8_t kMostReads = 128;
 
-// And then how we send.
+// The sending half.
 struct StandardSending {
   uint32_t first_psn = 0;
-  uint8_t read_depth = 1;    // reads and atomics at once; 0 counts as 1
-  Duration silence_limit;    // without progress for so long the peer is dead
-  Duration not_ready_limit;  // likewise without a receive request there
+  uint8_t read_depth = 1;    // outstanding reads and atomics; 0 counts as 1
+  Duration silence_limit;    // a peer without progress for so long is dead
+  Duration not_ready_limit;  // likewise, a peer without a receive request
 };
 
 enum class Opcode : uint8_t {
-  kWrite,         // places bytes in the peer's memory; nobody there is told
-  kWriteWithImm,  // and then completes at the peer with `immediate`
-  // Only where caps().sends and caps().reads, and only to peers with whom the connection has them:
-  // else post() takes none.
+  kWrite,         // places bytes in the peer's memory; no completion there
+  kWriteWithImm,  // likewise, and then completes at the peer with `immediate`
+  // Only where caps().sends and caps().reads, and only if the connection to the peer has them:
+  // otherwise post() takes none.
   kSend,  // into the memory of the peer's oldest receive request; caps().sends
   kRead,  // from the peer's memory into ours, which must be writable; caps().reads
   // The rest on queue pairs of Service::kStandard only.
   kSendWithImm,
-  // On 8 aligned bytes of the peer, whose value before comes into ours.
+  // On 8 aligned bytes of the peer; the value before goes into our memory.
   kCompareSwap,
   kFetchAdd,
 };
 
-// One operation on `length` bytes (0 is a real operation). The memory must stay registered, and
-// unchanged, until its completion. Sends and reads go to queue pairs without pacing, or of
-// Service::kStandard, only.
+// One operation on `length` bytes (0 is valid). The memory must stay registered and unchanged until
+// the completion. Sends and reads only on queue pairs without pacing, or of Service::kStandard.
 struct WorkRequest {
   uint64_t id = 0;  // comes back in the completion
   const uint8_t* local = nullptr;
@@ -174,18 +176,18 @@ struct WorkRequest {
   uint32_t remote_key = 0;
   uint32_t immediate = 0;
   Opcode opcode = Opcode::kWrite;
-  bool signaled = true;  // false: completes silently unless it fails
-  bool awaited = false;  // somebody waits for it: it should complete soon also if it is the last
-  bool passing = false;  // it may overtake others of its queue pair: it may go with any packet
-  bool host = false;     // memory of the host, not of a GPU: the processor may read it, now
+  bool signaled = true;  // false: completes without a completion unless it fails
+  bool awaited = false;  // the completion is awaited: it should come soon, even if no other follows
+  bool passing = false;  // may overtake others of its queue pair, and share a packet with others
+  bool host = false;     // host memory, not a GPU's: the processor may read it during post()
   // On queue pairs of Service::kStandard only.
   bool solicited = false;  // Completion::solicited at the peer
-  bool fenced = false;     // not before all reads and atomics that precede it are done
-  uint64_t operand = 0;    // of an atomic: what is swapped in or added
+  bool fenced = false;     // starts only when all earlier reads and atomics are done
+  uint64_t operand = 0;    // of an atomic: the value that is swapped in or added
   uint64_t compare = 0;    // of kCompareSwap
 };
 
-// A message of UD: one packet, which nobody acknowledges.
+// A message of UD: one packet, not acknowledged.
 struct Datagram {
   WorkRequest send;  // kSend or kSendWithImm, not longer than caps().mtu
   std::array<uint8_t, 16> gid{};
@@ -202,80 +204,82 @@ struct ReceiveRequest {
 };
 
 enum class CompletionKind : uint8_t {
-  kSent,          // a work request of ours: the peer's NIC has all of its bytes, or we those read
-  kReceived,      // a peer's write with immediate: all of its bytes are in place, and those before
+  kSent,          // a work request of ours: the peer's NIC has all its bytes, or a read's are here
+  kReceived,      // a peer's write with immediate: its bytes and all earlier ones are placed
   kReceivedSend,  // a peer's send, or a datagram: likewise
   kBroken,        // the queue pair is in error; its work requests will not complete
 };
 
 enum class CompletionStatus : uint8_t {
   kOk,
-  kRemoteAccessError,  // the peer refused: unknown key, out of bounds, or no right to write
-  kMemoryGone,         // its memory was deregistered before it was done
+  kRemoteAccessError,  // the peer refused: unknown remote key, out of bounds, or no right to write
+  kMemoryGone,         // our memory was deregistered before it was done
   kRetryExceeded,      // the peer has not answered within the limit
   kReceiverNotReady,   // the peer has posted no receive request within the limit
   kRemoteRefused,      // the peer's NIC refused: the send is longer than the receive request
-  kLocalError,         // of our own NIC: fault() says more
+  kLocalError,         // of our own NIC: see fault()
 };
 
 struct Completion {
-  uint64_t work_request = 0;  // kSent; of the receive request, where one was used up
+  uint64_t work_request = 0;  // kSent; otherwise the receive request, if one was consumed
   Bytes bytes = 0;            // kReceived, kReceivedSend
   QueuePairId queue_pair = 0;
   uint32_t immediate = 0;  // kReceived; of a send, where it has one
   CompletionKind kind = CompletionKind::kSent;
   CompletionStatus status = CompletionStatus::kOk;
   bool has_immediate = false;  // a send
-  bool solicited = false;      // the peer wants somebody to be told at once
-  uint32_t source_qp = 0;      // of a datagram, whose receive holds a GRH of 40 bytes before it
+  bool solicited = false;      // the peer asks for an event (solicited event bit)
+  uint32_t source_qp = 0;      // of a datagram; 40 bytes of GRH precede it in the receive
 };
 
-// What came back about a flow's data since the last signal, for the congestion control. A flow that
-// had to wait for its rate also signals when all that was posted has been sent. A flow on credit
-// signals whenever it has sent, and how many of the NIC's flows had something to send then and were
-// allowed to, itself included.
+// Feedback on a flow's data since the last signal, for the congestion control. A flow that had to
+// wait for its rate also signals when all that was posted has been sent. A flow on credit signals
+// whenever it has sent, with `sharing`: how many of the NIC's flows, itself included, then had
+// something to send and were allowed to.
 struct FlowSignal {
   FlowId flow = 0;
   Duration rtt;              // of the newest packet acknowledged; 0 when there is none
   Bytes acked = 0;           // newly acknowledged bytes
   Bytes marked = 0;          // of these, marked by ECN on the way
   Bytes lost = 0;            // newly found missing
-  Bytes trimmed = 0;         // likewise, because a switch cut off their payload
-  Duration trimmed_rtt;      // from sending the newest of them to the word of it; 0: none
-  uint32_t sharing = 0;      // see below; 0: not sent since the last signal
+  Bytes trimmed = 0;         // newly found trimmed: a switch cut off their payload
+  Duration trimmed_rtt;      // from sending the newest trimmed packet to its notice; 0: none
+  uint32_t sharing = 0;      // see above; 0: not sent since the last signal
   Bytes in_flight = 0;       // after this signal
-  Bytes sent = 0;            // by the flow since it began, repetitions included
-  bool rerouting = false;    // a better path is looked for
-  bool timed_out = false;    // nothing came back for a whole timeout
+  Bytes sent = 0;            // by the flow since it began, retransmissions included
+  bool rerouting = false;    // a better path is being searched
+  bool timed_out = false;    // no acknowledgement for a whole timeout
   bool echo_marked = false;  // the packet that the newest acknowledgement answers was marked
   uint8_t hops = 0;          // of `telemetry`
   std::array<TelemetryHop, kMaxTelemetryHops> telemetry{};  // of that packet
 };
 
-// What has come in on a flow since the last such signal, for the allocator.
+// What has arrived on a flow since the last such report, for the allocator.
 struct FlowArrival {
   FlowId flow = 0;
   Bytes bytes = 0;  // payload placed in memory, each byte once
-  // The shortest from a packet's time stamp to its arrival, by two clocks and modulo 2^32: only
-  // differences within a flow mean something.
+  // The shortest time from a packet's time stamp to its arrival, by two clocks and modulo 2^32:
+  // only differences within a flow are meaningful.
   uint32_t transit_ns = 0;
+  uint32_t timed_bytes = 0;  // payload of that packet
 };
 
 inline constexpr Bytes kNoCredit = ~Bytes{0};
 
-// The congestion control's decision, as the NIC applies it.
+// The congestion control's decision, applied by the NIC.
 struct FlowLimits {
   Rate rate;
   Instant first_send;  // phase: nothing before this time
-  // The next packet leaves at first_send, also when it would have waited for longer.
+  // The next packet leaves at first_send, even if it would otherwise have waited for longer.
   bool aligned = false;
   SendGrid grid;     // the next packet moves to the nearest instant of it; none: it stays
   Bytes window = 0;  // most bytes in flight
-  Bytes burst = 0;   // what may leave at once, payload; 0: caps().burst_bytes, the most
-  // The most that the flow may have sent since it began, repetitions included; a packet that begins
-  // within it goes as a whole. kNoCredit: no such limit.
+  Bytes burst = 0;   // payload that may leave at once; 0: caps().burst_bytes, the most
+  // The most that the flow may have sent since it began, retransmissions included; a packet that
+  // begins within it is sent whole. kNoCredit: no such limit.
   Bytes credit = kNoCredit;
-  // A new rate counts from the next packet on; the one that waits for its time keeps it.
+  // A new rate applies from the next packet on; the departure of the packet that is waiting does
+  // not change.
   bool from_next_packet = false;
 };
 
@@ -285,13 +289,13 @@ class Nic {
 
   virtual const NicCaps& caps() const = 0;
   virtual const NicCounters& counters() const = 0;
-  // Asks the driver: for those who look from time to time.
+  // Asks the driver, so it is not for every poll.
   virtual std::vector<HardwareCounter> hardware_counters() const { return {}; }
 
   // Errors: kInvalidArgument for an empty or wrapping range, kUnavailable when all caps().regions
   // are used.
   virtual Result<MemoryRegion> register_memory(void* address, size_t length, Access access) = 0;
-  // Addressed by peers from `remote` on. Only where caps().standard.
+  // Registers memory with the remote address `remote`. Only where caps().standard.
   virtual Result<MemoryRegion> register_memory_as(void* /*address*/, size_t /*length*/,
                                                   Access /*access*/, uint64_t /*remote*/) {
     return fail(ErrorCode::kInvalidArgument, "the NIC chooses remote addresses by itself");
@@ -302,20 +306,19 @@ class Nic {
   }
   // After this returns, nothing reads or writes the region any more.
   virtual void deregister_memory(const MemoryRegion& region) = 0;
-  // The same in two steps: what takes long and needs no turn of the NIC's happens when what is
-  // returned goes, on any thread, before the NIC does.
+  // The same in two steps: the slow part, which does not need the NIC, runs when the returned
+  // object is destroyed, on any thread, before the NIC is destroyed.
   [[nodiscard]] virtual std::shared_ptr<void> retire_memory(const MemoryRegion& region) {
     deregister_memory(region);
     return nullptr;
   }
 
-  // Whether another registration has the same key: then the memory stays registered after this one
-  // is gone.
+  // Whether another registration has the same key: the memory then stays registered after this one.
   virtual bool shared(const MemoryRegion& /*region*/) const { return false; }
 
-  // Pushes what peers have written into memory of a GPU so far to where the GPU sees it: reads a
-  // byte of it, behind those writes. Returns what flushed() takes; nullopt from a NIC that never
-  // reads. Errors: kUnavailable (too many at once), kSystem.
+  // Makes what peers have written into GPU memory so far visible to the GPU, by reading a byte of
+  // it behind those writes. Returns the argument of flushed(); nullopt from a NIC without reads.
+  // Errors: kUnavailable (too many at once), kSystem.
   virtual Result<std::optional<uint64_t>> start_flush(const MemoryRegion& /*region*/,
                                                       const uint8_t* /*data*/) {
     return std::nullopt;
@@ -328,14 +331,14 @@ class Nic {
   virtual QueuePairAddress queue_pair_address(QueuePairId id) const = 0;
   // Errors: kPeer when `remote` is not an address of this kind of NIC.
   virtual Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) = 0;
-  // The address of a connected queue pair's peer, for people. Empty: unknown.
+  // The address of a connected queue pair's peer, as text. Empty: unknown.
   virtual std::string peer(QueuePairId /*id*/) const { return {}; }
   virtual QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const = 0;
-  // What broke a queue pair, for people: device, cause and cure. Empty when there is no more to say
-  // than the completion's status.
+  // What broke a queue pair, as text: device, cause and cure. Empty: no more than the completion's
+  // status.
   virtual std::string fault(QueuePairId /*id*/) const { return {}; }
-  // From here on nothing of the peer's is taken or acknowledged; what was, can be polled. Then
-  // destroy it.
+  // From here on nothing from the peer is taken or acknowledged; what was taken can be polled.
+  // Destroy the queue pair afterwards.
   virtual void halt_queue_pair(QueuePairId /*id*/) {}
 
   // --- where caps().standard; elsewhere not called ---
@@ -343,34 +346,35 @@ class Nic {
   virtual Result<ReceiveQueueId> create_receive_queue(uint32_t /*receives*/) {
     return fail(ErrorCode::kUnavailable, "the NIC has no receive queues to share");
   }
-  // No queue pair has it any more.
+  // No queue pair may still use it.
   virtual void destroy_receive_queue(ReceiveQueueId /*id*/) {}
   virtual size_t post_shared_receives(ReceiveQueueId /*id*/,
                                       std::span<const ReceiveRequest> /*requests*/) {
     return 0;
   }
-  // Takes what the peer sends, from here on. Errors: kInvalidArgument (a GID that is not reached).
+  // From here on takes what the peer sends. Errors: kInvalidArgument (unreachable GID).
   virtual Result<void> connect_standard(QueuePairId /*id*/, const StandardPeer& /*peer*/) {
     return fail(ErrorCode::kInvalidArgument, "the NIC brings up its connections by itself");
   }
   // From here on work requests may be posted.
   virtual void start_sending(QueuePairId /*id*/, const StandardSending& /*sending*/) {}
-  // Takes datagrams with this key, and from here on sends some.
+  // From here on takes datagrams with this queue key; datagrams may be posted.
   virtual void open_datagrams(QueuePairId /*id*/, uint32_t /*queue_key*/, uint32_t /*first_psn*/) {}
-  // As post(). A GID that is not reached is a message that is lost.
+  // As post(). A message to an unreachable GID is lost.
   virtual size_t post_datagrams(QueuePairId /*id*/, std::span<const Datagram> /*datagrams*/) {
     return 0;
   }
-  // As created, with the same number: its work requests are forgotten without completions.
+  // Back to the state after creation, with the same number: work requests are dropped without
+  // completions.
   virtual void reset_queue_pair(QueuePairId /*id*/) {}
-  // The same end as a refusal brings about: kBroken is told.
+  // Breaks the queue pair as a refusal does: it completes with kBroken.
   virtual void break_queue_pair(QueuePairId /*id*/) {}
 
-  // Forgets the queue pair and all of its work requests, at once and without completions.
+  // Destroys the queue pair and all its work requests, at once and without completions.
   virtual void destroy_queue_pair(QueuePairId id) = 0;
 
-  // Takes work requests in order and returns how many; fewer means "full, again later". A work
-  // request whose local key does not cover its memory is a broken invariant of ours.
+  // Takes work requests in order and returns how many; fewer: full, try again later. The local key
+  // must cover the memory: anything else is a broken invariant of ours.
   virtual size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) = 0;
   // Likewise for receive requests. None where !caps().sends.
   virtual size_t post_receives(QueuePairId /*id*/, std::span<const ReceiveRequest> /*requests*/) {
@@ -378,7 +382,7 @@ class Nic {
   }
   virtual size_t poll(std::span<Completion> completions) = 0;
   virtual size_t poll_signals(std::span<FlowSignal> signals) = 0;
-  // Arrivals are told only when somebody wants to know: they cost time.
+  // Arrivals are reported only if `wanted`: they cost time.
   virtual void report_arrivals(bool wanted) = 0;
   virtual size_t poll_arrivals(std::span<FlowArrival> arrivals) = 0;
 
@@ -386,7 +390,7 @@ class Nic {
 
   // Runs the timers that are due.
   virtual void on_time(Instant now) = 0;
-  // When on_time has something to do next; Instant::never() when idle.
+  // When on_time has something to do next; Instant::never(): nothing.
   virtual Instant next_deadline() const = 0;
 };
 

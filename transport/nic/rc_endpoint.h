@@ -1,9 +1,9 @@
-// RcEndpoint: where a peer finds a queue pair of standard RC (InfiniBand Architecture
-// Specification, chapter 9) over RoCE v2 or InfiniBand, and how the bootstrap carries it. All NICs
-// that speak RC use this form, so that hardware and software reach each other.
+// RcEndpoint: the address of a queue pair of standard RC (InfiniBand Architecture Specification,
+// chapter 9) over RoCE v2 or InfiniBand, and its encoding for the bootstrap. All NICs that speak RC
+// use it, so that hardware and software reach each other.
 //
-// A queue pair of ours may be several RC connections, its lanes. They are joined one to one in
-// order; of two ends with different numbers of lanes the smaller number is used.
+// A queue pair of ours may be several RC connections, its lanes. Lane i is connected to the peer's
+// lane i; if the ends have different numbers of lanes, the smaller number is used.
 //
 // Pure. Thread rule: any.
 #pragma once
@@ -21,7 +21,7 @@ namespace pacecar {
 enum class LinkLayer : uint8_t { kEthernet = 1, kInfiniband = 2 };
 
 struct RcLane {
-  uint32_t queue_pair = 0;  // 24 bits; 0 and 1 are the management's
+  uint32_t queue_pair = 0;  // 24 bits; 0 and 1 are for management
   uint32_t first_psn = 0;   // of what this end sends; 24 bits
 
   bool operator==(const RcLane&) const = default;
@@ -35,10 +35,10 @@ struct RcEndpoint {
   uint16_t lid = 0;  // InfiniBand only
   LinkLayer link_layer = LinkLayer::kEthernet;
   uint32_t mtu = 0;        // path MTU, payload bytes: 256, 512, 1024, 2048 or 4096
-  uint8_t read_depth = 0;  // reads of the peer that may be on their way at once
+  uint8_t read_depth = 0;  // most outstanding reads of the peer
   uint8_t lanes = 1;       // used of `lane`
   std::array<RcLane, kMaxLanes> lane{};
-  // What this kind of NIC wants to tell its own kind; others pass over it.
+  // Extra data for the same kind of NIC; others skip it.
   uint8_t extension_bytes = 0;
   std::array<uint8_t, kMaxExtension> extension{};
 
@@ -51,7 +51,7 @@ struct RcEndpoint {
 
 // `endpoint` is one that decode_rc_endpoint would accept.
 QueuePairAddress encode(const RcEndpoint& endpoint);
-// Errors: kPeer for anything that no encode() has made.
+// Errors: kPeer for anything that encode() does not produce.
 Result<RcEndpoint> decode_rc_endpoint(std::span<const uint8_t> bytes);
 
 }  // namespace pacecar

@@ -15,12 +15,12 @@
 namespace pacecar {
 
 struct OfiAddress {
-  uint32_t provider = 0;  // which one, and how addresses look there: ofi_provider_tag
+  uint32_t provider = 0;  // the provider and its address format: ofi_provider_tag
   uint64_t secret = 0;    // of its mailbox
-  uint64_t rings = 0;     // its OfiRings, as the provider wants it
+  uint64_t rings = 0;     // its OfiRings, as the provider addresses them
   uint64_t rings_key = 0;
-  HostTurn::Place turn;  // where the provider shares memory
-  // The names of the NIC's endpoints, of one length: that for control words first.
+  HostTurn::Place turn;  // if the provider works in shared memory
+  // The names of the NIC's endpoints, all of one length: first the one for control words.
   std::vector<std::vector<uint8_t>> endpoints;
 };
 

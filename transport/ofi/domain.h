@@ -33,30 +33,30 @@ class OfiDomain {
   fid_cq* completions() const { return completions_.get(); }
   const OfiLibrary& libfabric() const { return *provider_.info.get_deleter().libfabric; }
 
-  // `error` as calls return it, negative.
+  // `error`: as returned by calls, negative.
   OfiFailure failure(int error) const;
   tl::unexpected<Error> failed(std::string_view call, int error) const {
     return tl::unexpected(ofi_error(call, failure(error), name_));
   }
 
   struct Failed {
-    void* context = nullptr;  // of the operation; nullptr: of none that is known
+    void* context = nullptr;  // of the operation; nullptr: unknown
     OfiFailure failure;
   };
-  // What has completed, at most kBatch, valid until the next call; moves the provider on.
+  // What has completed, at most kBatch, valid until the next call; drives the provider's progress.
   std::span<const fi_cq_data_entry> poll();
-  // What has failed, after a poll() that said so; false: nothing has.
+  // The next failed operation, after a poll() that found an error; false: none.
   bool take_failure(Failed* failed);
 
-  // Another queue in place of this one, on which no endpoint may be open: with the endpoints
-  // closed, tcp;ofi_rxm still asks them for what may have arrived.
+  // Replaces the completion queue; all endpoints must be closed. The old queue cannot be kept:
+  // tcp;ofi_rxm still polls closed endpoints through it.
   Result<void> reopen_completions();
 
-  // From here on wait_fd() becomes readable when something arrives, or soon; false when something
-  // has arrived.
+  // From here on wait_fd() becomes readable when something arrives, or after a short time; false:
+  // something has already arrived.
   bool prepare_to_wait();
   int wait_fd() const { return waiting_.get(); }
-  // Whether anything that arrives wakes; else one wakes to look, from time to time.
+  // Whether every arrival makes wait_fd() readable; otherwise a timer does so periodically.
   bool wakes() const { return wakes_; }
 
  private:
@@ -71,11 +71,11 @@ class OfiDomain {
   FidHandle<fid_fabric> fabric_;
   FidHandle<fid_domain> domain_;
   FidHandle<fid_cq> completions_;
-  FileDescriptor waiting_;  // an epoll, for what is waited for: the queue's, or the timer
-  FileDescriptor timer_;    // where the provider has no file descriptor to wait for
+  FileDescriptor waiting_;  // an epoll over the queue's descriptor, or over the timer
+  FileDescriptor timer_;    // if the provider has no file descriptor to wait for
   size_t count_ = 0;        // of completions
   bool wakes_ = false;
-  bool failed_ = false;  // the queue has an error to tell
+  bool failed_ = false;  // the queue has an error entry
   std::array<fi_cq_data_entry, kBatch> entries_;
 };
 

@@ -19,22 +19,22 @@
 
 namespace pacecar {
 
-// What goes to one place of the peer's memory.
+// The part of a write that goes to one place of the peer's memory.
 struct OfiPart {
   const void* data = nullptr;
   Bytes length = 0;
-  void* descriptor = nullptr;  // of the local memory, where the provider wants it registered
-  uint64_t place = 0;          // in the peer's memory, as the provider wants it
+  void* descriptor = nullptr;  // of the local memory, if the provider needs it registered
+  uint64_t place = 0;          // in the peer's memory, as the provider addresses it
   uint64_t key = 0;
 };
 
-// What an operation is for, in memory that outlives it.
+// One write operation; its memory outlives it.
 struct OfiWrite {
   OfiPart part;
-  OfiPart behind;         // lands behind the first part; of no length: there is none
-  bool from_gpu = false;  // where no processor can copy it
+  OfiPart behind;         // placed after the first part; length 0: none
+  bool from_gpu = false;  // memory that no processor can copy
   fi_addr_t peer = FI_ADDR_UNSPEC;
-  bool answered = true;  // it completes when the data is there; else once it lies with the peer
+  bool answered = true;  // completes when the data is in place; else when it is copied to the peer
   void* context = nullptr;
 };
 
@@ -44,17 +44,18 @@ class OfiEndpoint {
   static Result<std::unique_ptr<OfiEndpoint>> open(const OfiDomain& domain);
 
   fid_ep* endpoint() const { return endpoint_.get(); }
-  // Where peers find it.
+  // Its address, for peers.
   std::span<const uint8_t> name() const { return name_; }
 
-  // Each peer as often as it was added. Errors: kPeer, for an address that cannot be one.
+  // Remove each peer as often as it was added. Errors: kPeer for an invalid address.
   Result<fi_addr_t> add_peer(std::span<const uint8_t> name);
   void remove_peer(std::span<const uint8_t> name);
 
-  // For people.
+  // As text.
   std::string text_of(std::span<const uint8_t> name) const;
 
-  // Completes when all is in the peer's memory. 0, or a negative error; -FI_EAGAIN: again later.
+  // Completes as OfiWrite::answered has it. Returns 0 or a negative error; -FI_EAGAIN: try again
+  // later.
   int write(const OfiWrite& write) const;
 
  private:

@@ -11,7 +11,7 @@
 
 namespace pacecar {
 
-// Who had the trouble, for people.
+// Where it happened, as text.
 struct OfiPlace {
   std::string_view nic;   // "ofi:tcp:eth0"
   std::string_view peer;  // its address; empty: not connected
@@ -20,8 +20,8 @@ struct OfiPlace {
 // What an operation failed with.
 struct OfiFailure {
   int error = 0;              // FI_E..., positive
-  int provider_error = 0;     // in the provider's own numbers; 0: none
-  std::string provider_text;  // what it says of that; may be empty
+  int provider_error = 0;     // the provider's own number; 0: none
+  std::string provider_text;  // the provider's text for that; may be empty
   std::string text;           // fi_strerror(error)
 };
 
@@ -34,11 +34,11 @@ struct OfiErrorInfo {
   std::string_view cure;
 };
 
-// Also for numbers that are not in the table. What was merely given back (FI_ECANCELED) counts as
-// what the provider says of it, where that is a number that we know.
+// Also for numbers that are not in the table. A cancelled operation (FI_ECANCELED) counts as the
+// provider's own error, if that number is known.
 const OfiErrorInfo& ofi_error_info(const OfiFailure& failure);
 
-// An operation of a queue pair: NIC, peer, what the provider says, cause and cure.
+// A failed operation of a queue pair: NIC, peer, the provider's text, cause and cure.
 std::string describe_fault(const OfiPlace& place, const OfiFailure& failure);
 // `call` is the function's name, such as fi_endpoint.
 Error ofi_error(std::string_view call, const OfiFailure& failure, std::string_view nic);

@@ -1,5 +1,5 @@
-// Owning pointers for the objects of libfabric. What an object was made from must outlive it: the
-// order of members decides.
+// Owning pointers for the objects of libfabric. An object's parents must outlive it: mind the order
+// of members.
 #pragma once
 
 #include <rdma/fabric.h>

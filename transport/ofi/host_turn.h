@@ -1,7 +1,7 @@
-// HostTurn: whose turn it is to go into the memory of a NIC whose provider shares it among the
-// processes of a host. The provider's own lock there spins: when a process is killed while it holds
-// it, as one that moves data mostly does, all others spin for ever. So whoever goes in takes this
-// turn first, which knows when its owner has died: a robust mutex in memory of the NIC's process.
+// HostTurn: a lock for the memory of a NIC whose provider shares it among the processes of a host.
+// The provider's own lock there spins: if a process is killed while it holds it, as one that moves
+// data mostly does, all others spin for ever. So a process takes this turn first, a robust mutex in
+// memory of the NIC's process, which reports when its owner has died.
 //
 // Thread rule: one thread at a time takes and gives back.
 #pragma once
@@ -18,7 +18,7 @@ namespace pacecar {
 
 class HostTurn {
  public:
-  // Where a process finds the turn of another: its memory file there.
+  // The place of another process's turn: its memory file.
   struct Place {
     uint32_t process = 0;
     uint32_t fd = 0;
@@ -32,21 +32,22 @@ class HostTurn {
   HostTurn& operator=(HostTurn&& other) noexcept;
   ~HostTurn();
 
-  // Of one that was made here.
+  // Only of a turn made by make().
   Place place() const;
 
-  // 0: until give_back(). -EAGAIN: another has it, again later. For ever: -EOWNERDEAD, a process
-  // has died inside, nobody may go there any more; -ESHUTDOWN, after close().
+  // 0: taken, until give_back(). -EAGAIN: another process has it, try again later. Permanent:
+  // -EOWNERDEAD, a process has died with it, and the memory must not be used any more; -ESHUTDOWN,
+  // after close().
   int take();
   void give_back();
-  // What it leads to is about to be closed: in the same process it may be gone at once.
+  // The memory is about to be closed: processes that take the turn afterwards get -ESHUTDOWN.
   void close();
 
  private:
   struct Shared {
     pthread_mutex_t mutex;
     std::atomic<bool> closed;
-    std::atomic<bool> dead;  // a process has died inside
+    std::atomic<bool> dead;  // a process has died with the turn
   };
 
   HostTurn(FileDescriptor memory, Shared* shared);

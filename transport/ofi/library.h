@@ -1,5 +1,5 @@
 // The entry points of libfabric, found at run time: a process that names no libfabric NIC does not
-// load it. All else goes through the objects' own tables.
+// load it. All other calls go through the objects' own tables.
 //
 // Thread rule: any.
 #pragma once
@@ -16,8 +16,8 @@ namespace pacecar {
 
 class OfiLibrary {
  public:
-  // Once per process; it stays loaded. Some of the libraries that it brings along install handlers
-  // for signals: the program's own are put back. Errors: kUnavailable.
+  // Once per process; it stays loaded. Some of its dependencies install signal handlers: the
+  // program's own are restored. Errors: kUnavailable.
   static Result<const OfiLibrary*> load(const std::string& file = "libfabric.so.1");
 
   // As fi_getinfo, with signals as in load(). `hints` are not changed.

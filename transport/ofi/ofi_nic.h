@@ -1,6 +1,6 @@
 // OfiNic: a NIC on the reliable datagrams and remote writes of a libfabric provider. Its endpoints
 // serve all queue pairs: a queue pair is an agreement of two NICs, kept by messages (mailbox.h).
-// What is posted waits here until the flow's limits let it out, write by write.
+// Work requests wait here until the flow's limits admit them, write by write.
 //
 // Thread rule: one thread at a time, except wait_fd().
 #pragma once
@@ -29,22 +29,22 @@
 namespace pacecar {
 
 struct OfiConfig {
-  std::string name;  // for people: "ofi:tcp:eth0"
+  std::string name;  // as shown to users: "ofi:tcp:eth0"
   uint32_t flows = 256;
   uint32_t queue_pairs = 512;
   uint32_t regions = 4096;
   uint32_t paths = 1;  // endpoints for data
-  Bytes chunk = 0;     // what one write should carry at most; 0: as suits it
-  Rate line_rate;      // 0: what the provider says
-  Duration silence_limit = Duration::from_s(6);  // a peer that answers nothing for so long is dead
-  Address address;                               // where the bootstrap reaches this host
-  // How a peer learns of writes with immediate, if not as the provider does it best.
+  Bytes chunk = 0;     // most that one write should carry; 0: chosen by the provider's traits
+  Rate line_rate;      // 0: the provider's
+  Duration silence_limit = Duration::from_s(6);  // a peer that is silent for so long is dead
+  Address address;                               // this host's, for the bootstrap
+  // How a peer is notified of writes with immediate; nothing: the provider's best way.
   std::optional<OfiNotification> notification;
 };
 
 class OfiNic final : public Nic, public NicPort, private WaitingWork {
  public:
-  // Where a processor moves the data, a write costs it more than pacing finely is worth.
+  // If a processor moves the data, a write costs more than fine pacing is worth.
   static constexpr Bytes kDefaultChunk = 64 << 10;
   static constexpr Bytes kSoftwareChunk = 512 << 10;
 
@@ -54,8 +54,8 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   ~OfiNic() override;
 
   const OfiProvider& provider() const { return domain_.provider(); }
-  // Closes all endpoints and opens others, as when nothing else frees memory that is in use: all
-  // queue pairs are broken by it.
+  // Closes all endpoints and opens new ones, when nothing else frees memory that is in use. Breaks
+  // all queue pairs.
   void reopen_endpoints(const std::string& why);
 
   // --- Nic ---
@@ -108,7 +108,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   OfiNotification notification() const;
 
   // --- queue pairs ---
-  // Of those above: not one that is leaving.
+  // A queue pair of the user: not one that is leaving.
   QueuePair* find(QueuePairId id);
   const QueuePair* find(QueuePairId id) const;
   QueuePair* find_any(QueuePairId id);
@@ -118,14 +118,14 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   void break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault);
   std::string describe(const QueuePair& qp, std::string_view what, std::string_view cure) const;
   OfiPlace place_of(const QueuePair& qp) const { return {domain_.name(), qp.peer}; }
-  // Says good-bye when it is time.
+  // Sends kGone when nothing of ours is outstanding.
   void step_leaving(QueuePair& qp);
   void sweep();
   void forget(uint32_t slot);
   void remove_peers(const QueuePair& qp);
 
   // --- memory ---
-  // Moves provider and messages until `done()`; false: not in time.
+  // Drives provider and messages until `done()`; false: not in time.
   bool wait_until(Duration limit, const std::function<bool()>& done);
   bool in_use(uint32_t local_key) const;
   void revoke(QueuePair& qp, uint32_t key);
@@ -155,16 +155,16 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   void write_letter(QueuePair& qp, const OfiMessage& message,
                     uint64_t finishes = OfiQueuePair::kNoNumber, uint8_t endpoint = 0);
   size_t transmit_control(QueuePair& qp, Instant now);
-  // False: nothing was handed over.
+  // False: nothing was posted to the provider.
   bool start(QueuePair& qp, uint8_t endpoint, Instant now);
   uint8_t next_endpoint();
-  // To the provider; as of OfiEndpoint::write.
+  // Posts to the provider; returns as OfiEndpoint::write.
   int hand_over(QueuePair& qp, uint8_t endpoint, const OfiWrite& write);
-  // What the provider answered: true when it has the operation.
+  // Handles the provider's answer; true if it has taken the operation.
   bool accepted(QueuePair& qp, int error);
   void set_stuck(QueuePair& qp);
   void unstick(QueuePair& qp);
-  // Those of stuck_ that are `meant`, in the order in which they were refused.
+  // Tries again those of stuck_ that are `meant`, in the order in which they were refused.
   void unstick_all(const std::function<bool(const QueuePair&)>& meant);
   void on_room(QueuePair& qp);
   void retry_stuck(Instant now);
@@ -175,9 +175,9 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   Bytes packets_of(Bytes payload) const;
 
   OfiConfig config_;
-  // Each is made from those before it.
+  // Each member is made from those before it.
   OfiDomain domain_;
-  std::optional<HostTurn> host_turn_;  // in our endpoints, where the provider shares memory
+  std::optional<HostTurn> host_turn_;  // for our endpoints, if the provider works in shared memory
   std::vector<std::unique_ptr<OfiEndpoint>> endpoints_;  // for control words, then for data
   size_t name_bytes_ = 0;                                // of the longest name of them
   OfiRegistrations memory_;
@@ -187,9 +187,9 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   NicCaps caps_;
   NicCounters counters_;
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot, the low bits of the number
-  std::deque<uint32_t> free_slots_;  // in turns, so that late completions find nobody
+  std::deque<uint32_t> free_slots_;  // reused in turns, so that late completions find no queue pair
   std::vector<uint32_t> live_;       // slots of queue pairs that are connected, broken or leaving
-  uint32_t in_use_ = 0;              // queue pairs of those above
+  uint32_t in_use_ = 0;              // queue pairs of the user
   uint32_t generation_;
   OfiOperations operations_;
   uint64_t handed_over_ = 0;      // to the provider, of them
@@ -199,14 +199,14 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   WorkList talking_;    // slots of queue pairs with messages to send
   WorkList completed_;  // slots of queue pairs with completions
   WorkList stuck_;      // slots of queue pairs that the provider has no room for
-  WorkList departing_;  // slots of queue pairs that may be done with leaving
+  WorkList departing_;  // slots of queue pairs that may have finished leaving
   FixedQueue<Completion> received_;
   Instant now_;                          // of the last turn
-  Instant departures_;                   // when all that was handed over has left, at line rate
+  Instant departures_;                   // when all posted writes have left, at line rate
   Instant retry_at_ = Instant::never();  // the first of stuck_
   Instant next_watch_;
   size_t turn_ = 0;      // over the endpoints for data
-  bool failed_ = false;  // there are no endpoints
+  bool failed_ = false;  // opening endpoints has failed
 };
 
 }  // namespace pacecar

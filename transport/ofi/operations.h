@@ -1,5 +1,5 @@
-// OfiOperations: what a libfabric NIC has handed to the provider. The provider names an operation
-// by its address, so they lie in one place for as long as the NIC.
+// OfiOperations: the operations that a libfabric NIC has posted to the provider. The provider names
+// an operation by its address, so operations never move while the NIC exists.
 //
 // Bounded; allocates once. Thread rule: one owner.
 #pragma once
@@ -21,18 +21,18 @@ struct OfiOperation {
   fi_context2 context{};  // the provider's own; must come first
   QueuePairId queue_pair = 0;
   uint64_t number = 0;  // of the work request in its queue pair's WorkQueue
-  uint64_t order = 0;   // in which the provider got them
+  uint64_t order = 0;   // in which they were posted
   Bytes bytes = 0;
-  Instant departure;  // of a write: when its last byte leaves, were nothing to hold it up
+  Instant departure;  // of a write: when its last byte leaves, if nothing delays it
   uint32_t local_key = 0;
   uint32_t remote_key = 0;
   uint32_t next = kNone;  // of the free ones
   Kind kind = Kind::kFree;
   uint8_t endpoint = 0;
   uint32_t immediate = 0;
-  bool answered = true;  // by the peer, when it is done
-  bool finishes = true;  // its work request, when it is done
-  bool tells = false;    // the peer is to be told of it, when it is done
+  bool answered = true;  // acknowledged by the peer when it is done
+  bool finishes = true;  // completes its work request
+  bool tells = false;    // the peer must be notified when it is done
 };
 
 class OfiOperations {
@@ -52,14 +52,14 @@ class OfiOperations {
     operation.next = free_;
     free_ = static_cast<uint32_t>(&operation - operations_.data());
   }
-  // Of a context that the provider returned; nullptr: it is none of ours that is in use.
+  // The operation of a context that the provider returned; nullptr: not ours, or not in use.
   OfiOperation* find(void* context) {
     auto* const operation = static_cast<OfiOperation*>(context);
     const bool ours =
         operation >= operations_.data() && operation < operations_.data() + operations_.size();
     return ours && operation->kind != OfiOperation::Kind::kFree ? operation : nullptr;
   }
-  // Only when the provider has none of them any more.
+  // Only when the provider has no operation any more.
   void free_all() {
     free_ = OfiOperation::kNone;
     for (OfiOperation& operation : operations_) give_back(operation);

@@ -1,8 +1,8 @@
 // How long a thread waits for a peer or the provider, turn by turn. Pure.
 //
-// What counts is how long it could hear anybody: a turn takes little, and in the rest the thread
-// was kept from its core, which a loaded host may do for all of a limit. A host that does so in
-// every turn ends the wait as well, later.
+// Only time in which the thread was running counts: a turn is short, and for the rest of a long one
+// the thread was not scheduled, which on a loaded host may last for a whole limit. A host that
+// stalls in every turn ends the wait, too, but later.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ class Patience {
  public:
   explicit Patience(Duration limit) : limit_(limit) {}
 
-  // Told once a turn for how long it has been waiting, in all. False: long enough.
+  // Call it once a turn; `waited`: time since the wait began. False: long enough.
   bool lasts(Duration waited) {
     counted_ = counted_ + std::min(waited - waited_, kTurnLimit);
     waited_ = waited;
@@ -23,8 +23,8 @@ class Patience {
   }
 
  private:
-  static constexpr Duration kTurnLimit = Duration::from_ms(2);  // what a turn counts for at most
-  static constexpr int64_t kStalls = 20;  // of a host that stalls: so many times the limit in all
+  static constexpr Duration kTurnLimit = Duration::from_ms(2);  // most that a turn counts
+  static constexpr int64_t kStalls = 20;  // on a stalling host: limits in all, at most
 
   Duration limit_;
   Duration waited_;

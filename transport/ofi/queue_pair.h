@@ -1,6 +1,6 @@
-// OfiQueuePair: a queue pair of ours over libfabric, whose endpoints serve all of them: its work
-// requests, what its peer lets us write, what we let the peer write, and the mailbox by which the
-// two ends agree on that.
+// OfiQueuePair: a queue pair over libfabric, whose endpoints serve all queue pairs: its work
+// requests, the peer's regions that we may write, our regions that the peer may write, and the
+// mailbox by which the two ends agree on them.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -26,12 +26,12 @@ namespace pacecar {
 
 // A region of the peer that we may write.
 struct OfiRemoteRegion {
-  uint64_t address = 0;  // of its first byte, as the peer has it
-  uint64_t place = 0;    // the same, as the provider wants it
+  uint64_t address = 0;  // of its first byte, at the peer
+  uint64_t place = 0;    // of its first byte, as the provider addresses it
   uint64_t provider_key = 0;
   Bytes length = 0;
-  uint32_t writes = 0;   // on their way
-  bool revoked = false;  // the peer waits for them; no others may follow
+  uint32_t writes = 0;   // outstanding
+  bool revoked = false;  // the peer waits until they are done; no others may follow
 
   // Written so that no sum can wrap.
   bool covers(uint64_t at, Bytes bytes) const {
@@ -46,11 +46,11 @@ struct OfiQueuePair {
     kBroken,
     kLeaving,  // destroyed by its owner; stays until the peer writes no more
   };
-  // Most writes that the provider has at once, and messages that tell of others.
+  // Most writes that the provider has at once, and most notifications of others.
   static constexpr uint32_t kMaxStarted = 128;
-  // Messages that wait for the mailbox: those that tell of writes, and answers to the peer.
+  // Messages that wait for the mailbox: notifications of writes, and answers to the peer.
   static constexpr uint32_t kMaxWaiting = kMaxStarted + OfiRings::kMessages;
-  // Keys that a peer may ask for in vain, before it is one that guesses: of 2^32, few are ours.
+  // Refused keys after which a peer counts as guessing: of 2^32 keys, few are ours.
   static constexpr uint32_t kMaxRefused = 1024;
   static constexpr uint64_t kNoNumber = ~uint64_t{0};
 
@@ -64,14 +64,14 @@ struct OfiQueuePair {
 
   struct Letter {
     OfiMessage message;
-    uint64_t finishes = kNoNumber;  // a work request, once it is there
+    uint64_t finishes = kNoNumber;  // the work request that it completes once delivered
     uint8_t endpoint = 0;
   };
 
   bool connected() const { return state == State::kConnected; }
-  // Whether anything of ours is with the provider.
+  // Whether the provider has nothing of ours.
   bool idle() const { return started == 0 && letters == 0; }
-  // The peer, or the provider, is to do something.
+  // Something is awaited from the peer or the provider.
   bool awaits() const {
     return !idle() || asked.has_value() || stuck || !outbox.empty() ||
            (work.waiting() != nullptr && !mailbox.has_room());
@@ -90,9 +90,9 @@ struct OfiQueuePair {
   State state = State::kCreated;
   CompletionStatus broken_by = CompletionStatus::kOk;
   bool broken_reported = false;
-  bool halted = false;  // takes nothing of the peer's any more
+  bool halted = false;  // takes nothing from the peer any more
   std::string fault;
-  std::string peer;  // its address, for people
+  std::string peer;  // its address, as text
 
   WorkQueue work;
   uint32_t started = 0;  // writes that the provider has
@@ -107,15 +107,15 @@ struct OfiQueuePair {
   std::optional<HostTurn> turn;                           // of the peer, on the same host
   std::vector<fi_addr_t> peers;                           // by our endpoints
   std::unordered_map<uint32_t, OfiRemoteRegion> regions;  // by the peer's keys
-  std::optional<uint32_t> asked;                          // about this key of the peer's
-  std::unordered_set<uint32_t> lent;                      // our keys, that the peer may use
-  uint32_t refused = 0;                                   // keys that the peer asked for
+  std::optional<uint32_t> asked;                          // the peer's key that we asked for
+  std::unordered_set<uint32_t> lent;                      // our keys that the peer may use
+  uint32_t refused = 0;                                   // requests of the peer for unknown keys
 
-  const uint64_t secret;  // of the mailbox, for the peer alone
+  const uint64_t secret;  // of the mailbox, for the peer only
   OfiMailbox mailbox;
   FixedQueue<Letter> outbox;
-  bool gone_sent = false;  // nothing of ours comes any more, and the peer is being told
-  bool peer_gone = false;  // nothing of the peer's does
+  bool gone_sent = false;  // kGone is sent: nothing of ours follows
+  bool peer_gone = false;  // the peer has sent kGone
   bool peer_dead = false;  // the provider gave up on it
 };
 

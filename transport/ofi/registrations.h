@@ -1,5 +1,5 @@
-// OfiRegistrations: the memory that a libfabric NIC may use, by the key of 32 bits that Pacecar and
-// its peers name it by; the provider's own key may be longer, or be chosen by the provider.
+// OfiRegistrations: the registered memory of a libfabric NIC, by the 32-bit key that Pacecar and
+// its peers use; the provider's own key may be longer, or be chosen by the provider.
 //
 // Bounded by the number of registrations. Thread rule: one thread at a time.
 #pragma once
@@ -21,7 +21,7 @@ class OfiRegistrations {
   struct Region {
     FidHandle<fid_mr> memory;
     uint64_t address = 0;  // of its first byte
-    uint64_t place = 0;    // the same, as the provider wants it of peers
+    uint64_t place = 0;    // of its first byte, as the provider addresses it
     uint64_t provider_key = 0;
     Bytes length = 0;
     Access access = Access::kLocalRead;
@@ -34,7 +34,7 @@ class OfiRegistrations {
   OfiRegistrations(const OfiDomain& domain, uint32_t capacity)
       : domain_(domain), capacity_(capacity) {}
 
-  // From now on memory is registered with this endpoint, where the provider wants one.
+  // From now on memory is registered with this endpoint, if the provider needs one.
   void use(fid_ep* endpoint) { endpoint_ = endpoint; }
 
   // Errors: kInvalidArgument (empty or wrapping range), kUnavailable (all are used), and what the
@@ -46,7 +46,7 @@ class OfiRegistrations {
   // nullptr: there is none.
   const Region* find(uint32_t key) const;
 
-  // Memory of our own, that counts as none of the user's.
+  // Registers memory of the NIC itself; it does not count as the user's.
   Result<Region> lend(void* address, size_t length);
 
  private:

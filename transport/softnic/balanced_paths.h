@@ -1,16 +1,16 @@
 // BalancedPaths: spreads packets over many paths so that all of them have the same delay.
 //
-// A burst that comes back (the first word of any packet of it) frees its place on its path, and the
-// next burst takes it: each path carries what it has delivered, so a path that is too full is not
-// filled further. On top of that, places move from paths that are slower than the average to faster
-// ones, as many as the difference of delay in round trips: a place of a slower path is given up
-// with that probability, one of a faster path is doubled. Where no place is free, and now and then
-// in exchange for one, a path that is not known to be slow has its turn. Delays are compared with
-// each other only: when all paths are equally bad, nothing is gained by moving. Differences below
-// the floor mean nothing.
+// The first feedback on any packet of a burst frees the burst's place on its path, and the next
+// burst takes it: each path carries what it has delivered, so a path that is too full is not filled
+// further. On top of that, places move from paths that are slower than the average to faster ones,
+// as many as the difference of delay in round trips: a place of a slower path is given up with that
+// probability, one of a faster path is doubled. If no place is free, and from time to time in
+// exchange for one, the next path that is not known to be slow is taken. Delays are only compared
+// with each other: when all paths are equally bad, moving gains nothing. Differences below the
+// floor are ignored.
 //
-// A path that loses a packet is left out for 8 round trips, then tried with one packet at a time,
-// for twice as long after each one that is lost, too.
+// A path that loses a packet is left out for 8 round trips, then tried with one packet; after each
+// further loss it is left out for twice as long.
 //
 // Bounded: 16 bytes for each path and a ring of free places, allocated once. Deterministic.
 #pragma once
@@ -36,9 +36,9 @@ class BalancedPaths {
  private:
   struct Path {
     Instant avoid_until;
-    uint32_t freed = 0;     // the burst that freed its place last: when it was sent, in ns
+    uint32_t freed = 0;     // send time, in ns, of the burst that last freed its place
     uint16_t losses = 0;    // in a row, without an arrival between
-    bool on_trial = false;  // after a loss: a packet is on its way
+    bool on_trial = false;  // after a loss: its one packet is in flight
   };
 
   void on_arrival(uint16_t path, const PathFeedback& feedback, Prng& prng);

@@ -1,6 +1,6 @@
 // A queue pair of unreliable datagrams (UD; InfiniBand Architecture Specification vol. 1, 9.8.3):
-// what waits to be sent, and what of a datagram that has come goes into memory. Each message is one
-// packet, which nobody acknowledges: it is done when it has been handed over.
+// datagrams that wait to be sent, and the placement of received ones. Each message is one
+// unacknowledged packet: it is done when the packet I/O has it.
 //
 // Pure. Thread rule: one thread at a time.
 #pragma once
@@ -31,16 +31,16 @@ class Datagrams {
   size_t post(std::span<const Datagram> datagrams);
   bool idle() const { return pending_.empty(); }
 
-  // The next packet and where it goes (valid until it is told of as done); false: there is none, or
-  // its memory is gone.
+  // The next packet and its destination (valid until pop_done() returns it); false: none, or its
+  // memory is gone.
   struct Outgoing {
     roce::Packet packet;
     const Address* destination = nullptr;
   };
   bool next_packet(const MemoryTable& memory, Outgoing* out);
-  // Of those whose packets have been handed over, the oldest; false: there is none. In order.
+  // The oldest send whose packet the packet I/O has; false: none. In order.
   bool pop_done(WorkRequest* send, CompletionStatus* status);
-  // All packets so far have been handed over.
+  // The packet I/O has all packets so far.
   void on_handed_over() { done_ = sent_; }
 
   // Places the datagram with its GRH before it; false when there is no room, or no right to write.

@@ -1,14 +1,14 @@
-// The registered regions of a NIC, by key. Every packet that wants to write is checked here: known
-// key, within bounds, right to write.
+// The registered regions of a NIC, by key. Every packet's access is checked here: known key, within
+// bounds, with the right.
 //
-// Peers address a region from a random base on, not from where it lies: a process's addresses are
-// known well enough. A peer that was not told must guess key and base at once, 32 + 42 bits, as
-// nothing tells it that one of them is right; each 2 MiB of a region are another place to hit. At
-// 10^7 packets in a second, with 1 TiB registered, that takes a century: so refusals are counted
-// (NicCounters::access_errors), and none ends a queue pair.
+// Peers address a region from a random base on, not by its local address, which is easy to guess.
+// Others must guess key and base together, 32 + 42 bits, because no answer shows that one of them
+// is right; each 2 MiB of a region is another target. At 10^7 packets per second, with 1 TiB
+// registered, that takes a century: so refusals are only counted (NicCounters::access_errors), and
+// none ends a queue pair.
 //
-// Bounded: an open-addressing table of twice the number of regions, set aside once; what of it is
-// not used takes no memory.
+// Bounded: an open-addressing table of twice the number of regions, allocated once; untouched pages
+// take no memory.
 #pragma once
 
 #include <cstdint>
@@ -29,15 +29,15 @@ class MemoryTable {
   Result<MemoryRegion> add(void* address, size_t length, Access access);
   // Addressed by peers from `remote` on, whatever `random_addresses` says.
   Result<MemoryRegion> add_as(void* address, size_t length, Access access, uint64_t remote);
-  // As another table has it, which has the same regions as this one.
+  // Adds a region of another table that has the same regions.
   void adopt(const MemoryRegion& region, Access access);
   // True when the key was registered.
   bool remove(uint32_t key);
 
-  // A region as peers see it, of which several packets are placed.
+  // A region at its remote addresses, looked up once for several packets.
   class Range {
    public:
-    // As writable(), in this region.
+    // As MemoryTable::writable(), in this region.
     uint8_t* writable(uint64_t address, Bytes length) const {
       const uint64_t offset = address - remote_;
       return length <= length_ && offset <= length_ - length ? start_ + offset : nullptr;
@@ -49,17 +49,17 @@ class MemoryTable {
     uint64_t remote_ = 0;
     uint64_t length_ = 0;
   };
-  // What a peer may write with this key, perhaps nothing. Until a region is added or removed.
+  // What a peer may write with this key, perhaps nothing. Valid until a region is added or removed.
   Range writable_range(uint32_t key) const;
 
-  // Where a peer's write of `length` bytes at remote address `address` goes; nullptr when it is not
-  // allowed.
+  // The local place of a peer's write of `length` bytes at remote address `address`; nullptr:
+  // refused.
   uint8_t* writable(uint32_t key, uint64_t address, Bytes length) const;
-  // Likewise where a peer's read comes from.
+  // Likewise of a peer's read.
   const uint8_t* readable(uint32_t key, uint64_t address, Bytes length) const;
-  // Where a peer's atomic takes effect; nullptr where it may not, or is not aligned.
+  // Likewise of a peer's atomic; nullptr also if it is not aligned.
   uint64_t* atomic_word(uint32_t key, uint64_t address) const;
-  // True when what comes in may be written there by the owner's own receives and reads.
+  // True when the owner's own receives and reads may write there.
   bool owner_may_write(uint32_t key, const uint8_t* address, Bytes length) const;
   // True when `key` covers the local range.
   bool covers(uint32_t key, const uint8_t* address, Bytes length) const;
@@ -69,7 +69,7 @@ class MemoryTable {
  private:
   struct Slot {
     uint64_t address = 0;
-    uint64_t remote = 0;  // what peers call it
+    uint64_t remote = 0;  // remote address
     uint64_t length = 0;
     uint32_t key = 0;  // 0: free
     Access access = Access::kLocalRead;

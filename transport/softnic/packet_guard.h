@@ -1,9 +1,9 @@
-// How packets of the extended mode end: with a checksum, or with a seal, which proves that the peer
-// of this queue pair has sent them, and not before. A seal is
+// The trailer of extended packets: a checksum, or a seal, which proves that the peer of this queue
+// pair has sent the packet and that it is no replay. A seal is
 //
 //   counter 32 | tag 64 (auth) or 128 bits (encrypt)
 //
-// where the counter, of 64 bits at both ends, is never used twice: not for a repeated packet, and
+// where the counter, of 64 bits at both ends, is never used twice: not for a retransmission, and
 // not for an acknowledgement. The tag covers the whole header, the payload's length and, as the
 // mode is, the payload:
 //
@@ -39,7 +39,8 @@ class PacketGuard {
   struct Config {
     Security security = Security::kAuth;  // not kOff
     wire::Coverage coverage = wire::Coverage::kHeader;
-    uint32_t replay_window = 0;  // counters that packets may overtake each other by; a power of two
+    uint32_t replay_window = 0;  // counters by which packets may overtake each other; a power of
+                                 // two
     unsigned packets_per_key_log2 = kPacketsPerKeyLog2;
     Secret send{};
     Secret receive{};
@@ -47,10 +48,10 @@ class PacketGuard {
   explicit PacketGuard(const Config& config);
 
   bool enciphers() const { return security_ == Security::kEncrypt; }
-  // Writes the trailer; where it enciphers, also the payload as it is sent.
+  // Writes the trailer; if payloads are encrypted, also the ciphertext.
   void seal(std::span<const uint8_t> header, std::span<const uint8_t> payload, uint8_t* enciphered,
             std::span<uint8_t> trailer);
-  // What an enciphered payload says, of the same size, is in `room` then.
+  // Checks a packet; if payloads are encrypted, writes the plaintext, of the same size, to `room`.
   Verdict open(std::span<const uint8_t> header, std::span<const uint8_t> payload,
                std::span<const uint8_t> trailer, uint8_t* room);
 

@@ -1,4 +1,4 @@
-// What a sender learns about a path, and the order in which paths are tried. Pure.
+// Feedback to a sender about a path, and the order in which paths are tried. Pure.
 #pragma once
 
 #include <bit>
@@ -14,7 +14,7 @@ enum class PathEvent : uint8_t {
   kArrived,  // a packet arrived; whether it was marked is not known
   kMarked,   // a packet arrived with congestion experienced
   kTrimmed,  // a packet lost its payload to a full queue
-  kLost,     // a packet was lost without a word
+  kLost,     // a packet was lost without a notice
 };
 
 struct PathFeedback {

@@ -1,7 +1,7 @@
-// Chooses the path of each burst of a queue pair, and learns from what comes back about the paths.
+// Chooses the path of each burst of a queue pair, and learns from feedback about the paths.
 //
-// Bounded: what is remembered of each path and a ring of paths, only for the policies that use them
-// and allocated once. Deterministic: the same seed and the same calls give the same paths.
+// Bounded: state per path and a ring of paths, only for policies that use them, allocated once.
+// Deterministic: the same seed and the same calls give the same paths.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ enum class PathPolicy : uint8_t {
   kRoundRobin,  // one after another
   kFixed,       // always the same, drawn when the queue pair is connected
   kRandom,      // drawn for each burst
-  kPenalty,     // one after another; those that had trouble are left out for some turns
-  kRecycle,     // those that just worked first, in their order; without any, as kPenalty
+  kPenalty,     // one after another; paths with trouble are left out for some turns
+  kRecycle,     // first paths that have just worked, in their order; without any, as kPenalty
   kSticky,      // always the same, until a packet is lost on it
   kBalanced,    // many, so that all have the same delay: BalancedPaths
   kReroute,     // one, another when it is bad: ReroutedPath
@@ -31,17 +31,17 @@ enum class PathPolicy : uint8_t {
 class PathSelector {
  public:
   // Paths are 0 .. paths-1; at least one, at most 2^16. Differences of delay below `delay_floor`
-  // are the hosts' own and mean nothing.
+  // come from the hosts and are ignored.
   PathSelector(PathPolicy policy, uint32_t paths, uint64_t seed, Duration delay_floor = {});
 
   uint16_t next(Instant now);
   void on_feedback(uint16_t path, const PathFeedback& feedback);
-  // Whether each packet that arrives counts, not only those that are echoed.
+  // Whether every acknowledged packet is feedback, not only echoed ones.
   bool counts() const { return balanced_.has_value(); }
-  // Whether it matters what arrives, not only what is lost.
+  // Whether arrivals are feedback, not only losses.
   bool learns() const { return !penalties_.empty() || balanced_ || rerouted_; }
 
-  // A better path is looked for.
+  // A better path is being searched.
   bool searching() const { return rerouted_ && rerouted_->searching(); }
   // Memory beside the object itself.
   static Bytes bytes(PathPolicy policy, uint32_t paths);

@@ -24,26 +24,28 @@
 
 namespace pacecar {
 
-// What two queue pairs tell each other before they talk; QueuePairAddress holds its encoded form.
+// One end of a connection of the extended mode, exchanged when it is made; a QueuePairAddress has
+// it encoded.
 struct SoftEndpoint {
   Address address;
   uint32_t queue_pair = 0;
   uint32_t first_psn = 0;       // of the packets that this side sends
-  uint32_t window_packets = 0;  // that this side accepts beyond the cumulative one
+  uint32_t window_packets = 0;  // that this side accepts beyond the cumulative PSN
   uint32_t writes = 0;          // with immediate, that this side tracks at once
   uint32_t mtu = 0;
-  bool full_checksum = false;  // this side insists on a checksum over the payload
+  bool full_checksum = false;  // this side requires a checksum over the payload
   Security security = Security::kOff;
-  // Only with security: of the NIC; and random, so that no two connections have a key in common.
+  // Only with security: the NIC's public key; and a random salt, so that no two connections have
+  // the same key.
   KeyExchange::PublicKey public_key{};
   uint64_t salt = 0;
 };
 
-// How the peer speaks: every queue pair address tells where standard RC finds us, and one that
-// offers the extended mode goes on with what that needs.
+// A peer's end: every queue pair address has the endpoint of standard RC; one that offers the
+// extended mode has its SoftEndpoint, too.
 struct PeerEndpoint {
   RcEndpoint standard;
-  std::optional<RcLane> standby;  // where connections that failed come back
+  std::optional<RcLane> standby;  // lane over which failed connections come back
   std::optional<SoftEndpoint> extended;
   std::vector<SoftEndpoint> further;  // of the same queue pair, on other NICs of the same host
 };
@@ -58,13 +60,13 @@ QueuePairAddress encode(const SoftEndpoint& local, bool extended,
 // out of range.
 Result<PeerEndpoint> decode_endpoint(std::span<const uint8_t> bytes);
 
-// The payload of a packet of standard RC where so much fits: a power of two, at most 4096.
+// The largest payload of a packet of standard RC that fits in `mtu`: a power of two, at most 4096.
 constexpr uint32_t standard_mtu(Bytes mtu) {
   return static_cast<uint32_t>(std::bit_floor(std::clamp<Bytes>(mtu, 256, 4096)));
 }
-// Sequence numbers begin a whole turn above zero, so that those before the first have a place.
+// Sequence numbers begin 2^24 above zero, so that those before the first are not negative.
 constexpr uint64_t wide_psn(uint32_t first) { return (uint64_t{1} << kPsnBits) + first; }
-// Requests to read that we take at once, and send.
+// Most outstanding read requests, each way.
 inline constexpr uint8_t kReadsAtOnce = 16;
 
 // A connection of standard RC, the one lane of its queue pair.
@@ -73,10 +75,10 @@ struct RcConnection {
   RcResponder responder;
   LaneRecovery recovery;
   CompletionStatus failed_by = CompletionStatus::kOk;  // while it is not up
-  uint32_t futile = 0;            // in a row that our refusal has ended, nothing done meanwhile
-  uint64_t moved = 0;             // what had been done when the last one ended
-  bool open = true;               // it takes packets: joined, and has not failed since
-  Instant next_notification;      // of congestion: not before
+  uint32_t futile = 0;            // connections that our refusal ended without progress
+  uint64_t moved = 0;             // progress when the last one ended
+  bool open = true;               // takes packets: joined, and not failed since
+  Instant next_notification;      // earliest next CNP
   bool notification_due = false;  // a marked packet has arrived
 };
 
@@ -90,19 +92,19 @@ struct QueuePair {
   QueuePairConfig config;
   State state = State::kCreated;
   CompletionStatus broken_by = CompletionStatus::kOk;
-  const char* fault = nullptr;  // what the peer did that broke it, where the status says less
-  wire::Coverage coverage = wire::Coverage::kFull;  // of checksums, where there is no guard
+  const char* fault = nullptr;  // what the peer did that broke it, if the status does not say it
+  wire::Coverage coverage = wire::Coverage::kFull;  // of checksums, without a guard
   std::unique_ptr<PacketGuard> guard;
-  Instant ack_deadline;                 // of the acknowledgement that may wait
+  Instant ack_deadline;                 // of the gathered acknowledgement
   Bytes unacknowledged_bytes = 0;       // received since the last acknowledgement
   uint32_t unacknowledged_packets = 0;  // likewise
-  bool ack_owed = false;                // asked for while packets before were missing
+  bool ack_owed = false;                // requested while earlier packets were missing
   uint32_t answer_path = 0;             // of the next acknowledgement or refusal
   uint32_t sibling = 0;                 // slot of the next one with this peer's NIC, in a ring
   FixedQueue<ReceiveRequest> receives{0};
   FixedQueue<ReceiveRequest>* shared_receives = nullptr;  // instead
-  std::optional<RcLane> standby;              // our end of its standby lane
-  std::unique_ptr<StandbyMessages> messages;  // of one that is a standby lane itself
+  std::optional<RcLane> standby;                          // our end of its standby lane
+  std::unique_ptr<StandbyMessages> messages;              // of one that is a standby lane itself
   // From connect on: of the extended mode both, or of standard RC the third.
   std::optional<Requester> requester;
   std::optional<Responder> responder;
@@ -112,14 +114,14 @@ struct QueuePair {
   FixedQueue<ReceiveRequest>& receive_queue() {
     return shared_receives != nullptr ? *shared_receives : receives;
   }
-  // The sending half, whichever it is. From connect on.
+  // The sending half, of either mode. From connect on.
   size_t post(std::span<const WorkRequest> work_requests) {
     return rc ? rc->requester.post(work_requests) : requester->post(work_requests);
   }
   bool has_work() const {
     return rc ? rc->recovery.up() && rc->requester.has_work() : requester->has_work();
   }
-  // Posted, and not told of as done.
+  // Posted, and not completed.
   bool has_requests() const {
     return rc ? rc->requester.has_requests() : requester->has_requests();
   }

@@ -3,12 +3,12 @@
 // posting (InfiniBand Architecture Specification vol. 1, 9.7.3 to 9.7.5).
 //
 // A read takes as many sequence numbers as its response has packets. It is asked for in pieces, so
-// that the window bounds what is on its way, and the responses acknowledge it. An atomic is a read
-// of one word that changes it: the responder keeps the answer for a request that comes again.
+// that the window bounds what is in flight, and the responses acknowledge it. An atomic is a read
+// of one word that changes it: the responder keeps the result for a repeated request.
 //
-// What a peer refuses, and memory that is deregistered while its packets are on their way, ends
-// the connection: failure(). On another one restart() goes on with what the peer has not got. A
-// work request of which nothing has been sent fails alone.
+// A refusal by the peer, and memory that is deregistered while its packets are in flight, end the
+// connection: failure(). Over another connection restart() continues with what the peer has not
+// received. A work request of which nothing has been sent fails alone.
 //
 // Invariants: unacknowledged_ <= next_ <= highest_; PSNs are given to work requests in order, when
 // their first packet is made.
@@ -35,12 +35,12 @@ class RcRequester {
     uint32_t window_packets = 0;
     uint32_t work_requests = 0;
     Bytes mtu = 0;
-    uint32_t read_depth = 1;  // requests to read that the peer takes at once
+    uint32_t read_depth = 1;  // most outstanding reads at the peer
     uint32_t paths = 1;
     uint64_t path_seed = 0;
     LossRecovery loss;
-    Duration silence_limit;    // without progress for so long the peer is dead
-    Duration not_ready_limit;  // likewise without a receive request there
+    Duration silence_limit;    // a peer without progress for so long is dead
+    Duration not_ready_limit;  // likewise, a peer without a receive request
   };
   struct Outgoing {
     roce::Packet packet;
@@ -49,7 +49,7 @@ class RcRequester {
 
   explicit RcRequester(const Config& config);
 
-  // What is posted goes by this from here on. Nothing has been posted.
+  // Sets how work requests are sent from here on. Nothing must have been posted.
   void start(const StandardSending& sending, uint64_t first_psn);
 
   // Memory of its work requests.
@@ -58,25 +58,25 @@ class RcRequester {
   size_t post(std::span<const WorkRequest> work_requests);
   // Posted, and not popped.
   bool has_requests() const { return !requests_.empty(); }
-  // Something could be sent, were pacing and window to allow it.
+  // Something could be sent if pacing and window allowed it.
   bool has_work() const;
   // No new packet can be sent before an acknowledgement.
   bool full() const { return next_ - unacknowledged_ >= config_.window_packets; }
-  // After a timeout one packet goes whatever window and pace say.
+  // After a timeout one packet is sent regardless of window and pacing.
   bool probing() const { return probe_; }
   uint16_t choose_path(Instant now) { return path_ = paths_.next(now); }
   // Payload of what next_packet will give; 0 if there is none, or it is empty.
   Bytes next_bytes() const;
-  // Takes the next packet to send, which asks to be acknowledged if `ask`; false if there is none,
-  // or when that has failed.
+  // Takes the next packet to send, which requests an acknowledgement if `ask`; false: none, or the
+  // connection has failed.
   bool next_packet(Instant now, bool ask, Outgoing* out);
   Bytes in_flight() const { return in_flight_; }
 
-  // Of an acknowledgement of either sign. `arrival` is when it reached this host.
+  // An ACK or a NAK. `arrival` is when it reached this host.
   SendProgress on_ack(const roce::Packet& ack, Instant arrival, Instant now);
   SendProgress on_read_response(const roce::Packet& response, const MemoryTable& memory,
                                 Instant now);
-  // The peer has met marked packets: the next bytes that are acknowledged count as such.
+  // A CNP has arrived: the next acknowledged bytes count as marked.
   void on_congestion() { congested_ = true; }
   // The memory is gone: nothing reads it any more.
   void revoke(uint32_t local_key);
@@ -88,13 +88,13 @@ class RcRequester {
   // kOk as long as the connection can go on.
   CompletionStatus failure() const { return failure_; }
 
-  // The connection has ended: nothing of it is on its way any more.
+  // The connection has ended: nothing of it is in flight any more.
   void stop(CompletionStatus status);
-  // No other will follow: what has ended it is told of the work request to blame.
+  // No other connection will follow: the work request to blame fails with the cause.
   void abandon();
-  // Goes on over another connection with that peer, which has received so many writes with
-  // immediate on the one before; RC keeps order, so that this says the same of all before them.
-  // Returns the bytes of what had arrived; nullopt for a number that cannot be.
+  // Continues over another connection with that peer, which has received `received` writes with
+  // immediate on the last one and, because RC keeps order, all requests before them. Returns the
+  // bytes that had arrived; nullopt for an impossible number.
   std::optional<Bytes> restart(uint32_t peer_queue_pair, uint64_t first_psn, uint64_t received);
 
   Instant deadline() const { return idle() ? Instant::never() : deadline_; }
@@ -107,7 +107,7 @@ class RcRequester {
     uint32_t packets = 0;    // sequence numbers that it takes
     bool started = false;
     bool revoked = false;  // its memory may not be read any more
-    bool over = false;     // nothing of it goes any more: it has failed, or had arrived
+    bool over = false;     // nothing of it is sent any more: it has failed, or had arrived
     CompletionStatus status = CompletionStatus::kOk;
 
     uint64_t end() const { return first_psn + packets; }
@@ -115,9 +115,9 @@ class RcRequester {
       return work_request.opcode == Opcode::kCompareSwap ||
              work_request.opcode == Opcode::kFetchAdd;
     }
-    // What it asks for comes back and acknowledges it.
+    // A read or atomic: the response acknowledges it.
     bool is_read() const { return work_request.opcode == Opcode::kRead || is_atomic(); }
-    // The peer counts it when it has arrived.
+    // Counted by the peer on arrival.
     bool counted() const { return work_request.opcode == Opcode::kWriteWithImm && !over; }
   };
   // A packet whose acknowledgement will be timed.
@@ -140,7 +140,7 @@ class RcRequester {
   void fill_message(const Posted& posted, uint64_t psn, roce::Packet* packet);
   void fill_atomic(const WorkRequest& work_request, roce::Packet* packet);
   void on_sent(uint64_t psn, bool timed, Instant now);
-  // Everything before `psn` has arrived. False when a read stands before it.
+  // Everything before `psn` has arrived. False if an unanswered read is before it.
   bool acknowledge_before(uint64_t psn, Instant now, SendProgress* progress);
   void advance_to(uint64_t psn, SendProgress* progress);
   void take_sample(uint64_t psn, Instant arrival, Instant now, SendProgress* progress);
@@ -168,13 +168,13 @@ class RcRequester {
   RttEstimator rtt_;
   Instant deadline_ = Instant::never();
   Instant last_progress_;    // or the begin of the present activity
-  uint64_t probe_mark_ = 0;  // next_ when the probe was sent; 0: none is under way
+  uint64_t probe_mark_ = 0;  // next_ when the probe was sent; 0: no probe is outstanding
   uint32_t probes_ = 0;      // in a row without progress
-  uint32_t unasked_ = 0;     // packets since the last that asks to be acknowledged
+  uint32_t unasked_ = 0;     // packets since the last that requested an acknowledgement
   uint16_t path_ = 0;
-  bool probe_ = false;           // one packet is to be sent whatever window and pace say
+  bool probe_ = false;           // one packet is to be sent regardless of window and pacing
   bool gone_back_ = false;       // and nothing has been acknowledged since
-  bool receiver_waits_ = false;  // the peer has no receive request: nothing goes until deadline_
+  bool receiver_waits_ = false;  // the peer has no receive request: nothing is sent until deadline_
   bool not_ready_ = false;       // likewise, and nothing has been acknowledged since
   bool congested_ = false;
   CompletionStatus failure_ = CompletionStatus::kOk;

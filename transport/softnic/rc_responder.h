@@ -3,9 +3,9 @@
 // vol. 1, 9.7.4, 9.7.5 and 9.9).
 //
 // Answers leave in the order of the requests: an acknowledgement never overtakes the response to an
-// earlier read. Every packet's key, bounds and rights are checked before a byte is placed. A
-// refusal ends what this half accepts; it is repeated to a peer that asks again. restart() begins
-// anew, on another connection with the peer.
+// earlier read. Every packet's key, bounds and rights are checked before a byte is placed. After a
+// refusal this half accepts nothing more; it repeats the refusal for further requests. restart()
+// begins again, on another connection with the peer.
 //
 // Invariants: what precedes expected_ has been placed and is never placed again; the bytes of a
 // message that have been placed never exceed what its first packet announced.
@@ -25,25 +25,25 @@ class RcResponder {
   struct Config {
     uint32_t peer_queue_pair = 0;
     uint64_t first_psn = 0;
-    uint32_t read_depth = 1;  // requests to read at once
+    uint32_t read_depth = 1;  // most outstanding reads
     Bytes mtu = 0;
     Access access = Access::kRemoteAll | Access::kRemoteAtomic;  // to memory that allows it
-    uint8_t rnr_delay = roce::kUsualRnrDelay;  // that the peer is to wait for a receive request
+    uint8_t rnr_delay = roce::kUsualRnrDelay;  // how long the peer waits for a receive request
   };
   enum class Outcome : uint8_t {
     kPlaced,      // new, and in memory
-    kCompleted,   // likewise, and the end of what the program is told: completion()
-    kRead,        // a request to read or an atomic, new or again
+    kCompleted,   // likewise, and completes at the program: completion()
+    kRead,        // a read or an atomic, new or repeated
     kDuplicate,   // has been placed before
-    kOutOfOrder,  // one before it is missing
+    kOutOfOrder,  // an earlier one is missing
     kNotReady,    // there is no receive request for it
-    kRefused,     // the queue pair is at its end
+    kRefused,     // refused: the connection ends
   };
 
-  // `receives` outlives it, and may be others' too: a message takes its request when it begins.
-  // Without room for any, sends are refused.
+  // `receives` outlives it, and may be shared: a message takes its request when it begins. If its
+  // capacity is 0, sends are refused.
   RcResponder(const Config& config, FixedQueue<ReceiveRequest>& receives);
-  // What came in on the connection before this is placed, or will never be.
+  // What arrived on the last connection is placed, or never will be.
   void restart(uint32_t peer_queue_pair, uint64_t first_psn);
 
   // A packet of kind kSend, kWrite, kReadRequest or kAtomic.
@@ -51,11 +51,11 @@ class RcResponder {
   // What on_request has just completed, without the queue pair's number.
   const Completion& completion() const { return completion_; }
 
-  // Something has to be answered, be it not yet.
+  // An answer is due, now or later.
   bool answer_due() const { return !reads_.empty() || nak_ != 0 || ack_due_; }
-  // The next answer; false when there is none. Its payload points into registered memory.
+  // The next answer; false: none. Its payload points into registered memory.
   bool next_answer(const MemoryTable& memory, roce::Packet* answer);
-  // Refused something: the peer's queue pair is at its end, too.
+  // This half has refused a request: the peer's connection ends, too.
   bool refused() const { return refusal_ != 0; }
   // Writes with immediate that are complete.
   uint64_t writes_received() const { return writes_received_; }
@@ -70,20 +70,20 @@ class RcResponder {
     Bytes length = 0;
     uint32_t key = 0;
     uint32_t msn = 0;
-    uint64_t original = 0;  // of an atomic, which has been done
+    uint64_t original = 0;  // of an executed atomic
     bool atomic = false;
   };
-  // What has been done is not done again: the answer, should the peer ask again.
+  // The result of an executed atomic, for a repeated request.
   struct Atomic {
     uint64_t psn = 0;
     uint64_t original = 0;
   };
-  // The message whose packets are coming in.
+  // The message whose packets are arriving.
   struct Message {
     roce::Kind kind = roce::Kind::kUnknown;  // kUnknown: none
-    uint64_t address = 0;                    // where a write goes, as the peer calls it
-    ReceiveRequest receive;                  // where a send goes
-    Bytes length = 0;                        // announced by a write, or the room that a send has
+    uint64_t address = 0;                    // remote address of a write
+    ReceiveRequest receive;                  // of a send
+    Bytes length = 0;                        // announced by a write; or the room of a send
     Bytes placed = 0;
     uint32_t key = 0;
   };
@@ -113,10 +113,10 @@ class RcResponder {
   Message message_;
   Completion completion_;
   uint64_t writes_received_ = 0;
-  uint32_t msn_ = 0;       // messages completed
-  uint8_t nak_ = 0;        // to be sent; 0: none
-  uint8_t refusal_ = 0;    // the last word; 0: none
-  bool gap_nak_sent_ = false;  // the peer knows that expected_ is missing
+  uint32_t msn_ = 0;           // messages completed
+  uint8_t nak_ = 0;            // to be sent; 0: none
+  uint8_t refusal_ = 0;        // the NAK that ended the connection; 0: none
+  bool gap_nak_sent_ = false;  // a NAK for the gap at expected_ was sent
   bool ack_due_ = false;
 };
 

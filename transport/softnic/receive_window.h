@@ -1,6 +1,6 @@
 // Which packets of a peer have arrived: the cumulative sequence number and a bitmap of what came
-// beyond it. Decides for each packet whether it is new, a duplicate, or nothing that a live sender
-// could have sent; yields the bitmap for the selective acknowledgement.
+// beyond it. Classifies each packet as new, a duplicate, or outside any live sender's window;
+// provides the bitmap for the selective acknowledgement.
 //
 // Invariant: every packet below cumulative() has arrived, cumulative() itself has not, and no
 // packet at or beyond cumulative() + size has.
@@ -24,7 +24,7 @@ class ReceiveWindow {
   // Memory of the bitmap.
   static uint64_t queue_bytes(uint32_t size) { return (size / 64 + 1) * sizeof(uint64_t); }
 
-  // Does not change the window: a new packet is marked only once its bytes are in place.
+  // Does not change the window: a new packet is marked only when its bytes are placed.
   Arrival classify(uint64_t psn) const;
   // `psn` must be classified as new.
   void mark(uint64_t psn);

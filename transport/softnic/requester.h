@@ -29,9 +29,9 @@ class Requester {
     PathPolicy path_policy = PathPolicy::kRoundRobin;
     uint32_t paths = 1;
     uint64_t path_seed = 0;
-    Duration delay_floor;  // smaller differences between paths are the hosts' own
+    Duration delay_floor;  // smaller differences between paths come from the hosts
     LossRecovery loss;
-    Duration silence_limit;  // a peer that answers nothing for so long is dead
+    Duration silence_limit;  // a peer that is silent for so long is dead
   };
   struct Outgoing {
     wire::DataHeader header;
@@ -46,33 +46,33 @@ class Requester {
   size_t post(std::span<const WorkRequest> work_requests);
   // Posted, and not popped.
   bool has_requests() const { return !requests_.empty(); }
-  // What is sent next is all of a write that may overtake others.
+  // The next packet is a whole write that may overtake others.
   bool next_passes();
-  // Something could be sent, were pacing and window to allow it.
+  // Something could be sent if pacing and window allowed it.
   bool has_work() const { return probe_ || window_.has_lost() || (unsent() && !window_.full()); }
   // No new packet can be sent before an acknowledgement.
   bool full() const { return window_.full(); }
-  // After a timeout a question goes whatever window and pace say: all that fills the window may be
-  // lost, and a peer counts as silent only when it was asked.
+  // After a timeout a probe is sent regardless of window and pacing: all that fills the window may
+  // be lost, and a peer counts as silent only if it was probed.
   bool probing() const { return probe_; }
-  // A better path is looked for.
+  // A better path is being searched.
   bool rerouting() const { return paths_.searching(); }
-  // The path of what next_packet gives from now on.
+  // Chooses the path of the next packets.
   uint16_t choose_path(Instant now) { return path_ = paths_.next(now); }
   // Payload of what next_packet will give; 0 if there is none, or it is empty.
   Bytes next_bytes();
   // Takes the next packet to send; false if there is none.
   bool next_packet(Instant now, Outgoing* packet);
-  // Likewise several that are alike but for PSN and place: full ones of one write, without its
-  // last, none of which fills the window or is sent again. At most `most`; how many, of which the
-  // first is told. 0 where there are not two of them.
+  // Likewise a run of packets that differ only in PSN and place: full packets of one write, without
+  // its last, none of which fills the window or is a retransmission. Returns how many, at most
+  // `most`, and the first; 0: fewer than two.
   uint32_t next_run(Instant now, uint32_t most, Outgoing* first);
   Bytes in_flight() const { return window_.in_flight(); }
-  // As the timeouts know it; zero at first.
+  // Smoothed; zero before the first sample.
   Duration round_trip() const { return rtt_.smoothed(); }
   void expect_round_trip(Duration round_trip) { rtt_.expect(round_trip); }
 
-  // `arrival` is when the acknowledgement reached this host, `now` when it is looked at.
+  // `arrival`: when the acknowledgement reached this host; `now`: when it is processed.
   SendProgress on_ack(const wire::AckHeader& ack, const wire::Bitmap& bitmap, Instant arrival,
                       Instant now);
   SendProgress on_nak(const wire::Nak& nak, Instant arrival, Instant now);
@@ -84,9 +84,9 @@ class Requester {
 
   // When on_timeout must be called; never() when nothing is in flight.
   Instant deadline() const { return window_.empty() ? Instant::never() : deadline_; }
-  // kRepair: something is to be sent. With packet timeouts what was lost; without them a question,
-  // the answer to which tells that. The first means nothing, others congestion when the silence has
-  // lasted for a whole timeout.
+  // kRepair: something is to be sent. With packet timeouts, the lost packets; without them, a probe
+  // whose answer reports the losses. The first probe has no further meaning; later ones mean
+  // congestion when the silence has lasted for a whole timeout.
   SendTimeout on_timeout(Instant now, SendProgress* progress);
 
  private:

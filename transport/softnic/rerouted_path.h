@@ -3,7 +3,7 @@
 // A path is bad when for a round trip its mean delay was an eighth of a round trip (and above the
 // floor), more than one packet in 16 was trimmed, or a packet was lost. Then a search begins: for 4
 // round trips each burst takes another one of some candidates, and the one with the least delay is
-// kept. A flow that searches puts little on each path, so it hardly harms those who keep to them.
+// kept. A searching flow puts little load on each path, so it hardly harms flows that keep to them.
 // The paths of one queue pair share their least delay.
 //
 // Bounded: the candidates, allocated once. Deterministic.
@@ -24,13 +24,13 @@ class ReroutedPath {
   // `path` is one of ours.
   void on_feedback(uint16_t path, const PathFeedback& feedback, Prng& prng);
 
-  // A better path is looked for, or about to be.
+  // A better path is being searched, or soon will be.
   bool searching() const { return searching_ || kept_.refused > 0; }
 
   static Bytes bytes(uint32_t paths);
 
  private:
-  // What was heard of a path since a search or a round trip began.
+  // Feedback on a path since a search or a round trip began.
   struct PathSamples {
     uint16_t path = 0;
     uint32_t arrived = 0;

@@ -43,35 +43,34 @@ class Responder {
 
   Outcome on_data(const Data& data, const MemoryTable& memory);
 
-  // What packets of one write have in common, looked up once for those that come together.
+  // What packets of one write have in common, looked up once for packets that arrive together.
   struct Target {
     WriteTracker::Write* write = nullptr;  // with immediate
     MemoryTable::Range range;
   };
   // Of a packet that has just been placed.
   Target target_of(const wire::DataHeader& header, const MemoryTable& memory);
-  // Places a packet of the write of `target`, if it is the next in order, may go there, and is not
-  // the last. On false nothing is done, and on_data must decide. `placed`: its payload may lie
-  // there already.
+  // Places a packet of the write of `target`, if it is the next in order, is allowed, and is not
+  // the last. False: nothing was done, call on_data. `placed`: its payload may be in place already.
   bool on_alike(const Data& data, const Target& target, bool placed);
-  // A packet without its payload. Nothing vouches for it: it changes nothing, except that the
-  // acknowledgement of what has long arrived is due again.
+  // A packet without its payload. It is not authenticated, so it changes nothing, except that an
+  // acknowledgement is due again if the packet had already arrived.
   Arrival on_trimmed(const wire::DataHeader& header);
 
   // Nothing has arrived since this instant.
   bool idle_since(Instant instant) const { return received_ == 0 || newest_.arrival <= instant; }
   bool in_order() const { return window_.in_order(); }
-  // What has not arrived of a write with immediate, if its packet `psn` is the newest of all and
-  // none before it is missing: then it follows that packet's payload. Else 0.
+  // Bytes left of a write with immediate, if its packet `psn` is the newest of all and no earlier
+  // one is missing: they then follow that packet's payload. Otherwise 0.
   Bytes left_of(uint32_t msn, uint32_t psn) const;
-  // Something has arrived that no acknowledgement has told yet.
+  // Something has arrived that is not acknowledged yet.
   bool ack_due() const { return ack_due_; }
   // The acknowledgement of all that has arrived. `to` holds the largest one, max_ack_bytes().
   size_t write_ack(uint32_t destination_qp, Instant now, std::span<uint8_t> to);
   size_t max_ack_bytes() const { return wire::ack_bytes(bitmap_.size(), kMaxTelemetryHops); }
 
  private:
-  // What the next acknowledgement tells of the newest packet.
+  // What the next acknowledgement echoes of the newest packet.
   struct Echo {
     Instant arrival;
     uint32_t psn = 0;

@@ -25,27 +25,27 @@ class RttEstimator {
     smoothed_ = smoothed_ + error / 8;
   }
 
-  // What others saw on the same way, for as long as there is no sample.
+  // The siblings' round trip, used until there is a sample.
   void expect(Duration round_trip) {
     if (smoothed_.ns() == 0) add(round_trip);
   }
 
   // Zero before the first sample.
   Duration smoothed() const { return smoothed_; }
-  // Time without any acknowledgement after which the peer is asked (by standard RC: one packet is
-  // sent again), to learn whether the last packets were lost (RFC 8985, section 7; the variation as
-  // in RFC 9002, section 6.2).
+  // Time without any acknowledgement after which the peer is probed (standard RC: one packet is
+  // retransmitted), to learn whether the last packets were lost (RFC 8985, section 7; the variation
+  // as in RFC 9002, section 6.2).
   Duration probe_timeout() const {
     if (smoothed_.ns() == 0) return bounds_.initial_timeout;
     const Duration unusual = std::max(smoothed_ * 2, smoothed_ + variation_ * 4);
     return std::min(std::max(unusual, bounds_.min_probe), timeout());
   }
-  // Time after which this is a sign of congestion.
+  // Time after which the silence means congestion.
   Duration timeout() const {
     if (smoothed_.ns() == 0) return bounds_.initial_timeout;
     return std::min(std::max(smoothed_ + variation_ * 4, bounds_.min_timeout), bounds_.max_timeout);
   }
-  // How much later than a delivered packet an earlier one may still come (RFC 8985, section 6.2).
+  // How much later than a delivered packet an earlier one may still arrive (RFC 8985, section 6.2).
   Duration reordering() const {
     if (bounds_.reordering.ns() != 0) return bounds_.reordering;
     return std::max(smoothed_ / 4, Duration::from_us(5));

@@ -1,4 +1,4 @@
-// What a sending half tells of its packets on their way: in either wire mode.
+// Progress of a sending half, in either wire mode.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace pacecar {
 
-// What an acknowledgement, a refusal or a timeout told.
+// The effect of an acknowledgement, a refusal or a timeout.
 struct SendProgress {
   Duration rtt;  // of the network alone, without the time in both hosts; 0: none
   Bytes acked = 0;
@@ -15,18 +15,17 @@ struct SendProgress {
   Bytes lost = 0;
   Bytes trimmed = 0;
   Duration trimmed_rtt;    // 0: none
-  bool timed_out = false;  // nothing came back for long: a sign of congestion
+  bool timed_out = false;  // a long silence: a sign of congestion
 };
 
-// Timeouts in a row double the wait so often; a peer that was asked less often in vain is not dead,
-// however long ago it was heard: this host may have been stopped meanwhile, or have hardly any
-// time.
+// Timeouts in a row double the wait so often. A peer with fewer unanswered probes is not dead,
+// however long it has been silent: this host may have been stopped or overloaded meanwhile.
 inline constexpr uint32_t kTimeoutsInVain = 6;
 
 enum class SendTimeout : uint8_t {
   kNotYet,
-  kRepair,    // something is to be sent again
-  kPeerDead,  // the limit of silence has passed, and it was asked often enough
+  kRepair,    // something is to be sent
+  kPeerDead,  // the silence limit has passed, and it was probed often enough
 };
 
 }  // namespace pacecar

@@ -1,6 +1,6 @@
-// The packets of a queue pair that are on their way: when each was sent, on which path, and whether
-// it has been acknowledged. Finds losses by time, not by order (RACK, RFC 8985): a packet is lost
-// when one that was sent sufficiently later has arrived. So packets may take any number of paths.
+// The packets of a queue pair in flight: when each was sent, on which path, and whether it is
+// acknowledged. Finds losses by time, not by order (RACK, RFC 8985): a packet is lost when one that
+// was sent sufficiently later has arrived. So packets may take any number of paths.
 //
 // Invariants: unacknowledged() <= every packet in flight < next(); next() - unacknowledged() never
 // exceeds the size. A packet is in one of two lists: in flight, by the time of its last sending; or
@@ -38,16 +38,15 @@ class SendWindow {
   uint64_t unacknowledged() const { return unacknowledged_; }
   Bytes in_flight() const { return in_flight_; }
 
-  // New packets that there is room for.
+  // How many new packets fit.
   uint64_t room() const { return packets_.size() - (next_ - unacknowledged_); }
-  // Puts a new packet on its way and returns its PSN. Not when full.
+  // Adds a new packet and returns its PSN. Not when full.
   uint64_t send(const Packet& packet, uint16_t path, Instant now);
   // Likewise `count` packets in a row of one work request, 1 to room(): of the first.
   uint64_t send_run(const Packet& first, uint32_t count, uint16_t path, Instant now);
-  // A packet waits to be sent again.
+  // A lost packet waits for retransmission.
   bool has_lost() const { return !lost_.empty(); }
-  // The packet that has been known to be lost for longest; false if there is none. Sending it again
-  // takes it.
+  // The packet that was found lost first; false: none. Retransmitting it takes it.
   bool next_lost(uint64_t* psn, Packet* packet) const;
   void resend(uint64_t psn, uint16_t path, Instant now);
 
@@ -63,14 +62,14 @@ class SendWindow {
   // and were sent in a row, and moves unacknowledged() over them. None where the oldest is not in
   // flight.
   Acknowledged acknowledge_oldest(uint64_t end);
-  // The peer has refused this packet: it is lost, and sent again at once (taken back by then).
+  // The peer has refused this packet: it is lost, and sent again at once (by then empty and void).
   // False if it is not in flight.
   bool refuse(uint64_t psn, Packet* packet);
-  // Likewise, but only the sending at that time (its low 32 bits): a newer one may still arrive.
+  // Likewise, but only the transmission at `timestamp` (low 32 bits): a newer one may still arrive.
   std::optional<Loss> lose_sending(uint64_t psn, uint32_t timestamp);
-  // The path of that sending, if no newer one of this packet is known.
+  // The path of that transmission, if there was no newer one of this packet.
   std::optional<uint16_t> path_of(uint64_t psn, uint32_t timestamp) const;
-  // When, and on which path, the newest sending of a packet left; not of one that is forgotten.
+  // Time and path of a packet's newest transmission; not of a packet that has left the window.
   Instant sent_at(uint64_t psn) const { return packets_[index(psn)].sent; }
   uint16_t path_at(uint64_t psn) const { return packets_[index(psn)].path; }
   // Moves unacknowledged() over what is acknowledged.
@@ -83,7 +82,7 @@ class SendWindow {
     return in_flight_list_.empty() ? Instant::never() : packets_[in_flight_list_.first].sent;
   }
 
-  // Likewise of the one that was sent last; the beginning of time if there is none.
+  // Likewise of the packet that was sent last; Instant() if there is none.
   Instant newest_sending() const {
     return in_flight_list_.empty() ? Instant() : packets_[in_flight_list_.last].sent;
   }

@@ -17,7 +17,7 @@ class Slab {
   explicit Slab(size_t size)
       : size_(size), bytes_(std::make_unique_for_overwrite<uint8_t[]>(size)) {}
 
-  // Fetches into the cache what the first packet needs.
+  // Prefetches what the first packet needs.
   void prepare() const { prefetch(bytes_.get(), 64); }
   void clear() { used_ = 0; }
   size_t room() const { return size_ - used_; }
@@ -27,7 +27,7 @@ class Slab {
     used_ += size;
     return piece;
   }
-  // The end of the last piece is not needed.
+  // Returns `size` bytes from the end of the last piece.
   void give_back(size_t size) { used_ -= size; }
 
  private:

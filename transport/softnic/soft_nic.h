@@ -1,6 +1,6 @@
 // SoftNic: an RDMA NIC as a pure state machine. Each connection has a wire mode: the extended one,
-// in which every packet says where its payload goes and may take any path and arrive in any order;
-// or standard RC over RoCE v2, for peers of any kind.
+// in which every packet names the place of its payload, may take any path and may arrive in any
+// order; or standard RC over RoCE v2, for peers of any kind.
 //
 // It is driven with packets and time (on_packets, on_time, poll_transmit, next_deadline) on one
 // side and is a Nic on the other; an engine joins it to a packet I/O. No I/O, clock, thread or,
@@ -40,24 +40,24 @@ class SoftNic final : public Nic {
 
   // --- towards the packet I/O ---
   void on_packets(Instant now, std::span<const RxPacket> packets);
-  // For PacketIo::predict: where the payload of the packets that come next probably goes.
+  // For PacketIo::predict: the probable place of the next packets' payload.
   Placement predict(Instant now);
-  // Fills packets to send and returns how many. They stay valid until the next call, as long as
-  // invalidations() stays the same: do not call again before all are handed over.
+  // Fills packets to send and returns how many. They are valid until the next call, as long as
+  // invalidations() does not change: hand all of them over before the next call.
   size_t poll_transmit(Instant now, std::span<TxPacket> packets);
-  // Fetches into the cache what the calls above touch, for one who drives many NICs: step 1, later
-  // step 2, which looks at what step 1 has fetched.
+  // Prefetches what the calls above touch, for a driver of many NICs: step 1 and later step 2,
+  // which follows pointers that step 1 has fetched.
   void prepare(unsigned step) const;
   // Changes when packets of the last poll_transmit may point to memory that is gone: those not yet
   // handed over must be dropped (they count as lost, and are repaired).
   uint64_t invalidations() const { return invalidations_; }
-  // Ends all connections of standard RC, as a refusal does: for drills.
+  // Ends all connections of standard RC as a refusal does, for tests.
   void upset_lanes(Instant now);
 
   // --- for NICs that act as one, each with every region and an end of every queue pair ---
-  // Registers memory as another of them has; deregister_memory as usual.
+  // Registers memory with another's key and address; deregister_memory as usual.
   void adopt_memory(const MemoryRegion& region, Access access) { memory_.adopt(region, access); }
-  // Where the queue pair is among those that exist: 0 .. caps().queue_pairs-1.
+  // The queue pair's slot: 0 .. caps().queue_pairs-1.
   uint32_t slot_of(QueuePairId id) const {
     return id & static_cast<uint32_t>(queue_pairs_.size() - 1);
   }
@@ -78,8 +78,7 @@ class SoftNic final : public Nic {
   void halt_queue_pair(QueuePairId id) override;
   Result<ReceiveQueueId> create_receive_queue(uint32_t receives) override;
   void destroy_receive_queue(ReceiveQueueId id) override;
-  size_t post_shared_receives(ReceiveQueueId id,
-                              std::span<const ReceiveRequest> requests) override;
+  size_t post_shared_receives(ReceiveQueueId id, std::span<const ReceiveRequest> requests) override;
   Result<void> connect_standard(QueuePairId id, const StandardPeer& peer) override;
   void start_sending(QueuePairId id, const StandardSending& sending) override;
   void open_datagrams(QueuePairId id, uint32_t queue_key, uint32_t first_psn) override;
@@ -112,14 +111,14 @@ class SoftNic final : public Nic {
     Bytes window = 0;
     Bytes credit = kNoCredit;
     Bytes in_flight = 0;
-    Bytes sent = 0;  // payload, repetitions included
+    Bytes sent = 0;  // payload, retransmissions included
     FlowSignal signal;
     FlowArrival arrival;
-    bool sparse = false;   // so slow that each packet asks to be acknowledged
-    bool waiting = false;  // for the pacer only: if it is late, the host is
+    bool sparse = false;   // so slow that each packet requests an acknowledgement
+    bool waiting = false;  // only for the pacer: lateness is the host's
     Bytes burst = 0;       // per turn
     uint32_t turn = 0;     // round robin over queue_pairs
-    Duration repaid;       // lateness of the host that is made good for little by little
+    Duration repaid;       // lateness of the host that is caught up gradually
 
     bool on_credit() const { return credit != kNoCredit; }
     Bytes credit_left() const { return sent < credit ? credit - sent : 0; }
@@ -155,7 +154,7 @@ class SoftNic final : public Nic {
   uint32_t replay_window() const { return config_.window_packets * 2; }
   Result<void> connect_standard(QueuePair& qp, const PeerEndpoint& peer);
   void open_lane(QueuePair& qp, const RcEndpoint& peer, const RcLane& end) const;
-  // What an end of standard RC may do at once, and how long the other waits.
+  // Limits of a connection of standard RC: outstanding operations, rights, and waits.
   struct ConnectionLimits {
     uint32_t read_depth = 1;       // reads and atomics of ours
     uint32_t peer_read_depth = 1;  // of the peer's
@@ -178,8 +177,8 @@ class SoftNic final : public Nic {
   std::span<const uint8_t> body_of(std::span<const uint8_t> packet) const {
     return packet.first(packet.size() < trailer_bytes_ ? 0 : packet.size() - trailer_bytes_);
   }
-  // It is the peer's, whole and new; else it is counted. Where payloads are enciphered, what it
-  // says is in opened_ then.
+  // Whether a packet is the peer's, intact and new; otherwise it is counted as dropped. If payloads
+  // are encrypted, the plaintext is in opened_.
   bool vouches(QueuePair& qp, std::span<const uint8_t> packet, size_t header_bytes,
                std::span<const uint8_t> placed = {}) {
     if (qp.guard != nullptr) return opens(*qp.guard, packet, header_bytes, placed);
@@ -194,19 +193,19 @@ class SoftNic final : public Nic {
                                size_t header_bytes, std::span<const uint8_t> placed);
   bool as_predicted(std::span<const RxPacket> packets) const;
   [[gnu::noinline]] void put_together(std::span<const RxPacket> packets);
-  // Returns the queue pair where others of the same write may follow.
+  // Returns the queue pair if others of the same write may follow.
   QueuePair* on_data(Instant now, const RxPacket& packet);
   template <bool kPlaced>
   size_t on_alike(Instant now, QueuePair& qp, const RxPacket& first,
                   std::span<const RxPacket> packets);
-  // What to do with a packet that the peer has sent.
+  // Processes a packet that is known to be the peer's.
   QueuePair* take_data(QueuePair& qp, Instant now, const Responder::Data& data);
   bool count_placed(QueuePair& qp, Instant now, const Responder::Data& data);
   bool late_for(const QueuePair& qp, const Responder::Data& data) const;
   void on_trimmed(Instant now, const RxPacket& packet);
   void on_ack(Instant now, const RxPacket& packet);
   void on_nak(Instant now, const RxPacket& packet);
-  // Packets of standard RC, and what is no packet at all.
+  // Packets of standard RC, and malformed packets.
   void on_standard(Instant now, const RxPacket& packet);
   bool right_icrc(const RxPacket& packet);
   void on_datagram(const RxPacket& packet, const roce::Packet& datagram);
@@ -226,7 +225,7 @@ class SoftNic final : public Nic {
   void make_standby(const QueuePair& qp, const PeerEndpoint& peer);
   void drop_standby(const QueuePair& qp);
   static bool is_futile(RcConnection& rc);
-  // Breaks the queue pair where its connection cannot come back.
+  // Breaks the queue pair if its connection cannot come back.
   void fail_lane(QueuePair& qp, CompletionStatus status, Instant now);
   void advance_lane(QueuePair& qp, Instant now);
   bool take_step(QueuePair& qp, LaneRecovery::Step step, Instant now);
@@ -242,7 +241,7 @@ class SoftNic final : public Nic {
   void refuse(const QueuePair& qp, const wire::DataHeader& header, wire::Syndrome syndrome);
   void break_queue_pair(QueuePair& qp, CompletionStatus status, const char* fault = nullptr);
 
-  // Puts a queue pair with something to send where poll_transmit finds it.
+  // Adds a queue pair with something to send to the list of poll_transmit.
   void wake(QueuePair& qp);
   void make_ready(uint32_t flow) {
     if (!flows_[flow].on_credit() || can_send_on_credit(flows_[flow])) ready_.add(flow);
@@ -295,7 +294,7 @@ class SoftNic final : public Nic {
                                               std::span<TxPacket> out);
   size_t transmit_run(QueuePair& qp, Instant now, Bytes below, uint16_t path,
                       std::span<TxPacket> out);
-  // What a turn of a queue pair has sent.
+  // The result of a queue pair's turn.
   struct Sent {
     Bytes in_flight = 0;  // more than before
     Bytes payload = 0;
@@ -326,17 +325,17 @@ class SoftNic final : public Nic {
   std::unordered_map<Address, uint32_t, AddressHash> companies_;  // one of each peer's siblings
   std::vector<Flow> flows_;                                       // as far as ever used
   TimerWheel timers_;  // ids: slots of queue pairs, then flows
-  // Refusals to send; those that do not fit are lost, as others are in the network.
+  // NAKs to send; those that do not fit are lost, as in the network.
   FixedQueue<std::pair<QueuePairId, wire::Nak>> naks_;
   WorkList acks_;      // slots of queue pairs with something to acknowledge now
   WorkList later_;     // slots of queue pairs that may wait to acknowledge, by deadline
-  Instant quiet_at_;   // when all of them have waited enough, unless more arrives
+  Instant quiet_at_;   // when all of them are due, unless more arrives
   WorkList controls_;  // slots of unpaced queue pairs with work
   WorkList ready_;     // flows that may have something to send
   WorkList events_;    // slots of queue pairs with completions
-  WorkList posted_;    // slots of queue pairs with work requests that may not be done
+  WorkList posted_;    // slots of queue pairs with work requests that may be incomplete
   WorkList signals_;   // flows with a signal
-  WorkList arrivals_;  // flows with arrivals that have not been told
+  WorkList arrivals_;  // flows with unreported arrivals
   FixedQueue<Completion> received_;
   Slab slab_;
   const size_t trailer_bytes_;   // of packets of the extended mode
@@ -344,12 +343,12 @@ class SoftNic final : public Nic {
   const bool enciphers_;
   const size_t slab_bytes_;                              // of a full data packet, in the slab
   std::optional<KeyExchange> keys_;                      // with security
-  std::map<KeyExchange::PublicKey, Secret> agreements_;  // with peers, as far as remembered
-  std::vector<uint8_t> opened_;                          // what the newest payload said
-  const Bytes in_place_bytes_;         // as configured; no write is as long where that is nothing
+  std::map<KeyExchange::PublicKey, Secret> agreements_;  // shared secrets with peers; a cache
+  std::vector<uint8_t> opened_;                          // plaintext of the newest payload
+  const Bytes in_place_bytes_;         // as configured; above any write's length if that is 0
   WriteFollower follower_;             // of those
   WriteFollower::Write predicted_;     // by the newest prediction
-  std::vector<RxPacket> together_;     // packets whose payload lay where it does not belong,
+  std::vector<RxPacket> together_;     // packets whose payload was received into a wrong place,
   std::vector<uint8_t> in_one_piece_;  // and their bytes
   // The upper bits of the next queue pair's number: late packets of an earlier one in its slot do
   // not find it.

@@ -142,6 +142,7 @@ void SoftNic::note_arrival(FlowId flow, const Responder::Data& data) {
   const uint32_t transit = static_cast<uint32_t>(data.arrival.ns()) - data.header.timestamp;
   if (arrival.bytes == 0 || static_cast<int32_t>(transit - arrival.transit_ns) < 0) {
     arrival.transit_ns = transit;
+    arrival.timed_bytes = static_cast<uint32_t>(data.bytes());
   }
   arrival.bytes += data.bytes();
   arrivals_.add(flow);

@@ -1,7 +1,7 @@
-// StandbyMessages: the memory of a standby lane (transport/nic/lanes): of what goes out, and where
-// messages come in. The lane itself is a queue pair like others, which the NIC keeps to itself.
+// StandbyMessages: the memory of a standby lane (transport/nic/lanes), for messages each way. The
+// lane is an internal queue pair of the NIC.
 //
-// Bounded: kMessages on their way each way; more wait. Pure. Thread rule: one owner.
+// Bounded: kMessages in flight each way; more wait. Pure. Thread rule: one owner.
 #pragma once
 
 #include <array>
@@ -18,24 +18,24 @@ namespace pacecar {
 class StandbyMessages {
  public:
   static constexpr uint32_t kMessages = 8;
-  // A little longer: what is too long is nonsense, no send that must be refused.
+  // Longer than a message, so that one that is too long is received as malformed and not refused.
   static constexpr size_t kRoomOfOne = 32;
   using Room = std::array<uint8_t, kMessages * kRoomOfOne>;
 
-  // They come in at `room`, which the NIC has registered as `key`.
+  // Messages are received at `room`, which the NIC has registered as `key`.
   StandbyMessages(Room& room, uint32_t key) : room_(room), key_(key) {}
 
   ReceiveRequest receive(uint64_t slot) const {
     return {
         .id = slot, .local = &room_[slot * kRoomOfOne], .length = kRoomOfOne, .local_key = key_};
   }
-  // nullopt for nonsense.
+  // nullopt: malformed.
   std::optional<RecoveryMessage> take(const Completion& completion) const {
     if (completion.kind != CompletionKind::kReceivedSend) return std::nullopt;
     return decode_recovery_message(
         std::span(room_).subspan(completion.work_request * kRoomOfOne, completion.bytes));
   }
-  // False: again when messages before it have arrived.
+  // False: try again when earlier messages have arrived.
   bool send(const RecoveryMessage& message, RcRequester& requester) {
     auto& bytes = sent_[next_ % kMessages];  // of the oldest, which is done when there is room
     const WorkRequest request{

@@ -1,5 +1,5 @@
-// Follows the newest long write, to predict where the next packet's payload goes: behind the last
-// one's, once so many have come one after another that the next burst will, too.
+// Follows the newest long write to predict the place of the next packet's payload: behind the last
+// one's, after enough packets in sequence to expect the next burst in sequence, too.
 //
 // Pure; one thread.
 #pragma once
@@ -14,7 +14,7 @@ namespace pacecar {
 
 class WriteFollower {
  public:
-  // As the newest packet named it.
+  // The write of the newest packet.
   struct Write {
     uint32_t queue_pair = 0;
     uint32_t key = 0;
@@ -25,15 +25,15 @@ class WriteFollower {
     Instant arrival;
   };
 
-  // `packets`: of a burst. What has been quiet for `patience` is no longer predicted: its memory
-  // may by now be used for something else.
+  // `packets`: of a burst. A write without packets for `patience` is no longer predicted: its
+  // memory may have been reused.
   WriteFollower(uint32_t packets, Duration patience) : packets_(packets), patience_(patience) {}
 
   void on_packet(const wire::DataHeader& header, Bytes payload, Instant arrival) {
     const bool follows = header.key == write_.key && header.address == write_.address;
-    // It begins elsewhere, which says nothing against the packets behind.
-    const bool next_write = header.destination_qp == write_.queue_pair &&
-                            header.msn == ((write_.msn + 1) & kPsnMask);
+    // The next write begins elsewhere; its later packets may still be predicted.
+    const bool next_write =
+        header.destination_qp == write_.queue_pair && header.msn == ((write_.msn + 1) & kPsnMask);
     in_a_row_ = follows || next_write ? in_a_row_ + 1 : 0;
     write_ = {.queue_pair = header.destination_qp,
               .key = header.key,

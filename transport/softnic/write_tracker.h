@@ -1,8 +1,8 @@
-// Counts the bytes of a peer's writes with immediate, whose packets arrive in any order, and tells
-// when one is complete.
+// Counts the bytes of a peer's writes with immediate, whose packets arrive in any order, and
+// reports when one is complete.
 //
-// Writes are numbered by the sender (MSN). At most `capacity` may be incomplete at once; a peer
-// that exceeds that, or that disagrees with itself about a write's length, is refused.
+// Writes are numbered by the sender (MSN). At most `capacity` may be incomplete at once; packets of
+// a peer that exceeds that, or that changes a write's length, are refused.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ class WriteTracker {
  public:
   class Write {
    public:
-    // Whether so much more leaves something missing.
+    // Whether bytes are still missing after `payload` more.
     bool lacks_more_than(Bytes payload) const { return received + payload < total; }
-    // Counts one new packet that does.
+    // Counts a new packet that does not complete the write.
     void count(Bytes payload) { received += static_cast<uint32_t>(payload); }
 
    private:
@@ -34,14 +34,14 @@ class WriteTracker {
   // Memory beside the object itself.
   static Bytes bytes(uint32_t capacity);
 
-  // The write to which this packet belongs; nullptr: it is refused. `msn24` is the number as it
-  // came on the wire. Valid until the next count() that completes one, or cancel().
+  // The write to which this packet belongs; nullptr: refused. `msn24`: the number on the wire.
+  // Valid until the next count() that completes one, or cancel().
   Write* find(uint32_t msn24, Bytes payload, Bytes total);
-  // What has not arrived of a write of which something has; else 0.
+  // Bytes left of a write that has begun to arrive; otherwise 0.
   Bytes left(uint32_t msn24) const;
-  // Counts one new packet of a write that was found for it; true when that completes the write.
+  // Counts one new packet of the write that find() returned; true if that completes the write.
   bool count(Write& write, Bytes payload, Bytes total);
-  // The sender has taken the write back: it never completes, and its late packets are refused.
+  // The sender has withdrawn the write: it never completes, and its late packets are refused.
   void cancel(uint32_t msn24);
 
  private:

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "transport/api/connections.h"
 #include "transport/api/gpu/pinned_ring.h"
 #include "transport/api/memory.h"
 #include "transport/base/fixed_queue.h"
@@ -37,6 +38,7 @@ struct Sending {
 };
 
 struct StagedRequest : MessageRequest {
+  bool taken = false;
   Request* inner = nullptr;  // once it is the inner connection's
   uint8_t* piece = nullptr;  // of the ring
   CopyEvent event;
@@ -93,9 +95,11 @@ class Stage {
   StagedRequest* take_plain() {
     StagedRequest* const request = free_.back();
     free_.pop_back();
+    request->taken = true;
     return request;
   }
   void give_back(StagedRequest* request) {
+    request->taken = false;
     if (request->piece != nullptr) ring_->give_back(request->piece);
     request->inner = nullptr;
     request->piece = nullptr;
@@ -169,10 +173,12 @@ class StagedSendConnection final : public SendConnection {
     advance();
     StagedRequest* const request = stage_.find(tested);
     if (request == nullptr) {
+      const bool known = tested->state() != MessageRequest::State::kFree;
       auto result = inner_->test(tested);
-      if (!result || result->done) --passed_;
+      if (known && (!result || result->done)) --passed_;
       return result;
     }
+    if (!request->taken) return tested_again();
     if (!request->error && request->inner == nullptr) return TestResult();
     Result<TestResult> result = TestResult();
     if (request->error) {
@@ -294,6 +300,7 @@ class StagedReceiveConnection final : public ReceiveConnection {
   Result<TestResult> test(Request* tested) override {
     StagedRequest* const request = stage_.find(tested);
     if (request == nullptr) return inner_->test(tested);
+    if (!request->taken) return tested_again();
     advance();
     if (!request->error && request->inner != nullptr) return TestResult();
     if (!request->error && request->copying) {

@@ -178,13 +178,13 @@ BootstrapConnector::Step BootstrapConnector::challenge_without_proof() {
 }
 
 BootstrapConnector::Step BootstrapConnector::take_reply() {
-  channel_->flush();
+  const bool offered = channel_->flush() == ChannelStatus::kReady;
   const auto status = channel_->receive(FrameType::kReply);
   if (status == ChannelStatus::kPending) return false;
   if (status != ChannelStatus::kReady) return protocol_error(status);
   const auto content = handshake_.open(FrameType::kReply, channel_->body());
   const auto reply = content ? bootstrap::parse_reply(*content) : std::nullopt;
-  if (!reply) return protocol_error(ChannelStatus::kForeign);
+  if (!reply || !offered) return protocol_error(ChannelStatus::kForeign);
   if (reply->status != bootstrap::ReplyStatus::kAccepted) {
     const bool stale = reply->status == bootstrap::ReplyStatus::kStale;
     const std::string reason(reply->payload.begin(), reply->payload.end());

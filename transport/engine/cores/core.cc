@@ -79,7 +79,11 @@ void Core::count(NicCounters& total) const {
 void Core::halt(QueuePairId id) {
   const Hold hold(*this);
   port_->soft_nic().halt_queue_pair(id);
-  while (!publish()) collect(completions_, early_completions_);
+  while (!publish()) {  // nobody else makes room meanwhile
+    collect(completions_, early_completions_);
+    collect(signals_, early_signals_);
+    collect(arrivals_, early_arrivals_);
+  }
 }
 
 void Core::forget(FlowId flow) {

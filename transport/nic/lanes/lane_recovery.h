@@ -1,12 +1,12 @@
-// LaneRecovery: how a lane that failed comes back. Both ends put a new RC connection in the place
-// of the old one, tell each other of it (offer), join the two, and use the lane when both have
-// (ready). Either end may begin, or both at once: each offers exactly once per generation, so an
-// offer of the peer is the question or the answer, whichever is missing.
+// LaneRecovery: how a lane that failed comes back. Both ends replace the old RC connection by a new
+// one, offer it to the peer, join the two, and use the lane when both are ready. Either end may
+// begin, or both at once: each offers exactly once per generation, so the peer's offer is a request
+// or the answer to ours.
 //
 //   kUp --fail--> kFailed --replace--> kReplaced --offers of both, join--> kJoined --both ready-->
 //   kUp
 //
-// Pure: it says what is to be done next, and is told when it was. Thread rule: one owner.
+// Pure: it returns the next step, and is called when the step is done. Thread rule: one owner.
 #pragma once
 
 #include <cstdint>
@@ -28,21 +28,22 @@ class LaneRecovery {
   uint32_t generation() const { return generation_; }
   Instant deadline() const { return deadline_; }
 
-  // The lane must be back by then.
+  // The lane must be up again by `deadline`.
   void on_failed(Instant deadline);
-  // The new connection may fail before it is used: by itself, or by the peer, which uses it before
-  // we know that it is joined. It goes its way to the end, and then fails as one that is up.
+  // The new connection may fail before it is used: by itself, or because of the peer, which may use
+  // it before we know that it is joined. Recovery then continues to kUp, and the lane fails again
+  // from there.
   bool may_fail_again() const { return state_ == State::kReplaced || state_ == State::kJoined; }
   void on_failed_again() { failed_again_ = true; }
   bool failed_again() const { return failed_again_; }
-  // False: nothing that the peer may say now. An offer for a lane that is up means that its other
-  // end has failed, and so must this one.
+  // False: a message that the peer may not send now. An offer for a lane that is up means that the
+  // other end has failed, and so must this one.
   bool on_message(const RecoveryMessage& message);
-  // The peer has a new connection, and waits for ours.
+  // The peer has offered a new connection, and waits for ours.
   bool offered() const { return offer_.has_value(); }
   const RecoveryMessage& offer() const { return *offer_; }
 
-  // What is to be done; `path_ready`: it makes sense to begin.
+  // The next step; `path_ready`: a new connection may be made.
   Step next(bool path_ready) const;
   void on_replaced() { go_to(State::kReplaced); }
   void on_sent() { sent_ = true; }
@@ -57,8 +58,8 @@ class LaneRecovery {
   }
 
   State state_ = State::kUp;
-  bool sent_ = false;   // the peer, of the state that we are in
-  bool ready_ = false;  // the peer is joined
+  bool sent_ = false;   // the message of our present state is sent
+  bool ready_ = false;  // the peer has sent kReady
   bool failed_again_ = false;
   uint32_t generation_ = 0;
   Instant deadline_ = Instant::never();

@@ -20,7 +20,7 @@ constexpr uint32_t kStandbyMagic = 0x50435331;  // "PCS1"
 
 constexpr uint32_t kMax24 = (1U << 24) - 1;
 
-// Queue pairs 0 and 1 are the management's.
+// Queue pairs 0 and 1 are for management.
 bool possible(const RcLane& end) {
   return end.queue_pair > 1 && end.queue_pair <= kMax24 && end.first_psn <= kMax24;
 }

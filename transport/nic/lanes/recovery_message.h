@@ -1,5 +1,5 @@
-// RecoveryMessage: what the two ends of a queue pair tell each other to get a lane back. It travels
-// over the standby lane (standby_lane.h), which keeps order.
+// RecoveryMessage: a message between the two ends of a queue pair to recover a lane. It travels
+// over the standby lane, which keeps order.
 //
 // Pure. Thread rule: any.
 #pragma once
@@ -30,13 +30,13 @@ struct RecoveryMessage {
 };
 
 std::array<uint8_t, RecoveryMessage::kBytes> encode(const RecoveryMessage& message);
-// nullopt for anything that no encode() has made.
+// nullopt for anything that encode() does not produce.
 std::optional<RecoveryMessage> decode_recovery_message(std::span<const uint8_t> bytes);
 
-// The end of the standby lane, behind what else RcEndpoint's extension holds.
+// The end of the standby lane, the last bytes of RcEndpoint's extension.
 inline constexpr size_t kStandbyBytes = 12;
 void announce_standby(const RcLane& end, RcEndpoint& endpoint);
-// nullopt: the peer has none.
+// nullopt: the peer has no standby lane.
 std::optional<RcLane> announced_standby(const RcEndpoint& endpoint);
 
 }  // namespace pacecar

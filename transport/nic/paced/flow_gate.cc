@@ -5,8 +5,7 @@
 namespace pacecar {
 namespace {
 
-// A flow that was turned late may catch up by this many bursts; a slow one by so many times the
-// usual lateness.
+// A late flow may catch up by this many bursts; a slow flow by so many times the jitter.
 constexpr Bytes kCatchUpBursts = 4;
 constexpr int64_t kCatchUpJitters = 20;
 

@@ -1,13 +1,12 @@
-// What a queue pair of a NIC that paces whole writes has to tell of its work requests.
+// Completions of a queue pair of a NIC that paces whole writes.
 #pragma once
 
 #include "transport/nic/nic.h"
 
 namespace pacecar {
 
-// The next of it: a work request that is done, in the order of posting, or at last that the queue
-// pair is broken. False: nothing for now. A `QueuePair` has `id`, `work` (WorkQueue), `state`,
-// `broken_by` and `broken_reported`.
+// The next completion: of a work request, in the order of posting, or finally kBroken. False: none
+// for now. A `QueuePair` has `id`, `work` (WorkQueue), `state`, `broken_by` and `broken_reported`.
 template <typename QueuePair>
 bool next_completion(QueuePair& qp, Completion* told) {
   *told = {.queue_pair = qp.id, .kind = CompletionKind::kSent};

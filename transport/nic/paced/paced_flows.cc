@@ -42,7 +42,8 @@ bool PacedFlows::can_send(const Flow& flow, uint32_t slot) const {
   return request != nullptr && flow.gate.has_room(request->length);
 }
 
-// On credit a flow counts for the others, so only while it can send.
+// A flow on credit counts in the others' FlowSignal::sharing, so it is ready only while it can
+// send.
 void PacedFlows::wake(FlowId index) {
   const Flow& flow = flows_[index];
   const auto sends = [&](uint32_t slot) { return can_send(flow, slot); };

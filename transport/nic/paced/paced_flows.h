@@ -1,5 +1,5 @@
 // PacedFlows: the flows of a NIC that paces whole writes: which of a flow's queue pairs may send,
-// and when; and what came back about its data, for the congestion control.
+// and when; and the signals for the congestion control.
 //
 // Bounded by the number of flows. Pure: time is an argument. Thread rule: one owner.
 #pragma once
@@ -16,10 +16,10 @@
 
 namespace pacecar {
 
-// What the NIC's queue pairs have to send; `slot` is the NIC's number of one.
+// What the NIC's queue pairs have to send; `slot`: the NIC's number of a queue pair.
 class WaitingWork {
  public:
-  // The oldest work request that could be handed to the device now; nullptr: there is none.
+  // The oldest work request that could be posted to the device now; nullptr: none.
   virtual const WorkRequest* waiting(uint32_t slot) const = 0;
 
  protected:
@@ -33,7 +33,7 @@ class PacedFlows {
 
   size_t size() const { return flows_.size(); }
   void join(FlowId flow, uint32_t slot);
-  // With its last queue pair a flow ends; the next of its number begins anew.
+  // A flow ends with its last queue pair; its number may then be reused.
   void leave(FlowId flow, uint32_t slot);
   std::span<const uint32_t> slots(FlowId flow) const { return flows_[flow].slots; }
 
@@ -41,24 +41,24 @@ class PacedFlows {
   // A queue pair has more to send, or something has made room.
   void wake(FlowId flow);
   void on_time(Instant now);
-  // When there is something to do by the passing of time alone; Instant(): at once.
+  // When there is something to do even if nothing happens; Instant(): at once.
   Instant next_deadline() const { return ready_.empty() ? timers_.next_deadline() : Instant(); }
 
-  // One turn: what may leave at once of one queue pair.
+  // One turn: what may leave at once from one queue pair.
   struct Turn {
     FlowId flow = 0;
     uint32_t slot = 0;
-    Bytes bytes = 0;  // handed to the device in this turn
+    Bytes bytes = 0;  // posted to the device in this turn
   };
   // The next queue pair that may send now; nullopt: none may.
   std::optional<Turn> next_turn(Instant now);
   // Whether its next work request, of `bytes`, still belongs to this turn.
   bool takes(const Turn& turn, Bytes bytes) const;
-  // `wire_bytes` is what the work request takes of the link.
+  // `wire_bytes`: of the work request on the link.
   void on_sent(Turn& turn, Bytes bytes, Bytes wire_bytes, Instant now);
   void end_turn(const Turn& turn);
 
-  // In flight no longer, however that came.
+  // No longer in flight, for whatever reason.
   void on_done(FlowId flow, Bytes bytes) { flows_[flow].gate.on_done(bytes); }
   // `rtt` 0: not known.
   void on_acknowledged(FlowId flow, Bytes bytes, Duration rtt);
@@ -84,10 +84,10 @@ class PacedFlows {
 
   const WaitingWork& work_;
   std::vector<Flow> flows_;
-  TimerWheel timers_;  // flows that wait for their time
+  TimerWheel timers_;  // flows that wait for their next send
   WorkList ready_;     // flows that may have something to send
   WorkList signals_;   // flows with a signal
-  WorkList arrivals_;  // flows with arrivals that have not been told
+  WorkList arrivals_;  // flows with unreported arrivals
   bool report_arrivals_ = false;
 };
 

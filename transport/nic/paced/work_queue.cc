@@ -74,7 +74,7 @@ bool WorkQueue::pop_completed(WorkRequest* request, CompletionStatus* status) {
   return true;
 }
 
-// Behind what was put back lies what other lanes have; what failed while it waited is skipped too.
+// Requests after one that was put back may be at other lanes; failed ones are skipped, too.
 void WorkQueue::skip_to_waiting() {
   while (index_of(next_) < entries_.size() && entries_[index_of(next_)].state != State::kWaiting) {
     ++next_;

@@ -1,5 +1,5 @@
 // WorkQueue: the work requests of one queue pair, from posting to completion. They wait in order,
-// are handed to lanes in order, may be done in any order, and complete in the order of posting.
+// are posted to lanes in order, may be done in any order, and complete in the order of posting.
 //
 // Bounded; allocates once. Pure. Thread rule: one owner.
 #pragma once
@@ -19,20 +19,21 @@ class WorkQueue {
   // Takes as many as there is room for.
   size_t post(std::span<const WorkRequest> work_requests);
 
-  // The oldest that no lane has yet; nullptr when there is none.
+  // The oldest that is not at a lane yet; nullptr: none.
   const WorkRequest* waiting() const;
-  // Hands it to a lane; finish() takes the number that is returned.
+  // Marks it as posted to a lane; returns its number, for finish().
   uint64_t start();
   void finish(uint64_t number, CompletionStatus status);
-  // No lane has it any more; what became of it is not known yet. Then finish() or put_back().
+  // Its lane has failed, and whether it is done is not known yet. Call finish() or put_back()
+  // later.
   void lose(uint64_t number);
-  // It is not done, and waits again, before all that was posted after it; or fails, when its memory
-  // was revoked meanwhile.
+  // It is not done, and waits again, before all that was posted after it; or it fails, if its
+  // memory was revoked meanwhile.
   void put_back(uint64_t number);
-  // No lane has it any more, and it will never complete: its queue pair is broken.
+  // Its queue pair is broken: it will never complete.
   void abandon(uint64_t number) { entries_[index_of(number)].state = State::kAbandoned; }
 
-  // Fails what uses the memory and still waits, or is put back later.
+  // Fails the requests that use the memory and still wait, or are put back later.
   void revoke(uint32_t local_key);
   // Whether a lane may still use the memory.
   bool in_use(uint32_t local_key) const;
@@ -54,7 +55,7 @@ class WorkQueue {
 
   FixedQueue<Entry> entries_;  // numbers first_ ..
   uint64_t first_ = 0;
-  uint64_t next_ = 0;  // the oldest that waits, or the end; behind it are also some that do not
+  uint64_t next_ = 0;  // the oldest that waits, or the end; later ones may be at a lane
 };
 
 }  // namespace pacecar

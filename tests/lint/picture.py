@@ -1,0 +1,27 @@
+"""The picture of the layers in transport/README.md is that of the #include lines as they are."""
+
+import importlib.util
+import pathlib
+
+PICTURE = "transport/pictures/layers.svg"
+DRAW = pathlib.Path(__file__).resolve().parents[2] / "transport/pictures/draw.py"
+
+
+def check(tree, _built=()):
+    files = [(path.as_posix(), tree.text(path)) for path in tree.cpp_files()]
+    try:
+        drawn = drawing().picture([file for file in files if drawing().box_of(file[0])])
+    except ValueError as error:
+        return [str(error)]
+    committed = tree.root / PICTURE
+    if committed.is_file() and committed.read_text(encoding="utf-8") == drawn:
+        return []
+    return [f"{PICTURE} is not what the #include lines say: run "
+            "`python3 transport/pictures/draw.py` and look at what has changed"]
+
+
+def drawing():
+    spec = importlib.util.spec_from_file_location("draw", DRAW)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
