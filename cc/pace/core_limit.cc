@@ -210,6 +210,7 @@ void CoreLimit::cut(Instant now, double through, Duration delay, Bytes sent) {
   yielded_ = 1 - drained * (1 - kLasting);
   yields_until_ = now + round_trip * 2;
   sent_at_cut_ = sent;
+  before_ = 0;
   calm_ = bad_round_trips_ = 0;
   clear_ = false;
   forget();
@@ -237,6 +238,7 @@ void CoreLimit::recover(double mean_delay_ns, bool heeds) {
 
 void CoreLimit::on_timeout(double rate) {
   if (std::exchange(silent_, true)) return;
+  before_ = 0;
   rate_ = std::max(std::min(rate_, std::max(fastest_, rate)) * kTimeoutFactor, least());
 }
 

@@ -44,8 +44,8 @@ class CoreLimit {
   void on_timeout(double rate);
   // Continues from `rate`: nothing else limits the flow any more.
   void restart(double rate);
-  // Something else limits the flow again: returns to the limit before restart(), unless the present
-  // one is higher.
+  // Something else limits the flow again: returns to the limit before restart(), unless the paths
+  // were found to carry less since, or more.
   void resume() { rate_ = std::max(rate_, before_); }
 
   // The flow begins again after it was idle. `found_clear`: other flows of the NIC have just found
@@ -91,7 +91,7 @@ class CoreLimit {
   double rate_;
   double yielded_ = 1;  // of rate_, until yields_until_
   Instant yields_until_;
-  double before_ = 0;             // rate_ at the last restart
+  double before_ = 0;             // rate_ at the last restart; 0: cut since
   uint32_t bad_round_trips_ = 0;  // in a row
   uint32_t calm_ = 0;             // round trips in a row without queues
   bool clear_ = false;

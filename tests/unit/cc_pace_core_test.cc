@@ -362,5 +362,24 @@ TEST_F(CcPaceCore, ALongerWayBecomesTheBase) {
   EXPECT_EQ(core_.rate(), kLine);
 }
 
+// While the receiver was late, the paths turned out to be full: its return does not clear them.
+TEST_F(CcPaceCore, ACutSinceARestartCountsAfterIt) {
+  hear(Duration(), 20);
+  core_.restart(0.8 * kLine);
+  ASSERT_LT(until_cut(), 1000);
+  hear(Duration(), 1);  // what drains the queue is over
+  const double cut = core_.rate();
+  core_.resume();
+  EXPECT_EQ(core_.rate(), cut);
+  core_.restart(0.1 * kLine);
+  core_.resume();
+  EXPECT_EQ(core_.rate(), cut) << "and no more than that is known";
+
+  core_.restart(0.1 * kLine);
+  core_.on_timeout(0.1 * kLine);
+  core_.resume();
+  EXPECT_LT(core_.rate(), 0.1 * kLine);
+}
+
 }  // namespace
 }  // namespace pacecar
