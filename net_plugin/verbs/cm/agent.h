@@ -40,7 +40,7 @@ class End {
   bool searching = false;
   bool asked_all = false;
   Instant search_ends = Instant::never();
-  Message refusal;  // the first, to be told if no other comes
+  Message refusal;  // the first, to be reported if no other comes
 
   virtual void on_notice(Notice notice, const Message& message) = 0;
 
@@ -54,7 +54,7 @@ class Agent;
 class Services {
  public:
   // A request for a connection, or a question: the end that it has become, which has been added;
-  // or null, with a reason to be told (0: none, the peer asks again).
+  // or null, with a reason to report (0: none, the peer asks again).
   virtual End* on_request(Agent& agent, const Message& request, const Peer& from,
                           uint16_t* reason) = 0;
 

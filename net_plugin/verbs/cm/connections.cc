@@ -85,7 +85,7 @@ void leave_listener(Id& id) {
   id.listener = nullptr;
 }
 
-void tell(Id& id, rdma_cm_event_type type, int status, const Message& message) {
+void raise_answer(Id& id, rdma_cm_event_type type, int status, const Message& message) {
   rdma_cm_event event{};
   event.id = &id;
   event.event = type;
@@ -97,7 +97,7 @@ void tell(Id& id, rdma_cm_event_type type, int status, const Message& message) {
   raise(id, event, std::span(message.private_data).first(private_bytes(message.kind)));
 }
 
-void tell_found(Id& id, const Message& found) {
+void raise_found(Id& id, const Message& found) {
   rdma_cm_event event{};
   event.id = &id;
   event.event = found.status == 0 ? RDMA_CM_EVENT_ESTABLISHED : RDMA_CM_EVENT_UNREACHABLE;
@@ -114,20 +114,20 @@ void tell_found(Id& id, const Message& found) {
 
 void on_reply(CmEnd& end, const Message& reply) {
   Id& id = end.id;
-  if (reply.kind == Kind::kFound) return tell_found(id, reply);
+  if (reply.kind == Kind::kFound) return raise_found(id, reply);
   id.peer_queue_pair = reply.queue_pair;
   id.peer_psn = reply.psn;
   id.responder_resources = std::min(id.responder_resources, reply.initiator_depth);
   id.initiator_depth = std::min(id.initiator_depth, reply.responder_resources);
   id.not_ready_retries = reply.not_ready_retries;
-  if (id.qp == nullptr) return tell(id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0, reply);
+  if (id.qp == nullptr) return raise_answer(id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0, reply);
   Agent& agent = *id.device->agent;
   if (!bring_up(id)) {
     agent.send(end, end.connection.reject({.reason = kRejectedByConsumer}));
-    return tell(id, RDMA_CM_EVENT_CONNECT_ERROR, -EINVAL, reply);
+    return raise_answer(id, RDMA_CM_EVENT_CONNECT_ERROR, -EINVAL, reply);
   }
   agent.send(end, end.connection.ready({}));
-  tell(id, RDMA_CM_EVENT_ESTABLISHED, 0, reply);
+  raise_answer(id, RDMA_CM_EVENT_ESTABLISHED, 0, reply);
 }
 
 }  // namespace
@@ -140,11 +140,11 @@ void CmEnd::on_notice(Notice notice, const Message& message) {
       on_reply(*this, message);
       break;
     case Notice::kEstablished:
-      tell(id, RDMA_CM_EVENT_ESTABLISHED, 0, message);
+      raise_answer(id, RDMA_CM_EVENT_ESTABLISHED, 0, message);
       break;
     case Notice::kRejected:
-      if (message.kind == Kind::kFound) return tell_found(id, message);
-      tell(id, RDMA_CM_EVENT_REJECTED, message.reason, message);
+      if (message.kind == Kind::kFound) return raise_found(id, message);
+      raise_answer(id, RDMA_CM_EVENT_REJECTED, message.reason, message);
       break;
     case Notice::kUnreachable:
       raise(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
@@ -224,7 +224,7 @@ void send_disconnect(Id& id) {
                                                     clock_now()));
 }
 
-// Tells the peer, as far as it has not been told, and forgets the connection.
+// Notifies the peer unless it knows, and forgets the connection.
 void drop_end(Id& id) {
   if (id.end == nullptr) return;
   const Move move(id);

@@ -67,7 +67,7 @@ Address in_header(const IpHeader& header, const Peer& from) {
 }
 
 // With the process's mutex.
-void tell_request(Id& listener, Id& id, const Message& request) {
+void raise_request(Id& listener, Id& id, const Message& request) {
   rdma_cm_event event{};
   event.id = &id;
   event.listen_id = &listener;
@@ -137,7 +137,7 @@ End* CmDevice::on_request(Agent& /*agent*/, const Message& request, const Peer& 
   made->end->connection.on_request(request);
   agent->add(*made->end);
   ++listener->waiting;
-  tell_request(*listener, *made, request);
+  raise_request(*listener, *made, request);
   return made.release()->end.get();
 }
 

@@ -10,7 +10,7 @@
 
 namespace pacecar::ibverbs::cm {
 
-// Never destroyed: the keeper may tell something while the process ends.
+// Never destroyed: the keeper may raise an event while the process ends.
 Process& process() {
   static Process* const instance = new Process;
   return *instance;
@@ -36,20 +36,20 @@ int failed(int error) {
   return -1;
 }
 
-void raise_locked(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> told) {
+void raise_locked(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> private_data) {
   auto* const made = new Event;
   static_cast<rdma_cm_event&>(*made) = event;
   made->owner = &owner;
-  std::ranges::copy(told, made->data.begin());
+  std::ranges::copy(private_data, made->data.begin());
   // Both kinds of parameters begin with the private data.
-  made->param.conn.private_data = told.empty() ? nullptr : made->data.data();
-  made->param.conn.private_data_len = static_cast<uint8_t>(told.size());
+  made->param.conn.private_data = private_data.empty() ? nullptr : made->data.data();
+  made->param.conn.private_data_len = static_cast<uint8_t>(private_data.size());
   owner.events().put(made);
 }
 
-void raise(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> told) {
+void raise(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> private_data) {
   const std::lock_guard lock(process().mutex);
-  raise_locked(owner, event, told);
+  raise_locked(owner, event, private_data);
 }
 
 void raise(Id& id, rdma_cm_event_type type, int status) {
@@ -73,7 +73,7 @@ Event* take(Channel& channel) {
     if (channel.unread.empty()) continue;
     Event* const event = channel.unread.front();
     channel.unread.erase(channel.unread.begin());
-    ++event->owner->told;
+    ++event->owner->unacknowledged;
     return event;
   }
 }
@@ -90,7 +90,7 @@ std::vector<Event*> take_unread(Id& owner) {
 
 int acknowledge(Event* event) {
   const std::lock_guard lock(process().mutex);
-  --event->owner->told;
+  --event->owner->unacknowledged;
   process().acknowledged.notify_all();
   delete event;
   return 0;
@@ -110,7 +110,7 @@ std::vector<Id*> drop_events(Id& owner) {
     if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) unseen.push_back(&id_of(event->id));
     delete event;
   }
-  process().acknowledged.wait(lock, [&] { return owner.told == 0; });
+  process().acknowledged.wait(lock, [&] { return owner.unacknowledged == 0; });
   return unseen;
 }
 

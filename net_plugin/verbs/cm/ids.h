@@ -85,7 +85,7 @@ struct Id final : rdma_cm_id {
   size_t waiting = 0;      // requests that have not been answered
   Id* listener = nullptr;  // of a request, while that is so
   int reservation = -1;    // of the port
-  uint32_t told = 0;       // events that have not been acknowledged
+  uint32_t unacknowledged = 0;  // events
   ibv_sa_path_rec path{};
   std::optional<ibv_qp_init_attr> made_for;  // rdma_create_ep: queue pairs of requests
   bool own_queues = false;                   // completion queues
@@ -116,9 +116,9 @@ Process& process();
 int failed(int error);
 
 // --- events ---
-// Tells the owner's channel; `told` is its copy of the private data.
-void raise(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> told = {});
-void raise_locked(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> told);
+// Queues an event on the owner's channel; `private_data` is copied into the event.
+void raise(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> private_data = {});
+void raise_locked(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> private_data);
 void raise(Id& id, rdma_cm_event_type type, int status = 0);
 // Takes back what nobody has read, and waits until what was read is acknowledged. Returns requests
 // that nobody has seen.

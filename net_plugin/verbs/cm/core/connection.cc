@@ -140,9 +140,9 @@ Connection::Step Connection::on_disconnect(const Message& message) {
                       .transaction = message.transaction,
                       .local_id = local_id_,
                       .remote_id = message.local_id};
-  const bool told = state_ == State::kReplied || state_ == State::kReplying ||
-                    state_ == State::kEstablished || state_ == State::kDisconnecting;
-  if (told) return {.notice = close(Notice::kDisconnected).notice, .send = &answered_};
+  const bool known = state_ == State::kReplied || state_ == State::kReplying ||
+                     state_ == State::kEstablished || state_ == State::kDisconnecting;
+  if (known) return {.notice = close(Notice::kDisconnected).notice, .send = &answered_};
   return {.send = &answered_};
 }
 

@@ -40,7 +40,7 @@ class Connection {
     kDisconnecting,
     kClosed,
   };
-  // What a step has brought: a message to send at once, or none; and what the program is told.
+  // What a step has brought: a message to send at once, or none; and the event for the program.
   struct Step {
     Notice notice = Notice::kNothing;
     const Message* send = nullptr;  // valid until the next call
