@@ -292,12 +292,14 @@ void QueuePair::complete(const Sent& sent, ibv_wc_status status) {
 
 void QueuePair::on_received(const Completion& completion) {
   ibv_wc wc{};
-  wc.wr_id = receives().finish(nic(), completion.work_request, completion.bytes);
+  const bool write = completion.kind == CompletionKind::kReceived;
+  // A write uses up the request, and leaves its memory alone.
+  const Bytes in_request = write ? 0 : completion.bytes;
+  wc.wr_id = receives().finish(nic(), completion.work_request, in_request);
   wc.status = IBV_WC_SUCCESS;
   wc.byte_len = static_cast<uint32_t>(completion.bytes);
   wc.qp_num = qp_base.qp_num;
   wc.src_qp = is_datagram() ? completion.source_qp : attr.dest_qp_num;
-  const bool write = completion.kind == CompletionKind::kReceived;
   wc.opcode = write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
   if (write || completion.has_immediate) {
     wc.wc_flags |= IBV_WC_WITH_IMM;

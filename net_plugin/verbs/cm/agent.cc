@@ -148,14 +148,7 @@ void Agent::take(const Message& message, const Peer& from) {
   const uint32_t number = message.kind == Kind::kFound ? message.local_id : message.remote_id;
   const auto found = ends_.find(number);
   const bool known = found != ends_.end() && found->second->peer.gid == from.gid;
-  if (!known) {
-    if (message.kind != Kind::kDisconnect) return;
-    // Its end is gone here: so may be the peer's.
-    return send_to(from, {.kind = Kind::kDisconnected,
-                          .transaction = message.transaction,
-                          .local_id = message.remote_id,
-                          .remote_id = message.local_id});
-  }
+  if (!known) return on_unknown(message, from);
   End& end = *found->second;
   if (end.searching) {
     if (still_searching(end, message)) return;
@@ -166,6 +159,18 @@ void Agent::take(const Message& message, const Peer& from) {
   const bool same_end = remote == 0 || message.local_id == remote || message.kind == Kind::kFound;
   if (from.slot != end.peer.slot || !same_end) return;
   run(end, end.connection.on_message(message, clock_now()), message);
+}
+
+// Its end is gone here: so may be the peer's.
+void Agent::on_unknown(const Message& message, const Peer& from) {
+  const bool replies = message.kind == Kind::kReply;
+  if (!replies && message.kind != Kind::kDisconnect) return;
+  send_to(from, {.kind = replies ? Kind::kReject : Kind::kDisconnected,
+                 .transaction = message.transaction,
+                 .local_id = message.remote_id,
+                 .remote_id = message.local_id,
+                 .reason = replies ? kUnknownNumber : uint16_t{0},
+                 .rejected = Kind::kReply});
 }
 
 // A refusal by one process says nothing of the others.

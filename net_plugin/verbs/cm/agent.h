@@ -86,6 +86,7 @@ class Agent final : CompletionSink, Timed {
   void on_completion(const Completion& completion) override;
   void take(const Message& message, const Peer& from);
   void on_request(const Message& request, const Peer& from);
+  void on_unknown(const Message& message, const Peer& from);
   bool still_searching(End& end, const Message& message);
   void run(End& end, const Connection::Step& step, const Message& message);
   void on_end_due(End& end, Instant now);

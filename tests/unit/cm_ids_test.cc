@@ -1,0 +1,219 @@
+// Ids of librdmacm over the device: listener and callers in one process, with threads, and ends
+// that go at any moment.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+
+namespace pacecar {
+namespace {
+
+sockaddr_in loopback(uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+sockaddr* raw(sockaddr_in& address) { return reinterpret_cast<sockaddr*>(&address); }
+
+rdma_conn_param parameters(const std::string& data) {
+  rdma_conn_param param{};
+  param.private_data = data.data();
+  param.private_data_len = static_cast<uint8_t>(data.size());
+  param.responder_resources = param.initiator_depth = 4;
+  param.retry_count = param.rnr_retry_count = 7;
+  return param;
+}
+
+ibv_qp_init_attr queue_pair() {
+  ibv_qp_init_attr attr{};
+  attr.cap = {.max_send_wr = 4,
+              .max_recv_wr = 4,
+              .max_send_sge = 1,
+              .max_recv_sge = 1,
+              .max_inline_data = 64};
+  attr.qp_type = IBV_QPT_RC;
+  return attr;
+}
+
+// Answers on a thread: "no" is rejected, all else is accepted and echoed.
+class Listener {
+ public:
+  Listener() {
+    setenv("PACECAR_NICS", "soft:udp:lo", 1);
+    channel_ = rdma_create_event_channel();
+    rdma_create_id(channel_, &id_, nullptr, RDMA_PS_TCP);
+    sockaddr_in any = loopback(0);
+    EXPECT_EQ(rdma_bind_addr(id_, raw(any)), 0);
+    EXPECT_EQ(rdma_listen(id_, 8), 0);
+    fcntl(channel_->fd, F_SETFL, O_NONBLOCK);
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~Listener() {
+    stop_ = true;
+    thread_.join();
+    for (rdma_cm_id* const id : accepted_) rdma_destroy_ep(id);
+    EXPECT_EQ(rdma_destroy_id(id_), 0);
+    rdma_destroy_event_channel(channel_);
+  }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  uint16_t port() const { return ntohs(rdma_get_src_port(id_)); }
+  rdma_cm_id* id() { return id_; }
+  int disconnected() const { return disconnected_; }
+
+ private:
+  void serve() {
+    while (!stop_) {
+      pollfd readable{channel_->fd, POLLIN, 0};
+      poll(&readable, 1, 5);
+      rdma_cm_event* event = nullptr;
+      while (rdma_get_cm_event(channel_, &event) == 0) on_event(event);
+    }
+  }
+  void on_event(rdma_cm_event* event) {
+    rdma_cm_id* const id = event->id;
+    const auto type = event->event;
+    std::string data;
+    if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+      data.assign(static_cast<const char*>(event->param.conn.private_data), 8);
+    }
+    rdma_ack_cm_event(event);
+    if (type == RDMA_CM_EVENT_CONNECT_REQUEST) return on_request(id, data);
+    if (type == RDMA_CM_EVENT_ESTABLISHED) return;
+    disconnected_ += type == RDMA_CM_EVENT_DISCONNECTED ? 1 : 0;
+    rdma_disconnect(id);
+    accepted_.erase(id);
+    rdma_destroy_ep(id);
+  }
+  void on_request(rdma_cm_id* id, const std::string& data) {
+    if (data.substr(0, 2) == "no") {
+      EXPECT_EQ(rdma_reject(id, "why", 3), 0);
+      EXPECT_EQ(rdma_destroy_id(id), 0);
+      return;
+    }
+    ibv_qp_init_attr attr = queue_pair();
+    EXPECT_EQ(rdma_create_qp(id, nullptr, &attr), 0);
+    rdma_conn_param param = parameters(data);
+    EXPECT_EQ(rdma_accept(id, &param), 0);
+    accepted_.insert(id);
+  }
+
+  rdma_event_channel* channel_ = nullptr;
+  rdma_cm_id* id_ = nullptr;
+  std::set<rdma_cm_id*> accepted_;
+  std::thread thread_;
+  std::atomic<bool> stop_ = false;
+  std::atomic<int> disconnected_ = 0;
+};
+
+// Up to a route and a queue pair. Calls wait for their events.
+rdma_cm_id* caller(uint16_t port) {
+  rdma_cm_id* id = nullptr;
+  EXPECT_EQ(rdma_create_id(nullptr, &id, nullptr, RDMA_PS_TCP), 0);
+  sockaddr_in to = loopback(port);
+  EXPECT_EQ(rdma_resolve_addr(id, nullptr, raw(to), 1000), 0);
+  EXPECT_EQ(rdma_resolve_route(id, 1000), 0);
+  ibv_qp_init_attr attr = queue_pair();
+  EXPECT_EQ(rdma_create_qp(id, nullptr, &attr), 0);
+  return id;
+}
+
+TEST(CmIds, ConnectWithPrivateDataAndEnd) {
+  Listener listener;
+  rdma_cm_id* const id = caller(listener.port());
+  rdma_conn_param param = parameters("question");
+  ASSERT_EQ(rdma_connect(id, &param), 0);
+  EXPECT_EQ(id->event->event, RDMA_CM_EVENT_ESTABLISHED);
+  EXPECT_EQ(std::memcmp(id->event->param.conn.private_data, "question", 8), 0);
+  EXPECT_EQ(id->qp->state, IBV_QPS_RTS);
+  EXPECT_EQ(rdma_disconnect(id), 0);
+  EXPECT_EQ(id->qp->state, IBV_QPS_ERR);
+  rdma_destroy_ep(id);
+  while (listener.disconnected() == 0) std::this_thread::yield();
+}
+
+TEST(CmIds, ARefusalSaysWhy) {
+  Listener listener;
+  rdma_cm_id* const id = caller(listener.port());
+  rdma_conn_param param = parameters("no thank");
+  EXPECT_EQ(rdma_connect(id, &param), -1);
+  EXPECT_EQ(errno, ECONNREFUSED);
+  EXPECT_EQ(id->event->event, RDMA_CM_EVENT_REJECTED);
+  EXPECT_EQ(id->event->status, 28);
+  EXPECT_EQ(std::memcmp(id->event->param.conn.private_data, "why", 3), 0);
+  rdma_destroy_ep(id);
+}
+
+TEST(CmIds, APortBelongsToOneListener) {
+  Listener listener;
+  rdma_cm_id* id = nullptr;
+  ASSERT_EQ(rdma_create_id(nullptr, &id, nullptr, RDMA_PS_TCP), 0);
+  sockaddr_in taken = loopback(listener.port());
+  EXPECT_EQ(rdma_bind_addr(id, raw(taken)), -1);
+  EXPECT_EQ(errno, EADDRINUSE);
+  EXPECT_EQ(rdma_listen(id, 1), -1);
+  EXPECT_EQ(rdma_destroy_id(id), 0);
+}
+
+TEST(CmIds, CallsOutOfOrderAreErrors) {
+  rdma_event_channel* const channel = rdma_create_event_channel();
+  rdma_cm_id* id = nullptr;
+  ASSERT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
+  rdma_conn_param param = parameters("");
+  ibv_qp_init_attr attr = queue_pair();
+  EXPECT_EQ(rdma_connect(id, &param), -1);
+  EXPECT_EQ(rdma_accept(id, &param), -1);
+  EXPECT_EQ(rdma_reject(id, nullptr, 0), -1);
+  EXPECT_EQ(rdma_disconnect(id), -1);
+  EXPECT_EQ(rdma_establish(id), -1);
+  EXPECT_EQ(rdma_resolve_route(id, 1), -1);
+  EXPECT_EQ(rdma_create_qp(id, nullptr, &attr), -1);
+  EXPECT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_IB), -1);
+  EXPECT_EQ(rdma_destroy_id(id), 0);
+  rdma_destroy_event_channel(channel);
+}
+
+// Destroyed while something is on its way, whatever it is.
+TEST(CmIds, GoAtAnyMoment) {
+  Listener listener;
+  std::mt19937 random(7);
+  rdma_event_channel* const channel = rdma_create_event_channel();
+  for (int i = 0; i < 60; ++i) {
+    rdma_cm_id* id = nullptr;
+    ASSERT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
+    sockaddr_in to = loopback(listener.port());
+    ASSERT_EQ(rdma_resolve_addr(id, nullptr, raw(to), 1000), 0);
+    ASSERT_EQ(rdma_resolve_route(id, 1000), 0);
+    ibv_qp_init_attr attr = queue_pair();
+    ASSERT_EQ(rdma_create_qp(id, nullptr, &attr), 0);
+    rdma_conn_param param = parameters(random() % 4 == 0 ? "no thank" : "question");
+    ASSERT_EQ(rdma_connect(id, &param), 0);
+    for (auto left = random() % 4; left > 0; --left) {
+      rdma_cm_event* event = nullptr;
+      ASSERT_EQ(rdma_get_cm_event(channel, &event), 0);
+      const bool last =
+          event->event == RDMA_CM_EVENT_REJECTED || event->event == RDMA_CM_EVENT_ESTABLISHED;
+      rdma_ack_cm_event(event);
+      if (last) break;
+    }
+    rdma_destroy_ep(id);
+  }
+  rdma_destroy_event_channel(channel);
+}
+
+}  // namespace
+}  // namespace pacecar
