@@ -80,7 +80,7 @@ ibv_mtu mtu_code(Bytes mtu) { return static_cast<ibv_mtu>(std::bit_width(mtu) - 
 void describe_port(Context& context, ibv_port_attr* attr) {
   const NicCaps& caps = context.nic->caps();
   *attr = ibv_port_attr{};
-  attr->state = context.device().interface.up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+  attr->state = context.device().interface().up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   attr->max_mtu = IBV_MTU_4096;
   attr->active_mtu = mtu_code(caps.mtu);
   attr->gid_tbl_len = 1;
@@ -190,7 +190,7 @@ PACECAR_VERBS int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_
   std::ranges::copy(nic_of(context).address().ip, whole.gid.raw);
   whole.port_num = port;
   whole.gid_type = IBV_GID_TYPE_ROCE_V2;
-  whole.ndev_ifindex = if_nametoindex(context_of(context).device().interface.name.c_str());
+  whole.ndev_ifindex = if_nametoindex(context_of(context).device().interface().name.c_str());
   std::memcpy(entry, &whole, std::min(size, sizeof whole));
   return 0;
 }

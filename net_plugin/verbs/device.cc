@@ -60,7 +60,7 @@ Device& device_of(const InterfaceInfo& interface) {
     std::snprintf(device->ibdev_path, sizeof device->ibdev_path, "/sys/class/infiniband/%s",
                   name.c_str());
   }
-  device->interface = interface;
+  device->see(interface);
   return *device;
 }
 
@@ -93,14 +93,14 @@ std::vector<ibv_device*> own_devices() {
 bool ours(const ibv_device* device) { return device->_ops._dummy1 == mark; }
 
 Result<std::shared_ptr<ProcessNic>> Device::open() {
-  const std::lock_guard lock(mutex);
-  if (auto open = nic.lock()) return open;
+  const std::lock_guard lock(opening_);
+  if (auto open = nic_.lock()) return open;
   const auto params = load_params_from_environment({}, nullptr);
   if (!params) return tl::unexpected(params.error());
-  auto opened = ProcessNic::open(interface, *params);
+  auto opened = ProcessNic::open(interface(), *params);
   if (!opened) return tl::unexpected(std::move(opened.error()));
   std::shared_ptr<ProcessNic> shared = std::move(*opened);
-  nic = shared;
+  nic_ = shared;
   return shared;
 }
 
@@ -165,7 +165,8 @@ PACECAR_VERBS int ibv_get_device_index(ibv_device* device) {
 PACECAR_VERBS __be64 ibv_get_device_guid(ibv_device* device) {
   if (!ours(device)) return CALL_REAL(ibv_get_device_guid, "IBVERBS_1.1")(device);
   __be64 guid = 0;
-  wire::store_be64(static_cast<Device*>(device)->interface.guid, reinterpret_cast<uint8_t*>(&guid));
+  wire::store_be64(static_cast<Device*>(device)->interface().guid,
+                   reinterpret_cast<uint8_t*>(&guid));
   return guid;
 }
 

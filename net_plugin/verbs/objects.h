@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -25,13 +26,25 @@ inline constexpr uint32_t kMaxMessage = 1U << 30;
 inline constexpr uint8_t kMaxReads = kMostReads;
 
 // A device that is listed: an interface, with a software NIC for each process that opens it.
-struct Device : ibv_device {
-  InterfaceInfo interface;
-  std::mutex mutex;
-  std::weak_ptr<ProcessNic> nic;  // while a context is open
-
+class Device : public ibv_device {
+ public:
   // Errors: of the NIC.
   Result<std::shared_ptr<ProcessNic>> open();
+  // As it was when devices were listed last, which any thread may do at any time.
+  InterfaceInfo interface() const {
+    const std::lock_guard lock(mutex_);
+    return interface_;
+  }
+  void see(const InterfaceInfo& now) {
+    const std::lock_guard lock(mutex_);
+    interface_ = now;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  InterfaceInfo interface_;
+  std::mutex opening_;
+  std::weak_ptr<ProcessNic> nic_;  // while a context is open
 };
 
 // Those that PACECAR_NICS means.

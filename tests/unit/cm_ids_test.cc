@@ -28,10 +28,11 @@ sockaddr_in loopback(uint16_t port) {
 
 sockaddr* raw(sockaddr_in& address) { return reinterpret_cast<sockaddr*>(&address); }
 
-rdma_conn_param parameters(const std::string& data) {
+// `data` outlives it.
+rdma_conn_param parameters(const char* data) {
   rdma_conn_param param{};
-  param.private_data = data.data();
-  param.private_data_len = static_cast<uint8_t>(data.size());
+  param.private_data = data;
+  param.private_data_len = static_cast<uint8_t>(std::strlen(data));
   param.responder_resources = param.initiator_depth = 4;
   param.retry_count = param.rnr_retry_count = 7;
   return param;
@@ -107,7 +108,7 @@ class Listener {
     }
     ibv_qp_init_attr attr = queue_pair();
     EXPECT_EQ(rdma_create_qp(id, nullptr, &attr), 0);
-    rdma_conn_param param = parameters(data);
+    rdma_conn_param param = parameters(data.c_str());
     EXPECT_EQ(rdma_accept(id, &param), 0);
     accepted_.insert(id);
   }

@@ -88,7 +88,7 @@ void raise_request(Id& listener, Id& id, const Message& request) {
 
 CmDevice* device_at(const Address& local) {
   for (ibv_device* const device : own_devices()) {
-    const auto& addresses = static_cast<Device*>(device)->interface.addresses;
+    const auto addresses = static_cast<Device*>(device)->interface().addresses;
     const bool found = std::ranges::any_of(
         addresses, [&](const Address& address) { return address.ip == local.ip; });
     if (found || is_any(local)) return opened(device);
