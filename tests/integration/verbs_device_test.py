@@ -124,6 +124,10 @@ class Programs(unittest.TestCase):
             with self.subTest((command, client)):
                 self.good(*command, client=client, server=server, port=port)
 
+    def test_an_event_channel_goes_while_a_thread_waits_at_it(self):
+        for _ in range(15):  # as rping's does, and crashed one time in ten
+            self.good("rping", "-C", "2", client=("-c", "-a", "127.0.0.1"), server=("-s",))
+
     def test_endpoints(self):
         """rdma_create_ep, where calls wait for their events."""
         if shutil.which("rdma_server") is None:

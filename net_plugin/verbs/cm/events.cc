@@ -1,5 +1,6 @@
 // Event channels and events.
 #include <sys/eventfd.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,11 +17,24 @@ Process& process() {
   return *instance;
 }
 
-Channel::Channel() : rdma_event_channel{.fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE)} {
+namespace {
+
+uint64_t new_channel() {
+  const std::lock_guard lock(process().mutex);
+  process().channels.insert(++process().channels_made);
+  return process().channels_made;
+}
+
+}  // namespace
+
+Channel::Channel()
+    : rdma_event_channel{.fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE)}, number(new_channel()) {
   if (fd < 0) throw std::bad_alloc();
 }
 
 Channel::~Channel() {
+  const std::lock_guard lock(process().mutex);
+  process().channels.erase(number);
   for (Event* const event : unread) delete event;
   close(fd);
 }
@@ -29,6 +43,21 @@ void Channel::put(Event* event) {
   unread.push_back(event);
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(fd, &one, sizeof one);
+}
+
+// A thread that has been told of one of them finds another, or waits again.
+std::vector<Event*> Channel::take(const Id& owner) {
+  std::vector<Event*> taken;
+  std::erase_if(unread, [&](Event* event) {
+    if (event->owner == &owner) taken.push_back(event);
+    return event->owner == &owner;
+  });
+  for (size_t left = taken.size(); left > 0; --left) {
+    uint64_t count = 0;
+    const iovec piece{&count, sizeof count};
+    if (preadv2(fd, &piece, 1, -1, RWF_NOWAIT) < 0) break;  // before Linux 5.8: it stays told
+  }
+  return taken;
 }
 
 int failed(int error) {
@@ -64,28 +93,20 @@ namespace {
 
 // Null with errno, as read(2).
 Event* take(Channel& channel) {
+  const int fd = channel.fd;
+  const uint64_t number = channel.number;
   for (;;) {
     uint64_t count = 0;
-    if (read(channel.fd, &count, sizeof count) != static_cast<ssize_t>(sizeof count)) {
-      return nullptr;
-    }
+    if (read(fd, &count, sizeof count) != static_cast<ssize_t>(sizeof count)) return nullptr;
     const std::lock_guard lock(process().mutex);
+    if (!process().channels.contains(number)) break;
     if (channel.unread.empty()) continue;
     Event* const event = channel.unread.front();
     channel.unread.erase(channel.unread.begin());
     ++event->owner->unacknowledged;
     return event;
   }
-}
-
-// Out of the channel; with the process's mutex.
-std::vector<Event*> take_unread(Id& owner) {
-  std::vector<Event*> taken;
-  std::erase_if(owner.events().unread, [&](Event* event) {
-    if (event->owner == &owner) taken.push_back(event);
-    return event->owner == &owner;
-  });
-  return taken;
+  for (;;) pause();  // as a thread that the kernel keeps waiting
 }
 
 int acknowledge(Event* event) {
@@ -106,7 +127,7 @@ int status_of(const rdma_cm_event& event) {
 std::vector<Id*> drop_events(Id& owner) {
   std::vector<Id*> unseen;
   std::unique_lock lock(process().mutex);
-  for (Event* const event : take_unread(owner)) {
+  for (Event* const event : owner.events().take(owner)) {
     if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) unseen.push_back(&id_of(event->id));
     delete event;
   }
@@ -170,7 +191,8 @@ PACECAR_VERBS int rdma_migrate_id(rdma_cm_id* id, rdma_event_channel* channel) {
   if (channel == nullptr) return -1;
   {
     const std::lock_guard lock(process().mutex);
-    for (Event* const event : take_unread(moved)) static_cast<Channel*>(channel)->put(event);
+    for (Event* const event : moved.events().take(moved))
+      static_cast<Channel*>(channel)->put(event);
     moved.channel = channel;
     moved.synchronous = alone;
   }

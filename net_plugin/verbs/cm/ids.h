@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "net_plugin/verbs/cm/agent.h"
@@ -29,16 +30,20 @@ struct Event : rdma_cm_event {
 };
 
 // Its descriptor counts what is unread: an eventfd, at which a thread that waits goes on waiting
-// when another closes it, as programs rely on.
+// when another destroys the channel, as programs rely on.
 struct Channel : rdma_event_channel {
   Channel();
   ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  // Guarded by Process::mutex. What is taken out of the middle leaves its count behind.
-  std::vector<Event*> unread;
+  // With Process::mutex.
   void put(Event* event);
+  // Those of one id, which nobody reads any more.
+  std::vector<Event*> take(const Id& owner);
+
+  const uint64_t number;       // no other has ever had it
+  std::vector<Event*> unread;  // guarded by Process::mutex
 };
 
 // A device that ids use: opened once, and never closed, as programs keep what belongs to it.
@@ -109,6 +114,8 @@ struct Process {
   std::mutex mutex;
   std::condition_variable acknowledged;
   std::vector<Id*> listeners;
+  uint64_t channels_made = 0;
+  std::set<uint64_t> channels;  // their numbers
 };
 Process& process();
 
