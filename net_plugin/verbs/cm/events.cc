@@ -45,7 +45,7 @@ void Channel::put(Event* event) {
   [[maybe_unused]] const ssize_t written = write(fd, &one, sizeof one);
 }
 
-// A thread that has been told of one of them finds another, or waits again.
+// A thread that was woken for one of them finds another, or waits again.
 std::vector<Event*> Channel::take(const Id& owner) {
   std::vector<Event*> taken;
   std::erase_if(unread, [&](Event* event) {
@@ -55,7 +55,7 @@ std::vector<Event*> Channel::take(const Id& owner) {
   for (size_t left = taken.size(); left > 0; --left) {
     uint64_t count = 0;
     const iovec piece{&count, sizeof count};
-    if (preadv2(fd, &piece, 1, -1, RWF_NOWAIT) < 0) break;  // before Linux 5.8: it stays told
+    if (preadv2(fd, &piece, 1, -1, RWF_NOWAIT) < 0) break;  // before Linux 5.8: it stays readable
   }
   return taken;
 }
