@@ -41,6 +41,20 @@ Duration not_ready_limit(uint8_t retries, uint8_t delay) {
 
 }  // namespace
 
+ibv_qp_init_attr_ex extended_of(const ibv_qp_init_attr& attr, ibv_pd* pd) {
+  ibv_qp_init_attr_ex extended{};
+  extended.qp_context = attr.qp_context;
+  extended.send_cq = attr.send_cq;
+  extended.recv_cq = attr.recv_cq;
+  extended.srq = attr.srq;
+  extended.cap = attr.cap;
+  extended.qp_type = attr.qp_type;
+  extended.sq_sig_all = attr.sq_sig_all;
+  extended.comp_mask = IBV_QP_INIT_ATTR_PD;
+  extended.pd = pd;
+  return extended;
+}
+
 QueuePair::QueuePair(const ibv_qp_init_attr_ex& made_for, uint32_t sends, uint32_t own_receives)
     : ibv_qp_ex{}, sent_(sends), own_receives_(own_receives) {
   qp_base.qp_context = made_for.qp_context;

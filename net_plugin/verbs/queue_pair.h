@@ -42,6 +42,9 @@ struct Built {
   std::vector<uint8_t> inline_bytes;
 };
 
+// The request of ibv_create_qp as one of ibv_create_qp_ex.
+ibv_qp_init_attr_ex extended_of(const ibv_qp_init_attr& attr, ibv_pd* pd);
+
 struct QueuePair final : ibv_qp_ex, CompletionSink {
   QueuePair(const ibv_qp_init_attr_ex& made_for, uint32_t sends, uint32_t own_receives);
 

@@ -123,16 +123,7 @@ extern "C" {
 
 PACECAR_VERBS ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
   if (!is_ours(pd)) return CALL_REAL(ibv_create_qp, "IBVERBS_1.1")(pd, attr);
-  ibv_qp_init_attr_ex extended{};
-  extended.qp_context = attr->qp_context;
-  extended.send_cq = attr->send_cq;
-  extended.recv_cq = attr->recv_cq;
-  extended.srq = attr->srq;
-  extended.cap = attr->cap;
-  extended.qp_type = attr->qp_type;
-  extended.sq_sig_all = attr->sq_sig_all;
-  extended.comp_mask = IBV_QP_INIT_ATTR_PD;
-  extended.pd = pd;
+  ibv_qp_init_attr_ex extended = extended_of(*attr, pd);
   ibv_qp* const qp = create(pd->context, extended);
   if (qp != nullptr) attr->cap = extended.cap;
   return qp;

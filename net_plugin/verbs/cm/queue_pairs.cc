@@ -151,16 +151,7 @@ PACECAR_VERBS int rdma_create_qp_ex(rdma_cm_id* id, ibv_qp_init_attr_ex* attr) {
 }
 
 PACECAR_VERBS int rdma_create_qp(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* attr) {
-  ibv_qp_init_attr_ex extended{};
-  extended.qp_context = attr->qp_context;
-  extended.send_cq = attr->send_cq;
-  extended.recv_cq = attr->recv_cq;
-  extended.srq = attr->srq;
-  extended.cap = attr->cap;
-  extended.qp_type = attr->qp_type;
-  extended.sq_sig_all = attr->sq_sig_all;
-  extended.comp_mask = IBV_QP_INIT_ATTR_PD;
-  extended.pd = pd != nullptr ? pd : id->pd;
+  ibv_qp_init_attr_ex extended = extended_of(*attr, pd != nullptr ? pd : id->pd);
   if (extended.pd == nullptr) return failed(EINVAL);
   const int result = rdma_create_qp_ex(id, &extended);
   if (result == 0) {
