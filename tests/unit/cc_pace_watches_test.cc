@@ -79,6 +79,13 @@ TEST(CcPaceWatchWitness, WhatOthersWereGivenBeforeIsTheLeastOfThoseThatCome) {
   EXPECT_EQ(AfterAQueue().given(2000, {3}), 0);
 }
 
+TEST(CcPaceWatchWitness, WhoMeetsAQueueLosesWhatItWasGiven) {
+  AfterAQueue after;
+  after.witnesses.forget();
+  EXPECT_EQ(after.given(2000, {3}), 0);
+  EXPECT_EQ(after.given(3000, {1}), 40e9) << "the others keep theirs";
+}
+
 TEST(CcPaceWatchWitness, WhatWasGivenIsForgotten) {
   const int64_t memory = kMemory.ns() / 1000;
   for (const int64_t periods : {1, 2}) {
