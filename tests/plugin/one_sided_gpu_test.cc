@@ -198,8 +198,7 @@ TEST(OneSidedGpuFailure, APeerThatIsKilledAmidPutsIsAnErrorAndNoOtherFails) {
       kill(getpid(), SIGKILL);
     }
     if (rank.rank() == 0) {
-      void* const request = member->put(data.at(0), kBytes, data.at(0), 2);
-      EXPECT_EQ(member->result_of(request), NcclResult::kRemoteError);
+      EXPECT_EQ(member.first_failure(data.at(0), kBytes, 2), NcclResult::kRemoteError);
     }
     poll_until("the error", [&] {
       member->table().progress(member->puts());

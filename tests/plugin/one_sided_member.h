@@ -29,6 +29,15 @@ class Member {
   Rank& rank() const { return rank_; }
   // Meanwhile NCCL's thread goes on.
   void barrier() const { rank_.barrier(); }
+  // How puts to a rank that is about to die end: until it is dead, it takes them.
+  nccl::NcclResult first_failure(nccl::WindowPlace place, size_t bytes, int rank) const {
+    auto result = nccl::NcclResult::kSuccess;
+    poll_until("a put that fails", [&] {
+      result = host_.result_of(host_.put(place, bytes, place, rank));
+      return result != nccl::NcclResult::kSuccess;
+    });
+    return result;
+  }
 
  private:
   static const std::string& symbol_if_named(const std::string& symbol) {

@@ -377,8 +377,7 @@ TEST(OneSidedFailure, AKilledPeerIsAnErrorAndNoOtherFails) {
     rank.barrier();
     if (rank.rank() == 2) kill(getpid(), SIGKILL);
     if (rank.rank() == 0) {
-      void* const request = member->put(data.at(0), 1 << 20, data.at(0), 2);
-      EXPECT_EQ(member->result_of(request), NcclResult::kRemoteError);
+      EXPECT_EQ(member.first_failure(data.at(0), 1 << 20, 2), NcclResult::kRemoteError);
     }
     // Whoever only waits learns of it, too.
     poll_until("the error", [&] {
