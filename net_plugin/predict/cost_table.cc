@@ -1,7 +1,6 @@
 #include "net_plugin/predict/cost_table.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "net_plugin/predict/predict.h"
 
@@ -14,6 +13,22 @@ size_t index(Operation operation, Algorithm algorithm, Protocol protocol) {
          static_cast<size_t>(protocol);
 }
 
+// The first rounds, or pieces, of which another one costs much.
+constexpr int kJumps = 8;
+
+std::vector<Bytes> sizes_of(double at_once) {
+  std::vector<Bytes> sizes;
+  for (int i = CostTable::kSmallest; i <= CostTable::kLargest; ++i) sizes.push_back(Bytes{1} << i);
+  for (int i = 1; i <= kJumps; ++i) {
+    const auto last = static_cast<Bytes>(i * at_once);
+    if (last > sizes.front() && last < (Bytes{1} << CostTable::kLargest))
+      sizes.insert(sizes.end(), {last, last + 1});
+  }
+  std::ranges::sort(sizes);
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  return sizes;
+}
+
 }  // namespace
 
 CostTable::CostTable(const Cluster& cluster, std::span<const uint32_t> hosts, uint32_t channels,
@@ -24,12 +39,12 @@ CostTable::CostTable(const Cluster& cluster, std::span<const uint32_t> hosts, ui
     what.operation = static_cast<Operation>(i / kProtocols / kAlgorithms);
     what.algorithm = static_cast<Algorithm>(i / kProtocols % kAlgorithms);
     what.protocol = static_cast<Protocol>(i % kProtocols);
-    columns_[i].fill(0);
     if (!supported(what.operation, what.algorithm) || !wanted(what.operation, what.algorithm))
       continue;
-    for (size_t size = 0; size < kSizes; ++size) {
-      what.bytes = Bytes{1} << (kSmallest + size);
-      columns_[i][size] = static_cast<float>(predict(cluster, what, library, limits).time_s);
+    for (const Bytes bytes : sizes_of(bytes_at_once(cluster, what, library, limits))) {
+      what.bytes = bytes;
+      columns_[i].push_back(
+          {static_cast<double>(bytes), predict(cluster, what, library, limits).time_s});
     }
   }
 }
@@ -41,16 +56,15 @@ const CostTable::Column& CostTable::column(Operation operation, Algorithm algori
 
 std::optional<double> CostTable::time_s(Operation operation, Algorithm algorithm, Protocol protocol,
                                         Bytes bytes) const {
-  const Column& times = column(operation, algorithm, protocol);
-  if (times[0] == 0) return std::nullopt;
-  constexpr Bytes kLeast = Bytes{1} << kSmallest;
-  if (bytes <= kLeast) return times[0];
-  const int below = std::bit_width(bytes) - 1;
-  const double begin = static_cast<double>(Bytes{1} << below);
-  if (below >= kLargest)
-    return times.back() * (static_cast<double>(bytes) / (double(Bytes{1} << kLargest)));
-  const size_t i = static_cast<size_t>(below - kSmallest);
-  return times[i] + (times[i + 1] - times[i]) * (static_cast<double>(bytes) - begin) / begin;
+  const Column& points = column(operation, algorithm, protocol);
+  if (points.empty()) return std::nullopt;
+  const auto size = static_cast<double>(bytes);
+  const auto after = std::ranges::lower_bound(points, size, {}, &Point::bytes);
+  if (after == points.begin()) return after->time_s;
+  const Point& before = *(after - 1);
+  if (after == points.end()) return before.time_s * size / before.bytes;
+  const double part = (size - before.bytes) / (after->bytes - before.bytes);
+  return before.time_s + (after->time_s - before.time_s) * part;
 }
 
 Choice CostTable::best(Operation operation, Bytes bytes) const {

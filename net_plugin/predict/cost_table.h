@@ -2,7 +2,6 @@
 // and which is the fastest? Lookups read memory and compute a few numbers.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <span>
 #include <vector>
@@ -36,16 +35,20 @@ class CostTable {
             const LibraryCosts& library = nccl_costs(), const Limits& limits = kQuick,
             Wanted wanted = supported);
 
-  // Seconds; none where there is no such algorithm for this operation. Between powers of two times
-  // are taken to grow evenly; beyond the table, in proportion.
+  // Seconds; none where there is no such algorithm for this operation. Between the sizes of the table
+  // times are taken to grow evenly; beyond it, in proportion.
   std::optional<double> time_s(Operation operation, Algorithm algorithm, Protocol protocol,
                                Bytes bytes) const;
   // The fastest of those that NCCL has; kHierarchical is not among them.
   Choice best(Operation operation, Bytes bytes) const;
 
  private:
-  static constexpr size_t kSizes = kLargest - kSmallest + 1;
-  using Column = std::array<float, kSizes>;  // seconds by size; the first 0: not supported
+  struct Point {
+    double bytes = 0;
+    double time_s = 0;
+  };
+  // By size: powers of two, and both sides of where the time jumps. Empty: not predicted.
+  using Column = std::vector<Point>;
 
   const Column& column(Operation operation, Algorithm algorithm, Protocol protocol) const;
 

@@ -1,10 +1,16 @@
 #include "net_plugin/predict/plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "transport/base/check.h"
 
 namespace pacecar::predict {
+
+bool has_two_trees(const PlanInput& input) {
+  return input.collective.algorithm != Algorithm::kRing && input.overheads.near_trees &&
+         input.hosts.size() > 2;
+}
 
 Channels channels_of(const PlanInput& input) {
   const Cluster& cluster = input.network.cluster();
@@ -20,6 +26,33 @@ Channels channels_of(const PlanInput& input) {
                     .leaf = cluster.fabric.rails ? of_nic : channels.count,
                     .nvlink = static_cast<double>(channels.count)};
   return channels;
+}
+
+double bytes_at_once(const PlanInput& input) {
+  const Collective& what = input.collective;
+  const HostGroup& group = input.network.cluster().group_of(input.hosts.front());
+  const double chunks = static_cast<double>(input.overheads.of(what.protocol).chunk) *
+                        static_cast<double>(channels_of(input).count);
+  if (what.operation == Operation::kSendRecv) return chunks;
+  switch (what.algorithm) {
+    case Algorithm::kRing:
+      if (what.operation == Operation::kBroadcast || what.operation == Operation::kReduce)
+        return chunks;
+      return chunks * input.all_hosts * group.gpus;
+    case Algorithm::kNvls:
+      return chunks * input.all_hosts;
+    case Algorithm::kTree:
+    case Algorithm::kNvlsTree:
+      return has_two_trees(input) ? 2 * chunks : chunks;
+    default:
+      return 0;
+  }
+}
+
+double rounds_of(const PlanInput& input) {
+  const double at_once = bytes_at_once(input);
+  if (at_once == 0) return 1;
+  return std::max(1.0, std::ceil(static_cast<double>(input.collective.bytes) / at_once));
 }
 
 Plan plan_collective(const PlanInput& input, FlowSet& set) {

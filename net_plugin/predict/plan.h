@@ -49,6 +49,10 @@ struct PlanInput {
   uint32_t all_hosts = 0;           // that take part
 };
 
+// Bytes of the buffer that go in one round around a ring, or as one piece. With more there is one
+// round or piece more, and the time jumps. 0: all go at once.
+double bytes_at_once(const PlanInput& input);
+
 // Puts the flows into `set`. The collective is `supported`.
 Plan plan_collective(const PlanInput& input, FlowSet& set);
 
@@ -66,5 +70,9 @@ struct Channels {
   Loads loads;
 };
 Channels channels_of(const PlanInput& input);
+// Each of them carries half of a buffer.
+bool has_two_trees(const PlanInput& input);
+// Rounds around a ring, or pieces.
+double rounds_of(const PlanInput& input);
 
 }  // namespace pacecar::predict

@@ -165,11 +165,9 @@ Plan plan_pieces(const PlanInput& input, FlowSet& set) {
   const HostGroup& group = input.network.cluster().group_of(input.hosts.front());
   const Channels channels = channels_of(input);
   const bool along_chain = what.algorithm == Algorithm::kRing;
-  const bool two_trees = !along_chain && input.overheads.near_trees && input.hosts.size() > 2;
+  const bool two_trees = has_two_trees(input);
   const double bytes = static_cast<double>(what.bytes) / channels.count / (two_trees ? 2 : 1);
-  double pieces = what.pieces;
-  if (pieces == 0)
-    pieces = costs.chunk == 0 ? 1 : std::max(1.0, std::ceil(bytes / double(costs.chunk)));
+  const double pieces = what.pieces != 0 ? what.pieces : rounds_of(input);
   const auto planned = static_cast<uint32_t>(std::min<double>(pieces, input.limits.pieces));
   const bool up = what.operation == Operation::kAllReduce || what.operation == Operation::kReduce;
   const bool down = what.operation != Operation::kReduce;

@@ -75,16 +75,6 @@ void repeat(Plan& plan, const RingSteps& ring, uint32_t steps) {
   plan.repeats = static_cast<double>(steps - ring.steps) / (ring.steps - half);
 }
 
-// A share of the buffer, in as many rounds as its size and the chunks demand.
-struct Rounds {
-  double bytes = 0;  // of one
-  double count = 1;
-};
-Rounds rounds_of(double share, Bytes chunk) {
-  const double rounds = chunk == 0 ? 1 : std::max(1.0, std::ceil(share / double(chunk)));
-  return {share / rounds, rounds};
-}
-
 }  // namespace
 
 Plan plan_ring(const PlanInput& input, FlowSet& set) {
@@ -103,9 +93,9 @@ Plan plan_ring(const PlanInput& input, FlowSet& set) {
   }
   const bool one_step = what.operation == Operation::kSendRecv;
   const double share = one_step ? per_channel : per_channel / ranks;
-  const Rounds rounds = rounds_of(share, costs.chunk);
+  const double rounds = rounds_of(input);
   const double both_ways = what.operation == Operation::kAllReduce ? 2 : 1;
-  const auto steps = static_cast<uint32_t>((one_step ? 1 : both_ways * (ranks - 1)) * rounds.count);
+  const auto steps = static_cast<uint32_t>((one_step ? 1 : both_ways * (ranks - 1)) * rounds);
 
   std::vector<Rank> members;
   for (const uint32_t host : input.hosts) {
@@ -114,7 +104,7 @@ Plan plan_ring(const PlanInput& input, FlowSet& set) {
   std::vector<Flow> edges;
   for (size_t i = 0; i < members.size() && members.size() > 1; ++i) {
     edges.push_back(input.network.flow(members[i], members[(i + 1) % members.size()], channels.nic,
-                                       rounds.bytes / costs.slices, costs, channels.loads));
+                                       share / rounds / costs.slices, costs, channels.loads));
   }
   if (!edges.empty() && steps > 0) {
     std::vector<Ready> ready(edges.size());

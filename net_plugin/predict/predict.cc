@@ -94,21 +94,29 @@ void finish(const Cluster& cluster, const Collective& what, Prediction& found) {
   found.bus_rate = found.algorithm_rate * bus_factor(what.operation, ranks_of(cluster, what));
 }
 
+// Gives use(input) the hosts that are looked at and their network.
+template <typename Use>
+auto with_input(const Cluster& cluster, const Collective& what, const LibraryCosts& library,
+                const Limits& limits, uint32_t hosts_max, const Use& use) {
+  const auto hosts = representatives(cluster, what, limits, hosts_max);
+  const Network network(cluster, hosts);
+  return use(PlanInput{.network = network,
+                       .collective = what,
+                       .overheads = library,
+                       .limits = limits,
+                       .hosts = hosts,
+                       .all_hosts = hosts_of(cluster, what)});
+}
+
 // `first_only`: what repeats is left out.
 Prediction predict_some(const Cluster& cluster, const Collective& what, const LibraryCosts& library,
                         const Limits& limits, uint32_t hosts_max, bool first_only = false) {
-  const auto hosts = representatives(cluster, what, limits, hosts_max);
-  const Network network(cluster, hosts);
-  FlowSet flows;
-  Plan plan = plan_collective({.network = network,
-                               .collective = what,
-                               .overheads = library,
-                               .limits = limits,
-                               .hosts = hosts,
-                               .all_hosts = hosts_of(cluster, what)},
-                              flows);
-  if (first_only) plan.repeats = plan.least_s = 0;
-  return evaluate(plan, run_fluid(flows, network.links()));
+  return with_input(cluster, what, library, limits, hosts_max, [&](const PlanInput& input) {
+    FlowSet flows;
+    Plan plan = plan_collective(input, flows);
+    if (first_only) plan.repeats = plan.least_s = 0;
+    return evaluate(plan, run_fluid(flows, input.network.links()));
+  });
 }
 
 }  // namespace
@@ -146,6 +154,12 @@ Prediction predict(const Cluster& cluster, const Collective& collective,
   }
   finish(cluster, collective, found);
   return found;
+}
+
+double bytes_at_once(const Cluster& cluster, const Collective& collective,
+                     const LibraryCosts& library, const Limits& limits) {
+  return with_input(cluster, collective, library, limits, limits.hosts,
+                    [](const PlanInput& input) { return bytes_at_once(input); });
 }
 
 std::vector<Prediction> predict_together(const Cluster& cluster,

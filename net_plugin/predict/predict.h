@@ -29,6 +29,11 @@ uint32_t ranks_of(const Cluster& cluster, const Collective& collective);
 Prediction predict(const Cluster& cluster, const Collective& collective,
                    const LibraryCosts& library = nccl_costs(), const Limits& limits = {});
 
+// Multiples of so many bytes are where the time jumps, as there is one round or piece more for more
+// bytes; 0: nowhere.
+double bytes_at_once(const Cluster& cluster, const Collective& collective,
+                     const LibraryCosts& library, const Limits& limits);
+
 // Several at the same time, which meet on the links; by collective. All steps of all are planned,
 // so that `limits` count for nothing.
 std::vector<Prediction> predict_together(const Cluster& cluster,

@@ -184,6 +184,20 @@ TEST(Predict, EveryChoiceHasATimeThatGrowsWithItsSize) {
   }
 }
 
+// A little more than a chunk goes in two pieces, one after the other along the chain.
+TEST(Predict, ATableKnowsWhereTimesJump) {
+  const Cluster cluster = single_gpus(32, 25);
+  const CostTable table(cluster, {}, 0);
+  Collective what{.operation = Operation::kBroadcast, .protocol = Protocol::kLl};
+  for (const Bytes bytes : {16'000U, 16'384U, 16'385U, 17'000U, 40'000U, 50'000U, 100'000U}) {
+    what.bytes = bytes;
+    const double exact = predict(cluster, what, nccl_costs(), CostTable::kQuick).time_s;
+    EXPECT_NEAR(*table.time_s(what.operation, what.algorithm, what.protocol, bytes), exact,
+                0.01 * exact)
+        << bytes;
+  }
+}
+
 TEST(Predict, ManyHostsAreRepresentedByFew) {
   Cluster cluster;
   cluster.groups[0].hosts = 12'500;
