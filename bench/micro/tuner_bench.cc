@@ -9,7 +9,7 @@
 namespace pacecar::tuner {
 namespace {
 
-std::vector<predict::Cluster> clusters(size_t hosts, size_t gpus) {
+std::vector<PossibleCluster> clusters(size_t hosts, size_t gpus) {
   return *clusters_of({.ranks = hosts * gpus,
                        .nodes = hosts,
                        .nics = {{.name = "a", .rate = 3.125e9}},

@@ -1,5 +1,5 @@
 // All ranks to all others: by classes of flows that are alike, or (few messages at a time) one by
-// one. And PAT, whose steps go to all distances.
+// one.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -140,51 +140,6 @@ Plan plan_all_to_all(const PlanInput& input, FlowSet& set) {
       plan.early = {first, first + classes};
       plan.late = {first + classes, set.size()};
       plan.repeats = rounds - 2;
-    }
-  }
-  plan.flows.end = set.size();
-  return plan;
-}
-
-// In step s each rank sends to the one 2^s further on what it has; one flow stands for all.
-Plan plan_pat(const PlanInput& input, FlowSet& set) {
-  const Collective& what = input.collective;
-  const Network& network = input.network;
-  const ProtocolCosts& costs = input.overheads.of(what.protocol);
-  const Cluster& cluster = network.cluster();
-  const uint32_t host = input.hosts.front();
-  const HostGroup& group = cluster.group_of(host);
-  const uint32_t ranks = input.all_hosts * group.gpus;
-  const double share = static_cast<double>(what.bytes) / ranks;
-  const auto nics = static_cast<double>(group.nics.size());
-  const uint32_t near = cluster.fabric.hosts_per_leaf == 0
-                            ? input.all_hosts
-                            : std::min(input.all_hosts, cluster.fabric.hosts_per_leaf);
-  const double spread = std::max(1.0, nics / group.gpus);  // NICs that a rank divides it among
-  Plan plan{.flows = {set.size(), 0}};
-  for (uint32_t distance = 1; distance < ranks; distance *= 2) {
-    const double payload = share / spread * std::min(distance, ranks - distance);
-    const uint32_t hosts_on = distance / group.gpus;
-    Flow flow;
-    if (hosts_on == 0) {
-      flow = network.flow({host, 0}, {host, 1}, 0, payload, costs);
-    } else {
-      const bool same_leaf = near == input.all_hosts;
-      flow =
-          network.remote(network.kind(host, 0), network.kind(host, 0), same_leaf, payload, costs);
-      const double load = spread * group.gpus / nics * (1 + ack_share(network.kind(host, 0)));
-      flow.route.add(network.nic_out(host, 0), load);
-      flow.route.add(network.nic_in(host, 0), load);
-      if (!same_leaf) {
-        const double crossing = std::min(hosts_on, near) * load;
-        flow.route.add(network.uplink(network.leaf_of(host, 0)),
-                       crossing * (cluster.fabric.rails ? 1 : nics));
-      }
-    }
-    const uint32_t number = set.add(flow);
-    if (number > plan.flows.begin) {
-      set.after_received(number, number - 1);
-      if (costs.slots == 1) set.after_sent(number, number - 1);
     }
   }
   plan.flows.end = set.size();

@@ -12,7 +12,8 @@ constexpr double kHardwareLatency = 1e-6;
 
 // Assumed of leaves.
 constexpr uint32_t kHostsPerLeaf = 4;
-constexpr uint32_t kOversubscription = 2;
+constexpr uint32_t kOversubscription = 4;
+constexpr double kOversubscribed = 1.0 / 3;  // how likely that is
 
 predict::NicKind kind_of(const NicFacts& facts) {
   predict::NicKind kind;
@@ -29,7 +30,7 @@ tl::unexpected<Error> doubt(std::string reason) {
 
 }  // namespace
 
-Result<std::vector<predict::Cluster>> clusters_of(const Facts& facts) {
+Result<std::vector<PossibleCluster>> clusters_of(const Facts& facts) {
   if (facts.nodes < 2) return doubt("the communicator does not leave its host");
   if (facts.ranks % facts.nodes != 0) return doubt("hosts have different numbers of ranks");
   const size_t gpus = facts.ranks / facts.nodes;
@@ -57,10 +58,15 @@ Result<std::vector<predict::Cluster>> clusters_of(const Facts& facts) {
           ? facts.hosts_per_leaf
           : std::clamp(static_cast<uint32_t>(facts.nodes / 2), 1U, kHostsPerLeaf);
   leaves.fabric.rails = facts.nics.size() > 1;
-  leaves.fabric.oversubscription =
-      facts.oversubscription != 0 ? facts.oversubscription : kOversubscription;
-  if (facts.oversubscription == 0) return std::vector{std::move(one_switch), std::move(leaves)};
-  return std::vector{std::move(leaves)};
+  if (facts.oversubscription != 0) {
+    leaves.fabric.oversubscription = facts.oversubscription;
+    return std::vector{PossibleCluster{std::move(leaves)}};
+  }
+  // Whoever pays for a leaf for each rail pays for its uplinks.
+  if (leaves.fabric.rails) return std::vector{PossibleCluster{std::move(leaves)}};
+  leaves.fabric.oversubscription = kOversubscription;
+  return std::vector<PossibleCluster>{{std::move(one_switch), 1 - kOversubscribed},
+                                      {std::move(leaves), kOversubscribed}};
 }
 
 }  // namespace pacecar::tuner

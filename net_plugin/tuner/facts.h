@@ -31,10 +31,15 @@ struct Facts {
   uint32_t hosts_per_leaf = 0;
 };
 
-// The clusters that it may be, each as likely as the others: where nobody tells the plugin of the
-// switches, it is one switch for all hosts, or leaves with too few uplinks, where far traffic costs
-// more; else the one that is told. GPUs' own links are taken not to be what limits. Errors:
-// kNotFound, with what is not known or does not fit: then NCCL's own choices stand.
-Result<std::vector<predict::Cluster>> clusters_of(const Facts& facts);
+struct PossibleCluster {
+  predict::Cluster cluster;
+  double probability = 1;
+};
+
+// The clusters that it may be. Of the switches, where the user tells nothing: with rails, leaves
+// with the uplinks that they need; else one switch for all hosts, or, half as likely, leaves with a
+// quarter of the uplinks. GPUs' own links are taken not to be what limits. Errors: kNotFound, with
+// what is not known or does not fit: then NCCL's own choices stand.
+Result<std::vector<PossibleCluster>> clusters_of(const Facts& facts);
 
 }  // namespace pacecar::tuner

@@ -31,7 +31,7 @@ bool is_judged(Operation operation, Algorithm algorithm) {
 }
 
 // More pieces than there are slots, by far: a tree slows down as they fill. Hosts of two leaves.
-constexpr predict::Limits kLimits{.ranks = 8, .hosts = 8, .pieces = 24, .flows = 500};
+constexpr predict::Limits kLimits{.ranks = 16, .hosts = 8, .pieces = 24, .flows = 500};
 
 constexpr std::array<std::string_view, nccl::kTunedAlgorithms> kAlgorithmNames{
     "Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT"};
@@ -68,9 +68,10 @@ std::string_view name_of(nccl::TunedProtocol protocol) {
   return kProtocolNames[static_cast<size_t>(protocol)];
 }
 
-Tuner::Tuner(std::span<const predict::Cluster> possible, const predict::LibraryCosts& library) {
-  for (const predict::Cluster& cluster : possible) {
-    tables_.emplace_back(cluster, std::span<const uint32_t>(), 0, library, kLimits, is_judged);
+Tuner::Tuner(std::span<const PossibleCluster> possible, const predict::LibraryCosts& library) {
+  for (const auto& [cluster, probability] : possible) {
+    tables_.push_back(
+        {predict::CostTable(cluster, {}, 0, library, kLimits, is_judged), probability});
   }
 }
 
@@ -84,14 +85,13 @@ bool Tuner::fill(const Call& call, const CostView& costs) const {
     const auto algorithm = kAlgorithms[static_cast<size_t>(i / costs.protocols)];
     if (!algorithm) return false;
     const Protocol protocol = kProtocols[static_cast<size_t>(i % costs.protocols)];
-    double sum_s = 0;
-    for (const predict::CostTable& table : tables_) {
+    double mean_s = 0;
+    for (const auto& [table, probability] : tables_) {
       const auto time_s = table.time_s(operation, *algorithm, protocol, call.bytes);
       if (!time_s) return false;
-      sum_s += *time_s;
+      mean_s += probability * *time_s;
     }
-    times[static_cast<size_t>(i)] =
-        static_cast<float>(sum_s / static_cast<double>(tables_.size()) * 1e6);
+    times[static_cast<size_t>(i)] = static_cast<float>(mean_s * 1e6);
   }
   for (int i = 0; i < entries; ++i) {
     if (costs.entries[i] != kRuledOut) costs.entries[i] = times[static_cast<size_t>(i)];

@@ -9,6 +9,7 @@
 
 #include "net_plugin/abi/tuner.h"
 #include "net_plugin/predict/cost_table.h"
+#include "net_plugin/tuner/facts.h"
 
 namespace pacecar::tuner {
 
@@ -44,8 +45,8 @@ std::string_view name_of(nccl::TunedProtocol protocol);
 
 class Tuner {
  public:
-  // The cluster is one of `possible`, which are as likely: times are means over them.
-  explicit Tuner(std::span<const predict::Cluster> possible,
+  // The cluster is one of `possible`: times are means over them.
+  explicit Tuner(std::span<const PossibleCluster> possible,
                  const predict::LibraryCosts& library = predict::nccl_costs());
 
   // Writes what is predicted into all entries that NCCL has not ruled out. False, and nothing is
@@ -54,7 +55,12 @@ class Tuner {
   bool fill(const Call& call, const CostView& costs) const;
 
  private:
-  std::vector<predict::CostTable> tables_;
+  struct Table {
+    predict::CostTable costs;
+    double probability;
+  };
+
+  std::vector<Table> tables_;
 };
 
 }  // namespace pacecar::tuner

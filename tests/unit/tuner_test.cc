@@ -20,16 +20,25 @@ Facts facts_of_two_rails() {
 TEST(TunerFacts, MakeACluster) {
   const auto clusters = clusters_of(facts_of_two_rails());
   ASSERT_TRUE(clusters.has_value());
-  ASSERT_EQ(clusters->size(), 2U);
-  for (const auto& cluster : *clusters) {
-    EXPECT_EQ(cluster.hosts(), 8U);
-    EXPECT_EQ(cluster.groups[0].gpus, 8U);
-    ASSERT_EQ(cluster.groups[0].nics.size(), 2U);
-    EXPECT_EQ(cluster.nic_kinds[0].rate, 25e9);
-    EXPECT_EQ(cluster.nic_kinds[1].rate, 3.125e9);
-    EXPECT_GT(cluster.nic_kinds[1].latency_s, cluster.nic_kinds[0].latency_s);
-  }
-  EXPECT_GT((*clusters)[1].fabric.oversubscription, 1);
+  ASSERT_EQ(clusters->size(), 1U);
+  const auto& cluster = clusters->front().cluster;
+  EXPECT_EQ(cluster.hosts(), 8U);
+  EXPECT_EQ(cluster.groups[0].gpus, 8U);
+  ASSERT_EQ(cluster.groups[0].nics.size(), 2U);
+  EXPECT_EQ(cluster.nic_kinds[0].rate, 25e9);
+  EXPECT_EQ(cluster.nic_kinds[1].rate, 3.125e9);
+  EXPECT_GT(cluster.nic_kinds[1].latency_s, cluster.nic_kinds[0].latency_s);
+  EXPECT_TRUE(cluster.fabric.rails);
+  EXPECT_EQ(cluster.fabric.oversubscription, 1);
+}
+
+TEST(TunerFacts, WithoutRailsTheSwitchesAreInDoubt) {
+  Facts facts = facts_of_two_rails();
+  facts.nics.pop_back();
+  const auto clusters = clusters_of(facts);
+  ASSERT_TRUE(clusters.has_value());
+  EXPECT_EQ(clusters->front().cluster.fabric.hosts_per_leaf, 0U);  // one switch
+  EXPECT_EQ(clusters->back().cluster.fabric.oversubscription, 4);
 }
 
 // What the user tells of the switches leaves no doubt about them.
@@ -40,8 +49,8 @@ TEST(TunerFacts, MakeTheClusterThatIsTold) {
   const auto clusters = clusters_of(facts);
   ASSERT_TRUE(clusters.has_value());
   ASSERT_EQ(clusters->size(), 1U);
-  EXPECT_EQ(clusters->front().fabric.oversubscription, 4);
-  EXPECT_EQ(clusters->front().fabric.hosts_per_leaf, 2U);
+  EXPECT_EQ(clusters->front().cluster.fabric.oversubscription, 4);
+  EXPECT_EQ(clusters->front().cluster.fabric.hosts_per_leaf, 2U);
 }
 
 TEST(TunerFacts, DoubtNamesWhatIsMissing) {

@@ -10,6 +10,7 @@
 #include "bench/sim/run_spec.h"
 #include "net_plugin/predict/cluster.h"
 #include "net_plugin/predict/library_costs.h"
+#include "net_plugin/tuner/facts.h"
 #include "transport/base/result.h"
 
 namespace pacecar::predict {
@@ -23,8 +24,9 @@ struct ChoiceCase {
   double nic_rate = 0;
   nccl::TunedFunction function{};
   Bytes bytes = 0;
-  std::vector<Cluster> known;  // as the plugin knows it: its NICs, and not the switches
-  std::vector<Cluster> told;   // likewise where the user has told of them
+  std::vector<tuner::PossibleCluster>
+      known;  // as the plugin knows it: its NICs, and not the switches
+  std::vector<tuner::PossibleCluster> told;  // likewise where the user has told of them
   NcclNetwork nccl;
   LibraryCosts assumed;  // by the tuner
   LibraryCosts real;     // of the library that is simulated

@@ -49,7 +49,7 @@ Costs costs_of_nccl(const ChoiceCase& drawn) {
   return costs;
 }
 
-Costs costs_of_tuner(const ChoiceCase& drawn, std::span<const Cluster> possible) {
+Costs costs_of_tuner(const ChoiceCase& drawn, std::span<const tuner::PossibleCluster> possible) {
   Costs costs = costs_of_nccl(drawn);
   tuner::Tuner(possible, drawn.assumed)
       .fill({.function = drawn.function, .bytes = drawn.bytes}, view(costs));
