@@ -35,8 +35,8 @@ class CostTable {
             const LibraryCosts& library = nccl_costs(), const Limits& limits = kQuick,
             Wanted wanted = supported);
 
-  // Seconds; none where there is no such algorithm for this operation. Between the sizes of the table
-  // times are taken to grow evenly; beyond it, in proportion.
+  // Seconds; none where there is no such algorithm for this operation. Between the table's sizes
+  // times are taken to grow evenly; beyond them, in proportion.
   std::optional<double> time_s(Operation operation, Algorithm algorithm, Protocol protocol,
                                Bytes bytes) const;
   // The fastest of those that NCCL has; kHierarchical is not among them.
