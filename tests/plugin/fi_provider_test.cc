@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "tests/support/fi_world.h"
@@ -93,6 +94,36 @@ TEST(FiProvider, InjectedIsTheSendersAtOnce) {
         EXPECT_EQ(value, i);
       }
     }
+  });
+}
+
+// The call behind one that has read something makes no progress; the next one does.
+TEST(FiProvider, WhoReadsUntilNothingIsLeftIsNotHeldUp) {
+  with_two([](World& world) {
+    const auto bytes = pattern(8, 1);
+    if (world.first()) {
+      send_tagged(world, bytes, 1);
+      world.rank.barrier();
+      send_tagged(world, bytes, 1);
+      world.rank.barrier();
+      return;
+    }
+    std::array<std::vector<uint8_t>, 2> places{pattern(8, 2), pattern(8, 3)};
+    for (auto& place : places) {
+      world.end.until_taken([&] {
+        return fi_trecv(world.end.endpoint, place.data(), place.size(), nullptr, FI_ADDR_UNSPEC, 1,
+                        0, &place);
+      });
+    }
+    fi_cq_tagged_entry entry{};
+    const auto read = [&] { return fi_cq_read(world.end.completions, &entry, 1); };
+    while (read() == -FI_EAGAIN) continue;
+    EXPECT_TRUE(entry.op_context == &places[0] && places[0] == bytes);
+    world.rank.barrier();
+    world.rank.barrier();  // the other one has come, or will
+    EXPECT_EQ(read(), -FI_EAGAIN);
+    while (read() == -FI_EAGAIN) continue;
+    EXPECT_TRUE(entry.op_context == &places[1] && places[1] == bytes);
   });
 }
 
