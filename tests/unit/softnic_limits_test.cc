@@ -134,6 +134,21 @@ TEST(SoftNicAcks, OnlyTheLastOfWhatIsAwaitedAsksForOne) {
   }
 }
 
+// Of long writes the sender may wait for each; for copies it waits for none.
+TEST(SoftNicAcks, EachLongWriteAsksIfItIsAwaited) {
+  constexpr size_t kPackets = 32 * 1024 / kMtu;
+  for (const bool awaited : {true, false}) {
+    Traffic traffic(experiment(), kPackets);
+    WorkRequest write = SoftNicPair::write(traffic.from, traffic.to, kPackets * kMtu);
+    write.awaited = awaited;
+    for (int i = 0; i < 2; ++i) traffic.pair.post(0, traffic.ends[0], write);
+    const auto packets = traffic.send();
+    ASSERT_EQ(packets.size(), 2 * kPackets);
+    EXPECT_EQ(packets[kPackets - 1].data().ack_request, awaited);
+    EXPECT_EQ(packets[2 * kPackets - 1].data().ack_request, awaited);
+  }
+}
+
 // One acknowledgement of all packets, which echoes the last: each frees its place on its path,
 // once.
 TEST(SoftNicPaths, EachPacketThatIsAcknowledgedCountsOnce) {
