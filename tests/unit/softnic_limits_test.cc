@@ -149,6 +149,17 @@ TEST(SoftNicAcks, EachLongWriteAsksIfItIsAwaited) {
   }
 }
 
+// What has come with it need not wait for a turn in which there is nothing to do.
+TEST(SoftNicAcks, OfAllThatWasSentMakeNothingDue) {
+  Traffic traffic(experiment());
+  traffic.post();
+  traffic.deliver(1, traffic.send());
+  const auto answers = traffic.pair.transmit(1);
+  ASSERT_FALSE(answers.empty());
+  traffic.deliver(0, answers);
+  EXPECT_GT(traffic.pair.nic(0).next_deadline(), traffic.pair.now);
+}
+
 // One acknowledgement of all packets, which echoes the last: each frees its place on its path,
 // once.
 TEST(SoftNicPaths, EachPacketThatIsAcknowledgedCountsOnce) {
