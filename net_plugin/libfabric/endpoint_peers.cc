@@ -142,7 +142,7 @@ void Endpoint::on_greeting(const Meeting::Event& event) {
   peer->his_token = event.greeting.token;
   peer->his_listener = event.greeting.listener;
   auto connecting =
-      domain_.pacecar().connect(domain_.nic(), event.greeting.listener, ConnectOptions());
+      domain_.pacecar().connect(domain_.nic(), event.greeting.listener, {.copied = true});
   if (!connecting) {
     return fail_peer(number, fi_error(connecting.error().code), connecting.error().message);
   }

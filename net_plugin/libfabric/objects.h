@@ -85,6 +85,7 @@ struct CompletionQueue : fid_cq {
   Completions waiting;
   Signal signal;
   bool woken = false;  // by fi_cq_signal
+  bool gave = false;   // the last call has read something
   Completion error;    // that was read last: its text lives until the next is
   uint32_t users = 0;  // endpoints
 };

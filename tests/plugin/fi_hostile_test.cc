@@ -54,7 +54,7 @@ class Dealings {
     if (free_.empty()) return;
     const size_t at = free_.back();
     Guarded& buffer = buffers_[at];
-    const size_t sizes[] = {0, 1, 100, 4096, 65536, 65537, kLargest};
+    const size_t sizes[] = {0, 1, 100, 4096, 131072, 131073, kLargest};
     const size_t size = sizes[prng.below(std::size(sizes))];
     uint8_t* const data = buffer.inside();
     const uint64_t key = prng.below(3);
@@ -106,7 +106,7 @@ class Dealings {
 
  private:
   static constexpr size_t kCount = 24;
-  static constexpr size_t kLargest = 100000;
+  static constexpr size_t kLargest = 200000;
 
   FiEnd& end_;
   const fi_addr_t liar_;
@@ -134,7 +134,7 @@ void be_victim(Rank& rank, uint64_t seed) {
   end.share(written.inside(), kInside, kWriteKey);
 
   Prng prng(seed);
-  std::vector<uint8_t> in(70000);
+  std::vector<uint8_t> in(140000);
   uint64_t round = 0;
   uint64_t over = 0;
   int anybodys = 0;
@@ -200,7 +200,7 @@ void be_good(Rank& rank) {
     gone = true;
   });
   for (uint64_t round = 0; !gone; ++round) {
-    send(pattern(round % 3 == 0 ? 70000 : round % 5000, round), kGoodTag + round);
+    send(pattern(round % 3 == 0 ? 140000 : round % 5000, round), kGoodTag + round);
   }
   waiter.join();
   send(std::vector<uint8_t>(sizeof(uint64_t)), kEnd);

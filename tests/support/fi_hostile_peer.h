@@ -179,9 +179,9 @@ class FiHostilePeer {
 
   uint64_t number() {
     const Frame& known = heard_[prng_.below(kHeard)];
-    return one_of<uint64_t>({0, 1, 5, 6, 7, 8, 4096, 65536, 65537, uint64_t{1} << 20, ~uint64_t{0},
-                             ~uint64_t{0} - 4095, known.id, known.id, known.address, known.tag,
-                             prng_.next_u64()});
+    return one_of<uint64_t>({0, 1, 5, 6, 7, 8, 4096, 131072, 131073, uint64_t{1} << 20,
+                             ~uint64_t{0}, ~uint64_t{0} - 4095, known.id, known.id, known.address,
+                             known.tag, prng_.next_u64()});
   }
 
   // Of the kinds that answer: to something that was asked, as far as anything was.

@@ -134,6 +134,32 @@ TEST(SoftNicAcks, OnlyTheLastOfWhatIsAwaitedAsksForOne) {
   }
 }
 
+// Of long writes the sender may wait for each; for copies it waits for none.
+TEST(SoftNicAcks, EachLongWriteAsksIfItIsAwaited) {
+  constexpr size_t kPackets = 32 * 1024 / kMtu;
+  for (const bool awaited : {true, false}) {
+    Traffic traffic(experiment(), kPackets);
+    WorkRequest write = SoftNicPair::write(traffic.from, traffic.to, kPackets * kMtu);
+    write.awaited = awaited;
+    for (int i = 0; i < 2; ++i) traffic.pair.post(0, traffic.ends[0], write);
+    const auto packets = traffic.send();
+    ASSERT_EQ(packets.size(), 2 * kPackets);
+    EXPECT_EQ(packets[kPackets - 1].data().ack_request, awaited);
+    EXPECT_EQ(packets[2 * kPackets - 1].data().ack_request, awaited);
+  }
+}
+
+// What has come with it need not wait for a turn in which there is nothing to do.
+TEST(SoftNicAcks, OfAllThatWasSentMakeNothingDue) {
+  Traffic traffic(experiment());
+  traffic.post();
+  traffic.deliver(1, traffic.send());
+  const auto answers = traffic.pair.transmit(1);
+  ASSERT_FALSE(answers.empty());
+  traffic.deliver(0, answers);
+  EXPECT_GT(traffic.pair.nic(0).next_deadline(), traffic.pair.now);
+}
+
 // One acknowledgement of all packets, which echoes the last: each frees its place on its path,
 // once.
 TEST(SoftNicPaths, EachPacketThatIsAcknowledgedCountsOnce) {

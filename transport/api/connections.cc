@@ -63,8 +63,11 @@ FlowView view_of(const Explanation& flow, Duration rtt) {
 
 class EngineSendConnection final : public SendConnection {
  public:
-  EngineSendConnection(Attachment attachment, bool puts)
-      : at_(std::move(attachment)), puts_(puts), pool_(kMaxSends) {}
+  EngineSendConnection(Attachment attachment, const ConnectOptions& options)
+      : at_(std::move(attachment)),
+        puts_(options.puts),
+        copied_(options.copied),
+        pool_(kMaxSends) {}
 
   ~EngineSendConnection() override {
     at_.nic.engine->exclusively([this](Messenger& messenger, Nic&, Instant now) {
@@ -78,7 +81,7 @@ class EngineSendConnection final : public SendConnection {
     if (!usable(at_, data, size, memory)) return not_usable(at_, memory);
     MessageRequest* request = submit(data, size, memory, [&](SendOperation& operation) {
       operation.tag = tag;
-      operation.awaited = !puts_;
+      operation.awaited = !puts_ && !copied_;
       operation.put = false;
     });
     if (request == nullptr) return nullptr;
@@ -162,6 +165,7 @@ class EngineSendConnection final : public SendConnection {
 
   const Attachment at_;
   const bool puts_;
+  const bool copied_;
   RequestPool pool_;
   StallWatch stalls_;
   int puts_in_a_row_ = 0;
@@ -268,8 +272,9 @@ Result<Window> window_of(const Memory& memory) {
   return Window{.address = region.remote_address, .length = region.length, .key = region.key};
 }
 
-std::unique_ptr<SendConnection> make_send_connection(Attachment attachment, bool puts) {
-  return std::make_unique<EngineSendConnection>(std::move(attachment), puts);
+std::unique_ptr<SendConnection> make_send_connection(Attachment attachment,
+                                                     const ConnectOptions& options) {
+  return std::make_unique<EngineSendConnection>(std::move(attachment), options);
 }
 
 std::unique_ptr<ReceiveConnection> make_receive_connection(Attachment attachment) {

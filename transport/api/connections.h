@@ -39,7 +39,8 @@ Result<void> check_buffers(const Attachment& at, std::span<const ReceiveBuffer> 
 tl::unexpected<Error> tested_again();
 
 // Made with the engine's messenger knowing the connection already.
-std::unique_ptr<SendConnection> make_send_connection(Attachment attachment, bool puts);
+std::unique_ptr<SendConnection> make_send_connection(Attachment attachment,
+                                                     const ConnectOptions& options);
 std::unique_ptr<ReceiveConnection> make_receive_connection(Attachment attachment);
 
 }  // namespace pacecar

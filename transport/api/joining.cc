@@ -284,7 +284,7 @@ class EngineConnecting final : public Connecting {
           [&](Messenger&, Nic&, Instant) { engine.sends().attach(lane.at.connection); });
     }
     connections_.clear();
-    if (lanes.size() == 1) return make_send_connection(std::move(lanes.front().at), options_.puts);
+    if (lanes.size() == 1) return make_send_connection(std::move(lanes.front().at), options_);
     return make_bonded_send(std::move(lanes), own_.keeper);
   }
 

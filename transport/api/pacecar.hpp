@@ -178,6 +178,7 @@ struct ConnectOptions {
   uint32_t weight = 0;  // from 1 to 64; 0: PACECAR_WEIGHT
   bool puts = false;  // it takes iput(); nobody waits for its messages' acknowledgements, and they
                       // leave with the next poll, or hurry()
+  bool copied = false;  // what it sends are copies: nobody waits for its acknowledgements
 };
 
 constexpr int kMaxReceiveBuffers = 8;  // buffers per irecv

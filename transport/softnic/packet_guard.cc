@@ -1,7 +1,7 @@
 #include "transport/softnic/packet_guard.h"
 
-#include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "transport/wire/big_endian.h"
 #include "transport/wire/extended.h"
@@ -35,8 +35,9 @@ class Clear {
 
  private:
   std::span<const uint8_t> join(std::span<const uint8_t> header, std::span<const uint8_t> more) {
-    const auto end = std::ranges::copy(more, std::ranges::copy(header, bytes_.begin()).out).out;
-    return {bytes_.begin(), end};
+    std::memcpy(bytes_.data(), header.data(), header.size());
+    std::memcpy(bytes_.data() + header.size(), more.data(), more.size());
+    return std::span(bytes_).first(header.size() + more.size());
   }
   std::array<uint8_t, wire::kDataHeaderBytes + kShortPayload> bytes_;
 };

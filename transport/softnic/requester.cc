@@ -106,7 +106,7 @@ bool Requester::next_packet(Instant now, Outgoing* out) {
   if (++next.sent == next.packets) {
     ++next_request_;
     const WorkRequest& ended = next.work_request;
-    out->header.ack_request = ended.length >= kLargeWriteBytes || (ended.awaited && !unsent());
+    out->header.ack_request = ended.awaited && (ended.length >= kLargeWriteBytes || !unsent());
   }
   on_sent(now);
   return true;

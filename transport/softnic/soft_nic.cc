@@ -444,7 +444,8 @@ uint32_t SoftNic::slot_of(const QueuePair& qp) const {
 
 void SoftNic::wake(QueuePair& qp) {
   if (qp.config.paced) {  // another of the flow's queue pairs may have waited for the window
-    make_ready(qp.config.flow);
+    // Who has nothing to send has nothing due: a message that has come with it need not wait.
+    if (has_work(flows_[qp.config.flow])) make_ready(qp.config.flow);
   } else if (qp.state == QueuePair::State::kConnected && qp.has_work()) {
     controls_.add(slot_of(qp));
   }

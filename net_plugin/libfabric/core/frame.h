@@ -64,7 +64,7 @@ static_assert(sizeof(PlaceFrame) == 24 && std::is_trivially_copyable_v<PlaceFram
 inline constexpr size_t kMostPlaces = 4;
 // What goes at once, without asking for a place: two copies of so much take as long as the
 // question.
-inline constexpr size_t kEagerBytes = 65536;
+inline constexpr size_t kEagerBytes = 131072;
 // Operands, comparands or results of one atomic.
 inline constexpr size_t kAtomicBytes = 8192;
 // One Pacecar message of frames.

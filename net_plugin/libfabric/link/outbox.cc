@@ -5,6 +5,10 @@
 
 namespace pacecar::fabric {
 
+Outbox::Outbox(std::shared_ptr<Context> context) : context_(std::move(context)) {
+  for (uint32_t place = kMessages; place > 0; --place) free_places_.push_back(place - 1);
+}
+
 Outbox::~Outbox() {
   if (connection_ == nullptr) return;
   const size_t nic = connection_->nic();
@@ -32,14 +36,14 @@ bool Outbox::gathers(size_t bytes) const {
 }
 
 bool Outbox::fits(size_t payload) const {
-  return messages_free_ > 0 || gathers(frame_bytes(payload));
+  return !free_places_.empty() || gathers(frame_bytes(payload));
 }
 
 uint8_t* Outbox::add(const Frame& frame) {
   const size_t bytes = frame_bytes(frame.payload);
   if (!gathers(bytes)) {
-    --messages_free_;
-    parts_.push_back({.place = std::exchange(next_place_, (next_place_ + 1) % kMessages)});
+    parts_.push_back({.place = free_places_.back()});
+    free_places_.pop_back();
   }
   Part& part = parts_.back();
   uint8_t* const place = &pages_[part.place * kMessageBytes + part.bytes];
@@ -68,7 +72,7 @@ Result<void> Outbox::finish() {
     if (!result) return tl::unexpected(result.error());
     parts_.pop_front();
     --started_;
-    if (part.place != kMessages) ++messages_free_;  // not the hello's
+    if (part.place != kMessages) free_places_.push_back(part.place);  // not the hello's
   }
   return {};
 }
@@ -87,7 +91,7 @@ Result<void> Outbox::start(bool patient) {
     Part& part = parts_[started_];
     const bool last = started_ + 1 == parts_.size();
     const bool small = part.bytes < kMessageBytes / 2;
-    const bool waits = patient || kMessages - messages_free_ > kEagerMessages;
+    const bool waits = patient || kMessages - free_places_.size() > kEagerMessages;
     if (last && small && waits && started_ > 0) break;
     auto started = start_part(part);
     if (!started) return tl::unexpected(started.error());

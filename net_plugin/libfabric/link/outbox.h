@@ -24,7 +24,7 @@ class Outbox {
   static constexpr uint32_t kMessages = kMaxRequests;
   static constexpr size_t kMostAnswers = 4096;  // that wait for room
 
-  explicit Outbox(std::shared_ptr<Context> context) : context_(std::move(context)) {}
+  explicit Outbox(std::shared_ptr<Context> context);
   ~Outbox();
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;
@@ -66,8 +66,7 @@ class Outbox {
   const Memory* memory_ = nullptr;
   std::deque<Part> parts_;
   size_t started_ = 0;  // of parts_, from the first
-  uint32_t messages_free_ = kMessages;
-  uint32_t next_place_ = 0;
+  std::vector<uint32_t> free_places_;  // the one that was used last is taken first: it is in cache
   std::deque<std::vector<uint8_t>> answers_;
 };
 
