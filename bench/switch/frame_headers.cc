@@ -1,7 +1,5 @@
 #include "bench/switch/frame_headers.h"
 
-#include <algorithm>
-
 #include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"
 
