@@ -1,10 +1,11 @@
 // Versions 6 to 10 of the table, NCCL 2.13 to 2.27: one communicator for the process.
 #include <array>
+#include <mutex>
 
 #include "net_plugin/abi/tables.h"
 #include "net_plugin/common_table.h"
+#include "net_plugin/communicator.h"
 #include "net_plugin/entry_points.h"
-#include "net_plugin/process_communicator.h"
 #include "net_plugin/profiler/net_events.h"
 
 namespace pacecar::plugin {
@@ -12,6 +13,42 @@ namespace {
 
 using nccl::DeviceHandle;
 using nccl::NcclResult;
+
+// NCCL says nothing of its communicators here and finalizes none. So there is one for the whole
+// process: from the first init to the process's end.
+struct Holder {
+  std::mutex mutex;
+  void* context = nullptr;
+};
+
+// Never destroyed: NCCL's threads may still call while the process ends.
+Holder& holder() {
+  static Holder* const instance = new Holder;
+  return *instance;
+}
+
+NcclResult init_process(nccl::Logger logger) noexcept {
+  Holder& held = holder();
+  const std::lock_guard lock(held.mutex);
+  if (held.context != nullptr) return NcclResult::kSuccess;
+  return init(&held.context, logger, nccl::kUndefined);
+}
+
+// What entry points take as their context; nullptr before init_process.
+void* process_context() noexcept {
+  Holder& held = holder();
+  const std::lock_guard lock(held.mutex);
+  return held.context;
+}
+
+// What a connection asks for: told when it is not what this process's packets have.
+void check_traffic_class(const nccl::CommConfig* config) noexcept {
+  const auto* const communicator = static_cast<const Communicator*>(process_context());
+  if (config == nullptr || communicator == nullptr) return;
+  if (const auto wanted = checked_traffic_class(config->traffic_class)) {
+    communicator->check_traffic_class(*wanted);
+  }
+}
 
 NcclResult init_v10(nccl::Logger logger, nccl::ProfilerCallback profiler) {
   profiler::set_net_event_callback(profiler);
