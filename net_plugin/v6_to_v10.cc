@@ -106,55 +106,31 @@ NcclResult irecv_v6(void* receive_comm, int count, void** data, int* sizes, int*
   return irecv_v9(receive_comm, count, data, wide.data(), tags, memories, request);
 }
 
-constexpr nccl::NetV6 table_v6() {
-  auto net = common_table<nccl::NetV6>();
-  net.init = init_process;
-  net.listen = listen_v6;
-  net.connect = connect_v6;
-  net.accept = accept_v6;
-  net.regMr = register_v6;
-  net.isend = isend_v6;
-  net.irecv = irecv_v6;
-  return net;
-}
-
-// And of version 8, which registers more than 2 GiB.
+// What the versions differ in.
 template <typename Net>
-constexpr Net table_v7(auto registering) {
+constexpr Net table_of(auto starting, auto connecting, auto accepting, auto registering,
+                       auto sending, auto receiving) {
   Net net = common_table<Net>();
+  net.init = starting;
+  net.listen = listen_v6;
+  net.connect = connecting;
+  net.accept = accepting;
   net.regMr = registering;
-  net.init = init_process;
-  net.listen = listen_v6;
-  net.connect = connect_v7;
-  net.accept = accept;
-  net.isend = isend_v6;
-  net.irecv = irecv_v6;
+  net.isend = sending;
+  net.irecv = receiving;
   return net;
 }
 
-constexpr nccl::NetV9 table_v9() {
-  auto net = common_table<nccl::NetV9>();
-  net.init = init_process;
-  net.listen = listen_v6;
-  net.connect = connect_v7;
-  net.accept = accept;
-  net.regMr = register_memory;
-  net.isend = isend_v9;
-  net.irecv = irecv_v9;
-  return net;
-}
-
-constexpr nccl::NetV10 table_v10() {
-  auto net = common_table<nccl::NetV10>();
-  net.init = init_v10;
-  net.listen = listen_v6;
-  net.connect = connect_v10;
-  net.accept = accept;
-  net.regMr = register_memory;
-  net.isend = isend;
-  net.irecv = irecv;
-  return net;
-}
+constexpr auto table_v6 =
+    table_of<nccl::NetV6>(init_process, connect_v6, accept_v6, register_v6, isend_v6, irecv_v6);
+constexpr auto table_v7 =
+    table_of<nccl::NetV7>(init_process, connect_v7, accept, register_v6, isend_v6, irecv_v6);
+constexpr auto table_v8 =
+    table_of<nccl::NetV8>(init_process, connect_v7, accept, register_memory, isend_v6, irecv_v6);
+constexpr auto table_v9 =
+    table_of<nccl::NetV9>(init_process, connect_v7, accept, register_memory, isend_v9, irecv_v9);
+constexpr auto table_v10 =
+    table_of<nccl::NetV10>(init_v10, connect_v10, accept, register_memory, isend, irecv);
 
 }  // namespace
 }  // namespace pacecar::plugin
@@ -162,13 +138,13 @@ constexpr nccl::NetV10 table_v10() {
 extern "C" {
 
 [[gnu::visibility("default")]] extern constexpr pacecar::nccl::NetV6 ncclNetPlugin_v6 =
-    pacecar::plugin::table_v6();
+    pacecar::plugin::table_v6;
 [[gnu::visibility("default")]] extern constexpr pacecar::nccl::NetV7 ncclNetPlugin_v7 =
-    pacecar::plugin::table_v7<pacecar::nccl::NetV7>(pacecar::plugin::register_v6);
+    pacecar::plugin::table_v7;
 [[gnu::visibility("default")]] extern constexpr pacecar::nccl::NetV8 ncclNetPlugin_v8 =
-    pacecar::plugin::table_v7<pacecar::nccl::NetV8>(pacecar::plugin::register_memory);
+    pacecar::plugin::table_v8;
 [[gnu::visibility("default")]] extern constexpr pacecar::nccl::NetV9 ncclNetPlugin_v9 =
-    pacecar::plugin::table_v9();
+    pacecar::plugin::table_v9;
 [[gnu::visibility("default")]] extern constexpr pacecar::nccl::NetV10 ncclNetPlugin_v10 =
-    pacecar::plugin::table_v10();
+    pacecar::plugin::table_v10;
 }
