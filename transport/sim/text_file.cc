@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <system_error>
 #include <utility>
 
+#include "transport/base/printable.h"
 #include "transport/base/to_number.h"
 
 namespace pacecar {
@@ -62,11 +62,7 @@ std::optional<double> parse_decimal(std::string_view word, double max) {
 
 std::string shown(std::string_view word) {
   constexpr size_t kLongest = 40;
-  std::string text(word.substr(0, kLongest));
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  if (word.size() > kLongest) text += "...";
-  return text;
+  return printable(word, kLongest);
 }
 
 tl::unexpected<Error> bad_line(const std::string& file, size_t line, const std::string& reason) {
