@@ -9,24 +9,13 @@
 #include <string_view>
 #include <system_error>
 
-#include "bench/ab/ab_command.h"
 #include "bench/ab/build_info.h"
-#include "bench/check/check_command.h"
-#include "bench/doctor/doctor_command.h"
-#include "bench/hosts/agent.h"
-#include "bench/hosts/hosts_command.h"
-#include "bench/metrics/metrics_command.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/subcommands.h"
-#include "bench/plan/plan_command.h"
 #include "bench/predict/predict_command.h"
-#include "bench/run/run_command.h"
-#include "bench/sim/sim_command.h"
-#include "bench/switch/switch_command.h"
-#include "bench/top/top_command.h"
 #include "transport/base/edit_distance.h"
 
 namespace pacecar::perf {
@@ -103,7 +92,7 @@ void print_help() {
   fmt::print("{}", kExamples);
 }
 
-// For manual pages and completions: see describe.h.
+// For manual pages and completions, as --describe of each subcommand: see command_line.cc.
 void print_description() {
   nlohmann::json subcommands = nlohmann::json::array();
   for (const Subcommand& subcommand : kSubcommands) {

@@ -7,7 +7,6 @@
 // microseconds. Pure; any thread; for the control path.
 #pragma once
 
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <span>

@@ -173,11 +173,9 @@ class Controller {
   virtual ~Controller() = default;
 
   virtual std::string_view name() const = 0;
-  // Bytes posted to the NIC, which sends them as decide() allows.
-  virtual void on_send(Instant now, Bytes bytes) = 0;
   virtual void on_ack(const AckSample& sample) = 0;
-  virtual void on_loss(const LossSample& sample) = 0;
-  virtual void on_timeout(Instant now) = 0;
+  virtual void on_loss(const LossSample&) {}
+  virtual void on_timeout(Instant) {}
   virtual void on_grant(Instant now, const Grant& grant) = 0;
   virtual Decision decide(Instant now) = 0;
   // The demand for the receiver, if the controller has one. Asked for after every event that may

@@ -56,10 +56,7 @@ class DcqcnController final : public GrantedController {
   explicit DcqcnController(const FlowEnvironment& environment, const Constants& constants = {});
 
   std::string_view name() const override { return "dcqcn"; }
-  void on_send(Instant, Bytes) override {}
   void on_ack(const AckSample& sample) override;
-  void on_loss(const LossSample&) override {}
-  void on_timeout(Instant) override {}
   Decision decide(Instant now) override;
 
   double alpha() const { return alpha_; }  // as of the newest call

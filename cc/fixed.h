@@ -13,10 +13,7 @@ class FixedController final : public GrantedController {
   explicit FixedController(const FlowEnvironment& environment);
 
   std::string_view name() const override { return "fixed"; }
-  void on_send(Instant, Bytes) override {}
   void on_ack(const AckSample&) override {}
-  void on_loss(const LossSample&) override {}
-  void on_timeout(Instant) override {}
   Decision decide(Instant now) override { return grant_limit_.apply(now, own_); }
 
  private:

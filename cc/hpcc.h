@@ -45,10 +45,7 @@ class HpccController final : public GrantedController {
   explicit HpccController(const FlowEnvironment& environment, const Constants& constants = {});
 
   std::string_view name() const override { return "hpcc"; }
-  void on_send(Instant, Bytes) override {}
   void on_ack(const AckSample& sample) override;
-  void on_loss(const LossSample&) override {}
-  void on_timeout(Instant) override {}
   Decision decide(Instant now) override;
 
  private:

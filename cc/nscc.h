@@ -77,7 +77,6 @@ class NsccController final : public GrantedController {
   explicit NsccController(const FlowEnvironment& environment, const Constants& constants = {});
 
   std::string_view name() const override { return "nscc"; }
-  void on_send(Instant, Bytes) override {}
   void on_ack(const AckSample& sample) override;
   void on_loss(const LossSample& sample) override;
   void on_timeout(Instant) override {}  // its packets are reported as losses

@@ -50,10 +50,7 @@ class PowerTcpController final : public GrantedController {
   explicit PowerTcpController(const FlowEnvironment& environment, const Constants& constants = {});
 
   std::string_view name() const override { return "powertcp"; }
-  void on_send(Instant, Bytes) override {}
   void on_ack(const AckSample& sample) override;
-  void on_loss(const LossSample&) override {}
-  void on_timeout(Instant) override {}
   Decision decide(Instant now) override;
 
  private:

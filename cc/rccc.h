@@ -23,10 +23,8 @@ class RcccController final : public GrantedController {
   explicit RcccController(const FlowEnvironment& environment);
 
   std::string_view name() const override { return "rccc"; }
-  void on_send(Instant, Bytes) override {}
   void on_ack(const AckSample& sample) override { on_word(sample.sent); }
   void on_loss(const LossSample& sample) override;
-  void on_timeout(Instant) override {}
   void on_grant(Instant now, const Grant& grant) override;
   Decision decide(Instant now) override;
   std::optional<Demand> demand(Instant now, const FlowStats& stats) override;

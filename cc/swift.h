@@ -40,7 +40,6 @@ class SwiftController final : public GrantedController {
   explicit SwiftController(const FlowEnvironment& environment);
 
   std::string_view name() const override { return "swift"; }
-  void on_send(Instant, Bytes) override {}
   void on_ack(const AckSample& sample) override;
   void on_loss(const LossSample& sample) override;
   void on_timeout(Instant now) override;

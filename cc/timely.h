@@ -54,10 +54,7 @@ class TimelyController final : public GrantedController {
   explicit TimelyController(const FlowEnvironment& environment, const Constants& constants = {});
 
   std::string_view name() const override { return "timely"; }
-  void on_send(Instant, Bytes) override {}
   void on_ack(const AckSample& sample) override;
-  void on_loss(const LossSample&) override {}
-  void on_timeout(Instant) override {}
   Decision decide(Instant now) override;
 
  private:

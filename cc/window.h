@@ -31,10 +31,7 @@ class WindowController final : public GrantedController {
   explicit WindowController(const FlowEnvironment& environment, const Constants& constants = {});
 
   std::string_view name() const override { return "window"; }
-  void on_send(Instant, Bytes) override {}
   void on_ack(const AckSample&) override {}
-  void on_loss(const LossSample&) override {}
-  void on_timeout(Instant) override {}
   Decision decide(Instant now) override { return grant_limit_.apply(now, own_); }
 
  private:

@@ -4,8 +4,6 @@
 // A build needs no CUDA headers; where they are, a test compares.
 #pragma once
 
-#include <cstdint>
-
 namespace pacecar::cuda {
 
 using Status = int;                        // CUresult

@@ -5,7 +5,6 @@
 
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "gdr/gpu.h"
 #include "transport/base/params.h"

@@ -1,12 +1,12 @@
 #include "net_plugin/communicator.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
 
 #include "net_plugin/log.h"
-#include "net_plugin/polled_messages.h"
 #include "net_plugin/profiler/document.h"
 #include "transport/base/params_environment.h"
 
@@ -37,6 +37,21 @@ struct Process {
 Process& process() {
   static Process* const instance = new Process;
   return *instance;
+}
+
+// The longest message, in bytes, at which a GPU looks before NCCL is told that it is there. The
+// kernels of NCCL's protocols LL and LL128 poll the lines of a message, which fills one of 8 steps
+// of the protocol's buffer: at most 120 words of 8 bytes for each of 640 threads, unless people
+// have chosen another buffer (NCCL 2.13 to 2.30; RCCL has less).
+uint64_t longest_polled_message() {
+  constexpr uint64_t kSteps = 8;
+  uint64_t longest = 120 * 640 * 8;
+  for (const char* name : {"NCCL_LL_BUFFSIZE", "NCCL_LL128_BUFFSIZE"}) {
+    const char* chosen = std::getenv(name);
+    const long long bytes = chosen == nullptr ? 0 : std::strtoll(chosen, nullptr, 0);
+    if (bytes > 0) longest = std::max(longest, static_cast<uint64_t>(bytes) / kSteps);
+  }
+  return longest;
 }
 
 constexpr uint64_t kMostInPlace = uint64_t{1} << 30;  // that PACECAR_IN_PLACE takes

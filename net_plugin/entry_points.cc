@@ -1,9 +1,7 @@
 #include "net_plugin/entry_points.h"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
 #include <string>
 
 #include "net_plugin/comm.h"

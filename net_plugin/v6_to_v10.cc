@@ -1,10 +1,11 @@
 // Versions 6 to 10 of the table, NCCL 2.13 to 2.27: one communicator for the process.
 #include <array>
+#include <mutex>
 
 #include "net_plugin/abi/tables.h"
 #include "net_plugin/common_table.h"
+#include "net_plugin/communicator.h"
 #include "net_plugin/entry_points.h"
-#include "net_plugin/process_communicator.h"
 #include "net_plugin/profiler/net_events.h"
 
 namespace pacecar::plugin {
@@ -12,6 +13,42 @@ namespace {
 
 using nccl::DeviceHandle;
 using nccl::NcclResult;
+
+// NCCL says nothing of its communicators here and finalizes none. So there is one for the whole
+// process: from the first init to the process's end.
+struct Holder {
+  std::mutex mutex;
+  void* context = nullptr;
+};
+
+// Never destroyed: NCCL's threads may still call while the process ends.
+Holder& holder() {
+  static Holder* const instance = new Holder;
+  return *instance;
+}
+
+NcclResult init_process(nccl::Logger logger) noexcept {
+  Holder& held = holder();
+  const std::lock_guard lock(held.mutex);
+  if (held.context != nullptr) return NcclResult::kSuccess;
+  return init(&held.context, logger, nccl::kUndefined);
+}
+
+// What entry points take as their context; nullptr before init_process.
+void* process_context() noexcept {
+  Holder& held = holder();
+  const std::lock_guard lock(held.mutex);
+  return held.context;
+}
+
+// What a connection asks for: told when it is not what this process's packets have.
+void check_traffic_class(const nccl::CommConfig* config) noexcept {
+  const auto* const communicator = static_cast<const Communicator*>(process_context());
+  if (config == nullptr || communicator == nullptr) return;
+  if (const auto wanted = checked_traffic_class(config->traffic_class)) {
+    communicator->check_traffic_class(*wanted);
+  }
+}
 
 NcclResult init_v10(nccl::Logger logger, nccl::ProfilerCallback profiler) {
   profiler::set_net_event_callback(profiler);
@@ -69,55 +106,31 @@ NcclResult irecv_v6(void* receive_comm, int count, void** data, int* sizes, int*
   return irecv_v9(receive_comm, count, data, wide.data(), tags, memories, request);
 }
 
-constexpr nccl::NetV6 table_v6() {
-  auto net = common_table<nccl::NetV6>();
-  net.init = init_process;
-  net.listen = listen_v6;
-  net.connect = connect_v6;
-  net.accept = accept_v6;
-  net.regMr = register_v6;
-  net.isend = isend_v6;
-  net.irecv = irecv_v6;
-  return net;
-}
-
-// And of version 8, which registers more than 2 GiB.
+// What the versions differ in.
 template <typename Net>
-constexpr Net table_v7(auto registering) {
+constexpr Net table_of(auto starting, auto connecting, auto accepting, auto registering,
+                       auto sending, auto receiving) {
   Net net = common_table<Net>();
+  net.init = starting;
+  net.listen = listen_v6;
+  net.connect = connecting;
+  net.accept = accepting;
   net.regMr = registering;
-  net.init = init_process;
-  net.listen = listen_v6;
-  net.connect = connect_v7;
-  net.accept = accept;
-  net.isend = isend_v6;
-  net.irecv = irecv_v6;
+  net.isend = sending;
+  net.irecv = receiving;
   return net;
 }
 
-constexpr nccl::NetV9 table_v9() {
-  auto net = common_table<nccl::NetV9>();
-  net.init = init_process;
-  net.listen = listen_v6;
-  net.connect = connect_v7;
-  net.accept = accept;
-  net.regMr = register_memory;
-  net.isend = isend_v9;
-  net.irecv = irecv_v9;
-  return net;
-}
-
-constexpr nccl::NetV10 table_v10() {
-  auto net = common_table<nccl::NetV10>();
-  net.init = init_v10;
-  net.listen = listen_v6;
-  net.connect = connect_v10;
-  net.accept = accept;
-  net.regMr = register_memory;
-  net.isend = isend;
-  net.irecv = irecv;
-  return net;
-}
+constexpr auto table_v6 =
+    table_of<nccl::NetV6>(init_process, connect_v6, accept_v6, register_v6, isend_v6, irecv_v6);
+constexpr auto table_v7 =
+    table_of<nccl::NetV7>(init_process, connect_v7, accept, register_v6, isend_v6, irecv_v6);
+constexpr auto table_v8 =
+    table_of<nccl::NetV8>(init_process, connect_v7, accept, register_memory, isend_v6, irecv_v6);
+constexpr auto table_v9 =
+    table_of<nccl::NetV9>(init_process, connect_v7, accept, register_memory, isend_v9, irecv_v9);
+constexpr auto table_v10 =
+    table_of<nccl::NetV10>(init_v10, connect_v10, accept, register_memory, isend, irecv);
 
 }  // namespace
 }  // namespace pacecar::plugin
@@ -125,13 +138,13 @@ constexpr nccl::NetV10 table_v10() {
 extern "C" {
 
 [[gnu::visibility("default")]] extern constexpr pacecar::nccl::NetV6 ncclNetPlugin_v6 =
-    pacecar::plugin::table_v6();
+    pacecar::plugin::table_v6;
 [[gnu::visibility("default")]] extern constexpr pacecar::nccl::NetV7 ncclNetPlugin_v7 =
-    pacecar::plugin::table_v7<pacecar::nccl::NetV7>(pacecar::plugin::register_v6);
+    pacecar::plugin::table_v7;
 [[gnu::visibility("default")]] extern constexpr pacecar::nccl::NetV8 ncclNetPlugin_v8 =
-    pacecar::plugin::table_v7<pacecar::nccl::NetV8>(pacecar::plugin::register_memory);
+    pacecar::plugin::table_v8;
 [[gnu::visibility("default")]] extern constexpr pacecar::nccl::NetV9 ncclNetPlugin_v9 =
-    pacecar::plugin::table_v9();
+    pacecar::plugin::table_v9;
 [[gnu::visibility("default")]] extern constexpr pacecar::nccl::NetV10 ncclNetPlugin_v10 =
-    pacecar::plugin::table_v10();
+    pacecar::plugin::table_v10;
 }

@@ -1,5 +1,4 @@
-#include "bench/ab/ab_command.h"
-
+// `pacecar ab`: compares arms of an experiment, simulated or real.
 #include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
@@ -8,24 +7,54 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "bench/ab/ab_options.h"
-#include "bench/ab/conclusion.h"
 #include "bench/ab/emit.h"
 #include "bench/ab/merge.h"
 #include "bench/ab/plan.h"
 #include "bench/ab/program_plan.h"
 #include "bench/ab/provenance.h"
+#include "bench/ab/report/report.h"
+#include "bench/ab/report_data.h"
 #include "bench/ab/repro.h"
 #include "bench/ab/run_filter.h"
 #include "bench/ab/runner.h"
+#include "bench/ab/summary.h"
+#include "bench/ab/summary_text.h"
 #include "bench/perf/console.h"
 #include "bench/perf/progress.h"
+#include "bench/perf/subcommands.h"
 
 namespace pacecar::ab {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Exit codes of `pacecar ab`.
+enum ExitCode : int {
+  kPassed = 0,
+  kThresholdMissed = 1,
+  kError = 2,  // a wrong flag or plan, a run that failed, a file that cannot be written
+};
+
+// Writes experiment.json, summary.csv, summary.json and report.html, and prints the summary on
+// stdout. Errors: kSystem.
+Result<ExitCode> conclude(const Experiment& experiment, const std::vector<RunRecord>& records,
+                          const ResultsFolder& folder, bool color) {
+  const Summary summary = summarise(experiment, records);
+  std::fputs(summary_text(experiment, summary, color).c_str(), stdout);
+  auto kept = folder.write_experiment(experiment);
+  if (kept) kept = folder.write("summary.json", summary_json(experiment, summary));
+  if (kept) kept = folder.write("summary.csv", summary_csv(experiment, summary));
+  if (kept) {
+    kept =
+        write_report(report_data(experiment, summary, records, folder), folder.file("report.html"));
+  }
+  if (!kept) return tl::unexpected(kept.error());
+  if (!summary.failed.empty()) return kError;
+  return summary.passed() ? kPassed : kThresholdMissed;
+}
 
 // Draws how far the runs are.
 class RunProgress {

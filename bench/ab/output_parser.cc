@@ -1,14 +1,12 @@
 #include "bench/ab/output_parser.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "bench/perf/json_fields.h"
+#include "transport/base/to_number.h"
 
 namespace pacecar::ab {
 namespace {
@@ -46,11 +44,8 @@ Words words_of(std::string_view line) {
 }
 
 std::optional<double> number_of(std::string_view word) {
-  double value = 0;
-  const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc() || rest != word.data() + word.size()) return std::nullopt;
-  if (!std::isfinite(value)) return std::nullopt;
-  return value;
+  const auto value = to_number<double>(word);
+  return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
 // --- perftest's columns ---

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <span>

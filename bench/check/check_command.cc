@@ -1,5 +1,4 @@
-#include "bench/check/check_command.h"
-
+// `pacecar check-plugin`: does a net plugin do what NCCL relies on, and how fast is it?
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -21,6 +20,7 @@
 #include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
 #include "bench/perf/run_subcommand.h"
+#include "bench/perf/subcommands.h"
 
 namespace pacecar {
 namespace {

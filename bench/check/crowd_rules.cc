@@ -1,5 +1,4 @@
 // Rules of many connections and several threads.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>

@@ -7,12 +7,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <ctime>
 #include <vector>
 
-#include "bench/perf/must.h"
 #include "bench/perf/clock.h"
+#include "bench/perf/must.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/message/message_request.h"
 

@@ -11,7 +11,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -19,9 +18,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/perf/must.h"
 #include "bench/perf/clock.h"
 #include "bench/perf/message_buffer.h"
+#include "bench/perf/must.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"

@@ -18,7 +18,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import pathlib
 import shutil
 import subprocess
 import threading

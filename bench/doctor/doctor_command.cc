@@ -1,5 +1,4 @@
-#include "bench/doctor/doctor_command.h"
-
+// `pacecar doctor`: which rank, NIC and path of the running job is the slowest, and why?
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include "bench/perf/hosts_flags.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/run_subcommand.h"
+#include "bench/perf/subcommands.h"
 #include "transport/base/params_environment.h"
 #include "transport/state/state_directory.h"
 

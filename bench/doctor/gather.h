@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "bench/doctor/documents.h"
-#include "transport/base/result.h"
 #include "transport/base/units.h"
 #include "transport/state/state_request.h"
 

@@ -2,7 +2,6 @@
 // as data of others. Times in nanoseconds of that process's own clock; sizes in bytes.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>

@@ -138,7 +138,7 @@ std::string text_of(const Member& member, const CollectiveKey& key) {
 
 RankFinding mismatch(const Member& odd, const Member& other, const std::string& calls,
                      const std::string& others_call) {
-  return {"mismatch", odd.process, nullptr, 0,
+  return {"mismatch", odd.process, nullptr,
           fmt::format("it calls {}, where {} calls {}: all ranks must call the same collectives "
                       "in one order, with the same sizes and types",
                       calls, name_of(*other.process), others_call)};
@@ -221,7 +221,7 @@ std::optional<RankFinding> starved_host(const Table& table) {
     return std::nullopt;
   }
   return RankFinding{
-      "slow-host", table.member(most).process, nullptr, 0,
+      "slow-host", table.member(most).process, nullptr,
       fmt::format("its threads were ready to run and not let for {:.0f}% of the time ({:.0f}% on "
                   "the other ranks): look there for other programs, its priority, and the limit "
                   "of its cgroup",
@@ -233,7 +233,7 @@ std::optional<RankFinding> late_gpu(const Table& table) {
   const auto found = outlier(table, values);
   if (!found) return std::nullopt;
   return RankFinding{
-      "late-gpu", table.member(*found).process, nullptr, values[*found],
+      "late-gpu", table.member(*found).process, nullptr,
       fmt::format("the network waits {:.1f} ms in each collective for its GPU's first data ({:.1f} "
                   "ms on the other ranks): its kernels start late; look at what the GPU computes, "
                   "its clocks and its temperature",
@@ -245,7 +245,7 @@ std::optional<RankFinding> slow_copy(const Table& table) {
   const auto found = outlier(table, values);
   if (!found) return std::nullopt;
   return RankFinding{
-      "slow-copy", table.member(*found).process, nullptr, values[*found],
+      "slow-copy", table.member(*found).process, nullptr,
       fmt::format("its messages wait {:.1f} ms in each collective for its GPU to take them ({:.1f} "
                   "ms on the other ranks): look at PCIe there ('pacecar preflight'), copy engines "
                   "and staging",
@@ -257,7 +257,7 @@ std::optional<RankFinding> late_rank(const Table& table) {
   const auto found = outlier(table, values);
   if (!found) return std::nullopt;
   return RankFinding{
-      "late-rank", table.member(*found).process, nullptr, values[*found],
+      "late-rank", table.member(*found).process, nullptr,
       fmt::format(
           "it comes {:.1f} ms late to each collective, {:.0f}% of the time, and its network "
           "is idle until then: an uneven load; look at its data loader and its disk",
@@ -339,18 +339,16 @@ std::optional<RankFinding> slow_network(const Table& table) {
   const std::string cost = fmt::format("a message takes {:.1f} ms", 1e3 * worst.message_s);
   if (link_is_shared(*worst.to->process)) {
     return RankFinding{"incast", worst.to->process, worst.from->process,
-                       worst.busy * table.period_s,
                        fmt::format("{} from {}: other programs receive over the same link there",
                                    cost, name_of(*worst.from->process))};
   }
   if (const Member* const rank = common_end(slow)) {
-    return RankFinding{"slow-nic", rank->process, nullptr, worst.busy * table.period_s,
+    return RankFinding{"slow-nic", rank->process, nullptr,
                        fmt::format("{} on its paths, both to and from it, and less on the others: "
                                    "its NIC or its link is slow; 'pacecar preflight' there",
                                    cost)};
   }
   return RankFinding{"slow-path", worst.from->process, worst.to->process,
-                     worst.busy * table.period_s,
                      fmt::format("{} to {}, more than on the other paths: a link or a switch "
                                  "between is slow; 'pacecar bw' on the same path tells how much",
                                  cost, name_of(*worst.to->process))};

@@ -16,7 +16,6 @@ struct RankFinding {
   std::string_view rule;  // as README.md lists them
   const Process* process = nullptr;
   const Process* peer = nullptr;  // of a path: where it leads
-  double cost_s = 0;              // of each collective
   std::string why;                // one sentence
 };
 

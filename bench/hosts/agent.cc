@@ -1,5 +1,5 @@
-#include "bench/hosts/agent.h"
-
+// `pacecar agent`: one host of `--hosts`, started there by ssh, srun or kubectl. Runs subcommands
+// of this program as it is told on its standard input (agent_protocol.h), and ends with it.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
@@ -24,6 +24,7 @@
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/run_subcommand.h"
+#include "bench/perf/subcommands.h"
 
 namespace pacecar::hosts {
 namespace {

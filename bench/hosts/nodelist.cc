@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 
 #include "transport/base/printable.h"
+#include "transport/base/to_number.h"
 
 namespace pacecar::hosts {
 namespace {
@@ -16,14 +16,6 @@ tl::unexpected<Error> wrong(std::string_view text, std::string_view why) {
   return fail(
       ErrorCode::kInvalidArgument,
       fmt::format("'{}' {}: write names such as gpu[01-16,20],login1", printable(text), why));
-}
-
-std::optional<uint64_t> number_of(std::string_view text) {
-  uint64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, value);
-  if (text.empty() || parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
-  return value;
 }
 
 // Up to the first comma that is in no brackets.
@@ -52,8 +44,8 @@ Result<std::vector<std::string>> numbers_of(std::string_view item, std::string_v
     ranges.remove_prefix(std::min(ranges.size(), comma + 1));
     const size_t dash = std::min(range.find('-'), range.size());
     const std::string_view low = range.substr(0, dash);
-    const auto first = number_of(low);
-    const auto last = dash < range.size() ? number_of(range.substr(dash + 1)) : first;
+    const auto first = to_number<uint64_t>(low);
+    const auto last = dash < range.size() ? to_number<uint64_t>(range.substr(dash + 1)) : first;
     if (!first || !last) return wrong(item, "has something else than numbers in its brackets");
     if (*last < *first) return wrong(item, "has a range that runs backwards");
     if (*last - *first >= kMaxHosts - numbers.size()) {

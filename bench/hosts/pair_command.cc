@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <nlohmann/json.hpp>
 #include <set>
 
-#include "bench/hosts/hosts_command.h"
-#include "bench/hosts/matrix_page.h"
+#include "bench/ab/report/report.h"
 #include "bench/hosts/nic_choice.h"
 #include "bench/hosts/pair_results.h"
 #include "bench/hosts/reach.h"
@@ -18,6 +18,10 @@
 #include "bench/perf/options.h"
 #include "bench/perf/progress.h"
 #include "bench/perf/subcommands.h"
+
+namespace pacecar {
+std::span<const PagePart> matrix_page_parts();  // by the build
+}  // namespace pacecar
 
 namespace pacecar::hosts {
 namespace {
@@ -30,6 +34,13 @@ constexpr double kGuessedBps = 10e9;    // of a test that counts messages
 constexpr double kAroundSeconds = 0.7;  // of a measurement: starting both ends, connecting
 constexpr double kRoomSeconds = 60;     // by which a measurement may be late
 constexpr double kCountedLimitS = 600;  // of a test that counts messages
+
+// The matrix as a page that a browser opens from disk, without a network: page/. Each pair's own
+// results are left out.
+std::string matrix_page(nlohmann::json document) {
+  for (auto& pair : document["pairs"]) pair.erase("results");
+  return page_of(matrix_page_parts(), "matrix.html", document);
+}
 
 double seconds_of_pair(TestKind kind, const TestOptions& options) {
   const auto sizes = static_cast<double>(options.sizes.size());

@@ -3,7 +3,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bench/hosts/hosts_command.h"
 #include "bench/hosts/preflight_groups.h"
 #include "bench/hosts/reach.h"
 #include "bench/perf/files.h"

@@ -4,18 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
+
+#include "transport/base/to_number.h"
 
 namespace pacecar::metrics {
 namespace {
-
-std::optional<uint16_t> parse_port(std::string_view text) {
-  uint16_t port = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return std::nullopt;
-  return port;
-}
 
 tl::unexpected<Error> bad(std::string_view text) {
   return fail(ErrorCode::kInvalidArgument,
@@ -29,7 +23,7 @@ tl::unexpected<Error> bad(std::string_view text) {
 Result<Address> parse_address(std::string_view text) {
   Address address;
   if (text.empty()) return address;
-  if (const auto port = parse_port(text)) {
+  if (const auto port = to_number<uint16_t>(text)) {
     address.port = *port;
     return address;
   }
@@ -46,7 +40,7 @@ Result<Address> parse_address(std::string_view text) {
     port = text.substr(text.find(':'));
   }
   if (!port.empty()) {
-    const auto number = port.starts_with(':') ? parse_port(port.substr(1)) : std::nullopt;
+    const auto number = port.starts_with(':') ? to_number<uint16_t>(port.substr(1)) : std::nullopt;
     if (!number) return bad(text);
     address.port = *number;
   }

@@ -1,5 +1,4 @@
-#include "bench/metrics/metrics_command.h"
-
+// `pacecar metrics`: what all Pacecar processes of this host count, for Prometheus.
 #include <fmt/core.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -7,7 +6,6 @@
 #include <csignal>
 #include <cstdio>
 #include <ctime>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,6 +17,7 @@
 #include "bench/perf/console.h"
 #include "bench/perf/files.h"
 #include "bench/perf/run_subcommand.h"
+#include "bench/perf/subcommands.h"
 #include "transport/base/params_environment.h"
 #include "transport/state/state_directory.h"
 

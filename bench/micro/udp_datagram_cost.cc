@@ -1,7 +1,6 @@
 // udp_datagram_cost DATAGRAMS: moves so many joined datagrams of 56 KiB between two software NICs
 // over UDP sockets. For instruction_counts.py, which counts what receiving each takes: kernel and
 // copies by it apart.
-#include <fmt/format.h>
 
 #include "bench/micro/nic_pair.h"
 #include "transport/engine/soft_port.h"

@@ -11,8 +11,6 @@
 #include "bench/nccl/measure.h"
 #include "bench/nccl/value_or_throw.h"
 #include "bench/perf/clock.h"
-#include "bench/perf/control_channel.h"
-#include "bench/perf/control_listener.h"
 
 namespace pacecar::nccl {
 namespace {

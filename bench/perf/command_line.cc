@@ -3,27 +3,20 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
+#include <vector>
 
-#include "bench/perf/describe.h"
 #include "bench/perf/files.h"
 #include "transport/base/edit_distance.h"
+#include "transport/base/to_number.h"
 
 namespace pacecar::perf {
 namespace {
 
 constexpr size_t kSlipOfTheFinger = 2;  // letters; more is another word
-
-std::optional<uint64_t> parse_whole(std::string_view text) {
-  uint64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, value);
-  if (text.empty() || parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
-  return value;
-}
 
 std::optional<uint64_t> parse_bytes(std::string_view text) {
   unsigned shift = 0;
@@ -35,7 +28,7 @@ std::optional<uint64_t> parse_bytes(std::string_view text) {
       text.remove_suffix(1);
     }
   }
-  const auto value = parse_whole(text);
+  const auto value = to_number<uint64_t>(text);
   if (!value || *value > (UINT64_MAX >> shift)) return std::nullopt;
   return *value << shift;
 }
@@ -90,6 +83,51 @@ std::string unknown_word(const CLI::App& app, const ParseHints& hints) {
   return fmt::format("there is no flag '{}'{}", name, hint);
 }
 
+using Json = nlohmann::json;
+
+// Of "TEXT:{mesh,ring}" the words in braces.
+std::vector<std::string> choices(std::string_view accepts) {
+  if (!accepts.starts_with('{') || !accepts.ends_with('}')) return {};
+  std::vector<std::string> words =
+      CLI::detail::split(std::string(accepts.substr(1, accepts.size() - 2)), ',');
+  for (std::string& word : words) word = word.substr(0, word.find("->"));
+  return words;
+}
+
+Json describe_option(const CLI::Option& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
+  if (names.empty()) names.push_back(option.get_name(true));
+  const bool takes_value = option.get_items_expected_max() > 0;
+  const std::string type = takes_value ? option.get_type_name() : "";
+  const size_t colon = std::min(type.find(':'), type.size());
+  const std::string accepts = type.substr(std::min(colon + 1, type.size()));
+  return {{"names", names},
+          {"value", type.substr(0, colon)},
+          {"accepts", accepts},
+          {"choices", choices(accepts)},
+          {"default", option.get_default_str()},
+          {"several", option.get_items_expected_max() > 1},
+          {"help", option.get_description()}};
+}
+
+// The table of a subcommand's flags as JSON, from which manual pages and completions are made
+// (deploy/manual): {"name", "summary", "footer", "flags": [...], "operands": [...]}; each of these
+// has "names", "value" (empty: it takes none), "accepts", "choices", "default", "several" and
+// "help".
+std::string describe(const CLI::App& app) {
+  Json document = {{"name", app.get_name()},
+                   {"summary", app.get_description()},
+                   {"footer", app.get_footer()},
+                   {"flags", Json::array()},
+                   {"operands", Json::array()}};
+  for (const CLI::Option* option : app.get_options()) {
+    document[option->get_positional() ? "operands" : "flags"].push_back(describe_option(*option));
+  }
+  return document.dump(1) + "\n";
+}
+
 }  // namespace
 
 Result<std::string> parse_command_line(CLI::App& app, int argc, const char* const* argv,
@@ -124,7 +162,7 @@ void add_json_flag(CLI::App& app, std::string& file, const std::string& what) {
 CLI::Validator whole_number(uint64_t min, uint64_t max) {
   return CLI::Validator(
       [min, max](std::string& text) {
-        const auto value = parse_whole(text);
+        const auto value = to_number<uint64_t>(text);
         if (value && *value >= min && *value <= max) return std::string();
         return fmt::format("'{}' is not a whole number from {} to {}", text, min, max);
       },

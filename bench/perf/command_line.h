@@ -20,9 +20,9 @@ struct ParseHints {
   bool reads_json = false;
 };
 
-// Fills what the flags of `app` are bound to. Returns --help's text when it was asked for (or
-// describe()'s, for --describe), else an empty string. Errors: kInvalidArgument, one sentence; of a
-// flag that is not known it names the nearest.
+// Fills what the flags of `app` are bound to. Returns --help's text when it was asked for (or the
+// table of flags as JSON, for --describe), else an empty string. Errors: kInvalidArgument, one
+// sentence; of a flag that is not known it names the nearest.
 Result<std::string> parse_command_line(CLI::App& app, int argc, const char* const* argv,
                                        const ParseHints& hints = {});
 

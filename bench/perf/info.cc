@@ -2,7 +2,6 @@
 // programs.
 #include <fmt/core.h>
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "bench/perf/clock.h"

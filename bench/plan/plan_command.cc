@@ -1,5 +1,4 @@
-#include "bench/plan/plan_command.h"
-
+// `pacecar plan`: how to divide the training of a model among unequal accelerators.
 #include <fmt/core.h>
 #include <fmt/format.h>
 
@@ -13,6 +12,7 @@
 #include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
 #include "bench/perf/run_subcommand.h"
+#include "bench/perf/subcommands.h"
 #include "bench/plan/launch.h"
 #include "bench/plan/plan_file.h"
 #include "bench/plan/plan_report.h"

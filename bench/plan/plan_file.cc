@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
-#include <string>
 
 #include "bench/predict/description.h"
 #include "bench/sim/spec_reader.h"

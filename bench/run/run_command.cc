@@ -1,5 +1,4 @@
-#include "bench/run/run_command.h"
-
+// `pacecar run`: runs a program over Pacecar's NICs.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/run_subcommand.h"
+#include "bench/perf/subcommands.h"
 #include "bench/run/launch.h"
 
 namespace pacecar {

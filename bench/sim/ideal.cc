@@ -74,10 +74,6 @@ std::vector<Hop> way_between(const Topology& topology, const Routing& routing, u
   return way;
 }
 
-Duration one_way_time(std::span<const Hop> way, Bytes message, const PacketSizes& sizes) {
-  return round_up(arrival_of_message(way, message, sizes));
-}
-
 Duration completion_time(std::span<const Hop> there, std::span<const Hop> back, Bytes message,
                          const PacketSizes& sizes) {
   return round_up(arrival_of_message(there, message, sizes) + last_arrival(back, 0, 0, sizes.ack));

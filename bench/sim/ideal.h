@@ -32,9 +32,8 @@ struct PacketSizes {
   Bytes ack = 0;       // an acknowledgement
 };
 
-// From the first bit sent to the last bit received.
-Duration one_way_time(std::span<const Hop> way, Bytes message, const PacketSizes& sizes);
-// Until the acknowledgement of the last packet is back.
+// From the first bit sent until the acknowledgement of the last packet is back. No way back: until
+// the last bit has arrived.
 Duration completion_time(std::span<const Hop> there, std::span<const Hop> back, Bytes message,
                          const PacketSizes& sizes);
 

@@ -1,10 +1,8 @@
-#include "bench/sim/sim_command.h"
-
+// `pacecar sim`: one run in a simulated fabric, from a TOML file or from flags alone.
 #include <fmt/core.h>
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,6 +16,7 @@
 #include "bench/perf/interrupt.h"
 #include "bench/perf/progress.h"
 #include "bench/perf/run_subcommand.h"
+#include "bench/perf/subcommands.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/result_json.h"
 #include "bench/sim/run.h"

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 
 #include "transport/base/check.h"
 #include "transport/base/prefetch.h"

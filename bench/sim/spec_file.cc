@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "bench/sim/algorithms.h"
-#include "bench/sim/ideal.h"
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
 #include "transport/wire/checksum.h"

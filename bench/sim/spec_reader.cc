@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "transport/base/edit_distance.h"
 #include "transport/base/param_value.h"
+#include "transport/base/to_number.h"
 
 namespace pacecar {
 namespace {
@@ -40,11 +40,9 @@ std::optional<uint64_t> parse_duration(std::string_view text) {
 // "1.5bdp".
 std::optional<Bytes> parse_bdp(std::string_view text, Bytes bdp) {
   if (bdp == 0 || !text.ends_with("bdp")) return std::nullopt;
-  double factor = 0;
-  const char* end = text.data() + text.size() - 3;
-  const auto [rest, error] = std::from_chars(text.data(), end, factor);
-  if (error != std::errc() || rest != end || !(factor >= 0) || factor > 1e6) return std::nullopt;
-  return static_cast<Bytes>(std::llround(factor * static_cast<double>(bdp)));
+  const auto factor = to_number<double>(text.substr(0, text.size() - 3));
+  if (!factor || !(*factor >= 0) || *factor > 1e6) return std::nullopt;
+  return static_cast<Bytes>(std::llround(*factor * static_cast<double>(bdp)));
 }
 
 // The raw value of a number that was written without quotes; nothing when it is no whole number.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "bench/sim/link_names.h"
 #include "bench/sim/spec_file.h"
@@ -11,6 +10,7 @@
 #include "bench/sim/spec_reader.h"
 #include "cc/host_link.h"
 #include "cc/registry.h"
+#include "transport/base/to_number.h"
 #include "transport/engine/soft_port.h"
 #include "transport/softnic/path_selector.h"
 #include "transport/wire/extended.h"
@@ -192,13 +192,12 @@ void read_nominal_rate(SpecReader& reader, TransportSpec& spec) {
     spec.line_rate = reader.rate("line_rate", Rate());
     return;
   }
-  const char* end = text->data() + text->size() - 1;
-  const auto [rest, error] = std::from_chars(text->data(), end, spec.line_rate_factor);
-  if (error == std::errc() && rest == end && spec.line_rate_factor >= 1 / kMost &&
-      spec.line_rate_factor <= kMost) {
-    return;
+  const auto factor = to_number<double>(std::string_view(*text).substr(0, text->size() - 1));
+  if (factor && *factor >= 1 / kMost && *factor <= kMost) {
+    spec.line_rate_factor = *factor;
+  } else {
+    reader.complain("line_rate", fmt::format("is {}: a factor is 0.001x to 1000x", *text));
   }
-  reader.complain("line_rate", fmt::format("is {}: a factor is 0.001x to 1000x", *text));
 }
 
 bool needs_telemetry(const RunSpec& run) {

@@ -1,7 +1,6 @@
 #include "bench/switch/frame_headers.h"
 
-#include <algorithm>
-
+#include "transport/wire/big_endian.h"
 #include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"
 
@@ -20,12 +19,8 @@ constexpr uint16_t kFragmentMask = 0x3FFF;  // "more fragments", and the offset
 constexpr size_t kIpv4ChecksumAt = 10;
 constexpr size_t kUdpChecksumAt = 6;
 
-uint16_t get16(const uint8_t* from) { return static_cast<uint16_t>(from[0] << 8 | from[1]); }
-
-void put16(size_t value, uint8_t* to) {
-  to[0] = static_cast<uint8_t>(value >> 8);
-  to[1] = static_cast<uint8_t>(value);
-}
+// What fits, as a length in a header does.
+void put16(size_t value, uint8_t* to) { wire::store_be16(static_cast<uint16_t>(value), to); }
 
 MacNumber mac_at(const uint8_t* from) {
   MacNumber address = 0;
@@ -36,7 +31,7 @@ MacNumber mac_at(const uint8_t* from) {
 void read_ipv4(std::span<const uint8_t> frame, bool cut, FrameHeaders& headers) {
   const uint8_t* ip = &frame[headers.ip_at];
   const size_t header = static_cast<size_t>(ip[0] & 0x0F) * 4;
-  const size_t total = get16(ip + 2);
+  const size_t total = wire::load_be16(ip + 2);
   const bool complete = cut || total <= frame.size() - headers.ip_at;
   if (header < kIpv4Bytes || total < header || !complete) {
     headers = {};
@@ -45,14 +40,14 @@ void read_ipv4(std::span<const uint8_t> frame, bool cut, FrameHeaders& headers) 
   headers.ipv4 = true;
   headers.traffic_class = ip[1];
   headers.end = headers.ip_at + total;
-  const bool whole = (get16(ip + 6) & kFragmentMask) == 0;
+  const bool whole = (wire::load_be16(ip + 6) & kFragmentMask) == 0;
   if (whole && ip[9] == kUdp && total >= header + kUdpBytes)
     headers.udp_at = headers.ip_at + header;
 }
 
 void read_ipv6(std::span<const uint8_t> frame, bool cut, FrameHeaders& headers) {
   const uint8_t* ip = &frame[headers.ip_at];
-  const size_t total = kIpv6Bytes + get16(ip + 4);
+  const size_t total = kIpv6Bytes + wire::load_be16(ip + 4);
   if (!cut && total > frame.size() - headers.ip_at) {
     headers = {};
     return;
@@ -89,8 +84,8 @@ FrameHeaders read_headers(std::span<const uint8_t> frame, bool cut) {
   FrameHeaders headers;
   size_t type_at = 2 * kMacBytes;
   if (frame.size() < kEthernetBytes + kTagBytes) return headers;
-  if (get16(&frame[type_at]) == kVlanType) type_at += kTagBytes;
-  const uint16_t type = get16(&frame[type_at]);
+  if (wire::load_be16(&frame[type_at]) == kVlanType) type_at += kTagBytes;
+  const uint16_t type = wire::load_be16(&frame[type_at]);
   headers.ip_at = type_at + 2;
   const size_t room = frame.size() - headers.ip_at;
   if (type == kIpv4Type && room >= kIpv4Bytes && frame[headers.ip_at] >> 4 == 4) {
@@ -105,7 +100,7 @@ FrameHeaders read_headers(std::span<const uint8_t> frame, bool cut) {
 
 Bytes kept_when_trimmed(std::span<const uint8_t> frame, const FrameHeaders& headers) {
   if (headers.udp_at == 0) return 0;
-  const size_t udp_bytes = get16(&frame[headers.udp_at + 4]);
+  const size_t udp_bytes = wire::load_be16(&frame[headers.udp_at + 4]);
   if (udp_bytes < kUdpBytes || headers.udp_at + udp_bytes > headers.end) return 0;
   const auto datagram = frame.subspan(headers.udp_at + kUdpBytes, udp_bytes - kUdpBytes);
   // Only its ends can tell what protects the packet: 55 bits of the header are always the same.
@@ -143,7 +138,7 @@ void set_lengths(std::span<uint8_t> frame, const FrameHeaders& headers) {
 // 64 KiB and what was summed before do not overflow.
 uint32_t sum_of(std::span<const uint8_t> bytes, uint32_t sum) {
   size_t i = 0;
-  for (; i + 1 < bytes.size(); i += 2) sum += get16(&bytes[i]);
+  for (; i + 1 < bytes.size(); i += 2) sum += wire::load_be16(&bytes[i]);
   return i < bytes.size() ? sum + (uint32_t{bytes[i]} << 8) : sum;
 }
 

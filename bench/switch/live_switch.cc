@@ -1,7 +1,6 @@
 #include "bench/switch/live_switch.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "transport/wire/telemetry_tail.h"

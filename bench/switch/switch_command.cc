@@ -1,5 +1,4 @@
-#include "bench/switch/switch_command.h"
-
+// `pacecar switch`: an Ethernet switch in user space whose queues are the simulator's.
 #include <fmt/core.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -19,6 +18,7 @@
 #include "bench/perf/console.h"
 #include "bench/perf/files.h"
 #include "bench/perf/run_subcommand.h"
+#include "bench/perf/subcommands.h"
 #include "bench/switch/dpdk_frames.h"
 #include "bench/switch/packet_socket.h"
 #include "bench/switch/switch_options.h"

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
-#include <string_view>
 
 #include "bench/perf/command_line.h"
 #include "transport/base/param_value.h"
+#include "transport/base/to_number.h"
 
 namespace pacecar {
 namespace {
@@ -90,12 +89,12 @@ Result<void> read_ecn(const std::string& text, EcnConfig& ecn) {
     if (auto ok = read_bytes("--ecn", parts[1], ecn.high); !ok) return ok;
   }
   if (parts.size() > 2) {
-    const char* end = parts[2].data() + parts[2].size();
-    const auto read = std::from_chars(parts[2].data(), end, ecn.max_probability);
-    if (read.ec != std::errc() || read.ptr != end) {
+    const auto probability = to_number<double>(parts[2]);
+    if (!probability) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("--ecn: '{}' is no probability: write it as 0.2", parts[2]));
     }
+    ecn.max_probability = *probability;
   }
   return {};
 }

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "bench/doctor/documents.h"
-#include "transport/base/result.h"
 
 namespace pacecar::top {
 

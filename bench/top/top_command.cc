@@ -1,5 +1,4 @@
-#include "bench/top/top_command.h"
-
+// `pacecar top`: NICs and flows of the running jobs, live.
 #include <fmt/core.h>
 #include <poll.h>
 
@@ -20,6 +19,7 @@
 #include "bench/perf/files.h"
 #include "bench/perf/hosts_flags.h"
 #include "bench/perf/run_subcommand.h"
+#include "bench/perf/subcommands.h"
 #include "bench/top/board.h"
 #include "bench/top/page.h"
 #include "bench/top/remote.h"

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <iterator>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -225,14 +224,6 @@ class CmFile {
   std::vector<size_t> lines_;                             // by flow
 };
 
-// "2.5" for 2500 ns.
-std::string microseconds(Duration duration) {
-  std::string text = fmt::format("{}.{:03}", duration.ns() / 1000, duration.ns() % 1000);
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.back() == '.') text.pop_back();
-  return text;
-}
-
 }  // namespace
 
 Result<Workload> parse_cm(std::string_view text, const std::string& file) {
@@ -243,45 +234,6 @@ Result<Workload> read_cm_file(const std::string& path) {
   const auto text = read_text_file(path);
   if (!text) return tl::unexpected(text.error());
   return parse_cm(*text, path);
-}
-
-std::string write_cm(const Workload& workload) {
-  std::string text;
-  const auto out = std::back_inserter(text);
-  fmt::format_to(out, "Nodes {}\nConnections {}\n", workload.hosts, workload.flows.size());
-  if (!workload.triggers.empty()) fmt::format_to(out, "Triggers {}\n", workload.triggers.size());
-  size_t id = 0;
-  for (const WorkloadFlow& flow : workload.flows) {
-    fmt::format_to(out, "{}->{} id {}", flow.source, flow.destination, ++id);
-    if (flow.trigger != kNoTrigger) fmt::format_to(out, " trigger {}", flow.trigger + 1);
-    if (flow.trigger == kNoTrigger || flow.start > Duration()) {
-      fmt::format_to(out, " start {}", microseconds(flow.start));
-    }
-    fmt::format_to(out, " size {}", flow.bytes);
-    for (const uint32_t trigger : flow.on_sent) {
-      fmt::format_to(out, " send_done_trigger {}", trigger + 1);
-    }
-    for (const uint32_t trigger : flow.on_received) {
-      fmt::format_to(out, " recv_done_trigger {}", trigger + 1);
-    }
-    text += '\n';
-  }
-  for (size_t i = 0; i < workload.triggers.size(); ++i) {
-    const WorkloadTrigger& trigger = workload.triggers[i];
-    fmt::format_to(out, "trigger id {} ", i + 1);
-    switch (trigger.kind) {
-      case WorkloadTrigger::Kind::kOneShot:
-        text += "oneshot\n";
-        break;
-      case WorkloadTrigger::Kind::kMultiShot:
-        text += "multishot\n";
-        break;
-      case WorkloadTrigger::Kind::kBarrier:
-        fmt::format_to(out, "barrier count {}\n", trigger.count);
-        break;
-    }
-  }
-  return text;
 }
 
 }  // namespace pacecar

@@ -30,8 +30,4 @@ Result<Workload> parse_cm(std::string_view text, const std::string& file);
 // Further error: kSystem when the file cannot be read.
 Result<Workload> read_cm_file(const std::string& path);
 
-// The text of such a file; parse_cm() gives the same flows and triggers, in one job, numbered
-// from 1.
-std::string write_cm(const Workload& workload);
-
 }  // namespace pacecar

@@ -2,7 +2,6 @@
 // lines between them; the first line begins at one byte. Immutable.
 #pragma once
 
-#include <string>
 #include <string_view>
 #include <vector>
 

@@ -38,18 +38,4 @@ std::optional<size_t> never_starting_flow(const Workload& workload) {
   return static_cast<size_t>(found - starts.begin());
 }
 
-Bytes busiest_host_bytes(const Workload& workload) {
-  std::vector<Bytes> sent(workload.hosts, 0);
-  std::vector<Bytes> received(workload.hosts, 0);
-  for (const WorkloadFlow& flow : workload.flows) {
-    sent[flow.source] += flow.bytes;
-    received[flow.destination] += flow.bytes;
-  }
-  Bytes most = 0;
-  for (uint32_t host = 0; host < workload.hosts; ++host) {
-    most = std::max({most, sent[host], received[host]});
-  }
-  return most;
-}
-
 }  // namespace pacecar

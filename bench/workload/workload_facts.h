@@ -12,8 +12,4 @@ namespace pacecar {
 // Nothing when all start. Expects indexes of triggers to be in range.
 std::optional<size_t> never_starting_flow(const Workload& workload);
 
-// What the busiest host sends, or receives where that is more. No run ends before its link has
-// moved this, headers not counted.
-Bytes busiest_host_bytes(const Workload& workload);
-
 }  // namespace pacecar

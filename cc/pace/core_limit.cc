@@ -1,6 +1,5 @@
 #include "cc/pace/core_limit.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace pacecar {

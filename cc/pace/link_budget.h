@@ -34,7 +34,6 @@
 // Rates are bit/s on the wire. Pure; one thread.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "cc/host_link.h"

@@ -1,7 +1,5 @@
 #include "cc/pace/link_capacity.h"
 
-#include <algorithm>
-
 namespace pacecar {
 namespace {
 

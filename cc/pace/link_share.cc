@@ -1,6 +1,5 @@
 #include "cc/pace/link_share.h"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 

@@ -1,6 +1,5 @@
 #include "cc/pace/sender.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>

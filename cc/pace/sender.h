@@ -38,7 +38,6 @@ class PaceController final : public Controller {
   ~PaceController() override;
 
   std::string_view name() const override { return "pace"; }
-  void on_send(Instant, Bytes) override {}
   void on_ack(const AckSample& sample) override;
   void on_loss(const LossSample& sample) override;
   void on_timeout(Instant now) override;

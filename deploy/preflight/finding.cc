@@ -4,6 +4,7 @@
 #include <array>
 
 #include "transport/base/check.h"
+#include "transport/base/printable.h"
 
 namespace pacecar::preflight {
 namespace {
@@ -17,14 +18,6 @@ constexpr std::array kKinds = {
 
 constexpr std::string_view kSafeInShell =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:/,@+=";
-
-std::string printable(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return out;
-}
 
 std::string shell_word(std::string_view text) {
   std::string word = printable(text);

@@ -15,7 +15,6 @@
 #include <array>
 #include <cstring>
 #include <set>
-#include <string>
 #include <vector>
 
 namespace pacecar::preflight {

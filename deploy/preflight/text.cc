@@ -1,7 +1,8 @@
 #include "deploy/preflight/text.h"
 
 #include <algorithm>
-#include <charconv>
+
+#include "transport/base/to_number.h"
 
 namespace pacecar::preflight {
 namespace {
@@ -29,11 +30,7 @@ std::vector<std::string> split(std::string_view text, char separator) {
 
 std::optional<uint64_t> parse_number(std::string_view text, int base) {
   if (base == 16 && text.starts_with("0x")) text.remove_prefix(2);
-  uint64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, value, base);
-  if (text.empty() || parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
-  return value;
+  return to_number<uint64_t>(text, base);
 }
 
 std::optional<std::string> value_of(std::string_view lines, std::string_view key, char separator) {

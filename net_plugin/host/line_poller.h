@@ -9,7 +9,6 @@
 // next one is to come, since a line can be seen half written only while it is written.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <span>
 #include <thread>

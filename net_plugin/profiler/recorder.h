@@ -40,7 +40,6 @@ class Recorder {
   void add_bytes(void* handle, uint64_t bytes);
   void kernel_ended(void* handle, uint64_t gpu_ns);
   void identify(void* context, uint64_t communicator, int32_t rank);
-  bool owns(void* handle) const { return record_of(handle) != nullptr; }
 
   // Of the communicators that are open.
   std::vector<const Record*> records() const;

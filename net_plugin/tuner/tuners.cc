@@ -1,7 +1,5 @@
 #include "net_plugin/tuner/tuners.h"
 
-#include <utility>
-
 namespace pacecar::tuner {
 namespace {
 

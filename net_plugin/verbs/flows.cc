@@ -85,7 +85,6 @@ void Flows::on_posted(FlowId id, Bytes bytes, Instant now) {
   Flow& flow = flows_[id];
   if (now - flow.granted > kGrantValidity / 2) grant(flow, now);
   flow.stats.backlog += bytes;
-  flow.controller->on_send(now, bytes);
   unsettled_.add(id);
 }
 

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "net_plugin/verbs/process_nic.h"

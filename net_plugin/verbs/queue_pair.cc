@@ -3,7 +3,6 @@
 #include <endian.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 
 #include "net_plugin/verbs/core/states.h"

@@ -4,7 +4,6 @@
 // Thread rule: with the NIC's mutex held.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <vector>
 

@@ -1,6 +1,4 @@
 // ibv_wr_*: work requests that are built piece by piece, and posted together.
-#include <algorithm>
-#include <cerrno>
 
 #include "net_plugin/verbs/queue_pair.h"
 

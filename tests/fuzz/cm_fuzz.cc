@@ -5,6 +5,7 @@
 
 #include "bench/workload/cm_file.h"
 #include "bench/workload/workload_facts.h"
+#include "tests/support/workload_text.h"
 #include "transport/base/check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

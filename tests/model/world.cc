@@ -414,7 +414,6 @@ void World::send_data() {
     views.back().rest = flow.unsent;
     flow.stats.in_flight += bytes;
     flow.stats.sent += bytes;
-    flow.controller->on_send(now_, bytes);
     data_.push_back({i, bytes, step_ + kDataSteps, {}});
   }
   checks_.on_step(step_, views, left_,

@@ -8,9 +8,9 @@
 #include <thread>
 #include <tuple>
 
-#include "net_plugin/abi/any_one_sided.h"
 #include "net_plugin/abi/tuner.h"
 #include "tests/plugin/plugin_test.h"
+#include "tests/support/any_one_sided.h"
 
 namespace pacecar::test {
 namespace {

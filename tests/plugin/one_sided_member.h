@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "net_plugin/host/one_sided_host.h"
 #include "tests/plugin/plugin_test.h"
+#include "tests/support/one_sided_host.h"
 
 namespace pacecar::test {
 

@@ -4,8 +4,8 @@
 #include <array>
 #include <vector>
 
-#include "net_plugin/abi/any_tuner.h"
 #include "tests/plugin/plugin_test.h"
+#include "tests/support/any_tuner.h"
 
 namespace pacecar::test {
 namespace {

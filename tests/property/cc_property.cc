@@ -42,7 +42,7 @@ std::vector<TelemetryHop> any_telemetry() {
 
 // One signal with whatever values a hostile network may cause.
 void signal(Controller& controller, Instant now) {
-  switch (*rc::gen::inRange(0, 8)) {
+  switch (*rc::gen::inRange(0, 7)) {
     case 0:
       return controller.on_loss({.now = now,
                                  .kind = *rc::gen::element(LossKind::kMissing, LossKind::kTrimmed),
@@ -52,8 +52,6 @@ void signal(Controller& controller, Instant now) {
     case 1:
       return controller.on_timeout(now);
     case 2:
-      return controller.on_send(now, any_bytes());
-    case 3:
       return controller.on_grant(
           now, {.is_credit = *rc::gen::weightedElement<bool>({{3, false}, {1, true}}),
                 .credit = any_bytes(),
@@ -62,7 +60,7 @@ void signal(Controller& controller, Instant now) {
                 .aligned = *rc::gen::arbitrary<bool>(),
                 .validity = any_duration(),
                 .epoch = *rc::gen::arbitrary<uint16_t>()});
-    case 4:
+    case 3:
       controller.demand(now, {.backlog = any_bytes(),
                               .acked = any_bytes(),
                               .in_flight = any_bytes(),

@@ -14,6 +14,7 @@
 #include "bench/workload/generators.h"
 #include "bench/workload/workload_facts.h"
 #include "tests/support/workload_player.h"
+#include "tests/support/workload_text.h"
 
 namespace pacecar {
 namespace {

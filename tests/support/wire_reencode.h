@@ -30,6 +30,12 @@ inline std::vector<uint8_t> encode_data(const DataHeader& header, std::span<cons
   return packet;
 }
 
+// Ends a packet that is all header: its last four bytes are the checksum's.
+inline void end_with_checksum(std::span<uint8_t> packet) {
+  const auto header = packet.first(packet.size() - kChecksumBytes);
+  store_checksum(checksum(header, {}, Coverage::kHeader), packet.last<kChecksumBytes>());
+}
+
 inline std::vector<uint8_t> encode_ack(const AckHeader& header, std::span<const uint64_t> bitmap,
                                        std::span<const TelemetryHop> telemetry = {}) {
   const size_t size = ack_bytes(bitmap.size(), telemetry.size());

@@ -19,19 +19,19 @@ std::vector<Hop> same_hops(size_t count, Rate rate) {
 TEST(SimulationIdeal, OnePacketOverFourHops) {
   // 4150 B at 400G take 83 ns; 64 B take 1.28 ns.
   const auto way = same_hops(4, Rate::from_gbps(400));
-  EXPECT_EQ(one_way_time(way, 4086, kSizes), Duration::from_ns(4 * 1083));
+  EXPECT_EQ(completion_time(way, {}, 4086, kSizes), Duration::from_ns(4 * 1083));
   EXPECT_EQ(completion_time(way, way, 4086, kSizes), Duration::from_ns(4332 + 4000 + 6));
 }
 
 TEST(SimulationIdeal, ALongMessageIsPipelined) {
   const auto way = same_hops(2, Rate::from_gbps(400));
   // 1 MB: 244 full packets and one of 3,016 B of payload.
-  EXPECT_EQ(one_way_time(way, 1'000'000, kSizes),
+  EXPECT_EQ(completion_time(way, {}, 1'000'000, kSizes),
             Duration::from_ns(244 * 83 + 83 + 2000 + (3080 * 8 + 399) / 400));
 }
 
 TEST(SimulationIdeal, AnEmptyMessageIsOnePacket) {
-  EXPECT_EQ(one_way_time(same_hops(1, Rate::from_gbps(1)), 0, kSizes),
+  EXPECT_EQ(completion_time(same_hops(1, Rate::from_gbps(1)), {}, 0, kSizes),
             Duration::from_ns(1000 + 512));
 }
 
@@ -61,7 +61,7 @@ TEST(SimulationIdeal, EqualsThePacketsOneByOne) {
       way.push_back({rate, Duration::from_ns(static_cast<int64_t>(random.below(3000))), rate});
     }
     const Bytes message = 1 + random.below(100'000);
-    EXPECT_EQ(one_way_time(way, message, kSizes), packet_by_packet(way, message, kSizes))
+    EXPECT_EQ(completion_time(way, {}, message, kSizes), packet_by_packet(way, message, kSizes))
         << message << " bytes, " << way.size() << " hops";
   }
 }
@@ -93,7 +93,7 @@ TEST(SimulationIdeal, SpreadPacketsUseAllCables) {
           .value();
   const Routing routing = make_routing(topology).value();
   const auto time = [&](Spread spread) {
-    return one_way_time(way_between(topology, routing, 0, 7, spread), 4086 * 1000, kSizes);
+    return completion_time(way_between(topology, routing, 0, 7, spread), {}, 4086 * 1000, kSizes);
   };
   // 83 ns per packet at 400G, 332 ns at 100G; 1000 packets, two hops at 100G.
   EXPECT_EQ(time(Spread::kYes), Duration::from_ns(1000 * 83 + 2 * 332 + 83 + 4000));

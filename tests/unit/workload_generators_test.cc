@@ -12,6 +12,7 @@
 #include "bench/workload/flow_sizes.h"
 #include "bench/workload/workload_facts.h"
 #include "bench/workload/workload_spec.h"
+#include "tests/support/workload_text.h"
 
 namespace pacecar {
 namespace {

@@ -2,10 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <optional>
-
 #include "transport/api/failure.h"
-#include "transport/api/memory.h"
 #include "transport/api/stall_watch.h"
 
 namespace pacecar {

@@ -1,13 +1,16 @@
 #include "transport/api/engine_context.h"
 
 #include <fmt/format.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <limits>
 
 #include "transport/api/lane_list.h"
-#include "transport/api/link_state.h"
 #include "transport/api/memory.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/metrics/exposition.h"
 
 namespace pacecar {
@@ -23,6 +26,17 @@ bool takes_gpu_memory_as(const NicInfo& told, const NicInfo& other) {
   if (!told.cuda) return true;
   return other.cuda && (other.dma_buf || !told.dma_buf) && (told.gpu_flush || !other.gpu_flush) &&
          limit(other.gpu_message_bytes) >= limit(told.gpu_message_bytes);
+}
+
+// Whether a network interface has a link. nullopt: it is no network interface of this process's
+// network namespace (mlx5_0, a DPDK port).
+std::optional<bool> link_is_up(const std::string& interface) {
+  ifreq request{};
+  if (interface.size() >= sizeof request.ifr_name) return std::nullopt;
+  std::copy(interface.begin(), interface.end(), request.ifr_name);
+  const FileDescriptor any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (any.get() < 0 || ioctl(any.get(), SIOCGIFFLAGS, &request) != 0) return std::nullopt;
+  return (request.ifr_flags & IFF_RUNNING) != 0;
 }
 
 }  // namespace

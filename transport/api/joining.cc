@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <optional>
 #include <vector>
 
 #include "transport/api/bond/bonded_receive.h"

@@ -4,14 +4,13 @@
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "transport/base/printable.h"
+#include "transport/base/to_number.h"
 #include "transport/metrics/metric_table.h"
 
 namespace pacecar {
@@ -28,10 +27,7 @@ std::optional<uint64_t> rank_of_process() {
   for (const char* variable : kRankVariables) {
     const char* const text = std::getenv(variable);
     if (text == nullptr) continue;
-    const char* const end = text + std::strlen(text);
-    uint64_t rank = 0;
-    const auto parsed = std::from_chars(text, end, rank);
-    if (parsed.ec == std::errc() && parsed.ptr == end) return rank;
+    if (const auto rank = to_number<uint64_t>(text)) return rank;
   }
   return std::nullopt;
 }

@@ -10,6 +10,7 @@
 
 #include "transport/base/check.h"
 #include "transport/base/edit_distance.h"
+#include "transport/base/printable.h"
 
 namespace pacecar {
 
@@ -131,21 +132,13 @@ std::optional<size_t> row_of(std::string_view name) {
   return static_cast<size_t>(found - kTable.begin());
 }
 
-// Bytes of the environment on their way to a person's terminal: short and printable.
-std::string printable(std::string_view text) {
-  constexpr size_t kLongest = 80;
-  std::string shown(text.substr(0, kLongest));
-  for (char& letter : shown) {
-    if (letter < ' ' || letter > '~') letter = '?';
-  }
-  return text.size() > kLongest ? shown + "..." : shown;
-}
+constexpr size_t kLongestShown = 80;  // of the environment's bytes, on a terminal
 
 std::string describe_unknown(const ParamSetting& setting) {
   constexpr std::string_view kPrefix = "PACECAR_";
   constexpr size_t kLongestName = 64;
-  std::string sentence =
-      fmt::format("{} ({}) is not a parameter of Pacecar", printable(setting.name), setting.origin);
+  std::string sentence = fmt::format("{} ({}) is not a parameter of Pacecar",
+                                     printable(setting.name, kLongestShown), setting.origin);
   if (setting.name.size() <= kLongestName) {
     const auto distance = [&](const ParamInfo& info) {
       return edit_distance(setting.name, info.name);
@@ -207,9 +200,9 @@ Result<Params> load_params(std::span<const ParamSetting> settings,
     if (chosen[row] == nullptr) continue;
     const auto& [name, value, origin] = *chosen[row];
     if (!assign(params, row, value)) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}='{}' ({}) is not valid: give {}", name, printable(value), origin,
-                              describe_accepted(kTable[row])));
+      return fail(ErrorCode::kInvalidArgument, fmt::format("{}='{}' ({}) is not valid: give {}",
+                                                           name, printable(value, kLongestShown),
+                                                           origin, describe_accepted(kTable[row])));
     }
     params.origins[row] = origin;
   }
@@ -230,7 +223,7 @@ Result<std::vector<ParamSetting>> parse_param_file(std::string_view text, std::s
           ErrorCode::kInvalidArgument,
           fmt::format("line {} of {} is '{}': write NAME=VALUE, such as PACECAR_CC=swift, or "
                       "begin a comment with #",
-                      number, file, printable(line)));
+                      number, file, printable(line, kLongestShown)));
     }
     settings.push_back(
         {std::string(name), std::string(trim(line.substr(equals + 1))), std::string(file)});

@@ -1,7 +1,6 @@
 #include "transport/engine/engine.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <unistd.h>

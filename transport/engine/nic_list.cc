@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
+
+#include "transport/base/to_number.h"
 
 namespace pacecar {
 namespace {
@@ -199,16 +200,14 @@ Result<std::optional<uint16_t>> rail_of(std::string_view list, const NicCandidat
     const std::string_view entry = take_until(list, ',');
     std::string_view number = entry;
     const std::string_view name = take_until(number, '=');
-    uint16_t value = 0;
-    const auto [stop, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-    if (name.empty() || number.empty() || error != std::errc() || value > INT16_MAX ||
-        stop != number.data() + number.size()) {
+    const auto value = to_number<uint16_t>(number);
+    if (name.empty() || !value || *value > INT16_MAX) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("PACECAR_RAILS has the entry '{}': write NIC=NUMBER with a number of "
                               "0 to {}, such as mlx5_0=0",
                               entry, INT16_MAX));
     }
-    if (is_named(nic, name)) rail = value;
+    if (is_named(nic, name)) rail = *value;
   }
   return rail;
 }

@@ -13,7 +13,6 @@
 #include <array>
 #include <bitset>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "transport/base/units.h"

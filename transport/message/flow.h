@@ -1,7 +1,6 @@
 // The state behind Messenger: flows and the two kinds of connection ends.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "transport/message/flow_connections.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "cc/grant_word.h"
 #include "cc/registry.h"
 #include "transport/base/check.h"
 #include "transport/message/flow.h"

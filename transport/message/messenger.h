@@ -271,8 +271,8 @@ class Messenger {
   void poll_flow_words(Instant now);
   void poll_matching(Instant now);
   // Returns the most that one sender has posted.
-  Bytes poll_posting(Instant now);
-  Bytes post_writes(Sender& sender, Instant now);
+  Bytes poll_posting();
+  Bytes post_writes(Sender& sender);
   void poll_advertising(Instant now);
   void poll_grants(Instant now);
   void want_slots(Sender& sender);

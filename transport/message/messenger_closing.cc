@@ -1,5 +1,4 @@
 // How connections end: closed by the application or the peer, or failed.
-#include <algorithm>
 #include <cstddef>
 
 #include "transport/message/flow.h"

@@ -43,7 +43,7 @@ void Messenger::poll(Instant now) {
     poll_matching(now);
   }
   settle(now);
-  poll_posting(now);
+  poll_posting();
   settle(now);
 }
 
@@ -57,7 +57,7 @@ bool Messenger::finish_receives(Instant now) {
 void Messenger::hurry_sends(Instant now) {
   now_ = now;
   poll_matching(now);
-  if (poll_posting(now) > nic_.caps().mtu) settle(now);
+  if (poll_posting() > nic_.caps().mtu) settle(now);
 }
 
 void Messenger::inform(Instant now) {
@@ -292,18 +292,18 @@ void Messenger::want_slots(Sender& sender) {
   }
 }
 
-Bytes Messenger::poll_posting(Instant now) {
+Bytes Messenger::poll_posting() {
   data_posted_to_ = nullptr;
   more_to_post_ = false;
   Bytes most = 0;
   for (size_t left = posting_.size(); left > 0; --left) {
     Sender& sender = senders_[posting_.take()];
-    if (!sender.held) most = std::max(most, post_writes(sender, now));
+    if (!sender.held) most = std::max(most, post_writes(sender));
   }
   return most;
 }
 
-Bytes Messenger::post_writes(Sender& sender, Instant now) {
+Bytes Messenger::post_writes(Sender& sender) {
   Flow& flow = *sender.flow;
   Bytes bytes = 0;
   WorkRequest write;
@@ -323,7 +323,6 @@ Bytes Messenger::post_writes(Sender& sender, Instant now) {
   flow.writes += static_cast<uint32_t>(posted);
   flow.stats.backlog += bytes;
   counters_.bytes_sent += bytes;
-  flow.controller->on_send(now, bytes);
   settle_later(flow, begins);  // it may have been idle
   return bytes;
 }

@@ -25,15 +25,11 @@ constexpr size_t kLaneBytes = 6;
 static_assert(kHeaderBytes + RcEndpoint::kMaxLanes * kLaneBytes + RcEndpoint::kMaxExtension <=
               QueuePairAddress::kMaxBytes);
 
+using wire::load_be16;
+using wire::store_be16;
+
 constexpr uint32_t kMax24 = (1U << 24) - 1;
 constexpr uint16_t kMaxUnicastLid = 0xBFFF;
-
-uint16_t load_be16(const uint8_t* from) { return static_cast<uint16_t>(from[0] << 8 | from[1]); }
-
-void store_be16(uint32_t value, uint8_t* to) {
-  to[0] = static_cast<uint8_t>(value >> 8);
-  to[1] = static_cast<uint8_t>(value);
-}
 
 uint32_t load_be24(const uint8_t* from) {
   return static_cast<uint32_t>(from[0]) << 16 | load_be16(from + 1);
@@ -41,7 +37,7 @@ uint32_t load_be24(const uint8_t* from) {
 
 void store_be24(uint32_t value, uint8_t* to) {
   to[0] = static_cast<uint8_t>(value >> 16);
-  store_be16(value, to + 1);
+  store_be16(static_cast<uint16_t>(value), to + 1);
 }
 
 // The endpoint's fault, as text; nullptr: none.

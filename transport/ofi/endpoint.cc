@@ -4,11 +4,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
-#include <algorithm>
 #include <array>
-#include <utility>
-
-#include "transport/base/check.h"
 
 namespace pacecar {
 

@@ -2,9 +2,7 @@
 // and what they mean for those above.
 #include <algorithm>
 #include <cerrno>
-#include <utility>
 
-#include "transport/base/check.h"
 #include "transport/nic/paced/next_completion.h"
 #include "transport/ofi/ofi_nic.h"
 

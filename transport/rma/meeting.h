@@ -2,7 +2,6 @@
 // who speaks.
 #pragma once
 
-#include <chrono>
 #include <list>
 #include <memory>
 #include <optional>

@@ -1,12 +1,20 @@
 #include <intel-ipsec-mb.h>
 
+#include <cstdint>
 
 #include "transport/base/check.h"
 #include "transport/security/packet_cipher.h"
-#include "transport/security/same_bytes.h"
 
 namespace pacecar {
 namespace {
+
+// Compares secrets of the same size: the time it takes says nothing of where they differ.
+bool same_bytes(std::span<const uint8_t> a, std::span<const uint8_t> b) {
+  uint8_t difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<uint8_t>(a[i] ^ b[i]);
+  asm volatile("" : "+r"(difference));  // or the compiler might end the loop early
+  return difference == 0;
+}
 
 // The library's functions for this processor. They keep nothing between calls.
 struct Functions {

@@ -18,7 +18,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "transport/base/result.h"
 #include "transport/base/units.h"

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include "transport/base/check.h"
 #include "transport/base/prefetch.h"
 #include "transport/sim/ecmp_hash.h"
 #include "transport/sim/link_capture.h"

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "transport/base/check.h"
 #include "transport/sim/fabric_impl.h"
 #include "transport/sim/link_capture.h"
 

@@ -5,9 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
-#include "transport/base/telemetry.h"
 #include "transport/base/units.h"
 #include "transport/sim/topology.h"
 #include "transport/wire/packet.h"

@@ -1,5 +1,4 @@
 // Packets in switches: routes, admission, marks, trimming.
-#include <algorithm>
 
 #include "transport/sim/ecmp_hash.h"
 #include "transport/sim/fabric_impl.h"

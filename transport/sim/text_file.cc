@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <system_error>
 #include <utility>
+
+#include "transport/base/printable.h"
+#include "transport/base/to_number.h"
 
 namespace pacecar {
 
@@ -50,28 +51,18 @@ std::vector<TextLine> text_lines(std::string_view text) {
 }
 
 std::optional<uint64_t> parse_number(std::string_view word, uint64_t max) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc() || end != word.data() + word.size() || value > max) return {};
-  return value;
+  const auto value = to_number<uint64_t>(word);
+  return value && *value <= max ? value : std::nullopt;
 }
 
 std::optional<double> parse_decimal(std::string_view word, double max) {
-  double value = 0;
-  const auto [end, error] =
-      std::from_chars(word.data(), word.data() + word.size(), value, std::chars_format::fixed);
-  if (error != std::errc() || end != word.data() + word.size()) return {};
-  if (!(value >= 0 && value <= max)) return {};  // not for NaN either
-  return value;
+  const auto value = to_number<double>(word, std::chars_format::fixed);
+  return value && *value >= 0 && *value <= max ? value : std::nullopt;  // not for NaN either
 }
 
 std::string shown(std::string_view word) {
   constexpr size_t kLongest = 40;
-  std::string text(word.substr(0, kLongest));
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  if (word.size() > kLongest) text += "...";
-  return text;
+  return printable(word, kLongest);
 }
 
 tl::unexpected<Error> bad_line(const std::string& file, size_t line, const std::string& reason) {

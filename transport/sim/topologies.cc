@@ -2,12 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace pacecar {
 namespace {

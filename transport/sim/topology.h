@@ -2,7 +2,6 @@
 // shapes, and the readers of files, are in topologies.h and topo_file.h.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -1,8 +1,5 @@
 #include "transport/softnic/queue_pair.h"
 
-#include <algorithm>
-#include <bit>
-
 #include "transport/base/check.h"
 #include "transport/wire/big_endian.h"
 

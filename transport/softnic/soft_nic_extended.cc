@@ -2,7 +2,6 @@
 // packets.
 #include <algorithm>
 
-#include "transport/base/check.h"
 #include "transport/security/key_derivation.h"
 #include "transport/softnic/soft_nic.h"
 #include "transport/wire/big_endian.h"

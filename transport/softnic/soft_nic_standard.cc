@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "transport/base/seq.h"
 #include "transport/softnic/soft_nic.h"
 #include "transport/wire/address.h"
 #include "transport/wire/icrc.h"

@@ -18,7 +18,6 @@
 #include "transport/base/file_descriptor.h"
 #include "transport/base/log.h"
 #include "transport/base/result.h"
-#include "transport/base/units.h"
 
 namespace pacecar {
 

@@ -12,8 +12,6 @@
 #include <cstring>
 #include <system_error>
 
-#include "transport/state/time_limit.h"
-
 namespace pacecar {
 namespace {
 

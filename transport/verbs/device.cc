@@ -6,10 +6,8 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cerrno>
 #include <filesystem>
-#include <memory>
 
 #include "transport/verbs/errors.h"
 #include "transport/verbs/library.h"

@@ -11,7 +11,6 @@
 // Pure. Thread rule: one owner.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "transport/base/units.h"

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <system_error>
 
+#include "transport/base/to_number.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
@@ -94,10 +94,8 @@ Result<GidChoice> choose_infiniband_gid(std::span<const GidEntry> entries,
 
 Result<std::optional<uint32_t>> parse_gid_index(std::string_view text) {
   if (text.empty()) return std::nullopt;
-  uint32_t index = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, index);
-  if (error == std::errc() && stop == end && index <= kMaxGidIndex) return index;
+  const auto index = to_number<uint32_t>(text);
+  if (index && *index <= kMaxGidIndex) return index;
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("PACECAR_GID_INDEX='{}' is not valid: give a number from 0 to {}, or "
                           "nothing",

@@ -4,9 +4,6 @@
 #include <fmt/format.h>
 #include <infiniband/verbs.h>
 
-#include <string>
-#include <type_traits>
-
 #include "transport/base/check.h"
 
 // Inline functions of the header, which call those of the library.

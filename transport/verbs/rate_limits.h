@@ -9,7 +9,6 @@
 // Pure: whoever drives it tells the device. Thread rule: one owner.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "transport/base/units.h"

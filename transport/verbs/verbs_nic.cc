@@ -15,7 +15,6 @@
 #include "gdr/peermem.h"
 #include "transport/base/check.h"
 #include "transport/base/random_word.h"
-#include "transport/verbs/errors.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {

@@ -5,8 +5,6 @@
 // as fast as its lanes could together. What the limits should be: RateLimits.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "transport/verbs/verbs_nic.h"
 
 namespace pacecar {

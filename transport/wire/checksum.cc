@@ -79,11 +79,6 @@ void store_checksum(uint32_t value, std::span<uint8_t, kChecksumBytes> to) {
   std::memcpy(to.data(), &value, sizeof value);  // little-endian, as the host is (big_endian.h)
 }
 
-void end_with_checksum(std::span<uint8_t> packet) {
-  const auto header = packet.first(packet.size() - kChecksumBytes);
-  store_checksum(checksum(header, {}, Coverage::kHeader), packet.last<kChecksumBytes>());
-}
-
 bool verify_checksum(std::span<const uint8_t> ends, std::span<const uint8_t> payload,
                      Coverage coverage) {
   if (ends.size() < kChecksumBytes) return false;

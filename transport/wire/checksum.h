@@ -24,8 +24,6 @@ uint32_t checksum(std::span<const uint8_t> header, std::span<const uint8_t> payl
                   Coverage coverage);
 
 void store_checksum(uint32_t value, std::span<uint8_t, kChecksumBytes> to);
-// Ends a packet that is all header: its last four bytes are the checksum's.
-void end_with_checksum(std::span<uint8_t> packet);
 
 // Whether the last four bytes of `datagram` are the checksum of what precedes them, of which the
 // first `header_bytes` are header. False for a datagram that is too short for both.

@@ -3,7 +3,6 @@
 #include <isa-l/crc.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "transport/wire/address.h"

@@ -8,7 +8,6 @@
 // Pure functions; any thread.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -124,11 +123,6 @@ constexpr Shape shape_of(Opcode opcode) {
 
 // The opcode of a packet of a send, write or read response by its place in the message.
 Opcode opcode_of(Kind kind, bool first, bool last, bool immediate);
-
-// Whether packets that begin with this byte are ours to decode.
-constexpr bool is_roce(uint8_t first_byte) {
-  return shape_of(static_cast<Opcode>(first_byte)).kind != Kind::kUnknown;
-}
 
 // AETH syndromes (9.7.5.1.1 and table 44).
 inline constexpr uint8_t kAckUnlimited = 0x1F;  // an acknowledgement without a count of credits

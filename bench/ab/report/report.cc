@@ -7,9 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <string_view>
 
-#include "bench/ab/report/page_parts.h"
 #include "transport/base/check.h"
 
 namespace pacecar {

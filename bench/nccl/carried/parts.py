@@ -7,7 +7,6 @@ import sys
 
 import bundle_folder as bundle
 import bridged
-import toolkit
 
 ROUNDS = 6  # from six on the intervals are a bootstrap's
 LO = f"soft:udp:{bridged.Here.interface}"

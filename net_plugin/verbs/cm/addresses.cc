@@ -10,6 +10,7 @@
 #include "net_plugin/verbs/cm/ids.h"
 #include "net_plugin/verbs/forward.h"
 #include "transport/engine/bootstrap/auth.h"
+#include "transport/io/sockaddr.h"
 #include "transport/wire/address.h"
 
 namespace pacecar::ibverbs::cm {

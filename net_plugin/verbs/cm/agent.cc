@@ -1,7 +1,6 @@
 #include "net_plugin/verbs/cm/agent.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "net_plugin/verbs/objects.h"

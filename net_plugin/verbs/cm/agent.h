@@ -16,7 +16,6 @@
 #include <memory>
 #include <tuple>
 #include <unordered_map>
-#include <vector>
 
 #include "net_plugin/verbs/cm/core/connection.h"
 #include "net_plugin/verbs/process_nic.h"

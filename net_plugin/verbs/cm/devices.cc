@@ -4,7 +4,7 @@
 
 #include "net_plugin/verbs/cm/ids.h"
 #include "net_plugin/verbs/forward.h"
-#include "transport/engine/clock.h"
+#include "transport/io/sockaddr.h"
 #include "transport/wire/address.h"
 
 namespace pacecar::ibverbs::cm {

@@ -9,7 +9,6 @@
 #include <rdma/rdma_verbs.h>
 
 #include <condition_variable>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,7 +17,6 @@
 
 #include "net_plugin/verbs/cm/agent.h"
 #include "net_plugin/verbs/objects.h"
-#include "transport/io/sockaddr.h"
 
 namespace pacecar::ibverbs::cm {
 
@@ -107,7 +105,6 @@ struct Id final : rdma_cm_id {
 };
 
 inline Id& id_of(rdma_cm_id* id) { return *static_cast<Id*>(id); }
-inline Id* id_or_null(rdma_cm_id* id) { return static_cast<Id*>(id); }
 
 // Of this process.
 struct Process {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <optional>
 #include <utility>
 
 #include "gdr/distance.h"

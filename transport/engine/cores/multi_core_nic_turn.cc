@@ -1,7 +1,6 @@
 // What MultiCoreNic does in a turn: writes to the cores, what they tell, limits.
 #include <algorithm>
 
-#include "transport/base/check.h"
 #include "transport/engine/cores/multi_core_nic.h"
 
 namespace pacecar {

@@ -10,10 +10,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <filesystem>
 #include <functional>
 
+#include "transport/base/to_number.h"
 #include "transport/io/dpdk/driver.h"
 #include "transport/io/udp/interfaces.h"
 
@@ -24,8 +24,7 @@ void for_each_xdp_socket(const std::function<void(int, ino_t)>& act) {
   std::error_code error;
   std::vector<int> descriptors;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
-    const std::string name = entry.path().filename().string();
-    std::from_chars(name.data(), name.data() + name.size(), descriptors.emplace_back(-1));
+    descriptors.push_back(to_number<int>(entry.path().filename().native()).value_or(-1));
   }
   for (const int fd : descriptors) {
     int domain = 0;

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "transport/base/to_number.h"
 #include "transport/io/udp/parse_address.h"
 #include "transport/wire/address.h"
 
@@ -31,10 +31,8 @@ tl::unexpected<Error> refuse(std::string_view device, std::string_view argument,
 
 template <typename T>
 std::optional<T> number_in(std::string_view text, T least, T most) {
-  T value = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
-  return value >= least && value <= most ? std::optional(value) : std::nullopt;
+  const auto value = to_number<T>(text);
+  return value && *value >= least && *value <= most ? value : std::nullopt;
 }
 
 std::optional<Address> numeric_address(std::string_view text) {

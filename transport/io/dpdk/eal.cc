@@ -16,7 +16,6 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
-#include <mutex>
 #include <optional>
 #include <sstream>
 #include <utility>

@@ -9,11 +9,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
-#include <string>
 #include <vector>
+
+#include "transport/base/to_number.h"
 
 namespace pacecar {
 namespace {
@@ -43,9 +43,7 @@ std::vector<int> find_sockets(GetName get_name, std::string_view socket) {
   std::vector<int> found;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
-    const std::string number = entry.path().filename();
-    int fd = -1;
-    std::from_chars(number.data(), number.data() + number.size(), fd);
+    const int fd = to_number<int>(entry.path().filename().native()).value_or(-1);
     if (option(fd, SO_DOMAIN) == AF_UNIX && option(fd, SO_TYPE) == SOCK_SEQPACKET &&
         is_named(fd, get_name, socket)) {
       found.push_back(fd);

@@ -18,7 +18,6 @@
 #include <ranges>
 #include <thread>
 
-#include "transport/io/dpdk/driver.h"
 #include "transport/io/dpdk/eal.h"
 #include "transport/io/dpdk/memif_sockets.h"
 #include "transport/io/dpdk/steering.h"

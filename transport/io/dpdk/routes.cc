@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <tuple>
 
+#include "transport/base/to_number.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
@@ -35,12 +35,7 @@ std::vector<std::string> words_of(const std::string& line) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
-std::optional<uint32_t> hexadecimal(std::string_view text) {
-  uint32_t value = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
-  if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
-  return value;
-}
+std::optional<uint32_t> hexadecimal(std::string_view text) { return to_number<uint32_t>(text, 16); }
 
 // A word of an address as it lies in memory.
 std::optional<Address> ipv4_from(const std::string& text) {

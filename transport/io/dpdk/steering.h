@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <string>
 
-#include "transport/base/result.h"
 #include "transport/wire/packet.h"
 
 namespace pacecar {

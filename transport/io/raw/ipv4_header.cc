@@ -8,6 +8,9 @@
 namespace pacecar {
 namespace {
 
+using wire::load_be16;
+using wire::store_be16;
+
 constexpr uint8_t kHopLimit = 64;
 constexpr uint8_t kUdp = 17;
 constexpr size_t kUdpBytes = 8;
@@ -15,18 +18,11 @@ constexpr size_t kFragmentAt = 4;
 constexpr size_t kSourceAt = 12;
 constexpr size_t kIpv4Bytes = 20;
 
-void put16(size_t value, uint8_t* to) {
-  to[0] = static_cast<uint8_t>(value >> 8);
-  to[1] = static_cast<uint8_t>(value);
-}
-
-size_t get16(const uint8_t* from) { return static_cast<size_t>(from[0] << 8 | from[1]); }
-
 Address address_at(const uint8_t* ip, const uint8_t* port) {
   Address address;
   std::ranges::copy(kIpv4Prefix, address.ip.begin());
   std::copy_n(ip, 4, address.ip.begin() + kIpv4Prefix.size());
-  address.port = static_cast<uint16_t>(get16(port));
+  address.port = load_be16(port);
   return address;
 }
 
@@ -44,18 +40,18 @@ void write_ipv4_udp(const Address& source, const Address& destination, uint8_t t
   uint8_t* ip = to.data();
   ip[0] = 0x45;  // version 4, five words
   ip[1] = type_of_service;
-  put16(kIpv4UdpBytes + datagram_bytes, ip + 2);
+  store_be16(static_cast<uint16_t>(kIpv4UdpBytes + datagram_bytes), ip + 2);
   wire::store_be32(kIpv4Fragment, ip + kFragmentAt);
   ip[8] = kHopLimit;
   ip[9] = kUdp;
-  put16(0, ip + 10);
+  store_be16(0, ip + 10);
   std::ranges::copy(std::span(source.ip).last(4), ip + kSourceAt);
   std::ranges::copy(std::span(destination.ip).last(4), ip + kSourceAt + 4);
   uint8_t* udp = ip + kIpv4Bytes;
-  put16(source.port, udp);
-  put16(destination.port, udp + 2);
-  put16(kUdpBytes + datagram_bytes, udp + 4);
-  put16(0, udp + 6);
+  store_be16(source.port, udp);
+  store_be16(destination.port, udp + 2);
+  store_be16(static_cast<uint16_t>(kUdpBytes + datagram_bytes), udp + 4);
+  store_be16(0, udp + 6);
 }
 
 std::optional<Address> ipv4_udp_destination(std::span<const uint8_t> packet) {
@@ -68,7 +64,7 @@ std::optional<Ipv4Datagram> read_ipv4_udp(std::span<const uint8_t> packet) {
   const size_t header = ipv4_bytes(packet);
   if (header == 0) return std::nullopt;
   const uint8_t* udp = &packet[header];
-  const size_t udp_bytes = get16(udp + 4);
+  const size_t udp_bytes = load_be16(udp + 4);
   if (udp_bytes < kUdpBytes || udp_bytes > packet.size() - header) return std::nullopt;
   return Ipv4Datagram{.bytes = packet.subspan(header + kUdpBytes, udp_bytes - kUdpBytes),
                       .source = address_at(&packet[kSourceAt], udp),

@@ -4,27 +4,20 @@
 #include <fmt/format.h>
 #include <net/if.h>
 
-#include <charconv>
 #include <optional>
 #include <string>
 
+#include "transport/base/to_number.h"
 #include "transport/io/sockaddr.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
 namespace {
 
-// The whole of `text` as a number, or false.
-template <typename T>
-bool parse_number(std::string_view text, T& value) {
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && stop == end;
-}
-
-bool parse_scope(std::string_view text, uint32_t& scope_id) {
-  if (!parse_number(text, scope_id)) scope_id = if_nametoindex(std::string(text).c_str());
-  return scope_id != 0;
+// 0: there is none.
+uint32_t parse_scope(std::string_view text) {
+  const auto number = to_number<uint32_t>(text);
+  return number ? *number : if_nametoindex(std::string(text).c_str());
 }
 
 std::optional<Address> parse_ipv4(std::string_view host) {
@@ -38,9 +31,9 @@ std::optional<Address> parse_ipv6(std::string_view host) {
   SocketAddress raw{.v6 = {}};
   raw.v6.sin6_family = AF_INET6;
   const size_t percent = host.find('%');
-  if (percent != std::string_view::npos &&
-      !parse_scope(host.substr(percent + 1), raw.v6.sin6_scope_id)) {
-    return std::nullopt;
+  if (percent != std::string_view::npos) {
+    raw.v6.sin6_scope_id = parse_scope(host.substr(percent + 1));
+    if (raw.v6.sin6_scope_id == 0) return std::nullopt;
   }
   const std::string digits(host.substr(0, percent));
   if (inet_pton(AF_INET6, digits.c_str(), &raw.v6.sin6_addr) != 1) return std::nullopt;
@@ -64,13 +57,15 @@ Result<Address> parse_address(std::string_view text) {
   if (colon != std::string_view::npos && text.find('\0') == std::string_view::npos) {
     address = parse_host(text.substr(0, colon));
   }
-  if (!address || !parse_number(text.substr(colon + 1), address->port)) {
+  const auto port = to_number<uint16_t>(text.substr(colon + 1));
+  if (!address || !port) {
     return fail(
         ErrorCode::kInvalidArgument,
         fmt::format("'{}' is not an address: write 192.0.2.1:18515, [2001:db8::1]:18515 or, "
                     "with an interface of this machine, [fe80::1%eth0]:18515",
                     text));
   }
+  address->port = *port;
   return *address;
 }
 

@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <optional>
 
-#include "transport/base/check.h"
 #include "transport/base/units.h"
 #include "transport/nic/lanes/recovery_message.h"
 

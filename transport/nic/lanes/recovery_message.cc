@@ -1,7 +1,5 @@
 #include "transport/nic/lanes/recovery_message.h"
 
-#include <algorithm>
-
 #include "transport/base/check.h"
 #include "transport/wire/big_endian.h"
 

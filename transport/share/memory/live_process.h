@@ -8,7 +8,6 @@
 #include <sys/types.h>
 
 #include <memory>
-#include <optional>
 
 #include "transport/base/result.h"
 #include "transport/share/share_process.h"

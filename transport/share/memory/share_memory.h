@@ -11,7 +11,6 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "transport/base/file_descriptor.h"
 #include "transport/base/result.h"

@@ -14,7 +14,6 @@
 namespace pacecar::ibverbs::cm {
 
 inline constexpr size_t kMadBytes = 256;
-inline constexpr uint32_t kGeneralServices = 1;  // the queue pair that takes them
 inline constexpr uint32_t kGeneralServicesKey = 0x8001'0000;
 
 using Gid = std::array<uint8_t, 16>;
@@ -37,7 +36,6 @@ inline constexpr uint16_t kUnknownNumber = 6;
 inline constexpr uint16_t kInvalidService = 8;
 inline constexpr uint16_t kRejectedByConsumer = 28;
 // Of kFound (12.11.2.1).
-inline constexpr uint8_t kServiceFound = 0;
 inline constexpr uint8_t kServiceUnsupported = 1;
 inline constexpr uint8_t kServiceRejected = 2;
 

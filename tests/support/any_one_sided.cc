@@ -1,4 +1,4 @@
-#include "net_plugin/abi/any_one_sided.h"
+#include "tests/support/any_one_sided.h"
 
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-#include "net_plugin/abi/any_tuner.h"
+#include "tests/support/any_tuner.h"
 
 #include <dlfcn.h>
 

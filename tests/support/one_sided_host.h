@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "net_plugin/abi/any_one_sided.h"
 #include "net_plugin/host/host.h"
+#include "tests/support/any_one_sided.h"
 
 namespace pacecar::nccl {
 

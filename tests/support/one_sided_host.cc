@@ -1,4 +1,4 @@
-#include "net_plugin/host/one_sided_host.h"
+#include "tests/support/one_sided_host.h"
 
 #include <atomic>
 #include <utility>
