@@ -26,7 +26,7 @@ struct Process {
   std::mutex expected_mutex;  // never held for long
   std::map<const Communicator*, Expected> expected;
 
-  void tell(Context& target) const {
+  void pass_hint(Context& target) const {
     Expected most;
     for (const auto& [communicator, one] : expected) most = std::max(most, one);
     target.expect(most.senders, most.connections_per_sender);
@@ -72,18 +72,18 @@ Result<std::shared_ptr<Context>> open_context(std::optional<uint32_t> traffic_cl
 
 Communicator::~Communicator() {
   const std::lock_guard lock(process().expected_mutex);
-  if (process().expected.erase(this) > 0) process().tell(*context_);
+  if (process().expected.erase(this) > 0) process().pass_hint(*context_);
 }
 
 void Communicator::expect(uint32_t senders, uint32_t connections_per_sender) {
   const std::lock_guard lock(process().expected_mutex);
   process().expected[this] = {senders, connections_per_sender};
-  process().tell(*context_);
+  process().pass_hint(*context_);
 }
 
 void Communicator::check_traffic_class(uint32_t wanted) const {
   const uint32_t used = context_->nics().front().traffic_class;
-  if (wanted == used || told_class_.exchange(wanted) == wanted) return;
+  if (wanted == used || reported_class_.exchange(wanted) == wanted) return;
   log(LogLevel::kWarn, "the communicator's traffic class " + std::to_string(wanted) +
                            " is not used: data packets of this process have " +
                            std::to_string(used) +

@@ -60,7 +60,7 @@ class Communicator {
 
   std::shared_ptr<Context> context_;
   const uint32_t weight_;
-  mutable std::atomic<uint32_t> told_class_{~0U};  // by check_traffic_class; at first none
+  mutable std::atomic<uint32_t> reported_class_{~0U};  // by check_traffic_class; at first none
   std::mutex mutex_;                               // guards attempts_
   std::map<Attempt, std::unique_ptr<Connecting>> attempts_;
 };

@@ -45,7 +45,7 @@ NcclResult refuse(const Error& error) {
   return NcclResult::kSystemError;
 }
 
-void tell_profiler(CommRequest* started, void* step, size_t bytes, bool sending) {
+void notify_profiler(CommRequest* started, void* step, size_t bytes, bool sending) {
   if (started == nullptr || step == nullptr) return;
   started->event = profiler::begin_net_event(step, {bytes, static_cast<uint8_t>(sending)});
 }
@@ -216,7 +216,7 @@ NcclResult isend(void* send_comm, void* data, size_t size, int tag, void* memory
     CommRequest* started = nullptr;
     const NcclResult result = static_cast<SendComm&>(comm_of(send_comm))
                                   .isend(data, size, tag, static_cast<Memory*>(memory), &started);
-    tell_profiler(started, profiler_handle, size, true);
+    notify_profiler(started, profiler_handle, size, true);
     *request = started;
     return result;
   });
@@ -236,8 +236,8 @@ NcclResult irecv(void* receive_comm, int count, void** data, size_t* sizes, int*
     const NcclResult result =
         static_cast<ReceiveComm&>(comm_of(receive_comm))
             .irecv(std::span(buffers).first(static_cast<size_t>(count)), &started);
-    tell_profiler(started, profiler_handles == nullptr ? nullptr : profiler_handles[0], sizes[0],
-                  false);
+    notify_profiler(started, profiler_handles == nullptr ? nullptr : profiler_handles[0], sizes[0],
+                    false);
     *request = started;
     return result;
   });

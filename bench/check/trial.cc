@@ -100,7 +100,7 @@ class Ranks {
 };
 
 Outcome outcome_of(Arena& arena, int ranks) {
-  const std::string said(arena.said.get());
+  const std::string warning(arena.warning.get());
   // A rank that finds a rule not to apply leaves, and the other may complain of that.
   if (!arena.not_offered.get().empty()) {
     return {Verdict::kNotOffered, std::string(arena.not_offered.get())};
@@ -108,7 +108,8 @@ Outcome outcome_of(Arena& arena, int ranks) {
   if (arena.finished != ranks) arena.violation.set("it ends the process");
   if (arena.violation.get().empty()) return {Verdict::kPass, std::string(arena.note.get())};
   const std::string why(arena.violation.get());
-  return {Verdict::kFail, said.empty() ? why : fmt::format("{} (its log says: {})", why, said)};
+  return {Verdict::kFail,
+          warning.empty() ? why : fmt::format("{} (its log says: {})", why, warning)};
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ double median_of_others(const std::vector<double>& values, size_t left_out) {
 }
 
 // A rank in the mean over the collectives that all have been through.
-struct Standing {
+struct RankFigures {
   double late_s = 0;  // in the collective for so much shorter than who was in it for longest
   double first_s = 0;
   double taken_s = 0;
@@ -61,14 +61,14 @@ struct Standing {
 
 struct Table {
   const std::vector<Member>* members = nullptr;
-  std::vector<Standing> standings;  // as members
+  std::vector<RankFigures> figures;  // as members
   size_t collectives = 0;
   double period_s = 0;
 
   const Member& member(size_t i) const { return (*members)[i]; }
-  std::vector<double> column(double Standing::*value) const {
+  std::vector<double> column(double RankFigures::*value) const {
     std::vector<double> values;
-    for (const Standing& one : standings) values.push_back(one.*value);
+    for (const RankFigures& one : figures) values.push_back(one.*value);
     return values;
   }
 };
@@ -83,7 +83,7 @@ std::vector<CollectiveKey> common_keys(const std::vector<Member>& members) {
 }
 
 Table table_of(const std::vector<Member>& members) {
-  Table table{.members = &members, .standings = std::vector<Standing>(members.size())};
+  Table table{.members = &members, .figures = std::vector<RankFigures>(members.size())};
   const std::vector<CollectiveKey> keys = common_keys(members);
   table.collectives = keys.size();
   if (keys.size() < kLeastCollectives) return table;
@@ -96,7 +96,7 @@ Table table_of(const std::vector<Member>& members) {
     }
     for (size_t i = 0; i < members.size(); ++i) {
       const Part& part = members[i].parts.at(key);
-      Standing& to = table.standings[i];
+      RankFigures& to = table.figures[i];
       to.late_s += share * (longest - (part.ended_s - part.began_s));
       if (!part.detailed) continue;
       to.first_s += part.first_s;
@@ -104,7 +104,7 @@ Table table_of(const std::vector<Member>& members) {
       ++to.detailed;
     }
   }
-  for (Standing& one : table.standings) {
+  for (RankFigures& one : table.figures) {
     one.first_s /= static_cast<double>(std::max<size_t>(one.detailed, 1));
     one.taken_s /= static_cast<double>(std::max<size_t>(one.detailed, 1));
   }
@@ -229,7 +229,7 @@ std::optional<RankFinding> starved_host(const Table& table) {
 }
 
 std::optional<RankFinding> late_gpu(const Table& table) {
-  const auto values = table.column(&Standing::first_s);
+  const auto values = table.column(&RankFigures::first_s);
   const auto found = outlier(table, values);
   if (!found) return std::nullopt;
   return RankFinding{
@@ -241,7 +241,7 @@ std::optional<RankFinding> late_gpu(const Table& table) {
 }
 
 std::optional<RankFinding> slow_copy(const Table& table) {
-  const auto values = table.column(&Standing::taken_s);
+  const auto values = table.column(&RankFigures::taken_s);
   const auto found = outlier(table, values);
   if (!found) return std::nullopt;
   return RankFinding{
@@ -253,7 +253,7 @@ std::optional<RankFinding> slow_copy(const Table& table) {
 }
 
 std::optional<RankFinding> late_rank(const Table& table) {
-  const auto values = table.column(&Standing::late_s);
+  const auto values = table.column(&RankFigures::late_s);
   const auto found = outlier(table, values);
   if (!found) return std::nullopt;
   return RankFinding{

@@ -53,8 +53,8 @@ class Agent {
  public:
   // Until its standard input ends.
   int serve() {
-    heard_ = perf::steady_now();
-    while (turn() && perf::steady_now() - heard_ < kSilence) {
+    last_message_ = perf::steady_now();
+    while (turn() && perf::steady_now() - last_message_ < kSilence) {
     }
     for (Run& run : runs_) run.child.signal(SIGTERM);
     for (Run& run : runs_) run.child.end(kGraceMs);
@@ -77,7 +77,7 @@ class Agent {
 
   bool read_orders() {
     const bool there = read_some(input_, orders_);
-    heard_ = perf::steady_now();
+    last_message_ = perf::steady_now();
     size_t begin = 0;
     for (size_t end; (end = orders_.find('\n', begin)) != std::string::npos; begin = end + 1) {
       const Json order = Json::parse(orders_.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -104,10 +104,10 @@ class Agent {
     for (const auto& [name, value] : order.at("environment").items()) {
       if (name.starts_with("PACECAR_")) setenv(name.c_str(), value.get<std::string>().c_str(), 1);
     }
-    return say({{"type", "welcome"},
-                {"protocol", kAgentProtocol},
-                {"release", PACECAR_VERSION},
-                {"machine", machine()}});
+    return send({{"type", "welcome"},
+                 {"protocol", kAgentProtocol},
+                 {"release", PACECAR_VERSION},
+                 {"machine", machine()}});
   }
 
   // Equal where two names lead to one network stack of one machine.
@@ -140,11 +140,11 @@ class Agent {
   }
 
   void end_unstarted(uint64_t id, const Error& why) {
-    say({{"type", "ended"},
-         {"id", id},
-         {"code", perf::kExitFailed},
-         {"output", ""},
-         {"errors", "error: " + why.message}});
+    send({{"type", "ended"},
+          {"id", id},
+          {"code", perf::kExitFailed},
+          {"output", ""},
+          {"errors", "error: " + why.message}});
   }
 
   void stop(uint64_t id) {
@@ -167,11 +167,11 @@ class Agent {
         continue;
       }
       const int code = WIFEXITED(*status) ? WEXITSTATUS(*status) : 128 + WTERMSIG(*status);
-      say({{"type", "ended"},
-           {"id", run->id},
-           {"code", code},
-           {"output", run->output},
-           {"errors", run->errors}});
+      send({{"type", "ended"},
+            {"id", run->id},
+            {"code", code},
+            {"output", run->output},
+            {"errors", run->errors}});
       run = runs_.erase(run);
     }
   }
@@ -191,15 +191,15 @@ class Agent {
     uint16_t port = 0;
     if (end != std::string::npos && space < end) {
       std::from_chars(run.announcement.data() + space + 1, run.announcement.data() + end, port);
-      say({{"type", "serving"},
-           {"id", run.id},
-           {"address", run.announcement.substr(0, space)},
-           {"port", port}});
+      send({{"type", "serving"},
+            {"id", run.id},
+            {"address", run.announcement.substr(0, space)},
+            {"port", port}});
     }
     if (!more || port != 0) run.announced = FileDescriptor();
   }
 
-  static bool say(const Json& message) {
+  static bool send(const Json& message) {
     const std::string line =
         message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     return std::fwrite(line.data(), 1, line.size(), stdout) == line.size() &&
@@ -208,7 +208,7 @@ class Agent {
 
   const FileDescriptor input_{dup(STDIN_FILENO)};
   std::string orders_;
-  Instant heard_;
+  Instant last_message_;
   std::list<Run> runs_;
 };
 

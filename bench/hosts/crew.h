@@ -89,14 +89,14 @@ class Crew {
   void greet(size_t index, const nlohmann::json& message);
   void report(size_t index, const nlohmann::json& message);
   void ended(size_t index);
-  void say(size_t index, const nlohmann::json& message);
+  void send(size_t index, const nlohmann::json& message);
   void keep_alive();
   bool all_ended();
 
   std::string remote_;
   Duration reach_;
   Instant begun_;
-  Instant said_;
+  Instant last_sent_;
   std::vector<Member> members_;
   std::vector<Event> events_;
   uint64_t last_id_ = 0;

@@ -111,7 +111,7 @@ class PairTest {
       if ((*crew)->lost(i)) results.lose(i, (*crew)->why_lost(i));
     }
     (*crew).reset();  // nothing of ours is left on any host when the results are out
-    return tell(results, plan);
+    return report(results, plan);
   }
 
  private:
@@ -160,7 +160,7 @@ class PairTest {
     if (warned_.insert(text).second) console_.warn(warning);
   }
 
-  Result<int> tell(const PairResults& results, const PairPlan& plan) const {
+  Result<int> report(const PairResults& results, const PairPlan& plan) const {
     if (perf::Interrupt::asked()) {
       console_.note("interrupted: this is what was measured until then");
     }

@@ -97,12 +97,12 @@ class BusyReceiver {
       receiver_.add_flow(now_, flow);
       receiver_.on_posted(now_, flow, Bytes{1} << 40);
     }
-    for (uint32_t flow = 0; flow < active; ++flow) say(flow, kFabric.line_rate);
+    for (uint32_t flow = 0; flow < active; ++flow) demand(flow, kFabric.line_rate);
     now_ = now_ + Duration::from_ms(1);
     poll();
   }
 
-  void say(uint32_t flow, Rate usable) {
+  void demand(uint32_t flow, Rate usable) {
     Demand& demand = demands_[flow];
     demand.usable = usable;
     if (usable > Rate()) demand.wanted += 1 << 20;
@@ -133,7 +133,7 @@ void pace_demand(benchmark::State& state) {
   uint32_t i = 0;
   for (auto _ : state) {
     const bool little = (i + i / kFlows) % 2 == 0;
-    busy.say(i % kFlows, Rate::from_bps(400'000'000'000 >> (little ? 13 : 0)));
+    busy.demand(i % kFlows, Rate::from_bps(400'000'000'000 >> (little ? 13 : 0)));
     busy.poll();
     ++i;
   }
@@ -159,8 +159,8 @@ void pace_activation(benchmark::State& state) {
   BusyReceiver busy(kFlows / 2);
   uint32_t flow = 0;
   for (auto _ : state) {
-    busy.say(flow, Rate());
-    busy.say((flow + kFlows / 2) % kFlows, kFabric.line_rate);
+    busy.demand(flow, Rate());
+    busy.demand((flow + kFlows / 2) % kFlows, kFabric.line_rate);
     busy.poll();
     flow = (flow + 1) % kFlows;
   }

@@ -242,7 +242,7 @@ class Nic {
 };
 
 template <typename Value>
-void tell(int peer, const Value& value) {
+void send_value(int peer, const Value& value) {
   if (send(peer, &value, sizeof value, MSG_NOSIGNAL) != sizeof value) {
     give_up("the other process has ended");
   }
@@ -281,7 +281,7 @@ void receive_stream(Nic& nic, int peer) {
       if (recv(peer, &expected, sizeof expected, MSG_DONTWAIT) == 0) return;
     }
   }
-  tell(peer, Stream{.writes = writes - 1, .ns = last - first});
+  send_value(peer, Stream{.writes = writes - 1, .ns = last - first});
 }
 
 void send_stream(Nic& nic, int peer, const Settings& settings) {
@@ -296,7 +296,7 @@ void send_stream(Nic& nic, int peer, const Settings& settings) {
     complete += nic.poll().sent;
   }
   while (complete < posted) complete += nic.poll().sent;
-  tell(peer, posted);
+  send_value(peer, posted);
   const auto stream = ask<Stream>(peer, nic);
   const double gbps =
       static_cast<double>(stream.writes * settings.size) * 8 / static_cast<double>(stream.ns);
@@ -322,7 +322,7 @@ void answer_pings(Nic& nic, int peer) {
     word = next_word(nic, word);
     nic.inject(word);
   }
-  tell(peer, word);
+  send_value(peer, word);
 }
 
 void send_pings(Nic& nic, int peer, const Settings& settings) {
@@ -363,11 +363,11 @@ void run(const Settings& settings, int peer, bool sends) {
   pin(settings, sends);
   const size_t bytes = std::max(kPageBytes, settings.size * settings.in_flight);
   Nic nic(settings, (bytes + kPageBytes - 1) / kPageBytes * kPageBytes);
-  tell(peer, nic.card());
+  send_value(peer, nic.card());
   nic.connect(ask<Card>(peer, nic));
   if (sends) {
     settings.ping ? send_pings(nic, peer, settings) : send_stream(nic, peer, settings);
-    tell(peer, true);  // the receiver's endpoint stays until here
+    send_value(peer, true);  // the receiver's endpoint stays until here
   } else {
     settings.ping ? answer_pings(nic, peer) : receive_stream(nic, peer);
     ask<bool>(peer, nic);

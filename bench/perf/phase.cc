@@ -79,8 +79,8 @@ Result<uint64_t> sent_count(const Json& message, std::string_view type) {
 
 // After the time is over: lets what is in flight arrive, both ways.
 Result<void> drain(const End& end, Pump& pump) {
-  const auto said = end.channel.send({{"type", "stop"}, {"sent", end.streams.stop()}});
-  if (!said) return said;
+  const auto sent = end.channel.send({{"type", "stop"}, {"sent", end.streams.stop()}});
+  if (!sent) return sent;
   std::optional<uint64_t> expected;
   while (!expected || end.streams.received() < *expected ||
          end.streams.sent() < end.streams.stop()) {
@@ -99,8 +99,8 @@ Result<void> drain(const End& end, Pump& pump) {
 }  // namespace
 
 Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, PhaseWatcher& watcher) {
-  const auto said = end.channel.send({{"type", "run"}, {"messages", goal.messages}});
-  if (!said) return tl::unexpected(said.error());
+  const auto sent = end.channel.send({{"type", "run"}, {"messages", goal.messages}});
+  if (!sent) return tl::unexpected(sent.error());
   const auto running = end.channel.expect("running", kReplyLimit);
   if (!running) return tl::unexpected(running.error());
 
@@ -154,8 +154,8 @@ Result<void> serve_phase(const End& end, bool echo) {
   Pump pump(end);
   const auto first = pump.poll();  // posts the receives
   if (!first) return first;
-  const auto said = end.channel.send({{"type", "running"}});
-  if (!said) return said;
+  const auto sent = end.channel.send({{"type", "running"}});
+  if (!sent) return sent;
 
   std::optional<EndReport> report;
   uint64_t to_receive = kNoLimit;

@@ -41,8 +41,8 @@ class Pipe {
   template <typename T>
   T swap(const T& own) {
     T other;
-    const bool told = write(fd_, &own, sizeof own) == sizeof own;
-    if (!told || recv(fd_, &other, sizeof other, MSG_WAITALL) != sizeof other) {
+    const bool written = write(fd_, &own, sizeof own) == sizeof own;
+    if (!written || recv(fd_, &other, sizeof other, MSG_WAITALL) != sizeof other) {
       give_up("the other process is gone");
     }
     return other;

@@ -83,9 +83,9 @@ FabricConfig fabric_config(const RunSpec& spec, uint32_t window) {
   FabricConfig config = spec.fabric;
   const size_t ack =
       wire::ack_bytes(window / kWindowBits, kMaxTelemetryHops) + wire::kChecksumBytes;
-  const size_t told =
+  const size_t telemetry =
       wire::kDataHeaderBytes + Traffic::kReceivesAhead * sizeof(CtsSlot) + wire::kChecksumBytes;
-  config.header_bytes = std::max(ack, told);
+  config.header_bytes = std::max(ack, telemetry);
   config.hosts.datagram_bytes = std::max(
       config.header_bytes, wire::kDataHeaderBytes + spec.transport.mtu + wire::kChecksumBytes);
   config.payload = PayloadMode::kLength;
@@ -175,7 +175,7 @@ Result<void> Experiment::make_hosts() {
     const auto name_or = [](const std::string& name, const std::string& otherwise) {
       return name.empty() ? otherwise : name;
     };
-    const Rate told = spec_.transport.told_rate(fabric_->port(host).caps().line_rate);
+    const Rate nominal = spec_.transport.nominal_rate(fabric_->port(host).caps().line_rate);
     auto made = SimHost::create(
         loop_, *fabric_, spec_,
         {.number = host,
@@ -183,8 +183,8 @@ Result<void> Experiment::make_hosts() {
              name_or(algorithms->controls[host], spec_.transport.congestion_control),
          .allocator = name_or(algorithms->allocators[host], spec_.transport.allocator),
          .weight = std::max(algorithms->weights[host], 1U),
-         .line_rate = told,
-         .first_rate = spec_.transport.first_rate_of(told),
+         .line_rate = nominal,
+         .first_rate = spec_.transport.first_rate_of(nominal),
          .shared = nics_.empty() ? nullptr : nics_[topology.host_of(host)].get(),
          .received = received_,
          .flows = peers.to + peers.from,

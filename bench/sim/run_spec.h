@@ -50,8 +50,8 @@ struct TransportSpec {
   // their flow starts; false: they post when the flow starts.
   bool receives_posted = true;
 
-  Rate told_rate(Rate cables) const;
-  Rate first_rate_of(Rate told) const;
+  Rate nominal_rate(Rate cables) const;
+  Rate first_rate_of(Rate nominal) const;
   // Each flow, over several paths at the same time.
   bool spreads() const {
     return paths > 1 && path_policy != PathPolicy::kFixed && path_policy != PathPolicy::kSticky;

@@ -74,25 +74,25 @@ uint8_t index_of(const std::array<std::string_view, kCount>& names, const char* 
 
 template <typename Event>
 Description collective_of(const Event& event) {
-  const auto& told = event.collective;
+  const auto& from = event.collective;
   return {.kind = EventKind::kCollective,
-          .operation = index_of(kOperations, told.function),
-          .datatype = index_of(kDatatypes, told.datatype),
-          .peer = told.root,
-          .number = told.sequence,
-          .amount = told.count};
+          .operation = index_of(kOperations, from.function),
+          .datatype = index_of(kDatatypes, from.datatype),
+          .peer = from.root,
+          .number = from.sequence,
+          .amount = from.count};
 }
 
 template <typename Event>
 Description point_to_point_of(const Event& event) {
-  const auto& told = event.point_to_point;
-  const uint8_t operation = index_of(kOperations, told.function);
+  const auto& from = event.point_to_point;
+  const uint8_t operation = index_of(kOperations, from.function);
   return {.kind = EventKind::kPointToPoint,
           .operation = operation,
-          .datatype = index_of(kDatatypes, told.datatype),
+          .datatype = index_of(kDatatypes, from.datatype),
           .sending = operation != kUnknownName && kOperations[operation] == "Send",
-          .peer = told.peer,
-          .amount = told.count};
+          .peer = from.peer,
+          .amount = from.count};
 }
 
 template <typename Event>

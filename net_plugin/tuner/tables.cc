@@ -114,12 +114,12 @@ std::string text_of(const Pick& pick) {
 }
 
 // Once per function and power of two.
-void tell(Tuning& tuning, const Call& call, const CostView& own) {
+void log_once(Tuning& tuning, const Call& call, const CostView& own) {
   constexpr int kEntries = nccl::kTunedAlgorithms * nccl::kTunedProtocols;
   const auto function = static_cast<size_t>(call.function);
-  if (function >= tuning.told.size() || own.algorithms * own.protocols > kEntries) return;
+  if (function >= tuning.logged.size() || own.algorithms * own.protocols > kEntries) return;
   const uint64_t bit = std::bit_floor(call.bytes);
-  if ((tuning.told[function].fetch_or(bit, std::memory_order_relaxed) & bit) != 0) return;
+  if ((tuning.logged[function].fetch_or(bit, std::memory_order_relaxed) & bit) != 0) return;
   std::array<float, kEntries> copy{};
   std::copy_n(own.entries, own.algorithms * own.protocols, copy.begin());
   const CostView ours{copy.data(), own.algorithms, own.protocols};
@@ -146,7 +146,7 @@ NcclResult get_v4(void* context, TunedFunction function, size_t bytes, int opera
     return NcclResult::kSuccess;
   }
   try {
-    tell(*tuning, call, view);
+    log_once(*tuning, call, view);
   } catch (...) {  // no memory: it is not told
   }
   return NcclResult::kSuccess;

@@ -18,12 +18,12 @@ namespace pacecar::tuner {
 
 // One communicator's.
 struct Tuning {
-  Tuning(Tuner what, bool only_tells) : tuner(std::move(what)), observes(only_tells) {}
+  Tuning(Tuner what, bool only_observes) : tuner(std::move(what)), observes(only_observes) {}
 
   const Tuner tuner;
   const bool observes;  // tells what it would choose, and leaves the choice to NCCL
   // By function: a bit for each power of two of bytes that was told.
-  std::array<std::atomic<uint64_t>, nccl::kTunedFunctions> told{};
+  std::array<std::atomic<uint64_t>, nccl::kTunedFunctions> logged{};
 };
 
 class Tuners {

@@ -21,7 +21,7 @@ constexpr uint16_t kDefaultPartition = 0xFFFF;
 uint8_t phys_state_up() { return 5; }  // LinkUp
 
 // The active width and speed whose product comes next to the rate, as tools multiply them.
-void tell_speed(Rate rate, ibv_port_attr* attr) {
+void set_speed(Rate rate, ibv_port_attr* attr) {
   struct Speed {
     uint8_t code;
     double gbps;
@@ -91,7 +91,7 @@ void describe_port(Context& context, ibv_port_attr* attr) {
   attr->phys_state = phys_state_up();
   attr->link_layer = IBV_LINK_LAYER_ETHERNET;
   attr->flags = 1;  // a GRH is required
-  tell_speed(caps.line_rate, attr);
+  set_speed(caps.line_rate, attr);
 }
 
 int query_port_extended(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_t size) {

@@ -30,20 +30,20 @@ void CompletionQueue::add(const ibv_wc& wc, bool wanted) {
     if (moderated_until == Instant::never()) moderated_until = clock_now() + moderate_period;
     return;
   }
-  tell();
+  notify();
 }
 
-void CompletionQueue::tell() {
+void CompletionQueue::notify() {
   armed = false;
   held_back = 0;
   moderated_until = Instant::never();
   if (channel == nullptr) return;
   CompletionQueue* const self = this;
-  if (static_cast<CompletionChannel*>(channel)->pipe.put(&self, sizeof self)) ++events_told;
+  if (static_cast<CompletionChannel*>(channel)->pipe.put(&self, sizeof self)) ++events_reported;
 }
 
 void CompletionQueue::on_due(Instant /*now*/) {
-  if (armed) tell();
+  if (armed) notify();
 }
 
 void CompletionQueue::forget(uint32_t qp_num) {
@@ -182,9 +182,10 @@ CompletionQueue* create_queue(ibv_context* context, int entries, void* cq_contex
 }
 
 ibv_cq_ex* create_queue_extended(ibv_context* context, ibv_cq_init_attr_ex* attr) {
-  constexpr auto kTold = uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-                         IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
-  if ((attr->wc_flags & ~kTold) != 0) {
+  constexpr auto kReportedFields = uint64_t{IBV_WC_STANDARD_FLAGS} |
+                                   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+                                   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+  if ((attr->wc_flags & ~kReportedFields) != 0) {
     errno = EOPNOTSUPP;
     return nullptr;
   }
@@ -247,7 +248,7 @@ PACECAR_VERBS int ibv_destroy_cq(ibv_cq* cq) {
     --completions.channel->refcnt;
   }
   pthread_mutex_lock(&cq->mutex);
-  while (cq->comp_events_completed < completions.events_told) {
+  while (cq->comp_events_completed < completions.events_reported) {
     pthread_cond_wait(&cq->cond, &cq->mutex);
   }
   pthread_mutex_unlock(&cq->mutex);

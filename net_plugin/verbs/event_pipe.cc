@@ -41,7 +41,7 @@ void CompletionChannel::drop_unread(CompletionQueue* ended) {
     CompletionQueue* queue = nullptr;
     if (!pipe.take(&queue, sizeof queue)) break;
     if (queue == ended) {
-      --ended->events_told;
+      --ended->events_reported;
     } else {
       others.push_back(queue);
     }

@@ -143,7 +143,7 @@ struct CompletionQueue final : ibv_cq_ex, Timed {
   void add(const ibv_wc& wc, bool wanted);
   // Of a queue pair that ends.
   void forget(uint32_t qp_num);
-  void tell();
+  void notify();
   Instant due() const override { return moderated_until; }
   void on_due(Instant now) override;
 
@@ -154,7 +154,7 @@ struct CompletionQueue final : ibv_cq_ex, Timed {
   // Armed: for any completion, or for solicited ones only. Told of, at most one event.
   bool armed = false;
   bool solicited_only = false;
-  uint32_t events_told = 0;  // and read; verbs.h counts those that are acknowledged
+  uint32_t events_reported = 0;  // and read; verbs.h counts those that are acknowledged
   // Moderation: so many completions, or so long after the first.
   uint16_t moderate_count = 0;
   Duration moderate_period;

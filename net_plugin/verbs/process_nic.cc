@@ -76,17 +76,17 @@ ProcessNic::~ProcessNic() {
 
 bool ProcessNic::deliver() {
   std::array<Completion, 64> completions;
-  bool told = false;
+  bool notified = false;
   size_t count = 0;
   do {
     count = nic().poll(completions);
     for (const Completion& completion : std::span(completions).first(count)) {
       const auto sink = sinks_.find(completion.queue_pair);
       if (sink != sinks_.end()) sink->second->on_completion(completion);
-      told = true;
+      notified = true;
     }
   } while (count == completions.size());
-  return told;
+  return notified;
 }
 
 void ProcessNic::look() {

@@ -17,12 +17,12 @@ namespace {
 constexpr size_t kMaxBonds = 64;
 
 // Whether `other` does all that the application was told of `told`.
-bool takes_gpu_memory_as(const NicInfo& told, const NicInfo& other) {
+bool takes_gpu_memory_as(const NicInfo& asked, const NicInfo& other) {
   constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
   const auto limit = [](uint64_t bytes) { return bytes == 0 ? kNoLimit : bytes; };
-  if (!told.cuda) return true;
-  return other.cuda && (other.dma_buf || !told.dma_buf) && (told.gpu_flush || !other.gpu_flush) &&
-         limit(other.gpu_message_bytes) >= limit(told.gpu_message_bytes);
+  if (!asked.cuda) return true;
+  return other.cuda && (other.dma_buf || !asked.dma_buf) && (asked.gpu_flush || !other.gpu_flush) &&
+         limit(other.gpu_message_bytes) >= limit(asked.gpu_message_bytes);
 }
 
 }  // namespace
@@ -143,12 +143,12 @@ std::string EngineContext::metrics() const {
 }
 
 ProcessState EngineContext::state() const {
-  ProcessState told{
+  ProcessState state{
       .name = process_, .uptime = clock_now() - opened_, .banner = banner(), .nics = {}};
   for (const Group& group : std::span(groups_).first(own_)) {
-    for (const RunningNic& nic : group) told.nics.push_back(state_of(nic));
+    for (const RunningNic& nic : group) state.nics.push_back(state_of(nic));
   }
-  return told;
+  return state;
 }
 
 NicState EngineContext::state_of(const RunningNic& nic) const {

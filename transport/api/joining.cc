@@ -186,7 +186,7 @@ class EngineListener final : public Listener {
 
   std::unique_ptr<ReceiveConnection> connection_of(const Joining& joining) {
     const std::string peer = joining.session->peer();
-    own_.stand_ins->tell(own_.asked(), *joining.device, peer);
+    own_.stand_ins->log_use(own_.asked(), *joining.device, peer);
     std::vector<BondLane> lanes = make_lanes(*joining.device, joining.connections, peer);
     for (const BondLane& lane : lanes) {
       Engine& engine = *lane.at.nic.engine;
@@ -276,7 +276,7 @@ class EngineConnecting final : public Connecting {
   }
 
   std::unique_ptr<SendConnection> connection() {
-    own_.stand_ins->tell(own_.asked(), device_, bootstrap_->peer());
+    own_.stand_ins->log_use(own_.asked(), device_, bootstrap_->peer());
     std::vector<BondLane> lanes = make_lanes(device_, connections_, bootstrap_->peer());
     for (const BondLane& lane : lanes) {
       Engine& engine = *lane.at.nic.engine;

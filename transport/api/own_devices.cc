@@ -26,7 +26,7 @@ std::string networks_of(const OwnDevice& device) {
 
 }  // namespace
 
-void StandIns::tell(const OwnDevice& asked, const OwnDevice& used, const std::string& peer) {
+void StandIns::log_use(const OwnDevice& asked, const OwnDevice& used, const std::string& peer) {
   if (asked.number == used.number) return;
   const std::string line = fmt::format(
       "connections with {} use {} ({}) in place of {} ({}): the peer's NIC is of that network",

@@ -32,7 +32,7 @@ struct OwnDevice {
 class StandIns {
  public:
   // `peer` is "host:port".
-  void tell(const OwnDevice& asked, const OwnDevice& used, const std::string& peer);
+  void log_use(const OwnDevice& asked, const OwnDevice& used, const std::string& peer);
 
  private:
   std::mutex mutex_;

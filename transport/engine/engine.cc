@@ -294,8 +294,8 @@ void Engine::keep() {
 void Engine::nap() { sleep_until(now() + kNap, {}); }
 
 Instant Engine::sleep_limit(Instant deadline) const {
-  const bool told = params_.fault.empty() && port_->wait_fd() >= 0;
-  return told ? deadline : std::min(deadline, now() + kBlindSleep);
+  const bool woken = params_.fault.empty() && port_->wait_fd() >= 0;
+  return woken ? deadline : std::min(deadline, now() + kBlindSleep);
 }
 
 // Until something can be read, too.

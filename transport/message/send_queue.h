@@ -130,7 +130,7 @@ class SendQueue {
     bool matched = false;
     bool eager = false;  // goes to the receiver's cell
     bool done = false;   // all its writes
-    bool told = false;   // the application
+    bool reported = false;  // the application
   };
 
   bool load_group(const SendTable& table, bool* malformed);

@@ -318,8 +318,8 @@ void OfiNic::sweep() {
   for (size_t left = departing_.size(); left > 0; --left) {
     const uint32_t slot = departing_.take();
     const QueuePair& qp = *queue_pairs_[slot];
-    const bool said = qp.peer_dead || (qp.gone_sent && qp.outbox.empty());
-    if (said && qp.idle() && !qp.trusted()) forget(slot);
+    const bool peer_knows = qp.peer_dead || (qp.gone_sent && qp.outbox.empty());
+    if (peer_knows && qp.idle() && !qp.trusted()) forget(slot);
   }
 }
 

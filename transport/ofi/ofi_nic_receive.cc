@@ -49,13 +49,13 @@ void OfiNic::on_entry(const fi_cq_data_entry& entry, Instant now) {
   operations_.give_back(*operation);
   QueuePair* qp = find_any(done.queue_pair);
   if (qp == nullptr) return;
-  if (done.answered) qp->since = qp->heard = now;
+  if (done.answered) qp->since = qp->last_sign = now;
   if (done.kind == OfiOperation::Kind::kWrite) {
     on_write_over(*qp, done);
     const Duration rtt = std::max(now - done.departure, Duration::from_ns(1));
     const bool flows = qp->config.paced && qp->state != QueuePair::State::kLeaving;
     if (flows) flows_.on_acknowledged(qp->config.flow, done.bytes, rtt);
-    if (done.tells && qp->connected()) {
+    if (done.notifies && qp->connected()) {
       write_letter(*qp,
                    {.kind = OfiMessage::Kind::kNotify, .key = done.immediate, .length = done.bytes},
                    done.number);
@@ -63,7 +63,7 @@ void OfiNic::on_entry(const fi_cq_data_entry& entry, Instant now) {
   } else {
     --qp->letters;
   }
-  if (done.finishes && !done.tells) finish(*qp, done.number, CompletionStatus::kOk);
+  if (done.finishes && !done.notifies) finish(*qp, done.number, CompletionStatus::kOk);
   on_room(*qp);
   wake(*qp);
   step_leaving(*qp);
@@ -132,7 +132,7 @@ size_t OfiNic::take_messages(QueuePair& qp) {
     const auto message = qp.mailbox.take();
     if (!message) break;
     ++count;
-    qp.since = qp.heard = now_;
+    qp.since = qp.last_sign = now_;
     on_message(qp, *message);
   }
   if (qp.mailbox.nonsense()) on_nonsense(qp);

@@ -39,9 +39,9 @@ const WorkRequest* OfiNic::waiting(uint32_t slot) const {
   const QueuePair* qp = queue_pairs_[slot].get();
   if (qp == nullptr || !qp->can_start()) return nullptr;
   const WorkRequest* request = qp->work.waiting();
-  const bool told =
+  const bool notifies =
       request->opcode == Opcode::kWriteWithImm && notification() == OfiNotification::kWithWrite;
-  if (told && !qp->mailbox.has_room()) return nullptr;
+  if (notifies && !qp->mailbox.has_room()) return nullptr;
   const auto region = qp->regions.find(request->remote_key);
   return region != qp->regions.end() && !region->second.revoked ? request : nullptr;
 }
@@ -139,16 +139,16 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
     set_stuck(qp);
     return false;
   }
-  const bool tells = request.opcode == Opcode::kWriteWithImm;
-  const bool behind = tells && notification() == OfiNotification::kWithWrite;
-  const OfiMessage told{
+  const bool notifies = request.opcode == Opcode::kWriteWithImm;
+  const bool behind = notifies && notification() == OfiNotification::kWithWrite;
+  const OfiMessage notice{
       .kind = OfiMessage::Kind::kNotify, .key = request.immediate, .length = request.length};
   const OfiWrite write{.part = {.data = request.local,
                                 .length = request.length,
                                 .descriptor = local->descriptor(),
                                 .place = region.place + (request.remote - region.address),
                                 .key = region.provider_key},
-                       .behind = behind ? part_of(qp, qp.mailbox.send(told)) : OfiPart(),
+                       .behind = behind ? part_of(qp, qp.mailbox.send(notice)) : OfiPart(),
                        .from_gpu = local->in_gpu,
                        .peer = qp.peers[endpoint],
                        .answered = qp.config.paced || wants_answer(qp, request.length),
@@ -170,16 +170,16 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
   operation->immediate = request.immediate;
   operation->endpoint = endpoint;
   operation->answered = write.answered;
-  operation->tells = tells && !behind;
+  operation->notifies = notifies && !behind;
   ++qp.started;
   ++region.writes;
   in_flight_[endpoint] += request.length;
   counters_.data_packets_sent += packets_of(request.length);
   counters_.data_bytes_sent += request.length;
-  if (operation->tells && notification() == OfiNotification::kAfterWrite) {
-    operation->tells = false;
+  if (operation->notifies && notification() == OfiNotification::kAfterWrite) {
+    operation->notifies = false;
     operation->finishes = false;
-    write_letter(qp, told, operation->number, endpoint);
+    write_letter(qp, notice, operation->number, endpoint);
   }
   return true;
 }
@@ -263,7 +263,7 @@ void OfiNic::retry_stuck(Instant now) {
 // the peer, in order, when it has been posted. But from time to time one must show that the peer
 // lives. (Data does so always: the congestion control counts on it.)
 bool OfiNic::wants_answer(const QueuePair& qp, Bytes bytes) const {
-  return bytes > domain_.traits().word || now_ - qp.heard >= config_.silence_limit / 16;
+  return bytes > domain_.traits().word || now_ - qp.last_sign >= config_.silence_limit / 16;
 }
 
 // --- messages ---
@@ -387,8 +387,8 @@ void OfiNic::on_silence(QueuePair& qp) {
 }
 
 Instant OfiNic::next_deadline() const {
-  const bool told = completed_.empty() && received_.empty() && departing_.empty();
-  if (!told || !controls_.empty()) return Instant();
+  const bool all_polled = completed_.empty() && received_.empty() && departing_.empty();
+  if (!all_polled || !controls_.empty()) return Instant();
   const bool shared = domain_.traits().host_only;
   const auto is_watched = [this, shared](uint32_t slot) {
     const QueuePair& qp = *queue_pairs_[slot];

@@ -105,10 +105,10 @@ Result<MemoryRegion> OfiRegistrations::keep(Result<Region> region) {
   if (!region) return tl::unexpected(region.error());
   uint32_t key = 0;
   while (key == 0 || regions_.contains(key)) key = random_word();
-  const MemoryRegion told{reinterpret_cast<uint8_t*>(region->address), region->length, key,
-                          region->address};
+  const MemoryRegion advertised{reinterpret_cast<uint8_t*>(region->address), region->length, key,
+                                region->address};
   regions_.emplace(key, std::move(*region));
-  return told;
+  return advertised;
 }
 
 const OfiRegistrations::Region* OfiRegistrations::find(uint32_t key) const {

@@ -57,7 +57,7 @@ Group::~Group() {
     stopping_.notify_all();
   }
   if (keeper_.joinable()) keeper_.join();
-  for (Peer& peer : peers_) peer.say({.kind = RecordKind::kBye}, nullptr);
+  for (Peer& peer : peers_) peer.send({.kind = RecordKind::kBye}, nullptr);
   const auto give_up = Clock::now() + kFarewell;
   while (!idle() && Clock::now() < give_up) {
     if (!advance()) context_->rest(nic_);
@@ -193,13 +193,13 @@ Result<void> Group::prepare(const std::shared_ptr<const CopyEngine>& engine, boo
 
 void Group::announce(const Place& own) {
   for (Peer& peer : peers_) {
-    peer.say({.kind = RecordKind::kWindow,
-              .window = own.id,
-              .offset = own.window.address,
-              .length = own.window.length,
-              .answer_window = own.window.key,
-              .staged = own.staged ? 1U : 0U},
-             nullptr);
+    peer.send({.kind = RecordKind::kWindow,
+               .window = own.id,
+               .offset = own.window.address,
+               .length = own.window.length,
+               .answer_window = own.window.key,
+               .staged = own.staged ? 1U : 0U},
+              nullptr);
   }
 }
 
@@ -275,11 +275,11 @@ Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, co
              operation);
   }
   if (signal) {
-    peer.say({.kind = RecordKind::kSignal,
-              .window = signal->word.window->places[rank].id,
-              .offset = signal->word.offset,
-              .value = signal->value},
-             &operation);
+    peer.send({.kind = RecordKind::kSignal,
+               .window = signal->word.window->places[rank].id,
+               .offset = signal->word.offset,
+               .value = signal->value},
+              &operation);
   }
   peer.advance();
   // The first signal leaves at once; those that are asked for in one go leave together.

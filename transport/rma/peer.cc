@@ -137,11 +137,11 @@ void Peer::on_arrival(const Arrival& arrival) {
 void Peer::land_in(const Landing& landing) {
   landing_ = &landing;
   const Window& window = landing.window(rank_);
-  say({.kind = RecordKind::kLanding,
-       .offset = window.address,
-       .length = window.length,
-       .answer_window = window.key},
-      nullptr);
+  send({.kind = RecordKind::kLanding,
+        .offset = window.address,
+        .length = window.length,
+        .answer_window = window.key},
+       nullptr);
 }
 
 void Peer::put(const Put& put, Operation& operation) {
@@ -149,7 +149,7 @@ void Peer::put(const Put& put, Operation& operation) {
   outbox_->add(put, &operation);
 }
 
-void Peer::say(const Record& record, Operation* operation) {
+void Peer::send(const Record& record, Operation* operation) {
   if (outbox_ && !left_) return outbox_->add(record, operation);
   if (operation != nullptr) operation->fail(gone());
 }

@@ -31,7 +31,7 @@ class Peer {
 
   // Parts of an operation, in order. Where the peer has failed or left, the operation fails.
   void put(const Put& put, Operation& operation);
-  void say(const Record& record, Operation* operation);
+  void send(const Record& record, Operation* operation);
   // `record` is a get's, but for its number.
   void get(Record record, Operation& operation);
   // Done when all before is, and what has come from anybody can be seen.

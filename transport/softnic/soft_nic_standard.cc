@@ -1,5 +1,5 @@
-// The part of SoftNic that speaks standard RC: connections, packets in and out. What both wire
-// modes share (flows, pacing, timers, completions) is in the other parts.
+// The part of SoftNic for standard RC: connections, packets in and out. Flows, pacing, timers and
+// completions, which both wire modes share, are in the other parts.
 #include <algorithm>
 #include <cstring>
 
@@ -134,7 +134,7 @@ void SoftNic::on_standard(Instant now, const RxPacket& packet) {
   const roce::Kind kind = roce::shape_of(rc.opcode).kind;
   if (kind == roce::Kind::kDatagram) return on_datagram(packet, rc);
   QueuePair* qp = find_end(rc.destination_qp);
-  // What has broken repeats its refusal until the peer has heard it.
+  // A broken connection repeats its NAK until the peer has received it.
   const bool open =
       qp != nullptr && qp->rc &&
       (qp->state == QueuePair::State::kBroken ? qp->rc->responder.refused() : qp->rc->open);
@@ -164,7 +164,7 @@ void SoftNic::on_standard(Instant now, const RxPacket& packet) {
   }
 }
 
-// Else it is counted.
+// Counts wrong ones.
 bool SoftNic::right_icrc(const RxPacket& packet) {
   const roce::Route route{*packet.source, config_.address, packet.ipv4_fragment};
   if (config_.identifies_datagrams ? unidentified_.verify(route, packet.bytes)
@@ -233,7 +233,7 @@ void SoftNic::on_request(QueuePair& qp, const roce::Packet& packet, Instant now)
     case RcResponder::Outcome::kPlaced:
       ++counters_.data_packets_received;
       counters_.data_bytes_received += packet.payload.size();
-      // Whether a write has an immediate only its last packet tells.
+      // Only a write's last packet shows whether it has an immediate.
       counters_.silent_packets_received += roce::shape_of(packet.opcode).immediate ? 0 : 1;
       if (report_arrivals_ && qp.config.paced) {
         flows_[qp.config.flow].arrival.bytes += packet.payload.size();
@@ -262,7 +262,7 @@ void SoftNic::on_request(QueuePair& qp, const roce::Packet& packet, Instant now)
 
 // --- out ---
 
-// The packet with its memory in the slab.
+// The packet, with its headers in the slab.
 TxPacket SoftNic::standard_packet(const Address& destination, const roce::Packet& packet,
                                   uint16_t path, TrafficClass traffic_class) {
   const auto header = slab_.take(roce::header_bytes(packet.opcode));
@@ -345,9 +345,9 @@ size_t SoftNic::transmit_answers(QueuePair& qp, Instant now, std::span<TxPacket>
     }
   }
   if (rc.responder.answer_due() || rc.notification_due) acks_.add(slot);
-  // Memory that is read may be gone by now.
+  // Memory that is read may have been deregistered.
   if (rc.open && rc.responder.refused()) fail_lane(qp, CompletionStatus::kLocalError, now);
-  advance_lane(qp, now);  // a refusal goes before the connection does
+  advance_lane(qp, now);  // the NAK is sent before the connection ends
   return count;
 }
 

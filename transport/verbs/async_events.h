@@ -43,7 +43,7 @@ class AsyncEvents {
 
  private:
   Event take(const ibv_async_event& event);
-  void say(LogLevel level, ibv_event_type type, const char* meaning) const;
+  void log(LogLevel level, ibv_event_type type, const char* meaning) const;
 
   ibv_context* context_;
   std::string device_;

@@ -6,7 +6,7 @@ namespace pacecar {
 
 Result<LaneAccount::Settled> LaneAccount::settle(uint64_t peer_received, WorkQueue& work) {
   uint64_t most = confirmed_;
-  for (size_t i = 0; i < unsettled_.size(); ++i) most += tells(unsettled_[i]) ? 1 : 0;
+  for (size_t i = 0; i < unsettled_.size(); ++i) most += notifies(unsettled_[i]) ? 1 : 0;
   if (peer_received < confirmed_ || peer_received > most) {
     return fail(ErrorCode::kPeer,
                 fmt::format("the peer says that {} writes have arrived on a lane, and it is {} to "
@@ -26,7 +26,7 @@ Result<LaneAccount::Settled> LaneAccount::settle(uint64_t peer_received, WorkQue
       work.put_back(entry.number);
       ++settled.put_back;
     }
-    if (covered > 0 && tells(entry)) --covered;
+    if (covered > 0 && notifies(entry)) --covered;
   }
   received_ = 0;
   confirmed_ = 0;

@@ -24,7 +24,7 @@ class LaneAccount {
   uint64_t received() const { return received_; }
 
   // One of ours is done.
-  void on_done(const LaneLedger::Entry& entry) { confirmed_ += tells(entry) ? 1 : 0; }
+  void on_done(const LaneLedger::Entry& entry) { confirmed_ += notifies(entry) ? 1 : 0; }
   // The device has given it back, and nobody knows yet what became of it. In order of posting.
   void on_lost(const LaneLedger::Entry& entry) { PACECAR_CHECK(unsettled_.push(entry)); }
 
@@ -42,7 +42,7 @@ class LaneAccount {
   size_t unsettled() const { return unsettled_.size(); }
 
  private:
-  static bool tells(const LaneLedger::Entry& entry) {
+  static bool notifies(const LaneLedger::Entry& entry) {
     return entry.opcode == Opcode::kWriteWithImm;
   }
 

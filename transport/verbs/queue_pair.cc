@@ -112,8 +112,8 @@ void PostBatch::add(const WorkRequest& request, uint64_t number, Instant now, In
   if (signaled) out.send_flags |= IBV_SEND_SIGNALED;
   if (copied) out.send_flags |= IBV_SEND_INLINE;
   // What the peer is told of wakes it.
-  const bool told = request.opcode == Opcode::kWriteWithImm || request.opcode == Opcode::kSend;
-  if (told) out.send_flags |= IBV_SEND_SOLICITED;
+  const bool notifies = request.opcode == Opcode::kWriteWithImm || request.opcode == Opcode::kSend;
+  if (notifies) out.send_flags |= IBV_SEND_SOLICITED;
   out.imm_data = htonl(request.immediate);
   out.wr.rdma = {.remote_addr = request.remote, .rkey = request.remote_key};
   lane.ledger.add({.number = number,

@@ -104,17 +104,17 @@ void VerbsNic::on_received(const ibv_wc& completion, bool shared) {
   }
   const bool written = completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM;
   if (shared && !written) return;  // an empty send, which nobody here waits for
-  Completion told{
+  Completion received{
       .bytes = completion.byte_len,
       .queue_pair = qp->id,
       .immediate = (completion.wc_flags & IBV_WC_WITH_IMM) != 0 ? ntohl(completion.imm_data) : 0,
       .kind = written ? CompletionKind::kReceived : CompletionKind::kReceivedSend};
   if (!shared) {
-    told.work_request = qp->receives.front();
+    received.work_request = qp->receives.front();
     qp->receives.pop_front();
   }
   if (written) lane.account.on_received();
-  received_.push(told);
+  received_.push(received);
   counters_.data_packets_received += packets_of(completion.byte_len);
   counters_.data_bytes_received += completion.byte_len;
   if (qp->config.paced) flows_.on_arrived(qp->config.flow, completion.byte_len);

@@ -75,8 +75,8 @@ void VerbsNic::on_time(Instant now) {
 }
 
 Instant VerbsNic::next_deadline() const {
-  const bool told = completed_.empty() && received_.empty();
-  if (!told || !controls_.empty()) return Instant();
+  const bool all_polled = completed_.empty() && received_.empty();
+  if (!all_polled || !controls_.empty()) return Instant();
   Instant next = flows_.next_deadline();
   if (started_ > 0) next = std::min(next, next_watch_);
   return recovering_.empty() ? next : std::min(next, next_recovery_);

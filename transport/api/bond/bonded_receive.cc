@@ -71,7 +71,7 @@ class BondedReceive final : public ReceiveConnection, public Tended {
   void resume();
   void take_stock(size_t lane, std::vector<std::array<Arrived, kMaxReceiveBuffers>>& arrived);
   void watch(Instant now);
-  void say(NoteKind kind, LaneMask lanes);
+  void send_note(NoteKind kind, LaneMask lanes);
 
   mutable std::mutex mutex_;
   std::vector<BondLane> lanes_;
@@ -276,7 +276,7 @@ bool BondedReceive::tend(Instant now) {
   if (!pending_.empty() && pending_.front()->state() == MessageRequest::State::kPending) {
     look(*pending_.front());
   }
-  if (const auto note = notes_.hear(lanes_); note && !ended_) {
+  if (const auto note = notes_.receive(lanes_); note && !ended_) {
     watch_.on_sign(now);
     on_note(*note);
   }
@@ -338,11 +338,11 @@ void BondedReceive::begin_pause() {
   lost_more_ = false;
   state_ = State::kPausing;
   ++epoch_;
-  say(NoteKind::kPause, lost_lanes(lanes_));
+  send_note(NoteKind::kPause, lost_lanes(lanes_));
 }
 
-void BondedReceive::say(NoteKind kind, LaneMask lanes) {
-  notes_.say({.epoch = epoch_, .kind = static_cast<uint8_t>(kind), .lanes = lanes});
+void BondedReceive::send_note(NoteKind kind, LaneMask lanes) {
+  notes_.send({.epoch = epoch_, .kind = static_cast<uint8_t>(kind), .lanes = lanes});
   keeper_->hurry();
 }
 
@@ -383,16 +383,16 @@ void BondedReceive::on_note(const LaneNote& note) {
 bool BondedReceive::sender_paused() const {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     if (!lanes_[i].alive) continue;
-    const std::optional<LaneNote> said = notes_.last(i);
+    const std::optional<LaneNote> note = notes_.last(i);
     const bool paused =
-        said && said->epoch == epoch_ && static_cast<NoteKind>(said->kind) == NoteKind::kPaused;
+        note && note->epoch == epoch_ && static_cast<NoteKind>(note->kind) == NoteKind::kPaused;
     if (!paused) return false;
     const Attachment& at = lanes_[i].at;
     const uint64_t counted =
         at.nic.engine->exclusively([&](const Messenger& messenger, Nic&, Instant) {
           return messenger.receives(at.connection).moves();
         });
-    if (counted < said->next) return false;
+    if (counted < note->next) return false;
   }
   return true;
 }
@@ -459,7 +459,7 @@ void BondedReceive::resume() {
       if (!buffer.filled) note.done[bit / 64] &= ~(1ULL << bit % 64);
     }
   }
-  notes_.say(note);
+  notes_.send(note);
   keeper_->hurry();
   state_ = State::kResuming;
   for (Receive* receive : pending_) {

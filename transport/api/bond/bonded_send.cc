@@ -77,7 +77,7 @@ class BondedSend final : public SendConnection, public Tended {
   MessageFailure trouble_of(const Message& message);
   void watch(Instant now);
   void finish_pause();
-  void say(NoteKind kind, LaneMask lanes);
+  void send_note(NoteKind kind, LaneMask lanes);
 
   mutable std::mutex mutex_;
   std::vector<BondLane> lanes_;
@@ -283,7 +283,7 @@ bool BondedSend::tend(Instant now) {
   const std::lock_guard lock(mutex_);
   if (ended_) return false;
   collect(now);
-  if (const auto note = notes_.hear(lanes_); note && !ended_) on_note(*note, now);
+  if (const auto note = notes_.receive(lanes_); note && !ended_) on_note(*note, now);
   if (!ended_) watch(now);
   if (state_ == State::kPausing && !ended_) finish_pause();
   if (ended_) return false;
@@ -326,11 +326,11 @@ void BondedSend::lose(size_t lane, const std::string& cause) {
   }
   warn_of_loss(lanes_, lane, "send to", cause.empty() ? fault : cause);
   if (state_ == State::kFlowing) state_ = State::kComplaining;
-  if (state_ == State::kComplaining) say(NoteKind::kComplaint, lost_lanes(lanes_));
+  if (state_ == State::kComplaining) send_note(NoteKind::kComplaint, lost_lanes(lanes_));
 }
 
-void BondedSend::say(NoteKind kind, LaneMask lanes) {
-  notes_.say({.epoch = epoch_, .kind = static_cast<uint8_t>(kind), .lanes = lanes});
+void BondedSend::send_note(NoteKind kind, LaneMask lanes) {
+  notes_.send({.epoch = epoch_, .kind = static_cast<uint8_t>(kind), .lanes = lanes});
   keeper_->hurry();
 }
 
@@ -414,7 +414,7 @@ void BondedSend::finish_pause() {
     if (seen.writes > 0) return;
   }
   state_ = State::kPaused;
-  say(NoteKind::kPaused, lost_lanes(lanes_));
+  send_note(NoteKind::kPaused, lost_lanes(lanes_));
 }
 
 void BondedSend::on_resume(const LaneNote& note, Instant now) {
@@ -443,7 +443,7 @@ void BondedSend::on_resume(const LaneNote& note, Instant now) {
                             any.peer, lost)});
   }
   state_ = State::kFlowing;
-  say(NoteKind::kResumed, alive_lanes(lanes_));
+  send_note(NoteKind::kResumed, alive_lanes(lanes_));
   for (Message* message : pending_) {
     if (message->state() != MessageRequest::State::kPending) continue;
     const uint64_t slot = slot_of(*message);
@@ -458,7 +458,7 @@ void BondedSend::on_resume(const LaneNote& note, Instant now) {
   for (size_t i = 0; i < lanes_.size(); ++i) {  // what it believes in, and we do not
     if (!lanes_[i].alive && (note.lanes & bit_of(i)) != 0) {
       state_ = State::kComplaining;
-      say(NoteKind::kComplaint, lost_lanes(lanes_));
+      send_note(NoteKind::kComplaint, lost_lanes(lanes_));
     }
   }
 }

@@ -68,15 +68,15 @@ class LaneNotes {
   using Write = bool (Messenger::*)(ConnectionId, LaneNote);
   LaneNotes(std::span<const BondLane> lanes, Inbox inbox, Write write);
 
-  void say(LaneNote note);
+  void send(LaneNote note);
   // The same once more, so that its acknowledgement tells whether the peer lives.
-  void repeat() { say(note_); }
+  void repeat() { send(note_); }
   // Writes the newest note to the peer on every lane that has not had it.
   void deliver(std::span<const BondLane> lanes);
   // Whether each living lane has had the newest note.
   bool delivered(std::span<const BondLane> lanes) const;
   // A note of the peer's that is newer than all before it.
-  std::optional<LaneNote> hear(std::span<const BondLane> lanes);
+  std::optional<LaneNote> receive(std::span<const BondLane> lanes);
   // What it has said last on one lane.
   std::optional<LaneNote> last(size_t lane) const { return read_note(*inboxes_[lane]); }
 
@@ -85,7 +85,7 @@ class LaneNotes {
   const Write write_;
   LaneNote note_;
   std::array<uint64_t, kMaxLanes> delivered_{};
-  uint64_t heard_ = 0;
+  uint64_t last_received_ = 0;
 };
 
 // Notices a lane on which nothing is acknowledged for `limit` after the peer has shown on another

@@ -20,8 +20,8 @@ constexpr Duration kOwnersTime = Duration::from_us(50);
 
 // Moves what `poll` gives into the ring, as far as there is room; false when something may be left.
 template <typename T, typename Poll>
-bool move_into(SpscRing<T>& ring, uint64_t& told, Poll poll) {
-  for (T element; !ring.full(); ++told) {
+bool move_into(SpscRing<T>& ring, uint64_t& moved, Poll poll) {
+  for (T element; !ring.full(); ++moved) {
     if (poll(std::span(&element, 1)) == 0) return true;
     PACECAR_CHECK(ring.push(element));
   }
@@ -130,14 +130,14 @@ size_t Core::take_commands() {
 
 bool Core::publish() {
   SoftNic& nic = port_->soft_nic();
-  uint64_t told = 0;
-  bool all = move_into(completions_, told, [&nic](auto some) { return nic.poll(some); });
-  all &= move_into(signals_, told, [&nic](auto some) { return nic.poll_signals(some); });
-  all &= move_into(arrivals_, told, [&nic](auto some) { return nic.poll_arrivals(some); });
+  uint64_t moved = 0;
+  bool all = move_into(completions_, moved, [&nic](auto some) { return nic.poll(some); });
+  all &= move_into(signals_, moved, [&nic](auto some) { return nic.poll_signals(some); });
+  all &= move_into(arrivals_, moved, [&nic](auto some) { return nic.poll_arrivals(some); });
   const auto counts = std::bit_cast<std::array<uint64_t, kCounters>>(nic.counters());
   for (size_t i = 0; i < kCounters; ++i) counters_[i].store(counts[i], std::memory_order_relaxed);
-  if (told == 0) return all;
-  published_.fetch_add(told, std::memory_order_release);
+  if (moved == 0) return all;
+  published_.fetch_add(moved, std::memory_order_release);
   owner_.ring();
   return all;
 }

@@ -95,7 +95,7 @@ class MultiCoreNic final : public Nic, public NicPort {
     // Of the lane that broke it.
     uint32_t broken_lane = 0;
     std::optional<CompletionStatus> broken_by;
-    bool told = false;  // that it is broken
+    bool reported = false;  // that it is broken
   };
   // What a core has told of a flow, and has been told.
   struct CoreOfFlow {
@@ -143,7 +143,7 @@ class MultiCoreNic final : public Nic, public NicPort {
   void complete(FlowSignal& signal, uint32_t core);
   // Tells the cores that are busy with a flow what part of its limits they have.
   void divide(FlowId id);
-  bool tell(uint32_t core, FlowId id, const FlowLimits& limits);
+  bool send_limits(uint32_t core, FlowId id, const FlowLimits& limits);
 
   const std::unique_ptr<Processors> processors_;
   const std::unique_ptr<SoftPort> port_;

@@ -121,8 +121,8 @@ size_t MultiCoreNic::report_done(QueuePair& qp, std::span<Completion> completion
                             .kind = CompletionKind::kSent,
                             .status = posted.status};
   }
-  if (qp.broken_by && !qp.told && count < completions.size()) {
-    qp.told = true;
+  if (qp.broken_by && !qp.reported && count < completions.size()) {
+    qp.reported = true;
     completions[count++] = {
         .queue_pair = qp.id, .kind = CompletionKind::kBroken, .status = *qp.broken_by};
   }
@@ -193,7 +193,7 @@ void MultiCoreNic::divide(FlowId id) {
     CoreOfFlow& core = flow.cores[i];
     const bool known = core.version == flow.limits_version && core.part == part;
     if (known && flow.limits.credit == kNoCredit) continue;
-    if (!tell(i, id, flow.division.limits(i, flow.limits))) {
+    if (!send_limits(i, id, flow.division.limits(i, flow.limits))) {
       undivided_.add(id);
       continue;
     }
@@ -202,7 +202,7 @@ void MultiCoreNic::divide(FlowId id) {
   }
 }
 
-bool MultiCoreNic::tell(uint32_t index, FlowId id, const FlowLimits& limits) {
+bool MultiCoreNic::send_limits(uint32_t index, FlowId id, const FlowLimits& limits) {
   if (index > 0) return core(index).limit(id, limits, now_);
   first_.set_flow_limits(id, limits, now_);
   return true;

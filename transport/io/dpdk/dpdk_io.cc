@@ -105,7 +105,7 @@ class DpdkIo final : public PacketIo {
   [[gnu::noinline]] void drop_damaged();
   [[gnu::noinline]] void look_at_link(Instant now, Duration interval);
   void ask(const NeighborMessage& question, Instant now);
-  void say(const NeighborMessage& message);
+  void send_message(const NeighborMessage& message);
 
   PacketIoCaps caps_;
   PacketIoCounters counters_;
@@ -204,17 +204,17 @@ size_t DpdkIo::send(std::span<const TxPacket> packets, Instant now) {
 }
 
 void DpdkIo::ask(const NeighborMessage& question, Instant now) {
-  if (!kernel_) return say(question);
+  if (!kernel_) return send_message(question);
   const auto mac = kernel_->find(question.target);
   if (!mac) return;
-  neighbors_.hear({.kind = NeighborMessage::Kind::kAnswer,
-                   .sender = question.target,
-                   .sender_mac = *mac,
-                   .target = question.sender},
-                  now);
+  neighbors_.receive({.kind = NeighborMessage::Kind::kAnswer,
+                      .sender = question.target,
+                      .sender_mac = *mac,
+                      .target = question.sender},
+                     now);
 }
 
-void DpdkIo::say(const NeighborMessage& message) {
+void DpdkIo::send_message(const NeighborMessage& message) {
   std::array<uint8_t, kMaxNeighborMessageBytes> frame{};
   const size_t length = write_neighbor_message(message, neighbors_.self().vlan, frame);
   batch_.send_frame(std::span(frame).first(length));
@@ -224,7 +224,7 @@ void DpdkIo::look_at_link(Instant now, Duration interval) {
   if (link_seen_ != Instant() && now - link_seen_ < interval) return;
   link_seen_ = now;
   const bool was_up = std::exchange(link_up_, port_->link_is_up());
-  if (link_up_ && !was_up && !kernel_) say(neighbors_.announcement());
+  if (link_up_ && !was_up && !kernel_) send_message(neighbors_.announcement());
   if (link_up_ || reconnected_ == Instant()) reconnected_ = now;
   const Duration waited = now - reconnected_;
   if (port_->can_reconnect() && waited > kReconnectInterval &&
@@ -308,8 +308,8 @@ bool DpdkIo::read_unknown(std::span<const uint8_t> frame, FrameDatagram& datagra
   const auto found = ethernet ? read_datagram(*ethernet) : std::nullopt;
   if (!found) {
     const auto message = read_neighbor_message(frame);
-    const auto answer = message ? neighbors_.hear(*message, now) : std::nullopt;
-    if (answer) say(*answer);
+    const auto answer = message ? neighbors_.receive(*message, now) : std::nullopt;
+    if (answer) send_message(*answer);
     return false;
   }
   const Address& to = found->destination;

@@ -39,7 +39,7 @@ std::mutex words_mutex;
 std::string words;
 
 // DPDK's threads may speak at any time: what nobody waits for is forgotten.
-ssize_t hear(void* /*cookie*/, const char* text, size_t length) {
+ssize_t take_output(void* /*cookie*/, const char* text, size_t length) {
   const std::lock_guard lock(words_mutex);
   if (words.size() + length <= kMaxWords) words.append(text, length);
   return static_cast<ssize_t>(length);
@@ -51,7 +51,7 @@ int log_xdp(int level, const char* format, va_list arguments) {
   std::array<char, 512> text{};
   if (level >= kDebug) return 0;
   const int length = std::vsnprintf(text.data(), text.size(), format, arguments);
-  if (length > 0) hear(nullptr, text.data(), std::min<size_t>(length, text.size() - 1));
+  if (length > 0) take_output(nullptr, text.data(), std::min<size_t>(length, text.size() - 1));
   return length;
 }
 
@@ -67,7 +67,7 @@ void listen_to_xdp() {
 
 void listen_to_eal() {
   std::FILE* const stream = fopencookie(
-      nullptr, "w", {.read = nullptr, .write = hear, .seek = nullptr, .close = nullptr});
+      nullptr, "w", {.read = nullptr, .write = take_output, .seek = nullptr, .close = nullptr});
   PACECAR_CHECK(stream != nullptr);
   setvbuf(stream, nullptr, _IOLBF, 0);
   rte_openlog_stream(stream);  // lives as long as the process
@@ -116,7 +116,7 @@ std::vector<std::string> own_arguments(const cpu_set_t& cpus, bool pci, const Lo
 // The EAL's threads outlive a plugin that is unloaded: its code, and hear(), must stay.
 void stay_loaded() {
   for (void* const function :
-       {reinterpret_cast<void*>(rte_eal_init), reinterpret_cast<void*>(hear)}) {
+       {reinterpret_cast<void*>(rte_eal_init), reinterpret_cast<void*>(take_output)}) {
     Dl_info info{};
     if (dladdr(function, &info) != 0) dlopen(info.dli_fname, RTLD_NOW | RTLD_NODELETE);
   }
@@ -155,14 +155,14 @@ Result<void> start(const std::string& arguments, bool pci, const LogSink& log) {
   for (std::string& part : parts) argv.push_back(part.data());
   stay_loaded();
   listen_to_eal();
-  const EalWords said(log);
+  const EalWords output(log);
   const WithoutPipeSignal quiet;
   const int done = rte_eal_init(static_cast<int>(argv.size()), argv.data());
   const int error = rte_errno;
   if (known) sched_setaffinity(0, sizeof cpus, &cpus);
   listen_to_xdp();
   if (done >= 0) return {};
-  const std::string cause = said.last(rte_strerror(error));
+  const std::string cause = output.last(rte_strerror(error));
   if (error == EACCES || error == EPERM) {
     return fail(ErrorCode::kPermission,
                 fmt::format("DPDK may not start ({}): run as root, or give this user huge pages "

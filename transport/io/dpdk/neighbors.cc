@@ -40,7 +40,7 @@ Neighbors::Entry* Neighbors::look_up(const Address& address) {
 Neighbors::Entry& Neighbors::make(const Address& address) {
   Entry* const set = &entries_[set_of(address) * kWays];
   const auto rank = [](const Entry& e) {
-    return std::pair(e.used, std::max(e.heard, e.asked).ns());
+    return std::pair(e.used, std::max(e.confirmed, e.asked).ns());
   };
   Entry& entry = *std::min_element(
       set, set + kWays, [&](const Entry& a, const Entry& b) { return rank(a) < rank(b); });
@@ -55,10 +55,10 @@ Neighbors::Found Neighbors::find(const Address& address, Instant now) {
     entry->asked = now;
     const Entry* const gateway = look_up(entry->next_hop);
     if (gateway == nullptr || !gateway->known) return {.ask = true};
-    fill(*entry, gateway->mac, gateway->heard);
+    fill(*entry, gateway->mac, gateway->confirmed);
   }
   Found found{.headers = entry->known ? &entry->headers : nullptr};
-  const bool wanted = !entry->known || now - entry->heard > kFresh;
+  const bool wanted = !entry->known || now - entry->confirmed > kFresh;
   if (wanted && now - entry->asked > kAskInterval) {
     entry->asked = now;
     found.ask = true;
@@ -87,7 +87,7 @@ void Neighbors::fill(Entry& entry, const MacAddress& mac, Instant now) {
   }
   entry.mac = mac;
   entry.known = true;
-  entry.heard = now;
+  entry.confirmed = now;
 }
 
 // Of a host on the link. Returns whether it was not known before.
@@ -104,7 +104,7 @@ bool Neighbors::learn(const Address& address, const MacAddress& mac, Instant now
   return is_new;
 }
 
-std::optional<NeighborMessage> Neighbors::hear(const NeighborMessage& message, Instant now) {
+std::optional<NeighborMessage> Neighbors::receive(const NeighborMessage& message, Instant now) {
   const bool others = is_ipv4(message.sender) != is_ipv4(self_.address);
   const bool unspecified = message.sender.ip == std::array<uint8_t, 16>{} ||
                            (is_ipv4(message.sender) && message.sender.ip[12] == 0);

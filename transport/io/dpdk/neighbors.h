@@ -48,7 +48,7 @@ class Neighbors {
 
   // Takes what a neighbour says; an answer to it, if it is owed one. Newcomers that announce
   // themselves are told of us, so that neither has to ask.
-  std::optional<NeighborMessage> hear(const NeighborMessage& message, Instant now);
+  std::optional<NeighborMessage> receive(const NeighborMessage& message, Instant now);
 
  private:
   struct Entry {
@@ -58,7 +58,7 @@ class Neighbors {
     MacAddress mac{};
     bool used = false;
     bool known = false;
-    Instant heard;
+    Instant confirmed;
     Instant asked;
   };
 

@@ -147,10 +147,10 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
   }
   if (rte_eth_dev_get_port_by_name(device.name.c_str(), &id_) != 0) {
     if (serves_at_file(device)) remove_dead_memif_socket(memif_socket(device));
-    const EalWords said(log);
+    const EalWords output(log);
     const int done = rte_dev_probe(with_defaults(device).c_str());
     if (done != 0 || rte_eth_dev_get_port_by_name(device.name.c_str(), &id_) != 0) {
-      const std::string cause = said.from_driver(rte_strerror(done != 0 ? -done : ENODEV));
+      const std::string cause = output.from_driver(rte_strerror(done != 0 ? -done : ENODEV));
       // Drivers say -1 for all that can go wrong.
       if (done == -EACCES || (done == -1 && geteuid() != 0)) {
         return fail(ErrorCode::kPermission,
@@ -245,7 +245,7 @@ tl::expected<Bytes, int> DpdkPort::choose_mtu(const DpdkDevice& device) const {
   return mtu;
 }
 
-tl::unexpected<Error> DpdkPort::refuse(const char* what, int error, const EalWords& said,
+tl::unexpected<Error> DpdkPort::refuse(const char* what, int error, const EalWords& output,
                                        const DpdkDevice& device) const {
   const std::string cure =
       driver_->name == kAfXdpDriver
@@ -253,10 +253,10 @@ tl::unexpected<Error> DpdkPort::refuse(const char* what, int error, const EalWor
           : fmt::format("check that nothing else uses it, and its arguments '{}'",
                         device.arguments);
   return fail(ErrorCode::kSystem, fmt::format("the DPDK device '{}' cannot be {} ({}): {}", name_,
-                                              what, said.last(rte_strerror(-error)), cure));
+                                              what, output.last(rte_strerror(-error)), cure));
 }
 
-Result<void> DpdkPort::make_queues(const DpdkPortConfig& config, const EalWords& said) {
+Result<void> DpdkPort::make_queues(const DpdkPortConfig& config, const EalWords& output) {
   uint16_t receive_slots = kReceiveSlots;
   uint16_t transmit_slots = kTransmitSlots;
   rte_eth_dev_adjust_nb_rx_tx_desc(id_, &receive_slots, &transmit_slots);
@@ -267,9 +267,9 @@ Result<void> DpdkPort::make_queues(const DpdkPortConfig& config, const EalWords&
   if (auto ok = make_pools(config); !ok) return ok;
   int done = rte_eth_rx_queue_setup(id_, 0, receive_slots, socket, nullptr, receive_pool_.get());
   if (xdp) xdp_sockets_->remember();
-  if (done != 0) return refuse("given a receive queue", done, said, config.device);
+  if (done != 0) return refuse("given a receive queue", done, output, config.device);
   done = rte_eth_tx_queue_setup(id_, 0, transmit_slots, socket, nullptr);
-  if (done != 0) return refuse("given a transmit queue", done, said, config.device);
+  if (done != 0) return refuse("given a transmit queue", done, output, config.device);
   return {};
 }
 
@@ -307,10 +307,10 @@ Result<void> DpdkPort::steer(const Address& to) const {
 }
 
 Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& log) {
-  const EalWords said(log);
+  const EalWords output(log);
   rte_eth_dev_info info{};
   if (const int done = rte_eth_dev_info_get(id_, &info); done != 0) {
-    return refuse("asked", done, said, config.device);
+    return refuse("asked", done, output, config.device);
   }
   driver_ = &dpdk_driver(info.driver_name != nullptr ? info.driver_name : "");
   copies_on_send_ =
@@ -334,19 +334,19 @@ Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& lo
     conf.rxmode.offloads |= kChecksChecksums;
   }
   int done = rte_eth_dev_configure(id_, 1, 1, &conf);
-  if (done != 0) return refuse("configured", done, said, config.device);
+  if (done != 0) return refuse("configured", done, output, config.device);
   if (auto mtu = choose_mtu(config.device); mtu) {
     mtu_ = *mtu;
   } else {
-    return refuse("set to that MTU", mtu.error(), said, config.device);
+    return refuse("set to that MTU", mtu.error(), output, config.device);
   }
-  if (auto ok = make_queues(config, said); !ok) return ok;
+  if (auto ok = make_queues(config, output); !ok) return ok;
   leave_others_to_kernel(config.device, log);
   // The server need not be there yet.
   if (is_memif_client(config.device)) server_socket_ = memif_socket(config.device);
   done = rte_eth_dev_start(id_);
   started_ = done == 0;
-  if (!started_ && !can_reconnect()) return refuse("started", done, said, config.device);
+  if (!started_ && !can_reconnect()) return refuse("started", done, output, config.device);
   // Neighbours ask by multicast. What a virtual device cannot filter comes in anyway.
   rte_eth_allmulticast_enable(id_);
   rte_ether_addr mac{};

@@ -82,11 +82,11 @@ class DpdkPort {
   Result<void> attach(const DpdkDevice& device, const LogSink& log);
   Result<void> configure(const DpdkPortConfig& config, const LogSink& log);
   tl::expected<Bytes, int> choose_mtu(const DpdkDevice& device) const;
-  tl::unexpected<Error> refuse(const char* what, int error, const EalWords& said,
+  tl::unexpected<Error> refuse(const char* what, int error, const EalWords& output,
                                const DpdkDevice& device) const;
   void find_interface_of(const DpdkDevice& device, uint32_t index);
   void leave_others_to_kernel(const DpdkDevice& device, const LogSink& log);
-  Result<void> make_queues(const DpdkPortConfig& config, const EalWords& said);
+  Result<void> make_queues(const DpdkPortConfig& config, const EalWords& output);
   Result<void> make_pools(const DpdkPortConfig& config);
   Pool try_pool(const std::string& name, uint32_t buffers, Bytes bytes) const;
   Result<Pool> make_pool(const char* purpose, uint32_t buffers, Bytes room) const;
