@@ -12,13 +12,13 @@ namespace pacecar {
 namespace {
 
 uint64_t rights_of(Access access) {
-  uint64_t rights = FI_WRITE;  // the source of writes of ours
+  uint64_t rights = FI_WRITE;  // the source of our writes
   if (allows(access, Access::kRemoteWrite)) rights |= FI_REMOTE_WRITE;
   if (allows(access, Access::kRemoteRead)) rights |= FI_REMOTE_READ;
   return rights;
 }
 
-// Keys that we choose must differ from all others; how often to try again.
+// Keys that we choose must be unique: the number of tries.
 constexpr int kKeyTries = 8;
 
 }  // namespace
