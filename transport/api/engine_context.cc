@@ -13,10 +13,10 @@
 namespace pacecar {
 namespace {
 
-// All bonds of a process; what nics() has shown must not move.
+// The most bonds of a process: memory is reserved, as what nics() has returned must not move.
 constexpr size_t kMaxBonds = 64;
 
-// Whether `other` does all that the application was told of `told`.
+// Whether `other` does all that the application knows of `asked`.
 bool takes_gpu_memory_as(const NicInfo& asked, const NicInfo& other) {
   constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
   const auto limit = [](uint64_t bytes) { return bytes == 0 ? kNoLimit : bytes; };
@@ -70,7 +70,7 @@ Result<std::optional<FlushId>> EngineContext::start_flush(size_t nic, const Memo
   return flushes_.start(groups_[nic], *memory, static_cast<const uint8_t*>(data));
 }
 
-// Of several NICs: in turns, so that what arrives at any of them is seen before long.
+// For several NICs in turns, so that arrivals at each are soon noticed.
 Engine& EngineContext::next_engine(size_t nic) {
   const Group& group = groups_[nic];
   return *group[turn_++ % group.size()].engine;
@@ -107,7 +107,7 @@ OwnDevices EngineContext::own(size_t nic) const {
   return own;
 }
 
-// Without it everything works but `pacecar doctor`.
+// Only `pacecar doctor` needs it.
 void EngineContext::serve_state() {
   if (params_.state_dir == kNoStateDirectory) return;
   auto directory = params_.state_dir.empty() ? StateDirectory::make_usual(log_)
@@ -168,7 +168,7 @@ NicState EngineContext::state_of(const RunningNic& nic) const {
   return state;
 }
 
-// As NCCL names what it fuses: "mlx5_0+mlx5_1". Its place and number are those of the first.
+// Named like NCCL's fused devices: "mlx5_0+mlx5_1". PCI path and GUID are those of the first.
 NicInfo EngineContext::describe(const Group& group) {
   NicInfo all = group.front().info;
   all.ports = static_cast<uint32_t>(group.size());
@@ -281,10 +281,10 @@ Result<void> EngineContext::deregister_memory(size_t nic, const Memory* memory) 
   return {};
 }
 
-// As many of the group's as there are.
+// `regions` may be fewer than the group's NICs.
 void EngineContext::release(const Group& group, std::span<const MemoryRegion> regions) {
   for (size_t i = 0; i < regions.size(); ++i) {
-    // What is returned goes when others may use the engine again.
+    // The returned value is destroyed outside the engine's lock.
     group[i].engine->exclusively([&](Messenger& messenger, Nic& device, Instant) {
       if (!device.shared(regions[i])) messenger.forget_memory(regions[i].key);
       return device.retire_memory(regions[i]);
@@ -292,7 +292,7 @@ void EngineContext::release(const Group& group, std::span<const MemoryRegion> re
   }
 }
 
-// Of several NICs: their sum.
+// For several NICs their sum.
 Statistics EngineContext::statistics(size_t nic) const {
   Statistics sum;
   if (nic >= known_) return sum;
