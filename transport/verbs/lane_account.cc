@@ -13,11 +13,11 @@ Result<LaneAccount::Settled> LaneAccount::settle(uint64_t peer_received, WorkQue
                             "{}",
                             peer_received, confirmed_, most));
   }
-  uint64_t covered = peer_received - confirmed_;  // of unsettled_, and all that is before them
+  uint64_t covered = peer_received - confirmed_;  // of unsettled_, with all before them
   Settled settled;
   for (; !unsettled_.empty(); unsettled_.pop_front()) {
     const LaneLedger::Entry& entry = unsettled_.front();
-    // What was read may have been lost on its way back.
+    // The response to a read may have been lost.
     if (covered > 0 && entry.opcode != Opcode::kRead) {
       work.finish(entry.number, CompletionStatus::kOk);
       ++settled.arrived;
