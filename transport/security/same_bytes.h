@@ -1,4 +1,4 @@
-// Compares secrets: the time it takes says nothing of where they differ.
+// Compares secrets in constant time.
 #pragma once
 
 #include <cstddef>

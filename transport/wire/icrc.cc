@@ -20,7 +20,7 @@ constexpr size_t kUdpBytes = 8;
 constexpr uint8_t kUdp = 17;
 constexpr size_t kCongestionAt = 4;  // byte of the BTH that is not covered
 
-// The headers as far as they count, with all ones for the rest.
+// The covered bytes of the headers, with all ones for the rest.
 class CoveredHeaders {
  public:
   CoveredHeaders(const Route& route, size_t datagram_bytes) {
@@ -117,7 +117,7 @@ static_assert(multiply(power_of_x(1000), power_of_x(kOrder - 1000)) == kOne);
 // From behind the identification to the ICRC: the rest of the IPv4 header, UDP's, the datagram.
 constexpr size_t kBehindIdentification = kIpv4Bytes - 6 + kUdpBytes;
 
-// The two bytes as the CRC takes them in, the first bit as the highest power.
+// The two bytes in the CRC's order, the first bit as the highest power.
 constexpr uint32_t as_polynomial(uint16_t identification) {
   return uint32_t{static_cast<uint8_t>(identification >> 8)} << 16 |
          uint32_t{static_cast<uint8_t>(identification)} << 24;
