@@ -70,8 +70,8 @@ struct LinkStats {
   Duration paused;  // by PFC
 };
 
-// A packet that is a frame of a network which exists: it brings its own ECN field, and goes on in
-// what receive() of the destination's port hands out.
+// A frame of a real network as a packet: it has its own ECN field, and receive() of the
+// destination's port returns it.
 struct FabricFrame {
   std::span<const uint8_t> bytes;
   Bytes kept_bytes = 0;      // what trimming leaves of it; 0: it is dropped rather than trimmed
@@ -105,8 +105,8 @@ class Fabric {
   // Sends a frame from a process, with PayloadMode::kBytes. False: it is longer than a datagram, or
   // the host's NIC has no room for it.
   bool send_frame(uint32_t process, const FabricFrame& frame);
-  // Tells `sink` (with `what`) at once when something arrives in an empty inbox, or when a send()
-  // that was blocked may go on: in virtual time, never from within a call of the host's own.
+  // Calls `sink` (with `what`) at once when something arrives in an empty inbox, or when a blocked
+  // send() may continue: in virtual time, never from within a call of the host.
   void set_listener(uint32_t process, EventSink& sink, uint32_t what);
 
   // Links: both directions of cable i of the topology are 2i (a to b) and 2i + 1 (b to a).
@@ -115,7 +115,7 @@ class Fabric {
   LinkStats link_stats(LinkId link) const;
   void reset_queue_max();
   // Counts, from now on, the payload that arrives at one process from another; every packet of it,
-  // so that what is sent again without need counts again.
+  // so needless retransmissions count again.
   void count_arrivals(uint32_t source, uint32_t destination);
   // 0 for a pair that is not counted.
   Bytes arrived_bytes(uint32_t source, uint32_t destination) const;

@@ -1,6 +1,6 @@
 // The inside of a Fabric. Packets move in three files: host ports (host_port.cc), switches
-// (fabric_switches.cc), and the cables between them (fabric_links.cc); packet_faults.cc is what
-// happens to them by mischance.
+// (fabric_switches.cc), and the cables between them (fabric_links.cc); packet_faults.cc applies
+// faults to them.
 //
 // Events per packet and cable: its arrival; and the end of the packet before it, when it had to
 // wait. Invariant: a link whose transmitter is busy has its free_timer armed if anything waits.

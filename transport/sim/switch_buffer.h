@@ -18,7 +18,7 @@ struct IngressShare {
   Bytes shared_bytes = 0;
   Bytes headroom_bytes = 0;
   Bytes headroom_limit = 0;
-  bool pausing = false;  // the sender has been told to wait
+  bool pausing = false;  // the sender is paused
 };
 
 class SwitchBuffer {

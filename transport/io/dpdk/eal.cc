@@ -28,17 +28,17 @@
 namespace pacecar {
 namespace {
 
-// Of address space; only what packets lie in becomes memory.
+// Address space; only pages of packets take memory.
 constexpr const char* kMegabytesWithoutHugePages = "1024";
-// A few devices' worth (net_memif 20 MB, a NIC with jumbo frames 35): what others have left over
-// must not make a start fail that needs none.
+// A few devices' worth (net_memif 20 MB, a NIC with jumbo frames 35): with too few huge pages left,
+// a start that needs none must not fail.
 constexpr Bytes kEnoughHugePages = 128 << 20;
 constexpr size_t kMaxWords = 16384;
 
 std::mutex words_mutex;
 std::string words;
 
-// DPDK's threads may speak at any time: what nobody waits for is forgotten.
+// DPDK's threads may log at any time; messages outside of an operation are dropped.
 ssize_t take_output(void* /*cookie*/, const char* text, size_t length) {
   const std::lock_guard lock(words_mutex);
   if (words.size() + length <= kMaxWords) words.append(text, length);
@@ -70,7 +70,7 @@ void listen_to_eal() {
       nullptr, "w", {.read = nullptr, .write = take_output, .seek = nullptr, .close = nullptr});
   PACECAR_CHECK(stream != nullptr);
   setvbuf(stream, nullptr, _IOLBF, 0);
-  rte_openlog_stream(stream);  // lives as long as the process
+  rte_openlog_stream(stream);  // open until the process ends
 }
 
 Bytes free_huge_pages() {
@@ -97,7 +97,7 @@ std::vector<std::string> split(const std::string& text) {
 std::vector<std::string> own_arguments(const cpu_set_t& cpus, bool pci, const LogSink& log) {
   int cpu = 0;
   while (cpu + 1 < CPU_SETSIZE && !CPU_ISSET(cpu, &cpus)) ++cpu;
-  // The engine's threads are ours: the EAL gets a single one, which is the caller's.
+  // The engine has its own threads: the EAL gets the caller's thread only.
   std::vector<std::string> arguments = {fmt::format("--lcores=0@{}", cpu), "--no-telemetry"};
   if (!pci) arguments.emplace_back("--no-pci");
   if (free_huge_pages() >= kEnoughHugePages) {
@@ -113,7 +113,7 @@ std::vector<std::string> own_arguments(const cpu_set_t& cpus, bool pci, const Lo
   return arguments;
 }
 
-// The EAL's threads outlive a plugin that is unloaded: its code, and hear(), must stay.
+// The EAL's threads outlive an unloaded plugin: its code, and take_output(), must stay.
 void stay_loaded() {
   for (void* const function :
        {reinterpret_cast<void*>(rte_eal_init), reinterpret_cast<void*>(take_output)}) {
@@ -186,8 +186,8 @@ std::mutex& eal_mutex() {
 
 void run_on_interrupt_thread(const std::function<void()>& work) {
   if (!run_alarm(work, std::chrono::microseconds(1))) return work();  // no memory for an alarm
-  // Events that it has taken before may name descriptors that are closed now: until they are done
-  // with, nobody may open others of the same numbers.
+  // Its earlier events may refer to descriptors that are closed now: wait until these are
+  // processed, before others with the same numbers are opened.
   run_alarm([] {}, std::chrono::microseconds(200));
 }
 

@@ -77,8 +77,7 @@ void guard_memif_server(const DpdkDevice& device, const LogSink& log) {
   }
 }
 
-// The devices of this process that are in use, and what sockets of net_memif they have. With
-// eal_mutex() held.
+// The devices in use by this process, and their sockets of net_memif. With eal_mutex() held.
 std::map<std::string, std::string>& devices_in_use() {
   static std::map<std::string, std::string> sockets;
   return sockets;
@@ -114,8 +113,8 @@ void DpdkPort::close() {
   for (int ms = 0; ms < kPatienceMs && !link_is_up() && is_connecting(); ++ms) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  // What a driver has put off there when it was asked for its link (net_virtio_user, whose peer has
-  // gone) must not find the device gone.
+  // A driver's deferred work there (net_virtio_user, after its peer has gone) must end before the
+  // device does.
   run_on_interrupt_thread([] {});
   const std::string socket = devices_in_use().extract(name_).mapped();
   const bool last = std::ranges::none_of(devices_in_use() | std::views::values,
@@ -151,7 +150,7 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
     const int done = rte_dev_probe(with_defaults(device).c_str());
     if (done != 0 || rte_eth_dev_get_port_by_name(device.name.c_str(), &id_) != 0) {
       const std::string cause = output.from_driver(rte_strerror(done != 0 ? -done : ENODEV));
-      // Drivers say -1 for all that can go wrong.
+      // Some drivers return -1 for every error.
       if (done == -EACCES || (done == -1 && geteuid() != 0)) {
         return fail(ErrorCode::kPermission,
                     fmt::format("the DPDK device '{}' may not be used ({}): run as root, or give "
@@ -185,8 +184,8 @@ DpdkPort::Pool DpdkPort::try_pool(const std::string& name, uint32_t buffers, Byt
   if (!driver_->one_pool) {
     return Pool(rte_pktmbuf_pool_create_by_ops(name.c_str(), buffers, 0, 0, room, socket, order));
   }
-  // As that does, but with one buffer after the other: it leaves out what is left of a page, and
-  // net_af_xdp tells the kernel of as much memory as they take without.
+  // Like that function, but with contiguous buffers: it leaves gaps at page ends, and net_af_xdp
+  // registers only the memory of the buffers without gaps.
   Pool pool(rte_mempool_create_empty(name.c_str(), buffers, sizeof(rte_mbuf) + bytes, 0,
                                      sizeof(rte_pktmbuf_pool_private), socket,
                                      RTE_MEMPOOL_F_NO_IOVA_CONTIG));
@@ -221,7 +220,8 @@ Result<void> DpdkPort::make_pools(const DpdkPortConfig& config) {
   if (!receive) return tl::unexpected(receive.error());
   receive_pool_ = std::move(*receive);
   if (driver_->one_pool) return {};
-  // net_memif joins the pieces of a packet in one slot only if these buffers are larger than slots.
+  // net_memif joins the segments of a packet in one slot only if these buffers are larger than
+  // slots.
   auto transmit = make_pool("tx", sent, frame + 64);
   if (!transmit) return tl::unexpected(transmit.error());
   transmit_pool_ = std::move(*transmit);
@@ -286,7 +286,7 @@ void DpdkPort::find_interface_of(const DpdkDevice& device, uint32_t index) {
 }
 
 void DpdkPort::leave_others_to_kernel(const DpdkDevice& device, const LogSink& log) {
-  // For another address, or another network, the kernel would not answer.
+  // The kernel would not answer for another address, or on another network.
   if (!kernel_address_ || device.address.value_or(*kernel_address_) != *kernel_address_) return;
   if (device.vlan) return;
   const auto isolated = isolate_device(id_);
@@ -347,7 +347,7 @@ Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& lo
   done = rte_eth_dev_start(id_);
   started_ = done == 0;
   if (!started_ && !can_reconnect()) return refuse("started", done, output, config.device);
-  // Neighbours ask by multicast. What a virtual device cannot filter comes in anyway.
+  // Neighbours ask by multicast. Virtual devices without a filter receive it anyway.
   rte_eth_allmulticast_enable(id_);
   rte_ether_addr mac{};
   rte_eth_macaddr_get(id_, &mac);

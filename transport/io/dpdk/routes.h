@@ -1,4 +1,4 @@
-// Routes: to whom packets for an address are handed on the link. Pure but for kernel_routes().
+// Routes: the next hop on the link for an address. Pure but for kernel_routes().
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class Routes {
   Routes() = default;
   explicit Routes(std::vector<Route> routes);
 
-  // The gateway to an address, or the address itself; what no route covers is on the link.
+  // The gateway to an address, or the address itself; addresses without a route are on the link.
   const Address& next_hop(const Address& address) const;
   bool is_gateway(const Address& address) const;
 
