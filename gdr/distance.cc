@@ -9,8 +9,8 @@ namespace {
 
 using Places = std::vector<std::string_view>;
 
-// From the host bridge ("pci0000:00") to the device; empty when it is not on PCI. What a driver has
-// below the device (net/eth0) is no place.
+// From the host bridge ("pci0000:00") to the device; empty if it is not on PCI. Folders of drivers
+// below the device (net/eth0) are left out.
 Places places_of(std::string_view path) {
   Places places;
   for (size_t begin = 0; begin < path.size();) {

@@ -7,7 +7,7 @@
 namespace pacecar {
 namespace {
 
-// 0 where the driver does not know the attribute: what is new is absent then.
+// 0 if the driver does not know the attribute: an older driver lacks the feature.
 int attribute(const CudaDriver& driver, int which, cuda::Device device) {
   int value = 0;
   return driver->device_attribute(&value, which, device) == cuda::kSuccess ? value : 0;

@@ -19,7 +19,7 @@ Result<std::unique_ptr<PrimaryContext>> PrimaryContext::retain(
 
 PrimaryContext::~PrimaryContext() { (*driver_)->release_context(device_); }
 
-// A context that cannot be made current makes the calls that follow fail, which is reported there.
+// If a context cannot be made current, the following calls fail and report it.
 PrimaryContext::Current::Current(const PrimaryContext& context)
     : driver_(*context.driver_),
       pushed_(driver_->push_context(context.context_) == cuda::kSuccess) {}

@@ -16,7 +16,8 @@ namespace {
 struct Process {
   std::mutex mutex;  // held while a Context opens or closes: one at a time
   std::weak_ptr<Context> context;
-  std::vector<std::vector<size_t>> bonds;  // as they were made: a new Context has the same numbers
+  // in order of creation: a new Context has the same numbers
+  std::vector<std::vector<size_t>> bonds;
 
   struct Expected {
     uint32_t senders = 0;
@@ -39,9 +40,9 @@ Process& process() {
   return *instance;
 }
 
-constexpr uint64_t kMostInPlace = uint64_t{1} << 30;  // that PACECAR_IN_PLACE takes
+constexpr uint64_t kMostInPlace = uint64_t{1} << 30;  // the maximum of PACECAR_IN_PLACE
 
-// What the profiler has recorded, at the same socket as the rest.
+// The profiler's page, at the socket of the process's state.
 std::vector<Page> profile_pages() {
   using namespace profiler;
   return {{"/profile", "application/json",
@@ -140,7 +141,7 @@ Result<size_t> make_bond(std::span<const int> nics) {
   const std::lock_guard lock(process().mutex);
   const std::shared_ptr<Context> context = process().context.lock();
   if (context == nullptr) return fail(ErrorCode::kInternal, "it was called before init");
-  // A negative number becomes one that no NIC has.
+  // A negative number becomes an index beyond all NICs.
   const std::vector<size_t> members(nics.begin(), nics.end());
   const size_t before = context->nics().size();
   const Result<size_t> made = context->bond(members);

@@ -50,7 +50,7 @@ void notify_profiler(CommRequest* started, void* step, size_t bytes, bool sendin
   started->event = profiler::begin_net_event(step, {bytes, static_cast<uint8_t>(sending)});
 }
 
-// A count of NCCL's; 0 for one that it does not know.
+// A count of NCCL's; 0: unknown.
 uint32_t known_count(int32_t given) { return static_cast<uint32_t>(std::max(given, 0)); }
 
 }  // namespace

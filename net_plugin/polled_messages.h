@@ -1,4 +1,4 @@
-// Messages at which a GPU looks before NCCL is told that they are there.
+// Messages that a GPU polls before they are complete.
 //
 // Thread rule: reads the environment.
 #pragma once
@@ -11,7 +11,8 @@ namespace pacecar::plugin {
 
 // The longest of them, in bytes. The kernels of NCCL's protocols LL and LL128 poll the lines of a
 // message, which fills one of 8 steps of the protocol's buffer: at most 120 words of 8 bytes for
-// each of 640 threads, unless people have chosen another buffer (NCCL 2.13 to 2.30; RCCL has less).
+// each of 640 threads, unless the user has set another buffer size (NCCL 2.13 to 2.30; RCCL has
+// less).
 inline uint64_t longest_polled_message() {
   constexpr uint64_t kSteps = 8;
   uint64_t longest = 120 * 640 * 8;

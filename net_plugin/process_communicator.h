@@ -1,5 +1,5 @@
-// Before version 11 NCCL says nothing of its communicators and finalizes none. So there is one for
-// the whole process: from the first init to the process's end.
+// Before version 11 NCCL passes no communicator and never finalizes. So the whole process has one,
+// from the first init to its end.
 //
 // Thread rule: any thread.
 #pragma once
@@ -9,9 +9,9 @@
 namespace pacecar::plugin {
 
 nccl::NcclResult init_process(nccl::Logger logger) noexcept;
-// What entry points take as their context; nullptr before init_process.
+// The context of the entry points; nullptr before init_process.
 void* process_context() noexcept;
-// What a connection asks for: told when it is not what this process's packets have.
+// Logs if a connection requests another traffic class than this process's packets have.
 void check_traffic_class(const nccl::CommConfig* config) noexcept;
 
 }  // namespace pacecar::plugin

@@ -1,5 +1,5 @@
 // The tables by which NCCL calls the profiler, of every version, over one Recorder. The functions
-// never throw, never block, and answer success: a profiler may not disturb a job.
+// never throw, never block, and return success: a profiler must not disturb a job.
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ NcclResult open(void** context, int* activation_mask, const Identity& identity) 
     const int mask = wanted_events<kVersion>();
     if (mask != 0) *context = recorder().open(identity);
     *activation_mask = mask;
-  } catch (...) {  // no memory: then nothing is recorded of it
+  } catch (...) {  // no memory: the event is not recorded
   }
   return NcclResult::kSuccess;
 }
@@ -111,7 +111,7 @@ Description network_of(const Event& event) {
   return {.kind = EventKind::kNetwork, .sending = data.sending != 0, .amount = data.bytes};
 }
 
-// kNone: of no interest. Handles of another process mean nothing here.
+// kNone: not recorded. Handles of another process are unknown here.
 template <typename Event>
 Description description_of(const Event& event) {
   static const pid_t self = getpid();
@@ -143,7 +143,7 @@ Description description_of(const Event& event) {
   }
 }
 
-// Before version 4 the events tell whose they are.
+// Before version 4 the events name the communicator.
 template <typename Event>
 void identify(void* context, const Event& event, EventKind kind) {
   if constexpr (requires { event.collective.comm_hash; }) {
@@ -171,7 +171,7 @@ NcclResult stop(void* handle) noexcept {
   return NcclResult::kSuccess;
 }
 
-// What comes before version 4 with a change of a proxy operation is its bytes so far.
+// Before version 4 a state change of a proxy operation carries its bytes so far.
 uint64_t bytes_of(const nccl::ProfileStateArgumentsV1* arguments) {
   return arguments == nullptr ? 0 : arguments->proxy_op.bytes;
 }

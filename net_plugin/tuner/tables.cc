@@ -1,6 +1,6 @@
 // The tables by which NCCL calls the tuner, of every version, over one Tuning per communicator. The
-// functions never throw, never block once the communicator is there, and answer success: an init
-// that fails would end the communicator, and NCCL's own choice is always there.
+// functions never throw, never block after init, and return success: a failed init would end the
+// communicator, and NCCL always has its own choice.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ using nccl::NcclResult;
 using nccl::NvlDomainsV5;
 using nccl::TunedFunction;
 
-// Of the NICs that are open: what is joined in another one is not told beside it.
+// The open NICs; members of a bond are not listed separately.
 std::vector<NicFacts> open_nics() {
   std::vector<NicFacts> facts;
   const std::shared_ptr<Context> context = plugin::current_context();
@@ -44,7 +44,7 @@ std::vector<NicFacts> open_nics() {
   return facts;
 }
 
-// The tuner is off, too, where they cannot be read: the net plugin says why.
+// If they are invalid the tuner is off, too: the net plugin logs why.
 Params settings() {
   Result<Params> params = load_params_from_environment({}, nullptr);
   return params ? *std::move(params) : Params();
@@ -88,8 +88,8 @@ NcclResult init(void** context, size_t ranks, size_t nodes, nccl::Logger logger,
   return NcclResult::kSuccess;
 }
 
-// This version does not say what NCCL has ruled out, and takes what it is given without a look: it
-// is given nothing.
+// This version does not show what NCCL has ruled out, and takes any choice without a check, so the
+// tuner makes none.
 NcclResult init_v2(size_t /*ranks*/, size_t /*nodes*/, nccl::Logger logger,
                    void** context) noexcept {
   if (context == nullptr) return NcclResult::kInvalidArgument;
@@ -147,7 +147,7 @@ NcclResult get_v4(void* context, TunedFunction function, size_t bytes, int opera
   }
   try {
     log_once(*tuning, call, view);
-  } catch (...) {  // no memory: it is not told
+  } catch (...) {  // no memory: it is not logged
   }
   return NcclResult::kSuccess;
 }

@@ -1,4 +1,4 @@
-// What a device and its port tell of themselves, and the GID and P_Key tables.
+// The attributes of a device and its port, and the GID and P_Key tables.
 #include <net/if.h>
 
 #include <algorithm>
@@ -147,7 +147,7 @@ PACECAR_VERBS int ibv_query_device(ibv_context* context, ibv_device_attr* attr) 
   return 0;
 }
 
-// The structure of programs from before link layers were told: a shorter one.
+// Older programs have a shorter structure, without the link layer.
 PACECAR_VERBS int ibv_query_port(ibv_context* context, uint8_t port, _compat_ibv_port_attr* attr) {
   if (!ours(context)) return CALL_REAL(ibv_query_port, "IBVERBS_1.1")(context, port, attr);
   return query_port_extended(context, port, reinterpret_cast<ibv_port_attr*>(attr),

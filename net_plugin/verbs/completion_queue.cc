@@ -1,4 +1,4 @@
-// Completion queues: what is polled, and when somebody is told.
+// Completion queues: polling, and notifications.
 #include <sched.h>
 
 #include <algorithm>
@@ -11,8 +11,7 @@
 namespace pacecar::ibverbs {
 namespace {
 
-// A thread that has found nothing so often lets others run: there may be fewer processors than
-// threads that poll.
+// After so many empty polls a thread yields: there may be fewer processors than polling threads.
 constexpr uint32_t kEmptyPolls = 64;
 
 }  // namespace
@@ -73,7 +72,7 @@ int poll_queue(ibv_cq* cq, int most, ibv_wc* wc) {
 
 namespace {
 
-// Whoever waits for any completion is not made to wait for a solicited one.
+// A request for any completion is not narrowed to solicited ones.
 void arm(CompletionQueue& completions, bool solicited_only) {
   completions.solicited_only = solicited_only && (!completions.armed || completions.solicited_only);
   completions.armed = true;
@@ -118,8 +117,8 @@ void end_poll(ibv_cq_ex* cq) {
   queue_of(cq).nic().note_call();
 }
 
-// Keeps other threads from this queue until end_poll where there is something; the NIC is free, as
-// programs post what a completion calls for.
+// Locks this queue until end_poll if it has completions. The NIC is not locked, as programs post
+// meanwhile.
 int start_poll(ibv_cq_ex* cq, ibv_poll_cq_attr* attr) {
   if (attr->comp_mask != 0) return EINVAL;
   CompletionQueue& completions = queue_of(cq);
@@ -223,7 +222,7 @@ PACECAR_VERBS int ibv_resize_cq(ibv_cq* cq, int entries) {
   CompletionQueue& completions = queue_of(cq);
   const Call call(completions.nic());
   if (entries < 1 || entries > kMaxCqe) return EINVAL;
-  completions.nic().turn();  // what is done counts
+  completions.nic().turn();  // completions up to now count
   if (static_cast<size_t>(entries) < completions.queue.size()) return EINVAL;
   FixedQueue<ibv_wc> resized(static_cast<size_t>(entries));
   for (; !completions.queue.empty(); completions.queue.pop_front()) {
@@ -234,7 +233,7 @@ PACECAR_VERBS int ibv_resize_cq(ibv_cq* cq, int entries) {
   return 0;
 }
 
-// Waits until all events that were told have been acknowledged, as its manual page says.
+// Waits until all reported events have been acknowledged, as its manual page says.
 PACECAR_VERBS int ibv_destroy_cq(ibv_cq* cq) {
   if (!is_ours(cq)) return CALL_REAL(ibv_destroy_cq, "IBVERBS_1.1")(cq);
   CompletionQueue& completions = queue_of(cq);

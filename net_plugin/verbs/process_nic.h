@@ -29,7 +29,7 @@ namespace pacecar::ibverbs {
 
 struct Region;
 
-// Whoever is told what happens on a queue pair.
+// Receives the events of a queue pair.
 class CompletionSink {
  public:
   virtual void on_completion(const Completion& completion) = 0;
@@ -38,7 +38,7 @@ class CompletionSink {
   ~CompletionSink() = default;
 };
 
-// Whoever wants to be woken later.
+// Has a timer.
 class Timed {
  public:
   virtual Instant due() const = 0;
@@ -61,7 +61,7 @@ class ProcessNic {
   Nic& nic() { return opened_.port->nic(); }
   const NicCaps& caps() { return nic().caps(); }
   const Address& address() const { return opened_.port->address(); }
-  // Within which a connection is to be made.
+  // The time limit of making a connection.
   Duration connect_limit() const { return params_.connect_timeout; }
   Flows& flows() { return *flows_; }
   StagingPool& staging() { return *staging_; }
@@ -69,22 +69,22 @@ class ProcessNic {
 
   void add_sink(QueuePairId id, CompletionSink* sink) { sinks_[id] = sink; }
   void remove_sink(QueuePairId id) { sinks_.erase(id); }
-  // Until it is removed; whoever is timed says when it is due.
+  // Until it is removed; it returns when it is due.
   void add_timed(Timed* timed) { timed_.push_back(timed); }
   void remove_timed(Timed* timed) { std::erase(timed_, timed); }
 
-  // Takes what has arrived and tells it. What is due to leave waits for the next turn where
-  // something was told that somebody waits for: he goes on at once.
+  // Receives and notifies. If a waiting thread was notified, transmission waits for the next turn,
+  // so that this thread continues at once.
   void look();
-  // A whole turn; true: it has moved something.
+  // A whole turn; true: it has done something.
   bool turn();
-  // Lets out what has been posted.
+  // Sends what has been posted.
   void let_out();
   // At the end of a call, without the lock: the keeper may nap, or must wake.
   void note_call();
   // Without the lock: turns the NIC until `fd` can be read.
   void turn_until_readable(int fd);
-  // The caller will sleep where it is not seen: the keeper takes over at once.
+  // The caller will sleep elsewhere, so the keeper takes over at once.
   void hand_over();
 
  private:
@@ -111,7 +111,7 @@ class ProcessNic {
   std::vector<Timed*> timed_;
   TurnLock mutex_;
   Instant deadline_;         // of what the last turn left
-  bool unfinished_ = false;  // a turn: only what somebody waits for has been done
+  bool unfinished_ = false;  // the last turn did only the urgent part
   const int wake_fd_;
   std::atomic<bool> stop_{false};
   std::atomic<int64_t> last_call_ns_{0};
