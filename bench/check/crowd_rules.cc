@@ -103,7 +103,7 @@ void listens_again(Host& host) {
   for (const Listening& one : listening) host.close_listen(one.comm);
 }
 
-// Posts as many requests as it can: it may have been told that the peer has closed.
+// Posts as many requests as it can: the plugin may know already that the peer has closed.
 void post_requests(Host& host, void* comm, const Part& part, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     void* request = nullptr;

@@ -116,7 +116,7 @@ Result<Evidence> from_this_host(const Flags& flags, const Console& console) {
   return std::move(gathered.evidence);
 }
 
-// What one host's doctor printed. A host that runs no such process is told and left out.
+// The output of one host's doctor. A host without such a process is reported and left out.
 void add_host(const std::string& name, const hosts::Event& ended, const Console& console,
               Evidence& evidence) {
   if (ended.code == kExitError || ended.output.empty()) {
@@ -148,7 +148,7 @@ Result<Evidence> from_hosts(const Flags& flags, const Console& console) {
   return evidence;
 }
 
-// Why there is nothing to look at.
+// Why there is nothing to examine.
 std::string nobody(uint64_t pid) {
   const std::string place = fmt::format("/proc/{}", pid);
   if (pid != 0 && access(place.c_str(), F_OK) != 0) {

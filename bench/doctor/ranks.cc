@@ -53,7 +53,7 @@ double median_of_others(const std::vector<double>& values, size_t left_out) {
 
 // A rank in the mean over the collectives that all have been through.
 struct RankFigures {
-  double late_s = 0;  // in the collective for so much shorter than who was in it for longest
+  double late_s = 0;  // so much shorter in the collective than the rank that was in it longest
   double first_s = 0;
   double taken_s = 0;
   size_t detailed = 0;  // collectives of which those two are known
@@ -357,7 +357,7 @@ std::optional<RankFinding> slow_network(const Table& table) {
 }
 
 using RankRule = std::optional<RankFinding> (*)(const Table&);
-// In the order of causes: who is starved is late as well.
+// In the order of causes: a starved rank is late as well.
 constexpr std::array<RankRule, 5> kSlowRules = {starved_host, slow_network, late_gpu, slow_copy,
                                                 late_rank};
 

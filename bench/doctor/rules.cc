@@ -8,7 +8,7 @@
 namespace pacecar::doctor {
 namespace {
 
-// As long as the library waits before it speaks of a stall.
+// As long as the library waits before it reports a stall.
 constexpr double kStillSeconds = 5;
 // Repetitions of so large a share, and so many of them, are no accident.
 constexpr double kLossShare = 0.01;
@@ -26,7 +26,7 @@ bool is_limited_by(const Flow& flow, std::string_view limit) {
   return flow.sending && flow.limited_by == limit;
 }
 
-// Flows to the peer's NIC on which somebody waits for data; 0: not known.
+// Flows to the peer's NIC with pending requests; 0: unknown.
 size_t senders_to_peer(const Path& path) {
   const Nic* const nic = path.peer_nic();
   if (nic == nullptr) return 0;

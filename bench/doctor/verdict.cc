@@ -31,7 +31,8 @@ bool worse(const Finding& a, const Finding& b) {
 std::string waiter_of(const Finding& finding) { return name_of(*finding.path.process); }
 std::string awaited_by(const Finding& finding) { return finding.path.peer_name(); }
 
-using Graph = std::map<std::string, std::set<std::string>>;  // from the awaited to who waits
+// from the awaited process to the waiting ones
+using Graph = std::map<std::string, std::set<std::string>>;
 
 std::set<std::string> all_waiters(const Graph& graph, const std::string& awaited) {
   std::set<std::string> found;
@@ -95,7 +96,7 @@ Verdict verdict_of_rank(const RankFinding& found) {
   return {true, std::string(found.rule), name_of(*found.process), "", path, found.why};
 }
 
-// Both ends of a flow wait for each other, or nobody acknowledges: nothing comes through between.
+// Both ends of a flow wait for each other, or nothing is acknowledged: the path is cut.
 std::vector<const Finding*> cut_paths(const std::vector<Finding>& findings) {
   std::vector<const Finding*> cut;
   for (const Finding& sender : findings) {

@@ -42,11 +42,11 @@ everything that it has started with it.)";
 struct Run {
   uint64_t id = 0;
   Child child;
-  FileDescriptor announced;  // what a server says of where it waits
+  FileDescriptor announced;  // a server's announced address
   std::string announcement;
   std::string output;
   std::string errors;
-  std::optional<Instant> kill_at;  // since it was told to stop
+  std::optional<Instant> kill_at;  // set when it is stopped
 };
 
 class Agent {
@@ -89,7 +89,7 @@ class Agent {
     return there && orders_.size() < kMaxAgentLine;
   }
 
-  // False: it is not from who speaks this protocol.
+  // False: the peer does not use this protocol.
   bool obey(const Json& order) try {
     const auto& type = order.at("type").get_ref<const std::string&>();
     if (type == "hello") return greet(order);
@@ -219,7 +219,7 @@ int run_agent(int argc, char** argv) {
                "pacecar agent");
   app.footer(kFooter);
   return perf::run_subcommand(app, argc, argv, {}, [](const perf::Console&) -> Result<int> {
-    std::signal(SIGPIPE, SIG_IGN);  // who has started it may be gone
+    std::signal(SIGPIPE, SIG_IGN);  // the parent may be gone
     return Agent().serve();
   });
 }

@@ -1,5 +1,5 @@
-// `pacecar agent`: one host of `--hosts`, started there by ssh, srun or kubectl. Runs subcommands
-// of this program as it is told on its standard input (agent_protocol.h), and ends with it.
+// `pacecar agent`: one host of `--hosts`, started there by ssh, srun or kubectl. Runs the
+// subcommands that it reads from its standard input (agent_protocol.h), and ends when that does.
 #pragma once
 
 namespace pacecar::hosts {

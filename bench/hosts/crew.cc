@@ -65,7 +65,7 @@ Crew::Crew(const std::vector<Host>& hosts, const Launcher& launcher, const std::
            Duration reach)
     : remote_(remote), reach_(reach), begun_(perf::steady_now()), last_sent_(begun_) {
   allow_descriptors();
-  std::signal(SIGPIPE, SIG_IGN);  // an agent that is gone is told by write()
+  std::signal(SIGPIPE, SIG_IGN);  // write() reports an agent that is gone
   const std::vector<std::string> words{remote, "agent"};
   for (const Host& host : hosts) {
     members_.push_back({.host = host, .command = launcher.command(host, words)});
@@ -90,7 +90,7 @@ Crew::~Crew() {
   for (Member& member : members_) {
     if (member.child) member.child->close_input();
   }
-  // What was launched passes that on; who does not, is ended.
+  // The launcher passes it on; one that does not is killed.
   const Instant deadline = perf::steady_now() + Duration::from_ms(kEndMs);
   while (!all_ended() && perf::steady_now() < deadline) poll(nullptr, 0, kEndStepMs);
   for (Member& member : members_) {
@@ -146,7 +146,7 @@ void Crew::send(size_t index, const Json& message) {
       message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   const ssize_t size = write(member.child->input().get(), line.data(), line.size());
   if (size == static_cast<ssize_t>(line.size())) return;
-  // One that has ended says why when it is read.
+  // The reason of an ended one is found when its output is read.
   if (size < 0 && errno == EPIPE) return;
   lose(index, "it reads nothing any more: is it overloaded?");
 }

@@ -10,7 +10,7 @@
 namespace pacecar::hosts {
 
 // Adds -d NIC to the flags of each host that has an address in the list, unless the command line
-// names the NICs (`unnamed` false). A host without such a NIC is lost, and told.
+// names the NICs (`unnamed` false). A host without such a NIC is lost, and reported.
 void choose_nics(Crew& crew, bool unnamed, std::vector<std::vector<std::string>>& flags,
                  const perf::Console& console);
 

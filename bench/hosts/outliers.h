@@ -18,7 +18,7 @@ namespace pacecar::hosts {
 
 inline constexpr double kDifference = 0.15;
 inline constexpr double kDeviations = 5;
-inline constexpr size_t kFewestHosts = 3;  // of two, nobody can say which it is
+inline constexpr size_t kFewestHosts = 3;  // of two, either could be the outlier
 
 struct SlowHost {
   size_t host = 0;

@@ -87,7 +87,7 @@ std::vector<std::string> PairResults::failures() const {
   const auto concerns = [](const Measurement& one, size_t host) {
     return one.pair.sender == host || one.pair.receiver == host;
   };
-  // Their failures are told already.
+  // Their failures have been reported already.
   for (const auto& lost : lost_) {
     std::erase_if(left, [&](const auto* one) { return concerns(*one, lost.first); });
   }

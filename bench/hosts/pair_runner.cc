@@ -108,8 +108,8 @@ class Attempt {
     }
   }
 
-  // An agent kills what does not stop. One that says nothing of it would cost every later round as
-  // much again.
+  // An agent kills a run that does not stop. An agent that stays silent would delay every later
+  // round as much.
   void lose_silent() {
     stage_ = Stage::kOver;
     for (const End& end : {server_, client_}) {

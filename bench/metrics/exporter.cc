@@ -40,7 +40,7 @@ void add_host(Exposition& page, const Host& host) {
   std::string version;
   add_label(version, "version", PACECAR_VERSION);
   page.sample(version, 1);
-  // Not process_cpu_seconds_total, which node_exporter, too, says of itself.
+  // Not process_cpu_seconds_total, which node_exporter also exports for itself.
   page.family("pacecar_exporter_cpu_seconds", Type::kCounter, "seconds",
               "CPU time of the exporter itself.");
   page.sample("", own_cpu_seconds());

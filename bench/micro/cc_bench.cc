@@ -65,7 +65,7 @@ void on_ack(benchmark::State& state) {
 }
 BENCHMARK(on_ack)->Apply(each_controller);
 
-// What a sender with a backlog says to each acknowledgement: is there news for the receiver?
+// A sender with a backlog computes its demand after each acknowledgement.
 void demand(benchmark::State& state) {
   const auto controller = controller_at(state.range(0));
   state.SetLabel(std::string(controller->name()));
@@ -88,8 +88,8 @@ constexpr FlowEnvironment kFabric{.line_rate = Rate::from_gbps(400),
                                   .burst_bytes = kMtu,
                                   .base_rtt = Duration::from_us(8)};
 
-// A receiver with 4096 senders, of which some are active. An event happens every 100 ns; what the
-// receiver says to the senders because of it is part of the time.
+// A receiver with 4096 senders, of which some are active. An event happens every 100 ns; the grants
+// that follow from it are part of the time.
 class BusyReceiver {
  public:
   explicit BusyReceiver(uint32_t active) : receiver_(kFabric, kFlows), demands_(kFlows) {
@@ -209,7 +209,7 @@ std::unique_ptr<CreditShare> busy_credit() {
   return share;
 }
 
-// A wish of one of 4096 senders, all of whom wait for their turn.
+// A demand of one of 4096 senders, all of which wait for their turn.
 void credit_update(benchmark::State& state) {
   const auto share = busy_credit();
   uint32_t flow = 0;

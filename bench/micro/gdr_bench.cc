@@ -1,5 +1,5 @@
-// What it costs to find the registration that memory lies in, among many: acquire and release, with
-// a device that does nothing.
+// The cost of finding the registration of memory among many: acquire and release, with a device
+// that does nothing.
 #include <benchmark/benchmark.h>
 
 #include <memory>

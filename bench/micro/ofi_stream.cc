@@ -90,7 +90,7 @@ struct Card {
 Owned<fi_info> find_provider(const Settings& settings) {
   const Owned<fi_info> hints(fi_allocinfo());
   hints->caps = FI_RMA;
-  hints->tx_attr->msg_order = FI_ORDER_WAW;  // what is told of writes is written behind them
+  hints->tx_attr->msg_order = FI_ORDER_WAW;  // notifications are written after the writes
   hints->ep_attr->type = FI_EP_RDM;
   hints->domain_attr->mr_mode =
       FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
@@ -112,7 +112,7 @@ Owned<fi_info> find_provider(const Settings& settings) {
 // One endpoint with one completion queue and one registered piece of memory.
 class Nic {
  public:
-  // What a poll found: own writes that are complete, and those of the peer that told of themselves.
+  // The result of a poll: own completed writes, and the peer's writes with notification.
   struct Completions {
     uint64_t sent = 0;
     uint64_t received = 0;
@@ -161,8 +161,8 @@ class Nic {
     }
   }
 
-  // Of the own memory into the same place of the peer's, which is told by a completion with `data`.
-  // False when the provider wants its completions to be polled first.
+  // Writes own memory to the same place at the peer, which gets a completion with `data`. False
+  // when the provider wants its completions to be polled first.
   bool write(size_t offset, size_t size, uint64_t data) {
     const ssize_t result =
         fi_writedata(endpoint_.get(), memory_.get() + offset, size, fi_mr_desc(region_.get()), data,
@@ -248,7 +248,7 @@ void send_value(int peer, const Value& value) {
   }
 }
 
-// Polls `nic`, so that what is under way goes on, until the other process has told its value.
+// Polls `nic`, so that operations progress, until the other process has sent its value.
 template <typename Value>
 Value ask(int peer, Nic& nic) {
   Value value;

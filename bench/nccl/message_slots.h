@@ -26,7 +26,7 @@ class MessageSlots {
   void* receive(size_t slot) const {
     return host_.try_receive(comm_, buffer_.part(slot * message_bytes_, message_bytes_));
   }
-  // True once, when the request is done; `bytes` then tells how many were moved.
+  // True once, when the request is done; `bytes` is then the number of bytes moved.
   bool test(void* request, size_t* bytes) const {
     std::array<int, 1> size{};
     const bool done = host_.test(request, size);

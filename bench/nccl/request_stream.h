@@ -19,7 +19,7 @@ class RequestStream {
   size_t posted() const { return posted_; }
   size_t done() const { return done_; }
   bool may_post(size_t total) const { return posted_ < total && posted_ - done_ < kWindow; }
-  // `request`: nullptr when the plugin said "again later"; then false.
+  // `request`: nullptr if the plugin returned none; then false.
   bool post(void* request) {
     if (request != nullptr) requests_[posted_++ % kWindow] = request;
     return request != nullptr;

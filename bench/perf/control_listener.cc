@@ -74,7 +74,7 @@ Result<void> ControlListener::listen_at(const std::string& host) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size);
-  // The port lies at the same place in both families.
+  // The port is at the same offset in both families.
   port_ = ntohs(reinterpret_cast<sockaddr_in&>(address).sin_port);
   sockets_.push_back(std::move(fd));
   return {};

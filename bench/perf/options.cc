@@ -320,7 +320,7 @@ Result<void> settle_many_hosts(const CLI::App& app, TestOptions& options) {
   omitted.insert(omitted.end(), {"--pairs", "--html", "--least", "--pair-limit", "--out_json",
                                  "--out_json_file", "--port", "--CPU-freq"});
   many.pair_flags = given_flags(app, omitted);
-  if (app.count("--port") == 0) options.port = 0;  // any: they are told
+  if (app.count("--port") == 0) options.port = 0;  // any free port: it is printed
   if (app.count("--duration") == 0 && app.count("--iters") == 0) {
     options.parameters.duration_s = kPairSeconds;
     many.pair_flags.insert(many.pair_flags.end(), {"--duration", fmt::format("{}", kPairSeconds)});

@@ -126,7 +126,7 @@ Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, PhaseWatche
   result.messages = end.streams.finished() - before;
   result.sent = end.streams.sent() - sent_before;
   result.client = meter.finish();
-  if (!end.streams.at_limit()) {  // the time is over, or somebody interrupted it
+  if (!end.streams.at_limit()) {  // the time is over, or it was interrupted
     const auto drained = drain(end, pump);
     if (!drained) return tl::unexpected(drained.error());
   }

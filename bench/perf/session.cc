@@ -248,13 +248,13 @@ class Server {
     hosts_ = {options_.bind};
     if (options_.bind.empty()) {
       hosts_ = {waiting_->nics()[kNic].address};
-      // Who is on this host reaches the NIC's address as well.
+      // Clients on this host reach the NIC's address as well.
       if (hosts_.front() != kLoopback) hosts_.emplace_back(kLoopback);
     }
     return ControlListener::open(hosts_, options_.port, *key);
   }
 
-  // For who has started it and does not read what it prints.
+  // For a parent that does not read its output.
   Result<void> announce(uint16_t port) const {
     if (options_.announce.empty()) return {};
     return write_text(options_.announce, fmt::format("{} {}\n", hosts_.front(), port));

@@ -117,7 +117,7 @@ class Experiment {
   EventLoop loop_;
   std::unique_ptr<Fabric> fabric_;
   std::optional<Traffic> traffic_;
-  std::vector<std::unique_ptr<SharedNic>> nics_;  // by host, where processes tell each other
+  std::vector<std::unique_ptr<SharedNic>> nics_;          // by host, if processes share
   std::array<RxPacket, SoftPort::kMaxReceive> received_;  // by the host whose turn it is
   Traffic::Hosts hosts_;
   std::optional<Monitor> monitor_;
@@ -200,7 +200,7 @@ Result<void> Experiment::make_hosts() {
   return {};
 }
 
-// Until every buffer that was posted has been told, and every acknowledgement is back.
+// Runs until every posted buffer is advertised, and everything is acknowledged.
 Result<void> Experiment::settle() {
   uint64_t sent = ~uint64_t{0};
   while (sent != fabric_->counters().sent || fabric_->counters().in_flight > 0) {

@@ -15,8 +15,8 @@ namespace pacecar {
 
 inline constexpr double kNoFigure = std::numeric_limits<double>::quiet_NaN();
 
-// How a flow fared beside others (fairness.h). Rates in bits per second of payload; kNoFigure where
-// there is none.
+// A flow's share beside others (fairness.h). Rates in bits per second of payload; kNoFigure:
+// unknown.
 struct FlowShare {
   double fair_rate = kNoFigure;    // by max-min, while all flows run
   double mean_rate = kNoFigure;    // over all of that time
@@ -82,7 +82,7 @@ struct RunResult {
   double queue_p99_bytes = 0;      // over time, of the switch port with the largest queue
   Bytes queue_warm_max_bytes = 0;  // since the end of the warm-up
   Bytes switch_buffer_max_bytes = 0;
-  Duration base_rtt;  // as controllers are told
+  Duration base_rtt;  // as controllers have it
   Duration pause_time;
   NicCounters nics;       // sums over all hosts, since time 0
   FabricCounters fabric;  // since time 0

@@ -68,7 +68,7 @@ struct Netdev {
   bool up = false;
   bool virtual_device = false;        // has no device below it: loopback, bridge, tunnel
   std::optional<uint8_t> ecn_notify;  // priorities on which congestion notifications are sent
-  std::optional<uint8_t> ecn_react;   // priorities on which they are heeded
+  std::optional<uint8_t> ecn_react;   // priorities on which the adapter reacts to them
   std::optional<PriorityFlowControl> pfc;
   Counters pauses;  // received
 };

@@ -113,7 +113,7 @@ void Communicator::wait() const {
     if (state == kSuccess) return;
     if (state != kNotReady) require_driver(state, "the stream");
     if (polls % kPollsPerErrorCheck != 0) continue;
-    // What fails on the network is told here only: the GPU waits for ever.
+    // Failures of the network are only visible here: the GPU waits forever.
     int failure = kSuccess;
     require_nccl(nccl().async_error(handle_, &failure), "ncclCommGetAsyncError");
     require_nccl(failure, "the network failed under an operation");
