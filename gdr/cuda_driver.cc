@@ -58,7 +58,7 @@ Result<void> CudaDriver::start() {
   const cuda::Status status = entries_.init(0);
   if (status == cuda::kErrorNoDevice) return fail(ErrorCode::kNotFound, std::string(kNoGpu));
   if (status != cuda::kSuccess) {
-    return tl::unexpected(error("cuInit", status, "`nvidia-smi` says whether the driver works"));
+    return tl::unexpected(error("cuInit", status, "`nvidia-smi` shows whether the driver works"));
   }
   if (entries_.device_count(&devices_) != cuda::kSuccess || devices_ == 0) {
     return fail(ErrorCode::kNotFound, std::string(kNoGpu));

@@ -26,7 +26,7 @@ Result<std::vector<Gpu>> list_gpus(const CudaDriver& driver) {
     }
     if (status != cuda::kSuccess) {
       return tl::unexpected(driver.error("cuDeviceGetPCIBusId", status,
-                                         "`nvidia-smi -L` says whether the GPU is still there"));
+                                         "`nvidia-smi -L` shows whether the GPU is still there"));
     }
     std::string address(bus_id.data());
     std::ranges::transform(address, address.begin(),

@@ -12,7 +12,7 @@ Result<std::unique_ptr<PrimaryContext>> PrimaryContext::retain(
   if (status == cuda::kSuccess) status = (*driver)->retain_context(&context, handle);
   if (status != cuda::kSuccess) {
     return tl::unexpected(driver->error("cuDevicePrimaryCtxRetain", status,
-                                        "`nvidia-smi` says whether the GPU works and is free"));
+                                        "`nvidia-smi` shows whether the GPU works and is free"));
   }
   return std::unique_ptr<PrimaryContext>(new PrimaryContext(std::move(driver), handle, context));
 }

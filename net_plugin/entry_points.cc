@@ -118,8 +118,8 @@ NcclResult nic_info(int device, const NicInfo** info) noexcept {
     const std::shared_ptr<Context> context = current_context();
     if (context == nullptr) return misuse("getProperties was called before init");
     if (device < 0 || static_cast<size_t>(device) >= context->nics().size()) {
-      log(LogLevel::kError,
-          "there is no device " + std::to_string(device) + ": devices tells how many there are");
+      log(LogLevel::kError, "there is no device " + std::to_string(device) +
+                                ": devices() returns how many there are");
       return NcclResult::kInvalidArgument;
     }
     *info = &context->nics()[static_cast<size_t>(device)];

@@ -122,10 +122,8 @@ void add_host(const std::string& name, const hosts::Event& ended, const Console&
   if (ended.code == kExitError || ended.output.empty()) {
     console.warn(fmt::format("{}: {}", name, hosts::why_failed(ended)));
   } else if (auto added = add_evidence(ended.output, evidence); !added) {
-    console.warn(
-        fmt::format("{}: what it says is not from this version of pacecar doctor: install "
-                    "the same one",
-                    name));
+    console.warn(fmt::format(
+        "{}: its output is not of this version of pacecar doctor: install the same one", name));
   }
 }
 
@@ -159,8 +157,8 @@ std::string nobody(uint64_t pid) {
   }
   if (pid != 0) {
     return fmt::format(
-        "process {} tells nothing: it runs without Pacecar, or as another user; "
-        "'pacecar doctor' without --pid lists those that tell",
+        "process {} serves no state: it runs without Pacecar, or as another user; 'pacecar doctor' "
+        "without --pid lists those that do",
         pid);
   }
   return "no process with Pacecar is to be seen: run as the job's user or root, on its host, and "

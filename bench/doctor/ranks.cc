@@ -352,7 +352,7 @@ std::optional<RankFinding> slow_network(const Table& table) {
   return RankFinding{"slow-path", worst.from->process, worst.to->process,
                      worst.busy * table.period_s,
                      fmt::format("{} to {}, more than on the other paths: a link or a switch "
-                                 "between is slow; 'pacecar bw' on the same path tells how much",
+                                 "between is slow; 'pacecar bw' on the same path measures it",
                                  cost, name_of(*worst.to->process))};
 }
 

@@ -52,7 +52,7 @@ bool is_unacknowledged(const Path& path) {
 std::string why_unacknowledged(const Path& path) {
   return fmt::format(
       "{} writes to {} have not been acknowledged for {:.0f} s: the network between drops them, or "
-      "that process is stopped; 'pacecar bw' on the same path tells which",
+      "that process is stopped; 'pacecar bw' on the same path shows which",
       path.flow->unacknowledged_writes, path.peer_name(), path.flow->still_s);
 }
 

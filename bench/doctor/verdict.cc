@@ -135,8 +135,8 @@ Verdict verdict_of_cut(const std::vector<const Finding*>& cut) {
   } else if (one.rule->blames_peer) {
     verdict.rule = "cut";
     verdict.why =
-        "each end has waited for the other for 5 s or more: the network between drops "
-        "everything; 'pacecar bw' on the same path tells more";
+        "each end has waited for the other for 5 s or more: the network between drops everything; "
+        "'pacecar bw' on the same path shows more";
   }
   return verdict;
 }
@@ -152,7 +152,7 @@ std::optional<Verdict> link_down(const Job& job) {
                      .nic = nic.name,
                      .path = "",
                      .why =
-                         "the kernel says that its link is down: look at the cable and at the "
+                         "the kernel reports that its link is down: look at the cable and at the "
                          "switch's port"};
     }
   }

@@ -215,7 +215,7 @@ class Agent {
 }  // namespace
 
 int run_agent(int argc, char** argv) {
-  CLI::App app("One host of --hosts: runs there what it is told on its standard input.",
+  CLI::App app("One host of --hosts: runs the commands that it reads from its standard input.",
                "pacecar agent");
   app.footer(kFooter);
   return perf::run_subcommand(app, argc, argv, {}, [](const perf::Console&) -> Result<int> {

@@ -206,7 +206,7 @@ void Crew::take_lines(size_t index) {
   }
   member.output.erase(0, begin);
   if (member.output.size() > kMaxAgentLine) {
-    lose(index, "what it says has no end: install the same version there");
+    lose(index, "its output has no end: install the same version there");
   }
 }
 
@@ -265,7 +265,7 @@ void Crew::report(size_t index, const Json& message) {
     }
   }
   if (event.kind == Event::Kind::kReady) {
-    return lose(index, "what it says is not from this version of pacecar: install the same one");
+    return lose(index, "its output is not of this version of pacecar: install the same one");
   }
   event.id = *id;
   events_.push_back(std::move(event));
@@ -295,10 +295,10 @@ void Crew::ended(size_t index) {
   const bool missing = mentions(complaint, remote_) &&
                        (mentions(complaint, "not found") || mentions(complaint, "No such file"));
   if (code == kNotFoundByShell || missing) {
-    return lose(index,
-                fmt::format("it has no pacecar ({}{}): install it there, or say with --remote "
-                            "where it is",
-                            how_ended(status), words));
+    return lose(
+        index,
+        fmt::format("it has no pacecar ({}{}): install it there, or give its path with --remote",
+                    how_ended(status), words));
   }
   lose(index, fmt::format("it cannot be reached ({}{}): does '{}' work by hand?", how_ended(status),
                           words, fmt::join(member.command, " ")));

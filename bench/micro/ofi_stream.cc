@@ -332,7 +332,7 @@ void send_pings(Nic& nic, int peer, const Settings& settings) {
     const int64_t start = now_ns();
     nic.inject(next);
     word = next_word(nic, word);
-    if (word != next) give_up("a ping was answered by another word than its own");
+    if (word != next) give_up("a ping was answered by another number than its own");
     return static_cast<uint64_t>(now_ns() - start) / 2;
   };
   turn(1);  // connects

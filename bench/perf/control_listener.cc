@@ -117,7 +117,7 @@ Result<void> ControlListener::take_connections(const OnStranger& on_stranger) {
     }
     if (waiting_.size() == kMaxWaiting) {
       if (on_stranger) {
-        on_stranger({ErrorCode::kPeer, fmt::format("{} made way for others: it had said nothing",
+        on_stranger({ErrorCode::kPeer, fmt::format("{} was dropped for others: it had sent nothing",
                                                    waiting_.front().channel.peer())});
       }
       waiting_.pop_front();

@@ -208,8 +208,8 @@ Result<void> Experiment::settle() {
     loop_.run_until(loop_.now() + kQuiet);
     if (loop_.now() - Instant() > kLongestSetUp) {
       return fail(ErrorCode::kInvalidArgument,
-                  "the hosts could not tell each other of their buffers within a second: the "
-                  "fabric loses too much, or its control queues are too small");
+                  "the hosts could not advertise their buffers within a second: the fabric loses "
+                  "too much, or its control queues are too small");
     }
   }
   return {};

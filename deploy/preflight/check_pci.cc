@@ -99,7 +99,7 @@ void check_acs(const Facts& facts, std::span<const PciDevice* const> devices, Fi
     if (state != AcsState::kRedirects) continue;
     clean = false;
     findings.add(FindingId::kPciAcsOn, bridge,
-                 "this bridge sends what NIC and GPU say to each other up to the root complex",
+                 "this bridge sends traffic between NIC and GPU up to the root complex",
                  {{"PCI", bridge}});
   }
   if (!readable) {

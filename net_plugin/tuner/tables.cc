@@ -71,7 +71,7 @@ void* open(size_t ranks, size_t nodes, const NvlDomainsV5* domains) {
   void* const context = tuners().open(std::make_unique<Tuning>(Tuner(*clusters), observes));
   plugin::log(LogLevel::kInfo, context == nullptr
                                    ? "tuner: NCCL's own choices stand: too many communicators"
-                               : observes ? "tuner: tells what it would choose"
+                               : observes ? "tuner: logs what it would choose"
                                           : "tuner: chooses algorithms and protocols");
   return context;
 }

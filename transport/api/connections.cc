@@ -233,7 +233,7 @@ tl::unexpected<Error> not_usable(const Attachment& at, const Memory* memory) {
                             memory->nic(), at.device));
   }
   return fail(ErrorCode::kInvalidArgument,
-              "a message buffer lies outside its registered memory: register all of it");
+              "a message buffer is outside its registered memory: register all of it");
 }
 
 Result<void> check_buffers(const Attachment& at, std::span<const ReceiveBuffer> buffers) {

@@ -181,10 +181,10 @@ Result<std::vector<NicGroup>> choose_nics(std::string_view list, Candidates cand
   std::erase_if(others, is_excluded);
   std::vector<NicGroup> chosen = by_name ? std::move(named) : by_default(others);
   if (chosen.empty() && list_was_empty) {
-    return fail(ErrorCode::kNotFound,
-                "this host has no NIC: no RDMA device, and no network interface is up with an IP "
-                "address; bring one up (ip link set dev eth0 up), and 'pacecar preflight' tells "
-                "more");
+    return fail(
+        ErrorCode::kNotFound,
+        "this host has no NIC: no RDMA device, and no network interface is up with an IP address; "
+        "bring one up (ip link set dev eth0 up), and 'pacecar preflight' shows more");
   }
   if (chosen.empty()) {
     return fail(ErrorCode::kNotFound,

@@ -101,9 +101,9 @@ Result<void> check_security(const NicCandidate& candidate, const Params& params,
                             candidate.name(), standard));
   }
   log(is_default(params, "PACECAR_SECURITY") ? LogLevel::kInfo : LogLevel::kWarn,
-      fmt::format("{}: {} carry no tags: whoever can send into its network can forge them "
-                  "(SECURITY.md)",
-                  candidate.name(), standard));
+      fmt::format(
+          "{}: {} carry no tags: anyone who can send into its network can forge them (SECURITY.md)",
+          candidate.name(), standard));
   return {};
 }
 

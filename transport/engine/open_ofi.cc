@@ -54,10 +54,10 @@ std::string pci_path(const fi_info& info) {
 
 std::string abilities(const OfiTraits& traits) {
   const std::string_view notification = traits.notification == OfiNotification::kWithWrite
-                                            ? "tells of writes with them"
+                                            ? "notifies with each write"
                                         : traits.notification == OfiNotification::kAfterWrite
-                                            ? "tells of writes by a message behind them"
-                                            : "tells of writes once they are acknowledged";
+                                            ? "notifies by a message after each write"
+                                            : "notifies after a write's acknowledgement";
   return fmt::format("{}; {} writes, up to {} bytes inline; {}; {}", notification,
                      traits.ordered ? "ordered" : "unordered", traits.inject,
                      traits.host_only ? "this host only" : "leaves the host",

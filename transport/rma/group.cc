@@ -257,7 +257,7 @@ Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, co
   if (checked) checked = check(rank, to, rank, size);
   if (checked && signal) checked = check(rank, signal->word, rank, sizeof(uint64_t));
   if (checked && signal && signal->word.offset % sizeof(uint64_t) != 0) {
-    checked = fail(ErrorCode::kInvalidArgument, "a signal's word lies at no multiple of 8 bytes");
+    checked = fail(ErrorCode::kInvalidArgument, "a signal's word is not at a multiple of 8 bytes");
   }
   if (!checked) {
     free_.push_back(&operation);

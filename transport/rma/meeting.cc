@@ -54,7 +54,7 @@ Result<void> Meeting::meet(std::span<const Handle> handles, uint32_t weight) {
       const auto missing =
           std::ranges::find_if(inboxes_, [](const auto& inbox) { return !inbox.has_value(); });
       return fail(ErrorCode::kPeer,
-                  fmt::format("rank {} has not come: look for the first error there",
+                  fmt::format("rank {} has not connected: look for the first error there",
                               missing - inboxes_.begin()));
     }
     if (!moved) context_.rest(nic_);
@@ -120,10 +120,9 @@ Result<bool> Meeting::greet() {
     }
     const uint64_t rank = (*record)->value;
     if ((*record)->kind != RecordKind::kHello || rank >= inboxes_.size() || inboxes_[rank]) {
-      return fail(ErrorCode::kPeer,
-                  fmt::format("a rank says that it is number {} of {}, which it cannot be: start "
-                              "each once, with the same version of Pacecar",
-                              rank, inboxes_.size()));
+      return fail(ErrorCode::kPeer, fmt::format("a rank has the invalid number {} of {}: start "
+                                                "each rank once, with the same version of Pacecar",
+                                                rank, inboxes_.size()));
     }
     inboxes_[rank].emplace(std::move(*stranger));
     stranger = strangers_.erase(stranger);

@@ -115,8 +115,8 @@ Result<bool> Outbox::start_put(Part& part) {
 Result<bool> Outbox::start_piece(const Put& put, size_t size, Operation* operation) {
   if (landing_.length == 0) {
     return pacecar::fail(ErrorCode::kPeer,
-                         "a window on a GPU was shared without a word of where puts for it land: "
-                         "run the same version of Pacecar on all ranks");
+                         "a window on a GPU was shared without a landing for its puts: run the "
+                         "same version of Pacecar on all ranks");
   }
   if (!next_space_) next_space_ = space_.take(size);
   if (!next_space_) return false;

@@ -86,8 +86,8 @@ class TopoFile {
     if (name == "tier") return begin_tier(line);
     if (name == "queue_up" || name == "queue_down") {
       return error_at(line.number,
-                      "a .topo file only tells the network's shape; remove {}, and give the size "
-                      "of queues with the switches of the experiment",
+                      "a .topo file has only the network's shape; remove {}, and give the size of "
+                      "queues with the switches of the experiment",
                       shown(line.words[0]));
     }
     if (tier_ < 0) return assign(line, name, kHeader, header_);

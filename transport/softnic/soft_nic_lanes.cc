@@ -91,9 +91,9 @@ void SoftNic::on_standby_message(QueuePair& standby, const Completion& completio
   standby.receives.push(standby.messages->receive(completion.work_request));
   LaneRecovery& recovery = qp.rc->recovery;
   if (!message || message->lane != 0 || !recovery.on_message(*message)) {
-    return break_queue_pair(qp, CompletionStatus::kLocalError,
-                            "says of a connection what cannot be: run the same version of Pacecar "
-                            "on both sides");
+    return break_queue_pair(
+        qp, CompletionStatus::kLocalError,
+        "sent an impossible state of a connection: run the same version of Pacecar on both sides");
   }
   if (recovery.up() && recovery.offered()) fail_lane(qp, CompletionStatus::kLocalError, now);
   advance_lane(qp, now);

@@ -22,13 +22,13 @@ constexpr size_t kMaxOverheadBytes = roce::kMaxHeaderBytes + roce::kMaxTrailerBy
 Result<void> SoftNic::connect_standard(QueuePair& qp, const PeerEndpoint& peer) {
   if (!speaks_standard()) {
     return fail(ErrorCode::kPeer,
-                "the peer's NIC speaks standard RoCE v2 only, and this software NIC its own mode "
+                "the peer's NIC uses standard RoCE v2 only, and this software NIC its own mode "
                 "only: set PACECAR_WIRE=auto or PACECAR_WIRE=roce here");
   }
   if (config_.security == Security::kEncrypt) {
     return fail(ErrorCode::kPeer,
-                "PACECAR_SECURITY=encrypt needs packets of our own on both sides, and the peer "
-                "speaks standard RoCE v2: set PACECAR_WIRE=extended on all hosts");
+                "PACECAR_SECURITY=encrypt needs the extended mode on both sides, and the peer uses "
+                "standard RoCE v2: set PACECAR_WIRE=extended on all hosts");
   }
   if (!config_.knows_ip_header && !config_.identifies_datagrams) {
     return fail(ErrorCode::kPeer,
@@ -104,8 +104,8 @@ std::string SoftNic::fault(QueuePairId id) const {
   if (qp->fault != nullptr) return "the peer at " + peer + " " + qp->fault;
   if (qp->rc && qp->rc->responder.refused()) {
     return "the peer at " + peer +
-           " asked for memory that it may not touch, or sent more than there is room for: look at "
-           "its error, and at what it was told of our memory";
+           " used memory without permission, or sent more than there is room for: look at its "
+           "error, and at the memory advertised to it";
   }
   switch (qp->broken_by) {
     case CompletionStatus::kRetryExceeded:

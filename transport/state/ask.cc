@@ -52,7 +52,7 @@ class Asking {
     } else if (over) {
       answer_ = std::move(text_);
     } else if (size < 0) {
-      if (errno != EINTR && errno != EAGAIN) end("it cannot be heard: its socket has failed");
+      if (errno != EINTR && errno != EAGAIN) end("it cannot be read: its socket has failed");
     } else {
       text_.append(part.data(), static_cast<size_t>(size));
       if (text_.size() > question_.max_bytes) end("its answer has no end");

@@ -8,10 +8,10 @@ Result<LaneAccount::Settled> LaneAccount::settle(uint64_t peer_received, WorkQue
   uint64_t most = confirmed_;
   for (size_t i = 0; i < unsettled_.size(); ++i) most += notifies(unsettled_[i]) ? 1 : 0;
   if (peer_received < confirmed_ || peer_received > most) {
-    return fail(ErrorCode::kPeer,
-                fmt::format("the peer says that {} writes have arrived on a lane, and it is {} to "
-                            "{}",
-                            peer_received, confirmed_, most));
+    return fail(
+        ErrorCode::kPeer,
+        fmt::format("the peer reports that {} writes have arrived on a lane, and it is {} to {}",
+                    peer_received, confirmed_, most));
   }
   uint64_t covered = peer_received - confirmed_;  // of unsettled_, with all before them
   Settled settled;

@@ -80,7 +80,7 @@ class Stage {
     if (bytes > PinnedRing::kBytes) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("a message of {} bytes of GPU memory cannot be staged: pass at most "
-                              "{} at once, as the NIC's properties say",
+                              "{} at once, the limit in the NIC's properties",
                               bytes, PinnedRing::kBytes));
     }
     if (auto made = make_ring(engine); !made) return tl::unexpected(made.error());
@@ -140,7 +140,7 @@ class Stage {
 
 tl::unexpected<Error> not_covered() {
   return fail(ErrorCode::kInvalidArgument,
-              "a message buffer lies outside its registered GPU memory: register all of it");
+              "a message buffer is outside its registered GPU memory: register all of it");
 }
 
 const std::shared_ptr<StagedRange>& staged_of(const Memory* memory, size_t size) {
