@@ -57,7 +57,7 @@ FlowView view_of(const Explanation& flow, Duration rtt) {
           .epoch = flow.epoch,
           .share_bps = bps_of(flow.share),
           .core_bps = bps_of(flow.core),
-          .budget_bps = bps_of(flow.budget),
+          .budget_bps = bps_of(flow.rate_max),
           .rtt_us = rtt.us()};
 }
 

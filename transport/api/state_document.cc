@@ -82,7 +82,7 @@ Json flow_json(const FlowStatus& flow) {
                {"grant_age_ns", flow.explanation.grant_age.ns()},
                {"share_bps", flow.explanation.share.bps()},
                {"core_bps", flow.explanation.core.bps()},
-               {"budget_bps", flow.explanation.budget.bps()},
+               {"budget_bps", flow.explanation.rate_max.bps()},
                {"rtt_ns", flow.rtt.ns()},
                {"backlog_bytes", flow.stats.backlog},
                {"in_flight_bytes", flow.stats.in_flight},
