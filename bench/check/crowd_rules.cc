@@ -78,7 +78,7 @@ void many_in_several_threads(Host& host) {
   });
 }
 
-// The receiving rank's threads accept from a listener each, as often as they are connected to.
+// Each thread of the receiving rank accepts from its own listener several times.
 void listens_again(Host& host) {
   constexpr size_t kRounds = 5;
   constexpr size_t kBytes = 1U << 20;
@@ -114,7 +114,7 @@ void post_requests(Host& host, void* comm, const Part& part, size_t count) {
   }
 }
 
-// Both ends give up at once, while their messages are under way; memory goes first.
+// Both ends close at once with messages outstanding; memory is deregistered first.
 void closes_in_flight(Host& host) {
   constexpr size_t kRounds = 4;
   constexpr size_t kRequests = 8;

@@ -9,8 +9,8 @@
 //   here: alive                                      nothing: the agent knows that somebody is
 //   there
 //
-// The agent ends, with all that it has started, when its standard input ends, and when it has heard
-// nothing for kSilence: a network that has gone says nothing of the end.
+// The agent ends, with all that it has started, when its standard input ends, and when it has
+// received nothing for kSilence, because a broken network does not report the end.
 #pragma once
 
 #include <cstdint>

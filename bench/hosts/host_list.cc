@@ -18,7 +18,7 @@ namespace pacecar::hosts {
 namespace {
 
 constexpr std::string_view kAddress = "addr=";
-// What MPI implementations write behind a host.
+// Options of MPI implementations after a host, which are ignored.
 constexpr std::array<std::string_view, 4> kPassedOver = {
     "slots=", "max_slots=", "max-slots=", "cpu="};
 

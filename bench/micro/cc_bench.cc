@@ -127,7 +127,7 @@ class BusyReceiver {
   size_t grants_ = 0;
 };
 
-// One of 4096 active senders can use more, or less; half of them could use little at any time.
+// The demand of one of 4096 active senders changes; at any time half of them can use little.
 void pace_demand(benchmark::State& state) {
   BusyReceiver busy(kFlows);
   uint32_t i = 0;
@@ -168,8 +168,7 @@ void pace_activation(benchmark::State& state) {
 }
 BENCHMARK(pace_activation);
 
-// One of so many flows of a sender is granted another rate, and those that this concerns are looked
-// at.
+// One of a sender's flows is granted another rate, and the affected flows are visited.
 void link_share(benchmark::State& state) {
   const auto flows = static_cast<uint32_t>(state.range(0));
   LinkShare share({.line_rate = Rate::from_gbps(400)}, flows, 1.0 / 64);
@@ -222,7 +221,7 @@ void credit_update(benchmark::State& state) {
 }
 BENCHMARK(credit_update);
 
-// One pull and a new wish, with 4096 senders taking turns.
+// One pull and a new demand, with 4096 senders taking turns.
 void credit_pull(benchmark::State& state) {
   const auto share = busy_credit();
   std::array<GrantUpdate, 1> updates;

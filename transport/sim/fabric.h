@@ -34,7 +34,7 @@ enum class FabricDrop : uint8_t {
   kNoRoute,
   kQueueFull,
   kInboxFull,
-  kLinkDown,   // on a cable that failed or in the queue before it, or sent there with no other way
+  kLinkDown,   // on a failed cable, in the queue before it, or without another route
   kLoss,       // injected
   kPartition,  // injected
   kPolicer,
@@ -99,7 +99,7 @@ class Fabric {
 
   uint32_t hosts() const;
   uint32_t processes() const;  // of all hosts
-  // The ports of processes, by number: where each host has one process, of hosts.
+  // The port of a process, by number; with one process per host, of a host.
   PacketIo& port(uint32_t process);
   const Address& address(uint32_t process) const;
   // Sends a frame from a process, with PayloadMode::kBytes. False: it is longer than a datagram, or
@@ -130,7 +130,7 @@ class Fabric {
   void set_cable_rate(uint32_t cable, Rate rate);  // more than 0
   void set_cable_loss(uint32_t cable, double probability);
   // Random loss, duplication, reordering, corruption and partitions, at the first switch of each
-  // packet's way; frozen processes. Islands, stalls and losses of words name processes.
+  // packet's way; frozen processes. Islands, stalls and losses of control writes name processes.
   void set_faults(const SimFaults& faults);
 
   // Writes what comes out of a link as a pcap file from now on (Ethernet, IP and UDP headers made

@@ -18,7 +18,7 @@
 namespace pacecar::roce {
 
 inline constexpr uint16_t kUdpPort = 4791;
-// Of the range of UDP source ports that RoCE v2 uses (annex A17, 17.3.1).
+// The first UDP source port of RoCE v2 (annex A17, 17.3.1).
 inline constexpr uint16_t kFirstSourcePort = 0xC000;
 
 enum class Opcode : uint8_t {
@@ -220,7 +220,7 @@ enum class Decoded : uint8_t {
   kVersion,    // of the transport header
   kPartition,  // not the default one
   kPadding,    // longer than the payload, or of a packet without payload
-  kPayload,    // where there must not be any, or none where there must be some
+  kPayload,    // present where it must not be, or missing
   kSyndrome,   // a reserved one
 };
 

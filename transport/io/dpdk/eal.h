@@ -14,14 +14,14 @@
 
 namespace pacecar {
 
-// `arguments` (of PACECAR_DPDK_EAL, separated by blanks) replace those of our own choice; empty:
-// one core, memory of this process only, huge pages if enough are free. `pci`: PCI devices will be
-// used. The affinity of the calling thread stays as it is.
+// `arguments` (of PACECAR_DPDK_EAL, separated by blanks) replace ours; empty: one core, memory of
+// this process only, huge pages if enough are free. `pci`: PCI devices will be used. The affinity
+// of the calling thread stays as it is.
 Result<void> start_eal(const std::string& arguments, bool pci, const LogSink& log);
 
 // Runs `work` on the EAL's interrupt thread and waits for its end. Drivers that handle their peers
 // there (net_memif) close file descriptors that this thread may be about to wait for, which ends
-// the process: what stops them must not run beside it.
+// the process: so they must be stopped on this thread.
 void run_on_interrupt_thread(const std::function<void()>& work);
 
 // For operations on devices: one at a time in the process.
