@@ -41,7 +41,7 @@ class RegistrationCache {
   struct Memory {
     AddressRange range;
     uint32_t rights = 0;          // the device's own flags
-    uint64_t allocation = kHost;  // of the range, by number; of GPU memory
+    uint64_t allocation = kHost;  // of GPU memory: the allocation's number
     auto operator<=>(const Memory&) const = default;
   };
   // The memory is deregistered when the last of these is destroyed.

@@ -75,7 +75,7 @@ constexpr std::array kAnswers = {
 }  // namespace
 
 std::string answer_to_perftest_flag(std::string_view name) {
-  // As "-L64", a letter with its value.
+  // A letter may have its value attached: "-L64".
   const bool letter = name.size() >= 2 && name[1] != '-';
   const auto found = std::ranges::find_if(kAnswers, [&](const Answer& answer) {
     return letter ? answer.letter == name.substr(0, 2) : answer.name == name;

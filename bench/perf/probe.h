@@ -30,7 +30,7 @@ class Probe : public PhaseWatcher {
   const LimitsSeen& limits() const { return meter_.limits(); }
 
  protected:
-  // Ends the intervals; part of result().
+  // Ends the last interval; called by result().
   const IntervalMeter& finish_intervals(Duration elapsed, uint64_t messages);
   // Called for every poll: `messages` since the phase began, of `expected` (0: timed).
   void show(Instant now, const Streams& streams, uint64_t messages, uint64_t expected);

@@ -1,4 +1,4 @@
-// What one simulated run gave. Written as JSON by result_json.h; single figures by metrics.h.
+// The result of one simulated run. Written as JSON by result_json.h; single figures by metrics.h.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct FlowResult {
   Duration received = Duration::max();  // when the receiver had everything; max(): not done
   Duration finish = Duration::max();    // when the sender knew it; likewise
   Duration ideal;                       // from start to finish, alone in the fabric
-  Duration at_source;                   // how long its packets take on the links of its source's
+  Duration at_source;                   // serialization on the links of its source's
   Duration at_destination;              // host, and of its destination's
   FlowShare share;
 
@@ -50,8 +50,8 @@ struct Series {
   size_t flow = 0;  // of a rate: index into the flows
 };
 
-// What a flow might send, over time from time 0, and why no more. In bits per second, with what a
-// packet has beyond its payload; empty: did not apply at any time.
+// A flow's allowed rate over time from time 0, and its limits. In bits per second with packet
+// overhead; empty: never applied.
 struct LimitSeries {
   std::string name;
   Duration interval;
@@ -92,8 +92,8 @@ struct RunResult {
   std::vector<LimitSeries> limits;  // of the same flows, at the begin of each interval
   uint64_t events = 0;              // since time 0
   uint64_t trace_hash = 0;
-  // Only these differ between two runs of a spec. The processor's time is that of the run alone,
-  // whatever else the machine does meanwhile.
+  // Only these differ between two runs of a spec. The processor time is the run's own, without
+  // other processes.
   double wall_seconds = 0;
   double set_up_cpu_seconds = 0;
   double loop_cpu_seconds = 0;  // from time 0 to the last event

@@ -1,5 +1,5 @@
-// What preflight knows of a host before it judges. Read once by read_facts(); the checks see
-// nothing else, so that a test can make up any host. nullopt or an empty string: not known.
+// The facts about a host. read_facts() reads them once; the checks use nothing else, so that a test
+// can make up any host. nullopt or an empty string: not known.
 #pragma once
 
 #include <array>

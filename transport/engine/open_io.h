@@ -1,4 +1,4 @@
-// The packet I/O of a NIC with the decorators of the parameters.
+// The packet I/O of a NIC, with the decorators that PACECAR_FAULT, _TRACE and _PCAP ask for.
 #pragma once
 
 #include <cstdint>

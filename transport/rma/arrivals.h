@@ -2,10 +2,10 @@
 // words, ends of gets, deliveries, flushes. Without a window on a GPU they count at once. Otherwise
 // they count in rounds, one at a time; later arrivals wait for the next round:
 //
-//   settle: the NIC's writes are flushed to each GPU; what was copied to it is there; the words in
-//           its memory have been read                                  (all of these side by side)
-//   count:  the host's words are added to, and all else ends; the GPUs' words are on their way
-//   write:  they are there
+//   settle: in parallel, flush the NIC's writes to each GPU, wait for copies to it, and read the
+//           words in its memory
+//   count:  add to the host's words, complete all else, and start writing the GPUs' words
+//   write:  wait for these
 //
 // Nobody else writes a GPU's words meanwhile: NCCL forbids resetting a signal while one may arrive.
 // They are read in each round, since NCCL resets them between signals. Signals to one word in a

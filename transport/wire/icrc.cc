@@ -13,7 +13,7 @@
 namespace pacecar::roce {
 namespace {
 
-constexpr size_t kLinkBytes = 8;  // stand for InfiniBand's own link header, all ones
+constexpr size_t kLinkBytes = 8;  // all ones, in place of InfiniBand's link header
 constexpr size_t kIpv4Bytes = 20;
 constexpr size_t kIpv6Bytes = 40;
 constexpr size_t kUdpBytes = 8;
@@ -114,7 +114,8 @@ constexpr uint32_t power_of_x(uint64_t exponent) {
 
 static_assert(multiply(power_of_x(1000), power_of_x(kOrder - 1000)) == kOne);
 
-// From behind the identification to the ICRC: the rest of the IPv4 header, UDP's, the datagram.
+// The bytes between the identification and the ICRC: the rest of the IPv4 header, UDP's, the
+// datagram.
 constexpr size_t kBehindIdentification = kIpv4Bytes - 6 + kUdpBytes;
 
 // The two bytes in the CRC's order, the first bit as the highest power.
@@ -143,7 +144,7 @@ bool verify_icrc(const Route& route, std::span<const uint8_t> datagram) {
   return stored_icrc(datagram) == icrc(route, covered, {}, {});
 }
 
-// It is linear: the product of each bit first, then of what they make together.
+// Multiplication is linear: first the products of single bits, then the sums of these.
 Multiplier::Multiplier(uint32_t factor) {
   for (size_t nibble = 0; nibble < by_nibble_.size(); ++nibble) {
     auto& products = by_nibble_[nibble];

@@ -126,7 +126,7 @@ size_t write_nd(const NeighborMessage& message, const frame::Vlan& vlan, uint8_t
   if (!question) nd[4] = static_cast<uint8_t>(kOverride | (answer ? kSolicited : 0));
   std::ranges::copy(question ? message.target.ip : message.sender.ip, nd + 8);
   nd[kNdBytes] = question ? kSourceMac : kTargetMac;
-  nd[kNdBytes + 1] = 1;  // of 8 bytes
+  nd[kNdBytes + 1] = 1;  // option length, in 8 bytes
   put_mac(message.sender_mac, nd + kNdBytes + 2);
   const std::span<const uint8_t> icmp(nd, kNdBytes + kOptionBytes);
   put16(static_cast<uint16_t>(~frame::fold(icmpv6_sum(ip, icmp))), nd + 2);

@@ -16,7 +16,7 @@ namespace pacecar {
 
 class Neighbors {
  public:
-  // Who we are, from whom frames are.
+  // Our own addresses.
   struct Self {
     MacAddress mac{};
     Address address;

@@ -61,7 +61,7 @@ const Message* Connection::ready(const Message& message) {
   sent_ = message;
   state_ = State::kEstablished;
   send(Kind::kReadyToUse, Instant());
-  due_ = Instant::never();  // it is repeated when the reply is
+  due_ = Instant::never();  // repeated only after a repeated reply
   return &sent_;
 }
 
