@@ -13,22 +13,21 @@
 namespace pacecar::doctor {
 namespace {
 
-// What is one rank's alone: so many times the others' median, and so much of the time from one
-// collective to the next.
+// A rank is an outlier if its value is so many times the others' median, and so much of the time
+// from one collective to the next.
 constexpr double kTimesOthers = 3;
 constexpr double kShareOfPeriod = 0.2;
 constexpr double kLeastSeconds = 1e-3;
 constexpr size_t kLeastCollectives = 3;
-// A process that is ready to run and is not let, for so much more of the time than the others.
+// A starved process is runnable without a processor for so much more of the time than the others.
 constexpr double kStarved = 0.25;
-// A path that makes a job slow has messages on it for so much of the time.
+// A slow path has messages in flight for so much of the time.
 constexpr double kBusy = 0.4;
-// Where a rank's threads are kept from the processors for more than that, a message may wait for a
-// turn of the scheduler: less than this is no sign of a slow path.
+// If a rank's threads are starved for more than this share, its messages may wait for the
+// scheduler: then a slow message is no sign of a slow path.
 constexpr double kSomewhatStarved = 0.1;
 constexpr double kTurnSeconds = 10e-3;
-// A rank that was kept from the processors for so much of the time that it is late is not late by
-// itself.
+// A rank whose starvation explains so much of its lateness is not late by itself.
 constexpr double kExplained = 0.7;
 
 double median(std::vector<double> values) {
@@ -51,12 +50,12 @@ double median_of_others(const std::vector<double>& values, size_t left_out) {
   return median(std::move(others));
 }
 
-// A rank in the mean over the collectives that all have been through.
+// A rank's means over the collectives that all ranks have completed.
 struct RankFigures {
   double late_s = 0;  // so much shorter in the collective than the rank that was in it longest
   double first_s = 0;
   double taken_s = 0;
-  size_t detailed = 0;  // collectives of which those two are known
+  size_t detailed = 0;  // collectives with both of these
 };
 
 struct Table {
@@ -114,7 +113,7 @@ Table table_of(const std::vector<Member>& members) {
   return table;
 }
 
-// Whose value is out of line.
+// The member with an outlying value.
 std::optional<size_t> outlier(const Table& table, const std::vector<double>& values) {
   const auto most =
       static_cast<size_t>(std::max_element(values.begin(), values.end()) - values.begin());
@@ -144,8 +143,8 @@ RankFinding mismatch(const Member& odd, const Member& other, const std::string& 
                       calls, name_of(*other.process), others_call)};
 }
 
-// What the two call in the first place where they differ: of the collectives that both know, or
-// the newest of each, where neither has come to the other's.
+// The first collectives in which the two differ: among those that both have recorded, or the newest
+// of each, if neither has reached the other's.
 std::optional<std::pair<CollectiveKey, CollectiveKey>> where_apart(const Member& a,
                                                                    const Member& b) {
   const auto known_to = [](const Member& one, const Member& other) {
@@ -269,12 +268,12 @@ std::optional<RankFinding> late_rank(const Table& table) {
 struct Edge {
   const Member* from = nullptr;
   const Member* to = nullptr;
-  double message_s = 0;  // a quarter of its messages took less
+  double message_s = 0;  // lower quartile of its messages' times
   double busy = 0;       // of the time
 };
 
-// Both ends wait for what the network is slow with: a sender alone waits for a receiver that is
-// late, a receiver alone for a sender.
+// On a slow path both ends wait for the network; if only the sender waits the receiver is late, and
+// the reverse.
 std::vector<Edge> edges_of(const Table& table) {
   std::map<int64_t, const Member*> members;
   for (const Member& one : *table.members) members[one.profile->rank] = &one;
@@ -308,7 +307,7 @@ std::vector<Edge> slow_edges(const std::vector<Edge>& edges) {
   return slow;
 }
 
-// Programs beside the rank that want of its NIC's link too.
+// Whether other programs use the rank's NIC's link, too.
 bool link_is_shared(const Process& process) {
   for (const Nic& nic : process.nics) {
     for (const Sharer& sharer : nic.sharers) {
@@ -318,7 +317,7 @@ bool link_is_shared(const Process& process) {
   return false;
 }
 
-// A rank that has slow paths both ways.
+// A rank with slow paths in both directions.
 const Member* common_end(const std::vector<Edge>& slow) {
   for (const Edge& out : slow) {
     for (const Edge& in : slow) {

@@ -85,7 +85,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.footer(kFooter);
 }
 
-// Empty: the usual ones.
+// Empty: the default directories.
 Result<std::string> state_directory() {
   const auto params = load_params_from_environment({}, nullptr);
   if (!params) return tl::unexpected(params.error());
@@ -157,10 +157,11 @@ Result<void> run(const Flags& flags, const Console& console) {
   auto directory = state_directory();
   if (!directory) return tl::unexpected(directory.error());
   Exporter exporter(std::move(*directory));
-  std::signal(SIGPIPE, SIG_IGN);  // a caller who leaves ends nothing
+  std::signal(SIGPIPE, SIG_IGN);  // a client that disconnects must not end the process
   if (!flags.listens && flags.textfile.empty()) return print(flags, exporter, console);
   const sigset_t signals = ending_signals();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // of all threads to come: these are waited for
+  // in all later threads; the main thread waits for these
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return flags.listens ? serve(flags, exporter, console) : write_file(flags, exporter, console);
 }
 

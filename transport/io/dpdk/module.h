@@ -33,7 +33,7 @@ Result<Function*> load_dpdk_function(const std::string& file) {
 
 }  // namespace pacecar
 
-// In one file of a module.
+// Used in one file of each module.
 #define PACECAR_DPDK_MODULE(function)                                                 \
   extern "C" [[gnu::visibility("default")]] const pacecar::DpdkModule pacecar_module; \
   const pacecar::DpdkModule pacecar_module = {PACECAR_DPDK_BUILD,                     \
