@@ -1,11 +1,11 @@
-// The NIC of a device in this process, and who turns it: the threads that poll completion queues,
-// or a keeper thread, which sleeps on the socket while nothing is to be done. All contexts of the
+// The NIC of a device in this process, and who drives it: the threads that poll completion queues,
+// or a keeper thread, which sleeps on the socket while there is nothing to do. All contexts of the
 // process that open the device share it.
 //
-// While callers poll, the keeper naps. A program that looks at memory for what a peer writes there,
-// or sleeps, polls nothing: the keeper, coming back from a nap, then finds packets that have
-// waited. From there on it leads for a while, and polls as long as traffic lasts. Then it tries a
-// nap again: when packets wait again at once, it leads for twice as long.
+// While callers poll, the keeper naps. A program that polls memory for a peer's writes, or sleeps,
+// makes no calls: then the keeper finds waiting packets after a nap. From there on it leads for a
+// while: it polls as long as traffic lasts. Then it naps again; if packets wait again at once, it
+// leads for twice as long.
 //
 // Thread rule: everything but open() and the statics with mutex() held, which also guards the
 // queues of completions and the queue pairs.
@@ -38,7 +38,7 @@ class CompletionSink {
   ~CompletionSink() = default;
 };
 
-// Has a timer.
+// An object with a timer.
 class Timed {
  public:
   virtual Instant due() const = 0;
@@ -69,7 +69,7 @@ class ProcessNic {
 
   void add_sink(QueuePairId id, CompletionSink* sink) { sinks_[id] = sink; }
   void remove_sink(QueuePairId id) { sinks_.erase(id); }
-  // Until it is removed; it returns when it is due.
+  // Registered until it is removed; its due() is the deadline.
   void add_timed(Timed* timed) { timed_.push_back(timed); }
   void remove_timed(Timed* timed) { std::erase(timed_, timed); }
 
@@ -82,7 +82,7 @@ class ProcessNic {
   void let_out();
   // At the end of a call, without the lock: the keeper may nap, or must wake.
   void note_call();
-  // Without the lock: turns the NIC until `fd` can be read.
+  // Without the lock: drives the NIC until `fd` can be read.
   void turn_until_readable(int fd);
   // The caller will sleep elsewhere, so the keeper takes over at once.
   void hand_over();
@@ -119,7 +119,7 @@ class ProcessNic {
   std::atomic<int> waiting_{0};              // callers in turn_until_readable
   std::atomic<bool> keeper_leads_{false};    // and does not nap
   std::atomic<int64_t> asleep_until_ns_{0};  // 0: the keeper is awake
-  // The keeper's own: until when it leads, for how long at a time, and its naps since.
+  // Used by the keeper only: until when it leads, for how long at a time, and its naps since.
   Instant leads_until_;
   Duration lead_ = Duration();
   int naps_ = 0;

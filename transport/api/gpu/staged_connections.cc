@@ -45,7 +45,7 @@ struct StagedRequest : MessageRequest {
   bool copying = false;  // until `event`
   std::optional<Error> error;
   Sending sending;  // while it waits for its turn
-  // Of a receive.
+  // Of a receive: its buffers.
   std::array<Part, kMaxReceiveBuffers> parts;
   TestResult result;
 };
