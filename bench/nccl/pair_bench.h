@@ -34,7 +34,7 @@ nlohmann::json drive_pair(const PairPlan& plan, perf::ControlChannel channel);
 perf::ControlChannel connect_pair(const std::string& host, uint16_t port);
 // Waits for the peer's connect_pair.
 perf::ControlChannel await_pair(perf::ControlListener& listener);
-// Both processes here.
+// Runs both processes on this host.
 nlohmann::json run_pair(const PairPlan& plan);
 
 }  // namespace pacecar::nccl

@@ -1,4 +1,4 @@
-// Where clients of a test come to: a TCP port at addresses of this host.
+// The TCP port of a test's server, at addresses of this host.
 //
 // Strangers come too. All who have connected are heard at once, so that nobody waits for another;
 // who says nothing in time, or anything but the greeting, is told so and sent away. Where this host

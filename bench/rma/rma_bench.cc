@@ -199,7 +199,7 @@ double half_trip_of_signals(const Plan& plan, Pipe& pipe, Windows& windows, size
 
 struct Row {
   const char* name;
-  size_t beside;  // the row of which a ratio is told
+  size_t beside;  // the row for the ratio
   std::vector<double> figures;
 };
 

@@ -10,7 +10,7 @@
 namespace pacecar {
 namespace {
 
-// No trace tells of a flow's rate more often, except when the flow ends.
+// A trace has a flow's rate no more often, except when the flow ends.
 constexpr Duration kLookInterval = Duration::from_us(1);
 constexpr int64_t kSmallestChange = 100;  // of a rate: a hundredth
 

@@ -23,7 +23,7 @@ namespace pacecar {
 class Traffic final : public EventSink, public SimHost::Listener {
  public:
   using Hosts = std::vector<std::unique_ptr<SimHost>>;
-  // Of one connection, at most. They are told in one packet, whose size every packet pays for.
+  // The most of one connection. One packet advertises them, and its size sets that of all packets.
   static constexpr uint32_t kReceivesAhead = 8;
 
   // All outlive the traffic; `trace` may be null.

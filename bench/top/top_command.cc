@@ -173,7 +173,7 @@ void end_on_signals() {
   struct sigaction action {};
   action.sa_handler = [](int) { ended = true; };
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);  // a reader who leaves is told by write()
+  std::signal(SIGPIPE, SIG_IGN);  // write() reports a closed pipe
 }
 
 std::string time_of_day() {

@@ -127,7 +127,7 @@ class Fabric::Impl final : public EventSink {
   void cut(LinkId id);
   void set_in_routes(uint32_t cable, bool in_routes);
   void reroute();
-  // Priority flow control: tells the sender on the other side, or is told by it.
+  // Priority flow control: pauses the sender on the other side, or is paused by it.
   void send_pause(LinkId from_sender, PacketKind kind);
   void be_paused(LinkId id, PacketKind kind);
   void set_paused(FabricLink& link, bool paused);

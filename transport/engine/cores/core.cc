@@ -15,10 +15,10 @@ constexpr size_t kCompletions = 8192;
 constexpr size_t kSignals = 256;
 constexpr size_t kArrivals = 256;
 
-// In which an owner who has left no room takes some of what there is.
+// How long to wait for the owner to make room in the rings.
 constexpr Duration kOwnersTime = Duration::from_us(50);
 
-// Moves what `poll` gives into the ring, as far as there is room; false when something may be left.
+// Moves the elements of `poll` into the ring, as far as there is room; false: some may be left.
 template <typename T, typename Poll>
 bool move_into(SpscRing<T>& ring, uint64_t& moved, Poll poll) {
   for (T element; !ring.full(); ++moved) {
@@ -79,7 +79,7 @@ void Core::count(NicCounters& total) const {
 void Core::halt(QueuePairId id) {
   const Hold hold(*this);
   port_->soft_nic().halt_queue_pair(id);
-  while (!publish()) {  // nobody else makes room meanwhile
+  while (!publish()) {  // the owner waits here, so only this call makes room
     collect(completions_, early_completions_);
     collect(signals_, early_signals_);
     collect(arrivals_, early_arrivals_);
@@ -103,7 +103,7 @@ bool Core::turn(Instant now, SoftPort::Clock clock) {
   if (received + commands == 0 && now < deadline_) return false;
   if (received > 0 && clock != nullptr) now = clock();
   port_->nic().on_time(now);
-  // What the peer will know from an acknowledgement is told here before.
+  // Publishes completions before the peer can get the acknowledgement.
   publish();
   const size_t sent = port_->transmit(now);
   const Instant again = publish() ? Instant::never() : now + kOwnersTime;
@@ -123,7 +123,7 @@ size_t Core::take_commands() {
   for (Limit limit; limits_.pop(limit); ++taken) {
     nic.set_flow_limits(limit.flow, limit.limits, limit.now);
   }
-  // What has broken takes none; the owner hears of that.
+  // A broken queue pair accepts no posts; the owner gets its kBroken.
   for (Post post; posts_.pop(post); ++taken) nic.post(post.queue_pair, {&post.work_request, 1});
   return taken;
 }
