@@ -11,12 +11,12 @@ namespace pacecar {
 
 class Processors {
  public:
-  // Of the network interface's NUMA node, as far as this process may use them; where that is none
-  // or unknown, all that it may use.
+  // Those of the network interface's NUMA node that this process may use; if there is none, or the
+  // node is unknown, all that it may use.
   explicit Processors(const std::string& interface);
   ~Processors();
 
-  // How many there are.
+  // The number of processors.
   uint32_t count() const;
   // Keeps the calling thread on them. The kernel chooses among them, as it knows the other load of
   // each.
