@@ -25,7 +25,7 @@ std::string reason() {
 }
 #endif
 
-// The names of the missing ones, of those that are required.
+// Looks up all entry points; returns the names of missing required ones.
 std::string resolve(void* library, CudaEntryPoints& entries) {
   std::string missing;
   const auto find = [&](auto& entry, const char* symbol, bool required) {

@@ -10,7 +10,7 @@ namespace {
 
 // As long as the library waits before it reports a stall.
 constexpr double kStillSeconds = 5;
-// Repetitions of so large a share, and so many of them, are no accident.
+// Retransmissions above this share, and at least so many, count as loss.
 constexpr double kLossShare = 0.01;
 constexpr uint64_t kLossBytes = 64U << 10;
 

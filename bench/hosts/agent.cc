@@ -32,7 +32,7 @@ using Json = nlohmann::json;
 
 constexpr const char* kThisProgram = "/proc/self/exe";
 constexpr int kTurnMs = 1000;
-constexpr size_t kMaxKept = 32U << 20;  // of what one run prints
+constexpr size_t kMaxKept = 32U << 20;  // of one run's output
 
 constexpr const char* kFooter =
     R"(Nobody needs to start it by hand: 'pacecar bw --hosts', 'lat', 'preflight' and 'doctor' with
@@ -51,7 +51,7 @@ struct Run {
 
 class Agent {
  public:
-  // Until its standard input ends.
+  // Serves until the standard input ends.
   int serve() {
     last_message_ = perf::steady_now();
     while (turn() && perf::steady_now() - last_message_ < kSilence) {
@@ -69,7 +69,7 @@ class Agent {
         waiting.push_back({one->get(), POLLIN, 0});
       }
     }
-    // Of what has closed its pipes and goes on: looked at now and then.
+    // With a timeout, for runs that have closed their pipes and continue.
     poll(waiting.data(), waiting.size(), runs_.empty() ? kTurnMs : kTurnMs / 10);
     read_runs();
     return waiting[0].revents == 0 || read_orders();
@@ -110,7 +110,7 @@ class Agent {
                  {"machine", machine()}});
   }
 
-  // Equal where two names lead to one network stack of one machine.
+  // Equal if two host names have the same network stack of the same machine.
   static std::string machine() {
     std::string boot;
     const FileDescriptor file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
@@ -157,7 +157,7 @@ class Agent {
 
   void read_runs() {
     for (auto run = runs_.begin(); run != runs_.end();) {
-      const auto status = run->child.ended();  // before what it has printed
+      const auto status = run->child.ended();  // read before its output
       read_all(run->child.output(), run->output);
       read_all(run->child.errors(), run->errors);
       if (run->announced) read_announcement(*run);
@@ -176,7 +176,7 @@ class Agent {
     }
   }
 
-  // Until nothing more is there.
+  // Reads until nothing is left.
   static void read_all(const FileDescriptor& from, std::string& to) {
     for (size_t before = to.size() + 1; to.size() != before && to.size() < kMaxKept;) {
       before = to.size();

@@ -38,7 +38,7 @@ struct SlowPair {
 struct Outliers {
   double median = 0;  // of all figures; 0: there are none
   std::vector<SlowHost> hosts;
-  std::vector<SlowPair> pairs;  // whose hosts do not account for it
+  std::vector<SlowPair> pairs;  // not explained by their hosts
 };
 
 Outliers find_outliers(const Matrix& matrix, const Quantity& quantity);

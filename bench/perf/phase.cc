@@ -19,12 +19,12 @@ constexpr Duration kChannelInterval = Duration::from_ms(2);
 // Longer than a large message takes at a small --rate_limit; the transport notices dead peers.
 constexpr Duration kStallLimit = Duration::from_s(60);
 
-// Polls an end's streams; looks at the control channel and for stalls now and then.
+// Polls an end's streams; checks the control channel and for stalls now and then.
 class Pump {
  public:
   explicit Pump(const End& end) : end_(end), now_(steady_now()), last_move_(now_) {}
 
-  // Polls once. The control channel is looked at rarely, and only until a message has come.
+  // Polls once. The control channel is checked rarely, and only until a message has arrived.
   Result<void> poll() {
     const auto moved = end_.streams.poll();
     now_ = steady_now();
@@ -50,7 +50,7 @@ class Pump {
   }
 
   Instant now() const { return now_; }
-  // What came over the control channel; taking it makes room for the next.
+  // The message of the control channel; taking it makes room for the next.
   std::optional<Json> take_message() { return std::exchange(message_, std::nullopt); }
 
  private:
@@ -86,7 +86,7 @@ Result<void> drain(const End& end, Pump& pump) {
          end.streams.sent() < end.streams.stop()) {
     const auto polled = pump.poll();
     if (!polled) return polled;
-    if (expected) continue;  // what comes next is the report
+    if (expected) continue;  // the next message is the report
     if (const auto message = pump.take_message()) {
       const auto count = sent_count(*message, "stopped");
       if (!count) return tl::unexpected(count.error());

@@ -12,7 +12,7 @@
 
 namespace pacecar::tuner {
 
-// As NCCL calls.
+// A call of NCCL.
 struct Call {
   nccl::TunedFunction function{};
   size_t bytes = 0;

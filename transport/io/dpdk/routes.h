@@ -13,9 +13,9 @@ namespace pacecar {
 
 struct Route {
   Address prefix;       // port and scope do not matter
-  uint8_t bits = 0;     // of the 128; of an IPv4 prefix 96 more than people write
+  uint8_t bits = 0;     // of the 128; an IPv4 prefix has 96 more than usually written
   Address gateway{};    // all 0: the destinations are on the link
-  uint32_t metric = 0;  // of two for the same prefix the least
+  uint32_t metric = 0;  // the smaller one wins for the same prefix
 };
 
 class Routes {
@@ -31,12 +31,12 @@ class Routes {
   std::vector<Route> routes_;  // the best first
 };
 
-// Those of one interface, from the text of /proc/net/route and /proc/net/ipv6_route. Lines that
-// cannot be read are left out.
+// The routes of one interface, from the text of /proc/net/route and /proc/net/ipv6_route. Lines
+// that cannot be read are left out.
 std::vector<Route> parse_ipv4_routes(std::string_view text, std::string_view interface);
 std::vector<Route> parse_ipv6_routes(std::string_view text, std::string_view interface);
 
-// Of the family of `local`.
+// The kernel's routes of the family of `local`.
 std::vector<Route> kernel_routes(const std::string& interface, const Address& local);
 
 }  // namespace pacecar
