@@ -21,7 +21,8 @@ std::string_view to_string(LimitedBy limit) {
 }
 
 LimitedBy limit_at_line(const FlowEnvironment& environment) {
-  const bool bounded = environment.budget > Rate() && environment.budget <= environment.line_rate;
+  const bool bounded =
+      environment.rate_max > Rate() && environment.rate_max <= environment.line_rate;
   return bounded ? LimitedBy::kBudget : LimitedBy::kLine;
 }
 

@@ -25,7 +25,7 @@ struct FlowEnvironment {
   Bytes overhead = 0;           // of a packet on the wire beyond its payload; rates count it
   Bytes burst_bytes = 0;        // granularity of the NIC's pacer; at least mtu
   Duration base_rtt;            // expected round trip without queues; 0 when unknown
-  Rate budget;                  // set by the application; included in line_rate; 0: none
+  Rate rate_max;                // set by the application; included in line_rate; 0: none
   bool trimming = false;        // switches cut off payloads instead of dropping packets
   double oversubscription = 1;  // of links at the network's edge over what its core carries; >= 1
   // Random delay that end hosts add to round trips; smaller differences mean nothing.
@@ -135,7 +135,7 @@ inline constexpr std::array kLimits = {LimitedBy::kLine,    LimitedBy::kGrant,
                                        LimitedBy::kNetwork, LimitedBy::kBudget,
                                        LimitedBy::kHost,    LimitedBy::kApplication};
 std::string_view to_string(LimitedBy limit);
-// What limits a flow whose rate is environment.line_rate: the link, or the budget where that is
+// What limits a flow whose rate is environment.line_rate: the link, or rate_max where that is
 // less.
 LimitedBy limit_at_line(const FlowEnvironment& environment);
 
@@ -165,7 +165,7 @@ struct Explanation {
   uint16_t epoch = 0;
   Rate share;  // of the sender's own link
   Rate core;   // what the network between carries, as far as known
-  Rate budget;
+  Rate rate_max;
 };
 
 class Controller {

@@ -9,7 +9,7 @@
 
 namespace pacecar {
 
-// T of the papers: as given, or assumed.
+// The base round trip (T in the papers): as given, or assumed.
 inline Duration base_round_trip(const FlowEnvironment& environment) {
   constexpr Duration kAssumed = Duration::from_us(100);
   constexpr Duration kLongest = Duration::from_s(1);

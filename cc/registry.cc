@@ -145,7 +145,7 @@ class IndependentControllers final : public ControllerSet {
 
 FlowEnvironment bounded(FlowEnvironment environment, Rate rate) {
   if (rate > Rate()) environment.line_rate = std::min(environment.line_rate, rate);
-  environment.budget = rate;
+  environment.rate_max = rate;
   return environment;
 }
 

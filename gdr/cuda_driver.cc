@@ -25,7 +25,7 @@ std::string reason() {
 }
 #endif
 
-// The names of the missing ones, of those that are required.
+// Looks up all entry points; returns the names of missing required ones.
 std::string resolve(void* library, CudaEntryPoints& entries) {
   std::string missing;
   const auto find = [&](auto& entry, const char* symbol, bool required) {
@@ -58,7 +58,7 @@ Result<void> CudaDriver::start() {
   const cuda::Status status = entries_.init(0);
   if (status == cuda::kErrorNoDevice) return fail(ErrorCode::kNotFound, std::string(kNoGpu));
   if (status != cuda::kSuccess) {
-    return tl::unexpected(error("cuInit", status, "`nvidia-smi` says whether the driver works"));
+    return tl::unexpected(error("cuInit", status, "`nvidia-smi` shows whether the driver works"));
   }
   if (entries_.device_count(&devices_) != cuda::kSuccess || devices_ == 0) {
     return fail(ErrorCode::kNotFound, std::string(kNoGpu));

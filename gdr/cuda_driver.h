@@ -1,5 +1,5 @@
-// CudaDriver: NVIDIA's driver library, loaded at run time. Nothing of CUDA is needed to build, and
-// a host without it loses nothing but its GPU memory.
+// CudaDriver: NVIDIA's driver library, loaded at run time. The build needs nothing of CUDA, and a
+// host without it only lacks GPU memory.
 //
 // Thread rule: any thread.
 #pragma once

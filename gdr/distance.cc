@@ -9,8 +9,8 @@ namespace {
 
 using Places = std::vector<std::string_view>;
 
-// From the host bridge ("pci0000:00") to the device; empty when it is not on PCI. What a driver has
-// below the device (net/eth0) is no place.
+// From the host bridge ("pci0000:00") to the device; empty if it is not on PCI. Folders of drivers
+// below the device (net/eth0) are left out.
 Places places_of(std::string_view path) {
   Places places;
   for (size_t begin = 0; begin < path.size();) {
@@ -25,7 +25,7 @@ Places places_of(std::string_view path) {
   return places.size() > 1 ? places : Places();
 }
 
-// -1 when the system does not say, as where there is one node only.
+// -1 if unknown, as on systems with one node only.
 int numa_node(const std::filesystem::path& folder) {
   std::ifstream file(folder / "numa_node");
   int node = -1;
@@ -48,8 +48,8 @@ std::optional<PciDistance> pci_distance(std::string_view one, std::string_view o
   const auto common = static_cast<size_t>(split.in1 - a.begin());
   if (common == 0) return same_node ? PciDistance::kNode : PciDistance::kSys;
   if (common == 1) return PciDistance::kPhb;
-  // A switch is two bridges on the way: the upstream port, which both share, and a downstream port
-  // of each.
+  // A switch adds two bridges to a path: the upstream port, which both devices share, and a
+  // downstream port for each device.
   constexpr size_t kBehindOneSwitch = 2;
   const size_t apart = std::max(a.size(), b.size()) - common;
   return apart <= kBehindOneSwitch ? PciDistance::kPix : PciDistance::kPxb;

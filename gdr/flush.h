@@ -1,5 +1,5 @@
-// After a NIC has written into a GPU's memory: what makes the GPU's kernels see it, where the NIC
-// cannot read from that memory behind its own writes.
+// Makes a NIC's writes to GPU memory visible to the GPU's kernels, where the NIC cannot read that
+// memory after its own writes.
 //
 // Thread rule: any thread.
 #pragma once

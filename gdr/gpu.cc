@@ -7,7 +7,7 @@
 namespace pacecar {
 namespace {
 
-// 0 where the driver does not know the attribute: what is new is absent then.
+// 0 if the driver does not know the attribute: an older driver lacks the feature.
 int attribute(const CudaDriver& driver, int which, cuda::Device device) {
   int value = 0;
   return driver->device_attribute(&value, which, device) == cuda::kSuccess ? value : 0;
@@ -26,7 +26,7 @@ Result<std::vector<Gpu>> list_gpus(const CudaDriver& driver) {
     }
     if (status != cuda::kSuccess) {
       return tl::unexpected(driver.error("cuDeviceGetPCIBusId", status,
-                                         "`nvidia-smi -L` says whether the GPU is still there"));
+                                         "`nvidia-smi -L` shows whether the GPU is still there"));
     }
     std::string address(bus_id.data());
     std::ranges::transform(address, address.begin(),

@@ -1,4 +1,4 @@
-// The GPUs that the driver shows, and what each says of NICs that reach into its memory.
+// The GPUs of the driver, and how NICs may reach the memory of each.
 //
 // Thread rule: any thread.
 #pragma once

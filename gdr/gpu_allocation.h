@@ -1,4 +1,4 @@
-// GpuAllocation: memory of a GPU that this process has made itself, as an application's would be.
+// GpuAllocation: GPU memory that this process allocates itself, as an application would.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -15,7 +15,7 @@ namespace pacecar {
 
 class GpuAllocation {
  public:
-  // Its contents may be anything. Errors: kUnavailable (the GPU has less free memory), kSystem.
+  // Its contents are undefined. Errors: kUnavailable (the GPU has less free memory), kSystem.
   static Result<std::unique_ptr<GpuAllocation>> make(std::shared_ptr<const CopyEngine> engine,
                                                      size_t bytes);
   ~GpuAllocation();
@@ -25,7 +25,7 @@ class GpuAllocation {
   // The GPU's: the host's processors cannot touch it.
   uint8_t* address() const { return address_; }
 
-  // Copies, and waits for it. `to` and `from` of the GPU lie in it. Errors: kSystem.
+  // Copies, and waits for it. The GPU's address must be in this allocation. Errors: kSystem.
   Result<void> write(uint8_t* to, std::span<const uint8_t> from);
   Result<void> read(std::span<uint8_t> to, const uint8_t* from);
 

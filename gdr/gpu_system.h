@@ -1,4 +1,4 @@
-// GpuSystem: the driver, the GPUs that it shows, and what each of them is used through.
+// GpuSystem: the driver, its GPUs, and the copy engine of each.
 //
 // Thread rule: any thread.
 #pragma once
@@ -24,7 +24,7 @@ class GpuSystem {
   const std::vector<Gpu>& gpus() const { return gpus_; }
   // The GPU that the calling thread works with; nullopt when it has not chosen one.
   std::optional<int> current_device() const;
-  // The one engine of a GPU, made when it is first asked for. Errors: kSystem.
+  // The one engine of a GPU, made at the first call. Errors: kSystem.
   Result<std::shared_ptr<const CopyEngine>> engine(int device);
 
  private:

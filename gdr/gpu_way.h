@@ -32,13 +32,13 @@ struct NicReach {
 struct GpuChoice {
   GpuWay way = GpuWay::kHost;
   std::string why;
-  bool refused = false;  // what was asked for cannot be had
+  bool refused = false;  // the requested way is impossible
 };
 
-// Whether the choice depends on the GPUs: then the driver is to be loaded.
+// Whether the choice depends on the GPUs, so that the driver must be loaded.
 bool depends_on_gpus(GpuSetting setting, const NicReach& nic);
 
-// `gpus` of the driver, or why there are none; not looked at unless depends_on_gpus.
+// `gpus` of the driver, or why there are none; unused unless depends_on_gpus.
 GpuChoice choose_gpu_way(GpuSetting setting, const NicReach& nic,
                          const Result<std::span<const Gpu>>& gpus);
 

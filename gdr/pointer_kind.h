@@ -1,4 +1,4 @@
-// Which pointer is what: memory of the host, or of a GPU.
+// Whether a pointer is host memory or a GPU's.
 //
 // Thread rule: any thread.
 #pragma once
@@ -12,21 +12,21 @@
 namespace pacecar {
 
 struct PointerKind {
-  bool cuda = false;     // else the rest means nothing
-  bool managed = false;  // moves between host and GPU: no NIC can hold on to it
+  bool cuda = false;     // if false the rest is unused
+  bool managed = false;  // moves between host and GPU: NICs cannot register it
   int device = 0;        // the GPU's ordinal
   uint64_t base = 0;     // of the allocation that it lies in
   size_t size = 0;       // bytes of that allocation
-  // Its number: another one that comes to lie at the same address has another. 0: not known.
+  // Its number: a later allocation at the same address has another one. 0: unknown.
   uint64_t allocation = 0;
 };
 
 // Errors: kSystem.
 Result<PointerKind> kind_of_pointer(const CudaDriver& driver, const void* pointer);
 
-// Of [pointer, pointer + length), which is said to be a GPU's; it may consist of several
-// allocations, side by side, and has no number then. Errors: kInvalidArgument, when it does not
-// begin and end in memory of one GPU; kSystem.
+// For [pointer, pointer + length), claimed to be a GPU's; several adjacent allocations are allowed,
+// but then have no number. Errors: kInvalidArgument, when it does not begin and end in memory of
+// one GPU; kSystem.
 Result<PointerKind> kind_of_gpu_range(const CudaDriver& driver, const void* pointer, size_t length);
 
 }  // namespace pacecar

@@ -12,14 +12,14 @@ Result<std::unique_ptr<PrimaryContext>> PrimaryContext::retain(
   if (status == cuda::kSuccess) status = (*driver)->retain_context(&context, handle);
   if (status != cuda::kSuccess) {
     return tl::unexpected(driver->error("cuDevicePrimaryCtxRetain", status,
-                                        "`nvidia-smi` says whether the GPU works and is free"));
+                                        "`nvidia-smi` shows whether the GPU works and is free"));
   }
   return std::unique_ptr<PrimaryContext>(new PrimaryContext(std::move(driver), handle, context));
 }
 
 PrimaryContext::~PrimaryContext() { (*driver_)->release_context(device_); }
 
-// A context that cannot be made current makes the calls that follow fail, which is reported there.
+// If a context cannot be made current, the following calls fail and report it.
 PrimaryContext::Current::Current(const PrimaryContext& context)
     : driver_(*context.driver_),
       pushed_(driver_->push_context(context.context_) == cuda::kSuccess) {}

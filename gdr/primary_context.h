@@ -1,5 +1,5 @@
-// PrimaryContext: a GPU's context as CUDA's runtime uses it, held. The driver's calls want it to be
-// the calling thread's current one for their time.
+// PrimaryContext: holds a GPU's primary context, which CUDA's runtime uses. It must be the calling
+// thread's current one during the driver's calls.
 //
 // Thread rule: any thread.
 #pragma once

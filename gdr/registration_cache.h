@@ -1,14 +1,13 @@
 // Registrations that users share: the same range of the same memory with the same rights is
-// registered with a device once, however many use it; the last one's release deregisters it.
+// registered with a device once for all users; the last release deregisters it.
 //
-// Nothing less than the same range is shared, neither a part of it nor a page: of memory that its
-// owner has given up nothing may stay registered. A peer could write there late, into what its
-// owner has used anew; and an address that was mapped anew would be found with the pages that it
-// had. A GPU's addresses come back while its old memory is registered still: there an allocation's
-// number tells what is the same.
+// Only equal ranges are shared, not parts or pages, because nothing of memory that its owner has
+// freed may stay registered: a late write of a peer could reach reused memory, and a new mapping at
+// the same address would get the old pages. A GPU's addresses may be reused while the old memory is
+// still registered; there the allocation's number distinguishes them.
 //
-// A child process after fork() has no registrations: it acquires none, and what it releases is the
-// parent's and stays. Thread rule: any thread; no lock is held while a device works.
+// A child process after fork() has no registrations: it acquires none, and its releases leave the
+// parent's alone. Thread rule: any thread; no lock is held while a device works.
 #pragma once
 
 #include <sys/types.h>
@@ -42,10 +41,10 @@ class RegistrationCache {
   struct Memory {
     AddressRange range;
     uint32_t rights = 0;          // the device's own flags
-    uint64_t allocation = kHost;  // that the range lies in: a GPU's, by its number
+    uint64_t allocation = kHost;  // of GPU memory: the allocation's number
     auto operator<=>(const Memory&) const = default;
   };
-  // The device has forgotten the memory when the last of these has gone.
+  // The memory is deregistered when the last of these is destroyed.
   using Hold = std::shared_ptr<void>;
   struct Registration {
     uint32_t key = 0;
@@ -60,13 +59,13 @@ class RegistrationCache {
   RegistrationCache& operator=(const RegistrationCache&) = delete;
 
   // The key of the memory, which stays mapped until it is released; `make` registers it with the
-  // device where nobody has yet. Errors: kInvalidArgument (an empty or wrapping range),
-  // kUnavailable (there are as many users as can be, or this is a child process), and make's.
+  // device if it is not registered yet. Errors: kInvalidArgument (an empty or wrapping range),
+  // kUnavailable (too many users, or this is a child process), and make's.
   Result<uint32_t> acquire(const Memory& memory, const Register& make);
-  // Whether one user at most has it: who must see to it that the device is done with the memory
+  // Whether it has at most one user, which must wait until the device is done with the memory
   // before release().
   bool last(uint32_t key) const;
-  // Once for each acquire(). Null while there are others, and of a key that there is not.
+  // Once for each acquire(). Null while there are other users, and for an unknown key.
   [[nodiscard]] Hold release(uint32_t key);
 
   size_t users() const;
@@ -83,7 +82,7 @@ class RegistrationCache {
   const size_t capacity_;
   const pid_t owner_;
   mutable std::mutex mutex_;
-  std::condition_variable changed_;  // something has been registered, or was refused
+  std::condition_variable changed_;  // a registration has succeeded or failed
   Entries entries_;
   std::unordered_map<uint32_t, Entries::iterator> by_key_;
   size_t users_ = 0;

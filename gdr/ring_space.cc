@@ -15,7 +15,8 @@ std::optional<size_t> RingSpace::take(size_t bytes) {
   if (!pieces_.empty() && end_ == begin) return std::nullopt;  // full
   if (end_ < begin) {
     if (size > begin - end_) return std::nullopt;
-  } else if (size > bytes_ - end_) {  // not here: from the start on, up to the oldest
+    // no room at the end: wrap to the start, up to the oldest piece
+  } else if (size > bytes_ - end_) {
     if (size > begin) return std::nullopt;
     offset = 0;
   }

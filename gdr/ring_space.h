@@ -1,5 +1,5 @@
-// RingSpace: who has which part of a ring of bytes. Pieces are taken in order, each in one part,
-// and given back in any order; the space of one is free again when all before it are.
+// RingSpace: which parts of a ring of bytes are in use. Pieces are taken in order, each in one
+// part, and given back in any order; the space of one is free again when all before it are.
 //
 // Thread rule: one thread at a time.
 #pragma once

@@ -34,7 +34,7 @@ CopyEngine::~CopyEngine() {
   }
 }
 
-// A failure means that the GPU is lost to this process: then nothing copies any more.
+// A failure means that this process has lost the GPU, so nothing copies any more.
 void CopyEngine::wait() const {
   const PrimaryContext::Current current(*context_);
   for (const cuda::Stream stream : streams_) {

@@ -1,6 +1,6 @@
 // Copies between a GPU's memory and pinned memory of the host, for NICs that cannot reach the GPU.
-// A GPU has one CopyEngine, with a stream each way; copies run while the caller goes on, and an
-// event tells when those that it was recorded behind are through.
+// A GPU has one CopyEngine, with a stream each way; copies are asynchronous, and an event shows
+// when all copies before it are done.
 //
 // Thread rule: CopyEngine and StagedRange may be used from any thread; the rest by one at a time.
 #pragma once
@@ -23,14 +23,14 @@ class CopyEngine {
   // Errors: kSystem.
   static Result<std::shared_ptr<CopyEngine>> open(std::shared_ptr<const CudaDriver> driver,
                                                   int device);
-  ~CopyEngine();  // waits for what is on its way
+  ~CopyEngine();  // waits for pending copies
   CopyEngine(const CopyEngine&) = delete;
   CopyEngine& operator=(const CopyEngine&) = delete;
 
   const PrimaryContext& context() const { return *context_; }
   const CudaDriver& driver() const { return context_->driver(); }
   cuda::Stream stream(CopyWay way) const { return streams_[static_cast<size_t>(way)]; }
-  // Until no copy is on its way.
+  // Waits until no copy is pending.
   void wait() const;
 
  private:
@@ -40,7 +40,7 @@ class CopyEngine {
   cuda::Stream streams_[2] = {nullptr, nullptr};
 };
 
-// Tells when copies are through.
+// Shows when copies are done.
 class CopyEvent {
  public:
   CopyEvent() = default;
@@ -48,9 +48,9 @@ class CopyEvent {
   CopyEvent(const CopyEvent&) = delete;
   CopyEvent& operator=(const CopyEvent&) = delete;
 
-  // Behind all that was given to the engine that way so far. Errors: kSystem.
+  // Records the event after all copies so far in that direction. Errors: kSystem.
   Result<void> record(std::shared_ptr<const CopyEngine> engine, CopyWay way);
-  // Of what it was recorded behind last. Errors: kSystem, when a copy has failed.
+  // Whether the copies before the last record() are done. Errors: kSystem, if a copy has failed.
   Result<bool> done() const;
 
  private:
@@ -58,13 +58,13 @@ class CopyEvent {
   cuda::Event event_ = nullptr;
 };
 
-// Pages of the host that GPUs copy to and from on their own.
+// Pinned host memory, which GPUs copy to and from asynchronously.
 class PinnedMemory {
  public:
   // Errors: kSystem, with the cure where the system's limits are too low.
   static Result<std::unique_ptr<PinnedMemory>> allocate(std::shared_ptr<const CopyEngine> engine,
                                                         size_t bytes);
-  ~PinnedMemory();  // nothing copies to or from it any more
+  ~PinnedMemory();  // no copy may still use it
   PinnedMemory(const PinnedMemory&) = delete;
   PinnedMemory& operator=(const PinnedMemory&) = delete;
 
@@ -78,7 +78,7 @@ class PinnedMemory {
   const std::span<uint8_t> bytes_;
 };
 
-// A GPU's memory whose messages are staged. Whoever takes it back may do so at any time.
+// GPU memory whose messages are staged. It may be withdrawn at any time.
 class StagedRange {
  public:
   StagedRange(std::shared_ptr<const CopyEngine> engine, void* address, size_t length)
@@ -95,7 +95,7 @@ class StagedRange {
   Result<void> copy(CopyWay way, const void* device, void* host, size_t bytes);
   // Likewise, with any memory of the host, and waits until the copy is through.
   Result<void> copy_and_wait(CopyWay way, const void* device, void* host, size_t bytes);
-  // When this returns no copy touches the memory, and none will.
+  // When this returns no copy uses the memory, and none will.
   void withdraw();
 
  private:

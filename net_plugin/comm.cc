@@ -94,7 +94,7 @@ NcclResult ReceiveComm::irecv(std::span<const ReceiveBuffer> buffers, CommReques
   return track(connection_->irecv(buffers), request);
 }
 
-// A flush is for all that the NIC has written to that GPU, and a receive's buffers are of one.
+// A flush covers all writes of the NIC to that GPU, and a receive's buffers are all on one GPU.
 NcclResult ReceiveComm::iflush(std::span<const ReceiveBuffer> buffers, CommRequest** request) {
   const auto last = std::find_if(buffers.rbegin(), buffers.rend(),
                                  [](const ReceiveBuffer& buffer) { return buffer.size > 0; });

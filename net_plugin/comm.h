@@ -1,7 +1,7 @@
 // The objects behind NCCL's void pointers: a listener, the two ends of a connection, a request.
 //
 // Each holds the process's Context, so that an application that finalizes before it closes (after
-// an abort) cannot pull the engine from under an open connection.
+// an abort) cannot destroy the engine of an open connection.
 //
 // Thread rule: a connection's isend/irecv/test are called by one thread at a time (NCCL's progress
 // thread); register_memory and deregister_memory by any other thread meanwhile.
@@ -25,7 +25,7 @@ struct CommRequest {
   Comm* comm = nullptr;
   Request* request = nullptr;
   std::optional<FlushId> flush;  // instead of `request`
-  void* event = nullptr;         // that NCCL's profiler was told of (profiler/net_events.h)
+  void* event = nullptr;         // of NCCL's profiler (profiler/net_events.h)
 };
 
 // What both ends share: memory registration and a fixed set of requests.
@@ -39,7 +39,7 @@ class Comm {
   Result<void> deregister_memory(const Memory* memory) const;
 
   // `sizes` may be nullptr; else it gets one size per buffer once *done is 1. A request that is
-  // done or failed is free for the next one.
+  // done or failed is freed.
   nccl::NcclResult test(CommRequest& request, int* done, int* sizes);
 
  protected:
@@ -54,9 +54,9 @@ class Comm {
   bool full() const { return free_.empty(); }
   // A dead peer fails every request of its connection: the same message is logged once.
   nccl::NcclResult report_once(const Error& error);
-  // There is one.
+  // One must be free.
   CommRequest* take(Request* request, std::optional<FlushId> flush);
-  // Gives NCCL a request for what was started; no request for a queue that is full.
+  // Gives NCCL a request for what was started; none if the queue is full.
   nccl::NcclResult track(const Result<Request*>& started, CommRequest** request);
 
  private:
@@ -89,7 +89,7 @@ class ReceiveComm final : public Comm {
   ReceiveComm(std::shared_ptr<Context> context, std::unique_ptr<ReceiveConnection> connection);
 
   nccl::NcclResult irecv(std::span<const ReceiveBuffer> buffers, CommRequest** request);
-  // Of a receive that is done. *request stays nullptr when the GPU sees its bytes already.
+  // For a completed receive. *request stays nullptr if the GPU sees its bytes already.
   nccl::NcclResult iflush(std::span<const ReceiveBuffer> buffers, CommRequest** request);
 
  private:

@@ -1,4 +1,4 @@
-// What the tables of all versions have in common.
+// The members that the tables of all versions share.
 #pragma once
 
 #include "net_plugin/device_properties.h"

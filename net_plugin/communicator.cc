@@ -16,7 +16,8 @@ namespace {
 struct Process {
   std::mutex mutex;  // held while a Context opens or closes: one at a time
   std::weak_ptr<Context> context;
-  std::vector<std::vector<size_t>> bonds;  // as they were made: a new Context has the same numbers
+  // in order of creation: a new Context has the same numbers
+  std::vector<std::vector<size_t>> bonds;
 
   struct Expected {
     uint32_t senders = 0;
@@ -26,7 +27,7 @@ struct Process {
   std::mutex expected_mutex;  // never held for long
   std::map<const Communicator*, Expected> expected;
 
-  void tell(Context& target) const {
+  void pass_hint(Context& target) const {
     Expected most;
     for (const auto& [communicator, one] : expected) most = std::max(most, one);
     target.expect(most.senders, most.connections_per_sender);
@@ -39,10 +40,10 @@ Process& process() {
   return *instance;
 }
 
-// The longest message, in bytes, at which a GPU looks before NCCL is told that it is there. The
-// kernels of NCCL's protocols LL and LL128 poll the lines of a message, which fills one of 8 steps
-// of the protocol's buffer: at most 120 words of 8 bytes for each of 640 threads, unless people
-// have chosen another buffer (NCCL 2.13 to 2.30; RCCL has less).
+// The longest message, in bytes, that a GPU polls before it is complete. The kernels of NCCL's
+// protocols LL and LL128 poll the lines of a message, which fills one of 8 steps of the protocol's
+// buffer: at most 120 words of 8 bytes for each of 640 threads, unless the user has set another
+// buffer size (NCCL 2.13 to 2.30; RCCL has less).
 uint64_t longest_polled_message() {
   constexpr uint64_t kSteps = 8;
   uint64_t longest = 120 * 640 * 8;
@@ -54,9 +55,9 @@ uint64_t longest_polled_message() {
   return longest;
 }
 
-constexpr uint64_t kMostInPlace = uint64_t{1} << 30;  // that PACECAR_IN_PLACE takes
+constexpr uint64_t kMostInPlace = uint64_t{1} << 30;  // the maximum of PACECAR_IN_PLACE
 
-// What the profiler has recorded, at the same socket as the rest.
+// The profiler's page, at the socket of the process's state.
 std::vector<Page> profile_pages() {
   using namespace profiler;
   return {{"/profile", "application/json",
@@ -87,18 +88,18 @@ Result<std::shared_ptr<Context>> open_context(std::optional<uint32_t> traffic_cl
 
 Communicator::~Communicator() {
   const std::lock_guard lock(process().expected_mutex);
-  if (process().expected.erase(this) > 0) process().tell(*context_);
+  if (process().expected.erase(this) > 0) process().pass_hint(*context_);
 }
 
 void Communicator::expect(uint32_t senders, uint32_t connections_per_sender) {
   const std::lock_guard lock(process().expected_mutex);
   process().expected[this] = {senders, connections_per_sender};
-  process().tell(*context_);
+  process().pass_hint(*context_);
 }
 
 void Communicator::check_traffic_class(uint32_t wanted) const {
   const uint32_t used = context_->nics().front().traffic_class;
-  if (wanted == used || told_class_.exchange(wanted) == wanted) return;
+  if (wanted == used || reported_class_.exchange(wanted) == wanted) return;
   log(LogLevel::kWarn, "the communicator's traffic class " + std::to_string(wanted) +
                            " is not used: data packets of this process have " +
                            std::to_string(used) +
@@ -155,7 +156,7 @@ Result<size_t> make_bond(std::span<const int> nics) {
   const std::lock_guard lock(process().mutex);
   const std::shared_ptr<Context> context = process().context.lock();
   if (context == nullptr) return fail(ErrorCode::kInternal, "it was called before init");
-  // A negative number becomes one that no NIC has.
+  // A negative number becomes an index beyond all NICs.
   const std::vector<size_t> members(nics.begin(), nics.end());
   const size_t before = context->nics().size();
   const Result<size_t> made = context->bond(members);

@@ -1,18 +1,18 @@
-// What an NCCL communicator holds between init and finalize, and the Context that all of them
+// The state of an NCCL communicator between init and finalize, and the Context that all of them
 // share.
 //
 // A process has one Context, opened by the first init and destroyed by the last finalize (or, after
 // an abort, by the last close of a connection that still used it). A later init opens a new one.
 //
 // connect() is called again and again until the connection is there, each time with the same copy
-// of the listener's handle. The attempt in between is found by that copy's address, which NCCL
-// keeps for all calls of one attempt, together with its bytes, because NCCL uses the memory for
-// another handle when it has given an attempt up. The table belongs to the communicator, so
-// finalize frees the attempts that were given up.
+// of the listener's handle. The attempt is found by that copy's address, which NCCL keeps for all
+// calls of one attempt, together with its bytes, because NCCL reuses the memory for another handle
+// after it has given up an attempt. The table belongs to the communicator, so finalize frees
+// abandoned attempts.
 //
-// What communicators say of themselves: each has the weight that PACECAR_WEIGHT had when it began.
-// Of the traffic that they expect, the one with most senders counts: it is not known which of them
-// work at the same time. The packets of all carry the traffic class of the first one.
+// Hints: each communicator has the weight that PACECAR_WEIGHT had when it began. Of their expected
+// traffic, the one with most senders counts, as it is not known which of them work at the same
+// time. The packets of all have the traffic class of the first one.
 //
 // Thread rule: any thread.
 #pragma once
@@ -60,13 +60,13 @@ class Communicator {
 
   std::shared_ptr<Context> context_;
   const uint32_t weight_;
-  mutable std::atomic<uint32_t> told_class_{~0U};  // by check_traffic_class; at first none
+  mutable std::atomic<uint32_t> reported_class_{~0U};  // by check_traffic_class; at first none
   std::mutex mutex_;                               // guards attempts_
   std::map<Attempt, std::unique_ptr<Connecting>> attempts_;
 };
 
 // Joins the process's Context, and opens it when this is the first communicator. `traffic_class` is
-// of data packets, unless PACECAR_TC says another; nullopt: the communicator wants none.
+// of data packets, unless PACECAR_TC is set; nullopt: none requested.
 Result<std::unique_ptr<Communicator>> open_communicator(std::optional<uint32_t> traffic_class);
 void close_communicator(std::unique_ptr<Communicator> communicator);
 

@@ -9,8 +9,8 @@
 
 namespace pacecar::plugin {
 
-// NCCL searches its channels by speed, so that 0 is not an answer. A virtual device does not know
-// its speed; 10 Gb/s is what NCCL itself assumes for such a one.
+// The speed of a virtual device, which does not know its own. NCCL searches its channels by speed
+// and assumes 10 Gb/s itself for such a device.
 constexpr uint64_t kUnknownSpeedMbps = 10'000;
 
 template <typename Properties>

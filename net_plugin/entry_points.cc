@@ -43,12 +43,12 @@ NcclResult refuse(const Error& error) {
   return NcclResult::kSystemError;
 }
 
-void tell_profiler(CommRequest* started, void* step, size_t bytes, bool sending) {
+void notify_profiler(CommRequest* started, void* step, size_t bytes, bool sending) {
   if (started == nullptr || step == nullptr) return;
   started->event = profiler::begin_net_event(step, {bytes, static_cast<uint8_t>(sending)});
 }
 
-// A count of NCCL's; 0 for one that it does not know.
+// A count of NCCL's; 0: unknown.
 uint32_t known_count(int32_t given) { return static_cast<uint32_t>(std::max(given, 0)); }
 
 }  // namespace
@@ -116,8 +116,8 @@ NcclResult nic_info(int device, const NicInfo** info) noexcept {
     const std::shared_ptr<Context> context = current_context();
     if (context == nullptr) return misuse("getProperties was called before init");
     if (device < 0 || static_cast<size_t>(device) >= context->nics().size()) {
-      log(LogLevel::kError,
-          "there is no device " + std::to_string(device) + ": devices tells how many there are");
+      log(LogLevel::kError, "there is no device " + std::to_string(device) +
+                                ": devices() returns how many there are");
       return NcclResult::kInvalidArgument;
     }
     *info = &context->nics()[static_cast<size_t>(device)];
@@ -214,7 +214,7 @@ NcclResult isend(void* send_comm, void* data, size_t size, int tag, void* memory
     CommRequest* started = nullptr;
     const NcclResult result = static_cast<SendComm&>(comm_of(send_comm))
                                   .isend(data, size, tag, static_cast<Memory*>(memory), &started);
-    tell_profiler(started, profiler_handle, size, true);
+    notify_profiler(started, profiler_handle, size, true);
     *request = started;
     return result;
   });
@@ -234,8 +234,8 @@ NcclResult irecv(void* receive_comm, int count, void** data, size_t* sizes, int*
     const NcclResult result =
         static_cast<ReceiveComm&>(comm_of(receive_comm))
             .irecv(std::span(buffers).first(static_cast<size_t>(count)), &started);
-    tell_profiler(started, profiler_handles == nullptr ? nullptr : profiler_handles[0], sizes[0],
-                  false);
+    notify_profiler(started, profiler_handles == nullptr ? nullptr : profiler_handles[0], sizes[0],
+                    false);
     *request = started;
     return result;
   });

@@ -18,11 +18,11 @@
 
 namespace pacecar::plugin {
 
-// What a version's properties are filled from; valid while a communicator is open.
+// The source of every version's properties; valid while a communicator is open.
 nccl::NcclResult nic_info(int device, const NicInfo** info) noexcept;
 
-// The IP header's byte without its ECN bits, which are not the application's; nullopt where none is
-// wanted, or one that cannot be, which is logged.
+// The IP header's byte without its ECN bits, which applications do not set; nullopt if none is
+// requested, or an invalid one, which is logged.
 std::optional<uint32_t> checked_traffic_class(int given);
 
 nccl::NcclResult init(void** context, nccl::Logger logger, int traffic_class) noexcept;
@@ -32,8 +32,7 @@ nccl::NcclResult finalize(void* context) noexcept;
 nccl::NcclResult set_attributes(void* context, const nccl::CommAttributes& receive) noexcept;
 
 nccl::NcclResult devices(int* count) noexcept;
-// One device more, which stands for these; NCCL does so once per process, and counts on it for
-// good.
+// Adds a device that bonds these; NCCL calls it once per process, and relies on it from then on.
 nccl::NcclResult make_virtual_device(std::span<const int> members, int* device) noexcept;
 template <typename VirtualDevice>
 nccl::NcclResult make_virtual_device(int* device, VirtualDevice* members) noexcept {
@@ -64,7 +63,7 @@ nccl::NcclResult isend(void* send_comm, void* data, size_t size, int tag, void* 
                        void* profiler_handle, void** request) noexcept;
 nccl::NcclResult irecv(void* receive_comm, int count, void** data, size_t* sizes, int* tags,
                        void** memories, void** profiler_handles, void** request) noexcept;
-// No request where the GPU sees the bytes already, as with memory of the host.
+// No request if the GPU sees the bytes already, as with host memory.
 nccl::NcclResult iflush(void* receive_comm, int count, void** data, int* sizes, void** memories,
                         void** request) noexcept;
 nccl::NcclResult test(void* request, int* done, int* sizes) noexcept;

@@ -1,4 +1,4 @@
-// What stands between NCCL's calls and our code: no exception may reach NCCL.
+// Catches all exceptions between NCCL's calls and our code: none may reach NCCL.
 #pragma once
 
 #include <exception>

@@ -23,7 +23,7 @@ LogSink log_sink();
 // For calls that set up or tear down.
 nccl::NcclResult control_result(ErrorCode code);
 // For requests, where an invalid argument is a message larger than the receiver's buffer: the
-// application called two collectives that do not match, which NCCL names an invalid usage.
+// application has called two collectives that do not match, an invalid usage for NCCL.
 nccl::NcclResult data_result(ErrorCode code);
 
 // Logs "<what>: <message>" at WARN and returns control_result().

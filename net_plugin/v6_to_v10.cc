@@ -78,7 +78,7 @@ NcclResult accept_v6(void* listen_comm, void** receive_comm) {
   return accept(listen_comm, receive_comm, nullptr);
 }
 
-// Sizes of NCCL's are never negative; one that is becomes larger than any memory, and is refused.
+// NCCL's sizes are never negative; a negative one becomes larger than any memory, and is refused.
 NcclResult register_v6(void* comm, void* data, int size, int type, void** memory) {
   return register_memory(comm, data, static_cast<size_t>(size), type, memory);
 }

@@ -192,7 +192,7 @@ Result<AbOptions> parse_merge(int argc, const char* const* argv) {
 Result<AbOptions> parse_ab_options(int argc, const char* const* argv) {
   if (argc > 1 && std::string_view(argv[1]) == "merge") return parse_merge(argc - 1, argv + 1);
   Flags flags;
-  // What stands behind "--" is a command of its own, whose flags are not ours.
+  // After "--" follows another command, whose flags are not ours.
   const char* const* end = argv + argc;
   const char* const* dashes =
       std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; });

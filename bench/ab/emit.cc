@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kSlurmFile = "job_array.sh";
 constexpr const char* kParallelFile = "commands.sh";
-// Slurm refuses an index of MaxArraySize, which is 1,001 where nobody has set it.
+// Slurm refuses indices from MaxArraySize on, by default 1,001.
 constexpr size_t kArraySize = 1000;
 
 // "pacecar ab plan.toml --run INDEX --out FOLDER/jobs/INDEX ...". A job that is started again does

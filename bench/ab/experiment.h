@@ -45,7 +45,7 @@ struct Threshold {
   bool median = false;
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
-  double reference = 0;  // what the deviation is told from
+  double reference = 0;  // the base of the deviation
   std::string expected;  // for people: "668 within 5%"
 };
 

@@ -15,10 +15,9 @@ struct MergedResults {
   std::vector<size_t> missing;     // runs that no folder has
 };
 
-// Writes records, and what lies beside them, into `into`. Of a run that several folders have, one
-// that ended well counts.
-// Errors: kNotFound and kInvalidArgument for folders that hold no results, or those of another
-// experiment; kSystem.
+// Writes records, and the files beside them, into `into`. If several folders have the same run, a
+// successful one counts. Errors: kNotFound and kInvalidArgument for folders that hold no results,
+// or those of another experiment; kSystem.
 Result<MergedResults> merge_results(const std::vector<std::string>& folders,
                                     const ResultsFolder& into);
 

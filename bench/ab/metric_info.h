@@ -16,7 +16,7 @@ struct MetricInfo {
   Better better = Better::kNeither;
 };
 
-// A name that nobody knows stands for itself.
+// An unknown name is its own label.
 MetricInfo metric_info(const std::string& name);
 
 // "lower", "higher", "".

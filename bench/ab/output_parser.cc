@@ -53,7 +53,7 @@ std::optional<double> number_of(std::string_view word) {
 struct Column {
   std::string_view heading;  // as it begins
   const char* metric;        // nullptr: not kept
-  bool bandwidth = false;    // its unit stands in brackets
+  bool bandwidth = false;    // its unit is in brackets
 };
 constexpr Column kColumns[] = {
     {"BW peak", "bw_peak_gbps", true}, {"BW average", "bw_gbps", true},
@@ -158,7 +158,7 @@ std::optional<SizeFigures> nccl_line(const Words& words) {
     const auto out = number_of(words[out_of_place + i]);
     const auto in = number_of(words[out_of_place + kFields + i]);
     if (out) figures.values[kNames[i]] = *out;
-    // A collective that has no in-place form says N/A.
+    // A collective without an in-place form has N/A.
     if (in && i + 1 < kFields) figures.values[std::string("in_place_") + kNames[i]] = *in;
     if (in && i + 1 == kFields) figures.values[kNames[i]] += *in;
   }

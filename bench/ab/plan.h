@@ -1,5 +1,5 @@
-// A plan: a TOML file that says what is compared. The tables of a run (as `pacecar sim` takes them)
-// are the ground that all runs share; arms and factor values put their own keys on top of them.
+// A plan: a TOML file that defines a comparison. Its tables of a run (as `pacecar sim` takes them)
+// are common to all runs; arms and factor values override keys of them.
 #pragma once
 
 #include <optional>
@@ -20,10 +20,10 @@ struct Plan {
   std::string text;              // of the file
 };
 
-// `seed` replaces the plan's seeds. Every cell is checked, so that nothing fails later for what the
-// plan says. Errors: kNotFound, kInvalidArgument; one sentence with file, line, cause and cure.
+// `seed` replaces the plan's seeds. Every cell is checked, so that no run fails later because of
+// the plan. Errors: kNotFound, kInvalidArgument; one sentence with file, line, cause and cure.
 Result<Plan> read_plan(const std::string& path, std::optional<uint64_t> seed);
-// Of a text that is no file; `name` stands for it in messages. Cells are not checked.
+// For a text that is no file; messages call it `name`. Cells are not checked.
 Result<Plan> parse_plan(std::string_view text, const std::string& name);
 
 Result<RunSpec> run_spec(const Plan& plan, size_t run);

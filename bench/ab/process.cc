@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kProgressIntervalMs = 200;
-constexpr int kCannotExecute = 127;    // as a shell says it
+constexpr int kCannotExecute = 127;    // as in shells
 constexpr size_t kMaxKept = 64 << 20;  // of each stream
 
 volatile sig_atomic_t interrupt_signal = 0;

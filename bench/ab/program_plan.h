@@ -12,7 +12,7 @@ namespace pacecar::ab {
 // Nothing for a plan of simulations. Errors: kNotFound, kInvalidArgument; one sentence with file,
 // line, cause and cure.
 Result<std::optional<ProgramPlan>> read_program_plan(const std::string& path);
-// Of a text that is no file; `name` stands for it in messages.
+// For a text that is no file; messages call it `name`.
 Result<std::optional<ProgramPlan>> parse_program_plan(std::string_view text,
                                                       const std::string& name);
 

@@ -10,7 +10,7 @@ namespace pacecar::ab {
 // environment only PACECAR_* and NCCL_*.
 nlohmann::ordered_json provenance(const std::string& command_line);
 
-// A word as a shell takes it.
+// A word quoted for a shell.
 std::string shell_quoted(const std::string& word);
 
 }  // namespace pacecar::ab

@@ -27,7 +27,7 @@ struct RunRecord {
   nlohmann::ordered_json provenance;  // provenance.h
 };
 
-// A record that only says which run it is.
+// A record with the run's identity only.
 RunRecord record_of(const Experiment& experiment, size_t run);
 
 std::string to_line(const RunRecord& record);

@@ -73,7 +73,7 @@ SortedJson slowdowns_json(std::vector<DoneFlows::Flow>& flows) {
   return classes;
 }
 
-// A cell has what is shown of its flows; of the queues the longest is drawn.
+// Keeps only what the report shows: of the queues the longest. The cell has the flows' figures.
 void keep_what_is_shown(SortedJson& detail) {
   detail.erase("flows");
   detail.erase("jobs");
@@ -157,7 +157,7 @@ class Builder {
                      {"detail", std::move(detail)}});
   }
 
-  // Those that any run has, the ones that are shown first.
+  // The metrics of any run, displayed ones first.
   SortedJson metrics() const {
     std::set<std::string> names;
     for (const CellSummary& cell : summary_.cells) {

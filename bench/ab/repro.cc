@@ -11,7 +11,7 @@
 namespace pacecar::ab {
 namespace {
 
-// Without what says where results go and what becomes of old ones.
+// Without the flags for the results' folder and for old results.
 std::vector<std::string> flags_to_keep(const std::vector<std::string>& argv) {
   std::vector<std::string> kept;
   bool command = false;  // behind "--" nothing is ours

@@ -68,7 +68,7 @@ std::string ResultsFolder::detail_name(const RunRecord& record) {
 }
 
 Result<void> ResultsFolder::write(std::string_view name, std::string_view text) const {
-  // By way of another name: whoever reads it meanwhile sees the old file or the new one.
+  // Writes another name and renames it, so that readers see the old file or the new one.
   const std::string path = file(name);
   const std::string unfinished = path + ".new";
   std::ofstream stream(unfinished, std::ios::binary);

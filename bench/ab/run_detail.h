@@ -1,5 +1,5 @@
-// What a simulated run leaves behind beside its metrics: flows, queues and rates over time, links.
-// Written as one JSON file per run; report_data.h tells the schema (there "detail").
+// The details of a simulated run beside its metrics: flows, queues and rates over time, links.
+// Written as one JSON file per run; report_data.h has the schema (there "detail").
 #pragma once
 
 #include <map>

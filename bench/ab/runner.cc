@@ -41,7 +41,7 @@ int simulate(const Plan& plan, RunRecord record, const ResultsFolder& folder) {
 
 RunRecord record_of_outcome(RunRecord record, const Outcome& outcome) {
   if (outcome.ok()) {
-    if (auto told = record_from_line(outcome.output)) record = std::move(*told);
+    if (auto printed = record_from_line(outcome.output)) record = std::move(*printed);
   } else {
     const std::string lines = last_lines(outcome.errors, kShownLines);
     record.error = fmt::format("the run {}{}{}", outcome.cause(), lines.empty() ? "" : ": ", lines);

@@ -1,5 +1,5 @@
-// What a few samples allow to say. Pairs: one sample of each of two arms under the same seed (or in
-// the same block of a real experiment), so that what the seed does to both cancels out.
+// Statistics of a few samples. Pairs: one sample of each of two arms under the same seed (or in the
+// same block of a real experiment), so that what the seed does to both cancels out.
 //
 // The interval of the mean difference is a bootstrap over pairs: bias-corrected and accelerated
 // (Efron, "Better bootstrap confidence intervals", 1987), its levels widened for small n
@@ -43,7 +43,7 @@ Interval bootstrap_interval(std::span<const double> differences);
 Interval student_interval(std::span<const double> differences);
 
 enum class Verdict {
-  kOnePair,   // nothing can be said about chance
+  kOnePair,   // chance cannot be estimated
   kEqual,     // equal in every pair
   kConstant,  // the same difference in every pair: seeds change nothing, there is no interval
   kNotShown,  // the interval spans 0, or the corrected p is above 0.05

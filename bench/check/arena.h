@@ -33,7 +33,7 @@ struct Arena {
   std::array<std::array<uint8_t, nccl::kHandleBytes>, kMaxListeners> handles{};
   SharedLine violation;
   SharedLine not_offered;
-  SharedLine said;  // the plugin's first warning
+  SharedLine warning;  // the plugin's first warning
   SharedLine note;  // a figure that a rule found
 };
 

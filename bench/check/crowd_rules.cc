@@ -77,7 +77,7 @@ void many_in_several_threads(Host& host) {
   });
 }
 
-// The receiving rank's threads accept from a listener each, as often as they are connected to.
+// Each thread of the receiving rank accepts from its own listener several times.
 void listens_again(Host& host) {
   constexpr size_t kRounds = 5;
   constexpr size_t kBytes = 1U << 20;
@@ -102,7 +102,7 @@ void listens_again(Host& host) {
   for (const Listening& one : listening) host.close_listen(one.comm);
 }
 
-// Posts as many requests as it can: it may have been told that the peer has closed.
+// Posts as many requests as it can: the plugin may know already that the peer has closed.
 void post_requests(Host& host, void* comm, const Part& part, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     void* request = nullptr;
@@ -113,7 +113,7 @@ void post_requests(Host& host, void* comm, const Part& part, size_t count) {
   }
 }
 
-// Both ends give up at once, while their messages are under way; memory goes first.
+// Both ends close at once with messages outstanding; memory is deregistered first.
 void closes_in_flight(Host& host) {
   constexpr size_t kRounds = 4;
   constexpr size_t kRequests = 8;

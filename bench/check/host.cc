@@ -10,7 +10,7 @@ namespace pacecar::check {
 Host::Host(Arena& arena, const Subject& subject, int rank)
     : nccl::Host(subject,
                  [&arena](nccl::LogSeverity severity, const char* line) {
-                   if (severity == nccl::LogSeverity::kWarn) arena.said.set(line);
+                   if (severity == nccl::LogSeverity::kWarn) arena.warning.set(line);
                  }),
       arena_(arena),
       rank_(rank) {}

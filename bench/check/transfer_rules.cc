@@ -1,4 +1,4 @@
-// Rules of requests: what arrives, and what is told of it.
+// Rules of requests: what arrives, and what test() reports.
 #include <fmt/format.h>
 #include <strings.h>
 

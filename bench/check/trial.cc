@@ -22,7 +22,7 @@ namespace {
 using perf::steady_now;
 
 constexpr useconds_t kLookEveryUs = 1000;
-// After one process has failed the others may still say why.
+// After one process has failed the others have so long to report why.
 constexpr Duration kGrace = Duration::from_s(1);
 
 [[noreturn]] void run_rank(Arena& arena, int rank, const std::function<void(Arena&, int)>& body) {
@@ -77,7 +77,7 @@ class Ranks {
   }
 
  private:
-  // Takes those that have ended; false when one of them did not end well.
+  // Collects ended processes; false: one of them has failed.
   bool reap() {
     bool well = true;
     std::erase_if(running_, [&](pid_t child) {
@@ -100,15 +100,16 @@ class Ranks {
 };
 
 Outcome outcome_of(Arena& arena, int ranks) {
-  const std::string said(arena.said.get());
-  // A rank that finds a rule not to apply leaves, and the other may complain of that.
+  const std::string warning(arena.warning.get());
+  // If a rule does not apply, one rank leaves, and the other's failure does not count.
   if (!arena.not_offered.get().empty()) {
     return {Verdict::kNotOffered, std::string(arena.not_offered.get())};
   }
   if (arena.finished != ranks) arena.violation.set("it ends the process");
   if (arena.violation.get().empty()) return {Verdict::kPass, std::string(arena.note.get())};
   const std::string why(arena.violation.get());
-  return {Verdict::kFail, said.empty() ? why : fmt::format("{} (its log says: {})", why, said)};
+  return {Verdict::kFail,
+          warning.empty() ? why : fmt::format("{} (its log says: {})", why, warning)};
 }
 
 }  // namespace

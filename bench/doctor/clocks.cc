@@ -12,7 +12,7 @@ constexpr double kNanosecond = 1e-9;
 
 // A message of a communicator: its collective, from rank, to rank, channel and step.
 using MessageKey = std::tuple<CollectiveKey, int64_t, int64_t, uint64_t, uint64_t>;
-using Moments = std::map<MessageKey, uint64_t>;  // that it left, or came
+using Moments = std::map<MessageKey, uint64_t>;  // of departure, or of arrival
 
 void add_moments(const Profile& profile, Moments& left, Moments& came) {
   std::map<uint64_t, CollectiveKey> collectives;
@@ -62,7 +62,7 @@ Bounds bounds_of(const std::vector<Member>& members) {
   return bounds;
 }
 
-// What follows from several messages, one after the other.
+// Tightens the bounds by chains of messages.
 void close(Bounds& bounds) {
   for (size_t middle = 0; middle < bounds.size(); ++middle) {
     for (auto& row : bounds) {

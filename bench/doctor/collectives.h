@@ -24,7 +24,7 @@ struct Part {
 
 // A rank's messages to a peer, or from one.
 struct Messages {
-  std::vector<double> took_s;  // that the network took for each, as far as this end can tell
+  std::vector<double> took_s;  // the network's time for each, as this end has measured it
   double busy = 0;             // how much of the time one or more were waited for
 };
 

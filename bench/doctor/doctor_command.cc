@@ -116,16 +116,14 @@ Result<Evidence> from_this_host(const Flags& flags, const Console& console) {
   return std::move(gathered.evidence);
 }
 
-// What one host's doctor printed. A host that runs no such process is told and left out.
+// The output of one host's doctor. A host without such a process is reported and left out.
 void add_host(const std::string& name, const hosts::Event& ended, const Console& console,
               Evidence& evidence) {
   if (ended.code == kExitError || ended.output.empty()) {
     console.warn(fmt::format("{}: {}", name, hosts::why_failed(ended)));
   } else if (auto added = add_evidence(ended.output, evidence); !added) {
-    console.warn(
-        fmt::format("{}: what it says is not from this version of pacecar doctor: install "
-                    "the same one",
-                    name));
+    console.warn(fmt::format(
+        "{}: its output is not of this version of pacecar doctor: install the same one", name));
   }
 }
 
@@ -148,7 +146,7 @@ Result<Evidence> from_hosts(const Flags& flags, const Console& console) {
   return evidence;
 }
 
-// Why there is nothing to look at.
+// Why there is nothing to examine.
 std::string nobody(uint64_t pid) {
   const std::string place = fmt::format("/proc/{}", pid);
   if (pid != 0 && access(place.c_str(), F_OK) != 0) {
@@ -159,8 +157,8 @@ std::string nobody(uint64_t pid) {
   }
   if (pid != 0) {
     return fmt::format(
-        "process {} tells nothing: it runs without Pacecar, or as another user; "
-        "'pacecar doctor' without --pid lists those that tell",
+        "process {} serves no state: it runs without Pacecar, or as another user; 'pacecar doctor' "
+        "without --pid lists those that do",
         pid);
   }
   return "no process with Pacecar is to be seen: run as the job's user or root, on its host, and "

@@ -44,7 +44,7 @@ std::vector<Socket> sockets_of(const std::vector<StateDirectory>& directories, u
   return sockets;
 }
 
-// Null where there is no use in another look.
+// Null if a second sample is of no use.
 Json understand(const Socket& socket, const Result<std::string>& answer,
                 const GatherOptions& options, Gathered& gathered) {
   if (!answer) {
@@ -76,7 +76,7 @@ void look(std::vector<Socket>& sockets, Json Socket::*document, const GatherOpti
   std::erase_if(sockets, [=](const Socket& socket) { return (socket.*document).is_null(); });
 }
 
-// What the profilers of those have recorded; null where there is none.
+// Reads the profilers' records of these processes; null: none.
 void look_at_profiles(std::vector<Socket>& sockets, Json Socket::*document,
                       const GatherOptions& options) {
   if (options.page != kWholeState) return;

@@ -36,7 +36,7 @@ struct Flow {
   uint64_t in_flight_bytes = 0;
   uint64_t sent_bytes = 0;  // repetitions included
   uint64_t acknowledged_bytes = 0;
-  // Between two looks, or since the flow began where there was one:
+  // Between two samples, or since the flow began if there was only one:
   std::optional<double> goodput_bps;  // two looks only
   uint64_t repeated_bytes = 0;
   uint64_t tried_bytes = 0;  // repetitions included
@@ -59,7 +59,7 @@ struct Nic {
   std::vector<Flow> flows;
   std::vector<Sharer> sharers = {};
   metrics::NicFigures figures = {};
-  bool link_down = false;  // as the kernel says; false, too, where it does not
+  bool link_down = false;  // as the kernel reports it; false also if unknown
 };
 
 struct Process {

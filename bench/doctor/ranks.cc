@@ -13,22 +13,21 @@
 namespace pacecar::doctor {
 namespace {
 
-// What is one rank's alone: so many times the others' median, and so much of the time from one
-// collective to the next.
+// A rank is an outlier if its value is so many times the others' median, and so much of the time
+// from one collective to the next.
 constexpr double kTimesOthers = 3;
 constexpr double kShareOfPeriod = 0.2;
 constexpr double kLeastSeconds = 1e-3;
 constexpr size_t kLeastCollectives = 3;
-// A process that is ready to run and is not let, for so much more of the time than the others.
+// A starved process is runnable without a processor for so much more of the time than the others.
 constexpr double kStarved = 0.25;
-// A path that makes a job slow has messages on it for so much of the time.
+// A slow path has messages in flight for so much of the time.
 constexpr double kBusy = 0.4;
-// Where a rank's threads are kept from the processors for more than that, a message may wait for a
-// turn of the scheduler: less than this is no sign of a slow path.
+// If a rank's threads are starved for more than this share, its messages may wait for the
+// scheduler: then a slow message is no sign of a slow path.
 constexpr double kSomewhatStarved = 0.1;
 constexpr double kTurnSeconds = 10e-3;
-// A rank that was kept from the processors for so much of the time that it is late is not late by
-// itself.
+// A rank whose starvation explains so much of its lateness is not late by itself.
 constexpr double kExplained = 0.7;
 
 double median(std::vector<double> values) {
@@ -51,24 +50,24 @@ double median_of_others(const std::vector<double>& values, size_t left_out) {
   return median(std::move(others));
 }
 
-// A rank in the mean over the collectives that all have been through.
-struct Standing {
-  double late_s = 0;  // in the collective for so much shorter than who was in it for longest
+// A rank's means over the collectives that all ranks have completed.
+struct RankFigures {
+  double late_s = 0;  // so much shorter in the collective than the rank that was in it longest
   double first_s = 0;
   double taken_s = 0;
-  size_t detailed = 0;  // collectives of which those two are known
+  size_t detailed = 0;  // collectives with both of these
 };
 
 struct Table {
   const std::vector<Member>* members = nullptr;
-  std::vector<Standing> standings;  // as members
+  std::vector<RankFigures> figures;  // as members
   size_t collectives = 0;
   double period_s = 0;
 
   const Member& member(size_t i) const { return (*members)[i]; }
-  std::vector<double> column(double Standing::*value) const {
+  std::vector<double> column(double RankFigures::*value) const {
     std::vector<double> values;
-    for (const Standing& one : standings) values.push_back(one.*value);
+    for (const RankFigures& one : figures) values.push_back(one.*value);
     return values;
   }
 };
@@ -83,7 +82,7 @@ std::vector<CollectiveKey> common_keys(const std::vector<Member>& members) {
 }
 
 Table table_of(const std::vector<Member>& members) {
-  Table table{.members = &members, .standings = std::vector<Standing>(members.size())};
+  Table table{.members = &members, .figures = std::vector<RankFigures>(members.size())};
   const std::vector<CollectiveKey> keys = common_keys(members);
   table.collectives = keys.size();
   if (keys.size() < kLeastCollectives) return table;
@@ -96,7 +95,7 @@ Table table_of(const std::vector<Member>& members) {
     }
     for (size_t i = 0; i < members.size(); ++i) {
       const Part& part = members[i].parts.at(key);
-      Standing& to = table.standings[i];
+      RankFigures& to = table.figures[i];
       to.late_s += share * (longest - (part.ended_s - part.began_s));
       if (!part.detailed) continue;
       to.first_s += part.first_s;
@@ -104,7 +103,7 @@ Table table_of(const std::vector<Member>& members) {
       ++to.detailed;
     }
   }
-  for (Standing& one : table.standings) {
+  for (RankFigures& one : table.figures) {
     one.first_s /= static_cast<double>(std::max<size_t>(one.detailed, 1));
     one.taken_s /= static_cast<double>(std::max<size_t>(one.detailed, 1));
   }
@@ -114,7 +113,7 @@ Table table_of(const std::vector<Member>& members) {
   return table;
 }
 
-// Whose value is out of line.
+// The member with an outlying value.
 std::optional<size_t> outlier(const Table& table, const std::vector<double>& values) {
   const auto most =
       static_cast<size_t>(std::max_element(values.begin(), values.end()) - values.begin());
@@ -144,8 +143,8 @@ RankFinding mismatch(const Member& odd, const Member& other, const std::string& 
                       calls, name_of(*other.process), others_call)};
 }
 
-// What the two call in the first place where they differ: of the collectives that both know, or
-// the newest of each, where neither has come to the other's.
+// The first collectives in which the two differ: among those that both have recorded, or the newest
+// of each, if neither has reached the other's.
 std::optional<std::pair<CollectiveKey, CollectiveKey>> where_apart(const Member& a,
                                                                    const Member& b) {
   const auto known_to = [](const Member& one, const Member& other) {
@@ -229,7 +228,7 @@ std::optional<RankFinding> starved_host(const Table& table) {
 }
 
 std::optional<RankFinding> late_gpu(const Table& table) {
-  const auto values = table.column(&Standing::first_s);
+  const auto values = table.column(&RankFigures::first_s);
   const auto found = outlier(table, values);
   if (!found) return std::nullopt;
   return RankFinding{
@@ -241,7 +240,7 @@ std::optional<RankFinding> late_gpu(const Table& table) {
 }
 
 std::optional<RankFinding> slow_copy(const Table& table) {
-  const auto values = table.column(&Standing::taken_s);
+  const auto values = table.column(&RankFigures::taken_s);
   const auto found = outlier(table, values);
   if (!found) return std::nullopt;
   return RankFinding{
@@ -253,7 +252,7 @@ std::optional<RankFinding> slow_copy(const Table& table) {
 }
 
 std::optional<RankFinding> late_rank(const Table& table) {
-  const auto values = table.column(&Standing::late_s);
+  const auto values = table.column(&RankFigures::late_s);
   const auto found = outlier(table, values);
   if (!found) return std::nullopt;
   return RankFinding{
@@ -269,12 +268,12 @@ std::optional<RankFinding> late_rank(const Table& table) {
 struct Edge {
   const Member* from = nullptr;
   const Member* to = nullptr;
-  double message_s = 0;  // a quarter of its messages took less
+  double message_s = 0;  // lower quartile of its messages' times
   double busy = 0;       // of the time
 };
 
-// Both ends wait for what the network is slow with: a sender alone waits for a receiver that is
-// late, a receiver alone for a sender.
+// On a slow path both ends wait for the network; if only the sender waits the receiver is late, and
+// the reverse.
 std::vector<Edge> edges_of(const Table& table) {
   std::map<int64_t, const Member*> members;
   for (const Member& one : *table.members) members[one.profile->rank] = &one;
@@ -308,7 +307,7 @@ std::vector<Edge> slow_edges(const std::vector<Edge>& edges) {
   return slow;
 }
 
-// Programs beside the rank that want of its NIC's link too.
+// Whether other programs use the rank's NIC's link, too.
 bool link_is_shared(const Process& process) {
   for (const Nic& nic : process.nics) {
     for (const Sharer& sharer : nic.sharers) {
@@ -318,7 +317,7 @@ bool link_is_shared(const Process& process) {
   return false;
 }
 
-// A rank that has slow paths both ways.
+// A rank with slow paths in both directions.
 const Member* common_end(const std::vector<Edge>& slow) {
   for (const Edge& out : slow) {
     for (const Edge& in : slow) {
@@ -350,12 +349,12 @@ std::optional<RankFinding> slow_network(const Table& table) {
   }
   return RankFinding{"slow-path", worst.from->process, worst.to->process,
                      fmt::format("{} to {}, more than on the other paths: a link or a switch "
-                                 "between is slow; 'pacecar bw' on the same path tells how much",
+                                 "between is slow; 'pacecar bw' on the same path measures it",
                                  cost, name_of(*worst.to->process))};
 }
 
 using RankRule = std::optional<RankFinding> (*)(const Table&);
-// In the order of causes: who is starved is late as well.
+// In the order of causes: a starved rank is late as well.
 constexpr std::array<RankRule, 5> kSlowRules = {starved_host, slow_network, late_gpu, slow_copy,
                                                 late_rank};
 

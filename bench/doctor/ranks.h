@@ -1,7 +1,7 @@
-// What the ranks of a communicator say of each other, by their profiles: who is late, and why.
+// Which rank of a communicator is late, and why, from the ranks' profiles.
 //
-// No clock is compared with another's: all ranks end a collective together, so whoever was in it
-// for the shortest time came last. Pure.
+// Clocks are not compared: all ranks end a collective together, so the rank that was in it for the
+// shortest time came last. Pure.
 #pragma once
 
 #include <string>

@@ -46,11 +46,11 @@ std::string table(const std::vector<Row>& rows) {
 
 // Each link that processes of a host divide, once.
 std::string shared_links(const Job& job) {
-  std::set<std::pair<std::string, std::string>> told;
+  std::set<std::pair<std::string, std::string>> reported;
   std::string text;
   for (const Process& process : job.processes()) {
     for (const Nic& nic : process.nics) {
-      if (nic.sharers.size() < 2 || !told.emplace(process.host, nic.name).second) continue;
+      if (nic.sharers.size() < 2 || !reported.emplace(process.host, nic.name).second) continue;
       text += fmt::format("\n{} on {} is divided among\n", nic.name, process.host);
       for (const Sharer& sharer : nic.sharers) {
         text += fmt::format("  {} (pid {}): sends {} of {}, receives {} of {}\n", sharer.program,

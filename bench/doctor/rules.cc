@@ -8,9 +8,9 @@
 namespace pacecar::doctor {
 namespace {
 
-// As long as the library waits before it speaks of a stall.
+// As long as the library waits before it reports a stall.
 constexpr double kStillSeconds = 5;
-// Repetitions of so large a share, and so many of them, are no accident.
+// Retransmissions above this share, and at least so many, count as loss.
 constexpr double kLossShare = 0.01;
 constexpr uint64_t kLossBytes = 64U << 10;
 
@@ -26,7 +26,7 @@ bool is_limited_by(const Flow& flow, std::string_view limit) {
   return flow.sending && flow.limited_by == limit;
 }
 
-// Flows to the peer's NIC on which somebody waits for data; 0: not known.
+// Flows to the peer's NIC with pending requests; 0: unknown.
 size_t senders_to_peer(const Path& path) {
   const Nic* const nic = path.peer_nic();
   if (nic == nullptr) return 0;
@@ -52,7 +52,7 @@ bool is_unacknowledged(const Path& path) {
 std::string why_unacknowledged(const Path& path) {
   return fmt::format(
       "{} writes to {} have not been acknowledged for {:.0f} s: the network between drops them, or "
-      "that process is stopped; 'pacecar bw' on the same path tells which",
+      "that process is stopped; 'pacecar bw' on the same path shows which",
       path.flow->unacknowledged_writes, path.peer_name(), path.flow->still_s);
 }
 

@@ -1,4 +1,4 @@
-// Why a flow is as slow as it is: a table of rules, worst first. The first that holds says it.
+// Why a flow is slow: a table of rules, worst first. The first that holds is the diagnosis.
 #pragma once
 
 #include <span>

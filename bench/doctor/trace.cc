@@ -22,7 +22,7 @@ double micros(uint64_t ns) { return static_cast<double>(ns) * kMicrosPerNano; }
 
 uint64_t row_of(const ProfiledEvent& op) { return 1 + 2 * op.channel + (op.sending ? 0 : 1); }
 
-// One rank's events in the list.
+// Adds one rank's events to the list.
 class RankTrace {
  public:
   RankTrace(const Member& member, double offset_s, TraceJson& events)

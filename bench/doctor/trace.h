@@ -1,5 +1,5 @@
-// What ranks have recorded, as a trace for Perfetto (ui.perfetto.dev) and Chrome: a row of each
-// rank with its collectives, one per channel and direction with the messages, on one time axis.
+// The ranks' records as a trace for Perfetto (ui.perfetto.dev) and Chrome: for each rank a row with
+// its collectives, and one per channel and direction with its messages, on a common time axis.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -31,7 +31,8 @@ bool worse(const Finding& a, const Finding& b) {
 std::string waiter_of(const Finding& finding) { return name_of(*finding.path.process); }
 std::string awaited_by(const Finding& finding) { return finding.path.peer_name(); }
 
-using Graph = std::map<std::string, std::set<std::string>>;  // from the awaited to who waits
+// from the awaited process to the waiting ones
+using Graph = std::map<std::string, std::set<std::string>>;
 
 std::set<std::string> all_waiters(const Graph& graph, const std::string& awaited) {
   std::set<std::string> found;
@@ -95,7 +96,7 @@ Verdict verdict_of_rank(const RankFinding& found) {
   return {true, std::string(found.rule), name_of(*found.process), "", path, found.why};
 }
 
-// Both ends of a flow wait for each other, or nobody acknowledges: nothing comes through between.
+// Both ends of a flow wait for each other, or nothing is acknowledged: the path is cut.
 std::vector<const Finding*> cut_paths(const std::vector<Finding>& findings) {
   std::vector<const Finding*> cut;
   for (const Finding& sender : findings) {
@@ -134,8 +135,8 @@ Verdict verdict_of_cut(const std::vector<const Finding*>& cut) {
   } else if (one.rule->blames_peer) {
     verdict.rule = "cut";
     verdict.why =
-        "each end has waited for the other for 5 s or more: the network between drops "
-        "everything; 'pacecar bw' on the same path tells more";
+        "each end has waited for the other for 5 s or more: the network between drops everything; "
+        "'pacecar bw' on the same path shows more";
   }
   return verdict;
 }
@@ -151,7 +152,7 @@ std::optional<Verdict> link_down(const Job& job) {
                      .nic = nic.name,
                      .path = "",
                      .why =
-                         "the kernel says that its link is down: look at the cable and at the "
+                         "the kernel reports that its link is down: look at the cable and at the "
                          "switch's port"};
     }
   }

@@ -26,7 +26,7 @@ std::vector<Finding> examine(const Job& job);
 struct WaitedFor {
   std::string name;
   size_t waiters = 0;
-  bool circle = false;               // nobody but each other: `waiters` processes
+  bool circle = false;               // only for each other: `waiters` processes
   const Finding* longest = nullptr;  // that points there
 };
 std::optional<WaitedFor> waited_for(const std::vector<Finding>& findings);

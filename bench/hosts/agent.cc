@@ -33,7 +33,7 @@ using Json = nlohmann::json;
 
 constexpr const char* kThisProgram = "/proc/self/exe";
 constexpr int kTurnMs = 1000;
-constexpr size_t kMaxKept = 32U << 20;  // of what one run prints
+constexpr size_t kMaxKept = 32U << 20;  // of one run's output
 
 constexpr const char* kFooter =
     R"(Nobody needs to start it by hand: 'pacecar bw --hosts', 'lat', 'preflight' and 'doctor' with
@@ -43,19 +43,19 @@ everything that it has started with it.)";
 struct Run {
   uint64_t id = 0;
   Child child;
-  FileDescriptor announced;  // what a server says of where it waits
+  FileDescriptor announced;  // a server's announced address
   std::string announcement;
   std::string output;
   std::string errors;
-  std::optional<Instant> kill_at;  // since it was told to stop
+  std::optional<Instant> kill_at;  // set when it is stopped
 };
 
 class Agent {
  public:
-  // Until its standard input ends.
+  // Serves until the standard input ends.
   int serve() {
-    heard_ = perf::steady_now();
-    while (turn() && perf::steady_now() - heard_ < kSilence) {
+    last_message_ = perf::steady_now();
+    while (turn() && perf::steady_now() - last_message_ < kSilence) {
     }
     for (Run& run : runs_) run.child.signal(SIGTERM);
     for (Run& run : runs_) run.child.end(kGraceMs);
@@ -70,7 +70,7 @@ class Agent {
         waiting.push_back({one->get(), POLLIN, 0});
       }
     }
-    // Of what has closed its pipes and goes on: looked at now and then.
+    // With a timeout, for runs that have closed their pipes and continue.
     poll(waiting.data(), waiting.size(), runs_.empty() ? kTurnMs : kTurnMs / 10);
     read_runs();
     return waiting[0].revents == 0 || read_orders();
@@ -78,7 +78,7 @@ class Agent {
 
   bool read_orders() {
     const bool there = read_some(input_, orders_);
-    heard_ = perf::steady_now();
+    last_message_ = perf::steady_now();
     size_t begin = 0;
     for (size_t end; (end = orders_.find('\n', begin)) != std::string::npos; begin = end + 1) {
       const Json order = Json::parse(orders_.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -90,7 +90,7 @@ class Agent {
     return there && orders_.size() < kMaxAgentLine;
   }
 
-  // False: it is not from who speaks this protocol.
+  // False: the peer does not use this protocol.
   bool obey(const Json& order) try {
     const auto& type = order.at("type").get_ref<const std::string&>();
     if (type == "hello") return greet(order);
@@ -105,13 +105,13 @@ class Agent {
     for (const auto& [name, value] : order.at("environment").items()) {
       if (name.starts_with("PACECAR_")) setenv(name.c_str(), value.get<std::string>().c_str(), 1);
     }
-    return say({{"type", "welcome"},
-                {"protocol", kAgentProtocol},
-                {"release", PACECAR_VERSION},
-                {"machine", machine()}});
+    return send({{"type", "welcome"},
+                 {"protocol", kAgentProtocol},
+                 {"release", PACECAR_VERSION},
+                 {"machine", machine()}});
   }
 
-  // Equal where two names lead to one network stack of one machine.
+  // Equal if two host names have the same network stack of the same machine.
   static std::string machine() {
     std::string boot;
     const FileDescriptor file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
@@ -141,11 +141,11 @@ class Agent {
   }
 
   void end_unstarted(uint64_t id, const Error& why) {
-    say({{"type", "ended"},
-         {"id", id},
-         {"code", perf::kExitFailed},
-         {"output", ""},
-         {"errors", "error: " + why.message}});
+    send({{"type", "ended"},
+          {"id", id},
+          {"code", perf::kExitFailed},
+          {"output", ""},
+          {"errors", "error: " + why.message}});
   }
 
   void stop(uint64_t id) {
@@ -158,7 +158,7 @@ class Agent {
 
   void read_runs() {
     for (auto run = runs_.begin(); run != runs_.end();) {
-      const auto status = run->child.ended();  // before what it has printed
+      const auto status = run->child.ended();  // read before its output
       read_all(run->child.output(), run->output);
       read_all(run->child.errors(), run->errors);
       if (run->announced) read_announcement(*run);
@@ -168,16 +168,16 @@ class Agent {
         continue;
       }
       const int code = WIFEXITED(*status) ? WEXITSTATUS(*status) : 128 + WTERMSIG(*status);
-      say({{"type", "ended"},
-           {"id", run->id},
-           {"code", code},
-           {"output", run->output},
-           {"errors", run->errors}});
+      send({{"type", "ended"},
+            {"id", run->id},
+            {"code", code},
+            {"output", run->output},
+            {"errors", run->errors}});
       run = runs_.erase(run);
     }
   }
 
-  // Until nothing more is there.
+  // Reads until nothing is left.
   static void read_all(const FileDescriptor& from, std::string& to) {
     for (size_t before = to.size() + 1; to.size() != before && to.size() < kMaxKept;) {
       before = to.size();
@@ -192,15 +192,15 @@ class Agent {
     uint16_t port = 0;
     if (end != std::string::npos && space < end) {
       std::from_chars(run.announcement.data() + space + 1, run.announcement.data() + end, port);
-      say({{"type", "serving"},
-           {"id", run.id},
-           {"address", run.announcement.substr(0, space)},
-           {"port", port}});
+      send({{"type", "serving"},
+            {"id", run.id},
+            {"address", run.announcement.substr(0, space)},
+            {"port", port}});
     }
     if (!more || port != 0) run.announced = FileDescriptor();
   }
 
-  static bool say(const Json& message) {
+  static bool send(const Json& message) {
     const std::string line =
         message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     return std::fwrite(line.data(), 1, line.size(), stdout) == line.size() &&
@@ -209,18 +209,18 @@ class Agent {
 
   const FileDescriptor input_{dup(STDIN_FILENO)};
   std::string orders_;
-  Instant heard_;
+  Instant last_message_;
   std::list<Run> runs_;
 };
 
 }  // namespace
 
 int run_agent(int argc, char** argv) {
-  CLI::App app("One host of --hosts: runs there what it is told on its standard input.",
+  CLI::App app("One host of --hosts: runs the commands that it reads from its standard input.",
                "pacecar agent");
   app.footer(kFooter);
   return perf::run_subcommand(app, argc, argv, {}, [](const perf::Console&) -> Result<int> {
-    std::signal(SIGPIPE, SIG_IGN);  // who has started it may be gone
+    std::signal(SIGPIPE, SIG_IGN);  // the parent may be gone
     return Agent().serve();
   });
 }

@@ -1,5 +1,5 @@
-// What `pacecar agent` on a host and who has started it say to each other: JSON objects, one on a
-// line, over the agent's standard input and output.
+// The protocol between `pacecar agent` on a host and its parent: JSON objects, one per line, over
+// the agent's standard input and output.
 //
 //   here: hello {protocol, release, environment}     there: welcome {protocol, release, machine}
 //   here: run {id, arguments, announces}             there: serving {id, address, port}, if it
@@ -9,8 +9,8 @@
 //   here: alive                                      nothing: the agent knows that somebody is
 //   there
 //
-// The agent ends, with all that it has started, when its standard input ends, and when it has heard
-// nothing for kSilence: a network that has gone says nothing of the end.
+// The agent ends, with all that it has started, when its standard input ends, and when it has
+// received nothing for kSilence, because a broken network does not report the end.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ namespace pacecar::hosts {
 
 inline constexpr uint64_t kAgentProtocol = 1;
 inline constexpr Duration kSilence = Duration::from_s(300);
-inline constexpr Duration kAlive = Duration::from_s(30);  // how often `alive` is said
-inline constexpr int kGraceMs = 2000;  // of what is told to stop, until it is killed
+inline constexpr Duration kAlive = Duration::from_s(30);  // how often `alive` is sent
+inline constexpr int kGraceMs = 2000;                     // from stop to kill
 inline constexpr size_t kMaxAgentLine = 64U << 20;
 
 }  // namespace pacecar::hosts

@@ -65,7 +65,7 @@ Result<Child> Child::start(const std::vector<std::string>& command, const Wiring
   child.pid_ = fork();
   if (child.pid_ < 0) return cannot_start(errno);
   if (child.pid_ == 0) become(words.data(), standard, wiring.kept, failure->write.get());
-  setpgid(child.pid_, child.pid_);  // whoever comes first
+  setpgid(child.pid_, child.pid_);  // in parent and child, as either may be first
   failure->write = FileDescriptor();
   int why = 0;
   if (read(failure->read.get(), &why, sizeof why) > 0) {

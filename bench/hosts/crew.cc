@@ -63,9 +63,9 @@ Json pacecar_environment() {
 
 Crew::Crew(const std::vector<Host>& hosts, const Launcher& launcher, const std::string& remote,
            Duration reach)
-    : remote_(remote), reach_(reach), begun_(perf::steady_now()), said_(begun_) {
+    : remote_(remote), reach_(reach), begun_(perf::steady_now()), last_sent_(begun_) {
   allow_descriptors();
-  std::signal(SIGPIPE, SIG_IGN);  // an agent that is gone is told by write()
+  std::signal(SIGPIPE, SIG_IGN);  // write() reports an agent that is gone
   const std::vector<std::string> words{remote, "agent"};
   for (const Host& host : hosts) {
     members_.push_back({.host = host, .command = launcher.command(host, words)});
@@ -79,10 +79,10 @@ Crew::Crew(const std::vector<Host>& hosts, const Launcher& launcher, const std::
       continue;
     }
     members_[i].child.emplace(std::move(*child));
-    say(i, {{"type", "hello"},
-            {"protocol", kAgentProtocol},
-            {"release", PACECAR_VERSION},
-            {"environment", pacecar_environment()}});
+    send(i, {{"type", "hello"},
+             {"protocol", kAgentProtocol},
+             {"release", PACECAR_VERSION},
+             {"environment", pacecar_environment()}});
   }
 }
 
@@ -90,7 +90,7 @@ Crew::~Crew() {
   for (Member& member : members_) {
     if (member.child) member.child->close_input();
   }
-  // What was launched passes that on; who does not, is ended.
+  // The launcher passes it on; one that does not is killed.
   const Instant deadline = perf::steady_now() + Duration::from_ms(kEndMs);
   while (!all_ended() && perf::steady_now() < deadline) poll(nullptr, 0, kEndStepMs);
   for (Member& member : members_) {
@@ -124,11 +124,11 @@ size_t Crew::ready_count() const {
 
 uint64_t Crew::run(size_t host, const std::vector<std::string>& arguments, bool announces) {
   const uint64_t id = ++last_id_;
-  say(host, {{"type", "run"}, {"id", id}, {"arguments", arguments}, {"announces", announces}});
+  send(host, {{"type", "run"}, {"id", id}, {"arguments", arguments}, {"announces", announces}});
   return id;
 }
 
-void Crew::stop(size_t host, uint64_t id) { say(host, {{"type", "stop"}, {"id", id}}); }
+void Crew::stop(size_t host, uint64_t id) { send(host, {{"type", "stop"}, {"id", id}}); }
 
 void Crew::lose(size_t host, const std::string& why) {
   Member& member = members_[host];
@@ -139,22 +139,22 @@ void Crew::lose(size_t host, const std::string& why) {
   events_.push_back({.kind = Event::Kind::kLost, .host = host});
 }
 
-void Crew::say(size_t index, const Json& message) {
+void Crew::send(size_t index, const Json& message) {
   Member& member = members_[index];
   if (member.state == State::kLost || !member.child) return;
   const std::string line =
       message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   const ssize_t size = write(member.child->input().get(), line.data(), line.size());
   if (size == static_cast<ssize_t>(line.size())) return;
-  // One that has ended says why when it is read.
+  // The reason of an ended one is found when its output is read.
   if (size < 0 && errno == EPIPE) return;
   lose(index, "it reads nothing any more: is it overloaded?");
 }
 
 void Crew::keep_alive() {
-  if (perf::steady_now() - said_ < kAlive) return;
-  said_ = perf::steady_now();
-  for (size_t i = 0; i < members_.size(); ++i) say(i, {{"type", "alive"}});
+  if (perf::steady_now() - last_sent_ < kAlive) return;
+  last_sent_ = perf::steady_now();
+  for (size_t i = 0; i < members_.size(); ++i) send(i, {{"type", "alive"}});
 }
 
 std::vector<Event> Crew::turn(Duration limit) {
@@ -206,7 +206,7 @@ void Crew::take_lines(size_t index) {
   }
   member.output.erase(0, begin);
   if (member.output.size() > kMaxAgentLine) {
-    lose(index, "what it says has no end: install the same version there");
+    lose(index, "its output has no end: install the same version there");
   }
 }
 
@@ -265,7 +265,7 @@ void Crew::report(size_t index, const Json& message) {
     }
   }
   if (event.kind == Event::Kind::kReady) {
-    return lose(index, "what it says is not from this version of pacecar: install the same one");
+    return lose(index, "its output is not of this version of pacecar: install the same one");
   }
   event.id = *id;
   events_.push_back(std::move(event));
@@ -278,8 +278,9 @@ void Crew::ended(size_t index) {
   while (member.complains && read_some(member.child->errors(), member.errors)) {
     if (pollfd more{member.child->errors().get(), POLLIN, 0}; poll(&more, 1, 0) <= 0) break;
   }
-  const std::string said = last_complaint(member.errors.empty() ? member.greeting : member.errors);
-  const std::string words = said.empty() ? "" : ": " + said;
+  const std::string complaint =
+      last_complaint(member.errors.empty() ? member.greeting : member.errors);
+  const std::string words = complaint.empty() ? "" : ": " + complaint;
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   if (member.state == State::kReady) {
     return lose(index, fmt::format("its agent has ended ({}{}): is the host still there?",
@@ -291,13 +292,13 @@ void Crew::ended(size_t index) {
                                    PACECAR_VERSION));
   }
   // ssh has an exit code of its own where it was still writing.
-  const bool missing =
-      mentions(said, remote_) && (mentions(said, "not found") || mentions(said, "No such file"));
+  const bool missing = mentions(complaint, remote_) &&
+                       (mentions(complaint, "not found") || mentions(complaint, "No such file"));
   if (code == kNotFoundByShell || missing) {
-    return lose(index,
-                fmt::format("it has no pacecar ({}{}): install it there, or say with --remote "
-                            "where it is",
-                            how_ended(status), words));
+    return lose(
+        index,
+        fmt::format("it has no pacecar ({}{}): install it there, or give its path with --remote",
+                    how_ended(status), words));
   }
   lose(index, fmt::format("it cannot be reached ({}{}): does '{}' work by hand?", how_ended(status),
                           words, fmt::join(member.command, " ")));

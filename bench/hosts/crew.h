@@ -1,5 +1,5 @@
-// The agents of all hosts: starts them, says what they are to run, and tells what comes of it. A
-// host that is lost is lost for good, with the reason; the others go on.
+// The agents of all hosts: starts them, sends them commands, and returns their events. A lost host
+// stays lost, with the reason; the others continue.
 //
 // Thread rule: one thread.
 #pragma once
@@ -25,12 +25,12 @@ struct Event {
   uint64_t id = 0;  // of the run: kServing, kEnded
   std::string address;
   uint16_t port = 0;
-  int code = 0;  // 128 and the signal's number for who was ended by one
+  int code = 0;  // 128 plus the signal's number if a signal ended it
   std::string output;
   std::string errors;
 };
 
-// How long a turn waits for who has a progress bar to draw.
+// How long a turn waits, so that a progress bar can be drawn.
 inline constexpr Duration kTurn = Duration::from_ms(100);
 
 // PACECAR_* of this process, which hold for all hosts.
@@ -56,7 +56,7 @@ class Crew {
   size_t ready_count() const;
 
   // Runs this program there with these words; returns the run's id. Its end is an event, unless the
-  // host is lost. With `announces` it is told where a server waits.
+  // host is lost. With `announces` there is an event with the server's address.
   uint64_t run(size_t host, const std::vector<std::string>& arguments, bool announces = false);
   void stop(size_t host, uint64_t id);
   void lose(size_t host, const std::string& why);
@@ -88,14 +88,14 @@ class Crew {
   void greet(size_t index, const nlohmann::json& message);
   void report(size_t index, const nlohmann::json& message);
   void ended(size_t index);
-  void say(size_t index, const nlohmann::json& message);
+  void send(size_t index, const nlohmann::json& message);
   void keep_alive();
   bool all_ended();
 
   std::string remote_;
   Duration reach_;
   Instant begun_;
-  Instant said_;
+  Instant last_sent_;
   std::vector<Member> members_;
   std::vector<Event> events_;
   uint64_t last_id_ = 0;

@@ -18,7 +18,7 @@ namespace pacecar::hosts {
 namespace {
 
 constexpr std::string_view kAddress = "addr=";
-// What MPI implementations write behind a host.
+// Options of MPI implementations after a host, which are ignored.
 constexpr std::array<std::string_view, 4> kPassedOver = {
     "slots=", "max_slots=", "max-slots=", "cpu="};
 
@@ -26,7 +26,7 @@ Host host_of(const std::string& target) {
   return {target.substr(target.rfind('@') + 1), target, ""};
 }
 
-// Keeps who was named where, to say so of whom is named again.
+// Keeps where each host was named, for errors about duplicates.
 class Hosts {
  public:
   explicit Hosts(std::string cure) : cure_(std::move(cure)) {}

@@ -24,7 +24,7 @@ struct Host {
 // No option of a launcher, and one word. Errors: kInvalidArgument.
 Result<void> check_host_name(const std::string& host);
 
-// Errors: kInvalidArgument, with the file's name and the line. `file` is only told.
+// Errors: kInvalidArgument, with the file's name and the line. `file` is only for messages.
 Result<std::vector<Host>> parse_host_file(std::string_view text, std::string_view file);
 // Errors: kInvalidArgument.
 Result<std::vector<Host>> parse_host_words(std::string_view text);

@@ -8,10 +8,10 @@
 namespace pacecar::hosts {
 namespace {
 
-constexpr size_t kLongestLine = 120;  // of columns with names; else they have numbers
+constexpr size_t kLongestLine = 120;  // longer ones have numbers in place of host names
 constexpr size_t kFigureWidth = 7;
 
-// Without their domains, where that leaves them different.
+// Host names without their domains, if these are still distinct.
 std::vector<std::string> short_names(const std::vector<std::string>& names) {
   std::vector<std::string> cut;
   for (const std::string& name : names) {
@@ -59,7 +59,7 @@ std::string whole_matrix(const Matrix& matrix, const std::vector<std::string>& n
   return text + "\n";
 }
 
-// Median and worst of a row or column, with whom that was.
+// Median and worst of a row or column, and the peer of the worst.
 struct Side {
   std::string median = "-";
   std::string worst = "-";

@@ -10,8 +10,8 @@ namespace pacecar::hosts {
 namespace {
 
 constexpr double kStandardDeviation = 1.4826;  // of a normal distribution, in its MADs
-constexpr double kFewFree = 4;                 // fewer than one of so many figures: sparse
-constexpr size_t kGroup = 3;                   // so many pairs of one host are one sentence
+constexpr double kFewFree = 4;                 // fewer free figures than one in so many: sparse
+constexpr size_t kGroup = 3;                   // so many pairs of one host share a sentence
 
 double score(double value, const Quantity& quantity) {
   return quantity.more_is_better ? std::log(value) : -std::log(value);
@@ -34,18 +34,18 @@ double deviation_of(std::vector<double> scores, double centre) {
   return kStandardDeviation * median(std::move(scores));
 }
 
-// How far below the centre is out of line.
+// How far below the centre a figure is an outlier.
 double limit_of(double deviation) {
   return std::max(-std::log(1 - kDifference), kDeviations * deviation);
 }
 
-// Figures that say something of the noise, beside those that rows and columns follow.
+// Degrees of freedom: figures beyond those that rows and columns fit.
 double free_figures(size_t figures, size_t hosts) {
   return std::max(1.0, static_cast<double>(figures) - 2 * static_cast<double>(hosts) + 1);
 }
 
-// The residuals' own deviation is too small: rows and columns follow the noise, and few figures say
-// little of it, as the tails of Student's distribution.
+// Corrects the residuals' deviation, which is too small: rows and columns fit the noise, and few
+// figures estimate it badly, as in Student's distribution.
 double small_sample_factor(size_t figures, size_t hosts) {
   const double free = free_figures(figures, hosts);
   return std::sqrt(static_cast<double>(figures) / free) * (1 + 3 / free);
@@ -80,7 +80,7 @@ void add_residuals(const Matrix& matrix, const Quantity& quantity, Typical& typi
   typical.noise = deviation_of(typical.residuals, median(typical.residuals)) *
                   small_sample_factor(figures, typical.hosts);
   if (!typical.sparse) return;
-  // Half of the residuals are 0: the scatter of all figures is what is known of their noise.
+  // Half of the residuals are 0, so the scatter of all figures estimates the noise.
   std::vector<double> scores;
   for (const SlowPair& pair : typical.pairs) scores.push_back(score(pair.value, quantity));
   typical.noise = deviation_of(scores, median(scores));
@@ -99,7 +99,8 @@ Typical typical_of(const Matrix& matrix, const Quantity& quantity) {
   typical.centre = median(known);
   add_residuals(matrix, quantity, typical);
   const double of_hosts = deviation_of(known, typical.centre);
-  // With few hosts some of these lie together by chance: no host is surer than its measurements.
+  // With few hosts some of these agree by chance, so a host's error is at least that of its
+  // measurements.
   const double peers = static_cast<double>(typical.hosts - 1);
   const double of_pairs = typical.sparse ? 0 : typical.noise / std::sqrt(peers);
   typical.limit = limit_of(std::max(of_hosts, of_pairs));
@@ -211,7 +212,7 @@ Outliers find_outliers(const Matrix& matrix, const Quantity& quantity) {
   for (size_t host = 0; host < matrix.hosts(); ++host) {
     if (auto slow = slow_host(matrix, typical, host, quantity)) outliers.hosts.push_back(*slow);
   }
-  // What people compare with: slow hosts of few do not move it.
+  // The printed reference: a few slow hosts do not change it.
   outliers.median = value_of(typical.centre, quantity);
   outliers.pairs = slow_pairs(typical);
   return outliers;

@@ -18,7 +18,7 @@ namespace pacecar::hosts {
 
 inline constexpr double kDifference = 0.15;
 inline constexpr double kDeviations = 5;
-inline constexpr size_t kFewestHosts = 3;  // of two, nobody can say which it is
+inline constexpr size_t kFewestHosts = 3;  // of two, either could be the outlier
 
 struct SlowHost {
   size_t host = 0;
@@ -38,7 +38,7 @@ struct SlowPair {
 struct Outliers {
   double median = 0;  // of all figures; 0: there are none
   std::vector<SlowHost> hosts;
-  std::vector<SlowPair> pairs;  // whose hosts do not account for it
+  std::vector<SlowPair> pairs;  // not explained by their hosts
 };
 
 Outliers find_outliers(const Matrix& matrix, const Quantity& quantity);

@@ -31,8 +31,8 @@ using perf::TestKind;
 using perf::TestOptions;
 
 constexpr double kGuessedBps = 10e9;    // of a test that counts messages
-constexpr double kAroundSeconds = 0.7;  // of a measurement: starting both ends, connecting
-constexpr double kRoomSeconds = 60;     // by which a measurement may be late
+constexpr double kAroundSeconds = 0.7;  // overhead of a measurement: starting both ends, connecting
+constexpr double kRoomSeconds = 60;     // how late a measurement may be
 constexpr double kCountedLimitS = 600;  // of a test that counts messages
 
 // The matrix as a page that a browser opens from disk, without a network: page/. Each pair's own
@@ -78,7 +78,7 @@ std::string now_text() {
                      utc.tm_mday, utc.tm_hour, utc.tm_min);
 }
 
-// Among the hosts that are there.
+// Among the available hosts.
 std::vector<Round> rounds_of(const Crew& crew, Pairs pairs) {
   std::vector<size_t> there;
   for (size_t i = 0; i < crew.size(); ++i) {
@@ -121,8 +121,8 @@ class PairTest {
     for (size_t i = 0; i < (*crew)->size(); ++i) {
       if ((*crew)->lost(i)) results.lose(i, (*crew)->why_lost(i));
     }
-    (*crew).reset();  // nothing of ours is left on any host when the results are out
-    return tell(results, plan);
+    (*crew).reset();  // no process of ours is left on any host when the results are printed
+    return report(results, plan);
   }
 
  private:
@@ -171,7 +171,7 @@ class PairTest {
     if (warned_.insert(text).second) console_.warn(warning);
   }
 
-  Result<int> tell(const PairResults& results, const PairPlan& plan) const {
+  Result<int> report(const PairResults& results, const PairPlan& plan) const {
     if (perf::Interrupt::asked()) {
       console_.note("interrupted: this is what was measured until then");
     }
@@ -186,7 +186,7 @@ class PairTest {
                                  {"interrupted", perf::Interrupt::asked()}});
     if (options_.json_file != perf::kStandardOutput) {
       fmt::print("{}", results.text(least));
-      std::fflush(stdout);  // before the errors that point at it
+      std::fflush(stdout);  // before the errors that refer to it
     }
     if (!options_.json_file.empty()) {
       const auto written = perf::write_json(options_.json_file, document);

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMaxLines = 10;  // of one kind, until the rest is counted
+constexpr size_t kMaxLines = 10;  // of one kind; the rest is only counted
 constexpr double kMaxFigure = 1e15;
 
 void cut(std::vector<std::string>& lines, std::string_view what) {
@@ -21,7 +21,7 @@ void cut(std::vector<std::string>& lines, std::string_view what) {
   lines.push_back(fmt::format("and {} more {}", more, what));
 }
 
-// How good a figure is beside the median: 1 as good.
+// A figure relative to the median; 1: equal, less: worse.
 double share_of(double value, double median, const Quantity& quantity) {
   return quantity.more_is_better ? value / median : median / value;
 }
@@ -76,7 +76,7 @@ std::vector<std::string> PairResults::names() const {
   return names;
 }
 
-// Of a host with which everything failed one sentence.
+// One sentence for a host with which everything failed.
 std::vector<std::string> PairResults::failures() const {
   std::vector<std::string> sentences;
   for (const auto& [host, why] : lost_) {
@@ -87,7 +87,7 @@ std::vector<std::string> PairResults::failures() const {
   const auto concerns = [](const Measurement& one, size_t host) {
     return one.pair.sender == host || one.pair.receiver == host;
   };
-  // Their failures are told already.
+  // Their failures have been reported already.
   for (const auto& lost : lost_) {
     std::erase_if(left, [&](const auto* one) { return concerns(*one, lost.first); });
   }

@@ -30,7 +30,7 @@ struct End {
 class Attempt {
  public:
   Attempt(Crew& crew, const PairPlan& plan, const Pair& pair) : crew_(crew), plan_(plan) {
-    told_.pair = pair;
+    measurement_.pair = pair;
     server_.host = plan.reversed ? pair.sender : pair.receiver;
     client_.host = plan.reversed ? pair.receiver : pair.sender;
     for (const size_t host : {server_.host, client_.host}) {
@@ -47,7 +47,7 @@ class Attempt {
   }
 
   bool over() const { return stage_ == Stage::kOver; }
-  Measurement take() { return std::move(told_); }
+  Measurement take() { return std::move(measurement_); }
 
   void take(const Event& event) {
     if (over()) return;
@@ -87,14 +87,14 @@ class Attempt {
     for (End* end : {&server_, &client_}) {
       if (end->host != host) continue;
       end->over = true;
-      if (told_.results.is_null()) give_up(lost_words(host));
+      if (measurement_.results.is_null()) give_up(lost_words(host));
     }
     settle();
   }
 
   // Stops what still runs and waits for its end.
   void give_up(const std::string& why) {
-    if (told_.error.empty()) told_.error = why;
+    if (measurement_.error.empty()) measurement_.error = why;
     stage_ = Stage::kEnding;
     stop();
     settle();
@@ -108,8 +108,8 @@ class Attempt {
     }
   }
 
-  // An agent kills what does not stop. One that says nothing of it would cost every later round as
-  // much again.
+  // An agent kills a run that does not stop. An agent that stays silent would delay every later
+  // round as much.
   void lose_silent() {
     stage_ = Stage::kOver;
     for (const End& end : {server_, client_}) {
@@ -153,8 +153,8 @@ class Attempt {
     if (event.code == perf::kExitOk || missed) {
       auto document = nlohmann::json::parse(event.output, nullptr, /*allow_exceptions=*/false);
       if (document.is_object() && document.contains("results")) {
-        told_.results = std::move(document["results"]);
-        told_.threshold_missed = missed;
+        measurement_.results = std::move(document["results"]);
+        measurement_.threshold_missed = missed;
         stage_ = Stage::kEnding;
         deadline_ = perf::steady_now() + kEndingLimit;
         return;
@@ -173,7 +173,7 @@ class Attempt {
     std::istringstream lines(event.errors);
     for (std::string line; std::getline(lines, line);) {
       if (!line.starts_with(kWarning)) continue;
-      told_.warnings.push_back(
+      measurement_.warnings.push_back(
           fmt::format("{}: {}", crew_.host(host).name, printable(line.substr(kWarning.size()))));
     }
   }
@@ -185,7 +185,7 @@ class Attempt {
   Instant deadline_;
   End server_;
   End client_;
-  Measurement told_;
+  Measurement measurement_;
 };
 
 }  // namespace

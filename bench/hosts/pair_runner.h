@@ -30,8 +30,8 @@ struct Measurement {
   std::vector<std::string> warnings;  // of either end, each with its host
 };
 
-// All pairs of a round at the same time; each is told when it is over. Those that Ctrl-C ends are
-// not. `on_turn` is called now and then.
+// Measures all pairs of a round at the same time; reports each when it is over, except those that
+// Ctrl-C ends. `on_turn` is called now and then.
 void measure_round(Crew& crew, const PairPlan& plan, const Round& round,
                    const std::function<void(Measurement)>& on_done,
                    const std::function<void()>& on_turn);

@@ -19,7 +19,7 @@ constexpr size_t kNamedHosts = 8;  // more are counted
 
 tl::unexpected<Error> not_a_report() {
   return fail(ErrorCode::kPeer,
-              "what it says is not from this version of pacecar preflight: install the same one");
+              "its output is not of this version of pacecar preflight: install the same one");
 }
 
 // Known ids outlive the text they were read from.

@@ -1,4 +1,4 @@
-// What preflight found on many hosts: equal findings told once, with the hosts that have them, and
+// Findings of preflight on many hosts: equal findings once, with the hosts that have them, and
 // facts that should be equal and are not. Pure.
 #pragma once
 
@@ -29,8 +29,8 @@ struct Group {
 // Warnings and errors; errors last, and of each kind those of most hosts last.
 std::vector<Group> group_findings(const std::vector<HostReport>& reports);
 
-// A fact that differs, and who has each value, the most frequent first. A fact that fewer than half
-// of the hosts have is theirs alone.
+// A fact that differs, and the hosts with each value, the most frequent first. A fact that fewer
+// than half of the hosts have is theirs alone.
 struct Difference {
   std::string fact;
   std::vector<std::pair<std::string, std::vector<size_t>>> values;

@@ -15,14 +15,13 @@
 
 namespace pacecar::hosts {
 
-// Starts the agents and waits for them. A host that is lost is told, and so are hosts with another
-// release, and names that lead to one machine. Errors: kPeer (no host has answered), kUnavailable
-// (Ctrl-C).
+// Starts the agents and waits for them. Reports lost hosts, hosts with another release, and names
+// of the same machine. Errors: kPeer (no host has answered), kUnavailable (Ctrl-C).
 Result<std::unique_ptr<Crew>> reach(const Targets& targets, const perf::HostsFlags& flags,
                                     const perf::Console& console);
 
-// The same run on all that are ready: how each ended; nullopt of who was lost, or took longer than
-// `limit`, which is told. `arguments_of` gives the words for a host; empty ones: none.
+// The same run on all that are ready: how each ended; nullopt for one that was lost, or took longer
+// than `limit`, which is reported. `arguments_of` returns a host's arguments; empty: no run.
 std::vector<std::optional<Event>> run_on_all(
     Crew& crew, const std::function<std::vector<std::string>(size_t host)>& arguments_of,
     Duration limit, const perf::Console& console);

@@ -6,7 +6,7 @@ namespace pacecar::hosts {
 namespace {
 
 // A tournament by the circle method: one place stays, the others turn around it. With an odd number
-// of hosts one place is empty, and who meets it rests.
+// of hosts one place is empty, and its opponent rests.
 std::vector<Round> tournament(size_t hosts) {
   const size_t places = hosts + hosts % 2;
   std::vector<Round> rounds;

@@ -28,19 +28,20 @@ void add(Exposition& page, std::string_view name, std::string_view help, size_t 
 }
 
 void add_host(Exposition& page, const Host& host) {
-  add(page, "pacecar_processes", "Processes of this host that use Pacecar and told how they stand.",
+  add(page, "pacecar_processes",
+      "Processes of this host that use Pacecar and have reported their state.",
       host.processes.size());
   add(page, "pacecar_silent_processes",
       "Processes that do not answer at their state socket: stopped, or stuck.", host.silent);
   add(page, "pacecar_unreadable_processes",
       "Processes, or their directories, whose state could not be read.", host.unreadable);
-  add(page, "pacecar_nics_left_out", "NICs of processes beyond the most that are told.",
+  add(page, "pacecar_nics_left_out", "NICs of processes beyond the reported maximum.",
       host.nics_left_out);
   page.family("pacecar_exporter_info", Type::kGauge, "", "What serves this page.");
   std::string version;
   add_label(version, "version", PACECAR_VERSION);
   page.sample(version, 1);
-  // Not process_cpu_seconds_total, which node_exporter, too, says of itself.
+  // Not process_cpu_seconds_total, which node_exporter also exports for itself.
   page.family("pacecar_exporter_cpu_seconds", Type::kCounter, "seconds",
               "CPU time of the exporter itself.");
   page.sample("", own_cpu_seconds());

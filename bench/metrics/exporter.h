@@ -1,4 +1,4 @@
-// All processes of this host as one page of metrics, made anew for each who asks.
+// All processes of this host as one page of metrics, made for each request.
 //
 // Thread rule: any thread; one page at a time.
 #pragma once
@@ -22,7 +22,7 @@ struct Page {
   std::vector<std::string> warnings;  // of what could not be looked at
 };
 
-// `processes` within the bound; numbered where their program and rank do not tell them apart.
+// `processes` within the bound; numbered where program and rank do not distinguish them.
 struct Host {
   std::vector<ProcessFigures> processes;
   size_t silent = 0;

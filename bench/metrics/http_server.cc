@@ -11,9 +11,9 @@
 namespace pacecar::metrics {
 namespace {
 
-// One page is made at a time; two more threads answer those who ask for something else.
+// One page is made at a time; two more threads answer other requests.
 constexpr size_t kThreads = 3;
-// Who takes longer to say what it wants, or to take it, is left.
+// A client that takes longer to send its request, or to read the answer, is dropped.
 constexpr time_t kPatienceSeconds = 5;
 // Idle ones hold a thread each: shorter than Prometheus' usual interval, it connects anew.
 constexpr time_t kKeepAliveSeconds = 1;
@@ -114,7 +114,7 @@ Result<void> HttpServer::run() {
   return fail(ErrorCode::kSystem, "the server ended by itself: raise the limits (ulimit -a)");
 }
 
-// The library forgets what it is told before it runs.
+// The library ignores a stop before it runs.
 void HttpServer::stop() {
   while (!inside_->server->is_running() && !inside_->ended) std::this_thread::yield();
   inside_->server->stop();

@@ -1,4 +1,4 @@
-// Serves pages of metrics over HTTP, or HTTPS, until it is told to end.
+// Serves pages of metrics over HTTP, or HTTPS, until stop().
 #pragma once
 
 #include <memory>

@@ -61,7 +61,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   auto* key = app.add_option("--tls-key", flags.tls_key, "its key, a file of PEM");
   auto* client_ca =
       app.add_option("--tls-client-ca", flags.tls_client_ca,
-                     "serve those only who show a certificate that is signed by this, of PEM");
+                     "serve only clients with a certificate signed by this one (PEM)");
   auto* no_tls = app.add_flag("--no-tls", flags.no_tls,
                               "plain HTTP also where other hosts reach it, and read it");
   cert->needs(listen)->needs(key);
@@ -76,7 +76,7 @@ void add_flags(CLI::App& app, Flags& flags) {
       ->check(perf::whole_number(0, kLongestInterval))
       ->needs(textfile);
   app.add_flag("--openmetrics", flags.openmetrics,
-               "print OpenMetrics 1.0 (over HTTP, who asks chooses)")
+               "print OpenMetrics 1.0 (over HTTP the client chooses)")
       ->excludes(listen)
       ->excludes(textfile);
   app.add_flag("--quiet", flags.quiet, "no messages but warnings and errors");
@@ -84,7 +84,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.footer(kFooter);
 }
 
-// Empty: the usual ones.
+// Empty: the default directories.
 Result<std::string> state_directory() {
   const auto params = load_params_from_environment({}, nullptr);
   if (!params) return tl::unexpected(params.error());
@@ -109,7 +109,7 @@ Result<void> serve(const Flags& flags, Exporter& exporter, const Console& consol
   if (!is_loopback(*address) && flags.tls_cert.empty() && !flags.no_tls) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("other hosts reach {}: give --tls-cert and --tls-key, or --no-tls if "
-                            "all who reach it may read what runs here",
+                            "every client that reaches it may read what runs here",
                             to_string(*address)));
   }
   const auto server = HttpServer::open({.address = *address,
@@ -156,10 +156,11 @@ Result<void> run(const Flags& flags, const Console& console) {
   auto directory = state_directory();
   if (!directory) return tl::unexpected(directory.error());
   Exporter exporter(std::move(*directory));
-  std::signal(SIGPIPE, SIG_IGN);  // a caller who leaves ends nothing
+  std::signal(SIGPIPE, SIG_IGN);  // a client that disconnects must not end the process
   if (!flags.listens && flags.textfile.empty()) return print(flags, exporter, console);
   const sigset_t signals = ending_signals();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // of all threads to come: these are waited for
+  // in all later threads; the main thread waits for these
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return flags.listens ? serve(flags, exporter, console) : write_file(flags, exporter, console);
 }
 

@@ -1,7 +1,7 @@
-// Small numbers that tell apart processes of the same program and rank. A process keeps its number
+// Small numbers that distinguish processes of the same program and rank. A process keeps its number
 // until it ends; the next one of that kind takes the smallest that is free. So the label that holds
-// it has as few values as there were processes at once, whatever came and went. A pid would add
-// one with each process.
+// it has as few values as there were processes at once, whatever came and went. A pid would add one
+// with each process.
 #pragma once
 
 #include <map>

@@ -42,7 +42,7 @@ Result<void> replace_file(const std::string& path, std::string_view text) {
                 fmt::format("'{}' does not end with .prom: node_exporter reads no other files",
                             path));
   }
-  // Not what the collector would read.
+  // A name that the collector ignores (it reads *.prom).
   std::string part = path + ".XXXXXX";
   const FileDescriptor file(mkostemp(part.data(), O_CLOEXEC));
   if (!file) return cannot_write(path, errno);

@@ -65,7 +65,7 @@ void on_ack(benchmark::State& state) {
 }
 BENCHMARK(on_ack)->Apply(each_controller);
 
-// What a sender with a backlog says to each acknowledgement: is there news for the receiver?
+// A sender with a backlog computes its demand after each acknowledgement.
 void demand(benchmark::State& state) {
   const auto controller = controller_at(state.range(0));
   state.SetLabel(std::string(controller->name()));
@@ -88,8 +88,8 @@ constexpr FlowEnvironment kFabric{.line_rate = Rate::from_gbps(400),
                                   .burst_bytes = kMtu,
                                   .base_rtt = Duration::from_us(8)};
 
-// A receiver with 4096 senders, of which some are active. An event happens every 100 ns; what the
-// receiver says to the senders because of it is part of the time.
+// A receiver with 4096 senders, of which some are active. An event happens every 100 ns; the grants
+// that follow from it are part of the time.
 class BusyReceiver {
  public:
   explicit BusyReceiver(uint32_t active) : receiver_(kFabric, kFlows), demands_(kFlows) {
@@ -97,12 +97,12 @@ class BusyReceiver {
       receiver_.add_flow(now_, flow);
       receiver_.on_posted(now_, flow, Bytes{1} << 40);
     }
-    for (uint32_t flow = 0; flow < active; ++flow) say(flow, kFabric.line_rate);
+    for (uint32_t flow = 0; flow < active; ++flow) demand(flow, kFabric.line_rate);
     now_ = now_ + Duration::from_ms(1);
     poll();
   }
 
-  void say(uint32_t flow, Rate usable) {
+  void demand(uint32_t flow, Rate usable) {
     Demand& demand = demands_[flow];
     demand.usable = usable;
     if (usable > Rate()) demand.wanted += 1 << 20;
@@ -127,13 +127,13 @@ class BusyReceiver {
   size_t grants_ = 0;
 };
 
-// One of 4096 active senders can use more, or less; half of them could use little at any time.
+// The demand of one of 4096 active senders changes; at any time half of them can use little.
 void pace_demand(benchmark::State& state) {
   BusyReceiver busy(kFlows);
   uint32_t i = 0;
   for (auto _ : state) {
     const bool little = (i + i / kFlows) % 2 == 0;
-    busy.say(i % kFlows, Rate::from_bps(400'000'000'000 >> (little ? 13 : 0)));
+    busy.demand(i % kFlows, Rate::from_bps(400'000'000'000 >> (little ? 13 : 0)));
     busy.poll();
     ++i;
   }
@@ -159,8 +159,8 @@ void pace_activation(benchmark::State& state) {
   BusyReceiver busy(kFlows / 2);
   uint32_t flow = 0;
   for (auto _ : state) {
-    busy.say(flow, Rate());
-    busy.say((flow + kFlows / 2) % kFlows, kFabric.line_rate);
+    busy.demand(flow, Rate());
+    busy.demand((flow + kFlows / 2) % kFlows, kFabric.line_rate);
     busy.poll();
     flow = (flow + 1) % kFlows;
   }
@@ -168,8 +168,7 @@ void pace_activation(benchmark::State& state) {
 }
 BENCHMARK(pace_activation);
 
-// One of so many flows of a sender is granted another rate, and those that this concerns are looked
-// at.
+// One of a sender's flows is granted another rate, and the affected flows are visited.
 void link_share(benchmark::State& state) {
   const auto flows = static_cast<uint32_t>(state.range(0));
   LinkShare share({.line_rate = Rate::from_gbps(400)}, flows, 1.0 / 64);
@@ -209,7 +208,7 @@ std::unique_ptr<CreditShare> busy_credit() {
   return share;
 }
 
-// A wish of one of 4096 senders, all of whom wait for their turn.
+// A demand of one of 4096 senders, all of which wait for their turn.
 void credit_update(benchmark::State& state) {
   const auto share = busy_credit();
   uint32_t flow = 0;
@@ -222,7 +221,7 @@ void credit_update(benchmark::State& state) {
 }
 BENCHMARK(credit_update);
 
-// One pull and a new wish, with 4096 senders taking turns.
+// One pull and a new demand, with 4096 senders taking turns.
 void credit_pull(benchmark::State& state) {
   const auto share = busy_credit();
   std::array<GrantUpdate, 1> updates;

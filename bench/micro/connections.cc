@@ -141,7 +141,7 @@ int main(int argc, char** argv) {
   const double made_kib = resident_kib();
   world.send_each(1);
   const double used_kib = resident_kib();
-  usleep(1000 * 1000);  // until all that is to be told of them is told: they idle
+  usleep(1000 * 1000);  // until all their control writes are done: they idle
   const double among_us = rounds_us();
   const double close_s = seconds_of([&] { world.close(1); });
   const double closed_kib = resident_kib();

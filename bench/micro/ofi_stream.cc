@@ -90,7 +90,7 @@ struct Card {
 Owned<fi_info> find_provider(const Settings& settings) {
   const Owned<fi_info> hints(fi_allocinfo());
   hints->caps = FI_RMA;
-  hints->tx_attr->msg_order = FI_ORDER_WAW;  // what is told of writes is written behind them
+  hints->tx_attr->msg_order = FI_ORDER_WAW;  // notifications are written after the writes
   hints->ep_attr->type = FI_EP_RDM;
   hints->domain_attr->mr_mode =
       FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
@@ -112,7 +112,7 @@ Owned<fi_info> find_provider(const Settings& settings) {
 // One endpoint with one completion queue and one registered piece of memory.
 class Nic {
  public:
-  // What a poll found: own writes that are complete, and those of the peer that told of themselves.
+  // The result of a poll: own completed writes, and the peer's writes with notification.
   struct Completions {
     uint64_t sent = 0;
     uint64_t received = 0;
@@ -161,8 +161,8 @@ class Nic {
     }
   }
 
-  // Of the own memory into the same place of the peer's, which is told by a completion with `data`.
-  // False when the provider wants its completions to be polled first.
+  // Writes own memory to the same place at the peer, which gets a completion with `data`. False
+  // when the provider wants its completions to be polled first.
   bool write(size_t offset, size_t size, uint64_t data) {
     const ssize_t result =
         fi_writedata(endpoint_.get(), memory_.get() + offset, size, fi_mr_desc(region_.get()), data,
@@ -242,13 +242,13 @@ class Nic {
 };
 
 template <typename Value>
-void tell(int peer, const Value& value) {
+void send_value(int peer, const Value& value) {
   if (send(peer, &value, sizeof value, MSG_NOSIGNAL) != sizeof value) {
     give_up("the other process has ended");
   }
 }
 
-// Polls `nic`, so that what is under way goes on, until the other process has told its value.
+// Polls `nic`, so that operations progress, until the other process has sent its value.
 template <typename Value>
 Value ask(int peer, Nic& nic) {
   Value value;
@@ -281,7 +281,7 @@ void receive_stream(Nic& nic, int peer) {
       if (recv(peer, &expected, sizeof expected, MSG_DONTWAIT) == 0) return;
     }
   }
-  tell(peer, Stream{.writes = writes - 1, .ns = last - first});
+  send_value(peer, Stream{.writes = writes - 1, .ns = last - first});
 }
 
 void send_stream(Nic& nic, int peer, const Settings& settings) {
@@ -296,7 +296,7 @@ void send_stream(Nic& nic, int peer, const Settings& settings) {
     complete += nic.poll().sent;
   }
   while (complete < posted) complete += nic.poll().sent;
-  tell(peer, posted);
+  send_value(peer, posted);
   const auto stream = ask<Stream>(peer, nic);
   const double gbps =
       static_cast<double>(stream.writes * settings.size) * 8 / static_cast<double>(stream.ns);
@@ -322,7 +322,7 @@ void answer_pings(Nic& nic, int peer) {
     word = next_word(nic, word);
     nic.inject(word);
   }
-  tell(peer, word);
+  send_value(peer, word);
 }
 
 void send_pings(Nic& nic, int peer, const Settings& settings) {
@@ -332,7 +332,7 @@ void send_pings(Nic& nic, int peer, const Settings& settings) {
     const int64_t start = now_ns();
     nic.inject(next);
     word = next_word(nic, word);
-    if (word != next) give_up("a ping was answered by another word than its own");
+    if (word != next) give_up("a ping was answered by another number than its own");
     return static_cast<uint64_t>(now_ns() - start) / 2;
   };
   turn(1);  // connects
@@ -363,11 +363,11 @@ void run(const Settings& settings, int peer, bool sends) {
   pin(settings, sends);
   const size_t bytes = std::max(kPageBytes, settings.size * settings.in_flight);
   Nic nic(settings, (bytes + kPageBytes - 1) / kPageBytes * kPageBytes);
-  tell(peer, nic.card());
+  send_value(peer, nic.card());
   nic.connect(ask<Card>(peer, nic));
   if (sends) {
     settings.ping ? send_pings(nic, peer, settings) : send_stream(nic, peer, settings);
-    tell(peer, true);  // the receiver's endpoint stays until here
+    send_value(peer, true);  // the receiver's endpoint stays until here
   } else {
     settings.ping ? answer_pings(nic, peer) : receive_stream(nic, peer);
     ask<bool>(peer, nic);

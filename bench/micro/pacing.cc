@@ -82,7 +82,7 @@ class Witness final : public PacketIoDecorator {
   std::vector<Passing>& seen_;
 };
 
-// What a process says to the one that started it.
+// A process's report to its parent.
 struct Figures {
   uint64_t packets = 0;
   uint64_t most_at_once = 0;

@@ -8,7 +8,7 @@ namespace {
 
 uint64_t no_clock() { return 1; }
 
-// As NCCL tells of a sent message: begun, then waiting for GPU, peer and network, through.
+// The calls of NCCL for a sent message: start, waits for GPU, peer and network, stop.
 void one_step(Recorder& recorder, void* context, void* operation) {
   void* const step = recorder.start(context, {.kind = EventKind::kProxyStep}, operation);
   recorder.wait(step, Wait::kGpu, 0);

@@ -1,5 +1,5 @@
-// An operation that all ranks do together over a net plugin, on host buffers. What each rank gives
-// is known, so that every element of the result can be checked.
+// A collective operation over a net plugin, on host buffers. Each rank's input is known, so that
+// every element of the result can be checked.
 //
 // Sizes are the elements of a rank's buffer. Errors are thrown. Thread rule: one thread.
 #pragma once
@@ -26,11 +26,11 @@ class Collective {
   Collective& operator=(const Collective&) = delete;
   virtual ~Collective() = default;
 
-  // What is given: values that a check knows, or zeros, on which any number of turns may run.
+  // Loads the input: values for a check, or zeros, with which any number of turns may run.
   virtual void load(size_t elements) = 0;
   virtual void clear(size_t elements) = 0;
   virtual void run(size_t elements) = 0;
-  // After load() and one run(): how many elements are not what they should be.
+  // After load() and one run(): the number of wrong elements.
   virtual uint64_t wrong(size_t elements) const = 0;
   virtual void close() = 0;
 
@@ -47,7 +47,7 @@ struct CollectiveKind {
   std::string_view reduction;
   std::string_view operation;  // as `pacecar predict` names them
   std::string_view algorithm;
-  int turns;             // so often (ranks - 1) / ranks of the bytes pass the bus
+  int turns;             // bus bytes, in units of (ranks - 1) / ranks of the buffer
   bool divided = false;  // NCCL counts the elements for one peer
   // Connects `rank`; every rank does. `capacity`: the largest buffer, in elements.
   std::unique_ptr<Collective> (*make)(const Host& host, Board& board, int rank, size_t capacity);

@@ -212,7 +212,7 @@ int main(int argc, char** argv) {
   app.add_option("-n,--iters", options.iterations, "timed operations per size")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--seconds", options.seconds,
-                 "go on with each size for so long, checking before and after each -n operations")
+                 "run each size for so long, checking before and after each -n operations")
       ->check(CLI::Range(0.0, 3600.0));
   app.add_option("--out_json_file", options.json_file, "where the figures go as JSON");
   CLI11_PARSE(app, argc, argv);

@@ -1,4 +1,5 @@
-// What collective_bench tells: nccl-tests' columns, and beside another plugin the ratio of the two.
+// The output of collective_bench: nccl-tests' columns, and with another plugin the ratio of the
+// two.
 #pragma once
 
 #include <cstddef>

@@ -53,7 +53,7 @@ class InFlight {
   size_t count() const { return started_ - done_; }
   bool full() const { return count() == requests_.size(); }
   size_t next_slot() const { return started_ % requests_.size(); }
-  // False when the plugin said "again later".
+  // False: the plugin returned no request.
   bool add(void* request) {
     if (request == nullptr) return false;
     requests_[next_slot()] = request;

@@ -1,10 +1,9 @@
 // The two measurements of one connection: a stream of messages with several in flight, and a
 // ping-pong.
 //
-// A side polls without sleeping, as NCCL's progress thread does, so its CPU time has one whole
-// thread in it beside what the plugin uses. The first moments are warm-up and not counted. A
-// measurement ends with empty messages: a stream with as many as there are receives posted, so that
-// none is left behind.
+// A side polls without sleeping, as NCCL's progress thread does, so its CPU time includes that
+// whole thread beside the plugin's use. The warm-up is not counted. A measurement ends with empty
+// messages: a stream with one for each posted receive, so that no receive stays pending.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +50,7 @@ class MessageSlots {
   Buffer buffer_;
 };
 
-// What one side saw between the end of its warm-up and the last message.
+// The figures of one side, from the end of its warm-up to the last message.
 struct StreamReport {
   uint64_t messages = 0;
   Duration elapsed;

@@ -184,7 +184,7 @@ Json run_pair(const PairPlan& plan) {
     try {
       serve_pair(plan, connect_pair(kLoopback, listener.port()));
     } catch (const std::exception&) {
-      status = EXIT_FAILURE;  // the sender has been told why
+      status = EXIT_FAILURE;  // the sender has the reason
     }
     std::_Exit(status);
   }

@@ -1,5 +1,5 @@
 // Two processes that send messages over a net plugin's own table, without NCCL and without a GPU.
-// Both ends throw std::runtime_error with a sentence, and tell the other end before.
+// Both ends throw std::runtime_error with a sentence, after notifying the other end.
 #pragma once
 
 #include <cstdint>
@@ -32,9 +32,9 @@ void serve_pair(const PairPlan& plan, perf::ControlChannel channel);
 // The sending process: decides, measures, and returns the figures with their units in their names.
 nlohmann::json drive_pair(const PairPlan& plan, perf::ControlChannel channel);
 perf::ControlChannel connect_pair(const std::string& host, uint16_t port);
-// Waits for who calls connect_pair there.
+// Waits for the peer's connect_pair.
 perf::ControlChannel await_pair(perf::ControlListener& listener);
-// Both processes here.
+// Runs both processes on this host.
 nlohmann::json run_pair(const PairPlan& plan);
 
 }  // namespace pacecar::nccl

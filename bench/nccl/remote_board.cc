@@ -51,7 +51,7 @@ Result<perf::ControlChannel> reach(const std::string& host, uint16_t port, Durat
 
 void warn(const Error& why) { fmt::print(stderr, "rank 0: {}\n", why.message); }
 
-// The channels to all ranks but 0, in their order. Who does not join as one of them is a stranger.
+// The channels to all ranks but 0, in their order. Other callers are strangers.
 Result<std::vector<perf::ControlChannel>> await_others(int ranks, const std::string& host,
                                                        uint16_t port) {
   auto listener = perf::ControlListener::open({host}, port);

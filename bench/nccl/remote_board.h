@@ -20,7 +20,7 @@ class RemoteBoard final : public Board {
                                                    uint16_t port, Duration limit);
 
   Result<void> barrier() override;
-  Result<void> others_are_well() override { return {}; }  // the transport itself will tell
+  Result<void> others_are_well() override { return {}; }  // the transport itself will report it
   // Before this rank leaves with an error: the others' next barrier fails with its words.
   void give_up(const std::string& why);
 

@@ -1,5 +1,5 @@
-// What several rounds came to. Plugins are compared by ratios within a round, and the order changes
-// from round to round, so that what else a machine does concerns all of them alike.
+// The spread of several rounds' results. Plugins are compared by ratios within a round, and their
+// order changes from round to round, so that other load affects all of them equally.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ struct Spread {
   double most = 0;
 };
 
-// Of at least one sample.
+// At least one sample.
 inline Spread spread_of(std::vector<double> samples) {
   std::ranges::sort(samples);
   const size_t middle = samples.size() / 2;

@@ -67,7 +67,7 @@ std::string unknown_word(const CLI::App& app, const ParseHints& hints) {
   if (flag == left.end()) return fmt::format("'{}' is one word too many", left.front());
   const std::string name = flag->substr(0, flag->find('='));
   if (hints.unknown_flag != nullptr) {
-    if (std::string told = hints.unknown_flag(name); !told.empty()) return told;
+    if (std::string sentence = hints.unknown_flag(name); !sentence.empty()) return sentence;
   }
   std::string nearest;
   size_t nearest_distance = kSlipOfTheFinger + 1;

@@ -9,7 +9,7 @@
 
 namespace pacecar::perf {
 
-// What --help says after the flags of every subcommand.
+// The text of --help after the flags of every subcommand.
 inline constexpr const char* kExitCodesHelp =
     "Exit codes: 0 success, 1 failed, 2 wrong usage, 3 a threshold was missed.";
 

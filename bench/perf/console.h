@@ -1,5 +1,5 @@
-// What the program says to people: messages on stderr, so that stdout carries results only.
-// Thread rule: any thread; one line is one write.
+// Messages to the user, on stderr, so that stdout has results only. Thread rule: any thread; one
+// line is one write.
 #pragma once
 
 #include <string_view>

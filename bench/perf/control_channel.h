@@ -55,15 +55,15 @@ class ControlChannel {
   Result<nlohmann::json> expect(std::string_view type, Duration limit);
   // The next message if it is there already.
   Result<std::optional<nlohmann::json>> poll();
-  // For who waits for something else of the peer's: an error if it is gone or has given up. What it
-  // says otherwise stays for later.
+  // While waiting for something else of the peer: an error if it is gone or has given up. Other
+  // messages stay for later.
   Result<void> still_there();
   // An error if the message is of another type.
   Result<void> require(const nlohmann::json& message, std::string_view type) const;
   Error too_late(Duration limit) const;
 
-  // What to tell people after a failure that the peer may have caused: the peer's own words if they
-  // come within half a second, else `error`.
+  // The error to report after a failure that the peer may have caused: the peer's own message if it
+  // comes within half a second, else `error`.
   Error explain(Error error);
 
   int descriptor() const { return socket_.get(); }  // to wait for

@@ -74,7 +74,7 @@ Result<void> ControlListener::listen_at(const std::string& host) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size);
-  // The port lies at the same place in both families.
+  // The port is at the same offset in both families.
   port_ = ntohs(reinterpret_cast<sockaddr_in&>(address).sin_port);
   sockets_.push_back(std::move(fd));
   return {};
@@ -117,7 +117,7 @@ Result<void> ControlListener::take_connections(const OnStranger& on_stranger) {
     }
     if (waiting_.size() == kMaxWaiting) {
       if (on_stranger) {
-        on_stranger({ErrorCode::kPeer, fmt::format("{} made way for others: it had said nothing",
+        on_stranger({ErrorCode::kPeer, fmt::format("{} was dropped for others: it had sent nothing",
                                                    waiting_.front().channel.peer())});
       }
       waiting_.pop_front();

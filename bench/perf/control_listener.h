@@ -1,4 +1,4 @@
-// Where clients of a test come to: a TCP port at addresses of this host.
+// The TCP port of a test's server, at addresses of this host.
 //
 // Strangers come too. All who have connected are heard at once, so that nobody waits for another;
 // who says nothing in time, or anything but the greeting, is told so and sent away. Where this host
@@ -30,10 +30,11 @@ struct Caller {
 
 class ControlListener {
  public:
-  // Who is told why a stranger was sent away.
+  // Gets the reason why a stranger was rejected.
   using OnStranger = std::function<void(const Error&)>;
 
-  static constexpr size_t kMaxWaiting = 64;  // who have not greeted; then the oldest has to go
+  // without a greeting; beyond that the oldest is dropped
+  static constexpr size_t kMaxWaiting = 64;
   static constexpr Duration kGreetingLimit = Duration::from_s(2);
 
   // At each of these addresses, names allowed: those of this host. Port 0 takes any free port.

@@ -55,13 +55,13 @@ Result<void> prove(ControlChannel& channel, const ClusterKey& key, Duration limi
   const Instant deadline = steady_now() + limit;
   ControlProof proof;
   if (auto drawn = draw(proof.client); !drawn) return drawn;
-  auto said = channel.send({{"type", "prove"}, {"nonce", to_hex(proof.client)}});
-  if (!said) return said;
+  auto sent = channel.send({{"type", "prove"}, {"nonce", to_hex(proof.client)}});
+  if (!sent) return sent;
   const auto challenge = channel.expect("challenge", limit);
   if (!challenge) return tl::unexpected(challenge.error());
   if (auto good = bytes_field(*challenge, "nonce", proof.server); !good) return good;
-  said = channel.send({{"type", "proof"}, {"mac", to_hex(proof.of_client(key))}});
-  if (!said) return said;
+  sent = channel.send({{"type", "proof"}, {"mac", to_hex(proof.of_client(key))}});
+  if (!sent) return sent;
   const auto answer = channel.expect("proof", std::max(deadline - steady_now(), Duration()));
   if (!answer) return tl::unexpected(answer.error());
   Mac mac;
@@ -86,8 +86,8 @@ Result<bool> CallerProof::take(ControlChannel& channel, const ClusterKey& key,
 Result<bool> CallerProof::challenge(ControlChannel& channel, const Json& message) {
   if (!bytes_field(message, "nonce", proof_.client)) return refuse(channel, kNonsense);
   if (auto drawn = draw(proof_.server); !drawn) return tl::unexpected(drawn.error());
-  const auto said = channel.send({{"type", "challenge"}, {"nonce", to_hex(proof_.server)}});
-  if (!said) return tl::unexpected(said.error());
+  const auto sent = channel.send({{"type", "challenge"}, {"nonce", to_hex(proof_.server)}});
+  if (!sent) return tl::unexpected(sent.error());
   stage_ = Stage::kChallenged;
   return true;
 }
@@ -100,8 +100,8 @@ Result<bool> CallerProof::check(ControlChannel& channel, const ClusterKey& key,
   if (!bootstrap::same_mac(mac, proof_.of_client(key))) {
     return refuse(channel, "has another cluster key than the server");
   }
-  const auto said = channel.send({{"type", "proof"}, {"mac", to_hex(proof_.of_server(key))}});
-  if (!said) return tl::unexpected(said.error());
+  const auto sent = channel.send({{"type", "proof"}, {"mac", to_hex(proof_.of_server(key))}});
+  if (!sent) return tl::unexpected(sent.error());
   stage_ = Stage::kProved;
   return true;
 }

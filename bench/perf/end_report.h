@@ -26,14 +26,14 @@ struct EndReport {
   // The device's own counters that changed meanwhile.
   std::vector<DeviceCounter> device_counters;
   std::string congestion_control;
-  // Its view at the end, of an end that sends: all streams of a test are one flow.
+  // Of a sending end: its flow's view at the end (all streams of a test share one flow).
   std::optional<FlowView> flow;
 };
 
 // Takes the difference between its construction and finish().
 class EndMeter {
  public:
-  // All outlive the meter.
+  // All must outlive the meter.
   EndMeter(const Context& context, size_t nic, const Streams& streams);
   EndReport finish() const;
 

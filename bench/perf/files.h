@@ -15,8 +15,8 @@ inline constexpr std::string_view kStandardOutput = "-";
 // The whole file. Errors: kNotFound, kSystem (a directory, not readable).
 Result<std::string> read_text(const std::string& path);
 
-// Whether write_text() could write there: asked before the work whose result it is to hold. Makes
-// the file where there is none. Empty: nothing is to be written. Errors: kSystem.
+// Whether write_text() could write there; called before the measurement. Makes a missing file.
+// Empty: nothing to write. Errors: kSystem.
 Result<void> check_writable(const std::string& path);
 // Replaces the file. Errors: kSystem, also where the disk is full.
 Result<void> write_text(const std::string& path, std::string_view text);

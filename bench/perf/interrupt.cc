@@ -25,7 +25,7 @@ bool Interrupt::asked() { return signal_came != 0; }
 
 void end_by_signals_as_first_process() {
   if (getpid() != 1) return;
-  constexpr int kEndedBySignal = 128;  // as shells tell it
+  constexpr int kEndedBySignal = 128;  // as in shells
   for (const int signal : {SIGINT, SIGTERM}) {
     std::signal(signal, [](int number) { _exit(kEndedBySignal + number); });
   }

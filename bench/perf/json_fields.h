@@ -18,8 +18,8 @@ constexpr size_t kMaxJsonDepth = 32;
 bool nests_too_deep(std::string_view text);
 
 // Discarded (is_discarded(), of no other type) where the text is no JSON, or nests deeper: to copy,
-// compare or print a value takes stack for each level. How long a text may be is the reader's
-// affair. All text that is not our own is parsed here.
+// compare or print a value takes stack for each level. The caller bounds the length of the text.
+// All untrusted text is parsed here.
 template <typename Json = nlohmann::json>
 Json parse_json(std::string_view text) {
   if (nests_too_deep(text)) return Json::value_t::discarded;

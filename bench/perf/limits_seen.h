@@ -1,5 +1,5 @@
-// What limited a flow, looked at again and again: how often each reason was found, and the last
-// look. Pure; a plain value.
+// Samples of what limited a flow: how often each reason was found, and the last sample. Pure; a
+// plain value.
 #pragma once
 
 #include <array>
@@ -14,12 +14,12 @@ namespace pacecar::perf {
 class LimitsSeen {
  public:
   void add(const FlowView& flow);
-  // Those of a later time.
+  // Adds later samples.
   void add(const LimitsSeen& later);
 
   bool any() const { return looks_ > 0; }
   const FlowView& last() const { return last_; }
-  // Of all looks, the share that found this reason: {"grant": 0.93, "network": 0.07}.
+  // The share of samples with each reason: {"grant": 0.93, "network": 0.07}.
   nlohmann::json shares() const;
   // "grant 93% of the time, network 7%": the most frequent first; those below 0.5% are left out.
   std::string words() const;

@@ -1,5 +1,5 @@
 // Registered memory for a fixed number of messages of one size, in slots that start on cache lines.
-// It lies in the host's memory or in a GPU's: then only copies reach what is in it.
+// It is host or GPU memory; the latter is only accessible by copies.
 #pragma once
 
 #include <cstddef>

@@ -161,7 +161,7 @@ void add_perftest_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
       ->excludes(gpu)
       ->group(kGroup);
   app.add_flag("--use_cuda_dmabuf", options.gpu.dma_buf,
-               "the GPU's memory is registered as a dma-buf (default: as PACECAR_GPU says)")
+               "the GPU's memory is registered as a dma-buf (default: by PACECAR_GPU)")
       ->group(kGroup);
   app.add_option("-f,--margin", options.margin_s,
                  "with -D: seconds at its begin and its end that do not count")
@@ -178,8 +178,8 @@ void add_perftest_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
   app.add_flag("--perform_warm_up", *unused, "it always warms up: has no effect")->group(kGroup);
   app.add_flag("--mr_per_qp", *unused, "each connection has memory of its own: has no effect")
       ->group(kGroup);
-  app.set_version_flag("-V,--version",
-                       fmt::format("pacecar {}; 'pacecar --version' tells more\n", PACECAR_VERSION))
+  app.set_version_flag("-V,--version", fmt::format("pacecar {}; 'pacecar --version' prints more\n",
+                                                   PACECAR_VERSION))
       ->group(kGroup);
 }
 
@@ -251,8 +251,8 @@ Result<void> settle_rate(const RawFlags& raw, TestOptions& options) {
   const double bps = std::round(raw.rate_limit * bits_per_unit);
   if (bps < 1 || bps > kMaxRate) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("--rate_limit comes to {:g} bit/s: give one from 1 bit/s to {:g} bit/s",
-                            bps, kMaxRate));
+                fmt::format("--rate_limit is {:g} bit/s: give one from 1 bit/s to {:g} bit/s", bps,
+                            kMaxRate));
   }
   options.parameters.rate_bps = static_cast<uint64_t>(bps);
   return {};
@@ -320,7 +320,7 @@ Result<void> settle_many_hosts(const CLI::App& app, TestOptions& options) {
   omitted.insert(omitted.end(), {"--pairs", "--html", "--least", "--pair-limit", "--out_json",
                                  "--out_json_file", "--port", "--CPU-freq"});
   many.pair_flags = given_flags(app, omitted);
-  if (app.count("--port") == 0) options.port = 0;  // any: they are told
+  if (app.count("--port") == 0) options.port = 0;  // any free port: it is printed
   if (app.count("--duration") == 0 && app.count("--iters") == 0) {
     options.parameters.duration_s = kPairSeconds;
     many.pair_flags.insert(many.pair_flags.end(), {"--duration", fmt::format("{}", kPairSeconds)});
@@ -397,7 +397,7 @@ Result<ParsedOptions> parse_test_options(TestKind kind, int argc, const char* co
   if (!parsed.help.empty()) return parsed;
   if (app.count("host") > 0 && options.host.empty()) {
     return fail(ErrorCode::kInvalidArgument,
-                "the server's name is an empty word: leave it out to be the server, or name one");
+                "the server's name is empty: leave it out to be the server, or name one");
   }
   if (auto meant = settle_perftest(kind, app, raw, options); !meant) {
     return tl::unexpected(meant.error());

@@ -43,7 +43,7 @@ struct GpuFlags {
 struct TestOptions {
   std::string host;                          // empty: this end is the server
   uint16_t port = kDefaultPort;              // a server's 0 means any free port
-  std::string announce;                      // file that a server tells where it waits
+  std::string announce;                      // file into which a server writes its address
   std::string bind;                          // where a server waits; empty: at its NIC's address
   uint64_t max_buffers = uint64_t{1} << 30;  // bytes that a client may make a server take
   std::string nics;                          // as PACECAR_NICS; empty: its value
@@ -61,7 +61,7 @@ struct TestOptions {
   double min_average = 0;   // in the unit of the columns; 0: no threshold
   double min_msg_rate = 0;  // millions per second; 0: no threshold
   double margin_s = 0;      // of a timed test, at its begin and its end, that do not count
-  bool peak = true;         // else told as 0
+  bool peak = true;         // else printed as 0
   Samples samples = Samples::kNone;
   double gap_us = 0;   // between an answer and the next message
   std::string output;  // print this figure alone: bandwidth, message_rate, latency; empty: columns

@@ -18,9 +18,9 @@ constexpr std::string_view kKeys =
     "packets are encrypted by PACECAR_SECURITY=encrypt, and hosts have a key by PACECAR_KEY_FILE";
 constexpr std::string_view kOneConnectionType = "every connection is reliable and ordered, as RC";
 constexpr std::string_view kSleeps =
-    "the client polls, and rests while nothing moves; PACECAR_PROGRESS and PACECAR_SPIN say how";
+    "the client polls, and sleeps without traffic; PACECAR_PROGRESS and PACECAR_SPIN set how";
 constexpr std::string_view kPaced =
-    "packets are paced one by one, by the NIC where it can; --rate_limit says how fast";
+    "packets are paced one by one, by the NIC where it can; --rate_limit sets the rate";
 constexpr std::string_view kMemory = "messages lie in memory of this process, which is registered";
 constexpr std::string_view kChannel =
     "the two ends always talk over a TCP connection of their own (-p, --bind, --source_ip)";
@@ -32,7 +32,7 @@ constexpr std::array kAnswers = {
     Answer{"-z", "--com_rdma_cm", kChannel},
     Answer{"-L", "--hop_limit", "packets leave with a hop limit of 64, enough for any data centre"},
     Answer{"-O", "--dualport", "name two NICs that serve as one: -d mlx5_0+mlx5_1"},
-    Answer{"", "--report-per-port", "'pacecar doctor' tells the rate of each NIC"},
+    Answer{"", "--report-per-port", "'pacecar doctor' prints the rate of each NIC"},
     Answer{"-Q", "--cq-mod", "the transport itself leaves most of its writes unsignaled"},
     Answer{"-I", "--inline_size", "the transport itself puts small control writes inline"},
     Answer{"", "--inline_recv", "nothing is received into work requests but written in place"},
@@ -42,22 +42,23 @@ constexpr std::array kAnswers = {
     Answer{"-X", "--vector", kSleeps},
     Answer{"-g", "--mcg", kMulticast},
     Answer{"-M", "--MGID", kMulticast},
-    Answer{"-C", "--report-cycles", "times are told in microseconds, whatever the clock does"},
+    Answer{"-C", "--report-cycles",
+           "times are printed in microseconds, whatever the CPU's frequency"},
     Answer{"", "--burst_size", kPaced},
     Answer{"", "--typical_pkt_size", kPaced},
     Answer{"", "--rate_limit_type", kPaced},
-    Answer{"", "--retry_count", "-u says how long a peer may be silent before it is given up"},
+    Answer{"", "--retry_count", "-u sets how long a peer may be silent before it is dead"},
     Answer{"", "--log_dci_streams", kOneConnectionType},
     Answer{"", "--log_active_dci_streams", kOneConnectionType},
-    Answer{"", "--dlid", "the peer tells its own LID"},
-    Answer{"", "--dont_xchg_versions", "both ends must be of one version, and say so"},
-    Answer{"", "--force-link", "the port says what it is"},
+    Answer{"", "--dlid", "the peer sends its own LID"},
+    Answer{"", "--dont_xchg_versions", "both ends must have the same version, and check it"},
+    Answer{"", "--force-link", "the port determines it"},
     Answer{"", "--ipv6", "-x chooses the GID by its index, and with it the kind of address"},
     Answer{"", "--mmap", kMemory},
     Answer{"", "--mmap-offset", kMemory},
     Answer{"", "--odp", kMemory},
     Answer{"", "--disable_pcie_relaxed",
-           "'pacecar preflight' tells what PCIe does, and the BIOS or setpci changes it"},
+           "'pacecar preflight' prints the state of PCIe, and the BIOS or setpci changes it"},
     Answer{"", "--use_old_post_send", "PACECAR_VERBS_WITHOUT=calls posts by ibv_post_send"},
     Answer{"", "--wait_destroy", "what a test has made goes when it ends"},
     Answer{"", "--aes_xts", kKeys},
@@ -74,7 +75,7 @@ constexpr std::array kAnswers = {
 }  // namespace
 
 std::string answer_to_perftest_flag(std::string_view name) {
-  // As "-L64", a letter with its value.
+  // A letter may have its value attached: "-L64".
   const bool letter = name.size() >= 2 && name[1] != '-';
   const auto found = std::ranges::find_if(kAnswers, [&](const Answer& answer) {
     return letter ? answer.letter == name.substr(0, 2) : answer.name == name;

@@ -1,5 +1,6 @@
 // perftest's flags (6.x, ib_write_bw and ib_write_lat) that have no place here, each with its
-// reason, so that a command line of perftest's is told what to leave out, and what to say instead.
+// reason, so that the error for a perftest command line names the flags to leave out, and their
+// replacements.
 #pragma once
 
 #include <string>

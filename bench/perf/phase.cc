@@ -19,12 +19,12 @@ constexpr Duration kChannelInterval = Duration::from_ms(2);
 // Longer than a large message takes at a small --rate_limit; the transport notices dead peers.
 constexpr Duration kStallLimit = Duration::from_s(60);
 
-// Polls an end's streams; looks at the control channel and for stalls now and then.
+// Polls an end's streams; checks the control channel and for stalls now and then.
 class Pump {
  public:
   explicit Pump(const End& end) : end_(end), now_(steady_now()), last_move_(now_) {}
 
-  // Polls once. The control channel is looked at rarely, and only until a message has come.
+  // Polls once. The control channel is checked rarely, and only until a message has arrived.
   Result<void> poll() {
     const auto moved = end_.streams.poll();
     now_ = steady_now();
@@ -50,7 +50,7 @@ class Pump {
   }
 
   Instant now() const { return now_; }
-  // What came over the control channel; taking it makes room for the next.
+  // The message of the control channel; taking it makes room for the next.
   std::optional<Json> take_message() { return std::exchange(message_, std::nullopt); }
 
  private:
@@ -79,14 +79,14 @@ Result<uint64_t> sent_count(const Json& message, std::string_view type) {
 
 // After the time is over: lets what is in flight arrive, both ways.
 Result<void> drain(const End& end, Pump& pump) {
-  const auto said = end.channel.send({{"type", "stop"}, {"sent", end.streams.stop()}});
-  if (!said) return said;
+  const auto sent = end.channel.send({{"type", "stop"}, {"sent", end.streams.stop()}});
+  if (!sent) return sent;
   std::optional<uint64_t> expected;
   while (!expected || end.streams.received() < *expected ||
          end.streams.sent() < end.streams.stop()) {
     const auto polled = pump.poll();
     if (!polled) return polled;
-    if (expected) continue;  // what comes next is the report
+    if (expected) continue;  // the next message is the report
     if (const auto message = pump.take_message()) {
       const auto count = sent_count(*message, "stopped");
       if (!count) return tl::unexpected(count.error());
@@ -99,8 +99,8 @@ Result<void> drain(const End& end, Pump& pump) {
 }  // namespace
 
 Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, PhaseWatcher& watcher) {
-  const auto said = end.channel.send({{"type", "run"}, {"messages", goal.messages}});
-  if (!said) return tl::unexpected(said.error());
+  const auto sent = end.channel.send({{"type", "run"}, {"messages", goal.messages}});
+  if (!sent) return tl::unexpected(sent.error());
   const auto running = end.channel.expect("running", kReplyLimit);
   if (!running) return tl::unexpected(running.error());
 
@@ -126,7 +126,7 @@ Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, PhaseWatche
   result.messages = end.streams.finished() - before;
   result.sent = end.streams.sent() - sent_before;
   result.client = meter.finish();
-  if (!end.streams.at_limit()) {  // the time is over, or somebody interrupted it
+  if (!end.streams.at_limit()) {  // the time is over, or it was interrupted
     const auto drained = drain(end, pump);
     if (!drained) return tl::unexpected(drained.error());
   }
@@ -154,8 +154,8 @@ Result<void> serve_phase(const End& end, bool echo) {
   Pump pump(end);
   const auto first = pump.poll();  // posts the receives
   if (!first) return first;
-  const auto said = end.channel.send({{"type", "running"}});
-  if (!said) return said;
+  const auto sent = end.channel.send({{"type", "running"}});
+  if (!sent) return sent;
 
   std::optional<EndReport> report;
   uint64_t to_receive = kNoLimit;

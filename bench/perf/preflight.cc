@@ -62,7 +62,7 @@ preflight::Facts gather(const PreflightOptions& flags, const Console& console) {
   return facts;
 }
 
-// A copy with nothing of a host in it says nothing about any.
+// Refuses a copy without any file of a host.
 Result<void> check_copy(const std::string& root) {
   if (root.empty()) return {};
   for (const char* folder : {"sys", "proc", "dev", "etc"}) {

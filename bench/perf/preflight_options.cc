@@ -48,7 +48,7 @@ void add_flags(CLI::App& app, PreflightOptions& flags) {
 Result<ParsedPreflight> parse_preflight_options(int argc, const char* const* argv) {
   ParsedPreflight parsed;
   CLI::App app(
-      "Examines a host before Pacecar or NCCL run on it, and says what cures each problem.",
+      "Examines a host before Pacecar or NCCL run on it, and prints a cure for each problem.",
       "pacecar preflight");
   add_flags(app, parsed.options);
   auto help = parse_command_line(app, argc, argv);

@@ -1,4 +1,4 @@
-// The flags of `pacecar preflight`, of one host or of many, and what its exit code says.
+// The flags of `pacecar preflight`, for one host or many, and its exit codes.
 #pragma once
 
 #include <cstdint>

@@ -8,11 +8,11 @@ namespace pacecar::perf {
 namespace {
 
 constexpr Duration kDefaultInterval = Duration::from_ms(100);
-// How often the flow is looked at: some times in each interval, and rarely enough to cost nothing.
+// How often the flow is sampled: several times per interval, and rarely enough to cost nothing.
 constexpr Duration kLongestLookInterval = Duration::from_ms(5);
 constexpr Duration kShortestLookInterval = Duration::from_us(500);
 constexpr int64_t kLooksPerInterval = 4;
-constexpr int64_t kWorthALine = 10;  // of these parts of an interval, one
+constexpr int64_t kWorthALine = 10;  // a rest of 1/10 of an interval gets a line
 
 Duration interval_length(const TestOptions& options) {
   if (options.interval_s == 0) return kDefaultInterval;
@@ -32,8 +32,8 @@ Probe::Probe(const ProbeSetup& setup)
 const IntervalMeter& Probe::finish_intervals(Duration elapsed, uint64_t messages) {
   const Duration begin = meter_.ended();
   meter_.finish(elapsed, messages);
-  // The end of the phase cuts the last one short by a little; what is left after a whole one is
-  // worth no line.
+  // The phase's end cuts the last interval a little short, which still gets a line; a small rest
+  // after a whole one does not.
   if ((elapsed - begin) * kWorthALine >= interval_length(setup_.options)) note_interval();
   return meter_;
 }

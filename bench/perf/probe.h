@@ -1,5 +1,5 @@
 // A probe watches one phase at the client, shows how it goes, and makes a result of it. Each kind
-// of test is a probe: what it counts, and what it says about the counts.
+// of test is a probe: its counts and its report.
 #pragma once
 
 #include <memory>
@@ -30,11 +30,11 @@ class Probe : public PhaseWatcher {
   const LimitsSeen& limits() const { return meter_.limits(); }
 
  protected:
-  // Ends the intervals; part of result().
+  // Ends the last interval; called by result().
   const IntervalMeter& finish_intervals(Duration elapsed, uint64_t messages);
   // Called for every poll: `messages` since the phase began, of `expected` (0: timed).
   void show(Instant now, const Streams& streams, uint64_t messages, uint64_t expected);
-  // "12.3 MiB/sec": a rate as this kind of test says it.
+  // "12.3 MiB/sec": a rate in this kind of test's unit.
   virtual std::string rate_text(uint64_t messages, Duration span) const = 0;
 
   const ProbeSetup setup_;

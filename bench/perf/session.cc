@@ -126,12 +126,12 @@ class Client {
     const auto key = cluster_key();
     if (!key) return tl::unexpected(key.error());
     if (auto proved = prove(channel, *key, kWelcomeLimit); !proved) return proved;
-    const auto said = channel.send({{"type", "hello"},
+    const auto sent = channel.send({{"type", "hello"},
                                     {"protocol", kProtocol},
                                     {"release", PACECAR_VERSION},
                                     {"test", name_of(definition_.kind)},
                                     {"parameters", to_json(options_.parameters)}});
-    if (!said) return said;
+    if (!sent) return sent;
     const auto welcome = channel.expect("welcome", kWelcomeLimit);
     if (!welcome) return tl::unexpected(welcome.error());
     return {};
@@ -140,8 +140,8 @@ class Client {
   Result<Json> run_size(Context& context, ControlChannel& channel, uint64_t size,
                         Reporter& reporter) {
     const TestParameters& parameters = options_.parameters;
-    const auto said = channel.send({{"type", "test"}, {"size", size}});
-    if (!said) return tl::unexpected(said.error());
+    const auto asked = channel.send({{"type", "test"}, {"size", size}});
+    if (!asked) return tl::unexpected(asked.error());
     const bool both = parameters.bidirectional || definition_.echo;
     const StreamPlan plan{.nic = kNic,
                           .size = size,
@@ -173,9 +173,9 @@ class Client {
     Json result = probe->result(*phase);
     compare_controls(*phase);
     limits_.add(probe->limits());
-    Json told = result;
-    told.erase("samples");  // ours alone, and many
-    const auto sent = channel.send({{"type", "result"}, {"result", std::move(told)}});
+    Json reported = result;
+    reported.erase("samples");  // ours alone, and many
+    const auto sent = channel.send({{"type", "result"}, {"result", std::move(reported)}});
     if (!sent) return tl::unexpected(sent.error());
     return result;
   }
@@ -213,9 +213,9 @@ class Server {
       console_.error(listener.error().message);
       return exit_code_of(listener.error());
     }
-    if (auto told = announce(listener->port()); !told) {
-      console_.error(told.error().message);
-      return exit_code_of(told.error());
+    if (auto announced = announce(listener->port()); !announced) {
+      console_.error(announced.error().message);
+      return exit_code_of(announced.error());
     }
     for (;;) {
       console_.note(fmt::format("waiting for a client of 'pacecar {}' at {} on port {}",
@@ -248,13 +248,13 @@ class Server {
     hosts_ = {options_.bind};
     if (options_.bind.empty()) {
       hosts_ = {waiting_->nics()[kNic].address};
-      // Who is on this host reaches the NIC's address as well.
+      // Clients on this host reach the NIC's address as well.
       if (hosts_.front() != kLoopback) hosts_.emplace_back(kLoopback);
     }
     return ControlListener::open(hosts_, options_.port, *key);
   }
 
-  // For who has started it and does not read what it prints.
+  // For a parent that does not read its output.
   Result<void> announce(uint16_t port) const {
     if (options_.announce.empty()) return {};
     return write_text(options_.announce, fmt::format("{} {}\n", hosts_.front(), port));
@@ -299,8 +299,8 @@ class Server {
   Result<int> serve(ControlChannel& channel, const Json& hello, std::optional<Reporter>& reporter) {
     const auto parameters = check_hello(hello);
     if (!parameters) return tl::unexpected(parameters.error());
-    const auto said = channel.send({{"type", "welcome"}});
-    if (!said) return tl::unexpected(said.error());
+    const auto sent = channel.send({{"type", "welcome"}});
+    if (!sent) return tl::unexpected(sent.error());
     waiting_.reset();
     const auto context = open_context(options_, *parameters, console_);  // may take seconds
     if (!context) return tl::unexpected(context.error());
@@ -347,9 +347,9 @@ class Server {
       const auto served = serve_phase(end, definition_.echo);
       if (!served) return served;
     }
-    const auto told = channel.expect("result", kNextLimit);
-    if (!told) return tl::unexpected(told.error());
-    return reporter->add(told->value("result", Json()));
+    const auto received = channel.expect("result", kNextLimit);
+    if (!received) return tl::unexpected(received.error());
+    return reporter->add(received->value("result", Json()));
   }
 
   const TestDefinition& definition_;

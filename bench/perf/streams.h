@@ -21,7 +21,7 @@ struct Streams {
   bool at_limit() const;
   // Stops all senders as soon as possible; returns how many messages they will have sent in all.
   uint64_t stop();
-  // The peer, who has received less than all, will hear of stop() before it is done.
+  // The peer has not received everything, so it will learn of stop() before it is done.
   bool may_stop() const;
   uint64_t finished() const { return sent() + received(); }
   uint64_t sent() const;

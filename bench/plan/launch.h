@@ -7,7 +7,7 @@
 
 namespace pacecar::plan {
 
-// Arguments of Megatron-LM's pretrain_gpt.py; what it cannot express is said in comment lines.
+// Arguments of Megatron-LM's pretrain_gpt.py; what it cannot express is in comment lines.
 std::string megatron_launch(const Problem& problem, const Strategy& strategy);
 
 // torchrun, and the device mesh, the split and the schedule of torch.distributed.pipelining.

@@ -1,5 +1,5 @@
-// What `pacecar plan` is asked, from TOML tables: model, training, accelerators, and the network in
-// the words of `pacecar predict`. README.md tells the keys.
+// The input of `pacecar plan`, from TOML tables: model, training, accelerators, and the network in
+// the format of `pacecar predict`. README.md lists the keys.
 #pragma once
 
 #include "bench/plan/strategy.h"

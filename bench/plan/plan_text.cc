@@ -68,8 +68,8 @@ bool alike(const StageReport& one, const StageReport& other) {
   return one.part == other.part && one.layers == other.layers;
 }
 
-// Stages that are alike and next to each other are told once; activations, which become less from
-// stage to stage, are the first one's.
+// Equal consecutive stages are printed once; activations, which become less from stage to stage,
+// are the first one's.
 std::string stages_text(const Answer& answer) {
   const PlanReport& plan = answer.plans[0];
   std::string text = fmt::format(

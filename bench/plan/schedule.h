@@ -12,7 +12,7 @@ namespace pacecar::plan {
 struct StageTime {
   double forward_s = 0;  // per micro-batch
   double backward_s = 0;
-  double send_s = 0;  // to the next stage, and gradients back; who sends goes on meanwhile
+  double send_s = 0;  // to the next stage, and gradients back; the sender continues meanwhile
   double tail_s = 0;  // after its last backward pass: gradients, optimizer, weights
 };
 

@@ -1,4 +1,4 @@
-// What is planned: the problem, and a strategy for it. Plain data.
+// The problem of a plan, and a strategy for it. Plain data.
 //
 // A pipeline of stages; each stage is a group of equal accelerators: `tensor` of them, within a
 // host, divide each layer, and `data` such groups train on different samples. Stages of a kind are
@@ -23,7 +23,7 @@ enum class Recompute : uint8_t {
 // Bytes. Megatron-LM's, docs of the distributed optimizer: 6 per parameter and 12 that may be
 // divided among the ranks of a data parallel group.
 struct Precision {
-  double element = 2;   // of weights and activations as they are computed with, and sent
+  double element = 2;   // of weights and activations in computations and messages
   double gradient = 4;  // as it is summed
   double optimizer = 12;
 };
@@ -61,7 +61,7 @@ struct Part {
   bool operator==(const Part&) const = default;
 };
 
-// All of a strategy but how layers are divided among the stages.
+// A strategy without the division of layers among the stages.
 struct Shape {
   std::vector<Part> parts;  // in the order of the pipeline; each kind at most once
   uint32_t data = 1;

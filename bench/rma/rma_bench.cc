@@ -41,8 +41,8 @@ class Pipe {
   template <typename T>
   T swap(const T& own) {
     T other;
-    const bool told = write(fd_, &own, sizeof own) == sizeof own;
-    if (!told || recv(fd_, &other, sizeof other, MSG_WAITALL) != sizeof other) {
+    const bool written = write(fd_, &own, sizeof own) == sizeof own;
+    if (!written || recv(fd_, &other, sizeof other, MSG_WAITALL) != sizeof other) {
       give_up("the other process is gone");
     }
     return other;
@@ -199,7 +199,7 @@ double half_trip_of_signals(const Plan& plan, Pipe& pipe, Windows& windows, size
 
 struct Row {
   const char* name;
-  size_t beside;  // the row of which a ratio is told
+  size_t beside;  // the row for the ratio
   std::vector<double> figures;
 };
 

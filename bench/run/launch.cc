@@ -8,7 +8,7 @@
 namespace pacecar {
 namespace {
 
-// "ours:theirs", without what is there twice.
+// "ours:theirs", without duplicates.
 std::string before(const std::string& ours, const std::optional<std::string>& theirs) {
   if (!theirs || theirs->empty()) return ours;
   const std::string all = ":" + *theirs + ":";

@@ -43,7 +43,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   auto* verbs = app.add_flag("--verbs", flags.verbs, "the program uses libibverbs (the default)");
   app.add_flag("--libfabric", flags.libfabric, "it uses libfabric")->excludes(verbs);
   app.add_flag("--show", flags.show, "print what would be set, and do not run it");
-  app.add_flag("-q,--quiet", flags.quiet, "do not say what was set");
+  app.add_flag("-q,--quiet", flags.quiet, "do not print what was set");
 }
 
 std::string own_folder() {

@@ -18,8 +18,8 @@ struct Algorithms {
 };
 
 // A host that receives under several algorithms has the allocator of those that obey one; the
-// others are told the line rate. Errors: kInvalidArgument when jobs want two of a kind at one host,
-// or one that is not known.
+// others are granted the line rate. Errors: kInvalidArgument if jobs need two of them at one host,
+// or an unknown one.
 Result<Algorithms> algorithms_of(const RunSpec& spec);
 
 }  // namespace pacecar

@@ -21,7 +21,7 @@ constexpr int kLastingRoundTrips = 5;
 constexpr double kNearly = 0.9;  // of a fair rate
 constexpr double kPacketsPerWindow = 4;
 
-bool told_apart(const RunResult& run) {
+bool has_separate_shares(const RunResult& run) {
   if (run.flows.empty() || run.rates.size() != run.flows.size()) return false;
   if (run.rates[0].interval * kSamplesPerRoundTrip > run.base_rtt) return false;
   std::set<std::pair<uint32_t, uint32_t>> pairs;
@@ -203,11 +203,11 @@ void Shares::fill() {
 }  // namespace
 
 void fill_shares(const RunSpec& spec, RunResult& run) {
-  if (told_apart(run)) Shares(spec, run).fill();
+  if (has_separate_shares(run)) Shares(spec, run).fill();
 }
 
 double least_jain(const RunResult& run) {
-  if (!told_apart(run)) return kNoFigure;
+  if (!has_separate_shares(run)) return kNoFigure;
   const Series& any = run.rates[0];
   const auto [begin, end] = samples_in(any, common_time(run));
   const auto window = static_cast<size_t>(

@@ -1,5 +1,5 @@
-// What flows get of the links that they share, beside what they should get by max-min (max_min.h),
-// from samples of what arrives at the receivers.
+// The flows' shares of common links, compared with max-min (max_min.h), from samples of the
+// receivers' arrivals.
 //
 // There are such figures where samples can tell flows apart: all flows of the run are watched
 // ([run] sample_series), no two of them go from the same process to the same other, and samples are

@@ -31,7 +31,7 @@ class FaultPlayer final : public EventSink {
   EventLoop::TimerId timer_;
   Instant begin_;
   size_t next_ = 0;
-  SimFaults faulty_;  // as the fabric has been told
+  SimFaults faulty_;  // as set in the fabric
 };
 
 }  // namespace pacecar

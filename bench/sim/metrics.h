@@ -17,17 +17,17 @@ struct Metric {
   std::string_view unit;  // "us"; "" for a plain number
   std::string_view doc;   // a phrase
   Better better = Better::kNeither;
-  // Taken from the flows, and so from one job's flows as well.
+  // Computed from flows, so also available for one job's flows.
   bool of_flows = false;
-  // Not a number where the run has no such thing: no flow of that size, or none done.
+  // NaN if the run has no such flow: none of that size, or none done.
   double (*value)(const RunResult& run) = nullptr;
 };
 
 // In the order in which they are listed.
 std::span<const Metric> metrics();
 
-// "fct_p99_us", or "fct_p99_us@victim": of the flows of that job alone.
-// Errors: kInvalidArgument, with the nearest name.
+// "fct_p99_us", or "fct_p99_us@victim" for the flows of that job only. Errors: kInvalidArgument,
+// with the nearest name.
 Result<const Metric*> find_metric(std::string_view name);
 // Errors: as find_metric, and for a job that the run does not have.
 Result<double> metric_value(const RunResult& run, std::string_view name);

@@ -1,5 +1,5 @@
 // A run as JSON, everything of it. Times are in nanoseconds from the begin of the run (null: not
-// done), sizes in bytes, rates in bits per second: the key says which.
+// done), sizes in bytes, rates in bits per second: the key has the unit.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

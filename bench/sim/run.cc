@@ -83,9 +83,9 @@ FabricConfig fabric_config(const RunSpec& spec, uint32_t window) {
   FabricConfig config = spec.fabric;
   const size_t ack =
       wire::ack_bytes(window / kWindowBits, kMaxTelemetryHops) + wire::kChecksumBytes;
-  const size_t told =
+  const size_t telemetry =
       wire::kDataHeaderBytes + Traffic::kReceivesAhead * sizeof(CtsSlot) + wire::kChecksumBytes;
-  config.header_bytes = std::max(ack, told);
+  config.header_bytes = std::max(ack, telemetry);
   config.hosts.datagram_bytes = std::max(
       config.header_bytes, wire::kDataHeaderBytes + spec.transport.mtu + wire::kChecksumBytes);
   config.payload = PayloadMode::kLength;
@@ -117,7 +117,7 @@ class Experiment {
   EventLoop loop_;
   std::unique_ptr<Fabric> fabric_;
   std::optional<Traffic> traffic_;
-  std::vector<std::unique_ptr<SharedNic>> nics_;  // by host, where processes tell each other
+  std::vector<std::unique_ptr<SharedNic>> nics_;          // by host, if processes share
   std::array<RxPacket, SoftPort::kMaxReceive> received_;  // by the host whose turn it is
   Traffic::Hosts hosts_;
   std::optional<Monitor> monitor_;
@@ -175,7 +175,7 @@ Result<void> Experiment::make_hosts() {
     const auto name_or = [](const std::string& name, const std::string& otherwise) {
       return name.empty() ? otherwise : name;
     };
-    const Rate told = spec_.transport.told_rate(fabric_->port(host).caps().line_rate);
+    const Rate nominal = spec_.transport.nominal_rate(fabric_->port(host).caps().line_rate);
     auto made = SimHost::create(
         loop_, *fabric_, spec_,
         {.number = host,
@@ -183,8 +183,8 @@ Result<void> Experiment::make_hosts() {
              name_or(algorithms->controls[host], spec_.transport.congestion_control),
          .allocator = name_or(algorithms->allocators[host], spec_.transport.allocator),
          .weight = std::max(algorithms->weights[host], 1U),
-         .line_rate = told,
-         .first_rate = spec_.transport.first_rate_of(told),
+         .line_rate = nominal,
+         .first_rate = spec_.transport.first_rate_of(nominal),
          .shared = nics_.empty() ? nullptr : nics_[topology.host_of(host)].get(),
          .received = received_,
          .flows = peers.to + peers.from,
@@ -200,7 +200,7 @@ Result<void> Experiment::make_hosts() {
   return {};
 }
 
-// Until every buffer that was posted has been told, and every acknowledgement is back.
+// Runs until every posted buffer is advertised, and everything is acknowledged.
 Result<void> Experiment::settle() {
   uint64_t sent = ~uint64_t{0};
   while (sent != fabric_->counters().sent || fabric_->counters().in_flight > 0) {
@@ -208,8 +208,8 @@ Result<void> Experiment::settle() {
     loop_.run_until(loop_.now() + kQuiet);
     if (loop_.now() - Instant() > kLongestSetUp) {
       return fail(ErrorCode::kInvalidArgument,
-                  "the hosts could not tell each other of their buffers within a second: the "
-                  "fabric loses too much, or its control queues are too small");
+                  "the hosts could not advertise their buffers within a second: the fabric loses "
+                  "too much, or its control queues are too small");
     }
   }
   return {};

@@ -1,8 +1,8 @@
 // Runs one experiment: the production stack at every host of a simulated fabric, driven by a
 // workload on virtual time.
 //
-//   set-up: connections made, receives posted and told; then time 0: flows start, faults happen,
-//   queues and rates are sampled; it ends with the last flow, or at the time limit.
+//   set-up: connections made, receives posted and advertised; then time 0: flows start, faults
+//   happen, queues and rates are sampled; it ends with the last flow, or at the time limit.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What one simulated run gave. Written as JSON by result_json.h; single figures by metrics.h.
+// The result of one simulated run. Written as JSON by result_json.h; single figures by metrics.h.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace pacecar {
 
 inline constexpr double kNoFigure = std::numeric_limits<double>::quiet_NaN();
 
-// How a flow fared beside others (fairness.h). Rates in bits per second of payload; kNoFigure where
-// there is none.
+// A flow's share beside others (fairness.h). Rates in bits per second of payload; kNoFigure:
+// unknown.
 struct FlowShare {
   double fair_rate = kNoFigure;    // by max-min, while all flows run
   double mean_rate = kNoFigure;    // over all of that time
@@ -35,7 +35,7 @@ struct FlowResult {
   Duration received = Duration::max();  // when the receiver had everything; max(): not done
   Duration finish = Duration::max();    // when the sender knew it; likewise
   Duration ideal;                       // from start to finish, alone in the fabric
-  Duration at_source;                   // how long its packets take on the links of its source's
+  Duration at_source;                   // serialization on the links of its source's
   Duration at_destination;              // host, and of its destination's
   FlowShare share;
 
@@ -50,8 +50,8 @@ struct Series {
   size_t flow = 0;  // of a rate: index into the flows
 };
 
-// What a flow might send, over time from time 0, and why no more. In bits per second, with what a
-// packet has beyond its payload; empty: did not apply at any time.
+// A flow's allowed rate over time from time 0, and its limits. In bits per second with packet
+// overhead; empty: never applied.
 struct LimitSeries {
   std::string name;
   Duration interval;
@@ -82,7 +82,7 @@ struct RunResult {
   double queue_p99_bytes = 0;      // over time, of the switch port with the largest queue
   Bytes queue_warm_max_bytes = 0;  // since the end of the warm-up
   Bytes switch_buffer_max_bytes = 0;
-  Duration base_rtt;  // as controllers are told
+  Duration base_rtt;  // as controllers have it
   Duration pause_time;
   NicCounters nics;       // sums over all hosts, since time 0
   FabricCounters fabric;  // since time 0
@@ -92,8 +92,8 @@ struct RunResult {
   std::vector<LimitSeries> limits;  // of the same flows, at the begin of each interval
   uint64_t events = 0;              // since time 0
   uint64_t trace_hash = 0;
-  // Only these differ between two runs of a spec. The processor's time is that of the run alone,
-  // whatever else the machine does meanwhile.
+  // Only these differ between two runs of a spec. The processor time is the run's own, without
+  // other processes.
   double wall_seconds = 0;
   double set_up_cpu_seconds = 0;
   double loop_cpu_seconds = 0;  // from time 0 to the last event

@@ -15,22 +15,22 @@
 
 namespace pacecar {
 
-// Whether the processes of a host that share its NIC tell each other what they need of it.
+// Whether the processes of a host divide its NIC's link by agreement.
 enum class LinkSharing : uint8_t { kAuto, kOff };
 
 // The production stack at every host.
 struct TransportSpec {
   std::string congestion_control = "pace";
-  // At the receivers; empty: what goes with the algorithms of those who send to them.
+  // At the receivers; empty: the one of their senders' algorithms.
   std::string allocator;
   std::vector<NamedValue> constants;  // of the algorithm, in place of its own
   Rate rate_max;                      // PACECAR_RATE_MAX
   LinkSharing share = LinkSharing::kAuto;
-  // What hosts are told of their NICs: a rate, or (0) the cables' by a factor.
+  // The nominal rate of hosts' NICs: a rate, or (0) the cables' times a factor.
   Rate line_rate;
   double line_rate_factor = 1;
-  // What a NIC uses before anything is known of its link. 0: where processes share it without
-  // telling each other, a quarter of the rate that they are told; else all of it.
+  // The rate at which a NIC begins. 0: if processes share it without agreement, a fraction of the
+  // nominal rate (kUnseenProcesses); else all of it.
   Rate first_rate;
   Bytes mtu = 4096;     // payload of a packet
   Bytes burst = 4096;   // what leaves a flow at once, on one path; whole packets
@@ -39,19 +39,19 @@ struct TransportSpec {
   uint32_t window_packets = 0;  // 0: twice the longest base round trip at line rate
   // Acknowledge at least every so many bytes of a flow; 0: every packet.
   Bytes ack_bytes = 0;
-  // What hosts are told: so many times more do their links carry than the core of the network.
+  // The oversubscription that hosts assume: their links' rate over that of the network's core.
   double oversubscription = 1;
-  Duration base_rtt;  // what controllers are told; 0: the longest of the topology
+  Duration base_rtt;  // of controllers; 0: the longest of the topology
   Duration timeout;   // a packet unacknowledged for so long is lost; 0: as in production
-  // How much later than one sent after it a packet may come before it counts as lost; 0: as in
-  // production. With Duration::max() only trimming and the timeout tell of losses.
+  // How much later than a packet sent after it one may arrive before it counts as lost; 0: as in
+  // production. With Duration::max() only trimming and the timeout reveal losses.
   Duration reordering;
   // Receivers have posted their buffers before the run begins, so that senders hold a CTS when
   // their flow starts; false: they post when the flow starts.
   bool receives_posted = true;
 
-  Rate told_rate(Rate cables) const;
-  Rate first_rate_of(Rate told) const;
+  Rate nominal_rate(Rate cables) const;
+  Rate first_rate_of(Rate nominal) const;
   // Each flow, over several paths at the same time.
   bool spreads() const {
     return paths > 1 && path_policy != PathPolicy::kFixed && path_policy != PathPolicy::kSticky;
@@ -95,7 +95,8 @@ struct RunSpec {
   std::vector<FaultEvent> faults;
   SamplingSpec sampling;
   uint64_t seed = 1;
-  Duration time_limit = Duration::from_s(1);  // of virtual time; flows not done by then are told
+  // of virtual time; flows not done by then are reported
+  Duration time_limit = Duration::from_s(1);
   std::string pcap;                           // file; empty: none
   std::string pcap_link;                      // "leaf 0 > host 3"
   std::string trace;                          // file of events, one JSON line each; empty: none

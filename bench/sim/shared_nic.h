@@ -1,6 +1,5 @@
-// What the processes of a simulated host tell one another of the NIC that they share: the table in
-// which each has a slot, and a look at it. Real processes poll the table; here whoever has taken a
-// step lets the others look. Thread rule: one thread.
+// The share table of a simulated host's processes, which use the same NIC. Real processes poll the
+// table; here a process that has made a step lets the others read it. Thread rule: one thread.
 #pragma once
 
 #include <vector>

@@ -56,7 +56,7 @@ struct Flags {
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
-  app.add_option("FILE", flags.file, "TOML file of the experiment; the flags below go on top");
+  app.add_option("FILE", flags.file, "TOML file of the experiment; the flags below override it");
   app.add_option("--topology", flags.topology, "KIND:KEY=VALUE,... or a .topo file");
   app.add_option("--workload", flags.workload, "KIND:KEY=VALUE,... or a .cm file");
   app.add_option("--cc", flags.cc, "congestion control");

@@ -12,7 +12,7 @@ namespace {
 
 enum Wake : uint32_t { kTimer, kPort };
 
-// No memory lies there; nothing reads or writes it.
+// No memory is there; nothing reads or writes it.
 constexpr uint64_t kPayloadAddress = uint64_t{1} << 44;
 constexpr size_t kPayloadBytes = size_t{1} << 42;
 
@@ -165,8 +165,7 @@ void SimHost::look(Instant now) {
 void SimHost::on_event(Instant now, uint32_t) {
   const uint64_t blocked = io_.counters().send_blocked;
   for (size_t sent = 1; poll_loop_->receive(now) + sent > 0;) sent = poll_loop_->advance(now);
-  // A port that is full tells when it no longer is; anything else that is due is due a little
-  // later.
+  // A full port notifies when it has room; any other due work is due a little later.
   const Instant next = poll_loop_->next_deadline();
   if (next > now) {
     loop_.arm(timer_, next);

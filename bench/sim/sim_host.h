@@ -30,9 +30,9 @@ struct SimHostConfig {
   std::string congestion_control;
   std::string allocator;
   uint32_t weight = 1;           // of the flows that it sends
-  Rate line_rate;                // what it is told of its NIC
+  Rate line_rate;                // nominal, of its NIC
   Rate first_rate;               // MessengerConfig::first_rate
-  SharedNic* shared = nullptr;   // outlives the host; null: each process is told nothing of others
+  SharedNic* shared = nullptr;   // outlives the host; null: processes do not share
   std::span<RxPacket> received;  // SoftPort's room: one for all hosts
   uint32_t flows = 0;            // to and from other hosts
   uint32_t connections = 0;      // the more of the two directions
@@ -49,7 +49,7 @@ class SimHost final : public EventSink {
     virtual ~Listener() = default;
     // After every step in which messages were sent or received completely.
     virtual void on_messages(uint32_t host, Instant now) = 0;
-    // After every step, if SimHostConfig::report_steps says so.
+    // After every step, with SimHostConfig::report_steps.
     virtual void on_step(uint32_t host, Instant now) = 0;
   };
 

@@ -1,6 +1,6 @@
-// From an experiment's TOML tables to a RunSpec. The tables, their keys, units and defaults are
-// told in README.md; what is unknown, of the wrong type or impossible is refused with one sentence
-// that names file, line, cause and cure.
+// From an experiment's TOML tables to a RunSpec. README.md lists the tables, their keys, units and
+// defaults; unknown, wrongly typed or impossible ones are refused with one sentence that names
+// file, line, cause and cure.
 #pragma once
 
 #include <cstdint>

@@ -211,16 +211,16 @@ bool needs_telemetry(const RunSpec& run) {
 
 }  // namespace
 
-Rate TransportSpec::told_rate(Rate cables) const {
+Rate TransportSpec::nominal_rate(Rate cables) const {
   if (line_rate != Rate()) return line_rate;
   if (line_rate_factor == 1) return cables;
   return Rate::from_bps(
       static_cast<uint64_t>(static_cast<double>(cables.bps()) * line_rate_factor));
 }
 
-Rate TransportSpec::first_rate_of(Rate told) const {
+Rate TransportSpec::first_rate_of(Rate nominal) const {
   if (first_rate != Rate() || share == LinkSharing::kAuto) return first_rate;
-  return Rate::from_bps(told.bps() / kUnseenProcesses);
+  return Rate::from_bps(nominal.bps() / kUnseenProcesses);
 }
 
 std::string read_congestion_control(SpecReader& reader, const std::string& otherwise) {

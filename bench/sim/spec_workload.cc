@@ -15,7 +15,7 @@ namespace {
 
 struct Kind {
   std::string_view name;
-  std::string_view keys;  // beside those of every kind, each followed by a blank
+  std::string_view keys;  // besides the common ones, each followed by a blank
   std::string_view summary;
 };
 
@@ -44,7 +44,7 @@ constexpr auto kNames = [] {
   return names;
 }();
 
-// A list of hosts, or how many of the first.
+// A list of hosts, or a count: the first ones.
 std::vector<uint32_t> read_hosts(SpecReader& reader, uint32_t hosts) {
   const SpecValue* value = reader.value("hosts");
   if (value == nullptr) return {};
@@ -70,7 +70,7 @@ uint32_t count(SpecReader& reader, std::string_view key, uint32_t otherwise, uin
   return static_cast<uint32_t>(reader.whole(key, otherwise, min));
 }
 
-// A path to a file of sizes is told from the name of a built-in distribution by its dot.
+// A dot distinguishes the path of a file of sizes from the name of a built-in distribution.
 std::string read_sizes(SpecReader& reader, const SpecContext& context, std::string otherwise) {
   const std::string sizes = reader.text("sizes", std::move(otherwise));
   return sizes.find('.') == std::string::npos ? sizes : path_in(context.base_dir, sizes);

@@ -31,7 +31,7 @@ void TraceFile::write_rate(Duration time, uint64_t flow, const Explanation& why)
              "\"phase_ns\": {}, \"share_bps\": {}, \"core_bps\": {}, \"budget_bps\": {}}}\n",
              time.ns(), flow, why.rate.bps(), to_string(why.limited_by), why.grant.bps(),
              why.grant_age.ns(), why.epoch, why.phase.ns(), why.share.bps(), why.core.bps(),
-             why.budget.bps());
+             why.rate_max.bps());
 }
 
 Result<void> TraceFile::close() {

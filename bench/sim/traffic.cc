@@ -10,7 +10,7 @@
 namespace pacecar {
 namespace {
 
-// No trace tells of a flow's rate more often, except when the flow ends.
+// A trace has a flow's rate no more often, except when the flow ends.
 constexpr Duration kLookInterval = Duration::from_us(1);
 constexpr int64_t kSmallestChange = 100;  // of a rate: a hundredth
 
@@ -52,7 +52,7 @@ Traffic::Traffic(EventLoop& loop, const Workload& workload, uint32_t hosts, bool
     if (flow.trigger != kNoTrigger) triggers_[flow.trigger].waiting.push_back(i);
   }
   make_connections();
-  if (trace_ != nullptr) told_.resize(connections_.size());
+  if (trace_ != nullptr) traced_.resize(connections_.size());
 }
 
 void Traffic::make_connections() {
@@ -257,20 +257,20 @@ Explanation Traffic::explain(uint32_t flow) const {
 // Of several flows between the same hosts the first is under way.
 void Traffic::on_step(uint32_t host, Instant now) {
   for (const uint32_t flow : sending_[host]) {
-    Told& told = told_[connection_of_[flow]];
-    if (now < told.next_look) continue;
-    told.next_look = now + kLookInterval;
+    Traced& traced = traced_[connection_of_[flow]];
+    if (now < traced.next_look) continue;
+    traced.next_look = now + kLookInterval;
     note_rate(flow, now);
   }
 }
 
 void Traffic::note_rate(uint32_t flow, Instant now) {
   if (trace_ == nullptr) return;
-  Told& told = told_[connection_of_[flow]];
+  Traced& traced = traced_[connection_of_[flow]];
   const Explanation why = explain(flow);
-  if (told.flow == flow && !changed(told.why, why)) return;
-  told.flow = flow;
-  told.why = why;
+  if (traced.flow == flow && !changed(traced.why, why)) return;
+  traced.flow = flow;
+  traced.why = why;
   trace_->write_rate(since_begin(now), results_[flow].id, why);
 }
 

@@ -23,7 +23,7 @@ namespace pacecar {
 class Traffic final : public EventSink, public SimHost::Listener {
  public:
   using Hosts = std::vector<std::unique_ptr<SimHost>>;
-  // Of one connection, at most. They are told in one packet, whose size every packet pays for.
+  // The most of one connection. One packet advertises them, and its size sets that of all packets.
   static constexpr uint32_t kReceivesAhead = 8;
 
   // All outlive the traffic; `trace` may be null.
@@ -74,7 +74,7 @@ class Traffic final : public EventSink, public SimHost::Listener {
     bool awaited = false;  // listed in receiving_ of its destination
   };
   // What a trace has told of a connection's rate.
-  struct Told {
+  struct Traced {
     uint32_t flow = ~0U;
     Explanation why;
     Instant next_look;
@@ -114,7 +114,7 @@ class Traffic final : public EventSink, public SimHost::Listener {
   std::vector<Peers> peers_;
   std::vector<Connection> connections_;
   std::vector<uint32_t> connection_of_;  // by flow
-  std::vector<Told> told_;               // by connection, where there is a trace
+  std::vector<Traced> traced_;           // by connection, where there is a trace
   std::vector<TriggerState> triggers_;
   std::unique_ptr<MessageRequest[]> sends_;       // by flow
   std::vector<std::vector<uint32_t>> sending_;    // by host: flows that are not acknowledged

@@ -79,13 +79,13 @@ class QueueLog final : public LiveSwitch::Sampler {
 // Says once of each port what its user has to change.
 class Complaints {
  public:
-  explicit Complaints(size_t ports) : said_(ports) {}
+  explicit Complaints(size_t ports) : reported_(ports) {}
 
   void look(LiveSwitch& live, const Console& console) {
     for (size_t i = 0; i < live.ports(); ++i) {
       FramePort& port = live.port(i);
-      if (said_[i] || port.counters().too_long == 0) continue;
-      said_[i] = true;
+      if (reported_[i] || port.counters().too_long == 0) continue;
+      reported_[i] = true;
       console.warn(fmt::format(
           "port {0}: a frame is longer than {1} bytes: its sender joins packets (GSO); cut them "
           "with 'ip link set DEV gso_max_segs 1' on the sender's side of {0}",
@@ -94,7 +94,7 @@ class Complaints {
   }
 
  private:
-  std::vector<bool> said_;
+  std::vector<bool> reported_;
 };
 
 void sleep_until(LiveSwitch& live, std::vector<pollfd>& sockets, Instant limit) {

@@ -99,7 +99,7 @@ Result<void> read_ecn(const std::string& text, EcnConfig& ecn) {
   return {};
 }
 
-// Takes the arguments of a DPDK device out of what was between the commas.
+// Removes the arguments of a DPDK device from the comma list's items.
 std::string take_arguments(std::vector<std::string>& parts) {
   std::string arguments;
   std::erase_if(parts, [&](const std::string& part) {

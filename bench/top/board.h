@@ -1,4 +1,4 @@
-// Where those who watch hosts put what they see, and whoever shows it looks.
+// The board on which watchers of hosts post their results, for the display.
 //
 // Thread rule: any thread.
 #pragma once

@@ -29,7 +29,7 @@ std::optional<std::string> take_lines(std::string& text,
     post(std::move(evidence));
   }
   text.erase(0, begin);
-  if (text.size() > kMaxLine) return "what it says has no end: run the same version there";
+  if (text.size() > kMaxLine) return "its output has no end: run the same version there";
   return std::nullopt;
 }
 

@@ -13,7 +13,7 @@
 
 namespace pacecar::top {
 
-// Until it is told to stop or the command ends; each line is `post`ed. Returns why it ended; one
+// Runs until it is stopped or the command ends; `post`s each line. Returns why it ended; one
 // sentence.
 std::string watch_remote(const std::vector<std::string>& command, const std::stop_token& stop,
                          const std::function<void(doctor::Evidence)>& post);

@@ -14,11 +14,11 @@ namespace {
 constexpr double kBits = 8;
 
 struct Interval {
-  const doctor::Process* before = nullptr;  // null: one look
+  const doctor::Process* before = nullptr;  // null: only one sample
   double seconds = 0;
 };
 
-// How much of a counter came in the interval; nullopt where it went back.
+// The growth of a counter in the interval; nullopt if it has decreased.
 std::optional<double> grown(const metrics::NicFigures* before, const metrics::NicFigures& now,
                             double metrics::NicFigures::* counter) {
   if (before == nullptr || now.*counter < before->*counter) return std::nullopt;

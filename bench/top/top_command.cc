@@ -35,7 +35,7 @@ using perf::Console;
 
 constexpr double kShortestInterval = 0.1;  // seconds
 constexpr double kLongestInterval = 3600;
-constexpr int kKeyMs = 100;  // between two looks at the board
+constexpr int kKeyMs = 100;  // between two reads of the board
 constexpr uint64_t kLooksForRates = 2;
 
 constexpr const char* kFooter = R"(Examples:
@@ -116,7 +116,7 @@ void watch_this_host(const std::stop_token& stop, Board& board, double interval_
   } while (wait_for(interval_s, stop));
 }
 
-// Names of hosts, and how to ask them; empty: this host is watched.
+// Host names, and the command to reach them; empty: this host.
 struct Remotes {
   std::vector<std::string> names;
   std::vector<std::vector<std::string>> commands;
@@ -173,7 +173,7 @@ void end_on_signals() {
   struct sigaction action {};
   action.sa_handler = [](int) { ended = true; };
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);  // a reader who leaves is told by write()
+  std::signal(SIGPIPE, SIG_IGN);  // write() reports a closed pipe
 }
 
 std::string time_of_day() {

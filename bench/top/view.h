@@ -1,4 +1,4 @@
-// What the one who looks has chosen, and the keys that choose it. Pure.
+// The user's choices, and the keys that change them. Pure.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace pacecar::top {
 
-// Beside printable characters, which are themselves.
+// Keys other than printable characters.
 enum Key : int {
   kKeyEnter = '\n',
   kKeyEscape = 27,

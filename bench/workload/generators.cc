@@ -36,7 +36,8 @@ Workload incast(Hosts hosts, uint32_t receivers, uint32_t senders, Bytes bytes, 
 
 Result<Workload> permutation(Hosts hosts, uint32_t hosts_per_leaf, Bytes bytes, uint64_t seed) {
   const size_t n = hosts.size();
-  // Leaf by leaf, so that whoever is as far on as the largest leaf is wide is on another one.
+  // Leaf by leaf, so that a host's partner at the distance of the largest leaf's size is on another
+  // leaf.
   std::map<uint32_t, std::vector<uint32_t>> leaves;
   for (const uint32_t host : hosts) leaves[host / hosts_per_leaf].push_back(host);
   std::vector<uint32_t> from;

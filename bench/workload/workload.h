@@ -39,8 +39,8 @@ struct WorkloadTrigger {
   uint32_t count = 1;
 };
 
-// Flows that belong together: results are told per job, and each may have a congestion control of
-// its own (empty: the experiment's). Where links are shared by weight, a flow of weight 2 gets
+// Flows that belong together: results are reported per job, and each may have a congestion control
+// of its own (empty: the experiment's). Where links are shared by weight, a flow of weight 2 gets
 // twice what one of weight 1 does.
 struct WorkloadJob {
   std::string name;

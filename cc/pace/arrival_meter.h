@@ -60,9 +60,9 @@ class ArrivalMeter {
  private:
   static constexpr size_t kLooks = 4;  // in a window
   static constexpr Bytes kPacketsPerLook =
-      6;  // fewer may all be late by chance; kFewPackets once a window has passed
+      6;  // fewer may all be late by chance; after a window kFewPackets are enough
   static constexpr Bytes kFewPackets = 2;
-  static constexpr Bytes kScattered = 16;  // of so many bytes one was overtaken
+  static constexpr Bytes kScattered = 16;  // 1/16 of the bytes was overtaken
 
   struct Look {
     Instant began;

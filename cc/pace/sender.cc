@@ -431,7 +431,7 @@ Explanation PaceController::explain(Instant now) {
           .epoch = grant_.epoch,
           .share = rate_of(link_.share(flow_)),
           .core = rate_of(core_.rate()),
-          .budget = environment_.budget};
+          .rate_max = environment_.rate_max};
 }
 
 // --- all flows of a NIC ---

@@ -42,7 +42,8 @@ void WaterFill::change(Rate limit, uint32_t weight, int64_t sign) {
   }
 }
 
-// Descends to the last class at whose least level the members take no more than the capacity.
+// Descends the Fenwick tree to the last class at whose lowest level the members still fit into the
+// capacity.
 double WaterFill::level(double capacity) const {
   const double kbps = capacity / 1e3;
   if (static_cast<double>(total_.kbps) <= kbps) return kNoLevel;

@@ -38,7 +38,7 @@ class Witnesses {
     last_ = now;
     for_each(known_, [this](size_t flow) { given_[flow] = given_before_[flow] = 0; });
   }
-  // `rate` arrives, and no queue stands.
+  // `rate` arrives without a queue.
   void on_clear(Instant now, double rate) {
     if (now - given_since_ >= memory_) {
       given_since_ = now;
@@ -50,8 +50,7 @@ class Witnesses {
   void forget() { known_ = 0; }
   // No witness has arrived for `pause`.
   bool gone(Instant now, Duration pause) const { return known_ != 0 && now - last_ >= pause; }
-  // The rate without a queue for the present other flows: the highest of each, and the least of
-  // these.
+  // The rate given to the present other flows without a queue: the least of their highest rates.
   double given() const {
     double least = 0;
     bool first = true;

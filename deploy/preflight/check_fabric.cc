@@ -29,7 +29,7 @@ void check_pfc(const RdmaPort& port, const Netdev* netdev, Findings& findings) {
   const std::string_view name = netdev == nullptr ? "" : std::string_view(netdev->name);
   if (netdev == nullptr || !netdev->pfc) {
     findings.add(FindingId::kFabricPfcUnknown, port.name(),
-                 "the driver does not tell whether PFC is on", {{"NETDEV", name}});
+                 "the driver does not report whether PFC is on", {{"NETDEV", name}});
   } else if (netdev->pfc->enabled == 0) {
     findings.add(FindingId::kFabricPfcOff, port.name(),
                  fmt::format("interface {}: PFC is off for every priority; turn it on here and on "
@@ -46,10 +46,10 @@ void check_ecn(const Facts& facts, const RdmaDevice& device, const RdmaPort& por
                Findings& findings) {
   const Netdev* netdev = facts.netdev(port.netdev);
   if (netdev == nullptr || !netdev->ecn_notify || !netdev->ecn_react) {
-    findings.add(FindingId::kFabricEcnUnknown, port.name(),
-                 "the driver does not tell whether DCQCN is on: query the firmware's ROCE_CC "
-                 "settings",
-                 {{"PCI", device.pci_address}});
+    findings.add(
+        FindingId::kFabricEcnUnknown, port.name(),
+        "the driver does not report whether DCQCN is on: query the firmware's ROCE_CC settings",
+        {{"PCI", device.pci_address}});
     return;
   }
   const auto both = static_cast<uint8_t>(*netdev->ecn_notify & *netdev->ecn_react);

@@ -1,4 +1,4 @@
-// PCIe links at less than the device can, and what stands between NIC and GPU.
+// PCIe links below the device's capability, and bridges between NIC and GPU.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ bool is_rdma(const Facts& facts, const PciDevice& device) {
          facts.rdma.end();
 }
 
-// RDMA NICs and GPUs: those that would speak to each other. Empty unless there are both.
+// RDMA NICs and GPUs, which would access each other. Empty unless there are both.
 std::vector<const PciDevice*> peers(const Facts& facts) {
   std::vector<const PciDevice*> peers;
   bool nic = false;
@@ -99,7 +99,7 @@ void check_acs(const Facts& facts, std::span<const PciDevice* const> devices, Fi
     if (state != AcsState::kRedirects) continue;
     clean = false;
     findings.add(FindingId::kPciAcsOn, bridge,
-                 "this bridge sends what NIC and GPU say to each other up to the root complex",
+                 "this bridge sends traffic between NIC and GPU up to the root complex",
                  {{"PCI", bridge}});
   }
   if (!readable) {

@@ -11,8 +11,8 @@ constexpr std::pair<uint64_t, uint64_t> kNcclNeeded = {2, 28};
 
 std::string or_unknown(const std::string& text) { return text.empty() ? "not known" : text; }
 
-// Is the library's name, such as libnccl.so.2.27.5, that of a version that is too old? A name
-// without its version tells nothing.
+// Whether the library's name, such as libnccl.so.2.27.5, has too old a version. Names without a
+// version do not count.
 bool is_old_nccl(const std::string& path) {
   const auto parts = split(path.substr(path.rfind(".so.") + 4), '.');
   if (parts.size() < 2) return false;

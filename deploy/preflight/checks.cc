@@ -13,7 +13,7 @@ constexpr std::array kChecks = {
     Check{"gid", "addresses that RoCE ports have, and the one that is used", check_gids},
     Check{"mtu", "packet sizes, here and with --peer to another host", check_mtu},
     Check{"limits", "locked memory, open files, socket buffers, CPU quota", check_limits},
-    Check{"fabric", "PFC, ECN and what the adapter's counters say of the network", check_fabric},
+    Check{"fabric", "PFC, ECN and the adapter's counters of network trouble", check_fabric},
     Check{"pci", "PCIe links, IOMMU, access control between NIC and GPU", check_pci},
     Check{"gpu", "NVIDIA GPUs and GPUDirect", check_gpu},
     Check{"cpu", "frequency, sleep states, NUMA nodes, huge pages", check_cpu},

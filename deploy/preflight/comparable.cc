@@ -7,7 +7,7 @@
 namespace pacecar::preflight {
 namespace {
 
-class Told {
+class ComparedFacts {
  public:
   void add(const std::string& name, const std::string& value) {
     if (!value.empty()) facts_[printable(name)] = printable(value);
@@ -18,36 +18,36 @@ class Told {
   std::map<std::string, std::string> facts_;
 };
 
-void tell_device(const Facts& facts, const RdmaDevice& device, Told& told) {
-  told.add(device.name + " firmware", device.firmware);
+void add_device(const Facts& facts, const RdmaDevice& device, ComparedFacts& compared) {
+  compared.add(device.name + " firmware", device.firmware);
   for (const RdmaPort& port : device.ports) {
-    told.add(port.name() + " rate", port.rate);
-    told.add(port.name() + " state", port.state);
+    compared.add(port.name() + " rate", port.rate);
+    compared.add(port.name() + " state", port.state);
     const Gid* gid = port.ethernet ? choose_gid(port) : nullptr;
-    if (gid != nullptr) told.add(port.name() + " GID index", std::to_string(gid->index));
+    if (gid != nullptr) compared.add(port.name() + " GID index", std::to_string(gid->index));
   }
   if (const PciDevice* pci = facts.pci_device(device.pci_address)) {
-    told.add(device.name + " PCIe speed", pci->link_speed);
+    compared.add(device.name + " PCIe speed", pci->link_speed);
   }
 }
 
 }  // namespace
 
 std::map<std::string, std::string> comparable(const Facts& facts) {
-  Told told;
-  told.add("kernel", facts.software.kernel);
-  told.add("system", facts.software.os);
-  told.add("pacecar", facts.settings.version);
-  told.add("NVIDIA driver", facts.software.nvidia_driver);
-  told.add("NCCL", facts.software.nccl);
-  for (const auto& [governor, cpus] : facts.cpu.governors) told.add("CPU governor", governor);
-  for (const RdmaDevice& device : facts.rdma) tell_device(facts, device, told);
+  ComparedFacts compared;
+  compared.add("kernel", facts.software.kernel);
+  compared.add("system", facts.software.os);
+  compared.add("pacecar", facts.settings.version);
+  compared.add("NVIDIA driver", facts.software.nvidia_driver);
+  compared.add("NCCL", facts.software.nccl);
+  for (const auto& [governor, cpus] : facts.cpu.governors) compared.add("CPU governor", governor);
+  for (const RdmaDevice& device : facts.rdma) add_device(facts, device, compared);
   for (const Netdev& netdev : facts.netdevs) {
     if (netdev.up && netdev.name != "lo") {
-      told.add(netdev.name + " MTU", std::to_string(netdev.mtu));
+      compared.add(netdev.name + " MTU", std::to_string(netdev.mtu));
     }
   }
-  return told.take();
+  return compared.take();
 }
 
 }  // namespace pacecar::preflight

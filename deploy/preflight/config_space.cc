@@ -26,7 +26,7 @@ uint32_t little_endian(std::string_view bytes, size_t offset, size_t size) {
 AcsState acs_state(std::string_view config) {
   if (config.size() <= kExtendedStart) return AcsState::kUnreadable;
   size_t offset = kExtendedStart;
-  // A list in memory that a device wrote: it may be cut short or go round.
+  // The list is written by a device: it may be truncated or have a loop.
   for (size_t i = 0; i < kMaxCapabilities; ++i) {
     if (offset < kExtendedStart || offset + kAcsControl + 2 > config.size()) break;
     const uint32_t header = little_endian(config, offset, 4);

@@ -1,5 +1,5 @@
-// What preflight knows of a host before it judges. Read once by read_facts(); the checks see
-// nothing else, so that a test can make up any host. nullopt or an empty string: not known.
+// The facts about a host. read_facts() reads them once; the checks use nothing else, so that a test
+// can make up any host. nullopt or an empty string: not known.
 #pragma once
 
 #include <array>
@@ -68,7 +68,7 @@ struct Netdev {
   bool up = false;
   bool virtual_device = false;        // has no device below it: loopback, bridge, tunnel
   std::optional<uint8_t> ecn_notify;  // priorities on which congestion notifications are sent
-  std::optional<uint8_t> ecn_react;   // priorities on which they are heeded
+  std::optional<uint8_t> ecn_react;   // priorities on which the adapter reacts to them
   std::optional<PriorityFlowControl> pfc;
   Counters pauses;  // received
 };

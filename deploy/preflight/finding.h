@@ -1,6 +1,5 @@
-// What preflight says about a host: findings, each of a kind that findings.def lists. The kind
-// fixes id, severity and the form of the cure, so that documents and program cannot disagree.
-// Pure; any thread.
+// Findings about a host, each of a kind that findings.def lists. The kind fixes id, severity and
+// the form of the cure, so that documents and program cannot disagree. Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -40,11 +39,11 @@ struct Finding {
   std::string cure;     // a command line; empty: nothing to do
 };
 
-// Words of a cure and what stands for them on this host.
+// Words of a cure and their replacements on this host.
 using CureWords = std::initializer_list<std::pair<std::string_view, std::string_view>>;
 
-// Collects findings. What came from the host's files is made printable, and safe for the shell in
-// cures: somebody will paste them.
+// Collects findings. Text from the host's files is made printable, and in cures safe for the shell,
+// as users paste these.
 class Findings {
  public:
   void add(FindingId id, std::string_view subject, std::string_view message, CureWords words = {});

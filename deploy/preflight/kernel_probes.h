@@ -1,6 +1,6 @@
-// What only the running kernel tells about interfaces: PFC over netlink, the driver's statistics
-// over ethtool's ioctl, how many have addresses. None needs no privilege. Any thread; each call is
-// on its own.
+// Facts about interfaces that only the running kernel has: PFC over netlink, the driver's
+// statistics over ethtool's ioctl, the number with addresses. No privilege is needed. Any thread;
+// no state between calls.
 #pragma once
 
 #include <cstddef>

@@ -44,7 +44,7 @@ enum class Reply : uint8_t { kSilence, kTooBig, kRefused, kAnswered, kUnreachabl
 
 std::string describe(int error) { return std::generic_category().message(error); }
 
-// Sends what the interface can carry, never in fragments, whatever was learned of the path before.
+// Sends whole datagrams up to the interface's MTU, whatever path MTU the kernel has learnt.
 void forbid_fragments(int fd, int family) {
   const int probe_v4 = IP_PMTUDISC_PROBE;
   setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &probe_v4, sizeof(probe_v4));
@@ -230,7 +230,7 @@ bool ProbeListener::answer_one() {
   socklen_t from_size = sizeof(from);
   auto* any = reinterpret_cast<sockaddr*>(&from);
   const ssize_t got = recvfrom(fd_, datagram.data(), datagram.size(), 0, any, &from_size);
-  // A sender that is gone shows as an error of a later call; it is no reason to stop.
+  // A sender that is gone causes an error of a later call, which is no reason to stop.
   if (got < 0) return errno == EINTR || errno == ECONNREFUSED;
   Probe probe;
   if (static_cast<size_t>(got) < sizeof(probe)) return true;
@@ -238,8 +238,7 @@ bool ProbeListener::answer_one() {
   if (probe.magic != kQuestion || !budget_.take(steady_now())) return true;
   probe.magic = kAnswer;
   std::memcpy(datagram.data(), &probe, sizeof(probe));
-  // An answer that does not fit into this side's interface is not sent: to the peer that is
-  // silence, as it should be.
+  // An answer larger than this side's MTU is not sent, and the peer correctly sees silence.
   sendto(fd_, datagram.data(), static_cast<size_t>(got), 0, any, from_size);
   return true;
 }

@@ -1,7 +1,7 @@
-// How large packets may be on their way to a peer. Probes are UDP datagrams that nobody may
-// fragment, sent to one port of the peer:
-// - `pacecar preflight --listen` there answers each with one of its size: both ways are proved;
-// - without it, the peer's kernel refuses the datagram (ICMP "port unreachable"), which proves that
+// The largest packets on the path to a peer. Probes are UDP datagrams that must not be fragmented,
+// sent to one port of the peer: - `pacecar preflight --listen` there answers each with one of its
+// size: both ways are proved; - without it, the peer's kernel refuses the datagram (ICMP "port
+// unreachable"), which proves that
 //   it arrived: one way is proved;
 // - silence proves nothing about small probes; once small ones are answered, it says that large
 //   ones are lost.
@@ -21,14 +21,14 @@ struct ProbePlan {
   uint16_t port = 0;
   uint32_t tries = 3;
   // For the answer to one try. A kernel that has refused some datagrams in a row refuses one a
-  // second (Linux: net.ipv4.icmp_ratelimit); whoever waits less takes that for lost packets.
+  // second (Linux: net.ipv4.icmp_ratelimit); with a shorter wait that would look like lost packets.
   Duration wait = Duration::from_ms(1100);
 };
 
 PeerPath probe_peer(const std::string& host, const ProbePlan& plan);
 
-// How many answers a second may have: a probe's source may be forged, and whoever it names shall
-// not be flooded by us. A peer sends some twenty probes.
+// How many answers a second may have: a probe's source may be forged, and we must not flood that
+// address. A peer sends some twenty probes.
 class AnswerBudget {
  public:
   static constexpr uint32_t kPerSecond = 100;

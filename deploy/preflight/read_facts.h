@@ -1,5 +1,5 @@
-// From a tree of files, and what only the running kernel answers, to facts. Never fails: what
-// cannot be read is not known. The order of everything is that of its names.
+// Makes facts of a tree of files and of the running kernel's answers. Never fails: unreadable facts
+// are unknown. Everything is sorted by name.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace pacecar::preflight {
 
-// What no file tells. Each may be empty: then nothing is known.
+// Facts that no file has. An empty function: unknown.
 struct KernelProbes {
   std::function<std::optional<PriorityFlowControl>(const std::string& netdev)> pfc;
   std::function<Counters(const std::string& netdev)> statistics;

@@ -17,14 +17,14 @@ struct TextOptions {
   bool quiet = false;  // problems only
 };
 
-// What is in order, by check; then the problems with their cures, errors last; then one line that
-// sums up.
+// First what is in order, by check; then the problems with their cures, errors last; then a summary
+// line.
 std::string to_text(const Findings& findings, TextOptions options);
 
 nlohmann::json to_json(const Findings& findings, const std::string& version);
 
 // What should be equal on the hosts of a cluster, each fact by its name: versions, firmware, rates,
-// MTUs, GID indices. Of what is not known nothing.
+// MTUs, GID indices. Unknown facts are left out.
 std::map<std::string, std::string> comparable(const Facts& facts);
 
 // Every check with its findings, for --list.

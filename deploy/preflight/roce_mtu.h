@@ -6,9 +6,8 @@
 
 namespace pacecar::preflight {
 
-// What drivers set aside of an interface's MTU for headers before they round down to an RDMA MTU:
-// GRH 40, UDP 8, BTH 12, XRC 4, AtomicETH 28, ICRC 4 (Linux, include/rdma/ib_addr.h,
-// iboe_get_mtu).
+// What drivers subtract from an interface's MTU for headers before they round down to an RDMA MTU:
+// GRH 40, UDP 8, BTH 12, XRC 4, AtomicETH 28, ICRC 4 (Linux, include/rdma/ib_addr.h, iboe_get_mtu).
 inline constexpr uint64_t kRoceHeaders = 96;
 
 // InfiniBand Architecture Specification, MTU encodings; largest first.

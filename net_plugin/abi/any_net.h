@@ -1,5 +1,6 @@
 // The host's side of the interface: a plugin's table of any version, called as if it were the
-// newest. What NCCL does for old plugins, for those who play NCCL: tests, benchmarks, check-plugin.
+// newest. It does what NCCL does for old plugins, for programs that play NCCL: tests, benchmarks,
+// check-plugin.
 //
 // Thread rule: as the plugin's own; init before all else.
 #pragma once
@@ -38,7 +39,7 @@ class AnyNet {
   virtual NcclResult init(void** context, uint64_t comm_id, const CommConfig& config, Logger logger,
                           ProfilerCallback profiler) = 0;
   virtual NcclResult devices(int* count) const = 0;
-  // What a version does not say gets the value that NCCL takes then.
+  // Properties that a version lacks get NCCL's default.
   virtual NcclResult getProperties(int device, NetPropertiesV12* properties) const = 0;
   // kInvalidUsage, too, for more members than the version can express.
   virtual NcclResult makeVDevice(int* device, const VirtualDeviceV12& members) const = 0;

@@ -1,5 +1,5 @@
-// What a device says of itself, as each version of the interface has it.
-// Units: speed in Mb/s, latency in microseconds, sizes in bytes.
+// The properties of a device, in each version of the interface. Units: speed in Mb/s, latency in
+// microseconds, sizes in bytes.
 #pragma once
 
 #include <cstddef>

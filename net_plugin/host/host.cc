@@ -21,7 +21,7 @@ constexpr uint8_t kGuard = 0xA5;
 std::mutex g_listener_mutex;
 LogListener g_listener;
 
-void hear(LogSeverity severity, unsigned long, const char*, int, const char* format, ...) {
+void receive_log(LogSeverity severity, unsigned long, const char*, int, const char* format, ...) {
   std::array<char, 1024> line{};
   va_list arguments;
   va_start(arguments, format);
@@ -72,11 +72,11 @@ Host::~Host() {
   dlclose(library_);
 }
 
-Logger Host::logger() { return hear; }
+Logger Host::logger() { return receive_log; }
 
 NcclResult Host::init(int traffic_class) {
   context_ = kGarbage;
-  return net_->init(&context_, 0x1234, {traffic_class}, hear, callback());
+  return net_->init(&context_, 0x1234, {traffic_class}, receive_log, callback());
 }
 
 void Host::start() {
@@ -94,7 +94,7 @@ void Host::finalize() {
 
 void* Host::another_context() {
   void* context = kGarbage;
-  expect_success(net_->init(&context, 0x1234, {kUndefined}, hear, callback()), "init");
+  expect_success(net_->init(&context, 0x1234, {kUndefined}, receive_log, callback()), "init");
   return context;
 }
 

@@ -1,9 +1,8 @@
 // Plays NCCL: one communicator over one loaded plugin. Every call has NCCL's habits: outputs hold
 // garbage before it, nothing sleeps, sizes may exceed what is sent.
 //
-// What cannot go on throws HostError: what the plugin must not do, a call that fails, a wait that
-// is longer than anybody's patience. Calls whose result the caller judges return it. Thread rule:
-// as the plugin's own.
+// Throws HostError for a broken rule, a failed call, or a wait that is too long. Calls whose result
+// the caller checks return it. Thread rule: as the plugin's own.
 #pragma once
 
 #include <sched.h>
@@ -50,8 +49,8 @@ void poll_until(std::string_view what, const Step& step) {
   }
 }
 
-// Hears what the plugins of this process log; from any thread, one line at a time. NCCL's logger
-// has no context argument, so it is the process's: the newest Host's.
+// Receives the log lines of this process's plugins; from any thread, one line at a time. NCCL's
+// logger has no context argument, so it is the process's: the newest Host's.
 using LogListener = std::function<void(LogSeverity, const char* line)>;
 // To stderr: warnings, or everything.
 LogListener stderr_log(bool everything);
@@ -80,10 +79,10 @@ struct Part {
   std::span<uint8_t> data;
   int tag = 0;
   void* memory = nullptr;
-  ProfilePlayer::Step* step = nullptr;  // for which it is posted, where a profiler is told
+  ProfilePlayer::Step* step = nullptr;  // for which it is posted, with a profiler
 };
 
-// What an output holds before a call: nothing that a plugin may leave there.
+// The preset garbage of outputs, which a plugin must overwrite.
 inline void* const kGarbage = reinterpret_cast<void*>(uintptr_t{0x5A5A5A50});
 
 class Host {
@@ -99,14 +98,14 @@ class Host {
   void* context() const { return context_; }
   void* module() const { return library_; }
   static Logger logger();  // the listener's
-  // nullptr: the plugin has none. Who wants it started starts it, before init as NCCL does.
+  // nullptr: the plugin has none. The caller starts it, before init as NCCL does.
   ProfilePlayer* profile() const { return profile_.get(); }
 
   // --- the life of a communicator ---
   NcclResult init(int traffic_class = kUndefined);
   void start();  // unless it is
   void finalize();
-  // A communicator beside it, from init on; finalized by the caller.
+  // Another communicator, which the caller finalizes.
   void* another_context();
   int device_count() const;
   NetPropertiesV12 properties(int device) const;

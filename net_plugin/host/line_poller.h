@@ -1,5 +1,5 @@
 // Plays the GPU of NCCL's LL and LL128 protocols: a thread that polls lines of host memory while a
-// plugin writes them, and believes a line as soon as it sees its flag.
+// plugin writes them, and takes a line as complete when it sees its flag.
 //
 // Round n of the test sends lines in which every byte is n, and rounds only grow. Within a line of
 // 128 bytes the last word, of 8 bytes, is the flag (LL128); every word is stored whole (LL); and

@@ -82,7 +82,7 @@ void ProfilePlayer::stop(void* event) const {
 
 NcclResult ProfilePlayer::callback(void** event, int type, void* step, int64_t plugin_id,
                                    void* data) {
-  // A stop does not say of which communicator: NCCL has one profiler for the process.
+  // A stop does not name the communicator: NCCL has one profiler per process.
   static thread_local const ProfilePlayer* last = nullptr;
   const auto kind = static_cast<NetEvent>(type);
   if (kind == NetEvent::kStart) {

@@ -1,8 +1,8 @@
-// Plays NCCL for the profiler that a plugin may have: tells of one communicator's collectives, of
-// the operations of its proxy thread, and of each message, in NCCL's order. Steps are what isend
-// and irecv are given as profiler handles, so that the plugin can tell of requests of its own.
+// Plays NCCL for a plugin's profiler: reports one communicator's collectives, the operations of its
+// proxy thread, and each message, in NCCL's order. Steps are the profiler handles of isend and
+// irecv, so that the plugin can report its own requests.
 //
-// Nothing is told that the plugin's activation mask leaves out. Thread rule: as the plugin's own.
+// Reports only events of the plugin's activation mask. Thread rule: as the plugin's own.
 #pragma once
 
 #include <memory>

@@ -61,8 +61,9 @@ Result<rma::Signal> signal_of(const SignalCall& call) {
                      .value = call.operation == nccl::kSignalIncrement ? 1 : call.value};
 }
 
-// NCCL looks for these tables in every net plugin, and has one of its own for RDMA NICs, where
-// signals are the NIC's atomics and not copies of words: ours stands back unless it is asked for.
+// Whether the user has named Pacecar. NCCL looks for these tables in every net plugin, but its own
+// for RDMA NICs uses the NIC's atomics for signals, where ours copies words. So ours is only used
+// on request.
 bool is_named() {
   for (const char* const variable : {"NCCL_RMA_PLUGIN", "NCCL_GIN_PLUGIN"}) {
     const char* const named = std::getenv(variable);
@@ -109,7 +110,7 @@ NcclResult close_listen(void* listen_comm) noexcept {
   });
 }
 
-// NCCL may pass the context of the net plugin: the listener knows its own.
+// NCCL may pass the net plugin's context, so the listener's own is used.
 NcclResult connect(void* /*context*/, void* handles[], int ranks, int rank, void* listen_comm,
                    void** collective) noexcept {
   *collective = nullptr;

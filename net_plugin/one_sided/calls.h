@@ -1,6 +1,6 @@
 // The functions NCCL calls for one-sided operations, as far as they are the same in every version:
 // void pointers to objects, Result to ncclResult_t. A collective communicator is the ranks' group;
-// a context is a number of queues in it, which all have the group's one order.
+// a context is a set of queues in it, which all share the group's order.
 //
 // Each writes its outputs before anything can fail. Thread rule: any thread; what NCCL calls on all
 // ranks (connect, share_memory) blocks until all are there.
@@ -22,7 +22,7 @@ nccl::NcclResult close_collective(void* collective) noexcept;
 nccl::NcclResult create_context(void* collective, int contexts, int traffic_class,
                                 void** context) noexcept;
 nccl::NcclResult destroy_context(void* context) noexcept;
-// nullptr for a context that there is not.
+// nullptr: no such context.
 void* collective_of(void* context, int number);
 
 nccl::NcclResult share_dmabuf(void* collective, void* data, size_t size, int type, uint64_t offset,

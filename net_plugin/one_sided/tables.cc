@@ -1,6 +1,6 @@
-// The tables for one-sided operations in proxy mode, GIN 11 to 13 and RMA 13 to 15, with what their
-// functions' arguments lack or have more of. Weak signals are strong ones here, and puts leave at
-// once, whatever the flags say of those to come.
+// The tables for one-sided operations in proxy mode, GIN 11 to 13 and RMA 13 to 15, and the
+// differences in their functions' arguments. Weak signals are treated as strong, and puts leave at
+// once, whatever the flags announce.
 #include "net_plugin/abi/one_sided.h"
 #include "net_plugin/device_properties.h"
 #include "net_plugin/entry_points.h"
@@ -11,7 +11,7 @@ namespace {
 
 using nccl::NcclResult;
 
-// NCCL tells such a plugin from one whose operations a GPU starts.
+// NCCL distinguishes proxy plugins from those whose operations a GPU starts.
 template <typename Properties>
 NcclResult get_properties(int device, Properties* properties) {
   const NcclResult result = plugin::get_properties(device, properties);

@@ -10,7 +10,7 @@ namespace {
 constexpr int kSchemaVersion = 1;
 constexpr double kNano = 1e-9;
 
-// Indices of Wait that are told, and their names.
+// The names of reported Wait values, by index.
 constexpr std::array<std::string_view, kWaits> kWaitNames = {"", "gpu", "peer", "network", "flush"};
 
 // An array of numbers, in the order that README.md gives.

@@ -1,5 +1,5 @@
-// What the recorder knows, for those who ask at the process's state socket: the page /profile, as
-// JSON (see README.md), and lines for /metrics.
+// The recorder's content at the process's state socket: the page /profile, as JSON (see README.md),
+// and lines for /metrics.
 #pragma once
 
 #include <string>

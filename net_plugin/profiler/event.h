@@ -1,5 +1,6 @@
-// What is recorded of an event of NCCL's profiler, whatever the version of the table. Pure values.
-// Units: times in nanoseconds of the host's monotonic clock, sizes in bytes, counts in elements.
+// The recorded fields of an event of NCCL's profiler, the same for all versions of the table. Pure
+// values. Units: times in nanoseconds of the host's monotonic clock, sizes in bytes, counts in
+// elements.
 #pragma once
 
 #include <array>
@@ -18,7 +19,7 @@ enum class EventKind : uint8_t {
   kNetwork,    // a request of ours for a step
 };
 
-// ncclFunc_t in its order, and what only names tell.
+// ncclFunc_t in its order, then operations that have only a name.
 inline constexpr std::array<std::string_view, 11> kOperations = {
     "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce", "SendRecv",
     "Send",      "Recv",   "AlltoAll",  "Scatter",       "Gather"};
@@ -32,10 +33,10 @@ inline constexpr uint8_t kUnknownName = 255;
 // What a step waits for, one after the other.
 enum class Wait : uint8_t {
   kNothing,
-  kGpu,      // that the GPU gives, or takes, the data
-  kPeer,     // that the receiver has room
-  kNetwork,  // that the message is through
-  kFlush,    // that the GPU can see it
+  kGpu,      // for the GPU to provide, or take, the data
+  kPeer,     // for room at the receiver
+  kNetwork,  // for the network's transfer
+  kFlush,    // for the flush
 };
 inline constexpr size_t kWaits = 5;
 using WaitTimes = std::array<uint64_t, kWaits>;  // by Wait; the first is 0
@@ -60,8 +61,8 @@ struct Event {
   uint64_t parent = 0;  // id; 0: none
   uint64_t start_ns = 0;
   uint64_t stop_ns = 0;  // 0: not yet; of a collective: of the last of its parts so far
-  // A collective: when the host was through with it. A step: when its data left for, or came from,
-  // the network. 0: not yet.
+  // A collective: when the host was done with it. A step: when its data left for, or came from, the
+  // network. 0: not yet.
   uint64_t moment_ns = 0;
   // A proxy operation: from its start to its first message. A kernel: GPU time of its end.
   uint64_t first_ns = 0;
@@ -69,7 +70,7 @@ struct Event {
   WaitTimes waits{};   // by its parts
 };
 
-// What a communicator has come to since it began.
+// Sums of a communicator since it began.
 struct Totals {
   uint64_t collectives = 0;
   uint64_t point_to_points = 0;

@@ -1,7 +1,6 @@
-// Events of our own, told to NCCL's profiler by the callback that a net plugin gets at init: a
-// request, from when it was posted until it was done, as a part of the step for which NCCL posted
-// it, with PACECAR_PROFILER=all. Nothing happens where NCCL gives no callback, or a request no
-// profiler handle.
+// Our own events for NCCL's profiler, with PACECAR_PROFILER=all, reported by the callback that a
+// net plugin gets at init: a request, from its posting to its completion, as a part of the step for
+// which NCCL posted it. Does nothing without a callback, or for requests without a profiler handle.
 //
 // Thread rule: any thread.
 #pragma once
@@ -25,7 +24,7 @@ struct NetEventData {
 // Of a communicator's init; may be nullptr.
 void set_net_event_callback(nccl::ProfilerCallback callback);
 
-// The event; nullptr where nobody wants to know. `step` is what isend or irecv were given.
+// The event; nullptr if nobody records it. `step`: the profiler handle of isend or irecv.
 void* begin_net_event(void* step, const NetEventData& data);
 void end_net_event(void* event);
 

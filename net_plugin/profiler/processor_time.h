@@ -1,4 +1,4 @@
-// What the process's threads have had of the processors, as Linux counts it.
+// The processor time of the process's threads, as Linux counts it.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@ namespace pacecar::profiler {
 
 struct ProcessorTime {
   uint64_t run_ns = 0;
-  uint64_t waited_ns = 0;  // ready to run, and not let: others had the processor, or a limit
+  uint64_t waited_ns = 0;  // runnable without a processor: others had it, or a limit applied
 };
 
-// All zeros where the kernel does not tell (no CONFIG_SCHED_INFO).
+// Zeros if the kernel does not count (no CONFIG_SCHED_INFO).
 ProcessorTime processor_time();
 
 }  // namespace pacecar::profiler

@@ -11,12 +11,12 @@ constexpr uint64_t kSecond = 1'000'000'000;
 constexpr uint64_t kBriefBit = 0x80;  // of the kind's byte
 constexpr uint64_t kTimeMask = (uint64_t{1} << kWaitShift) - 1;
 
-// Acquire and release: who reads a word of a newer event finds that the slot's id has changed.
+// Acquire and release: a reader of a newer event's word also sees that the slot's id has changed.
 uint64_t get(const std::atomic<uint64_t>& word) { return word.load(std::memory_order_acquire); }
 void set(std::atomic<uint64_t>& word, uint64_t value) {
   word.store(value, std::memory_order_release);
 }
-// By one thread at a time: no locked instruction.
+// One thread at a time, so no locked instruction.
 void add(std::atomic<uint64_t>& word, uint64_t value) { set(word, get(word) + value); }
 
 bool is_step(EventKind kind) {
@@ -81,7 +81,7 @@ Description Record::unpack(uint64_t meta) {
           .peer = peer == kUnknownPeer ? -1 : static_cast<int32_t>(peer)};
 }
 
-// A bucket that holds a second's messages, told as the time at which it is full again.
+// A bucket of one second's messages, stored as the time at which it is full again.
 bool Record::may_detail(uint64_t messages, uint64_t now_ns) {
   const uint64_t from = std::max(get(allowed_until_), now_ns);
   const uint64_t until = from + messages * (kSecond / kMessageRate);
@@ -90,7 +90,7 @@ bool Record::may_detail(uint64_t messages, uint64_t now_ns) {
   return true;
 }
 
-// The lowest bit of an id says which ring it is in.
+// The lowest bit of an id selects the ring.
 uint64_t Record::start(const Description& given, uint64_t parent, uint64_t now_ns) {
   Description what = given;
   const bool step = is_step(what.kind);

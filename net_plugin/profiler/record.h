@@ -1,16 +1,15 @@
-// The record of one communicator's events: bounded, the newest ones; and what they come to.
+// The record of one communicator's newest events, bounded, and their sums.
 //
 // Written by NCCL's threads while it is read: every word is atomic, nobody waits, nothing is
-// allocated. An event lies in its ring until so many newer ones have begun; what is said of it
-// after that is dropped. A reader leaves out what is overwritten meanwhile. Two threads may begin
-// events at a time; those of one step, and of the operation that it belongs to, come from one
-// thread.
+// allocated. An event stays in its ring until enough newer ones have begun; later updates of it are
+// dropped. A reader skips events that are overwritten meanwhile. Two threads may begin events at a
+// time; those of one step, and of the operation that it belongs to, come from one thread.
 //
-// What it costs is bounded: of an operation that would take the recorded messages beyond
-// kMessageRate, only its start and end are recorded.
+// The cost is bounded: beyond kMessageRate recorded messages only an operation's start and end are
+// recorded.
 //
-// The caller tells the time. Collectives, proxy operations and kernels have a ring of their own, so
-// that the many steps do not push them out.
+// Time is an argument. Collectives, proxy operations and kernels have a ring of their own, so that
+// the many steps do not push them out.
 #pragma once
 
 #include <array>
@@ -24,7 +23,7 @@
 
 namespace pacecar::profiler {
 
-// Who a communicator is; before version 4 of the table its events tell.
+// A communicator's identity; before version 4 of the table it comes with events.
 struct Identity {
   uint64_t communicator = 0;
   int32_t rank = -1;
@@ -41,13 +40,12 @@ class Record {
   static constexpr uint64_t kMessageRate = 5000;
 
   Record();
-  // Forgets everything. Nobody else uses it meanwhile, but for readers and late calls, which are
-  // harmless.
+  // Drops everything. No other use meanwhile, except readers and late calls, which are harmless.
   void reset(const Identity& identity);
 
   // An id; 0: it is not recorded. `parent` is one, or 0.
   uint64_t start(const Description& given, uint64_t parent, uint64_t now_ns);
-  // A step, kernel or request is over; a collective's host part is.
+  // A step, kernel or request is over, or a collective's host part.
   void stop(uint64_t id, uint64_t now_ns);
   // From now on the step waits for this; `bytes` are what it moves, 0: not known yet.
   void wait(uint64_t id, Wait wait, uint64_t bytes, uint64_t now_ns);
@@ -74,7 +72,7 @@ class Record {
     Word number;
     Word amount;
     Word bytes;
-    Word waiting;  // since when, and in the top byte what for
+    Word waiting;  // since when; in the top byte the Wait
     std::array<Word, kWaits> waits;
   };
   struct Ring {
@@ -106,7 +104,7 @@ class Record {
   Word bytes_received_{0};
   Word busy_{0};
   std::array<Word, kWaits> waits_{};
-  Word allowed_until_{0};  // when what was allowed so far is used up at kMessageRate
+  Word allowed_until_{0};  // until when the recorded messages use up kMessageRate
 };
 
 }  // namespace pacecar::profiler

@@ -1,10 +1,9 @@
-// The records of all communicators of this process, and what NCCL holds of them: contexts and event
-// handles.
+// The records of all communicators of this process, and NCCL's contexts and event handles.
 //
-// Both are numbers in the place of pointers. NCCL's proxy thread may call with those of another
-// process (a rank that sends for its neighbours), after finalize, or with garbage: a number is
-// looked up, never followed, and what is not known is ignored. So every call is safe, none waits,
-// and none allocates but open().
+// Both are numbers in place of pointers. NCCL's proxy thread may pass those of another process (a
+// rank that sends for its neighbours), of a finalized communicator, or garbage: a number is looked
+// up, never dereferenced, and an unknown one is ignored. So every call is safe, none waits, and
+// only open() allocates.
 //
 // Thread rule: any thread.
 #pragma once
@@ -29,11 +28,11 @@ class Recorder {
 
   explicit Recorder(Clock clock) : clock_(clock) {}
 
-  // A context; nullptr where there are as many communicators as are recorded.
+  // A context; nullptr: too many communicators.
   void* open(const Identity& identity);
   void close(void* context);
 
-  // A handle; nullptr where the context is none of ours. A parent that is none of ours is none.
+  // A handle; nullptr: unknown context. An unknown parent counts as none.
   void* start(void* context, const Description& what, void* parent);
   void stop(void* handle);
   void wait(void* handle, Wait wait, uint64_t bytes);

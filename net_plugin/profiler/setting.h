@@ -5,7 +5,7 @@
 
 namespace pacecar::profiler {
 
-// kOff, too, where the parameters cannot be read: the net plugin says why.
+// kOff also if the parameters are invalid: the net plugin logs why.
 inline ProfilerSetting profiler_setting() {
   const Result<Params> params = load_params_from_environment({}, nullptr);
   return params ? params->profiler : ProfilerSetting::kOff;

@@ -1,5 +1,5 @@
 // The tables by which NCCL calls the profiler, of every version, over one Recorder. The functions
-// never throw, never block, and answer success: a profiler may not disturb a job.
+// never throw, never block, and return success: a profiler must not disturb a job.
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ NcclResult open(void** context, int* activation_mask, const Identity& identity) 
     const int mask = wanted_events<kVersion>();
     if (mask != 0) *context = recorder().open(identity);
     *activation_mask = mask;
-  } catch (...) {  // no memory: then nothing is recorded of it
+  } catch (...) {  // no memory: the event is not recorded
   }
   return NcclResult::kSuccess;
 }
@@ -74,25 +74,25 @@ uint8_t index_of(const std::array<std::string_view, kCount>& names, const char* 
 
 template <typename Event>
 Description collective_of(const Event& event) {
-  const auto& told = event.collective;
+  const auto& from = event.collective;
   return {.kind = EventKind::kCollective,
-          .operation = index_of(kOperations, told.function),
-          .datatype = index_of(kDatatypes, told.datatype),
-          .peer = told.root,
-          .number = told.sequence,
-          .amount = told.count};
+          .operation = index_of(kOperations, from.function),
+          .datatype = index_of(kDatatypes, from.datatype),
+          .peer = from.root,
+          .number = from.sequence,
+          .amount = from.count};
 }
 
 template <typename Event>
 Description point_to_point_of(const Event& event) {
-  const auto& told = event.point_to_point;
-  const uint8_t operation = index_of(kOperations, told.function);
+  const auto& from = event.point_to_point;
+  const uint8_t operation = index_of(kOperations, from.function);
   return {.kind = EventKind::kPointToPoint,
           .operation = operation,
-          .datatype = index_of(kDatatypes, told.datatype),
+          .datatype = index_of(kDatatypes, from.datatype),
           .sending = operation != kUnknownName && kOperations[operation] == "Send",
-          .peer = told.peer,
-          .amount = told.count};
+          .peer = from.peer,
+          .amount = from.count};
 }
 
 template <typename Event>
@@ -111,7 +111,7 @@ Description network_of(const Event& event) {
   return {.kind = EventKind::kNetwork, .sending = data.sending != 0, .amount = data.bytes};
 }
 
-// kNone: of no interest. Handles of another process mean nothing here.
+// kNone: not recorded. Handles of another process are unknown here.
 template <typename Event>
 Description description_of(const Event& event) {
   static const pid_t self = getpid();
@@ -143,7 +143,7 @@ Description description_of(const Event& event) {
   }
 }
 
-// Before version 4 the events tell whose they are.
+// Before version 4 the events name the communicator.
 template <typename Event>
 void identify(void* context, const Event& event, EventKind kind) {
   if constexpr (requires { event.collective.comm_hash; }) {
@@ -171,7 +171,7 @@ NcclResult stop(void* handle) noexcept {
   return NcclResult::kSuccess;
 }
 
-// What comes before version 4 with a change of a proxy operation is its bytes so far.
+// Before version 4 a state change of a proxy operation carries its bytes so far.
 uint64_t bytes_of(const nccl::ProfileStateArgumentsV1* arguments) {
   return arguments == nullptr ? 0 : arguments->proxy_op.bytes;
 }

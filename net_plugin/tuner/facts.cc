@@ -47,7 +47,7 @@ Result<std::vector<PossibleCluster>> clusters_of(const Facts& facts) {
                         .nics = {}}};
   for (const NicFacts& nic : facts.nics) {
     if (nic.rate <= 0) {
-      return doubt("the rate of " + nic.name + " is not known; PACECAR_LINE_RATE tells it");
+      return doubt("the rate of " + nic.name + " is not known; PACECAR_LINE_RATE sets it");
     }
     one_switch.groups[0].nics.push_back(static_cast<uint32_t>(one_switch.nic_kinds.size()));
     one_switch.nic_kinds.push_back(kind_of(nic));

@@ -1,7 +1,7 @@
-// What this process knows of the job's cluster, and the clusters that the predictor takes it for.
+// This process's knowledge of the job's cluster, and the possible clusters for the predictor.
 //
 // All ranks must come to the same choices, or the job hangs, and the plugin cannot ask the others.
-// So only what is the same on hosts that are alike counts: nothing that is measured. Pure.
+// So only facts that are the same on equal hosts count, and no measurements. Pure.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +24,9 @@ struct NicFacts {
 struct Facts {
   size_t ranks = 0;
   size_t nodes = 0;
-  std::vector<NicFacts> nics;  // of this host, which the others are taken to be like
+  std::vector<NicFacts> nics;  // of this host; the others are assumed to be equal
   std::optional<size_t> ranks_per_nvlink_domain;  // the most
-  // As the user tells; 0: not known.
+  // Set by the user; 0: unknown.
   uint32_t oversubscription = 0;  // of leaf switches
   uint32_t hosts_per_leaf = 0;
 };
@@ -36,10 +36,10 @@ struct PossibleCluster {
   double probability = 1;
 };
 
-// The clusters that it may be. Of the switches, where the user tells nothing: with rails, leaves
-// with the uplinks that they need; else one switch for all hosts, or, half as likely, leaves with a
-// quarter of the uplinks. GPUs' own links are taken not to be what limits. Errors: kNotFound, with
-// what is not known or does not fit: then NCCL's own choices stand.
+// The possible clusters. If the user has not described the switches: with rails, leaves with the
+// uplinks that they need; else one switch for all hosts, or, half as likely, leaves with a quarter of
+// the uplinks. GPUs' own links are assumed not to be the bottleneck. Errors: kNotFound, with what is
+// unknown or does not fit: then NCCL's own choices stand.
 Result<std::vector<PossibleCluster>> clusters_of(const Facts& facts);
 
 }  // namespace pacecar::tuner

@@ -1,6 +1,6 @@
 // The tables by which NCCL calls the tuner, of every version, over one Tuning per communicator. The
-// functions never throw, never block once the communicator is there, and answer success: an init
-// that fails would end the communicator, and NCCL's own choice is always there.
+// functions never throw, never block after init, and return success: a failed init would end the
+// communicator, and NCCL always has its own choice.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ using nccl::NcclResult;
 using nccl::NvlDomainsV5;
 using nccl::TunedFunction;
 
-// Of the NICs that are open: what is joined in another one is not told beside it.
+// The open NICs; members of a bond are not listed separately.
 std::vector<NicFacts> open_nics() {
   std::vector<NicFacts> facts;
   const std::shared_ptr<Context> context = plugin::current_context();
@@ -44,7 +44,7 @@ std::vector<NicFacts> open_nics() {
   return facts;
 }
 
-// The tuner is off, too, where they cannot be read: the net plugin says why.
+// If they are invalid the tuner is off, too: the net plugin logs why.
 Params settings() {
   Result<Params> params = load_params_from_environment({}, nullptr);
   return params ? *std::move(params) : Params();
@@ -71,7 +71,7 @@ void* open(size_t ranks, size_t nodes, const NvlDomainsV5* domains) {
   void* const context = tuners().open(std::make_unique<Tuning>(Tuner(*clusters), observes));
   plugin::log(LogLevel::kInfo, context == nullptr
                                    ? "tuner: NCCL's own choices stand: too many communicators"
-                               : observes ? "tuner: tells what it would choose"
+                               : observes ? "tuner: logs what it would choose"
                                           : "tuner: chooses algorithms and protocols");
   return context;
 }
@@ -88,8 +88,8 @@ NcclResult init(void** context, size_t ranks, size_t nodes, nccl::Logger logger,
   return NcclResult::kSuccess;
 }
 
-// This version does not say what NCCL has ruled out, and takes what it is given without a look: it
-// is given nothing.
+// This version does not show what NCCL has ruled out, and takes any choice without a check, so the
+// tuner makes none.
 NcclResult init_v2(size_t /*ranks*/, size_t /*nodes*/, nccl::Logger logger,
                    void** context) noexcept {
   if (context == nullptr) return NcclResult::kInvalidArgument;
@@ -114,12 +114,12 @@ std::string text_of(const Pick& pick) {
 }
 
 // Once per function and power of two.
-void tell(Tuning& tuning, const Call& call, const CostView& own) {
+void log_once(Tuning& tuning, const Call& call, const CostView& own) {
   constexpr int kEntries = nccl::kTunedAlgorithms * nccl::kTunedProtocols;
   const auto function = static_cast<size_t>(call.function);
-  if (function >= tuning.told.size() || own.algorithms * own.protocols > kEntries) return;
+  if (function >= tuning.logged.size() || own.algorithms * own.protocols > kEntries) return;
   const uint64_t bit = std::bit_floor(call.bytes);
-  if ((tuning.told[function].fetch_or(bit, std::memory_order_relaxed) & bit) != 0) return;
+  if ((tuning.logged[function].fetch_or(bit, std::memory_order_relaxed) & bit) != 0) return;
   std::array<float, kEntries> copy{};
   std::copy_n(own.entries, own.algorithms * own.protocols, copy.begin());
   const CostView ours{copy.data(), own.algorithms, own.protocols};
@@ -146,8 +146,8 @@ NcclResult get_v4(void* context, TunedFunction function, size_t bytes, int opera
     return NcclResult::kSuccess;
   }
   try {
-    tell(*tuning, call, view);
-  } catch (...) {  // no memory: it is not told
+    log_once(*tuning, call, view);
+  } catch (...) {  // no memory: it is not logged
   }
   return NcclResult::kSuccess;
 }

@@ -17,8 +17,8 @@ constexpr std::array kProtocols{Protocol::kLl, Protocol::kLl128, Protocol::kSimp
 static_assert(kOperations.size() == nccl::kTunedFunctions);
 static_assert(kProtocols.size() == nccl::kTunedProtocols);
 
-// Only those of which predictions were held against the packet simulator: NVLS is not among them,
-// and CollNet is none of ours.
+// Only algorithms whose predictions were compared with the packet simulator: not NVLS; CollNet is
+// not supported.
 constexpr std::array<std::optional<Algorithm>, nccl::kTunedAlgorithms> kAlgorithms{
     Algorithm::kTree, Algorithm::kRing, {}, {}, {}, {}, Algorithm::kPat};
 

@@ -1,5 +1,5 @@
-// What a collective of one communicator takes by each algorithm and protocol that NCCL would use:
-// the predictor's times, in NCCL's numbers and units. Pure; immutable once made, any thread.
+// The predicted times of a communicator's collectives by each algorithm and protocol of NCCL, in
+// NCCL's numbers and units. Pure; immutable once made, any thread.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@
 
 namespace pacecar::tuner {
 
-// As NCCL calls.
+// A call of NCCL.
 struct Call {
   nccl::TunedFunction function{};
   size_t bytes = 0;
@@ -37,7 +37,8 @@ struct Pick {
   bool operator==(const Pick&) const = default;
 };
 
-// Which entry NCCL takes: the smallest that is not ruled out, of equals the first. None: all are.
+// The entry that NCCL takes: the smallest that is not ruled out, the first of equals. nullopt: all
+// are ruled out.
 std::optional<Pick> fastest(const CostView& costs);
 // As NCCL writes them: "Ring", "LL128".
 std::string_view name_of(nccl::TunedAlgorithm algorithm);
@@ -49,9 +50,9 @@ class Tuner {
   explicit Tuner(std::span<const PossibleCluster> possible,
                  const predict::LibraryCosts& library = predict::nccl_costs());
 
-  // Writes what is predicted into all entries that NCCL has not ruled out. False, and nothing is
-  // changed, in doubt: an operation, an algorithm or a table that is not known, nothing to move, or
-  // several operations at once. All or nothing: times of two models do not compare.
+  // Writes the predicted times into all entries that NCCL has not ruled out. False, without a
+  // change, for an unknown operation, algorithm or table, for no bytes, or for several operations
+  // at once. All entries or none: the times of two models cannot be compared.
   bool fill(const Call& call, const CostView& costs) const;
 
  private:

@@ -1,8 +1,8 @@
-// The tuners of this process's communicators, and what NCCL holds of them: contexts. A context is a
-// number in the place of a pointer: it is looked up, never followed, so that calls after finalize,
-// or with garbage, do nothing.
+// The tuners of this process's communicators, and NCCL's contexts of them. A context is a number in
+// place of a pointer: it is looked up, never dereferenced, so calls after finalize, or with
+// garbage, do nothing.
 //
-// Thread rule: any thread; a communicator is not closed while it is used, which NCCL sees to.
+// Thread rule: any thread; NCCL does not close a communicator while it is used.
 #pragma once
 
 #include <array>
@@ -18,22 +18,22 @@ namespace pacecar::tuner {
 
 // One communicator's.
 struct Tuning {
-  Tuning(Tuner what, bool only_tells) : tuner(std::move(what)), observes(only_tells) {}
+  Tuning(Tuner what, bool only_observes) : tuner(std::move(what)), observes(only_observes) {}
 
   const Tuner tuner;
-  const bool observes;  // tells what it would choose, and leaves the choice to NCCL
-  // By function: a bit for each power of two of bytes that was told.
-  std::array<std::atomic<uint64_t>, nccl::kTunedFunctions> told{};
+  const bool observes;  // logs its choice, and leaves the decision to NCCL
+  // By function: a bit for each power of two of bytes that was logged.
+  std::array<std::atomic<uint64_t>, nccl::kTunedFunctions> logged{};
 };
 
 class Tuners {
  public:
   static constexpr size_t kMost = 256;
 
-  // A context; nullptr where there are as many as there may be.
+  // A context; nullptr: too many.
   void* open(std::unique_ptr<Tuning> tuning);
   void close(void* context);
-  // nullptr: the context is none of ours. Reads memory, no more.
+  // nullptr: unknown context.
   Tuning* find(const void* context) const;
 
  private:

@@ -1,4 +1,4 @@
-// What a device and its port tell of themselves, and the GID and P_Key tables.
+// The attributes of a device and its port, and the GID and P_Key tables.
 #include <net/if.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr uint16_t kDefaultPartition = 0xFFFF;
 uint8_t phys_state_up() { return 5; }  // LinkUp
 
 // The active width and speed whose product comes next to the rate, as tools multiply them.
-void tell_speed(Rate rate, ibv_port_attr* attr) {
+void set_speed(Rate rate, ibv_port_attr* attr) {
   struct Speed {
     uint8_t code;
     double gbps;
@@ -90,7 +90,7 @@ void describe_port(Context& context, ibv_port_attr* attr) {
   attr->phys_state = phys_state_up();
   attr->link_layer = IBV_LINK_LAYER_ETHERNET;
   attr->flags = 1;  // a GRH is required
-  tell_speed(caps.line_rate, attr);
+  set_speed(caps.line_rate, attr);
 }
 
 int query_port_extended(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_t size) {
@@ -146,7 +146,7 @@ PACECAR_VERBS int ibv_query_device(ibv_context* context, ibv_device_attr* attr) 
   return 0;
 }
 
-// The structure of programs from before link layers were told: a shorter one.
+// Older programs have a shorter structure, without the link layer.
 PACECAR_VERBS int ibv_query_port(ibv_context* context, uint8_t port, _compat_ibv_port_attr* attr) {
   if (!ours(context)) return CALL_REAL(ibv_query_port, "IBVERBS_1.1")(context, port, attr);
   return query_port_extended(context, port, reinterpret_cast<ibv_port_attr*>(attr),

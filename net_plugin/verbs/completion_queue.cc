@@ -1,4 +1,4 @@
-// Completion queues: what is polled, and when somebody is told.
+// Completion queues: polling, and notifications.
 #include <sched.h>
 
 #include <algorithm>
@@ -11,8 +11,7 @@
 namespace pacecar::ibverbs {
 namespace {
 
-// A thread that has found nothing so often lets others run: there may be fewer processors than
-// threads that poll.
+// After so many empty polls a thread yields: there may be fewer processors than polling threads.
 constexpr uint32_t kEmptyPolls = 64;
 
 }  // namespace
@@ -30,20 +29,20 @@ void CompletionQueue::add(const ibv_wc& wc, bool wanted) {
     if (moderated_until == Instant::never()) moderated_until = clock_now() + moderate_period;
     return;
   }
-  tell();
+  notify();
 }
 
-void CompletionQueue::tell() {
+void CompletionQueue::notify() {
   armed = false;
   held_back = 0;
   moderated_until = Instant::never();
   if (channel == nullptr) return;
   CompletionQueue* const self = this;
-  if (static_cast<CompletionChannel*>(channel)->pipe.put(&self, sizeof self)) ++events_told;
+  if (static_cast<CompletionChannel*>(channel)->pipe.put(&self, sizeof self)) ++events_reported;
 }
 
 void CompletionQueue::on_due(Instant /*now*/) {
-  if (armed) tell();
+  if (armed) notify();
 }
 
 void CompletionQueue::forget(uint32_t qp_num) {
@@ -73,7 +72,7 @@ int poll_queue(ibv_cq* cq, int most, ibv_wc* wc) {
 
 namespace {
 
-// Whoever waits for any completion is not made to wait for a solicited one.
+// A request for any completion is not narrowed to solicited ones.
 void arm(CompletionQueue& completions, bool solicited_only) {
   completions.solicited_only = solicited_only && (!completions.armed || completions.solicited_only);
   completions.armed = true;
@@ -118,8 +117,8 @@ void end_poll(ibv_cq_ex* cq) {
   queue_of(cq).nic().note_call();
 }
 
-// Keeps other threads from this queue until end_poll where there is something; the NIC is free, as
-// programs post what a completion calls for.
+// Locks this queue until end_poll if it has completions. The NIC is not locked, as programs post
+// meanwhile.
 int start_poll(ibv_cq_ex* cq, ibv_poll_cq_attr* attr) {
   if (attr->comp_mask != 0) return EINVAL;
   CompletionQueue& completions = queue_of(cq);
@@ -182,9 +181,10 @@ CompletionQueue* create_queue(ibv_context* context, int entries, void* cq_contex
 }
 
 ibv_cq_ex* create_queue_extended(ibv_context* context, ibv_cq_init_attr_ex* attr) {
-  constexpr auto kTold = uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-                         IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
-  if ((attr->wc_flags & ~kTold) != 0) {
+  constexpr auto kReportedFields = uint64_t{IBV_WC_STANDARD_FLAGS} |
+                                   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+                                   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+  if ((attr->wc_flags & ~kReportedFields) != 0) {
     errno = EOPNOTSUPP;
     return nullptr;
   }
@@ -222,7 +222,7 @@ PACECAR_VERBS int ibv_resize_cq(ibv_cq* cq, int entries) {
   CompletionQueue& completions = queue_of(cq);
   const Call call(completions.nic());
   if (entries < 1 || entries > kMaxCqe) return EINVAL;
-  completions.nic().turn();  // what is done counts
+  completions.nic().turn();  // completions up to now count
   if (static_cast<size_t>(entries) < completions.queue.size()) return EINVAL;
   FixedQueue<ibv_wc> resized(static_cast<size_t>(entries));
   for (; !completions.queue.empty(); completions.queue.pop_front()) {
@@ -233,7 +233,7 @@ PACECAR_VERBS int ibv_resize_cq(ibv_cq* cq, int entries) {
   return 0;
 }
 
-// Waits until all events that were told have been acknowledged, as its manual page says.
+// Waits until all reported events have been acknowledged, as its manual page says.
 PACECAR_VERBS int ibv_destroy_cq(ibv_cq* cq) {
   if (!is_ours(cq)) return CALL_REAL(ibv_destroy_cq, "IBVERBS_1.1")(cq);
   CompletionQueue& completions = queue_of(cq);
@@ -247,7 +247,7 @@ PACECAR_VERBS int ibv_destroy_cq(ibv_cq* cq) {
     --completions.channel->refcnt;
   }
   pthread_mutex_lock(&cq->mutex);
-  while (cq->comp_events_completed < completions.events_told) {
+  while (cq->comp_events_completed < completions.events_reported) {
     pthread_cond_wait(&cq->cond, &cq->mutex);
   }
   pthread_mutex_unlock(&cq->mutex);

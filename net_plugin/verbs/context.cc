@@ -1,4 +1,4 @@
-// Which calls a context has, and the process's log.
+// The calls of a context, and the process's log.
 #include <cstdio>
 
 #include "net_plugin/verbs/log.h"

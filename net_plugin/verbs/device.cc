@@ -1,4 +1,4 @@
-// The devices: which there are, opening them, and what they tell of themselves.
+// The devices: their list, opening one, and its attributes.
 #include <fmt/format.h>
 #include <net/if.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@
 namespace pacecar::ibverbs {
 namespace {
 
-// No real device has this.
+// Marks our devices: no real one has this function.
 ibv_context* mark(ibv_device* /*device*/, int /*command_fd*/) { return nullptr; }
 
 struct Process {
@@ -128,7 +128,7 @@ extern "C" {
 
 #undef ibv_get_device_list
 
-// Behind the terminating null lies the list of the real library, which frees it.
+// After the terminating null follows the list of the real library, which frees it.
 PACECAR_VERBS ibv_device** ibv_get_device_list(int* count) {
   return made([&]() -> ibv_device** {
     const auto own = own_devices();

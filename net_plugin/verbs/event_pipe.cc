@@ -1,4 +1,4 @@
-// What programs read events from: completion channels, and a context's asynchronous events.
+// Event pipes that programs read: completion channels, and a context's asynchronous events.
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ bool EventPipe::take(void* record, size_t size) const {
 
 bool does_not_block(int fd) { return (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0; }
 
-// Events of one queue that nobody has read go with it; others' stay.
+// Drops a queue's unread events, and keeps those of other queues.
 void CompletionChannel::drop_unread(CompletionQueue* ended) {
   std::vector<CompletionQueue*> others;
   pollfd waiting{pipe.fd(), POLLIN, 0};
@@ -41,7 +41,7 @@ void CompletionChannel::drop_unread(CompletionQueue* ended) {
     CompletionQueue* queue = nullptr;
     if (!pipe.take(&queue, sizeof queue)) break;
     if (queue == ended) {
-      --ended->events_told;
+      --ended->events_reported;
     } else {
       others.push_back(queue);
     }

@@ -100,7 +100,7 @@ void Flows::poll(Instant now) {
     }
   } while (count == signals.size());
   while (!unsettled_.empty()) settle(unsettled_.take(), now);
-  // What one flow does may change what others may do. After two rounds the rest can wait.
+  // A change of one flow may change others' limits. After two rounds the rest can wait.
   std::array<uint32_t, 16> changed;
   count = changed.size();
   for (int round = 0; count == changed.size() || (round < 2 && count > 0); ++round) {
@@ -139,7 +139,7 @@ void Flows::on_signal(Flow& flow, const FlowSignal& signal, Instant now) {
 
 void Flows::settle(FlowId id, Instant now) {
   if (id >= flows_.size() || flows_[id].users == 0) return;
-  (void)flows_[id].controller->demand(now, flows_[id].stats);  // it learns where the flow stands
+  (void)flows_[id].controller->demand(now, flows_[id].stats);  // it gets the flow's statistics
   decide(id, now);
 }
 

@@ -1,8 +1,8 @@
-// What this process sends to each peer, under one congestion control: a flow is an address. Queue
-// pairs join the flow of their peer; the NIC applies its limits, and tells what came back.
+// The flows of this process, one for each peer's address, under one congestion control. Queue pairs
+// join the flow of their peer; the NIC applies its limits, and reports signals.
 //
-// There is nobody at the peer who grants rates, as programs of verbs exchange numbers only: every
-// flow is granted the line rate, and goes by its sender's own signals and link.
+// No peer grants rates, as programs of verbs exchange only their numbers: every flow is granted the
+// line rate, and follows its sender's own signals and link.
 //
 // Pure but for its memory. Thread rule: one thread at a time.
 #pragma once
@@ -31,7 +31,7 @@ class Flows {
   Result<FlowId> join(const std::array<uint8_t, 16>& peer, Instant now);
   void leave(FlowId id, Instant now);
   void on_posted(FlowId id, Bytes bytes, Instant now);
-  // Takes the NIC's signals, and tells it new limits.
+  // Takes the NIC's signals, and sets new limits.
   void poll(Instant now);
   Instant next_deadline() const { return controllers_->next_deadline(); }
 

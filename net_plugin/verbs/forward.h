@@ -1,16 +1,16 @@
-// The real libibverbs, for devices that are not ours: found behind this library in the program, or
-// by its path where this library goes by its name.
+// The real libibverbs, for devices that are not ours: the next in the program's search order, or by
+// its path if this library has its name.
 #pragma once
 
-// Of each function that the library shows.
+// For each function that the library exports.
 #define PACECAR_VERBS __attribute__((visibility("default")))
 
 namespace pacecar::ibverbs {
 
 bool have_real();
-// Not where this library goes by its name: drivers would find ours in place of it.
+// False if this library has its name: drivers would load ours instead.
 bool real_has_devices();
-// Ends the process where there is none: nobody holds an object of a device that is not ours then.
+// Ends the process if there is none: then no objects of other devices exist.
 void* real_function(const char* name, const char* version);
 
 }  // namespace pacecar::ibverbs

@@ -1,4 +1,4 @@
-// Where the device's lines go: to the error stream, as far as PACECAR_LOG lets them.
+// The device's log: the error stream, filtered by PACECAR_LOG.
 #pragma once
 
 #include <string>

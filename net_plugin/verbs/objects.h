@@ -1,6 +1,6 @@
-// What programs of verbs hold: each of ours begins with the structure that verbs.h declares.
+// The objects that programs of verbs hold: each begins with the structure that verbs.h declares.
 //
-// Thread rule: any thread may call; what is of a NIC is touched with its mutex held.
+// Thread rule: any thread may call; a NIC's state is used with its mutex held.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -29,7 +29,7 @@ class Device : public ibv_device {
  public:
   // Errors: of the NIC.
   Result<std::shared_ptr<ProcessNic>> open();
-  // As it was when devices were listed last, which any thread may do at any time.
+  // As of the last listing of devices, which any thread may do at any time.
   InterfaceInfo interface() const {
     const std::lock_guard lock(mutex_);
     return interface_;
@@ -46,10 +46,10 @@ class Device : public ibv_device {
   std::weak_ptr<ProcessNic> nic_;  // while a context is open
 };
 
-// Those that PACECAR_NICS means.
+// The devices that PACECAR_NICS selects.
 std::vector<ibv_device*> own_devices();
 
-// Whether a device is one of ours, of which other objects then are.
+// Whether a device is one of ours, and with it its objects.
 bool ours(const ibv_device* device);
 inline bool ours(const ibv_context* context) { return ours(context->device); }
 template <typename Object>
@@ -57,8 +57,7 @@ bool is_ours(const Object* object) {
   return ours(object->context);
 }
 
-// Something to read by a descriptor: fixed-size records through a pipe, so that a program's own
-// O_NONBLOCK counts, and poll() works.
+// Fixed-size records through a pipe, so that a program's own O_NONBLOCK counts, and poll() works.
 class EventPipe {
  public:
   EventPipe();
@@ -90,10 +89,10 @@ inline Context& context_of(ibv_context* context) {
   return *reinterpret_cast<Context*>(verbs_get_ctx(context));
 }
 inline ProcessNic& nic_of(ibv_context* context) { return *context_of(context).nic; }
-// What every context of ours has for calls (ibv_context_ops and verbs_context).
+// Sets the calls of our contexts (ibv_context_ops and verbs_context).
 void set_calls(verbs_context& verbs);
 
-// The ops of a call: with the NIC's lock, and a note to the keeper behind it.
+// A program's call: holds the NIC's lock, and notifies the keeper afterwards.
 class Call {
  public:
   explicit Call(ProcessNic& nic) : nic_(nic) { nic_.mutex().lock(); }
@@ -115,7 +114,7 @@ struct Pd : ibv_pd {
 // A registered region, as local keys find it.
 struct Region : ibv_mr {
   MemoryRegion region;
-  uint64_t iova = 0;  // what the program calls its first byte
+  uint64_t iova = 0;  // the address that the program uses for its first byte
   bool local_write = false;
 };
 
@@ -138,11 +137,11 @@ struct CompletionQueue final : ibv_cq_ex, Timed {
 
   ibv_cq* base() { return reinterpret_cast<ibv_cq*>(static_cast<ibv_cq_ex*>(this)); }
   ProcessNic& nic() { return nic_of(context); }
-  // One more completion; `solicited`: somebody is to be told even if he waits for such only.
+  // Adds a completion; `wanted`: it notifies threads that wait for solicited ones only, too.
   void add(const ibv_wc& wc, bool wanted);
   // Of a queue pair that ends.
   void forget(uint32_t qp_num);
-  void tell();
+  void notify();
   Instant due() const override { return moderated_until; }
   void on_due(Instant now) override;
 
@@ -153,7 +152,7 @@ struct CompletionQueue final : ibv_cq_ex, Timed {
   // Armed: for any completion, or for solicited ones only. Told of, at most one event.
   bool armed = false;
   bool solicited_only = false;
-  uint32_t events_told = 0;  // and read; verbs.h counts those that are acknowledged
+  uint32_t events_reported = 0;  // in the pipe or read; verbs.h counts the acknowledged ones
   // Moderation: so many completions, or so long after the first.
   uint16_t moderate_count = 0;
   Duration moderate_period;
@@ -173,7 +172,7 @@ struct SharedReceives;
 struct QueuePair;
 inline QueuePair& queue_pair_of(ibv_qp* qp);
 
-// What is told by ibv_get_async_event; the context's own of this object.
+// Queues an event for ibv_get_async_event.
 void raise_event(ibv_context* context, const ibv_async_event& event);
 
 // The sender's address by what lies before a datagram.
@@ -185,7 +184,7 @@ Access access_of(unsigned flags);
 // errno values, as verbs functions return them.
 int error_number(const Error& error);
 
-// Runs what makes an object; null with errno where it fails.
+// Runs `make`, which returns an object; null with errno if it fails.
 template <typename Make>
 auto made(Make make) -> decltype(make()) {
   try {

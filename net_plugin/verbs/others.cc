@@ -1,5 +1,5 @@
-// What of libibverbs is about no device, or about objects that are never ours: the real library's,
-// where there is one. So that this library can go by its name.
+// Functions of libibverbs that concern no device, or objects that are never ours: forwarded to the
+// real library, if there is one. With these this library can have its name.
 #include <infiniband/verbs.h>
 
 #include <cerrno>

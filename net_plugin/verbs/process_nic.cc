@@ -18,24 +18,24 @@
 namespace pacecar::ibverbs {
 namespace {
 
-// While callers have turned the NIC within this time, the keeper naps.
+// The keeper naps if callers have driven the NIC within this time.
 constexpr Duration kCallerPatience = Duration::from_us(100);
 constexpr Duration kNap = Duration::from_us(100);
-// A caller that polls comes back sooner.
+// A polling caller calls again sooner than this.
 constexpr Duration kCallerPace = Duration::from_us(20);
 // How long the keeper leads, and in how many naps from then on a stall means that it should go on.
 constexpr Duration kFirstLead = Duration::from_ms(1);
 constexpr Duration kLongestLead = Duration::from_ms(500);
 constexpr int kTrialNaps = 3;
-// Of a program that peers write to or read from nobody else turns the NIC: after a packet the
-// keeper looks for more for so long at least, as being woken takes longer.
+// If a program is only written to or read from, the keeper alone drives the NIC: after a packet it
+// polls for at least so long, as being woken takes longer.
 constexpr Duration kLeastSpin = Duration::from_us(200);
-// When it has found nothing for so long others may run: the scheduler likes to put both ends of a
-// connection on one processor.
+// After so long without packets it yields: the scheduler may have both ends of a connection on one
+// processor.
 constexpr Duration kOwnTime = Duration::from_us(5);
-// A decorator may hold packets back, which come out only when it is asked.
+// Packets that a decorator holds back must be polled.
 constexpr Duration kBlindSleep = Duration::from_us(100);
-// What is left to acknowledge or repeat when the last context closes has so long to leave.
+// How long the last context's close waits for acknowledgements and retransmissions to be sent.
 constexpr Duration kLinger = Duration::from_ms(50);
 
 }  // namespace
@@ -76,17 +76,17 @@ ProcessNic::~ProcessNic() {
 
 bool ProcessNic::deliver() {
   std::array<Completion, 64> completions;
-  bool told = false;
+  bool notified = false;
   size_t count = 0;
   do {
     count = nic().poll(completions);
     for (const Completion& completion : std::span(completions).first(count)) {
       const auto sink = sinks_.find(completion.queue_pair);
       if (sink != sinks_.end()) sink->second->on_completion(completion);
-      told = true;
+      notified = true;
     }
   } while (count == completions.size());
-  return told;
+  return notified;
 }
 
 void ProcessNic::look() {
@@ -135,7 +135,7 @@ void ProcessNic::note_call() {
   last_call_ns_.store(clock_now().ns(), std::memory_order_relaxed);
   const int64_t until = asleep_until_ns_.load(std::memory_order_relaxed);
   if (until == 0) return;
-  // The packets are his where he leads; else he is to nap.
+  // If the keeper leads it receives the packets; otherwise it naps.
   const bool leads = keeper_leads_.load(std::memory_order_relaxed);
   if (!leads || due_ns_.load(std::memory_order_relaxed) < until) wake_keeper();
 }
@@ -193,7 +193,7 @@ bool ProcessNic::callers_turn() const {
   return clock_now() - last < kCallerPatience;
 }
 
-// They turn a NIC for longer than that when much has come, so the lock is a caller's then.
+// A caller's turn may be longer than that after many arrivals, but then it holds the lock.
 bool ProcessNic::callers_are_late() const {
   const int64_t last = last_call_ns_.load(std::memory_order_relaxed);
   if (clock_now() - Instant::from_ns(last) < kCallerPace) return false;
@@ -202,7 +202,7 @@ bool ProcessNic::callers_are_late() const {
          last_call_ns_.load(std::memory_order_relaxed) == last;
 }
 
-// True: something has moved.
+// True: something was done.
 bool ProcessNic::keep_turn() {
   mutex_.lock_last();
   const std::lock_guard lock(mutex_, std::adopt_lock);

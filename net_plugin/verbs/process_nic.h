@@ -1,11 +1,11 @@
-// The NIC of a device in this process, and who turns it: the threads that poll completion queues,
-// or a keeper thread, which sleeps on the socket while nothing is to be done. All contexts of the
+// The NIC of a device in this process, and who drives it: the threads that poll completion queues,
+// or a keeper thread, which sleeps on the socket while there is nothing to do. All contexts of the
 // process that open the device share it.
 //
-// While callers poll, the keeper naps. A program that looks at memory for what a peer writes there,
-// or sleeps, polls nothing: the keeper, coming back from a nap, then finds packets that have
-// waited. From there on it leads for a while, and polls as long as traffic lasts. Then it tries a
-// nap again: when packets wait again at once, it leads for twice as long.
+// While callers poll, the keeper naps. A program that polls memory for a peer's writes, or sleeps,
+// makes no calls: then the keeper finds waiting packets after a nap. From there on it leads for a
+// while: it polls as long as traffic lasts. Then it naps again; if packets wait again at once, it
+// leads for twice as long.
 //
 // Thread rule: everything but open() and the statics with mutex() held, which also guards the
 // queues of completions and the queue pairs.
@@ -28,7 +28,7 @@ namespace pacecar::ibverbs {
 
 struct Region;
 
-// Whoever is told what happens on a queue pair.
+// Receives the events of a queue pair.
 class CompletionSink {
  public:
   virtual void on_completion(const Completion& completion) = 0;
@@ -37,7 +37,7 @@ class CompletionSink {
   ~CompletionSink() = default;
 };
 
-// Whoever wants to be woken later.
+// An object with a timer.
 class Timed {
  public:
   virtual Instant due() const = 0;
@@ -60,7 +60,7 @@ class ProcessNic {
   Nic& nic() { return opened_.port->nic(); }
   const NicCaps& caps() { return nic().caps(); }
   const Address& address() const { return opened_.port->address(); }
-  // Within which a connection is to be made.
+  // The time limit of making a connection.
   Duration connect_limit() const { return params_.connect_timeout; }
   Flows& flows() { return *flows_; }
   StagingPool& staging() { return *staging_; }
@@ -68,22 +68,22 @@ class ProcessNic {
 
   void add_sink(QueuePairId id, CompletionSink* sink) { sinks_[id] = sink; }
   void remove_sink(QueuePairId id) { sinks_.erase(id); }
-  // Until it is removed; whoever is timed says when it is due.
+  // Registered until it is removed; its due() is the deadline.
   void add_timed(Timed* timed) { timed_.push_back(timed); }
   void remove_timed(Timed* timed) { std::erase(timed_, timed); }
 
-  // Takes what has arrived and tells it. What is due to leave waits for the next turn where
-  // something was told that somebody waits for: he goes on at once.
+  // Receives and notifies. If a waiting thread was notified, transmission waits for the next turn,
+  // so that this thread continues at once.
   void look();
-  // A whole turn; true: it has moved something.
+  // A whole turn; true: it has done something.
   bool turn();
-  // Lets out what has been posted.
+  // Sends what has been posted.
   void let_out();
   // At the end of a call, without the lock: the keeper may nap, or must wake.
   void note_call();
-  // Without the lock: turns the NIC until `fd` can be read.
+  // Without the lock: drives the NIC until `fd` can be read.
   void turn_until_readable(int fd);
-  // The caller will sleep where it is not seen: the keeper takes over at once.
+  // The caller will sleep elsewhere, so the keeper takes over at once.
   void hand_over();
 
  private:
@@ -110,7 +110,7 @@ class ProcessNic {
   std::vector<Timed*> timed_;
   TurnLock mutex_;
   Instant deadline_;         // of what the last turn left
-  bool unfinished_ = false;  // a turn: only what somebody waits for has been done
+  bool unfinished_ = false;  // the last turn did only the urgent part
   const int wake_fd_;
   std::atomic<bool> stop_{false};
   std::atomic<int64_t> last_call_ns_{0};
@@ -118,7 +118,7 @@ class ProcessNic {
   std::atomic<int> waiting_{0};              // callers in turn_until_readable
   std::atomic<bool> keeper_leads_{false};    // and does not nap
   std::atomic<int64_t> asleep_until_ns_{0};  // 0: the keeper is awake
-  // The keeper's own: until when it leads, for how long at a time, and its naps since.
+  // Used by the keeper only: until when it leads, for how long at a time, and its naps since.
   Instant leads_until_;
   Duration lead_ = Duration();
   int naps_ = 0;

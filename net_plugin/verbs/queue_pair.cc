@@ -13,19 +13,19 @@
 namespace pacecar::ibverbs {
 namespace {
 
-// What adapters say of a RoCE v2 datagram in place of a service level, and UCX asks for: that there
-// is a UDP header, and which IP is below.
+// In place of a service level adapters report for a RoCE v2 datagram that it has a UDP header, and
+// the IP version, which UCX needs.
 constexpr uint8_t kOverIpv4 = 0x8 | 0x2;
 constexpr uint8_t kOverIpv6 = 0x8 | 0x1;
 constexpr uint32_t kPsnBits24 = 0xFF'FFFF;
-// A peer on a busy host answers late: the program's limit counts from here on.
+// The least limit, because a peer on a busy host answers late.
 constexpr Duration kLeastSilence = Duration::from_s(2);
 constexpr Duration kLeastNotReady = Duration::from_ms(20);
 constexpr uint8_t kForEver = 7;  // of rnr_retry
 
 Bytes bytes_of(ibv_mtu mtu) { return Bytes{128} << mtu; }
 
-// 4.096 us to the power of the code (9.7.6.1.3), that often; 0: for ever.
+// 4.096 us times 2^code (9.7.6.1.3), for each try; 0: forever.
 Duration silence_limit(uint8_t timeout, uint8_t retries) {
   if (timeout == 0) return Duration::max();
   const Duration once = Duration::from_ns(int64_t{4096} << timeout);
@@ -178,7 +178,7 @@ void QueuePair::leave_flow() {
   flow_.reset();
 }
 
-// What is posted is forgotten without completions, as is what has completed.
+// Drops all work requests and completions.
 void QueuePair::reset() {
   nic().nic().reset_queue_pair(id);
   leave_flow();
@@ -251,7 +251,7 @@ ibv_wc_status status_of(CompletionStatus status) {
 }  // namespace
 
 void QueuePair::on_completion(const Completion& completion) {
-  if (qp_base.state == IBV_QPS_ERR) return;  // all has been flushed
+  if (qp_base.state == IBV_QPS_ERR) return;  // everything has been flushed
   switch (completion.kind) {
     case CompletionKind::kSent:
       on_sent(completion);
@@ -261,7 +261,7 @@ void QueuePair::on_completion(const Completion& completion) {
       on_received(completion);
       break;
     case CompletionKind::kBroken:
-      // What the peer did is not the fault of what we have posted.
+      // The peer's mistake is not an error of our work requests.
       if (completion.status == CompletionStatus::kLocalError) {
         fail(IBV_WC_WR_FLUSH_ERR);
         raise_event(qp_base.context,
@@ -306,7 +306,7 @@ void QueuePair::complete(const Sent& sent, ibv_wc_status status) {
 void QueuePair::on_received(const Completion& completion) {
   ibv_wc wc{};
   const bool write = completion.kind == CompletionKind::kReceived;
-  // A write uses up the request, and leaves its memory alone.
+  // A write uses up the request without using its memory.
   const Bytes in_request = write ? 0 : completion.bytes;
   wc.wr_id = receives().finish(nic(), completion.work_request, in_request);
   wc.status = IBV_WC_SUCCESS;

@@ -1,5 +1,5 @@
-// A queue pair as a program holds it: its state and attributes, what it has posted, and what that
-// completes with.
+// A queue pair as a program holds it: its state and attributes, its work requests and their
+// completions.
 //
 // Thread rule: with the NIC's mutex held.
 #pragma once
@@ -18,23 +18,23 @@ struct SharedReceives : ibv_srq {
   ReceiveQueueId id = 0;
   Receives receives;
   uint32_t max_sge = 0;
-  uint32_t limit = 0;  // told when fewer are left; 0: not, or told already
+  uint32_t limit = 0;  // event when fewer are left; 0: none, or raised already
   uint32_t users = 0;
 
   void on_taken();
 };
 
-// A work request under way.
+// An outstanding work request.
 struct Sent {
   uint64_t wr_id = 0;
   uint32_t bytes = 0;
   ibv_wc_opcode opcode = IBV_WC_SEND;
   bool signaled = false;
   Staging staging;
-  std::vector<std::pair<uint8_t*, uint32_t>> pieces;  // where what is read goes, behind staging
+  std::vector<std::pair<uint8_t*, uint32_t>> pieces;  // final places of read data, after staging
 };
 
-// What ibv_wr_* build between ibv_wr_start and ibv_wr_complete.
+// The work requests that ibv_wr_* build between ibv_wr_start and ibv_wr_complete.
 struct Built {
   ibv_send_wr wr{};
   std::vector<ibv_sge> pieces;
@@ -55,7 +55,7 @@ struct QueuePair final : ibv_qp_ex, CompletionSink {
   int post_send(const ibv_send_wr& wr);
   int post_receive(const ibv_recv_wr& wr);
   void on_completion(const Completion& completion) override;
-  // Out of the NIC, with what it has posted and what it has completed.
+  // Removes it from the NIC, with its work requests and completions.
   void end();
 
   QueuePairId id = 0;

@@ -10,7 +10,7 @@ Built& newest(ibv_qp_ex* qp) {
   return pair.built[pair.built_count - 1];
 }
 
-// Memory of earlier ones is used again.
+// Reuses the memory of earlier ones.
 Built& begin(ibv_qp_ex* qp, ibv_wr_opcode opcode) {
   QueuePair& pair = queue_pair_of(qp);
   if (pair.built_count == pair.built.size()) pair.built.emplace_back();

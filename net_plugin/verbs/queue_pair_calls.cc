@@ -165,7 +165,7 @@ PACECAR_VERBS int ibv_destroy_qp(ibv_qp* qp) {
   QueuePair* const pair = &queue_pair_of(qp);
   {
     const Call call(pair->nic());
-    pair->nic().turn();  // what the peer waits to have acknowledged
+    pair->nic().turn();  // sends the acknowledgements that the peer waits for
     pair->end();
     --static_cast<Pd*>(qp->pd)->users;
     --queue_of(qp->send_cq).users;

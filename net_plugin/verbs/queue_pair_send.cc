@@ -1,4 +1,4 @@
-// What a queue pair posts: work requests of verbs as the NIC takes them.
+// Translates work requests of verbs into the NIC's.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -14,7 +14,7 @@ struct Kind {
   ibv_wc_opcode completion;
 };
 
-// False: not one that we have.
+// False: not supported.
 bool kind_of(ibv_wr_opcode opcode, Kind* kind) {
   switch (opcode) {
     case IBV_WR_RDMA_WRITE:
@@ -51,7 +51,7 @@ bool comes_back(Opcode opcode) { return opcode == Opcode::kRead || is_atomic(opc
 
 }  // namespace
 
-// In one piece: where it lies, or copied together.
+// Makes one piece of the scatter list: in place, or copied to staging.
 int QueuePair::gather(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent) {
   const bool in_line = (wr.send_flags & IBV_SEND_INLINE) != 0;
   const bool reads = comes_back(work_request->opcode);
@@ -120,7 +120,7 @@ int QueuePair::fill(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent
     work_request->remote_key = wr.wr.rdma.rkey;
   }
   const int failed = gather(wr, work_request, sent);
-  // Memory that the NIC is to write when all is there.
+  // The completion releases the staging, and copies read data to the pieces.
   if (!sent->pieces.empty() || sent->staging.data != nullptr) work_request->signaled = true;
   return failed;
 }

@@ -1,5 +1,4 @@
-// Receive requests of a queue pair, or of several: what each is to complete with, and where its
-// pieces are.
+// Receive requests of a queue pair, or of several: the id and the scatter list of each.
 //
 // Thread rule: with the NIC's mutex held.
 #pragma once
@@ -17,7 +16,7 @@ namespace pacecar::ibverbs {
 class ProcessNic;
 struct Region;
 
-// The memory of a piece; null where no region of the domain holds it, or it may not be written.
+// The memory of a piece; null if it is in no region of the domain, or may not be written.
 uint8_t* locate(ProcessNic& nic, const ibv_pd* pd, const ibv_sge& piece, bool write);
 Bytes total_of(const ibv_sge* pieces, int count);
 
@@ -29,11 +28,11 @@ class Receives {
 
   size_t posted() const { return slots_.size() - free_.size(); }
   size_t capacity() const { return slots_.size(); }
-  // 0 with the request as the NIC takes it, or an errno.
+  // 0 with the request for the NIC, or an errno.
   int prepare(ProcessNic& nic, const ibv_pd* pd, const ibv_recv_wr& wr, ReceiveRequest* request);
-  // Of a request that is done: its wr_id. `bytes` have come: they go where its pieces are.
+  // The wr_id of a completed request. Copies the `bytes` received to its pieces.
   uint64_t finish(ProcessNic& nic, uint64_t slot, Bytes bytes);
-  // The wr_ids of all that are not done, in the order of their posting; they are forgotten.
+  // Drops all pending requests, and returns their wr_ids in the order of posting.
   std::vector<uint64_t> drop_all(ProcessNic& nic);
 
  private:

@@ -1,5 +1,5 @@
-// Registered memory for what does not lie in one piece: inline data, and work requests with several
-// pieces. Sizes are powers of two; what has been used once is kept for the next.
+// Registered memory for inline data, and for work requests with several pieces. Sizes are powers of
+// two; memory is kept for reuse.
 //
 // Thread rule: one thread at a time.
 #pragma once

@@ -1,5 +1,5 @@
-// The lock of a NIC: threads that call verbs go before the keeper. He turns the NIC again and again
-// and holds the lock nearly always; a plain mutex would be his again before they have woken up.
+// The lock of a NIC, with priority for threads that call verbs over the keeper. The keeper polls
+// and holds the lock nearly always; it would take a plain mutex again before a caller has woken up.
 //
 // Thread rule: any thread.
 #pragma once
@@ -18,7 +18,7 @@ class TurnLock {
     if (!spin([this] { return mutex_.try_lock(); })) mutex_.lock();
     callers_.fetch_sub(1, std::memory_order_relaxed);
   }
-  // The keeper's, who is not to be woken by a caller that has other things to do.
+  // For the keeper, which callers need not wake.
   void lock_last() {
     const auto taken = [this] {
       return callers_.load(std::memory_order_relaxed) == 0 && mutex_.try_lock();
@@ -30,7 +30,7 @@ class TurnLock {
   void unlock() { mutex_.unlock(); }
 
  private:
-  // As long as a turn takes: sleeping and being woken would take longer.
+  // Tries for about a turn: sleeping and waking would take longer.
   static constexpr int kTries = 2000;
 
   template <typename Taken>

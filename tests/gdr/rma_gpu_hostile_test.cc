@@ -124,7 +124,7 @@ TEST_F(RmaGpuHostile, APutWithoutALandingIsAnError) {
   ASSERT_TRUE(put);
   Result<bool> tested = false;
   test::step_until("the failure", [&] { return !(tested = group_->test(*put)); });
-  EXPECT_NE(tested.error().message.find("without a word"), std::string::npos);
+  EXPECT_NE(tested.error().message.find("without a landing"), std::string::npos);
 }
 
 // Signals and deliveries by the thousand are taken as fast as they can be copied, and no faster.

@@ -208,7 +208,7 @@ class Sentences(Cli):
             bad.write_text('{"a":', "utf-8")
             alone = {"PACECAR_STATE_DIR": folder}
             for arguments, changes, sentence in (
-                    (["--pid", "1"], alone, "process 1 tells nothing"),
+                    (["--pid", "1"], alone, "process 1 serves no state"),
                     (["--pid", "1073741823"], alone, "there is no process 1073741823"),
                     ([str(bad)], {}, "is not what 'pacecar doctor --json' of this version writes"),
                     ([], {"PACECAR_STATE_DIR": folder + "/no"}, "STATE_DIR: .*is not there"),

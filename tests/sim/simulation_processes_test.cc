@@ -145,10 +145,10 @@ TEST(SimulationProcesses, AFaultOfAHostIsOneOfItsProcesses) {
 TEST(SimulationRates, AreTold) {
   const Rate cable = Rate::from_gbps(400);
   const auto of = [](const std::string& keys) { return spec_of("[transport]\n" + keys).transport; };
-  EXPECT_EQ(of("").told_rate(cable), cable);
+  EXPECT_EQ(of("").nominal_rate(cable), cable);
   EXPECT_EQ(of("").first_rate_of(cable), Rate());
-  EXPECT_EQ(of("line_rate = \"0.5x\"").told_rate(cable), Rate::from_gbps(200));
-  EXPECT_EQ(of("line_rate = \"100G\"").told_rate(cable), Rate::from_gbps(100));
+  EXPECT_EQ(of("line_rate = \"0.5x\"").nominal_rate(cable), Rate::from_gbps(200));
+  EXPECT_EQ(of("line_rate = \"100G\"").nominal_rate(cable), Rate::from_gbps(100));
   EXPECT_EQ(of("share = \"off\"").first_rate_of(cable), Rate::from_gbps(50));
   EXPECT_EQ(of("share = \"off\"\nfirst_rate = \"1G\"").first_rate_of(cable), Rate::from_gbps(1));
   EXPECT_EQ(of("first_rate = \"1G\"").first_rate_of(cable), Rate::from_gbps(1));

@@ -17,7 +17,7 @@ inline constexpr std::array<const char*, 6> kOneSidedSymbols = {
     "ncclGinPlugin_v11", "ncclGinPlugin_v12", "ncclGinPlugin_v13",
     "ncclRmaPlugin_v13", "ncclRmaPlugin_v14", "ncclRmaPlugin_v15"};
 
-// In a window, rank by rank.
+// A place in a rank's window.
 struct WindowPlace {
   void* window = nullptr;
   uint64_t offset = 0;
@@ -28,7 +28,7 @@ struct SignalPart {
   uint32_t operation = kSignalAdd;
 };
 
-// The members keep NCCL's names. A context of a version without any is the communicator.
+// The members keep NCCL's names. In versions without contexts the communicator takes their place.
 class AnyOneSided {
  public:
   virtual ~AnyOneSided() = default;

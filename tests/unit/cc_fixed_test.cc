@@ -30,9 +30,9 @@ TEST(CcFixed, WindowCoversTwoRoundTripsAndEightBursts) {
 }
 
 TEST(CcFixed, ABudgetThatIsTheRateIsWhatLimitsTheFlow) {
-  FlowEnvironment e{.line_rate = Rate::from_gbps(1), .mtu = kMtu, .budget = Rate::from_gbps(1)};
+  FlowEnvironment e{.line_rate = Rate::from_gbps(1), .mtu = kMtu, .rate_max = Rate::from_gbps(1)};
   EXPECT_EQ(FixedController(e).decide(Instant()).limited_by, LimitedBy::kBudget);
-  e.budget = Rate::from_gbps(2);
+  e.rate_max = Rate::from_gbps(2);
   EXPECT_EQ(FixedController(e).decide(Instant()).limited_by, LimitedBy::kLine);
 }
 

@@ -168,7 +168,7 @@ TEST_F(CcPaceSender, AReceiverThatAcknowledgesButIsSilentIsOnlyLate) {
 
 TEST_F(CcPaceSender, ABudgetIsNamedAsTheReason) {
   FlowEnvironment environment = kFabric;
-  environment.line_rate = environment.budget = Rate::from_gbps(10);
+  environment.line_rate = environment.rate_max = Rate::from_gbps(10);
   PaceController pace(environment, PaceConstants{});
   pace.demand(now_, {.backlog = 1 << 30});
   pace.on_grant(now_, {.rate = Rate::from_gbps(100), .validity = kValidity, .epoch = 1});
@@ -185,7 +185,7 @@ TEST_F(CcPaceSender, ABudgetIsNamedAsTheReason) {
   EXPECT_EQ(d.rate, Rate::from_gbps(10));
   EXPECT_EQ(d.limited_by, LimitedBy::kBudget);
   const Explanation why = pace.explain(now_);
-  EXPECT_EQ(why.budget, Rate::from_gbps(10));
+  EXPECT_EQ(why.rate_max, Rate::from_gbps(10));
   EXPECT_EQ(why.grant, Rate::from_gbps(100));
   EXPECT_EQ(why.limited_by, LimitedBy::kBudget);
 }

@@ -38,10 +38,10 @@ TEST_P(NeighborsOf, QuestionIsAnsweredAndBothKnowEachOther) {
   const auto first = a_.find(b_.self().address, kStart);
   EXPECT_EQ(first.headers, nullptr);
   EXPECT_TRUE(first.ask);
-  const auto answer = b_.hear(carried(a_.question(b_.self().address)), kStart);
+  const auto answer = b_.receive(carried(a_.question(b_.self().address)), kStart);
   ASSERT_TRUE(answer);
   EXPECT_NE(b_.find(a_.self().address, kStart).headers, nullptr);
-  EXPECT_FALSE(a_.hear(carried(*answer), kStart));
+  EXPECT_FALSE(a_.receive(carried(*answer), kStart));
   const auto found = a_.find(b_.self().address, kStart);
   ASSERT_NE(found.headers, nullptr);
   EXPECT_FALSE(found.ask);
@@ -51,12 +51,12 @@ TEST_P(NeighborsOf, QuestionIsAnsweredAndBothKnowEachOther) {
 }
 
 TEST_P(NeighborsOf, NewcomerIsToldOfThoseWhoHearIt) {
-  const auto answer = a_.hear(carried(b_.announcement()), kStart);
+  const auto answer = a_.receive(carried(b_.announcement()), kStart);
   ASSERT_TRUE(answer);
-  EXPECT_FALSE(b_.hear(carried(*answer), kStart));
+  EXPECT_FALSE(b_.receive(carried(*answer), kStart));
   EXPECT_NE(b_.find(a_.self().address, kStart).headers, nullptr);
   EXPECT_NE(a_.find(b_.self().address, kStart).headers, nullptr);
-  EXPECT_FALSE(a_.hear(carried(b_.announcement()), kStart)) << "an old friend needs no answer";
+  EXPECT_FALSE(a_.receive(carried(b_.announcement()), kStart)) << "an old friend needs no answer";
 }
 
 TEST_P(NeighborsOf, AsksAgainInIntervalsUntilItKnows) {
@@ -64,7 +64,7 @@ TEST_P(NeighborsOf, AsksAgainInIntervalsUntilItKnows) {
   EXPECT_FALSE(a_.find(b_.self().address, kStart + Neighbors::kAskInterval).ask);
   const Instant later = kStart + Neighbors::kAskInterval * 2;
   EXPECT_TRUE(a_.find(b_.self().address, later).ask);
-  a_.hear(b_.announcement(), later);
+  a_.receive(b_.announcement(), later);
   EXPECT_FALSE(a_.find(b_.self().address, later + Neighbors::kFresh).ask);
   const auto stale = a_.find(b_.self().address, later + Neighbors::kFresh * 2);
   EXPECT_TRUE(stale.ask);
@@ -73,7 +73,7 @@ TEST_P(NeighborsOf, AsksAgainInIntervalsUntilItKnows) {
 
 TEST_P(NeighborsOf, QuestionsToOthersAreNotOurs) {
   const Neighbors c(host(3, GetParam()));
-  EXPECT_FALSE(a_.hear(carried(b_.question(c.self().address)), kStart));
+  EXPECT_FALSE(a_.receive(carried(b_.question(c.self().address)), kStart));
   EXPECT_EQ(a_.find(b_.self().address, kStart).headers, nullptr);
 }
 
@@ -81,14 +81,14 @@ TEST_P(NeighborsOf, KnowsItself) {
   EXPECT_NE(a_.find(a_.self().address, kStart).headers, nullptr);
   NeighborMessage thief = b_.announcement();
   thief.sender = a_.self().address;
-  EXPECT_FALSE(a_.hear(thief, kStart));
+  EXPECT_FALSE(a_.receive(thief, kStart));
 }
 
 TEST_P(NeighborsOf, NewMacReplacesTheOld) {
-  a_.hear(b_.announcement(), kStart);
+  a_.receive(b_.announcement(), kStart);
   NeighborMessage moved = b_.announcement();
   moved.sender_mac = {2, 0, 0, 0, 0, 9};
-  a_.hear(moved, kStart);
+  a_.receive(moved, kStart);
   std::array<uint8_t, kMaxFrameHeaderBytes> bytes{};
   a_.find(b_.self().address, kStart).headers->write(1, 2, 0, 10, bytes.data());
   EXPECT_EQ(bytes[5], 9);
@@ -101,7 +101,7 @@ TEST_P(NeighborsOf, ManyStrangersDoNotPushOutThemselvesForNothing) {
     for (size_t byte = 13; byte < 16; ++byte) {
       stranger.sender.ip[byte] = static_cast<uint8_t>(prng.next_u64());
     }
-    a_.hear(stranger, kStart + Duration::from_us(static_cast<int64_t>(i)));
+    a_.receive(stranger, kStart + Duration::from_us(static_cast<int64_t>(i)));
     const bool ours = stranger.sender.ip == a_.self().address.ip;
     EXPECT_TRUE(ours || a_.find(stranger.sender, kStart).headers != nullptr);
   }
@@ -130,9 +130,9 @@ INSTANTIATE_TEST_SUITE_P(Families, NeighborsBehind, testing::Bool());
 
 TEST_P(NeighborsBehind, PacketsGoToTheGatewayWhoIsAskedInTheirPlace) {
   EXPECT_TRUE(a_.find(far_, kStart).ask);
-  const auto answer = gateway_.hear(carried(a_.question(far_)), kStart);
+  const auto answer = gateway_.receive(carried(a_.question(far_)), kStart);
   ASSERT_TRUE(answer);
-  a_.hear(carried(*answer), kStart);
+  a_.receive(carried(*answer), kStart);
   EXPECT_EQ(destination_of(a_.find(far_, kStart)), 2);
   const auto second = a_.find(host(10, GetParam()).address, kStart);
   EXPECT_EQ(destination_of(second), 2) << "the next one behind it needs no question";
@@ -143,23 +143,23 @@ TEST_P(NeighborsBehind, PacketsGoToTheGatewayWhoIsAskedInTheirPlace) {
 }
 
 TEST_P(NeighborsBehind, NewGatewayUnderTheSameAddressServesThoseBehindIt) {
-  a_.hear(gateway_.announcement(), kStart);
+  a_.receive(gateway_.announcement(), kStart);
   EXPECT_EQ(destination_of(a_.find(far_, kStart)), 2);
   NeighborMessage moved = gateway_.announcement();
   moved.sender_mac[5] = 7;
   const Instant later = kStart + Neighbors::kFresh * 2;
   EXPECT_TRUE(a_.find(far_, later).ask);
-  a_.hear(moved, later);
+  a_.receive(moved, later);
   EXPECT_EQ(destination_of(a_.find(far_, later)), 7);
   EXPECT_FALSE(a_.find(far_, later + Neighbors::kAskInterval * 2).ask);
 }
 
 TEST_P(NeighborsBehind, OthersCannotClaimToBeOnTheLink) {
-  a_.hear(gateway_.announcement(), kStart);
+  a_.receive(gateway_.announcement(), kStart);
   const Neighbors liar(host(9, GetParam()));
-  EXPECT_FALSE(a_.hear(carried(liar.announcement()), kStart));
+  EXPECT_FALSE(a_.receive(carried(liar.announcement()), kStart));
   EXPECT_EQ(destination_of(a_.find(far_, kStart)), 2);
-  a_.hear(Neighbors(host(3, GetParam())).announcement(), kStart);
+  a_.receive(Neighbors(host(3, GetParam())).announcement(), kStart);
   EXPECT_EQ(destination_of(a_.find(host(3, GetParam()).address, kStart)), 3);
 }
 

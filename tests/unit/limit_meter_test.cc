@@ -55,9 +55,9 @@ TEST_F(LimitMeterTest, WithoutABacklogItIsTheApplication) {
 }
 
 TEST_F(LimitMeterTest, AGrantOfJustTheBudgetIsTheBudget) {
-  told_.budget = told_.rate;
+  told_.rate_max = told_.rate;
   EXPECT_EQ(meter_.limit(told_, {.backlog = 1}), LimitedBy::kBudget);
-  told_.budget = Rate::from_gbps(20);
+  told_.rate_max = Rate::from_gbps(20);
   EXPECT_EQ(meter_.limit(told_, {.backlog = 1}), LimitedBy::kGrant);
 }
 
@@ -66,7 +66,7 @@ TEST_F(LimitMeterTest, ABudgetIsReachedWithinAThirtySecond) {
     told_.rate = Rate::from_bps(bps);
     return meter_.limit(told_, {.backlog = 1});
   };
-  told_.budget = Rate::from_bps(32'000);
+  told_.rate_max = Rate::from_bps(32'000);
   EXPECT_EQ(of(31'000), LimitedBy::kBudget);
   EXPECT_EQ(of(30'999), LimitedBy::kGrant);
   told_.limited_by = LimitedBy::kNetwork;

@@ -190,7 +190,7 @@ TEST(MessengerStatus, ABudgetIsTold) {
     hosts.push_back(std::make_unique<SimHost>(network, port, port, config));
   }
   const ConnectionPair ends = connect(*hosts[0], *hosts[1], 1, network.now());
-  EXPECT_EQ(hosts[0]->messenger().explain(ends.send).budget, Rate::from_gbps(7));
+  EXPECT_EQ(hosts[0]->messenger().explain(ends.send).rate_max, Rate::from_gbps(7));
 }
 
 TEST_F(MessengerStatusTest, ADeadPeerLeavesAFault) {

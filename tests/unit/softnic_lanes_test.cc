@@ -169,7 +169,7 @@ TEST_F(SoftNicLanes, APeerWithoutAStandbyLaneIsLostWithItsConnection) {
 
 TEST_F(SoftNicLanes, NonsenseBreaksTheQueuePair) {
   say(std::vector<uint8_t>(RecoveryMessage::kBytes, 0xEE));
-  expect_broken(1, CompletionStatus::kLocalError, "what cannot be");
+  expect_broken(1, CompletionStatus::kLocalError, "an impossible state");
 }
 
 TEST_F(SoftNicLanes, AWriteIsNonsenseThere) {
@@ -177,7 +177,7 @@ TEST_F(SoftNicLanes, AWriteIsNonsenseThere) {
                       .destination_qp = standby_[1].queue_pair,
                       .psn = standby_[0].first_psn};
   pair_.deliver(1, forge(0, packet));
-  expect_broken(1, CompletionStatus::kLocalError, "what cannot be");
+  expect_broken(1, CompletionStatus::kLocalError, "an impossible state");
 }
 
 TEST_F(SoftNicLanes, WordsAtTheWrongTimeBreakTheQueuePair) {
@@ -190,7 +190,7 @@ TEST_F(SoftNicLanes, WordsAtTheWrongTimeBreakTheQueuePair) {
       standby_[side] = *endpoint(pair_, side, ends_[side]).standby;
     }
     say(encode(wrong));
-    expect_broken(1, CompletionStatus::kLocalError, "what cannot be");
+    expect_broken(1, CompletionStatus::kLocalError, "an impossible state");
   }
 }
 

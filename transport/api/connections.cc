@@ -8,11 +8,11 @@
 namespace pacecar {
 namespace {
 
-// `fault(messenger)` is what the NIC has to say of a failure.
+// `fault(messenger)` is the NIC's description of a failure.
 template <typename Fault>
 Result<TestResult> test_request(const Attachment& at, RequestPool& pool, Request* request,
                                 Fault fault) {
-  Result<TestResult> result;  // filled where it is returned: no copies of it
+  Result<TestResult> result;  // filled in place, to avoid copies
   MessageRequest::State state = request->state();
   if (state == MessageRequest::State::kPending) {
     at.nic.engine->progress();
@@ -54,7 +54,7 @@ FlowView view_of(const Explanation& flow, Duration rtt) {
           .epoch = flow.epoch,
           .share_bps = bps_of(flow.share),
           .core_bps = bps_of(flow.core),
-          .budget_bps = bps_of(flow.budget),
+          .budget_bps = bps_of(flow.rate_max),
           .rtt_us = rtt.us()};
 }
 
@@ -83,8 +83,8 @@ class EngineSendConnection final : public SendConnection {
     });
     if (request == nullptr) return nullptr;
     puts_in_a_row_ = 0;
-    // The first leaves at once. More of them leave together, with the next poll: who has not asked
-    // after the first yet, will. Of connections for puts it is the application's to say.
+    // The first send leaves at once. Further ones leave together, with the next poll, which the
+    // caller needs for the first one anyway. For connections of puts the application decides.
     !puts_&& pool_.taken() == 1 ? at_.nic.engine->hurry() : at_.nic.engine->noted();
     return request;
   }
@@ -121,7 +121,7 @@ class EngineSendConnection final : public SendConnection {
   void hurry() override { at_.nic.engine->hurry(); }
 
  private:
-  // `fill(operation)` says what messages and puts have of their own. nullptr: again later.
+  // `fill(operation)` sets the fields that messages and puts do not share. nullptr: again later.
   template <typename Fill>
   MessageRequest* submit(const void* data, size_t size, const Memory* memory, Fill fill) {
     MessageRequest* request = pool_.take();
@@ -196,7 +196,7 @@ class EngineReceiveConnection final : public ReceiveConnection {
       pool_.give_back(request);
       return nullptr;
     }
-    // The next poll tells the peer, with what else there is to say: data may go there, too.
+    // The next poll advertises it, perhaps together with data to that peer.
     at_.nic.engine->noted();
     return request;
   }
@@ -234,7 +234,7 @@ tl::unexpected<Error> not_usable(const Attachment& at, const Memory* memory) {
                             memory->nic(), at.device));
   }
   return fail(ErrorCode::kInvalidArgument,
-              "a message buffer lies outside its registered memory: register all of it");
+              "a message buffer is outside its registered memory: register all of it");
 }
 
 Result<void> check_buffers(const Attachment& at, std::span<const ReceiveBuffer> buffers) {

@@ -1,4 +1,4 @@
-// The two ends of a connection, joined to an engine.
+// The two ends of a connection on an engine.
 #pragma once
 
 #include <memory>
@@ -16,19 +16,19 @@ namespace pacecar {
 struct OwnNic {
   std::shared_ptr<Engine> engine;
   std::string name;
-  Duration timeout;  // PACECAR_TIMEOUT, for messages to people
+  Duration timeout;  // PACECAR_TIMEOUT, for error texts
   LogSink log;
 };
 
-// What both ends have.
+// State common to both ends.
 struct Attachment {
   OwnNic nic;
   ConnectionId connection = 0;
   std::string peer;
-  size_t device = 0;  // that the NIC belongs to, in Context::nics
+  size_t device = 0;  // of the NIC, in Context::nics
 };
 
-// What both kinds of connections, with one lane and with several, tell of themselves and of misuse.
+// Reports and misuse errors common to connections with one lane and with several.
 FlowView flow_of(const Attachment& at);
 inline bool usable(const Attachment& at, const void* data, size_t size, const Memory* memory) {
   return size == 0 ||
@@ -38,7 +38,7 @@ tl::unexpected<Error> not_usable(const Attachment& at, const Memory* memory);
 Result<void> check_buffers(const Attachment& at, std::span<const ReceiveBuffer> buffers);
 tl::unexpected<Error> tested_again();
 
-// Made with the engine's messenger knowing the connection already.
+// The engine's messenger has the connection already.
 std::unique_ptr<SendConnection> make_send_connection(Attachment attachment,
                                                      const ConnectOptions& options);
 std::unique_ptr<ReceiveConnection> make_receive_connection(Attachment attachment);

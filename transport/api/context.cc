@@ -76,7 +76,7 @@ Result<Groups> open_groups(std::span<const NicGroup> chosen, const Params& param
   return groups;
 }
 
-// Who named no NIC would wonder.
+// Logs why NICs are left out, which may surprise a user without PACECAR_NICS.
 void report_flaws(const std::vector<NicCandidate>& candidates, const LogSink& log) {
   std::string names;
   std::string_view flaw;
@@ -95,7 +95,7 @@ Result<Groups> open_chosen(std::vector<NicCandidate> candidates, const Params& p
   auto groups = open_groups(*chosen, params, log, gpu_ways);
   const bool locked_out = !groups && groups.error().code == ErrorCode::kPermission;
   if (!locked_out || !params.nics.empty() || params.require) return groups;
-  // Who named no NIC gets those that can work.
+  // Without PACECAR_NICS only NICs that can work are used.
   if (std::erase_if(candidates, [](const auto& nic) { return nic.kind == NicKind::kVerbs; }) == 0) {
     return groups;
   }

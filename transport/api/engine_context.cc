@@ -16,16 +16,16 @@
 namespace pacecar {
 namespace {
 
-// All bonds of a process; what nics() has shown must not move.
+// The most bonds of a process: memory is reserved, as what nics() has returned must not move.
 constexpr size_t kMaxBonds = 64;
 
-// Whether `other` does all that the application was told of `told`.
-bool takes_gpu_memory_as(const NicInfo& told, const NicInfo& other) {
+// Whether `other` does all that the application knows of `asked`.
+bool takes_gpu_memory_as(const NicInfo& asked, const NicInfo& other) {
   constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
   const auto limit = [](uint64_t bytes) { return bytes == 0 ? kNoLimit : bytes; };
-  if (!told.cuda) return true;
-  return other.cuda && (other.dma_buf || !told.dma_buf) && (told.gpu_flush || !other.gpu_flush) &&
-         limit(other.gpu_message_bytes) >= limit(told.gpu_message_bytes);
+  if (!asked.cuda) return true;
+  return other.cuda && (other.dma_buf || !asked.dma_buf) && (asked.gpu_flush || !other.gpu_flush) &&
+         limit(other.gpu_message_bytes) >= limit(asked.gpu_message_bytes);
 }
 
 // Whether a network interface has a link. nullopt: it is no network interface of this process's
@@ -84,7 +84,7 @@ Result<std::optional<FlushId>> EngineContext::start_flush(size_t nic, const Memo
   return flushes_.start(groups_[nic], *memory, static_cast<const uint8_t*>(data));
 }
 
-// Of several NICs: in turns, so that what arrives at any of them is seen before long.
+// For several NICs in turns, so that arrivals at each are soon noticed.
 Engine& EngineContext::next_engine(size_t nic) {
   const Group& group = groups_[nic];
   return *group[turn_++ % group.size()].engine;
@@ -121,7 +121,7 @@ OwnDevices EngineContext::own(size_t nic) const {
   return own;
 }
 
-// Without it everything works but `pacecar doctor`.
+// Only `pacecar doctor` needs it.
 void EngineContext::serve_state() {
   if (params_.state_dir == kNoStateDirectory) return;
   auto directory = params_.state_dir.empty() ? StateDirectory::make_usual(log_)
@@ -157,12 +157,12 @@ std::string EngineContext::metrics() const {
 }
 
 ProcessState EngineContext::state() const {
-  ProcessState told{
+  ProcessState state{
       .name = process_, .uptime = clock_now() - opened_, .banner = banner(), .nics = {}};
   for (const Group& group : std::span(groups_).first(own_)) {
-    for (const RunningNic& nic : group) told.nics.push_back(state_of(nic));
+    for (const RunningNic& nic : group) state.nics.push_back(state_of(nic));
   }
-  return told;
+  return state;
 }
 
 NicState EngineContext::state_of(const RunningNic& nic) const {
@@ -182,7 +182,7 @@ NicState EngineContext::state_of(const RunningNic& nic) const {
   return state;
 }
 
-// As NCCL names what it fuses: "mlx5_0+mlx5_1". Its place and number are those of the first.
+// Named like NCCL's fused devices: "mlx5_0+mlx5_1". PCI path and GUID are those of the first.
 NicInfo EngineContext::describe(const Group& group) {
   NicInfo all = group.front().info;
   all.ports = static_cast<uint32_t>(group.size());
@@ -295,10 +295,10 @@ Result<void> EngineContext::deregister_memory(size_t nic, const Memory* memory) 
   return {};
 }
 
-// As many of the group's as there are.
+// `regions` may be fewer than the group's NICs.
 void EngineContext::release(const Group& group, std::span<const MemoryRegion> regions) {
   for (size_t i = 0; i < regions.size(); ++i) {
-    // What is returned goes when others may use the engine again.
+    // The returned value is destroyed outside the engine's lock.
     group[i].engine->exclusively([&](Messenger& messenger, Nic& device, Instant) {
       if (!device.shared(regions[i])) messenger.forget_memory(regions[i].key);
       return device.retire_memory(regions[i]);
@@ -306,7 +306,7 @@ void EngineContext::release(const Group& group, std::span<const MemoryRegion> re
   }
 }
 
-// Of several NICs: their sum.
+// For several NICs their sum.
 Statistics EngineContext::statistics(size_t nic) const {
   Statistics sum;
   if (nic >= known_) return sum;

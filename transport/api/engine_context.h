@@ -1,5 +1,5 @@
-// The Context of a process: its NICs, each with an engine, the bonds of several that are offered as
-// one, and what is told of them.
+// The Context of a process: its NICs, each with an engine, bonds of several NICs, and the
+// description of each.
 //
 // Thread rule: any thread.
 #pragma once
@@ -28,7 +28,7 @@ namespace pacecar {
 class EngineContext final : public Context {
  public:
   using RunningNic = pacecar::RunningNic;
-  // What is offered as one NIC.
+  // The NICs of one device.
   using Group = std::vector<RunningNic>;
 
   // At most kMaxLanes NICs in a group, with consecutive last bytes of their identities.
@@ -75,15 +75,15 @@ class EngineContext final : public Context {
   const std::shared_ptr<BondKeeper> keeper_ = std::make_shared<BondKeeper>();
   const std::shared_ptr<StandIns> stand_ins_ = std::make_shared<StandIns>();
   std::mutex bonding_;
-  std::vector<Group> groups_;   // of PACECAR_NICS, then of bonds; neither they nor
-  std::vector<NicInfo> infos_;  // what is told of them moves
+  std::vector<Group> groups_;   // of PACECAR_NICS, then of bonds; neither these
+  std::vector<NicInfo> infos_;  // nor their descriptions move
   const size_t own_;            // of PACECAR_NICS
-  std::atomic<size_t> known_;   // those that are complete
+  std::atomic<size_t> known_;   // the complete groups
   std::atomic<size_t> turn_{0};
   Flushes flushes_;
   const ProcessName process_ = own_process();
   const Instant opened_ = clock_now();
-  std::unique_ptr<StateServer> state_server_;  // the last: it calls state()
+  std::unique_ptr<StateServer> state_server_;  // last member: it calls state()
 };
 
 }  // namespace pacecar

@@ -9,8 +9,8 @@
 
 namespace pacecar {
 
-// `peer` is how people know the other side: "192.0.2.1:4791 (soft:udp:eth0)".
-// `fault` is what the NIC has to say about it; may be empty.
+// `peer` names the other side for people: "192.0.2.1:4791 (soft:udp:eth0)". `fault` is the NIC's
+// description; may be empty.
 Error describe(MessageFailure failure, const std::string& peer, Duration timeout,
                const std::string& fault);
 

@@ -1,8 +1,8 @@
-// Flushes of GPU memory by the NICs that wrote to it: each reads, and orders its own writes only. A
-// NIC that cannot read any more is left out if it has received nothing since that GPU's last flush;
-// else there is no flush: what it wrote may be anywhere between it and the GPU.
+// Flushes of GPU memory by the NICs that wrote to it: each NIC reads, which orders its own writes
+// only. A broken NIC is skipped if it has received nothing since that GPU's last flush; otherwise
+// the flush fails, because its writes may not have reached the GPU.
 //
-// Bounded: what NICs take at once. Thread rule: any thread.
+// Bounded by what NICs accept at once. Thread rule: any thread.
 #pragma once
 
 #include <array>
@@ -22,11 +22,11 @@ namespace pacecar {
 
 class Flushes {
  public:
-  // `nics` are those of one device, and outlive it. nullopt: memory of the host, or of NICs that
-  // never read. Errors: those of Nic::start_flush; kUnavailable where some read and some do not.
+  // `nics` are those of one device, and outlive the flush. nullopt: host memory, or NICs that never
+  // read. Errors: those of Nic::start_flush; kUnavailable if only some of the NICs read.
   Result<std::optional<FlushId>> start(std::span<const RunningNic> nics, const Memory& memory,
                                        const uint8_t* data);
-  // Of start(); once it is true or an error, it is over. Errors: those of Nic::flushed.
+  // For an id of start(). After true or an error the flush is over. Errors: those of Nic::flushed.
   Result<bool> done(FlushId flush);
 
  private:
@@ -40,16 +40,16 @@ class Flushes {
     int gpu = 0;
     std::array<Read, kMaxLanes> reads;
     size_t left = 0;
-    uint32_t generation = 0;  // so that one that is over is not taken for a later one
+    uint32_t generation = 0;  // distinguishes a finished flush from a later one
   };
 
   FlushId keep(int gpu, std::span<const Read> reads);
   bool covered(const Writer& writer, uint64_t received) const;
 
   std::mutex mutex_;
-  std::vector<Flush> flushes_;          // as many as have been under way at once
+  std::vector<Flush> flushes_;          // as many as were outstanding at once
   std::vector<uint32_t> free_;          // of them
-  std::map<Writer, uint64_t> covered_;  // bytes received that some flush has pushed
+  std::map<Writer, uint64_t> covered_;  // received bytes that a flush has covered
 };
 
 }  // namespace pacecar

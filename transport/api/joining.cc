@@ -29,7 +29,7 @@ void close_receives(const OwnDevice& device, const Connections& connections) {
     engine.exclusively([&](Messenger& messenger, Nic&, Instant now) {
       messenger.close_receive(connections[lane], now);
     });
-    engine.submitted();  // its last word must leave
+    engine.submitted();  // its close word must leave
   }
 }
 
@@ -43,8 +43,8 @@ std::vector<BondLane> make_lanes(const OwnDevice& device, const Connections& con
   return lanes;
 }
 
-// Connections that were closed hold their places until their peers have heard of it: an application
-// that opens as many again must not fail over that. Peers that do not close are not waited for.
+// Closed connections hold their places until their peers know. An application that opens as many
+// again waits for these places so long. Peers that do not close are not waited for.
 constexpr Duration kPlaceWait = Duration::from_s(2);
 
 struct Opened {
@@ -54,7 +54,7 @@ struct Opened {
 };
 struct NotOpened {
   Error error;
-  bool place_comes = false;  // there was none, but connections are about to be released
+  bool place_comes = false;  // none is free, but connections are about to be released
 };
 
 class EngineListener final : public Listener {
@@ -85,7 +85,7 @@ class EngineListener final : public Listener {
       const Joining done = std::move(*joining);
       joining_.erase(joining);
       if (state == BootstrapSession::State::kConfirmed) return connection_of(done);
-      close_receives(*done.device, done.connections);  // the caller gave up: not our user's affair
+      close_receives(*done.device, done.connections);  // the caller gave up: no error for our user
       break;
     }
     std::erase_if(refused_, [now](const auto& session) {
@@ -106,7 +106,7 @@ class EngineListener final : public Listener {
     Instant until;
   };
 
-  // False: not yet, there is no place.
+  // False: not yet, no place is free.
   bool answer(Waiting& waiting, Instant time) {
     std::unique_ptr<BootstrapSession>& session = waiting.session;
     if (session->poll(time) != BootstrapSession::State::kWaiting) return true;  // it has given up
@@ -122,7 +122,7 @@ class EngineListener final : public Listener {
     return true;
   }
 
-  // The device whose lanes the offers are for; nullptr: there is none.
+  // The device that the offers are for; nullptr: none.
   const OwnDevice* device_of(std::span<const AddressedOffer> offers) const {
     const auto matches = [offers](const OwnDevice& device) {
       if (!device.suits || offers.size() < device.nics.size()) return false;
@@ -185,7 +185,7 @@ class EngineListener final : public Listener {
 
   std::unique_ptr<ReceiveConnection> connection_of(const Joining& joining) {
     const std::string peer = joining.session->peer();
-    own_.stand_ins->tell(own_.asked(), *joining.device, peer);
+    own_.stand_ins->log_use(own_.asked(), *joining.device, peer);
     std::vector<BondLane> lanes = make_lanes(*joining.device, joining.connections, peer);
     for (const BondLane& lane : lanes) {
       Engine& engine = *lane.at.nic.engine;
@@ -200,13 +200,13 @@ class EngineListener final : public Listener {
   std::unique_ptr<BootstrapListener> bootstrap_;
   Handle handle_;
   std::deque<Waiting> waiting_;                             // not answered
-  std::vector<Joining> joining_;                            // answered and not yet confirmed
-  std::vector<std::unique_ptr<BootstrapSession>> refused_;  // the reason is on its way
+  std::vector<Joining> joining_;                            // answered, not yet confirmed
+  std::vector<std::unique_ptr<BootstrapSession>> refused_;  // the reason is being sent
 };
 
 class EngineConnecting final : public Connecting {
  public:
-  // `device` is of `own`. No `peers`: there is no common network, which the listener is told.
+  // `device` is of `own`. Empty `peers`: there is no common network, and the listener gets a text.
   EngineConnecting(const OwnDevices& own, size_t device, BootstrapHandle handle,
                    bootstrap::ClusterKey key, std::vector<NicIdentity> peers,
                    Duration connect_timeout, const ConnectOptions& options)
@@ -221,7 +221,7 @@ class EngineConnecting final : public Connecting {
 
   ~EngineConnecting() override { close(connections_); }
 
-  // Until the first call of the peer; true when it has been made.
+  // The steps until the bootstrap's first call of the peer; true when that has been made.
   Result<bool> begin() {
     if (bootstrap_ != nullptr) return true;
     if (peers_.empty()) return call(pack_no_lanes(describe_process(own_)));
@@ -275,7 +275,7 @@ class EngineConnecting final : public Connecting {
   }
 
   std::unique_ptr<SendConnection> connection() {
-    own_.stand_ins->tell(own_.asked(), device_, bootstrap_->peer());
+    own_.stand_ins->log_use(own_.asked(), device_, bootstrap_->peer());
     std::vector<BondLane> lanes = make_lanes(device_, connections_, bootstrap_->peer());
     for (const BondLane& lane : lanes) {
       Engine& engine = *lane.at.nic.engine;
@@ -287,8 +287,7 @@ class EngineConnecting final : public Connecting {
     return make_bonded_send(std::move(lanes), own_.keeper);
   }
 
-  // Others' flows that were to be shared may have ended before the peer saw the offer: once more,
-  // over flows that they have not made.
+  // A shared flow may have ended before the peer saw the offer: offers once more, over new flows.
   bool begin_anew(ErrorCode failure) {
     bool doubtful = false;
     for (size_t lane = 0; lane < connections_.size(); ++lane) {
@@ -354,7 +353,7 @@ class EngineConnecting final : public Connecting {
       engine.exclusively([&](Messenger& messenger, Nic&, Instant now) {
         messenger.close_send(connections[lane], now);
       });
-      engine.submitted();  // its last word must leave
+      engine.submitted();  // its close word must leave
     }
   }
 
@@ -367,8 +366,8 @@ class EngineConnecting final : public Connecting {
   const ConnectOptions options_;
   const Instant give_up_;
   Instant deadline_;         // since the first call
-  bool anew_ = false;        // this is the second attempt, the last one
-  bool finished_ = false;    // the peer's reply is taken, and it is being told so
+  bool anew_ = false;        // the second and last attempt
+  bool finished_ = false;    // the peer's reply is accepted, and is being confirmed
   Connections connections_;  // ours to close
   std::unique_ptr<BootstrapConnector> bootstrap_;
 };

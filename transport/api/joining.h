@@ -1,4 +1,4 @@
-// Making connections: the bootstrap carries what the messengers of all lanes tell each other.
+// Making connections: the bootstrap carries the offers and answers of all lanes' messengers.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,7 @@
 
 namespace pacecar {
 
-// From and to the device that was asked for, or, where no NIC of the peer's has a network of it,
-// one that stands in for it.
+// From and to the requested device, or a replacement if the peer has no NIC on its networks.
 Result<std::unique_ptr<Listener>> make_listener(const OwnDevices& own, const Params& params,
                                                 const bootstrap::ClusterKey& key);
 Result<std::unique_ptr<Connecting>> make_connecting(const OwnDevices& own, const Params& params,

@@ -10,10 +10,10 @@
 namespace pacecar {
 namespace {
 
-// A process's name in its handle: what its NICs' identities have in common; of the device that
-// listens how many NICs it has, their numbers, and of each the networks as bits; a list of
-// networks: how many, and of each its id and the device that has it when the listening one does not
-// (the number of its first NIC, those of the others follow; how many NICs; 0 for none). Then zeros.
+// A process's name in its handle: the common bytes of its NICs' identities; the listening device's
+// count of NICs, their numbers, and the networks of each as bits; a list of networks: their count,
+// then for each its id and the other device that has it (number of its first NIC, which the others
+// follow; count of NICs; 0 for none). Then zeros.
 constexpr size_t kCommonBytes = sizeof(NicIdentity) - 1;
 constexpr size_t kCountAt = kCommonBytes;
 constexpr size_t kNumbersAt = kCountAt + 1;
@@ -21,7 +21,7 @@ constexpr size_t kBitsAt = kNumbersAt + kMaxLanes;
 constexpr size_t kNetworkCountAt = kBitsAt + kMaxLanes;
 constexpr size_t kNetworksAt = kNetworkCountAt + 1;
 constexpr size_t kNetworkBytes = 6;
-constexpr size_t kMaxNics = 256;  // their numbers have 8 bits
+constexpr size_t kMaxNics = 256;  // numbers have 8 bits
 static_assert(kMaxNamedNetworks <= 8 &&
               kNetworksAt + kMaxNamedNetworks * kNetworkBytes <= sizeof(bootstrap::Identity));
 
@@ -31,7 +31,7 @@ struct NamedNetwork {
   uint8_t count = 0;
 };
 
-// Its place in the list; nullptr: there is no room.
+// The network's entry in the list; nullptr: no room.
 NamedNetwork* place_of(NetworkId id, std::vector<NamedNetwork>& networks) {
   const auto found = std::ranges::find(networks, id, &NamedNetwork::id);
   if (found != networks.end()) return &*found;
@@ -65,7 +65,7 @@ std::vector<NamedNetwork> read_networks(const bootstrap::Identity& name) {
   return networks;
 }
 
-// A device all of whose NICs are of that network.
+// A device with all NICs on that network.
 NamedDevice device_of(const NamedNetwork& network) {
   NamedDevice device{.numbers = {}, .networks = {network.count, NicNetworks{network.id}}};
   for (size_t i = 0; i < network.count; ++i) {
@@ -75,7 +75,7 @@ NamedDevice device_of(const NamedNetwork& network) {
 }
 
 constexpr size_t kLengthBytes = 2;
-constexpr uint8_t kNoLanes = 0;  // where their number would be
+constexpr uint8_t kNoLanes = 0;  // in place of the number of lanes
 
 }  // namespace
 

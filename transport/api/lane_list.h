@@ -1,5 +1,5 @@
-// What the bootstrap carries for a connection: which NICs a listener's process has, and what the
-// messengers of each lane offer and answer. A connection between two single NICs has one lane.
+// The payload of the bootstrap for a connection: the NICs of the listener's process, and the offers
+// and answers of each lane's messengers. A connection between two single NICs has one lane.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace pacecar {
 
 constexpr size_t kMaxLanes = 8;
 
-// Each NIC of the device that has more of them has a lane; those of the other take turns.
+// Each NIC of the device with more of them has a lane; those of the other take turns.
 constexpr size_t lanes_between(size_t here, size_t there) { return here > there ? here : there; }
 
 // The NICs of one process have identities that differ in their last byte only.
@@ -28,23 +28,23 @@ NicIdentity identity_of_nic(NicIdentity process, uint8_t number);
 // A device of a listener's process, as its handle names it.
 struct NamedDevice {
   std::vector<uint8_t> numbers;  // of its NICs: 1 to kMaxLanes
-  DeviceNetworks networks;       // of each
+  DeviceNetworks networks;       // of each NIC
 
   bool operator==(const NamedDevice&) const = default;
 };
 struct NamedProcess {
-  NicIdentity identity{};  // of its NICs, but for the last byte, which is 0
-  // The one that listens, then one for each network that cannot be had with it.
+  NicIdentity identity{};  // of its NICs; the last byte is 0
+  // The listening device, then one for each network that it lacks.
   std::vector<NamedDevice> devices;
 
   bool operator==(const NamedProcess&) const = default;
 };
 
-// `devices` are the one that listens and all that may stand in for it. There is room for
-// kMaxNamedNetworks, those of the first device before others.
+// `devices` are the listening one and all possible replacements. There is room for
+// kMaxNamedNetworks, those of the first device first.
 constexpr size_t kMaxNamedNetworks = 6;
 bootstrap::Identity name_process(const NicIdentity& nic, std::span<const NamedDevice> devices);
-// Errors: kInvalidArgument for what name_process does not write.
+// Errors: kInvalidArgument for bytes that name_process does not write.
 Result<NamedProcess> named_process(const bootstrap::Identity& name);
 
 using Blob = std::vector<uint8_t>;
@@ -62,8 +62,8 @@ Blob address_offer(uint8_t nic, std::span<const uint8_t> words);
 // nullopt: it names no NIC.
 std::optional<AddressedOffer> addressed_offer(std::span<const uint8_t> lane);
 
-// Instead of offers, where no network is common to both: what there is here, for the listener's
-// sentence. At most kMaxProcessText bytes of it travel.
+// Sent instead of offers if there is no common network: the list of this side's NICs, for the
+// listener's error message; at most kMaxProcessText bytes of it.
 constexpr size_t kMaxProcessText = 1024;
 Blob pack_no_lanes(std::string_view process);
 // nullopt: something else. The text is printable.

@@ -1,5 +1,4 @@
-// A registration, as the interface's opaque Memory: one region for each NIC that a device stands
-// for.
+// A registration, as the interface's opaque Memory: one region for each NIC of a device.
 #pragma once
 
 #include <memory>
@@ -16,19 +15,18 @@ namespace pacecar {
 
 class Memory {
  public:
-  // `nic` is the one that it is registered with, in Context::nics; `gpu` says whose it is, nullopt
-  // the host's.
+  // `nic`: index in Context::nics; `gpu`: the memory's GPU, nullopt for host memory.
   explicit Memory(std::vector<MemoryRegion> regions, size_t nic, std::optional<int> gpu)
       : regions_(std::move(regions)), nic_(nic), gpu_(gpu) {}
   explicit Memory(std::shared_ptr<StagedRange> staged) : regions_(1), staged_(std::move(staged)) {}
   const MemoryRegion& region(size_t member = 0) const { return regions_[member]; }
   std::span<const MemoryRegion> regions() const { return regions_; }
-  // GPU memory that the NIC does not know: its messages are copied. Null for all other.
+  // GPU memory that the NIC does not reach: its messages are copied. Null for all other memory.
   const std::shared_ptr<StagedRange>& staged() const { return staged_; }
   size_t nic() const { return nic_; }
-  // Memory of the host, which the processor may read.
+  // Host memory, which the processor may read.
   bool host() const { return !gpu_ && staged_ == nullptr; }
-  // The ordinal of the GPU that it is of, kUnknownGpu otherwise.
+  // The ordinal of its GPU, or kUnknownGpu.
   int gpu() const { return gpu_.value_or(kUnknownGpu); }
   // Whether [data, data + size) lies inside.
   bool covers(const void* data, size_t size) const {

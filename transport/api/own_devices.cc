@@ -10,10 +10,10 @@
 namespace pacecar {
 namespace {
 
-// What has been told is forgotten then, and told again.
+// The set is cleared at this size, and lines may be logged again.
 constexpr size_t kMaxReported = 4096;
 
-// "roce", or "roce+soft" of joined NICs of different kinds.
+// "roce", or "roce+soft" of bonded NICs of different kinds.
 std::string networks_of(const OwnDevice& device) {
   std::vector<std::string> names;
   for (const OwnNic& nic : device.nics) {
@@ -26,7 +26,7 @@ std::string networks_of(const OwnDevice& device) {
 
 }  // namespace
 
-void StandIns::tell(const OwnDevice& asked, const OwnDevice& used, const std::string& peer) {
+void StandIns::log_use(const OwnDevice& asked, const OwnDevice& used, const std::string& peer) {
   if (asked.number == used.number) return;
   const std::string line = fmt::format(
       "connections with {} use {} ({}) in place of {} ({}): the peer's NIC is of that network",

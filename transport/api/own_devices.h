@@ -1,5 +1,5 @@
-// The devices of a process as its connections see them: the one that was asked for, and those that
-// stand in for it where the peer has no NIC of its networks.
+// The devices of a process as its connections see them: the requested one, and its replacements if
+// the peer has no NIC on its networks.
 //
 // Thread rule: any; StandIns has a lock of its own.
 #pragma once
@@ -17,21 +17,21 @@ namespace pacecar {
 
 class BondKeeper;
 
-// What a connection begins or ends at: one NIC, or several that stand for one.
+// The end of a connection: one NIC, or several that are bonded.
 struct OwnDevice {
   size_t number = 0;  // in Context::nics
   std::string name;
-  // May stand in: it takes GPU memory as the one that was asked for does, of which the application
-  // has been told.
+  // May be a replacement: it takes GPU memory as the requested one does, which the application
+  // relies on.
   bool suits = true;
   std::vector<OwnNic> nics;
 };
 
-// Says once of each device and peer that another device is used than was asked for.
+// Logs the use of a replacement, once for each device and peer.
 class StandIns {
  public:
   // `peer` is "host:port".
-  void tell(const OwnDevice& asked, const OwnDevice& used, const std::string& peer);
+  void log_use(const OwnDevice& asked, const OwnDevice& used, const std::string& peer);
 
  private:
   std::mutex mutex_;
@@ -39,7 +39,7 @@ class StandIns {
 };
 
 struct OwnDevices {
-  std::vector<OwnDevice> devices;  // the one that was asked for, then the others
+  std::vector<OwnDevice> devices;  // the requested one, then the others
   std::shared_ptr<BondKeeper> keeper;
   std::shared_ptr<StandIns> stand_ins;
 
@@ -47,7 +47,7 @@ struct OwnDevices {
 };
 
 NamedDevice named(const OwnDevice& device);
-// Likewise all that may be used, and their places in `own`.
+// All usable devices, and their indices in `own`.
 struct UsableDevices {
   std::vector<NamedDevice> named;
   std::vector<size_t> places;
@@ -56,7 +56,7 @@ UsableDevices usable_devices(const OwnDevices& own);
 
 // "node1 (pid 12) has mlx5_0 (roce) and soft:udp:eth0 (soft)"
 std::string describe_process(const OwnDevices& own);
-// `connecting` is the other side's, `listening` this one's.
+// `connecting` describes the other side, `listening` this one.
 std::string no_common_network(const std::string& connecting, const std::string& listening);
 
 }  // namespace pacecar

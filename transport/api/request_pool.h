@@ -1,6 +1,6 @@
 // The requests of one connection: up to a fixed number, taken and given back by the thread that
-// uses the connection. Memory is allocated when more are taken than ever were at once: connections
-// that idle, or have few under way, are many and take little.
+// uses the connection. Memory is allocated when more are taken at once than ever before, so that
+// the many idle connections take little.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +33,11 @@ class RequestPool {
     request->set(MessageRequest::State::kFree);
     free_.push_back(request);
   }
-  // Those that have not been given back.
+  // Requests that have not been given back.
   size_t taken() const { return requests_.size() - free_.size(); }
 
  private:
-  std::deque<MessageRequest> requests_;  // each stays where it is
+  std::deque<MessageRequest> requests_;  // a deque, so that requests do not move
   std::vector<MessageRequest*> free_;
   uint32_t size_;
 };

@@ -1,4 +1,4 @@
-// What keeps a connection from moving, in words.
+// Why a connection stalls, in words.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace pacecar {
 
-// A peer that computes is waited for in all jobs: that is worth knowing, and no fault.
+// kInfo if the peer is only computing, which happens in every job.
 LogLevel level_of(const Stall& stall);
-// `end` is how people know the connection: "send to 192.0.2.1:4791 over rxe0".
+// `end` names the connection for people: "send to 192.0.2.1:4791 over rxe0".
 std::string describe(const Stall& stall, const std::string& end);
 
 }  // namespace pacecar

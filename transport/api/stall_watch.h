@@ -1,4 +1,4 @@
-// Says what keeps a connection from moving, once it has not moved for a while.
+// Logs why a connection stalls, once it has made no progress for a while.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ namespace pacecar {
 
 class StallWatch {
  public:
-  // `stall(messenger)` is of the connection. Cheap unless some connection of the NIC stalls.
+  // `stall(messenger)` returns the connection's. Cheap unless some connection of the NIC stalls.
   template <typename GetStall>
   void look(const Attachment& at, std::string_view what, GetStall stall) {
     const uint64_t changes = at.nic.engine->stall_changes();
@@ -34,7 +34,7 @@ class StallWatch {
 
  private:
   uint64_t seen_ = 0;
-  std::optional<LogLevel> reported_;  // of a stall that is not over
+  std::optional<LogLevel> reported_;  // of the present stall
 };
 
 }  // namespace pacecar

@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 
 constexpr int kSchemaVersion = 1;
 
-// As launchers say it: PyTorch and others, Open MPI, Slurm, MPICH and Intel MPI.
+// Set by PyTorch and others, Open MPI, Slurm, MPICH and Intel MPI.
 constexpr std::array kRankVariables = {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"};
 
 std::optional<uint64_t> rank_of_process() {
@@ -78,7 +78,7 @@ Json flow_json(const FlowStatus& flow) {
                {"grant_age_ns", flow.explanation.grant_age.ns()},
                {"share_bps", flow.explanation.share.bps()},
                {"core_bps", flow.explanation.core.bps()},
-               {"budget_bps", flow.explanation.budget.bps()},
+               {"budget_bps", flow.explanation.rate_max.bps()},
                {"rtt_ns", flow.rtt.ns()},
                {"backlog_bytes", flow.stats.backlog},
                {"in_flight_bytes", flow.stats.in_flight},
@@ -88,7 +88,7 @@ Json flow_json(const FlowStatus& flow) {
   return json;
 }
 
-// Counts as people write them.
+// Whole numbers without a decimal point.
 Json number(double value) {
   constexpr double kExact = 9007199254740992;  // 2^53
   if (value >= 0 && value < kExact && value == std::floor(value)) {

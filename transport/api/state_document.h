@@ -1,5 +1,5 @@
-// What a process tells of itself to those who ask (transport/state): as JSON, of which README.md
-// lists the members, or as metrics. Pure but for own_process().
+// The state of a process, which transport/state serves: as JSON (README.md lists the members) or as
+// metrics. Pure but for own_process().
 #pragma once
 
 #include <sys/types.h>
@@ -33,7 +33,7 @@ struct NicState {
   Statistics statistics;
   std::vector<FlowStatus> flows;
   std::vector<LinkSharer> sharers;   // of its link, this process among them
-  std::optional<bool> link_up = {};  // where it is a network interface
+  std::optional<bool> link_up = {};  // of network interfaces only
 };
 
 struct ProcessState {
@@ -48,7 +48,7 @@ enum class StateDetail : uint8_t {
   kSummary,  // without `flows` and `sharing`, so that its size does not grow with the job
 };
 
-// Texts in it are printable ASCII, whatever the system calls things.
+// All texts in it are printable ASCII.
 std::string state_document(const ProcessState& state, StateDetail detail = StateDetail::kWhole);
 
 metrics::NicFigures figures_of(const NicState& nic);

@@ -1,4 +1,4 @@
-// The version of Pacecar and of its interface, as in CMakeLists.txt, which holds it to that.
+// The version of Pacecar and of its interface; CMakeLists.txt checks that it has the same.
 #pragma once
 
 #define PACECAR_VERSION_MAJOR 0

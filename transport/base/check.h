@@ -1,6 +1,6 @@
 // Assertions for our own invariants. They stay on in release builds: a broken invariant must stop
 // the process before it corrupts a peer's memory. Never use them on bytes of a peer, on the
-// environment or on the state of a device: those are data and are answered with an error.
+// environment or on the state of a device: those are data, and cause errors.
 #pragma once
 
 namespace pacecar {

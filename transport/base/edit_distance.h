@@ -1,4 +1,4 @@
-// How far two words are apart, for "did you mean ...?". Pure.
+// The edit distance of two words, for "did you mean ...?". Pure.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // A bounded first-in first-out queue that allocates once, for one thread. A full queue refuses
-// (back-pressure); it never grows. Memory is touched only where elements come to lie, and a queue
-// that was empty begins at the front again: one that is never long stays small in the cache.
+// (back-pressure); it never grows. Only slots of elements are touched, and an empty queue starts at
+// the front again, so a queue that is never long uses little cache.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ class FixedQueue {
 
   void pop_front() {
     PACECAR_CHECK(!empty());
-    // What an element owns is given back now, not when its slot is used again.
+    // Releases what the element owns now, not when its slot is used again.
     if constexpr (!kBare) front() = T();
     if (++head_ == tail_) head_ = tail_ = 0;
   }

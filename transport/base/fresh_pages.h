@@ -1,7 +1,7 @@
 // Memory in whole pages from the kernel: zero, and none is taken for a page before it is written.
-// For tables of which most is seldom used, and for memory that is registered with a NIC: kernels
-// before 5.12 take registered pages away from a child after fork(), with all that lies in them.
-// Throws std::bad_alloc. Thread rule: one owner.
+// For large tables that are mostly unused, and for memory that is registered with a NIC: with
+// kernels before 5.12 a child lacks registered pages after fork(), with everything in them. Throws
+// std::bad_alloc. Thread rule: one owner.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ using FreshPages = std::unique_ptr<uint8_t[], UnmapPages>;
 // At least one page.
 FreshPages make_fresh_pages(size_t bytes);
 
-// Values in pages that hold nothing else; all zero at first.
+// Values in pages of their own; zero at first.
 template <typename T>
 class OwnPages {
   static_assert(std::is_trivially_copyable_v<T>);

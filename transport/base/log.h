@@ -14,7 +14,7 @@ using LogFunction = void (*)(void* context, LogLevel level, std::string_view lin
 struct LogSink {
   LogFunction function = nullptr;
   void* context = nullptr;
-  LogLevel most = LogLevel::kTrace;  // what is less important is left out
+  LogLevel most = LogLevel::kTrace;  // less important lines are dropped
 
   void operator()(LogLevel level, std::string_view line) const {
     if (function != nullptr && level <= most) function(context, level, line);

@@ -2,7 +2,7 @@
 //
 // Why not memcpy: a reader may poll the destination while it is written (NCCL's LL and LL128
 // protocols do, from a GPU). It needs 8-byte stores that are never torn, and flags that never
-// become visible before the data in front of them; memcpy may write a block's end first.
+// become visible before the data before them; memcpy may write a block's end first.
 #pragma once
 
 #include <cstddef>

@@ -20,9 +20,9 @@ namespace pacecar {
 
 class Pacer {
  public:
-  // A caller that polls late may catch up by at most this much; what it was later than that is
-  // lost, so that an idle flow does not burst. It should cover the usual lateness at the highest
-  // rate (and one nanosecond of it at the very least). The pacer starts stopped.
+  // A caller that polls late may catch up by at most this much; more lateness is lost, so that an
+  // idle flow does not burst. It should cover the usual lateness at the highest rate (and one
+  // nanosecond of it at the very least). The pacer starts stopped.
   explicit Pacer(Bytes catch_up_bytes) : catch_up_bytes_(catch_up_bytes) {}
 
   // Counts from the next new rate on.
@@ -41,8 +41,8 @@ class Pacer {
   // Nothing leaves before `first_send`, and the line begins there: nothing is earned before it.
   void hold_until(Instant first_send) { hold_ = first_send; }
 
-  // The next byte leaves at `first_send`, also when it would have waited for longer, and the line
-  // goes on from there. What was sent ahead of the line or earned is forgotten.
+  // The next byte leaves at `first_send`, even if it would have waited longer, and the line
+  // continues from there. Earlier debts and credits are dropped.
   void align(Instant first_send) {
     hold_ = kNoHold;
     next_ = first_send;
@@ -52,14 +52,14 @@ class Pacer {
     moved_ = {};
   }
 
-  // The next byte leaves at the instant of the grid that is nearest to when it would have left, or
-  // at the one after it where that has passed by more than the grid allows, unless the byte was due
-  // before now anyway. What packets have been put off by is made good by later moves; a flow that
-  // has lost a period to them stays where it is.
+  // The next byte leaves at the instant of the grid that is nearest to its own time, or at the
+  // following one if that has passed by more than grid.late, unless the byte was due before now
+  // anyway. Later moves compensate for earlier ones; a flow that has lost a period to them is not
+  // moved.
   void move_to(const SendGrid& grid, Instant now);
 
-  // The caller sends at `now`, had something to send since next_send(), and was kept from it. What
-  // that was longer than `grace`, `most` in all, is made good for little by little, not at once.
+  // The caller sends at `now`, had something to send since next_send(), and was prevented. Lateness
+  // beyond `grace`, `most` in all, is caught up gradually, not at once.
   void excuse(Instant now, Duration grace, Duration most);
 
   // When the next byte may leave; never() while stopped.
@@ -92,11 +92,11 @@ class Pacer {
   }
 
   Instant next_;           // the line: next_ + fraction_ / 2^64 ns
-  uint64_t fraction_ = 0;  // meaningless, as next_ is, while stopped
+  uint64_t fraction_ = 0;  // undefined while stopped, like next_
   uint64_t ns_per_byte_ = 0;
   uint64_t ns_per_byte_fraction_ = 0;  // in 2^-64 ns
   Duration catch_up_;                  // catch_up_bytes_ at this rate
-  Duration behind_;                    // excused, and not yet made good for
+  Duration behind_;                    // excused, not yet caught up
   Duration moved_;                     // by grids, towards the future: -period / 2 to period
   Instant hold_ = kNoHold;
   Rate rate_;

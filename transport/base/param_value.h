@@ -32,7 +32,7 @@ struct ParamInfo {
   std::string_view choices;  // of an enum, in the order of its values: "auto|full|header"
 };
 
-// Nothing when the parameter does not accept `text`. Not for text parameters.
+// nullopt: the parameter does not accept `text`. Not for text parameters.
 std::optional<uint64_t> parse_param(const ParamInfo& info, std::string_view text);
 
 // The shortest text that parses to `raw`. Not for text parameters.

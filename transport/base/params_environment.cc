@@ -61,7 +61,7 @@ std::vector<ParamSetting> environment_settings() {
   return settings;
 }
 
-// What other programs' settings mean for us, where nothing of ours says it.
+// Settings of other programs that count for us, if ours are not set.
 std::vector<ParamSetting> borrowed_settings() {
   const char* const interface = std::getenv("NCCL_SOCKET_IFNAME");
   if (interface == nullptr) return {};

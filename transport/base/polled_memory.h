@@ -1,8 +1,8 @@
-// Words of memory that one side writes while another polls them, with nothing else between the two:
-// a peer's NIC, or a thread that plays one, and whoever waits for what it writes. Such memory is
-// read and written by these functions only.
+// Words of memory that one side writes while another polls them, without other synchronization: a
+// peer's NIC, or a thread in its place, and a reader. Such memory is read and written by these
+// functions only.
 //
-// Each is one plain instruction on x86; by the language's letter nothing less makes them no race.
+// Each is one plain instruction on x86; in C++ anything less would be a data race.
 #pragma once
 
 #include <array>
@@ -14,13 +14,13 @@
 
 namespace pacecar {
 
-// What was written before this word is seen, too.
+// Earlier writes are visible, too.
 template <std::unsigned_integral Word>
 [[gnu::always_inline]] inline Word load_polled(const Word& word) {
   return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
 }
 
-// Word by word: it may be written in between, so it must vouch for itself.
+// Word by word: it may be written meanwhile, so the record must have a check of its own.
 template <typename Record>
   requires(std::is_trivially_copyable_v<Record> && alignof(Record) >= sizeof(uint64_t))
 inline Record load_polled_record(const Record& record) {
@@ -31,7 +31,7 @@ inline Record load_polled_record(const Record& record) {
   return std::bit_cast<Record>(copy);
 }
 
-// At an aligned place, never half seen, and not before what was written earlier.
+// At an aligned place; becomes visible as a whole, and after earlier writes.
 template <std::unsigned_integral Word>
 [[gnu::always_inline]] inline void store_polled(uint8_t* place, Word word) {
   using Aliasing [[gnu::may_alias]] = Word;

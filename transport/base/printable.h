@@ -1,4 +1,4 @@
-// A text whose bytes anybody may have chosen, on its way to a terminal, a log or a document.
+// Untrusted text made safe for a terminal, a log or a document.
 #pragma once
 
 #include <algorithm>

@@ -13,12 +13,12 @@ enum class ErrorCode {
   kUnavailable,      // a bounded resource is used up; try again later or raise the bound
   kPermission,       // the operating system refuses
   kSystem,           // an operating-system call failed
-  kPeer,             // the other side is gone, silent, or speaks another protocol
-  kStale,            // what was agreed upon has ended meanwhile; agreeing anew may do
+  kPeer,             // the other side is gone, silent, or uses another protocol
+  kStale,            // the agreed flow has ended meanwhile; another attempt may succeed
   kInternal,         // misuse of an internal interface
 };
 
-// `message` is one sentence that says what happened and what cures it.
+// `message` is one sentence: what happened, and the cure.
 struct Error {
   ErrorCode code;
   std::string message;

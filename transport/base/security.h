@@ -1,5 +1,4 @@
-// What protects the packets of the software NIC on the network. The two ends of a connection have
-// the same.
+// The protection of the software NIC's packets; the same at both ends of a connection.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +8,7 @@ namespace pacecar {
 
 enum class Security : uint8_t {
   kOff,      // a checksum
-  kAuth,     // a tag proves who has sent a packet, and that it is new
+  kAuth,     // a tag proves a packet's sender, and that it is new
   kEncrypt,  // likewise, and the payload is enciphered
 };
 

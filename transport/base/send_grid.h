@@ -1,4 +1,4 @@
-// Where the packets of a flow should lie in time, so that flows of equal rate do not meet.
+// The times at which a flow's packets should leave, so that flows of equal rate do not meet.
 #pragma once
 
 #include "transport/base/units.h"

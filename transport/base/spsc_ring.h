@@ -1,10 +1,8 @@
-// A bounded ring between two threads. Invariants: 0 <= tail - head <= capacity; slots in
-// [head, tail) belong to the consumer, all others to the producer. Each side keeps a copy of the
-// other's index and refreshes it only when the ring looks full (or empty), so that in the steady
-// state the two indexes' cache lines do not bounce. Memory is touched only where elements come to
-// lie.
-// Thread rule: one thread pushes, one thread pops; empty() is exact for the consumer, a hint for
-// everyone else.
+// A bounded ring between two threads. Invariants: 0 <= tail - head <= capacity; slots in [head,
+// tail) belong to the consumer, all others to the producer. Each side keeps a copy of the other's
+// index and refreshes it only when the ring looks full (or empty), so that in the steady state the
+// two indexes' cache lines do not bounce. Only slots of elements are touched. Thread rule: one
+// thread pushes, one thread pops; empty() is exact for the consumer, a hint for everyone else.
 #pragma once
 
 #include <atomic>
@@ -34,7 +32,7 @@ class SpscRing {
     return push_made([&value](T& place) { place = value; });
   }
 
-  // Calls make(element), which fills the new element where it comes to lie. False when full.
+  // Calls make(element), which fills the new element in place. False when full.
   template <typename Make>
   bool push_made(Make make) {
     if (full()) return false;
@@ -57,8 +55,8 @@ class SpscRing {
     return pop_used([&value](const T& element) { value = element; });
   }
 
-  // Calls use(element) where the element lies, before the producer may write there again. False
-  // when empty.
+  // Calls use(element) on the element in place, before the producer may reuse the slot. False when
+  // empty.
   template <typename Use>
   bool pop_used(Use use) {
     const size_t head = head_.load(std::memory_order_relaxed);

@@ -1,5 +1,5 @@
-// In-band network telemetry: what each switch on a packet's way says about the egress port that the
-// packet left through. Stamped by switches, echoed by the receiver, read by congestion controls.
+// In-band network telemetry: each switch's report on the egress port that a packet left through.
+// Stamped by switches, echoed by the receiver, read by congestion controls.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// How packets of the software NIC look on the wire. Each connection has one mode.
+// The packet format of the software NIC. Each connection has one mode.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 namespace pacecar {
 
 enum class WireMode : uint8_t {
-  kExtended,  // of our own: any order, many paths; only between software NICs
-  kAuto,      // that with peers that offer it, else standard RC
-  kRoce,      // standard RC over RoCE v2: with every RDMA NIC that speaks it
+  kExtended,  // our own: any order, many paths; only between software NICs
+  kAuto,      // extended with peers that offer it, else standard RC
+  kRoce,      // standard RC over RoCE v2: with every RDMA NIC that has it
 };
 
 }  // namespace pacecar

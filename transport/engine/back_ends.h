@@ -1,5 +1,5 @@
-// What this machine has of the libraries that are loaded when a NIC of theirs is asked for, for
-// people. Each error says what is missing, and its cure.
+// Which of the libraries that are loaded on demand this machine has. Each error names what is
+// missing, and its cure.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ struct FabricProvider {
   std::string abilities;  // or what it lacks
 };
 
-// Loads libfabric: takes some 0.2 s at the first call. Errors: kUnavailable (there is none, or this
-// build has no use for it).
+// Loads libfabric: takes some 0.2 s at the first call. Errors: kUnavailable (not installed, or not
+// in this build).
 [[gnu::visibility("default")]] Result<std::vector<FabricProvider>> list_fabric_providers();
 
 // Whether RDMA NICs could be used: loads libibverbs. Errors: kUnavailable, as above.

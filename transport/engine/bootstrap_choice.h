@@ -1,4 +1,4 @@
-// Which address the bootstrap's TCP connections go to, for NICs that have none of IP themselves.
+// Which address the bootstrap's TCP connections use, for NICs without an IP address.
 //
 // Pure, but for routed_source(). Thread rule: any.
 #pragma once
@@ -11,13 +11,13 @@
 
 namespace pacecar {
 
-// Whether PACECAR_BOOTSTRAP, or NCCL_SOCKET_IFNAME, means this interface: beginnings of names with
-// commas between; behind '=' whole names, behind '^' those that are not meant. Empty: any.
+// Whether PACECAR_BOOTSTRAP, or NCCL_SOCKET_IFNAME, matches this interface: a comma list of
+// prefixes; after '=' of whole names, after '^' of excluded ones. Empty: any.
 bool names_interface(std::string_view wish, std::string_view interface);
 
-// Of the interfaces that are up, have an address which is not link-local, and are meant: where the
-// wish names some, the first; else `netdev`, the NIC's own; else that of `routed`, from which this
-// host's packets leave; else the first that leaves the host. The loopback is taken only when it is
+// Chooses among matching interfaces that are up and have an address that is not link-local: the
+// first, if the wish names some; else `netdev`, the NIC's own; else that of `routed`, the source of
+// this host's packets; else the first that leaves the host. The loopback is chosen only if it is
 // named, or is the NIC's own.
 std::optional<Address> choose_bootstrap(std::span<const InterfaceInfo> interfaces,
                                         std::string_view wish, std::string_view netdev,

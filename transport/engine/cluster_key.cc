@@ -16,7 +16,7 @@ namespace {
 using bootstrap::ClusterKey;
 
 constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
-// Newlines and all; one byte more tells that it is too long.
+// Newlines included; one more byte shows that it is too long.
 constexpr size_t kLargestFile = 2 * kMaxClusterKey;
 
 tl::unexpected<Error> refuse(ErrorCode code, const std::string& file, const std::string& why) {
@@ -50,7 +50,7 @@ Result<void> check_file(const std::string& file, const struct stat& status) {
   return {};
 }
 
-// At most kLargestFile bytes and one.
+// Reads at most kLargestFile + 1 bytes.
 Result<std::vector<uint8_t>> read_all(const FileDescriptor& fd, const std::string& file) {
   std::vector<uint8_t> bytes(kLargestFile + 1);
   size_t size = 0;
@@ -69,7 +69,8 @@ Result<std::vector<uint8_t>> read_all(const FileDescriptor& fd, const std::strin
 
 Result<ClusterKey> read_cluster_key(const std::string& file) {
   if (file.empty()) return ClusterKey{};
-  // Nobody writes to a FIFO of that name, perhaps: what it is shows only when it is open.
+  // Not blocking, in case the name is a FIFO without a writer: the type is known only after
+  // opening.
   const FileDescriptor fd(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   struct stat status {};
   if (!fd || ::fstat(fd.get(), &status) != 0) return cannot_read(file, errno);

@@ -19,22 +19,22 @@ namespace {
 
 // Callers that have polled within this time are trusted to poll again.
 constexpr Duration kCallerPatience = Duration::from_ms(1);
-// Callers that find nothing for so long may be keeping the peer from the processor.
+// Callers that find nothing in so many polls yield: they may be keeping the peer from the
+// processor.
 constexpr uint32_t kEmptyPollsBeforeYield = 100;
-// How often the keeper looks whether they still do.
+// How often the keeper checks that callers still poll.
 constexpr Duration kNap = Duration::from_ms(2);
 constexpr Duration kLongestRest = Duration::from_us(500);
-// What arrives while a stream runs does not end a rest: to be woken costs more than to look again a
-// little later, and where devices are software it costs the sender, too. Of how late a turn usually
-// is anyway (NicCaps::jitter):
+// The rest of a caller within a stream, as a share of NicCaps::jitter. Arrivals do not end it:
+// being woken costs more than polling a little later, and with software devices it costs the
+// sender, too.
 constexpr int64_t kStreamRestShare = 5;
-// A stream has ended when nothing has come for so many of these rests.
+// A stream has ended when nothing has arrived for so many of these rests.
 constexpr int64_t kStreamRests = 10;
-// What an engine that ends waits at most for its last control words, and how often it looks.
+// How long a closing engine waits for its last control words, and how often it polls.
 constexpr Duration kLinger = Duration::from_ms(300);
 constexpr Duration kLingerStep = Duration::from_us(200);
-// Packets that a decorator holds back, or a device that nobody can wait for, come out only when
-// polled for.
+// Packets held back by a decorator, and devices without a descriptor to wait for, must be polled.
 constexpr Duration kBlindSleep = Duration::from_us(100);
 
 // Randomness that cannot be guessed.
@@ -126,11 +126,11 @@ Instant Engine::now() { return clock_now(); }
 
 bool Engine::poll(Instant now) {
   const size_t received = loop_->receive(now);
-  // Most polls find nothing: they end here.
+  // Most polls find nothing, and end here.
   if (received == 0 && now < deadline_ && sends_.empty() && receives_.empty()) return false;
-  // What was received may be later than the turn began.
+  // Packets may have arrived after the turn began.
   const Instant time = received > 0 ? Engine::now() : now;
-  // Who waits for a message goes on at once, and the rest of the turn is the next one's.
+  // A thread that waits for a message continues at once; the next turn does the rest of this one.
   if (received > 0 && !unfinished_ && loop_->deliver(time)) {
     leave_unfinished();
     return true;
@@ -152,8 +152,8 @@ bool Engine::poll_without_receiving(Instant now) {
   return sent + submitted > 0;
 }
 
-// A NIC that moves only while it is polled may have moved there, and peers have written: nothing
-// would wake us for it again.
+// A NIC with manual progress may have made some in this call, and peers may have written: nothing
+// would wake us for that again.
 bool Engine::prepare_to_wait() {
   if (!port_->prepare_to_wait()) return false;
   return !caps().manual_progress || !poll_without_receiving(now());
@@ -170,7 +170,7 @@ size_t Engine::drain_submissions(Instant now) {
                       .connections_per_peer = static_cast<uint32_t>(hint)},
                      now);
   }
-  // The application's request pools have the same bounds: what it submits is never refused.
+  // The application's request pools have the same bounds, so no submission is refused.
   const size_t sent = sends_.drain([this](uint32_t connection, const SendOperation& operation) {
     PACECAR_CHECK(messenger_->send(connection, operation));
   });
@@ -186,7 +186,7 @@ bool Engine::try_lock() {
 }
 
 void Engine::submitted() {
-  // Whoever has the lock, or the keeper, or the next progress() will look.
+  // The holder of the lock, the keeper or the next progress() will do it.
   if (params_.progress == Progress::kThread || !try_lock()) return noted();
   const Instant time = now();
   poll_without_receiving(time);
@@ -216,7 +216,7 @@ void Engine::progress() {
 
 void Engine::rest() {
   Instant until = now() + kLongestRest;
-  int fd = -1;  // where another thread polls there is nothing to wait for but time
+  int fd = -1;  // if another thread polls, only time ends the wait
   if (params_.progress == Progress::kInline && try_lock()) {
     const Instant time = now();
     const Duration moment = caps().jitter / kStreamRestShare;
@@ -224,7 +224,7 @@ void Engine::rest() {
     if (poll(time)) {
       last_moved_ = until = time;
     } else if (time - last_moved_ < moment * kStreamRests && polled) {
-      until = time;  // a NIC for those who poll: a sleep would be longer than what it saves
+      until = time;  // a NIC for polling: a sleep costs more than it saves
     } else if (time - last_moved_ < moment * kStreamRests) {
       until = sleep_limit(std::min(deadline_, time + moment));
     } else {
@@ -232,14 +232,14 @@ void Engine::rest() {
       fd = port_->wait_fd();
     }
     end_inline_poll(time);
-    // By then this thread polls again: the keeper need not.
+    // This thread polls again by then, so the keeper need not.
     last_inline_poll_ns_.store(until.ns(), std::memory_order_relaxed);
   }
   pollfd waiting{fd, POLLIN, 0};
   sleep_until(until, {&waiting, 1});
 }
 
-// The keeper may sleep longer than what has just been started allows.
+// Wakes the keeper if it would sleep beyond the new deadline.
 void Engine::end_inline_poll(Instant now) {
   const int64_t asleep_until = asleep_until_ns_.load(std::memory_order_relaxed);
   const bool wake = asleep_until != 0 && deadline_.ns() < asleep_until;
@@ -281,7 +281,7 @@ void Engine::keep() {
       if (poll(time)) last_moved = time;
       mutex_.unlock();
     } else if (params_.progress == Progress::kInline) {
-      nap();  // a caller polls, and may take its time: devices of software work while we post
+      nap();  // a caller polls, and may be slow: software devices work while we post
       continue;
     } else {
       std::this_thread::yield();
@@ -293,11 +293,11 @@ void Engine::keep() {
 void Engine::nap() { sleep_until(now() + kNap, {}); }
 
 Instant Engine::sleep_limit(Instant deadline) const {
-  const bool told = params_.fault.empty() && port_->wait_fd() >= 0;
-  return told ? deadline : std::min(deadline, now() + kBlindSleep);
+  const bool woken = params_.fault.empty() && port_->wait_fd() >= 0;
+  return woken ? deadline : std::min(deadline, now() + kBlindSleep);
 }
 
-// Until something can be read, too.
+// Also returns when something can be read.
 void Engine::sleep_until(Instant deadline, std::span<pollfd> waiting) {
   const Instant time = now();
   if (deadline <= time) return;
@@ -313,7 +313,7 @@ void Engine::sleep_until_needed() {
     const bool waits = !unfinished_ && prepare_to_wait();
     deadline_ = waits ? loop_->next_deadline() : Instant();
     deadline = sleep_limit(deadline_);
-    // From here on, who submits or polls sees that we sleep and wakes us if need be.
+    // From here on, submitters and callers see that we sleep, and wake us if necessary.
     asleep_until_ns_.store(deadline.ns());
   }
   if (sends_.empty() && receives_.empty() && !stop_.load()) {

@@ -1,4 +1,4 @@
-// Engine: drives one NIC. It joins the NIC and the messenger, and decides who runs them: the
+// Engine: drives one NIC. It connects the NIC and the messenger, and decides who runs them: the
 // threads that poll for their messages (PACECAR_PROGRESS=inline), with a keeper thread that takes
 // over when they stop, or always the keeper thread. All protocol state belongs to whoever holds the
 // engine's lock; the clock is read once per poll.
@@ -35,8 +35,8 @@ struct EngineLink {
 
 class Engine {
  public:
-  // `identity` is the NIC's among all of all hosts.
-  // Errors: kInvalidArgument (unknown congestion control), kSystem.
+  // `identity` is unique among the NICs of all hosts. Errors: kInvalidArgument (unknown congestion
+  // control), kSystem.
   static Result<std::unique_ptr<Engine>> open(const Params& params, std::unique_ptr<NicPort> port,
                                               const NicIdentity& identity, EngineLink link = {});
   // Waits at most 300 ms for the last control words to reach the peers.
@@ -47,11 +47,11 @@ class Engine {
   auto exclusively(Use use) {
     const Hold hold(*this);
     drain_submissions(now());
-    deadline_ = Instant();  // whatever is changed, the next poll looks at everything
+    deadline_ = Instant();  // the next poll must look at everything
     return use(messenger(), nic(), now());
   }
 
-  // Runs `use(nic)`, which registers memory: beside all else where the NIC can, as it may take
+  // Runs `use(nic)`, which registers memory: without the lock if the NIC allows it, as it may take
   // long.
   template <typename Use>
   auto registering(Use use) {
@@ -61,12 +61,12 @@ class Engine {
 
   Submissions<SendOperation>& sends() { return sends_; }
   Submissions<ReceiveOperation>& receives() { return receives_; }
-  // After a submission: moves it on at once where that is this thread's to do.
+  // After a submission: processes it at once if this thread drives the engine.
   void submitted();
-  // After the submission of a send for which the peer may wait: lets it out, and leaves all else to
+  // After the submission of a send for which the peer may wait: sends it, and leaves all else to
   // the next poll.
   void hurry();
-  // After a submission that may wait for whoever polls next.
+  // After a submission that may wait for the next poll.
   void noted() {
     if (asleep_until_ns_.load() != 0) wake_keeper();
   }
@@ -84,7 +84,7 @@ class Engine {
   const NicCaps& caps() const { return std::as_const(*port_).nic().caps(); }
 
  private:
-  // The lock, with priority over those who merely poll.
+  // Holds the lock, with priority over polls.
   class Hold {
    public:
     explicit Hold(Engine& engine) : engine_(engine) {
@@ -108,7 +108,7 @@ class Engine {
   Messenger& messenger() { return *messenger_; }
   Nic& nic() { return port_->nic(); }
 
-  // All with the lock held.
+  // All require the lock.
   bool poll(Instant now);
   bool poll_without_receiving(Instant now);
   void leave_unfinished();
@@ -123,7 +123,7 @@ class Engine {
   bool callers_poll(Instant now) const;
   void nap();
   void sleep_until_needed();
-  // What a sleep may last at most, given when there is something to do.
+  // The latest end of a sleep, if `deadline` is the next one.
   Instant sleep_limit(Instant deadline) const;
   static void sleep_until(Instant deadline, std::span<pollfd> waiting);
 
@@ -137,15 +137,15 @@ class Engine {
   Submissions<ReceiveOperation> receives_;
 
   std::atomic<uint64_t> stall_changes_{0};
-  std::atomic<uint64_t> hint_{0};  // of expect(): one word, so that no caller waits
-  uint64_t hint_applied_ = 0;      // to the messenger; with the lock held
+  std::atomic<uint64_t> hint_{0};  // of expect(): atomic, so that no caller waits
+  uint64_t hint_applied_ = 0;      // the newest one passed on; under the lock
 
   std::mutex mutex_;
   Instant deadline_;             // of the poll loop, after the last poll that moved anything
-  bool unfinished_ = false;      // a turn: only what somebody waits for has been done
+  bool unfinished_ = false;      // the last turn did only the urgent part
   uint32_t empty_polls_ = 0;     // by callers, in a row
   Instant last_moved_;           // when a caller's poll moved anything
-  std::atomic<int> waiting_{0};  // threads that want the lock for set-up: pollers stand back
+  std::atomic<int> waiting_{0};  // threads that wait for the lock for set-up: polls yield to them
 
   const int wake_fd_;  // an eventfd
   std::atomic<bool> stop_{false};

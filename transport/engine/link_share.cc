@@ -1,4 +1,4 @@
-// What of opening a NIC is about who else uses its link.
+// The part of opening a NIC that divides its link among processes.
 #include <fmt/format.h>
 
 #include <utility>
@@ -10,8 +10,9 @@
 namespace pacecar {
 namespace {
 
-// What the processes of the host divide. A part of a nominal rate would hold back whoever runs
-// while others do not: where nobody knows the rate, they only even out what they have learnt.
+// The rate that the processes of the host divide. If the real rate is unknown, a part of the
+// nominal one would limit a busy process while others are idle: then they only make their budgets
+// even.
 Rate divided_rate(const OpenedNic& nic) {
   constexpr Rate kUndivided = Rate::from_gbps(16'000);
   return nic.speed == Rate() ? kUndivided : std::as_const(*nic.port).nic().caps().line_rate;
@@ -19,7 +20,7 @@ Rate divided_rate(const OpenedNic& nic) {
 
 }  // namespace
 
-// A NIC works without it, only more carefully.
+// A NIC works without a share, but begins at a lower rate.
 void share_link(OpenedNic& nic, const Params& params, const LogSink& log) {
   if (nic.host_only || params.share == Sharing::kOff) return;
   auto share = HostShare::open(link_name(nic.device, nic.guid), divided_rate(nic), clock_now());
@@ -33,7 +34,7 @@ void share_link(OpenedNic& nic, const Params& params, const LogSink& log) {
                   nic.name, share.error().message));
 }
 
-// Who does not know the link, or who else uses it, begins carefully.
+// Without knowledge of the link, or of its other users, the NIC begins at a low rate.
 Rate first_rate(const OpenedNic& nic) {
   if (nic.host_only) return {};
   if (nic.speed == Rate()) return kUntoldFirstRate;

@@ -44,7 +44,7 @@ std::string_view take_entry(std::string_view& list) {
   return entry;
 }
 
-// The device that an entry names, if it is one that is made when it is named, not found.
+// The device that an entry names, if naming it is enough to create it.
 std::optional<NicCandidate> made_device(std::string_view entry) {
   const bool ofi = entry.starts_with(kOfiPrefix);
   if (!ofi && !entry.starts_with(kDpdkPrefix)) return std::nullopt;
@@ -75,7 +75,7 @@ bool is_named(const NicCandidate& candidate, std::string_view entry) {
   return entry == candidate.device || entry == candidate.name();
 }
 
-// Whether the entry could name a NIC, were it there.
+// Whether the entry has the form of a NIC's name.
 Result<void> check_form(std::string_view entry, Candidates candidates) {
   const auto is_entry = [entry](const NicCandidate& c) { return is_named(c, entry); };
   if (std::ranges::any_of(candidates, is_entry)) return {};
@@ -110,7 +110,7 @@ Result<NicCandidate> find(std::string_view entry, Candidates candidates) {
                           entry, names_of(candidates)));
 }
 
-// What is chosen for one who names nothing: the first of these kinds that has any.
+// The choice without PACECAR_NICS: all NICs of the first kind that has any.
 std::vector<NicGroup> by_default(Candidates candidates) {
   const std::array kinds = {std::pair{NicKind::kVerbs, false}, std::pair{NicKind::kSoftUdp, false},
                             std::pair{NicKind::kSoftUdp, true}};
@@ -126,7 +126,7 @@ std::vector<NicGroup> by_default(Candidates candidates) {
   return {};
 }
 
-// Adds the NICs of an entry; one that stands alone and is there already, once.
+// Adds the NICs of an entry; a single one that is there already is not added again.
 Result<void> add_group(std::string_view entry, Candidates candidates,
                        std::vector<NicGroup>& groups) {
   const bool joined = entry.find('+') != std::string_view::npos;
@@ -182,10 +182,10 @@ Result<std::vector<NicGroup>> choose_nics(std::string_view list, Candidates cand
   std::erase_if(others, is_excluded);
   std::vector<NicGroup> chosen = by_name ? std::move(named) : by_default(others);
   if (chosen.empty() && list_was_empty) {
-    return fail(ErrorCode::kNotFound,
-                "this host has no NIC: no RDMA device, and no network interface is up with an IP "
-                "address; bring one up (ip link set dev eth0 up), and 'pacecar preflight' tells "
-                "more");
+    return fail(
+        ErrorCode::kNotFound,
+        "this host has no NIC: no RDMA device, and no network interface is up with an IP address; "
+        "bring one up (ip link set dev eth0 up), and 'pacecar preflight' shows more");
   }
   if (chosen.empty()) {
     return fail(ErrorCode::kNotFound,

@@ -1,4 +1,4 @@
-// Which NICs a process uses: PACECAR_NICS against what the machine has.
+// Which NICs a process uses: PACECAR_NICS, matched with the machine's NICs.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct NicCandidate {
   std::string arguments = {};  // of a DPDK device: "role=client,id=0"
   bool usable = true;          // up, and reachable by an address
   bool loopback = false;       // reaches this host only
-  std::string flaw = {};       // why it is not usable, with the cure, where that is known
+  std::string flaw = {};       // why it is not usable, and the cure, if known
 
   std::string name() const;
 };
@@ -35,18 +35,17 @@ struct NicCandidate {
 // NICs that are used as one.
 using NicGroup = std::vector<NicCandidate>;
 
-// `list` is a comma list of NAME, DEVICE (the first NIC in `candidates` that is on it), several of
-// these joined by + (used as one) and ^either (not this one). What follows a DPDK device's name and
-// has a '=' are its arguments; such a device need not be among the candidates. Without a positive
-// entry: every usable RDMA NIC; where there is none, a software NIC on every usable interface but
-// the loopback, which serves when there is no other. Errors: kInvalidArgument for an entry of a
-// kind that this version does not have or a NIC that is joined twice, kNotFound for a NIC that is
-// not there or not usable, or when nothing is left, kUnavailable for one with a flaw.
+// `list` is a comma list of NAME, DEVICE (its first NIC in `candidates`), several of these joined
+// by + (bonded) and ^either (excluded). Items with a '=' after a DPDK device are its arguments;
+// such a device need not be among the candidates. Without a positive entry: every usable RDMA NIC;
+// if there is none, a software NIC on every usable interface, on the loopback only if there is no
+// other. Errors: kInvalidArgument for an unknown kind of NIC or a NIC that is bonded twice,
+// kNotFound for a missing or unusable NIC, or if none is left, kUnavailable for one with a flaw.
 Result<std::vector<NicGroup>> choose_nics(std::string_view list,
                                           std::span<const NicCandidate> candidates);
 
-// The NIC's rail by `list`, a comma list of NAME=NUMBER or DEVICE=NUMBER; nullopt: it has none.
-// Errors: kInvalidArgument for an entry of another form.
+// The NIC's rail by `list`, a comma list of NAME=NUMBER or DEVICE=NUMBER; nullopt: none. Errors:
+// kInvalidArgument for an entry of another form.
 Result<std::optional<uint16_t>> rail_of(std::string_view list, const NicCandidate& nic);
 
 }  // namespace pacecar

@@ -19,9 +19,8 @@ namespace {
 
 constexpr const char* kModule = "libpacecar-dpdk.so";
 
-// Where the bootstrap listens, which is the kernel's affair: on the device's own interface if the
-// kernel still has it, or the one that is named, or the first that others reach; on the loopback
-// when there is no other.
+// The kernel's address on which the bootstrap listens: of the named interface, or the device's own
+// if the kernel still has it, or the first that others reach; the loopback if there is no other.
 Result<Address> bootstrap_address(const DpdkDevice& device, const OpenedDpdk& opened) {
   if (!device.bootstrap.empty()) {
     const auto named = find_interface(device.bootstrap);
@@ -77,7 +76,7 @@ Result<OpenedNic> open_dpdk_nic(const NicCandidate& candidate, const Params& par
                          .paths = params.paths,
                          .data_tc = static_cast<uint8_t>(params.tc),
                          .control_tc = static_cast<uint8_t>(params.control_tc),
-                         // The standard has a CRC of its own.
+                         // Standard RoCE v2 has a CRC of its own.
                          .udp_checksums = params.wire == WireMode::kExtended,
                          .standard_port = params.wire != WireMode::kExtended},
                         log);

@@ -37,7 +37,7 @@ Result<std::unique_ptr<PacketIo>> open_sockets(const Params& params, const Inter
     config.beginning_bits = wire::kBeginning.bits;
     config.beginning = wire::kBeginning.value;
   } else {
-    // UDP sockets do not show what the ICRC covers of an IPv4 header.
+    // UDP sockets hide the IPv4 fields that the ICRC covers, so IPv6 is preferred.
     config.address = preferred_ipv6_address(interface);
     config.port = roce::kUdpPort;
     config.without_checksum = true;
@@ -83,7 +83,7 @@ Result<std::unique_ptr<PacketIo>> decorate_io(const Params& params, std::unique_
     io = inject_faults(std::move(io), *fault);
   }
   if (!params.trace.empty()) {
-    std::FILE* file = std::fopen(params.trace.c_str(), "a");  // lives as long as the process
+    std::FILE* file = std::fopen(params.trace.c_str(), "a");  // open until the process ends
     if (file == nullptr) {
       return fail(ErrorCode::kSystem, fmt::format("cannot write PACECAR_TRACE={} ({}): name a file "
                                                   "in a directory that you may write to",

@@ -1,4 +1,4 @@
-// The packet I/O of a NIC with the decorators that the parameters ask for.
+// The packet I/O of a NIC, with the decorators that PACECAR_FAULT, _TRACE and _PCAP ask for.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace pacecar {
 
 enum class Sockets : uint8_t { kUdp, kRaw };
 
-// Those decorators alone.
+// The decorators alone.
 Result<std::unique_ptr<PacketIo>> decorate_io(const Params& params, std::unique_ptr<PacketIo> io);
 
 Result<std::unique_ptr<PacketIo>> open_io(const Params& params, const InterfaceInfo& interface,

@@ -17,7 +17,7 @@
 namespace pacecar {
 namespace {
 
-// Packets that a decorator holds back come out only when polled for.
+// Packets that a decorator holds back must be polled.
 constexpr Duration kBlindSleep = Duration::from_us(100);
 
 // Whether the NIC can have several engines.
@@ -82,8 +82,8 @@ bool is_default(const Params& params, std::string_view name) {
   return params.origin(static_cast<size_t>(row - table.begin())) == "default";
 }
 
-// Networks of a standard have no room for tags: that is said, and what was asked for and is not
-// to be had is refused.
+// Standard networks have no room for tags: logs that, and refuses the NIC with
+// PACECAR_SECURITY=encrypt.
 Result<void> check_security(const NicCandidate& candidate, const Params& params,
                             const LogSink& log) {
   const bool software = candidate.kind != NicKind::kVerbs && candidate.kind != NicKind::kOfi;
@@ -92,7 +92,7 @@ Result<void> check_security(const NicCandidate& candidate, const Params& params,
   }
   const std::string_view standard =
       candidate.kind == NicKind::kOfi ? "libfabric's packets" : "standard RDMA packets";
-  // Whether a peer makes a connection one of ours, it says when it is joined.
+  // With PACECAR_WIRE=auto only the peer's offer decides whether a connection is extended.
   const bool by_peer = software && params.wire == WireMode::kAuto;
   if (params.security == Security::kEncrypt && !by_peer) {
     return fail(ErrorCode::kInvalidArgument,
@@ -101,9 +101,9 @@ Result<void> check_security(const NicCandidate& candidate, const Params& params,
                             candidate.name(), standard));
   }
   log(is_default(params, "PACECAR_SECURITY") ? LogLevel::kInfo : LogLevel::kWarn,
-      fmt::format("{}: {} carry no tags: whoever can send into its network can forge them "
-                  "(SECURITY.md)",
-                  candidate.name(), standard));
+      fmt::format(
+          "{}: {} carry no tags: anyone who can send into its network can forge them (SECURITY.md)",
+          candidate.name(), standard));
   return {};
 }
 

@@ -1,4 +1,4 @@
-// The NICs of this machine, and opening one with what the parameters ask for.
+// The NICs of this machine, and opening one with the parameters.
 #pragma once
 
 #include <memory>
@@ -18,16 +18,17 @@ struct OpenedNic {
   std::string device;    // "eth0"
   std::string pci_path;  // below /sys/devices; empty for a device without one
   uint64_t guid = 0;     // unique on this host
-  Rate speed;            // as the device says, or PACECAR_LINE_RATE; 0: unknown
+  Rate speed;            // from the device, or PACECAR_LINE_RATE; 0: unknown
   std::unique_ptr<NicPort> port;
   bool host_only = false;            // there is no link to share
-  std::unique_ptr<HostShare> share;  // of its link; null where there is none, or it cannot be had
+  std::unique_ptr<HostShare> share;  // of its link; null: no link, or not shared
 };
 
-// What the NIC may use before anything is known of its link; 0: its line rate.
+// The rate at which the NIC begins, before anything is known of its link; 0: its line rate.
 Rate first_rate(const OpenedNic& nic);
 
-// Divides its link among the processes of this host that use it, where that is wanted and can be.
+// Divides its link among the processes of this host that use it, if PACECAR_SHARE allows it and
+// shared memory is available.
 void share_link(OpenedNic& nic, const Params& params, const LogSink& log);
 
 std::vector<NicCandidate> list_nics();

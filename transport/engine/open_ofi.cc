@@ -18,8 +18,8 @@
 namespace pacecar {
 namespace {
 
-// Where the bootstrap's TCP connections go: to the provider's own address where that is one of IP,
-// on this host alone where the provider does not leave it.
+// The address of the bootstrap's TCP connections: the provider's own if it is an IP address, the
+// loopback if the provider reaches this host only.
 std::optional<Address> bootstrap_address(const OfiProvider& provider, const std::string& wish) {
   const fi_info& info = *provider.info;
   const bool ip = info.addr_format == FI_SOCKADDR || info.addr_format == FI_SOCKADDR_IN ||
@@ -54,20 +54,20 @@ std::string pci_path(const fi_info& info) {
 
 std::string abilities(const OfiTraits& traits) {
   const std::string_view notification = traits.notification == OfiNotification::kWithWrite
-                                            ? "tells of writes with them"
+                                            ? "notifies with each write"
                                         : traits.notification == OfiNotification::kAfterWrite
-                                            ? "tells of writes by a message behind them"
-                                            : "tells of writes once they are acknowledged";
+                                            ? "notifies by a message after each write"
+                                            : "notifies after a write's acknowledgement";
   return fmt::format("{}; {} writes, up to {} bytes inline; {}; {}", notification,
                      traits.ordered ? "ordered" : "unordered", traits.inject,
                      traits.host_only ? "this host only" : "leaves the host",
                      traits.gpu_memory ? "GPU memory" : "memory of the host");
 }
 
-// What of NCCL's protocols does not work there, for people; empty: all do. A GPU polls flags while
-// a message is written: LL needs words of 8 bytes that are seen whole, or low bytes first; LL128
-// needs the words of a line in their order. RDMA NICs keep both. The kernel, which copies for
-// others on this host, may store a line in any order.
+// The NCCL protocols that do not work there, for a log line; empty: all do. A GPU polls flags while
+// a message is written: LL needs words of 8 bytes that become visible at once, or low bytes first;
+// LL128 needs the words of a line in order. RDMA NICs keep both. The kernel, which copies for tcp
+// and shm, may store a line in any order.
 std::string_view what_nccl_must_avoid(const OfiProvider& provider) {
   constexpr std::array<std::string_view, 3> kCopiedByKernel = {"tcp", "net", "shm"};
   const std::string_view layer = lowest_layer(provider.name);
@@ -83,7 +83,7 @@ std::pair<std::string, std::string> provider_and_domain(const std::string& devic
   return {device.substr(0, colon), device.substr(colon + 1)};
 }
 
-// A number of the NIC that is the same in each process of this host.
+// A number for the NIC that is equal in all processes of this host.
 uint64_t guid_of(const OfiProvider& provider) {
   uint64_t guid = 14695981039346656037U;
   for (const char letter : provider.name + ":" + provider.domain) {

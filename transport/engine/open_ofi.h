@@ -7,7 +7,7 @@
 namespace pacecar {
 
 // Errors: kUnavailable (no libfabric), kNotFound (no such provider or domain), kInvalidArgument (it
-// lacks something), and what it refuses.
+// lacks something), and the provider's errors.
 Result<OpenedNic> open_ofi_nic(const NicCandidate& candidate, const Params& params,
                                const LogSink& log);
 

@@ -21,7 +21,7 @@
 namespace pacecar {
 namespace {
 
-// Several ports of a device are told apart by number, as NCCL does.
+// Several ports of a device are distinguished by number, as in NCCL.
 std::string name_of(const VerbsPortInfo& port, bool several) {
   return several ? fmt::format("{}:{}", port.device, port.port) : port.device;
 }
@@ -33,7 +33,7 @@ struct Port {
 
 std::vector<Port> list_ports() {
   const auto infos = list_verbs_ports();
-  if (!infos) return {};  // no kernel support is no RDMA NIC
+  if (!infos) return {};  // no kernel support: no RDMA NIC
   std::vector<Port> ports;
   for (const VerbsPortInfo& info : *infos) {
     const bool several = std::ranges::count(*infos, info.device, &VerbsPortInfo::device) > 1;
@@ -46,7 +46,8 @@ std::optional<Address> bootstrap_address(const std::string& wish, const std::str
   return choose_bootstrap(list_interfaces(), wish, netdev, routed_source());
 }
 
-// Better now than at the first buffers: what any use takes at least must be there to be locked.
+// Checks at opening, rather than at the first buffers, that the least memory of any use can be
+// locked.
 Result<void> check_locking(Nic& nic) {
   constexpr size_t kLeast = size_t{16} << 20;
   const FreshPages memory = make_fresh_pages(kLeast);

@@ -7,7 +7,7 @@
 
 namespace pacecar {
 
-// Without libibverbs: the devices that the kernel has, with what is missing.
+// Without libibverbs: the kernel's devices, with what is missing as their flaw.
 std::vector<NicCandidate> list_verbs_nics();
 
 // Errors: kNotFound, and those of VerbsNic::open.

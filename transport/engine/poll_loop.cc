@@ -7,8 +7,7 @@ namespace pacecar {
 size_t PollLoop::advance(Instant now) {
   port_.nic().on_time(now);
   messenger_.poll(now);
-  // Where control writes may share packets with data, they leave together; else data waits for
-  // nothing.
+  // Where control writes may join data packets, both leave together; otherwise data leaves first.
   const size_t sent = port_.nic().caps().software ? 0 : port_.transmit(now);
   messenger_.inform(now);
   return sent + port_.transmit(now);

@@ -1,5 +1,5 @@
-// The software NIC of one process among many at one address: it speaks standard RoCE v2, with the
-// NICs of other processes, hosts and makers.
+// The software NIC of one of several processes at the same address. It uses standard RoCE v2, with
+// the NICs of other processes, hosts and vendors.
 #pragma once
 
 #include "transport/base/params.h"

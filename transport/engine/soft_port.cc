@@ -16,24 +16,25 @@ namespace {
 // The nominal rate of a device that does not know its own, for each core.
 constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
 constexpr Bytes kMaxDefaultMtu = 8192;
-// What polls a buffer while it is filled, or a table, takes so much for whole at the sight of its
-// end: NCCL's LL128 a line, a sender a slot.
+// Readers that poll memory while it is written take so many bytes as complete when their end has
+// arrived: a line in NCCL's LL128, a slot at the sender.
 constexpr Bytes kLineBytes = 128;
 static_assert(kLineBytes % sizeof(CtsSlot) == 0);
-// Longer than a ping-pong between two processes takes, which has no time for more packets.
+// Longer than a round of ping-pong between two processes, so acknowledgements do not delay one.
 constexpr Duration kQuiet = Duration::from_us(10);
-// Acknowledgements go with data where that saves datagrams, if any goes to that peer within this
-// time. Who waits for one asks for it.
+// How long acknowledgements wait to join data to that peer, where that saves datagrams. A sender
+// that waits for one requests it.
 constexpr Duration kJoinDelay = Duration::from_us(300);
-// What an acknowledgement answers for at least, where it is two bursts of few packets.
+// The fewest packets per acknowledgement, where two bursts are fewer.
 constexpr Bytes kPacketsPerAck = 4;
 
-// Of one process among many at an address: twice as many slots, and some generations of each, are
-// in its part of the numbers.
+// Queue pairs of a process that shares its address: its part of the numbers has room for twice as
+// many slots, and several generations of each.
 constexpr uint32_t kProcessQueuePairs = 8192;
 constexpr uint32_t kProcessReceiveQueues = 1024;
 
-// As much as fits into the device's datagrams, in whole lines: none is ever split over two packets.
+// As much as fits into the device's datagrams, in whole lines, so that no line is split over two
+// packets.
 Bytes choose_mtu(const Params& params, const PacketIoCaps& caps) {
   const Bytes room = caps.datagram_bytes - wire::kDataHeaderBytes - trailer_bytes(params.security);
   const Bytes wanted = params.mtu != 0 ? params.mtu : kMaxDefaultMtu;
@@ -77,9 +78,9 @@ SoftNicConfig nic_config(const Params& params, const PacketIo& io, uint64_t core
       .ack = {.bytes = mtu * std::max(packets_per_burst * 2, kPacketsPerAck),
               .delay = joins ? kJoinDelay : AckPolicy().delay,
               .quiet = joins ? kJoinDelay : kQuiet},
-      // Where nothing is lost, an acknowledgement comes before the probe.
+      // Without a loss, an acknowledgement arrives before the probe.
       .loss = {.min_probe = loss.min_probe + (joins ? kJoinDelay : Duration())},
-      // With the keep-alive's interval (a fifth) this stays below the limit that people set.
+      // With the keep-alive's interval (a fifth) this stays below PACECAR_TIMEOUT.
       .silence_limit = params.timeout * 6 / 10,
   };
 }
@@ -96,7 +97,7 @@ struct OwnNic {
   SoftNic owned_nic;
 };
 
-// The members come before the base that refers to them.
+// Base classes first: the SoftPort refers to the members of OwnNic.
 class OwningSoftPort final : private OwnNic, public SoftPort {
  public:
   OwningSoftPort(const SoftNicConfig& config, std::unique_ptr<PacketIo> io, Instant now,
@@ -129,7 +130,8 @@ size_t SoftPort::receive(Instant now) {
 }
 
 size_t SoftPort::transmit(Instant now) {
-  if (nic_.invalidations() != invalidations_) {  // what is left may point to what is gone
+  // remaining packets may refer to deregistered memory
+  if (nic_.invalidations() != invalidations_) {
     invalidations_ = nic_.invalidations();
     outgoing_begin_ = outgoing_end_;
   }

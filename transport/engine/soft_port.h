@@ -1,5 +1,5 @@
-// SoftPort: a software NIC on a packet I/O, as something that can be turned: packets in, packets
-// out. The engine turns it with the real clock, the simulator with a virtual one.
+// SoftPort: a software NIC on a packet I/O, as a NicPort. The engine drives it with the real clock,
+// the simulator with a virtual one.
 //
 // Pure: time is an argument. Thread rule: one thread at a time.
 #pragma once
@@ -25,10 +25,10 @@ class SoftPort : public NicPort {
   using Clock = Instant (*)();
 
   // Both outlive the port. `transmit` is how many packets are made at a time, 1 to kMaxTransmit:
-  // what is made is not reconsidered while the packet I/O does not take it. With a `clock`, packets
-  // have arrived when they have been taken: a host that pauses between the turn's time and that
-  // would see some arrive before they were sent. Virtual time stands still meanwhile. `room` is for
-  // what one turn takes: ports that take turns may share one, and without any it has its own.
+  // they are not reconsidered while the packet I/O is full. With a `clock`, the arrival time of
+  // packets is read after they are received; a host that pauses before that would otherwise see
+  // packets arrive before they were sent. Virtual time does not change meanwhile. `room` is the
+  // memory of one turn: ports that take turns may share it; without it the port has its own.
   SoftPort(PacketIo& io, SoftNic& nic, size_t transmit = kMaxTransmit, Clock clock = nullptr,
            std::span<RxPacket> room = {})
       : io_(io),
@@ -54,7 +54,7 @@ class SoftPort : public NicPort {
   PacketIo& io_;
   SoftNic& nic_;
   Clock clock_;
-  size_t outgoing_begin_ = 0;  // of what the packet I/O has not taken yet
+  size_t outgoing_begin_ = 0;  // of packets that the packet I/O has not taken yet
   size_t outgoing_end_ = 0;
   uint64_t invalidations_ = 0;
   std::vector<RxPacket> own_room_;
@@ -62,18 +62,18 @@ class SoftPort : public NicPort {
   std::vector<TxPacket> outgoing_;
 };
 
-// With a software NIC of its own, as the parameters want it.
-// `bootstrap`: where peers reach this host, if not at the packet I/O's address.
+// With a software NIC of its own, configured by the parameters. `bootstrap`: the address at which
+// peers connect, if not the packet I/O's.
 std::unique_ptr<SoftPort> make_soft_port(const Params& params, std::unique_ptr<PacketIo> io,
                                          Instant now,
                                          const std::optional<Address>& bootstrap = std::nullopt);
 
-// With a software NIC of standard RoCE v2, one of many processes' at its address: the one of `slot`
-// (roce::port_of_slot). For programs that bring up connections themselves (Service::kStandard).
+// With a software NIC of standard RoCE v2 for the process with `slot` (roce::port_of_slot) at a
+// shared address. For programs that bring up connections themselves (Service::kStandard).
 std::unique_ptr<SoftPort> make_process_port(const Params& params, std::unique_ptr<PacketIo> io,
                                             uint32_t slot, Instant now);
 
-// One on each packet I/O, to act as one NIC.
+// One on each packet I/O, to be used as one NIC.
 std::vector<std::unique_ptr<SoftPort>> make_soft_ports(
     const Params& params, std::vector<std::unique_ptr<PacketIo>> ios, Instant now);
 

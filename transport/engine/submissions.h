@@ -1,5 +1,5 @@
 // How an application's threads hand operations to the engine without a lock: one bounded ring per
-// connection, and a doorbell bit per connection that says "look into my ring".
+// connection, and a doorbell bit per connection that is set when its ring has operations.
 //
 // Thread rule: one thread pushes into a connection's ring; only the engine's current driver drains.
 #pragma once
@@ -24,7 +24,7 @@ class Submissions {
         bells_((connections + 63) / 64),
         floors_((bells_.size() + 63) / 64) {}
 
-  // Both only while nobody drains.
+  // Both not during a drain.
   void attach(uint32_t connection) {
     rings_[connection] = std::make_unique<SpscRing<Operation>>(depth_);
   }
@@ -35,11 +35,11 @@ class Submissions {
     return push_made(connection, [&operation](Operation& place) { place = operation; });
   }
 
-  // As push(), of an operation that make(operation) fills where it comes to lie.
+  // As push(); make(operation) fills the operation in place.
   template <typename Make>
   bool push_made(uint32_t connection, Make make) {
     if (!rings_[connection]->push_made(make)) return false;
-    // Whoever finds its own bell rung has rung it, and all that hangs from it, and nobody has come.
+    // If its own bell is still rung, so are the bits above it, and the engine has yet to drain.
     if (ring(bells_, connection)) return true;
     ring(floors_, connection / 64);
     rung_.store(true);
@@ -48,11 +48,11 @@ class Submissions {
 
   bool empty() const { return !rung_.load(); }
 
-  // Calls take(connection, operation) for every operation there is; returns how many.
+  // Calls take(connection, operation) for every submitted operation; returns how many.
   template <typename Take>
   size_t drain(Take take) {
     if (!rung_.load(std::memory_order_relaxed)) return 0;
-    rung_.store(false);  // before the bells are read: whoever rings one later sets it again
+    rung_.store(false);  // before the bells are read: a later ring sets it again
     size_t count = 0;
     for (uint32_t place = 0; place < floors_.size(); ++place) {
       each_rung(floors_, place, [&](uint32_t floor) {
@@ -73,7 +73,7 @@ class Submissions {
     const uint64_t bit = uint64_t{1} << (number % 64);
     return (bells[number / 64].fetch_or(bit) & bit) != 0;
   }
-  // Of one word of bells, which are silent then.
+  // Clears one word of bells, and answers each that was rung.
   template <typename Answer>
   static void each_rung(Bells& bells, uint32_t word, Answer answer) {
     if (bells[word].load(std::memory_order_relaxed) == 0) return;

@@ -18,7 +18,7 @@ namespace pacecar {
 
 struct PacketIoCaps {
   Bytes datagram_bytes = 0;  // largest datagram: protocol header + payload + trailer
-  Bytes burst_bytes = 0;     // best handed over at once to one destination on one path; 0: a packet
+  Bytes burst_bytes = 0;     // best burst to one destination on one path; 0: a packet
   Bytes receive_bytes = 0;   // what the receive buffer holds before the network drops
   uint32_t paths = 1;        // distinct UDP source ports
   Rate line_rate;            // of the device; 0 when it does not know
@@ -26,11 +26,10 @@ struct PacketIoCaps {
   bool sees_ecn = false;        // RxPacket::ecn is real
   // RxPacket::ipv4_fragment is real, and packets sent over IPv4 carry kIpv4Fragment.
   bool sees_ipv4_header = false;
-  // Over IPv4 packets of RoCE v2 leave with an ICRC that is right for their IP header if they are
-  // handed over with that of kIpv4Unidentified; what arrives may have had any identification.
+  // Over IPv4, packets of RoCE v2 that are given with the ICRC of kIpv4Unidentified leave with the
+  // ICRC of their real IP header; arriving packets may have any identification.
   bool identifies_datagrams = false;
-  // Of the host on which this runs: what it adds to round trips by chance, and how long it may do
-  // nothing without being broken.
+  // Of this host: its random addition to round trips, and the longest pause of a healthy host.
   Duration jitter;
   Duration pause;
 };
@@ -50,14 +49,14 @@ class PacketIo {
   virtual ~PacketIo() = default;
 
   virtual const PacketIoCaps& caps() const = 0;
-  // Where peers send to.
+  // The address to which peers send.
   virtual const Address& local_address() const = 0;
   // The UDP port from which packets of that path and class leave.
   virtual uint16_t source_port(uint16_t path, TrafficClass traffic_class) const = 0;
   // Takes packets in order and returns how many were taken; fewer means "full, again later".
   virtual size_t send(std::span<const TxPacket> packets, Instant now) = 0;
-  // The next receive() may put payload there (RxPacket::placed), and only that one. What turns out
-  // to be another packet is handed out whole.
+  // Only the next receive() may put payload there (RxPacket::placed). Other packets are returned
+  // whole.
   virtual void predict(const Placement& /*placement*/) {}
   // Fills up to packets.size() entries and returns how many. Their memory is valid until the next
   // receive().
@@ -67,7 +66,7 @@ class PacketIo {
   virtual const PacketIoCounters& counters() const = 0;
 };
 
-// Of all paths, then of control words.
+// Of all paths, then of control writes.
 std::vector<uint16_t> source_ports(const PacketIo& io);
 
 }  // namespace pacecar

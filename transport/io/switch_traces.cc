@@ -9,7 +9,7 @@ void SwitchTraces::read(std::span<RxPacket> packets) {
   used_ = 0;
   for (RxPacket& packet : packets) {
     if (wire::classify(packet.bytes) != wire::PacketKind::kData) continue;
-    // Whole ones have a checksum behind their header.
+    // Whole packets have a checksum after their header.
     if (packet.bytes.size() == wire::kDataHeaderBytes) {
       packet.trimmed = true;
     } else {
@@ -21,7 +21,7 @@ void SwitchTraces::read(std::span<RxPacket> packets) {
 void SwitchTraces::read_telemetry(RxPacket& packet, size_t most) {
   const size_t bytes = wire::find_telemetry_tail(packet.bytes);
   if (bytes == 0) return;
-  if (hops_.size() < most) hops_.resize(most);  // before any of this burst is handed out
+  if (hops_.size() < most) hops_.resize(most);  // before pointers into it are given out
   auto& hops = hops_[used_++];
   const size_t count = wire::decode_telemetry_tail(packet.bytes.last(bytes), hops);
   packet.bytes = packet.bytes.first(packet.bytes.size() - bytes);

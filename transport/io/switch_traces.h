@@ -1,5 +1,4 @@
-// Reads what switches on the way have left of a data packet, or behind it: packets that were
-// trimmed, and telemetry. Thread rule: one thread.
+// Reads the traces of switches in data packets: trimming and telemetry. Thread rule: one thread.
 #pragma once
 
 #include <array>
@@ -14,8 +13,8 @@ namespace pacecar {
 
 class SwitchTraces {
  public:
-  // Sets `trimmed` and `telemetry` of the packets that have such traces, and takes these off their
-  // bytes. The telemetry is valid until the next read().
+  // Sets `trimmed` and `telemetry` of packets with such traces, and removes these from their bytes.
+  // The telemetry is valid until the next read().
   void read(std::span<RxPacket> packets);
 
  private:

@@ -22,22 +22,21 @@ class LimitMeter {
   }
 
   // What limits the flow now. A flow that sends less than half of its rate is not limited by the
-  // rate. Where the grant equals the budget, the budget is the limit: the receiver has the same
-  // one.
+  // rate. If the grant equals rate_max, that is the limit: the receiver has the same one.
   LimitedBy limit(const Explanation& explanation, const FlowStats& stats) const {
     if (stats.backlog == 0) return LimitedBy::kApplication;
     if (measured_ && used_ < explanation.rate.bps() / 2) return LimitedBy::kHost;
-    const uint64_t budget = explanation.budget.bps();
-    const bool at_budget = budget > 0 && explanation.rate.bps() >= budget - budget / kNearBudget;
-    return explanation.limited_by == LimitedBy::kGrant && at_budget ? LimitedBy::kBudget
-                                                                    : explanation.limited_by;
+    const uint64_t most = explanation.rate_max.bps();
+    const bool at_most = most > 0 && explanation.rate.bps() >= most - most / kNearMost;
+    return explanation.limited_by == LimitedBy::kGrant && at_most ? LimitedBy::kBudget
+                                                                  : explanation.limited_by;
   }
 
   const LimitCounts& counts() const { return counts_; }
 
  private:
   static constexpr Duration kSpan = Duration::from_ms(20);
-  static constexpr uint64_t kNearBudget = 32;  // a rate above 31/32 of the budget is at the budget
+  static constexpr uint64_t kNearMost = 32;  // a rate above 31/32 of rate_max is at it
   static constexpr Duration kFresh = Duration::from_ms(200);
   static constexpr Bytes kSlack = 64 << 10;  // what a span may miss by chance
 

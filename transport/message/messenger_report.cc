@@ -15,7 +15,7 @@ Explanation Messenger::explain(ConnectionId connection) const {
 Explanation Messenger::explain(const Flow& flow) const {
   if (flow.controller == nullptr) return {.limited_by = LimitedBy::kApplication};
   Explanation explanation = flow.controller->explain(now_);
-  explanation.budget = config_.rate_max;
+  explanation.rate_max = config_.rate_max;
   explanation.limited_by = flow.limits.limit(explanation, flow.stats);
   return explanation;
 }

@@ -46,9 +46,9 @@ uint32_t SendQueue::take() {
 // Copies the next receive request's slots out of the table once all of them are there.
 bool SendQueue::load_group(const SendTable& table, bool* malformed) {
   // A slot is read after its sequence numbers: the NIC may be writing it.
-  const CtsSlot& told = table.slots[next_sequence_ % kCtsSlots];
-  if (!told.holds(next_sequence_ + 1)) return false;
-  const CtsSlot first = told;
+  const CtsSlot& arrived = table.slots[next_sequence_ % kCtsSlots];
+  if (!arrived.holds(next_sequence_ + 1)) return false;
+  const CtsSlot first = arrived;
   if (first.group_size == 0 || first.group_size > kMaxGroup) {
     *malformed = true;
     return false;
@@ -261,7 +261,7 @@ bool SendQueue::next_write(uint32_t connection, WorkRequest* write) {
       .remote_key = send.remote_key,
       .immediate = immediate.pack(),
       .opcode = Opcode::kWriteWithImm,
-      .awaited = !send.told && send.operation.awaited,
+      .awaited = !send.reported && send.operation.awaited,
       .host = send.operation.host,
   };
   return true;
@@ -357,8 +357,8 @@ void SendQueue::drop_requests() {
 
 // Completes the application's request, once.
 void SendQueue::finish(Send& send) {
-  if (!send.told) --owed_;
-  send.told = true;
+  if (!send.reported) --owed_;
+  send.reported = true;
   MessageRequest* request = send.operation.request;
   if (request == nullptr) return;
   send.operation.request = nullptr;

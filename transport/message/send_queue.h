@@ -63,8 +63,8 @@ class SendQueue {
   uint32_t requests() const {
     return static_cast<uint32_t>(sends_.size() - free_.size()) - resting_;
   }
-  // The peer may delay advertising until it is asked: how many slots it should have advertised,
-  // ever. 0: it need not be asked.
+  // The total of slots that the peer should have advertised, for the wanted word: it may delay
+  // advertising until it gets one. 0: no word is needed.
   uint64_t wanted_slots() const;
   // All sends that are done for the application have reached the peer.
   bool settled() const { return matched_.empty() && outstanding_ == 0; }
@@ -130,7 +130,7 @@ class SendQueue {
     bool matched = false;
     bool eager = false;  // goes to the receiver's cell
     bool done = false;   // all its writes
-    bool told = false;   // the application
+    bool reported = false;  // the application
   };
 
   bool load_group(const SendTable& table, bool* malformed);

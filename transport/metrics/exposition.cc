@@ -53,7 +53,7 @@ void add_family(Exposition& exposition, const Family& family, std::span<const Ro
 
 void add_device_counters(Exposition& exposition, std::span<const Row> rows) {
   exposition.family("pacecar_device_events", Type::kCounter, "",
-                    "The device's own counters, of whoever uses the port.");
+                    "The device's own counters, of all users of the port.");
   for (const Row& row : rows) {
     const size_t count = std::min(row.nic->device.size(), kMaxDeviceCounters);
     for (const auto& [name, value] : std::span(row.nic->device).first(count)) {

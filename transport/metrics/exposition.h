@@ -31,7 +31,7 @@ class Exposition {
   std::string name_;  // of the samples
 };
 
-// Adds name="value" to others, with what Prometheus asks for in place of quotes and backslashes.
+// Adds name="value" to others, with quotes and backslashes escaped as Prometheus requires.
 void add_label(std::string& labels, std::string_view name, std::string_view value);
 
 // All families of the processes' NICs that have a value. A NIC has at most kMaxDeviceCounters of

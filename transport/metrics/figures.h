@@ -1,5 +1,5 @@
-// What is counted and measured of each NIC of a process, as numbers with names (metric_table.h).
-// Times in seconds, rates in bytes per second, as Prometheus has them. Pure values.
+// The counters and measurements of each NIC of a process (names: metric_table.h). Times in seconds,
+// rates in bytes per second, as Prometheus has them. Pure values.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +61,7 @@ struct NicFigures {
 struct ProcessFigures {
   std::string program;
   std::optional<uint64_t> rank;
-  // Tells apart the processes of a host that have the same program and rank; empty: one alone.
+  // Distinguishes processes of a host with the same program and rank; empty: only one.
   std::string number;
   double uptime = 0;
   std::vector<NicFigures> nics;

@@ -1,6 +1,6 @@
-// The one definition of what is told of NICs: the state document's `statistics` are written and
-// read by this table, and Prometheus' families are made from it. A new metric is a member of
-// NicFigures and a line here.
+// The one definition of all metrics of NICs: the state document's `statistics` are written and read
+// by this table, and Prometheus' families are made from it. A new metric is a member of NicFigures
+// and a line here.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ enum class Type : uint8_t { kCounter, kGauge };
 // The names of one family that have the same labels.
 struct Series {
   std::string_view key;     // in `statistics`; empty: the document has it elsewhere
-  std::string_view labels;  // that tell it from others of the family, as Prometheus writes them
+  std::string_view labels;  // that distinguish it in the family, as Prometheus writes them
   double NicFigures::* value = nullptr;
 };
 
@@ -29,7 +29,7 @@ struct Family {
   std::string_view unit;  // the end of its name, or empty
   std::string_view help;
   std::array<Series, kMaxSeries> series;  // the first ones; the rest have no value
-  bool only_known = false;                // 0 stands for unknown, and is left out
+  bool only_known = false;                // 0 means unknown, and is left out
 };
 
 std::span<const Family> families();

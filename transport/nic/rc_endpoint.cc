@@ -107,7 +107,7 @@ Result<RcEndpoint> decode_rc_endpoint(std::span<const uint8_t> bytes) {
   if (endpoint.lanes > RcEndpoint::kMaxLanes ||
       endpoint.extension_bytes > RcEndpoint::kMaxExtension ||
       bytes.size() != kHeaderBytes + endpoint.lanes * kLaneBytes + endpoint.extension_bytes) {
-    return refuse("another length than it says");
+    return refuse("another length than its header has");
   }
   from += kHeaderBytes;
   for (RcLane& lane : std::span(endpoint.lane).first(endpoint.lanes)) {

@@ -16,11 +16,11 @@
 namespace pacecar {
 namespace {
 
-// How long a write of a peer may go unnoticed while nobody polls and the provider wakes nobody.
+// The longest sleep where the provider does not wake us for a peer's write.
 constexpr timespec kLookAgain{.tv_sec = 0, .tv_nsec = 500'000};
 
-// shm names memory by the number of its process, under which one that was killed may have left
-// some: then it cannot be opened. With a word of chance names are used once.
+// shm names its memory by the process id. A killed process with the same id may have left memory,
+// and then opening fails. A random part makes names unique.
 void make_names_unique(fi_info& info) {
   const std::string name =
       fmt::format("{}-{:08x}", static_cast<const char*>(info.src_addr), random_word());
@@ -52,7 +52,7 @@ Result<OfiDomain> OfiDomain::open(OfiProvider provider, std::string name, size_t
   return domain;
 }
 
-// Some providers open a queue with a file descriptor that they then do not have.
+// Some providers open a queue that should have a file descriptor, and then have none.
 Result<void> OfiDomain::open_completions() {
   fi_cq_attr attributes{.size = count_, .format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_FD};
   fid_cq* queue = nullptr;
@@ -119,7 +119,7 @@ bool OfiDomain::prepare_to_wait() {
     return fi_trywait(fabric_.get(), &waiting, 1) == 0;
   }
   const itimerspec once{.it_interval = {}, .it_value = kLookAgain};
-  timerfd_settime(timer_.get(), 0, &once, nullptr);  // also takes back that it has fired
+  timerfd_settime(timer_.get(), 0, &once, nullptr);  // also clears a past expiry
   return true;
 }
 

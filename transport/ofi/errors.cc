@@ -73,7 +73,7 @@ constexpr OfiErrorInfo kUnknown{0,
                                 kLocalError,
                                 ErrorCode::kSystem,
                                 "the provider or its device is in trouble",
-                                "set FI_LOG_LEVEL=warn to see what it says"};
+                                "set FI_LOG_LEVEL=warn to see its log"};
 
 const OfiErrorInfo* find(int error) {
   const auto found = std::ranges::find(kErrors, error, &OfiErrorInfo::error);

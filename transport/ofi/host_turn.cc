@@ -16,10 +16,10 @@
 namespace pacecar {
 namespace {
 
-// Each takes some 300 ns on an idle host, and a turn of the scheduler on a busy one, for which the
-// caller's own NIC stands still.
+// A try takes some 300 ns on an idle host, and a time slice on a busy one, during which the
+// caller's own NIC makes no progress.
 constexpr int kTries = 30;
-// Of a NIC that closes: together about a millisecond, as a turn in which much is moved.
+// For a NIC that closes: together about a millisecond, like a turn that moves much data.
 constexpr int kClosingTries = 100;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
@@ -41,7 +41,7 @@ HostTurn& HostTurn::operator=(HostTurn&& other) noexcept {
   return *this;
 }
 
-// Others may still have it: it is not destroyed, only forgotten.
+// Others may still have the mutex mapped, so it is not destroyed.
 HostTurn::~HostTurn() {
   if (shared_ != nullptr) munmap(shared_, sizeof *shared_);
 }
@@ -72,7 +72,7 @@ Result<HostTurn> HostTurn::make() {
 Result<HostTurn> HostTurn::join(Place place) {
   const std::string path = fmt::format("/proc/{}/fd/{}", place.process, place.fd);
   const FileDescriptor memory(open(path.c_str(), O_RDWR | O_CLOEXEC));
-  // Its size cannot change, so that it can be touched safely.
+  // Its size is sealed, so that access cannot fault.
   const bool sealed = memory && (fcntl(memory.get(), F_GET_SEALS) & kSeals) == kSeals &&
                       lseek(memory.get(), 0, SEEK_END) == sizeof(Shared);
   void* const mapped = sealed ? map(memory.get()) : MAP_FAILED;
@@ -98,7 +98,8 @@ int HostTurn::take() {
       return -ESHUTDOWN;
     }
     if (error == 0) return 0;
-    if (error == EOWNERDEAD) {  // never mended; asked again, glibc's trylock would keep the mutex
+    // never made consistent; after another try glibc's trylock would keep the mutex
+    if (error == EOWNERDEAD) {
       shared_->dead = true;
       give_back();
     }
@@ -110,7 +111,7 @@ int HostTurn::take() {
 
 void HostTurn::give_back() { pthread_mutex_unlock(&shared_->mutex); }
 
-// With the turn, so that nobody is inside; one who does not come out is not waited for.
+// Takes the mutex, so that nobody is inside, but does not wait forever for one that stays.
 void HostTurn::close() {
   int error = -EAGAIN;
   for (int i = 0; i < kClosingTries && error == -EAGAIN; ++i) error = take();

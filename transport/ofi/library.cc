@@ -12,7 +12,7 @@
 namespace pacecar {
 namespace {
 
-// What the library is asked for: all that we use was there then, but for dma-bufs.
+// The requested interface version: it has all that we use except dma-bufs.
 constexpr uint32_t kInterface = FI_VERSION(1, 17);
 constexpr uint32_t kDmabufInterface = FI_VERSION(1, 20);
 #ifdef FI_MR_DMABUF
@@ -21,7 +21,7 @@ constexpr bool kKnowsDmabufs = true;
 constexpr bool kKnowsDmabufs = false;
 #endif
 
-// Puts the handlers of these signals back as they were.
+// Restores the handlers of these signals.
 class KeepSignalHandlers {
  public:
   KeepSignalHandlers() {
@@ -67,7 +67,7 @@ Result<const OfiLibrary*> OfiLibrary::load(const std::string& file) {
   return loaded.get();
 }
 
-// Later versions keep these for programs that were built with the structures of this one.
+// Later versions keep these symbols for programs built with the structures of 1.17.
 std::string OfiLibrary::resolve(void* library) {
   std::string missing;
   const auto find = [&](auto& entry, const char* symbol, const char* version) {

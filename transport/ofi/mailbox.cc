@@ -9,8 +9,8 @@
 
 namespace pacecar {
 
-// Tells a message that is half written, and one of somebody who guesses: of 64 random bits that are
-// never seen by others nothing more than that is asked.
+// Detects messages that are half written, or forged by guessing. With 64 secret random bits a
+// simple check is enough.
 uint64_t OfiMessage::make_check(uint64_t secret) const {
   std::array<uint64_t, sizeof(OfiMessage) / sizeof(uint64_t)> words;
   std::memcpy(words.data(), this, sizeof *this);

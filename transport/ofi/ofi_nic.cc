@@ -14,9 +14,9 @@
 namespace pacecar {
 namespace {
 
-// A completion waits for the thread that polls to be woken.
+// A completion waits until the polling thread is woken.
 constexpr Duration kJitter = Duration::from_us(100);
-// Where no device moves the data, for the processor of the other end to move it as well.
+// Without a device that moves the data, it also waits for the other end's processor to do so.
 constexpr Duration kSoftwareJitter = Duration::from_us(1000);
 // A thread that shares its core waits for the scheduler: some slices of a few ms each.
 constexpr Duration kPause = Duration::from_ms(25);
@@ -35,8 +35,8 @@ Result<std::unique_ptr<OfiNic>> OfiNic::open(const OfiConfig& config, OfiProvide
   return nic;
 }
 
-// A place is used again only after all others: late completions of a queue pair that is gone find
-// nobody there.
+// A slot is reused only after all others, so late completions of a destroyed queue pair find an
+// empty one.
 OfiNic::OfiNic(const OfiConfig& config, OfiDomain domain, Instant now)
     : config_(config),
       domain_(std::move(domain)),
@@ -61,9 +61,9 @@ OfiNic::OfiNic(const OfiConfig& config, OfiDomain domain, Instant now)
   for (uint32_t slot = 0; slot < queue_pairs_.size(); ++slot) free_slots_.push_back(slot);
 }
 
-// Peers that are told need not wait for us. A provider in software may take what has arrived while
-// they are told, and while its endpoints are closed: nothing may be left to write to but what is
-// ours, for its owner may have gone before.
+// Notifies the peers, so that they need not wait for us. A software provider may still place
+// arrived writes meanwhile, and while its endpoints close. So only memory of our own stays
+// registered: the application may have freed its own already.
 OfiNic::~OfiNic() {
   const bool software = !domain_.traits().device;
   if (software) memory_.clear();
@@ -76,8 +76,8 @@ OfiNic::~OfiNic() {
   close_endpoints();
 }
 
-// Messages of the provider's own that have arrived are taken first: verbs;ofi_rxm 1.17 otherwise
-// takes them while it closes, and crashes.
+// First processes the provider's own messages that have arrived: verbs;ofi_rxm 1.17 otherwise does
+// so while it closes, and crashes.
 void OfiNic::close_endpoints() {
   if (domain_.traits().device && !failed_) domain_.poll();
   if (host_turn_) host_turn_->close();
@@ -130,8 +130,7 @@ NicCaps OfiNic::make_caps() const {
           .networks = {network()}};
 }
 
-// Where a provider ends at the host, the network's name says which host: the kernel's number for it
-// since it was booted.
+// If a provider reaches this host only, the network's name includes the host: the kernel's boot id.
 std::string OfiNic::network() const {
   std::string name = "ofi:" + provider().name;
   if (!domain_.traits().host_only) return name;
@@ -171,8 +170,8 @@ Result<QueuePairId> OfiNic::create_queue_pair(const QueuePairConfig& config) {
         "all queue pairs of the NIC are used: close connections or raise PACECAR_MAX_FLOWS");
   }
   const uint32_t slot = free_slots_.front();
-  // With a key of its own, that opens no other's rings. That of the queue pair before has held
-  // until now, for messages that came late: a wrong key may cost the whole connection to its peer.
+  // The rings have a key of their own, so a peer reaches no other's rings. The slot's previous key
+  // stayed valid until now for late messages: a wrong key may end the whole connection to a peer.
   auto region = memory_.lend(&rings_[slot], sizeof(OfiRings));
   if (!region) return tl::unexpected(region.error());
   ring_regions_[slot] = std::move(*region);
@@ -197,7 +196,7 @@ QueuePairAddress OfiNic::queue_pair_address(QueuePairId id) const {
                      .endpoints = {}};
   for (const auto& endpoint : endpoints_) {
     auto& name = address.endpoints.emplace_back(endpoint->name().begin(), endpoint->name().end());
-    name.resize(name_bytes_);  // those that are text, with numbers, differ in length
+    name.resize(name_bytes_);  // textual names contain numbers and differ in length
   }
   return encode(address);
 }
@@ -221,7 +220,7 @@ Result<void> OfiNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t>
     qp->turn = std::move(*turn);
   }
   qp->remote = std::move(*address);
-  // Control words go to the peer's first endpoint, data to the others.
+  // Control writes go to the peer's first endpoint, data to the others.
   const size_t for_data = std::max<size_t>(qp->remote.endpoints.size() - 1, 1);
   for (size_t i = 0; i < endpoints_.size(); ++i) {
     const size_t there = i == 0 ? 0 : (i - 1) % for_data + qp->remote.endpoints.size() - for_data;
@@ -301,7 +300,7 @@ void OfiNic::destroy_queue_pair(QueuePairId id) {
   sweep();
 }
 
-// An end that is broken says so only to a peer that has left, and waits for it.
+// A broken end notifies only a peer that has left, and waits for it.
 void OfiNic::step_leaving(QueuePair& qp) {
   const bool leaving = qp.state == QueuePair::State::kLeaving;
   const bool broken = qp.state == QueuePair::State::kBroken;
@@ -313,13 +312,13 @@ void OfiNic::step_leaving(QueuePair& qp) {
   if (leaving) departing_.add(slot_of(qp.id));
 }
 
-// Forgets those of the leaving that have nothing more to say or to wait for.
+// Forgets leaving queue pairs that have nothing more to send or to wait for.
 void OfiNic::sweep() {
   for (size_t left = departing_.size(); left > 0; --left) {
     const uint32_t slot = departing_.take();
     const QueuePair& qp = *queue_pairs_[slot];
-    const bool said = qp.peer_dead || (qp.gone_sent && qp.outbox.empty());
-    if (said && qp.idle() && !qp.trusted()) forget(slot);
+    const bool peer_knows = qp.peer_dead || (qp.gone_sent && qp.outbox.empty());
+    if (peer_knows && qp.idle() && !qp.trusted()) forget(slot);
   }
 }
 

@@ -1,5 +1,5 @@
-// The part of OfiNic that lends memory to peers and takes it back: a provider in software may go on
-// with a write that has begun after its memory is deregistered, so the peers are asked first.
+// The part of OfiNic that advertises memory to peers and revokes it. A software provider may
+// continue a write after its memory is deregistered, so the peers are asked first.
 #include <sched.h>
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace pacecar {
 namespace {
 
-// How long the peer of a lane that is given up may take to answer: its messages wait to go on on
-// another lane.
+// How long the peer of a lost lane may take to answer; meanwhile its messages wait for another
+// lane.
 constexpr Duration kHaltLimit = Duration::from_ms(50);
 
 }  // namespace
@@ -67,7 +67,7 @@ void OfiNic::deregister_memory(const MemoryRegion& region) {
       return qp != nullptr && qp->trusted() && qp->lent.contains(key);
     });
   };
-  // A write of ours, too, is over when it has been answered. Nothing outlives the endpoints.
+  // Our own writes, too, are over when they are completed. Nothing outlives the endpoints.
   const bool unused = wait_until(config_.silence_limit, [&] { return !in_use(key); });
   if (!unused || !wait_until(config_.silence_limit, [&] { return !lent(); })) {
     for (OfiOperation& operation : operations_.all()) {

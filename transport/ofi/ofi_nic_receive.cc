@@ -1,5 +1,5 @@
-// The part of OfiNic that takes what has arrived: completions of the provider, messages of peers,
-// and what they mean for those above.
+// The part of OfiNic that receives: completions of the provider, messages of peers, and the
+// completions made of them.
 #include <algorithm>
 #include <cerrno>
 
@@ -15,7 +15,7 @@ constexpr std::string_view kSameVersion = "run the same version of Pacecar on bo
 
 size_t OfiNic::receive(Instant now) {
   set_time(now);
-  // What does not fit here stays with the provider, and in the rings.
+  // If there is no room here, completions stay with the provider, and messages in the rings.
   if (failed_ || received_.size() + 2 * OfiDomain::kBatch > received_.capacity()) return 0;
   const auto entries = poll_provider();
   size_t count = entries.size();
@@ -37,7 +37,7 @@ std::span<const fi_cq_data_entry> OfiNic::poll_provider() {
 }
 
 void OfiNic::on_entry(const fi_cq_data_entry& entry, Instant now) {
-  if ((entry.flags & FI_REMOTE_WRITE) != 0) {  // with completion data: nobody says whose
+  if ((entry.flags & FI_REMOTE_WRITE) != 0) {  // with completion data: its sender is unknown
     ++counters_.unknown_queue_pair;
     return;
   }
@@ -47,13 +47,13 @@ void OfiNic::on_entry(const fi_cq_data_entry& entry, Instant now) {
   operations_.give_back(*operation);
   QueuePair* qp = find_any(done.queue_pair);
   if (qp == nullptr) return;
-  if (done.answered) qp->since = qp->heard = now;
+  if (done.answered) qp->since = qp->last_sign = now;
   if (done.kind == OfiOperation::Kind::kWrite) {
     on_write_over(*qp, done);
     const Duration rtt = std::max(now - done.departure, Duration::from_ns(1));
     const bool flows = qp->config.paced && qp->state != QueuePair::State::kLeaving;
     if (flows) flows_.on_acknowledged(qp->config.flow, done.bytes, rtt);
-    if (done.tells && qp->connected()) {
+    if (done.notifies && qp->connected()) {
       write_letter(*qp,
                    {.kind = OfiMessage::Kind::kNotify, .key = done.immediate, .length = done.bytes},
                    done.number);
@@ -61,7 +61,7 @@ void OfiNic::on_entry(const fi_cq_data_entry& entry, Instant now) {
   } else {
     --qp->letters;
   }
-  if (done.finishes && !done.tells) finish(*qp, done.number, CompletionStatus::kOk);
+  if (done.finishes && !done.notifies) finish(*qp, done.number, CompletionStatus::kOk);
   on_room(*qp);
   wake(*qp);
   step_leaving(*qp);
@@ -81,7 +81,7 @@ void OfiNic::on_failure(const OfiDomain::Failed& failed) {
   } else {
     --qp->letters;
   }
-  // The peer's memory is guarded by its process; without a connection nobody writes to ours.
+  // Without a connection neither side writes to the other's memory, so the peer counts as dead.
   if (info.status == CompletionStatus::kRetryExceeded) qp->peer_dead = true;
   if (write && info.status == CompletionStatus::kRemoteAccessError && done.finishes) {
     finish(*qp, done.number, info.status);
@@ -89,7 +89,7 @@ void OfiNic::on_failure(const OfiDomain::Failed& failed) {
   break_queue_pair(*qp, info.status, describe_fault(place_of(*qp), failed.failure));
 }
 
-// However it ended.
+// Whatever its result.
 void OfiNic::on_write_over(QueuePair& qp, const OfiOperation& operation) {
   --qp.started;
   in_flight_[operation.endpoint] -= operation.bytes;
@@ -130,11 +130,12 @@ size_t OfiNic::take_messages(QueuePair& qp) {
     const auto message = qp.mailbox.take();
     if (!message) break;
     ++count;
-    qp.since = qp.heard = now_;
+    qp.since = qp.last_sign = now_;
     on_message(qp, *message);
   }
   if (qp.mailbox.nonsense()) on_nonsense(qp);
-  if (count > 0) talking_.add(slot_of(qp.id));  // room in the peer's ring, or much to tell
+  // room in the peer's ring, or many messages to acknowledge
+  if (count > 0) talking_.add(slot_of(qp.id));
   if (!had_room && qp.mailbox.has_room()) wake(qp);
   return count;
 }
@@ -221,7 +222,7 @@ void OfiNic::on_revoke(QueuePair& qp, uint32_t key) {
   if (!qp.gone_sent) write_letter(qp, {.kind = OfiMessage::Kind::kRevoked, .key = key});
 }
 
-// --- told to those above ---
+// --- completions and signals ---
 
 size_t OfiNic::poll(std::span<Completion> completions) {
   size_t count = 0;
@@ -242,7 +243,7 @@ size_t OfiNic::poll(std::span<Completion> completions) {
 
 bool OfiNic::prepare_to_wait() {
   const bool idle = domain_.prepare_to_wait();
-  // The provider may have moved what arrives: nothing would wake us for it again.
+  // The provider may have placed writes already, and would not wake us for them again.
   const auto has_mail = [this](uint32_t slot) { return queue_pairs_[slot]->mailbox.has_come(); };
   return idle && completed_.empty() && received_.empty() && std::ranges::none_of(live_, has_mail);
 }

@@ -1,5 +1,5 @@
-// The part of OfiNic that lets out what is posted, as the limits of its flows and the provider
-// allow, and the messages to the other ends of its queue pairs.
+// The part of OfiNic that sends: posted work requests, as the limits of their flows and the
+// provider allow, and messages to the other ends of its queue pairs.
 #include <fmt/format.h>
 #include <rdma/fi_errno.h>
 
@@ -12,10 +12,10 @@
 namespace pacecar {
 namespace {
 
-// Writes per call, so that completions are looked at in between.
+// Writes per call, so that completions are polled in between.
 constexpr size_t kMaxTransmit = 64;
-// When the provider has no room, or a connection is being made: at first, and at most. A try costs
-// a socket where nobody listens.
+// Time between tries while the provider has no room, or connects: the first, and the longest. A try
+// costs a socket if nobody listens.
 constexpr Duration kRetryAfter = Duration::from_us(20);
 constexpr Duration kRetryAfterMost = Duration::from_ms(5);
 
@@ -34,14 +34,14 @@ size_t OfiNic::post(QueuePairId id, std::span<const WorkRequest> work_requests) 
   return accepted;
 }
 
-// What could be handed to the provider now: its flow's limits may have to be asked first.
+// The next work request for the provider; its flow's limits may have to allow it first.
 const WorkRequest* OfiNic::waiting(uint32_t slot) const {
   const QueuePair* qp = queue_pairs_[slot].get();
   if (qp == nullptr || !qp->can_start()) return nullptr;
   const WorkRequest* request = qp->work.waiting();
-  const bool told =
+  const bool notifies =
       request->opcode == Opcode::kWriteWithImm && notification() == OfiNotification::kWithWrite;
-  if (told && !qp->mailbox.has_room()) return nullptr;
+  if (notifies && !qp->mailbox.has_room()) return nullptr;
   const auto region = qp->regions.find(request->remote_key);
   return region != qp->regions.end() && !region->second.revoked ? request : nullptr;
 }
@@ -56,8 +56,8 @@ void OfiNic::wake(QueuePair& qp) {
   }
 }
 
-// Until the next work request is one for the provider: what has no bytes needs no memory, what the
-// peer's memory does not cover is refused, and the peer is asked about memory that is not known.
+// Settles work requests until the next one is for the provider: an empty one needs no memory, one
+// beyond the peer's memory is refused, and the peer is asked about an unknown region.
 void OfiNic::settle_waiting(QueuePair& qp) {
   while (qp.can_start()) {
     const WorkRequest request = *qp.work.waiting();
@@ -71,7 +71,8 @@ void OfiNic::settle_waiting(QueuePair& qp) {
       continue;
     }
     const auto region = qp.regions.find(request.remote_key);
-    if (region != qp.regions.end() && region->second.revoked) return;  // ask when it is given back
+    // ask when the revocation is done
+    if (region != qp.regions.end() && region->second.revoked) return;
     if (region == qp.regions.end()) {
       if (qp.asked == request.remote_key) return;
       qp.asked = request.remote_key;
@@ -108,7 +109,7 @@ size_t OfiNic::transmit(Instant now) {
 size_t OfiNic::transmit_control(QueuePair& qp, Instant now) {
   size_t count = 0;
   const uint32_t slot = slot_of(qp.id);
-  // Words must land in the order of their posting.
+  // Control writes must be placed in the order of posting.
   while (waiting(slot) != nullptr && (domain_.traits().ordered || qp.started == 0) &&
          start(qp, 0, now)) {
     ++count;
@@ -117,7 +118,7 @@ size_t OfiNic::transmit_control(QueuePair& qp, Instant now) {
   return count;
 }
 
-// That with the fewest bytes on their way, in turns.
+// The one with the fewest bytes in flight, in turns.
 uint8_t OfiNic::next_endpoint() {
   const size_t count = endpoints_.size();
   if (count == 1) return 0;
@@ -139,16 +140,16 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
     set_stuck(qp);
     return false;
   }
-  const bool tells = request.opcode == Opcode::kWriteWithImm;
-  const bool behind = tells && notification() == OfiNotification::kWithWrite;
-  const OfiMessage told{
+  const bool notifies = request.opcode == Opcode::kWriteWithImm;
+  const bool behind = notifies && notification() == OfiNotification::kWithWrite;
+  const OfiMessage notice{
       .kind = OfiMessage::Kind::kNotify, .key = request.immediate, .length = request.length};
   const OfiWrite write{.part = {.data = request.local,
                                 .length = request.length,
                                 .descriptor = local->descriptor(),
                                 .place = region.place + (request.remote - region.address),
                                 .key = region.provider_key},
-                       .behind = behind ? part_of(qp, qp.mailbox.send(told)) : OfiPart(),
+                       .behind = behind ? part_of(qp, qp.mailbox.send(notice)) : OfiPart(),
                        .from_gpu = local->in_gpu,
                        .peer = qp.peers[endpoint],
                        .answered = qp.config.paced || wants_answer(qp, request.length),
@@ -170,16 +171,16 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
   operation->immediate = request.immediate;
   operation->endpoint = endpoint;
   operation->answered = write.answered;
-  operation->tells = tells && !behind;
+  operation->notifies = notifies && !behind;
   ++qp.started;
   ++region.writes;
   in_flight_[endpoint] += request.length;
   counters_.data_packets_sent += packets_of(request.length);
   counters_.data_bytes_sent += request.length;
-  if (operation->tells && notification() == OfiNotification::kAfterWrite) {
-    operation->tells = false;
+  if (operation->notifies && notification() == OfiNotification::kAfterWrite) {
+    operation->notifies = false;
     operation->finishes = false;
-    write_letter(qp, told, operation->number, endpoint);
+    write_letter(qp, notice, operation->number, endpoint);
   }
   return true;
 }
@@ -204,7 +205,7 @@ bool OfiNic::accepted(QueuePair& qp, int error) {
   }
   const OfiFailure failure = domain_.failure(error);
   qp.peer_dead = true;
-  if (host_turn_) {  // it answers nothing of what it has: see holder()
+  if (host_turn_) {  // it completes nothing for this peer: see holder()
     qp.since = now_ - config_.silence_limit;
     next_watch_ = now_;
   }
@@ -222,7 +223,7 @@ void OfiNic::set_stuck(QueuePair& qp) {
   retry_at_ = std::min(retry_at_, qp.retry_at);
 }
 
-// Not listed any more.
+// Removes it from the list of refused ones.
 void OfiNic::unstick(QueuePair& qp) {
   qp.stuck = false;
   talking_.add(slot_of(qp.id));
@@ -241,8 +242,8 @@ void OfiNic::unstick_all(const std::function<bool(const QueuePair&)>& meant) {
   }
 }
 
-// Something that went to the peer of `qp` is over: there may be room for one other thing, as in
-// shm. So the queue pair that has just had its turn comes after those that were refused.
+// An operation to the peer of `qp` is over, so there may be room for one other, as in shm. The
+// queue pair that has just had its turn comes after those that were refused.
 void OfiNic::on_room(QueuePair& qp) {
   unstick_all([&qp](const QueuePair& other) { return &other != &qp && other.peers == qp.peers; });
   if (!qp.stuck) return;
@@ -259,11 +260,11 @@ void OfiNic::retry_stuck(Instant now) {
   }
 }
 
-// shm answers one small write at a time to each peer. A word needs no answer there: it lies with
-// the peer, in order, when it has been posted. But from time to time one must show that the peer
-// lives. (Data does so always: the congestion control counts on it.)
+// shm acknowledges one small write at a time to each peer. A control write needs no acknowledgement
+// there: it is placed, in order, when it has been posted. But now and then one must show that the
+// peer is alive. (Data is always acknowledged: the congestion control needs it.)
 bool OfiNic::wants_answer(const QueuePair& qp, Bytes bytes) const {
-  return bytes > domain_.traits().word || now_ - qp.heard >= config_.silence_limit / 16;
+  return bytes > domain_.traits().word || now_ - qp.last_sign >= config_.silence_limit / 16;
 }
 
 // --- messages ---
@@ -334,7 +335,7 @@ bool OfiNic::send_letter(QueuePair& qp, const OfiQueuePair::Letter& letter) {
 
 // --- time ---
 
-// While nobody turned the NIC no peer could be heard: that is not silence.
+// Time without turns does not count as silence of a peer.
 void OfiNic::set_time(Instant now) {
   const Duration gap = now - now_;
   now_ = now;
@@ -349,7 +350,7 @@ void OfiNic::on_time(Instant now) {
   watch(now);
 }
 
-// A peer that is silent for too long is dead to us.
+// A peer that is silent for too long is dead.
 void OfiNic::watch(Instant now) {
   if (now < next_watch_) return;
   next_watch_ = now + config_.silence_limit / 16;
@@ -367,7 +368,8 @@ void OfiNic::watch(Instant now) {
   reopen_endpoints(held_up_by->peer + " answers no more, and holds up what others have answered");
 }
 
-// Where the provider shares memory it completes in the order of posting: for whose peer all wait.
+// The queue pair for whose peer all others wait: a provider on shared memory completes in the order
+// of posting.
 OfiNic::QueuePair* OfiNic::holder() {
   const OfiOperation* oldest = nullptr;
   for (const OfiOperation& operation : operations_.all()) {
@@ -387,8 +389,8 @@ void OfiNic::on_silence(QueuePair& qp) {
 }
 
 Instant OfiNic::next_deadline() const {
-  const bool told = completed_.empty() && received_.empty() && departing_.empty();
-  if (!told || !controls_.empty()) return Instant();
+  const bool all_polled = completed_.empty() && received_.empty() && departing_.empty();
+  if (!all_polled || !controls_.empty()) return Instant();
   const bool shared = domain_.traits().host_only;
   const auto is_watched = [this, shared](uint32_t slot) {
     const QueuePair& qp = *queue_pairs_[slot];

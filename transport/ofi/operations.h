@@ -32,7 +32,7 @@ struct OfiOperation {
   uint32_t immediate = 0;
   bool answered = true;  // acknowledged by the peer when it is done
   bool finishes = true;  // completes its work request
-  bool tells = false;    // the peer must be notified when it is done
+  bool notifies = false;  // the peer must be notified when it is done
 };
 
 class OfiOperations {

@@ -13,11 +13,11 @@ namespace {
 
 constexpr int kKnownMemoryModes =
     FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT | FI_MR_HMEM;
-// Those that say all at once and cannot be joined with others, which later versions do not name.
+// Legacy modes that stand for several, cannot be combined, and are not named by later versions.
 constexpr int kLoneMemoryModes = 0b11;
 constexpr uint64_t kWriteOrder = FI_ORDER_WAW | FI_ORDER_RMA_WAW;
 constexpr Bytes kDefaultMtu = 4096;
-// Our control words and messages; shm's commands to the peer have room for more.
+// The size of control writes and messages; shm's commands have room for more.
 constexpr Bytes kWord = 64;
 
 InfoHandle query(const OfiLibrary& library, const fi_info& hints) {
@@ -26,7 +26,7 @@ InfoHandle query(const OfiLibrary& library, const fi_info& hints) {
   return InfoHandle(error == 0 ? infos : nullptr, InfoDeleter{&library});
 }
 
-// What is asked for grows; where nothing is left, the step before says what is lacking.
+// Requirements are added one by one; the first one without a provider is what is lacking.
 struct Hints {
   explicit Hints(const OfiLibrary& library, std::string_view provider)
       : info(library.allocinfo(), InfoDeleter{&library}) {
@@ -72,8 +72,9 @@ std::vector<OfiProvider> one_per_domain(const OfiLibrary& library, const fi_info
   return found;
 }
 
-// In place of those that can, the same with GPU memory. It is asked for apart: it may cost a
-// provider other abilities. Where no device moves data, going through the host costs less.
+// Replaces providers by the same ones with GPU memory, where they have it. It is requested
+// separately, as a provider may lose other capabilities by it. Without a device that moves the
+// data, staging through the host costs less.
 void ask_for_gpu_memory(const OfiLibrary& library, Hints& hints,
                         std::vector<OfiProvider>& providers) {
   if (!library.takes_dmabufs()) return;
@@ -98,7 +99,7 @@ std::string names_of(const std::vector<OfiProvider>& providers) {
   return names.empty() ? "none" : names;
 }
 
-// Of one that has nothing for us: why.
+// Why a provider offers nothing that we can use.
 Error why_not(const OfiLibrary& library, std::string_view name) {
   Hints hints(library, name);
   if (query(library, *hints.info) == nullptr) {
@@ -152,7 +153,7 @@ OfiTraits traits_of(const fi_info& info) {
     traits.speed = Rate::from_bps(info.nic->link_attr->speed);
     if (info.nic->link_attr->mtu > 0) traits.mtu = info.nic->link_attr->mtu;
   }
-  // A processor places the parts of a write one by one, in order; of a device that is not known.
+  // A processor places the parts of a write in order; for a device that is unknown.
   const bool in_parts =
       !traits.device && std::min(info.tx_attr->iov_limit, info.tx_attr->rma_iov_limit) >= 2;
   traits.notification = !traits.ordered ? OfiNotification::kAfterDelivery
@@ -164,7 +165,7 @@ OfiTraits traits_of(const fi_info& info) {
 std::string flaw_of(const fi_info& info) {
   if (info.ep_attr->type != FI_EP_RDM) return "has no reliable datagrams (FI_EP_RDM)";
   constexpr uint64_t kNeeded = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
-  // What stands for all kinds of it is given by FI_RMA alone.
+  // FI_RMA alone stands for all kinds of it.
   const uint64_t kinds = info.caps & (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE);
   if ((info.caps & FI_RMA) == 0 || (kinds != 0 && (info.caps & kNeeded) != kNeeded)) {
     return "has no remote writes (FI_RMA)";

@@ -101,7 +101,7 @@ struct OfiQueuePair {
   Duration retry_after;  // while it is stuck
   Instant retry_at;
   Instant since;  // the last sign of life, or when waiting for one began
-  Instant heard;  // the last sign of life
+  Instant last_sign;  // the last sign of life
 
   OfiAddress remote;
   std::optional<HostTurn> turn;                           // of the peer, on the same host

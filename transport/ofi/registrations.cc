@@ -12,13 +12,13 @@ namespace pacecar {
 namespace {
 
 uint64_t rights_of(Access access) {
-  uint64_t rights = FI_WRITE;  // the source of writes of ours
+  uint64_t rights = FI_WRITE;  // the source of our writes
   if (allows(access, Access::kRemoteWrite)) rights |= FI_REMOTE_WRITE;
   if (allows(access, Access::kRemoteRead)) rights |= FI_REMOTE_READ;
   return rights;
 }
 
-// Keys that we choose must differ from all others; how often to try again.
+// Keys that we choose must be unique: the number of tries.
 constexpr int kKeyTries = 8;
 
 }  // namespace
@@ -105,10 +105,10 @@ Result<MemoryRegion> OfiRegistrations::keep(Result<Region> region) {
   if (!region) return tl::unexpected(region.error());
   uint32_t key = 0;
   while (key == 0 || regions_.contains(key)) key = random_word();
-  const MemoryRegion told{reinterpret_cast<uint8_t*>(region->address), region->length, key,
-                          region->address};
+  const MemoryRegion advertised{reinterpret_cast<uint8_t*>(region->address), region->length, key,
+                                region->address};
   regions_.emplace(key, std::move(*region));
-  return told;
+  return advertised;
 }
 
 const OfiRegistrations::Region* OfiRegistrations::find(uint32_t key) const {

@@ -5,7 +5,7 @@
 
 namespace pacecar::rma {
 
-// Copies to and from the scratch, which goes.
+// Waits for copies to and from the scratch, which is freed.
 Arrivals::~Arrivals() {
   for (const auto& gpu : gpus_) gpu->engine->wait();
 }
@@ -56,7 +56,7 @@ Result<void> Arrivals::begin() {
   round_arrivals_.swap(arrivals_);
   for (const WindowGpu& window : windows_.gpus()) {
     Gpu& gpu = gpu_of(window.engine);
-    gpu.copying[static_cast<size_t>(CopyWay::kToDevice)] = true;  // what was delivered so far
+    gpu.copying[static_cast<size_t>(CopyWay::kToDevice)] = true;  // deliveries so far
     if (window.direct == nullptr) continue;
     const auto flush = context_->start_flush(nic_, window.direct, window.base);
     if (!flush) return tl::unexpected(flush.error());
@@ -75,7 +75,7 @@ Result<void> Arrivals::begin() {
   return followed ? follow(CopyWay::kToHost) : followed;
 }
 
-// All that is under way has ended.
+// Whether all flushes and copies of the round have ended.
 Result<bool> Arrivals::through() {
   for (const auto& gpu : gpus_) {
     if (gpu->flush) {
@@ -93,7 +93,7 @@ Result<bool> Arrivals::through() {
   return true;
 }
 
-// A window that has gone meanwhile took its words along.
+// Skips words of windows that are gone.
 Result<bool> Arrivals::count() {
   bool writing = false;
   size_t place = 0;
@@ -129,7 +129,7 @@ Result<void> Arrivals::copy(CopyWay way, const Word& word, size_t place) {
   return word.copies->copy(way, word.at, scratch(place), sizeof(uint64_t));
 }
 
-// Behind the copies of all GPUs that way.
+// Records an event after the copies of all GPUs in that direction.
 Result<void> Arrivals::follow(CopyWay way) {
   const auto index = static_cast<size_t>(way);
   for (const auto& gpu : gpus_) {

@@ -1,17 +1,17 @@
-// What has come from the ranks and counts once all that came before it can be seen: sums of words,
-// ends of gets, deliveries, flushes. Where no window lies on a GPU that is at once. Else it is done
-// in rounds, one at a time; what comes meanwhile waits for the next:
+// Arrivals from the ranks that count only when all earlier arrivals are visible: additions to
+// words, ends of gets, deliveries, flushes. Without a window on a GPU they count at once. Otherwise
+// they count in rounds, one at a time; later arrivals wait for the next round:
 //
-//   settle: the NIC's writes are flushed to each GPU; what was copied to it is there; the words in
-//           its memory have been read                                  (all of these side by side)
-//   count:  the host's words are added to, and all else ends; the GPUs' words are on their way
-//   write:  they are there
+//   settle: in parallel, flush the NIC's writes to each GPU, wait for copies to it, and read the
+//           words in its memory
+//   count:  add to the host's words, complete all else, and start writing the GPUs' words
+//   write:  wait for these
 //
-// A GPU's words are written by nobody else meanwhile: NCCL forbids to reset a signal while one may
-// come. They are read in each round, since between signals it does reset them. Signals to one word
-// in a round are one copy.
+// Nobody else writes a GPU's words meanwhile: NCCL forbids resetting a signal while one may arrive.
+// They are read in each round, since NCCL resets them between signals. Signals to one word in a
+// round are one copy.
 //
-// Bounds: kMost; who is about to bring more asks full() first. Thread rule: one thread at a time.
+// Bounds: kMost; check full() before adding. Thread rule: one thread at a time.
 #pragma once
 
 #include <array>
@@ -32,8 +32,8 @@ enum class ArrivalKind : uint8_t { kGot, kDelivered, kFlush };
 
 struct Arrival {
   ArrivalKind kind = ArrivalKind::kGot;
-  size_t rank = 0;                 // whose; of no meaning to a flush
-  Operation* operation = nullptr;  // kFlush: whose part ends
+  size_t rank = 0;                 // its origin; unused for a flush
+  Operation* operation = nullptr;  // kFlush: the operation
 };
 
 class Arrivals {
@@ -44,20 +44,21 @@ class Arrivals {
       : context_(std::move(context)), nic_(nic), windows_(windows) {}
   ~Arrivals();
 
-  // Before the first window on a GPU: kMost words, through which those of GPUs are copied.
+  // Called before the first window on a GPU: kMost words, through which those of GPUs are copied.
   void use(std::unique_ptr<PinnedMemory> scratch) { scratch_ = std::move(scratch); }
   bool has_scratch() const { return scratch_ != nullptr; }
 
   bool full() const { return sums_.size() + arrivals_.size() >= kMost; }
   bool idle() const { return phase_ == Phase::kNone && sums_.empty() && arrivals_.empty(); }
 
-  // Adds to a word of ours, which is there. If its window goes before it counts, it never does.
+  // Adds to a word of ours, which must exist. If its window is deregistered first, the addition is
+  // dropped.
   void add(WindowId window, uint64_t offset, uint64_t value);
   void add(const Arrival& arrival) { arrivals_.push_back(arrival); }
-  // Moves the round. What has ended by it; valid until the next call. Errors: those of flushes and
-  // copies; then nothing can count any more, and fail() is to follow.
+  // Continues the round. Returns what now counts; valid until the next call. Errors: those of
+  // flushes and copies; then nothing can count any more, and fail() must follow.
   Result<std::span<const Arrival>> advance();
-  // Flushes that have not ended fail, and nothing is left.
+  // Pending flushes fail; drops everything else.
   void fail(const Error& why);
 
  private:
@@ -65,19 +66,19 @@ class Arrivals {
   using At = std::pair<WindowId, uint64_t>;  // and the offset in it
   struct Sum {
     uint64_t value = 0;
-    bool read = false;  // into its place of the scratch: it is a GPU's
+    bool read = false;  // into its place of the scratch; of GPU words only
   };
-  using Sums = std::map<At, Sum>;  // their order is that of their places in the scratch
+  using Sums = std::map<At, Sum>;  // in the order of their places in the scratch
   // A GPU that takes part in the round.
   struct Gpu {
     std::shared_ptr<const CopyEngine> engine;
     std::optional<FlushId> flush;
     std::array<CopyEvent, 2> copies;  // by way
-    std::array<bool, 2> copying{};    // likewise: the event is to be waited for
+    std::array<bool, 2> copying{};    // likewise: the event is pending
   };
 
   Result<void> begin();
-  // True: words of GPUs are on their way.
+  // True: words of GPUs are being copied.
   Result<bool> count();
   Result<bool> through();
   Gpu& gpu_of(const std::shared_ptr<const CopyEngine>& engine);

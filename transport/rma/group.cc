@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kFarewell = std::chrono::milliseconds(100);
-// Between two looks whether anybody calls.
+// How often the thread checks whether somebody calls.
 constexpr auto kLook = std::chrono::milliseconds(5);
 
 }  // namespace
@@ -57,7 +57,7 @@ Group::~Group() {
     stopping_.notify_all();
   }
   if (keeper_.joinable()) keeper_.join();
-  for (Peer& peer : peers_) peer.say({.kind = RecordKind::kBye}, nullptr);
+  for (Peer& peer : peers_) peer.send({.kind = RecordKind::kBye}, nullptr);
   const auto give_up = Clock::now() + kFarewell;
   while (!idle() && Clock::now() < give_up) {
     if (!advance()) context_->rest(nic_);
@@ -84,12 +84,12 @@ bool Group::advance() {
   return came;
 }
 
-// True: there are some, ended or not.
+// True: there are arrivals, counted or not.
 bool Group::count_arrivals() {
   if (arrivals_.idle()) return false;
   const auto ended = arrivals_.advance();
   if (!ended) {
-    // A signal that cannot count would be missed: nothing goes on.
+    // A signal that cannot count would be missing, so everything fails.
     arrivals_.fail(ended.error());
     for (Peer& peer : peers_) peer.give_up(ended.error());
     return true;
@@ -112,7 +112,7 @@ void Group::progress() {
   advance();
 }
 
-// Somebody must answer the others while nobody calls.
+// The thread that serves peers while nobody calls.
 void Group::keep() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
@@ -173,8 +173,8 @@ Result<SharedWindow*> Group::share(const MemoryRange& range) {
   }
 }
 
-// Without the lock: to allocate pinned memory may take as long as the kernels that run, and these
-// may wait for others' signals.
+// Without the lock: allocating pinned memory may wait for running kernels, and these may wait for
+// other ranks' signals.
 Result<void> Group::prepare(const std::shared_ptr<const CopyEngine>& engine, bool staged) {
   if (!arrivals_.has_scratch()) {
     auto scratch = PinnedMemory::allocate(engine, Arrivals::kMost * sizeof(uint64_t));
@@ -193,13 +193,13 @@ Result<void> Group::prepare(const std::shared_ptr<const CopyEngine>& engine, boo
 
 void Group::announce(const Place& own) {
   for (Peer& peer : peers_) {
-    peer.say({.kind = RecordKind::kWindow,
-              .window = own.id,
-              .offset = own.window.address,
-              .length = own.window.length,
-              .answer_window = own.window.key,
-              .staged = own.staged ? 1U : 0U},
-             nullptr);
+    peer.send({.kind = RecordKind::kWindow,
+               .window = own.id,
+               .offset = own.window.address,
+               .length = own.window.length,
+               .answer_window = own.window.key,
+               .staged = own.staged ? 1U : 0U},
+              nullptr);
   }
 }
 
@@ -235,7 +235,7 @@ Operation* Group::take_operation() {
   return operation;
 }
 
-// Of the owner's window.
+// Checks bounds in the owner's window.
 Result<void> Group::check(size_t rank, const Location& bytes, size_t owner, size_t size) const {
   if (size == 0) return {};
   if (bytes.window == nullptr) return fail(ErrorCode::kInvalidArgument, "bytes of no window");
@@ -257,14 +257,14 @@ Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, co
   if (checked) checked = check(rank, to, rank, size);
   if (checked && signal) checked = check(rank, signal->word, rank, sizeof(uint64_t));
   if (checked && signal && signal->word.offset % sizeof(uint64_t) != 0) {
-    checked = fail(ErrorCode::kInvalidArgument, "a signal's word lies at no multiple of 8 bytes");
+    checked = fail(ErrorCode::kInvalidArgument, "a signal's word is not at a multiple of 8 bytes");
   }
   if (!checked) {
     free_.push_back(&operation);
     return tl::unexpected(checked.error());
   }
   Peer& peer = peers_[rank];
-  // Without a signal, a put of nothing is what says so.
+  // An empty put is needed only if there is no signal.
   if (size > 0 || !signal) {
     const bool none = size == 0;
     peer.put({.data = none ? nullptr : from.window->base + from.offset,
@@ -275,14 +275,14 @@ Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, co
              operation);
   }
   if (signal) {
-    peer.say({.kind = RecordKind::kSignal,
-              .window = signal->word.window->places[rank].id,
-              .offset = signal->word.offset,
-              .value = signal->value},
-             &operation);
+    peer.send({.kind = RecordKind::kSignal,
+               .window = signal->word.window->places[rank].id,
+               .offset = signal->word.offset,
+               .value = signal->value},
+              &operation);
   }
   peer.advance();
-  // The first signal leaves at once; those that are asked for in one go leave together.
+  // The first signal leaves at once; further ones before the next poll leave together.
   if (signal && std::exchange(polled_, false)) peer.hurry();
   return &operation;
 }

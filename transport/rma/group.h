@@ -1,12 +1,12 @@
-// Group: ranks that write into each other's memory. Each shares windows with all others, puts into
-// theirs, adds to words there once what it has put is in place, and gets from them. All to one rank
-// is done in the order in which it was asked for; a signal so comes after all puts before it.
+// Group: ranks that write into each other's memory. Each advertises windows to all others, puts
+// into theirs, adds to words there (signals), and gets from them. Operations with one rank are in
+// the order of their start, so a signal arrives after all earlier puts.
 //
-// Nothing blocks but join(), share() and the destructor. Requests move while somebody calls test()
-// or progress(); when nobody does, a thread of the group's takes over, so that others' gets and
-// signals do not wait.
+// Nothing blocks but join(), share() and the destructor. Requests progress in calls of test() and
+// progress(); without these a thread of the group takes over, so that the peers' gets and signals
+// do not wait.
 //
-// A peer that fails, or says what makes no sense, fails the operations with it, and no others.
+// A peer that fails, or sends invalid records, fails the operations with it, and no others.
 //
 // Thread rule: any thread; share() by one at a time.
 #pragma once
@@ -45,41 +45,43 @@ struct Signal {
 
 class Group {
  public:
-  // Operations that have not been tested to their end.
+  // Operations that test() has not reported as done.
   static constexpr size_t kMaxOperations = 1 << 16;
 
   // Joins all ranks; `handles` are those of their listeners, by rank, `listener` is ours at `nic`.
-  // Why a peer fails later is logged. Blocks until all have come. Errors: kPeer (one does not),
-  // kUnavailable (a peer is reached over another NIC only), and what making connections may say.
+  // Later failures of peers are logged. Blocks until all are connected. Errors: kPeer (one is
+  // missing), kUnavailable (a peer is reached over another NIC only), and those of making
+  // connections.
   static Result<std::unique_ptr<Group>> join(std::shared_ptr<Context> context, size_t nic,
                                              Listener& listener, std::span<const Handle> handles,
                                              size_t rank, uint32_t weight, LogSink log);
-  // Waits 100 ms at most, so that what was done reaches the peers.
+  // Waits at most 100 ms for the last records to reach the peers.
   ~Group();
 
   size_t ranks() const { return peers_.size(); }
   size_t nic() const { return nic_; }
 
-  // Shares memory; all ranks do, with as many bytes or not, in the same order. Blocks until they
-  // have. The same pointer for what all have shared already. Errors: kPeer, and what registering
-  // memory may say.
+  // Shares memory; all ranks must call it in the same order, with any sizes. Blocks until they
+  // have. Returns the same pointer if all have shared the same memory before. Errors: kPeer, and
+  // those of registering memory.
   Result<SharedWindow*> share(const MemoryRange& range);
-  // Ends one share(). Nobody waits for the others: that is the caller's to do.
+  // Ends one share(). Does not wait for the other ranks; the caller must.
   void unshare(SharedWindow* window);
 
-  // Each starts an operation with that rank, also with this one. Errors: kInvalidArgument (no such
-  // rank, bytes outside of a window), kUnavailable (kMaxOperations, or too many with that rank). A
-  // put of 0 bytes needs no windows.
+  // Each starts an operation with that rank, which may be this one. Errors: kInvalidArgument (no
+  // such rank, bytes outside of a window), kUnavailable (kMaxOperations, or too many with that
+  // rank). A put of 0 bytes needs no windows.
   Result<Operation*> put(size_t rank, const Location& from, size_t size, const Location& to,
                          const std::optional<Signal>& signal);
   Result<Operation*> get(size_t rank, const Location& from, size_t size, const Location& to);
-  // Done when all that was started before with that rank is, and GPUs see what has come so far.
+  // Done when all earlier operations with that rank are, and GPUs see what has arrived so far.
   Result<Operation*> flush(size_t rank);
-  // True: it is done, and dead. Errors: kPeer; then it is dead, too.
+  // True: the operation is done, and its pointer invalid. Errors: kPeer; the pointer is invalid,
+  // too.
   Result<bool> test(Operation* operation);
 
   void progress();
-  // Why a peer has failed, the first one; nullopt: none has. To leave is no failure.
+  // The first peer's failure; nullopt: none. Leaving is no failure.
   std::optional<Error> failure() const;
 
  private:
@@ -101,12 +103,12 @@ class Group {
   const size_t nic_;
   const size_t rank_;
   const LogSink log_;
-  mutable std::mutex mutex_;  // of all below, but what says otherwise
+  mutable std::mutex mutex_;  // guards all below, except as noted
   std::deque<Operation> operations_;
   std::vector<Operation*> free_;
-  OwnPages<Record> records_;  // of all peers: kRecords that come, and kRecords that go, of each
+  OwnPages<Record> records_;  // of each peer kRecords to receive and kRecords to send
   const Memory* records_memory_ = nullptr;
-  std::unique_ptr<Landing> landing_;  // once there is memory that the NIC does not reach
+  std::unique_ptr<Landing> landing_;  // made for the first memory that the NIC does not reach
   Windows windows_;
   Arrivals arrivals_;
   std::vector<Peer> peers_;  // by rank

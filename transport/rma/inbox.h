@@ -1,5 +1,5 @@
-// The records of one rank, in the order of their sending. Each is there when the puts before it are
-// in place.
+// The records of one rank, in the order of sending. A record arrives when the puts before it are in
+// place.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -20,7 +20,7 @@ class Inbox {
       : connection_(std::move(connection)), places_(places), memory_(memory) {}
 
   Result<void> open();
-  // The next record; nullopt: none yet. Errors: kPeer, also for what is no record.
+  // The next record; nullopt: none yet. Errors: kPeer, also for an invalid size.
   Result<std::optional<Record>> next();
 
  private:

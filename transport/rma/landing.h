@@ -1,6 +1,6 @@
-// The landing: pinned memory of ours, a part for each rank, into which he puts what is for GPU
-// memory that our NIC does not reach. He manages its space; each part is registered by itself, so
-// that the NIC keeps every rank to his own.
+// The landing: pinned memory of ours, a part for each rank. The rank puts there what is for GPU
+// memory that our NIC does not reach, and manages the space. Each part is registered separately, so
+// that the NIC confines every rank to its own.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -16,22 +16,22 @@ namespace pacecar::rma {
 
 class Landing {
  public:
-  // Of one rank. What is on its way between two ranks at 100 Gb/s, copy included.
+  // Per rank: the bytes in flight between two ranks at 100 Gb/s, copy included.
   static constexpr size_t kBytes = 1 << 20;
-  // At most, at once: so that one piece is copied while others are on the wire.
+  // The largest piece: one is copied while others are on the wire.
   static constexpr size_t kPiece = kBytes / 4;
 
   // Errors: those of pinned memory and of registering it.
   static Result<std::unique_ptr<Landing>> make(std::shared_ptr<Context> context, size_t nic,
                                                std::shared_ptr<const CopyEngine> engine,
                                                size_t ranks);
-  ~Landing();  // nothing is copied from it any more
+  ~Landing();  // no copy may still use it
   Landing(const Landing&) = delete;
   Landing& operator=(const Landing&) = delete;
 
-  // What that rank is told.
+  // The advertisement to that rank.
   const Window& window(size_t rank) const { return windows_[rank]; }
-  // Bytes of his part; nullptr: they are not in it.
+  // Bytes of that rank's part; nullptr: out of bounds.
   uint8_t* bytes(size_t rank, uint64_t offset, uint64_t length) const;
 
  private:

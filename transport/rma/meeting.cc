@@ -8,8 +8,8 @@ namespace pacecar::rma {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// How long nobody may come before those who are missing are given up. Who is being called has time
-// limits of his own (PACECAR_CONNECT_TIMEOUT).
+// Missing ranks are given up when none has connected for so long. Our own calls have a limit of
+// their own (PACECAR_CONNECT_TIMEOUT).
 constexpr auto kPatience = std::chrono::seconds(60);
 
 }  // namespace
@@ -28,7 +28,7 @@ Meeting::Meeting(Context& context, size_t nic, Listener& listener, size_t rank, 
 
 Result<void> Meeting::meet(std::span<const Handle> handles, uint32_t weight) {
   const ConnectOptions options{.weight = weight, .puts = true};
-  // Each begins behind itself, so that not all call the same one.
+  // Each begins with the rank after itself, so that not all call the same one.
   for (size_t i = 1; i <= handles.size(); ++i) {
     const size_t rank = (rank_ + i) % handles.size();
     auto call = context_.connect(nic_, handles[rank], options);
@@ -54,7 +54,7 @@ Result<void> Meeting::meet(std::span<const Handle> handles, uint32_t weight) {
       const auto missing =
           std::ranges::find_if(inboxes_, [](const auto& inbox) { return !inbox.has_value(); });
       return fail(ErrorCode::kPeer,
-                  fmt::format("rank {} has not come: look for the first error there",
+                  fmt::format("rank {} has not connected: look for the first error there",
                               missing - inboxes_.begin()));
     }
     if (!moved) context_.rest(nic_);
@@ -75,7 +75,7 @@ Result<void> Meeting::check_nic(size_t nic) const {
                           context_.nics()[nic].name, context_.nics()[nic_].name));
 }
 
-// What goes to one rank.
+// Advances the connection to one rank.
 Result<bool> Meeting::call(size_t rank) {
   if (outboxes_[rank]) {
     auto advanced = outboxes_[rank]->advance();
@@ -120,10 +120,9 @@ Result<bool> Meeting::greet() {
     }
     const uint64_t rank = (*record)->value;
     if ((*record)->kind != RecordKind::kHello || rank >= inboxes_.size() || inboxes_[rank]) {
-      return fail(ErrorCode::kPeer,
-                  fmt::format("a rank says that it is number {} of {}, which it cannot be: start "
-                              "each once, with the same version of Pacecar",
-                              rank, inboxes_.size()));
+      return fail(ErrorCode::kPeer, fmt::format("a rank has the invalid number {} of {}: start "
+                                                "each rank once, with the same version of Pacecar",
+                                                rank, inboxes_.size()));
     }
     inboxes_[rank].emplace(std::move(*stranger));
     stranger = strangers_.erase(stranger);

@@ -1,5 +1,5 @@
-// How the ranks of a group come together: a connection from each to each, whose first record says
-// who speaks.
+// How the ranks of a group connect: each to each; a connection's first record names the sending
+// rank.
 #pragma once
 
 #include <list>
@@ -22,7 +22,7 @@ class Meeting {
 
   // Blocks until all are there. Errors: as Group::join.
   Result<void> meet(std::span<const Handle> handles, uint32_t weight);
-  // Then, once each.
+  // After meet(), once each.
   Inbox take_inbox(size_t rank) { return std::move(*inboxes_[rank]); }
   Outbox take_outbox(size_t rank) { return std::move(*outboxes_[rank]); }
 
@@ -39,10 +39,10 @@ class Meeting {
   const size_t rank_;
   Record* const records_;
   const Memory* const memory_;
-  std::vector<std::unique_ptr<Connecting>> calls_;  // by rank; null: it has come to a connection
+  std::vector<std::unique_ptr<Connecting>> calls_;  // by rank; null: connected
   std::vector<std::optional<Outbox>> outboxes_;     // likewise
   std::vector<std::optional<Inbox>> inboxes_;
-  std::list<Inbox> strangers_;  // accepted, and nothing said yet
+  std::list<Inbox> strangers_;  // accepted, first record pending
   size_t accepted_ = 0;
 };
 

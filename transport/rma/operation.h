@@ -1,4 +1,4 @@
-// One operation as its caller waits for it.
+// One operation, as its caller sees it.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@ void fail_operation(Operation* operation, const Error& why) {
 }  // namespace
 
 void Outbox::add(const Put& put, Operation* operation) {
-  // The last piece is done twice: when the peer has it, and when he has copied it on.
+  // The last piece counts twice: when the peer has it, and when the peer has copied it.
   if (operation != nullptr && put.to.staged) ++operation->left;
   add(Part{.kind = Kind::kPut, .put = put, .operation = operation});
 }
@@ -87,7 +87,7 @@ Result<bool> Outbox::start() {
   if (part.kind == Kind::kRecord) {
     auto sent = send(part.record, {.is_record = true});
     if (!sent || !*sent) return sent;
-    // It is copied: whoever waits for it need not wait for the peer.
+    // The record is copied when posted, so its operation need not wait for the peer.
     report_done(part.operation);
   } else {
     start_mark(part.operation);
@@ -115,8 +115,8 @@ Result<bool> Outbox::start_put(Part& part) {
 Result<bool> Outbox::start_piece(const Put& put, size_t size, Operation* operation) {
   if (landing_.length == 0) {
     return pacecar::fail(ErrorCode::kPeer,
-                         "a window on a GPU was shared without a word of where puts for it land: "
-                         "run the same version of Pacecar on all ranks");
+                         "a window on a GPU was shared without a landing for its puts: run the "
+                         "same version of Pacecar on all ranks");
   }
   if (!next_space_) next_space_ = space_.take(size);
   if (!next_space_) return false;
@@ -136,7 +136,7 @@ Result<bool> Outbox::start_piece(const Put& put, size_t size, Operation* operati
 
 Result<bool> Outbox::write(const Put& put, size_t size, const Window& window, uint64_t offset,
                            Started started) {
-  // A row of puts that is too long is ended by a record that says nothing.
+  // An empty record ends too long a row of puts.
   if (puts_in_a_row_ == kMaxPutsInARow) {
     auto sent = send(Record{}, {.is_record = true, .last = false});
     if (!sent || !*sent) return sent;
@@ -188,7 +188,7 @@ bool Outbox::delivered(uint64_t pieces) {
   return true;
 }
 
-// Marks at the front have nothing before them any more.
+// Completes marks at the front: nothing is before them any more.
 void Outbox::drop_marks() {
   while (!pieces_.empty() && !pieces_.front().space) {
     report_done(pieces_.front().operation);
@@ -209,7 +209,7 @@ void Outbox::forsake(const Error& why) {
   pieces_.clear();
   behind_.reset();
   owed_ = 0;
-  // Whoever waits for one that has failed may be gone.
+  // The operations of failed parts may no longer exist.
   for (Started& started : started_) {
     if (started.operation != nullptr && started.operation->error) started.operation = nullptr;
   }

@@ -1,11 +1,11 @@
-// Puts and records to one rank, in the order in which they are given: what there is no room for yet
-// waits here. A put is done when the peer has it where it is for, a record when it is on its way.
+// Puts and records to one rank, in order; they wait here for room. A put is done when its bytes are
+// at their destination, a record when it has been posted.
 //
-// Memory that a NIC does not reach is put piece by piece. Where it is the peer's, a piece goes into
-// the landing that he has told of, and a record behind it has him copy it on; a further one says
-// that he has, and that its space is free.
+// Memory that a NIC does not reach is put piece by piece. If it is the peer's, a piece goes into
+// the landing that the peer has advertised, and the next record requests the copy; a record in
+// return reports that the copy is done and the space free.
 //
-// Bounds: kMaxWaiting parts; the caller asks room() first. Thread rule: one thread at a time.
+// Bounds: kMaxWaiting parts; check room() first. Thread rule: one thread at a time.
 #pragma once
 
 #include <deque>
@@ -38,32 +38,33 @@ class Outbox {
       : connection_(std::move(connection)), places_(places), memory_(memory) {}
 
   bool room() const { return waiting_.size() + started_.size() + 2 <= kMaxWaiting; }
-  // Each is a part of an operation, if of any, which stays where it is until it is done.
+  // Each adds a part to the operation, if there is one, which must not move until it is done.
   void add(const Put& put, Operation* operation);
   void add(const Record& record, Operation* operation);
-  // A part that is done when all before it is.
+  // Adds a part that is done when all before it are.
   void add_mark(Operation& operation);
-  // Starts what there is room for, and tells what is done. Errors: kPeer and what a put may say.
+  // Starts what there is room for, and reports what is done. Errors: kPeer and those of puts.
   Result<void> advance();
-  // What has started leaves at once, and not with the next poll.
+  // Sends started parts at once, not with the next poll.
   void hurry() { connection_->hurry(); }
-  // All operations that are not done fail.
+  // All pending operations fail.
   void fail(const Error& why);
-  // The peer says nothing any more: what has not started fails, and what he would copy on.
+  // The peer has left: parts that have not started fail, and pieces that it should copy.
   void forsake(const Error& why);
 
-  // The peer has told of his landing. False: it is none.
+  // The peer has advertised its landing. False: invalid.
   bool set_landing(const Window& window);
-  // He has copied so many more pieces on. False: there were not so many.
+  // The peer has copied so many more pieces. False: there were not so many.
   bool delivered(uint64_t pieces);
-  // We have copied one of his on: he is told before anything that waits, which may wait for him.
+  // We have copied one of the peer's pieces. The report is sent before all queued parts, as these
+  // may wait for the peer.
   void owe() { ++owed_; }
 
   bool idle() const {
     return waiting_.empty() && started_.empty() && pieces_.empty() && owed_ == 0 && !behind_;
   }
-  // Parts that were ever added, and how many of the first of them are done, but for what the peer
-  // has yet to copy on.
+  // The number of parts added so far, and how many of the first of them are done, not counting the
+  // peer's copies.
   uint64_t added() const { return added_; }
   uint64_t done() const { return done_; }
   std::string peer() const { return connection_->peer(); }
@@ -72,7 +73,7 @@ class Outbox {
   enum class Kind : uint8_t { kPut, kRecord, kMark };
   struct Part {
     Kind kind = Kind::kPut;
-    Put put;  // what is left of it
+    Put put;  // the rest of it
     Record record;
     Operation* operation = nullptr;
   };
@@ -82,10 +83,10 @@ class Outbox {
     bool last = true;  // of its part
     Operation* operation = nullptr;
   };
-  // In the peer's landing; or a mark behind such.
+  // A piece in the peer's landing, or a mark after one.
   struct Piece {
     std::optional<size_t> space;
-    Operation* operation = nullptr;  // of the last of a part
+    Operation* operation = nullptr;  // of a part's last piece
   };
 
   void add(Part part);
@@ -112,11 +113,11 @@ class Outbox {
   uint64_t records_done_ = 0;
   int puts_in_a_row_ = 0;
 
-  Window landing_;  // the peer's; of no length while he has not told of it
+  Window landing_;  // the peer's; empty until advertised
   RingSpace space_{Landing::kBytes};
-  std::optional<size_t> next_space_;  // taken for the first that waits
-  std::deque<Piece> pieces_;          // not copied on
-  std::optional<Record> behind_;      // the newest of them, and not sent yet
+  std::optional<size_t> next_space_;  // reserved for the first that waits
+  std::deque<Piece> pieces_;          // not copied by the peer yet
+  std::optional<Record> behind_;      // record for the newest of them, not sent yet
   uint64_t owed_ = 0;
 };
 

@@ -84,7 +84,7 @@ Result<void> Peer::add_signal(const Record& record) {
   return {};
 }
 
-// From the landing to the GPU; the copies of one GPU are done in their order.
+// Copies from the landing to the GPU; the copies of one GPU are done in order.
 Result<void> Peer::deliver(const Record& record) {
   uint8_t* const to = windows_.own_bytes(record.window, record.offset, record.length);
   const auto copies = to == nullptr ? nullptr : windows_.own_copies(record.window);
@@ -99,7 +99,7 @@ Result<void> Peer::deliver(const Record& record) {
 }
 
 Result<void> Peer::answer(const Record& record) {
-  // Some answers have come there already, as we do not know yet.
+  // Some of our answers may have arrived, which we do not know yet.
   if (answers_.size() == kMaxGets + kRecords) return nonsense("more gets at once than are allowed");
   const uint8_t* const bytes = windows_.own_bytes(record.window, record.offset, record.length);
   const Place* const place = windows_.find(rank_, record.answer_window);
@@ -137,11 +137,11 @@ void Peer::on_arrival(const Arrival& arrival) {
 void Peer::land_in(const Landing& landing) {
   landing_ = &landing;
   const Window& window = landing.window(rank_);
-  say({.kind = RecordKind::kLanding,
-       .offset = window.address,
-       .length = window.length,
-       .answer_window = window.key},
-      nullptr);
+  send({.kind = RecordKind::kLanding,
+        .offset = window.address,
+        .length = window.length,
+        .answer_window = window.key},
+       nullptr);
 }
 
 void Peer::put(const Put& put, Operation& operation) {
@@ -149,7 +149,7 @@ void Peer::put(const Put& put, Operation& operation) {
   outbox_->add(put, &operation);
 }
 
-void Peer::say(const Record& record, Operation* operation) {
+void Peer::send(const Record& record, Operation* operation) {
   if (outbox_ && !left_) return outbox_->add(record, operation);
   if (operation != nullptr) operation->fail(gone());
 }
@@ -177,7 +177,7 @@ void Peer::flush(Operation& operation) {
   outbox_->add_mark(operation);
 }
 
-// The last part of it is what can be seen here.
+// The last part of a flush: the visibility of arrivals here.
 void Peer::finish_flushes() {
   while (!flushes_.empty() && flushes_.front().operation->left == 1 &&
          flushes_.front().gets <= gets_done_) {
@@ -186,13 +186,13 @@ void Peer::finish_flushes() {
   }
 }
 
-// It has left, and its last record has come.
+// The peer has left, and its last record has arrived.
 void Peer::forsake() {
   outbox_->forsake(gone());
   std::erase_if(flushes_, [](const Flush& flush) { return flush.operation->error.has_value(); });
 }
 
-// Its connections close, so that it learns of it, too.
+// Closes its connections, so that the peer learns of it, too.
 void Peer::fail(const Error& cause) {
   const Error why{cause.code, fmt::format("rank {}: {}", rank_, cause.message)};
   failure_ = why;

@@ -1,5 +1,5 @@
-// What a rank knows of one other, or of itself: the records from it and to it, its gets and ours.
-// Everything that it says is checked; nonsense fails this peer and no other.
+// The state of one other rank, or of this one: the records from it and to it, its gets and ours.
+// Everything that it sends is checked; invalid records fail this peer and no other.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -26,32 +26,32 @@ class Peer {
         windows_(windows),
         arrivals_(arrivals) {}
 
-  // Moves all that can move. True: something has come.
+  // Makes what progress is possible. True: something has arrived.
   bool advance();
 
-  // Parts of an operation, in order. Where the peer has failed or left, the operation fails.
+  // Add parts to an operation, in order. If the peer has failed or left, the operation fails.
   void put(const Put& put, Operation& operation);
-  void say(const Record& record, Operation* operation);
-  // `record` is a get's, but for its number.
+  void send(const Record& record, Operation* operation);
+  // `record` is a get's; its number is set here.
   void get(Record record, Operation& operation);
-  // Done when all before is, and what has come from anybody can be seen.
+  // Done when all earlier operations are, and arrivals from all ranks are visible.
   void flush(Operation& operation);
-  // Where the peer puts what is for GPU memory of ours that the NIC does not reach.
+  // Where the peer's puts for GPU memory that our NIC does not reach go.
   void land_in(const Landing& landing);
-  // What it brought counts now.
+  // The arrival counts now.
   void on_arrival(const Arrival& arrival);
-  // Nothing with it can go on, for a reason of ours.
+  // All operations with it fail, because of a failure here.
   void give_up(const Error& why) {
     if (outbox_) fail(why);
   }
-  // What has started leaves at once, and not with the next poll.
+  // Sends started parts at once, not with the next poll.
   void hurry() {
     if (outbox_) outbox_->hurry();
   }
-  // No further operation has room, now.
+  // No room for a further operation now.
   bool full() const { return outbox_ && !outbox_->room(); }
 
-  // Nothing of ours is under way.
+  // Nothing of ours is outstanding.
   bool idle() const { return !outbox_ || outbox_->idle(); }
   const std::optional<Error>& failure() const { return failure_; }
   // Once.
@@ -61,7 +61,7 @@ class Peer {
   bool left() const { return left_; }
 
  private:
-  // Gets of one end that the other has not answered.
+  // The most gets that are not answered, in each direction.
   static constexpr size_t kMaxGets = 64;
 
   struct Get {
@@ -70,7 +70,7 @@ class Peer {
   };
   struct Flush {
     uint64_t gets;
-    Operation* operation;  // of which nothing else is left
+    Operation* operation;  // of which only this part is left
   };
 
   Result<bool> take_records();
@@ -87,12 +87,12 @@ class Peer {
   tl::unexpected<Error> nonsense(const char* what) const;
 
   const size_t rank_;
-  std::optional<Inbox> inbox_;  // none, and no outbox, once the peer has failed
+  std::optional<Inbox> inbox_;  // null, like the outbox, once the peer has failed
   std::optional<Outbox> outbox_;
   Windows& windows_;
   Arrivals& arrivals_;
   const Landing* landing_ = nullptr;
-  std::deque<Get> gets_;  // not done: first those that have been asked
+  std::deque<Get> gets_;  // not done; the requested ones first
   uint64_t gets_added_ = 0;
   uint64_t gets_asked_ = 0;
   uint64_t gets_answered_ = 0;

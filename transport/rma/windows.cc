@@ -55,7 +55,7 @@ Result<Windows::Own> Windows::make_own(const MemoryRange& range) {
   return own;
 }
 
-// Copies of words end before the memory goes.
+// Waits for copies of words before the memory is released.
 void Windows::give_up(const Own& own) {
   if (own.copies != nullptr) own.copies->withdraw();
   (void)context_->deregister_memory(nic_, own.memory);
@@ -84,7 +84,7 @@ void Windows::release_own(WindowId id) {
 bool Windows::announce(size_t rank, const Place& place) {
   if (announced_[rank].size() == kMostAhead) return false;
   announced_[rank].push_back(place);
-  known_[rank][place.id].place = place;  // whoever has shared it may ask for bytes into it
+  known_[rank][place.id].place = place;  // the peer may request gets into it already
   return true;
 }
 
@@ -106,7 +106,7 @@ SharedWindow* Windows::take_announced(size_t own_rank, const Place& own) {
   }
   for (size_t rank = 0; rank < places.size(); ++rank) {
     Known& known = known_[rank][places[rank].id];
-    known.place = places[rank];  // ours may not have come, or come again
+    known.place = places[rank];  // ours may be missing, or be shared again
     ++known.shares;
   }
   const Own& memory = own_.at(own.id);

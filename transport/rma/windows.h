@@ -1,5 +1,5 @@
-// The windows that a group's ranks share: one's own memory, by the number that one gave it, and
-// what peers have told of theirs.
+// The windows that a group's ranks share: our own memory, by number, and the peers' windows as
+// advertised.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -18,17 +18,17 @@
 
 namespace pacecar::rma {
 
-using WindowId = uint32_t;  // its owner's number; never given again
+using WindowId = uint32_t;  // its owner's number; never reused
 
-// What a rank says of a window of his.
+// A rank's advertisement of a window.
 struct Place {
   WindowId id = 0;
   Window window;
-  bool staged = false;  // his NIC does not reach it: `window` has its length only
+  bool staged = false;  // its NIC does not reach it: only the length in `window` is set
   bool operator==(const Place& other) const { return id == other.id; }
 };
 
-// Memory that all ranks share, each his own: what share() returns.
+// A window of each rank, which share() returns.
 struct SharedWindow {
   const Memory* memory = nullptr;
   uint8_t* base = nullptr;    // ours
@@ -36,49 +36,50 @@ struct SharedWindow {
   uint32_t shares = 1;        // how often it was shared
 };
 
-// A word of ours. Of a GPU's memory it is read and written by copies; else by the processor.
+// A word of ours. In GPU memory it is read and written by copies, otherwise by the processor.
 struct Word {
   uint64_t* at = nullptr;
   std::shared_ptr<StagedRange> copies;  // null: of the host's memory
 };
 
-// Of a GPU in whose memory there are windows of ours.
+// A GPU with windows of ours in its memory.
 struct WindowGpu {
   std::shared_ptr<const CopyEngine> engine;
-  const Memory* direct = nullptr;  // that the NIC writes to, some of it; null: it reaches none
+  const Memory* direct = nullptr;  // a registration that the NIC writes to; null: it reaches none
   const uint8_t* base = nullptr;   // of `direct`
 };
 
 class Windows {
  public:
-  // Windows that a peer has announced, and that this rank has not: all share them in one order, so
-  // nobody is further ahead than this.
+  // The most windows that a peer has announced and this rank has not: all share them in the same
+  // order, so no peer is further ahead.
   static constexpr size_t kMostAhead = 2;
 
   Windows(std::shared_ptr<Context> context, size_t nic, size_t ranks)
       : context_(std::move(context)), nic_(nic), announced_(ranks), known_(ranks) {}
   ~Windows();
 
-  // Memory of ours; what has been registered already, by a longer range from the same address, is
-  // not registered again. Errors: as register_memory and window_of.
+  // Registers our memory, unless a longer range from the same address is registered already.
+  // Errors: as register_memory and window_of.
   Result<Place> register_own(const MemoryRange& range);
   // One registration less.
   void release_own(WindowId id);
 
-  // A peer has announced his next one. False: more than anybody may.
+  // A peer has announced its next one. False: too many.
   bool announce(size_t rank, const Place& place);
   bool all_announced() const;
-  // The window that all have announced; ours is `own`. The one that there is, if all mean that.
+  // The window that all have announced; ours is `own`. An existing one, if all have announced the
+  // same again.
   SharedWindow* take_announced(size_t own_rank, const Place& own);
-  // Once less. Memory that nobody shares any more is deregistered.
+  // Ends one share(). Memory without users is deregistered.
   void unshare(SharedWindow* window, size_t own_rank);
 
-  // Bytes of ours that a peer has named; nullptr: there are none.
+  // Bytes of ours that a peer has named; nullptr: out of bounds.
   uint8_t* own_bytes(WindowId id, uint64_t offset, uint64_t length) const;
-  // Likewise, a word to which signals add; nullopt: there is none.
+  // Likewise a word to which signals add; nullopt: out of bounds.
   std::optional<Word> own_word(WindowId id, uint64_t offset) const;
   const Memory* own_memory(WindowId id) const { return own_.at(id).memory; }
-  // How bytes of a window of ours on a GPU are copied; null for the host's memory.
+  // The copies of a window of ours on a GPU; null for host memory.
   std::shared_ptr<StagedRange> own_copies(WindowId id) const { return own_.at(id).copies; }
   // Each once.
   std::span<const WindowGpu> gpus() const { return gpus_; }

@@ -13,7 +13,7 @@
 namespace pacecar {
 namespace {
 
-// OpenSSL does not write to what it is given here.
+// OpenSSL does not write to these bytes.
 OSSL_PARAM octets(const char* name, const void* bytes, size_t size) {
   return OSSL_PARAM_construct_octet_string(name, const_cast<void*>(bytes), size);
 }
@@ -29,7 +29,8 @@ void derive_key(std::span<const uint8_t> secret, std::span<const uint8_t> salt,
                                                                      EVP_KDF_CTX_free);
   PACECAR_CHECK(context != nullptr);
   char digest[] = "SHA256";
-  // No salt is one of zeros (RFC 5869, 2.2), and last here, as the library takes no empty one.
+  // An empty salt equals one of zeros (RFC 5869, 2.2); it is last because the library takes no
+  // empty one.
   const std::array<OSSL_PARAM, 5> inputs{
       OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0),
       octets(OSSL_KDF_PARAM_KEY, secret.data(), secret.size()),

@@ -8,7 +8,7 @@
 
 namespace pacecar {
 
-// `salt` and `purpose` together name what the key is for: no two keys have both in common.
+// `salt` and `purpose` together must differ for any two keys.
 void derive_key(std::span<const uint8_t> secret, std::span<const uint8_t> salt,
                 std::string_view purpose, std::span<uint8_t> key);
 

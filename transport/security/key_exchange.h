@@ -1,6 +1,6 @@
-// X25519 (RFC 7748): two NICs that know each other's public key have a secret in common, which
-// nobody has who has seen both keys. A NIC makes its pair when it is opened and stores it nowhere:
-// what was sent stays secret when other keys are lost later.
+// X25519 (RFC 7748): two NICs that know each other's public key share a secret, which an observer
+// of both public keys does not learn. A NIC makes its pair when it is opened and stores it nowhere:
+// earlier packets stay secret if other keys leak later.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -23,7 +23,7 @@ class KeyExchange {
   ~KeyExchange();
 
   const PublicKey& public_key() const { return public_key_; }
-  // nullopt: that is no public key, but one of the few that would make the secret known to all.
+  // nullopt: one of the few invalid public keys with which the secret would be known.
   std::optional<Secret> agree(const PublicKey& peer) const;
 
  private:

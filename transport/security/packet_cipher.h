@@ -1,6 +1,5 @@
-// AES-128-GCM (NIST SP 800-38D), for packets: a tag over what is sent in the clear, and what is
-// enciphered on the way. By Intel's ipsec-mb where it is found, else by OpenSSL, which takes ten
-// times as long for a small packet.
+// AES-128-GCM (NIST SP 800-38D), for packets: a tag over clear and enciphered bytes. By Intel's
+// ipsec-mb where it is found, else by OpenSSL, which takes ten times as long for a small packet.
 //
 // Invariant of its user: no nonce is used twice under one key.
 // Thread rule: one thread at a time.
@@ -31,7 +30,7 @@ class PacketCipher {
   // Enciphers `plain` into `out`, which has its size, and writes the tag of both: 8 to 16 bytes.
   void seal(const Nonce& nonce, std::span<const uint8_t> clear, std::span<const uint8_t> plain,
             uint8_t* out, std::span<uint8_t> tag) const;
-  // False when the tag is not theirs: then what is in `out` means nothing.
+  // False: wrong tag; the content of `out` is undefined then.
   bool open(const Nonce& nonce, std::span<const uint8_t> clear, std::span<const uint8_t> sealed,
             uint8_t* out, std::span<const uint8_t> tag) const;
 

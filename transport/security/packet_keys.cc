@@ -34,7 +34,7 @@ OpeningKeys::OpeningKeys(const Secret& secret, unsigned packets_per_key_log2)
   chain_.advance();
 }
 
-// In the place of the one before the present: too old for any packet that is still on its way.
+// Replaces the previous key, which is too old for any packet in flight.
 bool OpeningKeys::make(uint64_t epoch) {
   if (epoch != epoch_ + 1) return false;
   KeyedCipher& next = ciphers_[epoch & 1];

@@ -1,7 +1,7 @@
 // The keys of one direction of a connection. The sender numbers its packets from 1 on; a packet's
-// number, its counter, is its nonce and says which key it has: after so many packets both ends go
-// on with the next key, which is derived from the one before and does not lead back to it. Nothing
-// is said about that, and nobody waits.
+// number, its counter, is its nonce and selects its key: after 2^24 packets both ends use the next
+// key, which is derived from the previous one and does not reveal it. That needs no message and no
+// wait.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace pacecar {
 
-// Packets under one key, as a power of two: so few that nothing is learnt from 16 KiB each (RFC
+// Packets under one key, as a power of two: few enough to reveal nothing with 16 KiB each (RFC
 // 8446, 5.5, allows 2^24.5).
 inline constexpr unsigned kPacketsPerKeyLog2 = 24;
 
@@ -31,12 +31,12 @@ class KeyChain {
   Secret secret_;
 };
 
-// A cipher with the part of its nonces that is secret.
+// A cipher with the secret part of its nonces.
 struct KeyedCipher {
   PacketCipher cipher;
   PacketCipher::Nonce offset{};
 
-  // `size`: of the payload, so that the tag vouches for it as well.
+  // `size`: of the payload, so that the tag covers it as well.
   PacketCipher::Nonce nonce(uint64_t counter, uint32_t size) const {
     PacketCipher::Nonce nonce = offset;
     mix(size, nonce.data());
@@ -58,7 +58,7 @@ class SealingKeys {
  public:
   explicit SealingKeys(const Secret& secret, unsigned packets_per_key_log2 = kPacketsPerKeyLog2);
 
-  // The counter of the next packet, and from then on its key.
+  // Returns the next packet's counter, and switches to its key.
   uint64_t count() {
     if ((++counter_ & epoch_mask_) == 0) [[unlikely]] advance();
     return counter_;
@@ -78,13 +78,13 @@ class OpeningKeys {
  public:
   explicit OpeningKeys(const Secret& secret, unsigned packets_per_key_log2 = kPacketsPerKeyLog2);
 
-  // The key of that packet; nullptr: it is neither the present one, that before or the next.
+  // The key of that packet; nullptr: neither the present, the previous nor the next one.
   const KeyedCipher* of(uint64_t counter) {
     const uint64_t epoch = counter >> epoch_bits_;
     if (epoch != epochs_[epoch & 1] && !make(epoch)) return nullptr;
     return &ciphers_[epoch & 1];
   }
-  // That packet was the peer's.
+  // That packet was authentic.
   void opened(uint64_t counter) {
     if (counter >> epoch_bits_ > epoch_) [[unlikely]] advance();
   }

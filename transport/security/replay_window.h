@@ -1,5 +1,5 @@
-// Which packets have been taken, by their counters: each once, in any order, as long as it is not
-// further behind the newest than the window is wide (as RFC 4303, 3.4.3).
+// Which packets have been accepted, by their counters: each once, in any order, as long as it is
+// not older than the window (as in RFC 4303, 3.4.3).
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -14,16 +14,16 @@ class ReplayWindow {
   // `width`: counters, a power of two, at least 128.
   explicit ReplayWindow(uint32_t width) : words_(width / 64) {}
 
-  // The newest that was taken; 0 before the first.
+  // The newest accepted one; 0 before the first.
   uint64_t newest() const { return newest_; }
-  // Neither taken before nor too old.
+  // Neither accepted before nor too old.
   bool fresh(uint64_t counter) const {
     if (counter > newest_) return true;
-    // The word that the newest is in holds, further on, none of those a whole turn before it.
+    // The newest counter's word no longer has bits of the previous cycle.
     if (counter / 64 + words_.size() <= newest_ / 64) return false;
     return (words_[word(counter)] & bit(counter)) == 0;
   }
-  // Only what is fresh.
+  // Only for fresh counters.
   void take(uint64_t counter) {
     if (counter > newest_) advance(counter);
     words_[word(counter)] |= bit(counter);

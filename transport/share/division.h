@@ -1,6 +1,6 @@
-// How one direction of a link is divided: weighted max-min of what the processes could use.
-// In integers, so that all processes compute the same parts from the same claims, and the parts
-// never add up to more than the link. Pure.
+// How one direction of a link is divided: weighted max-min of the processes' demands. In integers,
+// so that all processes compute the same parts from the same claims, and the parts never add up to
+// more than the link. Pure.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct ShareOfLink {
 // amount * part / whole, rounded down. `part` is at most `whole`.
 uint64_t part_of(uint64_t amount, uint64_t part, uint64_t whole);
 
-// fair = min(weight * level, demand), which add up to `capacity`. When all demands are met, what is
-// left is divided by weight, so that a process can show that it could use more.
+// fair = min(weight * level, demand), which add up to `capacity`. When all demands are met, the
+// remainder is divided by weight, so that a process can show that it could use more.
 void divide_link(uint64_t capacity, std::span<ShareOfLink> shares);
 
 }  // namespace pacecar

@@ -1,16 +1,16 @@
 // ShareLink: HostLink on a ShareTable: one direction of the link, for one process.
 //
-// A process publishes its claim, computes the parts of all from what all have published, and takes
-// its own: a smaller one at once; a larger one as far as the parts that others take leave room,
-// divided among those who wait for more in proportion to what they miss. Having raised its part it
-// looks again: where others have raised theirs at the same moment and the link is exceeded, it goes
-// back by the excess. Of those who raise, whoever stores last sees all the others, so the parts in
-// use add up to at most the link once each has looked.
+// A process publishes its claim, computes the parts of all from all claims, and takes its own: a
+// smaller one at once; a larger one as far as the parts in use leave room, which is divided in
+// proportion to what each process lacks. Having raised its part it reads the others again: if
+// several raised theirs at the same moment and exceed the link, it reduces its part by the excess.
+// The process that stores last sees all others, so the parts in use add up to at most the link once
+// each has read.
 //
 // Changes below 1/64 are not published, except cuts of our own part. A process with a demand writes
-// a beat every 10 ms; without that its part and demand count as 0, and when it runs again it begins
-// anew with what is free. A process that waits for the cuts of others looks again after 2 us, then
-// at intervals that double up to 1 ms: those others may be asleep, and nobody would wake it.
+// a beat every 10 ms; without that its part and demand count as 0, and when it runs again it starts
+// again with the free rate. A process that waits for the cuts of others reads again after 2 us,
+// then at intervals that double up to 1 ms, because the others may be asleep and nobody wakes it.
 //
 // A process without a demand takes nothing; if it is not `ready` either, nothing is ever due. Pure;
 // one thread.
@@ -31,7 +31,7 @@ class BasicShareLink final : public HostLink {
  public:
   using Seat = BasicShareSeat<Word>;
 
-  // What a process uses whose part is 0, as a fraction of the link: a rate is never 0.
+  // A process whose part is 0 uses this fraction of the link: a rate is never 0.
   static constexpr uint64_t kLeastPart = 4096;
   // A process without a slot cannot see the others, and uses this fraction of the link.
   static constexpr uint64_t kPartWithoutSlot = 4;
@@ -45,7 +45,7 @@ class BasicShareLink final : public HostLink {
         part_(capacity_) {}
 
   void claim(Instant now, const LinkClaim& claim) override {
-    // Read first: whatever others change from here on, due() will see.
+    // Read first, so that due() sees later changes by others.
     const uint64_t generation = number().load();
     prospect_of_ = 0;
     active_ = claim.demand.bps() > 0;
@@ -80,7 +80,7 @@ class BasicShareLink final : public HostLink {
 
   Rate prospect(uint32_t weight) const override {
     weight = std::max(weight, 1U);
-    if (prospect_of_ != weight) {  // asked for at every turn
+    if (prospect_of_ != weight) {  // called at every turn
       prospect_of_ = weight;
       prospect_ = could_have(weight, /*ready_begin=*/true);
     }
@@ -96,7 +96,7 @@ class BasicShareLink final : public HostLink {
     return own / all;
   }
 
-  // No news for others: nobody wakes up for it.
+  // Does not change the generation, so nobody wakes up for it.
   Rate fair_part(Rate learnt) override {
     if (!seat_.holds()) return learnt;
     const uint64_t own_rate = active_ ? std::min(learnt.bps(), capacity_) : 0;
@@ -129,8 +129,8 @@ class BasicShareLink final : public HostLink {
     uint64_t taking = 0;
   };
 
-  // Our part if we could use the whole link, beside the demands of others; with `ready_begin` those
-  // that are only ready demand all of it, too.
+  // Our part if we demanded the whole link; with `ready_begin` processes that are only ready demand
+  // all of it, too.
   Rate could_have(uint32_t weight, bool ready_begin) const {
     if (others().empty()) return Rate::from_bps(capacity_);
     std::array<ShareOfLink, kShareSlots> shares;
@@ -160,7 +160,7 @@ class BasicShareLink final : public HostLink {
     return change > 0 && change >= of / kLeastChange;
   }
 
-  // The claim as it is to be published: a demand that has hardly changed stays as it was.
+  // The claim to publish: a demand that has hardly changed keeps its old value.
   LinkClaim settled(const LinkClaim& claim) const {
     const uint64_t before = ClaimWord::decode(own().claim.load()).demand.bps();
     const uint64_t demand = std::min(claim.demand.bps(), capacity_);
@@ -173,7 +173,7 @@ class BasicShareLink final : public HostLink {
   }
 
   bool publish(Instant now, const LinkClaim& claim) {
-    // After a long silence others may have taken our part: we begin again at 0.
+    // After a long silence others may have taken our part, so start again at 0.
     bool changed = false;
     if (!active_ || now - beat_ > kShareOwnSilence) changed = set(own().taking, 0);
     own_claim_ = settled(claim);
@@ -184,8 +184,8 @@ class BasicShareLink final : public HostLink {
     return changed;
   }
 
-  // Whether the process in a slot counts. Its demand does with a recent beat only; that it is ready
-  // does at any age.
+  // Whether the process in a slot counts. Its demand counts only with a recent beat; its being
+  // ready at any age.
   bool read(size_t slot, Instant now, Other& other) const {
     const auto& theirs = seat_.table().slots[slot].directions[direction_];
     other.claim = ClaimWord::decode(theirs.claim.load());
@@ -202,7 +202,7 @@ class BasicShareLink final : public HostLink {
     used_ = 0;
     count_ = 0;
     link_ = capacity_;
-    const size_t first = first_;  // behind the slot examined last, so that each has its turn
+    const size_t first = first_;  // after the slot examined last, so that each gets its turn
     for (size_t i = 0; i < kShareSlots; ++i) {
       const size_t slot = (first + i) % kShareSlots;
       if (slot == seat_.index() || seat_.table().slots[slot].owner.load() == 0) continue;
@@ -234,7 +234,7 @@ class BasicShareLink final : public HostLink {
 
   struct Aim {
     uint64_t fair = 0;    // our part
-    uint64_t missed = 0;  // by all who have less than their part
+    uint64_t missed = 0;  // the sum that all processes lack of their parts
   };
   Aim aim(uint64_t taking) const {
     std::array<ShareOfLink, kShareSlots> shares;
@@ -275,7 +275,7 @@ class BasicShareLink final : public HostLink {
   }
 
   bool raise(Instant now, uint64_t taking, uint64_t gain) {
-    own().taking.store(taking + gain);  // in one order with the loads that follow, for all
+    own().taking.store(taking + gain);  // sequentially consistent with the following loads
     used_ = taken_by_others(now);
     const uint64_t sum = used_ + taking + gain;
     const uint64_t excess = sum - std::min(sum, link_);
@@ -295,7 +295,7 @@ class BasicShareLink final : public HostLink {
   Seat& seat_;
   const size_t direction_;
   const uint64_t capacity_;
-  uint64_t link_;        // the largest capacity that any process was told: all divide the same
+  uint64_t link_;        // the largest capacity of any process: all divide the same
   LinkClaim own_claim_;  // as published
   bool active_ = false;  // it has a demand
   bool watchful_ = false;
@@ -310,7 +310,7 @@ class BasicShareLink final : public HostLink {
   size_t first_ = 0;
   std::array<Other, kShareSlots> others_;  // at the last claim
   size_t count_ = 0;
-  mutable uint32_t prospect_of_ = 0;  // the weight that prospect_ is of, since then; 0: none
+  mutable uint32_t prospect_of_ = 0;  // the weight of prospect_; 0: none
   mutable Rate prospect_;
 };
 

@@ -1,6 +1,6 @@
-// ShareProcess: a process that takes part in a ShareTable, and what it can find out about the
-// others. The class itself is a process of a simulated host: its owner word is any number that no
-// other has, and the others never end.
+// ShareProcess: a process that uses a ShareTable, and what it can learn about the others. The class
+// itself is a process of a simulated host: its owner word is any number that no other has, and the
+// others never end.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ class ShareProcess {
   ShareProcess(const ShareProcess&) = delete;
   ShareProcess& operator=(const ShareProcess&) = delete;
 
-  // What it writes into its slot; 0: it is not that process any more (a forked child).
+  // The word for its slot; 0: no longer that process (a forked child).
   virtual uint64_t owner() const { return owner_; }
   // The process with this owner's word has certainly ended.
   virtual bool ended(uint64_t /*owner*/) const { return false; }
-  // Whether that process has ended cannot be found out: it is in another process namespace.
+  // The process is in another process namespace, so its end cannot be detected.
   virtual bool hidden(uint64_t /*owner*/) const { return false; }
 
  private:

@@ -1,7 +1,7 @@
-// ShareSeat: the slot that a process has in a ShareTable. Before each use it is checked that the
-// slot is still ours: a process that was stopped for long may have lost it, and takes another.
+// ShareSeat: the slot that a process has in a ShareTable. Each use checks that the slot is still
+// ours: a process that was stopped for long may have lost it, and takes another.
 //
-// Nothing waits: a slot is taken by one compare-and-swap, and given up by one. Pure; one thread.
+// No locks: a slot is taken by one compare-and-swap, and given up by one. Pure; one thread.
 #pragma once
 
 #include <cstring>
@@ -64,7 +64,7 @@ class BasicShareSeat {
 
   Table& table() const { return table_; }
   size_t index() const { return index_; }
-  // The link's rate as told to this process, and to the one in a slot.
+  // The link's rate as this process has it, and as the process in a slot has it.
   uint64_t capacity() const { return capacity_; }
   uint64_t capacity_of(size_t index) const {
     return std::min(table_.slots[index].capacity.load(), ClaimWord::kMostDemand);
@@ -72,8 +72,8 @@ class BasicShareSeat {
   Slot& slot() const { return table_.slots[index_]; }
 
  private:
-  // A process of which it cannot be found out whether it has ended loses its slot after so long a
-  // silence, but only to one that finds no other.
+  // A process in another process namespace loses its slot after so long a silence, but only if no
+  // other slot is free.
   static constexpr Duration kForsaken = Duration::from_s(60);
 
   bool take(size_t index, uint64_t from, uint64_t own) {

@@ -7,7 +7,7 @@
 
 namespace pacecar {
 
-// Every bit of the result depends on every bit of `word`; one to one.
+// Every bit of the result depends on every bit of `word`; a bijection.
 inline uint64_t mix_bits(uint64_t word) {
   word = (word ^ (word >> 32)) * 0xD6E8FEB86659FD93U;
   word = (word ^ (word >> 32)) * 0xD6E8FEB86659FD93U;

@@ -4,7 +4,7 @@
 // In a NIC that several processes share each of them has its own two lists, and the processes with
 // something to send take turns, packet by packet, in each class.
 //
-// Knows nothing of bounds: who puts packets in has asked for the sizes. Thread rule: one thread.
+// Has no bounds: the caller checks sizes before it adds packets. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class EgressQueue {
   bool has_data() const { return !data_.empty(); }
   Bytes data_bytes() const { return data_bytes_; }
   Bytes control_bytes() const { return control_bytes_; }
-  // Of one of several processes.
+  // For one of several processes.
   Bytes data_bytes(uint8_t process) const { return bytes_of(data_, shared_->data, process); }
   Bytes control_bytes(uint8_t process) const {
     return bytes_of(control_, shared_->control, process);
@@ -70,7 +70,7 @@ class EgressQueue {
     if (!control_.empty()) prefetch(control_.front());
   }
 
-  // The last data packet that waits; there is one. Of a switch.
+  // The last waiting data packet; one must wait. Only in switches.
   const FabricPacket& last_data() const { return data_.back(); }
   // Puts `packet` in the place of the last data packet and leaves that one in `packet`.
   void exchange_last_data(FabricPacket& packet) {
@@ -81,7 +81,7 @@ class EgressQueue {
   }
 
  private:
-  // Of several processes: what waits behind the one packet in each list whose turn it is.
+  // For several processes: the packets that wait behind the one whose turn it is.
   struct Shared {
     explicit Shared(uint32_t processes) : data(processes), control(processes) {}
     ProcessTurns data;

@@ -119,15 +119,15 @@ Instant EventLoop::next_time() const {
     Instant earliest = Instant::never();
     for (TimerId timer = slots_[index].first; timer != kNone; timer = timers_[timer].next) {
       earliest = std::min(earliest, timers_[timer].time);
-      if (level == 0) break;  // all of this slot are due at once
+      if (level == 0) break;  // all timers of this slot are due at the same time
     }
     return earliest;
   }
   return Instant::never();
 }
 
-// The timers that are due next at the same time; the one behind them comes into the cache, so that
-// the list can be followed to it the next time.
+// Announces the timers that are due next at the same time, and prefetches the following one, so
+// that the next call can follow the list to it.
 void EventLoop::look_ahead(TimerId next) const {
   for (unsigned before = 1; before <= EventSink::kEventsAhead; ++before) {
     if (next == kNone) return;

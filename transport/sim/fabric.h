@@ -33,7 +33,7 @@ enum class FabricDrop : uint8_t {
   kNoRoute,
   kQueueFull,
   kInboxFull,
-  kLinkDown,   // on a cable that failed or in the queue before it, or sent there with no other way
+  kLinkDown,   // on a failed cable, in the queue before it, or without another route
   kLoss,       // injected
   kPartition,  // injected
   kPolicer,
@@ -69,8 +69,8 @@ struct LinkStats {
   Duration paused;  // by PFC
 };
 
-// A packet that is a frame of a network which exists: it brings its own ECN field, and goes on in
-// what receive() of the destination's port hands out.
+// A frame of a real network as a packet: it has its own ECN field, and receive() of the
+// destination's port returns it.
 struct FabricFrame {
   std::span<const uint8_t> bytes;
   Bytes kept_bytes = 0;      // what trimming leaves of it; 0: it is dropped rather than trimmed
@@ -98,14 +98,14 @@ class Fabric {
 
   uint32_t hosts() const;
   uint32_t processes() const;  // of all hosts
-  // The ports of processes, by number: where each host has one process, of hosts.
+  // The port of a process, by number; with one process per host, of a host.
   PacketIo& port(uint32_t process);
   const Address& address(uint32_t process) const;
   // Sends a frame from a process, with PayloadMode::kBytes. False: it is longer than a datagram, or
   // the host's NIC has no room for it.
   bool send_frame(uint32_t process, const FabricFrame& frame);
-  // Tells `sink` (with `what`) at once when something arrives in an empty inbox, or when a send()
-  // that was blocked may go on: in virtual time, never from within a call of the host's own.
+  // Calls `sink` (with `what`) at once when something arrives in an empty inbox, or when a blocked
+  // send() may continue: in virtual time, never from within a call of the host.
   void set_listener(uint32_t process, EventSink& sink, uint32_t what);
 
   // Links: both directions of cable i of the topology are 2i (a to b) and 2i + 1 (b to a).
@@ -114,7 +114,7 @@ class Fabric {
   LinkStats link_stats(LinkId link) const;
   void reset_queue_max();
   // Counts, from now on, the payload that arrives at one process from another; every packet of it,
-  // so that what is sent again without need counts again.
+  // so needless retransmissions count again.
   void count_arrivals(uint32_t source, uint32_t destination);
   // 0 for a pair that is not counted.
   Bytes arrived_bytes(uint32_t source, uint32_t destination) const;
@@ -129,7 +129,7 @@ class Fabric {
   void set_cable_rate(uint32_t cable, Rate rate);  // more than 0
   void set_cable_loss(uint32_t cable, double probability);
   // Random loss, duplication, reordering, corruption and partitions, at the first switch of each
-  // packet's way; frozen processes. Islands, stalls and losses of words name processes.
+  // packet's way; frozen processes. Islands, stalls and losses of control writes name processes.
   void set_faults(const SimFaults& faults);
 
   // Writes what comes out of a link as a pcap file from now on (Ethernet, IP and UDP headers made

@@ -7,9 +7,9 @@
 namespace pacecar {
 namespace {
 
-constexpr uint32_t kMaxProcesses = 1U << 24;   // what addresses can tell apart
-constexpr uint32_t kMaxProcessesOfHost = 256;  // what packets can tell apart
-constexpr uint16_t kMaxPaths = 60'000;         // what UDP ports can tell apart
+constexpr uint32_t kMaxProcesses = 1U << 24;   // limit of addresses
+constexpr uint32_t kMaxProcessesOfHost = 256;  // limit of the field in packets
+constexpr uint16_t kMaxPaths = 60'000;         // limit of UDP ports
 constexpr Bytes kMaxDatagram = 65'507;         // of UDP over IPv4
 constexpr uint64_t kMaxBps = 1'000'000'000'000'000;
 constexpr Bytes kMaxBytes = Bytes{1} << 50;  // far beyond any buffer; sums do not overflow

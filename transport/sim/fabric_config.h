@@ -52,8 +52,8 @@ struct SwitchConfig {
 };
 
 struct HostPortConfig {
-  // Of the NIC, in front of the cable, the packet being sent included; full: send() says so. An
-  // empty one takes any packet, so 0 means one packet at a time.
+  // Of the NIC, in front of the cable, the packet being sent included; full: send() takes no more.
+  // An empty one takes any packet, so 0 means one packet at a time.
   Bytes data_queue_bytes = 16384;
   Bytes control_queue_bytes = 65536;  // of its own; holds the largest packet at least
   Bytes inbox_bytes = 4 << 20;        // what is kept until it is read; dropped beyond

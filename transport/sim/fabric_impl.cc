@@ -12,9 +12,9 @@
 namespace pacecar {
 namespace {
 
-// Of a link, what packets touch.
+// The bytes of a link that packets use.
 constexpr size_t kHotLinkBytes = 256;
-// Of a packet's bytes, what its reader looks at.
+// The bytes of a packet that its reader uses.
 constexpr size_t kHeaderBytes = 128;
 
 // Pause frames are no packets of hosts.
@@ -22,8 +22,8 @@ bool is_pause(const FabricPacket& packet) {
   return packet.kind == PacketKind::kPause || packet.kind == PacketKind::kResume;
 }
 
-// What can still arrive after a pause was sent: what is on the cable both ways meanwhile, a packet
-// that either end had just begun, and the one that was too much.
+// The most that can still arrive after a pause was sent: a round trip's worth of the cable, a
+// packet that each end had just begun, and the one that exceeded the threshold.
 Bytes headroom_of(const Cable& cable, const FabricConfig& config) {
   if (config.switches.pfc.headroom > 0) return config.switches.pfc.headroom;
   const Bytes largest = config.hosts.datagram_bytes + config.hosts.overhead_bytes;
@@ -98,8 +98,8 @@ void Fabric::Impl::on_event(Instant, uint32_t what) {
   }
 }
 
-// First the link, then the packet, then where it goes: a host and what is behind it, or the next
-// link. Some events lie between one fetch and the next, which needs what the first has brought.
+// Prefetches first the link, then the packet, then its next place: a host with its state, or the
+// next link. Some events are between these steps, as each needs the result of the previous one.
 void Fabric::Impl::prepare(uint32_t what, unsigned events_before) {
   const FabricLink& link = links[what >> kEventBits];
   const auto kind = static_cast<Event>(what & ((1U << kEventBits) - 1));
@@ -170,8 +170,8 @@ void Fabric::Impl::trace(TraceKind kind, const FabricPacket& packet, uint64_t de
   trace_hash.add(uint64_t{packet.wire_bytes} << 8U | static_cast<uint64_t>(packet.ecn));
 }
 
-// What says which packet of which queue pair it is. Behind that may be an address in the memory of
-// this process, which is another one in every run.
+// Hashes only the bytes that identify queue pair and packet: later ones may be memory addresses,
+// which differ from run to run.
 void Fabric::Impl::trace_bytes(const FabricPacket& packet) {
   constexpr size_t kTransportHeader = 12;
   std::array<uint64_t, 2> head{};

@@ -1,6 +1,6 @@
 // The inside of a Fabric. Packets move in three files: host ports (host_port.cc), switches
-// (fabric_switches.cc), and the cables between them (fabric_links.cc); packet_faults.cc is what
-// happens to them by mischance.
+// (fabric_switches.cc), and the cables between them (fabric_links.cc); packet_faults.cc applies
+// faults to them.
 //
 // Events per packet and cable: its arrival; and the end of the packet before it, when it had to
 // wait. Invariant: a link whose transmitter is busy has its free_timer armed if anything waits.
@@ -126,7 +126,7 @@ class Fabric::Impl final : public EventSink {
   void cut(LinkId id);
   void set_in_routes(uint32_t cable, bool in_routes);
   void reroute();
-  // Priority flow control: tells the sender on the other side, or is told by it.
+  // Priority flow control: pauses the sender on the other side, or is paused by it.
   void send_pause(LinkId from_sender, PacketKind kind);
   void be_paused(LinkId id, PacketKind kind);
   void set_paused(FabricLink& link, bool paused);

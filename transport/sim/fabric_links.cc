@@ -155,7 +155,7 @@ void Fabric::Impl::set_in_routes(uint32_t cable, bool in_routes) {
 
 void Fabric::Impl::reroute() { routing = make_routing(topology, in_routes_); }
 
-// What is on the cable and in the queue before it is lost; nobody remembers a pause.
+// Packets on the cable and in the queue before it are lost, and pauses end.
 void Fabric::Impl::cut(LinkId id) {
   FabricLink& link = links[id];
   link.in_service = nullptr;

@@ -56,7 +56,7 @@ HostPort::HostPort(Fabric::Impl& fabric, uint32_t process, Rate line_rate)
   caps_.receive_bytes = config.hosts.inbox_bytes;
   caps_.paths = config.hosts.paths;
   caps_.line_rate = line_rate;
-  caps_.sees_ipv4_header = true;  // there is none but what the ends agree on
+  caps_.sees_ipv4_header = true;  // there is no IP header, only the agreed word
   caps_.sees_ecn = config.switches.ecn.kind != EcnConfig::Kind::kOff;
   if (config.hosts.drain_rate > Rate()) reader_.emplace(config.hosts.drain_rate);
 }
@@ -82,7 +82,7 @@ bool HostPort::too_long(const TxPacket& packet) const {
                                                   kept_bytes(packet) > fabric_.config.header_bytes);
 }
 
-// Of a packet, as bytes.
+// How much of a packet is carried as bytes.
 Bytes HostPort::kept_bytes(const TxPacket& packet) const {
   const bool keeps_payload = fabric_.config.payload == PayloadMode::kBytes ||
                              packet.traffic_class == TrafficClass::kControl;
@@ -128,7 +128,7 @@ bool HostPort::send_one(const TxPacket& packet) {
   return true;
 }
 
-// `destination`: a process; the host of one that there is not is none either.
+// `destination`: a process; an unknown one gets an unknown host.
 FabricPacket& HostPort::take_packet(uint32_t destination, uint64_t hash, Bytes size,
                                     Bytes kept) const {
   FabricPacket& packet = fabric_.store.take(kept);

@@ -1,7 +1,7 @@
-// One host's NIC at a simulated fabric, as a packet I/O: the code above runs as in production.
-// Where several processes of a host share the NIC each has a port of its own: queues that push
-// back, and an inbox; the NIC serves their queues in turn (egress_queue.h). Everything is driven by
-// the fabric's clock: `now` must be that of its event loop. Thread rule: the fabric's thread.
+// One host's NIC at a simulated fabric, as a packet I/O: the code above runs as in production. If
+// several processes of a host share the NIC each has a port of its own: queues with back-pressure,
+// and an inbox; the NIC serves their queues in turn (egress_queue.h). Everything is driven by the
+// fabric's clock: `now` must be that of its event loop. Thread rule: the fabric's thread.
 #pragma once
 
 #include <cstddef>
@@ -77,7 +77,7 @@ class HostPort final : public PacketIo, public EventSink {
   std::vector<Arrivals>::const_iterator find_arrivals(uint32_t source) const;
   void note_arrival(const FabricPacket& packet);
 
-  // What a send() stopped at, until the host has been told that it may go on.
+  // Why a send() stopped, until the host is notified that it may continue.
   struct Blocked {
     bool active = false;
     bool data = false;

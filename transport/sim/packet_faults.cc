@@ -99,7 +99,7 @@ void PacketFaults::corrupt_and_delay(FabricPacket& packet) {
   fabric_.loop.arm(late_timer_, late_.front().time);
 }
 
-// Only bytes that are carried as such can change.
+// Only carried bytes can change, not elided payload.
 void PacketFaults::corrupt(FabricPacket& packet) {
   const auto bytes = fabric_.carried(packet);
   if (bytes.empty()) return;

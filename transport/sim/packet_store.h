@@ -21,7 +21,7 @@ class PacketStore {
   // `bytes` is the most that is held of a packet; with telemetry, records of its hops come on top.
   PacketStore(Bytes bytes, bool telemetry);
 
-  // A packet with room for so many bytes; what its fields say is left from its last use.
+  // A packet with room for so many bytes; its fields are those of its last use.
   FabricPacket& take(Bytes bytes) {
     Pool& pool = pools_[bytes > kSmallBytes ? 1 : 0];
     if (pool.free == nullptr) add_one(pool);

@@ -78,7 +78,7 @@ class RoutingBuilder {
     }
     return std::move(routing_);
   }
-  // Of those that build() has found, one host that another cannot reach, in a sentence; else empty.
+  // After build(): a sentence about one host that another cannot reach, or empty.
   const std::string& complaint() const { return complaint_; }
 
  private:

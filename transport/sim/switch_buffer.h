@@ -18,7 +18,7 @@ struct IngressShare {
   Bytes shared_bytes = 0;
   Bytes headroom_bytes = 0;
   Bytes headroom_limit = 0;
-  bool pausing = false;  // the sender has been told to wait
+  bool pausing = false;  // the sender is paused
 };
 
 class SwitchBuffer {
@@ -36,7 +36,7 @@ class SwitchBuffer {
     hold(size);
     return true;
   }
-  // False: no room. After true, pause the sender if should_pause() says so.
+  // False: no room. After true, pause the sender if should_pause() is true.
   bool admit_data(IngressShare& from, Bytes size) {
     if (!pfc_.enabled) return admit_control(size);
     if (from.headroom_bytes == 0 && from.shared_bytes + size <= threshold() && fits(size)) {
@@ -57,7 +57,7 @@ class SwitchBuffer {
     shared_bytes_ -= size;
     held_bytes_ -= size;
   }
-  // After this, let the sender go on if should_resume() says so.
+  // After this, let the sender continue if should_resume() is true.
   void release_data(IngressShare& from, Bytes size) {
     if (!pfc_.enabled) return release_control(size);
     held_bytes_ -= size;

@@ -86,8 +86,8 @@ class TopoFile {
     if (name == "tier") return begin_tier(line);
     if (name == "queue_up" || name == "queue_down") {
       return error_at(line.number,
-                      "a .topo file only tells the network's shape; remove {}, and give the size "
-                      "of queues with the switches of the experiment",
+                      "a .topo file has only the network's shape; remove {}, and give the size of "
+                      "queues with the switches of the experiment",
                       shown(line.words[0]));
     }
     if (tier_ < 0) return assign(line, name, kHeader, header_);
@@ -158,7 +158,7 @@ class TopoFile {
     return {};
   }
 
-  // That the numbers of the tiers fit to one another.
+  // Checks that the numbers of the tiers are consistent.
   Result<void> check_numbers() const {
     if (bundle(0) != 1) {
       return error_at(tiers_[0][kBundle].line, "a host has one cable; make the bundle of tier 0 1");
@@ -182,7 +182,7 @@ class TopoFile {
     return {};
   }
 
-  // That the cables up from `tier` are those that the tier above has downwards.
+  // Checks that the cables up from `tier` equal those down from the tier above.
   Result<void> check_between(size_t tier) const {
     const uint32_t below = tier == 0 ? leaves_per_pod() : header(kNodes) / header(kPodsize);
     if (get(tier, kUp) % bundle(tier + 1) != 0) {

@@ -18,7 +18,7 @@ tl::unexpected<Error> impossible(std::string_view shape, const std::string& reas
   return fail(ErrorCode::kInvalidArgument, fmt::format("a {} cannot be built: {}", shape, reason));
 }
 
-// Held at a number that is too large for a network.
+// The product, limited to a number that is too large for a network.
 uint64_t product(std::initializer_list<uint64_t> factors) {
   uint64_t result = 1;
   for (const uint64_t factor : factors) {
@@ -28,7 +28,7 @@ uint64_t product(std::initializer_list<uint64_t> factors) {
   return result;
 }
 
-// Looks at the fields of one spec; the first thing wrong is kept.
+// Checks the fields of one spec, and keeps the first error.
 class SpecCheck {
  public:
   explicit SpecCheck(std::string_view shape) : shape_(shape) {}

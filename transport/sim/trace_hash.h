@@ -1,5 +1,5 @@
-// A running 64-bit hash over what happened in a run: two runs that hash alike did the same, in the
-// same order. It detects accidents, not forgery. Thread rule: one thread.
+// A running 64-bit hash over what happened in a run: two runs with equal hashes did the same, in
+// the same order. It detects accidents, not forgery. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

@@ -7,18 +7,18 @@
 namespace pacecar {
 namespace {
 
-// So many places are kept while nothing is sent; more only means that the flow has slowed down.
+// Places kept while nothing is sent. More unused places only mean that the flow has slowed down.
 constexpr size_t kPlaces = 16;
-// How long what was learnt about a slow path, or one with a full queue, is believed.
+// How long a path counts as slow, or its queue as full.
 constexpr int64_t kSlowRoundTrips = 4;
 constexpr int64_t kLostRoundTrips = 8;
 constexpr uint16_t kMostDoublings = 10;
 constexpr int64_t kAverageOf = 64;  // packets
-// One packet of so many takes the next path in turn although a place is free, so that a path
-// without any is found again: this many for each path, and at least so many.
+// One packet in so many takes the next path in turn although a place is free, so that a path
+// without places is found again: one in 2 per path, and one in 32 at most.
 constexpr uint32_t kTurnPerPath = 2;
 constexpr uint32_t kTurnAtLeast = 32;
-// Longer ones tell nothing more; keeps products in range.
+// Longer delays carry no more information; the bound keeps products in range.
 constexpr int64_t kLongestNs = 1'000'000'000;
 
 // True with probability part / whole; both are below 2^31.
@@ -91,7 +91,7 @@ void BalancedPaths::on_arrival(uint16_t path, const PathFeedback& feedback, Prng
   if (rtt <= 0) return;
   if (round_trip_ns_ == 0 || rtt < round_trip_ns_) round_trip_ns_ = rtt;
   int64_t delay = rtt - round_trip_ns_;
-  // Where delays below the floor say nothing, a mark says as much as one above it.
+  // Delays below the floor are noise, so a mark counts like a delay above it.
   if (feedback.event == PathEvent::kMarked) delay += 2 * floor_ns_;
   average_delay_ns_ += delay - average_delay_ns_ / kAverageOf;
 

@@ -14,7 +14,7 @@ constexpr size_t kUdpBytes = 8;
 constexpr uint8_t kUdp = 17;
 constexpr uint8_t kHopLimit = 64;
 
-// Of an IPv4 header, whose own field is 0.
+// Of an IPv4 header whose checksum field is 0.
 uint16_t ip_checksum(std::span<const uint8_t> header) {
   uint32_t sum = 0;
   for (size_t i = 0; i < header.size(); i += 2) sum += wire::load_be16(&header[i]);
@@ -24,7 +24,7 @@ uint16_t ip_checksum(std::span<const uint8_t> header) {
 
 using Grh = std::array<uint8_t, roce::kGrhBytes>;
 
-// As RoCE v2 has it (annex A17): the IP header, an IPv4 one at the end.
+// The GRH of RoCE v2 (annex A17): the IP header; an IPv4 one is at its end.
 Grh grh_of(const Address& source, const Address& destination, size_t udp_payload) {
   Grh grh{};
   const auto length = static_cast<uint16_t>(kUdpBytes + udp_payload);

@@ -7,11 +7,11 @@
 namespace pacecar {
 namespace {
 
-// Remote addresses begin below it, and end before they wrap.
+// Remote addresses begin below this, so that regions end before addresses wrap.
 constexpr uint64_t kMostBytes = uint64_t{1} << 63;
 
-// Whether [offset, offset + length) is a part of `size` bytes. Of what begins before them `offset`
-// has wrapped, beyond their end: as they do not wrap themselves.
+// Whether [offset, offset + length) is a part of `size` bytes. An address before the region gives a
+// wrapped offset, which is beyond its end, because regions do not wrap.
 bool within(uint64_t offset, Bytes length, uint64_t size) {
   return length <= size && offset <= size - length;
 }
@@ -46,7 +46,7 @@ Result<MemoryRegion> MemoryTable::add_as(void* address, size_t length, Access ac
         ErrorCode::kUnavailable,
         "all memory regions of the NIC are used: deregister some or raise PACECAR_MAX_REGIONS");
   }
-  // Keys are random and spread evenly by themselves: the low bits serve as the hash.
+  // Keys are random, so their low bits serve as the hash.
   uint32_t key = 0;
   while (key == 0 || slots_[index_of(key)].key == key) key = random_();
   slots_[index_of(key)] = Slot{start, remote, length, key, access};

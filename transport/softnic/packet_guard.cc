@@ -10,7 +10,7 @@ namespace pacecar {
 namespace {
 
 constexpr size_t kCounterBytes = 4;
-// A payload that is covered as a whole: what peers poll, and what allots rates.
+// The tag covers a payload of up to this size as a whole: polled memory, grants and demands.
 constexpr size_t kShortPayload = 128;
 
 // The counter nearest to `reference` whose low 32 bits are those.
@@ -20,7 +20,7 @@ uint64_t expand_counter(uint64_t reference, uint32_t low) {
   return ahead < 0 && counter > reference ? counter + (uint64_t{1} << 32) : counter;
 }
 
-// What the tag of a packet covers that is not enciphered.
+// The bytes that a packet's tag covers without enciphering them.
 class Clear {
  public:
   std::span<const uint8_t> of(std::span<const uint8_t> header, std::span<const uint8_t> payload,

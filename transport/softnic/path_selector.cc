@@ -9,13 +9,13 @@
 namespace pacecar {
 namespace {
 
-// Turns to leave out, as the reference simulator of Ultra Ethernet has them; a path never has more
+// Turns that a path skips, as in the reference simulator of Ultra Ethernet; a path never has more
 // than the largest.
 constexpr uint8_t kMarkedPenalty = 1;
 constexpr uint8_t kTrimmedPenalty = 4;
 constexpr uint8_t kLostPenalty = 15;
 constexpr uint8_t kMaxPenalty = 15;
-// Good paths that are remembered; more good news than that is not needed.
+// Good paths that are remembered, per path.
 constexpr size_t kRecycledPerPath = 4;
 
 bool has_penalties(PathPolicy policy) {
@@ -77,8 +77,8 @@ uint16_t PathSelector::next(Instant now) {
   return static_cast<uint16_t>(path);
 }
 
-// A path serves its penalty by being passed over: one turn for the first that is met in a search,
-// so that few bad paths among many are left out for long. With trouble everywhere all are as good.
+// A search takes one turn of penalty off the first path that it skips, so that a few bad paths
+// among many are left out for long. If all have penalties, all are equally good.
 uint16_t PathSelector::next_without_penalty() {
   uint16_t path = round_.next(prng_);
   if (penalties_[path] == 0) return path;

@@ -8,13 +8,12 @@ namespace {
 
 constexpr uint32_t kMagic = 0x50435351;  // "PCSQ": a Pacecar soft queue pair, with CRC-32C
 constexpr size_t kBytes = 32;
-// With security, behind those.
+// With security, after those bytes.
 constexpr size_t kPublicKeyAt = kBytes;
 constexpr size_t kSaltAt = kPublicKeyAt + sizeof(KeyExchange::PublicKey);
 constexpr size_t kSecuredBytes = kSaltAt + 8;
 static_assert(kSecuredBytes + kStandbyBytes <= RcEndpoint::kMaxExtension);
-// Then of each further end its port, and with security its salt; its numbers are those of an
-// RcLane.
+// Then each further end's port, and with security its salt; its numbers are stored as an RcLane.
 constexpr size_t kPortBytes = 2;
 constexpr size_t kSaltBytes = 8;
 static_assert(kSecuredBytes + (RcEndpoint::kMaxLanes - 1) * (kPortBytes + kSaltBytes) <=
@@ -58,7 +57,7 @@ tl::unexpected<Error> refuse(const char* what) {
                                     ": both sides must run the same version of Pacecar");
 }
 
-// Its IP is the standard one's. The bytes of further ends follow.
+// Its IP address is that of the standard endpoint. The bytes of further ends follow.
 Result<SoftEndpoint> load(std::span<const uint8_t> bytes, const std::array<uint8_t, 16>& ip) {
   if (bytes.size() < kBytes) return refuse("another form");
   const uint8_t* from = bytes.data();
@@ -99,7 +98,7 @@ Result<SoftEndpoint> load(std::span<const uint8_t> bytes, const std::array<uint8
   return endpoint;
 }
 
-// The ends of the same queue pair on other NICs, from behind the first one's bytes.
+// The ends of the same queue pair on other NICs, which follow the first one's bytes.
 Result<std::vector<SoftEndpoint>> load_further(const SoftEndpoint& first,
                                                std::span<const RcLane> lanes,
                                                std::span<const uint8_t> bytes) {

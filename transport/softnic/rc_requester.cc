@@ -11,7 +11,7 @@
 namespace pacecar {
 namespace {
 
-// The peer is asked to acknowledge at least every so many packets.
+// An acknowledgement is requested at least every so many packets.
 constexpr uint32_t kPacketsPerQuestion = 16;
 constexpr size_t kSamples = 64;
 
@@ -83,13 +83,13 @@ Bytes RcRequester::bytes_before(const Posted& posted, uint64_t psn) const {
   return std::min(posted.work_request.length, (psn - posted.first_psn) * config_.mtu);
 }
 
-// Where the piece of a read that holds `psn` ends.
+// The end of the piece of a read that contains `psn`.
 uint64_t RcRequester::piece_end(const Posted& posted, uint64_t psn) const {
   const uint64_t piece = std::max<uint64_t>(1, config_.window_packets / config_.read_depth);
   return std::min(posted.end(), posted.first_psn + ((psn - posted.first_psn) / piece + 1) * piece);
 }
 
-// Pieces of reads that have been asked for and have not come completely.
+// Pieces of reads that were requested and have not arrived completely.
 uint32_t RcRequester::reads_outstanding() const {
   uint32_t count = 0;
   for (uint64_t request = oldest_; request < end_of_requests(); ++request) {
@@ -111,7 +111,7 @@ void RcRequester::start(Posted& posted) {
   allocated_ += posted.packets;
 }
 
-// Moves the cursors over what is done: acknowledged, sent, or never to be sent.
+// Moves the cursors over finished requests: acknowledged, sent, or never to be sent.
 void RcRequester::settle() {
   for (; cursor_ < end_of_requests(); ++cursor_) {
     Posted& request = posted(cursor_);
@@ -138,12 +138,12 @@ bool RcRequester::next_packet(Instant now, bool ask, Outgoing* out) {
   const bool probing = probe_ && unacknowledged_ < next_;
   probe_ = false;
   if (probing) {
-    // The answer to the oldest packet tells what else is missing.
+    // The answer to the oldest packet shows what else is missing.
     if (!fill(posted(oldest_), unacknowledged_, out)) return false;
     out->retransmission = true;
     out->packet.ack_request = true;
     probe_mark_ = next_;
-    forget_samples();  // which sending is answered will not be known
+    forget_samples();  // the answer will not show which transmission it is for
     return true;
   }
   if (cursor_ == end_of_requests()) return false;
@@ -174,11 +174,12 @@ void RcRequester::on_sent(uint64_t psn, bool timed, Instant now) {
     deadline_ = now + rtt_.probe_timeout();
   }
   highest_ = std::max(highest_, next_);
-  // A repetition, too: we go back only when told that the sending before has not arrived.
+  // Retransmissions are sampled, too: we go back only after a NAK, so the earlier one did not
+  // arrive.
   if (timed) samples_.push({psn, now});
 }
 
-// False when its memory is gone: RC cannot leave out a part of a message.
+// False if its memory is deregistered: RC cannot leave out a part of a message.
 bool RcRequester::fill(const Posted& posted, uint64_t psn, Outgoing* out) {
   if (posted.revoked) {
     fail(CompletionStatus::kMemoryGone);
@@ -231,9 +232,9 @@ void RcRequester::fill_message(const Posted& posted, uint64_t psn, roce::Packet*
   packet->payload = std::span(work_request.local + offset, bytes_before(posted, psn + 1) - offset);
 }
 
-// --- what comes back ---
+// --- answers ---
 
-// The cursors stay behind: settle() follows.
+// Leaves the cursors to settle().
 void RcRequester::advance_to(uint64_t psn, SendProgress* progress) {
   for (uint64_t request = oldest_; unacknowledged_ < psn; ++request) {
     const Posted& sent = posted(request);
@@ -277,7 +278,7 @@ void RcRequester::take_sample(uint64_t psn, Instant arrival, Instant now, SendPr
     samples_.pop_front();
     if (sample.psn != psn) continue;  // the answer to a later packet
     progress->rtt = arrival - sample.sent;
-    rtt_.add(now - sample.sent);  // the timeout must allow for the time in this host, too
+    rtt_.add(now - sample.sent);  // the timeout includes the time in this host
   }
 }
 
@@ -285,7 +286,7 @@ SendProgress RcRequester::on_ack(const roce::Packet& ack, Instant arrival, Insta
   SendProgress progress;
   const uint64_t psn = expand_psn(unacknowledged_, ack.psn);
   const bool positive = roce::classify(ack.syndrome) == roce::Syndrome::kAck;
-  // A refusal acknowledges what is before it, and names a packet that has been sent.
+  // A NAK acknowledges all packets before it, and names one that has been sent.
   const uint64_t end = positive ? psn + 1 : psn;
   if (psn >= highest_ || end < unacknowledged_) return progress;
   if (positive) take_sample(psn, arrival, now, &progress);
@@ -311,7 +312,7 @@ void RcRequester::on_nak(uint8_t syndrome, Instant now, SendProgress* progress) 
     return;
   }
   go_back(progress);
-  progress->lost = 0;  // nothing was: the receiver did not want it yet
+  progress->lost = 0;  // nothing was lost: the receiver was not ready
   receiver_waits_ = not_ready_ = true;
   probe_ = false;
   deadline_ = now + roce::rnr_delay(syndrome);
@@ -328,7 +329,7 @@ SendProgress RcRequester::on_read_response(const roce::Packet& response, const M
     return progress;
   }
   if (oldest_ == end_of_requests() || !posted(oldest_).started || !posted(oldest_).is_read()) {
-    return progress;  // it answers what was no read
+    return progress;  // no answer to a read
   }
   const Posted& read = posted(oldest_);
   const WorkRequest& work_request = read.work_request;
@@ -362,8 +363,8 @@ void RcRequester::on_progress(Instant now) {
   deadline_ = now + rtt_.probe_timeout();
 }
 
-// Everything that is not acknowledged goes again. The first of it is lost; of the others nobody
-// knows: most have arrived, and were not taken.
+// Everything unacknowledged is sent again. Only the first packet counts as lost: most of the others
+// have arrived, and were dropped as out of order.
 void RcRequester::go_back(SendProgress* progress) {
   progress->lost += std::min(in_flight_, config_.mtu);
   in_flight_ = 0;
@@ -395,7 +396,7 @@ void RcRequester::fail(CompletionStatus status) {
   if (failure_ == CompletionStatus::kOk) failure_ = status;
 }
 
-// It is the one to blame, and all before it is done.
+// The oldest request caused the failure; all before it are done.
 void RcRequester::fail_oldest(CompletionStatus status) {
   fail(status);
   if (oldest_ == end_of_requests()) return;
@@ -425,11 +426,11 @@ std::optional<Bytes> RcRequester::restart(uint32_t peer_queue_pair, uint64_t fir
     most += sent.counted() ? 1 : 0;
   }
   if (received < confirmed_ || received > most) return std::nullopt;
-  uint64_t covered = received - confirmed_;  // of those with immediate, and all that is before them
+  uint64_t covered = received - confirmed_;  // writes with immediate, and all before them
   Bytes arrived = 0;
   for (uint64_t request = oldest_; request < end_of_requests(); ++request) {
     Posted& again = posted(request);
-    // What was read may have been lost on its way back.
+    // The response to a read may have been lost.
     const bool has_arrived = covered > 0 && !again.over && !again.is_read();
     if (has_arrived) {
       covered -= again.counted() ? 1 : 0;
@@ -479,7 +480,7 @@ SendTimeout RcRequester::on_timeout(Instant now, SendProgress* progress) {
     deadline_ = now + rtt_.timeout();
     return SendTimeout::kRepair;
   }
-  // A read is asked for again as a whole; of all else one packet asks.
+  // A read is requested again as a whole; otherwise one packet is enough as a probe.
   if (posted(oldest_).is_read()) go_back(progress);
   probe_ = true;
   paths_.on_feedback(path_, {.event = PathEvent::kLost, .rtt = {}, .now = now});

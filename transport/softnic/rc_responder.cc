@@ -50,7 +50,7 @@ RcResponder::Outcome RcResponder::on_request(const roce::Packet& packet,
                                              const MemoryTable& memory) {
   const uint64_t psn = expand_psn(expected_, packet.psn);
   if (psn < expected_) return on_duplicate(packet, psn, memory);
-  if (refused()) {  // our word may have been lost
+  if (refused()) {  // our NAK may have been lost
     queue_nak(refusal_, expected_);
     return Outcome::kRefused;
   }
@@ -72,9 +72,10 @@ RcResponder::Outcome RcResponder::on_request(const roce::Packet& packet,
   if (syndrome == kGood) syndrome = check(packet, shape);
   if (syndrome == kGood) syndrome = place(packet, memory);
   if (syndrome == kNotReadySyndrome) {
-    if (shape.first) message_.kind = roce::Kind::kUnknown;  // it begins anew when it comes again
+    // it starts again when it is retransmitted
+    if (shape.first) message_.kind = roce::Kind::kUnknown;
     queue_nak(roce::receiver_not_ready(config_.rnr_delay), expected_);
-    gap_nak_sent_ = true;  // what follows it comes again, too
+    gap_nak_sent_ = true;  // later packets are retransmitted, too
     return Outcome::kNotReady;
   }
   return syndrome == kGood ? finish(packet, shape) : refuse(syndrome, expected_);
@@ -105,7 +106,7 @@ uint8_t RcResponder::begin(const roce::Packet& packet, const MemoryTable& memory
   return kGood;
 }
 
-// Whether the packet is one that may come now.
+// Whether the packet may come now.
 uint8_t RcResponder::check(const roce::Packet& packet, roce::Shape shape) const {
   const Bytes size = packet.payload.size();
   const bool fits = shape.last ? size <= config_.mtu : size == config_.mtu;
@@ -120,7 +121,7 @@ uint8_t RcResponder::check(const roce::Packet& packet, roce::Shape shape) const 
   return kGood;
 }
 
-// Memory may have been deregistered since the message began.
+// The memory may have been deregistered since the message began.
 uint8_t RcResponder::place(const roce::Packet& packet, const MemoryTable& memory) {
   const Bytes size = packet.payload.size();
   if (size == 0) return kGood;
@@ -169,7 +170,7 @@ RcResponder::Outcome RcResponder::on_read_request(const roce::Packet& packet,
       !allows(config_.access, Access::kRemoteRead)) {
     return refuse(roce::kNakInvalidRequest, expected_);
   }
-  // It may have more of them than agreed under way after it went back too early: this one is lost.
+  // A peer that went back too early may have more reads outstanding than agreed: drop this one.
   if (reads_.full()) return Outcome::kOutOfOrder;
   if (packet.length > 0 && memory.readable(packet.key, packet.address, packet.length) == nullptr) {
     return refuse(roce::kNakRemoteAccess, expected_);
@@ -222,7 +223,7 @@ bool RcResponder::push_read(const roce::Packet& packet, uint64_t psn, uint32_t m
                           .msn = msn});
 }
 
-// The peer has gone back: it wants an acknowledgement again, or what it reads.
+// The peer has gone back: it needs the acknowledgement again, or the data that it reads.
 RcResponder::Outcome RcResponder::on_duplicate(const roce::Packet& packet, uint64_t psn,
                                                const MemoryTable& memory) {
   const roce::Kind kind = roce::shape_of(packet.opcode).kind;
@@ -238,7 +239,7 @@ RcResponder::Outcome RcResponder::on_duplicate(const roce::Packet& packet, uint6
     ack_due_ = true;
     return Outcome::kDuplicate;
   }
-  // Only what it has asked for before, and may still read.
+  // Only what it has requested before, and may still read.
   if (psn + packets_of(packet.length) > expected_) return Outcome::kDuplicate;
   if (packet.length > 0 && memory.readable(packet.key, packet.address, packet.length) == nullptr) {
     return refuse(roce::kNakRemoteAccess, psn);
@@ -247,7 +248,7 @@ RcResponder::Outcome RcResponder::on_duplicate(const roce::Packet& packet, uint6
   return push_read(packet, psn, msn_) ? Outcome::kRead : Outcome::kDuplicate;
 }
 
-// Whoever asks again for `psn` will ask again for all that follows.
+// A peer that requests `psn` again will also request all later ones again.
 void RcResponder::drop_reads_from(uint64_t psn) {
   for (size_t left = reads_.size(); left > 0; --left) {
     const Read read = reads_.front();
@@ -278,7 +279,7 @@ bool RcResponder::next_answer(const MemoryTable& memory, roce::Packet* answer) {
     answer->syndrome = nak_;
     answer->psn = static_cast<uint32_t>(nak_psn_ & kPsnMask);
     nak_ = 0;
-    ack_due_ = false;  // it acknowledges what is before it
+    ack_due_ = false;  // the response acknowledges all before it
     return true;
   }
   if (!ack_due_) return false;
@@ -288,7 +289,7 @@ bool RcResponder::next_answer(const MemoryTable& memory, roce::Packet* answer) {
   return true;
 }
 
-// False when its memory is gone.
+// False if its memory is deregistered.
 bool RcResponder::next_response(const MemoryTable& memory, roce::Packet* answer) {
   Read& read = reads_.front();
   if (read.atomic) {

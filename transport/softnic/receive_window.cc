@@ -19,7 +19,8 @@ Arrival ReceiveWindow::classify(uint64_t psn) const {
     return psn < cumulative_ + size_ ? Arrival::kNew : Arrival::kOutOfWindow;
   }
   if (psn < cumulative_) {
-    // The sender may repeat as many, and asks with the one before them: what is older is nonsense.
+    // The sender may retransmit a window's worth, and probes with the packet before it: anything
+    // older is invalid.
     return cumulative_ - psn <= size_ + 1 ? Arrival::kDuplicate : Arrival::kOutOfWindow;
   }
   return (word_at(psn) >> (psn % 64) & 1) != 0 ? Arrival::kDuplicate : Arrival::kNew;

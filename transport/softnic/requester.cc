@@ -9,8 +9,8 @@
 namespace pacecar {
 namespace {
 
-// The end of a write of this size and more is worth an acknowledgement of its own also where others
-// follow: the application waits for it to use its memory again.
+// The end of a write of this size or more requests an acknowledgement even if other writes follow:
+// the application waits for it to reuse its memory.
 constexpr Bytes kLargeWriteBytes = 32 * 1024;
 
 }  // namespace
@@ -32,7 +32,7 @@ size_t Requester::post(std::span<const WorkRequest> work_requests) {
     if (requests_.full()) break;
     Posted posted{.work_request = work_request};
     const Bytes length = work_request.length;
-    const bool one = length <= config_.mtu;  // small writes are many: no division for them
+    const bool one = length <= config_.mtu;  // small writes are frequent: avoid the division
     posted.packets = one ? 1 : static_cast<uint32_t>((length + config_.mtu - 1) / config_.mtu);
     if (work_request.opcode == Opcode::kWriteWithImm) posted.msn = next_msn_++;
     requests_.push(posted);
@@ -136,8 +136,8 @@ void Requester::begin_activity(Instant now) {
   deadline_ = Instant::never();
 }
 
-// The peer may only be late, so nothing goes again: the packet before the oldest, which the peer is
-// known to have, is taken back. That does nothing but make it tell what has arrived.
+// The probe. The peer may only be late, so no data is sent again: the packet before the oldest,
+// which the peer has, is taken back. That only makes the peer acknowledge what has arrived.
 void Requester::ask(Instant now, Outgoing* out) const {
   out->header = wire::DataHeader{
       .ack_request = true,
@@ -170,8 +170,8 @@ SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& b
   last_received_ = now;
   probes_ = 0;
   probe_ = false;
-  // The packet that is echoed is reported to the paths first, with its round trip, and is not
-  // counted again when it is acknowledged.
+  // The echoed packet is reported to the paths first, with its round trip, and is not counted again
+  // when it is acknowledged.
   uint64_t echoed = window_.next();
   const auto elapsed = static_cast<uint32_t>(arrival.ns()) - ack.echo_timestamp;
   if (ack.echo_valid) {
@@ -202,17 +202,18 @@ SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& b
   deadline_ = next_timeout(now);
   if (!ack.echo_valid) return progress;
   const Instant echo_sent = arrival - Duration::from_ns(elapsed);
-  rtt_.add(now - echo_sent);  // the timeout must allow for the time in both hosts, too
+  rtt_.add(now - echo_sent);  // the timeout includes the time in both hosts
   if (window_.oldest_sending() < echo_sent) {
     on_overtaken(echo_sent, now, &progress);
-    // One packet of which only a question has told is no sign of congestion.
+    // A single loss that only a probe has found is no sign of congestion.
     if (echoed < base) progress.lost -= std::min(progress.lost, config_.mtu);
   }
   return progress;
 }
 
-// The oldest packets in flight were sent before one that has arrived. What is not lost by that may
-// come a while later; then it is lost, and no packet after it may be on its way to tell.
+// The oldest packets in flight were sent before one that has arrived. Those not lost yet may still
+// arrive for a while, and then count as lost; perhaps no later packet is in flight whose
+// acknowledgement would show that, so the timer must.
 void Requester::on_overtaken(Instant echo_sent, Instant now, SendProgress* progress) {
   if (config_.loss.reordering == Duration::max()) return;
   const Duration reordering = rtt_.reordering();
@@ -244,7 +245,7 @@ bool Requester::acknowledge(uint64_t psn, SendProgress* progress) {
   return true;
 }
 
-// As far as they can be taken together.
+// As many as can be processed together.
 void Requester::acknowledge_oldest(uint64_t end, SendProgress* progress) {
   while (window_.unacknowledged() < end) {
     const SendWindow::Acknowledged taken = window_.acknowledge_oldest(end);
@@ -289,7 +290,7 @@ void Requester::revoke(uint32_t local_key) {
   }
 }
 
-// Of what has not been sent one packet remains, which tells the peer even if it has all the others.
+// Of the unsent packets one remains, so that the peer learns of it even if it has all others.
 void Requester::take_back(Posted& posted, CompletionStatus status) {
   if (posted.status != CompletionStatus::kOk) return;
   posted.status = status;
@@ -320,11 +321,11 @@ SendTimeout Requester::on_timeout(Instant now, SendProgress* progress) {
   const Instant silent_until = last_received_ + rtt_.probe_timeout();
   const bool overtaken = probes_ == 0 && now < silent_until;
   if (overtaken && window_.newest_sending() - window_.oldest_sending() >= rtt_.reordering()) {
-    deadline_ = silent_until;  // what is on its way will tell
+    deadline_ = silent_until;  // packets in flight will show it
     return SendTimeout::kNotYet;
   }
   probe_ = true;
-  // Perhaps; another is worth a try.
+  // The path may be the cause: try another.
   if (!overtaken) paths_.on_feedback(path_, {.event = PathEvent::kLost, .rtt = {}, .now = now});
   progress->timed_out = probes_ > 0 && now - last_received_ >= rtt_.timeout();
   deadline_ =

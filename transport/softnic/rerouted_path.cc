@@ -8,7 +8,7 @@ namespace {
 constexpr uint32_t kMostCandidates = 16;
 constexpr int64_t kSearchRoundTrips = 4;
 constexpr int64_t kDelayShare = 8;      // of a round trip
-constexpr uint32_t kRefusedShare = 16;  // of the packets heard of
+constexpr uint32_t kRefusedShare = 16;  // of the packets with feedback
 constexpr int64_t kLongestNs = 1'000'000'000;
 
 }  // namespace
@@ -34,23 +34,23 @@ Duration ReroutedPath::round_trips(int64_t count) const {
   return Duration::from_ns(count * std::max(round_trip_ns_, floor_ns_));
 }
 
-void ReroutedPath::count(PathSamples& heard, const PathFeedback& feedback, int64_t delay_ns) {
+void ReroutedPath::count(PathSamples& samples, const PathFeedback& feedback, int64_t delay_ns) {
   if (feedback.event == PathEvent::kTrimmed || feedback.event == PathEvent::kLost) {
-    ++heard.refused;
+    ++samples.refused;
   } else if (feedback.rtt > Duration()) {
-    ++heard.arrived;
-    heard.delay_ns += delay_ns;
+    ++samples.arrived;
+    samples.delay_ns += delay_ns;
   }
 }
 
 void ReroutedPath::on_feedback(uint16_t path, const PathFeedback& feedback, Prng& prng) {
   const int64_t rtt = std::min(feedback.rtt.ns(), kLongestNs);
   if (rtt > 0 && (round_trip_ns_ == 0 || rtt < round_trip_ns_)) round_trip_ns_ = rtt;
-  // Where delays below the floor say nothing, a mark says as much as one above it.
+  // Delays below the floor are noise, so a mark counts like a delay above it.
   const int64_t mark = feedback.event == PathEvent::kMarked ? 2 * floor_ns_ : 0;
   const int64_t delay = rtt - round_trip_ns_ + mark;
   if (!searching_) {
-    if (path != kept_.path) return;  // word of an earlier one
+    if (path != kept_.path) return;  // feedback of an earlier path
     count(kept_, feedback, delay);
     return judge(feedback, prng);
   }
@@ -78,8 +78,8 @@ void ReroutedPath::search(Instant now, Prng& prng) {
   until_ = now + round_trips(kSearchRoundTrips);
 }
 
-// The first of the best, in an order that differs from flow to flow: those that search together
-// should not end together.
+// The first of the best, in an order that differs from flow to flow, so that flows that search at
+// the same time do not choose the same path.
 void ReroutedPath::decide(Instant now, Prng& prng) {
   const PathSamples* best = nullptr;
   const auto better = [](const PathSamples& a, const PathSamples& b) {

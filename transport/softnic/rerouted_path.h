@@ -40,7 +40,7 @@ class ReroutedPath {
     int64_t mean_delay_ns() const { return arrived > 0 ? delay_ns / arrived : 0; }
   };
 
-  static void count(PathSamples& heard, const PathFeedback& feedback, int64_t delay_ns);
+  static void count(PathSamples& samples, const PathFeedback& feedback, int64_t delay_ns);
   void judge(const PathFeedback& feedback, Prng& prng);
   void search(Instant now, Prng& prng);
   void decide(Instant now, Prng& prng);

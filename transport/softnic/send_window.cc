@@ -147,7 +147,7 @@ bool SendWindow::refuse(uint64_t psn, Packet* packet) {
 }
 
 std::optional<uint16_t> SendWindow::path_of(uint64_t psn, uint32_t timestamp) const {
-  if (psn >= next_ || next_ - psn > packets_.size()) return std::nullopt;  // forgotten
+  if (psn >= next_ || next_ - psn > packets_.size()) return std::nullopt;  // no longer kept
   const Slot& slot = packets_[index(psn)];
   if (static_cast<uint32_t>(slot.sent.ns()) != timestamp) return std::nullopt;
   return slot.path;

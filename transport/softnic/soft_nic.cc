@@ -12,19 +12,19 @@ namespace {
 
 // A flow that was polled late may catch up by this many bursts.
 constexpr Bytes kCatchUpBursts = 4;
-// A slow flow may make good for an end host that was late by so many times the usual.
+// A slow flow may catch up after its host was late by so many times the usual jitter.
 constexpr int64_t kCatchUpJitters = 20;
-// An acknowledgement waits for so much data where the configuration says nothing.
+// By default an acknowledgement waits for so much data.
 constexpr Bytes kBurstsPerAck = 2;
 // How long after the newest packet of a write the place of the next is predicted.
 constexpr Duration kPatience = Duration::from_ms(1);
 constexpr size_t kMostJoined = 256;  // packets of one datagram, as a packet I/O hands them out
 constexpr size_t kNaks = 1024;  // at most, waiting to be sent
-// Control words are few and small.
+// Control writes are few and small.
 constexpr uint32_t kControlWindowPackets = 256;
 
-// For the headers of one poll_transmit: of few packets so much that none has to wait for it. Where
-// payloads are enciphered, for these too: as much as the processor's cache has room for.
+// Memory for the headers of one poll_transmit; small bursts never wait for it. Enciphered payloads
+// need it, too: as much as fits into the processor's cache.
 size_t header_memory(const SoftNicConfig& config) {
   constexpr size_t kMost = 32768;
   constexpr Bytes kSealedBursts = 4;
@@ -36,7 +36,7 @@ size_t header_memory(const SoftNicConfig& config) {
   return std::min(kMost, config.transmit_packets * largest);
 }
 
-// All that the extended mode has packets for.
+// The leading requests that the extended mode can send.
 std::span<const WorkRequest> leading_writes(std::span<const WorkRequest> work_requests) {
   const auto end = std::ranges::find_if(work_requests, [](const WorkRequest& work_request) {
     return work_request.opcode > Opcode::kWriteWithImm;
@@ -160,7 +160,7 @@ void SoftNic::deregister_memory(const MemoryRegion& region) {
     if (!qp.has_requests()) continue;
     posted_.add(slot);
     qp.revoke(region.key);
-    // What has not begun has failed already.
+    // Requests that have not begun have failed already.
     if (qp.rc && qp.state == QueuePair::State::kConnected) events_.add(slot);
     wake(qp);
   }
@@ -219,7 +219,7 @@ uint32_t SoftNic::next_number(uint32_t slot) {
   return prefix | ((next_generation_++ * slots | slot) & mask);
 }
 
-// As many as have ever been used.
+// Makes all flows up to the newest.
 void SoftNic::make_flows(FlowId newest) {
   while (flows_.size() <= newest) {
     Flow& flow = flows_.emplace_back(config_.burst_bytes * kCatchUpBursts);
@@ -257,7 +257,7 @@ uint32_t SoftNic::work_requests(const QueuePairConfig& config) {
   return config.posts ? config.work_requests : 0;
 }
 
-// Control words do not overtake each other, so that the newest is the last to arrive.
+// Control writes do not overtake each other, so that the newest arrives last.
 PathPolicy SoftNic::path_policy(const QueuePairConfig& config) const {
   if (!config.posts) return PathPolicy::kFixed;
   return config.paced ? config_.path_policy : PathPolicy::kSticky;
@@ -359,7 +359,7 @@ void SoftNic::set_flow_limits(FlowId index, const FlowLimits& limits, Instant no
   const Bytes late = limits.rate.bytes_in(config_.jitter * kCatchUpJitters);
   flow.pacer.set_catch_up(
       std::min(std::max(flow.burst * kCatchUpBursts, late), config_.burst_bytes * kCatchUpBursts));
-  // Where packets are paced one by one, bursts are for hosts that cannot keep up.
+  // With packets paced one by one, bursts are only for hosts that cannot keep up.
   flow.repaid = config_.jitter == Duration() || config_.burst_bytes > config_.mtu
                     ? Duration()
                     : std::max(config_.jitter, limits.rate.time_for(flow.burst * kCatchUpBursts));
@@ -451,15 +451,14 @@ void SoftNic::wake(QueuePair& qp) {
   }
 }
 
-// Small packets are counted, large ones weighed: a burst of full packets comes as one.
+// Small packets count by number, large ones by bytes: a burst of full packets arrives as one.
 bool SoftNic::much_unacknowledged(const QueuePair& qp) const {
   const bool many = qp.unacknowledged_packets >= config_.ack.small_packets &&
                     qp.unacknowledged_bytes < config_.burst_bytes;
   return many || qp.unacknowledged_bytes >= config_.ack.bytes;
 }
 
-// Acknowledgements of what arrives in order may wait a little: one then answers for several
-// packets.
+// Acknowledgements of packets in order may wait a little: one then covers several packets.
 void SoftNic::want_ack(QueuePair& qp, Instant now, bool at_once) {
   if (at_once || much_unacknowledged(qp)) {
     acks_.add(slot_of(qp));

@@ -1,5 +1,5 @@
-// The part of SoftNic that joins two software NICs in the extended mode, and ends and opens their
-// packets.
+// The part of SoftNic that connects two software NICs in the extended mode, and seals and opens
+// their packets.
 #include <algorithm>
 
 #include "transport/security/key_derivation.h"
@@ -10,7 +10,7 @@
 namespace pacecar {
 namespace {
 
-// What nobody else can derive: the secret of this connection's packets from one end to the other.
+// The secret of this connection's packets from one end to the other; nobody else can derive it.
 Secret packet_secret(const Secret& common, const SoftEndpoint& from, const SoftEndpoint& to) {
   std::array<uint8_t, 2 * 16> ends;
   uint8_t* at = ends.data();
@@ -43,7 +43,7 @@ Result<void> SoftNic::connect_extended(QueuePair& qp, const SoftEndpoint& remote
   if (!guard) return tl::unexpected(std::move(guard.error()));
   qp.guard = std::move(*guard);
   LossRecovery loss = config_.loss;
-  if (!qp.config.paced) {  // words keep to one path, and are acknowledged late
+  if (!qp.config.paced) {  // control writes keep to one path, and are acknowledged late
     loss.reordering = {};
     loss.packet_timeout = {};
   }
@@ -92,7 +92,7 @@ Result<std::unique_ptr<PacketGuard>> SoftNic::make_guard(const QueuePair& qp) {
   });
 }
 
-// Connections of standard RC go on until they are destroyed: nothing comes in before that.
+// Connections of standard RC continue until they are destroyed, and destroying them stops arrivals.
 void SoftNic::halt_queue_pair(QueuePairId id) {
   QueuePair* qp = find(id);
   if (qp != nullptr && qp->requester && qp->state == QueuePair::State::kConnected) {
@@ -100,7 +100,7 @@ void SoftNic::halt_queue_pair(QueuePairId id) {
   }
 }
 
-// What takes the longest of a connection is done once for each peer.
+// The key agreement is the slowest part of a connection, so it is done once per peer.
 std::optional<Secret> SoftNic::agree(const KeyExchange::PublicKey& peer) {
   constexpr size_t kRemembered = 4096;
   if (const auto known = agreements_.find(peer); known != agreements_.end()) return known->second;

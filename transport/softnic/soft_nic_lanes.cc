@@ -1,9 +1,8 @@
-// The part of SoftNic by which connections of standard RC that failed come back
-// (transport/nic/lanes).
+// The part of SoftNic that recovers failed connections of standard RC (transport/nic/lanes).
 //
-// Why nothing is lost and nothing is told twice: what an end has received is counted as it comes,
-// and once it has failed it takes nothing more under its old number; nothing goes out again before
-// the peer has said that its end is replaced, too. Its count then says what has arrived.
+// Nothing is lost or delivered twice: each end counts what it receives, and a failed end receives
+// nothing more under its old number. Nothing is sent again before the peer has reported that its
+// end is replaced, too, with the count of what has arrived.
 #include <utility>
 
 #include "transport/base/seq.h"
@@ -12,8 +11,8 @@
 namespace pacecar {
 namespace {
 
-// Connections that may end one after another by our refusal while nothing of ours is done: more
-// than a peer has work requests that we might refuse.
+// Connections that may end in a row by our refusal without progress of our own requests: more than
+// the peer has work requests that we might refuse.
 constexpr uint32_t kMostFutile = 1024;
 
 }  // namespace
@@ -30,7 +29,8 @@ Bytes SoftNic::standard_state(const QueuePairConfig& config) {
 
 // --- the standby lane ---
 
-// Receives need memory that peers may write. This key is not advertised: only sends arrive there.
+// Receive buffers must be in registered memory. Its key is not advertised, so only sends arrive
+// there.
 void SoftNic::register_standby_rooms() {
   standby_key_ =
       memory_.add(standby_rooms_.data(), standby_rooms_.bytes(), Access::kRemoteWrite).value().key;
@@ -91,9 +91,9 @@ void SoftNic::on_standby_message(QueuePair& standby, const Completion& completio
   standby.receives.push(standby.messages->receive(completion.work_request));
   LaneRecovery& recovery = qp.rc->recovery;
   if (!message || message->lane != 0 || !recovery.on_message(*message)) {
-    return break_queue_pair(qp, CompletionStatus::kLocalError,
-                            "says of a connection what cannot be: run the same version of Pacecar "
-                            "on both sides");
+    return break_queue_pair(
+        qp, CompletionStatus::kLocalError,
+        "sent an impossible state of a connection: run the same version of Pacecar on both sides");
   }
   if (recovery.up() && recovery.offered()) fail_lane(qp, CompletionStatus::kLocalError, now);
   advance_lane(qp, now);
@@ -109,10 +109,10 @@ void SoftNic::break_queue_pair(QueuePair& qp, CompletionStatus status, const cha
   if (qp.rc) {
     const Bytes in_flight = qp.rc->requester.in_flight();
     qp.rc->requester.stop(status);
-    on_progress(qp, in_flight, {});  // others of its flow have more window now
+    on_progress(qp, in_flight, {});  // other queue pairs of its flow have more window now
     qp.rc->requester.abandon();
   }
-  if (is_standby(qp)) {  // as long as nothing has to come back, that does not matter
+  if (is_standby(qp)) {  // harmless while no lane has to be recovered
     QueuePair& owner = owner_of(qp);
     if (!owner.rc->recovery.up()) break_queue_pair(owner, owner.rc->failed_by);
     return;
@@ -121,8 +121,8 @@ void SoftNic::break_queue_pair(QueuePair& qp, CompletionStatus status, const cha
   events_.add(slot_of(qp));
 }
 
-// Two ends that refuse each other at the same time do not hear of it, as refusals end connections:
-// both would send the same again over the next one, for ever.
+// Refusals end connections, so two ends that refuse each other at the same time do not learn of it:
+// both would send the same again over each next connection, forever.
 bool SoftNic::is_futile(RcConnection& rc) {
   const uint64_t moved = rc.requester.finished() + rc.responder.writes_received();
   if (moved != rc.moved || !rc.responder.refused()) rc.futile = 0;
@@ -199,7 +199,7 @@ bool SoftNic::take_step(QueuePair& qp, LaneRecovery::Step step, Instant now) {
 
 bool SoftNic::replace_lane(QueuePair& qp) {
   const RcResponder& responder = qp.rc->responder;
-  if (responder.refused() && responder.answer_due()) return false;  // its last word goes first
+  if (responder.refused() && responder.answer_due()) return false;  // its last answer goes first
   qp.local.queue_pair = next_number(slot_of(qp));
   qp.local.first_psn = random_() & static_cast<uint32_t>(kPsnMask);
   acks_.remove(slot_of(qp));

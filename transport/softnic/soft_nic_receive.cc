@@ -1,5 +1,5 @@
-// The part of SoftNic that takes packets in. Everything in them is a stranger's data until the
-// queue pair, the source and the trailer have been found right.
+// The part of SoftNic that receives packets. They are untrusted until queue pair, source and
+// trailer have been checked.
 #include <algorithm>
 
 #include "transport/softnic/soft_nic.h"
@@ -7,7 +7,7 @@
 
 namespace pacecar {
 
-// A prediction is about the very next packets, or none.
+// A prediction concerns only the very next packets.
 Placement SoftNic::predict(Instant now) {
   const WriteFollower::Write* write = follower_.predicted(now);
   if (write == nullptr) return {};
@@ -23,18 +23,18 @@ Placement SoftNic::predict(Instant now) {
           .trailer_bytes = trailer_bytes_};
 }
 
-// Whether the payload of those that have been placed lies where they say that it goes.
+// Whether the payload of placed packets is where their headers want it.
 bool SoftNic::as_predicted(std::span<const RxPacket> packets) const {
   uint64_t address = predicted_.address;
   for (const RxPacket& packet : packets) {
-    if (packet.placed.empty()) return true;  // nor are those behind
+    if (packet.placed.empty()) return true;  // later ones are not placed either
     if (!wire::names(packet.bytes, predicted_.queue_pair, predicted_.key, address)) return false;
     address += packet.placed.size();
   }
   return true;
 }
 
-// Copies away what lies in a wrong place, before anything is put into the right one.
+// Copies misplaced payload away before any payload is put into its place.
 void SoftNic::put_together(std::span<const RxPacket> packets) {
   together_.assign(packets.begin(), packets.end());
   size_t bytes = 0;
@@ -53,8 +53,8 @@ void SoftNic::put_together(std::span<const RxPacket> packets) {
   }
 }
 
-// Flattened, as transmit_queue_pair is: what happens to every packet is one piece of code, although
-// packets that travel joined take the same steps elsewhere.
+// Flattened, like transmit_queue_pair: the work per packet is one piece of code, although joined
+// packets take the same steps elsewhere.
 [[gnu::flatten]] void SoftNic::on_packets(Instant now, std::span<const RxPacket> packets) {
   if (!packets.empty() && !packets[0].placed.empty() && !as_predicted(packets)) {
     put_together(packets);
@@ -117,13 +117,13 @@ QueuePair* SoftNic::find_sender(const RxPacket& packet, uint32_t queue_pair) {
   return qp;
 }
 
-// Beside what the responder finds: whether this packet by itself calls for an acknowledgement.
+// Whether this packet calls for an acknowledgement, apart from the responder's reasons.
 bool SoftNic::ack_at_once(QueuePair& qp, const wire::DataHeader& header) const {
   if (!qp.responder->in_order()) {
     qp.ack_owed |= header.ack_request;
     return header.ack_request || config_.ack.out_of_order_at_once || config_.ack.every_packet;
   }
-  if (qp.ack_owed) {  // all that was missing when it was asked for is here
+  if (qp.ack_owed) {  // everything missing at the time of the request has arrived
     qp.ack_owed = false;
     return true;
   }
@@ -208,7 +208,7 @@ QueuePair* SoftNic::take_data(QueuePair& qp, Instant now, const Responder::Data&
       followed = &qp;
       break;
     case Responder::Outcome::kDuplicate:
-      counters_.duplicates += header.taken_back ? 0 : 1;  // else it is a question
+      counters_.duplicates += header.taken_back ? 0 : 1;  // else it is a probe
       at_once = true;
       break;
     case Responder::Outcome::kOutOfWindow:
@@ -225,8 +225,8 @@ QueuePair* SoftNic::take_data(QueuePair& qp, Instant now, const Responder::Data&
   return followed;
 }
 
-// Takes the leading packets that belong to the same write as `first`, which has just been placed,
-// and returns how many. Each is checked as any other; what they have in common is looked up once.
+// Takes the leading packets of the same write as `first`, which has just been placed, and returns
+// how many. Each is checked as any other, but common fields are looked up once.
 template <bool kPlaced>
 size_t SoftNic::on_alike(Instant now, QueuePair& qp, const RxPacket& first,
                          std::span<const RxPacket> packets) {
@@ -261,7 +261,7 @@ size_t SoftNic::on_alike(Instant now, QueuePair& qp, const RxPacket& first,
       continue;
     }
     at_once |= count_placed(qp, now, data);
-    // That it may wait need not be said twice.
+    // A waiting acknowledgement is already scheduled.
     if (waits && !at_once && !much_unacknowledged(qp)) continue;
     want_ack(qp, now, at_once);
     waits |= !at_once;
@@ -269,8 +269,7 @@ size_t SoftNic::on_alike(Instant now, QueuePair& qp, const RxPacket& first,
   return packets.size();
 }
 
-// What a switch has left of a packet: nothing vouches for it. The answer makes the sender repeat a
-// packet at worst.
+// A trimmed packet is not authenticated. At worst the answer makes the sender retransmit a packet.
 void SoftNic::on_trimmed(Instant now, const RxPacket& packet) {
   wire::DataHeader header;
   if (!wire::decode_trimmed(packet.bytes, header)) {

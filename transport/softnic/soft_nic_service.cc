@@ -80,7 +80,7 @@ void SoftNic::start_sending(QueuePairId id, const StandardSending& sending) {
   qp->rc->requester.start(sending, wide_psn(sending.first_psn));
 }
 
-// Takes it out of everything that its packets might be made of or go to.
+// Removes it from its flow and from all queues, so that it neither sends nor receives.
 void SoftNic::detach(QueuePair& qp) {
   const uint32_t slot = slot_of(qp);
   for (WorkList* list : {&acks_, &later_, &controls_, &events_, &posted_}) list->remove(slot);
@@ -93,7 +93,7 @@ void SoftNic::detach(QueuePair& qp) {
   std::erase(flow.queue_pairs, slot);
   if (qp.state != QueuePair::State::kCreated) flow.in_flight -= qp.in_flight();
   flow.turn = 0;
-  if (flow.queue_pairs.empty()) {  // the flow has ended: the next of its number begins anew
+  if (flow.queue_pairs.empty()) {  // the flow has ended: the next one with its number starts fresh
     flow.sent = 0;
     flow.signal = FlowSignal{.flow = qp.config.flow};
     flow.arrival = FlowArrival{.flow = qp.config.flow};
@@ -114,7 +114,7 @@ void SoftNic::reset_queue_pair(QueuePairId id) {
   qp->unacknowledged_bytes = 0;
   qp->unacknowledged_packets = 0;
   qp->state = QueuePair::State::kCreated;
-  // What has been received on it and not been told is forgotten, too.
+  // Drop its completions of receives that were not polled, too.
   for (size_t left = received_.size(); left > 0; --left) {
     const Completion completion = received_.front();
     received_.pop_front();
@@ -130,7 +130,7 @@ void SoftNic::break_queue_pair(QueuePairId id) {
 
 // --- UD ---
 
-// No queue pair has the number 1 by itself (next_number).
+// next_number() never gives the number 1.
 QueuePair* SoftNic::find_datagram_end(uint32_t number) {
   if (number != general_services()) return find_end(number);
   return general_services_ ? find(*general_services_) : nullptr;
@@ -163,8 +163,8 @@ size_t SoftNic::post_datagrams(QueuePairId id, std::span<const Datagram> datagra
   return taken;
 }
 
-// What the last call has made has been handed over by now. They are not paced: nothing comes back
-// from which a rate could be learnt.
+// The packets of the last call have been sent by now. Datagrams are not paced: there are no
+// acknowledgements from which to learn a rate.
 size_t SoftNic::transmit_datagrams(QueuePair& qp, std::span<TxPacket> out) {
   Datagrams& datagrams = *qp.datagrams;
   datagrams.on_handed_over();

@@ -1,5 +1,5 @@
-// The part of SoftNic that speaks standard RC: connections, packets in and out. What both wire
-// modes share (flows, pacing, timers, completions) is in the other parts.
+// The part of SoftNic for standard RC: connections, packets in and out. Flows, pacing, timers and
+// completions, which both wire modes share, are in the other parts.
 #include <algorithm>
 #include <cstring>
 
@@ -21,13 +21,13 @@ constexpr size_t kMaxOverheadBytes = roce::kMaxHeaderBytes + roce::kMaxTrailerBy
 Result<void> SoftNic::connect_standard(QueuePair& qp, const PeerEndpoint& peer) {
   if (!speaks_standard()) {
     return fail(ErrorCode::kPeer,
-                "the peer's NIC speaks standard RoCE v2 only, and this software NIC its own mode "
+                "the peer's NIC uses standard RoCE v2 only, and this software NIC its own mode "
                 "only: set PACECAR_WIRE=auto or PACECAR_WIRE=roce here");
   }
   if (config_.security == Security::kEncrypt) {
     return fail(ErrorCode::kPeer,
-                "PACECAR_SECURITY=encrypt needs packets of our own on both sides, and the peer "
-                "speaks standard RoCE v2: set PACECAR_WIRE=extended on all hosts");
+                "PACECAR_SECURITY=encrypt needs the extended mode on both sides, and the peer uses "
+                "standard RoCE v2: set PACECAR_WIRE=extended on all hosts");
   }
   if (!config_.knows_ip_header && !config_.identifies_datagrams) {
     return fail(ErrorCode::kPeer,
@@ -103,8 +103,8 @@ std::string SoftNic::fault(QueuePairId id) const {
   if (qp->fault != nullptr) return "the peer at " + peer + " " + qp->fault;
   if (qp->rc && qp->rc->responder.refused()) {
     return "the peer at " + peer +
-           " asked for memory that it may not touch, or sent more than there is room for: look at "
-           "its error, and at what it was told of our memory";
+           " used memory without permission, or sent more than there is room for: look at its "
+           "error, and at the memory advertised to it";
   }
   switch (qp->broken_by) {
     case CompletionStatus::kRetryExceeded:
@@ -133,7 +133,7 @@ void SoftNic::on_standard(Instant now, const RxPacket& packet) {
   const roce::Kind kind = roce::shape_of(rc.opcode).kind;
   if (kind == roce::Kind::kDatagram) return on_datagram(packet, rc);
   QueuePair* qp = find_end(rc.destination_qp);
-  // What has broken repeats its refusal until the peer has heard it.
+  // A broken connection repeats its NAK until the peer has received it.
   const bool open =
       qp != nullptr && qp->rc &&
       (qp->state == QueuePair::State::kBroken ? qp->rc->responder.refused() : qp->rc->open);
@@ -163,7 +163,7 @@ void SoftNic::on_standard(Instant now, const RxPacket& packet) {
   }
 }
 
-// Else it is counted.
+// Counts wrong ones.
 bool SoftNic::right_icrc(const RxPacket& packet) {
   const roce::Route route{*packet.source, config_.address, packet.ipv4_fragment};
   if (config_.identifies_datagrams ? unidentified_.verify(route, packet.bytes)
@@ -232,7 +232,7 @@ void SoftNic::on_request(QueuePair& qp, const roce::Packet& packet, Instant now)
     case RcResponder::Outcome::kPlaced:
       ++counters_.data_packets_received;
       counters_.data_bytes_received += packet.payload.size();
-      // Whether a write has an immediate only its last packet tells.
+      // Only a write's last packet shows whether it has an immediate.
       counters_.silent_packets_received += roce::shape_of(packet.opcode).immediate ? 0 : 1;
       if (report_arrivals_ && qp.config.paced) {
         flows_[qp.config.flow].arrival.bytes += packet.payload.size();
@@ -261,7 +261,7 @@ void SoftNic::on_request(QueuePair& qp, const roce::Packet& packet, Instant now)
 
 // --- out ---
 
-// The packet with its memory in the slab.
+// The packet, with its headers in the slab.
 TxPacket SoftNic::standard_packet(const Address& destination, const roce::Packet& packet,
                                   uint16_t path, TrafficClass traffic_class) {
   const auto header = slab_.take(roce::header_bytes(packet.opcode));
@@ -344,9 +344,9 @@ size_t SoftNic::transmit_answers(QueuePair& qp, Instant now, std::span<TxPacket>
     }
   }
   if (rc.responder.answer_due() || rc.notification_due) acks_.add(slot);
-  // Memory that is read may be gone by now.
+  // Memory that is read may have been deregistered.
   if (rc.open && rc.responder.refused()) fail_lane(qp, CompletionStatus::kLocalError, now);
-  advance_lane(qp, now);  // a refusal goes before the connection does
+  advance_lane(qp, now);  // the NAK is sent before the connection ends
   return count;
 }
 

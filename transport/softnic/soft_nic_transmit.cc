@@ -11,11 +11,11 @@
 namespace pacecar {
 namespace {
 
-// How much too early an acknowledgement goes when a burst of data has just gone.
+// How much earlier an acknowledgement may leave right after a burst of data.
 constexpr Duration kInPassing = Duration::from_us(40);
-// What a turn of a loop that polls takes: two packets of a fast flow may go at once after it.
+// The time of a polling turn: after it two packets of a fast flow may leave at once.
 constexpr Duration kTurn = Duration::from_us(1);
-// An acknowledgement goes with data when it has waited for this part of what it may.
+// An acknowledgement joins data after 1/6 of its maximum wait.
 constexpr int64_t kEarlyJoin = 6;
 
 }  // namespace
@@ -28,8 +28,8 @@ size_t SoftNic::poll_transmit(Instant now, std::span<TxPacket> packets) {
     count += transmit_acks(now, now, packets.subspan(count));
     return count + transmit_flows(now, packets.subspan(count));
   }
-  // A burst of data goes first: what can wait a little is sent while the peer is busy with it, not
-  // while the application waits for it to leave.
+  // A burst of data goes first, because the application waits for it; acknowledgements are sent
+  // while the peer processes the burst.
   if (!ready_.empty()) count = transmit_flow(ready_.take(), now, packets);
   const bool in_passing = count > 0;
   count += transmit_control(now, packets.subspan(count));
@@ -46,8 +46,8 @@ size_t SoftNic::transmit_flows(Instant now, std::span<TxPacket> packets) {
   return count;
 }
 
-// An acknowledgement or a refusal. Their order does not matter: they take one path after another,
-// so that no single failure stops them all.
+// An acknowledgement or a refusal. Their order does not matter, so they take the paths in turn, and
+// no single failure stops them all.
 TxPacket SoftNic::answer(QueuePair& qp, std::span<const uint8_t> bytes) const {
   const auto path = static_cast<uint16_t>(qp.answer_path);
   qp.answer_path = qp.answer_path + 1 == config_.paths ? 0 : qp.answer_path + 1;
@@ -94,8 +94,8 @@ size_t SoftNic::transmit_acks(Instant due, Instant now, std::span<TxPacket> out)
   return count;
 }
 
-// The acknowledgement of all that has arrived on a queue pair; empty when it has been told. The
-// slab must have room.
+// The acknowledgement of all that has arrived on a queue pair; empty if it has been sent. The slab
+// must have room.
 std::span<const uint8_t> SoftNic::take_ack(QueuePair& qp, Instant now) {
   acks_.remove(slot_of(qp));
   later_.remove(slot_of(qp));
@@ -110,9 +110,9 @@ std::span<const uint8_t> SoftNic::take_ack(QueuePair& qp, Instant now) {
   return bytes.first(size + trailer_bytes_);
 }
 
-// It is due, or will soon be: where packets are small and many, and data goes to and fro without a
-// pause, one with each packet would cost more than one now and then. Beside several packets it
-// costs next to nothing.
+// Whether it is due, or will soon be. With many small packets in both directions, an
+// acknowledgement in each would cost more than one now and then. Beside several packets it costs
+// next to nothing.
 bool SoftNic::worth_joining(uint32_t slot, Instant now, size_t company) const {
   if (acks_.listed(slot)) return true;
   if (!later_.listed(slot)) return false;
@@ -123,8 +123,8 @@ bool SoftNic::worth_joining(uint32_t slot, Instant now, size_t company) const {
          now - since >= config_.ack.delay / kEarlyJoin;
 }
 
-// What waits for this peer and fits into `room` bytes, at the end of the slab: acknowledgements,
-// and last one control word. It will go with `company` packets.
+// Gathers at the end of the slab what waits for this peer and fits into `room` bytes:
+// acknowledgements, and last one control write. It will leave with `company` packets.
 size_t SoftNic::gather(const QueuePair& qp, Instant now, Bytes room, size_t company) {
   size_t bytes = 0;
   QueuePair* word = nullptr;
@@ -163,8 +163,8 @@ size_t SoftNic::take_word(QueuePair& qp, Instant now, Bytes room) {
   return overhead_bytes_ + payload.size();
 }
 
-// Puts what waits for this peer behind a packet to it, of which the slab has given the trailer
-// last. Returns how many bytes.
+// Appends what waits for this peer to a packet to it, whose trailer is the newest piece of the
+// slab. Returns the number of bytes.
 size_t SoftNic::join(const QueuePair& qp, Instant now, Bytes room, size_t company) {
   if (room < wire::kJoinedBytes || slab_.room() < wire::kJoinedBytes) return 0;
   const size_t bytes = gather(qp, now, room - wire::kJoinedBytes, company);
@@ -173,8 +173,8 @@ size_t SoftNic::join(const QueuePair& qp, Instant now, Bytes room, size_t compan
   return bytes + wire::kJoinedBytes;
 }
 
-// Where a burst of full packets has no such room, it is the last packet: only that one may be
-// shorter than the first.
+// In a burst of full packets there is no such room, so it becomes a last packet: only the last may
+// be shorter than the first.
 size_t SoftNic::follow(const QueuePair& qp, Instant now, std::span<const TxPacket> burst,
                        std::span<TxPacket> out) {
   if (qp.rc || out.empty() || burst.back().size() < burst.front().size()) return 0;
@@ -193,7 +193,7 @@ size_t SoftNic::follow(const QueuePair& qp, Instant now, std::span<const TxPacke
 size_t SoftNic::transmit_control(Instant now, std::span<TxPacket> out) {
   size_t count = 0;
   for (size_t left = controls_.size(); left > 0 && count < out.size(); --left) {
-    if (controls_.empty()) break;  // another's packet has taken it along
+    if (controls_.empty()) break;  // it has joined another packet
     QueuePair& qp = *queue_pairs_[controls_.take()];
     if (qp.state != QueuePair::State::kConnected) {
       if (qp.state == QueuePair::State::kOpen) count += transmit_datagrams(qp, out.subspan(count));
@@ -222,11 +222,11 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
       timers_.arm(timer, next_send);
       flow.waiting = true;
       if (!probing) continue;
-      budget = 0;  // for nothing else
+      budget = 0;  // only the probe
     }
     if (waited) flow.pacer.excuse(now, kTurn, flow.repaid);
     size_t count = transmit_queue_pair(qp, now, std::min(budget, flow.burst), out);
-    if (count == 0) continue;  // what it had lost has been acknowledged after all
+    if (count == 0) continue;  // its lost packets have been acknowledged after all
     if (config_.joins_packets) count += follow(qp, now, out.first(count), out.subspan(count));
     flow.turn = static_cast<uint32_t>((flow.turn + i + 1) % pairs);
     if (waited && !has_work(flow)) signals_.add(index);
@@ -242,8 +242,8 @@ bool SoftNic::has_work(const Flow& flow) const {
                              [&](uint32_t slot) { return queue_pairs_[slot]->has_work(); });
 }
 
-// What the flow's window and credit leave to send now; no bound for a queue pair without them. Into
-// the window the next packet must fit as a whole; with credit left it may go.
+// The bytes that the flow's window and credit allow now; unlimited without them. The next packet
+// must fit into the window as a whole; any credit left is enough for it.
 Bytes SoftNic::room(QueuePair& qp) const {
   if (!qp.config.paced) return std::numeric_limits<Bytes>::max() / 2;
   const Flow& flow = flows_[qp.config.flow];
@@ -318,8 +318,8 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
   return count;
 }
 
-// What of the next packets is alike, less than `below` bytes of payload: one header serves as the
-// pattern for all. Full packets, to which nothing is joined.
+// Makes the next packets with equal headers, up to `below` bytes of payload, from one header as the
+// pattern: full packets, to which nothing is joined.
 inline size_t SoftNic::transmit_run(QueuePair& qp, Instant now, Bytes below, uint16_t path,
                                     std::span<TxPacket> out) {
   if (below <= 2 * config_.mtu || out.size() < 2) return 0;
@@ -385,7 +385,7 @@ void SoftNic::leave_siblings(const QueuePair& qp) {
   }
 }
 
-// The first packets of a queue pair may be lost, and others know how long its answers take.
+// Takes the round trip from other queue pairs, as the first packets of a queue pair may be lost.
 void SoftNic::ask_siblings(QueuePair& qp) {
   for (uint32_t slot = qp.sibling; slot != slot_of(qp); slot = queue_pairs_[slot]->sibling) {
     const Duration known = queue_pairs_[slot]->requester->round_trip();

@@ -14,9 +14,9 @@
 namespace pacecar {
 namespace {
 
-// Fewer than a process may have open by default.
+// Below the default limit of open files.
 constexpr size_t kAtOnce = 256;
-// Until who had no place for us is asked for one again.
+// Before the next try at a process whose backlog was full.
 constexpr int kAgainMs = 10;
 
 class Asking {
@@ -36,7 +36,7 @@ class Asking {
     }
     if (!*socket) return;
     socket_ = std::move(**socket);
-    // A new socket has room for it; who has left already may have answered unasked.
+    // A new socket has room for it; a failure is ignored, as the process may have answered already.
     const std::string line = fmt::format("GET {}\n", question_.page);
     static_cast<void>(send(fd(), line.data(), line.size(), MSG_NOSIGNAL));
   }
@@ -44,14 +44,14 @@ class Asking {
   void receive() {
     std::array<char, 1U << 16> part;
     const ssize_t size = recv(fd(), part.data(), part.size(), MSG_DONTWAIT);
-    // Reset: who answers without reading the question, as processes of other versions may.
+    // Reset: the process has answered without reading the request, as other versions may.
     const bool over = size == 0 || (size < 0 && errno == ECONNRESET);
     if (over && text_.empty()) {
       answer_ = fail(ErrorCode::kNotFound, "it ended before it answered");
     } else if (over) {
       answer_ = std::move(text_);
     } else if (size < 0) {
-      if (errno != EINTR && errno != EAGAIN) end("it cannot be heard: its socket has failed");
+      if (errno != EINTR && errno != EAGAIN) end("it cannot be read: its socket has failed");
     } else {
       text_.append(part.data(), static_cast<size_t>(size));
       if (text_.size() > question_.max_bytes) end("its answer has no end");

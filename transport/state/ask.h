@@ -1,5 +1,4 @@
-// Asks many processes for a page at once, so that those who are stopped keep nobody waiting for the
-// others.
+// Asks many processes for a page at once, so that stopped ones do not delay the others.
 //
 // Thread rule: any thread.
 #pragma once
@@ -26,8 +25,8 @@ struct StateQuestion {
   size_t max_bytes = 32U << 20;
 };
 
-// In the order of `places`. Errors of each: kNotFound (nobody listens there any more), kPeer (no
-// answer of at most max_bytes within the limit), kPermission (not the owner), kSystem.
+// In the order of `places`. Errors of each: kNotFound (no listener any more), kPeer (no answer of
+// at most max_bytes within the limit), kPermission (not the owner), kSystem.
 std::vector<Result<std::string>> ask_all(std::span<const StatePlace> places,
                                          const StateQuestion& question);
 

@@ -23,7 +23,7 @@ namespace {
 constexpr std::string_view kSuffix = ".sock";
 constexpr int kMaxOfAProcess = 64;
 constexpr int kBacklog = 8;
-// A socket is bound before it listens: a younger one that refuses may be about to serve.
+// A socket is bound before it listens, so a younger one that refuses is not stale yet.
 constexpr time_t kStaleAfterSeconds = 10;
 
 tl::unexpected<Error> system_error(std::string_view what) {
@@ -37,7 +37,8 @@ tl::unexpected<Error> not_ours(const std::string& path) {
               path + " is another user's, or open to others: remove it, or chmod 700 it");
 }
 
-// Short, whatever the directory's path is, and in that directory, whatever was put in its place.
+// A path through the directory's descriptor: short, and in the checked directory even if its path
+// was replaced.
 sockaddr_un address_in(const FileDescriptor& directory, const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -54,7 +55,7 @@ FileDescriptor stream_socket(int flags) {
   return FileDescriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0));
 }
 
-// Nothing listens under the name.
+// No process listens under the name.
 bool stale(const FileDescriptor& directory, const std::string& name) {
   struct stat information {};
   if (fstatat(directory.get(), name.c_str(), &information, AT_SYMLINK_NOFOLLOW) != 0 ||
@@ -84,7 +85,7 @@ bool is_our_folder(const std::string& path) {
          information.st_uid == geteuid();
 }
 
-// Empty: there is none, or it is another user's, as after sudo.
+// Empty: none, or another user's, as after sudo.
 std::string runtime_folder() {
   const char* const path = std::getenv("XDG_RUNTIME_DIR");
   return path != nullptr && *path == '/' && is_our_folder(path) ? path : "";
@@ -94,7 +95,7 @@ std::string shared_name(const std::string& shared) {
   return fmt::format("{}/pacecar-{}", shared, geteuid());
 }
 
-// Those that this user's processes made in place of shared_name().
+// The directories that this user's processes made in place of shared_name().
 std::vector<std::string> substitutes(const std::string& shared) {
   std::vector<std::string> paths = matches(shared_name(shared) + ".*");
   std::erase_if(paths, [](const std::string& path) { return !is_our_folder(path); });

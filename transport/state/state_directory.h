@@ -2,8 +2,8 @@
 // of its own: PID-NUMBER.sock.
 //
 // Trust: the directory belongs to that user, is no symbolic link, and nobody else may enter it. So
-// whoever is reached through it is that user; SO_PEERCRED confirms it. Names are looked up in the
-// directory that was checked, whatever its path means by then.
+// every process reached through it is that user's; SO_PEERCRED confirms it. Names are looked up in
+// the checked directory itself, even if its path is replaced.
 //
 // Thread rule: any thread.
 #pragma once
@@ -24,7 +24,7 @@ namespace pacecar {
 // The value of PACECAR_STATE_DIR that switches all of this off.
 inline constexpr std::string_view kNoStateDirectory = "none";
 
-// A folder in which anybody may make a name before we do.
+// A folder in which any user may take a name before we do.
 inline constexpr const char* kSharedFolder = "/tmp";
 
 // Where processes of this user may serve their state; for root: those of all users.
@@ -35,12 +35,12 @@ std::optional<pid_t> pid_of_socket(std::string_view name);
 
 class StateDirectory {
  public:
-  // Makes it where it is missing. Errors: kPermission (another's, or open to others), kSystem.
+  // Makes it if it is missing. Errors: kPermission (another's, or open to others), kSystem.
   static Result<StateDirectory> make(const std::string& path);
-  // Where this process serves its state unless told otherwise, made where it is missing: pacecar in
-  // $XDG_RUNTIME_DIR, if that is this user's; or pacecar-UID in the shared folder; or, where others
-  // have taken that name, with a warning, pacecar-UID.RANDOM: a name that nobody can take before,
-  // the same for all of the user's processes. Errors: kSystem.
+  // The default directory, made if it is missing: pacecar in $XDG_RUNTIME_DIR, if that is this
+  // user's; else pacecar-UID in the shared folder; else, if another user has taken that name,
+  // pacecar-UID.RANDOM with a warning: a name that nobody can take in advance, the same for all of
+  // the user's processes. Errors: kSystem.
   static Result<StateDirectory> make_usual(const LogSink& log,
                                            const std::string& shared = kSharedFolder);
   // To read from. Errors: kNotFound; kPermission (another's, for all but root; open to others).
@@ -53,13 +53,13 @@ class StateDirectory {
   // A socket that listens under a name of its own. Errors: kSystem.
   Result<Listening> listen() const;
   void remove(const std::string& name) const;
-  // What processes that did not end in order have left behind.
+  // Removes the sockets of processes that were killed.
   void remove_stale() const;
 
   // Names of sockets, at most kMaxSockets; some may be stale.
   std::vector<std::string> sockets() const;
-  // Nobody waits: nullopt where there is no place just now among those who wait to be served.
-  // Errors: kNotFound (nobody listens there), kPermission (not the owner), kSystem.
+  // Does not block: nullopt if the listener's backlog is full. Errors: kNotFound (nobody listens
+  // there), kPermission (not the owner), kSystem.
   Result<std::optional<FileDescriptor>> connect(const std::string& name) const;
 
   const std::string& path() const { return path_; }

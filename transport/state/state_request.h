@@ -1,5 +1,4 @@
-// What callers ask a process for at its state socket: the pages that there are, and the line that
-// names one. Pure.
+// Requests at a process's state socket: the pages, and the line that names one. Pure.
 #pragma once
 
 #include <string_view>
@@ -13,12 +12,12 @@ inline constexpr std::string_view kStateProfile = "/profile";  // of net_plugin/
 inline constexpr const char* kJsonType = "application/json";
 
 struct StateRequest {
-  std::string_view path;  // empty: no request that we know
-  bool headers = false;   // the answer has them too
+  std::string_view path;  // empty: unknown request
+  bool headers = false;   // the answer has HTTP headers, too
 };
 
-// Of "GET PATH" and the end of the line, as HTTP began, or "GET PATH HTTP/1.1" and so on. `text` is
-// any caller's; the result points into it.
+// Parses "GET PATH" and the end of the line (HTTP 0.9), or "GET PATH HTTP/1.1" and so on. `text` is
+// untrusted; the result points into it.
 StateRequest parse_state_request(std::string_view text);
 
 }  // namespace pacecar

@@ -16,8 +16,8 @@ namespace pacecar {
 namespace {
 
 constexpr Duration kAnswerLimit = Duration::from_s(2);
-constexpr int kPauseMs = 10;  // a page takes a small part of that to make
-// Who has asked for nothing by then is given the first page.
+constexpr int kPauseMs = 10;  // making a page takes a small part of that
+// A caller without a request by then gets the first page.
 constexpr int kSilenceMs = 100;
 constexpr size_t kMaxRequest = 4096;
 
@@ -102,13 +102,13 @@ void StateServer::answer(const FileDescriptor& caller) const {
     if (sent < 0 && errno != EAGAIN && errno != EINTR) return;
     if (sent > 0) left.remove_prefix(static_cast<size_t>(sent));
   }
-  // Who has said more than was read would see a reset after the answer.
+  // Reads the rest of the request: closing with unread bytes would reset the connection.
   std::array<char, kMaxRequest> rest;
   while (recv(caller.get(), rest.data(), rest.size(), MSG_DONTWAIT) > 0 && time.left_ms() > 0) {
   }
 }
 
-// Up to the end of the first line or of all that comes; empty for those who say nothing.
+// The caller's bytes up to the end of the first line; empty for a silent caller.
 std::string StateServer::first_words(const FileDescriptor& caller, const TimeLimit& time) const {
   std::array<char, kMaxRequest> words;
   size_t size = 0;

@@ -1,8 +1,8 @@
-// Serves pages to whoever may ask: the same user, and root. A caller connects, names a page in the
-// first line of a request of HTTP, gets the page, made at that moment, and the server closes. So
-// `curl --unix-socket PID-0.sock http://pacecar/metrics` works.
+// Serves pages to processes of the same user and of root. A caller connects, names a page in the
+// first line of an HTTP request, gets the page as of that moment, and the server closes. So `curl
+// --unix-socket PID-0.sock http://pacecar/metrics` works.
 //
-// One thread, which sleeps while nobody asks. One caller at a time, each for a bounded time, with a
+// One thread, which sleeps without callers. One caller at a time, each for a bounded time, with a
 // pause between two: callers cannot keep the process from its work.
 #pragma once
 
@@ -26,7 +26,7 @@ struct StatePage {
   std::string type;                   // of its content, as HTTP says it
   std::function<std::string()> make;  // called by the server's thread, until it is destroyed
 };
-// The first is for those who name none.
+// The first page is for callers that name none.
 using StatePages = std::vector<StatePage>;
 
 class StateServer {
@@ -46,7 +46,8 @@ class StateServer {
   void answer(const FileDescriptor& caller) const;
   std::string first_words(const FileDescriptor& caller, const TimeLimit& time) const;
   std::string response(std::string_view request) const;
-  // Until the descriptor is ready, the server ends, or so long; negative: no limit. True: ready.
+  // Waits until the descriptor is ready, the server ends, or the time is over; negative: no limit.
+  // True: ready.
   bool wait_for(int fd, short events, int limit_ms) const;
 
   const StateDirectory directory_;

@@ -1,4 +1,4 @@
-// The end of something that may take so long and no longer.
+// A time limit.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ class TimeLimit {
  public:
   explicit TimeLimit(Duration limit) : end_(now() + limit) {}
 
-  // Of poll(2): 0 when it is over.
+  // For poll(2): 0 when it is over.
   int left_ms() const {
     const int64_t left = (end_ - now()).ns();
     return left <= 0 ? 0

@@ -44,17 +44,17 @@ AsyncEvents::Event AsyncEvents::take(const ibv_async_event& event) {
     case IBV_EVENT_SRQ_ERR:
     case IBV_EVENT_DEVICE_FATAL:
       ++counts_.device_fatal;
-      say(LogLevel::kError, event.event_type, "the device is of no use any more");
+      log(LogLevel::kError, event.event_type, "the device is of no use any more");
       return {Event::Kind::kDeviceFailed, 0, event.event_type};
     case IBV_EVENT_PORT_ERR:
       if (static_cast<uint32_t>(event.element.port_num) != port_) return {};
       ++counts_.port_errors;
-      say(LogLevel::kWarn, event.event_type, "the link is down; transfers wait for it");
+      log(LogLevel::kWarn, event.event_type, "the link is down; transfers wait for it");
       return {};
     case IBV_EVENT_PORT_ACTIVE:
       if (static_cast<uint32_t>(event.element.port_num) != port_) return {};
       ++counts_.port_active;
-      say(LogLevel::kInfo, event.event_type, "the link is up");
+      log(LogLevel::kInfo, event.event_type, "the link is up");
       return {};
     case IBV_EVENT_LID_CHANGE:
     case IBV_EVENT_GID_CHANGE:
@@ -62,7 +62,7 @@ AsyncEvents::Event AsyncEvents::take(const ibv_async_event& event) {
     case IBV_EVENT_SM_CHANGE:
     case IBV_EVENT_CLIENT_REREGISTER:
       ++counts_.address_changes;
-      say(LogLevel::kInfo, event.event_type, "connections made before may not reach us any more");
+      log(LogLevel::kInfo, event.event_type, "connections made before may not reach us any more");
       return {};
     default:
       ++counts_.others;
@@ -70,7 +70,7 @@ AsyncEvents::Event AsyncEvents::take(const ibv_async_event& event) {
   }
 }
 
-void AsyncEvents::say(LogLevel level, ibv_event_type type, const char* meaning) const {
+void AsyncEvents::log(LogLevel level, ibv_event_type type, const char* meaning) const {
   log_(level, fmt::format("{} port {}: {}: {}", device_, port_, ibv_event_type_str(type), meaning));
 }
 

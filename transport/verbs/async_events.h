@@ -1,5 +1,5 @@
-// AsyncEvents: what a device says beside completions: ports that go and come, queue pairs that
-// fail, its own end. Counted, logged and acknowledged.
+// AsyncEvents: a device's events: ports that go down and up, queue pairs that fail, the device's
+// own failure. They are counted, logged and acknowledged.
 //
 // Thread rule: one thread at a time; the file descriptor never changes.
 #pragma once
@@ -33,17 +33,17 @@ class AsyncEvents {
   };
 
   AsyncEvents(ibv_context* context, std::string device, uint32_t port, LogSink log);
-  // Makes wait_fd() one that does not block.
+  // Makes wait_fd() non-blocking.
   Result<void> set_up();
 
-  // The next event that means something for queue pairs; false when there is none.
+  // The next event that concerns queue pairs; false: none.
   bool next(Event* event);
   int wait_fd() const { return context_->async_fd; }
   const AsyncEventCounts& counts() const { return counts_; }
 
  private:
   Event take(const ibv_async_event& event);
-  void say(LogLevel level, ibv_event_type type, const char* meaning) const;
+  void log(LogLevel level, ibv_event_type type, const char* meaning) const;
 
   ibv_context* context_;
   std::string device_;

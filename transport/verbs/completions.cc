@@ -46,7 +46,7 @@ Result<void> CompletionQueue::set_up(const VerbsDevice& device, ibv_pd* domain,
   attributes.attr.max_sge = 1;
   receives_.reset(ibv_create_srq(domain, &attributes));
   if (receives_ == nullptr) return failed("ibv_create_srq", errno);
-  const uint32_t receives = receives_room_ = attributes.attr.max_wr;  // which may be more
+  const uint32_t receives = receives_room_ = attributes.attr.max_wr;  // may be more than requested
   const auto most = static_cast<uint32_t>(std::max(device.attributes.max_cqe, 1));
   const uint32_t size = std::min(most, receives + entries);
   if (const int error = make_queue(device, size, offloads); error != 0) {
@@ -105,13 +105,13 @@ int CompletionQueue::post_receives(uint32_t count) {
 void CompletionQueue::on_receive_used() {
   if (++receives_used_ < receives_batch_) return;
   const int error = post_receives(receives_used_);
-  const bool full = error == ENOMEM;  // it was refilled meanwhile
+  const bool full = error == ENOMEM;  // refilled meanwhile
   if (error != 0 && !full && error_ == 0) error_ = error;
   receives_used_ = 0;
 }
 
 void CompletionQueue::refill_receives() {
-  uint32_t posted = 0;  // bounded, as a device that is gone may take any number
+  uint32_t posted = 0;  // bounded, as a failed device may take any number
   while (posted < receives_room_ && post_receives(receives_batch_) == 0) posted += receives_batch_;
   receives_used_ = 0;
 }
@@ -133,7 +133,7 @@ size_t CompletionQueue::take() {
   return count < 0 ? 0 : static_cast<size_t>(count);
 }
 
-// As ibv_poll_cq, and with the time stamps.
+// As ibv_poll_cq, with time stamps.
 int CompletionQueue::poll_stamped() {
   ibv_poll_cq_attr attributes{};
   int error = ibv_start_poll(stamped_, &attributes);
@@ -181,7 +181,7 @@ bool CompletionQueue::prepare_to_wait(Wake wake) {
   const int error = ibv_req_notify_cq(queue_.get(), wake == Wake::kSolicited ? 1 : 0);
   if (error != 0 && error_ == 0) error_ = error;
   armed_ = wake;
-  stashed_ = take();  // it may have come before
+  stashed_ = take();  // a completion may have arrived before
   return stashed_ == 0;
 }
 

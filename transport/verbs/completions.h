@@ -1,6 +1,6 @@
 // CompletionQueue: the one completion queue of a NIC, and the receive requests that its queue pairs
-// share. The queue never overflows: whoever makes a queue pair reserves room for all that it may
-// have outstanding.
+// share. The queue never overflows: each queue pair reserves room for all that it may have
+// outstanding.
 //
 // Thread rule: one thread at a time; the file descriptor never changes.
 #pragma once
@@ -23,7 +23,7 @@ class CompletionQueue {
   static constexpr size_t kBatch = 32;
 
   // With room for `shared_receives` of its own and `entries` more, or as many as the device has.
-  // Tells `offloads` when the device makes none with time stamps.
+  // Refuses time stamps in `offloads` if the device makes no such queue.
   static Result<CompletionQueue> create(const VerbsDevice& device, ibv_pd* domain,
                                         uint32_t shared_receives, uint32_t entries,
                                         Offloads& offloads);
@@ -31,14 +31,14 @@ class CompletionQueue {
   ibv_cq* queue() const { return queue_.get(); }
   ibv_srq* shared_receives() const { return receives_.get(); }
 
-  // Sets room for `entries` completions aside; false when there is none.
+  // Reserves room for `entries` completions; false: no room.
   bool reserve(uint32_t entries);
   void give_back(uint32_t entries) { free_ += entries; }
 
-  // What has completed, at most kBatch; valid until the next call. Empty: nothing. A queue that
-  // fails (the device is gone) has nothing any more: error() tells.
+  // Completions, at most kBatch; valid until the next call. A failed queue (the device is gone)
+  // returns none: see error().
   std::span<const ibv_wc> poll(Instant now);
-  // How late one of these was seen, by its time stamp: a send that succeeded; 0: not known.
+  // How late one of these, a successful send, was polled, by its time stamp; 0: unknown.
   Duration lateness(size_t index, Instant now);
   // The device stamps completions, and the stamps make no sense.
   bool distrusts_stamps() const { return clock_.has_value() && !clock_->trusted(); }
@@ -46,13 +46,13 @@ class CompletionQueue {
 
   // A shared receive request was used up: gives new ones to the device, in batches.
   void on_receive_used();
-  // A queue pair is destroyed: what it had used up and not told of is gone with it. Gives the
-  // device as many as it takes.
+  // After a queue pair is destroyed: the receive requests that it had taken are lost. Posts as many
+  // as the device takes.
   void refill_receives();
 
-  // What wakes one who waits: any completion, or only what the peer says is worth it (arrivals).
+  // What wakes a waiting thread: any completion, or only solicited ones (arrivals).
   enum class Wake : uint8_t { kAny, kSolicited };
-  // From here on wait_fd() becomes readable when such a thing completes; false when anything has.
+  // From here on wait_fd() becomes readable at such a completion; false: something has completed.
   bool prepare_to_wait(Wake wake);
   int wait_fd() const { return channel_->fd; }
 
@@ -60,7 +60,7 @@ class CompletionQueue {
   CompletionQueue() = default;
   Result<void> set_up(const VerbsDevice& device, ibv_pd* domain, uint32_t shared_receives,
                       uint32_t entries, Offloads& offloads);
-  // errno, where there is none.
+  // 0 or errno.
   int make_queue(const VerbsDevice& device, uint32_t entries, Offloads& offloads);
   int post_receives(uint32_t count);
   size_t take();
@@ -69,20 +69,20 @@ class CompletionQueue {
   // Each is made from those before it.
   ChannelHandle channel_;
   CompletionQueueHandle queue_;
-  ibv_cq_ex* stamped_ = nullptr;  // the same, where it has time stamps
+  ibv_cq_ex* stamped_ = nullptr;  // the same queue, if it has time stamps
   SharedReceivesHandle receives_;
   uint32_t free_ = 0;
   uint32_t receives_room_ = 0;  // of the shared receive queue
   uint32_t receives_used_ = 0;
   uint32_t receives_batch_ = 0;
   int error_ = 0;
-  std::optional<Wake> armed_;  // for wait_fd(), and nothing has completed since
+  std::optional<Wake> armed_;  // notification is armed, and nothing has completed since
   size_t stashed_ = 0;         // polled by prepare_to_wait
   std::array<ibv_wc, kBatch> completions_;
   std::array<uint64_t, kBatch> stamps_;  // of successful sends
-  std::optional<DeviceClock> clock_;     // where there are time stamps
-  Instant emptied_;                      // when nothing was left here the last time
-  Instant emptied_before_;               // likewise, before what was polled last
+  std::optional<DeviceClock> clock_;     // only with time stamps
+  Instant emptied_;                      // when the queue was last found empty
+  Instant emptied_before_;               // likewise, before the last poll
 };
 
 }  // namespace pacecar

@@ -18,7 +18,7 @@ namespace {
 using DeviceList = VerbsHandle<ibv_device*, ibv_free_device_list>;
 
 Result<std::vector<ibv_device*>> devices_in(const DeviceList& list, int count, int errno_value) {
-  // Without the kernel's part there is no list at all, and so no device.
+  // Without kernel support there is no list, and so no device.
   if (list == nullptr && errno_value != ENOSYS && errno_value != ENODEV) {
     return tl::unexpected(
         verbs_error(Call::kOther, "ibv_get_device_list", errno_value, "RDMA devices"));
@@ -69,7 +69,7 @@ LinkLayer link_layer_of(const ibv_port_attr& port) {
 
 uint32_t mtu_of(const ibv_port_attr& port) { return 128U << port.active_mtu; }
 
-// Empty for a device that is made of software.
+// Empty for a software device.
 std::string pci_path_of(const ibv_device* device) {
   std::error_code missing;
   const std::filesystem::path bus = std::filesystem::path(device->ibdev_path) / "device";
@@ -151,7 +151,7 @@ uint32_t active_speed(const Port& port) {
 Rate port_rate(const ibv_port_attr& port) {
   struct Code {
     uint32_t code;
-    uint64_t mbps;  // of one lane, payload: 8b/10b and 64b/66b taken off
+    uint64_t mbps;  // of one lane, payload without 8b/10b or 64b/66b coding
   };
   constexpr auto kSpeeds = std::to_array<Code>({{1, 2'000},
                                                 {2, 4'000},
@@ -172,8 +172,8 @@ Rate port_rate(const ibv_port_attr& port) {
 Result<VerbsDevice> VerbsDevice::open(const std::string& name, uint32_t port,
                                       std::optional<uint32_t> gid_index, const LogSink& log) {
   if (const auto loaded = load_verbs_library(); !loaded) return tl::unexpected(loaded.error());
-  // Before Linux 5.12 a child of this process would take pages from under the device. Where the
-  // application has asked for it already, or the kernel copies them, this does nothing.
+  // Before Linux 5.12 a fork would move pages away from the device. Does nothing if the application
+  // has called it already, or the kernel copies the pages.
   if (ibv_is_fork_initialized() == IBV_FORK_DISABLED) ibv_fork_init();
   int count = 0;
   const DeviceList list(ibv_get_device_list(&count));

@@ -1,4 +1,4 @@
-// The RDMA devices of this machine, and one of them, opened: what it can do, and the port that we
+// The RDMA devices of this machine, and one opened device: its capabilities, and the port that we
 // use. Reads the device and sysfs at set-up.
 //
 // Thread rule: one thread at a time.
@@ -34,8 +34,8 @@ struct VerbsPortInfo {
   bool active = false;
 };
 
-// Every port of every device; devices that cannot be opened are left out.
-// Errors: kUnavailable without the library; kSystem, when the list itself cannot be had.
+// Every port of every device; devices that cannot be opened are left out. Errors: kUnavailable
+// without the library; kSystem, if there is no list.
 Result<std::vector<VerbsPortInfo>> list_verbs_ports();
 
 // Nominal rate of a port by its active width and speed, as the InfiniBand specification codes them;
@@ -50,13 +50,13 @@ struct VerbsDevice {
   std::string name;
   uint32_t port = 1;
   std::string netdev;
-  bool hardware = true;  // else the host's processors do its work, and share them with everybody
+  bool hardware = true;  // else the host's processors do its work
   LinkLayer link_layer = LinkLayer::kEthernet;
   GidEntry gid;
   uint32_t mtu = 0;
 
-  // Errors: kNotFound (no such device, port or GID), kInvalidArgument (the wanted GID is none),
-  // kUnavailable (no library, the port is not active), and what the system refuses.
+  // Errors: kNotFound (no such device, port or GID), kInvalidArgument (the wanted GID is unusable),
+  // kUnavailable (no library, the port is not active), and the system's errors.
   static Result<VerbsDevice> open(const std::string& name, uint32_t port,
                                   std::optional<uint32_t> gid_index, const LogSink& log);
 };

@@ -5,10 +5,10 @@
 namespace pacecar {
 namespace {
 
-// A clock of a NIC and that of a host are 100 ppm (IEEE 802.3) and 500 ppm (NTP) wrong at most:
-// less than one part of 1024 together.
+// A NIC's clock is wrong by at most 100 ppm (IEEE 802.3), a host's by 500 ppm (NTP): together less
+// than 1/1024.
 constexpr int64_t kDrift = 1024;
-// A completion may be so much slower than others from the device to where we see it.
+// A completion may take so much longer than others from the device to our poll.
 constexpr Duration kSlowest = Duration::from_us(100);
 constexpr uint64_t kNsPerTickAtOneKhz = 1'000'000;
 constexpr int kFraction = 32;

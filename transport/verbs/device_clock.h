@@ -1,12 +1,12 @@
-// DeviceClock: how late we saw what the device had stamped with its own clock.
+// DeviceClock: how late we polled a completion that the device has stamped with its own clock.
 //
-// The two clocks are never compared as such. Of all stamps the one that was seen soonest is the
-// anchor: what is stamped so much after it and seen still later, we were late to see. An anchor
-// ages, as neither clock is exact: the older, the less lateness it proves.
+// The two clocks are never compared directly. The anchor is the stamp that was polled with the
+// least delay. A completion that is polled longer after the anchor than it is stamped after it was
+// polled late, by the difference. An anchor ages, as neither clock is exact: the older it is, the
+// less lateness it proves.
 //
-// A stamp can prove no more lateness than the time since we last looked, and found nothing: a clock
-// that stands, jumps, wraps or has another frequency than it says does no more harm than that, and
-// is soon not believed at all.
+// A stamp proves at most the time since the last poll that found nothing. So a clock that stops,
+// jumps, wraps or has a wrong frequency does no more harm than that, and is soon ignored.
 //
 // Pure. Thread rule: one owner.
 #pragma once
@@ -22,13 +22,13 @@ class DeviceClock {
   // `khz` > 0; `mask`: the bits of a stamp, all ones from the lowest on.
   DeviceClock(uint64_t khz, uint64_t mask);
 
-  // Of what is seen at `now` and was not there at `looked`; 0 when nothing is known.
+  // For a completion that is polled at `now` and was not there at `looked`; 0: unknown.
   Duration lateness(uint64_t stamp, Instant now, Instant looked);
-  // Most stamps have made sense. Once they have not, they are not looked at any more.
+  // Most stamps have made sense. Once false, stamps are ignored.
   bool trusted() const { return nonsense_ < kMostNonsense; }
 
  private:
-  static constexpr uint32_t kNonsense = 64;  // one in so many is borne
+  static constexpr uint32_t kNonsense = 64;  // one bad stamp in so many is tolerated
   static constexpr uint32_t kMostNonsense = 32 * kNonsense;
 
   // From the anchor to `stamp`, by the device; less than half of its clock's period either way.
@@ -38,9 +38,9 @@ class DeviceClock {
 
   uint64_t mask_;
   uint64_t tick_;         // ns, in 2^-32
-  Duration half_period_;  // of what fits a stamp
+  Duration half_period_;  // of the stamp's range
   uint64_t anchor_stamp_ = 0;
-  Instant anchored_ = Instant::never();  // when we saw the anchor; never(): there is none
+  Instant anchored_ = Instant::never();  // when the anchor was polled; never(): none
   uint32_t nonsense_ = 0;
 };
 

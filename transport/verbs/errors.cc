@@ -15,7 +15,7 @@ using enum CompletionStatus;
 constexpr std::string_view kReport =
     "please report it with the versions of the NIC's firmware and of rdma-core";
 
-// Of what Pacecar never asks for.
+// Statuses of operations that Pacecar never uses.
 constexpr StatusInfo never(ibv_wc_status status, std::string_view name, std::string_view what) {
   return {status, name, kLocalError, false, what, "Pacecar makes no such requests", kReport};
 }

@@ -20,7 +20,8 @@ struct StatusInfo {
   ibv_wc_status status;
   std::string_view name;
   CompletionStatus completion;
-  // It is the work request's own failure (its key, bounds or length), beside ending its connection.
+  // Whether the work request itself is wrong (key, bounds or length), besides ending its
+  // connection.
   bool own;
   std::string_view what;
   std::string_view cause;
@@ -32,7 +33,7 @@ std::span<const StatusInfo> status_table();
 // Also for numbers that this version of libibverbs does not have.
 const StatusInfo& status_info(ibv_wc_status status);
 
-// Who had the trouble, for people.
+// Where the fault occurred, for the error text.
 struct FaultPlace {
   std::string_view device;
   uint32_t port = 0;
@@ -43,11 +44,11 @@ struct FaultPlace {
 std::string describe_fault(const FaultPlace& place, ibv_wc_status status, uint32_t vendor_error);
 std::string describe_fault(const FaultPlace& place, std::string_view what, std::string_view cure);
 
-// What a call of libibverbs was for: the same errno has other causes after another call.
+// The kind of call of libibverbs: the same errno has different causes after different calls.
 enum class Call : uint8_t { kRegister, kConnect, kOther };
 
 struct ErrnoInfo {
-  Call call;  // kOther: whatever it was for
+  Call call;  // kOther: any call
   int errno_value;
   std::string_view name;
   ErrorCode code;

@@ -1,5 +1,5 @@
-// FlushPair: an RC connection of the device to itself, by which it reads what peers have written
-// through it: the read goes behind the writes, and pushes them to where a GPU sees them.
+// FlushPair: an RC connection of the device to itself, over which it reads memory that peers have
+// written: the read follows the writes on the bus and makes them visible to a GPU.
 //
 // Bounded: as many flushes as the queue pair takes. Thread rule: one thread at a time.
 #pragma once
@@ -19,16 +19,16 @@ namespace pacecar {
 
 class FlushPair {
  public:
-  // Its flushes are numbered from `first` on; `lanes` says how lanes of this NIC are made.
+  // Flushes are numbered from `first` on; `lanes` is the configuration of this NIC's lanes.
   static Result<std::unique_ptr<FlushPair>> create(const VerbsDevice& device,
                                                    const LaneConfig& lanes, uint64_t first);
 
   // Reads the byte at `data` of a region that peers may read; returns the flush's number.
   // Errors: kUnavailable (too many at once), kSystem.
   Result<uint64_t> start(const MemoryRegion& region, const uint8_t* data);
-  // Errors: kSystem, for all that were not through when one failed.
+  // Errors: kSystem, for all pending ones when one fails.
   Result<bool> done(uint64_t flush);
-  // Until all are through, or the device is stuck.
+  // Waits until all are done, or the device hangs.
   void finish();
   bool failed() const { return fault_.has_value(); }
   uint64_t next() const { return started_; }
@@ -41,12 +41,12 @@ class FlushPair {
   const std::string device_;
   const uint32_t port_;
   LaneConfig config_;
-  // Each is made from those before it; the connection goes before the memory that it uses.
+  // Each is made from those before it; the connection is destroyed before the memory that it uses.
   CompletionQueueHandle completions_;
   const OwnPages<uint8_t> byte_;
   MemoryHandle memory_;
   std::optional<Lane> lane_;
-  const uint64_t first_;  // those before it were another's, which failed
+  const uint64_t first_;  // earlier numbers were a failed pair's
   uint64_t started_;
   uint64_t through_;
   std::optional<Error> fault_;

@@ -11,7 +11,7 @@
 namespace pacecar {
 namespace {
 
-constexpr uint32_t kMaxGidIndex = 255;  // as the device's attributes hold it
+constexpr uint32_t kMaxGidIndex = 255;  // the attribute has 8 bits
 
 Address as_address(const GidEntry& entry) { return {.ip = entry.gid}; }
 
@@ -19,7 +19,7 @@ bool empty(const GidEntry& entry) {
   return std::ranges::all_of(entry.gid, [](uint8_t byte) { return byte == 0; });
 }
 
-// Lower is better; no value: not usable.
+// Lower is better; nullopt: unusable.
 std::optional<int> preference(const GidEntry& entry) {
   if (entry.kind != GidKind::kRoceV2 || empty(entry)) return std::nullopt;
   if (is_ipv4(as_address(entry))) return 0;

@@ -1,6 +1,6 @@
-// Which entry of a port's GID table is ours. Of an Ethernet port RoCE v2 only; IPv4-mapped first,
-// then global IPv6, then link-local, which works within one subnet only. A wrong choice is the
-// commonest reason why RoCE connections do not come up.
+// Which entry of a port's GID table is ours. On Ethernet RoCE v2 entries only: IPv4-mapped first,
+// then global IPv6, then link-local, which works within one subnet only. A wrong choice is the most
+// common reason why RoCE connections fail.
 //
 // Pure. Thread rule: any.
 #pragma once
@@ -29,16 +29,16 @@ struct GidChoice {
   std::string warning;  // empty: none
 };
 
-// `entries` are the valid ones of an Ethernet port; `wanted` is an index that somebody insists on.
-// Errors: kNotFound, when there is no usable entry; kInvalidArgument, when the wanted one is none.
+// `entries` are the valid ones of an Ethernet port; `wanted` is the index that the user has set.
+// Errors: kNotFound, if no entry is usable; kInvalidArgument, if the wanted one is not.
 Result<GidChoice> choose_gid(std::span<const GidEntry> entries, std::optional<uint32_t> wanted);
 
-// Of an InfiniBand port: the first, whose prefix is the subnet's, or the wanted one. Errors: as
+// For an InfiniBand port: the first, whose prefix is the subnet's, or the wanted one. Errors: as
 // above.
 Result<GidChoice> choose_infiniband_gid(std::span<const GidEntry> entries,
                                         std::optional<uint32_t> wanted);
 
-// What PACECAR_GID_INDEX says; empty: nothing is wanted. Error: kInvalidArgument.
+// The value of PACECAR_GID_INDEX; nullopt if it is empty. Error: kInvalidArgument.
 Result<std::optional<uint32_t>> parse_gid_index(std::string_view text);
 
 // "::ffff:192.0.2.1", as tools for RDMA print it.

@@ -1,5 +1,5 @@
-// Owning pointers for the objects of libibverbs. What an object was made from must outlive it: the
-// order of members decides.
+// Owning pointers for the objects of libibverbs. An object must not outlive what it was made from:
+// members are declared in that order.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -8,8 +8,8 @@
 
 namespace pacecar {
 
-// Deletes with the library's own function. A failure means that the device is gone, and with it the
-// object.
+// Deletes with the library's own function. A failure means that the device, and with it the object,
+// is gone.
 template <auto destroy>
 struct VerbsDeleter {
   template <typename T>

@@ -1,5 +1,5 @@
 // HardwareCounters: what a port has counted since we opened it: retransmissions, packets out of
-// sequence, CNPs, bad checksums and whatever else its driver tells in sysfs. The names are the
+// sequence, CNPs, bad checksums and all other counters of its driver in sysfs. The names are the
 // driver's own.
 //
 // Reads files. Thread rule: any.

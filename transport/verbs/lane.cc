@@ -12,10 +12,10 @@
 namespace pacecar {
 namespace {
 
-// Of retry_cnt; not the most that RC has, 7, which rdma_rxe takes for "for ever".
+// For retry_cnt; not RC's maximum, 7, which rdma_rxe takes as "forever".
 constexpr uint8_t kRetries = 6;
 constexpr uint8_t kForEver = 7;        // of rnr_retry
-constexpr uint8_t kReadDepth = 16;     // most reads on their way from one end of a lane
+constexpr uint8_t kReadDepth = 16;     // most outstanding reads of one end of a lane
 constexpr uint8_t kReceiverDelay = 1;  // of min_rnr_timer: 10 us
 constexpr uint8_t kHops = 64;
 constexpr int64_t kTimeoutUnitNs = 4096;
@@ -30,8 +30,8 @@ ibv_mtu mtu_code(uint32_t bytes) {
   return static_cast<ibv_mtu>(std::countr_zero(bytes) - std::countr_zero(128U));
 }
 
-// Always on Ethernet; on InfiniBand where the port asks for it, and between subnets, which their
-// prefixes tell apart.
+// Always on Ethernet; on InfiniBand if the port requires it, and between subnets, which differ in
+// their prefixes.
 bool needs_global_route(const VerbsDevice& device, const RcEndpoint& remote) {
   constexpr size_t kPrefix = 8;
   const bool asked = (device.port_attributes.flags & IBV_QPF_GRH_REQUIRED) != 0;
@@ -39,7 +39,7 @@ bool needs_global_route(const VerbsDevice& device, const RcEndpoint& remote) {
   return !std::equal(remote.gid.begin(), remote.gid.begin() + kPrefix, device.gid.gid.begin());
 }
 
-// On Ethernet the priority of VLAN tags, where the switch goes by these.
+// On Ethernet the priority of VLAN tags, if the switch uses it.
 uint8_t service_level(const VerbsDevice& device, const LaneConfig& config) {
   const bool ethernet = device.link_layer == LinkLayer::kEthernet;
   return ethernet ? config.traffic_class >> 5 : config.service_level;
@@ -91,7 +91,7 @@ Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint
   init.cap.max_inline_data = kInlineBytes;
   lane.queue_pair.reset(ibv_create_qp_ex(device.context.get(), &init));
   if (lane.queue_pair == nullptr) {
-    init.cap.max_inline_data = 0;  // not every device has it
+    init.cap.max_inline_data = 0;  // not every device supports it
     lane.queue_pair.reset(ibv_create_qp_ex(device.context.get(), &init));
   }
   if (lane.queue_pair == nullptr) return failed(device, "ibv_create_qp", errno);
@@ -143,7 +143,7 @@ void stop_lane(const Lane& lane) {
   if (lane.queue_pair == nullptr) return;
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;
-  // A failure means that the device is gone: then nothing is sent or received either.
+  // A failure means that the device is gone, which also ends sending and receiving.
   ibv_modify_qp(lane.queue_pair.get(), &attributes, IBV_QP_STATE);
 }
 

@@ -1,5 +1,5 @@
 // Lane: one RC connection of a queue pair: a queue pair of libibverbs with a path of its own
-// through the network, and what is on its way there. A connection that failed may be replaced by
+// through the network, and what it has outstanding. A connection that failed may be replaced by
 // another; the lane stays.
 //
 // Thread rule: one thread at a time.
@@ -33,20 +33,20 @@ struct LaneConfig {
   uint8_t ack_timeout = 0;    // of the queue pair's attributes: 4.096 us * 2^ack_timeout
 };
 
-// How far a connection that was stopped has got. Drivers throw away the completions of one that is
-// destroyed: what it has received is counted before.
+// The state of a stopped connection. Drivers discard the completions of a destroyed one, so its
+// receives are counted before.
 struct LaneEnd {
   Instant stopped;
-  bool received_all = false;  // nothing more is taken from the shared receive requests
+  bool received_all = false;  // it takes no more shared receive requests
   bool marked = false;        // a last work request was posted, behind all completions
-  bool drained = false;       // it has come back
+  bool drained = false;       // that one has completed
 };
 
 struct Lane {
   explicit Lane(uint32_t work_requests) : ledger(work_requests), account(work_requests) {}
 
   QueuePairHandle queue_pair;
-  LaneLimit limit;  // of what the device was told
+  LaneLimit limit;  // as set at the device
   LaneLedger ledger;
   LaneAccount account;
   LaneRecovery recovery;
@@ -55,33 +55,32 @@ struct Lane {
   uint32_t inline_bytes = 0;
   LaneEnd ending;
   CompletionStatus failed_by = CompletionStatus::kOk;
-  std::string failed_because;  // for people; while it is not up
+  std::string failed_because;  // for logs; while it is not up
 };
 
-// How many reads of the peer's a lane holds at once.
+// How many reads of the peer a lane may have outstanding.
 uint8_t read_depth(const VerbsDevice& device);
-// Writes up to this size carry their bytes in the work request, where the device allows it.
+// Writes of up to this size are inline, where the device allows it.
 constexpr uint32_t kInlineBytes = 64;
 
-// What a place in a work queue of the device takes, with what its driver keeps for it: as mlx5 has
-// it.
+// Memory per entry of a device's work queue, with the driver's bookkeeping, as in mlx5.
 constexpr Bytes kDeviceWorkRequestBytes = 128;
 
 // The flow label of one of several lanes: their paths differ.
 uint32_t path_label(uint32_t random, uint32_t lane);
-// In state INIT, with a random first PSN; `flow_label` makes its path.
+// In state INIT, with a random first PSN; `flow_label` selects its path.
 Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint32_t flow_label);
 // To state RTS. Errors: kPeer, when the peer cannot be reached from here.
 Result<void> connect_lane(const VerbsDevice& device, const LaneConfig& config, const Lane& lane,
                           const RcEndpoint& remote, const RcLane& remote_lane);
-// Nothing more is sent or received, and all that is on its way completes with an error. A lane
-// without a connection has neither.
+// Ends sending and receiving; outstanding work requests complete with an error. Nothing to do for a
+// lane without a connection.
 void stop_lane(const Lane& lane);
-// Posts a work request that comes back behind all others of a lane that was stopped. False: the
-// device takes none.
+// Posts a work request on a stopped lane, which completes after all others. False: the device
+// refuses it.
 bool mark_end(const Lane& lane, uint64_t id);
 
-// The largest ack timeout at which all tries together last at most `silence`.
+// The largest ack timeout with which all retries together take at most `silence`.
 uint8_t choose_ack_timeout(Duration silence);
 
 }  // namespace pacecar

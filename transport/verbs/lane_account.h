@@ -1,9 +1,9 @@
-// LaneAccount: what tells the two ends of a lane that broke which of its work requests have been
-// done. The receiver counts writes with immediate; RC keeps order, so that its count says the same
-// of everything that was posted before them. What it does not cover goes out once more.
+// LaneAccount: which work requests of a broken lane have been done. The receiver counts writes with
+// immediate; RC keeps order, so its count also covers everything posted before them. The rest is
+// sent again.
 //
-// The counts are of one RC connection: settle() begins those of the next.
-// Bounded; allocates once. Pure. Thread rule: one owner.
+// The counts belong to one RC connection: settle() starts those of the next. Bounded; allocates
+// once. Pure. Thread rule: one owner.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ class LaneAccount {
   uint64_t received() const { return received_; }
 
   // One of ours is done.
-  void on_done(const LaneLedger::Entry& entry) { confirmed_ += tells(entry) ? 1 : 0; }
-  // The device has given it back, and nobody knows yet what became of it. In order of posting.
+  void on_done(const LaneLedger::Entry& entry) { confirmed_ += notifies(entry) ? 1 : 0; }
+  // The device has flushed it, and its result is unknown. In order of posting.
   void on_lost(const LaneLedger::Entry& entry) { PACECAR_CHECK(unsettled_.push(entry)); }
 
   struct Settled {
@@ -33,16 +33,16 @@ class LaneAccount {
     Bytes arrived_bytes = 0;
     size_t put_back = 0;
   };
-  // With what the peer's end has received in all: finishes what arrived, puts the rest back.
-  // Errors: kPeer for a count that cannot be; nothing is settled then.
+  // With the peer's count: finishes what arrived, puts the rest back. Errors: kPeer for an
+  // impossible count; nothing is settled then.
   Result<Settled> settle(uint64_t peer_received, WorkQueue& work);
-  // It will never be known.
+  // The result will never be known.
   void abandon(WorkQueue& work);
 
   size_t unsettled() const { return unsettled_.size(); }
 
  private:
-  static bool tells(const LaneLedger::Entry& entry) {
+  static bool notifies(const LaneLedger::Entry& entry) {
     return entry.opcode == Opcode::kWriteWithImm;
   }
 

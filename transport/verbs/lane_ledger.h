@@ -1,6 +1,6 @@
-// LaneLedger: what one lane (an RC connection) has on its way, in the order in which it was handed
-// to the device. RC completes in order, so one completion stands for all before it, and only some
-// work requests need to ask for one.
+// LaneLedger: what one lane (an RC connection) has outstanding, in the order of posting. RC
+// completes in order, so one completion covers all before it, and only some work requests need to
+// be signaled.
 //
 // Pure. Thread rule: one owner.
 #pragma once
@@ -21,13 +21,13 @@ class LaneLedger {
   struct Entry {
     uint64_t number = 0;  // of the work request in its queue pair's WorkQueue
     Bytes bytes = 0;
-    Instant departure;  // when its last byte leaves the device, were nothing to hold it up
-    Duration held;      // and so much later at most, by the lane's rate limit
+    Instant departure;  // when its last byte leaves the device if nothing delays it
+    Duration held;      // at most so much later, by the lane's rate limit
     Opcode opcode = Opcode::kWrite;
     bool signaled = false;
   };
   static constexpr uint32_t kSequenceMask = (1U << 24) - 1;
-  // A completion is asked for at least every so many bytes, so that each chunk of data brings a
+  // At least one work request per so many bytes is signaled, so that each chunk of data gives a
   // sample of the round trip.
   static constexpr Bytes kSignalBytes = 16 << 10;
 
@@ -37,8 +37,7 @@ class LaneLedger {
   uint32_t next_sequence() const {
     return (first_ + static_cast<uint32_t>(entries_.size())) & kSequenceMask;
   }
-  // Whether the next entry, of `bytes`, should ask for its completion; the last that is posted at
-  // once always does.
+  // Whether the next entry, of `bytes`, should be signaled; the last one of a batch always is.
   bool wants_signal(Bytes bytes) const { return unsignaled_ + bytes >= kSignalBytes; }
 
   void add(const Entry& entry) {
@@ -46,12 +45,12 @@ class LaneLedger {
     in_flight_ += entry.bytes;
     unsignaled_ = entry.signaled ? 0 : unsignaled_ + entry.bytes;
   }
-  // The newest entry asks for its completion, whatever it was added as.
+  // Marks the newest entry as signaled.
   void signal_last() {
     entries_[entries_.size() - 1].signaled = true;
     unsignaled_ = 0;
   }
-  // How many entries a completion with this sequence number stands for; 0: it is none of ours.
+  // How many entries a completion with this sequence number covers; 0: unknown number.
   size_t up_to(uint32_t sequence) const {
     const size_t count = ((sequence - first_) & kSequenceMask) + size_t{1};
     return count <= entries_.size() ? count : 0;
@@ -65,7 +64,7 @@ class LaneLedger {
   }
 
   void on_completion(Instant now) { moved_ = now; }
-  // Since when nothing has been done of what the device has; never() when it has nothing.
+  // Since when the device has completed nothing; never(): nothing is outstanding.
   Instant stalled_since() const {
     return entries_.empty() ? Instant::never()
                             : std::max(entries_.front().departure + entries_.front().held, moved_);
@@ -78,7 +77,7 @@ class LaneLedger {
   FixedQueue<Entry> entries_;
   uint32_t first_ = 0;  // sequence number of the oldest
   Bytes in_flight_ = 0;
-  Bytes unsignaled_ = 0;  // since the last that asked
+  Bytes unsignaled_ = 0;  // since the last signaled one
   Instant moved_;         // the last completion
 };
 

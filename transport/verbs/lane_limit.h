@@ -1,8 +1,8 @@
-// LaneLimit: the rate that the device keeps a lane to, and what that means for its round trips.
+// LaneLimit: the rate limit of a lane in the device, and its effect on round trips.
 //
-// Until when the device holds a chunk back is not known: by the limit at most, but it may send a
-// burst first. A round trip is taken to begin as late as the limit allows, and not to be shorter
-// than the shortest that was measured without one.
+// How long the device delays a chunk is unknown: at most by the limit, but it may send a burst
+// first. A round trip is assumed to begin as late as the limit allows, and to be no shorter than
+// the shortest one without a limit.
 //
 // Pure. Thread rule: one owner.
 #pragma once
@@ -18,15 +18,16 @@ class LaneLimit {
   Rate rate() const { return rate_; }  // 0: none
   void set(Rate rate) { rate_ = rate; }
 
-  // How much later than at `departure` what is handed over `now` may leave. `wire_bytes`: what it
-  // takes of the link.
+  // How much later than `departure` a chunk posted `now` may leave. `wire_bytes`: its size on the
+  // link.
   Duration hold(Instant now, Instant departure, Bytes wire_bytes) {
     if (rate_ == Rate()) return {};
     free_ = std::max(free_, now) + rate_.time_for(wire_bytes);
     return std::max(free_ - departure, Duration());
   }
 
-  // Of what was held back by `held` at most, and came back `since` its departure.
+  // The round trip of a chunk that was delayed by at most `held`, and completed `since` after its
+  // departure.
   Duration round_trip(Duration since, Duration held) {
     if (held == Duration()) shortest_ = std::min(shortest_, since);
     return std::max(since - held, std::min(shortest_, since));
@@ -34,7 +35,7 @@ class LaneLimit {
 
  private:
   Rate rate_;
-  Instant free_;  // when all that it has may have left
+  Instant free_;  // when everything posted has left at the latest
   Duration shortest_ = Duration::max();
 };
 

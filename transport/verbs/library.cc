@@ -6,11 +6,11 @@
 
 #include "transport/base/check.h"
 
-// Inline functions of the header, which call those of the library.
+// Inline functions of the header that call the library's.
 #undef ibv_query_port
 #undef ibv_reg_mr
 
-// FUNCTION(version of the symbol, result, name, parameters, arguments): all that we use.
+// FUNCTION(version of the symbol, result, name, parameters, arguments): all functions that we use.
 #define PACECAR_VERBS_FUNCTIONS(FUNCTION)                                                          \
   FUNCTION(                                                                                        \
       "1.11", ssize_t, _ibv_query_gid_table,                                                       \
@@ -126,7 +126,7 @@ Result<void> load_verbs_library() { return VerbsLibrary::instance().loaded(); }
 
 }  // namespace pacecar
 
-// Weak, so that a test may have its own.
+// Weak, so that a test may define its own.
 #define PACECAR_DEFINE(version, result, name, parameters, arguments)           \
   extern "C" [[gnu::weak, gnu::visibility("hidden")]] result name parameters { \
     return pacecar::VerbsLibrary::instance().functions().name arguments;       \

@@ -1,6 +1,6 @@
-// libibverbs, found at run time: a host without it has no RDMA NICs, and lacks nothing else. Its
-// functions are called by their own names, which this library defines; the data path goes through
-// the device's own table in any case.
+// libibverbs, loaded at run time: a host without it only lacks RDMA NICs. Its functions are called
+// by their own names, which this library defines; the data path uses the device's own table in any
+// case.
 //
 // Thread rule: any.
 #pragma once
@@ -9,9 +9,8 @@
 
 namespace pacecar {
 
-// Once per process, before any of its functions; it stays loaded. What a program was given in the
-// library's place (LD_PRELOAD) counts, as it does where programs are linked with it.
-// Errors: kUnavailable.
+// Once per process, before any of its functions; it stays loaded. A replacement (LD_PRELOAD) is
+// used, as by programs that are linked with the library. Errors: kUnavailable.
 Result<void> load_verbs_library();
 
 }  // namespace pacecar

@@ -10,9 +10,9 @@
 namespace pacecar {
 namespace {
 
-// No relaxed ordering: it would let a later write become visible before an earlier one, and who
-// polls memory that peers write (control words) relies on their order. The NIC cannot tell such
-// memory from buffers whose completion is told by an immediate, for which it would be safe.
+// No relaxed ordering: a later write could become visible before an earlier one, and readers that
+// poll memory (control words) rely on the order. It would be safe for buffers that are completed by
+// an immediate, but the NIC cannot distinguish these.
 int access_flags(Access access) {
   int flags = 0;
   if (access != Access::kLocalRead) flags |= IBV_ACCESS_LOCAL_WRITE;
@@ -53,7 +53,8 @@ Result<MemoryRegion> Registrations::add_dmabuf(const DmaBufMemory& memory, Acces
                       memory.address};
 }
 
-// Asked with a file that is none: who can would look at the file first, and refuse that.
+// Tries it with an invalid file descriptor: a driver that supports dma-bufs refuses that
+// descriptor.
 bool Registrations::takes_dmabuf() const {
   constexpr int kNoFile = -1;
   errno = 0;
@@ -61,12 +62,12 @@ bool Registrations::takes_dmabuf() const {
   return errno != EOPNOTSUPP && errno != EPROTONOSUPPORT && errno != ENOSYS;
 }
 
-// `memory` is what `call` has returned.
+// `memory`: the result of `call`.
 Result<RegistrationCache::Registration> Registrations::hold(ibv_mr* memory, std::string_view call,
                                                             Access access) const {
   if (memory == nullptr) return tl::unexpected(verbs_error(Call::kRegister, call, errno, device_));
   MemoryHandle handle(memory);
-  // One key serves both ends above us.
+  // The layers above use one key for both.
   if (access != Access::kLocalRead && memory->lkey != memory->rkey) {
     return fail(ErrorCode::kSystem,
                 fmt::format("{} gives memory two different keys, which Pacecar cannot use: use "

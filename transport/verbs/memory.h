@@ -16,20 +16,21 @@ namespace pacecar {
 
 class Registrations {
  public:
-  // `domain` outlives it, and what remove() returns.
+  // `domain` outlives this and the holds of remove().
   Registrations(ibv_pd* domain, uint32_t capacity, std::string device);
 
   // Errors: kInvalidArgument (empty, wrapping or unmapped range), kUnavailable (all are used),
-  // kPermission (the memory cannot be locked), kSystem (a device with two keys for one memory).
+  // kPermission (the memory cannot be locked), kSystem (a device with different local and remote
+  // keys).
   Result<MemoryRegion> add(void* address, size_t length, Access access);
   // Errors: as above.
   Result<MemoryRegion> add_dmabuf(const DmaBufMemory& memory, Access access);
   // Whether the device's driver can register dma-bufs.
   bool takes_dmabuf() const;
-  // Whether nothing else uses the same registration: its owner must see to it that the device is
-  // done with the memory before remove().
+  // Whether nothing else uses the same registration. If so, the device must be done with the memory
+  // before remove().
   bool last(uint32_t key) const { return cache_.last(key); }
-  // Of the last user: the device forgets the memory when what is returned goes.
+  // For the last user: the memory is deregistered when the returned hold is destroyed.
   [[nodiscard]] RegistrationCache::Hold remove(uint32_t key) { return cache_.release(key); }
 
  private:

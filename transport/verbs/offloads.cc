@@ -40,7 +40,7 @@ Offloads::Offloads(const ibv_device_attr_ex& device, const OffloadSet& unwanted)
   if (device.completion_timestamp_mask == 0) {
     refuse(Offload::kTimeStamps, "the device has none");
   } else if (device.hca_core_clock == 0) {
-    refuse(Offload::kTimeStamps, "the device does not say how fast its clock runs");
+    refuse(Offload::kTimeStamps, "the device does not report its clock's frequency");
   }
   if (limits_.qp_rate_limit_max == 0) {
     refuse(Offload::kRateLimits, "the device has none");

@@ -1,5 +1,4 @@
-// Offloads: what a device does beyond what every RDMA NIC does, which of it is used, and why the
-// rest is not.
+// Offloads: optional features of a device, which of them are used, and why the others are not.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -17,30 +16,30 @@
 namespace pacecar {
 
 enum class Offload : uint8_t {
-  kTimeStamps,  // completions say when, by the device's clock
-  kRateLimits,  // a queue pair of the device keeps to a rate
+  kTimeStamps,  // completions carry the device's time
+  kRateLimits,  // a queue pair of the device has a rate limit
   kCalls,       // work requests are posted by ibv_wr_*, not as structures
 };
 inline constexpr size_t kOffloads = 3;
 
 using OffloadSet = std::array<bool, kOffloads>;  // by Offload
 
-// "time_stamps,calls". Error: kInvalidArgument, naming those that there are.
+// "time_stamps,calls". Error: kInvalidArgument, which lists the valid names.
 Result<OffloadSet> parse_offloads(std::string_view text);
 
 class Offloads {
  public:
   Offloads() = default;
-  // What the device says that it has, without `unwanted`.
+  // The device's features, without `unwanted`.
   Offloads(const ibv_device_attr_ex& device, const OffloadSet& unwanted);
 
   bool uses(Offload which) const { return refused(which).empty(); }
-  // It is not used after all; the first reason stands.
+  // Disables one; the first reason is kept.
   void refuse(Offload which, std::string_view because);
-  // Finds out whether the device makes queue pairs that take ibv_wr_*.
+  // Tests whether the device makes queue pairs that take ibv_wr_*.
   void try_calls(ibv_pd* domain, ibv_cq* completions);
 
-  // Of queue pairs of the device; where they are used.
+  // Limits of the device's queue pairs, if rate limits are used.
   Rate least_limit() const;
   Rate most_limit() const;
 
@@ -54,7 +53,7 @@ class Offloads {
   ibv_packet_pacing_caps limits_{};
 };
 
-// What ibv_create_qp_ex is told of the work requests that we post.
+// The operations that we post, for ibv_create_qp_ex.
 inline constexpr uint64_t kPostedOperations = IBV_QP_EX_WITH_RDMA_WRITE |
                                               IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
                                               IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_READ;

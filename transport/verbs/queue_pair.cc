@@ -20,13 +20,13 @@ ibv_wr_opcode opcode_of(Opcode opcode) {
       return IBV_WR_SEND;
     case Opcode::kRead:
       return IBV_WR_RDMA_READ;
-    default:  // of Service::kStandard, which this NIC does not have
+    default:  // only in Service::kStandard, which this NIC lacks
       break;
   }
   PACECAR_CHECK(!"a work request that no queue pair of this NIC takes");
 }
 
-// The operation of a request that is built by calls.
+// Calls the ibv_wr_* function of a request.
 void call(ibv_qp_ex* queue_pair, const ibv_send_wr& request) {
   const auto& [remote, key] = request.wr.rdma;
   switch (request.opcode) {
@@ -41,7 +41,7 @@ void call(ibv_qp_ex* queue_pair, const ibv_send_wr& request) {
   }
 }
 
-// All of the chain, or none of it.
+// Posts all of the chain, or none of it.
 int post_by_calls(ibv_qp_ex* queue_pair, const ibv_send_wr* request) {
   ibv_wr_start(queue_pair);
   for (; request != nullptr; request = request->next) {
@@ -111,9 +111,9 @@ void PostBatch::add(const WorkRequest& request, uint64_t number, Instant now, In
   out.send_flags = 0;
   if (signaled) out.send_flags |= IBV_SEND_SIGNALED;
   if (copied) out.send_flags |= IBV_SEND_INLINE;
-  // What the peer is told of wakes it.
-  const bool told = request.opcode == Opcode::kWriteWithImm || request.opcode == Opcode::kSend;
-  if (told) out.send_flags |= IBV_SEND_SOLICITED;
+  // What notifies the peer also wakes it.
+  const bool notifies = request.opcode == Opcode::kWriteWithImm || request.opcode == Opcode::kSend;
+  if (notifies) out.send_flags |= IBV_SEND_SOLICITED;
   out.imm_data = htonl(request.immediate);
   out.wr.rdma = {.remote_addr = request.remote, .rkey = request.remote_key};
   lane.ledger.add({.number = number,

@@ -1,5 +1,5 @@
-// VerbsQueuePair: a queue pair of ours over libibverbs: its lanes, its work requests and what
-// became of them. The NIC decides when what is posted may leave.
+// VerbsQueuePair: a queue pair of ours over libibverbs: its lanes, its work requests and their
+// completions. The NIC decides when a posted one may leave.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -21,7 +21,7 @@ namespace pacecar {
 
 struct VerbsQueuePair {
   enum class State : uint8_t { kCreated, kConnected, kBroken };
-  // Most work requests that the device has at once, over all lanes; fewer where queues are short.
+  // The most work requests at the device at once, over all lanes; fewer if its queues are short.
   static constexpr uint32_t kMaxStarted = 128;
   static constexpr uint32_t kMaxCompletions =
       kMaxStarted + StandbyLane::kCompletions + RcEndpoint::kMaxLanes;
@@ -32,7 +32,7 @@ struct VerbsQueuePair {
   static uint32_t max_started(const QueuePairConfig& config) {
     return config.work_requests < kMaxStarted ? config.work_requests : kMaxStarted;
   }
-  // Receive requests are used up in order, which a lane that comes back would not keep.
+  // Receive requests are used in order, which a recovered lane would break.
   static bool has_standby(const QueuePairConfig& config) { return config.receives == 0; }
   // Completions that it may have outstanding.
   static uint32_t max_completions(const QueuePairConfig& config) {
@@ -58,20 +58,20 @@ struct VerbsQueuePair {
   State state = State::kCreated;
   CompletionStatus broken_by = CompletionStatus::kOk;
   bool broken_reported = false;
-  uint32_t started = 0;  // work requests that lanes have
+  uint32_t started = 0;  // work requests at the device
   size_t lanes_used = 0;
   size_t turn = 0;
   std::vector<Lane> lanes;
   std::unique_ptr<StandbyLane> standby;  // only where has_standby
   RcEndpoint remote;
   WorkQueue work;
-  FixedQueue<uint64_t> receives;  // ids of the receive requests that the device has, in order
+  FixedQueue<uint64_t> receives;  // ids of receive requests at the device, in order
   LaneConfig lane_config;
   std::string peer;  // its GID or LID, for people
   std::string fault;
 };
 
-// Work requests of one queue pair on their way to the device: one chain per lane.
+// A batch of work requests of one queue pair: one chain per lane.
 class PostBatch {
  public:
   static constexpr size_t kCapacity = 32;
@@ -80,8 +80,8 @@ class PostBatch {
 
   bool full() const { return count_ == kCapacity; }
   size_t size() const { return count_; }
-  // `departure`: when its last byte leaves the device at line rate; `wire_bytes`: what it takes of
-  // the link.
+  // `departure`: when its last byte leaves the device at line rate; `wire_bytes`: its size on the
+  // link.
   void add(const WorkRequest& request, uint64_t number, Instant now, Instant departure,
            Bytes wire_bytes);
   // 0, or the errno of the first lane that refused.

@@ -6,12 +6,12 @@
 namespace pacecar {
 namespace {
 
-constexpr uint64_t kWellBelow = 4;  // so many times below line rate
+constexpr uint64_t kWellBelow = 4;  // at most 1/4 of line rate
 // A limit is an eighth above the rate, and stays while it is between a sixteenth and a half above.
 constexpr uint64_t kAbove = 8;
 constexpr uint64_t kLeastAbove = 16;
 constexpr uint64_t kMostAbove = 2;
-// Limits have so many bits: devices keep a table of the rates in use, and a small one.
+// Limits are rounded to so many bits, because devices have a small table of the rates in use.
 constexpr int kBits = 4;
 
 Rate rounded_up(uint64_t bps) {
@@ -32,7 +32,7 @@ RateLimits::RateLimits(Bounds bounds, Rate line, size_t flows, Instant now)
       next_period_(now + kPeriod) {}
 
 void RateLimits::on_rate(FlowId index, Rate rate) {
-  // A flow that is stopped sends nothing that a limit could smooth.
+  // A stopped flow sends nothing that a limit could smooth.
   if (stopped_ || rate == Rate()) return;
   Flow& flow = flows_[index];
   flow.rate = rate;

@@ -1,12 +1,12 @@
-// RateLimits: which rate the device should keep the lanes of each flow to, so that the packets of a
-// chunk leave one by one and not in a burst at line rate.
+// RateLimits: the rate limit that each flow's lanes should have in the device, so that the packets
+// of a chunk leave one by one and not in a burst at line rate.
 //
-// The pacer decides when a chunk leaves; the limit must never be what holds a flow up. So it is a
-// little above the highest rate of the last period, it goes as soon as the flow may be faster, and
-// there is none for flows that are not well below line rate. Each lane of a flow has the limit of
-// the whole flow: lanes take turns, a chunk each, and the next one is due when this one has left.
+// The pacer decides when a chunk leaves; the limit must never slow a flow down. So it is a little
+// above the highest rate of the last period, is removed as soon as the flow may be faster, and is
+// used only for flows well below line rate. Each lane of a flow has the limit of the whole flow:
+// lanes take turns, a chunk each, and the next one is due when this one has left.
 //
-// Pure: whoever drives it tells the device. Thread rule: one owner.
+// Pure: the caller sets the limits at the device. Thread rule: one owner.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ namespace pacecar {
 
 class RateLimits {
  public:
-  // What the device takes.
+  // The device's bounds.
   struct Bounds {
     Rate least;
     Rate most;
@@ -30,17 +30,17 @@ class RateLimits {
 
   // The pacer's rate has changed.
   void on_rate(FlowId flow, Rate rate);
-  // Lanes of the flow have come that have no limit.
+  // The flow has new lanes, without a limit.
   void on_lanes(FlowId flow) {
     if (flows_[flow].limit != Rate()) sets_.add(flow);
   }
   void on_time(Instant now);
-  // The device refuses: no limits from now on.
+  // The device refuses limits: none from now on.
   void stop();
   bool stopped() const { return stopped_; }
 
-  // A flow of which lanes may differ from limit(); they do no longer: settled(). First come those
-  // that a limit may hold up.
+  // A flow with lanes whose limits may differ from limit(); call settled() when they do not any
+  // more. Flows that a limit may slow down come first.
   bool any_unequal() const { return !lifts_.empty() || !sets_.empty(); }
   FlowId unequal() const { return lifts_.empty() ? sets_.front() : lifts_.front(); }
   void settled() { lifts_.empty() ? sets_.take() : lifts_.take(); }
@@ -60,8 +60,8 @@ class RateLimits {
   Rate line_;
   std::vector<Flow> flows_;
   WorkList moving_;  // flows whose rate has changed in this period
-  WorkList lifts_;   // flows whose lanes had a limit, and shall have none
-  WorkList sets_;    // flows whose lanes shall have another
+  WorkList lifts_;   // flows whose limits must be removed
+  WorkList sets_;    // flows whose limits must be changed
   Instant next_period_;
   bool stopped_ = false;
 };

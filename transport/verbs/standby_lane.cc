@@ -63,7 +63,7 @@ bool StandbyLane::send(const RecoveryMessage& message) {
   request.sg_list = &piece;
   request.num_sge = 1;
   request.opcode = IBV_WR_SEND;
-  request.send_flags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;  // one who sleeps must answer
+  request.send_flags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;  // a sleeping peer must answer
   ibv_send_wr* refused = nullptr;
   if (ibv_post_send(lane_.queue_pair.get(), &request, &refused) != 0) {
     failed_ = true;

@@ -1,8 +1,8 @@
-// StandbyLane: an RC connection beside the lanes of a queue pair, by which its two ends tell each
-// other of lanes that failed. Nothing is sent on it while all is well, so that an outage that ends
-// the lanes leaves it whole. It has small receive requests of its own.
+// StandbyLane: an RC connection beside the lanes of a queue pair, over which the two ends exchange
+// messages about failed lanes. Nothing is sent on it in normal operation, so an outage that ends
+// the lanes does not end it. It has small receive requests of its own.
 //
-// Bounded: kMessages on their way each way; more wait. Thread rule: one thread at a time.
+// Bounded: kMessages outstanding in each direction; more wait. Thread rule: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@ namespace pacecar {
 class StandbyLane {
  public:
   static constexpr uint32_t kMessages = 8;
-  // What it may have in the completion queue at once.
+  // The most completions that it may have outstanding.
   static constexpr uint32_t kCompletions = 2 * kMessages;
-  // In the place of a lane's number.
+  // Used in place of a lane's number.
   static constexpr uint8_t kLaneNumber = 0x7F;
 
-  // For the queue pair `id`, whose lanes are made as `lanes` says.
+  // For the queue pair `id`, whose lanes have the configuration `lanes`.
   static Result<std::unique_ptr<StandbyLane>> create(const VerbsDevice& device,
                                                      const LaneConfig& lanes, QueuePairId id,
                                                      uint32_t flow_label);
-  // What it takes.
+  // Its memory.
   static constexpr Bytes memory() {
     return sizeof(StandbyLane) + sizeof(Buffers) + kCompletions * kDeviceWorkRequestBytes;
   }
@@ -38,13 +38,13 @@ class StandbyLane {
   const RcLane& end() const { return lane_.local; }
   // Errors: those of connect_lane.
   Result<void> connect(const VerbsDevice& device, const RcEndpoint& remote, const RcLane& end);
-  // Connected, and nothing has gone wrong.
+  // Connected, without a failure.
   bool usable() const { return connected_ && !failed_; }
 
-  // False: again later, when messages before it have arrived, or never when it is not usable.
+  // False: again later, when earlier messages have arrived, or never if it is not usable.
   bool send(const RecoveryMessage& message);
-  // What a completion of the device that names this lane means: the peer's message, if there is
-  // one. A failure makes the lane unusable.
+  // The meaning of a completion on this lane: the peer's message, if there is one. A failure makes
+  // the lane unusable.
   struct Event {
     bool received = false;
     std::optional<RecoveryMessage> message;  // of `received`: nullopt for nonsense
@@ -67,7 +67,7 @@ class StandbyLane {
 
   LaneConfig config_;
   QueuePairId id_;
-  // The connection is gone before the memory that it uses.
+  // The connection is destroyed before the memory that it uses.
   OwnPages<Buffers> buffers_;
   MemoryHandle memory_;
   Lane lane_;

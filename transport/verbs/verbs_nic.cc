@@ -20,26 +20,26 @@
 namespace pacecar {
 namespace {
 
-// A completion waits for the thread that polls to be woken.
+// A completion waits until the polling thread is woken.
 constexpr Duration kJitter = Duration::from_us(100);
-// Behind a device that is made of software, packets wait for the kernel's threads as well.
+// In a software device packets also wait for the kernel's threads.
 constexpr Duration kSoftwareJitter = Duration::from_us(1000);
 // A thread that shares its core waits for the scheduler: some slices of a few ms each.
 constexpr Duration kPause = Duration::from_ms(25);
-// Writes with immediate that may arrive between two looks; more wait at their senders.
+// Writes with immediate that may arrive between two polls; more wait at their senders.
 constexpr uint32_t kSharedReceives = 4096;
-// The completion queue, which is locked memory, has room for so many at least; beyond, a queue pair
-// that finds no room is refused.
+// The completion queue, which is locked memory, has room for at least so many; a queue pair without
+// room is refused.
 constexpr uint32_t kBusyQueuePairs = 1024;
-// Of a packet on the link beyond its payload: Ethernet with preamble and gap (38), IP, UDP (8), BTH
-// (12) and ICRC (4); or the headers of InfiniBand (LRH 8, BTH 12, ICRC 4, VCRC 2).
+// Overhead of a packet on the link: Ethernet with preamble and gap (38), IP, UDP (8), BTH (12) and
+// ICRC (4); or the headers of InfiniBand (LRH 8, BTH 12, ICRC 4, VCRC 2).
 constexpr Bytes kRoceOverhead = 38 + 8 + 12 + 4;
 constexpr Bytes kInfinibandOverhead = 26;
 constexpr Bytes kIpv4Header = 20;
 constexpr Bytes kIpv6Header = 40;
 constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
-// How long the device may take to be done with memory that is deregistered; a thread that was not
-// run meanwhile has not looked.
+// How long the device may take to be done with deregistered memory, counted in time in which this
+// thread polled.
 constexpr auto kDrainLimit = std::chrono::milliseconds(50);
 constexpr int kDrainLooks = 10'000;
 constexpr std::string_view kStartAgain = "look at the kernel's log (dmesg), and start again";
@@ -205,7 +205,7 @@ void VerbsNic::take_back(QueuePair& qp, uint32_t key) {
     if (!qp.recovers() || !lane.recovery.up() || lane.ledger.empty()) continue;
     fail_lane(qp, lane, CompletionStatus::kMemoryGone, fault);
   }
-  if (wait_until_unused(key)) return;  // it has all come back
+  if (wait_until_unused(key)) return;  // everything has completed
   break_queue_pair(qp, CompletionStatus::kMemoryGone, fault);
   if (!wait_until_unused(key)) drop_lanes(qp);
 }
@@ -258,7 +258,7 @@ LaneConfig VerbsNic::lane_config(const QueuePairConfig& config) const {
           .ack_timeout = choose_ack_timeout(config_.silence_limit)};
 }
 
-// Words must land in the order of their posting, and receive requests are used up in order.
+// Control writes must be placed in the order of posting, and receive requests are used in order.
 uint32_t VerbsNic::lanes_of(const QueuePairConfig& config) const {
   return config.paced && config.receives == 0 ? caps_.paths : 1;
 }
@@ -280,7 +280,7 @@ Result<QueuePairId> VerbsNic::create_queue_pair(const QueuePairConfig& config) {
   }
   const auto slots = static_cast<uint32_t>(queue_pairs_.size());
   const auto slot = static_cast<uint32_t>(free - queue_pairs_.begin());
-  // Never 0, which completions of shared receive requests have.
+  // Never 0, the id in completions of shared receive requests.
   QueuePairId id = 0;
   while (id == 0) id = next_generation_++ * slots | slot;
   auto qp = std::make_unique<QueuePair>(id, config);
@@ -393,7 +393,8 @@ void VerbsNic::destroy_queue_pair(QueuePairId id) {
   for (WorkList* list : {&controls_, &completed_, &recovering_}) list->remove(slot);
   const uint32_t reserved = QueuePair::max_completions(qp->config);
   queue_pairs_[slot].reset();
-  // What it has left in the completion queue must not be taken for another's of the same number.
+  // Its remaining completions must not be taken for those of a later queue pair with the same
+  // number.
   while (receive(now_) > 0) {
   }
   completions_.refill_receives();

@@ -1,8 +1,8 @@
 // VerbsNic: an RDMA NIC of the machine, through libibverbs: RC queue pairs over RoCE v2 or
 // InfiniBand. A data queue pair has several lanes, each with a path of its own through the network;
-// what is posted waits here until the flow's limits let it out, chunk by chunk.
+// posted work requests wait here until the flow's limits allow each chunk.
 //
-// Thread rule: one thread at a time, except wait_fd() and what registers memory.
+// Thread rule: one thread at a time, except wait_fd() and the registration of memory.
 #pragma once
 
 #include <memory>
@@ -39,7 +39,7 @@ struct VerbsConfig {
   uint32_t queue_pairs = 512;
   uint32_t regions = 4096;
   uint32_t paths = 4;  // lanes of a data queue pair; at most RcEndpoint::kMaxLanes are used
-  Bytes chunk = 0;     // what one write should carry at most; 0: kDefaultChunk
+  Bytes chunk = 0;     // largest write; 0: kDefaultChunk
   uint32_t traffic_class = 0;
   uint32_t control_traffic_class = 184;
   uint32_t pkey_index = 0;
@@ -61,7 +61,7 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
 
   const VerbsDevice& device() const { return device_; }
   const AsyncEventCounts& async_events() const { return events_.counts(); }
-  // Puts the connection of a lane in error, as a device does whose retries are used up: for drills.
+  // Puts the connection of a lane in error, as a device does after its last retry: for tests.
   void upset_lane(QueuePairId id, size_t lane) { stop_lane(find(id)->lanes[lane]); }
 
   // --- Nic ---
@@ -75,8 +75,8 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   Result<std::optional<uint64_t>> start_flush(const MemoryRegion& region,
                                               const uint8_t* data) override;
   Result<bool> flushed(uint64_t flush) override;
-  // Waits, for a bounded time, for what the device may still do with the memory; lanes that are not
-  // done by then are replaced.
+  // Waits, for a bounded time, until the device is done with the memory; lanes that are not done by
+  // then are replaced.
   std::shared_ptr<void> retire_memory(const MemoryRegion& region) override;
   void deregister_memory(const MemoryRegion& region) override { retire_memory(region).reset(); }
   bool shared(const MemoryRegion& region) const override {
@@ -131,7 +131,7 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
 
   QueuePair* find(QueuePairId id);
   const QueuePair* find(QueuePairId id) const;
-  // By the device's number; an empty name: none of ours.
+  // By the device's number; an empty name: unknown.
   LaneName find_lane(uint32_t number) const;
   uint32_t slot_of(const QueuePair& qp) const {
     return qp.id & static_cast<uint32_t>(queue_pairs_.size() - 1);
@@ -140,21 +140,20 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   uint32_t lanes_of(const QueuePairConfig& config) const;
   Result<void> make_lanes(QueuePair& qp);
   void name_lanes(const QueuePair& qp);
-  // Those of the ledger are with the device no longer: what became of them is not known.
+  // The entries of the ledger are no longer at the device, and their results are unknown.
   void lose_all(QueuePair& qp, Lane& lane);
-  // Takes the device's queue pairs away: from then on it touches none of their memory.
+  // Destroys the device's queue pairs: from then on it uses none of their memory.
   void drop_lanes(QueuePair& qp);
   void break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault);
   void on_device_failed(std::string_view what);
   FaultPlace place_of(const QueuePair& qp) const;
 
-  // Takes from the device what uses the memory of this key.
+  // Removes the work requests that use the memory of this key from the device.
   void take_back(QueuePair& qp, uint32_t key);
   // Waits until the device is done with the memory; false when it takes too long.
   bool wait_until_unused(uint32_t key);
 
-  // what has arrived
-  // `late`: how late we saw it.
+  // --- receiving --- `late`: how late it was polled.
   void on_completion(const ibv_wc& completion, Duration late, Instant now);
   void on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& completion, Duration late,
                Instant now);
@@ -162,8 +161,7 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   void on_lane_event(const AsyncEvents::Event& event);
   void look_at_events();
 
-  // lanes that fail and come back
-  // Breaks the queue pair where its lanes cannot come back.
+  // --- failed lanes --- Breaks the queue pair if its lanes cannot come back.
   void fail_lane(QueuePair& qp, Lane& lane, CompletionStatus status, std::string fault);
   void on_standby(QueuePair& qp, const ibv_wc& completion);
   void on_standby_message(QueuePair& qp, const RecoveryMessage& message);
@@ -171,21 +169,21 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   void watch_lanes(Instant now);
   void recover(Instant now);
   void recover_queue_pair(QueuePair& qp, bool path_ready, Instant now);
-  // True: done, look for what is next.
+  // True: done, continue with the next step.
   bool take_step(QueuePair& qp, Lane& lane, LaneRecovery::Step step, Instant now);
   bool drained(const QueuePair& qp, Lane& lane, Instant now);
   bool replace_lane(QueuePair& qp, Lane& lane, Instant now);
   bool join_lane(QueuePair& qp, Lane& lane);
   bool send_to_peer(QueuePair& qp, Lane& lane, RecoveryMessage::Kind kind);
-  // Takes all completions that there are; false when there is no room for more here.
+  // Takes all completions; false: no room for more here.
   bool drain(Instant now);
   // Whether the port has been active for a while.
   bool look_at_port(Instant now);
   bool port_active() const;
-  // The cause, or that the link is down, which explains all others.
+  // The cause; "the link is down" takes precedence.
   std::string likely_cause(const QueuePair& qp, std::string fault) const;
 
-  // what leaves
+  // --- transmitting ---
   const WorkRequest* waiting(uint32_t slot) const override;
   void wake(const QueuePair& qp);
   size_t transmit_turn(PacedFlows::Turn turn, Instant now);
@@ -193,7 +191,7 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   void start(QueuePair& qp, PostBatch& batch, Instant now);
   size_t post_batch(QueuePair& qp, PostBatch& batch);
   void turn_rate_limits(Instant now);
-  // One of the flow's lanes that is up and has another limit; nullptr: there is none.
+  // One of the flow's lanes that is up and has another limit; nullptr: none.
   Lane* unlike(FlowId flow, Rate limit, QueuePair** of);
   void limit_lane(QueuePair& qp, Lane& lane, Rate limit);
   Bytes packets_of(Bytes payload) const;
@@ -220,21 +218,21 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   WorkList recovering_;  // slots of queue pairs with lanes that are not up
   FixedQueue<Completion> received_;
   uint32_t next_generation_;
-  const uint32_t most_started_;  // that a queue of the device holds, less one for mark_end()
+  const uint32_t most_started_;  // capacity of a device's queue, less one for mark_end()
   int mtu_shift_;
   int wait_fd_ = -1;
   Instant now_;         // of the last turn
-  Instant departures_;  // when the device has sent all that it has, at line rate
+  Instant departures_;  // when the device has sent all work requests, at line rate
   Instant next_look_at_events_;
   Instant next_recovery_;
   Instant next_watch_;
   Instant next_limit_;
-  size_t started_ = 0;     // work requests that the device has
-  Instant path_ready_at_;  // as of the last look at the port; never(): it was down
+  size_t started_ = 0;     // work requests at the device
+  Instant path_ready_at_;  // by the port's last state; never(): it was down
   bool device_failed_ = false;
-  std::string device_fault_;  // of `device_failed_`, for people
+  std::string device_fault_;  // reason of `device_failed_`
   bool distrust_reported_ = false;
-  uint32_t limits_refused_ = 0;  // one after the other
+  uint32_t limits_refused_ = 0;  // in a row
 };
 
 }  // namespace pacecar

@@ -1,8 +1,8 @@
-// The part of VerbsNic that tells the device how fast lanes may send.
+// The part of VerbsNic that sets the lanes' rate limits at the device.
 //
-// A command takes the device and its driver some tens of microseconds, in which nothing else
-// happens here. So there is one per turn at most, and one per kBetween: the flow goes on meanwhile,
-// as fast as its lanes could together. What the limits should be: RateLimits.
+// A command takes some tens of microseconds, in which this thread does nothing else. So there is at
+// most one per turn and per kBetween; meanwhile the flow continues with the old limits. RateLimits
+// decides the limits.
 #include <fmt/format.h>
 
 #include "transport/verbs/verbs_nic.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr Duration kBetween = Duration::from_ms(2);
 constexpr uint64_t kBpsPerKbps = 1000;
-// One after the other; a connection that has failed, and we do not know yet, takes no limit either.
+// In a row; one alone may come from a connection whose failure we do not know yet.
 constexpr uint32_t kMostRefused = 3;
 
 }  // namespace
@@ -55,7 +55,7 @@ void VerbsNic::limit_lane(QueuePair& qp, Lane& lane, Rate limit) {
   const std::string fault =
       verbs_error(Call::kOther, "ibv_modify_qp_rate_limit", error, device_.name).message;
   if (limit == Rate()) {
-    // It would hold the flow up: the connection goes, and its limit with it.
+    // The old limit would slow the flow down, so the connection is replaced, and with it the limit.
     lane.limit.set({});
     if (qp.recovers()) fail_lane(qp, lane, CompletionStatus::kLocalError, fault);
   } else {

@@ -1,5 +1,4 @@
-// The part of VerbsNic that takes what has arrived: completions and events of the device, and what
-// they mean for those above.
+// The part of VerbsNic that receives: completions and events of the device.
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
@@ -12,7 +11,7 @@
 namespace pacecar {
 namespace {
 
-// A stamp by which it was done before it left is not of this world: then it was done now.
+// If by its stamp it completed before it left, the stamp is wrong: it completed now.
 Duration round_trip(Lane& lane, const LaneLedger::Entry& entry, Duration late, Instant now) {
   constexpr auto kShortest = Duration::from_ns(1);
   const Duration seen = std::max(now - entry.departure, kShortest);
@@ -23,7 +22,7 @@ Duration round_trip(Lane& lane, const LaneLedger::Entry& entry, Duration late, I
 
 size_t VerbsNic::receive(Instant now) {
   now_ = now;
-  // What does not fit here stays in the device's queue, which has room for all.
+  // Without room here, completions stay in the device's queue, which has room for all.
   if (received_.size() + CompletionQueue::kBatch > received_.capacity()) return 0;
   const auto completions = completions_.poll(now);
   for (size_t i = 0; i < completions.size(); ++i) {
@@ -56,11 +55,12 @@ void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& compl
     return;
   }
   const size_t count = lane.ledger.up_to(id.sequence);
-  if (count == 0) return;  // of a connection that was replaced
+  if (count == 0) return;  // of a replaced connection
   lane.ledger.on_completion(now);
   const StatusInfo* failure =
       completion.status == IBV_WC_SUCCESS ? nullptr : &status_info(completion.status);
-  // What is given back says nothing of those before it; everything else does, as RC keeps order.
+  // A flushed work request proves nothing about earlier ones; any other completion does, as RC
+  // keeps order.
   const bool earlier_done = completion.status != IBV_WC_WR_FLUSH_ERR;
   for (size_t left = count; left > 0; --left) {
     const LaneLedger::Entry entry = lane.ledger.take();
@@ -71,7 +71,7 @@ void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& compl
       qp.work.finish(entry.number, CompletionStatus::kOk);
       lane.account.on_done(entry);
       if (qp.config.paced) {
-        // Those that asked for no completion of their own were done before.
+        // Unsignaled ones were done earlier, at an unknown time.
         const Duration rtt = entry.signaled ? round_trip(lane, entry, late, now) : Duration();
         flows_.on_acknowledged(qp.config.flow, entry.bytes, rtt);
       }
@@ -103,18 +103,18 @@ void VerbsNic::on_received(const ibv_wc& completion, bool shared) {
                      describe_fault(place_of(*qp), completion.status, completion.vendor_err));
   }
   const bool written = completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM;
-  if (shared && !written) return;  // an empty send, which nobody here waits for
-  Completion told{
+  if (shared && !written) return;  // an empty send, for which nobody waits
+  Completion received{
       .bytes = completion.byte_len,
       .queue_pair = qp->id,
       .immediate = (completion.wc_flags & IBV_WC_WITH_IMM) != 0 ? ntohl(completion.imm_data) : 0,
       .kind = written ? CompletionKind::kReceived : CompletionKind::kReceivedSend};
   if (!shared) {
-    told.work_request = qp->receives.front();
+    received.work_request = qp->receives.front();
     qp->receives.pop_front();
   }
   if (written) lane.account.on_received();
-  received_.push(told);
+  received_.push(received);
   counters_.data_packets_received += packets_of(completion.byte_len);
   counters_.data_bytes_received += completion.byte_len;
   if (qp->config.paced) flows_.on_arrived(qp->config.flow, completion.byte_len);
@@ -171,7 +171,7 @@ void VerbsNic::on_lane_event(const AsyncEvents::Event& event) {
 
 bool VerbsNic::prepare_to_wait() {
   look_at_events();  // wait_fd() is readable while there are any
-  // With no data on its way only arrivals are worth waking for: control words go by themselves.
+  // With no data outstanding only arrivals need to wake us: control writes need no further action.
   using Wake = CompletionQueue::Wake;
   const bool idle =
       completions_.prepare_to_wait(flows_.any_in_flight() ? Wake::kAny : Wake::kSolicited);

@@ -1,9 +1,9 @@
-// The part of VerbsNic by which lanes that failed come back.
+// The part of VerbsNic that recovers failed lanes.
 //
-// Why nothing is lost and nothing is told twice: an end of a lane is replaced only when all that
-// its old connection received has been taken and counted; no late packet reaches the new
-// connection, which has another number; and nothing goes out again before both old connections are
-// gone. The counts then say what arrived (LaneAccount).
+// Nothing is lost or delivered twice: an end of a lane is replaced only when everything that its
+// old connection received has been counted; no late packet reaches the new connection, which has
+// another number; and nothing is sent again before both old connections are gone. The counts then
+// show what arrived (LaneAccount).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,10 +17,10 @@ namespace pacecar {
 namespace {
 
 constexpr Duration kRecoveryPeriod = Duration::from_ms(50);
-// Not every driver tells of the last receive.
+// Not every driver reports the last receive, so wait so long for it.
 constexpr Duration kLastReceive = Duration::from_ms(20);
 constexpr Duration kWatchPeriod = Duration::from_ms(100);
-// From a port that is active to a network that carries packets: addresses, routes, switches.
+// The time from an active port to a network that carries packets: addresses, routes, switches.
 constexpr Duration kSettling = Duration::from_ms(200);
 
 }  // namespace
@@ -35,7 +35,7 @@ void VerbsNic::fail_lane(QueuePair& qp, Lane& lane, CompletionStatus status, std
   }
   stop_lane(lane);
   lane.ending.stopped = now_;
-  // One that has used its retries up has been silent for more than half of the limit.
+  // A lane whose retries are used up has been silent for more than half of the limit.
   const Duration left = status == CompletionStatus::kRetryExceeded ? config_.silence_limit / 2
                                                                    : config_.silence_limit;
   lane.failed_by = status;
@@ -48,8 +48,8 @@ void VerbsNic::fail_lane(QueuePair& qp, Lane& lane, CompletionStatus status, std
   next_recovery_ = now_;
 }
 
-// Whatever keeps a lane from moving without a word, the device too: rdma_rxe stops for ever now and
-// then when its link was down.
+// Fails lanes that make no progress without an error: rdma_rxe sometimes hangs forever after its
+// link was down.
 void VerbsNic::watch_lanes(Instant now) {
   if (started_ == 0 || now < next_watch_) return;
   next_watch_ = now + kWatchPeriod;
@@ -58,7 +58,7 @@ void VerbsNic::watch_lanes(Instant now) {
   };
   for (const auto& qp : queue_pairs_) {
     if (qp == nullptr || std::ranges::none_of(qp->lanes, stalled)) continue;
-    if (!drain(now)) return;  // it may be done, and we are late
+    if (!drain(now)) return;  // the completion may be here, and we are late
     for (Lane& lane : qp->lanes) {
       if (!stalled(lane)) continue;
       fail_lane(*qp, lane, CompletionStatus::kRetryExceeded,
@@ -97,7 +97,7 @@ void VerbsNic::on_standby_message(QueuePair& qp, const RecoveryMessage& message)
                            "look at the peer's log"));
 }
 
-// Without it no lane comes back; as long as none has to, that does not matter.
+// Without it no lane can come back, which is harmless until one has to.
 void VerbsNic::on_standby_failed(QueuePair& qp) {
   if (qp.state != QueuePair::State::kConnected) return;
   const auto down =
@@ -156,7 +156,7 @@ bool VerbsNic::take_step(QueuePair& qp, Lane& lane, LaneRecovery::Step step, Ins
   return false;
 }
 
-// Whether all that the lane's old connection has received is counted.
+// Whether everything that the lane's old connection received is counted.
 bool VerbsNic::drained(const QueuePair& qp, Lane& lane, Instant now) {
   LaneEnd& ending = lane.ending;
   look_at_events();
@@ -166,7 +166,8 @@ bool VerbsNic::drained(const QueuePair& qp, Lane& lane, Instant now) {
                          .lane = static_cast<uint8_t>(&lane - qp.lanes.data()),
                          .sequence = lane.ledger.next_sequence()};
     ending.marked = true;
-    ending.drained = !mark_end(lane, id.pack());  // a device that takes nothing gives nothing
+    // a device that refuses it has no completions either
+    ending.drained = !mark_end(lane, id.pack());
   }
   return drain(now) && ending.drained;
 }
@@ -197,7 +198,7 @@ bool VerbsNic::join_lane(QueuePair& qp, Lane& lane) {
   if (!lane.recovery.failed_again()) {
     auto joined = connect_lane(device_, qp.lane_config, lane, qp.remote, offer.end);
     if (!joined) {
-      lane.failed_because = joined.error().message;  // again a little later, when there is a route
+      lane.failed_because = joined.error().message;  // try again later, when there is a route
       return false;
     }
   }

@@ -1,4 +1,4 @@
-// The part of VerbsNic that lets out what is posted, as the limits of its flows allow.
+// The part of VerbsNic that sends posted work requests, as the limits of their flows allow.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace pacecar {
 namespace {
 
-// Work requests per call, so that completions are looked at in between.
+// Work requests per call, so that completions are polled in between.
 constexpr size_t kMaxTransmit = 64;
 constexpr Duration kLookAtEvents = Duration::from_ms(5);
 
@@ -75,8 +75,8 @@ void VerbsNic::on_time(Instant now) {
 }
 
 Instant VerbsNic::next_deadline() const {
-  const bool told = completed_.empty() && received_.empty();
-  if (!told || !controls_.empty()) return Instant();
+  const bool all_polled = completed_.empty() && received_.empty();
+  if (!all_polled || !controls_.empty()) return Instant();
   Instant next = flows_.next_deadline();
   if (started_ > 0) next = std::min(next, next_watch_);
   return recovering_.empty() ? next : std::min(next, next_recovery_);

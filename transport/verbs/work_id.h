@@ -1,5 +1,5 @@
-// WorkId: what a completion of the device names: the queue pair, its lane, and what was done there.
-// Completions with an error say nothing else that is reliable.
+// WorkId: identifies a completion of the device: queue pair, lane, and operation. In completions
+// with an error nothing else is reliable.
 #pragma once
 
 #include <cstdint>

@@ -24,8 +24,8 @@ uint64_t word_at(const uint8_t* at) {
   return word;
 }
 
-// As _mm_crc32_u64, but free to be inlined: compilers do not inline what is made for processors
-// that have the instruction into what is made for all.
+// As _mm_crc32_u64, but can be inlined: compilers do not inline functions for processors with the
+// instruction into functions for all processors.
 [[gnu::always_inline]] inline uint64_t crc_of_word(uint64_t crc, const uint8_t* at) {
   asm("crc32q %1, %0" : "+r"(crc) : "rm"(word_at(at)));
   return crc;

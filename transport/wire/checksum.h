@@ -1,7 +1,7 @@
-// The checksum that ends a packet where nothing stronger does: CRC-32C (Castagnoli's polynomial,
-// reflected, as iSCSI's, RFC 3720, 12.1), for which processors have an instruction; sent with the
-// least significant byte first, as RoCE's ICRC. Unlike the ICRC it covers our own bytes only, from
-// the BTH on: addresses and ports may change on the way.
+// The checksum that ends a packet without a tag: CRC-32C (Castagnoli's polynomial, reflected, as
+// iSCSI's, RFC 3720, 12.1), for which processors have an instruction; sent with the least
+// significant byte first, as RoCE's ICRC. Unlike the ICRC it covers our own bytes only, from the
+// BTH on: addresses and ports may change on the way.
 //
 // Pure functions; any thread.
 #pragma once
@@ -29,7 +29,7 @@ void store_checksum(uint32_t value, std::span<uint8_t, kChecksumBytes> to);
 // first `header_bytes` are header. False for a datagram that is too short for both.
 bool verify_checksum(std::span<const uint8_t> datagram, size_t header_bytes, Coverage coverage);
 
-// Likewise where the payload lies apart: `ends` are header and checksum.
+// Likewise with the payload elsewhere: `ends` are header and checksum.
 bool verify_checksum(std::span<const uint8_t> ends, std::span<const uint8_t> payload,
                      Coverage coverage);
 

@@ -150,10 +150,10 @@ std::span<const uint8_t> take_first(std::span<const uint8_t>& datagram, PacketKi
   size_t others = 0;
   const bool may_join = kind == PacketKind::kData && size >= least_joined;
   if (may_join && !stands_alone(datagram)) {
-    const size_t told = load_be16(&datagram[size - kJoinedBytes]);
-    if (told > size - least_joined) return std::exchange(datagram, {});
-    first = size - kJoinedBytes - told;
-    others = told;
+    const size_t joined = load_be16(&datagram[size - kJoinedBytes]);
+    if (joined > size - least_joined) return std::exchange(datagram, {});
+    first = size - kJoinedBytes - joined;
+    others = joined;
   } else if (kind == PacketKind::kAck && size >= kAckHeaderBytes) {
     const size_t words = load_be16(&datagram[kAckWordsAt]);
     first = std::min(size, ack_bytes(words, datagram[kAckHopsAt]) + trailer_bytes);

@@ -1,12 +1,11 @@
 // The packets of the extended wire mode: RoCEv2-shaped, with opcodes of the range that InfiniBand
-// leaves to manufacturers. Every data packet says by itself where its payload goes, so packets may
-// arrive in any order. README.md has the layout.
+// leaves to manufacturers. Every data packet has the address of its payload, so packets may arrive
+// in any order. README.md has the layout.
 //
-// A packet ends with a trailer, of one size for all packets of a NIC: a checksum, or what proves
-// who has sent it. Encoders and decoders see the packet without it.
-// Decoders accept any bytes and refuse what no encoder writes: a packet that decodes, encodes back
-// to the same bytes.
-// Queue pair numbers, PSNs and MSNs have 24 bits; encoders send the low 24 bits.
+// A packet ends with a trailer, of one size for all packets of a NIC: a checksum, or a tag that
+// proves the sender. Encoders and decoders get the packet without it. Decoders accept any bytes and
+// refuse what no encoder writes: a packet that decodes, encodes back to the same bytes. Queue pair
+// numbers, PSNs and MSNs have 24 bits; encoders send the low 24 bits.
 //
 // Pure functions; any thread.
 #pragma once
@@ -28,7 +27,8 @@ enum class Opcode : uint8_t {
   kNak = 0xC3,
 };
 
-// How every packet begins, as a word: what the opcodes have in common, and the BTH's fixed bits.
+// The first bytes of every packet, as a word: the common bits of the opcodes, and the BTH's fixed
+// bits.
 struct Beginning {
   uint64_t bits = 0;
   uint64_t value = 0;
@@ -40,7 +40,7 @@ inline constexpr size_t kDataHeaderBytes = 40;  // BTH, RETH, extended data head
 inline constexpr size_t kAckHeaderBytes = 36;   // without bitmap and telemetry
 inline constexpr size_t kTelemetryHopBytes = 16;
 inline constexpr size_t kNakBytes = 20;
-inline constexpr size_t kJoinedBytes = 2;  // what ends a datagram of several packets
+inline constexpr size_t kJoinedBytes = 2;  // ends a datagram of several packets
 inline constexpr size_t kMaxBitmapWords = 256;
 inline constexpr size_t kMaxDatagramBytes = 65527;  // UDP over IPv6 without jumbograms (RFC 8200)
 
@@ -51,7 +51,7 @@ constexpr size_t ack_bytes(size_t bitmap_words, size_t hops = 0) {
 
 enum class PacketKind : uint8_t { kData, kAck, kNak, kMalformed };
 
-// Which decoder to call, judged by the opcode alone; the decoder has the last word.
+// Which decoder to call, by the opcode alone; the decoder checks the rest.
 inline PacketKind classify(std::span<const uint8_t> datagram) {
   if (datagram.empty()) return PacketKind::kMalformed;
   switch (static_cast<Opcode>(datagram[0])) {
@@ -69,7 +69,7 @@ inline PacketKind classify(std::span<const uint8_t> datagram) {
 // One packet of a write.
 struct DataHeader {
   Opcode opcode = Opcode::kWrite;  // kWrite or kWriteWithImm
-  // The sender can go on only with an acknowledgement: the receiver should not wait for more.
+  // The sender needs an acknowledgement to continue: the receiver should not wait for more packets.
   bool ack_request = false;
   // The sender takes the write back: this packet has no payload, and stands for its PSN only.
   bool taken_back = false;
@@ -88,50 +88,50 @@ struct DataHeader {
 
 // The payload and the trailer follow the header.
 void encode(const DataHeader& header, std::span<uint8_t, kDataHeaderBytes> to);
-// That of a packet of the same write, with the same flags, of which another one's is in `like`.
+// The header of another packet of the same write, with the same flags as `like`.
 void encode_alike(std::span<const uint8_t, kDataHeaderBytes> like, uint32_t psn, uint64_t address,
                   std::span<uint8_t, kDataHeaderBytes> to);
 // `payload` points into `packet`. On false the outputs are unspecified.
 bool decode(std::span<const uint8_t> packet, DataHeader& header,
             std::span<const uint8_t>& payload);
-// Whether a packet says the same as the one that begins with `like` of all that packets of one
-// write have in common: opcode, queue pair, key, length, immediate, MSN, flags.
+// Whether a packet has the same fields as `like` that all packets of one write share: opcode, queue
+// pair, key, length, immediate, MSN, flags.
 inline bool same_write(std::span<const uint8_t> packet,
                        std::span<const uint8_t, kDataHeaderBytes> like) {
   constexpr size_t kKeyAt = 20;        // and length
-  constexpr size_t kImmediateAt = 28;  // and MSN and flags, which tell small writes apart
+  constexpr size_t kImmediateAt = 28;  // and MSN and flags, which distinguish small writes
   if (packet.size() < kDataHeaderBytes) return false;
   const auto same = [&](size_t at) { return load_be64(&packet[at]) == load_be64(&like[at]); };
   return same(kImmediateAt) && same(0) && same(kKeyAt);
 }
-// Likewise a packet of the same write, with the same flags, as the one that begins with `like` and
-// that decode() took: by a few comparisons. `header` is what that one says, and then what this one
-// does. On false it is as it was, and decode() has the last word.
+// Decodes, with a few comparisons, a packet of the same write, with the same flags, as the packet
+// `like` that decode() accepted. `header` is that packet's, and then this one's. On false it is
+// unchanged: call decode().
 bool decode_alike(std::span<const uint8_t> packet, std::span<const uint8_t, kDataHeaderBytes> like,
                   DataHeader& header, std::span<const uint8_t>& payload);
-// A data packet of which a switch has left nothing but the header. No trailer vouches for it.
+// A data packet that a switch has trimmed to its header. No trailer authenticates it.
 bool decode_trimmed(std::span<const uint8_t> datagram, DataHeader& header);
 
 // Whether a data packet of at least kDataHeaderBytes names this place.
 bool names(std::span<const uint8_t> packet, uint32_t destination_qp, uint32_t key,
            uint64_t address);
 
-// Where a data packet has its flags, and the one that says that others follow.
+// The position of a data packet's flags, and the flag for further packets.
 inline constexpr size_t kFlagsAt = 35;
 inline constexpr uint32_t kDataJoined = 0x02;
-// Nothing follows this data packet in its datagram, as far as its flag tells.
+// Nothing follows this data packet in its datagram, by its flag.
 inline bool stands_alone(std::span<const uint8_t> data) {
   return data.size() <= kFlagsAt || (data[kFlagsAt] & kDataJoined) == 0;
 }
 
-// Takes the first packet off a datagram, with its trailer of that size. Behind a data packet
+// Takes the first packet off a datagram, with its trailer of that size. After a data packet
 // (`joined`) or an acknowledgement there may be others; after a data packet two bytes at the end
-// say how long they are together. `kind`: what classify says.
+// have their total length. `kind`: the result of classify().
 std::span<const uint8_t> take_first(std::span<const uint8_t>& datagram, PacketKind kind,
                                     size_t trailer_bytes);
 
-// What a receiver has got: everything before `cumulative`, and what the bitmap says beyond. The
-// echo tells of one packet, the newest: what it carried, and what it met on its way.
+// What a receiver has received: everything before `cumulative`, and by the bitmap beyond. The echo
+// is of one packet, the newest: its fields, and its marks and telemetry.
 struct AckHeader {
   uint32_t destination_qp = 0;
   uint32_t cumulative = 0;      // the next PSN that the receiver expects
@@ -147,7 +147,7 @@ struct AckHeader {
 };
 
 // A bitmap inside a received acknowledgement: bit i of word w, bit 0 being the least significant,
-// says that PSN cumulative + 64 * w + i has arrived. Valid as long as the datagram.
+// means that PSN cumulative + 64 * w + i has arrived. Valid as long as the datagram.
 class Bitmap {
  public:
   Bitmap() = default;
@@ -193,7 +193,7 @@ enum class Syndrome : uint8_t {
 struct Nak {
   uint32_t destination_qp = 0;
   uint32_t psn = 0;             // of the refused packet
-  uint32_t echo_timestamp = 0;  // likewise: tells which sending of it
+  uint32_t echo_timestamp = 0;  // likewise: identifies the transmission
   Syndrome syndrome = Syndrome::kRemoteAccessError;
 
   bool operator==(const Nak&) const = default;

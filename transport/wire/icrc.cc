@@ -12,14 +12,14 @@
 namespace pacecar::roce {
 namespace {
 
-constexpr size_t kLinkBytes = 8;  // stand for InfiniBand's own link header, all ones
+constexpr size_t kLinkBytes = 8;  // all ones, in place of InfiniBand's link header
 constexpr size_t kIpv4Bytes = 20;
 constexpr size_t kIpv6Bytes = 40;
 constexpr size_t kUdpBytes = 8;
 constexpr uint8_t kUdp = 17;
 constexpr size_t kCongestionAt = 4;  // byte of the BTH that is not covered
 
-// The headers as far as they count, with all ones for the rest.
+// The covered bytes of the headers, with all ones for the rest.
 class CoveredHeaders {
  public:
   CoveredHeaders(const Route& route, size_t datagram_bytes) {
@@ -113,10 +113,11 @@ constexpr uint32_t power_of_x(uint64_t exponent) {
 
 static_assert(multiply(power_of_x(1000), power_of_x(kOrder - 1000)) == kOne);
 
-// From behind the identification to the ICRC: the rest of the IPv4 header, UDP's, the datagram.
+// The bytes between the identification and the ICRC: the rest of the IPv4 header, UDP's, the
+// datagram.
 constexpr size_t kBehindIdentification = kIpv4Bytes - 6 + kUdpBytes;
 
-// The two bytes as the CRC takes them in, the first bit as the highest power.
+// The two bytes in the CRC's order, the first bit as the highest power.
 constexpr uint32_t as_polynomial(uint16_t identification) {
   return uint32_t{static_cast<uint8_t>(identification >> 8)} << 16 |
          uint32_t{static_cast<uint8_t>(identification)} << 24;
@@ -142,7 +143,7 @@ bool verify_icrc(const Route& route, std::span<const uint8_t> datagram) {
   return stored_icrc(datagram) == icrc(route, covered, {}, {});
 }
 
-// It is linear: the product of each bit first, then of what they make together.
+// Multiplication is linear: first the products of single bits, then the sums of these.
 Multiplier::Multiplier(uint32_t factor) {
   for (size_t nibble = 0; nibble < by_nibble_.size(); ++nibble) {
     auto& products = by_nibble_[nibble];

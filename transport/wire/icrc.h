@@ -1,6 +1,6 @@
 // The ICRC that ends every packet of RoCE v2: CRC-32 over its IP, UDP and InfiniBand headers and
-// its payload, without what changes on the way (annex A17, 17.3.3). What the packet itself does not
-// say, the packet I/O must know: addresses, ports, and over IPv4 the identification.
+// its payload, without what changes on the way (annex A17, 17.3.3). The packet I/O must know what
+// the packet does not contain: addresses, ports, and over IPv4 the identification.
 //
 // Pure functions; any thread.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace pacecar::roce {
 
-// From whom to whom, with the UDP ports; both of the same IP version.
+// Source and destination, with the UDP ports; both of the same IP version.
 struct Route {
   const Address& source;
   const Address& destination;
@@ -47,9 +47,9 @@ class Multiplier {
   std::array<std::array<uint32_t, 16>, 8> by_nibble_{};  // the lowest first
 };
 
-// What the identification of an IPv4 header does to the ICRC of datagrams of one size. A CRC is
-// linear, so that this is the same whatever else the packet says: it can be put in afterwards, and
-// taken out where nobody tells which identification it was.
+// The effect of the IPv4 identification on the ICRC of datagrams of one size. A CRC is linear, so
+// the effect does not depend on the other bytes: it can be added afterwards, and removed if the
+// identification is unknown.
 class IdentificationEffect {
  public:
   IdentificationEffect() = default;
@@ -63,7 +63,7 @@ class IdentificationEffect {
 
  private:
   size_t datagram_bytes_ = 0;
-  Multiplier forward_;   // by what the two bytes become until the end of the packet
+  Multiplier forward_;   // from the two bytes to the end of the packet
   Multiplier backward_;  // by its inverse
 };
 

@@ -30,7 +30,7 @@ inline bool same_ip(const Address& a, const Address& b) {
   return words[0] == words[1];
 }
 
-// Control words travel in a class of their own, so that they never queue behind data.
+// Control writes have a class of their own, so that they never queue behind data.
 enum class TrafficClass : uint8_t { kData, kControl };
 
 // The ECN field of the IP header (RFC 3168, section 5).
@@ -55,11 +55,11 @@ struct TxPacket {
   size_t size() const { return header.size() + payload.size() + trailer.size(); }
 };
 
-// Where the payload of what comes next probably goes: consecutive packets of one write, each with
-// `payload_bytes` but perhaps the last.
+// The predicted place of the next payloads: consecutive packets of one write, each with
+// `payload_bytes` except perhaps the last.
 struct Placement {
   uint8_t* place = nullptr;  // of the first one's payload; null: nothing is predicted
-  Bytes bytes = 0;           // of payload, in all; until all have arrived anything may lie there
+  Bytes bytes = 0;           // of payload, in all; undefined until all have arrived
   Bytes payload_bytes = 0;
   size_t header_bytes = 0;
   size_t trailer_bytes = 0;
@@ -70,8 +70,8 @@ struct RxPacket {
   std::span<const uint8_t> bytes;
   const Address* source = nullptr;
   Ecn ecn = Ecn::kNotCapable;
-  // How long it lay in this host before receive() handed it out; 0 when unknown. The network's
-  // delay is what is left when both hosts take this out of what they measure.
+  // How long it waited in this host before receive() returned it; 0: unknown. Without it the rest
+  // is the network's delay.
   Duration waited;
   // Payload bytes between header and trailer that are not in `bytes`: a simulator that carries
   // payload as a length only leaves them out, and the receiver counts them as arrived.

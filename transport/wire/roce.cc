@@ -51,7 +51,7 @@ constexpr size_t header_bytes_of(Shape shape) {
          (shape.immediate ? kImmediateBytes : 0);
 }
 
-// Whether the payload is one that a packet of this shape may carry; only its connection knows more.
+// Whether a packet of this shape may carry such a payload; only its connection knows more.
 constexpr bool right_payload(Shape shape, size_t payload) {
   if (!has_payload(shape)) return payload == 0;
   const bool only = shape.first && shape.last;
@@ -92,7 +92,7 @@ Decoded decode_headers(Shape shape, const uint8_t* at, Packet& packet) {
 }  // namespace
 
 Opcode opcode_of(Kind kind, bool first, bool last, bool immediate) {
-  // First, middle, last, only stand next to each other, those with an immediate after their like.
+  // First, middle, last and only have adjacent opcodes, with an immediate after those without.
   const int with_imm = immediate && last ? 1 : 0;
   switch (kind) {
     case Kind::kSend:

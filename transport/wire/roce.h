@@ -2,8 +2,8 @@
 // InfiniBand Architecture Specification vol. 1 (chapter 9; headers: 9.2 to 9.6), and the congestion
 // notification of its annex A17. README.md has the layout. The ICRC that ends them is in icrc.h.
 //
-// Decoders accept any bytes and say what is wrong with them. Queue pair numbers, PSNs and MSNs have
-// 24 bits; encoders send the low 24 bits.
+// Decoders accept any bytes and report what is wrong with them. Queue pair numbers, PSNs and MSNs
+// have 24 bits; encoders send the low 24 bits.
 //
 // Pure functions; any thread.
 #pragma once
@@ -17,7 +17,7 @@
 namespace pacecar::roce {
 
 inline constexpr uint16_t kUdpPort = 4791;
-// Of the range of UDP source ports that RoCE v2 uses (annex A17, 17.3.1).
+// The first UDP source port of RoCE v2 (annex A17, 17.3.1).
 inline constexpr uint16_t kFirstSourcePort = 0xC000;
 
 enum class Opcode : uint8_t {
@@ -60,7 +60,7 @@ enum class Kind : uint8_t {
   kCnp
 };
 
-// What an opcode says of its packet.
+// The properties of an opcode's packets.
 struct Shape {
   Kind kind = Kind::kUnknown;
   bool first = false;  // of its message
@@ -140,8 +140,7 @@ constexpr Syndrome classify(uint8_t syndrome) {
                                                                      : Syndrome::kReserved;
 }
 
-// How long the sender of a "receiver not ready" wants to be left alone (table 45), by the low five
-// bits of the syndrome.
+// How long to wait after a "receiver not ready" (table 45), by the low five bits of the syndrome.
 Duration rnr_delay(uint8_t syndrome);
 // Such a syndrome, by the code of the delay.
 constexpr uint8_t receiver_not_ready(uint8_t delay) {
@@ -167,7 +166,7 @@ inline constexpr Bytes kMaxMessageBytes = Bytes{1} << 31;  // 9.4.1
 struct Packet {
   Opcode opcode = Opcode::kAck;
   bool ack_request = false;
-  bool solicited = false;  // the receiver's program should be told at once
+  bool solicited = false;  // the receiver's program should be notified at once
   uint8_t syndrome = 0;
   uint32_t destination_qp = 0;
   uint32_t psn = 0;
@@ -185,8 +184,8 @@ struct Packet {
 };
 
 // Where many processes share one address, each has a slot, whose UDP port follows from it. Their
-// queue pairs' numbers begin with the slot, so that a number tells a peer the port. NICs that have
-// the address for themselves use small numbers and the standard port: slot 0.
+// queue pairs' numbers begin with the slot, so that a peer finds the port from a number. NICs that
+// have the address for themselves use small numbers and the standard port: slot 0.
 inline constexpr unsigned kSlotShift = 18;
 inline constexpr uint32_t kSlots = 1U << (24 - kSlotShift);
 inline constexpr uint16_t kFirstSlotPort = 14791;  // of slot 1
@@ -201,7 +200,7 @@ constexpr uint16_t port_of(uint32_t queue_pair) {
 }
 
 size_t header_bytes(Opcode opcode);
-// What fills a payload up to a multiple of four bytes, zeros.
+// Zero bytes that pad a payload to a multiple of four bytes.
 constexpr size_t pad_bytes(size_t payload) { return (4 - payload % 4) % 4; }
 constexpr size_t trailer_bytes(size_t payload) { return pad_bytes(payload) + kIcrcBytes; }
 
@@ -215,7 +214,7 @@ enum class Decoded : uint8_t {
   kVersion,    // of the transport header
   kPartition,  // not the default one
   kPadding,    // longer than the payload, or of a packet without payload
-  kPayload,    // where there must not be any, or none where there must be some
+  kPayload,    // present where it must not be, or missing
   kSyndrome,   // a reserved one
 };
 

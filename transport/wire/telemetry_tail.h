@@ -1,7 +1,7 @@
-// Telemetry on its way through a real network: behind a data packet of the extended mode, past its
-// checksum, each switch leaves a record of its hop, and a last word says how many there are.
-// README.md has the layout. Nothing vouches for it; a packet whose own bytes look like a tail, one
-// in 2^32, fails its checksum and is sent again with another time stamp.
+// Telemetry in a real network: after a data packet of the extended mode and its trailer, each
+// switch appends a record of its hop, and a last word has their number. README.md has the layout.
+// It is not authenticated; a packet whose own bytes look like a tail, one in 2^32, fails its
+// checksum and is retransmitted with another time stamp.
 //
 // Pure functions; any thread.
 #pragma once

@@ -139,7 +139,7 @@ class Rank {
     for (const Operation* operation : options_.operations) {
       for (const Size& size : options_.sizes) measure(*operation, size);
     }
-    job_.barrier(scratch_);  // nobody leaves while another still needs it
+    job_.barrier(scratch_);  // no rank leaves while another still needs it
   }
 
  private:

@@ -16,7 +16,7 @@ constexpr uint32_t kPollsPerErrorCheck = 4096;
 UniqueId publish_id(const std::string& file) {
   UniqueId id;
   require_nccl(nccl().unique_id(&id), "ncclGetUniqueId");
-  // Under its name only when it is whole.
+  // Written under another name and renamed, so that readers never see a partial file.
   const std::string unfinished = file + ".part";
   std::ofstream out(unfinished, std::ios::binary);
   out.write(id.internal, sizeof(id.internal));
@@ -98,7 +98,7 @@ Communicator::Communicator(int rank, int ranks, int gpu, const std::string& id_f
   use_gpu(gpu);
   const UniqueId id = rank == 0 ? publish_id(id_file) : await_id(id_file);
   require_nccl(nccl().init_rank(&handle_, ranks, id, rank), "ncclCommInitRank");
-  // An ordinary stream: it waits for the copies and the poison before it, and they for it.
+  // A blocking stream: it is ordered with the copies and the poisoning in the default stream.
   require_driver(driver().stream_create(&stream_, 0), "cuStreamCreate");
 }
 
@@ -113,7 +113,7 @@ void Communicator::wait() const {
     if (state == kSuccess) return;
     if (state != kNotReady) require_driver(state, "the stream");
     if (polls % kPollsPerErrorCheck != 0) continue;
-    // What fails on the network is told here only: the GPU waits for ever.
+    // Failures of the network are only visible here: the GPU waits forever.
     int failure = kSuccess;
     require_nccl(nccl().async_error(handle_, &failure), "ncclCommGetAsyncError");
     require_nccl(failure, "the network failed under an operation");

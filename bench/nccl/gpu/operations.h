@@ -40,14 +40,14 @@ struct Operation {
   std::string_view name;
   bool divides;      // its size is that of the larger of its buffers, `count` times the ranks
   bool sends_all;    // it sends `count` for each rank
-  InPlace in_place;  // where the other buffer lies when one serves for both
+  InPlace in_place;  // the place of the other buffer, if one is used for both
   void (*launch)(const Communicator& job, const Call& call);
   std::vector<Block> (*result)(int rank, int ranks, size_t count);
 };
 
 std::span<const Operation> operations();
 
-// The elements of `received` that are wrong; tells the first of them on stderr.
+// The number of wrong elements of `received`; prints the first of them on stderr.
 size_t count_wrong(const Operation& operation, const Communicator& job, uint64_t salt, size_t count,
                    std::span<const float> received);
 

@@ -69,7 +69,7 @@ int record_state(void* handle, int state, void*) {
   auto* step = static_cast<Step*>(handle);
   if (step == nullptr || step == &operation) return kSuccess;
   for (size_t wait = 0; wait < kWaits.size(); ++wait) {
-    // NCCL may tell the same state again: it goes on.
+    // NCCL may report the same state again, which continues.
     if (kWaits[wait].state != state || wait == step->wait) continue;
     const auto now = Clock::now();
     end_wait(*step, now);

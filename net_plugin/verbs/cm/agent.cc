@@ -64,7 +64,7 @@ void Agent::post_receive(uint32_t slot) {
   PACECAR_CHECK(nic_.nic().post_receives(id_, {&request, 1}) == 1);
 }
 
-// Nobody guesses it, and so nobody ends a connection who has not seen its messages.
+// Random, so only readers of a connection's messages can end it.
 uint32_t Agent::new_id() {
   uint32_t id = 0;
   do {
@@ -96,7 +96,7 @@ void Agent::send(End& end, const Message* message) {
   due_ = std::min(due_, end.connection.due());
 }
 
-// What does not fit is lost, as others are in the network.
+// Without room a message is lost, like one lost in the network.
 void Agent::send_to(const Peer& peer, const Message& message) {
   const Staging staging = nic_.staging().take(kMadBytes);
   if (staging.data == nullptr) return;
@@ -160,7 +160,7 @@ void Agent::take(const Message& message, const Peer& from) {
   run(end, end.connection.on_message(message, clock_now()), message);
 }
 
-// Its end is gone here: so may be the peer's.
+// Our end is gone, so the peer's may end, too.
 void Agent::on_unknown(const Message& message, const Peer& from) {
   const bool replies = message.kind == Kind::kReply;
   if (!replies && message.kind != Kind::kDisconnect) return;
@@ -172,7 +172,7 @@ void Agent::on_unknown(const Message& message, const Peer& from) {
                  .rejected = Kind::kReply});
 }
 
-// A refusal by one process says nothing of the others.
+// Another process may still accept after one has refused.
 bool Agent::still_searching(End& end, const Message& message) {
   if (!refuses_service(message)) return false;
   if (end.search_ends == Instant::never()) {

@@ -1,5 +1,5 @@
-// Queue pair 1 of a device: sends and takes the messages of connection management, repeats them
-// when it is time, and hands each to the end of the connection that it is for.
+// Queue pair 1 of a device: sends, repeats and receives the messages of connection management, and
+// passes each to its end of a connection.
 //
 // Several processes of a peer's address have a queue pair 1 each, by their slots
 // (roce::general_services_of), and a service is one of theirs. A request goes to the first, where
@@ -22,7 +22,7 @@
 
 namespace pacecar::ibverbs::cm {
 
-// Where a message came from, or goes.
+// The source or destination of a message.
 struct Peer {
   Gid gid{};
   uint32_t slot = 0;  // of its process
@@ -35,7 +35,7 @@ class End {
 
   Connection connection;
   Peer peer;
-  // The service is looked for: nobody has answered yet. Behind `search_ends` those who would have.
+  // The service is being searched, until `search_ends`.
   bool searching = false;
   bool asked_all = false;
   Instant search_ends = Instant::never();
@@ -49,7 +49,7 @@ class End {
 
 class Agent;
 
-// Whoever has the services of this process.
+// The services of this process.
 class Services {
  public:
   // A request for a connection, or a question: the end that it has become, which has been added;
@@ -73,7 +73,7 @@ class Agent final : CompletionSink, Timed {
   // A passive one has its connection's on_request behind it.
   void add(End& end);
   void remove(End& end);
-  // What a call on the end's connection has returned; null: nothing.
+  // Sends the result of a call on the end's connection; null: nothing.
   void send(End& end, const Message* message);
 
  private:

@@ -1,5 +1,5 @@
-// What programs of librdmacm hold: event channels, events, and ids, each of which begins with the
-// structure that rdma_cma.h declares.
+// The objects that programs of librdmacm hold: event channels, events, and ids; each begins with
+// the structure that rdma_cma.h declares.
 //
 // Thread rule: an id is its program's, and what of it a peer changes is touched with the NIC's
 // mutex held. Listeners and events are guarded by Process::mutex, which is taken last.
@@ -23,7 +23,7 @@ namespace pacecar::ibverbs::cm {
 struct Id;
 
 struct Event : rdma_cm_event {
-  Id* owner = nullptr;              // whose end waits for it to be acknowledged
+  Id* owner = nullptr;              // destroying it waits for the acknowledgement
   std::array<uint8_t, 224> data{};  // private
 };
 
@@ -92,7 +92,7 @@ struct Id final : rdma_cm_id {
   ibv_sa_path_rec path{};
   std::optional<ibv_qp_init_attr> made_for;  // rdma_create_ep: queue pairs of requests
   bool own_queues = false;                   // completion queues
-  // What both ends have agreed upon.
+  // The parameters that both ends have agreed on.
   uint32_t first_psn = 0;
   uint32_t peer_queue_pair = 0;
   uint32_t peer_psn = 0;
@@ -124,8 +124,8 @@ int failed(int error);
 void raise(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> private_data = {});
 void raise_locked(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> private_data);
 void raise(Id& id, rdma_cm_event_type type, int status = 0);
-// Takes back what nobody has read, and waits until what was read is acknowledged. Returns requests
-// that nobody has seen.
+// Drops unread events, and waits until read ones are acknowledged. Returns requests that nobody has
+// seen.
 std::vector<Id*> drop_events(Id& owner);
 // Of a synchronous id: waits for the next event. 0, or -1 with errno.
 int complete(Id& id);

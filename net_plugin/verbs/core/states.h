@@ -15,7 +15,7 @@ struct Transition {
   int optional = 0;
 };
 
-// Nothing: not allowed. The same state twice is a change of attributes alone.
+// nullopt: not allowed. From a state to itself: only attributes change.
 std::optional<Transition> transition(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to);
 
 // Whether `mask` is right for the change.

@@ -30,7 +30,7 @@ class BondedReceive final : public ReceiveConnection, public Tended {
     uint8_t* data = nullptr;
     Bytes size = 0;
     int tag = 0;
-    const Memory* memory = nullptr;               // to know it when it goes
+    const Memory* memory = nullptr;               // to recognize it in forget_memory
     std::array<RemotePlace, kMaxLanes> places{};  // in it
     bool filled = false;                          // before it was posted again
     Bytes received = 0;                           // then
@@ -38,15 +38,15 @@ class BondedReceive final : public ReceiveConnection, public Tended {
   struct Receive : MessageRequest {
     std::array<Buffer, kMaxReceiveBuffers> buffers{};
     size_t buffer_count = 0;
-    LaneMask lanes = 0;       // that it was posted on; 0: not yet
-    uint64_t first_slot = 0;  // of its buffers that are not filled, then
+    LaneMask lanes = 0;       // on which it was posted; 0: not yet
+    uint64_t first_slot = 0;  // of its unfilled buffers, then
   };
   enum class State : uint8_t {
     kFlowing,
-    kPausing,   // until nothing is under way
-    kResuming,  // until the sender has seen what it has to do again
+    kPausing,   // until nothing is outstanding
+    kResuming,  // until the sender knows what to send again
   };
-  // Of one posted buffer, over all lanes.
+  // Arrivals of one posted buffer, over all lanes.
   struct Arrived {
     bool all = true;
     MessageFailure failure = MessageFailure::kNone;
@@ -71,7 +71,7 @@ class BondedReceive final : public ReceiveConnection, public Tended {
   void resume();
   void take_stock(size_t lane, std::vector<std::array<Arrived, kMaxReceiveBuffers>>& arrived);
   void watch(Instant now);
-  void say(NoteKind kind, LaneMask lanes);
+  void send_note(NoteKind kind, LaneMask lanes);
 
   mutable std::mutex mutex_;
   std::vector<BondLane> lanes_;
@@ -79,12 +79,12 @@ class BondedReceive final : public ReceiveConnection, public Tended {
   std::vector<Receive> receives_;
   std::unique_ptr<MessageRequest[]> parts_;
   std::vector<Receive*> free_;
-  std::vector<Receive*> pending_;  // as they were posted; not tested to their end
+  std::vector<Receive*> pending_;  // in order of posting, until tested as done
   std::vector<StallWatch> stalls_;
   LaneWatch watch_;
   LaneNotes notes_;
   State state_ = State::kFlowing;
-  bool lost_more_ = false;  // a lane, since the pause was over
+  bool lost_more_ = false;  // another lane since the pause
   uint32_t epoch_ = 0;
   uint64_t next_slot_ = 0;  // the same on all lanes
   std::optional<Error> ended_;
@@ -158,7 +158,7 @@ Result<Request*> BondedReceive::irecv(std::span<const ReceiveBuffer> buffers) {
   return &receive;
 }
 
-// On all lanes, what is not filled.
+// Posts the unfilled buffers on all lanes.
 void BondedReceive::post(Receive& receive) {
   ReceiveOperation operation;
   std::array<const Buffer*, kMaxReceiveBuffers> posted{};
@@ -180,7 +180,7 @@ void BondedReceive::post(Receive& receive) {
     operation.request->set(MessageRequest::State::kPending);
     Engine& engine = *lanes_[i].at.nic.engine;
     PACECAR_CHECK(engine.receives().push(lanes_[i].at.connection, operation));
-    // The peer can go on with the buffers that it knows of.
+    // The peer can continue with the buffers that are advertised.
     if (pending_.size() == 1) {
       engine.submitted();
     } else {
@@ -222,7 +222,7 @@ Result<TestResult> BondedReceive::test(Request* request) {
   return tl::unexpected(describe(failure, at.peer, at.nic.timeout, ""));
 }
 
-// Whether all lanes have done with it; then it is finished.
+// Whether all lanes are done with it; then finishes it.
 bool BondedReceive::look(Receive& receive) {
   if (receive.lanes == 0 || ended_) return false;
   LaneMask left = 0;
@@ -268,7 +268,7 @@ void BondedReceive::finish(Receive& receive) {
                                                        : MessageRequest::State::kFailed);
 }
 
-// --- lanes that are lost ---
+// --- lost lanes ---
 
 bool BondedReceive::tend(Instant now) {
   const std::lock_guard lock(mutex_);
@@ -276,7 +276,7 @@ bool BondedReceive::tend(Instant now) {
   if (!pending_.empty() && pending_.front()->state() == MessageRequest::State::kPending) {
     look(*pending_.front());
   }
-  if (const auto note = notes_.hear(lanes_); note && !ended_) {
+  if (const auto note = notes_.receive(lanes_); note && !ended_) {
     watch_.on_sign(now);
     on_note(*note);
   }
@@ -287,7 +287,7 @@ bool BondedReceive::tend(Instant now) {
   return state_ != State::kFlowing || !notes_.delivered(lanes_);
 }
 
-// A lane may break or be closed that has nothing to carry.
+// Also lanes without data may break or be closed.
 void BondedReceive::watch(Instant now) {
   if (pending_.empty() && state_ == State::kFlowing) return;
   for (size_t i = 0; i < lanes_.size(); ++i) {
@@ -306,14 +306,14 @@ void BondedReceive::watch(Instant now) {
   if (watch_.doubts(now)) notes_.repeat();
 }
 
-// Whether the lane has not failed; acts upon it if it has.
+// Whether the lane works; if not, begins the pause.
 bool BondedReceive::healthy(size_t lane, MessageFailure failure) {
   if (failure == MessageFailure::kNone) return true;
   if (failure == MessageFailure::kPeerSilent) {
     lose(lane, "");
     return false;
   }
-  for (Receive* receive : pending_) {  // what was there before it failed is there
+  for (Receive* receive : pending_) {  // what arrived before the failure counts
     if (receive->state() == MessageRequest::State::kPending) look(*receive);
     if (ended_) return false;
   }
@@ -324,7 +324,7 @@ bool BondedReceive::healthy(size_t lane, MessageFailure failure) {
 void BondedReceive::lose(size_t lane, const std::string& cause) {
   const Attachment& at = lanes_[lane].at;
   lanes_[lane].alive = false;
-  // From here on it takes nothing any more: what it has taken is counted.
+  // From here on it receives nothing more, so what it has received is final.
   const std::string fault = break_lane(at, &Messenger::break_receive, &Messenger::receive_fault);
   if (alive_lanes(lanes_) == 0) {
     return end(describe(MessageFailure::kPeerSilent, at.peer, at.nic.timeout, fault));
@@ -338,15 +338,15 @@ void BondedReceive::begin_pause() {
   lost_more_ = false;
   state_ = State::kPausing;
   ++epoch_;
-  say(NoteKind::kPause, lost_lanes(lanes_));
+  send_note(NoteKind::kPause, lost_lanes(lanes_));
 }
 
-void BondedReceive::say(NoteKind kind, LaneMask lanes) {
-  notes_.say({.epoch = epoch_, .kind = static_cast<uint8_t>(kind), .lanes = lanes});
+void BondedReceive::send_note(NoteKind kind, LaneMask lanes) {
+  notes_.send({.epoch = epoch_, .kind = static_cast<uint8_t>(kind), .lanes = lanes});
   keeper_->hurry();
 }
 
-// All that is pending fails.
+// All pending requests fail.
 void BondedReceive::end(Error error) {
   ended_ = std::move(error);
   for (Receive* receive : pending_) {
@@ -364,7 +364,7 @@ void BondedReceive::fail(MessageFailure failure, size_t lane) {
 void BondedReceive::on_note(const LaneNote& note) {
   const auto kind = static_cast<NoteKind>(note.kind);
   const bool now = note.epoch == epoch_;
-  // Who complains in this epoch has resumed in it, whether or not that was heard.
+  // A sender that complains in this epoch has resumed in it, even if its note was lost.
   if (now && state_ == State::kResuming &&
       (kind == NoteKind::kResumed || kind == NoteKind::kComplaint)) {
     state_ = State::kFlowing;
@@ -378,26 +378,26 @@ void BondedReceive::on_note(const LaneNote& note) {
   }
 }
 
-// Whether it has nothing under way any more, and what it knows to have arrived is counted here. A
-// NIC may acknowledge a write before its host is told.
+// Whether the sender has nothing outstanding, and all writes that were acknowledged to it are
+// counted here. (A NIC may acknowledge a write before its host polls the completion.)
 bool BondedReceive::sender_paused() const {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     if (!lanes_[i].alive) continue;
-    const std::optional<LaneNote> said = notes_.last(i);
+    const std::optional<LaneNote> note = notes_.last(i);
     const bool paused =
-        said && said->epoch == epoch_ && static_cast<NoteKind>(said->kind) == NoteKind::kPaused;
+        note && note->epoch == epoch_ && static_cast<NoteKind>(note->kind) == NoteKind::kPaused;
     if (!paused) return false;
     const Attachment& at = lanes_[i].at;
     const uint64_t counted =
         at.nic.engine->exclusively([&](const Messenger& messenger, Nic&, Instant) {
           return messenger.receives(at.connection).moves();
         });
-    if (counted < said->next) return false;
+    if (counted < note->next) return false;
   }
   return true;
 }
 
-// Which buffers one lane has done with.
+// Counts the buffers that one lane is done with.
 void BondedReceive::take_stock(size_t lane,
                                std::vector<std::array<Arrived, kMaxReceiveBuffers>>& arrived) {
   const Attachment& at = lanes_[lane].at;
@@ -425,9 +425,9 @@ void BondedReceive::take_stock(size_t lane,
   });
 }
 
-// All that was posted and is not filled is posted again, on the lanes that are left.
+// Posts all unfilled buffers again, on the remaining lanes.
 void BondedReceive::resume() {
-  for (size_t i = 0; i < lanes_.size(); ++i) {  // a lane that has failed knows less of the slots
+  for (size_t i = 0; i < lanes_.size(); ++i) {  // a failed lane has seen fewer slots
     if (!lanes_[i].alive) continue;
     const auto seen =
         lanes_[i].at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
@@ -459,7 +459,7 @@ void BondedReceive::resume() {
       if (!buffer.filled) note.done[bit / 64] &= ~(1ULL << bit % 64);
     }
   }
-  notes_.say(note);
+  notes_.send(note);
   keeper_->hurry();
   state_ = State::kResuming;
   for (Receive* receive : pending_) {

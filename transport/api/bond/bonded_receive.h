@@ -1,5 +1,5 @@
 // The receiving end of a bonded connection: posts each buffer on all lanes; when a lane is lost,
-// finds out with the sender which buffers are filled, and posts the others again.
+// agrees with the sender which buffers are filled, and posts the others again.
 #pragma once
 
 #include <memory>

@@ -36,10 +36,10 @@ class BondedSend final : public SendConnection, public Tended {
     const uint8_t* data = nullptr;
     Bytes size = 0;
     int tag = 0;
-    const Memory* memory = nullptr;          // to know it when it goes
+    const Memory* memory = nullptr;          // to recognize it in forget_memory
     std::array<uint32_t, kMaxLanes> keys{};  // of it
-    LaneMask lanes = 0;                      // that it was posted on; 0: not yet
-    LaneMask left = 0;                       // of these, those that have not done with it
+    LaneMask lanes = 0;                      // on which it was posted; 0: not yet
+    LaneMask left = 0;                       // of these, those not done with it
     MessageFailure trouble = MessageFailure::kNone;
   };
   struct Part {
@@ -49,7 +49,7 @@ class BondedSend final : public SendConnection, public Tended {
   enum class State : uint8_t {
     kFlowing,
     kComplaining,  // a lane is lost: the receiver will pause us
-    kPausing,      // until nothing is under way
+    kPausing,      // until nothing is outstanding
     kPaused,       // the receiver will let us resume
   };
 
@@ -70,14 +70,14 @@ class BondedSend final : public SendConnection, public Tended {
   void lose_others(LaneMask known);
   void on_resume(const LaneNote& note, Instant now);
   uint64_t slot_of(const Message& message);
-  // What the receive buffer takes of its part, once the lane has come to it.
+  // How much of its part the receive buffer takes, once the lane has matched it.
   Bytes size_on(size_t lane, const Message& message) {
     return (message.lanes & bit_of(lane)) == 0 ? 0 : part(message, lane).request.sizes[0];
   }
   MessageFailure trouble_of(const Message& message);
   void watch(Instant now);
   void finish_pause();
-  void say(NoteKind kind, LaneMask lanes);
+  void send_note(NoteKind kind, LaneMask lanes);
 
   mutable std::mutex mutex_;
   std::vector<BondLane> lanes_;
@@ -85,7 +85,7 @@ class BondedSend final : public SendConnection, public Tended {
   std::vector<Message> messages_;
   std::unique_ptr<Part[]> parts_;
   std::vector<Message*> free_;
-  std::vector<Message*> pending_;              // as they were sent; not tested to their end
+  std::vector<Message*> pending_;              // in order of sending, until tested as done
   std::vector<FixedQueue<Message*>> on_lane_;  // by lane, as they were posted
   std::vector<LaneMeter> meters_;
   std::vector<StallWatch> stalls_;
@@ -207,7 +207,7 @@ void BondedSend::give_back(Message& message) {
   free_.push_back(&message);
 }
 
-// Takes note of the parts that are done.
+// Collects the parts that are done.
 void BondedSend::collect(Instant now) {
   for (size_t i = 0; i < lanes_.size() && !ended_; ++i) {
     while (lanes_[i].alive && !on_lane_[i].empty() && !ended_) {
@@ -238,8 +238,8 @@ void BondedSend::finish(Message& message) {
                                                        : MessageRequest::State::kFailed);
 }
 
-// The receive buffer that it fills is the same on all lanes, as far as they have come. Only when
-// nothing of it is under way.
+// The slot that it fills, which is the same on all lanes that have matched it. Only if nothing of
+// it is outstanding.
 uint64_t BondedSend::slot_of(const Message& message) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     if ((message.lanes & bit_of(i)) == 0) continue;
@@ -249,7 +249,7 @@ uint64_t BondedSend::slot_of(const Message& message) {
   return MessageRequest::kNoSlot;
 }
 
-// What the message has failed of, beside lanes that are lost.
+// Why the message has failed, apart from lost lanes.
 MessageFailure BondedSend::trouble_of(const Message& message) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     const MessageRequest& own = part(message, i).request;
@@ -277,13 +277,13 @@ FlowView BondedSend::flow() const {
   return all;
 }
 
-// --- lanes that are lost ---
+// --- lost lanes ---
 
 bool BondedSend::tend(Instant now) {
   const std::lock_guard lock(mutex_);
   if (ended_) return false;
   collect(now);
-  if (const auto note = notes_.hear(lanes_); note && !ended_) on_note(*note, now);
+  if (const auto note = notes_.receive(lanes_); note && !ended_) on_note(*note, now);
   if (!ended_) watch(now);
   if (state_ == State::kPausing && !ended_) finish_pause();
   if (ended_) return false;
@@ -291,8 +291,8 @@ bool BondedSend::tend(Instant now) {
   return state_ != State::kFlowing || !notes_.delivered(lanes_);
 }
 
-// One lane's silence counts only beside the others' life, and a lane may break or be closed that
-// has nothing to carry: all are looked at.
+// Watches all lanes: a silent lane is lost only if another is alive, and lanes without data may
+// break or be closed, too.
 void BondedSend::watch(Instant now) {
   if (pending_.empty() && state_ == State::kFlowing) return;
   for (size_t i = 0; i < lanes_.size(); ++i) {
@@ -326,15 +326,15 @@ void BondedSend::lose(size_t lane, const std::string& cause) {
   }
   warn_of_loss(lanes_, lane, "send to", cause.empty() ? fault : cause);
   if (state_ == State::kFlowing) state_ = State::kComplaining;
-  if (state_ == State::kComplaining) say(NoteKind::kComplaint, lost_lanes(lanes_));
+  if (state_ == State::kComplaining) send_note(NoteKind::kComplaint, lost_lanes(lanes_));
 }
 
-void BondedSend::say(NoteKind kind, LaneMask lanes) {
-  notes_.say({.epoch = epoch_, .kind = static_cast<uint8_t>(kind), .lanes = lanes});
+void BondedSend::send_note(NoteKind kind, LaneMask lanes) {
+  notes_.send({.epoch = epoch_, .kind = static_cast<uint8_t>(kind), .lanes = lanes});
   keeper_->hurry();
 }
 
-// All that is pending fails.
+// All pending requests fail.
 void BondedSend::end(Error error) {
   ended_ = std::move(error);
   for (Message* message : pending_) {
@@ -344,8 +344,9 @@ void BondedSend::end(Error error) {
   }
 }
 
-// The receiver has closed; it says which messages it had. What this lane had not come to is none of
-// them; nor is anything once the receiver may have posted its buffers again, and counts those.
+// The receiver has closed, and its close word counts the messages that it had. Messages that this
+// lane has not matched are not among them. Once the receiver may have posted its buffers again the
+// count refers to those, so no message is.
 void BondedSend::on_closed(size_t lane) {
   const Attachment& at = lanes_[lane].at;
   const uint64_t completed =
@@ -359,7 +360,7 @@ void BondedSend::on_closed(size_t lane) {
     if (slot == MessageRequest::kNoSlot || slot >= completed) continue;
     if (message->state() == MessageRequest::State::kPending) {
       message->sizes[0] = 0;
-      for (size_t i = 0; i < lanes_.size(); ++i) {  // which may be under way with it
+      for (size_t i = 0; i < lanes_.size(); ++i) {  // which may still send parts of it
         lanes_[i].at.nic.engine->exclusively(
             [&](Messenger&, Nic&, Instant) { message->sizes[0] += size_on(i, *message); });
       }
@@ -398,7 +399,7 @@ void BondedSend::hold(bool held) {
   }
 }
 
-// The receiver knows of these only.
+// Gives up the lanes that are not `known` to the receiver.
 void BondedSend::lose_others(LaneMask known) {
   for (size_t i = 0; i < lanes_.size() && !ended_; ++i) {
     if (lanes_[i].alive && (known & bit_of(i)) == 0) lose(i, "the receiver has lost it");
@@ -414,11 +415,11 @@ void BondedSend::finish_pause() {
     if (seen.writes > 0) return;
   }
   state_ = State::kPaused;
-  say(NoteKind::kPaused, lost_lanes(lanes_));
+  send_note(NoteKind::kPaused, lost_lanes(lanes_));
 }
 
 void BondedSend::on_resume(const LaneNote& note, Instant now) {
-  if (state_ != State::kPaused || note.epoch != epoch_) return;  // it has been said before
+  if (state_ != State::kPaused || note.epoch != epoch_) return;  // a repetition
   lose_others(note.lanes);
   if (ended_) return;
   const Attachment& any = lanes_.front().at;
@@ -443,7 +444,7 @@ void BondedSend::on_resume(const LaneNote& note, Instant now) {
                             any.peer, lost)});
   }
   state_ = State::kFlowing;
-  say(NoteKind::kResumed, alive_lanes(lanes_));
+  send_note(NoteKind::kResumed, alive_lanes(lanes_));
   for (Message* message : pending_) {
     if (message->state() != MessageRequest::State::kPending) continue;
     const uint64_t slot = slot_of(*message);
@@ -455,16 +456,17 @@ void BondedSend::on_resume(const LaneNote& note, Instant now) {
       post(*message, now);
     }
   }
-  for (size_t i = 0; i < lanes_.size(); ++i) {  // what it believes in, and we do not
+  // lanes that the receiver takes to be alive, and we do not
+  for (size_t i = 0; i < lanes_.size(); ++i) {
     if (!lanes_[i].alive && (note.lanes & bit_of(i)) != 0) {
       state_ = State::kComplaining;
-      say(NoteKind::kComplaint, lost_lanes(lanes_));
+      send_note(NoteKind::kComplaint, lost_lanes(lanes_));
     }
   }
 }
 
-// A message that lanes have come to differently cannot be taken back from them: then nothing more
-// may follow it.
+// Lanes may differ in how far they are with a posted message, so it cannot be cancelled: then the
+// connection ends.
 void BondedSend::forget_memory(const Memory& memory) {
   const std::lock_guard lock(mutex_);
   if (ended_) return;

@@ -1,5 +1,5 @@
 // The sending end of a bonded connection: divides each message among the lanes; when a lane is
-// lost, sends again over the others what the receiver does not have.
+// lost, sends what the receiver lacks again over the others.
 #pragma once
 
 #include <memory>

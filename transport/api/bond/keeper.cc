@@ -14,7 +14,8 @@ namespace pacecar {
 namespace {
 
 constexpr std::chrono::milliseconds kSoon{2};
-// How late a lost lane may be noticed beyond the limit of silence; costs a few reads of memory.
+// The longest delay, beyond the silence limit, of detecting a lost lane; each look costs a few
+// reads of memory.
 constexpr std::chrono::milliseconds kQuiet{50};
 
 }  // namespace
@@ -54,7 +55,8 @@ void BondKeeper::remove(Tended& connection) {
 }
 
 void BondKeeper::hurry() {
-  hurried_ = true;  // not seen by one about to wait: then it takes one quiet wait longer
+  // without the lock: a thread about to wait may miss it, and then waits once more
+  hurried_ = true;
   changed_.notify_all();
 }
 

@@ -1,6 +1,6 @@
-// Looks after bonded connections, whether or not anybody calls: what their ends must agree on when
-// a lane is lost goes on by itself, as acknowledgements do. One sleeping thread for all of a
-// Context, from the first bonded connection on.
+// Drives bonded connections while nobody calls, so that their ends agree on lost lanes without the
+// application. One thread for all of a Context, made with the first bonded connection; it mostly
+// sleeps.
 //
 // Thread rule: any thread; not from within tend().
 #pragma once
@@ -23,7 +23,7 @@ class Tended {
   virtual ~Tended() = default;
   // Called from time to time; true: again soon.
   virtual bool tend(Instant now) = 0;
-  // This memory is about to be deregistered: what is not under way must not use it any more.
+  // This memory is about to be deregistered: messages that have not begun must not use it any more.
   virtual void forget_memory(const Memory& memory) = 0;
 };
 
@@ -37,9 +37,9 @@ class BondKeeper {
   // Before the first connection. Errors: kSystem (no thread can be made).
   Result<void> start();
   void add(Tended& connection);
-  // When it returns, nobody tends it any more.
+  // No tend() of the connection runs after it returns.
   void remove(Tended& connection);
-  // Something is to be done soon; also for those who hold a connection's lock.
+  // There is work to do soon. May be called with a connection's lock held.
   void hurry();
   void forget_memory(const Memory& memory);
 

@@ -8,17 +8,17 @@ namespace pacecar {
 namespace {
 
 constexpr Bytes kGrain = 4096;
-// Less than this is not worth a packet on each lane.
+// Smaller parts are not worth a packet on each lane.
 constexpr Bytes kSmallest = Bytes{16} << 10;
 // One sample of a lane's rate, and how much the newest one counts.
 constexpr Bytes kSample = Bytes{1} << 20;
 constexpr double kNewest = 0.25;
-// Of the fastest lane's rate: what the slowest is held for, so that it can show that it is better.
+// The least assumed rate, of the fastest lane's, so that a slow lane can show an improvement.
 constexpr double kLeastShare = 1.0 / 16;
 
 using Rates = std::array<double, kMaxLanes>;
 
-// Of lanes that have not shown theirs: as fast as the fastest.
+// Lanes of unknown rate count as fast as the fastest.
 Rates assumed_rates(std::span<const LaneMeter> lanes) {
   double fastest = 1;
   for (const LaneMeter& lane : lanes) fastest = std::max(fastest, lane.rate());
@@ -53,7 +53,7 @@ std::array<Bytes, kMaxLanes> split(Bytes size, std::span<const LaneMeter> lanes,
   PACECAR_CHECK(usable != 0 && lanes.size() <= kMaxLanes);
   const Rates rates = assumed_rates(lanes);
   std::array<Bytes, kMaxLanes> parts{};
-  // When the lane will be done with what it has.
+  // When the lane's backlog will be done.
   const auto free_at = [&](size_t lane) {
     return static_cast<double>(lanes[lane].outstanding()) / rates[lane];
   };
@@ -71,7 +71,7 @@ std::array<Bytes, kMaxLanes> split(Bytes size, std::span<const LaneMeter> lanes,
     parts[order[0]] = size;
     return parts;
   }
-  // All of those that take part are done at `end`; a lane that is busy beyond that takes no part.
+  // All lanes that get a part finish at `end`; a lane with a longer backlog gets none.
   double rate = 0;
   double work = static_cast<double>(size);
   double end = 0;
@@ -87,7 +87,7 @@ std::array<Bytes, kMaxLanes> split(Bytes size, std::span<const LaneMeter> lanes,
   Bytes left = size;
   for (size_t lane = 0; lane < lanes.size(); ++lane) {
     if ((taking & bit_of(lane)) == 0) continue;
-    const bool last = taking >> lane == 1;  // it gets what is no multiple
+    const bool last = taking >> lane == 1;  // it gets the rest
     const double share = end * rates[lane] - static_cast<double>(lanes[lane].outstanding());
     const Bytes whole = static_cast<Bytes>(std::max(share + kGrain / 2.0, 0.0)) / kGrain * kGrain;
     parts[lane] = last ? left : std::min(left, whole);

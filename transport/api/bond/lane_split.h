@@ -1,5 +1,5 @@
-// How a message is divided among lanes, so that all of them are done at the same time: by what each
-// has carried of late, and by what it has still to carry.
+// How a message is divided among lanes, so that all finish at the same time: by each lane's recent
+// rate and backlog.
 //
 // Pure: time is an argument. One thread at a time.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace pacecar {
 
-// What a lane carries per second while it has something to carry.
+// The rate of a lane while it has a backlog.
 class LaneMeter {
  public:
   void on_posted(Bytes bytes, Instant now);
@@ -25,13 +25,13 @@ class LaneMeter {
  private:
   Bytes outstanding_ = 0;
   Instant busy_since_;
-  Bytes sample_ = 0;  // done since then, at work
+  Bytes sample_ = 0;  // carried since then, while busy
   Duration worked_;
   double rate_ = 0;
 };
 
-// Bytes of each lane, in the order of the message; their sum is `size`. Lanes out of `usable` get
-// none. A small message goes over one lane as a whole; parts of others begin at multiples of
+// Bytes of each lane, in the order of the message; their sum is `size`. Only `usable` lanes get
+// some. A small message goes over one lane as a whole; parts of larger ones begin at multiples of
 // 4,096 bytes, so that no line that a GPU polls is divided.
 std::array<Bytes, kMaxLanes> split(Bytes size, std::span<const LaneMeter> lanes, LaneMask usable);
 

@@ -49,7 +49,7 @@ LaneNotes::LaneNotes(std::span<const BondLane> lanes, Inbox inbox, Write write) 
   }
 }
 
-void LaneNotes::say(LaneNote note) {
+void LaneNotes::send(LaneNote note) {
   note.number = note_.number + 1;
   note_ = note;
 }
@@ -74,13 +74,13 @@ bool LaneNotes::delivered(std::span<const BondLane> lanes) const {
   return true;
 }
 
-std::optional<LaneNote> LaneNotes::hear(std::span<const BondLane> lanes) {
+std::optional<LaneNote> LaneNotes::receive(std::span<const BondLane> lanes) {
   std::optional<LaneNote> newest;
   for (size_t i = 0; i < lanes.size(); ++i) {
     if (!lanes[i].alive) continue;
     const std::optional<LaneNote> note = read_note(*inboxes_[i]);
-    if (!note || note->number <= heard_) continue;
-    heard_ = note->number;
+    if (!note || note->number <= last_received_) continue;
+    last_received_ = note->number;
     newest = note;
   }
   return newest;

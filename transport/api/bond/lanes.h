@@ -1,5 +1,5 @@
-// What both ends of a bonded connection have: its lanes, each a connection of the messenger between
-// one NIC here and one there, and the notes by which the ends agree how to go on without a lane.
+// Common to both ends of a bonded connection: its lanes, each a messenger's connection between two
+// NICs, and the notes by which the ends agree how to continue without a lane.
 //
 //   sender                                   receiver
 //     complaint: these lanes are lost   ->
@@ -12,9 +12,9 @@
 //                                            earlier ones these are done
 //     does again what is not done; resumed ->
 //
-// A pause may begin without a complaint. Every note goes over every lane that is alive; the newest
-// counts. Complaint, pause and paused carry the lanes that are lost, resume those that go on.
-// BondKeeper's thread does all of this. Thread rule: as the connection's own, whose lock is held.
+// A pause may begin without a complaint. Every note goes over every living lane; the newest counts.
+// Complaint, pause and paused name the lost lanes, resume the remaining ones. BondKeeper's thread
+// does all of this. Thread rule: as the connection's own, whose lock is held.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ namespace pacecar {
 
 struct BondLane {
   Attachment at;
-  size_t member = 0;  // of the bonded NIC, for the keys of its memory
+  size_t member = 0;  // index in the bonded NIC, for its memory keys
   bool alive = true;
 };
 
@@ -48,36 +48,37 @@ inline LaneMask lost_lanes(std::span<const BondLane> lanes) {
   return static_cast<LaneMask>(~alive_lanes(lanes));
 }
 
-// The lane's flow is given up, with all connections that share it; returns what the NIC has to say.
+// Gives up the lane's flow, with all connections that share it; returns the NIC's description of
+// the fault.
 using BreakFlow = void (Messenger::*)(ConnectionId);
 using FaultOfFlow = std::string (Messenger::*)(ConnectionId) const;
 std::string break_lane(const Attachment& at, BreakFlow break_flow, FaultOfFlow fault);
-// Says that `lost` is, and which lanes go on. `end` is "send to" or "receive from".
+// Logs that lane `lost` is lost, and which lanes remain. `end` is "send to" or "receive from".
 void warn_of_loss(std::span<const BondLane> lanes, size_t lost, std::string_view end,
                   std::string_view cause);
 
-// Whether the receiver has all of the message that filled this slot. Slots are remembered for
-// kCtsSlots; what is older is done.
+// Whether the receiver has all of the message that filled this slot. The last kCtsSlots slots are
+// remembered; older ones are done.
 bool slot_done(const LaneNote& resume, uint64_t slot);
 
-// Our newest note on its way to the peer, and the peer's newest one.
+// Our newest note to the peer, and the peer's newest one.
 class LaneNotes {
  public:
-  // Where the peer's notes appear, and how ours are written.
+  // Where the peer's notes arrive, and how ours are written.
   using Inbox = const NoteWords& (Messenger::*)(ConnectionId) const;
   using Write = bool (Messenger::*)(ConnectionId, LaneNote);
   LaneNotes(std::span<const BondLane> lanes, Inbox inbox, Write write);
 
-  void say(LaneNote note);
-  // The same once more, so that its acknowledgement tells whether the peer lives.
-  void repeat() { say(note_); }
-  // Writes the newest note to the peer on every lane that has not had it.
+  void send(LaneNote note);
+  // Sends it once more: its acknowledgement shows whether the peer is alive.
+  void repeat() { send(note_); }
+  // Writes the newest note on every lane that has not sent it.
   void deliver(std::span<const BondLane> lanes);
-  // Whether each living lane has had the newest note.
+  // Whether each living lane has sent the newest note.
   bool delivered(std::span<const BondLane> lanes) const;
   // A note of the peer's that is newer than all before it.
-  std::optional<LaneNote> hear(std::span<const BondLane> lanes);
-  // What it has said last on one lane.
+  std::optional<LaneNote> receive(std::span<const BondLane> lanes);
+  // The peer's last note on one lane.
   std::optional<LaneNote> last(size_t lane) const { return read_note(*inboxes_[lane]); }
 
  private:
@@ -85,11 +86,10 @@ class LaneNotes {
   const Write write_;
   LaneNote note_;
   std::array<uint64_t, kMaxLanes> delivered_{};
-  uint64_t heard_ = 0;
+  uint64_t last_received_ = 0;
 };
 
-// Notices a lane on which nothing is acknowledged for `limit` after the peer has shown on another
-// that it lives.
+// Detects a lane without acknowledgements for `limit` although the peer was alive on another lane.
 class LaneWatch {
  public:
   explicit LaneWatch(Duration limit) : limit_(limit) {}
@@ -98,18 +98,17 @@ class LaneWatch {
     bool waits = false;  // writes are not acknowledged
     uint64_t life = 0;   // changes with every acknowledgement
   };
-  // The newest of one lane; true when the lane is lost.
+  // The newest state of one lane; true when the lane is lost.
   bool look(size_t lane, const Sight& sight, Instant now);
-  // The peer lives: it has said something.
+  // The peer is alive: a note has arrived.
   void on_sign(Instant now);
-  // Whether the peer should be given cause to show that it lives: a lane is silent, and the others
-  // have nothing to acknowledge.
+  // Whether the peer must be probed: a lane is silent, and the others have nothing to acknowledge.
   bool doubts(Instant now);
 
  private:
   struct Seen {
     uint64_t life = 0;
-    Instant until;  // something was, or there was nothing to acknowledge
+    Instant until;  // last acknowledgement, or nothing was outstanding
     bool waits = false;
     Instant suspect = Instant::never();  // the peer's first sign of life since then
   };

@@ -19,14 +19,14 @@ namespace {
 // NCCL's slice; a receive of kMaxReceiveBuffers such messages fills a pinned ring.
 constexpr uint64_t kStagedMessageBytes = 1 << 20;
 
-// As GpuWays has told it of the NIC, or of the NICs that it stands for.
+// The way that GpuWays has entered for the NIC, or for the NICs of a bond.
 GpuWay way_of(const NicInfo& info) {
   if (!info.cuda) return GpuWay::kHost;
   if (info.gpu_message_bytes != 0) return GpuWay::kStaged;
   return info.dma_buf ? GpuWay::kDmaBuf : GpuWay::kPeerMemory;
 }
 
-// Of a connection over that NIC.
+// For a connection over that NIC.
 Staging staging_of(const std::shared_ptr<Context>& context, size_t nic,
                    const std::shared_ptr<GpuSystem>& gpus) {
   return {.context = context,
@@ -166,7 +166,7 @@ Result<std::shared_ptr<StagedRange>> GpuContext::copies_of(const MemoryRange& ra
 }
 
 Result<const Memory*> GpuContext::register_direct(size_t nic, const MemoryRange& range) {
-  std::optional<Error> refusal;  // of the way that was chosen: the one to mend
+  std::optional<Error> refusal;  // of the chosen way: the one to report
   if (way(nic) == GpuWay::kDmaBuf) {
     auto exported = register_dmabuf(nic, range);
     if (exported) return exported;
@@ -188,10 +188,10 @@ Result<const Memory*> GpuContext::register_dmabuf(size_t nic, MemoryRange range)
   return inner_->register_memory(nic, range);
 }
 
-// Whatever the GPU's attributes say: what is asked for is done.
+// Flushes even if the GPU's attributes make it unnecessary: the caller asked for it.
 Result<std::optional<FlushId>> GpuContext::start_flush(size_t nic, const Memory* memory,
                                                        const void* data) {
-  if (memory->staged() != nullptr) return std::nullopt;  // a copy of the GPU's own
+  if (memory->staged() != nullptr) return std::nullopt;  // the GPU copied it itself
   auto read = inner_->start_flush(nic, memory, data);
   if (!read || *read || memory->host()) return read;
   if (auto done = flush_without_read(data); !done) return tl::unexpected(done.error());
@@ -213,7 +213,7 @@ Result<void> GpuContext::flush_without_read(const void* data) {
   return flush_writes((*engine)->context());
 }
 
-// " (nearest: 0000:3b:00.0, PIX)"; empty where nothing is known.
+// " (nearest: 0000:3b:00.0, PIX)"; empty if unknown.
 std::string nearest(std::span<const Gpu> gpus, const std::string& nic_path) {
   std::optional<std::pair<PciDistance, std::string>> best;
   for (const Gpu& gpu : gpus) {
@@ -233,7 +233,7 @@ Result<std::span<const Gpu>> GpuWays::gpus() {
 }
 
 void GpuWays::choose(const NicReach& nic, NicInfo& info) {
-  Result<std::span<const Gpu>> found;  // none are looked at
+  Result<std::span<const Gpu>> found;  // empty if the way does not depend on them
   if (depends_on_gpus(setting_, nic)) found = gpus();
   const GpuChoice choice = choose_gpu_way(setting_, nic, found);
   info.cuda = choice.way != GpuWay::kHost;

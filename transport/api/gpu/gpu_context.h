@@ -1,7 +1,7 @@
-// GPU memory for a Context: chooses each NIC's way when it is opened, and puts what that takes
-// around the Context of the NICs: exports as dma-buf, staged connections, flushes.
+// GPU memory for a Context: chooses each NIC's way when the NIC is opened, and wraps the Context of
+// the NICs accordingly: dma-buf exports, staged connections, flushes.
 //
-// Thread rule: one thread at a time; what apply() returns is a Context.
+// Thread rule: one thread at a time; apply() returns a Context, with a Context's rule.
 #pragma once
 
 #include <memory>
@@ -19,11 +19,10 @@ class GpuWays {
  public:
   GpuWays(GpuSetting setting, LogSink log) : setting_(setting), log_(log) {}
 
-  // Of the next NIC: fills in what `info` says of GPU memory, and warns when what was asked for
-  // cannot be had.
+  // For the next NIC: fills in the GPU members of `info`, and warns if the requested way is
+  // impossible.
   void choose(const NicReach& nic, NicInfo& info);
-  // `context` is of the NICs that were chosen for; where all take memory of the host only, it is
-  // returned as it is.
+  // `context` has the NICs of choose(). If all take host memory only, it is returned unchanged.
   std::unique_ptr<Context> apply(std::unique_ptr<Context> context) const;
 
  private:

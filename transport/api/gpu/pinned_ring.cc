@@ -25,7 +25,7 @@ PinnedRing::PinnedRing(std::shared_ptr<Context> context, size_t nic,
 
 PinnedRing::~PinnedRing() {
   engine_->wait();
-  (void)context_->deregister_memory(nic_, memory_);  // of a NIC that is there
+  (void)context_->deregister_memory(nic_, memory_);  // the NIC exists, so no error
 }
 
 uint8_t* PinnedRing::take(size_t bytes) {

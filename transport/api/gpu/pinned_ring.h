@@ -25,7 +25,7 @@ class PinnedRing {
   PinnedRing(const PinnedRing&) = delete;
   PinnedRing& operator=(const PinnedRing&) = delete;
 
-  // What a piece of `bytes` takes.
+  // The space of a piece of `bytes`.
   static constexpr size_t rounded(size_t bytes) {
     return (bytes + RingSpace::kAlignment - 1) / RingSpace::kAlignment * RingSpace::kAlignment;
   }

@@ -19,9 +19,9 @@ namespace {
 
 constexpr uint32_t kMaxSends = kMaxRequests * kMaxReceiveBuffers;
 
-// Part of a staged message: a buffer of the GPU's memory, and where it lies in the ring.
+// Part of a staged message: a buffer in GPU memory, and its place in the ring.
 struct Part {
-  std::shared_ptr<StagedRange> range;  // null: the NIC knows the buffer
+  std::shared_ptr<StagedRange> range;  // null: the NIC reaches the buffer
   void* device = nullptr;
   uint8_t* pinned = nullptr;
 };
@@ -39,18 +39,18 @@ struct Sending {
 
 struct StagedRequest : MessageRequest {
   bool taken = false;
-  Request* inner = nullptr;  // once it is the inner connection's
+  Request* inner = nullptr;  // once it is posted to the inner connection
   uint8_t* piece = nullptr;  // of the ring
   CopyEvent event;
-  bool copying = false;  // `event` tells when it is through
+  bool copying = false;  // until `event`
   std::optional<Error> error;
-  Sending sending;  // that waits for its turn
-  // Of a receive.
+  Sending sending;  // while it waits for its turn
+  // Of a receive: its buffers.
   std::array<Part, kMaxReceiveBuffers> parts;
   TestResult result;
 };
 
-// What both ends have: the ring, and requests in a fixed number.
+// Common to both ends: the ring, and a fixed number of requests.
 class Stage {
  public:
   Stage(const Staging& staging, size_t requests)
@@ -68,7 +68,7 @@ class Stage {
     return make_ring(*engine);
   }
 
-  // Null unless the request is of ours.
+  // Null unless the request is one of ours.
   StagedRequest* find(Request* request) const {
     const std::less<> before;
     if (before(request, &requests_[0]) || !before(request, &requests_[0] + count_)) return nullptr;
@@ -80,7 +80,7 @@ class Stage {
     if (bytes > PinnedRing::kBytes) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("a message of {} bytes of GPU memory cannot be staged: pass at most "
-                              "{} at once, as the NIC's properties say",
+                              "{} at once, the limit in the NIC's properties",
                               bytes, PinnedRing::kBytes));
     }
     if (auto made = make_ring(engine); !made) return tl::unexpected(made.error());
@@ -91,7 +91,7 @@ class Stage {
     request->piece = piece;
     return request;
   }
-  // One without; there is one.
+  // A request without a piece; one must be free.
   StagedRequest* take_plain() {
     StagedRequest* const request = free_.back();
     free_.pop_back();
@@ -112,7 +112,7 @@ class Stage {
   size_t used() const { return count_ - free_.size(); }
   const Memory* memory() const { return ring_->memory(); }
 
-  // Copies `bytes` between a part's two places, behind what was started before.
+  // Copies `bytes` between a part's two places, after earlier copies.
   static Result<void> copy(CopyWay way, const Part& part, size_t bytes) {
     return part.range->copy(way, part.device, part.pinned, bytes);
   }
@@ -135,12 +135,12 @@ class Stage {
   const std::unique_ptr<StagedRequest[]> requests_;
   const size_t count_;
   std::vector<StagedRequest*> free_;
-  std::unique_ptr<PinnedRing> ring_;  // goes before the requests, whose copies it waits for
+  std::unique_ptr<PinnedRing> ring_;  // destroyed before the requests; waits for their copies
 };
 
 tl::unexpected<Error> not_covered() {
   return fail(ErrorCode::kInvalidArgument,
-              "a message buffer lies outside its registered GPU memory: register all of it");
+              "a message buffer is outside its registered GPU memory: register all of it");
 }
 
 const std::shared_ptr<StagedRange>& staged_of(const Memory* memory, size_t size) {
@@ -195,7 +195,7 @@ class StagedSendConnection final : public SendConnection {
   FlowView flow() const override { return inner_->flow(); }
   void hurry() override { inner_->hurry(); }
 
-  // Hands on, in order, what lies in the host's memory.
+  // Passes on, in order, the messages that are in host memory.
   void advance() override {
     for (; !waiting_.empty(); waiting_.pop_front()) {
       StagedRequest& oldest = *waiting_.front();
@@ -242,7 +242,7 @@ class StagedSendConnection final : public SendConnection {
                           : inner_->isend(sending.data, sending.size, sending.tag, sending.memory);
   }
 
-  // Of what is to be sent it becomes the copy. nullptr: again later.
+  // Starts the copy of a message to send. nullptr: again later.
   Result<StagedRequest*> begin_copy(const std::shared_ptr<StagedRange>& range, Sending& sending) {
     if (!range->covers(sending.data, sending.size)) return not_covered();
     auto request = stage_.take(range->engine(), sending.size);
@@ -259,9 +259,9 @@ class StagedSendConnection final : public SendConnection {
     return request;
   }
 
-  // The inner connection goes first: it uses the ring.
+  // The inner connection is destroyed first: it uses the ring.
   Stage stage_;
-  FixedQueue<StagedRequest*> waiting_;  // not the inner connection's yet
+  FixedQueue<StagedRequest*> waiting_;  // not posted to the inner connection yet
   size_t passed_ = 0;                   // requests that are the inner connection's own
   const std::unique_ptr<SendConnection> inner_;
 };
@@ -334,7 +334,7 @@ class StagedReceiveConnection final : public ReceiveConnection {
     return inner_->irecv(std::span(known).first(buffers.size()));
   }
 
-  // The buffers as the inner connection is to have them: those of the GPU in the ring.
+  // The buffers for the inner connection: GPU buffers are replaced by pieces of the ring.
   std::span<const ReceiveBuffer> place(StagedRequest& request,
                                        std::span<const ReceiveBuffer> buffers) {
     uint8_t* next = request.piece;
@@ -368,7 +368,7 @@ class StagedReceiveConnection final : public ReceiveConnection {
     }
   }
 
-  // A request that fails gives its piece of the ring back: no copy may still be on its way from it.
+  // A failing request gives its piece of the ring back, so no copy may still use it.
   static Result<void> after_wait(const StagedRange* begun, Result<void> result) {
     if (!result && begun != nullptr) begun->engine()->wait();
     return result;

@@ -1,9 +1,9 @@
-// Connections that take GPU memory which their NIC cannot reach: its messages go through a pinned
-// ring, copied by the GPU while others are on the wire. Memory that the NIC knows goes its usual
-// way, in order with the rest.
+// Connections for GPU memory that their NIC cannot reach: the GPU copies messages through a pinned
+// ring while others are on the wire. Messages in other memory go directly, in order with the rest.
 //
-// A full ring is back-pressure: isend and irecv give nullptr. Copies are started and handed on
-// within isend, irecv and test of the same connection; a request is done when its copy is.
+// A full ring is back-pressure: isend and irecv return nullptr. Copies are started, and passed on
+// when done, within isend, irecv and test of the same connection; a request is done when its copy
+// is.
 //
 // Thread rule: as of the connections.
 #pragma once
@@ -16,12 +16,12 @@
 namespace pacecar {
 
 struct Staging {
-  std::shared_ptr<Context> context;  // that the connection is of
+  std::shared_ptr<Context> context;  // of the connection
   size_t nic = 0;
   std::shared_ptr<GpuSystem> gpus;
-  // The ring is there from the start where the thread that connects works with a GPU: allocating
-  // pinned memory may wait for kernels that run, which may wait for the first message. Else the
-  // first message that needs it makes it.
+  // Makes the ring at once if the connecting thread uses a GPU: a later allocation of pinned memory
+  // may wait for running kernels, which may wait for the first message. Otherwise the first message
+  // that needs the ring makes it.
   bool at_once = false;
 };
 

@@ -28,7 +28,7 @@ MacKey derive_key(const ClusterKey& cluster, std::span<const uint8_t> salt,
 
 MacKey handshake_key(const Secret& secret, const ClusterKey& cluster) {
   if (cluster) return derive_key(cluster, secret, kPurpose);
-  MacKey key{};  // HMAC takes a shorter key as if zeros followed (RFC 2104)
+  MacKey key{};  // HMAC pads a shorter key with zeros (RFC 2104)
   std::copy(secret.begin(), secret.end(), key.begin());
   return key;
 }

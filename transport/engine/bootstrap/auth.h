@@ -1,8 +1,7 @@
 // Proof of the handle's secret, and of the cluster's key where there is one, bound to one handshake
-// by a nonce of each side.
-// Invariant: a MAC covers its frame's type, both nonces and the body after the MAC, so that no
-// frame serves in another place, direction or handshake. Neither secret nor key ever travels. Any
-// thread; one object per connection.
+// by a nonce of each side. Invariant: a MAC covers its frame's type, both nonces and the body after
+// the MAC, so that no frame is valid in another place, direction or handshake. Neither secret nor
+// key is ever sent. Any thread; one object per connection.
 #pragma once
 
 #include <optional>
@@ -15,7 +14,7 @@
 
 namespace pacecar::bootstrap {
 
-// What the hosts of a cluster share beside their handles; without bytes they share nothing.
+// The key that the hosts of a cluster share; empty: none.
 struct ClusterKey {
   std::vector<uint8_t> bytes;
 
@@ -24,17 +23,17 @@ struct ClusterKey {
 
 using MacKey = std::array<uint8_t, 32>;
 
-// HKDF-SHA256 (RFC 5869) of a cluster key that has bytes. Keys of different purposes tell nothing
-// of each other.
+// HKDF-SHA256 (RFC 5869) of a non-empty cluster key. Keys of different purposes reveal nothing
+// about each other.
 MacKey derive_key(const ClusterKey& cluster, std::span<const uint8_t> salt,
                   std::string_view purpose);
-// What a handshake's MACs are made with: derived from the cluster's key with the handle's secret as
-// salt; without a cluster key the secret alone.
+// The key of a handshake's MACs: derived from the cluster's key with the handle's secret as salt;
+// without a cluster key the secret alone.
 MacKey handshake_key(const Secret& secret, const ClusterKey& cluster);
 
 // HMAC-SHA256.
 Mac mac_of(const MacKey& key, std::span<const uint8_t> content);
-// Takes the same time wherever they differ.
+// Takes constant time.
 bool same_mac(const Mac& one, const Mac& other);
 
 struct Handshake {
@@ -44,7 +43,7 @@ struct Handshake {
 
   // A frame whose body is the MAC and then `content`.
   Frame seal(FrameType type, std::span<const uint8_t> content) const;
-  // The content of a received body of that type; nullopt when its MAC is not of the key.
+  // The content of a received body of that type; nullopt: the MAC is wrong.
   std::optional<std::span<const uint8_t>> open(FrameType type, std::span<const uint8_t> body) const;
 
  private:

@@ -1,11 +1,11 @@
-// Joins two processes over TCP before any packet flows: the listener's handle travels by the
-// application's own channel, the two sides prove its secret, and the cluster's key if they have
-// one, to each other, and each hands one opaque payload (at most kMaxBootstrapPayload bytes: offer
-// and reply) to the other.
+// Joins two processes over TCP before any packet flows: the application carries the listener's
+// handle over its own channel, the two sides prove to each other that they know its secret, and the
+// cluster's key if they have one, and each sends one opaque payload (at most kMaxBootstrapPayload
+// bytes: offer and reply).
 //
-// Nothing here blocks and no thread is started: the owner polls, with the time of its poll loop.
-// Whatever a caller sends or leaves out, it is dropped without delaying another caller.
-// An object is used by one thread at a time. Timeouts are positive.
+// Nothing here blocks and no thread is started: the owner polls, with the time of its poll loop. An
+// invalid or silent caller is dropped without delaying another caller. An object is used by one
+// thread at a time. Timeouts are positive.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@
 
 namespace pacecar {
 
-// The accepted side of one connection. It needs its listener no longer.
+// The accepted side of one connection. It may outlive its listener.
 class BootstrapSession {
  public:
   enum class State {
@@ -39,8 +39,8 @@ class BootstrapSession {
   std::span<const uint8_t> offer() const { return offer_; }
   std::string peer() const;  // "host:port" of the connecting side
 
-  // Exactly one of the two, once. The reason's message reaches the connecting side inside an error
-  // sentence, and of its code whether it is kStale; the session then fails with it here, too.
+  // Exactly one of the two, once. The connecting side gets the reason's message inside an error
+  // sentence, and whether its code is kStale; the session here then fails with it, too.
   void reply(std::span<const uint8_t> payload);
   void refuse(const Error& reason);
 
@@ -83,8 +83,8 @@ class BootstrapListener {
 
   uint64_t strangers() const { return strangers_; }  // callers dropped so far
 
-  // A sentence for people: a caller spoke our protocol, but lacked the proof. Once in 10 s at most,
-  // since any stranger can bring it about.
+  // A log line: a caller used our protocol, but lacked the proof. At most once in 10 s, since any
+  // stranger can cause it.
   std::optional<std::string> take_warning() { return std::exchange(warning_, std::nullopt); }
 
  private:
@@ -125,15 +125,15 @@ class BootstrapConnector {
 
   // The listener's reply, once; nullopt: not yet.
   Result<std::optional<std::vector<uint8_t>>> poll(Instant now);
-  // Tells the listener that its reply is taken: a connection that is not confirmed it gives up.
-  // True: told; false: not yet.
+  // Confirms the reply to the listener, which gives up connections without confirmation. True:
+  // sent; false: not yet.
   Result<bool> confirm(Instant now);
 
   std::string peer() const;  // "host:port" of the listener
 
  private:
   enum class Stage { kWaiting, kConnecting, kChallenge, kReply, kAnswered, kConfirm, kEnded };
-  // True: go on with the next stage; false: wait; an error is for good.
+  // True: continue with the next stage; false: wait; an error is final.
   using Step = Result<bool>;
 
   BootstrapConnector(const bootstrap::HandleContents& contents, const Address& local,

@@ -21,14 +21,14 @@ Socket open_socket(const SocketAddress& address) {
   return Socket(::socket(address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
-// Frames are small and each waits for an answer: nothing is gained by collecting them.
+// Frames are small and each waits for an answer: Nagle's algorithm would only delay them.
 void send_at_once(const Socket& socket) {
   const int on = 1;
   ::setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// The port is chosen when the peer is known, so that many connections may have the same. Where the
-// peer is of another version of IP than our address, the system chooses both.
+// The port is chosen at connect(), so that many connections may have the same. If the peer has
+// another IP version than our address, the system chooses both.
 bool bind_source(const Socket& socket, Address local, sa_family_t family) {
   local.port = 0;
   SocketAddress address;

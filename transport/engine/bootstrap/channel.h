@@ -46,17 +46,17 @@ enum class ChannelStatus {
   kReady,         // done
   kClosed,        // the peer is gone
   kForeign,       // the bytes are not the frame that was expected
-  kOtherVersion,  // the peer speaks peer_version()
+  kOtherVersion,  // the peer has peer_version()
 };
 
 class Channel {
  public:
   Channel(Socket socket, const Address& peer) : socket_(std::move(socket)), peer_(peer) {}
 
-  // 0 when connected, EINPROGRESS while that is on its way, else the reason of the failure.
+  // 0 when connected, EINPROGRESS while connecting, else the reason of the failure.
   int connect_error() const;
 
-  // The frame before must be gone: flush() said kReady.
+  // The previous frame must have been sent: flush() has returned kReady.
   void queue(const Frame& frame);
   ChannelStatus flush();
 

@@ -16,7 +16,7 @@ using bootstrap::ChannelStatus;
 using bootstrap::FrameType;
 
 // Pauses between attempts double from the first to the last: a listener that is about to start is
-// found soon, one that is overrun is not made worse by thousands of peers.
+// found soon, and an overloaded one is not flooded by thousands of peers.
 constexpr Duration kFirstPause = Duration::from_ms(10);
 constexpr Duration kLastPause = Duration::from_ms(320);
 
@@ -67,7 +67,7 @@ Result<bool> BootstrapConnector::confirm(Instant now) {
   return in_time(flush_confirm(), now);
 }
 
-// The end of an attempt that has failed, or whose time is over.
+// The result of a step, or the error if the connector's time is over.
 BootstrapConnector::Step BootstrapConnector::in_time(Step step, Instant now) {
   if (step && (*step || now < deadline_)) return step;
   const bool connected = stage_ != Stage::kWaiting && stage_ != Stage::kConnecting;
@@ -169,7 +169,7 @@ BootstrapConnector::Step BootstrapConnector::take_challenge(Instant now) {
   return true;
 }
 
-// The listener hears of it as well, for its log.
+// The listener learns of it as well, for its log.
 BootstrapConnector::Step BootstrapConnector::challenge_without_proof() {
   channel_->queue(bootstrap::encode_frame(FrameType::kOffer, bootstrap::Mac{}));
   channel_->flush();

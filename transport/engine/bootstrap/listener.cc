@@ -23,11 +23,11 @@ constexpr size_t kMaxCallers = 64;
 constexpr Duration kProofTimeout = Duration::from_s(2);
 
 // A caller that has had this long may be dropped for a new one. It is longer than two round trips
-// across a continent, and lets a flood of silent strangers hold nobody up for more than
-// kGrace * backlog / kMaxCallers = 0.4 s.
+// across a continent, and a flood of silent strangers delays a caller by at most kGrace * backlog /
+// kMaxCallers = 0.4 s.
 constexpr Duration kGrace = Duration::from_ms(100);
 
-// Between two sentences about callers without the proof: strangers must not fill a log.
+// Between two log lines about callers without the proof: strangers must not fill a log.
 constexpr Duration kWarningPause = Duration::from_s(10);
 
 // The unspecified address, IPv6's or IPv4's.
@@ -121,8 +121,8 @@ void BootstrapListener::accept_callers(Instant now) {
   }
 }
 
-// False when the caller is to be dropped. Reads before it looks at the clock: what has arrived
-// counts, however late the owner polls.
+// False when the caller must be dropped. Reads before it checks the deadline, so arrived frames
+// count however late the owner polls.
 bool BootstrapListener::advance(Caller& caller, Instant now) {
   Channel& channel = caller.channel;
   if (caller.stage == Caller::Stage::kHello) {

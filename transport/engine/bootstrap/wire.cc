@@ -21,7 +21,7 @@ constexpr size_t kIdentityAt = 48;
 constexpr size_t kChecksumAt = 120;
 static_assert(kIdentityAt + sizeof(Identity) == kChecksumAt);
 
-// FNV-1a, 64 bits. It finds damage, not forgery: whoever can forge a handle knows its secret.
+// FNV-1a, 64 bits. It detects damage, not forgery: anyone with a handle knows its secret.
 uint64_t checksum(std::span<const uint8_t> bytes) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3;

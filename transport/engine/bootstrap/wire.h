@@ -8,11 +8,9 @@
 //                                          <-   reply      MAC, status, payload
 //     confirm    MAC                       ->
 //
-// A connector to which the challenge's MAC is wrong says so by an offer of zeros, a MAC that nobody
-// has, and leaves.
-// The 8-byte frame header (magic, version, type, size of the body) is the same in every version, so
-// that peers of different versions can tell each other so. A MAC (auth.h) covers the rest
-// of its body.
+// A connector that finds the challenge's MAC wrong sends an offer of zeros, which is no valid MAC,
+// and leaves. The 8-byte frame header (magic, version, type, size of the body) is the same in every
+// version, so that peers can detect different versions. A MAC (auth.h) covers the rest of its body.
 // Pure: functions of bytes, no I/O. Any thread.
 #pragma once
 
@@ -27,7 +25,7 @@
 
 namespace pacecar {
 
-// What a listener hands to its peers, by whatever channel the application has.
+// The listener's handle, which the application carries to its peers.
 struct BootstrapHandle {
   std::array<uint8_t, 128> bytes{};
 };
@@ -47,7 +45,7 @@ using Mac = std::array<uint8_t, 32>;
 struct HandleContents {
   Address address;  // of the listener
   Secret secret{};
-  Identity identity{};  // of what the listener connects to: the owner's word for it
+  Identity identity{};  // of what the listener connects to, chosen by the owner
 };
 
 BootstrapHandle encode_handle(const HandleContents& contents);
@@ -66,10 +64,10 @@ enum class FrameType : uint8_t {
 enum class ReplyStatus : uint8_t {
   kAccepted = 0,
   kRefused = 1,
-  kStale = 2,  // refused, because the offer relies on what has ended since
+  kStale = 2,  // refused: the offer refers to a flow that has ended
 };
 
-// A frame as it travels; the largest is a reply.
+// A frame on the wire; the largest is a reply.
 struct Frame {
   static constexpr size_t kMaxBytes = kHeaderBytes + sizeof(Mac) + 1 + kMaxBootstrapPayload;
   std::array<uint8_t, kMaxBytes> bytes;
@@ -83,7 +81,7 @@ Frame encode_frame(FrameType type, std::span<const uint8_t> first,
 enum class HeaderVerdict {
   kGood,
   kForeign,       // not ours, not the expected type, or a size outside the type's bounds
-  kOtherVersion,  // ours, of another version; nothing may be said about its body
+  kOtherVersion,  // ours, of another version; its body is unknown
 };
 
 struct FrameHeader {

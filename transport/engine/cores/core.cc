@@ -15,13 +15,13 @@ constexpr size_t kCompletions = 8192;
 constexpr size_t kSignals = 256;
 constexpr size_t kArrivals = 256;
 
-// In which an owner who has left no room takes some of what there is.
+// How long to wait for the owner to make room in the rings.
 constexpr Duration kOwnersTime = Duration::from_us(50);
 
-// Moves what `poll` gives into the ring, as far as there is room; false when something may be left.
+// Moves the elements of `poll` into the ring, as far as there is room; false: some may be left.
 template <typename T, typename Poll>
-bool move_into(SpscRing<T>& ring, uint64_t& told, Poll poll) {
-  for (T element; !ring.full(); ++told) {
+bool move_into(SpscRing<T>& ring, uint64_t& moved, Poll poll) {
+  for (T element; !ring.full(); ++moved) {
     if (poll(std::span(&element, 1)) == 0) return true;
     PACECAR_CHECK(ring.push(element));
   }
@@ -79,7 +79,7 @@ void Core::count(NicCounters& total) const {
 void Core::halt(QueuePairId id) {
   const Hold hold(*this);
   port_->soft_nic().halt_queue_pair(id);
-  while (!publish()) {  // nobody else makes room meanwhile
+  while (!publish()) {  // the owner waits here, so only this call makes room
     collect(completions_, early_completions_);
     collect(signals_, early_signals_);
     collect(arrivals_, early_arrivals_);
@@ -103,7 +103,7 @@ bool Core::turn(Instant now, SoftPort::Clock clock) {
   if (received + commands == 0 && now < deadline_) return false;
   if (received > 0 && clock != nullptr) now = clock();
   port_->nic().on_time(now);
-  // What the peer will know from an acknowledgement is told here before.
+  // Publishes completions before the peer can get the acknowledgement.
   publish();
   const size_t sent = port_->transmit(now);
   const Instant again = publish() ? Instant::never() : now + kOwnersTime;
@@ -123,21 +123,21 @@ size_t Core::take_commands() {
   for (Limit limit; limits_.pop(limit); ++taken) {
     nic.set_flow_limits(limit.flow, limit.limits, limit.now);
   }
-  // What has broken takes none; the owner hears of that.
+  // A broken queue pair accepts no posts; the owner gets its kBroken.
   for (Post post; posts_.pop(post); ++taken) nic.post(post.queue_pair, {&post.work_request, 1});
   return taken;
 }
 
 bool Core::publish() {
   SoftNic& nic = port_->soft_nic();
-  uint64_t told = 0;
-  bool all = move_into(completions_, told, [&nic](auto some) { return nic.poll(some); });
-  all &= move_into(signals_, told, [&nic](auto some) { return nic.poll_signals(some); });
-  all &= move_into(arrivals_, told, [&nic](auto some) { return nic.poll_arrivals(some); });
+  uint64_t moved = 0;
+  bool all = move_into(completions_, moved, [&nic](auto some) { return nic.poll(some); });
+  all &= move_into(signals_, moved, [&nic](auto some) { return nic.poll_signals(some); });
+  all &= move_into(arrivals_, moved, [&nic](auto some) { return nic.poll_arrivals(some); });
   const auto counts = std::bit_cast<std::array<uint64_t, kCounters>>(nic.counters());
   for (size_t i = 0; i < kCounters; ++i) counters_[i].store(counts[i], std::memory_order_relaxed);
-  if (told == 0) return all;
-  published_.fetch_add(told, std::memory_order_release);
+  if (moved == 0) return all;
+  published_.fetch_add(moved, std::memory_order_release);
   owner_.ring();
   return all;
 }

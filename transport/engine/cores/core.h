@@ -1,7 +1,7 @@
 // Core: one of the processor cores of a software NIC of several, beside the first: a SoftNic on a
-// packet I/O of its own, and rings by which the NIC's owner hands over writes and limits, and hears
-// of completions, signals and arrivals. Who turns it needs no lock of the owner's, and the owner
-// waits for it only for set-up.
+// packet I/O of its own, and rings over which the NIC's owner sends writes and limits, and receives
+// completions, signals and arrivals. Its thread needs no lock of the owner's, and the owner waits
+// for it only for set-up.
 //
 // Thread rule: "owner" calls from the owner's thread; turn() from one other thread, or from the
 // owner's where there is none.
@@ -23,27 +23,25 @@ namespace pacecar {
 
 class Core {
  public:
-  // `owner` is rung when there is news; it outlives the core.
-  // Errors: kSystem.
+  // `owner` is rung for completions, signals and arrivals; it outlives the core. Errors: kSystem.
   static Result<std::unique_ptr<Core>> make(std::unique_ptr<SoftPort> port, Doorbell& owner);
 
-  // --- owner ---
-  // Both false when there is no room now. Posts wait for hand_over(): the limits that they call for
-  // may be decided after them, and are to be known before.
+  // --- owner --- Both false: no room now. Posts wait for hand_over(), so that limits that are
+  // decided after them arrive before them.
   bool post(QueuePairId id, const WorkRequest& work_request);
   bool limit(FlowId flow, const FlowLimits& limits, Instant now);
-  // False when some have to wait for longer.
+  // False: some must wait longer.
   bool hand_over();
-  // Something has come since the last take_news().
+  // Something has been published since the last take_news().
   bool has_news() const { return published_.load(std::memory_order_acquire) != seen_; }
   bool take_news();
   bool poll(Completion& completion) { return take(completions_, early_completions_, completion); }
   bool poll(FlowSignal& signal) { return take(signals_, early_signals_, signal); }
   bool poll(FlowArrival& arrival) { return take(arrivals_, early_arrivals_, arrival); }
-  // Adds what the core has counted.
+  // Adds the core's counters.
   void count(NicCounters& total) const;
 
-  // Runs `use(nic)` while the core stands still and has taken all that was handed over.
+  // Runs `use(nic)` while the core is stopped and its rings are empty.
   template <typename Use>
   auto exclusively(Use use) {
     const Hold hold(*this);
@@ -51,18 +49,17 @@ class Core {
   }
   // SoftNic::slot_of.
   uint32_t slot_of(QueuePairId id) const { return port_->soft_nic().slot_of(id); }
-  // From here on nothing of the peer's is taken; what was, can be polled.
+  // From here on nothing of the peer is accepted; earlier completions can be polled.
   void halt(QueuePairId id);
-  // A flow has ended: what has been told of it is of no use to the next of its number.
+  // A flow has ended: drops its signals, so that the next flow with its number does not get them.
   void forget(FlowId flow);
 
-  // --- whoever turns it ---
-  // What has come, what is due, what is to be told; false when there was nothing. With a clock the
-  // time is looked at again when packets have been taken.
+  // --- the core's thread --- A turn: receive, timers, transmit, publish; false: there was nothing
+  // to do. With a clock the time is read again after packets have been received.
   bool turn(Instant now, SoftPort::Clock clock);
-  // When there is something to do if nothing comes. Not while another turns it.
+  // When there is work even if nothing arrives. Not during a turn of another thread.
   Instant next_deadline() const { return deadline_; }
-  // The same for who has expected the bell; Instant(): there is something to do already.
+  // The same, after Doorbell::expect(); Instant(): there is work already.
   Instant prepare_to_wait();
   int wait_fd() const { return port_->wait_fd(); }
   Doorbell& bell() { return *bell_; }
@@ -77,7 +74,7 @@ class Core {
     FlowLimits limits;
     Instant now;
   };
-  // The lock, with priority over who turns it.
+  // Holds the lock, with priority over turns.
   class Hold {
    public:
     explicit Hold(Core& core) : core_(core) {
@@ -90,7 +87,7 @@ class Core {
       } while (!core_.waiting_posts_.empty());
     }
     ~Hold() {
-      core_.deadline_ = Instant();  // whatever was changed, the next turn looks at everything
+      core_.deadline_ = Instant();  // the next turn must look at everything
       core_.mutex_.unlock();
       core_.bell_->ring();
     }
@@ -132,7 +129,7 @@ class Core {
   std::atomic<uint64_t> published_{0};
   std::array<std::atomic<uint64_t>, kCounters> counters_{};
 
-  // Of the owner: what is to be handed over; what was taken from the rings before it was asked for.
+  // The owner's: posts to hand over; elements taken from the rings before they were polled.
   FixedQueue<Post> waiting_posts_;
   std::deque<Completion> early_completions_;
   std::deque<FlowSignal> early_signals_;
@@ -140,7 +137,7 @@ class Core {
   uint64_t seen_ = 0;
 
   std::mutex mutex_;
-  std::atomic<int> waiting_{0};  // for set-up: who turns it stands back
+  std::atomic<int> waiting_{0};  // threads that wait for set-up: turns yield to them
   Instant deadline_;
 };
 

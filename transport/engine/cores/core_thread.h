@@ -1,5 +1,5 @@
-// CoreThread: the thread of a Core. It turns it as long as there is something to do, and a little
-// longer; then it sleeps until something arrives or is handed over, and uses no processor.
+// CoreThread: the thread of a Core. It takes turns as long as there is work, and a little longer;
+// then it sleeps until something arrives or is handed over, without using the processor.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace pacecar {
 struct CoreThreadConfig {
   SoftPort::Clock clock = nullptr;
   Duration spin;  // PACECAR_SPIN
-  // What a sleep lasts at most: packets that a decorator holds back come out only when polled for.
+  // The longest sleep: packets that a decorator holds back must be polled.
   Duration longest_sleep = Duration::max();
 };
 

@@ -1,4 +1,4 @@
-// Doorbell: wakes a thread that may sleep, and costs next to nothing while it does not.
+// Doorbell: wakes a sleeping thread, and costs next to nothing while it is awake.
 //
 // Thread rule: ring() from any thread; expect() and answer() by the sleeper.
 #pragma once
@@ -34,7 +34,7 @@ class Doorbell {
   // Readable when it has been rung.
   int fd() const { return fd_.get(); }
 
-  // After what the sleeper shall find has been stored.
+  // After the data for the sleeper has been stored.
   void ring() {
     if (!expected_.exchange(false, std::memory_order_acq_rel)) return;
     const uint64_t one = 1;
@@ -42,8 +42,8 @@ class Doorbell {
     [[maybe_unused]] const ssize_t written = write(fd_.get(), &one, sizeof one);
   }
 
-  // From here on it rings. Look once more for what there may be to do, then sleep on fd().
-  // Both exchange: of two that do so the later one sees what the earlier one has stored.
+  // From here on ring() works. Check for work once more, then sleep on fd(). ring() and expect()
+  // both use an exchange, so that the later one sees what the earlier one has stored.
   void expect() { expected_.exchange(true, std::memory_order_acq_rel); }
   // Awake again.
   void answer() {

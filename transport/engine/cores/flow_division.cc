@@ -8,10 +8,10 @@
 namespace pacecar {
 namespace {
 
-// A share of all, and the least: so that a core that was slow can show that it no longer is.
+// The sum of all shares, and the least share, so that a slow core can show an improvement.
 constexpr uint32_t kShares = 1 << 12;
 constexpr uint32_t kLeastShare = kShares / 64;
-// In how many periods a share follows what a core shows, and is forgotten where it shows nothing.
+// In how many periods a share follows a core's rate, or returns to the default without work.
 constexpr uint64_t kAdapting = 4;
 constexpr uint64_t kForgetting = 32;
 
@@ -63,7 +63,7 @@ void FlowDivision::on_acked(uint32_t index, Bytes bytes, Instant now) {
   adapt();
 }
 
-// Only cores that have had something to do all the time show what they can.
+// Only the rates of cores that were busy all the time count.
 void FlowDivision::adapt() {
   const auto cores = std::span(cores_).first(count_);
   uint64_t shares = 0;
@@ -102,9 +102,9 @@ FlowLimits FlowDivision::limits(uint32_t index, const FlowLimits& flow) const {
   if (part == kWhole && flow.credit == kNoCredit) return limits;
   limits.rate = Rate::from_bps(scale(flow.rate.bps(), part, kWhole));
   limits.window = scale(flow.window, part, kWhole);
-  // 0 would be the most.
+  // 0 would mean no limit.
   if (flow.burst != 0) limits.burst = std::max<Bytes>(scale(flow.burst, part, kWhole), 1);
-  if (part != kWhole) limits.grid = {};  // that of packets at the whole rate
+  if (part != kWhole) limits.grid = {};  // the grid is for packets at the whole rate
   if (flow.credit == kNoCredit) return limits;
   Bytes sent = 0;
   for (const Core& core : cores_) sent += core.sent;

@@ -1,12 +1,12 @@
 // FlowDivision: how a flow's data is divided among the cores of its NIC, and its limits with it.
 //
-// A write goes to the core that is expected to be done with it first: what the core has to do for
-// this flow, over its share. Shares follow what the cores that are kept busy achieve. Rate, window,
-// burst and credit are divided by share among those that have something to do, so that their sum is
-// never more than the flow's.
+// A write goes to the core that is expected to finish it first: the one with the smallest backlog
+// of this flow over its share. Shares follow the rates that busy cores achieve. Rate, window, burst
+// and credit are divided by share among cores with work, so that their sum never exceeds the
+// flow's.
 //
-// Flows so slow that one core does all of it stay on one, each on another. Small writes stay on the
-// first core, which needs no other thread, unless much waits there.
+// Flows that one core can carry stay on one core, spread over the cores. Small writes stay on the
+// first core, which needs no other thread, unless its backlog is large.
 //
 // Pure. Thread rule: one thread at a time.
 #pragma once
@@ -24,7 +24,7 @@ class FlowDivision {
   static constexpr uint32_t kMaxCores = RcEndpoint::kMaxLanes;
   static constexpr Bytes kSmallWrite = 128 * 1024;
   static constexpr Bytes kSmallBacklog = 512 * 1024;  // on the first core
-  // What any core can do.
+  // The rate that any core achieves.
   static constexpr Rate kCoreRate = Rate::from_gbps(10);
   // Shares are adapted after so long.
   static constexpr Duration kPeriod = Duration::from_ms(1);
@@ -34,17 +34,17 @@ class FlowDivision {
 
   // The core for a write, of the first `cores` of them.
   uint32_t choose(Bytes bytes, Rate rate, uint32_t cores) const;
-  // True when the core had nothing of this flow before.
+  // True: the core had nothing of this flow before.
   bool on_posted(uint32_t core, Bytes bytes);
-  // True when it has nothing more.
+  // True: it has nothing left.
   bool on_done(uint32_t core, Bytes bytes);
-  // The peer has so much of what the core has sent.
+  // The peer has acknowledged so much of the core's data.
   void on_acked(uint32_t core, Bytes bytes, Instant now);
-  // What a core has sent since the flow began, as far as it has told.
+  // The core's sent bytes since the flow began, as it last reported them.
   void on_sent(uint32_t core, Bytes sent) { cores_[core].sent = sent; }
 
   bool busy(uint32_t core) const { return cores_[core].writes > 0; }
-  // What part of the flow's limits a busy core has now, in kWhole-ths.
+  // A busy core's present part of the flow's limits, in units of 1 / kWhole.
   uint32_t part(uint32_t core) const;
   static constexpr uint32_t kWhole = 1 << 16;
   // The core's limits; it is busy.

@@ -14,8 +14,8 @@
 namespace pacecar {
 namespace {
 
-// A write is what one core does at a time: large messages are divided among several, and each is
-// long enough for its acknowledgement to cost little.
+// A write is on one core: large messages are divided among several, and each write is long enough
+// for its acknowledgement to cost little.
 constexpr Bytes kWriteBytes = 256 * 1024;
 
 NicCaps caps_of(const NicCaps& first, uint32_t cores) {
@@ -39,7 +39,7 @@ Result<FileDescriptor> wait_for_any(std::initializer_list<int> fds) {
   return all;
 }
 
-// Where peers without several cores would look for it, and which lanes there are.
+// The first lane's endpoint, which peers with one core use, and all lanes.
 PeerEndpoint endpoints(std::span<const uint8_t> address) {
   return decode_endpoint(address).value();
 }
@@ -180,7 +180,7 @@ std::string MultiCoreNic::fault(QueuePairId id) const {
       [&](SoftNic& nic) { return nic.fault(qp->lanes[qp->broken_lane].id); });
 }
 
-// The first core stands still while we are here.
+// The first core makes no turn during this call.
 void MultiCoreNic::halt_queue_pair(QueuePairId id) {
   const QueuePair* qp = find(id);
   first_.halt_queue_pair(id);
@@ -199,7 +199,7 @@ void MultiCoreNic::destroy_queue_pair(QueuePairId id) {
   while (qp->lanes.size() > 1) drop_lane(*qp);
   if (--flow.queue_pairs == 0) {
     for (auto& core : further_) core->forget(qp->flow);
-    flow = Flow(cores(), qp->flow);  // the next of its number begins anew
+    flow = Flow(cores(), qp->flow);  // the next flow with its number starts fresh
   } else {
     undivided_.add(qp->flow);
   }

@@ -1,12 +1,12 @@
-// MultiCoreNic: a software NIC that several processor cores turn. To its user it is one Nic: its
-// owner's thread turns the first core with the calls of a NicPort, as it turns a SoftNic that
-// stands alone; the others have threads of their own.
+// MultiCoreNic: a software NIC on several processor cores. To its user it is one Nic: the owner's
+// thread drives the first core with the calls of a NicPort, like a single SoftNic; the others have
+// threads of their own.
 //
 // Each core is a SoftNic with a packet I/O of its own. All have the same regions, by the same keys.
 // A paced queue pair has an end on each core, its lanes, joined one to one with those of the peer;
 // of two NICs with different numbers of cores the smaller number is used. Its writes are divided
-// among the lanes (FlowDivision): they arrive in any order, and their completions are told in the
-// order of posting. Queue pairs without pacing are the first core's alone.
+// among the lanes (FlowDivision): they arrive in any order, and their completions are returned in
+// the order of posting. Queue pairs without pacing are on the first core only.
 //
 // Thread rule: one thread at a time, except wait_fd().
 #pragma once
@@ -31,7 +31,7 @@ class MultiCoreNic final : public Nic, public NicPort {
  public:
   // `ports`: of each core, the first one's first; SoftNics of the extended mode that differ in
   // address only, all with one key_seed. `processors`: where the threads of the others run; null:
-  // anywhere. Without a clock there are none: receive() turns them, in virtual time.
+  // anywhere. Without a clock there are no threads: receive() drives all cores, in virtual time.
   // Errors: kSystem.
   static Result<std::unique_ptr<MultiCoreNic>> make(
       std::vector<std::unique_ptr<SoftPort>> ports, const CoreThreadConfig& config,
@@ -80,7 +80,7 @@ class MultiCoreNic final : public Nic, public NicPort {
   };
   struct Lane {
     QueuePairId id = 0;
-    FixedQueue<uint32_t> writes{0};  // numbers of those that are not done, in order
+    FixedQueue<uint32_t> writes{0};  // numbers of the pending ones, in order
   };
   struct QueuePair {
     explicit QueuePair(const QueuePairConfig& config)
@@ -89,15 +89,15 @@ class MultiCoreNic final : public Nic, public NicPort {
     QueuePairId id = 0;  // that of its first lane
     const FlowId flow;
     uint32_t work_requests;     // bound
-    FixedQueue<Posted> posted;  // and not told as done
+    FixedQueue<Posted> posted;  // and not returned as done
     uint32_t first_posted = 0;  // the number of the oldest, modulo 2^32
     std::vector<Lane> lanes;    // by core
     // Of the lane that broke it.
     uint32_t broken_lane = 0;
     std::optional<CompletionStatus> broken_by;
-    bool told = false;  // that it is broken
+    bool reported = false;  // that it is broken
   };
-  // What a core has told of a flow, and has been told.
+  // A core's state of a flow: its reports, and the limits sent to it.
   struct CoreOfFlow {
     Bytes in_flight = 0;
     Bytes sent = 0;
@@ -127,41 +127,41 @@ class MultiCoreNic final : public Nic, public NicPort {
   uint32_t cores() const { return static_cast<uint32_t>(further_.size()) + 1; }
   // Only the first has none.
   Core& core(uint32_t index) { return *further_[index - 1]; }
-  // nullptr: of the first core alone.
+  // nullptr: it is on the first core only.
   QueuePair* find(QueuePairId id) const;
   // Likewise by the number that a further core has given it.
   QueuePair* find(uint32_t core, QueuePairId lane) const;
   Flow& flow(FlowId id);
-  // The last one, which is not the first core's.
+  // Drops the last lane, which is not the first core's.
   void drop_lane(QueuePair& qp);
 
   bool post_one(QueuePair& qp, const WorkRequest& work_request);
-  // True where it is told at once.
+  // True: return it at once.
   bool take(uint32_t core, Completion& completion);
-  // Tells what is done, in order. Returns how much.
+  // Returns completions in order; the result is their number.
   size_t report_done(QueuePair& qp, std::span<Completion> completions);
   void complete(FlowSignal& signal, uint32_t core);
-  // Tells the cores that are busy with a flow what part of its limits they have.
+  // Sends the busy cores of a flow their parts of its limits.
   void divide(FlowId id);
-  bool tell(uint32_t core, FlowId id, const FlowLimits& limits);
+  bool send_limits(uint32_t core, FlowId id, const FlowLimits& limits);
 
   const std::unique_ptr<Processors> processors_;
   const std::unique_ptr<SoftPort> port_;
   SoftNic& first_;
   NicCaps caps_;
   mutable NicCounters counters_;
-  const std::unique_ptr<Doorbell> bell_;  // for who sleeps on wait_fd()
+  const std::unique_ptr<Doorbell> bell_;  // for a thread that sleeps on wait_fd()
   FileDescriptor wait_fd_;                // an epoll instance
   bool expecting_ = false;
-  bool handed_over_ = true;  // the cores have all that was posted
+  bool handed_over_ = true;  // all posts have been handed over
   bool threads_ = false;
   Instant now_;
   std::vector<std::unique_ptr<Core>> further_;
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot of the first core
   std::vector<std::vector<QueuePair*>> lanes_;           // by further core and its slot
   std::vector<Flow> flows_;                              // as far as ever used
-  WorkList done_;                                        // slots of those with something to tell
-  WorkList undivided_;                                   // flows whose cores are to be told
+  WorkList done_;                                        // slots of queue pairs with completions
+  WorkList undivided_;                                   // flows whose limits must be divided
   std::vector<std::unique_ptr<CoreThread>> running_;     // they end first
 };
 

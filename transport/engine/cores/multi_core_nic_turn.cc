@@ -1,4 +1,4 @@
-// What MultiCoreNic does in a turn: writes to the cores, what they tell, limits.
+// The turn of MultiCoreNic: writes to the cores, their completions and signals, limits.
 #include <algorithm>
 
 #include "transport/engine/cores/multi_core_nic.h"
@@ -33,7 +33,7 @@ size_t MultiCoreNic::post(QueuePairId id, std::span<const WorkRequest> work_requ
   return taken;
 }
 
-// All are signaled to us: so we know what each core has to do.
+// All writes are signaled on the core, so that its backlog is known here.
 bool MultiCoreNic::post_one(QueuePair& qp, const WorkRequest& work_request) {
   if (qp.broken_by || qp.posted.size() == qp.work_requests) return false;
   Flow& flow = this->flow(qp.flow);
@@ -43,7 +43,7 @@ bool MultiCoreNic::post_one(QueuePair& qp, const WorkRequest& work_request) {
   Lane& lane = qp.lanes[chosen];
   WorkRequest write = work_request;
   write.signaled = true;
-  // A core that begins knows of limits before it has anything to send.
+  // A core gets limits before it has anything to send.
   if (flow.division.on_posted(chosen, bytes)) divide(qp.flow);
   const bool taken = chosen == 0 ? first_.post(lane.id, {&write, 1}) == 1
                                  : core(chosen).post(lane.id, write);
@@ -120,8 +120,8 @@ size_t MultiCoreNic::report_done(QueuePair& qp, std::span<Completion> completion
                             .kind = CompletionKind::kSent,
                             .status = posted.status};
   }
-  if (qp.broken_by && !qp.told && count < completions.size()) {
-    qp.told = true;
+  if (qp.broken_by && !qp.reported && count < completions.size()) {
+    qp.reported = true;
     completions[count++] = {
         .queue_pair = qp.id, .kind = CompletionKind::kBroken, .status = *qp.broken_by};
   }
@@ -139,9 +139,9 @@ size_t MultiCoreNic::poll_signals(std::span<FlowSignal> signals) {
   return count;
 }
 
-// A core knows of its own packets only. What one of them meets alone, while others do not, is not
-// the network's: the division takes care of it. So the least round trip counts of those that cores
-// have told of late, and a timeout only where all were silent.
+// A core knows its own packets only. A delay on one core only is not the network's, and the
+// division handles it. So the least of the cores' recent round trips counts, and a timeout only if
+// all were silent.
 void MultiCoreNic::complete(FlowSignal& signal, uint32_t index) {
   Flow& flow = this->flow(signal.flow);
   CoreOfFlow& own = flow.cores[index];
@@ -179,7 +179,7 @@ void MultiCoreNic::set_flow_limits(FlowId id, const FlowLimits& limits, Instant 
   flow.limits = limits;
   ++flow.limits_version;
   divide(id);
-  // What was to happen once has happened.
+  // An alignment happens only once.
   flow.limits.aligned = false;
   flow.limits.grid = {};
 }
@@ -192,7 +192,7 @@ void MultiCoreNic::divide(FlowId id) {
     CoreOfFlow& core = flow.cores[i];
     const bool known = core.version == flow.limits_version && core.part == part;
     if (known && flow.limits.credit == kNoCredit) continue;
-    if (!tell(i, id, flow.division.limits(i, flow.limits))) {
+    if (!send_limits(i, id, flow.division.limits(i, flow.limits))) {
       undivided_.add(id);
       continue;
     }
@@ -201,7 +201,7 @@ void MultiCoreNic::divide(FlowId id) {
   }
 }
 
-bool MultiCoreNic::tell(uint32_t index, FlowId id, const FlowLimits& limits) {
+bool MultiCoreNic::send_limits(uint32_t index, FlowId id, const FlowLimits& limits) {
   if (index > 0) return core(index).limit(id, limits, now_);
   first_.set_flow_limits(id, limits, now_);
   return true;

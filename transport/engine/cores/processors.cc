@@ -7,16 +7,16 @@
 namespace pacecar {
 namespace {
 
-// What one core does for certain, of full packets and with tags.
+// The rate that one core surely achieves, with full packets and tags.
 constexpr Rate kOneCore = Rate::from_gbps(25);
-// Of so many processors one is spared for an engine: the others are the application's, its
-// neighbours' and those of the threads that call us.
+// One engine per so many processors: the others are for the application, other programs and the
+// threads that call us.
 constexpr uint32_t kProcessorsPerEngine = 4;
 constexpr uint32_t kMostEngines = 4;
 
 }  // namespace
 
-// Null where the topology cannot be read: then nothing is known, and nothing bound.
+// Null if the topology cannot be read: then no thread is bound.
 struct Processors::Topology {
   hwloc_topology_t topology = nullptr;
   hwloc_bitmap_t usable = hwloc_bitmap_alloc();
@@ -64,7 +64,7 @@ uint32_t Processors::count() const {
   return static_cast<uint32_t>(std::max(hwloc_bitmap_weight(topology_->usable), 0));
 }
 
-// Where that is refused, it runs anywhere.
+// If refused, the thread runs anywhere.
 void Processors::bind_this_thread() const {
   if (topology_->topology == nullptr || hwloc_bitmap_iszero(topology_->usable)) return;
   hwloc_set_cpubind(topology_->topology, topology_->usable, HWLOC_CPUBIND_THREAD);

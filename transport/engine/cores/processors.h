@@ -11,14 +11,15 @@ namespace pacecar {
 
 class Processors {
  public:
-  // Of the network interface's NUMA node, as far as this process may use them; where that is none
-  // or unknown, all that it may use.
+  // Those of the network interface's NUMA node that this process may use; if there is none, or the
+  // node is unknown, all that it may use.
   explicit Processors(const std::string& interface);
   ~Processors();
 
-  // How many there are.
+  // The number of processors.
   uint32_t count() const;
-  // Keeps the calling thread on them. The kernel chooses among them: it knows who else uses each.
+  // Keeps the calling thread on them. The kernel chooses among them, as it knows the other load of
+  // each.
   void bind_this_thread() const;
 
  private:
@@ -26,8 +27,9 @@ class Processors {
   std::unique_ptr<Topology> topology_;
 };
 
-// Of a NIC by PACECAR_ENGINES=auto: one where one core can keep up with the link (0: unknown), or
-// where processors are few; else so many that most are left to the application.
+// The engines of a NIC with PACECAR_ENGINES=auto: one if one core can keep up with the link (0:
+// unknown), or if processors are few; otherwise so many that most processors are left to the
+// application.
 uint32_t engines_for(uint32_t processors, Rate link);
 
 }  // namespace pacecar

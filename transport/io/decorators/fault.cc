@@ -10,7 +10,7 @@
 namespace pacecar {
 namespace {
 
-// What the copies of one direction may take; slots beyond the least are touched only when used.
+// Memory for the copies of one direction; unused slots are not touched.
 constexpr size_t kPoolBytes = 16 << 20;
 constexpr size_t kMinSlots = 64;
 constexpr size_t kMaxSlots = 4096;
@@ -39,8 +39,8 @@ class Fates {
       : config_(config),
         stream_(Prng(config.seed * 2 + static_cast<uint64_t>(direction)).next_u64()) {}
 
-  // Of the packet that is `ahead` of the next one. Every packet has a generator of its own, so that
-  // asking twice, after back-pressure, does not change what happens.
+  // The fate of the packet `ahead` places after the next one. Every packet has a generator of its
+  // own, so a second call, after back-pressure, returns the same.
   Fate peek(size_t ahead = 0) const {
     Prng prng(stream_ + next_ + ahead);
     Fate fate;
@@ -65,7 +65,7 @@ void flip_bit(std::span<uint8_t> bytes, uint64_t noise) {
   bytes[bit / 8] ^= static_cast<uint8_t>(1U << (bit % 8));
 }
 
-// Holds what becomes of a packet: `fill` writes its bytes and properties into each copy.
+// Holds the copies of a packet: `fill` writes its bytes and properties into each.
 template <typename Fill>
 void hold_copies(HeldPackets& pool, const Fate& fate, Instant now, size_t size, const Fill& fill) {
   for (int copy = 0; copy < (fate.duplicated ? 2 : 1); ++copy) {
@@ -167,7 +167,7 @@ size_t FaultIo::receive(std::span<RxPacket> packets, Instant now) {
   if (!receiving_) return inner().receive(packets, now);
   receiving_->pool.give_back();  // what the last call handed out
   size_t count = hand_out_due(packets, now);
-  // Zero would say that nothing waits, so go on when all that came was lost.
+  // Zero would mean that nothing waits, so continue if all received packets were lost.
   while (receive_new(packets, count, now) && count == 0) {
   }
   return count + hand_out_due(packets.subspan(count), now);

@@ -1,6 +1,5 @@
-// A decorator that does to packets what a bad network does: loses, duplicates, reorders, corrupts
-// and delays them. The fate of the n-th packet of a direction follows from the seed and n alone, so
-// a run can be repeated.
+// A decorator that loses, duplicates, reorders, corrupts and delays packets. The fate of the n-th
+// packet of a direction follows from the seed and n alone, so a run can be repeated.
 //
 // Bounded: held packets live in a fixed pool of copies per direction; when it is used up, send()
 // takes no more and receive() asks the inner PacketIo for no more until some have left.

@@ -1,6 +1,6 @@
 // A classic pcap file (nanosecond time stamps) of UDP datagrams, which tcpdump, tshark and
 // Wireshark read. Ethernet, IP and UDP headers are made up from the end points. When the file
-// cannot be written any more (a full disk), recording ends; nobody is told. Thread rule: one
+// cannot be written any more (a full disk), recording ends without an error. Thread rule: one
 // thread.
 #pragma once
 

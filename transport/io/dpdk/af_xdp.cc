@@ -89,8 +89,8 @@ std::string af_xdp_cure(const std::string& interface) {
         found->mtu, most, interface, most);
   }
   return fmt::format(
-      "another program may have the interface's queue or an XDP program on it, "
-      "which 'ip link show {}' tells: end it, or use net_af_packet",
+      "another program may have the interface's queue or an XDP program on it, which 'ip link show "
+      "{}' shows: end it, or use net_af_packet",
       interface);
 }
 

@@ -1,4 +1,4 @@
-// What the AF_XDP driver of DPDK 22.11 leaves to its callers. Any thread.
+// Work that the AF_XDP driver of DPDK 22.11 leaves to its callers. Any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -9,12 +9,12 @@
 namespace pacecar {
 
 // The driver keeps the socket of a closed device's buffers open, and with it the interface's queue:
-// this closes it. Sockets are told apart by their inodes, which are not used twice.
+// this closes it. Sockets are identified by their inodes, which are not reused.
 class XdpSockets {
  public:
-  // Those that the process has now are others'.
+  // The process's present sockets belong to others.
   XdpSockets() : others_(inodes()) {}
-  // What came since is ours.
+  // Newer sockets are ours.
   void remember();
   void close_ours() const;
 

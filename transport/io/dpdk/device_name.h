@@ -1,5 +1,5 @@
-// What people write after "soft:dpdk:": a device and its arguments, of which some are ours and the
-// others its driver's. Pure; any thread.
+// The text after "soft:dpdk:": a device and its arguments, some for us and the others for its
+// driver. Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct DpdkDevice {
   std::optional<std::string_view> argument(std::string_view key) const;
 };
 
-// Errors: kInvalidArgument for an argument of ours that cannot be, or a device without a name.
+// Errors: kInvalidArgument for an invalid argument of ours, or a device without a name.
 Result<DpdkDevice> parse_dpdk_device(std::string_view name, std::string_view arguments);
 
 }  // namespace pacecar

@@ -28,22 +28,21 @@ constexpr uint8_t kDscpMask = 0xFC;
 constexpr Bytes kIpv4UdpBytes = 20 + 8;
 constexpr Bytes kIpv6UdpBytes = 40 + 8;
 constexpr Bytes kMinDatagram = 256;  // below this no useful payload is left
-// Nothing wakes the thread that polls: at worst the packets wait until it looks again.
+// Packets wait at most until the next poll.
 constexpr Duration kJitter = Duration::from_us(100);
 // A thread that shares its core waits for the scheduler: some slices of a few ms each.
 constexpr Duration kPause = Duration::from_ms(25);
 // How often the link is looked at: while it is down, and up.
 constexpr Duration kLinkDownInterval = Duration::from_ms(2);
 constexpr Duration kLinkUpInterval = Duration::from_ms(200);
-// An attempt takes a few round trips between two processes; one that a server has not refused may
-// wait for a core there.
+// An attempt takes a few round trips between two processes; longer if the server waits for a core.
 constexpr Duration kReconnectInterval = Duration::from_ms(50);
 constexpr Duration kPatience = Duration::from_s(3);
 
 constexpr Route kLinkLocalRoute{.prefix = {.ip = {0xFE, 0x80}}, .bits = 10};
 
-// Ends the use of received buffers. Nearly all are whole packets of one pool that nobody else
-// holds: such a burst goes back as one.
+// Ends the use of received buffers. Nearly all are single-segment packets of one pool without other
+// references: such a burst is freed at once.
 void give_back(std::span<rte_mbuf* const> buffers) {
   rte_mempool* const pool = buffers.front()->pool;
   const bool plain = std::ranges::all_of(buffers, [pool](const rte_mbuf* buffer) {
@@ -105,7 +104,7 @@ class DpdkIo final : public PacketIo {
   [[gnu::noinline]] void drop_damaged();
   [[gnu::noinline]] void look_at_link(Instant now, Duration interval);
   void ask(const NeighborMessage& question, Instant now);
-  void say(const NeighborMessage& message);
+  void send_message(const NeighborMessage& message);
 
   PacketIoCaps caps_;
   PacketIoCounters counters_;
@@ -113,7 +112,7 @@ class DpdkIo final : public PacketIo {
   std::unique_ptr<DpdkPort> port_;
   UdpSocket holder_;  // where the kernel has our address, it must not answer for us
   Neighbors neighbors_;
-  std::optional<KernelNeighbors> kernel_;  // who hears of neighbours in our place
+  std::optional<KernelNeighbors> kernel_;  // the kernel's neighbours, in place of ours
   TransmitBatch batch_;
   size_t planned_bytes_ = 0;
   uint8_t data_tc_;
@@ -204,17 +203,17 @@ size_t DpdkIo::send(std::span<const TxPacket> packets, Instant now) {
 }
 
 void DpdkIo::ask(const NeighborMessage& question, Instant now) {
-  if (!kernel_) return say(question);
+  if (!kernel_) return send_message(question);
   const auto mac = kernel_->find(question.target);
   if (!mac) return;
-  neighbors_.hear({.kind = NeighborMessage::Kind::kAnswer,
-                   .sender = question.target,
-                   .sender_mac = *mac,
-                   .target = question.sender},
-                  now);
+  neighbors_.receive({.kind = NeighborMessage::Kind::kAnswer,
+                      .sender = question.target,
+                      .sender_mac = *mac,
+                      .target = question.sender},
+                     now);
 }
 
-void DpdkIo::say(const NeighborMessage& message) {
+void DpdkIo::send_message(const NeighborMessage& message) {
   std::array<uint8_t, kMaxNeighborMessageBytes> frame{};
   const size_t length = write_neighbor_message(message, neighbors_.self().vlan, frame);
   batch_.send_frame(std::span(frame).first(length));
@@ -224,7 +223,7 @@ void DpdkIo::look_at_link(Instant now, Duration interval) {
   if (link_seen_ != Instant() && now - link_seen_ < interval) return;
   link_seen_ = now;
   const bool was_up = std::exchange(link_up_, port_->link_is_up());
-  if (link_up_ && !was_up && !kernel_) say(neighbors_.announcement());
+  if (link_up_ && !was_up && !kernel_) send_message(neighbors_.announcement());
   if (link_up_ || reconnected_ == Instant()) reconnected_ = now;
   const Duration waited = now - reconnected_;
   if (port_->can_reconnect() && waited > kReconnectInterval &&
@@ -239,8 +238,8 @@ void DpdkIo::release() {
   held_ = 0;
 }
 
-// As kernels do: what a device has not checked, or says is wrong, is looked at (some take a
-// checksum of 0 for a wrong one).
+// As in kernels: checksums that a device has not checked, or reports as wrong, are checked here
+// (some devices take 0 for a wrong one).
 bool is_damaged(rte_mbuf& buffer) {
   const uint64_t verdict = buffer.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK;
   const bool good =
@@ -262,7 +261,7 @@ void DpdkIo::drop_damaged() {
   held_ = kept;
 }
 
-// Flattened: what is done for every packet is one piece of code.
+// Flattened: the work per packet is one piece of code.
 [[gnu::flatten]] size_t DpdkIo::receive(std::span<RxPacket> packets, Instant now) {
   release();
   const size_t most = std::min(packets.size(), kReceiveBurst);
@@ -302,14 +301,14 @@ bool DpdkIo::read(rte_mbuf& buffer, size_t slot, RxPacket& packet, Instant now) 
   return true;
 }
 
-// What neighbours say is answered here.
+// Answers neighbours' messages, too.
 bool DpdkIo::read_unknown(std::span<const uint8_t> frame, FrameDatagram& datagram, Instant now) {
   const auto ethernet = frame::read_ethernet(frame);
   const auto found = ethernet ? read_datagram(*ethernet) : std::nullopt;
   if (!found) {
     const auto message = read_neighbor_message(frame);
-    const auto answer = message ? neighbors_.hear(*message, now) : std::nullopt;
-    if (answer) say(*answer);
+    const auto answer = message ? neighbors_.receive(*message, now) : std::nullopt;
+    if (answer) send_message(*answer);
     return false;
   }
   const Address& to = found->destination;
@@ -320,7 +319,8 @@ bool DpdkIo::read_unknown(std::span<const uint8_t> frame, FrameDatagram& datagra
   return true;
 }
 
-// What is given goes before what the kernel has; a VLAN is another network than the kernel's.
+// The device's arguments take precedence over the kernel's routes; a VLAN is another network than
+// the kernel's.
 Routes routes_of(const DpdkDevice& device, const std::string& interface, const Address& local) {
   std::vector<Route> routes;
   const uint8_t family_bits = is_ipv4(local) ? 8 * kIpv4Prefix.size() : 0;
@@ -345,7 +345,7 @@ PacketIoCaps caps_of(const DpdkPort& port, const Address& local, uint32_t paths)
   caps.receive_bytes = port.receive_slots() * caps.datagram_bytes / 2;
   caps.paths = paths;
   caps.line_rate = port.line_rate();
-  // Or there is nothing on the way but copies from memory to memory.
+  // Copies in memory need no protection.
   caps.checks_payload = port.offloads_udp_checksums() || port.is_memory();
   caps.sees_ecn = true;
   caps.sees_ipv4_header = is_ipv4(local);

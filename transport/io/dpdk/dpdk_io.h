@@ -1,9 +1,9 @@
 // PacketIo over a DPDK Ethernet device, which it polls: there is nothing to sleep on. Makes and
-// reads Ethernet, IP and UDP headers itself, and asks and answers ARP and neighbour discovery. No
+// reads Ethernet, IP and UDP headers itself, and sends and answers ARP and neighbour discovery. No
 // allocation after opening.
 //
-// Packets to a peer whose MAC address is not known yet are lost, and the peer is asked for; so are
-// all while the link is down. Ends announce themselves when their link comes up, so that this is
+// Packets to a peer without a known MAC address are lost, and a question is sent; so are all
+// packets while the link is down. Ends announce themselves when their link comes up, so this is
 // rare.
 #pragma once
 
@@ -26,7 +26,7 @@ struct DpdkConfig {
   // The IP header's DSCP, in the upper six bits; ECN is set here: data is capable, control is not.
   uint8_t data_tc = 0;
   uint8_t control_tc = 0;
-  // Whether the device is to make and check UDP checksums, if it can: then they protect payloads.
+  // Let the device make and check UDP checksums, if it can, so that they protect payloads.
   // Otherwise they are 0.
   bool udp_checksums = true;
   // UDP port 4791 also where the kernel has the address and could choose another.
@@ -39,7 +39,7 @@ struct OpenedDpdk {
   std::unique_ptr<PacketIo> io;
   MacAddress mac{};
   std::string interface;         // of the kernel on the same device; empty: none
-  bool takes_interface = false;  // so that the kernel hears nothing on it any more
+  bool takes_interface = false;  // the kernel receives nothing on it any more
 };
 
 // The address is the device's argument, else that of the kernel's interface on the same device,

@@ -1,4 +1,4 @@
-// What DPDK's device interface does not tell of a driver. Pure; any thread.
+// Properties of drivers that DPDK's device interface does not report. Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,26 @@ inline constexpr std::string_view kAfXdpDriver = "net_af_xdp";
 
 struct DpdkDriver {
   std::string_view name;
-  bool copies_on_send = false;   // what it is handed, before its burst call returns
+  bool copies_on_send = false;   // before its burst call returns
   bool is_memory = false;        // frames stay in the memory of this host
-  bool has_slots = false;        // of a size of its own, which limits the MTU, not what it says
+  // of a size of its own, which limits the MTU despite its reported one
+  bool has_slots = false;
   bool kernel_is_peer = false;   // its interface is the other end of the wire
   std::string_view shared = "";  // the argument that names one which it shares with the kernel
-  // What comes in at its interface does not reach the kernel any more.
+  // Arrivals at its interface do not reach the kernel any more.
   bool takes_interface = false;
-  bool one_pool = false;          // what is to be sent is copied unless received into the same pool
+  bool one_pool = false;          // sent buffers are copied unless they are of the receive pool
   uint32_t held_to_receive = 64;  // buffers that it takes ahead of what it returns
-  uint32_t held_to_send = 1024;   // buffers of packets that are on their way, unless it copies
+  uint32_t held_to_send = 1024;   // buffers of packets being sent, unless it copies
   Bytes room_before = 0;          // that it leaves free in front of a received frame
-  Bytes most_mtu = 0;             // 0: what the device says
+  Bytes most_mtu = 0;             // 0: from the device
   std::string_view defaults = "";  // arguments, unless the first of them is given
 };
 
-// One that nothing is known of is taken for a NIC.
+// Unknown drivers are treated as NICs.
 const DpdkDriver& dpdk_driver(std::string_view name);
 
-// What DPDK is told: the device's name, its arguments and its driver's defaults.
+// The device's name, its arguments and its driver's defaults, for DPDK.
 std::string with_defaults(const DpdkDevice& device);
 
 }  // namespace pacecar

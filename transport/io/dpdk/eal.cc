@@ -27,18 +27,18 @@
 namespace pacecar {
 namespace {
 
-// Of address space; only what packets lie in becomes memory.
+// Address space; only pages of packets take memory.
 constexpr const char* kMegabytesWithoutHugePages = "1024";
-// A few devices' worth (net_memif 20 MB, a NIC with jumbo frames 35): what others have left over
-// must not make a start fail that needs none.
+// A few devices' worth (net_memif 20 MB, a NIC with jumbo frames 35): with too few huge pages left,
+// a start that needs none must not fail.
 constexpr Bytes kEnoughHugePages = 128 << 20;
 constexpr size_t kMaxWords = 16384;
 
 std::mutex words_mutex;
 std::string words;
 
-// DPDK's threads may speak at any time: what nobody waits for is forgotten.
-ssize_t hear(void* /*cookie*/, const char* text, size_t length) {
+// DPDK's threads may log at any time; messages outside of an operation are dropped.
+ssize_t take_output(void* /*cookie*/, const char* text, size_t length) {
   const std::lock_guard lock(words_mutex);
   if (words.size() + length <= kMaxWords) words.append(text, length);
   return static_cast<ssize_t>(length);
@@ -50,7 +50,7 @@ int log_xdp(int level, const char* format, va_list arguments) {
   std::array<char, 512> text{};
   if (level >= kDebug) return 0;
   const int length = std::vsnprintf(text.data(), text.size(), format, arguments);
-  if (length > 0) hear(nullptr, text.data(), std::min<size_t>(length, text.size() - 1));
+  if (length > 0) take_output(nullptr, text.data(), std::min<size_t>(length, text.size() - 1));
   return length;
 }
 
@@ -66,10 +66,10 @@ void listen_to_xdp() {
 
 void listen_to_eal() {
   std::FILE* const stream = fopencookie(
-      nullptr, "w", {.read = nullptr, .write = hear, .seek = nullptr, .close = nullptr});
+      nullptr, "w", {.read = nullptr, .write = take_output, .seek = nullptr, .close = nullptr});
   PACECAR_CHECK(stream != nullptr);
   setvbuf(stream, nullptr, _IOLBF, 0);
-  rte_openlog_stream(stream);  // lives as long as the process
+  rte_openlog_stream(stream);  // open until the process ends
 }
 
 Bytes free_huge_pages() {
@@ -96,7 +96,7 @@ std::vector<std::string> split(const std::string& text) {
 std::vector<std::string> own_arguments(const cpu_set_t& cpus, bool pci, const LogSink& log) {
   int cpu = 0;
   while (cpu + 1 < CPU_SETSIZE && !CPU_ISSET(cpu, &cpus)) ++cpu;
-  // The engine's threads are ours: the EAL gets a single one, which is the caller's.
+  // The engine has its own threads: the EAL gets the caller's thread only.
   std::vector<std::string> arguments = {fmt::format("--lcores=0@{}", cpu), "--no-telemetry"};
   if (!pci) arguments.emplace_back("--no-pci");
   if (free_huge_pages() >= kEnoughHugePages) {
@@ -112,10 +112,10 @@ std::vector<std::string> own_arguments(const cpu_set_t& cpus, bool pci, const Lo
   return arguments;
 }
 
-// The EAL's threads outlive a plugin that is unloaded: its code, and hear(), must stay.
+// The EAL's threads outlive an unloaded plugin: its code, and take_output(), must stay.
 void stay_loaded() {
   for (void* const function :
-       {reinterpret_cast<void*>(rte_eal_init), reinterpret_cast<void*>(hear)}) {
+       {reinterpret_cast<void*>(rte_eal_init), reinterpret_cast<void*>(take_output)}) {
     Dl_info info{};
     if (dladdr(function, &info) != 0) dlopen(info.dli_fname, RTLD_NOW | RTLD_NODELETE);
   }
@@ -154,14 +154,14 @@ Result<void> start(const std::string& arguments, bool pci, const LogSink& log) {
   for (std::string& part : parts) argv.push_back(part.data());
   stay_loaded();
   listen_to_eal();
-  const EalWords said(log);
+  const EalWords output(log);
   const WithoutPipeSignal quiet;
   const int done = rte_eal_init(static_cast<int>(argv.size()), argv.data());
   const int error = rte_errno;
   if (known) sched_setaffinity(0, sizeof cpus, &cpus);
   listen_to_xdp();
   if (done >= 0) return {};
-  const std::string cause = said.last(rte_strerror(error));
+  const std::string cause = output.last(rte_strerror(error));
   if (error == EACCES || error == EPERM) {
     return fail(ErrorCode::kPermission,
                 fmt::format("DPDK may not start ({}): run as root, or give this user huge pages "
@@ -185,8 +185,8 @@ std::mutex& eal_mutex() {
 
 void run_on_interrupt_thread(const std::function<void()>& work) {
   if (!run_alarm(work, std::chrono::microseconds(1))) return work();  // no memory for an alarm
-  // Events that it has taken before may name descriptors that are closed now: until they are done
-  // with, nobody may open others of the same numbers.
+  // Its earlier events may refer to descriptors that are closed now: wait until these are
+  // processed, before others with the same numbers are opened.
   run_alarm([] {}, std::chrono::microseconds(200));
 }
 

@@ -14,20 +14,20 @@
 
 namespace pacecar {
 
-// `arguments` (of PACECAR_DPDK_EAL, separated by blanks) replace those of our own choice; empty:
-// one core, memory of this process only, huge pages if enough are free. `pci`: PCI devices will be
-// used. The affinity of the calling thread stays as it is.
+// `arguments` (of PACECAR_DPDK_EAL, separated by blanks) replace ours; empty: one core, memory of
+// this process only, huge pages if enough are free. `pci`: PCI devices will be used. The affinity
+// of the calling thread stays as it is.
 Result<void> start_eal(const std::string& arguments, bool pci, const LogSink& log);
 
 // Runs `work` on the EAL's interrupt thread and waits for its end. Drivers that handle their peers
 // there (net_memif) close file descriptors that this thread may be about to wait for, which ends
-// the process: what stops them must not run beside it.
+// the process: so they must be stopped on this thread.
 void run_on_interrupt_thread(const std::function<void()>& work);
 
 // For operations on devices: one at a time in the process.
 std::mutex& eal_mutex();
 
-// While it lives the calling thread, and threads that it starts for good, get no SIGPIPE: drivers
+// During its life the calling thread gets no SIGPIPE, nor do threads that it starts, ever: drivers
 // (net_virtio_user) write to sockets of peers that may have gone, which would end the process.
 class WithoutPipeSignal {
  public:
@@ -41,8 +41,8 @@ class WithoutPipeSignal {
   bool was_pending_;
 };
 
-// Collects what DPDK says during one operation, for the reason of a failure. At its end all goes to
-// the log as kTrace. With eal_mutex() held.
+// Collects DPDK's messages during one operation, for the reason of a failure. Its destructor logs
+// them as kTrace. With eal_mutex() held.
 class EalWords {
  public:
   explicit EalWords(const LogSink& log);
@@ -50,8 +50,9 @@ class EalWords {
   EalWords& operator=(const EalWords&) = delete;
   ~EalWords();
 
-  // Of what was said while a device was attached, the last line that is a driver's: the EAL then
-  // says the less the more it says. The first line when no driver spoke; `otherwise` when nobody.
+  // The reason why attaching a device failed: the last line of a driver, because the EAL's later
+  // lines are less specific; the first line if there is none of a driver; `otherwise` without
+  // lines.
   std::string from_driver(std::string_view otherwise) const;
   // The last line, or `otherwise`.
   std::string last(std::string_view otherwise) const;

@@ -1,9 +1,7 @@
-// Ethernet frames that carry UDP over IPv4 or IPv6, made and read by the program itself. Pure
-// functions; any thread.
+// Ethernet frames that carry UDP over IPv4 or IPv6, made and read here. Pure functions; any thread.
 //
-// UDP checksums are 0 in what is made here, as RoCE v2 allows for both families (annex A17,
-// 17.4.5.2): the payload has a better one, or a device makes them. IPv4 header checksums are made
-// and checked.
+// UDP checksums are written as 0, which RoCE v2 allows for both families (annex A17, 17.4.5.2): the
+// payload has a better one, or a device makes them. IPv4 header checksums are made and checked.
 #pragma once
 
 #include <array>
@@ -42,8 +40,8 @@ uint16_t fold(uint32_t sum);
 // A VLAN's number (12 bits); nullopt: untagged.
 using Vlan = std::optional<uint16_t>;
 
-// What follows the Ethernet header, and of which type; nullopt for a frame that is too short.
-// Tagged and untagged frames are read alike: which of them come in is the device's affair.
+// The payload of an Ethernet frame and its type; nullopt for too short a frame. Reads tagged and
+// untagged frames: the device filters them.
 struct Ethernet {
   std::span<const uint8_t> bytes;
   uint16_t type = 0;
@@ -64,7 +62,7 @@ struct FrameEnds {
   frame::Vlan vlan = std::nullopt;
 };
 
-// All headers of the packets to one peer but for what differs from packet to packet.
+// The headers of packets to one peer, without the fields that differ from packet to packet.
 class HeaderTemplate {
  public:
   HeaderTemplate() = default;
@@ -92,7 +90,7 @@ struct FrameDatagram {
   Ecn ecn = Ecn::kNotCapable;
 };
 
-// Nothing for what is no complete UDP datagram: other protocols, IP fragments, IPv6 extension
+// nullopt unless it is a complete UDP datagram: other protocols, IP fragments, IPv6 extension
 // headers, lengths that contradict each other, wrong IPv4 header checksums.
 std::optional<FrameDatagram> read_datagram(const frame::Ethernet& ethernet);
 

@@ -87,7 +87,7 @@ std::optional<MacAddress> KernelNeighbors::look_up(const Address& address) {
 std::optional<MacAddress> KernelNeighbors::find(const Address& address) {
   const auto mac = look_up(address);
   if (mac) return mac;
-  // What the kernel has to send makes it ask.
+  // A datagram to send makes the kernel ask.
   Address to{.ip = address.ip, .port = kDiscardPort};
   if (is_link_local(address)) to.scope_id = static_cast<uint32_t>(interface_);
   SocketAddress raw;

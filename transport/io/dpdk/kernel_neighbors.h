@@ -14,7 +14,7 @@ class KernelNeighbors {
  public:
   explicit KernelNeighbors(const std::string& interface);
 
-  // Nothing if the kernel does not know it yet; it is made to ask for it then.
+  // nullopt if the kernel does not know it yet; makes the kernel ask for it then.
   std::optional<MacAddress> find(const Address& address);
 
  private:

@@ -1,6 +1,7 @@
-// KnownFrames: frames to us, of which the headers differ in little from packet to packet. A glance
-// tells that they are those of a frame that was read as a whole; what may differ is read, and
-// checked, each time. A table of fixed size in which the newest frame takes the place of others.
+// KnownFrames: a fast path for frames whose headers hardly differ from an earlier frame's. A few
+// comparisons show that the headers match a frame that was parsed completely; only the fields that
+// may differ are read and checked each time. A table of fixed size in which the newest frame
+// replaces others.
 //
 // Here as a whole, since nothing is inlined from files that are not compiled for DPDK's processors.
 //
@@ -23,10 +24,10 @@ class KnownFrames {
   // Shorter frames are not known, nor those with a VLAN's tag.
   static constexpr size_t kLeastFrame = 80;
 
-  // `datagram` is what read_datagram() says of this frame, but for the destination, which is that
-  // of the frame remembered. False, with `datagram` as it was: it has to be asked.
+  // Sets `datagram` as read_datagram() would, but with the remembered frame's destination. False,
+  // with `datagram` unchanged: call read_datagram().
   bool read(std::span<const uint8_t> frame, FrameDatagram& datagram) const;
-  // read_datagram() has said this of that frame.
+  // Remembers the result of read_datagram() for a frame.
   void remember(std::span<const uint8_t> frame, const FrameDatagram& datagram);
 
  private:
@@ -40,7 +41,7 @@ class KnownFrames {
   // 16 bytes by one instruction where there is one.
   using Vector = uint64_t __attribute__((vector_size(16)));
 
-  // Ones where the headers of one peer do not differ.
+  // Bits that are equal in all headers of one peer.
   struct Shape {
     size_t ip_bytes = 0;
     alignas(16) Headers same{};
@@ -55,7 +56,7 @@ class KnownFrames {
   };
 
   static size_t index_of(const uint8_t* frame) {
-    // The sender's MAC address, and of its IP address what routers leave different.
+    // The sender's MAC address, and the bytes of its IP address that differ behind a router.
     uint32_t words[2];
     std::memcpy(&words[0], frame + 8, sizeof words[0]);
     std::memcpy(&words[1], frame + 26, sizeof words[1]);

@@ -79,13 +79,13 @@ bool memif_client_is_connected(std::string_view socket) {
 void retire_memif_listener(std::string_view socket) {
   for (const int fd : find_sockets(getsockname, socket)) {
     if (option(fd, SO_ACCEPTCONN) == 1) {
-      // The interrupt thread must find a descriptor that it can wait for.
+      // The interrupt thread needs a descriptor on which it can wait.
       const int silent = eventfd(0, EFD_CLOEXEC);
       if (silent < 0) continue;
       dup3(silent, fd, O_CLOEXEC);
       close(silent);
     } else {
-      // A client that has not said yet which device it wants: the driver shall see the end only.
+      // A client that has not named its device yet: the driver must see the end only.
       shutdown(fd, SHUT_RDWR);
       char byte = 0;
       while (recv(fd, &byte, sizeof byte, MSG_DONTWAIT) > 0) {

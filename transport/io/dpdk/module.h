@@ -1,10 +1,10 @@
-// What calls DPDK lives in shared objects of its own, modules, which are loaded when a device of
-// DPDK is asked for: a host without DPDK lacks nothing else. DPDK's fast path is inline in its
-// headers and uses its variables, so that no table of functions could take the libraries' place.
+// Code that calls DPDK is in shared objects of its own, modules, which are loaded when a DPDK
+// device is used: a host without DPDK lacks nothing else. DPDK's fast path is inline in its headers
+// and uses its variables, so a table of functions could not replace the libraries.
 //
-// A module has copies of what it needs of the layers below, all of it hidden, and gives one
-// function away. What crosses the border is what both know by the same headers: PacketIo's virtual
-// functions, and values of types without state of their own. No exception does.
+// A module has hidden copies of the lower layers that it needs, and exports one symbol. Only types
+// of common headers cross the border: PacketIo's virtual functions, and plain values. No exceptions
+// cross it.
 #pragma once
 
 #include <string>
@@ -16,12 +16,12 @@ namespace pacecar {
 // The one symbol of a module, `pacecar_module`.
 struct DpdkModule {
   const char* build;  // a digest of all headers that both sides include, and of the compiler
-  void (*open)();     // in truth of the type that the one who loads it names
+  void (*open)();     // cast to the type that the loader knows
 };
 
-// Loads a module, and DPDK with it; both stay. It is looked for in the folder pacecar beside the
-// program or library that has this code, there in the installed libraries' place, and then where
-// the system looks for libraries. Any thread. Errors: kUnavailable.
+// Loads a module, and DPDK with it; both stay. Searched in the folder pacecar beside the program or
+// library with this code, then in the installed libraries' folder, then by the system. Any thread.
+// Errors: kUnavailable.
 Result<const DpdkModule*> load_dpdk_module(const std::string& file);
 
 template <typename Function>
@@ -33,7 +33,7 @@ Result<Function*> load_dpdk_function(const std::string& file) {
 
 }  // namespace pacecar
 
-// In one file of a module.
+// Used in one file of each module.
 #define PACECAR_DPDK_MODULE(function)                                                 \
   extern "C" [[gnu::visibility("default")]] const pacecar::DpdkModule pacecar_module; \
   const pacecar::DpdkModule pacecar_module = {PACECAR_DPDK_BUILD,                     \

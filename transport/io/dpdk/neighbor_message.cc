@@ -94,7 +94,7 @@ uint32_t icmpv6_sum(const uint8_t* ip, std::span<const uint8_t> icmp) {
   return frame::sum16(icmp, addresses + static_cast<uint32_t>(icmp.size()) + kIcmpv6);
 }
 
-// A question goes to those whose address ends alike (RFC 4291, section 2.7.1), which is one.
+// A question goes to the solicited-node group (RFC 4291, section 2.7.1), usually of one host.
 std::array<uint8_t, 16> solicited_node(const Address& target) {
   std::array<uint8_t, 16> group = {0xFF, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xFF};
   std::copy_n(&target.ip[13], 3, &group[13]);
@@ -126,14 +126,14 @@ size_t write_nd(const NeighborMessage& message, const frame::Vlan& vlan, uint8_t
   if (!question) nd[4] = static_cast<uint8_t>(kOverride | (answer ? kSolicited : 0));
   std::ranges::copy(question ? message.target.ip : message.sender.ip, nd + 8);
   nd[kNdBytes] = question ? kSourceMac : kTargetMac;
-  nd[kNdBytes + 1] = 1;  // of 8 bytes
+  nd[kNdBytes + 1] = 1;  // option length, in 8 bytes
   put_mac(message.sender_mac, nd + kNdBytes + 2);
   const std::span<const uint8_t> icmp(nd, kNdBytes + kOptionBytes);
   put16(static_cast<uint16_t>(~frame::fold(icmpv6_sum(ip, icmp))), nd + 2);
   return at + kIpv6Bytes + kNdBytes + kOptionBytes;
 }
 
-// The MAC address among the options; those that say nothing of it are passed over.
+// The MAC address among the options; other options are skipped.
 std::optional<MacAddress> find_mac(std::span<const uint8_t> options, uint8_t type) {
   while (options.size() >= kOptionBytes) {
     const size_t length = size_t{options[1]} * 8;

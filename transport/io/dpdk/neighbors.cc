@@ -24,7 +24,7 @@ size_t set_of(const Address& address) {
 
 Neighbors::Neighbors(const Self& self, Routes routes)
     : self_(self), routes_(std::move(routes)), entries_(kCapacity) {
-  // A loopback has all its ends at one address.
+  // On a loopback all ends have one address.
   learn(self.address, self.mac, Instant::never());
 }
 
@@ -36,11 +36,11 @@ Neighbors::Entry* Neighbors::look_up(const Address& address) {
   return nullptr;
 }
 
-// In the place of the one that was longest not heard of, or asked for.
+// Replaces the entry with the oldest confirmation or question.
 Neighbors::Entry& Neighbors::make(const Address& address) {
   Entry* const set = &entries_[set_of(address) * kWays];
   const auto rank = [](const Entry& e) {
-    return std::pair(e.used, std::max(e.heard, e.asked).ns());
+    return std::pair(e.used, std::max(e.confirmed, e.asked).ns());
   };
   Entry& entry = *std::min_element(
       set, set + kWays, [&](const Entry& a, const Entry& b) { return rank(a) < rank(b); });
@@ -55,10 +55,10 @@ Neighbors::Found Neighbors::find(const Address& address, Instant now) {
     entry->asked = now;
     const Entry* const gateway = look_up(entry->next_hop);
     if (gateway == nullptr || !gateway->known) return {.ask = true};
-    fill(*entry, gateway->mac, gateway->heard);
+    fill(*entry, gateway->mac, gateway->confirmed);
   }
   Found found{.headers = entry->known ? &entry->headers : nullptr};
-  const bool wanted = !entry->known || now - entry->heard > kFresh;
+  const bool wanted = !entry->known || now - entry->confirmed > kFresh;
   if (wanted && now - entry->asked > kAskInterval) {
     entry->asked = now;
     found.ask = true;
@@ -87,10 +87,10 @@ void Neighbors::fill(Entry& entry, const MacAddress& mac, Instant now) {
   }
   entry.mac = mac;
   entry.known = true;
-  entry.heard = now;
+  entry.confirmed = now;
 }
 
-// Of a host on the link. Returns whether it was not known before.
+// For a host on the link. True: it was unknown before.
 bool Neighbors::learn(const Address& address, const MacAddress& mac, Instant now) {
   Entry* known = look_up(address);
   Entry& entry = known != nullptr ? *known : make(address);
@@ -104,14 +104,14 @@ bool Neighbors::learn(const Address& address, const MacAddress& mac, Instant now
   return is_new;
 }
 
-std::optional<NeighborMessage> Neighbors::hear(const NeighborMessage& message, Instant now) {
+std::optional<NeighborMessage> Neighbors::receive(const NeighborMessage& message, Instant now) {
   const bool others = is_ipv4(message.sender) != is_ipv4(self_.address);
   const bool unspecified = message.sender.ip == std::array<uint8_t, 16>{} ||
                            (is_ipv4(message.sender) && message.sender.ip[12] == 0);
   if (others || unspecified || message.sender.ip == self_.address.ip) return std::nullopt;
   const bool to_us = message.target.ip == self_.address.ip;
   if (message.kind != Kind::kAnnouncement && !to_us) return std::nullopt;
-  // Those behind a gateway have no say in where they are.
+  // Hosts behind a gateway must not set their MAC address.
   const bool on_link = routes_.next_hop(message.sender).ip == message.sender.ip;
   const bool is_new = on_link && learn(message.sender, message.sender_mac, now);
   if (message.kind == Kind::kAnswer) return std::nullopt;

@@ -1,6 +1,6 @@
 // Neighbors: which MAC address a peer has, or the gateway to it, with the headers of packets to it.
-// A table of fixed size that forgets those longest not heard of; what others send can fill it but
-// not let it grow.
+// A table of fixed size that replaces the entry that was confirmed least recently; others' messages
+// can fill it but not make it grow.
 //
 // Pure: time is an argument. Thread rule: one thread at a time.
 #pragma once
@@ -16,7 +16,7 @@ namespace pacecar {
 
 class Neighbors {
  public:
-  // Who we are, from whom frames are.
+  // Our own addresses.
   struct Self {
     MacAddress mac{};
     Address address;
@@ -25,10 +25,9 @@ class Neighbors {
   static constexpr size_t kSets = 256;  // a power of two
   static constexpr size_t kWays = 4;
   static constexpr size_t kCapacity = kSets * kWays;
-  // A question that gets no answer is asked again after this.
+  // An unanswered question is repeated after this.
   static constexpr Duration kAskInterval = Duration::from_ms(20);
-  // What was heard is believed for this long without being confirmed; then it is asked for again,
-  // while it goes on serving.
+  // An entry is asked for again after so long without confirmation; it is used meanwhile.
   static constexpr Duration kFresh = Duration::from_s(30);
 
   explicit Neighbors(const Self& self, Routes routes = Routes());
@@ -42,13 +41,13 @@ class Neighbors {
   // `address` is of our family.
   Found find(const Address& address, Instant now);
 
-  // Who is asked for is the target, or the gateway to it.
+  // Asks for the target, or the gateway to it.
   NeighborMessage question(const Address& target) const;
   NeighborMessage announcement() const;
 
-  // Takes what a neighbour says; an answer to it, if it is owed one. Newcomers that announce
-  // themselves are told of us, so that neither has to ask.
-  std::optional<NeighborMessage> hear(const NeighborMessage& message, Instant now);
+  // Processes a neighbour's message; returns an answer, if it needs one. New neighbours that
+  // announce themselves get an answer, so that neither has to ask.
+  std::optional<NeighborMessage> receive(const NeighborMessage& message, Instant now);
 
  private:
   struct Entry {
@@ -58,7 +57,7 @@ class Neighbors {
     MacAddress mac{};
     bool used = false;
     bool known = false;
-    Instant heard;
+    Instant confirmed;
     Instant asked;
   };
 

@@ -76,8 +76,7 @@ void guard_memif_server(const DpdkDevice& device, const LogSink& log) {
   }
 }
 
-// The devices of this process that are in use, and what sockets of net_memif they have. With
-// eal_mutex() held.
+// The devices in use by this process, and their sockets of net_memif. With eal_mutex() held.
 std::map<std::string, std::string>& devices_in_use() {
   static std::map<std::string, std::string> sockets;
   return sockets;
@@ -113,8 +112,8 @@ void DpdkPort::close() {
   for (int ms = 0; ms < kPatienceMs && !link_is_up() && is_connecting(); ++ms) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  // What a driver has put off there when it was asked for its link (net_virtio_user, whose peer has
-  // gone) must not find the device gone.
+  // A driver's deferred work there (net_virtio_user, after its peer has gone) must end before the
+  // device does.
   run_on_interrupt_thread([] {});
   const std::string socket = devices_in_use().extract(name_).mapped();
   const bool last = std::ranges::none_of(devices_in_use() | std::views::values,
@@ -146,11 +145,11 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
   }
   if (rte_eth_dev_get_port_by_name(device.name.c_str(), &id_) != 0) {
     if (serves_at_file(device)) remove_dead_memif_socket(memif_socket(device));
-    const EalWords said(log);
+    const EalWords output(log);
     const int done = rte_dev_probe(with_defaults(device).c_str());
     if (done != 0 || rte_eth_dev_get_port_by_name(device.name.c_str(), &id_) != 0) {
-      const std::string cause = said.from_driver(rte_strerror(done != 0 ? -done : ENODEV));
-      // Drivers say -1 for all that can go wrong.
+      const std::string cause = output.from_driver(rte_strerror(done != 0 ? -done : ENODEV));
+      // Some drivers return -1 for every error.
       if (done == -EACCES || (done == -1 && geteuid() != 0)) {
         return fail(ErrorCode::kPermission,
                     fmt::format("the DPDK device '{}' may not be used ({}): run as root, or give "
@@ -184,8 +183,8 @@ DpdkPort::Pool DpdkPort::try_pool(const std::string& name, uint32_t buffers, Byt
   if (!driver_->one_pool) {
     return Pool(rte_pktmbuf_pool_create_by_ops(name.c_str(), buffers, 0, 0, room, socket, order));
   }
-  // As that does, but with one buffer after the other: it leaves out what is left of a page, and
-  // net_af_xdp tells the kernel of as much memory as they take without.
+  // Like that function, but with contiguous buffers: it leaves gaps at page ends, and net_af_xdp
+  // registers only the memory of the buffers without gaps.
   Pool pool(rte_mempool_create_empty(name.c_str(), buffers, sizeof(rte_mbuf) + bytes, 0,
                                      sizeof(rte_pktmbuf_pool_private), socket,
                                      RTE_MEMPOOL_F_NO_IOVA_CONTIG));
@@ -220,7 +219,8 @@ Result<void> DpdkPort::make_pools(const DpdkPortConfig& config) {
   if (!receive) return tl::unexpected(receive.error());
   receive_pool_ = std::move(*receive);
   if (driver_->one_pool) return {};
-  // net_memif joins the pieces of a packet in one slot only if these buffers are larger than slots.
+  // net_memif joins the segments of a packet in one slot only if these buffers are larger than
+  // slots.
   auto transmit = make_pool("tx", sent, frame + 64);
   if (!transmit) return tl::unexpected(transmit.error());
   transmit_pool_ = std::move(*transmit);
@@ -244,7 +244,7 @@ tl::expected<Bytes, int> DpdkPort::choose_mtu(const DpdkDevice& device) const {
   return mtu;
 }
 
-tl::unexpected<Error> DpdkPort::refuse(const char* what, int error, const EalWords& said,
+tl::unexpected<Error> DpdkPort::refuse(const char* what, int error, const EalWords& output,
                                        const DpdkDevice& device) const {
   const std::string cure =
       driver_->name == kAfXdpDriver
@@ -252,10 +252,10 @@ tl::unexpected<Error> DpdkPort::refuse(const char* what, int error, const EalWor
           : fmt::format("check that nothing else uses it, and its arguments '{}'",
                         device.arguments);
   return fail(ErrorCode::kSystem, fmt::format("the DPDK device '{}' cannot be {} ({}): {}", name_,
-                                              what, said.last(rte_strerror(-error)), cure));
+                                              what, output.last(rte_strerror(-error)), cure));
 }
 
-Result<void> DpdkPort::make_queues(const DpdkPortConfig& config, const EalWords& said) {
+Result<void> DpdkPort::make_queues(const DpdkPortConfig& config, const EalWords& output) {
   uint16_t receive_slots = kReceiveSlots;
   uint16_t transmit_slots = kTransmitSlots;
   rte_eth_dev_adjust_nb_rx_tx_desc(id_, &receive_slots, &transmit_slots);
@@ -266,9 +266,9 @@ Result<void> DpdkPort::make_queues(const DpdkPortConfig& config, const EalWords&
   if (auto ok = make_pools(config); !ok) return ok;
   int done = rte_eth_rx_queue_setup(id_, 0, receive_slots, socket, nullptr, receive_pool_.get());
   if (xdp) xdp_sockets_->remember();
-  if (done != 0) return refuse("given a receive queue", done, said, config.device);
+  if (done != 0) return refuse("given a receive queue", done, output, config.device);
   done = rte_eth_tx_queue_setup(id_, 0, transmit_slots, socket, nullptr);
-  if (done != 0) return refuse("given a transmit queue", done, said, config.device);
+  if (done != 0) return refuse("given a transmit queue", done, output, config.device);
   return {};
 }
 
@@ -285,7 +285,7 @@ void DpdkPort::find_interface_of(const DpdkDevice& device, uint32_t index) {
 }
 
 void DpdkPort::leave_others_to_kernel(const DpdkDevice& device, const LogSink& log) {
-  // For another address, or another network, the kernel would not answer.
+  // The kernel would not answer for another address, or on another network.
   if (!kernel_address_ || device.address.value_or(*kernel_address_) != *kernel_address_) return;
   if (device.vlan) return;
   const auto isolated = isolate_device(id_);
@@ -306,10 +306,10 @@ Result<void> DpdkPort::steer(const Address& to) const {
 }
 
 Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& log) {
-  const EalWords said(log);
+  const EalWords output(log);
   rte_eth_dev_info info{};
   if (const int done = rte_eth_dev_info_get(id_, &info); done != 0) {
-    return refuse("asked", done, said, config.device);
+    return refuse("asked", done, output, config.device);
   }
   driver_ = &dpdk_driver(info.driver_name != nullptr ? info.driver_name : "");
   copies_on_send_ =
@@ -333,20 +333,20 @@ Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& lo
     conf.rxmode.offloads |= kChecksChecksums;
   }
   int done = rte_eth_dev_configure(id_, 1, 1, &conf);
-  if (done != 0) return refuse("configured", done, said, config.device);
+  if (done != 0) return refuse("configured", done, output, config.device);
   if (auto mtu = choose_mtu(config.device); mtu) {
     mtu_ = *mtu;
   } else {
-    return refuse("set to that MTU", mtu.error(), said, config.device);
+    return refuse("set to that MTU", mtu.error(), output, config.device);
   }
-  if (auto ok = make_queues(config, said); !ok) return ok;
+  if (auto ok = make_queues(config, output); !ok) return ok;
   leave_others_to_kernel(config.device, log);
   // The server need not be there yet.
   if (is_memif_client(config.device)) server_socket_ = memif_socket(config.device);
   done = rte_eth_dev_start(id_);
   started_ = done == 0;
-  if (!started_ && !can_reconnect()) return refuse("started", done, said, config.device);
-  // Neighbours ask by multicast. What a virtual device cannot filter comes in anyway.
+  if (!started_ && !can_reconnect()) return refuse("started", done, output, config.device);
+  // Neighbours ask by multicast. Virtual devices without a filter receive it anyway.
   rte_eth_allmulticast_enable(id_);
   rte_ether_addr mac{};
   rte_eth_macaddr_get(id_, &mac);

@@ -26,7 +26,7 @@ struct DpdkPortConfig {
   DpdkDevice device;
   uint32_t transmit_buffers = 0;  // that a burst needs at once
   uint32_t receive_burst = 0;     // packets that are held until the next receive
-  bool udp_checksums = false;     // the device is to make and check them, if it can
+  bool udp_checksums = false;     // by the device, if it can
 };
 
 class DpdkPort {
@@ -47,27 +47,26 @@ class DpdkPort {
   bool link_is_up() const;
   // False while a client waits for its server: no burst call may be made.
   bool is_started() const { return started_; }
-  // Some devices have to ask for their other end again and again (net_memif as a client); for
-  // those whose link is down. Interrupts an attempt that goes on, which endangers the other end:
-  // memif_sockets.h.
+  // Some devices (net_memif as a client) must try repeatedly to connect while their link is down.
+  // Interrupts a running attempt, which may crash the other end: memif_sockets.h.
   bool can_reconnect() const { return !server_socket_.empty(); }
   void reconnect();
-  // Whether such a device, whose link is down, has an attempt that goes on.
+  // Whether such a device, with its link down, is connecting.
   bool is_connecting() const;
-  // What is handed over has been copied when the burst call returns, and may be in many pieces.
+  // Packets are copied before the burst call returns, and may have many segments.
   bool copies_on_send() const { return copies_on_send_; }
-  // The device makes the UDP checksums of packets that say so, and says what it knows of those of
-  // packets that come in.
+  // The device makes the UDP checksums of flagged packets, and reports those of received ones.
   bool offloads_udp_checksums() const { return offloads_udp_checksums_; }
   // Frames stay in the memory of this host.
   bool is_memory() const { return driver_->is_memory; }
-  // The kernel hears nothing on the interface any more.
+  // The kernel receives nothing on the interface any more.
   bool takes_interface() const { return driver_->takes_interface; }
   // The kernel's address on that interface: ours, if it has ours.
   const std::optional<Address>& kernel_address() const { return kernel_address_; }
-  // All but one address and port, ours, is left to the kernel: also ARP and neighbour discovery.
+  // The device receives only our address and port; the rest, also ARP and neighbour discovery,
+  // stays with the kernel.
   bool is_steered() const { return steered_; }
-  // What a steered device is to bring.
+  // The address and port that a steered device receives.
   Result<void> steer(const Address& to) const;
   rte_mempool& transmit_pool() { return transmit_pool_ ? *transmit_pool_ : *receive_pool_; }
 
@@ -82,11 +81,11 @@ class DpdkPort {
   Result<void> attach(const DpdkDevice& device, const LogSink& log);
   Result<void> configure(const DpdkPortConfig& config, const LogSink& log);
   tl::expected<Bytes, int> choose_mtu(const DpdkDevice& device) const;
-  tl::unexpected<Error> refuse(const char* what, int error, const EalWords& said,
+  tl::unexpected<Error> refuse(const char* what, int error, const EalWords& output,
                                const DpdkDevice& device) const;
   void find_interface_of(const DpdkDevice& device, uint32_t index);
   void leave_others_to_kernel(const DpdkDevice& device, const LogSink& log);
-  Result<void> make_queues(const DpdkPortConfig& config, const EalWords& said);
+  Result<void> make_queues(const DpdkPortConfig& config, const EalWords& output);
   Result<void> make_pools(const DpdkPortConfig& config);
   Pool try_pool(const std::string& name, uint32_t buffers, Bytes bytes) const;
   Result<Pool> make_pool(const char* purpose, uint32_t buffers, Bytes room) const;
@@ -104,10 +103,10 @@ class DpdkPort {
   std::string server_socket_;  // of a client of net_memif
   bool copies_on_send_ = false;
   bool offloads_udp_checksums_ = false;
-  bool is_hardware_ = false;  // virtual devices invent a speed
+  bool is_hardware_ = false;  // virtual devices report a made-up speed
   std::optional<XdpSockets> xdp_sockets_;
   Pool receive_pool_;
-  Pool transmit_pool_;  // none: that of what is received
+  Pool transmit_pool_;  // null: the receive pool
 };
 
 }  // namespace pacecar

@@ -37,7 +37,7 @@ std::vector<std::string> words_of(const std::string& line) {
 
 std::optional<uint32_t> hexadecimal(std::string_view text) { return to_number<uint32_t>(text, 16); }
 
-// A word of an address as it lies in memory.
+// A word of an address in memory order.
 std::optional<Address> ipv4_from(const std::string& text) {
   const auto word = hexadecimal(text);
   if (!word) return std::nullopt;
@@ -72,7 +72,7 @@ std::vector<Route> parse_lines(std::string_view text, Read&& read) {
 
 Routes::Routes(std::vector<Route> routes) : routes_(std::move(routes)) {
   const size_t count = routes_.size();
-  // Who is a gateway is on the link, whatever else covers it.
+  // A gateway is on the link, whatever other routes cover it.
   for (size_t i = 0; i < count; ++i) {
     if (routes_[i].gateway != Address()) {
       routes_.push_back({.prefix = routes_[i].gateway, .bits = kAllBits});

@@ -1,4 +1,4 @@
-// Routes: to whom packets for an address are handed on the link. Pure but for kernel_routes().
+// Routes: the next hop on the link for an address. Pure but for kernel_routes().
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace pacecar {
 
 struct Route {
   Address prefix;       // port and scope do not matter
-  uint8_t bits = 0;     // of the 128; of an IPv4 prefix 96 more than people write
+  uint8_t bits = 0;     // of the 128; an IPv4 prefix has 96 more than usually written
   Address gateway{};    // all 0: the destinations are on the link
-  uint32_t metric = 0;  // of two for the same prefix the least
+  uint32_t metric = 0;  // the smaller one wins for the same prefix
 };
 
 class Routes {
@@ -22,7 +22,7 @@ class Routes {
   Routes() = default;
   explicit Routes(std::vector<Route> routes);
 
-  // The gateway to an address, or the address itself; what no route covers is on the link.
+  // The gateway to an address, or the address itself; addresses without a route are on the link.
   const Address& next_hop(const Address& address) const;
   bool is_gateway(const Address& address) const;
 
@@ -30,12 +30,12 @@ class Routes {
   std::vector<Route> routes_;  // the best first
 };
 
-// Those of one interface, from the text of /proc/net/route and /proc/net/ipv6_route. Lines that
-// cannot be read are left out.
+// The routes of one interface, from the text of /proc/net/route and /proc/net/ipv6_route. Lines
+// that cannot be read are left out.
 std::vector<Route> parse_ipv4_routes(std::string_view text, std::string_view interface);
 std::vector<Route> parse_ipv6_routes(std::string_view text, std::string_view interface);
 
-// Of the family of `local`.
+// The kernel's routes of the family of `local`.
 std::vector<Route> kernel_routes(const std::string& interface, const Address& local);
 
 }  // namespace pacecar

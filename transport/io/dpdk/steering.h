@@ -1,4 +1,4 @@
-// Steering: a device that is shared with the kernel (a bifurcated driver, such as mlx5) brings us
+// Steering: a device that is shared with the kernel (a bifurcated driver, such as mlx5) gives us
 // the packets of one address and UDP port, and leaves all others to the kernel. Thread rule: as
 // DpdkPort.
 #pragma once
@@ -10,11 +10,11 @@
 
 namespace pacecar {
 
-// When its queues are set up (net_tap) and before it starts (mlx5): from now on it brings nothing
-// that no rule asks for. Otherwise why not.
+// When its queues are set up (net_tap) and before it starts (mlx5): from now on it receives only
+// what a rule selects. Errors: the reason.
 tl::expected<void, std::string> isolate_device(uint16_t port_id);
 
-// Once it runs. Datagrams come to the only queue: there is nothing to spread them over (RSS).
+// After the start. Datagrams go to the only queue, without RSS.
 tl::expected<void, std::string> steer_datagrams(uint16_t port_id, const Address& to);
 
 }  // namespace pacecar

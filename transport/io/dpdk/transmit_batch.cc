@@ -14,7 +14,7 @@
 namespace pacecar {
 namespace {
 
-// A payload up to this is copied: three pieces cost more.
+// A payload of up to this size is copied: three segments cost more.
 constexpr size_t kCopiedPayload = 256;
 constexpr uint16_t kHeld = 2;  // references: the device's and ours
 
@@ -23,8 +23,8 @@ uint8_t* append(uint8_t* to, std::span<const uint8_t> bytes) {
   return to + bytes.size();
 }
 
-// DPDK 22.11 sums wrongly what begins at an odd place (net_tap, and net_vhost for a guest that
-// takes no unfinished checksums).
+// DPDK 22.11 sums segments at odd offsets wrongly (net_tap, and net_vhost for a guest that takes no
+// unfinished checksums).
 bool has_odd_piece(const TxPacket& packet) {
   return ((packet.header.size() | packet.payload.size()) & 1) != 0;
 }
@@ -61,7 +61,7 @@ size_t TransmitBatch::begin(size_t packets) {
   count_ = 0;
   packets = std::min(packets, kBurst);
   if (port_.copies_on_send()) return taken_ = take_prepared(packets);
-  // All or none: what a device has not sent yet is what is missing.
+  // All or none: the missing buffers are in packets that the device has not sent yet.
   const bool enough = rte_pktmbuf_alloc_bulk(&port_.transmit_pool(), heads_.data(),
                                              static_cast<unsigned>(packets)) == 0;
   return taken_ = enough ? packets : 0;

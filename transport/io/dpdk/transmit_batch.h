@@ -1,10 +1,10 @@
 // TransmitBatch: packets of one burst as DPDK's buffers. Thread rule: as PacketIo.
 //
-// Where the device copies what it is handed before its burst call returns
-// (DpdkPort::copies_on_send) the payload is not copied here: the same buffers serve every burst,
-// and point to it. Such a device "frees" them, which only counts down a reference that is counted
-// up again. Elsewhere packets are copied, since a device may still read a repeated packet when its
-// payload has been acknowledged and is the application's again.
+// If the device copies before its burst call returns (DpdkPort::copies_on_send), the payload is not
+// copied here: the same buffers point to the payloads of every burst. The device "frees" them,
+// which only decrements a reference count that is restored. Otherwise packets are copied, since a
+// device may still read a retransmitted packet after its payload has been acknowledged and the
+// application has reused the memory.
 #pragma once
 
 #include <array>
@@ -19,20 +19,20 @@ namespace pacecar {
 class TransmitBatch {
  public:
   static constexpr size_t kBurst = 64;
-  // What must be in the port's pool for a batch, and for one frame more.
+  // Buffers in the port's pool for a batch and one more frame.
   static constexpr uint32_t kBuffers = 4 * kBurst;
 
   // All packets go out from `local`; `tagged`: in a VLAN.
   TransmitBatch(DpdkPort& port, const Address& local, bool tagged);
 
-  // Before the first packet of a burst; how many there is room for, at most kBurst.
+  // Before the first packet of a burst; returns the room, at most kBurst.
   size_t begin(size_t packets);
-  // Makes the headers of packets that are added from now on: all of that size. Before the first of
-  // a burst.
+  // Sets the headers of the following packets, which all have that size. Before the first of a
+  // burst.
   void write_headers(const HeaderTemplate& headers, uint16_t source_port, const TxPacket& packet,
                      uint8_t traffic_class);
   void add(const TxPacket& packet);
-  // Hands over what was added and returns how many packets the device took.
+  // Sends the added packets and returns how many the device took.
   size_t submit();
 
   // One frame of another kind, at once.
@@ -54,7 +54,7 @@ class TransmitBatch {
   size_t taken_ = 0;  // heads that are ready to be filled
   bool prepared_ = false;
   std::array<rte_mbuf*, kBurst> heads_{};
-  // Only where the device copies: what points to payload and trailer.
+  // Only if the device copies: buffers that point to payload and trailer.
   std::array<rte_mbuf*, kBurst> payloads_{};
   std::array<rte_mbuf*, kBurst> trailers_{};
 };

@@ -1,5 +1,4 @@
-// The IPv4 and UDP headers of a datagram that a program makes and reads itself. Pure functions; any
-// thread.
+// The IPv4 and UDP headers of a datagram, made and read here. Pure functions; any thread.
 #pragma once
 
 #include <cstddef>
@@ -25,10 +24,10 @@ struct Ipv4Datagram {
   Ecn ecn = Ecn::kNotCapable;
 };
 
-// Where a UDP datagram goes, even one that was cut short; nothing where there is no UDP header.
+// The destination of a UDP datagram, even a truncated one; nullopt without a UDP header.
 std::optional<Address> ipv4_udp_destination(std::span<const uint8_t> packet);
 
-// Nothing for what is no complete UDP datagram.
+// nullopt unless it is a complete UDP datagram.
 std::optional<Ipv4Datagram> read_ipv4_udp(std::span<const uint8_t> packet);
 
 }  // namespace pacecar

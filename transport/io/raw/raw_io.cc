@@ -161,7 +161,7 @@ size_t RawIo::receive(std::span<RxPacket> packets, Instant /*now*/) {
   for (size_t i = 0; i < static_cast<size_t>(received); ++i) {
     const uint8_t* begin = static_cast<const uint8_t*>(in_pieces_[i].iov_base);
     const std::span packet(begin, in_[i].msg_len);
-    // A raw socket hears all of the host's datagrams from when it is made to when it is bound.
+    // Before it is bound, a raw socket receives all datagrams of the host.
     if (ipv4_udp_destination(packet) != local_) continue;
     const auto datagram = read_ipv4_udp(packet);
     if (!datagram || datagram->bytes.empty()) {

@@ -51,7 +51,7 @@ InterfaceInfo describe(const ifaddrs& entry) {
   info.up = (entry.ifa_flags & IFF_UP) != 0;
   info.loopback = (entry.ifa_flags & IFF_LOOPBACK) != 0;
   info.pci_path = read_pci_path(info.name);
-  // Virtual devices invent a speed (veth says 10 Gb/s).
+  // Virtual devices report a made-up speed (veth: 10 Gb/s).
   if (!info.pci_path.empty()) info.speed = read_speed(info.name);
   return info;
 }

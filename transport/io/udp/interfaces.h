@@ -30,7 +30,7 @@ uint64_t guid_from_mac(const std::array<uint8_t, 6>& mac);
 
 std::vector<InterfaceInfo> list_interfaces();
 
-// An error that names the interfaces there are.
+// Error: kNotFound, which lists the interfaces.
 Result<InterfaceInfo> find_interface(const std::string& name);
 
 // The address that a NIC on this interface uses: IPv4 first, else global IPv6, else link-local.

@@ -20,8 +20,8 @@ int control_value(const cmsghdr& control) {
 
 int64_t ns_of(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
 
-// The kernel stamps arrivals by the clock of the day. It may be set while a packet waits: what
-// cannot be is cut off.
+// The kernel stamps arrivals by the real-time clock, which may be set while a packet waits:
+// impossible values are clamped.
 Duration waited_since(const cmsghdr& control, int64_t fetched_ns) {
   constexpr int64_t kLongestNs = 1'000'000'000;
   timespec arrival;
@@ -76,7 +76,7 @@ int ReceiveRing::receive_one(int fd) {
 
 // One system call for at most so many. False when nothing waits.
 bool ReceiveRing::ask(int fd, unsigned messages, PacketIoCounters& counters) {
-  for (size_t i = 0; i < filled_; ++i) {  // the kernel has written over these
+  for (size_t i = 0; i < filled_; ++i) {  // overwritten by the kernel
     messages_[i].msg_hdr.msg_namelen = sizeof(SocketAddress);
     messages_[i].msg_hdr.msg_controllen = sizeof(Control);
   }
@@ -101,15 +101,15 @@ bool ReceiveRing::fill(int fd, PacketIoCounters& counters) {
   if (!ask(fd, static_cast<unsigned>(batch_), counters)) return false;
   size_t largest = 1;
   for (size_t i = 0; i < filled_; ++i) largest = std::max<size_t>(largest, messages_[i].msg_len);
-  // Asking for one costs the least; two full answers in a row say that more may be waiting.
+  // Reading one costs the least; two full bursts in a row mean that more may be waiting.
   const size_t most = std::clamp<size_t>(kHotBytes / largest, 1, kBuffers);
   full_ = filled_ == batch_;
   batch_ = full_ && was_full ? std::min(batch_ * 2, most) : filled_;
   return true;
 }
 
-// One message, whose payload goes to where it is predicted to go, if it is what was predicted; else
-// it is put together in the second buffer. False when nothing readable waits.
+// Receives one message with its payload in the predicted place; another message is put together in
+// the second buffer. False when nothing readable waits.
 bool ReceiveRing::fill_places(int fd, const Placement& placement, PacketIoCounters& counters) {
   msghdr& header = messages_[0].msg_hdr;
   const auto pieces = scatter_.lay(placement, {buffer(0), kBufferBytes});
@@ -121,7 +121,8 @@ bool ReceiveRing::fill_places(int fd, const Placement& placement, PacketIoCounte
   return received;
 }
 
-// The packets of the open message that came to lie as predicted; the others are in rest_ then.
+// Returns the packets of the open message that were placed as predicted; the others are in rest_
+// then.
 size_t ReceiveRing::hand_out_placed(std::span<RxPacket> packets, PacketIoCounters& counters) {
   const size_t bytes = rest_.size();
   const size_t count = scatter_.placed_packets(bytes, segment_bytes_);

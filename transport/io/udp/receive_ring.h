@@ -1,5 +1,5 @@
-// Receives bursts of datagrams into a fixed set of buffers and splits what the kernel has joined
-// (UDP_GRO). Memory of one burst stays valid until the next one is asked for. One thread.
+// Receives bursts of datagrams into a fixed set of buffers and splits joined ones (UDP_GRO). Memory
+// of one burst stays valid until the next receive(). One thread.
 #pragma once
 
 #include <netinet/in.h>
@@ -27,12 +27,13 @@ class ReceiveRing {
 
   // See PacketIo::predict.
   void predict(const Placement& placement) { placement_ = placement; }
-  // Hands out what is left of the last burst; only when nothing is left, asks the socket once.
+  // Returns the rest of the last burst; only if nothing is left, reads the socket once.
   size_t receive(int fd, std::span<RxPacket> packets, PacketIoCounters& counters);
 
  private:
   static constexpr size_t kBuffers = 32;
-  // What a burst may fill: leaves half of a small second-level cache (1 MiB) to the consumer.
+  // The most bytes of a burst: half of a small second-level cache (1 MiB), the other half is for
+  // the consumer.
   static constexpr size_t kHotBytes = 512 * 1024;
   static constexpr size_t kBufferBytes = 65536;  // more than any joined datagram
   // Buffers begin in different cache sets, so that many short datagrams do not evict one another.
@@ -66,7 +67,7 @@ class ReceiveRing {
   size_t filled_ = 0;  // messages of the last burst
   size_t next_ = 0;    // the first of them not opened yet
   size_t batch_ = 1;   // how many to ask for next time
-  bool full_ = false;  // as many as asked for came last time
+  bool full_ = false;  // the last burst was full
   // The open message, number next_ - 1.
   std::span<const uint8_t> rest_;
   size_t segment_bytes_ = 0;

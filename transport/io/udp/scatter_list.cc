@@ -14,7 +14,7 @@ std::span<iovec> ScatterList::lay(const Placement& placement, std::span<uint8_t>
   packets_ = std::min(most, wanted);
   size_t count = 0;
   size_t plain_used = 0;
-  // Between two payloads lie the trailer of one packet and the header of the next.
+  // Between two payloads there are the trailer of one packet and the header of the next.
   for (size_t i = 0; i < packets_; ++i) {
     const size_t between = i == 0 ? placement.header_bytes : ends_bytes();
     pieces_[count++] = {&plain_[plain_used], between};

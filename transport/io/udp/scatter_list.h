@@ -1,6 +1,6 @@
-// The scatter list by which one call receives the packets of a joined datagram: payload to where it
-// is predicted to go, headers and trailers side by side in a plain buffer, and behind the last
-// predicted payload whatever else there is.
+// The scatter list by which one call receives the packets of a joined datagram: payload to its
+// predicted place, headers and trailers next to each other in a plain buffer, and after the last
+// predicted payload everything else.
 //
 // Pure; one thread.
 #pragma once
@@ -23,13 +23,13 @@ class ScatterList {
   // `plain` has room for a whole datagram. Both outlive what is received.
   std::span<iovec> lay(const Placement& placement, std::span<uint8_t> plain);
 
-  // How many packets of a datagram of `bytes`, of which each but the last has `packet_bytes`, have
-  // come to lie as they were laid; 0 if any of those predicted has another length.
+  // How many packets of a datagram of `bytes`, in which all but the last have `packet_bytes`, were
+  // received as predicted; 0 if a predicted one has another length.
   size_t placed_packets(size_t bytes, size_t packet_bytes) const;
   // Packet `i` of those: header and trailer, and its payload.
   std::span<const uint8_t> ends(size_t i) const;
   std::span<const uint8_t> payload(size_t i) const;
-  // What of a datagram of `bytes` follows the packets that were predicted.
+  // The bytes of a datagram after the predicted packets.
   std::span<const uint8_t> rest(size_t bytes) const;
   // A datagram of `bytes` in one piece.
   void gather(size_t bytes, uint8_t* to) const;

@@ -25,8 +25,8 @@ class SendBatch {
   static constexpr size_t kMaxGroupBytes = 65000;  // below IP's 65,535 with any headers
 
   // For sockets of one IP version; longer datagrams than the limit are never planned. With
-  // `identifies` they are RoCE v2 over IPv4: the kernel identifies the datagrams of a group by
-  // their places in it, from 0 on, and their ICRCs say so.
+  // `identifies` they are RoCE v2 over IPv4: the kernel numbers the datagrams of a group from 0,
+  // and their ICRCs use these identifications.
   SendBatch(size_t datagram_limit, bool ipv4, bool identifies = false);
   SendBatch(const SendBatch&) = delete;  // the message headers point into the object
   SendBatch& operator=(const SendBatch&) = delete;

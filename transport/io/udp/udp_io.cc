@@ -25,12 +25,12 @@ constexpr Bytes kMaxDatagram = SendBatch::kMaxGroupBytes;
 constexpr Bytes kMinDatagram = 256;  // below this no useful payload is left
 constexpr Bytes kJoinedBurst = 60'000;
 constexpr uint32_t kCallsBeforeConnect = 16;
-// A connected socket refuses one call for each ICMP error that has come for it, which anyone can
-// forge, and sends nothing. The next call goes through, unless another has come within a
+// A connected socket refuses one call, without sending, for each ICMP error that has arrived, and
+// anyone can forge these. The next call succeeds, unless another error has arrived within a
 // microsecond.
 constexpr int kCallsPerIcmp = 4;
 constexpr uint8_t kDscpMask = 0xFC;
-// Packets wait for the kernel's interrupts and for the thread that polls to be woken.
+// Packets wait for the kernel's interrupts, and until the polling thread is woken.
 constexpr Duration kJitter = Duration::from_us(100);
 // A thread that shares its core waits for the scheduler: some slices of a few ms each.
 constexpr Duration kPause = Duration::from_ms(25);
@@ -66,8 +66,8 @@ class UdpIo final : public PacketIo {
   size_t receive(std::span<RxPacket> packets, Instant now) override;
 
  private:
-  // A socket that sends. It is connected to the peer that it sends to again and again, which saves
-  // the kernel the search for a route; others are still reached by their address.
+  // A sending socket. It is connected to its most frequent peer, which saves the kernel the route
+  // look-up; others are still reached by their address.
   struct Transmitter {
     Source source;
     Address newest;
@@ -103,7 +103,7 @@ UdpIo::Transmitter& UdpIo::transmitter_for(const TxPacket& packet) {
 }
 
 void UdpIo::settle_on(Transmitter& transmitter, const Address& destination) {
-  // The kernel would number what a connected socket sends, beginning anywhere.
+  // The kernel would number a connected socket's datagrams from an unknown start.
   if (caps_.identifies_datagrams) return;
   if (destination == transmitter.connected) return;
   if (destination != transmitter.newest) {
@@ -114,7 +114,7 @@ void UdpIo::settle_on(Transmitter& transmitter, const Address& destination) {
   transmitter.in_a_row = 0;
   SocketAddress raw;
   const socklen_t length = to_sockaddr(destination, raw);
-  // Refused (no route): the sends themselves will tell.
+  // If refused (no route), the sends report it.
   const bool connected = ::connect(transmitter.source.socket.fd(), &raw.any, length) == 0;
   transmitter.connected = connected ? destination : Address{};
 }
@@ -138,8 +138,8 @@ size_t UdpIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
 }
 
 // Hands the planned batch to the kernel and returns how many packets were taken, refused ones
-// included. Fewer than planned: the socket is full, or segments_ has changed and the rest has to be
-// planned anew.
+// included. Fewer than planned: the socket is full, or segments_ has changed and the rest must be
+// planned again.
 size_t UdpIo::submit(const Transmitter& transmitter, bool& full) {
   const int fd = transmitter.source.socket.fd();
   const auto messages = batch_.messages();

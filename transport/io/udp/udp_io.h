@@ -25,11 +25,11 @@ struct UdpConfig {
   // The IP header's DSCP, in the upper six bits; ECN is set here: data is capable, control is not.
   uint8_t data_tc = 0;
   uint8_t control_tc = 0;
-  // How what is received begins, if all of it begins alike (drop_unless); no bits: anyhow.
+  // The common first bits of all valid datagrams (drop_unless); none: no filter.
   uint64_t beginning_bits = 0;
   uint64_t beginning = 0;
   bool without_checksum = false;  // IPv6 datagrams without UDP checksum are received, too
-  // PacketIoCaps::identifies_datagrams: all that is sent is RoCE v2 then.
+  // PacketIoCaps::identifies_datagrams: only RoCE v2 is sent.
   bool identifies = false;
   Bytes datagram_limit = 65000;   // for a network whose MTU is smaller than the interface's
 };

@@ -27,7 +27,7 @@ int get_option(int fd, int level, int name) {
   return getsockopt(fd, level, name, &value, &length) == 0 ? value : -1;
 }
 
-// With the privilege to exceed net.core.[rw]mem_max if we have it, else as much as that allows.
+// Exceeds net.core.[rw]mem_max if we have the privilege, else uses as much as it allows.
 void set_buffer(int fd, int forced_name, int name, Bytes bytes) {
   const int value = static_cast<int>(std::min<Bytes>(bytes, INT_MAX / 2));
   if (!set_option(fd, SOL_SOCKET, forced_name, value)) set_option(fd, SOL_SOCKET, name, value);

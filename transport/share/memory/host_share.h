@@ -1,5 +1,5 @@
-// HostShare: a NIC's link as this process shares it with the others of its user on this host; and
-// who shares a link, for people.
+// HostShare: a NIC's link, shared with the other processes of this user on this host; and the list
+// of sharers, for display.
 #pragma once
 
 #include <sys/types.h>
@@ -17,8 +17,7 @@
 
 namespace pacecar {
 
-// What the link of a NIC is called among those of the host. NICs of software may differ in nothing
-// but their address.
+// The name of a NIC's link, unique on the host. Software NICs may differ only in their address.
 std::string link_name(std::string_view device, uint64_t guid);
 
 class HostShare {
@@ -46,12 +45,12 @@ struct LinkSharer {
   struct Direction {
     LinkClaim claim;
     Rate taking;
-    Rate learnt;         // what the link gives it, where that is less; 0: it does not
+    Rate learnt;         // its budget, if less than nominal; 0: not
     bool lives = false;  // it has a demand, and has written in time
 
-    // As the others count it.
+    // As others count it.
     Rate demand() const { return lives ? claim.demand : Rate(); }
-    // What it uses of its demand at most.
+    // The most that it uses.
     Rate part() const {
       return lives ? std::min({taking, claim.demand, learnt > Rate() ? learnt : taking}) : Rate();
     }
@@ -62,7 +61,7 @@ struct LinkSharer {
   std::array<Direction, 2> directions;  // by LinkDirection
 };
 
-// Those that have not ended. Takes no part in it. Errors: those of ShareMemory::find.
+// The processes that have not ended. Only reads the table. Errors: those of ShareMemory::find.
 Result<std::vector<LinkSharer>> link_sharers(
     std::string_view link, Instant now, const std::string& directory = default_share_directory());
 

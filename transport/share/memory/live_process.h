@@ -1,8 +1,8 @@
-// LiveProcess: this process as one that takes part in a ShareTable. Its word says the process id,
-// when it started and the process namespace, so that no other has the same by chance.
+// LiveProcess: this process as a user of a ShareTable. Its word has the process id, start time and
+// process namespace, so that no other has the same by chance.
 //
-// The word lies in memory that a forked child finds wiped: the child is not the process whose slot
-// it has inherited. Thread rule: any thread.
+// The word is in memory that is wiped in a forked child, which must not use its parent's slot.
+// Thread rule: any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -31,7 +31,7 @@ class LiveProcess final : public ShareProcess {
   ~LiveProcess() override;
 
   uint64_t owner() const override { return *word_; }
-  // One look into /proc; those of other namespaces cannot be seen.
+  // Reads /proc, where processes of other namespaces are not visible.
   bool ended(uint64_t owner) const override;
   bool hidden(uint64_t owner) const override;
 

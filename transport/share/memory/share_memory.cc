@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kVersion = 2;
 constexpr size_t kLongestName = 64;
-// Nobody can take it away, and nothing waits for a disk.
+// Access rights of others, which directory and file must not have.
 constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
 
 tl::unexpected<Error> system_error(std::string_view what, std::string_view cure) {
@@ -54,7 +54,7 @@ Result<FileDescriptor> open_directory(const std::string& path, bool make) {
   return directory;
 }
 
-// 0 where the kernel has none such.
+// 0 if the kernel has no such namespace.
 uint64_t name_space(const char* path) {
   struct stat information {};
   return stat(path, &information) == 0 ? information.st_ino : 0;
@@ -80,7 +80,7 @@ Result<ShareMemory> ShareMemory::open(const std::string& directory, std::string_
   if (!folder) return tl::unexpected(folder.error());
   const std::string name = file_name(link);
   const std::string path = directory + "/" + name;
-  // Without O_NONBLOCK a pipe that somebody put there would stop us.
+  // Without O_NONBLOCK a FIFO of that name would block us.
   const FileDescriptor file(
       openat(folder->get(), name.c_str(),
              O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, S_IRUSR | S_IWUSR));
@@ -88,7 +88,7 @@ Result<ShareMemory> ShareMemory::open(const std::string& directory, std::string_
   struct stat information {};
   if (fstat(file.get(), &information) != 0) return system_error("cannot see " + path, "remove it");
   if (!ours(information)) return not_ours(path);
-  // Whoever comes first, or after one that was killed here, gives it its size and its memory.
+  // The first process, or the next after one that was killed here, allocates the file.
   if (S_ISREG(information.st_mode) && information.st_size == 0) {
     if (const int error = posix_fallocate(file.get(), 0, sizeof(ShareTable)); error != 0) {
       errno = error;

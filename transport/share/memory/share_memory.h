@@ -1,9 +1,9 @@
 // ShareMemory: a ShareTable in a file of /dev/shm that processes of one user have in common.
 //
-// Trust: directory and file are this user's alone and no symbolic links, so whoever writes there
-// could do as much without it. A name says the version of the table, the link, and the network
-// and time namespaces: two containers may both have an eth0, and clocks differ between time
-// namespaces. A file of zeros is an empty table: who is killed while it makes one leaves nothing
+// Trust: directory and file belong to this user alone and are no symbolic links, so only processes
+// of this user write there. The name has the version of the table, the link, and the network and
+// time namespaces: two containers may both have an eth0, and clocks differ between time namespaces.
+// A zeroed file is an empty table, so a process that is killed while it makes one leaves nothing
 // half done.
 //
 // Thread rule: any thread.

@@ -7,7 +7,7 @@ namespace {
 
 constexpr Duration kFirstWait = Duration::from_ms(50);
 constexpr Duration kLongestWait = Duration::from_s(2);
-// Who hears nothing of the end is gone himself.
+// A peer that does not answer kDisconnect in this time is gone itself.
 constexpr Duration kDisconnectLimit = Duration::from_s(1);
 // What a peer may ask us to wait for.
 constexpr Duration kMostPatience = Duration::from_s(60);
@@ -61,7 +61,7 @@ const Message* Connection::ready(const Message& message) {
   sent_ = message;
   state_ = State::kEstablished;
   send(Kind::kReadyToUse, Instant());
-  due_ = Instant::never();  // it is repeated when the reply is
+  due_ = Instant::never();  // repeated only after a repeated reply
   return &sent_;
 }
 
@@ -101,7 +101,7 @@ Connection::Step Connection::on_message(const Message& message, Instant now) {
         due_ = Instant::never();
         return {.notice = Notice::kReply};
       }
-      // What we have said to it was lost.
+      // Our answer to it was lost.
       return {.send = sent_.kind == Kind::kReadyToUse || sent_.kind == Kind::kReject ? &sent_
                                                                                      : nullptr};
     case Kind::kReadyToUse:
@@ -128,7 +128,7 @@ Connection::Step Connection::on_message(const Message& message, Instant now) {
   return {};
 }
 
-// He has the message, and answers within 4.096 us to the power of the code.
+// The peer has the message, and answers within 4.096 us times 2^code.
 void Connection::wait_longer(uint8_t code, Instant now) {
   const Duration wait = std::min(kMostPatience, Duration::from_ns(int64_t{4096} << (code & 31)));
   due_ = now + wait;

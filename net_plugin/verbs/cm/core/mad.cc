@@ -23,7 +23,7 @@ constexpr size_t kTransactionAt = 8;
 constexpr size_t kAttributeAt = 16;
 constexpr size_t kBodyAt = 24;
 
-// What every request of ours says, and what makes another host's one of RC.
+// The constant fields of our requests, and those that identify another host's as RC.
 constexpr uint16_t kDefaultPartition = 0xFFFF;
 constexpr uint8_t kResponseTimeout = 20;  // 4.3 s, as Linux
 constexpr uint8_t kMostTries = 15;
@@ -57,7 +57,7 @@ size_t private_at(Kind kind) {
   return kMadBytes - kBodyAt;
 }
 
-// 24 bits before a byte that says something else.
+// 24 bits before a byte of another field.
 uint32_t load_24(const uint8_t* from) { return load_be32(from) >> 8; }
 void store_24(uint32_t value, uint8_t low, uint8_t* to) { store_be32(value << 8 | low, to); }
 

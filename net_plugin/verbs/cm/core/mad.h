@@ -74,7 +74,7 @@ Mad encode(const Message& message);
 // Nothing: no such message, or one for another kind of connection than RC.
 std::optional<Message> decode(std::span<const uint8_t> bytes);
 
-// Who asks whom, as RDMA over IP says it.
+// Source and destination, in the format of RDMA over IP.
 struct IpHeader {
   static constexpr size_t kBytes = 36;
   bool ipv4 = false;
