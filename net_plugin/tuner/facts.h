@@ -38,8 +38,8 @@ struct PossibleCluster {
 
 // The possible clusters. If the user has not described the switches: with rails, leaves with the
 // uplinks that they need; else one switch for all hosts, or, half as likely, leaves with a quarter
-// of the uplinks. GPUs' own links are assumed not to be the bottleneck. Errors: kNotFound, with what
-// is unknown or does not fit: then NCCL's own choices stand.
+// of the uplinks. GPUs' own links are assumed not to be the bottleneck. Errors: kNotFound, with
+// what is unknown or does not fit: then NCCL's own choices stand.
 Result<std::vector<PossibleCluster>> clusters_of(const Facts& facts);
 
 }  // namespace pacecar::tuner
