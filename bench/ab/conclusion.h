@@ -1,4 +1,4 @@
-// What is done with records, wherever they come from: summary, report, verdict.
+// Makes summary, report and verdict of records.
 #pragma once
 
 #include <vector>

@@ -6,7 +6,7 @@
 
 namespace pacecar::hosts {
 
-// Of PairResults::document(); each pair's own results are left out.
+// From PairResults::document(), without each pair's own results.
 std::string matrix_page(nlohmann::json document);
 
 }  // namespace pacecar::hosts

@@ -54,7 +54,7 @@ void matching(benchmark::State& state) {
 }
 BENCHMARK(matching)->ArgName("group")->Arg(1)->Arg(8);
 
-// What a sender with sends but no buffer costs at every poll.
+// The cost per poll of a sender with sends but no buffer.
 void waiting_for_a_buffer(benchmark::State& state) {
   SendQueue sender;
   const auto table = std::make_unique<SendTable>();
