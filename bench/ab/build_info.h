@@ -1,4 +1,4 @@
-// What this program was built from.
+// The source that this program was built from.
 #pragma once
 
 #include <string_view>

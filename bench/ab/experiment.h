@@ -1,5 +1,5 @@
-// What an experiment compares, without how a run is made: the part that simulations and real
-// programs share, and that summaries and reports are made from. Plain data.
+// The comparison of an experiment, common to simulations and real programs; the input of summaries
+// and reports. Plain data.
 //
 // A cell is one arm under one value of each factor. Its runs differ in their seed only (of real
 // programs: in their block). Runs are numbered cell by cell.

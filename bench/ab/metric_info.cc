@@ -13,7 +13,7 @@ struct ProgramMetric {
   Better better;
 };
 
-// What output_parser.h finds in what programs print.
+// The metrics that output_parser.h finds in programs' output.
 constexpr ProgramMetric kProgramMetrics[] = {
     {"bw_gbps", "Gb/s", "average bandwidth", Better::kHigher},
     {"bw_peak_gbps", "Gb/s", "bandwidth of the fastest interval", Better::kHigher},

@@ -1,5 +1,5 @@
-// What is known about a metric by its name, whether a simulation or a real program gave it.
-// "fct_p99_us@bulk" is fct_p99_us of one part: a job, a message size.
+// The properties of a metric by its name, of simulations and of real programs. "fct_p99_us@bulk" is
+// fct_p99_us of one part: a job, a message size.
 #pragma once
 
 #include <string>

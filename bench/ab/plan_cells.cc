@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kLargest = 1e300;
 
-// Which of `names` the value names, alone or in a list.
+// Which of `names` are in the value, a name or a list.
 Result<std::vector<bool>> select_names(const SpecValue& value, const std::string& what,
                                        const std::vector<std::string>& names) {
   std::vector<bool> selected(names.size(), false);

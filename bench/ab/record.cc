@@ -70,7 +70,7 @@ std::string to_line(const RunRecord& record) {
                      {"detail", record.detail},
                      {"wall_seconds", record.wall_seconds},
                      {"provenance", record.provenance}};
-  // What a program printed need not be UTF-8.
+  // A program's output may be invalid UTF-8.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

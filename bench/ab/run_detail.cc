@@ -100,7 +100,7 @@ Json series_json(const Series& series, double scale) {
   return {{"name", series.name}, {"interval_us", series.interval.us()}, {"values", values}};
 }
 
-// Of the reasons in each stretch the most frequent; only where it changes.
+// The most frequent reason of each stretch, written only where it changes.
 Json reasons_json(const std::vector<LimitedBy>& reasons, size_t step) {
   Json changes = Json::array();
   std::string_view before;

@@ -1,4 +1,4 @@
-// Which runs --filter leaves. Pure.
+// The runs that --filter selects. Pure.
 #pragma once
 
 #include <string>

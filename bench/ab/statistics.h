@@ -57,7 +57,7 @@ struct PairedResult {
   double arm_mean = 0;
   double baseline_mean = 0;
   double difference = 0;  // mean of arm - baseline
-  // What one pair, or equal differences, do not give is absent.
+  // Optional figures are absent for a single pair, or if all differences are equal.
   std::optional<Interval> interval;
   bool bootstrap = false;              // the interval's kind; false: Student's
   std::optional<double> cohens_d;      // mean difference / standard deviation of the differences

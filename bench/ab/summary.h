@@ -39,7 +39,7 @@ struct ThresholdResult {
 
 struct Summary {
   std::vector<CellSummary> cells;  // those with a record
-  // Of the metrics that are shown; the family of the correction.
+  // For the displayed metrics, which are the family of the correction.
   std::vector<Comparison> comparisons;
   std::vector<ThresholdResult> thresholds;  // of cells with a record
   std::vector<RunRecord> failed;

@@ -1,5 +1,5 @@
-// What the processes of one trial share: handles, a barrier, and the first thing that went wrong.
-// Lies in shared memory; plain bytes and atomics only.
+// The shared memory of one trial's processes: handles, a barrier, and the first failure. Plain
+// bytes and atomics only.
 #pragma once
 
 #include <array>

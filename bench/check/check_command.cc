@@ -129,7 +129,7 @@ size_t width_of(const std::vector<Rule>& rules) {
   return width;
 }
 
-// What goes wrong is noted before the host's clean-up, which may crash on what is left.
+// A failure is noted before the host's clean-up, which may crash.
 void check_rule(const Rule& rule, Arena& arena, Host& host) {
   try {
     rule.check(host);

@@ -1,4 +1,4 @@
-// What was found out about a plugin, and how it is shown.
+// The findings about a plugin, and their output.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

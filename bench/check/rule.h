@@ -1,4 +1,4 @@
-// What NCCL relies on in a net plugin, rule by rule.
+// The rules on which NCCL relies in a net plugin.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// What an idle engine costs, and how fast it wakes: two engines of one process share an open
+// The cost of an idle engine, and its time to wake: two engines of one process share an open
 // connection over an interface. First nothing happens for --seconds; then messages come after
 // pauses, to an application that does not poll, so that the engine's own thread must take them.
 // Prints one line of JSON: percent of a core per engine, microseconds from isend to arrival.

@@ -237,7 +237,7 @@ Result<Sighting> read_pair(const Json& object) {
                   object.value("profile", Json())};
 }
 
-// What is neither acknowledged nor on its way has been lost, or will be found to be.
+// Bytes that are neither acknowledged nor in flight are lost.
 uint64_t lost_bytes(const Flow& flow) {
   const uint64_t arrives = flow.acknowledged_bytes + flow.in_flight_bytes;
   return flow.sent_bytes > arrives ? flow.sent_bytes - arrives : 0;

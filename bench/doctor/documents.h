@@ -15,12 +15,12 @@ namespace pacecar::doctor {
 struct Sighting {
   nlohmann::json before;
   nlohmann::json now;
-  // What the profiler had recorded then; null where the process has none.
+  // The profiler's records at that time; null: no profiler.
   nlohmann::json profile_before = nullptr;
   nlohmann::json profile = nullptr;
 };
 
-// What was gathered of a host's processes, or read from files of several hosts'.
+// The samples of a host's processes, or of several hosts' from files.
 struct Evidence {
   std::vector<Sighting> seen;
   std::vector<SilentProcess> silent;

@@ -1,5 +1,5 @@
-// What is known of a job's processes: their NICs and flows, joined by the NICs' identities.
-// Rates in bit/s, times in seconds. Pure values.
+// A job's processes: their NICs and flows, joined by the NICs' identities. Rates in bit/s, times in
+// seconds. Pure values.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What a process's profiler has recorded of one communicator (net_plugin/profiler/README.md), read
-// as data of others. Times in nanoseconds of that process's own clock; sizes in bytes.
+// A process's profiler records of one communicator (net_plugin/profiler/README.md), read as
+// untrusted data. Times in nanoseconds of that process's own clock; sizes in bytes.
 #pragma once
 
 #include <cstdint>
@@ -54,16 +54,16 @@ struct Profile {
   uint64_t ranks = 0;     // 0: not known
   uint64_t since_ns = 0;  // the first look; 0: there was one look only
   uint64_t now_ns = 0;
-  // Of the time between two looks, how much a thread of the process was kept from the processors.
+  // The share of time between two samples in which a thread of the process was starved.
   double starved = 0;
   std::vector<ProfiledEvent> operations;  // the oldest first; collectives, their parts, kernels
   std::vector<ProfiledEvent> steps;       // and requests
 };
 
-// Of the page /profile at two looks; `before` may be null. Errors: kPeer.
+// From two samples of the page /profile; `before` may be null. Errors: kPeer.
 Result<std::vector<Profile>> read_profiles(const nlohmann::json& before, const nlohmann::json& now);
 
-// What of the first look's page is needed.
+// The needed part of the first sample.
 nlohmann::json essence_of_profile(const nlohmann::json& before);
 
 }  // namespace pacecar::doctor

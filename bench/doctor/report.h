@@ -1,4 +1,4 @@
-// What was found, for people and for programs.
+// The findings, as text and as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

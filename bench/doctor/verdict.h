@@ -1,4 +1,4 @@
-// What is found of a job, worst first, and what it comes to: the slowest process, NIC and path.
+// The findings of a job, worst first, and the verdict: the slowest process, NIC and path.
 #pragma once
 
 #include <optional>
@@ -18,8 +18,7 @@ struct Finding {
   double speed_bps() const;
 };
 
-// Of every sending flow, and of those receiving flows where something is wrong. Points into the
-// job.
+// One for every sending flow, and for receiving flows with a problem. Points into the job.
 std::vector<Finding> examine(const Job& job);
 
 // Whom the others wait for, directly or through each other.

@@ -37,7 +37,7 @@ void allow_descriptors() {
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
-// What a program printed, newlines and all.
+// A program's output, with newlines.
 std::optional<std::string> free_text(const Json& message, const char* key) {
   const auto found = message.find(key);
   if (found == message.end() || !found->is_string()) return std::nullopt;

@@ -61,7 +61,7 @@ class Crew {
   void stop(size_t host, uint64_t id);
   void lose(size_t host, const std::string& why);
 
-  // What has happened since, within `limit`.
+  // The events since the last turn; waits at most `limit`.
   std::vector<Event> turn(Duration limit);
 
  private:

@@ -23,8 +23,8 @@ class Launcher {
   // kInvalidArgument.
   static Result<Launcher> parse(const std::string& text);
 
-  // What to execute here so that `words` run there. ssh gives its words to a shell there: they are
-  // quoted for that.
+  // The local command that runs `words` on the host. ssh passes them to a shell there, so they are
+  // quoted.
   std::vector<std::string> command(const Host& host, std::span<const std::string> words) const;
 
   const std::string& program() const { return words_.front(); }

@@ -20,7 +20,7 @@ class Matrix {
   void set(size_t sender, size_t receiver, double value) {
     values_[sender * hosts_ + receiver] = value;
   }
-  // Those of one sender, of one receiver, of all.
+  // The figures of one sender, of one receiver, of all.
   std::vector<double> row(size_t sender) const;
   std::vector<double> column(size_t receiver) const;
   std::vector<double> all() const;
@@ -30,7 +30,7 @@ class Matrix {
   std::vector<std::optional<double>> values_;
 };
 
-// What the figures are, and which way is better.
+// The figures' quantity, and which direction is better.
 struct Quantity {
   std::string name;  // "bandwidth"
   std::string unit;  // "Gb/s"
@@ -39,7 +39,7 @@ struct Quantity {
 
 // Four digits before or behind the point: "92.14", "0.512", "1204".
 std::string figure(double value);
-// Of an even number the mean of both in the middle. `values` is not empty.
+// For an even number the mean of the two in the middle. `values` is not empty.
 double median(std::vector<double> values);
 
 // For people: rows senders, columns receivers, up to kMatrixHosts; a line for each host of more.

@@ -34,7 +34,7 @@ Result<std::string_view> take_item(std::string_view& left) {
   return wrong(left, "has no end");
 }
 
-// Of "01-16,20" the texts of the numbers.
+// The numbers of "01-16,20", as texts.
 Result<std::vector<std::string>> numbers_of(std::string_view item, std::string_view ranges) {
   std::vector<std::string> numbers;
   for (bool more = true; more;) {

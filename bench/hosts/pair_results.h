@@ -1,5 +1,4 @@
-// What was measured between all pairs: a matrix, what is out of line, what failed; as text and as a
-// document. Pure.
+// The results of all pairs: a matrix, outliers, failures; as text and as a document. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -18,7 +18,7 @@ struct HostReport {
   std::map<std::string, std::string> facts;
 };
 
-// Of what `pacecar preflight --json` printed there. Errors: kPeer.
+// From the output of `pacecar preflight --json`. Errors: kPeer.
 Result<HostReport> read_report(const std::string& host, const std::string& text);
 
 // A finding, and on which of the reports it is.

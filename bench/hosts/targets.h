@@ -1,4 +1,4 @@
-// What the flags of a command line name: hosts, and how to get to them.
+// The targets of a command line: hosts, and how to reach them.
 #pragma once
 
 #include <vector>

@@ -14,7 +14,7 @@ namespace pacecar::metrics {
 
 class ProcessNumbers {
  public:
-  // Of these processes, in their order; those that are missing have ended.
+  // The numbers of these processes, in order; processes that are missing have ended.
   std::vector<size_t> of(const std::vector<doctor::Process>& processes);
 
  private:

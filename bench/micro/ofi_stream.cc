@@ -80,7 +80,7 @@ struct Close {
 template <typename Object>
 using Owned = std::unique_ptr<Object, Close>;
 
-// What the other side must know of an endpoint to write into its memory.
+// An endpoint's address and memory key, for the other side.
 struct Card {
   std::array<uint8_t, kAddressBytes> address{};
   uint64_t base = 0;

@@ -1,4 +1,4 @@
-// What NCCL's threads pay for the profiler's record: one message, and the operation around it.
+// The cost of the profiler's record in NCCL's threads: one message, and the operation around it.
 #include <benchmark/benchmark.h>
 
 #include "net_plugin/profiler/recorder.h"

@@ -1,5 +1,5 @@
-// What sharing a link costs a process: due() at each poll, and claim() when something has changed,
-// beside so many others.
+// The cost of sharing a link: due() at each poll, and claim() after a change, beside so many other
+// processes.
 #include <benchmark/benchmark.h>
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What one call of NCCL costs the tuner, and what a communicator waits for it at first.
+// The tuner's cost per call of NCCL, and at a communicator's init.
 #include <benchmark/benchmark.h>
 
 #include <array>

@@ -1,5 +1,4 @@
-// What all-reduces over a net plugin have in common: buffers whose sums are known. Thread rule: one
-// thread.
+// Common to all-reduces over a net plugin: buffers with known sums. Thread rule: one thread.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a bootstrap gives the ranks of a job: a place to leave handles and figures, and a barrier.
+// The bootstrap of a job's ranks: exchange of handles and figures, and a barrier.
 #pragma once
 
 #include <array>

@@ -12,7 +12,7 @@
 
 namespace pacecar::nccl {
 
-// What one size came to in one round, over all ranks.
+// The result of one size in one round, over all ranks.
 struct Line {
   size_t bytes = 0;
   double seconds = 0;      // per operation, the slowest rank's

@@ -19,7 +19,7 @@
 
 namespace pacecar::perf {
 
-// What the two ends of a channel prove that they know; one for each channel.
+// The cluster key and nonces of a channel's proof; one for each channel.
 struct ControlProof {
   bootstrap::Nonce client{};
   bootstrap::Nonce server{};

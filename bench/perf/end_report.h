@@ -1,4 +1,4 @@
-// What one end of a test consumed and counted while a phase ran.
+// One end's costs and counters during a phase.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,7 @@ bool names_hosts(int argc, const char* const* argv);
 std::vector<std::string> given_flags(const CLI::App& app,
                                      const std::vector<std::string_view>& omitted);
 
-// Those that are for this end alone, wherever a subcommand runs on other hosts.
+// Flags for this end alone, if a subcommand runs on other hosts.
 inline const std::vector<std::string_view> kOwnFlags = {
     "--hosts", "--launch", "--remote", "--reach", "--json", "--quiet", "--no-color"};
 

@@ -6,7 +6,7 @@
 
 namespace pacecar::perf {
 
-// As long as it lives, the first signal is kept. One at a time.
+// Records the first signal during its life. One at a time.
 class Interrupt {
  public:
   Interrupt();

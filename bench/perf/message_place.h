@@ -1,4 +1,4 @@
-// Where the messages of this end lie: in the host's memory, or a GPU's.
+// The memory of this end's messages: the host's or a GPU's.
 #pragma once
 
 #include <memory>

@@ -122,7 +122,7 @@ void add_many_hosts_flags(CLI::App& app, ManyHosts& many) {
       ->group(kGroup);
 }
 
-// Those of perftest's that both tests have, and that people rarely need.
+// Rarely used flags of perftest's, common to both tests.
 void add_perftest_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
   constexpr const char* kGroup = "As perftest";
   app.add_option("-i,--ib-port", raw.ib_port, "port of the RDMA device that -d names")
@@ -258,7 +258,7 @@ Result<void> settle_rate(const RawFlags& raw, TestOptions& options) {
   return {};
 }
 
-// What perftest's flags mean for the transport.
+// Translates perftest's flags into parameters.
 Result<void> settle_perftest(TestKind kind, const CLI::App& app, const RawFlags& raw,
                              TestOptions& options) {
   if (raw.ib_port != 1) {
@@ -305,7 +305,7 @@ Result<void> settle_perftest(TestKind kind, const CLI::App& app, const RawFlags&
                           bandwidth ? "bandwidth or message_rate" : "latency"));
 }
 
-// What the pairs are given, and what makes no sense for many of them.
+// Settings of the pairs, and errors for flags that make no sense with --hosts.
 Result<void> settle_many_hosts(const CLI::App& app, TestOptions& options) {
   ManyHosts& many = options.many;
   if (!many.flags.given()) return {};

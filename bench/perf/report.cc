@@ -29,7 +29,7 @@ Json end_json(const EndReport& end, double bytes) {
   return object;
 }
 
-// What both kinds of result have.
+// Members common to both kinds of result.
 Json common_result(uint64_t size, uint64_t iterations, const TestParameters& parameters,
                    const PhaseResult& phase, const IntervalMeter& meter) {
   const double bytes = static_cast<double>(phase.messages) * static_cast<double>(size);

@@ -362,7 +362,7 @@ class Server {
 
 }  // namespace
 
-// What the environment chooses at the client holds for both ends, as --cc does.
+// The client's environment applies to both ends, as --cc does.
 Result<void> choose_control(TestParameters& parameters) {
   const auto params = load_params_from_environment({}, nullptr);
   if (!params) return tl::unexpected(params.error());

@@ -1,4 +1,5 @@
-// What the client decides for both ends of a test, and its form on the control channel.
+// The parameters that the client sets for both ends of a test, and their form on the control
+// channel.
 #pragma once
 
 #include <cstdint>

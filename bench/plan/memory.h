@@ -1,5 +1,5 @@
-// What an accelerator of a stage keeps in its memory. Pure. Bytes; nothing else than what is named
-// here is counted: the rest of the framework is Training::usable_memory's.
+// The memory use of a stage's accelerator. Pure. Bytes; only the items below are counted, and
+// Training::usable_memory leaves room for the rest of the framework.
 #pragma once
 
 #include "bench/plan/strategy.h"

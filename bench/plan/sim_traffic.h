@@ -1,5 +1,5 @@
-// What a strategy sends over the NICs, as an experiment for `pacecar sim`, so that the packet
-// simulator can be held against the predictor.
+// A strategy's traffic over the NICs, as an experiment for `pacecar sim`, to compare the packet
+// simulator with the predictor.
 #pragma once
 
 #include <string>

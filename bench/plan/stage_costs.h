@@ -1,4 +1,4 @@
-// What the stages of a shape cost, by their number of layers.
+// The costs of a shape's stages, by their number of layers.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct PassTimes {
   double all() const { return compute_s + tensor_s + expert_s; }
 };
 
-// What comes after the last backward pass of a stage, where compute does not hide it.
+// The work after a stage's last backward pass that compute does not hide.
 struct TailTimes {
   double gradients_s = 0;
   double optimizer_s = 0;

@@ -30,7 +30,7 @@ using Assignment = std::pair<std::string, std::string>;
 // A variable of the environment as it is now.
 using Lookup = std::function<std::optional<std::string>(std::string_view name)>;
 
-// What to set, in addition to what is there; a list that is there goes on behind ours.
+// The variables to set, in addition to the environment; existing lists are appended to ours.
 std::vector<Assignment> assignments_for(const LaunchPlan& plan, const Lookup& now);
 
 // Where the library is, by the folder of the program `pacecar`: where it was built, or installed.

@@ -73,7 +73,7 @@ int start(const Flags& flags, const std::vector<Assignment>& set, const perf::Co
 }  // namespace
 
 int run_program(int argc, char** argv) {
-  // What follows -- is the program's, whatever it looks like.
+  // Everything after -- belongs to the program.
   char** const end = std::find_if(argv, argv + argc,
                                   [](const char* word) { return std::strcmp(word, "--") == 0; });
   Flags flags;

@@ -63,7 +63,7 @@ double first_finish(const RunResult& run) {
   return percentile(of_done_flows(run, [](const FlowResult& flow) { return flow.finish.us(); }), 0);
 }
 
-// Of the largest difference among flows of the same size; a flow that is not done is no figure.
+// The largest difference among flows of the same size; NaN with an unfinished flow.
 double fct_spread(const RunResult& run) {
   std::map<Bytes, std::pair<double, double>> extremes;
   for (const FlowResult& flow : run.flows) {
@@ -272,7 +272,7 @@ constexpr std::array kMetrics{
            [](Run run) { return run.wall_seconds; }},
 };
 
-// What metrics of flows look at.
+// The part of a run for metrics of flows.
 RunResult of_job(const RunResult& run, uint32_t job) {
   RunResult part;
   part.duration = run.duration;

@@ -80,7 +80,7 @@ struct FaultEvent {
 
 struct SamplingSpec {
   Duration interval = Duration::from_us(1);  // of queues and rates over time; 0: none
-  // From the begin; links' utilisation counts from its end on, and nothing else leaves it out.
+  // From the beginning; links' utilisation counts from its end on.
   Duration warm_up;
   size_t points = 2000;  // at most so many per series: the interval doubles as needed
   size_t series = 32;    // at most so many flows and queues are kept over time, the busiest

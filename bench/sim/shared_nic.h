@@ -11,8 +11,7 @@ namespace pacecar {
 class SimHost;
 
 struct SharedNic {
-  // From a change to the poll of another process that sees it; time goes on between two that
-  // answer each other.
+  // The time from a change to another process's poll that sees it.
   static constexpr Duration kPoll = Duration::from_ns(100);
 
   ShareTable table{};

@@ -62,7 +62,7 @@ std::optional<uint64_t> whole_of(const SpecValue& value) {
 
 std::string did_you_mean(std::string_view word, std::span<const std::string_view> known) {
   std::string_view nearest;
-  // What is further away is not a slip of the finger, nor is another word altogether.
+  // A more distant name is no typing error.
   size_t nearest_distance = std::min<size_t>(3, word.size());
   for (const std::string_view each : known) {
     const size_t distance = edit_distance(word, each);

@@ -32,7 +32,7 @@ uint32_t read_cable(SpecReader& reader, const Topology& topology) {
   return 0;
 }
 
-// What happens to a host happens to its processes, unless it says which.
+// A host's fault applies to all its processes, unless it names one.
 std::vector<FaultEvent> of_processes(SpecReader& reader, const FaultEvent& fault,
                                      const Topology& topology) {
   const auto host = static_cast<uint32_t>(reader.whole("host", 0, 0, topology.hosts - 1));

@@ -88,7 +88,7 @@ PfcConfig read_pfc(SpecReader& fabric, Bytes bdp) {
   return pfc;
 }
 
-// Where policers stand: at all hosts' uplinks or downlinks, or at one link, by its name.
+// The links with policers: all hosts' uplinks or downlinks, or one link by name.
 std::vector<LinkId> policed_links(SpecReader& reader, const Topology& topology) {
   const std::string at = reader.text("at", "uplinks");
   std::vector<LinkId> links;
@@ -130,7 +130,7 @@ void read_policers(SpecReader& fabric, const SpecContext& context, FabricConfig&
   }
 }
 
-// What switches could not be built with.
+// Refuses impossible settings of switches.
 void check_switches(SpecReader& reader, const SwitchConfig& switches, Bytes packet) {
   const auto check = [&](std::string_view key, Bytes bytes) {
     if (bytes == 0 || bytes >= packet) return;

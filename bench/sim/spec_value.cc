@@ -104,7 +104,7 @@ Result<SpecValue> parse(std::string_view text, const FileName& file) {
   return SpecValue{.value = std::move(*table), .place = {file, 1}};
 }
 
-// What gives a table its meaning: with another one of these it is another table.
+// Keys that define a table: with another value of these it is another table, and is not merged.
 bool is_another(const SpecTable& base, const SpecTable& top) {
   for (const std::string_view key : {"kind", "file"}) {
     const SpecValue* now = top.find(key);

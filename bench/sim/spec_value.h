@@ -1,5 +1,5 @@
-// What an experiment's TOML file says, as plain values that remember where they were written: after
-// copying and merging, too, so that every complaint can name file and line.
+// An experiment's TOML file as plain values with their positions, which copying and merging keep,
+// so that every error can name file and line.
 #pragma once
 
 #include <cstdint>

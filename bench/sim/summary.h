@@ -9,7 +9,7 @@
 namespace pacecar {
 
 std::string summary(const RunResult& run);
-// What the defaults of a run came to, in a line: rates, round trip, queues.
+// A run's resolved defaults, in one line: rates, round trip, queues.
 std::string fabric_text(const RunSpec& spec);
 // Which flows are not done, the first few by name; empty when all are.
 std::string undone_flows(const RunResult& run);

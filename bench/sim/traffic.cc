@@ -177,7 +177,7 @@ void Traffic::on_messages(uint32_t host, Instant now) {
   collect_sent(host, now);
 }
 
-// What has arrived completely. Triggers that fire may add connections behind those looked at.
+// Collects completed receives. Triggers may append connections meanwhile.
 void Traffic::collect_received(uint32_t host, Instant now) {
   std::vector<uint32_t>& waiting = receiving_[host];
   for (size_t i = 0; i < waiting.size();) {
@@ -205,7 +205,7 @@ void Traffic::collect_received(uint32_t host, Instant now) {
   }
 }
 
-// What the senders know to be done.
+// Collects completed sends.
 void Traffic::collect_sent(uint32_t host, Instant now) {
   std::vector<uint32_t> ended;
   std::erase_if(sending_[host], [&](uint32_t flow) {
@@ -254,7 +254,7 @@ Explanation Traffic::explain(uint32_t flow) const {
   return (*hosts_)[connection.source]->messenger().explain(connection.send);
 }
 
-// Of several flows between the same hosts the first is under way.
+// Of several flows between the same hosts the first is the active one.
 void Traffic::on_step(uint32_t host, Instant now) {
   for (const uint32_t flow : sending_[host]) {
     Traced& traced = traced_[connection_of_[flow]];

@@ -30,7 +30,7 @@ class Traffic final : public EventSink, public SimHost::Listener {
   Traffic(EventLoop& loop, const Workload& workload, uint32_t hosts, bool receives_posted,
           TraceFile* trace);
 
-  // What a host must hold: how many hosts it sends to and receives from.
+  // The number of hosts that a host sends to and receives from.
   struct Peers {
     uint32_t to = 0;
     uint32_t from = 0;
@@ -73,7 +73,7 @@ class Traffic final : public EventSink, public SimHost::Listener {
     uint64_t started = 0;
     bool awaited = false;  // listed in receiving_ of its destination
   };
-  // What a trace has told of a connection's rate.
+  // The last rate of a connection in the trace.
   struct Traced {
     uint32_t flow = ~0U;
     Explanation why;

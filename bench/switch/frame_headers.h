@@ -1,5 +1,5 @@
-// What a switch reads in an Ethernet frame, and what it writes into one. Frames hold anything: what
-// is no complete IP packet is carried as it is. Pure functions; any thread.
+// The fields of an Ethernet frame that a switch reads and writes. A frame without a complete IP
+// packet is forwarded unchanged. Pure functions; any thread.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,7 @@ MacNumber destination_of(std::span<const uint8_t> frame);  // of kEthernetBytes 
 MacNumber source_of(std::span<const uint8_t> frame);
 constexpr bool is_group(MacNumber address) { return (address >> 40 & 1) != 0; }
 
-// Where the headers of a frame lie. Offsets are from the frame's begin; 0 for what it does not
-// have.
+// The positions of a frame's headers, from its beginning; 0: absent.
 struct FrameHeaders {
   size_t ip_at = 0;
   bool ipv4 = false;

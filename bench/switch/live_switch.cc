@@ -15,12 +15,12 @@ constexpr size_t kMaxFrames = 1 << 17;
 constexpr Bytes kInboxBytes = 256 << 20;  // until the port sends them, which is at once
 // Ethernet, IPv4, UDP and Pacecar's header: what is left of a trimmed frame.
 constexpr Bytes kTrimmedBytes = kEthernetBytes + 20 + 8 + 40 + kEthernetOverhead;
-// Of a frame, what marking and trimming may change: all headers up to UDP's, and what follows them
-// in a trimmed one.
+// The bytes of a frame that marking and trimming may change: all headers up to UDP's, and the rest
+// of a trimmed one.
 constexpr size_t kHeadBytes = 128;
 constexpr uint32_t kSample = ~0U;  // of on_event; else the number of a port
 
-// Of the telemetry that goes on behind a frame; 0 where there is none, or no room for it.
+// The bytes of telemetry to append to a frame; 0: none, or no room.
 size_t tail_bytes(const RxPacket& packet, const FrameHeaders& headers, Bytes longest) {
   if (packet.telemetry.empty() || packet.trimmed) return 0;
   const size_t tail = wire::telemetry_tail_bytes(packet.telemetry.size());
@@ -130,7 +130,7 @@ bool LiveSwitch::poll(Instant now) {
   for (Port& port : ports_) {
     if (port.next == port.count) fetch(port, now);
     if (!port.more) continue;
-    // What waits behind these frames may have come before the other ports'.
+    // Frames that wait behind these may have arrived before other ports' frames.
     until = std::min(until, port.arrived[port.count - 1].time);
     complete = false;
   }

@@ -37,7 +37,7 @@ struct LiveSwitchConfig {
   uint64_t seed = 1;
 };
 
-// What a port has done so far. The samples of its queue, and its longest, are those since the last
+// A port's counters so far. The samples of its queue, and its longest, are those since the last
 // take_counts() and begin_counts().
 struct PortCounts {
   FramePortCounters port;

@@ -1,6 +1,5 @@
-// Which port a MAC address is behind, learned from the frames that come in. Bounded: when it is
-// full nothing new is learned, and frames to what it does not know go to all ports. Thread rule:
-// one thread.
+// The port of each MAC address, learned from received frames. Bounded: a full table learns nothing
+// new, and frames to unknown addresses go to all ports. Thread rule: one thread.
 #pragma once
 
 #include <cstddef>

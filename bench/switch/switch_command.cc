@@ -33,7 +33,7 @@ using perf::steady_now;
 
 // So that what is not urgent (samples of idle queues) does not pile up.
 constexpr Duration kLongestSleep = Duration::from_ms(10);
-// Of a port that nobody can wait for.
+// For a port without a descriptor to wait for.
 constexpr Duration kPolledSleep = Duration::from_us(20);
 constexpr Duration kBetweenLooks = Duration::from_s(1);  // for what a user has to change
 

@@ -25,7 +25,7 @@ class TurnLock {
     };
     while (!spin(taken)) sched_yield();
   }
-  // Not while a caller has it.
+  // False while a caller has it.
   bool try_lock() { return mutex_.try_lock(); }
   void unlock() { mutex_.unlock(); }
 

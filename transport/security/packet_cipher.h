@@ -34,7 +34,7 @@ class PacketCipher {
   bool open(const Nonce& nonce, std::span<const uint8_t> clear, std::span<const uint8_t> sealed,
             uint8_t* out, std::span<const uint8_t> tag) const;
 
-  // Of memory, beside the object.
+  // Memory outside of the object.
   static size_t bytes();
 
  private:

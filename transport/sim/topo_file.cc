@@ -16,7 +16,7 @@
 namespace pacecar {
 namespace {
 
-// A line of the header or of a tier: its words in small letters, and the range of its number.
+// A line of the header or of a tier: its words in lower case, and the range of its number.
 struct Key {
   std::string_view name;
   uint32_t min;
@@ -232,7 +232,7 @@ class TopoFile {
             .core_uplink = cable(2)};
   }
 
-  // Of the cables below a tier's switches.
+  // The cables below a tier's switches.
   CableSpec cable(size_t tier) const {
     const uint32_t switches =
         get(tier, kSwitchLatency) + (tier == 0 ? 0 : get(tier - 1, kSwitchLatency));

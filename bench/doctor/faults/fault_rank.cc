@@ -50,7 +50,7 @@ struct Behaviour {
   bool swapped = false;
 };
 
-// What collectives are made of: so many rounds in which everybody passes its slices on.
+// The structure of a collective: the number of rounds in which every rank passes its slices on.
 struct Kind {
   const char* name;
   size_t rounds;
@@ -210,7 +210,7 @@ class Rank {
   Link link_;
   uint64_t reduces_ = 0;
   uint64_t gathers_ = 0;
-  // Of the collective that runs.
+  // The running collective's.
   Direction sending_;
   Direction receiving_;
   size_t total_ = 0;      // slices each way
@@ -221,7 +221,7 @@ class Rank {
   SteadyTime taken_at_;
 };
 
-// What stdin has said meanwhile; false at its end.
+// Reads commands from stdin; false at its end.
 bool listen(Behaviour& behaviour) {
   for (pollfd input{STDIN_FILENO, POLLIN, 0}; poll(&input, 1, 0) > 0;) {
     std::array<char, 256> text{};

@@ -169,7 +169,7 @@ class Rank {
     std::fflush(stdout);
   }
 
-  // What this rank sends, under a new salt: nothing of an earlier operation passes for it.
+  // This rank's input, under a new salt, so that data of an earlier operation is detected.
   void fill(const Operation& operation, float* send, size_t count) {
     ++salt_;
     const size_t elements = operation.sends_all ? count * static_cast<size_t>(job_.ranks()) : count;

@@ -1,5 +1,5 @@
-// What a rank needs of CUDA and NCCL: memory, one stream, one communicator. Whatever fails ends the
-// program with one sentence on stderr: a rank cannot go on without its peers. One thread uses it.
+// A rank's use of CUDA and NCCL: memory, one stream, one communicator. Any failure ends the program
+// with one sentence on stderr, as a rank cannot continue without its peers. One thread uses it.
 // Only the standard library beside what libraries.h loads, so that a bare compiler builds it.
 #pragma once
 

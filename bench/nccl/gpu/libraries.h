@@ -1,7 +1,7 @@
-// What a rank calls of CUDA's driver and of NCCL, as their published C interfaces have it, found in
-// libraries that are loaded at run time: one binary serves every version, and is built where
-// neither is. NCCL's own CUDA runtime works in the context that is current here, a primary one.
-// Enums are passed as the int that they are. Loaded once, before threads start.
+// The functions of CUDA's driver and of NCCL that a rank calls, by their published C interfaces, in
+// libraries loaded at run time: one binary serves every version, and is built where neither is.
+// NCCL's own CUDA runtime works in the context that is current here, a primary one. Enums are
+// passed as the int that they are. Loaded once, before threads start.
 #pragma once
 
 #include <cstddef>
@@ -75,7 +75,7 @@ struct Nccl {
 std::string load_driver();
 std::string load_nccl(const std::string& file);
 
-// What was loaded; calls into nothing before that.
+// The loaded functions; invalid before loading.
 const Driver& driver();
 const Nccl& nccl();
 

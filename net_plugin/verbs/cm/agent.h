@@ -5,8 +5,7 @@
 // (roce::general_services_of), and a service is one of theirs. A request goes to the first, where
 // NICs and rdma_rxe have theirs too; when it refuses or does not answer, to all of them.
 //
-// Nothing that a peer says is believed of another host: an end takes messages from its peer's
-// address only.
+// A peer cannot act for another host: an end accepts messages from its peer's address only.
 //
 // Thread rule: with the NIC's mutex held.
 #pragma once
@@ -28,7 +27,7 @@ struct Peer {
   uint32_t slot = 0;  // of its process
 };
 
-// One end of a connection, or of a question for a service of UD.
+// One end of a connection, or of a look-up of a UD service.
 class End {
  public:
   End(uint32_t local_id, Duration limit) : connection(local_id, limit) {}
@@ -52,8 +51,8 @@ class Agent;
 // The services of this process.
 class Services {
  public:
-  // A request for a connection, or a question: the end that it has become, which has been added;
-  // or null, with a reason to report (0: none, the peer asks again).
+  // For a request or a question: returns the new end, already added; or null with the reason for a
+  // reject (0: none, the peer repeats its request).
   virtual End* on_request(Agent& agent, const Message& request, const Peer& from,
                           uint16_t* reason) = 0;
 
@@ -70,7 +69,7 @@ class Agent final : CompletionSink, Timed {
   uint32_t new_id();
   uint64_t new_transaction() { return next_transaction_++; }
 
-  // A passive one has its connection's on_request behind it.
+  // A passive end after its connection's on_request().
   void add(End& end);
   void remove(End& end);
   // Sends the result of a call on the end's connection; null: nothing.
@@ -97,7 +96,7 @@ class Agent final : CompletionSink, Timed {
   ProcessNic& nic_;
   Services& services_;
   const QueuePairId id_;
-  const std::unique_ptr<uint8_t[]> rooms_;  // for what comes
+  const std::unique_ptr<uint8_t[]> rooms_;  // receive buffers
   const MemoryRegion region_;
   std::unordered_map<uint64_t, Staging> sending_;  // by work request
   uint64_t next_send_ = 0;

@@ -17,7 +17,7 @@ constexpr uint8_t kMostRetries = 7;
 
 uint64_t guid_of(const Id& id) { return be64toh(ibv_get_device_guid(id.verbs->device)); }
 
-// What a call does with a connection: under the NIC's mutex, and its messages leave at once.
+// A call's step of a connection: holds the NIC's mutex, and sends the messages at once.
 class Move {
  public:
   explicit Move(Id& id) : nic_(id.device->nic()), call_(nic_) {}
@@ -78,7 +78,7 @@ Message own_part(const Id& id, Kind kind, const rdma_conn_param* param) {
               id.qp != nullptr ? id.qp->srq != nullptr : param != nullptr && param->srq != 0};
 }
 
-// Under the NIC's mutex: the answer to a request has been given, or there will be none.
+// With the NIC's mutex: the request has been answered, or will never be.
 void leave_listener(Id& id) {
   const std::lock_guard lock(process().mutex);
   if (id.listener != nullptr) --id.listener->waiting;
@@ -263,7 +263,7 @@ PACECAR_VERBS int rdma_listen(rdma_cm_id* id, int backlog) {
   Id& own = id_of(id);
   if (own.listening || cm::port_of(own, true) == 0) return failed(EINVAL);
   if (own.reservation < 0 && !reserve_port(own)) return -1;
-  // Those that cannot be opened, such as others' interfaces, are not listened at.
+  // Devices that cannot be opened, such as other users' interfaces, are skipped.
   if (own.any_address && all_devices().empty()) return failed(ENODEV);
   const std::lock_guard lock(process().mutex);
   own.listening = true;
@@ -308,7 +308,7 @@ PACECAR_VERBS int rdma_reject(rdma_cm_id* id, const void* data, uint8_t length) 
   return result_of(refuse(own, data, length));
 }
 
-// Enhanced connections are not there: it says no more than the other.
+// Without support for enhanced connections this is a plain reject.
 PACECAR_VERBS int rdma_reject_ece(rdma_cm_id* id, const void* data, uint8_t length) {
   return rdma_reject(id, data, length);
 }

@@ -32,7 +32,7 @@ constexpr Bytes kMinDatagram = 256;  // below this no useful payload is left
 constexpr Duration kJitter = Duration::from_us(100);
 // A thread that shares its core waits for the scheduler: some slices of a few ms each.
 constexpr Duration kPause = Duration::from_ms(25);
-// How often the link is looked at: while it is down, and up.
+// How often the link's state is read: while it is down, and up.
 constexpr Duration kLinkDownInterval = Duration::from_ms(2);
 constexpr Duration kLinkUpInterval = Duration::from_ms(200);
 // An attempt takes a few round trips between two processes; longer if the server waits for a core.
@@ -291,7 +291,7 @@ bool DpdkIo::read(rte_mbuf& buffer, size_t slot, RxPacket& packet, Instant now) 
     return false;
   }
   sources_[slot] = datagram.source;
-  // In its place: an assignment would make it elsewhere and copy it.
+  // Constructed in place: an assignment would build a temporary and copy it.
   new (&packet) RxPacket{.bytes = datagram.bytes,
                          .source = &sources_[slot],
                          .ecn = datagram.ecn,
