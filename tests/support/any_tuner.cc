@@ -70,7 +70,7 @@ class TunerOf final : public AnyTuner {
 };
 
 template <typename Table, int kVersion>
-std::unique_ptr<AnyTuner> make(const void* table) {
+std::unique_ptr<AnyTuner> make_tuner(const void* table) {
   return std::make_unique<TunerOf<Table, kVersion>>(*static_cast<const Table*>(table));
 }
 
@@ -82,15 +82,15 @@ std::unique_ptr<AnyTuner> find_tuner(void* library, int version) {
   if (table == nullptr) return nullptr;
   switch (version) {
     case 2:
-      return make<TunerV2, 2>(table);
+      return make_tuner<TunerV2, 2>(table);
     case 3:
-      return make<TunerV3, 3>(table);
+      return make_tuner<TunerV3, 3>(table);
     case 4:
-      return make<TunerV4, 4>(table);
+      return make_tuner<TunerV4, 4>(table);
     case 5:
-      return make<TunerV5, 5>(table);
+      return make_tuner<TunerV5, 5>(table);
     case 6:
-      return make<TunerV6, 6>(table);
+      return make_tuner<TunerV6, 6>(table);
     default:
       return nullptr;
   }
