@@ -42,8 +42,7 @@ class SendConnectionTest : public testing::Test {
       messenger.break_send(offered.connection);
       return offered.connection;
     });
-    send_ =
-        make_send_connection({.nic = {engine_, "nic", {}, {}}, .connection = connection}, false);
+    send_ = make_send_connection({.nic = {engine_, "nic", {}, {}}, .connection = connection}, {});
   }
   Request* send() {
     Request* const request = send_->isend(nullptr, 0, 0, nullptr).value();
