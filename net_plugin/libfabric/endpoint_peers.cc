@@ -158,9 +158,11 @@ void Endpoint::join(PeerId number) {
   }
   if (*connection == nullptr) return;
   peer.connecting.reset();
-  const auto opened = peer.outbox->open(
+  auto opened = peer.outbox->open(
       std::move(*connection),
       {.kind = FrameKind::kHello, .tag = peer.his_token[0], .data = peer.his_token[1]});
+  // Whoever reads the completions may make no progress for long: the messages leave before them.
+  if (opened) opened = peer.outbox->start(false);
   if (!opened) return fail_peer(number, fi_error(opened.error().code), opened.error().message);
   for (Outcome& outcome : peer.waiting) tell(outcome, tx_queue_);
   peer.waiting.clear();

@@ -139,7 +139,7 @@ class Choices(Cli):
     def test_an_empty_host_is_no_server(self):
         client = run("bw", "")
         self.assertEqual(client.returncode, 2)
-        self.assert_one_sentence(client, "empty word")
+        self.assert_one_sentence(client, "the server's name is empty")
 
     def test_a_rate_needs_its_unit(self):
         done = run("sim", "--topology", "leaf-spine:hosts=8,rate=400", *SMALL[3:])

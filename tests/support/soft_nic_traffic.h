@@ -22,8 +22,10 @@ struct Traffic {
   explicit Traffic(const SoftNicConfig& config, size_t packets = 8)
       : pair(config), count(packets) {}
 
-  void post(uint64_t id = 1) {
-    pair.post(0, ends[0], SoftNicPair::write(from, to, count * kMtu, id, 1));
+  void post(uint64_t id = 1, bool awaited = false) {
+    WorkRequest write = SoftNicPair::write(from, to, count * kMtu, id, 1);
+    write.awaited = awaited;
+    pair.post(0, ends[0], write);
   }
   // What the sender may send now, and how long its pace takes for that.
   std::vector<Datagram> send() { return pair.transmit_for(0, Duration::from_us(1)); }

@@ -253,7 +253,7 @@ TEST(SoftNicAcks, ByBytesAndIdleness) {
   SoftNicConfig config = experiment();
   config.ack = {.bytes = 3 * kMtu, .out_of_order_at_once = false, .idle = Duration::from_ms(1)};
   Traffic traffic(config, 32);  // large enough that its end asks
-  traffic.post();
+  traffic.post(1, true);
   const auto packets = traffic.send();
   ASSERT_EQ(packets.size(), 32U);
   EXPECT_EQ(acks_after(traffic, packets[0]), 1U) << "the first of all";

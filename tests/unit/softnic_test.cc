@@ -358,7 +358,7 @@ TEST(SoftNic, WindowBoundsWhatIsInFlight) {
   EXPECT_TRUE(pair.run_until_completed(0, 1));
 }
 
-// A sender that cannot go on, or has ended a large write, does not wait for gathered
+// A sender that cannot go on, or awaits a large write that it has sent, does not wait for gathered
 // acknowledgements.
 TEST(SoftNic, SenderAsksForTheAcknowledgementThatItNeeds) {
   for (const Bytes window_packets : {Bytes{2}, Bytes{1000}}) {
@@ -368,7 +368,9 @@ TEST(SoftNic, SenderAsksForTheAcknowledgementThatItNeeds) {
     const Bytes size = window_packets == 2 ? 8 * kMtu : 33 * kMtu;  // closed window; large write
     const auto& from = pair.memory(0, size);
     const auto& to = pair.memory(1, size);
-    pair.post(0, ends[0], SoftNicPair::write(from, to, size, 1));
+    WorkRequest write = SoftNicPair::write(from, to, size, 1);
+    write.awaited = true;
+    pair.post(0, ends[0], write);
     const auto packets = pair.transmit_for(0, kMoment);
     for (size_t i = 0; i + 1 < packets.size(); ++i) pair.deliver(1, packets[i]);
     pair.transmit_for(1, kMoment);  // whatever is due without being asked for
