@@ -167,17 +167,44 @@ Domain::~Domain() {
     const std::lock_guard lock(keeping_);
     stop_ = true;
   }
+  owing_.notify_all();
   handed_over_.notify_all();
   keeper_.join();
 }
 
 void Domain::progress() {
   for (Endpoint* const endpoint : endpoints) endpoint->progress();
+  if (!owes_.load(std::memory_order_relaxed)) return;
+  owes_ =
+      std::ranges::any_of(endpoints, [](const Endpoint* endpoint) { return endpoint->holds(); });
+}
+
+// With keeping_ held.
+void Domain::start_keeper() {
+  if (!keeper_.joinable()) keeper_ = std::thread([this] { keep_on(); });
 }
 
 void Domain::keep() {
-  const std::lock_guard lock(keeping_);
-  if (!keeper_.joinable()) keeper_ = std::thread([this] { keep_on(); });
+  {
+    const std::lock_guard lock(keeping_);
+    always_ = true;
+    start_keeper();
+  }
+  owing_.notify_all();
+}
+
+void Domain::owe() {
+  if (owes_.load(std::memory_order_relaxed)) return;
+  {
+    const std::lock_guard lock(keeping_);
+    owes_ = true;
+    try {
+      start_keeper();
+    } catch (const std::system_error&) {
+      return;  // no thread is left: the application's next call sends
+    }
+  }
+  owing_.notify_all();
 }
 
 void Domain::hand_over() {
@@ -193,12 +220,13 @@ void Domain::keep_on() {
   constexpr auto kAway = std::chrono::milliseconds(1);
   std::unique_lock lock(keeping_);
   while (!stop_) {
+    owing_.wait(lock, [this] { return stop_ || kept(); });
     const uint64_t calls = calls_.load(std::memory_order_relaxed);
     handed_over_.wait_for(lock, kAway, [this] { return stop_ || urgent_; });
     const bool urgent = std::exchange(urgent_, false);
     const uint64_t now = calls_.load(std::memory_order_relaxed);
     if (!urgent && now != calls) continue;
-    while (!stop_ && calls_.load(std::memory_order_relaxed) == now) {
+    while (!stop_ && kept() && calls_.load(std::memory_order_relaxed) == now) {
       lock.unlock();
       {
         const std::lock_guard domain_lock(mutex);

@@ -187,6 +187,10 @@ void Endpoint::progress() {
   meet();
 }
 
+bool Endpoint::holds() const {
+  return std::ranges::any_of(peers_, [](const auto& peer) { return peer->outbox->holds(); });
+}
+
 void Endpoint::flush() {
   if (!enabled()) return;
   const auto give_up = Meeting::Clock::now() + kFarewell;

@@ -96,6 +96,8 @@ class Endpoint : public fid_ep {
   int get_name(void* address, size_t* bytes) const;
   ssize_t cancel(void* context);
   void progress();
+  // Frames that have not left the process.
+  bool holds() const;
   void forget(const MemoryRegion& region);
   // What was asked for leaves, as far as it does within a moment.
   void flush();
@@ -213,6 +215,7 @@ class Endpoint : public fid_ep {
   ssize_t start_read(const Asked& asked, PeerId number);
   ssize_t start_atomic(const Asked& asked, PeerId number);
   Outcome outcome_of(const Asked& asked) const;
+  void start(PeerId number, bool patient);
   void settle(Peer& peer, Outcome outcome);
   std::optional<size_t> describe_places(Operation& operation, size_t nic, uint64_t bytes);
   Result<const Memory*> memory_for(Operation& operation, size_t piece, size_t nic);

@@ -103,9 +103,7 @@ void Endpoint::answer(PeerId number, const Frame& given, std::span<const uint8_t
   if (!peer.outbox->answer(frame, payload)) {
     return fail_peer(number, EPROTO, name_text(peer.name) + " asks, and takes no answers");
   }
-  if (const auto started = peer.outbox->start(true); !started) {
-    fail_peer(number, fi_error(started.error().code), started.error().message);
-  }
+  start(number, true);
 }
 
 void Endpoint::answer_status(PeerId number, uint64_t id, Status status) {

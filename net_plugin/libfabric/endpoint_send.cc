@@ -140,10 +140,16 @@ ssize_t Endpoint::start_eagerly(const Asked& asked, PeerId number) {
   if (!delivered) frame.flags &= static_cast<uint8_t>(~kWantsDone);
   gather(asked.local.all(), peer.outbox->add(frame));
   if (operation == nullptr) settle(peer, std::move(outcome));
-  if (auto started = peer.outbox->start((asked.flags & FI_MORE) != 0); !started) {
-    fail_peer(number, fi_error(started.error().code), started.error().message);
-  }
+  start(number, (asked.flags & FI_MORE) != 0);
   return 0;
+}
+
+void Endpoint::start(PeerId number, bool patient) {
+  const Outbox& outbox = *peers_[number]->outbox;
+  if (const auto started = peers_[number]->outbox->start(patient); !started) {
+    return fail_peer(number, fi_error(started.error().code), started.error().message);
+  }
+  if (outbox.holds()) domain_.owe();
 }
 
 // A copy is done when it will leave: with a connection, that is now.
@@ -174,9 +180,7 @@ ssize_t Endpoint::start_offered(const Asked& asked, PeerId number) {
   operation->length = asked.local.bytes();
   operation->wants_done = write || (asked.flags & kDelivered) != 0;
   peer.outbox->add(frame_of(asked, write ? FrameKind::kWriteOffer : FrameKind::kOffer, 0, id));
-  if (auto started = peer.outbox->start(false); !started) {
-    fail_peer(number, fi_error(started.error().code), started.error().message);
-  }
+  start(number, false);
   return 0;
 }
 
@@ -217,9 +221,7 @@ void Endpoint::try_reads(PeerId number) {
     peer.to_ask.pop_front();
     std::memcpy(peer.outbox->add(frame), operation.places.data(), frame.payload);
   }
-  if (auto started = peer.outbox->start(false); !started) {
-    fail_peer(number, fi_error(started.error().code), started.error().message);
-  }
+  start(number, false);
 }
 
 ssize_t Endpoint::start_atomic(const Asked& asked, PeerId number) {
@@ -249,9 +251,7 @@ ssize_t Endpoint::start_atomic(const Asked& asked, PeerId number) {
   uint8_t* const place = peer.outbox->add(frame);
   gather(asked.local.all(), place);
   gather(asked.comparands.all(), place + operands);
-  if (auto started = peer.outbox->start((asked.flags & FI_MORE) != 0); !started) {
-    fail_peer(number, fi_error(started.error().code), started.error().message);
-  }
+  start(number, (asked.flags & FI_MORE) != 0);
   return 0;
 }
 

@@ -174,6 +174,8 @@ class Domain : public fid_domain {
   }
   // From now on somebody makes progress while the application does not.
   void keep();
+  // The application takes for sent what an endpoint still holds: likewise, until it has left.
+  void owe();
   // The application is going to wait for a descriptor.
   void hand_over();
 
@@ -183,6 +185,8 @@ class Domain : public fid_domain {
   using Clock = std::chrono::steady_clock;
   static constexpr auto kSpin = std::chrono::microseconds(50);
 
+  bool kept() const { return always_ || owes_.load(std::memory_order_relaxed); }
+  void start_keeper();
   void keep_on();
 
   const std::shared_ptr<Context> context_;
@@ -191,8 +195,11 @@ class Domain : public fid_domain {
   const int family_;
 
   std::atomic<uint64_t> calls_{0};
+  std::atomic<bool> owes_{false};
   std::mutex keeping_;
+  std::condition_variable owing_;
   std::condition_variable handed_over_;
+  bool always_ = false;
   bool urgent_ = false;
   bool stop_ = false;
   std::thread keeper_;

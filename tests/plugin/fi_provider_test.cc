@@ -97,6 +97,27 @@ TEST(FiProvider, InjectedIsTheSendersAtOnce) {
   });
 }
 
+// Programs that compute after they have sent make no progress: their messages arrive meanwhile.
+TEST(FiProvider, WhatWasSentArrivesWhileItsSenderIsElsewhere) {
+  with_two([](World& world) {
+    constexpr uint64_t kCount = 100;
+    const auto bytes = pattern(8, 1);
+    if (world.first()) {
+      send_tagged(world, bytes, kCount);
+      for (uint64_t i = 0; i < kCount; ++i) {
+        world.end.until_taken([&] {
+          return fi_tinject(world.end.endpoint, bytes.data(), bytes.size(), world.other(), i);
+        });
+      }
+      world.rank.barrier();
+    } else {
+      expect_tagged(world, bytes, kCount);
+      for (uint64_t i = 0; i < kCount; ++i) expect_tagged(world, bytes, i);
+      world.rank.barrier();
+    }
+  });
+}
+
 // The call behind one that has read something makes no progress; the next one does.
 TEST(FiProvider, WhoReadsUntilNothingIsLeftIsNotHeldUp) {
   with_two([](World& world) {

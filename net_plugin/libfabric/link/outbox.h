@@ -44,6 +44,8 @@ class Outbox {
   Result<void> start(bool patient);
   // Takes back what has left. Errors: kPeer.
   Result<void> finish();
+  // Frames that the connection does not have yet.
+  bool holds() const { return started_ < parts_.size() || !answers_.empty(); }
   bool idle() const { return parts_.empty() && answers_.empty(); }
 
  private:
