@@ -6,11 +6,6 @@
 #include "transport/message/flow_limits.h"
 
 namespace pacecar::ibverbs {
-namespace {
-
-constexpr Duration kGrantValidity = Duration::from_s(10);
-
-}  // namespace
 
 Result<std::unique_ptr<Flows>> Flows::make(const Params& params, Nic& nic, Rate first_rate,
                                            HostLink* link) {
@@ -33,14 +28,11 @@ Result<std::unique_ptr<Flows>> Flows::make(const Params& params, Nic& nic, Rate 
                                     .host_link = link};
   auto controllers = make_controllers(params.cc, environment, params.rate_max, {}, caps.flows);
   if (!controllers) return tl::unexpected(controllers.error());
-  return std::unique_ptr<Flows>(new Flows(nic, std::move(*controllers), caps.line_rate));
+  return std::unique_ptr<Flows>(new Flows(nic, std::move(*controllers)));
 }
 
-Flows::Flows(Nic& nic, std::unique_ptr<ControllerSet> controllers, Rate line_rate)
-    : nic_(nic),
-      controllers_(std::move(controllers)),
-      line_rate_(line_rate),
-      unsettled_(nic.caps().flows) {}
+Flows::Flows(Nic& nic, std::unique_ptr<ControllerSet> controllers)
+    : nic_(nic), controllers_(std::move(controllers)), unsettled_(nic.caps().flows) {}
 
 Result<FlowId> Flows::join(const std::array<uint8_t, 16>& peer, Instant now) {
   const auto [known, first] = by_peer_.try_emplace(peer, 0);
@@ -61,7 +53,6 @@ Result<FlowId> Flows::join(const std::array<uint8_t, 16>& peer, Instant now) {
   known->second = id;
   Flow& flow = flows_[id];
   flow = Flow{.peer = peer, .users = 1, .controller = &controllers_->add_flow(now, id)};
-  grant(flow, now);
   decide(id, now);
   return id;
 }
@@ -76,15 +67,8 @@ void Flows::leave(FlowId id, Instant now) {
   free_.push_back(id);
 }
 
-void Flows::grant(Flow& flow, Instant now) {
-  flow.granted = now;
-  flow.controller->on_grant(now, {.rate = line_rate_, .validity = kGrantValidity});
-}
-
-void Flows::on_posted(FlowId id, Bytes bytes, Instant now) {
-  Flow& flow = flows_[id];
-  if (now - flow.granted > kGrantValidity / 2) grant(flow, now);
-  flow.stats.backlog += bytes;
+void Flows::on_posted(FlowId id, Bytes bytes) {
+  flows_[id].stats.backlog += bytes;
   unsettled_.add(id);
 }
 

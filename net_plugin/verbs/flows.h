@@ -1,8 +1,8 @@
 // The flows of this process, one for each peer's address, under one congestion control. Queue pairs
 // join the flow of their peer; the NIC applies its limits, and reports signals.
 //
-// No peer grants rates, as programs of verbs exchange only their numbers: every flow is granted the
-// line rate, and follows its sender's own signals and link.
+// No peer grants rates, as programs of verbs exchange only their numbers: every flow follows its
+// sender's own signals and link.
 //
 // Pure but for its memory. Thread rule: one thread at a time.
 #pragma once
@@ -30,7 +30,7 @@ class Flows {
   // The flow to the peer, for one more queue pair. Errors: kUnavailable.
   Result<FlowId> join(const std::array<uint8_t, 16>& peer, Instant now);
   void leave(FlowId id, Instant now);
-  void on_posted(FlowId id, Bytes bytes, Instant now);
+  void on_posted(FlowId id, Bytes bytes);
   // Takes the NIC's signals, and sets new limits.
   void poll(Instant now);
   Instant next_deadline() const { return controllers_->next_deadline(); }
@@ -42,18 +42,15 @@ class Flows {
     Controller* controller = nullptr;
     FlowStats stats;
     Decision decision;
-    Instant granted;
   };
 
-  Flows(Nic& nic, std::unique_ptr<ControllerSet> controllers, Rate line_rate);
-  void grant(Flow& flow, Instant now);
+  Flows(Nic& nic, std::unique_ptr<ControllerSet> controllers);
   void on_signal(Flow& flow, const FlowSignal& signal, Instant now);
   void settle(FlowId id, Instant now);
   void decide(FlowId id, Instant now);
 
   Nic& nic_;
   std::unique_ptr<ControllerSet> controllers_;
-  const Rate line_rate_;
   std::vector<Flow> flows_;
   std::vector<FlowId> free_;
   std::map<std::array<uint8_t, 16>, FlowId> by_peer_;

@@ -156,7 +156,7 @@ int QueuePair::post_send(const ibv_send_wr& wr) {
     failed = post_datagram(wr, work_request);
   } else if (nic().nic().post(id, {&work_request, 1}) == 1) {
     if (!comes_back(work_request.opcode)) {
-      nic().flows().on_posted(*flow_, work_request.length, clock_now());
+      nic().flows().on_posted(*flow_, work_request.length);
     }
   } else {
     failed = ENOMEM;
