@@ -33,15 +33,16 @@ def exchange(link, server, client, seconds, tcp_port=None):
     to a client that asks again.
     """
     environment = {**os.environ, "PACECAR_NICS": link.nic}
-    with Process(link.server_prefix, server, environment) as serving:
+    with contextlib.ExitStack() as stack:
+        serving = started(stack, link.server_prefix, server, environment)
         if tcp_port is not None:
             serving.wait_for_port(tcp_port)
-        with Process(link.client_prefix, client, environment) as asking:
-            if not asking.ends_well(seconds + SET_UP_LIMIT_S):
-                raise Failed(f"{asking.complaint()}; its server: {serving.complaint()}")
-            if not serving.ends_well(END_LIMIT_S):
-                raise Failed(f"the server of {serving.complaint()}")
-            return asking.output()
+        asking = started(stack, link.client_prefix, client, environment)
+        if not asking.ends_well(seconds + SET_UP_LIMIT_S):
+            raise Failed(f"{asking.complaint()}; its server: {serving.complaint()}")
+        if not serving.ends_well(END_LIMIT_S):
+            raise Failed(f"the server of {serving.complaint()}")
+        return asking.output()
 
 
 @contextlib.contextmanager
@@ -57,6 +58,12 @@ def uninterrupted():
             signal.signal(number, handler)
         for number in came[:1]:
             signal.raise_signal(number)
+
+
+def started(stack, *arguments):
+    """A Process that ends with the stack, also if an interrupt comes while it is started."""
+    with uninterrupted():
+        return stack.enter_context(Process(*arguments))
 
 
 class Process:

@@ -18,7 +18,7 @@ import time
 
 import incast_figures
 import star
-from exchange import END_LIMIT_S, SET_UP_LIMIT_S, START_LIMIT_S, Failed, Process, uninterrupted
+from exchange import END_LIMIT_S, SET_UP_LIMIT_S, START_LIMIT_S, Failed, started
 
 TCP = "tcp:"
 IDLE_S = 1  # of probes alone, before the senders start
@@ -50,7 +50,9 @@ def run(arm, plan, made):
     """Figures of one run."""
     probe = [plan.queue_probe, "--from", made.prober, "--to", made.receiver, "--shaped",
              star.RECEIVER, "--plain", star.PLAIN_RECEIVER, "--rate", plan.probe_rate]
-    with Process((), probe, os.environ) as probing, made.queue_sampler() as backlog:
+    with contextlib.ExitStack() as stack:
+        probing = started(stack, (), probe, os.environ)
+        backlog = stack.enter_context(made.queue_sampler())
         before_s = time.monotonic()
         time.sleep(IDLE_S)
         busy = ProcessorTime()
@@ -121,9 +123,7 @@ class Group:
     def start(self, stack):
         def process(namespace, role, handle, *flags):
             argv = [*self._argv, role, "--handle-file", handle, *flags]
-            with uninterrupted():
-                return stack.enter_context(Process(star.prefix(namespace), argv,
-                                                   self._environment))
+            return started(stack, star.prefix(namespace), argv, self._environment)
 
         each = len(self._hosts) // len(self._handles)
         self.receivers = [process(self._made.receiver, "receive", handle, "--senders", each,

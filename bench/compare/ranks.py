@@ -6,7 +6,7 @@ import os
 import tempfile
 
 import bridged
-from exchange import Failed, Process
+from exchange import Failed, started
 
 RUN_LIMIT_S = 120
 
@@ -39,17 +39,15 @@ def one_job(hosts, nic_of, ranks, arguments, environment):
     meeting = ["--root", hosts.address(0), "--port", 18000 + os.getpid() % 10000]
     processors = sorted(os.sched_getaffinity(0))
     with tempfile.NamedTemporaryFile() as file:
-        finish([Process([*hosts.prefix(rank), "taskset", "-c",
-                         str(processors[rank % len(processors)])],
-                        [*arguments, "--ranks", ranks, "--rank", rank, *meeting,
-                         "--out_json_file", file.name],
-                        {**environment, "PACECAR_NICS": nic_of(rank)}) for rank in range(ranks)])
+        finish(([*hosts.prefix(rank), "taskset", "-c", str(processors[rank % len(processors)])],
+                [*arguments, "--ranks", ranks, "--rank", rank, *meeting,
+                 "--out_json_file", file.name],
+                {**environment, "PACECAR_NICS": nic_of(rank)}) for rank in range(ranks))
         return json.load(file)
 
 
-def finish(processes):
+def finish(commands):
     with contextlib.ExitStack() as stack:
-        for process in processes:
-            stack.enter_context(process)
+        processes = [started(stack, *command) for command in commands]
         if not all([process.ends_well(RUN_LIMIT_S) for process in processes]):
             raise Failed("; ".join(process.complaint() for process in processes))

@@ -392,6 +392,40 @@ TEST(SoftNicRcHostile, MemoryThatGoesWhileItIsReadOrWrittenIsNotTouched) {
   EXPECT_EQ(answers[0].syndrome, roce::kNakRemoteAccess);
 }
 
+// A network may deliver a request twice, the second time when its reader has everything and the
+// memory is gone.
+TEST(SoftNicRc, ARepeatedReadOfMemoryThatIsGoneBreaksNothing) {
+  for (const size_t answered : {size_t{0}, size_t{8}}) {
+    Rc rc;
+    auto& from = rc.pair.memory(1, 100 * kMtu, Access::kRemoteRead);
+    auto& other = rc.pair.memory(1, 100, Access::kRemoteRead);
+    auto read = rc.packet(roce::Opcode::kReadRequest);
+    read.address = from.address();
+    read.key = from.region.key;
+    read.length = 100 * kMtu;
+    rc.deliver(read);
+    ASSERT_EQ(rc.answers().size(), 100U);
+    if (answered > 0) {
+      std::array<TxPacket, 8> some;
+      rc.deliver(read);
+      ASSERT_GT(rc.pair.nic(1).poll_transmit(rc.pair.now, some), 0U);
+    }
+    rc.pair.nic(1).deregister_memory(from.region);
+    if (answered == 0) rc.deliver(read);
+    for (const roce::Packet& answer : rc.answers()) EXPECT_EQ(answer.syndrome, roce::kAckUnlimited);
+    auto next = rc.packet(roce::Opcode::kReadRequest, 100);
+    next.address = other.address();
+    next.key = other.region.key;
+    next.length = 100;
+    rc.deliver(next);
+    const auto answers = rc.answers();
+    ASSERT_EQ(answers.size(), 1U);
+    EXPECT_EQ(answers[0].payload.size(), 100U);
+    rc.pair.collect();
+    EXPECT_TRUE(rc.pair.completions[1].empty());
+  }
+}
+
 TEST(SoftNicRcHostile, TooManyReadsAreLostAndNotRemembered) {
   Rc rc;
   auto& from = rc.pair.memory(1, kMtu, Access::kRemoteRead);

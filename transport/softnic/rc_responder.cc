@@ -175,7 +175,7 @@ RcResponder::Outcome RcResponder::on_read_request(const roce::Packet& packet,
   if (packet.length > 0 && memory.readable(packet.key, packet.address, packet.length) == nullptr) {
     return refuse(roce::kNakRemoteAccess, expected_);
   }
-  push_read(packet, expected_, ++msn_);
+  push_read(packet, expected_, ++msn_, false);
   expected_ += packets_of(packet.length);
   gap_nak_sent_ = false;
   nak_ = 0;
@@ -213,14 +213,16 @@ bool RcResponder::push_atomic(const Atomic& atomic, uint32_t msn) {
                           .atomic = true});
 }
 
-bool RcResponder::push_read(const roce::Packet& packet, uint64_t psn, uint32_t msn) {
+bool RcResponder::push_read(const roce::Packet& packet, uint64_t psn, uint32_t msn,
+                            bool repeated) {
   return reads_.push(Read{.first_psn = psn,
                           .next_psn = psn,
                           .end_psn = psn + packets_of(packet.length),
                           .address = packet.address,
                           .length = packet.length,
                           .key = packet.key,
-                          .msn = msn});
+                          .msn = msn,
+                          .repeated = repeated});
 }
 
 // The peer has gone back: it needs the acknowledgement again, or the data that it reads.
@@ -239,13 +241,14 @@ RcResponder::Outcome RcResponder::on_duplicate(const roce::Packet& packet, uint6
     ack_due_ = true;
     return Outcome::kDuplicate;
   }
-  // Only what it has requested before, and may still read.
+  // Only what it has requested before, and may still read: the network may have delivered it twice,
+  // the second time when the reader had everything and the memory was gone.
   if (psn + packets_of(packet.length) > expected_) return Outcome::kDuplicate;
   if (packet.length > 0 && memory.readable(packet.key, packet.address, packet.length) == nullptr) {
-    return refuse(roce::kNakRemoteAccess, psn);
+    return Outcome::kDuplicate;
   }
   drop_reads_from(psn);
-  return push_read(packet, psn, msn_) ? Outcome::kRead : Outcome::kDuplicate;
+  return push_read(packet, psn, msn_, true) ? Outcome::kRead : Outcome::kDuplicate;
 }
 
 // A peer that requests `psn` again will also request all later ones again.
@@ -306,6 +309,10 @@ bool RcResponder::next_response(const MemoryTable& memory, roce::Packet* answer)
   const Bytes size = std::min(config_.mtu, read.length - offset);
   const uint8_t* from =
       size == 0 ? nullptr : memory.readable(read.key, read.address + offset, size);
+  if (size > 0 && from == nullptr && read.repeated) {
+    reads_.pop_front();
+    return false;
+  }
   if (size > 0 && from == nullptr) {
     refusal_ = roce::kNakRemoteAccess;
     queue_nak(refusal_, read.next_psn);

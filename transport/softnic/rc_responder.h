@@ -72,6 +72,7 @@ class RcResponder {
     uint32_t msn = 0;
     uint64_t original = 0;  // of an executed atomic
     bool atomic = false;
+    bool repeated = false;
   };
   // The result of an executed atomic, for a repeated request.
   struct Atomic {
@@ -92,7 +93,7 @@ class RcResponder {
   Outcome on_read_request(const roce::Packet& packet, const MemoryTable& memory);
   Outcome on_atomic(const roce::Packet& packet, const MemoryTable& memory);
   bool push_atomic(const Atomic& atomic, uint32_t msn);
-  bool push_read(const roce::Packet& packet, uint64_t psn, uint32_t msn);
+  bool push_read(const roce::Packet& packet, uint64_t psn, uint32_t msn, bool repeated);
   void drop_reads_from(uint64_t psn);
   uint8_t begin(const roce::Packet& packet, const MemoryTable& memory);
   uint8_t check(const roce::Packet& packet, roce::Shape shape) const;
