@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "bench/ab/report/report.h"
 
@@ -28,13 +30,10 @@ std::string limit_of(const Prediction& found) {
   return fmt::format("{} {:.0f}%", name_of(found.bottleneck), 100 * share);
 }
 
-}  // namespace
-
-std::vector<Answer> answers_to(const Description& asked) {
-  std::vector<Answer> answers;
+std::vector<Collective> choices(const Description& asked) {
+  std::vector<Collective> found;
   for (const Operation operation : asked.operations) {
     for (const Bytes size : asked.sizes) {
-      const size_t first = answers.size();
       for (const Algorithm algorithm : asked.algorithms) {
         for (const Protocol protocol : asked.protocols) {
           Collective what = asked.like;
@@ -43,14 +42,46 @@ std::vector<Answer> answers_to(const Description& asked) {
           what.protocol = protocol;
           what.bytes = size;
           if (!possible(asked, what)) continue;
-          answers.push_back({what, predict(asked.cluster, what, asked.overheads)});
+          found.push_back(what);
         }
       }
-      if (first == answers.size()) continue;
-      std::ranges::min_element(answers.begin() + static_cast<ptrdiff_t>(first), answers.end(), {},
-                               [](const Answer& answer) { return answer.prediction.time_s; })
-          ->best = true;
     }
+  }
+  return found;
+}
+
+// A prediction for many hosts takes seconds: each processor makes some.
+void predict_all(const Description& asked, std::vector<Answer>& answers) {
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < answers.size(); i = next++) {
+      answers[i].prediction = predict(asked.cluster, answers[i].collective, asked.overheads);
+    }
+  };
+  const size_t workers = std::min<size_t>(answers.size(), std::thread::hardware_concurrency());
+  std::vector<std::jthread> others;
+  for (size_t i = 1; i < workers; ++i) others.emplace_back(work);
+  work();
+}
+
+bool same_question(const Answer& a, const Answer& b) {
+  return a.collective.operation == b.collective.operation &&
+         a.collective.bytes == b.collective.bytes;
+}
+
+}  // namespace
+
+std::vector<Answer> answers_to(const Description& asked) {
+  std::vector<Answer> answers;
+  for (const Collective& what : choices(asked)) answers.push_back({what, {}});
+  predict_all(asked, answers);
+  for (auto begin = answers.begin(); begin != answers.end();) {
+    const auto end = std::find_if_not(
+        begin, answers.end(), [&](const Answer& answer) { return same_question(*begin, answer); });
+    std::ranges::min_element(begin, end, {}, [](const Answer& answer) {
+      return answer.prediction.time_s;
+    })->best = true;
+    begin = end;
   }
   return answers;
 }

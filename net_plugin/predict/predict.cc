@@ -108,14 +108,21 @@ auto with_input(const Cluster& cluster, const Collective& what, const LibraryCos
                        .all_hosts = hosts_of(cluster, what)});
 }
 
-// `first_only`: what repeats is left out.
-Prediction predict_some(const Cluster& cluster, const Collective& what, const LibraryCosts& library,
-                        const Limits& limits, uint32_t hosts_max, bool first_only = false) {
+struct Evaluated {
+  Prediction all;
+  Prediction first_pieces;  // without what repeats
+};
+
+Evaluated predict_some(const Cluster& cluster, const Collective& what, const LibraryCosts& library,
+                       const Limits& limits, uint32_t hosts_max) {
   return with_input(cluster, what, library, limits, hosts_max, [&](const PlanInput& input) {
     FlowSet flows;
     Plan plan = plan_collective(input, flows);
-    if (first_only) plan.repeats = plan.least_s = 0;
-    return evaluate(plan, run_fluid(flows, input.network.links()));
+    const auto times = run_fluid(flows, input.network.links());
+    Evaluated found{.all = evaluate(plan, times)};
+    plan.repeats = plan.least_s = 0;
+    found.first_pieces = evaluate(plan, times);
+    return found;
   });
 }
 
@@ -134,16 +141,15 @@ uint32_t ranks_of(const Cluster& cluster, const Collective& collective) {
 
 Prediction predict(const Cluster& cluster, const Collective& collective,
                    const LibraryCosts& library, const Limits& limits) {
-  Prediction found = predict_some(cluster, collective, library, limits, limits.hosts);
+  const Evaluated some = predict_some(cluster, collective, library, limits, limits.hosts);
+  Prediction found = some.all;
   const uint32_t all = hosts_of(cluster, collective);
   if (collective.hosts.empty() && piece_by_piece(collective) && all > limits.hosts) {
     // A chain is longer by so many hosts, a tree higher by so many levels: for the first pieces.
     const uint32_t half = limits.hosts / 2;
-    const auto first_pieces = [&](uint32_t hosts) {
-      return predict_some(cluster, collective, library, limits, hosts, true);
-    };
-    const Prediction larger = first_pieces(limits.hosts);
-    const Prediction smaller = first_pieces(half);
+    const Prediction& larger = some.first_pieces;
+    const Prediction smaller =
+        predict_some(cluster, collective, library, limits, half).first_pieces;
     const double more = collective.algorithm == Algorithm::kRing
                             ? static_cast<double>(all - limits.hosts) / half
                             : std::log2(static_cast<double>(all) / limits.hosts);
