@@ -20,7 +20,7 @@ void CompletionQueue::add(const ibv_wc& wc, bool wanted) {
   if (!queue.push(wc)) {
     if (overrun) return;
     overrun = true;
-    raise_event(context, {.element = {.cq = base()}, .event_type = IBV_EVENT_CQ_ERR});
+    raise_event(context, {.element = {.cq = base()}, .event_type = IBV_EVENT_CQ_ERR}, async_events);
     return;
   }
   if (!armed || (solicited_only && !wanted && wc.status == IBV_WC_SUCCESS)) return;
@@ -38,7 +38,7 @@ void CompletionQueue::notify() {
   moderated_until = Instant::never();
   if (channel == nullptr) return;
   CompletionQueue* const self = this;
-  if (static_cast<CompletionChannel*>(channel)->pipe.put(&self, sizeof self)) ++events_reported;
+  if (static_cast<CompletionChannel*>(channel)->pipe.put(&self, sizeof self)) ++completion_events;
 }
 
 void CompletionQueue::on_due(Instant /*now*/) {
@@ -243,14 +243,14 @@ PACECAR_VERBS int ibv_destroy_cq(ibv_cq* cq) {
     completions.nic().remove_timed(&completions);
   }
   if (completions.channel != nullptr) {
-    static_cast<CompletionChannel*>(completions.channel)->drop_unread(&completions);
+    EventPipe& unread = static_cast<CompletionChannel*>(completions.channel)->pipe;
+    completions.completion_events -= unread.remove_if<CompletionQueue*>(
+        [&](const CompletionQueue* queue) { return queue == &completions; });
     --completions.channel->refcnt;
   }
-  pthread_mutex_lock(&cq->mutex);
-  while (cq->comp_events_completed < completions.events_reported) {
-    pthread_cond_wait(&cq->cond, &cq->mutex);
-  }
-  pthread_mutex_unlock(&cq->mutex);
+  drop_events(cq->context, cq, completions.async_events);
+  await_acknowledgements(*cq, cq->comp_events_completed, completions.completion_events);
+  await_acknowledgements(*cq, cq->async_events_completed, completions.async_events);
   pthread_cond_destroy(&cq->cond);
   pthread_mutex_destroy(&cq->mutex);
   delete &completions;

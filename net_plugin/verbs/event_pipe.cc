@@ -1,4 +1,5 @@
-// Event pipes that programs read: completion channels, and a context's asynchronous events.
+#include "net_plugin/verbs/event_pipe.h"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
@@ -23,35 +24,88 @@ EventPipe::~EventPipe() {
   close(write_fd_);
 }
 
-bool EventPipe::put(const void* record, size_t size) const {
+bool EventPipe::put(const void* record, size_t size) {
+  const std::lock_guard lock(mutex_);
+  return put_now(record, size);
+}
+
+bool EventPipe::put_now(const void* record, size_t size) const {
   return write(write_fd_, record, size) == static_cast<ssize_t>(size);
 }
 
-bool EventPipe::take(void* record, size_t size) const {
-  return read(read_fd_, record, size) == static_cast<ssize_t>(size);
+// Threads that wait do not hold the lock, and only one of them finds the record.
+bool EventPipe::take(void* record, size_t size) {
+  for (;;) {
+    const bool waits = !does_not_block(read_fd_);
+    pollfd readable{read_fd_, POLLIN, 0};
+    if (waits && poll(&readable, 1, -1) < 0) return false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (take_now(record, size)) return true;
+    }
+    if (!waits) {
+      errno = EAGAIN;
+      return false;
+    }
+  }
+}
+
+bool EventPipe::take_now(void* record, size_t size) const {
+  pollfd readable{read_fd_, POLLIN, 0};
+  return poll(&readable, 1, 0) == 1 && read(read_fd_, record, size) == static_cast<ssize_t>(size);
 }
 
 bool does_not_block(int fd) { return (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0; }
 
-// Drops a queue's unread events, and keeps those of other queues.
-void CompletionChannel::drop_unread(CompletionQueue* ended) {
-  std::vector<CompletionQueue*> others;
-  pollfd waiting{pipe.fd(), POLLIN, 0};
-  while (poll(&waiting, 1, 0) == 1) {
-    CompletionQueue* queue = nullptr;
-    if (!pipe.take(&queue, sizeof queue)) break;
-    if (queue == ended) {
-      --ended->events_reported;
-    } else {
-      others.push_back(queue);
-    }
-  }
-  for (CompletionQueue* const queue : others) pipe.put(&queue, sizeof queue);
+void raise_event(ibv_context* context, const ibv_async_event& event, uint32_t& reported) {
+  if (context_of(context).async.put(&event, sizeof event)) ++reported;
 }
 
-void raise_event(ibv_context* context, const ibv_async_event& event) {
-  (void)context_of(context).async.put(&event, sizeof event);
+void drop_events(ibv_context* context, const void* object, uint32_t& reported) {
+  reported -= context_of(context).async.remove_if<ibv_async_event>(
+      [&](const ibv_async_event& event) { return event.element.qp == object; });
 }
+
+namespace {
+
+template <typename Object>
+void acknowledge(Object& object, uint32_t& acknowledged, uint32_t count) {
+  pthread_mutex_lock(&object.mutex);
+  acknowledged += count;
+  pthread_cond_signal(&object.cond);
+  pthread_mutex_unlock(&object.mutex);
+}
+
+// False: it is another device's, or of no object.
+template <typename Object>
+bool acknowledged_ours(Object* object, uint32_t& acknowledged) {
+  if (!is_ours(object)) return false;
+  acknowledge(*object, acknowledged, 1);
+  return true;
+}
+
+bool acknowledged_ours(const ibv_async_event& event) {
+  switch (event.event_type) {
+    case IBV_EVENT_CQ_ERR:
+      return acknowledged_ours(event.element.cq, event.element.cq->async_events_completed);
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_COMM_EST:
+    case IBV_EVENT_SQ_DRAINED:
+    case IBV_EVENT_PATH_MIG:
+    case IBV_EVENT_PATH_MIG_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+      return acknowledged_ours(event.element.qp, event.element.qp->events_completed);
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+      return acknowledged_ours(event.element.srq, event.element.srq->events_completed);
+    default:
+      return false;
+  }
+}
+
+}  // namespace
 
 }  // namespace pacecar::ibverbs
 
@@ -66,30 +120,8 @@ PACECAR_VERBS int ibv_get_async_event(ibv_context* context, ibv_async_event* eve
 }
 
 PACECAR_VERBS void ibv_ack_async_event(ibv_async_event* event) {
-  const ibv_context* context = nullptr;  // a port's: nothing is counted
-  switch (event->event_type) {
-    case IBV_EVENT_CQ_ERR:
-      context = event->element.cq->context;
-      break;
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
-    case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_COMM_EST:
-    case IBV_EVENT_SQ_DRAINED:
-    case IBV_EVENT_PATH_MIG:
-    case IBV_EVENT_PATH_MIG_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED:
-      context = event->element.qp->context;
-      break;
-    case IBV_EVENT_SRQ_ERR:
-    case IBV_EVENT_SRQ_LIMIT_REACHED:
-      context = event->element.srq->context;
-      break;
-    default:
-      break;
-  }
-  if (context != nullptr && ours(context)) return;
-  if (have_real()) CALL_REAL(ibv_ack_async_event, "IBVERBS_1.1")(event);
+  if (acknowledged_ours(*event) || !have_real()) return;
+  CALL_REAL(ibv_ack_async_event, "IBVERBS_1.1")(event);
 }
 
 PACECAR_VERBS ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
@@ -124,10 +156,7 @@ PACECAR_VERBS int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void*
 
 PACECAR_VERBS void ibv_ack_cq_events(ibv_cq* cq, unsigned count) {
   if (!is_ours(cq)) return CALL_REAL(ibv_ack_cq_events, "IBVERBS_1.1")(cq, count);
-  pthread_mutex_lock(&cq->mutex);
-  cq->comp_events_completed += count;
-  pthread_cond_signal(&cq->cond);
-  pthread_mutex_unlock(&cq->mutex);
+  acknowledge(*cq, cq->comp_events_completed, count);
 }
 
 }  // extern "C"

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <vector>
 
+#include "net_plugin/verbs/event_pipe.h"
 #include "net_plugin/verbs/process_nic.h"
 #include "transport/base/fixed_queue.h"
 #include "transport/io/udp/interfaces.h"
@@ -56,25 +57,6 @@ template <typename Object>
 bool is_ours(const Object* object) {
   return ours(object->context);
 }
-
-// Fixed-size records through a pipe, so that a program's own O_NONBLOCK counts, and poll() works.
-class EventPipe {
- public:
-  EventPipe();
-  ~EventPipe();
-  EventPipe(const EventPipe&) = delete;
-  EventPipe& operator=(const EventPipe&) = delete;
-
-  int fd() const { return read_fd_; }
-  // False: full, which a program that reads never sees.
-  bool put(const void* record, size_t size) const;
-  // As read(2): false with errno.
-  bool take(void* record, size_t size) const;
-
- private:
-  int read_fd_ = -1;
-  int write_fd_ = -1;
-};
 
 struct Context {
   verbs_context verbs{};
@@ -122,14 +104,9 @@ struct AddressHandle : ibv_ah {
   std::array<uint8_t, 16> gid{};
 };
 
-// The program waits for it by other means than by reading it.
-bool does_not_block(int fd);
-
 struct CompletionQueue;
 struct CompletionChannel : ibv_comp_channel {
-  EventPipe pipe;
-
-  void drop_unread(CompletionQueue* ended);
+  EventPipe pipe;  // of CompletionQueue*
 };
 
 struct CompletionQueue final : ibv_cq_ex, Timed {
@@ -152,7 +129,9 @@ struct CompletionQueue final : ibv_cq_ex, Timed {
   // Armed: for any completion, or for solicited ones only. Told of, at most one event.
   bool armed = false;
   bool solicited_only = false;
-  uint32_t events_reported = 0;  // in the pipe or read; verbs.h counts the acknowledged ones
+  // In a pipe or read; verbs.h counts the acknowledged ones.
+  uint32_t completion_events = 0;
+  uint32_t async_events = 0;
   // Moderation: so many completions, or so long after the first.
   uint16_t moderate_count = 0;
   Duration moderate_period;
@@ -171,9 +150,6 @@ inline CompletionQueue& queue_of(ibv_cq_ex* cq) { return *static_cast<Completion
 struct SharedReceives;
 struct QueuePair;
 inline QueuePair& queue_pair_of(ibv_qp* qp);
-
-// Queues an event for ibv_get_async_event.
-void raise_event(ibv_context* context, const ibv_async_event& event);
 
 // The sender's address by what lies before a datagram.
 std::array<uint8_t, 16> sender_of(const ibv_grh& grh);

@@ -207,10 +207,11 @@ void QueuePair::fail(ibv_wc_status first) {
     first = IBV_WC_WR_FLUSH_ERR;
   }
   flush_receives();
-  if (shared != nullptr) {
-    raise_event(qp_base.context,
-                {.element = {.qp = base()}, .event_type = IBV_EVENT_QP_LAST_WQE_REACHED});
-  }
+  if (shared != nullptr) raise(IBV_EVENT_QP_LAST_WQE_REACHED);
+}
+
+void QueuePair::raise(ibv_event_type type) {
+  raise_event(qp_base.context, {.element = {.qp = base()}, .event_type = type}, async_events);
 }
 
 void QueuePair::flush_receives() {
@@ -264,8 +265,7 @@ void QueuePair::on_completion(const Completion& completion) {
       // The peer's mistake is not an error of our work requests.
       if (completion.status == CompletionStatus::kLocalError) {
         fail(IBV_WC_WR_FLUSH_ERR);
-        raise_event(qp_base.context,
-                    {.element = {.qp = base()}, .event_type = IBV_EVENT_QP_ACCESS_ERR});
+        raise(IBV_EVENT_QP_ACCESS_ERR);
       } else {
         fail(status_of(completion.status));
       }
@@ -329,7 +329,8 @@ void QueuePair::on_received(const Completion& completion) {
 void SharedReceives::on_taken() {
   if (limit == 0 || receives.posted() >= limit) return;
   limit = 0;
-  raise_event(context, {.element = {.srq = this}, .event_type = IBV_EVENT_SRQ_LIMIT_REACHED});
+  raise_event(context, {.element = {.srq = this}, .event_type = IBV_EVENT_SRQ_LIMIT_REACHED},
+              async_events);
 }
 
 }  // namespace pacecar::ibverbs

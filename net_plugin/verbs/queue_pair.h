@@ -20,6 +20,7 @@ struct SharedReceives : ibv_srq {
   uint32_t max_sge = 0;
   uint32_t limit = 0;  // event when fewer are left; 0: none, or raised already
   uint32_t users = 0;
+  uint32_t async_events = 0;  // in the pipe or read
 
   void on_taken();
 };
@@ -65,6 +66,7 @@ struct QueuePair final : ibv_qp_ex, CompletionSink {
   bool extended = false;  // made for ibv_wr_*
   std::vector<Built> built;
   size_t built_count = 0;
+  uint32_t async_events = 0;  // in the pipe or read
 
  private:
   int check(const ibv_qp_attr& given, int mask) const;
@@ -82,6 +84,7 @@ struct QueuePair final : ibv_qp_ex, CompletionSink {
   void on_received(const Completion& completion);
   void complete(const Sent& sent, ibv_wc_status status);
   void flush_receives();
+  void raise(ibv_event_type type);
   Receives& receives() { return shared != nullptr ? shared->receives : own_receives_; }
 
   FixedQueue<Sent> sent_;  // numbers first_sent_ .., in order

@@ -172,6 +172,8 @@ PACECAR_VERBS int ibv_destroy_qp(ibv_qp* qp) {
     --queue_of(qp->recv_cq).users;
     if (pair->shared != nullptr) --pair->shared->users;
   }
+  drop_events(qp->context, qp, pair->async_events);
+  await_acknowledgements(*qp, qp->events_completed, pair->async_events);
   pthread_cond_destroy(&qp->cond);
   pthread_mutex_destroy(&qp->mutex);
   delete pair;

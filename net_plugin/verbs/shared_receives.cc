@@ -121,6 +121,10 @@ PACECAR_VERBS int ibv_destroy_srq(ibv_srq* srq) {
     nic.nic().destroy_receive_queue(shared->id);
     --static_cast<Pd*>(srq->pd)->users;
   }
+  drop_events(srq->context, srq, shared->async_events);
+  await_acknowledgements(*srq, srq->events_completed, shared->async_events);
+  pthread_cond_destroy(&srq->cond);
+  pthread_mutex_destroy(&srq->mutex);
   delete shared;
   return 0;
 }

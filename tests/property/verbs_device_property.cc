@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/own_verbs_device.h"
 #include "tests/support/verbs_model.h"
 
 namespace pacecar::tests {
@@ -433,28 +434,8 @@ void World::finish() {
   if (broken) fail_and_begin_anew();
 }
 
-class Device {
- public:
-  Device() {
-    setenv("PACECAR_NICS", "soft:udp:lo", 1);
-    list_ = ibv_get_device_list(nullptr);
-    context_ = list_ != nullptr && list_[0] != nullptr ? ibv_open_device(list_[0]) : nullptr;
-  }
-  ~Device() {
-    if (context_ != nullptr) ibv_close_device(context_);
-    if (list_ != nullptr) ibv_free_device_list(list_);
-  }
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
-  ibv_context* context() { return context_; }
-
- private:
-  ibv_device** list_ = nullptr;
-  ibv_context* context_ = nullptr;
-};
-
 TEST(VerbsDevice, CompletesWhatTheModelSays) {
-  Device device;
+  OwnVerbsDevice device;
   ASSERT_NE(device.context(), nullptr);
   uint32_t first = 1;
   uint32_t count = 6;
