@@ -16,10 +16,11 @@ namespace pacecar::predict {
 
 // How much is planned at most. Less is faster, and less exact where hosts differ.
 struct Limits {
-  uint32_t ranks = 64;       // of hosts that are alike and in their order, in a ring
-  uint32_t hosts = 512;      // likewise, in a tree, a chain or an all-to-all
-  uint32_t pieces = 16;      // of a buffer that goes piece by piece
-  uint32_t flows = 100'000;  // of steps that repeat
+  uint32_t ranks = 64;         // of hosts that are alike and in their order, in a ring
+  uint32_t hosts = 512;        // likewise, in a tree, a chain or an all-to-all
+  uint32_t spread_hosts = 64;  // in PAT; of more, those of a leaf
+  uint32_t pieces = 16;        // of a buffer that goes piece by piece
+  uint32_t flows = 100'000;    // of steps that repeat
 };
 
 inline constexpr uint32_t kNoFlow = ~0U;

@@ -22,8 +22,11 @@ Plan plan_pat(const PlanInput& input, FlowSet& set) {
   const auto on_first_leaf = [&](uint32_t host) {
     return network.leaf_of(host, 0) == network.leaf_of(input.hosts.front(), 0);
   };
-  const auto shown =
-      static_cast<uint32_t>(one_leaf ? 1 : std::ranges::count_if(input.hosts, on_first_leaf));
+  const bool all_shown = !one_leaf && input.hosts.size() == input.all_hosts;
+  const auto shown = static_cast<uint32_t>(
+      one_leaf    ? 1
+      : all_shown ? input.all_hosts
+                  : std::ranges::count_if(input.hosts, on_first_leaf));
   const double spread = std::max(1.0, nics / group.gpus);  // NICs that a rank divides it among
   const double nic_load =
       spread * group.gpus / nics * (1 + ack_share(network.kind(input.hosts.front(), 0)));
@@ -40,7 +43,9 @@ Plan plan_pat(const PlanInput& input, FlowSet& set) {
     const uint32_t first = set.size();
     for (uint32_t i = 0; i < shown; ++i) {
       const uint32_t host = input.hosts[i];
-      const bool crosses = i + crossing >= shown;
+      const uint32_t to = input.hosts[(i + hosts_on) % shown];
+      const bool crosses = all_shown ? network.leaf_of(host, 0) != network.leaf_of(to, 0)
+                                     : i + crossing >= shown;
       Flow flow;
       if (hosts_on == 0) {
         flow = network.flow({host, 0}, {host, 1}, 0, payload, costs);
@@ -48,9 +53,13 @@ Plan plan_pat(const PlanInput& input, FlowSet& set) {
         const NicKind& kind = network.kind(host, 0);
         flow = network.remote(kind, kind, !crosses, payload, costs);
         flow.route.add(network.nic_out(host, 0), nic_load);
-        flow.route.add(network.nic_in(input.hosts[(i + hosts_on) % shown], 0), nic_load);
-        if (crosses)
+        flow.route.add(network.nic_in(to, 0), nic_load);
+        if (crosses && all_shown) {
+          flow.route.add(network.uplink(network.leaf_of(host, 0)), leaf_load);
+          flow.route.add(network.downlink(network.leaf_of(to, 0)), leaf_load);
+        } else if (crosses) {
           flow.route.add(network.uplink(network.leaf_of(host, 0)), leaf_load * beyond / crossing);
+        }
       }
       const uint32_t number = set.add(flow);
       if (first == plan.flows.begin) continue;

@@ -47,8 +47,11 @@ std::vector<uint32_t> representatives(const Cluster& cluster, const Collective& 
   const uint32_t gpus = cluster.groups.front().gpus;
   const bool in_turn = piece_by_piece(what) || what.operation == Operation::kAllToAll ||
                        (what.algorithm == Algorithm::kHierarchical && what.group > gpus);
-  if (!in_turn && uint64_t{all} * gpus > limits.ranks) return of_two_leaves(cluster, limits.ranks);
-  std::vector<uint32_t> hosts(std::min(all, hosts_max));
+  const bool spread = what.algorithm == Algorithm::kPat && all <= limits.spread_hosts;
+  if (!in_turn && !spread && uint64_t{all} * gpus > limits.ranks) {
+    return of_two_leaves(cluster, limits.ranks);
+  }
+  std::vector<uint32_t> hosts(spread ? all : std::min(all, hosts_max));
   std::iota(hosts.begin(), hosts.end(), 0U);
   return hosts;
 }

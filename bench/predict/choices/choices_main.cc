@@ -117,9 +117,11 @@ Json run_case(uint64_t seed, const ChoiceLimits& limits, const Json& earlier) {
   }
   Json times = Json::object();
   Json predicted = Json::object();
+  Json predicted_told = Json::object();
   for (const auto& [entry, time_us] : simulated) {
     times[name_of_entry(entry)] = time_us;
     predicted[name_of_entry(entry)] = known[entry];
+    predicted_told[name_of_entry(entry)] = told[entry];
   }
   return {{"seed", seed},
           {"name",
@@ -133,7 +135,8 @@ Json run_case(uint64_t seed, const ChoiceLimits& limits, const Json& earlier) {
           {"tuner", name_of_entry(entry_of(picks[0]))},
           {"nccl", name_of_entry(entry_of(picks[2]))},
           {"times_us", times},
-          {"predicted_us", predicted}};
+          {"predicted_us", predicted},
+          {"predicted_by_the_tuner_that_knows_the_switches_us", predicted_told}};
 }
 
 // Of one way to choose.
