@@ -52,6 +52,7 @@ Result<std::vector<PossibleCluster>> clusters_of(const Facts& facts) {
     one_switch.groups[0].nics.push_back(static_cast<uint32_t>(one_switch.nic_kinds.size()));
     one_switch.nic_kinds.push_back(kind_of(nic));
   }
+  if (facts.cable_delay_s > 0) one_switch.fabric.cable_latency_s = facts.cable_delay_s;
   predict::Cluster leaves = one_switch;
   leaves.fabric.hosts_per_leaf =
       facts.hosts_per_leaf != 0

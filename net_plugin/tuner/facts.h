@@ -29,6 +29,7 @@ struct Facts {
   // Set by the user; 0: unknown.
   uint32_t oversubscription = 0;  // of leaf switches
   uint32_t hosts_per_leaf = 0;
+  double cable_delay_s = 0;  // of a cable, and the switch behind it
 };
 
 struct PossibleCluster {

@@ -58,7 +58,8 @@ void* open(size_t ranks, size_t nodes, const NvlDomainsV5* domains) {
               .nics = open_nics(),
               .ranks_per_nvlink_domain = {},
               .oversubscription = params.oversubscription,
-              .hosts_per_leaf = params.leaf_hosts};
+              .hosts_per_leaf = params.leaf_hosts,
+              .cable_delay_s = params.cable_delay.seconds()};
   if (domains != nullptr && domains->ranks_max > 0) {
     facts.ranks_per_nvlink_domain = static_cast<size_t>(domains->ranks_max);
   }

@@ -53,6 +53,20 @@ TEST(TunerFacts, MakeTheClusterThatIsTold) {
   EXPECT_EQ(clusters->front().cluster.fabric.hosts_per_leaf, 2U);
 }
 
+TEST(TunerFacts, EveryPossibleClusterHasTheDelayThatIsTold) {
+  Facts facts = facts_of_two_rails();
+  facts.nics.pop_back();
+  const double assumed_s = clusters_of(facts)->front().cluster.fabric.cable_latency_s;
+  EXPECT_GT(assumed_s, 0);
+  facts.cable_delay_s = 3 * assumed_s;
+  const auto clusters = clusters_of(facts);
+  ASSERT_TRUE(clusters.has_value());
+  EXPECT_GT(clusters->size(), 1U);
+  for (const PossibleCluster& possible : *clusters) {
+    EXPECT_EQ(possible.cluster.fabric.cable_latency_s, facts.cable_delay_s);
+  }
+}
+
 TEST(TunerFacts, DoubtNamesWhatIsMissing) {
   const auto message = [](auto change) {
     Facts facts = facts_of_two_rails();

@@ -140,6 +140,7 @@ Result<ChoiceCase> draw_choice(uint64_t seed, const ChoiceLimits& limits) {
   drawn.known = std::move(*known);
   facts.oversubscription = network.oversubscription;
   facts.hosts_per_leaf = network.per_leaf;
+  facts.cable_delay_s = network.delay.seconds();
   drawn.told = std::move(*tuner::clusters_of(facts));
   drawn.name = fmt::format("{}: {} hosts, {} Gb/s, {}:1, {} ns, {:.3g} MB", drawn.fabric,
                            network.hosts, network.gbps, network.oversubscription,

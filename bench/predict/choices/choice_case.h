@@ -24,9 +24,8 @@ struct ChoiceCase {
   double nic_rate = 0;
   nccl::TunedFunction function{};
   Bytes bytes = 0;
-  std::vector<tuner::PossibleCluster>
-      known;  // as the plugin knows it: its NICs, and not the switches
-  std::vector<tuner::PossibleCluster> told;  // likewise where the user has told of them
+  std::vector<tuner::PossibleCluster> known;  // as the plugin knows it: its NICs, not the network
+  std::vector<tuner::PossibleCluster> told;   // where the user has described the network, too
   NcclNetwork nccl;
   LibraryCosts assumed;  // by the tuner
   LibraryCosts real;     // of the library that is simulated

@@ -130,13 +130,13 @@ Json run_case(uint64_t seed, const ChoiceLimits& limits, const Json& earlier) {
           {"operation", kFunctionNames[static_cast<size_t>(drawn->function)]},
           {"best_us", best_us},
           {"tuner_us", time_of(entry_of(picks[0]))},
-          {"tuner_that_knows_the_switches_us", time_of(entry_of(picks[1]))},
+          {"tuner_that_knows_the_network_us", time_of(entry_of(picks[1]))},
           {"nccl_us", time_of(entry_of(picks[2]))},
           {"tuner", name_of_entry(entry_of(picks[0]))},
           {"nccl", name_of_entry(entry_of(picks[2]))},
           {"times_us", times},
           {"predicted_us", predicted},
-          {"predicted_by_the_tuner_that_knows_the_switches_us", predicted_told}};
+          {"predicted_by_the_tuner_that_knows_the_network_us", predicted_told}};
 }
 
 // Of one way to choose.
@@ -156,7 +156,7 @@ struct Scores {
   std::array<Score, 3> ways;
 };
 
-constexpr std::array kWays{"tuner_us", "tuner_that_knows_the_switches_us", "nccl_us"};
+constexpr std::array kWays{"tuner_us", "tuner_that_knows_the_network_us", "nccl_us"};
 
 void print_summary(const std::vector<Json>& results) {
   std::map<std::string, Scores> groups;
@@ -174,7 +174,7 @@ void print_summary(const std::vector<Json>& results) {
   fmt::print(
       "{:18} {:>5} | within 3% of the best: {:>6} {:>8} {:>6} | sum of times / NCCL's: "
       "{:>6} {:>8} {:>6}\n",
-      "", "cases", "tuner", "switches", "NCCL", "tuner", "switches", "best");
+      "", "cases", "tuner", "network", "NCCL", "tuner", "network", "best");
   for (const auto& [name, scores] : groups) {
     const auto& [tuner, told, nccl] = scores.ways;
     fmt::print("{:18} {:5} | {:29.1f}% {:7.1f}% {:5.1f}% | {:30.3f} {:8.3f} {:6.3f}\n", name,
