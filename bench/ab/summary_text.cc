@@ -19,7 +19,7 @@ constexpr std::string_view kPlain = "\033[0m";
 
 using Row = std::vector<std::string>;
 
-// The first `left` columns begin where they can, the others end there. A heading with its lines.
+// Aligns a table: the first `left` columns left, the others right. The first row is the heading.
 std::string table_text(const std::vector<Row>& rows, size_t left) {
   std::vector<size_t> widths;
   for (const Row& row : rows) {
@@ -100,9 +100,8 @@ std::string comparisons_text(const Experiment& experiment, const Summary& summar
       std::count_if(summary.comparisons.begin(), summary.comparisons.end(),
                     [](const Comparison& comparison) { return comparison.result.p.has_value(); });
   std::string text = fmt::format(
-      "\nDifferences from {}: means of pairs, 95% bootstrap intervals (t: Student's, for n < {}), "
-      "p "
-      "by Holm over {}\n",
+      "\nDifferences from {}: means over pairs; 95% intervals by bootstrap (marked t: Student's, "
+      "n < {}); p corrected by Holm for {} tests\n",
       experiment.arms[experiment.baseline].name, kBootstrapPairs, tested);
   std::vector<Row> rows;
   const size_t shown = std::min(summary.comparisons.size(), kMaxComparisons);
@@ -146,9 +145,8 @@ std::string failed_text(const Experiment& experiment, const Summary& summary) {
 std::string unfinished_text(const Summary& summary) {
   if (summary.unfinished.empty()) return "";
   return fmt::format(
-      "\n{} runs were ended by their time limit with flows not done: their figures are of the "
-      "flows "
-      "that were; raise run.time_limit\n",
+      "\n{} runs reached their time limit before all flows finished. Their figures cover only the "
+      "finished flows: raise run.time_limit\n",
       summary.unfinished.size());
 }
 

@@ -32,7 +32,7 @@ uint32_t square_side(uint32_t number) {
   return side;
 }
 
-// So many cables above as carry what comes from below.
+// The number of uplinks (bundles) that carries all traffic from below.
 uint32_t cables_above(uint32_t below, Rate rate, Rate above, uint32_t bundle) {
   if (above.bps() == 0) return 1;  // refused by the builder
   const auto wanted = static_cast<unsigned __int128>(below) * rate.bps();
@@ -147,7 +147,8 @@ constexpr std::array<std::string_view, 6> kKinds{"leaf-spine", "fat-tree", "rail
 constexpr std::array<std::string_view, 6> kSummaries{
     "hosts, hosts_per_leaf, spines, bundle; every leaf joined with every spine",
     "radix (with hosts, oversubscription), or pods, leaves_per_pod, ...; three tiers",
-    "servers, gpus_per_server, servers_per_leaf, spines; a leaf for each GPU's number",
+    "servers, gpus_per_server, servers_per_leaf, spines; GPU i of a server is on leaf i of "
+    "its group (rails)",
     "as leaf-spine, but every host has a cable to each of two leaves",
     "left, right, bottleneck_rate, bottleneck_delay; two switches and the cable between",
     "hosts; all on one switch"};
@@ -161,7 +162,8 @@ std::string_view topology_summary(size_t kind) { return kSummaries[kind]; }
 Result<Topology> read_topology(const SpecValue& value, const std::string& base_dir) {
   SpecReader reader(*value.table(), "[topology]", value.place);
   const uint32_t processes = count(reader, "processes", 1);
-  reader.has("slow_hosts");  // once there is a topology
+  // Marks the keys as known; slow_down() reads them when the topology exists.
+  reader.has("slow_hosts");
   reader.has("slow_rate");
   Result<Topology> topology;
   if (reader.has("file")) {
@@ -172,7 +174,7 @@ Result<Topology> read_topology(const SpecValue& value, const std::string& base_d
     topology = kMakers[reader.choice("kind", 0, kKinds)](reader);
     if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
   }
-  if (!topology) {  // what is wrong was written somewhere in this table, or in its file
+  if (!topology) {  // the mistake is in this table, or in the file it names
     return fail(topology.error().code,
                 fmt::format("{}: [topology]: {}", value.place.text(), topology.error().message));
   }

@@ -2,21 +2,23 @@
 // nominal rate is an upper bound. The inputs are the rate that arrives (or is acknowledged), a, and
 // its least queueing delay, d, both from ArrivalMeter:
 //
-//   d > T     b = min(b, a) (1 - x / 4), and 3/4 x less of it for 2 (W + d), in which the queue
-//             drains, where d > 4 W until d < T/2; x = min((d - T) / 2 (W + d), 1/2)
-//                                                               once per W + RTT/2 + d
-//   d <= T    b += (1 - d / T) w P / 4 W                        once per W + d
-//   d < T/2   faster: b *= 5/4 before the first queue and far below what the link gave at the last
-//             cut, and more and more than w P / 4 W where that is exceeded without a queue
+//   d > T     x = min((d - T) / (2 (W + d)), 1/2). b = min(b, a) (1 - x/4). For the next 2 (W + d)
+//             we use only 1 - 3x/4 of b, so that the queue drains. If d was above 4 W, draining
+//             ends as soon as d <= T/2.                         once per W + RTT/2 + d
+//   d <= T    b += (1 - d / T) (w P) / (4 W)                    once per W + d
+//   d < T/2   grows faster. Before the first queue, or far below the rate of the last cut:
+//             b *= 5/4. Above that rate without a queue: by a fraction of b that doubles each
+//             time, up to 1/8.
 //
-// While a queue stands, a is what the link gives us, whatever was granted. W is a round trip, or
-// the time to measure; P a packet, w the process's weight. T = usual + w P / 4 b: each user keeps a
-// quarter of a packet of its own in the queue, so that n of them agree on equal parts, and a user
-// with less than its part is the last to yield.
+// While a queue stands, a is what the link gives us, whatever was granted. W is the longest of a
+// round trip, ten times the host's jitter, and the time of 16 packets. P is a packet, w the
+// process's weight. T = usual + (w P) / (4 b): each user keeps a quarter of a packet of its own in
+// the queue, so that n of them agree on equal parts, and a user with less than its part is the last
+// to yield.
 //
-// The queue may be on a path that only some flows take. When no flow that met it has arrived for W,
-// and others arrive without a queue, b was not learnt from this link: it becomes what these others
-// were given before (Witnesses), and grows as at the start.
+// The queue may be on a path that only some flows take. If the flows that met the queue are silent
+// for W while others arrive without a queue, the queue was on another path. b is then set to the
+// rate that those others had before (Witnesses), and grows as at the start.
 //
 // Beside a neighbor that keeps a queue whatever we do (GreedyNeighbor), T is the delay that it
 // keeps. We begin with half of the link and continue as Swift does, but hold that half while the
@@ -28,8 +30,8 @@
 // their sum (HostLink::fair_part): a process with more packets would otherwise measure shorter
 // least delays.
 //
-// The law is idle while our arrivals fill the nominal rate, and until a queue has stood for three
-// windows although they do not.
+// The law does nothing while our arrivals fill the nominal rate. It starts when they do not, and a
+// queue has stood for three windows.
 //
 // Rates are bit/s on the wire. Pure; one thread.
 #pragma once
@@ -61,12 +63,13 @@ class LinkBudget {
  public:
   explicit LinkBudget(const LinkBudgetConfig& config);
 
-  // `wire` bytes of `flow` have arrived; `excess`: their least one-way delay or round trip over the
-  // recent minimum, Duration::max() if unknown; `overtaken`: by packets of their flow that left
-  // more than spread() later. True if the rate has changed.
+  // `wire` bytes of `flow` have arrived. `excess`: their least delay (one-way or round trip) minus
+  // the recent minimum; Duration::max() if unknown. `overtaken`: true: packets of the same flow
+  // that left more than spread() later arrived first. Returns true if the rate has changed.
   bool on_bytes(Instant now, Bytes wire, Duration excess, bool overtaken = false,
                 uint32_t flow = 0);
-  // Host jitter: packets that met one queue may appear to overtake each other by so much.
+  // Tolerance for reordering: host jitter makes packets of one queue seem to overtake each other
+  // by up to this much.
   Duration spread() const { return spread_; }
   // `wire` bytes of what was sent are lost.
   void on_loss(Bytes wire) { policer_.on_loss(wire); }
@@ -79,7 +82,7 @@ class LinkBudget {
   // This process's part of the nominal rate, where processes share the link.
   void set_part(double part) { part_ = part; }
 
-  // Packets that may meet without being a queue.
+  // So many packets may arrive together by chance; only more count as a queue.
   int64_t usual_packets() const { return usual_packets_; }
   double rate() const;
   // b is the limit, not our part.
@@ -144,7 +147,7 @@ class LinkBudget {
   Duration cut_delay_;                        // at the last cut; 0: drained since
   double yielded_ = 1;  // of b, to drain a queue, or to measure the empty path
   Instant yields_until_;
-  int64_t period_ = 0;  // part of base_memory at whose beginning we last used less
+  int64_t period_ = 0;  // number of the quarter of base_memory at the last yield_to_base()
   double shown_;        // rate() when on_bytes last returned true
 };
 

@@ -15,7 +15,7 @@ Asked asked_of(FrameKind kind, const Local& local, fi_addr_t to, uint64_t addres
           .flags = flags};
 }
 
-// Nothing remote is no bytes at all.
+// A call without a remote piece moves no bytes; its address and key are 0.
 Asked asked_of(FrameKind kind, const fi_msg_rma& message, uint64_t flags) {
   const bool remote = message.rma_iov_count > 0;
   Asked asked = asked_of(kind, local_of(message.msg_iov, message.desc, message.iov_count),

@@ -8,7 +8,7 @@
 namespace pacecar::predict {
 namespace {
 
-// Of a tree over 0 .. n-1: the parent of each, none of the root.
+// The parent of each node 0 .. n-1 of a tree; kNoFlow for the root.
 using Parents = std::vector<uint32_t>;
 
 Parents heap(uint32_t n) {
@@ -34,7 +34,8 @@ Parents near_tree(uint32_t n) {
   return parents;
 }
 
-// The same tree for other places, so that who has children in the one has none in the other.
+// The same tree with the nodes renumbered. For even n, a node that is inner in one tree is a leaf
+// in the other; for odd n, all inner nodes of a near_tree but one are.
 Parents moved(const Parents& parents) {
   const auto n = static_cast<uint32_t>(parents.size());
   const auto place = [n](uint32_t i) { return n % 2 == 0 ? n - 1 - i : (i + 1) % n; };
@@ -45,7 +46,8 @@ Parents moved(const Parents& parents) {
   return other;
 }
 
-// One direction of an edge, for one piece; `inputs` are edges whose piece goes on here.
+// One direction of an edge, for one piece. `inputs`: edges that must deliver the piece before this
+// edge can send it on.
 struct Edge {
   Flow flow;
   std::vector<uint32_t> inputs;
@@ -57,7 +59,8 @@ class PieceEdges {
   PieceEdges(const PlanInput& input, uint32_t gpus, const Channels& channels, double piece)
       : input_(input), gpus_(gpus), channels_(channels), piece_(piece) {}
 
-  // The edges of one tree, up then down. Children come before or after parents: by their depth.
+  // The edges of one tree, up then down. A child's number may be below or above its parent's, so
+  // edges are added in order of depth.
   void add_tree(const Parents& parents, bool up, bool down) {
     const auto n = static_cast<uint32_t>(parents.size());
     std::vector<std::vector<uint32_t>> children(n);
@@ -131,7 +134,8 @@ void add_pieces(FlowSet& set, const std::vector<Edge>& edges, uint32_t pieces, u
   }
 }
 
-// No link carries all pieces in less time: while a tree fills, the first pieces do not show it.
+// Lower bound: the time that the busiest link needs for all pieces. The first pieces, sent while
+// the tree fills, do not show it.
 void bound_by_links(const std::vector<Edge>& edges, double pieces, std::span<const Link> links,
                     Plan& plan) {
   std::vector<double> bytes(links.size());  // of one piece
@@ -149,7 +153,7 @@ void bound_by_links(const std::vector<Edge>& edges, double pieces, std::span<con
   }
 }
 
-// What the GPUs of a host add that are behind the one that talks to the network.
+// Time added by those GPUs of a host that reach the network through another GPU.
 void add_local_chain(const HostGroup& group, const ProtocolCosts& costs, double piece, double bytes,
                      double directions, Plan& plan) {
   const double hop = group.nvlink_latency_s + costs.local_step_s + piece / group.nvlink_rate;

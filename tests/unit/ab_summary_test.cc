@@ -118,7 +118,7 @@ TEST(Summary, TellsOfRunsThatTheirTimeLimitEnded) {
   all[4].counters = {{"complete", false}};
   const Summary summary = summarise(of, all);
   EXPECT_THAT(summary.unfinished, testing::ElementsAre(4));
-  EXPECT_THAT(summary_text(of, summary, false), HasSubstr("1 runs were ended by their time limit"));
+  EXPECT_THAT(summary_text(of, summary, false), HasSubstr("1 runs reached their time limit"));
 }
 
 TEST(Summary, AMedianIsNotMovedByOneRun) {

@@ -10,7 +10,7 @@ namespace pacecar {
 struct SendGrid {
   Instant point;
   Duration period;
-  Duration late;  // by which an instant may have passed, and still count
+  Duration late;  // an instant still counts if it passed at most this long ago
 
   friend bool operator==(const SendGrid&, const SendGrid&) = default;
 };

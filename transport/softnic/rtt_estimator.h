@@ -25,7 +25,7 @@ class RttEstimator {
     smoothed_ = smoothed_ + error / 8;
   }
 
-  // The siblings' round trip, used until there is a sample.
+  // Round trip of the other queue pairs to this peer; used until this one has a sample.
   void expect(Duration round_trip) {
     if (smoothed_.ns() == 0) add(round_trip);
   }
