@@ -117,11 +117,11 @@ Json run_case(uint64_t seed, const ChoiceLimits& limits, const Json& earlier) {
   }
   Json times = Json::object();
   Json predicted = Json::object();
-  Json predicted_told = Json::object();
+  Json predicted_described = Json::object();
   for (const auto& [entry, time_us] : simulated) {
     times[name_of_entry(entry)] = time_us;
     predicted[name_of_entry(entry)] = known[entry];
-    predicted_told[name_of_entry(entry)] = told[entry];
+    predicted_described[name_of_entry(entry)] = told[entry];
   }
   return {{"seed", seed},
           {"name",
@@ -136,7 +136,7 @@ Json run_case(uint64_t seed, const ChoiceLimits& limits, const Json& earlier) {
           {"nccl", name_of_entry(entry_of(picks[2]))},
           {"times_us", times},
           {"predicted_us", predicted},
-          {"predicted_by_the_tuner_that_knows_the_network_us", predicted_told}};
+          {"predicted_by_the_tuner_that_knows_the_network_us", predicted_described}};
 }
 
 // Of one way to choose.
