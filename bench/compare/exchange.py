@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import select
 import signal
 import socket
 import subprocess
@@ -66,6 +67,26 @@ def started(stack, *arguments):
         return stack.enter_context(Process(*arguments))
 
 
+def ends_within(process, limit_s):
+    """Whether this Popen's process has ended, or does so within `limit_s` seconds.
+
+    Popen.poll() and Popen.wait(limit) may be left by an interrupt with their lock taken; the
+    wait() of the clean-up would then never return.
+    """
+    if process.returncode is not None:
+        return True
+    end = os.pidfd_open(process.pid)
+    try:
+        watch = select.poll()
+        watch.register(end, select.POLLIN)
+        if not watch.poll(limit_s * 1000):
+            return False
+    finally:
+        os.close(end)
+    process.wait()
+    return True
+
+
 class Process:
     """A program with its output in files: no pipe fills up, and a late reader finds everything."""
 
@@ -86,7 +107,7 @@ class Process:
         return self
 
     def __exit__(self, *unused):
-        if self._process.poll() is None:
+        if not self.ended():
             # The whole session: a program may have forked the other side.
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
@@ -94,13 +115,10 @@ class Process:
         self._errors.close()
 
     def ends_well(self, limit_s):
-        try:
-            return self._process.wait(limit_s) == 0
-        except subprocess.TimeoutExpired:
-            return False
+        return ends_within(self._process, limit_s) and self._process.returncode == 0
 
     def ended(self):
-        return self._process.poll() is not None
+        return ends_within(self._process, 0)
 
     def stop(self):
         """Asks it to end; what it then says is its output."""
@@ -112,7 +130,7 @@ class Process:
         # Looking, not connecting: a server for one client would take a test connection for it.
         deadline = time.monotonic() + START_LIMIT_S
         while not self._listens(port):
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if self.ended() or time.monotonic() > deadline:
                 raise Failed(f"the server of {self.complaint()}")
             time.sleep(0.01)
 
@@ -134,8 +152,7 @@ class Process:
 
     def complaint(self):
         said = (read_all(self._errors).strip() or self.output().strip()).splitlines()
-        code = self._process.poll()
-        end = "does not end" if code is None else f"ended with {code}"
+        end = f"ended with {self._process.returncode}" if self.ended() else "does not end"
         return f"{self.name} {end}" + (f", saying '{said[-1]}'" if said else "")
 
 

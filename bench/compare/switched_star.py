@@ -15,6 +15,7 @@ import tempfile
 import time
 
 import star
+from exchange import ends_within
 from links import Unavailable, interrupts_ignored
 
 START_LIMIT_S = 10
@@ -87,17 +88,15 @@ class Switch:
     def wait_until_up(self):
         deadline = time.monotonic() + START_LIMIT_S
         while not self.log.exists():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if ends_within(self._process, 0) or time.monotonic() > deadline:
                 self._errors.seek(0)
                 raise Unavailable(f"'pacecar switch' does not run: {self._errors.read().strip()}")
             time.sleep(0.01)
 
     def end(self):
-        if self._process.poll() is None:
+        if not ends_within(self._process, 0):
             self._process.send_signal(signal.SIGINT)
-            try:
-                self._process.wait(START_LIMIT_S)
-            except subprocess.TimeoutExpired:
+            if not ends_within(self._process, START_LIMIT_S):
                 self._process.kill()
                 self._process.wait()
         self._errors.close()

@@ -4,9 +4,11 @@ Nothing here asserts a speed.
 """
 
 import contextlib
+import faulthandler
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import subprocess
@@ -21,7 +23,8 @@ BUILD = ""
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(FOLDER))
-import probes  # noqa: E402  (lies beside the program)
+import exchange  # noqa: E402  (lies beside the program)
+import probes  # noqa: E402
 import report  # noqa: E402
 
 
@@ -90,6 +93,33 @@ class WholeRun(unittest.TestCase):
             self.assertFalse(pathlib.Path("/proc", child).exists())
         for namespace in filter(None, namespaces):
             self.assertFalse(pathlib.Path("/run/netns", namespace).exists())
+
+
+class Interrupts(unittest.TestCase):
+    """Popen.wait(limit) keeps its lock after one interrupt in a thousand."""
+
+    ROUNDS = 4000
+    LONGEST_WAIT_S = 0.002  # the waits are shortest, and their races likeliest, at the beginning
+
+    def test_a_process_can_be_ended_after_every_interrupt_of_a_wait(self):
+        before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        faulthandler.dump_traceback_later(LIMIT_S, exit=True)
+        self.addCleanup(faulthandler.cancel_dump_traceback_later)
+        randomness = random.Random(1)
+        with exchange.Process((), ["sleep", 3600], os.environ) as process:
+            for _ in range(self.ROUNDS):
+                with contextlib.suppress(KeyboardInterrupt):
+                    signal.setitimer(signal.ITIMER_REAL,
+                                     randomness.uniform(0.00001, self.LONGEST_WAIT_S))
+                    self.assertFalse(process.ends_well(1))
+        self.assertTrue(process.ended())
+
+    def test_a_process_that_ends_in_time_has_ended(self):
+        with exchange.Process((), ["true"], os.environ) as process:
+            self.assertTrue(process.ends_well(LIMIT_S))
+        with exchange.Process((), ["sleep", 3600], os.environ) as process:
+            self.assertFalse(process.ends_well(0.01))
 
 
 def children_of(pid, name):

@@ -385,8 +385,8 @@ void Messenger::poll_grants(Instant now) {
   } while (count == grants_.size());
 }
 
-// Each write carries the word that is newest when it leaves or is retransmitted, so an older word
-// never follows a newer one.
+// The NIC reads the word when it sends the write and again when it retransmits it; an RDMA NIC that
+// sends inline copies it here. Either way an older word never follows a newer one.
 void Messenger::post_word(Flow& flow, Instant now) {
   if (flow.words_outstanding == kMaxWords || flow.state != Flow::State::kOpen) return;
   const bool posted =

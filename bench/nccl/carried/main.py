@@ -16,6 +16,7 @@ import bundle_folder as bundle
 import host as hosts
 import report_text
 from console import between, exit_with, say, usage
+from exchange import ends_within
 from parts import PARTS
 
 OK, FAILED, UNFINISHED, SKIPPED = 0, 1, 3, 77
@@ -149,25 +150,21 @@ def watched(process, part, host, left, states):
     """Whether it takes too long; the report follows what it measures."""
     deadline, seen = None if left is None else time.monotonic() + left + RESERVE_S / 2, None
     while deadline is None or time.monotonic() < deadline:
-        try:
-            process.wait(REPORT_EVERY_S)
+        if ends_within(process, REPORT_EVERY_S):
             return False
-        except subprocess.TimeoutExpired:
-            file = part.file(host.output)
-            changed = file.stat().st_mtime_ns if file.is_file() else None
-            if changed != seen:
-                seen = changed
-                report(host, states)
+        file = part.file(host.output)
+        changed = file.stat().st_mtime_ns if file.is_file() else None
+        if changed != seen:
+            seen = changed
+            report(host, states)
     return True
 
 
 def end(process):
     """Asks it first: it then ends its ranks, takes away its namespaces and ends MPS."""
-    if process.poll() is None:
+    if not ends_within(process, 0):
         process.terminate()
-        try:
-            process.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
+        if not ends_within(process, GRACE_S):
             process.kill()
             process.wait()
 
