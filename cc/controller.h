@@ -27,7 +27,7 @@ struct FlowEnvironment {
   Duration base_rtt;            // expected round trip without queues; 0 when unknown
   Rate rate_max;                // set by the application; included in line_rate; 0: none
   bool trimming = false;        // switches cut off payloads instead of dropping packets
-  double oversubscription = 1;  // of links at the network's edge over what its core carries; >= 1
+  double oversubscription = 1;  // capacity of the edge links over that of the core; >= 1
   // Random delay that end hosts add to round trips; smaller differences mean nothing.
   Duration jitter;
   // How long a healthy end host may do nothing: its thread was not scheduled.
@@ -36,7 +36,7 @@ struct FlowEnvironment {
   bool receivers_look = false;
   // The rate that the NIC begins with, before anything is known of its link; 0: the line rate.
   Rate first_rate;
-  // Added to the phases of our grids. Simulation only: real hosts have different clocks.
+  // Shifts the phases that this host grants. Set by the simulator, whose hosts share a clock.
   Duration grid_origin;
   // The link in this direction, where processes of one host share it; null: not shared.
   HostLink* host_link = nullptr;
@@ -77,16 +77,16 @@ struct Grant {
   bool is_credit = false;
   Bytes credit = 0;  // total granted since the flow began, modulo 2^30
   Rate rate;
-  // If `aligned`: a packet leaves this long after the grant's arrival less one base round trip, and
-  // then one every gap, the time of one burst at `rate`. Packets of flows with different phases do
-  // not meet at the receiver. From 0 to the gap.
+  // If `aligned`: a packet leaves at (arrival of the grant) - (base round trip) + `phase`, and one
+  // every gap after it. A gap is the time of one burst at `rate`; 0 <= phase <= gap. Packets of
+  // flows with different phases do not meet at the receiver.
   Duration phase;
   bool aligned = false;
   // For an idle flow: others use the link. When it begins, it may send a quarter of a round trip's
   // worth at `rate`, and then waits for a new grant.
   bool busy = false;
-  // For an idle flow: the fan-in is not known yet. The rate assumes that all flows that could begin
-  // do.
+  // For an idle flow: the fan-in is not known yet. The rate assumes that every flow that could
+  // begin does.
   bool guessed = false;
   Duration validity;   // without a newer grant for so long the sender slows down
   uint16_t epoch = 0;  // the newest epoch wins, modulo 2^16
@@ -103,9 +103,9 @@ struct Demand {
   // Payload that the flow has wanted to send since it began, what has arrived included; modulo
   // 2^32. A total, so that the next demand makes good for a late or lost one.
   Bytes wanted = 0;
-  // Of a sender that serves one flow at a time: how many flows it has begun, modulo kTurns, plus 1;
-  // 0: it serves several. In a collective whose ranks take turns, a sender that has begun fewer is
-  // late.
+  // Of a sender that serves one flow at a time: 1 + (the number of flows that it has begun, modulo
+  // kTurns). 0: it serves several at once. In a collective whose ranks take turns, a sender that
+  // has begun fewer is late.
   uint8_t turn = 0;
   uint16_t epoch = 0;  // the newest epoch wins, modulo 2^16
 
@@ -128,7 +128,7 @@ enum class LimitedBy : uint8_t {
   kGrant,        // the receiver
   kNetwork,      // signs of congestion, or a window that is full
   kBudget,       // the rate that the application set
-  kHost,         // it may send faster: the hosts are too slow, or too little is in flight
+  kHost,         // none of these: a host is too slow, or too little is in flight
   kApplication,  // there is no more to send
 };
 inline constexpr std::array kLimits = {LimitedBy::kLine,    LimitedBy::kGrant,
@@ -144,7 +144,7 @@ struct Decision {
   Instant first_send;  // nothing before this time
   // The next packet leaves at `first_send`, even if it would otherwise have waited for longer.
   bool aligned = false;
-  SendGrid grid;     // the next packet moves to the nearest instant of it; none: it stays
+  SendGrid grid;     // the next departure moves to its nearest instant; none: it stays
   Bytes window = 0;  // most bytes in flight
   Bytes burst = 0;   // payload that may leave at once; 0: the NIC's burst
   // The most that the flow may have sent since it began, retransmissions included; ~0: no limit.

@@ -22,8 +22,8 @@ LogSink log_sink();
 
 // For calls that set up or tear down.
 nccl::NcclResult control_result(ErrorCode code);
-// For requests, where an invalid argument is a message larger than the receiver's buffer: the
-// application has called two collectives that do not match, an invalid usage for NCCL.
+// For requests. kInvalidArgument means that the message exceeds its receive buffer. Mismatched
+// collectives cause that, so NCCL gets ncclInvalidUsage.
 nccl::NcclResult data_result(ErrorCode code);
 
 // Logs "<what>: <message>" at WARN and returns control_result().

@@ -16,7 +16,7 @@ constexpr int kReportVersion = 1;
 constexpr size_t kCdfPoints = 200;
 constexpr size_t kSizeClasses = 10;
 
-// The flows of a cell that are done, all runs together.
+// The completed flows of all runs of a cell.
 struct DoneFlows {
   struct Flow {
     double bytes = 0;
@@ -44,7 +44,7 @@ SortedJson cdf_json(std::vector<double>& samples) {
   SortedJson x = SortedJson::array();
   SortedJson y = SortedJson::array();
   for (size_t i = 0; i < points; ++i) {
-    // The last sample of each of `points` equal parts, so that both ends are exact.
+    // The largest sample of each of `points` equal parts: the last point is the maximum.
     const size_t rank = (i + 1) * samples.size() / points;
     x.push_back(rounded(samples[rank - 1]));
     y.push_back(rounded(static_cast<double>(rank) / static_cast<double>(samples.size())));
@@ -52,7 +52,8 @@ SortedJson cdf_json(std::vector<double>& samples) {
   return {{"x", x}, {"y", y}};
 }
 
-// Classes of about equally many flows; flows of one size stay together.
+// Slowdowns by size: classes with about the same number of flows. Flows of one size are in one
+// class.
 SortedJson slowdowns_json(std::vector<DoneFlows::Flow>& flows) {
   std::sort(flows.begin(), flows.end(),
             [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
@@ -73,7 +74,8 @@ SortedJson slowdowns_json(std::vector<DoneFlows::Flow>& flows) {
   return classes;
 }
 
-// Keeps only what the report shows: of the queues the longest. The cell has the flows' figures.
+// Removes what the report does not show: flows (the cell has their figures), jobs, and all queues
+// but the one with the highest peak.
 void keep_what_is_shown(SortedJson& detail) {
   detail.erase("flows");
   detail.erase("jobs");
@@ -157,7 +159,7 @@ class Builder {
                      {"detail", std::move(detail)}});
   }
 
-  // The metrics of any run, displayed ones first.
+  // The metrics that any run has; those of `shown` come first.
   SortedJson metrics() const {
     std::set<std::string> names;
     for (const CellSummary& cell : summary_.cells) {

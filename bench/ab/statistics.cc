@@ -41,7 +41,7 @@ std::vector<double> resampled_means(std::span<const double> samples) {
   return means;
 }
 
-// How much the spread of the mean changes with the mean: from leaving out one sample at a time.
+// BCa acceleration constant, by the jackknife.
 double acceleration(std::span<const double> samples, double mean) {
   double squares = 0;
   double cubes = 0;
@@ -89,7 +89,7 @@ Interval bootstrap_interval(std::span<const double> differences) {
   const double mean = mean_of(differences);
   const std::vector<double> means = resampled_means(differences);
   const auto [first, last] = std::equal_range(means.begin(), means.end(), mean);
-  // Ties count half; the clamp keeps the quantile finite.
+  // A resample equal to the mean counts half. The clamp keeps normal_quantile() finite.
   const double share =
       static_cast<double>((first - means.begin()) + (last - means.begin())) / 2 / kResamples;
   const double bias = normal_quantile(std::clamp(share, 0.5 / kResamples, 1 - 0.5 / kResamples));
@@ -97,7 +97,8 @@ Interval bootstrap_interval(std::span<const double> differences) {
   const double reach = student_quantile(1 - kTail, n - 1) * std::sqrt(n / (n - 1));
   const auto end = [&](double z) {
     const double shifted = bias + z;
-    // Beyond the pole of the formula everything lies on the far side.
+    // The BCa denominator is kept positive. Beyond its zero the endpoint is the most extreme
+    // resample.
     const double bend = std::max(1 - skew * shifted, 1e-9);
     return quantile(means, normal_cdf(bias + shifted / bend));
   };

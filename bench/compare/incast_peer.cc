@@ -1,11 +1,11 @@
-// incast_peer: one end of an N-to-1 measurement over Pacecar's C++ interface. A receiver takes the
-// messages of --senders senders in one process, as an NCCL rank does, so that its allocator divides
-// the link; it posts no buffer before all have joined, so that they start at once. Several
-// receivers start together at the time that --start-file says. Both roles sleep between polls: on
-// few processors, one that spins delays the others (use PACECAR_PROGRESS=thread).
+// incast_peer: one end of an N-to-1 measurement over Pacecar's C++ interface. The receiver receives
+// from --senders senders in one process, as an NCCL rank does, so that its allocator divides the
+// link. It posts no buffer before all senders have connected, so that they start together. Several
+// receivers start together at the time in --start-file. Both roles sleep between polls: with few
+// CPUs, a process that spins delays the others (use PACECAR_PROGRESS=thread).
 //
-// A sender stops --warm-up + --seconds after its first message, with a message of size 0. Prints
-// one line of JSON; times are CLOCK_MONOTONIC in seconds.
+// A sender stops --warm-up + --seconds after its first message, with a message of size 0. Each end
+// prints one line of JSON; times are CLOCK_MONOTONIC in seconds.
 #include <fmt/format.h>
 #include <time.h>
 
@@ -32,20 +32,20 @@ using Json = nlohmann::json;
 using perf::MessageBuffer;
 using perf::steady_now;
 
-constexpr size_t kNic = 0;  // of those that match: the first
+constexpr size_t kNic = 0;  // the first one of PACECAR_NICS
 constexpr int kTag = 0;
-constexpr Duration kLookInterval = Duration::from_ms(5);
+constexpr Duration kSampleInterval = Duration::from_ms(5);
 constexpr Duration kSetUpLimit = Duration::from_s(20);
-// Senders go on for a while, so that none stops within the window.
+// Senders continue for so long after the measurement window, so that none stops within it.
 constexpr Duration kMargin = Duration::from_ms(300);
-// Preamble, Ethernet header, FCS and gap; IPv4; UDP; and what is in each data packet of ours.
+// Per data packet: preamble, Ethernet header, FCS and gap; IPv4; UDP; our header and checksum.
 constexpr size_t kPacketOverhead = 38 + 20 + 8 + wire::kDataHeaderBytes + wire::kChecksumBytes;
 
 struct Settings {
   uint32_t senders = 4;
   int64_t poll_us = 200;
   std::string handle_file;
-  std::string start_file;  // empty: a receiver starts when all have joined
+  std::string start_file;  // empty: a receiver starts when all senders have connected
   uint64_t size = 128 << 10;
   uint32_t in_flight = 8;
   double warm_up_s = 1;
@@ -77,13 +77,13 @@ class InFlight {
   bool full() const { return started_ - done_ == requests_.size(); }
   std::span<uint8_t> next_slot() const { return buffer_.slot(started_ % requests_.size()); }
   const Memory* memory() const { return buffer_.memory(); }
-  // False when the connection said "full, again later".
+  // False if isend or irecv returned null: all requests are in use.
   bool add(Request* request) {
     if (request == nullptr) return false;
     requests_[started_++ % requests_.size()] = request;
     return true;
   }
-  // Whether the oldest is done; its size, when receiving, goes to `size`.
+  // Whether the oldest request is done; it is then removed. `size`: of a received message.
   bool take(size_t* size = nullptr) {
     if (idle()) return false;
     const TestResult result = must(connection_->test(requests_[done_ % requests_.size()]));
@@ -101,8 +101,8 @@ class InFlight {
   uint64_t done_ = 0;
 };
 
-// What one sender got: from the last message that ended before the window to the first that ended
-// after it, so that a message which takes long, or a pause, counts for what it is.
+// The throughput of one sender, measured from the end of the last message before the window to the
+// end of the first one after it. So a message or a pause at an edge of the window counts in full.
 struct Meter {
   Instant begin;  // of the window
   Instant end;
@@ -161,7 +161,7 @@ Json end_of(const Context& context) {
 }
 
 void write_handle(const Handle& handle, const std::string& path) {
-  // Renamed when it is whole: who sees the file can read it.
+  // Renamed when it is complete, so that a reader never finds a part of it.
   const std::string unfinished = path + ".unfinished";
   std::ofstream file(unfinished, std::ios::binary);
   file.write(reinterpret_cast<const char*>(handle.bytes.data()), Handle::kBytes);
@@ -196,8 +196,8 @@ std::vector<Stream> accept_all(Context& context, const Settings& settings) {
   return streams;
 }
 
-// When the messages may come: at once, or at the time that is written when all receivers have said
-// that their senders have joined.
+// The time at which to post buffers: now, or that in --start-file, which is written when all
+// receivers have reported that their senders have connected.
 Instant wait_for_start(const Settings& settings) {
   if (settings.start_file.empty()) return steady_now();
   std::ofstream(settings.handle_file + ".joined").flush();
@@ -248,19 +248,19 @@ std::unique_ptr<SendConnection> join(Context& context, const Settings& settings)
   give_up("the receiver does not answer");
 }
 
-// Why a sender's rate was what it was: looked at from time to time.
-class View {
+// Samples of a sender's rate and of what limits it.
+class RateSamples {
  public:
-  void look(const SendConnection& connection, Instant now) {
+  void add(const SendConnection& connection, Instant now) {
     if (now < next_) return;
-    next_ = now + kLookInterval;
+    next_ = now + kSampleInterval;
     const FlowView flow = connection.flow();
     ++count_;
     ++limits_[std::string(flow.limited_by)];
     rate_bps_ += flow.rate_bps;
     grant_bps_ += flow.grant_bps;
     core_bps_ += flow.core_bps;
-    // It counts modulo 2^16.
+    // The epoch is modulo 2^16.
     if (count_ > 1) grants_ += static_cast<uint16_t>(flow.epoch - epoch_);
     epoch_ = flow.epoch;
     if (count_ == 1) begin_ = now;
@@ -295,9 +295,9 @@ Json send(const Settings& settings) {
   const Duration length = from_seconds(settings.warm_up_s + settings.seconds) + kMargin;
   Instant stop = Instant::never();
   bool ended = false;
-  View view;
+  RateSamples samples;
   while (!ended || !requests.idle()) {
-    if (!ended && stop != Instant::never()) view.look(requests.connection(), steady_now());
+    if (!ended && stop != Instant::never()) samples.add(requests.connection(), steady_now());
     while (requests.take()) {
       if (stop == Instant::never()) stop = steady_now() + length;
     }
@@ -313,7 +313,7 @@ Json send(const Settings& settings) {
     rest(settings);
   }
   Json result = end_of(*context);
-  result["flow"] = view.result();
+  result["flow"] = samples.result();
   return result;
 }
 
@@ -323,21 +323,21 @@ int run(int argc, char** argv) {
       "One end of an N-to-1 measurement; prints JSON. PACECAR_* choose NIC and algorithm."};
   app.require_subcommand(1);
   app.fallthrough();
-  app.add_option("--handle-file", settings.handle_file, "Where the receiver says how to reach it")
+  app.add_option("--handle-file", settings.handle_file, "File for the receiver's handle")
       ->required();
   app.add_option("--size", settings.size, "Bytes per message")->check(CLI::Range(1, 1 << 30));
   app.add_option("--in-flight", settings.in_flight, "Messages")->check(CLI::Range(1, kMaxRequests));
-  app.add_option("--poll", settings.poll_us, "Microseconds between two looks for finished messages")
+  app.add_option("--poll", settings.poll_us, "Microseconds between two polls")
       ->check(CLI::Range(1, 999'999));
-  app.add_option("--warm-up", settings.warm_up_s, "Seconds that are not counted")
+  app.add_option("--warm-up", settings.warm_up_s, "Seconds before the measurement")
       ->check(CLI::Range(0.01, 60.0));
-  app.add_option("--seconds", settings.seconds, "Seconds that are")
+  app.add_option("--seconds", settings.seconds, "Seconds of the measurement")
       ->check(CLI::Range(0.01, 3600.0));
-  auto* receiver = app.add_subcommand("receive", "Takes what the senders send");
+  auto* receiver = app.add_subcommand("receive", "Receives from the senders");
   receiver->add_option("--senders", settings.senders, "How many")->check(CLI::Range(1, 64));
   receiver->add_option("--start-file", settings.start_file,
-                       "Once all have joined, HANDLE_FILE.joined is made, and messages wait for "
-                       "the CLOCK_MONOTONIC second that somebody then writes here");
+                       "The receiver makes HANDLE_FILE.joined when all senders have connected, "
+                       "and starts at the time in this file (CLOCK_MONOTONIC, in seconds)");
   app.add_subcommand("send", "Sends to the receiver");
   CLI11_PARSE(app, argc, argv);
   fmt::print("{}\n", (receiver->parsed() ? receive(settings) : send(settings)).dump());

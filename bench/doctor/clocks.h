@@ -1,5 +1,6 @@
-// How far the clocks of ranks are apart, by their messages: none has come before it left. Nothing
-// is assumed of clocks that hosts keep in step, nor that processes of a host share one. Pure.
+// The offsets between the clocks of ranks, estimated from their messages: no message arrives before
+// it was sent. Clocks need not be synchronized, and processes of one host need not share a clock.
+// Pure.
 #pragma once
 
 #include <vector>
@@ -8,9 +9,10 @@
 
 namespace pacecar::doctor {
 
-// Seconds to be taken from each member's clock for that of the first one; in the middle of what the
-// messages leave open, so that it is wrong by half of the quickest way there and back at most. 0
-// where no messages lead to a member.
+// Clock offset of each member relative to the first, in seconds; positive: ahead. Each direction's
+// fastest message bounds the offset from one side. The result is the midpoint of both bounds. Its
+// error is at most half the sum of these two one-way times. A member without messages to or from
+// the first, directly or through others, gets 0.
 std::vector<double> clock_offsets(const std::vector<Member>& members);
 
 }  // namespace pacecar::doctor

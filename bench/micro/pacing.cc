@@ -234,7 +234,7 @@ class End {
     } else {
       ReceiveOperation operation{.count = 1, .request = &requests_[slot]};
       operation.buffers[0] = {.data = data, .size = kMessageBytes};
-      operation.buffers[0].lie_at(place_of(region_, data));
+      operation.buffers[0].set_remote(remote_address_of(region_, data));
       engine_->receives().push(connection_, operation);
     }
     engine_->submitted();

@@ -1,16 +1,19 @@
 #include "bench/nccl/pair_bench.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "bench/nccl/measure.h"
 #include "bench/nccl/value_or_throw.h"
 #include "bench/perf/clock.h"
+#include "transport/base/file_descriptor.h"
 
 namespace pacecar::nccl {
 namespace {
@@ -174,31 +177,68 @@ perf::ControlChannel await_pair(perf::ControlListener& listener) {
   return value_or_throw(listener.accept(kGreeting)).channel;
 }
 
-// The child receives.
+namespace {
+
+template <typename Body>
+pid_t fork_end(const Body& body) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  int status = EXIT_SUCCESS;
+  try {
+    body();
+  } catch (const std::exception&) {
+    status = EXIT_FAILURE;  // the sender has the reason
+  }
+  std::_Exit(status);
+}
+
+bool ends_well(pid_t child) {
+  int status = 0;
+  return waitpid(child, &status, 0) == child && status == 0;
+}
+
+}  // namespace
+
+// Each end has a process of its own: a fork of one that has loaded a plugin lacks its threads. The
+// sender's figures, or its error, come through a pipe.
 Json run_pair(const PairPlan& plan) {
   ControlListener listener = value_or_throw(ControlListener::open({kLoopback}, 0));
-  const pid_t child = fork();
-  if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    int status = EXIT_SUCCESS;
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("cannot make a pipe");
+  FileDescriptor figures(ends[0]);
+  FileDescriptor report(ends[1]);
+  const pid_t receiver = fork_end([&] {
+    report = FileDescriptor();
+    serve_pair(plan, connect_pair(kLoopback, listener.port()));
+  });
+  const pid_t sender = fork_end([&] {
+    Json result;
     try {
-      serve_pair(plan, connect_pair(kLoopback, listener.port()));
-    } catch (const std::exception&) {
-      status = EXIT_FAILURE;  // the sender has the reason
+      result = drive_pair(plan, await_pair(listener));
+    } catch (const std::exception& error) {
+      result = {{"error", error.what()}};
     }
-    std::_Exit(status);
+    const std::string text = result.dump();
+    if (write(report.get(), text.data(), text.size()) < 0) std::_Exit(EXIT_FAILURE);
+  });
+  report = FileDescriptor();
+  std::string text;
+  std::array<char, 4096> part{};
+  for (ssize_t size = 0; (size = read(figures.get(), part.data(), part.size())) > 0;) {
+    text.append(part.data(), static_cast<size_t>(size));
   }
-  int status = 0;
-  Json result;
-  try {
-    result = drive_pair(plan, await_pair(listener));
-  } catch (...) {
-    kill(child, SIGKILL);
-    waitpid(child, &status, 0);
-    throw;
+  const bool sent = ends_well(sender);
+  const Json result = Json::parse(text, nullptr, false);
+  const bool failed = !sent || result.is_discarded() || result.contains("error");
+  if (failed) kill(receiver, SIGKILL);
+  const bool received = ends_well(receiver);
+  if (failed) {
+    const bool reason = result.is_object() && result.contains("error");
+    throw std::runtime_error(reason ? result.at("error").get<std::string>()
+                                    : "the sending process did not end well");
   }
-  waitpid(child, &status, 0);
-  if (status != 0) throw std::runtime_error("the receiving process did not end well");
+  if (!received) throw std::runtime_error("the receiving process did not end well");
   return result;
 }
 

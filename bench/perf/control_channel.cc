@@ -16,6 +16,7 @@
 
 #include "bench/perf/clock.h"
 #include "bench/perf/json_fields.h"
+#include "transport/base/self_connection.h"
 
 namespace pacecar::perf {
 namespace {
@@ -67,13 +68,15 @@ void send_at_once(int fd) {
 
 // 0 or an errno.
 int connect_one(int fd, const addrinfo& target, Duration limit) {
-  if (::connect(fd, target.ai_addr, target.ai_addrlen) == 0) return 0;
-  if (errno != EINPROGRESS) return errno;
-  if (!wait_for(fd, POLLOUT, limit)) return ETIMEDOUT;
-  int error = 0;
-  socklen_t size = sizeof error;
-  getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
-  return error;
+  if (::connect(fd, target.ai_addr, target.ai_addrlen) != 0) {
+    if (errno != EINPROGRESS) return errno;
+    if (!wait_for(fd, POLLOUT, limit)) return ETIMEDOUT;
+    int error = 0;
+    socklen_t size = sizeof error;
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error != 0) return error;
+  }
+  return is_self_connection(fd) ? ECONNREFUSED : 0;
 }
 
 // Any port of a numeric address.

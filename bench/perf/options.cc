@@ -13,20 +13,20 @@ namespace {
 constexpr unsigned kMaxSizeShift = 23;  // -a: 2 .. 2^23 bytes, as perftest
 constexpr uint64_t kDefaultBandwidthSize = 65536;
 constexpr uint64_t kDefaultLatencySize = 2;
-// One message is in flight; the others, and twice as many receives, spare it the wait for
-// acknowledgements and permissions, which are gathered.
+// `lat` has one message in flight. The further send slots, and twice as many receive slots, keep it
+// from waiting for batched acknowledgements and CTS slots.
 constexpr uint32_t kMaxLatencyDepth = 16;
 constexpr uint64_t kLatencyBufferBytes = 1 << 20;
 constexpr double kMaxGapUs = 1e7;
 constexpr double kQpTimeoutUnitUs = 4.096;
-constexpr double kQpTimeouts = 8;        // one, and perftest's seven repetitions
+constexpr double kQpTimeouts = 8;        // one try and perftest's seven retries
 constexpr uint64_t kMinTimeoutMs = 100;  // PACECAR_TIMEOUT's
 constexpr double kMaxRate = 1e13;        // bit/s, as PACECAR_RATE_MAX
-constexpr double kPairSeconds = 1;       // with --hosts: a count of messages is soon over
+constexpr double kPairSeconds = 1;       // with --hosts: a fixed message count would end too soon
 constexpr int kMaxGpu = 1023;
 constexpr const char* kDefaultJsonFile = "perftest_out.json";
 
-// Values of flags that become something else.
+// Raw flag values, converted after parsing.
 struct RawFlags {
   uint64_t size = 0;
   bool all_sizes = false;
@@ -54,12 +54,12 @@ void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
       ->check(whole_number(0, 65535))
       ->capture_default_str();
   app.add_option("--bind", options.bind,
-                 "server: the address or name at which it waits, '*' for all (default: the NIC's, "
+                 "server: address or name to listen on, '*' for all (default: the NIC's, "
                  "and 127.0.0.1)");
   app.add_option("--announce", options.announce,
-                 "server: a file to which it writes its address and port, as with -p 0");
+                 "server: write its address and port to this file (for -p 0)");
   app.add_option("--max-buffers", options.max_buffers,
-                 "server: what a client may make it take for messages, in bytes")
+                 "server: most buffer memory that a client may make it allocate, in bytes")
       ->transform(byte_count(1, kMaxBufferBytes))
       ->capture_default_str();
   app.add_option("-d,--ib-dev", options.nics, "NIC, as an entry of PACECAR_NICS: soft:udp:eth0");
@@ -138,20 +138,21 @@ void add_perftest_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
       ->check(whole_number(0, 65535))
       ->group(kGroup);
   app.add_option("-u,--qp-timeout", raw.qp_timeout,
-                 "a peer is dead after 8 times 4.096 us x 2^this of silence, 0.1 s to an hour")
+                 "peer timeout: 8 x 4.096 us x 2^N, clamped to 0.1 s ... 1 h")
       ->check(whole_number(1, 31))
       ->group(kGroup);
-  app.add_option("-c,--connection", raw.connection, "RC: every connection is reliable and ordered")
+  app.add_option("-c,--connection", raw.connection,
+                 "transport; only RC (reliable, ordered) is accepted")
       ->check(CLI::IsMember({"RC"}))
       ->group(kGroup);
   app.add_option("--source_ip", options.source_ip,
-                 "client: address of its own from which it calls the server")
+                 "client: local source address of the control connection")
       ->group(kGroup);
   auto* huge =
       app.add_flag("--use_hugepages", options.huge_pages, "messages lie in huge pages of this host")
           ->group(kGroup);
   auto* gpu = app.add_option("--use_cuda", options.gpu.device,
-                             "this end's messages lie in the memory of the GPU of this number")
+                             "place this end's buffers in the memory of GPU N")
                   ->check(whole_number(0, kMaxGpu))
                   ->excludes(huge)
                   ->group(kGroup);
@@ -164,12 +165,12 @@ void add_perftest_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
                "the GPU's memory is registered as a dma-buf (default: by PACECAR_GPU)")
       ->group(kGroup);
   app.add_option("-f,--margin", options.margin_s,
-                 "with -D: seconds at its begin and its end that do not count")
+                 "with -D: seconds to exclude at the start and at the end")
       ->check(positive_number(kMaxDurationSeconds))
       ->needs("--duration")
       ->group(kGroup);
   app.add_option("-W,--report-counters", raw.counters,
-                 "names of counters, with commas: how much each grew at both ends")
+                 "comma-separated counters; print the increase of each at both ends")
       ->group(kGroup);
   app.add_option("--output", options.output,
                  "print one figure alone: bandwidth, message_rate or latency")
@@ -213,7 +214,7 @@ void add_bandwidth_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
       ->needs(both);
   app.add_option("-l,--post_list", parameters.post_list, "sends that are started together")
       ->check(whole_number(1, kMaxDepth));
-  app.add_flag("-N,--noPeak", raw.no_peak, "tell no peak: 0");
+  app.add_flag("-N,--noPeak", raw.no_peak, "report 0 as peak bandwidth");
   app.add_option("-w,--limit_bw", options.min_average,
                  "exit with 3 when a size's average is below this, in the unit of the columns")
       ->check(positive_number(kMaxRate));
@@ -305,7 +306,7 @@ Result<void> settle_perftest(TestKind kind, const CLI::App& app, const RawFlags&
                           bandwidth ? "bandwidth or message_rate" : "latency"));
 }
 
-// Settings of the pairs, and errors for flags that make no sense with --hosts.
+// Sets the flags of each pair. Fails for flags that --hosts excludes.
 Result<void> settle_many_hosts(const CLI::App& app, TestOptions& options) {
   ManyHosts& many = options.many;
   if (!many.flags.given()) return {};

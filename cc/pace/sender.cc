@@ -29,9 +29,9 @@ constexpr int64_t kShortShare = 16;
 constexpr int64_t kBriefRoundTrips = 1;
 constexpr double kMostOvercommitted = 4;
 // In their turn brief messages leave so many times faster than by even division.
-constexpr double kInTurn = 3;
+constexpr double kTurnSpeedUp = 3;
 // A flow that is granted this share of what it can use is limited by its own link.
-constexpr double kUnhindered = 0.6;
+constexpr double kOwnLinkShare = 0.6;
 // A flow that began on a busy link and got no grant continues at the hold divided by this.
 constexpr double kUnansweredShare = 16;
 
@@ -65,7 +65,7 @@ constexpr double kUsableChangeBeyond = 1.0 / 4;   // likewise where the grant is
 constexpr double kFarBeyond = 2;                  // times the grant: no change is advertised
 // A flow that has been idle for so long (and for the host's pause) sends a demand of 0, in case a
 // count went wrong.
-constexpr Duration kFarewell = Duration::from_ms(1);
+constexpr Duration kFinalDemandAfter = Duration::from_ms(1);
 // Round trips after which an unanswered demand is repeated; twice as many each time, because a
 // receiver does not answer if the grant does not change.
 constexpr int64_t kPatience = 2;
@@ -179,12 +179,12 @@ void PaceController::on_grant(Instant now, const Grant& grant) {
   has_grant_ = true;
   opening_ = opening_ && grant.guessed;
   if (announced_) {
-    const bool enough = bps(grant.rate) >= bps(advertised_.usable) * kUnhindered;
-    unhindered_ = enough && (unhindered_ || link_.backlogged() > 1);
+    const bool enough = bps(grant.rate) >= bps(advertised_.usable) * kOwnLinkShare;
+    own_link_limits_ = enough && (own_link_limits_ || link_.backlogged() > 1);
   }
   short_ = short_ && grant.busy;
-  if (alone_) core_.resume();
-  alone_ = false;
+  if (grant_overdue_) core_.resume();
+  grant_overdue_ = false;
   align_wanted_ |= grant.aligned;
   refresh(now);  // even if the rate is unchanged: the grant may have expired in between
 }
@@ -200,8 +200,8 @@ bool PaceController::beginning(Instant now) const {
   return has_backlog() && grant_.busy && !short_ && now - busy_since_ < halving() * 2;
 }
 
-// A message so short that it goes at once on a busy link, whatever the grant.
-bool PaceController::next_to_nothing(Bytes message) const {
+// Whether a message is so short that it leaves at once on a busy link, whatever the grant.
+bool PaceController::negligible(Bytes message) const {
   const Duration round_trip = base_round_trip(environment_);
   return grant_.busy && message <= environment_.line_rate.bytes_in(round_trip / kShortShare);
 }
@@ -230,28 +230,28 @@ double PaceController::queueing() const {
   return static_cast<double>(message) / static_cast<double>(message - queued);
 }
 
-// The receiver grants about what the flow can use: our own link is the limit.
-bool PaceController::unhindered(double granted) const {
-  if (unhindered_) return true;
+// Whether the receiver grants about what the flow can use, so that our own link is the limit.
+bool PaceController::limited_by_own_link(double granted) const {
+  if (own_link_limits_) return true;
   const auto flows = static_cast<double>(link_.backlogged());
-  return flows > 1 && granted * flows >= link_.reach() * kUnhindered;
+  return flows > 1 && granted * flows >= link_.reach() * kOwnLinkShare;
 }
 
 // The rate at which a brief message leaves in its turn, when those before it are gone and others
 // wait: the sum of what the receivers get is the same, and they cut it if it is too much.
-double PaceController::in_its_turn() const {
+double PaceController::rate_in_turn() const {
   const auto flows = static_cast<double>(std::max<size_t>(link_.backlogged(), 1));
-  return link_.reach() * std::min(kInTurn / flows, 1.0);
+  return link_.reach() * std::min(kTurnSpeedUp / flows, 1.0);
 }
 
 // The granted rate as in force now, in bit/s.
 double PaceController::granted(Instant now) const {
   const auto line = static_cast<double>(environment_.line_rate.bps());
-  if (!has_grant_ || alone_) return line;
+  if (!has_grant_ || grant_overdue_) return line;
   auto rate = static_cast<double>(grant_.rate.bps());
   if (short_) return line;
   if (opening_) rate = std::min(rate * overcommitted(), line);
-  if (queues() && unhindered(rate)) rate = std::max(rate, in_its_turn());
+  if (queues() && limited_by_own_link(rate)) rate = std::max(rate, rate_in_turn());
   if (grant_.busy && !beginning(now)) rate /= kUnansweredShare;
   const Duration over = now - std::max(granted_at_, busy_since_) - grant_.validity;
   if (over < Duration() || !has_backlog()) return rate;
@@ -280,9 +280,9 @@ void PaceController::refresh(Instant now) {
 Decision PaceController::decide(Instant now) {
   const Duration silence = now - std::max(granted_at_, busy_since_);
   if (has_grant_ && has_backlog() && silence >= grant_.validity) {
-    if (!alone_ && silence >= grant_.validity * 2 && now - last_ack_ <= halving() * 2) {
+    if (!grant_overdue_ && silence >= grant_.validity * 2 && now - last_ack_ <= halving() * 2) {
       core_.restart(granted(now));
-      alone_ = true;
+      grant_overdue_ = true;
     }
     refresh(now);
   }
@@ -313,10 +313,10 @@ Decision PaceController::decide(Instant now) {
   decision_.grid = {};
   // The guess changes when other flows of the NIC begin at the same instant: then this flow begins
   // again.
-  begins_ |=
-      opening_ && grant_.guessed && now == busy_since_ && link_.backlogged() != begun_beside_;
+  begins_ |= opening_ && grant_.guessed && now == busy_since_ &&
+             link_.backlogged() != backlogged_at_begin_;
   const bool begins = std::exchange(begins_, false) && has_backlog();
-  if (begins) begun_beside_ = link_.backlogged();
+  if (begins) backlogged_at_begin_ = link_.backlogged();
   if (begins) align_wanted_ = grant_.aligned && stats_.backlog > environment_.mtu;
   if (align_wanted_ && has_backlog()) align(now, rate, burst);
   if (begins) begin(now);
@@ -338,9 +338,12 @@ void PaceController::align(Instant now, Rate rate, Bytes burst) {
   if (brief_) decision_.grid.late = decision_.grid.period / kLateShare;
 }
 
-// Idle time earns no burst.
+// Idle time earns a burst, and where the NIC's burst is shorter than the hosts' jitter, the bytes
+// that leave within the jitter.
 void PaceController::begin(Instant now) {
-  decision_.first_send = decision_.grid.period > Duration() ? decision_.grid.point : now;
+  const bool several = at_once_ > environment_.burst_bytes;
+  const Duration earned = several ? std::min(environment_.jitter, now - Instant()) : Duration();
+  decision_.first_send = decision_.grid.period > Duration() ? decision_.grid.point : now - earned;
   decision_.aligned = true;
   decision_.grid = {};
 }
@@ -360,10 +363,10 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStats& stats
     core_.begin(now, now - link_.clear_since() <= core_.base_rtt() * kClearRoundTrips);
     const Bytes first = grant_.rate.bytes_in(base_round_trip(environment_) / kFirstShare);
     first_limit_ = stats.sent + std::max(first, environment_.mtu);
-    short_ = has_grant_ && next_to_nothing(stats.backlog);
+    short_ = has_grant_ && negligible(stats.backlog);
     brief_ = stats.backlog <= brief_message_;
     brief_until_ = stats.acked + brief_message_;
-    unhindered_ = false;
+    own_link_limits_ = false;
     opening_ = has_grant_ && !grant_.busy && (grant_.guessed || brief_);
   }
   link_.set_queued(flow_, queues() && has_unsent());
@@ -375,7 +378,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStats& stats
   ever_advertised_ = true;
   unanswered_ =
       announced_ && granted_at_ < advertised_at_ ? std::min(unanswered_ + 1, kMostDoublings) : 0;
-  announced_ = farewell_due_ = has_backlog();
+  announced_ = final_demand_due_ = has_backlog();
   advertised_at_ = now;
   advertised_wanted_ = stats.acked + std::min(stats.backlog, kMostAnnounced);
   ++advertised_.epoch;
@@ -388,7 +391,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStats& stats
 
 // The least change of `usable` that is worth a demand. Changes far beyond the grant do not matter
 // to the receiver.
-double PaceController::worthy_change(Instant now, double usable) const {
+double PaceController::least_change(Instant now, double usable) const {
   const double grant = granted(now);
   if (usable > grant * kFarBeyond) return std::numeric_limits<double>::infinity();
   return usable > grant * (1 + kUsableChange) ? kUsableChangeBeyond : kUsableChange;
@@ -396,7 +399,8 @@ double PaceController::worthy_change(Instant now, double usable) const {
 
 bool PaceController::worth_advertising(Instant now, double usable) const {
   if (!has_backlog())
-    return farewell_due_ && now - advertised_at_ >= std::max(kFarewell, environment_.pause);
+    return final_demand_due_ &&
+           now - advertised_at_ >= std::max(kFinalDemandAfter, environment_.pause);
   const double round_trip_bytes =
       choose(now).rate / 8 * std::max(core_.base_rtt(), environment_.jitter).seconds();
   const auto backlog = static_cast<double>(stats_.backlog);
@@ -410,8 +414,8 @@ bool PaceController::worth_advertising(Instant now, double usable) const {
   }
   const auto before = static_cast<double>(advertised_.usable.bps());
   const bool changed =
-      std::abs(usable - before) > worthy_change(now, std::min(usable, before)) * before;
-  const bool matters = has_unsent() && !(queues() && unhindered_);
+      std::abs(usable - before) > least_change(now, std::min(usable, before)) * before;
+  const bool matters = has_unsent() && !(queues() && own_link_limits_);
   if (changed && matters && now - advertised_at_ >= environment_.jitter) return true;
   // An unanswered demand may be lost.
   const bool answered = granted_at_ >= advertised_at_;

@@ -8,8 +8,9 @@
 // receiver's grid.
 //
 // A grant holds for its validity V; then the rate halves per round trip down to 1/256 of the line
-// rate. A receiver that acknowledges but has sent no grant for 2 V is alive, and only late: then
-// only c_f counts until its next grant. A grant comes from a peer: any content is bounded here.
+// rate. A receiver that acknowledges but has sent no grant for 2 V is alive, and only late. Until
+// its next grant g_f is then left out: r_f = min(w_f * lambda, c_f). A grant comes from a peer: any
+// content is bounded here.
 //
 // Purity and thread rule as for Controller and ControllerSet.
 #pragma once
@@ -69,15 +70,15 @@ class PaceController final : public Controller {
   // Whether its messages leave after those that began before; flows with a weight share.
   bool queues() const { return brief_ && weight_ == 1; }
   bool beginning(Instant now) const;
-  bool next_to_nothing(Bytes message) const;
+  bool negligible(Bytes message) const;
   double overcommitted() const;
   double queueing() const;
-  bool unhindered(double granted) const;
-  double in_its_turn() const;
+  bool limited_by_own_link(double granted) const;
+  double rate_in_turn() const;
   double granted(Instant now) const;
   Choice choose(Instant now) const;
   void refresh(Instant now);
-  double worthy_change(Instant now, double usable) const;
+  double least_change(Instant now, double usable) const;
   bool worth_advertising(Instant now, double usable) const;
   Duration halving() const;
   void align(Instant now, Rate rate, Bytes burst);
@@ -103,27 +104,27 @@ class PaceController final : public Controller {
   Grant grant_;
   Instant granted_at_;
   bool has_grant_ = false;
-  bool alone_ = false;  // the receiver is late: only c_f counts
-  Instant last_ack_;    // of the last acknowledgement
+  bool grant_overdue_ = false;  // the receiver is late: g_f is left out
+  Instant last_ack_;            // of the last acknowledgement
   Instant busy_since_;
-  bool brief_ = false;       // this backlog was never more than a brief message in all
-  bool unhindered_ = false;  // by the newest grant for this backlog
-  bool opening_ = false;     // only guessed grants have arrived since this backlog began
-  bool short_ = false;       // this backlog is too short to wait for an answer
-  Bytes brief_until_ = 0;    // FlowStats::acked up to which it is brief
-  Bytes first_limit_ = 0;    // FlowStats::sent up to which a flow may begin on a busy link
+  bool brief_ = false;            // this backlog was never more than a brief message in all
+  bool own_link_limits_ = false;  // as found at the newest grant for this backlog
+  bool opening_ = false;          // only guessed grants have arrived since this backlog began
+  bool short_ = false;            // this backlog is too short to wait for an answer
+  Bytes brief_until_ = 0;         // FlowStats::acked up to which it is brief
+  Bytes first_limit_ = 0;         // FlowStats::sent up to which a flow may begin on a busy link
 
-  bool begins_ = false;        // the flow was idle
-  size_t begun_beside_ = 0;    // flows with a backlog
-  bool align_wanted_ = false;  // to the grid of the newest grant
+  bool begins_ = false;             // the flow was idle
+  size_t backlogged_at_begin_ = 0;  // LinkShare::backlogged() when this flow began
+  bool align_wanted_ = false;       // to the grid of the newest grant
 
   // What was advertised last.
   Demand advertised_;
   Instant advertised_at_;
-  Bytes advertised_wanted_ = 0;  // not modulo 2^32
-  bool announced_ = false;       // a demand for this backlog was sent
-  int unanswered_ = 0;           // times that it was sent without a grant since
-  bool farewell_due_ = false;
+  Bytes advertised_wanted_ = 0;    // not modulo 2^32
+  bool announced_ = false;         // a demand for this backlog was sent
+  int unanswered_ = 0;             // times that it was sent without a grant since
+  bool final_demand_due_ = false;  // a demand of 0, when the flow has been idle for a while
   bool ever_advertised_ = false;
 };
 

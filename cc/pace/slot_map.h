@@ -1,4 +1,4 @@
-// SlotMap: numbers; the lowest free one is taken next. Pure; one thread.
+// SlotMap: which numbers are taken; take_lowest() gives the lowest free one. Pure; one thread.
 #pragma once
 
 #include <bit>

@@ -7,7 +7,8 @@ set(binaries bench/pacecar modules/libpacecar-dpdk.so modules/libpacecar-switch-
              net_plugin/verbs/libpacecar-verbs.so)
 file(GLOB libraries RELATIVE ${FROM} ${FROM}/deploy/library/libpacecar.so*)
 set(others ${libraries} deploy/library/libpacecar.a deploy/library/manual
-           net_plugin/librccl-net-pacecar.so net_plugin/verbs/libibverbs.so.1
+           net_plugin/librccl-net-pacecar.so net_plugin/verbs/libibverbs.so
+           net_plugin/verbs/libibverbs.so.1
            net_plugin/verbs/librdmacm.so.1)
 
 foreach(name ${binaries} ${others} deploy/library/libpacecar.so)

@@ -11,8 +11,8 @@ namespace {
 
 AddressVector& of(fid_av* vector) { return *static_cast<AddressVector*>(vector); }
 
-// Inserts the addresses that next() gives, nullopt for one that there is not; as fi_av_insert
-// reports: errors by place with FI_SYNC_ERR, an event where an event queue is bound.
+// Inserts the addresses that next(i) returns; nullopt: an invalid address. Reports as fi_av_insert:
+// an error per address with FI_SYNC_ERR, events where an event queue is bound.
 template <typename Next>
 int insert_all(AddressVector& vector, size_t count, fi_addr_t* numbers, uint64_t flags,
                void* context, Next next) {
@@ -65,7 +65,7 @@ int insert_service(fid_av* vector, const char* node, const char* service, fi_add
   });
 }
 
-// "10.0.0.7" and 2 is "10.0.0.9": the number at the end counts on.
+// Adds to the number at the end: "10.0.0.7" and 2 give "10.0.0.9".
 std::optional<std::string> count_on(const std::string& text, size_t more) {
   const size_t digits = text.find_last_not_of("0123456789") + 1;
   uint64_t number = 0;
@@ -95,7 +95,7 @@ int remove(fid_av* vector, fi_addr_t* numbers, size_t count, uint64_t /*flags*/)
   return guarded([&] {
     const std::lock_guard lock(of(vector).domain.mutex);
     int result = 0;
-    for (size_t i = count; i > 0; --i) {  // so that the first is the first to be given again
+    for (size_t i = count; i > 0; --i) {  // backwards: the first is reused first
       if (!of(vector).names.remove(numbers[i - 1])) result = -FI_EINVAL;
     }
     ++of(vector).version;
@@ -161,7 +161,7 @@ fi_ops_av kVector = {.size = sizeof(fi_ops_av),
 
 int open_address_vector(fid_domain* domain, fi_av_attr* attr, fid_av** vector, void* context) {
   return guarded([&]() -> int {
-    if (attr->name != nullptr) return -FI_ENOSYS;  // none is shared between processes
+    if (attr->name != nullptr) return -FI_ENOSYS;  // no address vector is shared between processes
     auto& its_domain = *static_cast<Domain*>(domain);
     auto* const made = new AddressVector(its_domain);
     made->fid = {.fclass = FI_CLASS_AV, .context = context, .ops = &kVectorObject};

@@ -5,7 +5,7 @@
 namespace pacecar::fabric {
 namespace {
 
-// Operation, datatype and where.
+// Operation, datatype and remote address.
 struct What {
   fi_addr_t to = FI_ADDR_UNSPEC;
   uint64_t address = 0;
@@ -16,7 +16,7 @@ struct What {
   uint64_t flags = 0;
 };
 
-// Where elements lie, with what their memory is registered as; `descs` may be null.
+// The local memory of elements, and its registrations; `descs` may be null.
 struct Elements {
   const fi_ioc* iov = nullptr;
   void* const* descs = nullptr;
@@ -29,11 +29,11 @@ struct Vectors {
   Elements results = {};
 
   bool fit() const {
-    return operands.count <= kMostIov && comparands.count <= kMostIov && results.count <= kMostIov;
+    return operands.count <= kMaxIov && comparands.count <= kMaxIov && results.count <= kMaxIov;
   }
 };
 
-// As pieces of bytes; more elements than there may be, as more bytes.
+// As pieces of bytes. Too many elements become more than kAtomicBytes, which the caller refuses.
 Local local_of(const Elements& elements, size_t element) {
   Local local;
   for (size_t i = 0; i < elements.count; ++i) {
@@ -57,31 +57,31 @@ ssize_t run(fid_ep* endpoint, const Vectors& vectors, const What& what, bool fet
   if (!known) return -FI_EOPNOTSUPP;
   if (!vectors.fit()) return -FI_EINVAL;
   const size_t element = datatype_bytes(type);
-  Asked asked{.kind = FrameKind::kAtomic,
-              .inject = inject,
-              .has_data = (what.flags & FI_REMOTE_CQ_DATA) != 0,
-              .to = what.to,
-              .tag = what.key,
-              .address = what.address,
-              .context = what.context,
-              .flags = what.flags,
-              .operation = op,
-              .datatype = type,
-              .fetches = fetches,
-              .compares = compares};
+  OperationRequest request{.kind = FrameKind::kAtomic,
+                           .inject = inject,
+                           .has_data = (what.flags & FI_REMOTE_CQ_DATA) != 0,
+                           .to = what.to,
+                           .tag = what.key,
+                           .address = what.address,
+                           .context = what.context,
+                           .flags = what.flags,
+                           .operation = op,
+                           .datatype = type,
+                           .fetches = fetches,
+                           .compares = compares};
   if (what.op != FI_ATOMIC_READ) {
-    asked.local = local_of(vectors.operands, element);
+    request.local = local_of(vectors.operands, element);
   }
-  asked.comparands = local_of(vectors.comparands, element);
-  asked.results = local_of(vectors.results, element);
-  const size_t operands = asked.local.bytes();
-  const bool alike = (!compares || asked.comparands.bytes() == operands) &&
-                     (!fetches || what.op == FI_ATOMIC_READ || asked.results.bytes() == operands);
+  request.comparands = local_of(vectors.comparands, element);
+  request.results = local_of(vectors.results, element);
+  const size_t operands = request.local.bytes();
+  const bool alike = (!compares || request.comparands.bytes() == operands) &&
+                     (!fetches || what.op == FI_ATOMIC_READ || request.results.bytes() == operands);
   if (!alike) return -FI_EINVAL;
-  if (operands > kAtomicBytes || asked.results.bytes() > kAtomicBytes) {
+  if (operands > kAtomicBytes || request.results.bytes() > kAtomicBytes) {
     return -FI_EMSGSIZE;
   }
-  return start(endpoint, asked);
+  return start(endpoint, request);
 }
 
 What what_of(const fi_msg_atomic& message, uint64_t flags) {

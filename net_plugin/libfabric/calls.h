@@ -1,4 +1,4 @@
-// What the tables of an endpoint's calls share: their arguments, as Endpoint takes them.
+// Shared by the call tables of an endpoint: conversion of their arguments for Endpoint.
 #pragma once
 
 #include <rdma/fi_atomic.h>
@@ -25,7 +25,7 @@ inline Local local_of(const void* buffer, size_t length, void* desc) {
   return local;
 }
 
-// At most kMostIov of them, which the caller has checked.
+// The caller has checked that `count` is at most kMaxIov.
 inline Local local_of(const iovec* iov, void* const* desc, size_t count) {
   Local local;
   for (size_t i = 0; i < count; ++i) {
@@ -36,15 +36,15 @@ inline Local local_of(const iovec* iov, void* const* desc, size_t count) {
   return local;
 }
 
-// Whatever goes out.
-inline ssize_t start(fid_ep* endpoint, const Asked& asked) {
+// Starts any operation but a receive.
+inline ssize_t start(fid_ep* endpoint, const OperationRequest& request) {
   return guarded([&]() -> ssize_t {
     Endpoint& at = endpoint_of(endpoint);
-    if (asked.local.bytes() > kMostMessageBytes) return -FI_EMSGSIZE;
-    if (asked.inject && asked.local.bytes() > at.inject_bytes()) return -FI_EMSGSIZE;
-    at.domain().called();
+    if (request.local.bytes() > kMaxMessageBytes) return -FI_EMSGSIZE;
+    if (request.inject && request.local.bytes() > at.inject_bytes()) return -FI_EMSGSIZE;
+    at.domain().note_call();
     const std::lock_guard lock(at.domain().mutex);
-    return at.start(asked);
+    return at.start(request);
   });
 }
 

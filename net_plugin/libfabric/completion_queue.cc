@@ -23,7 +23,7 @@ size_t entry_bytes(fi_cq_format format) {
   }
 }
 
-// All formats begin alike.
+// Each format is a prefix of the tagged one.
 void write_entry(const Completion& completion, fi_cq_format format, uint8_t* place) {
   const fi_cq_tagged_entry entry{.op_context = completion.context,
                                  .flags = completion.flags,
@@ -38,28 +38,28 @@ void write_entry(const Completion& completion, fi_cq_format format, uint8_t* pla
 ssize_t take(CompletionQueue& queue, void* buffer, size_t count, fi_addr_t* sources) {
   size_t taken = 0;
   auto* place = static_cast<uint8_t*>(buffer);
-  while (taken < count && !queue.waiting.empty() && queue.waiting.front().error == 0) {
-    const Completion completion = queue.waiting.take();
+  while (taken < count && !queue.unread.empty() && queue.unread.front().error == 0) {
+    const Completion completion = queue.unread.take();
     write_entry(completion, queue.format, place);
     place += entry_bytes(queue.format);
     if (sources != nullptr) sources[taken] = completion.source;
     ++taken;
   }
   if (taken > 0) return static_cast<ssize_t>(taken);
-  return queue.waiting.empty() ? -FI_EAGAIN : -FI_EAVAIL;
+  return queue.unread.empty() ? -FI_EAGAIN : -FI_EAVAIL;
 }
 
 ssize_t read_from(fid_cq* queue, void* buffer, size_t count, fi_addr_t* sources) {
   return guarded([&] {
     CompletionQueue& from = of(queue);
-    from.domain.called();
+    from.domain.note_call();
     const std::lock_guard lock(from.domain.mutex);
-    // Who reads until nothing is left has work to do now: progress, which takes as long as a
-    // message, is for the call after that.
-    const bool gave = std::exchange(from.gave, false);
-    if (count == 0 || (from.waiting.empty() && !gave)) from.domain.progress();
+    // A caller that drains the queue has completions to handle first. So the first read that finds
+    // it empty makes no progress, which takes as long as a message; the next one does.
+    const bool last_read_nonempty = std::exchange(from.last_read_nonempty, false);
+    if (count == 0 || (from.unread.empty() && !last_read_nonempty)) from.domain.progress();
     const ssize_t taken = take(from, buffer, count, sources);
-    from.gave = taken > 0;
+    from.last_read_nonempty = taken > 0;
     return taken;
   });
 }
@@ -73,14 +73,14 @@ ssize_t wait_and_read_from(fid_cq* queue, void* buffer, size_t count, fi_addr_t*
   return guarded([&]() -> ssize_t {
     CompletionQueue& from = of(queue);
     ssize_t result = -FI_EAGAIN;
-    const bool came = from.domain.wait(
+    const bool arrived = from.domain.wait(
         [&] {
           if (std::exchange(from.woken, false)) return true;
           result = take(from, buffer, count, sources);
           return result != -FI_EAGAIN;
         },
         timeout);
-    return came ? result : -FI_EAGAIN;
+    return arrived ? result : -FI_EAGAIN;
   });
 }
 
@@ -93,10 +93,11 @@ ssize_t read_error(fid_cq* queue, fi_cq_err_entry* buffer, uint64_t /*flags*/) {
   return guarded([&]() -> ssize_t {
     CompletionQueue& from = of(queue);
     const std::lock_guard lock(from.domain.mutex);
-    if (from.waiting.empty() || from.waiting.front().error == 0) return -FI_EAGAIN;
-    from.error = from.waiting.take();
+    if (from.unread.empty() || from.unread.front().error == 0) return -FI_EAGAIN;
+    from.error = from.unread.take();
     const Completion& error = from.error;
-    // Programs leave in the entry what they like: no place of theirs is trusted to be one.
+    // Programs leave the entry uninitialized, so its err_data is not a valid buffer: it is
+    // replaced.
     *buffer = {.op_context = error.context,
                .flags = error.flags,
                .len = error.length,
@@ -161,11 +162,11 @@ CompletionQueue::CompletionQueue(Domain& its_domain, const fi_cq_attr& attr)
     : fid_cq{},
       domain(its_domain),
       format(attr.format == FI_CQ_FORMAT_UNSPEC ? FI_CQ_FORMAT_CONTEXT : attr.format),
-      waiting(attr.size == 0 ? kDefaultSize : attr.size),
+      unread(attr.size == 0 ? kDefaultSize : attr.size),
       signal(attr.wait_obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : attr.wait_obj) {}
 
 void CompletionQueue::add(Completion completion) {
-  waiting.add(std::move(completion));
+  unread.add(std::move(completion));
   signal.raise();
 }
 
@@ -178,7 +179,7 @@ int open_completion_queue(fid_domain* domain, fi_cq_attr* attr, fid_cq** queue, 
     made->fid = {.fclass = FI_CLASS_CQ, .context = context, .ops = &kQueueObject};
     made->ops = &kQueue;
     ++its_domain.users;
-    if (made->signal.has_descriptor()) its_domain.keep();
+    if (made->signal.has_descriptor()) its_domain.enable_auto_progress();
     *queue = made;
     return 0;
   });

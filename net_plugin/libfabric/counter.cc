@@ -6,7 +6,7 @@ namespace {
 Counter& of(fid_cntr* counter) { return *static_cast<Counter*>(counter); }
 
 void make_progress(Counter& counter) {
-  counter.domain.called();
+  counter.domain.note_call();
   const std::lock_guard lock(counter.domain.mutex);
   counter.domain.progress();
 }
@@ -49,9 +49,9 @@ int wait_for_value(fid_cntr* counter, uint64_t threshold, int timeout) {
   return guarded([&]() -> int {
     Counter& waited = of(counter);
     const uint64_t errors = waited.errors;
-    const bool came = waited.domain.wait(
+    const bool arrived = waited.domain.wait(
         [&] { return waited.value >= threshold || waited.errors != errors; }, timeout);
-    if (!came) return -FI_ETIMEDOUT;
+    if (!arrived) return -FI_ETIMEDOUT;
     return waited.value >= threshold ? 0 : -FI_EAVAIL;
   });
 }
@@ -103,7 +103,7 @@ int open_counter(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** counter, voi
     made->fid = {.fclass = FI_CLASS_CNTR, .context = context, .ops = &kCounterObject};
     made->ops = &kCounter;
     ++its_domain.users;
-    if (made->signal.has_descriptor()) its_domain.keep();
+    if (made->signal.has_descriptor()) its_domain.enable_auto_progress();
     *counter = made;
     return 0;
   });

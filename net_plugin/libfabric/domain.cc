@@ -1,4 +1,4 @@
-// Domains: one of Pacecar's NICs, and what is opened for it. The process has one Context.
+// Domains: each is one of Pacecar's NICs. All domains of a process share one Context.
 #include <rdma/fi_atomic.h>
 #include <sys/socket.h>
 
@@ -93,7 +93,7 @@ int close_domain(fid* object) {
   });
 }
 
-// What is registered is told of nowhere but by its own call.
+// Registration is synchronous, so an event queue is accepted but gets no events.
 int bind_domain(fid* /*object*/, fid* other, uint64_t /*flags*/) {
   return other->fclass == FI_CLASS_EQ ? 0 : -FI_EINVAL;
 }
@@ -146,7 +146,7 @@ int open_domain(fid_fabric* /*fabric*/, fi_info* info, fid_domain** domain, void
     made->fid = {.fclass = FI_CLASS_DOMAIN, .context = context, .ops = &kDomainObject};
     made->ops = &kDomain;
     made->mr = memory_calls();
-    if (info->domain_attr->data_progress == FI_PROGRESS_AUTO) made->keep();
+    if (info->domain_attr->data_progress == FI_PROGRESS_AUTO) made->enable_auto_progress();
     *domain = made;
     return 0;
   });
@@ -162,71 +162,71 @@ Domain::Domain(std::shared_ptr<Context> context, size_t nic, const fi_info& info
       family_(info.addr_format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET) {}
 
 Domain::~Domain() {
-  if (!keeper_.joinable()) return;
+  if (!progress_thread_.joinable()) return;
   {
-    const std::lock_guard lock(keeping_);
+    const std::lock_guard lock(progress_mutex_);
     stop_ = true;
   }
-  owing_.notify_all();
-  handed_over_.notify_all();
-  keeper_.join();
+  progress_wanted_.notify_all();
+  blocking_.notify_all();
+  progress_thread_.join();
 }
 
 void Domain::progress() {
   for (Endpoint* const endpoint : endpoints) endpoint->progress();
-  if (!owes_.load(std::memory_order_relaxed)) return;
-  owes_ =
-      std::ranges::any_of(endpoints, [](const Endpoint* endpoint) { return endpoint->holds(); });
+  if (!has_unsent_.load(std::memory_order_relaxed)) return;
+  has_unsent_ = std::ranges::any_of(
+      endpoints, [](const Endpoint* endpoint) { return endpoint->has_unsent_frames(); });
 }
 
-// With keeping_ held.
-void Domain::start_keeper() {
-  if (!keeper_.joinable()) keeper_ = std::thread([this] { keep_on(); });
+// With progress_mutex_ held.
+void Domain::start_progress_thread() {
+  if (!progress_thread_.joinable()) progress_thread_ = std::thread([this] { run_progress(); });
 }
 
-void Domain::keep() {
+void Domain::enable_auto_progress() {
   {
-    const std::lock_guard lock(keeping_);
-    always_ = true;
-    start_keeper();
+    const std::lock_guard lock(progress_mutex_);
+    auto_progress_ = true;
+    start_progress_thread();
   }
-  owing_.notify_all();
+  progress_wanted_.notify_all();
 }
 
-void Domain::owe() {
-  if (owes_.load(std::memory_order_relaxed)) return;
+void Domain::progress_until_sent() {
+  if (has_unsent_.load(std::memory_order_relaxed)) return;
   {
-    const std::lock_guard lock(keeping_);
-    owes_ = true;
+    const std::lock_guard lock(progress_mutex_);
+    has_unsent_ = true;
     try {
-      start_keeper();
+      start_progress_thread();
     } catch (const std::system_error&) {
-      return;  // no thread is left: the application's next call sends
+      return;  // no thread can be made: the application's next call sends
     }
   }
-  owing_.notify_all();
+  progress_wanted_.notify_all();
 }
 
-void Domain::hand_over() {
+void Domain::about_to_block() {
   {
-    const std::lock_guard lock(keeping_);
-    urgent_ = true;
+    const std::lock_guard lock(progress_mutex_);
+    application_blocks_ = true;
   }
-  handed_over_.notify_all();
+  blocking_.notify_all();
 }
 
-void Domain::keep_on() {
-  // After so long without a call the application is elsewhere.
+void Domain::run_progress() {
+  // After so long without a call the progress thread takes over.
   constexpr auto kAway = std::chrono::milliseconds(1);
-  std::unique_lock lock(keeping_);
+  std::unique_lock lock(progress_mutex_);
   while (!stop_) {
-    owing_.wait(lock, [this] { return stop_ || kept(); });
+    progress_wanted_.wait(lock, [this] { return stop_ || progress_enabled(); });
     const uint64_t calls = calls_.load(std::memory_order_relaxed);
-    handed_over_.wait_for(lock, kAway, [this] { return stop_ || urgent_; });
-    const bool urgent = std::exchange(urgent_, false);
+    blocking_.wait_for(lock, kAway, [this] { return stop_ || application_blocks_; });
+    const bool application_blocks = std::exchange(application_blocks_, false);
     const uint64_t now = calls_.load(std::memory_order_relaxed);
-    if (!urgent && now != calls) continue;
-    while (!stop_ && kept() && calls_.load(std::memory_order_relaxed) == now) {
+    if (!application_blocks && now != calls) continue;
+    while (!stop_ && progress_enabled() && calls_.load(std::memory_order_relaxed) == now) {
       lock.unlock();
       {
         const std::lock_guard domain_lock(mutex);

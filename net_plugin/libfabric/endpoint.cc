@@ -10,8 +10,8 @@
 namespace pacecar::fabric {
 namespace {
 
-// How long what was asked for may take to leave when an endpoint closes.
-constexpr auto kFarewell = std::chrono::milliseconds(1000);
+// How long closing an endpoint waits until its frames and puts are sent.
+constexpr auto kFlushTimeout = std::chrono::milliseconds(1000);
 
 Name any_name(uint32_t format) {
   sockaddr_storage any{};
@@ -50,7 +50,7 @@ Endpoint::~Endpoint() {
     operations_.for_each(
         [&](uint64_t number, Operation& operation) { release(number, operation); });
     peers_.clear();
-    strangers_.clear();
+    unidentified_.clear();
   }
   --domain_.users;
 }
@@ -110,15 +110,15 @@ int Endpoint::enable() {
     log_warning(listener.error().message);
     return -fi_error(listener.error().code);
   }
-  auto meeting = Meeting::open(wanted_name_);
-  if (!meeting) {
-    log_warning(meeting.error().message);
+  auto bootstrap = EndpointBootstrap::open(wanted_name_);
+  if (!bootstrap) {
+    log_warning(bootstrap.error().message);
     return -FI_EADDRINUSE;
   }
   listener_ = std::move(*listener);
-  meeting_ = std::move(*meeting);
-  name_ = meeting_->address();
-  if (is_any(name_)) {  // peers need one of this host
+  bootstrap_ = std::move(*bootstrap);
+  name_ = bootstrap_->address();
+  if (is_any(name_)) {  // the name is the address of this host that peers call
     const auto own =
         address_of_nic(domain_.pacecar().nics()[domain_.nic()], socket_address(name_).ss_family);
     if (own) name_ = with_port(*own, port_of(name_));
@@ -151,11 +151,11 @@ ssize_t Endpoint::cancel(void* context) {
     for (auto at = messages->receives().begin(); at != messages->receives().end(); ++at) {
       if (at->receive.context != context) continue;
       const Receive receive = messages->take(at);
-      Outcome outcome;
-      outcome.completion.context = context;
-      outcome.completion.flags = FI_RECV | (messages == &tagged_ ? FI_TAGGED : FI_MSG);
-      outcome.counts = FI_RECV;
-      tell_error(outcome, rx_queue_, FI_ECANCELED, "the receive was cancelled");
+      PendingCompletion pending;
+      pending.completion.context = context;
+      pending.completion.flags = FI_RECV | (messages == &tagged_ ? FI_TAGGED : FI_MSG);
+      pending.counter_event = FI_RECV;
+      report_error(pending, rx_queue_, FI_ECANCELED, "the receive was cancelled");
       return 0;
     }
   }
@@ -163,9 +163,9 @@ ssize_t Endpoint::cancel(void* context) {
 }
 
 void Endpoint::progress() {
-  // One connection's test turns the NIC; all others only look.
+  // One connection polls the NIC, for all of them.
   for (size_t i = 0; i < peers_.size(); ++i) {
-    Peer& peer = *peers_[turn_++ % peers_.size()];
+    Peer& peer = *peers_[next_to_poll_++ % peers_.size()];
     if (peer.frames.inbox != nullptr && peer.frames.inbox->turn()) break;
   }
   for (PeerId number = 0; number < peers_.size(); ++number) {
@@ -178,38 +178,40 @@ void Endpoint::progress() {
       moved = peer.puts->finish([this](uint64_t operation) { on_put_done(operation); });
     }
     if (moved) {
-      try_puts(number);
-      try_reads(number);
+      start_queued_puts(number);
+      start_queued_reads(number);
       moved = peer.outbox->start(false);
     }
     if (!moved) fail_peer(number, fi_error(moved.error().code), moved.error().message);
   }
-  meet();
+  progress_connections();
 }
 
-bool Endpoint::holds() const {
-  return std::ranges::any_of(peers_, [](const auto& peer) { return peer->outbox->holds(); });
+bool Endpoint::has_unsent_frames() const {
+  return std::ranges::any_of(peers_,
+                             [](const auto& peer) { return peer->outbox->has_unsent_frames(); });
 }
 
 void Endpoint::flush() {
   if (!enabled()) return;
-  const auto give_up = Meeting::Clock::now() + kFarewell;
+  const auto give_up = EndpointBootstrap::Clock::now() + kFlushTimeout;
   const auto busy = [this] {
     return std::ranges::any_of(peers_, [](const auto& peer) {
       const bool puts = peer->puts != nullptr && !peer->puts->idle();
-      return peer->outbox->is_open() && (puts || !peer->outbox->idle() || !peer->to_put.empty());
+      return peer->outbox->is_open() &&
+             (puts || !peer->outbox->idle() || !peer->queued_puts.empty());
     });
   };
-  bool said = false;
-  while (Meeting::Clock::now() < give_up) {
+  bool bye_sent = false;
+  while (EndpointBootstrap::Clock::now() < give_up) {
     {
       const std::lock_guard lock(domain_.mutex);
       progress();
       if (!busy()) {
-        if (said) return;
-        said = true;
+        if (bye_sent) return;
+        bye_sent = true;
         for (const auto& peer : peers_) {
-          if (peer->outbox->is_open()) (void)peer->outbox->answer({.kind = FrameKind::kBye}, {});
+          if (peer->outbox->is_open()) (void)peer->outbox->reply({.kind = FrameKind::kBye}, {});
         }
         continue;
       }
@@ -218,26 +220,26 @@ void Endpoint::flush() {
   }
 }
 
-// --- outcomes ---
+// --- completions ---
 
 void Endpoint::count(uint64_t what, bool failed) {
   const auto counter = counters_.find(what);
   if (counter != counters_.end()) counter->second->count(failed);
 }
 
-void Endpoint::tell(Outcome& outcome, CompletionQueue* queue) {
-  if (outcome.completes && queue != nullptr) queue->add(std::move(outcome.completion));
-  if (outcome.counts != 0) count(outcome.counts, false);
+void Endpoint::report(PendingCompletion& pending, CompletionQueue* queue) {
+  if (pending.queued_on_success && queue != nullptr) queue->add(std::move(pending.completion));
+  if (pending.counter_event != 0) count(pending.counter_event, false);
 }
 
-void Endpoint::tell_error(Outcome& outcome, CompletionQueue* queue, int error,
-                          const std::string& why) {
-  outcome.completion.error = error;
-  outcome.completion.why = why;
-  if (queue != nullptr) queue->add(std::move(outcome.completion));
-  if (outcome.counts != 0) count(outcome.counts, true);
+void Endpoint::report_error(PendingCompletion& pending, CompletionQueue* queue, int error,
+                            const std::string& why) {
+  pending.completion.error = error;
+  pending.completion.why = why;
+  if (queue != nullptr) queue->add(std::move(pending.completion));
+  if (pending.counter_event != 0) count(pending.counter_event, true);
 }
 
-bool Endpoint::receives_full() const { return rx_queue_ != nullptr && rx_queue_->waiting.full(); }
+bool Endpoint::receives_full() const { return rx_queue_ != nullptr && rx_queue_->unread.full(); }
 
 }  // namespace pacecar::fabric

@@ -1,5 +1,5 @@
-// An endpoint: its peers, the operations that it has under way with them, and the receives that it
-// has posted. All with the domain's lock held.
+// An endpoint: its peers, its outstanding operations, and its posted receives. All functions are
+// called with the domain's lock held, but bind() to cancel() and flush(), which take it.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 #include "net_plugin/libfabric/core/matcher.h"
 #include "net_plugin/libfabric/core/operation_table.h"
 #include "net_plugin/libfabric/core/pieces.h"
+#include "net_plugin/libfabric/link/endpoint_bootstrap.h"
 #include "net_plugin/libfabric/link/inbox.h"
-#include "net_plugin/libfabric/link/meeting.h"
 #include "net_plugin/libfabric/link/outbox.h"
 #include "net_plugin/libfabric/link/put_box.h"
 #include "net_plugin/libfabric/objects.h"
@@ -26,53 +26,55 @@ namespace pacecar::fabric {
 
 // Local memory of an operation.
 struct Local {
-  std::array<Piece, kMostPlaces> pieces{};
-  std::array<MemoryRegion*, kMostPlaces> regions{};  // null: registered when it is needed
+  std::array<Piece, kMaxSegments> pieces{};
+  std::array<MemoryRegion*, kMaxSegments>
+      regions{};  // the descriptors; null: registered for the operation
   size_t count = 0;
 
   std::span<const Piece> all() const { return {pieces.data(), count}; }
   size_t bytes() const { return total(all()); }
 };
 
-// Memory of the host in place of a GPU's.
+// A bounce buffer: host memory in place of GPU memory.
 struct Bounce {
   explicit Bounce(uint64_t size) : host(std::max<uint64_t>(size, 1)), bytes(size) {}
 
   OwnPages<uint8_t> host;
   uint64_t bytes;
-  Local device;  // where what comes goes; none: it has gone there, or this sends
+  Local device;  // the destination of received bytes; empty: of a send, or already copied
 };
 
-// A buffer for several messages: it is given back with the last of them.
+// State of a buffer for several messages (FI_MULTI_RECV). The completion of the last message
+// returns the buffer to the application.
 struct SharedBuffer {
-  uint32_t receiving = 0;  // messages that are not complete
-  bool spent = false;
+  uint32_t incomplete = 0;  // messages in it without a completion yet
+  bool used_up = false;     // no further message is matched with it
 };
 
-// A receive that was posted.
+// A posted receive.
 struct Receive {
   void* context = nullptr;
   uint64_t flags = 0;
   Local local;
-  std::shared_ptr<SharedBuffer> shared;  // of FI_MULTI_RECV
+  std::shared_ptr<SharedBuffer> shared;  // for FI_MULTI_RECV
 };
 
-// A message for which there was no receive.
+// An unexpected message: it matched no posted receive.
 struct Unexpected {
   Frame frame;
-  std::vector<uint8_t> payload;  // of a whole message
+  std::vector<uint8_t> payload;  // of an eager message
 };
 
-// What an application asks for.
-struct Asked {
+// A send, write, read or atomic that the application starts.
+struct OperationRequest {
   FrameKind kind = FrameKind::kMessage;
   bool tagged = false;
-  bool inject = false;  // no completion; the buffer is the application's again at once
+  bool inject = false;  // no completion; the buffer may be reused at once
   bool has_data = false;
   Local local;
   fi_addr_t to = FI_ADDR_UNSPEC;
-  uint64_t tag = 0;      // or the key of remote memory
-  uint64_t address = 0;  // in remote memory
+  uint64_t tag = 0;      // of a message; else the rkey
+  uint64_t address = 0;  // remote address
   uint64_t data = 0;
   void* context = nullptr;
   uint64_t flags = 0;
@@ -96,131 +98,135 @@ class Endpoint : public fid_ep {
   int get_name(void* address, size_t* bytes) const;
   ssize_t cancel(void* context);
   void progress();
-  // Frames that have not left the process.
-  bool holds() const;
+  // Whether frames wait in an outbox.
+  bool has_unsent_frames() const;
+  // Called when a memory region is closed.
   void forget(const MemoryRegion& region);
-  // What was asked for leaves, as far as it does within a moment.
+  // Waits until all frames and puts are sent, for a limited time, and sends kBye.
   void flush();
 
-  // Each returns 0 or a negative fi_errno; -FI_EAGAIN: full, again later.
-  ssize_t start(const Asked& asked);
+  // Each returns 0 or a negative fi_errno; -FI_EAGAIN: no room now.
+  ssize_t start(const OperationRequest& request);
   ssize_t post(bool with_tag, const Pattern& pattern, const Receive& receive);
   // FI_PEEK, FI_CLAIM and FI_DISCARD of tagged receives.
   ssize_t peek(const Pattern& pattern, const Receive& receive);
   ssize_t post_claimed(const Receive& receive);
 
-  // nullopt: there is no such address.
+  // nullopt: the address vector has no such address.
   std::optional<PeerId> peer_number(fi_addr_t address);
   bool directed() const { return (caps_ & FI_DIRECTED_RECV) != 0; }
   uint64_t tx_flags() const { return tx_flags_; }
   uint64_t rx_flags() const { return rx_flags_; }
   size_t inject_bytes() const { return inject_bytes_; }
-  bool enabled() const { return meeting_ != nullptr; }
+  bool enabled() const { return bootstrap_ != nullptr; }
 
   Domain& domain() const { return domain_; }
   size_t min_multi_receive = 64;
 
  private:
-  // What is done when it is known that it will leave.
-  struct Outcome {
+  // The completion of an operation, reported when it has succeeded or failed.
+  struct PendingCompletion {
     Completion completion;
-    bool completes = false;  // in the queue; if it fails, it does anyway
-    uint64_t counts = 0;     // FI_SEND, FI_WRITE, FI_READ
+    bool queued_on_success = false;  // a failure is always queued
+    uint64_t counter_event = 0;      // FI_SEND, FI_RECV, FI_WRITE, FI_READ: the counter; 0: none
   };
 
   struct Operation {
     enum class Kind : uint8_t {
-      kOffer,     // a message, until it is cleared and put
-      kDelivery,  // a message, until its delivery is told
+      kOffer,     // a rendezvous send
+      kDelivery,  // an eager send that waits for kDone
       kWrite,
       kRead,
       kAtomic,
-      kReceive,  // a message that was cleared, until it is placed
-      kServeWrite,
-      kServeRead,
+      kReceive,     // a receive whose clear-to-send is sent, until the puts are done
+      kServeWrite,  // as target: a peer's write, likewise
+      kServeRead,   // as target: a peer's large read, which we serve by puts
     };
     Kind kind = Kind::kOffer;
     PeerId peer = 0;
-    Outcome outcome;
+    PendingCompletion pending;
     Local local;
-    std::array<const Memory*, kMostPlaces> registered{};  // for it alone
+    std::array<const Memory*, kMaxSegments> registered{};  // for this operation only
     size_t registered_nic = 0;
     uint64_t length = 0;
-    uint32_t puts = 0;  // that are not done
-    bool cleared = false;
-    bool put = false;         // all puts have been handed over
-    bool wants_done = false;  // the peer says when it has all
-    uint64_t peers_number = 0;
-    std::array<PlaceFrame, kMostPlaces> places{};
-    size_t place_count = 0;
+    uint32_t outstanding_puts = 0;
+    bool cts_received = false;
+    bool puts_issued = false;  // all puts were given to the PutBox
+    bool awaits_done = false;  // until the peer's kDone
+    uint64_t remote_id = 0;    // the peer's number of this operation
+    std::array<RemoteSegment, kMaxSegments> segments{};
+    size_t segment_count = 0;
     std::shared_ptr<SharedBuffer> shared;  // kReceive
-    std::unique_ptr<Bounce> bounce;        // its `local`, where that would be a GPU's
-    Frame asks;                            // kRead, kServeWrite
+    std::unique_ptr<Bounce> bounce;        // in place of GPU memory: `local` is this buffer
+    Frame request;                         // of kRead, kReceive and kServeWrite
   };
 
-  // A connection that comes from a peer.
-  struct Lane {
+  // A connection from a peer to us.
+  struct IncomingStream {
     std::unique_ptr<Inbox> inbox;
-    std::optional<FrameReader> reading;  // the oldest message, where it was left
+    std::optional<FrameReader> reading;  // rest of the oldest message
   };
 
   struct Peer {
     Name name;
-    Name other_name;  // that he has for himself
-    Token token{};    // what he says first
-    uint64_t instance = 0;
-    std::vector<Meeting::CallId> calls;
-    bool calling = false;
+    Name other_name;                                   // as in its greeting, if it differs
+    Token token{};                                     // the peer sends it in kHello
+    uint64_t instance = 0;                             // of the peer's endpoint; 0: no greeting yet
+    std::vector<EndpointBootstrap::CallId> tcp_calls;  // open ones, in either direction
+    bool tcp_connecting = false;
     std::unique_ptr<Connecting> connecting;
-    Token his_token{};
+    Token remote_token{};
     std::unique_ptr<Outbox> outbox;
-    Lane frames;
-    Lane placed;  // what he says behind his puts
-    Handle his_listener;
+    IncomingStream frames;
+    IncomingStream placed;  // frames after the peer's puts
+    Handle remote_listener;
     std::unique_ptr<Connecting> connecting_puts;
-    std::unique_ptr<PutBox> puts;  // once there was something to put
-    std::deque<Outcome> waiting;   // for the connection
-    std::deque<uint64_t> to_put;   // operations that wait for room
-    std::deque<uint64_t> to_ask;   // reads, likewise
-    uint32_t serving = 0;          // of his large reads and writes
-    bool left = false;
-    std::optional<Meeting::Clock::time_point> lost;
+    std::unique_ptr<PutBox> puts;                    // opened for the first put
+    std::deque<PendingCompletion> held_completions;  // until the connection is open
+    std::deque<uint64_t> queued_puts;   // operations whose puts wait for the connection or room
+    std::deque<uint64_t> queued_reads;  // read requests, likewise
+    uint32_t serving = 0;               // outstanding kServeRead and kServeWrite for it
+    bool closed_by_peer = false;        // kBye
+    std::optional<EndpointBootstrap::Clock::time_point> tcp_lost_at;
     uint64_t source = FI_ADDR_NOTAVAIL;
     uint64_t source_version = ~uint64_t{0};
   };
 
-  enum class Taken : uint8_t { kYes, kLater, kNonsense };
+  // kNoRoom: the frame is handled again later. kProtocolError: the peer fails.
+  enum class FrameResult : uint8_t { kHandled, kNoRoom, kProtocolError };
 
   // endpoint_peers.cc
   PeerId peer_named(const Name& name);
+  bool admits(const Name& name) const;
   uint64_t source_of(Peer& peer);
   void call(Peer& peer);
   Greeting greeting_for(const Peer& peer) const;
-  void meet();
-  void on_event(const Meeting::Event& event);
-  void on_greeting(const Meeting::Event& event);
-  void join(PeerId number);
-  void join_puts(PeerId number);
-  void accept_strangers();
-  void greet_strangers();
+  void progress_connections();
+  void on_event(const EndpointBootstrap::Event& event);
+  void on_greeting(const EndpointBootstrap::Event& event);
+  void finish_connect(PeerId number);
+  void finish_connect_puts(PeerId number);
+  bool drop_unidentified();
+  void accept_unidentified();
+  void identify_connections();
   void fail_peer(PeerId number, int error, const std::string& why);
   void fail_operations(PeerId number, int error, const std::string& why);
   void forget_messages_of(PeerId number);
   void fail_receives_from(PeerId number, int error, const std::string& why);
 
   // endpoint_send.cc
-  ssize_t start_from_host(const Asked& asked, PeerId number);
-  ssize_t start_eagerly(const Asked& asked, PeerId number);
-  ssize_t start_offered(const Asked& asked, PeerId number);
-  ssize_t start_read(const Asked& asked, PeerId number);
-  ssize_t start_atomic(const Asked& asked, PeerId number);
-  Outcome outcome_of(const Asked& asked) const;
-  void start(PeerId number, bool patient);
-  void settle(Peer& peer, Outcome outcome);
-  std::optional<size_t> describe_places(Operation& operation, size_t nic, uint64_t bytes);
+  ssize_t start_from_host(const OperationRequest& request, PeerId number);
+  ssize_t start_eagerly(const OperationRequest& request, PeerId number);
+  ssize_t start_offered(const OperationRequest& request, PeerId number);
+  ssize_t start_read(const OperationRequest& request, PeerId number);
+  ssize_t start_atomic(const OperationRequest& request, PeerId number);
+  PendingCompletion completion_for(const OperationRequest& request) const;
+  void start_sending(PeerId number, bool more_coming);
+  void report_or_hold(Peer& peer, PendingCompletion pending);
+  std::optional<size_t> describe_segments(Operation& operation, size_t nic, uint64_t bytes);
   Result<const Memory*> memory_for(Operation& operation, size_t piece, size_t nic);
-  void try_reads(PeerId number);
-  void try_puts(PeerId number);
+  void start_queued_reads(PeerId number);
+  void start_queued_puts(PeerId number);
   void put_all(Peer& peer, uint64_t number, Operation& operation);
   void on_put_done(uint64_t number);
   void end_if_done(uint64_t number, const Operation& operation);
@@ -229,66 +235,70 @@ class Endpoint : public fid_ep {
 
   // endpoint_receive.cc
   using Messages = Matcher<Receive, Unexpected>;
-  Taken on_message(PeerId number, const FrameView& view);
+  FrameResult on_message(PeerId number, const FrameView& view);
   Messages& messages_of(const Frame& frame) {
     return (frame.flags & kTagged) != 0 ? tagged_ : untagged_;
   }
   Receive take_receive(Messages& messages, Messages::Receives::iterator at, uint64_t length);
   void receive_message(PeerId number, const Frame& frame, std::span<const uint8_t> payload,
                        const Receive& receive);
-  void clear(PeerId number, const Frame& frame, const Receive& receive, Outcome outcome);
-  Outcome receive_outcome(const Frame& frame, const Receive& receive, PeerId from);
+  void send_clear_to_send(PeerId number, const Frame& frame, const Receive& receive,
+                          PendingCompletion pending);
+  PendingCompletion receive_completion(const Frame& frame, const Receive& receive, PeerId from);
   void discard(PeerId number, const Unexpected& message);
 
   // endpoint_frames.cc
-  void read_frames(PeerId number, Lane& lane);
-  Taken on_frame(PeerId number, const Lane& lane, const FrameView& view);
-  Taken on_write(PeerId number, const FrameView& view);
-  Taken on_write_offer(PeerId number, const Frame& frame);
+  void read_frames(PeerId number, IncomingStream& stream);
+  FrameResult on_frame(PeerId number, const IncomingStream& stream, const FrameView& view);
+  FrameResult on_write(PeerId number, const FrameView& view);
+  FrameResult on_write_offer(PeerId number, const Frame& frame);
   bool waits_for_room(PeerId number, const Frame& frame) const;
-  Taken on_read(PeerId number, const FrameView& view);
-  Taken on_atomic(PeerId number, const FrameView& view);
-  Taken on_clear(PeerId number, const FrameView& view);
-  Taken on_placed(PeerId number, const Frame& frame);
-  Taken on_done(PeerId number, const FrameView& view);
+  FrameResult on_read(PeerId number, const FrameView& view);
+  FrameResult on_atomic(PeerId number, const FrameView& view);
+  FrameResult on_clear_to_send(PeerId number, const FrameView& view);
+  FrameResult on_placed(PeerId number, const Frame& frame);
+  FrameResult on_done(PeerId number, const FrameView& view);
   struct Target {
     Status status = Status::kOk;
     Local memory;
 
     MemoryRegion& region() const { return *memory.regions[0]; }
   };
-  Target target_of(const Frame& frame, uint64_t access) const;
-  // nullptr: a GPU's memory cannot be copied.
+  Target resolve_target(const Frame& frame, uint64_t access) const;
+  // Takes an operation as target. nullptr: GPU memory could not be copied.
   std::pair<uint64_t, Operation*> serve(PeerId number, Operation::Kind kind, const Local& memory);
-  void on_changed(MemoryRegion& region, const Frame& frame, PeerId from, uint64_t kind);
-  void answer(PeerId number, const Frame& frame, std::span<const uint8_t> payload = {});
-  void answer_status(PeerId number, uint64_t id, Status status);
+  void report_remote_access(MemoryRegion& region, const Frame& frame, PeerId from, uint64_t kind);
+  void reply(PeerId number, const Frame& frame, std::span<const uint8_t> payload = {});
+  void reply_status(PeerId number, uint64_t id, Status status);
 
   // endpoint_device.cc
   static bool on_device(const Local& local);
-  // Errors: as StagedRange::copy; there are none without a GPU's memory.
-  static Result<void> read_out(const Local& local, std::span<uint8_t> to);
-  static Result<void> take_in(const Local& local, std::span<const uint8_t> bytes);
-  // Calls apply(bytes of the host), of one piece: where it lies, or of a copy that is taken back.
+  // Between an operation's memory and host memory. Errors: as StagedRange::copy; none for host
+  // memory.
+  static Result<void> copy_out(const Local& local, std::span<uint8_t> to);
+  static Result<void> copy_in(const Local& local, std::span<const uint8_t> bytes);
+  // Calls apply(pointer) with the first piece: in place if it is host memory; GPU memory is copied
+  // to the host, changed there and copied back.
   template <typename Apply>
-  static Result<void> change(const Local& local, Apply apply) {
+  static Result<void> modify(const Local& local, Apply apply) {
     if (!on_device(local)) {
       apply(local.pieces[0].data);
       return {};
     }
     std::vector<uint8_t> copy(local.bytes());
-    if (auto read = read_out(local, copy); !read) return read;
+    if (auto read = copy_out(local, copy); !read) return read;
     apply(copy.data());
-    return take_in(local, copy);
+    return copy_in(local, copy);
   }
-  // Null where no memory is a GPU's. `sends`: with what lies there.
+  // A bounce buffer; null: no memory is a GPU's. `sends`: filled with the bytes of that memory.
   static Result<std::unique_ptr<Bounce>> bounce_for(const Local& local, uint64_t bytes, bool sends);
-  static void go_through(Operation& operation, std::unique_ptr<Bounce> bounce);
+  static void use_bounce(Operation& operation, std::unique_ptr<Bounce> bounce);
   static Result<void> deliver(Operation& operation);
 
   // endpoint.cc
-  void tell(Outcome& outcome, CompletionQueue* queue);
-  void tell_error(Outcome& outcome, CompletionQueue* queue, int error, const std::string& why);
+  void report(PendingCompletion& pending, CompletionQueue* queue);
+  void report_error(PendingCompletion& pending, CompletionQueue* queue, int error,
+                    const std::string& why);
   void count(uint64_t what, bool failed);
   bool receives_full() const;
 
@@ -309,32 +319,36 @@ class Endpoint : public fid_ep {
   CompletionQueue* rx_queue_ = nullptr;
   bool tx_selective_ = false;
   bool rx_selective_ = false;
-  std::map<uint64_t, Counter*> counters_;  // by what they count: one FI_ bit each
+  std::map<uint64_t, Counter*> counters_;  // by event: one FI_ bit each
 
-  std::unique_ptr<Meeting> meeting_;
+  std::unique_ptr<EndpointBootstrap> bootstrap_;
   std::unique_ptr<Listener> listener_;
-  Meeting::Clock::time_point met_{};
+  EndpointBootstrap::Clock::time_point polled_at_{};
 
   std::deque<std::unique_ptr<Peer>> peers_;
   std::map<Name, PeerId> peers_by_name_;
-  std::vector<PeerId> peers_by_address_;  // a copy of what the vector says, of `copied_version_`
-  uint64_t copied_version_ = 0;
-  size_t turn_ = 0;
-  // A connection of which nobody has said yet whose it is.
-  struct Stranger {
+  std::vector<PeerId> peers_by_address_;  // a cache of the address vector, of cached_version_
+  uint64_t cached_version_ = 0;
+  size_t next_to_poll_ = 0;
+  // An accepted connection without a kHello yet: the peer is unknown.
+  struct Unidentified {
     std::unique_ptr<Inbox> inbox;
-    Meeting::Clock::time_point begun;
+    EndpointBootstrap::Clock::time_point begun;
   };
-  std::vector<Stranger> strangers_;
+  std::vector<Unidentified> unidentified_;
 
-  static constexpr uint32_t kMostOperations = 1 << 16;
-  static constexpr uint32_t kMostServed = 1024;           // of one peer's, so that others have room
-  static constexpr size_t kMostKept = size_t{256} << 20;  // bytes of unexpected messages
-  OperationTable<Operation> operations_{kMostOperations};
-  uint32_t sending_ = 0;  // of them, that we have asked for
+  static constexpr uint32_t kMaxOperations = 1 << 16;
+  static constexpr uint32_t kMaxServedPerPeer = 1024;  // so that a peer leaves room for others
+  static constexpr size_t kMaxUnprovenOfHost = 1024;    // peers of one host: see admits()
+  static constexpr size_t kMaxUnproven = 4096;          // likewise, of all hosts
+  static constexpr size_t kMaxCalls = 8;                // TCP connections of one peer
+  static constexpr size_t kMaxUnidentified = 64;        // connections, with an inbox each
+  static constexpr size_t kMaxUnexpectedBytes = size_t{256} << 20;  // bytes of unexpected messages
+  OperationTable<Operation> operations_{kMaxOperations};
+  uint32_t initiated_ = 0;  // operations that this endpoint has initiated
   Messages untagged_;
   Messages tagged_;
-  size_t kept_bytes_ = 0;
+  size_t unexpected_bytes_ = 0;
 };
 
 }  // namespace pacecar::fabric

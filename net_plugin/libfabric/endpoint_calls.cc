@@ -1,4 +1,4 @@
-// Opening, binding, enabling, asking after and closing endpoints.
+// Calls that open, bind, enable, query and close endpoints.
 #include <cstring>
 
 #include "net_plugin/libfabric/calls.h"

@@ -1,5 +1,6 @@
-// Memory of GPUs (FI_HMEM): frames and puts take the host's, so it is copied there and back, with
-// the domain's lock held. The regions of an operation say what is a GPU's.
+// GPU memory (FI_HMEM): frames and puts use host memory, so GPU memory is copied there and back,
+// with the domain's lock held. The descriptors of an operation tell which of its pieces are GPU
+// memory.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -16,7 +17,7 @@ bool Endpoint::on_device(const Local& local) {
 
 namespace {
 
-// An operation may have pieces of the host and of GPUs.
+// An operation may have pieces of host memory and of GPU memory.
 Result<void> copy(CopyWay way, const Local& local, uint8_t* host, size_t bytes) {
   for (size_t i = 0; i < local.count && bytes > 0; ++i) {
     const Piece& piece = local.pieces[i];
@@ -38,11 +39,11 @@ Result<void> copy(CopyWay way, const Local& local, uint8_t* host, size_t bytes) 
 
 }  // namespace
 
-Result<void> Endpoint::read_out(const Local& local, std::span<uint8_t> to) {
+Result<void> Endpoint::copy_out(const Local& local, std::span<uint8_t> to) {
   return copy(CopyWay::kToHost, local, to.data(), to.size());
 }
 
-Result<void> Endpoint::take_in(const Local& local, std::span<const uint8_t> bytes) {
+Result<void> Endpoint::copy_in(const Local& local, std::span<const uint8_t> bytes) {
   return copy(CopyWay::kToDevice, local, const_cast<uint8_t*>(bytes.data()), bytes.size());
 }
 
@@ -55,13 +56,13 @@ Result<std::unique_ptr<Bounce>> Endpoint::bounce_for(const Local& local, uint64_
     bounce->device = local;
     return bounce;
   }
-  auto copied = read_out(local, {bounce->host.data(), bytes});
+  auto copied = copy_out(local, {bounce->host.data(), bytes});
   if (!copied) return tl::unexpected(copied.error());
   return bounce;
 }
 
-// In place of its memory.
-void Endpoint::go_through(Operation& operation, std::unique_ptr<Bounce> bounce) {
+// Replaces the operation's memory by the bounce buffer.
+void Endpoint::use_bounce(Operation& operation, std::unique_ptr<Bounce> bounce) {
   if (bounce == nullptr) return;
   operation.local = {};
   operation.local.pieces[0] = {bounce->host.data(), bounce->bytes};
@@ -69,11 +70,11 @@ void Endpoint::go_through(Operation& operation, std::unique_ptr<Bounce> bounce) 
   operation.bounce = std::move(bounce);
 }
 
-// What has come goes where it belongs, once.
+// Copies received bytes from the bounce buffer to GPU memory; a second call copies nothing.
 Result<void> Endpoint::deliver(Operation& operation) {
   if (operation.bounce == nullptr) return {};
   const Local device = std::exchange(operation.bounce->device, Local());
-  return take_in(device, {operation.bounce->host.data(), operation.bounce->bytes});
+  return copy_in(device, {operation.bounce->host.data(), operation.bounce->bytes});
 }
 
 }  // namespace pacecar::fabric

@@ -1,4 +1,4 @@
-// What peers say, and what is done about it. All of it is checked: nonsense ends the peer.
+// Handles the frames of peers. Everything in them is checked; a protocol error fails the peer.
 #include <algorithm>
 #include <cstring>
 
@@ -17,7 +17,7 @@ int error_of(uint64_t status) {
       return FI_ENOKEY;
     case Status::kNoAccess:
       return FI_EACCES;
-    case Status::kNonsense:
+    case Status::kUnsupported:
       return FI_EOPNOTSUPP;
   }
   return FI_EIO;
@@ -25,49 +25,50 @@ int error_of(uint64_t status) {
 
 }  // namespace
 
-void Endpoint::read_frames(PeerId number, Lane& lane) {
+void Endpoint::read_frames(PeerId number, IncomingStream& stream) {
   Peer& peer = *peers_[number];
-  while (lane.inbox != nullptr) {
-    if (!lane.reading) {
-      const auto message = lane.inbox->next();
+  while (stream.inbox != nullptr) {
+    if (!stream.reading) {
+      const auto message = stream.inbox->next();
       if (!message) {
         const Error why = message.error();
         return fail_peer(number, fi_error(why.code), why.message);
       }
       if (message->empty()) return;
-      lane.reading.emplace(*message);
+      stream.reading.emplace(*message);
     }
     while (true) {
-      const FrameReader here = *lane.reading;
-      const auto view = lane.reading->next();
+      const FrameReader here = *stream.reading;
+      const auto view = stream.reading->next();
       if (!view) break;
-      const Taken taken = on_frame(number, lane, *view);
-      if (lane.inbox == nullptr) return;  // the frame has ended it
-      if (taken == Taken::kLater) {
-        lane.reading = here;
+      const FrameResult taken = on_frame(number, stream, *view);
+      if (stream.inbox == nullptr) return;  // the peer was failed
+      if (taken == FrameResult::kNoRoom) {
+        stream.reading = here;
         return;
       }
-      if (taken == Taken::kNonsense) {
+      if (taken == FrameResult::kProtocolError) {
         return fail_peer(number, EPROTO,
                          name_text(peer.name) +
                              " sent what makes no sense: run the same version "
                              "of Pacecar on both sides");
       }
     }
-    if (!lane.reading->whole()) {
+    if (!stream.reading->whole()) {
       return fail_peer(number, EPROTO, name_text(peer.name) + " sent what is no frame");
     }
-    lane.reading.reset();
-    if (const auto done = lane.inbox->done(); !done) {
+    stream.reading.reset();
+    if (const auto done = stream.inbox->done(); !done) {
       return fail_peer(number, fi_error(done.error().code), done.error().message);
     }
   }
 }
 
-Endpoint::Taken Endpoint::on_frame(PeerId number, const Lane& lane, const FrameView& view) {
+Endpoint::FrameResult Endpoint::on_frame(PeerId number, const IncomingStream& stream,
+                                         const FrameView& view) {
   const FrameKind kind = view.frame.kind;
   const bool behind_puts = kind == FrameKind::kPlaced || kind == FrameKind::kDone;
-  if (&lane == &peers_[number]->placed && !behind_puts) return Taken::kNonsense;
+  if (&stream == &peers_[number]->placed && !behind_puts) return FrameResult::kProtocolError;
   switch (kind) {
     case FrameKind::kMessage:
     case FrameKind::kOffer:
@@ -80,39 +81,39 @@ Endpoint::Taken Endpoint::on_frame(PeerId number, const Lane& lane, const FrameV
       return on_read(number, view);
     case FrameKind::kAtomic:
       return on_atomic(number, view);
-    case FrameKind::kClear:
-      return on_clear(number, view);
+    case FrameKind::kClearToSend:
+      return on_clear_to_send(number, view);
     case FrameKind::kPlaced:
       return on_placed(number, view.frame);
     case FrameKind::kDone:
       return on_done(number, view);
     case FrameKind::kBye:
-      peers_[number]->left = true;
+      peers_[number]->closed_by_peer = true;
       fail_peer(number, FI_ENOTCONN, name_text(peers_[number]->name) + " has closed its endpoint");
-      return Taken::kYes;
+      return FrameResult::kHandled;
     case FrameKind::kHello:
       break;
   }
-  return Taken::kNonsense;
+  return FrameResult::kProtocolError;
 }
 
-void Endpoint::answer(PeerId number, const Frame& given, std::span<const uint8_t> payload) {
+void Endpoint::reply(PeerId number, const Frame& given, std::span<const uint8_t> payload) {
   Peer& peer = *peers_[number];
   Frame frame = given;
   frame.payload = static_cast<uint32_t>(payload.size());
-  if (!peer.outbox->answer(frame, payload)) {
+  if (!peer.outbox->reply(frame, payload)) {
     return fail_peer(number, EPROTO, name_text(peer.name) + " asks, and takes no answers");
   }
-  start(number, true);
+  start_sending(number, true);
 }
 
-void Endpoint::answer_status(PeerId number, uint64_t id, Status status) {
-  answer(number, {.kind = FrameKind::kDone, .data = static_cast<uint64_t>(status), .id = id});
+void Endpoint::reply_status(PeerId number, uint64_t id, Status status) {
+  reply(number, {.kind = FrameKind::kDone, .data = static_cast<uint64_t>(status), .id = id});
 }
 
-// --- memory that peers write and read ---
+// --- remote access to our memory ---
 
-Endpoint::Target Endpoint::target_of(const Frame& frame, uint64_t access) const {
+Endpoint::Target Endpoint::resolve_target(const Frame& frame, uint64_t access) const {
   const auto at = domain_.regions.find(frame.tag);
   if (at == domain_.regions.end()) return {.status = Status::kNoKey};
   MemoryRegion& region = *at->second;
@@ -125,7 +126,8 @@ Endpoint::Target Endpoint::target_of(const Frame& frame, uint64_t access) const 
   return target;
 }
 
-void Endpoint::on_changed(MemoryRegion& region, const Frame& frame, PeerId from, uint64_t kind) {
+void Endpoint::report_remote_access(MemoryRegion& region, const Frame& frame, PeerId from,
+                                    uint64_t kind) {
   count(FI_REMOTE_WRITE, false);
   if (region.counter != nullptr) region.counter->count(false);
   if ((frame.flags & kHasData) == 0 || rx_queue_ == nullptr) return;
@@ -138,7 +140,7 @@ void Endpoint::on_changed(MemoryRegion& region, const Frame& frame, PeerId from,
 }
 
 bool Endpoint::waits_for_room(PeerId number, const Frame& frame) const {
-  return operations_.full() || peers_[number]->serving == kMostServed ||
+  return operations_.full() || peers_[number]->serving == kMaxServedPerPeer ||
          ((frame.flags & kHasData) != 0 && receives_full());
 }
 
@@ -154,91 +156,92 @@ std::pair<uint64_t, Endpoint::Operation*> Endpoint::serve(PeerId number, Operati
   operation->kind = kind;
   operation->peer = number;
   operation->local = memory;
-  go_through(*operation, std::move(*bounce));
+  use_bounce(*operation, std::move(*bounce));
   return {id, operation};
 }
 
-Endpoint::Taken Endpoint::on_write(PeerId number, const FrameView& view) {
-  if (view.frame.length != view.payload.size()) return Taken::kNonsense;
-  if (waits_for_room(number, view.frame)) return Taken::kLater;
-  Target target = target_of(view.frame, FI_REMOTE_WRITE);
+Endpoint::FrameResult Endpoint::on_write(PeerId number, const FrameView& view) {
+  if (view.frame.length != view.payload.size()) return FrameResult::kProtocolError;
+  if (waits_for_room(number, view.frame)) return FrameResult::kNoRoom;
+  Target target = resolve_target(view.frame, FI_REMOTE_WRITE);
   if (target.status == Status::kOk) {
-    if (const auto copied = take_in(target.memory, view.payload)) {
-      on_changed(target.region(), view.frame, number, FI_RMA);
+    if (const auto copied = copy_in(target.memory, view.payload)) {
+      report_remote_access(target.region(), view.frame, number, FI_RMA);
     } else {
       log_warning(copied.error().message);
       target.status = Status::kNoAccess;
     }
   }
-  answer_status(number, view.frame.id, target.status);
-  return Taken::kYes;
+  reply_status(number, view.frame.id, target.status);
+  return FrameResult::kHandled;
 }
 
-Endpoint::Taken Endpoint::on_write_offer(PeerId number, const Frame& frame) {
-  if (waits_for_room(number, frame)) return Taken::kLater;
-  const Target target = target_of(frame, FI_REMOTE_WRITE);
+Endpoint::FrameResult Endpoint::on_write_offer(PeerId number, const Frame& frame) {
+  if (waits_for_room(number, frame)) return FrameResult::kNoRoom;
+  const Target target = resolve_target(frame, FI_REMOTE_WRITE);
   if (target.status != Status::kOk) {
-    answer_status(number, frame.id, target.status);
-    return Taken::kYes;
+    reply_status(number, frame.id, target.status);
+    return FrameResult::kHandled;
   }
   const auto [id, operation] = serve(number, Operation::Kind::kServeWrite, target.memory);
   if (operation == nullptr) {
-    answer_status(number, frame.id, Status::kNoAccess);
-    return Taken::kYes;
+    reply_status(number, frame.id, Status::kNoAccess);
+    return FrameResult::kHandled;
   }
-  operation->asks = frame;
+  operation->request = frame;
   operation->length = frame.length;
-  if (!describe_places(*operation, peers_[number]->frames.inbox->nic(), frame.length)) {
+  if (!describe_segments(*operation, peers_[number]->frames.inbox->nic(), frame.length)) {
     release(id, *operation);
-    answer_status(number, frame.id, Status::kNoAccess);
-    return Taken::kYes;
+    reply_status(number, frame.id, Status::kNoAccess);
+    return FrameResult::kHandled;
   }
-  const auto* const place = reinterpret_cast<const uint8_t*>(operation->places.data());
-  answer(number, {.kind = FrameKind::kClear, .length = frame.length, .id = frame.id, .address = id},
-         {place, sizeof(PlaceFrame)});
-  return Taken::kYes;
+  const auto* const place = reinterpret_cast<const uint8_t*>(operation->segments.data());
+  reply(number,
+        {.kind = FrameKind::kClearToSend, .length = frame.length, .id = frame.id, .address = id},
+        {place, sizeof(RemoteSegment)});
+  return FrameResult::kHandled;
 }
 
-Endpoint::Taken Endpoint::on_read(PeerId number, const FrameView& view) {
+Endpoint::FrameResult Endpoint::on_read(PeerId number, const FrameView& view) {
   const Frame& frame = view.frame;
-  const size_t places = view.payload.size() / sizeof(PlaceFrame);
+  const size_t segments = view.payload.size() / sizeof(RemoteSegment);
   const bool large = frame.length > kEagerBytes;
-  const bool sound = view.payload.size() % sizeof(PlaceFrame) == 0 && places <= kMostPlaces &&
-                     large == (places > 0);
-  if (!sound) return Taken::kNonsense;
-  if (waits_for_room(number, frame)) return Taken::kLater;
-  const Target target = target_of(frame, FI_REMOTE_READ);
+  const bool sound = view.payload.size() % sizeof(RemoteSegment) == 0 && segments <= kMaxSegments &&
+                     large == (segments > 0);
+  if (!sound) return FrameResult::kProtocolError;
+  if (waits_for_room(number, frame)) return FrameResult::kNoRoom;
+  const Target target = resolve_target(frame, FI_REMOTE_READ);
   if (target.status != Status::kOk) {
-    answer_status(number, frame.id, target.status);
-    return Taken::kYes;
+    reply_status(number, frame.id, target.status);
+    return FrameResult::kHandled;
   }
   if (!large) {
     auto copy = bounce_for(target.memory, frame.length, true);
     if (!copy) {
       log_warning(copy.error().message);
-      answer_status(number, frame.id, Status::kNoAccess);
-      return Taken::kYes;
+      reply_status(number, frame.id, Status::kNoAccess);
+      return FrameResult::kHandled;
     }
     const uint8_t* const bytes =
         *copy != nullptr ? (*copy)->host.data() : target.memory.pieces[0].data;
     count(FI_REMOTE_READ, false);
-    answer(number, {.kind = FrameKind::kDone, .id = frame.id}, {bytes, frame.length});
-    return Taken::kYes;
+    reply(number, {.kind = FrameKind::kDone, .id = frame.id}, {bytes, frame.length});
+    return FrameResult::kHandled;
   }
   const auto [id, operation] = serve(number, Operation::Kind::kServeRead, target.memory);
   if (operation == nullptr) {
-    answer_status(number, frame.id, Status::kNoAccess);
-    return Taken::kYes;
+    reply_status(number, frame.id, Status::kNoAccess);
+    return FrameResult::kHandled;
   }
   count(FI_REMOTE_READ, false);
-  operation->peers_number = frame.id;
-  operation->place_count = places;
-  std::memcpy(operation->places.data(), view.payload.data(), view.payload.size());
-  peers_[number]->to_put.push_back(id);
-  return Taken::kYes;
+  operation->remote_id = frame.id;
+  operation->segment_count = segments;
+  std::memcpy(operation->segments.data(), view.payload.data(), view.payload.size());
+  peers_[number]->queued_puts.push_back(id);
+  return FrameResult::kHandled;
 }
 
-Endpoint::Taken Endpoint::on_atomic(PeerId number, const FrameView& view) {
+Endpoint::FrameResult Endpoint::on_atomic(PeerId number, const FrameView& view) {
   const Frame& frame = view.frame;
   const bool compares = (frame.flags & kCompares) != 0;
   const bool fetches = (frame.flags & kFetches) != 0;
@@ -248,14 +251,14 @@ Endpoint::Taken Endpoint::on_atomic(PeerId number, const FrameView& view) {
                      frame.length <= kAtomicBytes && frame.length % element == 0;
   const uint64_t operands = valid && !reads ? frame.length : 0;
   const bool whole = view.payload.size() == (compares ? 2 * operands : operands);
-  if (waits_for_room(number, frame)) return Taken::kLater;
+  if (waits_for_room(number, frame)) return FrameResult::kNoRoom;
   const Target target =
-      target_of(frame, (reads ? 0 : FI_REMOTE_WRITE) | (reads ? FI_REMOTE_READ : 0));
-  Status status = !valid || !whole ? Status::kNonsense : target.status;
+      resolve_target(frame, (reads ? 0 : FI_REMOTE_WRITE) | (reads ? FI_REMOTE_READ : 0));
+  Status status = !valid || !whole ? Status::kUnsupported : target.status;
   std::array<uint8_t, kAtomicBytes> result;
   if (status == Status::kOk) {
     const uint8_t* const first = reads ? nullptr : view.payload.data();
-    const auto changed = change(target.memory, [&](uint8_t* at) {
+    const auto changed = modify(target.memory, [&](uint8_t* at) {
       apply_atomic(frame.operation, frame.datatype, frame.length / element, at, first,
                    compares ? first + operands : nullptr, fetches ? result.data() : nullptr);
     });
@@ -265,97 +268,97 @@ Endpoint::Taken Endpoint::on_atomic(PeerId number, const FrameView& view) {
     }
   }
   if (status != Status::kOk) {
-    answer_status(number, frame.id, status);
-    return Taken::kYes;
+    reply_status(number, frame.id, status);
+    return FrameResult::kHandled;
   }
   if (reads) {
     count(FI_REMOTE_READ, false);
   } else {
-    on_changed(target.region(), frame, number, FI_ATOMIC);
+    report_remote_access(target.region(), frame, number, FI_ATOMIC);
   }
-  answer(number, {.kind = FrameKind::kDone, .id = frame.id},
-         {result.data(), fetches ? frame.length : 0});
-  return Taken::kYes;
+  reply(number, {.kind = FrameKind::kDone, .id = frame.id},
+        {result.data(), fetches ? frame.length : 0});
+  return FrameResult::kHandled;
 }
 
-// --- answers ---
+// --- replies to our requests ---
 
-Endpoint::Taken Endpoint::on_clear(PeerId number, const FrameView& view) {
+Endpoint::FrameResult Endpoint::on_clear_to_send(PeerId number, const FrameView& view) {
   const Frame& frame = view.frame;
   Operation* const operation = operations_.find(frame.id);
-  const size_t places = view.payload.size() / sizeof(PlaceFrame);
-  const bool asked =
-      operation != nullptr && operation->peer == number && !operation->cleared &&
+  const size_t segments = view.payload.size() / sizeof(RemoteSegment);
+  const bool expected =
+      operation != nullptr && operation->peer == number && !operation->cts_received &&
       operation->length > kEagerBytes &&
       (operation->kind == Operation::Kind::kOffer || operation->kind == Operation::Kind::kWrite);
-  const bool sound = asked && view.payload.size() == places * sizeof(PlaceFrame) &&
-                     places <= kMostPlaces && frame.length <= operation->length;
-  if (!sound) return Taken::kNonsense;
-  std::memcpy(operation->places.data(), view.payload.data(), view.payload.size());
+  const bool sound = expected && view.payload.size() == segments * sizeof(RemoteSegment) &&
+                     segments <= kMaxSegments && frame.length <= operation->length;
+  if (!sound) return FrameResult::kProtocolError;
+  std::memcpy(operation->segments.data(), view.payload.data(), view.payload.size());
   uint64_t room = 0;
-  for (size_t i = 0; i < places; ++i) {
-    if (operation->places[i].length > frame.length - room) return Taken::kNonsense;
-    room += operation->places[i].length;
+  for (size_t i = 0; i < segments; ++i) {
+    if (operation->segments[i].length > frame.length - room) return FrameResult::kProtocolError;
+    room += operation->segments[i].length;
   }
-  if (room != frame.length) return Taken::kNonsense;
-  operation->cleared = true;
-  operation->place_count = places;
-  operation->peers_number = frame.address;
-  operation->outcome.completion.length = frame.length;
-  peers_[number]->to_put.push_back(frame.id);
-  try_puts(number);
-  return Taken::kYes;
+  if (room != frame.length) return FrameResult::kProtocolError;
+  operation->cts_received = true;
+  operation->segment_count = segments;
+  operation->remote_id = frame.address;
+  operation->pending.completion.length = frame.length;
+  peers_[number]->queued_puts.push_back(frame.id);
+  start_queued_puts(number);
+  return FrameResult::kHandled;
 }
 
-Endpoint::Taken Endpoint::on_placed(PeerId number, const Frame& frame) {
+Endpoint::FrameResult Endpoint::on_placed(PeerId number, const Frame& frame) {
   Operation* const operation = operations_.find(frame.id);
-  const bool cleared = operation != nullptr && operation->peer == number &&
-                       (operation->kind == Operation::Kind::kReceive ||
-                        operation->kind == Operation::Kind::kServeWrite);
-  if (!cleared) return Taken::kNonsense;
-  const Frame offer = operation->asks;
+  const bool cts_sent = operation != nullptr && operation->peer == number &&
+                        (operation->kind == Operation::Kind::kReceive ||
+                         operation->kind == Operation::Kind::kServeWrite);
+  if (!cts_sent) return FrameResult::kProtocolError;
+  const Frame offer = operation->request;
   const bool write = operation->kind == Operation::Kind::kServeWrite;
   Status status = Status::kOk;
   if (write) {
     const auto delivered = deliver(*operation);
-    // The application may have closed the memory's registration meanwhile.
-    const Target target = target_of(offer, FI_REMOTE_WRITE);
+    // The application may have closed the memory region meanwhile.
+    const Target target = resolve_target(offer, FI_REMOTE_WRITE);
     if (!delivered) {
       log_warning(delivered.error().message);
       status = Status::kNoAccess;
     } else if (target.status == Status::kOk) {
-      on_changed(target.region(), offer, number, FI_RMA);
+      report_remote_access(target.region(), offer, number, FI_RMA);
     }
   }
   end(frame.id, 0, {});
-  if (write || (offer.flags & kWantsDone) != 0) answer_status(number, offer.id, status);
-  return Taken::kYes;
+  if (write || (offer.flags & kWantsDone) != 0) reply_status(number, offer.id, status);
+  return FrameResult::kHandled;
 }
 
-Endpoint::Taken Endpoint::on_done(PeerId number, const FrameView& view) {
+Endpoint::FrameResult Endpoint::on_done(PeerId number, const FrameView& view) {
   const uint64_t id = view.frame.id;
   Operation* const operation = operations_.find(id);
-  const bool asked = operation != nullptr && operation->peer == number && operation->wants_done;
-  if (!asked) return Taken::kNonsense;
+  const bool expected = operation != nullptr && operation->peer == number && operation->awaits_done;
+  if (!expected) return FrameResult::kProtocolError;
   const int error = error_of(view.frame.data);
   const bool reads =
       operation->kind == Operation::Kind::kRead || operation->kind == Operation::Kind::kAtomic;
   const bool eager = operation->length <= kEagerBytes;
   if (error == 0 && reads && eager) {
-    if (view.payload.size() != operation->length) return Taken::kNonsense;
+    if (view.payload.size() != operation->length) return FrameResult::kProtocolError;
     scatter(view.payload, operation->local.all());
   }
-  operation->wants_done = false;
+  operation->awaits_done = false;
   if (error != 0) {
-    operation->outcome.completion.error = error;
-    operation->outcome.completion.why = "the peer refuses: look at key, bounds and access";
+    operation->pending.completion.error = error;
+    operation->pending.completion.why = "the peer refuses: look at key, bounds and access";
   }
-  if (error != 0 && operation->puts == 0) {
+  if (error != 0 && operation->outstanding_puts == 0) {
     end(id, 0, {});
   } else {
     end_if_done(id, *operation);
   }
-  return Taken::kYes;
+  return FrameResult::kHandled;
 }
 
 }  // namespace pacecar::fabric

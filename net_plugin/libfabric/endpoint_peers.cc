@@ -1,4 +1,4 @@
-// How an endpoint and its peers come together, and part.
+// Connecting to peers, identifying their connections, and the failure of a peer.
 #include <algorithm>
 #include <cstring>
 
@@ -9,12 +9,14 @@
 namespace pacecar::fabric {
 namespace {
 
-using Clock = Meeting::Clock;
+using Clock = EndpointBootstrap::Clock;
 
-// Between two looks at the sockets. While peers are awaited, they are looked at in every turn.
-constexpr auto kLook = std::chrono::microseconds(200);
-// What a peer has sent before its end is still on its way.
-constexpr auto kAfterEnd = std::chrono::milliseconds(500);
+// Interval of polling the TCP sockets. While a peer is connecting they are polled in every turn.
+constexpr auto kPollInterval = std::chrono::microseconds(200);
+// After the peer's socket was closed: time for the messages that it has sent before.
+constexpr auto kDrainTime = std::chrono::milliseconds(500);
+// For a connection's kHello, which takes a round trip, if further ones wait.
+constexpr auto kHelloTime = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -32,9 +34,9 @@ PeerId Endpoint::peer_named(const Name& name) {
 }
 
 std::optional<PeerId> Endpoint::peer_number(fi_addr_t address) {
-  if (copied_version_ != vector_->version) {
+  if (cached_version_ != vector_->version) {
     peers_by_address_.clear();
-    copied_version_ = vector_->version;
+    cached_version_ = vector_->version;
   }
   if (address < peers_by_address_.size() && peers_by_address_[address] != kAnyPeer) {
     return peers_by_address_[address];
@@ -65,82 +67,100 @@ Greeting Endpoint::greeting_for(const Peer& peer) const {
 }
 
 void Endpoint::call(Peer& peer) {
-  if (peer.calling || peer.connecting != nullptr || peer.outbox->is_open()) return;
-  peer.calling = true;
-  peer.calls.push_back(meeting_->call(peer.name, name_, greeting_for(peer)));
+  if (peer.tcp_connecting || peer.connecting != nullptr || peer.outbox->is_open()) return;
+  peer.tcp_connecting = true;
+  peer.tcp_calls.push_back(bootstrap_->call(peer.name, name_, greeting_for(peer)));
 }
 
-void Endpoint::meet() {
-  bool awaits = false;
+void Endpoint::progress_connections() {
+  bool awaited = false;
   for (PeerId number = 0; number < peers_.size(); ++number) {
     Peer& peer = *peers_[number];
-    if (peer.connecting != nullptr) join(number);
-    if (peer.connecting_puts != nullptr) join_puts(number);
-    awaits |= peer.calling || peer.connecting != nullptr || peer.connecting_puts != nullptr ||
-              (peer.instance != 0 && peer.frames.inbox == nullptr);
-    if (peer.lost && Clock::now() - *peer.lost > kAfterEnd) {
+    if (peer.connecting != nullptr) finish_connect(number);
+    if (peer.connecting_puts != nullptr) finish_connect_puts(number);
+    awaited |= peer.tcp_connecting || peer.connecting != nullptr ||
+               peer.connecting_puts != nullptr ||
+               (peer.instance != 0 && peer.frames.inbox == nullptr);
+    if (peer.tcp_lost_at && Clock::now() - *peer.tcp_lost_at > kDrainTime) {
       fail_peer(number, FI_ECONNRESET, name_text(peer.name) + " has ended: look there");
     }
   }
-  awaits |= !strangers_.empty();
+  awaited |= !unidentified_.empty();
   const auto now = Clock::now();
-  if (!awaits && now - met_ < kLook) return;
-  met_ = now;
-  for (const Meeting::Event& event : meeting_->poll()) on_event(event);
-  accept_strangers();
-  greet_strangers();
+  if (!awaited && now - polled_at_ < kPollInterval) return;
+  polled_at_ = now;
+  for (const EndpointBootstrap::Event& event : bootstrap_->poll()) on_event(event);
+  accept_unidentified();
+  identify_connections();
 }
 
-void Endpoint::on_event(const Meeting::Event& event) {
-  using Kind = Meeting::Event::Kind;
+void Endpoint::on_event(const EndpointBootstrap::Event& event) {
+  using Kind = EndpointBootstrap::Event::Kind;
   if (event.kind == Kind::kCalled || event.kind == Kind::kAnswered) return on_greeting(event);
   for (PeerId number = 0; number < peers_.size(); ++number) {
     Peer& peer = *peers_[number];
-    if (std::erase(peer.calls, event.call) == 0) continue;
-    if (event.kind == Kind::kLost) {
-      // The other call of two may be the one that stays.
-      if (peer.calls.empty()) peer.lost = Clock::now();
-    } else if (peer.calling && peer.instance == 0) {
-      fail_peer(number, event.error,
-                name_text(peer.name) + " cannot be reached: " + std::strerror(event.error));
-    } else {
-      peer.calling = false;
+    if (std::erase(peer.tcp_calls, event.call) == 0) continue;
+    if (event.kind == Kind::kFailed) peer.tcp_connecting = false;
+    if (!peer.tcp_calls.empty()) return;  // both sides have called: the other TCP connection stays
+    if (peer.instance == 0) {
+      return fail_peer(number, event.error,
+                       name_text(peer.name) + " cannot be reached: " + std::strerror(event.error));
     }
+    peer.tcp_lost_at = Clock::now();
     return;
   }
 }
 
-void Endpoint::on_greeting(const Meeting::Event& event) {
-  const bool answers = event.kind == Meeting::Event::Kind::kAnswered;
+// Whether a caller of this name may become a peer. Peers are never removed, and a greeting proves
+// nothing. So the number of peers that are neither connected nor in the address vector is bounded,
+// of one host and of all.
+bool Endpoint::admits(const Name& name) const {
+  if (peers_by_name_.contains(name) || vector_->names.number_of(name)) return true;
+  size_t of_all = 0;
+  size_t of_host = 0;
+  for (const auto& peer : peers_) {
+    if (peer->outbox->is_open() || vector_->names.number_of(peer->name)) continue;
+    ++of_all;
+    of_host += same_host(peer->name, name) ? 1 : 0;
+  }
+  return of_host < kMaxUnprovenOfHost && of_all < kMaxUnproven;
+}
+
+void Endpoint::on_greeting(const EndpointBootstrap::Event& event) {
+  const bool answers = event.kind == EndpointBootstrap::Event::Kind::kAnswered;
   PeerId number = 0;
   if (!answers) {
+    if (!admits(event.name)) return bootstrap_->end(event.call);
     number = peer_named(event.name);
   } else {
-    const auto caller = std::ranges::find_if(
-        peers_, [&](const auto& peer) { return std::ranges::count(peer->calls, event.call) > 0; });
-    if (caller == peers_.end()) return meeting_->end(event.call);
+    const auto caller = std::ranges::find_if(peers_, [&](const auto& peer) {
+      return std::ranges::count(peer->tcp_calls, event.call) > 0;
+    });
+    if (caller == peers_.end()) return bootstrap_->end(event.call);
     number = static_cast<PeerId>(caller - peers_.begin());
-    (*caller)->calling = false;
-    // He may have another name for himself, where his host has several addresses.
+    (*caller)->tcp_connecting = false;
+    // A peer with several addresses may have a name other than the one that we have called.
     if ((*caller)->name != event.name) (*caller)->other_name = event.name;
     peers_by_name_.emplace(event.name, number);
   }
   Peer* peer = peers_[number].get();
   const bool other = peer->instance != 0 && peer->instance != event.greeting.instance;
-  if (other || peer->left) {
-    std::erase(peer->calls, event.call);
+  if (other || peer->closed_by_peer) {
+    std::erase(peer->tcp_calls, event.call);
     fail_peer(number, FI_ECONNRESET, name_text(peer->name) + " has ended, and begun anew");
-    if (answers) peer->calls.push_back(event.call);
+    if (answers) peer->tcp_calls.push_back(event.call);
   }
-  peer->lost.reset();
+  // Two are usual, as both sides may call.
+  if (!answers && peer->tcp_calls.size() == kMaxCalls) return bootstrap_->end(event.call);
+  peer->tcp_lost_at.reset();
   peer->instance = event.greeting.instance;
   if (!answers) {
-    peer->calls.push_back(event.call);
-    meeting_->answer(event.call, greeting_for(*peer));
+    peer->tcp_calls.push_back(event.call);
+    bootstrap_->answer(event.call, greeting_for(*peer));
   }
   if (peer->outbox->is_open() || peer->connecting != nullptr) return;
-  peer->his_token = event.greeting.token;
-  peer->his_listener = event.greeting.listener;
+  peer->remote_token = event.greeting.token;
+  peer->remote_listener = event.greeting.listener;
   auto connecting =
       domain_.pacecar().connect(domain_.nic(), event.greeting.listener, {.copied = true});
   if (!connecting) {
@@ -149,7 +169,7 @@ void Endpoint::on_greeting(const Meeting::Event& event) {
   peer->connecting = std::move(*connecting);
 }
 
-void Endpoint::join(PeerId number) {
+void Endpoint::finish_connect(PeerId number) {
   Peer& peer = *peers_[number];
   auto connection = peer.connecting->poll();
   if (!connection) {
@@ -160,15 +180,16 @@ void Endpoint::join(PeerId number) {
   peer.connecting.reset();
   auto opened = peer.outbox->open(
       std::move(*connection),
-      {.kind = FrameKind::kHello, .tag = peer.his_token[0], .data = peer.his_token[1]});
-  // Whoever reads the completions may make no progress for long: the messages leave before them.
+      {.kind = FrameKind::kHello, .tag = peer.remote_token[0], .data = peer.remote_token[1]});
+  // Messages are posted before their completions are reported: the application that reads these may
+  // make no progress for long afterwards.
   if (opened) opened = peer.outbox->start(false);
   if (!opened) return fail_peer(number, fi_error(opened.error().code), opened.error().message);
-  for (Outcome& outcome : peer.waiting) tell(outcome, tx_queue_);
-  peer.waiting.clear();
+  for (PendingCompletion& pending : peer.held_completions) report(pending, tx_queue_);
+  peer.held_completions.clear();
 }
 
-void Endpoint::join_puts(PeerId number) {
+void Endpoint::finish_connect_puts(PeerId number) {
   Peer& peer = *peers_[number];
   auto connection = peer.connecting_puts->poll();
   if (connection && *connection == nullptr) return;
@@ -178,14 +199,22 @@ void Endpoint::join_puts(PeerId number) {
     peer.puts = std::make_unique<PutBox>(domain_.context_of_process(), std::move(*connection));
     opened = peer.puts->open({.kind = FrameKind::kHello,
                               .operation = 1,
-                              .tag = peer.his_token[0],
-                              .data = peer.his_token[1]});
+                              .tag = peer.remote_token[0],
+                              .data = peer.remote_token[1]});
   }
   if (!opened) fail_peer(number, fi_error(opened.error().code), opened.error().message);
 }
 
-void Endpoint::accept_strangers() {
-  while (true) {
+// Further connections wait in the listener until the oldest has had time for its kHello.
+bool Endpoint::drop_unidentified() {
+  if (unidentified_.size() < kMaxUnidentified) return true;
+  if (Clock::now() - unidentified_.front().begun < kHelloTime) return false;
+  unidentified_.erase(unidentified_.begin());
+  return true;
+}
+
+void Endpoint::accept_unidentified() {
+  while (drop_unidentified()) {
     auto connection = listener_->accept();
     if (!connection) return log_warning(connection.error().message);
     if (*connection == nullptr) return;
@@ -194,22 +223,22 @@ void Endpoint::accept_strangers() {
       log_warning(opened.error().message);
       continue;
     }
-    strangers_.push_back({.inbox = std::move(inbox), .begun = Clock::now()});
+    unidentified_.push_back({.inbox = std::move(inbox), .begun = Clock::now()});
   }
 }
 
-// The first frame says whose connection it is.
-void Endpoint::greet_strangers() {
-  for (size_t i = 0; i < strangers_.size();) {
-    strangers_[i].inbox->turn();
-    const auto message = strangers_[i].inbox->next();
+// The token in the first frame (kHello) identifies the peer.
+void Endpoint::identify_connections() {
+  for (size_t i = 0; i < unidentified_.size();) {
+    unidentified_[i].inbox->turn();
+    const auto message = unidentified_[i].inbox->next();
     const bool silent = message && message->empty();
-    if (silent && Clock::now() - strangers_[i].begun < Meeting::kPatience) {
+    if (silent && Clock::now() - unidentified_[i].begun < EndpointBootstrap::kPatience) {
       ++i;
       continue;
     }
-    std::unique_ptr<Inbox> inbox = std::move(strangers_[i].inbox);
-    strangers_.erase(strangers_.begin() + static_cast<ptrdiff_t>(i));
+    std::unique_ptr<Inbox> inbox = std::move(unidentified_[i].inbox);
+    unidentified_.erase(unidentified_.begin() + static_cast<ptrdiff_t>(i));
     if (!message || silent) continue;
     const auto hello = FrameReader(*message).next();
     if (!hello || hello->frame.kind != FrameKind::kHello) continue;
@@ -217,16 +246,17 @@ void Endpoint::greet_strangers() {
     const auto peer =
         std::ranges::find_if(peers_, [&](const auto& known) { return known->token == token; });
     if (peer == peers_.end() || !inbox->done()) continue;
-    Lane& lane = hello->frame.operation == 1 ? (*peer)->placed : (*peer)->frames;
-    if (lane.inbox == nullptr) lane.inbox = std::move(inbox);
+    IncomingStream& stream = hello->frame.operation == 1 ? (*peer)->placed : (*peer)->frames;
+    if (stream.inbox == nullptr) stream.inbox = std::move(inbox);
   }
 }
 
-// Memory that is not registered any more.
+// The region is being closed. Reads of it that are not served yet are refused, and no bounce buffer
+// is copied to it. Other operations go on, and register their memory for themselves.
 void Endpoint::forget(const MemoryRegion& region) {
   std::vector<std::pair<uint64_t, PeerId>> served;
   operations_.for_each([&](uint64_t number, Operation& operation) {
-    const bool unserved = operation.kind == Operation::Kind::kServeRead && !operation.put;
+    const bool unserved = operation.kind == Operation::Kind::kServeRead && !operation.puts_issued;
     for (MemoryRegion*& of : operation.local.regions) {
       if (of != &region) continue;
       of = nullptr;
@@ -234,24 +264,24 @@ void Endpoint::forget(const MemoryRegion& region) {
     }
     if (operation.bounce == nullptr) return;
     Local& device = operation.bounce->device;
-    if (std::ranges::count(device.regions, &region) > 0) device = Local();  // nothing goes there
+    if (std::ranges::count(device.regions, &region) > 0) device = Local();  // is not copied to
   });
   for (const auto& [number, peer] : served) {
-    const uint64_t asked = operations_.find(number)->peers_number;
+    const uint64_t remote_id = operations_.find(number)->remote_id;
     end(number, 0, {});
-    answer_status(peer, asked, Status::kNoKey);
+    reply_status(peer, remote_id, Status::kNoKey);
   }
 }
 
-// --- the end of a peer ---
+// --- failure of a peer ---
 
 void Endpoint::fail_peer(PeerId number, int error, const std::string& why) {
   Peer& peer = *peers_[number];
-  const bool farewell = peer.left;
+  const bool farewell = peer.closed_by_peer;
   if (!farewell) log_warning(why);
-  for (const Meeting::CallId one : peer.calls) meeting_->end(one);
-  peer.calls.clear();
-  peer.calling = false;
+  for (const EndpointBootstrap::CallId one : peer.tcp_calls) bootstrap_->end(one);
+  peer.tcp_calls.clear();
+  peer.tcp_connecting = false;
   peer.connecting.reset();
   peer.connecting_puts.reset();
   peer.frames = {};
@@ -260,13 +290,13 @@ void Endpoint::fail_peer(PeerId number, int error, const std::string& why) {
   peer.outbox = std::make_unique<Outbox>(domain_.context_of_process());
   peer.token = {random_u64(), random_u64()};
   peer.instance = 0;
-  peer.left = false;
-  peer.lost.reset();
-  peer.to_put.clear();
-  peer.to_ask.clear();
-  std::deque<Outcome> waiting = std::move(peer.waiting);
-  peer.waiting.clear();
-  for (Outcome& outcome : waiting) tell_error(outcome, tx_queue_, error, why);
+  peer.closed_by_peer = false;
+  peer.tcp_lost_at.reset();
+  peer.queued_puts.clear();
+  peer.queued_reads.clear();
+  std::deque<PendingCompletion> held = std::move(peer.held_completions);
+  peer.held_completions.clear();
+  for (PendingCompletion& pending : held) report_error(pending, tx_queue_, error, why);
   fail_operations(number, error, why);
   forget_messages_of(number);
   if (!farewell) fail_receives_from(number, error, why);
@@ -280,7 +310,7 @@ void Endpoint::fail_operations(PeerId number, int error, const std::string& why)
   for (const uint64_t operation : of_peer) end(operation, error, why);
 }
 
-// Offers, that is: what has come as a whole is there, but nobody waits to hear of it.
+// Drops the peer's unexpected offers. Its eager messages can still be received, without a kDone.
 void Endpoint::forget_messages_of(PeerId number) {
   for (Messages* messages : {&tagged_, &untagged_}) {
     for (auto at = messages->messages().begin(); at != messages->messages().end();) {
@@ -288,7 +318,7 @@ void Endpoint::forget_messages_of(PeerId number) {
       const bool of_peer = at->source == number;
       if (of_peer) at->message.frame.flags &= static_cast<uint8_t>(~kWantsDone);
       if (of_peer && at->message.frame.kind == FrameKind::kOffer) {
-        kept_bytes_ -= frame_bytes(0);
+        unexpected_bytes_ -= frame_bytes(0);
         messages->take(at);
       }
       at = next;
@@ -296,7 +326,7 @@ void Endpoint::forget_messages_of(PeerId number) {
   }
 }
 
-// Nothing will come for them.
+// Receives from this peer only, which nothing can match any more.
 void Endpoint::fail_receives_from(PeerId number, int error, const std::string& why) {
   for (Messages* messages : {&tagged_, &untagged_}) {
     for (auto at = messages->receives().begin(); at != messages->receives().end();) {
@@ -304,12 +334,12 @@ void Endpoint::fail_receives_from(PeerId number, int error, const std::string& w
       if (at->pattern.source == number) {
         const Pattern pattern = at->pattern;
         const Receive receive = messages->take(at);
-        Outcome outcome;
-        outcome.completion.context = receive.context;
-        outcome.completion.flags = FI_RECV | (messages == &tagged_ ? FI_TAGGED : FI_MSG);
-        outcome.completion.tag = pattern.tag;
-        outcome.counts = FI_RECV;
-        tell_error(outcome, rx_queue_, error, why);
+        PendingCompletion pending;
+        pending.completion.context = receive.context;
+        pending.completion.flags = FI_RECV | (messages == &tagged_ ? FI_TAGGED : FI_MSG);
+        pending.completion.tag = pattern.tag;
+        pending.counter_event = FI_RECV;
+        report_error(pending, rx_queue_, error, why);
       }
       at = next;
     }

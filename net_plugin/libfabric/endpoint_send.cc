@@ -1,4 +1,4 @@
-// What an endpoint asks of its peers.
+// Operations that an endpoint initiates: sends, writes, reads and atomics.
 #include <algorithm>
 #include <cstring>
 
@@ -8,77 +8,78 @@
 namespace pacecar::fabric {
 namespace {
 
-constexpr uint64_t kDelivered =
+constexpr uint64_t kCompleteAtPeer =
     FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_COMMIT_COMPLETE;
 
-uint64_t completion_flags(const Asked& asked) {
-  switch (asked.kind) {
+uint64_t completion_flags(const OperationRequest& request) {
+  switch (request.kind) {
     case FrameKind::kWrite:
       return FI_RMA | FI_WRITE;
     case FrameKind::kRead:
       return FI_RMA | FI_READ;
     case FrameKind::kAtomic:
-      return FI_ATOMIC | (asked.fetches ? FI_READ : FI_WRITE);
+      return FI_ATOMIC | (request.fetches ? FI_READ : FI_WRITE);
     default:
-      return FI_SEND | (asked.tagged ? FI_TAGGED : FI_MSG);
+      return FI_SEND | (request.tagged ? FI_TAGGED : FI_MSG);
   }
 }
 
-uint64_t counted_as(const Asked& asked) {
-  if (asked.kind == FrameKind::kMessage) return FI_SEND;
-  return asked.kind == FrameKind::kRead || asked.fetches ? FI_READ : FI_WRITE;
+uint64_t counted_as(const OperationRequest& request) {
+  if (request.kind == FrameKind::kMessage) return FI_SEND;
+  return request.kind == FrameKind::kRead || request.fetches ? FI_READ : FI_WRITE;
 }
 
 }  // namespace
 
-Endpoint::Outcome Endpoint::outcome_of(const Asked& asked) const {
-  Outcome outcome;
-  outcome.completion.context = asked.context;
-  outcome.completion.flags = completion_flags(asked);
-  outcome.completes = !asked.inject && (!tx_selective_ || (asked.flags & FI_COMPLETION) != 0);
-  outcome.counts = counted_as(asked);
-  return outcome;
+Endpoint::PendingCompletion Endpoint::completion_for(const OperationRequest& request) const {
+  PendingCompletion pending;
+  pending.completion.context = request.context;
+  pending.completion.flags = completion_flags(request);
+  pending.queued_on_success =
+      !request.inject && (!tx_selective_ || (request.flags & FI_COMPLETION) != 0);
+  pending.counter_event = counted_as(request);
+  return pending;
 }
 
-ssize_t Endpoint::start(const Asked& asked) {
+ssize_t Endpoint::start(const OperationRequest& request) {
   if (!enabled()) return -FI_EOPBADSTATE;
-  const auto number = peer_number(asked.to);
+  const auto number = peer_number(request.to);
   if (!number) return -FI_EINVAL;
   Peer& peer = *peers_[*number];
   const auto full = [&] {
-    return (tx_queue_ != nullptr && tx_queue_->waiting.full()) || sending_ >= tx_size_ ||
-           operations_.full() || peer.waiting.size() >= tx_size_;
+    return (tx_queue_ != nullptr && tx_queue_->unread.full()) || initiated_ >= tx_size_ ||
+           operations_.full() || peer.held_completions.size() >= tx_size_;
   };
-  // Reads of that size are in order with what changes memory after them.
+  // Reads up to kEagerBytes are ordered before later writes and atomics (FI_ORDER_WAR).
   const auto overtakes = [&] {
-    return (asked.kind == FrameKind::kWrite || asked.kind == FrameKind::kAtomic) &&
-           std::ranges::any_of(peer.to_ask, [&](uint64_t read) {
+    return (request.kind == FrameKind::kWrite || request.kind == FrameKind::kAtomic) &&
+           std::ranges::any_of(peer.queued_reads, [&](uint64_t read) {
              return operations_.find(read)->length <= kEagerBytes;
            });
   };
   if (full() || overtakes()) domain_.progress();
   if (full() || overtakes()) return -FI_EAGAIN;
   call(peer);
-  const bool copied = asked.kind == FrameKind::kAtomic ||
-                      (asked.kind != FrameKind::kRead && asked.local.bytes() <= kEagerBytes);
-  if (copied && (on_device(asked.local) || on_device(asked.comparands))) {
-    return start_from_host(asked, *number);
+  const bool copied = request.kind == FrameKind::kAtomic ||
+                      (request.kind != FrameKind::kRead && request.local.bytes() <= kEagerBytes);
+  if (copied && (on_device(request.local) || on_device(request.comparands))) {
+    return start_from_host(request, *number);
   }
-  switch (asked.kind) {
+  switch (request.kind) {
     case FrameKind::kRead:
-      return start_read(asked, *number);
+      return start_read(request, *number);
     case FrameKind::kAtomic:
-      return start_atomic(asked, *number);
+      return start_atomic(request, *number);
     default:
-      return copied ? start_eagerly(asked, *number) : start_offered(asked, *number);
+      return copied ? start_eagerly(request, *number) : start_offered(request, *number);
   }
 }
 
-// Of what a GPU has, a copy goes into the frame.
-ssize_t Endpoint::start_from_host(const Asked& asked, PeerId number) {
-  Asked copy = asked;
-  const auto local = bounce_for(asked.local, asked.local.bytes(), true);
-  const auto comparands = bounce_for(asked.comparands, asked.comparands.bytes(), true);
+// GPU memory is copied to a bounce buffer first, and from there into the frame.
+ssize_t Endpoint::start_from_host(const OperationRequest& request, PeerId number) {
+  OperationRequest copy = request;
+  const auto local = bounce_for(request.local, request.local.bytes(), true);
+  const auto comparands = bounce_for(request.comparands, request.comparands.bytes(), true);
   for (const auto* made : {&local, &comparands}) {
     if (*made) continue;
     log_warning(made->error().message);
@@ -92,23 +93,23 @@ ssize_t Endpoint::start_from_host(const Asked& asked, PeerId number) {
   };
   replace(copy.local, *local);
   replace(copy.comparands, *comparands);
-  return asked.kind == FrameKind::kAtomic ? start_atomic(copy, number)
-                                          : start_eagerly(copy, number);
+  return request.kind == FrameKind::kAtomic ? start_atomic(copy, number)
+                                            : start_eagerly(copy, number);
 }
 
 namespace {
 
-Frame frame_of(const Asked& asked, FrameKind kind, size_t payload, uint64_t id) {
+Frame frame_of(const OperationRequest& request, FrameKind kind, size_t payload, uint64_t id) {
   Frame frame{.kind = kind,
               .payload = static_cast<uint32_t>(payload),
-              .tag = asked.tag,
-              .data = asked.data,
-              .length = asked.local.bytes(),
+              .tag = request.tag,
+              .data = request.data,
+              .length = request.local.bytes(),
               .id = id,
-              .address = asked.address};
-  if (asked.tagged) frame.flags |= kTagged;
-  if (asked.has_data) frame.flags |= kHasData;
-  if (asked.kind == FrameKind::kMessage && (asked.flags & kDelivered) != 0) {
+              .address = request.address};
+  if (request.tagged) frame.flags |= kTagged;
+  if (request.has_data) frame.flags |= kHasData;
+  if (request.kind == FrameKind::kMessage && (request.flags & kCompleteAtPeer) != 0) {
     frame.flags |= kWantsDone;
   }
   return frame;
@@ -116,149 +117,151 @@ Frame frame_of(const Asked& asked, FrameKind kind, size_t payload, uint64_t id) 
 
 }  // namespace
 
-ssize_t Endpoint::start_eagerly(const Asked& asked, PeerId number) {
+ssize_t Endpoint::start_eagerly(const OperationRequest& request, PeerId number) {
   Peer& peer = *peers_[number];
-  const size_t bytes = asked.local.bytes();
+  const size_t bytes = request.local.bytes();
   if (!peer.outbox->has_room(bytes)) {
     domain_.progress();
     if (!peer.outbox->has_room(bytes)) return -FI_EAGAIN;
   }
-  Outcome outcome = outcome_of(asked);
-  const bool write = asked.kind == FrameKind::kWrite;
-  const bool delivered = !asked.inject && (asked.flags & kDelivered) != 0;
+  PendingCompletion pending = completion_for(request);
+  const bool write = request.kind == FrameKind::kWrite;
+  const bool delivered = !request.inject && (request.flags & kCompleteAtPeer) != 0;
   Operation* operation = nullptr;
   uint64_t id = 0;
   if (write || delivered) {
     std::tie(id, operation) = operations_.take();
-    ++sending_;
+    ++initiated_;
     operation->kind = write ? Operation::Kind::kWrite : Operation::Kind::kDelivery;
     operation->peer = number;
-    operation->outcome = outcome;
-    operation->wants_done = true;
+    operation->pending = pending;
+    operation->awaits_done = true;
   }
-  Frame frame = frame_of(asked, asked.kind, bytes, id);
+  Frame frame = frame_of(request, request.kind, bytes, id);
   if (!delivered) frame.flags &= static_cast<uint8_t>(~kWantsDone);
-  gather(asked.local.all(), peer.outbox->add(frame));
-  if (operation == nullptr) settle(peer, std::move(outcome));
-  start(number, (asked.flags & FI_MORE) != 0);
+  gather(request.local.all(), peer.outbox->add(frame));
+  if (operation == nullptr) report_or_hold(peer, std::move(pending));
+  start_sending(number, (request.flags & FI_MORE) != 0);
   return 0;
 }
 
-void Endpoint::start(PeerId number, bool patient) {
+void Endpoint::start_sending(PeerId number, bool more_coming) {
   const Outbox& outbox = *peers_[number]->outbox;
-  if (const auto started = peers_[number]->outbox->start(patient); !started) {
+  if (const auto started = peers_[number]->outbox->start(more_coming); !started) {
     return fail_peer(number, fi_error(started.error().code), started.error().message);
   }
-  if (outbox.holds()) domain_.owe();
+  if (outbox.has_unsent_frames()) domain_.progress_until_sent();
 }
 
-// A copy is done when it will leave: with a connection, that is now.
-void Endpoint::settle(Peer& peer, Outcome outcome) {
-  if (peer.outbox->is_open()) return tell(outcome, tx_queue_);
-  peer.waiting.push_back(std::move(outcome));
+// A copied operation completes when the peer is connected: from then on the frame will be sent.
+void Endpoint::report_or_hold(Peer& peer, PendingCompletion pending) {
+  if (peer.outbox->is_open()) return report(pending, tx_queue_);
+  peer.held_completions.push_back(std::move(pending));
 }
 
-ssize_t Endpoint::start_offered(const Asked& asked, PeerId number) {
+ssize_t Endpoint::start_offered(const OperationRequest& request, PeerId number) {
   Peer& peer = *peers_[number];
   if (!peer.outbox->has_room(0)) {
     domain_.progress();
     if (!peer.outbox->has_room(0)) return -FI_EAGAIN;
   }
-  auto bounce = bounce_for(asked.local, asked.local.bytes(), true);
+  auto bounce = bounce_for(request.local, request.local.bytes(), true);
   if (!bounce) {
     log_warning(bounce.error().message);
     return -FI_EIO;
   }
   const auto [id, operation] = operations_.take();
-  ++sending_;
-  const bool write = asked.kind == FrameKind::kWrite;
+  ++initiated_;
+  const bool write = request.kind == FrameKind::kWrite;
   operation->kind = write ? Operation::Kind::kWrite : Operation::Kind::kOffer;
   operation->peer = number;
-  operation->outcome = outcome_of(asked);
-  operation->local = asked.local;
-  go_through(*operation, std::move(*bounce));
-  operation->length = asked.local.bytes();
-  operation->wants_done = write || (asked.flags & kDelivered) != 0;
-  peer.outbox->add(frame_of(asked, write ? FrameKind::kWriteOffer : FrameKind::kOffer, 0, id));
-  start(number, false);
+  operation->pending = completion_for(request);
+  operation->local = request.local;
+  use_bounce(*operation, std::move(*bounce));
+  operation->length = request.local.bytes();
+  operation->awaits_done = write || (request.flags & kCompleteAtPeer) != 0;
+  peer.outbox->add(frame_of(request, write ? FrameKind::kWriteOffer : FrameKind::kOffer, 0, id));
+  start_sending(number, false);
   return 0;
 }
 
-ssize_t Endpoint::start_read(const Asked& asked, PeerId number) {
+ssize_t Endpoint::start_read(const OperationRequest& request, PeerId number) {
   Peer& peer = *peers_[number];
   const auto [id, operation] = operations_.take();
-  ++sending_;
+  ++initiated_;
   operation->kind = Operation::Kind::kRead;
   operation->peer = number;
-  operation->outcome = outcome_of(asked);
-  operation->local = asked.local;
-  operation->length = asked.local.bytes();
-  go_through(*operation, std::move(*bounce_for(asked.local, operation->length, false)));
-  operation->wants_done = true;
-  operation->asks = frame_of(asked, FrameKind::kRead, 0, id);
-  peer.to_ask.push_back(id);
-  try_reads(number);
+  operation->pending = completion_for(request);
+  operation->local = request.local;
+  operation->length = request.local.bytes();
+  use_bounce(*operation, std::move(*bounce_for(request.local, operation->length, false)));
+  operation->awaits_done = true;
+  operation->request = frame_of(request, FrameKind::kRead, 0, id);
+  peer.queued_reads.push_back(id);
+  start_queued_reads(number);
   return 0;
 }
 
-// A large one wants the connection that comes from the peer: over it he puts.
-void Endpoint::try_reads(PeerId number) {
+// A large read waits for the peer's connection to us, because the peer serves it by puts.
+void Endpoint::start_queued_reads(PeerId number) {
   Peer& peer = *peers_[number];
-  while (!peer.to_ask.empty() && peer.outbox->has_room(kMostPlaces * sizeof(PlaceFrame))) {
-    const uint64_t id = peer.to_ask.front();
+  while (!peer.queued_reads.empty() &&
+         peer.outbox->has_room(kMaxSegments * sizeof(RemoteSegment))) {
+    const uint64_t id = peer.queued_reads.front();
     Operation& operation = *operations_.find(id);
-    Frame frame = operation.asks;
+    Frame frame = operation.request;
     if (operation.length > kEagerBytes) {
       if (peer.frames.inbox == nullptr) break;
-      const auto places = describe_places(operation, peer.frames.inbox->nic(), operation.length);
-      if (!places) {
-        peer.to_ask.pop_front();
+      const auto segments =
+          describe_segments(operation, peer.frames.inbox->nic(), operation.length);
+      if (!segments) {
+        peer.queued_reads.pop_front();
         end(id, FI_ENOMEM, "memory cannot be registered: see the line before");
         continue;
       }
-      frame.payload = static_cast<uint32_t>(*places * sizeof(PlaceFrame));
+      frame.payload = static_cast<uint32_t>(*segments * sizeof(RemoteSegment));
     }
-    peer.to_ask.pop_front();
-    std::memcpy(peer.outbox->add(frame), operation.places.data(), frame.payload);
+    peer.queued_reads.pop_front();
+    std::memcpy(peer.outbox->add(frame), operation.segments.data(), frame.payload);
   }
-  start(number, false);
+  start_sending(number, false);
 }
 
-ssize_t Endpoint::start_atomic(const Asked& asked, PeerId number) {
+ssize_t Endpoint::start_atomic(const OperationRequest& request, PeerId number) {
   Peer& peer = *peers_[number];
-  const size_t operands = asked.local.bytes();
-  const size_t payload = operands + asked.comparands.bytes();
+  const size_t operands = request.local.bytes();
+  const size_t payload = operands + request.comparands.bytes();
   if (!peer.outbox->has_room(payload)) {
     domain_.progress();
     if (!peer.outbox->has_room(payload)) return -FI_EAGAIN;
   }
   const auto [id, operation] = operations_.take();
-  ++sending_;
+  ++initiated_;
   operation->kind = Operation::Kind::kAtomic;
   operation->peer = number;
-  operation->outcome = outcome_of(asked);
-  operation->local = asked.results;
-  operation->length = asked.results.bytes();
-  go_through(*operation, std::move(*bounce_for(asked.results, operation->length, false)));
-  operation->wants_done = true;
-  Frame frame = frame_of(asked, FrameKind::kAtomic, payload, id);
-  // A read has no operands: as many bytes as come back.
-  if (operands == 0) frame.length = asked.results.bytes();
-  frame.operation = asked.operation;
-  frame.datatype = asked.datatype;
-  if (asked.fetches) frame.flags |= kFetches;
-  if (asked.compares) frame.flags |= kCompares;
+  operation->pending = completion_for(request);
+  operation->local = request.results;
+  operation->length = request.results.bytes();
+  use_bounce(*operation, std::move(*bounce_for(request.results, operation->length, false)));
+  operation->awaits_done = true;
+  Frame frame = frame_of(request, FrameKind::kAtomic, payload, id);
+  // An atomic read has no operands: the length is that of the result.
+  if (operands == 0) frame.length = request.results.bytes();
+  frame.operation = request.operation;
+  frame.datatype = request.datatype;
+  if (request.fetches) frame.flags |= kFetches;
+  if (request.compares) frame.flags |= kCompares;
   uint8_t* const place = peer.outbox->add(frame);
-  gather(asked.local.all(), place);
-  gather(asked.comparands.all(), place + operands);
-  start(number, (asked.flags & FI_MORE) != 0);
+  gather(request.local.all(), place);
+  gather(request.comparands.all(), place + operands);
+  start_sending(number, (request.flags & FI_MORE) != 0);
   return 0;
 }
 
-// --- memory, and the puts into that of peers ---
+// --- memory, and puts into the peer's memory ---
 
-// What was registered with libfabric serves, where Pacecar's NIC takes it; else it is registered
-// for this operation.
+// The registration of a piece of the operation's memory: of the region in its descriptor, if that
+// covers it; else it is registered for this operation.
 Result<const Memory*> Endpoint::memory_for(Operation& operation, size_t piece, size_t nic) {
   const Piece& at = operation.local.pieces[piece];
   MemoryRegion* const region = operation.local.regions[piece];
@@ -275,9 +278,10 @@ Result<const Memory*> Endpoint::memory_for(Operation& operation, size_t piece, s
   return operation.registered[piece];
 }
 
-// Fills the operation's places with the first `bytes` of its memory; returns how many. nullopt:
-// they cannot be registered.
-std::optional<size_t> Endpoint::describe_places(Operation& operation, size_t nic, uint64_t bytes) {
+// Fills the operation's segments with the first `bytes` of its memory; returns how many. nullopt:
+// the memory cannot be registered.
+std::optional<size_t> Endpoint::describe_segments(Operation& operation, size_t nic,
+                                                  uint64_t bytes) {
   size_t count = 0;
   for (size_t i = 0; i < operation.local.count && bytes > 0; ++i) {
     const Piece& piece = operation.local.pieces[i];
@@ -292,44 +296,44 @@ std::optional<size_t> Endpoint::describe_places(Operation& operation, size_t nic
     const bool own = operation.registered[i] != nullptr;
     const auto offset =
         own ? 0 : static_cast<uint64_t>(piece.data - operation.local.regions[i]->base);
-    operation.places[count++] = {window->address + offset, part, window->key};
+    operation.segments[count++] = {window->address + offset, part, window->key};
     bytes -= part;
   }
-  operation.place_count = count;
+  operation.segment_count = count;
   return count;
 }
 
-void Endpoint::try_puts(PeerId number) {
+void Endpoint::start_queued_puts(PeerId number) {
   Peer& peer = *peers_[number];
   if (peer.puts == nullptr) {
-    const bool first = !peer.to_put.empty() && peer.connecting_puts == nullptr;
+    const bool first = !peer.queued_puts.empty() && peer.connecting_puts == nullptr;
     if (!first || !peer.outbox->is_open()) return;
-    auto connecting =
-        domain_.pacecar().connect(domain_.nic(), peer.his_listener, ConnectOptions{.puts = true});
+    auto connecting = domain_.pacecar().connect(domain_.nic(), peer.remote_listener,
+                                                ConnectOptions{.puts = true});
     if (!connecting) {
       return fail_peer(number, fi_error(connecting.error().code), connecting.error().message);
     }
     peer.connecting_puts = std::move(*connecting);
     return;
   }
-  while (peer.puts != nullptr && !peer.to_put.empty() && peer.puts->has_room()) {
-    const uint64_t operation = peer.to_put.front();
-    peer.to_put.pop_front();
+  while (peer.puts != nullptr && !peer.queued_puts.empty() && peer.puts->has_room()) {
+    const uint64_t operation = peer.queued_puts.front();
+    peer.queued_puts.pop_front();
     if (Operation* const at = operations_.find(operation)) put_all(peer, operation, *at);
   }
-  if (peer.puts == nullptr) return;  // a put has failed
+  if (peer.puts == nullptr) return;  // the peer was failed
   if (auto started = peer.puts->start(); !started) {
     fail_peer(number, fi_error(started.error().code), started.error().message);
   }
 }
 
-// Into the peer's places, and says so.
+// Issues the operation's puts into the peer's segments, followed by kPlaced or kDone.
 void Endpoint::put_all(Peer& peer, uint64_t number, Operation& operation) {
   const size_t nic = peer.puts->nic();
   bool failed = false;
   pair_pieces(
       operation.local.count, [&](size_t i) { return operation.local.pieces[i].size; },
-      operation.place_count, [&](size_t j) { return operation.places[j].length; },
+      operation.segment_count, [&](size_t j) { return operation.segments[j].length; },
       [&](size_t i, uint64_t from, size_t j, uint64_t to, uint64_t bytes) {
         const auto memory = memory_for(operation, i, nic);
         if (!memory) log_warning(memory.error().message);
@@ -337,72 +341,74 @@ void Endpoint::put_all(Peer& peer, uint64_t number, Operation& operation) {
           failed = true;
           return;
         }
-        const PlaceFrame& place = operation.places[j];
+        const RemoteSegment& segment = operation.segments[j];
         peer.puts->put({.data = operation.local.pieces[i].data + from,
                         .size = bytes,
                         .memory = *memory,
-                        .window = {.address = place.address + to,
+                        .window = {.address = segment.address + to,
                                    .length = bytes,
-                                   .key = static_cast<uint32_t>(place.key)},
+                                   .key = static_cast<uint32_t>(segment.key)},
                         .operation = number});
-        ++operation.puts;
+        ++operation.outstanding_puts;
       });
-  operation.put = true;
+  operation.puts_issued = true;
   if (failed) {
     const PeerId peer_number = operation.peer;
     return fail_peer(peer_number, FI_ENOMEM, "memory cannot be registered: see the line before");
   }
   if (operation.kind == Operation::Kind::kServeRead) {
-    peer.puts->say({.kind = FrameKind::kDone, .id = operation.peers_number});
+    peer.puts->send_frame({.kind = FrameKind::kDone, .id = operation.remote_id});
   } else {
-    peer.puts->say({.kind = FrameKind::kPlaced, .id = operation.peers_number});
+    peer.puts->send_frame({.kind = FrameKind::kPlaced, .id = operation.remote_id});
   }
-  if (operation.puts == 0) on_put_done(number);
+  if (operation.outstanding_puts == 0) on_put_done(number);
 }
 
 void Endpoint::on_put_done(uint64_t number) {
   Operation* const operation = operations_.find(number);
   if (operation == nullptr) return;
-  if (operation->puts > 0) --operation->puts;
+  if (operation->outstanding_puts > 0) --operation->outstanding_puts;
   end_if_done(number, *operation);
 }
 
-// The peer has all, and no repetition reads the memory any more.
+// Ends the operation when the peer has confirmed it and all puts are acknowledged, so that no
+// retransmission reads the memory any more.
 void Endpoint::end_if_done(uint64_t number, const Operation& operation) {
-  const bool puts = operation.kind == Operation::Kind::kOffer || operation.place_count > 0;
+  const bool puts = operation.kind == Operation::Kind::kOffer || operation.segment_count > 0;
   const bool serves = operation.kind == Operation::Kind::kServeRead;
-  if (operation.puts > 0 || operation.wants_done) return;
-  if ((puts || serves) && operation.kind != Operation::Kind::kRead && !operation.put) return;
+  if (operation.outstanding_puts > 0 || operation.awaits_done) return;
+  if ((puts || serves) && operation.kind != Operation::Kind::kRead && !operation.puts_issued)
+    return;
   end(number, 0, {});
 }
 
-// `error`: 0, or fi_errno.
+// Reports the completion and releases the operation. `error`: 0, or a fi_errno.
 void Endpoint::end(uint64_t number, int error, const std::string& why) {
   Operation& operation = *operations_.find(number);
   using Kind = Operation::Kind;
   const Kind kind = operation.kind;
-  const bool came = kind == Kind::kReceive || operation.outcome.completion.error == 0;
-  if (error == 0 && came) {
+  const bool arrived = kind == Kind::kReceive || operation.pending.completion.error == 0;
+  if (error == 0 && arrived) {
     if (const auto delivered = deliver(operation); !delivered) {
-      operation.outcome.completion.error = FI_EIO;
-      operation.outcome.completion.why = delivered.error().message;
+      operation.pending.completion.error = FI_EIO;
+      operation.pending.completion.why = delivered.error().message;
     }
   }
-  Outcome outcome = std::move(operation.outcome);
+  PendingCompletion pending = std::move(operation.pending);
   const std::shared_ptr<SharedBuffer> shared = std::move(operation.shared);
   const bool serves = kind == Kind::kServeWrite || kind == Kind::kServeRead;
-  if (!serves && kind != Kind::kReceive) --sending_;
+  if (!serves && kind != Kind::kReceive) --initiated_;
   release(number, operation);
   if (serves) return;
   CompletionQueue* const queue = kind == Kind::kReceive ? rx_queue_ : tx_queue_;
-  if (shared != nullptr && --shared->receiving == 0 && shared->spent) {
-    outcome.completion.flags |= FI_MULTI_RECV;
+  if (shared != nullptr && --shared->incomplete == 0 && shared->used_up) {
+    pending.completion.flags |= FI_MULTI_RECV;
   }
-  if (error == 0) error = outcome.completion.error;  // a receive that was too short
+  if (error == 0) error = pending.completion.error;  // such as FI_ETRUNC
   if (error != 0) {
-    tell_error(outcome, queue, error, why.empty() ? outcome.completion.why : why);
+    report_error(pending, queue, error, why.empty() ? pending.completion.why : why);
   } else {
-    tell(outcome, queue);
+    report(pending, queue);
   }
 }
 

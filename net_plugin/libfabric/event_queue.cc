@@ -34,11 +34,11 @@ ssize_t wait_for_event(fid_eq* queue, uint32_t* event, void* buffer, size_t leng
   return guarded([&] {
     EventQueue& from = of(queue);
     std::unique_lock lock(from.mutex);
-    const auto came = [&] { return !from.events.empty(); };
+    const auto arrived = [&] { return !from.events.empty(); };
     if (timeout < 0) {
-      from.came.wait(lock, came);
+      from.arrived.wait(lock, arrived);
     } else {
-      from.came.wait_for(lock, std::chrono::milliseconds(timeout), came);
+      from.arrived.wait_for(lock, std::chrono::milliseconds(timeout), arrived);
     }
     return take(from, event, buffer, length, flags);
   });
@@ -53,10 +53,10 @@ ssize_t read_error(fid_eq* queue, fi_eq_err_entry* buffer, uint64_t flags) {
   return sizeof *buffer;
 }
 
-// Wakes who waits. With its lock held.
+// Adds an event and wakes waiting threads. With its lock held.
 void push(EventQueue& queue, EventQueue::Event event) {
   queue.events.push_back(std::move(event));
-  queue.came.notify_all();
+  queue.arrived.notify_all();
   queue.signal.raise();
 }
 

@@ -28,12 +28,12 @@ constexpr uint64_t kRxCaps =
 constexpr uint64_t kTxFlags =
     FI_INJECT | FI_COMPLETION | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
 constexpr uint64_t kRxFlags = FI_COMPLETION | FI_MULTI_RECV;
-// Frames are taken in the order in which they were sent; what is offered, later.
+// Frames are handled in the order of sending. The data of an offer is transferred later.
 constexpr uint64_t kOrder = FI_ORDER_SAS | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
                             FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_RMA_RAW |
                             FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW | FI_ORDER_RMA_RAR | FI_ORDER_RAR |
                             FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
-constexpr size_t kMostBuffered = size_t{256} << 20;
+constexpr size_t kMaxBuffered = size_t{256} << 20;
 
 struct OwnedInfo {
   fi_info* info = nullptr;
@@ -46,8 +46,8 @@ bool tx_fits(const fi_tx_attr* wanted) {
   return wanted == nullptr ||
          ((wanted->caps & ~(kTxCaps | kDomainCaps | FI_HMEM)) == 0 &&
           (wanted->op_flags & ~kTxFlags) == 0 && (wanted->msg_order & ~kOrder) == 0 &&
-          wanted->comp_order == FI_ORDER_NONE && wanted->inject_size <= kMostInjected &&
-          wanted->size <= kMostOperations && wanted->iov_limit <= kMostIov &&
+          wanted->comp_order == FI_ORDER_NONE && wanted->inject_size <= kMaxInjectBytes &&
+          wanted->size <= kMaxOperations && wanted->iov_limit <= kMaxIov &&
           wanted->rma_iov_limit <= 1);
 }
 
@@ -55,14 +55,14 @@ bool rx_fits(const fi_rx_attr* wanted) {
   return wanted == nullptr ||
          ((wanted->caps & ~(kRxCaps | kDomainCaps | FI_HMEM)) == 0 &&
           (wanted->op_flags & ~kRxFlags) == 0 && (wanted->msg_order & ~kOrder) == 0 &&
-          wanted->comp_order == FI_ORDER_NONE && wanted->total_buffered_recv <= kMostBuffered &&
-          wanted->size <= kMostOperations && wanted->iov_limit <= kMostIov);
+          wanted->comp_order == FI_ORDER_NONE && wanted->total_buffered_recv <= kMaxBuffered &&
+          wanted->size <= kMaxOperations && wanted->iov_limit <= kMaxIov);
 }
 
 bool ep_fits(const fi_ep_attr* wanted) {
   return wanted == nullptr ||
          ((wanted->type == FI_EP_UNSPEC || wanted->type == FI_EP_RDM) &&
-          wanted->protocol == FI_PROTO_UNSPEC && wanted->max_msg_size <= kMostMessageBytes &&
+          wanted->protocol == FI_PROTO_UNSPEC && wanted->max_msg_size <= kMaxMessageBytes &&
           wanted->max_order_raw_size <= kEagerBytes && wanted->max_order_war_size <= kEagerBytes &&
           wanted->max_order_waw_size <= kEagerBytes && wanted->tx_ctx_cnt <= 1 &&
           wanted->rx_ctx_cnt <= 1 && wanted->auth_key_size == 0);
@@ -74,7 +74,7 @@ bool domain_fits(const fi_domain_attr* wanted) {
           wanted->auth_key_size == 0 && (wanted->caps & ~kDomainCaps) == 0);
 }
 
-// Who wants GPU memory says of each buffer which it is.
+// FI_HMEM requires FI_MR_HMEM: each GPU buffer is passed with its descriptor.
 bool gpus_fit(const fi_info* hints) {
   if ((hints->caps & FI_HMEM) == 0) return true;
   const bool described =
@@ -93,11 +93,11 @@ bool fits(const fi_info* hints) {
          rx_fits(hints->rx_attr) && ep_fits(hints->ep_attr) && domain_fits(hints->domain_attr);
 }
 
-// What was asked for, and what that means where it was left open.
+// The capabilities in the hints, and those that they imply.
 uint64_t caps_for(const fi_info* hints) {
-  const uint64_t asked = hints != nullptr ? hints->caps : 0;
-  if (asked == 0) return kTxCaps | kRxCaps | kDomainCaps;
-  uint64_t caps = asked | kDomainCaps;
+  const uint64_t requested = hints != nullptr ? hints->caps : 0;
+  if (requested == 0) return kTxCaps | kRxCaps | kDomainCaps;
+  uint64_t caps = requested | kDomainCaps;
   if ((caps & (FI_MSG | FI_TAGGED)) != 0 && (caps & (FI_SEND | FI_RECV)) == 0) {
     caps |= FI_SEND | FI_RECV;
   }
@@ -107,15 +107,15 @@ uint64_t caps_for(const fi_info* hints) {
 }
 
 int mr_mode_for(uint32_t version, const fi_info* hints) {
-  const int asked =
+  const int requested =
       hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->mr_mode : 0;
-  if (asked == FI_MR_BASIC || asked == FI_MR_SCALABLE) return asked;
+  if (requested == FI_MR_BASIC || requested == FI_MR_SCALABLE) return requested;
   return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? FI_MR_SCALABLE : 0;
 }
 
 template <typename T>
-T or_default(T asked, T otherwise) {
-  return asked != 0 ? asked : otherwise;
+T or_default(T requested, T otherwise) {
+  return requested != 0 ? requested : otherwise;
 }
 
 void describe_contexts(const fi_info* hints, fi_info& info) {
@@ -125,31 +125,31 @@ void describe_contexts(const fi_info* hints, fi_info& info) {
   info.tx_attr->op_flags = tx != nullptr ? tx->op_flags : 0;
   info.tx_attr->msg_order = tx != nullptr ? or_default(tx->msg_order, kOrder) : kOrder;
   info.tx_attr->comp_order = FI_ORDER_NONE;
-  info.tx_attr->inject_size = kMostInjected;
+  info.tx_attr->inject_size = kMaxInjectBytes;
   info.tx_attr->size = tx != nullptr ? or_default<size_t>(tx->size, 1024) : 1024;
-  info.tx_attr->iov_limit = kMostIov;
+  info.tx_attr->iov_limit = kMaxIov;
   info.tx_attr->rma_iov_limit = 1;
   info.rx_attr->caps = info.caps & (kRxCaps | FI_HMEM);
   info.rx_attr->op_flags = rx != nullptr ? rx->op_flags : 0;
   info.rx_attr->msg_order = rx != nullptr ? or_default(rx->msg_order, kOrder) : kOrder;
   info.rx_attr->comp_order = FI_ORDER_NONE;
-  info.rx_attr->total_buffered_recv = kMostBuffered;
+  info.rx_attr->total_buffered_recv = kMaxBuffered;
   info.rx_attr->size = rx != nullptr ? or_default<size_t>(rx->size, 1024) : 1024;
-  info.rx_attr->iov_limit = kMostIov;
+  info.rx_attr->iov_limit = kMaxIov;
 }
 
 void describe_domain(uint32_t version, const fi_info* hints, fi_info& info) {
-  const fi_domain_attr* const asked = hints != nullptr ? hints->domain_attr : nullptr;
+  const fi_domain_attr* const requested = hints != nullptr ? hints->domain_attr : nullptr;
   fi_domain_attr& domain = *info.domain_attr;
   domain.threading = FI_THREAD_SAFE;
   domain.control_progress = FI_PROGRESS_MANUAL;
   domain.data_progress = FI_PROGRESS_MANUAL;
   domain.av_type = FI_AV_MAP;
-  if (asked != nullptr) {
-    domain.threading = or_default(asked->threading, FI_THREAD_SAFE);
-    domain.control_progress = or_default(asked->control_progress, FI_PROGRESS_MANUAL);
-    domain.data_progress = or_default(asked->data_progress, FI_PROGRESS_MANUAL);
-    domain.av_type = or_default(asked->av_type, FI_AV_UNSPEC);
+  if (requested != nullptr) {
+    domain.threading = or_default(requested->threading, FI_THREAD_SAFE);
+    domain.control_progress = or_default(requested->control_progress, FI_PROGRESS_MANUAL);
+    domain.data_progress = or_default(requested->data_progress, FI_PROGRESS_MANUAL);
+    domain.av_type = or_default(requested->av_type, FI_AV_UNSPEC);
   }
   domain.resource_mgmt = FI_RM_ENABLED;
   domain.mr_mode = mr_mode_for(version, hints) | ((info.caps & FI_HMEM) != 0 ? FI_MR_HMEM : 0);
@@ -172,7 +172,7 @@ void describe_endpoint(const fi_info* hints, fi_info& info) {
   endpoint.type = FI_EP_RDM;
   endpoint.protocol = FI_PROTO_UNSPEC;
   endpoint.protocol_version = 1;
-  endpoint.max_msg_size = kMostMessageBytes;
+  endpoint.max_msg_size = kMaxMessageBytes;
   endpoint.max_order_raw_size = kEagerBytes;
   endpoint.max_order_war_size = kEagerBytes;
   endpoint.max_order_waw_size = kEagerBytes;
@@ -207,7 +207,7 @@ fi_info* describe(uint32_t version, const fi_info* hints, const std::string& nic
   return std::exchange(owned.info, nullptr);
 }
 
-// The first address of the host's interfaces that is of the family: of this device, if it is named.
+// The first address of this family: of this device, if one is given, else of any interface.
 std::optional<Name> interface_address(const std::string* device, int family) {
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return std::nullopt;
@@ -230,7 +230,7 @@ std::optional<Name> address_of_device(const std::string& device, int family) {
   return own ? own : interface_address(nullptr, family);
 }
 
-// From where packets to `dest` leave.
+// The source address of packets to `dest`.
 std::optional<Name> source_towards(const Name& dest) {
   const sockaddr_storage address = socket_address(dest);
   const FileDescriptor probe(socket(address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -265,7 +265,7 @@ std::vector<Nic> usable_nics() {
   }
   std::vector<Nic> nics;
   for (const NicGroup& group : *groups) {
-    // Nothing can be put over several NICs at once.
+    // Connections for puts do not work on bonded NICs.
     if (group.size() == 1) nics.push_back({group[0].name(), group[0].device});
   }
   return nics;
@@ -351,7 +351,7 @@ int get_info(uint32_t version, const char* node, const char* service, uint64_t f
       hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->name : nullptr;
   if (wanted != nullptr) std::erase_if(nics, [&](const Nic& nic) { return nic.name != wanted; });
   if (nics.empty()) return -FI_ENODATA;
-  if (ends.source) {  // NICs that have the address come first
+  if (ends.source) {  // NICs with this address come first
     std::ranges::stable_partition(nics, [&](const Nic& nic) {
       const auto own = address_of_device(nic.device, socket_address(*ends.source).ss_family);
       return own && same_host(*own, *ends.source);

@@ -18,7 +18,7 @@ int close_region(fid* object) {
 
 int bind_region(fid* object, fid* other, uint64_t flags) {
   auto& region = *reinterpret_cast<MemoryRegion*>(object);
-  if (other->fclass == FI_CLASS_EP) return 0;  // it serves all endpoints of the domain
+  if (other->fclass == FI_CLASS_EP) return 0;  // a region is valid for all endpoints of the domain
   if (other->fclass != FI_CLASS_CNTR || (flags & FI_REMOTE_WRITE) == 0) return -FI_EINVAL;
   const std::lock_guard lock(region.domain.mutex);
   region.counter = reinterpret_cast<Counter*>(other);

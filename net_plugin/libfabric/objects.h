@@ -1,8 +1,8 @@
-// What libfabric's calls work on: the domain, and what is opened within it. Each begins with
-// libfabric's own structure, through which the application holds it.
+// The objects of libfabric's calls: the domain, and what is opened within it. Each derives from
+// libfabric's own structure, a pointer to which is the application's handle.
 //
-// Thread rule: any thread; whatever changes is guarded by the domain's lock, which every call takes
-// once. Functions that say so are called with the lock held.
+// Thread rule: any thread. The domain's lock guards all state that changes; every call takes it
+// once. Functions marked "with the lock held" require it.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -33,10 +33,10 @@ namespace pacecar::fabric {
 class Domain;
 class Endpoint;
 
-// What an application waits for: a descriptor that can be read when something has happened.
+// A wait object: a descriptor that becomes readable when a completion or an event was added.
 class Signal {
  public:
-  // Whether `wanted` is a kind that there is.
+  // Whether this kind is supported.
   static bool known(fi_wait_obj wanted) {
     return wanted == FI_WAIT_NONE || wanted == FI_WAIT_UNSPEC || wanted == FI_WAIT_FD ||
            wanted == FI_WAIT_YIELD;
@@ -48,7 +48,7 @@ class Signal {
   int descriptor() const { return descriptor_.get(); }
   void raise() const;
   void clear() const;
-  // fi_control of the object that has it.
+  // fi_control of the object that this is a part of.
   int control(int command, void* argument) const;
 
  private:
@@ -63,13 +63,13 @@ struct EventQueue : fid_eq {
   struct Event {
     uint32_t kind = 0;
     std::vector<uint8_t> bytes;
-    int error = 0;  // else the bytes are an fi_eq_err_entry's
+    int error = 0;  // if not 0, the bytes are an fi_eq_err_entry
   };
   void add(uint32_t kind, const fi_eq_entry& entry);
   void add_error(const fi_eq_err_entry& entry);
 
   std::mutex mutex;
-  std::condition_variable came;
+  std::condition_variable arrived;
   std::deque<Event> events;
   Signal signal;
 };
@@ -82,11 +82,11 @@ struct CompletionQueue : fid_cq {
 
   Domain& domain;
   fi_cq_format format;
-  Completions waiting;
+  Completions unread;
   Signal signal;
-  bool woken = false;  // by fi_cq_signal
-  bool gave = false;   // the last call has read something
-  Completion error;    // that was read last: its text lives until the next is
+  bool woken = false;               // by fi_cq_signal
+  bool last_read_nonempty = false;  // the last fi_cq_read returned completions
+  Completion error;    // the last one that was read: its text must stay valid until the next
   uint32_t users = 0;  // endpoints
 };
 
@@ -109,27 +109,29 @@ struct AddressVector : fid_av {
   Domain& domain;
   EventQueue* events = nullptr;
   Names names;
-  uint64_t version = 0;  // of the names: what was looked up with another one may have changed
+  uint64_t version =
+      0;  // incremented with every change of the names, so that copies are known to be stale
   uint32_t users = 0;
 };
 
-// Memory that is registered with libfabric; with Pacecar's NICs when one needs it.
+// Memory that is registered with libfabric. It is registered with a NIC at its first use there.
 struct MemoryRegion : fid_mr {
   MemoryRegion(Domain& its_domain, const fi_mr_attr& attr);
   ~MemoryRegion();
 
-  // With the lock held. Errors: as register_memory.
+  // The registration with this NIC. With the lock held. Errors: as register_memory.
   Result<const Memory*> on(size_t nic);
-  // Where the peer's `address` lies, if all of `length` does and the access is allowed.
+  // The local address of the remote address `address`; null: not all `length` bytes are within the
+  // region.
   uint8_t* find(uint64_t address, uint64_t length) const;
 
   Domain& domain;
   uint8_t* base;
   uint64_t length;
   uint64_t access;
-  uint64_t first;                              // as peers call its first byte
-  Counter* counter = nullptr;                  // of what peers write
-  std::unique_ptr<StagedRange> device;         // of a GPU's memory
+  uint64_t first;                              // remote address of its first byte
+  Counter* counter = nullptr;                  // counts remote writes (fi_mr_bind)
+  std::unique_ptr<StagedRange> device;         // set for GPU memory
   std::map<size_t, const Memory*> registered;  // by NIC
 };
 
@@ -147,20 +149,20 @@ class Domain : public fid_domain {
   std::mutex mutex;
 
   // With the lock held:
-  void progress();
+  void progress();  // of all endpoints
   std::vector<Endpoint*> endpoints;
   std::map<uint64_t, MemoryRegion*> regions;  // by key
   uint64_t next_key = 1;
 
-  // An application's call, which makes progress: counts for those who would do it otherwise.
-  void called() { calls_.fetch_add(1, std::memory_order_relaxed); }
-  // Calls done() with the lock held until it is true, with progress between; false: `timeout_ms`
-  // have passed (below 0: never).
+  // Called at each call that makes progress. The progress thread works only while there are none.
+  void note_call() { calls_.fetch_add(1, std::memory_order_relaxed); }
+  // Calls done() with the lock held, and makes progress between, until it returns true. False:
+  // `timeout_ms` have passed (below 0: no timeout).
   template <typename Done>
   bool wait(Done done, int timeout_ms) {
     const auto begin = Clock::now();
     for (uint32_t round = 0;; ++round) {
-      called();
+      note_call();
       {
         const std::lock_guard lock(mutex);
         if (done()) return true;
@@ -172,22 +174,25 @@ class Domain : public fid_domain {
       if (waited > kSpin) context_->rest(nic_);
     }
   }
-  // From now on somebody makes progress while the application does not.
-  void keep();
-  // The application takes for sent what an endpoint still holds: likewise, until it has left.
-  void owe();
-  // The application is going to wait for a descriptor.
-  void hand_over();
+  // From now on the progress thread makes progress while the application does not.
+  void enable_auto_progress();
+  // The same until all frames are sent: the application has their completions already, so it may
+  // not call again.
+  void progress_until_sent();
+  // The application is going to wait for a descriptor: the progress thread takes over at once.
+  void about_to_block();
 
-  std::atomic<uint32_t> users{0};  // what was opened within it
+  std::atomic<uint32_t> users{0};  // objects that are open within this domain
 
  private:
   using Clock = std::chrono::steady_clock;
   static constexpr auto kSpin = std::chrono::microseconds(50);
 
-  bool kept() const { return always_ || owes_.load(std::memory_order_relaxed); }
-  void start_keeper();
-  void keep_on();
+  bool progress_enabled() const {
+    return auto_progress_ || has_unsent_.load(std::memory_order_relaxed);
+  }
+  void start_progress_thread();
+  void run_progress();
 
   const std::shared_ptr<Context> context_;
   const size_t nic_;
@@ -195,20 +200,20 @@ class Domain : public fid_domain {
   const int family_;
 
   std::atomic<uint64_t> calls_{0};
-  std::atomic<bool> owes_{false};
-  std::mutex keeping_;
-  std::condition_variable owing_;
-  std::condition_variable handed_over_;
-  bool always_ = false;
-  bool urgent_ = false;
+  std::atomic<bool> has_unsent_{false};
+  std::mutex progress_mutex_;
+  std::condition_variable progress_wanted_;
+  std::condition_variable blocking_;
+  bool auto_progress_ = false;
+  bool application_blocks_ = false;
   bool stop_ = false;
-  std::thread keeper_;
+  std::thread progress_thread_;
 };
 
-// Opened when it is first asked for. Errors: as GpuSystem::open.
+// Opened at the first call. Errors: as GpuSystem::open.
 Result<std::shared_ptr<GpuSystem>> gpus_of_process();
 
-// The provider's calls may end with no exception; with fi_errno's negative numbers instead.
+// Runs the body of a provider call: exceptions become negative fi_errno numbers.
 template <typename Body>
 auto guarded(const Body& body) noexcept -> decltype(body()) {
   try {
@@ -220,13 +225,13 @@ auto guarded(const Body& body) noexcept -> decltype(body()) {
   }
 }
 
-// Errors as libfabric numbers them, positive.
+// The (positive) fi_errno of an error code.
 int fi_error(ErrorCode code);
 
 void log_line(LogLevel level, std::string_view line);
 void log_warning(const std::string& line);
 
-// The calls that open each kind of object.
+// Functions that open each kind of object.
 int open_domain(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context);
 int open_event_queue(fid_fabric* fabric, fi_eq_attr* attr, fid_eq** queue, void* context);
 int open_completion_queue(fid_domain* domain, fi_cq_attr* attr, fid_cq** queue, void* context);
@@ -237,7 +242,7 @@ int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* co
 fi_ops_mr* memory_calls();
 int try_wait(fid_fabric* fabric, fid** waited, int count);
 
-// Of calls that an object does not have.
+// For calls that an object does not support.
 int no_bind(fid* object, fid* other, uint64_t flags);
 int no_control(fid* object, int command, void* argument);
 int no_ops_open(fid* object, const char* name, uint64_t flags, void** ops, void* context);

@@ -1,4 +1,4 @@
-// Poll sets: which of several completion queues and counters have something new.
+// Poll sets: which of several completion queues and counters have changed.
 #include <algorithm>
 
 #include "net_plugin/libfabric/objects.h"
@@ -11,7 +11,7 @@ struct PollSet : fid_poll {
 
   struct Watched {
     struct fid* object = nullptr;
-    uint64_t told = 0;  // of a counter: the value that was there at the last poll
+    uint64_t reported = 0;  // of a counter: its value at the last poll
   };
   Domain& domain;
   std::vector<Watched> watched;
@@ -21,16 +21,16 @@ PollSet& of(fid_poll* set) { return *static_cast<PollSet*>(set); }
 
 bool has_news(PollSet::Watched& watched) {
   if (watched.object->fclass == FI_CLASS_CQ) {
-    return !reinterpret_cast<CompletionQueue*>(watched.object)->waiting.empty();
+    return !reinterpret_cast<CompletionQueue*>(watched.object)->unread.empty();
   }
   const auto& counter = *reinterpret_cast<Counter*>(watched.object);
-  return std::exchange(watched.told, counter.value + counter.errors) != watched.told;
+  return std::exchange(watched.reported, counter.value + counter.errors) != watched.reported;
 }
 
 int poll(fid_poll* set, void** contexts, int count) {
   return guarded([&] {
     PollSet& from = of(set);
-    from.domain.called();
+    from.domain.note_call();
     const std::lock_guard lock(from.domain.mutex);
     from.domain.progress();
     int found = 0;

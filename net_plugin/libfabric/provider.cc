@@ -1,4 +1,4 @@
-// The entry point, the fabric, and what has no file of its own.
+// The provider's entry point, the fabric, logging and error numbers.
 #include <rdma/providers/fi_log.h>
 #include <rdma/providers/fi_prov.h>
 

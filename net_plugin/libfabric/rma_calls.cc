@@ -4,8 +4,8 @@
 namespace pacecar::fabric {
 namespace {
 
-Asked asked_of(FrameKind kind, const Local& local, fi_addr_t to, uint64_t address, uint64_t key,
-               void* context, uint64_t flags) {
+OperationRequest request_of(FrameKind kind, const Local& local, fi_addr_t to, uint64_t address,
+                            uint64_t key, void* context, uint64_t flags) {
   return {.kind = kind,
           .local = local,
           .to = to,
@@ -15,23 +15,24 @@ Asked asked_of(FrameKind kind, const Local& local, fi_addr_t to, uint64_t addres
           .flags = flags};
 }
 
-// A call without a remote piece moves no bytes; its address and key are 0.
-Asked asked_of(FrameKind kind, const fi_msg_rma& message, uint64_t flags) {
+// A call without a remote segment moves no bytes; its address and key are 0.
+OperationRequest request_of(FrameKind kind, const fi_msg_rma& message, uint64_t flags) {
   const bool remote = message.rma_iov_count > 0;
-  Asked asked = asked_of(kind, local_of(message.msg_iov, message.desc, message.iov_count),
-                         message.addr, remote ? message.rma_iov[0].addr : 0,
-                         remote ? message.rma_iov[0].key : 0, message.context, flags);
-  asked.has_data = (flags & FI_REMOTE_CQ_DATA) != 0;
-  asked.data = message.data;
-  asked.inject = false;
-  return asked;
+  OperationRequest request =
+      request_of(kind, local_of(message.msg_iov, message.desc, message.iov_count), message.addr,
+                 remote ? message.rma_iov[0].addr : 0, remote ? message.rma_iov[0].key : 0,
+                 message.context, flags);
+  request.has_data = (flags & FI_REMOTE_CQ_DATA) != 0;
+  request.data = message.data;
+  request.inject = false;
+  return request;
 }
 
 template <FrameKind kKind>
 ssize_t move_one(fid_ep* endpoint, const void* buffer, size_t length, void* desc, fi_addr_t peer,
                  uint64_t address, uint64_t key, void* context) {
-  return start(endpoint, asked_of(kKind, local_of(buffer, length, desc), peer, address, key,
-                                  context, endpoint_of(endpoint).tx_flags()));
+  return start(endpoint, request_of(kKind, local_of(buffer, length, desc), peer, address, key,
+                                    context, endpoint_of(endpoint).tx_flags()));
 }
 
 ssize_t read_one(fid_ep* endpoint, void* buffer, size_t length, void* desc, fi_addr_t from,
@@ -42,42 +43,42 @@ ssize_t read_one(fid_ep* endpoint, void* buffer, size_t length, void* desc, fi_a
 template <FrameKind kKind>
 ssize_t move_pieces(fid_ep* endpoint, const iovec* iov, void** desc, size_t count, fi_addr_t peer,
                     uint64_t address, uint64_t key, void* context) {
-  if (count > kMostIov) return -FI_EINVAL;
-  return start(endpoint, asked_of(kKind, local_of(iov, desc, count), peer, address, key, context,
-                                  endpoint_of(endpoint).tx_flags()));
+  if (count > kMaxIov) return -FI_EINVAL;
+  return start(endpoint, request_of(kKind, local_of(iov, desc, count), peer, address, key, context,
+                                    endpoint_of(endpoint).tx_flags()));
 }
 
 template <FrameKind kKind>
 ssize_t move_message(fid_ep* endpoint, const fi_msg_rma* message, uint64_t flags) {
-  if (message->iov_count > kMostIov || message->rma_iov_count > 1) return -FI_EINVAL;
-  return start(endpoint, asked_of(kKind, *message, flags));
+  if (message->iov_count > kMaxIov || message->rma_iov_count > 1) return -FI_EINVAL;
+  return start(endpoint, request_of(kKind, *message, flags));
 }
 
 ssize_t inject(fid_ep* endpoint, const void* buffer, size_t length, fi_addr_t to, uint64_t address,
                uint64_t key) {
-  Asked asked =
-      asked_of(FrameKind::kWrite, local_of(buffer, length, nullptr), to, address, key, nullptr, 0);
-  asked.inject = true;
-  return start(endpoint, asked);
+  OperationRequest request = request_of(FrameKind::kWrite, local_of(buffer, length, nullptr), to,
+                                        address, key, nullptr, 0);
+  request.inject = true;
+  return start(endpoint, request);
 }
 
 ssize_t write_data(fid_ep* endpoint, const void* buffer, size_t length, void* desc, uint64_t data,
                    fi_addr_t to, uint64_t address, uint64_t key, void* context) {
-  Asked asked = asked_of(FrameKind::kWrite, local_of(buffer, length, desc), to, address, key,
-                         context, endpoint_of(endpoint).tx_flags());
-  asked.has_data = true;
-  asked.data = data;
-  return start(endpoint, asked);
+  OperationRequest request = request_of(FrameKind::kWrite, local_of(buffer, length, desc), to,
+                                        address, key, context, endpoint_of(endpoint).tx_flags());
+  request.has_data = true;
+  request.data = data;
+  return start(endpoint, request);
 }
 
 ssize_t inject_data(fid_ep* endpoint, const void* buffer, size_t length, uint64_t data,
                     fi_addr_t to, uint64_t address, uint64_t key) {
-  Asked asked =
-      asked_of(FrameKind::kWrite, local_of(buffer, length, nullptr), to, address, key, nullptr, 0);
-  asked.inject = true;
-  asked.has_data = true;
-  asked.data = data;
-  return start(endpoint, asked);
+  OperationRequest request = request_of(FrameKind::kWrite, local_of(buffer, length, nullptr), to,
+                                        address, key, nullptr, 0);
+  request.inject = true;
+  request.has_data = true;
+  request.data = data;
+  return start(endpoint, request);
 }
 
 fi_ops_rma kRma = {.size = sizeof(fi_ops_rma),

@@ -1,4 +1,4 @@
-// What applications wait for, and asking whether they may.
+// Wait objects, and fi_trywait.
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -34,7 +34,7 @@ int Signal::control(int command, void* argument) const {
 
 namespace {
 
-// 0: the application may wait for the object's descriptor.
+// 0: the application may block on the object's descriptor.
 int may_wait(fid* object) {
   switch (object->fclass) {
     case FI_CLASS_CQ: {
@@ -42,10 +42,10 @@ int may_wait(fid* object) {
       {
         const std::lock_guard lock(queue.domain.mutex);
         queue.domain.progress();
-        if (!queue.waiting.empty()) return -FI_EAGAIN;
+        if (!queue.unread.empty()) return -FI_EAGAIN;
         queue.signal.clear();
       }
-      queue.domain.hand_over();
+      queue.domain.about_to_block();
       return 0;
     }
     case FI_CLASS_CNTR: {
@@ -55,7 +55,7 @@ int may_wait(fid* object) {
         counter.signal.clear();
         counter.domain.progress();
       }
-      counter.domain.hand_over();
+      counter.domain.about_to_block();
       return 0;
     }
     case FI_CLASS_EQ: {

@@ -8,7 +8,7 @@ ssize_t post(fid_ep* endpoint, const Local& local, fi_addr_t source, uint64_t ta
              void* context, uint64_t flags) {
   return guarded([&]() -> ssize_t {
     Endpoint& at = endpoint_of(endpoint);
-    at.domain().called();
+    at.domain().note_call();
     const std::lock_guard lock(at.domain().mutex);
     if (!at.enabled()) return -FI_EOPBADSTATE;
     Pattern pattern{.tag = tag, .ignore = ignore};
@@ -32,20 +32,20 @@ ssize_t receive(fid_ep* endpoint, void* buffer, size_t length, void* desc, fi_ad
 
 ssize_t receive_pieces(fid_ep* endpoint, const iovec* iov, void** desc, size_t count,
                        fi_addr_t source, uint64_t tag, uint64_t ignore, void* context) {
-  if (count > kMostIov) return -FI_EINVAL;
+  if (count > kMaxIov) return -FI_EINVAL;
   return post(endpoint, local_of(iov, desc, count), source, tag, ignore, context,
               endpoint_of(endpoint).rx_flags());
 }
 
 ssize_t receive_message(fid_ep* endpoint, const fi_msg_tagged* message, uint64_t flags) {
-  if (message->iov_count > kMostIov) return -FI_EINVAL;
+  if (message->iov_count > kMaxIov) return -FI_EINVAL;
   return post(endpoint, local_of(message->msg_iov, message->desc, message->iov_count),
               message->addr, message->tag, message->ignore, message->context, flags);
 }
 
 ssize_t send_pieces(fid_ep* endpoint, const iovec* iov, void** desc, size_t count, fi_addr_t to,
                     uint64_t tag, void* context) {
-  if (count > kMostIov) return -FI_EINVAL;
+  if (count > kMaxIov) return -FI_EINVAL;
   return start(endpoint, {.tagged = true,
                           .local = local_of(iov, desc, count),
                           .to = to,
@@ -65,7 +65,7 @@ ssize_t send_one(fid_ep* endpoint, const void* buffer, size_t length, void* desc
 }
 
 ssize_t send_message(fid_ep* endpoint, const fi_msg_tagged* message, uint64_t flags) {
-  if (message->iov_count > kMostIov) return -FI_EINVAL;
+  if (message->iov_count > kMaxIov) return -FI_EINVAL;
   return start(endpoint, {.tagged = true,
                           .has_data = (flags & FI_REMOTE_CQ_DATA) != 0,
                           .local = local_of(message->msg_iov, message->desc, message->iov_count),

@@ -55,11 +55,12 @@ void describe_device(Context& context, ibv_device_attr* attr) {
   attr->max_qp = static_cast<int>(caps.queue_pairs);
   attr->max_qp_wr = kMaxWorkRequests;
   attr->device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID |
-                           IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_N_NOTIFY_CQ;
+                           IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_N_NOTIFY_CQ |
+                           IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
   attr->max_sge = attr->max_sge_rd = kMaxSge;
   attr->max_cq = 1 << 16;
   attr->max_cqe = kMaxCqe;
-  attr->max_mr = static_cast<int>(caps.regions);
+  attr->max_mr = attr->max_mw = static_cast<int>(caps.regions);
   attr->max_pd = 1 << 16;
   attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = kMaxReads;
   attr->max_res_rd_atom = static_cast<int>(caps.queue_pairs) * kMaxReads;
@@ -93,11 +94,20 @@ void describe_port(Context& context, ibv_port_attr* attr) {
   set_speed(caps.line_rate, attr);
 }
 
+// Programs of another version of libibverbs have longer or shorter structures: what is unknown here
+// is 0.
+template <typename Known>
+void fill(void* to, size_t size, const Known& known) {
+  const size_t common = std::min(size, sizeof known);
+  std::memcpy(to, &known, common);
+  std::memset(static_cast<uint8_t*>(to) + common, 0, size - common);
+}
+
 int query_port_extended(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_t size) {
   if (port != kPort) return EINVAL;
   ibv_port_attr whole;
   describe_port(context_of(context), &whole);
-  std::memcpy(attr, &whole, std::min(size, sizeof whole));
+  fill(attr, size, whole);
   return 0;
 }
 
@@ -109,7 +119,7 @@ int query_device_extended(ibv_context* context, const ibv_query_device_ex_input*
   whole.hca_core_clock = 1'000'000;  // kHz: completion times are nanoseconds
   whole.cq_mod_caps = {.max_cq_count = 0xFFFF, .max_cq_period = 0xFFFF};
   whole.phys_port_cnt_ex = 1;
-  std::memcpy(attr, &whole, std::min(size, sizeof whole));
+  fill(attr, size, whole);
   return 0;
 }
 
@@ -190,7 +200,7 @@ PACECAR_VERBS int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_
   whole.port_num = port;
   whole.gid_type = IBV_GID_TYPE_ROCE_V2;
   whole.ndev_ifindex = if_nametoindex(context_of(context).device().interface().name.c_str());
-  std::memcpy(entry, &whole, std::min(size, sizeof whole));
+  fill(entry, size, whole);
   return 0;
 }
 

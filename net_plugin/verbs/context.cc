@@ -11,12 +11,14 @@ void set_attribute_calls(verbs_context& verbs);
 void set_completion_calls(verbs_context& verbs);
 void set_queue_pair_calls(verbs_context& verbs);
 void set_shared_receive_calls(verbs_context& verbs);
+void set_window_calls(verbs_context& verbs);
 
 void set_calls(verbs_context& verbs) {
   set_attribute_calls(verbs);
   set_completion_calls(verbs);
   set_queue_pair_calls(verbs);
   set_shared_receive_calls(verbs);
+  set_window_calls(verbs);
 }
 
 LogSink log_sink() {

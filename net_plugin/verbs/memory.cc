@@ -1,4 +1,7 @@
 // Protection domains and memory regions.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cerrno>
 
 #include "net_plugin/verbs/forward.h"
@@ -17,10 +20,29 @@ bool allowed(unsigned flags) {
   return (flags & kChangesMemory) == 0 || (flags & IBV_ACCESS_LOCAL_WRITE) != 0;
 }
 
+bool populate(const void* address, size_t length, int how) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(address) / page * page;
+  const size_t bytes = reinterpret_cast<uintptr_t>(address) - begin + length;
+  return madvise(reinterpret_cast<void*>(begin), bytes, how) == 0;
+}
+
+// Brings in all pages, as pinning does for NICs. False: some are missing, or their protection
+// forbids it.
+bool bring_in(const void* address, size_t length, bool written) {
+  static constexpr char kOwn = 0;
+  static const bool possible = populate(&kOwn, 1, MADV_POPULATE_READ);  // from Linux 5.14 on
+  return !possible || populate(address, length, written ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+}
+
 ibv_mr* register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova, unsigned flags) {
   return made([&]() -> ibv_mr* {
     if (!allowed(flags)) {
       errno = EINVAL;
+      return nullptr;
+    }
+    if (!bring_in(address, length, (flags & IBV_ACCESS_LOCAL_WRITE) != 0)) {
+      errno = EFAULT;
       return nullptr;
     }
     auto region = std::make_unique<Region>();
@@ -38,7 +60,7 @@ ibv_mr* register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova,
     region->handle = region->lkey = region->rkey = registered->key;
     region->region = *registered;
     region->iova = iova;
-    region->local_write = (flags & IBV_ACCESS_LOCAL_WRITE) != 0;
+    region->access = flags;
     nic.regions()[region->lkey] = region.get();
     ++static_cast<Pd*>(pd)->users;
     return region.release();
@@ -129,6 +151,7 @@ PACECAR_VERBS int ibv_dereg_mr(ibv_mr* mr) {
   {
     ProcessNic& nic = nic_of(mr->context);
     const Call call(nic);
+    if (region->windows > 0) return EBUSY;
     nic.regions().erase(region->lkey);
     nic.nic().deregister_memory(region->region);
     --static_cast<Pd*>(mr->pd)->users;

@@ -96,8 +96,9 @@ struct Pd : ibv_pd {
 // A registered region, as local keys find it.
 struct Region : ibv_mr {
   MemoryRegion region;
-  uint64_t iova = 0;  // the address that the program uses for its first byte
-  bool local_write = false;
+  uint64_t iova = 0;     // the address that the program uses for its first byte
+  unsigned access = 0;   // ibv_access_flags
+  uint32_t windows = 0;  // bound to it
 };
 
 struct AddressHandle : ibv_ah {

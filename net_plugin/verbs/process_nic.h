@@ -27,6 +27,7 @@
 namespace pacecar::ibverbs {
 
 struct Region;
+struct Window;
 
 // Receives the events of a queue pair.
 class CompletionSink {
@@ -64,7 +65,8 @@ class ProcessNic {
   Duration connect_limit() const { return params_.connect_timeout; }
   Flows& flows() { return *flows_; }
   StagingPool& staging() { return *staging_; }
-  std::unordered_map<uint32_t, const Region*>& regions() { return regions_; }
+  std::unordered_map<uint32_t, Region*>& regions() { return regions_; }
+  std::unordered_map<uint32_t, Window*>& windows() { return windows_; }
 
   void add_sink(QueuePairId id, CompletionSink* sink) { sinks_[id] = sink; }
   void remove_sink(QueuePairId id) { sinks_.erase(id); }
@@ -105,7 +107,8 @@ class ProcessNic {
   OpenedNic opened_;
   std::unique_ptr<Flows> flows_;
   std::unique_ptr<StagingPool> staging_;
-  std::unordered_map<uint32_t, const Region*> regions_;  // by key
+  std::unordered_map<uint32_t, Region*> regions_;  // by key
+  std::unordered_map<uint32_t, Window*> windows_;  // bound ones, by key
   std::unordered_map<QueuePairId, CompletionSink*> sinks_;
   std::vector<Timed*> timed_;
   TurnLock mutex_;

@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "net_plugin/verbs/core/states.h"
+#include "net_plugin/verbs/windows.h"
 #include "transport/engine/clock.h"
 #include "transport/wire/address.h"
 #include "transport/wire/roce.h"
@@ -152,7 +153,8 @@ int QueuePair::connect() {
                     .mtu = bytes_of(attr.path_mtu),
                     .read_depth = attr.max_dest_rd_atomic,
                     .access = access_of(attr.qp_access_flags),
-                    .rnr_delay = attr.min_rnr_timer};
+                    .rnr_delay = attr.min_rnr_timer,
+                    .reliable = qp_base.qp_type == IBV_QPT_RC};
   std::ranges::copy(attr.ah_attr.grh.dgid.raw, peer.gid.begin());
   const auto flow = nic().flows().join(peer.gid, clock_now());
   if (!flow) return error_number(flow.error());
@@ -180,6 +182,7 @@ void QueuePair::leave_flow() {
 
 // Drops all work requests and completions.
 void QueuePair::reset() {
+  unbind_windows_of(*this);
   nic().nic().reset_queue_pair(id);
   leave_flow();
   for (; !sent_.empty(); ++first_sent_) {
@@ -236,6 +239,7 @@ ibv_wc_status status_of(CompletionStatus status) {
     case CompletionStatus::kRemoteAccessError:
       return IBV_WC_REM_ACCESS_ERR;
     case CompletionStatus::kMemoryGone:
+    case CompletionStatus::kReceiveGone:
       return IBV_WC_LOC_PROT_ERR;
     case CompletionStatus::kRetryExceeded:
       return IBV_WC_RETRY_EXC_ERR;
@@ -243,6 +247,10 @@ ibv_wc_status status_of(CompletionStatus status) {
       return IBV_WC_RNR_RETRY_EXC_ERR;
     case CompletionStatus::kRemoteRefused:
       return IBV_WC_REM_INV_REQ_ERR;
+    case CompletionStatus::kRemoteFailed:
+      return IBV_WC_REM_OP_ERR;
+    case CompletionStatus::kReceiveTooShort:
+      return IBV_WC_LOC_LEN_ERR;
     case CompletionStatus::kLocalError:
       return IBV_WC_LOC_QP_OP_ERR;
   }
@@ -262,14 +270,28 @@ void QueuePair::on_completion(const Completion& completion) {
       on_received(completion);
       break;
     case CompletionKind::kBroken:
-      // The peer's mistake is not an error of our work requests.
-      if (completion.status == CompletionStatus::kLocalError) {
-        fail(IBV_WC_WR_FLUSH_ERR);
-        raise(IBV_EVENT_QP_ACCESS_ERR);
-      } else {
-        fail(status_of(completion.status));
-      }
+      on_broken(completion);
       break;
+  }
+}
+
+void QueuePair::on_broken(const Completion& completion) {
+  switch (completion.status) {
+    case CompletionStatus::kReceiveTooShort:
+    case CompletionStatus::kReceiveGone: {
+      ibv_wc wc{};
+      wc.wr_id = receives().finish(nic(), completion.work_request, 0);
+      wc.status = status_of(completion.status);
+      wc.opcode = IBV_WC_RECV;
+      wc.qp_num = qp_base.qp_num;
+      queue_of(qp_base.recv_cq).add(wc, true);
+      return fail(IBV_WC_WR_FLUSH_ERR);
+    }
+    case CompletionStatus::kLocalError:  // the peer's mistake, not one of our work requests
+      fail(IBV_WC_WR_FLUSH_ERR);
+      return raise(IBV_EVENT_QP_ACCESS_ERR);
+    default:
+      return fail(status_of(completion.status));
   }
 }
 
@@ -314,6 +336,11 @@ void QueuePair::on_received(const Completion& completion) {
   wc.qp_num = qp_base.qp_num;
   wc.src_qp = is_datagram() ? completion.source_qp : attr.dest_qp_num;
   wc.opcode = write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
+  if (completion.invalidated) {
+    wc.wc_flags |= IBV_WC_WITH_INV;
+    wc.invalidated_rkey = completion.immediate;
+    on_invalidated(nic(), completion.immediate);
+  }
   if (write || completion.has_immediate) {
     wc.wc_flags |= IBV_WC_WITH_IMM;
     wc.imm_data = htobe32(completion.immediate);

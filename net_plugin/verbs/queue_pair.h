@@ -79,9 +79,12 @@ struct QueuePair final : ibv_qp_ex, CompletionSink {
   void leave_flow();
   int fill(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent);
   int gather(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent);
+  bool post(const WorkRequest& work_request);
+  int post_local(const ibv_send_wr& wr);
   int post_datagram(const ibv_send_wr& wr, const WorkRequest& work_request);
   void on_sent(const Completion& completion);
   void on_received(const Completion& completion);
+  void on_broken(const Completion& completion);
   void complete(const Sent& sent, ibv_wc_status status);
   void flush_receives();
   void raise(ibv_event_type type);

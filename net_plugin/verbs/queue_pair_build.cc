@@ -83,6 +83,16 @@ void set_build_calls(QueuePair& qp) {
   qp.wr_send_imm = [](ibv_qp_ex* pair, __be32 immediate) {
     begin(pair, IBV_WR_SEND_WITH_IMM).wr.imm_data = immediate;
   };
+  qp.wr_send_inv = [](ibv_qp_ex* pair, uint32_t key) {
+    begin(pair, IBV_WR_SEND_WITH_INV).wr.invalidate_rkey = key;
+  };
+  qp.wr_local_inv = [](ibv_qp_ex* pair, uint32_t key) {
+    begin(pair, IBV_WR_LOCAL_INV).wr.invalidate_rkey = key;
+  };
+  qp.wr_bind_mw = [](ibv_qp_ex* pair, ibv_mw* window, uint32_t key, const ibv_mw_bind_info* info) {
+    ibv_send_wr& wr = begin(pair, IBV_WR_BIND_MW).wr;
+    wr.bind_mw = {.mw = window, .rkey = key, .bind_info = *info};
+  };
   qp.wr_rdma_write = [](ibv_qp_ex* pair, uint32_t key, uint64_t address) {
     begin_remote(pair, IBV_WR_RDMA_WRITE, key, address);
   };

@@ -35,7 +35,8 @@ int post_receive(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
 constexpr uint64_t kSendOps = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
                               IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
                               IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-                              IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+                              IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV |
+                              IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
 
 // An errno; 0: it can be made.
 int check(const ibv_qp_init_attr_ex& attr) {
@@ -51,7 +52,9 @@ int check(const ibv_qp_init_attr_ex& attr) {
       (attr.send_ops_flags & ~kSendOps) != 0) {
     return EOPNOTSUPP;
   }
-  if (attr.qp_type != IBV_QPT_RC && attr.qp_type != IBV_QPT_UD) return EOPNOTSUPP;
+  const bool known =
+      attr.qp_type == IBV_QPT_RC || attr.qp_type == IBV_QPT_UC || attr.qp_type == IBV_QPT_UD;
+  if (!known) return EOPNOTSUPP;
   const ibv_qp_cap& cap = attr.cap;
   const auto most = static_cast<uint32_t>(kMaxWorkRequests);
   const auto pieces = static_cast<uint32_t>(kMaxSge);

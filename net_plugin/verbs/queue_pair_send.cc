@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "net_plugin/verbs/queue_pair.h"
+#include "net_plugin/verbs/windows.h"
 #include "transport/engine/clock.h"
 
 namespace pacecar::ibverbs {
@@ -28,6 +29,9 @@ bool kind_of(ibv_wr_opcode opcode, Kind* kind) {
       return true;
     case IBV_WR_SEND_WITH_IMM:
       *kind = {Opcode::kSendWithImm, IBV_WC_SEND};
+      return true;
+    case IBV_WR_SEND_WITH_INV:
+      *kind = {Opcode::kSendInvalidate, IBV_WC_SEND};
       return true;
     case IBV_WR_RDMA_READ:
       *kind = {Opcode::kRead, IBV_WC_RDMA_READ};
@@ -97,14 +101,16 @@ int QueuePair::fill(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent
   const Bytes length = total_of(wr.sg_list, wr.num_sge);
   if (length > kMaxMessage || (is_atomic(kind.opcode) && length != sizeof(uint64_t))) return EINVAL;
   const bool plain_send = kind.opcode == Opcode::kSend || kind.opcode == Opcode::kSendWithImm;
+  const bool invalidates = kind.opcode == Opcode::kSendInvalidate;
   if (is_datagram() && !plain_send) return EINVAL;
+  if (qp_base.qp_type == IBV_QPT_UC && (invalidates || comes_back(kind.opcode))) return EINVAL;
   sent->wr_id = wr.wr_id;
   sent->bytes = static_cast<uint32_t>(length);
   sent->opcode = kind.completion;
   sent->signaled = init.sq_sig_all != 0 || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
   work_request->length = length;
   work_request->opcode = kind.opcode;
-  work_request->immediate = be32toh(wr.imm_data);
+  work_request->immediate = invalidates ? wr.invalidate_rkey : be32toh(wr.imm_data);
   work_request->signaled = sent->signaled;
   work_request->awaited = true;
   work_request->solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0;
@@ -115,7 +121,7 @@ int QueuePair::fill(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent
     work_request->remote_key = wr.wr.atomic.rkey;
     work_request->operand = swap ? wr.wr.atomic.swap : wr.wr.atomic.compare_add;
     work_request->compare = swap ? wr.wr.atomic.compare_add : 0;
-  } else if (!plain_send) {
+  } else if (!plain_send && !invalidates) {
     work_request->remote = wr.wr.rdma.remote_addr;
     work_request->remote_key = wr.wr.rdma.rkey;
   }
@@ -123,6 +129,31 @@ int QueuePair::fill(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent
   // The completion releases the staging, and copies read data to the pieces.
   if (!sent->pieces.empty() || sent->staging.data != nullptr) work_request->signaled = true;
   return failed;
+}
+
+// There is room for it. Where the NIC does not take it, it has just broken the queue pair: the
+// completion that says so is on its way, and flushes this one, too.
+bool QueuePair::post(const WorkRequest& work_request) {
+  return nic().nic().post(id, {&work_request, 1}) == 1;
+}
+
+// Takes effect at once, and completes behind the work requests before it.
+int QueuePair::post_local(const ibv_send_wr& wr) {
+  const bool binds = wr.opcode == IBV_WR_BIND_MW;
+  Sent sent{.wr_id = wr.wr_id,
+            .opcode = binds ? IBV_WC_BIND_MW : IBV_WC_LOCAL_INV,
+            .signaled = init.sq_sig_all != 0 || (wr.send_flags & IBV_SEND_SIGNALED) != 0};
+  if (qp_base.state == IBV_QPS_ERR) {
+    complete(sent, IBV_WC_WR_FLUSH_ERR);
+    return 0;
+  }
+  const int failed = binds ? bind_window(*this, wr) : invalidate(*this, wr.invalidate_rkey);
+  if (failed != 0) return failed;
+  const WorkRequest nothing{
+      .id = first_sent_ + sent_.size(), .opcode = Opcode::kNothing, .signaled = sent.signaled};
+  (void)post(nothing);
+  sent_.push(std::move(sent));
+  return 0;
 }
 
 int QueuePair::post_datagram(const ibv_send_wr& wr, const WorkRequest& work_request) {
@@ -139,6 +170,9 @@ int QueuePair::post_datagram(const ibv_send_wr& wr, const WorkRequest& work_requ
 int QueuePair::post_send(const ibv_send_wr& wr) {
   if (qp_base.state != IBV_QPS_RTS && qp_base.state != IBV_QPS_ERR) return EINVAL;
   if (sent_.full()) return ENOMEM;
+  if (wr.opcode == IBV_WR_BIND_MW || wr.opcode == IBV_WR_LOCAL_INV) {
+    return is_datagram() ? EINVAL : post_local(wr);
+  }
   if (is_datagram() &&
       (wr.wr.ud.ah == nullptr || total_of(wr.sg_list, wr.num_sge) > nic().caps().mtu)) {
     return EINVAL;
@@ -154,12 +188,8 @@ int QueuePair::post_send(const ibv_send_wr& wr) {
   int failed = 0;
   if (is_datagram()) {
     failed = post_datagram(wr, work_request);
-  } else if (nic().nic().post(id, {&work_request, 1}) == 1) {
-    if (!comes_back(work_request.opcode)) {
-      nic().flows().on_posted(*flow_, work_request.length);
-    }
-  } else {
-    failed = ENOMEM;
+  } else if (post(work_request) && !comes_back(work_request.opcode)) {
+    nic().flows().on_posted(*flow_, work_request.length);
   }
   if (failed != 0) {
     nic().staging().give_back(sent.staging);

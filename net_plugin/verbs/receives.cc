@@ -12,7 +12,7 @@ uint8_t* locate(ProcessNic& nic, const ibv_pd* pd, const ibv_sge& piece, bool wr
   const auto found = nic.regions().find(piece.lkey);
   if (found == nic.regions().end()) return nullptr;
   const Region& region = *found->second;
-  if (region.pd != pd || (write && !region.local_write)) return nullptr;
+  if (region.pd != pd || (write && (region.access & IBV_ACCESS_LOCAL_WRITE) == 0)) return nullptr;
   const uint64_t offset = piece.addr - region.iova;
   if (piece.length > region.length || offset > region.length - piece.length) return nullptr;
   return static_cast<uint8_t*>(region.addr) + offset;

@@ -23,8 +23,8 @@ struct HostileEnd {
   bool sends = false;                      // to the victim
   std::optional<ConnectionId> connection;  // the victim's; none: closed
   QueuePairId data = 0;                    // the victim's
-  RemotePlace table;                       // the victim's
-  RemotePlace word;                        // likewise
+  RemoteAddress table;                     // the victim's
+  RemoteAddress word;                      // likewise
 };
 
 class HostilePeer {
@@ -51,7 +51,7 @@ class HostilePeer {
     if (!offer.joined) joined_end_ = flow_end();
     Answer answer{.end = joined_end_,
                   .eager = (choice & 1) != 0 ? input.u32() : offer.eager,
-                  .table = place(input)};
+                  .table = remote_address(input)};
     auto bytes = encode(answer);
     if ((choice & 6) == 6) bytes[input.below(bytes.size())] ^= input.u8();
     if (!victim.finish_send(offered->connection, bytes, now)) {
@@ -80,7 +80,7 @@ class HostilePeer {
                                             : static_cast<uint32_t>(ends_.size()),
                 .count = (choice & 8) != 0 ? input.u8() : ends_.size() + 1,
                 .end = (choice & 48) == 48 ? flow_end() : own_sending_end(choice >> 6),
-                .table = place(input)};
+                .table = remote_address(input)};
     offer.obeys = allocator_name((choice & 16) != 0 ? "" : obeys);
     const auto answered = victim.open_receive(encode(offer), now);
     if (!answered) return nullptr;
@@ -126,15 +126,15 @@ class HostilePeer {
       const auto id = nic_.create_queue_pair({.work_requests = 64});
       *address = nic_.queue_pair_address(id.value_or(0));
     }
-    end.words = place_of(region_);
+    end.words = remote_address_of(region_);
     return end;
   }
-  RemotePlace place(Input& input) {
-    RemotePlace place = place_of(region_);
+  RemoteAddress remote_address(Input& input) {
+    RemoteAddress address = remote_address_of(region_);
     const uint8_t choice = input.u8();
-    if (choice % 8 == 7) place.address += input.u64();
-    if (choice % 16 == 9) place.key = input.u32();
-    return place;
+    if (choice % 8 == 7) address.address += input.u64();
+    if (choice % 16 == 9) address.key = input.u32();
+    return address;
   }
   static QueuePairId number_of(const QueuePairAddress& address) {
     return wire::load_be32(address.bytes.data() + 4);
@@ -142,12 +142,12 @@ class HostilePeer {
   const HostileEnd* any_end(Input& input) {
     return ends_.empty() ? nullptr : &ends_[input.below(ends_.size())];
   }
-  static void write(const HostileEnd& end, const RemotePlace& table, size_t offset,
+  static void write(const HostileEnd& end, const RemoteAddress& table, size_t offset,
                     std::span<const uint8_t> bytes) {
     end.victim->write(table.key, table.address + offset, bytes);
   }
   template <typename T>
-  void write(const HostileEnd& end, const RemotePlace& table, size_t offset, const T& thing) {
+  void write(const HostileEnd& end, const RemoteAddress& table, size_t offset, const T& thing) {
     write(end, table, offset, std::span(reinterpret_cast<const uint8_t*>(&thing), sizeof thing));
   }
   // Numbers that mean something, or any.

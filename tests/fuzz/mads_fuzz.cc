@@ -17,8 +17,8 @@ Connection end_in(size_t state, Instant now) {
   if (state == 2) end.find({}, now);
   if (state >= 3) end.on_request({.local_id = 9});
   if (state == 4) end.reply({}, now);
-  if (state == 5) end.ready({});
-  if (state == 6) end.disconnect(1, 2, now);
+  if (state == 5) end.ready({}, now);
+  if (state == 6) end.disconnect(2, now);
   if (state == 7) end.reject({});
   return end;
 }

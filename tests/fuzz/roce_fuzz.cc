@@ -35,6 +35,7 @@ void try_decoder(std::span<const uint8_t> datagram) {
   if (decode(std::span(again).first(size + payload + kIcrcBytes), second) != Decoded::kOk ||
       second.psn != packet.psn || second.address != packet.address ||
       second.length != packet.length || second.immediate != packet.immediate ||
+      second.unreliable != packet.unreliable || second.invalidated_key != packet.invalidated_key ||
       second.syndrome != packet.syndrome || second.msn != packet.msn) {
     std::abort();
   }

@@ -127,8 +127,8 @@ TEST_F(ArrivalsOfDirectMemory, WhatComesDuringARoundIsOfTheNext) {
 TEST_F(ArrivalsOfDirectMemory, AWindowThatGoesTakesItsWordsAlong) {
   for (const WindowId window : {on_gpu_, on_host_}) arrivals_.add(window, 0, 1);
   advance();
-  windows_.release_own(on_gpu_);
-  windows_.release_own(on_host_);
+  windows_.deregister(*windows_.release_own(on_gpu_));
+  windows_.deregister(*windows_.release_own(on_host_));
   context_->flush_done = true;
   finish();
   EXPECT_EQ(gpu_memory_.word(0), 0U);
@@ -151,7 +151,7 @@ TEST_F(ArrivalsOfDirectMemory, AFlushThatFailsEndsAll) {
 }
 
 TEST_F(ArrivalsOfDirectMemory, OfTheHostAloneAllCountsAtOnce) {
-  windows_.release_own(on_gpu_);
+  windows_.deregister(*windows_.release_own(on_gpu_));
   arrivals_.add(on_host_, 24, 9);
   EXPECT_EQ(host_memory_.word(24), 9U);
   EXPECT_TRUE(arrivals_.idle());
@@ -167,7 +167,7 @@ TEST_F(ArrivalsOfDirectMemory, EveryWordHasAPlace) {
   context_->flush_done = true;
   finish();
   for (uint64_t i = 0; i < added; ++i) ASSERT_EQ(wide.word(8 * i), i + 1);
-  windows_.release_own(id);
+  windows_.deregister(*windows_.release_own(id));
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ using rma::Signal;
 using test::pattern_of;
 using test::RankWindow;
 using test::RmaRanks;
+using test::value_of;
 
 constexpr size_t kRanks = 3;
 constexpr size_t kRankPart = 400'000;  // of each rank, in each rank's window
@@ -79,7 +80,7 @@ class Case {
   size_t below(size_t bound) { return draw_() % bound; }
 
   void start(size_t rank, const Result<rma::Operation*>& operation) {
-    started_.emplace_back(rank, operation.value());
+    started_.emplace_back(rank, value_of(operation));
   }
   void put(size_t rank, size_t peer, size_t size, uint64_t offset) {
     const size_t from = below(kWindowBytes - size);

@@ -244,6 +244,24 @@ TEST(RmaGpu, MemoryThatIsDeregisteredIsNotTouchedAgain) {
   ranks.unshare(source);
 }
 
+// The origin has its bytes before the target learns that they arrived.
+TEST(RmaGpu, MemoryMayGoAsSoonAsAGetFromItIsDone) {
+  const RmaRanks ranks(2);
+  constexpr size_t kBytes = 100'000;
+  for (uint64_t round = 0; round < 300; ++round) {
+    const RankWindow source = ranks.share(kBytes, kOnHost);
+    source.memory[1]->write(pattern_of(kBytes, round));
+    const RankWindow back = ranks.share(kBytes, kOnHost);
+    ranks.finish(0, ranks[0].get(1, source.at(0, 0), kBytes, back.at(0, 0)));
+    ranks[1].unshare(source.shared[1]);
+    ASSERT_EQ(back.memory[0]->read(0, kBytes), pattern_of(kBytes, round));
+    ranks[0].unshare(source.shared[0]);
+    ranks.unshare(back);
+  }
+  EXPECT_FALSE(ranks[0].failure());
+  EXPECT_FALSE(ranks[1].failure());
+}
+
 TEST(RmaGpu, OneWhoLeavesAmidPutsLeavesNothingBehind) {
   RmaRanks ranks(3);
   constexpr size_t kBytes = 2 << 20;

@@ -29,6 +29,13 @@ void step_until(const char* what, Step step) {
   }
 }
 
+// What `result` holds; its error's sentence is thrown otherwise.
+template <typename Value>
+Value value_of(Result<Value> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+  return std::move(*result);
+}
+
 // Of one rank.
 class RankMemory {
  public:
@@ -116,7 +123,7 @@ class RmaRanks {
     }
     window.shared.resize(size());
     of_each([&](size_t rank) {
-      window.shared[rank] = groups_[rank]->share(window.memory[rank]->range()).value();
+      window.shared[rank] = value_of(groups_[rank]->share(window.memory[rank]->range()));
     });
     return window;
   }

@@ -6,6 +6,7 @@ network namespaces where this user may make them.
 """
 
 import os
+import random
 import re
 import shutil
 import socket
@@ -34,30 +35,35 @@ wait $first
 """
 
 
-def environment(nic):
+def environment(nic, fault=""):
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PACECAR_")}
-    return clean | {"PACECAR_NICS": f"soft:udp:{nic}"}
+    return clean | {"PACECAR_NICS": f"soft:udp:{nic}", "PACECAR_FAULT": fault}
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
+    """Not one that callers are given: it could stay in TIME_WAIT, where no program can listen."""
+    while True:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", random.randrange(20000, 32000)))
+                return str(probe.getsockname()[1])
+            except OSError:
+                continue
 
 
-def pair(*command, client=("127.0.0.1",), server=(), port="-p"):
+def pair(*command, client=("127.0.0.1",), server=(), port="-p", fault=""):
     """The two ends of a program that talks to itself over the loopback; their outputs."""
     if shutil.which(command[0]) is None:
         raise unittest.SkipTest(f"{command[0]} is not installed")
     own = [PROGRAM, "run", "--quiet", "--", *command]
     own += [port, free_port()] if port else []
     ask = [*own, *client]
-    server = subprocess.Popen([*own, *server], env=environment("lo"), text=True,
+    server = subprocess.Popen([*own, *server], env=environment("lo", fault), text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     deadline = time.monotonic() + LIMIT_S
     try:
         while True:  # the server may not listen yet
-            client = subprocess.run(ask, env=environment("lo"), text=True,
+            client = subprocess.run(ask, env=environment("lo", fault), text=True,
                                     capture_output=True, timeout=LIMIT_S, check=False)
             early = re.search("onnect|REJECTED", client.stdout + client.stderr) and \
                 server.poll() is None
@@ -97,13 +103,20 @@ class Programs(unittest.TestCase):
             with self.subTest(flags):
                 self.good("ibv_ud_pingpong", "-g", "0", "-c", *flags)
 
+    def test_ping_pong_over_unreliable_connections(self):
+        self.good("ibv_uc_pingpong", "-g", "0", "-c")
+
     def test_ping_pong_over_shared_receives(self):
         self.good("ibv_srq_pingpong", "-g", "0", "-c", "-q", "4")
 
     def test_perftest(self):
         for command in (("ib_write_bw", "-a", "-n", "100"), ("ib_read_bw", "-n", "200"),
                         ("ib_send_bw", "-a", "-n", "100"), ("ib_send_bw", "-e", "-n", "200"),
-                        ("ib_send_bw", "-c", "UD", "-n", "200"), ("ib_atomic_bw", "-n", "200"),
+                        ("ib_send_bw", "-c", "UD", "-n", "200"),
+                        # All of it fits into the socket's buffer: UC repeats nothing, and perftest
+                        # waits for each message.
+                        ("ib_send_bw", "-c", "UC", "-s", "1024", "-n", "100"),
+                        ("ib_write_lat", "-c", "UC", "-n", "200"), ("ib_atomic_bw", "-n", "200"),
                         ("ib_atomic_bw", "-A", "CMP_AND_SWAP", "-n", "200"),
                         ("ib_write_bw", "-q", "4", "-n", "200"), ("ib_write_lat", "-n", "200"),
                         ("ib_send_lat", "-n", "200"), ("ib_send_lat", "-c", "UD", "-n", "200"),
@@ -127,6 +140,13 @@ class Programs(unittest.TestCase):
     def test_an_event_channel_goes_while_a_thread_waits_at_it(self):
         for _ in range(15):  # as rping's does, and crashed one time in ten
             self.good("rping", "-C", "2", client=("-c", "-a", "127.0.0.1"), server=("-s",))
+
+    def test_the_end_of_a_connection_is_noticed_whatever_is_lost(self):
+        """The client exits at once, so a lost message at the end is repeated while it does."""
+        for seed in range(15):
+            with self.subTest(seed):
+                self.good("rping", "-C", "2", client=("-c", "-a", "127.0.0.1"), server=("-s",),
+                          fault=f"loss=0.1,seed={seed}")
 
     def test_endpoints(self):
         """rdma_create_ep, where calls wait for their events."""

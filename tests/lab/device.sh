@@ -19,24 +19,35 @@ both() {
   local command=("$1" -d "$device" "$gid_flag" "$gid" "${@:3}")
   port=$((port + 1))
   command+=(-p "$port")
-  meet "device$port"
-  if ((rank != server)); then
-    sleep 2 # the server listens
+  if ((rank == server)); then
+    # The watcher lets the client go.
+    (await_listener "$port" && meet "device$port") &
+  else
+    meet "device$port"
     command+=("${peers[server]}")
   fi
   LIMIT=60 check "$name" "${command[@]}"
+  wait
+}
+
+await_listener() {
+  local tries=300
+  until [[ -n $(ss -Hltn "sport = :$1") ]] || ((--tries == 0)); do sleep 0.1; done
 }
 
 for server in 0 1; do
   both "$server" ibv_rc_pingpong -g -c -n 200
   both "$server" ibv_rc_pingpong -g -c -n 100 -s 60000 -m 4096
   both "$server" ibv_ud_pingpong -g -c -n 100 -s 1024
+  both "$server" ibv_uc_pingpong -g -c -n 100
   both "$server" ibv_srq_pingpong -g -c -n 100 -q 2
   both "$server" ib_write_bw -x -n 200 -F -s 65536
   both "$server" ib_read_bw -x -n 100 -F -s 65536
   # A server that polls takes all of its one processor.
   both "$server" ib_send_bw -x -n 100 -F -s 65536 -e
   both "$server" ib_send_bw -x -n 100 -F -c UD -s 1024
+  both "$server" ib_send_bw -x -n 100 -F -c UC -s 1024 # fits into the buffers: UC repeats nothing
+  both "$server" ib_write_bw -x -n 100 -F -c UC -s 65536
   both "$server" ib_atomic_bw -x -n 100 -F
   both "$server" ib_atomic_lat -x -n 50 -F -A CMP_AND_SWAP
   both "$server" ib_write_lat -x -n 50 -F

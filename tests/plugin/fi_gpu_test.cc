@@ -48,7 +48,7 @@ void with_gpus(const std::function<void(GpuWorld&)>& body) {
   });
 }
 
-constexpr size_t kSizesOfGpus[] = {0, 1, 4096, 65536, 65537, 131072, 131073, 300001, kBytes};
+constexpr size_t kSizesOfGpus[] = {0, 1, 4096, 65536, 65537, 262144, 262145, 300001, kBytes};
 
 TEST(FiGpu, MessagesOfAllSizes) {
   with_gpus([](GpuWorld& both) {
@@ -84,7 +84,7 @@ TEST(FiGpu, MessagesOfAllSizes) {
 TEST(FiGpu, UnexpectedTruncatedAndManyInOneBuffer) {
   with_gpus([](GpuWorld& both) {
     World& world = both.world;
-    const size_t sizes[] = {1000, 140000, 200000};
+    const size_t sizes[] = {1000, 300000, 400000};
     if (world.first()) {
       for (const size_t size : sizes) {
         const auto bytes = pattern(size, size);  // of the host, into a GPU
@@ -107,7 +107,7 @@ TEST(FiGpu, UnexpectedTruncatedAndManyInOneBuffer) {
     auto begin = pattern(1000, 1000);
     begin.resize(10);
     EXPECT_TRUE(both.read(0, 10) == begin);
-    const iovec iov{both.buffer.data() + 4096, 340000};
+    const iovec iov{both.buffer.data() + 4096, 700000};
     fi_msg message{};
     message.msg_iov = &iov;
     message.desc = &both.desc;
@@ -188,9 +188,9 @@ TEST(FiGpu, AFailedCopyIsAnErrorOfItsOperation) {
     world.meet();
     // The host's memory goes on as before.
     if (world.first()) {
-      send_tagged(world, pattern(140000, 3), 2);
+      send_tagged(world, pattern(300000, 3), 2);
     } else {
-      expect_tagged(world, pattern(140000, 3), 2);
+      expect_tagged(world, pattern(300000, 3), 2);
     }
   });
 }
@@ -201,7 +201,7 @@ TEST(FiGpu, AClosedRegionGetsNothing) {
     int context = 0;
     if (world.first()) {
       world.meet();
-      // The peer's memory is no more: his NIC's answer says so.
+      // The peer's memory region is closed: the write is refused.
       world.end.until_taken([&] {
         return fi_write(both.endpoint(), both.buffer.data(), kBytes, both.desc, world.other(), 0,
                         kKey + 1, &context);

@@ -1,19 +1,24 @@
-// The libfabric provider beside a peer that lies (fi_hostile_peer.h): no byte outside of what was
-// offered is written, whatever was under way with the liar ends, and a good peer is not disturbed.
+// The libfabric provider with a hostile peer (fi_hostile_peer.h): no byte outside of the registered
+// and posted memory is written, every operation with that peer ends, and a good peer is not
+// disturbed.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <deque>
+#include <fstream>
+#include <optional>
 #include <vector>
 
 #include "tests/support/fi_hostile_peer.h"
 #include "tests/support/fi_world.h"
 #include "tests/support/hostile_seeds.h"
+#include "tests/support/own_network.h"
 
 namespace pacecar::test {
 namespace {
 
-enum RankOf : int { kVictim, kGood, kLiar };
+enum RankOf : int { kVictim, kGood, kHostile };
 constexpr uint64_t kReadKey = 5;
 constexpr uint64_t kWriteKey = 6;
 constexpr uint64_t kGoodTag = uint64_t{1} << 40;
@@ -22,7 +27,7 @@ constexpr size_t kMargin = 4096;
 constexpr size_t kInside = 4096;
 constexpr uint8_t kUntouched = 0xa5;
 
-// Memory between margins that nobody may write.
+// Memory with a margin on either side that must not change.
 struct Guarded {
   explicit Guarded(size_t size) : bytes(size + 2 * kMargin, kUntouched) {}
   uint8_t* inside() { return bytes.data() + kMargin; }
@@ -41,10 +46,10 @@ HandleBytes as_handle(const void* bytes, size_t size) {
   return handle;
 }
 
-// What the victim has under way with the liar: each ends, whatever comes of it.
-class Dealings {
+// The victim's operations with the hostile peer: each must end, with any result.
+class HostileOperations {
  public:
-  Dealings(FiEnd& end, fi_addr_t liar) : end_(end), liar_(liar) {
+  HostileOperations(FiEnd& end, fi_addr_t hostile) : end_(end), hostile_(hostile) {
     for (size_t i = 0; i < kCount; ++i) {
       buffers_.emplace_back(kLargest);
       free_.push_back(i);
@@ -54,27 +59,27 @@ class Dealings {
     if (free_.empty()) return;
     const size_t at = free_.back();
     Guarded& buffer = buffers_[at];
-    const size_t sizes[] = {0, 1, 100, 4096, 131072, 131073, kLargest};
+    const size_t sizes[] = {0, 1, 100, 4096, 262144, 262145, kLargest};
     const size_t size = sizes[prng.below(std::size(sizes))];
     uint8_t* const data = buffer.inside();
     const uint64_t key = prng.below(3);
     ssize_t result = 0;
     switch (prng.below(5)) {
       case 0:
-        result = fi_tsend(end_.endpoint, data, size, nullptr, liar_, prng.below(9), &buffer);
+        result = fi_tsend(end_.endpoint, data, size, nullptr, hostile_, prng.below(9), &buffer);
         break;
       case 1:
-        result = fi_trecv(end_.endpoint, data, size, nullptr, liar_, prng.below(9), 0, &buffer);
+        result = fi_trecv(end_.endpoint, data, size, nullptr, hostile_, prng.below(9), 0, &buffer);
         break;
       case 2:
-        result = fi_write(end_.endpoint, data, size, nullptr, liar_, 0, key, &buffer);
+        result = fi_write(end_.endpoint, data, size, nullptr, hostile_, 0, key, &buffer);
         break;
       case 3:
-        result = fi_read(end_.endpoint, data, size, nullptr, liar_, 0, key, &buffer);
+        result = fi_read(end_.endpoint, data, size, nullptr, hostile_, 0, key, &buffer);
         break;
       default:
-        result = fi_fetch_atomic(end_.endpoint, data, 1, nullptr, data + 8, nullptr, liar_, 0, key,
-                                 FI_UINT64, FI_SUM, &buffer);
+        result = fi_fetch_atomic(end_.endpoint, data, 1, nullptr, data + 8, nullptr, hostile_, 0,
+                                 key, FI_UINT64, FI_SUM, &buffer);
         break;
     }
     if (result == 0) {
@@ -83,7 +88,7 @@ class Dealings {
       EXPECT_EQ(result, -FI_EAGAIN);
     }
   }
-  // Whether it was one of these.
+  // Whether the completion was one of these operations'.
   bool ended(const FiOutcome& outcome) {
     for (size_t i = 0; i < kCount; ++i) {
       if (outcome.context != &buffers_[i]) continue;
@@ -94,22 +99,23 @@ class Dealings {
     }
     return false;
   }
-  // The liar's process is there no more, so nothing with it may stay.
+  // The hostile peer's process has ended, so all operations with it must end.
   void end_all() {
     for (Guarded& buffer : buffers_) fi_cancel(&end_.endpoint->fid, &buffer);
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     while (free_.size() < kCount) {
       if (const auto outcome = end_.poll()) ended(*outcome);
-      ASSERT_LT(std::chrono::steady_clock::now(), until) << "an operation with the liar hangs";
+      ASSERT_LT(std::chrono::steady_clock::now(), until)
+          << "an operation with the hostile peer hangs";
     }
   }
 
  private:
   static constexpr size_t kCount = 24;
-  static constexpr size_t kLargest = 200000;
+  static constexpr size_t kLargest = 400000;
 
   FiEnd& end_;
-  const fi_addr_t liar_;
+  const fi_addr_t hostile_;
   std::deque<Guarded> buffers_;
   std::vector<size_t> free_;
 };
@@ -118,11 +124,11 @@ void be_victim(Rank& rank, uint64_t seed) {
   FiEnd end;
   const auto name = end.name();
   rank.give(kGood, as_handle(name.data(), name.size()));
-  rank.give(kLiar, as_handle(name.data(), name.size()));
+  rank.give(kHostile, as_handle(name.data(), name.size()));
   const HandleBytes good_name = rank.take(kGood);
-  const HandleBytes liar_name = rank.take(kLiar);
+  const HandleBytes hostile_name = rank.take(kHostile);
   const fi_addr_t good = end.add(good_name.data());
-  Dealings dealings(end, end.add(liar_name.data()));
+  HostileOperations operations(end, end.add(hostile_name.data()));
 
   Guarded read_only(kInside);
   Guarded written(kInside);
@@ -134,18 +140,18 @@ void be_victim(Rank& rank, uint64_t seed) {
   end.share(written.inside(), kInside, kWriteKey);
 
   Prng prng(seed);
-  std::vector<uint8_t> in(140000);
+  std::vector<uint8_t> in(300000);
   uint64_t round = 0;
   uint64_t over = 0;
   int anybodys = 0;
   bool receiving = false;
-  bool liar_gone = false;
+  bool hostile_gone = false;
   end.until_taken(
       [&] { return fi_trecv(end.endpoint, &over, sizeof over, nullptr, good, kEnd, 0, &over); });
   end.until_taken([&] {
     return fi_recv(end.endpoint, messages.inside(), kInside, nullptr, FI_ADDR_UNSPEC, &anybodys);
   });
-  while (!liar_gone) {
+  while (!hostile_gone) {
     if (!receiving) {
       receiving = true;
       end.until_taken([&] {
@@ -153,9 +159,9 @@ void be_victim(Rank& rank, uint64_t seed) {
                         &in);
       });
     }
-    if (prng.below(4) == 0) dealings.start(prng);
+    if (prng.below(4) == 0) operations.start(prng);
     const auto outcome = end.poll();
-    if (!outcome || dealings.ended(*outcome)) continue;
+    if (!outcome || operations.ended(*outcome)) continue;
     if (outcome->context == &in) {
       ASSERT_EQ(outcome->error, 0);
       const auto expected = pattern(outcome->length, round);
@@ -169,11 +175,11 @@ void be_victim(Rank& rank, uint64_t seed) {
       });
     } else if (outcome->context == &over) {
       ASSERT_EQ(outcome->error, 0);
-      liar_gone = true;
+      hostile_gone = true;
     }
   }
   EXPECT_GT(round, 0U);
-  dealings.end_all();
+  operations.end_all();
   EXPECT_TRUE(written.margins_whole() && messages.margins_whole());
   EXPECT_EQ(std::ranges::count(read_only.bytes, kUntouched),
             static_cast<ptrdiff_t>(read_only.bytes.size()));
@@ -196,29 +202,29 @@ void be_good(Rank& rank) {
   };
   std::atomic<bool> gone = false;
   std::thread waiter([&] {
-    rank.take(kLiar);
+    rank.take(kHostile);
     gone = true;
   });
   for (uint64_t round = 0; !gone; ++round) {
-    send(pattern(round % 3 == 0 ? 140000 : round % 5000, round), kGoodTag + round);
+    send(pattern(round % 3 == 0 ? 300000 : round % 5000, round), kGoodTag + round);
   }
   waiter.join();
   send(std::vector<uint8_t>(sizeof(uint64_t)), kEnd);
   rank.barrier();
 }
 
-void be_liar(Rank& rank, uint64_t seed, uint64_t attacks) {
+void run_hostile_peer(Rank& rank, uint64_t seed, uint64_t attacks) {
   const HandleBytes victim = rank.take(kVictim);
   {
     Prng prng(seed);
-    FiHostilePeer liar(fabric::Name(reinterpret_cast<const char*>(victim.data()), 16), seed);
-    rank.give(kVictim, as_handle(liar.name().data(), liar.name().size()));
+    FiHostilePeer hostile(fabric::Name(reinterpret_cast<const char*>(victim.data()), 16), seed);
+    rank.give(kVictim, as_handle(hostile.name().data(), hostile.name().size()));
     bool met = false;
     for (uint64_t i = 0; i < attacks; ++i) {
-      if (!met) liar.meet(prng.below(4) != 0);
-      met = liar.attack();
+      if (!met) hostile.connect(prng.below(4) != 0);
+      met = hostile.attack();
     }
-    EXPECT_GT(liar.meetings(), 1U);
+    EXPECT_GT(hostile.attempts(), 1U);
   }
   rank.give(kGood, HandleBytes{});
   rank.barrier();
@@ -231,9 +237,104 @@ TEST(FiHostile, NobodyElseMinds) {
     expect_processes_pass(3, [&](Rank& rank) {
       if (rank.rank() == kVictim) be_victim(rank, seed);
       if (rank.rank() == kGood) be_good(rank);
-      if (rank.rank() == kLiar) be_liar(rank, seed, 400);
+      if (rank.rank() == kHostile) run_hostile_peer(rank, seed, 400);
     });
   }
+}
+
+// Each name makes a peer, which stays, with buffers: greetings alone must not use up the memory.
+TEST(FiHostile, NamesOfOneHostAreBounded) {
+  expect_processes_pass(1, [](Rank&) {
+    (void)enter_own_network();  // thousands of ports stay in TIME_WAIT
+    constexpr uint16_t kNames = 1100;
+    constexpr size_t kAnswered = 1024;
+    FiEnd victim;
+    FiHostilePeer hostile(fabric::Name(reinterpret_cast<const char*>(victim.name().data()), 16), 1);
+    size_t answered = 0;
+    for (uint16_t port = 1; port <= kNames; ++port) {
+      answered += hostile.is_answered(port, [&] { victim.progress(); }) ? 1 : 0;
+    }
+    EXPECT_EQ(answered, kAnswered);
+    EXPECT_TRUE(hostile.is_answered(1, [&] { victim.progress(); })) << "a known name";
+    victim.add(hostile.name_with(kNames).data());
+    EXPECT_TRUE(hostile.is_answered(kNames, [&] { victim.progress(); })) << "the application's";
+  });
+}
+
+TEST(FiHostile, NamesOfAllHostsAreBounded) {
+  expect_processes_pass(1, [](Rank&) {
+    (void)enter_own_network();  // thousands of ports stay in TIME_WAIT
+    constexpr size_t kAnswered = 4096;
+    FiEnd victim;
+    const fabric::Name name(reinterpret_cast<const char*>(victim.name().data()), 16);
+    size_t answered = 0;
+    for (uint8_t host = 1; host <= 5; ++host) {
+      FiHostilePeer hostile(name, 1, host);
+      for (uint16_t port = 1; port <= 900; ++port) {
+        answered += hostile.is_answered(port, [&] { victim.progress(); }) ? 1 : 0;
+      }
+    }
+    EXPECT_EQ(answered, kAnswered);
+  });
+}
+
+TEST(FiHostile, CallsOfOneNameAreBounded) {
+  expect_processes_pass(1, [](Rank&) {
+    constexpr size_t kCalls = 8;
+    FiEnd victim;
+    FiHostilePeer hostile(fabric::Name(reinterpret_cast<const char*>(victim.name().data()), 16), 1);
+    size_t answered = 0;
+    for (size_t i = 0; i < 3 * kCalls; ++i) {
+      answered += hostile.is_answered_for_good(1, [&] { victim.progress(); }) ? 1 : 0;
+    }
+    EXPECT_EQ(answered, kCalls);
+  });
+}
+
+// Both sides call. The peer's call ends first, then ours, which it has never answered.
+TEST(FiHostile, APeerThatEndsWhileItIsCalledFails) {
+  expect_processes_pass(1, [](Rank&) {
+    FiEnd victim;
+    std::optional<FiHostilePeer> hostile(
+        std::in_place, fabric::Name(reinterpret_cast<const char*>(victim.name().data()), 16), 1);
+    const fi_addr_t address = victim.add(hostile->name().data());
+    const std::vector<uint8_t> bytes(400000);
+    int context = 0;
+    ASSERT_EQ(fi_tsend(victim.endpoint, bytes.data(), bytes.size(), nullptr, address, 1, &context),
+              0);
+    hostile->hang_up_during_its_call([&] { victim.progress(); });
+    for (const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+         std::chrono::steady_clock::now() < until;) {
+      victim.progress();
+    }
+    hostile.reset();
+    EXPECT_EQ(victim.outcome_of(&context).error, FI_ECONNRESET);
+  });
+}
+
+size_t address_space_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  size_t pages = 0;
+  statm >> pages;
+  return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// Each connection has an inbox of 4 MiB.
+TEST(FiHostile, ConnectionsThatSendNothingAreBounded) {
+  expect_processes_pass(1, [](Rank&) {
+    constexpr size_t kInboxBytes = 4 << 20;
+    constexpr size_t kConnections = 200;
+    constexpr size_t kAtOnce = 64;
+    FiEnd victim;
+    FiHostilePeer hostile(fabric::Name(reinterpret_cast<const char*>(victim.name().data()), 16), 1);
+    const auto progress = [&] { victim.progress(); };
+    ASSERT_TRUE(hostile.is_answered(1, progress));
+    const size_t before = address_space_bytes();
+    const auto silent = hostile.be_silent(kConnections, progress);
+    const size_t grown = address_space_bytes() - before;
+    EXPECT_GE(grown, kAtOnce * kInboxBytes) << "else this measures nothing";
+    EXPECT_LE(grown, 2 * kAtOnce * kInboxBytes);
+  });
 }
 
 }  // namespace

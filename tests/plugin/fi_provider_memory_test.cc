@@ -1,5 +1,5 @@
-// The libfabric provider through libfabric itself: memory that peers write, read and change, and
-// waiting for what they do.
+// The libfabric provider through libfabric itself: remote writes, reads and atomics, and
+// waiting for them.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -15,11 +15,11 @@ void write_and_read(World& world, bool virtual_addresses) {
   for (const size_t size : kSizes) {
     std::vector<uint8_t> shared(size + 16, static_cast<uint8_t>(world.rank.rank()));
     fid_mr* const region = world.end.share(shared.data(), shared.size(), size + 1);
-    HandleBytes told{};
+    HandleBytes window{};
     const uint64_t words[] = {virtual_addresses ? reinterpret_cast<uint64_t>(shared.data()) : 0,
                               fi_mr_key(region)};
-    std::memcpy(told.data(), words, sizeof words);
-    world.rank.give(1 - world.rank.rank(), told);
+    std::memcpy(window.data(), words, sizeof words);
+    world.rank.give(1 - world.rank.rank(), window);
     const HandleBytes theirs = world.rank.take(1 - world.rank.rank());
     uint64_t at[2];
     std::memcpy(at, theirs.data(), sizeof at);

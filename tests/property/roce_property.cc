@@ -26,9 +26,14 @@ uint32_t any24() { return *rc::gen::inRange<uint32_t>(0, 1 << 24); }
 
 Packet any_packet(std::span<const uint8_t> payload) {
   Packet packet;
-  const int number = *rc::gen::inRange(0, 0x17);
-  packet.opcode = static_cast<Opcode>(number < 0x15 ? number : number - 0x15 + 0x64);
+  const int number = *rc::gen::inRange(0, 0x19);
+  packet.opcode = static_cast<Opcode>(number < 0x15   ? number
+                                      : number < 0x17 ? number - 0x15 + 0x64
+                                                      : number - 1);
   const Shape shape = shape_of(packet.opcode);
+  const bool message =
+      (shape.kind == Kind::kSend && !shape.invalidate) || shape.kind == Kind::kWrite;
+  packet.unreliable = message && *rc::gen::arbitrary<bool>();
   packet.ack_request = *rc::gen::arbitrary<bool>();
   packet.solicited = *rc::gen::arbitrary<bool>();
   packet.destination_qp = any24();
@@ -59,6 +64,7 @@ Packet any_packet(std::span<const uint8_t> payload) {
     packet.source_qp = any24();
   }
   if (shape.immediate) packet.immediate = *rc::gen::arbitrary<uint32_t>();
+  if (shape.invalidate) packet.invalidated_key = *rc::gen::arbitrary<uint32_t>();
   return packet;
 }
 
@@ -85,6 +91,7 @@ RC_GTEST_PROP(Roce, WhatIsEncodedDecodesToTheSame, ()) {
   Packet got;
   RC_ASSERT(decode(bytes, got) == Decoded::kOk);
   RC_ASSERT(verify_icrc(route, bytes));
+  RC_ASSERT(got.unreliable == sent.unreliable && got.invalidated_key == sent.invalidated_key);
   RC_ASSERT(got.opcode == sent.opcode && got.ack_request == sent.ack_request);
   RC_ASSERT(got.destination_qp == sent.destination_qp && got.psn == sent.psn);
   RC_ASSERT(got.msn == sent.msn && got.syndrome == sent.syndrome);

@@ -1,6 +1,6 @@
-// A peer that speaks the libfabric provider's protocol, and lies: it meets an endpoint as a
-// provider does, and then sends frames that a seed draws, some of them made from what the endpoint
-// has sent. Dropped, it comes again.
+// A hostile peer of the libfabric provider: it connects to an endpoint as a provider does, and then
+// sends random frames. Some of them use numbers from the frames that the endpoint has sent. When it
+// is dropped it connects again.
 #pragma once
 
 #include <arpa/inet.h>
@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "net_plugin/libfabric/core/frame.h"
+#include "net_plugin/libfabric/link/endpoint_bootstrap.h"
 #include "net_plugin/libfabric/link/inbox.h"
-#include "net_plugin/libfabric/link/meeting.h"
 #include "net_plugin/libfabric/link/outbox.h"
 #include "net_plugin/libfabric/link/socket_name.h"
 #include "transport/api/pacecar.hpp"
@@ -25,50 +25,103 @@ namespace pacecar::test {
 
 class FiHostilePeer {
  public:
-  FiHostilePeer(fabric::Name victim, uint64_t seed) : victim_(std::move(victim)), prng_(seed) {
+  // At 127.0.0.`host`.
+  FiHostilePeer(fabric::Name victim, uint64_t seed, uint8_t host = 1)
+      : victim_(std::move(victim)), prng_(seed) {
     context_ = must(Context::open({}));
     listener_ = must(context_->listen(0));
-    meeting_ = must(fabric::Meeting::open(loopback()));
+    bootstrap_ = must(fabric::EndpointBootstrap::open(loopback(host)));
   }
   ~FiHostilePeer() { leave(); }
 
-  const fabric::Name& name() const { return meeting_->address(); }
-  uint64_t meetings() const { return meetings_; }
+  const fabric::Name& name() const { return bootstrap_->address(); }
+  uint64_t attempts() const { return attempts_; }
 
-  // Meets the endpoint. `two`: over both connections that a provider makes; else over one of them.
-  void meet(bool two) {
+  // Connects to the endpoint. `two`: by both connections that a provider makes; else by one of
+  // them.
+  void connect(bool two) {
     leave();
-    ++meetings_;
+    ++attempts_;
     greeting_ = {.instance = random_u64(), .token = {random_u64(), random_u64()}};
     greeting_.name_size = static_cast<uint32_t>(name().size());
     greeting_.listener = listener_->handle();
     std::memcpy(greeting_.name.data(), name().data(), name().size());
-    call_ = meeting_->call(victim_, name(), greeting_);
+    call_ = bootstrap_->call(victim_, name(), greeting_);
     const auto answer = answered();
     const bool only_puts = !two && prng_.below(2) == 0;
-    for (const uint8_t lane : {0, 1}) {
-      if (two || (lane == 1) == only_puts) join(lane, answer);
+    for (const uint8_t stream : {0, 1}) {
+      if (two || (stream == 1) == only_puts) open_stream(stream, answer);
     }
+  }
+
+  fabric::Name name_with(uint16_t port) const { return fabric::with_port(name(), port); }
+  // Whether the endpoint answers a greeting with our name at that port, which then ends.
+  template <typename Progress>
+  bool is_answered(uint16_t port, Progress progress) {
+    const auto answer = answer_to(port, progress);
+    if (answer) bootstrap_->end(answer->call);
+    return answer.has_value();
+  }
+  // Likewise, but the call stays.
+  template <typename Progress>
+  bool is_answered_for_good(uint16_t port, Progress progress) {
+    return answer_to(port, progress).has_value();
+  }
+  // Calls the endpoint, which calls us too and is not answered, accepts its connection, and hangs
+  // up. The endpoint's call stays until we end.
+  template <typename Progress>
+  void hang_up_during_its_call(Progress progress) {
+    const auto answer = answer_to(fabric::port_of(name()), progress).value();
+    std::unique_ptr<ReceiveConnection> accepted;
+    while (accepted == nullptr) {
+      progress();
+      accepted = must(listener_->accept());
+    }
+    inboxes_.push_back(std::make_unique<fabric::Inbox>(context_, std::move(accepted)));
+    bootstrap_->end(answer.call);
+  }
+  // So many connections to the endpoint that send nothing.
+  template <typename Progress>
+  std::vector<std::unique_ptr<SendConnection>> be_silent(size_t count, Progress progress) {
+    const auto answer = answer_to(1, progress).value();
+    bootstrap_->end(answer.call);
+    std::vector<std::unique_ptr<Connecting>> calls;
+    std::vector<std::unique_ptr<SendConnection>> connections;
+    for (size_t i = 0; i < count; ++i)
+      calls.push_back(must(context_->connect(0, answer.greeting.listener, {})));
+    const auto until = Clock::now() + kPatience;
+    while (connections.size() < count) {
+      progress();
+      for (auto& call : calls) {
+        auto connection = call == nullptr ? nullptr : must(call->poll());
+        if (connection == nullptr) continue;
+        connections.push_back(std::move(connection));
+        call.reset();
+      }
+      if (Clock::now() > until) throw std::runtime_error("the endpoint accepts nobody");
+    }
+    return connections;
   }
 
   // Sends a message of drawn frames, or of drawn bytes. False: the endpoint has dropped us.
   bool attack() {
-    listen();
+    receive();
     const auto message = prng_.below(8) == 0 ? noise() : frames();
-    Lane& lane = lanes_[lanes_.size() > 1 ? prng_.below(4) / 3 : 0];
+    OutgoingStream& stream = streams_[streams_.size() > 1 ? prng_.below(4) / 3 : 0];
     const auto until = Clock::now() + kPatience;
-    while (lane.request != nullptr) {
-      const auto tested = lane.connection->test(lane.request);
+    while (stream.request != nullptr) {
+      const auto tested = stream.connection->test(stream.request);
       if (!tested) return false;
-      if (tested->done) lane.request = nullptr;
-      listen();
+      if (tested->done) stream.request = nullptr;
+      receive();
       if (lost_) return false;
       if (Clock::now() > until) throw std::runtime_error("the endpoint takes nothing more");
     }
-    std::memcpy(lane.bytes.data(), message.data(), message.size());
-    const auto started = lane.connection->isend(lane.bytes.data(), message.size(), 0, lane.memory);
+    std::memcpy(stream.bytes.data(), message.data(), message.size());
+    const auto started =
+        stream.connection->isend(stream.bytes.data(), message.size(), 0, stream.memory);
     if (!started) return false;
-    lane.request = *started;
+    stream.request = *started;
     return !lost_;
   }
 
@@ -78,73 +131,102 @@ class FiHostilePeer {
   using Kind = fabric::FrameKind;
   static constexpr auto kPatience = std::chrono::seconds(30);
 
-  struct Lane {
+  struct OutgoingStream {
     std::unique_ptr<SendConnection> connection;
     std::vector<uint8_t> bytes = std::vector<uint8_t>(fabric::kMessageBytes);
     const Memory* memory = nullptr;
     Request* request = nullptr;
   };
 
+  struct Answer {
+    fabric::Greeting greeting;
+    fabric::EndpointBootstrap::CallId call;
+  };
+
+  // To a call with our name at that port; nullopt: the endpoint hangs up.
+  template <typename Progress>
+  std::optional<Answer> answer_to(uint16_t port, Progress progress) {
+    using EventKind = fabric::EndpointBootstrap::Event::Kind;
+    const fabric::Name greeted = name_with(port);
+    fabric::Greeting greeting{.instance = port, .token = {port, port}};
+    greeting.name_size = static_cast<uint32_t>(greeted.size());
+    greeting.listener = listener_->handle();
+    std::memcpy(greeting.name.data(), greeted.data(), greeted.size());
+    const auto call = bootstrap_->call(victim_, name(), greeting);
+    const auto until = Clock::now() + kPatience;
+    while (Clock::now() < until) {
+      progress();
+      for (const auto& event : bootstrap_->poll()) {
+        if (event.call != call) continue;
+        if (event.kind == EventKind::kAnswered) return Answer{event.greeting, call};
+        bootstrap_->end(call);
+        return std::nullopt;
+      }
+    }
+    throw std::runtime_error("the endpoint neither answers nor hangs up");
+  }
+
   template <typename T>
   static T must(Result<T> result) {
     if (!result) throw std::runtime_error(result.error().message);
     return std::move(*result);
   }
-  static fabric::Name loopback() {
+  static fabric::Name loopback(uint8_t host) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host);
     return *fabric::name_of(reinterpret_cast<const sockaddr*>(&address));
   }
 
   void leave() {
-    for (Lane& lane : lanes_) {
-      const size_t nic = lane.connection->nic();
-      lane.connection.reset();
-      (void)context_->deregister_memory(nic, lane.memory);
+    for (OutgoingStream& stream : streams_) {
+      const size_t nic = stream.connection->nic();
+      stream.connection.reset();
+      (void)context_->deregister_memory(nic, stream.memory);
     }
-    lanes_.clear();
+    streams_.clear();
     inboxes_.clear();
-    meeting_->end(call_);
+    bootstrap_->end(call_);
     lost_ = false;
   }
 
   fabric::Greeting answered() {
     const auto until = Clock::now() + kPatience;
     while (Clock::now() < until) {
-      for (const auto& event : meeting_->poll()) {
-        using EventKind = fabric::Meeting::Event::Kind;
+      for (const auto& event : bootstrap_->poll()) {
+        using EventKind = fabric::EndpointBootstrap::Event::Kind;
         if (event.call == call_ && event.kind == EventKind::kAnswered) return event.greeting;
         if (event.call == call_) throw std::runtime_error("the endpoint does not answer");
-        if (event.kind == EventKind::kCalled) meeting_->answer(event.call, greeting_);
+        if (event.kind == EventKind::kCalled) bootstrap_->answer(event.call, greeting_);
       }
     }
     throw std::runtime_error("the endpoint answers nobody");
   }
 
-  void join(uint8_t number, const fabric::Greeting& answer) {
+  void open_stream(uint8_t number, const fabric::Greeting& answer) {
     auto connecting = must(context_->connect(0, answer.listener, {.puts = number == 1}));
-    Lane lane;
+    OutgoingStream stream;
     const auto until = Clock::now() + kPatience;
-    while (lane.connection == nullptr) {
-      lane.connection = must(connecting->poll());
-      listen();
+    while (stream.connection == nullptr) {
+      stream.connection = must(connecting->poll());
+      receive();
       if (Clock::now() > until) throw std::runtime_error("the endpoint accepts nobody");
     }
-    lane.memory = must(
-        context_->register_memory(lane.connection->nic(), lane.bytes.data(), lane.bytes.size()));
+    stream.memory = must(context_->register_memory(stream.connection->nic(), stream.bytes.data(),
+                                                   stream.bytes.size()));
     const Frame hello{
         .kind = Kind::kHello, .operation = number, .tag = answer.token[0], .data = answer.token[1]};
-    std::memcpy(lane.bytes.data(), &hello, sizeof hello);
-    lane.request = must(lane.connection->isend(lane.bytes.data(), sizeof hello, 0, lane.memory));
-    lanes_.push_back(std::move(lane));
+    std::memcpy(stream.bytes.data(), &hello, sizeof hello);
+    stream.request =
+        must(stream.connection->isend(stream.bytes.data(), sizeof hello, 0, stream.memory));
+    streams_.push_back(std::move(stream));
   }
 
-  // What the endpoint says to us; numbers of its operations are worth lying about.
-  void listen() {
-    for (const auto& event : meeting_->poll()) {
-      using EventKind = fabric::Meeting::Event::Kind;
-      if (event.kind == EventKind::kCalled) meeting_->answer(event.call, greeting_);
+  // Receives the endpoint's frames, and keeps the last ones for forged replies.
+  void receive() {
+    for (const auto& event : bootstrap_->poll()) {
+      using EventKind = fabric::EndpointBootstrap::Event::Kind;
+      if (event.kind == EventKind::kCalled) bootstrap_->answer(event.call, greeting_);
       if (event.call == call_ && event.kind == EventKind::kLost) lost_ = true;
     }
     while (auto connection = must(listener_->accept())) {
@@ -159,12 +241,13 @@ class FiHostilePeer {
       }
       if (message->empty()) continue;
       fabric::FrameReader reader(*message);
-      while (const auto view = reader.next()) heard_[heard_count_++ % kHeard] = view->frame;
+      while (const auto view = reader.next())
+        received_[received_count_++ % kRemembered] = view->frame;
       if (!inbox->done()) lost_ = true;
     }
   }
 
-  // --- what to say ---
+  // --- random frames ---
 
   std::vector<uint8_t> noise() {
     std::vector<uint8_t> bytes(1 + prng_.below(200));
@@ -178,15 +261,15 @@ class FiHostilePeer {
   }
 
   uint64_t number() {
-    const Frame& known = heard_[prng_.below(kHeard)];
-    return one_of<uint64_t>({0, 1, 5, 6, 7, 8, 4096, 131072, 131073, uint64_t{1} << 20,
+    const Frame& known = received_[prng_.below(kRemembered)];
+    return one_of<uint64_t>({0, 1, 5, 6, 7, 8, 4096, 262144, 262145, uint64_t{1} << 20,
                              ~uint64_t{0}, ~uint64_t{0} - 4095, known.id, known.id, known.address,
                              known.tag, prng_.next_u64()});
   }
 
-  // Of the kinds that answer: to something that was asked, as far as anything was.
+  // Replies are to a request of the endpoint's, if it has sent one.
   Frame drawn() {
-    const Frame& known = heard_[prng_.below(kHeard)];
+    const Frame& known = received_[prng_.below(kRemembered)];
     Frame frame{.kind = static_cast<Kind>(1 + prng_.below(10)),  // no farewell
                 .flags = static_cast<uint8_t>(prng_.below(32)),
                 .operation = static_cast<uint8_t>(prng_.below(22)),
@@ -201,7 +284,7 @@ class FiHostilePeer {
     if (prng_.below(2) == 0) frame.length = frame.payload;
     if (prng_.below(2) == 0) frame.tag = 5 + prng_.below(2);  // keys that there are
     if (prng_.below(3) == 0) frame.address = prng_.below(4100);
-    const bool answers = frame.kind == Kind::kClear || frame.kind == Kind::kDone;
+    const bool answers = frame.kind == Kind::kClearToSend || frame.kind == Kind::kDone;
     if (answers && prng_.below(4) != 0) {
       frame.id = known.id;
       frame.length = one_of<uint64_t>({known.length, known.length / 2, frame.length});
@@ -226,21 +309,21 @@ class FiHostilePeer {
     return message;
   }
 
-  static constexpr size_t kHeard = 16;
+  static constexpr size_t kRemembered = 16;
 
   const fabric::Name victim_;
   Prng prng_;
   std::shared_ptr<Context> context_;
   std::unique_ptr<Listener> listener_;
-  std::unique_ptr<fabric::Meeting> meeting_;
+  std::unique_ptr<fabric::EndpointBootstrap> bootstrap_;
   fabric::Greeting greeting_;
-  fabric::Meeting::CallId call_ = 0;
-  std::vector<Lane> lanes_;
+  fabric::EndpointBootstrap::CallId call_ = 0;
+  std::vector<OutgoingStream> streams_;
   std::vector<std::unique_ptr<fabric::Inbox>> inboxes_;
-  std::array<Frame, kHeard> heard_{};
-  size_t heard_count_ = 0;
+  std::array<Frame, kRemembered> received_{};
+  size_t received_count_ = 0;
   bool lost_ = false;
-  uint64_t meetings_ = 0;
+  uint64_t attempts_ = 0;
 };
 
 }  // namespace pacecar::test

@@ -16,7 +16,7 @@ namespace pacecar::test {
 
 // Eager, around the limit, and offered; the last in several packets of every size.
 inline constexpr size_t kSizes[] = {0,     1,      7,      64,     4096,   16384,  65535,
-                                    65536, 131071, 131072, 131073, 300001, 1 << 20};
+                                    65536, 262143, 262144, 262145, 300001, 1 << 20};
 
 inline std::vector<uint8_t> pattern(size_t bytes, uint64_t seed) {
   std::vector<uint8_t> made(bytes);

@@ -14,7 +14,8 @@ struct StandardPair : SoftNicPair {
     return config;
   }
 
-  Ends join(const QueuePairConfig& config, Duration not_ready_limit = Duration::max()) {
+  Ends join(const QueuePairConfig& config, Duration not_ready_limit = Duration::max(),
+            bool reliable = true) {
     Ends ends{};
     for (size_t side = 0; side < 2; ++side) {
       ends[side] = nic(side).create_queue_pair(config).value();
@@ -25,7 +26,8 @@ struct StandardPair : SoftNicPair {
                               .queue_pair = ends[1 - side],
                               .first_psn = kFirstPsn[1 - side],
                               .mtu = 1024,
-                              .read_depth = 4};
+                              .read_depth = 4,
+                              .reliable = reliable};
       PACECAR_CHECK(nic(side).connect_standard(ends[side], peer).has_value());
       nic(side).start_sending(ends[side], {.first_psn = kFirstPsn[side],
                                            .read_depth = 4,
@@ -34,7 +36,8 @@ struct StandardPair : SoftNicPair {
     }
     return ends;
   }
-  Ends join() { return join({.work_requests = 64, .receives = 16, .service = Service::kStandard}); }
+  Ends join() { return join(kUsual); }
+  Ends join_unreliably() { return join(kUsual, Duration::max(), false); }
 
   static ReceiveRequest receive(TestMemory& memory, uint64_t id) {
     return {.id = id,
@@ -50,6 +53,8 @@ struct StandardPair : SoftNicPair {
             .opcode = Opcode::kSend};
   }
 
+  static constexpr QueuePairConfig kUsual{
+      .work_requests = 64, .receives = 16, .service = Service::kStandard};
   // Near the end of the numbers, so that they wrap.
   static constexpr std::array<uint32_t, 2> kFirstPsn = {0xFFFFFE, 7};
 };

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/bootstrap_pair.h"
+#include "tests/support/own_network.h"
 
 namespace pacecar {
 namespace {
@@ -170,7 +171,8 @@ TEST(Bootstrap, ConnectorFailsWhenTheSessionIsGivenUp) {
   EXPECT_THAT(outcome.error().message, HasSubstr("hung up before it answered"));
 }
 
-TEST(Bootstrap, ConnectingToNobodyTimesOut) {
+// A connector whose listener has ended is refused until its time is over.
+void expect_nobody_answers() {
   BootstrapWorld world;
   world.listener.reset();
   auto connector = world.connect_through(world.port(), {});
@@ -185,6 +187,10 @@ TEST(Bootstrap, ConnectingToNobodyTimesOut) {
   EXPECT_THAT(outcome.error().message, HasSubstr(connector->peer()));
   EXPECT_THAT(outcome.error().message, HasSubstr("within 10 s (Connection refused)"));
 }
+
+TEST(Bootstrap, ConnectingToNobodyTimesOut) { expect_nobody_answers(); }
+
+TEST(Bootstrap, NobodyIsConnectedToItself) { test::with_one_local_port(expect_nobody_answers); }
 
 TEST(Bootstrap, ConnectorWaitsForALateListener) {
   BootstrapWorld world;

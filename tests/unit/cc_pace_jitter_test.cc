@@ -58,6 +58,28 @@ TEST(CcPaceJitter, WhatASenderCouldUseIsToldOnceInIt) {
   EXPECT_EQ(one.demand(now, busy)->usable, Rate::from_gbps(200));
 }
 
+// A message that may leave at once does, although the NIC's bursts are shorter: the pacer's line
+// begins a jitter earlier. The first begins at the clock's.
+TEST(CcPaceJitter, AMessageBeginsWithWhatLeavesWithinIt) {
+  for (const bool bursts_are_longer : {false, true}) {
+    FlowEnvironment environment = late_by(Duration::from_us(20));
+    const Bytes at_once = environment.line_rate.bytes_in(environment.jitter);
+    environment.burst_bytes = bursts_are_longer ? at_once * 2 : at_once / 4;
+    PaceController pace(environment, PaceConstants{});
+    Instant now;
+    for (const Duration pause : {Duration::from_us(5), Duration::from_ms(10)}) {
+      now = now + pause;
+      pace.demand(now, {.backlog = 0});
+      pace.decide(now);
+      pace.demand(now, {.backlog = at_once});
+      const Decision decision = pace.decide(now);
+      ASSERT_TRUE(decision.aligned);
+      const Duration earned = bursts_are_longer ? Duration() : std::min(pause, environment.jitter);
+      EXPECT_EQ(decision.first_send, now - earned);
+    }
+  }
+}
+
 // No answer would come before it is gone, and no part of our link is needed.
 TEST(CcPaceJitter, WhatLeavesAtOnceIsNeitherAnnouncedNorDivided) {
   const Instant now = Instant::from_ns(1'000'000'000);

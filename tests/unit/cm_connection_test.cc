@@ -29,6 +29,7 @@ struct Pair {
   void deliver(int to) {
     const Message message = underway[to].front();
     underway[to].pop_front();
+    if (killed == to || (ignores_requests && to == 1 && message.service == 0 && up())) return;
     if (to == 1 && ends[1].state() == State::kIdle) {
       if (message.kind != Kind::kRequest) return;
       ends[1].on_request(message);
@@ -36,13 +37,21 @@ struct Pair {
       return send(0, ends[1].reply({.queue_pair = 2}, now));
     }
     take(to, ends[to].on_message(message, now));
-    if (to == 0 && ends[0].state() == State::kReplied) send(1, ends[0].ready({}));
+    if (to == 0 && ends[0].state() == State::kReplied) send(1, ends[0].ready({}, now));
+  }
+  void come_up() {
+    send(1, ends[0].request({.service = 5, .queue_pair = 1}, now));
+    run(Duration::from_s(1));
+    ASSERT_TRUE(up());
+  }
+  bool up() const {
+    return ends[0].state() == State::kEstablished && ends[1].state() == State::kEstablished;
   }
   void run(Duration time) {
     for (const Instant end = now + time; now < end; now = now + Duration::from_ms(10)) {
       for (int who = 0; who < 2; ++who) {
         while (!underway[who].empty()) deliver(who);
-        take(who, ends[who].on_time(now));
+        if (who != killed) take(who, ends[who].on_time(now));
       }
     }
   }
@@ -50,6 +59,8 @@ struct Pair {
   std::mt19937 random;
   uint32_t loss;
   bool refuses = false;
+  int killed = -1;
+  bool ignores_requests = false;  // end 1, when established: as Linux
   Instant now = Instant() + Duration::from_s(1);
   Connection ends[2] = {Connection(11, kLimit), Connection(22, kLimit)};
   std::deque<Message> underway[2];
@@ -65,7 +76,7 @@ TEST(CmConnection, ComesUpAndEndsWhateverIsLost) {
     ASSERT_EQ(pair.ends[1].state(), State::kEstablished) << seed;
     EXPECT_EQ(pair.ends[0].remote_id(), 22U);
     const int first = static_cast<int>(seed % 2);
-    pair.send(1 - first, pair.ends[first].disconnect(1, 99, pair.now));
+    pair.send(1 - first, pair.ends[first].disconnect(99, pair.now));
     pair.run(Duration::from_s(5));
     EXPECT_EQ(pair.ends[first].state(), State::kClosed) << seed;
     EXPECT_EQ(pair.told[first].back(), Notice::kDisconnected);
@@ -103,6 +114,66 @@ TEST(CmConnection, WhoHasTheRequestMayAskForTime) {
   EXPECT_TRUE(pair.told[0].empty());
   pair.take(0, pair.ends[0].on_message({.kind = Kind::kReply, .local_id = 5}, pair.now));
   EXPECT_EQ(pair.told[0], std::vector{Notice::kReply});
+}
+
+TEST(CmConnection, IdleConnectionsStayUpWhateverIsLost) {
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    Pair pair(seed, seed % 3 * 10);
+    pair.come_up();
+    pair.run(Duration::from_s(600));
+    ASSERT_TRUE(pair.up()) << seed;
+  }
+}
+
+TEST(CmConnection, AKilledPeerIsNoticedByEitherEnd) {
+  for (const int killed : {0, 1}) {
+    Pair pair(1, 0);
+    pair.come_up();
+    pair.killed = killed;
+    pair.run(Duration::from_s(25));
+    EXPECT_EQ(pair.ends[1 - killed].state(), State::kEstablished) << "a stop, or loss";
+    pair.run(Duration::from_s(15));
+    ASSERT_FALSE(pair.told[1 - killed].empty());
+    EXPECT_EQ(pair.told[1 - killed].back(), Notice::kDisconnected);
+    EXPECT_EQ(pair.ends[1 - killed].due(), Instant::never());
+  }
+}
+
+// Of a peer that does not answer probes silence says nothing.
+TEST(CmConnection, APeerThatIgnoresProbesIsLeftAlone) {
+  Pair pair(1, 0);
+  pair.ignores_requests = true;
+  pair.come_up();
+  pair.killed = 1;
+  pair.run(Duration::from_s(200));
+  EXPECT_EQ(pair.ends[0].state(), State::kEstablished);
+  EXPECT_EQ(pair.ends[0].due(), Instant::never());
+}
+
+// While this process is stopped, its peer cannot have answered.
+TEST(CmConnection, OurOwnStopIsNotThePeersSilence) {
+  Pair pair(1, 0);
+  pair.come_up();
+  pair.run(Duration::from_s(12));
+  pair.now = pair.now + Duration::from_s(1000);
+  pair.run(Duration::from_s(100));
+  EXPECT_TRUE(pair.up());
+}
+
+// The process was killed, and its successor knows nothing of the connection.
+TEST(CmConnection, ARejectedProbeEndsIt) {
+  Pair pair(1, 0);
+  pair.come_up();
+  pair.take(0,
+            pair.ends[0].on_message({.kind = Kind::kReject, .reason = kInvalidService}, pair.now));
+  EXPECT_EQ(pair.told[0].back(), Notice::kDisconnected);
+}
+
+TEST(CmConnection, DisconnectingNamesThePeersQueuePair) {
+  Pair pair(1, 0);
+  pair.come_up();
+  EXPECT_EQ(pair.ends[0].disconnect(99, pair.now)->queue_pair, 2U);
+  EXPECT_EQ(pair.ends[1].disconnect(99, pair.now)->queue_pair, 1U);
 }
 
 TEST(CmConnection, AQuestionIsAnsweredAgain) {

@@ -8,6 +8,7 @@
 #include <rdma/rdma_verbs.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <random>
@@ -131,6 +132,37 @@ rdma_cm_id* caller(uint16_t port) {
   ibv_qp_init_attr attr = queue_pair();
   EXPECT_EQ(rdma_create_qp(id, nullptr, &attr), 0);
   return id;
+}
+
+// Programs with queue pairs of their own exchange these before they accept (pyverbs does).
+TEST(CmIds, NobodyHasEnhancedOptions) {
+  rdma_event_channel* const channel = rdma_create_event_channel();
+  rdma_cm_id* id = nullptr;
+  ASSERT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
+  ibv_ece ece{.vendor_id = 7, .options = 7, .comp_mask = 0};
+  EXPECT_EQ(rdma_set_local_ece(id, &ece), -1);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  EXPECT_EQ(rdma_get_remote_ece(id, &ece), 0);
+  EXPECT_EQ(ece.vendor_id, 0U);
+  EXPECT_EQ(rdma_set_local_ece(id, &ece), 0);
+  rdma_destroy_id(id);
+  rdma_destroy_event_channel(channel);
+}
+
+// rping's thread asks for another event while its main thread destroys the channel and returns.
+TEST(CmIds, WhoAsksADestroyedChannelWaits) {
+  const auto returns_meanwhile = [] {
+    rdma_event_channel* const channel = rdma_create_event_channel();
+    rdma_destroy_event_channel(channel);
+    std::thread([channel] {
+      rdma_cm_event* event = nullptr;
+      rdma_get_cm_event(channel, &event);
+      std::_Exit(1);
+    }).detach();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(returns_meanwhile(), testing::ExitedWithCode(0), "");
 }
 
 TEST(CmIds, ConnectWithPrivateDataAndEnd) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr Bytes kLarge = 12000;  // of which some are not tiny
 constexpr EagerCells kCells(kLarge);
-constexpr RemotePlace kThere{.address = 0x100000, .key = 7};
+constexpr RemoteAddress kRemoteCells{.address = 0x100000, .key = 7};
 
 TEST(EagerCells, HoldMessagesUpToTheirSize) {
   EXPECT_FALSE(EagerCells().takes(0)) << "there are none";
@@ -44,12 +44,10 @@ TEST(EagerCells, LieBehindOneAnotherOnCacheLines) {
 class EagerTest : public testing::Test {
  protected:
   EagerTest() {
-    source_.enable(kCells, memory_.data(), 5, kThere);
+    source_.enable(kCells, memory_.data(), 5, kRemoteCells);
     inbox_.enable(kCells, memory_.data());  // what is written is there at once
   }
-  uint8_t send(Bytes size, int32_t tag = 0) {
-    return source_.send(data_.data(), size, 0, tag);
-  }
+  uint8_t send(Bytes size, int32_t tag = 0) { return source_.send(data_.data(), size, 0, tag); }
   // Sends one message in a train of its own, which arrives.
   uint8_t deliver(Bytes size) {
     const uint8_t cell = send(size);
@@ -84,8 +82,8 @@ TEST_F(EagerTest, ATrainTakesWhatFitsIntoItsCell) {
   EXPECT_EQ(source_.train_bytes(cell), kCells.room(cell));
   source_.on_left(cell);
   EXPECT_FALSE(source_.boards(0)) << "it has left";
-  EXPECT_EQ(source_.place(cell).address, kThere.address + kCells.offset(cell));
-  EXPECT_EQ(source_.place(cell).key, kThere.key);
+  EXPECT_EQ(source_.remote(cell).address, kRemoteCells.address + kCells.offset(cell));
+  EXPECT_EQ(source_.remote(cell).key, kRemoteCells.key);
 }
 
 TEST_F(EagerTest, TinyAndLargeMessagesHaveCellsOfTheirOwn) {

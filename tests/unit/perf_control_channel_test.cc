@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "bench/perf/control_channel.h"
+#include "tests/support/own_network.h"
 
 namespace pacecar::perf {
 namespace {
@@ -193,6 +194,14 @@ TEST(ControlConnectTest, UnknownHost) {
   const auto channel = ControlChannel::connect("not a host name", 1, kLong);
   ASSERT_FALSE(channel);
   EXPECT_EQ(channel.error().code, ErrorCode::kNotFound);
+}
+
+TEST(ControlConnectTest, NobodyListensWhereItIsConnectedToItself) {
+  test::with_one_local_port([] {
+    const auto channel = ControlChannel::connect("127.0.0.1", test::kOnlyLocalPort, kLong);
+    ASSERT_FALSE(channel);
+    EXPECT_THAT(channel.error().message, HasSubstr("nobody listens"));
+  });
 }
 
 }  // namespace

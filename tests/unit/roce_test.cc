@@ -279,8 +279,10 @@ TEST(RoceDecode, RefusesWhatTheSpecificationForbids) {
     bytes[at] = value;
     return decode(bytes, packet);
   };
-  EXPECT_EQ(with(0, 0x16), Decoded::kOpcode) << "a send with invalidate";
-  EXPECT_EQ(with(0, 0x24), Decoded::kOpcode) << "of unreliable connections";
+  EXPECT_EQ(with(0, 0x15), Decoded::kOpcode) << "reserved";
+  EXPECT_EQ(with(0, 0x36), Decoded::kOpcode) << "a send with invalidate of UC";
+  EXPECT_EQ(with(0, 0x2C), Decoded::kOpcode) << "a read of UC";
+  EXPECT_EQ(with(0, 0x44), Decoded::kOpcode) << "of reliable datagrams";
   EXPECT_EQ(with(1, 0x31), Decoded::kVersion);
   EXPECT_EQ(with(3, 0xFE), Decoded::kPartition);
   EXPECT_EQ(with(2, 0x7F), Decoded::kOk) << "a limited member of the partition";
@@ -312,7 +314,7 @@ TEST(RoceOpcode, FollowsFromThePlaceInTheMessage) {
     const Shape shape = shape_of(opcode);
     if (shape.kind == Kind::kSend || shape.kind == Kind::kWrite ||
         shape.kind == Kind::kReadResponse) {
-      EXPECT_EQ(opcode_of(shape.kind, shape.first, shape.last, shape.immediate), opcode);
+      EXPECT_EQ(opcode_of(shape), opcode);
     }
   }
 }
@@ -332,6 +334,8 @@ TEST(RoceOpcode, SaysWhatThePacketIs) {
   is(Opcode::kSendLastImm, Kind::kSend, false, true, true);
   is(Opcode::kSendOnly, Kind::kSend, true, true, false);
   is(Opcode::kSendOnlyImm, Kind::kSend, true, true, true);
+  is(Opcode::kSendLastInvalidate, Kind::kSend, false, true, false);
+  is(Opcode::kSendOnlyInvalidate, Kind::kSend, true, true, false);
   is(Opcode::kWriteFirst, Kind::kWrite, true, false, false);
   is(Opcode::kWriteMiddle, Kind::kWrite, false, false, false);
   is(Opcode::kWriteLast, Kind::kWrite, false, true, false);

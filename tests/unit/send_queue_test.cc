@@ -125,7 +125,7 @@ TEST_F(SendQueueTest, APutIsAWriteOfTheMessageThatFollows) {
                            .key = 1,
                            .request = &put,
                            .put = true,
-                           .place = {.address = 0x9000, .key = 8}}));
+                           .remote = {.address = 0x9000, .key = 8}}));
   send(10);
   send(10);
   EXPECT_EQ(match(), SendQueue::Match::kOk);

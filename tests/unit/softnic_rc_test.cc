@@ -452,5 +452,21 @@ TEST(SoftNicRc, SilenceIsWhatIsAskedInVain) {
   }
 }
 
+// --- silence ---
+
+// The host stops when a peer has been silent for a while already; the peer answers as soon as both
+// are back.
+TEST(SoftNicRc, OurOwnStopIsNotThePeersSilence) {
+  for (const SoftNicConfig& config : {SoftNicPair::default_config(), rc_config()}) {
+    SoftNicPair pair(config);
+    const auto ends = pair.connect();
+    pair.post(0, ends[0], SoftNicPair::write(pair.memory(0, 64), pair.memory(1, 64), 64));
+    ASSERT_FALSE(pair.transmit_for(0, config.silence_limit / 2).empty()) << "and all lost";
+    pair.now = pair.now + config.silence_limit * 2;
+    ASSERT_TRUE(pair.run_until_completed(0, 1));
+    EXPECT_EQ(pair.completions[0][0].status, CompletionStatus::kOk);
+  }
+}
+
 }  // namespace
 }  // namespace pacecar

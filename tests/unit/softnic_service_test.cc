@@ -50,6 +50,30 @@ TEST(SoftNicService, PacketsCarryTheNumbersThatTheProgramChose) {
   EXPECT_EQ(parse(sent[0]).destination_qp, ends[1]);
 }
 
+// Both ends name their work request, and the reason.
+TEST(SoftNicService, AReceiveRequestThatDoesNotFitIsNamed) {
+  for (const bool too_short : {true, false}) {
+    StandardPair pair;
+    const auto ends = pair.join();
+    auto& from = pair.memory(0, 5000, Access::kLocalRead);
+    auto& to = pair.memory(1, too_short ? 4999 : 5000, Access::kLocalWrite);
+    const auto receive = StandardPair::receive(to, 17);
+    ASSERT_EQ(pair.nic(1).post_receives(ends[1], {&receive, 1}), 1U);
+    if (!too_short) pair.nic(1).deregister_memory(to.region);
+    pair.post(0, ends[0], StandardPair::send(from, 5000, 9));
+    ASSERT_TRUE(pair.run_until_completed(0, 1));
+    EXPECT_EQ(pair.completions[0][0].work_request, 9U);
+    EXPECT_EQ(pair.completions[0][0].status,
+              too_short ? CompletionStatus::kRemoteRefused : CompletionStatus::kRemoteFailed);
+    ASSERT_FALSE(pair.completions[1].empty());
+    const Completion& broken = pair.completions[1][0];
+    EXPECT_EQ(broken.kind, CompletionKind::kBroken);
+    EXPECT_EQ(broken.work_request, 17U);
+    EXPECT_EQ(broken.status,
+              too_short ? CompletionStatus::kReceiveTooShort : CompletionStatus::kReceiveGone);
+  }
+}
+
 TEST(SoftNicService, SendsHaveTheirImmediateAndAskForAttention) {
   StandardPair pair;
   const auto ends = pair.join();

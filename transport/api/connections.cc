@@ -40,7 +40,8 @@ void fill(ReceiveOperation::Buffer& place, const ReceiveBuffer& buffer) {
   place.data = data;
   place.size = buffer.size;
   place.tag = buffer.tag;
-  place.lie_at(buffer.size > 0 ? place_of(buffer.memory->region(), data) : RemotePlace{});
+  place.set_remote(buffer.size > 0 ? remote_address_of(buffer.memory->region(), data)
+                                   : RemoteAddress{});
 }
 
 double bps_of(Rate rate) { return static_cast<double>(rate.bps()); }
@@ -98,7 +99,7 @@ class EngineSendConnection final : public SendConnection {
     MessageRequest* request = submit(data, size, memory, [&](SendOperation& operation) {
       operation.awaited = true;
       operation.put = true;
-      operation.place = {window.address + offset, window.key};
+      operation.remote = {window.address + offset, window.key};
     });
     if (request == nullptr) return nullptr;
     ++puts_in_a_row_;

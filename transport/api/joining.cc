@@ -46,6 +46,7 @@ std::vector<BondLane> make_lanes(const OwnDevice& device, const Connections& con
 // Closed connections hold their places until their peers know. An application that opens as many
 // again waits for these places so long. Peers that do not close are not waited for.
 constexpr Duration kPlaceWait = Duration::from_s(2);
+constexpr size_t kMaxWaiting = 64;  // more stay in the handshake
 
 struct Opened {
   const OwnDevice* device = nullptr;  // of a listener
@@ -72,7 +73,9 @@ class EngineListener final : public Listener {
 
   Result<std::unique_ptr<ReceiveConnection>> accept() override {
     const Instant now = clock_now();
-    while (auto session = bootstrap_->poll(now)) {
+    while (waiting_.size() < kMaxWaiting) {
+      auto session = bootstrap_->poll(now);
+      if (session == nullptr) break;
       waiting_.push_back({std::move(session), now + kPlaceWait});
     }
     if (const auto warning = bootstrap_->take_warning()) {

@@ -14,9 +14,9 @@
 // Context's and the connection's: a Request is dead once test() said done or failed, a Memory once
 // it is deregistered. The caller keeps data and registration of a request until it is done.
 //
-// Threads. Context, Listener and Memory may be used from any thread. isend, irecv and test of one
-// connection are called by one thread at a time; other connections may be used meanwhile. No
-// callback runs on the caller's behalf but Options::log and Page::make.
+// Threads. Context and Memory may be used by any threads at once. A Listener, and isend, irecv and
+// test of one connection, are used by one thread at a time, others meanwhile. No callback runs on
+// the caller's behalf but Options::log and Page::make.
 //
 // Order. Connections are one-way: the connecting side sends, the accepting side receives. A message
 // goes to the oldest receive that is not complete; its tag chooses the buffer in it.

@@ -28,14 +28,13 @@ class Histogram {
   }
 
   uint64_t count() const { return count_; }
-  // Exact; 0 when empty, as are mean, standard deviation and percentiles.
+  // min and max are exact. All figures of an empty histogram are 0.
   uint64_t min() const { return count_ == 0 ? 0 : min_; }
   uint64_t max() const { return max_; }
   double mean() const;
-  double stdev() const;  // of the values as the whole population
+  double stdev() const;  // population standard deviation
 
-  // The smallest value that at least `percentile` percent of the values do not exceed, rounded up
-  // by at most 1/128 of itself; exact min and max at 0 and 100.
+  // Nearest-rank percentile, at most 1/128 too large. Percentiles 0 and 100 are exact.
   uint64_t value_at_percentile(double percentile) const;
 
   void merge(const Histogram& other);
@@ -61,8 +60,8 @@ class Histogram {
   uint64_t count_ = 0;
   uint64_t min_ = std::numeric_limits<uint64_t>::max();
   uint64_t max_ = 0;
-  // Sums are of offsets from the first value: squares of the values themselves would swamp a small
-  // deviation.
+  // Sums are kept relative to the first value. Squares of large raw values would lose a small
+  // variance to rounding.
   uint64_t pivot_ = 0;
   double offset_sum_ = 0;
   double offset_square_sum_ = 0;

@@ -30,7 +30,8 @@ std::string_view take_until(std::string_view& text, char end) {
   return taken;
 }
 
-// The next entry of PACECAR_NICS: up to a comma, but a DPDK device keeps its arguments.
+// Removes the next entry of PACECAR_NICS from `list`. It ends at a comma, except that the arguments
+// of a DPDK device (NAME=VALUE after a comma) belong to its entry.
 std::string_view take_entry(std::string_view& list) {
   const std::string_view all = list;
   std::string_view entry = take_until(list, ',');
@@ -44,8 +45,8 @@ std::string_view take_entry(std::string_view& list) {
   return entry;
 }
 
-// The device that an entry names, if naming it is enough to create it.
-std::optional<NicCandidate> made_device(std::string_view entry) {
+// The NIC of an entry of a kind that is opened by name only, without being listed: ofi and DPDK.
+std::optional<NicCandidate> nic_by_name(std::string_view entry) {
   const bool ofi = entry.starts_with(kOfiPrefix);
   if (!ofi && !entry.starts_with(kDpdkPrefix)) return std::nullopt;
   entry.remove_prefix(ofi ? kOfiPrefix.size() : kDpdkPrefix.size());
@@ -75,11 +76,11 @@ bool is_named(const NicCandidate& candidate, std::string_view entry) {
   return entry == candidate.device || entry == candidate.name();
 }
 
-// Whether the entry has the form of a NIC's name.
+// Checks the syntax of an entry.
 Result<void> check_form(std::string_view entry, Candidates candidates) {
   const auto is_entry = [entry](const NicCandidate& c) { return is_named(c, entry); };
   if (std::ranges::any_of(candidates, is_entry)) return {};
-  if (const auto made = made_device(entry); made && !made->device.empty()) return {};
+  if (const auto named_nic = nic_by_name(entry); named_nic && !named_nic->device.empty()) return {};
   std::string_view device = entry;
   for (const KindPrefix& known : kPrefixes) {
     if (entry.starts_with(known.prefix)) device.remove_prefix(known.prefix.size());
@@ -94,7 +95,7 @@ Result<void> check_form(std::string_view entry, Candidates candidates) {
 }
 
 Result<NicCandidate> find(std::string_view entry, Candidates candidates) {
-  if (auto made = made_device(entry)) return std::move(*made);
+  if (auto named_nic = nic_by_name(entry)) return std::move(*named_nic);
   for (const NicCandidate& candidate : candidates) {
     if (!is_named(candidate, entry)) continue;
     if (candidate.usable) return candidate;
@@ -110,7 +111,7 @@ Result<NicCandidate> find(std::string_view entry, Candidates candidates) {
                           entry, names_of(candidates)));
 }
 
-// The choice without PACECAR_NICS: all NICs of the first kind that has any.
+// The default: all NICs of the first kind of which the host has any.
 std::vector<NicGroup> by_default(Candidates candidates) {
   const std::array kinds = {std::pair{NicKind::kVerbs, false}, std::pair{NicKind::kSoftUdp, false},
                             std::pair{NicKind::kSoftUdp, true}};
@@ -126,7 +127,8 @@ std::vector<NicGroup> by_default(Candidates candidates) {
   return {};
 }
 
-// Adds the NICs of an entry; a single one that is there already is not added again.
+// Adds the NICs of an entry (NAME or NAME+NAME) as a group. A single NIC that is in `groups`
+// already is not added again.
 Result<void> add_group(std::string_view entry, Candidates candidates,
                        std::vector<NicGroup>& groups) {
   const bool joined = entry.find('+') != std::string_view::npos;
@@ -136,11 +138,11 @@ Result<void> add_group(std::string_view entry, Candidates candidates,
     if (auto ok = check_form(name, candidates); !ok) return ok;
     const auto found = find(name, candidates);
     if (!found) return tl::unexpected(found.error());
-    const auto has_it = [&](const NicGroup& other) {
+    const auto has_nic = [&](const NicGroup& other) {
       return std::ranges::any_of(other,
                                  [&](const NicCandidate& c) { return c.name() == found->name(); });
     };
-    if (has_it(group) || std::ranges::any_of(groups, has_it)) {
+    if (has_nic(group) || std::ranges::any_of(groups, has_nic)) {
       if (!joined) return {};
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("PACECAR_NICS names '{}' twice: a NIC can be joined with others once",

@@ -11,7 +11,7 @@ namespace pacecar {
 static_assert(EagerCells::kCells < 32, "a bit per cell");
 
 void EagerSource::enable(const EagerCells& cells, uint8_t* memory, uint32_t key,
-                         const RemotePlace& remote) {
+                         const RemoteAddress& remote) {
   cells_ = cells;
   memory_ = memory;
   key_ = key;

@@ -71,7 +71,7 @@ class EagerSource {
   static constexpr uint8_t kNone = 0xFF;
 
   // Until this call no message is taken. `memory`: cells.bytes(), registered.
-  void enable(const EagerCells& cells, uint8_t* memory, uint32_t key, const RemotePlace& remote);
+  void enable(const EagerCells& cells, uint8_t* memory, uint32_t key, const RemoteAddress& remote);
 
   bool tiny(Bytes size) const { return cells_.tiny(size); }
   bool has_room(Bytes size) const { return free_cells(size) != 0; }
@@ -100,7 +100,7 @@ class EagerSource {
   Bytes train_bytes(uint8_t cell) const { return trains_[cell].bytes; }
   Bytes train_payload(uint8_t cell) const { return trains_[cell].payload; }
   uint32_t train_messages(uint8_t cell) const { return trains_[cell].messages; }
-  RemotePlace place(uint8_t cell) const {
+  RemoteAddress remote(uint8_t cell) const {
     return {remote_.address + cells_.offset(cell), remote_.key};
   }
   // The receiver has reported how many messages it has taken, ever. False for an impossible count.
@@ -126,7 +126,7 @@ class EagerSource {
   EagerCells cells_;
   uint8_t* memory_ = nullptr;
   uint32_t key_ = 0;
-  RemotePlace remote_;
+  RemoteAddress remote_;
   uint32_t copies_ = 0;  // bit per cell: its write is not done
   uint32_t away_ = 0;    // bit per cell: the receiver has not taken its messages
   std::array<Train, EagerCells::kCells> trains_{};

@@ -32,7 +32,7 @@ Result<MemoryRegion> expose(Nic& nic, T& place, size_t size = sizeof(T)) {
 
 // A write from our table of a connection into the peer's table.
 inline WorkRequest table_write(const WorkId& id, const void* from, Bytes length,
-                               const MemoryRegion& own, const RemotePlace& table, size_t offset) {
+                               const MemoryRegion& own, const RemoteAddress& table, size_t offset) {
   return {.id = id.pack(),
           .local = static_cast<const uint8_t*>(from),
           .remote = table.address + offset,
@@ -93,9 +93,9 @@ struct Messenger::Sender {
   SendQueue queue;
   SendTable* table = nullptr;
   MemoryRegion table_region;
-  uint32_t eager = 0;        // bytes of the largest eager message that was offered
-  uint32_t number = 0;       // in the flow
-  RemotePlace remote_table;  // the peer's ReceiveTable
+  uint32_t eager = 0;          // bytes of the largest eager message that was offered
+  uint32_t number = 0;         // in the flow
+  RemoteAddress remote_table;  // the peer's ReceiveTable
   uint32_t notes_outstanding = 0;
   uint64_t notes_done = 0;
   uint64_t wanted = 0;  // slots asked for by the wanted word
@@ -123,7 +123,7 @@ struct Messenger::Receiver {
   ReceiveQueue queue;
   ReceiveTable* table = nullptr;
   MemoryRegion table_region;
-  RemotePlace remote_table;  // the peer's SendTable
+  RemoteAddress remote_table;  // the peer's SendTable
   MessageFailure failure = MessageFailure::kNone;
   Progress progress;
   uint32_t slot_writes_outstanding = 0;

@@ -72,14 +72,14 @@ void read(Reader& in, QueuePairAddress& address) {
   in.copy_to(std::span(address.bytes).first(size));
 }
 
-void write(Writer& out, const RemotePlace& place) {
-  out.u64(place.address);
-  out.u32(place.key);
+void write(Writer& out, const RemoteAddress& to) {
+  out.u64(to.address);
+  out.u32(to.key);
 }
 
-void read(Reader& in, RemotePlace& place) {
-  place.address = in.u64();
-  place.key = in.u32();
+void read(Reader& in, RemoteAddress& to) {
+  to.address = in.u64();
+  to.key = in.u32();
 }
 
 void write(Writer& out, const FlowEnd& end) {

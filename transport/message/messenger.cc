@@ -140,7 +140,7 @@ Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant
                     .number = sender->number,
                     .count = ++offers_,
                     .end = flow->local,
-                    .table = place_of(*region)};
+                    .table = remote_address_of(*region)};
   if (senders_.add(std::move(sender)).weight > flow->weight) weigh(*flow, now);
   return Offered{place, encode(offer)};
 }
@@ -232,7 +232,7 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
   receiver->offered = offer->count;
   receiver->weight = offer->weight;
   take_number(*flow, *offer, place);
-  const Answer answer{.end = flow->local, .eager = eager, .table = place_of(*region)};
+  const Answer answer{.end = flow->local, .eager = eager, .table = remote_address_of(*region)};
   if (receivers_.add(std::move(receiver)).weight > flow->weight) weigh(*flow, now);
   return Answered{place, encode(answer)};
 }

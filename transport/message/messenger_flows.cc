@@ -57,8 +57,8 @@ Result<Messenger::Flow*> Messenger::make_flow(bool sending, const NicIdentity& p
   flow->data = *data;
   flow->control = *control;
   flow->word_region = *region;
-  flow->local =
-      FlowEnd{nic_.queue_pair_address(*data), nic_.queue_pair_address(*control), place_of(*region)};
+  flow->local = FlowEnd{nic_.queue_pair_address(*data), nic_.queue_pair_address(*control),
+                        remote_address_of(*region)};
   open_flows_.push_back(place);
   flow_ids_[*data] = flow_ids_[*control] = place;
   flows_with_.emplace(peer, place);

@@ -26,9 +26,9 @@ struct ReceiveOperation {
     uint32_t key;
     uint64_t remote;  // the remote address of its first byte
 
-    void lie_at(const RemotePlace& place) {
-      key = place.key;
-      remote = place.address;
+    void set_remote(const RemoteAddress& to) {
+      key = to.key;
+      remote = to.address;
     }
   };
   uint32_t count = 0;

@@ -125,8 +125,8 @@ bool SendQueue::match_put(uint32_t number, Bytes write_bytes) {
   send.matched = true;
   ++moves_;
   send.sequence = group_[static_cast<uint32_t>(std::countr_one(group_used_))].sequence - 1;
-  send.remote = send.operation.place.address;
-  send.remote_key = send.operation.place.key;
+  send.remote = send.operation.remote.address;
+  send.remote_key = send.operation.remote.key;
   divide(send, write_bytes, kMaxPutWrites);
   if (send.write_bytes > kMostWriteBytes) {
     give_up(send, MessageFailure::kTooLong);
@@ -228,10 +228,10 @@ bool SendQueue::next_write(uint32_t connection, WorkRequest* write) {
     *write = WorkRequest{
         .id = number,
         .local = eager_.train(send.cell),
-        .remote = eager_.place(send.cell).address,
+        .remote = eager_.remote(send.cell).address,
         .length = eager_.train_bytes(send.cell),
         .local_key = eager_.key(),
-        .remote_key = eager_.place(send.cell).key,
+        .remote_key = eager_.remote(send.cell).key,
         .immediate =
             Immediate{.connection = connection, .slot = send.cell, .writes = Immediate::kEager}
                 .pack(),

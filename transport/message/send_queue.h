@@ -35,11 +35,11 @@ struct SendOperation {
   int32_t tag = 0;
   uint32_t key = 0;
   MessageRequest* request = nullptr;
-  Bytes offset = 0;     // in the receiver's buffer; other lanes carry the rest of the message
-  bool host = false;    // memory of the host, not of a GPU
-  bool awaited = true;  // the application waits for its acknowledgement
-  bool put = false;     // to `place`, and not to a receive buffer
-  RemotePlace place;    // of a put
+  Bytes offset = 0;      // in the receiver's buffer; other lanes carry the rest of the message
+  bool host = false;     // memory of the host, not of a GPU
+  bool awaited = true;   // the application waits for its acknowledgement
+  bool put = false;      // to `remote`, not to a receive buffer
+  RemoteAddress remote;  // of a put
 };
 
 class SendQueue {
@@ -50,7 +50,7 @@ class SendQueue {
 
   // See EagerSource.
   void enable_eager(const EagerCells& cells, uint8_t* memory, uint32_t key,
-                    const RemotePlace& remote) {
+                    const RemoteAddress& remote) {
     eager_.enable(cells, memory, key, remote);
   }
 
@@ -128,8 +128,8 @@ class SendQueue {
     uint8_t cell = EagerSource::kNone;  // that holds a copy
     bool used = false;
     bool matched = false;
-    bool eager = false;  // goes to the receiver's cell
-    bool done = false;   // all its writes
+    bool eager = false;     // goes to the receiver's cell
+    bool done = false;      // all its writes
     bool reported = false;  // the application
   };
 

@@ -138,6 +138,20 @@ struct StandardPeer {
   // What it may do to memory that allows it.
   Access access = Access::kRemoteAll | Access::kRemoteAtomic;
   uint8_t rnr_delay = 0;  // RNR timer code (table 45): how long the peer waits before a retry
+  // False: UC. What is sent is paced, but not acknowledged: done when the packet I/O has it. A
+  // message that does not arrive whole is dropped.
+  bool reliable = true;
+};
+
+// A part of registered memory that peers access by another key (memory window).
+struct MemoryWindow {
+  uint8_t* address = nullptr;
+  size_t length = 0;
+  uint64_t remote_address = 0;
+  uint32_t key = 0;  // chosen by the user
+  Access access = Access::kLocalRead;
+  // The only one whose peer may use the key, and invalidate it.
+  std::optional<QueuePairId> queue_pair;
 };
 
 // Most outstanding reads and atomics, each way, of such a connection: as many as rdma_rxe takes.
@@ -160,9 +174,13 @@ enum class Opcode : uint8_t {
   kRead,  // from the peer's memory into ours, which must be writable; caps().reads
   // The rest on queue pairs of Service::kStandard only.
   kSendWithImm,
+  // As kSend, and then `immediate`, the key of a memory window of the peer's queue pair, is
+  // invalid.
+  kSendInvalidate,
   // On 8 aligned bytes of the peer; the value before goes into our memory.
   kCompareSwap,
   kFetchAdd,
+  kNothing,  // completes in its turn
 };
 
 // One operation on `length` bytes (0 is valid). The memory must stay registered and unchanged until
@@ -207,7 +225,9 @@ enum class CompletionKind : uint8_t {
   kSent,          // a work request of ours: the peer's NIC has all its bytes, or a read's are here
   kReceived,      // a peer's write with immediate: its bytes and all earlier ones are placed
   kReceivedSend,  // a peer's send, or a datagram: likewise
-  kBroken,        // the queue pair is in error; its work requests will not complete
+  // The queue pair is in error; its work requests will not complete. Of a receive request that was
+  // the cause, kReceiveTooShort or kReceiveGone, it has the id.
+  kBroken,
 };
 
 enum class CompletionStatus : uint8_t {
@@ -217,6 +237,9 @@ enum class CompletionStatus : uint8_t {
   kRetryExceeded,      // the peer has not answered within the limit
   kReceiverNotReady,   // the peer has posted no receive request within the limit
   kRemoteRefused,      // the peer's NIC refused: the send is longer than the receive request
+  kRemoteFailed,       // the peer's memory for a send was deregistered
+  kReceiveTooShort,    // ours, for the peer's send
+  kReceiveGone,        // the memory of our receive request was deregistered
   kLocalError,         // of our own NIC: see fault()
 };
 
@@ -228,6 +251,7 @@ struct Completion {
   CompletionKind kind = CompletionKind::kSent;
   CompletionStatus status = CompletionStatus::kOk;
   bool has_immediate = false;  // a send
+  bool invalidated = false;    // by a send: the window whose key is `immediate`
   bool solicited = false;      // the peer asks for an event (solicited event bit)
   uint32_t source_qp = 0;      // of a datagram; 40 bytes of GRH precede it in the receive
 };
@@ -364,6 +388,12 @@ class Nic {
   virtual size_t post_datagrams(QueuePairId /*id*/, std::span<const Datagram> /*datagrams*/) {
     return 0;
   }
+  // Errors: kInvalidArgument (as for regions), kUnavailable (no room, or the key is in use).
+  virtual Result<void> bind_window(const MemoryWindow& /*window*/) {
+    return fail(ErrorCode::kUnavailable, "the NIC has no memory windows");
+  }
+  // Has no effect on an unknown key.
+  virtual void unbind_window(uint32_t /*key*/) {}
   // Back to the state after creation, with the same number: work requests are dropped without
   // completions.
   virtual void reset_queue_pair(QueuePairId /*id*/) {}

@@ -146,9 +146,9 @@ Result<SharedWindow*> Group::share(const MemoryRange& range) {
   }
   const auto prepared = copies == nullptr ? Result<void>() : prepare(copies->engine(), own.staged);
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     if (!prepared) {
-      windows_.release_own(own.id);
+      release(lock, windows_.release_own(own.id));
       return tl::unexpected(prepared.error());
     }
     announce(own);
@@ -156,17 +156,19 @@ Result<SharedWindow*> Group::share(const MemoryRange& range) {
   while (true) {
     progress();
     {
-      const std::lock_guard lock(mutex_);
+      std::unique_lock lock(mutex_);
       if (windows_.all_announced()) return windows_.take_announced(rank_, own);
       const auto gone = std::ranges::find_if(
           peers_, [](const Peer& peer) { return peer.failure() || peer.left(); });
       if (gone != peers_.end()) {
-        windows_.release_own(own.id);
-        return fail(ErrorCode::kPeer,
-                    gone->failure()
-                        ? gone->failure()->message
-                        : fmt::format("rank {} has left and shares no further window: look there",
-                                      gone - peers_.begin()));
+        auto error =
+            fail(ErrorCode::kPeer,
+                 gone->failure()
+                     ? gone->failure()->message
+                     : fmt::format("rank {} has left and shares no further window: look there",
+                                   gone - peers_.begin()));
+        release(lock, windows_.release_own(own.id));
+        return error;
       }
     }
     context_->rest(nic_);
@@ -204,8 +206,22 @@ void Group::announce(const Place& own) {
 }
 
 void Group::unshare(SharedWindow* window) {
-  const std::lock_guard lock(mutex_);
-  windows_.unshare(window, rank_);
+  std::unique_lock lock(mutex_);
+  release(lock, windows_.unshare(window, rank_));
+}
+
+// A peer has its bytes before we learn of it, so a get that is done there may still be an answer
+// under way here.
+void Group::release(std::unique_lock<std::mutex>& lock, const std::optional<OwnMemory>& own) {
+  if (!own) return;
+  while (std::ranges::any_of(peers_,
+                             [&](const Peer& peer) { return peer.answers_from(own->place.id); })) {
+    lock.unlock();
+    progress();
+    context_->rest(nic_);
+    lock.lock();
+  }
+  windows_.deregister(*own);
 }
 
 // --- operations ---

@@ -65,7 +65,8 @@ class Group {
   // have. Returns the same pointer if all have shared the same memory before. Errors: kPeer, and
   // those of registering memory.
   Result<SharedWindow*> share(const MemoryRange& range);
-  // Ends one share(). Does not wait for the other ranks; the caller must.
+  // Ends one share(). The caller must have waited for the ranks' operations with the window; this
+  // call waits until the peers have acknowledged our answers to their gets.
   void unshare(SharedWindow* window);
 
   // Each starts an operation with that rank, which may be this one. Errors: kInvalidArgument (no
@@ -96,6 +97,7 @@ class Group {
 
   Result<void> prepare(const std::shared_ptr<const CopyEngine>& engine, bool staged);
   void announce(const Place& own);
+  void release(std::unique_lock<std::mutex>& lock, const std::optional<OwnMemory>& own);
   bool count_arrivals();
   void keep();
 

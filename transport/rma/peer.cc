@@ -23,7 +23,7 @@ bool Peer::advance() {
     fail(advanced.error());
     return true;
   }
-  while (!answers_.empty() && answers_.front() <= outbox_->done()) answers_.pop_front();
+  while (!answers_.empty() && answers_.front().end <= outbox_->done()) answers_.pop_front();
   if (!flushes_.empty()) finish_flushes();
   return *came;
 }
@@ -113,7 +113,7 @@ Result<void> Peer::answer(const Record& record) {
                 .offset = record.answer_offset};
   if (record.length > 0) outbox_->add(put, nullptr);
   outbox_->add({.kind = RecordKind::kGot, .value = record.value}, nullptr);
-  answers_.push_back(outbox_->added());
+  answers_.push_back({outbox_->added(), record.window});
   return {};
 }
 
@@ -189,6 +189,7 @@ void Peer::finish_flushes() {
 // The peer has left, and its last record has arrived.
 void Peer::forsake() {
   outbox_->forsake(gone());
+  answers_.clear();
   std::erase_if(flushes_, [](const Flush& flush) { return flush.operation->error.has_value(); });
 }
 

@@ -4,6 +4,7 @@
 // Thread rule: one thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 #include <utility>
@@ -51,6 +52,10 @@ class Peer {
   // No room for a further operation now.
   bool full() const { return outbox_ && !outbox_->room(); }
 
+  // An answer to a get, from that window of ours, is not acknowledged.
+  bool answers_from(WindowId id) const {
+    return std::ranges::find(answers_, id, &Answer::window) != answers_.end();
+  }
   // Nothing of ours is outstanding.
   bool idle() const { return !outbox_ || outbox_->idle(); }
   const std::optional<Error>& failure() const { return failure_; }
@@ -67,6 +72,10 @@ class Peer {
   struct Get {
     Record record;
     Operation* operation;
+  };
+  struct Answer {
+    uint64_t end;  // the part of the outbox that ends it
+    WindowId window;
   };
   struct Flush {
     uint64_t gets;
@@ -97,7 +106,7 @@ class Peer {
   uint64_t gets_asked_ = 0;
   uint64_t gets_answered_ = 0;
   uint64_t gets_done_ = 0;
-  std::deque<uint64_t> answers_;  // parts of the outbox that end our answers
+  std::deque<Answer> answers_;  // not acknowledged
   std::deque<Flush> flushes_;
   std::optional<Error> failure_;
   bool reported_ = false;

@@ -8,13 +8,13 @@
 namespace pacecar::rma {
 
 Windows::~Windows() {
-  for (const auto& [id, own] : own_) give_up(own);
+  for (const auto& [id, own] : own_) deregister(own);
 }
 
 Result<Place> Windows::register_own(const MemoryRange& range) {
   auto* const base = static_cast<uint8_t*>(range.address);
   const auto known = std::ranges::find_if(own_, [&](const auto& entry) {
-    const Own& own = entry.second;
+    const OwnMemory& own = entry.second;
     return own.base == base && own.length >= range.length &&
            (own.copies == nullptr) == (range.kind == MemoryKind::kHost);
   });
@@ -30,10 +30,10 @@ Result<Place> Windows::register_own(const MemoryRange& range) {
   return own_[id].place;
 }
 
-Result<Windows::Own> Windows::make_own(const MemoryRange& range) {
+Result<OwnMemory> Windows::make_own(const MemoryRange& range) {
   const auto memory = context_->register_memory(nic_, range);
   if (!memory) return tl::unexpected(memory.error());
-  Own own{.base = static_cast<uint8_t*>(range.address),
+  OwnMemory own{.base = static_cast<uint8_t*>(range.address),
           .length = range.length,
           .memory = *memory,
           .copies = (*memory)->staged()};
@@ -56,7 +56,7 @@ Result<Windows::Own> Windows::make_own(const MemoryRange& range) {
 }
 
 // Waits for copies of words before the memory is released.
-void Windows::give_up(const Own& own) {
+void Windows::deregister(const OwnMemory& own) {
   if (own.copies != nullptr) own.copies->withdraw();
   (void)context_->deregister_memory(nic_, own.memory);
 }
@@ -73,12 +73,12 @@ void Windows::list_gpus() {
   }
 }
 
-void Windows::release_own(WindowId id) {
+std::optional<OwnMemory> Windows::release_own(WindowId id) {
   const auto own = own_.find(id);
-  if (--own->second.registrations > 0) return;
-  give_up(own->second);
-  own_.erase(own);
+  if (--own->second.registrations > 0) return std::nullopt;
+  auto released = std::move(own_.extract(own).mapped());
   list_gpus();
+  return released;
 }
 
 bool Windows::announce(size_t rank, const Place& place) {
@@ -109,20 +109,21 @@ SharedWindow* Windows::take_announced(size_t own_rank, const Place& own) {
     known.place = places[rank];  // ours may be missing, or be shared again
     ++known.shares;
   }
-  const Own& memory = own_.at(own.id);
+  const OwnMemory& memory = own_.at(own.id);
   shared_.push_back(
       {.memory = memory.memory, .base = memory.base, .places = std::move(places), .shares = 1});
   return &shared_.back();
 }
 
-void Windows::unshare(SharedWindow* window, size_t own_rank) {
-  release_own(window->places[own_rank].id);
-  if (--window->shares > 0) return;
+std::optional<OwnMemory> Windows::unshare(SharedWindow* window, size_t own_rank) {
+  auto released = release_own(window->places[own_rank].id);
+  if (--window->shares > 0) return released;
   for (size_t rank = 0; rank < known_.size(); ++rank) {
     const auto known = known_[rank].find(window->places[rank].id);
     if (--known->second.shares == 0) known_[rank].erase(known);
   }
   shared_.remove_if([window](const SharedWindow& known) { return &known == window; });
+  return released;
 }
 
 uint8_t* Windows::own_bytes(WindowId id, uint64_t offset, uint64_t length) const {

@@ -42,6 +42,16 @@ struct Word {
   std::shared_ptr<StagedRange> copies;  // null: of the host's memory
 };
 
+// Memory of ours that is registered.
+struct OwnMemory {
+  uint8_t* base = nullptr;
+  uint64_t length = 0;
+  const Memory* memory = nullptr;
+  std::shared_ptr<StagedRange> copies;  // null: of the host's memory
+  Place place;
+  uint32_t registrations = 1;
+};
+
 // A GPU with windows of ours in its memory.
 struct WindowGpu {
   std::shared_ptr<const CopyEngine> engine;
@@ -62,8 +72,10 @@ class Windows {
   // Registers our memory, unless a longer range from the same address is registered already.
   // Errors: as register_memory and window_of.
   Result<Place> register_own(const MemoryRange& range);
-  // One registration less.
-  void release_own(WindowId id);
+  // One registration less. Returns the memory if it was the last: peers cannot name it any more,
+  // and deregister() must follow, once no put reads it.
+  [[nodiscard]] std::optional<OwnMemory> release_own(WindowId id);
+  void deregister(const OwnMemory& own);
 
   // A peer has announced its next one. False: too many.
   bool announce(size_t rank, const Place& place);
@@ -71,8 +83,8 @@ class Windows {
   // The window that all have announced; ours is `own`. An existing one, if all have announced the
   // same again.
   SharedWindow* take_announced(size_t own_rank, const Place& own);
-  // Ends one share(). Memory without users is deregistered.
-  void unshare(SharedWindow* window, size_t own_rank);
+  // Ends one share(). Returns as release_own().
+  [[nodiscard]] std::optional<OwnMemory> unshare(SharedWindow* window, size_t own_rank);
 
   // Bytes of ours that a peer has named; nullptr: out of bounds.
   uint8_t* own_bytes(WindowId id, uint64_t offset, uint64_t length) const;
@@ -87,27 +99,18 @@ class Windows {
   const Place* find(size_t rank, WindowId id) const;
 
  private:
-  struct Own {
-    uint8_t* base = nullptr;
-    uint64_t length = 0;
-    const Memory* memory = nullptr;
-    std::shared_ptr<StagedRange> copies;  // null: of the host's memory
-    Place place;
-    uint32_t registrations = 1;
-  };
   struct Known {
     Place place;
     uint32_t shares = 0;
   };
 
-  Result<Own> make_own(const MemoryRange& range);
-  void give_up(const Own& own);
+  Result<OwnMemory> make_own(const MemoryRange& range);
   void list_gpus();
 
   const std::shared_ptr<Context> context_;
   const size_t nic_;
   WindowId next_id_ = 1;
-  std::map<WindowId, Own> own_;
+  std::map<WindowId, OwnMemory> own_;
   std::vector<WindowGpu> gpus_;
   std::vector<std::deque<Place>> announced_;      // by rank
   std::vector<std::map<WindowId, Known>> known_;  // likewise

@@ -1,19 +1,19 @@
 // ShareLink: HostLink on a ShareTable: one direction of the link, for one process.
 //
-// A process publishes its claim, computes the parts of all from all claims, and takes its own: a
-// smaller one at once; a larger one as far as the parts in use leave room, which is divided in
-// proportion to what each process lacks. Having raised its part it reads the others again: if
-// several raised theirs at the same moment and exceed the link, it reduces its part by the excess.
-// The process that stores last sees all others, so the parts in use add up to at most the link once
-// each has read.
+// A process publishes its claim, reads all claims and computes every part. It takes a smaller part
+// at once. It raises its part only into the free rate; processes that raise share the free rate in
+// proportion to what they lack. After a raise it reads the other parts again. If the sum exceeds
+// the link, because several raised at the same moment, it gives the excess back. The last to store
+// sees all other parts. So the sum is at most the link after every process has re-read.
 //
-// Changes below 1/64 are not published, except cuts of our own part. A process with a demand writes
-// a beat every 10 ms; without that its part and demand count as 0, and when it runs again it starts
-// again with the free rate. A process that waits for the cuts of others reads again after 2 us,
-// then at intervals that double up to 1 ms, because the others may be asleep and nobody wakes it.
+// A change below 1/64 is not published. A cut of our own part always is, and so is a raise while
+// the others use nothing. A process with a demand writes a beat every 10 ms. Without a fresh beat,
+// others count its part and demand as 0. When it resumes, it starts from the free rate. A process
+// that waits for the cuts of others reads again after 2 us, then at intervals that double up to
+// 1 ms, because the others may be asleep and nobody wakes it.
 //
-// A process without a demand takes nothing; if it is not `ready` either, nothing is ever due. Pure;
-// one thread.
+// A process without a demand takes nothing. If LinkClaim::ready is also false, due() is always
+// false. Pure; one thread.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,7 @@ class BasicShareLink final : public HostLink {
         part_(capacity_) {}
 
   void claim(Instant now, const LinkClaim& claim) override {
-    // Read first, so that due() sees later changes by others.
+    // Load the generation before the claims: a change made meanwhile then makes due() true.
     const uint64_t generation = number().load();
     prospect_of_ = 0;
     active_ = claim.demand.bps() > 0;
@@ -120,7 +120,7 @@ class BasicShareLink final : public HostLink {
   static constexpr uint64_t kLeastChange = 64;
   static constexpr Duration kFirstLook = Duration::from_us(2);
   static constexpr Duration kLastLook = Duration::from_ms(1);
-  // How often a slot is examined for a process that has ended.
+  // Interval at which one slot is checked for a dead owner.
   static constexpr Duration kBurials = Duration::from_ms(50);
 
   struct Other {
@@ -129,8 +129,8 @@ class BasicShareLink final : public HostLink {
     uint64_t taking = 0;
   };
 
-  // Our part if we demanded the whole link; with `ready_begin` processes that are only ready demand
-  // all of it, too.
+  // Our part if we demanded the whole link. If `ready_begin`, each process that is ready counts as
+  // demanding it, too.
   Rate could_have(uint32_t weight, bool ready_begin) const {
     if (others().empty()) return Rate::from_bps(capacity_);
     std::array<ShareOfLink, kShareSlots> shares;
@@ -184,8 +184,8 @@ class BasicShareLink final : public HostLink {
     return changed;
   }
 
-  // Whether the process in a slot counts. Its demand counts only with a recent beat; its being
-  // ready at any age.
+  // Whether to count the slot's process. One with a demand counts only with a fresh beat. One
+  // without a demand counts if it is ready, whatever the age of its beat.
   bool read(size_t slot, Instant now, Other& other) const {
     const auto& theirs = seat_.table().slots[slot].directions[direction_];
     other.claim = ClaimWord::decode(theirs.claim.load());
@@ -202,7 +202,7 @@ class BasicShareLink final : public HostLink {
     used_ = 0;
     count_ = 0;
     link_ = capacity_;
-    const size_t first = first_;  // after the slot examined last, so that each gets its turn
+    const size_t first = first_;  // starts behind the slot checked last: round robin
     for (size_t i = 0; i < kShareSlots; ++i) {
       const size_t slot = (first + i) % kShareSlots;
       if (slot == seat_.index() || seat_.table().slots[slot].owner.load() == 0) continue;
@@ -234,7 +234,7 @@ class BasicShareLink final : public HostLink {
 
   struct Aim {
     uint64_t fair = 0;    // our part
-    uint64_t missed = 0;  // the sum that all processes lack of their parts
+    uint64_t missed = 0;  // sum over processes of max(fair part - part in use, 0)
   };
   Aim aim(uint64_t taking) const {
     std::array<ShareOfLink, kShareSlots> shares;
@@ -295,7 +295,8 @@ class BasicShareLink final : public HostLink {
   Seat& seat_;
   const size_t direction_;
   const uint64_t capacity_;
-  uint64_t link_;        // the largest capacity of any process: all divide the same
+  // The largest capacity that any process published, so that all divide the same total.
+  uint64_t link_;
   LinkClaim own_claim_;  // as published
   bool active_ = false;  // it has a demand
   bool watchful_ = false;
@@ -304,7 +305,7 @@ class BasicShareLink final : public HostLink {
   uint64_t seen_ = 0;  // of the generation
   Instant beat_ = Instant::from_ns(0);
   Instant deadline_ = Instant::never();
-  bool waited_ = false;  // for the cuts of others
+  bool waited_ = false;  // the last call had to wait for others to cut their parts
   Duration look_ = kFirstLook;
   Instant next_burial_ = Instant::from_ns(0);
   size_t first_ = 0;

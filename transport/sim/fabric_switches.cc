@@ -9,7 +9,8 @@ void Fabric::Impl::enter_switch(FabricPacket& packet) {
   const NodeId at = links[packet.came_by].to;
   if (packet.destination >= hosts) return drop(packet, FabricDrop::kNoRoute);
   const auto out = way_on(packet, at);
-  if (!out || !links[*out].up) return drop(packet, FabricDrop::kLinkDown);  // there was one
+  // Without a usable link, a link failed: an intact topology has a route to every host.
+  if (!out || !links[*out].up) return drop(packet, FabricDrop::kLinkDown);
   if (packet.is_data()) {
     forward_data(packet, *out);
   } else {
@@ -27,7 +28,8 @@ std::optional<LinkId> Fabric::Impl::way_on(const FabricPacket& packet, NodeId at
 
 void Fabric::Impl::forward_data(FabricPacket& packet, LinkId out) {
   FabricLink& link = links[out];
-  if (can_start(link, packet)) return offer(out, packet);  // through the switch without waiting
+  // The output is idle: no buffering, so no admission check.
+  if (can_start(link, packet)) return offer(out, packet);
   const Bytes limit = config.switches.queue_bytes;
   const Bytes size = packet.wire_bytes;
   SwitchBuffer& buffer = switches[link.from - hosts].buffer;
@@ -54,7 +56,8 @@ void Fabric::Impl::forward_control(FabricPacket& packet, LinkId out) {
   offer(out, packet);
 }
 
-// A data packet finds no room: it or the last one queued is trimmed, or it is dropped.
+// The queue or the buffer is full. The arriving data packet is dropped, or trimmed, or it replaces
+// the last queued packet, which is trimmed.
 void Fabric::Impl::overflow(FabricPacket& packet, LinkId out) {
   FabricLink& link = links[out];
   if (!config.switches.trimming || packet.whole) {

@@ -24,7 +24,7 @@ void PacketFaults::set(const SimFaults& faults) {
   if (faults.reordering > 0) late_.reserve(fabric_.config.packets);
   active_ = faults.loss > 0 || faults.duplication > 0 || faults.reordering > 0 ||
             faults.corruption > 0 || !faults.partitions.empty() || !faults.word_losses.empty();
-  for (const SimStall& stall : stalls) {  // perhaps over before its time
+  for (const SimStall& stall : stalls) {  // the new faults may end it early
     if (!frozen(static_cast<uint32_t>(stall.port))) fabric_.ports[stall.port].wake();
   }
   arm_thaw();
@@ -72,7 +72,7 @@ void PacketFaults::pass(FabricPacket& packet) {
   corrupt_and_delay(packet);
 }
 
-// The copy goes first; it needs a free packet and does not happen without one.
+// The copy goes first. Without a free packet in the store nothing is duplicated.
 void PacketFaults::duplicate(const FabricPacket& packet) {
   if (fabric_.store.in_use() >= fabric_.config.packets) return;
   const auto bytes = fabric_.carried(packet);

@@ -1,7 +1,7 @@
-// The usual shapes of networks. Every cable is full duplex; a rate is per direction and cable.
-// Hosts are numbered along the leaves: the first leaf has the first hosts.
+// Usual topologies: star, dumbbell, leaf-spine, fat tree, rails. Every cable is full duplex; a rate
+// is per direction and cable. Hosts are numbered leaf by leaf, from 0.
 //
-// Errors are kInvalidArgument: one sentence that names the field at fault and the cure.
+// Errors are kInvalidArgument: one sentence that names the wrong field and the remedy.
 #pragma once
 
 #include <cstdint>
@@ -34,9 +34,9 @@ struct DumbbellSpec {
 };
 Result<Topology> make_dumbbell(const DumbbellSpec& spec);
 
-// Every leaf is joined with every spine, by `bundle` cables each. Oversubscription follows from
-// the rates and numbers. With two ports per host, each pair of leaves shares its hosts_per_leaf
-// hosts: every host has a cable to both.
+// Each leaf has `bundle` cables to each spine. The oversubscription follows from rates and numbers.
+// With two ports per host, each pair of leaves has the same hosts_per_leaf hosts: every host has a
+// cable to both leaves.
 struct LeafSpineSpec {
   uint32_t hosts = 16;
   uint32_t hosts_per_leaf = 4;
@@ -48,8 +48,8 @@ struct LeafSpineSpec {
 };
 Result<Topology> make_leaf_spine(const LeafSpineSpec& spec);
 
-// Three tiers: leaves and aggregation switches in pods, and cores above. Aggregation switch i of
-// every pod is joined with the same cores_per_aggregation cores.
+// Three tiers: pods of leaves and aggregation switches, and core switches above. Aggregation switch
+// i of each pod has cables to the same cores_per_aggregation cores.
 struct FatTreeSpec {
   uint32_t pods = 4;
   uint32_t leaves_per_pod = 2;
@@ -64,14 +64,15 @@ struct FatTreeSpec {
 };
 Result<Topology> make_fat_tree(const FatTreeSpec& spec);
 
-// The numbers of a fat tree of switches with `radix` ports each. `hosts`: a multiple of what a pod
-// holds, 0 for all that fit (radix^3 / 4 without oversubscription). `oversubscription`: hosts of a
-// leaf per uplink.
+// A fat tree of switches with `radix` ports each. `hosts`: a multiple of the hosts of a pod; 0: as
+// many as possible (radix^3 / 4 without oversubscription). `oversubscription`: hosts of a leaf per
+// uplink.
 Result<FatTreeSpec> fat_tree_of_radix(uint32_t radix, uint32_t hosts = 0,
                                       uint32_t oversubscription = 1);
 
 // Servers of several GPUs, each GPU with a NIC of its own: host = server * gpus_per_server + GPU.
-// GPU i of all servers of a group is on that group's leaf of rail i; spines join all leaves.
+// servers_per_leaf servers make a group. GPU i of each server of a group is on that group's leaf of
+// rail i. All leaves are connected by the spines.
 struct RailSpec {
   uint32_t servers = 4;
   uint32_t gpus_per_server = 8;

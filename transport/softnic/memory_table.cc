@@ -10,6 +10,17 @@ namespace {
 // Remote addresses begin below this, so that regions end before addresses wrap.
 constexpr uint64_t kMostBytes = uint64_t{1} << 63;
 
+tl::unexpected<Error> no_room() {
+  return fail(
+      ErrorCode::kUnavailable,
+      "all memory regions of the NIC are used: deregister some or raise PACECAR_MAX_REGIONS");
+}
+
+bool addressable(uint64_t start, size_t length, uint64_t remote) {
+  return start != 0 && length != 0 && start + length >= start && length <= kMostBytes &&
+         remote + length >= remote;
+}
+
 // Whether [offset, offset + length) is a part of `size` bytes. An address before the region gives a
 // wrapped offset, which is beyond its end, because regions do not wrap.
 bool within(uint64_t offset, Bytes length, uint64_t size) {
@@ -35,23 +46,44 @@ Result<MemoryRegion> MemoryTable::add(void* address, size_t length, Access acces
 Result<MemoryRegion> MemoryTable::add_as(void* address, size_t length, Access access,
                                          uint64_t remote) {
   const auto start = reinterpret_cast<uint64_t>(address);
-  if (address == nullptr || length == 0 || start + length < start || length > kMostBytes ||
-      remote + length < remote) {
+  if (!addressable(start, length, remote)) {
     return fail(
         ErrorCode::kInvalidArgument,
         "cannot register an empty or wrapping memory range: pass a valid address and length");
   }
-  if (size_ == capacity_) {
-    return fail(
-        ErrorCode::kUnavailable,
-        "all memory regions of the NIC are used: deregister some or raise PACECAR_MAX_REGIONS");
-  }
+  if (size_ == capacity_) return no_room();
   // Keys are random, so their low bits serve as the hash.
   uint32_t key = 0;
   while (key == 0 || slots_[index_of(key)].key == key) key = random_();
   slots_[index_of(key)] = Slot{start, remote, length, key, access};
   ++size_;
   return MemoryRegion{static_cast<uint8_t*>(address), length, key, remote};
+}
+
+Result<void> MemoryTable::bind(const MemoryWindow& window) {
+  const auto start = reinterpret_cast<uint64_t>(window.address);
+  if (window.key == 0 || !addressable(start, window.length, window.remote_address)) {
+    return fail(ErrorCode::kInvalidArgument, "cannot bind an empty or wrapping memory window");
+  }
+  if (size_ == capacity_) return no_room();
+  Slot& slot = slots_[index_of(window.key)];
+  if (slot.key != 0) {
+    return fail(ErrorCode::kUnavailable, "the key of the memory window is in use: choose another");
+  }
+  slot = Slot{start, window.remote_address, window.length, window.key, window.access};
+  ++size_;
+  if (window.queue_pair) bound_[window.key] = *window.queue_pair;
+  return {};
+}
+
+bool MemoryTable::window_of(uint32_t key, QueuePairId queue_pair) const {
+  const auto bound = bound_.find(key);
+  return bound != bound_.end() && bound->second == queue_pair;
+}
+
+bool MemoryTable::kept_from(uint32_t key, QueuePairId by) const {
+  const auto bound = bound_.find(key);
+  return bound != bound_.end() && bound->second != by;
 }
 
 void MemoryTable::adopt(const MemoryRegion& region, Access access) {
@@ -73,6 +105,7 @@ bool MemoryTable::remove(uint32_t key) {
   if (key == 0 || slots_[hole].key != key) return false;
   slots_[hole] = Slot{};
   --size_;
+  bound_.erase(key);
   // Close the gap, so that a search may stop at the first free slot.
   for (uint32_t i = (hole + 1) & mask_; slots_[i].key != 0; i = (i + 1) & mask_) {
     const uint32_t home = slots_[i].key & mask_;

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <unordered_map>
 
 #include "transport/base/fresh_pages.h"
 #include "transport/nic/nic.h"
@@ -31,8 +32,14 @@ class MemoryTable {
   Result<MemoryRegion> add_as(void* address, size_t length, Access access, uint64_t remote);
   // Adds a region of another table that has the same regions.
   void adopt(const MemoryRegion& region, Access access);
-  // True when the key was registered.
+  // Errors: kInvalidArgument, kUnavailable (no room, or the key is in use).
+  Result<void> bind(const MemoryWindow& window);
+  // True when the key was registered or bound.
   bool remove(uint32_t key);
+  // Whether the peer of the queue pair may use the key, if there is such a key.
+  bool usable(uint32_t key, QueuePairId by) const { return bound_.empty() || !kept_from(key, by); }
+  // Whether the key is a window of that queue pair alone.
+  bool window_of(uint32_t key, QueuePairId queue_pair) const;
 
   // A region at its remote addresses, looked up once for several packets.
   class Range {
@@ -76,6 +83,7 @@ class MemoryTable {
   };
   uint32_t index_of(uint32_t key) const;
   uint64_t remote_address(uint64_t address);
+  bool kept_from(uint32_t key, QueuePairId by) const;
   const Slot* find_remote(uint32_t key, uint64_t address, Bytes length) const;
   const Slot* find_local(uint32_t key, const uint8_t* address, Bytes length) const;
 
@@ -84,6 +92,7 @@ class MemoryTable {
   uint32_t mask_;
   uint32_t capacity_;
   uint32_t size_ = 0;
+  std::unordered_map<uint32_t, QueuePairId> bound_;  // windows of one queue pair, by key
   RandomSource random_;
   bool random_addresses_;
 };

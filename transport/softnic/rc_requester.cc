@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <utility>
 
 #include "transport/base/check.h"
 #include "transport/base/ordered_copy.h"
@@ -14,14 +15,24 @@ namespace {
 // An acknowledgement is requested at least every so many packets.
 constexpr uint32_t kPacketsPerQuestion = 16;
 constexpr size_t kSamples = 64;
+// Of a read, requested at a time, or more if the peer allows few at once. The responses to shorter
+// pieces would leave in short bursts.
+constexpr uint64_t kPiecePackets = 64;
 
 CompletionStatus status_of(uint8_t syndrome) {
-  return syndrome == roce::kNakRemoteAccess ? CompletionStatus::kRemoteAccessError
-                                            : CompletionStatus::kRemoteRefused;
+  switch (syndrome) {
+    case roce::kNakRemoteAccess:
+      return CompletionStatus::kRemoteAccessError;
+    case roce::kNakRemoteOperation:
+      return CompletionStatus::kRemoteFailed;
+    default:
+      return CompletionStatus::kRemoteRefused;
+  }
 }
 
 roce::Kind kind_of(Opcode opcode) {
-  const bool send = opcode == Opcode::kSend || opcode == Opcode::kSendWithImm;
+  const bool send = opcode == Opcode::kSend || opcode == Opcode::kSendWithImm ||
+                    opcode == Opcode::kSendInvalidate;
   return send ? roce::Kind::kSend : roce::Kind::kWrite;
 }
 
@@ -31,7 +42,7 @@ bool has_immediate(Opcode opcode) {
 
 }  // namespace
 
-RcRequester::RcRequester(const Config& config)
+RcRequester::RcRequester(const Config& config, ReadWindow& reads)
     : config_(config),
       paths_(PathPolicy::kSticky, config.paths, config.path_seed),
       requests_(config.work_requests),
@@ -39,6 +50,9 @@ RcRequester::RcRequester(const Config& config)
       next_(config.first_psn),
       highest_(config.first_psn),
       allocated_(config.first_psn),
+      reading_(reads),
+      pieces_(kMostReads),
+      read_packets_(std::max<uint64_t>(1, reads.piece() / config.mtu)),
       samples_(kSamples),
       rtt_(config.loss) {}
 
@@ -51,16 +65,20 @@ void RcRequester::start(const StandardSending& sending, uint64_t first_psn) {
 }
 
 Bytes RcRequester::work_request_bytes(uint32_t work_requests) {
-  return std::bit_ceil(work_requests) * sizeof(Posted) + kSamples * sizeof(Sample);
+  return std::bit_ceil(work_requests) * sizeof(Posted) + kSamples * sizeof(Sample) +
+         kMostReads * sizeof(uint64_t);
 }
 
 size_t RcRequester::post(std::span<const WorkRequest> work_requests) {
   size_t accepted = 0;
   for (const WorkRequest& work_request : work_requests) {
     if (requests_.full()) break;
-    requests_.push(Posted{.work_request = work_request, .packets = packets_of(work_request)});
+    requests_.push(Posted{.work_request = work_request,
+                          .packets = packets_of(work_request),
+                          .over = work_request.opcode == Opcode::kNothing});
     ++accepted;
   }
+  settle();
   return accepted;
 }
 
@@ -74,8 +92,9 @@ bool RcRequester::has_work() const {
   if (probe_) return true;
   if (cursor_ == end_of_requests() || full()) return false;
   const Posted& next = posted(cursor_);
-  if (next.work_request.fenced && !next.started && reads_outstanding() > 0) return false;
-  return !next.is_read() || reads_outstanding() < config_.read_depth;
+  if (next.work_request.fenced && !next.started && !pieces_.empty()) return false;
+  // A silent peer must not take up the read window: it is asked for one packet at a time.
+  return !next.is_read() || pieces_.size() < (probes_ > 0 ? 1 : config_.read_depth);
 }
 
 // The payload of the request's packets before `psn`.
@@ -85,23 +104,11 @@ Bytes RcRequester::bytes_before(const Posted& posted, uint64_t psn) const {
 
 // The end of the piece of a read that contains `psn`.
 uint64_t RcRequester::piece_end(const Posted& posted, uint64_t psn) const {
-  const uint64_t piece = std::max<uint64_t>(1, config_.window_packets / config_.read_depth);
+  if (probes_ > 0) return psn + 1;
+  const uint64_t window = config_.window_packets;
+  const uint64_t wanted = std::max(window / config_.read_depth, std::min(window, kPiecePackets));
+  const uint64_t piece = std::min(wanted, read_packets_);
   return std::min(posted.end(), posted.first_psn + ((psn - posted.first_psn) / piece + 1) * piece);
-}
-
-// Pieces of reads that were requested and have not arrived completely.
-uint32_t RcRequester::reads_outstanding() const {
-  uint32_t count = 0;
-  for (uint64_t request = oldest_; request < end_of_requests(); ++request) {
-    const Posted& read = posted(request);
-    if (!read.started || read.first_psn >= next_) break;
-    if (!read.is_read()) continue;
-    for (uint64_t psn = std::max(unacknowledged_, read.first_psn);
-         psn < std::min(next_, read.end()); psn = piece_end(read, psn)) {
-      ++count;
-    }
-  }
-  return count;
 }
 
 void RcRequester::start(Posted& posted) {
@@ -154,11 +161,13 @@ bool RcRequester::next_packet(Instant now, bool ask, Outgoing* out) {
   out->retransmission = psn < highest_;
   if (next.is_read()) {
     next_ = piece_end(next, psn);
+    pieces_.push(next_);
+    reading_.add(bytes_before(next, next_) - bytes_before(next, psn));
   } else {
     next_ = psn + 1;
     ask |= ++unasked_ >= kPacketsPerQuestion || full();
     ask |= out->retransmission && in_flight_ == 0;
-    out->packet.ack_request |= ask;
+    out->packet.ack_request = config_.reliable && (out->packet.ack_request || ask);
     in_flight_ += out->packet.payload.size();
   }
   if (out->packet.ack_request) unasked_ = 0;
@@ -168,7 +177,7 @@ bool RcRequester::next_packet(Instant now, bool ask, Outgoing* out) {
 }
 
 void RcRequester::on_sent(uint64_t psn, bool timed, Instant now) {
-  if (idle()) {
+  if (idle() && config_.reliable) {
     last_progress_ = now;
     probes_ = 0;
     deadline_ = now + rtt_.probe_timeout();
@@ -187,6 +196,7 @@ bool RcRequester::fill(const Posted& posted, uint64_t psn, Outgoing* out) {
   }
   out->packet = roce::Packet{.destination_qp = config_.peer_queue_pair,
                              .psn = static_cast<uint32_t>(psn & kPsnMask)};
+  out->packet.unreliable = !config_.reliable;
   if (!posted.is_read()) {
     fill_message(posted, psn, &out->packet);
     return true;
@@ -217,10 +227,11 @@ void RcRequester::fill_message(const Posted& posted, uint64_t psn, roce::Packet*
   const WorkRequest& work_request = posted.work_request;
   const bool first = psn == posted.first_psn;
   const bool last = psn + 1 == posted.end();
-  const bool immediate = has_immediate(work_request.opcode);
+  const bool immediate = last && has_immediate(work_request.opcode);
+  const bool invalidate = last && work_request.opcode == Opcode::kSendInvalidate;
   const roce::Kind kind = kind_of(work_request.opcode);
   const Bytes offset = bytes_before(posted, psn);
-  packet->opcode = roce::opcode_of(kind, first, last, immediate);
+  packet->opcode = roce::opcode_of({kind, first, last, immediate, invalidate});
   packet->ack_request = last;
   packet->solicited = last && work_request.solicited;
   if (kind == roce::Kind::kWrite && first) {
@@ -228,26 +239,39 @@ void RcRequester::fill_message(const Posted& posted, uint64_t psn, roce::Packet*
     packet->key = work_request.remote_key;
     packet->length = static_cast<uint32_t>(work_request.length);
   }
-  if (immediate && last) packet->immediate = work_request.immediate;
+  if (immediate) packet->immediate = work_request.immediate;
+  if (invalidate) packet->invalidated_key = work_request.immediate;
   packet->payload = std::span(work_request.local + offset, bytes_before(posted, psn + 1) - offset);
 }
 
 // --- answers ---
+
+SendProgress RcRequester::on_handed_over() {
+  SendProgress progress;
+  advance_to(std::max(taken_, unacknowledged_), &progress);
+  taken_ = next_;
+  if (progress.acked > 0 && std::exchange(congested_, false)) progress.marked = progress.acked;
+  return progress;
+}
 
 // Leaves the cursors to settle().
 void RcRequester::advance_to(uint64_t psn, SendProgress* progress) {
   for (uint64_t request = oldest_; unacknowledged_ < psn; ++request) {
     const Posted& sent = posted(request);
     const uint64_t end = std::min(psn, sent.end());
-    if (!sent.is_read()) {
-      const Bytes before = bytes_before(sent, unacknowledged_);
+    const Bytes before = bytes_before(sent, unacknowledged_);
+    const uint64_t flying = std::clamp(next_, unacknowledged_, end);
+    const Bytes landed = bytes_before(sent, flying) - before;
+    if (sent.is_read()) {
+      reading_.remove(landed);
+    } else {
       progress->acked += bytes_before(sent, end) - before;
-      const uint64_t flying = std::clamp(next_, unacknowledged_, end);
-      in_flight_ -= bytes_before(sent, flying) - before;
+      in_flight_ -= landed;
     }
     unacknowledged_ = end;
   }
   next_ = std::max(next_, unacknowledged_);
+  while (!pieces_.empty() && pieces_.front() <= unacknowledged_) pieces_.pop_front();
   settle();
 }
 
@@ -336,8 +360,8 @@ SendProgress RcRequester::on_read_response(const roce::Packet& response, const M
   if (read.is_atomic() != (response.opcode == roce::Opcode::kAtomicAck)) return progress;
   const Bytes offset = bytes_before(read, psn);
   const Bytes length = bytes_before(read, psn + 1) - offset;
-  const auto original = std::bit_cast<std::array<uint8_t, sizeof response.original>>(
-      response.original);
+  const auto original =
+      std::bit_cast<std::array<uint8_t, sizeof response.original>>(response.original);
   const auto payload = read.is_atomic() ? std::span<const uint8_t>(original) : response.payload;
   if (payload.size() != length) {
     fail_oldest(CompletionStatus::kLocalError);
@@ -368,6 +392,8 @@ void RcRequester::on_progress(Instant now) {
 void RcRequester::go_back(SendProgress* progress) {
   progress->lost += std::min(in_flight_, config_.mtu);
   in_flight_ = 0;
+  reading_.clear();
+  pieces_.clear();
   next_ = unacknowledged_;
   cursor_ = oldest_;
   probe_mark_ = 0;
@@ -405,61 +431,8 @@ void RcRequester::fail_oldest(CompletionStatus status) {
   cursor_ = std::max(cursor_, ++oldest_);
 }
 
-// --- the end of a connection, and the next one ---
-
-void RcRequester::stop(CompletionStatus status) {
-  fail(status);
-  in_flight_ = 0;
-  forget_samples();
-}
-
-void RcRequester::abandon() {
-  if (failure_ == CompletionStatus::kMemoryGone) fail_oldest(failure_);
-}
-
-std::optional<Bytes> RcRequester::restart(uint32_t peer_queue_pair, uint64_t first_psn,
-                                          uint64_t received) {
-  uint64_t most = confirmed_;
-  for (uint64_t request = oldest_; request < end_of_requests(); ++request) {
-    const Posted& sent = posted(request);
-    if (!sent.started || sent.end() > highest_) break;
-    most += sent.counted() ? 1 : 0;
-  }
-  if (received < confirmed_ || received > most) return std::nullopt;
-  uint64_t covered = received - confirmed_;  // writes with immediate, and all before them
-  Bytes arrived = 0;
-  for (uint64_t request = oldest_; request < end_of_requests(); ++request) {
-    Posted& again = posted(request);
-    // The response to a read may have been lost.
-    const bool has_arrived = covered > 0 && !again.over && !again.is_read();
-    if (has_arrived) {
-      covered -= again.counted() ? 1 : 0;
-      arrived += again.work_request.length;
-    } else if (again.revoked && !again.over) {
-      again.status = CompletionStatus::kMemoryGone;
-    }
-    again.over |= has_arrived || again.revoked;
-    again.started = false;
-    again.packets = packets_of(again.work_request);
-  }
-  config_.peer_queue_pair = peer_queue_pair;
-  begin_at(first_psn);
-  return arrived;
-}
-
-void RcRequester::begin_at(uint64_t psn) {
-  unacknowledged_ = next_ = highest_ = allocated_ = psn;
-  cursor_ = oldest_;
-  confirmed_ = 0;
-  probe_mark_ = 0;
-  probes_ = unasked_ = 0;
-  probe_ = gone_back_ = receiver_waits_ = not_ready_ = congested_ = false;
-  failure_ = CompletionStatus::kOk;
-  settle();
-}
-
 bool RcRequester::pop_completed(WorkRequest* work_request, CompletionStatus* status) {
-  if (first_request_ == oldest_) return false;
+  if (!has_completed()) return false;
   *work_request = requests_.front().work_request;
   *status = requests_.front().status;
   requests_.pop_front();
@@ -469,6 +442,7 @@ bool RcRequester::pop_completed(WorkRequest* work_request, CompletionStatus* sta
 
 SendTimeout RcRequester::on_timeout(Instant now, SendProgress* progress) {
   if (idle() || failure_ != CompletionStatus::kOk || now < deadline_) return SendTimeout::kNotYet;
+  last_progress_ = last_progress_ + own_silence(deadline_, now);
   const bool asked = not_ready_ || probes_ >= kTimeoutsInVain;
   const Duration limit = not_ready_ ? config_.not_ready_limit : config_.silence_limit;
   if (asked && now - last_progress_ >= limit) {

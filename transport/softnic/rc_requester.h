@@ -1,5 +1,5 @@
-// The sending half of a queue pair of standard RC: cuts work requests into packets, goes back to
-// the first missing one when something is lost, completes work requests in the order of their
+// The sending half of a queue pair of standard RC or UC: cuts work requests into packets, goes back
+// to the first missing one when something is lost, completes work requests in the order of their
 // posting (InfiniBand Architecture Specification vol. 1, 9.7.3 to 9.7.5).
 //
 // A read takes as many sequence numbers as its response has packets. It is asked for in pieces, so
@@ -9,6 +9,9 @@
 // A refusal by the peer, and memory that is deregistered while its packets are in flight, end the
 // connection: failure(). Over another connection restart() continues with what the peer has not
 // received. A work request of which nothing has been sent fails alone.
+//
+// Packets of UC are not acknowledged: they count as arrived when the packet I/O has them
+// (on_handed_over).
 //
 // Invariants: unacknowledged_ <= next_ <= highest_; PSNs are given to work requests in order, when
 // their first packet is made.
@@ -21,6 +24,7 @@
 #include "transport/nic/nic.h"
 #include "transport/softnic/memory_table.h"
 #include "transport/softnic/path_selector.h"
+#include "transport/softnic/read_window.h"
 #include "transport/softnic/rtt_estimator.h"
 #include "transport/softnic/send_progress.h"
 #include "transport/wire/roce.h"
@@ -41,13 +45,15 @@ class RcRequester {
     LossRecovery loss;
     Duration silence_limit;    // a peer without progress for so long is dead
     Duration not_ready_limit;  // likewise, a peer without a receive request
+    bool reliable = true;      // false: UC
   };
   struct Outgoing {
     roce::Packet packet;
     bool retransmission = false;
   };
 
-  explicit RcRequester(const Config& config);
+  // `reads` outlives it.
+  RcRequester(const Config& config, ReadWindow& reads);
 
   // Sets how work requests are sent from here on. Nothing must have been posted.
   void start(const StandardSending& sending, uint64_t first_psn);
@@ -58,6 +64,10 @@ class RcRequester {
   size_t post(std::span<const WorkRequest> work_requests);
   // Posted, and not popped.
   bool has_requests() const { return !requests_.empty(); }
+  // A completed one has not been popped.
+  bool has_completed() const { return first_request_ != oldest_; }
+  // Everything sent is acknowledged.
+  bool idle() const { return unacknowledged_ == highest_; }
   // Something could be sent if pacing and window allowed it.
   bool has_work() const;
   // No new packet can be sent before an acknowledgement.
@@ -65,6 +75,11 @@ class RcRequester {
   // After a timeout one packet is sent regardless of window and pacing.
   bool probing() const { return probe_; }
   uint16_t choose_path(Instant now) { return path_ = paths_.next(now); }
+  // The next packet requests a further part of a read.
+  bool next_reads() const {
+    if (probe_ || cursor_ == end_of_requests()) return false;
+    return posted(cursor_).is_read() && !posted(cursor_).is_atomic();
+  }
   // Payload of what next_packet will give; 0 if there is none, or it is empty.
   Bytes next_bytes() const;
   // Takes the next packet to send, which requests an acknowledgement if `ask`; false: none, or the
@@ -76,6 +91,8 @@ class RcRequester {
   SendProgress on_ack(const roce::Packet& ack, Instant arrival, Instant now);
   SendProgress on_read_response(const roce::Packet& response, const MemoryTable& memory,
                                 Instant now);
+  // UC: the packet I/O has all packets that were taken before the last call.
+  SendProgress on_handed_over();
   // A CNP has arrived: the next acknowledged bytes count as marked.
   void on_congestion() { congested_ = true; }
   // The memory is gone: nothing reads it any more.
@@ -126,14 +143,12 @@ class RcRequester {
     Instant sent;
   };
 
-  bool idle() const { return unacknowledged_ == highest_; }
   uint64_t end_of_requests() const { return first_request_ + requests_.size(); }
   Posted& posted(uint64_t request) { return requests_[request - first_request_]; }
   const Posted& posted(uint64_t request) const { return requests_[request - first_request_]; }
   uint32_t packets_of(const WorkRequest& work_request) const;
   Bytes bytes_before(const Posted& posted, uint64_t psn) const;
   uint64_t piece_end(const Posted& posted, uint64_t psn) const;
-  uint32_t reads_outstanding() const;
   void start(Posted& posted);
   void settle();
   bool fill(const Posted& posted, uint64_t psn, Outgoing* out);
@@ -163,7 +178,11 @@ class RcRequester {
   uint64_t next_;       // the PSN to send next
   uint64_t highest_;    // beyond every PSN ever sent
   uint64_t allocated_;  // beyond every PSN given to a request
+  uint64_t taken_ = 0;  // next_ at the last on_handed_over()
   Bytes in_flight_ = 0;
+  ReadWindow::Share reading_;    // requested, and not here
+  FixedQueue<uint64_t> pieces_;  // likewise: the PSN behind each requested piece of a read
+  uint64_t read_packets_;        // most of a piece
   FixedQueue<Sample> samples_;
   RttEstimator rtt_;
   Instant deadline_ = Instant::never();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "transport/base/ordered_copy.h"
 #include "transport/base/seq.h"
@@ -39,6 +40,7 @@ void RcResponder::restart(uint32_t peer_queue_pair, uint64_t first_psn) {
   writes_received_ = 0;
   msn_ = 0;
   nak_ = refusal_ = 0;
+  bad_receive_.reset();
   gap_nak_sent_ = ack_due_ = false;
 }
 
@@ -48,6 +50,7 @@ uint64_t RcResponder::packets_of(Bytes length) const {
 
 RcResponder::Outcome RcResponder::on_request(const roce::Packet& packet,
                                              const MemoryTable& memory) {
+  if (!config_.reliable) return on_unreliable(packet, memory);
   const uint64_t psn = expand_psn(expected_, packet.psn);
   if (psn < expected_) return on_duplicate(packet, psn, memory);
   if (refused()) {  // our NAK may have been lost
@@ -62,15 +65,7 @@ RcResponder::Outcome RcResponder::on_request(const roce::Packet& packet,
   const roce::Shape shape = roce::shape_of(packet.opcode);
   if (shape.kind == roce::Kind::kReadRequest) return on_read_request(packet, memory);
   if (shape.kind == roce::Kind::kAtomic) return on_atomic(packet, memory);
-  uint8_t syndrome = kGood;
-  if (shape.first) {
-    syndrome =
-        message_.kind == roce::Kind::kUnknown ? begin(packet, memory) : roce::kNakInvalidRequest;
-  } else if (message_.kind != shape.kind) {
-    syndrome = roce::kNakInvalidRequest;
-  }
-  if (syndrome == kGood) syndrome = check(packet, shape);
-  if (syndrome == kGood) syndrome = place(packet, memory);
+  const uint8_t syndrome = take(packet, shape, memory);
   if (syndrome == kNotReadySyndrome) {
     // it starts again when it is retransmitted
     if (shape.first) message_.kind = roce::Kind::kUnknown;
@@ -81,15 +76,57 @@ RcResponder::Outcome RcResponder::on_request(const roce::Packet& packet,
   return syndrome == kGood ? finish(packet, shape) : refuse(syndrome, expected_);
 }
 
+RcResponder::Outcome RcResponder::on_unreliable(const roce::Packet& packet,
+                                                const MemoryTable& memory) {
+  const roce::Shape shape = roce::shape_of(packet.opcode);
+  const uint64_t missing = (packet.psn - expected_) & kPsnMask;
+  if (missing > 0 || shape.first) drop_message();
+  expected_ += missing;
+  const bool rest = !shape.first && message_.kind == roce::Kind::kUnknown;  // of a dropped message
+  const uint8_t syndrome = rest ? roce::kNakSequence : take(packet, shape, memory);
+  if (syndrome == kGood) return finish(packet, shape);
+  if (syndrome == roce::kNakRemoteOperation) return Outcome::kRefused;  // our own memory is gone
+  ++expected_;
+  drop_message();
+  if (rest) return Outcome::kOutOfOrder;
+  return syndrome == kNotReadySyndrome ? Outcome::kNotReady : Outcome::kDropped;
+}
+
+void RcResponder::drop_message() {
+  if (message_.kind == roce::Kind::kSend && message_.taken) kept_ = message_.receive;
+  message_ = Message{};
+}
+
+ReceiveRequest RcResponder::take_receive() {
+  if (kept_) return *std::exchange(kept_, std::nullopt);
+  const ReceiveRequest receive = receives_.front();
+  receives_.pop_front();
+  return receive;
+}
+
+// Places a packet of a send or write; else the reason why not.
+uint8_t RcResponder::take(const roce::Packet& packet, roce::Shape shape,
+                          const MemoryTable& memory) {
+  uint8_t syndrome = kGood;
+  if (shape.first) {
+    syndrome =
+        message_.kind == roce::Kind::kUnknown ? begin(packet, memory) : roce::kNakInvalidRequest;
+  } else if (message_.kind != shape.kind) {
+    syndrome = roce::kNakInvalidRequest;
+  }
+  if (syndrome == kGood) syndrome = check(packet, shape, memory);
+  return syndrome == kGood ? place(packet, memory) : syndrome;
+}
+
 // A message's first packet.
 uint8_t RcResponder::begin(const roce::Packet& packet, const MemoryTable& memory) {
   const roce::Shape shape = roce::shape_of(packet.opcode);
   message_ = Message{.kind = shape.kind};
   if (shape.kind == roce::Kind::kSend) {
     if (!needs_receives()) return roce::kNakInvalidRequest;
-    if (receives_.empty()) return kNotReadySyndrome;
-    message_.receive = receives_.front();
-    receives_.pop_front();
+    if (!has_receive()) return kNotReadySyndrome;
+    message_.receive = take_receive();
+    message_.taken = true;
     message_.length = message_.receive.length;
     message_.key = message_.receive.local_key;
     return kGood;
@@ -100,23 +137,34 @@ uint8_t RcResponder::begin(const roce::Packet& packet, const MemoryTable& memory
   message_.key = packet.key;
   if (message_.length > roce::kMaxMessageBytes) return roce::kNakInvalidRequest;
   if (message_.length > 0 &&
-      memory.writable(message_.key, message_.address, message_.length) == nullptr) {
+      (!usable(message_.key, memory) ||
+       memory.writable(message_.key, message_.address, message_.length) == nullptr)) {
     return roce::kNakRemoteAccess;
   }
   return kGood;
 }
 
 // Whether the packet may come now.
-uint8_t RcResponder::check(const roce::Packet& packet, roce::Shape shape) const {
+uint8_t RcResponder::check(const roce::Packet& packet, roce::Shape shape,
+                           const MemoryTable& memory) {
   const Bytes size = packet.payload.size();
   const bool fits = shape.last ? size <= config_.mtu : size == config_.mtu;
   const Bytes left = message_.length - message_.placed;
-  if (!fits || size > left) return roce::kNakInvalidRequest;
+  if (!fits) return roce::kNakInvalidRequest;
+  if (size > left) {
+    if (shape.kind == roce::Kind::kSend) {
+      bad_receive_ = BadReceive{message_.receive.id, CompletionStatus::kReceiveTooShort};
+    }
+    return roce::kNakInvalidRequest;
+  }
   if (shape.kind == roce::Kind::kWrite) {
     if (shape.last ? size != left : size == left) return roce::kNakInvalidRequest;
-    if (shape.immediate && needs_receives() && receives_.empty()) {
+    if (shape.immediate && needs_receives() && !has_receive()) {
       return kNotReadySyndrome;
     }
+  }
+  if (shape.invalidate && !memory.window_of(packet.invalidated_key, config_.queue_pair)) {
+    return roce::kNakRemoteAccess;
   }
   return kGood;
 }
@@ -128,7 +176,10 @@ uint8_t RcResponder::place(const roce::Packet& packet, const MemoryTable& memory
   uint8_t* to = nullptr;
   if (message_.kind == roce::Kind::kSend) {
     to = message_.receive.local + message_.placed;
-    if (!memory.owner_may_write(message_.key, to, size)) return roce::kNakRemoteOperation;
+    if (!memory.owner_may_write(message_.key, to, size)) {
+      bad_receive_ = BadReceive{message_.receive.id, CompletionStatus::kReceiveGone};
+      return roce::kNakRemoteOperation;
+    }
   } else {
     to = memory.writable(message_.key, message_.address + message_.placed, size);
     if (to == nullptr) return roce::kNakRemoteAccess;
@@ -142,7 +193,7 @@ RcResponder::Outcome RcResponder::finish(const roce::Packet& packet, roce::Shape
   ++expected_;
   gap_nak_sent_ = false;
   nak_ = 0;
-  ack_due_ = true;
+  ack_due_ = config_.reliable;
   if (!shape.last) return Outcome::kPlaced;
   ++msn_;
   const Bytes bytes = message_.placed;
@@ -151,16 +202,15 @@ RcResponder::Outcome RcResponder::finish(const roce::Packet& packet, roce::Shape
   const bool send = shape.kind == roce::Kind::kSend;
   if (!send && !shape.immediate) return Outcome::kPlaced;
   writes_received_ += send ? 0 : 1;
-  if (!send && needs_receives()) {
-    receive = receives_.front().id;
-    receives_.pop_front();
-  }
-  completion_ = Completion{.work_request = receive,
-                           .bytes = bytes,
-                           .immediate = packet.immediate,
-                           .kind = send ? CompletionKind::kReceivedSend : CompletionKind::kReceived,
-                           .has_immediate = shape.immediate,
-                           .solicited = packet.solicited};
+  if (!send && needs_receives()) receive = take_receive().id;
+  completion_ =
+      Completion{.work_request = receive,
+                 .bytes = bytes,
+                 .immediate = shape.invalidate ? packet.invalidated_key : packet.immediate,
+                 .kind = send ? CompletionKind::kReceivedSend : CompletionKind::kReceived,
+                 .has_immediate = shape.immediate,
+                 .invalidated = shape.invalidate,
+                 .solicited = packet.solicited};
   return Outcome::kCompleted;
 }
 
@@ -172,7 +222,9 @@ RcResponder::Outcome RcResponder::on_read_request(const roce::Packet& packet,
   }
   // A peer that went back too early may have more reads outstanding than agreed: drop this one.
   if (reads_.full()) return Outcome::kOutOfOrder;
-  if (packet.length > 0 && memory.readable(packet.key, packet.address, packet.length) == nullptr) {
+  if (packet.length > 0 &&
+      (!usable(packet.key, memory) ||
+       memory.readable(packet.key, packet.address, packet.length) == nullptr)) {
     return refuse(roce::kNakRemoteAccess, expected_);
   }
   push_read(packet, expected_, ++msn_, false);
@@ -182,14 +234,13 @@ RcResponder::Outcome RcResponder::on_read_request(const roce::Packet& packet,
   return Outcome::kRead;
 }
 
-RcResponder::Outcome RcResponder::on_atomic(const roce::Packet& packet,
-                                            const MemoryTable& memory) {
-  if (message_.kind != roce::Kind::kUnknown ||
-      !allows(config_.access, Access::kRemoteAtomic)) {
+RcResponder::Outcome RcResponder::on_atomic(const roce::Packet& packet, const MemoryTable& memory) {
+  if (message_.kind != roce::Kind::kUnknown || !allows(config_.access, Access::kRemoteAtomic)) {
     return refuse(roce::kNakInvalidRequest, expected_);
   }
   if (reads_.full()) return Outcome::kOutOfOrder;
-  uint64_t* const word = memory.atomic_word(packet.key, packet.address);
+  uint64_t* const word =
+      usable(packet.key, memory) ? memory.atomic_word(packet.key, packet.address) : nullptr;
   if (word == nullptr) {
     const bool aligned = packet.address % sizeof(uint64_t) == 0;
     return refuse(aligned ? roce::kNakRemoteAccess : roce::kNakInvalidRequest, expected_);
@@ -213,8 +264,7 @@ bool RcResponder::push_atomic(const Atomic& atomic, uint32_t msn) {
                           .atomic = true});
 }
 
-bool RcResponder::push_read(const roce::Packet& packet, uint64_t psn, uint32_t msn,
-                            bool repeated) {
+bool RcResponder::push_read(const roce::Packet& packet, uint64_t psn, uint32_t msn, bool repeated) {
   return reads_.push(Read{.first_psn = psn,
                           .next_psn = psn,
                           .end_psn = psn + packets_of(packet.length),
@@ -321,7 +371,7 @@ bool RcResponder::next_response(const MemoryTable& memory, roce::Packet* answer)
   }
   const bool first = read.next_psn == read.first_psn;
   const bool last = read.next_psn + 1 == read.end_psn;
-  *answer = roce::Packet{.opcode = roce::opcode_of(roce::Kind::kReadResponse, first, last, false),
+  *answer = roce::Packet{.opcode = roce::opcode_of({roce::Kind::kReadResponse, first, last}),
                          .syndrome = first || last ? roce::kAckUnlimited : uint8_t{0},
                          .destination_qp = config_.peer_queue_pair,
                          .psn = static_cast<uint32_t>(read.next_psn & kPsnMask),

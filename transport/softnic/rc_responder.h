@@ -1,17 +1,22 @@
-// The receiving half of a queue pair of standard RC: takes requests in the order of their sequence
-// numbers, each once, places what they carry, and answers (InfiniBand Architecture Specification
-// vol. 1, 9.7.4, 9.7.5 and 9.9).
+// The receiving half of a queue pair of standard RC or UC: takes requests in the order of their
+// sequence numbers, each once, places what they carry, and answers (InfiniBand Architecture
+// Specification vol. 1, 9.7.4, 9.7.5 and 9.9).
 //
 // Answers leave in the order of the requests: an acknowledgement never overtakes the response to an
 // earlier read. Every packet's key, bounds and rights are checked before a byte is placed. After a
 // refusal this half accepts nothing more; it repeats the refusal for further requests. restart()
 // begins again, on another connection with the peer.
 //
+// Of UC nothing is answered, and no mistake of the peer ends the connection: a message that is
+// wrong or does not arrive whole is dropped, and the next one begins anew (9.8.2). The receive
+// request of a dropped send is the next one's.
+//
 // Invariants: what precedes expected_ has been placed and is never placed again; the bytes of a
 // message that have been placed never exceed what its first packet announced.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "transport/base/fixed_queue.h"
 #include "transport/nic/nic.h"
@@ -23,12 +28,14 @@ namespace pacecar {
 class RcResponder {
  public:
   struct Config {
+    QueuePairId queue_pair = 0;
     uint32_t peer_queue_pair = 0;
     uint64_t first_psn = 0;
     uint32_t read_depth = 1;  // most outstanding reads
     Bytes mtu = 0;
     Access access = Access::kRemoteAll | Access::kRemoteAtomic;  // to memory that allows it
     uint8_t rnr_delay = roce::kUsualRnrDelay;  // how long the peer waits for a receive request
+    bool reliable = true;                      // false: UC
   };
   enum class Outcome : uint8_t {
     kPlaced,      // new, and in memory
@@ -38,6 +45,7 @@ class RcResponder {
     kOutOfOrder,  // an earlier one is missing
     kNotReady,    // there is no receive request for it
     kRefused,     // refused: the connection ends
+    kDropped,     // UC: refused
   };
 
   // `receives` outlives it, and may be shared: a message takes its request when it begins. If its
@@ -57,6 +65,15 @@ class RcResponder {
   bool next_answer(const MemoryTable& memory, roce::Packet* answer);
   // This half has refused a request: the peer's connection ends, too.
   bool refused() const { return refusal_ != 0; }
+  // Our own receive request was the cause.
+  struct BadReceive {
+    uint64_t id;
+    CompletionStatus status;  // kReceiveTooShort, kReceiveGone
+  };
+  const std::optional<BadReceive>& bad_receive() const { return bad_receive_; }
+  CompletionStatus cause() const {
+    return bad_receive_ ? bad_receive_->status : CompletionStatus::kLocalError;
+  }
   // Writes with immediate that are complete.
   uint64_t writes_received() const { return writes_received_; }
 
@@ -87,22 +104,31 @@ class RcResponder {
     Bytes length = 0;                        // announced by a write; or the room of a send
     Bytes placed = 0;
     uint32_t key = 0;
+    bool taken = false;  // `receive` is one
   };
 
   Outcome on_duplicate(const roce::Packet& packet, uint64_t psn, const MemoryTable& memory);
   Outcome on_read_request(const roce::Packet& packet, const MemoryTable& memory);
   Outcome on_atomic(const roce::Packet& packet, const MemoryTable& memory);
+  Outcome on_unreliable(const roce::Packet& packet, const MemoryTable& memory);
+  void drop_message();
   bool push_atomic(const Atomic& atomic, uint32_t msn);
   bool push_read(const roce::Packet& packet, uint64_t psn, uint32_t msn, bool repeated);
   void drop_reads_from(uint64_t psn);
+  uint8_t take(const roce::Packet& packet, roce::Shape shape, const MemoryTable& memory);
   uint8_t begin(const roce::Packet& packet, const MemoryTable& memory);
-  uint8_t check(const roce::Packet& packet, roce::Shape shape) const;
+  uint8_t check(const roce::Packet& packet, roce::Shape shape, const MemoryTable& memory);
   uint8_t place(const roce::Packet& packet, const MemoryTable& memory);
   Outcome finish(const roce::Packet& packet, roce::Shape shape);
   Outcome refuse(uint8_t syndrome, uint64_t psn);
   void queue_nak(uint8_t syndrome, uint64_t psn);
   bool next_response(const MemoryTable& memory, roce::Packet* answer);
   uint64_t packets_of(Bytes length) const;
+  bool has_receive() const { return kept_ || !receives_.empty(); }
+  ReceiveRequest take_receive();
+  bool usable(uint32_t key, const MemoryTable& memory) const {
+    return memory.usable(key, config_.queue_pair);
+  }
   bool needs_receives() const { return receives_.capacity() > 0; }
 
   Config config_;
@@ -112,7 +138,9 @@ class RcResponder {
   uint64_t expected_;
   uint64_t nak_psn_ = 0;
   Message message_;
+  std::optional<ReceiveRequest> kept_;  // of a send that was dropped
   Completion completion_;
+  std::optional<BadReceive> bad_receive_;
   uint64_t writes_received_ = 0;
   uint32_t msn_ = 0;           // messages completed
   uint8_t nak_ = 0;            // to be sent; 0: none

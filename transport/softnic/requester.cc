@@ -310,6 +310,7 @@ bool Requester::pop_completed(WorkRequest* work_request, CompletionStatus* statu
 
 SendTimeout Requester::on_timeout(Instant now, SendProgress* progress) {
   if (window_.empty() || now < deadline_) return SendTimeout::kNotYet;
+  last_received_ = last_received_ + own_silence(deadline_, now);
   const bool asked = packet_timeouts() || probes_ >= kTimeoutsInVain;
   if (asked && now - last_received_ >= config_.silence_limit) return SendTimeout::kPeerDead;
   if (packet_timeouts()) {

@@ -22,6 +22,13 @@ struct SendProgress {
 // however long it has been silent: this host may have been stopped or overloaded meanwhile.
 inline constexpr uint32_t kTimeoutsInVain = 6;
 
+// The part of a peer's silence that is our own: a timeout that is noticed so late that this host
+// was stopped meanwhile, or did not poll.
+inline Duration own_silence(Instant deadline, Instant now) {
+  constexpr Duration kStopped = Duration::from_ms(100);
+  return now - deadline < kStopped ? Duration() : now - deadline;
+}
+
 enum class SendTimeout : uint8_t {
   kNotYet,
   kRepair,    // something is to be sent

@@ -70,6 +70,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
     : config_(config),
       random_(random),
       memory_(regions_of(config), random, config.random_addresses),
+      reads_(config.receive_bytes),
       queue_pairs_(slots_of(config)),
       receive_queues_(config.receive_queues),
       standby_rooms_(speaks_standard() ? std::bit_ceil(config.queue_pairs) : 0),
@@ -79,6 +80,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       later_(queue_pairs_.size()),
       controls_(queue_pairs_.size()),
       ready_(config.flows),
+      readers_(config.flows),
       events_(queue_pairs_.size()),
       posted_(queue_pairs_.size()),
       signals_(config.flows),
@@ -88,6 +90,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       trailer_bytes_(trailer_bytes(config.security)),
       overhead_bytes_(wire::kDataHeaderBytes + trailer_bytes_),
       enciphers_(config.security == Security::kEncrypt),
+      answers_pauses_(config.ack.idle != Duration::max()),
       slab_bytes_(overhead_bytes_ + (enciphers_ ? config.mtu : 0)),
       opened_(enciphers_ ? wire::kMaxDatagramBytes : 0),
       in_place_bytes_(config.in_place_bytes > 0 && !enciphers_ ? config.in_place_bytes
@@ -281,6 +284,7 @@ void SoftNic::destroy_queue_pair(QueuePairId id) {
   const uint32_t slot = slot_of(*qp);
   queue_pairs_[slot].reset();
   free_slots_.push_back(slot);
+  wake_readers();
 }
 
 size_t SoftNic::post(QueuePairId id, std::span<const WorkRequest> work_requests) {
@@ -297,6 +301,7 @@ size_t SoftNic::post(QueuePairId id, std::span<const WorkRequest> work_requests)
   const size_t accepted = qp->post(work_requests);
   if (accepted == 0) return 0;
   posted_.add(slot_of(*qp));
+  if (qp->rc && qp->rc->requester.has_completed()) events_.add(slot_of(*qp));
   wake(*qp);
   return accepted;
 }
@@ -319,9 +324,7 @@ size_t SoftNic::poll(std::span<Completion> completions) {
       continue;
     }
     if (qp.state == QueuePair::State::kBroken) {
-      completion.kind = CompletionKind::kBroken;
-      completion.status = qp.broken_by;
-      completions[count++] = completion;
+      completions[count++] = breaking_of(qp);
     }
     events_.take();
   }
@@ -417,6 +420,7 @@ void SoftNic::on_queue_pair_timeout(QueuePair& qp, Instant now) {
       if (progress.timed_out || progress.lost > 0) {
         ++counters_.timeouts;
         on_progress(qp, in_flight_before, progress);
+        wake_readers();
       }
       wake(qp);
       break;
@@ -482,8 +486,10 @@ void SoftNic::on_progress(QueuePair& qp, Bytes in_flight_before, const SendProgr
   flow.signal.acked += progress.acked;
   flow.signal.marked += progress.marked;
   flow.signal.lost += progress.lost;
-  flow.signal.trimmed += progress.trimmed;
-  if (progress.trimmed_rtt.ns() != 0) flow.signal.trimmed_rtt = progress.trimmed_rtt;
+  if (progress.trimmed > 0) {
+    flow.signal.trimmed += progress.trimmed;
+    if (progress.trimmed_rtt.ns() != 0) flow.signal.trimmed_rtt = progress.trimmed_rtt;
+  }
   flow.signal.timed_out |= progress.timed_out;
   signals_.add(qp.config.flow);
 }

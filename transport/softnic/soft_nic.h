@@ -83,6 +83,8 @@ class SoftNic final : public Nic {
   void start_sending(QueuePairId id, const StandardSending& sending) override;
   void open_datagrams(QueuePairId id, uint32_t queue_key, uint32_t first_psn) override;
   size_t post_datagrams(QueuePairId id, std::span<const Datagram> datagrams) override;
+  Result<void> bind_window(const MemoryWindow& window) override;
+  void unbind_window(uint32_t key) override;
   void reset_queue_pair(QueuePairId id) override;
   void break_queue_pair(QueuePairId id) override;
   void destroy_queue_pair(QueuePairId id) override;
@@ -153,15 +155,17 @@ class SoftNic final : public Nic {
   std::optional<Secret> agree(const KeyExchange::PublicKey& peer);
   uint32_t replay_window() const { return config_.window_packets * 2; }
   Result<void> connect_standard(QueuePair& qp, const PeerEndpoint& peer);
-  void open_lane(QueuePair& qp, const RcEndpoint& peer, const RcLane& end) const;
+  void open_lane(QueuePair& qp, const RcEndpoint& peer, const RcLane& end);
   // Limits of a connection of standard RC: outstanding operations, rights, and waits.
   struct ConnectionLimits {
     uint32_t read_depth = 1;       // reads and atomics of ours
     uint32_t peer_read_depth = 1;  // of the peer's
     Access access = Access::kRemoteAll | Access::kRemoteAtomic;
     uint8_t rnr_delay = roce::kUsualRnrDelay;
+    bool reliable = true;
   };
-  void open_connection(QueuePair& qp, const ConnectionLimits& limits) const;
+  void open_connection(QueuePair& qp, const ConnectionLimits& limits);
+  void on_handed_over(QueuePair& qp);
   bool reaches(const std::array<uint8_t, 16>& gid) const;
   uint16_t peer_port(uint32_t queue_pair) const;
   size_t take_receives(FixedQueue<ReceiveRequest>& queue,
@@ -170,6 +174,7 @@ class SoftNic final : public Nic {
   void make_flows(FlowId newest);
   void join_siblings(QueuePair& qp);
   void leave_siblings(const QueuePair& qp);
+  [[gnu::noinline]] static Completion breaking_of(const QueuePair& qp);
   [[gnu::noinline]] void ask_siblings(QueuePair& qp);
 
   [[gnu::noinline]] void take_apart(Instant now, const RxPacket& datagram);
@@ -243,6 +248,9 @@ class SoftNic final : public Nic {
 
   // Adds a queue pair with something to send to the list of poll_transmit.
   void wake(QueuePair& qp);
+  // Of standard RC: the read window is full.
+  bool waits_to_read(const QueuePair& qp) const;
+  void wake_readers();
   void make_ready(uint32_t flow) {
     if (!flows_[flow].on_credit() || can_send_on_credit(flows_[flow])) ready_.add(flow);
   }
@@ -314,6 +322,7 @@ class SoftNic final : public Nic {
   NicCounters counters_;
   MemoryTable memory_;
   // By slot, the low bits of the number; in the upper half the standby lanes of those below.
+  ReadWindow reads_;
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;
   std::vector<std::unique_ptr<FixedQueue<ReceiveRequest>>> receive_queues_;
   std::optional<QueuePairId> general_services_;
@@ -332,6 +341,7 @@ class SoftNic final : public Nic {
   Instant quiet_at_;   // when all of them are due, unless more arrives
   WorkList controls_;  // slots of unpaced queue pairs with work
   WorkList ready_;     // flows that may have something to send
+  WorkList readers_;   // flows that wait for the read window
   WorkList events_;    // slots of queue pairs with completions
   WorkList posted_;    // slots of queue pairs with work requests that may be incomplete
   WorkList signals_;   // flows with a signal
@@ -341,6 +351,7 @@ class SoftNic final : public Nic {
   const size_t trailer_bytes_;   // of packets of the extended mode
   const size_t overhead_bytes_;  // of data packets: header and trailer
   const bool enciphers_;
+  const bool answers_pauses_;                            // AckPolicy::idle is a limit
   const size_t slab_bytes_;                              // of a full data packet, in the slab
   std::optional<KeyExchange> keys_;                      // with security
   std::map<KeyExchange::PublicKey, Secret> agreements_;  // shared secrets with peers; a cache

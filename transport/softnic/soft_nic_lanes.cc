@@ -110,6 +110,7 @@ void SoftNic::break_queue_pair(QueuePair& qp, CompletionStatus status, const cha
     const Bytes in_flight = qp.rc->requester.in_flight();
     qp.rc->requester.stop(status);
     on_progress(qp, in_flight, {});  // other queue pairs of its flow have more window now
+    wake_readers();
     qp.rc->requester.abandon();
   }
   if (is_standby(qp)) {  // harmless while no lane has to be recovered
@@ -148,6 +149,7 @@ void SoftNic::fail_lane(QueuePair& qp, CompletionStatus status, Instant now) {
   const Bytes in_flight = rc.requester.in_flight();
   rc.requester.stop(status);
   on_progress(qp, in_flight, {});
+  wake_readers();
   events_.add(slot_of(qp));
   if (again) return rc.recovery.on_failed_again();
   rc.recovery.on_failed(now + config_.silence_limit);

@@ -167,8 +167,7 @@ QueuePair* SoftNic::on_data(Instant now, const RxPacket& packet) {
 
 // The first packet after a pause is acknowledged at once.
 bool SoftNic::late_for(const QueuePair& qp, const Responder::Data& data) const {
-  return config_.ack.idle != Duration::max() &&
-         qp.responder->idle_since(data.arrival - config_.ack.idle);
+  return answers_pauses_ && qp.responder->idle_since(data.arrival - config_.ack.idle);
 }
 
 // Counts a packet that is in memory; whether it is to be acknowledged at once.

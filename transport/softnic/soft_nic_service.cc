@@ -68,7 +68,8 @@ Result<void> SoftNic::connect_standard(QueuePairId id, const StandardPeer& peer)
                             .mtu = mtu};
   open_connection(*qp, {.peer_read_depth = std::clamp<uint32_t>(peer.read_depth, 1, kMostReads),
                         .access = peer.access,
-                        .rnr_delay = peer.rnr_delay});
+                        .rnr_delay = peer.rnr_delay,
+                        .reliable = peer.reliable});
   make_flows(peer.flow);
   flows_[peer.flow].queue_pairs.push_back(slot_of(*qp));
   return {};
@@ -78,6 +79,19 @@ void SoftNic::start_sending(QueuePairId id, const StandardSending& sending) {
   QueuePair* qp = find(id);
   PACECAR_CHECK(qp != nullptr && qp->rc && qp->config.service == Service::kStandard);
   qp->rc->requester.start(sending, wide_psn(sending.first_psn));
+}
+
+Result<void> SoftNic::bind_window(const MemoryWindow& window) { return memory_.bind(window); }
+
+void SoftNic::unbind_window(uint32_t key) { memory_.remove(key); }
+
+// UC: what was sent before the last call is done.
+void SoftNic::on_handed_over(QueuePair& qp) {
+  const Bytes in_flight_before = qp.in_flight();
+  on_progress(qp, in_flight_before, qp.rc->requester.on_handed_over());
+  events_.add(slot_of(qp));
+  if (!qp.rc->requester.idle()) controls_.add(slot_of(qp));
+  wake(qp);
 }
 
 // Removes it from its flow and from all queues, so that it neither sends nor receives.
@@ -110,6 +124,7 @@ void SoftNic::reset_queue_pair(QueuePairId id) {
   qp->config.paced = false;
   qp->receives.clear();
   qp->rc.reset();
+  wake_readers();
   qp->datagrams.reset();
   qp->unacknowledged_bytes = 0;
   qp->unacknowledged_packets = 0;

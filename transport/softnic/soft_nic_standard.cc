@@ -47,7 +47,7 @@ Result<void> SoftNic::connect_standard(QueuePair& qp, const PeerEndpoint& peer) 
   return {};
 }
 
-void SoftNic::open_lane(QueuePair& qp, const RcEndpoint& peer, const RcLane& lane) const {
+void SoftNic::open_lane(QueuePair& qp, const RcEndpoint& peer, const RcLane& lane) {
   const Address address{.ip = peer.gid,
                         .scope_id = config_.address.scope_id,
                         .port = peer_port(lane.queue_pair)};
@@ -60,7 +60,7 @@ void SoftNic::open_lane(QueuePair& qp, const RcEndpoint& peer, const RcLane& lan
 }
 
 // To qp.remote.
-void SoftNic::open_connection(QueuePair& qp, const ConnectionLimits& limits) const {
+void SoftNic::open_connection(QueuePair& qp, const ConnectionLimits& limits) {
   qp.rc = std::make_unique<RcConnection>(
       RcConnection{.requester = RcRequester({.peer_queue_pair = qp.remote.queue_pair,
                                              .first_psn = wide_psn(qp.local.first_psn),
@@ -72,15 +72,20 @@ void SoftNic::open_connection(QueuePair& qp, const ConnectionLimits& limits) con
                                              .path_seed = qp.local.queue_pair,
                                              .loss = config_.loss,
                                              .silence_limit = config_.silence_limit,
-                                             .not_ready_limit = config_.silence_limit}),
-                   .responder = RcResponder({.peer_queue_pair = qp.remote.queue_pair,
+                                             .not_ready_limit = config_.silence_limit,
+                                             .reliable = limits.reliable},
+                                            reads_),
+                   .responder = RcResponder({.queue_pair = qp.id,
+                                             .peer_queue_pair = qp.remote.queue_pair,
                                              .first_psn = wide_psn(qp.remote.first_psn),
                                              .read_depth = limits.peer_read_depth,
                                              .mtu = qp.remote.mtu,
                                              .access = limits.access,
-                                             .rnr_delay = limits.rnr_delay},
+                                             .rnr_delay = limits.rnr_delay,
+                                             .reliable = limits.reliable},
                                             qp.receive_queue()),
                    .recovery = {},
+                   .reliable = limits.reliable,
                    .next_notification = Instant()});
   qp.state = QueuePair::State::kConnected;
 }
@@ -146,6 +151,11 @@ void SoftNic::on_standard(Instant now, const RxPacket& packet) {
     return;
   }
   if (!right_icrc(packet)) return;
+  const bool of_service = kind == roce::Kind::kCnp || rc.unreliable != qp->rc->reliable;
+  if (!of_service) {
+    ++counters_.malformed;
+    return;
+  }
   if (packet.ecn == Ecn::kCongestion) notify_congestion(*qp, now);
   switch (kind) {
     case roce::Kind::kSend:
@@ -197,6 +207,7 @@ void SoftNic::on_answer(QueuePair& qp, const roce::Packet& packet, Instant arriv
   }
   if (qp.config.paced) flows_[qp.config.flow].signal.echo_marked |= progress.marked > 0;
   on_progress(qp, in_flight_before, progress);
+  wake_readers();
   arm_timeout(qp);
   if (is_standby(qp)) {
     on_standby_sent(qp, now);
@@ -227,6 +238,7 @@ void SoftNic::on_request(QueuePair& qp, const roce::Packet& packet, Instant now)
   RcResponder& responder = qp.rc->responder;
   switch (responder.on_request(packet, memory_)) {
     case RcResponder::Outcome::kCompleted:
+      if (responder.completion().invalidated) unbind_window(packet.invalidated_key);
       on_received(qp, responder.completion(), now);
       [[fallthrough]];
     case RcResponder::Outcome::kPlaced:
@@ -238,6 +250,7 @@ void SoftNic::on_request(QueuePair& qp, const roce::Packet& packet, Instant now)
         flows_[qp.config.flow].arrival.bytes += packet.payload.size();
         arrivals_.add(qp.config.flow);
       }
+      if (!qp.rc->reliable) return;
       qp.unacknowledged_bytes += packet.payload.size();
       ++qp.unacknowledged_packets;
       want_ack(qp, now, packet.ack_request || config_.ack.every_packet);
@@ -251,9 +264,12 @@ void SoftNic::on_request(QueuePair& qp, const roce::Packet& packet, Instant now)
     case RcResponder::Outcome::kRead:
     case RcResponder::Outcome::kNotReady:
       break;
+    case RcResponder::Outcome::kDropped:
+      ++counters_.access_errors;
+      break;
     case RcResponder::Outcome::kRefused:
       ++counters_.access_errors;
-      fail_lane(qp, CompletionStatus::kLocalError, now);
+      fail_lane(qp, responder.cause(), now);
       break;
   }
   if (responder.answer_due()) acks_.add(slot_of(qp));
@@ -284,6 +300,23 @@ TxPacket SoftNic::standard_packet(const Address& destination, const roce::Packet
           .traffic_class = traffic_class};
 }
 
+Completion SoftNic::breaking_of(const QueuePair& qp) {
+  const bool receives = qp.rc && qp.rc->responder.bad_receive();
+  return {.work_request = receives ? qp.rc->responder.bad_receive()->id : 0,
+          .queue_pair = qp.id,
+          .kind = CompletionKind::kBroken,
+          .status = qp.broken_by};
+}
+
+// Queue pairs without a flow are for control.
+bool SoftNic::waits_to_read(const QueuePair& qp) const {
+  return qp.config.paced && reads_.full() && qp.rc->requester.next_reads();
+}
+
+void SoftNic::wake_readers() {
+  while (!reads_.full() && !readers_.empty()) make_ready(readers_.take());
+}
+
 size_t SoftNic::transmit_standard(QueuePair& qp, Instant now, Bytes budget,
                                   std::span<TxPacket> out) {
   RcRequester& requester = qp.rc->requester;
@@ -296,6 +329,10 @@ size_t SoftNic::transmit_standard(QueuePair& qp, Instant now, Bytes budget,
   RcRequester::Outgoing packet;
   while (count < out.size() && slab_.room() >= kMaxOverheadBytes &&
          (count == 0 || sent.payload + config_.mtu <= budget)) {
+    if (waits_to_read(qp)) {
+      readers_.add(qp.config.flow);
+      break;
+    }
     const bool ask = sparse || sent.payload + requester.next_bytes() >= last_from;
     if (!requester.next_packet(now, ask, &packet)) break;
     out[count] = standard_packet(qp.remote.address, packet.packet, path, qp.config.traffic_class);
@@ -304,6 +341,7 @@ size_t SoftNic::transmit_standard(QueuePair& qp, Instant now, Bytes budget,
     counters_.packets_retransmitted += packet.retransmission ? 1 : 0;
   }
   if (count > 0) {
+    if (!qp.rc->reliable) controls_.add(slot_of(qp));  // the next call completes them
     counters_.data_packets_sent += count;
     sent.in_flight = requester.in_flight() - in_flight_before;
     account(qp, now, sent);

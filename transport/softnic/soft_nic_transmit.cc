@@ -199,6 +199,10 @@ size_t SoftNic::transmit_control(Instant now, std::span<TxPacket> out) {
       if (qp.state == QueuePair::State::kOpen) count += transmit_datagrams(qp, out.subspan(count));
       continue;
     }
+    if (qp.rc && !qp.rc->reliable) {
+      on_handed_over(qp);
+      continue;
+    }
     count += transmit_queue_pair(qp, now, config_.burst_bytes, out.subspan(count));
     wake(qp);
   }

@@ -20,6 +20,10 @@ constexpr uint8_t kMigrated = 0x40;  // as hardware without alternate paths send
 constexpr unsigned kPadShift = 4;
 constexpr uint8_t kVersionMask = 0x0F;
 constexpr uint8_t kPadMask = 0x03;
+// The opcodes of UC are those of RC with another number of the service in the upper three bits
+// (table 38).
+constexpr uint8_t kServiceMask = 0xE0;
+constexpr uint8_t kUnreliable = 0x20;
 // The default partition; its members are full or limited (10.9.1).
 constexpr uint32_t kDefaultPartition = 0xFFFF;
 constexpr uint32_t kPartitionMask = 0x7FFF;
@@ -48,7 +52,11 @@ constexpr size_t header_bytes_of(Shape shape) {
     return kBthBytes + kDethBytes + (shape.immediate ? kImmediateBytes : 0);
   }
   return kBthBytes + (has_reth(shape) ? kRethBytes : 0) + (has_aeth(shape) ? kAethBytes : 0) +
-         (shape.immediate ? kImmediateBytes : 0);
+         (shape.immediate ? kImmediateBytes : 0) + (shape.invalidate ? kInvalidateBytes : 0);
+}
+
+constexpr bool may_be_unreliable(Shape shape) {
+  return (shape.kind == Kind::kSend && !shape.invalidate) || shape.kind == Kind::kWrite;
 }
 
 // Whether a packet of this shape may carry such a payload; only its connection knows more.
@@ -86,23 +94,28 @@ Decoded decode_headers(Shape shape, const uint8_t* at, Packet& packet) {
   }
   if (shape.kind == Kind::kAtomicAck) packet.original = load_be64(at);
   if (shape.immediate) packet.immediate = load_be32(at);
+  if (shape.invalidate) packet.invalidated_key = load_be32(at);
   return Decoded::kOk;
 }
 
 }  // namespace
 
-Opcode opcode_of(Kind kind, bool first, bool last, bool immediate) {
+Opcode opcode_of(Shape shape) {
+  if (shape.invalidate) {
+    return shape.first ? Opcode::kSendOnlyInvalidate : Opcode::kSendLastInvalidate;
+  }
   // First, middle, last and only have adjacent opcodes, with an immediate after those without.
-  const int with_imm = immediate && last ? 1 : 0;
-  switch (kind) {
+  const int with_imm = shape.immediate ? 1 : 0;
+  switch (shape.kind) {
     case Kind::kSend:
     case Kind::kWrite: {
-      const int base = kind == Kind::kSend ? 0x00 : 0x06;
-      const int place = first ? (last ? 4 : 0) : (last ? 2 : 1);
+      const int base = shape.kind == Kind::kSend ? 0x00 : 0x06;
+      const int place = shape.first ? (shape.last ? 4 : 0) : (shape.last ? 2 : 1);
       return static_cast<Opcode>(base + place + with_imm);
     }
     case Kind::kReadResponse:
-      return static_cast<Opcode>(0x0D + (first ? (last ? 3 : 0) : (last ? 2 : 1)));
+      return static_cast<Opcode>(0x0D +
+                                 (shape.first ? (shape.last ? 3 : 0) : (shape.last ? 2 : 1)));
     default:
       break;
   }
@@ -124,7 +137,7 @@ void encode(const Packet& packet, std::span<uint8_t> to) {
   const Shape shape = shape_of(packet.opcode);
   PACECAR_DCHECK(to.size() >= header_bytes_of(shape));
   uint8_t* at = to.data();
-  at[0] = static_cast<uint8_t>(packet.opcode);
+  at[0] = static_cast<uint8_t>(packet.opcode) | (packet.unreliable ? kUnreliable : uint8_t{0});
   at[1] = static_cast<uint8_t>((packet.solicited ? kSolicited : 0) | kMigrated |
                                pad_bytes(packet.payload.size()) << kPadShift);
   at[2] = at[3] = 0xFF;
@@ -155,14 +168,19 @@ void encode(const Packet& packet, std::span<uint8_t> to) {
   }
   if (shape.kind == Kind::kAtomicAck) store_be64(packet.original, at);
   if (shape.immediate) store_be32(packet.immediate, at);
+  if (shape.invalidate) store_be32(packet.invalidated_key, at);
   if (shape.kind == Kind::kCnp) std::fill_n(at, kCnpReservedBytes, uint8_t{0});
 }
 
 Decoded decode(std::span<const uint8_t> datagram, Packet& packet) {
   if (datagram.size() < kBthBytes + kIcrcBytes) return Decoded::kLength;
-  packet = Packet{.opcode = static_cast<Opcode>(datagram[0])};
-  const Shape shape = shape_of(packet.opcode);
-  if (shape.kind == Kind::kUnknown) return Decoded::kOpcode;
+  const bool unreliable = (datagram[0] & kServiceMask) == kUnreliable;
+  const auto opcode = static_cast<Opcode>(datagram[0] & (unreliable ? ~kServiceMask : 0xFF));
+  packet = Packet{.opcode = opcode, .unreliable = unreliable};
+  const Shape shape = shape_of(opcode);
+  if (shape.kind == Kind::kUnknown || (unreliable && !may_be_unreliable(shape))) {
+    return Decoded::kOpcode;
+  }
   const size_t header = header_bytes_of(shape);
   if (datagram.size() < header + kIcrcBytes || datagram.size() % 4 != 0) return Decoded::kLength;
   const uint8_t* at = datagram.data();

@@ -1,6 +1,7 @@
-// The packets of standard RoCE v2: reliable connections (RC) and unreliable datagrams (UD) of the
-// InfiniBand Architecture Specification vol. 1 (chapter 9; headers: 9.2 to 9.6), and the congestion
-// notification of its annex A17. README.md has the layout. The ICRC that ends them is in icrc.h.
+// The packets of standard RoCE v2: reliable and unreliable connections (RC, UC) and unreliable
+// datagrams (UD) of the InfiniBand Architecture Specification vol. 1 (chapter 9; headers: 9.2 to
+// 9.6), and the congestion notification of its annex A17. README.md has the layout. The ICRC that
+// ends them is in icrc.h.
 //
 // Decoders accept any bytes and report what is wrong with them. Queue pair numbers, PSNs and MSNs
 // have 24 bits; encoders send the low 24 bits.
@@ -42,6 +43,8 @@ enum class Opcode : uint8_t {
   kAtomicAck = 0x12,
   kCompareSwap = 0x13,
   kFetchAdd = 0x14,
+  kSendLastInvalidate = 0x16,
+  kSendOnlyInvalidate = 0x17,
   kUdSendOnly = 0x64,
   kUdSendOnlyImm = 0x65,
   kCnp = 0x81,  // congestion notification packet: annex A17, 17.9.3
@@ -66,6 +69,7 @@ struct Shape {
   bool first = false;  // of its message
   bool last = false;
   bool immediate = false;
+  bool invalidate = false;  // names a key that it invalidates
 };
 
 constexpr Shape shape_of(Opcode opcode) {
@@ -82,6 +86,10 @@ constexpr Shape shape_of(Opcode opcode) {
       return {Kind::kSend, true, true, false};
     case Opcode::kSendOnlyImm:
       return {Kind::kSend, true, true, true};
+    case Opcode::kSendLastInvalidate:
+      return {.kind = Kind::kSend, .last = true, .invalidate = true};
+    case Opcode::kSendOnlyInvalidate:
+      return {.kind = Kind::kSend, .first = true, .last = true, .invalidate = true};
     case Opcode::kWriteFirst:
       return {Kind::kWrite, true, false, false};
     case Opcode::kWriteMiddle:
@@ -121,8 +129,8 @@ constexpr Shape shape_of(Opcode opcode) {
   return {};
 }
 
-// The opcode of a packet of a send, write or read response by its place in the message.
-Opcode opcode_of(Kind kind, bool first, bool last, bool immediate);
+// The opcode of a packet of a send, write or read response.
+Opcode opcode_of(Shape shape);
 
 // AETH syndromes (9.7.5.1.1 and table 44).
 inline constexpr uint8_t kAckUnlimited = 0x1F;  // an acknowledgement without a count of credits
@@ -152,6 +160,7 @@ inline constexpr size_t kBthBytes = 12;
 inline constexpr size_t kRethBytes = 16;
 inline constexpr size_t kAethBytes = 4;
 inline constexpr size_t kImmediateBytes = 4;
+inline constexpr size_t kInvalidateBytes = 4;
 inline constexpr size_t kAtomicEthBytes = 28;
 inline constexpr size_t kAtomicAckBytes = 8;
 inline constexpr size_t kDethBytes = 8;
@@ -165,6 +174,7 @@ inline constexpr Bytes kMaxMessageBytes = Bytes{1} << 31;  // 9.4.1
 // One packet. Fields that its opcode does not have are 0.
 struct Packet {
   Opcode opcode = Opcode::kAck;
+  bool unreliable = false;  // of UC: a send or a write
   bool ack_request = false;
   bool solicited = false;  // the receiver's program should be notified at once
   uint8_t syndrome = 0;
@@ -175,6 +185,7 @@ struct Packet {
   uint32_t key = 0;
   uint32_t length = 0;
   uint32_t immediate = 0;
+  uint32_t invalidated_key = 0;  // of a send that invalidates one
   uint64_t operand = 0;    // of an atomic: what is swapped in or added
   uint64_t compare = 0;    // of a compare-and-swap
   uint64_t original = 0;   // of its answer: the word before

@@ -113,7 +113,7 @@ float expected(const Block& block, uint64_t salt, size_t index) {
 }  // namespace
 
 float element(uint64_t salt, int rank, size_t index) {
-  constexpr uint64_t kIndexFactor = 0x9e3779b97f4a7c15;  // odd, with bits all over
+  constexpr uint64_t kIndexFactor = 0x9e3779b97f4a7c15;  // odd multiplier with evenly spread bits
   constexpr uint64_t kSourceFactor = 0xc2b2ae3d27d4eb4f;
   constexpr int kUnusedBits = 64 - 20;
   const uint64_t source = salt * kMaxRanks + static_cast<uint64_t>(rank);

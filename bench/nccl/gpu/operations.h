@@ -1,9 +1,10 @@
 // NCCL's operations with what each rank must hold afterwards.
 //
-// An operation's result is made of blocks of `count` elements; element j of a block is the sum,
-// over some consecutive ranks, of what those hold at `first_index` + j. Values are whole numbers
-// below 2^20, a hash of rank, index and `salt`: the sum over up to 16 ranks is exact in a float in
-// any order, and an element of another place, rank or operation is noticed.
+// A result is a list of blocks of `count` elements. Element j of a block is the sum of input
+// element `first_index` + j over ranks `first_rank` ... `first_rank` + `ranks` - 1. Each input
+// element is a hash of rank, index and `salt`, a whole number below 2^20. So sums over up to 16
+// ranks are exact in float, in any order. An element from a wrong index, rank or operation has
+// another value.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,7 @@ float element(uint64_t salt, int rank, size_t index);
 struct Call {
   const float* send = nullptr;
   float* receive = nullptr;
-  size_t count = 0;  // as NCCL counts: for each rank where the size is divided among ranks
+  size_t count = 0;  // NCCL's count; per rank if Operation::divides
 };
 
 struct Block {
@@ -38,9 +39,9 @@ enum class InPlace { kNever, kSameBuffer, kInReceived, kInSent };
 
 struct Operation {
   std::string_view name;
-  bool divides;      // its size is that of the larger of its buffers, `count` times the ranks
-  bool sends_all;    // it sends `count` for each rank
-  InPlace in_place;  // the place of the other buffer, if one is used for both
+  bool divides;      // true: the reported size is `count` x ranks (the larger buffer)
+  bool sends_all;    // true: the send buffer holds `count` elements per rank
+  InPlace in_place;  // which buffer contains the other in place
   void (*launch)(const Communicator& job, const Call& call);
   std::vector<Block> (*result)(int rank, int ranks, size_t count);
 };

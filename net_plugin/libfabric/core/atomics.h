@@ -1,5 +1,5 @@
-// Atomic operations on memory: libfabric's operations and datatypes, by its numbers. Atomic towards
-// each other, as one thread at a time calls them; not towards the processor's own. Pure.
+// libfabric's atomic operations on memory, by libfabric's numbers. They are atomic towards each
+// other, because one thread at a time calls them; not towards the CPU's atomic instructions. Pure.
 #pragma once
 
 #include <cstddef>
@@ -49,16 +49,16 @@ enum class Datatype : uint8_t {
 inline constexpr uint8_t kDatatypes = 14;
 inline constexpr uint8_t kAtomicOps = 19;
 
-// Of one element; 0: there is no such datatype.
+// Size of one element; 0: unknown datatype.
 size_t datatype_bytes(uint8_t datatype);
 
-// Whether there is such an operation on this datatype, of those that only change memory (or, with
-// `fetches`, also return what was there), or of those that compare.
+// Whether the operation is defined for this datatype. `fetches`: as fi_fetch_atomic; `compares`: as
+// fi_compare_atomic; neither: as fi_atomic.
 bool atomic_valid(uint8_t operation, uint8_t datatype, bool fetches, bool compares);
 
-// One that is valid. Each of `count` elements at `target` is changed by its operand, where it
-// compares as its comparand says; `result` gets what was there, unless it is null. The operands may
-// be at any address; `target` is aligned to its datatype or not.
+// Applies a valid operation to `count` elements at `target`. Compare operations change an element
+// only where the comparison with its comparand holds. `result` gets the old values, unless it is
+// null. No pointer needs to be aligned.
 void apply_atomic(uint8_t operation, uint8_t datatype, size_t count, uint8_t* target,
                   const uint8_t* operands, const uint8_t* comparands, uint8_t* result);
 

@@ -1,5 +1,5 @@
-// The completions that wait to be read, in order; an error in its place among them. Pure; one
-// thread. Bounded by those who post: full() is their back-pressure.
+// The completions that the application has not read yet, in order; errors are among them. Pure; one
+// thread. The bound is kept by those who start operations: they check full() first.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ struct Completion {
   void* buffer = nullptr;
   uint64_t data = 0;
   uint64_t tag = 0;
-  uint64_t source = ~uint64_t{0};  // fi_addr_t of the sender, where that is asked for
+  uint64_t source = ~uint64_t{0};  // fi_addr_t of the sender, where FI_SOURCE is requested
   // Of an error only:
   int error = 0;          // fi_errno; 0: none
-  uint64_t overflow = 0;  // bytes that the buffer had no room for
-  std::string why = {};   // for people
+  uint64_t overflow = 0;  // bytes of the message beyond the buffer
+  std::string why = {};   // text for fi_cq_strerror
 };
 
 class Completions {

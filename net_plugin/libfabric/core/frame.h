@@ -1,6 +1,6 @@
-// What two endpoints say to each other: frames, several in one Pacecar message where they are
-// small. Written as they lie in memory: both ends are of one byte order, as messages require. What
-// is read was written by the peer: it is checked before it is used.
+// The protocol between two endpoints: frames. Small frames share one Pacecar message. A frame is
+// sent in the byte order of the host: messages require that both ends have the same one. A received
+// frame is the peer's data: it is checked before it is used.
 #pragma once
 
 #include <cstdint>
@@ -12,31 +12,31 @@
 namespace pacecar::fabric {
 
 enum class FrameKind : uint8_t {
-  kHello = 1,   // the first one: tag, data: the token that the greeting gave
-  kMessage,     // a whole message
-  kOffer,       // a message of `length` bytes that waits for a place
-  kWrite,       // bytes for memory that is registered with key `tag`
-  kWriteOffer,  // likewise, of `length` bytes that wait for a place
-  kRead,        // asks for bytes; large ones into the places that follow
-  kAtomic,      // operands that follow
-  kClear,       // answers an offer: the places that follow, `length` bytes in all
-  kPlaced,      // all that was cleared is in place; `id` is the clearing side's
-  kDone,        // answers by the asking side's id: `data` is a Status; what was read follows
-  kBye,         // nothing comes after it
+  kHello = 1,    // the first frame of a connection; `tag`, `data`: the token of the greeting
+  kMessage,      // an eager message: its bytes follow
+  kOffer,        // rendezvous: a message of `length` bytes, sent after a clear-to-send
+  kWrite,        // an eager write to the memory with key `tag`: its bytes follow
+  kWriteOffer,   // rendezvous: a write of `length` bytes, sent after a clear-to-send
+  kRead,         // a read request; a large one is followed by the segments to put into
+  kAtomic,       // an atomic request: its operands follow
+  kClearToSend,  // reply to an offer: the segments to put into follow, `length` bytes in all
+  kPlaced,       // all puts after a clear-to-send are done; `id`: the receiver's operation
+  kDone,         // reply to request `id`; `data`: a Status; bytes that were read follow
+  kBye,          // the last frame: the endpoint is closed
 };
 
 // Bits of Frame::flags.
 inline constexpr uint8_t kTagged = 1;
 inline constexpr uint8_t kHasData = 2;
-inline constexpr uint8_t kWantsDone = 4;  // a message whose sender waits for its delivery
-inline constexpr uint8_t kFetches = 8;    // an atomic that returns what was there
-inline constexpr uint8_t kCompares = 16;  // one whose operands are followed by comparands
+inline constexpr uint8_t kWantsDone = 4;  // of a message: the sender waits for a kDone
+inline constexpr uint8_t kFetches = 8;    // of an atomic: the old values are returned
+inline constexpr uint8_t kCompares = 16;  // of an atomic: comparands follow the operands
 
 enum class Status : uint64_t {
   kOk = 0,
-  kNoKey,     // no memory has this key
-  kNoAccess,  // outside of it, or not to be written or read
-  kNonsense,  // operation or datatype
+  kNoKey,        // no registered memory has this key
+  kNoAccess,     // outside of the region, or the access is not allowed
+  kUnsupported,  // the operation or the datatype
 };
 
 struct Frame {
@@ -48,29 +48,30 @@ struct Frame {
   uint64_t tag = 0;       // of a tagged message; the key of remote memory
   uint64_t data = 0;      // remote CQ data; a Status
   uint64_t length = 0;    // bytes of the whole operation
-  uint64_t id = 0;        // of the operation, at the side that said it first
-  uint64_t address = 0;   // in remote memory; kClear: the clearing side's id
+  uint64_t id = 0;        // of the operation, at the side that initiated it
+  uint64_t address = 0;   // in remote memory; kClearToSend: the receiver's operation
 };
 static_assert(sizeof(Frame) == 48 && std::is_trivially_copyable_v<Frame>);
 
-// Memory of the speaker's into which the other side may put.
-struct PlaceFrame {
+// Memory of the frame's sender into which its receiver may put: remote address, length, rkey.
+struct RemoteSegment {
   uint64_t address = 0;
   uint64_t length = 0;
   uint64_t key = 0;
 };
-static_assert(sizeof(PlaceFrame) == 24 && std::is_trivially_copyable_v<PlaceFrame>);
+static_assert(sizeof(RemoteSegment) == 24 && std::is_trivially_copyable_v<RemoteSegment>);
 
-inline constexpr size_t kMostPlaces = 4;
-// What goes at once, without asking for a place: two copies of so much take as long as the
-// question.
-inline constexpr size_t kEagerBytes = 131072;
-// Operands, comparands or results of one atomic.
+inline constexpr size_t kMaxSegments = 4;
+// Largest eager payload: copying so much twice takes as long as the rendezvous' round trip.
+inline constexpr size_t kEagerBytes = 262144;
+// Most bytes of operands, of comparands or of results in one atomic.
 inline constexpr size_t kAtomicBytes = 8192;
-// One Pacecar message of frames.
+// Size of one Pacecar message of frames.
 inline constexpr size_t kMessageBytes = kEagerBytes + 2 * sizeof(Frame);
+// Most such messages outstanding between two endpoints, in each direction. Small frames share them.
+inline constexpr uint32_t kMaxMessages = 16;
 
-// In a message: the next frame begins at a multiple of 8 bytes.
+// Bytes of a frame in a message: each frame begins at a multiple of 8 bytes.
 constexpr size_t frame_bytes(size_t payload) { return sizeof(Frame) + (payload + 7) / 8 * 8; }
 static_assert(frame_bytes(kEagerBytes) <= kMessageBytes);
 
@@ -79,28 +80,28 @@ struct FrameView {
   std::span<const uint8_t> payload;
 };
 
-// The frames of a message, one after the other.
+// Iterates over the frames of a message.
 class FrameReader {
  public:
-  explicit FrameReader(std::span<const uint8_t> message) : left_(message) {}
+  explicit FrameReader(std::span<const uint8_t> message) : rest_(message) {}
 
-  // nullopt: there are no more, or what follows is no frame.
+  // nullopt: the end of the message, or no valid frame; whole() distinguishes the two.
   std::optional<FrameView> next() {
     FrameView view;
-    if (left_.size() < sizeof(Frame)) return std::nullopt;
-    std::memcpy(&view.frame, left_.data(), sizeof(Frame));
+    if (rest_.size() < sizeof(Frame)) return std::nullopt;
+    std::memcpy(&view.frame, rest_.data(), sizeof(Frame));
     const bool known = view.frame.kind >= FrameKind::kHello && view.frame.kind <= FrameKind::kBye;
-    if (!known || view.frame.payload > left_.size() - sizeof(Frame)) return std::nullopt;
-    view.payload = left_.subspan(sizeof(Frame), view.frame.payload);
+    if (!known || view.frame.payload > rest_.size() - sizeof(Frame)) return std::nullopt;
+    view.payload = rest_.subspan(sizeof(Frame), view.frame.payload);
     const size_t bytes = frame_bytes(view.frame.payload);
-    left_ = bytes < left_.size() ? left_.subspan(bytes) : std::span<const uint8_t>();
+    rest_ = bytes < rest_.size() ? rest_.subspan(bytes) : std::span<const uint8_t>();
     return view;
   }
-  // Nothing is left that could not be read.
-  bool whole() const { return left_.empty(); }
+  // Whether all bytes have been read as frames.
+  bool whole() const { return rest_.empty(); }
 
  private:
-  std::span<const uint8_t> left_;
+  std::span<const uint8_t> rest_;
 };
 
 }  // namespace pacecar::fabric

@@ -1,6 +1,6 @@
-// Which receive a message goes into: the oldest one that is posted and wants it; a receive takes
-// the oldest message that came before it was posted. Pure; one thread. Entries are kept and used
-// again, so that nothing is allocated once there were as many.
+// Tag matching. A message goes to the oldest posted receive that matches it. A new receive takes
+// the oldest unexpected message that matches it. List entries are recycled, so that nothing is
+// allocated in the steady state. Pure; one thread.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace pacecar::fabric {
 using PeerId = uint32_t;
 inline constexpr PeerId kAnyPeer = ~PeerId{0};
 
-// What a receive wants.
+// What a receive matches.
 struct Pattern {
   PeerId source = kAnyPeer;
   uint64_t tag = 0;
-  uint64_t ignore = 0;  // bits of the tag that do not count
+  uint64_t ignore = 0;  // bits of the tag that are not compared
 
-  bool takes(PeerId from, uint64_t its_tag) const {
-    return (source == kAnyPeer || source == from) && ((tag ^ its_tag) & ~ignore) == 0;
+  bool matches(PeerId from, uint64_t message_tag) const {
+    return (source == kAnyPeer || source == from) && ((tag ^ message_tag) & ~ignore) == 0;
   }
 };
 
@@ -34,7 +34,7 @@ class Matcher {
     PeerId source = 0;
     uint64_t tag = 0;
     Message message;
-    const void* claimed_by = nullptr;  // by whom it was claimed: no other receive takes it
+    const void* claimed_by = nullptr;  // context of the claim (FI_CLAIM); null: not claimed
   };
   using Receives = std::list<Posted>;
   using Messages = std::list<Arrived>;
@@ -42,22 +42,22 @@ class Matcher {
   Receives& receives() { return receives_; }
   Messages& messages() { return messages_; }
 
-  // The receive that a message goes into; receives().end(): none.
+  // The posted receive for a message; receives().end(): none.
   typename Receives::iterator receive_for(PeerId source, uint64_t tag) {
     auto at = receives_.begin();
-    while (at != receives_.end() && !at->pattern.takes(source, tag)) ++at;
+    while (at != receives_.end() && !at->pattern.matches(source, tag)) ++at;
     return at;
   }
-  // The message that a receive takes; messages().end(): none yet.
+  // The unexpected message for a receive; messages().end(): none yet.
   typename Messages::iterator message_for(const Pattern& pattern) {
     auto at = messages_.begin();
     while (at != messages_.end() &&
-           (at->claimed_by != nullptr || !pattern.takes(at->source, at->tag))) {
+           (at->claimed_by != nullptr || !pattern.matches(at->source, at->tag))) {
       ++at;
     }
     return at;
   }
-  // One that message_for() has found, and that was claimed.
+  // The message that was claimed with this context.
   typename Messages::iterator claimed(const void* by) {
     auto at = messages_.begin();
     while (at != messages_.end() && at->claimed_by != by) ++at;

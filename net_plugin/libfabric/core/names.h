@@ -1,5 +1,5 @@
-// Addresses of endpoints by number, and numbers by address: an address vector. A number that was
-// removed is given again. Pure; one thread.
+// Address vector: addresses of endpoints by number, and numbers by address. The number of a removed
+// address is reused. Pure; one thread.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace pacecar::fabric {
 
-// A socket address, compared byte for byte; only what makes it up is in it.
+// The bytes of a socket address, with unused fields zeroed, so that equal addresses compare equal.
 using Name = std::string;
 
 class Names {
  public:
-  // The same name twice gets two numbers; it is then found by the older one.
+  // A name that is added twice has two numbers; number_of() returns the older one.
   uint64_t add(const Name& name) {
     uint64_t number = names_.size();
     if (!free_.empty()) {
@@ -28,7 +28,7 @@ class Names {
     numbers_.emplace(name, number);
     return number;
   }
-  // False: there is none of this number.
+  // False: no name has this number.
   bool remove(uint64_t number) {
     if (find(number) == nullptr) return false;
     auto [at, end] = numbers_.equal_range(*names_[number]);

@@ -1,5 +1,6 @@
-// Operations by number. A number is the operation's for good: a peer that names one which has ended
-// finds none, though its place was given to another. Bounded; pure; one thread.
+// Outstanding operations by number. A number has the index of an entry and the generation of its
+// use, so it is never reused: the number of a finished operation finds nothing, even after its
+// entry was reused. Bounded; pure; one thread.
 #pragma once
 
 #include <cstdint>
@@ -11,57 +12,57 @@ namespace pacecar::fabric {
 template <typename Operation>
 class OperationTable {
  public:
-  explicit OperationTable(uint32_t most) : most_(most) {}
+  explicit OperationTable(uint32_t capacity) : capacity_(capacity) {}
 
-  bool full() const { return used_ == most_; }
+  bool full() const { return used_ == capacity_; }
   uint32_t used() const { return used_; }
 
   // Not while it is full. The number is never 0.
   std::pair<uint64_t, Operation*> take() {
     if (free_.empty()) {
-      free_.push_back(static_cast<uint32_t>(places_.size()));
-      places_.emplace_back();
+      free_.push_back(static_cast<uint32_t>(entries_.size()));
+      entries_.emplace_back();
     }
-    const uint32_t place = free_.back();
+    const uint32_t index = free_.back();
     free_.pop_back();
     ++used_;
-    Place& taken = places_[place];
+    Entry& taken = entries_[index];
     taken.used = true;
     taken.operation = Operation();
-    return {uint64_t{++taken.generation} << 32 | place, &taken.operation};
+    return {uint64_t{++taken.generation} << 32 | index, &taken.operation};
   }
-  // nullptr: there is none of this number.
+  // nullptr: no outstanding operation has this number.
   Operation* find(uint64_t number) {
-    const uint64_t place = number & 0xffffffff;
-    if (place >= places_.size()) return nullptr;
-    Place& found = places_[place];
+    const uint64_t index = number & 0xffffffff;
+    if (index >= entries_.size()) return nullptr;
+    Entry& found = entries_[index];
     return found.used && found.generation == number >> 32 ? &found.operation : nullptr;
   }
   void release(uint64_t number) {
-    const auto place = static_cast<uint32_t>(number);
-    places_[place].used = false;
-    free_.push_back(place);
+    const auto index = static_cast<uint32_t>(number);
+    entries_[index].used = false;
+    free_.push_back(index);
     --used_;
   }
   // `visit(number, operation)`: it may release that operation.
   template <typename Visit>
   void for_each(Visit visit) {
-    for (uint32_t place = 0; place < places_.size(); ++place) {
-      Place& at = places_[place];
-      if (at.used) visit(uint64_t{at.generation} << 32 | place, at.operation);
+    for (uint32_t index = 0; index < entries_.size(); ++index) {
+      Entry& at = entries_[index];
+      if (at.used) visit(uint64_t{at.generation} << 32 | index, at.operation);
     }
   }
 
  private:
-  struct Place {
+  struct Entry {
     Operation operation;
     uint32_t generation = 0;
     bool used = false;
   };
-  std::deque<Place> places_;  // each stays where it is
+  std::deque<Entry> entries_;  // a deque: entries do not move
   std::vector<uint32_t> free_;
   uint32_t used_ = 0;
-  uint32_t most_;
+  uint32_t capacity_;
 };
 
 }  // namespace pacecar::fabric

@@ -1,5 +1,4 @@
-// Bytes that lie in several pieces here and in several there: what goes from where to where.
-// Pure.
+// Scatter and gather between lists of memory pieces. Pure.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +20,8 @@ inline size_t total(std::span<const Piece> pieces) {
   return bytes;
 }
 
-// Calls move(i, i_offset, j, j_offset, bytes) for each run that lies in one piece on both sides, in
-// order, until either side is at its end. `from` and `to` give sizes by size(i).
+// Calls move(i, i_offset, j, j_offset, bytes), in order, for each run of bytes that is within one
+// piece on both sides. Stops at the end of the shorter side. from_size(i) and to_size(j): sizes.
 template <typename FromSize, typename ToSize, typename Move>
 void pair_pieces(size_t from_count, FromSize from_size, size_t to_count, ToSize to_size,
                  Move move) {
@@ -47,7 +46,7 @@ void pair_pieces(size_t from_count, FromSize from_size, size_t to_count, ToSize 
   }
 }
 
-// As many of the bytes as there is room for, from `offset` of the pieces on; returns how many.
+// Copies as many bytes as the pieces have room for, from the first piece on; returns how many.
 inline size_t scatter(std::span<const uint8_t> bytes, std::span<const Piece> pieces) {
   size_t done = 0;
   for (const Piece& piece : pieces) {
@@ -58,6 +57,7 @@ inline size_t scatter(std::span<const uint8_t> bytes, std::span<const Piece> pie
   return done;
 }
 
+// Copies all pieces to `to`; returns how many bytes.
 inline size_t gather(std::span<const Piece> pieces, uint8_t* to) {
   size_t done = 0;
   for (const Piece& piece : pieces) {

@@ -17,19 +17,19 @@ Result<void> Inbox::open() {
   auto memory = context_->register_memory(connection_->nic(), pages_.data(), pages_.bytes());
   if (!memory) return tl::unexpected(memory.error());
   memory_ = *memory;
-  for (uint32_t place = 0; place < requests_.size(); ++place) {
-    if (auto posted = post(place); !posted) return posted;
+  for (uint32_t slot = 0; slot < requests_.size(); ++slot) {
+    if (auto posted = post(slot); !posted) return posted;
   }
   return {};
 }
 
-Result<void> Inbox::post(uint32_t place) {
+Result<void> Inbox::post(uint32_t slot) {
   const ReceiveBuffer buffer{
-      .data = &pages_[place * kMessageBytes], .size = kMessageBytes, .tag = 0, .memory = memory_};
+      .data = &pages_[slot * kMessageBytes], .size = kMessageBytes, .tag = 0, .memory = memory_};
   auto started = connection_->irecv({&buffer, 1});
   if (!started) return tl::unexpected(started.error());
   if (*started == nullptr) return fail(ErrorCode::kInternal, "a connection has too few receives");
-  requests_[place] = *started;
+  requests_[slot] = *started;
   return {};
 }
 
@@ -54,10 +54,10 @@ Result<std::span<const uint8_t>> Inbox::next() {
 
 Result<void> Inbox::done() {
   tested_.reset();
-  oldest_ = (oldest_ + 1) % kMaxRequests;
-  if (++taken_ < kGivenBack) return {};
-  for (; taken_ > 0; --taken_) {
-    const auto posted = post((oldest_ + kMaxRequests - taken_) % kMaxRequests);
+  oldest_ = (oldest_ + 1) % kMaxMessages;
+  if (++to_repost_ < kRepostBatch) return {};
+  for (; to_repost_ > 0; --to_repost_) {
+    const auto posted = post((oldest_ + kMaxMessages - to_repost_) % kMaxMessages);
     if (!posted) return posted;
   }
   return {};

@@ -1,6 +1,6 @@
-// The messages of frames that come from one peer, in the order of their sending. Each is there when
-// the puts before it are in place. Buffers are given back several at a time: each time costs a word
-// to the peer.
+// Receives messages of frames from one peer, in the order of sending. When a message is received,
+// all puts that the peer issued before it are done. Receive buffers are reposted in batches: each
+// repost costs a control write to the peer.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -25,27 +25,27 @@ class Inbox {
 
   // Errors: as register_memory and irecv.
   Result<void> open();
-  // The next message, until done() is called; empty: none yet. Errors: kPeer.
+  // The next message; it is valid until done() is called. Empty: none yet. Errors: kPeer.
   Result<std::span<const uint8_t>> next();
   Result<void> done();
-  // Lends the caller's thread to the NIC; false: there is a message to be taken first.
+  // Polls the NIC. False: it was not polled, because a message is ready.
   bool turn();
   size_t nic() const { return connection_->nic(); }
   std::string peer() const { return connection_->peer(); }
 
  private:
-  static constexpr uint32_t kGivenBack = 8;  // at a time; the peer has room for the others
+  static constexpr uint32_t kRepostBatch = 8;  // buffers; the peer can use the others meanwhile
 
-  Result<void> post(uint32_t place);
+  Result<void> post(uint32_t slot);
 
   const std::shared_ptr<Context> context_;
   std::unique_ptr<ReceiveConnection> connection_;
-  OwnPages<uint8_t> pages_{kMaxRequests * kMessageBytes};
+  OwnPages<uint8_t> pages_{kMaxMessages * kMessageBytes};
   const Memory* memory_ = nullptr;
-  std::array<Request*, kMaxRequests> requests_{};
+  std::array<Request*, kMaxMessages> requests_{};
   uint32_t oldest_ = 0;
-  uint32_t taken_ = 0;                        // the places before the oldest that are not posted
-  std::optional<Result<TestResult>> tested_;  // of the oldest
+  uint32_t to_repost_ = 0;                    // buffers before the oldest that are not posted
+  std::optional<Result<TestResult>> tested_;  // result of the oldest request
 };
 
 }  // namespace pacecar::fabric

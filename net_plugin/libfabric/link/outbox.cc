@@ -6,7 +6,7 @@
 namespace pacecar::fabric {
 
 Outbox::Outbox(std::shared_ptr<Context> context) : context_(std::move(context)) {
-  for (uint32_t place = kMessages; place > 0; --place) free_places_.push_back(place - 1);
+  for (uint32_t slot = kMaxMessages; slot > 0; --slot) free_slots_.push_back(slot - 1);
 }
 
 Outbox::~Outbox() {
@@ -21,79 +21,80 @@ Result<void> Outbox::open(std::unique_ptr<SendConnection> connection, const Fram
   auto memory = context_->register_memory(connection_->nic(), pages_.data(), pages_.bytes());
   if (!memory) return tl::unexpected(memory.error());
   memory_ = *memory;
-  uint8_t* const place = &pages_[kMessages * kMessageBytes];
-  std::memcpy(place, &hello, sizeof hello);
-  auto started = connection_->isend(place, sizeof hello, 0, memory_);
+  uint8_t* const slot = &pages_[kMaxMessages * kMessageBytes];
+  std::memcpy(slot, &hello, sizeof hello);
+  auto started = connection_->isend(slot, sizeof hello, 0, memory_);
   if (!started) return tl::unexpected(started.error());
-  parts_.push_front({.place = kMessages, .bytes = sizeof hello, .request = *started});
+  messages_.push_front({.slot = kMaxMessages, .bytes = sizeof hello, .request = *started});
   ++started_;
   return {};
 }
 
-// Into the message that was begun last.
+// Whether so many bytes fit into the last message, which is not posted yet.
 bool Outbox::gathers(size_t bytes) const {
-  return parts_.size() > started_ && parts_.back().bytes + bytes <= kMessageBytes;
+  return messages_.size() > started_ && messages_.back().bytes + bytes <= kMessageBytes;
 }
 
 bool Outbox::fits(size_t payload) const {
-  return !free_places_.empty() || gathers(frame_bytes(payload));
+  return !free_slots_.empty() || gathers(frame_bytes(payload));
 }
 
 uint8_t* Outbox::add(const Frame& frame) {
   const size_t bytes = frame_bytes(frame.payload);
   if (!gathers(bytes)) {
-    parts_.push_back({.place = free_places_.back()});
-    free_places_.pop_back();
+    messages_.push_back({.slot = free_slots_.back()});
+    free_slots_.pop_back();
   }
-  Part& part = parts_.back();
-  uint8_t* const place = &pages_[part.place * kMessageBytes + part.bytes];
-  part.bytes += bytes;
-  std::memcpy(place, &frame, sizeof frame);
-  return place + sizeof frame;
+  Message& message = messages_.back();
+  uint8_t* const slot = &pages_[message.slot * kMessageBytes + message.bytes];
+  message.bytes += bytes;
+  std::memcpy(slot, &frame, sizeof frame);
+  return slot + sizeof frame;
 }
 
-bool Outbox::answer(const Frame& frame, std::span<const uint8_t> payload) {
+bool Outbox::reply(const Frame& frame, std::span<const uint8_t> payload) {
   if (has_room(frame.payload)) {
-    uint8_t* const place = add(frame);
-    if (!payload.empty()) std::memcpy(place, payload.data(), payload.size());
+    uint8_t* const slot = add(frame);
+    if (!payload.empty()) std::memcpy(slot, payload.data(), payload.size());
     return true;
   }
-  if (answers_.size() == kMostAnswers) return false;
-  std::vector<uint8_t>& kept = answers_.emplace_back(sizeof frame + payload.size());
-  std::memcpy(kept.data(), &frame, sizeof frame);
-  if (!payload.empty()) std::memcpy(kept.data() + sizeof frame, payload.data(), payload.size());
+  if (replies_.size() == kMaxReplies) return false;
+  std::vector<uint8_t>& stored = replies_.emplace_back(sizeof frame + payload.size());
+  std::memcpy(stored.data(), &frame, sizeof frame);
+  if (!payload.empty()) std::memcpy(stored.data() + sizeof frame, payload.data(), payload.size());
   return true;
 }
 
 Result<void> Outbox::finish() {
-  while (started_ > 0 && settled(*parts_.front().request)) {
-    const Part part = parts_.front();
-    auto result = connection_->test(part.request);
+  while (started_ > 0 && settled(*messages_.front().request)) {
+    const Message message = messages_.front();
+    auto result = connection_->test(message.request);
     if (!result) return tl::unexpected(result.error());
-    parts_.pop_front();
+    messages_.pop_front();
     --started_;
-    if (part.place != kMessages) free_places_.push_back(part.place);  // not the hello's
+    if (message.slot != kMaxMessages)
+      free_slots_.push_back(message.slot);  // the hello's buffer is not reused
   }
   return {};
 }
 
-Result<void> Outbox::start(bool patient) {
-  while (!answers_.empty()) {
-    const std::vector<uint8_t>& kept = answers_.front();
+Result<void> Outbox::start(bool more_coming) {
+  while (!replies_.empty()) {
+    const std::vector<uint8_t>& stored = replies_.front();
     Frame frame;
-    std::memcpy(&frame, kept.data(), sizeof frame);
+    std::memcpy(&frame, stored.data(), sizeof frame);
     if (!fits(frame.payload)) break;
-    std::memcpy(add(frame), kept.data() + sizeof frame, frame.payload);
-    answers_.pop_front();
+    std::memcpy(add(frame), stored.data() + sizeof frame, frame.payload);
+    replies_.pop_front();
   }
   if (connection_ == nullptr) return {};
-  while (started_ < parts_.size()) {
-    Part& part = parts_[started_];
-    const bool last = started_ + 1 == parts_.size();
-    const bool small = part.bytes < kMessageBytes / 2;
-    const bool waits = patient || kMessages - free_places_.size() > kEagerMessages;
+  while (started_ < messages_.size()) {
+    Message& message = messages_[started_];
+    const bool last = started_ + 1 == messages_.size();
+    const bool small = message.bytes < kMessageBytes / 2;
+    const bool waits = more_coming || kMaxMessages - free_slots_.size() > kEagerMessages;
     if (last && small && waits && started_ > 0) break;
-    auto started = start_part(part);
+    auto started = start_message(message);
     if (!started) return tl::unexpected(started.error());
     if (!*started) break;
     ++started_;
@@ -101,10 +102,11 @@ Result<void> Outbox::start(bool patient) {
   return {};
 }
 
-Result<bool> Outbox::start_part(Part& part) {
-  auto started = connection_->isend(&pages_[part.place * kMessageBytes], part.bytes, 0, memory_);
+Result<bool> Outbox::start_message(Message& message) {
+  auto started =
+      connection_->isend(&pages_[message.slot * kMessageBytes], message.bytes, 0, memory_);
   if (!started) return tl::unexpected(started.error());
-  part.request = *started;
+  message.request = *started;
   return *started != nullptr;
 }
 

@@ -1,9 +1,10 @@
-// Frames that go to one peer, in the order in which they are added. They are copied into messages;
-// while several of these are on their way, those that follow gather in one. Frames may be added
-// before there is a connection; they leave when it is there.
+// Sends frames to one peer, in the order in which they are added. Frames are copied into messages.
+// While several messages are outstanding, new frames are gathered in one message. Frames may be
+// added before there is a connection; they are sent when it is open.
 //
-// Bounds: kMessages messages; who adds asks has_room() first. Answers that must be said find room
-// beside them; a peer that asks and does not listen is failed by those who answer.
+// Bounds: kMaxMessages messages; callers of add() check has_room() first. Replies that find no room
+// wait in a queue of kMaxReplies. If that is full the peer sends requests but takes no replies; the
+// caller of reply() fails it.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -21,55 +22,55 @@ namespace pacecar::fabric {
 
 class Outbox {
  public:
-  static constexpr uint32_t kMessages = kMaxRequests;
-  static constexpr size_t kMostAnswers = 4096;  // that wait for room
+  static constexpr size_t kMaxReplies = 4096;  // that wait for a free message
 
   explicit Outbox(std::shared_ptr<Context> context);
   ~Outbox();
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;
 
-  // The connection is there; `hello` goes first.
+  // Takes the connection over; `hello` is sent first.
   Result<void> open(std::unique_ptr<SendConnection> connection, const Frame& hello);
   bool is_open() const { return connection_ != nullptr; }
   size_t nic() const { return connection_->nic(); }
 
-  bool has_room(size_t payload) const { return answers_.empty() && fits(payload); }
-  // Where the frame's payload is to be written. Only with room.
+  bool has_room(size_t payload) const { return replies_.empty() && fits(payload); }
+  // Adds a frame; returns the address for its payload. Requires has_room().
   uint8_t* add(const Frame& frame);
-  // An answer. False: there are too many that the peer does not take.
-  bool answer(const Frame& frame, std::span<const uint8_t> payload);
+  // Adds a reply. False: kMaxReplies replies wait already.
+  bool reply(const Frame& frame, std::span<const uint8_t> payload);
 
-  // Starts what can be; `patient`: more is coming. Errors: kPeer.
-  Result<void> start(bool patient);
-  // Takes back what has left. Errors: kPeer.
+  // Posts messages as far as possible. `more_coming`: the last one may wait for more frames.
+  // Errors: kPeer.
+  Result<void> start(bool more_coming);
+  // Reuses the buffers of messages that are sent. Errors: kPeer.
   Result<void> finish();
-  // Frames that the connection does not have yet.
-  bool holds() const { return started_ < parts_.size() || !answers_.empty(); }
-  bool idle() const { return parts_.empty() && answers_.empty(); }
+  // Whether frames are not posted yet.
+  bool has_unsent_frames() const { return started_ < messages_.size() || !replies_.empty(); }
+  bool idle() const { return messages_.empty() && replies_.empty(); }
 
  private:
-  // Beside these, what is added gathers until a message is full.
+  // While more messages than these are outstanding, frames gather until a message is full.
   static constexpr uint32_t kEagerMessages = 4;
 
-  struct Part {
-    uint32_t place = 0;
+  struct Message {
+    uint32_t slot = 0;
     size_t bytes = 0;
     Request* request = nullptr;
   };
 
   bool gathers(size_t bytes) const;
   bool fits(size_t payload) const;
-  Result<bool> start_part(Part& part);
+  Result<bool> start_message(Message& message);
 
   const std::shared_ptr<Context> context_;
   std::unique_ptr<SendConnection> connection_;
-  OwnPages<uint8_t> pages_{(kMessages + 1) * kMessageBytes};  // the last: the hello's
+  OwnPages<uint8_t> pages_{(kMaxMessages + 1) * kMessageBytes};  // the last one: for the hello
   const Memory* memory_ = nullptr;
-  std::deque<Part> parts_;
-  size_t started_ = 0;  // of parts_, from the first
-  std::vector<uint32_t> free_places_;  // the one that was used last is taken first: it is in cache
-  std::deque<std::vector<uint8_t>> answers_;
+  std::deque<Message> messages_;
+  size_t started_ = 0;                // posted: the first ones of messages_
+  std::vector<uint32_t> free_slots_;  // a stack: the last used is in cache
+  std::deque<std::vector<uint8_t>> replies_;
 };
 
 }  // namespace pacecar::fabric

@@ -14,27 +14,27 @@ Result<void> PutBox::open(const Frame& hello) {
   auto memory = context_->register_memory(connection_->nic(), frames_.data(), frames_.bytes());
   if (!memory) return tl::unexpected(memory.error());
   memory_ = *memory;
-  say(hello);
+  send_frame(hello);
   return start();
 }
 
-void PutBox::say(const Frame& frame) {
+void PutBox::send_frame(const Frame& frame) {
   --frames_free_;
-  const uint32_t place = std::exchange(next_place_, (next_place_ + 1) % kFrames);
-  frames_[place] = frame;
-  parts_.push_back({.place = place});
+  const uint32_t slot = std::exchange(next_slot_, (next_slot_ + 1) % kFrames);
+  frames_[slot] = frame;
+  entries_.push_back({.slot = slot});
 }
 
 Result<void> PutBox::start() {
-  while (started_ < parts_.size()) {
-    Part& part = parts_[started_];
-    const Put& put = part.put;
-    auto started = part.is_put
+  while (started_ < entries_.size()) {
+    Entry& entry = entries_[started_];
+    const Put& put = entry.put;
+    auto started = entry.is_put
                        ? connection_->iput(put.data, put.size, put.memory, put.window, 0)
-                       : connection_->isend(&frames_[part.place], sizeof(Frame), 0, memory_);
+                       : connection_->isend(&frames_[entry.slot], sizeof(Frame), 0, memory_);
     if (!started) return tl::unexpected(started.error());
     if (*started == nullptr) return {};
-    part.request = *started;
+    entry.request = *started;
     ++started_;
   }
   return {};

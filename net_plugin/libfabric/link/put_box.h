@@ -1,7 +1,8 @@
-// Puts into a peer's memory, and the frames that say that all puts before them are in place. Over a
-// connection for puts of its own: other frames go by one that may send ahead.
+// Puts into a peer's memory, each group followed by a frame: when the peer receives the frame, all
+// puts before it are done. This takes a connection of its own, opened for puts: on the connection
+// of other frames small messages may overtake puts (they are eager).
 //
-// Bounds: kFrames frames; who puts asks has_room() first, and says something after each row.
+// Bounds: kFrames frames; callers check has_room() before a group of puts and its frame.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -20,7 +21,7 @@ struct Put {
   size_t size = 0;
   const Memory* memory = nullptr;
   Window window;
-  uint64_t operation = 0;  // whose it is
+  uint64_t operation = 0;  // that this put belongs to
 };
 
 class PutBox {
@@ -33,28 +34,28 @@ class PutBox {
   PutBox(const PutBox&) = delete;
   PutBox& operator=(const PutBox&) = delete;
 
-  // `hello` goes first.
+  // Sends `hello` as the first frame.
   Result<void> open(const Frame& hello);
   size_t nic() const { return connection_->nic(); }
 
   bool has_room() const { return frames_free_ > 0; }
-  void put(const Put& put) { parts_.push_back({.is_put = true, .put = put}); }
-  void say(const Frame& frame);
-  bool idle() const { return parts_.empty(); }
+  void put(const Put& put) { entries_.push_back({.is_put = true, .put = put}); }
+  void send_frame(const Frame& frame);
+  bool idle() const { return entries_.empty(); }
 
-  // Starts what can be. Errors: kPeer.
+  // Posts puts and frames as far as possible. Errors: kPeer.
   Result<void> start();
   // Calls put_done(operation) for each put that is done, in order.
   template <typename PutDone>
   Result<void> finish(PutDone put_done) {
-    while (started_ > 0 && settled(*parts_.front().request)) {
-      const Part part = parts_.front();
-      auto result = connection_->test(part.request);
+    while (started_ > 0 && settled(*entries_.front().request)) {
+      const Entry entry = entries_.front();
+      auto result = connection_->test(entry.request);
       if (!result) return tl::unexpected(result.error());
-      parts_.pop_front();
+      entries_.pop_front();
       --started_;
-      if (part.is_put) {
-        put_done(part.put.operation);
+      if (entry.is_put) {
+        put_done(entry.put.operation);
       } else {
         ++frames_free_;
       }
@@ -63,10 +64,10 @@ class PutBox {
   }
 
  private:
-  struct Part {
+  struct Entry {
     bool is_put = false;
     Put put;
-    uint32_t place = 0;  // of a frame
+    uint32_t slot = 0;  // of a frame: its index in frames_
     Request* request = nullptr;
   };
 
@@ -74,10 +75,10 @@ class PutBox {
   std::unique_ptr<SendConnection> connection_;
   OwnPages<Frame> frames_{kFrames};
   const Memory* memory_ = nullptr;
-  std::deque<Part> parts_;
-  size_t started_ = 0;  // of parts_, from the first
+  std::deque<Entry> entries_;
+  size_t started_ = 0;  // posted: the first ones of entries_
   uint32_t frames_free_ = kFrames;
-  uint32_t next_place_ = 0;
+  uint32_t next_slot_ = 0;
 };
 
 }  // namespace pacecar::fabric

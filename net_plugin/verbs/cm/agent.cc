@@ -17,6 +17,8 @@ constexpr uint32_t kSends = 256;
 constexpr size_t kRoomBytes = roce::kGrhBytes + kMadBytes;
 // A service that the first process refused: for so long another of the address may have it.
 constexpr Duration kSearch = Duration::from_ms(300);
+// At each deadline all ends are looked through, so deadlines of many ends share one.
+constexpr Duration kLeastPause = Duration::from_ms(10);
 
 bool refuses_service(const Message& message) {
   return (message.kind == Kind::kReject && message.rejected == Kind::kRequest &&
@@ -87,6 +89,38 @@ void Agent::remove(End& end) {
   if (requested != requested_.end() && requested->second == end.connection.local_id()) {
     requested_.erase(requested);
   }
+}
+
+// --- the end of connections ---
+
+void Agent::disconnect(End& end) {
+  const auto state = end.connection.state();
+  if (state != Connection::State::kEstablished && state != Connection::State::kReplying) return;
+  send(end, end.connection.disconnect(new_transaction(), clock_now()));
+}
+
+void Agent::abandon(std::unique_ptr<End> end) {
+  disconnect(*end);
+  if (end->connection.state() != Connection::State::kDisconnecting) return remove(*end);
+  const uint32_t number = end->connection.local_id();
+  abandoned_[number] = std::move(end);
+}
+
+void Agent::drop_abandoned(End& end) {
+  const auto abandoned = abandoned_.find(end.connection.local_id());
+  if (abandoned == abandoned_.end()) return;
+  remove(end);
+  abandoned_.erase(abandoned);
+}
+
+void Agent::disconnect_all() {
+  for (const auto& [number, end] : ends_) disconnect(*end);
+}
+
+bool Agent::all_disconnected() const {
+  return std::ranges::none_of(ends_, [](const auto& entry) {
+    return entry.second->connection.state() == Connection::State::kDisconnecting;
+  });
 }
 
 // --- out ---
@@ -208,19 +242,26 @@ void Agent::on_request(const Message& request, const Peer& from) {
 
 void Agent::run(End& end, const Connection::Step& step, const Message& message) {
   send(end, step.send);
-  if (step.notice != Notice::kNothing) end.on_notice(step.notice, message);
+  if (step.notice == Notice::kNothing) return;
+  end.on_notice(step.notice, message);
+  if (step.notice == Notice::kDisconnected) drop_abandoned(end);
 }
 
 // --- time ---
 
 void Agent::on_due(Instant now) {
-  due_ = Instant::never();
   std::vector<uint32_t> numbers;
   for (const auto& [number, end] : ends_) numbers.push_back(number);
   for (const uint32_t number : numbers) {
     const auto end = ends_.find(number);  // one may have ended another
     if (end != ends_.end()) on_end_due(*end->second, now);
   }
+  due_ = Instant::never();
+  for (const auto& [number, end] : ends_) {
+    due_ = std::min(
+        {due_, end->connection.due(), end->searching ? end->search_ends : Instant::never()});
+  }
+  due_ = std::max(due_, now + kLeastPause);
 }
 
 void Agent::on_end_due(End& end, Instant now) {
@@ -235,7 +276,6 @@ void Agent::on_end_due(End& end, Instant now) {
   } else {
     run(end, step, Message());
   }
-  due_ = std::min({due_, end.connection.due(), end.searching ? end.search_ends : Instant::never()});
 }
 
 }  // namespace pacecar::ibverbs::cm

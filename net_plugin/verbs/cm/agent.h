@@ -31,6 +31,9 @@ struct Peer {
 class End {
  public:
   End(uint32_t local_id, Duration limit) : connection(local_id, limit) {}
+  virtual ~End() = default;
+  End(const End&) = delete;
+  End& operator=(const End&) = delete;
 
   Connection connection;
   Peer peer;
@@ -41,9 +44,6 @@ class End {
   Message refusal;  // the first, to be reported if no other comes
 
   virtual void on_notice(Notice notice, const Message& message) = 0;
-
- protected:
-  ~End() = default;
 };
 
 class Agent;
@@ -72,6 +72,14 @@ class Agent final : CompletionSink, Timed {
   // A passive end after its connection's on_request().
   void add(End& end);
   void remove(End& end);
+  // The end's user is gone: ends its connection. kDisconnect is repeated until the peer answers.
+  void abandon(std::unique_ptr<End> end);
+  // All connections, as a process that exits must.
+  void disconnect_all();
+  // No kDisconnect waits for its answer.
+  bool all_disconnected() const;
+  // Does nothing unless there is a connection.
+  void disconnect(End& end);
   // Sends the result of a call on the end's connection; null: nothing.
   void send(End& end, const Message* message);
 
@@ -88,6 +96,7 @@ class Agent final : CompletionSink, Timed {
   bool still_searching(End& end, const Message& message);
   void run(End& end, const Connection::Step& step, const Message& message);
   void on_end_due(End& end, Instant now);
+  void drop_abandoned(End& end);
   Instant due() const override { return due_; }
   void on_due(Instant now) override;
 
@@ -103,7 +112,8 @@ class Agent final : CompletionSink, Timed {
   uint64_t next_transaction_ = 0;
   std::unordered_map<uint32_t, End*> ends_;  // by number
   std::map<RemoteKey, uint32_t> requested_;  // passive ends by the peer's number
-  Instant due_ = Instant::never();           // at the earliest
+  std::unordered_map<uint32_t, std::unique_ptr<End>> abandoned_;
+  Instant due_ = Instant::never();  // at the earliest
 };
 
 }  // namespace pacecar::ibverbs::cm

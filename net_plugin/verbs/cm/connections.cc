@@ -113,7 +113,7 @@ void raise_found(Id& id, const Message& found) {
 }
 
 void on_reply(CmEnd& end, const Message& reply) {
-  Id& id = end.id;
+  Id& id = *end.id;
   if (reply.kind == Kind::kFound) return raise_found(id, reply);
   id.peer_queue_pair = reply.queue_pair;
   id.peer_psn = reply.psn;
@@ -126,13 +126,14 @@ void on_reply(CmEnd& end, const Message& reply) {
     agent.send(end, end.connection.reject({.reason = kRejectedByConsumer}));
     return raise_answer(id, RDMA_CM_EVENT_CONNECT_ERROR, -EINVAL, reply);
   }
-  agent.send(end, end.connection.ready({}));
+  agent.send(end, end.connection.ready({}, clock_now()));
   raise_answer(id, RDMA_CM_EVENT_ESTABLISHED, 0, reply);
 }
 
 }  // namespace
 
 void CmEnd::on_notice(Notice notice, const Message& message) {
+  if (id == nullptr) return;
   switch (notice) {
     case Notice::kNothing:
       break;
@@ -140,17 +141,17 @@ void CmEnd::on_notice(Notice notice, const Message& message) {
       on_reply(*this, message);
       break;
     case Notice::kEstablished:
-      raise_answer(id, RDMA_CM_EVENT_ESTABLISHED, 0, message);
+      raise_answer(*id, RDMA_CM_EVENT_ESTABLISHED, 0, message);
       break;
     case Notice::kRejected:
-      if (message.kind == Kind::kFound) return raise_found(id, message);
-      raise_answer(id, RDMA_CM_EVENT_REJECTED, message.reason, message);
+      if (message.kind == Kind::kFound) return raise_found(*id, message);
+      raise_answer(*id, RDMA_CM_EVENT_REJECTED, message.reason, message);
       break;
     case Notice::kUnreachable:
-      raise(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
+      raise(*id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
       break;
     case Notice::kDisconnected:
-      raise(id, RDMA_CM_EVENT_DISCONNECTED);
+      raise(*id, RDMA_CM_EVENT_DISCONNECTED);
       break;
   }
 }
@@ -213,25 +214,14 @@ int refuse(Id& id, const void* data, size_t length) {
   return 0;
 }
 
-bool can_be_ended(const Connection& connection) {
-  return connection.state() == Connection::State::kEstablished ||
-         connection.state() == Connection::State::kReplying;
-}
-
-void send_disconnect(Id& id) {
-  Agent& agent = *id.device->agent;
-  agent.send(*id.end, id.end->connection.disconnect(id.peer_queue_pair, agent.new_transaction(),
-                                                    clock_now()));
-}
-
-// Notifies the peer unless it knows, and forgets the connection.
+// Notifies the peer unless it knows.
 void drop_end(Id& id) {
   if (id.end == nullptr) return;
   const Move move(id);
   if (id.end->connection.state() == Connection::State::kRequested) (void)refuse(id, nullptr, 0);
-  if (can_be_ended(id.end->connection)) send_disconnect(id);
   leave_listener(id);
-  id.device->agent->remove(*id.end);
+  id.end->id = nullptr;
+  id.device->agent->abandon(std::move(id.end));
 }
 
 void destroy(Id& id) {
@@ -318,7 +308,7 @@ PACECAR_VERBS int rdma_establish(rdma_cm_id* id) {
   if (own.end == nullptr) return failed(EINVAL);
   const Move move(own);
   if (own.end->connection.state() != Connection::State::kReplied) return failed(EINVAL);
-  own.device->agent->send(*own.end, own.end->connection.ready({}));
+  own.device->agent->send(*own.end, own.end->connection.ready({}, pacecar::clock_now()));
   return 0;
 }
 
@@ -328,9 +318,9 @@ PACECAR_VERBS int rdma_disconnect(rdma_cm_id* id) {
   {
     const Move move(own);
     make_unusable(own);
-    if (can_be_ended(own.end->connection)) {
-      send_disconnect(own);
-    } else if (own.end->connection.state() != Connection::State::kClosed) {
+    own.device->agent->disconnect(*own.end);
+    const auto state = own.end->connection.state();
+    if (state != Connection::State::kDisconnecting && state != Connection::State::kClosed) {
       return failed(EINVAL);
     }
   }
@@ -360,11 +350,13 @@ PACECAR_VERBS int rdma_get_request(rdma_cm_id* listener, rdma_cm_id** id) {
   return 0;
 }
 
-PACECAR_VERBS int rdma_set_local_ece(rdma_cm_id* /*id*/, ibv_ece* /*ece*/) {
-  return failed(ENOSYS);
+// Enhanced connection establishment: options of vendors, which neither end of ours has.
+PACECAR_VERBS int rdma_set_local_ece(rdma_cm_id* /*id*/, ibv_ece* ece) {
+  return ece->vendor_id == 0 ? 0 : failed(EOPNOTSUPP);
 }
-PACECAR_VERBS int rdma_get_remote_ece(rdma_cm_id* /*id*/, ibv_ece* /*ece*/) {
-  return failed(ENOSYS);
+PACECAR_VERBS int rdma_get_remote_ece(rdma_cm_id* /*id*/, ibv_ece* ece) {
+  *ece = ibv_ece{};
+  return 0;
 }
 
 PACECAR_VERBS int rdma_join_multicast(rdma_cm_id* /*id*/, sockaddr* /*address*/,

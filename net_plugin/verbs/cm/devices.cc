@@ -1,9 +1,15 @@
 // The devices that ids use, and requests that come to them.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
 
 #include "net_plugin/verbs/cm/ids.h"
 #include "net_plugin/verbs/forward.h"
+#include "transport/engine/clock.h"
 #include "transport/io/sockaddr.h"
 #include "transport/wire/address.h"
 
@@ -13,14 +19,53 @@ namespace {
 constexpr size_t kUserRequestBytes = 56;  // behind the header of RDMA over IP
 constexpr size_t kUserQuestionBytes = 180;
 
+// How long the exit of a process waits, for a peer's answer and for other threads' locks.
+constexpr Duration kExitLimit = Duration::from_ms(1500);
+
 struct Devices {
-  std::mutex mutex;  // taken before a NIC's
+  std::mutex mutex;   // taken before a NIC's
+  pid_t process = 0;  // that has opened the first; its children have copies
   std::map<ibv_device*, std::unique_ptr<CmDevice>> open;
 };
 
 Devices& devices() {
   static Devices* const instance = new Devices;
   return *instance;
+}
+
+// Calls `step` with the lock of the device's NIC, which a thread that exits may hold, until it
+// returns true.
+template <typename Step>
+void step_until(Instant give_up, ProcessNic& nic, Step step) {
+  while (clock_now() < give_up) {
+    if (nic.mutex().try_lock()) {
+      const std::lock_guard lock(nic.mutex(), std::adopt_lock);
+      if (step()) return;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+// The kernel does so for the programs of other devices.
+void leave_peers() {
+  const std::unique_lock lock(devices().mutex, std::try_to_lock);
+  if (!lock || devices().process != getpid()) return;
+  const Instant give_up = clock_now() + kExitLimit;
+  for (const auto& [id, device] : devices().open) {
+    if (device == nullptr) continue;
+    step_until(give_up, device->nic(), [&device = *device] {
+      device.agent->disconnect_all();
+      device.nic().let_out();
+      return true;
+    });
+  }
+  for (const auto& [id, device] : devices().open) {
+    if (device == nullptr) continue;
+    step_until(give_up, device->nic(), [&device = *device] {
+      device.nic().turn();
+      return device.agent->all_disconnected();
+    });
+  }
 }
 
 // Null with errno.
@@ -44,6 +89,10 @@ CmDevice* opened(ibv_device* device) {
     return nullptr;
   }
   known = std::move(made);
+  if (devices().process == 0) {
+    devices().process = getpid();
+    std::atexit(leave_peers);
+  }
   return known.get();
 }
 

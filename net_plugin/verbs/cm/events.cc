@@ -17,24 +17,15 @@ Process& process() {
   return *instance;
 }
 
-namespace {
-
-uint64_t new_channel() {
-  const std::lock_guard lock(process().mutex);
-  process().channels.insert(++process().channels_made);
-  return process().channels_made;
-}
-
-}  // namespace
-
-Channel::Channel()
-    : rdma_event_channel{.fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE)}, number(new_channel()) {
+Channel::Channel() : rdma_event_channel{.fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE)} {
   if (fd < 0) throw std::bad_alloc();
+  const std::lock_guard lock(process().mutex);
+  process().channels[this] = ++process().channels_made;
 }
 
 Channel::~Channel() {
   const std::lock_guard lock(process().mutex);
-  process().channels.erase(number);
+  process().channels.erase(this);
   for (Event* const event : unread) delete event;
   close(fd);
 }
@@ -91,22 +82,47 @@ void raise(Id& id, rdma_cm_event_type type, int status) {
 
 namespace {
 
-// Null with errno, as read(2).
-Event* take(Channel& channel) {
-  const int fd = channel.fd;
-  const uint64_t number = channel.number;
+// 0: it was destroyed. With Process::mutex.
+uint64_t number_of(const rdma_event_channel* channel) {
+  const auto found = process().channels.find(channel);
+  return found == process().channels.end() ? 0 : found->second;
+}
+
+[[noreturn]] void wait_for_ever() {
+  for (;;) pause();
+}
+
+// Null with errno, as read(2). Where the channel is destroyed meanwhile, or was just before, as
+// rping's may be, the thread waits for ever: the kernel does not wake it either.
+Event* take(rdma_event_channel* given) {
+  auto* const channel = static_cast<Channel*>(given);
+  std::unique_lock lock(process().mutex);
+  const uint64_t number = number_of(channel);
+  if (number == 0) {
+    lock.unlock();
+    wait_for_ever();
+  }
+  const int fd = channel->fd;
   for (;;) {
+    lock.unlock();
     uint64_t count = 0;
-    if (read(fd, &count, sizeof count) != static_cast<ssize_t>(sizeof count)) return nullptr;
-    const std::lock_guard lock(process().mutex);
-    if (!process().channels.contains(number)) break;
-    if (channel.unread.empty()) continue;
-    Event* const event = channel.unread.front();
-    channel.unread.erase(channel.unread.begin());
+    const bool readable = read(fd, &count, sizeof count) == static_cast<ssize_t>(sizeof count);
+    const int error = errno;
+    lock.lock();
+    if (number_of(channel) != number) {
+      lock.unlock();
+      wait_for_ever();
+    }
+    if (!readable) {
+      errno = error;
+      return nullptr;
+    }
+    if (channel->unread.empty()) continue;
+    Event* const event = channel->unread.front();
+    channel->unread.erase(channel->unread.begin());
     ++event->owner->unacknowledged;
     return event;
   }
-  for (;;) pause();  // as a thread that the kernel keeps waiting
 }
 
 int acknowledge(Event* event) {
@@ -138,7 +154,7 @@ std::vector<Id*> drop_events(Id& owner) {
 int complete(Id& id) {
   if (!id.synchronous) return 0;
   if (id.event != nullptr) acknowledge(static_cast<Event*>(id.event));
-  id.event = take(id.events());
+  id.event = take(&id.events());
   if (id.event == nullptr) return -1;
   const int status = status_of(*id.event);
   return status == 0 ? 0 : failed(status);
@@ -160,7 +176,7 @@ PACECAR_VERBS void rdma_destroy_event_channel(rdma_event_channel* channel) {
 }
 
 PACECAR_VERBS int rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_event** event) {
-  *event = take(*static_cast<Channel*>(channel));
+  *event = take(channel);
   return *event == nullptr ? -1 : 0;
 }
 

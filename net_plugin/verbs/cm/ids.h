@@ -12,7 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
+#include <map>
 #include <vector>
 
 #include "net_plugin/verbs/cm/agent.h"
@@ -40,7 +40,6 @@ struct Channel : rdma_event_channel {
   // Those of one id, which nobody reads any more.
   std::vector<Event*> take(const Id& owner);
 
-  const uint64_t number;       // no other has ever had it
   std::vector<Event*> unread;  // guarded by Process::mutex
 };
 
@@ -61,10 +60,10 @@ CmDevice* device_at(const Address& local);
 std::vector<CmDevice*> all_devices();
 
 struct CmEnd final : End {
-  CmEnd(Id& user, uint32_t number, Duration limit) : End(number, limit), id(user) {}
+  CmEnd(Id& user, uint32_t number, Duration limit) : End(number, limit), id(&user) {}
   void on_notice(Notice notice, const Message& message) override;
 
-  Id& id;
+  Id* id;  // null: destroyed
 };
 
 struct Id final : rdma_cm_id {
@@ -85,9 +84,9 @@ struct Id final : rdma_cm_id {
   bool any_address = false;  // of a listener
   bool reuse_address = false;
   size_t backlog = 0;
-  size_t waiting = 0;      // requests that have not been answered
-  Id* listener = nullptr;  // of a request, while that is so
-  int reservation = -1;    // of the port
+  size_t waiting = 0;           // requests that have not been answered
+  Id* listener = nullptr;       // of a request, while that is so
+  int reservation = -1;         // of the port
   uint32_t unacknowledged = 0;  // events
   ibv_sa_path_rec path{};
   std::optional<ibv_qp_init_attr> made_for;  // rdma_create_ep: queue pairs of requests
@@ -112,7 +111,7 @@ struct Process {
   std::condition_variable acknowledged;
   std::vector<Id*> listeners;
   uint64_t channels_made = 0;
-  std::set<uint64_t> channels;  // their numbers
+  std::map<const rdma_event_channel*, uint64_t> channels;  // and their numbers
 };
 Process& process();
 

@@ -30,10 +30,10 @@ class BondedReceive final : public ReceiveConnection, public Tended {
     uint8_t* data = nullptr;
     Bytes size = 0;
     int tag = 0;
-    const Memory* memory = nullptr;               // to recognize it in forget_memory
-    std::array<RemotePlace, kMaxLanes> places{};  // in it
-    bool filled = false;                          // before it was posted again
-    Bytes received = 0;                           // then
+    const Memory* memory = nullptr;                  // to recognize it in forget_memory
+    std::array<RemoteAddress, kMaxLanes> remotes{};  // in it
+    bool filled = false;                             // before it was posted again
+    Bytes received = 0;                              // then
   };
   struct Receive : MessageRequest {
     std::array<Buffer, kMaxReceiveBuffers> buffers{};
@@ -149,7 +149,7 @@ Result<Request*> BondedReceive::irecv(std::span<const ReceiveBuffer> buffers) {
                           .memory = empty ? nullptr : given.memory};
     for (size_t lane = 0; lane < lanes_.size() && !empty; ++lane) {
       const MemoryRegion& region = given.memory->region(lanes_[lane].member);
-      receive.buffers[i].places[lane] = place_of(region, data);
+      receive.buffers[i].remotes[lane] = remote_address_of(region, data);
     }
   }
   receive.set(MessageRequest::State::kPending);
@@ -174,7 +174,7 @@ void BondedReceive::post(Receive& receive) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     if (!lanes_[i].alive) continue;
     for (uint32_t k = 0; k < operation.count; ++k) {
-      operation.buffers[k].lie_at(posted[k]->places[i]);
+      operation.buffers[k].set_remote(posted[k]->remotes[i]);
     }
     operation.request = &part(receive, i);
     operation.request->set(MessageRequest::State::kPending);

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "transport/base/check.h"
+#include "transport/base/self_connection.h"
 #include "transport/io/sockaddr.h"
 
 namespace pacecar::bootstrap {
@@ -119,7 +120,8 @@ int Channel::connect_error() const {
   if (::poll(&entry, 1, 0) <= 0) return EINPROGRESS;
   int error = 0;
   socklen_t size = sizeof error;
-  return ::getsockopt(socket_.fd(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
+  if (::getsockopt(socket_.fd(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) return errno;
+  return error == 0 && is_self_connection(socket_.fd()) ? ECONNREFUSED : error;
 }
 
 void Channel::queue(const Frame& frame) {

@@ -1,4 +1,5 @@
-// What the decorators share: a PacketIo that owns another and passes everything on.
+// The base class of the decorators. It forwards every call to the PacketIo that it owns, except
+// predict(): under a decorator nothing is received in place.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
-// DpdkPort: a DPDK Ethernet device with one receive and one transmit queue, from attaching it to
-// detaching it; one that is attached already is taken over. Thread rule: as PacketIo.
+// DpdkPort: a DPDK Ethernet device with one receive queue and one transmit queue. open() attaches
+// the device, or uses one that is attached already; the destructor detaches it. Thread rule: as
+// PacketIo.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +25,16 @@ class EalWords;
 
 struct DpdkPortConfig {
   DpdkDevice device;
-  uint32_t transmit_buffers = 0;  // that a burst needs at once
-  uint32_t receive_burst = 0;     // packets that are held until the next receive
-  bool udp_checksums = false;     // by the device, if it can
+  uint32_t transmit_buffers = 0;  // buffers of one transmit burst
+  uint32_t receive_burst =
+      0;  // packets of one receive burst; their buffers are in use until the next
+  bool udp_checksums = false;  // offload UDP checksums, if the device can
 };
 
 class DpdkPort {
  public:
-  // Errors: kInvalidArgument, kNotFound, kPermission, kSystem; each names the device and the cure.
+  // Errors: kInvalidArgument, kNotFound, kPermission, kSystem; each names the device and the
+  // remedy.
   static Result<std::unique_ptr<DpdkPort>> open(const DpdkPortConfig& config, const LogSink& log);
   DpdkPort(const DpdkPort&) = delete;
   DpdkPort& operator=(const DpdkPort&) = delete;
@@ -40,33 +43,34 @@ class DpdkPort {
   uint16_t id() const { return id_; }
   const MacAddress& mac() const { return mac_; }
   Bytes mtu() const { return mtu_; }  // of IP packets
-  // The kernel's interface on the same device; empty: none.
+  // The kernel's network interface of the same device; empty: none.
   const std::string& interface() const { return interface_; }
   uint32_t receive_slots() const { return receive_slots_; }
-  Rate line_rate() const;  // 0: not known, or no hardware
+  Rate line_rate() const;  // 0: unknown, or a virtual device
   bool link_is_up() const;
-  // False while a client waits for its server: no burst call may be made.
+  // False while a memif client waits for its server: then no burst call may be made.
   bool is_started() const { return started_; }
-  // Some devices (net_memif as a client) must try repeatedly to connect while their link is down.
-  // Interrupts a running attempt, which may crash the other end: memif_sockets.h.
+  // Whether the device must connect again when its link is down (net_memif as a client).
   bool can_reconnect() const { return !server_socket_.empty(); }
+  // Starts an attempt to connect. It aborts a running attempt, which may crash the other end: see
+  // memif_sockets.h.
   void reconnect();
-  // Whether such a device, with its link down, is connecting.
+  // Whether an attempt to connect is running.
   bool is_connecting() const;
-  // Packets are copied before the burst call returns, and may have many segments.
+  // The driver copies packets before the burst call returns; packets may have many segments.
   bool copies_on_send() const { return copies_on_send_; }
-  // The device makes the UDP checksums of flagged packets, and reports those of received ones.
+  // The device computes the UDP checksums of flagged packets and checks those of received ones.
   bool offloads_udp_checksums() const { return offloads_udp_checksums_; }
-  // Frames stay in the memory of this host.
+  // The device exchanges frames with other processes of this host in memory.
   bool is_memory() const { return driver_->is_memory; }
-  // The kernel receives nothing on the interface any more.
+  // The kernel receives nothing on the interface while the device is open.
   bool takes_interface() const { return driver_->takes_interface; }
-  // The kernel's address on that interface: ours, if it has ours.
+  // The kernel's IP address on that interface; the configured one, if the interface has it.
   const std::optional<Address>& kernel_address() const { return kernel_address_; }
-  // The device receives only our address and port; the rest, also ARP and neighbour discovery,
-  // stays with the kernel.
+  // Only packets to our address and port are steered to us; the kernel receives all others, also
+  // ARP and neighbour discovery.
   bool is_steered() const { return steered_; }
-  // The address and port that a steered device receives.
+  // Sets the address and port whose packets a steered device receives.
   Result<void> steer(const Address& to) const;
   rte_mempool& transmit_pool() { return transmit_pool_ ? *transmit_pool_ : *receive_pool_; }
 

@@ -25,7 +25,7 @@ constexpr size_t kBurst = 64;
 constexpr Bytes kMaxDatagram = 65'000;  // below IP's 65,535 with any headers
 constexpr Bytes kMaxIpv4Header = 60;
 constexpr uint8_t kDscpMask = 0xFC;
-// As of UDP sockets: interrupts, and a thread that shares its core.
+// The values of UDP sockets: delays by interrupts, and by threads on the same core.
 constexpr Duration kJitter = Duration::from_us(100);
 constexpr Duration kPause = Duration::from_ms(25);
 
@@ -113,7 +113,7 @@ void RawIo::plan_one(const TxPacket& packet, size_t slot) {
   }
 }
 
-// Plans leading packets and returns how many; 0 if the first cannot be sent at all.
+// Fills out_ with packets up to the first that cannot be sent, and returns how many.
 size_t RawIo::plan(std::span<const TxPacket> packets) {
   size_t count = 0;
   while (count < std::min(packets.size(), kBurst) && can_send(packets[count])) {

@@ -11,6 +11,10 @@ constexpr Duration kLongestWait = Duration::from_s(2);
 constexpr Duration kDisconnectLimit = Duration::from_s(1);
 // What a peer may ask us to wait for.
 constexpr Duration kMostPatience = Duration::from_s(60);
+// An established peer from which nothing has come for kProbe is probed.
+constexpr Duration kProbe = Duration::from_s(5);
+constexpr Duration kFirstProbe = Duration::from_ms(250);
+constexpr int kMostUnanswered = 6;
 
 }  // namespace
 
@@ -39,6 +43,7 @@ const Message* Connection::find(Message message, Instant now) {
 
 void Connection::on_request(const Message& request) {
   remote_id_ = request.local_id;
+  remote_queue_pair_ = request.queue_pair;
   transaction_ = request.transaction;
   state_ = State::kRequested;
 }
@@ -57,11 +62,11 @@ const Message* Connection::found(Message message) {
   return &sent_;
 }
 
-const Message* Connection::ready(const Message& message) {
+const Message* Connection::ready(const Message& message, Instant now) {
   sent_ = message;
   state_ = State::kEstablished;
-  send(Kind::kReadyToUse, Instant());
-  due_ = Instant::never();  // repeated only after a repeated reply
+  send(Kind::kReadyToUse, now);  // repeated only after a repeated reply
+  due_ = now + kFirstProbe;
   return &sent_;
 }
 
@@ -74,8 +79,8 @@ const Message* Connection::reject(Message message) {
   return &sent_;
 }
 
-const Message* Connection::disconnect(uint32_t queue_pair, uint64_t transaction, Instant now) {
-  sent_ = Message{.queue_pair = queue_pair};
+const Message* Connection::disconnect(uint64_t transaction, Instant now) {
+  sent_ = Message{.queue_pair = remote_queue_pair_};
   transaction_ = transaction;
   state_ = State::kDisconnecting;
   return send(Kind::kDisconnect, now);
@@ -87,16 +92,46 @@ Connection::Step Connection::close(Notice notice) {
   return {.notice = notice};
 }
 
+// Receipts of requests come as answers to probes only.
+void Connection::note_alive(const Message& message, Instant now) {
+  const Kind answer = sent_.kind == Kind::kReply ? Kind::kReadyToUse : Kind::kReceipt;
+  if (unanswered_ > 0 && message.kind == answer) answers_probes_ = true;
+  unanswered_ = 0;
+  due_ = now + kProbe;
+}
+
+Connection::Step Connection::probe(Instant now) {
+  if (unanswered_ == kMostUnanswered) {
+    if (answers_probes_) return close(Notice::kDisconnected);
+    due_ = Instant::never();
+    return {};
+  }
+  ++unanswered_;
+  due_ = now + kProbe;
+  if (sent_.kind == Kind::kReply) return {.send = &sent_};
+  answered_ = Message{.kind = Kind::kRequest, .transaction = transaction_, .local_id = local_id_};
+  return {.send = &answered_};
+}
+
 Connection::Step Connection::on_message(const Message& message, Instant now) {
+  if (state_ == State::kEstablished) note_alive(message, now);
   switch (message.kind) {
     case Kind::kRequest:  // once more
     case Kind::kFind:
+      if (state_ == State::kEstablished) {
+        answered_ = Message{.kind = Kind::kReceipt,
+                            .transaction = message.transaction,
+                            .local_id = local_id_,
+                            .remote_id = remote_id_};
+        return {.send = &answered_};
+      }
       return {.send = state_ == State::kReplying || state_ == State::kClosed ? &sent_ : nullptr};
     case Kind::kFound:
       return state_ == State::kRequesting ? close(Notice::kReply) : Step{};
     case Kind::kReply:
       if (state_ == State::kRequesting) {
         remote_id_ = message.local_id;
+        remote_queue_pair_ = message.queue_pair;
         state_ = State::kReplied;
         due_ = Instant::never();
         return {.notice = Notice::kReply};
@@ -107,7 +142,8 @@ Connection::Step Connection::on_message(const Message& message, Instant now) {
     case Kind::kReadyToUse:
       if (state_ != State::kReplying) return {};
       state_ = State::kEstablished;
-      due_ = Instant::never();
+      answers_probes_ = true;
+      due_ = now + kProbe;
       return {.notice = Notice::kEstablished};
     case Kind::kReject:
       if (state_ == State::kRequesting || state_ == State::kReplying) {
@@ -148,6 +184,7 @@ Connection::Step Connection::on_disconnect(const Message& message) {
 
 Connection::Step Connection::on_time(Instant now) {
   if (now < due_) return {};
+  if (state_ == State::kEstablished) return probe(now);
   if (now >= given_up_) {
     return close(state_ == State::kDisconnecting ? Notice::kDisconnected : Notice::kUnreachable);
   }

@@ -9,6 +9,12 @@
 // A message that waits for an answer is sent again, more and more rarely. What the peer repeats is
 // answered again.
 //
+// A peer whose process is killed sends no kDisconnect, so an established end probes a silent peer.
+// The passive end repeats its reply, which every peer answers by kReadyToUse. The active end sends
+// a request for no service: peers of this code answer by kReceipt, others ignore it. Its first
+// probe, soon after the beginning, shows which. A peer that answers probes is gone when
+// kMostUnanswered of them have no answer.
+//
 // Pure: time is an argument. Thread rule: one thread at a time.
 #pragma once
 
@@ -59,11 +65,10 @@ class Connection {
   void on_request(const Message& request);  // or a question; the first of it, to a new end
   const Message* reply(Message message, Instant now);
   const Message* found(Message message);
-  const Message* ready(const Message& message);
+  const Message* ready(const Message& message, Instant now);
   // Of a request or a reply.
   const Message* reject(Message message);
-  // `queue_pair`: the peer's.
-  const Message* disconnect(uint32_t queue_pair, uint64_t transaction, Instant now);
+  const Message* disconnect(uint64_t transaction, Instant now);
 
   // From the peer, to local_id() or a request once more.
   Step on_message(const Message& message, Instant now);
@@ -75,11 +80,14 @@ class Connection {
   const Message* send(Kind kind, Instant now);
   Step close(Notice notice);
   void wait_longer(uint8_t code, Instant now);
+  void note_alive(const Message& message, Instant now);
+  Step probe(Instant now);
   Step on_disconnect(const Message& message);
 
   const uint32_t local_id_;
   const Duration limit_;
   uint32_t remote_id_ = 0;
+  uint32_t remote_queue_pair_ = 0;
   State state_ = State::kIdle;
   Message sent_;      // the newest, to be repeated
   Message answered_;  // what has been sent beside it
@@ -87,6 +95,8 @@ class Connection {
   Instant due_ = Instant::never();
   Instant given_up_;
   Duration wait_;
+  int unanswered_ = 0;           // probes
+  bool answers_probes_ = false;  // the peer
 };
 
 }  // namespace pacecar::ibverbs::cm

@@ -1,4 +1,4 @@
-#include "net_plugin/libfabric/link/meeting.h"
+#include "net_plugin/libfabric/link/endpoint_bootstrap.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -12,11 +12,12 @@
 #include <utility>
 
 #include "net_plugin/libfabric/link/socket_name.h"
+#include "transport/base/self_connection.h"
 
 namespace pacecar::fabric {
 namespace {
 
-constexpr uint64_t kListener = 0;  // as epoll's number; calls begin at 1
+constexpr uint64_t kListener = 0;  // the listener's number in epoll; calls begin at 1
 
 const sockaddr* as_sockaddr(const sockaddr_storage& address) {
   return reinterpret_cast<const sockaddr*>(&address);
@@ -51,7 +52,7 @@ std::string name_text(const Name& name) {
   return fmt::format("[{}]:{}", text, port_of(name));
 }
 
-Result<std::unique_ptr<Meeting>> Meeting::open(const Name& address) {
+Result<std::unique_ptr<EndpointBootstrap>> EndpointBootstrap::open(const Name& address) {
   FileDescriptor listener = make_socket(socket_address(address).ss_family);
   if (listener.get() < 0) return system_error("no socket for", address);
   const int yes = 1;
@@ -68,28 +69,30 @@ Result<std::unique_ptr<Meeting>> Meeting::open(const Name& address) {
   if (events.get() < 0 || epoll_ctl(events.get(), EPOLL_CTL_ADD, listener.get(), &event) != 0) {
     return system_error("cannot wait for callers at", address);
   }
-  return std::unique_ptr<Meeting>(
-      new Meeting(std::move(events), std::move(listener), *name_of(as_sockaddr(bound))));
+  return std::unique_ptr<EndpointBootstrap>(
+      new EndpointBootstrap(std::move(events), std::move(listener), *name_of(as_sockaddr(bound))));
 }
 
-Meeting::CallId Meeting::add(Call call, uint32_t wanted) {
+EndpointBootstrap::CallId EndpointBootstrap::add(Call call, uint32_t wanted) {
   const CallId id = next_++;
   epoll_event event{.events = wanted, .data = {.u64 = id}};
   call.begun = Clock::now();
   if (epoll_ctl(events_.get(), EPOLL_CTL_ADD, call.socket.get(), &event) != 0) {
-    failed_at_once_.push_back({.kind = Event::Kind::kFailed, .call = id, .error = errno});
+    ended_.push_back({.kind = Event::Kind::kFailed, .call = id, .error = errno});
+    if (!call.ours) --unknown_;
     return id;
   }
   calls_.emplace(id, std::move(call));
   return id;
 }
 
-Meeting::CallId Meeting::call(const Name& peer, const Name& from, const Greeting& ours) {
+EndpointBootstrap::CallId EndpointBootstrap::call(const Name& peer, const Name& from,
+                                                  const Greeting& ours) {
   const sockaddr_storage address = socket_address(peer);
   Call call{.socket = make_socket(address.ss_family), .ours = true, .from = peer, .outgoing = ours};
   const int fd = call.socket.get();
   int error = fd < 0 ? errno : 0;
-  // From our own address, by which the peer knows that the name is ours.
+  // Bound to our own address: the peer compares it with the name in the greeting.
   const bool bound = socket_address(from).ss_family == address.ss_family && !is_any(from);
   if (error == 0 && bound && bind_to(fd, with_port(from, 0)) != 0) error = errno;
   const auto bytes = static_cast<socklen_t>(name_bytes(address.ss_family));
@@ -97,20 +100,22 @@ Meeting::CallId Meeting::call(const Name& peer, const Name& from, const Greeting
     error = errno;
   }
   if (error == 0) return add(std::move(call), EPOLLOUT);
-  failed_at_once_.push_back({.kind = Event::Kind::kFailed, .call = next_, .error = error});
+  ended_.push_back({.kind = Event::Kind::kFailed, .call = next_, .error = error});
   return next_++;
 }
 
-void Meeting::answer(CallId id, const Greeting& ours) {
+void EndpointBootstrap::answer(CallId id, const Greeting& ours) {
   const auto call = calls_.find(id);
   if (call == calls_.end()) return;
-  // A fresh socket has room for it; if not, its end tells the caller.
+  // A new socket has room for a greeting: else the caller has reset it.
   const ssize_t sent =
       send(call->second.socket.get(), &ours, sizeof ours, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent != sizeof ours) calls_.erase(call);
+  if (sent == sizeof ours) return;
+  calls_.erase(call);
+  ended_.push_back({.kind = Event::Kind::kLost, .call = id});
 }
 
-void Meeting::accept() {
+void EndpointBootstrap::accept() {
   while (true) {
     sockaddr_storage from{};
     socklen_t bytes = sizeof from;
@@ -118,16 +123,16 @@ void Meeting::accept() {
                                   SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket.get() < 0) return;
     const auto name = name_of(as_sockaddr(from));
-    if (!name || unknown_ == kMostUnknown) continue;
+    if (!name || unknown_ == kMaxUnknown) continue;
     ++unknown_;
     add({.socket = std::move(socket), .connected = true, .from = *name}, EPOLLIN | EPOLLRDHUP);
   }
 }
 
-// False: its end.
-bool Meeting::receive(Call& call) {
+// False: the socket is closed or broken.
+bool EndpointBootstrap::receive(Call& call) {
   while (true) {
-    if (call.received == sizeof(Greeting)) {  // whoever has greeted says no more
+    if (call.received == sizeof(Greeting)) {  // nothing may follow a greeting
       char more = 0;
       return recv(call.socket.get(), &more, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
     }
@@ -139,7 +144,7 @@ bool Meeting::receive(Call& call) {
   }
 }
 
-void Meeting::look_at(CallId id, std::vector<Event>& events) {
+void EndpointBootstrap::poll_call(CallId id, std::vector<Event>& events) {
   const auto at = calls_.find(id);
   if (at == calls_.end()) return;
   Call& call = at->second;
@@ -155,6 +160,7 @@ void Meeting::look_at(CallId id, std::vector<Event>& events) {
     int error = 0;
     socklen_t bytes = sizeof error;
     (void)getsockopt(call.socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
+    if (error == 0 && is_self_connection(call.socket.get())) error = ECONNREFUSED;
     if (error != 0) return drop(error);
     call.connected = true;
     const ssize_t sent =
@@ -168,13 +174,13 @@ void Meeting::look_at(CallId id, std::vector<Event>& events) {
     Event event{.kind = call.ours ? Event::Kind::kAnswered : Event::Kind::kCalled, .call = id};
     std::memcpy(&event.greeting, call.incoming.data(), sizeof(Greeting));
     const Greeting& greeting = event.greeting;
-    sockaddr_storage told{};
-    std::memcpy(&told, greeting.name.data(), greeting.name.size());
-    const auto name = name_of(as_sockaddr(told));
-    const bool sound = greeting.magic == Greeting::kMagic && name &&
+    sockaddr_storage bytes{};
+    std::memcpy(&bytes, greeting.name.data(), greeting.name.size());
+    const auto name = name_of(as_sockaddr(bytes));
+    const bool valid = greeting.magic == Greeting::kMagic && name &&
                        greeting.name_size == name->size() &&
                        (call.ours || same_host(*name, call.from));
-    if (!sound) return drop(EPROTO);
+    if (!valid) return drop(EPROTO);
     if (!call.ours) --unknown_;
     call.greeted = true;
     event.name = *name;
@@ -183,7 +189,7 @@ void Meeting::look_at(CallId id, std::vector<Event>& events) {
   if (!alive) drop(ECONNRESET);
 }
 
-void Meeting::give_up_silent(std::vector<Event>& events) {
+void EndpointBootstrap::expire_silent_calls(std::vector<Event>& events) {
   const auto now = Clock::now();
   for (auto at = calls_.begin(); at != calls_.end();) {
     Call& call = at->second;
@@ -199,18 +205,18 @@ void Meeting::give_up_silent(std::vector<Event>& events) {
   }
 }
 
-std::vector<Meeting::Event> Meeting::poll() {
-  std::vector<Event> events = std::exchange(failed_at_once_, {});
+std::vector<EndpointBootstrap::Event> EndpointBootstrap::poll() {
+  std::vector<Event> events = std::exchange(ended_, {});
   epoll_event ready[16];
   const int count = epoll_wait(events_.get(), ready, std::size(ready), 0);
   for (int i = 0; i < count; ++i) {
     if (ready[i].data.u64 == kListener) {
       accept();
     } else {
-      look_at(ready[i].data.u64, events);
+      poll_call(ready[i].data.u64, events);
     }
   }
-  give_up_silent(events);
+  expire_silent_calls(events);
   return events;
 }
 

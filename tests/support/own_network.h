@@ -1,0 +1,61 @@
+// A loopback network of this process alone: its ports are nobody else's, and may be few.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "transport/base/file_descriptor.h"
+
+namespace pacecar::test {
+
+inline constexpr uint16_t kOnlyLocalPort = 40000;
+
+// Moves this process, which has one thread, to a network of its own. False: it has no right to.
+inline bool enter_own_network() {
+  if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return false;
+  const FileDescriptor any(socket(AF_INET, SOCK_DGRAM, 0));
+  ifreq loopback{};
+  std::strcpy(loopback.ifr_name, "lo");
+  loopback.ifr_flags = IFF_UP;
+  return ioctl(any.get(), SIOCSIFFLAGS, &loopback) == 0;
+}
+
+// Likewise, to one in which every socket without a port of its own is given the same one: who calls
+// that port, while nobody listens, is connected to itself.
+inline bool enter_network_with_one_local_port() {
+  if (!enter_own_network()) return false;
+  std::ofstream range("/proc/sys/net/ipv4/ip_local_port_range");
+  range << kOnlyLocalPort << ' ' << kOnlyLocalPort << std::flush;
+  return range.good();
+}
+
+// Runs `body` in a child process in a network with one local port, if this host allows one.
+template <typename Body>
+void with_one_local_port(Body body) {
+  constexpr int kNotAllowed = 77;
+  const auto child = [&] {
+    if (!enter_network_with_one_local_port()) std::_Exit(kNotAllowed);
+    body();
+    std::fflush(stdout);  // what it has found
+    std::_Exit(testing::Test::HasFailure() ? 1 : 0);
+  };
+  bool allowed = true;
+  EXPECT_EXIT(
+      child(),
+      [&](int status) {
+        allowed = !testing::ExitedWithCode(kNotAllowed)(status);
+        return !allowed || testing::ExitedWithCode(0)(status);
+      },
+      "");
+  if (!allowed) GTEST_SKIP() << "this host allows no network of our own: run as root";
+}
+
+}  // namespace pacecar::test

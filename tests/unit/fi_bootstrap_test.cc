@@ -1,0 +1,116 @@
+// The bootstrap of libfabric endpoints: two of them in one process, or one and a bare socket.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <memory>
+
+#include "net_plugin/libfabric/link/endpoint_bootstrap.h"
+#include "net_plugin/libfabric/link/socket_name.h"
+#include "tests/support/own_network.h"
+
+namespace pacecar::fabric {
+namespace {
+
+using Event = EndpointBootstrap::Event;
+
+Name loopback() {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return *name_of(reinterpret_cast<const sockaddr*>(&address));
+}
+
+std::unique_ptr<EndpointBootstrap> opened() {
+  return std::move(*EndpointBootstrap::open(loopback()));
+}
+
+Greeting greeting_of(const Name& name, uint64_t instance) {
+  Greeting greeting{.instance = instance, .name_size = static_cast<uint32_t>(name.size())};
+  std::memcpy(greeting.name.data(), name.data(), name.size());
+  return greeting;
+}
+
+// Its next event; call 0: none within 10 s. `caller` has none meanwhile, but greets.
+Event next_event(EndpointBootstrap& of, EndpointBootstrap* caller = nullptr) {
+  const auto until = EndpointBootstrap::Clock::now() + std::chrono::seconds(10);
+  while (EndpointBootstrap::Clock::now() < until) {
+    if (caller != nullptr) {
+      EXPECT_TRUE(caller->poll().empty());
+    }
+    const auto events = of.poll();
+    EXPECT_LE(events.size(), 1U);
+    if (!events.empty()) return events.front();
+  }
+  ADD_FAILURE() << "no event";
+  return {};
+}
+
+TEST(FiBootstrap, TheEndOfACallIsALossAtItsOtherSide) {
+  const auto caller = opened();
+  const auto called = opened();
+  const auto outgoing =
+      caller->call(called->address(), caller->address(), greeting_of(caller->address(), 1));
+  const Event arrival = next_event(*called, caller.get());
+  EXPECT_EQ(arrival.kind, Event::Kind::kCalled);
+  EXPECT_EQ(arrival.greeting.instance, 1U);
+  EXPECT_EQ(arrival.name, caller->address());
+  called->answer(arrival.call, greeting_of(called->address(), 2));
+  const Event answer = next_event(*caller);
+  EXPECT_EQ(answer.kind, Event::Kind::kAnswered);
+  EXPECT_EQ(answer.call, outgoing);
+  EXPECT_EQ(answer.greeting.instance, 2U);
+  caller->end(outgoing);
+  const Event loss = next_event(*called);
+  EXPECT_EQ(loss.kind, Event::Kind::kLost);
+  EXPECT_EQ(loss.call, arrival.call);
+}
+
+TEST(FiBootstrap, ACallerThatResetsBeforeTheAnswerIsLost) {
+  const auto called = opened();
+  FileDescriptor caller(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_storage address = socket_address(called->address());
+  ASSERT_EQ(connect(caller.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(sockaddr_in)),
+            0);
+  const Greeting greeting = greeting_of(called->address(), 1);
+  ASSERT_EQ(send(caller.get(), &greeting, sizeof greeting, 0),
+            static_cast<ssize_t>(sizeof greeting));
+  const Event arrival = next_event(*called);
+  ASSERT_EQ(arrival.kind, Event::Kind::kCalled);
+  const linger reset{.l_onoff = 1, .l_linger = 0};
+  ASSERT_EQ(setsockopt(caller.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
+  caller = FileDescriptor();
+  called->answer(arrival.call, greeting);
+  const Event loss = next_event(*called);
+  EXPECT_EQ(loss.kind, Event::Kind::kLost);
+  EXPECT_EQ(loss.call, arrival.call);
+}
+
+TEST(FiBootstrap, ACallToNobodyFails) {
+  const auto caller = opened();
+  const Name nobody = opened()->address();
+  const auto outgoing = caller->call(nobody, caller->address(), greeting_of(caller->address(), 1));
+  const Event failure = next_event(*caller);
+  EXPECT_EQ(failure.kind, Event::Kind::kFailed);
+  EXPECT_EQ(failure.call, outgoing);
+  EXPECT_EQ(failure.error, ECONNREFUSED);
+}
+
+TEST(FiBootstrap, ACallToOneselfByChanceFails) {
+  test::with_one_local_port([] {
+    const auto caller = EndpointBootstrap::open(with_port(loopback(), test::kOnlyLocalPort + 1));
+    ASSERT_TRUE(caller) << caller.error().message;
+    const Name nobody = with_port(loopback(), test::kOnlyLocalPort);
+    (*caller)->call(nobody, (*caller)->address(), greeting_of((*caller)->address(), 1));
+    const Event failure = next_event(**caller);
+    EXPECT_EQ(failure.kind, Event::Kind::kFailed);
+    EXPECT_EQ(failure.error, ECONNREFUSED);
+  });
+}
+
+}  // namespace
+}  // namespace pacecar::fabric

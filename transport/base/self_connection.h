@@ -1,0 +1,26 @@
+// A caller of a port at which nobody listens, on its own host, may be given just that port as its
+// own. Then TCP connects the socket to itself (simultaneous open, RFC 9293, 3.5), without an error.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstring>
+
+namespace pacecar {
+
+// Whether a connected TCP socket is its own peer, so that nobody listens there. Its port is then
+// free for a listener as soon as the socket is closed.
+inline bool is_self_connection(int fd) {
+  sockaddr_storage own{};
+  sockaddr_storage peer{};
+  socklen_t own_bytes = sizeof own;
+  socklen_t peer_bytes = sizeof peer;
+  const bool self = getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_bytes) == 0 &&
+                    getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) == 0 &&
+                    own_bytes == peer_bytes && std::memcmp(&own, &peer, own_bytes) == 0;
+  const linger reset{.l_onoff = 1, .l_linger = 0};  // without TIME_WAIT
+  if (self) (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+  return self;
+}
+
+}  // namespace pacecar

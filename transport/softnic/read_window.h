@@ -1,0 +1,57 @@
+// How much of what the queue pairs of a NIC read may be on its way. The responses to reads meet in
+// the reader's receive buffer, and no acknowledgement slows down who sends them: so the reader
+// requests only what the buffer holds.
+//
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+class ReadWindow {
+ public:
+  // `receive_bytes`: the buffer; 0: unknown, and nothing is limited. Writes have the rest of it.
+  explicit ReadWindow(Bytes receive_bytes = 0)
+      : limit_(receive_bytes == 0 ? std::numeric_limits<Bytes>::max() : receive_bytes / 4) {}
+
+  // Nothing more may be requested. The last request may exceed the limit.
+  bool full() const { return requested_ >= limit_; }
+  // The largest request: several queue pairs have some on their way at a time.
+  Bytes piece() const { return limit_ / 4; }
+  Bytes requested() const { return requested_; }
+
+  // What one queue pair has requested.
+  class Share {
+   public:
+    explicit Share(ReadWindow& window) : window_(&window) {}
+    Share(Share&& other) noexcept
+        : window_(other.window_), bytes_(std::exchange(other.bytes_, 0)) {}
+    Share& operator=(Share&&) = delete;
+    ~Share() { clear(); }
+
+    void add(Bytes bytes) {
+      bytes_ += bytes;
+      window_->requested_ += bytes;
+    }
+    void remove(Bytes bytes) {
+      bytes_ -= bytes;
+      window_->requested_ -= bytes;
+    }
+    void clear() { remove(bytes_); }
+
+   private:
+    ReadWindow* window_;
+    Bytes bytes_ = 0;
+  };
+
+ private:
+  const Bytes limit_;
+  Bytes requested_ = 0;
+};
+
+}  // namespace pacecar
