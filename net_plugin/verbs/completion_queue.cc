@@ -175,7 +175,7 @@ CompletionQueue* create_queue(ibv_context* context, int entries, void* cq_contex
     pthread_mutex_init(&queue->mutex, nullptr);
     pthread_cond_init(&queue->cond, nullptr);
     set_readers(*queue);
-    if (channel != nullptr) ++channel->refcnt;
+    if (channel != nullptr) ++users_of(*channel);
     return queue.release();
   });
 }
@@ -246,7 +246,7 @@ PACECAR_VERBS int ibv_destroy_cq(ibv_cq* cq) {
     EventPipe& unread = static_cast<CompletionChannel*>(completions.channel)->pipe;
     completions.completion_events -= unread.remove_if<CompletionQueue*>(
         [&](const CompletionQueue* queue) { return queue == &completions; });
-    --completions.channel->refcnt;
+    --users_of(*completions.channel);
   }
   drop_events(cq->context, cq, completions.async_events);
   await_acknowledgements(*cq, cq->comp_events_completed, completions.completion_events);

@@ -137,7 +137,7 @@ PACECAR_VERBS ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
 
 PACECAR_VERBS int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
   if (!is_ours(channel)) return CALL_REAL(ibv_destroy_comp_channel, "IBVERBS_1.0")(channel);
-  if (channel->refcnt > 0) return EBUSY;
+  if (users_of(*channel) > 0) return EBUSY;
   delete static_cast<CompletionChannel*>(channel);
   return 0;
 }

@@ -6,6 +6,7 @@
 #include <infiniband/verbs.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <memory>
 #include <mutex>
@@ -109,6 +110,10 @@ struct CompletionQueue;
 struct CompletionChannel : ibv_comp_channel {
   EventPipe pipe;  // of CompletionQueue*
 };
+// Its completion queues, which any thread makes and ends.
+inline std::atomic_ref<int> users_of(ibv_comp_channel& channel) {
+  return std::atomic_ref(channel.refcnt);
+}
 
 struct CompletionQueue final : ibv_cq_ex, Timed {
   explicit CompletionQueue(int entries) : ibv_cq_ex{}, queue(static_cast<size_t>(entries)) {}

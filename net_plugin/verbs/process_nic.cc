@@ -94,6 +94,7 @@ void ProcessNic::look() {
   const size_t received = opened_.port->receive(now);
   if (received > 0 && !unfinished_ && deliver()) {
     unfinished_ = true;
+    note_due(now, now);
     return;
   }
   if (received > 0 || unfinished_ || now >= deadline_) turn();
@@ -113,7 +114,7 @@ bool ProcessNic::turn() {
     if (timed->due() <= now) timed->on_due(now);
   }
   deadline_ = next_deadline();
-  due_ns_.store(deadline_.ns(), std::memory_order_relaxed);
+  note_due(deadline_, now);
   return moved;
 }
 
@@ -127,8 +128,13 @@ void ProcessNic::let_out() {
   const Instant now = clock_now();
   flows_->poll(now);
   opened_.port->transmit(now);
-  due_ns_.store(next_deadline().ns(), std::memory_order_relaxed);
+  deliver();  // what this has completed: no packet may come that wakes a sleeping thread
+  note_due(next_deadline(), now);
   deadline_ = Instant();  // the next look turns everything
+}
+
+void ProcessNic::note_due(Instant due, Instant now) {
+  due_ns_.store(std::max(due, now).ns(), std::memory_order_relaxed);
 }
 
 void ProcessNic::note_call() {
@@ -195,6 +201,9 @@ bool ProcessNic::callers_turn() const {
 
 // A caller's turn may be longer than that after many arrivals, but then it holds the lock.
 bool ProcessNic::callers_are_late() const {
+  // A caller that sleeps does not know what others have posted since, and posting is no turn.
+  const auto due = Instant::from_ns(due_ns_.load(std::memory_order_relaxed));
+  if (clock_now() - due > kCallerPatience) return true;
   const int64_t last = last_call_ns_.load(std::memory_order_relaxed);
   if (clock_now() - Instant::from_ns(last) < kCallerPace) return false;
   nap(kCallerPace);  // one may be about to tell
@@ -214,7 +223,7 @@ void ProcessNic::nap_or_lead() {
   ++naps_;
   if (!callers_are_late() || !mutex_.try_lock()) return;
   const std::lock_guard lock(mutex_, std::adopt_lock);
-  if (!turn()) return;
+  if (!turn() || waiting_.load(std::memory_order_relaxed) > 0) return;
   lead_ = naps_ <= kTrialNaps ? std::min(lead_ * 2, kLongestLead) : kFirstLead;
   leads_until_ = clock_now() + lead_;
   keeper_leads_ = true;

@@ -92,6 +92,7 @@ class ProcessNic {
   ProcessNic(OpenedNic opened, const Params& params, int wake_fd);
   bool deliver();
   Instant next_deadline() const;
+  void note_due(Instant due, Instant now);
   void keep();
   bool keep_turn();
   bool callers_turn() const;

@@ -141,7 +141,9 @@ PACECAR_VERBS int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
   if (!is_ours(qp)) return CALL_REAL(ibv_modify_qp, "IBVERBS_1.1")(qp, attr, mask);
   QueuePair& pair = queue_pair_of(qp);
   const Call call(pair.nic());
-  return pair.modify(*attr, mask);
+  const int result = pair.modify(*attr, mask);
+  pair.nic().let_out();  // flushed work requests may set a timer
+  return result;
 }
 
 PACECAR_VERBS int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init) {

@@ -50,16 +50,23 @@ ibv_qp_init_attr queue_pair() {
   return attr;
 }
 
+// On a port of its own.
+rdma_cm_id* listening(rdma_event_channel* channel) {
+  setenv("PACECAR_NICS", "soft:udp:lo", 1);
+  rdma_cm_id* id = nullptr;
+  EXPECT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
+  sockaddr_in any = loopback(0);
+  EXPECT_EQ(rdma_bind_addr(id, raw(any)), 0);
+  EXPECT_EQ(rdma_listen(id, 8), 0);
+  return id;
+}
+
+uint16_t port_of(rdma_cm_id* listener) { return ntohs(rdma_get_src_port(listener)); }
+
 // Answers on a thread: "no" is rejected, all else is accepted and echoed.
 class Listener {
  public:
   Listener() {
-    setenv("PACECAR_NICS", "soft:udp:lo", 1);
-    channel_ = rdma_create_event_channel();
-    rdma_create_id(channel_, &id_, nullptr, RDMA_PS_TCP);
-    sockaddr_in any = loopback(0);
-    EXPECT_EQ(rdma_bind_addr(id_, raw(any)), 0);
-    EXPECT_EQ(rdma_listen(id_, 8), 0);
     fcntl(channel_->fd, F_SETFL, O_NONBLOCK);
     thread_ = std::thread([this] { serve(); });
   }
@@ -73,8 +80,7 @@ class Listener {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  uint16_t port() const { return ntohs(rdma_get_src_port(id_)); }
-  rdma_cm_id* id() { return id_; }
+  uint16_t port() const { return port_of(id_); }
   int disconnected() const { return disconnected_; }
 
  private:
@@ -114,18 +120,18 @@ class Listener {
     accepted_.insert(id);
   }
 
-  rdma_event_channel* channel_ = nullptr;
-  rdma_cm_id* id_ = nullptr;
+  rdma_event_channel* const channel_ = rdma_create_event_channel();
+  rdma_cm_id* const id_ = listening(channel_);
   std::set<rdma_cm_id*> accepted_;
   std::thread thread_;
   std::atomic<bool> stop_ = false;
   std::atomic<int> disconnected_ = 0;
 };
 
-// Up to a route and a queue pair. Calls wait for their events.
-rdma_cm_id* caller(uint16_t port) {
+// Up to a route and a queue pair. Without a channel, calls wait for their events.
+rdma_cm_id* caller(uint16_t port, rdma_event_channel* channel = nullptr) {
   rdma_cm_id* id = nullptr;
-  EXPECT_EQ(rdma_create_id(nullptr, &id, nullptr, RDMA_PS_TCP), 0);
+  EXPECT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
   sockaddr_in to = loopback(port);
   EXPECT_EQ(rdma_resolve_addr(id, nullptr, raw(to), 1000), 0);
   EXPECT_EQ(rdma_resolve_route(id, 1000), 0);
@@ -226,13 +232,7 @@ TEST(CmIds, GoAtAnyMoment) {
   std::mt19937 random(7);
   rdma_event_channel* const channel = rdma_create_event_channel();
   for (int i = 0; i < 60; ++i) {
-    rdma_cm_id* id = nullptr;
-    ASSERT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
-    sockaddr_in to = loopback(listener.port());
-    ASSERT_EQ(rdma_resolve_addr(id, nullptr, raw(to), 1000), 0);
-    ASSERT_EQ(rdma_resolve_route(id, 1000), 0);
-    ibv_qp_init_attr attr = queue_pair();
-    ASSERT_EQ(rdma_create_qp(id, nullptr, &attr), 0);
+    rdma_cm_id* const id = caller(listener.port(), channel);
     rdma_conn_param param = parameters(random() % 4 == 0 ? "no thank" : "question");
     ASSERT_EQ(rdma_connect(id, &param), 0);
     for (auto left = random() % 4; left > 0; --left) {
@@ -246,6 +246,61 @@ TEST(CmIds, GoAtAnyMoment) {
     rdma_destroy_ep(id);
   }
   rdma_destroy_event_channel(channel);
+}
+
+// The next event of this type is its id's; others are not looked at.
+rdma_cm_id* await(rdma_event_channel* channel, rdma_cm_event_type type) {
+  for (;;) {
+    rdma_cm_event* event = nullptr;
+    EXPECT_EQ(rdma_get_cm_event(channel, &event), 0);
+    rdma_cm_id* const id = event->id;
+    const bool found = event->event == type;
+    rdma_ack_cm_event(event);
+    if (found) return id;
+  }
+}
+
+TEST(CmIds, ARequestThatWasReadOutlivesItsListener) {
+  rdma_event_channel* const asked = rdma_create_event_channel();
+  rdma_event_channel* const asking = rdma_create_event_channel();
+  rdma_cm_id* const listener = listening(asked);
+  rdma_cm_id* const id = caller(port_of(listener), asking);
+  rdma_conn_param param = parameters("question");
+  ASSERT_EQ(rdma_connect(id, &param), 0);
+  rdma_cm_id* const request = await(asked, RDMA_CM_EVENT_CONNECT_REQUEST);
+  EXPECT_EQ(rdma_destroy_id(listener), 0);
+  Listener next;  // the allocator gives it the first one's memory
+  ibv_qp_init_attr attr = queue_pair();
+  ASSERT_EQ(rdma_create_qp(request, nullptr, &attr), 0);
+  EXPECT_EQ(rdma_accept(request, &param), 0);
+  EXPECT_EQ(await(asking, RDMA_CM_EVENT_ESTABLISHED), id);
+  rdma_cm_id* const other = caller(next.port());
+  EXPECT_EQ(rdma_connect(other, &param), 0) << "the request is none of the other listener's";
+  for (rdma_cm_id* const end : {other, id, request}) rdma_destroy_ep(end);
+  rdma_destroy_event_channel(asking);
+  rdma_destroy_event_channel(asked);
+}
+
+// Without channels. The request's was the listener's.
+TEST(CmIds, ARequestOfAWaitingListenerOutlivesIt) {
+  rdma_cm_id* const listener = listening(nullptr);
+  const uint16_t port = port_of(listener);
+  std::thread calling([port] {
+    rdma_cm_id* const id = caller(port);
+    rdma_conn_param param = parameters("question");
+    EXPECT_EQ(rdma_connect(id, &param), 0);
+    rdma_destroy_ep(id);
+  });
+  rdma_cm_id* request = nullptr;
+  ASSERT_EQ(rdma_get_request(listener, &request), 0);
+  EXPECT_NE(request->channel, listener->channel);
+  EXPECT_EQ(rdma_destroy_id(listener), 0);
+  ibv_qp_init_attr attr = queue_pair();
+  ASSERT_EQ(rdma_create_qp(request, nullptr, &attr), 0);
+  rdma_conn_param param = parameters("answer");
+  EXPECT_EQ(rdma_accept(request, &param), 0);
+  calling.join();
+  rdma_destroy_ep(request);
 }
 
 }  // namespace

@@ -81,8 +81,8 @@ Message own_part(const Id& id, Kind kind, const rdma_conn_param* param) {
 // With the NIC's mutex: the request has been answered, or will never be.
 void leave_listener(Id& id) {
   const std::lock_guard lock(process().mutex);
-  if (id.listener != nullptr) --id.listener->waiting;
-  id.listener = nullptr;
+  if (id.waiting != nullptr) --*id.waiting;
+  id.waiting = nullptr;
 }
 
 void raise_answer(Id& id, rdma_cm_event_type type, int status, const Message& message) {
@@ -257,6 +257,7 @@ PACECAR_VERBS int rdma_listen(rdma_cm_id* id, int backlog) {
   if (own.any_address && all_devices().empty()) return failed(ENODEV);
   const std::lock_guard lock(process().mutex);
   own.listening = true;
+  own.waiting = std::make_shared<size_t>(0);
   own.backlog =
       backlog > 0 ? std::min<size_t>(static_cast<size_t>(backlog), kMostWaiting) : kMostWaiting;
   process().listeners.push_back(&own);
@@ -338,13 +339,16 @@ PACECAR_VERBS int rdma_get_request(rdma_cm_id* listener, rdma_cm_id** id) {
   if (complete(own) != 0) return -1;
   if (own.event->event != RDMA_CM_EVENT_CONNECT_REQUEST) return failed(EINVAL);
   rdma_cm_id* const request = own.event->id;
-  if (own.made_for) {
+  // Its channel was the listener's, which ends with that.
+  bool made = rdma_migrate_id(request, nullptr) == 0;
+  if (made && own.made_for) {
     ibv_qp_init_attr attr = *own.made_for;
-    if (rdma_migrate_id(request, nullptr) != 0 || rdma_create_qp(request, own.pd, &attr) != 0) {
-      const int error = errno;
-      rdma_destroy_id(request);
-      return failed(error);
-    }
+    made = rdma_create_qp(request, own.pd, &attr) == 0;
+  }
+  if (!made) {
+    const int error = errno;
+    rdma_destroy_id(request);
+    return failed(error);
   }
   *id = request;
   return 0;

@@ -165,7 +165,7 @@ End* CmDevice::on_request(Agent& /*agent*/, const Message& request, const Peer& 
     return nullptr;
   }
   *reason = 0;
-  if (listener->waiting >= listener->backlog) return nullptr;  // it will ask again
+  if (*listener->waiting >= listener->backlog) return nullptr;  // it will ask again
   auto made = std::make_unique<Id>(listener->channel, listener->context, listener->ps);
   made->use(*this);
   Address own = address();
@@ -173,7 +173,7 @@ End* CmDevice::on_request(Agent& /*agent*/, const Message& request, const Peer& 
   SocketAddress source;
   std::memcpy(&made->route.addr.src_storage, &source, to_sockaddr(own, source));
   made->set_destination(in_header(*header, from));
-  made->listener = listener;
+  made->waiting = listener->waiting;
   made->peer_queue_pair = request.queue_pair;
   made->peer_psn = request.psn;
   made->mtu = static_cast<ibv_mtu>(std::clamp<int>(request.mtu, IBV_MTU_256, made->mtu));
@@ -185,7 +185,7 @@ End* CmDevice::on_request(Agent& /*agent*/, const Message& request, const Peer& 
   made->end->peer = from;
   made->end->connection.on_request(request);
   agent->add(*made->end);
-  ++listener->waiting;
+  ++*made->waiting;
   raise_request(*listener, *made, request);
   return made.release()->end.get();
 }

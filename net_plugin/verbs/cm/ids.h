@@ -9,10 +9,10 @@
 #include <rdma/rdma_verbs.h>
 
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <map>
 #include <vector>
 
 #include "net_plugin/verbs/cm/agent.h"
@@ -84,8 +84,8 @@ struct Id final : rdma_cm_id {
   bool any_address = false;  // of a listener
   bool reuse_address = false;
   size_t backlog = 0;
-  size_t waiting = 0;           // requests that have not been answered
-  Id* listener = nullptr;       // of a request, while that is so
+  // How many requests have not been answered: each has it until then, and may outlive its listener.
+  std::shared_ptr<size_t> waiting;
   int reservation = -1;         // of the port
   uint32_t unacknowledged = 0;  // events
   ibv_sa_path_rec path{};
