@@ -46,7 +46,8 @@ ssize_t take(CompletionQueue& queue, void* buffer, size_t count, fi_addr_t* sour
     ++taken;
   }
   if (taken > 0) return static_cast<ssize_t>(taken);
-  return queue.unread.empty() ? -FI_EAGAIN : -FI_EAVAIL;
+  if (queue.unread.empty()) return -FI_EAGAIN;
+  return queue.unread.front().error != 0 ? -FI_EAVAIL : 0;  // 0: none was asked for
 }
 
 ssize_t read_from(fid_cq* queue, void* buffer, size_t count, fi_addr_t* sources) {

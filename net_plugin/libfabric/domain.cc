@@ -142,7 +142,9 @@ int open_domain(fid_fabric* /*fabric*/, fi_info* info, fid_domain** domain, void
       return -FI_ENODEV;
     }
     const auto number = static_cast<size_t>(nic - nics.begin());
-    auto* const made = new Domain(std::move(*opened), number, *info);
+    const auto params = load_params_from_environment({}, nullptr);
+    const bool cma = params && params->cma == AutoOrOff::kAuto;
+    auto* const made = new Domain(std::move(*opened), number, *info, cma);
     made->fid = {.fclass = FI_CLASS_DOMAIN, .context = context, .ops = &kDomainObject};
     made->ops = &kDomain;
     made->mr = memory_calls();
@@ -152,14 +154,15 @@ int open_domain(fid_fabric* /*fabric*/, fi_info* info, fid_domain** domain, void
   });
 }
 
-Domain::Domain(std::shared_ptr<Context> context, size_t nic, const fi_info& info)
+Domain::Domain(std::shared_ptr<Context> context, size_t nic, const fi_info& info, bool cma)
     : fid_domain{},
       context_(std::move(context)),
       nic_(nic),
       mr_mode_(info.domain_attr->mr_mode == FI_MR_BASIC      ? static_cast<int>(kMrModes)
                : info.domain_attr->mr_mode == FI_MR_SCALABLE ? 0
                                                              : info.domain_attr->mr_mode),
-      family_(info.addr_format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET) {}
+      family_(info.addr_format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET),
+      cma_(cma) {}
 
 Domain::~Domain() {
   if (!progress_thread_.joinable()) return;
@@ -177,6 +180,11 @@ void Domain::progress() {
   if (!has_unsent_.load(std::memory_order_relaxed)) return;
   has_unsent_ = std::ranges::any_of(
       endpoints, [](const Endpoint* endpoint) { return endpoint->has_unsent_frames(); });
+}
+
+bool Domain::reads_directly() const {
+  return std::ranges::any_of(endpoints,
+                             [](const Endpoint* endpoint) { return endpoint->reads_directly(); });
 }
 
 // With progress_mutex_ held.
@@ -228,11 +236,13 @@ void Domain::run_progress() {
     if (!application_blocks && now != calls) continue;
     while (!stop_ && progress_enabled() && calls_.load(std::memory_order_relaxed) == now) {
       lock.unlock();
+      bool reads = false;
       {
         const std::lock_guard domain_lock(mutex);
         progress();
+        reads = reads_directly();
       }
-      context_->rest(nic_);
+      if (!reads) context_->rest(nic_);
       lock.lock();
     }
   }

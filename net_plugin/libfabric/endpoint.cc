@@ -180,6 +180,7 @@ void Endpoint::progress() {
     if (moved) {
       start_queued_puts(number);
       start_queued_reads(number);
+      continue_direct_reads(number);
       moved = peer.outbox->start(false);
     }
     if (!moved) fail_peer(number, fi_error(moved.error().code), moved.error().message);
@@ -194,7 +195,7 @@ bool Endpoint::has_unsent_frames() const {
 
 void Endpoint::flush() {
   if (!enabled()) return;
-  const auto give_up = EndpointBootstrap::Clock::now() + kFlushTimeout;
+  const auto give_up = Clock::now() + kFlushTimeout;
   const auto busy = [this] {
     return std::ranges::any_of(peers_, [](const auto& peer) {
       const bool puts = peer->puts != nullptr && !peer->puts->idle();
@@ -203,7 +204,7 @@ void Endpoint::flush() {
     });
   };
   bool bye_sent = false;
-  while (EndpointBootstrap::Clock::now() < give_up) {
+  while (Clock::now() < give_up) {
     {
       const std::lock_guard lock(domain_.mutex);
       progress();

@@ -18,6 +18,7 @@
 #include "net_plugin/libfabric/link/endpoint_bootstrap.h"
 #include "net_plugin/libfabric/link/inbox.h"
 #include "net_plugin/libfabric/link/outbox.h"
+#include "net_plugin/libfabric/link/peer_memory.h"
 #include "net_plugin/libfabric/link/put_box.h"
 #include "net_plugin/libfabric/objects.h"
 #include "transport/base/fresh_pages.h"
@@ -100,6 +101,7 @@ class Endpoint : public fid_ep {
   void progress();
   // Whether frames wait in an outbox.
   bool has_unsent_frames() const;
+  bool reads_directly() const;
   // Called when a memory region is closed.
   void forget(const MemoryRegion& region);
   // Waits until all frames and puts are sent, for a limited time, and sends kBye.
@@ -124,6 +126,8 @@ class Endpoint : public fid_ep {
   size_t min_multi_receive = 64;
 
  private:
+  using Clock = EndpointBootstrap::Clock;
+
   // The completion of an operation, reported when it has succeeded or failed.
   struct PendingCompletion {
     Completion completion;
@@ -150,8 +154,13 @@ class Endpoint : public fid_ep {
     size_t registered_nic = 0;
     uint64_t length = 0;
     uint32_t outstanding_puts = 0;
+    bool offered = false;         // by a kOffer or kWriteOffer
+    bool reads_directly = false;  // its segments: this many bytes are read, while the guard holds
+    uint64_t bytes_read = 0;
+    std::optional<Guard> guard;
+    bool direct_failed = false;  // of a read: it goes through the NIC
     bool cts_received = false;
-    bool puts_issued = false;  // all puts were given to the PutBox
+    bool puts_issued = false;  // all puts were given to the PutBox, or the peer has read the bytes
     bool awaits_done = false;  // until the peer's kDone
     uint64_t remote_id = 0;    // the peer's number of this operation
     std::array<RemoteSegment, kMaxSegments> segments{};
@@ -177,6 +186,8 @@ class Endpoint : public fid_ep {
     std::unique_ptr<Connecting> connecting;
     Token remote_token{};
     std::unique_ptr<Outbox> outbox;
+    std::optional<PeerMemory> memory;  // if we can read it
+    bool reads_our_memory = false;
     IncomingStream frames;
     IncomingStream placed;  // frames after the peer's puts
     Handle remote_listener;
@@ -185,9 +196,10 @@ class Endpoint : public fid_ep {
     std::deque<PendingCompletion> held_completions;  // until the connection is open
     std::deque<uint64_t> queued_puts;   // operations whose puts wait for the connection or room
     std::deque<uint64_t> queued_reads;  // read requests, likewise
+    std::deque<uint64_t> direct_reads;  // operations that read its memory
     uint32_t serving = 0;               // outstanding kServeRead and kServeWrite for it
     bool closed_by_peer = false;        // kBye
-    std::optional<EndpointBootstrap::Clock::time_point> tcp_lost_at;
+    std::optional<Clock::duration> tcp_lost_for;  // set when its TCP connection is lost
     uint64_t source = FI_ADDR_NOTAVAIL;
     uint64_t source_version = ~uint64_t{0};
   };
@@ -201,12 +213,13 @@ class Endpoint : public fid_ep {
   uint64_t source_of(Peer& peer);
   void call(Peer& peer);
   Greeting greeting_for(const Peer& peer) const;
+  static bool is_drained(Peer& peer, Clock::duration turn);
   void progress_connections();
   void on_event(const EndpointBootstrap::Event& event);
   void on_greeting(const EndpointBootstrap::Event& event);
   void finish_connect(PeerId number);
   void finish_connect_puts(PeerId number);
-  bool drop_unidentified();
+  bool may_accept() const;
   void accept_unidentified();
   void identify_connections();
   void fail_peer(PeerId number, int error, const std::string& why);
@@ -218,6 +231,7 @@ class Endpoint : public fid_ep {
   ssize_t start_from_host(const OperationRequest& request, PeerId number);
   ssize_t start_eagerly(const OperationRequest& request, PeerId number);
   ssize_t start_offered(const OperationRequest& request, PeerId number);
+  static bool is_copied(const Peer& peer, const OperationRequest& request);
   ssize_t start_read(const OperationRequest& request, PeerId number);
   ssize_t start_atomic(const OperationRequest& request, PeerId number);
   PendingCompletion completion_for(const OperationRequest& request) const;
@@ -242,8 +256,9 @@ class Endpoint : public fid_ep {
   Receive take_receive(Messages& messages, Messages::Receives::iterator at, uint64_t length);
   void receive_message(PeerId number, const Frame& frame, std::span<const uint8_t> payload,
                        const Receive& receive);
-  void send_clear_to_send(PeerId number, const Frame& frame, const Receive& receive,
-                          PendingCompletion pending);
+  void receive_offered(PeerId number, const Frame& frame, std::span<const uint8_t> payload,
+                       const Receive& receive, PendingCompletion pending);
+  void clear_to_send(uint64_t number);
   PendingCompletion receive_completion(const Frame& frame, const Receive& receive, PeerId from);
   void discard(PeerId number, const Unexpected& message);
 
@@ -251,13 +266,24 @@ class Endpoint : public fid_ep {
   void read_frames(PeerId number, IncomingStream& stream);
   FrameResult on_frame(PeerId number, const IncomingStream& stream, const FrameView& view);
   FrameResult on_write(PeerId number, const FrameView& view);
-  FrameResult on_write_offer(PeerId number, const Frame& frame);
+  FrameResult on_write_offer(PeerId number, const FrameView& view);
   bool waits_for_room(PeerId number, const Frame& frame) const;
   FrameResult on_read(PeerId number, const FrameView& view);
   FrameResult on_atomic(PeerId number, const FrameView& view);
   FrameResult on_clear_to_send(PeerId number, const FrameView& view);
   FrameResult on_placed(PeerId number, const Frame& frame);
+  void on_all_bytes(uint64_t number);
   FrameResult on_done(PeerId number, const FrameView& view);
+
+  // endpoint_direct.cc
+  static std::vector<uint8_t> own_segments(const Local& local);
+  bool take_segments(Operation& operation, std::span<const uint8_t> payload, uint64_t length) const;
+  void start_direct_read(uint64_t number);
+  void continue_direct_reads(PeerId number);
+  bool read_part(Operation& operation, uint64_t bytes) const;
+  void finish_direct_read(uint64_t number, bool whole);
+  void reply_with_segments(PeerId number, const Frame& request, const Local& memory);
+  void on_direct_reply(uint64_t number, const FrameView& reply);
   struct Target {
     Status status = Status::kOk;
     Local memory;
@@ -323,7 +349,8 @@ class Endpoint : public fid_ep {
 
   std::unique_ptr<EndpointBootstrap> bootstrap_;
   std::unique_ptr<Listener> listener_;
-  EndpointBootstrap::Clock::time_point polled_at_{};
+  Clock::time_point turned_at_{};
+  Clock::time_point polled_at_{};
 
   std::deque<std::unique_ptr<Peer>> peers_;
   std::map<Name, PeerId> peers_by_name_;
@@ -333,16 +360,16 @@ class Endpoint : public fid_ep {
   // An accepted connection without a kHello yet: the peer is unknown.
   struct Unidentified {
     std::unique_ptr<Inbox> inbox;
-    EndpointBootstrap::Clock::time_point begun;
+    Clock::time_point begun;
   };
   std::vector<Unidentified> unidentified_;
 
   static constexpr uint32_t kMaxOperations = 1 << 16;
   static constexpr uint32_t kMaxServedPerPeer = 1024;  // so that a peer leaves room for others
-  static constexpr size_t kMaxUnprovenOfHost = 1024;    // peers of one host: see admits()
-  static constexpr size_t kMaxUnproven = 4096;          // likewise, of all hosts
-  static constexpr size_t kMaxCalls = 8;                // TCP connections of one peer
-  static constexpr size_t kMaxUnidentified = 64;        // connections, with an inbox each
+  static constexpr size_t kMaxUnprovenOfHost = 1024;   // peers of one host: see admits()
+  static constexpr size_t kMaxUnproven = 4096;         // likewise, of all hosts
+  static constexpr size_t kMaxCalls = 8;               // TCP connections of one peer
+  static constexpr size_t kMaxUnidentified = 64;       // connections, with an inbox each
   static constexpr size_t kMaxUnexpectedBytes = size_t{256} << 20;  // bytes of unexpected messages
   OperationTable<Operation> operations_{kMaxOperations};
   uint32_t initiated_ = 0;  // operations that this endpoint has initiated

@@ -76,7 +76,7 @@ Endpoint::FrameResult Endpoint::on_frame(PeerId number, const IncomingStream& st
     case FrameKind::kWrite:
       return on_write(number, view);
     case FrameKind::kWriteOffer:
-      return on_write_offer(number, view.frame);
+      return on_write_offer(number, view);
     case FrameKind::kRead:
       return on_read(number, view);
     case FrameKind::kAtomic:
@@ -176,7 +176,8 @@ Endpoint::FrameResult Endpoint::on_write(PeerId number, const FrameView& view) {
   return FrameResult::kHandled;
 }
 
-Endpoint::FrameResult Endpoint::on_write_offer(PeerId number, const Frame& frame) {
+Endpoint::FrameResult Endpoint::on_write_offer(PeerId number, const FrameView& view) {
+  const Frame& frame = view.frame;
   if (waits_for_room(number, frame)) return FrameResult::kNoRoom;
   const Target target = resolve_target(frame, FI_REMOTE_WRITE);
   if (target.status != Status::kOk) {
@@ -189,16 +190,14 @@ Endpoint::FrameResult Endpoint::on_write_offer(PeerId number, const Frame& frame
     return FrameResult::kHandled;
   }
   operation->request = frame;
+  operation->remote_id = frame.id;
   operation->length = frame.length;
-  if (!describe_segments(*operation, peers_[number]->frames.inbox->nic(), frame.length)) {
-    release(id, *operation);
-    reply_status(number, frame.id, Status::kNoAccess);
-    return FrameResult::kHandled;
+  const bool direct = (frame.flags & kDirect) != 0;
+  if (direct && take_segments(*operation, view.payload, frame.length)) {
+    start_direct_read(id);
+  } else {
+    clear_to_send(id);
   }
-  const auto* const place = reinterpret_cast<const uint8_t*>(operation->segments.data());
-  reply(number,
-        {.kind = FrameKind::kClearToSend, .length = frame.length, .id = frame.id, .address = id},
-        {place, sizeof(RemoteSegment)});
   return FrameResult::kHandled;
 }
 
@@ -206,13 +205,18 @@ Endpoint::FrameResult Endpoint::on_read(PeerId number, const FrameView& view) {
   const Frame& frame = view.frame;
   const size_t segments = view.payload.size() / sizeof(RemoteSegment);
   const bool large = frame.length > kEagerBytes;
+  const bool direct = (frame.flags & kDirect) != 0;
   const bool sound = view.payload.size() % sizeof(RemoteSegment) == 0 && segments <= kMaxSegments &&
-                     large == (segments > 0);
+                     (large && !direct) == (segments > 0);
   if (!sound) return FrameResult::kProtocolError;
   if (waits_for_room(number, frame)) return FrameResult::kNoRoom;
   const Target target = resolve_target(frame, FI_REMOTE_READ);
   if (target.status != Status::kOk) {
     reply_status(number, frame.id, target.status);
+    return FrameResult::kHandled;
+  }
+  if (direct) {
+    reply_with_segments(number, frame, target.memory);
     return FrameResult::kHandled;
   }
   if (!large) {
@@ -287,10 +291,8 @@ Endpoint::FrameResult Endpoint::on_clear_to_send(PeerId number, const FrameView&
   const Frame& frame = view.frame;
   Operation* const operation = operations_.find(frame.id);
   const size_t segments = view.payload.size() / sizeof(RemoteSegment);
-  const bool expected =
-      operation != nullptr && operation->peer == number && !operation->cts_received &&
-      operation->length > kEagerBytes &&
-      (operation->kind == Operation::Kind::kOffer || operation->kind == Operation::Kind::kWrite);
+  const bool expected = operation != nullptr && operation->peer == number &&
+                        !operation->cts_received && operation->offered;
   const bool sound = expected && view.payload.size() == segments * sizeof(RemoteSegment) &&
                      segments <= kMaxSegments && frame.length <= operation->length;
   if (!sound) return FrameResult::kProtocolError;
@@ -315,12 +317,20 @@ Endpoint::FrameResult Endpoint::on_placed(PeerId number, const Frame& frame) {
   const bool cts_sent = operation != nullptr && operation->peer == number &&
                         (operation->kind == Operation::Kind::kReceive ||
                          operation->kind == Operation::Kind::kServeWrite);
-  if (!cts_sent) return FrameResult::kProtocolError;
-  const Frame offer = operation->request;
-  const bool write = operation->kind == Operation::Kind::kServeWrite;
+  if (!cts_sent || operation->reads_directly) return FrameResult::kProtocolError;
+  on_all_bytes(frame.id);
+  return FrameResult::kHandled;
+}
+
+// All bytes of an offer are in our memory.
+void Endpoint::on_all_bytes(uint64_t id) {
+  Operation& operation = *operations_.find(id);
+  const PeerId number = operation.peer;
+  const Frame offer = operation.request;
+  const bool write = operation.kind == Operation::Kind::kServeWrite;
   Status status = Status::kOk;
   if (write) {
-    const auto delivered = deliver(*operation);
+    const auto delivered = deliver(operation);
     // The application may have closed the memory region meanwhile.
     const Target target = resolve_target(offer, FI_REMOTE_WRITE);
     if (!delivered) {
@@ -330,9 +340,8 @@ Endpoint::FrameResult Endpoint::on_placed(PeerId number, const Frame& frame) {
       report_remote_access(target.region(), offer, number, FI_RMA);
     }
   }
-  end(frame.id, 0, {});
+  end(id, 0, {});
   if (write || (offer.flags & kWantsDone) != 0) reply_status(number, offer.id, status);
-  return FrameResult::kHandled;
 }
 
 Endpoint::FrameResult Endpoint::on_done(PeerId number, const FrameView& view) {
@@ -348,7 +357,14 @@ Endpoint::FrameResult Endpoint::on_done(PeerId number, const FrameView& view) {
     if (view.payload.size() != operation->length) return FrameResult::kProtocolError;
     scatter(view.payload, operation->local.all());
   }
+  const bool direct =
+      operation->kind == Operation::Kind::kRead && (operation->request.flags & kDirect) != 0;
+  if (error == 0 && direct) {
+    on_direct_reply(id, view);
+    return FrameResult::kHandled;
+  }
   operation->awaits_done = false;
+  if (operation->offered && !operation->cts_received) operation->puts_issued = true;
   if (error != 0) {
     operation->pending.completion.error = error;
     operation->pending.completion.why = "the peer refuses: look at key, bounds and access";

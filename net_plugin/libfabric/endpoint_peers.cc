@@ -9,12 +9,12 @@
 namespace pacecar::fabric {
 namespace {
 
-using Clock = EndpointBootstrap::Clock;
-
 // Interval of polling the TCP sockets. While a peer is connecting they are polled in every turn.
 constexpr auto kPollInterval = std::chrono::microseconds(200);
 // After the peer's socket was closed: time for the messages that it has sent before.
 constexpr auto kDrainTime = std::chrono::milliseconds(500);
+// The most of it that counts between two turns: longer, this process made no progress.
+constexpr auto kLongestTurn = std::chrono::milliseconds(50);
 // For a connection's kHello, which takes a round trip, if further ones wait.
 constexpr auto kHelloTime = std::chrono::milliseconds(100);
 
@@ -61,6 +61,7 @@ Greeting Endpoint::greeting_for(const Peer& peer) const {
   Greeting greeting{.instance = instance_,
                     .token = peer.token,
                     .name_size = static_cast<uint32_t>(name_.size()),
+                    .place = own_place(peer.token),
                     .listener = listener_->handle()};
   std::memcpy(greeting.name.data(), name_.data(), name_.size());
   return greeting;
@@ -72,7 +73,16 @@ void Endpoint::call(Peer& peer) {
   peer.tcp_calls.push_back(bootstrap_->call(peer.name, name_, greeting_for(peer)));
 }
 
+// Whether all that the peer has sent before its socket was closed must have been read. Time in
+// which frames wait for room does not count.
+bool Endpoint::is_drained(Peer& peer, Clock::duration turn) {
+  if (!peer.frames.reading && !peer.placed.reading) *peer.tcp_lost_for += turn;
+  return *peer.tcp_lost_for > kDrainTime;
+}
+
 void Endpoint::progress_connections() {
+  const auto now = Clock::now();
+  const auto turn = std::min<Clock::duration>(now - std::exchange(turned_at_, now), kLongestTurn);
   bool awaited = false;
   for (PeerId number = 0; number < peers_.size(); ++number) {
     Peer& peer = *peers_[number];
@@ -81,15 +91,15 @@ void Endpoint::progress_connections() {
     awaited |= peer.tcp_connecting || peer.connecting != nullptr ||
                peer.connecting_puts != nullptr ||
                (peer.instance != 0 && peer.frames.inbox == nullptr);
-    if (peer.tcp_lost_at && Clock::now() - *peer.tcp_lost_at > kDrainTime) {
+    if (peer.tcp_lost_for && is_drained(peer, turn)) {
       fail_peer(number, FI_ECONNRESET, name_text(peer.name) + " has ended: look there");
     }
   }
   awaited |= !unidentified_.empty();
-  const auto now = Clock::now();
   if (!awaited && now - polled_at_ < kPollInterval) return;
   polled_at_ = now;
   for (const EndpointBootstrap::Event& event : bootstrap_->poll()) on_event(event);
+  identify_connections();
   accept_unidentified();
   identify_connections();
 }
@@ -106,7 +116,7 @@ void Endpoint::on_event(const EndpointBootstrap::Event& event) {
       return fail_peer(number, event.error,
                        name_text(peer.name) + " cannot be reached: " + std::strerror(event.error));
     }
-    peer.tcp_lost_at = Clock::now();
+    peer.tcp_lost_for = Clock::duration();
     return;
   }
 }
@@ -152,7 +162,7 @@ void Endpoint::on_greeting(const EndpointBootstrap::Event& event) {
   }
   // Two are usual, as both sides may call.
   if (!answers && peer->tcp_calls.size() == kMaxCalls) return bootstrap_->end(event.call);
-  peer->tcp_lost_at.reset();
+  peer->tcp_lost_for.reset();
   peer->instance = event.greeting.instance;
   if (!answers) {
     peer->tcp_calls.push_back(event.call);
@@ -161,6 +171,7 @@ void Endpoint::on_greeting(const EndpointBootstrap::Event& event) {
   if (peer->outbox->is_open() || peer->connecting != nullptr) return;
   peer->remote_token = event.greeting.token;
   peer->remote_listener = event.greeting.listener;
+  if (domain_.cma()) peer->memory = PeerMemory::open(event.greeting.place, event.greeting.token);
   auto connecting =
       domain_.pacecar().connect(domain_.nic(), event.greeting.listener, {.copied = true});
   if (!connecting) {
@@ -178,9 +189,11 @@ void Endpoint::finish_connect(PeerId number) {
   }
   if (*connection == nullptr) return;
   peer.connecting.reset();
-  auto opened = peer.outbox->open(
-      std::move(*connection),
-      {.kind = FrameKind::kHello, .tag = peer.remote_token[0], .data = peer.remote_token[1]});
+  auto opened =
+      peer.outbox->open(std::move(*connection), {.kind = FrameKind::kHello,
+                                                 .flags = peer.memory ? kDirect : uint8_t{0},
+                                                 .tag = peer.remote_token[0],
+                                                 .data = peer.remote_token[1]});
   // Messages are posted before their completions are reported: the application that reads these may
   // make no progress for long afterwards.
   if (opened) opened = peer.outbox->start(false);
@@ -206,18 +219,17 @@ void Endpoint::finish_connect_puts(PeerId number) {
 }
 
 // Further connections wait in the listener until the oldest has had time for its kHello.
-bool Endpoint::drop_unidentified() {
-  if (unidentified_.size() < kMaxUnidentified) return true;
-  if (Clock::now() - unidentified_.front().begun < kHelloTime) return false;
-  unidentified_.erase(unidentified_.begin());
-  return true;
+bool Endpoint::may_accept() const {
+  return unidentified_.size() < kMaxUnidentified ||
+         Clock::now() - unidentified_.front().begun >= kHelloTime;
 }
 
 void Endpoint::accept_unidentified() {
-  while (drop_unidentified()) {
+  while (may_accept()) {
     auto connection = listener_->accept();
     if (!connection) return log_warning(connection.error().message);
     if (*connection == nullptr) return;
+    if (unidentified_.size() == kMaxUnidentified) unidentified_.erase(unidentified_.begin());
     auto inbox = std::make_unique<Inbox>(domain_.context_of_process(), std::move(*connection));
     if (const auto opened = inbox->open(); !opened) {
       log_warning(opened.error().message);
@@ -246,17 +258,25 @@ void Endpoint::identify_connections() {
     const auto peer =
         std::ranges::find_if(peers_, [&](const auto& known) { return known->token == token; });
     if (peer == peers_.end() || !inbox->done()) continue;
-    IncomingStream& stream = hello->frame.operation == 1 ? (*peer)->placed : (*peer)->frames;
-    if (stream.inbox == nullptr) stream.inbox = std::move(inbox);
+    const bool of_puts = hello->frame.operation == 1;
+    IncomingStream& stream = of_puts ? (*peer)->placed : (*peer)->frames;
+    if (stream.inbox != nullptr) continue;
+    stream.inbox = std::move(inbox);
+    // Addresses are for processes that have proved to be on this host.
+    const bool direct = (hello->frame.flags & kDirect) != 0 && (*peer)->memory;
+    if (!of_puts) (*peer)->reads_our_memory = direct;
   }
 }
 
-// The region is being closed. Reads of it that are not served yet are refused, and no bounce buffer
-// is copied to it. Other operations go on, and register their memory for themselves.
+// The region is being closed. Reads of it that are not served yet are refused, and so are writes to
+// it whose bytes we are reading; no bounce buffer is copied to it. Other operations go on, and
+// register their memory for themselves.
 void Endpoint::forget(const MemoryRegion& region) {
   std::vector<std::pair<uint64_t, PeerId>> served;
   operations_.for_each([&](uint64_t number, Operation& operation) {
-    const bool unserved = operation.kind == Operation::Kind::kServeRead && !operation.puts_issued;
+    using Kind = Operation::Kind;
+    const bool unserved = (operation.kind == Kind::kServeRead && !operation.puts_issued) ||
+                          (operation.kind == Kind::kServeWrite && operation.reads_directly);
     for (MemoryRegion*& of : operation.local.regions) {
       if (of != &region) continue;
       of = nullptr;
@@ -288,12 +308,15 @@ void Endpoint::fail_peer(PeerId number, int error, const std::string& why) {
   peer.placed = {};
   peer.puts.reset();
   peer.outbox = std::make_unique<Outbox>(domain_.context_of_process());
-  peer.token = {random_u64(), random_u64()};
+  peer.memory.reset();
+  peer.reads_our_memory = false;
+  peer.token = {random_u64(), random_u64()};  // from now on the peer reads none of our memory
   peer.instance = 0;
   peer.closed_by_peer = false;
-  peer.tcp_lost_at.reset();
+  peer.tcp_lost_for.reset();
   peer.queued_puts.clear();
   peer.queued_reads.clear();
+  peer.direct_reads.clear();
   std::deque<PendingCompletion> held = std::move(peer.held_completions);
   peer.held_completions.clear();
   for (PendingCompletion& pending : held) report_error(pending, tx_queue_, error, why);
@@ -318,7 +341,7 @@ void Endpoint::forget_messages_of(PeerId number) {
       const bool of_peer = at->source == number;
       if (of_peer) at->message.frame.flags &= static_cast<uint8_t>(~kWantsDone);
       if (of_peer && at->message.frame.kind == FrameKind::kOffer) {
-        unexpected_bytes_ -= frame_bytes(0);
+        unexpected_bytes_ -= frame_bytes(at->message.payload.size());
         messages->take(at);
       }
       at = next;

@@ -53,6 +53,9 @@ Endpoint::FrameResult Endpoint::on_message(PeerId number, const FrameView& view)
   const Frame& frame = view.frame;
   const bool whole = frame.kind == FrameKind::kMessage;
   if (whole && frame.length != view.payload.size()) return FrameResult::kProtocolError;
+  if (!whole && view.payload.size() > kMaxSegments * sizeof(RemoteSegment)) {
+    return FrameResult::kProtocolError;
+  }
   Messages& messages = messages_of(frame);
   const uint64_t tag = (frame.flags & kTagged) != 0 ? frame.tag : 0;
   const auto at = messages.receive_for(number, tag);
@@ -72,8 +75,9 @@ Endpoint::FrameResult Endpoint::on_message(PeerId number, const FrameView& view)
 void Endpoint::receive_message(PeerId number, const Frame& frame, std::span<const uint8_t> payload,
                                const Receive& receive) {
   PendingCompletion pending = receive_completion(frame, receive, number);
-  if (frame.kind == FrameKind::kOffer)
-    return send_clear_to_send(number, frame, receive, std::move(pending));
+  if (frame.kind == FrameKind::kOffer) {
+    return receive_offered(number, frame, payload, receive, std::move(pending));
+  }
   if (const auto copied = copy_in(receive.local, payload); !copied) {
     pending.completion.error = FI_EIO;
     pending.completion.why = copied.error().message;
@@ -89,10 +93,8 @@ void Endpoint::receive_message(PeerId number, const Frame& frame, std::span<cons
   if ((frame.flags & kWantsDone) != 0) reply_status(number, frame.id, Status::kOk);
 }
 
-// Replies to a matched offer with the segments to put into: as many bytes as there is room for.
-void Endpoint::send_clear_to_send(PeerId number, const Frame& frame, const Receive& receive,
-                                  PendingCompletion pending) {
-  Peer& peer = *peers_[number];
+void Endpoint::receive_offered(PeerId number, const Frame& frame, std::span<const uint8_t> payload,
+                               const Receive& receive, PendingCompletion pending) {
   const auto [id, operation] = operations_.take();
   operation->kind = Operation::Kind::kReceive;
   operation->peer = number;
@@ -102,25 +104,38 @@ void Endpoint::send_clear_to_send(PeerId number, const Frame& frame, const Recei
   operation->request = frame;
   operation->length = std::min<uint64_t>(frame.length, receive.local.bytes());
   use_bounce(*operation, std::move(*bounce_for(receive.local, operation->length, false)));
-  const auto segments = describe_segments(*operation, peer.frames.inbox->nic(), operation->length);
-  if (!segments) {
-    operation->length = 0;
-    operation->pending.completion.error = FI_ENOMEM;
-    operation->pending.completion.why = "memory cannot be registered: see the log";
+  const bool direct = (frame.flags & kDirect) != 0;
+  if (direct && take_segments(*operation, payload, frame.length)) return start_direct_read(id);
+  clear_to_send(id);
+}
+
+// Replies to an offer with the segments to put into: as many bytes as there is room for.
+void Endpoint::clear_to_send(uint64_t number) {
+  Operation& operation = *operations_.find(number);
+  const PeerId peer = operation.peer;
+  const uint64_t offer = operation.request.id;
+  const auto segments =
+      describe_segments(operation, peers_[peer]->frames.inbox->nic(), operation.length);
+  if (!segments && operation.kind == Operation::Kind::kServeWrite) {
+    release(number, operation);
+    return reply_status(peer, offer, Status::kNoAccess);
   }
-  const auto* const bytes = reinterpret_cast<const uint8_t*>(operation->segments.data());
+  if (!segments) {
+    operation.length = 0;
+    operation.pending.completion.error = FI_ENOMEM;
+    operation.pending.completion.why = "memory cannot be registered: see the log";
+  }
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(operation.segments.data());
   reply(
-      number,
-      {.kind = FrameKind::kClearToSend, .length = operation->length, .id = frame.id, .address = id},
+      peer,
+      {.kind = FrameKind::kClearToSend, .length = operation.length, .id = offer, .address = number},
       {bytes, segments.value_or(0) * sizeof(RemoteSegment)});
 }
 
 // Completes the send of a message that is discarded.
 void Endpoint::discard(PeerId number, const Unexpected& message) {
   if (message.frame.kind == FrameKind::kOffer) {
-    Receive nothing;
-    PendingCompletion pending;
-    send_clear_to_send(number, message.frame, nothing, std::move(pending));
+    receive_offered(number, message.frame, {}, Receive(), PendingCompletion());
   } else if ((message.frame.flags & kWantsDone) != 0) {
     reply_status(number, message.frame.id, Status::kOk);
   }

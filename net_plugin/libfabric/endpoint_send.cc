@@ -60,8 +60,7 @@ ssize_t Endpoint::start(const OperationRequest& request) {
   if (full() || overtakes()) domain_.progress();
   if (full() || overtakes()) return -FI_EAGAIN;
   call(peer);
-  const bool copied = request.kind == FrameKind::kAtomic ||
-                      (request.kind != FrameKind::kRead && request.local.bytes() <= kEagerBytes);
+  const bool copied = is_copied(peer, request);
   if (copied && (on_device(request.local) || on_device(request.comparands))) {
     return start_from_host(request, *number);
   }
@@ -73,6 +72,13 @@ ssize_t Endpoint::start(const OperationRequest& request) {
     default:
       return copied ? start_eagerly(request, *number) : start_offered(request, *number);
   }
+}
+
+bool Endpoint::is_copied(const Peer& peer, const OperationRequest& request) {
+  if (request.kind == FrameKind::kAtomic) return true;
+  const bool reusable = request.inject || (request.flags & FI_INJECT) != 0;
+  const size_t most = peer.reads_our_memory && !reusable ? kDirectEagerBytes : kEagerBytes;
+  return request.kind != FrameKind::kRead && request.local.bytes() <= most;
 }
 
 // GPU memory is copied to a bounce buffer first, and from there into the frame.
@@ -161,9 +167,10 @@ void Endpoint::report_or_hold(Peer& peer, PendingCompletion pending) {
 
 ssize_t Endpoint::start_offered(const OperationRequest& request, PeerId number) {
   Peer& peer = *peers_[number];
-  if (!peer.outbox->has_room(0)) {
+  constexpr size_t kMostSegments = kMaxSegments * sizeof(RemoteSegment);
+  if (!peer.outbox->has_room(kMostSegments)) {
     domain_.progress();
-    if (!peer.outbox->has_room(0)) return -FI_EAGAIN;
+    if (!peer.outbox->has_room(kMostSegments)) return -FI_EAGAIN;
   }
   auto bounce = bounce_for(request.local, request.local.bytes(), true);
   if (!bounce) {
@@ -179,8 +186,14 @@ ssize_t Endpoint::start_offered(const OperationRequest& request, PeerId number) 
   operation->local = request.local;
   use_bounce(*operation, std::move(*bounce));
   operation->length = request.local.bytes();
-  operation->awaits_done = write || (request.flags & kCompleteAtPeer) != 0;
-  peer.outbox->add(frame_of(request, write ? FrameKind::kWriteOffer : FrameKind::kOffer, 0, id));
+  operation->offered = true;
+  operation->awaits_done = write || peer.reads_our_memory || (request.flags & kCompleteAtPeer) != 0;
+  std::vector<uint8_t> segments;
+  if (peer.reads_our_memory) segments = own_segments(operation->local);
+  Frame frame =
+      frame_of(request, write ? FrameKind::kWriteOffer : FrameKind::kOffer, segments.size(), id);
+  if (peer.reads_our_memory) frame.flags |= kDirect | (write ? uint8_t{0} : kWantsDone);
+  std::ranges::copy(segments, peer.outbox->add(frame));
   start_sending(number, false);
   return 0;
 }
@@ -195,7 +208,6 @@ ssize_t Endpoint::start_read(const OperationRequest& request, PeerId number) {
   operation->local = request.local;
   operation->length = request.local.bytes();
   use_bounce(*operation, std::move(*bounce_for(request.local, operation->length, false)));
-  operation->awaits_done = true;
   operation->request = frame_of(request, FrameKind::kRead, 0, id);
   peer.queued_reads.push_back(id);
   start_queued_reads(number);
@@ -210,7 +222,11 @@ void Endpoint::start_queued_reads(PeerId number) {
     const uint64_t id = peer.queued_reads.front();
     Operation& operation = *operations_.find(id);
     Frame frame = operation.request;
-    if (operation.length > kEagerBytes) {
+    const bool large = operation.length > kEagerBytes;
+    if (large && peer.memory && !operation.direct_failed) {
+      operation.request.flags |= kDirect;
+      frame.flags |= kDirect;
+    } else if (large) {
       if (peer.frames.inbox == nullptr) break;
       const auto segments =
           describe_segments(operation, peer.frames.inbox->nic(), operation.length);
@@ -222,6 +238,7 @@ void Endpoint::start_queued_reads(PeerId number) {
       frame.payload = static_cast<uint32_t>(*segments * sizeof(RemoteSegment));
     }
     peer.queued_reads.pop_front();
+    operation.awaits_done = true;
     std::memcpy(peer.outbox->add(frame), operation.segments.data(), frame.payload);
   }
   start_sending(number, false);

@@ -5,6 +5,7 @@
 #include "net_plugin/libfabric/endpoint.h"
 #include "net_plugin/libfabric/info.h"
 #include "net_plugin/libfabric/objects.h"
+#include "transport/base/random_word.h"
 
 namespace pacecar::fabric {
 namespace {
@@ -113,13 +114,15 @@ MemoryRegion::MemoryRegion(Domain& its_domain, const fi_mr_attr& attr)
       length(attr.mr_iov[0].iov_len),
       access(attr.access),
       first((its_domain.mr_mode() & FI_MR_VIRT_ADDR) != 0 ? reinterpret_cast<uint64_t>(base)
-                                                          : attr.offset) {
+                                                          : attr.offset),
+      guard(random_u64() | 1) {
   ++domain.users;
 }
 
 MemoryRegion::~MemoryRegion() {
   {
     const std::lock_guard lock(domain.mutex);
+    guard = 0;  // peers read it no more, before it is the application's again
     for (Endpoint* const endpoint : domain.endpoints) endpoint->forget(*this);
     domain.regions.erase(key);
     for (const auto& [nic, memory] : registered) {

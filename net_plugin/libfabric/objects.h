@@ -129,7 +129,9 @@ struct MemoryRegion : fid_mr {
   uint8_t* base;
   uint64_t length;
   uint64_t access;
-  uint64_t first;                              // remote address of its first byte
+  uint64_t first;  // remote address of its first byte
+  // 0 once it is closed: see Guard in link/peer_memory.h.
+  std::atomic<uint64_t> guard;
   Counter* counter = nullptr;                  // counts remote writes (fi_mr_bind)
   std::unique_ptr<StagedRange> device;         // set for GPU memory
   std::map<size_t, const Memory*> registered;  // by NIC
@@ -137,7 +139,7 @@ struct MemoryRegion : fid_mr {
 
 class Domain : public fid_domain {
  public:
-  Domain(std::shared_ptr<Context> context, size_t nic, const fi_info& info);
+  Domain(std::shared_ptr<Context> context, size_t nic, const fi_info& info, bool cma);
   ~Domain();
 
   Context& pacecar() const { return *context_; }
@@ -145,11 +147,14 @@ class Domain : public fid_domain {
   size_t nic() const { return nic_; }
   int mr_mode() const { return mr_mode_; }
   int family() const { return family_; }  // of the addresses of its endpoints
+  bool cma() const { return cma_; }       // PACECAR_CMA
 
   std::mutex mutex;
 
   // With the lock held:
   void progress();  // of all endpoints
+  // Whether a peer's memory is being read: the next turn has work to do.
+  bool reads_directly() const;
   std::vector<Endpoint*> endpoints;
   std::map<uint64_t, MemoryRegion*> regions;  // by key
   uint64_t next_key = 1;
@@ -163,15 +168,17 @@ class Domain : public fid_domain {
     const auto begin = Clock::now();
     for (uint32_t round = 0;; ++round) {
       note_call();
+      bool reads = false;
       {
         const std::lock_guard lock(mutex);
         if (done()) return true;
         progress();
         if (done()) return true;
+        reads = reads_directly();
       }
       const auto waited = Clock::now() - begin;
       if (timeout_ms >= 0 && waited >= std::chrono::milliseconds(timeout_ms)) return false;
-      if (waited > kSpin) context_->rest(nic_);
+      if (waited > kSpin && !reads) context_->rest(nic_);
     }
   }
   // From now on the progress thread makes progress while the application does not.
@@ -198,6 +205,7 @@ class Domain : public fid_domain {
   const size_t nic_;
   const int mr_mode_;
   const int family_;
+  const bool cma_;
 
   std::atomic<uint64_t> calls_{0};
   std::atomic<bool> has_unsent_{false};

@@ -151,7 +151,8 @@ void be_victim(Rank& rank, uint64_t seed) {
   end.until_taken([&] {
     return fi_recv(end.endpoint, messages.inside(), kInside, nullptr, FI_ADDR_UNSPEC, &anybodys);
   });
-  while (!hostile_gone) {
+  // The end may overtake the first message, which is long.
+  while (!hostile_gone || round == 0) {
     if (!receiving) {
       receiving = true;
       end.until_taken([&] {
@@ -205,9 +206,11 @@ void be_good(Rank& rank) {
     rank.take(kHostile);
     gone = true;
   });
-  for (uint64_t round = 0; !gone; ++round) {
+  uint64_t round = 0;
+  do {  // at least once: the hostile one may be through already
     send(pattern(round % 3 == 0 ? 300000 : round % 5000, round), kGoodTag + round);
-  }
+    ++round;
+  } while (!gone);
   waiter.join();
   send(std::vector<uint8_t>(sizeof(uint64_t)), kEnd);
   rank.barrier();

@@ -6,9 +6,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <thread>
 #include <vector>
 
 #include "tests/support/fi_world.h"
+#include "tests/support/tcp.h"
 #include "transport/base/prng.h"
 
 namespace pacecar::test {
@@ -358,15 +363,48 @@ TEST(FiProvider, KilledPeerIsAnError) {
   EXPECT_TRUE(WIFSIGNALED(statuses[1]));
 }
 
+// Its socket is closed, but some of what it has sent waits until there is room for completions.
+TEST(FiProvider, WhatAPeerSentBeforeItEndedIsReceived) {
+  constexpr uint64_t kCount = 5000;  // more than the completion queue has room for
+  expect_processes_pass(2, [](Rank& rank) {
+    std::optional<World> world(rank);
+    std::vector<uint64_t> place(kCount + 8);  // a buffer is given back with less room than 64 bytes
+    if (world->first()) {
+      for (uint64_t i = 0; i < kCount; ++i) {
+        world->end.until_taken(
+            [&] { return fi_inject(world->end.endpoint, &i, sizeof i, world->other()); });
+      }
+      world.reset();
+      return rank.barrier();
+    }
+    const iovec iov{place.data(), place.size() * sizeof(uint64_t)};
+    const fi_msg message{.msg_iov = &iov, .iov_count = 1, .context = &place};
+    must(fi_recvmsg(world->end.endpoint, &message, FI_MULTI_RECV), "fi_recvmsg");
+    std::atomic<bool> closed = false;
+    std::thread waiter([&] {
+      rank.barrier();
+      closed = true;
+    });
+    const auto makes_progress = [&] {
+      const ssize_t read = fi_cq_read(world->end.completions, nullptr, 0);
+      ASSERT_TRUE(read == 0 || read == -FI_EAGAIN) << read;
+    };
+    while (!closed) makes_progress();
+    waiter.join();
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(800);
+    while (std::chrono::steady_clock::now() < until) makes_progress();
+    for (uint64_t i = 0; i < kCount; ++i) {
+      ASSERT_EQ(world->end.next().error, 0) << i;
+      ASSERT_EQ(place[i], i);
+    }
+  });
+}
+
 TEST(FiProvider, NobodyAtTheAddressIsAnError) {
   expect_processes_pass(1, [](Rank&) {
     FiEnd end;
-    std::vector<uint8_t> nobody;
-    {
-      FiEnd closed;
-      nobody = closed.name();
-    }
-    const fi_addr_t address = end.add(nobody.data());
+    const TcpNobody nobody;
+    const fi_addr_t address = end.add(&nobody.address());
     int context = 0;
     end.until_taken([&] { return fi_tsend(end.endpoint, "x", 1, nullptr, address, 1, &context); });
     EXPECT_EQ(end.outcome_of(&context).error, FI_ECONNREFUSED);

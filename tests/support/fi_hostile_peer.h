@@ -45,6 +45,8 @@ class FiHostilePeer {
     greeting_ = {.instance = random_u64(), .token = {random_u64(), random_u64()}};
     greeting_.name_size = static_cast<uint32_t>(name().size());
     greeting_.listener = listener_->handle();
+    if (prng_.below(4) != 0) greeting_.place = fabric::own_place(greeting_.token);
+    if (prng_.below(8) == 0) greeting_.place.pid = 1;
     std::memcpy(greeting_.name.data(), name().data(), name().size());
     call_ = bootstrap_->call(victim_, name(), greeting_);
     const auto answer = answered();
@@ -214,8 +216,11 @@ class FiHostilePeer {
     }
     stream.memory = must(context_->register_memory(stream.connection->nic(), stream.bytes.data(),
                                                    stream.bytes.size()));
-    const Frame hello{
-        .kind = Kind::kHello, .operation = number, .tag = answer.token[0], .data = answer.token[1]};
+    const Frame hello{.kind = Kind::kHello,
+                      .flags = prng_.below(2) == 0 ? fabric::kDirect : uint8_t{0},
+                      .operation = number,
+                      .tag = answer.token[0],
+                      .data = answer.token[1]};
     std::memcpy(stream.bytes.data(), &hello, sizeof hello);
     stream.request =
         must(stream.connection->isend(stream.bytes.data(), sizeof hello, 0, stream.memory));
@@ -264,14 +269,15 @@ class FiHostilePeer {
     const Frame& known = received_[prng_.below(kRemembered)];
     return one_of<uint64_t>({0, 1, 5, 6, 7, 8, 4096, 262144, 262145, uint64_t{1} << 20,
                              ~uint64_t{0}, ~uint64_t{0} - 4095, known.id, known.id, known.address,
-                             known.tag, prng_.next_u64()});
+                             known.tag, reinterpret_cast<uint64_t>(received_.data()),
+                             prng_.next_u64()});
   }
 
   // Replies are to a request of the endpoint's, if it has sent one.
   Frame drawn() {
     const Frame& known = received_[prng_.below(kRemembered)];
     Frame frame{.kind = static_cast<Kind>(1 + prng_.below(10)),  // no farewell
-                .flags = static_cast<uint8_t>(prng_.below(32)),
+                .flags = static_cast<uint8_t>(prng_.below(64)),
                 .operation = static_cast<uint8_t>(prng_.below(22)),
                 .datatype = static_cast<uint8_t>(prng_.below(20)),
                 .payload = static_cast<uint32_t>(

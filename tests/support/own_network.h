@@ -37,12 +37,12 @@ inline bool enter_network_with_one_local_port() {
   return range.good();
 }
 
-// Runs `body` in a child process in a network with one local port, if this host allows one.
+// Runs `body` in a child process in the network that enter() enters, if this host allows one.
 template <typename Body>
-void with_one_local_port(Body body) {
+void in_network(bool (*enter)(), Body body) {
   constexpr int kNotAllowed = 77;
   const auto child = [&] {
-    if (!enter_network_with_one_local_port()) std::_Exit(kNotAllowed);
+    if (!enter()) std::_Exit(kNotAllowed);
     body();
     std::fflush(stdout);  // what it has found
     std::_Exit(testing::Test::HasFailure() ? 1 : 0);

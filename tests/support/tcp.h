@@ -81,6 +81,25 @@ class TcpEnd {
   int fd_ = -1;
 };
 
+// A port of the loopback interface at which nobody listens: it is taken, so that nobody else can.
+class TcpNobody {
+ public:
+  TcpNobody() : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    socklen_t size = sizeof address_;
+    EXPECT_EQ(::bind(fd_, reinterpret_cast<sockaddr*>(&address_), size), 0);
+    EXPECT_EQ(::getsockname(fd_, reinterpret_cast<sockaddr*>(&address_), &size), 0);
+  }
+  TcpNobody(const TcpNobody&) = delete;
+  ~TcpNobody() { ::close(fd_); }
+
+  uint16_t port() const { return ntohs(address_.sin_port); }
+  const sockaddr_in& address() const { return address_; }
+
+ private:
+  int fd_;
+  sockaddr_in address_ = local(0);
+};
+
 // Listens on a port of the loopback interface; 0 takes a free one.
 class TcpServer {
  public:

@@ -190,7 +190,9 @@ void expect_nobody_answers() {
 
 TEST(Bootstrap, ConnectingToNobodyTimesOut) { expect_nobody_answers(); }
 
-TEST(Bootstrap, NobodyIsConnectedToItself) { test::with_one_local_port(expect_nobody_answers); }
+TEST(Bootstrap, NobodyIsConnectedToItself) {
+  test::in_network(test::enter_network_with_one_local_port, expect_nobody_answers);
+}
 
 TEST(Bootstrap, ConnectorWaitsForALateListener) {
   BootstrapWorld world;

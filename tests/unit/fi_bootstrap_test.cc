@@ -12,6 +12,7 @@
 #include "net_plugin/libfabric/link/endpoint_bootstrap.h"
 #include "net_plugin/libfabric/link/socket_name.h"
 #include "tests/support/own_network.h"
+#include "tests/support/tcp.h"
 
 namespace pacecar::fabric {
 namespace {
@@ -92,8 +93,9 @@ TEST(FiBootstrap, ACallerThatResetsBeforeTheAnswerIsLost) {
 
 TEST(FiBootstrap, ACallToNobodyFails) {
   const auto caller = opened();
-  const Name nobody = opened()->address();
-  const auto outgoing = caller->call(nobody, caller->address(), greeting_of(caller->address(), 1));
+  const test::TcpNobody nobody;
+  const Name name = *name_of(reinterpret_cast<const sockaddr*>(&nobody.address()));
+  const auto outgoing = caller->call(name, caller->address(), greeting_of(caller->address(), 1));
   const Event failure = next_event(*caller);
   EXPECT_EQ(failure.kind, Event::Kind::kFailed);
   EXPECT_EQ(failure.call, outgoing);
@@ -101,7 +103,7 @@ TEST(FiBootstrap, ACallToNobodyFails) {
 }
 
 TEST(FiBootstrap, ACallToOneselfByChanceFails) {
-  test::with_one_local_port([] {
+  test::in_network(test::enter_network_with_one_local_port, [] {
     const auto caller = EndpointBootstrap::open(with_port(loopback(), test::kOnlyLocalPort + 1));
     ASSERT_TRUE(caller) << caller.error().message;
     const Name nobody = with_port(loopback(), test::kOnlyLocalPort);

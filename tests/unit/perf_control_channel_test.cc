@@ -197,7 +197,7 @@ TEST(ControlConnectTest, UnknownHost) {
 }
 
 TEST(ControlConnectTest, NobodyListensWhereItIsConnectedToItself) {
-  test::with_one_local_port([] {
+  test::in_network(test::enter_network_with_one_local_port, [] {
     const auto channel = ControlChannel::connect("127.0.0.1", test::kOnlyLocalPort, kLong);
     ASSERT_FALSE(channel);
     EXPECT_THAT(channel.error().message, HasSubstr("nobody listens"));

@@ -30,7 +30,7 @@ constexpr ParamType type_of() {
 template <typename T>
 constexpr std::string_view choices_of() {
   if constexpr (std::is_same_v<T, Progress>) return "inline|thread";
-  if constexpr (std::is_same_v<T, Sharing>) return "auto|off";
+  if constexpr (std::is_same_v<T, AutoOrOff>) return "auto|off";
   if constexpr (std::is_same_v<T, Integrity>) return "auto|full|header";
   if constexpr (std::is_same_v<T, Security>) return "off|auth|encrypt";
   if constexpr (std::is_same_v<T, GpuSetting>) return "auto|direct|staged|host";
@@ -97,7 +97,7 @@ constexpr auto kTable = std::to_array<ParamInfo>({
 
 using Field =
     std::variant<std::string Params::*, bool Params::*, uint32_t Params::*, Bytes Params::*,
-                 Rate Params::*, Duration Params::*, Progress Params::*, Sharing Params::*,
+                 Rate Params::*, Duration Params::*, Progress Params::*, AutoOrOff Params::*,
                  Integrity Params::*, Security Params::*, GpuSetting Params::*,
                  ProfilerSetting Params::*, TunerSetting Params::*, WireMode Params::*,
                  LogLevel Params::*>;

@@ -20,7 +20,7 @@
 namespace pacecar {
 
 enum class Progress : uint8_t { kInline, kThread };
-enum class Sharing : uint8_t { kAuto, kOff };
+enum class AutoOrOff : uint8_t { kAuto, kOff };
 enum class Integrity : uint8_t { kAuto, kFull, kHeader };
 enum class GpuSetting : uint8_t { kAuto, kDirect, kStaged, kHost };
 enum class ProfilerSetting : uint8_t { kOff, kOn, kAll };

@@ -22,7 +22,7 @@ Rate divided_rate(const OpenedNic& nic) {
 
 // A NIC works without a share, but begins at a lower rate.
 void share_link(OpenedNic& nic, const Params& params, const LogSink& log) {
-  if (nic.host_only || params.share == Sharing::kOff) return;
+  if (nic.host_only || params.share == AutoOrOff::kOff) return;
   auto share = HostShare::open(link_name(nic.device, nic.guid), divided_rate(nic), clock_now());
   if (share) {
     nic.share = std::move(*share);

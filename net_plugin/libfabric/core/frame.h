@@ -3,6 +3,7 @@
 // frame is the peer's data: it is checked before it is used.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -14,14 +15,17 @@ namespace pacecar::fabric {
 enum class FrameKind : uint8_t {
   kHello = 1,    // the first frame of a connection; `tag`, `data`: the token of the greeting
   kMessage,      // an eager message: its bytes follow
-  kOffer,        // rendezvous: a message of `length` bytes, sent after a clear-to-send
+  kOffer,        // rendezvous: a message of `length` bytes, sent after a clear-to-send; if kDirect
+                 // is set, the segments to read it from follow
   kWrite,        // an eager write to the memory with key `tag`: its bytes follow
-  kWriteOffer,   // rendezvous: a write of `length` bytes, sent after a clear-to-send
+  kWriteOffer,   // likewise: a write of `length` bytes
   kRead,         // a read request; a large one is followed by the segments to put into
   kAtomic,       // an atomic request: its operands follow
   kClearToSend,  // reply to an offer: the segments to put into follow, `length` bytes in all
   kPlaced,       // all puts after a clear-to-send are done; `id`: the receiver's operation
-  kDone,         // reply to request `id`; `data`: a Status; bytes that were read follow
+  kDone,         // reply to request `id`; `data`: a Status; what was read follows: the bytes or,
+                 // of a kDirect request, the segments to read them from while the word at
+                 // `address` is `tag` (no segments: ask without kDirect)
   kBye,          // the last frame: the endpoint is closed
 };
 
@@ -31,6 +35,9 @@ inline constexpr uint8_t kHasData = 2;
 inline constexpr uint8_t kWantsDone = 4;  // of a message: the sender waits for a kDone
 inline constexpr uint8_t kFetches = 8;    // of an atomic: the old values are returned
 inline constexpr uint8_t kCompares = 16;  // of an atomic: comparands follow the operands
+// Of an offer or a read: its receiver may read the sender's memory (peer_memory.h), or reply to it
+// as without this flag. Of a kHello: its sender can read the receiver's memory.
+inline constexpr uint8_t kDirect = 32;
 
 enum class Status : uint64_t {
   kOk = 0,
@@ -53,7 +60,11 @@ struct Frame {
 };
 static_assert(sizeof(Frame) == 48 && std::is_trivially_copyable_v<Frame>);
 
-// Memory of the frame's sender into which its receiver may put: remote address, length, rkey.
+// As in the greeting: by it a peer identifies its connections and its process.
+using Token = std::array<uint64_t, 2>;
+
+// Memory of the frame's sender into which its receiver may put: remote address, length, rkey. Of a
+// kDirect frame: memory to read, by its address in the sender's process; without a key.
 struct RemoteSegment {
   uint64_t address = 0;
   uint64_t length = 0;
@@ -64,6 +75,8 @@ static_assert(sizeof(RemoteSegment) == 24 && std::is_trivially_copyable_v<Remote
 inline constexpr size_t kMaxSegments = 4;
 // Largest eager payload: copying so much twice takes as long as the rendezvous' round trip.
 inline constexpr size_t kEagerBytes = 262144;
+// Likewise where the receiver reads the sender's memory: measured.
+inline constexpr size_t kDirectEagerBytes = 65536;
 // Most bytes of operands, of comparands or of results in one atomic.
 inline constexpr size_t kAtomicBytes = 8192;
 // Size of one Pacecar message of frames.

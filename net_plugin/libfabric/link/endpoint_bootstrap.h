@@ -13,25 +13,26 @@
 #include <optional>
 #include <vector>
 
+#include "net_plugin/libfabric/core/frame.h"
 #include "net_plugin/libfabric/core/names.h"
+#include "net_plugin/libfabric/link/peer_memory.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/file_descriptor.h"
 
 namespace pacecar::fabric {
 
-using Token = std::array<uint64_t, 2>;
-
 // As sent over the socket, in the byte order of the hosts.
 struct Greeting {
-  static constexpr uint64_t kMagic = 0x3130694672636350;  // "PccrFi01"
+  static constexpr uint64_t kMagic = 0x3230694672636350;  // "PccrFi02"
   uint64_t magic = kMagic;
   uint64_t instance = 0;  // of the endpoint: a later endpoint may have the same name
   Token token{};          // the peer sends it in the first frame (kHello) of its connections to us
   std::array<char, 28> name{};
   uint32_t name_size = 0;
-  Handle listener;  // of Pacecar, for the peer's connections to us
+  ProcessPlace place;  // whose memory a peer on this host may read
+  Handle listener;     // of Pacecar, for the peer's connections to us
 };
-static_assert(sizeof(Greeting) == 192 && std::is_trivially_copyable_v<Greeting>);
+static_assert(sizeof(Greeting) == 216 && std::is_trivially_copyable_v<Greeting>);
 
 class EndpointBootstrap {
  public:

@@ -1,0 +1,175 @@
+// The libfabric provider within a host: the receiver reads large messages from the sender's memory,
+// and where the kernel forbids that they go through the NIC.
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/fi_world.h"
+#include "tests/support/own_network.h"
+
+namespace pacecar::test {
+namespace {
+
+constexpr uint64_t kSharedKey = 9;
+constexpr size_t kLarge = 1'000'003;
+
+// All three: a message, a write and a read of `size` bytes, in several pieces at their initiator.
+void transfer(World& world, size_t size) {
+  std::vector<uint8_t> shared = pattern(size, 21);
+  fid_mr* region = nullptr;
+  must(fi_mr_reg(world.end.domain, shared.data(), size, FI_REMOTE_READ | FI_REMOTE_WRITE, 0,
+                 kSharedKey, 0, &region, nullptr),
+       "fi_mr_reg");
+  world.meet();
+  if (world.first()) {
+    send_tagged(world, pattern(size, 20), 1);
+    std::vector<uint8_t> bytes(size);
+    const iovec pieces[] = {{bytes.data(), size / 3}, {bytes.data() + size / 3, size - size / 3}};
+    int context = 0;
+    world.end.until_taken([&] {
+      return fi_readv(world.end.endpoint, pieces, nullptr, 2, world.other(), 0, kSharedKey,
+                      &context);
+    });
+    EXPECT_EQ(world.end.outcome_of(&context).error, 0);
+    EXPECT_TRUE(bytes == pattern(size, 21));
+    std::ranges::copy(pattern(size, 22), bytes.begin());
+    world.end.until_taken([&] {
+      return fi_writev(world.end.endpoint, pieces, nullptr, 2, world.other(), 0, kSharedKey,
+                       &context);
+    });
+    EXPECT_EQ(world.end.outcome_of(&context).error, 0);
+  } else {
+    expect_tagged(world, pattern(size, 20), 1);
+  }
+  world.meet();
+  EXPECT_TRUE(world.first() || shared == pattern(size, 22));
+  fi_close(&region->fid);
+}
+
+uint64_t loopback_bytes() {
+  std::ifstream devices("/proc/self/net/dev");
+  for (std::string line; std::getline(devices, line);) {
+    const size_t at = line.find("lo:");
+    if (at != std::string::npos) return std::stoull(line.substr(at + 3));
+  }
+  throw std::runtime_error("there is no loopback");
+}
+
+// Of ten transfers, in a network of their own; `settings` of the two processes.
+void expect_bytes_on_network(std::array<const char*, 2> settings, bool expected) {
+  in_network(enter_own_network, [&] {
+    const uint64_t before = loopback_bytes();
+    expect_processes_pass(2, [&](Rank& rank) {
+      setenv("PACECAR_CMA", settings[static_cast<size_t>(rank.rank())], 1);
+      World world(rank);
+      for (int i = 0; i < 10; ++i) transfer(world, kLarge);
+      world.meet();
+    });
+    const uint64_t crossed = loopback_bytes() - before;
+    EXPECT_EQ(crossed > 30 * kLarge, expected) << crossed;
+    EXPECT_EQ(crossed < 3 * kLarge, !expected) << crossed;
+  });
+}
+
+TEST(FiProviderDirect, LargeMessagesOfOneHostDoNotCrossTheNetwork) {
+  expect_bytes_on_network({"auto", "auto"}, false);
+}
+
+TEST(FiProviderDirect, TheyDoWhereItIsOff) {
+  expect_bytes_on_network({"off", "off"}, true);
+  expect_bytes_on_network({"off", "auto"}, true);
+  expect_bytes_on_network({"auto", "off"}, true);
+}
+
+// As in a container, or under a security policy.
+void forbid_cross_memory_attach() {
+  sock_filter rules[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{.len = std::size(rules), .filter = rules};
+  ASSERT_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  ASSERT_EQ(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program), 0);
+}
+
+TEST(FiProviderDirect, ForbiddenItGoesThroughTheNic) {
+  with_two([](World& world) {
+    forbid_cross_memory_attach();
+    transfer(world, kLarge);
+  });
+}
+
+TEST(FiProviderDirect, ForbiddenAtOneSideItGoesThroughTheNic) {
+  with_two([](World& world) {
+    if (world.first()) forbid_cross_memory_attach();
+    transfer(world, kLarge);
+  });
+}
+
+// The message that finds it forbidden is lost no more than later ones.
+TEST(FiProviderDirect, ForbiddenLaterItGoesThroughTheNic) {
+  with_two([](World& world) {
+    for (const size_t size : {size_t{70'000}, kLarge}) transfer(world, size);
+    forbid_cross_memory_attach();
+    for (const size_t size : {size_t{70'000}, kLarge}) transfer(world, size);
+  });
+}
+
+// Its memory is the application's again, although the bytes of a write are being read.
+TEST(FiProviderDirect, AClosedRegionIsWrittenNoMore) {
+  with_two([](World& world) {
+    constexpr size_t kSize = 64 << 20;
+    const auto makes_progress = [&] {
+      const ssize_t read = fi_cq_read(world.end.completions, nullptr, 0);
+      ASSERT_TRUE(read == 0 || read == -FI_EAGAIN) << read;
+    };
+    std::vector<uint8_t> bytes(kSize, 1);
+    if (world.first()) {
+      world.meet();
+      int context = 0;
+      world.end.until_taken([&] {
+        return fi_write(world.end.endpoint, bytes.data(), kSize, nullptr, world.other(), 0,
+                        kSharedKey, &context);
+      });
+      EXPECT_EQ(world.end.outcome_of(&context).error, FI_ENOKEY);
+      return;
+    }
+    std::ranges::fill(bytes, 2);
+    fid_mr* region = nullptr;
+    must(fi_mr_reg(world.end.domain, bytes.data(), kSize, FI_REMOTE_WRITE, 0, kSharedKey, 0,
+                   &region, nullptr),
+         "fi_mr_reg");
+    world.meet();
+    while (static_cast<volatile uint8_t&>(bytes[0]) == 2) makes_progress();
+    ASSERT_EQ(fi_close(&region->fid), 0);
+    std::ranges::fill(bytes, 3);
+    for (int turn = 0; turn < 1000; ++turn) makes_progress();
+    EXPECT_EQ(std::ranges::count(bytes, 3), static_cast<ptrdiff_t>(kSize));
+  });
+}
+
+// Of what is copied within a host, and between hosts.
+TEST(FiProviderDirect, SizesAroundTheLimits) {
+  with_two([](World& world) {
+    for (const size_t size : {65535, 65536, 65537, 131072, 262143, 262144, 262145}) {
+      transfer(world, size);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace pacecar::test
