@@ -8,6 +8,7 @@ namespace {
 constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr int kWaitShift = 56;
 constexpr uint64_t kSecond = 1'000'000'000;
+constexpr uint64_t kWriting = 1;      // no event's id, of which the least is 2
 constexpr uint64_t kBriefBit = 0x80;  // of the kind's byte
 constexpr uint64_t kTimeMask = (uint64_t{1} << kWaitShift) - 1;
 
@@ -104,7 +105,8 @@ uint64_t Record::start(const Description& given, uint64_t parent, uint64_t now_n
   const uint64_t place = ring.begun.fetch_add(1, kRelaxed);
   const uint64_t id = (place + 1) << 1 | static_cast<uint64_t>(step);
   Slot& slot = ring.slots[place % ring.size];
-  set(slot.id, 0);
+  // Still being written: by a thread that was stopped while the others went once around the ring.
+  if (slot.id.exchange(kWriting, std::memory_order_acq_rel) == kWriting) return 0;
   set(slot.meta, pack(what));
   set(slot.parent, parent);
   set(slot.start, now_ns);

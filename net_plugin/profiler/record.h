@@ -62,7 +62,7 @@ class Record {
  private:
   using Word = std::atomic<uint64_t>;
   struct alignas(64) Slot {
-    Word id{0};  // 0: being written
+    Word id{0};  // 0: never written, kWriting: being written
     Word meta;
     Word parent;
     Word start;

@@ -162,5 +162,17 @@ TEST(LaneWatch, WhereAllAreSilentNoneIsLost) {
   EXPECT_TRUE(watch.look(0, {.waits = true, .life = 1}, at_ms(1100)));
 }
 
+// Acknowledgements that came meanwhile are not read yet.
+TEST(LaneWatch, OurOwnPauseIsNobodysSilence) {
+  LaneWatch watch(Duration::from_ms(100));
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1)));
+  EXPECT_FALSE(watch.look(1, {.waits = true, .life = 1}, at_ms(1)));
+  EXPECT_FALSE(watch.look(1, {.waits = true, .life = 2}, at_ms(10)));
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(20)));
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(5000)));
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(5089)));
+  EXPECT_TRUE(watch.look(0, {.waits = true, .life = 1}, at_ms(5090)));
+}
+
 }  // namespace
 }  // namespace pacecar

@@ -228,8 +228,9 @@ class EngineConnecting final : public Connecting {
   Result<bool> begin() {
     if (bootstrap_ != nullptr) return true;
     if (peers_.empty()) return call(pack_no_lanes(describe_process(own_)));
+    const Instant now = clock_now();  // so that it is tried once more after the last moment
     auto opened = open();
-    if (!opened && opened.error().place_comes && clock_now() < give_up_) return false;
+    if (!opened && opened.error().place_comes && now < give_up_) return false;
     if (!opened) return tl::unexpected(opened.error().error);
     connections_ = std::move(opened->connections);
     return call(pack_lanes(opened->words));

@@ -59,8 +59,9 @@ Group::~Group() {
   if (keeper_.joinable()) keeper_.join();
   for (Peer& peer : peers_) peer.send({.kind = RecordKind::kBye}, nullptr);
   const auto give_up = Clock::now() + kFarewell;
-  while (!idle() && Clock::now() < give_up) {
+  while (!idle()) {
     if (!advance()) context_->rest(nic_);
+    if (Clock::now() >= give_up) break;
   }
   peers_.clear();
   if (records_memory_ != nullptr) (void)context_->deregister_memory(nic_, records_memory_);

@@ -90,11 +90,12 @@ void ask(std::span<Asking> all, Duration limit) {
       }
     }
     const bool all_done = std::ranges::all_of(all, [](const Asking& one) { return one.done(); });
-    if (all_done || time.left_ms() == 0) return;
+    if (all_done) return;
     poll(waiting.data(), waiting.size(), wait_ms);
     for (size_t i = 0; i < waiting.size(); ++i) {
       if (waiting[i].revents != 0) whose[i]->receive();
     }
+    if (wait_ms == 0) return;  // the time was over, and what had come is read
   }
 }
 

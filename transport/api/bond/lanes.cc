@@ -3,8 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace pacecar {
+namespace {
+
+// BondKeeper looks every 50 ms.
+constexpr Duration kOwnPause = Duration::from_ms(200);
+
+}  // namespace
 
 LaneMask alive_lanes(std::span<const BondLane> lanes) {
   LaneMask mask = 0;
@@ -86,7 +93,18 @@ std::optional<LaneNote> LaneNotes::receive(std::span<const BondLane> lanes) {
   return newest;
 }
 
+void LaneWatch::leave_out_own_pause(Instant now) {
+  const Duration pause = now - std::exchange(looked_at_, now);
+  if (pause < kOwnPause) return;
+  doubted_ = doubted_ + pause;
+  for (Seen& seen : seen_) {
+    seen.until = seen.until + pause;
+    if (seen.suspect != Instant::never()) seen.suspect = seen.suspect + pause;
+  }
+}
+
 bool LaneWatch::look(size_t lane, const Sight& sight, Instant now) {
+  leave_out_own_pause(now);
   Seen& seen = seen_[lane];
   if (sight.life != seen.life) on_sign(now);
   if (sight.life != seen.life || !sight.waits) seen = {.life = sight.life, .until = now};

@@ -90,6 +90,7 @@ class LaneNotes {
 };
 
 // Detects a lane without acknowledgements for `limit` although the peer was alive on another lane.
+// Time in which this process did not look does not count: it was stopped, and saw nothing.
 class LaneWatch {
  public:
   explicit LaneWatch(Duration limit) : limit_(limit) {}
@@ -106,6 +107,8 @@ class LaneWatch {
   bool doubts(Instant now);
 
  private:
+  void leave_out_own_pause(Instant now);
+
   struct Seen {
     uint64_t life = 0;
     Instant until;  // last acknowledgement, or nothing was outstanding
@@ -114,7 +117,8 @@ class LaneWatch {
   };
   Duration limit_;
   std::array<Seen, kMaxLanes> seen_{};
-  Instant doubted_;  // last
+  Instant doubted_;    // last
+  Instant looked_at_;  // last
 };
 
 }  // namespace pacecar
