@@ -89,6 +89,7 @@ struct Figures {
   double rate_error = 0;                   // share
   std::array<uint64_t, 5> gap_error_ns{};  // percentiles 50, 90, 99, 99.9, 100
 };
+constexpr Duration kPatience = Duration::from_s(30);
 constexpr std::array<double, 5> kPercentiles = {50, 90, 99, 99.9, 100};
 
 Figures figures_of(std::span<const Passing> seen, Rate rate) {
@@ -174,7 +175,11 @@ class End {
 
   Figures run(double seconds) {
     const Instant end = clock_now() + Duration::from_ns(static_cast<int64_t>(seconds * 1e9));
-    while (clock_now() < end) {
+    // Until two packets have come after the warm-up, if they come at all.
+    const auto measured = [&] {
+      return seen_.size() > 2 && seen_[seen_.size() - 2].time - seen_.front().time >= kWarmUp;
+    };
+    while (clock_now() < end || (!measured() && clock_now() < end + kPatience)) {
       for (size_t i = 0; i < kInFlight; ++i) {
         if (requests_[next_].state() == MessageRequest::State::kPending) break;
         submit(next_);

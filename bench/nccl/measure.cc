@@ -31,6 +31,7 @@ class Window {
     }
   }
 
+  bool has_counted() const { return messages_ > 0; }
   StreamReport report() const {
     if (!counting_) return {};
     return {messages_, last_ - begin_, process_cpu_time() - cpu_begin_};
@@ -120,16 +121,19 @@ StreamReport stream_send(const MessageSlots& slots, size_t bytes, size_t in_flig
                          Duration length) {
   InFlight requests(slots, in_flight);
   Window window;
-  const Instant end = steady_now() + kWarmUp + length;
+  // From the first message on: the receiver may come late.
+  std::optional<Instant> end;
   size_t ends_sent = 0;
   while (ends_sent < in_flight || requests.count() > 0) {
     const Instant now = steady_now();
-    const bool ending = now >= end;
+    const bool ending = ends_sent > 0 || (end && now >= *end && window.has_counted());
     while (!requests.full() && ends_sent < in_flight &&
            requests.add(slots.send(requests.next_slot(), ending ? 0 : bytes))) {
       if (ending) ++ends_sent;
     }
-    if (requests.take().value_or(0) > 0) window.count(now);
+    if (requests.take().value_or(0) == 0) continue;
+    if (!end) end = now + kWarmUp + length;
+    window.count(now);
   }
   return window.report();
 }
@@ -161,13 +165,17 @@ std::vector<double> ping(const MessageSlots& out, const MessageSlots& in, size_t
   std::vector<double> samples;
   samples.reserve(kMaxSamples);
   PingEnd end(out, in);
-  const Instant warm = steady_now() + kWarmUp;
-  for (Instant now; now < warm + length && samples.size() < kMaxSamples;) {
+  std::optional<Instant> warm;
+  const auto over = [&](Instant now) {
+    return samples.size() == kMaxSamples || (!samples.empty() && now >= *warm + length);
+  };
+  for (Instant now; !over(now);) {
     const Instant begin = steady_now();
     end.send(bytes);
     end.receive();
     now = steady_now();
-    if (begin >= warm) samples.push_back((now - begin).us() / 2);
+    if (!warm) warm = now + kWarmUp;
+    if (begin >= *warm) samples.push_back((now - begin).us() / 2);
   }
   for (size_t i = 0; i < kPingsAhead; ++i) end.send(0);
   for (size_t i = 0; i < kPingsAhead; ++i) end.receive();

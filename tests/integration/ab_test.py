@@ -190,7 +190,7 @@ class AbTest(unittest.TestCase):
 
     def test_interrupted_and_resumed(self):
         plan = self.plan("[run]\nsample_points = 2\n")
-        plan.write_text(plan.read_text().replace("seeds = 2", "seeds = 200"))
+        plan.write_text(plan.read_text().replace("seeds = 2", "seeds = 5000"))
         process = subprocess.Popen([PROGRAM, "ab", plan, "--out", "out", "--jobs", "1"],
                                    cwd=self.folder, stderr=subprocess.PIPE, text=True)
         path = self.folder / "out/runs.jsonl"

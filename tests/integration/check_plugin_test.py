@@ -14,9 +14,9 @@ LIMIT_S = 4  # of a rule that is broken: what hangs should not take the tests' t
 FAULTS = {"sizes": ["sizes", "crash"]}
 
 
-def check(*flags, fault=None):
-    environment = {**os.environ, "PACECAR_NICS": "soft:udp:lo", "PACECAR_TIMEOUT": f"{SLOWER}s",
-                   "REAL_PLUGIN": PLUGIN}
+def check(*flags, fault=None, timeout_s=10):
+    environment = {**os.environ, "PACECAR_NICS": "soft:udp:lo", "REAL_PLUGIN": PLUGIN,
+                   "PACECAR_TIMEOUT": f"{timeout_s * SLOWER}s"}
     if fault:
         environment["FAULT"] = fault
     return subprocess.run([PACECAR, "check-plugin", *map(str, flags)], env=environment,
@@ -48,7 +48,7 @@ class CheckPlugin(unittest.TestCase):
             for fault in FAULTS.get(rule, [rule]):
                 with self.subTest(rule=rule, fault=fault):
                     done = check(FAULTY, "--only", rule, "--seconds", 0, "--limit", LIMIT_S,
-                                 fault=fault)
+                                 fault=fault, timeout_s=1)
                     self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
                     lines = [line.split() for line in done.stdout.splitlines()]
                     self.assertIn(["v12", "FAIL", rule], [line[:3] for line in lines])

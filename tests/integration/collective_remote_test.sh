@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # collective_remote_test.sh PROGRAM PLUGIN OP: three ranks that know each other by TCP only.
 set -euo pipefail
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 run() {
   "$1" --plugin "$2" --ranks 3 --port "$port" --op "$3" -b 12 -e 1M -f 64 -n 2 "${@:4}"
 }

@@ -19,8 +19,12 @@ BUILD = ""
 def run(*flags):
     command = [sys.executable, PROGRAM, "--build", BUILD, "--rounds", "2", "--iterations", "2",
                "--sizes", "60:60K:32", *flags]
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=LIMIT_S,
-                          check=False)
+    with subprocess.Popen(list(map(str, command)), text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as process:
+        output, errors = process.communicate(timeout=LIMIT_S)
+    done = subprocess.CompletedProcess(command, process.returncode, output, errors)
+    done.pid = process.pid
+    return done
 
 
 class Collective(unittest.TestCase):
@@ -37,15 +41,16 @@ class Collective(unittest.TestCase):
             self.assertEqual(set(one["seconds"]), {"pace", "swift", "against"})
             self.assertEqual(set(one["speedup_of_first"]), {"swift", "against"})
             self.assertTrue(all(ratio["n"] == 2 for ratio in one["speedup_of_first"].values()))
+        return done.pid
 
     def test_every_arm_runs_in_every_round(self):
         self.compare("--path", "loopback", "--ranks", 3)
 
     @unittest.skipUnless(os.geteuid() == 0, "network namespaces need root")
     def test_ranks_with_a_namespace_each(self):
-        self.compare("--path", "veth", "--ranks", 3)
+        pid = self.compare("--path", "veth", "--ranks", 3)
         left = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False)
-        self.assertNotIn("-host0", left.stdout)
+        self.assertNotIn(f"pacecar-{pid}-", left.stdout)
 
     def test_a_rank_that_fails_is_told(self):
         done = run("--path", "loopback", "--ranks", 2, "--arms", "pace,none-such")

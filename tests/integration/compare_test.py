@@ -38,7 +38,7 @@ class WholeRun(unittest.TestCase):
     def test_one_round_has_every_installed_program(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "figures.json")
-            done = run("--seconds", "0.2", "--rounds", "1", "--paths", "loopback", "--json", file)
+            done = run("--seconds", "2", "--rounds", "1", "--paths", "loopback", "--json", file)
             self.assertEqual(done.returncode, 0, done.stderr)
             document = json.loads(file.read_text(encoding="utf-8"))
         path = document["paths"]["loopback"]

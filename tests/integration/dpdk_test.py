@@ -35,7 +35,7 @@ class Device(unittest.TestCase):
         clean = {k: v for k, v in os.environ.items() if not k.startswith("PACECAR_")}
         process = subprocess.Popen(
             [PROGRAM, "bw", *arguments], env={**clean, "PACECAR_NICS": nic,
-                                              "PACECAR_TIMEOUT": f"{SLOWER}s", **changes},
+                                              "PACECAR_TIMEOUT": f"{5 * SLOWER}s", **changes},
             text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.addCleanup(self.end, process)
         return process

@@ -5,6 +5,7 @@ Nothing here asserts a speed but that a link that is shaped to a small part of t
 What needs namespaces is skipped, with the reason, where they cannot be made.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -199,7 +200,7 @@ class OverSsh(unittest.TestCase):
         self.hosts.shape(3, "10mbit")
         self.addCleanup(self.hosts.unshape, 3)
         matrix, page = self.root / "m.json", self.root / "m.html"
-        process = self.pacecar("bw", "-D", "1", "--json", str(matrix), "--html", str(page),
+        process = self.pacecar("bw", "-D", "3", "--json", str(matrix), "--html", str(page),
                                "--least", "0.5", hosts=str(listed))
         self.assertEqual(process.returncode, 3, process.stdout + process.stderr)
         self.assertIn("4 hosts, 12 measurements in 6 rounds, 2 at a time: about ", process.stderr)
@@ -208,7 +209,9 @@ class OverSsh(unittest.TestCase):
         self.assertRegex(process.stdout, r"! gpu03 -> gpu01 misses --least 0.5: ")
         document = json.loads(matrix.read_text())
         self.assertEqual(len(document["pairs"]), 12)
-        self.assertEqual([slow["host"] for slow in document["slow_hosts"] if slow["sends"]], [2])
+        # A host that had no processor meanwhile may look slow too, but never as slow.
+        slow = [one for one in document["slow_hosts"] if one["sends"]]
+        self.assertEqual(min(slow, key=lambda one: one["value"])["host"], 2)
         self.assertTrue(all(pair["value"] > 0 for pair in document["pairs"]))
         self.look_at(page)
 
@@ -295,7 +298,8 @@ class OverSsh(unittest.TestCase):
         process = self.start_long()
         for pid, words in self.programs(2).items():
             if "agent" in words:
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it was about to end
+                    os.kill(pid, signal.SIGKILL)
         output, _ = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 1)
         self.assertIn("! gpu02 is lost: its agent has ended", output)
@@ -306,10 +310,12 @@ class OverSsh(unittest.TestCase):
         process = self.start_long("--pair-limit", "4")
         stopped = self.programs(2)
         for pid in stopped:
-            os.kill(pid, signal.SIGSTOP)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
         output, errors = process.communicate(timeout=LIMIT_S)
         for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
         self.assertEqual(process.returncode, 1)
         self.assertIn("! gpu02 is lost: its agent does not answer any more", output, errors)
         self.until_nobody_is_left()

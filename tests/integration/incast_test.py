@@ -17,7 +17,7 @@ import unittest
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "bench/compare"
 LIMIT_S = 120
 BUILD = ""
-BRIEF = ("--seconds", "0.3", "--warm-up", "0.2", "--rounds", "1", "--senders", "2")
+BRIEF = ("--seconds", "1.5", "--warm-up", "1", "--rounds", "1", "--senders", "2")
 SHORT = (*BRIEF, "--rate", "100M")
 
 sys.dont_write_bytecode = True
@@ -84,7 +84,7 @@ class WholeRun(unittest.TestCase):
     def test_a_missed_threshold_ends_with_1(self):
         # Two senders that are told a tenth of the rate fill a fifth of the link; a window that is
         # long enough says so on a busy machine, too.
-        done = run(*SHORT, "--seconds", "1", "--arms", "swift", "--judge", "swift",
+        done = run(*SHORT, "--arms", "swift", "--judge", "swift",
                    "--least-share", "1", "--told", "10M")
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("FAIL  goodput of swift / link", done.stdout)
@@ -118,15 +118,15 @@ class WholeRun(unittest.TestCase):
 
     def test_a_rate_that_changes(self):
         figures = self.figures_of("--shape", "pairs", "--change", "100M:50M:100M", "--seconds",
-                                  "0.6", "--senders", "1", arm="tcp:reno", ground=BRIEF)
+                                  "9", "--senders", "1", arm="tcp:reno", ground=BRIEF)
         # The mean of the three, of which headers and probes take their part.
         self.assertGreater(figures["capacity_gbps"], 0.07)
         self.assertLess(figures["capacity_gbps"], 0.09)
         self.assertEqual(len(figures["settle_each_ms"]), 2)
-        self.assertLess(figures["settle_ms"], 300)
+        self.assertLess(figures["settle_ms"], 3000)  # of a part
 
     def test_without_a_limit(self):
-        done = run("--seconds", "0.3", "--warm-up", "0.2", "--senders", "1", "--shape", "pairs",
+        done = run("--seconds", "1.5", "--warm-up", "1", "--senders", "1", "--shape", "pairs",
                    "--rate", "max", "--told", "none", "--metrics", PACECAR_CC="swift",
                    PACECAR_LINE_RATE="10M")
         self.assertEqual(done.returncode, 0, done.stderr)

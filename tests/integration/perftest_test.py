@@ -145,9 +145,9 @@ class Meaning(Cli):
         self.assertGreater(json.loads(client.stdout)["results"]["seconds"], 19 * 0.005)
 
     def test_margins_do_not_count(self):
-        client, code, _ = pair("bw", "-D", "0.6", "-f", "0.2", "--json")
+        client, code, _ = pair("bw", "-D", "4", "-f", "1.7", "--json")
         self.assert_ok(client, code)
-        self.assertLess(json.loads(client.stdout)["results"]["seconds"], 0.5)
+        self.assertLess(json.loads(client.stdout)["results"]["seconds"], 3.5)
         done = run("bw", "-D", "1", "-f", "0.5", "127.0.0.1")
         self.assertEqual(done.returncode, 2)
         self.assert_one_sentence(done, "-f leaves nothing of -D")

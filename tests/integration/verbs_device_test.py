@@ -29,7 +29,7 @@ ip link add here mtu "$MTU" type veth peer name there mtu "$MTU" netns peer
 ip addr add $NET.1/24 dev here; ip link set here up
 ip -n peer addr add $NET.2/24 dev there; ip -n peer link set there up; ip -n peer link set lo up
 ip netns exec peer sh -c "$PEER" & first=$!
-sleep 1
+until ip netns exec peer ss -Hltn | grep -q ':18515 '; do kill -0 $first; sleep 0.05; done
 sh -c "$SELF"
 wait $first
 """

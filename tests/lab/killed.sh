@@ -6,7 +6,7 @@
 export PACECAR_NICS=rxe0
 all_reduce -b 256K -e 256K -n 100000
 if ((rank == 1)); then
-  (sleep 5 && echo b >/proc/sysrq-trigger) &
+  (await_bytes eth0 2000000 && echo b >/proc/sysrq-trigger) &
   "${job[@]}"
 fi
 LIMIT=60 check_error "the peer's machine dies" "rxe0.*${peers[1]}|${peers[1]}.*rxe0" "${job[@]}"

@@ -27,7 +27,7 @@ fi
 
 # await_server: until one listens there; it passes over strangers.
 await_server() {
-  local tries=100 # of 0.1 s
+  local tries=600 # of 0.1 s
   until (: >/dev/tcp/guest0/18515) 2>/dev/null || ((--tries == 0)); do sleep 0.1; done
 }
 bw=("$BUILD/bench/pacecar" bw -s 65536 -n 100 --data_validation)
@@ -54,6 +54,8 @@ alone() {
     log=$(mktemp)
     PACECAR_NICS=$1 "${bw[@]}" >"$log" 2>&1 &
     meet "refused by $1"
+    local tries=300 # of 0.1 s: the client is told before the log is
+    until grep -qE "$said" "$log" || ((--tries == 0)); do sleep 0.1; done
     grep -qE "$said" "$log" && kill -0 $! || status=1
     verdict "the server, $1" "$status" "$log"
     kill $!

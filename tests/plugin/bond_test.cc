@@ -33,7 +33,7 @@ std::unique_ptr<FakeNcclHost> start_bonded(int* device) {
   std::string names = nic_names();
   if (!makes) std::ranges::replace(names, ',', '+');
   setenv("PACECAR_NICS", names.c_str(), 1);
-  setenv("PACECAR_TIMEOUT", "5s", 1);
+  setenv("PACECAR_TIMEOUT", "15s", 1);
   auto host = std::make_unique<FakeNcclHost>(kPluginPath);
   host->start();
   *device = 0;

@@ -184,7 +184,7 @@ TEST(OneSidedGpuOrder, ASignalComesBehindAllPutsBeforeOverABadNetwork) {
 
 TEST(OneSidedGpuFailure, APeerThatIsKilledAmidPutsIsAnErrorAndNoOtherFails) {
   const auto statuses = run_with_gpus(3, [](const FakeGpu& gpu, Rank& rank) {
-    setenv("PACECAR_TIMEOUT", "1s", 0);
+    setenv("PACECAR_TIMEOUT", "5s", 0);
     const Member member(rank, kNewestTable);
     constexpr size_t kBytes = 4 << 20;  // that rank 2 writes; the others use what is behind
     const GpuShared data(gpu, member, kBytes + 8192);

@@ -370,7 +370,7 @@ TEST(OneSidedFailure, AWindowThatIsGoneRefusesPuts) {
 
 TEST(OneSidedFailure, AKilledPeerIsAnErrorAndNoOtherFails) {
   const std::vector<int> statuses = run_processes(3, [](Rank& rank) {
-    setenv("PACECAR_TIMEOUT", "1s", 0);
+    setenv("PACECAR_TIMEOUT", "5s", 0);
     Member member(rank, kNewest);
     const Shared data(member, 1 << 20);
     const Shared signals(member, 64);

@@ -218,10 +218,11 @@ class BondTransfer {
   std::string failure_;
 };
 
-// A connection from a device of `from` NICs to one of `to`.
+// A connection from a device of `from` NICs to one of `to`. A lane is lost after a fifth of the
+// timeout: longer than a process without a processor is stopped for.
 class BondWorld {
  public:
-  BondWorld(size_t from, size_t to, Duration timeout = Duration::from_s(2), bool strict = false)
+  BondWorld(size_t from, size_t to, Duration timeout = Duration::from_s(5), bool strict = false)
       : params_(params(timeout, strict)), from_(params_, from, 1), to_(params_, to, 2) {
     auto listener = make_listener(to_.own(), params_, {}).value();
     auto connecting = make_connecting(from_.own(), params_, {}, listener->handle(), {}).value();

@@ -27,10 +27,12 @@ inline Payload pattern(size_t size, uint8_t seed) {
   return payload;
 }
 
-// Calls `done` until it is true; the loopback delivers soon, but not before send() returns.
+// Calls `done` until it is true, for a minute at most; the loopback delivers soon, but not before
+// send() returns.
 template <typename Done>
 bool eventually(Done done) {
-  for (int i = 0; i < 200'000; ++i) {
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (std::chrono::steady_clock::now() < give_up) {
     if (done()) return true;
     std::this_thread::yield();
   }

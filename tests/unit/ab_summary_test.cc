@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "bench/ab/summary.h"
 #include "bench/ab/summary_text.h"
+#include "tests/support/scratch_directory.h"
 
 namespace pacecar::ab {
 namespace {
@@ -219,8 +219,8 @@ TEST(Record, TravelsAsALine) {
 
 TEST(Record, AnUnfinishedLastLineIsLeftOut) {
   const Experiment of = experiment();
-  const std::string path = testing::TempDir() + "/ab_records.jsonl";
-  std::filesystem::remove(path);
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch.path() / "ab_records.jsonl";
   ASSERT_TRUE(append_record(path, record(of, 2, 5)));
   ASSERT_TRUE(append_record(path, record(of, 1, 6)));
   ASSERT_TRUE(append_record(path, record(of, 2, 7)));

@@ -30,6 +30,7 @@ using test::rested_now;
 using testing::HasSubstr;
 
 constexpr uint16_t kPort = 4791;
+constexpr Duration kPatience = Duration::from_s(60);
 constexpr size_t kUdpAt = 14 + 40;
 constexpr size_t kChecksumAt = kUdpAt + 6;
 constexpr MacAddress kFarMac = {2, 0, 0, 0, 0, 9};
@@ -133,9 +134,9 @@ struct World {
                           .trailer = pieces.subspan(header_bytes + 900),
                           .destination = &to};
     std::array<RxPacket, 4> none;
-    for (int i = 0; i < 20'000; ++i) {
+    for (Instant now = rested_now(), limit = now + kPatience; now < limit;) {
       far->announce();
-      const Instant now = rested_now();
+      now = rested_now();
       end->receive(none, now);
       end->send({&packet, 1}, now);
       for (const auto& frame : far->take_datagrams()) {
@@ -226,8 +227,9 @@ TEST(DpdkChecksumsOfBoth, UnfinishedOnesAreTakenAndTold) {
   std::array<RxPacket, 16> packets;
   std::array<size_t, 2> arrived{};
   const std::array<PacketIo*, 2> ends = {host.get(), nic.get()};
-  for (int i = 0; i < 20'000 && std::ranges::min(arrived) < 10; ++i) {
-    const Instant now = rested_now();
+  const Instant limit = rested_now() + kPatience;
+  for (Instant now; now < limit && std::ranges::min(arrived) < 10;) {
+    now = rested_now();
     for (size_t side = 0; side < 2; ++side) {
       const TxPacket packet{.header = header, .destination = &ends[1 - side]->local_address()};
       ends[side]->send({&packet, 1}, now);
@@ -269,8 +271,9 @@ TEST_P(DpdkChecksumsOfTap, AreTheKernels) {
   std::vector<uint8_t> heard(2 * bytes.size());
   size_t received = 0;
   int taken = 0;
-  for (int i = 0; i < 20'000 && (taken < 10 || received < 10); ++i) {
-    const Instant now = rested_now();
+  const Instant limit = rested_now() + kPatience;
+  for (Instant now; now < limit && (taken < 10 || received < 10);) {
+    now = rested_now();
     end->send({&packet, 1}, now);
     sendto(kernel.fd(), bytes.data(), bytes.size(), 0, &address.any, length);
     received += end->receive(packets, now);

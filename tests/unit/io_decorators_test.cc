@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 
+#include "tests/support/scratch_directory.h"
 #include "tests/support/scripted_packet_io.h"
 #include "transport/io/decorators/fault.h"
 #include "transport/io/decorators/held_packets.h"
@@ -346,7 +347,8 @@ std::vector<uint8_t> read_file(const std::string& path) {
 }
 
 TEST(Pcap, RecordsFramesWithValidHeaders) {
-  const std::string path = testing::TempDir() + "/pacecar_pcap_test.pcap";
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch.path() / "packets.pcap";
   {
     auto owned = std::make_unique<ScriptedPacketIo>();
     ScriptedPacketIo* inner = owned.get();
@@ -367,7 +369,6 @@ TEST(Pcap, RecordsFramesWithValidHeaders) {
     (*io)->receive(received, Instant::from_ns(8'000'000'000));
   }
   const auto file = read_file(path);
-  std::remove(path.c_str());
   constexpr size_t kFileHeader = 24, kRecordHeader = 16, kHeaders = 14 + 20 + 8;
   ASSERT_EQ(file.size(), kFileHeader + 2 * (kRecordHeader + kHeaders) + 33 + 50);
   const auto word = [&](size_t at) { return id_of(std::span(file).subspan(at)); };

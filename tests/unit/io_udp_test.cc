@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/udp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -449,9 +450,16 @@ TEST(OpenUdp, APredictionIsAboutTheNextReceptionOnly) {
 // "Nobody listens on that port": anyone can forge that, and the kernel tells it with the next
 // packet, which it does not send.
 TEST(OpenUdp, WhatIcmpSaysStopsNoPacket) {
-  const UdpConfig config{.interface = "lo", .paths = 1};
+  UdpConfig config{.interface = "lo", .paths = 1};
   const auto sender = open_udp(config).value();
-  auto peer = open_udp(config).value();
+  // Below the ports that the kernel chooses: nobody takes it while it is not open.
+  config.port = static_cast<uint16_t>(10'000 + getpid() % 20'000);
+  auto opened = open_udp(config);
+  for (int i = 0; i < 1000 && !opened; ++i) {
+    ++config.port;
+    opened = open_udp(config);
+  }
+  auto peer = std::move(opened).value();
   const Address there = peer->local_address();
   const std::vector<uint8_t> payload(100, 7);
   const TxPacket packet{.header = payload, .payload = {}, .trailer = {}, .destination = &there};
@@ -460,9 +468,7 @@ TEST(OpenUdp, WhatIcmpSaysStopsNoPacket) {
   for (int i = 0; i < 3; ++i) {
     peer.reset();
     send();  // is answered
-    UdpConfig again = config;
-    again.port = there.port;
-    peer = open_udp(again).value();
+    peer = open_udp(config).value();
     send();
     RxPacket received;
     EXPECT_EQ(peer->receive({&received, 1}, Instant()), 1U);

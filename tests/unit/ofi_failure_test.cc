@@ -91,7 +91,7 @@ TEST_P(OfiFailureTest, EndpointsMayBeReopenedOftenWhateverTheirNames) {
 
 TEST_P(OfiFailureTest, KilledPeerBreaksItsQueuePairAndNewOnesWork) {
   OfiChild child(kind());
-  OfiEnd from(kind(), Duration::from_s(1));
+  OfiEnd from(kind(), Duration::from_s(3));
   OfiEnd other(kind());
   const auto [id, target] = child.connect(from);
   const auto& source = from.memory(kSize, Access::kLocalRead, 3);
@@ -131,7 +131,7 @@ TEST_P(OfiFailureTest, KilledPeerBreaksItsQueuePairAndNewOnesWork) {
 
 TEST_P(OfiFailureTest, SilentPeerBreaksItsQueuePairAndMayComeBack) {
   OfiChild child(kind());
-  OfiEnd from(kind(), Duration::from_s(1));
+  OfiEnd from(kind(), Duration::from_s(3));
   OfiEnd other(kind());
   const auto [id, target] = child.connect(from);
   const auto& source = from.memory(kSize, Access::kLocalRead, 3);
@@ -147,7 +147,7 @@ TEST_P(OfiFailureTest, SilentPeerBreaksItsQueuePairAndMayComeBack) {
   }));
   EXPECT_EQ(from.broken(id)->status, CompletionStatus::kRetryExceeded);
   EXPECT_THAT(from.nic().fault(id), names(from.nic().peer(id)));
-  EXPECT_THAT(from.nic().fault(id), HasSubstr("nothing has come back for 1 s"));
+  EXPECT_THAT(from.nic().fault(id), HasSubstr("nothing has come back for 3 s"));
   const size_t finished = from.finished(id);
   child.await();
   child.resume();
@@ -157,7 +157,7 @@ TEST_P(OfiFailureTest, SilentPeerBreaksItsQueuePairAndMayComeBack) {
 
 TEST_P(OfiFailureTest, PeerThatGetsNothingButWordsIsMissedWhenItIsSilent) {
   OfiChild child(kind());
-  OfiEnd from(kind(), Duration::from_s(1));
+  OfiEnd from(kind(), Duration::from_s(3));
   const auto [id, target] = child.connect(from, {.paced = false});
   const auto& word = from.memory(64, Access::kLocalRead, 3);
   uint64_t written = 0;
@@ -180,10 +180,11 @@ TEST_P(OfiFailureTest, PeerThatGetsNothingButWordsIsMissedWhenItIsSilent) {
 }
 
 TEST_P(OfiFailureTest, TimeInWhichNobodyTurnsTheNicIsNotSilence) {
+  constexpr size_t kBytes = 64;  // a busy host moves them within the limit
   OfiEnd from(kind(), Duration::from_ms(200));
   OfiEnd to(kind());
-  const auto& source = from.memory(kSize, Access::kLocalRead, 3);
-  const auto& sink = to.memory(kSize, Access::kRemoteWrite);
+  const auto& source = from.memory(kBytes, Access::kLocalRead, 3);
+  const auto& sink = to.memory(kBytes, Access::kRemoteWrite);
   const OfiConnection ends = connect(from, to);
   for (uint64_t turn = 1; turn <= 4; ++turn) {
     usleep(300'000);
@@ -220,14 +221,15 @@ TEST_P(OfiFailureTest, NothingStaysOpenAfterANic) {
     from.nic().reopen_endpoints("to see what stays");
     expect_traffic(from, to);
   };
+  // A process that was killed when it had our number may have left some.
+  const size_t left = shared_memory_names();
   cycle();  // the library opens some of its own
   const size_t files = open_files();
-  const size_t names = shared_memory_names();
-  EXPECT_EQ(names, 0U);
+  EXPECT_LE(shared_memory_names(), left);
   for (int i = 0; i < 3; ++i) {
     cycle();
     EXPECT_EQ(open_files(), files);
-    EXPECT_EQ(shared_memory_names(), names);
+    EXPECT_LE(shared_memory_names(), left);
   }
 }
 

@@ -1,11 +1,13 @@
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "bench/perf/control_listener.h"
+#include "tests/support/tcp.h"
 
 namespace pacecar::perf {
 namespace {
@@ -17,6 +19,7 @@ using ::testing::SizeIs;
 
 constexpr Duration kPatience = Duration::from_s(30);
 constexpr const char* kHere = "127.0.0.1";
+constexpr const char* kFriend = "127.0.0.2";  // where who comes last comes from
 
 ControlListener listener_at(const std::vector<std::string>& hosts) {
   auto listener = ControlListener::open(hosts, 0);
@@ -24,8 +27,9 @@ ControlListener listener_at(const std::vector<std::string>& hosts) {
   return std::move(*listener);
 }
 
-ControlChannel client_of(const ControlListener& listener, const std::string& host = kHere) {
-  auto client = ControlChannel::connect(host, listener.port(), kPatience);
+ControlChannel client_of(const ControlListener& listener, const std::string& host = kHere,
+                         const std::string& source = {}) {
+  auto client = ControlChannel::connect(host, listener.port(), kPatience, source);
   if (!client) throw std::runtime_error(client.error().message);
   return std::move(*client);
 }
@@ -83,8 +87,8 @@ TEST(ControlListenerTest, AnyPortIsOneThatIsFreeAtAllAddresses) {
 }
 
 TEST(ControlListenerTest, NobodyThere) {
-  const uint16_t port = listener_at({kHere}).port();
-  const auto channel = ControlChannel::connect(kHere, port, kPatience);
+  const test::TcpNobody nobody;
+  const auto channel = ControlChannel::connect(kHere, nobody.port(), kPatience);
   ASSERT_FALSE(channel);
   EXPECT_THAT(channel.error().message, HasSubstr("start the server there first"));
 }
@@ -116,13 +120,22 @@ TEST(ControlListenerTest, StrangersAreToldAndSentAway) {
     say(strangers.back(), word);
   }
   std::vector<std::string> why;
+  std::atomic<bool> over = false;
   std::thread last([&] {  // comes when all strangers have been told: the silent one too
     for (ControlChannel& stranger : strangers) EXPECT_FALSE(stranger.expect("welcome", kPatience));
-    ControlChannel client = client_of(listener);
-    EXPECT_TRUE(client.send({{"type", "hello"}}));
+    // Again where he was too slow and was sent away, too, which `why` does not tell of.
+    while (!over) {
+      ControlChannel client = client_of(listener, kHere, kFriend);
+      if (client.send({{"type", "hello"}})) static_cast<void>(client.receive(kPatience));
+    }
   });
-  EXPECT_TRUE(listener.accept("hello", [&](const Error& error) { why.push_back(error.message); }));
+  auto caller = listener.accept("hello", [&](const Error& error) {
+    if (error.message.find(kFriend) == std::string::npos) why.push_back(error.message);
+  });
+  over = true;
+  if (caller) static_cast<void>(caller->channel.send({{"type", "welcome"}}));
   last.join();
+  EXPECT_TRUE(caller);
   EXPECT_THAT(why, AllOf(SizeIs(words.size()), Each(HasSubstr("127.0.0.1:"))));
 }
 

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <thread>
@@ -21,24 +22,33 @@ namespace {
 
 constexpr uint64_t kFourKilobytes = 4096 + 96;
 
+sockaddr_in loopback(uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  return address;
+}
+
 // A UDP socket on the loopback that nobody reads.
 class DeafPort {
  public:
   DeafPort() : fd_(socket(AF_INET, SOCK_DGRAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sockaddr_in address = loopback(0);
     socklen_t size = sizeof(address);
     auto* any = reinterpret_cast<sockaddr*>(&address);
     EXPECT_EQ(bind(fd_, any, size), 0);
     EXPECT_EQ(getsockname(fd_, any, &size), 0);
     port_ = ntohs(address.sin_port);
   }
-  ~DeafPort() { close_now(); }
+  DeafPort(const DeafPort&) = delete;
+  DeafPort& operator=(const DeafPort&) = delete;
+  ~DeafPort() { close(fd_); }
   uint16_t port() const { return port_; }
-  void close_now() {
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
+  // The kernel refuses others' datagrams from now on, and gives the port to nobody else.
+  void hear_itself_only() {
+    const sockaddr_in own = loopback(port_);
+    EXPECT_EQ(connect(fd_, reinterpret_cast<const sockaddr*>(&own), sizeof(own)), 0);
   }
 
  private:
@@ -46,16 +56,46 @@ class DeafPort {
   uint16_t port_ = 0;
 };
 
+// Answers for as long as it lives, however many datagrams come: strangers may send some, too.
+class Answering {
+ public:
+  explicit Answering(ProbeListener& listener)
+      : listener_(listener), thread_([this] { answer(); }) {}
+  Answering(const Answering&) = delete;
+  Answering& operator=(const Answering&) = delete;
+  ~Answering() {
+    over_ = true;
+    const sockaddr_in there = loopback(listener_.port());
+    const auto* const any = reinterpret_cast<const sockaddr*>(&there);
+    const int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    while (!ended_) {  // it waits for a datagram
+      sendto(fd, nullptr, 0, 0, any, sizeof(there));
+      usleep(1000);
+    }
+    close(fd);
+    thread_.join();
+  }
+
+ private:
+  void answer() {
+    bool good = true;
+    while (good && !over_) good = listener_.answer_one();
+    EXPECT_TRUE(good);
+    ended_ = true;
+  }
+
+  ProbeListener& listener_;
+  std::atomic<bool> over_ = false;
+  std::atomic<bool> ended_ = false;
+  std::thread thread_;
+};
+
 TEST(PreflightPeer, AListenerProvesBothWays) {
   auto listener = ProbeListener::open("", 0);
   ASSERT_TRUE(listener) << listener.error().message;
-  std::thread answers([&] {  // one for the small probe, one for the largest
-    EXPECT_TRUE(listener->answer_one());
-    EXPECT_TRUE(listener->answer_one());
-  });
+  const Answering answering(*listener);
   const PeerPath path =
       probe_peer("127.0.0.1", {.port = listener->port(), .tries = 1, .wait = Duration::from_s(20)});
-  answers.join();
   EXPECT_EQ(path.error, "");
   EXPECT_EQ(path.proof, PathProof::kBothWays);
   EXPECT_EQ(path.largest_bytes, kFourKilobytes);
@@ -64,7 +104,7 @@ TEST(PreflightPeer, AListenerProvesBothWays) {
 
 TEST(PreflightPeer, ARefusedDatagramHasArrived) {
   DeafPort closed;
-  closed.close_now();
+  closed.hear_itself_only();
   const PeerPath path =
       probe_peer("127.0.0.1", {.port = closed.port(), .tries = 1, .wait = Duration::from_s(20)});
   EXPECT_EQ(path.proof, PathProof::kOneWay);
@@ -99,9 +139,8 @@ TEST(PreflightPeer, AListenerAtOneAddress) {
   ASSERT_TRUE(listener) << listener.error().message;
   const ProbePlan plan{.port = listener->port(), .tries = 1, .wait = Duration::from_s(20)};
   EXPECT_EQ(probe_peer("127.0.0.2", plan).proof, PathProof::kOneWay) << "nobody listens there";
-  std::thread answers([&] { EXPECT_TRUE(listener->answer_one() && listener->answer_one()); });
+  const Answering answering(*listener);
   EXPECT_EQ(probe_peer("127.0.0.1", plan).proof, PathProof::kBothWays);
-  answers.join();
   EXPECT_FALSE(ProbeListener::open("192.0.2.1", 0)) << "another host's";
   EXPECT_EQ(ProbeListener::open("no host", 0).error().code, ErrorCode::kNotFound);
 }

@@ -64,8 +64,8 @@ StatePages pages_of(const std::string& document) {
 // All that is answered to who says `words`, and then, if told, that this was all.
 std::string say(const std::filesystem::path& path, std::string_view words, bool ends = false) {
   const FileDescriptor caller = connect_to(path);
-  EXPECT_EQ(send(caller.get(), words.data(), words.size(), MSG_NOSIGNAL),
-            static_cast<ssize_t>(words.size()));
+  // The server may have answered the first of many words, and be gone.
+  EXPECT_GT(send(caller.get(), words.data(), words.size(), MSG_NOSIGNAL), words.empty() ? -1 : 0);
   if (ends) shutdown(caller.get(), SHUT_WR);
   std::string answer;
   std::array<char, 4096> part;
@@ -327,15 +327,30 @@ TEST_F(StateServerTest, WhoAsksForAnythingElseIsToldWhatThereIs) {
               testing::StartsWith("HTTP/1.0 404 Not Found\r\n"));
 }
 
-TEST_F(StateServerTest, AllAreAskedAtOnce) {
+TEST_F(StateServerTest, WhoIsSilentIsGivenUp) {
   const auto server = serve("{}");
   const FileDescriptor silent = bind_to(file("7-0.sock"), true);
+  const auto read = read_state(directory(), "7-0.sock", Duration::from_ms(500));
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code, ErrorCode::kPeer);
+}
+
+// The silent one, which comes first, ends when the second is answered. Who asks one after the other
+// gives it up at the limit instead, which is another error.
+TEST_F(StateServerTest, AllAreAskedAtOnce) {
+  FileDescriptor silent;  // outlives the server
+  const StatePage page{kWholeState, kJsonType, [&silent] {
+                         silent = FileDescriptor();
+                         return std::string("{}");
+                       }};
+  const auto server = StateServer::open(StateDirectory::make(path_).value(), {page}).value();
+  silent = bind_to(file("7-0.sock"), true);
   const StateDirectory all = directory();
   const std::string served = std::to_string(getpid()) + "-0.sock";
   const std::vector<StatePlace> places = {{&all, "7-0.sock"}, {&all, served}, {&all, "8-0.sock"}};
-  const auto answers = ask_all(places, {.page = kWholeState, .limit = Duration::from_ms(500)});
+  const auto answers = ask_all(places, {.page = kWholeState, .limit = kLimit});
   ASSERT_EQ(answers.size(), 3U);
-  EXPECT_EQ(answers[0].error().code, ErrorCode::kPeer);
+  EXPECT_EQ(answers[0].error().code, ErrorCode::kNotFound) << answers[0].error().message;
   EXPECT_EQ(answers[1].value(), "{}") << "a silent one before it takes nothing of its time";
   EXPECT_EQ(answers[2].error().code, ErrorCode::kNotFound);
 }

@@ -205,7 +205,8 @@ TEST_F(VerbsDeviceWindows, OfType2EndWithTheirQueuePair) {
 }
 
 // Its memory goes while a write is being sent, which breaks the queue pair: what is posted before
-// the program polls is flushed.
+// the program polls is flushed. The peer's end is broken before, so that nothing is acknowledged:
+// the write cannot be over when its memory goes.
 TEST_F(VerbsDeviceWindows, WhatIsPostedToAQueuePairThatHasJustBrokenIsFlushed) {
   std::vector<uint8_t> large(64 << 20);
   ibv_mr* const region = ibv_reg_mr(pd_, large.data(), large.size(), IBV_ACCESS_LOCAL_WRITE);
@@ -217,6 +218,8 @@ TEST_F(VerbsDeviceWindows, WhatIsPostedToAQueuePairThatHasJustBrokenIsFlushed) {
                 .lkey = region->lkey};
   ibv_send_wr wr{.sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE};
   wr.wr.rdma = {.remote_addr = piece.addr, .rkey = there->rkey};
+  ibv_qp_attr broken{.qp_state = IBV_QPS_ERR};
+  ASSERT_EQ(ibv_modify_qp(qps_[0], &broken, IBV_QP_STATE), 0);
   ASSERT_EQ(post(1, wr), 0);
   ASSERT_EQ(ibv_dereg_mr(region), 0);
   wr.num_sge = 0;

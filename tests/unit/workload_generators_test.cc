@@ -12,6 +12,7 @@
 #include "bench/workload/flow_sizes.h"
 #include "bench/workload/workload_facts.h"
 #include "bench/workload/workload_spec.h"
+#include "tests/support/scratch_directory.h"
 #include "tests/support/workload_text.h"
 
 namespace pacecar {
@@ -198,7 +199,8 @@ TEST(Workloads, MixturesKeepJobsApart) {
 }
 
 TEST(Workloads, FilesArePlacedOnTheHostsThatTakePart) {
-  const std::string path = testing::TempDir() + "/placed.cm";
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch.path() / "placed.cm";
   std::ofstream(path) << "Nodes 2\n1->0 id 7 start 0 size 5\n";
   const auto workload = make({.kind = "file", .hosts = {3, 6}, .file = path}, 8);
   EXPECT_THAT(ways(workload), ElementsAre("6>3"));

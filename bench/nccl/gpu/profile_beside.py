@@ -67,10 +67,11 @@ class Watch:
 
     @contextlib.contextmanager
     def __call__(self, pids):
-        looking = threading.Thread(target=self._look, args=(pids,))
+        looking = threading.Thread(target=self._keep_looking, args=(pids,))
         asking = threading.Thread(target=self._ask)
         with tempfile.TemporaryDirectory(prefix="pacecar-perf-") as folder:
             perf, data = self._start_perf(pids, pathlib.Path(folder, "data"))
+            self._look(pids)  # a short job may be over at the next look
             looking.start()
             asking.start()
             try:
@@ -85,9 +86,12 @@ class Watch:
                 self._end_perf(perf, data)
 
     def _look(self, pids):
+        for pid in pids:
+            self._seen.update(threads_of(pid))  # threads that end keep their last figures
+
+    def _keep_looking(self, pids):
         while not self._over.wait(LOOK_EVERY_S):
-            for pid in pids:
-                self._seen.update(threads_of(pid))  # threads that end keep their last figures
+            self._look(pids)
 
     def _ask(self):
         """Asks the plugin, once the job runs."""
