@@ -137,6 +137,8 @@ TEST(FiProviderDirect, AClosedRegionIsWrittenNoMore) {
       const ssize_t read = fi_cq_read(world.end.completions, nullptr, 0);
       ASSERT_TRUE(read == 0 || read == -FI_EAGAIN) << read;
     };
+    send_tagged(world, pattern(8, 1), 1);  // so that each is connected to the other
+    expect_tagged(world, pattern(8, 1), 1);
     std::vector<uint8_t> bytes(kSize, 1);
     if (world.first()) {
       world.meet();

@@ -106,7 +106,7 @@ class OfiStranger {
   std::vector<OfiMessage> heard;
 
  private:
-  static constexpr Duration kUnanswered = Duration::from_s(12);
+  static constexpr Duration kUnanswered = Duration::from_s(6);
 
   OfiDomain domain_;
   std::optional<HostTurn> turn_;
