@@ -43,6 +43,8 @@ Endpoint::~Endpoint() {
   {
     const std::lock_guard lock(domain_.mutex);
     std::erase(domain_.endpoints, this);
+    // From now on peers read none of our memory. Stores before the end of an object may be elided.
+    for (const auto& peer : peers_) std::atomic_ref(peer->token[0]) = 0;
     if (vector_ != nullptr) --vector_->users;
     if (tx_queue_ != nullptr) --tx_queue_->users;
     if (rx_queue_ != nullptr) --rx_queue_->users;
@@ -123,6 +125,7 @@ int Endpoint::enable() {
         address_of_nic(domain_.pacecar().nics()[domain_.nic()], socket_address(name_).ss_family);
     if (own) name_ = with_port(*own, port_of(name_));
   }
+  if (domain_.cma()) bootstrap_->enable_within_host(name_);
   domain_.endpoints.push_back(this);
   return 0;
 }

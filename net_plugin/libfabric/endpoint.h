@@ -142,7 +142,7 @@ class Endpoint : public fid_ep {
       kWrite,
       kRead,
       kAtomic,
-      kReceive,     // a receive whose clear-to-send is sent, until the puts are done
+      kReceive,     // a receive of what was offered, until all bytes are there
       kServeWrite,  // as target: a peer's write, likewise
       kServeRead,   // as target: a peer's large read, which we serve by puts
     };
@@ -155,9 +155,9 @@ class Endpoint : public fid_ep {
     uint64_t length = 0;
     uint32_t outstanding_puts = 0;
     bool offered = false;         // by a kOffer or kWriteOffer
-    bool reads_directly = false;  // its segments: this many bytes are read, while the guard holds
-    uint64_t bytes_read = 0;
-    std::optional<Guard> guard;
+    bool reads_directly = false;  // from its segments, in parts
+    uint64_t bytes_read = 0;      // of these
+    std::optional<Guard> guard;   // beside them
     bool direct_failed = false;  // of a read: it goes through the NIC
     bool cts_received = false;
     bool puts_issued = false;  // all puts were given to the PutBox, or the peer has read the bytes
@@ -187,7 +187,9 @@ class Endpoint : public fid_ep {
     Token remote_token{};
     std::unique_ptr<Outbox> outbox;
     std::optional<PeerMemory> memory;  // if we can read it
-    bool reads_our_memory = false;
+    bool says_it_reads = false;        // our memory
+    // Addresses are for processes on this host, whose memory we can read, too.
+    bool reads_our_memory() const { return says_it_reads && memory; }
     IncomingStream frames;
     IncomingStream placed;  // frames after the peer's puts
     Handle remote_listener;
@@ -213,7 +215,7 @@ class Endpoint : public fid_ep {
   uint64_t source_of(Peer& peer);
   void call(Peer& peer);
   Greeting greeting_for(const Peer& peer) const;
-  static bool is_drained(Peer& peer, Clock::duration turn);
+  bool is_drained(Peer& peer, Clock::duration turn) const;
   void progress_connections();
   void on_event(const EndpointBootstrap::Event& event);
   void on_greeting(const EndpointBootstrap::Event& event);

@@ -8,7 +8,7 @@
 namespace pacecar::fabric {
 namespace {
 
-// Read in one turn, so that other peers do not wait for long: half a millisecond.
+// Read from one peer in one turn, so that others do not wait for long: half a millisecond.
 constexpr uint64_t kTurnBytes = uint64_t{4} << 20;
 
 }  // namespace
@@ -48,7 +48,7 @@ void Endpoint::start_direct_read(uint64_t number) {
   const PeerId peer = operation.peer;
   operation.reads_directly = true;
   peers_[peer]->direct_reads.push_back(number);
-  continue_direct_reads(peer);
+  if (peers_[peer]->direct_reads.size() == 1) continue_direct_reads(peer);
 }
 
 void Endpoint::continue_direct_reads(PeerId number) {
@@ -92,10 +92,9 @@ bool Endpoint::reads_directly() const {
   return std::ranges::any_of(peers_, [](const auto& peer) { return !peer->direct_reads.empty(); });
 }
 
-// As target of a large read, whose initiator can read our memory. Addresses are for processes that
-// have proved to be on this host.
+// As target of a large read, whose initiator can read our memory if it is on this host.
 void Endpoint::reply_with_segments(PeerId number, const Frame& request, const Local& memory) {
-  const bool readable = peers_[number]->memory && !on_device(memory);
+  const bool readable = peers_[number]->reads_our_memory() && !on_device(memory);
   if (!readable) return reply(number, {.kind = FrameKind::kDone, .id = request.id});
   count(FI_REMOTE_READ, false);
   const std::atomic<uint64_t>& guard = memory.regions[0]->guard;
@@ -112,6 +111,7 @@ void Endpoint::on_direct_reply(uint64_t number, const FrameView& reply) {
   Operation& operation = *operations_.find(number);
   operation.awaits_done = false;
   operation.guard = {reply.frame.address, reply.frame.tag};
+  if (!reply.payload.empty()) operation.request.flags |= kRepeated;
   if (take_segments(operation, reply.payload, operation.length)) return start_direct_read(number);
   finish_direct_read(number, false);
 }

@@ -237,7 +237,7 @@ Endpoint::FrameResult Endpoint::on_read(PeerId number, const FrameView& view) {
     reply_status(number, frame.id, Status::kNoAccess);
     return FrameResult::kHandled;
   }
-  count(FI_REMOTE_READ, false);
+  if ((frame.flags & kRepeated) == 0) count(FI_REMOTE_READ, false);
   operation->remote_id = frame.id;
   operation->segment_count = segments;
   std::memcpy(operation->segments.data(), view.payload.data(), view.payload.size());

@@ -61,7 +61,7 @@ Greeting Endpoint::greeting_for(const Peer& peer) const {
   Greeting greeting{.instance = instance_,
                     .token = peer.token,
                     .name_size = static_cast<uint32_t>(name_.size()),
-                    .place = own_place(peer.token),
+                    .token_address = reinterpret_cast<uint64_t>(peer.token.data()),
                     .listener = listener_->handle()};
   std::memcpy(greeting.name.data(), name_.data(), name_.size());
   return greeting;
@@ -73,10 +73,11 @@ void Endpoint::call(Peer& peer) {
   peer.tcp_calls.push_back(bootstrap_->call(peer.name, name_, greeting_for(peer)));
 }
 
-// Whether all that the peer has sent before its socket was closed must have been read. Time in
-// which frames wait for room does not count.
-bool Endpoint::is_drained(Peer& peer, Clock::duration turn) {
-  if (!peer.frames.reading && !peer.placed.reading) *peer.tcp_lost_for += turn;
+// Whether a peer whose socket is closed is given up: it had time for what it has sent before. Time
+// in which that waits for the application to read its completions does not count.
+bool Endpoint::is_drained(Peer& peer, Clock::duration turn) const {
+  const bool waits = receives_full() && (peer.frames.reading || peer.placed.reading);
+  if (!waits) *peer.tcp_lost_for += turn;
   return *peer.tcp_lost_for > kDrainTime;
 }
 
@@ -171,7 +172,8 @@ void Endpoint::on_greeting(const EndpointBootstrap::Event& event) {
   if (peer->outbox->is_open() || peer->connecting != nullptr) return;
   peer->remote_token = event.greeting.token;
   peer->remote_listener = event.greeting.listener;
-  if (domain_.cma()) peer->memory = PeerMemory::open(event.greeting.place, event.greeting.token);
+  peer->memory =
+      PeerMemory::open(event.process, event.greeting.token_address, event.greeting.token);
   auto connecting =
       domain_.pacecar().connect(domain_.nic(), event.greeting.listener, {.copied = true});
   if (!connecting) {
@@ -262,9 +264,7 @@ void Endpoint::identify_connections() {
     IncomingStream& stream = of_puts ? (*peer)->placed : (*peer)->frames;
     if (stream.inbox != nullptr) continue;
     stream.inbox = std::move(inbox);
-    // Addresses are for processes that have proved to be on this host.
-    const bool direct = (hello->frame.flags & kDirect) != 0 && (*peer)->memory;
-    if (!of_puts) (*peer)->reads_our_memory = direct;
+    if (!of_puts) (*peer)->says_it_reads = (hello->frame.flags & kDirect) != 0;
   }
 }
 
@@ -284,10 +284,14 @@ void Endpoint::forget(const MemoryRegion& region) {
     }
     if (operation.bounce == nullptr) return;
     Local& device = operation.bounce->device;
-    if (std::ranges::count(device.regions, &region) > 0) device = Local();  // is not copied to
+    if (std::ranges::count(device.regions, &region) == 0) return;
+    device = Local();  // is not copied to
+    if (unserved) served.emplace_back(number, operation.peer);
   });
   for (const auto& [number, peer] : served) {
-    const uint64_t remote_id = operations_.find(number)->remote_id;
+    Operation* const operation = operations_.find(number);
+    if (operation == nullptr) continue;  // the peer was failed meanwhile
+    const uint64_t remote_id = operation->remote_id;
     end(number, 0, {});
     reply_status(peer, remote_id, Status::kNoKey);
   }
@@ -309,7 +313,7 @@ void Endpoint::fail_peer(PeerId number, int error, const std::string& why) {
   peer.puts.reset();
   peer.outbox = std::make_unique<Outbox>(domain_.context_of_process());
   peer.memory.reset();
-  peer.reads_our_memory = false;
+  peer.says_it_reads = false;
   peer.token = {random_u64(), random_u64()};  // from now on the peer reads none of our memory
   peer.instance = 0;
   peer.closed_by_peer = false;

@@ -76,8 +76,10 @@ ssize_t Endpoint::start(const OperationRequest& request) {
 
 bool Endpoint::is_copied(const Peer& peer, const OperationRequest& request) {
   if (request.kind == FrameKind::kAtomic) return true;
-  const bool reusable = request.inject || (request.flags & FI_INJECT) != 0;
-  const size_t most = peer.reads_our_memory && !reusable ? kDirectEagerBytes : kEagerBytes;
+  // Not writes, which are ordered up to kEagerBytes: a read of them that fails would come later.
+  const bool direct = request.kind == FrameKind::kMessage && peer.reads_our_memory() &&
+                      !request.inject && (request.flags & FI_INJECT) == 0;
+  const size_t most = direct ? kDirectEagerBytes : kEagerBytes;
   return request.kind != FrameKind::kRead && request.local.bytes() <= most;
 }
 
@@ -187,12 +189,13 @@ ssize_t Endpoint::start_offered(const OperationRequest& request, PeerId number) 
   use_bounce(*operation, std::move(*bounce));
   operation->length = request.local.bytes();
   operation->offered = true;
-  operation->awaits_done = write || peer.reads_our_memory || (request.flags & kCompleteAtPeer) != 0;
+  const bool direct = peer.reads_our_memory();
+  operation->awaits_done = write || direct || (request.flags & kCompleteAtPeer) != 0;
   std::vector<uint8_t> segments;
-  if (peer.reads_our_memory) segments = own_segments(operation->local);
+  if (direct) segments = own_segments(operation->local);
   Frame frame =
       frame_of(request, write ? FrameKind::kWriteOffer : FrameKind::kOffer, segments.size(), id);
-  if (peer.reads_our_memory) frame.flags |= kDirect | (write ? uint8_t{0} : kWantsDone);
+  if (direct) frame.flags |= kDirect | (write ? uint8_t{0} : kWantsDone);
   std::ranges::copy(segments, peer.outbox->add(frame));
   start_sending(number, false);
   return 0;
@@ -223,7 +226,7 @@ void Endpoint::start_queued_reads(PeerId number) {
     Operation& operation = *operations_.find(id);
     Frame frame = operation.request;
     const bool large = operation.length > kEagerBytes;
-    if (large && peer.memory && !operation.direct_failed) {
+    if (large && peer.reads_our_memory() && !operation.direct_failed) {
       operation.request.flags |= kDirect;
       frame.flags |= kDirect;
     } else if (large) {

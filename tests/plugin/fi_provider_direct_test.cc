@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -161,6 +162,36 @@ TEST(FiProviderDirect, AClosedRegionIsWrittenNoMore) {
     std::ranges::fill(bytes, 3);
     for (int turn = 0; turn < 1000; ++turn) makes_progress();
     EXPECT_EQ(std::ranges::count(bytes, 3), static_cast<ptrdiff_t>(kSize));
+  });
+}
+
+// Its memory is the application's again, although a message of it was offered.
+TEST(FiProviderDirect, AClosedEndpointsMessageIsNotReadFromReusedMemory) {
+  expect_processes_pass(2, [](Rank& rank) {
+    std::vector<uint8_t> bytes = pattern(kLarge, 1);
+    std::optional<World> world(rank);
+    send_tagged(*world, pattern(8, 1), 1);
+    expect_tagged(*world, pattern(8, 1), 1);
+    int context = 0;
+    if (world->first()) {
+      rank.barrier();
+      world->end.until_taken([&] {
+        return fi_tsend(world->end.endpoint, bytes.data(), kLarge, nullptr, world->other(), 2,
+                        &context);
+      });
+      world.reset();
+      std::ranges::fill(bytes, 9);
+      return rank.barrier();
+    }
+    std::vector<uint8_t> place(kLarge);
+    world->end.until_taken([&] {
+      return fi_trecv(world->end.endpoint, place.data(), kLarge, nullptr, world->other(), 2, 0,
+                      &context);
+    });
+    rank.barrier();
+    rank.barrier();
+    const bool failed = world->end.outcome_of(&context).error != 0;
+    EXPECT_TRUE(failed || place == bytes);
   });
 }
 

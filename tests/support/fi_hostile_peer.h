@@ -25,12 +25,13 @@ namespace pacecar::test {
 
 class FiHostilePeer {
  public:
-  // At 127.0.0.`host`.
+  // At 127.0.0.`host`. Every second seed calls through a Unix socket, as a process of this host.
   FiHostilePeer(fabric::Name victim, uint64_t seed, uint8_t host = 1)
       : victim_(std::move(victim)), prng_(seed) {
     context_ = must(Context::open({}));
     listener_ = must(context_->listen(0));
     bootstrap_ = must(fabric::EndpointBootstrap::open(loopback(host)));
+    if (seed % 2 == 0) bootstrap_->enable_within_host(name());
   }
   ~FiHostilePeer() { leave(); }
 
@@ -45,8 +46,8 @@ class FiHostilePeer {
     greeting_ = {.instance = random_u64(), .token = {random_u64(), random_u64()}};
     greeting_.name_size = static_cast<uint32_t>(name().size());
     greeting_.listener = listener_->handle();
-    if (prng_.below(4) != 0) greeting_.place = fabric::own_place(greeting_.token);
-    if (prng_.below(8) == 0) greeting_.place.pid = 1;
+    greeting_.token_address =
+        prng_.below(4) == 0 ? number() : reinterpret_cast<uint64_t>(greeting_.token.data());
     std::memcpy(greeting_.name.data(), name().data(), name().size());
     call_ = bootstrap_->call(victim_, name(), greeting_);
     const auto answer = answered();

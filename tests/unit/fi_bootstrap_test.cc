@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -89,6 +92,68 @@ TEST(FiBootstrap, ACallerThatResetsBeforeTheAnswerIsLost) {
   const Event loss = next_event(*called);
   EXPECT_EQ(loss.kind, Event::Kind::kLost);
   EXPECT_EQ(loss.call, arrival.call);
+}
+
+Greeting with_address(const Name& name) {
+  Greeting greeting = greeting_of(name, 1);
+  greeting.token_address = 4711;
+  return greeting;
+}
+
+// The kernel says who is at the other end; only then an address of memory is told.
+TEST(FiBootstrap, WithinAHostBothKnowTheOthersProcess) {
+  const auto caller = opened();
+  const auto called = opened();
+  for (const auto* one : {&caller, &called}) (*one)->enable_within_host((*one)->address());
+  caller->call(called->address(), caller->address(), with_address(caller->address()));
+  const Event arrival = next_event(*called, caller.get());
+  EXPECT_EQ(arrival.process, getpid());
+  EXPECT_EQ(arrival.greeting.token_address, 4711U);
+  called->answer(arrival.call, with_address(called->address()));
+  const Event answer = next_event(*caller);
+  EXPECT_EQ(answer.kind, Event::Kind::kAnswered);
+  EXPECT_EQ(answer.process, getpid());
+  EXPECT_EQ(answer.greeting.token_address, 4711U);
+}
+
+// As from another host, whose greeting may be one that it has been given.
+TEST(FiBootstrap, OverTcpNobodyIsKnownAndNoAddressIsTold) {
+  for (const bool caller_alone : {true, false}) {
+    const auto caller = opened();
+    const auto called = opened();
+    const auto& one = caller_alone ? caller : called;
+    one->enable_within_host(one->address());
+    caller->call(called->address(), caller->address(), with_address(caller->address()));
+    const Event arrival = next_event(*called, caller.get());
+    EXPECT_EQ(arrival.process, 0);
+    EXPECT_EQ(arrival.greeting.token_address, 0U);
+    called->answer(arrival.call, with_address(called->address()));
+    const Event answer = next_event(*caller);
+    EXPECT_EQ(answer.process, 0);
+    EXPECT_EQ(answer.greeting.token_address, 0U);
+  }
+}
+
+TEST(FiBootstrap, AnotherUsersProcessIsCalledByTcp) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const auto called = opened();
+  called->enable_within_host(called->address());
+  const auto as_another = [&] {
+    if (setuid(65534) != 0) std::_Exit(2);
+    const auto caller = opened();
+    caller->enable_within_host(caller->address());
+    caller->call(called->address(), caller->address(), with_address(caller->address()));
+    const Event answer = next_event(*caller);
+    std::_Exit(answer.kind == Event::Kind::kAnswered && answer.process == 0 ? 0 : 1);
+  };
+  const pid_t child = fork();
+  if (child == 0) as_another();
+  const Event arrival = next_event(*called);
+  EXPECT_EQ(arrival.process, 0);
+  called->answer(arrival.call, with_address(called->address()));
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(FiBootstrap, ACallToNobodyFails) {

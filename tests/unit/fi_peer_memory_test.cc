@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <limits>
 #include <vector>
 
 #include "net_plugin/libfabric/link/peer_memory.h"
@@ -14,7 +15,6 @@ namespace pacecar::fabric {
 namespace {
 
 constexpr Token kToken{0x1234, 0x5678};
-constexpr uid_t kNobody = 65534;
 
 // What the child process has: the same addresses as in this one, from which it is forked.
 struct Owner {
@@ -39,8 +39,6 @@ class PeerMemoryTest : public testing::Test {
     ASSERT_EQ(read(ready[0], &byte, 1), 1);
     close(ready[0]);
     close(ready[1]);
-    place_ = own_place(owner_.token);
-    place_.pid = static_cast<uint64_t>(child_);
   }
   void end_owner() {
     if (child_ <= 0) return;
@@ -50,13 +48,13 @@ class PeerMemoryTest : public testing::Test {
   }
   void TearDown() override { end_owner(); }
 
+  uint64_t token_address() const { return reinterpret_cast<uint64_t>(owner_.token.data()); }
   RemoteSegment segment(size_t at, size_t length) const {
     return {reinterpret_cast<uint64_t>(owner_.bytes.data()) + at, length, 0};
   }
 
   Owner owner_;
   pid_t child_ = 0;
-  ProcessPlace place_;
 };
 
 void count_up(Owner& owner) {
@@ -65,7 +63,7 @@ void count_up(Owner& owner) {
 
 TEST_F(PeerMemoryTest, GathersAndScatters) {
   fork_owner(count_up);
-  const auto memory = PeerMemory::open(place_, kToken);
+  const auto memory = PeerMemory::open(child_, token_address(), kToken);
   ASSERT_TRUE(memory);
   std::vector<uint8_t> first(5'000);
   std::vector<uint8_t> second(70'000);
@@ -84,7 +82,7 @@ TEST_F(PeerMemoryTest, GathersAndScatters) {
 // In parts, as long messages are: the same bytes as at once.
 TEST_F(PeerMemoryTest, PartsMakeTheWhole) {
   fork_owner(count_up);
-  const auto memory = PeerMemory::open(place_, kToken);
+  const auto memory = PeerMemory::open(child_, token_address(), kToken);
   ASSERT_TRUE(memory);
   const RemoteSegment segments[] = {segment(1, 3'000), segment(90'000, 0), segment(40'000, 4'000)};
   std::vector<uint8_t> whole(7'000);
@@ -102,7 +100,7 @@ TEST_F(PeerMemoryTest, PartsMakeTheWhole) {
 
 TEST_F(PeerMemoryTest, ReadsNoMoreThanThereIsRoomFor) {
   fork_owner(count_up);
-  const auto memory = PeerMemory::open(place_, kToken);
+  const auto memory = PeerMemory::open(child_, token_address(), kToken);
   ASSERT_TRUE(memory);
   std::vector<uint8_t> place(100, 0xee);
   const Piece piece{place.data(), 60};
@@ -114,34 +112,16 @@ TEST_F(PeerMemoryTest, ReadsNoMoreThanThereIsRoomFor) {
 
 TEST_F(PeerMemoryTest, AnotherTokenIsAnotherPeer) {
   fork_owner([](Owner& owner) { owner.token[1] = 1; });
-  EXPECT_FALSE(PeerMemory::open(place_, kToken));
-}
-
-TEST_F(PeerMemoryTest, AnotherNetworkIsAnotherHost) {
-  fork_owner(count_up);
-  ++place_.network;
-  EXPECT_FALSE(PeerMemory::open(place_, kToken));
-  place_.network = 0;
-  EXPECT_FALSE(PeerMemory::open(place_, kToken));
-}
-
-TEST_F(PeerMemoryTest, AnotherUsersProcessIsNotRead) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
-  fork_owner([](Owner&) { (void)!setuid(kNobody); });
-  EXPECT_FALSE(PeerMemory::open(place_, kToken));
+  EXPECT_FALSE(PeerMemory::open(child_, token_address(), kToken));
 }
 
 TEST_F(PeerMemoryTest, InvalidPlacesAreNobodys) {
   fork_owner(count_up);
-  for (const uint64_t pid : {uint64_t{0}, uint64_t{1} << 31, ~uint64_t{0}}) {
-    ProcessPlace wrong = place_;
-    wrong.pid = pid;
-    EXPECT_FALSE(PeerMemory::open(wrong, kToken)) << pid;
+  for (const pid_t pid : {0, -1, std::numeric_limits<pid_t>::max()}) {
+    EXPECT_FALSE(PeerMemory::open(pid, token_address(), kToken)) << pid;
   }
   for (const uint64_t address : {uint64_t{0}, uint64_t{8}, ~uint64_t{0}}) {
-    ProcessPlace wrong = place_;
-    wrong.token_address = address;
-    EXPECT_FALSE(PeerMemory::open(wrong, kToken)) << address;
+    EXPECT_FALSE(PeerMemory::open(child_, address, kToken)) << address;
   }
 }
 
@@ -150,7 +130,7 @@ TEST_F(PeerMemoryTest, WhatCannotBeReadIsSaid) {
       mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(page, MAP_FAILED);
   fork_owner([&](Owner&) { mprotect(static_cast<uint8_t*>(page) + 4096, 4096, PROT_NONE); });
-  const auto memory = PeerMemory::open(place_, kToken);
+  const auto memory = PeerMemory::open(child_, token_address(), kToken);
   ASSERT_TRUE(memory);
   std::vector<uint8_t> place(8192);
   const Piece piece{place.data(), place.size()};
@@ -164,7 +144,7 @@ TEST_F(PeerMemoryTest, WhatCannotBeReadIsSaid) {
 // The number of a process is used again, and an endpoint that gives its peer up changes the token.
 TEST_F(PeerMemoryTest, BytesOfAnotherProcessDoNotCount) {
   fork_owner(count_up);
-  const auto memory = PeerMemory::open(place_, kToken);
+  const auto memory = PeerMemory::open(child_, token_address(), kToken);
   ASSERT_TRUE(memory);
   uint8_t byte = 0;
   const Piece piece{&byte, 1};
@@ -176,8 +156,7 @@ TEST_F(PeerMemoryTest, BytesOfAnotherProcessDoNotCount) {
 
 TEST_F(PeerMemoryTest, AChangedTokenEndsTheReading) {
   owner_.token = kToken;
-  place_ = own_place(owner_.token);
-  const auto memory = PeerMemory::open(place_, kToken);
+  const auto memory = PeerMemory::open(getpid(), token_address(), kToken);
   ASSERT_TRUE(memory) << "this process itself";
   uint8_t byte = 0;
   const Piece piece{&byte, 1};
@@ -190,12 +169,12 @@ TEST_F(PeerMemoryTest, AChangedTokenEndsTheReading) {
 // As of a memory region that is closed.
 TEST_F(PeerMemoryTest, BytesBehindAnotherGuardDoNotCount) {
   fork_owner(count_up);
-  const auto memory = PeerMemory::open(place_, kToken);
+  const auto memory = PeerMemory::open(child_, token_address(), kToken);
   ASSERT_TRUE(memory);
   uint8_t byte = 0;
   const Piece piece{&byte, 1};
   const RemoteSegment one = segment(1, 1);
-  const uint64_t word = reinterpret_cast<uint64_t>(owner_.token.data()) + sizeof(uint64_t);
+  const uint64_t word = token_address() + sizeof(uint64_t);
   EXPECT_TRUE(memory->read({&one, 1}, {&piece, 1}, {0, 1}, Guard{word, kToken[1]}));
   EXPECT_FALSE(memory->read({&one, 1}, {&piece, 1}, {0, 1}, Guard{word, kToken[0]}));
   EXPECT_FALSE(memory->read({&one, 1}, {&piece, 1}, {0, 1}, Guard{0, 0}));

@@ -35,9 +35,11 @@ inline constexpr uint8_t kHasData = 2;
 inline constexpr uint8_t kWantsDone = 4;  // of a message: the sender waits for a kDone
 inline constexpr uint8_t kFetches = 8;    // of an atomic: the old values are returned
 inline constexpr uint8_t kCompares = 16;  // of an atomic: comparands follow the operands
-// Of an offer or a read: its receiver may read the sender's memory (peer_memory.h), or reply to it
-// as without this flag. Of a kHello: its sender can read the receiver's memory.
+// Of an offer: the receiver may read the bytes from the sender's memory (peer_memory.h), or reply
+// with a clear-to-send. Of a read: its sender can read the receiver's memory, if told where. Of a
+// kHello: likewise in general.
 inline constexpr uint8_t kDirect = 32;
+inline constexpr uint8_t kRepeated = 64;  // of a read: it was replied to, and counted, before
 
 enum class Status : uint64_t {
   kOk = 0,
@@ -64,7 +66,8 @@ static_assert(sizeof(Frame) == 48 && std::is_trivially_copyable_v<Frame>);
 using Token = std::array<uint64_t, 2>;
 
 // Memory of the frame's sender into which its receiver may put: remote address, length, rkey. Of a
-// kDirect frame: memory to read, by its address in the sender's process; without a key.
+// kDirect offer, and of the reply to a kDirect read: memory to read, by its address in the sender's
+// process; without a key.
 struct RemoteSegment {
   uint64_t address = 0;
   uint64_t length = 0;

@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -17,7 +20,30 @@
 namespace pacecar::fabric {
 namespace {
 
-constexpr uint64_t kListener = 0;  // the listener's number in epoll; calls begin at 1
+// The listeners' numbers in epoll; calls begin at 1.
+constexpr uint64_t kListener = 0;
+constexpr uint64_t kListenerWithinHost = ~uint64_t{0};
+
+// An abstract one: of this network namespace, without a file.
+struct UnixAddress {
+  explicit UnixAddress(const Name& name) {
+    const std::string text = "pacecar-fi-" + name_text(name);
+    std::memcpy(address.sun_path + 1, text.data(), text.size());
+    bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+  }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
+
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  socklen_t bytes = 0;
+};
+
+// At the other end of a Unix socket. nullopt: it is another user's.
+std::optional<pid_t> process_behind(int fd) {
+  ucred other{};
+  socklen_t bytes = sizeof other;
+  const bool known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &bytes) == 0;
+  return known && other.uid == geteuid() ? std::optional(other.pid) : std::nullopt;
+}
 
 const sockaddr* as_sockaddr(const sockaddr_storage& address) {
   return reinterpret_cast<const sockaddr*>(&address);
@@ -73,6 +99,30 @@ Result<std::unique_ptr<EndpointBootstrap>> EndpointBootstrap::open(const Name& a
       new EndpointBootstrap(std::move(events), std::move(listener), *name_of(as_sockaddr(bound))));
 }
 
+void EndpointBootstrap::enable_within_host(const Name& own) {
+  calls_within_host_ = true;
+  const UnixAddress address(own);
+  FileDescriptor listener = make_socket(AF_UNIX);
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = kListenerWithinHost}};
+  const bool listens = listener.get() >= 0 &&
+                       bind(listener.get(), address.get(), address.bytes) == 0 &&
+                       listen(listener.get(), SOMAXCONN) == 0 &&
+                       epoll_ctl(events_.get(), EPOLL_CTL_ADD, listener.get(), &event) == 0;
+  if (listens) listener_within_host_ = std::move(listener);  // else peers call by TCP
+}
+
+// nullopt: the peer does not listen there, so it is called by TCP.
+std::optional<EndpointBootstrap::Call> EndpointBootstrap::call_within_host(const Name& peer) const {
+  const UnixAddress address(peer);
+  Call call{.socket = make_socket(AF_UNIX), .ours = true, .within_host = true, .from = peer};
+  const int fd = call.socket.get();
+  if (fd < 0 || connect(fd, address.get(), address.bytes) != 0) return std::nullopt;
+  const auto process = process_behind(fd);
+  if (!process) return std::nullopt;
+  call.process = *process;
+  return call;
+}
+
 EndpointBootstrap::CallId EndpointBootstrap::add(Call call, uint32_t wanted) {
   const CallId id = next_++;
   epoll_event event{.events = wanted, .data = {.u64 = id}};
@@ -88,8 +138,15 @@ EndpointBootstrap::CallId EndpointBootstrap::add(Call call, uint32_t wanted) {
 
 EndpointBootstrap::CallId EndpointBootstrap::call(const Name& peer, const Name& from,
                                                   const Greeting& ours) {
+  if (calls_within_host_) {
+    if (auto call = call_within_host(peer)) {
+      call->outgoing = ours;
+      return add(std::move(*call), EPOLLOUT);
+    }
+  }
   const sockaddr_storage address = socket_address(peer);
   Call call{.socket = make_socket(address.ss_family), .ours = true, .from = peer, .outgoing = ours};
+  call.outgoing.token_address = 0;
   const int fd = call.socket.get();
   int error = fd < 0 ? errno : 0;
   // Bound to our own address: the peer compares it with the name in the greeting.
@@ -104,9 +161,11 @@ EndpointBootstrap::CallId EndpointBootstrap::call(const Name& peer, const Name& 
   return next_++;
 }
 
-void EndpointBootstrap::answer(CallId id, const Greeting& ours) {
+void EndpointBootstrap::answer(CallId id, const Greeting& given) {
   const auto call = calls_.find(id);
   if (call == calls_.end()) return;
+  Greeting ours = given;
+  if (!call->second.within_host) ours.token_address = 0;
   // A new socket has room for a greeting: else the caller has reset it.
   const ssize_t sent =
       send(call->second.socket.get(), &ours, sizeof ours, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -115,17 +174,24 @@ void EndpointBootstrap::answer(CallId id, const Greeting& ours) {
   ended_.push_back({.kind = Event::Kind::kLost, .call = id});
 }
 
-void EndpointBootstrap::accept() {
+void EndpointBootstrap::accept(int listener) {
   while (true) {
     sockaddr_storage from{};
     socklen_t bytes = sizeof from;
-    FileDescriptor socket(accept4(listener_.get(), reinterpret_cast<sockaddr*>(&from), &bytes,
+    FileDescriptor socket(accept4(listener, reinterpret_cast<sockaddr*>(&from), &bytes,
                                   SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket.get() < 0) return;
-    const auto name = name_of(as_sockaddr(from));
-    if (!name || unknown_ == kMaxUnknown) continue;
+    const bool within_host = listener == listener_within_host_.get();
+    const auto process = within_host ? process_behind(socket.get()) : pid_t{0};
+    const auto name = within_host ? address_ : name_of(as_sockaddr(from));
+    if (!name || !process || unknown_ == kMaxUnknown) continue;
     ++unknown_;
-    add({.socket = std::move(socket), .connected = true, .from = *name}, EPOLLIN | EPOLLRDHUP);
+    add({.socket = std::move(socket),
+         .connected = true,
+         .within_host = within_host,
+         .process = *process,
+         .from = *name},
+        EPOLLIN | EPOLLRDHUP);
   }
 }
 
@@ -160,7 +226,8 @@ void EndpointBootstrap::poll_call(CallId id, std::vector<Event>& events) {
     int error = 0;
     socklen_t bytes = sizeof error;
     (void)getsockopt(call.socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
-    if (error == 0 && is_self_connection(call.socket.get())) error = ECONNREFUSED;
+    if (error == 0 && !call.within_host && is_self_connection(call.socket.get()))
+      error = ECONNREFUSED;
     if (error != 0) return drop(error);
     call.connected = true;
     const ssize_t sent =
@@ -179,11 +246,12 @@ void EndpointBootstrap::poll_call(CallId id, std::vector<Event>& events) {
     const auto name = name_of(as_sockaddr(bytes));
     const bool valid = greeting.magic == Greeting::kMagic && name &&
                        greeting.name_size == name->size() &&
-                       (call.ours || same_host(*name, call.from));
+                       (call.ours || call.within_host || same_host(*name, call.from));
     if (!valid) return drop(EPROTO);
     if (!call.ours) --unknown_;
     call.greeted = true;
     event.name = *name;
+    event.process = call.process;
     events.push_back(std::move(event));
   }
   if (!alive) drop(ECONNRESET);
@@ -211,7 +279,9 @@ std::vector<EndpointBootstrap::Event> EndpointBootstrap::poll() {
   const int count = epoll_wait(events_.get(), ready, std::size(ready), 0);
   for (int i = 0; i < count; ++i) {
     if (ready[i].data.u64 == kListener) {
-      accept();
+      accept(listener_.get());
+    } else if (ready[i].data.u64 == kListenerWithinHost) {
+      accept(listener_within_host_.get());
     } else {
       poll_call(ready[i].data.u64, events);
     }

@@ -3,7 +3,8 @@
 // stays open: when it is closed, the peer has ended.
 //
 // A caller is dropped if it sends no greeting within kPatience, an invalid one, or one with the
-// name of another host. Never blocks. Thread rule: one thread at a time.
+// name of another host. Within a host, calls between processes of one user may go through a Unix
+// socket: then the kernel says which process is at the other end. Never blocks. Thread rule: one thread at a time.
 #pragma once
 
 #include <array>
@@ -15,7 +16,6 @@
 
 #include "net_plugin/libfabric/core/frame.h"
 #include "net_plugin/libfabric/core/names.h"
-#include "net_plugin/libfabric/link/peer_memory.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/file_descriptor.h"
 
@@ -29,10 +29,10 @@ struct Greeting {
   Token token{};          // the peer sends it in the first frame (kHello) of its connections to us
   std::array<char, 28> name{};
   uint32_t name_size = 0;
-  ProcessPlace place;  // whose memory a peer on this host may read
-  Handle listener;     // of Pacecar, for the peer's connections to us
+  uint64_t token_address = 0;  // in its sender's process; 0 beyond this host
+  Handle listener;             // of Pacecar, for the peer's connections to us
 };
-static_assert(sizeof(Greeting) == 216 && std::is_trivially_copyable_v<Greeting>);
+static_assert(sizeof(Greeting) == 200 && std::is_trivially_copyable_v<Greeting>);
 
 class EndpointBootstrap {
  public:
@@ -47,17 +47,22 @@ class EndpointBootstrap {
     CallId call = 0;
     Greeting greeting;  // of kCalled, after which answer() must be called, and of kAnswered
     Name name;          // the peer's name in that greeting
+    pid_t process = 0;  // that sent it, as the kernel says; 0: of another host, or not known
     int error = 0;      // kFailed: an errno
   };
 
   // Listens at `address`; port 0: any. Errors: kSystem.
   static Result<std::unique_ptr<EndpointBootstrap>> open(const Name& address);
 
+  // From now on processes of this user on this host may call `own` through a Unix socket, and our
+  // calls are made so where the peer has one.
+  void enable_within_host(const Name& own);
+
   // The address of the listener.
   const Name& address() const { return address_; }
   // Connects to a peer's listener, from our address, and sends `ours`.
   CallId call(const Name& peer, const Name& from, const Greeting& ours);
-  void answer(CallId call, const Greeting& ours);
+  void answer(CallId call, const Greeting& given);
   void end(CallId call) { calls_.erase(call); }
   // The events since the last poll; cheap if there are none.
   std::vector<Event> poll();
@@ -68,7 +73,9 @@ class EndpointBootstrap {
     bool ours = false;       // outgoing
     bool connected = false;  // or failed
     bool greeted = false;
-    Name from;  // of an incoming call: the address of its socket
+    bool within_host = false;
+    pid_t process = 0;  // at the other end, if that is known
+    Name from;          // of an incoming call: the address of its socket
     Greeting outgoing;
     std::array<char, sizeof(Greeting)> incoming{};
     size_t received = 0;
@@ -77,7 +84,8 @@ class EndpointBootstrap {
 
   explicit EndpointBootstrap(FileDescriptor events, FileDescriptor listener, Name address)
       : events_(std::move(events)), listener_(std::move(listener)), address_(std::move(address)) {}
-  void accept();
+  void accept(int listener);
+  std::optional<Call> call_within_host(const Name& peer) const;
   void poll_call(CallId id, std::vector<Event>& events);
   bool receive(Call& call);
   void expire_silent_calls(std::vector<Event>& events);
@@ -85,6 +93,8 @@ class EndpointBootstrap {
 
   FileDescriptor events_;
   FileDescriptor listener_;
+  FileDescriptor listener_within_host_;
+  bool calls_within_host_ = false;
   Name address_;
   std::map<CallId, Call> calls_;
   CallId next_ = 1;

@@ -1,43 +1,16 @@
 #include "net_plugin/libfabric/link/peer_memory.h"
 
-#include <fmt/format.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <limits>
 
 namespace pacecar::fabric {
-namespace {
 
-uint64_t own_network() {
-  struct stat information {};
-  return stat("/proc/self/ns/net", &information) == 0 ? information.st_ino : 0;
-}
-
-bool of_this_user(pid_t pid) {
-  struct stat information {};
-  return stat(fmt::format("/proc/{}", pid).c_str(), &information) == 0 &&
-         information.st_uid == geteuid();
-}
-
-}  // namespace
-
-ProcessPlace own_place(const Token& token) {
-  return {.network = own_network(),
-          .pid = static_cast<uint64_t>(getpid()),
-          .token_address = reinterpret_cast<uint64_t>(token.data())};
-}
-
-std::optional<PeerMemory> PeerMemory::open(const ProcessPlace& place, const Token& token) {
-  const bool here = place.network != 0 && place.network == own_network() && place.pid > 0 &&
-                    place.pid <= std::numeric_limits<pid_t>::max();
-  if (!here) return std::nullopt;
-  const auto pid = static_cast<pid_t>(place.pid);
-  const PeerMemory memory(pid, place.token_address, token);
-  const bool its = of_this_user(pid) && memory.read_run(0, {}, memory.token_guard());
-  return its ? std::optional(memory) : std::nullopt;
+std::optional<PeerMemory> PeerMemory::open(pid_t process, uint64_t token_address,
+                                           const Token& token) {
+  const PeerMemory memory(process, token_address, token);
+  const bool readable = process > 0 && memory.read_run(0, {}, memory.token_guard());
+  return readable ? std::optional(memory) : std::nullopt;
 }
 
 bool PeerMemory::read(std::span<const RemoteSegment> from, std::span<const Piece> to, Part part,

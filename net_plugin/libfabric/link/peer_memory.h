@@ -1,8 +1,8 @@
 // The memory of a peer's process on this host, read without a NIC (cross-memory attach).
 //
-// A greeting tells in which process, and where in it, the peer keeps the token of that greeting.
-// Each read fetches the token behind the bytes. If it is another one, the process is not the peer's
-// (any more), or the peer has given this endpoint up: the bytes do not count. Bytes of a memory
+// The kernel says which process sent the greeting (endpoint_bootstrap.h); the greeting tells where
+// in it the token of that greeting is. The token is read behind the bytes. If it is another one,
+// the peer has ended or has given this endpoint up: the bytes do not count. Bytes of a memory
 // region have a guard besides, which changes when the region is closed.
 //
 // Only read, never written: a process that is late, dead or hostile can harm nobody's memory.
@@ -19,16 +19,6 @@
 
 namespace pacecar::fabric {
 
-// Where this process is, as sent in greetings.
-struct ProcessPlace {
-  uint64_t network = 0;  // its network namespace: containers with their own are hosts of their own
-  uint64_t pid = 0;
-  uint64_t token_address = 0;
-};
-
-// The place of the calling process; its token is at `token`.
-ProcessPlace own_place(const Token& token);
-
 // A word of the peer's process that keeps this value while the bytes beside it are valid.
 struct Guard {
   uint64_t address = 0;
@@ -42,9 +32,8 @@ class PeerMemory {
     uint64_t bytes = 0;
   };
 
-  // nullopt: the process is of another network namespace or another user, the kernel forbids it
-  // (ptrace_scope, seccomp), or no such token is there.
-  static std::optional<PeerMemory> open(const ProcessPlace& place, const Token& token);
+  // nullopt: the kernel forbids it (ptrace_scope, seccomp), or no such token is there.
+  static std::optional<PeerMemory> open(pid_t process, uint64_t token_address, const Token& token);
 
   // Reads these bytes of the segments into the same of the pieces, as far as there is room. False:
   // not all could be read, such as memory of a device, or they are not valid any more; the pieces'
