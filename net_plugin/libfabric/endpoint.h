@@ -187,9 +187,9 @@ class Endpoint : public fid_ep {
     Token remote_token{};
     std::unique_ptr<Outbox> outbox;
     std::optional<PeerMemory> memory;  // if we can read it
-    bool says_it_reads = false;        // our memory
+    bool reports_reading = false;      // of our memory
     // Addresses are for processes on this host, whose memory we can read, too.
-    bool reads_our_memory() const { return says_it_reads && memory; }
+    bool reads_our_memory() const { return reports_reading && memory; }
     IncomingStream frames;
     IncomingStream placed;  // frames after the peer's puts
     Handle remote_listener;

@@ -264,7 +264,7 @@ void Endpoint::identify_connections() {
     IncomingStream& stream = of_puts ? (*peer)->placed : (*peer)->frames;
     if (stream.inbox != nullptr) continue;
     stream.inbox = std::move(inbox);
-    if (!of_puts) (*peer)->says_it_reads = (hello->frame.flags & kDirect) != 0;
+    if (!of_puts) (*peer)->reports_reading = (hello->frame.flags & kDirect) != 0;
   }
 }
 
@@ -313,7 +313,7 @@ void Endpoint::fail_peer(PeerId number, int error, const std::string& why) {
   peer.puts.reset();
   peer.outbox = std::make_unique<Outbox>(domain_.context_of_process());
   peer.memory.reset();
-  peer.says_it_reads = false;
+  peer.reports_reading = false;
   peer.token = {random_u64(), random_u64()};  // from now on the peer reads none of our memory
   peer.instance = 0;
   peer.closed_by_peer = false;
