@@ -158,7 +158,7 @@ class Endpoint : public fid_ep {
     bool reads_directly = false;  // from its segments, in parts
     uint64_t bytes_read = 0;      // of these
     std::optional<Guard> guard;   // beside them
-    bool direct_failed = false;  // of a read: it goes through the NIC
+    bool direct_failed = false;   // of a read: it goes through the NIC
     bool cts_received = false;
     bool puts_issued = false;  // all puts were given to the PutBox, or the peer has read the bytes
     bool awaits_done = false;  // until the peer's kDone
