@@ -5,7 +5,9 @@ what is not installed is skipped. Both ends run on this machine: over the loopba
 network namespaces where this user may make them.
 """
 
+import contextlib
 import os
+import pathlib
 import random
 import re
 import shutil
@@ -51,6 +53,18 @@ def free_port():
                 continue
 
 
+def until_it_waits_for_callers(server, name):
+    """A client of many connections that comes too early is refused some of them, and waits for
+    ever for the others. The server listens when it reads its first event."""
+    proc = pathlib.Path(f"/proc/{server.pid}")
+    deadline = time.monotonic() + LIMIT_S
+    while server.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            program = (proc / "comm").read_text("ascii").strip()
+            if program == name and (proc / "syscall").read_text("ascii").startswith("0 "):
+                return
+
+
 def pair(*command, client=("127.0.0.1",), server=(), port="-p", fault=""):
     """The two ends of a program that talks to itself over the loopback; their outputs."""
     if shutil.which(command[0]) is None:
@@ -61,6 +75,8 @@ def pair(*command, client=("127.0.0.1",), server=(), port="-p", fault=""):
     server = subprocess.Popen([*own, *server], env=environment("lo", fault), text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     deadline = time.monotonic() + LIMIT_S
+    if command[0] in ("ucmatose", "udaddy"):
+        until_it_waits_for_callers(server, command[0])
     try:
         while True:  # the server may not listen yet
             client = subprocess.run(ask, env=environment("lo", fault), text=True,
