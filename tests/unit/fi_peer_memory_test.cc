@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <csignal>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "net_plugin/libfabric/link/peer_memory.h"
@@ -51,6 +52,12 @@ class PeerMemoryTest : public testing::Test {
   uint64_t token_address() const { return reinterpret_cast<uint64_t>(owner_.token.data()); }
   RemoteSegment segment(size_t at, size_t length) const {
     return {reinterpret_cast<uint64_t>(owner_.bytes.data()) + at, length, 0};
+  }
+  bool reads_a_byte(const PeerMemory& memory, const std::optional<Guard>& guard = {}) const {
+    uint8_t byte = 0;
+    const Piece piece{&byte, 1};
+    const RemoteSegment one = segment(1, 1);
+    return memory.read({&one, 1}, {&piece, 1}, {0, 1}, guard);
   }
 
   Owner owner_;
@@ -146,24 +153,18 @@ TEST_F(PeerMemoryTest, BytesOfAnotherProcessDoNotCount) {
   fork_owner(count_up);
   const auto memory = PeerMemory::open(child_, token_address(), kToken);
   ASSERT_TRUE(memory);
-  uint8_t byte = 0;
-  const Piece piece{&byte, 1};
-  const RemoteSegment one = segment(1, 1);
-  EXPECT_TRUE(memory->read({&one, 1}, {&piece, 1}, {0, 1}));
+  EXPECT_TRUE(reads_a_byte(*memory));
   end_owner();
-  EXPECT_FALSE(memory->read({&one, 1}, {&piece, 1}, {0, 1}));
+  EXPECT_FALSE(reads_a_byte(*memory));
 }
 
 TEST_F(PeerMemoryTest, AChangedTokenEndsTheReading) {
   owner_.token = kToken;
   const auto memory = PeerMemory::open(getpid(), token_address(), kToken);
   ASSERT_TRUE(memory) << "this process itself";
-  uint8_t byte = 0;
-  const Piece piece{&byte, 1};
-  const RemoteSegment one = segment(1, 1);
-  EXPECT_TRUE(memory->read({&one, 1}, {&piece, 1}, {0, 1}));
+  EXPECT_TRUE(reads_a_byte(*memory));
   owner_.token[0] = 0;
-  EXPECT_FALSE(memory->read({&one, 1}, {&piece, 1}, {0, 1}));
+  EXPECT_FALSE(reads_a_byte(*memory));
 }
 
 // As of a memory region that is closed.
@@ -171,13 +172,10 @@ TEST_F(PeerMemoryTest, BytesBehindAnotherGuardDoNotCount) {
   fork_owner(count_up);
   const auto memory = PeerMemory::open(child_, token_address(), kToken);
   ASSERT_TRUE(memory);
-  uint8_t byte = 0;
-  const Piece piece{&byte, 1};
-  const RemoteSegment one = segment(1, 1);
   const uint64_t word = token_address() + sizeof(uint64_t);
-  EXPECT_TRUE(memory->read({&one, 1}, {&piece, 1}, {0, 1}, Guard{word, kToken[1]}));
-  EXPECT_FALSE(memory->read({&one, 1}, {&piece, 1}, {0, 1}, Guard{word, kToken[0]}));
-  EXPECT_FALSE(memory->read({&one, 1}, {&piece, 1}, {0, 1}, Guard{0, 0}));
+  EXPECT_TRUE(reads_a_byte(*memory, Guard{word, kToken[1]}));
+  EXPECT_FALSE(reads_a_byte(*memory, Guard{word, kToken[0]}));
+  EXPECT_FALSE(reads_a_byte(*memory, Guard{0, 0}));
 }
 
 }  // namespace
