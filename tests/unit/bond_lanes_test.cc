@@ -162,6 +162,21 @@ TEST(LaneWatch, WhereAllAreSilentNoneIsLost) {
   EXPECT_TRUE(watch.look(0, {.waits = true, .life = 1}, at_ms(1100)));
 }
 
+// What another lane had acknowledged before this one's write does not show that the peer was alive
+// after it.
+TEST(LaneWatch, AnAcknowledgementFromBeforeTheWriteRaisesNoSuspicion) {
+  LaneWatch watch(Duration::from_ms(100));
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1)));
+  EXPECT_FALSE(watch.look(1, {.waits = false, .life = 1}, at_ms(1)));
+  for (int64_t ms = 50; ms < 1000; ms += 50) {  // the peer stops at 50 ms
+    EXPECT_FALSE(watch.look(0, {.waits = true, .life = 2}, at_ms(ms)));
+    EXPECT_FALSE(watch.look(1, {.waits = true, .life = 1}, at_ms(ms)));
+  }
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 3}, at_ms(1000)));
+  EXPECT_FALSE(watch.look(1, {.waits = true, .life = 1}, at_ms(1099)));
+  EXPECT_TRUE(watch.look(1, {.waits = true, .life = 1}, at_ms(1100)));
+}
+
 // Acknowledgements that came meanwhile are not read yet.
 TEST(LaneWatch, OurOwnPauseIsNobodysSilence) {
   LaneWatch watch(Duration::from_ms(100));

@@ -124,7 +124,7 @@ bool LaneWatch::doubts(Instant now) {
 
 void LaneWatch::on_sign(Instant now) {
   for (Seen& seen : seen_) {
-    if (now > seen.until) seen.suspect = std::min(seen.suspect, now);
+    if (seen.waits && now > seen.until) seen.suspect = std::min(seen.suspect, now);
   }
 }
 

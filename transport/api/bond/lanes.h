@@ -101,7 +101,7 @@ class LaneWatch {
   };
   // The newest state of one lane; true when the lane is lost.
   bool look(size_t lane, const Sight& sight, Instant now);
-  // The peer is alive: a note has arrived.
+  // The peer is alive: a note has arrived. Lanes that waited at their last look are suspect.
   void on_sign(Instant now);
   // Whether the peer must be probed: a lane is silent, and the others have nothing to acknowledge.
   bool doubts(Instant now);
@@ -113,7 +113,7 @@ class LaneWatch {
     uint64_t life = 0;
     Instant until;  // last acknowledgement, or nothing was outstanding
     bool waits = false;
-    Instant suspect = Instant::never();  // the peer's first sign of life since then
+    Instant suspect = Instant::never();  // the peer's first sign of life while it waited
   };
   Duration limit_;
   std::array<Seen, kMaxLanes> seen_{};
