@@ -182,9 +182,9 @@ void Domain::progress() {
       endpoints, [](const Endpoint* endpoint) { return endpoint->has_unsent_frames(); });
 }
 
-bool Domain::reads_directly() const {
-  return std::ranges::any_of(endpoints,
-                             [](const Endpoint* endpoint) { return endpoint->reads_directly(); });
+bool Domain::prepare_to_rest() {
+  return std::ranges::all_of(endpoints,
+                             [](Endpoint* endpoint) { return endpoint->prepare_to_rest(); });
 }
 
 // With progress_mutex_ held.
@@ -236,13 +236,13 @@ void Domain::run_progress() {
     if (!application_blocks && now != calls) continue;
     while (!stop_ && progress_enabled() && calls_.load(std::memory_order_relaxed) == now) {
       lock.unlock();
-      bool reads = false;
+      bool rests = false;
       {
         const std::lock_guard domain_lock(mutex);
         progress();
-        reads = reads_directly();
+        rests = prepare_to_rest();
       }
-      if (!reads) context_->rest(nic_);
+      if (rests) context_->rest(nic_);
       lock.lock();
     }
   }

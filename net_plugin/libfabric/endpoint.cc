@@ -12,6 +12,8 @@ namespace {
 
 // How long closing an endpoint waits until its frames and puts are sent.
 constexpr auto kFlushTimeout = std::chrono::milliseconds(1000);
+// With peers on this host the NIC, which takes a microsecond, is polled in one of so many turns.
+constexpr uint32_t kTurnsWithinHost = 8;
 
 Name any_name(uint32_t format) {
   sockaddr_storage any{};
@@ -165,14 +167,20 @@ ssize_t Endpoint::cancel(void* context) {
   return -FI_ENOENT;
 }
 
-void Endpoint::progress() {
-  // One connection polls the NIC, for all of them.
+// One connection polls the NIC, for all of them.
+void Endpoint::poll_nic() {
+  if (within_host_ && ++turns_ % kTurnsWithinHost != 0) return;
   for (size_t i = 0; i < peers_.size(); ++i) {
     Peer& peer = *peers_[next_to_poll_++ % peers_.size()];
-    if (peer.frames.inbox != nullptr && peer.frames.inbox->turn()) break;
+    if (peer.frames.source != nullptr && peer.frames.source->turn()) return;
   }
+}
+
+void Endpoint::progress() {
+  poll_nic();
   for (PeerId number = 0; number < peers_.size(); ++number) {
     Peer& peer = *peers_[number];
+    if (peer.frames.source != nullptr) read_frames(number, peer.shared);
     read_frames(number, peer.frames);
     read_frames(number, peer.placed);
     if (!peer.outbox->is_open()) continue;
@@ -189,6 +197,14 @@ void Endpoint::progress() {
     if (!moved) fail_peer(number, fi_error(moved.error().code), moved.error().message);
   }
   progress_connections();
+}
+
+bool Endpoint::prepare_to_rest() {
+  return std::ranges::all_of(peers_, [](const auto& peer) {
+    const IncomingStream& shared = peer->shared;
+    const bool waits = shared.reading.has_value();  // for room in a queue
+    return peer->direct_reads.empty() && (shared.source == nullptr || waits || shared.source->rest());
+  });
 }
 
 bool Endpoint::has_unsent_frames() const {

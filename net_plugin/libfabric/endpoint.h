@@ -101,7 +101,8 @@ class Endpoint : public fid_ep {
   void progress();
   // Whether frames wait in an outbox.
   bool has_unsent_frames() const;
-  bool reads_directly() const;
+  // Called before a thread sleeps: peers on this host wake it. False: the next turn has work to do.
+  bool prepare_to_rest();
   // Called when a memory region is closed.
   void forget(const MemoryRegion& region);
   // Waits until all frames and puts are sent, for a limited time, and sends kBye.
@@ -170,9 +171,9 @@ class Endpoint : public fid_ep {
     Frame request;                         // of kRead, kReceive and kServeWrite
   };
 
-  // A connection from a peer to us.
+  // Frames of a peer.
   struct IncomingStream {
-    std::unique_ptr<Inbox> inbox;
+    std::unique_ptr<FrameSource> source;
     std::optional<FrameReader> reading;  // rest of the oldest message
   };
 
@@ -185,6 +186,7 @@ class Endpoint : public fid_ep {
     bool tcp_connecting = false;
     std::unique_ptr<Connecting> connecting;
     Token remote_token{};
+    std::unique_ptr<SharedSender> shared_sender;  // until the outbox is open
     std::unique_ptr<Outbox> outbox;
     std::optional<PeerMemory> memory;  // if we can read it
     bool reports_reading = false;      // of our memory
@@ -192,6 +194,7 @@ class Endpoint : public fid_ep {
     bool reads_our_memory() const { return reports_reading && memory; }
     IncomingStream frames;
     IncomingStream placed;  // frames after the peer's puts
+    IncomingStream shared;  // through memory
     Handle remote_listener;
     std::unique_ptr<Connecting> connecting_puts;
     std::unique_ptr<PutBox> puts;                    // opened for the first put
@@ -214,8 +217,10 @@ class Endpoint : public fid_ep {
   bool admits(const Name& name) const;
   uint64_t source_of(Peer& peer);
   void call(Peer& peer);
+  void hand_memory_over(Peer& peer, EndpointBootstrap::CallId call);
+  bool take_memory(Peer& peer, const EndpointBootstrap::Event& event);
   Greeting greeting_for(const Peer& peer) const;
-  bool is_drained(Peer& peer, Clock::duration turn) const;
+  bool is_drained(Peer& peer, Clock::duration turn);
   void progress_connections();
   void on_event(const EndpointBootstrap::Event& event);
   void on_greeting(const EndpointBootstrap::Event& event);
@@ -266,6 +271,7 @@ class Endpoint : public fid_ep {
 
   // endpoint_frames.cc
   void read_frames(PeerId number, IncomingStream& stream);
+  static bool has_unread_frames(Peer& peer);
   FrameResult on_frame(PeerId number, const IncomingStream& stream, const FrameView& view);
   FrameResult on_write(PeerId number, const FrameView& view);
   FrameResult on_write_offer(PeerId number, const FrameView& view);
@@ -324,6 +330,7 @@ class Endpoint : public fid_ep {
   static Result<void> deliver(Operation& operation);
 
   // endpoint.cc
+  void poll_nic();
   void report(PendingCompletion& pending, CompletionQueue* queue);
   void report_error(PendingCompletion& pending, CompletionQueue* queue, int error,
                     const std::string& why);
@@ -359,6 +366,8 @@ class Endpoint : public fid_ep {
   std::vector<PeerId> peers_by_address_;  // a cache of the address vector, of cached_version_
   uint64_t cached_version_ = 0;
   size_t next_to_poll_ = 0;
+  bool within_host_ = false;  // some peer shares memory with us
+  uint32_t turns_ = 0;
   // An accepted connection without a kHello yet: the peer is unknown.
   struct Unidentified {
     std::unique_ptr<Inbox> inbox;

@@ -88,10 +88,6 @@ void Endpoint::finish_direct_read(uint64_t number, bool whole) {
   peers_[operation.peer]->queued_reads.push_back(number);
 }
 
-bool Endpoint::reads_directly() const {
-  return std::ranges::any_of(peers_, [](const auto& peer) { return !peer->direct_reads.empty(); });
-}
-
 // As target of a large read, whose initiator can read our memory if it is on this host.
 void Endpoint::reply_with_segments(PeerId number, const Frame& request, const Local& memory) {
   const bool readable = peers_[number]->reads_our_memory() && !on_device(memory);

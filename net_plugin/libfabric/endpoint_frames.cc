@@ -27,9 +27,10 @@ int error_of(uint64_t status) {
 
 void Endpoint::read_frames(PeerId number, IncomingStream& stream) {
   Peer& peer = *peers_[number];
-  while (stream.inbox != nullptr) {
+  while (stream.source != nullptr) {
     if (!stream.reading) {
-      const auto message = stream.inbox->next();
+      const auto message = stream.source->next();
+      if (!message && has_unread_frames(peer)) return;  // sent before the peer ended
       if (!message) {
         const Error why = message.error();
         return fail_peer(number, fi_error(why.code), why.message);
@@ -42,7 +43,7 @@ void Endpoint::read_frames(PeerId number, IncomingStream& stream) {
       const auto view = stream.reading->next();
       if (!view) break;
       const FrameResult taken = on_frame(number, stream, *view);
-      if (stream.inbox == nullptr) return;  // the peer was failed
+      if (stream.source == nullptr) return;  // the peer was failed
       if (taken == FrameResult::kNoRoom) {
         stream.reading = here;
         return;
@@ -58,10 +59,19 @@ void Endpoint::read_frames(PeerId number, IncomingStream& stream) {
       return fail_peer(number, EPROTO, name_text(peer.name) + " sent what is no frame");
     }
     stream.reading.reset();
-    if (const auto done = stream.inbox->done(); !done) {
+    if (const auto done = stream.source->done(); !done) {
       return fail_peer(number, fi_error(done.error().code), done.error().message);
     }
   }
+}
+
+bool Endpoint::has_unread_frames(Peer& peer) {
+  const auto unread = [](IncomingStream& stream) {
+    if (stream.reading) return true;
+    const auto message = stream.source ? stream.source->next() : std::span<const uint8_t>();
+    return message && !message->empty();
+  };
+  return unread(peer.frames) || unread(peer.placed) || unread(peer.shared);
 }
 
 Endpoint::FrameResult Endpoint::on_frame(PeerId number, const IncomingStream& stream,
@@ -90,6 +100,8 @@ Endpoint::FrameResult Endpoint::on_frame(PeerId number, const IncomingStream& st
     case FrameKind::kBye:
       peers_[number]->closed_by_peer = true;
       fail_peer(number, FI_ENOTCONN, name_text(peers_[number]->name) + " has closed its endpoint");
+      return FrameResult::kHandled;
+    case FrameKind::kWake:
       return FrameResult::kHandled;
     case FrameKind::kHello:
       break;

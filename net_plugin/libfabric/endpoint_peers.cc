@@ -71,12 +71,28 @@ void Endpoint::call(Peer& peer) {
   if (peer.tcp_connecting || peer.connecting != nullptr || peer.outbox->is_open()) return;
   peer.tcp_connecting = true;
   peer.tcp_calls.push_back(bootstrap_->call(peer.name, name_, greeting_for(peer)));
+  hand_memory_over(peer, peer.tcp_calls.back());
+}
+
+// To a peer on this host: what we send to it goes through this memory.
+void Endpoint::hand_memory_over(Peer& peer, EndpointBootstrap::CallId call) {
+  if (!bootstrap_->is_within_host(call) || peer.outbox->is_open()) return;
+  if (peer.shared_sender == nullptr) peer.shared_sender = SharedSender::make();
+  if (peer.shared_sender != nullptr) bootstrap_->hand_over(call, peer.shared_sender->descriptor());
+}
+
+// Both sides may call: then the same memory comes twice. False: it is no such memory.
+bool Endpoint::take_memory(Peer& peer, const EndpointBootstrap::Event& event) {
+  if (!event.memory || peer.shared.source != nullptr) return true;
+  peer.shared.source = SharedReceiver::map(event.memory);
+  within_host_ |= peer.shared.source != nullptr;
+  return peer.shared.source != nullptr;
 }
 
 // Whether a peer whose socket is closed is given up: it had time for what it has sent before. Time
 // in which that waits for the application to read its completions does not count.
-bool Endpoint::is_drained(Peer& peer, Clock::duration turn) const {
-  const bool waits = receives_full() && (peer.frames.reading || peer.placed.reading);
+bool Endpoint::is_drained(Peer& peer, Clock::duration turn) {
+  const bool waits = receives_full() && has_unread_frames(peer);
   if (!waits) *peer.tcp_lost_for += turn;
   return *peer.tcp_lost_for > kDrainTime;
 }
@@ -91,7 +107,7 @@ void Endpoint::progress_connections() {
     if (peer.connecting_puts != nullptr) finish_connect_puts(number);
     awaited |= peer.tcp_connecting || peer.connecting != nullptr ||
                peer.connecting_puts != nullptr ||
-               (peer.instance != 0 && peer.frames.inbox == nullptr);
+               (peer.instance != 0 && peer.frames.source == nullptr);
     if (peer.tcp_lost_for && is_drained(peer, turn)) {
       fail_peer(number, FI_ECONNRESET, name_text(peer.name) + " has ended: look there");
     }
@@ -167,7 +183,14 @@ void Endpoint::on_greeting(const EndpointBootstrap::Event& event) {
   peer->instance = event.greeting.instance;
   if (!answers) {
     peer->tcp_calls.push_back(event.call);
+    hand_memory_over(*peer, event.call);
     bootstrap_->answer(event.call, greeting_for(*peer));
+  }
+  if (!take_memory(*peer, event)) {
+    return fail_peer(number, FI_ENOMEM,
+                     name_text(peer->name) +
+                         " hands memory over that cannot be mapped: raise ulimit -v, or set "
+                         "PACECAR_CMA=off");
   }
   if (peer->outbox->is_open() || peer->connecting != nullptr) return;
   peer->remote_token = event.greeting.token;
@@ -195,7 +218,8 @@ void Endpoint::finish_connect(PeerId number) {
       peer.outbox->open(std::move(*connection), {.kind = FrameKind::kHello,
                                                  .flags = peer.memory ? kDirect : uint8_t{0},
                                                  .tag = peer.remote_token[0],
-                                                 .data = peer.remote_token[1]});
+                                                 .data = peer.remote_token[1]},
+                         std::move(peer.shared_sender));
   // Messages are posted before their completions are reported: the application that reads these may
   // make no progress for long afterwards.
   if (opened) opened = peer.outbox->start(false);
@@ -262,8 +286,8 @@ void Endpoint::identify_connections() {
     if (peer == peers_.end() || !inbox->done()) continue;
     const bool of_puts = hello->frame.operation == 1;
     IncomingStream& stream = of_puts ? (*peer)->placed : (*peer)->frames;
-    if (stream.inbox != nullptr) continue;
-    stream.inbox = std::move(inbox);
+    if (stream.source != nullptr) continue;
+    stream.source = std::move(inbox);
     if (!of_puts) (*peer)->reports_reading = (hello->frame.flags & kDirect) != 0;
   }
 }
@@ -310,7 +334,9 @@ void Endpoint::fail_peer(PeerId number, int error, const std::string& why) {
   peer.connecting_puts.reset();
   peer.frames = {};
   peer.placed = {};
+  peer.shared = {};
   peer.puts.reset();
+  peer.shared_sender.reset();
   peer.outbox = std::make_unique<Outbox>(domain_.context_of_process());
   peer.memory.reset();
   peer.reports_reading = false;

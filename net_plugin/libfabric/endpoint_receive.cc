@@ -114,8 +114,7 @@ void Endpoint::clear_to_send(uint64_t number) {
   Operation& operation = *operations_.find(number);
   const PeerId peer = operation.peer;
   const uint64_t offer = operation.request.id;
-  const auto segments =
-      describe_segments(operation, peers_[peer]->frames.inbox->nic(), operation.length);
+  const auto segments = describe_segments(operation, domain_.nic(), operation.length);
   if (!segments && operation.kind == Operation::Kind::kServeWrite) {
     release(number, operation);
     return reply_status(peer, offer, Status::kNoAccess);

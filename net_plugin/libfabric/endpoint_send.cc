@@ -230,9 +230,8 @@ void Endpoint::start_queued_reads(PeerId number) {
       operation.request.flags |= kDirect;
       frame.flags |= kDirect;
     } else if (large) {
-      if (peer.frames.inbox == nullptr) break;
-      const auto segments =
-          describe_segments(operation, peer.frames.inbox->nic(), operation.length);
+      if (peer.frames.source == nullptr) break;
+      const auto segments = describe_segments(operation, domain_.nic(), operation.length);
       if (!segments) {
         peer.queued_reads.pop_front();
         end(id, FI_ENOMEM, "memory cannot be registered: see the line before");

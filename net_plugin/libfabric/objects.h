@@ -153,8 +153,8 @@ class Domain : public fid_domain {
 
   // With the lock held:
   void progress();  // of all endpoints
-  // Whether a peer's memory is being read: the next turn has work to do.
-  bool reads_directly() const;
+  // Called before a thread rests: peers on this host wake it. False: the next turn has work to do.
+  bool prepare_to_rest();
   std::vector<Endpoint*> endpoints;
   std::map<uint64_t, MemoryRegion*> regions;  // by key
   uint64_t next_key = 1;
@@ -168,17 +168,17 @@ class Domain : public fid_domain {
     const auto begin = Clock::now();
     for (uint32_t round = 0;; ++round) {
       note_call();
-      bool reads = false;
+      const auto waited = Clock::now() - begin;
+      bool rests = false;
       {
         const std::lock_guard lock(mutex);
         if (done()) return true;
         progress();
         if (done()) return true;
-        reads = reads_directly();
+        rests = waited > kSpin && prepare_to_rest();
       }
-      const auto waited = Clock::now() - begin;
       if (timeout_ms >= 0 && waited >= std::chrono::milliseconds(timeout_ms)) return false;
-      if (waited > kSpin && !reads) context_->rest(nic_);
+      if (rests) context_->rest(nic_);
     }
   }
   // From now on the progress thread makes progress while the application does not.

@@ -46,9 +46,9 @@ Event next_event(EndpointBootstrap& of, EndpointBootstrap* caller = nullptr) {
     if (caller != nullptr) {
       EXPECT_TRUE(caller->poll().empty());
     }
-    const auto events = of.poll();
+    auto events = of.poll();
     EXPECT_LE(events.size(), 1U);
-    if (!events.empty()) return events.front();
+    if (!events.empty()) return std::move(events.front());
   }
   ADD_FAILURE() << "no event";
   return {};

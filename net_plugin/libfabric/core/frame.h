@@ -26,6 +26,7 @@ enum class FrameKind : uint8_t {
   kDone,         // reply to request `id`; `data`: a Status; what was read follows: the bytes or,
                  // of a kDirect request, the segments to read them from while the word at
                  // `address` is `tag` (no segments: ask without kDirect)
+  kWake,         // nothing: to a receiver that sleeps, whose frames are in shared memory
   kBye,          // the last frame: the endpoint is closed
 };
 

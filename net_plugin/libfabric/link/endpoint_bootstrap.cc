@@ -1,6 +1,7 @@
 #include "net_plugin/libfabric/link/endpoint_bootstrap.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
@@ -146,7 +147,6 @@ EndpointBootstrap::CallId EndpointBootstrap::call(const Name& peer, const Name& 
   }
   const sockaddr_storage address = socket_address(peer);
   Call call{.socket = make_socket(address.ss_family), .ours = true, .from = peer, .outgoing = ours};
-  call.outgoing.token_address = 0;
   const int fd = call.socket.get();
   int error = fd < 0 ? errno : 0;
   // Bound to our own address: the peer compares it with the name in the greeting.
@@ -164,12 +164,8 @@ EndpointBootstrap::CallId EndpointBootstrap::call(const Name& peer, const Name& 
 void EndpointBootstrap::answer(CallId id, const Greeting& given) {
   const auto call = calls_.find(id);
   if (call == calls_.end()) return;
-  Greeting ours = given;
-  if (!call->second.within_host) ours.token_address = 0;
-  // A new socket has room for a greeting: else the caller has reset it.
-  const ssize_t sent =
-      send(call->second.socket.get(), &ours, sizeof ours, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent == sizeof ours) return;
+  call->second.outgoing = given;
+  if (greet(call->second)) return;
   calls_.erase(call);
   ended_.push_back({.kind = Event::Kind::kLost, .call = id});
 }
@@ -195,6 +191,61 @@ void EndpointBootstrap::accept(int listener) {
   }
 }
 
+bool EndpointBootstrap::is_within_host(CallId id) const {
+  const auto call = calls_.find(id);
+  return call != calls_.end() && call->second.within_host;
+}
+
+void EndpointBootstrap::hand_over(CallId id, const FileDescriptor& memory) {
+  calls_.at(id).outgoing_memory = FileDescriptor(fcntl(memory.get(), F_DUPFD_CLOEXEC, 0));
+}
+
+// Sends our greeting. False: the peer has reset the socket, which else has room for it.
+bool EndpointBootstrap::greet(Call& call) {
+  Greeting greeting = call.outgoing;
+  if (!call.within_host) greeting.token_address = 0;
+  iovec bytes{&greeting, sizeof greeting};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  if (call.outgoing_memory) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    const int fd = call.outgoing_memory.get();
+    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  }
+  const ssize_t sent = sendmsg(call.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  call.outgoing_memory = FileDescriptor();
+  return sent == sizeof greeting;
+}
+
+// As recv. A descriptor that comes with the bytes replaces `memory`.
+ssize_t EndpointBootstrap::receive_some(const Call& call, std::span<char> place,
+                                        FileDescriptor& memory) {
+  iovec bytes{place.data(), place.size()};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  // Room for one descriptor: the kernel closes others.
+  alignas(cmsghdr) std::array<char, CMSG_LEN(sizeof(int))> control{};
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t received =
+      recvmsg(call.socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  const cmsghdr* const header = received >= 0 ? CMSG_FIRSTHDR(&message) : nullptr;
+  if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+    memory = FileDescriptor(fd);
+  }
+  return received;
+}
+
 // False: the socket is closed or broken.
 bool EndpointBootstrap::receive(Call& call) {
   while (true) {
@@ -202,8 +253,8 @@ bool EndpointBootstrap::receive(Call& call) {
       char more = 0;
       return recv(call.socket.get(), &more, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
     }
-    const ssize_t bytes = recv(call.socket.get(), call.incoming.data() + call.received,
-                               sizeof(Greeting) - call.received, MSG_DONTWAIT);
+    const ssize_t bytes = receive_some(call, std::span(call.incoming).subspan(call.received),
+                                       call.incoming_memory);
     if (bytes < 0) return errno == EAGAIN;
     if (bytes == 0) return false;
     call.received += static_cast<size_t>(bytes);
@@ -230,9 +281,7 @@ void EndpointBootstrap::poll_call(CallId id, std::vector<Event>& events) {
       error = ECONNREFUSED;
     if (error != 0) return drop(error);
     call.connected = true;
-    const ssize_t sent =
-        send(call.socket.get(), &call.outgoing, sizeof call.outgoing, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent != sizeof call.outgoing) return drop(ECONNRESET);
+    if (!greet(call)) return drop(ECONNRESET);
     epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {.u64 = id}};
     (void)epoll_ctl(events_.get(), EPOLL_CTL_MOD, call.socket.get(), &event);
   }
@@ -252,6 +301,7 @@ void EndpointBootstrap::poll_call(CallId id, std::vector<Event>& events) {
     call.greeted = true;
     event.name = *name;
     event.process = call.process;
+    event.memory = std::move(call.incoming_memory);
     events.push_back(std::move(event));
   }
   if (!alive) drop(ECONNRESET);

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "net_plugin/libfabric/core/frame.h"
@@ -25,7 +26,7 @@ namespace pacecar::fabric {
 
 // As sent over the socket, in the byte order of the hosts.
 struct Greeting {
-  static constexpr uint64_t kMagic = 0x3230694672636350;  // "PccrFi02"
+  static constexpr uint64_t kMagic = 0x3330694672636350;  // "PccrFi03"
   uint64_t magic = kMagic;
   uint64_t instance = 0;  // of the endpoint: a later endpoint may have the same name
   Token token{};          // the peer sends it in the first frame (kHello) of its connections to us
@@ -50,7 +51,8 @@ class EndpointBootstrap {
     Greeting greeting;  // of kCalled, after which answer() must be called, and of kAnswered
     Name name;          // the peer's name in that greeting
     pid_t process = 0;  // that sent it, as the kernel says; 0: of another host, or not known
-    int error = 0;      // kFailed: an errno
+    FileDescriptor memory{};  // that it has handed over; only within a host
+    int error = 0;          // kFailed: an errno
   };
 
   // Listens at `address`; port 0: any. Errors: kSystem.
@@ -65,6 +67,10 @@ class EndpointBootstrap {
   // Connects to a peer's listener, from our address, and sends `ours`.
   CallId call(const Name& peer, const Name& from, const Greeting& ours);
   void answer(CallId call, const Greeting& given);
+  // Whether the call goes through a Unix socket.
+  bool is_within_host(CallId call) const;
+  // Hands a duplicate over with our greeting; requires that this is not sent, and is_within_host().
+  void hand_over(CallId call, const FileDescriptor& memory);
   void end(CallId call) { calls_.erase(call); }
   // The events since the last poll; cheap if there are none.
   std::vector<Event> poll();
@@ -79,6 +85,8 @@ class EndpointBootstrap {
     pid_t process = 0;  // at the other end, if that is known
     Name from;          // of an incoming call: the address of its socket
     Greeting outgoing;
+    FileDescriptor outgoing_memory{}; // with it
+    FileDescriptor incoming_memory{};
     std::array<char, sizeof(Greeting)> incoming{};
     size_t received = 0;
     Clock::time_point begun;
@@ -89,7 +97,9 @@ class EndpointBootstrap {
   void accept(int listener);
   std::optional<Call> call_within_host(const Name& peer) const;
   void poll_call(CallId id, std::vector<Event>& events);
-  bool receive(Call& call);
+  static bool greet(Call& call);
+  static bool receive(Call& call);
+  static ssize_t receive_some(const Call& call, std::span<char> place, FileDescriptor& memory);
   void expire_silent_calls(std::vector<Event>& events);
   CallId add(Call call, uint32_t wanted);
 

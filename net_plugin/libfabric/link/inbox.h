@@ -11,25 +11,22 @@
 #include <span>
 
 #include "net_plugin/libfabric/core/frame.h"
+#include "net_plugin/libfabric/link/frame_source.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/fresh_pages.h"
 
 namespace pacecar::fabric {
 
-class Inbox {
+class Inbox final : public FrameSource {
  public:
   Inbox(std::shared_ptr<Context> context, std::unique_ptr<ReceiveConnection> connection);
-  ~Inbox();
-  Inbox(const Inbox&) = delete;
-  Inbox& operator=(const Inbox&) = delete;
+  ~Inbox() override;
 
   // Errors: as register_memory and irecv.
   Result<void> open();
-  // The next message; it is valid until done() is called. Empty: none yet. Errors: kPeer.
-  Result<std::span<const uint8_t>> next();
-  Result<void> done();
-  // Polls the NIC. False: it was not polled, because a message is ready.
-  bool turn();
+  Result<std::span<const uint8_t>> next() override;
+  Result<void> done() override;
+  bool turn() override;
   size_t nic() const { return connection_->nic(); }
   std::string peer() const { return connection_->peer(); }
 

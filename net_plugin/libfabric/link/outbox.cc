@@ -16,18 +16,30 @@ Outbox::~Outbox() {
   if (memory_ != nullptr) (void)context_->deregister_memory(nic, memory_);
 }
 
-Result<void> Outbox::open(std::unique_ptr<SendConnection> connection, const Frame& hello) {
+Result<void> Outbox::open(std::unique_ptr<SendConnection> connection, const Frame& hello,
+                          std::unique_ptr<SharedSender> shared) {
   connection_ = std::move(connection);
   auto memory = context_->register_memory(connection_->nic(), pages_.data(), pages_.bytes());
   if (!memory) return tl::unexpected(memory.error());
   memory_ = *memory;
-  uint8_t* const slot = &pages_[kMaxMessages * kMessageBytes];
-  std::memcpy(slot, &hello, sizeof hello);
-  auto started = connection_->isend(slot, sizeof hello, 0, memory_);
+  const Frame wake{.kind = FrameKind::kWake};
+  std::memcpy(greeting(0), &hello, sizeof hello);
+  std::memcpy(greeting(1), &wake, sizeof wake);
+  auto started = connection_->isend(greeting(0), sizeof hello, 0, memory_);
   if (!started) return tl::unexpected(started.error());
+  if (shared != nullptr) share(std::move(shared));
   messages_.push_front({.slot = kMaxMessages, .bytes = sizeof hello, .request = *started});
   ++started_;
   return {};
+}
+
+// What was added before goes into the shared memory, too.
+void Outbox::share(std::unique_ptr<SharedSender> shared) {
+  for (const Message& message : messages_) {
+    std::memcpy(shared->slot(message.slot), at(message.slot), message.bytes);
+  }
+  shared->close_descriptor();
+  shared_ = std::move(shared);
 }
 
 // Whether so many bytes fit into the last message, which is not posted yet.
@@ -46,7 +58,7 @@ uint8_t* Outbox::add(const Frame& frame) {
     free_slots_.pop_back();
   }
   Message& message = messages_.back();
-  uint8_t* const slot = &pages_[message.slot * kMessageBytes + message.bytes];
+  uint8_t* const slot = at(message.slot) + message.bytes;
   message.bytes += bytes;
   std::memcpy(slot, &frame, sizeof frame);
   return slot + sizeof frame;
@@ -66,16 +78,32 @@ bool Outbox::reply(const Frame& frame, std::span<const uint8_t> payload) {
 }
 
 Result<void> Outbox::finish() {
-  while (started_ > 0 && settled(*messages_.front().request)) {
+  for (; !wakes_.empty() && settled(*wakes_.front()); wakes_.pop_front()) {
+    (void)connection_->test(wakes_.front());
+  }
+  while (started_ > 0) {
     const Message message = messages_.front();
-    auto result = connection_->test(message.request);
-    if (!result) return tl::unexpected(result.error());
+    const auto sent = is_sent(message);
+    if (!sent) return tl::unexpected(sent.error());
+    if (!*sent) break;
     messages_.pop_front();
     --started_;
     if (message.slot != kMaxMessages)
       free_slots_.push_back(message.slot);  // the hello's buffer is not reused
   }
   return {};
+}
+
+Result<bool> Outbox::is_sent(const Message& message) {
+  if (message.request == nullptr) {
+    const auto consumed = shared_->consumed();
+    if (!consumed) return tl::unexpected(consumed.error());
+    return *consumed > message.number;
+  }
+  if (!settled(*message.request)) return false;
+  const auto result = connection_->test(message.request);
+  if (!result) return tl::unexpected(result.error());
+  return true;
 }
 
 Result<void> Outbox::start(bool more_coming) {
@@ -99,15 +127,28 @@ Result<void> Outbox::start(bool more_coming) {
     if (!*started) break;
     ++started_;
   }
+  if (shared_ != nullptr && shared_->receiver_rests()) wake();
   return {};
 }
 
 Result<bool> Outbox::start_message(Message& message) {
-  auto started =
-      connection_->isend(&pages_[message.slot * kMessageBytes], message.bytes, 0, memory_);
+  if (shared_ != nullptr) {
+    message.number = shared_->posted();
+    shared_->post(message.slot, message.bytes);
+    return true;
+  }
+  auto started = connection_->isend(at(message.slot), message.bytes, 0, memory_);
   if (!started) return tl::unexpected(started.error());
   message.request = *started;
   return *started != nullptr;
+}
+
+// A peer that cannot be woken wakes by itself soon, or has ended.
+void Outbox::wake() {
+  const auto started = connection_->isend(greeting(1), sizeof(Frame), 0, memory_);
+  if (!started || *started == nullptr) return;
+  wakes_.push_back(*started);
+  shared_->receiver_is_woken();
 }
 
 }  // namespace pacecar::fabric

@@ -1,4 +1,5 @@
-// Sends frames to one peer, in the order in which they are added. Frames are copied into messages.
+// Sends frames to one peer, in the order in which they are added: over a connection, or through
+// memory that a peer on this host shares. Frames are copied into messages.
 // While several messages are outstanding, new frames are gathered in one message. Frames may be
 // added before there is a connection; they are sent when it is open.
 //
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "net_plugin/libfabric/core/frame.h"
+#include "net_plugin/libfabric/link/shared_ring.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/fresh_pages.h"
 
@@ -29,8 +31,10 @@ class Outbox {
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;
 
-  // Takes the connection over; `hello` is sent first.
-  Result<void> open(std::unique_ptr<SendConnection> connection, const Frame& hello);
+  // Takes the connection over; `hello` is sent over it first. With `shared`, all later messages go
+  // through that memory, and the connection wakes a peer that sleeps.
+  Result<void> open(std::unique_ptr<SendConnection> connection, const Frame& hello,
+                    std::unique_ptr<SharedSender> shared = nullptr);
   bool is_open() const { return connection_ != nullptr; }
   size_t nic() const { return connection_->nic(); }
 
@@ -47,7 +51,11 @@ class Outbox {
   Result<void> finish();
   // Whether frames are not posted yet.
   bool has_unsent_frames() const { return started_ < messages_.size() || !replies_.empty(); }
-  bool idle() const { return messages_.empty() && replies_.empty(); }
+  // Whether the peer gets all frames even if this process ends now.
+  bool idle() const {
+    const bool sent = messages_.empty() || messages_.front().request == nullptr;
+    return sent && !has_unsent_frames();
+  }
 
  private:
   // While more messages than these are outstanding, frames gather until a message is full.
@@ -57,20 +65,33 @@ class Outbox {
     uint32_t slot = 0;
     size_t bytes = 0;
     Request* request = nullptr;
+    uint64_t number = 0;  // in shared memory: no request
   };
 
+  uint8_t* at(uint32_t slot) const {
+    return shared_ != nullptr ? shared_->slot(slot) : &pages_[slot * kMessageBytes];
+  }
+  uint8_t* greeting(size_t frame) const {
+    return &pages_[kMaxMessages * kMessageBytes + frame * sizeof(Frame)];
+  }
+  void share(std::unique_ptr<SharedSender> shared);
   bool gathers(size_t bytes) const;
   bool fits(size_t payload) const;
   Result<bool> start_message(Message& message);
+  Result<bool> is_sent(const Message& message);
+  void wake();
 
   const std::shared_ptr<Context> context_;
   std::unique_ptr<SendConnection> connection_;
-  OwnPages<uint8_t> pages_{(kMaxMessages + 1) * kMessageBytes};  // the last one: for the hello
+  // The last message: kHello and kWake, which are never overwritten.
+  OwnPages<uint8_t> pages_{(kMaxMessages + 1) * kMessageBytes};
   const Memory* memory_ = nullptr;
   std::deque<Message> messages_;
   size_t started_ = 0;                // posted: the first ones of messages_
   std::vector<uint32_t> free_slots_;  // a stack: the last used is in cache
   std::deque<std::vector<uint8_t>> replies_;
+  std::unique_ptr<SharedSender> shared_;
+  std::deque<Request*> wakes_;
 };
 
 }  // namespace pacecar::fabric

@@ -1,0 +1,91 @@
+#include "net_plugin/libfabric/link/shared_ring.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+namespace pacecar::fabric {
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+MappedRing map_ring(int fd) {
+  void* const mapped =
+      mmap(nullptr, sizeof(SharedRing), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  return MappedRing(mapped == MAP_FAILED ? nullptr : static_cast<SharedRing*>(mapped));
+}
+
+uint64_t pack(uint64_t message, uint32_t slot, size_t bytes) {
+  return (message + 1) << 32 | uint64_t{slot} << 24 | bytes;
+}
+
+}  // namespace
+
+void UnmapRing::operator()(SharedRing* ring) const { munmap(ring, sizeof *ring); }
+
+std::unique_ptr<SharedSender> SharedSender::make() {
+  FileDescriptor memory(memfd_create("pacecar-fi", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const bool made = memory && ftruncate(memory.get(), sizeof(SharedRing)) == 0 &&
+                    fcntl(memory.get(), F_ADD_SEALS, kSeals) == 0;
+  MappedRing ring = made ? map_ring(memory.get()) : nullptr;
+  if (ring == nullptr) return nullptr;
+  return std::unique_ptr<SharedSender>(new SharedSender(std::move(memory), std::move(ring)));
+}
+
+void SharedSender::post(uint32_t slot, size_t bytes) {
+  ring_->entries[posted_ % kMaxMessages].store(pack(posted_, slot, bytes),
+                                               std::memory_order_release);
+  ++posted_;
+  // Before receiver_rests(), as in rest(): at least one side sees what the other has written.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+Result<uint64_t> SharedSender::consumed() const {
+  const uint64_t consumed = ring_->consumed.load(std::memory_order_acquire);
+  if (consumed > posted_) return fail(ErrorCode::kPeer, "a peer has read more than was sent");
+  return consumed;
+}
+
+std::unique_ptr<SharedReceiver> SharedReceiver::map(const FileDescriptor& memory) {
+  struct stat status {};
+  const bool sound = (fcntl(memory.get(), F_GET_SEALS) & kSeals) == kSeals &&
+                     fstat(memory.get(), &status) == 0 && status.st_size == sizeof(SharedRing);
+  MappedRing ring = sound ? map_ring(memory.get()) : nullptr;
+  if (ring == nullptr) return nullptr;
+  return std::unique_ptr<SharedReceiver>(new SharedReceiver(std::move(ring)));
+}
+
+Result<std::span<const uint8_t>> SharedReceiver::next() {
+  if (rests_) {
+    rests_ = false;
+    ring_->resting.store(false, std::memory_order_relaxed);
+  }
+  return peek();
+}
+
+Result<std::span<const uint8_t>> SharedReceiver::peek() const {
+  const uint64_t entry =
+      ring_->entries[consumed_ % kMaxMessages].load(std::memory_order_acquire);
+  if (entry >> 32 != static_cast<uint32_t>(consumed_ + 1)) return std::span<const uint8_t>();
+  const auto slot = static_cast<size_t>(entry >> 24 & 0xff);
+  const auto bytes = static_cast<size_t>(entry & 0xffffff);
+  if (slot >= kMaxMessages || bytes == 0 || bytes > kMessageBytes) {
+    return fail(ErrorCode::kPeer, "a peer describes no valid message");
+  }
+  return std::span<const uint8_t>(ring_->slots[slot].data(), bytes);
+}
+
+Result<void> SharedReceiver::done() {
+  ring_->consumed.store(++consumed_, std::memory_order_release);
+  return {};
+}
+
+bool SharedReceiver::rest() {
+  rests_ = true;
+  ring_->resting.store(true, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const auto message = peek();
+  return message && message->empty();
+}
+
+}  // namespace pacecar::fabric
