@@ -203,7 +203,8 @@ bool Endpoint::prepare_to_rest() {
   return std::ranges::all_of(peers_, [](const auto& peer) {
     const IncomingStream& shared = peer->shared;
     const bool waits = shared.reading.has_value();  // for room in a queue
-    return peer->direct_reads.empty() && (shared.source == nullptr || waits || shared.source->rest());
+    return peer->direct_reads.empty() &&
+           (shared.source == nullptr || waits || shared.source->rest());
   });
 }
 

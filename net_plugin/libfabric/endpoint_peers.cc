@@ -214,12 +214,12 @@ void Endpoint::finish_connect(PeerId number) {
   }
   if (*connection == nullptr) return;
   peer.connecting.reset();
-  auto opened =
-      peer.outbox->open(std::move(*connection), {.kind = FrameKind::kHello,
-                                                 .flags = peer.memory ? kDirect : uint8_t{0},
-                                                 .tag = peer.remote_token[0],
-                                                 .data = peer.remote_token[1]},
-                         std::move(peer.shared_sender));
+  auto opened = peer.outbox->open(std::move(*connection),
+                                  {.kind = FrameKind::kHello,
+                                   .flags = peer.memory ? kDirect : uint8_t{0},
+                                   .tag = peer.remote_token[0],
+                                   .data = peer.remote_token[1]},
+                                  std::move(peer.shared_sender));
   // Messages are posted before their completions are reported: the application that reads these may
   // make no progress for long afterwards.
   if (opened) opened = peer.outbox->start(false);

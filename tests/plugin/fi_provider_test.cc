@@ -331,8 +331,10 @@ TEST(FiProvider, RandomTraffic) {
 
 TEST(FiProvider, RandomTrafficThroughLoss) {
   setenv("PACECAR_FAULT", "loss=0.02,duplicate=0.02,reorder=0.03,on=both", 1);
+  setenv("PACECAR_CMA", "off", 1);  // all frames cross the network
   with_two([](World& world) { random_traffic(world, 11); });
   unsetenv("PACECAR_FAULT");
+  unsetenv("PACECAR_CMA");
 }
 
 // Operations with a process that was killed fail.

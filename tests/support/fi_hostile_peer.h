@@ -4,7 +4,9 @@
 #pragma once
 
 #include <arpa/inet.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -15,7 +17,7 @@
 #include "net_plugin/libfabric/core/frame.h"
 #include "net_plugin/libfabric/link/endpoint_bootstrap.h"
 #include "net_plugin/libfabric/link/inbox.h"
-#include "net_plugin/libfabric/link/outbox.h"
+#include "net_plugin/libfabric/link/shared_ring.h"
 #include "net_plugin/libfabric/link/socket_name.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/prng.h"
@@ -50,6 +52,7 @@ class FiHostilePeer {
         prng_.below(4) == 0 ? number() : reinterpret_cast<uint64_t>(greeting_.token.data());
     std::memcpy(greeting_.name.data(), name().data(), name().size());
     call_ = bootstrap_->call(victim_, name(), greeting_);
+    if (bootstrap_->is_within_host(call_)) share_memory();
     const auto answer = answered();
     const bool only_puts = !two && prng_.below(2) == 0;
     for (const uint8_t stream : {0, 1}) {
@@ -110,6 +113,7 @@ class FiHostilePeer {
   bool attack() {
     receive();
     const auto message = prng_.below(8) == 0 ? noise() : frames();
+    if (ring_ != nullptr && prng_.below(2) == 0) return attack_through_memory(message);
     OutgoingStream& stream = streams_[streams_.size() > 1 ? prng_.below(4) / 3 : 0];
     const auto until = Clock::now() + kPatience;
     while (stream.request != nullptr) {
@@ -181,7 +185,38 @@ class FiHostilePeer {
     return *fabric::name_of(reinterpret_cast<const sockaddr*>(&address));
   }
 
+  // At times it is of another size than it should be.
+  void share_memory() {
+    posted_ = 0;
+    auto sender = fabric::SharedSender::make();
+    ring_.reset(static_cast<fabric::SharedRing*>(mmap(nullptr, sizeof(fabric::SharedRing),
+                                                      PROT_READ | PROT_WRITE, MAP_SHARED,
+                                                      sender->descriptor().get(), 0)));
+    const FileDescriptor other(memfd_create("other", MFD_CLOEXEC));
+    bootstrap_->hand_over(call_, prng_.below(8) == 0 ? other : sender->descriptor());
+  }
+
+  // In a drawn slot, which the endpoint may be reading; at times described wrongly.
+  bool attack_through_memory(const std::vector<uint8_t>& message) {
+    const auto until = Clock::now() + kPatience;
+    while (posted_ - ring_->consumed >= fabric::kMaxMessages) {
+      receive();
+      if (lost_) return false;
+      // It was not taken, or the endpoint has no room.
+      if (Clock::now() > until) throw std::runtime_error("the endpoint reads nothing more");
+    }
+    const uint64_t slot =
+        prng_.below(64) == 0 ? prng_.below(256) : prng_.below(fabric::kMaxMessages);
+    const uint64_t size = prng_.below(64) == 0 ? prng_.below(1 << 24) : message.size();
+    std::ranges::copy(message, ring_->slots[slot % fabric::kMaxMessages].begin());
+    ring_->entries[posted_ % fabric::kMaxMessages] = (posted_ + 1) << 32 | slot << 24 | size;
+    ++posted_;
+    if (prng_.below(64) == 0) ring_->resting = true;
+    return !lost_;
+  }
+
   void leave() {
+    ring_.reset();
     for (OutgoingStream& stream : streams_) {
       const size_t nic = stream.connection->nic();
       stream.connection.reset();
@@ -277,7 +312,7 @@ class FiHostilePeer {
   // Replies are to a request of the endpoint's, if it has sent one.
   Frame drawn() {
     const Frame& known = received_[prng_.below(kRemembered)];
-    Frame frame{.kind = static_cast<Kind>(1 + prng_.below(10)),  // no farewell
+    Frame frame{.kind = static_cast<Kind>(1 + prng_.below(11)),  // no farewell
                 .flags = static_cast<uint8_t>(prng_.below(64)),
                 .operation = static_cast<uint8_t>(prng_.below(22)),
                 .datatype = static_cast<uint8_t>(prng_.below(20)),
@@ -327,6 +362,8 @@ class FiHostilePeer {
   fabric::EndpointBootstrap::CallId call_ = 0;
   std::vector<OutgoingStream> streams_;
   std::vector<std::unique_ptr<fabric::Inbox>> inboxes_;
+  fabric::MappedRing ring_;  // if we share one
+  uint64_t posted_ = 0;
   std::array<Frame, kRemembered> received_{};
   size_t received_count_ = 0;
   bool lost_ = false;

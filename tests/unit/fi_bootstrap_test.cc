@@ -2,15 +2,23 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <memory>
+#include <string>
 
 #include "net_plugin/libfabric/link/endpoint_bootstrap.h"
 #include "net_plugin/libfabric/link/socket_name.h"
@@ -114,6 +122,71 @@ TEST(FiBootstrap, WithinAHostBothKnowTheOthersProcess) {
   EXPECT_EQ(answer.kind, Event::Kind::kAnswered);
   EXPECT_EQ(answer.process, getpid());
   EXPECT_EQ(answer.greeting.token_address, 4711U);
+}
+
+FileDescriptor some_memory() { return FileDescriptor(memfd_create("test", MFD_CLOEXEC)); }
+
+// Descriptors of the same file have the same inode.
+ino_t inode(const FileDescriptor& file) {
+  struct stat status {};
+  return fstat(file.get(), &status) == 0 ? status.st_ino : 0;
+}
+
+TEST(FiBootstrap, WithinAHostMemoryGoesWithTheGreetings) {
+  const auto caller = opened();
+  const auto called = opened();
+  for (const auto* one : {&caller, &called}) (*one)->enable_within_host((*one)->address());
+  const FileDescriptor of_caller = some_memory();
+  const FileDescriptor of_called = some_memory();
+  const auto outgoing =
+      caller->call(called->address(), caller->address(), greeting_of(caller->address(), 1));
+  ASSERT_TRUE(caller->is_within_host(outgoing));
+  caller->hand_over(outgoing, of_caller);
+  const Event arrival = next_event(*called, caller.get());
+  EXPECT_EQ(inode(arrival.memory), inode(of_caller));
+  ASSERT_TRUE(called->is_within_host(arrival.call));
+  called->hand_over(arrival.call, of_called);
+  called->answer(arrival.call, greeting_of(called->address(), 2));
+  EXPECT_EQ(inode(next_event(*caller).memory), inode(of_called));
+}
+
+// How many descriptors this process has open.
+size_t descriptors() {
+  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                                           std::filesystem::directory_iterator()));
+}
+
+// A descriptor with each part of its greeting: one is kept, until the call ends.
+TEST(FiBootstrap, ACallerCannotFillTheTableOfDescriptors) {
+  const auto called = opened();
+  called->enable_within_host(called->address());
+  const FileDescriptor caller(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  const std::string path = "pacecar-fi-" + name_text(called->address());
+  std::ranges::copy(path, address.sun_path + 1);
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
+  ASSERT_EQ(connect(caller.get(), reinterpret_cast<const sockaddr*>(&address), bytes), 0);
+  const FileDescriptor memory = some_memory();
+  (void)called->poll();
+  const size_t before = descriptors();
+  for (int i = 0; i < 50; ++i) {
+    char byte = 'x';
+    iovec part{&byte, 1};
+    alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    *header = {
+        .cmsg_len = CMSG_LEN(2 * sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    const int handed[] = {memory.get(), memory.get()};
+    std::memcpy(CMSG_DATA(header), handed, sizeof handed);
+    ASSERT_EQ(sendmsg(caller.get(), &message, 0), 1);
+    (void)called->poll();
+  }
+  EXPECT_LE(descriptors(), before + 1);
 }
 
 // As from another host, whose greeting may be one that it has been given.

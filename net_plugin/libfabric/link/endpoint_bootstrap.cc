@@ -235,8 +235,7 @@ ssize_t EndpointBootstrap::receive_some(const Call& call, std::span<char> place,
   alignas(cmsghdr) std::array<char, CMSG_LEN(sizeof(int))> control{};
   message.msg_control = control.data();
   message.msg_controllen = control.size();
-  const ssize_t received =
-      recvmsg(call.socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  const ssize_t received = recvmsg(call.socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   const cmsghdr* const header = received >= 0 ? CMSG_FIRSTHDR(&message) : nullptr;
   if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
     int fd = -1;
@@ -253,8 +252,8 @@ bool EndpointBootstrap::receive(Call& call) {
       char more = 0;
       return recv(call.socket.get(), &more, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
     }
-    const ssize_t bytes = receive_some(call, std::span(call.incoming).subspan(call.received),
-                                       call.incoming_memory);
+    const ssize_t bytes =
+        receive_some(call, std::span(call.incoming).subspan(call.received), call.incoming_memory);
     if (bytes < 0) return errno == EAGAIN;
     if (bytes == 0) return false;
     call.received += static_cast<size_t>(bytes);

@@ -48,11 +48,11 @@ class EndpointBootstrap {
     enum class Kind : uint8_t { kCalled, kAnswered, kFailed, kLost };
     Kind kind = Kind::kLost;
     CallId call = 0;
-    Greeting greeting;  // of kCalled, after which answer() must be called, and of kAnswered
-    Name name;          // the peer's name in that greeting
-    pid_t process = 0;  // that sent it, as the kernel says; 0: of another host, or not known
+    Greeting greeting;        // of kCalled, after which answer() must be called, and of kAnswered
+    Name name;                // the peer's name in that greeting
+    pid_t process = 0;        // that sent it, as the kernel says; 0: of another host, or not known
     FileDescriptor memory{};  // that it has handed over; only within a host
-    int error = 0;          // kFailed: an errno
+    int error = 0;            // kFailed: an errno
   };
 
   // Listens at `address`; port 0: any. Errors: kSystem.
@@ -85,7 +85,7 @@ class EndpointBootstrap {
     pid_t process = 0;  // at the other end, if that is known
     Name from;          // of an incoming call: the address of its socket
     Greeting outgoing;
-    FileDescriptor outgoing_memory{}; // with it
+    FileDescriptor outgoing_memory{};  // with it
     FileDescriptor incoming_memory{};
     std::array<char, sizeof(Greeting)> incoming{};
     size_t received = 0;

@@ -10,8 +10,7 @@ namespace {
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 MappedRing map_ring(int fd) {
-  void* const mapped =
-      mmap(nullptr, sizeof(SharedRing), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* const mapped = mmap(nullptr, sizeof(SharedRing), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   return MappedRing(mapped == MAP_FAILED ? nullptr : static_cast<SharedRing*>(mapped));
 }
 
@@ -64,8 +63,7 @@ Result<std::span<const uint8_t>> SharedReceiver::next() {
 }
 
 Result<std::span<const uint8_t>> SharedReceiver::peek() const {
-  const uint64_t entry =
-      ring_->entries[consumed_ % kMaxMessages].load(std::memory_order_acquire);
+  const uint64_t entry = ring_->entries[consumed_ % kMaxMessages].load(std::memory_order_acquire);
   if (entry >> 32 != static_cast<uint32_t>(consumed_ + 1)) return std::span<const uint8_t>();
   const auto slot = static_cast<size_t>(entry >> 24 & 0xff);
   const auto bytes = static_cast<size_t>(entry & 0xffffff);
