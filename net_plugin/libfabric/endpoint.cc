@@ -12,8 +12,11 @@ namespace {
 
 // How long closing an endpoint waits until its frames and puts are sent.
 constexpr auto kFlushTimeout = std::chrono::milliseconds(1000);
-// With peers on this host the NIC, which takes a microsecond, is polled in one of so many turns.
-constexpr uint32_t kTurnsWithinHost = 8;
+// A turn takes 50 ns, and a microsecond with a poll of the NIC. So where frames come through shared
+// memory, so many turns are without,
+constexpr uint32_t kTurnsWithoutNic = 32;
+// ... until nothing has come through it for so many turns.
+constexpr uint32_t kSharedTurns = 1024;
 
 Name any_name(uint32_t format) {
   sockaddr_storage any{};
@@ -169,7 +172,11 @@ ssize_t Endpoint::cancel(void* context) {
 
 // One connection polls the NIC, for all of them.
 void Endpoint::poll_nic() {
-  if (within_host_ && ++turns_ % kTurnsWithinHost != 0) return;
+  if (shared_turns_ > 0) {
+    --shared_turns_;
+    if (++turns_without_nic_ < kTurnsWithoutNic) return;
+  }
+  turns_without_nic_ = 0;
   for (size_t i = 0; i < peers_.size(); ++i) {
     Peer& peer = *peers_[next_to_poll_++ % peers_.size()];
     if (peer.frames.source != nullptr && peer.frames.source->turn()) return;
@@ -180,7 +187,8 @@ void Endpoint::progress() {
   poll_nic();
   for (PeerId number = 0; number < peers_.size(); ++number) {
     Peer& peer = *peers_[number];
-    if (peer.frames.source != nullptr) read_frames(number, peer.shared);
+    const bool shared = peer.frames.source != nullptr && read_frames(number, peer.shared);
+    if (shared) shared_turns_ = kSharedTurns;
     read_frames(number, peer.frames);
     read_frames(number, peer.placed);
     if (!peer.outbox->is_open()) continue;

@@ -238,7 +238,7 @@ class Endpoint : public fid_ep {
   ssize_t start_from_host(const OperationRequest& request, PeerId number);
   ssize_t start_eagerly(const OperationRequest& request, PeerId number);
   ssize_t start_offered(const OperationRequest& request, PeerId number);
-  static bool is_copied(const Peer& peer, const OperationRequest& request);
+  static bool is_copied(const OperationRequest& request);
   ssize_t start_read(const OperationRequest& request, PeerId number);
   ssize_t start_atomic(const OperationRequest& request, PeerId number);
   PendingCompletion completion_for(const OperationRequest& request) const;
@@ -270,7 +270,9 @@ class Endpoint : public fid_ep {
   void discard(PeerId number, const Unexpected& message);
 
   // endpoint_frames.cc
-  void read_frames(PeerId number, IncomingStream& stream);
+  // At most kMaxMessages, so that others get their turn. False: there was none.
+  bool read_frames(PeerId number, IncomingStream& stream);
+  bool read_message(PeerId number, IncomingStream& stream);
   static bool has_unread_frames(Peer& peer);
   FrameResult on_frame(PeerId number, const IncomingStream& stream, const FrameView& view);
   FrameResult on_write(PeerId number, const FrameView& view);
@@ -366,8 +368,8 @@ class Endpoint : public fid_ep {
   std::vector<PeerId> peers_by_address_;  // a cache of the address vector, of cached_version_
   uint64_t cached_version_ = 0;
   size_t next_to_poll_ = 0;
-  bool within_host_ = false;  // some peer shares memory with us
-  uint32_t turns_ = 0;
+  uint32_t shared_turns_ = 0;       // left in which frames through shared memory are expected
+  uint32_t turns_without_nic_ = 0;  // since its last poll
   // An accepted connection without a kHello yet: the peer is unknown.
   struct Unidentified {
     std::unique_ptr<Inbox> inbox;

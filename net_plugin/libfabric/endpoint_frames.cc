@@ -25,44 +25,48 @@ int error_of(uint64_t status) {
 
 }  // namespace
 
-void Endpoint::read_frames(PeerId number, IncomingStream& stream) {
+bool Endpoint::read_frames(PeerId number, IncomingStream& stream) {
+  uint32_t messages = 0;
+  while (messages < kMaxMessages && read_message(number, stream)) ++messages;
+  return messages > 0;
+}
+
+bool Endpoint::read_message(PeerId number, IncomingStream& stream) {
   Peer& peer = *peers_[number];
-  while (stream.source != nullptr) {
-    if (!stream.reading) {
-      const auto message = stream.source->next();
-      if (!message && has_unread_frames(peer)) return;  // sent before the peer ended
-      if (!message) {
-        const Error why = message.error();
-        return fail_peer(number, fi_error(why.code), why.message);
-      }
-      if (message->empty()) return;
-      stream.reading.emplace(*message);
+  if (stream.source == nullptr) return false;
+  const auto failed = [&](int error, const std::string& why) {
+    fail_peer(number, error, why);
+    return false;
+  };
+  if (!stream.reading) {
+    const auto message = stream.source->next();
+    if (!message && has_unread_frames(peer)) return false;  // sent before the peer ended
+    if (!message) return failed(fi_error(message.error().code), Error(message.error()).message);
+    if (message->empty()) return false;
+    stream.reading.emplace(*message);
+  }
+  while (true) {
+    const FrameReader here = *stream.reading;
+    const auto view = stream.reading->next();
+    if (!view) break;
+    const FrameResult taken = on_frame(number, stream, *view);
+    if (stream.source == nullptr) return false;  // the peer was failed
+    if (taken == FrameResult::kNoRoom) {
+      stream.reading = here;
+      return false;
     }
-    while (true) {
-      const FrameReader here = *stream.reading;
-      const auto view = stream.reading->next();
-      if (!view) break;
-      const FrameResult taken = on_frame(number, stream, *view);
-      if (stream.source == nullptr) return;  // the peer was failed
-      if (taken == FrameResult::kNoRoom) {
-        stream.reading = here;
-        return;
-      }
-      if (taken == FrameResult::kProtocolError) {
-        return fail_peer(number, EPROTO,
-                         name_text(peer.name) +
-                             " sent what makes no sense: run the same version "
-                             "of Pacecar on both sides");
-      }
-    }
-    if (!stream.reading->whole()) {
-      return fail_peer(number, EPROTO, name_text(peer.name) + " sent what is no frame");
-    }
-    stream.reading.reset();
-    if (const auto done = stream.source->done(); !done) {
-      return fail_peer(number, fi_error(done.error().code), done.error().message);
+    if (taken == FrameResult::kProtocolError) {
+      return failed(EPROTO, name_text(peer.name) +
+                                " sent what makes no sense: run the same version of Pacecar on "
+                                "both sides");
     }
   }
+  if (!stream.reading->whole()) {
+    return failed(EPROTO, name_text(peer.name) + " sent what is no frame");
+  }
+  stream.reading.reset();
+  const auto done = stream.source->done();
+  return done ? true : failed(fi_error(done.error().code), done.error().message);
 }
 
 bool Endpoint::has_unread_frames(Peer& peer) {

@@ -85,7 +85,6 @@ void Endpoint::hand_memory_over(Peer& peer, EndpointBootstrap::CallId call) {
 bool Endpoint::take_memory(Peer& peer, const EndpointBootstrap::Event& event) {
   if (!event.memory || peer.shared.source != nullptr) return true;
   peer.shared.source = SharedReceiver::map(event.memory);
-  within_host_ |= peer.shared.source != nullptr;
   return peer.shared.source != nullptr;
 }
 

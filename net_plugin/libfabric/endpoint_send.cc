@@ -60,7 +60,7 @@ ssize_t Endpoint::start(const OperationRequest& request) {
   if (full() || overtakes()) domain_.progress();
   if (full() || overtakes()) return -FI_EAGAIN;
   call(peer);
-  const bool copied = is_copied(peer, request);
+  const bool copied = is_copied(request);
   if (copied && (on_device(request.local) || on_device(request.comparands))) {
     return start_from_host(request, *number);
   }
@@ -74,13 +74,9 @@ ssize_t Endpoint::start(const OperationRequest& request) {
   }
 }
 
-bool Endpoint::is_copied(const Peer& peer, const OperationRequest& request) {
+bool Endpoint::is_copied(const OperationRequest& request) {
   if (request.kind == FrameKind::kAtomic) return true;
-  // Not writes, which are ordered up to kEagerBytes: a read of them that fails would come later.
-  const bool direct = request.kind == FrameKind::kMessage && peer.reads_our_memory() &&
-                      !request.inject && (request.flags & FI_INJECT) == 0;
-  const size_t most = direct ? kDirectEagerBytes : kEagerBytes;
-  return request.kind != FrameKind::kRead && request.local.bytes() <= most;
+  return request.kind != FrameKind::kRead && request.local.bytes() <= kEagerBytes;
 }
 
 // GPU memory is copied to a bounce buffer first, and from there into the frame.

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <vector>
 
@@ -58,6 +59,7 @@ class FiHostilePeer {
     for (const uint8_t stream : {0, 1}) {
       if (two || (stream == 1) == only_puts) open_stream(stream, answer);
     }
+    if (only_puts && !two) ring_.reset();  // it is read when the first stream is there
   }
 
   fabric::Name name_with(uint16_t port) const { return fabric::with_port(name(), port); }
@@ -230,13 +232,21 @@ class FiHostilePeer {
 
   fabric::Greeting answered() {
     const auto until = Clock::now() + kPatience;
+    std::optional<fabric::Greeting> answer;
     while (Clock::now() < until) {
       for (const auto& event : bootstrap_->poll()) {
         using EventKind = fabric::EndpointBootstrap::Event::Kind;
-        if (event.call == call_ && event.kind == EventKind::kAnswered) return event.greeting;
-        if (event.call == call_) throw std::runtime_error("the endpoint does not answer");
         if (event.kind == EventKind::kCalled) bootstrap_->answer(event.call, greeting_);
+        if (event.call != call_) continue;
+        if (event.kind == EventKind::kAnswered) {
+          answer = event.greeting;
+        } else if (answer) {
+          lost_ = true;  // at once
+        } else {
+          throw std::runtime_error("the endpoint does not answer");
+        }
       }
+      if (answer) return *answer;
     }
     throw std::runtime_error("the endpoint answers nobody");
   }
