@@ -238,7 +238,7 @@ class Endpoint : public fid_ep {
   ssize_t start_from_host(const OperationRequest& request, PeerId number);
   ssize_t start_eagerly(const OperationRequest& request, PeerId number);
   ssize_t start_offered(const OperationRequest& request, PeerId number);
-  static bool is_copied(const OperationRequest& request);
+  static bool is_copied(const Peer& peer, const OperationRequest& request);
   ssize_t start_read(const OperationRequest& request, PeerId number);
   ssize_t start_atomic(const OperationRequest& request, PeerId number);
   PendingCompletion completion_for(const OperationRequest& request) const;

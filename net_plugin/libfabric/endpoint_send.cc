@@ -60,7 +60,7 @@ ssize_t Endpoint::start(const OperationRequest& request) {
   if (full() || overtakes()) domain_.progress();
   if (full() || overtakes()) return -FI_EAGAIN;
   call(peer);
-  const bool copied = is_copied(request);
+  const bool copied = is_copied(peer, request);
   if (copied && (on_device(request.local) || on_device(request.comparands))) {
     return start_from_host(request, *number);
   }
@@ -74,9 +74,13 @@ ssize_t Endpoint::start(const OperationRequest& request) {
   }
 }
 
-bool Endpoint::is_copied(const OperationRequest& request) {
+bool Endpoint::is_copied(const Peer& peer, const OperationRequest& request) {
   if (request.kind == FrameKind::kAtomic) return true;
-  return request.kind != FrameKind::kRead && request.local.bytes() <= kEagerBytes;
+  // Not writes, which are ordered up to kEagerBytes: a read of them that fails would come later.
+  const bool direct = request.kind == FrameKind::kMessage && peer.reads_our_memory() &&
+                      !request.inject && (request.flags & FI_INJECT) == 0;
+  const size_t most = direct ? kDirectEagerBytes : kEagerBytes;
+  return request.kind != FrameKind::kRead && request.local.bytes() <= most;
 }
 
 // GPU memory is copied to a bounce buffer first, and from there into the frame.

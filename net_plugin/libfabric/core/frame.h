@@ -79,6 +79,8 @@ static_assert(sizeof(RemoteSegment) == 24 && std::is_trivially_copyable_v<Remote
 inline constexpr size_t kMaxSegments = 4;
 // Largest eager payload: copying so much twice takes as long as the rendezvous' round trip.
 inline constexpr size_t kEagerBytes = 262144;
+// Likewise where the receiver reads the sender's memory: measured.
+inline constexpr size_t kDirectEagerBytes = 131072;
 // Most bytes of operands, of comparands or of results in one atomic.
 inline constexpr size_t kAtomicBytes = 8192;
 // Size of one Pacecar message of frames.
