@@ -33,8 +33,8 @@ void receive_log(LogSeverity severity, unsigned long, const char*, int, const ch
 
 }  // namespace
 
-void throw_impatience(std::string_view what) {
-  throw HostError(fmt::format("{}: not after {} s", what, kPatience.count()));
+void throw_impatience(std::string_view what, std::chrono::seconds patience) {
+  throw HostError(fmt::format("{}: not after {} s", what, patience.count()));
 }
 
 LogListener stderr_log(bool everything) {

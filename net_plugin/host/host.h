@@ -37,14 +37,14 @@ inline void expect_success(NcclResult result, std::string_view call) {
   throw HostError(std::string(call) + " returns " + std::to_string(static_cast<int>(result)));
 }
 
-[[noreturn]] void throw_impatience(std::string_view what);
-inline constexpr std::chrono::seconds kPatience{30};
-// Polls `step` until it is true; throws when that takes longer than kPatience.
+[[noreturn]] void throw_impatience(std::string_view what, std::chrono::seconds patience);
+// Polls `step` until it is true; throws when that takes longer than `patience`.
 template <typename Step>
-void poll_until(std::string_view what, const Step& step) {
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+void poll_until(std::string_view what, const Step& step,
+                std::chrono::seconds patience = std::chrono::seconds(30)) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
   while (!step()) {
-    if (std::chrono::steady_clock::now() > deadline) throw_impatience(what);
+    if (std::chrono::steady_clock::now() > deadline) throw_impatience(what, patience);
     sched_yield();
   }
 }
