@@ -151,7 +151,8 @@ class Process:
         return read_all(self._output)
 
     def complaint(self):
-        said = (read_all(self._errors).strip() or self.output().strip()).splitlines()
+        lines = (read_all(self._errors).strip() or self.output().strip()).splitlines()
+        said = [line for line in lines if any(map(str.isalpha, line))]
         end = f"ended with {self._process.returncode}" if self.ended() else "does not end"
         return f"{self.name} {end}" + (f", saying '{said[-1]}'" if said else "")
 
