@@ -58,8 +58,7 @@ class Process {
 
   EngineContext::RunningNic make_nic(const Params& params, const Networks& networks) {
     auto io = open_io(params, find_interface("lo").value(), Sockets::kUdp).value();
-    std::unique_ptr<NicPort> port =
-        make_soft_port(params, std::move(io), clock_now(), bootstrap_);
+    std::unique_ptr<NicPort> port = make_soft_port(params, std::move(io), clock_now(), bootstrap_);
     NicCaps caps = port->nic().caps();
     caps.networks = networks;  // it exchanges packets with others whatever they say
     port = std::make_unique<PassingPort>(std::move(port), std::move(caps));

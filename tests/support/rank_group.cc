@@ -38,7 +38,8 @@ class Board {
       round_.store(round + 1);
       return;
     }
-    poll_until("another rank", [&] { return round_.load() != round; }, kOthersMayTake);
+    poll_until(
+        "another rank", [&] { return round_.load() != round; }, kOthersMayTake);
   }
 
  private:
@@ -80,14 +81,16 @@ void run_rank(Board& board, int rank, int size, const RankBody& body) {
 
 void Rank::give(int peer, const HandleBytes& handle) {
   Letter& letter = board_.letter(rank_, peer);
-  poll_until("an earlier handle", [&] { return !letter.present.load(); }, kOthersMayTake);
+  poll_until(
+      "an earlier handle", [&] { return !letter.present.load(); }, kOthersMayTake);
   letter.handle = handle;
   letter.present.store(true);
 }
 
 HandleBytes Rank::take(int peer) {
   Letter& letter = board_.letter(peer, rank_);
-  poll_until("a handle", [&] { return letter.present.load(); }, kOthersMayTake);
+  poll_until(
+      "a handle", [&] { return letter.present.load(); }, kOthersMayTake);
   const HandleBytes handle = letter.handle;
   letter.present.store(false);
   return handle;

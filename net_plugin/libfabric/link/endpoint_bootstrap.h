@@ -89,7 +89,7 @@ class EndpointBootstrap {
     FileDescriptor incoming_memory{};
     std::array<char, sizeof(Greeting)> incoming{};
     size_t received = 0;
-    Clock::time_point begun;
+    Clock::duration begun{};  // when looked_for_ was so
   };
 
   explicit EndpointBootstrap(FileDescriptor events, FileDescriptor listener, Name address)
@@ -111,6 +111,9 @@ class EndpointBootstrap {
   std::map<CallId, Call> calls_;
   CallId next_ = 1;
   size_t unknown_ = 0;
+  // Time in which this process was stopped, and did not look, is nobody's silence.
+  Clock::duration looked_for_{};
+  Clock::time_point looked_at_ = Clock::now();  // last
   std::vector<Event> ended_;  // calls that ended outside of poll(), for its next call
 };
 
