@@ -193,9 +193,10 @@ class FiHostilePeer {
     auto sender = fabric::SharedSender::make();
     ring_.reset(static_cast<fabric::SharedRing*>(mmap(nullptr, sizeof(fabric::SharedRing),
                                                       PROT_READ | PROT_WRITE, MAP_SHARED,
-                                                      sender->descriptor().get(), 0)));
-    const FileDescriptor other(memfd_create("other", MFD_CLOEXEC));
-    bootstrap_->hand_over(call_, prng_.below(8) == 0 ? other : sender->descriptor());
+                                                      sender->descriptor()->get(), 0)));
+    const auto other = std::make_shared<FileDescriptor>(memfd_create("other", MFD_CLOEXEC));
+    bootstrap_->hand_over(call_, prng_.below(8) == 0 ? std::shared_ptr<const FileDescriptor>(other)
+                                                     : sender->descriptor());
   }
 
   // In a drawn slot, which the endpoint may be reading; at times described wrongly.

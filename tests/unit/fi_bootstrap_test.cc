@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -124,7 +125,9 @@ TEST(FiBootstrap, WithinAHostBothKnowTheOthersProcess) {
   EXPECT_EQ(answer.greeting.token_address, 4711U);
 }
 
-FileDescriptor some_memory() { return FileDescriptor(memfd_create("test", MFD_CLOEXEC)); }
+std::shared_ptr<const FileDescriptor> some_memory() {
+  return std::make_shared<FileDescriptor>(memfd_create("test", MFD_CLOEXEC));
+}
 
 // Descriptors of the same file have the same inode.
 ino_t inode(const FileDescriptor& file) {
@@ -136,18 +139,18 @@ TEST(FiBootstrap, WithinAHostMemoryGoesWithTheGreetings) {
   const auto caller = opened();
   const auto called = opened();
   for (const auto* one : {&caller, &called}) (*one)->enable_within_host((*one)->address());
-  const FileDescriptor of_caller = some_memory();
-  const FileDescriptor of_called = some_memory();
+  const auto of_caller = some_memory();
+  const auto of_called = some_memory();
   const auto outgoing =
       caller->call(called->address(), caller->address(), greeting_of(caller->address(), 1));
   ASSERT_TRUE(caller->is_within_host(outgoing));
   caller->hand_over(outgoing, of_caller);
   const Event arrival = next_event(*called, caller.get());
-  EXPECT_EQ(inode(arrival.memory), inode(of_caller));
+  EXPECT_EQ(inode(arrival.memory), inode(*of_caller));
   ASSERT_TRUE(called->is_within_host(arrival.call));
   called->hand_over(arrival.call, of_called);
   called->answer(arrival.call, greeting_of(called->address(), 2));
-  EXPECT_EQ(inode(next_event(*caller).memory), inode(of_called));
+  EXPECT_EQ(inode(next_event(*caller).memory), inode(*of_called));
 }
 
 // How many descriptors this process has open.
@@ -166,7 +169,7 @@ TEST(FiBootstrap, ACallerCannotFillTheTableOfDescriptors) {
   std::ranges::copy(path, address.sun_path + 1);
   const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
   ASSERT_EQ(connect(caller.get(), reinterpret_cast<const sockaddr*>(&address), bytes), 0);
-  const FileDescriptor memory = some_memory();
+  const auto memory = some_memory();
   (void)called->poll();
   const size_t before = descriptors();
   for (int i = 0; i < 50; ++i) {
@@ -181,12 +184,34 @@ TEST(FiBootstrap, ACallerCannotFillTheTableOfDescriptors) {
     cmsghdr* const header = CMSG_FIRSTHDR(&message);
     *header = {
         .cmsg_len = CMSG_LEN(2 * sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-    const int handed[] = {memory.get(), memory.get()};
+    const int handed[] = {memory->get(), memory->get()};
     std::memcpy(CMSG_DATA(header), handed, sizeof handed);
     ASSERT_EQ(sendmsg(caller.get(), &message, 0), 1);
     (void)called->poll();
   }
   EXPECT_LE(descriptors(), before + 1);
+}
+
+// Else the sender's messages would go nowhere.
+TEST(FiBootstrap, WithoutADescriptorLeftTheCallEnds) {
+  const auto caller = opened();
+  const auto called = opened();
+  for (const auto* one : {&caller, &called}) (*one)->enable_within_host((*one)->address());
+  const auto outgoing =
+      caller->call(called->address(), caller->address(), greeting_of(caller->address(), 1));
+  caller->hand_over(outgoing, some_memory());
+  EXPECT_TRUE(caller->poll().empty());  // sends the greeting, which `called` has not accepted
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const FileDescriptor next(dup(0));
+  // One more, for the call.
+  const rlimit few{.rlim_cur = static_cast<rlim_t>(next.get()) + 2, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const auto events = called->poll();
+  const auto later = called->poll();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(events.empty() && later.empty());
+  EXPECT_EQ(next_event(*caller).kind, Event::Kind::kFailed);
 }
 
 // As from another host, whose greeting may be one that it has been given.

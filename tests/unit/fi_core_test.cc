@@ -98,12 +98,11 @@ TEST(FiAtomic, Comparisons) {
     AtomicOp op;
     bool less, equal, greater;  // whether it swaps where the comparand is that
   };
-  for (const Case& one : {Case{AtomicOp::kCswap, false, true, false},
-                          Case{AtomicOp::kCswapNe, true, false, true},
-                          Case{AtomicOp::kCswapLe, true, true, false},
-                          Case{AtomicOp::kCswapLt, true, false, false},
-                          Case{AtomicOp::kCswapGe, false, true, true},
-                          Case{AtomicOp::kCswapGt, false, false, true}}) {
+  for (const Case& one :
+       {Case{AtomicOp::kCswap, false, true, false}, Case{AtomicOp::kCswapNe, true, false, true},
+        Case{AtomicOp::kCswapLe, true, true, false}, Case{AtomicOp::kCswapLt, true, false, false},
+        Case{AtomicOp::kCswapGe, false, true, true},
+        Case{AtomicOp::kCswapGt, false, false, true}}) {
     EXPECT_EQ(swaps(one.op, 5, 4), one.less) << static_cast<int>(one.op);
     EXPECT_EQ(swaps(one.op, 5, 5), one.equal) << static_cast<int>(one.op);
     EXPECT_EQ(swaps(one.op, 5, 6), one.greater) << static_cast<int>(one.op);

@@ -19,9 +19,9 @@ namespace pacecar::fabric {
 namespace {
 
 struct Ring {
-  Ring() : receiver(SharedReceiver::map(sender->descriptor())) {
+  Ring() : receiver(SharedReceiver::map(*sender->descriptor())) {
     raw.reset(static_cast<SharedRing*>(mmap(nullptr, sizeof(SharedRing), PROT_READ | PROT_WRITE,
-                                            MAP_SHARED, sender->descriptor().get(), 0)));
+                                            MAP_SHARED, sender->descriptor()->get(), 0)));
   }
   void post(uint32_t slot, const std::vector<uint8_t>& bytes) const {
     std::ranges::copy(bytes, sender->slot(slot));
@@ -80,15 +80,17 @@ TEST(FiSharedRing, AMessageStaysUntilItIsDone) {
 // One that looks empty here was posted after rest(), so its sender sees that the receiver sleeps.
 TEST(FiSharedRing, WhoRestsIsWoken) {
   const Ring ring;
-  EXPECT_FALSE(ring.sender->receiver_rests());
   EXPECT_TRUE(ring.receiver->rest());
-  EXPECT_TRUE(ring.sender->receiver_rests());
+  EXPECT_FALSE(ring.sender->must_wake_receiver());  // for nothing
+  ring.post(0, {1});
+  EXPECT_TRUE(ring.sender->must_wake_receiver());
   ring.sender->receiver_is_woken();
-  EXPECT_FALSE(ring.sender->receiver_rests());
+  EXPECT_FALSE(ring.sender->must_wake_receiver());
+  EXPECT_EQ(read(*ring.receiver).size(), 1U);
   EXPECT_TRUE(ring.receiver->rest());
   EXPECT_TRUE(read(*ring.receiver).empty());  // it looks again: it does not sleep
-  EXPECT_FALSE(ring.sender->receiver_rests());
-  ring.post(0, {1});
+  ring.post(1, {1});
+  EXPECT_FALSE(ring.sender->must_wake_receiver());
   EXPECT_FALSE(ring.receiver->rest());
 }
 
@@ -104,7 +106,7 @@ TEST(FiSharedRing, NoMessageIsSleptThrough) {
       while (i - ring.sender->consumed().value() == kMaxMessages) std::this_thread::yield();
       std::memcpy(ring.sender->slot(i % kMaxMessages), &i, sizeof i);
       ring.sender->post(i % kMaxMessages, sizeof i);
-      if (!ring.sender->receiver_rests()) continue;
+      if (!ring.sender->must_wake_receiver()) continue;
       ring.sender->receiver_is_woken();
       const std::lock_guard lock(mutex);
       ++woken;
@@ -144,8 +146,8 @@ TEST(FiSharedRing, OtherMemoryIsNotMapped) {
 
 TEST(FiSharedRing, ItsSizeStays) {
   const Ring ring;
-  EXPECT_NE(ftruncate(ring.sender->descriptor().get(), 0), 0);
-  EXPECT_NE(ftruncate(ring.sender->descriptor().get(), 2 * sizeof(SharedRing)), 0);
+  EXPECT_NE(ftruncate(ring.sender->descriptor()->get(), 0), 0);
+  EXPECT_NE(ftruncate(ring.sender->descriptor()->get(), 2 * sizeof(SharedRing)), 0);
 }
 
 TEST(FiSharedRing, WhatAHostileSenderDescribesIsAnError) {

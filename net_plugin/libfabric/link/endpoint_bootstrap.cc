@@ -1,7 +1,6 @@
 #include "net_plugin/libfabric/link/endpoint_bootstrap.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
@@ -198,8 +197,8 @@ bool EndpointBootstrap::is_within_host(CallId id) const {
   return call != calls_.end() && call->second.within_host;
 }
 
-void EndpointBootstrap::hand_over(CallId id, const FileDescriptor& memory) {
-  calls_.at(id).outgoing_memory = FileDescriptor(fcntl(memory.get(), F_DUPFD_CLOEXEC, 0));
+void EndpointBootstrap::hand_over(CallId id, std::shared_ptr<const FileDescriptor> memory) {
+  calls_.at(id).outgoing_memory = std::move(memory);
 }
 
 // Sends our greeting. False: the peer has reset the socket, which else has room for it.
@@ -211,18 +210,18 @@ bool EndpointBootstrap::greet(Call& call) {
   message.msg_iov = &bytes;
   message.msg_iovlen = 1;
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  if (call.outgoing_memory) {
+  if (call.outgoing_memory != nullptr) {
     message.msg_control = control.data();
     message.msg_controllen = control.size();
     cmsghdr* const header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(sizeof(int));
-    const int fd = call.outgoing_memory.get();
+    const int fd = call.outgoing_memory->get();
     std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
   }
   const ssize_t sent = sendmsg(call.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  call.outgoing_memory = FileDescriptor();
+  call.outgoing_memory.reset();
   return sent == sizeof greeting;
 }
 
@@ -243,6 +242,8 @@ ssize_t EndpointBootstrap::receive_some(const Call& call, std::span<char> place,
     int fd = -1;
     std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
     memory = FileDescriptor(fd);
+  } else if (received >= 0 && (message.msg_flags & MSG_CTRUNC) != 0) {
+    return 0;  // this process has no descriptor left for it: the call ends
   }
   return received;
 }

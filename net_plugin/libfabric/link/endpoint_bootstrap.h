@@ -69,8 +69,8 @@ class EndpointBootstrap {
   void answer(CallId call, const Greeting& given);
   // Whether the call goes through a Unix socket.
   bool is_within_host(CallId call) const;
-  // Hands a duplicate over with our greeting; requires that this is not sent, and is_within_host().
-  void hand_over(CallId call, const FileDescriptor& memory);
+  // Hands it over with our greeting; requires that this is not sent, and is_within_host().
+  void hand_over(CallId call, std::shared_ptr<const FileDescriptor> memory);
   void end(CallId call) { calls_.erase(call); }
   // The events since the last poll; cheap if there are none.
   std::vector<Event> poll();
@@ -85,7 +85,7 @@ class EndpointBootstrap {
     pid_t process = 0;  // at the other end, if that is known
     Name from;          // of an incoming call: the address of its socket
     Greeting outgoing;
-    FileDescriptor outgoing_memory{};  // with it
+    std::shared_ptr<const FileDescriptor> outgoing_memory;  // with it
     FileDescriptor incoming_memory{};
     std::array<char, sizeof(Greeting)> incoming{};
     size_t received = 0;

@@ -127,7 +127,7 @@ Result<void> Outbox::start(bool more_coming) {
     if (!*started) break;
     ++started_;
   }
-  if (shared_ != nullptr && shared_->receiver_rests()) wake();
+  if (shared_ != nullptr && shared_->must_wake_receiver()) wake();
   return {};
 }
 

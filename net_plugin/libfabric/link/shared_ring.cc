@@ -35,7 +35,7 @@ void SharedSender::post(uint32_t slot, size_t bytes) {
   ring_->entries[posted_ % kMaxMessages].store(pack(posted_, slot, bytes),
                                                std::memory_order_release);
   ++posted_;
-  // Before receiver_rests(), as in rest(): at least one side sees what the other has written.
+  // Before must_wake_receiver(), as in rest(): at least one side sees what the other has written.
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 

@@ -40,9 +40,9 @@ class SharedSender {
   // nullptr: the kernel does not allow it.
   static std::unique_ptr<SharedSender> make();
 
-  // To be handed to the peer, until close_descriptor().
-  const FileDescriptor& descriptor() const { return memory_; }
-  void close_descriptor() { memory_ = FileDescriptor(); }
+  // To be handed to the peer; null after close_descriptor().
+  const std::shared_ptr<const FileDescriptor>& descriptor() const { return memory_; }
+  void close_descriptor() { memory_.reset(); }
 
   uint8_t* slot(uint32_t slot) const { return ring_->slots[slot].data(); }
   // Requires that fewer than kMaxMessages are not consumed.
@@ -50,15 +50,18 @@ class SharedSender {
   uint64_t posted() const { return posted_; }
   // Errors: kPeer.
   Result<uint64_t> consumed() const;
-  // Whether the receiver sleeps.
-  bool receiver_rests() const { return ring_->resting.load(std::memory_order_relaxed); }
+  // Whether the receiver sleeps although there are messages.
+  bool must_wake_receiver() const {
+    return ring_->resting.load(std::memory_order_relaxed) &&
+           ring_->consumed.load(std::memory_order_relaxed) != posted_;
+  }
   void receiver_is_woken() { ring_->resting.store(false, std::memory_order_relaxed); }
 
  private:
   SharedSender(FileDescriptor memory, MappedRing ring)
-      : memory_(std::move(memory)), ring_(std::move(ring)) {}
+      : memory_(std::make_shared<FileDescriptor>(std::move(memory))), ring_(std::move(ring)) {}
 
-  FileDescriptor memory_;
+  std::shared_ptr<const FileDescriptor> memory_;
   MappedRing ring_;
   uint64_t posted_ = 0;
 };
