@@ -111,7 +111,8 @@ class EndpointBootstrap {
   std::map<CallId, Call> calls_;
   CallId next_ = 1;
   size_t unknown_ = 0;
-  // Time in which this process was stopped, and did not look, is nobody's silence.
+  // Time in which this process did not look, because it was stopped or starved, is nobody's
+  // silence.
   Clock::duration looked_for_{};
   Clock::time_point looked_at_ = Clock::now();  // last
   std::vector<Event> ended_;  // calls that ended outside of poll(), for its next call
