@@ -25,7 +25,7 @@ class FanIn {
   // A flow has woken up; `competing` flows want more than a round trip's worth now, itself
   // included.
   void on_wake(Instant now, uint32_t competing) {
-    if (now >= std::max(began_ + round_trip_, gathered())) {
+    if (over(now)) {
       if (woken_ > 0) close_episode();
       began_ = now;
       woken_ = seen_ = 0;
@@ -33,6 +33,10 @@ class FanIn {
     ++woken_;
     seen_ = std::max({seen_, competing, woken_});
   }
+
+  // Whether a flow that was counted at `earlier` and wakes up again now is still the same one of
+  // its episode: its first data may overtake its demand.
+  bool counted(Instant earlier, Instant now) const { return earlier >= began_ && !over(now); }
 
   // An episode has just begun, and more flows may wake up.
   bool gathering(Instant now) const { return now < gathered(); }
@@ -55,6 +59,7 @@ class FanIn {
   static constexpr int64_t kGatheringShare = 4;
   static constexpr int64_t kWordsApart = 2;
 
+  bool over(Instant now) const { return now >= std::max(began_ + round_trip_, gathered()); }
   void close_episode() {
     uint32_t& oldest = last_[episodes_ % kEpisodes];
     const bool same = oldest == seen_;  // an episode is never 0; unused places are

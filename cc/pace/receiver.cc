@@ -147,7 +147,7 @@ void PaceReceiver::on_arrival(Instant now, uint32_t flow, Bytes bytes, const Tra
   const Bytes wire = bytes + packets * environment_.overhead;
   // Data too short for a demand is a sign of life, too.
   if (!f.active() && now - f.last_seen > round_trip_) {
-    fan_in_.on_wake(now, charged_ + 1);
+    wake(now, f);
     f.busy_period_began = now;
     f.busy_period_bytes = 0;
   }
@@ -252,11 +252,17 @@ bool PaceReceiver::too_brief(const Flow& f) const {
   return f.remaining() <= std::min(most, environment_.line_rate.bytes_in(round_trip_));
 }
 
+void PaceReceiver::wake(Instant now, Flow& f) {
+  if (fan_in_.counted(f.woke, now)) return;
+  f.woke = now;
+  fan_in_.on_wake(now, charged_ + 1);
+}
+
 void PaceReceiver::activate(Instant now, uint32_t flow) {
   Flow& f = flows_[flow];
   f.position = static_cast<uint32_t>(active_.size());
   active_.push_back(flow);
-  fan_in_.on_wake(now, charged_ + 1);
+  wake(now, f);
   f.newcomer = true;
   f.phase = too_brief(f) ? Phase::kDone : Phase::kLasting;
   ++newcomers_;

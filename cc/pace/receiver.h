@@ -68,13 +68,14 @@ class PaceReceiver final : public Allocator {
     Bytes received = 0;  // since the flow began
     Bytes wanted = 0;    // likewise, by the newest demand
     Rate usable;
-    Rate charged;                 // its limit in fill_; 0: not in fill_
-    Rate granted;                 // newest grant sent; 0: none yet
-    Rate granted_before;          // by the previous grant
-    Instant sent;                 // when the newest grant was sent
-    Instant last_seen;            // last sign of the flow
-    Instant busy_period_began;    // of arrivals without a pause of a round trip
-    Bytes busy_period_bytes = 0;  // payload that has arrived since
+    Rate charged;                         // its limit in fill_; 0: not in fill_
+    Rate granted;                         // newest grant sent; 0: none yet
+    Rate granted_before;                  // by the previous grant
+    Instant sent;                         // when the newest grant was sent
+    Instant last_seen;                    // last sign of the flow
+    Instant woke = Instant::from_ns(-1);  // when it was last counted in fan_in_; below 0: never
+    Instant busy_period_began;            // of arrivals without a pause of a round trip
+    Bytes busy_period_bytes = 0;          // payload that has arrived since
     uint32_t weight = 1;
     uint32_t position = kInactive;  // in active_
     uint32_t home = 0;              // slot while idle
@@ -104,6 +105,7 @@ class PaceReceiver final : public Allocator {
 
   Flow& at(uint32_t flow);
   const Flow& at(uint32_t flow) const;
+  void wake(Instant now, Flow& flow);
   void activate(Instant now, uint32_t flow);
   void deactivate(uint32_t flow);
   void update(Instant now, uint32_t flow);

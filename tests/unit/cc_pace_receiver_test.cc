@@ -133,6 +133,23 @@ TEST_F(CcPaceReceiver, IdleFlowsHoldAPartEach) {
   for (uint32_t flow = 0; flow < 32; ++flow) EXPECT_GT(heard_[flow], 0.9 * kShared / 32) << flow;
 }
 
+// It woke up with its data and again with its demand, and held half of the link ever after.
+TEST_F(CcPaceReceiver, AFlowWhoseDataOvertakeItsDemandIsOneFlow) {
+  add(2);
+  post(0);
+  constexpr Bytes kMessage = 4 * 4096;
+  Bytes wanted = 0;
+  for (int i = 0; i < 8; ++i) {
+    now_ = now_ + kRoundTrip * 10;
+    wanted += kMessage;
+    receiver_.on_arrival(now_, 0, 4096, {1000, 4096});
+    say(0, kLine, wanted);
+    receiver_.on_arrival(now_, 0, kMessage - 4096, {1000, 4096});
+    run(kRoundTrip);
+  }
+  expect_rate(0, kLine);
+}
+
 TEST_F(CcPaceReceiver, TheApplicationMayKnowBetterWhoComesTogether) {
   add(32);
   receiver_.on_hint(now_, {.peers = 4});

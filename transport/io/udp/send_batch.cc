@@ -49,6 +49,16 @@ size_t SendBatch::plan(std::span<const TxPacket> packets, bool segment, const Ad
   return planned;
 }
 
+std::span<const uint8_t> SendBatch::short_message() {
+  if (groups_ != 1 || sizes_[0].packets != 1 || sizes_[0].bytes > kShortBytes) return {};
+  const msghdr& message = messages_[0].msg_hdr;
+  auto end = short_message_.begin();
+  for (const iovec& part : std::span(message.msg_iov, message.msg_iovlen)) {
+    end = std::copy_n(static_cast<const uint8_t*>(part.iov_base), part.iov_len, end);
+  }
+  return {short_message_.begin(), end};
+}
+
 bool SendBatch::can_send(const TxPacket& packet) const {
   const Address& to = *packet.destination;
   return packet.size() > 0 && packet.size() <= datagram_limit_ && to.port != 0 &&

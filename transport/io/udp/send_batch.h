@@ -43,8 +43,12 @@ class SendBatch {
   std::span<mmsghdr> messages() { return {messages_.data(), groups_}; }
   size_t packets_in(size_t group) const { return sizes_[group].packets; }
   size_t bytes_in(size_t group) const { return sizes_[group].bytes; }
+  // The message's bytes in one piece, if it is the only one and short: `sendto` then takes 0.2 us
+  // less than `sendmmsg`. Otherwise empty. Valid until the next plan.
+  std::span<const uint8_t> short_message();
 
  private:
+  static constexpr size_t kShortBytes = 512;
   struct GroupSize {
     size_t packets;
     size_t bytes;
@@ -72,6 +76,7 @@ class SendBatch {
   std::array<iovec, kMaxIovecs> iovecs_;
   roce::IdentificationEffects effects_;
   std::array<std::array<uint8_t, roce::kMaxTrailerBytes>, kMaxIovecs> trailers_;  // by their iovecs
+  std::array<uint8_t, kShortBytes> short_message_;
 };
 
 }  // namespace pacecar

@@ -79,6 +79,7 @@ class UdpIo final : public PacketIo {
   Transmitter& transmitter_for(const TxPacket& packet);
   void settle_on(Transmitter& transmitter, const Address& destination);
   size_t submit(const Transmitter& transmitter, bool& full);
+  int hand_over(int fd, std::span<mmsghdr> messages);
 
   PacketIoCaps caps_;
   Address local_;
@@ -148,8 +149,7 @@ size_t UdpIo::submit(const Transmitter& transmitter, bool& full) {
   size_t group = 0;
   size_t taken = 0;
   while (group < messages.size()) {
-    const int sent = sendmmsg(fd, &messages[group], static_cast<unsigned>(messages.size() - group),
-                              MSG_DONTWAIT | MSG_NOSIGNAL);
+    const int sent = hand_over(fd, messages.subspan(group));
     if (sent > 0) {
       for (const size_t end = group + static_cast<size_t>(sent); group < end; ++group) {
         taken += batch_.packets_in(group);
@@ -176,6 +176,17 @@ size_t UdpIo::submit(const Transmitter& transmitter, bool& full) {
     ++group;
   }
   return taken;
+}
+
+// Returns how many leading messages were sent, or -1 with `errno`.
+int UdpIo::hand_over(int fd, std::span<mmsghdr> messages) {
+  constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
+  if (const auto bytes = batch_.short_message(); !bytes.empty()) {
+    const msghdr& header = messages[0].msg_hdr;
+    const auto* name = static_cast<const sockaddr*>(header.msg_name);
+    return sendto(fd, bytes.data(), bytes.size(), kFlags, name, header.msg_namelen) < 0 ? -1 : 1;
+  }
+  return sendmmsg(fd, messages.data(), static_cast<unsigned>(messages.size()), kFlags);
 }
 
 size_t UdpIo::receive(std::span<RxPacket> packets, Instant /*now*/) {
