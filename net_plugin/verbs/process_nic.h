@@ -122,10 +122,12 @@ class ProcessNic {
   std::atomic<int> waiting_{0};              // callers in turn_until_readable
   std::atomic<bool> keeper_leads_{false};    // and does not nap
   std::atomic<int64_t> asleep_until_ns_{0};  // 0: the keeper is awake
-  // Used by the keeper only: until when it leads, for how long at a time, and its naps since.
+  // Used by the keeper only: until when it leads, for how long at a time, its naps since, and how
+  // long the next one is.
   Instant leads_until_;
   Duration lead_ = Duration();
   int naps_ = 0;
+  Duration nap_;
   std::thread keeper_;
 };
 

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <utility>
 
 namespace pacecar::ibverbs {
 
@@ -16,18 +17,25 @@ class TurnLock {
   void lock() {
     callers_.fetch_add(1, std::memory_order_relaxed);
     if (!spin([this] { return mutex_.try_lock(); })) mutex_.lock();
-    callers_.fetch_sub(1, std::memory_order_relaxed);
   }
   // For the keeper, which callers need not wake.
   void lock_last() {
-    const auto taken = [this] {
-      return callers_.load(std::memory_order_relaxed) == 0 && mutex_.try_lock();
-    };
+    const auto taken = [this] { return !called() && try_lock(); };
     while (!spin(taken)) sched_yield();
   }
-  // False while a caller has it.
-  bool try_lock() { return mutex_.try_lock(); }
-  void unlock() { mutex_.unlock(); }
+  // Likewise without priority. False while somebody has it.
+  bool try_lock() {
+    if (!mutex_.try_lock()) return false;
+    kept_ = true;
+    return true;
+  }
+  void unlock() {
+    const bool kept = std::exchange(kept_, false);
+    mutex_.unlock();
+    if (!kept) callers_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  // A caller has it, or waits for it.
+  bool called() const { return callers_.load(std::memory_order_relaxed) > 0; }
 
  private:
   // Tries for about a turn: sleeping and waking would take longer.
@@ -45,7 +53,8 @@ class TurnLock {
   }
 
   std::mutex mutex_;
-  std::atomic<int> callers_{0};  // who want it
+  bool kept_ = false;            // who has it came without priority; with the mutex
+  std::atomic<int> callers_{0};  // who have it or want it
 };
 
 }  // namespace pacecar::ibverbs

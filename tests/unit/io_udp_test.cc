@@ -150,6 +150,22 @@ TEST(SendBatch, NeighboursInMemoryShareAnEntry) {
   EXPECT_EQ(batch.messages()[0].msg_hdr.msg_iov[2].iov_len, 44U);
 }
 
+TEST(SendBatch, AShortDatagramAloneIsOnePiece) {
+  SendBatch batch(9000, true);
+  const std::vector<uint8_t> header{1, 2, 3}, payload{4, 5}, trailer{6};
+  TxPacket packet;
+  packet.header = header;
+  packet.payload = payload;
+  packet.trailer = trailer;
+  packet.destination = &kPeerA;
+  batch.plan(std::span(&packet, 1), true);
+  EXPECT_THAT(batch.short_message(), testing::ElementsAre(1, 2, 3, 4, 5, 6));
+  for (const std::vector<size_t>& sizes : {std::vector<size_t>{513}, {100, 100}, {100, 200}}) {
+    batch.plan(packets_of(sizes), true);
+    EXPECT_TRUE(batch.short_message().empty()) << "long, joined, or not alone: " << sizes.size();
+  }
+}
+
 TEST(SendBatch, RefusesWhatItsSocketsCannotSend) {
   SendBatch batch(1000, true);
   auto packets = packets_of({100, 1001, 100});

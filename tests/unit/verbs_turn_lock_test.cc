@@ -1,0 +1,52 @@
+// The lock of a verbs device's NIC: who counts as a caller.
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <thread>
+
+#include "net_plugin/verbs/turn_lock.h"
+
+namespace pacecar::ibverbs {
+namespace {
+
+TEST(VerbsTurnLock, WhoHasItWithPriorityIsACaller) {
+  TurnLock lock;
+  EXPECT_FALSE(lock.called());
+  {
+    const std::lock_guard held(lock);
+    EXPECT_TRUE(lock.called());
+    EXPECT_FALSE(lock.try_lock());
+  }
+  EXPECT_FALSE(lock.called());
+}
+
+TEST(VerbsTurnLock, TheKeeperIsNone) {
+  TurnLock lock;
+  ASSERT_TRUE(lock.try_lock());
+  EXPECT_FALSE(lock.called());
+  lock.unlock();
+  lock.lock_last();
+  EXPECT_FALSE(lock.called());
+  lock.unlock();
+  EXPECT_FALSE(lock.called()) << "an unlock by the keeper is not a caller's";
+}
+
+TEST(VerbsTurnLock, WhoWaitsIsACallerAndComesBeforeTheKeeper) {
+  TurnLock lock;
+  lock.lock_last();
+  bool called = false;
+  std::thread caller([&] {
+    const std::lock_guard held(lock);
+    called = true;
+  });
+  while (!lock.called()) std::this_thread::yield();
+  lock.unlock();
+  lock.lock_last();
+  EXPECT_TRUE(called);
+  lock.unlock();
+  caller.join();
+  EXPECT_FALSE(lock.called());
+}
+
+}  // namespace
+}  // namespace pacecar::ibverbs
