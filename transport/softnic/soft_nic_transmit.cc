@@ -81,10 +81,12 @@ size_t SoftNic::transmit_acks(Instant due, Instant now, std::span<TxPacket> out)
     acks_.add(later_.take());
   }
   size_t count = transmit_naks(out);
-  for (size_t left = acks_.size(); left > 0 && count < out.size(); --left) {
+  while (!acks_.empty() && count < out.size()) {
     QueuePair& qp = *queue_pairs_[acks_.front()];
     if (qp.rc) {
-      count += transmit_answers(qp, now, out.subspan(count));
+      const size_t answers = transmit_answers(qp, now, out.subspan(count));
+      if (answers == 0 && acks_.listed(slot_of(qp))) break;  // no room
+      count += answers;
       continue;
     }
     if (slab_.room() < most_ack_bytes(qp)) break;
