@@ -15,7 +15,7 @@ namespace {
 
 // Two processes, each with a GPU and a buffer of it that the other knows as `kKey`.
 constexpr uint64_t kKey = 77;
-constexpr size_t kBytes = 1 << 20;
+constexpr size_t kBytes = 3 << 19;
 
 struct GpuWorld {
   GpuWorld(World& its_world, const FakeGpu& its_gpu)
@@ -48,7 +48,8 @@ void with_gpus(const std::function<void(GpuWorld&)>& body) {
   });
 }
 
-constexpr size_t kSizesOfGpus[] = {0, 1, 4096, 65536, 65537, 262144, 262145, 300001, kBytes};
+constexpr size_t kSizesOfGpus[] = {
+    0, 1, 4096, 65536, 65537, fabric::kEagerBytes, fabric::kEagerBytes + 1, 600001, kBytes};
 
 TEST(FiGpu, MessagesOfAllSizes) {
   with_gpus([](GpuWorld& both) {
@@ -84,7 +85,7 @@ TEST(FiGpu, MessagesOfAllSizes) {
 TEST(FiGpu, UnexpectedTruncatedAndManyInOneBuffer) {
   with_gpus([](GpuWorld& both) {
     World& world = both.world;
-    const size_t sizes[] = {1000, 300000, 400000};
+    const size_t sizes[] = {1000, 600000, 800000};
     if (world.first()) {
       for (const size_t size : sizes) {
         const auto bytes = pattern(size, size);  // of the host, into a GPU
@@ -107,7 +108,7 @@ TEST(FiGpu, UnexpectedTruncatedAndManyInOneBuffer) {
     auto begin = pattern(1000, 1000);
     begin.resize(10);
     EXPECT_TRUE(both.read(0, 10) == begin);
-    const iovec iov{both.buffer.data() + 4096, 700000};
+    const iovec iov{both.buffer.data() + 4096, 1400000};
     fi_msg message{};
     message.msg_iov = &iov;
     message.desc = &both.desc;
@@ -188,9 +189,9 @@ TEST(FiGpu, AFailedCopyIsAnErrorOfItsOperation) {
     world.meet();
     // The host's memory goes on as before.
     if (world.first()) {
-      send_tagged(world, pattern(300000, 3), 2);
+      send_tagged(world, pattern(600000, 3), 2);
     } else {
-      expect_tagged(world, pattern(300000, 3), 2);
+      expect_tagged(world, pattern(600000, 3), 2);
     }
   });
 }

@@ -59,7 +59,8 @@ class HostileOperations {
     if (free_.empty()) return;
     const size_t at = free_.back();
     Guarded& buffer = buffers_[at];
-    const size_t sizes[] = {0, 1, 100, 4096, 262144, 262145, kLargest};
+    const size_t sizes[] = {0,       1, 100, 4096, fabric::kEagerBytes, fabric::kEagerBytes + 1,
+                            kLargest};
     const size_t size = sizes[prng.below(std::size(sizes))];
     uint8_t* const data = buffer.inside();
     const uint64_t key = prng.below(3);
@@ -112,7 +113,7 @@ class HostileOperations {
 
  private:
   static constexpr size_t kCount = 24;
-  static constexpr size_t kLargest = 400000;
+  static constexpr size_t kLargest = 800000;
 
   FiEnd& end_;
   const fi_addr_t hostile_;
@@ -140,7 +141,7 @@ void be_victim(Rank& rank, uint64_t seed) {
   end.share(written.inside(), kInside, kWriteKey);
 
   Prng prng(seed);
-  std::vector<uint8_t> in(300000);
+  std::vector<uint8_t> in(600000);
   uint64_t round = 0;
   uint64_t over = 0;
   int anybodys = 0;
@@ -208,7 +209,7 @@ void be_good(Rank& rank) {
   });
   uint64_t round = 0;
   do {  // at least once: the hostile one may be through already
-    send(pattern(round % 3 == 0 ? 300000 : round % 5000, round), kGoodTag + round);
+    send(pattern(round % 3 == 0 ? 600000 : round % 5000, round), kGoodTag + round);
     ++round;
   } while (!gone);
   waiter.join();
@@ -301,7 +302,7 @@ TEST(FiHostile, APeerThatEndsWhileItIsCalledFails) {
     std::optional<FiHostilePeer> hostile(
         std::in_place, fabric::Name(reinterpret_cast<const char*>(victim.name().data()), 16), 1);
     const fi_addr_t address = victim.add(hostile->name().data());
-    const std::vector<uint8_t> bytes(400000);
+    const std::vector<uint8_t> bytes(fabric::kEagerBytes + 1);
     int context = 0;
     ASSERT_EQ(fi_tsend(victim.endpoint, bytes.data(), bytes.size(), nullptr, address, 1, &context),
               0);
@@ -322,10 +323,9 @@ size_t address_space_bytes() {
   return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
-// Each connection has an inbox of 4 MiB.
 TEST(FiHostile, ConnectionsThatSendNothingAreBounded) {
   expect_processes_pass(1, [](Rank&) {
-    constexpr size_t kInboxBytes = 4 << 20;
+    constexpr size_t kInboxBytes = fabric::kMaxMessages * fabric::kMessageBytes;
     constexpr size_t kConnections = 200;
     constexpr size_t kAtOnce = 64;
     FiEnd victim;

@@ -202,7 +202,9 @@ TEST(FiProviderDirect, AClosedEndpointsMessageIsNotReadFromReusedMemory) {
 // Of what is copied.
 TEST(FiProviderDirect, SizesAroundTheLimits) {
   with_two([](World& world) {
-    for (const size_t size : {131071, 131072, 131073, 262143, 262144, 262145}) {
+    for (const size_t size :
+         {size_t{131071}, size_t{131072}, size_t{131073}, fabric::kEagerBytes - 1,
+          fabric::kEagerBytes, fabric::kEagerBytes + 1}) {
       transfer(world, size);
     }
   });

@@ -258,7 +258,7 @@ TEST(FiProvider, AllToAllOfManyPeersAndItself) {
   expect_processes_pass(6, [](Rank& rank) {
     World world(rank, {.vector = FI_AV_MAP});
     const auto size = static_cast<size_t>(rank.size());
-    for (const size_t bytes : {size_t{24}, size_t{300000}}) {
+    for (const size_t bytes : {size_t{24}, size_t{600000}}) {
       std::vector<std::vector<uint8_t>> in(size, std::vector<uint8_t>(bytes));
       std::vector<std::vector<uint8_t>> out;
       const auto me = static_cast<uint64_t>(rank.rank());
@@ -296,7 +296,7 @@ void random_traffic(World& world, uint64_t seed) {
   in.reserve(kSteps);
   for (int step = 0; step < kSteps; ++step) {
     const bool from_first = prng.below(2) == 0;
-    const size_t size = prng.below(4) == 0 ? prng.below(400000) : prng.below(3000);
+    const size_t size = prng.below(4) == 0 ? prng.below(800000) : prng.below(3000);
     const uint64_t tag = prng.below(4);
     const bool late = prng.below(2) == 0;
     const auto bytes = pattern(size, seed + static_cast<uint64_t>(step));

@@ -314,10 +314,10 @@ class FiHostilePeer {
 
   uint64_t number() {
     const Frame& known = received_[prng_.below(kRemembered)];
-    return one_of<uint64_t>({0, 1, 5, 6, 7, 8, 4096, 262144, 262145, uint64_t{1} << 20,
-                             ~uint64_t{0}, ~uint64_t{0} - 4095, known.id, known.id, known.address,
-                             known.tag, reinterpret_cast<uint64_t>(received_.data()),
-                             prng_.next_u64()});
+    return one_of<uint64_t>({0, 1, 5, 6, 7, 8, 4096, fabric::kEagerBytes, fabric::kEagerBytes + 1,
+                             uint64_t{1} << 20, ~uint64_t{0}, ~uint64_t{0} - 4095, known.id,
+                             known.id, known.address, known.tag,
+                             reinterpret_cast<uint64_t>(received_.data()), prng_.next_u64()});
   }
 
   // Replies are to a request of the endpoint's, if it has sent one.

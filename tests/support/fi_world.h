@@ -9,14 +9,26 @@
 #include <thread>
 #include <vector>
 
+#include "net_plugin/libfabric/core/frame.h"
 #include "tests/support/fi_end.h"
 #include "tests/support/rank_group.h"
 
 namespace pacecar::test {
 
 // Eager, around the limit, and offered; the last in several packets of every size.
-inline constexpr size_t kSizes[] = {0,     1,      7,      64,     4096,   16384,  65535,
-                                    65536, 262143, 262144, 262145, 300001, 1 << 20};
+inline constexpr size_t kSizes[] = {0,
+                                    1,
+                                    7,
+                                    64,
+                                    4096,
+                                    16384,
+                                    65535,
+                                    65536,
+                                    fabric::kEagerBytes - 1,
+                                    fabric::kEagerBytes,
+                                    fabric::kEagerBytes + 1,
+                                    600001,
+                                    1 << 20};
 
 inline std::vector<uint8_t> pattern(size_t bytes, uint64_t seed) {
   std::vector<uint8_t> made(bytes);

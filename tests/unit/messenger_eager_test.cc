@@ -296,6 +296,15 @@ TEST_F(MessengerEagerTest, ReceiverThatKnowsOfTheCloseStillGetsWhatCameBefore) {
   EXPECT_EQ(receive(kLarge, 4).failure, MessageFailure::kPeerClosed) << "behind one that failed";
 }
 
+// A peer that is killed has sent it, too: it lies in our memory.
+TEST_F(MessengerEagerTest, WhatCameBeforeTheFlowBrokeIsReceived) {
+  run_until_done(send(100, 4));
+  run_for(Duration::from_ms(1));
+  messenger(1).break_receive(ends_.receive);
+  EXPECT_EQ(receive(kLarge, 4).state(), State::kDone);
+  EXPECT_EQ(receive(kLarge, 5).failure, MessageFailure::kPeerSilent);
+}
+
 // While a message lies there for which none of them is, and also where they fail at once.
 TEST_F(MessengerEagerTest, AnyNumberOfReceivesFailsAfterTheClose) {
   run_until_done(send(100, 4));

@@ -275,10 +275,11 @@ bool Messenger::send(ConnectionId connection, const SendOperation& operation) {
 bool Messenger::receive(ConnectionId connection, const ReceiveOperation& operation, Instant now) {
   Receiver& receiver = receivers_[connection];
   look_for_close(receiver, now);
-  // A peer that has closed may have sent eager messages before; nothing follows a failed receive.
+  // A peer that has ended may have sent eager messages before; nothing follows a failed receive.
   const bool failed = receiver.failure != MessageFailure::kNone;
-  const bool closed = receiver.failure == MessageFailure::kPeerClosed;
-  if (failed && !(closed && receiver.queue.idle() && receiver.queue.holds_messages())) {
+  const bool ended = receiver.failure == MessageFailure::kPeerClosed ||
+                     receiver.failure == MessageFailure::kPeerSilent;
+  if (failed && !(ended && receiver.queue.idle() && receiver.queue.holds_messages())) {
     operation.request->failure = receiver.failure;
     operation.request->set(MessageRequest::State::kFailed);
     return true;
