@@ -34,8 +34,8 @@ class FanIn {
     seen_ = std::max({seen_, competing, woken_});
   }
 
-  // Whether a flow that was counted at `earlier` and wakes up again now is still the same one of
-  // its episode: its first data may overtake its demand.
+  // Whether a flow that was counted at `earlier` counts in the present episode already: its first
+  // data may overtake its demand.
   bool counted(Instant earlier, Instant now) const { return earlier >= began_ && !over(now); }
 
   // An episode has just begun, and more flows may wake up.

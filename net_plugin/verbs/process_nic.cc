@@ -250,6 +250,7 @@ void ProcessNic::keep() {
   pthread_setname_np(pthread_self(), "pacecar");
   const Duration spin = std::max(params_.spin, kLeastSpin);
   Instant last_moved = clock_now();
+  nap_ = kNap;
   while (!stop_.load(std::memory_order_relaxed)) {
     if (callers_turn()) {
       nap_or_lead();
@@ -260,7 +261,6 @@ void ProcessNic::keep() {
     if (keeper_leads_ && now >= leads_until_) {
       keeper_leads_ = false;
       naps_ = 0;
-      nap_ = kNap;
     }
     nap_ = kNap;
     if (keep_turn()) {

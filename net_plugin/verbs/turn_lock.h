@@ -53,7 +53,7 @@ class TurnLock {
   }
 
   std::mutex mutex_;
-  bool kept_ = false;            // who has it came without priority; with the mutex
+  bool kept_ = false;            // it was taken without priority; with the mutex
   std::atomic<int> callers_{0};  // who have it or want it
 };
 

@@ -28,7 +28,9 @@ TEST(VerbsTurnLock, TheKeeperIsNone) {
   lock.lock_last();
   EXPECT_FALSE(lock.called());
   lock.unlock();
-  EXPECT_FALSE(lock.called()) << "an unlock by the keeper is not a caller's";
+  EXPECT_FALSE(lock.called());
+  const std::lock_guard held(lock);
+  EXPECT_TRUE(lock.called()) << "an unlock by the keeper is not a caller's";
 }
 
 TEST(VerbsTurnLock, WhoWaitsIsACallerAndComesBeforeTheKeeper) {
