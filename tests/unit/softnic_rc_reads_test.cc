@@ -1,6 +1,9 @@
 // Standard RC: how much all queue pairs of a NIC read at a time.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <vector>
+
 #include "tests/support/rc_pair.h"
 
 namespace pacecar {
@@ -69,6 +72,28 @@ TEST(SoftNicRcReads, ALongReadIsRequestedInLongPieces) {
   ASSERT_EQ(requests.size(), 2U) << "a window of 128 packets";
   for (const Datagram& request : requests) EXPECT_EQ(parse(request).length, 64 * kMtu);
   ASSERT_TRUE(pair.run_until_completed(0, 1));
+}
+
+// One turn has bursts of both readers, one after the other, until it is full.
+TEST(SoftNicRcReads, ResponsesFillATurnInBurstsOfEachQueuePair) {
+  SoftNicPair pair{rc_config()};
+  constexpr Bytes kLength = 8 * kMtu;
+  for (FlowId flow = 0; flow < 2; ++flow) {
+    WorkRequest read = SoftNicPair::write(pair.memory(0, kLength),
+                                          pair.memory(1, kLength, Access::kRemoteRead), kLength);
+    read.opcode = Opcode::kRead;
+    pair.post(0, pair.connect({.flow = flow})[0], read);
+  }
+  for (const Datagram& request : pair.transmit(0)) pair.deliver(1, request);
+  std::array<TxPacket, 16> packets;
+  ASSERT_EQ(pair.nic(1).poll_transmit(pair.now, packets), packets.size());
+  const auto reader_of = [&](size_t i) {
+    const auto header = packets[i].header;
+    return std::vector(header.begin() + 5, header.begin() + 8);  // the destination queue pair
+  };
+  constexpr size_t kBurst = 4;
+  EXPECT_EQ(reader_of(0), reader_of(kBurst - 1));
+  EXPECT_NE(reader_of(0), reader_of(kBurst));
 }
 
 // What is requested from a silent peer takes up the read window, but only once.
