@@ -10,7 +10,7 @@
 namespace pacecar::fabric {
 namespace {
 
-// How long closing an endpoint waits until its frames and puts are sent.
+// How long closing an endpoint waits until peers take its frames and puts.
 constexpr auto kFlushTimeout = std::chrono::milliseconds(1000);
 // A turn takes 50 ns, and a microsecond with a poll of the NIC. So where frames come through shared
 // memory, so many turns are without,
@@ -191,7 +191,7 @@ void Endpoint::progress() {
     if (shared) shared_turns_ = kSharedTurns;
     read_frames(number, peer.frames);
     read_frames(number, peer.placed);
-    if (!peer.outbox->is_open()) continue;
+    if (!peer.can_send()) continue;
     auto moved = peer.outbox->finish();
     if (moved && peer.puts != nullptr) {
       moved = peer.puts->finish([this](uint64_t operation) { on_put_done(operation); });
@@ -200,9 +200,9 @@ void Endpoint::progress() {
       start_queued_puts(number);
       start_queued_reads(number);
       continue_direct_reads(number);
-      moved = peer.outbox->start(false);
+      moved = peer.outbox->start(Outbox::Coming::kNothing);
     }
-    if (!moved) fail_peer(number, fi_error(moved.error().code), moved.error().message);
+    if (!moved) cannot_send(number, moved.error());
   }
   progress_connections();
 }
@@ -217,35 +217,42 @@ bool Endpoint::prepare_to_rest() {
 }
 
 bool Endpoint::has_unsent_frames() const {
-  return std::ranges::any_of(peers_,
-                             [](const auto& peer) { return peer->outbox->has_unsent_frames(); });
+  return std::ranges::any_of(peers_, [](const auto& peer) {
+    return !peer->sends_fail() && peer->outbox->has_unsent_frames();
+  });
+}
+
+bool Endpoint::has_unsent(const Peer& peer) {
+  const bool puts = peer.puts != nullptr && !peer.puts->idle();
+  return peer.can_send() && (puts || !peer.outbox->idle() || !peer.queued_puts.empty());
 }
 
 void Endpoint::flush() {
   if (!enabled()) return;
-  const auto give_up = Clock::now() + kFlushTimeout;
-  const auto busy = [this] {
-    return std::ranges::any_of(peers_, [](const auto& peer) {
-      const bool puts = peer->puts != nullptr && !peer->puts->idle();
-      return peer->outbox->is_open() &&
-             (puts || !peer->outbox->idle() || !peer->queued_puts.empty());
-    });
-  };
+  std::unique_lock lock(domain_.mutex);
+  const auto give_up = attended_.total() + kFlushTimeout;
   bool bye_sent = false;
-  while (Clock::now() < give_up) {
-    {
-      const std::lock_guard lock(domain_.mutex);
-      progress();
-      if (!busy()) {
-        if (bye_sent) return;
-        bye_sent = true;
-        for (const auto& peer : peers_) {
-          if (peer->outbox->is_open()) (void)peer->outbox->reply({.kind = FrameKind::kBye}, {});
-        }
-        continue;
+  while (attended_.total() < give_up) {
+    progress();
+    const bool unsent =
+        std::ranges::any_of(peers_, [](const auto& peer) { return has_unsent(*peer); });
+    if (!unsent && bye_sent) return;
+    if (!unsent) {
+      bye_sent = true;
+      for (const auto& peer : peers_) {
+        if (peer->can_send()) (void)peer->outbox->reply({.kind = FrameKind::kBye}, {});
       }
+      continue;
     }
+    lock.unlock();
     domain_.pacecar().rest(domain_.nic());
+    lock.lock();
+  }
+  for (const auto& peer : peers_) {
+    if (!has_unsent(*peer)) continue;
+    log_warning(name_text(peer->name) +
+                " does not take what was sent to it: that is lost, as the endpoint is closed. Let "
+                "it read its completions, or close later");
   }
 }
 

@@ -177,6 +177,14 @@ class Endpoint : public fid_ep {
     std::optional<FrameReader> reading;  // rest of the oldest message
   };
 
+  // Why a peer will be failed when it had time for what it has sent before.
+  struct Loss {
+    int error = 0;
+    std::string why;
+    bool sends_fail = false;
+    Clock::duration lasted{};
+  };
+
   struct Peer {
     Name name;
     Name other_name;                                   // as in its greeting, if it differs
@@ -204,7 +212,9 @@ class Endpoint : public fid_ep {
     std::deque<uint64_t> direct_reads;  // operations that read its memory
     uint32_t serving = 0;               // outstanding kServeRead and kServeWrite for it
     bool closed_by_peer = false;        // kBye
-    std::optional<Clock::duration> tcp_lost_for;  // set when its TCP connection is lost
+    std::optional<Loss> lost;
+    bool sends_fail() const { return lost && lost->sends_fail; }
+    bool can_send() const { return outbox->is_open() && !sends_fail(); }
     uint64_t source = FI_ADDR_NOTAVAIL;
     uint64_t source_version = ~uint64_t{0};
   };
@@ -220,7 +230,10 @@ class Endpoint : public fid_ep {
   void hand_memory_over(Peer& peer, EndpointBootstrap::CallId call);
   bool take_memory(Peer& peer, const EndpointBootstrap::Event& event);
   Greeting greeting_for(const Peer& peer) const;
+  void lose_peer(PeerId number, Loss loss);
+  void cannot_send(PeerId number, const Error& why);
   bool is_drained(Peer& peer, Clock::duration turn);
+  static bool has_unsent(const Peer& peer);
   void progress_connections();
   void on_event(const EndpointBootstrap::Event& event);
   void on_greeting(const EndpointBootstrap::Event& event);
@@ -242,7 +255,7 @@ class Endpoint : public fid_ep {
   ssize_t start_read(const OperationRequest& request, PeerId number);
   ssize_t start_atomic(const OperationRequest& request, PeerId number);
   PendingCompletion completion_for(const OperationRequest& request) const;
-  void start_sending(PeerId number, bool more_coming);
+  void start_sending(PeerId number, Outbox::Coming coming);
   void report_or_hold(Peer& peer, PendingCompletion pending);
   std::optional<size_t> describe_segments(Operation& operation, size_t nic, uint64_t bytes);
   Result<const Memory*> memory_for(Operation& operation, size_t piece, size_t nic);
@@ -360,7 +373,7 @@ class Endpoint : public fid_ep {
 
   std::unique_ptr<EndpointBootstrap> bootstrap_;
   std::unique_ptr<Listener> listener_;
-  Clock::time_point turned_at_{};
+  AttendedTime attended_{std::chrono::milliseconds(50)};
   Clock::time_point polled_at_{};
 
   std::deque<std::unique_ptr<Peer>> peers_;

@@ -115,12 +115,13 @@ Endpoint::FrameResult Endpoint::on_frame(PeerId number, const IncomingStream& st
 
 void Endpoint::reply(PeerId number, const Frame& given, std::span<const uint8_t> payload) {
   Peer& peer = *peers_[number];
+  if (peer.sends_fail()) return;
   Frame frame = given;
   frame.payload = static_cast<uint32_t>(payload.size());
   if (!peer.outbox->reply(frame, payload)) {
     return fail_peer(number, EPROTO, name_text(peer.name) + " asks, and takes no answers");
   }
-  start_sending(number, true);
+  start_sending(number, Outbox::Coming::kMore);
 }
 
 void Endpoint::reply_status(PeerId number, uint64_t id, Status status) {

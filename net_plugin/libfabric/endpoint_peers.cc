@@ -11,10 +11,8 @@ namespace {
 
 // Interval of polling the TCP sockets. While a peer is connecting they are polled in every turn.
 constexpr auto kPollInterval = std::chrono::microseconds(200);
-// After the peer's socket was closed: time for the messages that it has sent before.
+// After a peer is lost: time for the messages that it has sent before.
 constexpr auto kDrainTime = std::chrono::milliseconds(500);
-// The most of it that counts between two turns: longer, this process made no progress.
-constexpr auto kLongestTurn = std::chrono::milliseconds(50);
 // For a connection's kHello, which takes a round trip, if further ones wait.
 constexpr auto kHelloTime = std::chrono::milliseconds(100);
 
@@ -69,6 +67,7 @@ Greeting Endpoint::greeting_for(const Peer& peer) const {
 
 void Endpoint::call(Peer& peer) {
   if (peer.tcp_connecting || peer.connecting != nullptr || peer.outbox->is_open()) return;
+  if (peer.sends_fail()) return;
   peer.tcp_connecting = true;
   peer.tcp_calls.push_back(bootstrap_->call(peer.name, name_, greeting_for(peer)));
   hand_memory_over(peer, peer.tcp_calls.back());
@@ -88,17 +87,29 @@ bool Endpoint::take_memory(Peer& peer, const EndpointBootstrap::Event& event) {
   return peer.shared.source != nullptr;
 }
 
-// Whether a peer whose socket is closed is given up: it had time for what it has sent before. Time
-// in which that waits for the application to read its completions does not count.
+// The peer is failed when what it has sent before is received.
+void Endpoint::lose_peer(PeerId number, Loss loss) {
+  std::optional<Loss>& lost = peers_[number]->lost;
+  if (lost && (lost->sends_fail || !loss.sends_fail)) return;
+  if (lost) loss.lasted = lost->lasted;
+  lost = std::move(loss);
+}
+
+void Endpoint::cannot_send(PeerId number, const Error& why) {
+  lose_peer(number, {.error = fi_error(why.code), .why = why.message, .sends_fail = true});
+}
+
+// Whether a lost peer had time for what it has sent before. Time in which that waits for the
+// application to read its completions does not count.
 bool Endpoint::is_drained(Peer& peer, Clock::duration turn) {
   const bool waits = receives_full() && has_unread_frames(peer);
-  if (!waits) *peer.tcp_lost_for += turn;
-  return *peer.tcp_lost_for > kDrainTime;
+  if (!waits) peer.lost->lasted += turn;
+  return peer.lost->lasted > kDrainTime;
 }
 
 void Endpoint::progress_connections() {
   const auto now = Clock::now();
-  const auto turn = std::min<Clock::duration>(now - std::exchange(turned_at_, now), kLongestTurn);
+  const auto turn = attended_.look(now);
   bool awaited = false;
   for (PeerId number = 0; number < peers_.size(); ++number) {
     Peer& peer = *peers_[number];
@@ -107,8 +118,9 @@ void Endpoint::progress_connections() {
     awaited |= peer.tcp_connecting || peer.connecting != nullptr ||
                peer.connecting_puts != nullptr ||
                (peer.instance != 0 && peer.frames.source == nullptr);
-    if (peer.tcp_lost_for && is_drained(peer, turn)) {
-      fail_peer(number, FI_ECONNRESET, name_text(peer.name) + " has ended: look there");
+    if (peer.lost && is_drained(peer, turn)) {
+      const Loss loss = *peer.lost;
+      fail_peer(number, loss.error, loss.why);
     }
   }
   awaited |= !unidentified_.empty();
@@ -132,8 +144,8 @@ void Endpoint::on_event(const EndpointBootstrap::Event& event) {
       return fail_peer(number, event.error,
                        name_text(peer.name) + " cannot be reached: " + std::strerror(event.error));
     }
-    peer.tcp_lost_for = Clock::duration();
-    return;
+    return lose_peer(
+        number, {.error = FI_ECONNRESET, .why = name_text(peer.name) + " has ended: look there"});
   }
 }
 
@@ -171,14 +183,14 @@ void Endpoint::on_greeting(const EndpointBootstrap::Event& event) {
   }
   Peer* peer = peers_[number].get();
   const bool other = peer->instance != 0 && peer->instance != event.greeting.instance;
-  if (other || peer->closed_by_peer) {
+  if (other || peer->sends_fail() || peer->closed_by_peer) {
     std::erase(peer->tcp_calls, event.call);
     fail_peer(number, FI_ECONNRESET, name_text(peer->name) + " has ended, and begun anew");
     if (answers) peer->tcp_calls.push_back(event.call);
   }
   // Two are usual, as both sides may call.
   if (!answers && peer->tcp_calls.size() == kMaxCalls) return bootstrap_->end(event.call);
-  peer->tcp_lost_for.reset();
+  peer->lost.reset();
   peer->instance = event.greeting.instance;
   if (!answers) {
     peer->tcp_calls.push_back(event.call);
@@ -207,12 +219,9 @@ void Endpoint::on_greeting(const EndpointBootstrap::Event& event) {
 void Endpoint::finish_connect(PeerId number) {
   Peer& peer = *peers_[number];
   auto connection = peer.connecting->poll();
-  if (!connection) {
-    const Error why = connection.error();
-    return fail_peer(number, fi_error(why.code), why.message);
-  }
-  if (*connection == nullptr) return;
+  if (connection && *connection == nullptr) return;
   peer.connecting.reset();
+  if (!connection) return cannot_send(number, connection.error());
   auto opened = peer.outbox->open(std::move(*connection),
                                   {.kind = FrameKind::kHello,
                                    .flags = peer.memory ? kDirect : uint8_t{0},
@@ -221,8 +230,8 @@ void Endpoint::finish_connect(PeerId number) {
                                   std::move(peer.shared_sender));
   // Messages are posted before their completions are reported: the application that reads these may
   // make no progress for long afterwards.
-  if (opened) opened = peer.outbox->start(false);
-  if (!opened) return fail_peer(number, fi_error(opened.error().code), opened.error().message);
+  if (opened) opened = peer.outbox->start(Outbox::Coming::kNothing);
+  if (!opened) return cannot_send(number, opened.error());
   for (PendingCompletion& pending : peer.held_completions) report(pending, tx_queue_);
   peer.held_completions.clear();
 }
@@ -240,7 +249,7 @@ void Endpoint::finish_connect_puts(PeerId number) {
                               .tag = peer.remote_token[0],
                               .data = peer.remote_token[1]});
   }
-  if (!opened) fail_peer(number, fi_error(opened.error().code), opened.error().message);
+  if (!opened) cannot_send(number, opened.error());
 }
 
 // Further connections wait in the listener until the oldest has had time for its kHello.
@@ -342,7 +351,7 @@ void Endpoint::fail_peer(PeerId number, int error, const std::string& why) {
   peer.token = {random_u64(), random_u64()};  // from now on the peer reads none of our memory
   peer.instance = 0;
   peer.closed_by_peer = false;
-  peer.tcp_lost_for.reset();
+  peer.lost.reset();
   peer.queued_puts.clear();
   peer.queued_reads.clear();
   peer.direct_reads.clear();

@@ -29,6 +29,10 @@ uint64_t counted_as(const OperationRequest& request) {
   return request.kind == FrameKind::kRead || request.fetches ? FI_READ : FI_WRITE;
 }
 
+Outbox::Coming coming(const OperationRequest& request) {
+  return (request.flags & FI_MORE) != 0 ? Outbox::Coming::kMore : Outbox::Coming::kUnknown;
+}
+
 }  // namespace
 
 Endpoint::PendingCompletion Endpoint::completion_for(const OperationRequest& request) const {
@@ -149,14 +153,14 @@ ssize_t Endpoint::start_eagerly(const OperationRequest& request, PeerId number) 
   if (!delivered) frame.flags &= static_cast<uint8_t>(~kWantsDone);
   gather(request.local.all(), peer.outbox->add(frame));
   if (operation == nullptr) report_or_hold(peer, std::move(pending));
-  start_sending(number, (request.flags & FI_MORE) != 0);
+  start_sending(number, coming(request));
   return 0;
 }
 
-void Endpoint::start_sending(PeerId number, bool more_coming) {
-  const Outbox& outbox = *peers_[number]->outbox;
-  if (const auto started = peers_[number]->outbox->start(more_coming); !started) {
-    return fail_peer(number, fi_error(started.error().code), started.error().message);
+void Endpoint::start_sending(PeerId number, Outbox::Coming coming) {
+  Outbox& outbox = *peers_[number]->outbox;
+  if (const auto started = outbox.start(coming); !started) {
+    return cannot_send(number, started.error());
   }
   if (outbox.has_unsent_frames()) domain_.progress_until_sent();
 }
@@ -197,7 +201,7 @@ ssize_t Endpoint::start_offered(const OperationRequest& request, PeerId number) 
       frame_of(request, write ? FrameKind::kWriteOffer : FrameKind::kOffer, segments.size(), id);
   if (direct) frame.flags |= kDirect | (write ? uint8_t{0} : kWantsDone);
   std::ranges::copy(segments, peer.outbox->add(frame));
-  start_sending(number, false);
+  start_sending(number, Outbox::Coming::kUnknown);
   return 0;
 }
 
@@ -243,7 +247,7 @@ void Endpoint::start_queued_reads(PeerId number) {
     operation.awaits_done = true;
     std::memcpy(peer.outbox->add(frame), operation.segments.data(), frame.payload);
   }
-  start_sending(number, false);
+  start_sending(number, Outbox::Coming::kUnknown);
 }
 
 ssize_t Endpoint::start_atomic(const OperationRequest& request, PeerId number) {
@@ -273,7 +277,7 @@ ssize_t Endpoint::start_atomic(const OperationRequest& request, PeerId number) {
   uint8_t* const place = peer.outbox->add(frame);
   gather(request.local.all(), place);
   gather(request.comparands.all(), place + operands);
-  start_sending(number, (request.flags & FI_MORE) != 0);
+  start_sending(number, coming(request));
   return 0;
 }
 
@@ -330,7 +334,7 @@ void Endpoint::start_queued_puts(PeerId number) {
     auto connecting = domain_.pacecar().connect(domain_.nic(), peer.remote_listener,
                                                 ConnectOptions{.puts = true});
     if (!connecting) {
-      return fail_peer(number, fi_error(connecting.error().code), connecting.error().message);
+      return cannot_send(number, connecting.error());
     }
     peer.connecting_puts = std::move(*connecting);
     return;
@@ -342,7 +346,7 @@ void Endpoint::start_queued_puts(PeerId number) {
   }
   if (peer.puts == nullptr) return;  // the peer was failed
   if (auto started = peer.puts->start(); !started) {
-    fail_peer(number, fi_error(started.error().code), started.error().message);
+    cannot_send(number, started.error());
   }
 }
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -365,40 +366,67 @@ TEST(FiProvider, KilledPeerIsAnError) {
   EXPECT_TRUE(WIFSIGNALED(statuses[1]));
 }
 
-// Its socket is closed, but some of what it has sent waits until there is room for completions.
-TEST(FiProvider, WhatAPeerSentBeforeItEndedIsReceived) {
-  constexpr uint64_t kCount = 5000;  // more than the completion queue has room for
-  expect_processes_pass(2, [](Rank& rank) {
-    std::optional<World> world(rank);
-    std::vector<uint64_t> place(kCount + 8);  // a buffer is given back with less room than 64 bytes
-    if (world->first()) {
-      for (uint64_t i = 0; i < kCount; ++i) {
-        world->end.until_taken(
-            [&] { return fi_inject(world->end.endpoint, &i, sizeof i, world->other()); });
-      }
-      world.reset();
-      return rank.barrier();
-    }
-    const iovec iov{place.data(), place.size() * sizeof(uint64_t)};
-    const fi_msg message{.msg_iov = &iov, .iov_count = 1, .context = &place};
-    must(fi_recvmsg(world->end.endpoint, &message, FI_MULTI_RECV), "fi_recvmsg");
-    std::atomic<bool> closed = false;
-    std::thread waiter([&] {
-      rank.barrier();
-      closed = true;
-    });
-    const auto makes_progress = [&] {
-      const ssize_t read = fi_cq_read(world->end.completions, nullptr, 0);
-      ASSERT_TRUE(read == 0 || read == -FI_EAGAIN) << read;
-    };
-    while (!closed) makes_progress();
-    waiter.join();
-    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(800);
+// More messages than the completion queue has room for. The others lie in the receiver's buffers,
+// of which 8 are free at any time: each may hold one message, and one holds the farewell.
+constexpr uint64_t kQueueRoom = 4096;
+constexpr uint64_t kMessagesOfEnded = kQueueRoom + 7;
+
+// The sender ends; the receiver reads its completions only when the sender's socket is closed.
+void expect_received_from_ended(Rank& rank, const std::function<void(World&, uint64_t&)>& send) {
+  std::optional<World> world(rank);
+  // A buffer is given back with less room than 64 bytes.
+  std::vector<uint64_t> place(kMessagesOfEnded + 8);
+  if (world->first()) {
+    std::vector<uint64_t> numbers(kMessagesOfEnded);
+    for (uint64_t i = 0; i < kMessagesOfEnded; ++i) send(*world, numbers[i] = i);
+    world.reset();
+    return rank.barrier();
+  }
+  const iovec iov{place.data(), place.size() * sizeof(uint64_t)};
+  const fi_msg message{.msg_iov = &iov, .iov_count = 1, .context = &place};
+  must(fi_recvmsg(world->end.endpoint, &message, FI_MULTI_RECV), "fi_recvmsg");
+  std::atomic<bool> closed = false;
+  std::thread waiter([&] {
+    rank.barrier();
+    closed = true;
+  });
+  const auto makes_progress = [&] {
+    const ssize_t read = fi_cq_read(world->end.completions, nullptr, 0);
+    ASSERT_TRUE(read == 0 || read == -FI_EAGAIN) << read;
+  };
+  const auto makes_progress_for = [&](std::chrono::milliseconds time) {
+    const auto until = std::chrono::steady_clock::now() + time;
     while (std::chrono::steady_clock::now() < until) makes_progress();
-    for (uint64_t i = 0; i < kCount; ++i) {
-      ASSERT_EQ(world->end.next().error, 0) << i;
-      ASSERT_EQ(place[i], i);
-    }
+  };
+  while (!closed) makes_progress();
+  waiter.join();
+  makes_progress_for(std::chrono::milliseconds(800));
+  for (uint64_t i = 0; i < kMessagesOfEnded; ++i) {
+    ASSERT_EQ(world->end.next().error, 0) << i;
+    ASSERT_EQ(place[i], i);
+    if (i < kMessagesOfEnded - kQueueRoom) makes_progress_for(std::chrono::milliseconds(20));
+  }
+}
+
+void inject(World& world, const uint64_t& number) {
+  world.end.until_taken(
+      [&] { return fi_inject(world.end.endpoint, &number, sizeof number, world.other()); });
+}
+
+TEST(FiProvider, WhatAPeerSentBeforeItEndedIsReceived) {
+  expect_processes_pass(2, [](Rank& rank) { expect_received_from_ended(rank, inject); });
+}
+
+// The last messages want replies, which fail.
+TEST(FiProvider, WhatAPeerSentBeforeItTookNoRepliesIsReceived) {
+  expect_processes_pass(2, [](Rank& rank) {
+    expect_received_from_ended(rank, [](World& world, uint64_t& number) {
+      if (number < kQueueRoom) return inject(world, number);
+      const iovec iov{&number, sizeof number};
+      const fi_msg message{.msg_iov = &iov, .iov_count = 1, .addr = world.other()};
+      world.end.until_taken(
+          [&] { return fi_sendmsg(world.end.endpoint, &message, FI_DELIVERY_COMPLETE); });
+    });
   });
 }
 

@@ -7,6 +7,7 @@
 #include <deque>
 
 #include "bench/perf/stream.h"
+#include "tests/support/null_context.h"
 
 namespace pacecar::perf {
 namespace {
@@ -102,30 +103,6 @@ class PipeReceiver : public ReceiveConnection {
   Pipe& pipe_;
 };
 
-// Memory needs no registration here.
-class PipeContext : public Context {
- public:
-  std::span<const NicInfo> nics() const override { return {}; }
-  Result<size_t> bond(std::span<const size_t>) override { return 0; }
-  std::string banner() const override { return ""; }
-  Result<std::unique_ptr<Listener>> listen(size_t) override {
-    return fail(ErrorCode::kInternal, "no listener");
-  }
-  Result<std::unique_ptr<Connecting>> connect(size_t, const Handle&,
-                                              const ConnectOptions&) override {
-    return fail(ErrorCode::kInternal, "no connection");
-  }
-  void expect(uint32_t, uint32_t) override {}
-  Result<const Memory*> register_memory(size_t, const MemoryRange&) override { return nullptr; }
-  Result<std::optional<FlushId>> start_flush(size_t, const Memory*, const void*) override {
-    return std::nullopt;
-  }
-  Result<bool> flushed(size_t, FlushId) override { return true; }
-  Result<void> deregister_memory(size_t, const Memory*) override { return {}; }
-  void rest(size_t) override {}
-  Statistics statistics(size_t) const override { return {}; }
-};
-
 class StreamTest : public ::testing::Test {
  protected:
   void make(uint64_t size, uint32_t tx_depth, uint32_t rx_depth, bool validate, bool echo = false) {
@@ -157,7 +134,7 @@ class StreamTest : public ::testing::Test {
     receiver_->set_limit(limit);
   }
 
-  PipeContext context_;
+  test::NullContext context_;
   Pipe pipe_;
   std::optional<SendStream> sender_;
   std::optional<ReceiveStream> receiver_;

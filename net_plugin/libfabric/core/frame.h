@@ -78,7 +78,7 @@ static_assert(sizeof(RemoteSegment) == 24 && std::is_trivially_copyable_v<Remote
 
 inline constexpr size_t kMaxSegments = 4;
 // Largest eager payload: copying so much twice takes as long as the rendezvous' round trip.
-inline constexpr size_t kEagerBytes = 262144;
+inline constexpr size_t kEagerBytes = 524288;
 // Likewise where the receiver reads the sender's memory: measured.
 inline constexpr size_t kDirectEagerBytes = 131072;
 // Most bytes of operands, of comparands or of results in one atomic.
@@ -86,7 +86,7 @@ inline constexpr size_t kAtomicBytes = 8192;
 // Size of one Pacecar message of frames.
 inline constexpr size_t kMessageBytes = kEagerBytes + 2 * sizeof(Frame);
 // Most such messages outstanding between two endpoints, in each direction. Small frames share them.
-inline constexpr uint32_t kMaxMessages = 16;
+inline constexpr uint32_t kMaxMessages = 8;
 
 // Bytes of a frame in a message: each frame begins at a multiple of 8 bytes.
 constexpr size_t frame_bytes(size_t payload) { return sizeof(Frame) + (payload + 7) / 8 * 8; }

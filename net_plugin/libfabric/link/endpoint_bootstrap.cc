@@ -23,8 +23,6 @@ namespace {
 // The listeners' numbers in epoll; calls begin at 1.
 constexpr uint64_t kListener = 0;
 constexpr uint64_t kListenerWithinHost = ~uint64_t{0};
-// The most time that counts between two polls: a process that yields to busy ones has few turns.
-constexpr auto kLongestTurn = std::chrono::milliseconds(10);
 // What arrives meanwhile is taken in the same poll, such as the greeting of an accepted call.
 constexpr int kRounds = 4;
 
@@ -130,7 +128,7 @@ std::optional<EndpointBootstrap::Call> EndpointBootstrap::call_within_host(const
 EndpointBootstrap::CallId EndpointBootstrap::add(Call call, uint32_t wanted) {
   const CallId id = next_++;
   epoll_event event{.events = wanted, .data = {.u64 = id}};
-  call.begun = looked_for_;
+  call.begun = attended_.total();
   if (epoll_ctl(events_.get(), EPOLL_CTL_ADD, call.socket.get(), &event) != 0) {
     ended_.push_back({.kind = Event::Kind::kFailed, .call = id, .error = errno});
     if (!call.ours) --unknown_;
@@ -312,11 +310,10 @@ void EndpointBootstrap::poll_call(CallId id, std::vector<Event>& events) {
 }
 
 void EndpointBootstrap::expire_silent_calls(std::vector<Event>& events) {
-  const auto now = Clock::now();
-  looked_for_ += std::min<Clock::duration>(now - std::exchange(looked_at_, now), kLongestTurn);
+  attended_.look(Clock::now());
   for (auto at = calls_.begin(); at != calls_.end();) {
     Call& call = at->second;
-    if (call.greeted || looked_for_ - call.begun < kPatience) {
+    if (call.greeted || attended_.total() - call.begun < kPatience) {
       ++at;
       continue;
     }

@@ -19,6 +19,7 @@
 
 #include "net_plugin/libfabric/core/frame.h"
 #include "net_plugin/libfabric/core/names.h"
+#include "net_plugin/libfabric/link/attended_time.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/file_descriptor.h"
 
@@ -89,7 +90,7 @@ class EndpointBootstrap {
     FileDescriptor incoming_memory{};
     std::array<char, sizeof(Greeting)> incoming{};
     size_t received = 0;
-    Clock::duration begun{};  // when looked_for_ was so
+    Clock::duration begun{};  // when attended_ was so
   };
 
   explicit EndpointBootstrap(FileDescriptor events, FileDescriptor listener, Name address)
@@ -111,10 +112,7 @@ class EndpointBootstrap {
   std::map<CallId, Call> calls_;
   CallId next_ = 1;
   size_t unknown_ = 0;
-  // Time in which this process did not look, because it was stopped or starved, is nobody's
-  // silence.
-  Clock::duration looked_for_{};
-  Clock::time_point looked_at_ = Clock::now();  // last
+  AttendedTime attended_{std::chrono::milliseconds(10)};  // a process that yields has few turns
   std::vector<Event> ended_;  // calls that ended outside of poll(), for its next call
 };
 

@@ -31,7 +31,7 @@ class Inbox final : public FrameSource {
   std::string peer() const { return connection_->peer(); }
 
  private:
-  static constexpr uint32_t kRepostBatch = 8;  // buffers; the peer can use the others meanwhile
+  static constexpr uint32_t kRepostBatch = 4;  // buffers; the peer can use the others meanwhile
 
   Result<void> post(uint32_t slot);
 

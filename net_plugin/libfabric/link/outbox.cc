@@ -106,7 +106,13 @@ Result<bool> Outbox::is_sent(const Message& message) {
   return true;
 }
 
-Result<void> Outbox::start(bool more_coming) {
+bool Outbox::may_gather_more(Coming coming) const {
+  if (started_ == 0 || messages_.back().bytes >= kMessageBytes / 2) return false;
+  const bool many = kMaxMessages - free_slots_.size() > kEagerMessages;
+  return coming == Coming::kMore || (coming == Coming::kUnknown && many);
+}
+
+Result<void> Outbox::start(Coming coming) {
   while (!replies_.empty()) {
     const std::vector<uint8_t>& stored = replies_.front();
     Frame frame;
@@ -119,9 +125,7 @@ Result<void> Outbox::start(bool more_coming) {
   while (started_ < messages_.size()) {
     Message& message = messages_[started_];
     const bool last = started_ + 1 == messages_.size();
-    const bool small = message.bytes < kMessageBytes / 2;
-    const bool waits = more_coming || kMaxMessages - free_slots_.size() > kEagerMessages;
-    if (last && small && waits && started_ > 0) break;
+    if (last && may_gather_more(coming)) break;
     auto started = start_message(message);
     if (!started) return tl::unexpected(started.error());
     if (!*started) break;

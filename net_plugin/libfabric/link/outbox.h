@@ -1,7 +1,8 @@
 // Sends frames to one peer, in the order in which they are added: over a connection, or through
 // memory that a peer on this host shares. Frames are copied into messages.
-// While several messages are outstanding, new frames are gathered in one message. Frames may be
-// added before there is a connection; they are sent when it is open.
+// While several messages are outstanding, new frames are gathered in one message, until the
+// application only makes progress: it may wait for an answer to them, and acknowledgements may be
+// late. Frames may be added before there is a connection; they are sent when it is open.
 //
 // Bounds: kMaxMessages messages; callers of add() check has_room() first. Replies that find no room
 // wait in a queue of kMaxReplies. If that is full the peer sends requests but takes no replies; the
@@ -25,6 +26,11 @@ namespace pacecar::fabric {
 class Outbox {
  public:
   static constexpr size_t kMaxReplies = 4096;  // that wait for a free message
+  enum class Coming : uint8_t {
+    kMore,     // further frames, at once
+    kUnknown,  // the application may have more
+    kNothing,  // it only makes progress
+  };
 
   explicit Outbox(std::shared_ptr<Context> context);
   ~Outbox();
@@ -44,9 +50,8 @@ class Outbox {
   // Adds a reply. False: kMaxReplies replies wait already.
   bool reply(const Frame& frame, std::span<const uint8_t> payload);
 
-  // Posts messages as far as possible. `more_coming`: the last one may wait for more frames.
-  // Errors: kPeer.
-  Result<void> start(bool more_coming);
+  // Posts messages as far as possible; the last one may wait for more frames. Errors: kPeer.
+  Result<void> start(Coming coming);
   // Reuses the buffers of messages that are sent. Errors: kPeer.
   Result<void> finish();
   // Whether frames are not posted yet.
@@ -58,7 +63,7 @@ class Outbox {
   }
 
  private:
-  // While more messages than these are outstanding, frames gather until a message is full.
+  // While more messages than these are outstanding, frames gather.
   static constexpr uint32_t kEagerMessages = 4;
 
   struct Message {
@@ -77,6 +82,7 @@ class Outbox {
   void share(std::unique_ptr<SharedSender> shared);
   bool gathers(size_t bytes) const;
   bool fits(size_t payload) const;
+  bool may_gather_more(Coming coming) const;
   Result<bool> start_message(Message& message);
   Result<bool> is_sent(const Message& message);
   void wake();
