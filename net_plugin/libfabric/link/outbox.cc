@@ -107,7 +107,7 @@ Result<bool> Outbox::is_sent(const Message& message) {
 }
 
 bool Outbox::may_gather_more(Coming coming) const {
-  if (started_ == 0 || messages_.back().bytes >= kMessageBytes / 2) return false;
+  if (started_ == 0 || messages_.back().bytes >= kMostGathered) return false;
   const bool many = kMaxMessages - free_slots_.size() > kEagerMessages;
   return coming == Coming::kMore || (coming == Coming::kUnknown && many);
 }

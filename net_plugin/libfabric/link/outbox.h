@@ -65,6 +65,8 @@ class Outbox {
  private:
   // While more messages than these are outstanding, frames gather.
   static constexpr uint32_t kEagerMessages = 4;
+  // A message of so many bytes waits for no more: several are to stay in the cache.
+  static constexpr size_t kMostGathered = size_t{128} << 10;
 
   struct Message {
     uint32_t slot = 0;
