@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 
 #include "net_plugin/verbs/forward.h"
@@ -48,7 +49,8 @@ ibv_mr* register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova,
     auto region = std::make_unique<Region>();
     ProcessNic& nic = nic_of(pd->context);
     const Call call(nic);
-    const auto registered = nic.nic().register_memory_as(address, length, access_of(flags), iova);
+    const auto registered = nic.nic().register_memory_as(address, length, access_of(flags), iova,
+                                                         static_cast<Pd*>(pd)->domain);
     if (!registered) {
       errno = error_number(registered.error());
       return nullptr;
@@ -68,6 +70,13 @@ ibv_mr* register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova,
 }
 
 }  // namespace
+
+// Numbers of this process, from 1 on, which are not used again for long.
+Pd::Pd()
+    : ibv_pd{}, domain([] {
+        static std::atomic<uint32_t> last = 0;
+        return 1 + last++ % ((1U << 24) - 1);
+      }()) {}
 
 Access access_of(unsigned flags) {
   Access access = Access::kLocalRead;

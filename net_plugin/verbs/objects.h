@@ -91,6 +91,8 @@ class Call {
 };
 
 struct Pd : ibv_pd {
+  Pd();
+  const DomainId domain;
   std::atomic<uint32_t> users = 0;
 };
 

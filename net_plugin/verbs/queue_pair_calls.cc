@@ -84,6 +84,7 @@ ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& attr) {
         .receives = receives,
         .service = attr.qp_type == IBV_QPT_UD ? Service::kDatagram : Service::kStandard};
     if (pair->shared != nullptr) config.receive_queue = pair->shared->id;
+    config.domain = static_cast<Pd*>(attr.pd)->domain;
     const Call call(nic);
     const auto id = nic.nic().create_queue_pair(config);
     if (!id) {

@@ -104,7 +104,8 @@ int bind_window(QueuePair& by, const ibv_send_wr& wr) {
       .length = info.length,
       .remote_address = (info.mw_access_flags & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : info.addr,
       .key = key,
-      .access = access_of(info.mw_access_flags & kRemote)};
+      .access = access_of(info.mw_access_flags & kRemote),
+      .domain = static_cast<Pd*>(window.pd)->domain};
   if (second) bound.queue_pair = by.id;
   if (const auto taken = nic.nic().bind_window(bound); !taken) return error_number(taken.error());
   unbind(nic, window);

@@ -126,14 +126,15 @@ class VerbsDeviceWindows : public testing::Test {
     wr.invalidate_rkey = key;
     return post(1, wr);
   }
-  // 64 bytes from queue pair 0 to the memory of queue pair 1.
-  ibv_wc_status write(uint32_t key, uint64_t to) {
+  // 64 bytes between the first of queue pair 0's memory and that of queue pair 1.
+  ibv_wc_status transfer(ibv_wr_opcode opcode, uint32_t key, uint64_t remote) {
     ibv_sge piece{.addr = address(0), .length = 64, .lkey = region_->lkey};
-    ibv_send_wr wr{.sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE};
-    wr.wr.rdma = {.remote_addr = to, .rkey = key};
+    ibv_send_wr wr{.sg_list = &piece, .num_sge = 1, .opcode = opcode};
+    wr.wr.rdma = {.remote_addr = remote, .rkey = key};
     EXPECT_EQ(post(0, wr), 0);
     return completion(0).status;
   }
+  ibv_wc_status write(uint32_t key, uint64_t to) { return transfer(IBV_WR_RDMA_WRITE, key, to); }
 
   OwnVerbsDevice device_;
   ibv_pd* pd_ = nullptr;
@@ -202,6 +203,43 @@ TEST_F(VerbsDeviceWindows, OfType2EndWithTheirQueuePair) {
   const uint32_t key = window->rkey;
   EXPECT_EQ(ibv_dealloc_mw(window), 0);
   EXPECT_EQ(write(key, 0), IBV_WC_REM_ACCESS_ERR);
+}
+
+// A server that gives each client a domain keeps them from each other's memory.
+TEST_F(VerbsDeviceWindows, MemoryOfAnotherDomainIsRefused) {
+  ibv_pd* others = ibv_alloc_pd(device_.context());
+  std::array<uint8_t, kBytes> memory{};
+  constexpr int kAccess = kMemory | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  ibv_mr* const theirs = ibv_reg_mr(others, memory.data(), kBytes, kAccess);
+  ibv_mr* const own = ibv_reg_mr(pd_, memory.data(), kBytes, kAccess);
+  const auto remote = reinterpret_cast<uint64_t>(memory.data());
+  memory_[0] = 77;
+  EXPECT_EQ(write(theirs->rkey, remote), IBV_WC_REM_ACCESS_ERR);
+  reconnect();
+  EXPECT_EQ(transfer(IBV_WR_RDMA_READ, theirs->rkey, remote), IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(memory[0], 0);
+  reconnect();
+  EXPECT_EQ(transfer(IBV_WR_RDMA_READ, own->rkey, remote), IBV_WC_SUCCESS);
+  memory_[0] = 77;
+  EXPECT_EQ(write(own->rkey, remote), IBV_WC_SUCCESS);
+  EXPECT_EQ(memory[0], 77);
+
+  std::swap(pd_, others);
+  reconnect();
+  ibv_mw* const window = ibv_alloc_mw(pd_, IBV_MW_TYPE_1);
+  ibv_mw_bind bind{
+      .wr_id = 7,
+      .send_flags = 0,
+      .bind_info = {.mr = theirs, .addr = remote, .length = kBytes, .mw_access_flags = kWrite}};
+  ASSERT_EQ(ibv_bind_mw(qps_[1], window, &bind), 0);
+  std::swap(pd_, others);
+  reconnect();
+  EXPECT_EQ(write(window->rkey, remote), IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(ibv_dealloc_mw(window), 0);
+  disconnect();
+  EXPECT_EQ(ibv_dereg_mr(theirs), 0);
+  EXPECT_EQ(ibv_dereg_mr(own), 0);
+  EXPECT_EQ(ibv_dealloc_pd(others), 0);
 }
 
 // Its memory goes while a write is being sent, which breaks the queue pair: what is posted before

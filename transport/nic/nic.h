@@ -28,6 +28,10 @@ using QueuePairId = uint32_t;
 // A (source NIC, destination NIC) pair, numbered by the user of the NIC: 0 .. caps().flows-1.
 // Its queue pairs share one pacer and one window.
 using FlowId = uint32_t;
+// A protection domain, below 2^24: a queue pair's peer reaches memory of the queue pair's domain.
+// kNoDomain: the queue pair's peer reaches memory of all, or all reach the memory.
+using DomainId = uint32_t;
+inline constexpr DomainId kNoDomain = 0;
 
 // What may be done with registered memory. The owner may always read it. The owner may also write
 // it (by receives and reads) where peers have any right at all.
@@ -122,6 +126,7 @@ struct QueuePairConfig {
   uint32_t receives = 0;
   Service service = Service::kConnected;
   std::optional<ReceiveQueueId> receive_queue = std::nullopt;  // instead of its own; not kConnected
+  DomainId domain = kNoDomain;                                 // of kStandard
   // Of kDatagram: the one that peers address as queue pair 1 (general services). One of a NIC.
   bool general_services = false;
 };
@@ -152,6 +157,7 @@ struct MemoryWindow {
   Access access = Access::kLocalRead;
   // The only one whose peer may use the key, and invalidate it.
   std::optional<QueuePairId> queue_pair;
+  DomainId domain = kNoDomain;
 };
 
 // Most outstanding reads and atomics, each way, of such a connection: as many as rdma_rxe takes.
@@ -321,7 +327,8 @@ class Nic {
   virtual Result<MemoryRegion> register_memory(void* address, size_t length, Access access) = 0;
   // Registers memory with the remote address `remote`. Only where caps().standard.
   virtual Result<MemoryRegion> register_memory_as(void* /*address*/, size_t /*length*/,
-                                                  Access /*access*/, uint64_t /*remote*/) {
+                                                  Access /*access*/, uint64_t /*remote*/,
+                                                  DomainId /*domain*/) {
     return fail(ErrorCode::kInvalidArgument, "the NIC chooses remote addresses by itself");
   }
   // Only where caps().dma_buf. Errors: as above, and what the device refuses.

@@ -44,7 +44,7 @@ Result<MemoryRegion> MemoryTable::add(void* address, size_t length, Access acces
 }
 
 Result<MemoryRegion> MemoryTable::add_as(void* address, size_t length, Access access,
-                                         uint64_t remote) {
+                                         uint64_t remote, DomainId domain) {
   const auto start = reinterpret_cast<uint64_t>(address);
   if (!addressable(start, length, remote)) {
     return fail(
@@ -55,7 +55,7 @@ Result<MemoryRegion> MemoryTable::add_as(void* address, size_t length, Access ac
   // Keys are random, so their low bits serve as the hash.
   uint32_t key = 0;
   while (key == 0 || slots_[index_of(key)].key == key) key = random_();
-  slots_[index_of(key)] = Slot{start, remote, length, key, access};
+  slots_[index_of(key)] = Slot{start, remote, length, key, access, domain};
   ++size_;
   return MemoryRegion{static_cast<uint8_t*>(address), length, key, remote};
 }
@@ -70,7 +70,8 @@ Result<void> MemoryTable::bind(const MemoryWindow& window) {
   if (slot.key != 0) {
     return fail(ErrorCode::kUnavailable, "the key of the memory window is in use: choose another");
   }
-  slot = Slot{start, window.remote_address, window.length, window.key, window.access};
+  slot =
+      Slot{start, window.remote_address, window.length, window.key, window.access, window.domain};
   ++size_;
   if (window.queue_pair) bound_[window.key] = *window.queue_pair;
   return {};
@@ -89,7 +90,11 @@ bool MemoryTable::kept_from(uint32_t key, QueuePairId by) const {
 void MemoryTable::adopt(const MemoryRegion& region, Access access) {
   PACECAR_CHECK(size_ < capacity_ && slots_[index_of(region.key)].key == 0);
   slots_[index_of(region.key)] = Slot{reinterpret_cast<uint64_t>(region.address),
-                                      region.remote_address, region.length, region.key, access};
+                                      region.remote_address,
+                                      region.length,
+                                      region.key,
+                                      access,
+                                      kNoDomain};
   ++size_;
 }
 

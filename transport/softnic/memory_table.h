@@ -29,15 +29,20 @@ class MemoryTable {
   // kUnavailable (all regions used).
   Result<MemoryRegion> add(void* address, size_t length, Access access);
   // Addressed by peers from `remote` on, whatever `random_addresses` says.
-  Result<MemoryRegion> add_as(void* address, size_t length, Access access, uint64_t remote);
+  Result<MemoryRegion> add_as(void* address, size_t length, Access access, uint64_t remote,
+                              DomainId domain = kNoDomain);
   // Adds a region of another table that has the same regions.
   void adopt(const MemoryRegion& region, Access access);
   // Errors: kInvalidArgument, kUnavailable (no room, or the key is in use).
   Result<void> bind(const MemoryWindow& window);
   // True when the key was registered or bound.
   bool remove(uint32_t key);
-  // Whether the peer of the queue pair may use the key, if there is such a key.
-  bool usable(uint32_t key, QueuePairId by) const { return bound_.empty() || !kept_from(key, by); }
+  // Whether the peer of the queue pair, which is of that domain, may use the key, if there is one.
+  bool usable(uint32_t key, QueuePairId by, DomainId domain) const {
+    const DomainId of_key = slots_[index_of(key)].domain;
+    const bool shared = domain == kNoDomain || of_key == kNoDomain || of_key == domain;
+    return shared && (bound_.empty() || !kept_from(key, by));
+  }
   // Whether the key is a window of that queue pair alone.
   bool window_of(uint32_t key, QueuePairId queue_pair) const;
 
@@ -80,7 +85,9 @@ class MemoryTable {
     uint64_t length = 0;
     uint32_t key = 0;  // 0: free
     Access access = Access::kLocalRead;
+    DomainId domain : 24 = kNoDomain;
   };
+  static_assert(sizeof(Slot) == 32);
   uint32_t index_of(uint32_t key) const;
   uint64_t remote_address(uint64_t address);
   bool kept_from(uint32_t key, QueuePairId by) const;

@@ -29,6 +29,7 @@ class RcResponder {
  public:
   struct Config {
     QueuePairId queue_pair = 0;
+    DomainId domain = kNoDomain;
     uint32_t peer_queue_pair = 0;
     uint64_t first_psn = 0;
     uint32_t read_depth = 1;  // most outstanding reads
@@ -127,7 +128,7 @@ class RcResponder {
   bool has_receive() const { return kept_ || !receives_.empty(); }
   ReceiveRequest take_receive();
   bool usable(uint32_t key, const MemoryTable& memory) const {
-    return memory.usable(key, config_.queue_pair);
+    return memory.usable(key, config_.queue_pair, config_.domain);
   }
   bool needs_receives() const { return receives_.capacity() > 0; }
 

@@ -67,7 +67,7 @@ class SoftNic final : public Nic {
   const NicCounters& counters() const override { return counters_; }
   Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override;
   Result<MemoryRegion> register_memory_as(void* address, size_t length, Access access,
-                                          uint64_t remote) override;
+                                          uint64_t remote, DomainId domain) override;
   void deregister_memory(const MemoryRegion& region) override;
   Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override;
   QueuePairAddress queue_pair_address(QueuePairId id) const override;

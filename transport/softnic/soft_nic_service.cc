@@ -10,8 +10,8 @@
 namespace pacecar {
 
 Result<MemoryRegion> SoftNic::register_memory_as(void* address, size_t length, Access access,
-                                                 uint64_t remote) {
-  return memory_.add_as(address, length, access, remote);
+                                                 uint64_t remote, DomainId domain) {
+  return memory_.add_as(address, length, access, remote, domain);
 }
 
 Result<ReceiveQueueId> SoftNic::create_receive_queue(uint32_t receives) {

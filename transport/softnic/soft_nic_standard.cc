@@ -76,6 +76,7 @@ void SoftNic::open_connection(QueuePair& qp, const ConnectionLimits& limits) {
                                              .reliable = limits.reliable},
                                             reads_),
                    .responder = RcResponder({.queue_pair = qp.id,
+                                             .domain = qp.config.domain,
                                              .peer_queue_pair = qp.remote.queue_pair,
                                              .first_psn = wide_psn(qp.remote.first_psn),
                                              .read_depth = limits.peer_read_depth,
