@@ -222,9 +222,10 @@ bool Endpoint::has_unsent_frames() const {
   });
 }
 
-bool Endpoint::has_unsent(const Peer& peer) {
+// Whether the peer has taken all that it will take.
+bool Endpoint::is_flushed(const Peer& peer) {
   const bool puts = peer.puts != nullptr && !peer.puts->idle();
-  return peer.can_send() && (puts || !peer.outbox->idle() || !peer.queued_puts.empty());
+  return !peer.can_send() || (!puts && peer.outbox->idle() && peer.queued_puts.empty());
 }
 
 void Endpoint::flush() {
@@ -234,10 +235,10 @@ void Endpoint::flush() {
   bool bye_sent = false;
   while (attended_.total() < give_up) {
     progress();
-    const bool unsent =
-        std::ranges::any_of(peers_, [](const auto& peer) { return has_unsent(*peer); });
-    if (!unsent && bye_sent) return;
-    if (!unsent) {
+    const bool flushed =
+        std::ranges::all_of(peers_, [](const auto& peer) { return is_flushed(*peer); });
+    if (flushed && bye_sent) return;
+    if (flushed) {
       bye_sent = true;
       for (const auto& peer : peers_) {
         if (peer->can_send()) (void)peer->outbox->reply({.kind = FrameKind::kBye}, {});
@@ -249,7 +250,7 @@ void Endpoint::flush() {
     lock.lock();
   }
   for (const auto& peer : peers_) {
-    if (!has_unsent(*peer)) continue;
+    if (is_flushed(*peer)) continue;
     log_warning(name_text(peer->name) +
                 " does not take what was sent to it: that is lost, as the endpoint is closed. Let "
                 "it read its completions, or close later");

@@ -233,7 +233,7 @@ class Endpoint : public fid_ep {
   void lose_peer(PeerId number, Loss loss);
   void cannot_send(PeerId number, const Error& why);
   bool is_drained(Peer& peer, Clock::duration turn);
-  static bool has_unsent(const Peer& peer);
+  static bool is_flushed(const Peer& peer);
   void progress_connections();
   void on_event(const EndpointBootstrap::Event& event);
   void on_greeting(const EndpointBootstrap::Event& event);

@@ -166,8 +166,9 @@ void Endpoint::start_sending(PeerId number, Outbox::Coming coming) {
 }
 
 // A copied operation completes when the peer is connected: from then on the frame will be sent.
+// With a lost peer it fails.
 void Endpoint::report_or_hold(Peer& peer, PendingCompletion pending) {
-  if (peer.outbox->is_open()) return report(pending, tx_queue_);
+  if (peer.can_send()) return report(pending, tx_queue_);
   peer.held_completions.push_back(std::move(pending));
 }
 

@@ -29,7 +29,7 @@ using QueuePairId = uint32_t;
 // Its queue pairs share one pacer and one window.
 using FlowId = uint32_t;
 // A protection domain, below 2^24: a queue pair's peer reaches memory of the queue pair's domain.
-// kNoDomain: the queue pair's peer reaches memory of all, or all reach the memory.
+// kNoDomain: of a queue pair, its peer reaches all memory; of memory, all peers reach it.
 using DomainId = uint32_t;
 inline constexpr DomainId kNoDomain = 0;
 
