@@ -10,7 +10,7 @@
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/hostile_peer.h"
 #include "tests/fuzz/margined_memory.h"
-#include "tests/fuzz/memory_nic.h"
+#include "tests/support/memory_nic.h"
 #include "transport/api/bond/bonded_receive.h"
 #include "transport/api/bond/bonded_send.h"
 #include "transport/engine/clock.h"
@@ -21,7 +21,7 @@ namespace {
 
 using fuzz::HostilePeer;
 using fuzz::Input;
-using fuzz::MemoryNic;
+using test::MemoryNic;
 
 constexpr size_t kLanes = 2;
 constexpr size_t kBuffer = 9000;  // enough for all lanes

@@ -9,13 +9,15 @@
 #include <vector>
 
 #include "tests/fuzz/fuzz_input.h"
-#include "tests/fuzz/memory_nic.h"
+#include "tests/support/memory_nic.h"
 #include "tests/support/connect_messengers.h"
 #include "transport/message/control_words.h"
 #include "transport/message/eager.h"
 #include "transport/message/messenger.h"
 
 namespace pacecar::fuzz {
+
+using test::MemoryNic;
 
 // One end of a connection of the hostile peer's, as it knows it.
 struct HostileEnd {

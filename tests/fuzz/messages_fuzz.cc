@@ -11,7 +11,7 @@
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/hostile_peer.h"
 #include "tests/fuzz/margined_memory.h"
-#include "tests/fuzz/memory_nic.h"
+#include "tests/support/memory_nic.h"
 #include "tests/support/connect_messengers.h"
 
 namespace pacecar {
@@ -20,7 +20,7 @@ namespace {
 using fuzz::HostileEnd;
 using fuzz::HostilePeer;
 using fuzz::Input;
-using fuzz::MemoryNic;
+using test::MemoryNic;
 
 constexpr size_t kBuffer = 6000;  // more than one write
 constexpr size_t kMaxMessages = 96;
@@ -215,7 +215,7 @@ class World {
       HostileEnd& end = ends[choice / 2 % ends.size()];
       if (!end.connection) return;
       if (end.sends) {
-        victim().close_receive(*end.connection, now_);
+        victim().close_receive(*end.connection);
       } else {
         victim().close_send(*end.connection, now_);
       }

@@ -80,7 +80,7 @@ class TwoHosts : public testing::Test {
       expect_done(kept.receive);
       EXPECT_EQ(kept.to, kept.from);
     }
-    messenger(1).close_receive(aborted.receive, world_->now());
+    messenger(1).close_receive(aborted.receive);
     ASSERT_TRUE(wait([&] {
       return std::ranges::all_of(messages_, [](const Message& each) { return ended(each.send); });
     }));

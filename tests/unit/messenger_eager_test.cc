@@ -255,7 +255,7 @@ TEST_F(MessengerEagerTest, WhatWasDoneArrivesAlthoughTheSenderCloses) {
   run_until_done(more);
   EXPECT_EQ(more.state(), State::kFailed);
   EXPECT_EQ(more.failure, MessageFailure::kPeerClosed);
-  messenger(1).close_receive(ends_.receive, network_.now());
+  messenger(1).close_receive(ends_.receive);
   run_for(Duration::from_ms(20));
   EXPECT_FALSE(messenger(0).releasing_sends());
 }

@@ -36,7 +36,7 @@ class MessengerFlowTest : public testing::Test {
   // Until the receiver has let their flow go; the sender keeps it for those that it has offered.
   void close(const Offered& offered, ConnectionId receive) {
     give_up(offered);
-    receiver().close_receive(receive, network_.now());
+    receiver().close_receive(receive);
     run(network_, hosts_, network_.now() + Duration::from_s(3), [] { return false; });
     ASSERT_EQ(receiver().report().flows, 0U);
     ASSERT_EQ(sender().report().flows, 1U);

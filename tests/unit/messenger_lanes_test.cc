@@ -153,7 +153,7 @@ TEST_F(MessengerLanesTest, RenewedEndsGoOnAtTheNextSlot) {
 TEST_F(MessengerLanesTest, AReceiverThatClosesSaysWhatIsComplete) {
   transfer();
   EXPECT_FALSE(sender().send_lane(ends_.send).closed);
-  receiver().close_receive(ends_.receive, network_.now(), 123);
+  receiver().close_receive(ends_.receive, 123);
   run_for(Duration::from_ms(1));
   EXPECT_TRUE(sender().send_lane(ends_.send).closed);
   EXPECT_EQ(sender().completed_by_peer(ends_.send), 123U);
@@ -178,7 +178,7 @@ TEST_F(MessengerLanesTest, AnEndHoldsItsPlaceWhileANoteIsOnItsWay) {
   for (const bool sending : {true, false}) {
     SCOPED_TRACE(sending ? "sender" : "receiver");
     sender().close_send(ends_.send, network_.now());
-    receiver().close_receive(ends_.receive, network_.now());
+    receiver().close_receive(ends_.receive);
     run_for(Duration::from_ms(1));  // each could go at the next look
     network_.fabric().set_faults({.loss = 1});
     ASSERT_TRUE(sending ? sender().write_to_receiver(ends_.send, kNote)
@@ -203,7 +203,7 @@ TEST_F(MessengerLanesTest, AClosedEndHoldsItsPlaceForThePeersLastWord) {
   run_for(Duration::from_ms(1));
   EXPECT_TRUE(receiver().receive_lane(ends_.receive).closed);
   EXPECT_FALSE(receiver().releasing_receives()) << "it has not been closed here";
-  receiver().close_receive(ends_.receive, network_.now());
+  receiver().close_receive(ends_.receive);
   EXPECT_TRUE(receiver().releasing_receives());
   run_for(Duration::from_s(1));
   EXPECT_FALSE(sender().releasing_sends());

@@ -36,7 +36,7 @@ class MessengerLimitsTest : public testing::Test {
   }
   void close(const ConnectionPair& ends) {
     messenger(0).close_send(ends.send, network_.now());
-    messenger(1).close_receive(ends.receive, network_.now());
+    messenger(1).close_receive(ends.receive);
   }
   void receive(const ConnectionPair& ends, MessageRequest& request) {
     request.set(State::kPending);
@@ -131,7 +131,7 @@ TEST_F(MessengerLimitsTest, TheNewestOfferOfANumberIsMeant) {
   ASSERT_TRUE(answered);
   messenger(0).close_send(given_up.connection, network_.now());
   expect_works(make());
-  messenger(1).close_receive(answered->connection, network_.now());
+  messenger(1).close_receive(answered->connection);
   run_for(Duration::from_ms(50));
   EXPECT_TRUE(messenger(1).drained());
 }

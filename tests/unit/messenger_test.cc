@@ -33,7 +33,7 @@ TEST_F(MessengerTest, ConnectionThatTheSenderAbandonsIsGivenBack) {
     const auto answered = messenger(1).open_receive(offered->offer, network_.now());
     ASSERT_TRUE(answered) << i << ": " << answered.error().message;
     messenger(0).close_send(offered->connection, network_.now());
-    messenger(1).close_receive(answered->connection, network_.now());
+    messenger(1).close_receive(answered->connection);
     run_for(Duration::from_ms(5));
     EXPECT_TRUE(messenger(1).drained());
   }
@@ -44,7 +44,7 @@ TEST_F(MessengerTest, ClosedConnectionsAndTheirFlowsAreGivenBack) {
     const ConnectionPair ends = connect(*hosts_[0], *hosts_[1], 1, network_.now());
     messenger(0).close_send(ends.send, network_.now());
     run_for(Duration::from_ms(2));
-    messenger(1).close_receive(ends.receive, network_.now());
+    messenger(1).close_receive(ends.receive);
     run_for(Duration::from_s(3));
     EXPECT_EQ(messenger(0).report().flows, 0U);
     EXPECT_EQ(messenger(1).report().flows, 0U);

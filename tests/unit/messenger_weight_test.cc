@@ -23,7 +23,7 @@ class MessengerWeightTest : public testing::Test {
   }
   void close(const ConnectionPair& ends) {
     messenger(0).close_send(ends.send, network_.now());
-    messenger(1).close_receive(ends.receive, network_.now());
+    messenger(1).close_receive(ends.receive);
     run(network_, hosts_, network_.now() + Duration::from_ms(20), [] { return false; });
   }
 

@@ -45,7 +45,7 @@ class Exchange {
   // Closes the connection, waits until the flow is gone, and makes both anew.
   void connect_again() {
     hosts_[0]->messenger().close_send(ends_.send, network_.now());
-    hosts_[1]->messenger().close_receive(ends_.receive, network_.now());
+    hosts_[1]->messenger().close_receive(ends_.receive);
     run_for(Duration::from_s(3));
     ASSERT_EQ(report().flows, 0U);
     ends_ = connect(*hosts_[0], *hosts_[1], 1, network_.now());

@@ -175,9 +175,9 @@ class EngineReceiveConnection final : public ReceiveConnection {
       : at_(std::move(attachment)), pool_(kMaxReceives) {}
 
   ~EngineReceiveConnection() override {
-    at_.nic.engine->exclusively([this](Messenger& messenger, Nic&, Instant now) {
+    at_.nic.engine->exclusively([this](Messenger& messenger, Nic&, Instant) {
       at_.nic.engine->receives().detach(at_.connection);
-      messenger.close_receive(at_.connection, now);
+      messenger.close_receive(at_.connection);
     });
     at_.nic.engine->submitted();
   }

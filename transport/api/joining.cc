@@ -26,8 +26,8 @@ uint8_t number_of(const OwnNic& nic) { return nic.engine->identity().back(); }
 void close_receives(const OwnDevice& device, const Connections& connections) {
   for (size_t lane = 0; lane < connections.size(); ++lane) {
     Engine& engine = *nic_of_lane(device, lane).engine;
-    engine.exclusively([&](Messenger& messenger, Nic&, Instant now) {
-      messenger.close_receive(connections[lane], now);
+    engine.exclusively([&](Messenger& messenger, Nic&, Instant) {
+      messenger.close_receive(connections[lane]);
     });
     engine.submitted();  // its close word must leave
   }

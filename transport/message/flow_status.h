@@ -1,4 +1,5 @@
-// The status of one flow, for metrics, state pages and reports. Pure values.
+// The status of one flow, and the stall of one connection, for metrics, state pages and reports.
+// Pure values.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +41,16 @@ struct FlowStatus {
   uint32_t writes = 0;       // sending: at the NIC, not acknowledged
   bool awaits_peer = false;  // sending: no buffer is posted; receiving: nothing was sent
   std::string fault;         // what broke the flow, as text
+};
+
+// Why a connection with pending requests makes no progress.
+struct Stall {
+  Duration lasted;
+  uint32_t requests = 0;
+  uint32_t writes = 0;       // sending: at the NIC, not acknowledged
+  bool awaits_peer = false;  // sending: no buffer is posted; receiving: nothing was sent
+  Explanation explanation;   // sending
+  Duration rtt;
 };
 
 }  // namespace pacecar

@@ -1,18 +1,19 @@
-// Making connections, and the calls of the application.
 #include "transport/message/messenger.h"
 
 #include <algorithm>
-#include <cstddef>
+#include <span>
 
-#include "cc/registry.h"
 #include "transport/base/check.h"
-#include "transport/message/flow.h"
+#include "transport/base/prefetch.h"
 
 namespace pacecar {
 namespace {
 
-constexpr std::string_view kFlowEnded =
-    "the flow that this connection was to share has ended: connect again";
+constexpr Duration kHousekeeping = Duration::from_ms(5);
+// Where writes without immediate do not wake the engine, memory that peers write is polled after an
+// eighth of the time since its last change, within these bounds.
+constexpr Duration kFirstLook = Duration::from_us(20);
+constexpr Duration kLastLook = Duration::from_ms(1);
 
 }  // namespace
 
@@ -21,305 +22,235 @@ Result<std::unique_ptr<Messenger>> Messenger::create(Nic& nic, const MessengerCo
   PACECAR_CHECK(config.max_connections <= kMaxConnections);
   PACECAR_CHECK(config.line_rate.bps() > 0);
   PACECAR_CHECK(config.eager <= std::min<Bytes>(kMaxEager, nic.caps().write_bytes / 2));
-  FlowEnvironment flow = environment(nic, config);
-  flow.host_link = config.outgoing;
-  auto controllers = make_controllers(config.congestion_control, flow, config.rate_max,
-                                      config.constants, nic.caps().flows);
-  if (!controllers) return tl::unexpected(controllers.error());
-  flow.host_link = config.incoming;
-  const std::string_view own = controller_info(config.congestion_control)->allocator;
-  const std::string_view name = config.allocator.empty() ? own : config.allocator;
-  const auto constants =
-      std::span(config.constants).first(name == own ? config.constants.size() : 0);
-  auto allocator = make_allocator(name, flow, nic.caps().flows, constants);
-  if (!allocator) return tl::unexpected(allocator.error());
+  auto congestion_control = RateControl::make(nic, config);
+  if (!congestion_control) return tl::unexpected(congestion_control.error());
   auto messenger = std::unique_ptr<Messenger>(
-      new Messenger(nic, config, std::move(*allocator), std::move(*controllers), now));
-  messenger->obeys_ = allocator_name(own);
-  messenger->own_allocator_ = allocator_name(name);
-  const auto region = nic.register_memory(messenger->words_out_.data(),
-                                          messenger->words_out_.size_bytes(), Access::kLocalRead);
-  if (!region) return tl::unexpected(region.error());
-  messenger->words_out_region_ = *region;
+      new Messenger(nic, config, std::move(*congestion_control), now));
+  if (auto registered = messenger->control_.register_memory(); !registered) {
+    return tl::unexpected(registered.error());
+  }
   return messenger;
 }
 
-FlowEnvironment Messenger::environment(const Nic& nic, const MessengerConfig& config) {
-  return {.line_rate = config.line_rate,
-          .mtu = nic.caps().mtu,
-          .overhead = nic.caps().packet_overhead,
-          .burst_bytes = nic.caps().burst_bytes,
-          .base_rtt = config.base_rtt,
-          .trimming = config.trimming,
-          .oversubscription = config.oversubscription,
-          .jitter = nic.caps().jitter,
-          .pause = nic.caps().pause,
-          .receivers_look = nic.caps().times_arrivals,
-          .first_rate = config.first_rate,
-          .grid_origin = config.grid_origin};
-}
-
-Messenger::Messenger(Nic& nic, const MessengerConfig& config, std::unique_ptr<Allocator> allocator,
-                     std::unique_ptr<ControllerSet> controllers, Instant now)
+Messenger::Messenger(Nic& nic, const MessengerConfig& config, CongestionControl congestion_control,
+                     Instant now)
     : nic_(nic),
       config_(config),
-      allocator_(std::move(allocator)),
-      controllers_(std::move(controllers)),
-      flows_(nic.caps().flows),
-      words_(2 * size_t{nic.caps().flows}),
-      words_in_(words_.data(), nic.caps().flows),
-      words_out_(words_.data() + nic.caps().flows, nic.caps().flows),
-      words_seen_(nic.caps().flows),
-      send_tables_(config.max_connections, EagerCells(config.eager).bytes()),
-      receive_tables_(config.max_connections, EagerCells(config.eager).bytes()),
-      senders_(config.max_connections),
-      receivers_(config.max_connections),
-      matching_(config.max_connections),
-      posting_(config.max_connections),
-      to_advertise_(config.max_connections),
-      word_pending_(nic.caps().flows),
-      unsettled_(nic.caps().flows),
-      open_senders_(config.max_connections),
-      open_receivers_(config.max_connections),
-      next_flow_number_(config.first_flow_number),
+      control_(nic),
+      rates_(nic, config_, control_, std::move(congestion_control)),
+      flows_(nic, config_, control_, rates_),
+      sends_(nic, config_, counters_, control_, rates_, flows_),
+      receives_(nic, config_, counters_, control_, rates_, flows_),
       now_(now),
-      next_housekeeping_(now) {
-  nic_.report_arrivals(allocator_->wants_arrivals());
-}
+      next_housekeeping_(now) {}
 
-// Peers write into our words and tables until the queue pairs are destroyed.
-Messenger::~Messenger() {
-  for (const auto& [peer, id] : flows_with_) {
-    const Flow& flow = flows_[id];
-    if (flow.state != Flow::State::kBroken) destroy_queue_pairs(flow);
-  }
-  nic_.deregister_memory(words_out_region_);
-}
+// --- connections ---
 
 Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant now,
                                                 uint32_t weight, Role role) {
-  PACECAR_CHECK(weight <= kMaxWeight);
   poll_completions(now);  // a flow that has broken is not shared
-  if (senders_.full()) {
-    return fail(ErrorCode::kUnavailable,
-                "all connections of the NIC are used: close some or raise PACECAR_MAX_CONNECTIONS");
-  }
-  const ConnectionId place = senders_.next();
-  auto sender = std::make_unique<Sender>(config_.strict);
-  sender->id = place;
-  sender->eager = role == Role::kWhole ? config_.eager : 0;
-  sender->table = send_tables_.renew(place);
-  const auto region = expose(nic_, *sender->table, send_tables_.place_bytes());
-  if (!region) {
-    send_tables_.give_back(place);
-    return tl::unexpected(region.error());
-  }
-  sender->table_region = *region;
-  Flow* flow = find_flow(true, peer, std::nullopt);
-  sender->shares = flow != nullptr;
-  if (flow == nullptr) {
-    auto made = make_flow(true, peer, next_flow_number_++);
-    if (!made) {
-      nic_.deregister_memory(*region);
-      send_tables_.give_back(place);
-      return tl::unexpected(made.error());
-    }
-    flow = *made;
-    flow->last_word = now;
-  }
-  sender->flow = flow;
-  sender->weight = weight == 0 ? config_.weight : weight;
-  sender->number = flow->numbered.add(place);
-  ++flow->connections;
-  const Offer offer{.sender = config_.identity,
-                    .flow = flow->number,
-                    .joined = flow->state == Flow::State::kOpen,
-                    .obeys = obeys_,
-                    .weight = sender->weight,
-                    .eager = sender->eager,
-                    .number = sender->number,
-                    .count = ++offers_,
-                    .end = flow->local,
-                    .table = remote_address_of(*region)};
-  if (senders_.add(std::move(sender)).weight > flow->weight) weigh(*flow, now);
-  return Offered{place, encode(offer)};
+  return sends_.open(peer, now, weight, role);
 }
 
-Result<void> Messenger::finish_send(ConnectionId connection, std::span<const uint8_t> bytes,
-                                    Instant now) {
-  Sender& sender = senders_[connection];
-  auto answer = decode_answer(bytes);
-  if (!answer) return tl::unexpected(answer.error());
-  Flow& flow = *sender.flow;
-  if (flow.state == Flow::State::kJoining) {
-    if (auto joined = join(flow, answer->end, now); !joined) {
-      break_flow(flow, MessageFailure::kPeerProtocol);
-      return joined;
-    }
-  } else if (flow.state == Flow::State::kBroken ||
-             !std::ranges::equal(flow.remote.data.view(), answer->end.data.view())) {
-    return fail(ErrorCode::kStale, std::string(kFlowEnded));
-  }
-  if (answer->eager > sender.eager) {
-    return fail(ErrorCode::kPeer,
-                "the peer's answer has more room than was asked for: run the same version of "
-                "Pacecar on both sides");
-  }
-  sender.remote_table = answer->table;
-  sender.queue.enable_eager(EagerCells(answer->eager), send_tables_.cells(connection),
-                            sender.table_region.key,
-                            {answer->table.address + sizeof(ReceiveTable), answer->table.key});
-  sender.open = true;
-  return {};
+Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> offer, Instant now) {
+  poll_completions(now);  // a flow that has broken is not shared
+  look_ = true;           // the peer may have written already
+  return receives_.open(offer, now);
 }
 
-bool Messenger::doubt_flow(ConnectionId connection, ErrorCode failure, Instant now) {
+bool Messenger::doubt_flow(ConnectionId sender, ErrorCode failure, Instant now) {
   poll_completions(now);
-  const Sender& sender = senders_[connection];
-  Flow& flow = *sender.flow;
-  const bool ended = sender.shares && failure == ErrorCode::kStale;
-  flow.doubted = flow.doubted || ended;
-  return ended || flow.state == Flow::State::kBroken;
-}
-
-Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> bytes, Instant now) {
-  auto offer = decode_offer(bytes);
-  if (!offer) return tl::unexpected(offer.error());
-  poll_completions(now);  // a flow that has broken is not shared
-  if (receivers_.full()) {
-    return fail(ErrorCode::kUnavailable,
-                "all connections of the NIC are used: close some or raise PACECAR_MAX_CONNECTIONS");
-  }
-  const uint32_t eager = std::min(offer->eager, config_.eager);
-  const ConnectionId place = receivers_.next();
-  auto receiver = std::make_unique<Receiver>(config_.strict);
-  receiver->id = place;
-  receiver->table = receive_tables_.renew(place);
-  receiver->remote_table = offer->table;
-  receiver->queue.enable_eager(EagerCells(eager), receive_tables_.cells(place));
-  const auto region = expose(nic_, *receiver->table, receive_tables_.place_bytes());
-  if (!region) {
-    receive_tables_.give_back(place);
-    return tl::unexpected(region.error());
-  }
-  receiver->table_region = *region;
-  const auto give_up = [&](Error error) {
-    nic_.deregister_memory(*region);
-    receive_tables_.give_back(place);
-    return tl::unexpected(std::move(error));
-  };
-  Flow* flow = find_flow(false, offer->sender, offer->flow);
-  if (flow == nullptr) {
-    if (offer->joined) return give_up({ErrorCode::kStale, std::string(kFlowEnded)});
-    auto made = make_flow(false, offer->sender, offer->flow);
-    if (!made) return give_up(made.error());
-    flow = *made;
-    flow->obeys = offer->obeys == own_allocator_;
-    if (auto joined = join(*flow, offer->end, now); !joined) {
-      destroy_flow(*flow);
-      return give_up(joined.error());
-    }
-  } else if (!std::ranges::equal(flow->remote.data.view(), offer->end.data.view())) {
-    return give_up({ErrorCode::kPeer, "the peer offers a flow that is another one here"});
-  } else if (!takes_number(*flow, *offer)) {
-    return give_up({ErrorCode::kPeer, "the peer has given up this offer"});
-  }
-  flow->state = Flow::State::kOpen;  // also if it was leaving
-  look_ = true;
-  ++flow->connections;
-  receiver->flow = flow;
-  receiver->number = offer->number;
-  receiver->offered = offer->count;
-  receiver->weight = offer->weight;
-  take_number(*flow, *offer, place);
-  const Answer answer{.end = flow->local, .eager = eager, .table = remote_address_of(*region)};
-  if (receivers_.add(std::move(receiver)).weight > flow->weight) weigh(*flow, now);
-  return Answered{place, encode(answer)};
-}
-
-// False for a late offer that the sender has abandoned.
-bool Messenger::takes_number(const Flow& flow, const Offer& offer) const {
-  const ConnectionId last = flow.numbered.at(offer.number);
-  return last == FlowConnections::kNone || receivers_[last].offered < offer.count;
-}
-
-// A connection that had the number before fails: the sender has released it, and nothing more comes
-// for it.
-void Messenger::take_number(Flow& flow, const Offer& offer, ConnectionId receiver) {
-  const ConnectionId last = flow.numbered.at(offer.number);
-  if (last != FlowConnections::kNone) {
-    receivers_[last].peer_closed = true;
-    fail_connection(receivers_[last], MessageFailure::kPeerClosed);
-  }
-  flow.numbered.put(offer.number, receiver);
-}
-
-// --- calls of the application ---
-
-bool Messenger::send(ConnectionId connection, const SendOperation& operation) {
-  Sender& sender = senders_[connection];
-  PACECAR_CHECK(!operation.put || sender.eager == 0);
-  if (sender.failure != MessageFailure::kNone) {
-    operation.request->failure = sender.failure;
-    operation.request->set(MessageRequest::State::kFailed);
-    return true;
-  }
-  if (!sender.queue.post(operation)) return false;
-  matching_.add(connection);
-  open_senders_.add(connection);
-  look_ = true;
-  housekeeping_due_ = true;
-  return true;
-}
-
-bool Messenger::receive(ConnectionId connection, const ReceiveOperation& operation, Instant now) {
-  Receiver& receiver = receivers_[connection];
-  look_for_close(receiver, now);
-  // A peer that has ended may have sent eager messages before; nothing follows a failed receive.
-  const bool failed = receiver.failure != MessageFailure::kNone;
-  const bool ended = receiver.failure == MessageFailure::kPeerClosed ||
-                     receiver.failure == MessageFailure::kPeerSilent;
-  if (failed && !(ended && receiver.queue.idle() && receiver.queue.holds_messages())) {
-    operation.request->failure = receiver.failure;
-    operation.request->set(MessageRequest::State::kFailed);
-    return true;
-  }
-  Bytes bytes = 0;
-  for (uint32_t i = 0; i < operation.count; ++i) bytes += operation.buffers[i].size;
-  if (!receiver.queue.post(operation)) return false;
-  if (receiver.flow->obeys) allocator_->on_posted(now, receiver.flow->id, bytes);
-  if (receiver.queue.holds_messages()) {
-    ReceiveQueue::Progress progress;
-    const auto arrival = receiver.queue.take_eager(&progress);
-    on_arrival(receiver, arrival, progress, now);
-    if (!failed && receiver.failure != MessageFailure::kNone) return true;  // protocol error
-    bytes -= std::min(bytes, progress.finished);
-  }
-  if (failed) {  // no more will come
-    receiver.queue.fail(receiver.failure);
-    if (receiver.flow->obeys) allocator_->on_finished(now, receiver.flow->id, bytes);
-    return true;
-  }
-  to_advertise_.add(connection);
-  open_receivers_.add(connection);
-  housekeeping_due_ = true;
-  return true;
+  return sends_.doubt_flow(sender, failure);
 }
 
 void Messenger::forget_memory(uint32_t key) {
-  for (size_t i = 0; i < open_senders_.size(); ++i) {
-    senders_[open_senders_[i]].queue.forget_memory(key);
-  }
-  for (size_t i = 0; i < open_receivers_.size(); ++i) {
-    Receiver& receiver = receivers_[open_receivers_[i]];
-    if (receiver.queue.uses(key)) fail_connection(receiver, MessageFailure::kMemoryGone);
+  sends_.forget_memory(key);
+  receives_.forget_memory(key, now_);
+}
+
+void Messenger::break_flow(MessageFlow& flow, Instant now) {
+  if (flow.sending) {
+    sends_.break_flow(flow, MessageFailure::kPeerSilent);
+  } else {
+    receives_.break_flow(flow, MessageFailure::kPeerSilent, now);
   }
 }
 
-void Messenger::hint(const TrafficHint& hint, Instant now) {
-  hint_ = hint;
-  if (hint_.peers > nic_.caps().flows) hint_.peers = 0;
-  allocator_->on_hint(now, hint_);
+// Polls first: what the peer knows as acknowledged must be counted here.
+void Messenger::break_now(FlowId id) {
+  MessageFlow& flow = flows_.all()[id];
+  if (flow.state == FlowState::kBroken) return;
+  nic_.halt_queue_pair(flow.data);
+  poll_completions(now_);
+  if (flow.state != FlowState::kBroken) break_flow(flow, now_);
+}
+
+// --- poll ---
+
+void Messenger::poll(Instant now) {
+  now_ = now;
+  poll_completions(now);
+  rates_.poll_signals(flows_.all(), now);
+  rates_.poll_arrivals(flows_.all(), now);
+  if (!nic_.caps().silent_writes_wake) note_waiting(now);
+  if (memory_changed()) {
+    poll_words(now);
+    if (sends_.match(now)) last_change_ = now;
+  }
+  rates_.settle(flows_.all(), now);
+  sends_.post();
+  rates_.settle(flows_.all(), now);
+}
+
+bool Messenger::finish_receives(Instant now) {
+  now_ = now;
+  const uint64_t before = counters_.messages_received;
+  poll_completions(now);
+  return counters_.messages_received != before;
+}
+
+void Messenger::hurry_sends(Instant now) {
+  now_ = now;
+  if (sends_.match(now)) last_change_ = now;
+  if (sends_.post() > nic_.caps().mtu) rates_.settle(flows_.all(), now);
+}
+
+void Messenger::inform(Instant now) {
+  rates_.poll_changed(flows_.all(), now);
+  receives_.advertise(sends_.data_posted_to(), now);
+  rates_.poll_grants(now);
+  control_.post_pending(flows_.all(), now);
+  if (now >= next_housekeeping_ && housekeeping_due()) do_housekeeping(now);
+}
+
+void Messenger::prepare() const {
+  const auto* begin = reinterpret_cast<const char*>(this);
+  prefetch(begin, static_cast<size_t>(reinterpret_cast<const char*>(&rates_) - begin));
+  rates_.prepare();
+  prefetch(flows_);
+  prefetch(sends_);
+  prefetch(receives_);
+  prefetch(completions_.front());
+}
+
+// Whether memory that peers write must be polled: always, unless the NIC counts writes without
+// immediate and has counted none.
+bool Messenger::memory_changed() {
+  const uint64_t count = nic_.counters().silent_packets_received;
+  const bool due = sends_.take_match_due() || look_;
+  const bool changed = due || count != silent_packets_seen_ || !nic_.caps().counts_silent_packets;
+  silent_packets_seen_ = count;
+  look_ = false;
+  return changed;
+}
+
+// Notes whether a peer's write without immediate is awaited: it causes no completion.
+void Messenger::note_waiting(Instant now) {
+  const bool awaiting = sends_.waiting() || std::ranges::any_of(flows_.ids(), [this](FlowId id) {
+    return flows_.all()[id].writes > 0;
+  });
+  if (awaiting && !awaiting_) last_change_ = now;
+  awaiting_ = awaiting;
+}
+
+Instant Messenger::next_deadline() const {
+  if (sends_.more_to_post()) return Instant();
+  Instant next = std::min(rates_.next_deadline(), receives_.next_advertising());
+  if (awaiting_) {
+    const Duration quiet = (now_ - last_change_) / 8;
+    next = std::min(next, now_ + std::clamp(quiet, kFirstLook, kLastLook));
+  }
+  return housekeeping_due() ? std::min(next_housekeeping_, next) : next;
+}
+
+void Messenger::poll_words(Instant now) {
+  for (const FlowId id : flows_.ids()) {
+    const auto word = control_.new_word(id);
+    if (!word) continue;
+    MessageFlow& flow = flows_.all()[id];
+    if (flow.state != FlowState::kOpen) continue;
+    control_.take_word(id, *word);
+    last_change_ = now;
+    rates_.on_word(flow, *word, now);
+  }
+}
+
+// --- completions ---
+
+void Messenger::poll_completions(Instant now) {
+  size_t count = 0;
+  do {
+    count = nic_.poll(completions_);
+    for (const Completion& completion : std::span(completions_).first(count)) {
+      switch (completion.kind) {
+        case CompletionKind::kSent:
+          on_sent(completion, now);
+          break;
+        case CompletionKind::kReceived:
+          on_received(completion, now);
+          break;
+        case CompletionKind::kBroken:
+          on_broken(completion, now);
+          break;
+        case CompletionKind::kReceivedSend:  // only where receive requests were posted
+          break;
+      }
+    }
+  } while (count == completions_.size());
+}
+
+void Messenger::on_sent(const Completion& completion, Instant now) {
+  const WorkId id = WorkId::unpack(completion.work_request);
+  const bool ok = completion.status == CompletionStatus::kOk;
+  switch (id.kind) {
+    case WorkId::Kind::kData:
+      sends_.on_write_done(id.owner, id.number, completion.status);
+      break;
+    case WorkId::Kind::kSlots:
+      receives_.on_slots_written(id.owner, ok, now);
+      break;
+    case WorkId::Kind::kWord:
+      control_.on_word_done(flows_.all()[id.owner]);
+      break;
+    case WorkId::Kind::kClose:
+      id.number == 0 ? sends_.on_close_sent(id.owner, ok) : receives_.on_close_sent(id.owner, ok);
+      break;
+    case WorkId::Kind::kWant:
+      break;
+    case WorkId::Kind::kNote:
+      id.number == 0 ? sends_.on_note_done(id.owner, ok) : receives_.on_note_done(id.owner, ok);
+      break;
+  }
+}
+
+void Messenger::on_received(const Completion& completion, Instant now) {
+  const MessageFlow* flow = flows_.of(completion.queue_pair);
+  if (flow != nullptr && !flow->sending && flow->data == completion.queue_pair) {
+    receives_.on_write(*flow, Immediate::unpack(completion.immediate), completion.bytes, now);
+  } else {
+    ++counters_.protocol_errors;
+  }
+}
+
+void Messenger::on_broken(const Completion& completion, Instant now) {
+  MessageFlow* flow = flows_.of(completion.queue_pair);
+  if (flow == nullptr) return;
+  flow->fault = nic_.fault(completion.queue_pair);
+  break_flow(*flow, now);
+}
+
+// --- housekeeping: releases connections and flows that have ended, and detects dead peers ---
+
+bool Messenger::housekeeping_due() const {
+  return sends_.housekeeping_due() || receives_.housekeeping_due() || flows_.housekeeping_due();
+}
+
+void Messenger::do_housekeeping(Instant now) {
+  next_housekeeping_ = now + kHousekeeping;
+  flows_.begin_housekeeping();
+  sends_.do_housekeeping(now);
+  receives_.do_housekeeping(now);
+  flows_.do_housekeeping(now);
 }
 
 }  // namespace pacecar

@@ -108,9 +108,9 @@ BondedReceive::~BondedReceive() {
   const uint64_t completed = first_unfinished_slot();
   for (const BondLane& lane : lanes_) {
     Engine& engine = *lane.at.nic.engine;
-    engine.exclusively([&](Messenger& messenger, Nic&, Instant now) {
+    engine.exclusively([&](Messenger& messenger, Nic&, Instant) {
       engine.receives().detach(lane.at.connection);
-      messenger.close_receive(lane.at.connection, now, completed);
+      messenger.close_receive(lane.at.connection, completed);
     });
     engine.submitted();
   }

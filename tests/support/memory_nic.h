@@ -1,5 +1,6 @@
 // NICs joined by nothing but memory: what is posted is done when the test takes a turn, in order of
-// posting. For fuzzers of what lies above NICs: a peer is whoever calls write() and complete().
+// posting. For tests and fuzzers of what lies above NICs: a peer is whoever calls write() and
+// complete().
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 #include "transport/nic/nic.h"
 #include "transport/wire/big_endian.h"
 
-namespace pacecar::fuzz {
+namespace pacecar::test {
 
 class MemoryNic final : public Nic {
  public:
@@ -186,4 +187,4 @@ class MemoryNic final : public Nic {
   QueuePairId next_queue_pair_ = 1;
 };
 
-}  // namespace pacecar::fuzz
+}  // namespace pacecar::test
