@@ -10,8 +10,9 @@ namespace pacecar {
 namespace {
 
 constexpr size_t kCounterBytes = 4;
-// The tag covers a payload of up to this size as a whole: polled memory, grants and demands.
-constexpr size_t kShortPayload = 128;
+// The tag covers a payload of up to this size as a whole: a message of 128 bytes, also behind the
+// 24 bytes of an eager message's header.
+constexpr size_t kShortPayload = 152;
 
 // The counter nearest to `reference` whose low 32 bits are those.
 uint64_t expand_counter(uint64_t reference, uint32_t low) {
@@ -20,27 +21,20 @@ uint64_t expand_counter(uint64_t reference, uint32_t low) {
   return ahead < 0 && counter > reference ? counter + (uint64_t{1} << 32) : counter;
 }
 
-// The bytes that a packet's tag covers without enciphering them.
-class Clear {
- public:
-  std::span<const uint8_t> of(std::span<const uint8_t> header, std::span<const uint8_t> payload,
-                              wire::Coverage coverage) {
-    if (payload.empty()) return header;
-    if (payload.size() <= kShortPayload) return join(header, payload);
-    if (coverage == wire::Coverage::kHeader) return header;
-    std::array<uint8_t, wire::kChecksumBytes> sum;
-    wire::store_checksum(wire::checksum({}, payload, coverage), sum);
-    return join(header, sum);
-  }
+std::span<const uint8_t> join(std::span<const uint8_t> header, std::span<const uint8_t> more,
+                              std::span<uint8_t> to) {
+  std::memcpy(to.data(), header.data(), header.size());
+  std::memcpy(to.data() + header.size(), more.data(), more.size());
+  return to.first(header.size() + more.size());
+}
 
- private:
-  std::span<const uint8_t> join(std::span<const uint8_t> header, std::span<const uint8_t> more) {
-    std::memcpy(bytes_.data(), header.data(), header.size());
-    std::memcpy(bytes_.data() + header.size(), more.data(), more.size());
-    return std::span(bytes_).first(header.size() + more.size());
-  }
-  std::array<uint8_t, wire::kDataHeaderBytes + kShortPayload> bytes_;
-};
+// Not inlined: few packets need so much of the stack.
+template <typename Call>
+[[gnu::noinline]] auto with_whole(std::span<const uint8_t> header, std::span<const uint8_t> payload,
+                                  Call call) {
+  std::array<uint8_t, wire::kDataHeaderBytes + wire::kMaxDatagramBytes> bytes;
+  return call(join(header, payload, bytes));
+}
 
 }  // namespace
 
@@ -49,7 +43,22 @@ PacketGuard::PacketGuard(const Config& config)
       opening_(config.receive, config.packets_per_key_log2),
       window_(config.replay_window),
       security_(config.security),
-      coverage_(config.coverage) {}
+      coverage_(config.coverage),
+      whole_payloads_(config.whole_payloads) {}
+
+// Calls call(bytes) with the bytes that the packet's tag covers without enciphering them.
+template <typename Call>
+auto PacketGuard::with_clear(std::span<const uint8_t> header, std::span<const uint8_t> payload,
+                             Call call) const {
+  if (payload.empty()) return call(header);
+  std::array<uint8_t, wire::kDataHeaderBytes + kShortPayload> bytes;
+  if (payload.size() <= kShortPayload) return call(join(header, payload, bytes));
+  if (whole_payloads_) return with_whole(header, payload, call);
+  if (coverage_ == wire::Coverage::kHeader) return call(header);
+  std::array<uint8_t, wire::kChecksumBytes> sum;
+  wire::store_checksum(wire::checksum({}, payload, coverage_), sum);
+  return call(join(header, sum, bytes));
+}
 
 Bytes PacketGuard::bytes(uint32_t replay_window) {
   constexpr Bytes kCiphers = 3;
@@ -66,7 +75,9 @@ void PacketGuard::seal(std::span<const uint8_t> header, std::span<const uint8_t>
   if (enciphers()) {
     keyed.cipher.seal(nonce, header, payload, enciphered, tag);
   } else {
-    keyed.cipher.seal(nonce, Clear().of(header, payload, coverage_), {}, nullptr, tag);
+    with_clear(header, payload, [&](std::span<const uint8_t> clear) {
+      keyed.cipher.seal(nonce, clear, {}, nullptr, tag);
+    });
   }
 }
 
@@ -79,13 +90,11 @@ PacketGuard::Verdict PacketGuard::open(std::span<const uint8_t> header,
   if (keyed == nullptr) return Verdict::kForged;
   const auto nonce = keyed->nonce(counter, static_cast<uint32_t>(payload.size()));
   const auto tag = trailer.subspan(kCounterBytes);
-  if (enciphers()) {
-    if (!keyed->cipher.open(nonce, header, payload, room, tag)) return Verdict::kForged;
-  } else {
-    Clear clear;
-    const auto covered = clear.of(header, payload, coverage_);
-    if (!keyed->cipher.open(nonce, covered, {}, nullptr, tag)) return Verdict::kForged;
-  }
+  const bool good = enciphers() ? keyed->cipher.open(nonce, header, payload, room, tag)
+                                : with_clear(header, payload, [&](std::span<const uint8_t> clear) {
+                                    return keyed->cipher.open(nonce, clear, {}, nullptr, tag);
+                                  });
+  if (!good) return Verdict::kForged;
   opening_.opened(counter);
   window_.take(counter);
   return Verdict::kGood;

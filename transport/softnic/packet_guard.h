@@ -7,7 +7,8 @@
 // not for an acknowledgement. The tag covers the whole header, the payload's length and, as the
 // mode is, the payload:
 //
-//   auth      up to 128 bytes of it, as control writes have; of more what a checksum would cover
+//   auth      all of it in control writes; else up to 152 bytes, and of a longer one what a
+//             checksum would cover
 //   encrypt   all, and it is enciphered
 //
 // Thread rule: one thread at a time.
@@ -39,8 +40,9 @@ class PacketGuard {
   struct Config {
     Security security = Security::kAuth;  // not kOff
     wire::Coverage coverage = wire::Coverage::kHeader;
-    uint32_t replay_window = 0;  // counters by which packets may overtake each other; a power of
-                                 // two
+    bool whole_payloads = false;  // tags cover all of them: control writes
+    uint32_t replay_window = 0;   // counters by which packets may overtake each other; a power of
+                                  // two
     unsigned packets_per_key_log2 = kPacketsPerKeyLog2;
     Secret send{};
     Secret receive{};
@@ -58,11 +60,16 @@ class PacketGuard {
   static Bytes bytes(uint32_t replay_window);  // of memory
 
  private:
+  template <typename Call>
+  auto with_clear(std::span<const uint8_t> header, std::span<const uint8_t> payload,
+                  Call call) const;
+
   SealingKeys sealing_;
   OpeningKeys opening_;
   ReplayWindow window_;
   Security security_;
   wire::Coverage coverage_;
+  bool whole_payloads_;
 };
 
 }  // namespace pacecar

@@ -85,6 +85,7 @@ Result<std::unique_ptr<PacketGuard>> SoftNic::make_guard(const QueuePair& qp) {
   return std::make_unique<PacketGuard>(PacketGuard::Config{
       .security = config_.security,
       .coverage = qp.coverage,
+      .whole_payloads = !qp.config.paced,
       .replay_window = replay_window(),
       .packets_per_key_log2 = config_.packets_per_key_log2,
       .send = packet_secret(*common, qp.local, qp.remote),
