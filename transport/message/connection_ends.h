@@ -109,7 +109,8 @@ class ConnectionEnds {
   End& operator[](ConnectionId id) const { return ends_[id]; }
   uint8_t* cells(ConnectionId id) { return tables_.cells(id); }
 
-  // --- ends with pending requests, or closed by the application: housekeeping visits only these ---
+  // --- ends with pending requests, or closed by the application: housekeeping visits only these
+  // ---
   void attend(ConnectionId id) { attended_.add(id); }
   bool housekeeping_due() const { return !attended_.empty(); }
   template <typename Call>
@@ -172,9 +173,9 @@ class ConnectionEnds {
   void send_close(End& end, uint64_t count) {
     if (end.close_sent || end.flow->state != FlowState::kOpen) return;
     end.table->own_close = CloseWord::pack(count);
-    end.close_sent = end.close_outstanding = control_.post(
-        *end.flow, table_write(end, WorkId::Kind::kClose, &end.table->own_close, sizeof(uint64_t),
-                               offsetof(PeerTable, peer_close)));
+    end.close_sent = end.close_outstanding =
+        control_.post(*end.flow, table_write(end, WorkId::Kind::kClose, &end.table->own_close,
+                                             sizeof(uint64_t), offsetof(PeerTable, peer_close)));
   }
   // The peer keeps its table until both have closed: if it refuses the write, it has closed
   // already.
@@ -185,9 +186,9 @@ class ConnectionEnds {
   bool write_note(End& end, const LaneNote& note) {
     if (end.flow->state != FlowState::kOpen) return false;
     end.table->own_note = seal(note);
-    const bool posted = control_.post(
-        *end.flow, table_write(end, WorkId::Kind::kNote, &end.table->own_note, sizeof(NoteWords),
-                               offsetof(PeerTable, peer_note)));
+    const bool posted =
+        control_.post(*end.flow, table_write(end, WorkId::Kind::kNote, &end.table->own_note,
+                                             sizeof(NoteWords), offsetof(PeerTable, peer_note)));
     if (posted) ++end.notes_outstanding;
     return posted;
   }

@@ -89,9 +89,8 @@ MessageFlow* FlowTable::find_shareable(const NicIdentity& receiver) const {
 }
 
 MessageFlow* FlowTable::find(const NicIdentity& sender, uint64_t number) const {
-  return find_if(sender, [number](const MessageFlow& flow) {
-    return !flow.sending && flow.number == number;
-  });
+  return find_if(
+      sender, [number](const MessageFlow& flow) { return !flow.sending && flow.number == number; });
 }
 
 MessageFlow* FlowTable::of(QueuePairId queue_pair) const {

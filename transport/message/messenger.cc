@@ -24,8 +24,8 @@ Result<std::unique_ptr<Messenger>> Messenger::create(Nic& nic, const MessengerCo
   PACECAR_CHECK(config.eager <= std::min<Bytes>(kMaxEager, nic.caps().write_bytes / 2));
   auto congestion_control = RateControl::make(nic, config);
   if (!congestion_control) return tl::unexpected(congestion_control.error());
-  auto messenger = std::unique_ptr<Messenger>(
-      new Messenger(nic, config, std::move(*congestion_control), now));
+  auto messenger =
+      std::unique_ptr<Messenger>(new Messenger(nic, config, std::move(*congestion_control), now));
   if (auto registered = messenger->control_.register_memory(); !registered) {
     return tl::unexpected(registered.error());
   }
@@ -147,8 +147,8 @@ bool Messenger::memory_changed() {
 // Notes whether a peer's write without immediate is awaited: it causes no completion.
 void Messenger::note_waiting(Instant now) {
   const bool awaiting = sends_.waiting() || std::ranges::any_of(flows_.ids(), [this](FlowId id) {
-    return flows_.all()[id].writes > 0;
-  });
+                          return flows_.all()[id].writes > 0;
+                        });
   if (awaiting && !awaiting_) last_change_ = now;
   awaiting_ = awaiting;
 }

@@ -117,8 +117,8 @@ bool ReceiveSide::receive(ConnectionId connection, const ReceiveOperation& opera
   look_for_close(end, now);
   // A peer that has ended may have sent eager messages before; nothing follows a failed receive.
   const bool failed = end.failed();
-  const bool ended = end.failure == MessageFailure::kPeerClosed ||
-                     end.failure == MessageFailure::kPeerSilent;
+  const bool ended =
+      end.failure == MessageFailure::kPeerClosed || end.failure == MessageFailure::kPeerSilent;
   if (failed && !(ended && end.queue.idle() && end.queue.holds_messages())) {
     operation.request->failure = end.failure;
     operation.request->set(MessageRequest::State::kFailed);
@@ -227,9 +227,8 @@ void ReceiveSide::advertise(const NicIdentity* data_posted_to, Instant now) {
 // False: the queue pair is full.
 bool ReceiveSide::post_slots(End& end, const ReceiveQueue::Run& run) {
   end.queue.write(run, rates_.grant_word(*end.flow), *end.table);
-  WorkRequest write =
-      ends_.table_write(end, WorkId::Kind::kSlots, &end.table->slots[run.first],
-                        run.count * sizeof(CtsSlot), run.first * sizeof(CtsSlot));
+  WorkRequest write = ends_.table_write(end, WorkId::Kind::kSlots, &end.table->slots[run.first],
+                                        run.count * sizeof(CtsSlot), run.first * sizeof(CtsSlot));
   write.passing = true;
   if (!control_.post(*end.flow, write)) return false;
   end.queue.on_run_posted(run.count);
@@ -271,9 +270,8 @@ bool ReceiveSide::look_for_close(End& end, Instant now) {
 std::optional<Stall> ReceiveSide::stall(ConnectionId connection, Instant now) const {
   const End& end = ends_[connection];
   if (!end.progress.stalled()) return std::nullopt;
-  return Stall{.lasted = end.progress.still(now),
-               .requests = end.queue.requests(),
-               .awaits_peer = true};
+  return Stall{
+      .lasted = end.progress.still(now), .requests = end.queue.requests(), .awaits_peer = true};
 }
 
 }  // namespace pacecar

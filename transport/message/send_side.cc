@@ -197,9 +197,8 @@ bool SendSide::match(Instant now) {
     if (!end.open || end.held || end.failed()) continue;
     MessageFlow& flow = *end.flow;
     uint64_t newest_grant = 0;
-    const auto match =
-        end.queue.match(*end.table, rates_.write_bytes(flow),
-                        [&newest_grant](uint64_t grant) { newest_grant = grant; });
+    const auto match = end.queue.match(*end.table, rates_.write_bytes(flow),
+                                       [&newest_grant](uint64_t grant) { newest_grant = grant; });
     if (newest_grant != 0) {
       granted = true;
       rates_.on_grant(flow, newest_grant, now);
