@@ -11,13 +11,13 @@ namespace pacecar::ab {
 
 struct MergedResults {
   Experiment experiment;
-  std::vector<RunRecord> records;  // sorted
+  std::vector<RunRecord> records;  // by run index
   std::vector<size_t> missing;     // runs that no folder has
 };
 
-// Writes records, and the files beside them, into `into`. If several folders have the same run, a
-// successful one counts. Errors: kNotFound and kInvalidArgument for folders that hold no results,
-// or those of another experiment; kSystem.
+// Writes records, and each run's detail file, into `into`. If several folders have the same run, a
+// successful one counts. Errors: kNotFound for a folder without results; kInvalidArgument for
+// unreadable ones, those of another experiment, or a run that it does not have; kSystem.
 Result<MergedResults> merge_results(const std::vector<std::string>& folders,
                                     const ResultsFolder& into);
 

@@ -15,7 +15,8 @@
 namespace pacecar::ab {
 namespace {
 
-constexpr size_t kShownLines = 3;  // of what a failed run printed
+// Lines of a failed run's output that its error shows.
+constexpr size_t kShownLines = 3;
 
 // In the child: prints the record's outcome on stdout, errors on stderr.
 int simulate(const Plan& plan, RunRecord record, const ResultsFolder& folder) {
@@ -57,7 +58,7 @@ class Runner {
   Runner(const Plan& plan, const ResultsFolder& folder, const std::string& command_line)
       : plan_(plan), folder_(folder), provenance_(provenance(command_line)) {}
 
-  // Takes over what is finished; a run that is not waits, if it is wanted.
+  // Keeps the record of a finished run. Queues any other run if it is wanted.
   Result<void> add(size_t run, bool wanted, const std::vector<RunRecord>& finished) {
     if (!wanted && finished.empty()) return {};
     const auto spec = run_spec(plan_, run);
@@ -66,7 +67,8 @@ class Runner {
     record.spec_hash = run_hash(plan_.specs[run / plan_.experiment.seeds.size()], *spec);
     record.detail = ResultsFolder::detail_name(record);
     record.provenance = provenance_;
-    // By its names: the plan may have grown since, and numbers its runs anew.
+    // Matches arm, factors and seed, not the index: a plan that has grown numbers its runs
+    // differently.
     const auto same = std::find_if(finished.begin(), finished.end(), [&](const RunRecord& other) {
       return other.ok && other.arm == record.arm && other.factors == record.factors &&
              other.seed == record.seed && other.spec_hash == record.spec_hash;
@@ -94,7 +96,8 @@ class Runner {
       if (Processes::interrupted()) {
         return fail(
             ErrorCode::kUnavailable,
-            fmt::format("interrupted after {} of {} runs: --resume goes on", done_.size(), all));
+            fmt::format("interrupted after {} of {} runs: run it again with --resume to continue",
+                        done_.size(), all));
       }
       if (ended) {
         done_.push_back(record_of_outcome(std::move(waiting_[ended->first]), ended->second));
@@ -113,7 +116,7 @@ class Runner {
     const auto body = [this, place] { return simulate(plan_, waiting_[place], folder_); };
     if (processes.start(place, body, Duration::max())) return {};
     return fail(ErrorCode::kSystem,
-                "the system gives no further process: use fewer --jobs, or free memory");
+                "cannot start another process: use fewer --jobs, or free memory");
   }
 
   const Plan& plan_;

@@ -1,8 +1,8 @@
 // Which hosts: a file, names on the command line, or the nodes of a Slurm job.
 //
-// A line of a file is HOST [addr=ADDRESS]; '#' begins a comment, and what MPI's host files say
-// besides (slots=8, max_slots=8, HOST:8) is passed over. HOST may be USER@HOST, and stand for many
-// hosts as nodelist.h says.
+// A line of a file is HOST [addr=ADDRESS]; '#' begins a comment. Further words of MPI's host files
+// (slots=8, max_slots=8, HOST:8) are ignored. HOST may be USER@HOST, and a range, gpu[01-16]
+// (nodelist.h).
 #pragma once
 
 #include <string>
@@ -14,14 +14,15 @@
 namespace pacecar::hosts {
 
 struct Host {
-  std::string name;     // without the user: what reports call it
-  std::string target;   // what the launcher calls it
+  std::string name;     // without the user; in reports
+  std::string target;   // passed to the launcher
   std::string address;  // on the network that is measured; empty: that of its NIC
 
   bool operator==(const Host&) const = default;
 };
 
-// No option of a launcher, and one word. Errors: kInvalidArgument.
+// Refuses a name that begins with '-' or is not one word: a launcher would take it for an option.
+// Errors: kInvalidArgument.
 Result<void> check_host_name(const std::string& host);
 
 // Errors: kInvalidArgument, with the file's name and the line. `file` is only for messages.

@@ -41,9 +41,10 @@ void check_port(const RdmaDevice& device, const RdmaPort& port, Findings& findin
       fmt::format("port state {}, link {}", port.state.empty() ? "not known" : port.state,
                   port.phys_state.empty() ? "not known" : port.phys_state);
   if (port.ethernet) {
-    findings.add(FindingId::kRdmaLinkDown, port.name(),
-                 state + ": bring its interface up; if it is, look at cable and switch port",
-                 {{"NETDEV", port.netdev}});
+    findings.add(
+        FindingId::kRdmaLinkDown, port.name(),
+        state + ": bring its interface up; if it is up already, look at cable and switch port",
+        {{"NETDEV", port.netdev}});
   } else if (port.phys_state == "LinkUp") {
     findings.add(FindingId::kRdmaNoSubnetManager, port.name(),
                  state + ": start a subnet manager, on the switch or on one host of the fabric");
@@ -63,7 +64,7 @@ void check_node(const Facts& facts, const RdmaDevice& device, Findings& findings
   if (device.open_error == 0) return;
   if (device.open_error == ENOENT && facts.process.in_container) {
     findings.add(FindingId::kRdmaNotInContainer, device.name,
-                 fmt::format("{} is not in this container: start it with the devices", path));
+                 fmt::format("this container has no {}: start it with the RDMA devices", path));
   } else if (device.open_error == ENOENT) {
     findings.add(FindingId::kRdmaUverbsMissing, device.name,
                  fmt::format("{} does not exist, though the kernel has the device", path));

@@ -1,12 +1,13 @@
-// PAT, whose steps go to all distances.
+// PAT (parallel aggregated trees): step s goes over a distance of 2^s ranks.
 #include <algorithm>
 
 #include "net_plugin/predict/plan.h"
 
 namespace pacecar::predict {
 
-// In step s each rank sends to the one 2^s further on what it has. The hosts of one leaf stand for
-// those of all: whoever sends beyond its end shares the uplinks with the others that do.
+// In step s each rank sends to the rank 2^s further on all that this one still lacks. One leaf's
+// hosts stand for those of all leaves, which behave alike. Hosts that send to another leaf share
+// the uplinks.
 Plan plan_pat(const PlanInput& input, FlowSet& set) {
   const Collective& what = input.collective;
   const Network& network = input.network;
@@ -23,16 +24,17 @@ Plan plan_pat(const PlanInput& input, FlowSet& set) {
     return network.leaf_of(host, 0) == network.leaf_of(input.hosts.front(), 0);
   };
   const bool all_shown = !one_leaf && input.hosts.size() == input.all_hosts;
-  const auto shown = static_cast<uint32_t>(
-      one_leaf    ? 1
-      : all_shown ? input.all_hosts
-                  : std::ranges::count_if(input.hosts, on_first_leaf));
-  const double spread = std::max(1.0, nics / group.gpus);  // NICs that a rank divides it among
+  const auto shown =
+      static_cast<uint32_t>(one_leaf    ? 1
+                            : all_shown ? input.all_hosts
+                                        : std::ranges::count_if(input.hosts, on_first_leaf));
+  const double spread =
+      std::max(1.0, nics / group.gpus);  // NICs among which a rank divides its data
   const double nic_load =
       spread * group.gpus / nics * (1 + ack_share(network.kind(input.hosts.front(), 0)));
   const double leaf_load = nic_load * (cluster.fabric.rails ? 1 : nics);
   Plan plan{.flows = {set.size(), 0}};
-  uint32_t hosts_before = 0;  // from where the last step's data came
+  uint32_t hosts_before = 0;  // the distance of the previous step, in hosts
   for (uint32_t distance = 1; distance < ranks; distance *= 2) {
     const double payload = share / spread * std::min(distance, ranks - distance);
     const uint32_t hosts_on = distance / group.gpus;
@@ -44,8 +46,8 @@ Plan plan_pat(const PlanInput& input, FlowSet& set) {
     for (uint32_t i = 0; i < shown; ++i) {
       const uint32_t host = input.hosts[i];
       const uint32_t to = input.hosts[(i + hosts_on) % shown];
-      const bool crosses = all_shown ? network.leaf_of(host, 0) != network.leaf_of(to, 0)
-                                     : i + crossing >= shown;
+      const bool crosses =
+          all_shown ? network.leaf_of(host, 0) != network.leaf_of(to, 0) : i + crossing >= shown;
       Flow flow;
       if (hosts_on == 0) {
         flow = network.flow({host, 0}, {host, 1}, 0, payload, costs);

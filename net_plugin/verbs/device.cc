@@ -44,7 +44,7 @@ std::vector<NicCandidate> candidates(const std::vector<InterfaceInfo>& interface
   return nics;
 }
 
-// Named so that it sorts behind none in particular: "pacecar_eth0".
+// Named after its interface: "pacecar_eth0".
 Device& device_of(const InterfaceInfo& interface) {
   auto& device = process().devices[interface.name];
   if (device == nullptr) {
@@ -128,7 +128,7 @@ extern "C" {
 
 #undef ibv_get_device_list
 
-// After the terminating null follows the list of the real library, which frees it.
+// Behind the terminating null is the real library's list, which ibv_free_device_list passes back.
 PACECAR_VERBS ibv_device** ibv_get_device_list(int* count) {
   return made([&]() -> ibv_device** {
     const auto own = own_devices();

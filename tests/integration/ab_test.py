@@ -199,7 +199,7 @@ class AbTest(unittest.TestCase):
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 2)
-        self.assertIn("--resume goes on", error)
+        self.assertIn("with --resume to continue", error)
         self.run_ab(plan, "--resume", "--out", "out", "--filter", "seed=1")
         self.assertGreater(len(self.records("out")), 2)
 

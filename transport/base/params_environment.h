@@ -1,5 +1,5 @@
-// Loads the parameters from where people set them. Not pure: reads the environment and files, once,
-// during set-up.
+// Loads the parameters from where people set them. Not pure: each call reads the environment
+// and files.
 // Thread rule: no other thread changes the environment meanwhile.
 #pragma once
 
@@ -16,9 +16,9 @@ inline constexpr const char* kSystemParamFile = "/etc/pacecar.conf";
 
 // In decreasing priority: `given` by the caller (a command line), environment variables that begin
 // with PACECAR_, the file that PACECAR_CONF_FILE names (given or in the environment),
-// `system_file`, which need not exist, and `defaults`.
-// Errors: those of load_params() and parse_param_file(); kNotFound, kPermission, kSystem or
-// kInvalidArgument for a file that cannot be read, with its name.
+// `system_file`, which need not exist, `defaults`, and what NCCL's variables say
+// (NCCL_SOCKET_IFNAME). Errors: those of load_params() and parse_param_file(); kNotFound,
+// kPermission, kSystem or kInvalidArgument for a file that cannot be read, with its name.
 Result<Params> load_params_from_environment(std::span<const ParamSetting> given,
                                             std::vector<std::string>* warnings,
                                             const std::string& system_file = kSystemParamFile,

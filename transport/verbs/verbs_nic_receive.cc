@@ -11,7 +11,7 @@
 namespace pacecar {
 namespace {
 
-// If by its stamp it completed before it left, the stamp is wrong: it completed now.
+// A time stamp before the departure is wrong; the completion then counts as of now.
 Duration round_trip(Lane& lane, const LaneLedger::Entry& entry, Duration late, Instant now) {
   constexpr auto kShortest = Duration::from_ns(1);
   const Duration seen = std::max(now - entry.departure, kShortest);
@@ -59,8 +59,8 @@ void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& compl
   lane.ledger.on_completion(now);
   const StatusInfo* failure =
       completion.status == IBV_WC_SUCCESS ? nullptr : &status_info(completion.status);
-  // A flushed work request proves nothing about earlier ones; any other completion does, as RC
-  // keeps order.
+  // A flushed work request proves nothing about earlier ones. Any other completion proves that they
+  // are done, because RC keeps order.
   const bool earlier_done = completion.status != IBV_WC_WR_FLUSH_ERR;
   for (size_t left = count; left > 0; --left) {
     const LaneLedger::Entry entry = lane.ledger.take();
@@ -103,7 +103,7 @@ void VerbsNic::on_received(const ibv_wc& completion, bool shared) {
                      describe_fault(place_of(*qp), completion.status, completion.vendor_err));
   }
   const bool written = completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM;
-  if (shared && !written) return;  // an empty send, for which nobody waits
+  if (shared && !written) return;  // a send on a data lane carries nothing
   Completion received{
       .bytes = completion.byte_len,
       .queue_pair = qp->id,
@@ -171,7 +171,8 @@ void VerbsNic::on_lane_event(const AsyncEvents::Event& event) {
 
 bool VerbsNic::prepare_to_wait() {
   look_at_events();  // wait_fd() is readable while there are any
-  // With no data outstanding only arrivals need to wake us: control writes need no further action.
+  // With no data outstanding only arrivals need to wake us: completions of our own control writes
+  // need no action.
   using Wake = CompletionQueue::Wake;
   const bool idle =
       completions_.prepare_to_wait(flows_.any_in_flight() ? Wake::kAny : Wake::kSolicited);

@@ -69,7 +69,7 @@ struct Shape {
   bool first = false;  // of its message
   bool last = false;
   bool immediate = false;
-  bool invalidate = false;  // names a key that it invalidates
+  bool invalidate = false;  // carries an IETH: a key to invalidate
 };
 
 constexpr Shape shape_of(Opcode opcode) {
@@ -150,7 +150,7 @@ constexpr Syndrome classify(uint8_t syndrome) {
 
 // How long to wait after a "receiver not ready" (table 45), by the low five bits of the syndrome.
 Duration rnr_delay(uint8_t syndrome);
-// Such a syndrome, by the code of the delay.
+// The syndrome of an RNR NAK with the code of this delay.
 constexpr uint8_t receiver_not_ready(uint8_t delay) {
   return static_cast<uint8_t>(0x20 | (delay & 0x1F));
 }
@@ -188,15 +188,15 @@ struct Packet {
   uint32_t invalidated_key = 0;  // of a send that invalidates one
   uint64_t operand = 0;    // of an atomic: what is swapped in or added
   uint64_t compare = 0;    // of a compare-and-swap
-  uint64_t original = 0;   // of its answer: the word before
+  uint64_t original = 0;   // of its acknowledgement: the value before the operation
   uint32_t queue_key = 0;  // of a datagram
   uint32_t source_qp = 0;  // likewise
   std::span<const uint8_t> payload;  // without padding
 };
 
-// Where many processes share one address, each has a slot, whose UDP port follows from it. Their
-// queue pairs' numbers begin with the slot, so that a peer finds the port from a number. NICs that
-// have the address for themselves use small numbers and the standard port: slot 0.
+// Several processes may share one address. Each takes a slot, from which its UDP port is computed.
+// The upper 6 bits of its queue pair numbers are the slot, so a peer computes the port from a queue
+// pair number. A NIC that has its address alone has slot 0, which is the standard port.
 inline constexpr unsigned kSlotShift = 18;
 inline constexpr uint32_t kSlots = 1U << (24 - kSlotShift);
 inline constexpr uint16_t kFirstSlotPort = 14791;  // of slot 1
@@ -221,7 +221,7 @@ void encode(const Packet& packet, std::span<uint8_t> to);
 enum class Decoded : uint8_t {
   kOk,
   kLength,     // too short for its opcode, or not a multiple of four bytes
-  kOpcode,     // none of ours
+  kOpcode,     // not supported
   kVersion,    // of the transport header
   kPartition,  // not the default one
   kPadding,    // longer than the payload, or of a packet without payload
