@@ -4,7 +4,9 @@
 
 #include "cc/grant_word.h"
 #include "tests/support/memory_nic.h"
+#include "tests/support/passing_nic.h"
 #include "transport/message/flow_table.h"
+#include "transport/message/messenger.h"
 #include "transport/message/progress_watch.h"
 
 namespace pacecar::test {
@@ -213,6 +215,33 @@ TEST_F(MessagePartsTest, AnUnknownAllocatorIsRefusedByName) {
   const auto made = RateControl::make(nic0_, config_with("nobody"));
   ASSERT_FALSE(made);
   EXPECT_NE(made.error().message.find("nobody"), std::string::npos) << made.error().message;
+}
+
+// A NIC to which the peer writes until the last moment.
+class BusyNic : public PassingNic {
+ public:
+  explicit BusyNic(MemoryNic& inner) : PassingNic(inner, inner.caps()), memory_(inner) {}
+  void destroy_queue_pair(QueuePairId id) override {
+    constexpr std::array<uint8_t, 64> kSlot{};
+    written += memory_.write(table.key, table.address, kSlot) ? 1 : 0;
+    PassingNic::destroy_queue_pair(id);
+  }
+  RemoteAddress table;
+  int written = 0;
+
+ private:
+  MemoryNic& memory_;
+};
+
+TEST(MessengerEnd, TablesAreThereAsLongAsPeersMayWriteThem) {
+  std::vector<MemoryNic*> all;
+  MemoryNic memory(all, 0);
+  BusyNic nic(memory);
+  auto messenger = Messenger::create(nic, config_with(), kStart).value();
+  const auto offered = messenger->open_send(kPeer, kStart).value();
+  nic.table = decode_offer(offered.offer).value().table;
+  messenger.reset();  // crashes, or the address sanitizer complains, if the table goes first
+  EXPECT_EQ(nic.written, 2);
 }
 
 TEST(ProgressWatchTest, AStallBeginsWhenNothingMovesAndEndsWhenSomethingDoes) {

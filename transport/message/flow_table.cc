@@ -26,7 +26,7 @@ FlowTable::FlowTable(Nic& nic, const MessengerConfig& config, ControlWrites& con
                      RateControl& rates)
     : nic_(nic), config_(config), control_(control), rates_(rates), flows_(nic.caps().flows) {}
 
-FlowTable::~FlowTable() {
+void FlowTable::stop() {
   for (const FlowId id : ids_) {
     if (flows_[id].state != FlowState::kBroken) destroy_queue_pairs(flows_[id]);
   }

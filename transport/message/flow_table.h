@@ -23,10 +23,8 @@ class FlowTable {
  public:
   // The references outlive it.
   FlowTable(Nic& nic, const MessengerConfig& config, ControlWrites& control, RateControl& rates);
-  // Ends all queue pairs: until then peers write into our memory.
-  ~FlowTable();
-  FlowTable(const FlowTable&) = delete;
-  FlowTable& operator=(const FlowTable&) = delete;
+  // Ends all queue pairs: until then peers write into our words and tables. The last call.
+  void stop();
 
   // Errors: kUnavailable when flows, queue pairs or memory regions are used up.
   Result<MessageFlow*> make(bool sending, const NicIdentity& peer, uint64_t number);

@@ -42,6 +42,9 @@ class Messenger {
   // when the NIC's memory regions are used up. `nic` outlives the messenger.
   static Result<std::unique_ptr<Messenger>> create(Nic& nic, const MessengerConfig& config,
                                                    Instant now);
+  ~Messenger() { flows_.stop(); }
+  Messenger(const Messenger&) = delete;
+  Messenger& operator=(const Messenger&) = delete;
 
   // --- making connections; the bootstrap carries offer and answer ---
   using Offered = SendSide::Offered;
