@@ -5,9 +5,9 @@
 //   client: proof {mac}          server: proof {mac}
 //
 // The MACs' key is derived from the cluster's with both nonces as salt, and a MAC covers its side's
-// name, so that none serves in another direction or on another channel. The client is first: a
-// server says nothing to a stranger that he could try keys on. What is said afterwards is neither
-// encrypted nor authenticated.
+// name, so that it cannot be replayed in the other direction or on another channel. The client
+// proves itself first: a stranger gets no MAC from the server on which to test guessed keys. What
+// is said afterwards is neither encrypted nor authenticated.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace pacecar::perf {
 
-// The cluster key and nonces of a channel's proof; one for each channel.
+// The nonces of a channel's proof; one for each channel.
 struct ControlProof {
   bootstrap::Nonce client{};
   bootstrap::Nonce server{};
@@ -35,9 +35,9 @@ Result<void> prove(ControlChannel& channel, const bootstrap::ClusterKey& key, Du
 // The server's part, message by message.
 class CallerProof {
  public:
-  // True: the message belongs to the proof, and the next one comes. False: it is the client's first
-  // of another kind, and he has proved what this server asks for. Errors: kPeer (he has another key
-  // than this server, or one of them has none), kSystem.
+  // True: the message was part of the proof. False: it is the session's first, and the client has
+  // proved the key, if this server has one. Errors: kPeer (the client has another key, or one of
+  // the two has none), kSystem.
   Result<bool> take(ControlChannel& channel, const bootstrap::ClusterKey& key,
                     const nlohmann::json& message);
 

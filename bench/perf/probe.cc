@@ -32,8 +32,8 @@ Probe::Probe(const ProbeSetup& setup)
 const IntervalMeter& Probe::finish_intervals(Duration elapsed, uint64_t messages) {
   const Duration begin = meter_.ended();
   meter_.finish(elapsed, messages);
-  // The phase's end cuts the last interval a little short, which still gets a line; a small rest
-  // after a whole one does not.
+  // An interval that the phase's end cuts a little short is printed; a short remainder after a
+  // whole interval is not.
   if ((elapsed - begin) * kWorthALine >= interval_length(setup_.options)) note_interval();
   return meter_;
 }

@@ -9,11 +9,11 @@
 namespace pacecar {
 namespace {
 
-// The allocator of algorithms that obey none.
+// Stands for: these algorithms take no grants.
 constexpr std::string_view kNoAllocator = "none";
 
-// One of a kind per host. `both`: the sentence about two of them, with places for the host and the
-// two.
+// Sets a host's value; fails if it has another one already. `both`: the error, with places for the
+// host, the old value and the new one.
 template <typename T>
 Result<void> assign(T& slot, const T& value, fmt::format_string<uint32_t&, T&, const T&> both,
                     uint32_t host) {
@@ -25,13 +25,13 @@ Result<void> assign(T& slot, const T& value, fmt::format_string<uint32_t&, T&, c
 Result<void> assign_sender(Algorithms& algorithms, uint32_t host, const std::string& control,
                            uint32_t weight) {
   const auto set = assign(algorithms.controls[host], control,
-                          "host {} would send with both '{}' and '{}': give the jobs senders of "
-                          "their own",
+                          "host {} would send with both '{}' and '{}': give each job its own "
+                          "sending hosts",
                           host);
   if (!set) return set;
   return assign(algorithms.weights[host], weight,
-                "host {} would send with both weight {} and weight {}: give the jobs senders of "
-                "their own",
+                "host {} would send with both weight {} and weight {}: give each job its own "
+                "sending hosts",
                 host);
 }
 
@@ -40,8 +40,8 @@ Result<void> assign_receiver(Algorithms& algorithms, uint32_t host, const std::s
   if (slot == kNoAllocator) slot = allocator;
   if (allocator == kNoAllocator && !slot.empty()) return {};
   return assign(slot, allocator,
-                "host {} would receive with both allocator '{}' and allocator '{}': give the jobs "
-                "receivers of their own, or choose one with transport.allocator",
+                "host {} would receive with both allocator '{}' and allocator '{}': give each job "
+                "its own receiving hosts, or choose one with transport.allocator",
                 host);
 }
 

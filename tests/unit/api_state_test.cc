@@ -107,7 +107,9 @@ TEST_F(ContextStateTest, NoneIsNone) {
 TEST_F(ContextStateTest, WithoutADirectoryEverythingElseWorks) {
   const auto context = open(scratch_.path() / "no" / "such" / "place");
   EXPECT_TRUE(context->listen(0));
-  EXPECT_THAT(lines_, ElementsAre(HasSubstr("pacecar doctor will not see this process: ")));
+  EXPECT_THAT(
+      lines_,
+      ElementsAre(HasSubstr("pacecar doctor, top and metrics will not see this process: ")));
 }
 
 TEST(StateDocumentTest, TextsArePrintableWhateverTheyWere) {

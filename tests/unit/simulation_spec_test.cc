@@ -292,7 +292,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"[workload]\nname = \"two\"\n[[workload.job]]\n[[workload.job]]\ncc = \"nscc\"",
                 {"x.toml, line 1", "both 'pace' and 'nscc'"}},
         Mistake{"[[workload.job]]\n[[workload.job]]\nweight = 2",
-                {"both weight 1 and weight 2", "senders of their own"}},
+                {"both weight 1 and weight 2", "its own sending hosts"}},
         Mistake{"[workload]\nweight = 0", {"weight is 0", "from 1 to 64"}},
         Mistake{"[[fault]]\nkind = \"word-loss\"\nhost = 128", {"host is 128", "127"}},
         Mistake{"[[fault]]\nkind = \"word-loss\"\nprobability = 2", {"probability is 2"}},

@@ -16,10 +16,12 @@
 namespace pacecar {
 namespace {
 
-// The most bonds of a process: memory is reserved, as what nics() has returned must not move.
+// The most bonds of a process. Memory is reserved for them, because spans that nics() has returned
+// must stay valid.
 constexpr size_t kMaxBonds = 64;
 
-// Whether `other` does all that the application knows of `asked`.
+// Whether `other` takes GPU memory in every way in which `asked` does, on which the application
+// relies.
 bool takes_gpu_memory_as(const NicInfo& asked, const NicInfo& other) {
   constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
   const auto limit = [](uint64_t bytes) { return bytes == 0 ? kNoLimit : bytes; };
@@ -84,7 +86,7 @@ Result<std::optional<FlushId>> EngineContext::start_flush(size_t nic, const Memo
   return flushes_.start(groups_[nic], *memory, static_cast<const uint8_t*>(data));
 }
 
-// For several NICs in turns, so that arrivals at each are soon noticed.
+// Of a bond, each NIC's engine in turn, so that none waits long for a poll.
 Engine& EngineContext::next_engine(size_t nic) {
   const Group& group = groups_[nic];
   return *group[turn_++ % group.size()].engine;
@@ -121,7 +123,7 @@ OwnDevices EngineContext::own(size_t nic) const {
   return own;
 }
 
-// Only `pacecar doctor` needs it.
+// For `pacecar doctor`, `top` and `metrics`.
 void EngineContext::serve_state() {
   if (params_.state_dir == kNoStateDirectory) return;
   auto directory = params_.state_dir.empty() ? StateDirectory::make_usual(log_)
@@ -131,7 +133,8 @@ void EngineContext::serve_state() {
   if (server) {
     state_server_ = std::move(*server);
   } else {
-    log_(LogLevel::kWarn, "pacecar doctor will not see this process: " + server.error().message);
+    log_(LogLevel::kWarn,
+         "pacecar doctor, top and metrics will not see this process: " + server.error().message);
   }
 }
 
@@ -229,8 +232,8 @@ Result<size_t> EngineContext::bond(std::span<const size_t> nics) {
   for (const size_t nic : members) {
     if (nic >= own_ || std::ranges::count(members, nic) > 1) {
       return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("NIC number {} cannot be bonded: it is a bond, is not there, or is "
-                              "named twice; take each of those below {} once",
+                  fmt::format("NIC number {} cannot be bonded: it is a bond, does not exist, or "
+                              "is listed twice; use numbers below {}, each once",
                               nic, own_));
     }
     group.insert(group.end(), groups_[nic].begin(), groups_[nic].end());

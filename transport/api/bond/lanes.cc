@@ -8,7 +8,8 @@
 namespace pacecar {
 namespace {
 
-// BondKeeper looks every 50 ms.
+// A longer time between two looks means that this process was stopped: BondKeeper looks every
+// 50 ms.
 constexpr Duration kOwnPause = Duration::from_ms(200);
 
 }  // namespace
