@@ -55,7 +55,8 @@ class Course {
   void packet(const Spell& spell) {
     const double rate = core_.rate() * spell.used;
     now_ = now_ + Duration::from_ns(static_cast<int64_t>(kMtu * 8e9 / rate));
-    const auto in_flight = static_cast<Bytes>(rate / 8 * environment_.base_rtt.seconds());
+    const Bytes in_flight =
+        static_cast<Bytes>(rate / 8 * environment_.base_rtt.seconds()) / kMtu * kMtu;
     acked_ += kMtu;
     ++number_;
     const int of_ten = number_ * 7 % 10;
@@ -118,6 +119,7 @@ TEST(CcPaceCoreGolden, PathsThatFillAndEmpty) {
   Course course(fabric());
   course.run({.what = "empty"});
   course.run({.what = "a few packets are late", .late_of_ten = 3, .late = Duration::from_us(5)});
+  course.run({.what = "by much", .late_of_ten = 4, .late = Duration::from_us(11)});
   course.run({.what = "most are", .late_of_ten = 7, .late = Duration::from_us(5)});
   course.run({.what = "by little", .late_of_ten = 7, .late = Duration::from_us(2)});
   course.run({.what = "all are", .late_of_ten = 10, .late = Duration::from_us(5)});
@@ -134,6 +136,16 @@ TEST(CcPaceCoreGolden, PathsThatFillAndEmpty) {
               .late = Duration::from_us(4),
               .used = 0.5});
   testing::expect_golden("cc/pace_core.txt", course.text());
+}
+
+// Some bursts of others may be before a packet without a queue.
+TEST(CcPaceCoreGolden, NicsThatSendInBursts) {
+  FlowEnvironment environment = fabric();
+  environment.burst_bytes = 16 * kMtu;
+  Course course(environment);
+  course.run({.what = "a few of them", .late_of_ten = 7, .late = Duration::from_us(5)});
+  course.run({.what = "more", .late_of_ten = 7, .late = Duration::from_us(9)});
+  testing::expect_golden("cc/pace_core_bursts.txt", course.text());
 }
 
 TEST(CcPaceCoreGolden, PathsThatLose) {
@@ -177,6 +189,8 @@ TEST(CcPaceCoreGolden, HostsThatAreLateByChance) {
               .round_trips = 30,
               .late_of_ten = 8,
               .late = Duration::from_us(40)});
+  course.run(
+      {.what = "all of them", .round_trips = 20, .late_of_ten = 10, .late = Duration::from_us(24)});
   course.run({.what = "while next to nothing is sent",
               .round_trips = 300,
               .late_of_ten = 8,
