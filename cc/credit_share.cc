@@ -52,31 +52,33 @@ void CreditShare::on_demand(Instant now, uint32_t flow, const Demand& demand) {
 size_t CreditShare::poll_grants(Instant now, std::span<GrantUpdate> updates) {
   next_pull_ = std::max(next_pull_, now - kCredit.max_lateness);
   size_t count = 0;
-  uint32_t flow = 0;
-  while (count < updates.size() && now >= next_pull_ && pull(&flow)) {
-    updates[count++] = {flow, grant(flow)};
+  while (count < updates.size() && now >= next_pull_) {
+    const std::optional<uint32_t> flow = pull();
+    if (!flow) break;
+    updates[count++] = {*flow, grant(*flow)};
   }
   return count;
 }
 
-bool CreditShare::pull(uint32_t* flow) {
-  uint64_t units = pull_units_;
+std::optional<uint32_t> CreditShare::pull() {
   if (!wishing_.empty()) {
-    *flow = wishing_.take();
-    Flow& f = flows_[*flow];
-    units = std::min(units, f.wished - f.granted);
+    const uint32_t flow = wishing_.take();
+    Flow& f = flows_[flow];
+    const uint64_t units = std::min(pull_units_, f.wished - f.granted);
     f.granted += units;
-    (f.granted < f.wished ? wishing_ : content_).add(*flow);
-  } else {
-    do {
-      if (content_.empty()) return false;
-      *flow = content_.take();
-    } while (!may_have_unasked(flows_[*flow]));
-    flows_[*flow].granted += units;
-    content_.add(*flow);
+    (f.granted < f.wished ? wishing_ : content_).add(flow);
+    advance(units);
+    return flow;
   }
-  advance(units);
-  return true;
+  while (!content_.empty()) {
+    const uint32_t flow = content_.take();
+    if (!may_have_unasked(flows_[flow])) continue;
+    flows_[flow].granted += pull_units_;
+    content_.add(flow);
+    advance(pull_units_);
+    return flow;
+  }
+  return std::nullopt;
 }
 
 // Exact over time, except for the rounding of the core's share: the remainder of each nanosecond

@@ -13,6 +13,7 @@
 // Allocator.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "cc/allocator.h"
@@ -45,8 +46,8 @@ class CreditShare final : public Allocator {
     uint64_t wished = 0;
   };
 
-  // Grants one pull to the flow whose turn it is; false: no flow takes one.
-  bool pull(uint32_t* flow);
+  // Grants one pull to the flow whose turn it is; none: no flow takes one.
+  std::optional<uint32_t> pull();
   bool may_have_unasked(const Flow& flow) const { return flow.granted < flow.wished + limit_; }
   void advance(uint64_t units);
 

@@ -51,19 +51,17 @@ uint64_t encode_rate(Rate rate) {
   return std::min(encode_float(rate.bps(), kRateMantissa), (kCreditMark >> 1) - 1);
 }
 
-Rate decode_rate(uint64_t word) {
-  return Rate::from_bps(decode_float(field(word, 41, 23), kRateMantissa));
-}
+Rate decode_rate(uint64_t word) { return Rate::from_bps(decode_float(word >> 41, kRateMantissa)); }
 
 uint64_t encode_credit(uint64_t units, uint16_t epoch) {
   return kCreditMark << 40 | (units & kCreditMask) << 16 | epoch;
 }
 
-bool is_credit(uint64_t word) { return field(word, 40, 24) == kCreditMark; }
+bool is_credit(uint64_t word) { return word >> 40 == kCreditMark; }
 
 Bytes decode_credit(uint64_t word) { return field(word, 16, kCreditBits) * kCreditUnit; }
 
-uint16_t decode_epoch(uint64_t word) { return static_cast<uint16_t>(field(word, 0, 16)); }
+uint16_t decode_epoch(uint64_t word) { return static_cast<uint16_t>(word); }
 
 }  // namespace
 
@@ -112,8 +110,8 @@ Demand decode_demand(uint64_t word) {
     demand.credit = decode_credit(word);
     return demand;
   }
-  demand.usable = Rate::from_bps(decode_float(field(word, 48, 16), kUsableMantissa));
-  demand.turn = std::min<uint8_t>(static_cast<uint8_t>(field(word, 40, 8)), Demand::kTurns);
+  demand.usable = Rate::from_bps(decode_float(word >> 48, kUsableMantissa));
+  demand.turn = std::min<uint8_t>(static_cast<uint8_t>(word >> 40), Demand::kTurns);
   demand.wanted = field(word, 16, kWantedBits) * kWantedUnit;
   return demand;
 }

@@ -35,7 +35,7 @@ void TimelyController::on_ack(const AckSample& sample) {
   increases_ = hyper ? increases_ : increases_ + 1;
 }
 
-// 1: increase.
+// From 1 on: increase.
 double TimelyController::decrease_factor(Duration rtt) const {
   if (rtt < constants_.low_threshold) return 1;
   if (rtt > constants_.high_threshold) {
@@ -43,7 +43,7 @@ double TimelyController::decrease_factor(Duration rtt) const {
     return 1 - constants_.decrease * (1 - high / static_cast<double>(rtt.ns()));
   }
   const double gradient = difference_ / static_cast<double>(constants_.gradient_unit.ns());
-  return std::clamp(1 - constants_.decrease * gradient, 0.0, 1.0);
+  return std::max(1 - constants_.decrease * gradient, 0.0);
 }
 
 Decision TimelyController::decide(Instant now) {

@@ -106,7 +106,6 @@ bool CoreLimit::on_ack(const AckSample& sample, double rate) {
 bool CoreLimit::awaits_effect(Bytes sent, Bytes in_flight) {
   if (sent - std::min(sent, in_flight) <= sent_at_cut_) return true;
   sent_at_cut_ = 0;
-  forget();
   return false;
 }
 
@@ -166,7 +165,7 @@ CoreLimit::Delays CoreLimit::delays() const {
     delays.late += delays_[bin];
     sum_late += delays_[bin] * beyond;
   }
-  delays.mean_ns = sum / std::max(samples_, 1U);
+  delays.mean_ns = sum / samples_;
   delays.mean_late_ns = sum_late / std::max(delays.late, 1U);
   return delays;
 }

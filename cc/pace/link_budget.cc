@@ -37,10 +37,9 @@ constexpr double kIncrease = 0.25;     // packets per window
 constexpr double kLevel = 1.0 / 8;     // of the distance to the fair part, per window
 constexpr double kBelowBound = 0.75;
 constexpr double kAboveBound = 1.1;
-constexpr double kRecovery = 1.25;    // growth far below what the link has given
+constexpr double kFast = 1.25;        // growth from the first rate, or far below what it has given
 constexpr double kProbe = 1.0 / 128;  // doubles with each growth beyond that
 constexpr uint32_t kMostCalm = 4;
-constexpr double kStart = 1.25;
 
 // --- beside a greedy neighbor ---
 constexpr double kHeldPart = 0.5;  // of the link, with one other
@@ -95,11 +94,7 @@ Duration LinkBudget::idle_limit() const {
 // Starts again after a long pause: with the nominal rate or, if b began below it, with what the
 // link gave at the last cut.
 void LinkBudget::begin(Instant now) {
-  if (config_.first == Rate()) rate_ = nominal_;
-  if (config_.first > Rate()) {
-    rate_ = std::max(rate_, bound_ > 0 ? bound_ : static_cast<double>(config_.first.bps()));
-    rate_ = std::min(rate_, nominal_);
-  }
+  rate_ = config_.first > Rate() ? std::max(rate_, bound_) : nominal_;
   calm_ = 0;
   yielded_ = 1;
   forget_bursts();
@@ -289,7 +284,7 @@ void LinkBudget::grow(Instant now, Duration delay) {
   calm_ = empty && rate_ > kAboveBound * bound_ ? std::min(calm_ + 1, kMostCalm) : 0;
   double grown = rate_ + missing * kIncrease * packet / window_.seconds();
   if (empty && far_below) {
-    grown = rate_ * (starting_ ? kStart : kRecovery);
+    grown = rate_ * kFast;
   } else if (empty) {
     grown = std::max(grown, rate_ * (1 + kProbe * (1 << calm_)));
   }

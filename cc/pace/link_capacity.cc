@@ -13,8 +13,7 @@ constexpr double kWeight = 0.5;     // of the newest round trip in X
 
 LinkCapacity::LinkCapacity(const FlowEnvironment& environment, Duration round_trip,
                            Duration base_memory, const PaceConstants& constants)
-    : line_(static_cast<double>(environment.line_rate.bps())),
-      packet_time_(environment.line_rate.time_for(environment.mtu + environment.overhead)),
+    : packet_time_(environment.line_rate.time_for(environment.mtu + environment.overhead)),
       least_window_(std::max(round_trip, packet_time_ * kWindowPackets)),
       jitter_(environment.jitter),
       constants_(constants),

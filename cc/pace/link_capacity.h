@@ -47,10 +47,10 @@ class LinkCapacity {
   }
 
   // This process's part of the link.
-  void set_line(double line) { budget_.set_part(line_ = line); }
+  void set_line(double line) { budget_.set_part(line); }
   // LinkBudget::set_weight.
   void set_weight(double mean, double share) { budget_.set_weight(mean, share); }
-  double line() const { return std::min(line_, budget_.rate()); }
+  double line() const { return budget_.rate(); }
   double uncovered() const { return uncovered_; }
   Duration queue() const { return queue_; }
 
@@ -60,7 +60,6 @@ class LinkCapacity {
 
   void close_window(Instant now);
 
-  double line_;
   const Duration packet_time_;  // of a full one
   const Duration least_window_;
   Duration window_ = least_window_;

@@ -22,7 +22,6 @@ LinkShare::LinkShare(const FlowEnvironment& environment, uint32_t max_flows, dou
     : nominal_(static_cast<double>(environment.line_rate.bps())),
       receivers_look_(environment.receivers_look),
       host_link_(environment.host_link),
-      line_(nominal_),
       reach_(nominal_),
       tolerance_(tolerance),
       budget_({.line = environment.line_rate,
@@ -99,8 +98,6 @@ void LinkShare::poll(Instant now) {
   const double part = std::min(static_cast<double>(host_link_->part().bps()), nominal_);
   const double reach = std::clamp(static_cast<double>(host_link_->reach().bps()), part, nominal_);
   weight_share_ = host_link_->share_of_weights();
-  if (part == line_ && reach == reach_) return;
-  line_ = part;
   reach_ = reach;
   budget_.set_part(part);
   look(kInactive);

@@ -50,7 +50,7 @@ class LinkShare {
   // The budget is still in its start phase.
   bool starting() const { return budget_.starting(); }
   // What we may use of the link.
-  double line() const { return std::min(line_, budget_.rate()); }
+  double line() const { return budget_.rate(); }
   // What we might use if our flows could use the whole link. Our claim may depend on it, but not on
   // line(), which depends on the claim.
   double reach() const { return budget_.learnt() ? line() : reach_; }
@@ -109,7 +109,6 @@ class LinkShare {
   HostLink* const host_link_;
   LinkClaim claim_;
   double weight_share_ = 1;  // of all the host's processes
-  double line_;              // our part of the link
   double reach_;             // our part if our flows could use the whole link
   const double tolerance_;
   LinkBudget budget_;

@@ -31,10 +31,14 @@ inline Bytes pace_burst(Rate rate, Duration moment, Bytes mtu, Bytes most) {
   return std::clamp(rate.bytes_in(moment) / mtu * mtu, mtu, std::max(most, mtu));
 }
 
+// Bytes on the wire of so much payload, in packets of up to `mtu`.
+inline Bytes on_wire(Bytes payload, Bytes mtu, Bytes overhead) {
+  return payload + (payload + mtu - 1) / mtu * overhead;
+}
+
 // Time between two bursts, in nanoseconds.
 inline double pace_gap_ns(Rate rate, Bytes burst, Bytes mtu, Bytes overhead) {
-  const Bytes packets = (burst + mtu - 1) / mtu;
-  return static_cast<double>(burst + packets * overhead) * 8e9 / static_cast<double>(rate.bps());
+  return static_cast<double>(on_wire(burst, mtu, overhead)) * 8e9 / static_cast<double>(rate.bps());
 }
 
 // Fraction of the gap, 0 .. 1.

@@ -105,10 +105,8 @@ void PaceReceiver::on_finished(Instant, uint32_t flow, Bytes bytes) {
 void PaceReceiver::set_weight(Instant now, uint32_t flow, uint32_t weight) {
   Flow& f = at(flow);
   if (f.weight == weight) return;
-  const Rate limit = f.charged;
   charge(f, Rate());
   f.weight = weight;
-  charge(f, limit);
   update(now, flow);
 }
 
@@ -143,8 +141,7 @@ void PaceReceiver::on_arrival(Instant now, uint32_t flow, Bytes bytes, const Tra
   const Duration late = f.path.excess(now, transit.ns, size, base_memory_);
   const auto sent_ns = static_cast<uint32_t>(now.ns()) - transit.ns;
   const bool overtaken = f.order.overtaken(sent_ns, capacity_.spread());
-  const Bytes packets = (bytes + environment_.mtu - 1) / environment_.mtu;
-  const Bytes wire = bytes + packets * environment_.overhead;
+  const Bytes wire = on_wire(bytes, environment_.mtu, environment_.overhead);
   // Data too short for a demand is a sign of life, too.
   if (!f.active() && now - f.last_seen > round_trip_) {
     wake(now, f);
@@ -161,8 +158,7 @@ void PaceReceiver::on_arrival(Instant now, uint32_t flow, Bytes bytes, const Tra
 }
 
 void PaceReceiver::on_foreign_arrival(Instant now, Bytes bytes) {
-  const Bytes packets = (bytes + environment_.mtu - 1) / environment_.mtu;
-  const Bytes wire = bytes + packets * environment_.overhead;
+  const Bytes wire = on_wire(bytes, environment_.mtu, environment_.overhead);
   changed_ |= capacity_.on_arrival(now, wire, /*covered=*/false, Duration::max(),
                                    /*overtaken=*/false, kInactive);
 }
@@ -174,7 +170,7 @@ void PaceReceiver::update(Instant now, uint32_t flow) {
   if (wanted != f.active()) wanted ? activate(now, flow) : deactivate(flow);
   if (!f.active()) return;
   advance(now, f);
-  const bool takes_turn = f.demand_turn > 0 && f.phase != Phase::kDone &&
+  const bool takes_turn = f.phase != Phase::kDone &&
                           f.remaining() <= environment_.line_rate.bytes_in(round_trip_ * kShort);
   take_turn(f, takes_turn ? f.demand_turn : 0);
   charge(f, limit(f));
@@ -206,10 +202,10 @@ Rate PaceReceiver::limit(const Flow& f) const {
 // a late sender goes first, so that ranks that take turns stay together. Senders of the same turn
 // share.
 void PaceReceiver::take_turn(Flow& f, uint8_t turn) {
-  const Bytes before = std::exchange(f.turn_left, turn > 0 ? f.remaining() : 0);
+  const Bytes before = std::exchange(f.turn_left, f.remaining());
   bool moved = false;
   if (turn == f.turn) {
-    if (turn == 0 || before == f.turn_left) return;
+    if (turn == 0) return;
     moved = turns_.change(turn, before, f.turn_left);
   } else {
     if (f.turn > 0) moved = turns_.remove(f.turn, before);
@@ -228,7 +224,6 @@ bool PaceReceiver::yields(const Flow& f) const { return f.turn > 0 && !turns_.is
 void PaceReceiver::charge(Flow& f, Rate limit) {
   const bool yielding = f.active() && yields(f);
   yielding_ += (yielding ? 1 : 0) - (f.yielding ? 1 : 0);
-  changed_ |= yielding != f.yielding;
   f.yielding = yielding;
   if (f.charged == limit) return;
   if (f.charged > Rate()) {
@@ -265,13 +260,12 @@ void PaceReceiver::activate(Instant now, uint32_t flow) {
   wake(now, f);
   f.newcomer = true;
   f.phase = too_brief(f) ? Phase::kDone : Phase::kLasting;
-  ++newcomers_;
+  newcomers_ = true;
   // Its hold may be its grant, which is then repeated by the time at which it was sent.
   if (f.granted > Rate()) next_repeat_ = std::min(next_repeat_, repeat_at(f));
   const uint32_t together = std::max(expected(posted_), static_cast<uint32_t>(active_.size()));
   if (f.home < std::bit_ceil(together) && slots_.is_free(f.home)) {
-    f.slot = f.home;
-    slots_.take(f.slot);
+    slots_.take(f.slot);  // its home, as it is idle
   } else {
     f.slot = slots_.take_lowest();
   }
@@ -285,8 +279,6 @@ void PaceReceiver::deactivate(uint32_t flow) {
   active_[f.position] = active_.back();
   active_.pop_back();
   f.position = kInactive;
-  newcomers_ -= f.newcomer ? 1 : 0;
-  f.newcomer = false;
   slots_.release(f.slot);
   f.slot = f.home;
   changed_ = true;  // eta may change, too

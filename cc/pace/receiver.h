@@ -85,7 +85,7 @@ class PaceReceiver final : public Allocator {
     ArrivalOrder order;
     uint8_t demand_turn = 0;  // Demand::turn
     uint8_t turn = 0;         // in turns_; 0: takes no turns
-    Bytes turn_left = 0;      // remaining() as counted in turns_
+    Bytes turn_left = 0;      // remaining() as counted in turns_, if it takes turns
     uint16_t epoch = 0;       // of the newest grant sent
     uint16_t demand_epoch = 0;
     bool present = false;
@@ -154,14 +154,14 @@ class PaceReceiver final : public Allocator {
   std::vector<uint32_t> active_;  // in no particular order
   SlotMap homes_;
   SlotMap slots_;
-  WorkList due_;           // flows to serve between passes
-  uint32_t hinted_ = 0;    // senders at once, by the application's hint; 0: unknown
-  uint32_t present_ = 0;   // flows
-  uint32_t posted_ = 0;    // flows with receives posted
-  uint32_t charged_ = 0;   // flows in fill_
-  uint32_t yielding_ = 0;  // active flows that wait for their turn
-  uint32_t newcomers_ = 0;
-  TurnOrder turns_;  // of active flows that last
+  WorkList due_;            // flows to serve between passes
+  uint32_t hinted_ = 0;     // senders at once, by the application's hint; 0: unknown
+  uint32_t present_ = 0;    // flows
+  uint32_t posted_ = 0;     // flows with receives posted
+  uint32_t charged_ = 0;    // flows in fill_
+  uint32_t yielding_ = 0;   // active flows that wait for their turn
+  bool newcomers_ = false;  // some flows woke up in the present episode
+  TurnOrder turns_;         // of active flows that last
   double level_ = WaterFill::kNoLevel;
   double waiting_ = 0;        // bit/s for each flow that waits for its turn
   double spare_ = 0;          // per weight, when all limits are met

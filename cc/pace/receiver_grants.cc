@@ -10,8 +10,7 @@ namespace pacecar {
 namespace {
 
 constexpr Duration kLookInterval = Duration::from_us(1);
-// A link in use for longer than this will probably stay in use.
-constexpr int64_t kBusyRoundTrips = 1;
+// A link in use for longer than a round trip and this will probably stay in use.
 constexpr int64_t kBusyJitters = 8;
 // A flow that waits for its turn may send at the line rate divided by this.
 constexpr double kWaitingShare = 256;
@@ -142,7 +141,7 @@ Instant PaceReceiver::next_deadline() const {
   Instant next = active_.empty() ? Instant::never() : next_repeat_;
   if (raise_waits_) next = std::min(next, next_raise_);
   if (hold_left_ > 0) next = std::min(next, next_hold_);
-  if (newcomers_ > 0) next = std::min(next, fan_in_.gathered());
+  if (newcomers_) next = std::min(next, fan_in_.gathered());
   if (host_link_ != nullptr) next = std::min(next, host_link_->next_deadline());
   return std::max(next, next_look_);
 }
@@ -169,7 +168,7 @@ void PaceReceiver::start_pass(Instant now) {
   next_look_ = now + kLookInterval;
   changed_ = false;
   const bool all_here = charged_ >= expected(posted_) && !others_may_begin();
-  if (newcomers_ > 0 && (all_here || !fan_in_.gathering(now))) end_episode();
+  if (newcomers_ && (all_here || !fan_in_.gathering(now))) end_episode();
   if (host_link_ != nullptr) claim_part(now);
   if (charged_ > 0) {
     const double mean = static_cast<double>(fill_.weights()) / charged_;
@@ -191,7 +190,6 @@ void PaceReceiver::start_pass(Instant now) {
     raise_waits_ = false;
     next_raise_ = now + words_take(active_.size()) * kRaiseShare;
     stage_ = Stage::kCuts;
-    cursor_ = 0;
   }
   look_at_busyness(now);
   const uint32_t flows = expected(posted_);
@@ -214,14 +212,13 @@ void PaceReceiver::claim_part(Instant now) {
   if (active && claimed_since_ == Instant::never()) claimed_since_ = now;
   // While flows wake up, it claims for all that are expected.
   auto weight = static_cast<uint32_t>(fill_.weights());
-  if (!active || newcomers_ > 0) weight = std::max(weight, expected(std::max(posted_, present_)));
+  if (!active || newcomers_) weight = std::max(weight, expected(std::max(posted_, present_)));
   // Grants are less than the part they divide (eta, X, drain): a part that followed the grants
   // would shrink each time.
   const double granted = capacity_.available(active_.size()) / capacity_.line();
-  const double demand =
-      active ? std::min(fill_.limits() / granted, bps_of(environment_.line_rate)) : 0;
+  const Rate demand = std::min(rate_of(fill_.limits() / granted), environment_.line_rate);
   const LinkClaim claim{
-      .demand = active ? rate_of(demand) : Rate(), .weight = weight, .ready = present_ > 0};
+      .demand = active ? demand : Rate(), .weight = weight, .ready = present_ > 0};
   if (claim != claim_ || host_link_->due(now)) {
     claim_ = claim;
     host_link_->claim(now, claim);
@@ -229,7 +226,7 @@ void PaceReceiver::claim_part(Instant now) {
   Rate line = host_link_->part();
   if (!active || now - claimed_since_ < round_trip_) {
     const Rate prospect = host_link_->prospect(weight);
-    line = !active || newcomers_ > 0 ? prospect : std::max(line, prospect);
+    line = !active || newcomers_ ? prospect : std::max(line, prospect);
   }
   capacity_.set_line(std::min(bps_of(line), bps_of(environment_.line_rate)));
 }
@@ -255,7 +252,7 @@ void PaceReceiver::look_at_busyness(Instant now) {
   } else if (busy_since_ == Instant::never()) {
     busy_since_ = now;
   }
-  const Duration lasting = round_trip_ * kBusyRoundTrips + environment_.jitter * kBusyJitters;
+  const Duration lasting = round_trip_ + environment_.jitter * kBusyJitters;
   const bool busy = in_use() && (busy_ || now - busy_since_ >= lasting);
   if (busy != busy_) hold_left_ = static_cast<uint32_t>(flows_.size());
   busy_ = busy;
@@ -263,7 +260,7 @@ void PaceReceiver::look_at_busyness(Instant now) {
 
 // All flows of the episode are known now, and may be raised.
 void PaceReceiver::end_episode() {
-  newcomers_ = 0;
+  newcomers_ = false;
   for (const uint32_t flow : active_) {
     if (flows_[flow].newcomer) due_.add(flow);
     flows_[flow].newcomer = false;

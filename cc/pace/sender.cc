@@ -25,8 +25,6 @@ constexpr int64_t kClearRoundTrips = 16;
 constexpr int64_t kFirstShare = 4;
 // A message of up to 1/16 of a bandwidth-delay product goes at once on a busy link.
 constexpr int64_t kShortShare = 16;
-// Messages of up to so many round trips of the whole link are brief.
-constexpr int64_t kBriefRoundTrips = 1;
 constexpr double kMostOvercommitted = 4;
 // In their turn brief messages leave so many times faster than by even division.
 constexpr double kTurnSpeedUp = 3;
@@ -73,10 +71,6 @@ constexpr int kMostDoublings = 16;
 // Active flows are visited so often within the validity of a grant.
 constexpr int64_t kSweepsPerValidity = 4;
 
-Rate rate_in(Bytes bytes, Duration span) {
-  return Rate::from_bps(bytes * 8 * static_cast<uint64_t>(1e9 / static_cast<double>(span.ns())));
-}
-
 Rate rate_of(double bps) {
   return std::max(Rate::from_bps(static_cast<uint64_t>(std::max(bps, 0.0))), kLeastRate);
 }
@@ -91,11 +85,9 @@ PaceController::PaceController(const FlowEnvironment& environment, const Constan
       constants_(constants),
       link_(link),
       flow_(flow),
-      gathered_rate_(rate_in(environment.burst_bytes, kGathered)),
       ahead_parts_(static_cast<Bytes>((constants.window_round_trips - 1) * (1 << kWindowShift))),
       window_jitter_(environment.jitter * kWindowJitters),
-      brief_message_(
-          environment.line_rate.bytes_in(base_round_trip(environment) * kBriefRoundTrips)),
+      brief_message_(environment.line_rate.bytes_in(base_round_trip(environment))),
       core_(environment, constants_) {
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
   link_.join();
@@ -133,7 +125,7 @@ void PaceController::on_ack(const AckSample& sample) {
 }
 
 void PaceController::report_to_link(const AckSample& sample) {
-  const Bytes wire = on_wire(sample.acked);
+  const Bytes wire = on_wire(sample.acked, environment_.mtu, environment_.overhead);
   if (sample.rtt <= Duration()) {
     return link_.on_acked(sample.now, wire, Duration::max(), /*overtaken=*/false, flow_);
   }
@@ -145,12 +137,9 @@ void PaceController::report_to_link(const AckSample& sample) {
 
 void PaceController::on_loss(const LossSample& sample) {
   if (core_.on_loss(sample)) refresh(sample.now);
-  if (sample.kind == LossKind::kMissing) link_.on_lost(on_wire(sample.lost));
-}
-
-Bytes PaceController::on_wire(Bytes payload) const {
-  const Bytes packets = (payload + environment_.mtu - 1) / environment_.mtu;
-  return payload + packets * environment_.overhead;
+  if (sample.kind == LossKind::kMissing) {
+    link_.on_lost(on_wire(sample.lost, environment_.mtu, environment_.overhead));
+  }
 }
 
 void PaceController::on_timeout(Instant now) {
@@ -191,9 +180,7 @@ void PaceController::on_grant(Instant now, const Grant& grant) {
 
 // --- the rate ---
 
-Duration PaceController::halving() const {
-  return std::max({core_.base_rtt(), environment_.jitter, Duration::from_ns(1)});
-}
+Duration PaceController::halving() const { return std::max(core_.base_rtt(), environment_.jitter); }
 
 // True on a busy link until the flow's own grant arrives, or should have arrived.
 bool PaceController::beginning(Instant now) const {
@@ -273,8 +260,8 @@ PaceController::Choice PaceController::choose(Instant now) const {
 
 // Updates this flow's limit on our link.
 void PaceController::refresh(Instant now) {
-  const double limit = has_unsent() ? std::min(granted(now), core_.rate()) : 0;
-  link_.set(flow_, has_unsent() ? rate_of(limit) : Rate(), weight_);
+  const Rate limit = has_unsent() ? rate_of(std::min(granted(now), core_.rate())) : Rate();
+  link_.set(flow_, limit, weight_);
 }
 
 Decision PaceController::decide(Instant now) {
@@ -295,16 +282,14 @@ Decision PaceController::decide(Instant now) {
   const Bytes burst =
       pace_burst(rate, pace_moment(environment_), environment_.mtu, environment_.burst_bytes);
   decision_.rate = rate;
-  if (window_jitter_ > Duration()) at_once_ = rate.bytes_in(environment_.jitter);
+  at_once_ = rate.bytes_in(environment_.jitter);
   decision_.limited_by = choice.limited_by;
   decision_.burst = burst;
-  const Bytes gathered =
-      rate < gathered_rate_ ? rate.bytes_in(kGathered) : environment_.burst_bytes;
+  const Bytes gathered = std::min(rate.bytes_in(kGathered), environment_.burst_bytes);
   const Bytes bursts = kWindowBursts * std::max(burst, gathered);
   const Bytes worth = rate.bytes_in(round_trip);
   const Bytes ahead = ((worth * ahead_parts_) >> kWindowShift) + kWindowPackets * environment_.mtu;
-  decision_.window = worth + std::max(ahead, bursts);
-  if (window_jitter_ > Duration()) decision_.window += rate.bytes_in(window_jitter_);
+  decision_.window = worth + std::max(ahead, bursts) + rate.bytes_in(window_jitter_);
   if (link_.starting()) {  // each acknowledged byte makes room for two
     const Bytes first = kFirstPackets * environment_.mtu + stats_.acked;
     decision_.window = std::min(decision_.window, first);

@@ -57,7 +57,6 @@ class PaceController final : public Controller {
     LimitedBy limited_by = LimitedBy::kLine;
   };
 
-  Bytes on_wire(Bytes payload) const;
   void report_to_link(const AckSample& sample);
   bool outranks(const Grant& grant) const;
   bool has_backlog() const { return stats_.backlog > 0; }
@@ -89,8 +88,7 @@ class PaceController final : public Controller {
   std::unique_ptr<LinkShare> own_link_;
   LinkShare& link_;
   const uint32_t flow_;
-  const Rate gathered_rate_;  // above it a NIC's burst is sent within kGathered
-  const Bytes ahead_parts_;   // of a round trip: in flight beside it
+  const Bytes ahead_parts_;  // of a round trip: in flight beside it
   const Duration window_jitter_;
   const Bytes brief_message_;
   uint32_t weight_ = 1;

@@ -22,7 +22,7 @@ class TurnOrder {
     ++flows_[turn - 1];
     left_[turn - 1] += left;
     if (total_++ == 0 || ahead(turn, oldest_) >= kHalf) oldest_ = turn;
-    return total_ == 1 ? begin() : serve();
+    return serve();
   }
   bool remove(uint8_t turn, Bytes left) {
     --total_;
@@ -48,10 +48,6 @@ class TurnOrder {
   }
   static uint8_t after(uint8_t turn) { return static_cast<uint8_t>(turn % Demand::kTurns + 1); }
 
-  bool begin() {
-    first_ = last_ = oldest_;
-    return true;
-  }
   bool serve() {
     uint8_t last = oldest_;
     uint32_t flows = flows_[last - 1];

@@ -15,7 +15,7 @@ int64_t kbps_of(Rate rate) { return static_cast<int64_t>(rate.bps() / 1000); }
 // every compiler, unlike a logarithm.
 uint32_t WaterFill::class_of(double kbps) {
   int exponent = 0;
-  const double mantissa = std::frexp(std::max(kbps, 1.0), &exponent);  // 0.5 .. 1
+  const double mantissa = std::frexp(kbps, &exponent);  // 0.5 .. 1
   if (exponent <= kLeastExponent) return 0;
   const auto step = static_cast<uint32_t>((mantissa - 0.5) * 2 * kPerOctave);
   const uint32_t octave = static_cast<uint32_t>(exponent - kLeastExponent - 1);
@@ -23,7 +23,6 @@ uint32_t WaterFill::class_of(double kbps) {
 }
 
 double WaterFill::least_level(uint32_t number) {
-  if (number == 0) return 0;
   const uint32_t octave = (number - 1) / kPerOctave;
   const uint32_t step = (number - 1) % kPerOctave;
   const double mantissa = 0.5 + 0.5 * step / kPerOctave;
@@ -60,7 +59,7 @@ double WaterFill::level(double capacity) const {
     satisfied = with;
   }
   const auto left = static_cast<double>(total_.weight - satisfied.weight);
-  return 1e3 * std::max(kbps - static_cast<double>(satisfied.kbps), 0.0) / left;
+  return 1e3 * (kbps - static_cast<double>(satisfied.kbps)) / left;
 }
 
 }  // namespace pacecar

@@ -42,7 +42,7 @@ class WaterFill {
   };
 
   static uint32_t class_of(double kbps);
-  static double least_level(uint32_t number);  // of a class, kbit/s
+  static double least_level(uint32_t number);  // of a class from 1 on, kbit/s
   void change(Rate limit, uint32_t weight, int64_t sign);
 
   Sum total_;

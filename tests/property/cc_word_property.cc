@@ -91,6 +91,16 @@ RC_GTEST_PROP(CcWordProperty, CreditWordsKeepTheirCountModulo24Bits, ()) {
   RC_ASSERT(credit_ahead(wished.credit, units) == (grant.credit % kCreditUnit == 0 ? 0 : 1));
 }
 
+TEST(CcDemandWord, ATotalBeyondItsBitsTouchesNothingElse) {
+  for (const Bytes wanted : {~Bytes{0}, Bytes{1} << 32, (Bytes{1} << 40) - kWantedUnit}) {
+    const Demand out = wire::decode_demand(wire::encode_demand({.wanted = wanted, .epoch = 7}));
+    EXPECT_EQ(out.usable, Rate());
+    EXPECT_EQ(out.turn, 0);
+    EXPECT_EQ(out.epoch, 7);
+    EXPECT_LT(static_cast<uint32_t>(out.wanted - wanted), kWantedUnit);
+  }
+}
+
 TEST(CcGrantWord, OutOfRangeSaturates) {
   const Grant out = wire::decode_grant(wire::encode_grant({.rate = Rate::from_bps(UINT64_MAX),
                                                            .phase = Duration::max(),

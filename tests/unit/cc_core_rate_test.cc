@@ -40,6 +40,11 @@ TEST_F(CcCoreRate, FallsByTheShareThatTheCoreTrimmed) {
   EXPECT_DOUBLE_EQ(look({.packets = 50, .trimmed = 50, .trimmed_in_core = 10}), 0.65);
 }
 
+TEST_F(CcCoreRate, OnePacketSaysAsMuchAsMany) {
+  EXPECT_DOUBLE_EQ(look({.packets = 9, .trimmed = 1, .trimmed_in_core = 1}), 0.9);
+  EXPECT_DOUBLE_EQ(look({.packets = 1, .marked = 1}), 0.9 * (1 - (0.5 - 0.3) * 0.5));
+}
+
 TEST_F(CcCoreRate, FallsWithTheAverageShareOfMarks) {
   EXPECT_DOUBLE_EQ(look({.packets = 100, .marked = 100}), 1 - (0.5 - 0.3) * 0.5);
   EXPECT_DOUBLE_EQ(look({.packets = 100, .marked = 100}), 0.9 * (1 - (0.75 - 0.3) * 0.5));

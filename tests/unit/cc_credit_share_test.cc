@@ -206,6 +206,17 @@ TEST_F(CcCreditShare, AFlowThatLeavesIsForgotten) {
   EXPECT_EQ(granted(0), 0U);
   wish(0, 100);
   EXPECT_THAT(pulls(1), ElementsAre(0));
+  share_.remove_flow(now_, 0);
+  share_.remove_flow(now_, 1);
+  EXPECT_EQ(share_.next_deadline(), Instant::never()) << "also one that had what it wished";
+}
+
+TEST_F(CcCreditShare, AWishForOneUnitIsAWish) {
+  wish(0, 100);
+  EXPECT_THAT(poll(), ElementsAre(0));
+  wish(0, 101);
+  EXPECT_THAT(pulls(1), ElementsAre(0));
+  EXPECT_EQ(granted(0), 101U);
 }
 
 }  // namespace

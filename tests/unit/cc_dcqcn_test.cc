@@ -34,6 +34,15 @@ TEST(CcDcqcn, CutsByMarksAndRecoversByTime) {
   testing::expect_golden("cc/dcqcn.txt", s.text());
 }
 
+// Else the increases of a year would have to be made up for.
+TEST(CcDcqcn, AtTheLineRateNothingIsDue) {
+  DcqcnController dcqcn(kFlow);
+  dcqcn.on_ack({.marked = kMtu});
+  const Instant second = Instant() + Duration::from_s(1);
+  EXPECT_EQ(dcqcn.decide(second).rate, kFlow.line_rate);
+  EXPECT_EQ(dcqcn.decide(second + Duration::from_s(365 * 24 * 3600)).rate, kFlow.line_rate);
+}
+
 TEST(CcDcqcn, AlphaFollowsTheShareOfTimeWithMarks) {
   DcqcnController dcqcn(kFlow);
   Instant now;

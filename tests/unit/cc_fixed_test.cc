@@ -52,5 +52,54 @@ TEST(CcFixed, AGrantOfAllThatTheFlowCouldUseLimitsNothing) {
   EXPECT_EQ(told.epoch, 2U);
 }
 
+// What every controller but pace's does with grants.
+class CcGrantLimit : public ::testing::Test {
+ protected:
+  void grant(uint64_t gbps, uint16_t epoch, Duration phase = {}) {
+    fixed_.on_grant(
+        now_,
+        {.rate = Rate::from_gbps(gbps), .phase = phase, .validity = kValidity, .epoch = epoch});
+  }
+  Rate rate() { return fixed_.decide(now_).rate; }
+
+  static constexpr Duration kValidity = Duration::from_us(100);
+  FixedController fixed_{{.line_rate = Rate::from_gbps(100), .mtu = kMtu}};
+  Instant now_ = Instant::from_ns(1'000'000);
+};
+
+TEST_F(CcGrantLimit, AGrantHoldsForItsValidityAndNoLonger) {
+  grant(40, 1);
+  now_ = now_ + kValidity - Duration::from_ns(1);
+  EXPECT_EQ(rate(), Rate::from_gbps(40));
+  now_ = now_ + Duration::from_ns(1);
+  EXPECT_EQ(rate(), Rate::from_gbps(20));
+}
+
+TEST_F(CcGrantLimit, TheSameWordAgainProlongsIt) {
+  grant(40, 1);
+  now_ = now_ + kValidity / 2;
+  grant(40, 1);
+  now_ = now_ + kValidity * 3 / 4;
+  EXPECT_EQ(rate(), Rate::from_gbps(40));
+}
+
+TEST_F(CcGrantLimit, EachNewWordHasItsPhase) {
+  grant(40, 1, Duration::from_us(3));
+  EXPECT_EQ(fixed_.decide(now_).first_send, now_ + Duration::from_us(3));
+  now_ = now_ + Duration::from_us(20);
+  grant(40, 2, Duration::from_us(5));
+  EXPECT_EQ(fixed_.decide(now_).first_send, now_ + Duration::from_us(5));
+}
+
+TEST_F(CcGrantLimit, IsExplained) {
+  grant(40, 7, Duration::from_us(3));
+  now_ = now_ + Duration::from_us(20);
+  const Explanation why = fixed_.explain(now_);
+  EXPECT_EQ(why.grant, Rate::from_gbps(40));
+  EXPECT_EQ(why.grant_age, Duration::from_us(20));
+  EXPECT_EQ(why.phase, Duration::from_us(3));
+  EXPECT_EQ(why.epoch, 7U);
+}
+
 }  // namespace
 }  // namespace pacecar

@@ -108,12 +108,29 @@ TEST(CcInbandSignal, TheMostLoadedHopCountsByTheTimeItSpeaksFor) {
   EXPECT_DOUBLE_EQ(signal.load(), 0.6 + 0.2 * (0.8 - 0.6)) << "a fifth of it moves it by a fifth";
 }
 
+TEST(CcInbandSignal, EveryLinkOfThePathIsAssumedToHaveBeenFull) {
+  InbandSignal signal(Duration::from_us(10));
+  const auto now = hops(20'000, 30'000, 60'000);
+  signal.assume_full_links_before(now);
+  EXPECT_FALSE(signal.empty());
+  double least = 1e9;
+  EXPECT_TRUE(signal.update(now, [&](const HopChange& hop) {
+    least = std::min(least, any_load(hop));
+    return any_load(hop);
+  }));
+  EXPECT_DOUBLE_EQ(least, 1);
+  EXPECT_DOUBLE_EQ(signal.load(), 1);
+}
+
 TEST(CcInbandSignal, OtherPortsAndOldNewsDoNotCount) {
   InbandSignal signal(Duration::from_us(10));
   signal.update(hops(10'000, 10'000, 10'000), any_load);
   EXPECT_FALSE(signal.update(hops(10'000, 10'000, 10'000), any_load)) << "no time has passed";
   EXPECT_FALSE(signal.update(hops(9000, 12'000, 12'000), any_load)) << "out of order";
   EXPECT_FALSE(signal.update(hops(10'000, 20'000, 20'000), any_load)) << "faster than it can";
+  InbandSignal other(Duration::from_us(10));
+  other.update(hops(0, 0, 0), any_load);
+  EXPECT_FALSE(other.update(hops(1000, 2500, 5000), any_load)) << "by more than half";
   const auto shorter = hops(20'000, 20'000, 20'000);
   EXPECT_FALSE(signal.update(std::span(shorter).first(1), any_load)) << "another path";
   EXPECT_EQ(signal.load(), 1);

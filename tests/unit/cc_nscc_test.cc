@@ -103,6 +103,18 @@ TEST_F(CcNscc, AWindowWithNextToNoDelayMakesItGrowFast) {
   EXPECT_EQ(ack(999, false), 0);
 }
 
+TEST_F(CcNscc, ADelayOrADecreaseEndsFastGrowth) {
+  for (const bool marked : {false, true}) {
+    shrink_to(20);
+    ack(999, false, 100);
+    EXPECT_GT(ack(999, false), 0.6 * kPacket) << "it grows fast";
+    wait_us(9);
+    ack(marked ? 12'000 : 1'000, marked);
+    EXPECT_EQ(ack(999, false), 0) << "it must begin anew";
+    wait_us(9);
+  }
+}
+
 TEST_F(CcNscc, MarkAndLateDecreasesOncePerRoundTripByTheAverage) {
   // The average has to pass the target first.
   int acks = 0;

@@ -158,6 +158,18 @@ TEST(CcPaceBudgetGolden, WithLossesAndOtherFlows) {
   testing::expect_golden("cc/pace_budget_losses.txt", course.text());
 }
 
+TEST(CcPaceBudgetGolden, OfGreaterWeight) {
+  LinkBudget budget(config());
+  budget.set_weight(8, 0.5);
+  Course course(budget);
+  course.run({.what = "half of the link is others'", .link = 0.5e9});
+  course.run({.what = "who keep a small queue", .link = 0.5e9, .late = Duration::from_us(130)});
+  course.run({.what = "and a smaller one", .link = 0.5e9, .late = Duration::from_us(90)});
+  course.pause(Duration::from_ms(80));
+  course.run({.what = "after a pause", .link = 0.5e9});
+  testing::expect_golden("cc/pace_budget_weight.txt", course.text());
+}
+
 TEST(CcPaceBudgetGolden, OfALinkOfWhichNothingWasTold) {
   LinkBudget budget(config(kTold / 16));
   Course course(budget);

@@ -204,6 +204,29 @@ TEST_F(CcPaceCore, ASlowFlowBearsMoreOfAQueueThanAFastOne) {
   EXPECT_GT(core_.rate(), slow);
 }
 
+TEST_F(CcPaceCore, HalfOfThePacketsAreNotMost) {
+  hear(Duration(), 20);
+  hear([](int i) { return i % 2 == 0 ? Duration() : Duration::from_ns(2200); }, 10);
+  EXPECT_EQ(core_.rate(), kConstants.core_loaded * kLine);
+}
+
+TEST_F(CcPaceCore, AnAcknowledgementWithoutARoundTripMeasuresNothing) {
+  core_.on_ack({.now = now_, .acked = kMtu, .in_flight = kMtu, .sent = sent_}, core_.rate());
+  EXPECT_EQ(core_.base_rtt(), kRoundTrip);
+}
+
+// Others may begin at the line rate where one has found the network clear.
+TEST_F(CcPaceCore, PathsWithTroubleAreNotClear) {
+  hear(Duration(), 20);
+  EXPECT_TRUE(core_.clear());
+  rerouting_ = true;
+  hear(most_late, 3);
+  EXPECT_GE(core_.rate(), 0.9 * kLine) << "the NIC is given time";
+  EXPECT_FALSE(core_.clear());
+  hear(Duration(), 3);
+  EXPECT_TRUE(core_.clear());
+}
+
 // Behind one queue, without a cut.
 TEST_F(CcPaceCore, AFastFlowYieldsToASlowOne) {
   hear(Duration(), 20);
@@ -310,6 +333,62 @@ TEST_F(CcPaceCore, FewLossesAreFewAlsoWhileLittleIsAcknowledged) {
         core_.rate());
   }
   EXPECT_EQ(core_.rate(), kLine);
+}
+
+// 5% of what it could send in a round trip, whatever is acknowledged.
+TEST_F(CcPaceCore, ManyLossesAreMoreThanATwentiethOfARoundTripsWorth) {
+  const auto after = [this](double lost) {
+    CoreLimit core(environment(), kConstants);
+    const double worth = core.rate() / 8 * kRoundTrip.seconds();
+    for (int i = 0; i < 60; ++i) {
+      now_ = now_ + kRoundTrip / 10;
+      sent_ += kMtu;
+      if (i % 10 == 0)
+        core.on_loss({.now = now_,
+                      .lost = static_cast<Bytes>(lost * worth),
+                      .in_flight = 10 * kMtu,
+                      .sent = sent_});
+      core.on_ack(
+          {.now = now_, .rtt = kRoundTrip, .acked = kMtu, .in_flight = 10 * kMtu, .sent = sent_},
+          kConstants.core_start * kLine);
+    }
+    return core.rate();
+  };
+  EXPECT_EQ(after(0.048), kLine);
+  EXPECT_LT(after(0.052), 0.9 * kLine);
+}
+
+TEST_F(CcPaceCore, AFewTrimmedPacketsAmongManyAreNoFullQueue) {
+  hear(Duration(), 20);
+  for (int i = 0; i < 60; ++i) {
+    EXPECT_FALSE(core_.on_loss({.now = now_,
+                                .kind = LossKind::kTrimmed,
+                                .lost = kMtu / 4,
+                                .in_flight = kPackets * kMtu,
+                                .sent = sent_}));
+    for (int packet = 0; packet < 7; ++packet) acknowledge(kRoundTrip / kPackets);
+  }
+  EXPECT_EQ(core_.rate(), kLine);
+}
+
+// What passed before says nothing of the queue that is full now.
+TEST_F(CcPaceCore, TrimmedPacketsBelongTogetherForTwoRoundTrips) {
+  for (const bool together : {false, true}) {
+    CoreLimit core(environment(), kConstants);
+    const double before = core.rate();
+    const auto trim = [&](Bytes packets) {
+      return core.on_loss({.now = now_,
+                           .kind = LossKind::kTrimmed,
+                           .lost = packets * kMtu,
+                           .in_flight = kPackets * kMtu,
+                           .sent = sent_});
+    };
+    EXPECT_FALSE(trim(31));
+    now_ = now_ + kRoundTrip * 2 + Duration::from_ns(together ? 0 : 1);
+    EXPECT_EQ(trim(1), together);
+    EXPECT_EQ(core.rate() < before / 2, together);
+    EXPECT_FALSE(core.clear());
+  }
 }
 
 TEST_F(CcPaceCore, ATimeoutHalves) {

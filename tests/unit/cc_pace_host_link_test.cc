@@ -451,6 +451,21 @@ TEST_F(CcPaceSendersHostLink, SayWhatTheirPartCouldBe) {
   EXPECT_LE(gbps(0), 50);
 }
 
+TEST_F(CcPaceSendersHostLink, ObeyAPartThatChangesAloneAndSayWhatChangesAlone) {
+  link_.given = Rate::from_gbps(100);
+  want(0, kEndless);
+  turn();
+  EXPECT_NEAR(gbps(0), 100, 1);
+  link_.given = Rate::from_gbps(200);
+  link_.wakes = true;
+  turn();
+  EXPECT_NEAR(gbps(0), 200, 1);
+  link_.could = Rate::from_gbps(250);
+  link_.wakes = true;
+  turn();
+  EXPECT_NEAR(want(0, kEndless), 250, 3);
+}
+
 TEST_F(CcPaceSendersHostLink, ClaimAgainOnlyWhenSomethingIsDifferentOrDue) {
   want(0, kEndless);
   turn();

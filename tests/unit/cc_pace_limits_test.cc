@@ -109,10 +109,10 @@ TEST_F(CcPaceCapacity, AStandingQueueIsDrained) {
 TEST_F(CcPaceCapacity, AQueueThatIsGoneOnceInATurnOfAllFlowsDoesNotStand) {
   capacity_.set_flows(1200);
   for (int i = 0; i < 10; ++i) {
-    arrive(390, true, kQueue, 6);
     arrive(390, true, Duration(), 1);
+    arrive(390, true, kQueue, 6);
+    EXPECT_EQ(capacity_.queue(), Duration());
   }
-  EXPECT_EQ(capacity_.queue(), Duration());
   capacity_.set_flows(2);
   arrive(390, true, kQueue, 2);
   EXPECT_GT(capacity_.queue(), Duration());
@@ -132,7 +132,50 @@ TEST_F(CcPaceCapacity, FlowsOnGrantsKeepTheirPartAgainstOthers) {
   share(10, 390, Duration(), 20);
   EXPECT_GE(capacity_.available(2), 0.99 * kConstants.least_share * kLine);
   share(10, 390, Duration::from_ms(1), 20);
-  EXPECT_GT(capacity_.available(2), 0.2 * kLine) << "however long the queue";
+  EXPECT_GE(capacity_.available(2), 0.99 * kConstants.least_share * kLine)
+      << "however long the queue";
+}
+
+// Others who send little are not who keeps it.
+TEST_F(CcPaceCapacity, AQueueIsDrainedBelowThatPartWhereOthersSendLittle) {
+  share(310, 60, Duration::from_us(60), 20);
+  EXPECT_LT(capacity_.available(2), 0.9 * kConstants.least_share * kLine);
+  EXPECT_GT(capacity_.available(2), 0.3 * kLine);
+}
+
+TEST_F(CcPaceCapacity, PacketsThatMeetByChanceAreNoQueue) {
+  const Duration packet = kLink.line_rate.time_for(kPacket);
+  arrive(390, true, packet * 4, 10);
+  EXPECT_EQ(capacity_.queue(), Duration());
+  arrive(390, true, packet * 5, 10);
+  EXPECT_GT(capacity_.queue(), Duration());
+}
+
+TEST_F(CcPaceCapacity, ATurnOfFewPacketsOnASlowLinkSaysNothing) {
+  LinkCapacity slow({.line_rate = Rate::from_gbps(1), .mtu = 4096, .overhead = 64}, kRoundTrip,
+                    Duration::from_ms(10), kConstants);
+  for (int i = 0; i < 200; ++i) {
+    now_ = now_ + Duration::from_us(34);
+    const Duration late = i % 12 == 0 ? Duration() : Duration::from_us(300);
+    slow.on_arrival(now_, kPacket, true, late, /*overtaken=*/false, /*flow=*/0);
+    EXPECT_EQ(slow.queue(), Duration());
+  }
+}
+
+TEST_F(CcPaceCapacity, SaysWhenTheRateMayBeAnother) {
+  double known = capacity_.available(2);
+  int told = 0;
+  for (int i = 0; i < 5000; ++i) {
+    now_ = now_ + Duration::from_ns(166);
+    const bool covered = i % 3 > 0 || i > 2000;
+    const Duration late = i > 1000 ? kQueue : Duration();
+    const bool tells = capacity_.on_arrival(now_, kPacket, covered, late, false, 0);
+    EXPECT_TRUE(tells || capacity_.available(2) == known) << i;
+    known = capacity_.available(2);
+    told += tells ? 1 : 0;
+  }
+  EXPECT_LT(known, 0.7 * kLine);
+  EXPECT_LT(told, 300) << "once in a round trip or so";
 }
 
 TEST(CcPaceCapacityJitter, WhatEndHostsAddByChanceIsNoQueue) {

@@ -49,6 +49,27 @@ TEST(CcPacePhase, AGapIsTheTimeOfABurstOnTheWire) {
   EXPECT_DOUBLE_EQ(pace_gap_ns(Rate::from_gbps(8), 1000, kMtu, kOverhead), 1064.0);
 }
 
+TEST(CcPacePhase, EachPacketHasItsOverhead) {
+  EXPECT_EQ(on_wire(0, kMtu, kOverhead), 0U);
+  EXPECT_EQ(on_wire(1, kMtu, kOverhead), 1 + kOverhead);
+  EXPECT_EQ(on_wire(kMtu, kMtu, kOverhead), kMtu + kOverhead);
+  EXPECT_EQ(on_wire(kMtu + 1, kMtu, kOverhead), kMtu + 1 + 2 * kOverhead);
+}
+
+TEST(CcPacePhase, EachSlotHasAPlaceOfItsOwn) {
+  EXPECT_EQ(pace_fraction(0), 0);
+  EXPECT_EQ(pace_fraction(1), 0.5);
+  EXPECT_EQ(pace_fraction(1 << 15), 1.0 / 65'536) << "the last of all bits";
+}
+
+TEST(CcPacePhase, HostsThatAreLateByABurstKeepPhases) {
+  FlowEnvironment environment{.line_rate = Rate::from_gbps(8), .burst_bytes = 4000};
+  environment.jitter = Duration::from_us(4);
+  EXPECT_TRUE(keeps_phases(environment));
+  environment.jitter = environment.jitter + Duration::from_ns(1);
+  EXPECT_FALSE(keeps_phases(environment));
+}
+
 TEST(CcPacePhase, ModuloIsNeverNegative) {
   EXPECT_DOUBLE_EQ(modulo(25, 10), 5);
   EXPECT_DOUBLE_EQ(modulo(-3, 10), 7);
@@ -171,6 +192,27 @@ TEST(CcPaceTurnOrder, AsManyAreServedAsHaveEnoughTogether) {
   EXPECT_TRUE(order.add(2, 6)) << "who is late goes first";
   EXPECT_TRUE(order.is_served(2));
   EXPECT_FALSE(order.is_served(3));
+}
+
+// One who is satisfied just below the level, wherever the classes begin.
+TEST(CcPaceWaterFill, TheLevelIsNeverTooHighAndAHundredthTooLow) {
+  for (double limit = 8e9; limit < 17e9; limit *= 1.004) {
+    WaterFill fill;
+    fill.add(Rate::from_bps(static_cast<uint64_t>(limit)), 1);
+    fill.add(Rate::from_gbps(400), 1);
+    for (double level = limit; level < 1.05 * limit; level *= 1.003) {
+      const double found = fill.level(limit + level);
+      ASSERT_LE(found, level * 1.000001) << limit;
+      ASSERT_GE(found, level * 0.989) << limit;
+    }
+  }
+}
+
+TEST(CcPaceWaterFill, SlowMembersAreOneClass) {
+  WaterFill fill;
+  for (const uint64_t kbps : {100, 900, 10'000'000}) fill.add(Rate::from_bps(kbps * 1000), 1);
+  EXPECT_NEAR(fill.level(1.2e6), 0.4e6, 1e3) << "none of them counts as satisfied";
+  EXPECT_NEAR(fill.level(4e6), 3e6, 1e3) << "both do";
 }
 
 TEST(CcPaceWaterFill, LevelOfAFewMembers) {

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "cc/host_link.h"
 #include "cc/pace/receiver.h"
 #include "tests/support/golden.h"
 
@@ -24,6 +26,29 @@ FlowEnvironment fabric() {
           .burst_bytes = 4 * kMtu,
           .base_rtt = Duration::from_us(8)};
 }
+
+// The rest of the host, as a test says.
+class OtherProcesses final : public HostLink {
+ public:
+  void claim(Instant, const LinkClaim& claim) override { claimed = claim; }
+  bool due(Instant) const override { return std::exchange(woken, false); }
+  Instant next_deadline() const override { return Instant::never(); }
+  uint32_t place() const override { return 1; }
+  Rate part() const override { return given; }
+  Rate reach() const override { return given; }
+  Rate prospect(uint32_t weight) const override {
+    return Rate::from_bps(400'000'000'000 / (weight + weights) * weight);
+  }
+  double share_of_weights() const override { return 0.5; }
+  Rate fair_part(Rate learnt) override { return learnt; }
+  Rate used_by_others() const override { return used; }
+
+  LinkClaim claimed;
+  Rate given = Rate::from_gbps(400);
+  Rate used;
+  uint32_t weights = 0;
+  mutable bool woken = false;
+};
 
 // Senders that send what they are granted, at once when the word comes.
 class Course {
@@ -50,6 +75,13 @@ class Course {
     post(flow, bytes);
     want(flow, usable_gbps, bytes, turn);
   }
+  // Nothing is heard of it any more.
+  void silence(uint32_t flow) { flows_[flow].silent = true; }
+  // Without a demand.
+  void arrive(uint32_t flow, Bytes bytes) {
+    receiver_.on_arrival(now_, flow, bytes, {static_cast<uint32_t>(half_.ns()), 4096});
+    receiver_.on_finished(now_, flow, bytes);
+  }
   // In steps of a quarter of a microsecond; packets are on their way for half a round trip, and
   // those of `late_flow` for longer.
   void run(Duration span, Duration late = {}, uint32_t late_flow = kFlows) {
@@ -70,18 +102,18 @@ class Course {
     uint16_t epoch = 0;
     Rate rate;
     Bytes earned = 0;
+    bool silent = false;
   };
 
   void send(uint32_t flow, Duration step, Duration late) {
     Sender& sender = flows_[flow];
-    if (sender.sent == sender.wanted) return;
+    if (sender.sent == sender.wanted || sender.silent) return;
     sender.earned += sender.rate.bytes_in(step);
     while (sender.earned >= kMtu && sender.sent < sender.wanted) {
       const Bytes bytes = std::min(kMtu, sender.wanted - sender.sent);
       sender.earned -= kMtu;
       sender.sent += bytes;
-      receiver_.on_arrival(now_, flow, bytes,
-                           {static_cast<uint32_t>((half_ + late).ns()), 4096});
+      receiver_.on_arrival(now_, flow, bytes, {static_cast<uint32_t>((half_ + late).ns()), 4096});
       receiver_.on_finished(now_, flow, bytes);
     }
     if (sender.sent < sender.wanted) return;
@@ -186,6 +218,85 @@ TEST(CcPaceReceiverGolden, ALinkThatOthersUseToo) {
   course.note("no more of it");
   course.run(Duration::from_us(200));
   testing::expect_golden("cc/pace_receiver_others.txt", course.text());
+}
+
+TEST(CcPaceReceiverGolden, SendersThatAreSilent) {
+  Course course(fabric());
+  course.note("one whose demand is lost");
+  for (uint32_t flow = 0; flow < 5; ++flow) course.post(flow, 1 << 20);
+  course.run(Duration::from_us(20));
+  for (int i = 0; i < 20; ++i) {
+    course.arrive(0, 5 * kMtu);
+    course.run(Duration::from_us(1));
+  }
+  course.note("three, of which two fall silent");
+  for (uint32_t flow = 1; flow < 4; ++flow) course.want(flow, 400, 4 << 20);
+  course.run(Duration::from_us(10));
+  course.silence(1);
+  course.silence(2);
+  course.run(Duration::from_us(130));
+  course.note("messages that are too short for a demand");
+  for (int i = 0; i < 8; ++i) {
+    course.arrive(4, 2000);
+    course.arrive(5, 2000);
+    course.run(Duration::from_us(15));
+  }
+  course.note("an end, and another beginning");
+  course.receiver().remove_flow(course.now(), 3);
+  course.receiver().add_flow(course.now(), 3);
+  course.run(Duration::from_us(30));
+  testing::expect_golden("cc/pace_receiver_silent.txt", course.text());
+}
+
+TEST(CcPaceReceiverGolden, OneProcessOfAHost) {
+  OtherProcesses others;
+  FlowEnvironment environment = fabric();
+  environment.host_link = &others;
+  Course course(environment);
+  const auto turn = [&](const char* what, Duration span) {
+    course.note(what);
+    for (int i = 0; i < 4; ++i) {
+      others.woken = true;
+      course.run(span / 4);
+    }
+    course.note(fmt::format("claims {} for {}{}", others.claimed.demand.gbps(),
+                            others.claimed.weight, others.claimed.ready ? ", ready" : "")
+                    .c_str());
+  };
+  for (uint32_t flow = 0; flow < 4; ++flow) course.post(flow, 1 << 20);
+  turn("alone", Duration::from_us(20));
+  others.weights = 2;
+  turn("others may begin", Duration::from_us(20));
+  others.used = Rate::from_gbps(100);
+  turn("and do", Duration::from_us(40));
+  others.given = Rate::from_gbps(150);
+  course.want(0, 400, 2 << 20);
+  course.want(1, 40, 1 << 20);
+  turn("two of ours begin", Duration::from_us(40));
+  course.receiver().set_weight(course.now(), 0, 2);
+  turn("another weight", Duration::from_us(40));
+  others.given = Rate::from_gbps(300);
+  others.used = Rate();
+  turn("the others end", Duration::from_us(200));
+  others.weights = 0;
+  turn("alone again", Duration::from_us(100));
+  testing::expect_golden("cc/pace_receiver_host.txt", course.text());
+}
+
+TEST(CcPaceReceiverGolden, HostsThatAreLateByChance) {
+  FlowEnvironment environment = fabric();
+  environment.jitter = Duration::from_us(5);
+  environment.pause = Duration::from_us(40);
+  Course course(environment);
+  course.note("receives are posted");
+  for (uint32_t flow = 0; flow < kFlows; ++flow) course.post(flow, 1 << 20);
+  course.run(Duration::from_us(100));
+  for (uint32_t together = 1; together < 6; together += 2) {
+    course.note("some begin");
+    for (uint32_t flow = 0; flow < together; ++flow) course.want(flow, 400, 1 << 19);
+    course.run(Duration::from_us(150));
+  }
+  testing::expect_golden("cc/pace_receiver_late_hosts.txt", course.text());
 }
 
 }  // namespace

@@ -112,6 +112,29 @@ TEST_F(CcPaceSenders, ThoseWhomItConcernsAreNamed) {
   EXPECT_TRUE(changed().empty());
 }
 
+// Two of them are limited by their receivers: what is spare is another now.
+TEST_F(CcPaceSenders, ThoseWhomASpareRateConcernsAreNamed) {
+  const auto grant = [this](uint32_t flow, double gbps, uint16_t epoch) {
+    flows_[flow]->on_grant(now_, {.rate = Rate::from_bps(static_cast<uint64_t>(gbps * 1e9)),
+                                  .aligned = true,
+                                  .validity = Duration::from_s(1),
+                                  .epoch = epoch});
+  };
+  for (uint32_t flow = 0; flow < 2; ++flow) {
+    want(flow, 1 << 30);
+    grant(flow, 50, 1);
+  }
+  changed();
+  grant(0, 100, 2);
+  EXPECT_EQ(changed(), std::vector<uint32_t>{1});
+  grant(0, 100.5, 3);
+  EXPECT_TRUE(changed().empty()) << "so little concerns nobody";
+  want(2, 1 << 30);
+  changed();
+  grant(0, 100, 4);
+  EXPECT_TRUE(changed().empty()) << "nor where the link is full";
+}
+
 // The one that stays could otherwise use half of the link until its next acknowledgement.
 TEST_F(CcPaceSenders, TheLastOneIsNamedWhenTheOthersHaveFinished) {
   want(0, 1 << 30);

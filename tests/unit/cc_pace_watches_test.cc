@@ -79,6 +79,18 @@ TEST(CcPaceWatchWitness, WhatOthersWereGivenBeforeIsTheLeastOfThoseThatCome) {
   EXPECT_EQ(AfterAQueue().given(2000, {3}), 0);
 }
 
+TEST(CcPaceWatchWitness, TheLeastMayBeThatOfAnyOfThem) {
+  Witnesses witnesses{kWindow, kMemory};
+  for (const uint32_t flow : {1U, 2U, 3U}) {
+    const int64_t when = 1000 + 300 * flow;
+    witnesses.on_bytes(at(when), flow);
+    witnesses.on_clear(at(when), flow == 1 ? 30e9 : 40e9);
+  }
+  witnesses.on_queue(at(1950));
+  for (const uint32_t flow : {1U, 2U}) witnesses.on_bytes(at(3000), flow);
+  EXPECT_EQ(witnesses.given(), 30e9);
+}
+
 TEST(CcPaceWatchWitness, WhoMeetsAQueueLosesWhatItWasGiven) {
   AfterAQueue after;
   after.witnesses.forget();
@@ -91,7 +103,7 @@ TEST(CcPaceWatchWitness, WhatWasGivenIsForgotten) {
   for (const int64_t periods : {1, 2}) {
     AfterAQueue after;
     for (int64_t period = 1; period <= periods; ++period) {
-      after.come(1000 + period * memory, 4, 10e9);
+      for (int i = 0; i < 2; ++i) after.come(1000 + i + period * memory, 4, 10e9);
     }
     EXPECT_EQ(after.given(2000 + periods * memory, {1}), periods == 1 ? 40e9 : 0);
   }
@@ -157,6 +169,9 @@ TEST(CcPaceWatchBurst, LastsUntilItsQueueIsEmpty) {
   EXPECT_EQ(use.bytes(), 7U);
   use.forget();
   EXPECT_EQ(use.bytes(), 0U);
+  use.on_bytes(at(2000), 8, kByteInUs);
+  use.on_bytes(at(2008), 1, kByteInUs);
+  EXPECT_EQ(use.bytes(), 1U) << "just empty";
 }
 
 // --- the rate of arrivals ---
@@ -207,6 +222,16 @@ TEST_F(CcPaceWatchArrivals, TheDelayIsTheLeastOfTheLastRoundTrip) {
   EXPECT_EQ(meter_.delay(), us(8)) << "not 200 us ago";
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(arrive(us(100), 6 * kPacket, Duration::max()));
   EXPECT_EQ(meter_.delay(), Duration::max());
+}
+
+TEST_F(CcPaceWatchArrivals, ALookOfARoundTripAgoIsOver) {
+  ArrivalMeter meter(us(400), us(200), kPacket);
+  meter.begin(now_);
+  for (const int64_t delay : {5, 8, 9}) {
+    now_ = now_ + us(100);
+    EXPECT_TRUE(meter.on_bytes(now_, 6 * kPacket, us(delay)));
+  }
+  EXPECT_EQ(meter.delay(), us(8));
 }
 
 TEST_F(CcPaceWatchArrivals, IsScatteredWhereOneInSixteenWasOvertaken) {
@@ -283,6 +308,30 @@ TEST_F(CcPaceWatchPolicer, ItsRateIsWhatGetsThroughAndALittleLess) {
   EXPECT_FALSE(window(1'000)) << "one in a hundred";
   for (int i = 0; i < 2; ++i) EXPECT_FALSE(window(1'001));
   EXPECT_TRUE(window(1'001)) << "where there is one, fewer losses are its";
+}
+
+TEST_F(CcPaceWatchPolicer, BeginsAnew) {
+  for (int i = 0; i < 2; ++i) window(20'000);
+  watch_.begin(now_);
+  EXPECT_TRUE(watch_.quiet());
+  EXPECT_FALSE(window(20'000)) << "the first of three";
+}
+
+// Each cut is one of the same attempt, if it comes within two timeouts of the one before.
+TEST_F(CcPaceWatchPolicer, CutsThatComeSeldomBelongTogether) {
+  for (int i = 0; i < 3; ++i) window(20'000);
+  EXPECT_LT(watch_.judge(now_, 0, 1e9, 2e9), 1e9);
+  for (int i = 0; i < 15; ++i) window(20'000);
+  EXPECT_LT(watch_.judge(now_, 0, 1e9, 1e9), 1e9);
+  for (int i = 0; i < 15; ++i) window(20'000);
+  EXPECT_EQ(watch_.judge(now_, 0, 1e9, 1e9), 2e9);
+}
+
+TEST_F(CcPaceWatchPolicer, CutsThatHelpedAreKept) {
+  for (int i = 0; i < 3; ++i) window(40'000);
+  watch_.judge(now_, 0, 1e9, 2e9);
+  for (int i = 0; i < 20; ++i) window(15'000);
+  EXPECT_LT(watch_.judge(now_, 0, 1e9, 1e9), 1e9);
 }
 
 TEST_F(CcPaceWatchPolicer, WhatCutsDoNotHelpIsTheCable) {

@@ -49,6 +49,18 @@ TEST_F(CcRccc, StartsBlindlyAndLosesTheRestAtTheFirstWord) {
   EXPECT_EQ(rccc_.decide(now_).limited_by, LimitedBy::kGrant);
 }
 
+TEST_F(CcRccc, OneUnitIsAGrantToo) {
+  hear(1000);
+  grant(1);
+  EXPECT_EQ(may_send(), 1000 + kCreditUnit);
+}
+
+TEST(CcCredit, OnAShortPathAFewPacketsMayGoAllTheSame) {
+  const FlowEnvironment near{
+      .line_rate = Rate::from_gbps(1), .mtu = kMtu, .base_rtt = Duration::from_us(1)};
+  EXPECT_EQ(credit_limit(near), kCredit.limit_min_packets * kMtu);
+}
+
 TEST_F(CcRccc, ALossIsAWordToo) {
   rccc_.on_loss({.now = now_, .kind = LossKind::kTrimmed, .lost = kMtu, .sent = 7 * kMtu});
   EXPECT_EQ(may_send(), 7 * kMtu);

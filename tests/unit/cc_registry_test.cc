@@ -43,6 +43,14 @@ TEST(CcRegistry, GivenRateBoundsEveryController) {
   }
 }
 
+TEST(CcRegistry, ARateThatIsGivenIsNamedAsTheReason) {
+  for (const ControllerInfo& info : controllers()) {
+    if (info.name == "pace") continue;  // begins below it
+    const auto controller = make_controller(info.name, environment(), Rate::from_gbps(7));
+    EXPECT_EQ((*controller)->decide(Instant()).limited_by, LimitedBy::kBudget) << info.name;
+  }
+}
+
 TEST(CcRegistry, UnknownNameIsAnErrorThatHelps) {
   const auto slip = make_controller("swfit", environment(), Rate());
   ASSERT_FALSE(slip.has_value());
@@ -54,6 +62,22 @@ TEST(CcRegistry, UnknownNameIsAnErrorThatHelps) {
   const auto other = make_controller("cubic", environment(), Rate());
   EXPECT_THAT(other.error().message, AllOf(HasSubstr("use one of"), Not(HasSubstr("did you"))));
   EXPECT_FALSE(make_controller("", environment(), Rate()).has_value());
+  EXPECT_THAT(make_controller("hscc", environment(), Rate()).error().message,
+              HasSubstr("did you mean 'hpcc'?"))
+      << "the first of the nearest";
+  EXPECT_THAT(make_controller("p", environment(), Rate()).error().message,
+              Not(HasSubstr("did you")))
+      << "three letters are too many";
+}
+
+TEST(CcRegistry, ConstantsOfThePaceReachItsReceiver) {
+  const NamedValue shared{"shared", 0.75};
+  const auto allocator = make_allocator("pace", environment(), 2, {{shared}}).value();
+  for (uint32_t flow = 0; flow < 2; ++flow) {
+    allocator->add_flow(Instant(), flow);
+    allocator->on_posted(Instant(), flow, 1000);
+  }
+  EXPECT_NEAR(allocator->grant(0).rate.gbps(), 0.75 * 100 / 2, 1e-6);
 }
 
 TEST(CcRegistry, ConstantsAreListedAndCanBeSet) {

@@ -148,8 +148,40 @@ TEST(CcSwift, TargetGrowsAsTheWindowShrinks) {
     swift.on_loss({.now = now, .lost = kMtu});
   }
   swift.on_ack(ack(now, Duration::from_us(8), 0));
-  EXPECT_GT(swift.target_delay(), large);
-  EXPECT_LE(swift.target_delay(), large + Duration::from_us(25)) << "fs_range = 1 allowance";
+  ASSERT_LT(swift.cwnd_packets(), kSwift.fs_min_cwnd);
+  EXPECT_EQ(swift.target_delay(), Duration::from_us(8 + 25 * 2)) << "fs_range = 1 allowance";
+}
+
+TEST(CcSwift, BurstsOfTheNicAreAllowedTheirDelay) {
+  FlowEnvironment environment = fabric();
+  environment.burst_bytes = 64 * kMtu;
+  environment.line_rate = Rate::from_gbps(100);
+  const Duration four = environment.line_rate.time_for(4 * 64 * kMtu);
+  EXPECT_EQ(SwiftController(environment).target_delay(), Duration::from_us(8) + four);
+  environment.burst_bytes = 0;
+  EXPECT_EQ(SwiftController(environment).decide(Instant()).window, 100'000U)
+      << "a round trip's worth, of more than eight packets";
+  environment.base_rtt = Duration::from_us(1);
+  EXPECT_EQ(SwiftController(environment).decide(Instant()).window, 8 * kMtu);
+}
+
+// A timeout after anything was heard of is the first of its row.
+TEST(CcSwift, OnlyTimeoutsInARowResetTheWindow) {
+  SwiftController swift(fabric());
+  Instant now;
+  const auto time_out = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      now = now + Duration::from_us(100);
+      swift.on_timeout(now);
+    }
+  };
+  swift.on_ack(ack(now, Duration::from_us(8), 100));
+  time_out(4);
+  swift.on_loss({.now = now, .lost = kMtu});
+  time_out(4);
+  EXPECT_GT(swift.cwnd_packets(), kSwift.min_cwnd);
+  time_out(1);
+  EXPECT_EQ(swift.cwnd_packets(), kSwift.min_cwnd);
 }
 
 // A standing queue must not become the new base, or the target would creep up for ever.
@@ -171,12 +203,13 @@ TEST(CcSwift, ALongerPathBecomesTheBaseAfterASecond) {
   swift.on_ack(ack(now, Duration::from_us(8), 100));
   for (int i = 0; i < 999; ++i) {
     now = now + Duration::from_ms(1);
-    swift.on_ack(ack(now, Duration::from_us(500), 1));
+    swift.on_ack(ack(now, Duration::from_us(i % 2 == 0 ? 900 : 500), 1));
   }
   EXPECT_LT(swift.target_delay(), Duration::from_us(500));
   now = now + Duration::from_ms(1);
   swift.on_ack(ack(now, Duration::from_us(500), 1));
   EXPECT_GT(swift.target_delay(), Duration::from_us(525)) << "the new base and its allowance";
+  EXPECT_LE(swift.target_delay(), Duration::from_us(550)) << "the least of that time";
   swift.on_ack(ack(now, Duration::from_us(8), 1));
   EXPECT_LT(swift.target_delay(), Duration::from_us(60)) << "a shorter path counts at once";
 }

@@ -1,0 +1,238 @@
+// What makes a LinkBudget forget, grow and yield, rule by rule: pauses, bursts, weights, neighbors,
+// policers; and what the ends of `pace` tell it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "cc/pace/link_budget.h"
+#include "cc/pace/sender.h"
+
+namespace pacecar {
+namespace {
+
+constexpr double kTold = 1e9;
+constexpr Bytes kPacket = 4200;
+constexpr Duration kWindow = Duration::from_us(540);  // the law's: 16 packets at the told rate
+constexpr Duration kQueue = Duration::from_us(500);
+
+LinkBudgetConfig config(double first = 0, Duration round_trip = Duration::from_us(100)) {
+  return {.line = Rate::from_bps(static_cast<uint64_t>(kTold)),
+          .first = Rate::from_bps(static_cast<uint64_t>(first)),
+          .packet = kPacket,
+          .round_trip = round_trip,
+          .jitter = Duration::from_us(10),
+          .base_memory = Duration::from_ms(400)};
+}
+
+class CcPaceBudgetRules : public ::testing::Test {
+ protected:
+  // Packets at a share of the told rate, all of them so late.
+  void arrive(LinkBudget& budget, double share, Duration late, Duration span, uint32_t flow = 0) {
+    const auto gap = static_cast<int64_t>(kPacket * 8e9 / (kTold * share));
+    for (const Instant end = now_ + span; now_ < end; now_ = now_ + Duration::from_ns(gap)) {
+      budget.on_bytes(now_, kPacket, late, /*overtaken=*/false, flow);
+    }
+  }
+  // The share of the told rate after a pause.
+  double after_pause(LinkBudget& budget, Duration pause) {
+    now_ = now_ + pause;
+    budget.on_bytes(now_, kPacket, Duration());
+    return budget.rate() / kTold;
+  }
+
+  Instant now_ = Instant::from_ns(1'000'000'000);
+};
+
+// --- pauses ---
+
+// 32 windows, the longest look, and four times the delay of the last arrivals: 69.3 ms.
+TEST_F(CcPaceBudgetRules, APauseIsLongByTheWindowAndTheQueueBeforeIt) {
+  for (const int64_t pause_ms : {68, 71}) {
+    LinkBudget budget(config());
+    arrive(budget, 0.5, kQueue, Duration::from_ms(20));
+    ASSERT_LT(budget.rate(), 0.6 * kTold);
+    EXPECT_EQ(after_pause(budget, Duration::from_ms(pause_ms)) == 1, pause_ms == 71);
+  }
+}
+
+// A packet comes every 17 ms or so.
+TEST_F(CcPaceBudgetRules, OnASlowLinkAPauseIsLongerBeforeItIsLong) {
+  LinkBudget budget(config());
+  arrive(budget, 0.002, Duration::from_ms(30), Duration::from_s(4));
+  ASSERT_LT(budget.rate(), 0.003 * kTold);
+  EXPECT_LT(after_pause(budget, Duration::from_ms(250)), 0.003);
+  EXPECT_EQ(after_pause(budget, Duration::from_ms(900)), 1);
+}
+
+TEST_F(CcPaceBudgetRules, WhereNothingWasToldAPauseBringsBackWhatTheLinkGave) {
+  LinkBudget budget(config(0.5 * kTold));
+  EXPECT_EQ(after_pause(budget, Duration::from_s(30)), 0.5) << "nothing is learnt yet";
+  while (budget.rate() == 0.5 * kTold) arrive(budget, 0.3, kWindow * 10, kWindow / 4);
+  const double draining = budget.rate() / kTold;
+  const double after = after_pause(budget, Duration::from_s(30));
+  EXPECT_GT(after, 1.6 * draining);
+  EXPECT_LT(after, 0.4);
+}
+
+// --- bursts ---
+
+// A quarter of a round trip's worth leaves at once whatever the budget is: here 37 packets.
+TEST_F(CcPaceBudgetRules, ABurstThatLeavesAtOnceIsNoUse) {
+  for (const int packets : {35, 40}) {
+    LinkBudget budget(config(0.5 * kTold, Duration::from_ms(10)));
+    const auto gap = Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / (0.5 * kTold)));
+    for (int burst = 0; burst < 100; ++burst) {
+      for (int i = 0; i < packets; ++i, now_ = now_ + gap) {
+        budget.on_bytes(now_, kPacket, Duration());
+      }
+      now_ = now_ + gap * packets;
+    }
+    EXPECT_EQ(budget.rate() > 0.5 * kTold, packets == 40);
+  }
+}
+
+// --- weights ---
+
+TEST_F(CcPaceBudgetRules, FlowsOfMoreWeightBearALongerQueue) {
+  LinkBudget budget(config());
+  budget.set_weight(64, 1);
+  arrive(budget, 0.5, kQueue, Duration::from_ms(20));
+  EXPECT_EQ(budget.rate(), kTold);
+  budget.set_weight(64, 1.0 / 64);
+  arrive(budget, 0.5, Duration::from_ms(2), Duration::from_ms(20));
+  EXPECT_LT(budget.rate(), 0.52 * kTold) << "but not as one of many processes";
+}
+
+// --- a queue on a path ---
+
+// What a flow was given without a queue is its again when those who met the queue are gone.
+TEST_F(CcPaceBudgetRules, WhatOthersMetIsNotHeldAgainstAFlow) {
+  LinkBudget budget(config());
+  arrive(budget, 0.9, Duration(), kWindow * 20, 63);
+  arrive(budget, 0.3, kQueue, kWindow * 20, 0);
+  ASSERT_LT(budget.rate(), 0.4 * kTold);
+  arrive(budget, 0.3, Duration(), kWindow * 4, 63);
+  EXPECT_GT(budget.rate(), 0.85 * kTold);
+}
+
+TEST_F(CcPaceBudgetRules, TheLastFlowOfAllIsAWitnessToo) {
+  LinkBudget budget(config());
+  arrive(budget, 0.9, Duration(), kWindow * 20, 1);
+  arrive(budget, 0.3, kQueue, kWindow * 20, 63);
+  ASSERT_LT(budget.rate(), 0.4 * kTold);
+  arrive(budget, 0.3, Duration(), kWindow * 4, 1);
+  EXPECT_GT(budget.rate(), 0.85 * kTold);
+}
+
+// --- neighbors that keep a queue ---
+
+// One gives way to what we hold; a link that has become slow does not.
+TEST_F(CcPaceBudgetRules, ASlowLinkIsNoNeighbor) {
+  constexpr Duration kKept = Duration::from_ms(3);
+  LinkBudget budget(config());
+  const auto use = [&](double link, Duration span) {
+    for (const Instant end = now_ + span; now_ < end;) {
+      const double rate = std::min(budget.rate(), link);
+      now_ = now_ + Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / rate));
+      budget.on_bytes(now_, kPacket, kKept);
+    }
+  };
+  use(0.6 * kTold, Duration::from_ms(380));
+  ASSERT_GE(budget.rate(), 0.4 * kTold) << "a neighbor is recognized";
+  double least = kTold;
+  for (int i = 0; i < 60; ++i) {
+    use(0.1 * kTold, Duration::from_ms(5));
+    least = std::min(least, budget.rate());
+  }
+  EXPECT_LT(least, 0.11 * kTold);
+}
+
+// --- policers ---
+
+// What flows may send in all is what is policed, however much more the link could give.
+TEST_F(CcPaceBudgetRules, APolicersRateIsThePartOfWhatTheFlowsMaySend) {
+  LinkBudget budget(config());
+  budget.set_allowed(0.5 * kTold);
+  for (int i = 0; i < 2000 && budget.rate() == kTold; ++i) {
+    arrive(budget, 0.4, Duration(), kWindow / 4);
+    budget.on_loss(kPacket);  // a fifth
+  }
+  EXPECT_NEAR(budget.rate(), 0.4 * kTold, 0.02 * kTold);
+}
+
+// --- what senders tell it ---
+
+constexpr FlowEnvironment kFabric{.line_rate = Rate::from_gbps(400),
+                                  .mtu = 4096,
+                                  .overhead = 64,
+                                  .burst_bytes = 4096,
+                                  .base_rtt = Duration::from_us(8)};
+
+class CcPaceBudgetOfSenders : public ::testing::Test {
+ protected:
+  // Acknowledgements of a flow that gets half of the link, in piles of so many; the least that it
+  // and another one may send meanwhile.
+  struct Acks {
+    Duration late = Duration::from_us(6);
+    int pile = 1;
+    int without_round_trip_of = 0;  // one of so many; 0: none
+    int lost_of = 0;                // likewise
+  };
+  double after(const FlowEnvironment& environment, const Acks& acks) {
+    PaceConstants constants;
+    constants.core_start = 1;
+    PaceSenders senders(environment, constants, 2);
+    std::array<Controller*, 2> flows = {&senders.add_flow(now_, 0), &senders.add_flow(now_, 1)};
+    for (Controller* flow : flows) {
+      flow->on_grant(now_, {.rate = Rate::from_gbps(400), .validity = Duration::from_s(9)});
+      flow->demand(now_, {.backlog = 1 << 30});
+    }
+    Controller& flow = *flows[0];
+    const Duration apart = Duration::from_ns(166);
+    Bytes sent = 64 * 4096;
+    double least = 400;
+    for (int i = 0; i < 1000; ++i) {
+      if (i % acks.pile == 0) now_ = now_ + apart * acks.pile;
+      sent += 4096;
+      const auto is_one_of = [i](int many) { return many > 0 && i % many == 0; };
+      const Duration waited = apart * (acks.pile - 1 - i % acks.pile);
+      const Duration rtt = environment.base_rtt + acks.late + waited;
+      if (is_one_of(acks.lost_of)) {
+        flow.on_loss({.now = now_, .lost = 4096, .in_flight = 64 * 4096, .sent = sent});
+      } else {
+        flow.on_ack({.now = now_,
+                     .rtt = is_one_of(acks.without_round_trip_of) ? Duration() : rtt,
+                     .acked = 4096,
+                     .in_flight = 64 * 4096,
+                     .sent = sent});
+      }
+      least = std::min(least, flow.decide(now_).rate.gbps() + flows[1]->decide(now_).rate.gbps());
+    }
+    return least;
+  }
+
+  Instant now_ = Instant::from_ns(1'000'000'000);
+};
+
+TEST_F(CcPaceBudgetOfSenders, AcknowledgementsInPilesHaveKeptTheirOrder) {
+  EXPECT_LT(after(kFabric, {}), 250);
+  EXPECT_LT(after(kFabric, {.pile = 8}), 250);
+}
+
+// What they acknowledge has arrived all the same, and overtook nobody.
+TEST_F(CcPaceBudgetOfSenders, AcknowledgementsWithoutARoundTripCountForTheRate) {
+  const double rate = after(kFabric, {});
+  EXPECT_NEAR(after(kFabric, {.without_round_trip_of = 2}), rate, 0.2 * rate);
+}
+
+TEST_F(CcPaceBudgetOfSenders, WhereReceiversLookAtQueuesLossesAreLeftToSenders) {
+  FlowEnvironment environment = kFabric;
+  environment.receivers_look = true;
+  EXPECT_GT(after(environment, {}), 390);
+  EXPECT_LT(after(environment, {.late = {}, .lost_of = 4}), 350);
+}
+
+}  // namespace
+}  // namespace pacecar
