@@ -291,6 +291,25 @@ TEST_F(MessengerAdvertising, AFullNicIsTriedAgainAtOnce) {
   EXPECT_GT(pair_.messenger(1).next_deadline(), pair_.now);
 }
 
+TEST_F(MessengerAdvertising, AtTheEndOfTheRingTheRestFollowsAtOnce) {
+  for (uint32_t i = 0; i < kCtsSlots - 6; ++i) {
+    const auto& received = pair_.receive();
+    pair_.send(1);
+    pair_.run();
+    ASSERT_EQ(received.state(), State::kDone);
+  }
+  pair_.receive(pair_.ends, 100, 8);
+  pair_.turn(1);
+  EXPECT_THAT(advertised(), testing::ElementsAre(6));
+  EXPECT_LE(pair_.messenger(1).next_deadline(), pair_.now);
+  pair_.turn(1);
+  EXPECT_THAT(advertised(), testing::ElementsAre(6, 2));
+  EXPECT_EQ(pair_.nic[1].posted[1].request.remote % sizeof(CtsSlot), 0U);
+  for (int i = 0; i < 8; ++i) pair_.send(1);
+  pair_.run();
+  EXPECT_EQ(pair_.messenger(1).counters().messages_received, kCtsSlots + 2);
+}
+
 // --- words ---
 
 // The NIC reads a word when it sends it: while there is no room only the newest is kept.

@@ -358,8 +358,8 @@ void Messenger::poll_advertising(Instant now) {
       receiver.advertise_at = Instant::never();
     }
     if (!receiver.queue.all_advertised()) to_advertise_.add(receiver.id);
-    // The ring wraps, or the queue pair is full.
-    if (receiver.queue.next_run().count > 0) next_advertising_ = now;
+    // The ring wraps, or the queue pair is full: the rest follows at once.
+    if (receiver.queue.next_run().count > 0) next_advertising_ = receiver.advertise_at = now;
     if (!posted) return;
   }
 }
