@@ -175,6 +175,18 @@ TEST_F(SoftNicLanes, APeerIsAwaitedForTheSilenceLimit) {
   EXPECT_EQ(pair_.now, limit);
 }
 
+// However many of its writes are refused: others arrive between them.
+TEST_F(SoftNicLanes, APeerWhoseWritesArriveNowAndThenIsNotGivenUp) {
+  for (uint64_t i = 0; i < 1100; ++i) {
+    pair_.post(0, ends_[0], good(2 * i));
+    pair_.post(0, ends_[0], refused(2 * i + 1));
+    ASSERT_TRUE(pair_.run_until_completed(0, 2)) << i;
+    ASSERT_EQ(pair_.completions[0][0].status, CompletionStatus::kOk) << i;
+    ASSERT_EQ(pair_.completions[0][1].kind, CompletionKind::kSent) << i;
+    pair_.completions[0].clear();
+  }
+}
+
 TEST_F(SoftNicLanes, NotificationsGoToTheNewConnection) {
   pair_.nic(0).upset_lanes(pair_.now);
   pair_.post(0, ends_[0], good(1));

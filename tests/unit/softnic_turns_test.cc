@@ -110,6 +110,22 @@ TEST_P(SoftNicTurnsTest, PacketsThatAreFarApartAskForTheirAcknowledgements) {
   }
 }
 
+// What its packets held of the window is there for the others of the flow.
+TEST(SoftNicBroken, AStandardQueuePairThatEndsLeavesItsWindowToOthers) {
+  SoftNicPair pair{test::rc_config()};
+  const auto ends = pair.connect();
+  const auto other = pair.connect();
+  pair.limit(0, 0, {.rate = Rate::from_gbps(1000), .window = 4 * kMtu});
+  const auto& from = pair.memory(0, 8 * kMtu);
+  const auto& to = pair.memory(1, 8 * kMtu);
+  pair.post(0, ends[0], SoftNicPair::write(from, to, 8 * kMtu));
+  EXPECT_EQ(pair.transmit_for(0, Duration::from_us(1)).size(), 4U) << "and all lost";
+  pair.post(0, other[0], SoftNicPair::write(from, to, 4 * kMtu));
+  EXPECT_TRUE(pair.transmit_for(0, Duration::from_us(1)).empty());
+  pair.nic(0).break_queue_pair(ends[0]);
+  EXPECT_EQ(pair.transmit_for(0, Duration::from_us(1)).size(), 4U);
+}
+
 TEST_P(SoftNicTurnsTest, AQueuePairThatIsDestroyedLeavesItsWindowToOthers) {
   const auto other = pair_.connect();
   pair_.limit(0, 0, {.rate = Rate::from_gbps(1000), .window = 4 * kMtu});
@@ -119,6 +135,15 @@ TEST_P(SoftNicTurnsTest, AQueuePairThatIsDestroyedLeavesItsWindowToOthers) {
   pair_.nic(0).destroy_queue_pair(ends_[0]);
   EXPECT_EQ(send().size(), 4U);
   EXPECT_TRUE(pair_.transmit_for(0, Duration::from_us(1)).empty());
+}
+
+TEST_P(SoftNicTurnsTest, NothingIsDueOfAQueuePairThatIsGone) {
+  post(0, ends_[0], 2);
+  EXPECT_EQ(send().size(), 2U) << "and lost";
+  EXPECT_LT(pair_.nic(0).next_deadline(), Instant::never());
+  pair_.nic(0).destroy_queue_pair(ends_[0]);
+  EXPECT_TRUE(send().empty());
+  EXPECT_EQ(pair_.nic(0).next_deadline(), Instant::never());
 }
 
 TEST_P(SoftNicTurnsTest, SlotsNumberTheQueuePairsFromZero) {
@@ -284,6 +309,36 @@ TEST(SoftNicSignals, KeepTheNewestRoundTripThatIsKnown) {
 }
 
 // --- queue pairs that programs bring up ---
+
+TEST(SoftNicDatagramsAreCounted, AtBothEndsAndCompletedAsWanted) {
+  StandardPair pair;
+  SoftNicPair::Ends ends{};
+  for (size_t side = 0; side < 2; ++side) {
+    const QueuePairConfig config{.work_requests = 4, .receives = 4, .service = Service::kDatagram};
+    ends[side] = pair.nic(side).create_queue_pair(config).value();
+    pair.nic(side).open_datagrams(ends[side], 5, 0);
+  }
+  auto& from = pair.memory(0, 100);
+  auto& to = pair.memory(1, 200, Access::kLocalWrite);
+  for (const uint64_t id : {1, 2}) {
+    const auto receive = StandardPair::receive(to, id);
+    ASSERT_EQ(pair.nic(1).post_receives(ends[1], {&receive, 1}), 1U);
+    pacecar::Datagram datagram{.send = StandardPair::send(from, 100, id),
+                               .gid = test::test_address(2).ip,
+                               .queue_pair = ends[1],
+                               .queue_key = 5};
+    datagram.send.signaled = id == 2;
+    ASSERT_EQ(pair.nic(0).post_datagrams(ends[0], {&datagram, 1}), 1U);
+  }
+  pair.run_for(Duration::from_us(50));
+  EXPECT_EQ(pair.nic(0).counters().data_packets_sent, 2U);
+  EXPECT_EQ(pair.nic(0).counters().data_bytes_sent, 200U);
+  EXPECT_EQ(pair.nic(1).counters().data_packets_received, 2U);
+  EXPECT_EQ(pair.nic(1).counters().data_bytes_received, 200U);
+  ASSERT_EQ(pair.completions[0].size(), 1U);
+  EXPECT_EQ(pair.completions[0][0].work_request, 2U);
+  EXPECT_EQ(pair.completions[1].size(), 2U);
+}
 
 TEST(SoftNicReset, DropsWhatTheQueuePairHadReceived) {
   StandardPair pair;
