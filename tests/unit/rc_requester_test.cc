@@ -308,5 +308,77 @@ TEST(RcRequester, MemoryThatGoesInTheMiddleOfAMessageEndsTheConnection) {
   EXPECT_THAT(half.completed(), ElementsAre(Pair(1, CompletionStatus::kMemoryGone)));
 }
 
+// --- another connection ---
+
+TEST(RcRequester, AnotherConnectionContinuesWithWhatHasNotArrived) {
+  RequesterHalf half;
+  half.post(half.write(2 * kHalfMtu, 1, Opcode::kWriteWithImm));
+  half.post(half.write(kHalfMtu, 2));
+  half.post(half.write(kHalfMtu, 3, Opcode::kWriteWithImm));
+  half.post(half.write(kHalfMtu, 4, Opcode::kWriteWithImm));
+  half.send();
+  half.answer(1);
+  half.requester.stop(CompletionStatus::kLocalError);
+  const uint64_t first = test::kFirstOfHalf + 1000;
+  EXPECT_FALSE(half.requester.restart(0x43, first, 0)) << "one was acknowledged";
+  EXPECT_FALSE(half.requester.restart(0x43, first, 4)) << "three were sent";
+  EXPECT_EQ(half.requester.restart(0x43, first, 2), 2 * kHalfMtu) << "and all before the second";
+  EXPECT_EQ(half.requester.failure(), CompletionStatus::kOk);
+  EXPECT_EQ(half.completed().size(), 3U);
+  const auto again = half.send();
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(RequesterHalf::place(again[0]), 1000U);
+  EXPECT_EQ(again[0].packet.destination_qp, 0x43U);
+  EXPECT_FALSE(again[0].retransmission) << "it is new on this connection";
+  half.answer(1000);
+  EXPECT_THAT(half.completed(), ElementsAre(Pair(4, CompletionStatus::kOk)));
+}
+
+TEST(RcRequester, WhatWasNotSentWholeHasNotArrived) {
+  RequesterHalf half;
+  half.post(half.write(kHalfMtu, 1, Opcode::kWriteWithImm));
+  half.post(half.write(40 * kHalfMtu, 2, Opcode::kWriteWithImm));
+  half.send();
+  half.requester.stop(CompletionStatus::kLocalError);
+  EXPECT_FALSE(half.requester.restart(0x43, 0x2000000, 2));
+  EXPECT_EQ(half.requester.restart(0x43, 0x2000000, 1), kHalfMtu);
+}
+
+TEST(RcRequester, AnotherConnectionKnowsNothingOfTheLastOnesTrouble) {
+  RequesterHalf half;
+  half.post(half.write(8 * kHalfMtu, 1));
+  half.send();
+  for (int i = 0; i < 3; ++i) {
+    half.time_out();
+    half.send();
+  }
+  half.requester.on_congestion();
+  half.answer(0, kNotReady);
+  half.requester.stop(CompletionStatus::kLocalError);
+  ASSERT_TRUE(half.requester.restart(0x43, test::kFirstOfHalf, 0));
+  EXPECT_FALSE(half.requester.probing());
+  EXPECT_EQ(half.send().size(), 8U) << "the peer is asked nothing, and not waited for";
+  SendProgress progress;
+  half.time_out(&progress);
+  EXPECT_FALSE(progress.timed_out) << "it is the first time";
+  EXPECT_EQ(half.answer(7).marked, 0U);
+}
+
+TEST(RcRequester, MemoryThatIsGoneIsNotReadOnAnotherConnection) {
+  RequesterHalf half;
+  half.post(half.write(2 * kHalfMtu, 1));
+  WorkRequest other = half.write(kHalfMtu, 2);
+  other.local_key += 1;
+  half.post(other);
+  half.send();
+  half.requester.revoke(half.region.key);
+  half.requester.stop(CompletionStatus::kMemoryGone);
+  ASSERT_TRUE(half.requester.restart(0x43, test::kFirstOfHalf, 0));
+  EXPECT_THAT(half.completed(), ElementsAre(Pair(1, CompletionStatus::kMemoryGone)));
+  EXPECT_EQ(half.send().size(), 1U);
+  half.answer(0);
+  EXPECT_THAT(half.completed(), ElementsAre(Pair(2, CompletionStatus::kOk)));
+}
+
 }  // namespace
 }  // namespace pacecar

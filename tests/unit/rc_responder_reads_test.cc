@@ -78,6 +78,24 @@ TEST(RcResponderReads, ARepeatedReadIsAnsweredAgain) {
   EXPECT_EQ(half.write(3), Outcome::kPlaced) << "it has taken no number";
 }
 
+TEST(RcResponderReads, ARepeatedReadOfNothingIsAnsweredToo) {
+  ResponderHalf half;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(half.read(0, 0), Outcome::kRead);
+    EXPECT_EQ(half.answers().size(), 1U);
+  }
+}
+
+TEST(RcResponderReads, OfARepeatedReadNotAByteIsReadWithoutTheRight) {
+  ResponderHalf half;
+  half.read(0, 1);
+  half.answers();
+  roce::Packet again = half.at(kReadRequest, 0, 1);
+  again.key += 1;
+  EXPECT_EQ(half.take(again), Outcome::kDuplicate);
+  EXPECT_TRUE(half.answers().empty());
+}
+
 TEST(RcResponderReads, NothingNewIsReadUnderAnOldNumber) {
   ResponderHalf half;
   half.read(0, 2 * kHalfMtu);

@@ -121,6 +121,16 @@ TEST(RcResponder, AKeyOfAnotherDomainOpensNothing) {
   }
 }
 
+TEST(RcResponder, AnUnknownKeyOpensNotAByte) {
+  for (const auto opcode : {kWriteOnly, kReadRequest}) {
+    ResponderHalf half;
+    roce::Packet request = half.at(opcode, 0, 1);
+    request.key += 1;
+    EXPECT_EQ(half.take(request, opcode == kWriteOnly ? 1 : 0), Outcome::kRefused);
+    expect_answer(half, roce::kNakRemoteAccess, 0);
+  }
+}
+
 TEST(RcResponder, WhatMovesNothingNeedsNoMemory) {
   ResponderHalf half;
   roce::Packet write = half.packet(kWriteOnly, 0);

@@ -314,12 +314,12 @@ SendProgress RcRequester::on_ack(const roce::Packet& ack, Instant arrival, Insta
   const uint64_t end = positive ? psn + 1 : psn;
   if (psn >= highest_ || end < unacknowledged_) return progress;
   if (positive) take_sample(psn, arrival, now, &progress);
-  const bool answered = probe_mark_ != 0 && end > unacknowledged_;
+  const bool news = end > unacknowledged_;
   const bool complete = acknowledge_before(end, now, &progress);
   if (!complete && !gone_back_) go_back(&progress);  // the response to a read is missing
   if (positive) {
-    if (answered && unacknowledged_ < probe_mark_ && !gone_back_) go_back(&progress);
-    if (answered) probe_mark_ = 0;
+    // The answer to a probe shows what of the packets before it is missing.
+    if (news && unacknowledged_ < probe_mark_ && !gone_back_) go_back(&progress);
   } else if (complete) {
     on_nak(ack.syndrome, now, &progress);
   }
