@@ -316,6 +316,37 @@ TEST(BalancedPaths, TheSameCallsGiveTheSamePaths) {
   }
 }
 
+// After each loss twice as late, and with one packet, until one arrives.
+TEST(BalancedPaths, ADeadPathIsTriedMoreAndMoreRarely) {
+  constexpr uint16_t kDead = 2;
+  constexpr int64_t kRtt = 1000;
+  PathSelector selector(PathPolicy::kBalanced, 4, 3);
+  const auto hear = [&](uint16_t path, PathEvent event, int64_t at, int64_t rtt = 0) {
+    selector.on_feedback(
+        path, {.event = event, .rtt = Duration::from_ns(rtt), .now = Instant::from_ns(at)});
+  };
+  // Packets on it among the next eight, that is of two rounds.
+  const auto tries = [&](int64_t at) {
+    int count = 0;
+    for (int i = 0; i < 8; ++i) count += selector.next(Instant::from_ns(at)) == kDead ? 1 : 0;
+    return count;
+  };
+  hear(0, PathEvent::kGood, 0, kRtt);
+  EXPECT_GE(tries(0), 1);
+  hear(kDead, PathEvent::kLost, 0);
+  EXPECT_EQ(tries(8 * kRtt - 1), 0);
+  EXPECT_EQ(tries(8 * kRtt), 1) << "one packet, and nothing is known of it yet";
+  hear(kDead, PathEvent::kLost, 9 * kRtt);
+  hear(kDead, PathEvent::kLost, 10 * kRtt);  // that was sent before the first loss was known
+  EXPECT_EQ(tries((9 + 16) * kRtt - 1), 0);
+  EXPECT_EQ(tries((9 + 16) * kRtt), 1);
+  hear(kDead, PathEvent::kLost, 26 * kRtt);
+  EXPECT_EQ(tries((26 + 32) * kRtt - 1), 0);
+  EXPECT_EQ(tries((26 + 32) * kRtt), 1);
+  hear(kDead, PathEvent::kArrived, 59 * kRtt);
+  EXPECT_GE(tries(59 * kRtt), 2) << "it lives";
+}
+
 // The path that takes most of the next turns; 0xFFFF: none does.
 uint16_t favourite(PathSelector& selector, Instant now) {
   std::vector<uint16_t> taken;

@@ -85,6 +85,41 @@ TEST_F(SoftNicJoins, AFreshAcknowledgementMayWaitForMore) {
   EXPECT_FALSE(completed_by(back));
 }
 
+// It has waited for a sixth of its time, or is one of many.
+TEST_F(SoftNicJoins, AnAcknowledgementJoinsOnceItHasWaitedForAWhile) {
+  EXPECT_FALSE(completed_by(back_after(kDelay / 6 - Duration::from_us(1), 100)));
+  pair_.now = pair_.now + kDelay * 2;
+  EXPECT_TRUE(completed_by(pair_.transmit(1)));
+  pair_.completions[0].clear();
+  EXPECT_TRUE(completed_by(back_after(kDelay / 6, 100)));
+}
+
+TEST_F(SoftNicJoins, AnAcknowledgementOfMostOfWhatMakesOneDueJoinsAtOnce) {
+  for (const size_t packets : {5, 6}) {  // of eight
+    for (size_t i = 1; i < packets; ++i) {
+      pair_.post(0, ends_[0], SoftNicPair::write(pair_.memory(0, 8), pair_.memory(1, 8), 8));
+    }
+    for (const Datagram& packet : back_after(kDelay / 100, 100)) pair_.deliver(0, packet);
+    pair_.collect();
+    EXPECT_EQ(pair_.completions[0].size(), packets == 6 ? packets : 0);
+    pair_.run_for(kDelay * 3);
+    pair_.completions[0].clear();
+  }
+}
+
+// Only control words overtake others: data has its pace.
+TEST_F(SoftNicJoins, WhatIsPacedWaitsForItsRate) {
+  const auto paced = pair_.connect({.flow = 1});
+  pair_.limit(1, 1, {.rate = Rate(), .window = Bytes{1} << 40});
+  const auto& from = pair_.memory(1, 64, Access::kLocalRead, 7);
+  const auto& to = pair_.memory(0, 64);
+  WorkRequest write = SoftNicPair::write(from, to, 64, 3);
+  write.passing = true;
+  pair_.post(1, paced[1], write);
+  EXPECT_TRUE(completed_by(back_after(kDelay / 2, 100)));
+  EXPECT_NE(to.bytes, from.bytes);
+}
+
 TEST_F(SoftNicJoins, AFreshAcknowledgementGoesBehindSeveralPackets) {
   for (const Bytes bytes : {2 * kMtu, 2 * kMtu + 100}) {
     EXPECT_TRUE(completed_by(back_after(kDelay / 100, bytes))) << bytes;

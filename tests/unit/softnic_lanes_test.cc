@@ -165,6 +165,78 @@ TEST_F(SoftNicLanes, APeerWithoutAStandbyLaneIsLostWithItsConnection) {
   EXPECT_EQ(pair_.completions[0][1].status, CompletionStatus::kRemoteAccessError);
 }
 
+TEST_F(SoftNicLanes, APeerIsAwaitedForTheSilenceLimit) {
+  pair_.lose = [](size_t from, Datagram&) { return from == 1; };
+  pair_.nic(0).upset_lanes(pair_.now);
+  const Instant limit = pair_.now + rc_config().silence_limit;
+  pair_.run_for(rc_config().silence_limit - Duration::from_us(1));
+  EXPECT_TRUE(pair_.completions[0].empty());
+  EXPECT_TRUE(pair_.run_until_completed(0, 1, Duration::from_us(1)));
+  EXPECT_EQ(pair_.now, limit);
+}
+
+// However many of its writes are refused: others arrive between them.
+TEST_F(SoftNicLanes, APeerWhoseWritesArriveNowAndThenIsNotGivenUp) {
+  for (uint64_t i = 0; i < 1100; ++i) {
+    pair_.post(0, ends_[0], good(2 * i));
+    pair_.post(0, ends_[0], refused(2 * i + 1));
+    ASSERT_TRUE(pair_.run_until_completed(0, 2)) << i;
+    ASSERT_EQ(pair_.completions[0][0].status, CompletionStatus::kOk) << i;
+    ASSERT_EQ(pair_.completions[0][1].kind, CompletionKind::kSent) << i;
+    pair_.completions[0].clear();
+  }
+}
+
+TEST_F(SoftNicLanes, NotificationsGoToTheNewConnection) {
+  pair_.nic(0).upset_lanes(pair_.now);
+  pair_.post(0, ends_[0], good(1));
+  ASSERT_TRUE(pair_.run_until_completed(0, 1));
+  std::vector<roce::Packet> answers;
+  pair_.lose = [&](size_t from, Datagram& datagram) {
+    datagram.ecn = from == 0 ? Ecn::kCongestion : Ecn::kCapable0;
+    if (from == 1) answers.push_back(parse(datagram));
+    return false;
+  };
+  pair_.post(0, ends_[0], good(2));
+  ASSERT_TRUE(pair_.run_until_completed(0, 2));
+  ASSERT_EQ(answers.size(), 2U);
+  EXPECT_EQ(answers[0].opcode, roce::Opcode::kCnp);
+  EXPECT_EQ(answers[1].opcode, roce::Opcode::kAck);
+  EXPECT_NE(answers[0].destination_qp, ends_[0]) << "the first connection's";
+  EXPECT_EQ(answers[0].destination_qp, answers[1].destination_qp);
+}
+
+TEST_F(SoftNicLanes, WhatIsDueOnAConnectionEndsWithIt) {
+  pair_.post(0, ends_[0], good(1));
+  for (Datagram& packet : pair_.transmit(0)) {
+    packet.ecn = Ecn::kCongestion;
+    pair_.deliver(1, packet);
+  }
+  pair_.nic(1).upset_lanes(pair_.now);
+  for (const Datagram& datagram : pair_.transmit(1)) {
+    EXPECT_EQ(parse(datagram).opcode, roce::Opcode::kSendOnly) << "words of the standby lane";
+  }
+}
+
+TEST_F(SoftNicLanes, WhatAConnectionHadInFlightIsNoLonger) {
+  pair_.limit(0, 0, {.rate = Rate::from_gbps(1000), .window = 3 * kMtu});
+  const auto other = pair_.connect();
+  pair_.post(0, ends_[0], good(1));
+  EXPECT_EQ(pair_.transmit(0).size(), 3U) << "and lost";
+  pair_.limit(0, 0, {.rate = Rate::from_gbps(1000), .window = 3 * kMtu});
+  pair_.post(0, other[0], good(2));
+  EXPECT_TRUE(pair_.transmit(0).empty());
+  pair_.nic(0).upset_lanes(pair_.now);
+  size_t data = 0;
+  for (const Datagram& datagram : pair_.transmit_for(0, Duration::from_us(1))) {
+    data += roce::shape_of(parse(datagram).opcode).kind == roce::Kind::kWrite ? 1 : 0;
+  }
+  EXPECT_EQ(data, 0U) << "both connections have ended";
+  FlowSignal signal;
+  ASSERT_EQ(pair_.nic(0).poll_signals({&signal, 1}), 1U);
+  EXPECT_EQ(signal.in_flight, 0U);
+}
+
 // --- what a peer may say on the standby lane ---
 
 TEST_F(SoftNicLanes, NonsenseBreaksTheQueuePair) {

@@ -160,6 +160,15 @@ TEST(SoftNicAcks, OfAllThatWasSentMakeNothingDue) {
   EXPECT_GT(traffic.pair.nic(0).next_deadline(), traffic.pair.now);
 }
 
+TEST(SoftNicAcks, OfAFlowWithAQueuePairThatIsNotConnectedMakeNothingDue) {
+  Traffic traffic(experiment());
+  traffic.pair.nic(0).create_queue_pair({}).value();
+  traffic.post();
+  traffic.deliver(1, traffic.send());
+  traffic.deliver(0, traffic.pair.transmit(1));
+  EXPECT_GT(traffic.pair.nic(0).next_deadline(), traffic.pair.now);
+}
+
 // One acknowledgement of all packets, which echoes the last: each frees its place on its path,
 // once.
 TEST(SoftNicPaths, EachPacketThatIsAcknowledgedCountsOnce) {

@@ -44,8 +44,8 @@ Grh grh_of(const Address& source, const Address& destination, size_t udp_payload
   wire::store_be32(kIpv4Unidentified, &header[4]);
   header[8] = kHopLimit;
   header[9] = kUdp;
-  std::ranges::copy(std::span(source.ip).last<4>(), &header[12]);
-  std::ranges::copy(std::span(destination.ip).last<4>(), &header[16]);
+  std::copy_n(&source.ip[12], 4, &header[12]);
+  std::copy_n(&destination.ip[12], 4, &header[16]);
   wire::store_be16(ip_checksum(header), &header[10]);
   return grh;
 }

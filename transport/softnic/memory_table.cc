@@ -17,8 +17,7 @@ tl::unexpected<Error> no_room() {
 }
 
 bool addressable(uint64_t start, size_t length, uint64_t remote) {
-  return start != 0 && length != 0 && start + length >= start && length <= kMostBytes &&
-         remote + length >= remote;
+  return start != 0 && start + length > start && length <= kMostBytes && remote + length > remote;
 }
 
 // Whether [offset, offset + length) is a part of `size` bytes. An address before the region gives a
@@ -30,9 +29,9 @@ bool within(uint64_t offset, Bytes length, uint64_t size) {
 }  // namespace
 
 MemoryTable::MemoryTable(uint32_t capacity, RandomSource random, bool random_addresses)
-    : memory_(make_fresh_pages(std::bit_ceil(capacity * 2) * sizeof(Slot))),
+    : mask_(std::bit_ceil(capacity * 2) - 1),
+      memory_(make_fresh_pages((size_t{mask_} + 1) * sizeof(Slot))),
       slots_(reinterpret_cast<Slot*>(memory_.get())),
-      mask_(std::bit_ceil(capacity * 2) - 1),
       capacity_(capacity),
       random_(random),
       random_addresses_(random_addresses) {
@@ -126,7 +125,7 @@ bool MemoryTable::remove(uint32_t key) {
 MemoryTable::Range MemoryTable::writable_range(uint32_t key) const {
   Range range;
   const Slot& slot = slots_[index_of(key)];
-  if (key == 0 || slot.key != key || !allows(slot.access, Access::kRemoteWrite)) return range;
+  if (slot.key != key || !allows(slot.access, Access::kRemoteWrite)) return range;
   range.start_ = reinterpret_cast<uint8_t*>(slot.address);
   range.remote_ = slot.remote;
   range.length_ = slot.length;
@@ -165,7 +164,7 @@ bool MemoryTable::covers(uint32_t key, const uint8_t* address, Bytes length) con
 const MemoryTable::Slot* MemoryTable::find_remote(uint32_t key, uint64_t address,
                                                   Bytes length) const {
   const Slot& slot = slots_[index_of(key)];
-  if (key == 0 || slot.key != key) return nullptr;
+  if (slot.key != key) return nullptr;
   return within(address - slot.remote, length, slot.length) ? &slot : nullptr;
 }
 

@@ -94,9 +94,9 @@ class MemoryTable {
   const Slot* find_remote(uint32_t key, uint64_t address, Bytes length) const;
   const Slot* find_local(uint32_t key, const uint8_t* address, Bytes length) const;
 
-  FreshPages memory_;  // of slots_
-  Slot* slots_;
   uint32_t mask_;
+  FreshPages memory_;  // of slots_
+  Slot* slots_;        // a free one has no rights
   uint32_t capacity_;
   uint32_t size_ = 0;
   std::unordered_map<uint32_t, QueuePairId> bound_;  // windows of one queue pair, by key

@@ -76,7 +76,7 @@ struct RcConnection {
   LaneRecovery recovery;
   CompletionStatus failed_by = CompletionStatus::kOk;  // while it is not up
   uint32_t futile = 0;            // connections that our refusal ended without progress
-  uint64_t moved = 0;             // progress when the last one ended
+  uint64_t finished = 0;          // of our work requests, when the last one ended
   bool reliable = true;           // false: UC
   bool open = true;               // takes packets: joined, and not failed since
   Instant next_notification;      // earliest next CNP

@@ -92,7 +92,7 @@ bool RcRequester::has_work() const {
   if (probe_) return true;
   if (cursor_ == end_of_requests() || full()) return false;
   const Posted& next = posted(cursor_);
-  if (next.work_request.fenced && !next.started && !pieces_.empty()) return false;
+  if (next.work_request.fenced && !pieces_.empty()) return false;
   // A silent peer must not take up the read window: it is asked for one packet at a time.
   return !next.is_read() || pieces_.size() < (probes_ > 0 ? 1 : config_.read_depth);
 }
@@ -314,12 +314,12 @@ SendProgress RcRequester::on_ack(const roce::Packet& ack, Instant arrival, Insta
   const uint64_t end = positive ? psn + 1 : psn;
   if (psn >= highest_ || end < unacknowledged_) return progress;
   if (positive) take_sample(psn, arrival, now, &progress);
-  const bool answered = probe_mark_ != 0 && end > unacknowledged_;
+  const bool news = end > unacknowledged_;
   const bool complete = acknowledge_before(end, now, &progress);
   if (!complete && !gone_back_) go_back(&progress);  // the response to a read is missing
   if (positive) {
-    if (answered && unacknowledged_ < probe_mark_ && !gone_back_) go_back(&progress);
-    if (answered) probe_mark_ = 0;
+    // The answer to a probe shows what of the packets before it is missing.
+    if (news && unacknowledged_ < probe_mark_ && !gone_back_) go_back(&progress);
   } else if (complete) {
     on_nak(ack.syndrome, now, &progress);
   }
@@ -352,9 +352,7 @@ SendProgress RcRequester::on_read_response(const roce::Packet& response, const M
     if (!gone_back_) go_back(&progress);
     return progress;
   }
-  if (oldest_ == end_of_requests() || !posted(oldest_).started || !posted(oldest_).is_read()) {
-    return progress;  // no answer to a read
-  }
+  if (oldest_ == end_of_requests() || !posted(oldest_).is_read()) return progress;
   const Posted& read = posted(oldest_);
   const WorkRequest& work_request = read.work_request;
   if (read.is_atomic() != (response.opcode == roce::Opcode::kAtomicAck)) return progress;
@@ -397,7 +395,6 @@ void RcRequester::go_back(SendProgress* progress) {
   next_ = unacknowledged_;
   cursor_ = oldest_;
   probe_mark_ = 0;
-  unasked_ = 0;
   gone_back_ = true;
   forget_samples();
 }

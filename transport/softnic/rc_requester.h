@@ -187,7 +187,7 @@ class RcRequester {
   RttEstimator rtt_;
   Instant deadline_ = Instant::never();
   Instant last_progress_;    // or the begin of the present activity
-  uint64_t probe_mark_ = 0;  // next_ when the probe was sent; 0: no probe is outstanding
+  uint64_t probe_mark_ = 0;  // next_ when the probe was sent; 0: nothing was sent before it
   uint32_t probes_ = 0;      // in a row without progress
   uint32_t unasked_ = 0;     // packets since the last that requested an acknowledgement
   uint16_t path_ = 0;

@@ -227,7 +227,6 @@ void SoftNic::make_flows(FlowId newest) {
   while (flows_.size() <= newest) {
     Flow& flow = flows_.emplace_back(config_.burst_bytes * kCatchUpBursts);
     flow.signal.flow = flow.arrival.flow = static_cast<FlowId>(flows_.size() - 1);
-    flow.burst = config_.burst_bytes;
   }
 }
 
@@ -486,10 +485,8 @@ void SoftNic::on_progress(QueuePair& qp, Bytes in_flight_before, const SendProgr
   flow.signal.acked += progress.acked;
   flow.signal.marked += progress.marked;
   flow.signal.lost += progress.lost;
-  if (progress.trimmed > 0) {
-    flow.signal.trimmed += progress.trimmed;
-    if (progress.trimmed_rtt.ns() != 0) flow.signal.trimmed_rtt = progress.trimmed_rtt;
-  }
+  flow.signal.trimmed += progress.trimmed;
+  if (progress.trimmed_rtt.ns() != 0) flow.signal.trimmed_rtt = progress.trimmed_rtt;
   flow.signal.timed_out |= progress.timed_out;
   signals_.add(qp.config.flow);
 }

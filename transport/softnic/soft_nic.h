@@ -9,6 +9,7 @@
 // Thread rule: one thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -126,7 +127,7 @@ class SoftNic final : public Nic {
     Bytes credit_left() const { return sent < credit ? credit - sent : 0; }
     // A flow with nothing in flight may always send a packet: no window can stop it for ever.
     Bytes window_left(Bytes mtu) const {
-      if (in_flight == 0 && window < mtu) return mtu;
+      if (in_flight == 0) return std::max(window, mtu);
       return in_flight < window ? window - in_flight : 0;
     }
   };

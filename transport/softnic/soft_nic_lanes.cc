@@ -112,6 +112,7 @@ void SoftNic::break_queue_pair(QueuePair& qp, CompletionStatus status, const cha
     on_progress(qp, in_flight, {});  // other queue pairs of its flow have more window now
     wake_readers();
     qp.rc->requester.abandon();
+    wake(qp);
   }
   if (is_standby(qp)) {  // harmless while no lane has to be recovered
     QueuePair& owner = owner_of(qp);
@@ -125,9 +126,9 @@ void SoftNic::break_queue_pair(QueuePair& qp, CompletionStatus status, const cha
 // Refusals end connections, so two ends that refuse each other at the same time do not learn of it:
 // both would send the same again over each next connection, forever.
 bool SoftNic::is_futile(RcConnection& rc) {
-  const uint64_t moved = rc.requester.finished() + rc.responder.writes_received();
-  if (moved != rc.moved || !rc.responder.refused()) rc.futile = 0;
-  rc.moved = moved;
+  const uint64_t before = std::exchange(rc.finished, rc.requester.finished());
+  const bool moved = rc.finished != before || rc.responder.writes_received() > 0;
+  if (moved || !rc.responder.refused()) rc.futile = 0;
   return rc.responder.refused() && rc.futile++ == kMostFutile;
 }
 

@@ -244,8 +244,10 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
 }
 
 bool SoftNic::has_work(const Flow& flow) const {
-  return std::ranges::any_of(flow.queue_pairs,
-                             [&](uint32_t slot) { return queue_pairs_[slot]->has_work(); });
+  return std::ranges::any_of(flow.queue_pairs, [&](uint32_t slot) {
+    const QueuePair& qp = *queue_pairs_[slot];
+    return qp.state == QueuePair::State::kConnected && qp.has_work();
+  });
 }
 
 // The bytes that the flow's window and credit allow now; unlimited without them. The next packet
