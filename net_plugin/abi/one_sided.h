@@ -36,46 +36,18 @@ struct RmaConfigV14 {
   int rank_stride;
 };
 
-// What tables 11 to 15 have up to the memory registration, but for connect and what follows it.
-struct GinV11 {
+// `Connection`: of version 12, the number of one of several connections.
+template <typename... Connection>
+struct GinV11V12 {
   const char* name;
   NcclResult (*init)(void** context, uint64_t comm_id, Logger logger);
   NcclResult (*devices)(int* count);
   NcclResult (*getProperties)(int device, NetPropertiesV11* properties);
   NcclResult (*listen)(void* context, int device, void* handle, void** listen_comm);
-  NcclResult (*connect)(void* context, void* handles[], int ranks, int rank, void* listen_comm,
+  NcclResult (*connect)(void* context, void* handles[], int ranks, int rank,
+                        Connection... connections, Connection... queue_depth, void* listen_comm,
                         void** collective);
-  NcclResult (*createContext)(void* collective, int signals, int counters, void** gin_context,
-                              DeviceHandle** device_handle);
-  NcclResult (*regMrSym)(void* collective, void* data, size_t size, int type, uint64_t flags,
-                         void** window, void** gin_window);
-  NcclResult (*regMrSymDmaBuf)(void* collective, void* data, size_t size, int type, uint64_t offset,
-                               int fd, uint64_t flags, void** window, void** gin_window);
-  NcclResult (*deregMrSym)(void* collective, void* window);
-  NcclResult (*destroyContext)(void* gin_context);
-  NcclResult (*closeColl)(void* collective);
-  NcclResult (*closeListen)(void* listen_comm);
-  NcclResult (*iput)(void* collective, uint64_t source_offset, void* source, size_t size,
-                     uint64_t offset, void* window, uint32_t rank, void** request);
-  NcclResult (*iputSignal)(void* collective, uint64_t source_offset, void* source, size_t size,
-                           uint64_t offset, void* window, uint32_t rank, uint64_t signal_offset,
-                           void* signal_window, uint64_t signal_value, uint32_t signal_op,
-                           void** request);
-  NcclResult (*test)(void* collective, void* request, int* done);
-  NcclResult (*ginProgress)(void* collective);
-  NcclResult (*queryLastError)(void* gin_context, bool* has_error);
-  NcclResult (*finalize)(void* context);
-};
-
-struct GinV12 {
-  const char* name;
-  NcclResult (*init)(void** context, uint64_t comm_id, Logger logger);
-  NcclResult (*devices)(int* count);
-  NcclResult (*getProperties)(int device, NetPropertiesV11* properties);
-  NcclResult (*listen)(void* context, int device, void* handle, void** listen_comm);
-  NcclResult (*connect)(void* context, void* handles[], int ranks, int rank, int connections,
-                        int queue_depth, void* listen_comm, void** collective);
-  NcclResult (*createContext)(void* collective, int signals, int counters, int contexts,
+  NcclResult (*createContext)(void* collective, int signals, int counters, Connection... contexts,
                               void** gin_context, DeviceHandle** device_handle);
   NcclResult (*regMrSym)(void* collective, void* data, size_t size, int type, uint64_t flags,
                          void** window, void** gin_window);
@@ -86,16 +58,19 @@ struct GinV12 {
   NcclResult (*closeColl)(void* collective);
   NcclResult (*closeListen)(void* listen_comm);
   NcclResult (*iput)(void* collective, uint64_t source_offset, void* source, size_t size,
-                     uint64_t offset, void* window, uint32_t rank, int connection, void** request);
+                     uint64_t offset, void* window, uint32_t rank, Connection... connection,
+                     void** request);
   NcclResult (*iputSignal)(void* collective, uint64_t source_offset, void* source, size_t size,
                            uint64_t offset, void* window, uint32_t rank, uint64_t signal_offset,
                            void* signal_window, uint64_t signal_value, uint32_t signal_op,
-                           int connection, void** request);
+                           Connection... connection, void** request);
   NcclResult (*test)(void* collective, void* request, int* done);
   NcclResult (*ginProgress)(void* collective);
   NcclResult (*queryLastError)(void* gin_context, bool* has_error);
   NcclResult (*finalize)(void* context);
 };
+using GinV11 = GinV11V12<>;
+using GinV12 = GinV11V12<int>;
 
 struct GinV13 {
   const char* name;
@@ -131,7 +106,9 @@ struct GinV13 {
 };
 using RmaV13 = GinV13;
 
-struct RmaV14 {
+// `Flags`: of version 15.
+template <typename... Flags>
+struct RmaV14V15 {
   const char* name;
   NcclResult (*init)(void** context, uint64_t comm_id, Logger logger);
   NcclResult (*devices)(int* count);
@@ -149,46 +126,14 @@ struct RmaV14 {
   NcclResult (*closeColl)(void* collective);
   NcclResult (*closeListen)(void* listen_comm);
   NcclResult (*iput)(void* rma_context, int number, uint64_t source_offset, void* source,
-                     size_t size, uint64_t offset, void* window, uint32_t rank, void** request);
-  NcclResult (*iputSignal)(void* rma_context, int number, uint64_t source_offset, void* source,
-                           size_t size, uint64_t offset, void* window, uint32_t rank,
-                           uint64_t signal_offset, void* signal_window, uint64_t signal_value,
-                           uint32_t signal_op, bool strong, void** request);
-  NcclResult (*iget)(void* rma_context, int number, uint64_t offset, void* window, size_t size,
-                     uint64_t local_offset, void* local, uint32_t rank, void** request);
-  NcclResult (*iflush)(void* rma_context, int number, void* window, uint32_t rank, void** request);
-  NcclResult (*test)(void* collective, void* request, int* done);
-  NcclResult (*rmaProgress)(void* rma_context);
-  NcclResult (*queryLastError)(void* rma_context, bool* has_error);
-  NcclResult (*finalize)(void* context);
-};
-
-struct RmaV15 {
-  const char* name;
-  NcclResult (*init)(void** context, uint64_t comm_id, Logger logger);
-  NcclResult (*devices)(int* count);
-  NcclResult (*getProperties)(int device, NetPropertiesV12* properties);
-  NcclResult (*listen)(void* context, int device, void* handle, void** listen_comm);
-  NcclResult (*connect)(void* context, void* handles[], int ranks, int rank, void* listen_comm,
-                        void** collective);
-  NcclResult (*createContext)(void* collective, RmaConfigV14* config, void** rma_context);
-  NcclResult (*regMrSym)(void* collective, void* data, size_t size, int type, uint64_t flags,
-                         void** window);
-  NcclResult (*regMrSymDmaBuf)(void* collective, void* data, size_t size, int type, uint64_t offset,
-                               int fd, uint64_t flags, void** window);
-  NcclResult (*deregMrSym)(void* collective, void* window);
-  NcclResult (*destroyContext)(void* rma_context);
-  NcclResult (*closeColl)(void* collective);
-  NcclResult (*closeListen)(void* listen_comm);
-  NcclResult (*iput)(void* rma_context, int number, uint64_t source_offset, void* source,
-                     size_t size, uint64_t offset, void* window, uint32_t rank, uint32_t flags,
+                     size_t size, uint64_t offset, void* window, uint32_t rank, Flags... flags,
                      void** request);
   NcclResult (*iputSignal)(void* rma_context, int number, uint64_t source_offset, void* source,
                            size_t size, uint64_t offset, void* window, uint32_t rank,
                            uint64_t signal_offset, void* signal_window, uint64_t signal_value,
-                           uint32_t signal_op, bool strong, uint32_t flags, void** request);
+                           uint32_t signal_op, bool strong, Flags... flags, void** request);
   NcclResult (*iget)(void* rma_context, int number, uint64_t offset, void* window, size_t size,
-                     uint64_t local_offset, void* local, uint32_t rank, uint32_t flags,
+                     uint64_t local_offset, void* local, uint32_t rank, Flags... flags,
                      void** request);
   NcclResult (*iflush)(void* rma_context, int number, void* window, uint32_t rank, void** request);
   NcclResult (*test)(void* collective, void* request, int* done);
@@ -196,6 +141,8 @@ struct RmaV15 {
   NcclResult (*queryLastError)(void* rma_context, bool* has_error);
   NcclResult (*finalize)(void* context);
 };
+using RmaV14 = RmaV14V15<>;
+using RmaV15 = RmaV14V15<uint32_t>;
 
 static_assert(sizeof(GinConfigV13) == 20 && sizeof(RmaConfigV14) == 12);
 static_assert(sizeof(GinV11) == 152 && sizeof(GinV12) == 152);

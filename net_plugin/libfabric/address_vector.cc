@@ -125,29 +125,13 @@ const char* describe(fid_av* /*vector*/, const void* address, char* buffer, size
   return buffer;
 }
 
-int no_set(fid_av* /*vector*/, fi_av_set_attr* /*attr*/, fid_av_set** /*set*/, void* /*context*/) {
-  return -FI_ENOSYS;
-}
-
-int close_vector(fid* object) {
-  auto* const vector = reinterpret_cast<AddressVector*>(object);
-  if (vector->users > 0) return -FI_EBUSY;
-  --vector->domain.users;
-  delete vector;
-  return 0;
-}
-
 int bind_vector(fid* object, fid* other, uint64_t /*flags*/) {
   if (other->fclass != FI_CLASS_EQ) return -FI_EINVAL;
   reinterpret_cast<AddressVector*>(object)->events = reinterpret_cast<EventQueue*>(other);
   return 0;
 }
 
-fi_ops kVectorObject = {.size = sizeof(fi_ops),
-                        .close = close_vector,
-                        .bind = bind_vector,
-                        .control = no_control,
-                        .ops_open = no_ops_open};
+fi_ops kVectorObject = object_calls(close_unused<AddressVector>, unsupported, bind_vector);
 fi_ops_av kVector = {.size = sizeof(fi_ops_av),
                      .insert = insert,
                      .insertsvc = insert_service,
@@ -155,7 +139,7 @@ fi_ops_av kVector = {.size = sizeof(fi_ops_av),
                      .remove = remove,
                      .lookup = look_up,
                      .straddr = describe,
-                     .av_set = no_set};
+                     .av_set = unsupported};
 
 }  // namespace
 

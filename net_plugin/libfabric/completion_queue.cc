@@ -131,23 +131,7 @@ const char* describe_error(fid_cq* /*queue*/, int error, const void* data, char*
   return buffer;
 }
 
-int close_queue(fid* object) {
-  auto* const queue = reinterpret_cast<CompletionQueue*>(object);
-  if (queue->users > 0) return -FI_EBUSY;
-  --queue->domain.users;
-  delete queue;
-  return 0;
-}
-
-int control_queue(fid* object, int command, void* argument) {
-  return reinterpret_cast<const CompletionQueue*>(object)->signal.control(command, argument);
-}
-
-fi_ops kQueueObject = {.size = sizeof(fi_ops),
-                       .close = close_queue,
-                       .bind = no_bind,
-                       .control = control_queue,
-                       .ops_open = no_ops_open};
+fi_ops kQueueObject = object_calls(close_unused<CompletionQueue>, control_signal<CompletionQueue>);
 fi_ops_cq kQueue = {.size = sizeof(fi_ops_cq),
                     .read = read_entries,
                     .readfrom = read_from,

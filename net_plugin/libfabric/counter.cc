@@ -58,27 +58,16 @@ int wait_for_value(fid_cntr* counter, uint64_t threshold, int timeout) {
 
 int close_counter(fid* object) {
   auto* const counter = reinterpret_cast<Counter*>(object);
-  if (counter->users > 0) return -FI_EBUSY;
   {
     const std::lock_guard lock(counter->domain.mutex);
     for (const auto& [key, region] : counter->domain.regions) {
       if (region->counter == counter) return -FI_EBUSY;
     }
   }
-  --counter->domain.users;
-  delete counter;
-  return 0;
+  return close_unused<Counter>(object);
 }
 
-int control_counter(fid* object, int command, void* argument) {
-  return reinterpret_cast<const Counter*>(object)->signal.control(command, argument);
-}
-
-fi_ops kCounterObject = {.size = sizeof(fi_ops),
-                         .close = close_counter,
-                         .bind = no_bind,
-                         .control = control_counter,
-                         .ops_open = no_ops_open};
+fi_ops kCounterObject = object_calls(close_counter, control_signal<Counter>);
 fi_ops_cntr kCounter = {.size = sizeof(fi_ops_cntr),
                         .read = read_value,
                         .readerr = read_errors,

@@ -50,21 +50,6 @@ void release_context(std::shared_ptr<Context> context) {
   context.reset();
 }
 
-int no_scalable_endpoint(fid_domain* /*domain*/, fi_info* /*info*/, fid_ep** /*endpoint*/,
-                         void* /*context*/) {
-  return -FI_ENOSYS;
-}
-
-int no_shared_transmit(fid_domain* /*domain*/, fi_tx_attr* /*attr*/, fid_stx** /*stx*/,
-                       void* /*context*/) {
-  return -FI_ENOSYS;
-}
-
-int no_shared_receive(fid_domain* /*domain*/, fi_rx_attr* /*attr*/, fid_ep** /*endpoint*/,
-                      void* /*context*/) {
-  return -FI_ENOSYS;
-}
-
 int query_atomic(fid_domain* /*domain*/, fi_datatype datatype, fi_op op, fi_atomic_attr* attr,
                  uint64_t flags) {
   if (datatype < 0 || datatype >= kDatatypes || op < 0 || op >= kAtomicOps) return -FI_EOPNOTSUPP;
@@ -75,11 +60,6 @@ int query_atomic(fid_domain* /*domain*/, fi_datatype datatype, fi_op op, fi_atom
   attr->size = datatype_bytes(type);
   attr->count = kAtomicBytes / attr->size;
   return 0;
-}
-
-int no_collective(fid_domain* /*domain*/, fi_collective_op /*collective*/,
-                  fi_collective_attr* /*attr*/, uint64_t /*flags*/) {
-  return -FI_ENOSYS;
 }
 
 int close_domain(fid* object) {
@@ -98,22 +78,18 @@ int bind_domain(fid* /*object*/, fid* other, uint64_t /*flags*/) {
   return other->fclass == FI_CLASS_EQ ? 0 : -FI_EINVAL;
 }
 
-fi_ops kDomainObject = {.size = sizeof(fi_ops),
-                        .close = close_domain,
-                        .bind = bind_domain,
-                        .control = no_control,
-                        .ops_open = no_ops_open};
+fi_ops kDomainObject = object_calls(close_domain, unsupported, bind_domain);
 fi_ops_domain kDomain = {.size = sizeof(fi_ops_domain),
                          .av_open = open_address_vector,
                          .cq_open = open_completion_queue,
                          .endpoint = open_endpoint,
-                         .scalable_ep = no_scalable_endpoint,
+                         .scalable_ep = unsupported,
                          .cntr_open = open_counter,
                          .poll_open = open_poll_set,
-                         .stx_ctx = no_shared_transmit,
-                         .srx_ctx = no_shared_receive,
+                         .stx_ctx = unsupported,
+                         .srx_ctx = unsupported,
                          .query_atomic = query_atomic,
-                         .query_collective = no_collective};
+                         .query_collective = unsupported};
 
 }  // namespace
 

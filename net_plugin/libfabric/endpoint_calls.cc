@@ -56,18 +56,6 @@ int set_option(fid_t object, int level, int name, const void* value, size_t byte
   return 0;
 }
 
-int no_transmit_context(fid_ep* /*endpoint*/, int /*index*/, fi_tx_attr* /*attr*/,
-                        fid_ep** /*context_endpoint*/, void* /*context*/) {
-  return -FI_ENOSYS;
-}
-
-int no_receive_context(fid_ep* /*endpoint*/, int /*index*/, fi_rx_attr* /*attr*/,
-                       fid_ep** /*context_endpoint*/, void* /*context*/) {
-  return -FI_ENOSYS;
-}
-
-ssize_t no_size(fid_ep* /*endpoint*/) { return -FI_ENOSYS; }
-
 int set_name(fid_t object, void* address, size_t bytes) {
   return guarded([&] { return of(object).set_name(address, bytes); });
 }
@@ -76,48 +64,25 @@ int get_name(fid_t object, void* address, size_t* bytes) {
   return guarded([&] { return of(object).get_name(address, bytes); });
 }
 
-int no_peer(fid_ep* /*endpoint*/, void* /*address*/, size_t* /*bytes*/) { return -FI_ENOSYS; }
-int no_connect(fid_ep* /*endpoint*/, const void* /*address*/, const void* /*parameter*/,
-               size_t /*bytes*/) {
-  return -FI_ENOSYS;
-}
-int no_listen(fid_pep* /*endpoint*/) { return -FI_ENOSYS; }
-int no_accept(fid_ep* /*endpoint*/, const void* /*parameter*/, size_t /*bytes*/) {
-  return -FI_ENOSYS;
-}
-int no_reject(fid_pep* /*endpoint*/, fid_t /*handle*/, const void* /*parameter*/,
-              size_t /*bytes*/) {
-  return -FI_ENOSYS;
-}
-int no_shutdown(fid_ep* /*endpoint*/, uint64_t /*flags*/) { return -FI_ENOSYS; }
-int no_join(fid_ep* /*endpoint*/, const void* /*address*/, uint64_t /*flags*/, fid_mc** /*group*/,
-            void* /*context*/) {
-  return -FI_ENOSYS;
-}
-
-fi_ops kEndpointObject = {.size = sizeof(fi_ops),
-                          .close = close_endpoint,
-                          .bind = bind_endpoint,
-                          .control = control_endpoint,
-                          .ops_open = no_ops_open};
+fi_ops kEndpointObject = object_calls(close_endpoint, control_endpoint, bind_endpoint);
 fi_ops_ep kEndpoint = {.size = sizeof(fi_ops_ep),
                        .cancel = cancel,
                        .getopt = get_option,
                        .setopt = set_option,
-                       .tx_ctx = no_transmit_context,
-                       .rx_ctx = no_receive_context,
-                       .rx_size_left = no_size,
-                       .tx_size_left = no_size};
+                       .tx_ctx = unsupported,
+                       .rx_ctx = unsupported,
+                       .rx_size_left = unsupported,
+                       .tx_size_left = unsupported};
 fi_ops_cm kNames = {.size = sizeof(fi_ops_cm),
                     .setname = set_name,
                     .getname = get_name,
-                    .getpeer = no_peer,
-                    .connect = no_connect,
-                    .listen = no_listen,
-                    .accept = no_accept,
-                    .reject = no_reject,
-                    .shutdown = no_shutdown,
-                    .join = no_join};
+                    .getpeer = unsupported,
+                    .connect = unsupported,
+                    .listen = unsupported,
+                    .accept = unsupported,
+                    .reject = unsupported,
+                    .shutdown = unsupported,
+                    .join = unsupported};
 
 }  // namespace
 

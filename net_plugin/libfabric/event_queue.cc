@@ -90,15 +90,7 @@ int close_queue(fid* object) {
   return 0;
 }
 
-int control_queue(fid* object, int command, void* argument) {
-  return reinterpret_cast<const EventQueue*>(object)->signal.control(command, argument);
-}
-
-fi_ops kQueueObject = {.size = sizeof(fi_ops),
-                       .close = close_queue,
-                       .bind = no_bind,
-                       .control = control_queue,
-                       .ops_open = no_ops_open};
+fi_ops kQueueObject = object_calls(close_queue, control_signal<EventQueue>);
 fi_ops_eq kQueue = {.size = sizeof(fi_ops_eq),
                     .read = read_event,
                     .readerr = read_error,

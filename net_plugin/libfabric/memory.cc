@@ -30,11 +30,7 @@ int control_region(fid* /*object*/, int command, void* /*argument*/) {
   return command == FI_ENABLE ? 0 : -FI_ENOSYS;
 }
 
-fi_ops kRegionObject = {.size = sizeof(fi_ops),
-                        .close = close_region,
-                        .bind = bind_region,
-                        .control = control_region,
-                        .ops_open = no_ops_open};
+fi_ops kRegionObject = object_calls(close_region, control_region, bind_region);
 
 Result<std::unique_ptr<StagedRange>> gpu_memory(const iovec& range, int ordinal) {
   const auto gpus = gpus_of_process();

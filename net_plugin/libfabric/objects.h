@@ -251,8 +251,35 @@ fi_ops_mr* memory_calls();
 int try_wait(fid_fabric* fabric, fid** waited, int count);
 
 // For calls that an object does not support.
-int no_bind(fid* object, fid* other, uint64_t flags);
-int no_control(fid* object, int command, void* argument);
-int no_ops_open(fid* object, const char* name, uint64_t flags, void** ops, void* context);
+template <typename Result, typename... Arguments>
+Result unsupported(Arguments... /*arguments*/) {
+  return -FI_ENOSYS;
+}
+
+// The calls that all kinds of objects have.
+constexpr fi_ops object_calls(int (*close)(fid*), int (*control)(fid*, int, void*) = unsupported,
+                              int (*bind)(fid*, fid*, uint64_t) = unsupported) {
+  return {.size = sizeof(fi_ops),
+          .close = close,
+          .bind = bind,
+          .control = control,
+          .ops_open = unsupported};
+}
+
+// Closes an object within a domain that nothing else uses any more.
+template <typename Object>
+int close_unused(fid* object) {
+  auto* const closed = reinterpret_cast<Object*>(object);
+  if (closed->users > 0) return -FI_EBUSY;
+  --closed->domain.users;
+  delete closed;
+  return 0;
+}
+
+// fi_control of an object with a wait object.
+template <typename Object>
+int control_signal(fid* object, int command, void* argument) {
+  return reinterpret_cast<const Object*>(object)->signal.control(command, argument);
+}
 
 }  // namespace pacecar::fabric

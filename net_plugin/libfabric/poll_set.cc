@@ -65,11 +65,7 @@ int close_set(fid* object) {
   return 0;
 }
 
-fi_ops kSetObject = {.size = sizeof(fi_ops),
-                     .close = close_set,
-                     .bind = no_bind,
-                     .control = no_control,
-                     .ops_open = no_ops_open};
+fi_ops kSetObject = object_calls(close_set);
 fi_ops_poll kSet = {.size = sizeof(fi_ops_poll), .poll = poll, .poll_add = add, .poll_del = remove};
 
 }  // namespace

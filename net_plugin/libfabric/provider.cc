@@ -11,30 +11,17 @@
 namespace pacecar::fabric {
 namespace {
 
-int no_passive_endpoint(fid_fabric* /*fabric*/, fi_info* /*info*/, fid_pep** /*endpoint*/,
-                        void* /*context*/) {
-  return -FI_ENOSYS;
-}
-
-int no_wait_set(fid_fabric* /*fabric*/, fi_wait_attr* /*attr*/, fid_wait** /*set*/) {
-  return -FI_ENOSYS;
-}
-
 int close_fabric(fid* object) {
   delete reinterpret_cast<Fabric*>(object);
   return 0;
 }
 
-fi_ops kFabricObject = {.size = sizeof(fi_ops),
-                        .close = close_fabric,
-                        .bind = no_bind,
-                        .control = no_control,
-                        .ops_open = no_ops_open};
+fi_ops kFabricObject = object_calls(close_fabric);
 fi_ops_fabric kFabric = {.size = sizeof(fi_ops_fabric),
                          .domain = open_domain,
-                         .passive_ep = no_passive_endpoint,
+                         .passive_ep = unsupported,
                          .eq_open = open_event_queue,
-                         .wait_open = no_wait_set,
+                         .wait_open = unsupported,
                          .trywait = try_wait};
 
 int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) {
@@ -95,13 +82,6 @@ int fi_error(ErrorCode code) {
       return FI_EIO;
   }
   return FI_EIO;
-}
-
-int no_bind(fid* /*object*/, fid* /*other*/, uint64_t /*flags*/) { return -FI_ENOSYS; }
-int no_control(fid* /*object*/, int /*command*/, void* /*argument*/) { return -FI_ENOSYS; }
-int no_ops_open(fid* /*object*/, const char* /*name*/, uint64_t /*flags*/, void** /*ops*/,
-                void* /*context*/) {
-  return -FI_ENOSYS;
 }
 
 }  // namespace pacecar::fabric

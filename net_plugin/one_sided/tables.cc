@@ -53,63 +53,44 @@ constexpr Table common_table() {
 
 // --- GIN 11 and 12: operations of a communicator, without contexts ---
 
-NcclResult put_v11(void* collective, uint64_t source_offset, void* source, size_t size,
-                   uint64_t offset, void* window, uint32_t rank, void** request) {
-  return put(collective, {source, source_offset}, size, {window, offset}, rank, nullptr, request);
-}
-
-NcclResult put_signal_v11(void* collective, uint64_t source_offset, void* source, size_t size,
-                          uint64_t offset, void* window, uint32_t rank, uint64_t signal_offset,
-                          void* signal_window, uint64_t value, uint32_t operation, void** request) {
-  const SignalCall signal{{signal_window, signal_offset}, value, operation};
-  return put(collective, {source, source_offset}, size, {window, offset}, rank, &signal, request);
-}
-
 // All of a communicator's connections have the group's one order.
-NcclResult connect_v12(void* context, void* handles[], int ranks, int rank, int /*connections*/,
-                       int /*queue_depth*/, void* listen_comm, void** collective) {
-  return connect(context, handles, ranks, rank, listen_comm, collective);
-}
+template <typename... Connection>
+struct Gin {
+  static NcclResult connect(void* context, void* handles[], int ranks, int rank,
+                            Connection... /*connections*/, Connection... /*queue_depth*/,
+                            void* listen_comm, void** collective) {
+    return one_sided::connect(context, handles, ranks, rank, listen_comm, collective);
+  }
 
-NcclResult put_v12(void* collective, uint64_t source_offset, void* source, size_t size,
-                   uint64_t offset, void* window, uint32_t rank, int /*connection*/,
-                   void** request) {
-  return put_v11(collective, source_offset, source, size, offset, window, rank, request);
-}
+  static NcclResult put(void* collective, uint64_t source_offset, void* source, size_t size,
+                        uint64_t offset, void* window, uint32_t rank, Connection... /*connection*/,
+                        void** request) {
+    return one_sided::put(collective, {source, source_offset}, size, {window, offset}, rank,
+                          nullptr, request);
+  }
 
-NcclResult put_signal_v12(void* collective, uint64_t source_offset, void* source, size_t size,
-                          uint64_t offset, void* window, uint32_t rank, uint64_t signal_offset,
-                          void* signal_window, uint64_t value, uint32_t operation,
-                          int /*connection*/, void** request) {
-  return put_signal_v11(collective, source_offset, source, size, offset, window, rank,
-                        signal_offset, signal_window, value, operation, request);
-}
+  static NcclResult put_signal(void* collective, uint64_t source_offset, void* source, size_t size,
+                               uint64_t offset, void* window, uint32_t rank, uint64_t signal_offset,
+                               void* signal_window, uint64_t value, uint32_t operation,
+                               Connection... /*connection*/, void** request) {
+    const SignalCall signal{{signal_window, signal_offset}, value, operation};
+    return one_sided::put(collective, {source, source_offset}, size, {window, offset}, rank,
+                          &signal, request);
+  }
+};
 
 // Left out on purpose: contexts, which NCCL makes itself in proxy mode, and where they are not
 // there passes the communicator.
-template <typename Table>
-constexpr Table gin_table() {
-  Table table = common_table<Table>();
+template <typename... Connection>
+constexpr nccl::GinV11V12<Connection...> gin_table() {
+  auto table = common_table<nccl::GinV11V12<Connection...>>();
+  table.connect = Gin<Connection...>::connect;
   table.regMrSym = share_memory_gin;
   table.regMrSymDmaBuf = share_dmabuf_gin;
+  table.iput = Gin<Connection...>::put;
+  table.iputSignal = Gin<Connection...>::put_signal;
   table.ginProgress = progress;
   table.queryLastError = last_error;
-  return table;
-}
-
-constexpr nccl::GinV11 gin_v11() {
-  auto table = gin_table<nccl::GinV11>();
-  table.connect = connect;
-  table.iput = put_v11;
-  table.iputSignal = put_signal_v11;
-  return table;
-}
-
-constexpr nccl::GinV12 gin_v12() {
-  auto table = gin_table<nccl::GinV12>();
-  table.connect = connect_v12;
-  table.iput = put_v12;
-  table.iputSignal = put_signal_v12;
   return table;
 }
 
@@ -125,30 +106,28 @@ NcclResult create_context_v14(void* collective, nccl::RmaConfigV14* config, void
   return create_context(collective, config->contexts, config->traffic_class, context);
 }
 
+template <typename... Flags>
 NcclResult put_v13(void* context, int number, uint64_t source_offset, void* source, size_t size,
-                   uint64_t offset, void* window, uint32_t rank, void** request) {
-  return put_v11(collective_of(context, number), source_offset, source, size, offset, window, rank,
-                 request);
+                   uint64_t offset, void* window, uint32_t rank, Flags... /*flags*/,
+                   void** request) {
+  return Gin<>::put(collective_of(context, number), source_offset, source, size, offset, window,
+                    rank, request);
 }
 
+// `Flags` begins with whether the signal is strong, where there is such an argument.
+template <typename... Flags>
 NcclResult put_signal_v13(void* context, int number, uint64_t source_offset, void* source,
                           size_t size, uint64_t offset, void* window, uint32_t rank,
                           uint64_t signal_offset, void* signal_window, uint64_t value,
-                          uint32_t operation, void** request) {
-  return put_signal_v11(collective_of(context, number), source_offset, source, size, offset, window,
-                        rank, signal_offset, signal_window, value, operation, request);
+                          uint32_t operation, Flags... /*flags*/, void** request) {
+  return Gin<>::put_signal(collective_of(context, number), source_offset, source, size, offset,
+                           window, rank, signal_offset, signal_window, value, operation, request);
 }
 
-NcclResult put_signal_v14(void* context, int number, uint64_t source_offset, void* source,
-                          size_t size, uint64_t offset, void* window, uint32_t rank,
-                          uint64_t signal_offset, void* signal_window, uint64_t value,
-                          uint32_t operation, bool /*strong*/, void** request) {
-  return put_signal_v13(context, number, source_offset, source, size, offset, window, rank,
-                        signal_offset, signal_window, value, operation, request);
-}
-
+template <typename... Flags>
 NcclResult get_v13(void* context, int number, uint64_t offset, void* window, size_t size,
-                   uint64_t local_offset, void* local, uint32_t rank, void** request) {
+                   uint64_t local_offset, void* local, uint32_t rank, Flags... /*flags*/,
+                   void** request) {
   return get(collective_of(context, number), {window, offset}, size, {local, local_offset}, rank,
              request);
 }
@@ -161,26 +140,6 @@ NcclResult progress_v13(void* context) { return progress(collective_of(context, 
 
 NcclResult last_error_v13(void* context, bool* has_error) {
   return last_error(collective_of(context, 0), has_error);
-}
-
-NcclResult put_v15(void* context, int number, uint64_t source_offset, void* source, size_t size,
-                   uint64_t offset, void* window, uint32_t rank, uint32_t /*flags*/,
-                   void** request) {
-  return put_v13(context, number, source_offset, source, size, offset, window, rank, request);
-}
-
-NcclResult put_signal_v15(void* context, int number, uint64_t source_offset, void* source,
-                          size_t size, uint64_t offset, void* window, uint32_t rank,
-                          uint64_t signal_offset, void* signal_window, uint64_t value,
-                          uint32_t operation, bool /*strong*/, uint32_t /*flags*/, void** request) {
-  return put_signal_v13(context, number, source_offset, source, size, offset, window, rank,
-                        signal_offset, signal_window, value, operation, request);
-}
-
-NcclResult get_v15(void* context, int number, uint64_t offset, void* window, size_t size,
-                   uint64_t local_offset, void* local, uint32_t rank, uint32_t /*flags*/,
-                   void** request) {
-  return get_v13(context, number, offset, window, size, local_offset, local, rank, request);
 }
 
 template <typename Table>
@@ -198,36 +157,23 @@ constexpr nccl::GinV13 gin_v13() {
   table.createContext = create_context_v13;
   table.regMrSym = share_memory_gin;
   table.regMrSymDmaBuf = share_dmabuf_gin;
-  table.iput = put_v13;
-  table.iputSignal = put_signal_v13;
-  table.iget = get_v13;
+  table.iput = put_v13<>;
+  table.iputSignal = put_signal_v13<>;
+  table.iget = get_v13<>;
   table.ginProgress = progress_v13;
   return table;
 }
 
-template <typename Table>
-constexpr Table rma_table() {
-  Table table = context_table<Table>();
+template <typename... Flags>
+constexpr nccl::RmaV14V15<Flags...> rma_table() {
+  auto table = context_table<nccl::RmaV14V15<Flags...>>();
   table.createContext = create_context_v14;
   table.regMrSym = share_memory;
   table.regMrSymDmaBuf = share_dmabuf;
+  table.iput = put_v13<Flags...>;
+  table.iputSignal = put_signal_v13<bool, Flags...>;
+  table.iget = get_v13<Flags...>;
   table.rmaProgress = progress_v13;
-  return table;
-}
-
-constexpr nccl::RmaV14 rma_v14() {
-  auto table = rma_table<nccl::RmaV14>();
-  table.iput = put_v13;
-  table.iputSignal = put_signal_v14;
-  table.iget = get_v13;
-  return table;
-}
-
-constexpr nccl::RmaV15 rma_v15() {
-  auto table = rma_table<nccl::RmaV15>();
-  table.iput = put_v15;
-  table.iputSignal = put_signal_v15;
-  table.iget = get_v15;
   return table;
 }
 
@@ -239,15 +185,15 @@ extern "C" {
 namespace one_sided = pacecar::plugin::one_sided;
 
 [[gnu::visibility("default")]] extern constexpr pacecar::nccl::GinV11 ncclGinPlugin_v11 =
-    one_sided::gin_v11();
+    one_sided::gin_table<>();
 [[gnu::visibility("default")]] extern constexpr pacecar::nccl::GinV12 ncclGinPlugin_v12 =
-    one_sided::gin_v12();
+    one_sided::gin_table<int>();
 [[gnu::visibility("default")]] extern constexpr pacecar::nccl::GinV13 ncclGinPlugin_v13 =
     one_sided::gin_v13();
 [[gnu::visibility("default")]] extern constexpr pacecar::nccl::RmaV13 ncclRmaPlugin_v13 =
     one_sided::gin_v13();
 [[gnu::visibility("default")]] extern constexpr pacecar::nccl::RmaV14 ncclRmaPlugin_v14 =
-    one_sided::rma_v14();
+    one_sided::rma_table<>();
 [[gnu::visibility("default")]] extern constexpr pacecar::nccl::RmaV15 ncclRmaPlugin_v15 =
-    one_sided::rma_v15();
+    one_sided::rma_table<uint32_t>();
 }

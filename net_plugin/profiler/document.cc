@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <fstream>
 #include <iterator>
+#include <system_error>
 
 namespace pacecar::profiler {
 namespace {
@@ -68,6 +71,19 @@ void append_family(std::string& text, const Family& family, double value) {
 }
 
 }  // namespace
+
+ProcessorTime processor_time() {
+  ProcessorTime sum;
+  std::error_code error;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    std::ifstream file(thread.path() / "schedstat");
+    ProcessorTime one;
+    if (!(file >> one.run_ns >> one.waited_ns)) continue;
+    sum.run_ns += one.run_ns;
+    sum.waited_ns += one.waited_ns;
+  }
+  return sum;
+}
 
 std::string profile_document(const Recorder& recorder, const ProcessorTime& processor) {
   std::string text =

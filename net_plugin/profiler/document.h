@@ -2,12 +2,21 @@
 // and lines for /metrics.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
-#include "net_plugin/profiler/processor_time.h"
 #include "net_plugin/profiler/recorder.h"
 
 namespace pacecar::profiler {
+
+// The processor time of the process's threads, as Linux counts it.
+struct ProcessorTime {
+  uint64_t run_ns = 0;
+  uint64_t waited_ns = 0;  // runnable without a processor: others had it, or a limit applied
+};
+
+// Zeros if the kernel does not count (no CONFIG_SCHED_INFO).
+ProcessorTime processor_time();
 
 std::string profile_document(const Recorder& recorder, const ProcessorTime& processor);
 

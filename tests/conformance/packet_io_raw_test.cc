@@ -85,14 +85,14 @@ TEST(RawIo, HearsNothingOfOthersWhileItOpens) {
   UdpSocket target(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   SocketAddress name;
   const socklen_t length = to_sockaddr(address_of(4), name);
-  ASSERT_EQ(bind(target.fd(), &name.any, length), 0);
+  ASSERT_EQ(bind(target.get(), &name.any, length), 0);
   socklen_t size = sizeof name;
-  ASSERT_EQ(getsockname(target.fd(), &name.any, &size), 0);
+  ASSERT_EQ(getsockname(target.get(), &name.any, &size), 0);
   std::jthread others([&](const std::stop_token& stop) {
     const UdpSocket from(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     const std::vector<uint8_t> letter(60'000);
     while (!stop.stop_requested()) {
-      sendto(from.fd(), letter.data(), letter.size(), 0, &name.any, size);
+      sendto(from.get(), letter.data(), letter.size(), 0, &name.any, size);
     }
   });
   for (size_t i = 0; i < test::rounds(2000); ++i) {

@@ -11,8 +11,7 @@
 #include "tests/fuzz/hostile_peer.h"
 #include "tests/fuzz/margined_memory.h"
 #include "tests/support/memory_nic.h"
-#include "transport/api/bond/bonded_receive.h"
-#include "transport/api/bond/bonded_send.h"
+#include "transport/api/bond/bonded.h"
 #include "transport/engine/clock.h"
 #include "transport/nic/nic_port.h"
 

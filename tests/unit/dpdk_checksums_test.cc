@@ -18,8 +18,8 @@
 #include "tests/support/dpdk_hub.h"
 #include "tests/support/scratch_directory.h"
 #include "transport/io/dpdk/dpdk_io.h"
-#include "transport/io/dpdk/frame.h"
 #include "transport/io/dpdk/neighbor_message.h"
+#include "transport/io/frame.h"
 #include "transport/io/sockaddr.h"
 #include "transport/io/udp/udp_socket.h"
 
@@ -259,7 +259,7 @@ TEST_P(DpdkChecksumsOfTap, AreTheKernels) {
   const Address to = ipv6(2);
   const UdpSocket kernel(socket(AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK, 0));
   SocketAddress address;
-  ASSERT_EQ(bind(kernel.fd(), &address.any, to_sockaddr(to, address)), 0);
+  ASSERT_EQ(bind(kernel.get(), &address.any, to_sockaddr(to, address)), 0);
   const socklen_t length = to_sockaddr(ipv6(1), address);
   const std::vector<uint8_t> bytes(1000, 7);
   const std::span pieces(bytes);
@@ -275,9 +275,9 @@ TEST_P(DpdkChecksumsOfTap, AreTheKernels) {
   for (Instant now; now < limit && (taken < 10 || received < 10);) {
     now = rested_now();
     end->send({&packet, 1}, now);
-    sendto(kernel.fd(), bytes.data(), bytes.size(), 0, &address.any, length);
+    sendto(kernel.get(), bytes.data(), bytes.size(), 0, &address.any, length);
     received += end->receive(packets, now);
-    if (recv(kernel.fd(), heard.data(), heard.size(), 0) == std::ssize(bytes)) ++taken;
+    if (recv(kernel.get(), heard.data(), heard.size(), 0) == std::ssize(bytes)) ++taken;
   }
   EXPECT_GE(taken, 10);
   EXPECT_GE(received, 10U);

@@ -5,8 +5,8 @@
 
 #include "transport/base/prng.h"
 #include "transport/io/dpdk/device_name.h"
-#include "transport/io/dpdk/frame.h"
 #include "transport/io/dpdk/known_frames.h"
+#include "transport/io/frame.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {

@@ -105,7 +105,7 @@ TEST(MessengerEnds, AFlowIsKeptForAFifthOfTheSilenceLimit) {
   ScriptedPair pair;  // of ten seconds
   const std::array registered = {pair.nic[0].registered(), pair.nic[1].registered()};
   pair.messenger(0).close_send(pair.ends.send, pair.now);
-  pair.messenger(1).close_receive(pair.ends.receive, pair.now);
+  pair.messenger(1).close_receive(pair.ends.receive);
   pair.run_for(Duration::from_ms(1900));
   for (size_t host : {0, 1}) {
     EXPECT_EQ(pair.messenger(host).report().flows, 1U);
@@ -140,7 +140,7 @@ TEST(MessengerEnds, ABrokenQueuePairFailsItsFlowAndNoOther) {
   pair.run_for(Duration::from_ms(20));
   EXPECT_EQ(pair.messenger(0).report().flows, 1U);
   EXPECT_EQ(pair.nic[0].queue_pairs(), 2U);
-  pair.messenger(0).close_receive(other.receive, pair.now);
+  pair.messenger(0).close_receive(other.receive);
   EXPECT_TRUE(pair.messenger(0).releasing_receives());
 }
 
@@ -152,7 +152,7 @@ TEST(MessengerEnds, APeerWhoseTableIsGoneHasClosed) {
   pair.nic[1].acknowledge_one(CompletionStatus::kRemoteAccessError);
   pair.turn(1);
   EXPECT_EQ(received.failure, MessageFailure::kPeerClosed);
-  pair.messenger(1).close_receive(pair.ends.receive, pair.now);
+  pair.messenger(1).close_receive(pair.ends.receive);
   EXPECT_FALSE(pair.messenger(1).drained()) << "it says so all the same";
   ASSERT_EQ(pair.nic[1].posted.size(), 1U);
   pair.nic[1].acknowledge_one(CompletionStatus::kRemoteAccessError);
@@ -166,7 +166,7 @@ TEST(MessengerEnds, ACloseForWhichThereIsNoRoomIsSentLater) {
   ScriptedPair pair;
   for (size_t host : {0, 1}) pair.nic[host].room = 0;
   pair.messenger(0).close_send(pair.ends.send, pair.now);
-  pair.messenger(1).close_receive(pair.ends.receive, pair.now);
+  pair.messenger(1).close_receive(pair.ends.receive);
   EXPECT_FALSE(pair.messenger(0).drained());
   EXPECT_FALSE(pair.messenger(1).drained());
   for (size_t host : {0, 1}) pair.nic[host].room = 10;

@@ -3,8 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "transport/engine/back_ends.h"
+#include "transport/engine/open_kinds.h"
 #include "transport/engine/open_nic.h"
-#include "transport/engine/open_ofi.h"
 
 namespace pacecar {
 namespace {

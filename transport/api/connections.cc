@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "transport/api/failure.h"
-#include "transport/api/stall_watch.h"
+#include "transport/api/stall.h"
 
 namespace pacecar {
 namespace {

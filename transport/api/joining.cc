@@ -4,8 +4,7 @@
 #include <deque>
 #include <vector>
 
-#include "transport/api/bond/bonded_receive.h"
-#include "transport/api/bond/bonded_send.h"
+#include "transport/api/bond/bonded.h"
 #include "transport/api/connections.h"
 #include "transport/api/lane_list.h"
 #include "transport/engine/bootstrap/bootstrap.h"

@@ -7,10 +7,8 @@
 
 #include "transport/engine/clock.h"
 #include "transport/engine/cores/multi_core_nic.h"
-#include "transport/engine/open_dpdk.h"
 #include "transport/engine/open_io.h"
-#include "transport/engine/open_ofi.h"
-#include "transport/engine/open_verbs.h"
+#include "transport/engine/open_kinds.h"
 #include "transport/engine/soft_port.h"
 #include "transport/io/udp/interfaces.h"
 

@@ -1,5 +1,3 @@
-#include "transport/engine/open_ofi.h"
-
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <rdma/fi_domain.h>
@@ -9,8 +7,10 @@
 #include <filesystem>
 #include <utility>
 
+#include "transport/engine/back_ends.h"
 #include "transport/engine/bootstrap_choice.h"
 #include "transport/engine/clock.h"
+#include "transport/engine/open_kinds.h"
 #include "transport/io/sockaddr.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/ofi/ofi_nic.h"

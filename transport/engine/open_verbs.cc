@@ -1,5 +1,3 @@
-#include "transport/engine/open_verbs.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include "transport/engine/back_ends.h"
 #include "transport/engine/bootstrap_choice.h"
 #include "transport/engine/clock.h"
+#include "transport/engine/open_kinds.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/gid_choice.h"

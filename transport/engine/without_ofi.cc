@@ -1,5 +1,6 @@
 // Stands in for open_ofi.cc in a build without libfabric.
-#include "transport/engine/open_ofi.h"
+#include "transport/engine/back_ends.h"
+#include "transport/engine/open_kinds.h"
 
 namespace pacecar {
 namespace {

@@ -4,7 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "transport/sim/fabric_check.h"
 #include "transport/sim/fabric_impl.h"
 #include "transport/sim/link_capture.h"
 

@@ -1,8 +1,8 @@
-#include "transport/sim/fabric_check.h"
-
 #include <fmt/format.h>
 
 #include <vector>
+
+#include "transport/sim/fabric_impl.h"
 
 namespace pacecar {
 namespace {

@@ -21,9 +21,26 @@
 #include "transport/sim/packet_store.h"
 #include "transport/sim/routing.h"
 #include "transport/sim/switch_buffer.h"
-#include "transport/sim/trace_hash.h"
 
 namespace pacecar {
+
+// Whether a configuration makes sense. Errors: kInvalidArgument, one sentence that names the
+// setting and its cure.
+Result<void> check_fabric_config(const FabricConfig& config, const Topology& topology);
+
+// A running hash over what happened: two runs with equal hashes did the same, in the same order. It
+// detects accidents, not forgery.
+class TraceHash {
+ public:
+  void add(uint64_t word) {
+    state_ = (state_ ^ word) * 0x9E3779B97F4A7C15U;  // odd, so no information is lost
+    state_ ^= state_ >> 32U;
+  }
+  uint64_t value() const { return state_; }
+
+ private:
+  uint64_t state_ = 0;
+};
 
 class Fabric::Impl final : public EventSink {
  public:

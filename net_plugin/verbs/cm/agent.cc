@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "net_plugin/verbs/cm/ids.h"
 #include "net_plugin/verbs/objects.h"
 #include "transport/base/check.h"
 #include "transport/engine/bootstrap/auth.h"
@@ -32,7 +33,7 @@ bool asks(const Message& message) {
 
 }  // namespace
 
-Result<std::unique_ptr<Agent>> Agent::open(ProcessNic& nic, Services& services) {
+Result<std::unique_ptr<Agent>> Agent::open(ProcessNic& nic, CmDevice& device) {
   auto rooms = std::make_unique<uint8_t[]>(kReceives * kRoomBytes);
   const auto region =
       nic.nic().register_memory(rooms.get(), kReceives * kRoomBytes, Access::kLocalWrite);
@@ -45,12 +46,12 @@ Result<std::unique_ptr<Agent>> Agent::open(ProcessNic& nic, Services& services) 
     nic.nic().deregister_memory(*region);
     return tl::unexpected(id.error());
   }
-  return std::unique_ptr<Agent>(new Agent(nic, services, *id, std::move(rooms), *region));
+  return std::unique_ptr<Agent>(new Agent(nic, device, *id, std::move(rooms), *region));
 }
 
-Agent::Agent(ProcessNic& nic, Services& services, QueuePairId id, std::unique_ptr<uint8_t[]> rooms,
+Agent::Agent(ProcessNic& nic, CmDevice& device, QueuePairId id, std::unique_ptr<uint8_t[]> rooms,
              const MemoryRegion& region)
-    : nic_(nic), services_(services), id_(id), rooms_(std::move(rooms)), region_(region) {
+    : nic_(nic), device_(device), id_(id), rooms_(std::move(rooms)), region_(region) {
   next_transaction_ = uint64_t{new_id()} << 32;
   nic_.add_sink(id_, this);
   nic_.add_timed(this);
@@ -225,7 +226,7 @@ void Agent::on_request(const Message& request, const Peer& from) {
     return run(end, end.connection.on_message(request, clock_now()), request);
   }
   uint16_t reason = 0;
-  if (services_.on_request(*this, request, from, &reason) != nullptr || reason == 0) return;
+  if (device_.on_request(request, from, &reason) != nullptr || reason == 0) return;
   Message refusal{.kind = Kind::kReject,
                   .transaction = request.transaction,
                   .remote_id = request.local_id,

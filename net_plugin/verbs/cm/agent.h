@@ -27,43 +27,31 @@ struct Peer {
   uint32_t slot = 0;  // of its process
 };
 
+struct CmDevice;
+struct Id;
+
 // One end of a connection, or of a look-up of a UD service.
-class End {
- public:
-  End(uint32_t local_id, Duration limit) : connection(local_id, limit) {}
-  virtual ~End() = default;
+struct End {
+  End(Id& user, uint32_t local_id, Duration limit) : connection(local_id, limit), id(&user) {}
   End(const End&) = delete;
   End& operator=(const End&) = delete;
 
+  void on_notice(Notice notice, const Message& message);
+
   Connection connection;
+  Id* id;  // null: destroyed
   Peer peer;
   // The service is being searched, until `search_ends`.
   bool searching = false;
   bool asked_all = false;
   Instant search_ends = Instant::never();
   Message refusal;  // the first, to be reported if no other comes
-
-  virtual void on_notice(Notice notice, const Message& message) = 0;
-};
-
-class Agent;
-
-// The services of this process.
-class Services {
- public:
-  // For a request or a question: returns the new end, already added; or null with the reason for a
-  // reject (0: none, the peer repeats its request).
-  virtual End* on_request(Agent& agent, const Message& request, const Peer& from,
-                          uint16_t* reason) = 0;
-
- protected:
-  ~Services() = default;
 };
 
 class Agent final : CompletionSink, Timed {
  public:
   // Errors: kUnavailable.
-  static Result<std::unique_ptr<Agent>> open(ProcessNic& nic, Services& services);
+  static Result<std::unique_ptr<Agent>> open(ProcessNic& nic, CmDevice& device);
 
   ProcessNic& nic() { return nic_; }
   uint32_t new_id();
@@ -84,7 +72,7 @@ class Agent final : CompletionSink, Timed {
   void send(End& end, const Message* message);
 
  private:
-  Agent(ProcessNic& nic, Services& services, QueuePairId id, std::unique_ptr<uint8_t[]> rooms,
+  Agent(ProcessNic& nic, CmDevice& device, QueuePairId id, std::unique_ptr<uint8_t[]> rooms,
         const MemoryRegion& region);
   void post_receive(uint32_t slot);
   void send_to(const Peer& peer, const Message& message);
@@ -103,7 +91,7 @@ class Agent final : CompletionSink, Timed {
   using RemoteKey = std::tuple<Gid, uint32_t, uint32_t>;  // of the peer: address, slot, number
 
   ProcessNic& nic_;
-  Services& services_;
+  CmDevice& device_;  // with the services of this process
   const QueuePairId id_;
   const std::unique_ptr<uint8_t[]> rooms_;  // receive buffers
   const MemoryRegion region_;

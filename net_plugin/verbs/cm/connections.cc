@@ -112,7 +112,7 @@ void raise_found(Id& id, const Message& found) {
   raise(id, event, std::span(found.private_data).first(private_bytes(found.kind)));
 }
 
-void on_reply(CmEnd& end, const Message& reply) {
+void on_reply(End& end, const Message& reply) {
   Id& id = *end.id;
   if (reply.kind == Kind::kFound) return raise_found(id, reply);
   id.peer_queue_pair = reply.queue_pair;
@@ -132,7 +132,7 @@ void on_reply(CmEnd& end, const Message& reply) {
 
 }  // namespace
 
-void CmEnd::on_notice(Notice notice, const Message& message) {
+void End::on_notice(Notice notice, const Message& message) {
   if (id == nullptr) return;
   switch (notice) {
     case Notice::kNothing:
@@ -172,7 +172,7 @@ int ask(Id& id, const rdma_conn_param* param) {
     return EINVAL;
   }
   Agent& agent = *id.device->agent;
-  id.end = std::make_unique<CmEnd>(id, agent.new_id(), id.device->nic().connect_limit());
+  id.end = std::make_unique<End>(id, agent.new_id(), id.device->nic().connect_limit());
   id.end->peer.gid = message.remote_gid;
   id.end->searching = true;
   agent.add(*id.end);

@@ -154,8 +154,7 @@ std::vector<CmDevice*> all_devices() {
   return all;
 }
 
-End* CmDevice::on_request(Agent& /*agent*/, const Message& request, const Peer& from,
-                          uint16_t* reason) {
+End* CmDevice::on_request(const Message& request, const Peer& from, uint16_t* reason) {
   *reason = kInvalidService;
   const auto header = decode_ip(std::span(request.private_data).first<IpHeader::kBytes>());
   if (!header) return nullptr;
@@ -181,7 +180,7 @@ End* CmDevice::on_request(Agent& /*agent*/, const Message& request, const Peer& 
   made->initiator_depth = std::min(request.responder_resources, most_reads());
   made->retries = request.retries;
   made->not_ready_retries = request.not_ready_retries;
-  made->end = std::make_unique<CmEnd>(*made, agent->new_id(), nic().connect_limit());
+  made->end = std::make_unique<End>(*made, agent->new_id(), nic().connect_limit());
   made->end->peer = from;
   made->end->connection.on_request(request);
   agent->add(*made->end);

@@ -44,27 +44,21 @@ struct Channel : rdma_event_channel {
 };
 
 // A device that ids use: opened once, and never closed, as programs keep what belongs to it.
-struct CmDevice final : Services {
+struct CmDevice {
   ibv_context* context = nullptr;
   ibv_pd* pd = nullptr;  // for programs that bring none
   std::unique_ptr<Agent> agent;
 
   ProcessNic& nic() { return nic_of(context); }
   Address address() { return nic().address(); }
-  End* on_request(Agent& agent, const Message& request, const Peer& from,
-                  uint16_t* reason) override;
+  // For a request or a question: returns the new end, already added; or null with the reason for a
+  // reject (0: none, the peer repeats its request).
+  End* on_request(const Message& request, const Peer& from, uint16_t* reason);
 };
 
 // The device with the address, or of an address that begins with nothing: any. Null with errno.
 CmDevice* device_at(const Address& local);
 std::vector<CmDevice*> all_devices();
-
-struct CmEnd final : End {
-  CmEnd(Id& user, uint32_t number, Duration limit) : End(number, limit), id(&user) {}
-  void on_notice(Notice notice, const Message& message) override;
-
-  Id* id;  // null: destroyed
-};
 
 struct Id final : rdma_cm_id {
   Id(rdma_event_channel* events, void* user, rdma_port_space space);
@@ -78,8 +72,8 @@ struct Id final : rdma_cm_id {
   void set_destination(const Address& to);
 
   CmDevice* device = nullptr;
-  std::unique_ptr<CmEnd> end;  // of its connection
-  bool synchronous = false;    // calls wait for their events
+  std::unique_ptr<End> end;  // of its connection
+  bool synchronous = false;  // calls wait for their events
   bool listening = false;
   bool any_address = false;  // of a listener
   bool reuse_address = false;

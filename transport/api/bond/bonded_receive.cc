@@ -1,12 +1,11 @@
-#include "transport/api/bond/bonded_receive.h"
-
 #include <algorithm>
 #include <mutex>
 #include <optional>
 
+#include "transport/api/bond/bonded.h"
 #include "transport/api/failure.h"
 #include "transport/api/memory.h"
-#include "transport/api/stall_watch.h"
+#include "transport/api/stall.h"
 #include "transport/base/check.h"
 
 namespace pacecar {

@@ -1,15 +1,14 @@
-#include "transport/api/bond/bonded_send.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <mutex>
 #include <optional>
 
+#include "transport/api/bond/bonded.h"
 #include "transport/api/bond/lane_split.h"
 #include "transport/api/failure.h"
 #include "transport/api/memory.h"
-#include "transport/api/stall_watch.h"
+#include "transport/api/stall.h"
 #include "transport/base/check.h"
 #include "transport/base/fixed_queue.h"
 #include "transport/engine/clock.h"

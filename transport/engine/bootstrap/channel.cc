@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
@@ -25,7 +24,7 @@ Socket open_socket(const SocketAddress& address) {
 // Frames are small and each waits for an answer: Nagle's algorithm would only delay them.
 void send_at_once(const Socket& socket) {
   const int on = 1;
-  ::setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
 // The port is chosen at connect(), so that many connections may have the same. If the peer has
@@ -36,8 +35,8 @@ bool bind_source(const Socket& socket, Address local, sa_family_t family) {
   const socklen_t size = to_sockaddr(local, address);
   if (address.any.sa_family != family) return true;
   const int on = 1;
-  ::setsockopt(socket.fd(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
-  return ::bind(socket.fd(), &address.any, size) == 0;
+  ::setsockopt(socket.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
+  return ::bind(socket.get(), &address.any, size) == 0;
 }
 
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK; }
@@ -65,21 +64,12 @@ Error socket_error(std::string_view what, int code) {
   return {kind, fmt::format("{}: {}: {}", what, std::generic_category().message(code), cure)};
 }
 
-Socket& Socket::operator=(Socket&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-Socket::~Socket() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 Socket Socket::listen_on(const Address& local) {
   SocketAddress address;
   const socklen_t size = to_sockaddr(local, address);
   Socket socket = open_socket(address);
-  if (!socket || ::bind(socket.fd_, &address.any, size) != 0 ||
-      ::listen(socket.fd_, kBacklog) != 0) {
+  if (!socket || ::bind(socket.get(), &address.any, size) != 0 ||
+      ::listen(socket.get(), kBacklog) != 0) {
     return {};
   }
   return socket;
@@ -91,17 +81,17 @@ Socket Socket::connect_to(const Address& remote, const Address& local) {
   Socket socket = open_socket(address);
   if (!socket || !bind_source(socket, local, address.any.sa_family)) return {};
   send_at_once(socket);
-  if (::connect(socket.fd_, &address.any, size) != 0 && errno != EINPROGRESS) return {};
+  if (::connect(socket.get(), &address.any, size) != 0 && errno != EINPROGRESS) return {};
   return socket;
 }
 
 Socket Socket::accept(Address& remote) const {
   // The kernel makes a socket before it looks for a caller: most polls find none.
-  pollfd callers{fd_, POLLIN, 0};
+  pollfd callers{get(), POLLIN, 0};
   if (::poll(&callers, 1, 0) == 0) return {};
   SocketAddress address;
   socklen_t size = sizeof address;
-  Socket socket(::accept4(fd_, &address.any, &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  Socket socket(::accept4(get(), &address.any, &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!socket) return {};
   send_at_once(socket);
   remote = from_sockaddr(address);
@@ -111,17 +101,17 @@ Socket Socket::accept(Address& remote) const {
 Address Socket::local() const {
   SocketAddress address{};
   socklen_t size = sizeof address;
-  ::getsockname(fd_, &address.any, &size);
+  ::getsockname(get(), &address.any, &size);
   return from_sockaddr(address);
 }
 
 int Channel::connect_error() const {
-  pollfd entry{socket_.fd(), POLLOUT, 0};
+  pollfd entry{socket_.get(), POLLOUT, 0};
   if (::poll(&entry, 1, 0) <= 0) return EINPROGRESS;
   int error = 0;
   socklen_t size = sizeof error;
-  if (::getsockopt(socket_.fd(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) return errno;
-  return error == 0 && is_self_connection(socket_.fd()) ? ECONNREFUSED : error;
+  if (::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) return errno;
+  return error == 0 && is_self_connection(socket_.get()) ? ECONNREFUSED : error;
 }
 
 void Channel::queue(const Frame& frame) {
@@ -133,7 +123,7 @@ void Channel::queue(const Frame& frame) {
 ChannelStatus Channel::flush() {
   while (sent_ < out_.size) {
     const ssize_t n =
-        ::send(socket_.fd(), out_.bytes.data() + sent_, out_.size - sent_, MSG_NOSIGNAL);
+        ::send(socket_.get(), out_.bytes.data() + sent_, out_.size - sent_, MSG_NOSIGNAL);
     if (n >= 0) {
       sent_ += static_cast<size_t>(n);
     } else if (errno != EINTR) {
@@ -151,7 +141,7 @@ ChannelStatus Channel::receive(FrameType expected) {
       received_ = 0;
       return ChannelStatus::kReady;
     }
-    const ssize_t n = ::recv(socket_.fd(), in_.data() + received_, wanted - received_, 0);
+    const ssize_t n = ::recv(socket_.get(), in_.data() + received_, wanted - received_, 0);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && would_block()) return ChannelStatus::kPending;
     if (n <= 0) return ChannelStatus::kClosed;
@@ -165,7 +155,7 @@ ChannelStatus Channel::receive(FrameType expected) {
 
 bool Channel::at_end() const {
   uint8_t byte;
-  const ssize_t n = ::recv(socket_.fd(), &byte, 1, MSG_PEEK);
+  const ssize_t n = ::recv(socket_.get(), &byte, 1, MSG_PEEK);
   return n == 0 || (n < 0 && !would_block());
 }
 

@@ -9,19 +9,16 @@
 #include <string_view>
 #include <utility>
 
+#include "transport/base/file_descriptor.h"
 #include "transport/base/result.h"
 #include "transport/engine/bootstrap/wire.h"
 
 namespace pacecar::bootstrap {
 
-// Owns a file descriptor. Errors are left in errno, for the caller to put into a sentence.
-class Socket {
+// Errors are left in errno, for the caller to put into a sentence.
+class Socket : public FileDescriptor {
  public:
-  Socket() = default;
-  explicit Socket(int fd) : fd_(fd) {}
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept;
-  ~Socket();
+  using FileDescriptor::FileDescriptor;
 
   // A listening or a connecting TCP socket; an empty one on failure. A connecting one may still be
   // on its way; it comes from the IP of `local`, unless that is of another version than `remote`.
@@ -30,12 +27,7 @@ class Socket {
   // The next caller of a listening socket and its address; an empty one when there is none.
   Socket accept(Address& remote) const;
 
-  explicit operator bool() const { return fd_ >= 0; }
-  int fd() const { return fd_; }
   Address local() const;
-
- private:
-  int fd_ = -1;
 };
 
 // The error of a failed system call, with its cure where one is known; `code` is its errno.

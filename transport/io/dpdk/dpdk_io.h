@@ -14,7 +14,7 @@
 #include "transport/base/log.h"
 #include "transport/base/result.h"
 #include "transport/io/dpdk/device_name.h"
-#include "transport/io/dpdk/frame.h"
+#include "transport/io/frame.h"
 #include "transport/io/packet_io.h"
 
 namespace pacecar {

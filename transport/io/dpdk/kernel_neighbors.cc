@@ -69,12 +69,12 @@ std::optional<MacAddress> KernelNeighbors::look_up(const Address& address) {
   request.attribute.rta_type = NDA_DST;
   request.attribute.rta_len = static_cast<uint16_t>(RTA_LENGTH(address.ip.size() - skipped));
   std::copy(address.ip.begin() + skipped, address.ip.end(), request.address.begin());
-  if (::send(netlink_.fd(), &request, request.header.nlmsg_len, MSG_DONTWAIT) < 0) {
+  if (::send(netlink_.get(), &request, request.header.nlmsg_len, MSG_DONTWAIT) < 0) {
     return std::nullopt;
   }
   std::array<uint8_t, 1024> answer;
   ssize_t size = 0;
-  while ((size = recv(netlink_.fd(), answer.data(), answer.size(), MSG_DONTWAIT)) > 0) {
+  while ((size = recv(netlink_.get(), answer.data(), answer.size(), MSG_DONTWAIT)) > 0) {
     nlmsghdr header{};
     std::memcpy(&header, answer.data(), std::min<size_t>(sizeof header, static_cast<size_t>(size)));
     if (header.nlmsg_seq == sequence_) {
@@ -93,7 +93,7 @@ std::optional<MacAddress> KernelNeighbors::find(const Address& address) {
   SocketAddress raw;
   const socklen_t length = to_sockaddr(to, raw);
   const UdpSocket udp(socket(raw.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sendto(udp.fd(), nullptr, 0, 0, &raw.any, length);
+  sendto(udp.get(), nullptr, 0, 0, &raw.any, length);
   return std::nullopt;
 }
 

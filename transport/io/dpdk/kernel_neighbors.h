@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "transport/io/dpdk/frame.h"
+#include "transport/io/frame.h"
 #include "transport/io/udp/udp_socket.h"
 
 namespace pacecar {

@@ -14,7 +14,7 @@
 #include <cstring>
 #include <span>
 
-#include "transport/io/dpdk/frame.h"
+#include "transport/io/frame.h"
 #include "transport/wire/big_endian.h"
 
 namespace pacecar {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "transport/io/dpdk/frame.h"
+#include "transport/io/frame.h"
 
 namespace pacecar {
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "transport/base/units.h"
-#include "transport/io/dpdk/frame.h"
 #include "transport/io/dpdk/neighbor_message.h"
 #include "transport/io/dpdk/routes.h"
+#include "transport/io/frame.h"
 
 namespace pacecar {
 

@@ -14,7 +14,7 @@
 #include "transport/io/dpdk/af_xdp.h"
 #include "transport/io/dpdk/device_name.h"
 #include "transport/io/dpdk/driver.h"
-#include "transport/io/dpdk/frame.h"
+#include "transport/io/frame.h"
 
 struct rte_mbuf;
 struct rte_mempool;

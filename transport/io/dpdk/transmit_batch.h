@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <span>
 
-#include "transport/io/dpdk/frame.h"
 #include "transport/io/dpdk/port.h"
+#include "transport/io/frame.h"
 
 namespace pacecar {
 

@@ -45,7 +45,7 @@ class RawIo final : public PacketIo {
     const bool control = traffic_class == TrafficClass::kControl;
     return static_cast<uint16_t>(roce::kFirstSourcePort + (control ? caps_.paths : path));
   }
-  int wait_fd() const override { return sockets_.receiver.fd(); }
+  int wait_fd() const override { return sockets_.receiver.get(); }
   const PacketIoCounters& counters() const override { return counters_; }
 
   size_t send(std::span<const TxPacket> packets, Instant now) override;
@@ -128,7 +128,7 @@ size_t RawIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
   while (taken < packets.size()) {
     const size_t planned = plan(packets.subspan(taken));
     const int sent = planned == 0 ? 0
-                                  : sendmmsg(sockets_.transmitter.fd(), out_.data(),
+                                  : sendmmsg(sockets_.transmitter.get(), out_.data(),
                                              static_cast<unsigned>(planned), MSG_DONTWAIT);
     if (sent > 0) {
       for (const TxPacket& packet : packets.subspan(taken, static_cast<size_t>(sent))) {
@@ -151,7 +151,7 @@ size_t RawIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
 
 size_t RawIo::receive(std::span<RxPacket> packets, Instant /*now*/) {
   const size_t most = std::min(packets.size(), kBurst);
-  const int received = recvmmsg(sockets_.receiver.fd(), in_.data(), static_cast<unsigned>(most),
+  const int received = recvmmsg(sockets_.receiver.get(), in_.data(), static_cast<unsigned>(most),
                                 MSG_DONTWAIT, nullptr);
   if (received < 0) {
     if (errno != EAGAIN && errno != EINTR) ++counters_.receive_errors;
@@ -181,7 +181,7 @@ size_t RawIo::receive(std::span<RxPacket> packets, Instant /*now*/) {
 
 Result<UdpSocket> open_raw_socket(int protocol) {
   UdpSocket raw(socket(AF_INET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol));
-  if (raw.fd() >= 0) return raw;
+  if (raw.get() >= 0) return raw;
   if (errno == EPERM || errno == EACCES) {
     return fail(ErrorCode::kPermission,
                 "raw IPv4 sockets need a privilege: run as root, or give the program the "
@@ -222,8 +222,8 @@ Result<Sockets> open_sockets(const RawConfig& config, const Address& local) {
   Address host = local;
   host.port = 0;
   const socklen_t length = to_sockaddr(host, name);
-  if (!accept_roce_only(sockets.receiver.fd()) ||
-      bind(sockets.receiver.fd(), &name.any, length) != 0) {
+  if (!accept_roce_only(sockets.receiver.get()) ||
+      bind(sockets.receiver.get(), &name.any, length) != 0) {
     return fail(ErrorCode::kSystem,
                 fmt::format("cannot listen to raw packets for {} ({}): check that the address "
                             "belongs to an interface of this machine that is up",

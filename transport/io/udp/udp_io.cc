@@ -55,7 +55,7 @@ class UdpIo final : public PacketIo {
 
   const PacketIoCaps& caps() const override { return caps_; }
   const Address& local_address() const override { return local_; }
-  int wait_fd() const override { return receiver_.fd(); }
+  int wait_fd() const override { return receiver_.get(); }
   const PacketIoCounters& counters() const override { return counters_; }
 
   uint16_t source_port(uint16_t path, TrafficClass traffic_class) const override {
@@ -116,7 +116,7 @@ void UdpIo::settle_on(Transmitter& transmitter, const Address& destination) {
   SocketAddress raw;
   const socklen_t length = to_sockaddr(destination, raw);
   // If refused (no route), the sends report it.
-  const bool connected = ::connect(transmitter.source.socket.fd(), &raw.any, length) == 0;
+  const bool connected = ::connect(transmitter.source.socket.get(), &raw.any, length) == 0;
   transmitter.connected = connected ? destination : Address{};
 }
 
@@ -142,7 +142,7 @@ size_t UdpIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
 // included. Fewer than planned: the socket is full, or segments_ has changed and the rest must be
 // planned again.
 size_t UdpIo::submit(const Transmitter& transmitter, bool& full) {
-  const int fd = transmitter.source.socket.fd();
+  const int fd = transmitter.source.socket.get();
   const auto messages = batch_.messages();
   const int most_refusals = transmitter.connected.port == 0 ? 1 : kCallsPerIcmp;
   int refusals = 0;  // of this group
@@ -190,7 +190,7 @@ int UdpIo::hand_over(int fd, std::span<mmsghdr> messages) {
 }
 
 size_t UdpIo::receive(std::span<RxPacket> packets, Instant /*now*/) {
-  const size_t count = ring_.receive(receiver_.fd(), packets, counters_);
+  const size_t count = ring_.receive(receiver_.get(), packets, counters_);
   traces_.read(packets.first(count));
   return count;
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <linux/filter.h>
 #include <netinet/udp.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -37,13 +36,13 @@ Result<UdpSocket> open_bound(const Address& local) {
   SocketAddress raw;
   const socklen_t length = to_sockaddr(local, raw);
   UdpSocket udp(socket(raw.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (udp.fd() < 0) {
+  if (udp.get() < 0) {
     return fail(ErrorCode::kSystem,
                 fmt::format("cannot make a UDP socket ({}): raise the limit of open "
                             "files with 'ulimit -n' or use fewer paths",
                             std::strerror(errno)));
   }
-  if (bind(udp.fd(), &raw.any, length) != 0) {
+  if (bind(udp.get(), &raw.any, length) != 0) {
     if (errno == EADDRINUSE) {
       return fail(
           ErrorCode::kUnavailable,
@@ -71,19 +70,10 @@ tl::unexpected<Error> refused_option(const Address& local) {
 
 }  // namespace
 
-UdpSocket& UdpSocket::operator=(UdpSocket&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-UdpSocket::~UdpSocket() {
-  if (fd_ >= 0) close(fd_);
-}
-
 Result<UdpSocket> open_receive_socket(const Address& local, Bytes buffer_bytes) {
   auto udp = open_bound(local);
   if (!udp) return udp;
-  const int fd = udp->fd();
+  const int fd = udp->get();
   set_receive_buffer(*udp, buffer_bytes);
   const bool reports_class = is_ipv4(local) ? set_option(fd, IPPROTO_IP, IP_RECVTOS, 1)
                                             : set_option(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
@@ -99,7 +89,7 @@ Result<UdpSocket> open_receive_socket(const Address& local, Bytes buffer_bytes) 
 }
 
 Result<void> accept_without_checksum(const UdpSocket& socket) {
-  if (set_option(socket.fd(), SOL_UDP, UDP_NO_CHECK6_RX, 1)) return {};
+  if (set_option(socket.get(), SOL_UDP, UDP_NO_CHECK6_RX, 1)) return {};
   return fail(ErrorCode::kSystem,
               fmt::format("the kernel refuses UDP over IPv6 without checksums ({}): Linux 3.16 or "
                           "newer is needed",
@@ -111,10 +101,10 @@ Result<UdpSocket> open_deaf_socket(const Address& local) {
   if (!udp) return udp;
   sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
   const sock_fprog filter = {1, &drop};
-  if (setsockopt(udp->fd(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) != 0) {
+  if (setsockopt(udp->get(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) != 0) {
     return refused_option(local);
   }
-  set_option(udp->fd(), SOL_SOCKET, SO_RCVBUF, 0);  // the kernel's minimum
+  set_option(udp->get(), SOL_SOCKET, SO_RCVBUF, 0);  // the kernel's minimum
   return udp;
 }
 
@@ -133,7 +123,7 @@ Result<void> drop_unless(const UdpSocket& socket, uint64_t bits, uint64_t value)
       BPF_STMT(BPF_RET | BPF_K, 0),
   }};
   const sock_fprog filter = {program.size(), program.data()};
-  if (setsockopt(socket.fd(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) == 0) {
+  if (setsockopt(socket.get(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) == 0) {
     return {};
   }
   return fail(ErrorCode::kSystem,
@@ -143,11 +133,11 @@ Result<void> drop_unless(const UdpSocket& socket, uint64_t bits, uint64_t value)
 }
 
 void set_receive_buffer(const UdpSocket& socket, Bytes bytes) {
-  set_buffer(socket.fd(), SO_RCVBUFFORCE, SO_RCVBUF, bytes);
+  set_buffer(socket.get(), SO_RCVBUFFORCE, SO_RCVBUF, bytes);
 }
 
 void set_send_buffer(const UdpSocket& socket, Bytes bytes) {
-  set_buffer(socket.fd(), SO_SNDBUFFORCE, SO_SNDBUF, bytes);
+  set_buffer(socket.get(), SO_SNDBUFFORCE, SO_SNDBUF, bytes);
 }
 
 Result<UdpSocket> open_transmit_socket(const Address& local, Bytes buffer_bytes,
@@ -156,7 +146,7 @@ Result<UdpSocket> open_transmit_socket(const Address& local, Bytes buffer_bytes,
   any_port.port = 0;
   auto udp = open_deaf_socket(any_port);
   if (!udp) return udp;
-  const int fd = udp->fd();
+  const int fd = udp->get();
   // PROBE sets "don't fragment" and believes the device's MTU, not ICMP messages that anyone can
   // forge.
   const bool good = is_ipv4(local)
@@ -172,7 +162,7 @@ Result<UdpSocket> open_transmit_socket(const Address& local, Bytes buffer_bytes,
 Result<Address> bound_address(const UdpSocket& socket) {
   SocketAddress raw;
   socklen_t length = sizeof(raw);
-  if (getsockname(socket.fd(), &raw.any, &length) != 0) {
+  if (getsockname(socket.get(), &raw.any, &length) != 0) {
     return fail(ErrorCode::kSystem,
                 fmt::format("getsockname failed ({}): the process may be out of "
                             "memory",
@@ -182,11 +172,11 @@ Result<Address> bound_address(const UdpSocket& socket) {
 }
 
 Bytes receive_capacity(const UdpSocket& socket) {
-  return static_cast<Bytes>(std::max(get_option(socket.fd(), SOL_SOCKET, SO_RCVBUF), 0)) / 2;
+  return static_cast<Bytes>(std::max(get_option(socket.get(), SOL_SOCKET, SO_RCVBUF), 0)) / 2;
 }
 
 bool can_segment(const UdpSocket& socket) {
-  return get_option(socket.fd(), SOL_UDP, UDP_SEGMENT) >= 0;
+  return get_option(socket.get(), SOL_UDP, UDP_SEGMENT) >= 0;
 }
 
 }  // namespace pacecar

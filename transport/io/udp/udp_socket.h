@@ -1,26 +1,14 @@
 // The sockets of a UdpIo: how they are made and which options they carry. Control path only.
 #pragma once
 
+#include "transport/base/file_descriptor.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
 #include "transport/wire/packet.h"
 
 namespace pacecar {
 
-// Owns a file descriptor.
-class UdpSocket {
- public:
-  UdpSocket() = default;
-  explicit UdpSocket(int fd) : fd_(fd) {}
-  UdpSocket(UdpSocket&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
-  UdpSocket& operator=(UdpSocket&& other) noexcept;
-  ~UdpSocket();
-
-  int fd() const { return fd_; }
-
- private:
-  int fd_ = -1;
-};
+using UdpSocket = FileDescriptor;
 
 // A socket bound to `local`'s address and a port of the kernel's choice, that joins datagrams
 // (UDP_GRO) and reports their traffic class.

@@ -1,4 +1,4 @@
-#include "transport/io/dpdk/frame.h"
+#include "transport/io/frame.h"
 
 #include <algorithm>
 #include <cstring>
@@ -117,6 +117,22 @@ std::optional<FrameDatagram> read_ipv6(std::span<const uint8_t> packet) {
   return datagram;
 }
 
+std::optional<FrameDatagram> find_datagram(std::span<const uint8_t> frame) {
+  const auto ethernet = frame::read_ethernet(frame);
+  return ethernet ? read_datagram(*ethernet) : std::nullopt;
+}
+
+// Over the pseudo header, the UDP header and what it carries: 0xFFFF if the checksum is right.
+uint16_t udp_sum(const FrameDatagram& datagram) {
+  const std::span udp(datagram.bytes.data() - kUdpBytes, kUdpBytes + datagram.bytes.size());
+  // What the prefix of an IPv4 address adds is 0 in one's complement.
+  uint32_t sum = kUdp + static_cast<uint32_t>(udp.size());
+  for (const Address& end : {datagram.source, datagram.destination}) {
+    sum += frame::fold(frame::sum16(end.ip));
+  }
+  return frame::fold(frame::sum16(udp, sum));
+}
+
 }  // namespace
 
 HeaderTemplate::HeaderTemplate(const FrameEnds& ends)
@@ -127,7 +143,7 @@ HeaderTemplate::HeaderTemplate(const FrameEnds& ends)
   uint8_t* ip = &bytes_[ip_at_];
   if (ipv4_) {
     ip[0] = 0x45;  // version 4, five words
-    wire::store_be32(kIpv4Fragment, ip + kIpv4FragmentAt);
+    wire::store_be32(ends.fragment, ip + kIpv4FragmentAt);
     ip[8] = kHopLimit;
     ip[9] = kUdp;
     std::ranges::copy(std::span(ends.source.ip).last(4), ip + kIpv4SourceAt);
@@ -174,17 +190,17 @@ std::optional<FrameDatagram> read_datagram(const frame::Ethernet& ethernet) {
 }
 
 bool has_right_udp_checksum(std::span<const uint8_t> frame) {
-  const auto ethernet = frame::read_ethernet(frame);
-  const auto found = ethernet ? read_datagram(*ethernet) : std::nullopt;
-  if (!found) return true;
-  const std::span udp(found->bytes.data() - kUdpBytes, kUdpBytes + found->bytes.size());
-  if (get16(&udp[kUdpChecksumAt]) == 0) return true;
-  // What the prefix of an IPv4 address adds is 0 in one's complement.
-  uint32_t sum = kUdp + static_cast<uint32_t>(udp.size());
-  for (const Address& end : {found->source, found->destination}) {
-    sum += frame::fold(frame::sum16(end.ip));
-  }
-  return frame::fold(frame::sum16(udp, sum)) == 0xFFFF;
+  const auto found = find_datagram(frame);
+  const bool checked = found && get16(found->bytes.data() - kUdpBytes + kUdpChecksumAt) != 0;
+  return !checked || udp_sum(*found) == 0xFFFF;
+}
+
+void set_udp_checksum(std::span<uint8_t> frame) {
+  const auto found = find_datagram(frame);
+  if (!found) return;
+  const auto checksum = static_cast<uint16_t>(~udp_sum(*found));
+  const auto udp_at = static_cast<size_t>(found->bytes.data() - frame.data()) - kUdpBytes;
+  put16(checksum == 0 ? 0xFFFF : checksum, &frame[udp_at + kUdpChecksumAt]);
 }
 
 }  // namespace pacecar

@@ -60,6 +60,7 @@ struct FrameEnds {
   Address source;  // both of one family; ports do not matter
   Address destination;
   frame::Vlan vlan = std::nullopt;
+  uint32_t fragment = kIpv4Fragment;  // that word of an IPv4 header
 };
 
 // The headers of packets to one peer, without the fields that differ from packet to packet.
@@ -97,5 +98,8 @@ std::optional<FrameDatagram> read_datagram(const frame::Ethernet& ethernet);
 // False for a frame with a UDP datagram that differs from its checksum (RFC 768, RFC 8200 section
 // 8.1). A checksum of 0 is none.
 bool has_right_udp_checksum(std::span<const uint8_t> frame);
+
+// Of the UDP datagram in a frame, if there is one, whose checksum is 0.
+void set_udp_checksum(std::span<uint8_t> frame);
 
 }  // namespace pacecar
