@@ -25,6 +25,7 @@
 #include "bench/perf/console.h"
 #include "bench/perf/progress.h"
 #include "bench/perf/subcommands.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
 namespace {
@@ -107,24 +108,22 @@ class AbCommand {
 
  private:
   Result<ExitCode> plan() {
-    auto program_plan = read_program_plan(options_.plan);
-    if (!program_plan) return tl::unexpected(program_plan.error());
-    if (*program_plan) return programs_of_plan(**program_plan);
-    const auto plan = read_plan(options_.plan, options_.seed);
-    if (!plan) return tl::unexpected(plan.error());
-    auto runs = filter_runs(plan->experiment, options_.filters);
+    ASSIGN_OR_RETURN(auto program_plan, read_program_plan(options_.plan));
+    if (program_plan) return programs_of_plan(*program_plan);
+    ASSIGN_OR_RETURN(const auto plan, read_plan(options_.plan, options_.seed));
+    auto runs = filter_runs(plan.experiment, options_.filters);
     if (!runs) return tl::unexpected(runs.error());
     if (options_.run) {
-      if (*options_.run >= plan->experiment.runs()) {
+      if (*options_.run >= plan.experiment.runs()) {
         return fail(ErrorCode::kInvalidArgument,
                     fmt::format("--run {} is beyond the last run {}: see --list", *options_.run,
-                                plan->experiment.runs() - 1));
+                                plan.experiment.runs() - 1));
       }
       runs = std::vector<size_t>{*options_.run};
     }
-    if (options_.list || options_.dry_run) return list(plan->experiment, *runs);
-    if (!options_.emit.empty()) return emit(*plan, *runs);
-    return simulate(*plan, *runs);
+    if (options_.list || options_.dry_run) return list(plan.experiment, *runs);
+    if (!options_.emit.empty()) return emit(plan, *runs);
+    return simulate(plan, *runs);
   }
 
   Result<ExitCode> list(const Experiment& experiment, const std::vector<size_t>& runs) {
@@ -141,38 +140,35 @@ class AbCommand {
 
   Result<ExitCode> emit(const Plan& plan, const std::vector<size_t>& runs) {
     // Jobs start anywhere.
-    const auto folder = open_at(fs::absolute(out(plan.experiment.name)).string());
-    if (!folder) return tl::unexpected(folder.error());
+    ASSIGN_OR_RETURN(const auto folder, open_at(fs::absolute(out(plan.experiment.name)).string()));
     std::error_code ignored;
     const EmitPlan jobs{.program = fs::read_symlink("/proc/self/exe", ignored).string(),
                         .plan = fs::absolute(options_.plan).string(),
                         .runs = runs,
                         .seed = options_.seed,
                         .jobs = options_.jobs};
-    const auto next = options_.emit == "slurm" ? emit_slurm(jobs, plan.experiment.name, *folder)
-                                               : emit_parallel(jobs, *folder);
-    if (!next) return tl::unexpected(next.error());
-    fmt::print("{}", *next);
+    ASSIGN_OR_RETURN(const auto next, options_.emit == "slurm"
+                                          ? emit_slurm(jobs, plan.experiment.name, folder)
+                                          : emit_parallel(jobs, folder));
+    fmt::print("{}", next);
     return kPassed;
   }
 
   Result<ExitCode> simulate(const Plan& plan, const std::vector<size_t>& runs) {
-    const auto folder = open_at(out(plan.experiment.name));
-    if (!folder) return tl::unexpected(folder.error());
-    const auto finished = folder->read_finished();
-    if (!finished) return tl::unexpected(finished.error());
-    auto kept = folder->write("plan.toml", plan.text);
-    if (kept) kept = folder->write_experiment(plan.experiment);
-    if (kept) kept = write_repro(*folder, argv_, fs::current_path().string(), options_.plan);
+    ASSIGN_OR_RETURN(const auto folder, open_at(out(plan.experiment.name)));
+    ASSIGN_OR_RETURN(const auto finished, folder.read_finished());
+    auto kept = folder.write("plan.toml", plan.text);
+    if (kept) kept = folder.write_experiment(plan.experiment);
+    if (kept) kept = write_repro(folder, argv_, fs::current_path().string(), options_.plan);
     if (!kept) return tl::unexpected(kept.error());
     const auto records = [&] {
       RunProgress progress(console_);
-      return run_plan(plan, runs, *finished, *folder, options_.jobs.value_or(processors()),
+      return run_plan(plan, runs, finished, folder, options_.jobs.value_or(processors()),
                       command_line_, std::ref(progress));
     }();
     if (!records) return tl::unexpected(records.error());
     if (options_.run) return single_result(*records);
-    return conclude_in(*folder, plan.experiment, *records);
+    return conclude_in(folder, plan.experiment, *records);
   }
 
   // One job among many: their summary is made when they are merged.
@@ -193,37 +189,32 @@ class AbCommand {
     }
     if (options_.seed) plan.seed = *options_.seed;
     const Experiment experiment = make_experiment(plan);
-    auto runs = filter_runs(experiment, options_.filters);
-    if (!runs) return tl::unexpected(runs.error());
-    if (options_.list || options_.dry_run) return list(experiment, *runs);
-    plan.runs = std::move(*runs);
+    ASSIGN_OR_RETURN(auto runs, filter_runs(experiment, options_.filters));
+    if (options_.list || options_.dry_run) return list(experiment, runs);
+    plan.runs = std::move(runs);
     return programs(plan);
   }
 
   Result<ExitCode> programs(const ProgramPlan& plan) {
-    const auto folder = open_at(out(make_experiment(plan).name));
-    if (!folder) return tl::unexpected(folder.error());
-    auto kept = write_repro(*folder, argv_, fs::current_path().string(), options_.plan);
-    if (!kept) return tl::unexpected(kept.error());
+    ASSIGN_OR_RETURN(const auto folder, open_at(out(make_experiment(plan).name)));
+    RETURN_IF_ERROR(write_repro(folder, argv_, fs::current_path().string(), options_.plan));
     const auto results = [&] {
       RunProgress progress(console_);
-      return run_programs(plan, *folder, command_line_, std::ref(progress));
+      return run_programs(plan, folder, command_line_, std::ref(progress));
     }();
     if (!results) return tl::unexpected(results.error());
-    return conclude_in(*folder, results->experiment, results->records);
+    return conclude_in(folder, results->experiment, results->records);
   }
 
   Result<ExitCode> merge() {
-    const auto folder = open_at(out("merged"));
-    if (!folder) return tl::unexpected(folder.error());
-    const auto merged = merge_results(options_.folders, *folder);
-    if (!merged) return tl::unexpected(merged.error());
-    const auto code = conclude_in(*folder, merged->experiment, merged->records);
-    if (!code || merged->missing.empty()) return code;
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{} of {} runs are missing: {}: run them with --run, and merge again",
-                            merged->missing.size(), merged->experiment.runs(),
-                            index_ranges(merged->missing)));
+    ASSIGN_OR_RETURN(const auto folder, open_at(out("merged")));
+    ASSIGN_OR_RETURN(const auto merged, merge_results(options_.folders, folder));
+    const auto code = conclude_in(folder, merged.experiment, merged.records);
+    if (!code || merged.missing.empty()) return code;
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("{} of {} runs are missing: {}: run them with --run, and merge again",
+                    merged.missing.size(), merged.experiment.runs(), index_ranges(merged.missing)));
   }
 
   std::string out(const std::string& name) const {

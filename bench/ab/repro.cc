@@ -7,6 +7,7 @@
 
 #include "bench/ab/build_info.h"
 #include "bench/ab/provenance.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
 namespace {
@@ -66,7 +67,7 @@ Result<void> write_repro(const ResultsFolder& results, const std::vector<std::st
   script += fmt::format("cd {}\n{}exec \"$pacecar\" ab --out \"${{1:-$results.again}}\"",
                         shell_quoted(folder), exports());
   for (const std::string& word : flags_to_keep(argv)) script += " " + shell_quoted(word);
-  if (auto written = results.write("repro.sh", script + "\n"); !written) return written;
+  RETURN_IF_ERROR(results.write("repro.sh", script + "\n"));
   using Perms = std::filesystem::perms;
   std::filesystem::permissions(results.file("repro.sh"),
                                Perms::owner_exec | Perms::group_exec | Perms::others_exec,

@@ -11,6 +11,7 @@
 #include "bench/ab/run_detail.h"
 #include "bench/ab/run_hash.h"
 #include "bench/sim/run.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
 namespace {
@@ -60,10 +61,9 @@ class Runner {
   // Takes over what is finished; a run that is not waits, if it is wanted.
   Result<void> add(size_t run, bool wanted, const std::vector<RunRecord>& finished) {
     if (!wanted && finished.empty()) return {};
-    const auto spec = run_spec(plan_, run);
-    if (!spec) return tl::unexpected(spec.error());
+    ASSIGN_OR_RETURN(const auto spec, run_spec(plan_, run));
     RunRecord record = record_of(plan_.experiment, run);
-    record.spec_hash = run_hash(plan_.specs[run / plan_.experiment.seeds.size()], *spec);
+    record.spec_hash = run_hash(plan_.specs[run / plan_.experiment.seeds.size()], spec);
     record.detail = ResultsFolder::detail_name(record);
     record.provenance = provenance_;
     // By its names: the plan may have grown since, and numbers its runs anew.
@@ -81,13 +81,13 @@ class Runner {
   }
 
   Result<std::vector<RunRecord>> run(size_t jobs, const RunProgressSink& progress) {
-    if (auto kept = folder_.write_records(done_); !kept) return tl::unexpected(kept.error());
+    RETURN_IF_ERROR(folder_.write_records(done_));
     const size_t all = done_.size() + waiting_.size();
     Processes processes;
     size_t next = 0;
     while (done_.size() < all) {
       while (next < waiting_.size() && processes.running() < jobs) {
-        if (auto started = start(processes, next); !started) return tl::unexpected(started.error());
+        RETURN_IF_ERROR(start(processes, next));
         ++next;
       }
       const auto ended = processes.wait();
@@ -98,8 +98,7 @@ class Runner {
       }
       if (ended) {
         done_.push_back(record_of_outcome(std::move(waiting_[ended->first]), ended->second));
-        const auto kept = append_record(folder_.records(), done_.back());
-        if (!kept) return tl::unexpected(kept.error());
+        RETURN_IF_ERROR(append_record(folder_.records(), done_.back()));
       }
       progress(done_.size(), all);
     }
@@ -133,9 +132,7 @@ Result<std::vector<RunRecord>> run_plan(const Plan& plan, const std::vector<size
   Runner runner(plan, folder, command_line);
   for (size_t run = 0; run < plan.experiment.runs(); ++run) {
     const bool wanted = std::binary_search(runs.begin(), runs.end(), run);
-    if (auto added = runner.add(run, wanted, finished); !added) {
-      return tl::unexpected(added.error());
-    }
+    RETURN_IF_ERROR(runner.add(run, wanted, finished));
   }
   return runner.run(jobs, progress);
 }

@@ -21,6 +21,7 @@
 #include "bench/perf/files.h"
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -177,9 +178,7 @@ Result<int> check_plugin(const Options& options) {
                 fmt::format("the plugin '{}' cannot be loaded ({}): name its shared library",
                             options.plugin, std::strerror(errno)));
   }
-  if (auto writable = perf::check_writable(options.json); !writable) {
-    return tl::unexpected(writable.error());
-  }
+  RETURN_IF_ERROR(perf::check_writable(options.json));
   if (rules.empty()) {
     fmt::print(stderr, "pacecar check-plugin: no rule's name contains '{}': --list shows them\n",
                options.only);
@@ -202,8 +201,7 @@ Result<int> check_plugin(const Options& options) {
   });
   fmt::print(people, "{} of {} rules do not hold\n", failed, findings.size());
   if (!options.json.empty()) {
-    const auto written = perf::write_json(options.json, to_json(options.plugin, findings, figures));
-    if (!written) return tl::unexpected(written.error());
+    RETURN_IF_ERROR(perf::write_json(options.json, to_json(options.plugin, findings, figures)));
   }
   return failed == 0 ? perf::kExitOk : perf::kExitFailed;
 }

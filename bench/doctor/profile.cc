@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/perf/json_fields.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::doctor {
 namespace {
@@ -62,29 +63,25 @@ Result<std::vector<ProfiledEvent>> read_events(const Json& object, const char* k
   if (list == object.end() || !list->is_array()) return unusable(key);
   std::vector<ProfiledEvent> events;
   for (const Json& one : *list) {
-    auto event = read_event(one);
-    if (!event) return tl::unexpected(event.error());
-    events.push_back(std::move(*event));
+    ASSIGN_OR_RETURN(auto event, read_event(one));
+    events.push_back(std::move(event));
   }
   return events;
 }
 
 Result<Profile> read_profile(const Json& object) {
   Profile profile;
-  const auto name = perf::text_field(object, "communicator", kMaxCommunicatorName);
-  if (!name) return tl::unexpected(name.error());
-  profile.communicator = *name;
+  ASSIGN_OR_RETURN(profile.communicator,
+                   perf::text_field(object, "communicator", kMaxCommunicatorName));
   const auto rank = perf::number_field(object, "rank", -1, 1e9);
   const auto ranks = perf::unsigned_field(object, "ranks", 0, 1U << 30);
   if (!rank || !ranks) return unusable("rank");
   profile.rank = static_cast<int64_t>(*rank);
   profile.ranks = *ranks;
-  auto operations = read_events(object, "operations");
-  if (!operations) return tl::unexpected(operations.error());
-  auto steps = read_events(object, "steps");
-  if (!steps) return tl::unexpected(steps.error());
-  profile.operations = std::move(*operations);
-  profile.steps = std::move(*steps);
+  ASSIGN_OR_RETURN(auto operations, read_events(object, "operations"));
+  ASSIGN_OR_RETURN(auto steps, read_events(object, "steps"));
+  profile.operations = std::move(operations);
+  profile.steps = std::move(steps);
   return profile;
 }
 
@@ -99,31 +96,28 @@ Result<Moment> read_moment(const Json& page) {
   const auto now = perf::unsigned_field(page, "now_ns", 0, kMost);
   const auto processor = page.is_object() ? page.find("processor") : page.end();
   if (!version || !now || processor == page.end()) return unusable("processor");
-  const auto waited = perf::unsigned_field(*processor, "waited_ns", 0, kMost);
-  if (!waited) return tl::unexpected(waited.error());
-  return Moment{*now, *waited};
+  ASSIGN_OR_RETURN(const auto waited, perf::unsigned_field(*processor, "waited_ns", 0, kMost));
+  return Moment{*now, waited};
 }
 
 }  // namespace
 
 Result<std::vector<Profile>> read_profiles(const Json& before, const Json& now) {
-  const auto moment = read_moment(now);
-  if (!moment) return tl::unexpected(moment.error());
-  const auto earlier = before.is_null() ? Result<Moment>(*moment) : read_moment(before);
-  if (!earlier) return tl::unexpected(earlier.error());
+  ASSIGN_OR_RETURN(const auto moment, read_moment(now));
+  ASSIGN_OR_RETURN(const auto earlier,
+                   before.is_null() ? Result<Moment>(moment) : read_moment(before));
   const auto list = now.find("communicators");
   if (list == now.end() || !list->is_array()) return unusable("communicators");
   std::vector<Profile> profiles;
   for (const Json& one : *list) {
-    auto profile = read_profile(one);
-    if (!profile) return tl::unexpected(profile.error());
-    profile->now_ns = moment->now_ns;
-    if (earlier->now_ns < moment->now_ns && earlier->waited_ns <= moment->waited_ns) {
-      profile->since_ns = earlier->now_ns;
-      profile->starved = static_cast<double>(moment->waited_ns - earlier->waited_ns) /
-                         static_cast<double>(moment->now_ns - earlier->now_ns);
+    ASSIGN_OR_RETURN(auto profile, read_profile(one));
+    profile.now_ns = moment.now_ns;
+    if (earlier.now_ns < moment.now_ns && earlier.waited_ns <= moment.waited_ns) {
+      profile.since_ns = earlier.now_ns;
+      profile.starved = static_cast<double>(moment.waited_ns - earlier.waited_ns) /
+                        static_cast<double>(moment.now_ns - earlier.now_ns);
     }
-    profiles.push_back(std::move(*profile));
+    profiles.push_back(std::move(profile));
   }
   return profiles;
 }

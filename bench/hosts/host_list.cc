@@ -13,6 +13,7 @@
 #include "bench/hosts/nodelist.h"
 #include "bench/perf/files.h"
 #include "transport/base/printable.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::hosts {
 namespace {
@@ -32,7 +33,7 @@ class Hosts {
   explicit Hosts(std::string cure) : cure_(std::move(cure)) {}
 
   Result<void> add(Host host, const std::string& place) {
-    if (auto usable = check_host_name(host.target); !usable) return usable;
+    RETURN_IF_ERROR(check_host_name(host.target));
     const auto [first, added] = places_.emplace(host.name, place);
     if (!added) {
       return fail(
@@ -68,8 +69,7 @@ Result<void> add_line(const std::string& line, const std::string& place, Hosts& 
   std::istringstream words(line.substr(0, line.find('#')));
   std::string first;
   if (!(words >> first)) return {};
-  const auto names = expand_names(without_slots(first));
-  if (!names) return tl::unexpected(names.error());
+  ASSIGN_OR_RETURN(const auto names, expand_names(without_slots(first)));
   std::string address;
   for (std::string word; words >> word;) {
     if (word.starts_with(kAddress) && word.size() > kAddress.size()) {
@@ -79,15 +79,15 @@ Result<void> add_line(const std::string& line, const std::string& place, Hosts& 
                   fmt::format("'{}' is not known: a line is HOST [addr=ADDRESS]", printable(word)));
     }
   }
-  if (!address.empty() && names->size() > 1) {
+  if (!address.empty() && names.size() > 1) {
     return fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("{} hosts cannot have one address: write a line for each", names->size()));
+        fmt::format("{} hosts cannot have one address: write a line for each", names.size()));
   }
-  for (const std::string& name : *names) {
+  for (const std::string& name : names) {
     Host host = host_of(name);
     host.address = address;
-    if (auto added = hosts.add(std::move(host), place); !added) return added;
+    RETURN_IF_ERROR(hosts.add(std::move(host), place));
   }
   return {};
 }
@@ -140,11 +140,10 @@ Result<std::vector<Host>> parse_host_file(std::string_view text, std::string_vie
 }
 
 Result<std::vector<Host>> parse_host_words(std::string_view text) {
-  const auto names = expand_names(text);
-  if (!names) return tl::unexpected(names.error());
+  ASSIGN_OR_RETURN(const auto names, expand_names(text));
   Hosts hosts("leave one out");
-  for (const std::string& name : *names) {
-    if (auto added = hosts.add(host_of(name), ""); !added) return tl::unexpected(added.error());
+  for (const std::string& name : names) {
+    RETURN_IF_ERROR(hosts.add(host_of(name), ""));
   }
   return hosts.take();
 }
@@ -152,9 +151,8 @@ Result<std::vector<Host>> parse_host_words(std::string_view text) {
 Result<std::vector<Host>> read_hosts(const std::string& value) {
   if (value == "slurm") return slurm_hosts();
   if (!is_file(value)) return parse_host_words(value);
-  const auto text = perf::read_text(value);
-  if (!text) return tl::unexpected(text.error());
-  return parse_host_file(*text, value);
+  ASSIGN_OR_RETURN(const auto text, perf::read_text(value));
+  return parse_host_file(text, value);
 }
 
 }  // namespace pacecar::hosts

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "transport/base/printable.h"
+#include "transport/base/return_if_error.h"
 #include "transport/base/to_number.h"
 
 namespace pacecar::hosts {
@@ -67,14 +68,13 @@ Result<std::vector<std::string>> expand_item(std::string_view item) {
     left.remove_prefix(open);
     if (left.empty()) break;
     const size_t close = left.find(']');
-    const auto numbers = numbers_of(item, left.substr(1, close - 1));
-    if (!numbers) return numbers;
-    if (names.size() * numbers->size() > kMaxHosts) {
+    ASSIGN_OR_RETURN(const auto numbers, numbers_of(item, left.substr(1, close - 1)));
+    if (names.size() * numbers.size() > kMaxHosts) {
       return wrong(item, fmt::format("stands for more than {} hosts", kMaxHosts));
     }
     std::vector<std::string> longer;
     for (const std::string& name : names) {
-      for (const std::string& number : *numbers) longer.push_back(name + number);
+      for (const std::string& number : numbers) longer.push_back(name + number);
     }
     names = std::move(longer);
     left.remove_prefix(close + 1);
@@ -88,15 +88,13 @@ Result<std::vector<std::string>> expand_names(std::string_view text) {
   std::vector<std::string> names;
   for (std::string_view left = text; !left.empty() || names.empty();) {
     const bool trailing = left.ends_with(',');
-    const auto item = take_item(left);
-    if (!item) return tl::unexpected(item.error());
-    if (item->empty() || (trailing && left.empty())) return wrong(text, "has an empty name");
-    auto expanded = expand_item(*item);
-    if (!expanded) return expanded;
-    if (names.size() + expanded->size() > kMaxHosts) {
+    ASSIGN_OR_RETURN(const auto item, take_item(left));
+    if (item.empty() || (trailing && left.empty())) return wrong(text, "has an empty name");
+    ASSIGN_OR_RETURN(auto expanded, expand_item(item));
+    if (names.size() + expanded.size() > kMaxHosts) {
       return wrong(text, fmt::format("stands for more than {} hosts", kMaxHosts));
     }
-    std::ranges::move(*expanded, std::back_inserter(names));
+    std::ranges::move(expanded, std::back_inserter(names));
   }
   return names;
 }

@@ -18,6 +18,7 @@
 #include "bench/perf/options.h"
 #include "bench/perf/progress.h"
 #include "bench/perf/subcommands.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 std::span<const PagePart> matrix_page_parts();  // by the build
@@ -106,22 +107,21 @@ class PairTest {
   Result<int> run(const Targets& targets) {
     const perf::Interrupt interrupt;
     begun_ = perf::steady_now();
-    auto crew = reach(targets, options_.many.flags, console_);
-    if (!crew) return tl::unexpected(crew.error());
-    PairPlan plan = plan_of(**crew);
-    choose_nics(**crew, options_.nics.empty(), plan.of_hosts, console_);
-    if ((*crew)->ready_count() < 2) {
+    ASSIGN_OR_RETURN(auto crew, reach(targets, options_.many.flags, console_));
+    PairPlan plan = plan_of(*crew);
+    choose_nics(*crew, options_.nics.empty(), plan.of_hosts, console_);
+    if (crew->ready_count() < 2) {
       return fail(ErrorCode::kPeer, "fewer than two hosts are left: a pair needs two");
     }
-    const std::vector<Round> rounds = rounds_of(**crew, pairs_of(options_.many.pairs));
-    print_estimate((*crew)->ready_count(), rounds);
+    const std::vector<Round> rounds = rounds_of(*crew, pairs_of(options_.many.pairs));
+    print_estimate(crew->ready_count(), rounds);
     PairResults results(targets.hosts, std::string(name_of(kind_)),
                         options_.parameters.bidirectional);
-    measure(**crew, plan, rounds, results);
-    for (size_t i = 0; i < (*crew)->size(); ++i) {
-      if ((*crew)->lost(i)) results.lose(i, (*crew)->why_lost(i));
+    measure(*crew, plan, rounds, results);
+    for (size_t i = 0; i < crew->size(); ++i) {
+      if (crew->lost(i)) results.lose(i, crew->why_lost(i));
     }
-    (*crew).reset();  // no process of ours is left on any host when the results are printed
+    crew.reset();  // no process of ours is left on any host when the results are printed
     return report(results, plan);
   }
 
@@ -189,12 +189,10 @@ class PairTest {
       std::fflush(stdout);  // before the errors that refer to it
     }
     if (!options_.json_file.empty()) {
-      const auto written = perf::write_json(options_.json_file, document);
-      if (!written) return tl::unexpected(written.error());
+      RETURN_IF_ERROR(perf::write_json(options_.json_file, document));
     }
     if (!options_.many.html_file.empty()) {
-      const auto written = perf::write_text(options_.many.html_file, matrix_page(document));
-      if (!written) return tl::unexpected(written.error());
+      RETURN_IF_ERROR(perf::write_text(options_.many.html_file, matrix_page(document)));
     }
     if (results.measured() == 0) {
       return fail(ErrorCode::kPeer, "nothing was measured: see above");
@@ -213,9 +211,7 @@ class PairTest {
 // Before anything is started.
 Result<Targets> prepare(const TestOptions& options) {
   for (const std::string& file : {options.json_file, options.many.html_file}) {
-    if (auto writable = perf::check_writable(file); !writable) {
-      return tl::unexpected(writable.error());
-    }
+    RETURN_IF_ERROR(perf::check_writable(file));
   }
   auto targets = targets_of(options.many.flags);
   if (targets && targets->hosts.size() < 2) {

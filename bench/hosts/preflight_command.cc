@@ -9,6 +9,7 @@
 #include "bench/perf/interrupt.h"
 #include "bench/perf/preflight_options.h"
 #include "bench/perf/subcommands.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::hosts {
 namespace {
@@ -59,26 +60,22 @@ nlohmann::json document_of(const std::vector<HostReport>& reports, const Crew& c
 }
 
 Result<int> examine_hosts(const PreflightOptions& flags, const Console& console) {
-  if (auto writable = perf::check_writable(flags.json_file); !writable) {
-    return tl::unexpected(writable.error());
-  }
-  const auto targets = targets_of(flags.many);
-  if (!targets) return tl::unexpected(targets.error());
+  RETURN_IF_ERROR(perf::check_writable(flags.json_file));
+  ASSIGN_OR_RETURN(const auto targets, targets_of(flags.many));
   const perf::Interrupt interrupt;
-  const auto crew = reach(*targets, flags.many, console);
-  if (!crew) return tl::unexpected(crew.error());
+  ASSIGN_OR_RETURN(const auto crew, reach(targets, flags.many, console));
   std::vector<std::string> words{"preflight"};
   words.insert(words.end(), flags.host_flags.begin(), flags.host_flags.end());
   words.insert(words.end(), {"--json=-", "--quiet", "--no-color"});
   const double limit_s = kLimitS + static_cast<double>(flags.watch_s);
   const auto ends = run_on_all(
-      **crew, [&](size_t) { return words; }, Duration::from_s(static_cast<int64_t>(limit_s)),
+      *crew, [&](size_t) { return words; }, Duration::from_s(static_cast<int64_t>(limit_s)),
       console);
   std::vector<HostReport> reports;
   std::vector<nlohmann::json> documents;
   for (size_t i = 0; i < ends.size(); ++i) {
     if (!ends[i]) continue;
-    const std::string& name = (*crew)->host(i).name;
+    const std::string& name = crew->host(i).name;
     auto report = read_report(name, ends[i]->output);
     if (report) {
       reports.push_back(std::move(*report));
@@ -88,15 +85,14 @@ Result<int> examine_hosts(const PreflightOptions& flags, const Console& console)
     const bool failed = ends[i]->output.empty();
     const std::string why = failed ? why_failed(*ends[i]) : report.error().message;
     console.error(fmt::format("{}: {}", name, why));
-    (*crew)->lose(i, why);
+    crew->lose(i, why);
   }
   if (reports.empty()) return fail(ErrorCode::kPeer, "no host has been examined: see above");
   if (flags.json_file != perf::kStandardOutput) fmt::print("{}", to_text(reports));
   if (!flags.json_file.empty()) {
-    const auto written = perf::write_json(flags.json_file, document_of(reports, **crew, documents));
-    if (!written) return tl::unexpected(written.error());
+    RETURN_IF_ERROR(perf::write_json(flags.json_file, document_of(reports, *crew, documents)));
   }
-  if (reports.size() < (*crew)->size()) return perf::kExitFailed;
+  if (reports.size() < crew->size()) return perf::kExitFailed;
   return perf::exit_code_of(worst_of(reports));
 }
 

@@ -19,6 +19,7 @@
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "transport/base/params_environment.h"
+#include "transport/base/return_if_error.h"
 #include "transport/state/state_directory.h"
 
 namespace pacecar {
@@ -86,13 +87,12 @@ void add_flags(CLI::App& app, Flags& flags) {
 
 // Empty: the default directories.
 Result<std::string> state_directory() {
-  const auto params = load_params_from_environment({}, nullptr);
-  if (!params) return tl::unexpected(params.error());
-  if (params->state_dir == kNoStateDirectory) {
+  ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
+  if (params.state_dir == kNoStateDirectory) {
     return fail(ErrorCode::kInvalidArgument,
                 "PACECAR_STATE_DIR is none: processes with that setting cannot be seen; unset it");
   }
-  return params->state_dir;
+  return params.state_dir;
 }
 
 sigset_t ending_signals() {
@@ -104,31 +104,30 @@ sigset_t ending_signals() {
 }
 
 Result<void> serve(const Flags& flags, Exporter& exporter, const Console& console) {
-  const auto address = parse_address(flags.listen.empty() ? "" : flags.listen.front());
-  if (!address) return tl::unexpected(address.error());
-  if (!is_loopback(*address) && flags.tls_cert.empty() && !flags.no_tls) {
+  ASSIGN_OR_RETURN(const auto address,
+                   parse_address(flags.listen.empty() ? "" : flags.listen.front()));
+  if (!is_loopback(address) && flags.tls_cert.empty() && !flags.no_tls) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("other hosts reach {}: give --tls-cert and --tls-key, or --no-tls if "
                             "every client that reaches it may read what runs here",
-                            to_string(*address)));
+                            to_string(address)));
   }
-  const auto server = HttpServer::open({.address = *address,
-                                        .certificate = flags.tls_cert,
-                                        .key = flags.tls_key,
-                                        .client_ca = flags.tls_client_ca},
-                                       exporter);
-  if (!server) return tl::unexpected(server.error());
-  console.note("serving " + (*server)->url());
+  ASSIGN_OR_RETURN(const auto server, HttpServer::open({.address = address,
+                                                        .certificate = flags.tls_cert,
+                                                        .key = flags.tls_key,
+                                                        .client_ca = flags.tls_client_ca},
+                                                       exporter));
+  console.note("serving " + server->url());
   Result<void> ended;
   const pthread_t waiting = pthread_self();
   std::thread serving([&] {
-    ended = (*server)->run();
+    ended = server->run();
     pthread_kill(waiting, SIGTERM);
   });
   const sigset_t signals = ending_signals();
   int signal = 0;
   sigwait(&signals, &signal);
-  (*server)->stop();
+  server->stop();
   serving.join();
   return ended;
 }
@@ -139,7 +138,7 @@ Result<void> write_file(const Flags& flags, Exporter& exporter, const Console& c
   do {
     const Page page = exporter.page(Format::kPrometheus);
     for (const std::string& warning : page.warnings) console.warn(warning);
-    if (auto written = replace_file(flags.textfile, page.text); !written) return written;
+    RETURN_IF_ERROR(replace_file(flags.textfile, page.text));
   } while (flags.interval_s > 0 && sigtimedwait(&signals, nullptr, &interval) < 0);
   return {};
 }
@@ -153,9 +152,8 @@ Result<void> print(const Flags& flags, Exporter& exporter, const Console& consol
 }
 
 Result<void> run(const Flags& flags, const Console& console) {
-  auto directory = state_directory();
-  if (!directory) return tl::unexpected(directory.error());
-  Exporter exporter(std::move(*directory));
+  ASSIGN_OR_RETURN(auto directory, state_directory());
+  Exporter exporter(std::move(directory));
   std::signal(SIGPIPE, SIG_IGN);  // a client that disconnects must not end the process
   if (!flags.listens && flags.textfile.empty()) return print(flags, exporter, console);
   const sigset_t signals = ending_signals();

@@ -16,6 +16,8 @@
 #include <new>
 #include <vector>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar::nccl {
 namespace {
 
@@ -44,7 +46,7 @@ Result<void> SharedBoard::barrier() {
     return {};
   }
   while (round_.load() == round) {
-    if (auto ok = others_are_well(); !ok) return ok;
+    RETURN_IF_ERROR(others_are_well());
     sched_yield();
   }
   return {};

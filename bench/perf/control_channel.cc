@@ -16,6 +16,7 @@
 
 #include "bench/perf/clock.h"
 #include "bench/perf/json_fields.h"
+#include "transport/base/return_if_error.h"
 #include "transport/base/self_connection.h"
 
 namespace pacecar::perf {
@@ -215,11 +216,9 @@ Result<std::optional<Json>> ControlChannel::next_message() {
 }
 
 Result<void> ControlChannel::still_there() {
-  const auto filled = fill(Duration());
-  if (!filled) return tl::unexpected(filled.error());
+  RETURN_IF_ERROR(fill(Duration()));
   std::string later = input_;
-  const auto message = next_message();
-  if (!message) return tl::unexpected(message.error());
+  RETURN_IF_ERROR(next_message());
   input_ = std::move(later);
   return {};
 }
@@ -227,22 +226,20 @@ Result<void> ControlChannel::still_there() {
 Result<Json> ControlChannel::receive(Duration limit) {
   const Instant deadline = steady_now() + limit;
   for (;;) {
-    auto message = next_message();
-    if (!message) return tl::unexpected(message.error());
-    if (*message) return std::move(**message);
+    ASSIGN_OR_RETURN(auto message, next_message());
+    if (message) return std::move(*message);
     const Duration left = deadline - steady_now();
     if (left <= Duration()) {
       return tl::unexpected(too_late(limit));
     }
-    const auto filled = fill(left);
-    if (!filled) return tl::unexpected(filled.error());
+    RETURN_IF_ERROR(fill(left));
   }
 }
 
 Result<Json> ControlChannel::expect(std::string_view type, Duration limit) {
   auto message = receive(limit);
   if (!message) return message;
-  if (auto meant = require(*message, type); !meant) return tl::unexpected(meant.error());
+  RETURN_IF_ERROR(require(*message, type));
   return message;
 }
 
@@ -264,8 +261,7 @@ Error ControlChannel::too_late(Duration limit) const {
 Result<std::optional<Json>> ControlChannel::poll() {
   auto message = next_message();
   if (!message || *message) return message;
-  const auto filled = fill(Duration());
-  if (!filled) return tl::unexpected(filled.error());
+  RETURN_IF_ERROR(fill(Duration()));
   return next_message();
 }
 

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "bench/perf/clock.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
@@ -40,7 +41,7 @@ Result<ControlListener> ControlListener::open(const std::vector<std::string>& ho
 
 Result<void> ControlListener::listen_at_all(const std::vector<std::string>& hosts) {
   for (const std::string& host : hosts) {
-    if (auto listens = listen_at(host); !listens) return listens;
+    RETURN_IF_ERROR(listen_at(host));
   }
   return {};
 }
@@ -83,8 +84,8 @@ Result<void> ControlListener::listen_at(const std::string& host) {
 Result<Caller> ControlListener::accept(std::string_view greeting, const OnStranger& on_stranger) {
   for (;;) {
     if (auto caller = take_greeted(greeting, on_stranger)) return std::move(*caller);
-    if (auto waited = wait(); !waited) return tl::unexpected(waited.error());
-    if (auto taken = take_connections(on_stranger); !taken) return tl::unexpected(taken.error());
+    RETURN_IF_ERROR(wait());
+    RETURN_IF_ERROR(take_connections(on_stranger));
   }
 }
 
@@ -130,16 +131,12 @@ Result<void> ControlListener::take_connections(const OnStranger& on_stranger) {
 // His greeting; null: it has not come yet.
 Result<Json> ControlListener::first_message(Waiting& caller, std::string_view greeting) const {
   for (;;) {
-    auto message = caller.channel.poll();
-    if (!message) return tl::unexpected(message.error());
-    if (!*message) return Json();
-    const auto proof = caller.proof.take(caller.channel, key_, **message);
-    if (!proof) return tl::unexpected(proof.error());
-    if (*proof) continue;
-    if (auto meant = caller.channel.require(**message, greeting); !meant) {
-      return tl::unexpected(meant.error());
-    }
-    return std::move(**message);
+    ASSIGN_OR_RETURN(auto message, caller.channel.poll());
+    if (!message) return Json();
+    ASSIGN_OR_RETURN(const auto proof, caller.proof.take(caller.channel, key_, *message));
+    if (proof) continue;
+    RETURN_IF_ERROR(caller.channel.require(*message, greeting));
+    return std::move(*message);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "bench/perf/clock.h"
 #include "bench/perf/json_fields.h"
 #include "bench/perf/limits_seen.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
@@ -54,11 +55,10 @@ Result<std::vector<DeviceCounter>> device_counters_from_json(const nlohmann::jso
   }
   for (const auto& [name, value] : object.items()) {
     const nlohmann::json wrapped = {{"name", name}};
-    const auto text = text_field(wrapped, "name", kMaxCounterName);
-    if (!text) return tl::unexpected(text.error());
-    const auto count = unsigned_field(object, name, 0, std::numeric_limits<uint64_t>::max());
-    if (!count) return tl::unexpected(count.error());
-    counters.push_back({*text, *count});
+    ASSIGN_OR_RETURN(const auto text, text_field(wrapped, "name", kMaxCounterName));
+    ASSIGN_OR_RETURN(const auto count,
+                     unsigned_field(object, name, 0, std::numeric_limits<uint64_t>::max()));
+    counters.push_back({text, count});
   }
   return counters;
 }
@@ -100,27 +100,18 @@ nlohmann::json to_json(const EndReport& report) {
 
 Result<EndReport> end_report_from_json(const nlohmann::json& object) {
   EndReport report;
-  const auto cpu = number_field(object, "cpu_s", 0, kMaxNumber);
-  if (!cpu) return tl::unexpected(cpu.error());
-  report.cpu_s = *cpu;
+  ASSIGN_OR_RETURN(report.cpu_s, number_field(object, "cpu_s", 0, kMaxNumber));
   const nlohmann::json counters = object.value("counters", nlohmann::json());
   for (const Counter& counter : kCounters) {
-    const auto count =
-        unsigned_field(counters, counter.key, 0, std::numeric_limits<uint64_t>::max());
-    if (!count) return tl::unexpected(count.error());
-    report.*counter.report = *count;
+    ASSIGN_OR_RETURN(report.*counter.report, unsigned_field(counters, counter.key, 0,
+                                                            std::numeric_limits<uint64_t>::max()));
   }
-  const auto device = device_counters_from_json(object.value("device_counters", nlohmann::json()));
-  if (!device) return tl::unexpected(device.error());
-  report.device_counters = *device;
+  ASSIGN_OR_RETURN(report.device_counters,
+                   device_counters_from_json(object.value("device_counters", nlohmann::json())));
   const nlohmann::json control = object.value("congestion_control", nlohmann::json());
-  const auto name = text_field(control, "name", 64);
-  if (!name) return tl::unexpected(name.error());
-  report.congestion_control = *name;
+  ASSIGN_OR_RETURN(report.congestion_control, text_field(control, "name", 64));
   if (!control.contains("limited_by")) return report;
-  const auto flow = flow_view_from_json(control);
-  if (!flow) return tl::unexpected(flow.error());
-  report.flow = *flow;
+  ASSIGN_OR_RETURN(report.flow, flow_view_from_json(control));
   return report;
 }
 

@@ -11,6 +11,7 @@
 
 #include "bench/perf/pattern.h"
 #include "gdr/dmabuf.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
@@ -38,30 +39,25 @@ Result<MessageBuffer> MessageBuffer::create(Context& context, size_t nic, uint64
   buffer.stride_ = (size + kCacheLine - 1) / kCacheLine * kCacheLine;
   const uint64_t page = place.huge_pages ? kHugePage : kPage;
   const uint64_t length = (buffer.stride_ * slots + page - 1) / page * page;
-  auto range = place.gpu != nullptr ? buffer.allocate_gpu(length, place.gpu)
-                                    : buffer.allocate_host(length, place.huge_pages);
-  if (!range) return tl::unexpected(range.error());
+  ASSIGN_OR_RETURN(auto range, place.gpu != nullptr
+                                   ? buffer.allocate_gpu(length, place.gpu)
+                                   : buffer.allocate_host(length, place.huge_pages));
   DmaBuf exported;
   if (place.dma_buf) {
-    auto made = export_dmabuf(place.gpu->driver(), range->address, length);
-    if (!made) return tl::unexpected(made.error());
-    exported = std::move(*made);
-    range->dmabuf_fd = exported.fd.get();
-    range->dmabuf_offset = exported.offset;
+    ASSIGN_OR_RETURN(exported, export_dmabuf(place.gpu->driver(), range.address, length));
+    range.dmabuf_fd = exported.fd.get();
+    range.dmabuf_offset = exported.offset;
   }
-  const auto memory = context.register_memory(nic, *range);
-  if (!memory) return tl::unexpected(memory.error());
+  ASSIGN_OR_RETURN(const auto memory, context.register_memory(nic, range));
   buffer.context_ = &context;
   buffer.nic_ = nic;
-  buffer.memory_ = *memory;
+  buffer.memory_ = memory;
   return buffer;
 }
 
 Result<MemoryRange> MessageBuffer::allocate_gpu(uint64_t length,
                                                 std::shared_ptr<const CopyEngine> gpu) {
-  auto allocated = GpuAllocation::make(std::move(gpu), length);
-  if (!allocated) return tl::unexpected(allocated.error());
-  gpu_ = std::move(*allocated);
+  ASSIGN_OR_RETURN(gpu_, GpuAllocation::make(std::move(gpu), length));
   base_ = gpu_->address();
   copy_.resize(size_);
   return MemoryRange{.address = base_, .length = length, .kind = MemoryKind::kCuda};
@@ -107,18 +103,16 @@ Result<void> MessageBuffer::fill(size_t index, uint64_t number) {
 Result<std::optional<size_t>> MessageBuffer::find_mismatch(size_t index, uint64_t number) {
   const auto message = slot(index);
   if (!gpu_) return perf::find_mismatch(message, number);
-  if (auto flushed = flush(message.data()); !flushed) return tl::unexpected(flushed.error());
-  if (auto read = gpu_->read(copy_, message.data()); !read) return tl::unexpected(read.error());
+  RETURN_IF_ERROR(flush(message.data()));
+  RETURN_IF_ERROR(gpu_->read(copy_, message.data()));
   return perf::find_mismatch(copy_, number);
 }
 
 Result<void> MessageBuffer::flush(const uint8_t* data) {
-  const auto started = context_->start_flush(nic_, memory_, data);
-  if (!started) return tl::unexpected(started.error());
-  while (*started) {
-    const auto done = context_->flushed(nic_, **started);
-    if (!done) return tl::unexpected(done.error());
-    if (*done) break;
+  ASSIGN_OR_RETURN(const auto started, context_->start_flush(nic_, memory_, data));
+  while (started) {
+    ASSIGN_OR_RETURN(const auto done, context_->flushed(nic_, *started));
+    if (done) break;
     std::this_thread::yield();
   }
   return {};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gdr/gpu_system.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
@@ -29,15 +30,12 @@ bool is_wanted(const Gpu& gpu, const GpuFlags& flags) {
 Result<MessagePlace> find_place(const TestOptions& options) {
   MessagePlace place{.huge_pages = options.huge_pages, .gpu = {}, .dma_buf = options.gpu.dma_buf};
   if (!options.gpu.wanted()) return place;
-  const auto system = GpuSystem::open();
-  if (!system) return tl::unexpected(system.error());
+  ASSIGN_OR_RETURN(const auto system, GpuSystem::open());
   std::vector<std::string> known;
-  for (const Gpu& gpu : (*system)->gpus()) {
+  for (const Gpu& gpu : system->gpus()) {
     known.push_back(fmt::format("{} at {}", gpu.device, gpu.pci_bus_id));
     if (!is_wanted(gpu, options.gpu)) continue;
-    auto engine = (*system)->engine(gpu.device);
-    if (!engine) return tl::unexpected(engine.error());
-    place.gpu = std::move(*engine);
+    ASSIGN_OR_RETURN(place.gpu, system->engine(gpu.device));
     return place;
   }
   const std::string wanted =

@@ -6,6 +6,7 @@
 
 #include "bench/perf/command_line.h"
 #include "bench/perf/perftest_flags.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
@@ -392,20 +393,16 @@ Result<ParsedOptions> parse_test_options(TestKind kind, int argc, const char* co
       "  pacecar {0} --hosts hosts.txt --html matrix.html\n"
       "  pacecar {0} --hosts slurm --launch srun --least 0.8\n{1}",
       name_of(kind), kExitCodesHelp));
-  auto help = parse_command_line(app, argc, argv, {.unknown_flag = answer_to_perftest_flag});
-  if (!help) return tl::unexpected(help.error());
-  parsed.help = std::move(*help);
+  ASSIGN_OR_RETURN(parsed.help,
+                   parse_command_line(app, argc, argv, {.unknown_flag = answer_to_perftest_flag}));
   if (!parsed.help.empty()) return parsed;
   if (app.count("host") > 0 && options.host.empty()) {
     return fail(ErrorCode::kInvalidArgument,
                 "the server's name is empty: leave it out to be the server, or name one");
   }
-  if (auto meant = settle_perftest(kind, app, raw, options); !meant) {
-    return tl::unexpected(meant.error());
-  }
-  const auto settled = settle(kind, raw, options);
-  if (!settled) return tl::unexpected(settled.error());
-  if (auto many = settle_many_hosts(app, options); !many) return tl::unexpected(many.error());
+  RETURN_IF_ERROR(settle_perftest(kind, app, raw, options));
+  RETURN_IF_ERROR(settle(kind, raw, options));
+  RETURN_IF_ERROR(settle_many_hosts(app, options));
   return parsed;
 }
 

@@ -8,6 +8,7 @@
 #include "bench/perf/clock.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/json_fields.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
@@ -43,9 +44,7 @@ class Pump {
                               kStallLimit.seconds()));
     }
     if (message_) return {};
-    auto message = end_.channel.poll();
-    if (!message) return tl::unexpected(message.error());
-    message_ = std::move(*message);
+    ASSIGN_OR_RETURN(message_, end_.channel.poll());
     return {};
   }
 
@@ -79,18 +78,14 @@ Result<uint64_t> sent_count(const Json& message, std::string_view type) {
 
 // After the time is over: lets what is in flight arrive, both ways.
 Result<void> drain(const End& end, Pump& pump) {
-  const auto sent = end.channel.send({{"type", "stop"}, {"sent", end.streams.stop()}});
-  if (!sent) return sent;
+  RETURN_IF_ERROR(end.channel.send({{"type", "stop"}, {"sent", end.streams.stop()}}));
   std::optional<uint64_t> expected;
   while (!expected || end.streams.received() < *expected ||
          end.streams.sent() < end.streams.stop()) {
-    const auto polled = pump.poll();
-    if (!polled) return polled;
+    RETURN_IF_ERROR(pump.poll());
     if (expected) continue;  // the next message is the report
     if (const auto message = pump.take_message()) {
-      const auto count = sent_count(*message, "stopped");
-      if (!count) return tl::unexpected(count.error());
-      expected = *count;
+      ASSIGN_OR_RETURN(expected, sent_count(*message, "stopped"));
     }
   }
   return {};
@@ -99,10 +94,8 @@ Result<void> drain(const End& end, Pump& pump) {
 }  // namespace
 
 Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, PhaseWatcher& watcher) {
-  const auto sent = end.channel.send({{"type", "run"}, {"messages", goal.messages}});
-  if (!sent) return tl::unexpected(sent.error());
-  const auto running = end.channel.expect("running", kReplyLimit);
-  if (!running) return tl::unexpected(running.error());
+  RETURN_IF_ERROR(end.channel.send({{"type", "run"}, {"messages", goal.messages}}));
+  RETURN_IF_ERROR(end.channel.expect("running", kReplyLimit));
 
   set_limits(end.streams, goal.messages);
   const uint64_t before = end.streams.finished();
@@ -117,8 +110,7 @@ Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, PhaseWatche
     return !Interrupt::asked() || !(goal.messages == 0 || end.streams.may_stop());
   };
   while (goes_on()) {
-    const auto polled = pump.poll();
-    if (!polled) return tl::unexpected(polled.error());
+    RETURN_IF_ERROR(pump.poll());
     watcher.on_poll(pump.now(), end.streams);
   }
   PhaseResult result;
@@ -127,27 +119,21 @@ Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, PhaseWatche
   result.sent = end.streams.sent() - sent_before;
   result.client = meter.finish();
   if (!end.streams.at_limit()) {  // the time is over, or it was interrupted
-    const auto drained = drain(end, pump);
-    if (!drained) return tl::unexpected(drained.error());
+    RETURN_IF_ERROR(drain(end, pump));
   }
   // The server may be done before our last acknowledgements are here.
   auto message = pump.take_message();
-  const auto report =
-      message ? Result<Json>(std::move(*message)) : end.channel.expect("report", kReplyLimit);
-  if (!report) return tl::unexpected(report.error());
-  auto server = end_report_from_json(*report);
-  if (!server) return tl::unexpected(server.error());
-  result.server = std::move(*server);
+  ASSIGN_OR_RETURN(const auto report, message ? Result<Json>(std::move(*message))
+                                              : end.channel.expect("report", kReplyLimit));
+  ASSIGN_OR_RETURN(result.server, end_report_from_json(report));
   return result;
 }
 
 Result<void> serve_phase(const End& end, bool echo) {
-  const auto run = end.channel.expect("run", kReplyLimit);
-  if (!run) return tl::unexpected(run.error());
-  const auto messages = unsigned_field(*run, "messages", 0, kMaxIterations);
-  if (!messages) return tl::unexpected(messages.error());
+  ASSIGN_OR_RETURN(const auto run, end.channel.expect("run", kReplyLimit));
+  ASSIGN_OR_RETURN(const auto messages, unsigned_field(run, "messages", 0, kMaxIterations));
   Streams& streams = end.streams;
-  set_limits(streams, *messages);
+  set_limits(streams, messages);
   if (echo) streams.senders.front().set_limit(streams.received());
 
   const EndMeter meter(end.context, end.nic, end.streams);
@@ -161,17 +147,14 @@ Result<void> serve_phase(const End& end, bool echo) {
   uint64_t to_receive = kNoLimit;
   uint64_t to_send = kNoLimit;
   while (!streams.at_limit() && (streams.received() < to_receive || streams.sent() < to_send)) {
-    const auto polled = pump.poll();
-    if (!polled) return polled;
+    RETURN_IF_ERROR(pump.poll());
     if (echo) streams.senders.front().set_limit(streams.received());
     if (const auto message = pump.take_message()) {
-      const auto count = sent_count(*message, "stop");
-      if (!count) return tl::unexpected(count.error());
+      ASSIGN_OR_RETURN(const auto count, sent_count(*message, "stop"));
       report = meter.finish();
-      to_receive = *count;
-      to_send = echo ? *count : streams.stop();
-      const auto answered = end.channel.send({{"type", "stopped"}, {"sent", to_send}});
-      if (!answered) return answered;
+      to_receive = count;
+      to_send = echo ? count : streams.stop();
+      RETURN_IF_ERROR(end.channel.send({{"type", "stopped"}, {"sent", to_send}}));
     }
   }
   Json reply = to_json(report ? *report : meter.finish());

@@ -23,6 +23,7 @@
 #include "deploy/preflight/read_facts.h"
 #include "deploy/preflight/report.h"
 #include "transport/base/params_environment.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
@@ -75,19 +76,15 @@ Result<void> check_copy(const std::string& root) {
 }
 
 Result<int> examine_host(const PreflightOptions& flags, const Console& console) {
-  if (auto copied = check_copy(flags.root); !copied) return tl::unexpected(copied.error());
-  const auto checks = preflight::choose_checks(flags.only);
-  if (!checks) return tl::unexpected(checks.error());
-  if (auto writable = check_writable(flags.json_file); !writable) {
-    return tl::unexpected(writable.error());
-  }
+  RETURN_IF_ERROR(check_copy(flags.root));
+  ASSIGN_OR_RETURN(const auto checks, preflight::choose_checks(flags.only));
+  RETURN_IF_ERROR(check_writable(flags.json_file));
   const preflight::Facts facts = gather(flags, console);
-  const auto findings = preflight::examine(facts, *checks);
+  const auto findings = preflight::examine(facts, checks);
   if (!flags.json_file.empty()) {
     nlohmann::json document = preflight::to_json(findings, PACECAR_VERSION);
     document["facts"] = preflight::comparable(facts);
-    const auto written = write_json(flags.json_file, document);
-    if (!written) return tl::unexpected(written.error());
+    RETURN_IF_ERROR(write_json(flags.json_file, document));
   }
   if (flags.json_file != kStandardOutput) {
     const bool color =

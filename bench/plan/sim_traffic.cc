@@ -8,6 +8,7 @@
 
 #include "bench/plan/memory.h"
 #include "bench/plan/stage_costs.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::plan {
 namespace {
@@ -132,9 +133,8 @@ class Experiment {
 
 Result<std::string> sim_experiment(const Problem& problem, const Strategy& strategy,
                                    CommTimes& comm, double scale) {
-  const auto rate = nic_rate(problem);
-  if (!rate) return tl::unexpected(rate.error());
-  return Experiment(problem, strategy, comm, scale).text(*rate);
+  ASSIGN_OR_RETURN(const auto rate, nic_rate(problem));
+  return Experiment(problem, strategy, comm, scale).text(rate);
 }
 
 }  // namespace pacecar::plan

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "bench/perf/files.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::predict {
 namespace {
@@ -72,10 +73,9 @@ Result<std::vector<Measured>> measurements_of(const Json& document) {
 }  // namespace
 
 Result<std::vector<Measured>> read_measurements(const std::string& path) {
-  const auto text = perf::read_text(path);
-  if (!text) return tl::unexpected(text.error());
+  ASSIGN_OR_RETURN(const auto text, perf::read_text(path));
   try {
-    auto found = measurements_of(Json::parse(*text));
+    auto found = measurements_of(Json::parse(text));
     if (!found) {
       return fail(found.error().code, fmt::format("'{}' {}", path, found.error().message));
     }

@@ -15,6 +15,7 @@
 #include "bench/predict/answers.h"
 #include "bench/predict/measurements.h"
 #include "bench/sim/spec_value.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -90,20 +91,18 @@ void add_flags(CLI::App& app, Flags& flags) {
 Result<SpecTable> tables_of(const Flags& flags, const std::vector<std::string>& files) {
   SpecTable tables;
   for (const std::string& name : files) {
-    const auto file = read_spec(name);
-    if (!file) return tl::unexpected(file.error());
-    merge_spec(tables, *file->table());
+    ASSIGN_OR_RETURN(const auto file, read_spec(name));
+    merge_spec(tables, *file.table());
   }
   for (size_t i = 0; i < kKeyFlags.size(); ++i) {
     if (flags.keys[i].empty()) continue;
-    const auto set =
+    RETURN_IF_ERROR(
         kKeyFlags[i].word
             ? set_spec(tables, kKeyFlags[i].key, SpecValue{.value = flags.keys[i], .place = {}})
-            : set_spec(tables, fmt::format("{}={}", kKeyFlags[i].key, flags.keys[i]));
-    if (!set) return tl::unexpected(set.error());
+            : set_spec(tables, fmt::format("{}={}", kKeyFlags[i].key, flags.keys[i])));
   }
   for (const std::string& setting : flags.settings) {
-    if (const auto set = set_spec(tables, setting); !set) return tl::unexpected(set.error());
+    RETURN_IF_ERROR(set_spec(tables, setting));
   }
   return tables;
 }
@@ -115,20 +114,17 @@ Result<void> fit(const Flags& flags, const Console& console) {
                 "--calibrate needs measurements: name the JSON files of bw, lat or "
                 "collective_bench");
   }
-  if (auto writable = perf::check_writable(flags.output); !writable) return writable;
+  RETURN_IF_ERROR(perf::check_writable(flags.output));
   std::vector<Measured> measured;
   for (const std::string& file : flags.files) {
-    const auto more = read_measurements(file);
-    if (!more) return tl::unexpected(more.error());
-    measured.insert(measured.end(), more->begin(), more->end());
+    ASSIGN_OR_RETURN(const auto more, read_measurements(file));
+    measured.insert(measured.end(), more.begin(), more.end());
   }
-  const auto tables = tables_of(flags, {});
-  if (!tables) return tl::unexpected(tables.error());
-  const auto asked = read_description(*tables);
-  if (!asked) return tl::unexpected(asked.error());
-  NicKind nic = asked->cluster.nic_kinds[asked->cluster.groups[0].nics[0]];
+  ASSIGN_OR_RETURN(const auto tables, tables_of(flags, {}));
+  ASSIGN_OR_RETURN(const auto asked, read_description(tables));
+  NicKind nic = asked.cluster.nic_kinds[asked.cluster.groups[0].nics[0]];
   nic.name = flags.calibration_nic;
-  const auto found = predict::calibrate(nic, asked->cluster.fabric, asked->overheads, measured);
+  const auto found = predict::calibrate(nic, asked.cluster.fabric, asked.overheads, measured);
   const std::string text = toml_of(found, measured.size());
   if (flags.output.empty()) {
     fmt::print("{}", text);
@@ -140,28 +136,25 @@ Result<void> fit(const Flags& flags, const Console& console) {
 
 Result<void> answer(const Flags& flags) {
   for (const std::string& file : {flags.json_file, flags.html_file}) {
-    if (auto writable = perf::check_writable(file); !writable) return writable;
+    RETURN_IF_ERROR(perf::check_writable(file));
   }
-  const auto tables = tables_of(flags, flags.files);
-  if (!tables) return tl::unexpected(tables.error());
-  const auto asked = read_description(*tables);
-  if (!asked) return tl::unexpected(asked.error());
-  const auto answers = answers_to(*asked);
+  ASSIGN_OR_RETURN(const auto tables, tables_of(flags, flags.files));
+  ASSIGN_OR_RETURN(const auto asked, read_description(tables));
+  const auto answers = answers_to(asked);
   if (answers.empty()) {
     return fail(ErrorCode::kInvalidArgument,
                 "none of these operations has one of these algorithms: leave --algorithm out to "
                 "see those that each has (nvls needs host.nvls=true)");
   }
-  const auto document = document_of(*asked, answers);
+  const auto document = document_of(asked, answers);
   if (!flags.json_file.empty()) {
-    if (auto written = perf::write_json(flags.json_file, document); !written) return written;
+    RETURN_IF_ERROR(perf::write_json(flags.json_file, document));
   }
   if (!flags.html_file.empty()) {
-    auto written = perf::write_text(flags.html_file, page_of_answers(document));
-    if (!written) return written;
+    RETURN_IF_ERROR(perf::write_text(flags.html_file, page_of_answers(document)));
   }
   if (!flags.quiet && flags.json_file != perf::kStandardOutput) {
-    fmt::print("{}", table_of(*asked, answers));
+    fmt::print("{}", table_of(asked, answers));
   }
   return {};
 }

@@ -14,6 +14,7 @@
 #include "bench/sim/run.h"
 #include "bench/sim/spec_file.h"
 #include "net_plugin/predict/predict.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::predict {
 namespace {
@@ -37,11 +38,9 @@ std::vector<Prediction> predict_case(const Case& drawn) {
 }
 
 Result<RunResult> simulate(const Case& drawn) {
-  const auto tables = parse_spec(drawn.experiment, "case");
-  if (!tables) return tl::unexpected(tables.error());
-  const auto spec = make_run_spec(*tables->table(), "");
-  if (!spec) return tl::unexpected(spec.error());
-  return run_experiment(*spec);
+  ASSIGN_OR_RETURN(const auto tables, parse_spec(drawn.experiment, "case"));
+  ASSIGN_OR_RETURN(const auto spec, make_run_spec(tables->table(), ""));
+  return run_experiment(spec);
 }
 
 // When the last byte of each job was received.
@@ -60,9 +59,8 @@ Result<double> try_case(uint64_t seed, const CaseLimits& limits) {
   const auto predicted = predict_case(drawn);
   const double predict_s = seconds_since(begin);
   begin = std::chrono::steady_clock::now();
-  const auto run = simulate(drawn);
-  if (!run) return tl::unexpected(run.error());
-  const auto ends = ends_of(*run, predicted.size());
+  ASSIGN_OR_RETURN(const auto run, simulate(drawn));
+  const auto ends = ends_of(run, predicted.size());
   nlohmann::json jobs = nlohmann::json::array();
   double worst = 0;
   for (size_t i = 0; i < ends.size(); ++i) {
@@ -76,8 +74,8 @@ Result<double> try_case(uint64_t seed, const CaseLimits& limits) {
                             {"jobs", jobs},
                             {"sim_s", seconds_since(begin)},
                             {"predict_s", predict_s},
-                            {"drops", run->fabric.all_dropped()},
-                            {"complete", run->complete}};
+                            {"drops", run.fabric.all_dropped()},
+                            {"complete", run.complete}};
   fmt::print("{}\n", line.dump());
   std::fflush(stdout);
   return std::abs(worst);

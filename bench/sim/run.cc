@@ -22,6 +22,7 @@
 #include "bench/sim/spec_file.h"
 #include "bench/sim/trace_file.h"
 #include "bench/sim/traffic.h"
+#include "transport/base/return_if_error.h"
 #include "transport/sim/routing.h"
 #include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"
@@ -132,24 +133,21 @@ class Experiment {
 
 Result<void> Experiment::open_files() {
   if (spec_.trace.empty()) return {};
-  auto trace = TraceFile::create(spec_.trace);
-  if (!trace) return tl::unexpected(trace.error());
-  trace_ = std::move(*trace);
+  ASSIGN_OR_RETURN(trace_, TraceFile::create(spec_.trace));
   return {};
 }
 
 Result<void> Experiment::set_up() {
   const double started = thread_cpu_seconds();
-  if (const auto checked = check_flows(spec_); !checked) return checked;
-  if (const auto opened = open_files(); !opened) return opened;
+  RETURN_IF_ERROR(check_flows(spec_));
+  RETURN_IF_ERROR(open_files());
   window_ = window_of(spec_);
-  auto fabric = Fabric::create(loop_, spec_.topology, fabric_config(spec_, window_), spec_.seed);
-  if (!fabric) return tl::unexpected(fabric.error());
-  fabric_ = std::move(*fabric);
+  ASSIGN_OR_RETURN(
+      fabric_, Fabric::create(loop_, spec_.topology, fabric_config(spec_, window_), spec_.seed));
   traffic_.emplace(loop_, spec_.workload, spec_.topology.all_processes(),
                    spec_.transport.receives_posted, trace_.get());
-  if (const auto made = make_hosts(); !made) return made;
-  if (const auto joined = traffic_->set_up(hosts_); !joined) return joined;
+  RETURN_IF_ERROR(make_hosts());
+  RETURN_IF_ERROR(traffic_->set_up(hosts_));
   monitor_.emplace(loop_, *fabric_, spec_, watched_flows());
   faults_.emplace(loop_, *fabric_, spec_.faults, trace_.get());
   const auto settled = settle();
@@ -158,8 +156,7 @@ Result<void> Experiment::set_up() {
 }
 
 Result<void> Experiment::make_hosts() {
-  const auto algorithms = algorithms_of(spec_);
-  if (!algorithms) return tl::unexpected(algorithms.error());
+  ASSIGN_OR_RETURN(const auto algorithms, algorithms_of(spec_));
   const Topology& topology = spec_.topology;
   if (topology.processes > 1 && spec_.transport.share == LinkSharing::kAuto) {
     for (uint32_t i = 0; i < topology.hosts; ++i) nics_.push_back(std::make_unique<SharedNic>());
@@ -176,26 +173,27 @@ Result<void> Experiment::make_hosts() {
       return name.empty() ? otherwise : name;
     };
     const Rate nominal = spec_.transport.nominal_rate(fabric_->port(host).caps().line_rate);
-    auto made = SimHost::create(
-        loop_, *fabric_, spec_,
-        {.number = host,
-         .congestion_control =
-             name_or(algorithms->controls[host], spec_.transport.congestion_control),
-         .allocator = name_or(algorithms->allocators[host], spec_.transport.allocator),
-         .weight = std::max(algorithms->weights[host], 1U),
-         .line_rate = nominal,
-         .first_rate = spec_.transport.first_rate_of(nominal),
-         .shared = nics_.empty() ? nullptr : nics_[topology.host_of(host)].get(),
-         .received = received_,
-         .flows = peers.to + peers.from,
-         .connections = std::max(peers.to, peers.from),
-         .window_packets = window_,
-         .silence_limit = std::max(spec_.time_limit * kSilencePerTimeLimit, kShortestSilence),
-         .seed = seeds.next_u64(),
-         .report_steps = trace_ != nullptr},
-        *traffic_);
-    if (!made) return tl::unexpected(made.error());
-    hosts_.push_back(std::move(*made));
+    ASSIGN_OR_RETURN(
+        auto made,
+        SimHost::create(
+            loop_, *fabric_, spec_,
+            {.number = host,
+             .congestion_control =
+                 name_or(algorithms.controls[host], spec_.transport.congestion_control),
+             .allocator = name_or(algorithms.allocators[host], spec_.transport.allocator),
+             .weight = std::max(algorithms.weights[host], 1U),
+             .line_rate = nominal,
+             .first_rate = spec_.transport.first_rate_of(nominal),
+             .shared = nics_.empty() ? nullptr : nics_[topology.host_of(host)].get(),
+             .received = received_,
+             .flows = peers.to + peers.from,
+             .connections = std::max(peers.to, peers.from),
+             .window_packets = window_,
+             .silence_limit = std::max(spec_.time_limit * kSilencePerTimeLimit, kShortestSilence),
+             .seed = seeds.next_u64(),
+             .report_steps = trace_ != nullptr},
+            *traffic_));
+    hosts_.push_back(std::move(made));
   }
   return {};
 }
@@ -237,9 +235,8 @@ std::vector<Monitor::WatchedFlow> Experiment::watched_flows() const {
 
 Result<void> Experiment::capture() {
   if (spec_.pcap.empty()) return {};
-  const auto link = find_link(spec_.topology, spec_.pcap_link);
-  if (!link) return tl::unexpected(link.error());
-  return fabric_->capture(*link, spec_.pcap);
+  ASSIGN_OR_RETURN(const auto link, find_link(spec_.topology, spec_.pcap_link));
+  return fabric_->capture(link, spec_.pcap);
 }
 
 Result<void> Experiment::play(const ProgressCallback& progress) {
@@ -258,7 +255,7 @@ Result<void> Experiment::play(const ProgressCallback& progress) {
 }
 
 Result<RunResult> Experiment::run(const ProgressCallback& progress) {
-  if (const auto capturing = capture(); !capturing) return tl::unexpected(capturing.error());
+  RETURN_IF_ERROR(capture());
   begin_ = loop_.now();
   fabric_before_ = fabric_->counters();
   nics_before_ = nic_counters();
@@ -268,10 +265,10 @@ Result<RunResult> Experiment::run(const ProgressCallback& progress) {
   faults_->begin();
   monitor_->begin();
   const double started = thread_cpu_seconds();
-  if (const auto played = play(progress); !played) return tl::unexpected(played.error());
+  RETURN_IF_ERROR(play(progress));
   loop_cpu_seconds_ = thread_cpu_seconds() - started;
   if (trace_ != nullptr) {
-    if (const auto closed = trace_->close(); !closed) return tl::unexpected(closed.error());
+    RETURN_IF_ERROR(trace_->close());
   }
   return result();
 }
@@ -345,7 +342,7 @@ Result<RunResult> Experiment::result() {
 Result<RunResult> run_experiment(const RunSpec& spec, const ProgressCallback& progress) {
   const auto started = std::chrono::steady_clock::now();
   Experiment experiment(spec);
-  if (const auto ready = experiment.set_up(); !ready) return tl::unexpected(ready.error());
+  RETURN_IF_ERROR(experiment.set_up());
   auto result = experiment.run(progress);
   if (result) {
     result->wall_seconds =

@@ -11,6 +11,7 @@
 
 #include "bench/switch/frame_headers.h"
 #include "transport/base/params_environment.h"
+#include "transport/base/return_if_error.h"
 #include "transport/io/dpdk/device_name.h"
 #include "transport/io/dpdk/eal.h"
 #include "transport/io/dpdk/module.h"
@@ -125,30 +126,27 @@ FramePortCounters DpdkFrames::counters() {
 Result<std::unique_ptr<FramePort>> open_dpdk_frames(const std::string& device,
                                                     const std::string& arguments,
                                                     const LogSink& log) {
-  auto parsed = parse_dpdk_device(device, arguments);
-  if (!parsed) return tl::unexpected(parsed.error());
-  if (parsed->driver() == kMemif) {
-    if (parsed->argument("role").value_or("server") != "server") {
+  ASSIGN_OR_RETURN(auto parsed, parse_dpdk_device(device, arguments));
+  if (parsed.driver() == kMemif) {
+    if (parsed.argument("role").value_or("server") != "server") {
       return fail(
           ErrorCode::kInvalidArgument,
           fmt::format("--port dpdk:{}: a switch is net_memif's server: leave role= out, and "
                       "give role=client to the host at the other end",
                       device));
     }
-    if (!parsed->argument("role")) {
-      parsed->arguments += parsed->arguments.empty() ? "role=server" : ",role=server";
+    if (!parsed.argument("role")) {
+      parsed.arguments += parsed.arguments.empty() ? "role=server" : ",role=server";
     }
   }
-  const auto params = load_params_from_environment({}, nullptr);
-  if (!params) return tl::unexpected(params.error());
-  if (auto ok = start_eal(params->dpdk_eal, parsed->is_pci(), log); !ok) {
-    return tl::unexpected(ok.error());
-  }
-  auto port = DpdkPort::open(
-      {.device = *parsed, .transmit_buffers = 2 * kBurst, .receive_burst = kBurst}, log);
-  if (!port) return tl::unexpected(port.error());
-  rte_eth_promiscuous_enable((*port)->id());  // devices of memory see all frames anyway
-  return std::make_unique<DpdkFrames>("dpdk:" + device, std::move(*port));
+  ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
+  RETURN_IF_ERROR(start_eal(params.dpdk_eal, parsed.is_pci(), log));
+  ASSIGN_OR_RETURN(
+      auto port,
+      DpdkPort::open({.device = parsed, .transmit_buffers = 2 * kBurst, .receive_burst = kBurst},
+                     log));
+  rte_eth_promiscuous_enable(port->id());  // devices of memory see all frames anyway
+  return std::make_unique<DpdkFrames>("dpdk:" + device, std::move(port));
 }
 
 }  // namespace pacecar

@@ -17,6 +17,7 @@
 
 #include "bench/switch/frame_headers.h"
 #include "transport/base/file_descriptor.h"
+#include "transport/base/return_if_error.h"
 #include "transport/io/udp/interfaces.h"
 
 namespace pacecar {
@@ -243,9 +244,8 @@ Result<void> set_up(const FileDescriptor& socket, const std::string& interface) 
 }  // namespace
 
 Result<std::unique_ptr<FramePort>> open_packet_socket(const std::string& interface) {
-  const auto info = find_interface(interface);
-  if (!info) return tl::unexpected(info.error());
-  if (!info->up) {
+  ASSIGN_OR_RETURN(const auto info, find_interface(interface));
+  if (!info.up) {
     return fail(
         ErrorCode::kUnavailable,
         fmt::format("interface '{0}' is down: bring it up with 'ip link set {0} up'", interface));
@@ -258,8 +258,8 @@ Result<std::unique_ptr<FramePort>> open_packet_socket(const std::string& interfa
                 "program the capability CAP_NET_RAW");
   }
   if (!socket) return system_error(interface, "a packet socket");
-  if (const auto done = set_up(socket, interface); !done) return tl::unexpected(done.error());
-  const Bytes frame_bytes = info->mtu + kEthernetBytes + kTagBytes;
+  RETURN_IF_ERROR(set_up(socket, interface));
+  const Bytes frame_bytes = info.mtu + kEthernetBytes + kTagBytes;
   return std::make_unique<PacketSocket>(interface, frame_bytes, std::move(socket));
 }
 

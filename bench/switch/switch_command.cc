@@ -23,6 +23,7 @@
 #include "bench/switch/packet_socket.h"
 #include "bench/switch/switch_options.h"
 #include "bench/switch/switch_report.h"
+#include "transport/base/return_if_error.h"
 #include "transport/io/dpdk/module.h"
 
 namespace pacecar {
@@ -144,39 +145,34 @@ void serve(LiveSwitch& live, SwitchReport& report, const SwitchFlags& flags, con
 
 Result<std::unique_ptr<FramePort>> open_dpdk(const std::string& device,
                                              const std::string& arguments) {
-  const auto open = load_dpdk_function<decltype(open_dpdk_frames)>(kDpdkFramesModule);
-  if (!open) return tl::unexpected(open.error());
-  return (*open)(device, arguments, {});
+  ASSIGN_OR_RETURN(const auto open,
+                   load_dpdk_function<decltype(open_dpdk_frames)>(kDpdkFramesModule));
+  return (open)(device, arguments, {});
 }
 
 Result<void> run(const SwitchFlags& flags, const Console& console) {
-  if (auto writable = perf::check_writable(flags.json_file); !writable) return writable;
-  auto plan = make_switch_plan(flags);
-  if (!plan) return tl::unexpected(plan.error());
+  RETURN_IF_ERROR(perf::check_writable(flags.json_file));
+  ASSIGN_OR_RETURN(auto plan, make_switch_plan(flags));
   std::vector<std::unique_ptr<FramePort>> ports;
-  for (size_t i = 0; i < plan->interfaces.size(); ++i) {
-    const std::string& name = plan->interfaces[i];
-    auto port = name.starts_with(kDpdkPort)
-                    ? open_dpdk(name.substr(kDpdkPort.size()), plan->arguments[i])
-                    : open_packet_socket(name);
-    if (!port) return tl::unexpected(port.error());
-    ports.push_back(std::move(*port));
+  for (size_t i = 0; i < plan.interfaces.size(); ++i) {
+    const std::string& name = plan.interfaces[i];
+    ASSIGN_OR_RETURN(auto port, name.starts_with(kDpdkPort)
+                                    ? open_dpdk(name.substr(kDpdkPort.size()), plan.arguments[i])
+                                    : open_packet_socket(name));
+    ports.push_back(std::move(port));
   }
   install_signals();
   prctl(PR_SET_TIMERSLACK, 1);  // ns: the default of 50 us would make frames late
   const Instant begin = steady_now();
-  auto live = LiveSwitch::create(std::move(ports), plan->rates, plan->config, begin);
-  if (!live) return tl::unexpected(live.error());
+  ASSIGN_OR_RETURN(auto live, LiveSwitch::create(std::move(ports), plan.rates, plan.config, begin));
   std::unique_ptr<QueueLog> log;
   if (!flags.queue_log.empty()) {
-    auto opened = QueueLog::open(flags.queue_log, plan->interfaces);
-    if (!opened) return tl::unexpected(opened.error());
-    log = std::move(*opened);
-    (*live)->set_sampler(log.get());
+    ASSIGN_OR_RETURN(log, QueueLog::open(flags.queue_log, plan.interfaces));
+    live->set_sampler(log.get());
   }
-  SwitchReport report(**live, begin);
-  console.note(fmt::format("switch: {} ports are up", (*live)->ports()));
-  serve(**live, report, flags, console, begin);
+  SwitchReport report(*live, begin);
+  console.note(fmt::format("switch: {} ports are up", live->ports()));
+  serve(*live, report, flags, console, begin);
   if (!flags.quiet) fmt::print("{}", report.summary());
   if (flags.json_file.empty()) return {};
   return perf::write_text(flags.json_file, report.to_json().dump(1) + "\n");

@@ -7,6 +7,7 @@
 
 #include "bench/perf/command_line.h"
 #include "transport/base/param_value.h"
+#include "transport/base/return_if_error.h"
 #include "transport/base/to_number.h"
 
 namespace pacecar {
@@ -41,26 +42,24 @@ Result<uint64_t> value_of(std::string_view flag, ParamType type, std::string_vie
 }
 
 Result<Rate> rate_of(std::string_view flag, std::string_view text) {
-  const auto bps = value_of(flag, ParamType::kRate, text, "200M or 10G, in bits per second");
-  if (!bps) return tl::unexpected(bps.error());
-  if (*bps == 0) {
+  ASSIGN_OR_RETURN(const auto bps,
+                   value_of(flag, ParamType::kRate, text, "200M or 10G, in bits per second"));
+  if (bps == 0) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: a cable of rate 0 carries nothing: choose 1 or more", flag));
   }
-  return Rate::from_bps(*bps);
+  return Rate::from_bps(bps);
 }
 
 Result<void> read_bytes(std::string_view flag, std::string_view text, Bytes& to) {
-  const auto value = value_of(flag, ParamType::kBytes, text, "100K, 1M or plain bytes");
-  if (!value) return tl::unexpected(value.error());
-  to = *value;
+  ASSIGN_OR_RETURN(to, value_of(flag, ParamType::kBytes, text, "100K, 1M or plain bytes"));
   return {};
 }
 
 Result<void> read_time(std::string_view flag, std::string_view text, Duration& to) {
-  const auto value = value_of(flag, ParamType::kDuration, text, "10us, 500ns or 1ms");
-  if (!value) return tl::unexpected(value.error());
-  to = Duration::from_ns(static_cast<int64_t>(*value));
+  ASSIGN_OR_RETURN(const auto value,
+                   value_of(flag, ParamType::kDuration, text, "10us, 500ns or 1ms"));
+  to = Duration::from_ns(static_cast<int64_t>(value));
   return {};
 }
 
@@ -84,9 +83,9 @@ Result<void> read_ecn(const std::string& text, EcnConfig& ecn) {
                             parts.size()));
   }
   ecn.kind = parts.size() == 1 ? EcnConfig::Kind::kStep : EcnConfig::Kind::kRed;
-  if (auto ok = read_bytes("--ecn", parts[0], ecn.low); !ok) return ok;
+  RETURN_IF_ERROR(read_bytes("--ecn", parts[0], ecn.low));
   if (parts.size() > 1) {
-    if (auto ok = read_bytes("--ecn", parts[1], ecn.high); !ok) return ok;
+    RETURN_IF_ERROR(read_bytes("--ecn", parts[1], ecn.high));
   }
   if (parts.size() > 2) {
     const auto probability = to_number<double>(parts[2]);
@@ -116,8 +115,7 @@ Result<void> read_ports(const SwitchFlags& flags, SwitchPlan& plan) {
   for (const std::string& text : flags.ports) {
     auto parts = split(text);
     plan.arguments.push_back(parts[0].starts_with(kDpdkPort) ? take_arguments(parts) : "");
-    const auto rate = parts.size() == 2 ? rate_of("--port", parts[1]) : common;
-    if (!rate) return tl::unexpected(rate.error());
+    ASSIGN_OR_RETURN(const auto rate, parts.size() == 2 ? rate_of("--port", parts[1]) : common);
     if (parts[0].empty() || parts.size() > 2) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("--port: '{}' cannot be read: write INTERFACE or INTERFACE,RATE, or "
@@ -129,7 +127,7 @@ Result<void> read_ports(const SwitchFlags& flags, SwitchPlan& plan) {
                   fmt::format("--port: '{}' is named twice: name each interface once", parts[0]));
     }
     plan.interfaces.push_back(parts[0]);
-    plan.rates.push_back(*rate);
+    plan.rates.push_back(rate);
   }
   return {};
 }

@@ -14,6 +14,7 @@
 #include "bench/workload/generators.h"
 #include "bench/workload/processes.h"
 #include "transport/base/prng.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -224,22 +225,19 @@ Result<Workload> make_job(const WorkloadSpec& spec, uint32_t hosts, uint64_t see
     if (time < Duration()) return unfit(spec, "a time is negative; give 0 or more");
   }
   Prng seeds(seed);
-  const auto members = take_part(spec, hosts, seeds.next_u64());
-  if (!members) return tl::unexpected(members.error());
-  auto workload = kind->make(spec, *members, seeds.next_u64());
-  if (!workload) return workload;
+  ASSIGN_OR_RETURN(const auto members, take_part(spec, hosts, seeds.next_u64()));
+  ASSIGN_OR_RETURN(auto workload, kind->make(spec, members, seeds.next_u64()));
 
-  workload->name = spec.name.empty() ? spec.kind : spec.name;
-  workload->hosts = hosts;
-  workload->jobs = {{.name = workload->name,
-                     .congestion_control = spec.congestion_control,
-                     .weight = spec.weight}};
-  for (WorkloadFlow& flow : workload->flows) {
+  workload.name = spec.name.empty() ? spec.kind : spec.name;
+  workload.hosts = hosts;
+  workload.jobs = {{.name = workload.name,
+                    .congestion_control = spec.congestion_control,
+                    .weight = spec.weight}};
+  for (WorkloadFlow& flow : workload.flows) {
     if (flow.trigger == kNoTrigger) flow.start = flow.start + spec.start;
   }
-  const auto copies = places(spec, processes);
-  if (!copies) return tl::unexpected(copies.error());
-  return on_processes(*workload, processes, *copies,
+  ASSIGN_OR_RETURN(const auto copies, places(spec, processes));
+  return on_processes(workload, processes, copies,
                       spec.split ? CopyBytes::kDivided : CopyBytes::kWhole);
 }
 

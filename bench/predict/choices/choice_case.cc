@@ -11,6 +11,7 @@
 #include "bench/sim/spec_value.h"
 #include "net_plugin/tuner/facts.h"
 #include "transport/base/prng.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::predict {
 namespace {
@@ -92,9 +93,8 @@ Result<RunSpec> run_of(const Network& network, Bytes mtu, uint64_t seed) {
       "[run]\nseed = {}\ntime_limit = \"100s\"\nsample_series = 0\n",
       shape, network.per_leaf / network.oversubscription, network.gbps, network.delay.ns(), mtu,
       mtu, seed);
-  const auto spec = parse_spec(text, "case");
-  if (!spec) return tl::unexpected(spec.error());
-  return make_run_spec(*spec->table(), "");
+  ASSIGN_OR_RETURN(const auto spec, parse_spec(text, "case"));
+  return make_run_spec(spec->table(), "");
 }
 
 // What the plugin would find: the NICs.
@@ -130,14 +130,10 @@ Result<ChoiceCase> draw_choice(uint64_t seed, const ChoiceLimits& limits) {
 
   // Larger packets for larger messages, so that a case costs about as many.
   const Bytes mtu = drawn.bytes * network.hosts > 50'000'000 ? 16384 : 4096;
-  auto run = run_of(network, mtu, seed);
-  if (!run) return tl::unexpected(run.error());
-  drawn.run = std::move(*run);
+  ASSIGN_OR_RETURN(drawn.run, run_of(network, mtu, seed));
 
   tuner::Facts facts = facts_of(network, mtu);
-  auto known = tuner::clusters_of(facts);
-  if (!known) return tl::unexpected(known.error());
-  drawn.known = std::move(*known);
+  ASSIGN_OR_RETURN(drawn.known, tuner::clusters_of(facts));
   facts.oversubscription = network.oversubscription;
   facts.hosts_per_leaf = network.per_leaf;
   facts.cable_delay_s = network.delay.seconds();
