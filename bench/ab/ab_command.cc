@@ -8,8 +8,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "bench/ab/ab_options.h"
+#include "bench/ab/build_info.h"
 #include "bench/ab/emit.h"
 #include "bench/ab/merge.h"
 #include "bench/ab/plan.h"
@@ -17,7 +20,7 @@
 #include "bench/ab/provenance.h"
 #include "bench/ab/report/report.h"
 #include "bench/ab/report_data.h"
-#include "bench/ab/repro.h"
+#include "bench/ab/results_folder.h"
 #include "bench/ab/run_filter.h"
 #include "bench/ab/runner.h"
 #include "bench/ab/summary.h"
@@ -29,6 +32,71 @@
 
 namespace pacecar::ab {
 namespace {
+
+// repro.sh: a script beside the results that makes them again.
+
+// Without the flags for the results' folder and for old results.
+std::vector<std::string> flags_to_keep(const std::vector<std::string>& argv) {
+  std::vector<std::string> kept;
+  bool command = false;  // behind "--" nothing is ours
+  for (size_t i = 1; i < argv.size(); ++i) {
+    command |= argv[i] == "--";
+    const bool dropped =
+        argv[i] == "--force" || argv[i] == "--resume" || argv[i].starts_with("--out=");
+    if (!command && argv[i] == "--out") {
+      ++i;
+    } else if (command || !dropped) {
+      kept.push_back(argv[i]);
+    }
+  }
+  return kept;
+}
+
+std::string exports() {
+  std::string lines;
+  const nlohmann::ordered_json settings = provenance("")["environment"];
+  for (const auto& [name, value] : settings.items()) {
+    lines += fmt::format("export {}={}\n", name, shell_quoted(value.get<std::string>()));
+  }
+  return lines;
+}
+
+// Of the command line `argv` ("ab", ...), which ran in `folder` with `plan` (a path, or empty for
+// programs). Errors: kSystem.
+Result<void> write_repro(const ResultsFolder& results, const std::vector<std::string>& argv,
+                         const std::string& folder, const std::string& plan) {
+  std::string script = fmt::format(
+      "#!/bin/sh\n"
+      "# Runs this experiment again, into the folder that is given or a new one. These results "
+      "are\n"
+      "# of pacecar {}, commit {}.\n"
+      "# shellcheck disable=SC2016  # variables of the command's own\n"
+      "set -eu\n"
+      "pacecar=${{PACECAR:-pacecar}}\n"
+      "command -v \"$pacecar\" >/dev/null || {{\n"
+      "  echo \"error: there is no program $pacecar: put pacecar on PATH, or its path into "
+      "PACECAR\" >&2\n"
+      "  exit 2\n"
+      "}}\n"
+      "results=$(cd \"$(dirname \"$0\")\" && pwd)\n",
+      build_version(), build_commit());
+  if (!plan.empty()) {
+    const std::string path = shell_quoted(std::filesystem::absolute(plan).string());
+    script += fmt::format(
+        "cmp -s {} \"$results/plan.toml\" ||\n"
+        "  echo 'warning: the plan has changed since; plan.toml is what it was' >&2\n",
+        path);
+  }
+  script += fmt::format("cd {}\n{}exec \"$pacecar\" ab --out \"${{1:-$results.again}}\"",
+                        shell_quoted(folder), exports());
+  for (const std::string& word : flags_to_keep(argv)) script += " " + shell_quoted(word);
+  RETURN_IF_ERROR(results.write("repro.sh", script + "\n"));
+  using Perms = std::filesystem::perms;
+  std::filesystem::permissions(results.file("repro.sh"),
+                               Perms::owner_exec | Perms::group_exec | Perms::others_exec,
+                               std::filesystem::perm_options::add);
+  return {};
+}
 
 namespace fs = std::filesystem;
 
@@ -245,6 +313,7 @@ class AbCommand {
 };
 
 }  // namespace
+
 }  // namespace pacecar::ab
 
 namespace pacecar {

@@ -6,15 +6,19 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "bench/ab/report/report.h"
-#include "bench/hosts/nic_choice.h"
+#include "bench/hosts/crew.h"
 #include "bench/hosts/pair_results.h"
 #include "bench/hosts/reach.h"
 #include "bench/perf/clock.h"
+#include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
+#include "bench/perf/json_fields.h"
 #include "bench/perf/options.h"
 #include "bench/perf/progress.h"
 #include "bench/perf/subcommands.h"
@@ -26,6 +30,51 @@ std::span<const PagePart> matrix_page_parts();  // by the build
 
 namespace pacecar::hosts {
 namespace {
+
+// Finds the NIC of a host with the address in the list of hosts.
+
+constexpr Duration kLimit = Duration::from_s(60);
+constexpr size_t kMaxName = 256;
+
+// The name of the NIC with this address in the output of `pacecar info --json`; else a sentence.
+Result<std::string> nic_with_address(const std::string& info, const std::string& address) {
+  const auto document = nlohmann::json::parse(info, nullptr, /*allow_exceptions=*/false);
+  std::vector<std::string> found;
+  if (document.is_object() && document.contains("nics") && document["nics"].is_array()) {
+    for (const auto& nic : document["nics"]) {
+      const auto name = perf::text_field(nic, "name", kMaxName);
+      const auto its = perf::text_field(nic, "address", kMaxName);
+      if (!name || !its) continue;
+      if (*its == address) return *name;
+      found.push_back(fmt::format("{} ({})", *name, *its));
+    }
+  }
+  return fail(ErrorCode::kNotFound,
+              fmt::format("none of its NICs has the address {}: it has {}", address,
+                          found.empty() ? "none" : fmt::format("{}", fmt::join(found, ", "))));
+}
+
+// Adds -d NIC to the flags of each host that has an address in the list, unless the command line
+// names the NICs (`unnamed` false). A host without such a NIC is lost, and reported.
+void choose_nics(Crew& crew, bool unnamed, std::vector<std::vector<std::string>>& flags,
+                 const perf::Console& console) {
+  const auto asked = [&](size_t host) {
+    const bool addressed = unnamed && !crew.host(host).address.empty();
+    return addressed ? std::vector<std::string>{"info", "--json"} : std::vector<std::string>();
+  };
+  const auto ends = run_on_all(crew, asked, kLimit, console);
+  for (size_t i = 0; i < ends.size(); ++i) {
+    if (!ends[i]) continue;
+    const auto nic = ends[i]->code == 0 ? nic_with_address(ends[i]->output, crew.host(i).address)
+                                        : fail(ErrorCode::kPeer, why_failed(*ends[i]));
+    if (nic) {
+      flags[i] = {"--ib-dev", *nic};
+      continue;
+    }
+    console.error(fmt::format("{}: {}", crew.host(i).name, nic.error().message));
+    crew.lose(i, nic.error().message);
+  }
+}
 
 using perf::Console;
 using perf::TestKind;

@@ -7,28 +7,109 @@
 #include <array>
 #include <bit>
 #include <chrono>
+#include <cstddef>
 #include <numeric>
 #include <optional>
+#include <span>
 
 #include "bench/sim/algorithms.h"
 #include "bench/sim/counters.h"
 #include "bench/sim/fairness.h"
-#include "bench/sim/fault_player.h"
 #include "bench/sim/ideal.h"
 #include "bench/sim/link_names.h"
 #include "bench/sim/monitor.h"
+#include "bench/sim/run_spec.h"
 #include "bench/sim/shared_nic.h"
 #include "bench/sim/sim_host.h"
 #include "bench/sim/spec_file.h"
 #include "bench/sim/trace_file.h"
 #include "bench/sim/traffic.h"
 #include "transport/base/return_if_error.h"
+#include "transport/sim/event_loop.h"
+#include "transport/sim/fabric.h"
 #include "transport/sim/routing.h"
 #include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"
 
 namespace pacecar {
 namespace {
+
+// Lets the faults of a run happen at their times.
+
+class FaultPlayer final : public EventSink {
+ public:
+  // `faults` are in the order of their times; all outlive the player; `trace` may be null.
+  FaultPlayer(EventLoop& loop, Fabric& fabric, std::span<const FaultEvent> faults,
+              TraceFile* trace);
+
+  // Time 0 is now.
+  void begin();
+  void on_event(Instant now, uint32_t what) override;
+
+ private:
+  void apply(const FaultEvent& fault);
+
+  EventLoop& loop_;
+  Fabric& fabric_;
+  std::span<const FaultEvent> faults_;
+  TraceFile* trace_;
+  EventLoop::TimerId timer_;
+  Instant begin_;
+  size_t next_ = 0;
+  SimFaults faulty_;  // as set in the fabric
+};
+
+FaultPlayer::FaultPlayer(EventLoop& loop, Fabric& fabric, std::span<const FaultEvent> faults,
+                         TraceFile* trace)
+    : loop_(loop),
+      fabric_(fabric),
+      faults_(faults),
+      trace_(trace),
+      timer_(loop.add_timer(*this, 0)) {}
+
+void FaultPlayer::begin() {
+  begin_ = loop_.now();
+  // The fabric wants to know of all frozen hosts beforehand.
+  for (const FaultEvent& fault : faults_) {
+    if (fault.kind != FaultKind::kHostFrozen) continue;
+    const Instant from = begin_ + fault.at;
+    faulty_.stalls.push_back({{from, from + fault.length}, fault.target});
+  }
+  if (!faulty_.stalls.empty()) fabric_.set_faults(faulty_);
+  if (!faults_.empty()) loop_.arm(timer_, begin_ + faults_.front().at);
+}
+
+void FaultPlayer::on_event(Instant now, uint32_t) {
+  while (next_ < faults_.size() && begin_ + faults_[next_].at <= now) {
+    apply(faults_[next_]);
+    if (trace_ != nullptr) trace_->write(now - begin_, "fault", "number", next_);
+    ++next_;
+  }
+  if (next_ < faults_.size()) loop_.arm(timer_, begin_ + faults_[next_].at);
+}
+
+void FaultPlayer::apply(const FaultEvent& fault) {
+  switch (fault.kind) {
+    case FaultKind::kCableDown:
+      return fabric_.set_cable_up(fault.target, false);
+    case FaultKind::kCableUp:
+      return fabric_.set_cable_up(fault.target, true);
+    case FaultKind::kCableRate:
+      return fabric_.set_cable_rate(fault.target, fault.rate);
+    case FaultKind::kCableLoss:
+      return fabric_.set_cable_loss(fault.target, fault.probability);
+    case FaultKind::kHostFrozen:
+      return;  // since begin()
+    case FaultKind::kWordLoss:
+      faulty_.word_losses.push_back({fault.probability, fault.everywhere
+                                                            ? std::nullopt
+                                                            : std::optional<size_t>(fault.target)});
+      return fabric_.set_faults(faulty_);
+    case FaultKind::kPacketLoss:
+      faulty_.loss = fault.probability;
+      return fabric_.set_faults(faulty_);
+  }
+}
 
 // Set-up is over when nothing has moved for this long.
 constexpr Duration kQuiet = Duration::from_us(250);

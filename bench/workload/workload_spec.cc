@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <numeric>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -12,12 +14,44 @@
 #include "bench/workload/collectives.h"
 #include "bench/workload/flow_sizes.h"
 #include "bench/workload/generators.h"
-#include "bench/workload/processes.h"
+#include "bench/workload/workload.h"
 #include "transport/base/prng.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
+
+// A workload of hosts as one of processes: several per host, which share its NIC. Pure.
+
+// A copy of `hosts` for each place in `places`: its flows go between the processes of that place,
+// which are number host * per_host + place. All copies start together, and each waits for its own
+// flows only. Bytes are those of `hosts` in each copy, or divided among the copies. Ids go on from
+// copy to copy.
+enum class CopyBytes : uint8_t { kWhole, kDivided };
+
+Workload on_processes(const Workload& hosts, uint32_t per_host, std::span<const uint32_t> places,
+                      CopyBytes bytes) {
+  Workload all{.name = hosts.name, .hosts = hosts.hosts * per_host, .jobs = hosts.jobs};
+  uint64_t ids = 0;  // of one copy
+  for (const WorkloadFlow& flow : hosts.flows) ids = std::max(ids, flow.id + 1);
+  for (size_t copy = 0; copy < places.size(); ++copy) {
+    const auto first_trigger = static_cast<uint32_t>(all.triggers.size());
+    for (WorkloadFlow flow : hosts.flows) {
+      flow.source = flow.source * per_host + places[copy];
+      flow.destination = flow.destination * per_host + places[copy];
+      flow.id += copy * ids;
+      if (bytes == CopyBytes::kDivided) {
+        flow.bytes = std::max<Bytes>(flow.bytes / places.size(), 1);
+      }
+      if (flow.trigger != kNoTrigger) flow.trigger += first_trigger;
+      for (uint32_t& trigger : flow.on_sent) trigger += first_trigger;
+      for (uint32_t& trigger : flow.on_received) trigger += first_trigger;
+      all.flows.push_back(std::move(flow));
+    }
+    all.triggers.insert(all.triggers.end(), hosts.triggers.begin(), hosts.triggers.end());
+  }
+  return all;
+}
 
 // Beyond this neither memory nor patience suffices.
 constexpr uint64_t kMaxFlows = 10'000'000;

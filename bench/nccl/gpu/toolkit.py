@@ -11,8 +11,7 @@ from machine import ROOT
 
 HERE = pathlib.Path(__file__).resolve().parent
 DRIVER, RATIOS, SLICES = PROGRAMS = "collectives", "paired_ratios", "libslice-waits.so"
-DRIVER_SOURCES = [HERE / name for name in ("collectives.cc", "operations.cc", "device.cc",
-                                       "libraries.cc")]
+DRIVER_SOURCES = [HERE / name for name in ("collectives.cc", "device.cc", "libraries.cc")]
 RATIOS_SOURCES = [HERE / "paired_ratios.cc",
                   *(ROOT / name for name in ("bench/ab/statistics.cc", "bench/ab/distributions.cc",
                                              "transport/base/check.cc"))]
