@@ -69,26 +69,23 @@ void add_plan_flags(CLI::App& app, Flags& flags) {
 }
 
 void add_program_flags(CLI::App& app, Flags& flags) {
-  app.add_option("--a", flags.a, "Environment of the baseline")->group("Real programs");
-  app.add_option("--b", flags.b, "Environment of the other arm")->group("Real programs");
-  app.add_option("--arm", flags.arms, "NAME='ENV': one more arm")->group("Real programs");
+  app.option_defaults()->group("Real programs");
+  app.add_option("--a", flags.a, "Environment of the baseline");
+  app.add_option("--b", flags.b, "Environment of the other arm");
+  app.add_option("--arm", flags.arms, "NAME='ENV': one more arm");
   app.add_option("--reps", flags.reps, "Runs of each arm (default: 10)")
-      ->group("Real programs")
       ->check(perf::whole_number(1, kMaxReps));
   app.add_option("--warmup", flags.warmups, "Runs of each arm before, that do not count")
-      ->group("Real programs")
       ->check(perf::whole_number(0, kMaxReps));
   app.add_option("--timeout", flags.timeout, "Seconds that one run may take (default: no limit)")
-      ->group("Real programs")
       ->check(perf::positive_number(kMaxTimeoutSeconds));
   app.add_option("--metric", flags.options.programs.metrics,
                  "What to compare (default: what the output is known for, else wall_s)")
-      ->group("Real programs")
       ->allow_extra_args(false);
   app.add_option("--min-improvement", flags.min_improvement,
                  "Threshold: better than the baseline by so many percent")
-      ->group("Real programs")
       ->check(perf::positive_number(kMaxPercent));
+  app.option_defaults()->group("Options");
 }
 
 Result<void> add_arm(ProgramPlan& programs, std::string name, const std::string& environment) {

@@ -98,7 +98,7 @@ void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
 }
 
 void add_many_hosts_flags(CLI::App& app, ManyHosts& many) {
-  constexpr const char* kGroup = "Many hosts";
+  app.option_defaults()->group("Many hosts");
   auto* hosts = add_hosts_flags(app, many.flags, "measure between all of these hosts");
   hosts->excludes("host");
   app.add_option("--pairs", many.pairs,
@@ -106,83 +106,65 @@ void add_many_hosts_flags(CLI::App& app, ManyHosts& many) {
                  "ring: neighbours only; all of them in both directions")
       ->check(CLI::IsMember({"disjoint", "all", "ring"}))
       ->needs(hosts)
-      ->capture_default_str()
-      ->group(kGroup);
+      ->capture_default_str();
   app.add_option("--html", many.html_file, "write a page with the matrix as a heat map")
-      ->needs(hosts)
-      ->group(kGroup);
+      ->needs(hosts);
   app.add_option("--least", many.least,
                  "exit with 3 when a pair is worse than this share of the median, such as 0.8")
       ->check(positive_number(1))
-      ->needs(hosts)
-      ->group(kGroup);
+      ->needs(hosts);
   app.add_option("--pair-limit", many.pair_limit_s,
                  "seconds that one measurement may take (default: by its length)")
       ->check(positive_number(kMaxDurationSeconds))
-      ->needs(hosts)
-      ->group(kGroup);
+      ->needs(hosts);
+  app.option_defaults()->group("Options");
 }
 
 // Rarely used flags of perftest's, common to both tests.
 void add_perftest_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
-  constexpr const char* kGroup = "As perftest";
+  app.option_defaults()->group("As perftest");
   app.add_option("-i,--ib-port", raw.ib_port, "port of the RDMA device that -d names")
-      ->check(whole_number(1, 255))
-      ->group(kGroup);
+      ->check(whole_number(1, 255));
   app.add_option("-x,--gid-index", raw.gid_index, "on RoCE: the GID, as PACECAR_GID_INDEX")
-      ->check(whole_number(0, 255))
-      ->group(kGroup);
+      ->check(whole_number(0, 255));
   app.add_option("-S,--sl", options.parameters.sl, "on InfiniBand: service level of all packets")
-      ->check(whole_number(0, 15))
-      ->group(kGroup);
+      ->check(whole_number(0, 15));
   app.add_option("--pkey_index", raw.pkey_index, "on RDMA hardware: as PACECAR_PKEY")
-      ->check(whole_number(0, 65535))
-      ->group(kGroup);
+      ->check(whole_number(0, 65535));
   app.add_option("-u,--qp-timeout", raw.qp_timeout,
                  "peer timeout: 8 x 4.096 us x 2^N, clamped to 0.1 s ... 1 h")
-      ->check(whole_number(1, 31))
-      ->group(kGroup);
+      ->check(whole_number(1, 31));
   app.add_option("-c,--connection", raw.connection,
                  "transport; only RC (reliable, ordered) is accepted")
-      ->check(CLI::IsMember({"RC"}))
-      ->group(kGroup);
+      ->check(CLI::IsMember({"RC"}));
   app.add_option("--source_ip", options.source_ip,
-                 "client: local source address of the control connection")
-      ->group(kGroup);
-  auto* huge =
-      app.add_flag("--use_hugepages", options.huge_pages, "messages lie in huge pages of this host")
-          ->group(kGroup);
+                 "client: local source address of the control connection");
+  auto* huge = app.add_flag("--use_hugepages", options.huge_pages,
+                            "messages lie in huge pages of this host");
   auto* gpu = app.add_option("--use_cuda", options.gpu.device,
                              "place this end's buffers in the memory of GPU N")
                   ->check(whole_number(0, kMaxGpu))
-                  ->excludes(huge)
-                  ->group(kGroup);
+                  ->excludes(huge);
   app.add_option("--use_cuda_bus_id", options.gpu.bus_id,
                  "likewise, by the GPU's PCI address: 3b:00.0")
       ->excludes(huge)
-      ->excludes(gpu)
-      ->group(kGroup);
+      ->excludes(gpu);
   app.add_flag("--use_cuda_dmabuf", options.gpu.dma_buf,
-               "the GPU's memory is registered as a dma-buf (default: by PACECAR_GPU)")
-      ->group(kGroup);
+               "the GPU's memory is registered as a dma-buf (default: by PACECAR_GPU)");
   app.add_option("-f,--margin", options.margin_s,
                  "with -D: seconds to exclude at the start and at the end")
       ->check(positive_number(kMaxDurationSeconds))
-      ->needs("--duration")
-      ->group(kGroup);
+      ->needs("--duration");
   app.add_option("-W,--report-counters", raw.counters,
-                 "comma-separated counters; print the increase of each at both ends")
-      ->group(kGroup);
+                 "comma-separated counters; print the increase of each at both ends");
   app.add_option("--output", options.output,
-                 "print one figure alone: bandwidth, message_rate or latency")
-      ->group(kGroup);
+                 "print one figure alone: bandwidth, message_rate or latency");
   bool* const unused = &raw.frequency;
-  app.add_flag("--perform_warm_up", *unused, "it always warms up: has no effect")->group(kGroup);
-  app.add_flag("--mr_per_qp", *unused, "each connection has memory of its own: has no effect")
-      ->group(kGroup);
+  app.add_flag("--perform_warm_up", *unused, "it always warms up: has no effect");
+  app.add_flag("--mr_per_qp", *unused, "each connection has memory of its own: has no effect");
   app.set_version_flag("-V,--version", fmt::format("pacecar {}; 'pacecar --version' prints more\n",
-                                                   PACECAR_VERSION))
-      ->group(kGroup);
+                                                   PACECAR_VERSION));
+  app.option_defaults()->group("Options");
 }
 
 void add_bandwidth_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
