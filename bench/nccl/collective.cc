@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "bench/nccl/link.h"
-#include "bench/nccl/until.h"
 
 namespace pacecar::nccl {
 namespace {

@@ -16,7 +16,6 @@
 #include "bench/plan/launch.h"
 #include "bench/plan/plan_file.h"
 #include "bench/plan/plan_report.h"
-#include "bench/plan/plan_text.h"
 #include "bench/plan/search.h"
 #include "bench/plan/sim_traffic.h"
 #include "bench/sim/spec_value.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "bench/doctor/gather.h"
-#include "bench/hosts/targets.h"
+#include "bench/hosts/reach.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/files.h"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/workload/workload_facts.h"
+#include "bench/workload/flow_graph.h"
 #include "transport/base/return_if_error.h"
 #include "transport/sim/text_file.h"
 
