@@ -27,6 +27,7 @@
 #include "bench/ab/summary_text.h"
 #include "bench/perf/console.h"
 #include "bench/perf/progress.h"
+#include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "transport/base/return_if_error.h"
 
@@ -320,19 +321,10 @@ namespace pacecar {
 
 int run_ab(int argc, char** argv) {
   const auto options = ab::parse_ab_options(argc, argv);
-  if (!options) {
-    perf::Console(false, true).error(options.error().message);
-    return ab::kError;
-  }
-  if (!options->help.empty()) {
-    fmt::print("{}", options->help);
-    return ab::kPassed;
-  }
+  if (const auto code = perf::code_of_words(options)) return *code;
   ab::AbCommand command(*options, {argv, argv + argc});
-  const auto code = command.run();
-  if (code) return *code;
-  command.console().error(code.error().message);
-  return ab::kError;
+  return perf::code_of(command.run(), command.console(),
+                       [](const Error&) { return perf::kExitUsage; });
 }
 
 }  // namespace pacecar

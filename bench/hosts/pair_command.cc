@@ -21,6 +21,7 @@
 #include "bench/perf/json_fields.h"
 #include "bench/perf/options.h"
 #include "bench/perf/progress.h"
+#include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "transport/base/return_if_error.h"
 
@@ -273,26 +274,15 @@ Result<Targets> prepare(const TestOptions& options) {
 }
 
 int run_between_hosts(TestKind kind, int argc, char** argv) {
-  auto parsed = perf::parse_test_options(kind, argc, argv);
-  if (!parsed) {
-    Console(false, true).error(parsed.error().message);
-    return perf::kExitUsage;
-  }
-  if (!parsed->help.empty()) {
-    fmt::print("{}", parsed->help);
-    return perf::kExitOk;
-  }
-  const Console console(parsed->options.quiet, parsed->options.color);
-  const auto targets = prepare(parsed->options);
-  Result<int> code = fail(ErrorCode::kInternal, "");
-  if (targets) {
-    code = PairTest(kind, parsed->options, console).run(*targets);
-  } else {
-    code = tl::unexpected(targets.error());
-  }
-  if (code) return *code;
-  console.error(code.error().message);
-  return perf::exit_code_of(code.error());
+  const auto parsed = perf::parse_test_options(kind, argc, argv);
+  if (const auto code = perf::code_of_words(parsed)) return *code;
+  const TestOptions& options = parsed->options;
+  const Console console(options.quiet, options.color);
+  const auto run = [&]() -> Result<int> {
+    ASSIGN_OR_RETURN(const auto targets, prepare(options));
+    return PairTest(kind, options, console).run(targets);
+  };
+  return perf::code_of(run(), console);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/preflight_options.h"
+#include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "transport/base/return_if_error.h"
 
@@ -101,17 +102,11 @@ Result<int> examine_hosts(const PreflightOptions& flags, const Console& console)
 int run_preflight(int argc, char** argv) {
   if (!perf::names_hosts(argc, argv)) return perf::run_preflight(argc, argv);
   const auto parsed = perf::parse_preflight_options(argc, argv);
-  if (!parsed) {
-    Console(false, true).error(parsed.error().message);
-    return perf::kExitUsage;
-  }
+  if (const auto code = perf::code_of_words(parsed)) return *code;
   const PreflightOptions& flags = parsed->options;
-  if (!parsed->help.empty() || flags.list) return perf::run_preflight(argc, argv);
+  if (flags.list) return perf::run_preflight(argc, argv);
   const Console console(flags.quiet, !flags.no_color);
-  const auto code = examine_hosts(flags, console);
-  if (code) return *code;
-  console.error(code.error().message);
-  return perf::exit_code_of(code.error());
+  return perf::code_of(examine_hosts(flags, console), console);
 }
 
 }  // namespace pacecar::hosts

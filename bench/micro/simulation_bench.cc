@@ -34,7 +34,7 @@ sample_interval = 0
 )",
                                                            hosts),
                                                "simulation_bench"));
-  ASSIGN_OR_RETURN(const auto spec, make_run_spec(file->table(), ""));
+  ASSIGN_OR_RETURN(const auto spec, make_run_spec(*file.table(), ""));
   return run_experiment(spec);
 }
 

@@ -18,6 +18,7 @@
 #include "bench/perf/json_fields.h"
 #include "bench/perf/probe.h"
 #include "bench/perf/reporter.h"
+#include "bench/perf/run_subcommand.h"
 #include "bench/perf/streams.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
@@ -74,25 +75,17 @@ class Client {
       : definition_(definition), options_(options), place_(place), console_(console) {}
 
   // Returns an ExitCode.
-  int run() {
-    auto context = open_context(options_, options_.parameters, console_);
-    if (!context) return fail_with(context.error());
-    console_.note((*context)->banner());
-    auto channel =
-        ControlChannel::connect(options_.host, options_.port, kControlLimit, options_.source_ip);
-    if (!channel) return fail_with(channel.error());
-    const auto status = run_session(**context, *channel);
-    if (status) return *status;
-    channel->send_error(status.error().message);
-    return fail_with(status.error());
+  Result<int> run() {
+    ASSIGN_OR_RETURN(const auto context, open_context(options_, options_.parameters, console_));
+    console_.note(context->banner());
+    ASSIGN_OR_RETURN(auto channel, ControlChannel::connect(options_.host, options_.port,
+                                                           kControlLimit, options_.source_ip));
+    auto status = run_session(*context, channel);
+    if (!status) channel.send_error(status.error().message);
+    return status;
   }
 
  private:
-  int fail_with(const Error& error) const {
-    console_.error(error.message);
-    return exit_code_of(error);
-  }
-
   Result<int> run_session(Context& context, ControlChannel& channel) {
     RETURN_IF_ERROR(greet(channel));
     const Interrupt interrupt;
@@ -195,21 +188,14 @@ class Server {
       : definition_(definition), options_(options), place_(place), console_(console) {}
 
   // Returns an ExitCode: the client's, unless it runs infinitely.
-  int run() {
-    auto listener = open_listener();
-    if (!listener) {
-      console_.error(listener.error().message);
-      return exit_code_of(listener.error());
-    }
-    if (auto announced = announce(listener->port()); !announced) {
-      console_.error(announced.error().message);
-      return exit_code_of(announced.error());
-    }
+  Result<int> run() {
+    ASSIGN_OR_RETURN(auto listener, open_listener());
+    RETURN_IF_ERROR(announce(listener.port()));
     for (;;) {
       console_.note(fmt::format("waiting for a client of 'pacecar {}' at {} on port {}",
                                 name_of(definition_.kind), fmt::join(hosts_, " and "),
-                                listener->port()));
-      const auto status = serve_next(*listener);
+                                listener.port()));
+      const auto status = serve_next(listener);
       if (!status) console_.error(status.error().message);
       if (!options_.run_infinitely) return status ? *status : kExitFailed;
     }
@@ -336,8 +322,6 @@ class Server {
   std::unique_ptr<Context> waiting_;  // until a client comes
 };
 
-}  // namespace
-
 // The client's environment applies to both ends, as --cc does.
 Result<void> choose_control(TestParameters& parameters) {
   ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
@@ -351,31 +335,25 @@ Result<void> choose_control(TestParameters& parameters) {
   return {};
 }
 
+Result<int> run_end(const TestDefinition& definition, TestOptions& options,
+                    const Console& console) {
+  RETURN_IF_ERROR(check_writable(options.json_file));
+  const bool server = options.host.empty();
+  if (!server) {
+    RETURN_IF_ERROR(choose_control(options.parameters));
+  }
+  ASSIGN_OR_RETURN(const auto place, find_place(options));
+  return server ? Server(definition, options, place, console).run()
+                : Client(definition, options, place, console).run();
+}
+
+}  // namespace
+
 int run_test(const TestDefinition& definition, int argc, char** argv) {
   auto parsed = parse_test_options(definition.kind, argc, argv);
-  if (!parsed) {
-    Console(false, true).error(parsed.error().message);
-    return kExitUsage;
-  }
-  if (!parsed->help.empty()) {
-    std::fwrite(parsed->help.data(), 1, parsed->help.size(), stdout);
-    return kExitOk;
-  }
-  TestOptions& options = parsed->options;
-  const Console console(options.quiet, options.color);
-  Result<void> sound = check_writable(options.json_file);
-  if (sound && !options.host.empty()) sound = choose_control(options.parameters);
-  if (!sound) {
-    console.error(sound.error().message);
-    return exit_code_of(sound.error());
-  }
-  const auto place = find_place(options);
-  if (!place) {
-    console.error(place.error().message);
-    return exit_code_of(place.error());
-  }
-  if (options.host.empty()) return Server(definition, options, *place, console).run();
-  return Client(definition, options, *place, console).run();
+  if (const auto code = code_of_words(parsed)) return *code;
+  const Console console(parsed->options.quiet, parsed->options.color);
+  return code_of(run_end(definition, parsed->options, console), console);
 }
 
 }  // namespace pacecar::perf

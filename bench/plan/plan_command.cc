@@ -17,7 +17,6 @@
 #include "bench/plan/plan_file.h"
 #include "bench/plan/plan_report.h"
 #include "bench/plan/search.h"
-#include "bench/plan/sim_traffic.h"
 #include "bench/sim/spec_value.h"
 #include "transport/base/return_if_error.h"
 

@@ -1,5 +1,3 @@
-#include "bench/predict/predict_command.h"
-
 #include <fmt/core.h>
 #include <fmt/format.h>
 
@@ -15,6 +13,7 @@
 #include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
 #include "bench/perf/run_subcommand.h"
+#include "bench/perf/subcommands.h"
 #include "bench/predict/answers.h"
 #include "bench/sim/spec_value.h"
 #include "net_plugin/predict/calibration.h"

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/perf/control_proof.h"
-#include "bench/perf/end_report.h"
 #include "bench/perf/json_fields.h"
 #include "bench/perf/limits_seen.h"
+#include "bench/perf/phase.h"
 #include "bench/perf/test_parameters.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/json_mutator.h"
