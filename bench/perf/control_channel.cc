@@ -104,21 +104,12 @@ std::string connect_failure(const std::string& host, uint16_t port, int error) {
 
 }  // namespace
 
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-Descriptor::~Descriptor() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-ControlChannel::ControlChannel(Descriptor socket)
+ControlChannel::ControlChannel(FileDescriptor socket)
     : socket_(std::move(socket)), peer_(peer_of(socket_.get())) {
   send_at_once(socket_.get());
 }
 
-ControlChannel::ControlChannel(Descriptor socket, std::string peer)
+ControlChannel::ControlChannel(FileDescriptor socket, std::string peer)
     : socket_(std::move(socket)), peer_(std::move(peer)) {
   send_at_once(socket_.get());
 }
@@ -138,8 +129,8 @@ Result<ControlChannel> ControlChannel::connect(const std::string& host, uint16_t
   const Instant deadline = steady_now() + limit;
   int error = EHOSTUNREACH;
   for (const addrinfo* target = list; target != nullptr; target = target->ai_next) {
-    Descriptor fd(::socket(target->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (fd.get() < 0) {
+    FileDescriptor fd(::socket(target->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!fd) {
       error = errno;
       continue;
     }

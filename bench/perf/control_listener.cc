@@ -61,7 +61,7 @@ Result<void> ControlListener::listen_at(const std::string& host) {
                                                   host, gai_strerror(status)));
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
-  Descriptor fd(::socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  FileDescriptor fd(::socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   const int on = 1;
   const int only_v6 = anywhere ? 0 : 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -92,7 +92,7 @@ Result<Caller> ControlListener::accept(std::string_view greeting, const OnStrang
 // Until there is something to do.
 Result<void> ControlListener::wait() const {
   std::vector<pollfd> entries;
-  for (const Descriptor& socket : sockets_) entries.push_back({socket.get(), POLLIN, 0});
+  for (const FileDescriptor& socket : sockets_) entries.push_back({socket.get(), POLLIN, 0});
   for (const Waiting& one : waiting_) entries.push_back({one.channel.descriptor(), POLLIN, 0});
   int limit_ms = -1;
   if (!waiting_.empty()) {
@@ -106,7 +106,7 @@ Result<void> ControlListener::wait() const {
 }
 
 Result<void> ControlListener::take_connections(const OnStranger& on_stranger) {
-  for (const Descriptor& socket : sockets_) {
+  for (const FileDescriptor& socket : sockets_) {
     const int fd = ::accept4(socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
       // A client that gave up meanwhile is not our failure.
@@ -123,7 +123,7 @@ Result<void> ControlListener::take_connections(const OnStranger& on_stranger) {
       }
       waiting_.pop_front();
     }
-    waiting_.push_back({ControlChannel(Descriptor(fd)), steady_now() + kGreetingLimit, {}});
+    waiting_.push_back({ControlChannel(FileDescriptor(fd)), steady_now() + kGreetingLimit, {}});
   }
   return {};
 }

@@ -50,11 +50,11 @@ struct Pipe {
   Pipe() {
     std::array<int, 2> ends{};
     PACECAR_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()) == 0);
-    channel.emplace(Descriptor(ends[0]), "peer");
-    peer = Descriptor(ends[1]);
+    channel.emplace(FileDescriptor(ends[0]), "peer");
+    peer = FileDescriptor(ends[1]);
   }
   std::optional<ControlChannel> channel;
-  Descriptor peer;
+  FileDescriptor peer;
 };
 
 }  // namespace
