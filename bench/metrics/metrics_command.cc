@@ -35,30 +35,11 @@ namespace {
 using namespace metrics;
 using perf::Console;
 
-// Serves pages of metrics over HTTP, or HTTPS, until stop().
-
 struct HttpOptions {
   Address address;
   std::string certificate;  // PEM files; empty: no TLS
   std::string key;
   std::string client_ca;  // clients show a certificate that it signed; empty: they need none
-};
-
-class HttpServer {
- public:
-  // Listens; nobody is served before run(). Errors: kInvalidArgument (certificate, key), kSystem.
-  static Result<std::unique_ptr<HttpServer>> open(const HttpOptions& options, Exporter& exporter);
-
-  // "http://127.0.0.1:18516/metrics"
-  const std::string& url() const { return url_; }
-  // Serves until stop() of another thread, once. Errors: kSystem.
-  Result<void> run();
-  void stop();  // of a server that runs, or is about to
-
- private:
-  std::unique_ptr<httplib::Server> server_;
-  std::string url_;
-  std::atomic<bool> ended_{false};
 };
 
 // One page is made at a time; two more threads answer other requests.
@@ -112,50 +93,61 @@ void add_pages(httplib::Server& server, Exporter& exporter) {
   });
 }
 
-Result<std::unique_ptr<HttpServer>> HttpServer::open(const HttpOptions& options,
-                                                     Exporter& exporter) {
-  auto made = std::make_unique<HttpServer>();
-  made->server_ = make_server(options);
-  if (!made->server_->is_valid()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("cannot use the certificate {} with the key {}{}: all are files of "
-                            "PEM, and the key is the certificate's",
-                            options.certificate, options.key,
-                            options.client_ca.empty() ? "" : " and the CA " + options.client_ca));
+// Serves pages of metrics over HTTP, or HTTPS, until stop().
+class HttpServer {
+ public:
+  // Listens; nobody is served before run(). Errors: kInvalidArgument (certificate, key), kSystem.
+  static Result<std::unique_ptr<HttpServer>> open(const HttpOptions& options, Exporter& exporter) {
+    auto made = std::make_unique<HttpServer>();
+    made->server_ = make_server(options);
+    if (!made->server_->is_valid()) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("cannot use the certificate {} with the key {}{}: all are files of "
+                              "PEM, and the key is the certificate's",
+                              options.certificate, options.key,
+                              options.client_ca.empty() ? "" : " and the CA " + options.client_ca));
+    }
+    set_limits(*made->server_);
+    add_pages(*made->server_, exporter);
+    Address address = options.address;
+    errno = 0;
+    const int port =
+        address.port == 0
+            ? made->server_->bind_to_any_port(address.host)
+            : (made->server_->bind_to_port(address.host, address.port) ? address.port : -1);
+    if (port < 0) {
+      return fail(
+          ErrorCode::kSystem,
+          fmt::format("cannot listen on {} ({}): name an address of this host and a free "
+                      "port by --listen ADDRESS:PORT",
+                      to_string(address), errno == 0 ? "no such address" : std::strerror(errno)));
+    }
+    address.port = static_cast<uint16_t>(port);
+    made->url_ =
+        fmt::format("{}://{}/metrics", has_tls(options) ? "https" : "http", to_string(address));
+    return made;
   }
-  set_limits(*made->server_);
-  add_pages(*made->server_, exporter);
-  Address address = options.address;
-  errno = 0;
-  const int port =
-      address.port == 0
-          ? made->server_->bind_to_any_port(address.host)
-          : (made->server_->bind_to_port(address.host, address.port) ? address.port : -1);
-  if (port < 0) {
-    return fail(
-        ErrorCode::kSystem,
-        fmt::format("cannot listen on {} ({}): name an address of this host and a free "
-                    "port by --listen ADDRESS:PORT",
-                    to_string(address), errno == 0 ? "no such address" : std::strerror(errno)));
+
+  // "http://127.0.0.1:18516/metrics"
+  const std::string& url() const { return url_; }
+  // Serves until stop() of another thread, once. Errors: kSystem.
+  Result<void> run() {
+    const bool ended_by_request = server_->listen_after_bind();
+    ended_ = true;
+    if (ended_by_request) return {};
+    return fail(ErrorCode::kSystem, "the server ended by itself: raise the limits (ulimit -a)");
   }
-  address.port = static_cast<uint16_t>(port);
-  made->url_ =
-      fmt::format("{}://{}/metrics", has_tls(options) ? "https" : "http", to_string(address));
-  return made;
-}
+  // The library ignores a stop before it runs.
+  void stop() {
+    while (!server_->is_running() && !ended_) std::this_thread::yield();
+    server_->stop();
+  }  // of a server that runs, or is about to
 
-Result<void> HttpServer::run() {
-  const bool ended_by_request = server_->listen_after_bind();
-  ended_ = true;
-  if (ended_by_request) return {};
-  return fail(ErrorCode::kSystem, "the server ended by itself: raise the limits (ulimit -a)");
-}
-
-// The library ignores a stop before it runs.
-void HttpServer::stop() {
-  while (!server_->is_running() && !ended_) std::this_thread::yield();
-  server_->stop();
-}
+ private:
+  std::unique_ptr<httplib::Server> server_;
+  std::string url_;
+  std::atomic<bool> ended_{false};
+};
 
 constexpr uint64_t kLongestInterval = 3600;  // seconds
 
