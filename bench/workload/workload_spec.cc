@@ -21,6 +21,12 @@
 namespace pacecar {
 namespace {
 
+void shift_triggers(WorkloadFlow& flow, uint32_t by) {
+  if (flow.trigger != kNoTrigger) flow.trigger += by;
+  for (uint32_t& trigger : flow.on_sent) trigger += by;
+  for (uint32_t& trigger : flow.on_received) trigger += by;
+}
+
 // A workload of hosts as one of processes: several per host, which share its NIC. Pure.
 
 // A copy of `hosts` for each place in `places`: its flows go between the processes of that place,
@@ -43,9 +49,7 @@ Workload on_processes(const Workload& hosts, uint32_t per_host, std::span<const 
       if (bytes == CopyBytes::kDivided) {
         flow.bytes = std::max<Bytes>(flow.bytes / places.size(), 1);
       }
-      if (flow.trigger != kNoTrigger) flow.trigger += first_trigger;
-      for (uint32_t& trigger : flow.on_sent) trigger += first_trigger;
-      for (uint32_t& trigger : flow.on_received) trigger += first_trigger;
+      shift_triggers(flow, first_trigger);
       all.flows.push_back(std::move(flow));
     }
     all.triggers.insert(all.triggers.end(), hosts.triggers.begin(), hosts.triggers.end());
@@ -198,22 +202,30 @@ std::string kind_names() {
   return names + "mixture";
 }
 
+// `chosen`, or where it is empty all, of so many; none twice, and none that is not there.
+Result<std::vector<uint32_t>> chosen_of(const WorkloadSpec& spec, std::vector<uint32_t> chosen,
+                                        uint32_t number, std::string_view key, std::string_view one,
+                                        std::string_view cure) {
+  if (chosen.empty()) {
+    chosen.resize(number);
+    std::iota(chosen.begin(), chosen.end(), 0U);
+  }
+  std::vector<bool> taken(number, false);
+  for (const uint32_t each : chosen) {
+    if (each >= number) {
+      return unfit(spec, "{} names {} {}, but {}", key, one, each,
+                   fmt::format(fmt::runtime(cure), number));
+    }
+    if (taken[each]) return unfit(spec, "{} names {} {} twice; name it once", key, one, each);
+    taken[each] = true;
+  }
+  return chosen;
+}
+
 // The hosts that take part, in their order.
 Result<std::vector<uint32_t>> take_part(const WorkloadSpec& spec, uint32_t hosts, uint64_t seed) {
-  std::vector<uint32_t> members = spec.hosts;
-  if (members.empty()) {
-    members.resize(hosts);
-    std::iota(members.begin(), members.end(), 0U);
-  }
-  std::vector<bool> taken(hosts, false);
-  for (const uint32_t host : members) {
-    if (host >= hosts) {
-      return unfit(spec, "hosts names host {}, but the network has {}; name hosts below that", host,
-                   hosts);
-    }
-    if (taken[host]) return unfit(spec, "hosts names host {} twice; name it once", host);
-    taken[host] = true;
-  }
+  ASSIGN_OR_RETURN(auto members, chosen_of(spec, spec.hosts, hosts, "hosts", "host",
+                                           "the network has {}; name hosts below that"));
   if (members.size() < 2) {
     return unfit(spec, "{} hosts take part; let at least 2", members.size());
   }
@@ -228,21 +240,8 @@ Result<std::vector<uint32_t>> take_part(const WorkloadSpec& spec, uint32_t hosts
 
 // The places in a host whose processes take part.
 Result<std::vector<uint32_t>> places(const WorkloadSpec& spec, uint32_t processes) {
-  std::vector<uint32_t> chosen = spec.processes;
-  if (chosen.empty()) {
-    chosen.resize(processes);
-    std::iota(chosen.begin(), chosen.end(), 0U);
-  }
-  std::vector<bool> taken(processes, false);
-  for (const uint32_t place : chosen) {
-    if (place >= processes) {
-      return unfit(spec, "processes names process {}, but a host has {}; name one below that",
-                   place, processes);
-    }
-    if (taken[place]) return unfit(spec, "processes names process {} twice; name it once", place);
-    taken[place] = true;
-  }
-  return chosen;
+  return chosen_of(spec, spec.processes, processes, "processes", "process",
+                   "a host has {}; name one below that");
 }
 
 Result<Workload> make_job(const WorkloadSpec& spec, uint32_t hosts, uint64_t seed,
@@ -280,9 +279,7 @@ void append(Workload& workload, Workload more) {
   const auto first_trigger = static_cast<uint32_t>(workload.triggers.size());
   const auto first_job = static_cast<uint32_t>(workload.jobs.size());
   for (WorkloadFlow& flow : more.flows) {
-    if (flow.trigger != kNoTrigger) flow.trigger += first_trigger;
-    for (uint32_t& trigger : flow.on_sent) trigger += first_trigger;
-    for (uint32_t& trigger : flow.on_received) trigger += first_trigger;
+    shift_triggers(flow, first_trigger);
     flow.job += first_job;
     flow.id = workload.flows.size();
     workload.flows.push_back(std::move(flow));
