@@ -15,7 +15,6 @@
 #include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/subcommands.h"
-#include "bench/predict/predict_command.h"
 #include "transport/base/edit_distance.h"
 
 namespace pacecar::perf {

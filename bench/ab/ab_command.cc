@@ -8,8 +8,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "bench/ab/ab_options.h"
+#include "bench/ab/build_info.h"
 #include "bench/ab/emit.h"
 #include "bench/ab/merge.h"
 #include "bench/ab/plan.h"
@@ -17,17 +20,84 @@
 #include "bench/ab/provenance.h"
 #include "bench/ab/report/report.h"
 #include "bench/ab/report_data.h"
-#include "bench/ab/repro.h"
+#include "bench/ab/results_folder.h"
 #include "bench/ab/run_filter.h"
 #include "bench/ab/runner.h"
 #include "bench/ab/summary.h"
 #include "bench/ab/summary_text.h"
 #include "bench/perf/console.h"
 #include "bench/perf/progress.h"
+#include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
 namespace {
+
+// repro.sh: a script beside the results that makes them again.
+
+// Without the flags for the results' folder and for old results.
+std::vector<std::string> flags_to_keep(const std::vector<std::string>& argv) {
+  std::vector<std::string> kept;
+  bool command = false;  // behind "--" nothing is ours
+  for (size_t i = 1; i < argv.size(); ++i) {
+    command |= argv[i] == "--";
+    const bool dropped =
+        argv[i] == "--force" || argv[i] == "--resume" || argv[i].starts_with("--out=");
+    if (!command && argv[i] == "--out") {
+      ++i;
+    } else if (command || !dropped) {
+      kept.push_back(argv[i]);
+    }
+  }
+  return kept;
+}
+
+std::string exports() {
+  std::string lines;
+  const nlohmann::ordered_json settings = provenance("")["environment"];
+  for (const auto& [name, value] : settings.items()) {
+    lines += fmt::format("export {}={}\n", name, shell_quoted(value.get<std::string>()));
+  }
+  return lines;
+}
+
+// Of the command line `argv` ("ab", ...), which ran in `folder` with `plan` (a path, or empty for
+// programs). Errors: kSystem.
+Result<void> write_repro(const ResultsFolder& results, const std::vector<std::string>& argv,
+                         const std::string& folder, const std::string& plan) {
+  std::string script = fmt::format(
+      "#!/bin/sh\n"
+      "# Runs this experiment again, into the folder that is given or a new one. These results "
+      "are\n"
+      "# of pacecar {}, commit {}.\n"
+      "# shellcheck disable=SC2016  # variables of the command's own\n"
+      "set -eu\n"
+      "pacecar=${{PACECAR:-pacecar}}\n"
+      "command -v \"$pacecar\" >/dev/null || {{\n"
+      "  echo \"error: there is no program $pacecar: put pacecar on PATH, or its path into "
+      "PACECAR\" >&2\n"
+      "  exit 2\n"
+      "}}\n"
+      "results=$(cd \"$(dirname \"$0\")\" && pwd)\n",
+      build_version(), build_commit());
+  if (!plan.empty()) {
+    const std::string path = shell_quoted(std::filesystem::absolute(plan).string());
+    script += fmt::format(
+        "cmp -s {} \"$results/plan.toml\" ||\n"
+        "  echo 'warning: the plan has changed since; plan.toml is what it was' >&2\n",
+        path);
+  }
+  script += fmt::format("cd {}\n{}exec \"$pacecar\" ab --out \"${{1:-$results.again}}\"",
+                        shell_quoted(folder), exports());
+  for (const std::string& word : flags_to_keep(argv)) script += " " + shell_quoted(word);
+  RETURN_IF_ERROR(results.write("repro.sh", script + "\n"));
+  using Perms = std::filesystem::perms;
+  std::filesystem::permissions(results.file("repro.sh"),
+                               Perms::owner_exec | Perms::group_exec | Perms::others_exec,
+                               std::filesystem::perm_options::add);
+  return {};
+}
 
 namespace fs = std::filesystem;
 
@@ -107,24 +177,22 @@ class AbCommand {
 
  private:
   Result<ExitCode> plan() {
-    auto program_plan = read_program_plan(options_.plan);
-    if (!program_plan) return tl::unexpected(program_plan.error());
-    if (*program_plan) return programs_of_plan(**program_plan);
-    const auto plan = read_plan(options_.plan, options_.seed);
-    if (!plan) return tl::unexpected(plan.error());
-    auto runs = filter_runs(plan->experiment, options_.filters);
+    ASSIGN_OR_RETURN(auto program_plan, read_program_plan(options_.plan));
+    if (program_plan) return programs_of_plan(*program_plan);
+    ASSIGN_OR_RETURN(const auto plan, read_plan(options_.plan, options_.seed));
+    auto runs = filter_runs(plan.experiment, options_.filters);
     if (!runs) return tl::unexpected(runs.error());
     if (options_.run) {
-      if (*options_.run >= plan->experiment.runs()) {
+      if (*options_.run >= plan.experiment.runs()) {
         return fail(ErrorCode::kInvalidArgument,
                     fmt::format("--run {} is beyond the last run {}: see --list", *options_.run,
-                                plan->experiment.runs() - 1));
+                                plan.experiment.runs() - 1));
       }
       runs = std::vector<size_t>{*options_.run};
     }
-    if (options_.list || options_.dry_run) return list(plan->experiment, *runs);
-    if (!options_.emit.empty()) return emit(*plan, *runs);
-    return simulate(*plan, *runs);
+    if (options_.list || options_.dry_run) return list(plan.experiment, *runs);
+    if (!options_.emit.empty()) return emit(plan, *runs);
+    return simulate(plan, *runs);
   }
 
   Result<ExitCode> list(const Experiment& experiment, const std::vector<size_t>& runs) {
@@ -141,38 +209,35 @@ class AbCommand {
 
   Result<ExitCode> emit(const Plan& plan, const std::vector<size_t>& runs) {
     // Jobs start anywhere.
-    const auto folder = open_at(fs::absolute(out(plan.experiment.name)).string());
-    if (!folder) return tl::unexpected(folder.error());
+    ASSIGN_OR_RETURN(const auto folder, open_at(fs::absolute(out(plan.experiment.name)).string()));
     std::error_code ignored;
     const EmitPlan jobs{.program = fs::read_symlink("/proc/self/exe", ignored).string(),
                         .plan = fs::absolute(options_.plan).string(),
                         .runs = runs,
                         .seed = options_.seed,
                         .jobs = options_.jobs};
-    const auto next = options_.emit == "slurm" ? emit_slurm(jobs, plan.experiment.name, *folder)
-                                               : emit_parallel(jobs, *folder);
-    if (!next) return tl::unexpected(next.error());
-    fmt::print("{}", *next);
+    ASSIGN_OR_RETURN(const auto next, options_.emit == "slurm"
+                                          ? emit_slurm(jobs, plan.experiment.name, folder)
+                                          : emit_parallel(jobs, folder));
+    fmt::print("{}", next);
     return kPassed;
   }
 
   Result<ExitCode> simulate(const Plan& plan, const std::vector<size_t>& runs) {
-    const auto folder = open_at(out(plan.experiment.name));
-    if (!folder) return tl::unexpected(folder.error());
-    const auto finished = folder->read_finished();
-    if (!finished) return tl::unexpected(finished.error());
-    auto kept = folder->write("plan.toml", plan.text);
-    if (kept) kept = folder->write_experiment(plan.experiment);
-    if (kept) kept = write_repro(*folder, argv_, fs::current_path().string(), options_.plan);
+    ASSIGN_OR_RETURN(const auto folder, open_at(out(plan.experiment.name)));
+    ASSIGN_OR_RETURN(const auto finished, folder.read_finished());
+    auto kept = folder.write("plan.toml", plan.text);
+    if (kept) kept = folder.write_experiment(plan.experiment);
+    if (kept) kept = write_repro(folder, argv_, fs::current_path().string(), options_.plan);
     if (!kept) return tl::unexpected(kept.error());
     const auto records = [&] {
       RunProgress progress(console_);
-      return run_plan(plan, runs, *finished, *folder, options_.jobs.value_or(processors()),
+      return run_plan(plan, runs, finished, folder, options_.jobs.value_or(processors()),
                       command_line_, std::ref(progress));
     }();
     if (!records) return tl::unexpected(records.error());
     if (options_.run) return single_result(*records);
-    return conclude_in(*folder, plan.experiment, *records);
+    return conclude_in(folder, plan.experiment, *records);
   }
 
   // One job among many: their summary is made when they are merged.
@@ -193,37 +258,32 @@ class AbCommand {
     }
     if (options_.seed) plan.seed = *options_.seed;
     const Experiment experiment = make_experiment(plan);
-    auto runs = filter_runs(experiment, options_.filters);
-    if (!runs) return tl::unexpected(runs.error());
-    if (options_.list || options_.dry_run) return list(experiment, *runs);
-    plan.runs = std::move(*runs);
+    ASSIGN_OR_RETURN(auto runs, filter_runs(experiment, options_.filters));
+    if (options_.list || options_.dry_run) return list(experiment, runs);
+    plan.runs = std::move(runs);
     return programs(plan);
   }
 
   Result<ExitCode> programs(const ProgramPlan& plan) {
-    const auto folder = open_at(out(make_experiment(plan).name));
-    if (!folder) return tl::unexpected(folder.error());
-    auto kept = write_repro(*folder, argv_, fs::current_path().string(), options_.plan);
-    if (!kept) return tl::unexpected(kept.error());
+    ASSIGN_OR_RETURN(const auto folder, open_at(out(make_experiment(plan).name)));
+    RETURN_IF_ERROR(write_repro(folder, argv_, fs::current_path().string(), options_.plan));
     const auto results = [&] {
       RunProgress progress(console_);
-      return run_programs(plan, *folder, command_line_, std::ref(progress));
+      return run_programs(plan, folder, command_line_, std::ref(progress));
     }();
     if (!results) return tl::unexpected(results.error());
-    return conclude_in(*folder, results->experiment, results->records);
+    return conclude_in(folder, results->experiment, results->records);
   }
 
   Result<ExitCode> merge() {
-    const auto folder = open_at(out("merged"));
-    if (!folder) return tl::unexpected(folder.error());
-    const auto merged = merge_results(options_.folders, *folder);
-    if (!merged) return tl::unexpected(merged.error());
-    const auto code = conclude_in(*folder, merged->experiment, merged->records);
-    if (!code || merged->missing.empty()) return code;
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{} of {} runs are missing: {}: run them with --run, and merge again",
-                            merged->missing.size(), merged->experiment.runs(),
-                            index_ranges(merged->missing)));
+    ASSIGN_OR_RETURN(const auto folder, open_at(out("merged")));
+    ASSIGN_OR_RETURN(const auto merged, merge_results(options_.folders, folder));
+    const auto code = conclude_in(folder, merged.experiment, merged.records);
+    if (!code || merged.missing.empty()) return code;
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("{} of {} runs are missing: {}: run them with --run, and merge again",
+                    merged.missing.size(), merged.experiment.runs(), index_ranges(merged.missing)));
   }
 
   std::string out(const std::string& name) const {
@@ -254,25 +314,17 @@ class AbCommand {
 };
 
 }  // namespace
+
 }  // namespace pacecar::ab
 
 namespace pacecar {
 
 int run_ab(int argc, char** argv) {
   const auto options = ab::parse_ab_options(argc, argv);
-  if (!options) {
-    perf::Console(false, true).error(options.error().message);
-    return ab::kError;
-  }
-  if (!options->help.empty()) {
-    fmt::print("{}", options->help);
-    return ab::kPassed;
-  }
+  if (const auto code = perf::code_of_words(options)) return *code;
   ab::AbCommand command(*options, {argv, argv + argc});
-  const auto code = command.run();
-  if (code) return *code;
-  command.console().error(code.error().message);
-  return ab::kError;
+  return perf::code_of(command.run(), command.console(),
+                       [](const Error&) { return perf::kExitUsage; });
 }
 
 }  // namespace pacecar

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "bench/perf/command_line.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
 namespace {
@@ -68,38 +69,34 @@ void add_plan_flags(CLI::App& app, Flags& flags) {
 }
 
 void add_program_flags(CLI::App& app, Flags& flags) {
-  app.add_option("--a", flags.a, "Environment of the baseline")->group("Real programs");
-  app.add_option("--b", flags.b, "Environment of the other arm")->group("Real programs");
-  app.add_option("--arm", flags.arms, "NAME='ENV': one more arm")->group("Real programs");
+  app.option_defaults()->group("Real programs");
+  app.add_option("--a", flags.a, "Environment of the baseline");
+  app.add_option("--b", flags.b, "Environment of the other arm");
+  app.add_option("--arm", flags.arms, "NAME='ENV': one more arm");
   app.add_option("--reps", flags.reps, "Runs of each arm (default: 10)")
-      ->group("Real programs")
       ->check(perf::whole_number(1, kMaxReps));
   app.add_option("--warmup", flags.warmups, "Runs of each arm before, that do not count")
-      ->group("Real programs")
       ->check(perf::whole_number(0, kMaxReps));
   app.add_option("--timeout", flags.timeout, "Seconds that one run may take (default: no limit)")
-      ->group("Real programs")
       ->check(perf::positive_number(kMaxTimeoutSeconds));
   app.add_option("--metric", flags.options.programs.metrics,
                  "What to compare (default: what the output is known for, else wall_s)")
-      ->group("Real programs")
       ->allow_extra_args(false);
   app.add_option("--min-improvement", flags.min_improvement,
                  "Threshold: better than the baseline by so many percent")
-      ->group("Real programs")
       ->check(perf::positive_number(kMaxPercent));
+  app.option_defaults()->group("Options");
 }
 
 Result<void> add_arm(ProgramPlan& programs, std::string name, const std::string& environment) {
-  auto variables = split_environment(environment);
-  if (!variables) return tl::unexpected(variables.error());
+  ASSIGN_OR_RETURN(auto variables, split_environment(environment));
   const auto same = std::find_if(programs.arms.begin(), programs.arms.end(),
                                  [&](const ProgramArm& arm) { return arm.name == name; });
   if (same != programs.arms.end()) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("there are two arms named '{}': rename one", name));
   }
-  programs.arms.push_back({std::move(name), std::move(*variables)});
+  programs.arms.push_back({std::move(name), std::move(variables)});
   return {};
 }
 
@@ -107,7 +104,7 @@ Result<void> read_arms(const CLI::App& app, const Flags& flags, ProgramPlan& pro
   for (const auto& [flag, environment] : {std::pair("a", &flags.a), std::pair("b", &flags.b)}) {
     if (app.count(std::string("--") + flag) == 0) continue;
     const std::string name = environment->empty() ? flag : *environment;
-    if (auto added = add_arm(programs, name, *environment); !added) return added;
+    RETURN_IF_ERROR(add_arm(programs, name, *environment));
   }
   for (const std::string& arm : flags.arms) {
     const size_t equals = arm.find('=');
@@ -115,8 +112,7 @@ Result<void> read_arms(const CLI::App& app, const Flags& flags, ProgramPlan& pro
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("--arm {} has no name: write --arm NAME='VARIABLE=value'", arm));
     }
-    const auto added = add_arm(programs, arm.substr(0, equals), arm.substr(equals + 1));
-    if (!added) return added;
+    RETURN_IF_ERROR(add_arm(programs, arm.substr(0, equals), arm.substr(equals + 1)));
   }
   if (programs.arms.size() >= 2) return {};
   return fail(ErrorCode::kInvalidArgument,
@@ -126,7 +122,7 @@ Result<void> read_arms(const CLI::App& app, const Flags& flags, ProgramPlan& pro
 
 Result<void> read_programs(const CLI::App& app, const Flags& flags, AbOptions& options) {
   ProgramPlan& programs = options.programs;
-  if (auto read = read_arms(app, flags, programs); !read) return read;
+  RETURN_IF_ERROR(read_arms(app, flags, programs));
   if (!options.plan.empty() || options.list || options.dry_run || !options.emit.empty() ||
       options.resume || app.count("--run") > 0 || !options.filters.empty()) {
     return fail(
@@ -180,9 +176,7 @@ Result<AbOptions> parse_merge(int argc, const char* const* argv) {
                "pacecar ab merge");
   app.add_option("folders", flags.options.folders, "Folders that 'pacecar ab' wrote")->required();
   add_common(app, flags);
-  auto help = perf::parse_command_line(app, argc, argv);
-  if (!help) return tl::unexpected(help.error());
-  flags.options.help = std::move(*help);
+  ASSIGN_OR_RETURN(flags.options.help, perf::parse_command_line(app, argc, argv));
   flags.options.color = !flags.no_color;
   return flags.options;
 }
@@ -208,11 +202,10 @@ Result<AbOptions> parse_ab_options(int argc, const char* const* argv) {
   add_plan_flags(app, flags);
   add_common(app, flags);
   add_program_flags(app, flags);
-  auto help = perf::parse_command_line(app, static_cast<int>(dashes - argv), argv);
-  if (!help) return tl::unexpected(help.error());
-  flags.options.help = std::move(*help);
+  ASSIGN_OR_RETURN(flags.options.help,
+                   perf::parse_command_line(app, static_cast<int>(dashes - argv), argv));
   if (!flags.options.help.empty()) return flags.options;
-  if (auto judged = judge(app, flags); !judged) return tl::unexpected(judged.error());
+  RETURN_IF_ERROR(judge(app, flags));
   return flags.options;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "bench/ab/provenance.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
 namespace {
@@ -79,9 +80,7 @@ Result<std::string> emit_slurm(const EmitPlan& plan, const std::string& name,
       "run=$(($1 + SLURM_ARRAY_TASK_ID))\n"
       "exec {}\n",
       plain_name(name), merge_command(plan, folder), job_command(plan, folder, "\"$run\""));
-  if (auto written = folder.write(kSlurmFile, script); !written) {
-    return tl::unexpected(written.error());
-  }
+  RETURN_IF_ERROR(folder.write(kSlurmFile, script));
   std::string commands;
   for (const auto& [first, indexes] : slurm_arrays(plan.runs)) {
     commands += fmt::format("sbatch --array={}{} {} {}\n", indexes, limit,
@@ -96,9 +95,7 @@ Result<std::string> emit_parallel(const EmitPlan& plan, const ResultsFolder& fol
   for (const size_t run : plan.runs) {
     commands += job_command(plan, folder, fmt::format("{}", run)) + "\n";
   }
-  if (auto written = folder.write(kParallelFile, commands); !written) {
-    return tl::unexpected(written.error());
-  }
+  RETURN_IF_ERROR(folder.write(kParallelFile, commands));
   const std::string jobs = plan.jobs ? fmt::format(" --jobs {}", *plan.jobs) : "";
   return fmt::format("parallel{} < {}\n{}\n", jobs, shell_quoted(folder.file(kParallelFile)),
                      merge_command(plan, folder));

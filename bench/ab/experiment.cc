@@ -108,14 +108,6 @@ std::optional<size_t> partner(const Experiment& experiment, const Cell& cell, si
 }
 
 Json to_json(const Experiment& experiment) {
-  Json arms = Json::array();
-  for (const Arm& arm : experiment.arms) {
-    arms.push_back({{"name", arm.name}, {"settings", arm.settings}});
-  }
-  Json factors = Json::array();
-  for (const Factor& factor : experiment.factors) {
-    factors.push_back({{"name", factor.name}, {"values", factor.values}});
-  }
   Json cells = Json::array();
   for (const Cell& cell : experiment.cells) {
     cells.push_back({{"arm", cell.arm}, {"values", cell.values}});
@@ -129,8 +121,8 @@ Json to_json(const Experiment& experiment) {
           {"kind", programs ? "programs" : "simulation"},
           {"name", experiment.name},
           {"description", experiment.description},
-          {"arms", arms},
-          {"factors", factors},
+          {"arms", experiment.arms},
+          {"factors", experiment.factors},
           {"seeds", experiment.seeds},
           {"baseline", experiment.baseline},
           {"shown", experiment.shown},

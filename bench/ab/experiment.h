@@ -68,6 +68,16 @@ struct Experiment {
   uint64_t seed_of(size_t run) const { return seeds[run % seeds.size()]; }
 };
 
+// For nlohmann's JSON, sorted or not.
+template <typename Json>
+void to_json(Json& json, const Arm& arm) {
+  json = {{"name", arm.name}, {"settings", arm.settings}};
+}
+template <typename Json>
+void to_json(Json& json, const Factor& factor) {
+  json = {{"name", factor.name}, {"values", factor.values}};
+}
+
 // "matrix = inc32, queue = large"; empty without factors.
 std::string factors_text(const Experiment& experiment, const Cell& cell);
 // "nscc, matrix = inc32": one line for people.

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <map>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar::ab {
 namespace {
 
@@ -28,23 +30,21 @@ class Merger {
   explicit Merger(const ResultsFolder& into) : into_(into) {}
 
   Result<void> add(const std::string& path) {
-    const auto folder = ResultsFolder::find(path);
-    if (!folder) return tl::unexpected(folder.error());
-    const auto experiment = folder->read_experiment();
+    ASSIGN_OR_RETURN(const auto folder, ResultsFolder::find(path));
+    const auto experiment = folder.read_experiment();
     if (!experiment) return tl::unexpected(experiment.error());
-    if (auto same = check_same(path, *experiment); !same) return same;
-    const auto records = folder->read_finished();
-    if (!records) return tl::unexpected(records.error());
-    for (const RunRecord& record : *records) {
+    RETURN_IF_ERROR(check_same(path, *experiment));
+    ASSIGN_OR_RETURN(const auto records, folder.read_finished());
+    for (const RunRecord& record : records) {
       if (record.index >= results_.experiment.runs()) {
         return fail(ErrorCode::kInvalidArgument,
                     fmt::format("{} has a run {} that its experiment does not have: run it again",
-                                folder->records(), record.index));
+                                folder.records(), record.index));
       }
       const auto known = records_.find(record.index);
       if (known != records_.end() && (known->second.ok || !record.ok)) continue;
       records_[record.index] = record;
-      if (auto copied = copy_detail(record, *folder, into_); !copied) return copied;
+      RETURN_IF_ERROR(copy_detail(record, folder, into_));
     }
     return {};
   }
@@ -87,13 +87,11 @@ Result<MergedResults> merge_results(const std::vector<std::string>& folders,
                                     const ResultsFolder& into) {
   Merger merger(into);
   for (const std::string& folder : folders) {
-    if (auto added = merger.add(folder); !added) return tl::unexpected(added.error());
+    RETURN_IF_ERROR(merger.add(folder));
   }
   MergedResults results = merger.results();
-  if (auto kept = into.write_experiment(results.experiment); !kept) {
-    return tl::unexpected(kept.error());
-  }
-  if (auto kept = into.write_records(results.records); !kept) return tl::unexpected(kept.error());
+  RETURN_IF_ERROR(into.write_experiment(results.experiment));
+  RETURN_IF_ERROR(into.write_records(results.records));
   return results;
 }
 

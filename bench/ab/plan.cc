@@ -13,6 +13,7 @@
 #include "bench/sim/metrics.h"
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_reader.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
 namespace {
@@ -49,7 +50,7 @@ Result<Layer> read_layer(const SpecValue& value, const std::string& what) {
   Layer layer{reader.text("name", ""), {}};
   if (layer.name.empty()) reader.complain("name", "is missing: every one needs its own");
   for (const std::string_view run_table : kRunTables) reader.value(run_table);
-  if (auto done = reader.finish(); !done) return tl::unexpected(done.error());
+  RETURN_IF_ERROR(reader.finish());
   table.erase("name");
   layer.keys = std::move(table);
   return layer;
@@ -85,23 +86,19 @@ Result<std::vector<Layer>> read_factor(const SpecValue& value, Experiment& exper
   }
   std::vector<Layer> layers;
   if (reader.has("value")) {
-    const auto tables = tables_of(*value.table(), "value");
-    if (!tables) return tl::unexpected(tables.error());
-    for (const SpecValue* table : *tables) {
-      auto layer = read_layer(*table, "[[factor.value]]");
-      if (!layer) return tl::unexpected(layer.error());
-      layers.push_back(std::move(*layer));
+    ASSIGN_OR_RETURN(const auto tables, tables_of(*value.table(), "value"));
+    for (const SpecValue* table : tables) {
+      ASSIGN_OR_RETURN(auto layer, read_layer(*table, "[[factor.value]]"));
+      layers.push_back(std::move(layer));
     }
     if (reader.has("key") || reader.has("values")) {
       reader.complain("key", "and values are another way to write [[factor.value]]: use one");
     }
   } else {
-    auto values = short_values(reader, value.place);
-    if (!values) return values;
-    layers = std::move(*values);
+    ASSIGN_OR_RETURN(layers, short_values(reader, value.place));
   }
   if (layers.empty()) reader.complain("values", "is empty: name one at least");
-  if (auto done = reader.finish(); !done) return tl::unexpected(done.error());
+  RETURN_IF_ERROR(reader.finish());
   for (const Layer& layer : layers) factor.values.push_back(layer.name);
   if (auto unique =
           check_names(factor.values, "values of factor '" + factor.name + "'", value.place);
@@ -183,11 +180,10 @@ Result<Layers> read_layers(const SpecValue& file, Experiment& experiment) {
   if (!arms) return tl::unexpected(arms.error());
   std::vector<std::string> names;
   for (const SpecValue* arm : *arms) {
-    auto layer = read_layer(*arm, "[[arm]]");
-    if (!layer) return tl::unexpected(layer.error());
-    experiment.arms.push_back({layer->name, settings_text(layer->keys)});
-    names.push_back(layer->name);
-    layers.arms.push_back(std::move(*layer));
+    ASSIGN_OR_RETURN(auto layer, read_layer(*arm, "[[arm]]"));
+    experiment.arms.push_back({layer.name, settings_text(layer.keys)});
+    names.push_back(layer.name);
+    layers.arms.push_back(std::move(layer));
   }
   if (names.empty()) {
     return fail(ErrorCode::kInvalidArgument,
@@ -195,21 +191,16 @@ Result<Layers> read_layers(const SpecValue& file, Experiment& experiment) {
                             "sets it apart",
                             file.place.text()));
   }
-  if (auto unique = check_names(names, "arms", file.place); !unique) {
-    return tl::unexpected(unique.error());
-  }
+  RETURN_IF_ERROR(check_names(names, "arms", file.place));
   const auto factors = tables_of(table, "factor");
   if (!factors) return tl::unexpected(factors.error());
   for (const SpecValue* factor : *factors) {
-    auto values = read_factor(*factor, experiment);
-    if (!values) return tl::unexpected(values.error());
-    layers.factors.push_back(std::move(*values));
+    ASSIGN_OR_RETURN(auto values, read_factor(*factor, experiment));
+    layers.factors.push_back(std::move(values));
   }
   names.clear();
   for (const Factor& factor : experiment.factors) names.push_back(factor.name);
-  if (auto unique = check_names(names, "factors", file.place); !unique) {
-    return tl::unexpected(unique.error());
-  }
+  RETURN_IF_ERROR(check_names(names, "factors", file.place));
   return layers;
 }
 
@@ -226,28 +217,20 @@ Result<Plan> make_plan(const SpecValue& file, const std::string& name) {
   Plan plan;
   Experiment& experiment = plan.experiment;
   const SpecTable& table = *file.table();
-  const auto layers = read_layers(file, experiment);
-  if (!layers) return tl::unexpected(layers.error());
-  if (auto read = read_head(table, file.place, name, experiment); !read) {
-    return tl::unexpected(read.error());
-  }
-  if (auto chosen = choose_cells(table, experiment); !chosen) {
-    return tl::unexpected(chosen.error());
-  }
+  ASSIGN_OR_RETURN(const auto layers, read_layers(file, experiment));
+  RETURN_IF_ERROR(read_head(table, file.place, name, experiment));
+  RETURN_IF_ERROR(choose_cells(table, experiment));
   if (experiment.cells.empty() || experiment.runs() > kMaxRuns) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: the plan has {} runs, and should have 1 to {}: look at [[skip]], "
                             "[[only]], factors and seeds",
                             file.place.text(), experiment.runs(), kMaxRuns));
   }
-  const auto thresholds = tables_of(table, "threshold");
-  if (!thresholds) return tl::unexpected(thresholds.error());
-  for (const SpecValue* threshold : *thresholds) {
-    if (auto read = read_threshold(*threshold, experiment); !read) {
-      return tl::unexpected(read.error());
-    }
+  ASSIGN_OR_RETURN(const auto thresholds, tables_of(table, "threshold"));
+  for (const SpecValue* threshold : thresholds) {
+    RETURN_IF_ERROR(read_threshold(*threshold, experiment));
   }
-  for (const Cell& cell : experiment.cells) plan.specs.push_back(cell_spec(*layers, cell));
+  for (const Cell& cell : experiment.cells) plan.specs.push_back(cell_spec(layers, cell));
   return plan;
 }
 
@@ -276,15 +259,14 @@ Result<void> check_cells(const Plan& plan, const std::string& file) {
   std::vector<std::string> missing = experiment.shown;
   RunSpec last;
   for (size_t cell = 0; cell < experiment.cells.size(); ++cell) {
-    auto spec = run_spec(plan, cell * experiment.seeds.size());
-    if (!spec) return tl::unexpected(spec.error());
+    ASSIGN_OR_RETURN(auto spec, run_spec(plan, cell * experiment.seeds.size()));
     for (const Threshold& threshold : experiment.thresholds) {
-      if (threshold.cell == cell && !has_metric(*spec, threshold.metric)) {
-        return no_such_job(file, threshold.metric, *spec);
+      if (threshold.cell == cell && !has_metric(spec, threshold.metric)) {
+        return no_such_job(file, threshold.metric, spec);
       }
     }
-    std::erase_if(missing, [&](const std::string& name) { return has_metric(*spec, name); });
-    last = std::move(*spec);
+    std::erase_if(missing, [&](const std::string& name) { return has_metric(spec, name); });
+    last = std::move(spec);
   }
   if (missing.empty()) return {};
   return no_such_job(file, missing.front(), last);
@@ -293,26 +275,22 @@ Result<void> check_cells(const Plan& plan, const std::string& file) {
 }  // namespace
 
 Result<Plan> parse_plan(std::string_view text, const std::string& name) {
-  const auto file = parse_spec(text, name);
-  if (!file) return tl::unexpected(file.error());
-  auto plan = make_plan(*file, std::filesystem::path(name).stem());
+  ASSIGN_OR_RETURN(const auto file, parse_spec(text, name));
+  auto plan = make_plan(file, std::filesystem::path(name).stem());
   if (plan) plan->text = text;
   return plan;
 }
 
 Result<Plan> read_plan(const std::string& path, std::optional<uint64_t> seed) {
-  const auto file = read_spec(path);
-  if (!file) return tl::unexpected(file.error());
-  auto plan = make_plan(*file, std::filesystem::path(path).stem());
+  ASSIGN_OR_RETURN(const auto file, read_spec(path));
+  auto plan = make_plan(file, std::filesystem::path(path).stem());
   if (!plan) return plan;
   std::ifstream stream(path);
   plan->text.assign(std::istreambuf_iterator<char>(stream), {});
   plan->base_dir = std::filesystem::path(path).parent_path();
   Experiment& experiment = plan->experiment;
   if (seed) experiment.seeds = {*seed};
-  if (const auto checked = check_cells(*plan, path); !checked) {
-    return tl::unexpected(checked.error());
-  }
+  RETURN_IF_ERROR(check_cells(*plan, path));
   return plan;
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "bench/sim/metrics.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
 namespace {
@@ -211,22 +212,21 @@ Result<std::vector<bool>> select_cells(const SpecValue& select, const std::strin
   std::vector<bool> selected(cells.size(), true);
   SpecReader reader(*select.table(), name, select.place);
   if (const SpecValue* value = reader.value("arm")) {
-    const auto arms = select_names(*value, "the plan's list of arms", arm_names(experiment));
-    if (!arms) return tl::unexpected(arms.error());
-    for (size_t i = 0; i < cells.size(); ++i) selected[i] = (*arms)[cells[i].arm];
+    ASSIGN_OR_RETURN(const auto arms,
+                     select_names(*value, "the plan's list of arms", arm_names(experiment)));
+    for (size_t i = 0; i < cells.size(); ++i) selected[i] = arms[cells[i].arm];
   }
   for (size_t f = 0; f < experiment.factors.size(); ++f) {
     const Factor& factor = experiment.factors[f];
     const SpecValue* value = reader.value(factor.name);
     if (value == nullptr) continue;
-    const auto values =
-        select_names(*value, fmt::format("factor '{}'", factor.name), factor.values);
-    if (!values) return tl::unexpected(values.error());
+    ASSIGN_OR_RETURN(const auto values,
+                     select_names(*value, fmt::format("factor '{}'", factor.name), factor.values));
     for (size_t i = 0; i < cells.size(); ++i) {
-      selected[i] = selected[i] && (*values)[cells[i].values[f]];
+      selected[i] = selected[i] && values[cells[i].values[f]];
     }
   }
-  if (auto done = reader.finish(); !done) return tl::unexpected(done.error());
+  RETURN_IF_ERROR(reader.finish());
   return selected;
 }
 
@@ -238,14 +238,12 @@ Result<void> choose_cells(const SpecTable& table, Experiment& experiment) {
   if (!onlys) return tl::unexpected(onlys.error());
   std::vector<bool> kept(cells.size(), onlys->empty());
   for (const SpecValue* only : *onlys) {
-    const auto selected = select_cells(*only, "[[only]]", experiment, cells);
-    if (!selected) return tl::unexpected(selected.error());
-    for (size_t i = 0; i < cells.size(); ++i) kept[i] = kept[i] || (*selected)[i];
+    ASSIGN_OR_RETURN(const auto selected, select_cells(*only, "[[only]]", experiment, cells));
+    for (size_t i = 0; i < cells.size(); ++i) kept[i] = kept[i] || selected[i];
   }
   for (const SpecValue* skip : *skips) {
-    const auto selected = select_cells(*skip, "[[skip]]", experiment, cells);
-    if (!selected) return tl::unexpected(selected.error());
-    for (size_t i = 0; i < cells.size(); ++i) kept[i] = kept[i] && !(*selected)[i];
+    ASSIGN_OR_RETURN(const auto selected, select_cells(*skip, "[[skip]]", experiment, cells));
+    for (size_t i = 0; i < cells.size(); ++i) kept[i] = kept[i] && !selected[i];
   }
   for (size_t i = 0; i < cells.size(); ++i) {
     if (kept[i]) experiment.cells.push_back(cells[i]);
@@ -266,18 +264,18 @@ Result<void> read_threshold(const SpecValue& table, Experiment& experiment) {
   SpecValue select{SpecTable(), table.place};
   if (const SpecValue* where = reader.table("where")) select = *where;
   if (const SpecValue* arm = reader.value("arm")) select.table()->set("arm", *arm);
-  if (auto done = reader.finish(); !done) return done;
-  const auto selected = select_cells(select, "[[threshold]] where", experiment, experiment.cells);
-  if (!selected) return tl::unexpected(selected.error());
+  RETURN_IF_ERROR(reader.finish());
+  ASSIGN_OR_RETURN(const auto selected,
+                   select_cells(select, "[[threshold]] where", experiment, experiment.cells));
   bool any = false;
   for (size_t cell = 0; cell < experiment.cells.size(); ++cell) {
     // Without an arm of its own, a comparison is about all arms but the one compared with.
     const bool itself = experiment.arms[experiment.cells[cell].arm].name == versus;
-    if (!(*selected)[cell] || itself) continue;
+    if (!selected[cell] || itself) continue;
     Threshold threshold = bound;
     threshold.cell = cell;
     if (!versus.empty()) {
-      if (auto set = set_versus(table, versus, experiment, threshold); !set) return set;
+      RETURN_IF_ERROR(set_versus(table, versus, experiment, threshold));
     }
     experiment.thresholds.push_back(threshold);
     any = true;

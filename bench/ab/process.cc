@@ -17,6 +17,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "transport/base/file_descriptor.h"
+
 namespace pacecar::ab {
 namespace {
 
@@ -35,15 +37,14 @@ double seconds_since(Clock::time_point start) {
 }
 
 // Reads what is there; closes and forgets the pipe at its end.
-void drain(int& pipe, std::string& text) {
+void drain(FileDescriptor& pipe, std::string& text) {
   std::array<char, 65536> buffer;
-  while (pipe >= 0) {
-    const ssize_t size = read(pipe, buffer.data(), buffer.size());
+  while (pipe) {
+    const ssize_t size = read(pipe.get(), buffer.data(), buffer.size());
     if (size < 0 && errno == EINTR) continue;
     if (size < 0 && errno == EAGAIN) return;
     if (size <= 0) {
-      close(pipe);
-      pipe = -1;
+      pipe = FileDescriptor();
       return;
     }
     const size_t room = kMaxKept - std::min(kMaxKept, text.size());
@@ -71,9 +72,9 @@ void drain(int& pipe, std::string& text) {
 struct Processes::Child {
   size_t id = 0;
   pid_t pid = 0;
-  int handle = -1;  // readable when the child has ended
-  int output = -1;
-  int errors = -1;
+  FileDescriptor handle;  // readable when the child has ended
+  FileDescriptor output;
+  FileDescriptor errors;
   Clock::time_point start;
   double limit_seconds = 0;
   Outcome outcome;
@@ -111,9 +112,6 @@ Processes::~Processes() {
   for (Child& child : children_) {
     kill(-child.pid, SIGKILL);
     waitpid(child.pid, nullptr, 0);
-    for (const int file : {child.handle, child.output, child.errors}) {
-      if (file >= 0) close(file);
-    }
   }
   signal(SIGINT, SIG_DFL);
   signal(SIGTERM, SIG_DFL);
@@ -128,26 +126,19 @@ bool Processes::start(size_t id, const std::function<int()>& body, Duration time
   std::array<int, 2> errors{-1, -1};
   std::fflush(nullptr);  // else the child would print our buffers once more
   const bool piped = pipe2(output.data(), O_CLOEXEC) == 0 && pipe2(errors.data(), O_CLOEXEC) == 0;
-  const pid_t pid = piped ? fork() : -1;
-  if (pid == 0) be_child(body, output[1], errors[1]);
-  for (const int file : {output[1], errors[1]}) {
-    if (file >= 0) close(file);
-  }
-  if (pid < 0) {
-    for (const int file : {output[0], errors[0]}) {
-      if (file >= 0) close(file);
-    }
-    return false;
-  }
-  setpgid(pid, pid);  // whoever comes first, parent or child
-  fcntl(output[0], F_SETFL, O_NONBLOCK);
-  fcntl(errors[0], F_SETFL, O_NONBLOCK);
   Child child;
   child.id = id;
-  child.pid = pid;
-  child.handle = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-  child.output = output[0];
-  child.errors = errors[0];
+  child.output = FileDescriptor(output[0]);
+  child.errors = FileDescriptor(errors[0]);
+  const FileDescriptor writes_output(output[1]);
+  const FileDescriptor writes_errors(errors[1]);
+  child.pid = piped ? fork() : -1;
+  if (child.pid == 0) be_child(body, output[1], errors[1]);
+  if (child.pid < 0) return false;
+  setpgid(child.pid, child.pid);  // whoever comes first, parent or child
+  fcntl(output[0], F_SETFL, O_NONBLOCK);
+  fcntl(errors[0], F_SETFL, O_NONBLOCK);
+  child.handle = FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, child.pid, 0)));
   child.start = Clock::now();
   child.limit_seconds = timeout.seconds();
   children_.push_back(std::move(child));
@@ -157,8 +148,8 @@ bool Processes::start(size_t id, const std::function<int()>& body, Duration time
 std::optional<std::pair<size_t, Outcome>> Processes::wait() {
   std::vector<pollfd> polled;
   for (const Child& child : children_) {
-    for (const int file : {child.handle, child.output, child.errors}) {
-      polled.push_back({file, POLLIN, 0});
+    for (const FileDescriptor* file : {&child.handle, &child.output, &child.errors}) {
+      polled.push_back({file->get(), POLLIN, 0});
     }
   }
   poll(polled.data(), polled.size(), kProgressIntervalMs);
@@ -174,9 +165,6 @@ std::optional<std::pair<size_t, Outcome>> Processes::wait() {
     Outcome outcome = std::move(child->outcome);
     drain(child->output, outcome.output);
     drain(child->errors, outcome.errors);
-    for (const int file : {child->handle, child->output, child->errors}) {
-      if (file >= 0) close(file);
-    }
     if (!outcome.timed_out) outcome.seconds = seconds_since(child->start);
     if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
     if (WIFSIGNALED(status)) outcome.signal = WTERMSIG(status);

@@ -7,6 +7,7 @@
 
 #include "bench/ab/plan_cells.h"
 #include "bench/sim/spec_reader.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
 namespace {
@@ -32,7 +33,7 @@ Result<ProgramArm> read_settings(const SpecValue& value, const std::string& what
   ProgramArm settings{reader.text("name", ""), {}, read_words(reader, "flags")};
   if (settings.name.empty()) reader.complain("name", "is missing: every one needs its own");
   const SpecValue* environment = reader.table("environment");
-  if (auto done = reader.finish(); !done) return tl::unexpected(done.error());
+  RETURN_IF_ERROR(reader.finish());
   if (environment == nullptr) return settings;
   for (const auto& [name, text] : environment->table()->entries()) {
     settings.environment.push_back(name + "=" + plain_text(text));
@@ -44,19 +45,15 @@ Result<ProgramArm> read_settings(const SpecValue& value, const std::string& what
 Result<std::vector<ProgramArm>> read_all_settings(const SpecValue& parent, const std::string& key,
                                                   const std::string& title,
                                                   const std::string& names_of) {
-  const auto tables = tables_of(*parent.table(), key);
-  if (!tables) return tl::unexpected(tables.error());
+  ASSIGN_OR_RETURN(const auto tables, tables_of(*parent.table(), key));
   std::vector<ProgramArm> all;
   std::vector<std::string> names;
-  for (const SpecValue* table : *tables) {
-    auto settings = read_settings(*table, title);
-    if (!settings) return tl::unexpected(settings.error());
-    names.push_back(settings->name);
-    all.push_back(std::move(*settings));
+  for (const SpecValue* table : tables) {
+    ASSIGN_OR_RETURN(auto settings, read_settings(*table, title));
+    names.push_back(settings.name);
+    all.push_back(std::move(settings));
   }
-  if (auto unique = check_names(names, names_of, parent.place); !unique) {
-    return tl::unexpected(unique.error());
-  }
+  RETURN_IF_ERROR(check_names(names, names_of, parent.place));
   return all;
 }
 
@@ -94,32 +91,28 @@ Result<ProgramFactor> read_factor(const SpecValue& value) {
   }
   if (reader.has("value")) {
     reader.value("value");
-    auto values = read_all_settings(value, "value", "[[factor.value]]",
-                                    "values of factor '" + factor.name + "'");
-    if (!values) return tl::unexpected(values.error());
-    factor.values = std::move(*values);
+    ASSIGN_OR_RETURN(factor.values, read_all_settings(value, "value", "[[factor.value]]",
+                                                      "values of factor '" + factor.name + "'"));
   } else {
     factor.values = short_values(reader);
   }
-  if (auto done = reader.finish(); !done) return tl::unexpected(done.error());
+  RETURN_IF_ERROR(reader.finish());
   return factor;
 }
 
 // And which of their combinations run.
 Result<void> read_factors(const SpecValue& file, ProgramPlan& plan) {
-  const auto tables = tables_of(*file.table(), "factor");
-  if (!tables) return tl::unexpected(tables.error());
+  ASSIGN_OR_RETURN(const auto tables, tables_of(*file.table(), "factor"));
   std::vector<std::string> names;
-  for (const SpecValue* table : *tables) {
-    auto factor = read_factor(*table);
-    if (!factor) return tl::unexpected(factor.error());
-    names.push_back(factor->name);
-    plan.factors.push_back(std::move(*factor));
+  for (const SpecValue* table : tables) {
+    ASSIGN_OR_RETURN(auto factor, read_factor(*table));
+    names.push_back(factor.name);
+    plan.factors.push_back(std::move(factor));
   }
-  if (auto unique = check_names(names, "factors", file.place); !unique) return unique;
+  RETURN_IF_ERROR(check_names(names, "factors", file.place));
   Experiment experiment = make_experiment(plan);
   experiment.cells.clear();
-  if (auto chosen = choose_cells(*file.table(), experiment); !chosen) return chosen;
+  RETURN_IF_ERROR(choose_cells(*file.table(), experiment));
   plan.cells = std::move(experiment.cells);
   if (!plan.cells.empty()) return {};
   return fail(
@@ -148,11 +141,10 @@ Result<void> read_head(const SpecValue& file, const std::string& name, ProgramPl
 }
 
 Result<void> read_thresholds(const SpecValue& file, ProgramPlan& plan) {
-  const auto tables = tables_of(*file.table(), "threshold");
-  if (!tables) return tl::unexpected(tables.error());
+  ASSIGN_OR_RETURN(const auto tables, tables_of(*file.table(), "threshold"));
   Experiment experiment = make_experiment(plan);
-  for (const SpecValue* table : *tables) {
-    if (auto read = read_threshold(*table, experiment); !read) return read;
+  for (const SpecValue* table : tables) {
+    RETURN_IF_ERROR(read_threshold(*table, experiment));
   }
   plan.thresholds = std::move(experiment.thresholds);
   return {};
@@ -173,16 +165,14 @@ Result<std::optional<ProgramPlan>> make_program_plan(const SpecValue& file,
 }  // namespace
 
 Result<std::optional<ProgramPlan>> read_program_plan(const std::string& path) {
-  const auto file = read_spec(path);
-  if (!file) return tl::unexpected(file.error());
-  return make_program_plan(*file, std::filesystem::path(path).stem());
+  ASSIGN_OR_RETURN(const auto file, read_spec(path));
+  return make_program_plan(file, std::filesystem::path(path).stem());
 }
 
 Result<std::optional<ProgramPlan>> parse_program_plan(std::string_view text,
                                                       const std::string& name) {
-  const auto file = parse_spec(text, name);
-  if (!file) return tl::unexpected(file.error());
-  return make_program_plan(*file, name);
+  ASSIGN_OR_RETURN(const auto file, parse_spec(text, name));
+  return make_program_plan(file, name);
 }
 
 }  // namespace pacecar::ab

@@ -14,6 +14,7 @@
 #include "bench/ab/process.h"
 #include "bench/ab/provenance.h"
 #include "transport/base/prng.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
 namespace {
@@ -74,15 +75,12 @@ class ProgramRunner {
 
   Result<ProgramResults> run() {
     for (size_t i = 0; i < plan_.warmups * cells_.size(); ++i) {
-      const auto outcome = run_command(cells_[i % cells_.size()]);
-      if (!outcome) return tl::unexpected(outcome.error());
+      RETURN_IF_ERROR(run_command(cells_[i % cells_.size()]));
     }
     for (const ProgramStep& step : steps_) {
-      if (auto kept = run_step(step); !kept) return tl::unexpected(kept.error());
+      RETURN_IF_ERROR(run_step(step));
     }
-    if (auto added = add_thresholds(plan_, results_.experiment); !added) {
-      return tl::unexpected(added.error());
-    }
+    RETURN_IF_ERROR(add_thresholds(plan_, results_.experiment));
     std::sort(results_.records.begin(), results_.records.end(),
               [](const RunRecord& a, const RunRecord& b) { return a.index < b.index; });
     return std::move(results_);
@@ -129,20 +127,17 @@ class ProgramRunner {
   }
 
   Result<void> run_step(const ProgramStep& step) {
-    const auto outcome = run_command(step.cell);
-    if (!outcome) return tl::unexpected(outcome.error());
-    ParsedOutput parsed = parse_output(outcome->output);
-    parsed.metrics[kWallTime] = outcome->seconds;
+    ASSIGN_OR_RETURN(const auto outcome, run_command(step.cell));
+    ParsedOutput parsed = parse_output(outcome.output);
+    parsed.metrics[kWallTime] = outcome.seconds;
     if (parsed.headline.empty()) parsed.headline.push_back(kWallTime);
-    if (auto chosen = choose_metrics(parsed, step); !chosen) return chosen;
+    RETURN_IF_ERROR(choose_metrics(parsed, step));
     RunRecord record = record_of(results_.experiment, run_of(step));
     record.ok = true;
     record.metrics = std::move(parsed.metrics);
-    record.wall_seconds = outcome->seconds;
+    record.wall_seconds = outcome.seconds;
     record.provenance = provenance_;
-    const auto printed =
-        folder_.write(fmt::format("runs/{:06}.txt", record.index), outcome->output);
-    if (!printed) return printed;
+    RETURN_IF_ERROR(folder_.write(fmt::format("runs/{:06}.txt", record.index), outcome.output));
     const auto kept = append_record(folder_.records(), record);
     results_.records.push_back(std::move(record));
     return kept;

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "bench/perf/json_fields.h"
+#include "transport/base/file_descriptor.h"
 
 namespace pacecar::ab {
 namespace {
@@ -86,16 +87,14 @@ Result<RunRecord> record_from_line(const std::string& line) {
 
 Result<void> append_record(const std::string& path, const RunRecord& record) {
   const std::string line = to_line(record) + "\n";
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   // One write: after a crash a line is there or not.
   const bool written =
-      file >= 0 && write(file, line.data(), line.size()) == static_cast<ssize_t>(line.size());
-  const int cause = errno;
-  if (file >= 0) close(file);
+      file && write(file.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size());
   if (written) return {};
   return fail(ErrorCode::kSystem,
               fmt::format("cannot write {}: {}: make room, or choose another folder with --out",
-                          path, std::strerror(cause)));
+                          path, std::strerror(errno)));
 }
 
 Result<std::vector<RunRecord>> read_records(const std::string& path) {

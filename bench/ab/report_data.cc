@@ -122,14 +122,6 @@ class Builder {
 
   SortedJson result() {
     const bool programs = experiment_.kind == Experiment::Kind::kPrograms;
-    SortedJson arms = SortedJson::array();
-    for (const Arm& arm : experiment_.arms) {
-      arms.push_back({{"name", arm.name}, {"settings", arm.settings}});
-    }
-    SortedJson factors = SortedJson::array();
-    for (const Factor& factor : experiment_.factors) {
-      factors.push_back({{"name", factor.name}, {"values", factor.values}});
-    }
     return {{"schema_version", kReportVersion},
             {"kind", programs ? "programs" : "simulation"},
             {"name", experiment_.name},
@@ -137,8 +129,8 @@ class Builder {
             {"baseline", experiment_.arms[experiment_.baseline].name},
             {"provenance", records_.empty() ? SortedJson::object()
                                             : SortedJson(records_.begin()->second->provenance)},
-            {"arms", arms},
-            {"factors", factors},
+            {"arms", experiment_.arms},
+            {"factors", experiment_.factors},
             {"seeds", experiment_.seeds},
             {"metrics", metrics()},
             {"shown", experiment_.shown},

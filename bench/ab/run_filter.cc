@@ -7,6 +7,7 @@
 
 #include "bench/ab/record.h"
 #include "bench/sim/spec_reader.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
 namespace {
@@ -45,9 +46,9 @@ Result<std::vector<size_t>> filter_runs(const Experiment& experiment,
   for (const std::string& filter : filters) {
     for (size_t begin = 0; begin <= filter.size();) {
       const size_t end = std::min(filter.find(',', begin), filter.size());
-      auto condition = parse_condition(filter.substr(begin, end - begin), experiment);
-      if (!condition) return tl::unexpected(condition.error());
-      conditions.push_back(std::move(*condition));
+      ASSIGN_OR_RETURN(auto condition,
+                       parse_condition(filter.substr(begin, end - begin), experiment));
+      conditions.push_back(std::move(condition));
       begin = end + 1;
     }
   }

@@ -7,10 +7,10 @@
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
-#include "bench/check/findings.h"
 #include "bench/check/host.h"
 #include "bench/check/rule.h"
 #include "bench/check/trial.h"
@@ -21,11 +21,102 @@
 #include "bench/perf/files.h"
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
 
 using namespace check;
+
+// The findings about a plugin, and their output.
+
+struct Finding {
+  int version = 0;  // of the table
+  std::string rule;
+  std::string sentence;
+  Outcome outcome;
+};
+
+struct Figures {
+  int version = 0;
+  std::string stream;  // JSON of bench/nccl/pair_bench; empty: not measured
+  std::string latency;
+  std::string trouble;  // why one is missing
+};
+
+using Json = nlohmann::json;
+
+std::string_view name_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kPass:
+      return "pass";
+    case Verdict::kFail:
+      return "FAIL";
+    case Verdict::kNotOffered:
+      break;
+  }
+  return "-";
+}
+
+std::string_view json_name_of(Verdict verdict) {
+  return verdict == Verdict::kFail ? "fail" : verdict == Verdict::kPass ? "pass" : "not offered";
+}
+
+// One line for one finding; `width` is that of the longest rule's name.
+std::string line_of(const Finding& finding, size_t width) {
+  const Outcome& outcome = finding.outcome;
+  const std::string detail = outcome.detail.empty() ? "" : fmt::format(": {}", outcome.detail);
+  return fmt::format("v{:<3} {:<5} {:<{}}  {}{}", finding.version, name_of(outcome.verdict),
+                     finding.rule, width, finding.sentence, detail);
+}
+
+std::string lines_of(const Figures& figures) {
+  std::string lines;
+  if (!figures.stream.empty()) {
+    const Json stream = Json::parse(figures.stream);
+    lines += fmt::format(
+        "v{:<3} stream    {} B x {}: {:.2f} Gb/s, {:.0f} messages/s, CPU s per GB: sender {:.2f}, "
+        "receiver {:.2f}\n",
+        figures.version, stream.at("size_bytes").get<uint64_t>(),
+        stream.at("in_flight").get<uint64_t>(), stream.at("gbps").get<double>(),
+        stream.at("messages_per_s").get<double>(), stream.at("sender_cpu_s_per_gb").get<double>(),
+        stream.at("receiver_cpu_s_per_gb").get<double>());
+  }
+  if (!figures.latency.empty()) {
+    const Json latency = Json::parse(figures.latency);
+    lines += fmt::format(
+        "v{:<3} latency   8 B, half a round trip in us: least {:.1f}, median {:.1f}, p99 {:.1f}, "
+        "p99.9 {:.1f}, most {:.1f}\n",
+        figures.version, latency.at("min_us").get<double>(), latency.at("p50_us").get<double>(),
+        latency.at("p99_us").get<double>(), latency.at("p99_9_us").get<double>(),
+        latency.at("max_us").get<double>());
+  }
+  if (!figures.trouble.empty()) {
+    lines += fmt::format("v{:<3} not measured: {}\n", figures.version, figures.trouble);
+  }
+  return lines;
+}
+
+Json to_json(const std::string& plugin, const std::vector<Finding>& findings,
+             const std::vector<Figures>& figures) {
+  Json rules = Json::array();
+  for (const Finding& one : findings) {
+    rules.push_back({{"version", one.version},
+                     {"rule", one.rule},
+                     {"sentence", one.sentence},
+                     {"verdict", json_name_of(one.outcome.verdict)},
+                     {"detail", one.outcome.detail}});
+  }
+  Json measured = Json::array();
+  for (const Figures& one : figures) {
+    Json entry = {{"version", one.version}};
+    if (!one.stream.empty()) entry["stream"] = Json::parse(one.stream);
+    if (!one.latency.empty()) entry["latency"] = Json::parse(one.latency);
+    if (!one.trouble.empty()) entry["trouble"] = one.trouble;
+    measured.push_back(entry);
+  }
+  return {{"schema_version", 1}, {"plugin", plugin}, {"rules", rules}, {"performance", measured}};
+}
 
 constexpr Duration kLoadLimit = Duration::from_s(20);
 constexpr Duration kMeasureLimit = Duration::from_s(60);
@@ -177,9 +268,7 @@ Result<int> check_plugin(const Options& options) {
                 fmt::format("the plugin '{}' cannot be loaded ({}): name its shared library",
                             options.plugin, std::strerror(errno)));
   }
-  if (auto writable = perf::check_writable(options.json); !writable) {
-    return tl::unexpected(writable.error());
-  }
+  RETURN_IF_ERROR(perf::check_writable(options.json));
   if (rules.empty()) {
     fmt::print(stderr, "pacecar check-plugin: no rule's name contains '{}': --list shows them\n",
                options.only);
@@ -202,8 +291,7 @@ Result<int> check_plugin(const Options& options) {
   });
   fmt::print(people, "{} of {} rules do not hold\n", failed, findings.size());
   if (!options.json.empty()) {
-    const auto written = perf::write_json(options.json, to_json(options.plugin, findings, figures));
-    if (!written) return tl::unexpected(written.error());
+    RETURN_IF_ERROR(perf::write_json(options.json, to_json(options.plugin, findings, figures)));
   }
   return failed == 0 ? perf::kExitOk : perf::kExitFailed;
 }

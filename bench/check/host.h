@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "bench/check/arena.h"
+#include "bench/check/trial.h"
 #include "net_plugin/host/host.h"
 
 namespace pacecar::check {

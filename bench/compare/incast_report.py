@@ -34,18 +34,17 @@ def values_of(rounds, arm, figure):
             if arm in one and one[arm].get(figure) is not None]
 
 
-def table(rounds, arms):
-    """Lines: a row per arm; medians (min..max) over the rounds."""
-    rows = [["", *(heading for _, heading, _, _ in COLUMNS)]]
+def table(rounds, arms, columns=COLUMNS):
+    """Lines: a column per arm; medians (min..max) over the rounds."""
+    rows = [["", *(heading for _, heading, _, _ in columns)]]
     for arm in arms:
         row = [arm]
-        for figure, _, decimals, factor in COLUMNS:
+        for figure, _, decimals, factor in columns:
             values = [value * factor for value in values_of(rounds, arm, figure)]
             row.append(text_of(spread(values), decimals) if values else "-")
         rows.append(row)
     # On its side: there are more figures than arms. What no arm has does not apply.
-    columns = [list(column) for column in zip(*rows)]
-    return aligned([column for column in columns if set(column[1:]) != {"-"}])
+    return aligned([figures for figures in zip(*rows) if set(figures[1:]) != {"-"}])
 
 
 def compare_within(round_figures):

@@ -371,19 +371,15 @@ int main(int argc, char** argv) {
   CLI::App app("What bare UDP sockets can do on a path");
   app.add_option("mode", options.mode)->required()->check(CLI::IsMember({"stream", "pingpong"}));
   app.add_option("--address", options.address, "the server's IP address")->required();
-  app.add_option("--port", options.port)->capture_default_str();
+  app.option_defaults()->always_capture_default();
+  app.add_option("--port", options.port);
   app.add_option("--segment", options.segment, "bytes per datagram, headers included")
-      ->check(CLI::Range(kHeaderBytes + 1, size_t{65000}))
-      ->capture_default_str();
+      ->check(CLI::Range(kHeaderBytes + 1, size_t{65000}));
   app.add_option("--segments", options.segments, "datagrams per system call")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  app.add_option("--seconds", options.seconds)
-      ->check(CLI::Range(0.001, 3600.0))
-      ->capture_default_str();
+      ->check(CLI::Range(1, 64));
+  app.add_option("--seconds", options.seconds)->check(CLI::Range(0.001, 3600.0));
   app.add_option("--size", options.size, "bytes of a pingpong datagram")
-      ->check(CLI::Range(2, 65000))
-      ->capture_default_str();
+      ->check(CLI::Range(2, 65000));
   auto* server_flag = app.add_flag("--server", server, "be the server, until one client is done");
   app.add_flag("--connect", client, "be the client of a server elsewhere")->excludes(server_flag);
   CLI11_PARSE(app, argc, argv);

@@ -20,6 +20,7 @@
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "transport/base/params_environment.h"
+#include "transport/base/return_if_error.h"
 #include "transport/state/state_directory.h"
 
 namespace pacecar {
@@ -78,9 +79,8 @@ void add_flags(CLI::App& app, Flags& flags) {
 Result<Evidence> from_files(const std::vector<std::string>& files) {
   Evidence evidence;
   for (const std::string& name : files) {
-    const auto text = perf::read_text(name);
-    if (!text) return tl::unexpected(text.error());
-    if (auto added = add_evidence(*text, evidence); !added) {
+    ASSIGN_OR_RETURN(const auto text, perf::read_text(name));
+    if (auto added = add_evidence(text, evidence); !added) {
       return fail(added.error().code,
                   fmt::format("'{}' is not what 'pacecar doctor --json' of this version writes: "
                               "make it there with 'pacecar doctor --json > FILE'",
@@ -91,18 +91,17 @@ Result<Evidence> from_files(const std::vector<std::string>& files) {
 }
 
 Result<Evidence> from_this_host(const Flags& flags, const Console& console) {
-  const auto params = load_params_from_environment({}, nullptr);
-  if (!params) return tl::unexpected(params.error());
-  if (params->state_dir == kNoStateDirectory) {
+  ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
+  if (params.state_dir == kNoStateDirectory) {
     return fail(ErrorCode::kInvalidArgument,
                 "PACECAR_STATE_DIR is none: processes with that setting cannot be seen");
   }
   GatherOptions options{.directories = usual_state_directories(),
                         .pid = flags.pid,
                         .between = Duration::from_s(static_cast<int64_t>(flags.watch_s))};
-  if (!params->state_dir.empty()) {
-    options.directories = {params->state_dir};
-    if (const auto usable = StateDirectory::find(params->state_dir); !usable) {
+  if (!params.state_dir.empty()) {
+    options.directories = {params.state_dir};
+    if (const auto usable = StateDirectory::find(params.state_dir); !usable) {
       const bool missing = usable.error().code == ErrorCode::kNotFound;  // processes make it
       return fail(usable.error().code,
                   fmt::format("{}: PACECAR_STATE_DIR: {}",
@@ -129,19 +128,17 @@ void add_host(const std::string& name, const hosts::Event& ended, const Console&
 
 Result<Evidence> from_hosts(const Flags& flags, const Console& console) {
   constexpr Duration kLimit = Duration::from_s(60);  // beside the time between the looks
-  const auto targets = hosts::targets_of(flags.many);
-  if (!targets) return tl::unexpected(targets.error());
+  ASSIGN_OR_RETURN(const auto targets, hosts::targets_of(flags.many));
   const perf::Interrupt interrupt;
-  const auto crew = hosts::reach(*targets, flags.many, console);
-  if (!crew) return tl::unexpected(crew.error());
+  ASSIGN_OR_RETURN(const auto crew, hosts::reach(targets, flags.many, console));
   const std::vector<std::string> words{"doctor", "--json", "--quiet", "--watch",
                                        std::to_string(flags.watch_s)};
   const auto ends = hosts::run_on_all(
-      **crew, [&](size_t) { return words; },
+      *crew, [&](size_t) { return words; },
       kLimit + Duration::from_s(static_cast<int64_t>(flags.watch_s)), console);
   Evidence evidence;
   for (size_t i = 0; i < ends.size(); ++i) {
-    if (ends[i]) add_host((*crew)->host(i).name, *ends[i], console, evidence);
+    if (ends[i]) add_host(crew->host(i).name, *ends[i], console, evidence);
   }
   return evidence;
 }
@@ -170,9 +167,8 @@ Result<Job> job_of(const Evidence& evidence, uint64_t pid) {
   Job job;
   for (const SilentProcess& process : evidence.silent) job.add(process);
   for (const Sighting& sighting : evidence.seen) {
-    auto process = read_sighting(sighting);
-    if (!process) return tl::unexpected(process.error());
-    job.add(std::move(*process));
+    ASSIGN_OR_RETURN(auto process, read_sighting(sighting));
+    job.add(std::move(process));
   }
   if (job.empty()) {
     return fail(ErrorCode::kNotFound, nobody(pid));
@@ -182,30 +178,24 @@ Result<Job> job_of(const Evidence& evidence, uint64_t pid) {
 
 Result<int> examine_job(const Flags& flags, const Console& console) {
   for (const std::string& file : {flags.json_file, flags.trace_file}) {
-    if (auto writable = perf::check_writable(file); !writable) {
-      return tl::unexpected(writable.error());
-    }
+    RETURN_IF_ERROR(perf::check_writable(file));
   }
-  const auto evidence = flags.many.given()     ? from_hosts(flags, console)
-                        : !flags.files.empty() ? from_files(flags.files)
-                                               : from_this_host(flags, console);
-  if (!evidence) return tl::unexpected(evidence.error());
-  const auto job = job_of(*evidence, flags.pid);
-  if (!job) return tl::unexpected(job.error());
-  const auto findings = examine(*job);
-  const Verdict verdict = conclude(*job, findings);
+  ASSIGN_OR_RETURN(const auto evidence, flags.many.given()     ? from_hosts(flags, console)
+                                        : !flags.files.empty() ? from_files(flags.files)
+                                                               : from_this_host(flags, console));
+  ASSIGN_OR_RETURN(const auto job, job_of(evidence, flags.pid));
+  const auto findings = examine(job);
+  const Verdict verdict = conclude(job, findings);
   if (!flags.trace_file.empty()) {
-    const auto written = perf::write_json(flags.trace_file, trace_of(*job));
-    if (!written) return tl::unexpected(written.error());
+    RETURN_IF_ERROR(perf::write_json(flags.trace_file, trace_of(job)));
   }
   if (!flags.json_file.empty()) {
-    nlohmann::json document = to_json(*evidence);
+    nlohmann::json document = to_json(evidence);
     add_conclusions(findings, verdict, document);
-    const auto written = perf::write_json(flags.json_file, document);
-    if (!written) return tl::unexpected(written.error());
+    RETURN_IF_ERROR(perf::write_json(flags.json_file, document));
   }
   if (flags.json_file != perf::kStandardOutput) {
-    fmt::print("{}", to_text(*job, findings, verdict));
+    fmt::print("{}", to_text(job, findings, verdict));
   }
   return verdict.trouble ? kExitTrouble : kExitNothingWrong;
 }

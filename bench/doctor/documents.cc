@@ -6,6 +6,7 @@
 #include "bench/perf/json_fields.h"
 #include "cc/controller.h"
 #include "transport/base/printable.h"
+#include "transport/base/return_if_error.h"
 #include "transport/metrics/exposition.h"
 #include "transport/metrics/metric_table.h"
 
@@ -232,7 +233,7 @@ Result<Sighting> read_pair(const Json& object) {
   Reader reader(object);
   if (!object.is_object() || !object.contains("before")) reader.refuse("before");
   if (!object.is_object() || !object.contains("now")) reader.refuse("now");
-  if (auto usable = reader.result(true); !usable) return tl::unexpected(usable.error());
+  RETURN_IF_ERROR(reader.result(true));
   return Sighting{object["before"], object["now"], object.value("profile_before", Json()),
                   object.value("profile", Json())};
 }
@@ -282,19 +283,17 @@ void compare(const Flow& before, double seconds, Flow& now) {
 Result<Process> read_sighting(const Sighting& sighting) {
   auto now = read_process(sighting.now, read_nic);
   if (!now) return now;
-  const auto before = sighting.before.is_null() ? now : read_process(sighting.before, read_nic);
-  if (!before) return before;
+  ASSIGN_OR_RETURN(const auto before,
+                   sighting.before.is_null() ? now : read_process(sighting.before, read_nic));
   if (!sighting.profile.is_null()) {
-    auto profiles = read_profiles(sighting.profile_before, sighting.profile);
-    if (!profiles) return tl::unexpected(profiles.error());
-    now->profiles = std::move(*profiles);
+    ASSIGN_OR_RETURN(now->profiles, read_profiles(sighting.profile_before, sighting.profile));
   }
-  const double seconds = now->uptime_s - before->uptime_s;
+  const double seconds = now->uptime_s - before.uptime_s;
   for (Nic& nic : now->nics) {
     for (Flow& flow : nic.flows) {
       flow.tried_bytes = flow.sent_bytes;
       flow.repeated_bytes = lost_bytes(flow);
-      const Flow* const earlier = same_flow(*before, nic.identity, flow);
+      const Flow* const earlier = same_flow(before, nic.identity, flow);
       if (seconds > 0 && earlier != nullptr) compare(*earlier, seconds, flow);
     }
   }
@@ -331,10 +330,9 @@ Result<void> add_evidence(std::string_view text, Evidence& evidence) {
   reader.version();
   reader.list(more.seen, "processes", read_pair);
   reader.list(more.silent, "silent", read_silent);
-  auto read = reader.result(std::move(more));
-  if (!read) return tl::unexpected(read.error());
-  std::move(read->seen.begin(), read->seen.end(), std::back_inserter(evidence.seen));
-  std::move(read->silent.begin(), read->silent.end(), std::back_inserter(evidence.silent));
+  ASSIGN_OR_RETURN(auto read, reader.result(std::move(more)));
+  std::move(read.seen.begin(), read.seen.end(), std::back_inserter(evidence.seen));
+  std::move(read.silent.begin(), read.silent.end(), std::back_inserter(evidence.silent));
   return {};
 }
 

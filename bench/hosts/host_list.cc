@@ -4,18 +4,90 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <system_error>
 
-#include "bench/hosts/nodelist.h"
 #include "bench/perf/files.h"
 #include "transport/base/printable.h"
+#include "transport/base/return_if_error.h"
+#include "transport/base/to_number.h"
 
 namespace pacecar::hosts {
 namespace {
+
+tl::unexpected<Error> wrong(std::string_view text, std::string_view why) {
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("'{}' {}: write names such as gpu[01-16,20],login1", printable(text), why));
+}
+
+// Up to the first comma that is in no brackets.
+Result<std::string_view> take_item(std::string_view& left) {
+  size_t depth = 0;
+  for (size_t i = 0; i <= left.size(); ++i) {
+    const char c = i < left.size() ? left[i] : ',';
+    if (c == '[' && depth++ > 0) return wrong(left, "has a bracket within brackets");
+    if (c == ']' && depth-- == 0) return wrong(left, "closes a bracket that it has not opened");
+    if (c != ',' || (depth > 0 && i < left.size())) continue;
+    if (depth > 0) return wrong(left, "opens a bracket and does not close it");
+    const std::string_view item = left.substr(0, i);
+    left.remove_prefix(std::min(left.size(), i + 1));
+    return item;
+  }
+  return wrong(left, "has no end");
+}
+
+// The numbers of "01-16,20", as texts.
+Result<std::vector<std::string>> numbers_of(std::string_view item, std::string_view ranges) {
+  std::vector<std::string> numbers;
+  for (bool more = true; more;) {
+    const size_t comma = std::min(ranges.find(','), ranges.size());
+    const std::string_view range = ranges.substr(0, comma);
+    more = comma < ranges.size();
+    ranges.remove_prefix(std::min(ranges.size(), comma + 1));
+    const size_t dash = std::min(range.find('-'), range.size());
+    const std::string_view low = range.substr(0, dash);
+    const auto first = to_number<uint64_t>(low);
+    const auto last = dash < range.size() ? to_number<uint64_t>(range.substr(dash + 1)) : first;
+    if (!first || !last) return wrong(item, "has something else than numbers in its brackets");
+    if (*last < *first) return wrong(item, "has a range that runs backwards");
+    if (*last - *first >= kMaxHosts - numbers.size()) {
+      return wrong(item, fmt::format("stands for more than {} hosts", kMaxHosts));
+    }
+    for (uint64_t n = *first; n <= *last; ++n) {
+      numbers.push_back(fmt::format("{:0{}}", n, low.size()));
+    }
+  }
+  return numbers;
+}
+
+// All names of one item, of which each pair of brackets multiplies them.
+Result<std::vector<std::string>> expand_item(std::string_view item) {
+  std::vector<std::string> names{""};
+  for (std::string_view left = item; !left.empty();) {
+    const size_t open = std::min(left.find('['), left.size());
+    for (std::string& name : names) name += left.substr(0, open);
+    left.remove_prefix(open);
+    if (left.empty()) break;
+    const size_t close = left.find(']');
+    ASSIGN_OR_RETURN(const auto numbers, numbers_of(item, left.substr(1, close - 1)));
+    if (names.size() * numbers.size() > kMaxHosts) {
+      return wrong(item, fmt::format("stands for more than {} hosts", kMaxHosts));
+    }
+    std::vector<std::string> longer;
+    for (const std::string& name : names) {
+      for (const std::string& number : numbers) longer.push_back(name + number);
+    }
+    names = std::move(longer);
+    left.remove_prefix(close + 1);
+  }
+  return names;
+}
 
 constexpr std::string_view kAddress = "addr=";
 // Options of MPI implementations after a host, which are ignored.
@@ -32,7 +104,7 @@ class Hosts {
   explicit Hosts(std::string cure) : cure_(std::move(cure)) {}
 
   Result<void> add(Host host, const std::string& place) {
-    if (auto usable = check_host_name(host.target); !usable) return usable;
+    RETURN_IF_ERROR(check_host_name(host.target));
     const auto [first, added] = places_.emplace(host.name, place);
     if (!added) {
       return fail(
@@ -68,8 +140,7 @@ Result<void> add_line(const std::string& line, const std::string& place, Hosts& 
   std::istringstream words(line.substr(0, line.find('#')));
   std::string first;
   if (!(words >> first)) return {};
-  const auto names = expand_names(without_slots(first));
-  if (!names) return tl::unexpected(names.error());
+  ASSIGN_OR_RETURN(const auto names, expand_names(without_slots(first)));
   std::string address;
   for (std::string word; words >> word;) {
     if (word.starts_with(kAddress) && word.size() > kAddress.size()) {
@@ -79,15 +150,15 @@ Result<void> add_line(const std::string& line, const std::string& place, Hosts& 
                   fmt::format("'{}' is not known: a line is HOST [addr=ADDRESS]", printable(word)));
     }
   }
-  if (!address.empty() && names->size() > 1) {
+  if (!address.empty() && names.size() > 1) {
     return fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("{} hosts cannot have one address: write a line for each", names->size()));
+        fmt::format("{} hosts cannot have one address: write a line for each", names.size()));
   }
-  for (const std::string& name : *names) {
+  for (const std::string& name : names) {
     Host host = host_of(name);
     host.address = address;
-    if (auto added = hosts.add(std::move(host), place); !added) return added;
+    RETURN_IF_ERROR(hosts.add(std::move(host), place));
   }
   return {};
 }
@@ -111,6 +182,21 @@ bool is_file(const std::string& value) {
 }
 
 }  // namespace
+
+Result<std::vector<std::string>> expand_names(std::string_view text) {
+  std::vector<std::string> names;
+  for (std::string_view left = text; !left.empty() || names.empty();) {
+    const bool trailing = left.ends_with(',');
+    ASSIGN_OR_RETURN(const auto item, take_item(left));
+    if (item.empty() || (trailing && left.empty())) return wrong(text, "has an empty name");
+    ASSIGN_OR_RETURN(auto expanded, expand_item(item));
+    if (names.size() + expanded.size() > kMaxHosts) {
+      return wrong(text, fmt::format("stands for more than {} hosts", kMaxHosts));
+    }
+    std::ranges::move(expanded, std::back_inserter(names));
+  }
+  return names;
+}
 
 Result<void> check_host_name(const std::string& host) {
   const bool word = std::ranges::all_of(host, [](char c) { return c > ' ' && c <= '~'; });
@@ -140,11 +226,10 @@ Result<std::vector<Host>> parse_host_file(std::string_view text, std::string_vie
 }
 
 Result<std::vector<Host>> parse_host_words(std::string_view text) {
-  const auto names = expand_names(text);
-  if (!names) return tl::unexpected(names.error());
+  ASSIGN_OR_RETURN(const auto names, expand_names(text));
   Hosts hosts("leave one out");
-  for (const std::string& name : *names) {
-    if (auto added = hosts.add(host_of(name), ""); !added) return tl::unexpected(added.error());
+  for (const std::string& name : names) {
+    RETURN_IF_ERROR(hosts.add(host_of(name), ""));
   }
   return hosts.take();
 }
@@ -152,9 +237,8 @@ Result<std::vector<Host>> parse_host_words(std::string_view text) {
 Result<std::vector<Host>> read_hosts(const std::string& value) {
   if (value == "slurm") return slurm_hosts();
   if (!is_file(value)) return parse_host_words(value);
-  const auto text = perf::read_text(value);
-  if (!text) return tl::unexpected(text.error());
-  return parse_host_file(*text, value);
+  ASSIGN_OR_RETURN(const auto text, perf::read_text(value));
+  return parse_host_file(text, value);
 }
 
 }  // namespace pacecar::hosts

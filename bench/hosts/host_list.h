@@ -2,7 +2,7 @@
 //
 // A line of a file is HOST [addr=ADDRESS]; '#' begins a comment. Further words of MPI's host files
 // (slots=8, max_slots=8, HOST:8) are ignored. HOST may be USER@HOST, and a range, gpu[01-16]
-// (nodelist.h).
+// (expand_names).
 #pragma once
 
 #include <string>
@@ -12,6 +12,14 @@
 #include "transport/base/result.h"
 
 namespace pacecar::hosts {
+
+// Many names in few words, as Slurm writes them: "gpu[01-16,20],login1". Pure.
+
+inline constexpr size_t kMaxHosts = 4096;
+
+// In their order, repeated names kept. A number has as many digits as the first of its range.
+// Errors: kInvalidArgument, without the place where it was written.
+Result<std::vector<std::string>> expand_names(std::string_view text);
 
 struct Host {
   std::string name;     // without the user; in reports

@@ -6,18 +6,24 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "bench/ab/report/report.h"
-#include "bench/hosts/nic_choice.h"
+#include "bench/hosts/crew.h"
 #include "bench/hosts/pair_results.h"
 #include "bench/hosts/reach.h"
 #include "bench/perf/clock.h"
+#include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
+#include "bench/perf/json_fields.h"
 #include "bench/perf/options.h"
 #include "bench/perf/progress.h"
+#include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 std::span<const PagePart> matrix_page_parts();  // by the build
@@ -25,6 +31,51 @@ std::span<const PagePart> matrix_page_parts();  // by the build
 
 namespace pacecar::hosts {
 namespace {
+
+// Finds the NIC of a host with the address in the list of hosts.
+
+constexpr Duration kLimit = Duration::from_s(60);
+constexpr size_t kMaxName = 256;
+
+// The name of the NIC with this address in the output of `pacecar info --json`; else a sentence.
+Result<std::string> nic_with_address(const std::string& info, const std::string& address) {
+  const auto document = nlohmann::json::parse(info, nullptr, /*allow_exceptions=*/false);
+  std::vector<std::string> found;
+  if (document.is_object() && document.contains("nics") && document["nics"].is_array()) {
+    for (const auto& nic : document["nics"]) {
+      const auto name = perf::text_field(nic, "name", kMaxName);
+      const auto its = perf::text_field(nic, "address", kMaxName);
+      if (!name || !its) continue;
+      if (*its == address) return *name;
+      found.push_back(fmt::format("{} ({})", *name, *its));
+    }
+  }
+  return fail(ErrorCode::kNotFound,
+              fmt::format("none of its NICs has the address {}: it has {}", address,
+                          found.empty() ? "none" : fmt::format("{}", fmt::join(found, ", "))));
+}
+
+// Adds -d NIC to the flags of each host that has an address in the list, unless the command line
+// names the NICs (`unnamed` false). A host without such a NIC is lost, and reported.
+void choose_nics(Crew& crew, bool unnamed, std::vector<std::vector<std::string>>& flags,
+                 const perf::Console& console) {
+  const auto asked = [&](size_t host) {
+    const bool addressed = unnamed && !crew.host(host).address.empty();
+    return addressed ? std::vector<std::string>{"info", "--json"} : std::vector<std::string>();
+  };
+  const auto ends = run_on_all(crew, asked, kLimit, console);
+  for (size_t i = 0; i < ends.size(); ++i) {
+    if (!ends[i]) continue;
+    const auto nic = ends[i]->code == 0 ? nic_with_address(ends[i]->output, crew.host(i).address)
+                                        : fail(ErrorCode::kPeer, why_failed(*ends[i]));
+    if (nic) {
+      flags[i] = {"--ib-dev", *nic};
+      continue;
+    }
+    console.error(fmt::format("{}: {}", crew.host(i).name, nic.error().message));
+    crew.lose(i, nic.error().message);
+  }
+}
 
 using perf::Console;
 using perf::TestKind;
@@ -106,22 +157,21 @@ class PairTest {
   Result<int> run(const Targets& targets) {
     const perf::Interrupt interrupt;
     begun_ = perf::steady_now();
-    auto crew = reach(targets, options_.many.flags, console_);
-    if (!crew) return tl::unexpected(crew.error());
-    PairPlan plan = plan_of(**crew);
-    choose_nics(**crew, options_.nics.empty(), plan.of_hosts, console_);
-    if ((*crew)->ready_count() < 2) {
+    ASSIGN_OR_RETURN(auto crew, reach(targets, options_.many.flags, console_));
+    PairPlan plan = plan_of(*crew);
+    choose_nics(*crew, options_.nics.empty(), plan.of_hosts, console_);
+    if (crew->ready_count() < 2) {
       return fail(ErrorCode::kPeer, "fewer than two hosts are left: a pair needs two");
     }
-    const std::vector<Round> rounds = rounds_of(**crew, pairs_of(options_.many.pairs));
-    print_estimate((*crew)->ready_count(), rounds);
+    const std::vector<Round> rounds = rounds_of(*crew, pairs_of(options_.many.pairs));
+    print_estimate(crew->ready_count(), rounds);
     PairResults results(targets.hosts, std::string(name_of(kind_)),
                         options_.parameters.bidirectional);
-    measure(**crew, plan, rounds, results);
-    for (size_t i = 0; i < (*crew)->size(); ++i) {
-      if ((*crew)->lost(i)) results.lose(i, (*crew)->why_lost(i));
+    measure(*crew, plan, rounds, results);
+    for (size_t i = 0; i < crew->size(); ++i) {
+      if (crew->lost(i)) results.lose(i, crew->why_lost(i));
     }
-    (*crew).reset();  // no process of ours is left on any host when the results are printed
+    crew.reset();  // no process of ours is left on any host when the results are printed
     return report(results, plan);
   }
 
@@ -189,12 +239,10 @@ class PairTest {
       std::fflush(stdout);  // before the errors that refer to it
     }
     if (!options_.json_file.empty()) {
-      const auto written = perf::write_json(options_.json_file, document);
-      if (!written) return tl::unexpected(written.error());
+      RETURN_IF_ERROR(perf::write_json(options_.json_file, document));
     }
     if (!options_.many.html_file.empty()) {
-      const auto written = perf::write_text(options_.many.html_file, matrix_page(document));
-      if (!written) return tl::unexpected(written.error());
+      RETURN_IF_ERROR(perf::write_text(options_.many.html_file, matrix_page(document)));
     }
     if (results.measured() == 0) {
       return fail(ErrorCode::kPeer, "nothing was measured: see above");
@@ -213,9 +261,7 @@ class PairTest {
 // Before anything is started.
 Result<Targets> prepare(const TestOptions& options) {
   for (const std::string& file : {options.json_file, options.many.html_file}) {
-    if (auto writable = perf::check_writable(file); !writable) {
-      return tl::unexpected(writable.error());
-    }
+    RETURN_IF_ERROR(perf::check_writable(file));
   }
   auto targets = targets_of(options.many.flags);
   if (targets && targets->hosts.size() < 2) {
@@ -228,26 +274,15 @@ Result<Targets> prepare(const TestOptions& options) {
 }
 
 int run_between_hosts(TestKind kind, int argc, char** argv) {
-  auto parsed = perf::parse_test_options(kind, argc, argv);
-  if (!parsed) {
-    Console(false, true).error(parsed.error().message);
-    return perf::kExitUsage;
-  }
-  if (!parsed->help.empty()) {
-    fmt::print("{}", parsed->help);
-    return perf::kExitOk;
-  }
-  const Console console(parsed->options.quiet, parsed->options.color);
-  const auto targets = prepare(parsed->options);
-  Result<int> code = fail(ErrorCode::kInternal, "");
-  if (targets) {
-    code = PairTest(kind, parsed->options, console).run(*targets);
-  } else {
-    code = tl::unexpected(targets.error());
-  }
-  if (code) return *code;
-  console.error(code.error().message);
-  return perf::exit_code_of(code.error());
+  const auto parsed = perf::parse_test_options(kind, argc, argv);
+  if (const auto code = perf::code_of_words(parsed)) return *code;
+  const TestOptions& options = parsed->options;
+  const Console console(options.quiet, options.color);
+  const auto run = [&]() -> Result<int> {
+    ASSIGN_OR_RETURN(const auto targets, prepare(options));
+    return PairTest(kind, options, console).run(targets);
+  };
+  return perf::code_of(run(), console);
 }
 
 }  // namespace

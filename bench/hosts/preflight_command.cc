@@ -8,7 +8,9 @@
 #include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/preflight_options.h"
+#include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::hosts {
 namespace {
@@ -59,26 +61,22 @@ nlohmann::json document_of(const std::vector<HostReport>& reports, const Crew& c
 }
 
 Result<int> examine_hosts(const PreflightOptions& flags, const Console& console) {
-  if (auto writable = perf::check_writable(flags.json_file); !writable) {
-    return tl::unexpected(writable.error());
-  }
-  const auto targets = targets_of(flags.many);
-  if (!targets) return tl::unexpected(targets.error());
+  RETURN_IF_ERROR(perf::check_writable(flags.json_file));
+  ASSIGN_OR_RETURN(const auto targets, targets_of(flags.many));
   const perf::Interrupt interrupt;
-  const auto crew = reach(*targets, flags.many, console);
-  if (!crew) return tl::unexpected(crew.error());
+  ASSIGN_OR_RETURN(const auto crew, reach(targets, flags.many, console));
   std::vector<std::string> words{"preflight"};
   words.insert(words.end(), flags.host_flags.begin(), flags.host_flags.end());
   words.insert(words.end(), {"--json=-", "--quiet", "--no-color"});
   const double limit_s = kLimitS + static_cast<double>(flags.watch_s);
   const auto ends = run_on_all(
-      **crew, [&](size_t) { return words; }, Duration::from_s(static_cast<int64_t>(limit_s)),
+      *crew, [&](size_t) { return words; }, Duration::from_s(static_cast<int64_t>(limit_s)),
       console);
   std::vector<HostReport> reports;
   std::vector<nlohmann::json> documents;
   for (size_t i = 0; i < ends.size(); ++i) {
     if (!ends[i]) continue;
-    const std::string& name = (*crew)->host(i).name;
+    const std::string& name = crew->host(i).name;
     auto report = read_report(name, ends[i]->output);
     if (report) {
       reports.push_back(std::move(*report));
@@ -88,15 +86,14 @@ Result<int> examine_hosts(const PreflightOptions& flags, const Console& console)
     const bool failed = ends[i]->output.empty();
     const std::string why = failed ? why_failed(*ends[i]) : report.error().message;
     console.error(fmt::format("{}: {}", name, why));
-    (*crew)->lose(i, why);
+    crew->lose(i, why);
   }
   if (reports.empty()) return fail(ErrorCode::kPeer, "no host has been examined: see above");
   if (flags.json_file != perf::kStandardOutput) fmt::print("{}", to_text(reports));
   if (!flags.json_file.empty()) {
-    const auto written = perf::write_json(flags.json_file, document_of(reports, **crew, documents));
-    if (!written) return tl::unexpected(written.error());
+    RETURN_IF_ERROR(perf::write_json(flags.json_file, document_of(reports, *crew, documents)));
   }
-  if (reports.size() < (*crew)->size()) return perf::kExitFailed;
+  if (reports.size() < crew->size()) return perf::kExitFailed;
   return perf::exit_code_of(worst_of(reports));
 }
 
@@ -105,17 +102,11 @@ Result<int> examine_hosts(const PreflightOptions& flags, const Console& console)
 int run_preflight(int argc, char** argv) {
   if (!perf::names_hosts(argc, argv)) return perf::run_preflight(argc, argv);
   const auto parsed = perf::parse_preflight_options(argc, argv);
-  if (!parsed) {
-    Console(false, true).error(parsed.error().message);
-    return perf::kExitUsage;
-  }
+  if (const auto code = perf::code_of_words(parsed)) return *code;
   const PreflightOptions& flags = parsed->options;
-  if (!parsed->help.empty() || flags.list) return perf::run_preflight(argc, argv);
+  if (flags.list) return perf::run_preflight(argc, argv);
   const Console console(flags.quiet, !flags.no_color);
-  const auto code = examine_hosts(flags, console);
-  if (code) return *code;
-  console.error(code.error().message);
-  return perf::exit_code_of(code.error());
+  return perf::code_of(examine_hosts(flags, console), console);
 }
 
 }  // namespace pacecar::hosts

@@ -8,6 +8,7 @@
 #include "bench/perf/clock.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/progress.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::hosts {
 namespace {
@@ -44,6 +45,12 @@ void warn_of_releases(const Crew& crew, const perf::Console& console) {
 }
 
 }  // namespace
+
+Result<Targets> targets_of(const perf::HostsFlags& flags) {
+  ASSIGN_OR_RETURN(auto hosts, read_hosts(flags.hosts));
+  ASSIGN_OR_RETURN(auto launcher, Launcher::parse(flags.launch));
+  return Targets{std::move(hosts), std::move(launcher)};
+}
 
 std::string count_of(size_t count, const std::string& what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");

@@ -8,12 +8,23 @@
 #include <vector>
 
 #include "bench/hosts/crew.h"
-#include "bench/hosts/targets.h"
+#include "bench/hosts/host_list.h"
+#include "bench/hosts/launcher.h"
 #include "bench/perf/console.h"
 #include "bench/perf/hosts_flags.h"
 #include "transport/base/result.h"
 
 namespace pacecar::hosts {
+
+// The targets of a command line: hosts, and how to reach them.
+
+struct Targets {
+  std::vector<Host> hosts;
+  Launcher launcher;
+};
+
+// Errors: those of read_hosts() and Launcher::parse().
+Result<Targets> targets_of(const perf::HostsFlags& flags);
 
 // Starts the agents and waits for them. Reports lost hosts, hosts with another release, and names
 // of the same machine. Errors: kPeer (no host has answered), kUnavailable (Ctrl-C).

@@ -1,17 +1,23 @@
 // `pacecar metrics`: what all Pacecar processes of this host count, for Prometheus.
 #include <fmt/core.h>
+#include <fmt/format.h>
+#include <httplib.h>
 #include <pthread.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bench/metrics/address.h"
 #include "bench/metrics/exporter.h"
-#include "bench/metrics/http_server.h"
 #include "bench/metrics/textfile.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
@@ -19,6 +25,8 @@
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "transport/base/params_environment.h"
+#include "transport/base/result.h"
+#include "transport/base/return_if_error.h"
 #include "transport/state/state_directory.h"
 
 namespace pacecar {
@@ -26,6 +34,120 @@ namespace {
 
 using namespace metrics;
 using perf::Console;
+
+struct HttpOptions {
+  Address address;
+  std::string certificate;  // PEM files; empty: no TLS
+  std::string key;
+  std::string client_ca;  // clients show a certificate that it signed; empty: they need none
+};
+
+// One page is made at a time; two more threads answer other requests.
+constexpr size_t kThreads = 3;
+// A client that takes longer to send its request, or to read the answer, is dropped.
+constexpr time_t kPatienceSeconds = 5;
+// Idle ones hold a thread each: shorter than Prometheus' usual interval, it connects anew.
+constexpr time_t kKeepAliveSeconds = 1;
+constexpr size_t kMaxRequestBytes = 4096;
+
+constexpr const char* kFrontPage =
+    "<!DOCTYPE html><title>pacecar metrics</title><h1>pacecar metrics</h1>"
+    "<p><a href=\"/metrics\">Metrics</a></p>\n";
+
+Format wanted_format(const httplib::Request& request) {
+  return request.get_header_value("Accept").find("application/openmetrics-text") ==
+                 std::string::npos
+             ? Format::kPrometheus
+             : Format::kOpenMetrics;
+}
+
+bool has_tls(const HttpOptions& options) { return !options.certificate.empty(); }
+
+std::unique_ptr<httplib::Server> make_server(const HttpOptions& options) {
+  if (!has_tls(options)) return std::make_unique<httplib::Server>();
+  const char* const ca = options.client_ca.empty() ? nullptr : options.client_ca.c_str();
+  return std::make_unique<httplib::SSLServer>(options.certificate.c_str(), options.key.c_str(), ca);
+}
+
+void set_limits(httplib::Server& server) {
+  server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+  server.set_read_timeout(kPatienceSeconds);
+  server.set_write_timeout(kPatienceSeconds);
+  server.set_keep_alive_timeout(kKeepAliveSeconds);
+  server.set_payload_max_length(kMaxRequestBytes);
+  // Without the library's SO_REUSEPORT, by which a second exporter would take half of the callers.
+  server.set_socket_options([](socket_t socket) {
+    const int yes = 1;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  });
+}
+
+void add_pages(httplib::Server& server, Exporter& exporter) {
+  const auto metrics = [&exporter](const httplib::Request& request, httplib::Response& response) {
+    const Format format = wanted_format(request);
+    response.set_content(exporter.page(format).text, std::string(content_type(format)).c_str());
+  };
+  server.Get("/metrics", metrics);
+  server.Get("/", [](const httplib::Request&, httplib::Response& response) {
+    response.set_content(kFrontPage, "text/html; charset=utf-8");
+  });
+}
+
+// Serves pages of metrics over HTTP, or HTTPS, until stop().
+class HttpServer {
+ public:
+  // Listens; nobody is served before run(). Errors: kInvalidArgument (certificate, key), kSystem.
+  static Result<std::unique_ptr<HttpServer>> open(const HttpOptions& options, Exporter& exporter) {
+    auto made = std::make_unique<HttpServer>();
+    made->server_ = make_server(options);
+    if (!made->server_->is_valid()) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("cannot use the certificate {} with the key {}{}: all are files of "
+                              "PEM, and the key is the certificate's",
+                              options.certificate, options.key,
+                              options.client_ca.empty() ? "" : " and the CA " + options.client_ca));
+    }
+    set_limits(*made->server_);
+    add_pages(*made->server_, exporter);
+    Address address = options.address;
+    errno = 0;
+    const int port =
+        address.port == 0
+            ? made->server_->bind_to_any_port(address.host)
+            : (made->server_->bind_to_port(address.host, address.port) ? address.port : -1);
+    if (port < 0) {
+      return fail(
+          ErrorCode::kSystem,
+          fmt::format("cannot listen on {} ({}): name an address of this host and a free "
+                      "port by --listen ADDRESS:PORT",
+                      to_string(address), errno == 0 ? "no such address" : std::strerror(errno)));
+    }
+    address.port = static_cast<uint16_t>(port);
+    made->url_ =
+        fmt::format("{}://{}/metrics", has_tls(options) ? "https" : "http", to_string(address));
+    return made;
+  }
+
+  // "http://127.0.0.1:18516/metrics"
+  const std::string& url() const { return url_; }
+  // Serves until stop() of another thread, once. Errors: kSystem.
+  Result<void> run() {
+    const bool ended_by_request = server_->listen_after_bind();
+    ended_ = true;
+    if (ended_by_request) return {};
+    return fail(ErrorCode::kSystem, "the server ended by itself: raise the limits (ulimit -a)");
+  }
+  // The library ignores a stop before it runs.
+  void stop() {
+    while (!server_->is_running() && !ended_) std::this_thread::yield();
+    server_->stop();
+  }  // of a server that runs, or is about to
+
+ private:
+  std::unique_ptr<httplib::Server> server_;
+  std::string url_;
+  std::atomic<bool> ended_{false};
+};
 
 constexpr uint64_t kLongestInterval = 3600;  // seconds
 
@@ -68,9 +190,9 @@ void add_flags(CLI::App& app, Flags& flags) {
   key->needs(cert);
   client_ca->needs(cert);
   no_tls->needs(listen)->excludes(cert);
-  auto* textfile = app.add_option("--textfile", flags.textfile,
-                                  "write this file, *.prom, for node_exporter")
-                       ->excludes(listen);
+  auto* textfile =
+      app.add_option("--textfile", flags.textfile, "write this file, *.prom, for node_exporter")
+          ->excludes(listen);
   app.add_option("--interval", flags.interval_s,
                  "write the file every so many seconds, until ended (0: once)")
       ->check(perf::whole_number(0, kLongestInterval))
@@ -86,13 +208,12 @@ void add_flags(CLI::App& app, Flags& flags) {
 
 // Empty: the default directories.
 Result<std::string> state_directory() {
-  const auto params = load_params_from_environment({}, nullptr);
-  if (!params) return tl::unexpected(params.error());
-  if (params->state_dir == kNoStateDirectory) {
+  ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
+  if (params.state_dir == kNoStateDirectory) {
     return fail(ErrorCode::kInvalidArgument,
                 "PACECAR_STATE_DIR is none: processes with that setting cannot be seen; unset it");
   }
-  return params->state_dir;
+  return params.state_dir;
 }
 
 sigset_t ending_signals() {
@@ -104,31 +225,30 @@ sigset_t ending_signals() {
 }
 
 Result<void> serve(const Flags& flags, Exporter& exporter, const Console& console) {
-  const auto address = parse_address(flags.listen.empty() ? "" : flags.listen.front());
-  if (!address) return tl::unexpected(address.error());
-  if (!is_loopback(*address) && flags.tls_cert.empty() && !flags.no_tls) {
+  ASSIGN_OR_RETURN(const auto address,
+                   parse_address(flags.listen.empty() ? "" : flags.listen.front()));
+  if (!is_loopback(address) && flags.tls_cert.empty() && !flags.no_tls) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("other hosts reach {}: give --tls-cert and --tls-key, or --no-tls if "
                             "every client that reaches it may read what runs here",
-                            to_string(*address)));
+                            to_string(address)));
   }
-  const auto server = HttpServer::open({.address = *address,
-                                        .certificate = flags.tls_cert,
-                                        .key = flags.tls_key,
-                                        .client_ca = flags.tls_client_ca},
-                                       exporter);
-  if (!server) return tl::unexpected(server.error());
-  console.note("serving " + (*server)->url());
+  ASSIGN_OR_RETURN(const auto server, HttpServer::open({.address = address,
+                                                        .certificate = flags.tls_cert,
+                                                        .key = flags.tls_key,
+                                                        .client_ca = flags.tls_client_ca},
+                                                       exporter));
+  console.note("serving " + server->url());
   Result<void> ended;
   const pthread_t waiting = pthread_self();
   std::thread serving([&] {
-    ended = (*server)->run();
+    ended = server->run();
     pthread_kill(waiting, SIGTERM);
   });
   const sigset_t signals = ending_signals();
   int signal = 0;
   sigwait(&signals, &signal);
-  (*server)->stop();
+  server->stop();
   serving.join();
   return ended;
 }
@@ -139,23 +259,21 @@ Result<void> write_file(const Flags& flags, Exporter& exporter, const Console& c
   do {
     const Page page = exporter.page(Format::kPrometheus);
     for (const std::string& warning : page.warnings) console.warn(warning);
-    if (auto written = replace_file(flags.textfile, page.text); !written) return written;
+    RETURN_IF_ERROR(replace_file(flags.textfile, page.text));
   } while (flags.interval_s > 0 && sigtimedwait(&signals, nullptr, &interval) < 0);
   return {};
 }
 
 Result<void> print(const Flags& flags, Exporter& exporter, const Console& console) {
-  const Page page =
-      exporter.page(flags.openmetrics ? Format::kOpenMetrics : Format::kPrometheus);
+  const Page page = exporter.page(flags.openmetrics ? Format::kOpenMetrics : Format::kPrometheus);
   for (const std::string& warning : page.warnings) console.warn(warning);
   std::fwrite(page.text.data(), 1, page.text.size(), stdout);
   return perf::flush_output();
 }
 
 Result<void> run(const Flags& flags, const Console& console) {
-  auto directory = state_directory();
-  if (!directory) return tl::unexpected(directory.error());
-  Exporter exporter(std::move(*directory));
+  ASSIGN_OR_RETURN(auto directory, state_directory());
+  Exporter exporter(std::move(directory));
   std::signal(SIGPIPE, SIG_IGN);  // a client that disconnects must not end the process
   if (!flags.listens && flags.textfile.empty()) return print(flags, exporter, console);
   const sigset_t signals = ending_signals();
@@ -175,8 +293,8 @@ int run_metrics(int argc, char** argv) {
     flags.listens = app.count("--listen") > 0;
     return run(flags, console);
   };
-  return perf::run_subcommand(app, argc, argv,
-                              {.quiet = &flags.quiet, .no_color = &flags.no_color}, run_it);
+  return perf::run_subcommand(app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color},
+                              run_it);
 }
 
 }  // namespace pacecar

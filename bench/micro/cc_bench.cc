@@ -195,12 +195,7 @@ void wish(CreditShare& share, Instant now, uint32_t flow, Bytes credit) {
 }
 
 std::unique_ptr<CreditShare> busy_credit() {
-  const FlowEnvironment link{.line_rate = Rate::from_gbps(400),
-                             .mtu = kMtu,
-                             .overhead = 64,
-                             .burst_bytes = kMtu,
-                             .base_rtt = Duration::from_us(8)};
-  auto share = std::make_unique<CreditShare>(link, kFlows);
+  auto share = std::make_unique<CreditShare>(kFabric, kFlows);
   for (uint32_t flow = 0; flow < kFlows; ++flow) {
     share->add_flow(Instant(), flow);
     wish(*share, Instant(), flow, 1 << 20);

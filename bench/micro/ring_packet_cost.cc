@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bench/micro/nic_pair.h"
+#include "transport/base/return_if_error.h"
 #include "transport/io/dpdk/dpdk_io.h"
 #include "transport/io/dpdk/eal.h"
 
@@ -34,15 +35,12 @@ class RingWire final : public Wire {
 Result<std::unique_ptr<PacketIo>> open_end(const std::string& name, Bytes mtu) {
   DpdkDevice device{.name = "net_ring_" + name};
   device.mtu = mtu + kHeaders;
-  auto opened = open_dpdk({.device = device}, LogSink());
-  if (!opened) return tl::unexpected(opened.error());
-  return std::move(opened->io);
+  ASSIGN_OR_RETURN(auto opened, open_dpdk({.device = device}, LogSink()));
+  return std::move(opened.io);
 }
 
 Result<std::unique_ptr<Wire>> open_wire(Bytes mtu) {
-  if (auto ok = start_eal("", false, LogSink()); !ok) {
-    return tl::unexpected(ok.error());
-  }
+  RETURN_IF_ERROR(start_eal("", false, LogSink()));
   // They live as long as the process.
   std::array<rte_ring*, 2> rings = {rte_ring_create("forth", kSlots, SOCKET_ID_ANY, 0),
                                     rte_ring_create("back", kSlots, SOCKET_ID_ANY, 0)};
@@ -50,11 +48,9 @@ Result<std::unique_ptr<Wire>> open_wire(Bytes mtu) {
                     rte_eth_from_rings("a", &rings[1], 1, &rings[0], 1, 0) >= 0 &&
                     rte_eth_from_rings("b", &rings[0], 1, &rings[1], 1, 0) >= 0;
   if (!made) return fail(ErrorCode::kSystem, "DPDK makes no ring devices");
-  auto a = open_end("a", mtu);
-  if (!a) return tl::unexpected(a.error());
-  auto b = open_end("b", mtu);
-  if (!b) return tl::unexpected(b.error());
-  return std::make_unique<RingWire>(std::array{std::move(*a), std::move(*b)});
+  ASSIGN_OR_RETURN(auto a, open_end("a", mtu));
+  ASSIGN_OR_RETURN(auto b, open_end("b", mtu));
+  return std::make_unique<RingWire>(std::array{std::move(a), std::move(b)});
 }
 
 }  // namespace

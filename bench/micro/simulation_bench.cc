@@ -14,12 +14,13 @@
 
 #include "bench/sim/run.h"
 #include "bench/sim/spec_file.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
 
 Result<RunResult> run_permutation(uint32_t hosts) {
-  const auto file = parse_spec(fmt::format(R"(
+  ASSIGN_OR_RETURN(const auto file, parse_spec(fmt::format(R"(
 [topology]
 hosts = {}
 rate = "400G"
@@ -31,12 +32,10 @@ cc = "swift"
 [run]
 sample_interval = 0
 )",
-                                           hosts),
-                               "simulation_bench");
-  if (!file) return tl::unexpected(file.error());
-  const auto spec = make_run_spec(*file->table(), "");
-  if (!spec) return tl::unexpected(spec.error());
-  return run_experiment(*spec);
+                                                           hosts),
+                                               "simulation_bench"));
+  ASSIGN_OR_RETURN(const auto spec, make_run_spec(*file.table(), ""));
+  return run_experiment(spec);
 }
 
 // Of this process; with the hash, two builds can be compared.

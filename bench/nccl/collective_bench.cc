@@ -7,21 +7,132 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <fstream>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/nccl/collective.h"
-#include "bench/nccl/collective_report.h"
 #include "bench/nccl/rank_group.h"
 #include "bench/nccl/remote_board.h"
+#include "bench/nccl/spread.h"
 #include "bench/nccl/value_or_throw.h"
 #include "bench/perf/interrupt.h"
 
 namespace pacecar::nccl {
 namespace {
+
+// The output of collective_bench: nccl-tests' columns, and with another plugin the ratio of the
+// two.
+
+// The result of one size in one round, over all ranks.
+struct Line {
+  size_t bytes = 0;
+  double seconds = 0;      // per operation, the slowest rank's
+  double cpu_seconds = 0;  // per operation, all ranks together
+  uint64_t wrong = 0;
+
+  double algorithm_bps() const { return static_cast<double>(bytes) * 8 / seconds; }
+};
+
+// One size of the rounds' medians.
+struct Row {
+  Line line;
+  double other_seconds = 0;  // of the plugin that it is compared with
+  Spread speedup;            // the other's time / ours within a round
+};
+
+struct CollectiveReport {
+  CollectiveKind kind;
+  int ranks = 0;
+  std::string device;
+  std::string other_device;  // empty without another plugin
+  std::vector<Row> rows;
+
+  // As nccl-tests defines it.
+  double bus_bps(const Line& line) const {
+    return line.algorithm_bps() * kind.turns * (ranks - 1) / ranks;
+  }
+  bool compares() const { return !other_device.empty(); }
+  void print_header() const {
+    fmt::print("# {}, {} ranks, device {}", kind.title, ranks, device);
+    if (compares()) fmt::print("; against device {}, medians over rounds", other_device);
+    fmt::print("\n#{:>11} {:>12} {:>8} {:>6} {:>5} {:>10} {:>8} {:>8} {:>7}", "size", "count",
+               "type", "redop", "root", "time", "algbw", "busbw", "#wrong");
+    if (compares()) fmt::print(" {:>10} {:>8} {:>8} {:>8}", "against", "speedup", "least", "most");
+    fmt::print("\n#{:>11} {:>12} {:>8} {:>6} {:>5} {:>10} {:>8} {:>8}", "(B)", "(elements)", "", "",
+               "", "(us)", "(GB/s)", "(GB/s)");
+    if (compares()) fmt::print(" {:>7} {:>10} {:>8}", "", "(us)", "(times)");
+    fmt::print("\n");
+  }
+
+  void print_last_row() const {
+    const auto& [line, other_seconds, speedup] = rows.back();
+    fmt::print("{:>12} {:>12} {:>8} {:>6} {:>5} {:>10.1f} {:>8.3f} {:>8.3f} {:>7}", line.bytes,
+               kind.count(line.bytes / sizeof(float), ranks), "float", kind.reduction, -1,
+               line.seconds * 1e6, line.algorithm_bps() / 8e9, bus_bps(line) / 8e9, line.wrong);
+    if (compares()) {
+      fmt::print(" {:>10.1f} {:>8.2f} {:>8.2f} {:>8.2f}", other_seconds * 1e6, speedup.median,
+                 speedup.least, speedup.most);
+    }
+    fmt::print("\n");
+    std::fflush(stdout);
+  }
+
+  // Throws std::runtime_error when the file cannot be written.
+  void write_json(const std::string& path) const {
+    nlohmann::json results = nlohmann::json::array();
+    for (const auto& [line, other_seconds, speedup] : rows) {
+      results.push_back({{"size_bytes", line.bytes},
+                         {"time_ns", line.seconds * 1e9},
+                         {"algbw_bps", line.algorithm_bps()},
+                         {"busbw_bps", bus_bps(line)},
+                         {"cpu_ns", line.cpu_seconds * 1e9},
+                         {"wrong", line.wrong}});
+      if (!compares()) continue;
+      results.back()["against_time_ns"] = other_seconds * 1e9;
+      results.back()["speedup"] = {
+          {"median", speedup.median}, {"least", speedup.least}, {"most", speedup.most}};
+    }
+    const nlohmann::json report = {{"schema_version", 1},
+                                   {"op", kind.operation},
+                                   {"algorithm", kind.algorithm},
+                                   {"ranks", ranks},
+                                   {"results", results}};
+    std::ofstream file(path);
+    file << report.dump(2) << '\n';
+    if (file.flush()) return;
+    throw std::runtime_error(fmt::format("cannot write {}: choose another --out_json_file", path));
+  }
+};
+
+double median(const std::vector<Line>& rounds, double Line::*figure) {
+  std::vector<double> samples;
+  for (const Line& line : rounds) samples.push_back(line.*figure);
+  return spread_of(std::move(samples)).median;
+}
+
+// All rounds of one size, at least one; as many of each.
+Row summarise(const std::vector<Line>& ours, const std::vector<Line>& other) {
+  Row row{.line = {.bytes = ours.front().bytes,
+                   .seconds = median(ours, &Line::seconds),
+                   .cpu_seconds = median(ours, &Line::cpu_seconds)},
+          .other_seconds = median(other, &Line::seconds)};
+  std::vector<double> ratios;
+  for (size_t round = 0; round < ours.size(); ++round) {
+    row.line.wrong += ours[round].wrong;
+    ratios.push_back(other[round].seconds / ours[round].seconds);
+  }
+  row.speedup = spread_of(std::move(ratios));
+  return row;
+}
 
 constexpr int kAllRanks = -1;
 constexpr Duration kBoardLimit = Duration::from_s(120);
@@ -178,6 +289,7 @@ bool run_alone(const Options& options, const RankBody& body) {
 }
 
 }  // namespace
+
 }  // namespace pacecar::nccl
 
 int main(int argc, char** argv) {

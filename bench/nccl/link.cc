@@ -1,6 +1,5 @@
 #include "bench/nccl/link.h"
 
-#include "bench/nccl/until.h"
 #include "bench/nccl/value_or_throw.h"
 
 namespace pacecar::nccl {

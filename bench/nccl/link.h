@@ -3,6 +3,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <array>
 #include <cstddef>
@@ -10,9 +11,23 @@
 #include <span>
 
 #include "bench/nccl/board.h"
+#include "bench/nccl/value_or_throw.h"
 #include "net_plugin/host/host.h"
 
 namespace pacecar::nccl {
+
+// How a rank waits while others may fail.
+
+// Calls step() until done(). Where a step has moved nothing, others may have the processor; the
+// failure of another rank is thrown.
+template <typename Done, typename Step>
+void until(Board& board, const Done& done, const Step& step) {
+  while (!done()) {
+    if (step()) continue;
+    value_or_throw(board.others_are_well());
+    sched_yield();
+  }
+}
 
 inline std::span<uint8_t> bytes_of(std::span<float> elements) {
   return {reinterpret_cast<uint8_t*>(elements.data()), elements.size_bytes()};

@@ -1,23 +1,111 @@
 // plugin_bench: two processes send messages over a net plugin's own table, without NCCL and without
 // a GPU. Without --listen and --connect both run here, forked; with them, on two hosts or in two
 // network namespaces. With --against two plugins take turns.
+#include <dirent.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
+#include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bench/nccl/pair_bench.h"
-#include "bench/nccl/setup_bench.h"
 #include "bench/nccl/spread.h"
 #include "bench/nccl/value_or_throw.h"
+#include "bench/perf/clock.h"
 #include "bench/perf/exit_code.h"
+#include "net_plugin/host/host.h"
 
 namespace pacecar::nccl {
 namespace {
+
+// How fast a plugin makes connections, and whether it gives back what they took.
+
+using perf::steady_now;
+
+constexpr size_t kListeners = 64;  // at once: each holds a descriptor
+constexpr size_t kMessageBytes = 64;
+
+void connect(const Host& host, std::span<Ends> ends) {
+  std::vector<Listening> listening(ends.size());
+  for (Listening& one : listening) one = host.listen();
+  poll_until("connections", [&] {
+    bool ready = true;
+    for (size_t i = 0; i < ends.size(); ++i) {
+      ready &= host.try_both(listening[i].handle, listening[i].comm, &ends[i]);
+    }
+    return ready;
+  });
+  for (const Listening& one : listening) host.close_listen(one.comm);
+}
+
+void pass_messages(const Host& host, const std::vector<Ends>& ends) {
+  for (const Ends& one : ends) {
+    const Buffer from(host, one.send, kMessageBytes);
+    const Buffer to(host, one.receive, kMessageBytes);
+    void* const receiving = host.receive(one.receive, to.whole());
+    host.finish(receiving, host.send(one.send, from.whole()));
+  }
+}
+
+size_t open_descriptors() {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
+  size_t count = 0;
+  while (folder != nullptr && readdir(folder.get()) != nullptr) ++count;
+  return count;
+}
+
+size_t resident_kb() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    size_t kb = 0;
+    if (word == "VmRSS:" && status >> kb) return kb;
+  }
+  return 0;
+}
+
+// Opens `connections` of this process to itself, each with a listener of its own as NCCL has it,
+// passes a message over each and closes them; `rounds` times. Throws std::runtime_error.
+// Descriptors and resident memory are compared from the end of the first round to that of the last.
+nlohmann::json measure_setup(const Host& host, size_t connections, size_t rounds) {
+  Duration connecting;
+  Duration closing;
+  size_t descriptors = 0;
+  size_t resident = 0;
+  for (size_t round = 0; round < rounds; ++round) {
+    std::vector<Ends> ends(connections);
+    const Instant begin = steady_now();
+    for (size_t first = 0; first < connections; first += kListeners) {
+      connect(host, std::span(ends).subspan(first, std::min(kListeners, connections - first)));
+    }
+    connecting = connecting + (steady_now() - begin);
+    pass_messages(host, ends);
+    const Instant end = steady_now();
+    for (const Ends& one : ends) host.close(one);
+    closing = closing + (steady_now() - end);
+    if (round == 0) {
+      descriptors = open_descriptors();
+      resident = resident_kb();
+    }
+  }
+  const auto made = static_cast<double>(connections * rounds);
+  return {
+      {"test", "setup"},
+      {"connections", connections},
+      {"rounds", rounds},
+      {"connects_per_s", made / connecting.seconds()},
+      {"closes_per_s", made / closing.seconds()},
+      {"descriptors_grown",
+       static_cast<int64_t>(open_descriptors()) - static_cast<int64_t>(descriptors)},
+      {"resident_kb", resident_kb()},
+      {"resident_kb_grown", static_cast<int64_t>(resident_kb()) - static_cast<int64_t>(resident)}};
+}
 
 using Json = nlohmann::json;
 
@@ -120,6 +208,7 @@ int run(const Options& options) {
 }
 
 }  // namespace
+
 }  // namespace pacecar::nccl
 
 int main(int argc, char** argv) {

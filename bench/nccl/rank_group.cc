@@ -16,14 +16,32 @@
 #include <new>
 #include <vector>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar::nccl {
 namespace {
 
 class SharedBoard final : public Board {
  public:
   using Board::Board;
-  Result<void> barrier() override;
-  Result<void> others_are_well() override;
+  Result<void> barrier() override {
+    const uint32_t round = round_.load();
+    if (arrived_.fetch_add(1) + 1 == ranks()) {
+      arrived_.store(0);
+      round_.store(round + 1);
+      return {};
+    }
+    while (round_.load() == round) {
+      RETURN_IF_ERROR(others_are_well());
+      sched_yield();
+    }
+    return {};
+  }
+
+  Result<void> others_are_well() override {
+    if (abandoned_.load()) return fail(ErrorCode::kPeer, "stopped because another rank failed");
+    return {};
+  }
   void give_up() { abandoned_.store(true); }
 
  private:
@@ -34,25 +52,6 @@ class SharedBoard final : public Board {
 
 void print_error(int rank, const std::string& message) {
   fmt::print(stderr, "rank {}: {}\n", rank, message);
-}
-
-Result<void> SharedBoard::barrier() {
-  const uint32_t round = round_.load();
-  if (arrived_.fetch_add(1) + 1 == ranks()) {
-    arrived_.store(0);
-    round_.store(round + 1);
-    return {};
-  }
-  while (round_.load() == round) {
-    if (auto ok = others_are_well(); !ok) return ok;
-    sched_yield();
-  }
-  return {};
-}
-
-Result<void> SharedBoard::others_are_well() {
-  if (abandoned_.load()) return fail(ErrorCode::kPeer, "stopped because another rank failed");
-  return {};
 }
 
 [[noreturn]] void run_child(Board& board, int rank, const RankBody& body) {
@@ -101,6 +100,7 @@ bool run_ranks(int ranks, const RankBody& body) {
     }
     children.push_back(child);
   }
+
   bool well = children.size() == static_cast<size_t>(ranks);
   for (size_t ended = 0; ended < children.size(); ++ended) {
     if (wait_for_one(children)) continue;

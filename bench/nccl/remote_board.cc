@@ -10,6 +10,7 @@
 
 #include "bench/perf/control_listener.h"
 #include "bench/perf/json_fields.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::nccl {
 namespace {
@@ -54,21 +55,19 @@ void warn(const Error& why) { fmt::print(stderr, "rank 0: {}\n", why.message); }
 // The channels to all ranks but 0, in their order. Other callers are strangers.
 Result<std::vector<perf::ControlChannel>> await_others(int ranks, const std::string& host,
                                                        uint16_t port) {
-  auto listener = perf::ControlListener::open({host}, port);
-  if (!listener) return tl::unexpected(listener.error());
+  ASSIGN_OR_RETURN(auto listener, perf::ControlListener::open({host}, port));
   std::vector<std::optional<perf::ControlChannel>> joined(static_cast<size_t>(ranks));
   for (size_t left = joined.size() - 1; left > 0;) {
-    auto caller = listener->accept("join", warn);
-    if (!caller) return tl::unexpected(caller.error());
-    const auto rank = perf::unsigned_field(caller->greeting, "rank", 1, joined.size() - 1);
+    ASSIGN_OR_RETURN(auto caller, listener.accept("join", warn));
+    const auto rank = perf::unsigned_field(caller.greeting, "rank", 1, joined.size() - 1);
     if (!rank || joined[*rank]) {
       const std::string why =
           rank ? fmt::format("there is a rank {} already", *rank) : rank.error().message;
-      caller->channel.send_error(why);
-      warn({ErrorCode::kPeer, fmt::format("{}: {}", caller->channel.peer(), why)});
+      caller.channel.send_error(why);
+      warn({ErrorCode::kPeer, fmt::format("{}: {}", caller.channel.peer(), why)});
       continue;
     }
-    joined[*rank] = std::move(caller->channel);
+    joined[*rank] = std::move(caller.channel);
     --left;
   }
   std::vector<perf::ControlChannel> channels;
@@ -82,30 +81,25 @@ Result<std::unique_ptr<RemoteBoard>> RemoteBoard::join(int ranks, int rank, cons
                                                        uint16_t port, Duration limit) {
   std::unique_ptr<RemoteBoard> board(new RemoteBoard(ranks, rank, limit));
   if (rank != 0) {
-    auto channel = reach(host, port, limit);
-    if (!channel) return tl::unexpected(channel.error());
-    if (auto ok = channel->send({{"type", "join"}, {"rank", rank}}); !ok) {
-      return tl::unexpected(ok.error());
-    }
-    board->channels_.push_back(std::move(*channel));
+    ASSIGN_OR_RETURN(auto channel, reach(host, port, limit));
+    RETURN_IF_ERROR(channel.send({{"type", "join"}, {"rank", rank}}));
+    board->channels_.push_back(std::move(channel));
     return board;
   }
-  auto gathered = await_others(ranks, host, port);
-  if (!gathered) return tl::unexpected(gathered.error());
-  board->channels_ = std::move(*gathered);
+  ASSIGN_OR_RETURN(board->channels_, await_others(ranks, host, port));
   return board;
 }
 
 Result<void> RemoteBoard::barrier() {
   if (rank_ == 0) {
-    if (auto ok = gather(); !ok) return ok;
+    RETURN_IF_ERROR(gather());
     return spread();
   }
   const auto self = static_cast<size_t>(rank_);
   perf::ControlChannel& root = channels_.front();
   json note = to_json(handles[self], figures[self]);
   note["type"] = "note";
-  if (auto ok = root.send(note); !ok) return ok;
+  RETURN_IF_ERROR(root.send(note));
   const auto all = root.expect("all", limit_);
   if (!all) return tl::unexpected(all.error());
   const json notes = all->value("notes", json::array());
@@ -113,7 +107,7 @@ Result<void> RemoteBoard::barrier() {
     return fail(ErrorCode::kPeer, "rank 0 has another number of ranks: give all the same --ranks");
   }
   for (size_t i = 0; i < notes.size(); ++i) {
-    if (auto ok = from_json(notes[i], &handles[i], &figures[i]); !ok) return ok;
+    RETURN_IF_ERROR(from_json(notes[i], &handles[i], &figures[i]));
   }
   return {};
 }
@@ -125,7 +119,7 @@ Result<void> RemoteBoard::gather() {
       for (auto& channel : channels_) channel.send_error(note.error().message);
       return tl::unexpected(note.error());
     }
-    if (auto ok = from_json(*note, &handles[i + 1], &figures[i + 1]); !ok) return ok;
+    RETURN_IF_ERROR(from_json(*note, &handles[i + 1], &figures[i + 1]));
   }
   return {};
 }
@@ -136,7 +130,7 @@ Result<void> RemoteBoard::spread() {
     notes.push_back(to_json(handles[i], figures[i]));
   }
   for (auto& channel : channels_) {
-    if (auto ok = channel.send({{"type", "all"}, {"notes", notes}}); !ok) return ok;
+    RETURN_IF_ERROR(channel.send({{"type", "all"}, {"notes", notes}}));
   }
   return {};
 }

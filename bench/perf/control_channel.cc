@@ -16,6 +16,7 @@
 
 #include "bench/perf/clock.h"
 #include "bench/perf/json_fields.h"
+#include "transport/base/return_if_error.h"
 #include "transport/base/self_connection.h"
 
 namespace pacecar::perf {
@@ -103,21 +104,12 @@ std::string connect_failure(const std::string& host, uint16_t port, int error) {
 
 }  // namespace
 
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-Descriptor::~Descriptor() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-ControlChannel::ControlChannel(Descriptor socket)
+ControlChannel::ControlChannel(FileDescriptor socket)
     : socket_(std::move(socket)), peer_(peer_of(socket_.get())) {
   send_at_once(socket_.get());
 }
 
-ControlChannel::ControlChannel(Descriptor socket, std::string peer)
+ControlChannel::ControlChannel(FileDescriptor socket, std::string peer)
     : socket_(std::move(socket)), peer_(std::move(peer)) {
   send_at_once(socket_.get());
 }
@@ -137,8 +129,8 @@ Result<ControlChannel> ControlChannel::connect(const std::string& host, uint16_t
   const Instant deadline = steady_now() + limit;
   int error = EHOSTUNREACH;
   for (const addrinfo* target = list; target != nullptr; target = target->ai_next) {
-    Descriptor fd(::socket(target->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (fd.get() < 0) {
+    FileDescriptor fd(::socket(target->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!fd) {
       error = errno;
       continue;
     }
@@ -215,11 +207,9 @@ Result<std::optional<Json>> ControlChannel::next_message() {
 }
 
 Result<void> ControlChannel::still_there() {
-  const auto filled = fill(Duration());
-  if (!filled) return tl::unexpected(filled.error());
+  RETURN_IF_ERROR(fill(Duration()));
   std::string later = input_;
-  const auto message = next_message();
-  if (!message) return tl::unexpected(message.error());
+  RETURN_IF_ERROR(next_message());
   input_ = std::move(later);
   return {};
 }
@@ -227,22 +217,20 @@ Result<void> ControlChannel::still_there() {
 Result<Json> ControlChannel::receive(Duration limit) {
   const Instant deadline = steady_now() + limit;
   for (;;) {
-    auto message = next_message();
-    if (!message) return tl::unexpected(message.error());
-    if (*message) return std::move(**message);
+    ASSIGN_OR_RETURN(auto message, next_message());
+    if (message) return std::move(*message);
     const Duration left = deadline - steady_now();
     if (left <= Duration()) {
       return tl::unexpected(too_late(limit));
     }
-    const auto filled = fill(left);
-    if (!filled) return tl::unexpected(filled.error());
+    RETURN_IF_ERROR(fill(left));
   }
 }
 
 Result<Json> ControlChannel::expect(std::string_view type, Duration limit) {
   auto message = receive(limit);
   if (!message) return message;
-  if (auto meant = require(*message, type); !meant) return tl::unexpected(meant.error());
+  RETURN_IF_ERROR(require(*message, type));
   return message;
 }
 
@@ -264,8 +252,7 @@ Error ControlChannel::too_late(Duration limit) const {
 Result<std::optional<Json>> ControlChannel::poll() {
   auto message = next_message();
   if (!message || *message) return message;
-  const auto filled = fill(Duration());
-  if (!filled) return tl::unexpected(filled.error());
+  RETURN_IF_ERROR(fill(Duration()));
   return next_message();
 }
 

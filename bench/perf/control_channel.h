@@ -11,25 +11,11 @@
 #include <string>
 #include <string_view>
 
+#include "transport/base/file_descriptor.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
 
 namespace pacecar::perf {
-
-// Owns a file descriptor.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
-  Descriptor& operator=(Descriptor&& other) noexcept;
-  ~Descriptor();
-
-  int get() const { return fd_; }
-
- private:
-  int fd_ = -1;
-};
 
 class ControlChannel {
  public:
@@ -37,8 +23,8 @@ class ControlChannel {
   static constexpr size_t kMaxText = 1024;         // characters of a peer's error message
 
   // A connected socket, which does not block; of TCP, its peer is named by its address.
-  explicit ControlChannel(Descriptor socket);
-  ControlChannel(Descriptor socket, std::string peer);
+  explicit ControlChannel(FileDescriptor socket);
+  ControlChannel(FileDescriptor socket, std::string peer);
 
   // Tries every address of `host` within `limit`, from the address `source`; empty: from any.
   // Errors also: kInvalidArgument when `source` is no address of this host.
@@ -75,7 +61,7 @@ class ControlChannel {
   Result<bool> fill(Duration limit);
   Result<std::optional<nlohmann::json>> next_message();
 
-  Descriptor socket_;
+  FileDescriptor socket_;
   std::string peer_;
   std::string input_;
   bool gave_up_ = false;  // the peer sent an error

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "bench/perf/clock.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
@@ -40,7 +41,7 @@ Result<ControlListener> ControlListener::open(const std::vector<std::string>& ho
 
 Result<void> ControlListener::listen_at_all(const std::vector<std::string>& hosts) {
   for (const std::string& host : hosts) {
-    if (auto listens = listen_at(host); !listens) return listens;
+    RETURN_IF_ERROR(listen_at(host));
   }
   return {};
 }
@@ -60,7 +61,7 @@ Result<void> ControlListener::listen_at(const std::string& host) {
                                                   host, gai_strerror(status)));
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
-  Descriptor fd(::socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  FileDescriptor fd(::socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   const int on = 1;
   const int only_v6 = anywhere ? 0 : 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -83,15 +84,15 @@ Result<void> ControlListener::listen_at(const std::string& host) {
 Result<Caller> ControlListener::accept(std::string_view greeting, const OnStranger& on_stranger) {
   for (;;) {
     if (auto caller = take_greeted(greeting, on_stranger)) return std::move(*caller);
-    if (auto waited = wait(); !waited) return tl::unexpected(waited.error());
-    if (auto taken = take_connections(on_stranger); !taken) return tl::unexpected(taken.error());
+    RETURN_IF_ERROR(wait());
+    RETURN_IF_ERROR(take_connections(on_stranger));
   }
 }
 
 // Until there is something to do.
 Result<void> ControlListener::wait() const {
   std::vector<pollfd> entries;
-  for (const Descriptor& socket : sockets_) entries.push_back({socket.get(), POLLIN, 0});
+  for (const FileDescriptor& socket : sockets_) entries.push_back({socket.get(), POLLIN, 0});
   for (const Waiting& one : waiting_) entries.push_back({one.channel.descriptor(), POLLIN, 0});
   int limit_ms = -1;
   if (!waiting_.empty()) {
@@ -105,7 +106,7 @@ Result<void> ControlListener::wait() const {
 }
 
 Result<void> ControlListener::take_connections(const OnStranger& on_stranger) {
-  for (const Descriptor& socket : sockets_) {
+  for (const FileDescriptor& socket : sockets_) {
     const int fd = ::accept4(socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
       // A client that gave up meanwhile is not our failure.
@@ -122,7 +123,7 @@ Result<void> ControlListener::take_connections(const OnStranger& on_stranger) {
       }
       waiting_.pop_front();
     }
-    waiting_.push_back({ControlChannel(Descriptor(fd)), steady_now() + kGreetingLimit, {}});
+    waiting_.push_back({ControlChannel(FileDescriptor(fd)), steady_now() + kGreetingLimit, {}});
   }
   return {};
 }
@@ -130,16 +131,12 @@ Result<void> ControlListener::take_connections(const OnStranger& on_stranger) {
 // His greeting; null: it has not come yet.
 Result<Json> ControlListener::first_message(Waiting& caller, std::string_view greeting) const {
   for (;;) {
-    auto message = caller.channel.poll();
-    if (!message) return tl::unexpected(message.error());
-    if (!*message) return Json();
-    const auto proof = caller.proof.take(caller.channel, key_, **message);
-    if (!proof) return tl::unexpected(proof.error());
-    if (*proof) continue;
-    if (auto meant = caller.channel.require(**message, greeting); !meant) {
-      return tl::unexpected(meant.error());
-    }
-    return std::move(**message);
+    ASSIGN_OR_RETURN(auto message, caller.channel.poll());
+    if (!message) return Json();
+    ASSIGN_OR_RETURN(const auto proof, caller.proof.take(caller.channel, key_, *message));
+    if (proof) continue;
+    RETURN_IF_ERROR(caller.channel.require(*message, greeting));
+    return std::move(*message);
   }
 }
 

@@ -61,7 +61,7 @@ class ControlListener {
   Result<void> take_connections(const OnStranger& on_stranger);
   std::optional<Caller> take_greeted(std::string_view greeting, const OnStranger& on_stranger);
 
-  std::vector<Descriptor> sockets_;
+  std::vector<FileDescriptor> sockets_;
   uint16_t port_ = 0;
   bootstrap::ClusterKey key_;
   std::list<Waiting> waiting_;  // the oldest first

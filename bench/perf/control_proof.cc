@@ -7,6 +7,7 @@
 
 #include "bench/perf/clock.h"
 #include "bench/perf/json_fields.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
@@ -54,18 +55,17 @@ Result<void> prove(ControlChannel& channel, const ClusterKey& key, Duration limi
   if (!key) return {};
   const Instant deadline = steady_now() + limit;
   ControlProof proof;
-  if (auto drawn = draw(proof.client); !drawn) return drawn;
+  RETURN_IF_ERROR(draw(proof.client));
   auto sent = channel.send({{"type", "prove"}, {"nonce", to_hex(proof.client)}});
   if (!sent) return sent;
-  const auto challenge = channel.expect("challenge", limit);
-  if (!challenge) return tl::unexpected(challenge.error());
-  if (auto good = bytes_field(*challenge, "nonce", proof.server); !good) return good;
+  ASSIGN_OR_RETURN(const auto challenge, channel.expect("challenge", limit));
+  RETURN_IF_ERROR(bytes_field(challenge, "nonce", proof.server));
   sent = channel.send({{"type", "proof"}, {"mac", to_hex(proof.of_client(key))}});
   if (!sent) return sent;
-  const auto answer = channel.expect("proof", std::max(deadline - steady_now(), Duration()));
-  if (!answer) return tl::unexpected(answer.error());
+  ASSIGN_OR_RETURN(const auto answer,
+                   channel.expect("proof", std::max(deadline - steady_now(), Duration())));
   Mac mac;
-  if (auto good = bytes_field(*answer, "mac", mac); !good) return good;
+  RETURN_IF_ERROR(bytes_field(answer, "mac", mac));
   if (bootstrap::same_mac(mac, proof.of_server(key))) return {};
   return fail(ErrorCode::kPeer, fmt::format("the server {} has another cluster key than the "
                                             "client: {}",
@@ -85,23 +85,21 @@ Result<bool> CallerProof::take(ControlChannel& channel, const ClusterKey& key,
 
 Result<bool> CallerProof::challenge(ControlChannel& channel, const Json& message) {
   if (!bytes_field(message, "nonce", proof_.client)) return refuse(channel, kNonsense);
-  if (auto drawn = draw(proof_.server); !drawn) return tl::unexpected(drawn.error());
-  const auto sent = channel.send({{"type", "challenge"}, {"nonce", to_hex(proof_.server)}});
-  if (!sent) return tl::unexpected(sent.error());
+  RETURN_IF_ERROR(draw(proof_.server));
+  RETURN_IF_ERROR(channel.send({{"type", "challenge"}, {"nonce", to_hex(proof_.server)}}));
   stage_ = Stage::kChallenged;
   return true;
 }
 
 Result<bool> CallerProof::check(ControlChannel& channel, const ClusterKey& key,
                                 const Json& message) {
-  if (auto meant = channel.require(message, "proof"); !meant) return tl::unexpected(meant.error());
+  RETURN_IF_ERROR(channel.require(message, "proof"));
   Mac mac;
   if (!bytes_field(message, "mac", mac)) return refuse(channel, kNonsense);
   if (!bootstrap::same_mac(mac, proof_.of_client(key))) {
     return refuse(channel, "has another cluster key than the server");
   }
-  const auto sent = channel.send({{"type", "proof"}, {"mac", to_hex(proof_.of_server(key))}});
-  if (!sent) return tl::unexpected(sent.error());
+  RETURN_IF_ERROR(channel.send({{"type", "proof"}, {"mac", to_hex(proof_.of_server(key))}}));
   stage_ = Stage::kProved;
   return true;
 }

@@ -12,28 +12,25 @@ constexpr double kLongestReach = 3600;  // seconds
 }  // namespace
 
 CLI::Option* add_hosts_flags(CLI::App& app, HostsFlags& flags, const std::string& what) {
-  constexpr const char* kGroup = "Many hosts";
+  app.option_defaults()->group("Many hosts");
   auto* hosts =
       app.add_option("--hosts", flags.hosts,
                      what +
                          ": a file with one on each line, names such as gpu[01-16],login1, or "
-                         "slurm for the job's nodes")
-          ->group(kGroup);
+                         "slurm for the job's nodes");
   app.add_option("--launch,--ssh", flags.launch,
                  "how to reach them: ssh, srun, kubectl, or a command, such as "
                  "'docker exec -i {host}'")
       ->needs(hosts)
-      ->capture_default_str()
-      ->group(kGroup);
+      ->capture_default_str();
   app.add_option("--remote", flags.remote, "the program there")
       ->needs(hosts)
-      ->capture_default_str()
-      ->group(kGroup);
+      ->capture_default_str();
   app.add_option("--reach", flags.reach_s, "seconds within which a host must answer")
       ->check(positive_number(kLongestReach))
       ->needs(hosts)
-      ->capture_default_str()
-      ->group(kGroup);
+      ->capture_default_str();
+  app.option_defaults()->group("Options");
   return hosts;
 }
 

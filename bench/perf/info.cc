@@ -13,6 +13,7 @@
 #include "cc/registry.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/params_environment.h"
+#include "transport/base/return_if_error.h"
 #include "transport/share/memory/host_share.h"
 
 namespace pacecar::perf {
@@ -199,9 +200,8 @@ Result<void> show_host(const InfoFlags& flags, const Console& console) {
   options.log = console.log_sink();
   options.settings.emplace_back("PACECAR_SHARE", "off");  // it looks, and takes no part
   if (!flags.nics.empty()) options.settings.emplace_back("PACECAR_NICS", flags.nics);
-  const auto context = Context::open(options);
-  if (!context) return tl::unexpected(context.error());
-  const Json nics = nics_json(**context);
+  ASSIGN_OR_RETURN(const auto context, Context::open(options));
+  const Json nics = nics_json(*context);
   const Json verbs = back_end_json(find_verbs());
   const Json dpdk = back_end_json(find_dpdk());
   const Json fabrics = fabrics_json(list_fabric_providers());

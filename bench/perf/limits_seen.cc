@@ -8,6 +8,7 @@
 
 #include "bench/perf/json_fields.h"
 #include "cc/controller.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
@@ -96,26 +97,22 @@ Json to_json(const FlowView& flow) {
 
 Result<FlowView> flow_view_from_json(const Json& object) {
   FlowView flow;
-  const auto reason = text_field(object, "limited_by", 64);
-  if (!reason) return tl::unexpected(reason.error());
+  ASSIGN_OR_RETURN(const auto reason, text_field(object, "limited_by", 64));
   const auto known =
-      std::ranges::find(kLimits, *reason, [](LimitedBy limit) { return to_string(limit); });
+      std::ranges::find(kLimits, reason, [](LimitedBy limit) { return to_string(limit); });
   if (known == kLimits.end()) {
     return fail(ErrorCode::kPeer, fmt::format("the peer's rate is limited by '{}', which means "
                                               "nothing here: run the same version of pacecar at "
                                               "both ends",
-                                              *reason));
+                                              reason));
   }
   flow.limited_by = to_string(*known);
   for (const Number& number : kNumbers) {
-    const auto value = number_field(object, number.key, 0, kMaxNumber);
-    if (!value) return tl::unexpected(value.error());
-    flow.*number.value = *value;
+    ASSIGN_OR_RETURN(flow.*number.value, number_field(object, number.key, 0, kMaxNumber));
   }
   for (const Count& count : kCounts) {
-    const auto value = unsigned_field(object, count.key, 0, std::numeric_limits<uint64_t>::max());
-    if (!value) return tl::unexpected(value.error());
-    flow.*count.value = *value;
+    ASSIGN_OR_RETURN(flow.*count.value,
+                     unsigned_field(object, count.key, 0, std::numeric_limits<uint64_t>::max()));
   }
   return flow;
 }

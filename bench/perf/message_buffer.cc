@@ -1,24 +1,62 @@
 #include "bench/perf/message_buffer.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <linux/mman.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "bench/perf/pattern.h"
 #include "gdr/dmabuf.h"
+#include "gdr/gpu_system.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
+
+// A PCI address however it is written: sysfs has 0000:3b:00.0, nvidia-smi 00000000:3B:00.0, lspci
+// 3b:00.0.
+std::string bare_bus_id(std::string text) {
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text.erase(0, text.find_first_not_of("0:"));
+}
+
+bool is_wanted(const Gpu& gpu, const GpuFlags& flags) {
+  if (!flags.bus_id.empty()) return bare_bus_id(gpu.pci_bus_id) == bare_bus_id(flags.bus_id);
+  return gpu.device == flags.device;
+}
+
 constexpr uint64_t kCacheLine = 64;
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kHugePage = 2 << 20;
 constexpr int kHugeShift = 21 << MAP_HUGE_SHIFT;
+
 }  // namespace
+
+Result<MessagePlace> find_place(const TestOptions& options) {
+  MessagePlace place{.huge_pages = options.huge_pages, .gpu = {}, .dma_buf = options.gpu.dma_buf};
+  if (!options.gpu.wanted()) return place;
+  ASSIGN_OR_RETURN(const auto system, GpuSystem::open());
+  std::vector<std::string> known;
+  for (const Gpu& gpu : system->gpus()) {
+    known.push_back(fmt::format("{} at {}", gpu.device, gpu.pci_bus_id));
+    if (!is_wanted(gpu, options.gpu)) continue;
+    ASSIGN_OR_RETURN(place.gpu, system->engine(gpu.device));
+    return place;
+  }
+  const std::string wanted =
+      options.gpu.bus_id.empty() ? fmt::format("{}", options.gpu.device) : options.gpu.bus_id;
+  return fail(ErrorCode::kNotFound,
+              fmt::format("there is no GPU {}: name one of {}", wanted, fmt::join(known, ", ")));
+}
 
 void FreePages::operator()(uint8_t* bytes) const {
   if (mapped == 0) return std::free(bytes);
@@ -38,30 +76,25 @@ Result<MessageBuffer> MessageBuffer::create(Context& context, size_t nic, uint64
   buffer.stride_ = (size + kCacheLine - 1) / kCacheLine * kCacheLine;
   const uint64_t page = place.huge_pages ? kHugePage : kPage;
   const uint64_t length = (buffer.stride_ * slots + page - 1) / page * page;
-  auto range = place.gpu != nullptr ? buffer.allocate_gpu(length, place.gpu)
-                                    : buffer.allocate_host(length, place.huge_pages);
-  if (!range) return tl::unexpected(range.error());
+  ASSIGN_OR_RETURN(auto range, place.gpu != nullptr
+                                   ? buffer.allocate_gpu(length, place.gpu)
+                                   : buffer.allocate_host(length, place.huge_pages));
   DmaBuf exported;
   if (place.dma_buf) {
-    auto made = export_dmabuf(place.gpu->driver(), range->address, length);
-    if (!made) return tl::unexpected(made.error());
-    exported = std::move(*made);
-    range->dmabuf_fd = exported.fd.get();
-    range->dmabuf_offset = exported.offset;
+    ASSIGN_OR_RETURN(exported, export_dmabuf(place.gpu->driver(), range.address, length));
+    range.dmabuf_fd = exported.fd.get();
+    range.dmabuf_offset = exported.offset;
   }
-  const auto memory = context.register_memory(nic, *range);
-  if (!memory) return tl::unexpected(memory.error());
+  ASSIGN_OR_RETURN(const auto memory, context.register_memory(nic, range));
   buffer.context_ = &context;
   buffer.nic_ = nic;
-  buffer.memory_ = *memory;
+  buffer.memory_ = memory;
   return buffer;
 }
 
 Result<MemoryRange> MessageBuffer::allocate_gpu(uint64_t length,
                                                 std::shared_ptr<const CopyEngine> gpu) {
-  auto allocated = GpuAllocation::make(std::move(gpu), length);
-  if (!allocated) return tl::unexpected(allocated.error());
-  gpu_ = std::move(*allocated);
+  ASSIGN_OR_RETURN(gpu_, GpuAllocation::make(std::move(gpu), length));
   base_ = gpu_->address();
   copy_.resize(size_);
   return MemoryRange{.address = base_, .length = length, .kind = MemoryKind::kCuda};
@@ -107,18 +140,16 @@ Result<void> MessageBuffer::fill(size_t index, uint64_t number) {
 Result<std::optional<size_t>> MessageBuffer::find_mismatch(size_t index, uint64_t number) {
   const auto message = slot(index);
   if (!gpu_) return perf::find_mismatch(message, number);
-  if (auto flushed = flush(message.data()); !flushed) return tl::unexpected(flushed.error());
-  if (auto read = gpu_->read(copy_, message.data()); !read) return tl::unexpected(read.error());
+  RETURN_IF_ERROR(flush(message.data()));
+  RETURN_IF_ERROR(gpu_->read(copy_, message.data()));
   return perf::find_mismatch(copy_, number);
 }
 
 Result<void> MessageBuffer::flush(const uint8_t* data) {
-  const auto started = context_->start_flush(nic_, memory_, data);
-  if (!started) return tl::unexpected(started.error());
-  while (*started) {
-    const auto done = context_->flushed(nic_, **started);
-    if (!done) return tl::unexpected(done.error());
-    if (*done) break;
+  ASSIGN_OR_RETURN(const auto started, context_->start_flush(nic_, memory_, data));
+  while (started) {
+    ASSIGN_OR_RETURN(const auto done, context_->flushed(nic_, *started));
+    if (done) break;
     std::this_thread::yield();
   }
   return {};

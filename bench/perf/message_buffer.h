@@ -9,11 +9,24 @@
 #include <span>
 #include <vector>
 
-#include "bench/perf/message_place.h"
+#include "bench/perf/options.h"
 #include "gdr/gpu_allocation.h"
+#include "gdr/staging.h"
 #include "transport/api/pacecar.hpp"
+#include "transport/base/result.h"
 
 namespace pacecar::perf {
+
+// The memory of this end's messages: the host's or a GPU's.
+
+struct MessagePlace {
+  bool huge_pages = false;                // of the host's memory
+  std::shared_ptr<const CopyEngine> gpu;  // null: the host's memory
+  bool dma_buf = false;                   // the GPU's memory is registered as one
+};
+
+// Errors: kNotFound (no driver, no such GPU), kSystem.
+Result<MessagePlace> find_place(const TestOptions& options);
 
 struct FreePages {
   void operator()(uint8_t* bytes) const;

@@ -2,13 +2,98 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <string>
+#include <string_view>
 
 #include "bench/perf/command_line.h"
-#include "bench/perf/perftest_flags.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
+
+// perftest's flags (6.x, ib_write_bw and ib_write_lat) that have no place here, each with its
+// reason, so that the error for a perftest command line names the flags to leave out, and their
+// replacements.
+
+struct Answer {
+  std::string_view letter;  // "-R", or empty
+  std::string_view name;    // "--rdma_cm", or empty
+  std::string_view reason;  // continues "of perftest's: "
+};
+
+constexpr std::string_view kKeys =
+    "packets are encrypted by PACECAR_SECURITY=encrypt, and hosts have a key by PACECAR_KEY_FILE";
+constexpr std::string_view kOneConnectionType = "every connection is reliable and ordered, as RC";
+constexpr std::string_view kSleeps =
+    "the client polls, and sleeps without traffic; PACECAR_PROGRESS and PACECAR_SPIN set how";
+constexpr std::string_view kPaced =
+    "packets are paced one by one, by the NIC where it can; --rate_limit sets the rate";
+constexpr std::string_view kMemory = "messages lie in memory of this process, which is registered";
+constexpr std::string_view kChannel =
+    "the two ends always talk over a TCP connection of their own (-p, --bind, --source_ip)";
+constexpr std::string_view kMulticast = "a flow has one sender and one receiver";
+constexpr std::string_view kOtherGpus = "GPU memory is that of NVIDIA's GPUs: --use_cuda";
+
+constexpr std::array kAnswers = {
+    Answer{"-R", "--rdma_cm", kChannel},
+    Answer{"-z", "--com_rdma_cm", kChannel},
+    Answer{"-L", "--hop_limit", "packets leave with a hop limit of 64, enough for any data centre"},
+    Answer{"-O", "--dualport", "name two NICs that serve as one: -d mlx5_0+mlx5_1"},
+    Answer{"", "--report-per-port", "'pacecar doctor' prints the rate of each NIC"},
+    Answer{"-Q", "--cq-mod", "the transport itself leaves most of its writes unsignaled"},
+    Answer{"-I", "--inline_size", "the transport itself puts small control writes inline"},
+    Answer{"", "--inline_recv", "nothing is received into work requests but written in place"},
+    Answer{"", "--recv_post_list", "receives are posted in groups already, as many as -r needs"},
+    Answer{"", "--use-srq", "a message is written straight into its buffer: no receive queue"},
+    Answer{"-e", "--events", kSleeps},
+    Answer{"-X", "--vector", kSleeps},
+    Answer{"-g", "--mcg", kMulticast},
+    Answer{"-M", "--MGID", kMulticast},
+    Answer{"-C", "--report-cycles",
+           "times are printed in microseconds, whatever the CPU's frequency"},
+    Answer{"", "--burst_size", kPaced},
+    Answer{"", "--typical_pkt_size", kPaced},
+    Answer{"", "--rate_limit_type", kPaced},
+    Answer{"", "--retry_count", "-u sets how long a peer may be silent before it is dead"},
+    Answer{"", "--log_dci_streams", kOneConnectionType},
+    Answer{"", "--log_active_dci_streams", kOneConnectionType},
+    Answer{"", "--dlid", "the peer sends its own LID"},
+    Answer{"", "--dont_xchg_versions", "both ends must have the same version, and check it"},
+    Answer{"", "--force-link", "the port determines it"},
+    Answer{"", "--ipv6", "-x chooses the GID by its index, and with it the kind of address"},
+    Answer{"", "--mmap", kMemory},
+    Answer{"", "--mmap-offset", kMemory},
+    Answer{"", "--odp", kMemory},
+    Answer{"", "--disable_pcie_relaxed",
+           "'pacecar preflight' prints the state of PCIe, and the BIOS or setpci changes it"},
+    Answer{"", "--use_old_post_send", "PACECAR_VERBS_WITHOUT=calls posts by ibv_post_send"},
+    Answer{"", "--wait_destroy", "what a test has made goes when it ends"},
+    Answer{"", "--aes_xts", kKeys},
+    Answer{"", "--encrypt_on_tx", kKeys},
+    Answer{"", "--sig_before", kKeys},
+    Answer{"", "--aes_block_size", kKeys},
+    Answer{"", "--data_enc_keys_number", kKeys},
+    Answer{"", "--kek_path", kKeys},
+    Answer{"", "--credentials_path", kKeys},
+    Answer{"", "--data_enc_key_app_path", kKeys},
+    Answer{"", "--use_rocm", kOtherGpus},
+};
+
+// One sentence on a flag of perftest's that `pacecar bw` and `lat` do not take; empty: perftest has
+// no such flag. `name` as written: "-R", "--rdma_cm".
+std::string answer_to_perftest_flag(std::string_view name) {
+  // A letter may have its value attached: "-L64".
+  const bool letter = name.size() >= 2 && name[1] != '-';
+  const auto found = std::ranges::find_if(kAnswers, [&](const Answer& answer) {
+    return letter ? answer.letter == name.substr(0, 2) : answer.name == name;
+  });
+  if (found == kAnswers.end()) return {};
+  return fmt::format("there is no {} as perftest has it: {}", letter ? found->letter : found->name,
+                     found->reason);
+}
 
 constexpr unsigned kMaxSizeShift = 23;  // -a: 2 .. 2^23 bytes, as perftest
 constexpr uint64_t kDefaultBandwidthSize = 65536;
@@ -97,7 +182,7 @@ void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
 }
 
 void add_many_hosts_flags(CLI::App& app, ManyHosts& many) {
-  constexpr const char* kGroup = "Many hosts";
+  app.option_defaults()->group("Many hosts");
   auto* hosts = add_hosts_flags(app, many.flags, "measure between all of these hosts");
   hosts->excludes("host");
   app.add_option("--pairs", many.pairs,
@@ -105,83 +190,65 @@ void add_many_hosts_flags(CLI::App& app, ManyHosts& many) {
                  "ring: neighbours only; all of them in both directions")
       ->check(CLI::IsMember({"disjoint", "all", "ring"}))
       ->needs(hosts)
-      ->capture_default_str()
-      ->group(kGroup);
+      ->capture_default_str();
   app.add_option("--html", many.html_file, "write a page with the matrix as a heat map")
-      ->needs(hosts)
-      ->group(kGroup);
+      ->needs(hosts);
   app.add_option("--least", many.least,
                  "exit with 3 when a pair is worse than this share of the median, such as 0.8")
       ->check(positive_number(1))
-      ->needs(hosts)
-      ->group(kGroup);
+      ->needs(hosts);
   app.add_option("--pair-limit", many.pair_limit_s,
                  "seconds that one measurement may take (default: by its length)")
       ->check(positive_number(kMaxDurationSeconds))
-      ->needs(hosts)
-      ->group(kGroup);
+      ->needs(hosts);
+  app.option_defaults()->group("Options");
 }
 
 // Rarely used flags of perftest's, common to both tests.
 void add_perftest_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
-  constexpr const char* kGroup = "As perftest";
+  app.option_defaults()->group("As perftest");
   app.add_option("-i,--ib-port", raw.ib_port, "port of the RDMA device that -d names")
-      ->check(whole_number(1, 255))
-      ->group(kGroup);
+      ->check(whole_number(1, 255));
   app.add_option("-x,--gid-index", raw.gid_index, "on RoCE: the GID, as PACECAR_GID_INDEX")
-      ->check(whole_number(0, 255))
-      ->group(kGroup);
+      ->check(whole_number(0, 255));
   app.add_option("-S,--sl", options.parameters.sl, "on InfiniBand: service level of all packets")
-      ->check(whole_number(0, 15))
-      ->group(kGroup);
+      ->check(whole_number(0, 15));
   app.add_option("--pkey_index", raw.pkey_index, "on RDMA hardware: as PACECAR_PKEY")
-      ->check(whole_number(0, 65535))
-      ->group(kGroup);
+      ->check(whole_number(0, 65535));
   app.add_option("-u,--qp-timeout", raw.qp_timeout,
                  "peer timeout: 8 x 4.096 us x 2^N, clamped to 0.1 s ... 1 h")
-      ->check(whole_number(1, 31))
-      ->group(kGroup);
+      ->check(whole_number(1, 31));
   app.add_option("-c,--connection", raw.connection,
                  "transport; only RC (reliable, ordered) is accepted")
-      ->check(CLI::IsMember({"RC"}))
-      ->group(kGroup);
+      ->check(CLI::IsMember({"RC"}));
   app.add_option("--source_ip", options.source_ip,
-                 "client: local source address of the control connection")
-      ->group(kGroup);
-  auto* huge =
-      app.add_flag("--use_hugepages", options.huge_pages, "messages lie in huge pages of this host")
-          ->group(kGroup);
+                 "client: local source address of the control connection");
+  auto* huge = app.add_flag("--use_hugepages", options.huge_pages,
+                            "messages lie in huge pages of this host");
   auto* gpu = app.add_option("--use_cuda", options.gpu.device,
                              "place this end's buffers in the memory of GPU N")
                   ->check(whole_number(0, kMaxGpu))
-                  ->excludes(huge)
-                  ->group(kGroup);
+                  ->excludes(huge);
   app.add_option("--use_cuda_bus_id", options.gpu.bus_id,
                  "likewise, by the GPU's PCI address: 3b:00.0")
       ->excludes(huge)
-      ->excludes(gpu)
-      ->group(kGroup);
+      ->excludes(gpu);
   app.add_flag("--use_cuda_dmabuf", options.gpu.dma_buf,
-               "the GPU's memory is registered as a dma-buf (default: by PACECAR_GPU)")
-      ->group(kGroup);
+               "the GPU's memory is registered as a dma-buf (default: by PACECAR_GPU)");
   app.add_option("-f,--margin", options.margin_s,
                  "with -D: seconds to exclude at the start and at the end")
       ->check(positive_number(kMaxDurationSeconds))
-      ->needs("--duration")
-      ->group(kGroup);
+      ->needs("--duration");
   app.add_option("-W,--report-counters", raw.counters,
-                 "comma-separated counters; print the increase of each at both ends")
-      ->group(kGroup);
+                 "comma-separated counters; print the increase of each at both ends");
   app.add_option("--output", options.output,
-                 "print one figure alone: bandwidth, message_rate or latency")
-      ->group(kGroup);
+                 "print one figure alone: bandwidth, message_rate or latency");
   bool* const unused = &raw.frequency;
-  app.add_flag("--perform_warm_up", *unused, "it always warms up: has no effect")->group(kGroup);
-  app.add_flag("--mr_per_qp", *unused, "each connection has memory of its own: has no effect")
-      ->group(kGroup);
+  app.add_flag("--perform_warm_up", *unused, "it always warms up: has no effect");
+  app.add_flag("--mr_per_qp", *unused, "each connection has memory of its own: has no effect");
   app.set_version_flag("-V,--version", fmt::format("pacecar {}; 'pacecar --version' prints more\n",
-                                                   PACECAR_VERSION))
-      ->group(kGroup);
+                                                   PACECAR_VERSION));
+  app.option_defaults()->group("Options");
 }
 
 void add_bandwidth_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
@@ -392,20 +459,16 @@ Result<ParsedOptions> parse_test_options(TestKind kind, int argc, const char* co
       "  pacecar {0} --hosts hosts.txt --html matrix.html\n"
       "  pacecar {0} --hosts slurm --launch srun --least 0.8\n{1}",
       name_of(kind), kExitCodesHelp));
-  auto help = parse_command_line(app, argc, argv, {.unknown_flag = answer_to_perftest_flag});
-  if (!help) return tl::unexpected(help.error());
-  parsed.help = std::move(*help);
+  ASSIGN_OR_RETURN(parsed.help,
+                   parse_command_line(app, argc, argv, {.unknown_flag = answer_to_perftest_flag}));
   if (!parsed.help.empty()) return parsed;
   if (app.count("host") > 0 && options.host.empty()) {
     return fail(ErrorCode::kInvalidArgument,
                 "the server's name is empty: leave it out to be the server, or name one");
   }
-  if (auto meant = settle_perftest(kind, app, raw, options); !meant) {
-    return tl::unexpected(meant.error());
-  }
-  const auto settled = settle(kind, raw, options);
-  if (!settled) return tl::unexpected(settled.error());
-  if (auto many = settle_many_hosts(app, options); !many) return tl::unexpected(many.error());
+  RETURN_IF_ERROR(settle_perftest(kind, app, raw, options));
+  RETURN_IF_ERROR(settle(kind, raw, options));
+  RETURN_IF_ERROR(settle_many_hosts(app, options));
   return parsed;
 }
 

@@ -2,15 +2,70 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <array>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "bench/perf/clock.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/json_fields.h"
+#include "bench/perf/limits_seen.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
+
+// The counts, in one place for the difference and for both directions of JSON.
+struct Counter {
+  const char* key;
+  uint64_t EndReport::*report;
+  uint64_t Statistics::*statistic;
+};
+
+constexpr std::array kCounters = {
+    Counter{"packets_sent", &EndReport::packets_sent, &Statistics::packets_sent},
+    Counter{"packets_received", &EndReport::packets_received, &Statistics::packets_received},
+    Counter{"packets_retransmitted", &EndReport::packets_retransmitted,
+            &Statistics::packets_retransmitted},
+    Counter{"timeouts", &EndReport::timeouts, &Statistics::timeouts},
+    Counter{"duplicates", &EndReport::duplicates, &Statistics::duplicates},
+    Counter{"rejected", &EndReport::rejected, &Statistics::rejected},
+    Counter{"marked_packets", &EndReport::marked_packets, &Statistics::marked_packets},
+};
+
+constexpr double kMaxNumber = 1e18;
+constexpr size_t kMaxDeviceCounters = 256;
+constexpr size_t kMaxCounterName = 64;
+
+std::vector<DeviceCounter> changed(const std::vector<DeviceCounter>& before,
+                                   const std::vector<DeviceCounter>& after) {
+  std::vector<DeviceCounter> differences;
+  for (const DeviceCounter& counter : after) {
+    const auto old = std::ranges::find(before, counter.name, &DeviceCounter::name);
+    if (old == before.end() || counter.count <= old->count) continue;
+    differences.push_back({counter.name, counter.count - old->count});
+  }
+  return differences;
+}
+
+Result<std::vector<DeviceCounter>> device_counters_from_json(const nlohmann::json& object) {
+  std::vector<DeviceCounter> counters;
+  if (!object.is_object() || object.size() > kMaxDeviceCounters) {
+    return fail(ErrorCode::kPeer,
+                "the peer sent no valid device counters: run the same version on "
+                "both sides");
+  }
+  for (const auto& [name, value] : object.items()) {
+    const nlohmann::json wrapped = {{"name", name}};
+    ASSIGN_OR_RETURN(const auto text, text_field(wrapped, "name", kMaxCounterName));
+    ASSIGN_OR_RETURN(const auto count,
+                     unsigned_field(object, name, 0, std::numeric_limits<uint64_t>::max()));
+    counters.push_back({text, count});
+  }
+  return counters;
+}
 
 using Json = nlohmann::json;
 
@@ -43,9 +98,7 @@ class Pump {
                               kStallLimit.seconds()));
     }
     if (message_) return {};
-    auto message = end_.channel.poll();
-    if (!message) return tl::unexpected(message.error());
-    message_ = std::move(*message);
+    ASSIGN_OR_RETURN(message_, end_.channel.poll());
     return {};
   }
 
@@ -79,18 +132,14 @@ Result<uint64_t> sent_count(const Json& message, std::string_view type) {
 
 // After the time is over: lets what is in flight arrive, both ways.
 Result<void> drain(const End& end, Pump& pump) {
-  const auto sent = end.channel.send({{"type", "stop"}, {"sent", end.streams.stop()}});
-  if (!sent) return sent;
+  RETURN_IF_ERROR(end.channel.send({{"type", "stop"}, {"sent", end.streams.stop()}}));
   std::optional<uint64_t> expected;
   while (!expected || end.streams.received() < *expected ||
          end.streams.sent() < end.streams.stop()) {
-    const auto polled = pump.poll();
-    if (!polled) return polled;
+    RETURN_IF_ERROR(pump.poll());
     if (expected) continue;  // the next message is the report
     if (const auto message = pump.take_message()) {
-      const auto count = sent_count(*message, "stopped");
-      if (!count) return tl::unexpected(count.error());
-      expected = *count;
+      ASSIGN_OR_RETURN(expected, sent_count(*message, "stopped"));
     }
   }
   return {};
@@ -98,11 +147,59 @@ Result<void> drain(const End& end, Pump& pump) {
 
 }  // namespace
 
+EndMeter::EndMeter(const Context& context, size_t nic, const Streams& streams)
+    : context_(context),
+      nic_(nic),
+      streams_(streams),
+      before_(context.statistics(nic)),
+      cpu_before_(process_cpu_time()) {}
+
+EndReport EndMeter::finish() const {
+  EndReport report;
+  report.cpu_s = (process_cpu_time() - cpu_before_).seconds();
+  const Statistics after = context_.statistics(nic_);
+  for (const Counter& counter : kCounters) {
+    report.*counter.report = after.*counter.statistic - before_.*counter.statistic;
+  }
+  report.device_counters = changed(before_.device_counters, after.device_counters);
+  report.congestion_control = after.congestion_control;
+  if (!streams_.senders.empty()) report.flow = streams_.senders.front().flow();
+  return report;
+}
+
+nlohmann::json to_json(const EndReport& report) {
+  nlohmann::json counters;
+  for (const Counter& counter : kCounters) counters[counter.key] = report.*counter.report;
+  nlohmann::json device = nlohmann::json::object();
+  for (const DeviceCounter& counter : report.device_counters) device[counter.name] = counter.count;
+  nlohmann::json control = {{"name", report.congestion_control}};
+  if (report.flow) control.update(to_json(*report.flow));
+  return {{"cpu_s", report.cpu_s},
+          {"counters", std::move(counters)},
+          {"device_counters", std::move(device)},
+          {"congestion_control", std::move(control)}};
+}
+
+Result<EndReport> end_report_from_json(const nlohmann::json& object) {
+  EndReport report;
+  ASSIGN_OR_RETURN(report.cpu_s, number_field(object, "cpu_s", 0, kMaxNumber));
+  const nlohmann::json counters = object.value("counters", nlohmann::json());
+  for (const Counter& counter : kCounters) {
+    ASSIGN_OR_RETURN(report.*counter.report, unsigned_field(counters, counter.key, 0,
+                                                            std::numeric_limits<uint64_t>::max()));
+  }
+  ASSIGN_OR_RETURN(report.device_counters,
+                   device_counters_from_json(object.value("device_counters", nlohmann::json())));
+  const nlohmann::json control = object.value("congestion_control", nlohmann::json());
+  ASSIGN_OR_RETURN(report.congestion_control, text_field(control, "name", 64));
+  if (!control.contains("limited_by")) return report;
+  ASSIGN_OR_RETURN(report.flow, flow_view_from_json(control));
+  return report;
+}
+
 Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, PhaseWatcher& watcher) {
-  const auto sent = end.channel.send({{"type", "run"}, {"messages", goal.messages}});
-  if (!sent) return tl::unexpected(sent.error());
-  const auto running = end.channel.expect("running", kReplyLimit);
-  if (!running) return tl::unexpected(running.error());
+  RETURN_IF_ERROR(end.channel.send({{"type", "run"}, {"messages", goal.messages}}));
+  RETURN_IF_ERROR(end.channel.expect("running", kReplyLimit));
 
   set_limits(end.streams, goal.messages);
   const uint64_t before = end.streams.finished();
@@ -117,8 +214,7 @@ Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, PhaseWatche
     return !Interrupt::asked() || !(goal.messages == 0 || end.streams.may_stop());
   };
   while (goes_on()) {
-    const auto polled = pump.poll();
-    if (!polled) return tl::unexpected(polled.error());
+    RETURN_IF_ERROR(pump.poll());
     watcher.on_poll(pump.now(), end.streams);
   }
   PhaseResult result;
@@ -127,27 +223,21 @@ Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, PhaseWatche
   result.sent = end.streams.sent() - sent_before;
   result.client = meter.finish();
   if (!end.streams.at_limit()) {  // the time is over, or it was interrupted
-    const auto drained = drain(end, pump);
-    if (!drained) return tl::unexpected(drained.error());
+    RETURN_IF_ERROR(drain(end, pump));
   }
   // The server may be done before our last acknowledgements are here.
   auto message = pump.take_message();
-  const auto report =
-      message ? Result<Json>(std::move(*message)) : end.channel.expect("report", kReplyLimit);
-  if (!report) return tl::unexpected(report.error());
-  auto server = end_report_from_json(*report);
-  if (!server) return tl::unexpected(server.error());
-  result.server = std::move(*server);
+  ASSIGN_OR_RETURN(const auto report, message ? Result<Json>(std::move(*message))
+                                              : end.channel.expect("report", kReplyLimit));
+  ASSIGN_OR_RETURN(result.server, end_report_from_json(report));
   return result;
 }
 
 Result<void> serve_phase(const End& end, bool echo) {
-  const auto run = end.channel.expect("run", kReplyLimit);
-  if (!run) return tl::unexpected(run.error());
-  const auto messages = unsigned_field(*run, "messages", 0, kMaxIterations);
-  if (!messages) return tl::unexpected(messages.error());
+  ASSIGN_OR_RETURN(const auto run, end.channel.expect("run", kReplyLimit));
+  ASSIGN_OR_RETURN(const auto messages, unsigned_field(run, "messages", 0, kMaxIterations));
   Streams& streams = end.streams;
-  set_limits(streams, *messages);
+  set_limits(streams, messages);
   if (echo) streams.senders.front().set_limit(streams.received());
 
   const EndMeter meter(end.context, end.nic, end.streams);
@@ -161,17 +251,14 @@ Result<void> serve_phase(const End& end, bool echo) {
   uint64_t to_receive = kNoLimit;
   uint64_t to_send = kNoLimit;
   while (!streams.at_limit() && (streams.received() < to_receive || streams.sent() < to_send)) {
-    const auto polled = pump.poll();
-    if (!polled) return polled;
+    RETURN_IF_ERROR(pump.poll());
     if (echo) streams.senders.front().set_limit(streams.received());
     if (const auto message = pump.take_message()) {
-      const auto count = sent_count(*message, "stop");
-      if (!count) return tl::unexpected(count.error());
+      ASSIGN_OR_RETURN(const auto count, sent_count(*message, "stop"));
       report = meter.finish();
-      to_receive = *count;
-      to_send = echo ? *count : streams.stop();
-      const auto answered = end.channel.send({{"type", "stopped"}, {"sent", to_send}});
-      if (!answered) return answered;
+      to_receive = count;
+      to_send = echo ? count : streams.stop();
+      RETURN_IF_ERROR(end.channel.send({{"type", "stopped"}, {"sent", to_send}}));
     }
   }
   Json reply = to_json(report ? *report : meter.finish());

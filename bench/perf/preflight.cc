@@ -16,6 +16,7 @@
 #include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
 #include "bench/perf/preflight_options.h"
+#include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "deploy/preflight/checks.h"
 #include "deploy/preflight/kernel_probes.h"
@@ -23,6 +24,7 @@
 #include "deploy/preflight/read_facts.h"
 #include "deploy/preflight/report.h"
 #include "transport/base/params_environment.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
@@ -75,19 +77,15 @@ Result<void> check_copy(const std::string& root) {
 }
 
 Result<int> examine_host(const PreflightOptions& flags, const Console& console) {
-  if (auto copied = check_copy(flags.root); !copied) return tl::unexpected(copied.error());
-  const auto checks = preflight::choose_checks(flags.only);
-  if (!checks) return tl::unexpected(checks.error());
-  if (auto writable = check_writable(flags.json_file); !writable) {
-    return tl::unexpected(writable.error());
-  }
+  RETURN_IF_ERROR(check_copy(flags.root));
+  ASSIGN_OR_RETURN(const auto checks, preflight::choose_checks(flags.only));
+  RETURN_IF_ERROR(check_writable(flags.json_file));
   const preflight::Facts facts = gather(flags, console);
-  const auto findings = preflight::examine(facts, *checks);
+  const auto findings = preflight::examine(facts, checks);
   if (!flags.json_file.empty()) {
     nlohmann::json document = preflight::to_json(findings, PACECAR_VERSION);
     document["facts"] = preflight::comparable(facts);
-    const auto written = write_json(flags.json_file, document);
-    if (!written) return tl::unexpected(written.error());
+    RETURN_IF_ERROR(write_json(flags.json_file, document));
   }
   if (flags.json_file != kStandardOutput) {
     const bool color =
@@ -98,11 +96,10 @@ Result<int> examine_host(const PreflightOptions& flags, const Console& console) 
 }
 
 Result<int> listen(const PreflightOptions& flags, const Console& console) {
-  auto listener = preflight::ProbeListener::open(flags.bind, flags.port);
-  if (!listener) return tl::unexpected(listener.error());
+  ASSIGN_OR_RETURN(auto listener, preflight::ProbeListener::open(flags.bind, flags.port));
   console.note(fmt::format("answering probes at {} on UDP port {}; end with Ctrl-C",
-                           flags.bind.empty() ? "all addresses" : flags.bind, listener->port()));
-  while (listener->answer_one()) {
+                           flags.bind.empty() ? "all addresses" : flags.bind, listener.port()));
+  while (listener.answer_one()) {
   }
   return fail(ErrorCode::kSystem, "the listener's socket failed: start it again");
 }
@@ -111,20 +108,14 @@ Result<int> listen(const PreflightOptions& flags, const Console& console) {
 
 int run_preflight(int argc, char** argv) {
   const auto parsed = parse_preflight_options(argc, argv);
-  if (!parsed) {
-    Console(false, true).error(parsed.error().message);
-    return kExitUsage;
-  }
+  if (const auto code = code_of_words(parsed)) return *code;
   const PreflightOptions& flags = parsed->options;
-  const Console console(flags.quiet, !flags.no_color);
-  if (!parsed->help.empty() || flags.list) {
-    fmt::print("{}", parsed->help.empty() ? preflight::list_checks() : parsed->help);
+  if (flags.list) {
+    fmt::print("{}", preflight::list_checks());
     return kExitOk;
   }
-  const auto code = flags.listen ? listen(flags, console) : examine_host(flags, console);
-  if (code) return *code;
-  console.error(code.error().message);
-  return exit_code_of(code.error());
+  const Console console(flags.quiet, !flags.no_color);
+  return code_of(flags.listen ? listen(flags, console) : examine_host(flags, console), console);
 }
 
 }  // namespace pacecar::perf

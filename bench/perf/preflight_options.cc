@@ -1,6 +1,7 @@
 #include "bench/perf/preflight_options.h"
 
 #include "bench/perf/command_line.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
@@ -51,9 +52,7 @@ Result<ParsedPreflight> parse_preflight_options(int argc, const char* const* arg
       "Examines a host before Pacecar or NCCL run on it, and prints a cure for each problem.",
       "pacecar preflight");
   add_flags(app, parsed.options);
-  auto help = parse_command_line(app, argc, argv);
-  if (!help) return tl::unexpected(help.error());
-  parsed.help = std::move(*help);
+  ASSIGN_OR_RETURN(parsed.help, parse_command_line(app, argc, argv));
   if (parsed.options.many.given()) parsed.options.host_flags = given_flags(app, kOwnFlags);
   return parsed;
 }

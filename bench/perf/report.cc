@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/perf/json_fields.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
@@ -101,9 +102,9 @@ std::string header_line(std::span<const Column> columns) {
 Result<std::string> result_line(std::span<const Column> columns, const Json& result) {
   std::string line;
   for (const Column& column : columns) {
-    const auto value = number_field(result, column.key, 0, std::numeric_limits<double>::max());
-    if (!value) return tl::unexpected(value.error());
-    line += fmt::format(" {:<{}.{}f}", *value, width_of(column), column.decimals);
+    ASSIGN_OR_RETURN(const auto value,
+                     number_field(result, column.key, 0, std::numeric_limits<double>::max()));
+    line += fmt::format(" {:<{}.{}f}", value, width_of(column), column.decimals);
   }
   return line;
 }

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "bench/perf/json_fields.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
@@ -29,9 +30,8 @@ Reporter::Reporter(TestKind kind, const TestOptions& options, const TestParamete
 }
 
 Result<void> Reporter::add(nlohmann::json result) {
-  const auto line = result_line(columns_, result);
-  if (!line) return tl::unexpected(line.error());
-  print(options_.output.empty() ? *line : line->substr(line->find_first_not_of(' ')));
+  ASSIGN_OR_RETURN(const auto line, result_line(columns_, result));
+  print(options_.output.empty() ? line : line.substr(line.find_first_not_of(' ')));
   print_counters(result);
   print_samples(result);
   met_ = met_ && meets_threshold(options_, result);

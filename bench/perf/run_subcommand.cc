@@ -4,6 +4,13 @@
 
 namespace pacecar::perf {
 
+int code_of(const Result<int>& returned, const Console& console,
+            ExitCode (*exit_code)(const Error& error)) {
+  if (returned) return *returned;
+  console.error(returned.error().message);
+  return exit_code(returned.error());
+}
+
 int run_with_code(CLI::App& app, int argc, char** argv, const SubcommandRules& rules,
                   const std::function<Result<int>(const Console&)>& run) {
   const auto help = parse_command_line(app, argc, argv, rules.hints);
@@ -17,10 +24,7 @@ int run_with_code(CLI::App& app, int argc, char** argv, const SubcommandRules& r
     fmt::print("{}", *help);
     return kExitOk;
   }
-  const auto code = run(console);
-  if (code) return *code;
-  console.error(code.error().message);
-  return rules.exit_code(code.error());
+  return code_of(run(console), console, rules.exit_code);
 }
 
 }  // namespace pacecar::perf

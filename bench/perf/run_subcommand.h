@@ -1,7 +1,10 @@
 // From a subcommand's words to its exit code, the same for all of them.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <functional>
+#include <optional>
 #include <type_traits>
 
 #include "bench/perf/command_line.h"
@@ -9,6 +12,23 @@
 #include "bench/perf/exit_code.h"
 
 namespace pacecar::perf {
+
+// What a subcommand returned as its exit code; an error is one sentence.
+int code_of(const Result<int>& returned, const Console& console,
+            ExitCode (*exit_code)(const Error& error) = exit_code_of);
+
+// The exit code of a command line that is wrong, or asks for help: both are answered. `Parsed` has
+// a member `help`.
+template <typename Parsed>
+std::optional<int> code_of_words(const Result<Parsed>& parsed) {
+  if (!parsed) {
+    return code_of(tl::unexpected(parsed.error()), Console(false, true),
+                   [](const Error&) { return kExitUsage; });
+  }
+  if (parsed->help.empty()) return std::nullopt;
+  fmt::print("{}", parsed->help);
+  return kExitOk;
+}
 
 struct SubcommandRules {
   // Bound to --quiet and --no-color; null: there is no such flag.

@@ -18,8 +18,10 @@
 #include "bench/perf/json_fields.h"
 #include "bench/perf/probe.h"
 #include "bench/perf/reporter.h"
+#include "bench/perf/run_subcommand.h"
 #include "bench/perf/streams.h"
 #include "transport/base/params_environment.h"
+#include "transport/base/return_if_error.h"
 #include "transport/engine/cluster_key.h"
 
 namespace pacecar::perf {
@@ -62,9 +64,8 @@ Duration duration_of(double seconds) {
 
 // As a context of this process finds it.
 Result<bootstrap::ClusterKey> cluster_key() {
-  const auto params = load_params_from_environment({}, nullptr);
-  if (!params) return tl::unexpected(params.error());
-  return read_cluster_key(params->key_file);
+  ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
+  return read_cluster_key(params.key_file);
 }
 
 class Client {
@@ -74,36 +75,25 @@ class Client {
       : definition_(definition), options_(options), place_(place), console_(console) {}
 
   // Returns an ExitCode.
-  int run() {
-    auto context = open_context(options_, options_.parameters, console_);
-    if (!context) return fail_with(context.error());
-    console_.note((*context)->banner());
-    auto channel =
-        ControlChannel::connect(options_.host, options_.port, kControlLimit, options_.source_ip);
-    if (!channel) return fail_with(channel.error());
-    const auto status = run_session(**context, *channel);
-    if (status) return *status;
-    channel->send_error(status.error().message);
-    return fail_with(status.error());
+  Result<int> run() {
+    ASSIGN_OR_RETURN(const auto context, open_context(options_, options_.parameters, console_));
+    console_.note(context->banner());
+    ASSIGN_OR_RETURN(auto channel, ControlChannel::connect(options_.host, options_.port,
+                                                           kControlLimit, options_.source_ip));
+    auto status = run_session(*context, channel);
+    if (!status) channel.send_error(status.error().message);
+    return status;
   }
 
  private:
-  int fail_with(const Error& error) const {
-    console_.error(error.message);
-    return exit_code_of(error);
-  }
-
   Result<int> run_session(Context& context, ControlChannel& channel) {
-    const auto greeted = greet(channel);
-    if (!greeted) return tl::unexpected(greeted.error());
+    RETURN_IF_ERROR(greet(channel));
     const Interrupt interrupt;
     Reporter reporter(definition_.kind, options_, options_.parameters);
     do {
       for (const uint64_t size : options_.sizes) {
-        auto result = run_size(context, channel, size, reporter);
-        if (!result) return tl::unexpected(result.error());
-        const auto added = reporter.add(std::move(*result));
-        if (!added) return tl::unexpected(added.error());
+        ASSIGN_OR_RETURN(auto result, run_size(context, channel, size, reporter));
+        RETURN_IF_ERROR(reporter.add(std::move(result)));
         if (Interrupt::asked()) break;
       }
     } while (options_.run_infinitely && !Interrupt::asked());
@@ -111,29 +101,24 @@ class Client {
     if (definition_.kind == TestKind::kBandwidth && limits_.any()) {
       console_.note("limited by: " + limits_.words());
     }
-    const auto written = reporter.write_json(context.nics());
-    if (!written) return tl::unexpected(written.error());
+    RETURN_IF_ERROR(reporter.write_json(context.nics()));
     const int status = reporter.thresholds_met() ? kExitOk : kExitThresholdMissed;
     if (status != kExitOk) {
       console_.error("the threshold was missed: look at the columns above");
     }
-    const auto ended = channel.send({{"type", "end"}, {"status", status}});
-    if (!ended) return tl::unexpected(ended.error());
+    RETURN_IF_ERROR(channel.send({{"type", "end"}, {"status", status}}));
     return status;
   }
 
   Result<void> greet(ControlChannel& channel) const {
-    const auto key = cluster_key();
-    if (!key) return tl::unexpected(key.error());
-    if (auto proved = prove(channel, *key, kWelcomeLimit); !proved) return proved;
-    const auto sent = channel.send({{"type", "hello"},
-                                    {"protocol", kProtocol},
-                                    {"release", PACECAR_VERSION},
-                                    {"test", name_of(definition_.kind)},
-                                    {"parameters", to_json(options_.parameters)}});
-    if (!sent) return sent;
-    const auto welcome = channel.expect("welcome", kWelcomeLimit);
-    if (!welcome) return tl::unexpected(welcome.error());
+    ASSIGN_OR_RETURN(const auto key, cluster_key());
+    RETURN_IF_ERROR(prove(channel, key, kWelcomeLimit));
+    RETURN_IF_ERROR(channel.send({{"type", "hello"},
+                                  {"protocol", kProtocol},
+                                  {"release", PACECAR_VERSION},
+                                  {"test", name_of(definition_.kind)},
+                                  {"parameters", to_json(options_.parameters)}}));
+    RETURN_IF_ERROR(channel.expect("welcome", kWelcomeLimit));
     return {};
   }
 
@@ -149,34 +134,30 @@ class Client {
                           .receive = both || parameters.reversed,
                           .echo = definition_.echo,
                           .place = place_};
-    auto streams = make_streams(context, channel, plan, parameters);
-    if (!streams) return tl::unexpected(streams.error());
-    reporter.set_nic(streams->nic);
-    const End end{context, streams->nic, channel, *streams, !definition_.echo};
+    ASSIGN_OR_RETURN(auto streams, make_streams(context, channel, plan, parameters));
+    reporter.set_nic(streams.nic);
+    const End end{context, streams.nic, channel, streams, !definition_.echo};
 
     PhaseGoal warmup{warmup_messages(parameters, size), {}};
     if (options_.margin_s > 0) warmup = {0, duration_of(options_.margin_s)};
     const auto warm_probe = definition_.make_probe({size, warmup, options_, console_, false});
-    const auto warm = run_phase(end, warmup, *warm_probe);
-    if (!warm) return tl::unexpected(warm.error());
+    RETURN_IF_ERROR(run_phase(end, warmup, *warm_probe));
 
     PhaseGoal goal{parameters.iterations, {}};
     if (parameters.duration_s > 0) {
       goal = {0, duration_of(parameters.duration_s - 2 * options_.margin_s)};
     }
     const auto probe = definition_.make_probe({size, goal, options_, console_, true});
-    const auto phase = run_phase(end, goal, *probe);
-    if (!phase) return tl::unexpected(phase.error());
-    if (Interrupt::asked() && phase->messages == 0) {
+    ASSIGN_OR_RETURN(const auto phase, run_phase(end, goal, *probe));
+    if (Interrupt::asked() && phase.messages == 0) {
       return fail(ErrorCode::kUnavailable, "interrupted before anything was measured");
     }
-    Json result = probe->result(*phase);
-    compare_controls(*phase);
+    Json result = probe->result(phase);
+    compare_controls(phase);
     limits_.add(probe->limits());
     Json reported = result;
     reported.erase("samples");  // ours alone, and many
-    const auto sent = channel.send({{"type", "result"}, {"result", std::move(reported)}});
-    if (!sent) return tl::unexpected(sent.error());
+    RETURN_IF_ERROR(channel.send({{"type", "result"}, {"result", std::move(reported)}}));
     return result;
   }
 
@@ -207,21 +188,14 @@ class Server {
       : definition_(definition), options_(options), place_(place), console_(console) {}
 
   // Returns an ExitCode: the client's, unless it runs infinitely.
-  int run() {
-    auto listener = open_listener();
-    if (!listener) {
-      console_.error(listener.error().message);
-      return exit_code_of(listener.error());
-    }
-    if (auto announced = announce(listener->port()); !announced) {
-      console_.error(announced.error().message);
-      return exit_code_of(announced.error());
-    }
+  Result<int> run() {
+    ASSIGN_OR_RETURN(auto listener, open_listener());
+    RETURN_IF_ERROR(announce(listener.port()));
     for (;;) {
       console_.note(fmt::format("waiting for a client of 'pacecar {}' at {} on port {}",
                                 name_of(definition_.kind), fmt::join(hosts_, " and "),
-                                listener->port()));
-      const auto status = serve_next(*listener);
+                                listener.port()));
+      const auto status = serve_next(listener);
       if (!status) console_.error(status.error().message);
       if (!options_.run_infinitely) return status ? *status : kExitFailed;
     }
@@ -233,25 +207,22 @@ class Server {
   // (net_virtio_user).
   Result<void> wait_with_nics() {
     if (waiting_ != nullptr) return {};
-    auto context = open_context(options_, TestParameters(), console_);
-    if (!context) return tl::unexpected(context.error());
-    waiting_ = std::move(*context);
+    ASSIGN_OR_RETURN(waiting_, open_context(options_, TestParameters(), console_));
     return {};
   }
 
   // Finds mistakes of this side before a client comes.
   Result<ControlListener> open_listener() {
-    if (auto ok = wait_with_nics(); !ok) return tl::unexpected(ok.error());
+    RETURN_IF_ERROR(wait_with_nics());
     console_.note(waiting_->banner());
-    const auto key = cluster_key();
-    if (!key) return tl::unexpected(key.error());
+    ASSIGN_OR_RETURN(const auto key, cluster_key());
     hosts_ = {options_.bind};
     if (options_.bind.empty()) {
       hosts_ = {waiting_->nics()[kNic].address};
       // Clients on this host reach the NIC's address as well.
       if (hosts_.front() != kLoopback) hosts_.emplace_back(kLoopback);
     }
-    return ControlListener::open(hosts_, options_.port, *key);
+    return ControlListener::open(hosts_, options_.port, key);
   }
 
   // For a parent that does not read its output.
@@ -265,15 +236,15 @@ class Server {
   Result<int> serve_next(ControlListener& listener) {
     for (;;) {
       if (auto ok = wait_with_nics(); !ok) console_.warn(ok.error().message);
-      auto caller =
-          listener.accept("hello", [this](const Error& why) { console_.warn(why.message); });
-      if (!caller) return tl::unexpected(caller.error());
+      ASSIGN_OR_RETURN(auto caller, listener.accept("hello", [this](const Error& why) {
+        console_.warn(why.message);
+      }));
       std::optional<Reporter> reporter;  // of a test that has begun
-      auto status = serve(caller->channel, caller->greeting, reporter);
+      auto status = serve(caller.channel, caller.greeting, reporter);
       if (status) return status;
-      caller->channel.send_error(status.error().message);
+      caller.channel.send_error(status.error().message);
       if (reporter) return status;
-      console_.warn(fmt::format("{}: {}", caller->channel.peer(), status.error().message));
+      console_.warn(fmt::format("{}: {}", caller.channel.peer(), status.error().message));
     }
   }
 
@@ -297,35 +268,29 @@ class Server {
   }
 
   Result<int> serve(ControlChannel& channel, const Json& hello, std::optional<Reporter>& reporter) {
-    const auto parameters = check_hello(hello);
-    if (!parameters) return tl::unexpected(parameters.error());
-    const auto sent = channel.send({{"type", "welcome"}});
-    if (!sent) return tl::unexpected(sent.error());
+    ASSIGN_OR_RETURN(const auto parameters, check_hello(hello));
+    RETURN_IF_ERROR(channel.send({{"type", "welcome"}}));
     waiting_.reset();
-    const auto context = open_context(options_, *parameters, console_);  // may take seconds
+    const auto context = open_context(options_, parameters, console_);  // may take seconds
     if (!context) return tl::unexpected(context.error());
     console_.note(fmt::format("serving {}", channel.peer()));
     for (;;) {
-      const auto message = channel.receive(reporter ? kNextLimit : kFirstLimit);
-      if (!message) return tl::unexpected(message.error());
-      if (reporter && message->value("type", Json()) == "end") {
-        const auto status = unsigned_field(*message, "status", kExitOk, kExitThresholdMissed);
-        if (!status) return tl::unexpected(status.error());
-        const auto written = reporter->write_json((*context)->nics());
-        if (!written) return tl::unexpected(written.error());
-        return static_cast<int>(*status);
+      ASSIGN_OR_RETURN(const auto message, channel.receive(reporter ? kNextLimit : kFirstLimit));
+      if (reporter && message.value("type", Json()) == "end") {
+        ASSIGN_OR_RETURN(const auto status,
+                         unsigned_field(message, "status", kExitOk, kExitThresholdMissed));
+        RETURN_IF_ERROR(reporter->write_json((*context)->nics()));
+        return static_cast<int>(status);
       }
-      const auto served = serve_size(**context, channel, *message, *parameters, reporter);
-      if (!served) return tl::unexpected(served.error());
+      RETURN_IF_ERROR(serve_size(**context, channel, message, parameters, reporter));
     }
   }
 
   Result<void> serve_size(Context& context, ControlChannel& channel, const Json& message,
                           const TestParameters& parameters,
                           std::optional<Reporter>& reporter) const {
-    const auto size = unsigned_field(message, "size", 1, kMaxMessageBytes);
-    if (!size) return tl::unexpected(size.error());
-    if (const uint64_t wanted = buffer_bytes(parameters, *size); wanted > options_.max_buffers) {
+    ASSIGN_OR_RETURN(const auto size, unsigned_field(message, "size", 1, kMaxMessageBytes));
+    if (const uint64_t wanted = buffer_bytes(parameters, size); wanted > options_.max_buffers) {
       return fail(ErrorCode::kPeer,
                   fmt::format("the client asks for {} MiB of buffers, and the server allows {}: "
                               "lower -s, -q, -t or -r, or raise --max-buffers there",
@@ -333,23 +298,20 @@ class Server {
     }
     const bool both = parameters.bidirectional || definition_.echo;
     const StreamPlan plan{.nic = kNic,
-                          .size = *size,
+                          .size = size,
                           .send = both || parameters.reversed,
                           .receive = both || !parameters.reversed,
                           .echo = definition_.echo,
                           .place = place_};
-    auto streams = make_streams(context, channel, plan, parameters);
-    if (!streams) return tl::unexpected(streams.error());
+    ASSIGN_OR_RETURN(auto streams, make_streams(context, channel, plan, parameters));
     if (!reporter) reporter.emplace(definition_.kind, options_, parameters);
-    reporter->set_nic(streams->nic);
-    const End end{context, streams->nic, channel, *streams, !definition_.echo};
+    reporter->set_nic(streams.nic);
+    const End end{context, streams.nic, channel, streams, !definition_.echo};
     for (int phase = 0; phase < 2; ++phase) {  // warm-up, measurement
-      const auto served = serve_phase(end, definition_.echo);
-      if (!served) return served;
+      RETURN_IF_ERROR(serve_phase(end, definition_.echo));
     }
-    const auto received = channel.expect("result", kNextLimit);
-    if (!received) return tl::unexpected(received.error());
-    return reporter->add(received->value("result", Json()));
+    ASSIGN_OR_RETURN(const auto received, channel.expect("result", kNextLimit));
+    return reporter->add(received.value("result", Json()));
   }
 
   const TestDefinition& definition_;
@@ -360,47 +322,38 @@ class Server {
   std::unique_ptr<Context> waiting_;  // until a client comes
 };
 
-}  // namespace
-
 // The client's environment applies to both ends, as --cc does.
 Result<void> choose_control(TestParameters& parameters) {
-  const auto params = load_params_from_environment({}, nullptr);
-  if (!params) return tl::unexpected(params.error());
+  ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
   for (size_t row = 0; row < param_table().size(); ++row) {
-    const bool chosen = params->origin(row) != Params().origin(row);
+    const bool chosen = params.origin(row) != Params().origin(row);
     if (param_table()[row].name == "PACECAR_CC" && chosen &&
         parameters.congestion_control.empty()) {
-      parameters.congestion_control = params->cc;
+      parameters.congestion_control = params.cc;
     }
   }
   return {};
 }
 
+Result<int> run_end(const TestDefinition& definition, TestOptions& options,
+                    const Console& console) {
+  RETURN_IF_ERROR(check_writable(options.json_file));
+  const bool server = options.host.empty();
+  if (!server) {
+    RETURN_IF_ERROR(choose_control(options.parameters));
+  }
+  ASSIGN_OR_RETURN(const auto place, find_place(options));
+  return server ? Server(definition, options, place, console).run()
+                : Client(definition, options, place, console).run();
+}
+
+}  // namespace
+
 int run_test(const TestDefinition& definition, int argc, char** argv) {
   auto parsed = parse_test_options(definition.kind, argc, argv);
-  if (!parsed) {
-    Console(false, true).error(parsed.error().message);
-    return kExitUsage;
-  }
-  if (!parsed->help.empty()) {
-    std::fwrite(parsed->help.data(), 1, parsed->help.size(), stdout);
-    return kExitOk;
-  }
-  TestOptions& options = parsed->options;
-  const Console console(options.quiet, options.color);
-  Result<void> sound = check_writable(options.json_file);
-  if (sound && !options.host.empty()) sound = choose_control(options.parameters);
-  if (!sound) {
-    console.error(sound.error().message);
-    return exit_code_of(sound.error());
-  }
-  const auto place = find_place(options);
-  if (!place) {
-    console.error(place.error().message);
-    return exit_code_of(place.error());
-  }
-  if (options.host.empty()) return Server(definition, options, *place, console).run();
-  return Client(definition, options, *place, console).run();
+  if (const auto code = code_of_words(parsed)) return *code;
+  const Console console(parsed->options.quiet, parsed->options.color);
+  return code_of(run_end(definition, parsed->options, console), console);
 }
 
 }  // namespace pacecar::perf

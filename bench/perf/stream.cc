@@ -5,6 +5,7 @@
 #include <array>
 
 #include "transport/base/check.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
@@ -37,13 +38,13 @@ Result<bool> SendStream::start_one() {
   const size_t index = started_ % requests_.size();
   const auto message = buffer_.slot(index);
   if (validate_) {
-    if (auto filled = buffer_.fill(index, started_); !filled) return tl::unexpected(filled.error());
+    RETURN_IF_ERROR(buffer_.fill(index, started_));
   }
-  const auto request = connection_->isend(message.data(), message.size(),
-                                          static_cast<int>(started_ % group_), buffer_.memory());
-  if (!request) return tl::unexpected(request.error());
-  if (*request == nullptr) return false;
-  requests_[index] = *request;
+  ASSIGN_OR_RETURN(const auto request,
+                   connection_->isend(message.data(), message.size(),
+                                      static_cast<int>(started_ % group_), buffer_.memory()));
+  if (request == nullptr) return false;
+  requests_[index] = request;
   ++started_;
   return true;
 }
@@ -52,15 +53,13 @@ Result<uint64_t> SendStream::poll() {
   uint64_t room = std::min(limit_ - started_, requests_.size() - (started_ - finished_));
   if (room < std::min(post_list_, limit_ - started_)) room = 0;
   for (; room > 0; --room) {
-    const auto started = start_one();
-    if (!started) return tl::unexpected(started.error());
-    if (!*started) break;
+    ASSIGN_OR_RETURN(const auto started, start_one());
+    if (!started) break;
   }
   const uint64_t before = finished_;
   while (finished_ < started_) {
-    const auto result = connection_->test(requests_[finished_ % requests_.size()]);
-    if (!result) return tl::unexpected(result.error());
-    if (!result->done) break;
+    ASSIGN_OR_RETURN(const auto result, connection_->test(requests_[finished_ % requests_.size()]));
+    if (!result.done) break;
     ++finished_;
   }
   return finished_ - before;
@@ -85,10 +84,9 @@ Result<bool> ReceiveStream::post_group() {
     // A group never ends short but at the limit, so that tags go on from 0 with every request.
     buffers[i] = {target.data(), target.size(), static_cast<int>(i), buffer_.memory()};
   }
-  const auto request = connection_->irecv({buffers.data(), messages});
-  if (!request) return tl::unexpected(request.error());
-  if (*request == nullptr) return false;
-  posted_requests_[requests_started_ % posted_requests_.size()] = {*request, messages};
+  ASSIGN_OR_RETURN(const auto request, connection_->irecv({buffers.data(), messages}));
+  if (request == nullptr) return false;
+  posted_requests_[requests_started_ % posted_requests_.size()] = {request, messages};
   ++requests_started_;
   posted_ += messages;
   return true;
@@ -105,13 +103,12 @@ Result<void> ReceiveStream::check(const TestResult& result, uint32_t messages) {
                               number, connection_->peer(), message.size()));
     }
     if (!validate_) continue;
-    const auto bad = buffer_.find_mismatch(number % slots_, number);
-    if (!bad) return tl::unexpected(bad.error());
-    if (*bad) {
+    ASSIGN_OR_RETURN(const auto bad, buffer_.find_mismatch(number % slots_, number));
+    if (bad) {
       return fail(ErrorCode::kPeer,
                   fmt::format("data validation failed: byte {} of message {} from {} is not what "
                               "was sent, so do not trust this path with data",
-                              **bad, number, connection_->peer()));
+                              *bad, number, connection_->peer()));
     }
   }
   return {};
@@ -119,18 +116,15 @@ Result<void> ReceiveStream::check(const TestResult& result, uint32_t messages) {
 
 Result<uint64_t> ReceiveStream::poll() {
   while (posted_ < limit_ && requests_started_ - requests_finished_ < posted_requests_.size()) {
-    const auto posted = post_group();
-    if (!posted) return tl::unexpected(posted.error());
-    if (!*posted) break;
+    ASSIGN_OR_RETURN(const auto posted, post_group());
+    if (!posted) break;
   }
   const uint64_t before = finished_;
   while (requests_finished_ < requests_started_) {
     const Posted& oldest = posted_requests_[requests_finished_ % posted_requests_.size()];
-    const auto result = connection_->test(oldest.request);
-    if (!result) return tl::unexpected(result.error());
-    if (!result->done) break;
-    const auto checked = check(*result, oldest.messages);
-    if (!checked) return tl::unexpected(checked.error());
+    ASSIGN_OR_RETURN(const auto result, connection_->test(oldest.request));
+    if (!result.done) break;
+    RETURN_IF_ERROR(check(result, oldest.messages));
     finished_ += oldest.messages;
     ++requests_finished_;
     if (echo_) break;

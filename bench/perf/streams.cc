@@ -8,6 +8,7 @@
 
 #include "bench/perf/clock.h"
 #include "bench/perf/json_fields.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
@@ -22,17 +23,13 @@ using Pointers = std::vector<std::unique_ptr<T>>;
 // The peer's, if it is wanted.
 Result<std::optional<Handle>> exchange_handles(ControlChannel& channel, const Listener* listener,
                                                bool wanted) {
-  const auto sent =
+  RETURN_IF_ERROR(
       channel.send({{"type", "handle"},
-                    {"handle", listener != nullptr ? to_hex(listener->handle().bytes) : ""}});
-  if (!sent) return tl::unexpected(sent.error());
-  const auto message = channel.expect("handle", kConnectLimit);
-  if (!message) return tl::unexpected(message.error());
+                    {"handle", listener != nullptr ? to_hex(listener->handle().bytes) : ""}}));
+  ASSIGN_OR_RETURN(const auto message, channel.expect("handle", kConnectLimit));
   if (!wanted) return std::nullopt;
   Handle handle;
-  if (auto good = bytes_field(*message, "handle", handle.bytes); !good) {
-    return tl::unexpected(good.error());
-  }
+  RETURN_IF_ERROR(bytes_field(message, "handle", handle.bytes));
   return handle;
 }
 
@@ -43,27 +40,24 @@ Result<void> connect_all(Context& context, ControlChannel& channel, size_t nic, 
                          Pointers<ReceiveConnection>& receivers) {
   Pointers<Connecting> pending;
   for (size_t i = 0; remote && i < count; ++i) {
-    auto connecting = context.connect(nic, *remote);
-    if (!connecting) return tl::unexpected(connecting.error());
-    pending.push_back(std::move(*connecting));
+    ASSIGN_OR_RETURN(auto connecting, context.connect(nic, *remote));
+    pending.push_back(std::move(connecting));
   }
   const size_t expected = listener != nullptr ? count : 0;
   const Instant deadline = steady_now() + kConnectLimit;
   while (!pending.empty() || receivers.size() < expected) {
     if (!pending.empty()) {
-      auto made = pending.back()->poll();
-      if (!made) return tl::unexpected(made.error());
-      if (*made) {
-        senders.push_back(std::move(*made));
+      ASSIGN_OR_RETURN(auto made, pending.back()->poll());
+      if (made) {
+        senders.push_back(std::move(made));
         pending.pop_back();
       }
     }
     if (receivers.size() < expected) {
-      auto accepted = listener->accept();
-      if (!accepted) return tl::unexpected(accepted.error());
-      if (*accepted) receivers.push_back(std::move(*accepted));
+      ASSIGN_OR_RETURN(auto accepted, listener->accept());
+      if (accepted) receivers.push_back(std::move(accepted));
     }
-    if (auto there = channel.still_there(); !there) return there;
+    RETURN_IF_ERROR(channel.still_there());
     if (steady_now() > deadline) {
       return fail(
           ErrorCode::kPeer,
@@ -82,14 +76,12 @@ Result<void> connect_all(Context& context, ControlChannel& channel, size_t nic, 
 Result<uint64_t> Streams::poll() {
   uint64_t moved = 0;
   for (auto& sender : senders) {  // first: an answer does not wait for a look at what comes next
-    const auto finished = sender.poll();
-    if (!finished) return finished;
-    moved += *finished;
+    ASSIGN_OR_RETURN(const auto finished, sender.poll());
+    moved += finished;
   }
   for (auto& receiver : receivers) {
-    const auto finished = receiver.poll();
-    if (!finished) return finished;
-    moved += *finished;
+    ASSIGN_OR_RETURN(const auto finished, receiver.poll());
+    moved += finished;
   }
   return moved;
 }
@@ -135,39 +127,33 @@ Result<Streams> make_streams(Context& context, ControlChannel& channel, const St
                              const TestParameters& parameters) {
   std::unique_ptr<Listener> listener;
   if (plan.receive) {
-    auto opened = context.listen(plan.nic);
-    if (!opened) return tl::unexpected(opened.error());
-    listener = std::move(*opened);
+    ASSIGN_OR_RETURN(listener, context.listen(plan.nic));
   }
-  const auto remote = exchange_handles(channel, listener.get(), plan.send);
-  if (!remote) return tl::unexpected(remote.error());
+  ASSIGN_OR_RETURN(const auto remote, exchange_handles(channel, listener.get(), plan.send));
   Pointers<SendConnection> senders;
   Pointers<ReceiveConnection> receivers;
   const auto connected = connect_all(context, channel, plan.nic, parameters.connections,
-                                     listener.get(), *remote, senders, receivers);
+                                     listener.get(), remote, senders, receivers);
   if (!connected) return tl::unexpected(channel.explain(connected.error()));
 
   Streams streams;
   streams.nic = senders.empty() ? receivers.front()->nic() : senders.front()->nic();
   for (auto& connection : senders) {
-    auto buffer = MessageBuffer::create(context, connection->nic(), plan.size, parameters.tx_depth,
-                                        plan.place);
-    if (!buffer) return tl::unexpected(buffer.error());
-    streams.senders.emplace_back(std::move(connection), std::move(*buffer), parameters.tx_depth,
+    ASSIGN_OR_RETURN(auto buffer, MessageBuffer::create(context, connection->nic(), plan.size,
+                                                        parameters.tx_depth, plan.place));
+    streams.senders.emplace_back(std::move(connection), std::move(buffer), parameters.tx_depth,
                                  parameters.rx_depth, parameters.validate);
     streams.senders.back().set_post_list(parameters.post_list);
   }
   for (auto& connection : receivers) {
-    auto buffer = MessageBuffer::create(context, connection->nic(), plan.size,
-                                        receive_slots(parameters.rx_depth), plan.place);
-    if (!buffer) return tl::unexpected(buffer.error());
-    streams.receivers.emplace_back(std::move(connection), std::move(*buffer), parameters.rx_depth,
+    ASSIGN_OR_RETURN(auto buffer,
+                     MessageBuffer::create(context, connection->nic(), plan.size,
+                                           receive_slots(parameters.rx_depth), plan.place));
+    streams.receivers.emplace_back(std::move(connection), std::move(buffer), parameters.rx_depth,
                                    parameters.validate, plan.echo);
   }
-  const auto sent = channel.send({{"type", "connected"}});
-  if (!sent) return tl::unexpected(sent.error());
-  const auto ready = channel.expect("connected", kConnectLimit * 2);
-  if (!ready) return tl::unexpected(ready.error());
+  RETURN_IF_ERROR(channel.send({{"type", "connected"}}));
+  RETURN_IF_ERROR(channel.expect("connected", kConnectLimit * 2));
   return streams;
 }
 

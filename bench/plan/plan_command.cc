@@ -16,10 +16,9 @@
 #include "bench/plan/launch.h"
 #include "bench/plan/plan_file.h"
 #include "bench/plan/plan_report.h"
-#include "bench/plan/plan_text.h"
 #include "bench/plan/search.h"
-#include "bench/plan/sim_traffic.h"
 #include "bench/sim/spec_value.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -84,12 +83,11 @@ void add_flags(CLI::App& app, Flags& flags) {
 Result<Problem> problem_of(const Flags& flags) {
   SpecTable tables;
   for (const std::string& name : flags.files) {
-    const auto file = read_spec(name);
-    if (!file) return tl::unexpected(file.error());
-    merge_spec(tables, *file->table());
+    ASSIGN_OR_RETURN(const auto file, read_spec(name));
+    merge_spec(tables, *file.table());
   }
   for (const std::string& setting : flags.settings) {
-    if (const auto set = set_spec(tables, setting); !set) return tl::unexpected(set.error());
+    RETURN_IF_ERROR(set_spec(tables, setting));
   }
   if (tables.empty()) {
     return fail(ErrorCode::kInvalidArgument,
@@ -121,8 +119,7 @@ Result<void> emit(const Problem& problem, const Strategy& strategy, const Flags&
 
 Result<void> print(const Answer& answer, const Flags& flags, CommTimes& comm) {
   if (!flags.json_file.empty()) {
-    const auto written = perf::write_json(flags.json_file, document_of(answer));
-    if (!written) return written;
+    RETURN_IF_ERROR(perf::write_json(flags.json_file, document_of(answer)));
   }
   if (!flags.emit.empty()) {
     if (flags.plan > answer.plans.size()) {
@@ -139,23 +136,22 @@ Result<void> print(const Answer& answer, const Flags& flags, CommTimes& comm) {
 }
 
 Result<void> plan_it(const Flags& flags) {
-  if (auto writable = perf::check_writable(flags.json_file); !writable) return writable;
-  const auto problem = problem_of(flags);
-  if (!problem) return tl::unexpected(problem.error());
-  CommTimes comm(problem->cluster, problem->overheads);
+  RETURN_IF_ERROR(perf::check_writable(flags.json_file));
+  ASSIGN_OR_RETURN(const auto problem, problem_of(flags));
+  CommTimes comm(problem.cluster, problem.overheads);
   const SearchOptions options{
       .best = flags.best, .tolerance = flags.tolerance_percent / 100, .nodes = flags.nodes};
   const auto started = std::chrono::steady_clock::now();
-  const auto found = search(*problem, comm, options);
+  const auto found = search(problem, comm, options);
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - started;
   if (found.best.empty()) return tl::unexpected(nothing_fits(found));
   std::vector<PlanReport> plans;
-  for (const Strategy& each : found.best) plans.push_back(report_of(*problem, each, comm));
-  const bool several = problem->accelerators.size() > 1;
-  return print({.problem = *problem,
+  for (const Strategy& each : found.best) plans.push_back(report_of(problem, each, comm));
+  const bool several = problem.accelerators.size() > 1;
+  return print({.problem = problem,
                 .search = found,
                 .plans = plans,
-                .alone_tokens_per_s = several ? alone_tokens_per_s(*problem, comm, options) : 0,
+                .alone_tokens_per_s = several ? alone_tokens_per_s(problem, comm, options) : 0,
                 .search_s = taken.count()},
                flags, comm);
 }

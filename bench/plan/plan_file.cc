@@ -7,6 +7,7 @@
 
 #include "bench/predict/description.h"
 #include "bench/sim/spec_reader.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::plan {
 namespace {
@@ -29,10 +30,10 @@ uint32_t count(SpecReader& reader, std::string_view key, uint32_t otherwise, uin
 
 // A preset, or the preset's figures with some replaced, or all figures.
 Result<void> read_model(const SpecTable& tables, Model& model) {
-  const auto value =
-      table_of(tables, "model", "name one, such as model.preset = \"llama2-70b\", or describe it");
-  if (!value) return tl::unexpected(value.error());
-  SpecReader reader(*(*value)->table(), "[model]", (*value)->place);
+  ASSIGN_OR_RETURN(
+      const auto value,
+      table_of(tables, "model", "name one, such as model.preset = \"llama2-70b\", or describe it"));
+  SpecReader reader(*value->table(), "[model]", value->place);
   const bool known = reader.has("preset");
   if (known) {
     std::vector<std::string_view> names;
@@ -88,9 +89,9 @@ std::vector<uint32_t> numbers(SpecReader& reader, std::string_view key,
 Result<void> read_training(const SpecTable& tables, Training& training) {
   constexpr std::array<std::string_view, 2> kPrecisions{"bf16", "fp32"};
   constexpr std::array<std::string_view, 3> kRecompute{"any", "none", "full"};
-  const auto value = table_of(tables, "training", "give at least training.global_batch = 1024");
-  if (!value) return tl::unexpected(value.error());
-  SpecReader reader(*(*value)->table(), "[training]", (*value)->place);
+  ASSIGN_OR_RETURN(const auto value,
+                   table_of(tables, "training", "give at least training.global_batch = 1024"));
+  SpecReader reader(*value->table(), "[training]", value->place);
   if (!reader.has("global_batch"))
     reader.complain("global_batch", "is missing: give the samples of a step");
   training.global_batch = count(reader, "global_batch", training.global_batch);
@@ -129,7 +130,7 @@ Result<std::vector<Sample>> read_samples(const SpecValue& list, const Model& mod
     const double flops = layer_flops(model) * tokens / count(reader, "tensor", 1);
     const double seconds = reader.duration("forward", Duration()).seconds();
     if (!(seconds > 0)) reader.complain("forward", "is missing or 0: give a layer's forward pass");
-    if (auto read = reader.finish(); !read) return tl::unexpected(read.error());
+    RETURN_IF_ERROR(reader.finish());
     samples.push_back({flops, seconds});
   }
   return samples;
@@ -150,11 +151,10 @@ Result<Accelerator> read_accelerator(const SpecValue& value, const Model& model)
   if (found.memory_rate <= 0) reader.complain("memory_rate", "is 0: give bytes per second");
   reader.table("host");
   const SpecValue* samples = reader.value("samples");
-  if (auto read = reader.finish(); !read) return tl::unexpected(read.error());
+  RETURN_IF_ERROR(reader.finish());
   if (samples == nullptr) return found;
-  const auto measured = read_samples(*samples, model);
-  if (!measured) return tl::unexpected(measured.error());
-  if (measured->empty() || !calibrate(found, *measured)) {
+  ASSIGN_OR_RETURN(const auto measured, read_samples(*samples, model));
+  if (measured.empty() || !calibrate(found, measured)) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: samples of '{}' fit no roofline (none, faster than its peak, or "
                             "slower for less): check tflops and the times",
@@ -167,24 +167,22 @@ Result<Accelerator> read_accelerator(const SpecValue& value, const Model& model)
 Result<void> add_hosts(const SpecTable& network, const SpecValue& value, Accelerator& accelerator,
                        Problem& problem) {
   SpecTable tables = network;
-  const auto set = set_spec(tables, "topology.hosts",
-                            SpecValue{.value = int64_t{accelerator.hosts}, .place = value.place});
-  if (!set) return set;
+  RETURN_IF_ERROR(set_spec(tables, "topology.hosts",
+                           SpecValue{.value = int64_t{accelerator.hosts}, .place = value.place}));
   if (const SpecValue* host = value.table()->find("host")) {
     SpecTable own;
     own.set("host", *host);
     merge_spec(tables, own);
   }
-  auto described = predict::read_description(tables);
-  if (!described) return tl::unexpected(described.error());
+  ASSIGN_OR_RETURN(auto described, predict::read_description(tables));
   predict::Cluster& cluster = problem.cluster;
-  predict::HostGroup group = described->cluster.groups.at(0);
+  predict::HostGroup group = described.cluster.groups.at(0);
   for (uint32_t& nic : group.nics) nic += static_cast<uint32_t>(cluster.nic_kinds.size());
-  cluster.nic_kinds.insert(cluster.nic_kinds.end(), described->cluster.nic_kinds.begin(),
-                           described->cluster.nic_kinds.end());
-  cluster.fabric = described->cluster.fabric;
-  cluster.background = described->cluster.background;
-  problem.overheads = described->overheads;
+  cluster.nic_kinds.insert(cluster.nic_kinds.end(), described.cluster.nic_kinds.begin(),
+                           described.cluster.nic_kinds.end());
+  cluster.fabric = described.cluster.fabric;
+  cluster.background = described.cluster.background;
+  problem.overheads = described.overheads;
   accelerator.per_host = group.gpus;
   cluster.groups.push_back(std::move(group));
   return {};
@@ -210,10 +208,9 @@ Result<void> read_accelerators(const SpecTable& tables, Problem& problem) {
                   fmt::format("{}: accelerators lists {}: describe each as [[accelerators]]",
                               kind.place.text(), kind_of(kind)));
     }
-    auto accelerator = read_accelerator(kind, problem.model);
-    if (!accelerator) return tl::unexpected(accelerator.error());
-    if (auto added = add_hosts(network, kind, *accelerator, problem); !added) return added;
-    problem.accelerators.push_back(std::move(*accelerator));
+    ASSIGN_OR_RETURN(auto accelerator, read_accelerator(kind, problem.model));
+    RETURN_IF_ERROR(add_hosts(network, kind, accelerator, problem));
+    problem.accelerators.push_back(std::move(accelerator));
   }
   return {};
 }

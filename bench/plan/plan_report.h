@@ -1,6 +1,8 @@
 // What a strategy costs and why: per stage times, memory and traffic; what limits the step.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -61,5 +63,21 @@ double compute_bound_s(const Problem& problem);
 // with the whole batch, by its best plan; one that cannot, for its memory, counts with its compute
 // bound. Tokens per second.
 double alone_tokens_per_s(const Problem& problem, CommTimes& comm, SearchOptions options);
+
+// Plans for people, as a table, and for programs, as JSON.
+
+struct Answer {
+  const Problem& problem;
+  const SearchResult& search;
+  std::span<const PlanReport> plans;  // the best first
+  double alone_tokens_per_s = 0;      // 0: there is only one kind
+  double search_s = 0;                // wall clock
+};
+
+std::string text_of(const Answer& answer);
+nlohmann::json document_of(const Answer& answer);
+
+// "5 5 14x8": the stages' layers, those that repeat with how often.
+std::string layers_text(std::span<const uint32_t> layers);
 
 }  // namespace pacecar::plan

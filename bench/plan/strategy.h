@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "bench/plan/accelerators.h"
 #include "bench/plan/model.h"
 #include "net_plugin/predict/cluster.h"
 #include "net_plugin/predict/library_costs.h"

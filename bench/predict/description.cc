@@ -8,6 +8,7 @@
 #include <string>
 
 #include "bench/sim/spec_reader.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::predict {
 namespace {
@@ -91,7 +92,7 @@ Result<uint32_t> find_nic(const std::string& name, const SpecPlace& place, const
   kind.ack_bytes = static_cast<double>(reader.bytes("ack", 106));
   if (kind.rate <= 0) reader.complain("rate", "is 0: give the NIC's, such as rate = \"400G\"");
   if (kind.packet_bytes <= 0) reader.complain("mtu", "is 0: give a packet's payload");
-  if (auto read = reader.finish(); !read) return tl::unexpected(read.error());
+  RETURN_IF_ERROR(reader.finish());
   cluster.nic_kinds.push_back(std::move(kind));
   return static_cast<uint32_t>(cluster.nic_kinds.size() - 1);
 }
@@ -117,7 +118,7 @@ Result<void> read_host(const SpecTable& tables, Cluster& cluster) {
   } else {
     names.assign(group.gpus, reader.text("nics", "400G"));
   }
-  if (auto read = reader.finish(); !read) return read;
+  RETURN_IF_ERROR(reader.finish());
   if (names.empty() || names.size() > 64) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: [host] nics names {} NICs: name 1 to 64", value.place.text(),
@@ -126,9 +127,8 @@ Result<void> read_host(const SpecTable& tables, Cluster& cluster) {
   cluster.nic_kinds.clear();
   group.nics.clear();
   for (const std::string& name : names) {
-    const auto kind = find_nic(name, value.place, tables, cluster);
-    if (!kind) return tl::unexpected(kind.error());
-    group.nics.push_back(*kind);
+    ASSIGN_OR_RETURN(const auto kind, find_nic(name, value.place, tables, cluster));
+    group.nics.push_back(kind);
   }
   return {};
 }
@@ -139,7 +139,7 @@ Result<void> read_library(const SpecTable& tables, Description& found) {
   const SpecValue& value = part(tables, "library");
   SpecReader reader(*value.table(), "[library]", value.place);
   found.overheads = reader.choice("kind", 0, kLibraries) == 0 ? nccl_costs() : message_costs();
-  if (auto read = reader.finish(); !read) return read;
+  RETURN_IF_ERROR(reader.finish());
   for (const auto& [name, table] : part(tables, "protocol").table()->entries()) {
     size_t number = 0;
     while (number < kProtocols && name_of(static_cast<Protocol>(number)) != name) ++number;
@@ -158,7 +158,7 @@ Result<void> read_library(const SpecTable& tables, Description& found) {
     costs.chunk = each.bytes("chunk", costs.chunk);
     costs.slots = static_cast<uint32_t>(each.whole("slots", costs.slots, 1, 64));
     costs.slices = static_cast<uint32_t>(each.whole("slices", costs.slices, 1, 64));
-    if (auto read = each.finish(); !read) return read;
+    RETURN_IF_ERROR(each.finish());
   }
   return {};
 }
@@ -200,7 +200,7 @@ Result<void> read_collective(const SpecTable& tables, Description& found) {
   found.like.parallel = number("parallel", 1'000'000);
   const auto sizes = parse_sizes(reader.text("sizes", "8:16G:x4"));
   if (!sizes) reader.complain("sizes", sizes.error().message);
-  if (auto read = reader.finish(); !read) return read;
+  RETURN_IF_ERROR(reader.finish());
   found.sizes = *sizes;
   return {};
 }
@@ -227,9 +227,8 @@ Result<std::vector<Bytes>> parse_sizes(std::string_view text) {
   if (first == std::string_view::npos) {
     for (size_t begin = 0; begin <= text.size();) {
       const size_t end = std::min(text.find(',', begin), text.size());
-      const auto size = parse_size(text.substr(begin, end - begin));
-      if (!size) return tl::unexpected(size.error());
-      sizes.push_back(*size);
+      ASSIGN_OR_RETURN(const auto size, parse_size(text.substr(begin, end - begin)));
+      sizes.push_back(size);
       begin = end + 1;
     }
     return sizes;
@@ -261,7 +260,7 @@ Result<Description> read_description(const SpecTable& tables) {
   SpecReader reader(*value.table(), "[background]", value.place);
   found.cluster.background.nics = reader.number("nics", 0, 0, 0.99);
   found.cluster.background.core = reader.number("core", 0, 0, 0.99);
-  if (auto ended = reader.finish(); !ended) return tl::unexpected(ended.error());
+  RETURN_IF_ERROR(reader.finish());
   return found;
 }
 

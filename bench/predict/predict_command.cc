@@ -1,9 +1,10 @@
-#include "bench/predict/predict_command.h"
-
 #include <fmt/core.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,15 +13,115 @@
 #include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
 #include "bench/perf/run_subcommand.h"
+#include "bench/perf/subcommands.h"
 #include "bench/predict/answers.h"
-#include "bench/predict/measurements.h"
 #include "bench/sim/spec_value.h"
+#include "net_plugin/predict/calibration.h"
+#include "transport/base/result.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
 
 using namespace predict;
 using perf::Console;
+
+// Measurements from the JSON that pacecar's tools write, and the constants that follow from them as
+// TOML that `pacecar predict` reads.
+
+using Json = nlohmann::json;
+
+Measured point(Measured::Kind kind, Bytes bytes, double time_s) {
+  Measured measured{.kind = kind, .time_s = time_s};
+  measured.collective.bytes = bytes;
+  return measured;
+}
+
+// Of `bw` and `lat`: perftest's keys.
+std::optional<Measured> point_to_point(const Json& result, bool gigabits) {
+  const auto bytes = result.at("MsgSize").get<Bytes>();
+  if (result.contains("t_typical")) {
+    return point(Measured::Kind::kOneWay, bytes, result.at("t_typical").get<double>() * 1e-6);
+  }
+  if (!result.contains("BW_average")) return std::nullopt;
+  const double unit = gigabits ? 1e9 / 8 : 1024.0 * 1024;
+  return point(Measured::Kind::kPerMessage, bytes,
+               static_cast<double>(bytes) / (result.at("BW_average").get<double>() * unit));
+}
+
+Result<std::vector<Measured>> collectives(const Json& document) {
+  Measured each{.hosts = document.at("ranks").get<uint32_t>()};
+  const auto operation = document.at("op").get<std::string>();
+  size_t number = 0;
+  while (number < kOperations && name_of(static_cast<Operation>(number)) != operation) ++number;
+  if (number == kOperations) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("has the operation '{}', which the "
+                                                         "predictor does not know",
+                                                         operation));
+  }
+  each.collective.operation = static_cast<Operation>(number);
+  if (each.collective.operation == Operation::kAllToAll) {
+    each.collective.algorithm = Algorithm::kPairwise;
+  }
+  if (document.value("algorithm", "") == name_of(Algorithm::kTree)) {
+    each.collective.algorithm = Algorithm::kTree;
+  }
+  std::vector<Measured> found;
+  for (const Json& result : document.at("results")) {
+    each.collective.bytes = result.at("size_bytes").get<Bytes>();
+    each.time_s = result.at("time_ns").get<double>() * 1e-9;
+    found.push_back(each);
+  }
+  return found;
+}
+
+Result<std::vector<Measured>> measurements_of(const Json& document) {
+  if (document.contains("op")) return collectives(document);
+  const Json info = document.value("test_info", Json::object());
+  const bool gigabits = info.value("report_gbits", false);
+  std::vector<Measured> found;
+  for (const Json& result : document.at("results")) {
+    if (const auto one = point_to_point(result, gigabits)) found.push_back(*one);
+  }
+  return found;
+}
+
+// Of `pacecar bw`, `pacecar lat` (--json) or collective_bench (--out_json_file). Errors: those of
+// files; kInvalidArgument for a file of another kind.
+Result<std::vector<Measured>> read_measurements(const std::string& path) {
+  ASSIGN_OR_RETURN(const auto text, perf::read_text(path));
+  try {
+    auto found = measurements_of(Json::parse(text));
+    if (!found) {
+      return fail(found.error().code, fmt::format("'{}' {}", path, found.error().message));
+    }
+    std::erase_if(*found, [](const Measured& each) {
+      return !(each.time_s > 0) || !std::isfinite(each.time_s) || each.collective.bytes == 0;
+    });
+    if (!found->empty()) return found;
+  } catch (const Json::exception&) {  // told below
+  }
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("'{}' holds no measurements: give what 'pacecar bw --json', 'pacecar "
+                          "lat --json' or 'collective_bench --out_json_file' write",
+                          path));
+}
+
+// [nic.NAME] and [protocol.Simple], and as a comment how well they fit.
+std::string toml_of(const Calibration& found, size_t measurements) {
+  std::vector<double> errors;
+  for (const double error : found.errors) errors.push_back(std::abs(error));
+  std::ranges::sort(errors);
+  const auto& [nic, costs] = std::tie(found.nic, found.costs);
+  return fmt::format(
+      "# Fitted to {} measurements: median error {:.1f}%, largest {:.1f}%.\n"
+      "[nic.\"{}\"]\nrate = \"{:.0f}M\"\nefficiency = {}\nlatency = \"{:.0f}ns\"\n"
+      "per_message = \"{:.0f}ns\"\nmtu = {:.0f}\n\n"
+      "[protocol.Simple]\nlaunch = \"{:.0f}ns\"\nstep = \"{:.0f}ns\"\n",
+      measurements, 100 * errors[errors.size() / 2], 100 * errors.back(), nic.name, nic.rate * 8e-6,
+      nic.efficiency, nic.latency_s * 1e9, nic.per_message_s * 1e9, nic.packet_bytes,
+      costs.launch_s * 1e9, costs.step_s * 1e9);
+}
 
 constexpr const char* kFooter = R"(Examples:
   pacecar predict --hosts 64 --gpus 8 --nics 400G --op allreduce --sizes 8:16G:x4
@@ -90,20 +191,18 @@ void add_flags(CLI::App& app, Flags& flags) {
 Result<SpecTable> tables_of(const Flags& flags, const std::vector<std::string>& files) {
   SpecTable tables;
   for (const std::string& name : files) {
-    const auto file = read_spec(name);
-    if (!file) return tl::unexpected(file.error());
-    merge_spec(tables, *file->table());
+    ASSIGN_OR_RETURN(const auto file, read_spec(name));
+    merge_spec(tables, *file.table());
   }
   for (size_t i = 0; i < kKeyFlags.size(); ++i) {
     if (flags.keys[i].empty()) continue;
-    const auto set =
+    RETURN_IF_ERROR(
         kKeyFlags[i].word
             ? set_spec(tables, kKeyFlags[i].key, SpecValue{.value = flags.keys[i], .place = {}})
-            : set_spec(tables, fmt::format("{}={}", kKeyFlags[i].key, flags.keys[i]));
-    if (!set) return tl::unexpected(set.error());
+            : set_spec(tables, fmt::format("{}={}", kKeyFlags[i].key, flags.keys[i])));
   }
   for (const std::string& setting : flags.settings) {
-    if (const auto set = set_spec(tables, setting); !set) return tl::unexpected(set.error());
+    RETURN_IF_ERROR(set_spec(tables, setting));
   }
   return tables;
 }
@@ -115,20 +214,17 @@ Result<void> fit(const Flags& flags, const Console& console) {
                 "--calibrate needs measurements: name the JSON files of bw, lat or "
                 "collective_bench");
   }
-  if (auto writable = perf::check_writable(flags.output); !writable) return writable;
+  RETURN_IF_ERROR(perf::check_writable(flags.output));
   std::vector<Measured> measured;
   for (const std::string& file : flags.files) {
-    const auto more = read_measurements(file);
-    if (!more) return tl::unexpected(more.error());
-    measured.insert(measured.end(), more->begin(), more->end());
+    ASSIGN_OR_RETURN(const auto more, read_measurements(file));
+    measured.insert(measured.end(), more.begin(), more.end());
   }
-  const auto tables = tables_of(flags, {});
-  if (!tables) return tl::unexpected(tables.error());
-  const auto asked = read_description(*tables);
-  if (!asked) return tl::unexpected(asked.error());
-  NicKind nic = asked->cluster.nic_kinds[asked->cluster.groups[0].nics[0]];
+  ASSIGN_OR_RETURN(const auto tables, tables_of(flags, {}));
+  ASSIGN_OR_RETURN(const auto asked, read_description(tables));
+  NicKind nic = asked.cluster.nic_kinds[asked.cluster.groups[0].nics[0]];
   nic.name = flags.calibration_nic;
-  const auto found = predict::calibrate(nic, asked->cluster.fabric, asked->overheads, measured);
+  const auto found = predict::calibrate(nic, asked.cluster.fabric, asked.overheads, measured);
   const std::string text = toml_of(found, measured.size());
   if (flags.output.empty()) {
     fmt::print("{}", text);
@@ -140,28 +236,25 @@ Result<void> fit(const Flags& flags, const Console& console) {
 
 Result<void> answer(const Flags& flags) {
   for (const std::string& file : {flags.json_file, flags.html_file}) {
-    if (auto writable = perf::check_writable(file); !writable) return writable;
+    RETURN_IF_ERROR(perf::check_writable(file));
   }
-  const auto tables = tables_of(flags, flags.files);
-  if (!tables) return tl::unexpected(tables.error());
-  const auto asked = read_description(*tables);
-  if (!asked) return tl::unexpected(asked.error());
-  const auto answers = answers_to(*asked);
+  ASSIGN_OR_RETURN(const auto tables, tables_of(flags, flags.files));
+  ASSIGN_OR_RETURN(const auto asked, read_description(tables));
+  const auto answers = answers_to(asked);
   if (answers.empty()) {
     return fail(ErrorCode::kInvalidArgument,
                 "none of these operations has one of these algorithms: leave --algorithm out to "
                 "see those that each has (nvls needs host.nvls=true)");
   }
-  const auto document = document_of(*asked, answers);
+  const auto document = document_of(asked, answers);
   if (!flags.json_file.empty()) {
-    if (auto written = perf::write_json(flags.json_file, document); !written) return written;
+    RETURN_IF_ERROR(perf::write_json(flags.json_file, document));
   }
   if (!flags.html_file.empty()) {
-    auto written = perf::write_text(flags.html_file, page_of_answers(document));
-    if (!written) return written;
+    RETURN_IF_ERROR(perf::write_text(flags.html_file, page_of_answers(document)));
   }
   if (!flags.quiet && flags.json_file != perf::kStandardOutput) {
-    fmt::print("{}", table_of(*asked, answers));
+    fmt::print("{}", table_of(asked, answers));
   }
   return {};
 }

@@ -1,22 +1,250 @@
 // predict_validate: random cases from seeds, each in the packet simulator and in the predictor; a
 // JSON line for each, then how far apart they are. A case's error is that of its worst job.
 #include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "bench/predict/cases.h"
 #include "bench/sim/run.h"
 #include "bench/sim/spec_file.h"
+#include "net_plugin/predict/cluster.h"
+#include "net_plugin/predict/collective.h"
+#include "net_plugin/predict/library_costs.h"
 #include "net_plugin/predict/predict.h"
+#include "transport/base/prng.h"
+#include "transport/base/return_if_error.h"
+#include "transport/base/units.h"
 
 namespace pacecar::predict {
 namespace {
+
+// Random clusters and collectives for the validation of the predictor, each both as an experiment
+// for the packet simulator and as what the predictor takes.
+
+struct CaseLimits {
+  uint32_t hosts = 512;
+  // Of a simulation, in packets (cases.cc). What costs more is drawn again.
+  double work = 1.2e6;
+};
+
+struct Case {
+  std::string name;        // "64 hosts, 8 per leaf, 2:1, 100 Gb/s: ring 8 MB, shuffled"
+  std::string experiment;  // TOML for bench/sim
+  Cluster cluster;
+  std::vector<Collective> collectives;  // by job
+  LibraryCosts overheads;
+};
+
+enum class Kind : uint8_t { kRing, kTree, kHierarchical, kAllToAll };
+constexpr size_t kKinds = 4;
+
+template <typename T>
+T one_of(Prng& prng, std::span<const T> choices) {
+  return choices[prng.below(choices.size())];
+}
+
+struct Drawn {
+  Kind kind{};
+  std::vector<uint32_t> hosts;
+  Bytes bytes = 0;
+  uint32_t group = 4;
+  uint32_t pieces = 1;
+  uint32_t parallel = 1;
+};
+
+double messages(const Drawn& job) {
+  const auto n = static_cast<double>(job.hosts.size());
+  switch (job.kind) {
+    case Kind::kRing:
+      return 2 * n * (n - 1);
+    case Kind::kTree:
+      return 2 * n * job.pieces;
+    case Kind::kHierarchical:
+      return 2 * n * (job.group + n / job.group);
+    case Kind::kAllToAll:
+      return n * (n - 1);
+  }
+  return 0;
+}
+
+// What all hosts send, together.
+double traffic(const Drawn& job) {
+  const auto n = static_cast<double>(job.hosts.size());
+  const auto bytes = static_cast<double>(job.bytes);
+  return job.kind == Kind::kAllToAll ? bytes * n : 2 * bytes * n;
+}
+
+// Evenly in its logarithm.
+Bytes draw_size(Prng& prng) {
+  constexpr double kSmallest = 8e3;
+  constexpr double kLargest = 256e6;
+  const double part = static_cast<double>(prng.below(1'000'000)) * 1e-6;
+  return static_cast<Bytes>(kSmallest * std::pow(kLargest / kSmallest, part));
+}
+
+constexpr Bytes kLargestPacket = 16384;
+
+double work(const Drawn& job) {
+  // In packets: a message's own, its words, and what the host does. Each connection of an
+  // all-to-all costs memory, too.
+  const double message = job.kind == Kind::kAllToAll ? 60 : 3;
+  return message * messages(job) + traffic(job) / static_cast<double>(kLargestPacket);
+}
+
+Drawn draw_job(Prng& prng, std::vector<uint32_t> hosts) {
+  constexpr std::array<uint32_t, 3> kPieces{1, 4, 16};
+  constexpr std::array<uint32_t, 2> kGroups{4, 8};
+  constexpr std::array<uint32_t, 3> kParallel{1, 4, 8};
+  Drawn job{.kind = static_cast<Kind>(prng.below(kKinds)), .hosts = std::move(hosts)};
+  job.group =
+      std::min(one_of<uint32_t>(prng, kGroups), static_cast<uint32_t>(job.hosts.size() / 2));
+  job.pieces = one_of<uint32_t>(prng, kPieces);
+  job.parallel = one_of<uint32_t>(prng, kParallel);
+  job.bytes = draw_size(prng);
+  const Bytes n = job.hosts.size();
+  job.bytes = (job.bytes + n * n - 1) / (n * n) * (n * n);  // whole shares for all
+  return job;
+}
+
+std::string workload_of(const Drawn& job) {
+  switch (job.kind) {
+    case Kind::kRing:
+      return fmt::format("kind = \"ring_all_reduce\"\nbytes = {}", job.bytes);
+    case Kind::kTree:
+      return fmt::format("kind = \"tree_all_reduce\"\nbytes = {}\npieces = {}", job.bytes,
+                         job.pieces);
+    case Kind::kHierarchical:
+      return fmt::format("kind = \"hierarchical_all_reduce\"\nbytes = {}\nhosts_per_server = {}",
+                         job.bytes, job.group);
+    case Kind::kAllToAll:
+      return fmt::format("kind = \"all_to_all\"\nbytes = {}\nparallel = {}",
+                         job.bytes / job.hosts.size(), job.parallel);
+  }
+  return {};
+}
+
+Collective collective_of(const Drawn& job) {
+  Collective what{.bytes = job.bytes, .hosts = job.hosts};
+  switch (job.kind) {
+    case Kind::kRing:
+      what.algorithm = Algorithm::kRing;
+      break;
+    case Kind::kTree:
+      what.algorithm = Algorithm::kTree;
+      what.pieces = job.pieces;
+      break;
+    case Kind::kHierarchical:
+      what.algorithm = Algorithm::kHierarchical;
+      what.group = job.group;
+      break;
+    case Kind::kAllToAll:
+      what.operation = Operation::kAllToAll;
+      what.algorithm = Algorithm::kPairwise;
+      what.parallel = job.parallel;
+      break;
+  }
+  return what;
+}
+
+std::string name_of(const Drawn& job) {
+  constexpr std::array<std::string_view, kKinds> kNames{"ring", "tree", "hierarchical",
+                                                        "all-to-all"};
+  std::string name = fmt::format("{} of {}, {:.3g} MB", kNames[static_cast<size_t>(job.kind)],
+                                 job.hosts.size(), static_cast<double>(job.bytes) * 1e-6);
+  if (job.kind == Kind::kTree) name += fmt::format(" in {} pieces", job.pieces);
+  if (job.kind == Kind::kHierarchical) name += fmt::format(" in groups of {}", job.group);
+  if (job.kind == Kind::kAllToAll) name += fmt::format(", {} at a time", job.parallel);
+  return name;
+}
+
+// Hosts of all jobs: in order or shuffled, and as many jobs as divide them.
+std::vector<std::vector<uint32_t>> draw_places(Prng& prng, uint32_t hosts, bool shuffled) {
+  std::vector<uint32_t> all(hosts);
+  std::iota(all.begin(), all.end(), 0U);
+  for (uint32_t i = hosts - 1; shuffled && i > 0; --i) std::swap(all[i], all[prng.below(i + 1)]);
+  constexpr std::array<uint32_t, 5> kJobs{1, 1, 1, 2, 4};
+  const uint32_t jobs = hosts >= 16 && hosts <= 128 ? one_of<uint32_t>(prng, kJobs) : 1;
+  std::vector<std::vector<uint32_t>> places;
+  for (uint32_t job = 0; job < jobs; ++job) {
+    const uint32_t each = hosts / jobs;
+    places.emplace_back(all.begin() + job * each, all.begin() + (job + 1) * each);
+  }
+  return places;
+}
+
+// None: it would cost too much to simulate.
+std::optional<Case> try_case(Prng& prng, uint64_t seed, const CaseLimits& limits) {
+  constexpr std::array<uint32_t, 7> kHosts{8, 16, 32, 64, 128, 256, 512};
+  constexpr std::array<uint32_t, 4> kPerLeaf{4, 8, 16, 32};
+  constexpr std::array<uint32_t, 3> kOversubscriptions{1, 2, 4};
+  constexpr std::array<uint32_t, 4> kGbps{25, 100, 200, 400};
+  constexpr std::array<uint32_t, 3> kDelays{500, 1000, 2000};
+  uint32_t hosts = 0;
+  do hosts = one_of<uint32_t>(prng, kHosts);
+  while (hosts > limits.hosts);
+  const uint32_t per_leaf = std::min(one_of<uint32_t>(prng, kPerLeaf), hosts / 2);
+  const uint32_t over = one_of<uint32_t>(prng, kOversubscriptions);
+  const uint32_t gbps = one_of<uint32_t>(prng, kGbps);
+  const uint32_t delay_ns = one_of<uint32_t>(prng, kDelays);
+  const bool shuffled = prng.chance(0.4);
+
+  Case drawn;
+  std::string jobs;
+  std::vector<std::string> names;
+  double all_traffic = 0;
+  double all_work = 0;
+  const auto places = draw_places(prng, hosts, shuffled);
+  for (const auto& members : places) {
+    const Drawn job = draw_job(prng, members);
+    all_traffic += traffic(job);
+    all_work += work(job);
+    jobs += fmt::format("[[workload.job]]\n{}\nhosts = [{}]\n", workload_of(job),
+                        fmt::join(members, ", "));
+    drawn.collectives.push_back(collective_of(job));
+    names.push_back(name_of(job));
+  }
+  if (all_work > limits.work) return std::nullopt;
+  Bytes mtu = 4096;
+  while (mtu < kLargestPacket && all_traffic / static_cast<double>(mtu) > limits.work / 3) mtu *= 2;
+  drawn.name =
+      fmt::format("{} hosts, {} per leaf, {}:1, {} Gb/s, {} ns{}: {}", hosts, per_leaf, over, gbps,
+                  delay_ns, shuffled ? ", shuffled" : "", fmt::join(names, "; "));
+  drawn.experiment = fmt::format(
+      "[topology]\nkind = \"leaf-spine\"\nhosts = {}\nhosts_per_leaf = {}\nspines = {}\n"
+      "rate = \"{}G\"\ndelay = \"{}ns\"\n[transport]\nmtu = {}\nburst = {}\n"
+      "[run]\nseed = {}\ntime_limit = \"100s\"\nsample_series = 0\n{}",
+      hosts, per_leaf, per_leaf / over, gbps, delay_ns, mtu, mtu, seed, jobs);
+  NicKind& nic = drawn.cluster.nic_kinds[0];
+  nic.name = fmt::format("{}G", gbps);
+  nic.rate = bytes_per_s(gbps);
+  nic.packet_bytes = static_cast<double>(mtu);
+  drawn.cluster.groups = {{.hosts = hosts, .gpus = 1, .nics = {0}}};
+  drawn.cluster.fabric.hosts_per_leaf = per_leaf;
+  drawn.cluster.fabric.oversubscription = over;
+  drawn.cluster.fabric.cable_latency_s = delay_ns * 1e-9;
+  drawn.overheads = message_costs();
+  return drawn;
+}
+
+// The same seed and limits draw the same case.
+Case draw_case(uint64_t seed, const CaseLimits& limits) {
+  Prng prng(seed);
+  for (;;) {
+    if (auto drawn = try_case(prng, seed, limits)) return *std::move(drawn);
+  }
+}
 
 struct Options {
   std::string seeds = "1:12";  // the first, and how many
@@ -37,11 +265,9 @@ std::vector<Prediction> predict_case(const Case& drawn) {
 }
 
 Result<RunResult> simulate(const Case& drawn) {
-  const auto tables = parse_spec(drawn.experiment, "case");
-  if (!tables) return tl::unexpected(tables.error());
-  const auto spec = make_run_spec(*tables->table(), "");
-  if (!spec) return tl::unexpected(spec.error());
-  return run_experiment(*spec);
+  ASSIGN_OR_RETURN(const auto tables, parse_spec(drawn.experiment, "case"));
+  ASSIGN_OR_RETURN(const auto spec, make_run_spec(*tables.table(), ""));
+  return run_experiment(spec);
 }
 
 // When the last byte of each job was received.
@@ -60,9 +286,8 @@ Result<double> try_case(uint64_t seed, const CaseLimits& limits) {
   const auto predicted = predict_case(drawn);
   const double predict_s = seconds_since(begin);
   begin = std::chrono::steady_clock::now();
-  const auto run = simulate(drawn);
-  if (!run) return tl::unexpected(run.error());
-  const auto ends = ends_of(*run, predicted.size());
+  ASSIGN_OR_RETURN(const auto run, simulate(drawn));
+  const auto ends = ends_of(run, predicted.size());
   nlohmann::json jobs = nlohmann::json::array();
   double worst = 0;
   for (size_t i = 0; i < ends.size(); ++i) {
@@ -76,8 +301,8 @@ Result<double> try_case(uint64_t seed, const CaseLimits& limits) {
                             {"jobs", jobs},
                             {"sim_s", seconds_since(begin)},
                             {"predict_s", predict_s},
-                            {"drops", run->fabric.all_dropped()},
-                            {"complete", run->complete}};
+                            {"drops", run.fabric.all_dropped()},
+                            {"complete", run.complete}};
   fmt::print("{}\n", line.dump());
   std::fflush(stdout);
   return std::abs(worst);
@@ -107,6 +332,7 @@ int run(const Options& options) {
 }
 
 }  // namespace
+
 }  // namespace pacecar::predict
 
 int main(int argc, char** argv) {

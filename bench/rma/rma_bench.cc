@@ -255,12 +255,13 @@ void measure(const Plan& plan, Pipe pipe) {
 Plan parse(int argc, char** argv) {
   Plan plan;
   CLI::App app("One-sided operations beside messages: puts, signals.");
-  app.add_option("-d,--nic", plan.nic, "as PACECAR_NICS has it")->capture_default_str();
-  app.add_option("-s,--size", plan.size, "of messages and puts, bytes")->capture_default_str();
-  app.add_option("-t,--in-flight", plan.in_flight, "of them")->capture_default_str();
-  app.add_option("-n,--messages", plan.messages, "in each stream")->capture_default_str();
-  app.add_option("--trips", plan.trips, "in each ping-pong")->capture_default_str();
-  app.add_option("--rounds", plan.rounds, "of all in turn")->capture_default_str();
+  app.option_defaults()->always_capture_default();
+  app.add_option("-d,--nic", plan.nic, "as PACECAR_NICS has it");
+  app.add_option("-s,--size", plan.size, "of messages and puts, bytes");
+  app.add_option("-t,--in-flight", plan.in_flight, "of them");
+  app.add_option("-n,--messages", plan.messages, "in each stream");
+  app.add_option("--trips", plan.trips, "in each ping-pong");
+  app.add_option("--rounds", plan.rounds, "of all in turn");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

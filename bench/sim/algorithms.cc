@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "cc/registry.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -24,11 +25,10 @@ Result<void> assign(T& slot, const T& value, fmt::format_string<uint32_t&, T&, c
 
 Result<void> assign_sender(Algorithms& algorithms, uint32_t host, const std::string& control,
                            uint32_t weight) {
-  const auto set = assign(algorithms.controls[host], control,
-                          "host {} would send with both '{}' and '{}': give each job its own "
-                          "sending hosts",
-                          host);
-  if (!set) return set;
+  RETURN_IF_ERROR(assign(algorithms.controls[host], control,
+                         "host {} would send with both '{}' and '{}': give each job its own "
+                         "sending hosts",
+                         host));
   return assign(algorithms.weights[host], weight,
                 "host {} would send with both weight {} and weight {}: give each job its own "
                 "sending hosts",
@@ -55,12 +55,11 @@ Result<Algorithms> algorithms_of(const RunSpec& spec) {
     const WorkloadJob& job = spec.workload.jobs[flow.job];
     const std::string& control =
         job.congestion_control.empty() ? spec.transport.congestion_control : job.congestion_control;
-    const auto info = controller_info(control);
-    if (!info) return tl::unexpected(info.error());
+    ASSIGN_OR_RETURN(const auto info, controller_info(control));
     auto set = assign_sender(algorithms, flow.source, control, job.weight);
     if (set) {
       set = assign_receiver(algorithms, flow.destination,
-                            spec.transport.allocator.empty() ? std::string(info->allocator)
+                            spec.transport.allocator.empty() ? std::string(info.allocator)
                                                              : spec.transport.allocator);
     }
     if (!set) return tl::unexpected(set.error());

@@ -86,18 +86,104 @@ class Shares {
     for (const Series& series : run.rates) series_[series.flow] = &series;
   }
 
-  void fill();
+  void fill() {
+    const Span common = common_time(run_);
+    const auto fair = max_min_rates(flows_, capacities_);
+    for (size_t i = 0; i < flows_.size(); ++i) {
+      FlowShare& share = run_.flows[i].share;
+      fill_newcomer(i);
+      fill_leaver(i);
+      if (common.until <= common.from) continue;
+      share.fair_rate = fair[i];
+      const auto [from, until] = samples_in(*series_[i], common);
+      share.mean_rate = mean(*series_[i], from, until);
+      const Duration steady = run_.base_rtt * kSteadyRoundTrips;
+      if (common.until - common.from < steady) continue;
+      const auto [first, last] = samples_in(*series_[i], {common.until - steady, common.until});
+      share.steady_rate = mean(*series_[i], first, last);
+    }
+  }
 
  private:
   bool share_a_link(size_t a, size_t b) const {
     return flows_[a].source == flows_[b].source || flows_[a].destination == flows_[b].destination;
   }
   // By flow, while those run that run at `time`, or right after it; 0 for the others.
-  std::vector<double> fair_rates(Duration time) const;
+  std::vector<double> fair_rates(Duration time) const {
+    std::vector<size_t> running;
+    std::vector<MaxMinFlow> flows;
+    for (size_t i = 0; i < flows_.size(); ++i) {
+      if (run_.flows[i].start > time || end_of(run_, run_.flows[i]) <= time) continue;
+      running.push_back(i);
+      flows.push_back(flows_[i]);
+    }
+    const auto rates = max_min_rates(flows, capacities_);
+    std::vector<double> by_flow(flows_.size(), 0);
+    for (size_t i = 0; i < running.size(); ++i) by_flow[running[i]] = rates[i];
+    return by_flow;
+  }
+
+  // When some flows together were first as fast as that, on an average over half a round trip or
+  // four packets, whichever is longer, and stayed so on an average over the next five round trips,
+  // or what is left of the time given; max(): not within it.
   Duration reached(const std::vector<size_t>& flows, double rate, Duration from,
-                   Duration until) const;
-  void fill_newcomer(size_t flow);
-  void fill_leaver(size_t flow);
+                   Duration until) const {
+    const int64_t interval = run_.rates[0].interval.ns();
+    const double packets = kPacketsPerWindow * static_cast<double>(mtu_) * 8e9 / rate;
+    const double window = std::max(static_cast<double>(run_.base_rtt.ns()) / 2, packets);
+    const auto samples = static_cast<size_t>(std::ceil(window / static_cast<double>(interval)));
+    const auto lasting = static_cast<size_t>((run_.base_rtt * kLastingRoundTrips).ns() / interval);
+    const size_t known = series_[flows[0]]->values.size();
+    const size_t past = std::min(static_cast<size_t>(until.ns() / interval), known);
+    const auto fast = [&](size_t first, size_t last) {
+      double sum = 0;
+      for (const size_t flow : flows) sum += mean(*series_[flow], first, last);
+      return sum >= rate;
+    };
+    for (auto end = static_cast<size_t>((from.ns() + interval - 1) / interval); end <= past;
+         ++end) {
+      if (!fast(end - std::min(end, samples), end)) continue;
+      if (end < past && !fast(end, std::min(end + lasting, past))) continue;
+      return Duration::from_ns(static_cast<int64_t>(end) * interval);
+    }
+    return Duration::max();
+  }
+  // A flow that starts on a link where another one already runs. One that never gets so fast counts
+  // with all of its time.
+  void fill_newcomer(size_t flow) {
+    FlowResult& newcomer = run_.flows[flow];
+    bool busy = false;
+    for (size_t i = 0; i < flows_.size(); ++i) {
+      busy |= share_a_link(i, flow) && run_.flows[i].start < newcomer.start &&
+              end_of(run_, run_.flows[i]) > newcomer.start;
+    }
+    if (!busy) return;
+    const double wanted = kNearly * fair_rates(newcomer.start)[flow];
+    const Duration end = end_of(run_, newcomer);
+    const Duration when = std::min(reached({flow}, wanted, newcomer.start, end), end);
+    newcomer.share.newcomer_rtts = (when - newcomer.start).seconds() / run_.base_rtt.seconds();
+  }
+
+  // A flow that ends while others that share a link with it go on and could use what it leaves.
+  // There is no figure where one of them ends before they do.
+  void fill_leaver(size_t flow) {
+    FlowResult& leaver = run_.flows[flow];
+    if (leaver.received == Duration::max()) return;
+    const auto fair = fair_rates(leaver.received);
+    std::vector<size_t> others;
+    Duration until = run_.duration;
+    double wanted = 0;
+    for (size_t i = 0; i < flows_.size(); ++i) {
+      if (i == flow || fair[i] == 0 || !share_a_link(i, flow)) continue;
+      others.push_back(i);
+      until = std::min(until, end_of(run_, run_.flows[i]));
+      wanted += kNearly * fair[i];
+    }
+    if (others.empty()) return;
+    const Duration when = reached(others, wanted, leaver.received, until);
+    if (when == Duration::max()) return;
+    leaver.share.leaver_rtts = (when - leaver.received).seconds() / run_.base_rtt.seconds();
+  }
 
   RunResult& run_;
   Bytes mtu_;
@@ -105,100 +191,6 @@ class Shares {
   std::vector<MaxMinFlow> flows_;
   std::vector<const Series*> series_;
 };
-
-std::vector<double> Shares::fair_rates(Duration time) const {
-  std::vector<size_t> running;
-  std::vector<MaxMinFlow> flows;
-  for (size_t i = 0; i < flows_.size(); ++i) {
-    if (run_.flows[i].start > time || end_of(run_, run_.flows[i]) <= time) continue;
-    running.push_back(i);
-    flows.push_back(flows_[i]);
-  }
-  const auto rates = max_min_rates(flows, capacities_);
-  std::vector<double> by_flow(flows_.size(), 0);
-  for (size_t i = 0; i < running.size(); ++i) by_flow[running[i]] = rates[i];
-  return by_flow;
-}
-
-// When some flows together were first as fast as that, on an average over half a round trip or four
-// packets, whichever is longer, and stayed so on an average over the next five round trips, or what
-// is left of the time given; max(): not within it.
-Duration Shares::reached(const std::vector<size_t>& flows, double rate, Duration from,
-                         Duration until) const {
-  const int64_t interval = run_.rates[0].interval.ns();
-  const double packets = kPacketsPerWindow * static_cast<double>(mtu_) * 8e9 / rate;
-  const double window = std::max(static_cast<double>(run_.base_rtt.ns()) / 2, packets);
-  const auto samples = static_cast<size_t>(std::ceil(window / static_cast<double>(interval)));
-  const auto lasting = static_cast<size_t>((run_.base_rtt * kLastingRoundTrips).ns() / interval);
-  const size_t known = series_[flows[0]]->values.size();
-  const size_t past = std::min(static_cast<size_t>(until.ns() / interval), known);
-  const auto fast = [&](size_t first, size_t last) {
-    double sum = 0;
-    for (const size_t flow : flows) sum += mean(*series_[flow], first, last);
-    return sum >= rate;
-  };
-  for (auto end = static_cast<size_t>((from.ns() + interval - 1) / interval); end <= past; ++end) {
-    if (!fast(end - std::min(end, samples), end)) continue;
-    if (end < past && !fast(end, std::min(end + lasting, past))) continue;
-    return Duration::from_ns(static_cast<int64_t>(end) * interval);
-  }
-  return Duration::max();
-}
-
-// A flow that starts on a link where another one already runs. One that never gets so fast counts
-// with all of its time.
-void Shares::fill_newcomer(size_t flow) {
-  FlowResult& newcomer = run_.flows[flow];
-  bool busy = false;
-  for (size_t i = 0; i < flows_.size(); ++i) {
-    busy |= share_a_link(i, flow) && run_.flows[i].start < newcomer.start &&
-            end_of(run_, run_.flows[i]) > newcomer.start;
-  }
-  if (!busy) return;
-  const double wanted = kNearly * fair_rates(newcomer.start)[flow];
-  const Duration end = end_of(run_, newcomer);
-  const Duration when = std::min(reached({flow}, wanted, newcomer.start, end), end);
-  newcomer.share.newcomer_rtts = (when - newcomer.start).seconds() / run_.base_rtt.seconds();
-}
-
-// A flow that ends while others that share a link with it go on and could use what it leaves. There
-// is no figure where one of them ends before they do.
-void Shares::fill_leaver(size_t flow) {
-  FlowResult& leaver = run_.flows[flow];
-  if (leaver.received == Duration::max()) return;
-  const auto fair = fair_rates(leaver.received);
-  std::vector<size_t> others;
-  Duration until = run_.duration;
-  double wanted = 0;
-  for (size_t i = 0; i < flows_.size(); ++i) {
-    if (i == flow || fair[i] == 0 || !share_a_link(i, flow)) continue;
-    others.push_back(i);
-    until = std::min(until, end_of(run_, run_.flows[i]));
-    wanted += kNearly * fair[i];
-  }
-  if (others.empty()) return;
-  const Duration when = reached(others, wanted, leaver.received, until);
-  if (when == Duration::max()) return;
-  leaver.share.leaver_rtts = (when - leaver.received).seconds() / run_.base_rtt.seconds();
-}
-
-void Shares::fill() {
-  const Span common = common_time(run_);
-  const auto fair = max_min_rates(flows_, capacities_);
-  for (size_t i = 0; i < flows_.size(); ++i) {
-    FlowShare& share = run_.flows[i].share;
-    fill_newcomer(i);
-    fill_leaver(i);
-    if (common.until <= common.from) continue;
-    share.fair_rate = fair[i];
-    const auto [from, until] = samples_in(*series_[i], common);
-    share.mean_rate = mean(*series_[i], from, until);
-    const Duration steady = run_.base_rtt * kSteadyRoundTrips;
-    if (common.until - common.from < steady) continue;
-    const auto [first, last] = samples_in(*series_[i], {common.until - steady, common.until});
-    share.steady_rate = mean(*series_[i], first, last);
-  }
-}
 
 }  // namespace
 

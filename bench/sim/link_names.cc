@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/sim/spec_reader.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -42,18 +43,16 @@ Result<LinkId> find_link(const Topology& topology, std::string_view name) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("'{}' names no link: write it as 'leaf 0 > host 3'", name));
   }
-  const auto from = find_node(topology, trimmed(name.substr(0, arrow)));
-  if (!from) return tl::unexpected(from.error());
-  const auto to = find_node(topology, trimmed(name.substr(arrow + 1)));
-  if (!to) return tl::unexpected(to.error());
+  ASSIGN_OR_RETURN(const auto from, find_node(topology, trimmed(name.substr(0, arrow))));
+  ASSIGN_OR_RETURN(const auto to, find_node(topology, trimmed(name.substr(arrow + 1))));
   for (size_t i = 0; i < topology.cables.size(); ++i) {
     const Cable& cable = topology.cables[i];
-    if (cable.a == *from && cable.b == *to) return static_cast<LinkId>(2 * i);
-    if (cable.b == *from && cable.a == *to) return static_cast<LinkId>(2 * i + 1);
+    if (cable.a == from && cable.b == to) return static_cast<LinkId>(2 * i);
+    if (cable.b == from && cable.a == to) return static_cast<LinkId>(2 * i + 1);
   }
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("no cable joins '{}' and '{}': name two neighbours",
-                          topology.node_names[*from], topology.node_names[*to]));
+                          topology.node_names[from], topology.node_names[to]));
 }
 
 }  // namespace pacecar

@@ -12,6 +12,7 @@
 
 #include "bench/sim/fairness.h"
 #include "bench/sim/spec_reader.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -316,10 +317,9 @@ Result<const Metric*> find_metric(std::string_view name) {
 }
 
 Result<double> metric_value(const RunResult& run, std::string_view name) {
-  const auto metric = find_metric(name);
-  if (!metric) return tl::unexpected(metric.error());
+  ASSIGN_OR_RETURN(const auto metric, find_metric(name));
   const size_t at = name.find('@');
-  if (at == std::string_view::npos) return (*metric)->value(run);
+  if (at == std::string_view::npos) return metric->value(run);
   const auto job = std::ranges::find(run.jobs, name.substr(at + 1));
   if (job == run.jobs.end()) {
     return fail(ErrorCode::kInvalidArgument,
@@ -327,7 +327,7 @@ Result<double> metric_value(const RunResult& run, std::string_view name) {
                             fmt::join(run.jobs, ", ")));
   }
   const auto number = static_cast<uint32_t>(job - run.jobs.begin());
-  return (*metric)->value(of_job(run, number));
+  return metric->value(of_job(run, number));
 }
 
 double percentile(std::vector<double> values, double percent) {

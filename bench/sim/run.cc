@@ -7,27 +7,100 @@
 #include <array>
 #include <bit>
 #include <chrono>
+#include <cstddef>
 #include <numeric>
 #include <optional>
+#include <span>
 
 #include "bench/sim/algorithms.h"
 #include "bench/sim/counters.h"
 #include "bench/sim/fairness.h"
-#include "bench/sim/fault_player.h"
 #include "bench/sim/ideal.h"
 #include "bench/sim/link_names.h"
 #include "bench/sim/monitor.h"
+#include "bench/sim/run_spec.h"
 #include "bench/sim/shared_nic.h"
 #include "bench/sim/sim_host.h"
 #include "bench/sim/spec_file.h"
 #include "bench/sim/trace_file.h"
 #include "bench/sim/traffic.h"
+#include "transport/base/return_if_error.h"
+#include "transport/sim/event_loop.h"
+#include "transport/sim/fabric.h"
 #include "transport/sim/routing.h"
 #include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"
 
 namespace pacecar {
 namespace {
+
+// Lets the faults of a run happen at their times.
+
+class FaultPlayer final : public EventSink {
+ public:
+  // `faults` are in the order of their times; all outlive the player; `trace` may be null.
+  FaultPlayer(EventLoop& loop, Fabric& fabric, std::span<const FaultEvent> faults, TraceFile* trace)
+      : loop_(loop),
+        fabric_(fabric),
+        faults_(faults),
+        trace_(trace),
+        timer_(loop.add_timer(*this, 0)) {}
+
+  // Time 0 is now.
+  void begin() {
+    begin_ = loop_.now();
+    // The fabric wants to know of all frozen hosts beforehand.
+    for (const FaultEvent& fault : faults_) {
+      if (fault.kind != FaultKind::kHostFrozen) continue;
+      const Instant from = begin_ + fault.at;
+      faulty_.stalls.push_back({{from, from + fault.length}, fault.target});
+    }
+    if (!faulty_.stalls.empty()) fabric_.set_faults(faulty_);
+    if (!faults_.empty()) loop_.arm(timer_, begin_ + faults_.front().at);
+  }
+
+  void on_event(Instant now, uint32_t) override {
+    while (next_ < faults_.size() && begin_ + faults_[next_].at <= now) {
+      apply(faults_[next_]);
+      if (trace_ != nullptr) trace_->write(now - begin_, "fault", "number", next_);
+      ++next_;
+    }
+    if (next_ < faults_.size()) loop_.arm(timer_, begin_ + faults_[next_].at);
+  }
+
+ private:
+  void apply(const FaultEvent& fault) {
+    switch (fault.kind) {
+      case FaultKind::kCableDown:
+        return fabric_.set_cable_up(fault.target, false);
+      case FaultKind::kCableUp:
+        return fabric_.set_cable_up(fault.target, true);
+      case FaultKind::kCableRate:
+        return fabric_.set_cable_rate(fault.target, fault.rate);
+      case FaultKind::kCableLoss:
+        return fabric_.set_cable_loss(fault.target, fault.probability);
+      case FaultKind::kHostFrozen:
+        return;  // since begin()
+      case FaultKind::kWordLoss:
+        faulty_.word_losses.push_back(
+            {fault.probability,
+             fault.everywhere ? std::nullopt : std::optional<size_t>(fault.target)});
+        return fabric_.set_faults(faulty_);
+      case FaultKind::kPacketLoss:
+        faulty_.loss = fault.probability;
+        return fabric_.set_faults(faulty_);
+    }
+  }
+
+  EventLoop& loop_;
+  Fabric& fabric_;
+  std::span<const FaultEvent> faults_;
+  TraceFile* trace_;
+  EventLoop::TimerId timer_;
+  Instant begin_;
+  size_t next_ = 0;
+  SimFaults faulty_;  // as set in the fabric
+};
 
 // Set-up is over when nothing has moved for this long.
 constexpr Duration kQuiet = Duration::from_us(250);
@@ -97,19 +170,211 @@ class Experiment {
  public:
   explicit Experiment(const RunSpec& spec) : spec_(spec) {}
 
-  Result<void> set_up();
-  Result<RunResult> run(const ProgressCallback& progress);
+  Result<void> set_up() {
+    const double started = thread_cpu_seconds();
+    RETURN_IF_ERROR(check_flows(spec_));
+    RETURN_IF_ERROR(open_files());
+    window_ = window_of(spec_);
+    ASSIGN_OR_RETURN(
+        fabric_, Fabric::create(loop_, spec_.topology, fabric_config(spec_, window_), spec_.seed));
+    traffic_.emplace(loop_, spec_.workload, spec_.topology.all_processes(),
+                     spec_.transport.receives_posted, trace_.get());
+    RETURN_IF_ERROR(make_hosts());
+    RETURN_IF_ERROR(traffic_->set_up(hosts_));
+    monitor_.emplace(loop_, *fabric_, spec_, watched_flows());
+    faults_.emplace(loop_, *fabric_, spec_.faults, trace_.get());
+    const auto settled = settle();
+    set_up_cpu_seconds_ = thread_cpu_seconds() - started;
+    return settled;
+  }
+
+  Result<RunResult> run(const ProgressCallback& progress) {
+    RETURN_IF_ERROR(capture());
+    begin_ = loop_.now();
+    fabric_before_ = fabric_->counters();
+    nics_before_ = nic_counters();
+    events_before_ = loop_.events();
+    fabric_->reset_queue_max();
+    traffic_->begin();
+    faults_->begin();
+    monitor_->begin();
+    const double started = thread_cpu_seconds();
+    RETURN_IF_ERROR(play(progress));
+    loop_cpu_seconds_ = thread_cpu_seconds() - started;
+    if (trace_ != nullptr) {
+      RETURN_IF_ERROR(trace_->close());
+    }
+    return result();
+  }
 
  private:
-  Result<void> open_files();
-  Result<void> make_hosts();
-  Result<void> settle();
-  std::vector<Monitor::WatchedFlow> watched_flows() const;
-  Result<void> capture();
-  Result<void> play(const ProgressCallback& progress);
-  void fill_ideals(RunResult& result) const;
-  NicCounters nic_counters() const;
-  Result<RunResult> result();
+  Result<void> open_files() {
+    if (spec_.trace.empty()) return {};
+    ASSIGN_OR_RETURN(trace_, TraceFile::create(spec_.trace));
+    return {};
+  }
+  Result<void> make_hosts() {
+    ASSIGN_OR_RETURN(const auto algorithms, algorithms_of(spec_));
+    const Topology& topology = spec_.topology;
+    if (topology.processes > 1 && spec_.transport.share == LinkSharing::kAuto) {
+      for (uint32_t i = 0; i < topology.hosts; ++i) nics_.push_back(std::make_unique<SharedNic>());
+    }
+    Prng seeds(spec_.seed);
+    for (uint32_t host = 0; host < topology.all_processes(); ++host) {
+      const Traffic::Peers peers = traffic_->peers(host);
+      if (std::max(peers.to, peers.from) > Immediate::kMaxConnections) {
+        return fail(
+            ErrorCode::kInvalidArgument,
+            fmt::format("host {} has {} peers, more than {}: use fewer senders per receiver", host,
+                        std::max(peers.to, peers.from), Immediate::kMaxConnections));
+      }
+      const auto name_or = [](const std::string& name, const std::string& otherwise) {
+        return name.empty() ? otherwise : name;
+      };
+      const Rate nominal = spec_.transport.nominal_rate(fabric_->port(host).caps().line_rate);
+      ASSIGN_OR_RETURN(
+          auto made,
+          SimHost::create(
+              loop_, *fabric_, spec_,
+              {.number = host,
+               .congestion_control =
+                   name_or(algorithms.controls[host], spec_.transport.congestion_control),
+               .allocator = name_or(algorithms.allocators[host], spec_.transport.allocator),
+               .weight = std::max(algorithms.weights[host], 1U),
+               .line_rate = nominal,
+               .first_rate = spec_.transport.first_rate_of(nominal),
+               .shared = nics_.empty() ? nullptr : nics_[topology.host_of(host)].get(),
+               .received = received_,
+               .flows = peers.to + peers.from,
+               .connections = std::max(peers.to, peers.from),
+               .window_packets = window_,
+               .silence_limit = std::max(spec_.time_limit * kSilencePerTimeLimit, kShortestSilence),
+               .seed = seeds.next_u64(),
+               .report_steps = trace_ != nullptr},
+              *traffic_));
+      hosts_.push_back(std::move(made));
+    }
+    return {};
+  }
+
+  // Runs until every posted buffer is advertised, and everything is acknowledged.
+  Result<void> settle() {
+    uint64_t sent = ~uint64_t{0};
+    while (sent != fabric_->counters().sent || fabric_->counters().in_flight > 0) {
+      sent = fabric_->counters().sent;
+      loop_.run_until(loop_.now() + kQuiet);
+      if (loop_.now() - Instant() > kLongestSetUp) {
+        return fail(ErrorCode::kInvalidArgument,
+                    "the hosts could not advertise their buffers within a second: the fabric loses "
+                    "too much, or its control queues are too small");
+      }
+    }
+    return {};
+  }
+
+  std::vector<Monitor::WatchedFlow> watched_flows() const {
+    const auto& flows = spec_.workload.flows;
+    std::vector<uint32_t> longest(flows.size());
+    std::iota(longest.begin(), longest.end(), 0U);
+    std::ranges::stable_sort(longest, std::greater<>(),
+                             [&](uint32_t flow) { return flows[flow].bytes; });
+    longest.resize(std::min(longest.size(), spec_.sampling.series));
+    std::ranges::sort(longest);
+    std::vector<Monitor::WatchedFlow> watched;
+    for (const uint32_t flow : longest) {
+      watched.push_back({.name = fmt::format("{}: {} > {}", flows[flow].id, flows[flow].source,
+                                             flows[flow].destination),
+                         .flow = flow,
+                         .source = flows[flow].source,
+                         .destination = flows[flow].destination,
+                         .explain = [this, flow] { return traffic_->explain(flow); }});
+    }
+    return watched;
+  }
+
+  Result<void> capture() {
+    if (spec_.pcap.empty()) return {};
+    ASSIGN_OR_RETURN(const auto link, find_link(spec_.topology, spec_.pcap_link));
+    return fabric_->capture(link, spec_.pcap);
+  }
+  Result<void> play(const ProgressCallback& progress) {
+    const Instant end = begin_ + spec_.time_limit;
+    uint64_t next_report = loop_.events();
+    while (!traffic_->done() && loop_.next_time() <= end) {
+      loop_.run_one();
+      if (!progress || loop_.events() < next_report) continue;
+      next_report = loop_.events() + kEventsPerReport;
+      const double done = static_cast<double>(traffic_->arrived_bytes()) /
+                          static_cast<double>(std::max<Bytes>(traffic_->total_bytes(), 1));
+      if (!progress({done, loop_.now() - begin_, loop_.events()})) return {};
+    }
+    if (!traffic_->done()) loop_.run_until(end);
+    return {};
+  }
+
+  void fill_ideals(RunResult& result) const {
+    const auto routing = make_routing(spec_.topology);
+    PACECAR_CHECK(routing.has_value());  // the fabric has one
+    PacketSizes sizes = packet_sizes(spec_, spec_.fabric.hosts.overhead_bytes);
+    const HostLimits limits = host_limits(spec_.topology, spec_.fabric.policers);
+    const Spread spread = spec_.transport.spreads() ? Spread::kYes : Spread::kNo;
+    for (FlowResult& flow : result.flows) {
+      const uint32_t source = spec_.topology.host_of(flow.source);
+      const uint32_t destination = spec_.topology.host_of(flow.destination);
+      auto there = way_between(spec_.topology, *routing, source, destination, spread);
+      const auto back = way_between(spec_.topology, *routing, destination, source, spread);
+      there.front().total = std::min(there.front().total, limits.out[source]);
+      there.back().total = std::min(there.back().total, limits.in[destination]);
+      if (spec_.fabric.switches.telemetry) {
+        sizes.ack = packet_sizes(spec_, spec_.fabric.hosts.overhead_bytes).ack +
+                    wire::kTelemetryHopBytes * std::min(there.size() - 1, kMaxTelemetryHops);
+      }
+      flow.ideal = completion_time(there, back, flow.bytes, sizes);
+      const Bytes packets = (flow.bytes + sizes.mtu - 1) / sizes.mtu;
+      const Bytes wire_bytes = flow.bytes + std::max<Bytes>(packets, 1) * sizes.overhead;
+      flow.at_source = limits.out[source].time_for(wire_bytes);
+      flow.at_destination = limits.in[destination].time_for(wire_bytes);
+    }
+  }
+
+  NicCounters nic_counters() const {
+    NicCounters sum;
+    for (const auto& host : hosts_) add(sum, host->nic().counters());
+    return sum;
+  }
+  Result<RunResult> result() {
+    RunResult result;
+    result.name = spec_.name;
+    result.congestion_control = spec_.transport.congestion_control;
+    result.seed = spec_.seed;
+    result.processes = spec_.topology.processes;
+    for (const WorkloadJob& job : spec_.workload.jobs) result.jobs.push_back(job.name);
+    result.flows = traffic_->results();
+    fill_ideals(result);
+    result.duration = loop_.now() - begin_;
+    result.complete = traffic_->done();
+    result.switch_buffer_max_bytes = fabric_->switch_buffer_max();
+    result.nics = difference(nic_counters(), nics_before_);
+    result.fabric = fabric_->counters();
+    if (!result.fabric.conserved()) {
+      const FabricCounters& fabric = result.fabric;
+      return fail(
+          ErrorCode::kInternal,
+          fmt::format("packets are missing from the books: {} sent and {} duplicated, but {} "
+                      "delivered, {} dropped and {} in flight: please report this run",
+                      fabric.sent, fabric.duplicated, fabric.delivered, fabric.all_dropped(),
+                      fabric.in_flight));
+    }
+    result.fabric = difference(result.fabric, fabric_before_);
+    monitor_->finish(result);
+    result.base_rtt = spec_.transport.base_rtt;
+    fill_shares(spec_, result);
+    result.events = loop_.events() - events_before_;
+    result.set_up_cpu_seconds = set_up_cpu_seconds_;
+    result.loop_cpu_seconds = loop_cpu_seconds_;
+    result.trace_hash = fabric_->trace_hash();
+    return result;
+  }
 
   const RunSpec& spec_;
   uint32_t window_ = 0;  // packets
@@ -130,222 +395,12 @@ class Experiment {
   double loop_cpu_seconds_ = 0;
 };
 
-Result<void> Experiment::open_files() {
-  if (spec_.trace.empty()) return {};
-  auto trace = TraceFile::create(spec_.trace);
-  if (!trace) return tl::unexpected(trace.error());
-  trace_ = std::move(*trace);
-  return {};
-}
-
-Result<void> Experiment::set_up() {
-  const double started = thread_cpu_seconds();
-  if (const auto checked = check_flows(spec_); !checked) return checked;
-  if (const auto opened = open_files(); !opened) return opened;
-  window_ = window_of(spec_);
-  auto fabric = Fabric::create(loop_, spec_.topology, fabric_config(spec_, window_), spec_.seed);
-  if (!fabric) return tl::unexpected(fabric.error());
-  fabric_ = std::move(*fabric);
-  traffic_.emplace(loop_, spec_.workload, spec_.topology.all_processes(),
-                   spec_.transport.receives_posted, trace_.get());
-  if (const auto made = make_hosts(); !made) return made;
-  if (const auto joined = traffic_->set_up(hosts_); !joined) return joined;
-  monitor_.emplace(loop_, *fabric_, spec_, watched_flows());
-  faults_.emplace(loop_, *fabric_, spec_.faults, trace_.get());
-  const auto settled = settle();
-  set_up_cpu_seconds_ = thread_cpu_seconds() - started;
-  return settled;
-}
-
-Result<void> Experiment::make_hosts() {
-  const auto algorithms = algorithms_of(spec_);
-  if (!algorithms) return tl::unexpected(algorithms.error());
-  const Topology& topology = spec_.topology;
-  if (topology.processes > 1 && spec_.transport.share == LinkSharing::kAuto) {
-    for (uint32_t i = 0; i < topology.hosts; ++i) nics_.push_back(std::make_unique<SharedNic>());
-  }
-  Prng seeds(spec_.seed);
-  for (uint32_t host = 0; host < topology.all_processes(); ++host) {
-    const Traffic::Peers peers = traffic_->peers(host);
-    if (std::max(peers.to, peers.from) > Immediate::kMaxConnections) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("host {} has {} peers, more than {}: use fewer senders per receiver",
-                              host, std::max(peers.to, peers.from), Immediate::kMaxConnections));
-    }
-    const auto name_or = [](const std::string& name, const std::string& otherwise) {
-      return name.empty() ? otherwise : name;
-    };
-    const Rate nominal = spec_.transport.nominal_rate(fabric_->port(host).caps().line_rate);
-    auto made = SimHost::create(
-        loop_, *fabric_, spec_,
-        {.number = host,
-         .congestion_control =
-             name_or(algorithms->controls[host], spec_.transport.congestion_control),
-         .allocator = name_or(algorithms->allocators[host], spec_.transport.allocator),
-         .weight = std::max(algorithms->weights[host], 1U),
-         .line_rate = nominal,
-         .first_rate = spec_.transport.first_rate_of(nominal),
-         .shared = nics_.empty() ? nullptr : nics_[topology.host_of(host)].get(),
-         .received = received_,
-         .flows = peers.to + peers.from,
-         .connections = std::max(peers.to, peers.from),
-         .window_packets = window_,
-         .silence_limit = std::max(spec_.time_limit * kSilencePerTimeLimit, kShortestSilence),
-         .seed = seeds.next_u64(),
-         .report_steps = trace_ != nullptr},
-        *traffic_);
-    if (!made) return tl::unexpected(made.error());
-    hosts_.push_back(std::move(*made));
-  }
-  return {};
-}
-
-// Runs until every posted buffer is advertised, and everything is acknowledged.
-Result<void> Experiment::settle() {
-  uint64_t sent = ~uint64_t{0};
-  while (sent != fabric_->counters().sent || fabric_->counters().in_flight > 0) {
-    sent = fabric_->counters().sent;
-    loop_.run_until(loop_.now() + kQuiet);
-    if (loop_.now() - Instant() > kLongestSetUp) {
-      return fail(ErrorCode::kInvalidArgument,
-                  "the hosts could not advertise their buffers within a second: the fabric loses "
-                  "too much, or its control queues are too small");
-    }
-  }
-  return {};
-}
-
-std::vector<Monitor::WatchedFlow> Experiment::watched_flows() const {
-  const auto& flows = spec_.workload.flows;
-  std::vector<uint32_t> longest(flows.size());
-  std::iota(longest.begin(), longest.end(), 0U);
-  std::ranges::stable_sort(longest, std::greater<>(),
-                           [&](uint32_t flow) { return flows[flow].bytes; });
-  longest.resize(std::min(longest.size(), spec_.sampling.series));
-  std::ranges::sort(longest);
-  std::vector<Monitor::WatchedFlow> watched;
-  for (const uint32_t flow : longest) {
-    watched.push_back({.name = fmt::format("{}: {} > {}", flows[flow].id, flows[flow].source,
-                                           flows[flow].destination),
-                       .flow = flow,
-                       .source = flows[flow].source,
-                       .destination = flows[flow].destination,
-                       .explain = [this, flow] { return traffic_->explain(flow); }});
-  }
-  return watched;
-}
-
-Result<void> Experiment::capture() {
-  if (spec_.pcap.empty()) return {};
-  const auto link = find_link(spec_.topology, spec_.pcap_link);
-  if (!link) return tl::unexpected(link.error());
-  return fabric_->capture(*link, spec_.pcap);
-}
-
-Result<void> Experiment::play(const ProgressCallback& progress) {
-  const Instant end = begin_ + spec_.time_limit;
-  uint64_t next_report = loop_.events();
-  while (!traffic_->done() && loop_.next_time() <= end) {
-    loop_.run_one();
-    if (!progress || loop_.events() < next_report) continue;
-    next_report = loop_.events() + kEventsPerReport;
-    const double done = static_cast<double>(traffic_->arrived_bytes()) /
-                        static_cast<double>(std::max<Bytes>(traffic_->total_bytes(), 1));
-    if (!progress({done, loop_.now() - begin_, loop_.events()})) return {};
-  }
-  if (!traffic_->done()) loop_.run_until(end);
-  return {};
-}
-
-Result<RunResult> Experiment::run(const ProgressCallback& progress) {
-  if (const auto capturing = capture(); !capturing) return tl::unexpected(capturing.error());
-  begin_ = loop_.now();
-  fabric_before_ = fabric_->counters();
-  nics_before_ = nic_counters();
-  events_before_ = loop_.events();
-  fabric_->reset_queue_max();
-  traffic_->begin();
-  faults_->begin();
-  monitor_->begin();
-  const double started = thread_cpu_seconds();
-  if (const auto played = play(progress); !played) return tl::unexpected(played.error());
-  loop_cpu_seconds_ = thread_cpu_seconds() - started;
-  if (trace_ != nullptr) {
-    if (const auto closed = trace_->close(); !closed) return tl::unexpected(closed.error());
-  }
-  return result();
-}
-
-void Experiment::fill_ideals(RunResult& result) const {
-  const auto routing = make_routing(spec_.topology);
-  PACECAR_CHECK(routing.has_value());  // the fabric has one
-  PacketSizes sizes = packet_sizes(spec_, spec_.fabric.hosts.overhead_bytes);
-  const HostLimits limits = host_limits(spec_.topology, spec_.fabric.policers);
-  const Spread spread = spec_.transport.spreads() ? Spread::kYes : Spread::kNo;
-  for (FlowResult& flow : result.flows) {
-    const uint32_t source = spec_.topology.host_of(flow.source);
-    const uint32_t destination = spec_.topology.host_of(flow.destination);
-    auto there = way_between(spec_.topology, *routing, source, destination, spread);
-    const auto back = way_between(spec_.topology, *routing, destination, source, spread);
-    there.front().total = std::min(there.front().total, limits.out[source]);
-    there.back().total = std::min(there.back().total, limits.in[destination]);
-    if (spec_.fabric.switches.telemetry) {
-      sizes.ack = packet_sizes(spec_, spec_.fabric.hosts.overhead_bytes).ack +
-                  wire::kTelemetryHopBytes * std::min(there.size() - 1, kMaxTelemetryHops);
-    }
-    flow.ideal = completion_time(there, back, flow.bytes, sizes);
-    const Bytes packets = (flow.bytes + sizes.mtu - 1) / sizes.mtu;
-    const Bytes wire_bytes = flow.bytes + std::max<Bytes>(packets, 1) * sizes.overhead;
-    flow.at_source = limits.out[source].time_for(wire_bytes);
-    flow.at_destination = limits.in[destination].time_for(wire_bytes);
-  }
-}
-
-NicCounters Experiment::nic_counters() const {
-  NicCounters sum;
-  for (const auto& host : hosts_) add(sum, host->nic().counters());
-  return sum;
-}
-
-Result<RunResult> Experiment::result() {
-  RunResult result;
-  result.name = spec_.name;
-  result.congestion_control = spec_.transport.congestion_control;
-  result.seed = spec_.seed;
-  result.processes = spec_.topology.processes;
-  for (const WorkloadJob& job : spec_.workload.jobs) result.jobs.push_back(job.name);
-  result.flows = traffic_->results();
-  fill_ideals(result);
-  result.duration = loop_.now() - begin_;
-  result.complete = traffic_->done();
-  result.switch_buffer_max_bytes = fabric_->switch_buffer_max();
-  result.nics = difference(nic_counters(), nics_before_);
-  result.fabric = fabric_->counters();
-  if (!result.fabric.conserved()) {
-    const FabricCounters& fabric = result.fabric;
-    return fail(ErrorCode::kInternal,
-                fmt::format("packets are missing from the books: {} sent and {} duplicated, but {} "
-                            "delivered, {} dropped and {} in flight: please report this run",
-                            fabric.sent, fabric.duplicated, fabric.delivered, fabric.all_dropped(),
-                            fabric.in_flight));
-  }
-  result.fabric = difference(result.fabric, fabric_before_);
-  monitor_->finish(result);
-  result.base_rtt = spec_.transport.base_rtt;
-  fill_shares(spec_, result);
-  result.events = loop_.events() - events_before_;
-  result.set_up_cpu_seconds = set_up_cpu_seconds_;
-  result.loop_cpu_seconds = loop_cpu_seconds_;
-  result.trace_hash = fabric_->trace_hash();
-  return result;
-}
-
 }  // namespace
 
 Result<RunResult> run_experiment(const RunSpec& spec, const ProgressCallback& progress) {
   const auto started = std::chrono::steady_clock::now();
   Experiment experiment(spec);
-  if (const auto ready = experiment.set_up(); !ready) return tl::unexpected(ready.error());
+  RETURN_IF_ERROR(experiment.set_up());
   auto result = experiment.run(progress);
   if (result) {
     result->wall_seconds =

@@ -24,6 +24,7 @@
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/summary.h"
 #include "cc/registry.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -106,12 +107,11 @@ void print_list() {
 // Puts a table that was given in short form in the place of the file's.
 Result<void> put_short_form(SpecTable& spec, const std::string& name, const std::string& text) {
   if (text.empty()) return {};
-  auto table = table_from_short_form(text);
-  if (!table) return tl::unexpected(table.error());
-  if (SpecValue* file = table->find("file")) {  // relative to where we are, not to the spec
+  ASSIGN_OR_RETURN(auto table, table_from_short_form(text));
+  if (SpecValue* file = table.find("file")) {  // relative to where we are, not to the spec
     file->value = std::filesystem::absolute(std::get<std::string>(file->value)).string();
   }
-  spec.set(name, SpecValue{.value = std::move(*table), .place = {}});
+  spec.set(name, SpecValue{.value = std::move(table), .place = {}});
   return {};
 }
 
@@ -123,9 +123,8 @@ Result<void> put_text(SpecTable& spec, std::string_view key, const std::string& 
 Result<RunSpec> spec_of(const Flags& flags) {
   SpecTable spec;
   if (!flags.file.empty()) {
-    auto file = read_spec(flags.file);
-    if (!file) return tl::unexpected(file.error());
-    spec = std::move(*file->table());
+    ASSIGN_OR_RETURN(auto file, read_spec(flags.file));
+    spec = std::move(*file.table());
     if (const SpecValue* arm = spec.find("arm")) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{}: an arm belongs to a plan: run it with 'pacecar ab {}'",
@@ -162,20 +161,17 @@ Result<RunResult> run_with_progress(const RunSpec& spec, const Console& console)
 }
 
 Result<void> simulate(const Flags& flags, const Console& console) {
-  if (auto writable = perf::check_writable(flags.json_file); !writable) return writable;
-  const auto spec = spec_of(flags);
-  if (!spec) return tl::unexpected(spec.error());
+  RETURN_IF_ERROR(perf::check_writable(flags.json_file));
+  ASSIGN_OR_RETURN(const auto spec, spec_of(flags));
   const perf::Interrupt interrupt;
-  const auto result = run_with_progress(*spec, console);
-  if (!result) return tl::unexpected(result.error());
+  ASSIGN_OR_RETURN(const auto result, run_with_progress(spec, console));
   if (perf::Interrupt::asked()) console.note("interrupted: this is what happened until then");
-  if (const std::string undone = undone_flows(*result); !undone.empty()) console.warn(undone);
+  if (const std::string undone = undone_flows(result); !undone.empty()) console.warn(undone);
   if (!flags.json_file.empty()) {
-    const auto written = perf::write_text(flags.json_file, to_json(*result).dump(1) + "\n");
-    if (!written) return written;
+    RETURN_IF_ERROR(perf::write_text(flags.json_file, to_json(result).dump(1) + "\n"));
   }
   if (flags.json_file != perf::kStandardOutput && !flags.quiet)
-    fmt::print("{}{}", fabric_text(*spec), summary(*result));
+    fmt::print("{}{}", fabric_text(spec), summary(result));
   return {};
 }
 

@@ -6,6 +6,7 @@
 
 #include "transport/base/check.h"
 #include "transport/base/prefetch.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -79,30 +80,30 @@ Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric
                                                  kPayloadBytes, Access::kRemoteWrite);
   PACECAR_CHECK(region.has_value());  // there is room for it
   host->payload_ = *region;
-  auto messenger = Messenger::create(
-      host->nic_,
-      {.identity = host->identity(),
-       .congestion_control = config.congestion_control,
-       .constants = config.congestion_control == spec.transport.congestion_control
-                        ? spec.transport.constants
-                        : std::vector<NamedValue>(),  // a job with an algorithm of its own
-       .allocator = config.allocator,
-       .line_rate = config.line_rate,
-       .rate_max = spec.transport.rate_max,
-       .weight = config.weight,
-       .first_rate = config.first_rate,
-       .grid_origin = clock_offset(config.number / spec.topology.processes),
-       .outgoing = host->member_ ? &host->member_->outgoing() : nullptr,
-       .incoming = host->member_ ? &host->member_->incoming() : nullptr,
-       .base_rtt = spec.transport.base_rtt,
-       .trimming = spec.fabric.switches.trimming,
-       .oversubscription = spec.transport.oversubscription,
-       .max_connections = std::max(config.connections, 1U),
-       .silence_limit = config.silence_limit,
-       .first_flow_number = 0},
-      loop.now());
-  if (!messenger) return tl::unexpected(messenger.error());
-  host->messenger_ = std::move(*messenger);
+  ASSIGN_OR_RETURN(
+      host->messenger_,
+      Messenger::create(
+          host->nic_,
+          {.identity = host->identity(),
+           .congestion_control = config.congestion_control,
+           .constants = config.congestion_control == spec.transport.congestion_control
+                            ? spec.transport.constants
+                            : std::vector<NamedValue>(),  // a job with an algorithm of its own
+           .allocator = config.allocator,
+           .line_rate = config.line_rate,
+           .rate_max = spec.transport.rate_max,
+           .weight = config.weight,
+           .first_rate = config.first_rate,
+           .grid_origin = clock_offset(config.number / spec.topology.processes),
+           .outgoing = host->member_ ? &host->member_->outgoing() : nullptr,
+           .incoming = host->member_ ? &host->member_->incoming() : nullptr,
+           .base_rtt = spec.transport.base_rtt,
+           .trimming = spec.fabric.switches.trimming,
+           .oversubscription = spec.transport.oversubscription,
+           .max_connections = std::max(config.connections, 1U),
+           .silence_limit = config.silence_limit,
+           .first_flow_number = 0},
+          loop.now()));
   host->poll_loop_.emplace(host->port_, *host->messenger_);
   if (config.shared != nullptr) config.shared->processes.push_back(host.get());
   fabric.set_listener(config.number, *host, kPort);

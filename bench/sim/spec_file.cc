@@ -7,6 +7,7 @@
 #include "bench/sim/algorithms.h"
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
+#include "transport/base/return_if_error.h"
 #include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"
 
@@ -42,12 +43,11 @@ Result<void> check_tables(const SpecTable& spec) {
 // What the other tables count in: rates, round trips, bandwidth-delay products.
 Result<SpecContext> make_context(const RunSpec& run, Bytes overhead, const std::string& base_dir) {
   SpecContext context{.base_dir = base_dir, .seed = run.seed, .topology = &run.topology};
-  const auto routing = make_routing(run.topology);
-  if (!routing) return tl::unexpected(routing.error());
+  ASSIGN_OR_RETURN(const auto routing, make_routing(run.topology));
   context.line_rate = std::ranges::max(host_rates(run.topology));
-  context.base_rtt = longest_round_trip(run.topology, *routing, packet_sizes(run, overhead));
+  context.base_rtt = longest_round_trip(run.topology, routing, packet_sizes(run, overhead));
   context.bdp = context.line_rate.bytes_in(context.base_rtt);
-  context.many_ways = many_ways(run.topology, *routing);
+  context.many_ways = many_ways(run.topology, routing);
   return context;
 }
 
@@ -71,25 +71,19 @@ PacketSizes packet_sizes(const RunSpec& run, Bytes overhead) {
 
 Result<RunSpec> make_run_spec(const SpecTable& spec, const std::string& base_dir,
                               std::optional<uint64_t> seed) {
-  if (const auto checked = check_tables(spec); !checked) return tl::unexpected(checked.error());
+  RETURN_IF_ERROR(check_tables(spec));
   RunSpec run;
   const SpecValue& run_table = *part_of(spec, "run");
   SpecReader seeds(*run_table.table(), "[run]", run_table.place);
   run.seed = seed.value_or(seeds.whole("seed", 1, 0, UINT64_MAX));
   if (seeds.failed()) return tl::unexpected(seeds.finish().error());
 
-  auto topology = read_topology(*part_of(spec, "topology"), base_dir);
-  if (!topology) return tl::unexpected(topology.error());
-  run.topology = std::move(*topology);
-  auto transport = read_transport(*part_of(spec, "transport"));
-  if (!transport) return tl::unexpected(transport.error());
-  run.transport = std::move(*transport);
-  const auto overhead = read_overhead(*part_of(spec, "fabric"));
-  if (!overhead) return tl::unexpected(overhead.error());
-  const auto context = make_context(run, *overhead, base_dir);
-  if (!context) return tl::unexpected(context.error());
+  ASSIGN_OR_RETURN(run.topology, read_topology(*part_of(spec, "topology"), base_dir));
+  ASSIGN_OR_RETURN(run.transport, read_transport(*part_of(spec, "transport")));
+  ASSIGN_OR_RETURN(const auto overhead, read_overhead(*part_of(spec, "fabric")));
+  ASSIGN_OR_RETURN(const auto context, make_context(run, overhead, base_dir));
 
-  auto workload = read_workload(*part_of(spec, "workload"), *context);
+  auto workload = read_workload(*part_of(spec, "workload"), context);
   if (!workload) return tl::unexpected(workload.error());
   run.workload = std::move(*workload);
   if (const auto algorithms = algorithms_of(run); !algorithms) {
@@ -97,21 +91,15 @@ Result<RunSpec> make_run_spec(const SpecTable& spec, const std::string& base_dir
                 fmt::format("{}: [workload]: {}", part_of(spec, "workload")->place.text(),
                             algorithms.error().message));
   }
-  auto fabric = read_fabric(*part_of(spec, "fabric"), run, *context);
-  if (!fabric) return tl::unexpected(fabric.error());
-  run.fabric = *fabric;
+  ASSIGN_OR_RETURN(run.fabric, read_fabric(*part_of(spec, "fabric"), run, context));
   if (const SpecValue* listed = spec.find("fault")) {
-    auto faults = read_faults(*listed, *context);
-    if (!faults) return tl::unexpected(faults.error());
-    run.faults = std::move(*faults);
+    ASSIGN_OR_RETURN(run.faults, read_faults(*listed, context));
   }
   run.name = fmt::format("{} on {}", run.workload.name, run.topology.name);
-  if (const auto read = read_run(run_table, *context, run); !read) {
-    return tl::unexpected(read.error());
-  }
-  if (run.transport.base_rtt == Duration()) run.transport.base_rtt = context->base_rtt;
+  RETURN_IF_ERROR(read_run(run_table, context, run));
+  if (run.transport.base_rtt == Duration()) run.transport.base_rtt = context.base_rtt;
   if (run.transport.reordering == Duration()) {
-    run.transport.reordering = usual_reordering(run, *context);
+    run.transport.reordering = usual_reordering(run, context);
   }
   return run;
 }
@@ -125,9 +113,7 @@ Result<SpecTable> table_from_short_form(std::string_view text) {
   if (colon == std::string_view::npos) return table;
   for (std::string_view rest = text.substr(colon + 1); !rest.empty();) {
     const size_t comma = rest.find(',');
-    if (const auto set = set_spec(table, rest.substr(0, comma)); !set) {
-      return tl::unexpected(set.error());
-    }
+    RETURN_IF_ERROR(set_spec(table, rest.substr(0, comma)));
     rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
   }
   return table;

@@ -8,6 +8,7 @@
 #include "bench/sim/link_names.h"
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -77,7 +78,7 @@ Result<std::vector<FaultEvent>> read_fault(const SpecValue& value, const SpecCon
   }
   std::vector<FaultEvent> faults{fault};
   if (of_host && !fault.everywhere) faults = of_processes(reader, fault, *context.topology);
-  if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
+  RETURN_IF_ERROR(reader.finish());
   return faults;
 }
 
@@ -95,9 +96,8 @@ Result<std::vector<FaultEvent>> read_faults(const SpecValue& value, const SpecCo
                   fmt::format("{}: fault is no list of tables: write each fault as [[fault]]",
                               each.place.text()));
     }
-    const auto read = read_fault(each, context);
-    if (!read) return tl::unexpected(read.error());
-    faults.insert(faults.end(), read->begin(), read->end());
+    ASSIGN_OR_RETURN(const auto read, read_fault(each, context));
+    faults.insert(faults.end(), read.begin(), read.end());
   }
   std::ranges::stable_sort(faults, {}, &FaultEvent::at);
   return faults;

@@ -6,6 +6,7 @@
 
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
+#include "transport/base/return_if_error.h"
 #include "transport/sim/topo_file.h"
 #include "transport/sim/topologies.h"
 
@@ -42,7 +43,7 @@ uint32_t cables_above(uint32_t below, Rate rate, Rate above, uint32_t bundle) {
 
 Result<Topology> star(SpecReader& reader) {
   const StarSpec spec{.hosts = count(reader, "hosts", 16), .cable = host_cable(reader)};
-  if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
+  RETURN_IF_ERROR(reader.finish());
   return make_star(spec);
 }
 
@@ -50,7 +51,7 @@ Result<Topology> dumbbell(SpecReader& reader) {
   DumbbellSpec spec{.left = count(reader, "left", 8), .right = count(reader, "right", 8)};
   spec.cable = host_cable(reader);
   spec.bottleneck = cable(reader, "bottleneck_rate", "bottleneck_delay", spec.cable);
-  if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
+  RETURN_IF_ERROR(reader.finish());
   return make_dumbbell(spec);
 }
 
@@ -65,7 +66,7 @@ Result<Topology> leaf_spine(SpecReader& reader, uint32_t ports) {
   spec.spines =
       count(reader, "spines",
             cables_above(spec.hosts_per_leaf, spec.cable.rate, spec.uplink.rate, spec.bundle));
-  if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
+  RETURN_IF_ERROR(reader.finish());
   return make_leaf_spine(spec);
 }
 
@@ -79,9 +80,7 @@ Result<Topology> fat_tree(SpecReader& reader) {
     const uint32_t hosts = count(reader, "hosts", 0, 0);
     const uint32_t oversubscription = count(reader, "oversubscription", 1);
     if (!reader.failed()) {
-      const auto made = fat_tree_of_radix(radix, hosts, oversubscription);
-      if (!made) return tl::unexpected(made.error());
-      spec = *made;
+      ASSIGN_OR_RETURN(spec, fat_tree_of_radix(radix, hosts, oversubscription));
     }
   } else {
     spec.pods = count(reader, "pods", spec.pods);
@@ -95,7 +94,7 @@ Result<Topology> fat_tree(SpecReader& reader) {
   spec.cable = host_cable(reader);
   spec.leaf_uplink = cable(reader, "uplink_rate", "uplink_delay", spec.cable);
   spec.core_uplink = cable(reader, "core_rate", "core_delay", spec.leaf_uplink);
-  if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
+  RETURN_IF_ERROR(reader.finish());
   return make_fat_tree(spec);
 }
 
@@ -108,7 +107,7 @@ Result<Topology> rail(SpecReader& reader) {
   spec.uplink = cable(reader, "uplink_rate", "uplink_delay", spec.cable);
   const uint32_t below = spec.servers_per_leaf == 0 ? spec.servers : spec.servers_per_leaf;
   spec.spines = count(reader, "spines", cables_above(below, spec.cable.rate, spec.uplink.rate, 1));
-  if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
+  RETURN_IF_ERROR(reader.finish());
   return make_rails(spec);
 }
 
@@ -168,11 +167,11 @@ Result<Topology> read_topology(const SpecValue& value, const std::string& base_d
   Result<Topology> topology;
   if (reader.has("file")) {
     const std::string file = reader.text("file", "");
-    if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
+    RETURN_IF_ERROR(reader.finish());
     topology = read_topo_file(path_in(base_dir, file));
   } else {
     topology = kMakers[reader.choice("kind", 0, kKinds)](reader);
-    if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
+    RETURN_IF_ERROR(reader.finish());
   }
   if (!topology) {  // the mistake is in this table, or in the file it names
     return fail(topology.error().code,
@@ -180,7 +179,7 @@ Result<Topology> read_topology(const SpecValue& value, const std::string& base_d
   }
   topology->processes = processes;
   slow_down(reader, *topology);
-  if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
+  RETURN_IF_ERROR(reader.finish());
   return topology;
 }
 

@@ -10,6 +10,7 @@
 #include "bench/sim/spec_reader.h"
 #include "cc/host_link.h"
 #include "cc/registry.h"
+#include "transport/base/return_if_error.h"
 #include "transport/base/to_number.h"
 #include "transport/engine/soft_port.h"
 #include "transport/softnic/path_selector.h"
@@ -269,7 +270,7 @@ Result<TransportSpec> read_transport(const SpecValue& value) {
     spec.reordering = reader.duration("reordering", spec.reordering);
   }
   spec.receives_posted = reader.flag("receives_posted", spec.receives_posted);
-  if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
+  RETURN_IF_ERROR(reader.finish());
   return spec;
 }
 
@@ -304,7 +305,7 @@ Result<FabricConfig> read_fabric(const SpecValue& value, const RunSpec& run,
   if (config.hosts.inbox_bytes < packet) {
     reader.complain("inbox", fmt::format("is too small: a full packet takes {} bytes", packet));
   }
-  if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
+  RETURN_IF_ERROR(reader.finish());
   return config;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "transport/base/return_if_error.h"
 #include "transport/sim/text_file.h"
 
 // The library asserts what a file can make untrue ("[.a]", in its version 3.0): that is an error of
@@ -46,9 +47,8 @@ Result<SpecTable> convert_table(const toml::table& table, const FileName& file) 
   });
   SpecTable converted;
   for (const auto& [key, node] : written) {
-    auto value = convert(*node, file);
-    if (!value) return tl::unexpected(value.error());
-    converted.set(std::string(key), std::move(*value));
+    ASSIGN_OR_RETURN(auto value, convert(*node, file));
+    converted.set(std::string(key), std::move(value));
   }
   return converted;
 }
@@ -56,15 +56,12 @@ Result<SpecTable> convert_table(const toml::table& table, const FileName& file) 
 Result<SpecValue> convert(const toml::node& node, const FileName& file) {
   SpecValue converted{.value = false, .place = place_of(node, file)};
   if (const toml::table* table = node.as_table()) {
-    auto inner = convert_table(*table, file);
-    if (!inner) return tl::unexpected(inner.error());
-    converted.value = std::move(*inner);
+    ASSIGN_OR_RETURN(converted.value, convert_table(*table, file));
   } else if (const toml::array* array = node.as_array()) {
     SpecList list;
     for (const toml::node& element : *array) {
-      auto value = convert(element, file);
-      if (!value) return value;
-      list.push_back(std::move(*value));
+      ASSIGN_OR_RETURN(auto value, convert(element, file));
+      list.push_back(std::move(value));
     }
     converted.value = std::move(list);
   } else if (const auto* text = node.as_string()) {
@@ -97,11 +94,9 @@ Result<toml::table> parse_toml(std::string_view text, const FileName& file) {
 }
 
 Result<SpecValue> parse(std::string_view text, const FileName& file) {
-  const auto parsed = parse_toml(text, file);
-  if (!parsed) return tl::unexpected(parsed.error());
-  auto table = convert_table(*parsed, file);
-  if (!table) return tl::unexpected(table.error());
-  return SpecValue{.value = std::move(*table), .place = {file, 1}};
+  ASSIGN_OR_RETURN(const auto parsed, parse_toml(text, file));
+  ASSIGN_OR_RETURN(auto table, convert_table(parsed, file));
+  return SpecValue{.value = std::move(table), .place = {file, 1}};
 }
 
 // Keys that define a table: with another value of these it is another table, and is not merged.
@@ -170,9 +165,8 @@ std::string to_text(const SpecValue& value) {
 }
 
 Result<SpecValue> read_spec(const std::string& path) {
-  const auto text = read_text_file(path);
-  if (!text) return tl::unexpected(text.error());
-  return parse(*text, std::make_shared<const std::string>(path));
+  ASSIGN_OR_RETURN(const auto text, read_text_file(path));
+  return parse(text, std::make_shared<const std::string>(path));
 }
 
 Result<SpecValue> parse_spec(std::string_view text, const std::string& name) {

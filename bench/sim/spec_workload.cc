@@ -9,6 +9,7 @@
 #include "bench/sim/spec_reader.h"
 #include "bench/workload/workload_spec.h"
 #include "cc/registry.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -141,7 +142,7 @@ Result<WorkloadSpec> read_spec(const SpecValue& value, const SpecContext& contex
     }
     read_keys(reader, kind, context, spec);
   }
-  if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
+  RETURN_IF_ERROR(reader.finish());
   return spec;
 }
 
@@ -154,10 +155,9 @@ std::string_view workload_keys(size_t kind) {
 }
 
 Result<Workload> read_workload(const SpecValue& value, const SpecContext& context) {
-  const auto spec = read_spec(value, context);
-  if (!spec) return tl::unexpected(spec.error());
+  ASSIGN_OR_RETURN(const auto spec, read_spec(value, context));
   auto workload =
-      make_workload(*spec, context.topology->hosts, context.seed, context.topology->processes);
+      make_workload(spec, context.topology->hosts, context.seed, context.topology->processes);
   if (workload) return workload;
   return fail(workload.error().code,
               fmt::format("{}: [workload]: {}", value.place.text(), workload.error().message));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "transport/base/check.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -86,15 +87,11 @@ Result<void> Traffic::set_up(Hosts& hosts) {
   for (Connection& connection : connections_) {
     SimHost& from = *hosts[connection.source];
     SimHost& to = *hosts[connection.destination];
-    const auto offered = from.messenger().open_send(to.identity(), loop_.now());
-    if (!offered) return tl::unexpected(offered.error());
-    const auto answered = to.messenger().open_receive(offered->offer, loop_.now());
-    if (!answered) return tl::unexpected(answered.error());
-    const auto joined =
-        from.messenger().finish_send(offered->connection, answered->answer, loop_.now());
-    if (!joined) return joined;
-    connection.send = offered->connection;
-    connection.receive = answered->connection;
+    ASSIGN_OR_RETURN(const auto offered, from.messenger().open_send(to.identity(), loop_.now()));
+    ASSIGN_OR_RETURN(const auto answered, to.messenger().open_receive(offered.offer, loop_.now()));
+    RETURN_IF_ERROR(from.messenger().finish_send(offered.connection, answered.answer, loop_.now()));
+    connection.send = offered.connection;
+    connection.receive = answered.connection;
     if (receives_posted_) post_receives(connection);
     from.wake();
     to.wake();

@@ -11,6 +11,7 @@
 
 #include "bench/switch/frame_headers.h"
 #include "transport/base/params_environment.h"
+#include "transport/base/return_if_error.h"
 #include "transport/io/dpdk/device_name.h"
 #include "transport/io/dpdk/eal.h"
 #include "transport/io/dpdk/module.h"
@@ -30,15 +31,79 @@ class DpdkFrames final : public FramePort {
 
   std::string_view name() const override { return name_; }
   Bytes frame_bytes() const override { return port_->mtu() + kEthernetBytes + kTagBytes; }
-  size_t receive(std::span<ReceivedFrame> frames, Instant now) override;
-  void send(std::span<const OutgoingFrame> frames) override;
+  size_t receive(std::span<ReceivedFrame> frames, Instant now) override {
+    release();
+    const auto most = static_cast<uint16_t>(std::min(frames.size(), kBurst));
+    held_ = rte_eth_rx_burst(port_->id(), 0, received_.data(), most);
+    size_t count = 0;
+    for (rte_mbuf* buffer : std::span(received_).first(held_)) {
+      if (buffer->pkt_len > frame_bytes() || rte_pktmbuf_linearize(buffer) != 0) {
+        ++counters_.too_long;
+        continue;
+      }
+      if (buffer->data_len < kEthernetBytes) continue;
+      frames[count++] = {.bytes = {rte_pktmbuf_mtod(buffer, const uint8_t*), buffer->data_len},
+                         .time = now};
+      ++counters_.received_frames;
+      counters_.received_bytes += buffer->data_len;
+    }
+    return count;
+  }
+
+  void send(std::span<const OutgoingFrame> frames) override {
+    std::array<rte_mbuf*, kBurst> buffers{};
+    size_t count = 0;
+    for (const OutgoingFrame& frame : frames) {
+      if (rte_mbuf* buffer = copy_of(frame); buffer != nullptr) {
+        buffers[count++] = buffer;
+      } else {
+        ++counters_.refused;
+      }
+      if (count == kBurst) submit(std::span(buffers).first(std::exchange(count, 0)));
+    }
+    if (count > 0) submit(std::span(buffers).first(count));
+  }
+
   int wait_fd() const override { return -1; }
-  FramePortCounters counters() override;
+  FramePortCounters counters() override {
+    rte_eth_stats stats{};
+    if (rte_eth_stats_get(port_->id(), &stats) == 0) {
+      counters_.missed = stats.imissed + stats.rx_nombuf;
+    }
+    return counters_;
+  }
 
  private:
-  void release();
-  rte_mbuf* copy_of(const OutgoingFrame& frame);
-  void submit(std::span<rte_mbuf*> buffers);
+  void release() {
+    if (held_ > 0) rte_pktmbuf_free_bulk(received_.data(), static_cast<unsigned>(held_));
+    held_ = 0;
+  }
+  // nullptr where there is no buffer left.
+  rte_mbuf* copy_of(const OutgoingFrame& frame) {
+    rte_mbuf* buffer = rte_pktmbuf_alloc(&port_->transmit_pool());
+    if (buffer == nullptr) return nullptr;
+    for (const std::span<const uint8_t> piece : {frame.head, frame.rest}) {
+      if (piece.empty()) continue;
+      auto* const to = rte_pktmbuf_append(buffer, static_cast<uint16_t>(piece.size()));
+      if (to == nullptr) {
+        rte_pktmbuf_free(buffer);
+        return nullptr;
+      }
+      std::memcpy(to, piece.data(), piece.size());
+    }
+    return buffer;
+  }
+
+  void submit(std::span<rte_mbuf*> buffers) {
+    std::array<Bytes, kBurst> sizes{};
+    for (size_t i = 0; i < buffers.size(); ++i) sizes[i] = buffers[i]->pkt_len;
+    const size_t sent =
+        rte_eth_tx_burst(port_->id(), 0, buffers.data(), static_cast<uint16_t>(buffers.size()));
+    for (const Bytes size : std::span(sizes).first(sent)) counters_.sent_bytes += size;
+    counters_.sent_frames += sent;
+    counters_.refused += buffers.size() - sent;
+    for (rte_mbuf* buffer : buffers.subspan(sent)) rte_pktmbuf_free(buffer);
+  }
 
   std::string name_;
   std::unique_ptr<DpdkPort> port_;
@@ -47,108 +112,33 @@ class DpdkFrames final : public FramePort {
   std::array<rte_mbuf*, kBurst> received_{};
 };
 
-void DpdkFrames::release() {
-  if (held_ > 0) rte_pktmbuf_free_bulk(received_.data(), static_cast<unsigned>(held_));
-  held_ = 0;
-}
-
-size_t DpdkFrames::receive(std::span<ReceivedFrame> frames, Instant now) {
-  release();
-  const auto most = static_cast<uint16_t>(std::min(frames.size(), kBurst));
-  held_ = rte_eth_rx_burst(port_->id(), 0, received_.data(), most);
-  size_t count = 0;
-  for (rte_mbuf* buffer : std::span(received_).first(held_)) {
-    if (buffer->pkt_len > frame_bytes() || rte_pktmbuf_linearize(buffer) != 0) {
-      ++counters_.too_long;
-      continue;
-    }
-    if (buffer->data_len < kEthernetBytes) continue;
-    frames[count++] = {.bytes = {rte_pktmbuf_mtod(buffer, const uint8_t*), buffer->data_len},
-                       .time = now};
-    ++counters_.received_frames;
-    counters_.received_bytes += buffer->data_len;
-  }
-  return count;
-}
-
-// nullptr where there is no buffer left.
-rte_mbuf* DpdkFrames::copy_of(const OutgoingFrame& frame) {
-  rte_mbuf* buffer = rte_pktmbuf_alloc(&port_->transmit_pool());
-  if (buffer == nullptr) return nullptr;
-  for (const std::span<const uint8_t> piece : {frame.head, frame.rest}) {
-    if (piece.empty()) continue;
-    auto* const to = rte_pktmbuf_append(buffer, static_cast<uint16_t>(piece.size()));
-    if (to == nullptr) {
-      rte_pktmbuf_free(buffer);
-      return nullptr;
-    }
-    std::memcpy(to, piece.data(), piece.size());
-  }
-  return buffer;
-}
-
-void DpdkFrames::submit(std::span<rte_mbuf*> buffers) {
-  std::array<Bytes, kBurst> sizes{};
-  for (size_t i = 0; i < buffers.size(); ++i) sizes[i] = buffers[i]->pkt_len;
-  const size_t sent =
-      rte_eth_tx_burst(port_->id(), 0, buffers.data(), static_cast<uint16_t>(buffers.size()));
-  for (const Bytes size : std::span(sizes).first(sent)) counters_.sent_bytes += size;
-  counters_.sent_frames += sent;
-  counters_.refused += buffers.size() - sent;
-  for (rte_mbuf* buffer : buffers.subspan(sent)) rte_pktmbuf_free(buffer);
-}
-
-void DpdkFrames::send(std::span<const OutgoingFrame> frames) {
-  std::array<rte_mbuf*, kBurst> buffers{};
-  size_t count = 0;
-  for (const OutgoingFrame& frame : frames) {
-    if (rte_mbuf* buffer = copy_of(frame); buffer != nullptr) {
-      buffers[count++] = buffer;
-    } else {
-      ++counters_.refused;
-    }
-    if (count == kBurst) submit(std::span(buffers).first(std::exchange(count, 0)));
-  }
-  if (count > 0) submit(std::span(buffers).first(count));
-}
-
-FramePortCounters DpdkFrames::counters() {
-  rte_eth_stats stats{};
-  if (rte_eth_stats_get(port_->id(), &stats) == 0) {
-    counters_.missed = stats.imissed + stats.rx_nombuf;
-  }
-  return counters_;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<FramePort>> open_dpdk_frames(const std::string& device,
                                                     const std::string& arguments,
                                                     const LogSink& log) {
-  auto parsed = parse_dpdk_device(device, arguments);
-  if (!parsed) return tl::unexpected(parsed.error());
-  if (parsed->driver() == kMemif) {
-    if (parsed->argument("role").value_or("server") != "server") {
+  ASSIGN_OR_RETURN(auto parsed, parse_dpdk_device(device, arguments));
+  if (parsed.driver() == kMemif) {
+    if (parsed.argument("role").value_or("server") != "server") {
       return fail(
           ErrorCode::kInvalidArgument,
           fmt::format("--port dpdk:{}: a switch is net_memif's server: leave role= out, and "
                       "give role=client to the host at the other end",
                       device));
     }
-    if (!parsed->argument("role")) {
-      parsed->arguments += parsed->arguments.empty() ? "role=server" : ",role=server";
+    if (!parsed.argument("role")) {
+      parsed.arguments += parsed.arguments.empty() ? "role=server" : ",role=server";
     }
   }
-  const auto params = load_params_from_environment({}, nullptr);
-  if (!params) return tl::unexpected(params.error());
-  if (auto ok = start_eal(params->dpdk_eal, parsed->is_pci(), log); !ok) {
-    return tl::unexpected(ok.error());
-  }
-  auto port = DpdkPort::open(
-      {.device = *parsed, .transmit_buffers = 2 * kBurst, .receive_burst = kBurst}, log);
-  if (!port) return tl::unexpected(port.error());
-  rte_eth_promiscuous_enable((*port)->id());  // devices of memory see all frames anyway
-  return std::make_unique<DpdkFrames>("dpdk:" + device, std::move(*port));
+
+  ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
+  RETURN_IF_ERROR(start_eal(params.dpdk_eal, parsed.is_pci(), log));
+  ASSIGN_OR_RETURN(
+      auto port,
+      DpdkPort::open({.device = parsed, .transmit_buffers = 2 * kBurst, .receive_burst = kBurst},
+                     log));
+  rte_eth_promiscuous_enable(port->id());  // devices of memory see all frames anyway
+  return std::make_unique<DpdkFrames>("dpdk:" + device, std::move(port));
 }
 
 }  // namespace pacecar

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/base/return_if_error.h"
 #include "transport/wire/telemetry_tail.h"
 
 namespace pacecar {
@@ -72,10 +73,8 @@ Result<std::unique_ptr<LiveSwitch>> LiveSwitch::create(
   topology.node_names.emplace_back("switch");
   std::unique_ptr<LiveSwitch> made(new LiveSwitch(std::move(ports), config));
   made->loop_.run_until(now);
-  auto fabric =
-      Fabric::create(made->loop_, topology, fabric_config(config, frame_bytes), config.seed);
-  if (!fabric) return tl::unexpected(fabric.error());
-  made->fabric_ = std::move(*fabric);
+  ASSIGN_OR_RETURN(made->fabric_, Fabric::create(made->loop_, topology,
+                                                 fabric_config(config, frame_bytes), config.seed));
   for (uint32_t i = 0; i < hosts; ++i) made->fabric_->set_listener(i, *made, i);
   SimFaults faults;
   faults.loss = config.loss;

@@ -14,10 +14,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <unordered_map>
 #include <vector>
 
+#include "bench/switch/frame_headers.h"
 #include "bench/switch/frame_port.h"
-#include "bench/switch/mac_table.h"
 #include "transport/base/histogram.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
@@ -25,6 +27,33 @@
 #include "transport/sim/fabric.h"
 
 namespace pacecar {
+
+// The port of each MAC address, learned from received frames. Bounded: a full table learns nothing
+// new, and frames to unknown addresses go to all ports. Thread rule: one thread.
+
+class MacTable {
+ public:
+  static constexpr size_t kCapacity = 4096;
+
+  MacTable() { ports_.reserve(kCapacity); }
+
+  // An address that has moved is found at its new port.
+  void learn(MacNumber address, uint32_t port) {
+    if (is_group(address)) return;
+    if (const auto known = ports_.find(address); known != ports_.end()) {
+      known->second = port;
+    } else if (ports_.size() < kCapacity) {
+      ports_.emplace(address, port);
+    }
+  }
+  std::optional<uint32_t> find(MacNumber address) const {
+    const auto known = ports_.find(address);
+    return known == ports_.end() ? std::nullopt : std::optional(known->second);
+  }
+
+ private:
+  std::unordered_map<MacNumber, uint32_t> ports_;
+};
 
 struct LiveSwitchConfig {
   SwitchConfig switches;

@@ -17,6 +17,7 @@
 
 #include "bench/switch/frame_headers.h"
 #include "transport/base/file_descriptor.h"
+#include "transport/base/return_if_error.h"
 #include "transport/io/udp/interfaces.h"
 
 namespace pacecar {
@@ -48,19 +49,128 @@ int64_t ns_of(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'00
 
 class PacketSocket final : public FramePort {
  public:
-  PacketSocket(std::string name, Bytes frame_bytes, FileDescriptor socket);
+  PacketSocket(std::string name, Bytes frame_bytes, FileDescriptor socket)
+      : name_(std::move(name)),
+        frame_bytes_(frame_bytes),
+        socket_(std::move(socket)),
+        stride_(kTagBytes + frame_bytes),
+        memory_(kBurst * stride_) {
+    for (size_t i = 0; i < kBurst; ++i) {
+      in_pieces_[i] = {iovec{&offloads_[i], sizeof(Offload)},
+                       iovec{&memory_[i * stride_ + kTagBytes], frame_bytes}};
+      in_[i].msg_hdr.msg_iov = in_pieces_[i].data();
+      in_[i].msg_hdr.msg_iovlen = in_pieces_[i].size();
+      in_[i].msg_hdr.msg_control = controls_[i].bytes.data();
+      out_[i].msg_hdr.msg_iov = out_pieces_[i].data();
+    }
+  }
 
   std::string_view name() const override { return name_; }
   Bytes frame_bytes() const override { return frame_bytes_; }
-  size_t receive(std::span<ReceivedFrame> frames, Instant now) override;
-  void send(std::span<const OutgoingFrame> frames) override;
+  size_t receive(std::span<ReceivedFrame> frames, Instant now) override {
+    const size_t most = std::min(frames.size(), kBurst);
+    for (size_t count = 0; count == 0;) {
+      for (size_t i = 0; i < most; ++i) in_[i].msg_hdr.msg_controllen = sizeof(Control);
+      const int received =
+          recvmmsg(socket_.get(), in_.data(), static_cast<unsigned>(most), MSG_DONTWAIT, nullptr);
+      if (received <= 0) return 0;
+      timespec day;
+      clock_gettime(CLOCK_REALTIME, &day);
+      day_ns_ = ns_of(day);
+      for (size_t i = 0; i < static_cast<size_t>(received); ++i) {
+        ReceivedFrame& frame = frames[count];
+        frame.bytes = open(i, now, frame.time);
+        if (!frame.bytes.empty()) ++count;
+      }
+      if (count > 0) return count;
+    }
+    return 0;
+  }
+
+  void send(std::span<const OutgoingFrame> frames) override {
+    while (!frames.empty()) {
+      const size_t planned = plan(frames);
+      const int sent = sendmmsg(socket_.get(), out_.data(), static_cast<unsigned>(planned),
+                                MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (sent < 0 && errno == EINTR) continue;
+      const auto done = static_cast<size_t>(std::max(sent, 0));
+      for (const OutgoingFrame& frame : frames.first(done)) {
+        counters_.sent_bytes += frame.head.size() + frame.rest.size();
+      }
+      counters_.sent_frames += done;
+      if (done == 0) ++counters_.refused;  // a NIC whose queue is full has lost it
+      frames = frames.subspan(std::max<size_t>(done, 1));
+    }
+  }
+
   int wait_fd() const override { return socket_.get(); }
-  FramePortCounters counters() override;
+  FramePortCounters counters() override {
+    tpacket_stats stats{};  // since the last time
+    socklen_t length = sizeof stats;
+    if (getsockopt(socket_.get(), SOL_PACKET, PACKET_STATISTICS, &stats, &length) == 0) {
+      counters_.missed += stats.tp_drops;
+    }
+    return counters_;
+  }
 
  private:
-  std::span<const uint8_t> open(size_t slot, Instant now, Instant& time);
-  void put_tag_back(uint8_t*& frame, size_t& size, const tpacket_auxdata& auxiliary);
-  size_t plan(std::span<const OutgoingFrame> frames);
+  // Empty for a frame that is dropped.
+  std::span<const uint8_t> open(size_t slot, Instant now, Instant& time) {
+    msghdr& header = in_[slot].msg_hdr;
+    const Offload& offload = offloads_[slot];
+    const size_t got = in_[slot].msg_len;
+    if ((header.msg_flags & MSG_TRUNC) != 0 || offload.gso_type != kGsoNone) {
+      ++counters_.too_long;
+      return {};
+    }
+    if (got < sizeof(offload) + kEthernetBytes) return {};
+    size_t size = got - sizeof(offload);
+    uint8_t* frame = static_cast<uint8_t*>(header.msg_iov[1].iov_base);
+    if ((offload.flags & kNeedsChecksum) != 0) {
+      complete_checksum({frame, size}, offload.checksum_start,
+                        offload.checksum_start + offload.checksum_offset);
+    }
+    time = now;
+    for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
+      if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
+        timespec arrival;
+        std::memcpy(&arrival, CMSG_DATA(c), sizeof arrival);
+        time = now - Duration::from_ns(std::max<int64_t>(day_ns_ - ns_of(arrival), 0));
+      } else if (c->cmsg_level == SOL_PACKET && c->cmsg_type == PACKET_AUXDATA) {
+        tpacket_auxdata auxiliary;
+        std::memcpy(&auxiliary, CMSG_DATA(c), sizeof auxiliary);
+        put_tag_back(frame, size, auxiliary);
+      }
+    }
+    ++counters_.received_frames;
+    counters_.received_bytes += size;
+    return {frame, size};
+  }
+
+  // The kernel takes VLAN tags out of frames.
+  void put_tag_back(uint8_t*& frame, size_t& size, const tpacket_auxdata& auxiliary) {
+    if ((auxiliary.tp_status & TP_STATUS_VLAN_VALID) == 0) return;
+    std::memmove(frame - kTagBytes, frame, kMacsBytes);
+    frame -= kTagBytes;
+    size += kTagBytes;
+    const bool known = (auxiliary.tp_status & TP_STATUS_VLAN_TPID_VALID) != 0;
+    const uint16_t words[2] = {htons(known ? auxiliary.tp_vlan_tpid : ETHERTYPE_VLAN),
+                               htons(auxiliary.tp_vlan_tci)};
+    std::memcpy(frame + kMacsBytes, words, sizeof words);
+  }
+
+  size_t plan(std::span<const OutgoingFrame> frames) {
+    const size_t count = std::min(frames.size(), kBurst);
+    for (size_t i = 0; i < count; ++i) {
+      const auto piece = [](std::span<const uint8_t> bytes) {
+        return iovec{const_cast<uint8_t*>(bytes.data()), bytes.size()};
+      };
+      out_pieces_[i] = {iovec{&complete_, sizeof complete_}, piece(frames[i].head),
+                        piece(frames[i].rest)};
+      out_[i].msg_hdr.msg_iovlen = frames[i].rest.empty() ? 2 : 3;
+    }
+    return count;
+  }
 
   std::string name_;
   Bytes frame_bytes_;
@@ -77,125 +187,6 @@ class PacketSocket final : public FramePort {
   std::array<std::array<iovec, 3>, kBurst> out_pieces_;
   Offload complete_{};  // goes before each frame: nothing is left to the device
 };
-
-PacketSocket::PacketSocket(std::string name, Bytes frame_bytes, FileDescriptor socket)
-    : name_(std::move(name)),
-      frame_bytes_(frame_bytes),
-      socket_(std::move(socket)),
-      stride_(kTagBytes + frame_bytes),
-      memory_(kBurst * stride_) {
-  for (size_t i = 0; i < kBurst; ++i) {
-    in_pieces_[i] = {iovec{&offloads_[i], sizeof(Offload)},
-                     iovec{&memory_[i * stride_ + kTagBytes], frame_bytes}};
-    in_[i].msg_hdr.msg_iov = in_pieces_[i].data();
-    in_[i].msg_hdr.msg_iovlen = in_pieces_[i].size();
-    in_[i].msg_hdr.msg_control = controls_[i].bytes.data();
-    out_[i].msg_hdr.msg_iov = out_pieces_[i].data();
-  }
-}
-
-size_t PacketSocket::receive(std::span<ReceivedFrame> frames, Instant now) {
-  const size_t most = std::min(frames.size(), kBurst);
-  for (size_t count = 0; count == 0;) {
-    for (size_t i = 0; i < most; ++i) in_[i].msg_hdr.msg_controllen = sizeof(Control);
-    const int received =
-        recvmmsg(socket_.get(), in_.data(), static_cast<unsigned>(most), MSG_DONTWAIT, nullptr);
-    if (received <= 0) return 0;
-    timespec day;
-    clock_gettime(CLOCK_REALTIME, &day);
-    day_ns_ = ns_of(day);
-    for (size_t i = 0; i < static_cast<size_t>(received); ++i) {
-      ReceivedFrame& frame = frames[count];
-      frame.bytes = open(i, now, frame.time);
-      if (!frame.bytes.empty()) ++count;
-    }
-    if (count > 0) return count;
-  }
-  return 0;
-}
-
-// Empty for a frame that is dropped.
-std::span<const uint8_t> PacketSocket::open(size_t slot, Instant now, Instant& time) {
-  msghdr& header = in_[slot].msg_hdr;
-  const Offload& offload = offloads_[slot];
-  const size_t got = in_[slot].msg_len;
-  if ((header.msg_flags & MSG_TRUNC) != 0 || offload.gso_type != kGsoNone) {
-    ++counters_.too_long;
-    return {};
-  }
-  if (got < sizeof(offload) + kEthernetBytes) return {};
-  size_t size = got - sizeof(offload);
-  uint8_t* frame = static_cast<uint8_t*>(header.msg_iov[1].iov_base);
-  if ((offload.flags & kNeedsChecksum) != 0) {
-    complete_checksum({frame, size}, offload.checksum_start,
-                      offload.checksum_start + offload.checksum_offset);
-  }
-  time = now;
-  for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
-    if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
-      timespec arrival;
-      std::memcpy(&arrival, CMSG_DATA(c), sizeof arrival);
-      time = now - Duration::from_ns(std::max<int64_t>(day_ns_ - ns_of(arrival), 0));
-    } else if (c->cmsg_level == SOL_PACKET && c->cmsg_type == PACKET_AUXDATA) {
-      tpacket_auxdata auxiliary;
-      std::memcpy(&auxiliary, CMSG_DATA(c), sizeof auxiliary);
-      put_tag_back(frame, size, auxiliary);
-    }
-  }
-  ++counters_.received_frames;
-  counters_.received_bytes += size;
-  return {frame, size};
-}
-
-// The kernel takes VLAN tags out of frames.
-void PacketSocket::put_tag_back(uint8_t*& frame, size_t& size, const tpacket_auxdata& auxiliary) {
-  if ((auxiliary.tp_status & TP_STATUS_VLAN_VALID) == 0) return;
-  std::memmove(frame - kTagBytes, frame, kMacsBytes);
-  frame -= kTagBytes;
-  size += kTagBytes;
-  const bool known = (auxiliary.tp_status & TP_STATUS_VLAN_TPID_VALID) != 0;
-  const uint16_t words[2] = {htons(known ? auxiliary.tp_vlan_tpid : ETHERTYPE_VLAN),
-                             htons(auxiliary.tp_vlan_tci)};
-  std::memcpy(frame + kMacsBytes, words, sizeof words);
-}
-
-size_t PacketSocket::plan(std::span<const OutgoingFrame> frames) {
-  const size_t count = std::min(frames.size(), kBurst);
-  for (size_t i = 0; i < count; ++i) {
-    const auto piece = [](std::span<const uint8_t> bytes) {
-      return iovec{const_cast<uint8_t*>(bytes.data()), bytes.size()};
-    };
-    out_pieces_[i] = {iovec{&complete_, sizeof complete_}, piece(frames[i].head),
-                      piece(frames[i].rest)};
-    out_[i].msg_hdr.msg_iovlen = frames[i].rest.empty() ? 2 : 3;
-  }
-  return count;
-}
-
-void PacketSocket::send(std::span<const OutgoingFrame> frames) {
-  while (!frames.empty()) {
-    const size_t planned = plan(frames);
-    const int sent = sendmmsg(socket_.get(), out_.data(), static_cast<unsigned>(planned),
-                              MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    const auto done = static_cast<size_t>(std::max(sent, 0));
-    for (const OutgoingFrame& frame : frames.first(done)) {
-      counters_.sent_bytes += frame.head.size() + frame.rest.size();
-    }
-    counters_.sent_frames += done;
-    if (done == 0) ++counters_.refused;  // a NIC whose queue is full has lost it
-    frames = frames.subspan(std::max<size_t>(done, 1));
-  }
-}
-
-FramePortCounters PacketSocket::counters() {
-  tpacket_stats stats{};  // since the last time
-  socklen_t length = sizeof stats;
-  if (getsockopt(socket_.get(), SOL_PACKET, PACKET_STATISTICS, &stats, &length) == 0) {
-    counters_.missed += stats.tp_drops;
-  }
-  return counters_;
-}
 
 template <typename T>
 bool set(const FileDescriptor& socket, int level, int option, const T& value) {
@@ -243,9 +234,8 @@ Result<void> set_up(const FileDescriptor& socket, const std::string& interface) 
 }  // namespace
 
 Result<std::unique_ptr<FramePort>> open_packet_socket(const std::string& interface) {
-  const auto info = find_interface(interface);
-  if (!info) return tl::unexpected(info.error());
-  if (!info->up) {
+  ASSIGN_OR_RETURN(const auto info, find_interface(interface));
+  if (!info.up) {
     return fail(
         ErrorCode::kUnavailable,
         fmt::format("interface '{0}' is down: bring it up with 'ip link set {0} up'", interface));
@@ -258,8 +248,8 @@ Result<std::unique_ptr<FramePort>> open_packet_socket(const std::string& interfa
                 "program the capability CAP_NET_RAW");
   }
   if (!socket) return system_error(interface, "a packet socket");
-  if (const auto done = set_up(socket, interface); !done) return tl::unexpected(done.error());
-  const Bytes frame_bytes = info->mtu + kEthernetBytes + kTagBytes;
+  RETURN_IF_ERROR(set_up(socket, interface));
+  const Bytes frame_bytes = info.mtu + kEthernetBytes + kTagBytes;
   return std::make_unique<PacketSocket>(interface, frame_bytes, std::move(socket));
 }
 

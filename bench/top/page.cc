@@ -9,15 +9,34 @@
 namespace pacecar::top {
 namespace {
 
+constexpr size_t kPage = 10;
+constexpr size_t kMaxFilter = 64;
+
+void type(View& view, int key) {
+  if (key == kKeyEnter || key == '\r') {
+    view.typing = false;
+  } else if (key == kKeyEscape) {
+    view.typing = false;
+    view.filter.clear();
+  } else if (key == kKeyErase || key == '\b') {
+    if (!view.filter.empty()) view.filter.pop_back();
+  } else if (key >= ' ' && key <= '~' && view.filter.size() < kMaxFilter) {
+    view.filter += static_cast<char>(key);
+  }
+  view.first = 0;
+}
+
+Column next(Column column, size_t steps) {
+  return static_cast<Column>((static_cast<size_t>(column) + steps) % kColumns);
+}
+
 constexpr size_t kMaxNotes = 4;
 constexpr size_t kMaxNics = 12;  // on a screen; logs have all
 constexpr const char* kUnknown = "-";
 
 using Cells = std::vector<std::string>;
 
-std::string rate(std::optional<double> bps) {
-  return bps ? doctor::rate_text(*bps) : kUnknown;
-}
+std::string rate(std::optional<double> bps) { return bps ? doctor::rate_text(*bps) : kUnknown; }
 
 std::string percent(std::optional<double> share) {
   return share ? fmt::format("{:.1f}%", 100 * *share) : kUnknown;
@@ -49,7 +68,7 @@ Cells nic_cells(const NicRow& row) {
           fmt::format("{:.0f}", row.stalled)};
 }
 
-const Cells kNicTitles = {" ",         "NIC",        "PROCESS", "CC",     "SENDS",   "RECEIVES",
+const Cells kNicTitles = {" ",       "NIC", "PROCESS",    "CC",     "SENDS", "RECEIVES",
                           "OF LINE", "RTT", "SENT AGAIN", "MARKED", "FLOWS", "STALLED"};
 
 Cells flow_cells(const FlowRow& row) {
@@ -67,8 +86,8 @@ Cells flow_cells(const FlowRow& row) {
           row.nic};
 }
 
-const Cells kFlowTitles = {" ",        "LIMIT",      "PROCESS", "",      "PEER", "GOODPUT",
-                           "MAY SEND", "RTT", "SENT AGAIN", "QUEUE", "STILL", "NIC"};
+const Cells kFlowTitles = {" ",        "LIMIT", "PROCESS",    "",      "PEER",  "GOODPUT",
+                           "MAY SEND", "RTT",   "SENT AGAIN", "QUEUE", "STILL", "NIC"};
 
 // Columns as wide as their widest cell.
 std::vector<Line> table(const Cells& titles, const std::vector<Cells>& rows) {
@@ -96,8 +115,7 @@ std::string title(const Rows& rows, const View& view, const Status& status) {
   std::string text = fmt::format(
       "pacecar top  {}  {} host{}, {} processes, {} NICs, {} flows  by {}{}  every {:g} s",
       status.time, status.hosts, status.hosts == 1 ? "" : "s", rows.processes, rows.nics.size(),
-      rows.flows.size(), name_of(view.sort), view.reversed ? " (reversed)" : "",
-      status.interval_s);
+      rows.flows.size(), name_of(view.sort), view.reversed ? " (reversed)" : "", status.interval_s);
   if (view.paused) text += "  PAUSED";
   if (view.typing) {
     text += fmt::format("  filter: {}_", view.filter);
@@ -130,6 +148,53 @@ std::string first_flow(const FlowRow& row) {
 }
 
 }  // namespace
+
+void press(View& view, int key) {
+  if (view.typing) return type(view, key);
+  switch (key) {
+    case 'q':
+      view.ends = true;
+      break;
+    case ' ':
+    case 'p':
+      view.paused = !view.paused;
+      break;
+    case 's':
+      view.sort = next(view.sort, 1);
+      break;
+    case 'S':
+      view.sort = next(view.sort, kColumns - 1);
+      break;
+    case 'r':
+      view.reversed = !view.reversed;
+      break;
+    case '/':
+      view.typing = true;
+      view.filter.clear();
+      break;
+    case kKeyEscape:
+      view.filter.clear();
+      break;
+    case 'h':
+    case '?':
+      view.help = !view.help;
+      break;
+    case kKeyUp:
+      view.first -= std::min<size_t>(view.first, 1);
+      break;
+    case kKeyDown:
+      ++view.first;
+      break;
+    case kKeyPageUp:
+      view.first -= std::min(view.first, kPage);
+      break;
+    case kKeyPageDown:
+      view.first += kPage;
+      break;
+    default:
+      break;
+  }
+}
 
 std::vector<Line> page_of(Rows rows, View& view, const Status& status, size_t height) {
   filter_rows(rows, view.filter);

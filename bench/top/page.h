@@ -1,13 +1,43 @@
 // Rows as lines of text, for the screen and for logs. Pure.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "bench/top/rows.h"
-#include "bench/top/view.h"
 
 namespace pacecar::top {
+
+// The user's choices, and the keys that change them. Pure.
+
+// Keys other than printable characters.
+enum Key : int {
+  kKeyEnter = '\n',
+  kKeyEscape = 27,
+  kKeyErase = 127,
+  kKeyUp = 1000,
+  kKeyDown,
+  kKeyPageUp,
+  kKeyPageDown,
+};
+
+struct View {
+  Column sort = Column::kLimit;
+  bool reversed = false;
+  std::string filter;
+  bool typing = false;  // the filter
+  bool paused = false;
+  bool help = false;
+  size_t first = 0;  // flow that is shown on top
+  bool ends = false;
+};
+
+constexpr const char* kKeysHelp =
+    "q quit  space pause  s/S sort by the next/previous column  r reverse  / filter  "
+    "esc no filter  arrows, PgUp, PgDn scroll";
+
+void press(View& view, int key);
 
 // A style never says anything alone: lines of trouble begin with '!', the sorted column is named.
 enum class Style : uint8_t { kPlain, kTitle, kHeader, kTrouble };
@@ -18,7 +48,7 @@ struct Line {
 };
 
 struct Status {
-  std::string time;    // "23:04:05"
+  std::string time;  // "23:04:05"
   size_t hosts = 1;
   double interval_s = 2;
   std::vector<std::string> notes;  // of hosts and processes of which nothing is known

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "bench/doctor/gather.h"
-#include "bench/hosts/targets.h"
+#include "bench/hosts/reach.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/files.h"
@@ -25,6 +25,7 @@
 #include "bench/top/remote.h"
 #include "bench/top/screen.h"
 #include "transport/base/params_environment.h"
+#include "transport/base/return_if_error.h"
 #include "transport/state/state_directory.h"
 
 namespace pacecar {
@@ -85,14 +86,13 @@ void add_flags(CLI::App& app, Flags& flags) {
 // --- what is watched ---
 
 Result<std::vector<std::string>> state_directories() {
-  const auto params = load_params_from_environment({}, nullptr);
-  if (!params) return tl::unexpected(params.error());
-  if (params->state_dir == kNoStateDirectory) {
+  ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
+  if (params.state_dir == kNoStateDirectory) {
     return fail(ErrorCode::kInvalidArgument,
                 "PACECAR_STATE_DIR is none: processes with that setting cannot be seen; unset it");
   }
-  if (params->state_dir.empty()) return usual_state_directories();
-  return std::vector<std::string>{params->state_dir};
+  if (params.state_dir.empty()) return usual_state_directories();
+  return std::vector<std::string>{params.state_dir};
 }
 
 doctor::Gathered look(const std::vector<std::string>& directories) {
@@ -125,13 +125,12 @@ struct Remotes {
 Result<Remotes> remotes_of(const Flags& flags) {
   Remotes remotes;
   if (!flags.many.given()) return remotes;
-  const auto targets = hosts::targets_of(flags.many);
-  if (!targets) return tl::unexpected(targets.error());
+  ASSIGN_OR_RETURN(const auto targets, hosts::targets_of(flags.many));
   const std::vector<std::string> words{flags.many.remote, "top", "--json", "--interval",
                                        fmt::format("{}", flags.interval_s)};
-  for (const hosts::Host& host : targets->hosts) {
+  for (const hosts::Host& host : targets.hosts) {
     remotes.names.push_back(host.name);
-    remotes.commands.push_back(targets->launcher.command(host, words));
+    remotes.commands.push_back(targets.launcher.command(host, words));
   }
   return remotes;
 }
@@ -217,7 +216,7 @@ Result<void> run_once(const Flags& flags, const Watch& watch) {
   View view = view_of(flags);
   std::string text;
   for (const Line& line : page_of(shown.rows, view, shown.status, 0)) text += line.text + "\n";
-  if (auto printed = print(text); !printed) return printed;
+  RETURN_IF_ERROR(print(text));
   if (shown.rows.processes > 0 || !shown.rows.silent.empty()) return {};
   return fail(ErrorCode::kNotFound,
               "no process with Pacecar is to be seen: run as the job's user or root, on its host, "
@@ -226,8 +225,7 @@ Result<void> run_once(const Flags& flags, const Watch& watch) {
 
 Result<void> run_live(const Flags& flags, const Watch& watch) {
   const bool color = !flags.no_color && std::getenv("NO_COLOR") == nullptr;
-  const auto screen = Screen::open(color);
-  if (!screen) return tl::unexpected(screen.error());
+  ASSIGN_OR_RETURN(const auto screen, Screen::open(color));
   View view = view_of(flags);
   Shown shown = shown_of(flags, watch, {});
   uint64_t version = 0;
@@ -236,8 +234,8 @@ Result<void> run_live(const Flags& flags, const Watch& watch) {
       version = watch.board().version();
       shown = shown_of(flags, watch, watch.board().all());
     }
-    (*screen)->draw(page_of(shown.rows, view, shown.status, (*screen)->height()));
-    if (const int key = (*screen)->key(kKeyMs); key >= 0) press(view, key);
+    screen->draw(page_of(shown.rows, view, shown.status, screen->height()));
+    if (const int key = screen->key(kKeyMs); key >= 0) press(view, key);
   }
   return {};
 }
@@ -249,7 +247,7 @@ Result<void> run_json(const Flags& flags, const std::vector<std::string>& direct
     for (const std::string& warning : gathered.warnings) console.warn(warning);
     const std::string line = doctor::to_json(gathered.evidence)
                                  .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    if (auto printed = print(line + "\n"); !printed) return printed;
+    RETURN_IF_ERROR(print(line + "\n"));
     if (flags.once) break;
     for (double left_s = flags.interval_s; left_s > 0 && !ended; left_s -= kKeyMs * 1e-3) {
       poll(nullptr, 0, static_cast<int>(std::ceil(std::min(left_s * 1e3, double{kKeyMs}))));
@@ -259,13 +257,11 @@ Result<void> run_json(const Flags& flags, const std::vector<std::string>& direct
 }
 
 Result<void> run(const Flags& flags, const Console& console) {
-  const auto remotes = remotes_of(flags);
-  if (!remotes) return tl::unexpected(remotes.error());
-  const auto directories = state_directories();
-  if (!directories) return tl::unexpected(directories.error());
+  ASSIGN_OR_RETURN(const auto remotes, remotes_of(flags));
+  ASSIGN_OR_RETURN(const auto directories, state_directories());
   end_on_signals();
-  if (flags.json) return run_json(flags, *directories, console);
-  const Watch watch(flags, *remotes, *directories);
+  if (flags.json) return run_json(flags, directories, console);
+  const Watch watch(flags, remotes, directories);
   return flags.once ? run_once(flags, watch) : run_live(flags, watch);
 }
 

@@ -8,7 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "bench/workload/workload_facts.h"
+#include "bench/workload/flow_graph.h"
+#include "transport/base/return_if_error.h"
 #include "transport/sim/text_file.h"
 
 namespace pacecar {
@@ -28,8 +29,7 @@ class CmFile {
     // Flows name hosts and triggers, wherever those are defined.
     for (const TextLine& line : lines) {
       if (is_flow(line)) continue;
-      auto taken = line.words[0] == "trigger" ? take_trigger(line) : take_header(line);
-      if (!taken) return tl::unexpected(taken.error());
+      RETURN_IF_ERROR(line.words[0] == "trigger" ? take_trigger(line) : take_header(line));
     }
     if (workload_.hosts == 0) {
       return fail(ErrorCode::kInvalidArgument,
@@ -37,9 +37,9 @@ class CmFile {
     }
     for (const TextLine& line : lines) {
       if (!is_flow(line)) continue;
-      if (auto taken = take_flow(line); !taken) return tl::unexpected(taken.error());
+      RETURN_IF_ERROR(take_flow(line));
     }
-    if (auto checked = check_all(); !checked) return tl::unexpected(checked.error());
+    RETURN_IF_ERROR(check_all());
     return std::move(workload_);
   }
 
@@ -125,23 +125,21 @@ class CmFile {
 
   Result<void> take_flow(const TextLine& line) {
     const size_t arrow = line.words[0].find("->");
-    const auto source = host_of(line, line.words[0].substr(0, arrow));
-    if (!source) return tl::unexpected(source.error());
+    ASSIGN_OR_RETURN(const auto source, host_of(line, line.words[0].substr(0, arrow)));
     const auto destination = host_of(line, line.words[0].substr(arrow + 2));
     if (!destination) return tl::unexpected(destination.error());
-    if (*source == *destination) {
+    if (source == *destination) {
       return bad(line, "the flow goes from a host to itself; give it another destination");
     }
     WorkloadFlow flow{
-        .source = *source, .destination = *destination, .id = workload_.flows.size() + 1};
+        .source = source, .destination = *destination, .id = workload_.flows.size() + 1};
     bool starts = false;
     for (size_t i = 1; i < line.words.size(); i += 2) {
       if (i + 1 == line.words.size()) {
         return bad(line, fmt::format("no value follows '{}'; add it", shown(line.words[i])));
       }
       if (line.words[i] == "start") starts = true;
-      auto taken = take_field(line, line.words[i], line.words[i + 1], flow);
-      if (!taken) return taken;
+      RETURN_IF_ERROR(take_field(line, line.words[i], line.words[i + 1], flow));
     }
     if (flow.bytes == 0) return bad(line, "the flow has no size; add 'size BYTES'");
     if (!starts && flow.trigger == kNoTrigger) {
@@ -231,9 +229,8 @@ Result<Workload> parse_cm(std::string_view text, const std::string& file) {
 }
 
 Result<Workload> read_cm_file(const std::string& path) {
-  const auto text = read_text_file(path);
-  if (!text) return tl::unexpected(text.error());
-  return parse_cm(*text, path);
+  ASSIGN_OR_RETURN(const auto text, read_text_file(path));
+  return parse_cm(text, path);
 }
 
 }  // namespace pacecar

@@ -2,7 +2,9 @@
 // Turned into the triggers of a Workload.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,6 +13,12 @@
 #include "bench/workload/workload.h"
 
 namespace pacecar {
+
+// What can be told of a workload without running it.
+
+// The first flow that starts in no run: its trigger fires too seldom, or waits for the flow itself.
+// Nothing when all start. Expects indexes of triggers to be in range.
+std::optional<size_t> never_starting_flow(const Workload& workload);
 
 // The hosts that take part in something, in the order of their roles.
 using Hosts = std::span<const uint32_t>;

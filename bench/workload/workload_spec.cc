@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <numeric>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -12,11 +14,48 @@
 #include "bench/workload/collectives.h"
 #include "bench/workload/flow_sizes.h"
 #include "bench/workload/generators.h"
-#include "bench/workload/processes.h"
+#include "bench/workload/workload.h"
 #include "transport/base/prng.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
+
+void shift_triggers(WorkloadFlow& flow, uint32_t by) {
+  if (flow.trigger != kNoTrigger) flow.trigger += by;
+  for (uint32_t& trigger : flow.on_sent) trigger += by;
+  for (uint32_t& trigger : flow.on_received) trigger += by;
+}
+
+// A workload of hosts as one of processes: several per host, which share its NIC. Pure.
+
+// A copy of `hosts` for each place in `places`: its flows go between the processes of that place,
+// which are number host * per_host + place. All copies start together, and each waits for its own
+// flows only. Bytes are those of `hosts` in each copy, or divided among the copies. Ids go on from
+// copy to copy.
+enum class CopyBytes : uint8_t { kWhole, kDivided };
+
+Workload on_processes(const Workload& hosts, uint32_t per_host, std::span<const uint32_t> places,
+                      CopyBytes bytes) {
+  Workload all{.name = hosts.name, .hosts = hosts.hosts * per_host, .jobs = hosts.jobs};
+  uint64_t ids = 0;  // of one copy
+  for (const WorkloadFlow& flow : hosts.flows) ids = std::max(ids, flow.id + 1);
+  for (size_t copy = 0; copy < places.size(); ++copy) {
+    const auto first_trigger = static_cast<uint32_t>(all.triggers.size());
+    for (WorkloadFlow flow : hosts.flows) {
+      flow.source = flow.source * per_host + places[copy];
+      flow.destination = flow.destination * per_host + places[copy];
+      flow.id += copy * ids;
+      if (bytes == CopyBytes::kDivided) {
+        flow.bytes = std::max<Bytes>(flow.bytes / places.size(), 1);
+      }
+      shift_triggers(flow, first_trigger);
+      all.flows.push_back(std::move(flow));
+    }
+    all.triggers.insert(all.triggers.end(), hosts.triggers.begin(), hosts.triggers.end());
+  }
+  return all;
+}
 
 // Beyond this neither memory nor patience suffices.
 constexpr uint64_t kMaxFlows = 10'000'000;
@@ -163,22 +202,30 @@ std::string kind_names() {
   return names + "mixture";
 }
 
+// `chosen`, or where it is empty all, of so many; none twice, and none that is not there.
+Result<std::vector<uint32_t>> chosen_of(const WorkloadSpec& spec, std::vector<uint32_t> chosen,
+                                        uint32_t number, std::string_view key, std::string_view one,
+                                        std::string_view cure) {
+  if (chosen.empty()) {
+    chosen.resize(number);
+    std::iota(chosen.begin(), chosen.end(), 0U);
+  }
+  std::vector<bool> taken(number, false);
+  for (const uint32_t each : chosen) {
+    if (each >= number) {
+      return unfit(spec, "{} names {} {}, but {}", key, one, each,
+                   fmt::format(fmt::runtime(cure), number));
+    }
+    if (taken[each]) return unfit(spec, "{} names {} {} twice; name it once", key, one, each);
+    taken[each] = true;
+  }
+  return chosen;
+}
+
 // The hosts that take part, in their order.
 Result<std::vector<uint32_t>> take_part(const WorkloadSpec& spec, uint32_t hosts, uint64_t seed) {
-  std::vector<uint32_t> members = spec.hosts;
-  if (members.empty()) {
-    members.resize(hosts);
-    std::iota(members.begin(), members.end(), 0U);
-  }
-  std::vector<bool> taken(hosts, false);
-  for (const uint32_t host : members) {
-    if (host >= hosts) {
-      return unfit(spec, "hosts names host {}, but the network has {}; name hosts below that", host,
-                   hosts);
-    }
-    if (taken[host]) return unfit(spec, "hosts names host {} twice; name it once", host);
-    taken[host] = true;
-  }
+  ASSIGN_OR_RETURN(auto members, chosen_of(spec, spec.hosts, hosts, "hosts", "host",
+                                           "the network has {}; name hosts below that"));
   if (members.size() < 2) {
     return unfit(spec, "{} hosts take part; let at least 2", members.size());
   }
@@ -193,21 +240,8 @@ Result<std::vector<uint32_t>> take_part(const WorkloadSpec& spec, uint32_t hosts
 
 // The places in a host whose processes take part.
 Result<std::vector<uint32_t>> places(const WorkloadSpec& spec, uint32_t processes) {
-  std::vector<uint32_t> chosen = spec.processes;
-  if (chosen.empty()) {
-    chosen.resize(processes);
-    std::iota(chosen.begin(), chosen.end(), 0U);
-  }
-  std::vector<bool> taken(processes, false);
-  for (const uint32_t place : chosen) {
-    if (place >= processes) {
-      return unfit(spec, "processes names process {}, but a host has {}; name one below that",
-                   place, processes);
-    }
-    if (taken[place]) return unfit(spec, "processes names process {} twice; name it once", place);
-    taken[place] = true;
-  }
-  return chosen;
+  return chosen_of(spec, spec.processes, processes, "processes", "process",
+                   "a host has {}; name one below that");
 }
 
 Result<Workload> make_job(const WorkloadSpec& spec, uint32_t hosts, uint64_t seed,
@@ -224,22 +258,19 @@ Result<Workload> make_job(const WorkloadSpec& spec, uint32_t hosts, uint64_t see
     if (time < Duration()) return unfit(spec, "a time is negative; give 0 or more");
   }
   Prng seeds(seed);
-  const auto members = take_part(spec, hosts, seeds.next_u64());
-  if (!members) return tl::unexpected(members.error());
-  auto workload = kind->make(spec, *members, seeds.next_u64());
-  if (!workload) return workload;
+  ASSIGN_OR_RETURN(const auto members, take_part(spec, hosts, seeds.next_u64()));
+  ASSIGN_OR_RETURN(auto workload, kind->make(spec, members, seeds.next_u64()));
 
-  workload->name = spec.name.empty() ? spec.kind : spec.name;
-  workload->hosts = hosts;
-  workload->jobs = {{.name = workload->name,
-                     .congestion_control = spec.congestion_control,
-                     .weight = spec.weight}};
-  for (WorkloadFlow& flow : workload->flows) {
+  workload.name = spec.name.empty() ? spec.kind : spec.name;
+  workload.hosts = hosts;
+  workload.jobs = {{.name = workload.name,
+                    .congestion_control = spec.congestion_control,
+                    .weight = spec.weight}};
+  for (WorkloadFlow& flow : workload.flows) {
     if (flow.trigger == kNoTrigger) flow.start = flow.start + spec.start;
   }
-  const auto copies = places(spec, processes);
-  if (!copies) return tl::unexpected(copies.error());
-  return on_processes(*workload, processes, *copies,
+  ASSIGN_OR_RETURN(const auto copies, places(spec, processes));
+  return on_processes(workload, processes, copies,
                       spec.split ? CopyBytes::kDivided : CopyBytes::kWhole);
 }
 
@@ -248,9 +279,7 @@ void append(Workload& workload, Workload more) {
   const auto first_trigger = static_cast<uint32_t>(workload.triggers.size());
   const auto first_job = static_cast<uint32_t>(workload.jobs.size());
   for (WorkloadFlow& flow : more.flows) {
-    if (flow.trigger != kNoTrigger) flow.trigger += first_trigger;
-    for (uint32_t& trigger : flow.on_sent) trigger += first_trigger;
-    for (uint32_t& trigger : flow.on_received) trigger += first_trigger;
+    shift_triggers(flow, first_trigger);
     flow.job += first_job;
     flow.id = workload.flows.size();
     workload.flows.push_back(std::move(flow));

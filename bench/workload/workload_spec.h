@@ -36,8 +36,7 @@ struct WorkloadSpec {
   std::string congestion_control;  // of its flows; empty: the experiment's
   uint32_t weight = 1;             // of its flows
   std::vector<uint32_t> hosts;     // that take part, in this order; empty: all
-  // Of each host, by their place in it: each place has a copy of the flows (processes.h); empty:
-  // all.
+  // Of each host, by their place in it: each place has a copy of the flows; empty: all.
   std::vector<uint32_t> processes;
   bool split = false;       // the copies divide the bytes of each flow among them
   bool shuffle = false;     // puts them into an order drawn from the seed

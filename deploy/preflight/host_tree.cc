@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "deploy/preflight/text.h"
+#include "transport/base/file_descriptor.h"
 
 namespace pacecar::preflight {
 
@@ -24,22 +25,21 @@ std::string HostTree::full(std::string_view path) const { return root_ + std::st
 
 std::optional<std::string> HostTree::bytes(std::string_view path) const {
   // Not blocking: a copied tree may hold a pipe.
-  const int fd = open(full(path).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) return std::nullopt;
+  const FileDescriptor fd(open(full(path).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!fd) return std::nullopt;
   struct stat status {};
   std::optional<std::string> content;
-  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
+  if (fstat(fd.get(), &status) == 0 && S_ISREG(status.st_mode)) {
     content.emplace(kMaxFile, '\0');
     size_t size = 0;
     ssize_t got = 0;
-    while (size < kMaxFile && (got = read(fd, content->data() + size, kMaxFile - size)) > 0) {
+    while (size < kMaxFile && (got = read(fd.get(), content->data() + size, kMaxFile - size)) > 0) {
       size += static_cast<size_t>(got);
     }
     content->resize(size);
     // Many attributes of /sys answer a read with an error instead of a value.
     if (got < 0) content.reset();
   }
-  close(fd);
   return content;
 }
 
@@ -90,10 +90,8 @@ std::vector<std::string> HostTree::resolved_parts(std::string_view path) const {
 }
 
 int HostTree::try_open(std::string_view path) const {
-  const int fd = open(full(path).c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) return errno;
-  close(fd);
-  return 0;
+  const FileDescriptor file(open(full(path).c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  return file ? 0 : errno;
 }
 
 }  // namespace pacecar::preflight

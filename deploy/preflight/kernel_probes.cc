@@ -17,22 +17,14 @@
 #include <set>
 #include <vector>
 
+#include "transport/base/file_descriptor.h"
+
 namespace pacecar::preflight {
 namespace {
 
-class Socket {
- public:
-  Socket(int family, int type, int protocol) : fd_(socket(family, type | SOCK_CLOEXEC, protocol)) {}
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  ~Socket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
+FileDescriptor make_socket(int family, int type, int protocol) {
+  return FileDescriptor(socket(family, type | SOCK_CLOEXEC, protocol));
+}
 
 // --- PFC: linux/dcbnl.h, IEEE 802.1Qaz ---
 
@@ -71,14 +63,14 @@ std::span<const std::byte> attribute(std::span<const std::byte> attributes, uint
 }
 
 std::optional<PriorityFlowControl> ask_pfc(const std::string& netdev) {
-  const Socket netlink(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
-  if (netlink.fd() < 0 || netdev.size() >= IFNAMSIZ) return std::nullopt;
+  const FileDescriptor netlink = make_socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
+  if (!netlink || netdev.size() >= IFNAMSIZ) return std::nullopt;
   const timeval limit = {.tv_sec = 1, .tv_usec = 0};
-  setsockopt(netlink.fd(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+  setsockopt(netlink.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
   const DcbRequest request = dcb_request(netdev);
-  if (send(netlink.fd(), &request, sizeof(request), 0) < 0) return std::nullopt;
+  if (send(netlink.get(), &request, sizeof(request), 0) < 0) return std::nullopt;
   std::array<std::byte, 8192> answer;
-  const ssize_t size = recv(netlink.fd(), answer.data(), answer.size(), 0);
+  const ssize_t size = recv(netlink.get(), answer.data(), answer.size(), 0);
   if (size <= 0) return std::nullopt;
   return parse_pfc(std::span(answer).first(static_cast<size_t>(size)));
 }
@@ -87,14 +79,14 @@ std::optional<PriorityFlowControl> ask_pfc(const std::string& netdev) {
 
 constexpr uint32_t kMaxStatistics = 16384;
 
-bool ethtool(const Socket& socket, const std::string& netdev, void* command) {
+bool ethtool(const FileDescriptor& socket, const std::string& netdev, void* command) {
   ifreq request{};
   netdev.copy(request.ifr_name, IFNAMSIZ - 1);
   request.ifr_data = static_cast<char*>(command);
-  return ioctl(socket.fd(), SIOCETHTOOL, &request) == 0;
+  return ioctl(socket.get(), SIOCETHTOOL, &request) == 0;
 }
 
-uint32_t count_statistics(const Socket& socket, const std::string& netdev) {
+uint32_t count_statistics(const FileDescriptor& socket, const std::string& netdev) {
   ethtool_sset_info info{};
   info.cmd = ETHTOOL_GSSET_INFO;
   info.sset_mask = 1ULL << ETH_SS_STATS;
@@ -108,8 +100,8 @@ uint32_t count_statistics(const Socket& socket, const std::string& netdev) {
 }
 
 Counters ask_statistics(const std::string& netdev) {
-  const Socket socket(AF_INET, SOCK_DGRAM, 0);
-  if (socket.fd() < 0 || netdev.size() >= IFNAMSIZ) return {};
+  const FileDescriptor socket = make_socket(AF_INET, SOCK_DGRAM, 0);
+  if (!socket || netdev.size() >= IFNAMSIZ) return {};
   const uint32_t count = count_statistics(socket, netdev);
   // In words of 64 bits, for the alignment of the values; a name takes ETH_GSTRING_LEN bytes. Room
   // for a driver that has gained statistics since they were counted.

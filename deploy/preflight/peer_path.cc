@@ -59,11 +59,6 @@ void forbid_fragments(int fd, int family) {
 class Prober {
  public:
   explicit Prober(Duration wait) : wait_(wait) {}
-  Prober(const Prober&) = delete;
-  Prober& operator=(const Prober&) = delete;
-  ~Prober() {
-    if (fd_ >= 0) close(fd_);
-  }
 
   // Why that cannot be, or an empty string.
   std::string connect_to(const std::string& host, uint16_t port) {
@@ -76,15 +71,13 @@ class Prober {
     const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(found, &freeaddrinfo);
     std::string error;
     for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
-      const int fd = socket(address->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-      if (fd >= 0 && connect(fd, address->ai_addr, address->ai_addrlen) == 0) {
-        fd_ = fd;
+      fd_ = FileDescriptor(socket(address->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+      if (fd_ && connect(fd_.get(), address->ai_addr, address->ai_addrlen) == 0) {
         headers_ = kUdpHeader + (address->ai_family == AF_INET6 ? kIpv6Header : kIpv4Header);
-        forbid_fragments(fd, address->ai_family);
+        forbid_fragments(fd_.get(), address->ai_family);
         return "";
       }
       error = fmt::format("it cannot be reached: {}", describe(errno));
-      if (fd >= 0) close(fd);
     }
     return error;
   }
@@ -103,7 +96,7 @@ class Prober {
     if (getrandom(&probe.nonce, sizeof(probe.nonce), 0) < 0) return Reply::kSilence;
     std::vector<std::byte> datagram(ip_bytes - headers_);
     std::memcpy(datagram.data(), &probe, sizeof(probe));
-    if (send(fd_, datagram.data(), datagram.size(), 0) < 0) return reply_of(errno);
+    if (send(fd_.get(), datagram.data(), datagram.size(), 0) < 0) return reply_of(errno);
     return await_answer(probe.nonce, datagram.size());
   }
 
@@ -111,9 +104,9 @@ class Prober {
   Reply await_answer(uint64_t nonce, size_t size) {
     std::vector<std::byte> datagram(kMaxPacket);
     for (int i = 0; i < 16; ++i) {
-      pollfd event = {.fd = fd_, .events = POLLIN, .revents = 0};
+      pollfd event = {.fd = fd_.get(), .events = POLLIN, .revents = 0};
       if (poll(&event, 1, static_cast<int>(wait_.ns() / 1'000'000)) <= 0) return Reply::kSilence;
-      const ssize_t got = recv(fd_, datagram.data(), datagram.size(), 0);
+      const ssize_t got = recv(fd_.get(), datagram.data(), datagram.size(), 0);
       if (got < 0) return reply_of(errno);
       if (static_cast<size_t>(got) != size) continue;
       Probe answer;
@@ -129,7 +122,7 @@ class Prober {
     return error == EHOSTUNREACH || error == ENETUNREACH ? Reply::kUnreachable : Reply::kSilence;
   }
 
-  int fd_ = -1;
+  FileDescriptor fd_;
   bool has_address_ = false;
   size_t headers_ = 0;
   Duration wait_;
@@ -195,18 +188,17 @@ Result<ProbeListener> ProbeListener::open(const std::string& host, uint16_t port
                 fmt::format("'{}' is no address: name one of this host with --bind", host));
   }
   address.sin6_port = htons(port);
-  const int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) {
+  FileDescriptor fd(socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd) {
     return fail(ErrorCode::kSystem, fmt::format("no UDP socket: {}", describe(errno)));
   }
   const int no = 0;
-  setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
-  forbid_fragments(fd, AF_INET6);
+  setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
+  forbid_fragments(fd.get(), AF_INET6);
   socklen_t size = sizeof(address);
   auto* any = reinterpret_cast<sockaddr*>(&address);
-  if (bind(fd, any, size) != 0 || getsockname(fd, any, &size) != 0) {
+  if (bind(fd.get(), any, size) != 0 || getsockname(fd.get(), any, &size) != 0) {
     const int error = errno;
-    close(fd);
     return fail(error == EADDRINUSE ? ErrorCode::kUnavailable
                 : error == EACCES   ? ErrorCode::kPermission
                                     : ErrorCode::kSystem,
@@ -214,14 +206,7 @@ Result<ProbeListener> ProbeListener::open(const std::string& host, uint16_t port
                             "an address of this host with --bind",
                             port, describe(error)));
   }
-  return ProbeListener(fd, ntohs(address.sin6_port));
-}
-
-ProbeListener::ProbeListener(ProbeListener&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), port_(other.port_), budget_(other.budget_) {}
-
-ProbeListener::~ProbeListener() {
-  if (fd_ >= 0) close(fd_);
+  return ProbeListener(std::move(fd), ntohs(address.sin6_port));
 }
 
 bool ProbeListener::answer_one() {
@@ -229,7 +214,7 @@ bool ProbeListener::answer_one() {
   sockaddr_in6 from{};
   socklen_t from_size = sizeof(from);
   auto* any = reinterpret_cast<sockaddr*>(&from);
-  const ssize_t got = recvfrom(fd_, datagram.data(), datagram.size(), 0, any, &from_size);
+  const ssize_t got = recvfrom(fd_.get(), datagram.data(), datagram.size(), 0, any, &from_size);
   // A sender that is gone causes an error of a later call, which is no reason to stop.
   if (got < 0) return errno == EINTR || errno == ECONNREFUSED;
   Probe probe;
@@ -239,7 +224,7 @@ bool ProbeListener::answer_one() {
   probe.magic = kAnswer;
   std::memcpy(datagram.data(), &probe, sizeof(probe));
   // An answer larger than this side's MTU is not sent, and the peer correctly sees silence.
-  sendto(fd_, datagram.data(), static_cast<size_t>(got), 0, any, from_size);
+  sendto(fd_.get(), datagram.data(), static_cast<size_t>(got), 0, any, from_size);
   return true;
 }
 

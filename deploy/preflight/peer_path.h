@@ -12,6 +12,7 @@
 #include <string>
 
 #include "deploy/preflight/facts.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
 
@@ -45,9 +46,6 @@ class ProbeListener {
   // At that address or name of this host, or, empty, at all. Port 0 takes any free one. Errors:
   // kNotFound, kUnavailable, kPermission or kSystem.
   static Result<ProbeListener> open(const std::string& host, uint16_t port);
-  ProbeListener(ProbeListener&& other) noexcept;
-  ProbeListener& operator=(ProbeListener&&) = delete;
-  ~ProbeListener();
 
   uint16_t port() const { return port_; }
   // Waits for one datagram; answers it if it is a probe, within the budget. False: the socket
@@ -55,9 +53,9 @@ class ProbeListener {
   bool answer_one();
 
  private:
-  ProbeListener(int fd, uint16_t port) : fd_(fd), port_(port) {}
+  ProbeListener(FileDescriptor fd, uint16_t port) : fd_(std::move(fd)), port_(port) {}
 
-  int fd_;
+  FileDescriptor fd_;
   uint16_t port_;
   AnswerBudget budget_;
 };

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/perf/control_proof.h"
-#include "bench/perf/end_report.h"
 #include "bench/perf/json_fields.h"
 #include "bench/perf/limits_seen.h"
+#include "bench/perf/phase.h"
 #include "bench/perf/test_parameters.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/json_mutator.h"
@@ -50,11 +50,11 @@ struct Pipe {
   Pipe() {
     std::array<int, 2> ends{};
     PACECAR_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()) == 0);
-    channel.emplace(Descriptor(ends[0]), "peer");
-    peer = Descriptor(ends[1]);
+    channel.emplace(FileDescriptor(ends[0]), "peer");
+    peer = FileDescriptor(ends[1]);
   }
   std::optional<ControlChannel> channel;
-  Descriptor peer;
+  FileDescriptor peer;
 };
 
 }  // namespace

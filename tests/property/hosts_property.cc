@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/hosts/host_list.h"
 #include "bench/hosts/launcher.h"
-#include "bench/hosts/nodelist.h"
 
 namespace pacecar::test {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "bench/workload/cm_file.h"
 #include "bench/workload/collectives.h"
+#include "bench/workload/flow_graph.h"
 #include "bench/workload/generators.h"
-#include "bench/workload/workload_facts.h"
 #include "tests/support/workload_player.h"
 #include "tests/support/workload_text.h"
 

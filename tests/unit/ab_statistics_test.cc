@@ -5,7 +5,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "bench/ab/distributions.h"
 #include "bench/ab/statistics.h"
 #include "transport/base/prng.h"
 

@@ -3,7 +3,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bench/doctor/clocks.h"
 #include "bench/doctor/ranks.h"
 #include "bench/doctor/trace.h"
 #include "bench/doctor/verdict.h"

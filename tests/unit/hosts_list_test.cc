@@ -5,7 +5,6 @@
 
 #include "bench/hosts/host_list.h"
 #include "bench/hosts/launcher.h"
-#include "bench/hosts/nodelist.h"
 
 namespace pacecar::test {
 namespace {

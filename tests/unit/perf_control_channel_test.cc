@@ -24,8 +24,8 @@ class ControlChannelTest : public ::testing::Test {
   ControlChannelTest() {
     int fds[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
-    channel_.emplace(Descriptor(fds[0]), "peer:1");
-    peer_ = Descriptor(fds[1]);
+    channel_.emplace(FileDescriptor(fds[0]), "peer:1");
+    peer_ = FileDescriptor(fds[1]);
   }
 
   void say(std::string_view text) {
@@ -44,7 +44,7 @@ class ControlChannelTest : public ::testing::Test {
   }
 
   std::optional<ControlChannel> channel_;
-  Descriptor peer_;
+  FileDescriptor peer_;
 };
 
 TEST_F(ControlChannelTest, OneMessageIsOneLine) {
@@ -79,7 +79,7 @@ TEST_F(ControlChannelTest, SilenceIsAnErrorAfterTheLimit) {
 
 TEST_F(ControlChannelTest, AClosedPeerIsAnErrorButNotBeforeItsLastWords) {
   say("{\"type\":\"last\"}\n");
-  peer_ = Descriptor();
+  peer_ = FileDescriptor();
   const auto poll = [this] {
     const auto message = channel_->poll();
     return message && *message;
@@ -99,7 +99,7 @@ TEST_F(ControlChannelTest, WhoWaitsForSomethingElseLearnsThatThePeerIsGone) {
   EXPECT_TRUE(channel_->still_there());
   EXPECT_TRUE(channel_->expect("a", kLong)) << "it stays for later";
   EXPECT_TRUE(channel_->expect("b", kLong));
-  peer_ = Descriptor();
+  peer_ = FileDescriptor();
   const auto gone = channel_->still_there();
   ASSERT_FALSE(gone);
   EXPECT_THAT(gone.error().message, HasSubstr("went away"));
@@ -186,7 +186,7 @@ TEST_F(ControlChannelTest, WhoOnlyTalksExplainsNothing) {
 
 TEST_F(ControlChannelTest, AFailureWithoutThePeersReasonStaysWhatItIs) {
   const Error failure{ErrorCode::kPeer, "connection lost"};
-  peer_ = Descriptor();
+  peer_ = FileDescriptor();
   EXPECT_EQ(channel_->explain(failure).message, "connection lost");
 }
 

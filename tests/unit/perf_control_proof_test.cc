@@ -185,8 +185,8 @@ class ControlProofServerTest : public ::testing::Test {
   ControlProofServerTest() {
     int fds[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
-    client_.emplace(Descriptor(fds[0]), "server:1");
-    server_.emplace(Descriptor(fds[1]), "client:1");
+    client_.emplace(FileDescriptor(fds[0]), "server:1");
+    server_.emplace(FileDescriptor(fds[1]), "client:1");
   }
 
   // Why the client gives up; "" if it does not.

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bench/plan/accelerators.h"
 #include "bench/plan/model.h"
 
 namespace pacecar::plan {

@@ -11,11 +11,9 @@ from machine import ROOT
 
 HERE = pathlib.Path(__file__).resolve().parent
 DRIVER, RATIOS, SLICES = PROGRAMS = "collectives", "paired_ratios", "libslice-waits.so"
-DRIVER_SOURCES = [HERE / name for name in ("collectives.cc", "operations.cc", "device.cc",
-                                       "libraries.cc")]
+DRIVER_SOURCES = [HERE / name for name in ("collectives.cc", "device.cc", "libraries.cc")]
 RATIOS_SOURCES = [HERE / "paired_ratios.cc",
-                  *(ROOT / name for name in ("bench/ab/statistics.cc", "bench/ab/distributions.cc",
-                                             "transport/base/check.cc"))]
+                  ROOT / "bench/ab/statistics.cc", ROOT / "transport/base/check.cc"]
 NCCL = "libnccl.so.2"
 NCCL_FOLDERS = ("lib64", "lib", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu",
                 "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")

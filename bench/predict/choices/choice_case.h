@@ -6,14 +6,30 @@
 #include <string>
 #include <vector>
 
-#include "bench/predict/choices/nccl_model.h"
 #include "bench/sim/run_spec.h"
+#include "net_plugin/abi/tuner.h"
 #include "net_plugin/predict/cluster.h"
 #include "net_plugin/predict/library_costs.h"
 #include "net_plugin/tuner/facts.h"
 #include "transport/base/result.h"
+#include "transport/base/units.h"
 
 namespace pacecar::predict {
+
+// NCCL's own model of what a collective takes: the formulas and constants of NVIDIA/nccl,
+// src/graph/tuning.cc (2.28), as far as they apply to one GPU per host, Ampere, Intel processors.
+// Pure. Bandwidths in GB/s, times in microseconds, as there.
+
+// What NCCL knows of the network.
+struct NcclNetwork {
+  uint32_t hosts = 8;
+  uint32_t nics = 1;
+  double nic_gb_per_s = 3.125;  // of each
+};
+
+// kRuledOut where NCCL has no such algorithm.
+float nccl_time_us(const NcclNetwork& network, nccl::TunedFunction function,
+                   nccl::TunedAlgorithm algorithm, nccl::TunedProtocol protocol, Bytes bytes);
 
 struct ChoiceCase {
   std::string fabric;  // "ethernet", "two rails", "oversubscribed"
