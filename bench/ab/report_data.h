@@ -12,12 +12,13 @@
 //           slowdown_by_size [{bytes_min, bytes_max, n, p50, p99}]}]:
 //     one per arm and combination of factor values
 //   runs [{index, cell, seed, ok, error, metrics {}, detail}]; detail is kept of the first run of
-//     each cell, null for the others:
+//     each cell that has one, null for the others:
 //       queue series in bytes, rates [series], fairness series or null,
 //       limits [{name, rate series, interval_us, allowed [], grant [], core [],
-//                limited_by [[index, reason]]}]: of some flows the rate, beside what it might have
-//         been, in Gb/s (empty: did not apply), and from which of these values on which reason
-//         held: "line", "grant", "network", "budget", "host", "application",
+//                limited_by [[index, reason]]}]: some flows, in Gb/s: at each sample the rate, and
+//         what grant and core limit allowed (an empty list: that limit did not apply). limited_by:
+//         from which sample on which reason holds: "line", "grant", "network", "budget", "host",
+//         "application",
 //       links [{from, to, gbps, utilisation, queue_max_bytes, marked, trimmed, dropped,
 //               paused_us}], figures that are 0 left out
 //     series: {name, interval_us, values []}

@@ -16,7 +16,7 @@ namespace pacecar::ab {
 class ResultsFolder {
  public:
   enum class Existing { kRefuse, kReplace, kResume };
-  // Makes the folder. One with results of before is refused, emptied of them, or kept.
+  // Makes the folder. A folder that already has results is refused, emptied or kept.
   // Errors: kInvalidArgument when refused, kSystem.
   static Result<ResultsFolder> open(const std::string& path, Existing existing);
   // A folder with results. Errors: kNotFound.
@@ -25,13 +25,13 @@ class ResultsFolder {
   const std::string& path() const { return path_; }
   std::string file(std::string_view name) const;
   std::string records() const { return file("runs.jsonl"); }
-  // Relative to the folder; no other run has it.
+  // The name of a run's detail file, relative to the folder and unique.
   static std::string detail_name(const RunRecord& record);
 
   // Errors: kSystem, naming the file.
   Result<void> write(std::string_view name, std::string_view text) const;
   Result<void> write_experiment(const Experiment& experiment) const;
-  // Instead of all records so far.
+  // Replaces all records written so far.
   Result<void> write_records(const std::vector<RunRecord>& records) const;
 
   Result<Experiment> read_experiment() const;

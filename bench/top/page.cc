@@ -69,7 +69,7 @@ Cells nic_cells(const NicRow& row) {
 }
 
 const Cells kNicTitles = {" ",       "NIC", "PROCESS",    "CC",     "SENDS", "RECEIVES",
-                          "OF LINE", "RTT", "SENT AGAIN", "MARKED", "FLOWS", "STALLED"};
+                          "OF LINE", "RTT", "RETRANSMIT", "MARKED", "FLOWS", "STALLED"};
 
 Cells flow_cells(const FlowRow& row) {
   return {row.trouble ? "!" : " ",
@@ -86,8 +86,8 @@ Cells flow_cells(const FlowRow& row) {
           row.nic};
 }
 
-const Cells kFlowTitles = {" ",        "LIMIT", "PROCESS",    "",      "PEER",  "GOODPUT",
-                           "MAY SEND", "RTT",   "SENT AGAIN", "QUEUE", "STILL", "NIC"};
+const Cells kFlowTitles = {" ",    "LIMIT", "PROCESS",    "",      "PEER",        "GOODPUT",
+                           "RATE", "RTT",   "RETRANSMIT", "QUEUE", "NO PROGRESS", "NIC"};
 
 // Columns as wide as their widest cell.
 std::vector<Line> table(const Cells& titles, const std::vector<Cells>& rows) {
@@ -113,7 +113,7 @@ std::vector<Line> table(const Cells& titles, const std::vector<Cells>& rows) {
 
 std::string title(const Rows& rows, const View& view, const Status& status) {
   std::string text = fmt::format(
-      "pacecar top  {}  {} host{}, {} processes, {} NICs, {} flows  by {}{}  every {:g} s",
+      "pacecar top  {}  {} host{}, {} processes, {} NICs, {} flows  sorted by {}{}  every {:g} s",
       status.time, status.hosts, status.hosts == 1 ? "" : "s", rows.processes, rows.nics.size(),
       rows.flows.size(), name_of(view.sort), view.reversed ? " (reversed)" : "", status.interval_s);
   if (view.paused) text += "  PAUSED";

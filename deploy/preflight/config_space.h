@@ -8,7 +8,7 @@
 namespace pacecar::preflight {
 
 // `config` is what the kernel's file `config` holds: 4096 bytes, or only 64 for those who are not
-// root. Does the bridge redirect traffic between peers, or answers of it, upstream?
+// root. Does the bridge redirect requests or completions between peers upstream?
 // PCI Express Base Specification, Access Control Services Extended Capability.
 AcsState acs_state(std::string_view config);
 

@@ -109,6 +109,13 @@ class Programs(unittest.TestCase):
         for line in ("PORT_ACTIVE", "Ethernet", "::ffff:127.0.0.1", "RoCE v2", "ATOMIC_HCA"):
             self.assertIn(line, told.stdout)
 
+    def test_what_must_be_encrypted_is_not_sent(self):
+        shown = subprocess.run([PROGRAM, "run", "--nic", "soft:udp:lo", "--", "ibv_devinfo"],
+                               env=environment("lo") | {"PACECAR_SECURITY": "encrypt"},
+                               capture_output=True, text=True, timeout=LIMIT_S)
+        self.assertNotEqual(shown.returncode, 0)
+        self.assertIn("PACECAR_SECURITY=encrypt does not allow: choose", shown.stderr)
+
     def test_ping_pong_of_connections_with_values_checked(self):
         for flags in ((), ("-e",), ("-s", "65536", "-n", "200", "-m", "4096"), ("-s", "1")):
             with self.subTest(flags):

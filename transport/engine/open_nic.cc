@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "transport/engine/clock.h"
@@ -10,6 +9,7 @@
 #include "transport/engine/open_io.h"
 #include "transport/engine/open_kinds.h"
 #include "transport/engine/soft_port.h"
+#include "transport/engine/tags.h"
 #include "transport/io/udp/interfaces.h"
 
 namespace pacecar {
@@ -73,36 +73,16 @@ Result<OpenedNic> open_kind(const NicCandidate& candidate, const Params& params,
   return open_soft(candidate, params);
 }
 
-// Row of param_table().
-bool is_default(const Params& params, std::string_view name) {
-  const auto table = param_table();
-  const auto row = std::ranges::find(table, name, &ParamInfo::name);
-  return params.origin(static_cast<size_t>(row - table.begin())) == "default";
-}
-
-// Standard networks have no room for tags: logs that, and refuses the NIC with
-// PACECAR_SECURITY=encrypt.
 Result<void> check_security(const NicCandidate& candidate, const Params& params,
                             const LogSink& log) {
-  const bool software = candidate.kind != NicKind::kVerbs && candidate.kind != NicKind::kOfi;
-  if (params.security == Security::kOff || (software && params.wire == WireMode::kExtended)) {
-    return {};
+  if (candidate.kind == NicKind::kOfi) {
+    return accept_without_tags(candidate.name(), "libfabric's packets", false, params, log);
   }
-  const std::string_view standard =
-      candidate.kind == NicKind::kOfi ? "libfabric's packets" : "standard RDMA packets";
+  const bool software = candidate.kind != NicKind::kVerbs;
+  if (software && params.wire == WireMode::kExtended) return {};
   // With PACECAR_WIRE=auto only the peer's offer decides whether a connection is extended.
   const bool by_peer = software && params.wire == WireMode::kAuto;
-  if (params.security == Security::kEncrypt && !by_peer) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} sends {}, which PACECAR_SECURITY=encrypt does not allow: choose a "
-                            "software NIC with PACECAR_WIRE=extended, or PACECAR_SECURITY=auth",
-                            candidate.name(), standard));
-  }
-  log(is_default(params, "PACECAR_SECURITY") ? LogLevel::kInfo : LogLevel::kWarn,
-      fmt::format(
-          "{}: {} carry no tags: anyone who can send into its network can forge them (SECURITY.md)",
-          candidate.name(), standard));
-  return {};
+  return accept_without_tags(candidate.name(), "standard RDMA packets", by_peer, params, log);
 }
 
 }  // namespace

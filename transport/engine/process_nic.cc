@@ -4,9 +4,11 @@
 
 #include <utility>
 
+#include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/open_io.h"
 #include "transport/engine/soft_port.h"
+#include "transport/engine/tags.h"
 #include "transport/io/udp/udp_io.h"
 #include "transport/wire/roce.h"
 
@@ -14,6 +16,8 @@ namespace pacecar {
 
 Result<OpenedNic> open_process_nic(const InterfaceInfo& interface, const Params& params,
                                    const LogSink& log) {
+  RETURN_IF_ERROR(accept_without_tags("soft:udp:" + interface.name, "standard RDMA packets", false,
+                                      params, log));
   UdpConfig config{.interface = interface.name,
                    .address = preferred_address(interface),
                    .paths = params.paths,

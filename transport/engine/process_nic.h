@@ -10,7 +10,8 @@
 namespace pacecar {
 
 // Takes the first free slot of the interface's address (roce::port_of_slot), whatever
-// PACECAR_WIRE says. Errors: kUnavailable (all are taken), kNotFound (no address), kSystem.
+// PACECAR_WIRE says. Errors: kUnavailable (all are taken), kNotFound (no address),
+// kInvalidArgument (PACECAR_SECURITY=encrypt), kSystem.
 Result<OpenedNic> open_process_nic(const InterfaceInfo& interface, const Params& params,
                                    const LogSink& log);
 

@@ -20,8 +20,7 @@ struct StatusInfo {
   ibv_wc_status status;
   std::string_view name;
   CompletionStatus completion;
-  // Whether the work request itself is wrong (key, bounds or length), besides ending its
-  // connection.
+  // The work request itself is wrong (key, bounds or length). Its connection ends in any case.
   bool own;
   std::string_view what;
   std::string_view cause;

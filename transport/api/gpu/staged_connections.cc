@@ -80,7 +80,7 @@ class Stage {
     if (bytes > PinnedRing::kBytes) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("a message of {} bytes of GPU memory cannot be staged: pass at most "
-                              "{} at once, the limit in the NIC's properties",
+                              "{} bytes at once",
                               bytes, PinnedRing::kBytes));
     }
     if (auto made = make_ring(engine); !made) return tl::unexpected(made.error());
