@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "cc/host_link.h"
 #include "cc/pace/link_budget.h"
 #include "cc/pace/sender.h"
 
@@ -147,6 +148,46 @@ TEST_F(CcPaceBudgetRules, ASlowLinkIsNoNeighbor) {
     least = std::min(least, budget.rate());
   }
   EXPECT_LT(least, 0.11 * kTold);
+}
+
+// --- even parts ---
+
+// Of what two processes have learnt this one has less.
+class OneOfTwo final : public HostLink {
+ public:
+  void claim(Instant, const LinkClaim&) override {}
+  bool due(Instant) const override { return false; }
+  Instant next_deadline() const override { return Instant::never(); }
+  uint32_t place() const override { return 0; }
+  Rate part() const override { return Rate::from_gbps(1); }
+  Rate reach() const override { return Rate::from_gbps(1); }
+  Rate prospect(uint32_t) const override { return Rate::from_gbps(1); }
+  double share_of_weights() const override { return 1; }
+  Rate fair_part(Rate learnt) override {
+    asked += learnt > Rate() ? 1 : 0;
+    return learnt > Rate() ? Rate::from_bps(800'000'000) : Rate();
+  }
+  Rate used_by_others() const override { return {}; }
+
+  int asked = 0;
+};
+
+TEST_F(CcPaceBudgetRules, AnEighthOfTheDistanceToAnEvenPartIsMadeInAWindow) {
+  OneOfTwo host;
+  LinkBudgetConfig shared = config();
+  shared.host_link = &host;
+  LinkBudget budget(shared);
+  while (!budget.learnt()) arrive(budget, 0.4, kQueue, kWindow / 4);
+  arrive(budget, 0.4, kQueue, kWindow / 4);
+  for (int window = 0; window < 12; ++window) {
+    const int asked = host.asked;
+    const double missing = 0.8 * kTold - budget.rate();
+    arrive(budget, budget.rate() / kTold, Duration::from_us(200), kWindow);
+    EXPECT_NEAR(host.asked, asked + 1, 1) << window;
+    EXPECT_LE(0.8 * kTold - budget.rate(), missing);
+    EXPECT_GT(0.8 * kTold - budget.rate(), 0.7 * missing);
+  }
+  EXPECT_NEAR(host.asked, 11, 4);
 }
 
 // --- policers ---
