@@ -152,28 +152,30 @@ TEST_F(CcPaceBudgetRules, ASlowLinkIsNoNeighbor) {
 
 // --- even parts ---
 
-// Of what two processes have learnt this one has less.
-class OneOfTwo final : public HostLink {
+// Other processes of the host, which have learnt more.
+class Host final : public HostLink {
  public:
   void claim(Instant, const LinkClaim&) override {}
   bool due(Instant) const override { return false; }
   Instant next_deadline() const override { return Instant::never(); }
   uint32_t place() const override { return 0; }
-  Rate part() const override { return Rate::from_gbps(1); }
-  Rate reach() const override { return Rate::from_gbps(1); }
-  Rate prospect(uint32_t) const override { return Rate::from_gbps(1); }
-  double share_of_weights() const override { return 1; }
+  Rate part() const override { return line; }
+  Rate reach() const override { return line; }
+  Rate prospect(uint32_t) const override { return line; }
+  double share_of_weights() const override { return share; }
   Rate fair_part(Rate learnt) override {
     asked += learnt > Rate() ? 1 : 0;
     return learnt > Rate() ? Rate::from_bps(800'000'000) : Rate();
   }
   Rate used_by_others() const override { return {}; }
 
+  Rate line = Rate::from_gbps(1);
+  double share = 1;
   int asked = 0;
 };
 
 TEST_F(CcPaceBudgetRules, AnEighthOfTheDistanceToAnEvenPartIsMadeInAWindow) {
-  OneOfTwo host;
+  Host host;
   LinkBudgetConfig shared = config();
   shared.host_link = &host;
   LinkBudget budget(shared);
@@ -234,6 +236,8 @@ class CcPaceBudgetOfSenders : public ::testing::Test {
     const Duration apart = Duration::from_ns(166);
     Bytes sent = 64 * 4096;
     double least = 400;
+    std::array<uint32_t, 2> changed;
+    while (senders.poll_changed(now_, changed) > 0) continue;
     for (int i = 0; i < 1000; ++i) {
       if (i % acks.pile == 0) now_ = now_ + apart * acks.pile;
       sent += 4096;
@@ -266,6 +270,17 @@ TEST_F(CcPaceBudgetOfSenders, AcknowledgementsInPilesHaveKeptTheirOrder) {
 TEST_F(CcPaceBudgetOfSenders, AcknowledgementsWithoutARoundTripCountForTheRate) {
   const double rate = after(kFabric, {});
   EXPECT_NEAR(after(kFabric, {.without_round_trip_of = 2}), rate, 0.2 * rate);
+}
+
+// Those of 64 processes meet by chance where those of one would be a queue.
+TEST_F(CcPaceBudgetOfSenders, AmongManyProcessesALongerDelayIsUsual) {
+  Host host;
+  host.line = kFabric.line_rate;
+  FlowEnvironment environment = kFabric;
+  environment.host_link = &host;
+  EXPECT_LT(after(environment, {}), 250);
+  host.share = 1.0 / 64;
+  EXPECT_GT(after(environment, {}), 390);
 }
 
 TEST_F(CcPaceBudgetOfSenders, WhereReceiversLookAtQueuesLossesAreLeftToSenders) {
