@@ -73,6 +73,8 @@ TEST_F(CcGrantLimit, AGrantHoldsForItsValidityAndNoLonger) {
   EXPECT_EQ(rate(), Rate::from_gbps(40));
   now_ = now_ + Duration::from_ns(1);
   EXPECT_EQ(rate(), Rate::from_gbps(20));
+  now_ = now_ + kValidity * 1000;
+  EXPECT_EQ(rate().bps(), 100'000'000'000 / 256);
 }
 
 TEST_F(CcGrantLimit, TheSameWordAgainProlongsIt) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "cc/host_link.h"
 #include "cc/pace/link_budget.h"
 #include "cc/pace/sender.h"
 
@@ -149,6 +150,48 @@ TEST_F(CcPaceBudgetRules, ASlowLinkIsNoNeighbor) {
   EXPECT_LT(least, 0.11 * kTold);
 }
 
+// --- even parts ---
+
+// Other processes of the host, which have learnt more.
+class Host final : public HostLink {
+ public:
+  void claim(Instant, const LinkClaim&) override {}
+  bool due(Instant) const override { return false; }
+  Instant next_deadline() const override { return Instant::never(); }
+  uint32_t place() const override { return 0; }
+  Rate part() const override { return line; }
+  Rate reach() const override { return line; }
+  Rate prospect(uint32_t) const override { return line; }
+  double share_of_weights() const override { return share; }
+  Rate fair_part(Rate learnt) override {
+    asked += learnt > Rate() ? 1 : 0;
+    return learnt > Rate() ? Rate::from_bps(800'000'000) : Rate();
+  }
+  Rate used_by_others() const override { return {}; }
+
+  Rate line = Rate::from_gbps(1);
+  double share = 1;
+  int asked = 0;
+};
+
+TEST_F(CcPaceBudgetRules, AnEighthOfTheDistanceToAnEvenPartIsMadeInAWindow) {
+  Host host;
+  LinkBudgetConfig shared = config();
+  shared.host_link = &host;
+  LinkBudget budget(shared);
+  while (!budget.learnt()) arrive(budget, 0.4, kQueue, kWindow / 4);
+  arrive(budget, 0.4, kQueue, kWindow / 4);
+  for (int window = 0; window < 12; ++window) {
+    const int asked = host.asked;
+    const double missing = 0.8 * kTold - budget.rate();
+    arrive(budget, budget.rate() / kTold, Duration::from_us(200), kWindow);
+    EXPECT_NEAR(host.asked, asked + 1, 1) << window;
+    EXPECT_LE(0.8 * kTold - budget.rate(), missing);
+    EXPECT_GT(0.8 * kTold - budget.rate(), 0.7 * missing);
+  }
+  EXPECT_NEAR(host.asked, 11, 4);
+}
+
 // --- policers ---
 
 // What flows may send in all is what is policed, however much more the link could give.
@@ -193,6 +236,8 @@ class CcPaceBudgetOfSenders : public ::testing::Test {
     const Duration apart = Duration::from_ns(166);
     Bytes sent = 64 * 4096;
     double least = 400;
+    std::array<uint32_t, 2> changed;
+    while (senders.poll_changed(now_, changed) > 0) continue;
     for (int i = 0; i < 1000; ++i) {
       if (i % acks.pile == 0) now_ = now_ + apart * acks.pile;
       sent += 4096;
@@ -225,6 +270,17 @@ TEST_F(CcPaceBudgetOfSenders, AcknowledgementsInPilesHaveKeptTheirOrder) {
 TEST_F(CcPaceBudgetOfSenders, AcknowledgementsWithoutARoundTripCountForTheRate) {
   const double rate = after(kFabric, {});
   EXPECT_NEAR(after(kFabric, {.without_round_trip_of = 2}), rate, 0.2 * rate);
+}
+
+// Those of 64 processes meet by chance where those of one would be a queue.
+TEST_F(CcPaceBudgetOfSenders, AmongManyProcessesALongerDelayIsUsual) {
+  Host host;
+  host.line = kFabric.line_rate;
+  FlowEnvironment environment = kFabric;
+  environment.host_link = &host;
+  EXPECT_LT(after(environment, {}), 250);
+  host.share = 1.0 / 64;
+  EXPECT_GT(after(environment, {}), 390);
 }
 
 TEST_F(CcPaceBudgetOfSenders, WhereReceiversLookAtQueuesLossesAreLeftToSenders) {

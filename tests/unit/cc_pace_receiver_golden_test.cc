@@ -280,6 +280,17 @@ TEST(CcPaceReceiverGolden, OneProcessOfAHost) {
   turn("the others end", Duration::from_us(200));
   others.weights = 0;
   turn("alone again", Duration::from_us(100));
+  others.weights = 1;
+  others.given = Rate::from_gbps(100);
+  course.want(2, 400, 1 << 18);
+  turn("one begins beside others", Duration::from_us(60));
+  course.receiver().set_weight(course.now(), 3, 4);
+  course.want(3, 400, 1 << 20);
+  turn("and another one later", Duration::from_us(20));
+  course.note("packets of both are late");
+  course.want(2, 400, 1 << 20);
+  course.run(Duration::from_us(120), Duration::from_us(9), 2);
+  course.run(Duration::from_us(120), Duration::from_us(9), 3);
   testing::expect_golden("cc/pace_receiver_host.txt", course.text());
 }
 

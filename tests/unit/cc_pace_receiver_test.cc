@@ -253,6 +253,32 @@ TEST_F(CcPaceReceiver, RaisesTakeATenthOfTheLinkAtMost) {
   words = run(kRoundTrip * 4).size();
   EXPECT_GE(words, 100U);
   expect_rate(450, kShared / 100);
+  EXPECT_GT(receiver_.next_deadline() - now_, Duration::from_us(5)) << "no raise waits any more";
+}
+
+TEST_F(CcPaceReceiver, ACutDoesNotWaitForTheTimeOfRaises) {
+  add(301);
+  for (uint32_t flow = 0; flow < 300; ++flow) begin(flow);
+  run(kRoundTrip * 20);
+  for (uint32_t flow = 0; flow < 30; ++flow) say(flow, 0, kEndless);
+  now_ = std::max(now_, receiver_.next_deadline());
+  EXPECT_LT(poll().size(), 100U) << "raises wait";
+  const double before = heard_[299];
+  receiver_.set_weight(now_, 300, 64);
+  begin(300);
+  run(Duration::from_us(2));
+  EXPECT_LT(heard_[299], 0.9 * before);
+}
+
+TEST_F(CcPaceReceiver, AChangeOfOneFlowIsToldToIt) {
+  add(3);
+  begin(0, 40);
+  begin(1);
+  begin(2);
+  run(kRoundTrip * 2);
+  say(0, 42, kEndless);
+  run(Duration::from_us(2));
+  EXPECT_NEAR(heard_[0], 42 * 17.0 / 16, 0.1);
 }
 
 TEST_F(CcPaceReceiver, SaysNothingWhileNothingChanges) {

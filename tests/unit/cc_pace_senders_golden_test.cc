@@ -229,7 +229,19 @@ TEST(CcPaceSendersGolden, ALinkThatGivesLessOrLoses) {
   course.run({.what = "losses", .us = 100, .lost_of = 8});
   course.time_out(0);
   course.run({.what = "a timeout", .us = 40});
+  course.weigh(1, 8);
+  course.run({.what = "another weight, and a queue", .us = 100, .late = Duration::from_us(9)});
   testing::expect_golden("cc/pace_senders_link.txt", course.text());
+}
+
+TEST(CcPaceSendersGolden, APolicerBelowWhatIsGranted) {
+  Course course(fabric());
+  course.grant_all(100, {.aligned = true, .validity = kLong});
+  for (uint32_t flow = 0; flow < 3; ++flow) course.want(flow, Bytes{1} << 30);
+  course.run({.what = "nothing is lost", .us = 40});
+  course.run({.what = "one of eight packets is", .us = 60, .lost_of = 8});
+  course.run({.what = "none", .us = 60});
+  testing::expect_golden("cc/pace_senders_policer.txt", course.text());
 }
 
 TEST(CcPaceSendersGolden, HostsThatAreLateByChance) {
