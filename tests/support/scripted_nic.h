@@ -42,7 +42,8 @@ class ScriptedNic final : public Nic {
   std::deque<Completion> completions;
   NicCounters counted;
   bool reports_arrivals = false;
-  bool connects = true;  // else connect_queue_pair fails
+  bool connects = true;    // else connect_queue_pair fails
+  Bytes state_factor = 1;  // of memory for each work request
 
   size_t count(bool data) const {
     size_t count = 0;
@@ -113,7 +114,7 @@ class ScriptedNic final : public Nic {
     return {};
   }
   QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const override {
-    return {.state = config.work_requests, .queues = config.paced ? 2U : 1U};
+    return {.state = config.work_requests * state_factor, .queues = config.paced ? 2U : 1U};
   }
   void destroy_queue_pair(QueuePairId id) override {
     std::erase_if(posted, [id](const Posted& each) { return each.queue_pair == id; });
@@ -215,7 +216,7 @@ struct ScriptedPair {
   }
 
   static constexpr Bytes kMemory = 64 << 10;
-  Instant now = Instant::from_ns(1'000'000'000);
+  Instant now = Instant::from_ns(100'000'000'000);
   std::array<ScriptedNic, 2> nic;
   std::array<std::vector<uint8_t>, 2> memory{std::vector<uint8_t>(kMemory, 7),
                                              std::vector<uint8_t>(kMemory)};

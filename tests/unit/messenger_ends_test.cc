@@ -99,7 +99,108 @@ TEST(MessengerEnds, WhatIsReportedAsArrivedIsWantedByTheAllocatorOnly) {
   EXPECT_TRUE(with.nic[1].reports_arrivals);
 }
 
+TEST(MessengerEnds, AFlowThatHasBrokenIsNotShared) {
+  ScriptedPair pair;
+  pair.nic[0].completions.push_back({.queue_pair = 1, .kind = CompletionKind::kBroken});
+  const auto offered = pair.messenger(0).open_send(identity_of_host(1), pair.now).value();
+  EXPECT_EQ(pair.messenger(0).report().flows, 2U) << "a new one";
+  pair.nic[1].completions.push_back({.queue_pair = 1, .kind = CompletionKind::kBroken});
+  ScriptedPair other;
+  const auto joined = other.messenger(0).open_send(identity_of_host(1), pair.now).value();
+  other.nic[1].completions.push_back({.queue_pair = 1, .kind = CompletionKind::kBroken});
+  const auto refused = other.messenger(1).open_receive(joined.offer, pair.now);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kStale);
+  EXPECT_TRUE(pair.messenger(1).open_receive(offered.offer, pair.now));
+}
+
+TEST(MessengerEnds, AnOfferIsAnsweredOnce) {
+  ScriptedPair pair;
+  const auto offered = pair.messenger(0).open_send(identity_of_host(1), pair.now).value();
+  EXPECT_TRUE(pair.messenger(1).open_receive(offered.offer, pair.now));
+  EXPECT_FALSE(pair.messenger(1).open_receive(offered.offer, pair.now));
+}
+
+TEST(MessengerEnds, WhoeverHadANumberBeforeHasLostItsPeer) {
+  ScriptedPair pair;
+  const auto given_up = pair.messenger(0).open_send(identity_of_host(1), pair.now).value();
+  const auto answered = pair.messenger(1).open_receive(given_up.offer, pair.now).value();
+  const auto& received = pair.receive({given_up.connection, answered.connection}, 100);
+  pair.messenger(0).close_send(given_up.connection, pair.now);
+  const ConnectionPair next = pair.connect();
+  EXPECT_EQ(received.failure, MessageFailure::kPeerClosed);
+  const auto& other = pair.receive(next, 100);
+  pair.run();
+  pair.send(next, 100);
+  pair.run();
+  EXPECT_EQ(other.state(), State::kDone);
+}
+
 // --- ending them ---
+
+TEST(MessengerEnds, RequestsOfAClosedEndAreLeftAlone) {
+  ScriptedPair pair;
+  const auto& received = pair.receive();
+  pair.receive();
+  pair.run();
+  const auto& sent = pair.send(100);
+  const auto& waiting = pair.send(ScriptedPair::kMemory);
+  pair.turn(0);
+  pair.messenger(0).close_send(pair.ends.send, pair.now);
+  pair.messenger(1).close_receive(pair.ends.receive, pair.now);
+  pair.run_for(Duration::from_ms(20));
+  for (const MessageRequest* request : {&received, &sent, &waiting}) {
+    EXPECT_EQ(request->state(), State::kPending);
+  }
+}
+
+TEST(MessengerEnds, AConnectionThatNeverOpenedLeavesNothingToLookAt) {
+  ScriptedPair pair;
+  const auto offered = pair.messenger(0).open_send(identity_of_host(1), pair.now).value();
+  const auto& sent = pair.send({offered.connection, 0}, 100);
+  pair.messenger(0).close_send(offered.connection, pair.now);
+  pair.run_for(Duration::from_ms(20));
+  EXPECT_EQ(sent.state(), State::kPending);
+  EXPECT_FALSE(pair.messenger(0).releasing_sends());
+}
+
+TEST(MessengerEnds, AfterThePeerHasClosedSendsFailAtOnce) {
+  ScriptedPair pair;
+  pair.messenger(1).close_receive(pair.ends.receive, pair.now);
+  pair.run_for(Duration::from_ms(20));
+  const auto& first = pair.send(100);
+  pair.run_for(Duration::from_ms(20));
+  EXPECT_EQ(first.failure, MessageFailure::kPeerClosed);
+  const auto& second = pair.send(100);
+  EXPECT_EQ(second.state(), State::kFailed);
+  EXPECT_EQ(second.failure, MessageFailure::kPeerClosed);
+}
+
+// The NIC reads it until the write is acknowledged.
+TEST(MessengerEnds, ATableIsKeptForTheWritesFromIt) {
+  ScriptedPair pair;
+  pair.receive();
+  pair.turn(1);
+  ScriptedNic& nic = pair.nic[1];
+  const uint32_t registered = nic.registered();
+  pair.messenger(0).close_send(pair.ends.send, pair.now);
+  pair.messenger(1).close_receive(pair.ends.receive, pair.now);
+  pair.nic[0].deliver(nic);
+  ASSERT_EQ(nic.posted.size(), 2U);
+  std::swap(nic.posted[0], nic.posted[1]);
+  nic.deliver_one(pair.nic[0]);  // the close word
+  for (int i = 0; i < 4; ++i) {
+    pair.now = pair.now + Duration::from_ms(6);
+    pair.turn(1);
+  }
+  EXPECT_EQ(nic.registered(), registered);
+  EXPECT_TRUE(pair.messenger(1).releasing_receives());
+  nic.deliver_one(pair.nic[0]);  // the slot
+  pair.now = pair.now + Duration::from_ms(6);
+  pair.turn(1);
+  EXPECT_EQ(nic.registered(), registered - 1);
+  EXPECT_FALSE(pair.messenger(1).releasing_receives());
+}
 
 TEST(MessengerEnds, AFlowIsKeptForAFifthOfTheSilenceLimit) {
   ScriptedPair pair;  // of ten seconds
@@ -136,6 +237,8 @@ TEST(MessengerEnds, ABrokenQueuePairFailsItsFlowAndNoOther) {
   EXPECT_EQ(pair.nic[0].queue_pairs(), 2U) << "of the other direction";
   const auto& again = pair.send(100);
   EXPECT_EQ(again.failure, MessageFailure::kPeerSilent) << "nothing follows";
+  pair.run_for(Duration::from_ms(20));
+  EXPECT_EQ(pair.messenger(0).next_deadline(), Instant::never()) << "nothing is to be done";
   pair.messenger(0).close_send(pair.ends.send, pair.now);
   pair.run_for(Duration::from_ms(20));
   EXPECT_EQ(pair.messenger(0).report().flows, 1U);
@@ -228,6 +331,18 @@ TEST(MessengerEnds, WhoWaitsWritesAWordNowAndThen) {
   EXPECT_GE(words_to(0) - before, 9U) << "every fifth of ten seconds";
   EXPECT_LE(words_to(0) - before, 11U);
   EXPECT_EQ(words_to(1), 0U);
+}
+
+TEST(MessengerEnds, AFlowNeedsNoWordRightAfterItHasBegun) {
+  ScriptedPair pair;
+  pair.receive();
+  pair.send(100);
+  pair.nic[0].deliver(pair.nic[1]);
+  pair.messenger(1).poll(pair.now);
+  const size_t slots = 1;
+  pair.run_for(Duration::from_ms(1900), Duration::from_ms(5));
+  EXPECT_EQ(pair.nic[0].counted.silent_packets_received, slots);
+  EXPECT_EQ(pair.nic[1].counted.silent_packets_received, 0U);
 }
 
 TEST(MessengerEnds, ASenderThatWaitsWritesThemToo) {

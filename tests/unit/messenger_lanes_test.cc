@@ -44,8 +44,7 @@ class MessengerLanesTest : public testing::Test {
   }
   MessageRequest& send() {
     MessageRequest& request = pending();
-    EXPECT_TRUE(
-        sender().send(ends_.send, {memory_.data(), kBytes, 0, from_region_.key, &request}));
+    EXPECT_TRUE(sender().send(ends_.send, {memory_.data(), kBytes, 0, from_region_.key, &request}));
     return request;
   }
   MessageRequest& receive() {
@@ -157,6 +156,16 @@ TEST_F(MessengerLanesTest, AReceiverThatClosesSaysWhatIsComplete) {
   run_for(Duration::from_ms(1));
   EXPECT_TRUE(sender().send_lane(ends_.send).closed);
   EXPECT_EQ(sender().completed_by_peer(ends_.send), 123U);
+}
+
+TEST_F(MessengerLanesTest, ALaneLivesWithEveryWriteThatIsAcknowledged) {
+  uint64_t before = sender().send_lane(ends_.send).life;
+  for (int i = 0; i < 3; ++i) {
+    transfer();
+    const uint64_t life = sender().send_lane(ends_.send).life;
+    EXPECT_GT(life, before);
+    before = life;
+  }
 }
 
 TEST_F(MessengerLanesTest, ABrokenLaneFailsWhatItHas) {

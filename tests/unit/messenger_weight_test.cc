@@ -46,6 +46,13 @@ TEST_F(MessengerWeightTest, FlowHasTheLargestWeightOfItsConnections) {
   EXPECT_EQ(weights(), (Weights{7, 7}));
 }
 
+TEST_F(MessengerWeightTest, AFlowIsAsLightAsItsLastConnections) {
+  connect_with(1);
+  const ConnectionPair heavy = connect_with(64);
+  close(heavy);
+  EXPECT_EQ(weights(), (Weights{1, 1}));
+}
+
 TEST_F(MessengerWeightTest, ConnectionWithoutAWeightHasTheMessengers) {
   connect_with(0);
   EXPECT_EQ(weights(), (Weights{1, 1}));

@@ -222,6 +222,39 @@ TEST_F(ReceiveQueueTest, SlotsThatThePeerMayStillReadAreNotWrittenOver) {
   EXPECT_EQ(queue_.next_run().count, kMaxGroup);
 }
 
+TEST_F(ReceiveQueueTest, AFilledSlotMayBeWrittenOver) {
+  for (uint32_t i = 0; i < kMaxReceives; ++i) receive(std::vector<Bytes>(kMaxGroup, 1));
+  tell();
+  for (uint32_t i = 0; i < kMaxGroup; ++i) EXPECT_EQ(arrive(i, 1), kOk);
+  receive(std::vector<Bytes>(kMaxGroup, 1));
+  EXPECT_EQ(queue_.next_run().first, 0U);
+  EXPECT_EQ(queue_.next_run().count, kMaxGroup);
+}
+
+TEST_F(ReceiveQueueTest, OnlyAsManySizesAreToldAsThereAreBuffers) {
+  auto& request = receive({10, 20});
+  request.sizes.fill(77);
+  EXPECT_EQ(arrive(0, 1), kOk);
+  EXPECT_EQ(arrive(1, 2), kOk);
+  EXPECT_EQ(request.sizes[1], 2U);
+  EXPECT_EQ(request.sizes[2], 77U);
+}
+
+TEST_F(ReceiveQueueTest, AnEagerMessageForABufferThatIsBeingFilledIsAProtocolError) {
+  constexpr EagerCells kCells(64);
+  std::vector<uint8_t> memory(kCells.bytes());
+  std::vector<uint8_t> buffer(100);
+  queue_.enable_eager(kCells, memory.data());
+  MessageRequest request;
+  ReceiveOperation operation{.count = 1, .request = &request};
+  operation.buffers[0] = {buffer.data(), 100, 0, 1};
+  ASSERT_TRUE(queue_.post(operation));
+  EXPECT_EQ(arrive(0, 10, 0), kOk) << "one of several writes";
+  const EagerHeader header{.size = 1};
+  std::memcpy(memory.data(), &header, sizeof header);
+  EXPECT_EQ(arrive(0, sizeof header + 1, Immediate::kEager), kProtocolError);
+}
+
 TEST_F(ReceiveQueueTest, AWriteFillsOnlyTheSlotsOfItsRun) {
   receive({10, 20, 30});
   table_->slots[2].sequence = 77;

@@ -406,6 +406,20 @@ TEST_F(SendQueueTest, ForgettingMemoryFailsWhatReadsIt) {
   EXPECT_TRUE(queue_.idle());
 }
 
+TEST_F(SendQueueTest, WhatIsForgottenWaitsNoLonger) {
+  for (const uint32_t key : {11, 22, 11, 33}) send(requests_.size() + 1, 0, key);
+  queue_.forget_memory(11);
+  for (int i = 0; i < 2; ++i) grant({0});
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  EXPECT_EQ(post_all(), (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ(writes_[0].length, 2U);
+  EXPECT_EQ(writes_[1].length, 4U);
+  EXPECT_FALSE(queue_.waiting());
+  for (const size_t write : {0, 1}) EXPECT_TRUE(done(write));
+  EXPECT_TRUE(queue_.idle());
+  EXPECT_FALSE(queue_.owes());
+}
+
 TEST_F(SendQueueTest, FailingFailsEverythingOnce) {
   auto& posted = send(1);
   auto& waiting = send(2);

@@ -28,6 +28,15 @@ TEST(TableMemory, APlaceThatIsUsedAgainIsAsGoodAsNew) {
   EXPECT_EQ(std::memcmp(tables.renew(0), &fresh, sizeof fresh), 0) << "in a new block";
 }
 
+TEST(TableMemory, APlaceHasWholePagesAndNoMore) {
+  constexpr Bytes kPage = 4096;
+  const Bytes rest = kPage - sizeof(SendTable) % kPage;
+  const Bytes exact = TableMemory<SendTable>(1, rest).place_bytes();
+  EXPECT_EQ(exact, sizeof(SendTable) + rest);
+  EXPECT_EQ(TableMemory<SendTable>(1, rest + 1).place_bytes(), exact + kPage);
+  EXPECT_EQ(TableMemory<SendTable>(1, 0).place_bytes(), exact);
+}
+
 TEST(TableMemory, PlacesDoNotOverlap) {
   constexpr size_t kPlaces = 20;  // several blocks
   TableMemory<SendTable> tables(kPlaces, kCells);
