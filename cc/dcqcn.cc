@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include "cc/rate_law.h"
-#include "transport/base/check.h"
-
 namespace pacecar {
 namespace {
 
@@ -23,19 +20,12 @@ double power(double base, int64_t exponent) {
 }  // namespace
 
 DcqcnController::DcqcnController(const FlowEnvironment& environment, const Constants& constants)
-    : GrantedController(environment.line_rate),
-      environment_(environment),
-      constants_(constants),
-      line_bps_(static_cast<double>(environment.line_rate.bps())),
-      min_bps_(std::min(static_cast<double>(constants.min_rate.bps()), line_bps_)),
+    : RateController(environment, constants),
       additive_bps_(static_cast<double>(constants.additive_increase.bps()) * line_bps_ /
                     kReferenceLineBps),
       hyper_bps_(static_cast<double>(constants.hyper_increase.bps()) * line_bps_ /
                  kReferenceLineBps),
-      rate_bps_(line_bps_),
-      target_bps_(line_bps_) {
-  PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
-}
+      target_bps_(line_bps_) {}
 
 void DcqcnController::on_ack(const AckSample& sample) {
   catch_up(sample.now);

@@ -14,7 +14,7 @@
 
 #include "cc/constants.h"
 #include "cc/controller.h"
-#include "cc/grant_limit.h"
+#include "cc/rate_law.h"
 
 namespace pacecar {
 
@@ -49,10 +49,8 @@ struct DcqcnConstants {
   }
 };
 
-class DcqcnController final : public GrantedController {
+class DcqcnController final : public RateController<DcqcnConstants> {
  public:
-  using Constants = DcqcnConstants;
-
   explicit DcqcnController(const FlowEnvironment& environment, const Constants& constants = {});
 
   std::string_view name() const override { return "dcqcn"; }
@@ -67,14 +65,9 @@ class DcqcnController final : public GrantedController {
   void cut(Instant at);
   void increase();
 
-  FlowEnvironment environment_;
-  DcqcnConstants constants_;
-  double line_bps_;
-  double min_bps_;
   double additive_bps_;
   double hyper_bps_;
 
-  double rate_bps_;                           // R_C
   double target_bps_;                         // R_T
   double alpha_ = 1;                          // share of time with marks
   int stage_ = 0;                             // increases since the last cut

@@ -13,7 +13,6 @@
 
 #include "cc/constants.h"
 #include "cc/controller.h"
-#include "cc/grant_limit.h"
 #include "cc/inband_signal.h"
 #include "cc/rate_law.h"
 
@@ -38,10 +37,8 @@ struct HpccConstants {
   }
 };
 
-class HpccController final : public GrantedController {
+class HpccController final : public RateController<HpccConstants> {
  public:
-  using Constants = HpccConstants;
-
   explicit HpccController(const FlowEnvironment& environment, const Constants& constants = {});
 
   std::string_view name() const override { return "hpcc"; }
@@ -49,15 +46,10 @@ class HpccController final : public GrantedController {
   Decision decide(Instant now) override;
 
  private:
-  FlowEnvironment environment_;
-  HpccConstants constants_;
   Duration base_rtt_;
-  double line_bps_;
-  double min_bps_;
   InbandSignal signal_;
   OncePerRoundTrip once_per_round_trip_;
   double reference_bps_;  // W^c of the paper: moves once per round trip
-  double rate_bps_;       // W: moves with every acknowledgement
   int stage_ = 0;         // additive increases since the last multiplicative change
 };
 

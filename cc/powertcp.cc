@@ -2,23 +2,14 @@
 
 #include <algorithm>
 
-#include "transport/base/check.h"
-
 namespace pacecar {
 
 PowerTcpController::PowerTcpController(const FlowEnvironment& environment,
                                        const Constants& constants)
-    : GrantedController(environment.line_rate),
-      environment_(environment),
-      constants_(constants),
+    : RateController(environment, constants),
       base_rtt_(base_round_trip(environment)),
-      line_bps_(static_cast<double>(environment.line_rate.bps())),
-      min_bps_(std::min(static_cast<double>(constants.min_rate.bps()), line_bps_)),
       signal_(base_rtt_),
-      reference_bps_(line_bps_),
-      rate_bps_(line_bps_) {
-  PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
-}
+      reference_bps_(line_bps_) {}
 
 // NewAck and UpdateWindow; a window of the paper is a rate here. The paper leaves open what the
 // first acknowledgement is compared with. A flow that starts into a queue must not wait a round

@@ -14,7 +14,6 @@
 
 #include "cc/constants.h"
 #include "cc/controller.h"
-#include "cc/grant_limit.h"
 #include "cc/inband_signal.h"
 #include "cc/rate_law.h"
 
@@ -43,10 +42,8 @@ struct PowerTcpConstants {
   }
 };
 
-class PowerTcpController final : public GrantedController {
+class PowerTcpController final : public RateController<PowerTcpConstants> {
  public:
-  using Constants = PowerTcpConstants;
-
   explicit PowerTcpController(const FlowEnvironment& environment, const Constants& constants = {});
 
   std::string_view name() const override { return "powertcp"; }
@@ -56,15 +53,10 @@ class PowerTcpController final : public GrantedController {
  private:
   double normalized_power(const HopChange& hop) const;
 
-  FlowEnvironment environment_;
-  PowerTcpConstants constants_;
   Duration base_rtt_;
-  double line_bps_;
-  double min_bps_;
   InbandSignal signal_;
   OncePerRoundTrip once_per_round_trip_;
   double reference_bps_;  // the window one round trip ago, as a rate
-  double rate_bps_;       // moves with every acknowledgement
 };
 
 }  // namespace pacecar

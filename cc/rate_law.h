@@ -1,11 +1,13 @@
-// What the published rate laws share: the base round trip, rates and windows as decisions, and
-// "once per round trip". Rates are in bit/s on the wire, windows in payload bytes. Purity as for
-// Controller.
+// What the published rate laws share: the base round trip, rates and windows as decisions, "once
+// per round trip", and the bounds of a rate. Rates are in bit/s on the wire, windows in payload
+// bytes. Purity as for Controller.
 #pragma once
 
 #include <algorithm>
 
 #include "cc/controller.h"
+#include "cc/grant_limit.h"
+#include "transport/base/check.h"
 
 namespace pacecar {
 
@@ -45,6 +47,30 @@ inline Decision from_next_packet(Decision decision) {
   decision.from_next_packet = true;
   return decision;
 }
+
+// A law that moves a rate between min_rate and the line rate, where it begins.
+template <typename LawConstants>
+class RateController : public GrantedController {
+ public:
+  using Constants = LawConstants;
+
+ protected:
+  RateController(const FlowEnvironment& environment, const Constants& constants)
+      : GrantedController(environment.line_rate),
+        environment_(environment),
+        constants_(constants),
+        line_bps_(static_cast<double>(environment.line_rate.bps())),
+        min_bps_(std::min(static_cast<double>(constants.min_rate.bps()), line_bps_)),
+        rate_bps_(line_bps_) {
+    PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
+  }
+
+  FlowEnvironment environment_;
+  Constants constants_;
+  double line_bps_;
+  double min_bps_;
+  double rate_bps_;  // R_C, or W / T, of the papers
+};
 
 // True for the first acknowledgement, and then when all that was sent before the last true is
 // acknowledged.

@@ -2,19 +2,10 @@
 
 #include <algorithm>
 
-#include "transport/base/check.h"
-
 namespace pacecar {
 
 TimelyController::TimelyController(const FlowEnvironment& environment, const Constants& constants)
-    : GrantedController(environment.line_rate),
-      environment_(environment),
-      constants_(constants),
-      line_bps_(static_cast<double>(environment.line_rate.bps())),
-      min_bps_(std::min(static_cast<double>(constants.min_rate.bps()), line_bps_)),
-      rate_bps_(line_bps_) {
-  PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
-}
+    : RateController(environment, constants) {}
 
 void TimelyController::on_ack(const AckSample& sample) {
   if (sample.rtt <= Duration() || !once_per_round_trip_(sample)) return;

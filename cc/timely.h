@@ -10,7 +10,6 @@
 
 #include "cc/constants.h"
 #include "cc/controller.h"
-#include "cc/grant_limit.h"
 #include "cc/rate_law.h"
 
 namespace pacecar {
@@ -47,10 +46,8 @@ struct TimelyConstants {
   }
 };
 
-class TimelyController final : public GrantedController {
+class TimelyController final : public RateController<TimelyConstants> {
  public:
-  using Constants = TimelyConstants;
-
   explicit TimelyController(const FlowEnvironment& environment, const Constants& constants = {});
 
   std::string_view name() const override { return "timely"; }
@@ -60,15 +57,10 @@ class TimelyController final : public GrantedController {
  private:
   double decrease_factor(Duration rtt) const;
 
-  FlowEnvironment environment_;
-  TimelyConstants constants_;
-  double line_bps_;
-  double min_bps_;
   OncePerRoundTrip once_per_round_trip_;
   Duration rtt_before_;    // 0 before the first sample
   double difference_ = 0;  // ns between successive round trips, smoothed
-  double rate_bps_;
-  int increases_ = 0;  // in a row
+  int increases_ = 0;      // in a row
 };
 
 }  // namespace pacecar

@@ -157,19 +157,9 @@ NcclResult accept(void* listen_comm, void** receive_comm,
   });
 }
 
-NcclResult close_connection(void* comm) noexcept {
-  return guarded([&] {
-    delete static_cast<Comm*>(comm);
-    return NcclResult::kSuccess;
-  });
-}
+NcclResult close_connection(void* comm) noexcept { return destroy<Comm>(comm); }
 
-NcclResult close_listen(void* listen_comm) noexcept {
-  return guarded([&] {
-    delete static_cast<ListenComm*>(listen_comm);
-    return NcclResult::kSuccess;
-  });
-}
+NcclResult close_listen(void* listen_comm) noexcept { return destroy<ListenComm>(listen_comm); }
 
 Result<MemoryRange> memory_range(void* data, size_t size, int type, uint64_t offset, int fd) {
   if (type != nccl::kPointerHost && type != nccl::kPointerCuda) {

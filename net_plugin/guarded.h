@@ -29,4 +29,13 @@ nccl::NcclResult guarded(const Body& body) noexcept {
   }
 }
 
+// Of an object that NCCL holds.
+template <typename Object>
+nccl::NcclResult destroy(void* object) noexcept {
+  return guarded([&] {
+    delete static_cast<Object*>(object);
+    return nccl::NcclResult::kSuccess;
+  });
+}
+
 }  // namespace pacecar::plugin

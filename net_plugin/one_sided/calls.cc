@@ -103,12 +103,7 @@ NcclResult listen(void* context, int device, void* handle, void** listen_comm) n
   });
 }
 
-NcclResult close_listen(void* listen_comm) noexcept {
-  return guarded([&] {
-    delete static_cast<ListenComm*>(listen_comm);
-    return NcclResult::kSuccess;
-  });
-}
+NcclResult close_listen(void* listen_comm) noexcept { return destroy<ListenComm>(listen_comm); }
 
 // NCCL may pass the net plugin's context, so the listener's own is used.
 NcclResult connect(void* /*context*/, void* handles[], int ranks, int rank, void* listen_comm,
@@ -132,12 +127,7 @@ NcclResult connect(void* /*context*/, void* handles[], int ranks, int rank, void
   });
 }
 
-NcclResult close_collective(void* collective) noexcept {
-  return guarded([&] {
-    delete static_cast<Collective*>(collective);
-    return NcclResult::kSuccess;
-  });
-}
+NcclResult close_collective(void* collective) noexcept { return destroy<Collective>(collective); }
 
 NcclResult create_context(void* collective, int contexts, int traffic_class,
                           void** context) noexcept {
@@ -156,12 +146,7 @@ NcclResult create_context(void* collective, int contexts, int traffic_class,
   });
 }
 
-NcclResult destroy_context(void* context) noexcept {
-  return guarded([&] {
-    delete static_cast<PutContext*>(context);
-    return NcclResult::kSuccess;
-  });
-}
+NcclResult destroy_context(void* context) noexcept { return destroy<PutContext>(context); }
 
 void* collective_of(void* context, int number) {
   auto* const put_context = static_cast<PutContext*>(context);

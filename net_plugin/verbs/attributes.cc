@@ -165,10 +165,7 @@ PACECAR_VERBS int ibv_query_port(ibv_context* context, uint8_t port, _compat_ibv
 
 PACECAR_VERBS int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
   if (!ours(context)) return CALL_REAL(ibv_query_gid, "IBVERBS_1.1")(context, port, index, gid);
-  if (port != kPort || index != 0) {
-    errno = EINVAL;
-    return -1;
-  }
+  if (port != kPort || index != 0) return failed(EINVAL);
   std::ranges::copy(nic_of(context).address().ip, gid->raw);
   return 0;
 }
@@ -180,10 +177,7 @@ PACECAR_VERBS int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigne
   if (!ours(context)) {
     return CALL_REAL(ibv_query_gid_type, "IBVERBS_PRIVATE_34")(context, port, index, type);
   }
-  if (port != kPort || index != 0) {
-    errno = EINVAL;
-    return -1;
-  }
+  if (port != kPort || index != 0) return failed(EINVAL);
   *type = IBV_GID_TYPE_SYSFS_ROCE_V2;
   return 0;
 }
@@ -216,10 +210,7 @@ PACECAR_VERBS ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* 
 
 PACECAR_VERBS int ibv_query_pkey(ibv_context* context, uint8_t port, int index, __be16* pkey) {
   if (!ours(context)) return CALL_REAL(ibv_query_pkey, "IBVERBS_1.1")(context, port, index, pkey);
-  if (port != kPort || index != 0) {
-    errno = EINVAL;
-    return -1;
-  }
+  if (port != kPort || index != 0) return failed(EINVAL);
   *pkey = kDefaultPartition;  // the same in either byte order
   return 0;
 }

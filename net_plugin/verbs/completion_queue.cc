@@ -164,8 +164,7 @@ CompletionQueue* create_queue(ibv_context* context, int entries, void* cq_contex
                               ibv_comp_channel* channel, int vector) {
   return made([&]() -> CompletionQueue* {
     if (entries < 1 || entries > kMaxCqe || vector < 0 || vector >= context->num_comp_vectors) {
-      errno = EINVAL;
-      return nullptr;
+      return no_object(EINVAL);
     }
     auto queue = std::make_unique<CompletionQueue>(entries);
     queue->context = context;
@@ -184,10 +183,7 @@ ibv_cq_ex* create_queue_extended(ibv_context* context, ibv_cq_init_attr_ex* attr
   constexpr auto kReportedFields = uint64_t{IBV_WC_STANDARD_FLAGS} |
                                    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
                                    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
-  if ((attr->wc_flags & ~kReportedFields) != 0) {
-    errno = EOPNOTSUPP;
-    return nullptr;
-  }
+  if ((attr->wc_flags & ~kReportedFields) != 0) return no_object(EOPNOTSUPP);
   return create_queue(context, static_cast<int>(attr->cqe), attr->cq_context, attr->channel,
                       static_cast<int>(attr->comp_vector));
 }

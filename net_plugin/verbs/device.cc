@@ -176,8 +176,7 @@ PACECAR_VERBS ibv_context* ibv_open_device(ibv_device* device) {
     auto nic = static_cast<Device*>(device)->open();
     if (!nic) {
       log_warning(nic.error().message);
-      errno = error_number(nic.error());
-      return nullptr;
+      return no_object(error_number(nic.error()));
     }
     auto context = std::make_unique<Context>();
     context->nic = std::move(*nic);

@@ -79,7 +79,8 @@ void Flows::poll(Instant now) {
     count = nic_.poll_signals(signals);
     for (const FlowSignal& signal : std::span(signals).first(count)) {
       if (signal.flow >= flows_.size() || flows_[signal.flow].users == 0) continue;
-      on_signal(flows_[signal.flow], signal, now);
+      Flow& flow = flows_[signal.flow];
+      take_signal(*flow.controller, flow.stats, signal, now);
       unsettled_.add(signal.flow);
     }
   } while (count == signals.size());
@@ -91,34 +92,6 @@ void Flows::poll(Instant now) {
     count = controllers_->poll_changed(now, changed);
     for (const uint32_t id : std::span(changed).first(count)) settle(id, now);
   }
-}
-
-void Flows::on_signal(Flow& flow, const FlowSignal& signal, Instant now) {
-  Controller& controller = *flow.controller;
-  if (signal.lost > 0) {
-    controller.on_loss({.now = now,
-                        .lost = signal.lost,
-                        .in_flight = signal.in_flight,
-                        .sent = signal.sent,
-                        .rerouting = signal.rerouting});
-  }
-  if (signal.timed_out) controller.on_timeout(now);
-  if (signal.acked > 0) {
-    controller.on_ack({.now = now,
-                       .rtt = signal.rtt,
-                       .acked = signal.acked,
-                       .marked = signal.marked,
-                       .in_flight = signal.in_flight,
-                       .sent = signal.sent,
-                       .rerouting = signal.rerouting,
-                       .echo_marked = signal.echo_marked,
-                       .telemetry = {}});
-  }
-  flow.stats.acked += signal.acked;
-  flow.stats.backlog -= std::min(signal.acked, flow.stats.backlog);
-  flow.stats.in_flight = signal.in_flight;
-  flow.stats.sent = signal.sent;
-  if (signal.sharing > 0) flow.stats.sharing = signal.sharing;
 }
 
 void Flows::settle(FlowId id, Instant now) {

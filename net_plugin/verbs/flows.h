@@ -45,7 +45,6 @@ class Flows {
   };
 
   Flows(Nic& nic, std::unique_ptr<ControllerSet> controllers);
-  void on_signal(Flow& flow, const FlowSignal& signal, Instant now);
   void settle(FlowId id, Instant now);
   void decide(FlowId id, Instant now);
 

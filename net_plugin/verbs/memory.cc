@@ -38,23 +38,14 @@ bool bring_in(const void* address, size_t length, bool written) {
 
 ibv_mr* register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova, unsigned flags) {
   return made([&]() -> ibv_mr* {
-    if (!allowed(flags)) {
-      errno = EINVAL;
-      return nullptr;
-    }
-    if (!bring_in(address, length, (flags & IBV_ACCESS_LOCAL_WRITE) != 0)) {
-      errno = EFAULT;
-      return nullptr;
-    }
+    if (!allowed(flags)) return no_object(EINVAL);
+    if (!bring_in(address, length, (flags & IBV_ACCESS_LOCAL_WRITE) != 0)) return no_object(EFAULT);
     auto region = std::make_unique<Region>();
     ProcessNic& nic = nic_of(pd->context);
     const Call call(nic);
     const auto registered = nic.nic().register_memory_as(address, length, access_of(flags), iova,
                                                          static_cast<Pd*>(pd)->domain);
-    if (!registered) {
-      errno = error_number(registered.error());
-      return nullptr;
-    }
+    if (!registered) return no_object(error_number(registered.error()));
     region->context = pd->context;
     region->pd = pd;
     region->addr = address;
@@ -141,8 +132,7 @@ PACECAR_VERBS ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t leng
   if (!is_ours(pd)) {
     return CALL_REAL(ibv_reg_dmabuf_mr, "IBVERBS_1.12")(pd, offset, length, iova, fd, access);
   }
-  errno = EOPNOTSUPP;
-  return nullptr;
+  return no_object(EOPNOTSUPP);
 }
 
 PACECAR_VERBS int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, size_t length,

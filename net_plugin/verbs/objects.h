@@ -168,14 +168,23 @@ Access access_of(unsigned flags);
 // errno values, as verbs functions return them.
 int error_number(const Error& error);
 
+// What calls return that fail: these, with errno.
+inline std::nullptr_t no_object(int error) {
+  errno = error;
+  return nullptr;
+}
+inline int failed(int error) {
+  errno = error;
+  return -1;
+}
+
 // Runs `make`, which returns an object; null with errno if it fails.
 template <typename Make>
 auto made(Make make) -> decltype(make()) {
   try {
     return make();
   } catch (const std::bad_alloc&) {
-    errno = ENOMEM;
-    return nullptr;
+    return no_object(ENOMEM);
   }
 }
 

@@ -135,14 +135,12 @@ PACECAR_VERBS void ibv_copy_path_rec_to_kern(ib_user_path_rec* to, ibv_sa_path_r
 
 PACECAR_VERBS ibv_context* ibv_import_device(int command_fd) {
   if (have_real()) return CALL_REAL(ibv_import_device, "IBVERBS_1.10")(command_fd);
-  errno = EOPNOTSUPP;
-  return nullptr;
+  return no_object(EOPNOTSUPP);
 }
 
 PACECAR_VERBS ibv_pd* ibv_import_pd(ibv_context* context, uint32_t handle) {
   if (!ours(context)) return CALL_REAL(ibv_import_pd, "IBVERBS_1.10")(context, handle);
-  errno = EOPNOTSUPP;
-  return nullptr;
+  return no_object(EOPNOTSUPP);
 }
 
 PACECAR_VERBS void ibv_unimport_pd(ibv_pd* pd) {
@@ -151,8 +149,7 @@ PACECAR_VERBS void ibv_unimport_pd(ibv_pd* pd) {
 
 PACECAR_VERBS ibv_mr* ibv_import_mr(ibv_pd* pd, uint32_t handle) {
   if (!is_ours(pd)) return CALL_REAL(ibv_import_mr, "IBVERBS_1.10")(pd, handle);
-  errno = EOPNOTSUPP;
-  return nullptr;
+  return no_object(EOPNOTSUPP);
 }
 
 PACECAR_VERBS void ibv_unimport_mr(ibv_mr* mr) {
@@ -161,8 +158,7 @@ PACECAR_VERBS void ibv_unimport_mr(ibv_mr* mr) {
 
 PACECAR_VERBS ibv_dm* ibv_import_dm(ibv_context* context, uint32_t handle) {
   if (!ours(context)) return CALL_REAL(ibv_import_dm, "IBVERBS_1.13")(context, handle);
-  errno = EOPNOTSUPP;
-  return nullptr;
+  return no_object(EOPNOTSUPP);
 }
 
 PACECAR_VERBS void ibv_unimport_dm(ibv_dm* dm) {

@@ -67,10 +67,7 @@ int check(const ibv_qp_init_attr_ex& attr) {
 
 ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& attr) {
   return made([&]() -> ibv_qp* {
-    if (const int wrong = check(attr); wrong != 0) {
-      errno = wrong;
-      return nullptr;
-    }
+    if (const int wrong = check(attr); wrong != 0) return no_object(wrong);
     ProcessNic& nic = nic_of(context);
     ibv_qp_cap& cap = attr.cap;
     cap.max_send_wr = std::max(1U, cap.max_send_wr);
@@ -87,10 +84,7 @@ ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& attr) {
     config.domain = static_cast<Pd*>(attr.pd)->domain;
     const Call call(nic);
     const auto id = nic.nic().create_queue_pair(config);
-    if (!id) {
-      errno = error_number(id.error());
-      return nullptr;
-    }
+    if (!id) return no_object(error_number(id.error()));
     pair->id = *id;
     pair->qp_base.context = context;
     pair->qp_base.pd = attr.pd;

@@ -64,17 +64,13 @@ PACECAR_VERBS ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
   return made([&]() -> ibv_srq* {
     if (attr->attr.max_wr < 1 || attr->attr.max_wr > static_cast<uint32_t>(kMaxWorkRequests) ||
         attr->attr.max_sge > static_cast<uint32_t>(kMaxSge)) {
-      errno = EINVAL;
-      return nullptr;
+      return no_object(EINVAL);
     }
     auto shared = std::make_unique<SharedReceives>(attr->attr.max_wr);
     ProcessNic& nic = nic_of(pd->context);
     const Call call(nic);
     const auto id = nic.nic().create_receive_queue(attr->attr.max_wr);
-    if (!id) {
-      errno = error_number(id.error());
-      return nullptr;
-    }
+    if (!id) return no_object(error_number(id.error()));
     shared->context = pd->context;
     shared->srq_context = attr->srq_context;
     shared->pd = pd;
@@ -133,8 +129,7 @@ PACECAR_VERBS ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   if (!is_ours(pd)) return CALL_REAL(ibv_create_ah, "IBVERBS_1.1")(pd, attr);
   return made([&]() -> ibv_ah* {
     if (attr->is_global == 0 || attr->port_num != 1 || attr->grh.sgid_index != 0) {
-      errno = EINVAL;
-      return nullptr;
+      return no_object(EINVAL);
     }
     auto* const handle = new AddressHandle;
     handle->context = pd->context;
@@ -150,10 +145,7 @@ PACECAR_VERBS int ibv_init_ah_from_wc(ibv_context* context, uint8_t port, ibv_wc
   if (!ours(context)) {
     return CALL_REAL(ibv_init_ah_from_wc, "IBVERBS_1.1")(context, port, wc, grh, attr);
   }
-  if (port != 1 || (wc->wc_flags & IBV_WC_GRH) == 0) {
-    errno = EINVAL;
-    return -1;
-  }
+  if (port != 1 || (wc->wc_flags & IBV_WC_GRH) == 0) return failed(EINVAL);
   *attr = ibv_ah_attr{};
   attr->is_global = 1;
   attr->port_num = port;

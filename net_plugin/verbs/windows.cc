@@ -44,10 +44,7 @@ int check(const Window& window, const Region& region, const ibv_mw_bind_info& in
 
 ibv_mw* allocate(ibv_pd* pd, ibv_mw_type type) {
   return made([&]() -> ibv_mw* {
-    if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) {
-      errno = EINVAL;
-      return nullptr;
-    }
+    if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) return no_object(EINVAL);
     auto* const window = new Window;
     window->context = pd->context;
     window->pd = pd;

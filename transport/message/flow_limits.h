@@ -1,12 +1,47 @@
-// Applies a controller's decision at the NIC.
+// Brings the NIC's signals to a flow's controller, and applies its decision at the NIC.
 #pragma once
 
 #include <algorithm>
+#include <span>
 
 #include "cc/controller.h"
 #include "transport/nic/nic.h"
 
 namespace pacecar {
+
+// For each acknowledgement: without a call.
+[[gnu::always_inline]] inline void take_signal(Controller& controller, FlowStats& stats,
+                                               const FlowSignal& signal, Instant now) {
+  const auto on_loss = [&](LossKind kind, Bytes lost) {
+    if (lost == 0) return;
+    controller.on_loss({.now = now,
+                        .kind = kind,
+                        .lost = lost,
+                        .rtt = kind == LossKind::kTrimmed ? signal.trimmed_rtt : Duration(),
+                        .in_flight = signal.in_flight,
+                        .sent = signal.sent,
+                        .rerouting = signal.rerouting});
+  };
+  on_loss(LossKind::kMissing, signal.lost);
+  on_loss(LossKind::kTrimmed, signal.trimmed);
+  if (signal.timed_out) controller.on_timeout(now);
+  if (signal.acked > 0) {
+    controller.on_ack({.now = now,
+                       .rtt = signal.rtt,
+                       .acked = signal.acked,
+                       .marked = signal.marked,
+                       .in_flight = signal.in_flight,
+                       .sent = signal.sent,
+                       .rerouting = signal.rerouting,
+                       .echo_marked = signal.echo_marked,
+                       .telemetry = std::span(signal.telemetry).first(signal.hops)});
+  }
+  stats.acked += signal.acked;
+  stats.backlog -= std::min(signal.acked, stats.backlog);
+  stats.in_flight = signal.in_flight;
+  stats.sent = signal.sent;
+  if (signal.sharing > 0) stats.sharing = signal.sharing;
+}
 
 // `in_force` is the controller's previous decision. The NIC is called only if the new one differs.
 inline void put_in_force(Nic& nic, FlowId flow, Controller& controller, Decision& in_force,

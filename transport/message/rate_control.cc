@@ -148,37 +148,9 @@ void RateControl::poll_arrivals(const Places<MessageFlow>& flows, Instant now) {
 }
 
 void RateControl::on_signal(MessageFlow& flow, const FlowSignal& signal, Instant now) {
-  const auto on_loss = [&](LossKind kind, Bytes lost) {
-    if (lost == 0) return;
-    flow.controller->on_loss({.now = now,
-                              .kind = kind,
-                              .lost = lost,
-                              .rtt = kind == LossKind::kTrimmed ? signal.trimmed_rtt : Duration(),
-                              .in_flight = signal.in_flight,
-                              .sent = signal.sent,
-                              .rerouting = signal.rerouting});
-  };
-  on_loss(LossKind::kMissing, signal.lost);
-  on_loss(LossKind::kTrimmed, signal.trimmed);
-  if (signal.timed_out) flow.controller->on_timeout(now);
-  if (signal.acked > 0) {
-    flow.controller->on_ack({.now = now,
-                             .rtt = signal.rtt,
-                             .acked = signal.acked,
-                             .marked = signal.marked,
-                             .in_flight = signal.in_flight,
-                             .sent = signal.sent,
-                             .rerouting = signal.rerouting,
-                             .echo_marked = signal.echo_marked,
-                             .telemetry = std::span(signal.telemetry).first(signal.hops)});
-  }
+  take_signal(*flow.controller, flow.stats, signal, now);
   if (signal.rtt.ns() != 0) flow.rtt = signal.rtt;
   last_flow_ = flow.id;
-  flow.stats.acked += signal.acked;
-  flow.stats.backlog -= std::min(signal.acked, flow.stats.backlog);
-  flow.stats.in_flight = signal.in_flight;
-  flow.stats.sent = signal.sent;
-  if (signal.sharing > 0) flow.stats.sharing = signal.sharing;
   settle_later(flow, true);
 }
 

@@ -85,8 +85,7 @@ CmDevice* opened(ibv_device* device) {
   if (made->agent == nullptr) {
     ibv_dealloc_pd(made->pd);
     ibv_close_device(made->context);
-    errno = ENOMEM;
-    return nullptr;
+    return no_object(ENOMEM);
   }
   known = std::move(made);
   if (devices().process == 0) {
@@ -142,8 +141,7 @@ CmDevice* device_at(const Address& local) {
         addresses, [&](const Address& address) { return address.ip == local.ip; });
     if (found || is_any(local)) return opened(device);
   }
-  errno = ENODEV;
-  return nullptr;
+  return no_object(ENODEV);
 }
 
 std::vector<CmDevice*> all_devices() {
@@ -199,10 +197,7 @@ extern "C" {
 PACECAR_VERBS ibv_context** rdma_get_devices(int* count) {
   const auto all = all_devices();
   if (count != nullptr) *count = static_cast<int>(all.size());
-  if (all.empty()) {
-    errno = ENODEV;
-    return nullptr;
-  }
+  if (all.empty()) return no_object(ENODEV);
   auto** const list = static_cast<ibv_context**>(calloc(all.size() + 1, sizeof(ibv_context*)));
   if (list == nullptr) return nullptr;
   std::ranges::transform(all, list, &CmDevice::context);

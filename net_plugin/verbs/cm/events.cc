@@ -51,11 +51,6 @@ std::vector<Event*> Channel::take(const Id& owner) {
   return taken;
 }
 
-int failed(int error) {
-  errno = error;
-  return -1;
-}
-
 void raise_locked(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> private_data) {
   auto* const made = new Event;
   static_cast<rdma_cm_event&>(*made) = event;
@@ -113,10 +108,7 @@ Event* take(rdma_event_channel* given) {
       lock.unlock();
       wait_for_ever();
     }
-    if (!readable) {
-      errno = error;
-      return nullptr;
-    }
+    if (!readable) return no_object(error);
     if (channel->unread.empty()) continue;
     Event* const event = channel->unread.front();
     channel->unread.erase(channel->unread.begin());

@@ -109,9 +109,6 @@ struct Process {
 };
 Process& process();
 
-// Calls return this: -1 with errno.
-int failed(int error);
-
 // --- events ---
 // Queues an event on the owner's channel; `private_data` is copied into the event.
 void raise(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> private_data = {});
