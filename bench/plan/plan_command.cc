@@ -240,10 +240,9 @@ Result<void> read_accelerators(const SpecTable& tables, Problem& problem) {
 // Errors: kInvalidArgument; file, line, cause and cure.
 Result<Problem> read_problem(const SpecTable& tables) {
   Problem problem;
-  auto read = read_model(tables, problem.model);
-  if (read) read = read_training(tables, problem.training);
-  if (read) read = read_accelerators(tables, problem);
-  if (!read) return tl::unexpected(read.error());
+  RETURN_IF_ERROR(read_model(tables, problem.model));
+  RETURN_IF_ERROR(read_training(tables, problem.training));
+  RETURN_IF_ERROR(read_accelerators(tables, problem));
   return problem;
 }
 
