@@ -114,14 +114,11 @@ Result<ExitCode> conclude(const Experiment& experiment, const std::vector<RunRec
                           const ResultsFolder& folder, bool color) {
   const Summary summary = summarise(experiment, records);
   std::fputs(summary_text(experiment, summary, color).c_str(), stdout);
-  auto kept = folder.write_experiment(experiment);
-  if (kept) kept = folder.write("summary.json", summary_json(experiment, summary));
-  if (kept) kept = folder.write("summary.csv", summary_csv(experiment, summary));
-  if (kept) {
-    kept =
-        write_report(report_data(experiment, summary, records, folder), folder.file("report.html"));
-  }
-  if (!kept) return tl::unexpected(kept.error());
+  RETURN_IF_ERROR(folder.write_experiment(experiment));
+  RETURN_IF_ERROR(folder.write("summary.json", summary_json(experiment, summary)));
+  RETURN_IF_ERROR(folder.write("summary.csv", summary_csv(experiment, summary)));
+  RETURN_IF_ERROR(
+      write_report(report_data(experiment, summary, records, folder), folder.file("report.html")));
   if (!summary.failed.empty()) return kError;
   return summary.passed() ? kPassed : kThresholdMissed;
 }
@@ -226,10 +223,9 @@ class AbCommand {
   Result<ExitCode> simulate(const Plan& plan, const std::vector<size_t>& runs) {
     ASSIGN_OR_RETURN(const auto folder, open_at(out(plan.experiment.name)));
     ASSIGN_OR_RETURN(const auto finished, folder.read_finished());
-    auto kept = folder.write("plan.toml", plan.text);
-    if (kept) kept = folder.write_experiment(plan.experiment);
-    if (kept) kept = write_repro(folder, argv_, fs::current_path().string(), options_.plan);
-    if (!kept) return tl::unexpected(kept.error());
+    RETURN_IF_ERROR(folder.write("plan.toml", plan.text));
+    RETURN_IF_ERROR(folder.write_experiment(plan.experiment));
+    RETURN_IF_ERROR(write_repro(folder, argv_, fs::current_path().string(), options_.plan));
     const auto records = [&] {
       RunProgress progress(console_);
       return run_plan(plan, runs, finished, folder, options_.jobs.value_or(processors()),

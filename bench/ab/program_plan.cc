@@ -154,11 +154,10 @@ Result<std::optional<ProgramPlan>> make_program_plan(const SpecValue& file,
                                                      const std::string& name) {
   if (file.table()->find("command") == nullptr) return std::nullopt;
   ProgramPlan plan;
-  Result<void> done = read_arms(file, plan);
-  if (done) done = read_head(file, name, plan);
-  if (done) done = read_factors(file, plan);
-  if (done) done = read_thresholds(file, plan);
-  if (!done) return tl::unexpected(done.error());
+  RETURN_IF_ERROR(read_arms(file, plan));
+  RETURN_IF_ERROR(read_head(file, name, plan));
+  RETURN_IF_ERROR(read_factors(file, plan));
+  RETURN_IF_ERROR(read_thresholds(file, plan));
   return plan;
 }
 

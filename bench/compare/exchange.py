@@ -160,3 +160,10 @@ class Process:
 def read_all(file):
     file.seek(0)
     return file.read()
+
+
+def write_whole(file, text):
+    """Who sees the file can read all of it."""
+    unfinished = file.with_name(file.name + ".unfinished")
+    unfinished.write_text(text, "ascii")
+    unfinished.rename(file)

@@ -18,7 +18,7 @@ import time
 
 import incast_figures
 import star
-from exchange import END_LIMIT_S, SET_UP_LIMIT_S, START_LIMIT_S, Failed, started
+from exchange import END_LIMIT_S, SET_UP_LIMIT_S, START_LIMIT_S, Failed, started, write_whole
 
 TCP = "tcp:"
 IDLE_S = 1  # of probes alone, before the senders start
@@ -206,13 +206,6 @@ def wait_for(file, *processes):
         if ended or time.monotonic() > deadline:
             raise Failed((ended or processes)[0].complaint())
         time.sleep(0.01)
-
-
-def write_whole(file, text):
-    """Who sees the file can read all of it."""
-    unfinished = file.with_name(file.name + ".unfinished")
-    unfinished.write_text(text, "ascii")
-    unfinished.rename(file)
 
 
 class ProcessorTime:

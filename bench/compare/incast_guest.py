@@ -3,7 +3,6 @@
 senders. They meet through files in the common folder."""
 
 import json
-import math
 import os
 import pathlib
 import socket
@@ -11,8 +10,12 @@ import statistics
 import struct
 import subprocess
 import sys
-import threading
 import time
+
+sys.dont_write_bytecode = True  # the modules lie beside the sources
+
+import star
+from incast_figures import percentile
 
 RANK = int(os.environ["LAB_RANK"])
 SHARE = pathlib.Path(os.environ["LAB_SHARE"])
@@ -96,7 +99,7 @@ def send(plan, arm, label):
 
 
 def receive(plan, arm, label):
-    with Sampler() as sampler:
+    with QueueSampler() as sampler:
         result = finish(peer(plan, arm, label, "receive", "--senders", plan["senders"]))
     rates = [sender["gbps"] for sender in result["senders"]]
     waits = [backlog * 8 / plan["rate_mbps"] for at, backlog in sampler.samples
@@ -109,35 +112,22 @@ def receive(plan, arm, label):
             "delay_max_us": max(waits), "samples": len(waits), "drops": sampler.drops}
 
 
-def percentile(values, percent):
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(percent / 100 * len(ordered)) - 1)]
-
-
-class Sampler:
+class QueueSampler(star.Sampler):
     """Asks the kernel for the queue while something runs: (CLOCK_MONOTONIC seconds, bytes) each."""
 
     def __init__(self):
+        super().__init__(SAMPLE_INTERVAL_S)
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
         self._index = socket.if_nametoindex(QUEUE)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._sample)
         self._drops_before = self._queue()[1]
-        self.samples = []
         self.drops = 0
 
-    def __enter__(self):
-        self._thread.start()
-        return self
-
     def __exit__(self, *unused):
-        self._stop.set()
-        self._thread.join()
+        super().__exit__(*unused)
         self.drops = self._queue()[1] - self._drops_before
 
-    def _sample(self):
-        while not self._stop.wait(SAMPLE_INTERVAL_S):
-            self.samples.append((time.monotonic(), self._queue()[0]))
+    def look(self):
+        return self._queue()[0]
 
     def _queue(self):
         """Bytes in the queue, and packets that it has dropped so far."""

@@ -18,6 +18,7 @@ import time
 sys.dont_write_bytecode = True
 
 import star
+from exchange import write_whole
 
 LIMIT_S = 20
 LOOK_S = 0.001
@@ -55,12 +56,6 @@ def wait_for(file):
             sys.exit(f"tcp_peer.py: {file} does not come")
         time.sleep(LOOK_S)
     return file.read_text("ascii")
-
-
-def write_whole(file, text):
-    unfinished = file.with_name(file.name + ".unfinished")
-    unfinished.write_text(text, "ascii")
-    unfinished.rename(file)
 
 
 def make_socket(options):

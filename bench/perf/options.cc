@@ -182,9 +182,9 @@ void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
 }
 
 void add_many_hosts_flags(CLI::App& app, ManyHosts& many) {
-  app.option_defaults()->group("Many hosts");
   auto* hosts = add_hosts_flags(app, many.flags, "measure between all of these hosts");
   hosts->excludes("host");
+  app.option_defaults()->group("Many hosts");
   app.add_option("--pairs", many.pairs,
                  "disjoint: all pairs, each host in one at a time; all: one pair after the other; "
                  "ring: neighbours only; all of them in both directions")

@@ -4,20 +4,25 @@
 //   client: hello {protocol, release, test, parameters}      server: welcome, or error
 //   per size -> test {size}; both set up streams; phases warm-up and measurement; result
 //   client: end {status}
+#include <fmt/core.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "bench/perf/control_listener.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/json_fields.h"
+#include "bench/perf/options.h"
 #include "bench/perf/probe.h"
-#include "bench/perf/reporter.h"
+#include "bench/perf/report.h"
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/streams.h"
 #include "transport/base/params_environment.h"
@@ -26,6 +31,86 @@
 
 namespace pacecar::perf {
 namespace {
+
+std::string_view key_of_output(std::string_view output) {
+  if (output == "latency") return "t_avg";
+  return output == "message_rate" ? "MsgRate" : "BW_average";
+}
+
+// Prints the columns of a test as its results come, and keeps them for the JSON document.
+class Reporter {
+ public:
+  // Prints the header. `parameters` are the client's; files and thresholds are those of `options`.
+  Reporter(TestKind kind, const TestOptions& options, const TestParameters& parameters)
+      : kind_(kind), options_(options), columns_(columns_of(kind, parameters)) {
+    options_.parameters = parameters;
+    if (!options_.output.empty()) {
+      std::erase_if(columns_, [this](const Column& column) {
+        return column.key != key_of_output(options_.output);
+      });
+      return;
+    }
+    print(header_line(columns_));
+  }
+
+  // Errors: kPeer when the result, which may be a peer's, lacks a number.
+  Result<void> add(nlohmann::json result) {
+    ASSIGN_OR_RETURN(const auto line, result_line(columns_, result));
+    print(options_.output.empty() ? line : line.substr(line.find_first_not_of(' ')));
+    print_counters(result);
+    print_samples(result);
+    met_ = met_ && meets_threshold(options_, result);
+    if (!options_.json_file.empty()) results_.push_back(std::move(result));
+    return {};
+  }
+  bool thresholds_met() const { return met_; }
+  // The NIC that the streams used.
+  void set_nic(size_t nic) { nic_ = nic; }
+  // Writes the document where the options say, if they do. Errors: kSystem.
+  Result<void> write_json(std::span<const NicInfo> nics) const {
+    if (options_.json_file.empty()) return {};
+    return perf::write_json(options_.json_file,
+                            report_document(kind_, options_, nics[nic_], results_));
+  }
+
+ private:
+  // The document itself may take standard output; then columns would spoil it.
+  bool to_stdout() const { return options_.json_file == kStandardOutput; }
+  void print(const std::string& line) const {
+    if (to_stdout()) return;
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+  }
+  void print_counters(const nlohmann::json& result) const {
+    for (const std::string& name : options_.counters) {
+      const auto grown = [&](const char* end) -> uint64_t {
+        const nlohmann::json own = result.value(end, nlohmann::json::object());
+        for (const char* kind : {"counters", "device_counters"}) {
+          const auto count = unsigned_field(own.value(kind, nlohmann::json()), name, 0, UINT64_MAX);
+          if (count) return *count;
+        }
+        return 0;
+      };
+      print(fmt::format(" {}: client {}, server {}", name, grown("client"), grown("server")));
+    }
+  }
+  // perftest's form.
+  void print_samples(const nlohmann::json& result) const {
+    if (options_.samples == Samples::kNone || !result.contains("samples")) return;
+    print("#, usec");
+    size_t number = 0;
+    for (const nlohmann::json& sample : result.at("samples")) {
+      print(fmt::format("{}, {:.2f}", ++number, sample.get<double>()));
+    }
+  }
+
+  TestKind kind_;
+  TestOptions options_;
+  std::vector<Column> columns_;
+  std::vector<nlohmann::json> results_;
+  bool met_ = true;
+  size_t nic_ = 0;
+};
 
 using Json = nlohmann::json;
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/perf/json_fields.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 
@@ -52,35 +53,27 @@ nlohmann::json to_json(const TestParameters& parameters) {
 
 Result<TestParameters> test_parameters_from_json(const nlohmann::json& object) {
   TestParameters parameters;
-  Result<void> status;
-  // Takes a field's value, or keeps the first error.
-  const auto take = [&status](auto& target, auto field) {
-    if (field) {
-      target = static_cast<std::remove_reference_t<decltype(target)>>(std::move(*field));
-    } else if (status) {
-      status = tl::unexpected(std::move(field.error()));
-    }
-  };
-  take(parameters.iterations, unsigned_field(object, "iterations", 1, kMaxIterations));
-  take(parameters.duration_s, number_field(object, "duration_s", 0, kMaxDurationSeconds));
-  take(parameters.connections, unsigned_field(object, "connections", 1, kMaxConnections));
-  take(parameters.tx_depth, unsigned_field(object, "tx_depth", 1, kMaxDepth));
-  take(parameters.rx_depth, unsigned_field(object, "rx_depth", 1, kMaxDepth));
-  take(parameters.bidirectional, bool_field(object, "bidirectional"));
-  take(parameters.validate, bool_field(object, "validate"));
-  take(parameters.gigabits, bool_field(object, "gigabits"));
-  take(parameters.cpu_util, bool_field(object, "cpu_util"));
-  take(parameters.congestion_control, text_field(object, "congestion_control", 32));
-  take(parameters.mtu, unsigned_field(object, "mtu_bytes", 0, 65536));
-  take(parameters.tos, unsigned_field(object, "tos", 0, 255));
-  take(parameters.rate_bps,
-       unsigned_field(object, "rate_bps", 0, std::numeric_limits<uint64_t>::max()));
-  take(parameters.reversed, bool_field(object, "reversed"));
-  take(parameters.report_both, bool_field(object, "report_both"));
-  take(parameters.post_list, unsigned_field(object, "post_list", 1, kMaxDepth));
-  take(parameters.sl, unsigned_field(object, "sl", 0, 15));
-  take(parameters.timeout_ms, unsigned_field(object, "timeout_ms", 0, kMaxTimeoutMs));
-  if (!status) return tl::unexpected(status.error());
+  ASSIGN_OR_RETURN(parameters.iterations, unsigned_field(object, "iterations", 1, kMaxIterations));
+  ASSIGN_OR_RETURN(parameters.duration_s,
+                   number_field(object, "duration_s", 0, kMaxDurationSeconds));
+  ASSIGN_OR_RETURN(parameters.connections,
+                   unsigned_field(object, "connections", 1, kMaxConnections));
+  ASSIGN_OR_RETURN(parameters.tx_depth, unsigned_field(object, "tx_depth", 1, kMaxDepth));
+  ASSIGN_OR_RETURN(parameters.rx_depth, unsigned_field(object, "rx_depth", 1, kMaxDepth));
+  ASSIGN_OR_RETURN(parameters.bidirectional, bool_field(object, "bidirectional"));
+  ASSIGN_OR_RETURN(parameters.validate, bool_field(object, "validate"));
+  ASSIGN_OR_RETURN(parameters.gigabits, bool_field(object, "gigabits"));
+  ASSIGN_OR_RETURN(parameters.cpu_util, bool_field(object, "cpu_util"));
+  ASSIGN_OR_RETURN(parameters.congestion_control, text_field(object, "congestion_control", 32));
+  ASSIGN_OR_RETURN(parameters.mtu, unsigned_field(object, "mtu_bytes", 0, 65536));
+  ASSIGN_OR_RETURN(parameters.tos, unsigned_field(object, "tos", 0, 255));
+  ASSIGN_OR_RETURN(parameters.rate_bps,
+                   unsigned_field(object, "rate_bps", 0, std::numeric_limits<uint64_t>::max()));
+  ASSIGN_OR_RETURN(parameters.reversed, bool_field(object, "reversed"));
+  ASSIGN_OR_RETURN(parameters.report_both, bool_field(object, "report_both"));
+  ASSIGN_OR_RETURN(parameters.post_list, unsigned_field(object, "post_list", 1, kMaxDepth));
+  ASSIGN_OR_RETURN(parameters.sl, unsigned_field(object, "sl", 0, 15));
+  ASSIGN_OR_RETURN(parameters.timeout_ms, unsigned_field(object, "timeout_ms", 0, kMaxTimeoutMs));
   return parameters;
 }
 

@@ -2,6 +2,8 @@
 #include <fmt/core.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,10 +16,13 @@
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "bench/plan/launch.h"
-#include "bench/plan/plan_file.h"
 #include "bench/plan/plan_report.h"
 #include "bench/plan/search.h"
+#include "bench/plan/strategy.h"
+#include "bench/predict/description.h"
+#include "bench/sim/spec_reader.h"
 #include "bench/sim/spec_value.h"
+#include "transport/base/result.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
@@ -25,6 +30,221 @@ namespace {
 
 using namespace plan;
 using perf::Console;
+
+// The input of `pacecar plan`, from TOML tables: model, training, accelerators, and the network in
+// the format of `pacecar predict`. README.md lists the keys.
+
+constexpr uint32_t kMost = 1'000'000;
+constexpr std::array<std::string_view, 3> kOwnTables{"model", "training", "accelerators"};
+
+Result<const SpecValue*> table_of(const SpecTable& tables, std::string_view name,
+                                  std::string_view cure) {
+  const SpecValue* found = tables.find(name);
+  if (found == nullptr || found->table() == nullptr) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("there is no table [{}]: {}", name, cure));
+  }
+  return found;
+}
+
+uint32_t count(SpecReader& reader, std::string_view key, uint32_t otherwise, uint32_t min = 1) {
+  return static_cast<uint32_t>(reader.whole(key, otherwise, min, kMost));
+}
+
+// A preset, or the preset's figures with some replaced, or all figures.
+Result<void> read_model(const SpecTable& tables, Model& model) {
+  ASSIGN_OR_RETURN(
+      const auto value,
+      table_of(tables, "model", "name one, such as model.preset = \"llama2-70b\", or describe it"));
+  SpecReader reader(*value->table(), "[model]", value->place);
+  const bool known = reader.has("preset");
+  if (known) {
+    std::vector<std::string_view> names;
+    for (const Model& each : presets()) names.push_back(each.name);
+    model = presets()[reader.choice("preset", 0, names)];
+  }
+  const uint32_t least = known ? 1 : 0;  // of a key that is missing: refused below
+  model.name = reader.text("name", known ? model.name : "model");
+  model.layers = count(reader, "layers", model.layers, least);
+  model.hidden = count(reader, "hidden", model.hidden, least);
+  model.heads = count(reader, "heads", model.heads, least);
+  model.kv_heads = count(reader, "kv_heads", known ? model.kv_heads : model.heads, least);
+  model.ffn = count(reader, "ffn", known ? model.ffn : 4 * model.hidden, least);
+  model.vocabulary = count(reader, "vocabulary", model.vocabulary, least);
+  model.sequence = count(reader, "sequence", model.sequence, least);
+  model.gated = reader.flag("gated", model.gated);
+  model.gpt = reader.flag("gpt", model.gpt);
+  model.experts = count(reader, "experts", model.experts);
+  model.top_k = count(reader, "top_k", model.top_k);
+  for (const auto& [key, figure] : {std::pair{"layers", model.layers},
+                                    {"hidden", model.hidden},
+                                    {"heads", model.heads},
+                                    {"vocabulary", model.vocabulary},
+                                    {"sequence", model.sequence}}) {
+    if (figure == 0) reader.complain(key, "is missing: give it, or a preset");
+  }
+  if (reader.failed()) return reader.finish();
+  if (model.hidden % model.heads != 0)
+    reader.complain("heads", "do not divide hidden: each has an equal part of it");
+  if (model.kv_heads == 0 || model.heads % model.kv_heads != 0)
+    reader.complain("kv_heads", "do not divide heads: each serves as many of them");
+  if (model.top_k > model.experts)
+    reader.complain("top_k", "is more than experts: a token goes to some of them");
+  if (model.ffn == 0) reader.complain("ffn", "is 0: give the width of the feed-forward layer");
+  return reader.finish();
+}
+
+std::vector<uint32_t> numbers(SpecReader& reader, std::string_view key,
+                              std::vector<uint32_t> otherwise) {
+  if (!reader.has(key)) return otherwise;
+  std::vector<uint32_t> found;
+  for (const uint64_t each : reader.wholes(key, kMost)) {
+    if (each == 0) reader.complain(key, "has a 0: it takes whole numbers from 1");
+    found.push_back(static_cast<uint32_t>(each));
+  }
+  std::ranges::sort(found);
+  if (found.empty()) reader.complain(key, "is empty: list what may be tried");
+  if (std::ranges::adjacent_find(found) != found.end())
+    reader.complain(key, "lists a number twice: leave one out");
+  return found;
+}
+
+Result<void> read_training(const SpecTable& tables, Training& training) {
+  constexpr std::array<std::string_view, 2> kPrecisions{"bf16", "fp32"};
+  constexpr std::array<std::string_view, 3> kRecompute{"any", "none", "full"};
+  ASSIGN_OR_RETURN(const auto value,
+                   table_of(tables, "training", "give at least training.global_batch = 1024"));
+  SpecReader reader(*value->table(), "[training]", value->place);
+  if (!reader.has("global_batch"))
+    reader.complain("global_batch", "is missing: give the samples of a step");
+  training.global_batch = count(reader, "global_batch", training.global_batch);
+  training.micro_batches = numbers(reader, "micro_batches", training.micro_batches);
+  training.tensor = numbers(reader, "tensor", training.tensor);
+  training.experts = numbers(reader, "experts", training.experts);
+  const size_t recompute = reader.choice("recompute", 0, kRecompute);
+  if (recompute > 0) training.recompute = {static_cast<Recompute>(recompute - 1)};
+  training.most_stages = count(reader, "most_stages", training.most_stages);
+  training.equal_tensor = reader.flag("equal_tensor", training.equal_tensor);
+  training.shard_optimizer = reader.flag("shard_optimizer", training.shard_optimizer);
+  training.overlap = reader.number("overlap", training.overlap, 0, 1);
+  training.usable_memory = reader.number("usable_memory", training.usable_memory, 0.01, 1);
+  if (reader.choice("precision", 0, kPrecisions) == 1) training.precision = kFp32;
+  return reader.finish();
+}
+
+// Of accelerators[].samples: passes through one layer that were measured, and of how much.
+Result<std::vector<Sample>> read_samples(const SpecValue& list, const Model& model) {
+  std::vector<Sample> samples;
+  if (list.list() == nullptr) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: samples is no list: write samples = [{{micro_batch = 1, tensor = "
+                            "1, forward = \"12ms\"}}]",
+                            list.place.text()));
+  }
+  for (const SpecValue& each : *list.list()) {
+    if (each.table() == nullptr) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: a sample is {}: write {{micro_batch = 1, tensor = 1, forward = "
+                              "\"12ms\"}}",
+                              each.place.text(), kind_of(each)));
+    }
+    SpecReader reader(*each.table(), "a sample", each.place);
+    const double tokens = double{1} * count(reader, "micro_batch", 1) * model.sequence;
+    const double flops = layer_flops(model) * tokens / count(reader, "tensor", 1);
+    const double seconds = reader.duration("forward", Duration()).seconds();
+    if (!(seconds > 0)) reader.complain("forward", "is missing or 0: give a layer's forward pass");
+    RETURN_IF_ERROR(reader.finish());
+    samples.push_back({flops, seconds});
+  }
+  return samples;
+}
+
+Result<Accelerator> read_accelerator(const SpecValue& value, const Model& model) {
+  SpecReader reader(*value.table(), "[[accelerators]]", value.place);
+  Accelerator found;
+  found.name = reader.text("name", "accelerator");
+  found.hosts = count(reader, "hosts", 1);
+  if (!reader.has("tflops"))
+    reader.complain("tflops", "is missing: give the peak, as tflops = 312");
+  found.flops = reader.number("tflops", 1, 1e-3, 1e6) * 1e12;
+  found.efficiency = reader.number("efficiency", found.efficiency, 0.01, 1);
+  found.overhead_s = reader.duration("overhead", Duration()).seconds();
+  found.memory = static_cast<double>(reader.bytes("memory", Bytes{80'000'000'000}));
+  found.memory_rate = static_cast<double>(reader.bytes("memory_rate", Bytes{2'000'000'000'000}));
+  if (found.memory_rate <= 0) reader.complain("memory_rate", "is 0: give bytes per second");
+  reader.table("host");
+  const SpecValue* samples = reader.value("samples");
+  RETURN_IF_ERROR(reader.finish());
+  if (samples == nullptr) return found;
+  ASSIGN_OR_RETURN(const auto measured, read_samples(*samples, model));
+  if (measured.empty() || !calibrate(found, measured)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: samples of '{}' fit no roofline (none, faster than its peak, or "
+                            "slower for less): check tflops and the times",
+                            samples->place.text(), found.name));
+  }
+  return found;
+}
+
+// The network as this kind's hosts see it, put beside those of the other kinds.
+Result<void> add_hosts(const SpecTable& network, const SpecValue& value, Accelerator& accelerator,
+                       Problem& problem) {
+  SpecTable tables = network;
+  RETURN_IF_ERROR(set_spec(tables, "topology.hosts",
+                           SpecValue{.value = int64_t{accelerator.hosts}, .place = value.place}));
+  if (const SpecValue* host = value.table()->find("host")) {
+    SpecTable own;
+    own.set("host", *host);
+    merge_spec(tables, own);
+  }
+  ASSIGN_OR_RETURN(auto described, predict::read_description(tables));
+  predict::Cluster& cluster = problem.cluster;
+  predict::HostGroup group = described.cluster.groups.at(0);
+  for (uint32_t& nic : group.nics) nic += static_cast<uint32_t>(cluster.nic_kinds.size());
+  cluster.nic_kinds.insert(cluster.nic_kinds.end(), described.cluster.nic_kinds.begin(),
+                           described.cluster.nic_kinds.end());
+  cluster.fabric = described.cluster.fabric;
+  cluster.background = described.cluster.background;
+  problem.overheads = described.overheads;
+  accelerator.per_host = group.gpus;
+  cluster.groups.push_back(std::move(group));
+  return {};
+}
+
+Result<void> read_accelerators(const SpecTable& tables, Problem& problem) {
+  constexpr size_t kMostKinds = 3;
+  const SpecValue* listed = tables.find("accelerators");
+  const SpecList* kinds = listed == nullptr ? nullptr : listed->list();
+  if (kinds == nullptr || kinds->empty() || kinds->size() > kMostKinds) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("there are no accelerators, or more than {} kinds: describe each as "
+                            "[[accelerators]]",
+                            kMostKinds));
+  }
+  SpecTable network = tables;
+  for (const std::string_view own : kOwnTables) network.erase(own);
+  problem.cluster.nic_kinds.clear();
+  problem.cluster.groups.clear();
+  for (const SpecValue& kind : *kinds) {
+    if (kind.table() == nullptr) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: accelerators lists {}: describe each as [[accelerators]]",
+                              kind.place.text(), kind_of(kind)));
+    }
+    ASSIGN_OR_RETURN(auto accelerator, read_accelerator(kind, problem.model));
+    RETURN_IF_ERROR(add_hosts(network, kind, accelerator, problem));
+    problem.accelerators.push_back(std::move(accelerator));
+  }
+  return {};
+}
+
+// Errors: kInvalidArgument; file, line, cause and cure.
+Result<Problem> read_problem(const SpecTable& tables) {
+  Problem problem;
+  RETURN_IF_ERROR(read_model(tables, problem.model));
+  RETURN_IF_ERROR(read_training(tables, problem.training));
+  RETURN_IF_ERROR(read_accelerators(tables, problem));
+  return problem;
+}
 
 constexpr const char* kFooter = R"(Examples:
   pacecar plan bench/plan/examples/hethub.toml

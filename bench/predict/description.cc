@@ -250,12 +250,11 @@ Result<std::vector<Bytes>> parse_sizes(std::string_view text) {
 
 Result<Description> read_description(const SpecTable& tables) {
   Description found;
-  auto read = check_tables(tables);
-  if (read) read = read_topology(tables, found.cluster);
-  if (read) read = read_host(tables, found.cluster);
-  if (read) read = read_library(tables, found);
-  if (read) read = read_collective(tables, found);
-  if (!read) return tl::unexpected(read.error());
+  RETURN_IF_ERROR(check_tables(tables));
+  RETURN_IF_ERROR(read_topology(tables, found.cluster));
+  RETURN_IF_ERROR(read_host(tables, found.cluster));
+  RETURN_IF_ERROR(read_library(tables, found));
+  RETURN_IF_ERROR(read_collective(tables, found));
   const SpecValue& value = part(tables, "background");
   SpecReader reader(*value.table(), "[background]", value.place);
   found.cluster.background.nics = reader.number("nics", 0, 0, 0.99);

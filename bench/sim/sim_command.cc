@@ -131,16 +131,15 @@ Result<RunSpec> spec_of(const Flags& flags) {
                               arm->place.text(), flags.file));
     }
   }
-  Result<void> put = put_short_form(spec, "topology", flags.topology);
-  if (put) put = put_short_form(spec, "workload", flags.workload);
-  if (put) put = put_text(spec, "transport.cc", flags.cc);
-  if (put) put = put_text(spec, "run.trace", flags.trace);
-  if (put) put = put_text(spec, "run.pcap", flags.pcap);
-  if (put) put = put_text(spec, "run.pcap_link", flags.pcap_link);
+  RETURN_IF_ERROR(put_short_form(spec, "topology", flags.topology));
+  RETURN_IF_ERROR(put_short_form(spec, "workload", flags.workload));
+  RETURN_IF_ERROR(put_text(spec, "transport.cc", flags.cc));
+  RETURN_IF_ERROR(put_text(spec, "run.trace", flags.trace));
+  RETURN_IF_ERROR(put_text(spec, "run.pcap", flags.pcap));
+  RETURN_IF_ERROR(put_text(spec, "run.pcap_link", flags.pcap_link));
   for (const std::string& setting : flags.settings) {
-    if (put) put = set_spec(spec, setting);
+    RETURN_IF_ERROR(set_spec(spec, setting));
   }
-  if (!put) return tl::unexpected(put.error());
   return make_run_spec(spec, std::filesystem::path(flags.file).parent_path().string(), flags.seed);
 }
 

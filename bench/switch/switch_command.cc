@@ -235,19 +235,18 @@ void add_switch_flags(CLI::App& app, SwitchFlags& flags) {
 Result<SwitchPlan> make_switch_plan(const SwitchFlags& flags) {
   SwitchPlan plan;
   SwitchConfig& switches = plan.config.switches;
-  Result<void> ok = read_ports(flags, plan);
-  if (ok && plan.interfaces.size() < 2) {
+  RETURN_IF_ERROR(read_ports(flags, plan));
+  if (plan.interfaces.size() < 2) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("a switch joins ports: name two or more with --port, not {}",
                             plan.interfaces.size()));
   }
-  if (ok) ok = read_bytes("--buffer", flags.buffer, switches.buffer_bytes);
-  if (ok) ok = read_bytes("--queue", flags.queue, switches.queue_bytes);
-  if (ok) ok = read_ecn(flags.ecn, switches.ecn);
-  if (ok) ok = read_bytes("--nic-queue", flags.nic_queue, plan.config.nic_bytes);
-  if (ok) ok = read_time("--delay", flags.delay, plan.config.delay);
-  if (ok) ok = read_time("--sample", flags.sample, plan.config.sample);
-  if (!ok) return tl::unexpected(ok.error());
+  RETURN_IF_ERROR(read_bytes("--buffer", flags.buffer, switches.buffer_bytes));
+  RETURN_IF_ERROR(read_bytes("--queue", flags.queue, switches.queue_bytes));
+  RETURN_IF_ERROR(read_ecn(flags.ecn, switches.ecn));
+  RETURN_IF_ERROR(read_bytes("--nic-queue", flags.nic_queue, plan.config.nic_bytes));
+  RETURN_IF_ERROR(read_time("--delay", flags.delay, plan.config.delay));
+  RETURN_IF_ERROR(read_time("--sample", flags.sample, plan.config.sample));
   if (plan.config.sample < Duration::from_us(1)) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("--sample: '{}' is too often: choose 1us or more", flags.sample));
