@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "deploy/preflight/finding.h"
+#include "bench/preflight/finding.h"
 #include "transport/base/result.h"
 
 namespace pacecar::hosts {

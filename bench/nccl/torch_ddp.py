@@ -13,7 +13,7 @@ import tempfile
 
 sys.dont_write_bytecode = True  # the modules lie beside the sources
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE / "gpu"), str(HERE.parent / "compare")]
+sys.path[:0] = [str(HERE / "gpu"), str(HERE.parent / "measure/compare")]
 
 import arms
 import job

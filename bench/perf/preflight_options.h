@@ -7,7 +7,7 @@
 
 #include "bench/perf/exit_code.h"
 #include "bench/perf/hosts_flags.h"
-#include "deploy/preflight/finding.h"
+#include "bench/preflight/finding.h"
 #include "transport/base/result.h"
 
 namespace pacecar::perf {

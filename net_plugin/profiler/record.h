@@ -35,8 +35,8 @@ class Record {
  public:
   static constexpr size_t kOperations = 2048;
   static constexpr size_t kSteps = 4096;
-  // Per second, and at most so many at once. A message takes some 170 ns (bench/micro), so it is
-  // 0.1% of one core.
+  // Per second, and at most so many at once. A message takes some 170 ns (bench/measure/micro), so
+  // it is 0.1% of one core.
   static constexpr uint64_t kMessageRate = 5000;
 
   Record();

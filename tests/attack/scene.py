@@ -12,7 +12,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "bench/compare"))
+sys.path.insert(0, str(ROOT / "bench/measure/compare"))
 
 import bridged  # noqa: E402
 import star  # noqa: E402

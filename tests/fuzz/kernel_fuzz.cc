@@ -1,6 +1,6 @@
 // What preflight reads of the kernel's answers and files: any bytes. The first byte chooses.
-#include "deploy/preflight/kernel_probes.h"
-#include "deploy/preflight/text.h"
+#include "bench/preflight/kernel_probes.h"
+#include "bench/preflight/text.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "transport/base/check.h"
 

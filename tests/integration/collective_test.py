@@ -1,4 +1,4 @@
-"""Runs bench/compare/collective tiny: collective_test.py BUILD_FOLDER [unittest flags].
+"""Runs bench/measure/compare/collective tiny: collective_test.py BUILD_FOLDER [unittest flags].
 
 Nothing here asserts a speed.
 """
@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "bench/compare/collective"
+PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "bench/measure/compare/collective"
 LIMIT_S = 120
 BUILD = ""
 

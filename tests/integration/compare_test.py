@@ -1,4 +1,4 @@
-"""Runs bench/compare/tcp tiny, over loopback: compare_test.py BUILD_FOLDER [unittest flags].
+"""Runs bench/measure/compare/tcp tiny, over loopback: compare_test.py BUILD [unittest flags].
 
 Nothing here asserts a speed.
 """
@@ -17,7 +17,7 @@ import tempfile
 import time
 import unittest
 
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "bench/compare"
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "bench/measure/compare"
 LIMIT_S = 120
 BUILD = ""
 

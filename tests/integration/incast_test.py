@@ -1,4 +1,4 @@
-"""Runs bench/compare/incast tiny: incast_test.py BUILD_FOLDER [unittest flags].
+"""Runs bench/measure/compare/incast tiny: incast_test.py BUILD_FOLDER [unittest flags].
 
 Nothing here asserts a speed. What needs namespaces is skipped where they cannot be made.
 """
@@ -14,7 +14,7 @@ import tempfile
 import time
 import unittest
 
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "bench/compare"
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "bench/measure/compare"
 LIMIT_S = 120
 BUILD = ""
 BRIEF = ("--seconds", "1.5", "--warm-up", "1", "--rounds", "1", "--senders", "2")

@@ -14,7 +14,7 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "bench/mpi"), str(ROOT / "bench/compare")]
+sys.path[:0] = [str(ROOT / "bench/measure/mpi"), str(ROOT / "bench/measure/compare")]
 
 import bridged
 import job
@@ -26,8 +26,8 @@ BUILD = ""
 
 class Collectives(unittest.TestCase):
     def check(self, place, ranks, **environment):
-        program = [f"{BUILD}/bench/mpi/mpi_collectives", "--sizes", SIZES, "--iterations", 2,
-                   "--one-sided"]
+        program = [f"{BUILD}/bench/measure/mpi/mpi_collectives", "--sizes", SIZES,
+                   "--iterations", 2, "--one-sided"]
         output = job.run(place, ranks, "pacecar", f"{BUILD}/net_plugin/libfabric", program,
                          environment)
         document = json.loads(output)
@@ -51,7 +51,7 @@ class Collectives(unittest.TestCase):
             self.check(job.place_of(hosts), 4)
 
     def test_a_rank_that_is_killed_ends_the_job(self):
-        program = [f"{BUILD}/bench/mpi/mpi_collectives", "--iterations", 1000000, "--only",
+        program = [f"{BUILD}/bench/measure/mpi/mpi_collectives", "--iterations", 1000000, "--only",
                    "allreduce"]
         with job.started(job.Place((), "lo"), 3, "pacecar", f"{BUILD}/net_plugin/libfabric",
                          program) as process:
@@ -85,8 +85,8 @@ def processes():
 
 class Compare(unittest.TestCase):
     def run_tool(self, *flags):
-        command = [ROOT / "bench/mpi/compare", "--build", BUILD, "--rounds", 2, "--iterations", 2,
-                   *flags]
+        command = [ROOT / "bench/measure/mpi/compare", "--build", BUILD, "--rounds", 2,
+                   "--iterations", 2, *flags]
         return subprocess.run(list(map(str, command)), capture_output=True, text=True,
                               timeout=LIMIT_S, check=False)
 

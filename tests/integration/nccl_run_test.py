@@ -30,7 +30,7 @@ TINY = ("--sizes", "8,1K,64K", "--rounds", "2", "--repetitions", "2", "--iterati
         "--arms", "socket,soft:udp:lo", *NO_GOALS)
 
 sys.dont_write_bytecode = True
-sys.path[:0] = [str(ROOT / "bench/nccl/gpu"), str(ROOT / "bench/compare")]
+sys.path[:0] = [str(ROOT / "bench/nccl/gpu"), str(ROOT / "bench/measure/compare")]
 import arms  # noqa: E402  (lies beside the program)
 import exchange  # noqa: E402
 import figures  # noqa: E402

@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "deploy/preflight/checks.h"
-#include "deploy/preflight/config_space.h"
-#include "deploy/preflight/kernel_probes.h"
-#include "deploy/preflight/report.h"
+#include "bench/preflight/checks.h"
+#include "bench/preflight/config_space.h"
+#include "bench/preflight/kernel_probes.h"
+#include "bench/preflight/report.h"
 #include "tests/support/fake_host.h"
 #include "transport/base/prng.h"
 

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "deploy/preflight/checks.h"
-#include "deploy/preflight/read_facts.h"
+#include "bench/preflight/checks.h"
+#include "bench/preflight/read_facts.h"
 #include "transport/base/check.h"
 #include "transport/base/params.h"
 

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "deploy/preflight/facts.h"
-#include "deploy/preflight/finding.h"
-#include "deploy/preflight/host_tree.h"
+#include "bench/preflight/facts.h"
+#include "bench/preflight/finding.h"
+#include "bench/preflight/host_tree.h"
 
 namespace pacecar::preflight {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "deploy/preflight/finding.h"
+#include "bench/preflight/finding.h"
 
 namespace pacecar::preflight {
 

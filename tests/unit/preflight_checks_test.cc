@@ -3,8 +3,8 @@
 
 #include <cerrno>
 
-#include "deploy/preflight/checks.h"
-#include "deploy/preflight/config_space.h"
+#include "bench/preflight/checks.h"
+#include "bench/preflight/config_space.h"
 #include "tests/support/fake_host.h"
 #include "tests/support/finding_matchers.h"
 

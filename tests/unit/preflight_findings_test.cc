@@ -7,9 +7,9 @@
 #include <set>
 #include <sstream>
 
-#include "deploy/preflight/checks.h"
-#include "deploy/preflight/finding.h"
-#include "deploy/preflight/report.h"
+#include "bench/preflight/checks.h"
+#include "bench/preflight/finding.h"
+#include "bench/preflight/report.h"
 #include "tests/support/finding_matchers.h"
 
 namespace pacecar::preflight {
@@ -46,7 +46,7 @@ TEST(PreflightFindings, TheReadmeHasTheTable) {
 TEST(PreflightFindings, EachIsGivenByTheCheckThatItsIdBeginsWith) {
   std::vector<std::string> enumerators;
 #define PACECAR_FINDING(enumerator, ...) enumerators.emplace_back(#enumerator);
-#include "deploy/preflight/findings.def"
+#include "bench/preflight/findings.def"
 #undef PACECAR_FINDING
   for (size_t i = 0; i < enumerators.size(); ++i) {
     const std::string id(finding_kinds()[i].id);

@@ -3,8 +3,8 @@
 
 #include <set>
 
-#include "deploy/preflight/checks.h"
-#include "deploy/preflight/read_facts.h"
+#include "bench/preflight/checks.h"
+#include "bench/preflight/read_facts.h"
 #include "tests/support/fake_host.h"
 #include "tests/support/finding_matchers.h"
 

@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "deploy/preflight/kernel_probes.h"
-#include "deploy/preflight/peer_path.h"
+#include "bench/preflight/kernel_probes.h"
+#include "bench/preflight/peer_path.h"
 
 namespace pacecar::preflight {
 namespace {

@@ -14,7 +14,7 @@ PLUGIN = "libnccl-net-pacecar.so"
 GPU_TEST = "real_gpu_test"
 TOOLS = ("pacecar", "ip", "perf")  # found by name, where the host has none of its own
 
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "gpu"), str(ROOT / "bench/compare")]
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "gpu"), str(ROOT / "bench/measure/compare")]
 
 
 def manifest():

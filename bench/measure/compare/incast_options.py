@@ -1,0 +1,175 @@
+"""The flags of bench/measure/compare/incast, and what they say together."""
+
+import argparse
+import os
+import pathlib
+
+import incast_arms
+import machine
+from console import between
+
+DEFAULT_BUILD = machine.ROOT / "build/release"
+UNITS = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+NO_LIMIT = 0  # as a rate
+QUEUE_BYTES, POLICER_BYTES = 2_000_000, 60_000
+EPILOG = """\
+An arm is the value of PACECAR_CC, or tcp:NAME for TCP with that congestion control of the kernel.
+Each round runs every arm once, in turn. Senders, receiver and a prober are joined by veth pairs and
+a bridge; HTB limits what goes to the receiver, with a FIFO below. The queueing delay is what a
+small probe waits there beyond its time on the idle path; the queue in bytes is what the link
+carries meanwhile; "noise" is the same over a path without a queue; "start" is the warm-up, from the
+first packet on.
+
+Shapes: incast: N hosts send to one process. fan-in: N hosts send to N processes of one host.
+pairs: N processes of one host send to N of another.
+
+Thresholds, on medians over the rounds, for the arm that --judge names, if it is among the arms:
+  its goodput is at least --least-share of what the link can carry (--rate max: of the best arm's);
+  its p99 queue is at most --most-delay of every other arm's, taken within a round; with --switch
+  that is the switch's own queue.
+
+Examples, as root:
+  bench/measure/compare/incast                              tcp:cubic, swift and pace; a minute
+  bench/measure/compare/incast --arms swift,nscc --rate 200M        others; no threshold
+  bench/measure/compare/incast --told 10G                   Pacecar is told a wrong rate
+  bench/measure/compare/incast --shape pairs --told none    4 processes share a NIC of unknown rate
+  bench/measure/compare/incast --shape pairs --beside tcp:cubic     one process beside a stream of TCP
+  bench/measure/compare/incast --change 500M:100M:500M --policer    other links
+  bench/measure/compare/incast --switch --arms swift,dcqcn,fixed,pace    a switch that marks
+PACECAR_* of the environment reach every peer; PACECAR_PROGRESS=thread and PACECAR_SPIN=0s are set
+unless they say otherwise; of PACECAR_LINE_RATE --told alone decides.
+Exit codes: 0 all ran and the thresholds are met, 1 a run failed or a threshold is missed, 2 wrong
+usage, or something is missing: root, ip and tc, sch_htb, a build."""
+
+
+def parse(description):
+    parser = argparse.ArgumentParser(prog="bench/measure/compare/incast", description=description,
+                                     epilog=EPILOG,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--arms", type=lambda text: text.split(","), metavar="LIST",
+        help="default tcp:cubic,swift,pace")
+    add("--metrics", action="store_true",
+        help="one round of the arm that PACECAR_CC names, as a line for 'pacecar ab'")
+    add_shape(add)
+    add("--mtu", type=between(int, 576, 9000), default=4200, metavar="BYTES",
+        help="default 4200, with room for 4096 bytes in each packet of Pacecar's")
+    add("--seconds", type=between(float, 0.1, 3600), default=5, metavar="S",
+        help="length of the window; default 5")
+    add("--warm-up", type=between(float, 0.1, 60), default=1, metavar="S", help="default 1")
+    add("--rounds", type=between(int, 1, 1000), default=3, metavar="N", help="default 3")
+    add("--message", type=between(int, 1, 1 << 30), default=1 << 17, metavar="BYTES",
+        help="Pacecar's; default 131072")
+    add("--in-flight", type=between(int, 1, 32), default=8, metavar="N",
+        help="messages per sender; default 8")
+    add("--probe-rate", type=between(float, 10, 10_000), default=500, metavar="HZ",
+        help="default 500")
+    add("--judge", default="pace", metavar="ARM", help="the arm with thresholds; default pace")
+    add("--least-share", type=between(float, 0, 1), default=0.95, metavar="X", help="default 0.95")
+    add("--most-delay", type=between(float, 0, 1e6), default=0.25, metavar="X", help="default 0.25")
+    add("--build", type=pathlib.Path, default=DEFAULT_BUILD, metavar="DIR",
+        help="the build folder; default build/release")
+    add("--json", type=pathlib.Path, metavar="FILE",
+        help="write every figure, and what it was measured on, to this file")
+    options = parser.parse_args()
+    if options.metrics:
+        if options.arms:
+            parser.error("--metrics takes its one arm from PACECAR_CC: leave out --arms")
+        options.arms, options.rounds = [os.environ.get("PACECAR_CC", "pace")], 1
+    options.arms = options.arms or ["tcp:cubic", "swift", "pace"]
+    combine(parser, options)
+    if options.json:
+        try:  # now, not after the measurement
+            options.json.open("a", encoding="utf-8").close()
+        except OSError as error:
+            parser.error(f"--json: cannot write {options.json} ({error.strerror})")
+    return options
+
+
+def add_shape(add):
+    """Flags that say what the hosts and the link are like."""
+    add("--shape", choices=[incast_arms.INCAST, incast_arms.PAIRS, incast_arms.FAN_IN],
+        default=incast_arms.INCAST, help="default incast")
+    add("--senders", type=between(int, 1, 64), metavar="N",
+        help="processes that send; default 4, with --beside 1")
+    add("--rate", type=rate, metavar="BITS",
+        help="of the limited link, or max for none; default 500M, which two processors carry")
+    add("--change", type=rates, default=(), metavar="A:B:...",
+        help="rates of the link, each for an equal part of the window")
+    add("--told", default="right", metavar="WHAT",
+        help="of the link's rate: right, none (nothing), double, half, or a rate; default right")
+    add("--share", choices=["auto", "off"], help="PACECAR_SHARE; default: the environment's")
+    add("--beside", metavar="ARM", help="a neighbour: one process of this arm from its own host")
+    add("--queue", type=between(int, 10_000, 1 << 30), metavar="BYTES",
+        help=f"what the FIFO holds; default {QUEUE_BYTES}")
+    add("--policer", action="store_true", help=f"--queue {POLICER_BYTES}")
+    add("--switch", action="store_true",
+        help="through 'pacecar switch' instead of a bridge and HTB")
+    add("--ecn", metavar="LOW,HIGH,P", default="50K,200K,0.2",
+        help="with --switch: where it marks; default 50K,200K,0.2; '' for never")
+
+
+def combine(parser, options):
+    """What several flags say together."""
+    if options.change and options.rate is not None:
+        parser.error("--change names all rates of the link: leave out --rate")
+    if options.change:
+        options.rate = options.change[0]
+    if options.rate is None:
+        options.rate = rate("500M")
+    if options.switch and (options.change or options.rate == NO_LIMIT):
+        parser.error("'pacecar switch' has one rate: leave out --switch, or --change and "
+                     "--rate max")
+    if options.policer and options.queue:
+        parser.error("--policer is a --queue of its own: name one of them")
+    options.queue = options.queue or (POLICER_BYTES if options.policer else QUEUE_BYTES)
+    options.senders = options.senders or (1 if options.beside else 4)
+    options.told_bps = told_bps(parser, options)
+
+
+def told_bps(parser, options):
+    """None: nothing."""
+    true_bps = max(options.change, default=options.rate)
+    if options.told == "none":
+        return None
+    factors = {"right": 1, "double": 2, "half": 0.5}
+    if options.told in factors:
+        if true_bps == NO_LIMIT:
+            parser.error(f"--told {options.told}: with --rate max nobody knows the rate: tell "
+                         "none, or a rate such as 10G")
+        return int(true_bps * factors[options.told])
+    try:
+        return rate(options.told)
+    except (ValueError, argparse.ArgumentTypeError):
+        parser.error(f"--told: '{options.told}' is none of right, none, double, half, or a rate "
+                     "such as 10G")
+
+
+def sentence(options):
+    """Of the hosts and the link, for people."""
+    people = {incast_arms.INCAST: "hosts into one process", incast_arms.PAIRS: "pairs of processes",
+              incast_arms.FAN_IN: "hosts into as many processes"}[options.shape]
+    link = "as fast as it goes"
+    if options.rate != NO_LIMIT:
+        link = " then ".join(f"{bps / 1e9:g}" for bps in options.change or [options.rate]) + " Gb/s"
+    told = "nothing" if options.told_bps is None else f"{options.told_bps / 1e9:g} Gb/s"
+    beside = f", beside {options.beside}" if options.beside else ""
+    return (f"{options.senders} {people}{beside}, {link}, told {told}, MTU {options.mtu}, "
+            f"FIFO of {options.queue / 1e6:g} MB")
+
+
+def rates(text):
+    every = tuple(rate(one) for one in text.split(":"))
+    if len(every) < 2 or NO_LIMIT in every:
+        raise argparse.ArgumentTypeError(f"{text} is no list such as 500M:100M:500M")
+    return every
+
+
+def rate(text):
+    if text == "max":
+        return NO_LIMIT
+    factor = UNITS.get(text[-1:].upper(), 1)
+    bps = int(float(text[:-1] if factor > 1 else text) * factor)
+    if not 10**7 <= bps <= 10**13:
+        raise argparse.ArgumentTypeError(f"{text} is not in 10M to 10T")
+    return bps

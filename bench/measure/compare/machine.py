@@ -1,0 +1,45 @@
+"""What the figures were measured on: goes with them into the JSON."""
+
+import datetime
+import os
+import pathlib
+import platform
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+def describe():
+    return {"time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "commit": git("rev-parse", "HEAD"),
+            "uncommitted_changes": bool(git("status", "--porcelain", "--untracked-files=no")),
+            "kernel": platform.release(),
+            "cpu_model": cpu_model(),
+            "cpus": len(os.sched_getaffinity(0)),
+            "load_average_1min": os.getloadavg()[0],
+            "tcp_congestion_control": tcp_congestion_control(),
+            "environment": {name: value for name, value in sorted(os.environ.items())
+                            if name.startswith("PACECAR_")}}
+
+
+def git(*arguments):
+    """None where there is no git, or no repository, as in a release's archive."""
+    try:
+        done = subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True,
+                              check=False)
+    except FileNotFoundError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def cpu_model():
+    for line in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in ("model name", "Model"):
+            return value.strip()
+    return platform.machine()
+
+
+def tcp_congestion_control():
+    path = pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control")
+    return path.read_text(encoding="ascii").strip()

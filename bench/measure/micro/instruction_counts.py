@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Counts the instructions that one packet of 4 KiB takes, for both sides together, but for copies.
+
+    cd bench/measure/micro
+    ./instruction_counts.py BUILD/bench/measure/micro/packet_cost [--most N]
+    ./instruction_counts.py BUILD/bench/measure/micro/udp_datagram_cost --counted '*receive_data*' --of datagram
+
+Runs the program under callgrind with two numbers of packets, and counts while they are moved: what
+starting takes depends on when threads get to run, and the difference is free of what the first
+packets take. So it is the same on every machine with the same compiler. Exit codes: 0, 1 when it is
+more than --most or the program fails, 2 for bad arguments, 77 where there is no valgrind.
+"""
+
+import argparse
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import typing
+
+FEW = 4_096
+MANY = 20_480
+# Functions that copy; what small headers take is in it, too.
+COPIES = re.compile(r"^ *([\d,]+) .*:\S*(?:memcpy|memmove|copy_by_avx2|ordered_copy)", re.MULTILINE)
+
+
+class Count(typing.NamedTuple):
+    """Of a whole run."""
+
+    instructions: int
+    copies: int  # of these
+
+
+def count(program: pathlib.Path, counted_function: str, packets: int) -> Count:
+    """What the program executes to move so many packets."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out"]
+        command += ["--collect-atstart=no", f"--toggle-collect={counted_function}"]
+        done = subprocess.run([*command, program, str(packets)], capture_output=True, text=True)
+        counted = re.search(r"Collected : (\d+)", done.stderr)
+        if done.returncode != 0 or counted is None:
+            sys.exit(f"'{program} {packets}' fails under valgrind: {done.stderr.strip()}")
+        annotate = ["callgrind_annotate", "--threshold=100", "--auto=no", f"{folder}/out"]
+        functions = subprocess.run(annotate, capture_output=True, text=True, check=True).stdout
+    copies = sum(int(number.replace(",", "")) for number in COPIES.findall(functions))
+    return Count(int(counted.group(1)), copies)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program", type=pathlib.Path, help="packet_cost")
+    parser.add_argument("--most", type=float, help="instructions per packet that are still good")
+    parser.add_argument("--counted", default="pacecar::NicPair::move*", metavar="FUNCTION",
+                        help="what is counted; default: all that moves packets (nic_pair.h)")
+    parser.add_argument("--of", default="packet", help="what the program moves, for people")
+    arguments = parser.parse_args()
+    if shutil.which("valgrind") is None:
+        print("no valgrind: install it to count instructions", file=sys.stderr)
+        return 77
+    if not arguments.program.exists():
+        parser.error(f"there is no {arguments.program}: build it first")
+    few, many = (count(arguments.program, arguments.counted, number) for number in (FEW, MANY))
+    copies = (many.copies - few.copies) / (MANY - FEW)
+    per_packet = (many.instructions - few.instructions) / (MANY - FEW) - copies
+    print(f"{per_packet:.0f} instructions per {arguments.of}, and {copies:.0f} in copies")
+    if arguments.most is not None and per_packet > arguments.most:
+        print(f"more than {arguments.most:.0f}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

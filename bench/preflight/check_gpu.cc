@@ -1,0 +1,73 @@
+// Whether NICs can reach GPU memory, and which GPUs are far from them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "bench/preflight/checks.h"
+
+namespace pacecar::preflight {
+namespace {
+
+// Exporting GPU memory as dma-buf to RDMA: Linux 5.12 and NVIDIA's open kernel modules.
+constexpr uint64_t kDmabufMajor = 5;
+constexpr uint64_t kDmabufMinor = 12;
+
+// "6.1.0-18-amd64" is at least 5.12.
+bool has_dmabuf_kernel(const std::string& release) {
+  const auto parts = split(release, '.');
+  if (parts.size() < 2) return false;
+  const std::string& minor_text = parts[1];
+  const size_t digits = std::min(minor_text.find_first_not_of("0123456789"), minor_text.size());
+  const auto major = parse_number(parts[0]);
+  const auto minor = parse_number(std::string_view(minor_text).substr(0, digits));
+  if (!major || !minor) return false;
+  return std::pair(*major, *minor) >= std::pair(kDmabufMajor, kDmabufMinor);
+}
+
+void check_direct(const Software& software, Findings& findings) {
+  const bool open = software.nvidia_driver.find("Open Kernel Module") != std::string::npos;
+  if (software.nvidia_driver.empty()) {
+    findings.add(FindingId::kGpuDriverMissing, "driver",
+                 "NVIDIA GPUs are there, and their driver is not loaded");
+  } else if (open && has_dmabuf_kernel(software.kernel)) {
+    findings.add(FindingId::kGpuDirectDmabuf, "GPUDirect", "dma-buf: " + software.nvidia_driver);
+  } else if (software.has_module("nvidia_peermem")) {
+    findings.add(FindingId::kGpuDirectPeermem, "GPUDirect", "the module nvidia_peermem is loaded");
+  } else {
+    findings.add(FindingId::kGpuDirectOff, "GPUDirect",
+                 "nvidia_peermem is not loaded, and dma-buf needs Linux 5.12 and the open kernel "
+                 "modules: data is copied through the host");
+  }
+}
+
+void check_gpu_near(const Facts& facts, Findings& findings) {
+  std::set<uint64_t> nodes;
+  for (const RdmaDevice& device : facts.rdma) {
+    const PciDevice* pci = facts.pci_device(device.pci_address);
+    if (pci != nullptr && pci->numa_node) nodes.insert(*pci->numa_node);
+  }
+  if (nodes.empty()) return;
+  for (const PciDevice& device : facts.pci) {
+    if (device.kind != PciKind::kGpu || !device.numa_node || nodes.contains(*device.numa_node)) {
+      continue;
+    }
+    findings.add(FindingId::kGpuFar, device.address,
+                 fmt::format("on NUMA node {}, where no RDMA device is: its data crosses the "
+                             "processors' link",
+                             *device.numa_node));
+  }
+}
+
+}  // namespace
+
+void check_gpu(const Facts& facts, Findings& findings) {
+  if (std::ranges::find(facts.pci, PciKind::kGpu, &PciDevice::kind) == facts.pci.end()) {
+    findings.add(FindingId::kGpuNone, "GPUs", "none of NVIDIA");
+    return;
+  }
+  check_direct(facts.software, findings);
+  check_gpu_near(facts, findings);
+}
+
+}  // namespace pacecar::preflight

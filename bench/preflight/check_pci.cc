@@ -1,0 +1,123 @@
+// PCIe links below the device's capability, and bridges between NIC and GPU.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "bench/preflight/checks.h"
+
+namespace pacecar::preflight {
+namespace {
+
+// The number of "16.0 GT/s PCIe"; 0 for "Unknown".
+double transfers_per_second(const std::string& text) {
+  const double value = std::strtod(text.c_str(), nullptr);
+  return value > 0 && value < 1e6 ? value : 0;
+}
+
+// Idle GPUs lower their link's speed to save power, so only NICs are held to theirs.
+bool is_slow(const PciDevice& device) {
+  const double now = transfers_per_second(device.link_speed);
+  return device.kind == PciKind::kNic && now > 0 &&
+         now < transfers_per_second(device.max_link_speed);
+}
+
+bool is_narrow(const PciDevice& device) {
+  return device.link_width.value_or(0) > 0 && device.link_width < device.max_link_width;
+}
+
+void check_link(const PciDevice& device, Findings& findings) {
+  if (device.link_speed.empty() || !device.link_width) return;
+  if (is_slow(device)) {
+    findings.add(
+        FindingId::kPciLinkSlow, device.address,
+        fmt::format("{}, and the device can do {}", device.link_speed, device.max_link_speed),
+        {{"PCI", device.address}});
+  }
+  if (is_narrow(device)) {
+    findings.add(FindingId::kPciLinkNarrow, device.address,
+                 fmt::format("{} lanes, and the device can use {}", *device.link_width,
+                             device.max_link_width.value_or(0)),
+                 {{"PCI", device.address}});
+  }
+  if (!is_slow(device) && !is_narrow(device) && transfers_per_second(device.link_speed) > 0) {
+    findings.add(FindingId::kPciLink, device.address,
+                 fmt::format("{} x{}", device.link_speed, *device.link_width));
+  }
+}
+
+bool is_rdma(const Facts& facts, const PciDevice& device) {
+  return std::ranges::find(facts.rdma, device.address, &RdmaDevice::pci_address) !=
+         facts.rdma.end();
+}
+
+// RDMA NICs and GPUs, which would access each other. Empty unless there are both.
+std::vector<const PciDevice*> peers(const Facts& facts) {
+  std::vector<const PciDevice*> peers;
+  bool nic = false;
+  bool gpu = false;
+  for (const PciDevice& device : facts.pci) {
+    const bool is_nic = device.kind == PciKind::kNic && is_rdma(facts, device);
+    if (!is_nic && device.kind != PciKind::kGpu) continue;
+    peers.push_back(&device);
+    (is_nic ? nic : gpu) = true;
+  }
+  if (!nic || !gpu) peers.clear();
+  return peers;
+}
+
+bool translates(const Software& software, const PciDevice& device) {
+  if (!device.iommu_type.empty()) return device.iommu_type != "identity";
+  const std::string& line = software.kernel_command_line;
+  return software.iommu_groups && line.find("iommu=pt") == std::string::npos &&
+         line.find("iommu.passthrough=1") == std::string::npos;
+}
+
+void check_iommu(const Facts& facts, std::span<const PciDevice* const> devices,
+                 Findings& findings) {
+  for (const PciDevice* device : devices) {
+    if (!translates(facts.software, *device)) continue;
+    findings.add(FindingId::kPciIommuTranslates, device->address,
+                 "an IOMMU translates its addresses: let the kernel pass them through");
+    return;
+  }
+  findings.add(FindingId::kPciIommu, "IOMMU", "off, or passes addresses through");
+}
+
+void check_acs(const Facts& facts, std::span<const PciDevice* const> devices, Findings& findings) {
+  std::set<std::string> above;
+  for (const PciDevice* device : devices) {
+    above.insert(device->bridges.begin(), device->bridges.end());
+  }
+  bool clean = true;
+  bool readable = true;
+  for (const std::string& bridge : above) {
+    const auto found = facts.bridges.find(bridge);
+    const AcsState state = found == facts.bridges.end() ? AcsState::kUnreadable : found->second;
+    readable &= state != AcsState::kUnreadable;
+    if (state != AcsState::kRedirects) continue;
+    clean = false;
+    findings.add(FindingId::kPciAcsOn, bridge,
+                 "this bridge sends traffic between NIC and GPU up to the root complex",
+                 {{"PCI", bridge}});
+  }
+  if (!readable) {
+    findings.add(FindingId::kPciAcsUnknown, "ACS",
+                 "the configuration of the bridges above NIC and GPU cannot be read");
+  } else if (clean) {
+    findings.add(FindingId::kPciAcsOff, "ACS", "no bridge redirects traffic between NIC and GPU");
+  }
+}
+
+}  // namespace
+
+void check_pci(const Facts& facts, Findings& findings) {
+  for (const PciDevice& device : facts.pci) check_link(device, findings);
+  const auto devices = peers(facts);
+  if (devices.empty()) return;
+  check_iommu(facts, devices, findings);
+  check_acs(facts, devices, findings);
+}
+
+}  // namespace pacecar::preflight

@@ -1,0 +1,60 @@
+#include "bench/preflight/checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace pacecar::preflight {
+namespace {
+
+constexpr std::array kChecks = {
+    Check{"rdma", "RDMA devices, their ports, and whether programs can open them", check_rdma},
+    Check{"gid", "addresses that RoCE ports have, and the one that is used", check_gids},
+    Check{"mtu", "packet sizes, here and with --peer to another host", check_mtu},
+    Check{"limits", "locked memory, open files, socket buffers, CPU quota", check_limits},
+    Check{"fabric", "PFC, ECN and the adapter's counters of network trouble", check_fabric},
+    Check{"pci", "PCIe links, IOMMU, access control between NIC and GPU", check_pci},
+    Check{"gpu", "NVIDIA GPUs and GPUDirect", check_gpu},
+    Check{"cpu", "frequency, sleep states, NUMA nodes, huge pages", check_cpu},
+    Check{"software", "versions, kernel modules, NCCL, Pacecar's parameters", check_software},
+};
+
+bool is_check(std::string_view name) {
+  return std::ranges::find(kChecks, name, &Check::name) != kChecks.end();
+}
+
+tl::unexpected<Error> fail_unknown(std::string_view name) {
+  std::string known;
+  for (const Check& check : kChecks) {
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", check.name);
+  }
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("there is no check '{}': choose some of {}", name, known));
+}
+
+}  // namespace
+
+std::span<const Check> checks() { return kChecks; }
+
+Result<std::vector<Check>> choose_checks(std::string_view names) {
+  const auto wanted = split(names, ',');
+  for (const std::string& name : wanted) {
+    if (!is_check(name)) return fail_unknown(name);
+  }
+  std::vector<Check> chosen;
+  for (const Check& check : kChecks) {
+    if (wanted.empty() || std::ranges::find(wanted, check.name) != wanted.end()) {
+      chosen.push_back(check);
+    }
+  }
+  return chosen;
+}
+
+Findings examine(const Facts& facts, std::span<const Check> chosen) {
+  Findings findings;
+  for (const Check& check : chosen) check.run(facts, findings);
+  return findings;
+}
+
+}  // namespace pacecar::preflight

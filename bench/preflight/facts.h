@@ -1,0 +1,165 @@
+// The facts about a host. read_facts() reads them once; the checks use nothing else, so that a test
+// can make up any host. nullopt or an empty string: not known.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/preflight/text.h"
+#include "transport/base/units.h"
+
+namespace pacecar::preflight {
+
+enum class GidType : uint8_t { kUnknown, kInfiniBandOrRoceV1, kRoceV2 };
+
+struct Gid {
+  uint64_t index = 0;
+  GidType type = GidType::kUnknown;
+  std::array<uint8_t, 16> address{};
+  std::string text;
+  std::string netdev;
+};
+
+using Counters = std::map<std::string, uint64_t>;
+
+struct RdmaPort {
+  std::string device;
+  uint64_t number = 0;
+  bool ethernet = false;
+  std::string state;       // "ACTIVE"
+  std::string phys_state;  // "LinkUp"
+  std::string rate;        // "100 Gb/sec (4X EDR)"
+  std::vector<Gid> gids;   // the empty ones left out
+  std::string netdev;
+  std::optional<uint64_t> default_tos;  // of the RDMA connection manager
+  std::string forced_traffic_class;
+  Counters losses;
+  Counters growth;  // of losses, while watched
+
+  bool active() const { return state == "ACTIVE"; }
+  std::string name() const { return device + "/" + std::to_string(number); }
+};
+
+struct RdmaDevice {
+  std::string name;
+  std::string firmware;
+  std::string node_guid;
+  std::string driver;       // of the PCI device, such as mlx5_core; empty: a software device
+  std::string pci_address;  // empty: a software device
+  std::string node;         // in /dev; empty: none
+  int open_error = 0;       // errno of opening the node
+  std::vector<RdmaPort> ports;
+
+  bool is_software() const { return pci_address.empty(); }
+};
+
+// One bit per priority.
+struct PriorityFlowControl {
+  uint8_t enabled = 0;
+};
+
+struct Netdev {
+  std::string name;
+  uint64_t mtu = 0;
+  bool up = false;
+  bool virtual_device = false;        // has no device below it: loopback, bridge, tunnel
+  std::optional<uint8_t> ecn_notify;  // priorities on which congestion notifications are sent
+  std::optional<uint8_t> ecn_react;   // priorities on which the adapter reacts to them
+  std::optional<PriorityFlowControl> pfc;
+  Counters pauses;  // received
+};
+
+enum class PciKind : uint8_t { kOther, kNic, kGpu };
+
+struct PciDevice {
+  std::string address;
+  PciKind kind = PciKind::kOther;
+  uint64_t vendor = 0;
+  std::optional<uint64_t> numa_node;
+  std::string link_speed;  // "16.0 GT/s PCIe"
+  std::string max_link_speed;
+  std::optional<uint64_t> link_width;
+  std::optional<uint64_t> max_link_width;
+  std::string iommu_type;            // "identity", "DMA", "DMA-FQ"
+  std::vector<std::string> bridges;  // addresses, from the root down
+};
+
+enum class AcsState : uint8_t { kUnreadable, kOff, kRedirects };
+
+struct Process {
+  std::optional<uint64_t> memlock_bytes;  // UINT64_MAX: unlimited
+  std::optional<uint64_t> open_files;
+  bool may_lock_memory = false;    // CAP_IPC_LOCK
+  bool may_force_buffers = false;  // CAP_NET_ADMIN
+  Ranges cpus;
+  std::optional<double> cpu_quota;  // CPUs; nullopt: no limit known
+  std::string cpu_quota_file;
+  bool in_container = false;
+};
+
+struct Cpu {
+  std::map<std::string, uint64_t> governors;  // CPUs by governor
+  std::optional<uint64_t> deepest_idle_us;    // of the states in use, time to wake
+  std::map<uint64_t, Ranges> numa_nodes;      // CPUs by node
+  std::optional<uint64_t> huge_pages;
+};
+
+struct Software {
+  std::string kernel;
+  std::string os;
+  std::string kernel_command_line;
+  std::vector<std::string> modules;  // those of RDMA and GPUs that are loaded
+  std::string libibverbs;            // path; empty: not found
+  std::vector<std::string> providers;
+  std::string nccl;           // path with the version
+  std::string nvidia_driver;  // first line of its version file
+  bool iommu_groups = false;
+  std::optional<uint64_t> receive_buffer_max;
+  std::optional<uint64_t> send_buffer_max;
+
+  bool has_module(std::string_view name) const;
+};
+
+// Settings of Pacecar, from wherever they come.
+struct Settings {
+  std::string version;
+  std::string gid_index;  // as written; empty: not set
+  Bytes socket_buffer = 0;
+  std::string error;  // why the parameters cannot be used; empty: they can
+  std::vector<std::string> warnings;
+};
+
+enum class PathProof : uint8_t { kNone, kOneWay, kBothWays };
+
+// What was found out about packets to one peer. Sizes are IP packets, headers included.
+struct PeerPath {
+  std::string host;
+  bool has_address = false;
+  std::string error;  // why no packet could be sent; empty: they were
+  PathProof proof = PathProof::kNone;
+  uint64_t largest_bytes = 0;  // that is known to arrive
+  uint64_t wanted_bytes = 0;   // the largest that was tried
+};
+
+struct Facts {
+  std::vector<RdmaDevice> rdma;
+  std::vector<Netdev> netdevs;
+  std::optional<size_t> interfaces;         // that are up with an IP address, loopback too
+  std::vector<PciDevice> pci;               // NICs and GPUs
+  std::map<std::string, AcsState> bridges;  // above them, by address
+  Process process;
+  Cpu cpu;
+  Software software;
+  Settings settings;
+  std::optional<PeerPath> peer;
+  std::optional<Duration> watched;
+
+  const Netdev* netdev(std::string_view name) const;
+  const PciDevice* pci_device(std::string_view address) const;
+};
+
+}  // namespace pacecar::preflight

@@ -1,0 +1,63 @@
+// The largest packets on the path to a peer. Probes are UDP datagrams that must not be fragmented,
+// sent to one port of the peer: - `pacecar preflight --listen` there answers each with one of its
+// size: both ways are proved; - without it, the peer's kernel refuses the datagram (ICMP "port
+// unreachable"), which proves that
+//   it arrived: one way is proved;
+// - silence proves nothing about small probes; once small ones are answered, it says that large
+//   ones are lost.
+// Sizes are those of IP packets, in bytes. Blocks for seconds; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "bench/preflight/facts.h"
+#include "transport/base/file_descriptor.h"
+#include "transport/base/result.h"
+#include "transport/base/units.h"
+
+namespace pacecar::preflight {
+
+struct ProbePlan {
+  uint16_t port = 0;
+  uint32_t tries = 3;
+  // For the answer to one try. A kernel that has refused some datagrams in a row refuses one a
+  // second (Linux: net.ipv4.icmp_ratelimit); with a shorter wait that would look like lost packets.
+  Duration wait = Duration::from_ms(1100);
+};
+
+PeerPath probe_peer(const std::string& host, const ProbePlan& plan);
+
+// How many answers a second may have: a probe's source may be forged, and we must not flood that
+// address. A peer sends some twenty probes.
+class AnswerBudget {
+ public:
+  static constexpr uint32_t kPerSecond = 100;
+  bool take(Instant now);
+
+ private:
+  Instant second_;  // when it began
+  uint32_t taken_ = 0;
+};
+
+// Answers probes. One socket for both families, bound at once; it is closed with the object.
+class ProbeListener {
+ public:
+  // At that address or name of this host, or, empty, at all. Port 0 takes any free one. Errors:
+  // kNotFound, kUnavailable, kPermission or kSystem.
+  static Result<ProbeListener> open(const std::string& host, uint16_t port);
+
+  uint16_t port() const { return port_; }
+  // Waits for one datagram; answers it if it is a probe, within the budget. False: the socket
+  // failed.
+  bool answer_one();
+
+ private:
+  ProbeListener(FileDescriptor fd, uint16_t port) : fd_(std::move(fd)), port_(port) {}
+
+  FileDescriptor fd_;
+  uint16_t port_;
+  AnswerBudget budget_;
+};
+
+}  // namespace pacecar::preflight

@@ -1,0 +1,176 @@
+// RDMA devices, their ports and GIDs, and network interfaces, from /sys/class.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "bench/preflight/read_facts.h"
+
+namespace pacecar::preflight {
+namespace {
+
+constexpr size_t kMaxGids = 1024;
+
+// Counters of drivers (mlx5, mlx4, bnxt_re, rxe) that say that packets were lost on the way.
+constexpr std::array<std::string_view, 7> kLossCounters = {
+    "implied_nak_seq_err", "local_ack_timeout_err", "out_of_seq_request", "out_of_sequence",
+    "packet_seq_err",      "rcvd_seq_err",          "retry_exceeded_err"};
+
+// "4: ACTIVE" without its number.
+std::string state_name(const std::string& text) {
+  const size_t colon = text.find(':');
+  return std::string(colon == std::string::npos ? trim(text)
+                                                : trim(std::string_view(text).substr(colon + 1)));
+}
+
+// "fe80:0000:...": eight groups of hexadecimal digits.
+std::optional<std::array<uint8_t, 16>> parse_gid(const std::string& text) {
+  const auto groups = split(text, ':');
+  std::array<uint8_t, 16> address{};
+  if (groups.size() != address.size() / 2) return std::nullopt;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const auto value = parse_number(groups[i], 16);
+    if (!value || *value > 0xffff) return std::nullopt;
+    address[2 * i] = static_cast<uint8_t>(*value >> 8);
+    address[2 * i + 1] = static_cast<uint8_t>(*value);
+  }
+  return address;
+}
+
+GidType gid_type(const std::string& text) {
+  if (text == "RoCE v2") return GidType::kRoceV2;
+  return text.empty() ? GidType::kUnknown : GidType::kInfiniBandOrRoceV1;
+}
+
+std::vector<Gid> read_gids(const HostTree& tree, const std::string& port) {
+  std::vector<Gid> gids;
+  for (const std::string& name : tree.names(port + "/gids")) {
+    const auto index = parse_number(name);
+    const auto text = tree.text(port + "/gids/" + name);
+    const auto address = text ? parse_gid(*text) : std::nullopt;
+    if (!index || !address || *address == std::array<uint8_t, 16>{}) continue;
+    if (gids.size() == kMaxGids) break;
+    gids.push_back({.index = *index,
+                    .type = gid_type(tree.text(port + "/gid_attrs/types/" + name).value_or("")),
+                    .address = *address,
+                    .text = *text,
+                    .netdev = tree.text(port + "/gid_attrs/ndevs/" + name).value_or("")});
+  }
+  std::ranges::sort(gids, {}, &Gid::index);
+  return gids;
+}
+
+Counters read_losses(const HostTree& tree, const std::string& port) {
+  Counters counters;
+  for (const std::string_view name : kLossCounters) {
+    const auto value = tree.number(fmt::format("{}/hw_counters/{}", port, name));
+    if (value) counters[std::string(name)] = *value;
+  }
+  return counters;
+}
+
+RdmaPort read_port(const HostTree& tree, const std::string& device, uint64_t number) {
+  const std::string folder = "sys/class/infiniband/" + device;
+  const std::string path = fmt::format("{}/ports/{}", folder, number);
+  RdmaPort port;
+  port.device = device;
+  port.number = number;
+  port.ethernet = tree.text(path + "/link_layer") == "Ethernet";
+  port.state = state_name(tree.text(path + "/state").value_or(""));
+  port.phys_state = state_name(tree.text(path + "/phys_state").value_or(""));
+  port.rate = tree.text(path + "/rate").value_or("");
+  port.gids = read_gids(tree, path);
+  for (const Gid& gid : port.gids) {
+    if (port.netdev.empty()) port.netdev = gid.netdev;
+  }
+  if (port.netdev.empty()) port.netdev = tree.text(folder + "/parent").value_or("");
+  const auto below = tree.names(folder + "/device/net");
+  if (port.netdev.empty() && !below.empty()) port.netdev = below.front();
+  const auto tos = tree.text(
+      fmt::format("sys/kernel/config/rdma_cm/{}/ports/{}/default_roce_tos", device, number));
+  port.default_tos = tos ? parse_number(*tos) : std::nullopt;
+  port.forced_traffic_class =
+      tree.text(fmt::format("{}/tc/{}/traffic_class", folder, number)).value_or("");
+  port.losses = read_losses(tree, path);
+  return port;
+}
+
+// "uverbs0" in "sys/class/infiniband_verbs" belongs to the device that its file `ibdev` names.
+std::string node_of(const HostTree& tree, const std::string& device) {
+  for (const std::string& name : tree.names("sys/class/infiniband_verbs")) {
+    if (tree.text("sys/class/infiniband_verbs/" + name + "/ibdev") == device) {
+      return "dev/infiniband/" + name;
+    }
+  }
+  return "";
+}
+
+// One bit per priority whose file holds 1.
+std::optional<uint8_t> read_priorities(const HostTree& tree, const std::string& folder) {
+  std::optional<uint8_t> enabled;
+  for (unsigned priority = 0; priority < 8; ++priority) {
+    const auto value = tree.number(fmt::format("{}/{}", folder, priority));
+    if (!value) continue;
+    enabled = static_cast<uint8_t>(enabled.value_or(0) | (*value == 0 ? 0U : 1U << priority));
+  }
+  return enabled;
+}
+
+Counters pauses_of(const Counters& statistics) {
+  Counters pauses;
+  for (const auto& [name, value] : statistics) {
+    if (name.starts_with("rx_prio") && name.ends_with("_pause")) pauses[name] = value;
+  }
+  return pauses;
+}
+
+// A software device may point to the hardware of the interface below it; it has a file `parent`.
+void read_hardware(const HostTree& tree, const std::string& folder, RdmaDevice& device) {
+  const std::string address = tree.link_name(folder + "/device").value_or("");
+  if (!is_pci_address(address) || tree.exists(folder + "/parent")) return;
+  device.pci_address = address;
+  device.driver = tree.link_name(folder + "/device/driver").value_or("");
+}
+
+}  // namespace
+
+std::vector<RdmaDevice> read_rdma(const HostTree& tree) {
+  std::vector<RdmaDevice> devices;
+  for (const std::string& name : tree.names("sys/class/infiniband")) {
+    const std::string folder = "sys/class/infiniband/" + name;
+    RdmaDevice device;
+    device.name = name;
+    device.firmware = tree.text(folder + "/fw_ver").value_or("");
+    device.node_guid = tree.text(folder + "/node_guid").value_or("");
+    read_hardware(tree, folder, device);
+    device.node = node_of(tree, name);
+    if (!device.node.empty()) device.open_error = tree.try_open(device.node);
+    for (const std::string& port : tree.names(folder + "/ports")) {
+      if (const auto number = parse_number(port)) {
+        device.ports.push_back(read_port(tree, name, *number));
+      }
+    }
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+std::vector<Netdev> read_netdevs(const HostTree& tree, const KernelProbes& probes) {
+  std::vector<Netdev> netdevs;
+  for (const std::string& name : tree.names("sys/class/net")) {
+    const std::string folder = "sys/class/net/" + name;
+    Netdev netdev;
+    netdev.name = name;
+    netdev.mtu = tree.number(folder + "/mtu").value_or(0);
+    netdev.up = tree.text(folder + "/operstate") == "up";
+    netdev.virtual_device = !tree.exists(folder + "/device");
+    netdev.ecn_notify = read_priorities(tree, folder + "/ecn/roce_np/enable");
+    netdev.ecn_react = read_priorities(tree, folder + "/ecn/roce_rp/enable");
+    if (probes.pfc) netdev.pfc = probes.pfc(name);
+    if (probes.statistics) netdev.pauses = pauses_of(probes.statistics(name));
+    netdevs.push_back(std::move(netdev));
+  }
+  return netdevs;
+}
+
+}  // namespace pacecar::preflight

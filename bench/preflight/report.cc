@@ -1,0 +1,109 @@
+#include "bench/preflight/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "bench/preflight/checks.h"
+
+namespace pacecar::preflight {
+namespace {
+
+constexpr std::string_view kPlain = "\033[0m";
+
+std::string_view color_of(Severity severity) {
+  // ok green, info plain, warning yellow, error red
+  constexpr std::array<std::string_view, 4> kColors = {"\033[32m", "", "\033[33m", "\033[31m"};
+  return kColors[static_cast<size_t>(severity)];
+}
+
+bool is_problem(const Finding& finding) { return finding.severity >= Severity::kWarning; }
+
+std::string_view check_of(const Finding& finding) {
+  return finding.id.substr(0, finding.id.find('.'));
+}
+
+size_t subject_width(const Findings& findings) {
+  size_t width = 0;
+  for (const Finding& finding : findings.all()) width = std::max(width, finding.subject.size());
+  return std::min<size_t>(width, 24);
+}
+
+std::string line_of(const Finding& finding, size_t width, bool color) {
+  const std::string_view paint = color ? color_of(finding.severity) : "";
+  std::string text =
+      fmt::format("  {}{:<7}{}  {:<{}}  {}\n", paint, to_string(finding.severity),
+                  paint.empty() ? "" : kPlain, finding.subject, width, finding.message);
+  if (!finding.cure.empty())
+    text += fmt::format("  {:<7}  {:<{}}  cure: {}\n", "", "", width, finding.cure);
+  return text;
+}
+
+std::string verdict(const Findings& findings) {
+  const auto many = [](size_t count, std::string_view what) {
+    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+  };
+  const size_t errors = findings.count(Severity::kError);
+  const size_t warnings = findings.count(Severity::kWarning);
+  if (errors > 0) {
+    return fmt::format("Not ready: {} and {}.\n", many(errors, "error"), many(warnings, "warning"));
+  }
+  if (warnings > 0) return fmt::format("Ready, with {}.\n", many(warnings, "warning"));
+  return "Ready.\n";
+}
+
+}  // namespace
+
+std::string to_text(const Findings& findings, TextOptions options) {
+  const size_t width = subject_width(findings);
+  std::string text;
+  for (const Check& check : checks()) {
+    bool titled = false;
+    for (const Finding& finding : findings.all()) {
+      if (options.quiet || is_problem(finding) || check_of(finding) != check.name) continue;
+      if (!titled) text += fmt::format("{}\n", check.name);
+      titled = true;
+      text += line_of(finding, width, options.color);
+    }
+  }
+  for (const Severity severity : {Severity::kWarning, Severity::kError}) {
+    if (findings.count(severity) == 0) continue;
+    if (!text.empty()) text += '\n';
+    for (const Finding& finding : findings.all()) {
+      if (finding.severity == severity) text += line_of(finding, width, options.color);
+    }
+  }
+  if (!text.empty()) text += '\n';
+  return text + verdict(findings);
+}
+
+nlohmann::json to_json(const Findings& findings, const std::string& version) {
+  auto list = nlohmann::json::array();
+  for (const Finding& finding : findings.all()) {
+    list.push_back({{"id", finding.id},
+                    {"severity", to_string(finding.severity)},
+                    {"subject", finding.subject},
+                    {"message", finding.message},
+                    {"cure", finding.cure}});
+  }
+  return {{"schema_version", kSchemaVersion},
+          {"version", version},
+          {"worst", to_string(findings.worst())},
+          {"findings", list}};
+}
+
+std::string list_checks() {
+  std::string text;
+  for (const Check& check : checks()) {
+    text += fmt::format("{:<9} {}\n", check.name, check.summary);
+    for (const FindingKind& kind : finding_kinds()) {
+      if (!kind.id.starts_with(std::string(check.name) + ".")) continue;
+      text += fmt::format("  {:<7}  {:<27}  {}\n", to_string(kind.severity), kind.id, kind.what);
+    }
+  }
+  return text;
+}
+
+}  // namespace pacecar::preflight
