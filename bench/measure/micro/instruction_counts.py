@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Counts the instructions that one packet of 4 KiB takes, for both sides together, but for copies.
 
-    cd bench/measure/micro
-    ./instruction_counts.py BUILD/bench/measure/micro/packet_cost [--most N]
-    ./instruction_counts.py BUILD/bench/measure/micro/udp_datagram_cost --counted '*receive_data*' --of datagram
+    instruction_counts.py BUILD/bench/measure/micro/packet_cost [--most N]
+    instruction_counts.py BUILD/bench/measure/micro/udp_datagram_cost \
+        --counted '*receive_data*' --of datagram
 
 Runs the program under callgrind with two numbers of packets, and counts while they are moved: what
 starting takes depends on when threads get to run, and the difference is free of what the first
