@@ -29,13 +29,13 @@ Thresholds, on medians over the rounds, for the arm that --judge names, if it is
   that is the switch's own queue.
 
 Examples, as root, in bench/measure/compare:
-  incast                              tcp:cubic, swift and pace; a minute
+  incast                                      tcp:cubic, swift and pace; a minute
   incast --arms swift,nscc --rate 200M        others; no threshold
-  incast --told 10G                   Pacecar is told a wrong rate
-  incast --shape pairs --told none    4 processes share a NIC of unknown rate
+  incast --told 10G                           Pacecar is told a wrong rate
+  incast --shape pairs --told none            4 processes share a NIC of unknown rate
   incast --shape pairs --beside tcp:cubic     one process beside a stream of TCP
   incast --change 500M:100M:500M --policer    other links
-  incast --switch --arms swift,dcqcn,fixed,pace    a switch that marks
+  incast --switch --arms swift,dcqcn,fixed,pacea switch that marks
 PACECAR_* of the environment reach every peer; PACECAR_PROGRESS=thread and PACECAR_SPIN=0s are set
 unless they say otherwise; of PACECAR_LINE_RATE --told alone decides.
 Exit codes: 0 all ran and the thresholds are met, 1 a run failed or a threshold is missed, 2 wrong
