@@ -147,7 +147,7 @@ TEST(MessengerEnds, RequestsOfAClosedEndAreLeftAlone) {
   const auto& waiting = pair.send(ScriptedPair::kMemory);
   pair.turn(0);
   pair.messenger(0).close_send(pair.ends.send, pair.now);
-  pair.messenger(1).close_receive(pair.ends.receive, pair.now);
+  pair.messenger(1).close_receive(pair.ends.receive);
   pair.run_for(Duration::from_ms(20));
   for (const MessageRequest* request : {&received, &sent, &waiting}) {
     EXPECT_EQ(request->state(), State::kPending);
@@ -166,7 +166,7 @@ TEST(MessengerEnds, AConnectionThatNeverOpenedLeavesNothingToLookAt) {
 
 TEST(MessengerEnds, AfterThePeerHasClosedSendsFailAtOnce) {
   ScriptedPair pair;
-  pair.messenger(1).close_receive(pair.ends.receive, pair.now);
+  pair.messenger(1).close_receive(pair.ends.receive);
   pair.run_for(Duration::from_ms(20));
   const auto& first = pair.send(100);
   pair.run_for(Duration::from_ms(20));
@@ -184,7 +184,7 @@ TEST(MessengerEnds, ATableIsKeptForTheWritesFromIt) {
   ScriptedNic& nic = pair.nic[1];
   const uint32_t registered = nic.registered();
   pair.messenger(0).close_send(pair.ends.send, pair.now);
-  pair.messenger(1).close_receive(pair.ends.receive, pair.now);
+  pair.messenger(1).close_receive(pair.ends.receive);
   pair.nic[0].deliver(nic);
   ASSERT_EQ(nic.posted.size(), 2U);
   std::swap(nic.posted[0], nic.posted[1]);

@@ -35,7 +35,7 @@ Examples, as root, in bench/measure/compare:
   incast --shape pairs --told none            4 processes share a NIC of unknown rate
   incast --shape pairs --beside tcp:cubic     one process beside a stream of TCP
   incast --change 500M:100M:500M --policer    other links
-  incast --switch --arms swift,dcqcn,fixed,pacea switch that marks
+  incast --switch --arms swift,dcqcn,fixed,pace  a switch that marks
 PACECAR_* of the environment reach every peer; PACECAR_PROGRESS=thread and PACECAR_SPIN=0s are set
 unless they say otherwise; of PACECAR_LINE_RATE --told alone decides.
 Exit codes: 0 all ran and the thresholds are met, 1 a run failed or a threshold is missed, 2 wrong
