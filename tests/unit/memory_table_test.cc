@@ -86,6 +86,37 @@ TEST(MemoryTable, NoKeyIsNone) {
   EXPECT_EQ(table.atomic_word(0, 0), nullptr);
 }
 
+TEST(MemoryTable, ARangeEndsWhereItsRegionDoes) {
+  Drawn drawn{{1, 2}};
+  MemoryTable table(4, drawn.source(), false);
+  uint8_t* const begin = memory_of_table.data();
+  const auto writable = table.add_as(begin, 32, Access::kRemoteWrite, 0x1000).value();
+  const auto readable = table.add_as(begin, 32, Access::kRemoteRead, 0x1000).value();
+  const MemoryTable::Range range = table.writable_range(writable.key);
+  EXPECT_EQ(range.writable(0x1000, 32), begin);
+  EXPECT_EQ(range.writable(0x1010, 16), begin + 16);
+  EXPECT_EQ(range.writable(0x1010, 17), nullptr);
+  EXPECT_EQ(range.writable(0xFFF, 2), nullptr);
+  EXPECT_EQ(range.writable(0x1000, 33), nullptr);
+  EXPECT_EQ(table.writable_range(readable.key).writable(0x1000, 1), nullptr);
+}
+
+TEST(MemoryTable, AKeyIsForItsDomainAndForThoseWithout) {
+  Drawn drawn{{1, 2}};
+  MemoryTable table(4, drawn.source(), false);
+  const auto add = [&](DomainId domain) {
+    return table.add_as(memory_of_table.data(), 8, Access::kRemoteAll, 0x1000, domain)->key;
+  };
+  const uint32_t of_none = add(kNoDomain);
+  const uint32_t of_two = add(2);
+  constexpr QueuePairId kAnybody = 7;
+  EXPECT_TRUE(table.usable(of_none, kAnybody, 3));
+  EXPECT_TRUE(table.usable(of_none, kAnybody, kNoDomain));
+  EXPECT_TRUE(table.usable(of_two, kAnybody, kNoDomain));
+  EXPECT_TRUE(table.usable(of_two, kAnybody, 2));
+  EXPECT_FALSE(table.usable(of_two, kAnybody, 3));
+}
+
 TEST(MemoryTable, AnAtomicsWordIsAlignedHereAndThere) {
   Drawn drawn{{1, 2, 3, 4}};
   MemoryTable table(4, drawn.source(), false);

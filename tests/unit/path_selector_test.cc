@@ -31,6 +31,16 @@ TEST(PathSelector, RoundRobinCountsThroughThePaths) {
   EXPECT_EQ(take(selector, 7), (std::vector<uint16_t>{0, 1, 2, 0, 1, 2, 0}));
 }
 
+TEST(PathSelector, RoundRobinLeavesNoPathOut) {
+  PathSelector selector(PathPolicy::kRoundRobin, 3, 1);
+  for (const uint16_t path : {0, 1, 2, 0}) {
+    for (const PathEvent event : {PathEvent::kGood, PathEvent::kLost}) {
+      for (uint16_t of = 0; of < 3; ++of) selector.on_feedback(of, {.event = event});
+    }
+    EXPECT_EQ(selector.next(Instant()), path);
+  }
+}
+
 TEST(PathSelector, FixedStaysOnOneThatTheSeedDecides) {
   std::set<uint16_t> seen;
   for (uint64_t seed = 0; seed < 100; ++seed) {

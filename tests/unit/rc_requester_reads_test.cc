@@ -82,6 +82,12 @@ TEST(RcRequesterReads, APeerThatTakesFewReadsIsAskedForMoreAtATime) {
   }
 }
 
+TEST(RcRequesterReads, ASmallBufferStillTakesAPacketAtATime) {
+  RequesterHalf half(RequesterHalf::usual(), 4 * kHalfMtu);
+  half.post(half.read(3 * kHalfMtu));
+  EXPECT_THAT(half.send_places(), ElementsAre(0, 1, 2));
+}
+
 TEST(RcRequesterReads, ADepthOfNoneCountsAsOne) {
   RequesterHalf half(RequesterHalf::usual(), kBuffer);
   half.requester.start({.read_depth = 0, .silence_limit = Duration::from_s(1)}, test::kFirstOfHalf);
@@ -260,6 +266,7 @@ TEST(RcRequesterReads, WhoeverStopsReadingLeavesTheWindowToOthers) {
   RequesterHalf half(RequesterHalf::usual(), kBuffer);
   half.post(half.read(8 * kHalfMtu));
   half.send();
+  half.respond(0);
   half.requester.stop(CompletionStatus::kLocalError);
   EXPECT_EQ(half.reads.requested(), 0U);
   EXPECT_EQ(half.requester.failure(), CompletionStatus::kLocalError);

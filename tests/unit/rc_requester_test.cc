@@ -364,6 +364,26 @@ TEST(RcRequester, AnotherConnectionKnowsNothingOfTheLastOnesTrouble) {
   EXPECT_EQ(half.answer(7).marked, 0U);
 }
 
+TEST(RcRequester, AnAnswerOfAnotherConnectionTellsItsOwnRoundTrip) {
+  RequesterHalf half;
+  half.post(half.write(2 * kHalfMtu));
+  half.send();
+  half.pass(Duration::from_ms(5));
+  half.time_out();
+  half.send();
+  half.requester.stop(CompletionStatus::kLocalError);
+  ASSERT_TRUE(half.requester.restart(0x43, test::kFirstOfHalf, 0));
+  half.send(true);
+  half.pass(Duration::from_us(100));
+  const SendProgress told = half.answer(0);
+  EXPECT_EQ(told.rtt, Duration::from_us(100));
+  EXPECT_EQ(told.lost, 0U) << "nothing was asked on this connection";
+  half.answer(1);
+  half.post(half.write(1));
+  half.send();
+  EXPECT_EQ(half.requester.deadline() - half.now, Duration::from_us(250)) << "of two of them";
+}
+
 TEST(RcRequester, MemoryThatIsGoneIsNotReadOnAnotherConnection) {
   RequesterHalf half;
   half.post(half.write(2 * kHalfMtu, 1));

@@ -290,6 +290,22 @@ TEST(RcResponder, OnlyAWindowOfThisQueuePairIsInvalidated) {
   EXPECT_EQ(half.take(send, 8), Outcome::kRefused) << "a region is none";
 }
 
+// --- UC ---
+
+TEST(RcResponder, OfUcEachLossHasItsName) {
+  RcResponder::Config config = ResponderHalf::usual();
+  config.reliable = false;
+  ResponderHalf half(config);
+  EXPECT_EQ(half.take(half.packet(kWriteLast, 1), 8), Outcome::kOutOfOrder) << "its first is lost";
+  EXPECT_EQ(half.send(2, 8), Outcome::kNotReady);
+  roce::Packet wrong = half.at(kWriteOnly, 3, 8);
+  wrong.key += 1;
+  EXPECT_EQ(half.take(wrong, 8), Outcome::kDropped);
+  EXPECT_EQ(half.write(4), Outcome::kPlaced);
+  EXPECT_FALSE(half.responder.refused());
+  EXPECT_TRUE(half.answers().empty());
+}
+
 // --- another connection ---
 
 TEST(RcResponder, AnotherConnectionBeginsWithNothing) {

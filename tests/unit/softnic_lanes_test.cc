@@ -123,6 +123,9 @@ TEST_F(SoftNicLanes, WhatHasArrivedIsNotToldTwice) {
   for (const Completion& each : pair_.completions[0]) EXPECT_EQ(each.status, CompletionStatus::kOk);
   expect_received({1, 2, 3});
   EXPECT_LT(pair_.nic(0).counters().data_bytes_sent, sent + kSize) << "they went again";
+  FlowSignal signal;
+  ASSERT_EQ(pair_.nic(0).poll_signals({&signal, 1}), 1U);
+  EXPECT_EQ(signal.acked, 3 * kSize) << "by the peer's count";
 }
 
 TEST_F(SoftNicLanes, WhatIsLateComesToNobody) {
@@ -159,7 +162,7 @@ TEST_F(SoftNicLanes, APeerWithoutAStandbyLaneIsLostWithItsConnection) {
     ASSERT_TRUE(pair_.nic(side).connect_queue_pair(ends[side], encode(bare).view()));
   }
   pair_.post(0, ends[0], refused(1));
-  ASSERT_TRUE(pair_.run_until_completed(0, 2));
+  ASSERT_TRUE(pair_.run_until_completed(0, 2, rc_config().silence_limit / 2)) << "at once";
   EXPECT_EQ(pair_.completions[0][0].status, CompletionStatus::kRemoteAccessError);
   EXPECT_EQ(pair_.completions[0][1].kind, CompletionKind::kBroken);
   EXPECT_EQ(pair_.completions[0][1].status, CompletionStatus::kRemoteAccessError);

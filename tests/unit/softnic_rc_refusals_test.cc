@@ -92,6 +92,28 @@ TEST_F(RcRefusalTest, SilenceMakesTheOldestGoAgainAndItsAnswerTheRest) {
   EXPECT_TRUE(sent_again(Duration::from_ms(100)).empty()) << "all is done";
 }
 
+TEST_F(RcRefusalTest, WhatBrokeAQueuePairIsToldAsText) {
+  EXPECT_EQ(pair_.nic(0).fault(ends_[0]), "") << "nothing has";
+  EXPECT_EQ(pair_.nic(0).fault(ends_[0] + 1), "") << "there is none";
+  pair_.lose = [](size_t, Datagram&) { return true; };
+  ASSERT_TRUE(pair_.run_until_completed(0, 1));
+  EXPECT_EQ(pair_.completions[0].back().status, CompletionStatus::kRetryExceeded);
+  EXPECT_THAT(pair_.nic(0).fault(ends_[0]), testing::HasSubstr("192.0.2.2"));
+  EXPECT_THAT(pair_.nic(0).fault(ends_[0]), testing::HasSubstr("has not answered"));
+}
+
+TEST_F(RcRefusalTest, AReceiverThatIsNeverReadyIsNamed) {
+  pair_.lose = [this](size_t from, Datagram& datagram) {
+    if (from == 0) answer((parse(datagram).psn - psn(0)) & 0xFFFFFF, roce::receiver_not_ready(10));
+    return true;
+  };
+  ASSERT_TRUE(pair_.run([this] {
+    pair_.collect();
+    return !pair_.completions[0].empty();
+  }));
+  EXPECT_THAT(pair_.nic(0).fault(ends_[0]), testing::HasSubstr("no receive request"));
+}
+
 TEST_F(RcRefusalTest, AnAnswerAfterSilenceToAllOfItRepeatsNothing) {
   ASSERT_FALSE(sent_again(Duration::from_ms(100)).empty());
   answer(3, roce::kAckUnlimited);

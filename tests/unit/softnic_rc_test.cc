@@ -231,6 +231,28 @@ TEST(SoftNicRc, MarkedPacketsAreNotifiedAtMostOnceInFiftyMicroseconds) {
   EXPECT_LE(signal.marked, signal.acked);
 }
 
+TEST(SoftNicRc, AfterANotificationTheNextIsFiftyMicrosecondsLater) {
+  Rc rc({.receives = 0});
+  auto& from = rc.pair.memory(0, 20 * kMtu);
+  auto& to = rc.pair.memory(1, 20 * kMtu);
+  rc.pair.post(0, rc.ends[0], SoftNicPair::write(from, to, 20 * kMtu));
+  auto sent = rc.pair.transmit_for(0, Duration::from_us(1));
+  size_t next = 0;
+  const auto notified = [&] {
+    sent[next].ecn = Ecn::kCongestion;
+    rc.pair.deliver(1, sent[next++]);
+    for (const Datagram& datagram : rc.pair.transmit(1)) {
+      if (parse(datagram).opcode == roce::Opcode::kCnp) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(notified());
+  rc.pair.now = rc.pair.now + Duration::from_us(50) - Duration::from_ns(1);
+  EXPECT_FALSE(notified());
+  rc.pair.now = rc.pair.now + Duration::from_ns(1);
+  EXPECT_TRUE(notified());
+}
+
 // --- what strangers send ---
 
 TEST(SoftNicRcHostile, IsCountedAndChangesNothing) {

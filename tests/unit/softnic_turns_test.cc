@@ -305,10 +305,76 @@ TEST(SoftNicSignals, KeepTheNewestRoundTripThatIsKnown) {
   ASSERT_EQ(pair.nic(0).poll_signals({&signal, 1}), 1U);
   EXPECT_EQ(signal.rtt, Duration::from_us(30));
   EXPECT_EQ(signal.acked, kMtu + 1);
+  EXPECT_FALSE(signal.echo_marked);
   EXPECT_EQ(pair.nic(0).poll_signals({&signal, 1}), 0U);
 }
 
+TEST(SoftNicSignals, AFlowThatHasEndedBeginsAnew) {
+  SoftNicPair pair;
+  const auto& from = pair.memory(0, 2 * kMtu);
+  const auto& to = pair.memory(1, 2 * kMtu);
+  for (const Bytes bytes : {2 * kMtu, kMtu}) {
+    const auto ends = pair.connect();
+    pair.post(0, ends[0], SoftNicPair::write(from, to, bytes));
+    ASSERT_TRUE(pair.run_until_completed(0, 1));
+    FlowSignal signal;
+    ASSERT_EQ(pair.nic(0).poll_signals({&signal, 1}), 1U);
+    EXPECT_EQ(signal.sent, bytes) << "what was sent before is not its own";
+    pair.completions[0].clear();
+    for (size_t side = 0; side < 2; ++side) pair.nic(side).destroy_queue_pair(ends[side]);
+  }
+}
+
+// Another queue pair with the same peer is asked for its round trip.
+TEST(SoftNicSiblings, OneThatIsGoneIsAskedNothing) {
+  SoftNicPair pair;
+  const auto ends = pair.connect();
+  const auto gone = pair.connect();
+  pair.nic(0).destroy_queue_pair(gone[0]);
+  pair.post(0, ends[0], SoftNicPair::write(pair.memory(0, 8), pair.memory(1, 8), 8));
+  EXPECT_TRUE(pair.run_until_completed(0, 1));
+}
+
+TEST(SoftNicFull, WhatCompletesIsDroppedWhileNobodyPolls) {
+  SoftNicConfig config = StandardPair::service_config();
+  config.completions = 1;
+  StandardPair pair(config);
+  const auto ends = pair.join();
+  auto& from = pair.memory(0, 64);
+  auto& to = pair.memory(1, 64, Access::kLocalWrite);
+  for (const uint64_t id : {1, 2}) {
+    const auto receive = StandardPair::receive(to, id);
+    ASSERT_EQ(pair.nic(1).post_receives(ends[1], {&receive, 1}), 1U);
+    pair.post(0, ends[0], StandardPair::send(from, 8, id));
+  }
+  for (const Datagram& packet : pair.transmit_for(0, Duration::from_us(1))) {
+    pair.deliver(1, packet);
+  }
+  EXPECT_EQ(pair.nic(1).counters().completions_full, 1U);
+  EXPECT_EQ(pair.nic(1).counters().data_packets_received, 1U);
+  EXPECT_TRUE(pair.run_until_completed(1, 2)) << "it comes again";
+}
+
 // --- queue pairs that programs bring up ---
+
+TEST(SoftNicReceiveQueues, ArePlacesThatAreUsedAgain) {
+  StandardPair pair;  // with two of them
+  SoftNic& nic = pair.nic(0);
+  const ReceiveQueueId first = nic.create_receive_queue(4).value();
+  EXPECT_NE(nic.create_receive_queue(4).value(), first);
+  EXPECT_FALSE(nic.create_receive_queue(4));
+  nic.destroy_receive_queue(first);
+  EXPECT_EQ(nic.create_receive_queue(4).value(), first);
+}
+
+TEST(SoftNicReceiveQueues, AConnectionMakesItsFlow) {
+  StandardPair pair;
+  const auto id = pair.nic(0).create_queue_pair(StandardPair::kUsual).value();
+  const StandardPeer peer{
+      .flow = 3, .gid = test::test_address(2).ip, .queue_pair = 77, .mtu = 1024};
+  EXPECT_TRUE(pair.nic(0).connect_standard(id, peer));
+  pair.nic(0).destroy_queue_pair(id);
+}
 
 TEST(SoftNicDatagramsAreCounted, AtBothEndsAndCompletedAsWanted) {
   StandardPair pair;

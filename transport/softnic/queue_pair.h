@@ -126,7 +126,6 @@ struct QueuePair {
   bool has_requests() const {
     return rc ? rc->requester.has_requests() : requester->has_requests();
   }
-  bool full() const { return rc ? rc->requester.full() : requester->full(); }
   bool probing() const { return rc ? rc->requester.probing() : requester->probing(); }
   bool rerouting() const { return !rc && requester->rerouting(); }
   uint16_t choose_path(Instant now) {

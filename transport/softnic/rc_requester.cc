@@ -179,7 +179,6 @@ bool RcRequester::next_packet(Instant now, bool ask, Outgoing* out) {
 void RcRequester::on_sent(uint64_t psn, bool timed, Instant now) {
   if (idle() && config_.reliable) {
     last_progress_ = now;
-    probes_ = 0;
     deadline_ = now + rtt_.probe_timeout();
   }
   highest_ = std::max(highest_, next_);
@@ -423,7 +422,6 @@ void RcRequester::fail(CompletionStatus status) {
 void RcRequester::fail_oldest(CompletionStatus status) {
   fail(status);
   if (oldest_ == end_of_requests()) return;
-  posted(oldest_).over = true;
   posted(oldest_).status = status;
   cursor_ = std::max(cursor_, ++oldest_);
 }

@@ -38,7 +38,6 @@ std::optional<Bytes> RcRequester::restart(uint32_t peer_queue_pair, uint64_t fir
     }
     again.over |= has_arrived || again.revoked;
     again.started = false;
-    again.packets = packets_of(again.work_request);
   }
   config_.peer_queue_pair = peer_queue_pair;
   begin_at(first_psn);
