@@ -17,7 +17,7 @@ ControlWrites::ControlWrites(Nic& nic)
       words_seen_(nic.caps().flows),
       pending_(nic.caps().flows) {}
 
-ControlWrites::~ControlWrites() { nic_.deregister_memory(words_out_region_); }
+void ControlWrites::deregister_memory() { nic_.deregister_memory(words_out_region_); }
 
 Result<void> ControlWrites::register_memory() {
   const auto region =

@@ -37,12 +37,11 @@ class ControlWrites {
  public:
   // `nic` outlives it.
   explicit ControlWrites(Nic& nic);
-  ~ControlWrites();
-  ControlWrites(const ControlWrites&) = delete;
-  ControlWrites& operator=(const ControlWrites&) = delete;
 
   // Errors: kUnavailable when the NIC's memory regions are used up.
   Result<void> register_memory();
+  // The last call. The NIC may take turns meanwhile, and send once more what lies in our tables.
+  void deregister_memory();
 
   // Memory for the peer's word of a new flow. Errors as above.
   Result<MemoryRegion> expose_word(FlowId flow);

@@ -44,6 +44,12 @@ Messenger::Messenger(Nic& nic, const MessengerConfig& config, CongestionControl 
       now_(now),
       next_housekeeping_(now) {}
 
+// While the tables are there: NICs read and write them until they have no more to do.
+Messenger::~Messenger() {
+  flows_.stop();
+  control_.deregister_memory();
+}
+
 // --- connections ---
 
 Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant now,

@@ -42,7 +42,7 @@ class Messenger {
   // when the NIC's memory regions are used up. `nic` outlives the messenger.
   static Result<std::unique_ptr<Messenger>> create(Nic& nic, const MessengerConfig& config,
                                                    Instant now);
-  ~Messenger() { flows_.stop(); }
+  ~Messenger();
   Messenger(const Messenger&) = delete;
   Messenger& operator=(const Messenger&) = delete;
 
