@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "transport/base/result.h"
+#include "transport/base/return_if_error.h"
 #include "transport/base/units.h"
 
 namespace pacecar {
@@ -92,10 +93,9 @@ Result<C> make_constants(std::string_view algorithm, std::span<const NamedValue>
   C constants;
   const std::vector<ConstantInfo> rows = list_constants<C>();
   for (const NamedValue& setting : settings) {
-    const auto row = constants_internal::find_row(algorithm, rows, setting);
-    if (!row) return tl::unexpected(row.error());
+    ASSIGN_OR_RETURN(const auto row, constants_internal::find_row(algorithm, rows, setting));
     if constexpr (!C::table().empty()) {
-      const auto member = C::table()[*row].member;
+      const auto member = C::table()[row].member;
       std::visit([&](auto m) { constants_internal::assign(constants.*m, setting.value); }, member);
     }
   }

@@ -21,6 +21,7 @@
 #include "cc/window.h"
 #include "transport/base/check.h"
 #include "transport/base/edit_distance.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -214,32 +215,27 @@ Result<std::unique_ptr<ControllerSet>> make_controllers(std::string_view name,
                                                         Rate fixed_rate,
                                                         std::span<const NamedValue> constants,
                                                         uint32_t max_flows) {
-  const auto found = find(kControllers, "congestion control", name);
-  if (!found) return tl::unexpected(found.error());
+  ASSIGN_OR_RETURN(const auto found, find(kControllers, "congestion control", name));
   const FlowEnvironment own = bounded(environment, fixed_rate);
-  const auto probe = kFactories[*found](name, own, constants);
-  if (!probe) return tl::unexpected(probe.error());
+  RETURN_IF_ERROR(kFactories[found](name, own, constants));
   if (name == "pace") {
     return std::make_unique<PaceSenders>(own, *make_constants<PaceConstants>(name, constants),
                                          max_flows);
   }
-  return std::make_unique<IndependentControllers>(kFactories[*found], kControllers[*found].name,
-                                                  own, constants, max_flows);
+  return std::make_unique<IndependentControllers>(kFactories[found], kControllers[found].name, own,
+                                                  constants, max_flows);
 }
 
 Result<std::unique_ptr<Allocator>> make_allocator(std::string_view name,
                                                   const FlowEnvironment& environment,
                                                   uint32_t max_flows,
                                                   std::span<const NamedValue> settings) {
-  const auto found = find(kAllocators, "allocator", name);
-  if (!found) return tl::unexpected(found.error());
+  ASSIGN_OR_RETURN(const auto found, find(kAllocators, "allocator", name));
   PaceConstants constants;
   if (name == "pace") {
-    const auto made = make_constants<PaceConstants>(name, settings);
-    if (!made) return tl::unexpected(made.error());
-    constants = *made;
+    ASSIGN_OR_RETURN(constants, make_constants<PaceConstants>(name, settings));
   }
-  return kAllocatorFactories[*found](environment, constants, max_flows);
+  return kAllocatorFactories[found](environment, constants, max_flows);
 }
 
 Result<ControllerInfo> controller_info(std::string_view name) {

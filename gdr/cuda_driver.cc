@@ -35,6 +35,7 @@ std::string resolve(void* library, CudaEntryPoints& entries) {
   };
 #define PACECAR_CUDA_ENTRY(member, symbol, required, ...) find(entries.member, #symbol, required);
 #include "gdr/cuda_entry_points.def"
+#include "transport/base/return_if_error.h"
 #undef PACECAR_CUDA_ENTRY
   return missing;
 }
@@ -50,7 +51,7 @@ Result<std::shared_ptr<const CudaDriver>> CudaDriver::load(const std::string& li
         ErrorCode::kUnavailable,
         fmt::format("NVIDIA's driver library lacks {}: bring the driver up to date", missing));
   }
-  if (auto started = driver->start(); !started) return tl::unexpected(started.error());
+  RETURN_IF_ERROR(driver->start());
   return driver;
 }
 

@@ -2,14 +2,14 @@
 
 #include <utility>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar {
 
 Result<std::shared_ptr<GpuSystem>> GpuSystem::open(const std::string& library) {
-  auto driver = CudaDriver::load(library);
-  if (!driver) return tl::unexpected(driver.error());
-  auto gpus = list_gpus(**driver);
-  if (!gpus) return tl::unexpected(gpus.error());
-  return std::shared_ptr<GpuSystem>(new GpuSystem(std::move(*driver), std::move(*gpus)));
+  ASSIGN_OR_RETURN(auto driver, CudaDriver::load(library));
+  ASSIGN_OR_RETURN(auto gpus, list_gpus(*driver));
+  return std::shared_ptr<GpuSystem>(new GpuSystem(std::move(driver), std::move(gpus)));
 }
 
 std::optional<int> GpuSystem::current_device() const {
@@ -22,9 +22,8 @@ Result<std::shared_ptr<const CopyEngine>> GpuSystem::engine(int device) {
   const std::lock_guard lock(mutex_);
   auto& engine = engines_[device];
   if (engine != nullptr) return engine;
-  auto opened = CopyEngine::open(driver_, device);
-  if (!opened) return tl::unexpected(opened.error());
-  return engine = std::move(*opened);
+  ASSIGN_OR_RETURN(auto opened, CopyEngine::open(driver_, device));
+  return engine = std::move(opened);
 }
 
 }  // namespace pacecar

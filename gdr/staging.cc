@@ -2,6 +2,8 @@
 
 #include <thread>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar {
 namespace {
 
@@ -13,9 +15,8 @@ constexpr std::string_view kSeeLog =
 
 Result<std::shared_ptr<CopyEngine>> CopyEngine::open(std::shared_ptr<const CudaDriver> driver,
                                                      int device) {
-  auto context = PrimaryContext::retain(std::move(driver), device);
-  if (!context) return tl::unexpected(context.error());
-  const std::shared_ptr<CopyEngine> engine(new CopyEngine(std::move(*context)));
+  ASSIGN_OR_RETURN(auto context, PrimaryContext::retain(std::move(driver), device));
+  const std::shared_ptr<CopyEngine> engine(new CopyEngine(std::move(context)));
   const PrimaryContext::Current current(engine->context());
   for (cuda::Stream& stream : engine->streams_) {
     const cuda::Status status = engine->driver()->stream_create(&stream, cuda::kStreamNonBlocking);
@@ -118,9 +119,8 @@ Result<void> StagedRange::copy_and_wait(CopyWay way, const void* device, void* h
   if (auto started = copy(way, device, host, bytes); !started) return started;
   if (auto recorded = event.record(engine_, way); !recorded) return recorded;
   for (;;) {
-    const auto done = event.done();
-    if (!done) return tl::unexpected(done.error());
-    if (*done) return {};
+    ASSIGN_OR_RETURN(const auto done, event.done());
+    if (done) return {};
     std::this_thread::yield();
   }
 }

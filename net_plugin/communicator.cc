@@ -9,6 +9,7 @@
 #include "net_plugin/log.h"
 #include "net_plugin/profiler/document.h"
 #include "transport/base/params_environment.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::plugin {
 namespace {
@@ -74,7 +75,7 @@ Result<std::shared_ptr<Context>> open_context(std::optional<uint32_t> traffic_cl
   Result<std::unique_ptr<Context>> opened = Context::open(options);
   if (!opened) return tl::unexpected(opened.error());
   for (const std::vector<size_t>& bond : process().bonds) {
-    if (auto made = (*opened)->bond(bond); !made) return tl::unexpected(made.error());
+    RETURN_IF_ERROR((*opened)->bond(bond));
   }
   log(LogLevel::kInfo, (*opened)->banner());
   for (const NicInfo& nic : (*opened)->nics()) {

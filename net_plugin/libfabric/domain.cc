@@ -10,6 +10,7 @@
 #include "net_plugin/libfabric/info.h"
 #include "net_plugin/libfabric/objects.h"
 #include "transport/base/params_environment.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::fabric {
 namespace {
@@ -29,17 +30,15 @@ Process& process() {
 Result<std::shared_ptr<Context>> context_of_this_process() {
   const std::lock_guard lock(process().mutex);
   if (auto open = process().context.lock()) return open;
-  const auto params = load_params_from_environment({}, nullptr);
-  if (!params) return tl::unexpected(params.error());
+  ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
   Options options;
   options.log = {[](void*, LogLevel level, std::string_view line) { log_line(level, line); },
                  nullptr};
-  const auto list = own_nics(params->nics);
+  const auto list = own_nics(params.nics);
   if (!list) return fail(ErrorCode::kNotFound, "PACECAR_NICS names only NICs on libfabric itself");
-  if (*list != params->nics) options.settings.emplace_back("PACECAR_NICS", *list);
-  auto opened = Context::open(options);
-  if (!opened) return tl::unexpected(opened.error());
-  std::shared_ptr<Context> shared = std::move(*opened);
+  if (*list != params.nics) options.settings.emplace_back("PACECAR_NICS", *list);
+  ASSIGN_OR_RETURN(auto opened, Context::open(options));
+  std::shared_ptr<Context> shared = std::move(opened);
   log_line(LogLevel::kInfo, shared->banner());
   process().context = shared;
   return shared;

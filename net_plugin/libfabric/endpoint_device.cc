@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "net_plugin/libfabric/endpoint.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::fabric {
 
@@ -56,8 +57,7 @@ Result<std::unique_ptr<Bounce>> Endpoint::bounce_for(const Local& local, uint64_
     bounce->device = local;
     return bounce;
   }
-  auto copied = copy_out(local, {bounce->host.data(), bytes});
-  if (!copied) return tl::unexpected(copied.error());
+  RETURN_IF_ERROR(copy_out(local, {bounce->host.data(), bytes}));
   return bounce;
 }
 

@@ -6,6 +6,7 @@
 #include "net_plugin/libfabric/info.h"
 #include "net_plugin/libfabric/objects.h"
 #include "transport/base/random_word.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::fabric {
 namespace {
@@ -33,18 +34,16 @@ int control_region(fid* /*object*/, int command, void* /*argument*/) {
 fi_ops kRegionObject = object_calls(close_region, control_region, bind_region);
 
 Result<std::unique_ptr<StagedRange>> gpu_memory(const iovec& range, int ordinal) {
-  const auto gpus = gpus_of_process();
-  if (!gpus) return tl::unexpected(gpus.error());
-  const auto kind = kind_of_gpu_range((*gpus)->driver(), range.iov_base, range.iov_len);
-  if (!kind) return tl::unexpected(kind.error());
-  if (kind->device != ordinal) {
+  ASSIGN_OR_RETURN(const auto gpus, gpus_of_process());
+  ASSIGN_OR_RETURN(const auto kind,
+                   kind_of_gpu_range(gpus->driver(), range.iov_base, range.iov_len));
+  if (kind.device != ordinal) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("this memory is of GPU {}, not {}: fi_mr_attr::device.cuda says whose",
-                            kind->device, ordinal));
+                            kind.device, ordinal));
   }
-  auto engine = (*gpus)->engine(ordinal);
-  if (!engine) return tl::unexpected(engine.error());
-  return std::make_unique<StagedRange>(std::move(*engine), range.iov_base, range.iov_len);
+  ASSIGN_OR_RETURN(auto engine, gpus->engine(ordinal));
+  return std::make_unique<StagedRange>(std::move(engine), range.iov_base, range.iov_len);
 }
 
 int register_attr(fid* object, const fi_mr_attr* attr, uint64_t /*flags*/, fid_mr** made) {

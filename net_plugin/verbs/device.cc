@@ -12,6 +12,7 @@
 #include "net_plugin/verbs/log.h"
 #include "net_plugin/verbs/objects.h"
 #include "transport/base/params_environment.h"
+#include "transport/base/return_if_error.h"
 #include "transport/engine/nic_list.h"
 #include "transport/wire/big_endian.h"
 #include "transport/wire/roce.h"
@@ -95,11 +96,9 @@ bool ours(const ibv_device* device) { return device->_ops._dummy1 == mark; }
 Result<std::shared_ptr<ProcessNic>> Device::open() {
   const std::lock_guard lock(opening_);
   if (auto open = nic_.lock()) return open;
-  const auto params = load_params_from_environment({}, nullptr);
-  if (!params) return tl::unexpected(params.error());
-  auto opened = ProcessNic::open(interface(), *params);
-  if (!opened) return tl::unexpected(std::move(opened.error()));
-  std::shared_ptr<ProcessNic> shared = std::move(*opened);
+  ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
+  ASSIGN_OR_RETURN(auto opened, ProcessNic::open(interface(), params));
+  std::shared_ptr<ProcessNic> shared = std::move(opened);
   nic_ = shared;
   return shared;
 }

@@ -3,15 +3,15 @@
 #include <algorithm>
 
 #include "cc/registry.h"
+#include "transport/base/return_if_error.h"
 #include "transport/message/flow_limits.h"
 
 namespace pacecar::ibverbs {
 
 Result<std::unique_ptr<Flows>> Flows::make(const Params& params, Nic& nic, Rate first_rate,
                                            HostLink* link) {
-  const auto info = controller_info(params.cc);
-  if (!info) return tl::unexpected(info.error());
-  if (info->allocator == "credit") {
+  ASSIGN_OR_RETURN(const auto info, controller_info(params.cc));
+  if (info.allocator == "credit") {
     return fail(ErrorCode::kInvalidArgument,
                 "PACECAR_CC=" + params.cc +
                     " needs credit of the receiver, which programs of verbs do not exchange: use "
@@ -26,9 +26,9 @@ Result<std::unique_ptr<Flows>> Flows::make(const Params& params, Nic& nic, Rate 
                                     .pause = caps.pause,
                                     .first_rate = first_rate,
                                     .host_link = link};
-  auto controllers = make_controllers(params.cc, environment, params.rate_max, {}, caps.flows);
-  if (!controllers) return tl::unexpected(controllers.error());
-  return std::unique_ptr<Flows>(new Flows(nic, std::move(*controllers)));
+  ASSIGN_OR_RETURN(auto controllers,
+                   make_controllers(params.cc, environment, params.rate_max, {}, caps.flows));
+  return std::unique_ptr<Flows>(new Flows(nic, std::move(controllers)));
 }
 
 Flows::Flows(Nic& nic, std::unique_ptr<ControllerSet> controllers)

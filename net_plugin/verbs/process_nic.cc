@@ -12,6 +12,7 @@
 #include <array>
 
 #include "net_plugin/verbs/log.h"
+#include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/process_nic.h"
 
@@ -44,15 +45,12 @@ constexpr Duration kLinger = Duration::from_ms(50);
 
 Result<std::unique_ptr<ProcessNic>> ProcessNic::open(const InterfaceInfo& interface,
                                                      const Params& params) {
-  auto opened = open_process_nic(interface, params, log_sink());
-  if (!opened) return tl::unexpected(std::move(opened.error()));
+  ASSIGN_OR_RETURN(auto opened, open_process_nic(interface, params, log_sink()));
   const int wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (wake_fd < 0) return fail(ErrorCode::kSystem, "cannot make an eventfd");
-  std::unique_ptr<ProcessNic> nic(new ProcessNic(std::move(*opened), params, wake_fd));
+  std::unique_ptr<ProcessNic> nic(new ProcessNic(std::move(opened), params, wake_fd));
   HostLink* const link = nic->opened_.share ? &nic->opened_.share->outgoing() : nullptr;
-  auto flows = Flows::make(params, nic->nic(), first_rate(nic->opened_), link);
-  if (!flows) return tl::unexpected(std::move(flows.error()));
-  nic->flows_ = std::move(*flows);
+  ASSIGN_OR_RETURN(nic->flows_, Flows::make(params, nic->nic(), first_rate(nic->opened_), link));
   nic->staging_ = std::make_unique<StagingPool>(nic->nic());
   nic->keeper_ = std::thread([raw = nic.get()] { raw->keep(); });
   return nic;

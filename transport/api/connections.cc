@@ -4,6 +4,7 @@
 
 #include "transport/api/failure.h"
 #include "transport/api/stall.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -93,9 +94,7 @@ class EngineSendConnection final : public SendConnection {
   Result<Request*> iput(const void* data, size_t size, const Memory* memory, const Window& window,
                         uint64_t offset) override {
     if (!usable(at_, data, size, memory)) return not_usable(at_, memory);
-    if (auto allowed = check_put(size, window, offset); !allowed) {
-      return tl::unexpected(allowed.error());
-    }
+    RETURN_IF_ERROR(check_put(size, window, offset));
     MessageRequest* request = submit(data, size, memory, [&](SendOperation& operation) {
       operation.awaited = true;
       operation.put = true;
@@ -183,8 +182,7 @@ class EngineReceiveConnection final : public ReceiveConnection {
   }
 
   Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) override {
-    auto checked = check_buffers(at_, buffers);
-    if (!checked) return tl::unexpected(checked.error());
+    RETURN_IF_ERROR(check_buffers(at_, buffers));
     MessageRequest* request = pool_.take();
     if (request == nullptr) return nullptr;
     const bool submitted =

@@ -4,6 +4,7 @@
 #include "transport/api/gpu/gpu_context.h"
 #include "transport/api/lane_list.h"
 #include "transport/base/params_environment.h"
+#include "transport/base/return_if_error.h"
 #include "transport/engine/cluster_key.h"
 #include "transport/engine/open_nic.h"
 #include "transport/wire/address.h"
@@ -56,21 +57,19 @@ Result<Groups> open_groups(std::span<const NicGroup> chosen, const Params& param
     }
     EngineContext::Group& group = groups.emplace_back();
     for (const NicCandidate& candidate : nics) {
-      auto nic = open_nic(candidate, params, log);
-      if (!nic) return tl::unexpected(nic.error());
-      NicInfo info = describe_nic(*nic, params);
-      const auto rail = rail_of(params.rails, candidate);
-      if (!rail) return tl::unexpected(rail.error());
-      info.rail = *rail;
-      const NicCaps& caps = std::as_const(*nic->port).nic().caps();
+      ASSIGN_OR_RETURN(auto nic, open_nic(candidate, params, log));
+      NicInfo info = describe_nic(nic, params);
+      ASSIGN_OR_RETURN(const auto rail, rail_of(params.rails, candidate));
+      info.rail = rail;
+      const NicCaps& caps = std::as_const(*nic.port).nic().caps();
       gpu_ways.choose(
           {.software = caps.software, .dma_buf = caps.dma_buf, .peer_memory = caps.peer_memory},
           info);
-      const Rate first = first_rate(*nic);
-      auto engine = Engine::open(params, std::move(nic->port), identity_of_nic(process, number++),
-                                 {.share = std::move(nic->share), .first_rate = first});
-      if (!engine) return tl::unexpected(engine.error());
-      group.push_back({.info = std::move(info), .engine = std::move(*engine)});
+      const Rate first = first_rate(nic);
+      ASSIGN_OR_RETURN(auto engine,
+                       Engine::open(params, std::move(nic.port), identity_of_nic(process, number++),
+                                    {.share = std::move(nic.share), .first_rate = first}));
+      group.push_back({.info = std::move(info), .engine = std::move(engine)});
     }
   }
   return groups;
@@ -90,9 +89,8 @@ void report_flaws(const std::vector<NicCandidate>& candidates, const LogSink& lo
 
 Result<Groups> open_chosen(std::vector<NicCandidate> candidates, const Params& params,
                            const LogSink& log, GpuWays& gpu_ways) {
-  const auto chosen = choose_nics(params.nics, candidates);
-  if (!chosen) return tl::unexpected(chosen.error());
-  auto groups = open_groups(*chosen, params, log, gpu_ways);
+  ASSIGN_OR_RETURN(const auto chosen, choose_nics(params.nics, candidates));
+  auto groups = open_groups(chosen, params, log, gpu_ways);
   const bool locked_out = !groups && groups.error().code == ErrorCode::kPermission;
   if (!locked_out || !params.nics.empty() || params.require) return groups;
   // Without PACECAR_NICS only NICs that can work are used.
@@ -107,22 +105,20 @@ Result<Groups> open_chosen(std::vector<NicCandidate> candidates, const Params& p
 
 Result<std::unique_ptr<Context>> Context::open(const Options& options) {
   std::vector<std::string> warnings;
-  auto params =
+  ASSIGN_OR_RETURN(
+      auto params,
       load_params_from_environment(with_origin(options.settings, "command line"), &warnings,
-                                   kSystemParamFile, with_origin(options.defaults, "application"));
-  if (!params) return tl::unexpected(params.error());
+                                   kSystemParamFile, with_origin(options.defaults, "application")));
   LogSink log = options.log;
-  log.most = params->log;
+  log.most = params.log;
   for (const std::string& warning : warnings) log(LogLevel::kWarn, warning);
-  auto key = read_cluster_key(params->key_file);
-  if (!key) return tl::unexpected(key.error());
-  GpuWays gpu_ways(params->gpu, log);
+  ASSIGN_OR_RETURN(auto key, read_cluster_key(params.key_file));
+  GpuWays gpu_ways(params.gpu, log);
   std::vector<NicCandidate> candidates = list_nics();
-  if (params->nics.empty()) report_flaws(candidates, log);
-  auto groups = open_chosen(std::move(candidates), *params, log, gpu_ways);
-  if (!groups) return tl::unexpected(groups.error());
-  return gpu_ways.apply(std::make_unique<EngineContext>(std::move(*params), std::move(*groups), log,
-                                                        std::move(*key), options.pages));
+  if (params.nics.empty()) report_flaws(candidates, log);
+  ASSIGN_OR_RETURN(auto groups, open_chosen(std::move(candidates), params, log, gpu_ways));
+  return gpu_ways.apply(std::make_unique<EngineContext>(std::move(params), std::move(groups), log,
+                                                        std::move(key), options.pages));
 }
 
 }  // namespace pacecar

@@ -7,6 +7,7 @@
 #include "transport/api/bond/bonded.h"
 #include "transport/api/connections.h"
 #include "transport/api/lane_list.h"
+#include "transport/base/return_if_error.h"
 #include "transport/engine/bootstrap/bootstrap.h"
 #include "transport/engine/clock.h"
 
@@ -243,19 +244,16 @@ class EngineConnecting final : public Connecting {
 
  private:
   Result<std::unique_ptr<SendConnection>> advance() {
-    const auto begun = begin();
-    if (!begun) return tl::unexpected(begun.error());
-    if (!*begun) return nullptr;
+    ASSIGN_OR_RETURN(const auto begun, begin());
+    if (!begun) return nullptr;
     if (!finished_) {
-      const auto reply = bootstrap_->poll(clock_now());
-      if (!reply) return tl::unexpected(reply.error());
-      if (!reply->has_value()) return nullptr;
-      if (auto finished = finish(**reply); !finished) return tl::unexpected(finished.error());
+      ASSIGN_OR_RETURN(const auto reply, bootstrap_->poll(clock_now()));
+      if (!reply.has_value()) return nullptr;
+      RETURN_IF_ERROR(finish(*reply));
       finished_ = true;
     }
-    const auto confirmed = bootstrap_->confirm(clock_now());
-    if (!confirmed) return tl::unexpected(confirmed.error());
-    if (!*confirmed) return nullptr;
+    ASSIGN_OR_RETURN(const auto confirmed, bootstrap_->confirm(clock_now()));
+    if (!confirmed) return nullptr;
     return connection();
   }
 
@@ -313,9 +311,7 @@ class EngineConnecting final : public Connecting {
     if (!anew_) deadline_ = now + connect_timeout_;
     const Duration left = std::max(deadline_ - now, Duration::from_ms(1));
     const Address& local = device_.nics.front().engine->address();
-    auto bootstrap = BootstrapConnector::open(handle_, local, offer, left, key_, now);
-    if (!bootstrap) return tl::unexpected(bootstrap.error());
-    bootstrap_ = std::move(*bootstrap);
+    ASSIGN_OR_RETURN(bootstrap_, BootstrapConnector::open(handle_, local, offer, left, key_, now));
     return true;
   }
 
@@ -389,9 +385,9 @@ Result<std::unique_ptr<Listener>> make_listener(const OwnDevices& own, const Par
   Address address = engine.address();
   address.port = 0;  // any
   const auto name = name_process(engine.identity(), usable_devices(own).named);
-  auto bootstrap = BootstrapListener::open(address, name, params.connect_timeout, key);
-  if (!bootstrap) return tl::unexpected(bootstrap.error());
-  return std::make_unique<EngineListener>(own, std::move(*bootstrap));
+  ASSIGN_OR_RETURN(auto bootstrap,
+                   BootstrapListener::open(address, name, params.connect_timeout, key));
+  return std::make_unique<EngineListener>(own, std::move(bootstrap));
 }
 
 Result<std::unique_ptr<Connecting>> make_connecting(const OwnDevices& own, const Params& params,
@@ -399,22 +395,20 @@ Result<std::unique_ptr<Connecting>> make_connecting(const OwnDevices& own, const
                                                     const Handle& handle,
                                                     const ConnectOptions& options) {
   const BootstrapHandle bootstrap_handle{handle.bytes};
-  const auto contents = bootstrap::parse_handle(bootstrap_handle);
-  if (!contents) return tl::unexpected(contents.error());
-  const auto peer = named_process(contents->identity);
-  if (!peer) return tl::unexpected(peer.error());
+  ASSIGN_OR_RETURN(const auto contents, bootstrap::parse_handle(bootstrap_handle));
+  ASSIGN_OR_RETURN(const auto peer, named_process(contents.identity));
   const UsableDevices usable = usable_devices(own);
-  const auto pair = choose_devices(networks_of(usable.named), networks_of(peer->devices));
+  const auto pair = choose_devices(networks_of(usable.named), networks_of(peer.devices));
   std::vector<NicIdentity> nics;
   if (pair) {
-    for (const uint8_t number : peer->devices[pair->peer].numbers) {
-      nics.push_back(identity_of_nic(peer->identity, number));
+    for (const uint8_t number : peer.devices[pair->peer].numbers) {
+      nics.push_back(identity_of_nic(peer.identity, number));
     }
   }
   auto connecting =
       std::make_unique<EngineConnecting>(own, pair ? usable.places[pair->own] : 0, bootstrap_handle,
                                          key, std::move(nics), params.connect_timeout, options);
-  if (const auto begun = connecting->begin(); !begun) return tl::unexpected(begun.error());
+  RETURN_IF_ERROR(connecting->begin());
   return connecting;
 }
 

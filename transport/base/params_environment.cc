@@ -10,6 +10,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar {
 
 namespace {
@@ -88,9 +90,8 @@ Result<Params> load_params_from_environment(std::span<const ParamSetting> given,
   const std::vector<ParamSetting> borrowed = borrowed_settings();
   settings->insert(settings->begin(), borrowed.begin(), borrowed.end());
   if (!conf_file.empty()) {
-    const auto more = read_settings(conf_file);
-    if (!more) return tl::unexpected(more.error());
-    settings->insert(settings->end(), more->begin(), more->end());
+    ASSIGN_OR_RETURN(const auto more, read_settings(conf_file));
+    settings->insert(settings->end(), more.begin(), more.end());
   }
   settings->insert(settings->end(), direct.begin(), direct.end());
   return load_params(*settings, warnings);

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "transport/base/file_descriptor.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -74,7 +75,7 @@ Result<ClusterKey> read_cluster_key(const std::string& file) {
   const FileDescriptor fd(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   struct stat status {};
   if (!fd || ::fstat(fd.get(), &status) != 0) return cannot_read(file, errno);
-  if (auto good = check_file(file, status); !good) return tl::unexpected(good.error());
+  RETURN_IF_ERROR(check_file(file, status));
   auto bytes = read_all(fd, file);
   if (!bytes) return tl::unexpected(bytes.error());
   while (!bytes->empty() && bytes->back() == '\n') bytes->pop_back();

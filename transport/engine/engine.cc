@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "transport/base/check.h"
+#include "transport/base/return_if_error.h"
 #include "transport/engine/bootstrap/auth.h"
 #include "transport/engine/clock.h"
 
@@ -58,7 +59,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const Params& params, std::unique_p
   }
   std::unique_ptr<Engine> engine(
       new Engine(params, std::move(port), identity, std::move(link), wake_fd));
-  if (auto started = engine->start(); !started) return tl::unexpected(started.error());
+  RETURN_IF_ERROR(engine->start());
   return engine;
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "transport/base/return_if_error.h"
 #include "transport/base/to_number.h"
 
 namespace pacecar {
@@ -136,19 +137,18 @@ Result<void> add_group(std::string_view entry, Candidates candidates,
   while (!entry.empty()) {
     const std::string_view name = take_until(entry, '+');
     if (auto ok = check_form(name, candidates); !ok) return ok;
-    const auto found = find(name, candidates);
-    if (!found) return tl::unexpected(found.error());
+    ASSIGN_OR_RETURN(const auto found, find(name, candidates));
     const auto has_nic = [&](const NicGroup& other) {
       return std::ranges::any_of(other,
-                                 [&](const NicCandidate& c) { return c.name() == found->name(); });
+                                 [&](const NicCandidate& c) { return c.name() == found.name(); });
     };
     if (has_nic(group) || std::ranges::any_of(groups, has_nic)) {
       if (!joined) return {};
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("PACECAR_NICS names '{}' twice: a NIC can be joined with others once",
-                              found->name()));
+                              found.name()));
     }
-    group.push_back(*found);
+    group.push_back(found);
   }
   groups.push_back(std::move(group));
   return {};
@@ -166,12 +166,12 @@ Result<std::vector<NicGroup>> choose_nics(std::string_view list, Candidates cand
     std::string_view entry = take_entry(list);
     if (entry.starts_with('^')) {
       entry.remove_prefix(1);
-      if (auto ok = check_form(entry, candidates); !ok) return tl::unexpected(ok.error());
+      RETURN_IF_ERROR(check_form(entry, candidates));
       excluded.push_back(entry);
     } else if (entry.empty()) {
       return tl::unexpected(check_form(entry, candidates).error());
-    } else if (auto added = add_group(entry, candidates, named); !added) {
-      return tl::unexpected(added.error());
+    } else {
+      RETURN_IF_ERROR(add_group(entry, candidates, named));
     }
   }
   const auto is_excluded = [&](const NicCandidate& candidate) {

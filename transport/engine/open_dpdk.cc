@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "transport/base/return_if_error.h"
 #include "transport/engine/back_ends.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/open_io.h"
@@ -22,9 +23,8 @@ constexpr const char* kModule = "libpacecar-dpdk.so";
 // if the kernel still has it, or the first that others reach; the loopback if there is no other.
 Result<Address> bootstrap_address(const DpdkDevice& device, const OpenedDpdk& opened) {
   if (!device.bootstrap.empty()) {
-    const auto named = find_interface(device.bootstrap);
-    if (!named) return tl::unexpected(named.error());
-    if (const auto address = preferred_address(*named)) return *address;
+    ASSIGN_OR_RETURN(const auto named, find_interface(device.bootstrap));
+    if (const auto address = preferred_address(named)) return *address;
   }
   std::optional<Address> best;
   bool best_is_loopback = true;
@@ -59,38 +59,32 @@ std::string pci_path(const DpdkDevice& device) {
 }  // namespace
 
 Result<void> find_dpdk() {
-  const auto module = load_dpdk_module(kModule);
-  if (!module) return tl::unexpected(module.error());
+  RETURN_IF_ERROR(load_dpdk_module(kModule));
   return {};
 }
 
 Result<OpenedNic> open_dpdk_nic(const NicCandidate& candidate, const Params& params,
                                 const LogSink& log) {
-  const auto device = parse_dpdk_device(candidate.device, candidate.arguments);
-  if (!device) return tl::unexpected(device.error());
-  const auto open = load_dpdk_function<decltype(open_dpdk)>(kModule);
-  if (!open) return tl::unexpected(open.error());
-  auto opened = (*open)({.device = *device,
-                         .eal_arguments = params.dpdk_eal,
-                         .paths = params.paths,
-                         .data_tc = static_cast<uint8_t>(params.tc),
-                         .control_tc = static_cast<uint8_t>(params.control_tc),
-                         // Standard RoCE v2 has a CRC of its own.
-                         .udp_checksums = params.wire == WireMode::kExtended,
-                         .standard_port = params.wire != WireMode::kExtended},
-                        log);
-  if (!opened) return tl::unexpected(opened.error());
-  const auto bootstrap = bootstrap_address(*device, *opened);
-  if (!bootstrap) return tl::unexpected(bootstrap.error());
-  const Rate speed = opened->io->caps().line_rate;
-  auto io = decorate_io(params, std::move(opened->io));
-  if (!io) return tl::unexpected(io.error());
+  ASSIGN_OR_RETURN(const auto device, parse_dpdk_device(candidate.device, candidate.arguments));
+  ASSIGN_OR_RETURN(const auto open, load_dpdk_function<decltype(open_dpdk)>(kModule));
+  ASSIGN_OR_RETURN(auto opened, open({.device = device,
+                                      .eal_arguments = params.dpdk_eal,
+                                      .paths = params.paths,
+                                      .data_tc = static_cast<uint8_t>(params.tc),
+                                      .control_tc = static_cast<uint8_t>(params.control_tc),
+                                      // Standard RoCE v2 has a CRC of its own.
+                                      .udp_checksums = params.wire == WireMode::kExtended,
+                                      .standard_port = params.wire != WireMode::kExtended},
+                                     log));
+  ASSIGN_OR_RETURN(const auto bootstrap, bootstrap_address(device, opened));
+  const Rate speed = opened.io->caps().line_rate;
+  ASSIGN_OR_RETURN(auto io, decorate_io(params, std::move(opened.io)));
   return OpenedNic{.name = candidate.name(),
-                   .device = device->name,
-                   .pci_path = pci_path(*device),
-                   .guid = guid_from_mac(opened->mac),
+                   .device = device.name,
+                   .pci_path = pci_path(device),
+                   .guid = guid_from_mac(opened.mac),
                    .speed = params.line_rate.bps() != 0 ? params.line_rate : speed,
-                   .port = make_soft_port(params, std::move(*io), clock_now(), *bootstrap)};
+                   .port = make_soft_port(params, std::move(io), clock_now(), bootstrap)};
 }
 
 }  // namespace pacecar

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/base/return_if_error.h"
 #include "transport/io/decorators/fault.h"
 #include "transport/io/decorators/pcap.h"
 #include "transport/io/decorators/trace.h"
@@ -68,9 +69,8 @@ Result<std::vector<std::unique_ptr<PacketIo>>> open_ios(const Params& params,
   Params own = params;
   for (uint32_t i = 0; i < engines; ++i) {
     if (i > 0 && !params.pcap.empty()) own.pcap = fmt::format("{}.{}", params.pcap, i);
-    auto io = open_io(own, interface, Sockets::kUdp);
-    if (!io) return tl::unexpected(std::move(io.error()));
-    ios.push_back(std::move(*io));
+    ASSIGN_OR_RETURN(auto io, open_io(own, interface, Sockets::kUdp));
+    ios.push_back(std::move(io));
   }
   return ios;
 }
@@ -78,9 +78,8 @@ Result<std::vector<std::unique_ptr<PacketIo>>> open_ios(const Params& params,
 Result<std::unique_ptr<PacketIo>> decorate_io(const Params& params, std::unique_ptr<PacketIo> io) {
   // Faults first, so that trace and pcap show what the protocol sees.
   if (!params.fault.empty()) {
-    const auto fault = parse_fault(params.fault);
-    if (!fault) return tl::unexpected(fault.error());
-    io = inject_faults(std::move(io), *fault);
+    ASSIGN_OR_RETURN(const auto fault, parse_fault(params.fault));
+    io = inject_faults(std::move(io), fault);
   }
   if (!params.trace.empty()) {
     std::FILE* file = std::fopen(params.trace.c_str(), "a");  // open until the process ends

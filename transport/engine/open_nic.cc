@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/cores/multi_core_nic.h"
 #include "transport/engine/open_io.h"
@@ -26,13 +27,12 @@ bool takes_engines(const NicCandidate& candidate, const Params& params) {
 Result<std::unique_ptr<NicPort>> open_engines(const InterfaceInfo& interface, const Params& params,
                                               uint32_t engines,
                                               std::unique_ptr<Processors> processors) {
-  auto ios = open_ios(params, interface, engines);
-  if (!ios) return tl::unexpected(ios.error());
+  ASSIGN_OR_RETURN(auto ios, open_ios(params, interface, engines));
   const CoreThreadConfig config{
       .clock = clock_now,
       .spin = params.spin,
       .longest_sleep = params.fault.empty() ? Duration::max() : kBlindSleep};
-  return MultiCoreNic::make(make_soft_ports(params, std::move(*ios), clock_now()), config,
+  return MultiCoreNic::make(make_soft_ports(params, std::move(ios), clock_now()), config,
                             std::move(processors));
 }
 
@@ -46,23 +46,20 @@ Result<std::unique_ptr<NicPort>> open_port(const NicCandidate& candidate,
     if (engines > 1) return open_engines(interface, params, engines, std::move(processors));
   }
   const Sockets sockets = candidate.kind == NicKind::kSoftRaw ? Sockets::kRaw : Sockets::kUdp;
-  auto io = open_io(params, interface, sockets);
-  if (!io) return tl::unexpected(io.error());
-  return make_soft_port(params, std::move(*io), clock_now());
+  ASSIGN_OR_RETURN(auto io, open_io(params, interface, sockets));
+  return make_soft_port(params, std::move(io), clock_now());
 }
 
 Result<OpenedNic> open_soft(const NicCandidate& candidate, const Params& params) {
-  auto interface = find_interface(candidate.device);
-  if (!interface) return tl::unexpected(interface.error());
-  auto port = open_port(candidate, *interface, params);
-  if (!port) return tl::unexpected(port.error());
+  ASSIGN_OR_RETURN(auto interface, find_interface(candidate.device));
+  ASSIGN_OR_RETURN(auto port, open_port(candidate, interface, params));
   return OpenedNic{.name = candidate.name(),
                    .device = candidate.device,
-                   .pci_path = interface->pci_path,
-                   .guid = interface->guid,
-                   .speed = params.line_rate.bps() != 0 ? params.line_rate : interface->speed,
-                   .port = std::move(*port),
-                   .host_only = interface->loopback};
+                   .pci_path = interface.pci_path,
+                   .guid = interface.guid,
+                   .speed = params.line_rate.bps() != 0 ? params.line_rate : interface.speed,
+                   .port = std::move(port),
+                   .host_only = interface.loopback};
 }
 
 Result<OpenedNic> open_kind(const NicCandidate& candidate, const Params& params,
@@ -102,9 +99,7 @@ std::vector<NicCandidate> list_nics() {
 
 Result<OpenedNic> open_nic(const NicCandidate& candidate, const Params& params,
                            const LogSink& log) {
-  if (auto allowed = check_security(candidate, params, log); !allowed) {
-    return tl::unexpected(std::move(allowed.error()));
-  }
+  RETURN_IF_ERROR(check_security(candidate, params, log));
   if (params.engines > 1 && !takes_engines(candidate, params)) {
     log(LogLevel::kWarn,
         fmt::format("{}: one engine, not PACECAR_ENGINES={}: several are for software NICs on UDP "

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "transport/base/return_if_error.h"
 #include "transport/engine/back_ends.h"
 #include "transport/engine/bootstrap_choice.h"
 #include "transport/engine/clock.h"
@@ -95,10 +96,9 @@ uint64_t guid_of(const OfiProvider& provider) {
 }  // namespace
 
 Result<std::vector<FabricProvider>> list_fabric_providers() {
-  const auto providers = list_ofi_providers();
-  if (!providers) return tl::unexpected(providers.error());
+  ASSIGN_OR_RETURN(const auto providers, list_ofi_providers());
   std::vector<FabricProvider> listed;
-  for (const OfiProvider& provider : *providers) {
+  for (const OfiProvider& provider : providers) {
     const bool usable = provider.flaw.empty();
     listed.push_back({.name = fmt::format("ofi:{}:{}", provider.name, provider.domain),
                       .usable = usable,
@@ -110,45 +110,44 @@ Result<std::vector<FabricProvider>> list_fabric_providers() {
 Result<OpenedNic> open_ofi_nic(const NicCandidate& candidate, const Params& params,
                                const LogSink& log) {
   const auto [name, domain] = provider_and_domain(candidate.device);
-  auto provider = choose_ofi_provider(name, domain, params.gpu != GpuSetting::kHost);
-  if (!provider) return tl::unexpected(provider.error());
-  const auto address = bootstrap_address(*provider, params.bootstrap);
+  ASSIGN_OR_RETURN(auto provider,
+                   choose_ofi_provider(name, domain, params.gpu != GpuSetting::kHost));
+  const auto address = bootstrap_address(provider, params.bootstrap);
   if (!address) {
     return fail(ErrorCode::kNotFound,
                 fmt::format("no interface has an address by which peers could set up connections "
                             "of '{}': give one an address",
                             candidate.name()));
   }
-  if (const std::string_view avoid = what_nccl_must_avoid(*provider); !avoid.empty()) {
+  if (const std::string_view avoid = what_nccl_must_avoid(provider); !avoid.empty()) {
     log(LogLevel::kWarn,
         fmt::format("{}: the bytes of a write may land in any order there: keep NCCL from {}",
                     candidate.name(), avoid));
   }
-  const auto interface = find_interface(provider->domain);
+  const auto interface = find_interface(provider.domain);
   const Rate device_speed =
-      provider->traits.speed.bps() != 0 || !interface ? provider->traits.speed : interface->speed;
+      provider.traits.speed.bps() != 0 || !interface ? provider.traits.speed : interface->speed;
   const Rate speed = params.line_rate.bps() != 0 ? params.line_rate : device_speed;
-  const std::string pci = interface ? interface->pci_path : pci_path(*provider->info);
-  const std::string device = provider->domain;
-  const uint64_t guid = guid_of(*provider);
-  const bool host_only = provider->traits.host_only || (interface && interface->loopback);
-  auto nic = OfiNic::open({.name = candidate.name(),
-                           .flows = params.max_flows,
-                           .queue_pairs = params.max_flows * 2,
-                           .regions = params.max_regions,
-                           .paths = params.ofi_endpoints,
-                           .chunk = params.chunk,
-                           .line_rate = speed,
-                           .silence_limit = params.timeout * 6 / 10,
-                           .address = *address},
-                          std::move(*provider), clock_now());
-  if (!nic) return tl::unexpected(nic.error());
+  const std::string pci = interface ? interface->pci_path : pci_path(*provider.info);
+  const std::string device = provider.domain;
+  const uint64_t guid = guid_of(provider);
+  const bool host_only = provider.traits.host_only || (interface && interface->loopback);
+  ASSIGN_OR_RETURN(auto nic, OfiNic::open({.name = candidate.name(),
+                                           .flows = params.max_flows,
+                                           .queue_pairs = params.max_flows * 2,
+                                           .regions = params.max_regions,
+                                           .paths = params.ofi_endpoints,
+                                           .chunk = params.chunk,
+                                           .line_rate = speed,
+                                           .silence_limit = params.timeout * 6 / 10,
+                                           .address = *address},
+                                          std::move(provider), clock_now()));
   return OpenedNic{.name = candidate.name(),
                    .device = device,
                    .pci_path = pci,
                    .guid = guid,
                    .speed = speed,
-                   .port = std::move(*nic),
+                   .port = std::move(nic),
                    .host_only = host_only};
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "transport/base/fresh_pages.h"
+#include "transport/base/return_if_error.h"
 #include "transport/engine/back_ends.h"
 #include "transport/engine/bootstrap_choice.h"
 #include "transport/engine/clock.h"
@@ -50,9 +51,9 @@ std::optional<Address> bootstrap_address(const std::string& wish, const std::str
 Result<void> check_locking(Nic& nic) {
   constexpr size_t kLeast = size_t{16} << 20;
   const FreshPages memory = make_fresh_pages(kLeast);
-  const auto region = nic.register_memory(memory.get(), kLeast, Access::kLocalRead);
-  if (!region) return tl::unexpected(region.error());
-  nic.deregister_memory(*region);
+  ASSIGN_OR_RETURN(const auto region,
+                   nic.register_memory(memory.get(), kLeast, Access::kLocalRead));
+  nic.deregister_memory(region);
   return {};
 }
 
@@ -97,37 +98,34 @@ Result<OpenedNic> open_verbs_nic(const NicCandidate& candidate, const Params& pa
                             "bootstrap: see 'rdma link', 'ip address' and PACECAR_BOOTSTRAP ('{}')",
                             candidate.device, params.bootstrap));
   }
-  const auto gid = parse_gid_index(params.gid_index);
-  if (!gid) return tl::unexpected(gid.error());
-  const auto without = parse_offloads(params.verbs_without);
-  if (!without) return tl::unexpected(without.error());
+  ASSIGN_OR_RETURN(const auto gid, parse_gid_index(params.gid_index));
+  ASSIGN_OR_RETURN(const auto without, parse_offloads(params.verbs_without));
   const VerbsPortInfo& info = port->info;
-  auto nic = VerbsNic::open({.device = info.device,
-                             .port = info.port,
-                             .gid_index = *gid,
-                             .flows = params.max_flows,
-                             .queue_pairs = params.max_flows * 2,
-                             .regions = params.max_regions,
-                             .paths = params.paths,
-                             .chunk = params.chunk,
-                             .traffic_class = params.tc,
-                             .control_traffic_class = params.control_tc,
-                             .pkey_index = params.pkey,
-                             .service_level = params.sl,
-                             .line_rate = params.line_rate,
-                             .without = *without,
-                             .silence_limit = params.timeout * 6 / 10,
-                             .address = *address,
-                             .log = log},
-                            clock_now());
-  if (!nic) return tl::unexpected(nic.error());
-  if (auto locks = check_locking((*nic)->nic()); !locks) return tl::unexpected(locks.error());
+  ASSIGN_OR_RETURN(auto nic, VerbsNic::open({.device = info.device,
+                                             .port = info.port,
+                                             .gid_index = gid,
+                                             .flows = params.max_flows,
+                                             .queue_pairs = params.max_flows * 2,
+                                             .regions = params.max_regions,
+                                             .paths = params.paths,
+                                             .chunk = params.chunk,
+                                             .traffic_class = params.tc,
+                                             .control_traffic_class = params.control_tc,
+                                             .pkey_index = params.pkey,
+                                             .service_level = params.sl,
+                                             .line_rate = params.line_rate,
+                                             .without = without,
+                                             .silence_limit = params.timeout * 6 / 10,
+                                             .address = *address,
+                                             .log = log},
+                                            clock_now()));
+  RETURN_IF_ERROR(check_locking(nic->nic()));
   return OpenedNic{.name = candidate.name(),
                    .device = info.device,
                    .pci_path = info.pci_path,
                    .guid = info.guid,
                    .speed = params.line_rate.bps() != 0 ? params.line_rate : info.rate,
-                   .port = std::move(*nic)};
+                   .port = std::move(nic)};
 }
 
 }  // namespace pacecar

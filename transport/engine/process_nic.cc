@@ -31,14 +31,13 @@ Result<OpenedNic> open_process_nic(const InterfaceInfo& interface, const Params&
     auto io = open_udp(config);
     if (!io && io.error().code == ErrorCode::kUnavailable && interface.up) continue;
     if (!io) return tl::unexpected(std::move(io.error()));
-    auto decorated = decorate_io(params, std::move(*io));
-    if (!decorated) return tl::unexpected(std::move(decorated.error()));
+    ASSIGN_OR_RETURN(auto decorated, decorate_io(params, std::move(*io)));
     OpenedNic nic{.name = "soft:udp:" + interface.name,
                   .device = interface.name,
                   .pci_path = interface.pci_path,
                   .guid = interface.guid,
                   .speed = params.line_rate.bps() != 0 ? params.line_rate : interface.speed,
-                  .port = make_process_port(params, std::move(*decorated), slot, clock_now()),
+                  .port = make_process_port(params, std::move(decorated), slot, clock_now()),
                   .host_only = interface.loopback};
     share_link(nic, params, log);
     return nic;

@@ -1,5 +1,7 @@
 #include "transport/message/control_writes.h"
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar {
 namespace {
 
@@ -20,10 +22,9 @@ ControlWrites::ControlWrites(Nic& nic)
 void ControlWrites::deregister_memory() { nic_.deregister_memory(words_out_region_); }
 
 Result<void> ControlWrites::register_memory() {
-  const auto region =
-      nic_.register_memory(words_out_.data(), words_out_.size_bytes(), Access::kLocalRead);
-  if (!region) return tl::unexpected(region.error());
-  words_out_region_ = *region;
+  ASSIGN_OR_RETURN(
+      words_out_region_,
+      nic_.register_memory(words_out_.data(), words_out_.size_bytes(), Access::kLocalRead));
   return {};
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar {
 namespace {
 
@@ -50,23 +52,22 @@ Result<MessageFlow*> FlowTable::make(bool sending, const NicIdentity& peer, uint
   flow->sending = sending;
   flow->peer = peer;
   flow->number = number;
-  const auto data = nic_.create_queue_pair(data_config(place, sending));
-  if (!data) return tl::unexpected(data.error());
+  ASSIGN_OR_RETURN(const auto data, nic_.create_queue_pair(data_config(place, sending)));
   const auto control = nic_.create_queue_pair(control_config(place));
   const auto region = control_.expose_word(place);
   if (!control || !region) {
-    nic_.destroy_queue_pair(*data);
+    nic_.destroy_queue_pair(data);
     if (control) nic_.destroy_queue_pair(*control);
     if (region) nic_.deregister_memory(*region);
     return tl::unexpected(control ? region.error() : control.error());
   }
-  flow->data = *data;
+  flow->data = data;
   flow->control = *control;
   flow->word_region = *region;
-  flow->local = FlowEnd{nic_.queue_pair_address(*data), nic_.queue_pair_address(*control),
+  flow->local = FlowEnd{nic_.queue_pair_address(data), nic_.queue_pair_address(*control),
                         remote_address_of(*region)};
   ids_.push_back(place);
-  by_queue_pair_[*data] = by_queue_pair_[*control] = place;
+  by_queue_pair_[data] = by_queue_pair_[*control] = place;
   by_peer_.emplace(peer, place);
   return &flows_.add(std::move(flow));
 }

@@ -5,6 +5,7 @@
 
 #include "transport/base/check.h"
 #include "transport/base/prefetch.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -22,13 +23,10 @@ Result<std::unique_ptr<Messenger>> Messenger::create(Nic& nic, const MessengerCo
   PACECAR_CHECK(config.max_connections <= kMaxConnections);
   PACECAR_CHECK(config.line_rate.bps() > 0);
   PACECAR_CHECK(config.eager <= std::min<Bytes>(kMaxEager, nic.caps().write_bytes / 2));
-  auto congestion_control = RateControl::make(nic, config);
-  if (!congestion_control) return tl::unexpected(congestion_control.error());
+  ASSIGN_OR_RETURN(auto congestion_control, RateControl::make(nic, config));
   auto messenger =
-      std::unique_ptr<Messenger>(new Messenger(nic, config, std::move(*congestion_control), now));
-  if (auto registered = messenger->control_.register_memory(); !registered) {
-    return tl::unexpected(registered.error());
-  }
+      std::unique_ptr<Messenger>(new Messenger(nic, config, std::move(congestion_control), now));
+  RETURN_IF_ERROR(messenger->control_.register_memory());
   return messenger;
 }
 

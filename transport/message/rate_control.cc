@@ -7,6 +7,7 @@
 #include "cc/grant_word.h"
 #include "cc/registry.h"
 #include "transport/base/prefetch.h"
+#include "transport/base/return_if_error.h"
 #include "transport/message/flow_limits.h"
 
 namespace pacecar {
@@ -36,17 +37,16 @@ FlowEnvironment environment(const Nic& nic, const MessengerConfig& config) {
 Result<CongestionControl> RateControl::make(const Nic& nic, const MessengerConfig& config) {
   FlowEnvironment flow = environment(nic, config);
   flow.host_link = config.outgoing;
-  auto controllers = make_controllers(config.congestion_control, flow, config.rate_max,
-                                      config.constants, nic.caps().flows);
-  if (!controllers) return tl::unexpected(controllers.error());
+  ASSIGN_OR_RETURN(auto controllers,
+                   make_controllers(config.congestion_control, flow, config.rate_max,
+                                    config.constants, nic.caps().flows));
   flow.host_link = config.incoming;
   const std::string_view own = controller_info(config.congestion_control)->allocator;
   const std::string_view name = config.allocator.empty() ? own : config.allocator;
   const auto constants =
       std::span(config.constants).first(name == own ? config.constants.size() : 0);
-  auto allocator = make_allocator(name, flow, nic.caps().flows, constants);
-  if (!allocator) return tl::unexpected(allocator.error());
-  return CongestionControl{std::move(*controllers), std::move(*allocator), allocator_name(own),
+  ASSIGN_OR_RETURN(auto allocator, make_allocator(name, flow, nic.caps().flows, constants));
+  return CongestionControl{std::move(controllers), std::move(allocator), allocator_name(own),
                            allocator_name(name)};
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar {
 namespace {
 
@@ -25,27 +27,25 @@ ReceiveSide::ReceiveSide(Nic& nic, const MessengerConfig& config, MessengerCount
 // --- connections ---
 
 Result<ReceiveSide::Answered> ReceiveSide::open(std::span<const uint8_t> bytes, Instant now) {
-  auto offer = decode_offer(bytes);
-  if (!offer) return tl::unexpected(offer.error());
-  auto made = ends_.make();
-  if (!made) return tl::unexpected(made.error());
-  End& end = **made;
-  const auto flow = flow_of(*offer, now);
+  ASSIGN_OR_RETURN(auto offer, decode_offer(bytes));
+  ASSIGN_OR_RETURN(auto made, ends_.make());
+  End& end = *made;
+  const auto flow = flow_of(offer, now);
   if (!flow) {
     ends_.discard(end);
     return tl::unexpected(flow.error());
   }
   (*flow)->state = FlowState::kOpen;  // also if it was leaving
-  const uint32_t eager = std::min(offer->eager, config_.eager);
+  const uint32_t eager = std::min(offer.eager, config_.eager);
   end.flow = *flow;
-  end.number = offer->number;
-  end.offered = offer->count;
-  end.weight = offer->weight;
-  end.remote_table = offer->table;
+  end.number = offer.number;
+  end.offered = offer.count;
+  end.weight = offer.weight;
+  end.remote_table = offer.table;
   end.queue.enable_eager(EagerCells(eager), ends_.cells(end.id));
-  take_number(**flow, *offer, now);
-  (*flow)->numbered.put(offer->number, end.id);
-  ends_.add(std::move(*made), now);
+  take_number(**flow, offer, now);
+  (*flow)->numbered.put(offer.number, end.id);
+  ends_.add(std::move(made), now);
   return Answered{end.id, encode(Answer{.end = end.flow->local,
                                         .eager = eager,
                                         .table = remote_address_of(end.table_region)})};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "transport/base/check.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -30,9 +31,8 @@ SendSide::SendSide(Nic& nic, const MessengerConfig& config, MessengerCounters& c
 Result<SendSide::Offered> SendSide::open(const NicIdentity& peer, Instant now, uint32_t weight,
                                          ConnectionRole role) {
   PACECAR_CHECK(weight <= kMaxWeight);
-  auto made = ends_.make();
-  if (!made) return tl::unexpected(made.error());
-  End& end = **made;
+  ASSIGN_OR_RETURN(auto made, ends_.make());
+  End& end = *made;
   MessageFlow* flow = flows_.find_shareable(peer);
   end.shares = flow != nullptr;
   if (flow == nullptr) {
@@ -48,7 +48,7 @@ Result<SendSide::Offered> SendSide::open(const NicIdentity& peer, Instant now, u
   end.eager = role == ConnectionRole::kWhole ? config_.eager : 0;
   end.weight = weight == 0 ? config_.weight : weight;
   end.number = flow->numbered.add(end.id);
-  ends_.add(std::move(*made), now);
+  ends_.add(std::move(made), now);
   return Offered{end.id, encode(Offer{.sender = config_.identity,
                                       .flow = flow->number,
                                       .joined = flow->state == FlowState::kOpen,

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "transport/base/random_word.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -48,7 +49,7 @@ Result<OfiDomain> OfiDomain::open(OfiProvider provider, std::string name, size_t
   domain.waiting_ = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
   domain.timer_ = FileDescriptor(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
   if (!domain.waiting_ || !domain.timer_) return domain.failed("epoll_create1", -errno);
-  if (auto done = domain.open_completions(); !done) return tl::unexpected(done.error());
+  RETURN_IF_ERROR(domain.open_completions());
   return domain;
 }
 

@@ -6,11 +6,13 @@
 
 #include <array>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar {
 
 Result<std::unique_ptr<OfiEndpoint>> OfiEndpoint::open(const OfiDomain& domain) {
   std::unique_ptr<OfiEndpoint> endpoint(new OfiEndpoint(domain));
-  if (auto done = endpoint->set_up(); !done) return tl::unexpected(done.error());
+  RETURN_IF_ERROR(endpoint->set_up());
   return endpoint;
 }
 

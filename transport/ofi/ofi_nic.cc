@@ -10,6 +10,7 @@
 
 #include "transport/base/check.h"
 #include "transport/base/random_word.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -28,10 +29,9 @@ constexpr size_t kReceived = 1 << 13;
 
 Result<std::unique_ptr<OfiNic>> OfiNic::open(const OfiConfig& config, OfiProvider provider,
                                              Instant now) {
-  auto domain = OfiDomain::open(std::move(provider), config.name, kOperations);
-  if (!domain) return tl::unexpected(domain.error());
-  std::unique_ptr<OfiNic> nic(new OfiNic(config, std::move(*domain), now));
-  if (auto done = nic->open_endpoints(); !done) return tl::unexpected(done.error());
+  ASSIGN_OR_RETURN(auto domain, OfiDomain::open(std::move(provider), config.name, kOperations));
+  std::unique_ptr<OfiNic> nic(new OfiNic(config, std::move(domain), now));
+  RETURN_IF_ERROR(nic->open_endpoints());
   return nic;
 }
 
@@ -86,18 +86,15 @@ void OfiNic::close_endpoints() {
 
 Result<void> OfiNic::open_endpoints() {
   if (domain_.traits().host_only) {
-    auto turn = HostTurn::make();
-    if (!turn) return tl::unexpected(turn.error());
-    host_turn_ = std::move(*turn);
+    ASSIGN_OR_RETURN(host_turn_, HostTurn::make());
   }
   name_bytes_ = 0;
   size_t wanted = domain_.traits().endpoint_memory ? 1 : 1 + config_.paths;
   while (endpoints_.size() < wanted) {
-    auto endpoint = OfiEndpoint::open(domain_);
-    if (!endpoint) return tl::unexpected(endpoint.error());
-    name_bytes_ = std::max(name_bytes_, (*endpoint)->name().size());
+    ASSIGN_OR_RETURN(auto endpoint, OfiEndpoint::open(domain_));
+    name_bytes_ = std::max(name_bytes_, endpoint->name().size());
     wanted = std::min(wanted, max_endpoints(name_bytes_));
-    if (endpoints_.size() < wanted) endpoints_.push_back(std::move(*endpoint));
+    if (endpoints_.size() < wanted) endpoints_.push_back(std::move(endpoint));
   }
   memory_.use(endpoints_.front()->endpoint());
   in_flight_.assign(endpoints_.size(), 0);
@@ -172,9 +169,7 @@ Result<QueuePairId> OfiNic::create_queue_pair(const QueuePairConfig& config) {
   const uint32_t slot = free_slots_.front();
   // The rings have a key of their own, so a peer reaches no other's rings. The slot's previous key
   // stayed valid until now for late messages: a wrong key may end the whole connection to a peer.
-  auto region = memory_.lend(&rings_[slot], sizeof(OfiRings));
-  if (!region) return tl::unexpected(region.error());
-  ring_regions_[slot] = std::move(*region);
+  ASSIGN_OR_RETURN(ring_regions_[slot], memory_.lend(&rings_[slot], sizeof(OfiRings)));
   free_slots_.pop_front();
   ++in_use_;
   const auto slots = static_cast<uint32_t>(queue_pairs_.size());
@@ -206,20 +201,18 @@ Result<void> OfiNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t>
   PACECAR_CHECK(qp != nullptr);
   if (qp->state == QueuePair::State::kBroken) return fail(ErrorCode::kSystem, qp->fault);
   PACECAR_CHECK(qp->state == QueuePair::State::kCreated);
-  auto address = decode_ofi_address(remote);
-  if (!address) return tl::unexpected(address.error());
-  if (address->provider != ofi_provider_tag(provider().name)) {
+  ASSIGN_OR_RETURN(auto address, decode_ofi_address(remote));
+  if (address.provider != ofi_provider_tag(provider().name)) {
     return fail(ErrorCode::kPeer,
                 fmt::format("{} and the peer's NIC are of different providers of libfabric: choose "
                             "the same on both sides with PACECAR_NICS",
                             domain_.name()));
   }
   if (host_turn_) {
-    auto turn = HostTurn::join(address->turn);
-    if (!turn) return tl::unexpected(turn.error());
-    qp->turn = std::move(*turn);
+    ASSIGN_OR_RETURN(auto turn, HostTurn::join(address.turn));
+    qp->turn = std::move(turn);
   }
-  qp->remote = std::move(*address);
+  qp->remote = std::move(address);
   // Control writes go to the peer's first endpoint, data to the others.
   const size_t for_data = std::max<size_t>(qp->remote.endpoints.size() - 1, 1);
   for (size_t i = 0; i < endpoints_.size(); ++i) {

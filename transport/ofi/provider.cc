@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar {
 namespace {
 
@@ -186,34 +188,32 @@ std::string flaw_of(const fi_info& info) {
 }
 
 Result<std::vector<OfiProvider>> list_ofi_providers() {
-  const auto library = OfiLibrary::load();
-  if (!library) return tl::unexpected(library.error());
-  Hints hints(**library, {});
+  ASSIGN_OR_RETURN(const auto library, OfiLibrary::load());
+  Hints hints(*library, {});
   hints.want_datagrams();
   hints.want_writes();
-  const InfoHandle infos = query(**library, *hints.info);
-  std::vector<OfiProvider> found = one_per_domain(**library, infos.get());
-  ask_for_gpu_memory(**library, hints, found);
+  const InfoHandle infos = query(*library, *hints.info);
+  std::vector<OfiProvider> found = one_per_domain(*library, infos.get());
+  ask_for_gpu_memory(*library, hints, found);
   return found;
 }
 
 Result<OfiProvider> choose_ofi_provider(std::string_view name, std::string_view domain,
                                         bool gpu_memory) {
-  const auto library = OfiLibrary::load();
-  if (!library) return tl::unexpected(library.error());
-  Hints hints(**library, name);
+  ASSIGN_OR_RETURN(const auto library, OfiLibrary::load());
+  Hints hints(*library, name);
   hints.want_datagrams();
   hints.want_writes();
   hints.want_known_modes();
   hints.want_order();
-  InfoHandle infos = query(**library, *hints.info);
+  InfoHandle infos = query(*library, *hints.info);
   if (infos == nullptr) {
     hints.info->tx_attr->msg_order = 0;
-    infos = query(**library, *hints.info);
+    infos = query(*library, *hints.info);
   }
-  if (infos == nullptr) return tl::unexpected(why_not(**library, name));
-  std::vector<OfiProvider> found = one_per_domain(**library, infos.get());
-  if (gpu_memory) ask_for_gpu_memory(**library, hints, found);
+  if (infos == nullptr) return tl::unexpected(why_not(*library, name));
+  std::vector<OfiProvider> found = one_per_domain(*library, infos.get());
+  if (gpu_memory) ask_for_gpu_memory(*library, hints, found);
   std::erase_if(found, [name](const OfiProvider& provider) {
     return provider.name != name && lowest_layer(provider.name) != name;
   });

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "transport/base/random_word.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -39,7 +40,7 @@ Result<void> OfiRegistrations::check(uint64_t address, size_t length) const {
 
 Result<MemoryRegion> OfiRegistrations::add(void* address, size_t length, Access access) {
   const auto start = reinterpret_cast<uint64_t>(address);
-  if (auto checked = check(start, length); !checked) return tl::unexpected(checked.error());
+  RETURN_IF_ERROR(check(start, length));
   const iovec range{.iov_base = address, .iov_len = length};
   fi_mr_attr attributes{.mr_iov = &range, .iov_count = 1};
   return keep(enroll(attributes, start, length, access, 0));
@@ -47,9 +48,7 @@ Result<MemoryRegion> OfiRegistrations::add(void* address, size_t length, Access 
 
 #ifdef FI_MR_DMABUF
 Result<MemoryRegion> OfiRegistrations::add_dmabuf(const DmaBufMemory& memory, Access access) {
-  if (auto checked = check(memory.address, memory.length); !checked) {
-    return tl::unexpected(checked.error());
-  }
+  RETURN_IF_ERROR(check(memory.address, memory.length));
   const fi_mr_dmabuf buffer{.fd = memory.fd,
                             .offset = memory.offset,
                             .len = memory.length,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar::rma {
 
 // Waits for copies to and from the scratch, which is freed.
@@ -22,18 +24,16 @@ Result<std::span<const Arrival>> Arrivals::advance() {
   if (idle()) return std::span<const Arrival>();
   if (phase_ == Phase::kNone) {
     phase_ = Phase::kSettle;
-    if (auto begun = begin(); !begun) return tl::unexpected(begun.error());
+    RETURN_IF_ERROR(begin());
   }
-  const auto passed = through();
-  if (!passed) return tl::unexpected(passed.error());
-  if (!*passed) return std::span<const Arrival>();
+  ASSIGN_OR_RETURN(const auto passed, through());
+  if (!passed) return std::span<const Arrival>();
   if (phase_ == Phase::kWrite) {
     phase_ = Phase::kNone;
     return std::span<const Arrival>();
   }
-  const auto writing = count();
-  if (!writing) return tl::unexpected(writing.error());
-  phase_ = *writing ? Phase::kWrite : Phase::kNone;
+  ASSIGN_OR_RETURN(const auto writing, count());
+  phase_ = writing ? Phase::kWrite : Phase::kNone;
   return std::span<const Arrival>(round_arrivals_);
 }
 
@@ -58,9 +58,8 @@ Result<void> Arrivals::begin() {
     Gpu& gpu = gpu_of(window.engine);
     gpu.copying[static_cast<size_t>(CopyWay::kToDevice)] = true;  // deliveries so far
     if (window.direct == nullptr) continue;
-    const auto flush = context_->start_flush(nic_, window.direct, window.base);
-    if (!flush) return tl::unexpected(flush.error());
-    gpu.flush = *flush;
+    ASSIGN_OR_RETURN(const auto flush, context_->start_flush(nic_, window.direct, window.base));
+    gpu.flush = flush;
   }
   size_t place = 0;
   for (auto& [at, sum] : round_sums_) {
@@ -106,12 +105,10 @@ Result<bool> Arrivals::count() {
       continue;
     }
     *scratch(own_place) += sum.value;
-    const auto copied = copy(CopyWay::kToDevice, *word, own_place);
-    if (!copied) return tl::unexpected(copied.error());
+    RETURN_IF_ERROR(copy(CopyWay::kToDevice, *word, own_place));
     writing = true;
   }
-  const auto followed = follow(CopyWay::kToDevice);
-  if (!followed) return tl::unexpected(followed.error());
+  RETURN_IF_ERROR(follow(CopyWay::kToDevice));
   return writing;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/base/return_if_error.h"
 #include "transport/rma/meeting.h"
 
 namespace pacecar::rma {
@@ -37,11 +38,11 @@ Result<std::unique_ptr<Group>> Group::join(std::shared_ptr<Context> context, siz
   auto group =
       std::unique_ptr<Group>(new Group(std::move(context), nic, rank, handles.size(), log));
   OwnPages<Record>& records = group->records_;
-  auto memory = group->context_->register_memory(nic, records.data(), records.bytes());
-  if (!memory) return tl::unexpected(memory.error());
-  group->records_memory_ = *memory;
-  Meeting meeting(*group->context_, nic, listener, rank, handles.size(), records.data(), *memory);
-  if (auto met = meeting.meet(handles, weight); !met) return tl::unexpected(met.error());
+  ASSIGN_OR_RETURN(auto memory,
+                   group->context_->register_memory(nic, records.data(), records.bytes()));
+  group->records_memory_ = memory;
+  Meeting meeting(*group->context_, nic, listener, rank, handles.size(), records.data(), memory);
+  RETURN_IF_ERROR(meeting.meet(handles, weight));
   for (size_t peer = 0; peer < handles.size(); ++peer) {
     group->peers_.emplace_back(peer, meeting.take_inbox(peer), meeting.take_outbox(peer),
                                group->windows_, group->arrivals_);
@@ -140,9 +141,7 @@ Result<SharedWindow*> Group::share(const MemoryRange& range) {
   std::shared_ptr<StagedRange> copies;
   {
     const std::lock_guard lock(mutex_);
-    auto registered = windows_.register_own(range);
-    if (!registered) return tl::unexpected(registered.error());
-    own = *registered;
+    ASSIGN_OR_RETURN(own, windows_.register_own(range));
     copies = windows_.own_copies(own.id);
   }
   const auto prepared = copies == nullptr ? Result<void>() : prepare(copies->engine(), own.staged);
@@ -180,16 +179,15 @@ Result<SharedWindow*> Group::share(const MemoryRange& range) {
 // other ranks' signals.
 Result<void> Group::prepare(const std::shared_ptr<const CopyEngine>& engine, bool staged) {
   if (!arrivals_.has_scratch()) {
-    auto scratch = PinnedMemory::allocate(engine, Arrivals::kMost * sizeof(uint64_t));
-    if (!scratch) return tl::unexpected(scratch.error());
+    ASSIGN_OR_RETURN(auto scratch,
+                     PinnedMemory::allocate(engine, Arrivals::kMost * sizeof(uint64_t)));
     const std::lock_guard lock(mutex_);
-    arrivals_.use(std::move(*scratch));
+    arrivals_.use(std::move(scratch));
   }
   if (!staged || landing_ != nullptr) return {};
-  auto landing = Landing::make(context_, nic_, engine, peers_.size());
-  if (!landing) return tl::unexpected(landing.error());
+  ASSIGN_OR_RETURN(auto landing, Landing::make(context_, nic_, engine, peers_.size()));
   const std::lock_guard lock(mutex_);
-  landing_ = std::move(*landing);
+  landing_ = std::move(landing);
   for (Peer& peer : peers_) peer.land_in(*landing_);
   return {};
 }

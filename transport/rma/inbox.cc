@@ -1,5 +1,7 @@
 #include "transport/rma/inbox.h"
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar::rma {
 
 Result<void> Inbox::open() {
@@ -12,10 +14,9 @@ Result<void> Inbox::open() {
 Result<void> Inbox::post(uint32_t place) {
   const ReceiveBuffer buffer{
       .data = &places_[place], .size = sizeof(Record), .tag = 0, .memory = memory_};
-  auto started = connection_->irecv({&buffer, 1});
-  if (!started) return tl::unexpected(started.error());
-  if (*started == nullptr) return fail(ErrorCode::kInternal, "a connection has too few receives");
-  requests_[place] = *started;
+  ASSIGN_OR_RETURN(auto started, connection_->irecv({&buffer, 1}));
+  if (started == nullptr) return fail(ErrorCode::kInternal, "a connection has too few receives");
+  requests_[place] = started;
   return {};
 }
 
@@ -31,7 +32,7 @@ Result<std::optional<Record>> Inbox::next() {
                                       "version of Pacecar on both sides");
   }
   const Record record = places_[oldest_];
-  if (auto posted = post(oldest_); !posted) return tl::unexpected(posted.error());
+  RETURN_IF_ERROR(post(oldest_));
   oldest_ = (oldest_ + 1) % kRecords;
   return record;
 }

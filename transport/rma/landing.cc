@@ -2,22 +2,21 @@
 
 #include <utility>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar::rma {
 
 Result<std::unique_ptr<Landing>> Landing::make(std::shared_ptr<Context> context, size_t nic,
                                                std::shared_ptr<const CopyEngine> engine,
                                                size_t ranks) {
-  auto pinned = PinnedMemory::allocate(std::move(engine), ranks * kBytes);
-  if (!pinned) return tl::unexpected(pinned.error());
-  std::unique_ptr<Landing> landing(new Landing(std::move(context), nic, std::move(*pinned)));
+  ASSIGN_OR_RETURN(auto pinned, PinnedMemory::allocate(std::move(engine), ranks * kBytes));
+  std::unique_ptr<Landing> landing(new Landing(std::move(context), nic, std::move(pinned)));
   for (size_t rank = 0; rank < ranks; ++rank) {
     uint8_t* const part = landing->pinned_->bytes().data() + rank * kBytes;
-    const auto memory = landing->context_->register_memory(nic, part, kBytes);
-    if (!memory) return tl::unexpected(memory.error());
-    landing->memory_.push_back(*memory);
-    const auto window = window_of(**memory);
-    if (!window) return tl::unexpected(window.error());
-    landing->windows_.push_back(*window);
+    ASSIGN_OR_RETURN(const auto memory, landing->context_->register_memory(nic, part, kBytes));
+    landing->memory_.push_back(memory);
+    ASSIGN_OR_RETURN(const auto window, window_of(*memory));
+    landing->windows_.push_back(window);
   }
   return landing;
 }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar::rma {
 namespace {
 
@@ -31,18 +33,15 @@ Result<void> Meeting::meet(std::span<const Handle> handles, uint32_t weight) {
   // Each begins with the rank after itself, so that not all call the same one.
   for (size_t i = 1; i <= handles.size(); ++i) {
     const size_t rank = (rank_ + i) % handles.size();
-    auto call = context_.connect(nic_, handles[rank], options);
-    if (!call) return tl::unexpected(call.error());
-    calls_[rank] = std::move(*call);
+    ASSIGN_OR_RETURN(calls_[rank], context_.connect(nic_, handles[rank], options));
   }
   auto moved_at = Clock::now();
   while (!complete()) {
     context_.progress(nic_);
     bool moved = false;
     for (size_t rank = 0; rank < calls_.size(); ++rank) {
-      const auto called = call(rank);
-      if (!called) return tl::unexpected(called.error());
-      moved |= *called;
+      ASSIGN_OR_RETURN(const auto called, call(rank));
+      moved |= called;
     }
     for (const auto& step : {accept(), greet()}) {
       if (!step) return tl::unexpected(step.error());
@@ -78,48 +77,40 @@ Result<void> Meeting::check_nic(size_t nic) const {
 // Advances the connection to one rank.
 Result<bool> Meeting::call(size_t rank) {
   if (outboxes_[rank]) {
-    auto advanced = outboxes_[rank]->advance();
-    if (!advanced) return tl::unexpected(advanced.error());
+    RETURN_IF_ERROR(outboxes_[rank]->advance());
     return false;
   }
-  auto connection = calls_[rank]->poll();
-  if (!connection) return tl::unexpected(connection.error());
-  if (*connection == nullptr) return false;
+  ASSIGN_OR_RETURN(auto connection, calls_[rank]->poll());
+  if (connection == nullptr) return false;
   calls_[rank].reset();
-  if (auto checked = check_nic((*connection)->nic()); !checked) {
-    return tl::unexpected(checked.error());
-  }
+  RETURN_IF_ERROR(check_nic(connection->nic()));
   Record* const places = records_ + (2 * rank + 1) * kRecords;
-  outboxes_[rank].emplace(std::move(*connection), places, memory_);
+  outboxes_[rank].emplace(std::move(connection), places, memory_);
   outboxes_[rank]->add({.kind = RecordKind::kHello, .value = rank_}, nullptr);
   return true;
 }
 
 Result<bool> Meeting::accept() {
-  auto connection = listener_.accept();
-  if (!connection) return tl::unexpected(connection.error());
-  if (*connection == nullptr) return false;
-  if (auto checked = check_nic((*connection)->nic()); !checked) {
-    return tl::unexpected(checked.error());
-  }
+  ASSIGN_OR_RETURN(auto connection, listener_.accept());
+  if (connection == nullptr) return false;
+  RETURN_IF_ERROR(check_nic(connection->nic()));
   if (accepted_ == inboxes_.size()) return fail(ErrorCode::kPeer, "more ranks come than there are");
   Record* const places = records_ + 2 * accepted_++ * kRecords;
-  strangers_.emplace_back(std::move(*connection), places, memory_);
-  if (auto opened = strangers_.back().open(); !opened) return tl::unexpected(opened.error());
+  strangers_.emplace_back(std::move(connection), places, memory_);
+  RETURN_IF_ERROR(strangers_.back().open());
   return true;
 }
 
 Result<bool> Meeting::greet() {
   bool moved = false;
   for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
-    const auto record = stranger->next();
-    if (!record) return tl::unexpected(record.error());
-    if (!*record) {
+    ASSIGN_OR_RETURN(const auto record, stranger->next());
+    if (!record) {
       ++stranger;
       continue;
     }
-    const uint64_t rank = (*record)->value;
-    if ((*record)->kind != RecordKind::kHello || rank >= inboxes_.size() || inboxes_[rank]) {
+    const uint64_t rank = record->value;
+    if (record->kind != RecordKind::kHello || rank >= inboxes_.size() || inboxes_[rank]) {
       return fail(ErrorCode::kPeer, fmt::format("a rank has the invalid number {} of {}: start "
                                                 "each rank once, with the same version of Pacecar",
                                                 rank, inboxes_.size()));

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "transport/api/memory.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::rma {
 namespace {
@@ -38,9 +39,8 @@ Result<void> Outbox::advance() {
   if (!started_.empty()) connection_->advance();
   if (auto finished = finish(); !finished) return finished;
   while (owed_ > 0 || behind_ || !waiting_.empty()) {
-    const auto started = start();
-    if (!started) return tl::unexpected(started.error());
-    if (!*started) break;
+    ASSIGN_OR_RETURN(const auto started, start());
+    if (!started) break;
   }
   return {};
 }
@@ -50,9 +50,8 @@ Result<void> Outbox::finish() {
     const Started& front = started_.front();
     if (front.request != nullptr) {
       if (!settled(*front.request)) return {};
-      const auto result = connection_->test(front.request);
-      if (!result) return tl::unexpected(result.error());
-      if (!result->done) return {};
+      ASSIGN_OR_RETURN(const auto result, connection_->test(front.request));
+      if (!result.done) return {};
     }
     if (front.is_record) ++records_done_;
     if (front.last) ++done_;
@@ -141,11 +140,11 @@ Result<bool> Outbox::write(const Put& put, size_t size, const Window& window, ui
     auto sent = send(Record{}, {.is_record = true, .last = false});
     if (!sent || !*sent) return sent;
   }
-  const auto request = connection_->iput(put.data, size, put.memory, window, offset);
-  if (!request) return tl::unexpected(request.error());
-  if (*request == nullptr) return false;
+  ASSIGN_OR_RETURN(const auto request,
+                   connection_->iput(put.data, size, put.memory, window, offset));
+  if (request == nullptr) return false;
   ++puts_in_a_row_;
-  started.request = *request;
+  started.request = request;
   started_.push_back(started);
   return true;
 }
@@ -154,12 +153,11 @@ Result<bool> Outbox::send(const Record& record, Started started) {
   if (records_sent_ - records_done_ == kRecords) return false;
   Record& place = places_[records_sent_ % kRecords];
   place = record;
-  const auto request = connection_->isend(&place, sizeof place, 0, memory_);
-  if (!request) return tl::unexpected(request.error());
-  if (*request == nullptr) return false;
+  ASSIGN_OR_RETURN(const auto request, connection_->isend(&place, sizeof place, 0, memory_));
+  if (request == nullptr) return false;
   ++records_sent_;
   puts_in_a_row_ = 0;
-  started.request = *request;
+  started.request = request;
   started_.push_back(started);
   return true;
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar::rma {
 namespace {
 
@@ -31,11 +33,10 @@ bool Peer::advance() {
 Result<bool> Peer::take_records() {
   bool came = false;
   while (!arrivals_.full()) {
-    const auto record = inbox_->next();
-    if (!record) return tl::unexpected(record.error());
-    if (!*record) return came;
+    ASSIGN_OR_RETURN(const auto record, inbox_->next());
+    if (!record) return came;
     came = true;
-    if (auto taken = take(**record); !taken) return tl::unexpected(taken.error());
+    RETURN_IF_ERROR(take(*record));
   }
   return came;
 }

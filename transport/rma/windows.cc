@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "transport/api/memory.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::rma {
 
@@ -22,32 +23,30 @@ Result<Place> Windows::register_own(const MemoryRange& range) {
     ++known->second.registrations;
     return known->second.place;
   }
-  auto own = make_own(range);
-  if (!own) return tl::unexpected(own.error());
-  const WindowId id = own->place.id = next_id_++;
-  own_[id] = std::move(*own);
+  ASSIGN_OR_RETURN(auto own, make_own(range));
+  const WindowId id = own.place.id = next_id_++;
+  own_[id] = std::move(own);
   list_gpus();
   return own_[id].place;
 }
 
 Result<OwnMemory> Windows::make_own(const MemoryRange& range) {
-  const auto memory = context_->register_memory(nic_, range);
-  if (!memory) return tl::unexpected(memory.error());
+  ASSIGN_OR_RETURN(const auto memory, context_->register_memory(nic_, range));
   OwnMemory own{.base = static_cast<uint8_t*>(range.address),
-          .length = range.length,
-          .memory = *memory,
-          .copies = (*memory)->staged()};
+                .length = range.length,
+                .memory = memory,
+                .copies = memory->staged()};
   if (own.copies != nullptr) {
     own.place.staged = true;
     own.place.window.length = range.length;
     return own;
   }
-  const auto window = window_of(**memory);
+  const auto window = window_of(*memory);
   auto copies = range.kind == MemoryKind::kCuda && window
                     ? context_->copies_of(range)
                     : Result<std::shared_ptr<StagedRange>>(nullptr);
   if (!window || !copies) {
-    (void)context_->deregister_memory(nic_, *memory);
+    (void)context_->deregister_memory(nic_, memory);
     return tl::unexpected(window ? copies.error() : window.error());
   }
   own.place.window = *window;

@@ -8,6 +8,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar {
 namespace {
 
@@ -173,7 +175,7 @@ class RoutingBuilder {
 };
 
 Result<Routing> make_routing(const Topology& topology) {
-  if (auto checked = check_cables(topology); !checked) return tl::unexpected(checked.error());
+  RETURN_IF_ERROR(check_cables(topology));
   RoutingBuilder builder(topology, std::vector<bool>(topology.cables.size(), true));
   Routing routing = builder.build();
   if (builder.complaint().empty()) return routing;

@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "transport/base/return_if_error.h"
 #include "transport/sim/text_file.h"
 #include "transport/sim/topologies.h"
 
@@ -64,7 +65,7 @@ class TopoFile {
   }
 
   Result<Topology> build() const {
-    if (auto checked = check_numbers(); !checked) return tl::unexpected(checked.error());
+    RETURN_IF_ERROR(check_numbers());
     auto topology = header(kTiers) == 2 ? make_leaf_spine(leaf_spine()) : make_fat_tree(fat_tree());
     if (!topology) {
       return fail(ErrorCode::kInvalidArgument,
@@ -256,14 +257,13 @@ class TopoFile {
 
 Result<Topology> parse_topo(std::string_view text, const std::string& file) {
   TopoFile topo(file);
-  if (auto read = topo.read(text); !read) return tl::unexpected(read.error());
+  RETURN_IF_ERROR(topo.read(text));
   return topo.build();
 }
 
 Result<Topology> read_topo_file(const std::string& path) {
-  const auto text = read_text_file(path);
-  if (!text) return tl::unexpected(text.error());
-  return parse_topo(*text, path);
+  ASSIGN_OR_RETURN(const auto text, read_text_file(path));
+  return parse_topo(text, path);
 }
 
 }  // namespace pacecar

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar {
 namespace {
 
@@ -109,7 +111,7 @@ Result<Topology> make_star(const StarSpec& spec) {
   check.positive("hosts", spec.hosts);
   check.cable("cable", spec.cable);
   check.size(uint64_t{spec.hosts} + 1, spec.hosts);
-  if (auto ok = check.result(); !ok) return tl::unexpected(ok.error());
+  RETURN_IF_ERROR(check.result());
 
   Builder build("star", spec.hosts);
   const NodeId center = build.switches("switch", 1);
@@ -125,7 +127,7 @@ Result<Topology> make_dumbbell(const DumbbellSpec& spec) {
   check.cable("bottleneck", spec.bottleneck);
   const uint64_t hosts = uint64_t{spec.left} + spec.right;
   check.size(hosts + 2, hosts + 1);
-  if (auto ok = check.result(); !ok) return tl::unexpected(ok.error());
+  RETURN_IF_ERROR(check.result());
 
   Builder build("dumbbell", static_cast<uint32_t>(hosts));
   const NodeId left = build.switches("switch", 2);
@@ -148,12 +150,12 @@ Result<Topology> make_leaf_spine(const LeafSpineSpec& spec) {
     check.refuse(fmt::format("ports_per_host is {}; give 1 or 2", spec.ports_per_host));
   }
   check.multiple("hosts", spec.hosts, "hosts_per_leaf", spec.hosts_per_leaf);
-  if (auto ok = check.result(); !ok) return tl::unexpected(ok.error());
+  RETURN_IF_ERROR(check.result());
   const uint32_t ports = spec.ports_per_host;
   const uint64_t leaves = product({spec.hosts / spec.hosts_per_leaf, ports});
   check.size(spec.hosts + leaves + spec.spines,
              product({spec.hosts, ports}) + product({leaves, spec.spines, spec.bundle}));
-  if (auto ok = check.result(); !ok) return tl::unexpected(ok.error());
+  RETURN_IF_ERROR(check.result());
 
   Builder build("leaf-spine", spec.hosts);
   const NodeId leaf = build.switches("leaf", static_cast<uint32_t>(leaves));
@@ -189,7 +191,7 @@ Result<Topology> make_fat_tree(const FatTreeSpec& spec) {
   check.size(hosts + leaves + aggregations + cores,
              hosts + product({leaves, spec.aggregations_per_pod, spec.leaf_bundle}) +
                  product({aggregations, spec.cores_per_aggregation, spec.core_bundle}));
-  if (auto ok = check.result(); !ok) return tl::unexpected(ok.error());
+  RETURN_IF_ERROR(check.result());
 
   Builder build("fat tree", static_cast<uint32_t>(hosts));
   const NodeId leaf = build.switches("leaf", static_cast<uint32_t>(leaves));
@@ -223,7 +225,7 @@ Result<FatTreeSpec> fat_tree_of_radix(uint32_t radix, uint32_t hosts, uint32_t o
     check.refuse(fmt::format("the radix is {}; with oversubscription {} give a multiple of {}",
                              radix, oversubscription, unit));
   }
-  if (auto ok = check.result(); !ok) return tl::unexpected(ok.error());
+  RETURN_IF_ERROR(check.result());
 
   FatTreeSpec spec;
   spec.aggregations_per_pod = static_cast<uint32_t>(radix / parts);
@@ -238,7 +240,7 @@ Result<FatTreeSpec> fat_tree_of_radix(uint32_t radix, uint32_t hosts, uint32_t o
                     "with more ports",
                     hosts, radix, pod * radix));
   }
-  if (auto ok = check.result(); !ok) return tl::unexpected(ok.error());
+  RETURN_IF_ERROR(check.result());
   spec.pods = hosts == 0 ? radix : static_cast<uint32_t>(hosts / pod);
   return spec;
 }
@@ -252,12 +254,12 @@ Result<Topology> make_rails(const RailSpec& spec) {
   check.cable("uplink", spec.uplink);
   const uint32_t group = spec.servers_per_leaf == 0 ? spec.servers : spec.servers_per_leaf;
   if (group != 0) check.multiple("servers", spec.servers, "servers_per_leaf", group);
-  if (auto ok = check.result(); !ok) return tl::unexpected(ok.error());
+  RETURN_IF_ERROR(check.result());
   const uint32_t rails = spec.gpus_per_server;
   const uint64_t hosts = product({spec.servers, rails});
   const uint64_t leaves = product({spec.servers / group, rails});
   check.size(hosts + leaves + spec.spines, hosts + product({leaves, spec.spines}));
-  if (auto ok = check.result(); !ok) return tl::unexpected(ok.error());
+  RETURN_IF_ERROR(check.result());
 
   Builder build("rails", static_cast<uint32_t>(hosts));
   const NodeId leaf = build.switches("leaf", static_cast<uint32_t>(leaves));

@@ -1,6 +1,7 @@
 #include "transport/softnic/queue_pair.h"
 
 #include "transport/base/check.h"
+#include "transport/base/return_if_error.h"
 #include "transport/wire/big_endian.h"
 
 namespace pacecar {
@@ -154,13 +155,11 @@ Result<PeerEndpoint> decode_endpoint(std::span<const uint8_t> bytes) {
     if (peer.standby) extension = extension.first(extension.size() - kStandbyBytes);
     const bool ours = extension.size() >= 4 && wire::load_be32(extension.data()) == kMagic;
     if (!ours) return peer;
-    auto extended = load(extension, standard.gid);
-    if (!extended) return tl::unexpected(std::move(extended.error()));
-    peer.extended = *extended;
-    auto further = load_further(*extended, standard.lane_view().subspan(1),
-                                extension.subspan(size_of(*extended)));
-    if (!further) return tl::unexpected(std::move(further.error()));
-    peer.further = std::move(*further);
+    ASSIGN_OR_RETURN(auto extended, load(extension, standard.gid));
+    peer.extended = extended;
+    ASSIGN_OR_RETURN(auto further, load_further(extended, standard.lane_view().subspan(1),
+                                                extension.subspan(size_of(extended))));
+    peer.further = std::move(further);
     return peer;
   });
 }

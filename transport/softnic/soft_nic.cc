@@ -5,6 +5,7 @@
 
 #include "transport/base/check.h"
 #include "transport/base/prefetch.h"
+#include "transport/base/return_if_error.h"
 #include "transport/base/seq.h"
 
 namespace pacecar {
@@ -239,12 +240,11 @@ QueuePairAddress SoftNic::queue_pair_address(QueuePairId id) const {
 Result<void> SoftNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) {
   QueuePair* qp = find(id);
   PACECAR_CHECK(qp != nullptr && qp->state == QueuePair::State::kCreated);
-  auto peer = decode_endpoint(remote);
-  if (!peer) return tl::unexpected(std::move(peer.error()));
-  if (!peer->extended || !offers_extended(qp->config)) {
-    return connect_standard(*qp, *peer);
+  ASSIGN_OR_RETURN(auto peer, decode_endpoint(remote));
+  if (!peer.extended || !offers_extended(qp->config)) {
+    return connect_standard(*qp, peer);
   }
-  return connect_extended(*qp, *peer->extended);
+  return connect_extended(*qp, peer.extended);
 }
 
 uint32_t SoftNic::window(const QueuePairConfig& config) const {

@@ -2,6 +2,7 @@
 // their packets.
 #include <algorithm>
 
+#include "transport/base/return_if_error.h"
 #include "transport/security/key_derivation.h"
 #include "transport/softnic/soft_nic.h"
 #include "transport/wire/big_endian.h"
@@ -39,9 +40,8 @@ Result<void> SoftNic::connect_extended(QueuePair& qp, const SoftEndpoint& remote
   qp.remote.address.scope_id = config_.address.scope_id;  // scopes are numbered per host
   const bool full = qp.local.full_checksum || qp.remote.full_checksum;
   qp.coverage = full ? wire::Coverage::kFull : wire::Coverage::kHeader;
-  auto guard = make_guard(qp);
-  if (!guard) return tl::unexpected(std::move(guard.error()));
-  qp.guard = std::move(*guard);
+  ASSIGN_OR_RETURN(auto guard, make_guard(qp));
+  qp.guard = std::move(guard);
   LossRecovery loss = config_.loss;
   if (!qp.config.paced) {  // control writes keep to one path, and are acknowledged late
     loss.reordering = {};

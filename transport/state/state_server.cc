@@ -12,6 +12,8 @@
 #include <cstring>
 #include <system_error>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar {
 namespace {
 
@@ -47,9 +49,8 @@ Result<std::unique_ptr<StateServer>> StateServer::open(StateDirectory directory,
   directory.remove_stale();
   FileDescriptor stop(eventfd(0, EFD_CLOEXEC));
   if (!stop) return cannot("an eventfd", errno);
-  auto listening = directory.listen();
-  if (!listening) return tl::unexpected(listening.error());
-  std::unique_ptr<StateServer> server(new StateServer(std::move(directory), std::move(*listening),
+  ASSIGN_OR_RETURN(auto listening, directory.listen());
+  std::unique_ptr<StateServer> server(new StateServer(std::move(directory), std::move(listening),
                                                       std::move(stop), std::move(pages)));
   try {
     server->thread_ = std::thread([raw = server.get()] { raw->serve(); });

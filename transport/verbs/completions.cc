@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/base/return_if_error.h"
 #include "transport/verbs/errors.h"
 #include "transport/verbs/work_id.h"
 
@@ -22,9 +23,7 @@ Result<CompletionQueue> CompletionQueue::create(const VerbsDevice& device, ibv_p
                                                 uint32_t shared_receives, uint32_t entries,
                                                 Offloads& offloads) {
   CompletionQueue queue;
-  if (auto done = queue.set_up(device, domain, shared_receives, entries, offloads); !done) {
-    return tl::unexpected(done.error());
-  }
+  RETURN_IF_ERROR(queue.set_up(device, domain, shared_receives, entries, offloads));
   return queue;
 }
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "transport/base/return_if_error.h"
 #include "transport/verbs/errors.h"
 #include "transport/verbs/library.h"
 
@@ -116,13 +117,12 @@ Result<void> choose_address(VerbsDevice& device, std::optional<uint32_t> gid_ind
 }  // namespace
 
 Result<std::vector<VerbsPortInfo>> list_verbs_ports() {
-  if (const auto loaded = load_verbs_library(); !loaded) return tl::unexpected(loaded.error());
+  RETURN_IF_ERROR(load_verbs_library());
   int count = 0;
   const DeviceList list(ibv_get_device_list(&count));
-  const auto devices = devices_in(list, count, errno);
-  if (!devices) return tl::unexpected(devices.error());
+  ASSIGN_OR_RETURN(const auto devices, devices_in(list, count, errno));
   std::vector<VerbsPortInfo> ports;
-  for (ibv_device* device : *devices) {
+  for (ibv_device* device : devices) {
     const ContextHandle context(ibv_open_device(device));
     ibv_device_attr attributes{};
     if (context == nullptr || ibv_query_device(context.get(), &attributes) != 0) continue;
@@ -171,17 +171,16 @@ Rate port_rate(const ibv_port_attr& port) {
 
 Result<VerbsDevice> VerbsDevice::open(const std::string& name, uint32_t port,
                                       std::optional<uint32_t> gid_index, const LogSink& log) {
-  if (const auto loaded = load_verbs_library(); !loaded) return tl::unexpected(loaded.error());
+  RETURN_IF_ERROR(load_verbs_library());
   // Before Linux 5.12 a fork would move pages away from the device. Does nothing if the application
   // has called it already, or the kernel copies the pages.
   if (ibv_is_fork_initialized() == IBV_FORK_DISABLED) ibv_fork_init();
   int count = 0;
   const DeviceList list(ibv_get_device_list(&count));
-  const auto devices = devices_in(list, count, errno);
-  if (!devices) return tl::unexpected(devices.error());
+  ASSIGN_OR_RETURN(const auto devices, devices_in(list, count, errno));
   const auto found = std::ranges::find_if(
-      *devices, [&](ibv_device* each) { return name == ibv_get_device_name(each); });
-  if (found == devices->end()) {
+      devices, [&](ibv_device* each) { return name == ibv_get_device_name(each); });
+  if (found == devices.end()) {
     return fail(
         ErrorCode::kNotFound,
         fmt::format("there is no RDMA device {}: `ibv_devices` lists those that are there", name));
@@ -217,9 +216,7 @@ Result<VerbsDevice> VerbsDevice::open(const std::string& name, uint32_t port,
   }
   device.link_layer = link_layer_of(device.port_attributes);
   device.mtu = mtu_of(device.port_attributes);
-  if (auto address = choose_address(device, gid_index, log); !address) {
-    return tl::unexpected(address.error());
-  }
+  RETURN_IF_ERROR(choose_address(device, gid_index, log));
   return device;
 }
 

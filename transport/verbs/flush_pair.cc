@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "transport/base/random_word.h"
+#include "transport/base/return_if_error.h"
 #include "transport/verbs/errors.h"
 
 namespace pacecar {
@@ -34,7 +35,7 @@ FlushPair::FlushPair(const VerbsDevice& device, const LaneConfig& lanes, uint64_
 Result<std::unique_ptr<FlushPair>> FlushPair::create(const VerbsDevice& device,
                                                      const LaneConfig& lanes, uint64_t first) {
   std::unique_ptr<FlushPair> pair(new FlushPair(device, lanes, first));
-  if (auto done = pair->set_up(device); !done) return tl::unexpected(done.error());
+  RETURN_IF_ERROR(pair->set_up(device));
   return pair;
 }
 
@@ -49,9 +50,7 @@ Result<void> FlushPair::set_up(const VerbsDevice& device) {
   if (memory_ == nullptr) {
     return tl::unexpected(verbs_error(Call::kRegister, "ibv_reg_mr", errno, device_));
   }
-  auto lane = make_lane(device, config_, path_label(random_word(), 0));
-  if (!lane) return tl::unexpected(lane.error());
-  lane_ = std::move(*lane);
+  ASSIGN_OR_RETURN(lane_, make_lane(device, config_, path_label(random_word(), 0)));
   const RcEndpoint self{.gid = device.gid.gid,
                         .lid = device.port_attributes.lid,
                         .link_layer = device.link_layer,

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "transport/base/return_if_error.h"
 #include "transport/verbs/errors.h"
 
 namespace pacecar {
@@ -13,9 +14,7 @@ Result<std::unique_ptr<StandbyLane>> StandbyLane::create(const VerbsDevice& devi
                                                          const LaneConfig& lanes, QueuePairId id,
                                                          uint32_t flow_label) {
   auto standby = std::unique_ptr<StandbyLane>(new StandbyLane(lanes, id));
-  if (auto done = standby->set_up(device, flow_label); !done) {
-    return tl::unexpected(done.error());
-  }
+  RETURN_IF_ERROR(standby->set_up(device, flow_label));
   return standby;
 }
 
@@ -33,9 +32,7 @@ Result<void> StandbyLane::set_up(const VerbsDevice& device, uint32_t flow_label)
   if (memory_ == nullptr) {
     return tl::unexpected(verbs_error(Call::kRegister, "ibv_reg_mr", errno, device.name));
   }
-  auto lane = make_lane(device, config_, flow_label);
-  if (!lane) return tl::unexpected(lane.error());
-  lane_ = std::move(*lane);
+  ASSIGN_OR_RETURN(lane_, make_lane(device, config_, flow_label));
   for (uint32_t slot = 0; slot < kMessages; ++slot) {
     if (const int error = post_receive(slot); error != 0) {
       return tl::unexpected(verbs_error(Call::kOther, "ibv_post_recv", error, device.name));

@@ -15,6 +15,7 @@
 #include "gdr/peermem.h"
 #include "transport/base/check.h"
 #include "transport/base/random_word.h"
+#include "transport/base/return_if_error.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
@@ -48,29 +49,30 @@ bool is_ipv4_gid(const VerbsDevice& device) { return is_ipv4(Address{.ip = devic
 }  // namespace
 
 Result<std::unique_ptr<VerbsNic>> VerbsNic::open(const VerbsConfig& config, Instant now) {
-  auto device = VerbsDevice::open(config.device, config.port, config.gid_index, config.log);
-  if (!device) return tl::unexpected(device.error());
-  if (config.pkey_index >= device->port_attributes.pkey_tbl_len) {
+  ASSIGN_OR_RETURN(auto device,
+                   VerbsDevice::open(config.device, config.port, config.gid_index, config.log));
+  if (config.pkey_index >= device.port_attributes.pkey_tbl_len) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("PACECAR_PKEY is {}, but the P_Key table of {} port {} has {} entries: "
                             "give one of them, counted from 0",
                             config.pkey_index, config.device, config.port,
-                            device->port_attributes.pkey_tbl_len));
+                            device.port_attributes.pkey_tbl_len));
   }
-  DomainHandle domain(ibv_alloc_pd(device->context.get()));
+  DomainHandle domain(ibv_alloc_pd(device.context.get()));
   if (domain == nullptr) {
     return tl::unexpected(verbs_error(Call::kOther, "ibv_alloc_pd", errno, config.device));
   }
-  Offloads offloads(device->extended, config.without);
-  auto completions = CompletionQueue::create(
-      *device, domain.get(), kSharedReceives,
-      std::min(config.queue_pairs, kBusyQueuePairs) * VerbsQueuePair::kMaxCompletions, offloads);
-  if (!completions) return tl::unexpected(completions.error());
-  offloads.try_calls(domain.get(), completions->queue());
+  Offloads offloads(device.extended, config.without);
+  ASSIGN_OR_RETURN(auto completions,
+                   CompletionQueue::create(device, domain.get(), kSharedReceives,
+                                           std::min(config.queue_pairs, kBusyQueuePairs) *
+                                               VerbsQueuePair::kMaxCompletions,
+                                           offloads));
+  offloads.try_calls(domain.get(), completions.queue());
   auto nic =
-      std::unique_ptr<VerbsNic>(new VerbsNic(config, std::move(*device), std::move(domain),
-                                             std::move(offloads), std::move(*completions), now));
-  if (auto done = nic->set_up_waiting(); !done) return tl::unexpected(done.error());
+      std::unique_ptr<VerbsNic>(new VerbsNic(config, std::move(device), std::move(domain),
+                                             std::move(offloads), std::move(completions), now));
+  RETURN_IF_ERROR(nic->set_up_waiting());
   return nic;
 }
 
@@ -169,9 +171,8 @@ Result<MemoryRegion> VerbsNic::register_dmabuf(const DmaBufMemory& memory, Acces
 Result<std::optional<uint64_t>> VerbsNic::start_flush(const MemoryRegion& region,
                                                       const uint8_t* data) {
   if (flushes_ == nullptr || flushes_->failed()) {
-    auto made = FlushPair::create(device_, lane_config({}), flushes_ ? flushes_->next() : 0);
-    if (!made) return tl::unexpected(made.error());
-    flushes_ = std::move(*made);
+    ASSIGN_OR_RETURN(flushes_,
+                     FlushPair::create(device_, lane_config({}), flushes_ ? flushes_->next() : 0));
   }
   return flushes_->start(region, data);
 }
@@ -298,15 +299,13 @@ Result<QueuePairId> VerbsNic::create_queue_pair(const QueuePairConfig& config) {
 Result<void> VerbsNic::make_lanes(QueuePair& qp) {
   const uint32_t label = random_word();
   for (uint32_t i = 0; i < lanes_of(qp.config); ++i) {
-    auto lane = make_lane(device_, qp.lane_config, path_label(label, i));
-    if (!lane) return tl::unexpected(lane.error());
-    qp.lanes.push_back(std::move(*lane));
+    ASSIGN_OR_RETURN(auto lane, make_lane(device_, qp.lane_config, path_label(label, i)));
+    qp.lanes.push_back(std::move(lane));
   }
   if (!QueuePair::has_standby(qp.config)) return {};
-  auto standby =
-      StandbyLane::create(device_, qp.lane_config, qp.id, path_label(label, RcEndpoint::kMaxLanes));
-  if (!standby) return tl::unexpected(standby.error());
-  qp.standby = std::move(*standby);
+  ASSIGN_OR_RETURN(auto standby, StandbyLane::create(device_, qp.lane_config, qp.id,
+                                                     path_label(label, RcEndpoint::kMaxLanes)));
+  qp.standby = std::move(standby);
   return {};
 }
 
@@ -336,29 +335,28 @@ Result<void> VerbsNic::connect_queue_pair(QueuePairId id, std::span<const uint8_
   QueuePair* qp = find(id);
   PACECAR_CHECK(qp != nullptr && qp->state != QueuePair::State::kConnected);
   if (qp->state == QueuePair::State::kBroken) return fail(ErrorCode::kSystem, qp->fault);
-  const auto endpoint = decode_rc_endpoint(remote);
-  if (!endpoint) return tl::unexpected(endpoint.error());
-  if (endpoint->link_layer != device_.link_layer) {
+  ASSIGN_OR_RETURN(const auto endpoint, decode_rc_endpoint(remote));
+  if (endpoint.link_layer != device_.link_layer) {
     return fail(ErrorCode::kPeer,
                 fmt::format("{} and the peer's NIC are of different networks (Ethernet and "
                             "InfiniBand): choose NICs of the same network with PACECAR_NICS",
                             device_.name));
   }
-  const size_t lanes = std::min<size_t>(qp->lanes.size(), endpoint->lanes);
+  const size_t lanes = std::min<size_t>(qp->lanes.size(), endpoint.lanes);
   for (size_t i = 0; i < lanes; ++i) {
     auto connected =
-        connect_lane(device_, qp->lane_config, qp->lanes[i], *endpoint, endpoint->lane[i]);
+        connect_lane(device_, qp->lane_config, qp->lanes[i], endpoint, endpoint.lane[i]);
     if (!connected) return connected;
   }
-  const auto standby = announced_standby(*endpoint);
+  const auto standby = announced_standby(endpoint);
   if (standby.has_value() && qp->standby != nullptr) {
-    if (auto connected = qp->standby->connect(device_, *endpoint, *standby); !connected) {
+    if (auto connected = qp->standby->connect(device_, endpoint, *standby); !connected) {
       return connected;
     }
   }
-  qp->remote = *endpoint;
-  qp->peer = device_.link_layer == LinkLayer::kEthernet ? gid_text(endpoint->gid)
-                                                        : fmt::format("LID {}", endpoint->lid);
+  qp->remote = endpoint;
+  qp->peer = device_.link_layer == LinkLayer::kEthernet ? gid_text(endpoint.gid)
+                                                        : fmt::format("LID {}", endpoint.lid);
   qp->lanes_used = lanes;
   if (qp->config.paced) rate_limits_.on_lanes(qp->config.flow);
   qp->state = QueuePair::State::kConnected;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar::fabric {
 
 Inbox::Inbox(std::shared_ptr<Context> context, std::unique_ptr<ReceiveConnection> connection)
@@ -14,9 +16,8 @@ Inbox::~Inbox() {
 }
 
 Result<void> Inbox::open() {
-  auto memory = context_->register_memory(connection_->nic(), pages_.data(), pages_.bytes());
-  if (!memory) return tl::unexpected(memory.error());
-  memory_ = *memory;
+  ASSIGN_OR_RETURN(memory_,
+                   context_->register_memory(connection_->nic(), pages_.data(), pages_.bytes()));
   for (uint32_t slot = 0; slot < requests_.size(); ++slot) {
     if (auto posted = post(slot); !posted) return posted;
   }
@@ -26,10 +27,9 @@ Result<void> Inbox::open() {
 Result<void> Inbox::post(uint32_t slot) {
   const ReceiveBuffer buffer{
       .data = &pages_[slot * kMessageBytes], .size = kMessageBytes, .tag = 0, .memory = memory_};
-  auto started = connection_->irecv({&buffer, 1});
-  if (!started) return tl::unexpected(started.error());
-  if (*started == nullptr) return fail(ErrorCode::kInternal, "a connection has too few receives");
-  requests_[slot] = *started;
+  ASSIGN_OR_RETURN(auto started, connection_->irecv({&buffer, 1}));
+  if (started == nullptr) return fail(ErrorCode::kInternal, "a connection has too few receives");
+  requests_[slot] = started;
   return {};
 }
 

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar::fabric {
 
 Outbox::Outbox(std::shared_ptr<Context> context) : context_(std::move(context)) {
@@ -19,16 +21,14 @@ Outbox::~Outbox() {
 Result<void> Outbox::open(std::unique_ptr<SendConnection> connection, const Frame& hello,
                           std::unique_ptr<SharedSender> shared) {
   connection_ = std::move(connection);
-  auto memory = context_->register_memory(connection_->nic(), pages_.data(), pages_.bytes());
-  if (!memory) return tl::unexpected(memory.error());
-  memory_ = *memory;
+  ASSIGN_OR_RETURN(memory_,
+                   context_->register_memory(connection_->nic(), pages_.data(), pages_.bytes()));
   const Frame wake{.kind = FrameKind::kWake};
   std::memcpy(greeting(0), &hello, sizeof hello);
   std::memcpy(greeting(1), &wake, sizeof wake);
-  auto started = connection_->isend(greeting(0), sizeof hello, 0, memory_);
-  if (!started) return tl::unexpected(started.error());
+  ASSIGN_OR_RETURN(auto started, connection_->isend(greeting(0), sizeof hello, 0, memory_));
   if (shared != nullptr) share(std::move(shared));
-  messages_.push_front({.slot = kMaxMessages, .bytes = sizeof hello, .request = *started});
+  messages_.push_front({.slot = kMaxMessages, .bytes = sizeof hello, .request = started});
   ++started_;
   return {};
 }
@@ -83,9 +83,8 @@ Result<void> Outbox::finish() {
   }
   while (started_ > 0) {
     const Message message = messages_.front();
-    const auto sent = is_sent(message);
-    if (!sent) return tl::unexpected(sent.error());
-    if (!*sent) break;
+    ASSIGN_OR_RETURN(const auto sent, is_sent(message));
+    if (!sent) break;
     messages_.pop_front();
     --started_;
     if (message.slot != kMaxMessages)
@@ -101,8 +100,7 @@ Result<bool> Outbox::is_sent(const Message& message) {
     return *consumed > message.number;
   }
   if (!settled(*message.request)) return false;
-  const auto result = connection_->test(message.request);
-  if (!result) return tl::unexpected(result.error());
+  RETURN_IF_ERROR(connection_->test(message.request));
   return true;
 }
 
@@ -126,9 +124,8 @@ Result<void> Outbox::start(Coming coming) {
     Message& message = messages_[started_];
     const bool last = started_ + 1 == messages_.size();
     if (last && may_gather_more(coming)) break;
-    auto started = start_message(message);
-    if (!started) return tl::unexpected(started.error());
-    if (!*started) break;
+    ASSIGN_OR_RETURN(auto started, start_message(message));
+    if (!started) break;
     ++started_;
   }
   if (shared_ != nullptr && shared_->must_wake_receiver()) wake();

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar::fabric {
 
 PutBox::~PutBox() {
@@ -11,9 +13,8 @@ PutBox::~PutBox() {
 }
 
 Result<void> PutBox::open(const Frame& hello) {
-  auto memory = context_->register_memory(connection_->nic(), frames_.data(), frames_.bytes());
-  if (!memory) return tl::unexpected(memory.error());
-  memory_ = *memory;
+  ASSIGN_OR_RETURN(memory_,
+                   context_->register_memory(connection_->nic(), frames_.data(), frames_.bytes()));
   send_frame(hello);
   return start();
 }
@@ -29,12 +30,12 @@ Result<void> PutBox::start() {
   while (started_ < entries_.size()) {
     Entry& entry = entries_[started_];
     const Put& put = entry.put;
-    auto started = entry.is_put
-                       ? connection_->iput(put.data, put.size, put.memory, put.window, 0)
-                       : connection_->isend(&frames_[entry.slot], sizeof(Frame), 0, memory_);
-    if (!started) return tl::unexpected(started.error());
-    if (*started == nullptr) return {};
-    entry.request = *started;
+    ASSIGN_OR_RETURN(auto started,
+                     entry.is_put
+                         ? connection_->iput(put.data, put.size, put.memory, put.window, 0)
+                         : connection_->isend(&frames_[entry.slot], sizeof(Frame), 0, memory_));
+    if (started == nullptr) return {};
+    entry.request = started;
     ++started_;
   }
   return {};

@@ -13,6 +13,7 @@
 #include "net_plugin/libfabric/core/frame.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/fresh_pages.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::fabric {
 
@@ -50,8 +51,7 @@ class PutBox {
   Result<void> finish(PutDone put_done) {
     while (started_ > 0 && settled(*entries_.front().request)) {
       const Entry entry = entries_.front();
-      auto result = connection_->test(entry.request);
-      if (!result) return tl::unexpected(result.error());
+      RETURN_IF_ERROR(connection_->test(entry.request));
       entries_.pop_front();
       --started_;
       if (entry.is_put) {

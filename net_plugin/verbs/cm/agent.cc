@@ -6,6 +6,7 @@
 #include "net_plugin/verbs/cm/ids.h"
 #include "net_plugin/verbs/objects.h"
 #include "transport/base/check.h"
+#include "transport/base/return_if_error.h"
 #include "transport/engine/bootstrap/auth.h"
 #include "transport/engine/clock.h"
 #include "transport/wire/roce.h"
@@ -35,18 +36,17 @@ bool asks(const Message& message) {
 
 Result<std::unique_ptr<Agent>> Agent::open(ProcessNic& nic, CmDevice& device) {
   auto rooms = std::make_unique<uint8_t[]>(kReceives * kRoomBytes);
-  const auto region =
-      nic.nic().register_memory(rooms.get(), kReceives * kRoomBytes, Access::kLocalWrite);
-  if (!region) return tl::unexpected(region.error());
+  ASSIGN_OR_RETURN(const auto region, nic.nic().register_memory(rooms.get(), kReceives * kRoomBytes,
+                                                                Access::kLocalWrite));
   const auto id = nic.nic().create_queue_pair({.work_requests = kSends,
                                                .receives = kReceives,
                                                .service = Service::kDatagram,
                                                .general_services = true});
   if (!id) {
-    nic.nic().deregister_memory(*region);
+    nic.nic().deregister_memory(region);
     return tl::unexpected(id.error());
   }
-  return std::unique_ptr<Agent>(new Agent(nic, device, *id, std::move(rooms), *region));
+  return std::unique_ptr<Agent>(new Agent(nic, device, *id, std::move(rooms), region));
 }
 
 Agent::Agent(ProcessNic& nic, CmDevice& device, QueuePairId id, std::unique_ptr<uint8_t[]> rooms,

@@ -7,6 +7,7 @@
 #include "transport/api/memory.h"
 #include "transport/api/stall.h"
 #include "transport/base/check.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -128,8 +129,7 @@ uint64_t BondedReceive::first_unfinished_slot() const {
 // --- messages ---
 
 Result<Request*> BondedReceive::irecv(std::span<const ReceiveBuffer> buffers) {
-  auto checked = check_buffers(lanes_.front().at, buffers);
-  if (!checked) return tl::unexpected(checked.error());
+  RETURN_IF_ERROR(check_buffers(lanes_.front().at, buffers));
   const std::lock_guard lock(mutex_);
   if (ended_) return tl::unexpected(*ended_);
   if (free_.empty()) return nullptr;

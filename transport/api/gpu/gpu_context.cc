@@ -12,6 +12,7 @@
 #include "gdr/pointer_kind.h"
 #include "transport/api/gpu/staged_connections.h"
 #include "transport/api/memory.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -110,9 +111,9 @@ class GpuContext final : public Context {
   }
 
   Result<std::shared_ptr<StagedRange>> copies_of(const MemoryRange& range) override {
-    const auto kind = kind_of_gpu_range(gpus_->driver(), range.address, range.length);
-    if (!kind) return tl::unexpected(kind.error());
-    return copies_of(range, kind->device);
+    ASSIGN_OR_RETURN(const auto kind,
+                     kind_of_gpu_range(gpus_->driver(), range.address, range.length));
+    return copies_of(range, kind.device);
   }
 
   Result<std::optional<FlushId>> start_flush(size_t nic, const Memory* memory,
@@ -139,12 +140,12 @@ class GpuContext final : public Context {
 Result<const Memory*> GpuContext::register_memory(size_t nic, const MemoryRange& range) {
   const bool passes = range.kind == MemoryKind::kHost || way(nic) == GpuWay::kHost;
   if (passes) return inner_->register_memory(nic, range);
-  const auto kind = kind_of_gpu_range(gpus_->driver(), range.address, range.length);
-  if (!kind) return tl::unexpected(kind.error());
-  if (is_direct(way(nic)) && !kind->managed) {
+  ASSIGN_OR_RETURN(const auto kind,
+                   kind_of_gpu_range(gpus_->driver(), range.address, range.length));
+  if (is_direct(way(nic)) && !kind.managed) {
     MemoryRange known = range;
-    known.gpu = kind->device;
-    known.allocation = kind->allocation;
+    known.gpu = kind.device;
+    known.allocation = kind.allocation;
     auto direct = register_direct(nic, known);
     if (direct) return direct;
     if (!refusal_reported_.exchange(true)) {
@@ -154,15 +155,13 @@ Result<const Memory*> GpuContext::register_memory(size_t nic, const MemoryRange&
                        nics()[nic].name, direct.error().message));
     }
   }
-  auto staged = copies_of(range, kind->device);
-  if (!staged) return tl::unexpected(staged.error());
-  return new Memory(std::move(*staged));
+  ASSIGN_OR_RETURN(auto staged, copies_of(range, kind.device));
+  return new Memory(std::move(staged));
 }
 
 Result<std::shared_ptr<StagedRange>> GpuContext::copies_of(const MemoryRange& range, int device) {
-  const auto engine = gpus_->engine(device);
-  if (!engine) return tl::unexpected(engine.error());
-  return std::make_shared<StagedRange>(*engine, range.address, range.length);
+  ASSIGN_OR_RETURN(const auto engine, gpus_->engine(device));
+  return std::make_shared<StagedRange>(engine, range.address, range.length);
 }
 
 Result<const Memory*> GpuContext::register_direct(size_t nic, const MemoryRange& range) {
@@ -181,10 +180,9 @@ Result<const Memory*> GpuContext::register_direct(size_t nic, const MemoryRange&
 
 Result<const Memory*> GpuContext::register_dmabuf(size_t nic, MemoryRange range) {
   if (range.dmabuf_fd >= 0) return inner_->register_memory(nic, range);
-  auto exported = export_dmabuf(gpus_->driver(), range.address, range.length);
-  if (!exported) return tl::unexpected(exported.error());
-  range.dmabuf_fd = exported->fd.get();
-  range.dmabuf_offset = exported->offset;
+  ASSIGN_OR_RETURN(auto exported, export_dmabuf(gpus_->driver(), range.address, range.length));
+  range.dmabuf_fd = exported.fd.get();
+  range.dmabuf_offset = exported.offset;
   return inner_->register_memory(nic, range);
 }
 
@@ -194,23 +192,21 @@ Result<std::optional<FlushId>> GpuContext::start_flush(size_t nic, const Memory*
   if (memory->staged() != nullptr) return std::nullopt;  // the GPU copied it itself
   auto read = inner_->start_flush(nic, memory, data);
   if (!read || *read || memory->host()) return read;
-  if (auto done = flush_without_read(data); !done) return tl::unexpected(done.error());
+  RETURN_IF_ERROR(flush_without_read(data));
   return std::nullopt;
 }
 
 // For NICs that never read.
 Result<void> GpuContext::flush_without_read(const void* data) {
-  const auto kind = kind_of_pointer(gpus_->driver(), data);
-  if (!kind) return tl::unexpected(kind.error());
-  const auto gpu = std::ranges::find(gpus_->gpus(), kind->device, &Gpu::device);
-  if (kind->cuda && gpu != gpus_->gpus().end() && gpu->orders_writes) return {};
-  if (!kind->cuda || gpu == gpus_->gpus().end() || !gpu->flush_call) {
+  ASSIGN_OR_RETURN(const auto kind, kind_of_pointer(gpus_->driver(), data));
+  const auto gpu = std::ranges::find(gpus_->gpus(), kind.device, &Gpu::device);
+  if (kind.cuda && gpu != gpus_->gpus().end() && gpu->orders_writes) return {};
+  if (!kind.cuda || gpu == gpus_->gpus().end() || !gpu->flush_call) {
     return fail(ErrorCode::kUnavailable,
                 "neither the NIC nor the GPU's driver can flush GPU memory: set PACECAR_GPU=host");
   }
-  const auto engine = gpus_->engine(kind->device);
-  if (!engine) return tl::unexpected(engine.error());
-  return flush_writes((*engine)->context());
+  ASSIGN_OR_RETURN(const auto engine, gpus_->engine(kind.device));
+  return flush_writes(engine->context());
 }
 
 // " (nearest: 0000:3b:00.0, PIX)"; empty if unknown.

@@ -2,16 +2,17 @@
 
 #include <utility>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar {
 
 Result<std::unique_ptr<PinnedRing>> PinnedRing::create(std::shared_ptr<Context> context, size_t nic,
                                                        std::shared_ptr<const CopyEngine> engine) {
-  auto pinned = PinnedMemory::allocate(engine, kBytes);
-  if (!pinned) return tl::unexpected(pinned.error());
-  const auto memory = context->register_memory(nic, (*pinned)->bytes().data(), kBytes);
-  if (!memory) return tl::unexpected(memory.error());
+  ASSIGN_OR_RETURN(auto pinned, PinnedMemory::allocate(engine, kBytes));
+  ASSIGN_OR_RETURN(const auto memory,
+                   context->register_memory(nic, pinned->bytes().data(), kBytes));
   return std::unique_ptr<PinnedRing>(
-      new PinnedRing(std::move(context), nic, std::move(engine), std::move(*pinned), *memory));
+      new PinnedRing(std::move(context), nic, std::move(engine), std::move(pinned), memory));
 }
 
 PinnedRing::PinnedRing(std::shared_ptr<Context> context, size_t nic,

@@ -12,6 +12,7 @@
 #include "transport/api/gpu/pinned_ring.h"
 #include "transport/api/memory.h"
 #include "transport/base/fixed_queue.h"
+#include "transport/base/return_if_error.h"
 #include "transport/message/message_request.h"
 
 namespace pacecar {
@@ -63,9 +64,8 @@ class Stage {
   Result<void> prepare() {
     const auto device = staging_.gpus->current_device();
     if (!staging_.at_once || !device) return {};
-    const auto engine = staging_.gpus->engine(*device);
-    if (!engine) return tl::unexpected(engine.error());
-    return make_ring(*engine);
+    ASSIGN_OR_RETURN(const auto engine, staging_.gpus->engine(*device));
+    return make_ring(engine);
   }
 
   // Null unless the request is one of ours.
@@ -83,7 +83,7 @@ class Stage {
                               "{} bytes at once",
                               bytes, PinnedRing::kBytes));
     }
-    if (auto made = make_ring(engine); !made) return tl::unexpected(made.error());
+    RETURN_IF_ERROR(make_ring(engine));
     if (free_.empty()) return nullptr;
     uint8_t* const piece = ring_->take(bytes);
     if (piece == nullptr) return nullptr;
@@ -125,9 +125,7 @@ class Stage {
  private:
   Result<void> make_ring(const std::shared_ptr<const CopyEngine>& engine) {
     if (ring_ != nullptr) return {};
-    auto ring = PinnedRing::create(staging_.context, staging_.nic, engine);
-    if (!ring) return tl::unexpected(ring.error());
-    ring_ = std::move(*ring);
+    ASSIGN_OR_RETURN(ring_, PinnedRing::create(staging_.context, staging_.nic, engine));
     return {};
   }
 
@@ -399,7 +397,7 @@ template <typename Staged, typename Connection>
 Result<std::unique_ptr<Connection>> stage_as(std::unique_ptr<Connection> inner,
                                              const Staging& staging) {
   auto connection = std::make_unique<Staged>(std::move(inner), staging);
-  if (auto prepared = connection->prepare(); !prepared) return tl::unexpected(prepared.error());
+  RETURN_IF_ERROR(connection->prepare());
   return connection;
 }
 

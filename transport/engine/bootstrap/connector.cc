@@ -6,6 +6,7 @@
 
 #include "transport/base/check.h"
 #include "transport/base/printable.h"
+#include "transport/base/return_if_error.h"
 #include "transport/engine/bootstrap/bootstrap.h"
 #include "transport/wire/address.h"
 
@@ -40,11 +41,10 @@ Result<std::unique_ptr<BootstrapConnector>> BootstrapConnector::open(
     const BootstrapHandle& handle, const Address& local, std::span<const uint8_t> offer,
     Duration timeout, const bootstrap::ClusterKey& cluster, Instant now) {
   PACECAR_CHECK(offer.size() <= kMaxBootstrapPayload);
-  const auto contents = bootstrap::parse_handle(handle);
-  if (!contents) return tl::unexpected(contents.error());
+  ASSIGN_OR_RETURN(const auto contents, bootstrap::parse_handle(handle));
   std::unique_ptr<BootstrapConnector> connector(
-      new BootstrapConnector(*contents, local, offer, timeout, cluster, now));
-  if (const auto started = connector->start(now); !started) return tl::unexpected(started.error());
+      new BootstrapConnector(contents, local, offer, timeout, cluster, now));
+  RETURN_IF_ERROR(connector->start(now));
   return connector;
 }
 

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "transport/base/check.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -31,9 +32,8 @@ bool move_into(SpscRing<T>& ring, uint64_t& moved, Poll poll) {
 }  // namespace
 
 Result<std::unique_ptr<Core>> Core::make(std::unique_ptr<SoftPort> port, Doorbell& owner) {
-  auto bell = Doorbell::make();
-  if (!bell) return tl::unexpected(std::move(bell.error()));
-  return std::unique_ptr<Core>(new Core(std::move(port), owner, std::move(*bell)));
+  ASSIGN_OR_RETURN(auto bell, Doorbell::make());
+  return std::unique_ptr<Core>(new Core(std::move(port), owner, std::move(bell)));
 }
 
 Core::Core(std::unique_ptr<SoftPort> port, Doorbell& owner, std::unique_ptr<Doorbell> bell)

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "transport/base/check.h"
+#include "transport/base/return_if_error.h"
 #include "transport/softnic/queue_pair.h"
 
 namespace pacecar {
@@ -50,15 +51,12 @@ Result<std::unique_ptr<MultiCoreNic>> MultiCoreNic::make(
     std::vector<std::unique_ptr<SoftPort>> ports, const CoreThreadConfig& config,
     std::unique_ptr<Processors> processors) {
   PACECAR_CHECK(!ports.empty() && ports.size() <= FlowDivision::kMaxCores);
-  auto bell = Doorbell::make();
-  if (!bell) return tl::unexpected(std::move(bell.error()));
+  ASSIGN_OR_RETURN(auto bell, Doorbell::make());
   const auto cores = static_cast<uint32_t>(ports.size());
   std::unique_ptr<MultiCoreNic> nic(
-      new MultiCoreNic(std::move(ports.front()), cores, std::move(*bell), std::move(processors)));
+      new MultiCoreNic(std::move(ports.front()), cores, std::move(bell), std::move(processors)));
   ports.erase(ports.begin());
-  if (auto started = nic->start(std::move(ports), config); !started) {
-    return tl::unexpected(std::move(started.error()));
-  }
+  RETURN_IF_ERROR(nic->start(std::move(ports), config));
   return nic;
 }
 
@@ -77,15 +75,12 @@ MultiCoreNic::MultiCoreNic(std::unique_ptr<SoftPort> first, uint32_t cores,
 Result<void> MultiCoreNic::start(std::vector<std::unique_ptr<SoftPort>> further,
                                  const CoreThreadConfig& config) {
   for (auto& port : further) {
-    auto core = Core::make(std::move(port), *bell_);
-    if (!core) return tl::unexpected(std::move(core.error()));
-    further_.push_back(std::move(*core));
+    ASSIGN_OR_RETURN(auto core, Core::make(std::move(port), *bell_));
+    further_.push_back(std::move(core));
   }
   threads_ = config.clock != nullptr;
   if (!threads_) return {};
-  auto waiting = wait_for_any({port_->wait_fd(), bell_->fd()});
-  if (!waiting) return tl::unexpected(std::move(waiting.error()));
-  wait_fd_ = std::move(*waiting);
+  ASSIGN_OR_RETURN(wait_fd_, wait_for_any({port_->wait_fd(), bell_->fd()}));
   for (auto& core : further_) {
     running_.push_back(std::make_unique<CoreThread>(*core, config, processors_.get()));
   }

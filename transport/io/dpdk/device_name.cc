@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "transport/base/return_if_error.h"
 #include "transport/base/to_number.h"
 #include "transport/io/udp/parse_address.h"
 #include "transport/wire/address.h"
@@ -105,9 +106,8 @@ Result<DpdkDevice> parse_dpdk_device(std::string_view name, std::string_view arg
   }
   while (!arguments.empty()) {
     const std::string_view argument = take_until(arguments, ',');
-    const auto ours = take_own(device, argument);
-    if (!ours) return tl::unexpected(ours.error());
-    if (*ours) continue;
+    ASSIGN_OR_RETURN(const auto ours, take_own(device, argument));
+    if (ours) continue;
     if (!device.arguments.empty()) device.arguments += ',';
     device.arguments += argument;
   }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "transport/base/check.h"
+#include "transport/base/return_if_error.h"
 #include "transport/io/dpdk/eal.h"
 #include "transport/io/dpdk/kernel_neighbors.h"
 #include "transport/io/dpdk/known_frames.h"
@@ -361,25 +362,22 @@ Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} paths asked for: choose 1 to {}", config.paths, kMaxDpdkPaths));
   }
-  if (auto ok = start_eal(config.eal_arguments, config.device.is_pci(), log); !ok) {
-    return tl::unexpected(ok.error());
-  }
-  auto port = DpdkPort::open({.device = config.device,
-                              .transmit_buffers = TransmitBatch::kBuffers,
-                              .receive_burst = kReceiveBurst,
-                              .udp_checksums = config.udp_checksums},
-                             log);
-  if (!port) return tl::unexpected(port.error());
-  if ((*port)->mtu() < kMinDatagram + kIpv6UdpBytes) {
+  RETURN_IF_ERROR(start_eal(config.eal_arguments, config.device.is_pci(), log));
+  ASSIGN_OR_RETURN(auto port, DpdkPort::open({.device = config.device,
+                                              .transmit_buffers = TransmitBatch::kBuffers,
+                                              .receive_burst = kReceiveBurst,
+                                              .udp_checksums = config.udp_checksums},
+                                             log));
+  if (port->mtu() < kMinDatagram + kIpv6UdpBytes) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("the DPDK device '{}' has an MTU of {}: at least {} are needed",
-                            config.device.name, (*port)->mtu(), kMinDatagram + kIpv6UdpBytes));
+                            config.device.name, port->mtu(), kMinDatagram + kIpv6UdpBytes));
   }
   OpenedDpdk opened{.io = nullptr,
-                    .mac = (*port)->mac(),
-                    .interface = (*port)->interface(),
-                    .takes_interface = (*port)->takes_interface()};
-  const auto& kernels = (*port)->kernel_address();
+                    .mac = port->mac(),
+                    .interface = port->interface(),
+                    .takes_interface = port->takes_interface()};
+  const auto& kernels = port->kernel_address();
   Address local = config.device.address ? *config.device.address
                   : kernels             ? *kernels
                                         : link_local_address(opened.mac);
@@ -394,18 +392,16 @@ Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log) {
   UdpSocket holder;
   if (kernels && *kernels == Address{.ip = local.ip, .scope_id = local.scope_id}) {
     if (!config.standard_port) local.port = 0;
-    auto deaf = open_deaf_socket(local);
-    if (!deaf) return tl::unexpected(deaf.error());
-    const auto bound = bound_address(*deaf);
-    if (!bound) return tl::unexpected(bound.error());
-    local.port = bound->port;
-    holder = std::move(*deaf);
+    ASSIGN_OR_RETURN(auto deaf, open_deaf_socket(local));
+    ASSIGN_OR_RETURN(const auto bound, bound_address(deaf));
+    local.port = bound.port;
+    holder = std::move(deaf);
   }
-  if ((*port)->is_steered()) {
-    if (auto ok = (*port)->steer(local); !ok) return tl::unexpected(ok.error());
+  if (port->is_steered()) {
+    RETURN_IF_ERROR(port->steer(local));
   }
-  const PacketIoCaps caps = caps_of(**port, local, config.paths);
-  opened.io = std::make_unique<DpdkIo>(config, caps, local, std::move(*port), std::move(holder),
+  const PacketIoCaps caps = caps_of(*port, local, config.paths);
+  opened.io = std::make_unique<DpdkIo>(config, caps, local, std::move(port), std::move(holder),
                                        routes_of(config.device, opened.interface, local));
   return opened;
 }

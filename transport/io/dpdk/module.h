@@ -10,6 +10,7 @@
 #include <string>
 
 #include "transport/base/result.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 
@@ -26,9 +27,8 @@ Result<const DpdkModule*> load_dpdk_module(const std::string& file);
 
 template <typename Function>
 Result<Function*> load_dpdk_function(const std::string& file) {
-  const auto module = load_dpdk_module(file);
-  if (!module) return tl::unexpected(module.error());
-  return reinterpret_cast<Function*>((*module)->open);
+  ASSIGN_OR_RETURN(const auto module, load_dpdk_module(file));
+  return reinterpret_cast<Function*>(module->open);
 }
 
 }  // namespace pacecar

@@ -21,6 +21,7 @@
 #include <ranges>
 #include <thread>
 
+#include "transport/base/return_if_error.h"
 #include "transport/io/dpdk/eal.h"
 #include "transport/io/dpdk/memif_sockets.h"
 #include "transport/io/udp/interfaces.h"
@@ -144,7 +145,7 @@ Result<std::unique_ptr<DpdkPort>> DpdkPort::open(const DpdkPortConfig& config, c
     std::unique_ptr<DpdkPort> port(new DpdkPort);
     const std::lock_guard lock(eal_mutex());  // released before a port that failed is destroyed
     const WithoutPipeSignal quiet;
-    if (auto ok = port->attach(config.device, log); !ok) return tl::unexpected(ok.error());
+    RETURN_IF_ERROR(port->attach(config.device, log));
     const auto configured = port->configure(config, log);
     if (configured) return port;
     port->close();
@@ -267,15 +268,12 @@ Result<void> DpdkPort::make_pools(const DpdkPortConfig& config) {
       std::max(mtu_ + kLinkBytes + driver_->room_before, driver_->has_slots ? kSlot : kLeastRoom);
   const uint32_t received = receive_slots_ + config.receive_burst + driver_->held_to_receive;
   const uint32_t sent = config.transmit_buffers + (copies_on_send_ ? 0 : driver_->held_to_send);
-  auto receive = make_pool("rx", received + (driver_->one_pool ? sent : 0), frame);
-  if (!receive) return tl::unexpected(receive.error());
-  receive_pool_ = std::move(*receive);
+  ASSIGN_OR_RETURN(receive_pool_,
+                   make_pool("rx", received + (driver_->one_pool ? sent : 0), frame));
   if (driver_->one_pool) return {};
   // net_memif joins the segments of a packet in one slot only if these buffers are larger than
   // slots.
-  auto transmit = make_pool("tx", sent, frame + 64);
-  if (!transmit) return tl::unexpected(transmit.error());
-  transmit_pool_ = std::move(*transmit);
+  ASSIGN_OR_RETURN(transmit_pool_, make_pool("tx", sent, frame + 64));
   return {};
 }
 

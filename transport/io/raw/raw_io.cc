@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "transport/base/check.h"
+#include "transport/base/return_if_error.h"
 #include "transport/io/raw/ipv4_header.h"
 #include "transport/io/sockaddr.h"
 #include "transport/io/udp/interfaces.h"
@@ -209,12 +210,10 @@ bool accept_roce_only(int fd) {
 
 Result<Sockets> open_sockets(const RawConfig& config, const Address& local) {
   Sockets sockets;
-  auto holder = open_deaf_socket(local);
-  if (!holder) return tl::unexpected(std::move(holder.error()));
-  sockets.holder = std::move(*holder);
-  auto receiver = open_raw_socket(IPPROTO_UDP);
-  if (!receiver) return tl::unexpected(std::move(receiver.error()));
-  sockets.receiver = std::move(*receiver);
+  ASSIGN_OR_RETURN(auto holder, open_deaf_socket(local));
+  sockets.holder = std::move(holder);
+  ASSIGN_OR_RETURN(auto receiver, open_raw_socket(IPPROTO_UDP));
+  sockets.receiver = std::move(receiver);
   auto transmitter = open_raw_socket(IPPROTO_RAW);  // with a header of our own
   if (!transmitter) return tl::unexpected(std::move(transmitter.error()));
   sockets.transmitter = std::move(*transmitter);
@@ -254,23 +253,20 @@ Result<std::unique_ptr<PacketIo>> open_raw(const RawConfig& config) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} paths asked for: choose 1 to {}", config.paths, kMaxRawPaths));
   }
-  const auto interface = find_interface(config.interface);
-  if (!interface) return tl::unexpected(interface.error());
-  const auto local = choose_address(config, *interface);
-  if (!local) return tl::unexpected(local.error());
-  auto sockets = open_sockets(config, *local);
-  if (!sockets) return tl::unexpected(std::move(sockets.error()));
+  ASSIGN_OR_RETURN(const auto interface, find_interface(config.interface));
+  ASSIGN_OR_RETURN(const auto local, choose_address(config, interface));
+  ASSIGN_OR_RETURN(auto sockets, open_sockets(config, local));
   PacketIoCaps caps;
-  caps.datagram_bytes = std::min(interface->mtu - kIpv4UdpBytes, kMaxDatagram);
+  caps.datagram_bytes = std::min(interface.mtu - kIpv4UdpBytes, kMaxDatagram);
   caps.burst_bytes = caps.datagram_bytes;
-  caps.receive_bytes = receive_capacity(sockets->receiver);
+  caps.receive_bytes = receive_capacity(sockets.receiver);
   caps.paths = config.paths;
-  caps.line_rate = interface->speed;
+  caps.line_rate = interface.speed;
   caps.sees_ecn = true;
   caps.sees_ipv4_header = true;
   caps.jitter = kJitter;
   caps.pause = kPause;
-  return std::make_unique<RawIo>(config, caps, *local, std::move(*sockets));
+  return std::make_unique<RawIo>(config, caps, local, std::move(sockets));
 }
 
 }  // namespace pacecar

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "transport/base/check.h"
+#include "transport/base/return_if_error.h"
 #include "transport/io/sockaddr.h"
 #include "transport/io/switch_traces.h"
 #include "transport/io/udp/interfaces.h"
@@ -229,12 +230,10 @@ Result<std::vector<UdpIo::Source>> open_transmitters(const UdpConfig& config,
   const auto control_tc = static_cast<uint8_t>(config.control_tc & kDscpMask);
   std::vector<UdpIo::Source> transmitters;
   for (uint32_t i = 0; i <= config.paths; ++i) {
-    auto udp =
-        open_transmit_socket(local, config.send_buffer, i < config.paths ? data_tc : control_tc);
-    if (!udp) return tl::unexpected(std::move(udp.error()));
-    const auto bound = bound_address(*udp);
-    if (!bound) return tl::unexpected(bound.error());
-    transmitters.push_back({.socket = std::move(*udp), .port = bound->port});
+    ASSIGN_OR_RETURN(auto udp, open_transmit_socket(local, config.send_buffer,
+                                                    i < config.paths ? data_tc : control_tc));
+    ASSIGN_OR_RETURN(const auto bound, bound_address(udp));
+    transmitters.push_back({.socket = std::move(udp), .port = bound.port});
   }
   return transmitters;
 }
@@ -255,39 +254,31 @@ Result<Bytes> datagram_bytes_of(const UdpConfig& config, const InterfaceInfo& in
 }
 
 Result<std::unique_ptr<PacketIo>> open_on(const UdpConfig& config, const InterfaceInfo& interface) {
-  const auto local = local_address_of(config, interface);
-  if (!local) return tl::unexpected(local.error());
-  const auto datagram = datagram_bytes_of(config, interface, is_ipv4(*local));
-  if (!datagram) return tl::unexpected(datagram.error());
-  auto receiver = open_receive_socket(*local, config.socket_buffer);
-  if (!receiver) return tl::unexpected(receiver.error());
+  ASSIGN_OR_RETURN(const auto local, local_address_of(config, interface));
+  ASSIGN_OR_RETURN(const auto datagram, datagram_bytes_of(config, interface, is_ipv4(local)));
+  ASSIGN_OR_RETURN(auto receiver, open_receive_socket(local, config.socket_buffer));
   if (config.without_checksum) {
-    if (const auto done = accept_without_checksum(*receiver); !done) {
-      return tl::unexpected(done.error());
-    }
+    RETURN_IF_ERROR(accept_without_checksum(receiver));
   }
   if (config.beginning_bits != 0) {
-    const auto done = drop_unless(*receiver, config.beginning_bits, config.beginning);
-    if (!done) return tl::unexpected(done.error());
+    RETURN_IF_ERROR(drop_unless(receiver, config.beginning_bits, config.beginning));
   }
-  const auto bound = bound_address(*receiver);
-  if (!bound) return tl::unexpected(bound.error());
-  auto transmitters = open_transmitters(config, *local);
-  if (!transmitters) return tl::unexpected(transmitters.error());
+  ASSIGN_OR_RETURN(const auto bound, bound_address(receiver));
+  ASSIGN_OR_RETURN(auto transmitters, open_transmitters(config, local));
 
-  const bool segments = can_segment(transmitters->front().socket);
+  const bool segments = can_segment(transmitters.front().socket);
   PacketIoCaps caps;
-  caps.datagram_bytes = *datagram;
-  caps.burst_bytes = segments ? std::max(kJoinedBurst, *datagram) : *datagram;
-  caps.receive_bytes = receive_capacity(*receiver);
+  caps.datagram_bytes = datagram;
+  caps.burst_bytes = segments ? std::max(kJoinedBurst, datagram) : datagram;
+  caps.receive_bytes = receive_capacity(receiver);
   caps.paths = config.paths;
   caps.line_rate = interface.speed;
   caps.checks_payload = true;  // the UDP checksum
   caps.sees_ecn = true;
-  caps.identifies_datagrams = config.identifies && is_ipv4(*local);
+  caps.identifies_datagrams = config.identifies && is_ipv4(local);
   caps.jitter = kJitter;
   caps.pause = kPause;
-  return std::make_unique<UdpIo>(caps, *bound, std::move(*receiver), std::move(*transmitters),
+  return std::make_unique<UdpIo>(caps, bound, std::move(receiver), std::move(transmitters),
                                  segments);
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "transport/base/printable.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 
@@ -15,12 +16,9 @@ std::string link_name(std::string_view device, uint64_t guid) {
 
 Result<std::unique_ptr<HostShare>> HostShare::open(std::string_view link, Rate capacity,
                                                    Instant now, const std::string& directory) {
-  auto process = LiveProcess::make();
-  if (!process) return tl::unexpected(process.error());
-  auto memory = ShareMemory::open(directory, link);
-  if (!memory) return tl::unexpected(memory.error());
-  std::unique_ptr<HostShare> share(
-      new HostShare(std::move(*memory), std::move(*process), capacity));
+  ASSIGN_OR_RETURN(auto process, LiveProcess::make());
+  ASSIGN_OR_RETURN(auto memory, ShareMemory::open(directory, link));
+  std::unique_ptr<HostShare> share(new HostShare(std::move(memory), std::move(process), capacity));
   if (!share->member_.join(now)) {
     return fail(ErrorCode::kUnavailable,
                 "all its slots are in use: run fewer processes on one NIC");
@@ -35,17 +33,15 @@ HostShare::HostShare(ShareMemory memory, std::unique_ptr<LiveProcess> process, R
 
 Result<std::vector<LinkSharer>> link_sharers(std::string_view link, Instant now,
                                              const std::string& directory) {
-  const auto self = LiveProcess::make();
-  if (!self) return tl::unexpected(self.error());
-  const auto memory = ShareMemory::find(directory, link);
-  if (!memory) return tl::unexpected(memory.error());
+  ASSIGN_OR_RETURN(const auto self, LiveProcess::make());
+  ASSIGN_OR_RETURN(const auto memory, ShareMemory::find(directory, link));
   std::vector<LinkSharer> sharers;
-  for (const ShareTable::Slot& slot : memory->table().slots) {
+  for (const ShareTable::Slot& slot : memory.table().slots) {
     const uint64_t owner = slot.owner.load();
-    if (owner == 0 || (*self)->ended(owner)) continue;
+    if (owner == 0 || self->ended(owner)) continue;
     LinkSharer& sharer = sharers.emplace_back();
     sharer.process = OwnerWord::decode(owner).process;
-    sharer.hidden = (*self)->hidden(owner);
+    sharer.hidden = self->hidden(owner);
     std::array<char, sizeof slot.name> name{};
     for (size_t i = 0; i < slot.name.size(); ++i) {
       const uint64_t letters = slot.name[i].load();

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar {
 namespace {
 
@@ -76,13 +78,12 @@ std::string file_name(std::string_view link) {
 std::string default_share_directory() { return fmt::format("/dev/shm/pacecar-{}", geteuid()); }
 
 Result<ShareMemory> ShareMemory::open(const std::string& directory, std::string_view link) {
-  const auto folder = open_directory(directory, true);
-  if (!folder) return tl::unexpected(folder.error());
+  ASSIGN_OR_RETURN(const auto folder, open_directory(directory, true));
   const std::string name = file_name(link);
   const std::string path = directory + "/" + name;
   // Without O_NONBLOCK a FIFO of that name would block us.
   const FileDescriptor file(
-      openat(folder->get(), name.c_str(),
+      openat(folder.get(), name.c_str(),
              O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!file) return system_error("cannot open " + path, "remove it");
   struct stat information {};
@@ -99,11 +100,10 @@ Result<ShareMemory> ShareMemory::open(const std::string& directory, std::string_
 }
 
 Result<ShareMemory> ShareMemory::find(const std::string& directory, std::string_view link) {
-  const auto folder = open_directory(directory, false);
-  if (!folder) return tl::unexpected(folder.error());
+  ASSIGN_OR_RETURN(const auto folder, open_directory(directory, false));
   const std::string name = file_name(link);
   const FileDescriptor file(
-      openat(folder->get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+      openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file) return fail(ErrorCode::kNotFound, "no process uses " + directory + "/" + name);
   return map(file, PROT_READ, directory + "/" + name);
 }
