@@ -82,7 +82,7 @@ bool CoreLimit::on_ack(const AckSample& sample, double rate) {
   const Duration rtt = std::min(sample.rtt, kMaxRtt);
   if (rtt > Duration()) observe_base(sample.now, rtt);
   reroutes_ |= sample.rerouting;
-  if (sent_at_cut_ > 0 && awaits_effect(sample.sent, sample.in_flight)) return drained;
+  if (awaits_effect(sample.sent, sample.in_flight)) return drained;
   if (acked_ == 0) began_ = sample.now;
   acked_ += sample.acked;
   passed_ += sample.acked;
@@ -103,16 +103,14 @@ bool CoreLimit::on_ack(const AckSample& sample, double rate) {
 }
 
 // True while signals are of packets that were sent before the last cut.
-bool CoreLimit::awaits_effect(Bytes sent, Bytes in_flight) {
-  if (sent - std::min(sent, in_flight) <= sent_at_cut_) return true;
-  sent_at_cut_ = 0;
-  return false;
+bool CoreLimit::awaits_effect(Bytes sent, Bytes in_flight) const {
+  return sent_at_cut_ > 0 && sent - std::min(sent, in_flight) <= sent_at_cut_;
 }
 
 // A full queue passes what the path carries, and trimming reports the rest at once.
 bool CoreLimit::on_loss(const LossSample& sample) {
   reroutes_ |= sample.rerouting;
-  if (sent_at_cut_ > 0 && awaits_effect(sample.sent, sample.in_flight)) return false;
+  if (awaits_effect(sample.sent, sample.in_flight)) return false;
   lost_ += sample.lost;
   if (sample.kind != LossKind::kTrimmed || reroutes_) return false;
   if (trimmed_ == 0 || sample.now - trimmed_since_ > base_ * kTrimRoundTrips) {

@@ -73,7 +73,7 @@ class CoreLimit {
   double least() const;
   Duration target() const;
   void observe_base(Instant now, Duration rtt);
-  bool awaits_effect(Bytes sent, Bytes in_flight);
+  bool awaits_effect(Bytes sent, Bytes in_flight) const;
   Delays delays() const;
   void judge(Instant now, Bytes sent);
   void cut(Instant now, double through, Duration delay, Bytes sent);
@@ -97,7 +97,7 @@ class CoreLimit {
   bool clear_ = false;
   bool silent_ = false;    // no acknowledgement since the last timeout
   bool reroutes_ = false;  // the NIC searches for better paths
-  Bytes sent_at_cut_ = 0;  // by the flow since it began; 0: signals are of later packets
+  Bytes sent_at_cut_ = 0;  // by the flow since it began; 0: never cut
   double arrived_ = 0;     // rate of the last round trip
   OncePerRoundTrip round_trip_;
   // Packets acknowledged since the last judgement, by their delay in quarters of T at line rate.

@@ -46,6 +46,11 @@ class CcPaceBudgetRules : public ::testing::Test {
   Instant now_ = Instant::from_ns(1'000'000'000);
 };
 
+TEST_F(CcPaceBudgetRules, PacketsOfOneQueueSeemToOvertakeByJitterAndFourOfThem) {
+  const Duration packet = config().line.time_for(kPacket);
+  EXPECT_EQ(LinkBudget(config()).spread(), config().jitter + packet * 4);
+}
+
 // --- pauses ---
 
 // 32 windows, the longest look, and four times the delay of the last arrivals: 69.3 ms.

@@ -211,8 +211,12 @@ TEST_F(CcPaceCore, HalfOfThePacketsAreNotMost) {
 }
 
 TEST_F(CcPaceCore, AnAcknowledgementWithoutARoundTripMeasuresNothing) {
-  core_.on_ack({.now = now_, .acked = kMtu, .in_flight = kMtu, .sent = sent_}, core_.rate());
+  for (int i = 0; i < 200; ++i) {
+    sent_ += kMtu;
+    core_.on_ack({.now = now_, .acked = kMtu, .in_flight = kMtu, .sent = sent_}, core_.rate());
+  }
   EXPECT_EQ(core_.base_rtt(), kRoundTrip);
+  EXPECT_EQ(core_.rate(), kConstants.core_start * kLine);
 }
 
 // Others may begin at the line rate where one has found the network clear.
@@ -225,6 +229,17 @@ TEST_F(CcPaceCore, PathsWithTroubleAreNotClear) {
   EXPECT_FALSE(core_.clear());
   hear(Duration(), 3);
   EXPECT_TRUE(core_.clear());
+  lose(10);
+  hear(Duration(), 1);
+  EXPECT_FALSE(core_.clear()) << "it loses many";
+}
+
+TEST_F(CcPaceCore, APathThatTrimsIsNotClear) {
+  hear(Duration(), 20);
+  ASSERT_TRUE(core_.clear());
+  lose(32, LossKind::kTrimmed);
+  ASSERT_LT(core_.rate(), kLine);
+  EXPECT_FALSE(core_.clear());
 }
 
 // Behind one queue, without a cut.

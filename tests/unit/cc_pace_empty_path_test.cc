@@ -19,6 +19,7 @@ TEST(CcPaceEmptyPath, ClassesAreOfHalves) {
   EXPECT_EQ(EmptyPath::size_class(0, kMtu), 0U);
   EXPECT_EQ(EmptyPath::size_class(kMtu / 4 - 1, kMtu), 0U);
   EXPECT_EQ(EmptyPath::size_class(kMtu / 4, kMtu), 1U);
+  EXPECT_EQ(EmptyPath::size_class(kMtu / 2 - 1, kMtu), 1U);
   EXPECT_EQ(EmptyPath::size_class(kMtu / 2, kMtu), 2U);
   EXPECT_EQ(EmptyPath::size_class(kMtu - 1, kMtu), 2U);
   EXPECT_EQ(EmptyPath::size_class(kMtu, kMtu), 3U);

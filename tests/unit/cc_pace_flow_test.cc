@@ -198,20 +198,20 @@ TEST_F(CcPaceFlow, WhatOnesPathsDoNotCarryOthersGetAtOnce) {
   }
   Bytes sent = 100 * kMtu;
   double least = 400;
-  for (int i = 0; i < 800; ++i) {  // then switches trim, too
-    now_ = now_ + Duration::from_ns(166);
+  for (int i = 0; i < 800; ++i) {          // then switches trim, too
+    now_ = now_ + Duration::from_ns(400);  // much less than it might
     sent += kMtu;
     const Duration late = i > 100 && i % 10 < 7 ? Duration::from_us(6) : Duration();
     flows_[0]->on_ack({.now = now_,
                        .rtt = kRoundTrip + late,
                        .acked = kMtu,
-                       .in_flight = 50 * kMtu,
+                       .in_flight = 20 * kMtu,
                        .sent = sent});
     if (i > 600) {
       flows_[0]->on_loss({.now = now_,
                           .kind = LossKind::kTrimmed,
                           .lost = kMtu,
-                          .in_flight = 50 * kMtu,
+                          .in_flight = 20 * kMtu,
                           .sent = sent});
     }
     least = std::min(least, gbps(0));

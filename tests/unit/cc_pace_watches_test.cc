@@ -330,8 +330,10 @@ TEST_F(CcPaceWatchPolicer, CutsThatComeSeldomBelongTogether) {
 TEST_F(CcPaceWatchPolicer, CutsThatHelpedAreKept) {
   for (int i = 0; i < 3; ++i) window(40'000);
   watch_.judge(now_, 0, 1e9, 2e9);
-  for (int i = 0; i < 20; ++i) window(15'000);
-  EXPECT_LT(watch_.judge(now_, 0, 1e9, 1e9), 1e9);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    for (int i = 0; i < 10; ++i) window(15'000);
+    EXPECT_LT(watch_.judge(now_, 0, 1e9, 1e9), 1e9);
+  }
 }
 
 TEST_F(CcPaceWatchPolicer, WhatCutsDoNotHelpIsTheCable) {

@@ -120,6 +120,7 @@ TEST(CcRegistry, MakesEveryAllocatorItLists) {
     const Grant grant = allocator->grant(1);
     EXPECT_TRUE(grant.is_credit ? grant.credit == 0 : grant.rate == Rate::from_gbps(100));
     EXPECT_EQ(grant.is_credit, info.name == "credit");
+    EXPECT_EQ(allocator->wants_arrivals(), info.name == "pace");
     EXPECT_FALSE(info.summary.empty());
     allocator->remove_flow(Instant(), 1);
   }
