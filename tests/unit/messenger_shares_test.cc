@@ -73,6 +73,14 @@ TEST_F(MessengerAllocation, ALongMessageIsNotOverBeforeItsEnd) {
   expect_shared();
 }
 
+TEST_F(MessengerAllocation, EachBufferOfAReceiveCounts) {
+  pair_.receive(pair_.ends, 1000, 8);
+  pair_.run();
+  pair_.send(1000);
+  pair_.run();
+  expect_shared();
+}
+
 TEST_F(MessengerAllocation, AShortMessageFreesItsWholeBuffer) {
   const auto& received = pair_.receive(50'000);
   pair_.run();
