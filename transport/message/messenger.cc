@@ -125,7 +125,6 @@ Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant
       return tl::unexpected(made.error());
     }
     flow = *made;
-    flow->last_word = now;
   }
   sender->flow = flow;
   sender->weight = weight == 0 ? config_.weight : weight;

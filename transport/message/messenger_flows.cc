@@ -110,8 +110,7 @@ void Messenger::leave(Flow& flow, Instant now) {
   if (--flow.connections > 0) return;
   if (flow.state != Flow::State::kOpen) return destroy_flow(flow);
   flow.state = Flow::State::kLeaving;
-  flow.leave_at = now + config_.silence_limit / 5;
-  housekeeping_due_ = true;
+  flow.leave_at = now + config_.silence_limit / 5;  // housekeeping is due: a connection has ended
 }
 
 void Messenger::destroy_flow(Flow& flow) {
