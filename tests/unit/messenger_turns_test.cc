@@ -94,6 +94,55 @@ TEST(MessengerTurns, ASubmittedSendIsPostedWithoutAWholePoll) {
   EXPECT_EQ(pair.nic[0].count(true), 1U);
 }
 
+// Writes may overtake each other: the word that nothing more comes is the last.
+TEST(MessengerTurns, AMessageThatThePeerRefusesIsGivenUpWhenItsWritesAreDone) {
+  ScriptedPair pair(with_writes_of(1000));
+  pair.receive(20'000);
+  pair.run();
+  const auto& sent = pair.send(20'000);
+  pair.messenger(0).poll(pair.now);
+  const size_t posted = pair.nic[0].count(true);
+  ASSERT_GT(posted, 1U);
+  pair.nic[0].acknowledge_one(CompletionStatus::kRemoteAccessError);
+  pair.turn(0);
+  EXPECT_EQ(pair.nic[0].count(true), posted - 1) << "nothing follows while others are under way";
+  while (!pair.nic[0].posted.empty()) pair.nic[0].acknowledge_one();
+  pair.turn(0);
+  ASSERT_EQ(pair.nic[0].count(true), 1U);
+  EXPECT_EQ(pair.nic[0].posted[0].request.length, 0U);
+  EXPECT_EQ(Immediate::unpack(pair.nic[0].posted[0].request.immediate).writes,
+            Immediate::kAbandoned);
+  EXPECT_EQ(sent.state(), State::kPending);
+  pair.nic[0].acknowledge_one();
+  pair.turn(0);
+  EXPECT_EQ(sent.failure, MessageFailure::kPeerRefused);
+}
+
+TEST(MessengerTurns, SendsWhoseMemoryGoesFailUnlessTheyAreAtTheNic) {
+  ScriptedPair pair;
+  pair.receive();
+  pair.run();
+  const auto& at_the_nic = pair.send(100);
+  pair.turn(0);
+  const auto& waiting = pair.send(100);
+  pair.messenger(0).forget_memory(pair.nic[0].posted[0].request.local_key + 1);
+  EXPECT_EQ(waiting.state(), State::kPending) << "other memory";
+  pair.messenger(0).forget_memory(pair.nic[0].posted[0].request.local_key);
+  EXPECT_EQ(waiting.failure, MessageFailure::kMemoryGone);
+  EXPECT_EQ(at_the_nic.state(), State::kPending);
+}
+
+// Its queue is not the network's.
+TEST(MessengerTurns, AWindowIsAtMostAQuarterOfTheReceiveBuffer) {
+  NicCaps caps = ScriptedNic::usual();
+  caps.receive_bytes = 64 << 10;
+  ScriptedPair pair(caps);
+  ASSERT_FALSE(pair.nic[0].limits.empty());
+  EXPECT_EQ(pair.nic[0].limits.back().second.window, Bytes{16 << 10});
+  ScriptedPair unknown;
+  EXPECT_GT(unknown.nic[0].limits.back().second.window, Bytes{16 << 10});
+}
+
 // Of less than a packet the next poll is soon enough.
 TEST(MessengerTurns, DemandIsToldWithALongSendAndAfterAShortOne) {
   for (const Bytes size : {Bytes{1024}, Bytes{1025}}) {

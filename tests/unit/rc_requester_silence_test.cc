@@ -179,6 +179,18 @@ TEST(RcSilence, OurOwnStopIsNotThePeers) {
   EXPECT_EQ(half.time_out(), SendTimeout::kPeerDead);
 }
 
+TEST(RcSilence, AnAnswerBeginsItAnew) {
+  RcRequester::Config config = RequesterHalf::usual();
+  config.silence_limit = Duration::from_ms(60);
+  RequesterHalf half(config);
+  half.post(half.write(2 * kHalfMtu));
+  half.send();
+  for (int i = 0; i < 6; ++i) half.time_out();
+  half.answer(0);
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(half.time_out(), SendTimeout::kRepair) << i;
+  EXPECT_EQ(half.time_out(), SendTimeout::kPeerDead);
+}
+
 TEST(RcSilence, TimeInWhichNothingWasSentIsNone) {
   RequesterHalf half;
   half.pass(Duration::from_s(100));

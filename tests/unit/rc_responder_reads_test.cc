@@ -132,14 +132,16 @@ TEST(RcResponderReads, MemoryThatGoesIsRefusedWhereTheResponseIs) {
 }
 
 TEST(RcResponderReads, OfARepeatedReadMemoryMayBeGone) {
-  ResponderHalf half;
-  half.read(0, 2 * kHalfMtu);
-  half.answers();
-  EXPECT_EQ(half.read(0, 2 * kHalfMtu), Outcome::kRead);
-  half.memory.table().remove(half.region.key);
-  EXPECT_TRUE(half.answers().empty());
-  EXPECT_FALSE(half.responder.refused());
-  EXPECT_EQ(half.read(0, 2 * kHalfMtu), Outcome::kDuplicate);
+  for (const uint32_t length : {1, 2 * 1024}) {
+    ResponderHalf half;
+    half.read(0, length);
+    half.answers();
+    EXPECT_EQ(half.read(0, length), Outcome::kRead);
+    half.memory.table().remove(half.region.key);
+    EXPECT_TRUE(half.answers().empty());
+    EXPECT_FALSE(half.responder.refused());
+    EXPECT_EQ(half.read(0, length), Outcome::kDuplicate);
+  }
 }
 
 TEST(RcResponderReads, NoReadOrAtomicBeginsInTheMiddleOfAMessage) {

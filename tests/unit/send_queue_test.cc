@@ -446,6 +446,12 @@ TEST_F(SendQueueTest, DroppedRequestsAreNotTouched) {
   EXPECT_EQ(request.state(), State::kPending);
 }
 
+TEST_F(SendQueueTest, OwesWhatIsNotDone) {
+  EXPECT_FALSE(queue_.owes());
+  send(1);
+  EXPECT_TRUE(queue_.owes());
+}
+
 TEST_F(SendQueueTest, CompletionOfNothingIsIgnored) {
   EXPECT_FALSE(queue_.on_write_done(3, CompletionStatus::kOk));
   EXPECT_FALSE(queue_.on_write_done(kMaxSends, CompletionStatus::kOk));

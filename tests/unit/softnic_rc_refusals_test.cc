@@ -92,6 +92,11 @@ TEST_F(RcRefusalTest, SilenceMakesTheOldestGoAgainAndItsAnswerTheRest) {
   EXPECT_TRUE(sent_again(Duration::from_ms(100)).empty()) << "all is done";
 }
 
+TEST_F(RcRefusalTest, ALongSilenceIsSignalled) {
+  ASSERT_GT(sent_again(Duration::from_ms(100)).size(), 1U);
+  EXPECT_TRUE(signal().timed_out);
+}
+
 TEST_F(RcRefusalTest, WhatBrokeAQueuePairIsToldAsText) {
   EXPECT_EQ(pair_.nic(0).fault(ends_[0]), "") << "nothing has";
   EXPECT_EQ(pair_.nic(0).fault(ends_[0] + 1), "") << "there is none";

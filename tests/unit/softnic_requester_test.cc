@@ -95,10 +95,12 @@ TEST(SoftNicRequester, ARunIsNoLongerThanWantedAndLeavesTheWindowsLastPacketOut)
 
 TEST(SoftNicRequester, SilenceCountsFromARun) {
   Sending sending;
+  sending.pass(Duration::from_s(100));  // in which nothing was sent
   sending.post(10);
   Requester::Outgoing first;
   ASSERT_EQ(sending.requester.next_run(sending.now, 4, &first), 4U);
   EXPECT_EQ(sending.requester.deadline(), sending.now + Duration::from_ms(8));
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(sending.time_out(), SendTimeout::kRepair) << i;
 }
 
 // --- silence ---

@@ -325,6 +325,19 @@ TEST(SoftNicSignals, AFlowThatHasEndedBeginsAnew) {
   }
 }
 
+TEST(SoftNicHalted, AQueuePairTakesNothingMore) {
+  SoftNicPair pair;
+  const auto ends = pair.connect();
+  const auto& from = pair.memory(0, 64, Access::kLocalRead, 7);
+  const auto& to = pair.memory(1, 64);
+  pair.post(0, ends[0], SoftNicPair::write(from, to, 64));
+  pair.nic(1).halt_queue_pair(ends[1]);
+  for (const Datagram& packet : pair.transmit(0)) pair.deliver(1, packet);
+  EXPECT_NE(to.bytes, from.bytes);
+  EXPECT_EQ(pair.nic(1).counters().unknown_queue_pair, 1U);
+  EXPECT_EQ(pair.post(1, ends[1], SoftNicPair::write(to, from, 8)), 0U);
+}
+
 // Another queue pair with the same peer is asked for its round trip.
 TEST(SoftNicSiblings, OneThatIsGoneIsAskedNothing) {
   SoftNicPair pair;

@@ -42,7 +42,6 @@ Result<SendSide::Offered> SendSide::open(const NicIdentity& peer, Instant now, u
       return tl::unexpected(made_flow.error());
     }
     flow = *made_flow;
-    flow->last_word = now;
   }
   end.flow = flow;
   end.eager = role == ConnectionRole::kWhole ? config_.eager : 0;

@@ -244,7 +244,7 @@ Result<void> SoftNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t
   if (!peer.extended || !offers_extended(qp->config)) {
     return connect_standard(*qp, peer);
   }
-  return connect_extended(*qp, peer.extended);
+  return connect_extended(*qp, *peer.extended);
 }
 
 uint32_t SoftNic::window(const QueuePairConfig& config) const {
