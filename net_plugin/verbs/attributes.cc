@@ -151,20 +151,20 @@ using namespace pacecar::ibverbs;
 extern "C" {
 
 PACECAR_VERBS int ibv_query_device(ibv_context* context, ibv_device_attr* attr) {
-  if (!ours(context)) return CALL_REAL(ibv_query_device, "IBVERBS_1.1")(context, attr);
+  FORWARD_UNLESS_OURS(ibv_query_device, context, attr);
   describe_device(context_of(context), attr);
   return 0;
 }
 
 // Older programs have a shorter structure, without the link layer.
 PACECAR_VERBS int ibv_query_port(ibv_context* context, uint8_t port, _compat_ibv_port_attr* attr) {
-  if (!ours(context)) return CALL_REAL(ibv_query_port, "IBVERBS_1.1")(context, port, attr);
+  FORWARD_UNLESS_OURS(ibv_query_port, context, port, attr);
   return query_port_extended(context, port, reinterpret_cast<ibv_port_attr*>(attr),
                              offsetof(ibv_port_attr, port_cap_flags2));
 }
 
 PACECAR_VERBS int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
-  if (!ours(context)) return CALL_REAL(ibv_query_gid, "IBVERBS_1.1")(context, port, index, gid);
+  FORWARD_UNLESS_OURS(ibv_query_gid, context, port, index, gid);
   if (port != kPort || index != 0) return failed(EINVAL);
   std::ranges::copy(nic_of(context).address().ip, gid->raw);
   return 0;
@@ -174,9 +174,7 @@ PACECAR_VERBS int ibv_query_gid(ibv_context* context, uint8_t port, int index, i
 enum ibv_gid_type_sysfs { IBV_GID_TYPE_SYSFS_IB_ROCE_V1, IBV_GID_TYPE_SYSFS_ROCE_V2 };
 PACECAR_VERBS int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned index,
                                      ibv_gid_type_sysfs* type) {
-  if (!ours(context)) {
-    return CALL_REAL(ibv_query_gid_type, "IBVERBS_PRIVATE_34")(context, port, index, type);
-  }
+  FORWARD_UNLESS_OURS(ibv_query_gid_type, context, port, index, type);
   if (port != kPort || index != 0) return failed(EINVAL);
   *type = IBV_GID_TYPE_SYSFS_ROCE_V2;
   return 0;
@@ -184,9 +182,7 @@ PACECAR_VERBS int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigne
 
 PACECAR_VERBS int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index,
                                     ibv_gid_entry* entry, uint32_t flags, size_t size) {
-  if (!ours(context)) {
-    return CALL_REAL(_ibv_query_gid_ex, "IBVERBS_1.11")(context, port, index, entry, flags, size);
-  }
+  FORWARD_UNLESS_OURS(_ibv_query_gid_ex, context, port, index, entry, flags, size);
   if (port != kPort || flags != 0) return EINVAL;
   if (index != 0) return ENODATA;
   ibv_gid_entry whole{};
@@ -200,23 +196,21 @@ PACECAR_VERBS int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_
 
 PACECAR_VERBS ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries,
                                            size_t most, uint32_t flags, size_t size) {
-  if (!ours(context)) {
-    return CALL_REAL(_ibv_query_gid_table, "IBVERBS_1.11")(context, entries, most, flags, size);
-  }
+  FORWARD_UNLESS_OURS(_ibv_query_gid_table, context, entries, most, flags, size);
   if (most == 0) return -EINVAL;
   const int failed = _ibv_query_gid_ex(context, kPort, 0, entries, flags, size);
   return failed != 0 ? -failed : 1;
 }
 
 PACECAR_VERBS int ibv_query_pkey(ibv_context* context, uint8_t port, int index, __be16* pkey) {
-  if (!ours(context)) return CALL_REAL(ibv_query_pkey, "IBVERBS_1.1")(context, port, index, pkey);
+  FORWARD_UNLESS_OURS(ibv_query_pkey, context, port, index, pkey);
   if (port != kPort || index != 0) return failed(EINVAL);
   *pkey = kDefaultPartition;  // the same in either byte order
   return 0;
 }
 
 PACECAR_VERBS int ibv_get_pkey_index(ibv_context* context, uint8_t port, __be16 pkey) {
-  if (!ours(context)) return CALL_REAL(ibv_get_pkey_index, "IBVERBS_1.5")(context, port, pkey);
+  FORWARD_UNLESS_OURS(ibv_get_pkey_index, context, port, pkey);
   return port == kPort && pkey == kDefaultPartition ? 0 : -1;
 }
 

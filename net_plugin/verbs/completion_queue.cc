@@ -206,15 +206,13 @@ extern "C" {
 
 PACECAR_VERBS ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* cq_context,
                                     ibv_comp_channel* channel, int vector) {
-  if (!ours(context)) {
-    return CALL_REAL(ibv_create_cq, "IBVERBS_1.1")(context, entries, cq_context, channel, vector);
-  }
+  FORWARD_UNLESS_OURS(ibv_create_cq, context, entries, cq_context, channel, vector);
   CompletionQueue* const queue = create_queue(context, entries, cq_context, channel, vector);
   return queue == nullptr ? nullptr : queue->base();
 }
 
 PACECAR_VERBS int ibv_resize_cq(ibv_cq* cq, int entries) {
-  if (!is_ours(cq)) return CALL_REAL(ibv_resize_cq, "IBVERBS_1.1")(cq, entries);
+  FORWARD_UNLESS_OURS(ibv_resize_cq, cq, entries);
   CompletionQueue& completions = queue_of(cq);
   const Call call(completions.nic());
   if (entries < 1 || entries > kMaxCqe) return EINVAL;
@@ -231,7 +229,7 @@ PACECAR_VERBS int ibv_resize_cq(ibv_cq* cq, int entries) {
 
 // Waits until all reported events have been acknowledged, as its manual page says.
 PACECAR_VERBS int ibv_destroy_cq(ibv_cq* cq) {
-  if (!is_ours(cq)) return CALL_REAL(ibv_destroy_cq, "IBVERBS_1.1")(cq);
+  FORWARD_UNLESS_OURS(ibv_destroy_cq, cq);
   CompletionQueue& completions = queue_of(cq);
   {
     const Call call(completions.nic());

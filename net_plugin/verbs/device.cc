@@ -133,7 +133,7 @@ PACECAR_VERBS ibv_device** ibv_get_device_list(int* count) {
     const auto own = own_devices();
     int real_count = 0;
     ibv_device** const real =
-        real_has_devices() ? CALL_REAL(ibv_get_device_list, "IBVERBS_1.1")(&real_count) : nullptr;
+        real_has_devices() ? CALL_REAL(ibv_get_device_list)(&real_count) : nullptr;
     if (real == nullptr) real_count = 0;
     const size_t all = own.size() + static_cast<size_t>(real_count);
     auto** const list = static_cast<ibv_device**>(calloc(all + 2, sizeof(ibv_device*)));
@@ -150,19 +150,19 @@ PACECAR_VERBS void ibv_free_device_list(ibv_device** list) {
   ibv_device** end = list;
   while (*end != nullptr) ++end;
   auto** const real = reinterpret_cast<ibv_device**>(end[1]);
-  if (real != nullptr) CALL_REAL(ibv_free_device_list, "IBVERBS_1.1")(real);
+  if (real != nullptr) CALL_REAL(ibv_free_device_list)(real);
   free(list);
 }
 
 PACECAR_VERBS const char* ibv_get_device_name(ibv_device* device) { return device->name; }
 
 PACECAR_VERBS int ibv_get_device_index(ibv_device* device) {
-  if (!ours(device)) return CALL_REAL(ibv_get_device_index, "IBVERBS_1.9")(device);
+  FORWARD_UNLESS_OURS(ibv_get_device_index, device);
   return -1;
 }
 
 PACECAR_VERBS __be64 ibv_get_device_guid(ibv_device* device) {
-  if (!ours(device)) return CALL_REAL(ibv_get_device_guid, "IBVERBS_1.1")(device);
+  FORWARD_UNLESS_OURS(ibv_get_device_guid, device);
   __be64 guid = 0;
   wire::store_be64(static_cast<Device*>(device)->interface().guid,
                    reinterpret_cast<uint8_t*>(&guid));
@@ -170,7 +170,7 @@ PACECAR_VERBS __be64 ibv_get_device_guid(ibv_device* device) {
 }
 
 PACECAR_VERBS ibv_context* ibv_open_device(ibv_device* device) {
-  if (!ours(device)) return CALL_REAL(ibv_open_device, "IBVERBS_1.1")(device);
+  FORWARD_UNLESS_OURS(ibv_open_device, device);
   return made([&]() -> ibv_context* {
     auto nic = static_cast<Device*>(device)->open();
     if (!nic) {
@@ -193,7 +193,7 @@ PACECAR_VERBS ibv_context* ibv_open_device(ibv_device* device) {
 }
 
 PACECAR_VERBS int ibv_close_device(ibv_context* context) {
-  if (!ours(context)) return CALL_REAL(ibv_close_device, "IBVERBS_1.1")(context);
+  FORWARD_UNLESS_OURS(ibv_close_device, context);
   pthread_mutex_destroy(&context->mutex);
   delete &context_of(context);
   return 0;

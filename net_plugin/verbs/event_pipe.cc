@@ -79,7 +79,7 @@ void acknowledge(Object& object, uint32_t& acknowledged, uint32_t count) {
 // False: it is another device's, or of no object.
 template <typename Object>
 bool acknowledged_ours(Object* object, uint32_t& acknowledged) {
-  if (!is_ours(object)) return false;
+  if (!ours(object)) return false;
   acknowledge(*object, acknowledged, 1);
   return true;
 }
@@ -115,17 +115,17 @@ using namespace pacecar::ibverbs;
 extern "C" {
 
 PACECAR_VERBS int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
-  if (!ours(context)) return CALL_REAL(ibv_get_async_event, "IBVERBS_1.1")(context, event);
+  FORWARD_UNLESS_OURS(ibv_get_async_event, context, event);
   return context_of(context).async.take(event, sizeof *event) ? 0 : -1;
 }
 
 PACECAR_VERBS void ibv_ack_async_event(ibv_async_event* event) {
   if (acknowledged_ours(*event) || !have_real()) return;
-  CALL_REAL(ibv_ack_async_event, "IBVERBS_1.1")(event);
+  CALL_REAL(ibv_ack_async_event)(event);
 }
 
 PACECAR_VERBS ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
-  if (!ours(context)) return CALL_REAL(ibv_create_comp_channel, "IBVERBS_1.0")(context);
+  FORWARD_UNLESS_OURS(ibv_create_comp_channel, context);
   return made([&]() -> ibv_comp_channel* {
     auto* const channel = new CompletionChannel;
     channel->context = context;
@@ -136,16 +136,14 @@ PACECAR_VERBS ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
 }
 
 PACECAR_VERBS int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
-  if (!is_ours(channel)) return CALL_REAL(ibv_destroy_comp_channel, "IBVERBS_1.0")(channel);
+  FORWARD_UNLESS_OURS(ibv_destroy_comp_channel, channel);
   if (users_of(*channel) > 0) return EBUSY;
   delete static_cast<CompletionChannel*>(channel);
   return 0;
 }
 
 PACECAR_VERBS int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
-  if (!is_ours(channel)) {
-    return CALL_REAL(ibv_get_cq_event, "IBVERBS_1.1")(channel, cq, cq_context);
-  }
+  FORWARD_UNLESS_OURS(ibv_get_cq_event, channel, cq, cq_context);
   CompletionQueue* queue = nullptr;
   if (!does_not_block(channel->fd)) nic_of(channel->context).turn_until_readable(channel->fd);
   if (!static_cast<CompletionChannel*>(channel)->pipe.take(&queue, sizeof queue)) return -1;
@@ -155,7 +153,7 @@ PACECAR_VERBS int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void*
 }
 
 PACECAR_VERBS void ibv_ack_cq_events(ibv_cq* cq, unsigned count) {
-  if (!is_ours(cq)) return CALL_REAL(ibv_ack_cq_events, "IBVERBS_1.1")(cq, count);
+  FORWARD_UNLESS_OURS(ibv_ack_cq_events, cq, count);
   acknowledge(*cq, cq->comp_events_completed, count);
 }
 

@@ -51,11 +51,11 @@ class Device : public ibv_device {
 // The devices that PACECAR_NICS selects.
 std::vector<ibv_device*> own_devices();
 
-// Whether a device is one of ours, and with it its objects.
+// Whether a device, or an object of a device, is one of ours.
 bool ours(const ibv_device* device);
 inline bool ours(const ibv_context* context) { return ours(context->device); }
 template <typename Object>
-bool is_ours(const Object* object) {
+bool ours(const Object* object) {
   return ours(object->context);
 }
 

@@ -120,7 +120,7 @@ using namespace pacecar::ibverbs;
 extern "C" {
 
 PACECAR_VERBS ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
-  if (!is_ours(pd)) return CALL_REAL(ibv_create_qp, "IBVERBS_1.1")(pd, attr);
+  FORWARD_UNLESS_OURS(ibv_create_qp, pd, attr);
   ibv_qp_init_attr_ex extended = extended_of(*attr, pd);
   ibv_qp* const qp = create(pd->context, extended);
   if (qp != nullptr) attr->cap = extended.cap;
@@ -128,12 +128,12 @@ PACECAR_VERBS ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
 }
 
 PACECAR_VERBS ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
-  if (!is_ours(qp)) return CALL_REAL(ibv_qp_to_qp_ex, "IBVERBS_1.6")(qp);
+  FORWARD_UNLESS_OURS(ibv_qp_to_qp_ex, qp);
   return queue_pair_of(qp).extended ? &queue_pair_of(qp) : nullptr;
 }
 
 PACECAR_VERBS int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
-  if (!is_ours(qp)) return CALL_REAL(ibv_modify_qp, "IBVERBS_1.1")(qp, attr, mask);
+  FORWARD_UNLESS_OURS(ibv_modify_qp, qp, attr, mask);
   QueuePair& pair = queue_pair_of(qp);
   const Call call(pair.nic());
   const int result = pair.modify(*attr, mask);
@@ -142,7 +142,7 @@ PACECAR_VERBS int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
 }
 
 PACECAR_VERBS int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init) {
-  if (!is_ours(qp)) return CALL_REAL(ibv_query_qp, "IBVERBS_1.1")(qp, attr, mask, init);
+  FORWARD_UNLESS_OURS(ibv_query_qp, qp, attr, mask, init);
   QueuePair& pair = queue_pair_of(qp);
   const Call call(pair.nic());
   *attr = pair.attr;
@@ -154,14 +154,12 @@ PACECAR_VERBS int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask, ibv_qp_i
 }
 
 PACECAR_VERBS int ibv_query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode opcode, uint32_t flags) {
-  if (!is_ours(qp)) {
-    return CALL_REAL(ibv_query_qp_data_in_order, "IBVERBS_1.14")(qp, opcode, flags);
-  }
+  FORWARD_UNLESS_OURS(ibv_query_qp_data_in_order, qp, opcode, flags);
   return flags == 0 && qp->qp_type == IBV_QPT_RC ? 1 : 0;
 }
 
 PACECAR_VERBS int ibv_destroy_qp(ibv_qp* qp) {
-  if (!is_ours(qp)) return CALL_REAL(ibv_destroy_qp, "IBVERBS_1.1")(qp);
+  FORWARD_UNLESS_OURS(ibv_destroy_qp, qp);
   QueuePair* const pair = &queue_pair_of(qp);
   {
     const Call call(pair->nic());
@@ -181,22 +179,22 @@ PACECAR_VERBS int ibv_destroy_qp(ibv_qp* qp) {
 }
 
 PACECAR_VERBS int ibv_set_ece(ibv_qp* qp, ibv_ece* ece) {
-  if (!is_ours(qp)) return CALL_REAL(ibv_set_ece, "IBVERBS_1.10")(qp, ece);
+  FORWARD_UNLESS_OURS(ibv_set_ece, qp, ece);
   return EOPNOTSUPP;
 }
 
 PACECAR_VERBS int ibv_query_ece(ibv_qp* qp, ibv_ece* ece) {
-  if (!is_ours(qp)) return CALL_REAL(ibv_query_ece, "IBVERBS_1.10")(qp, ece);
+  FORWARD_UNLESS_OURS(ibv_query_ece, qp, ece);
   return EOPNOTSUPP;
 }
 
 PACECAR_VERBS int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
-  if (!is_ours(qp)) return CALL_REAL(ibv_attach_mcast, "IBVERBS_1.1")(qp, gid, lid);
+  FORWARD_UNLESS_OURS(ibv_attach_mcast, qp, gid, lid);
   return EOPNOTSUPP;
 }
 
 PACECAR_VERBS int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
-  if (!is_ours(qp)) return CALL_REAL(ibv_detach_mcast, "IBVERBS_1.1")(qp, gid, lid);
+  FORWARD_UNLESS_OURS(ibv_detach_mcast, qp, gid, lid);
   return EOPNOTSUPP;
 }
 

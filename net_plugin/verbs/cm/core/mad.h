@@ -70,7 +70,7 @@ struct Message {
 
 // How much of it a message of this kind has.
 size_t private_bytes(Kind kind);
-Mad encode(const Message& message);
+Mad encode(Message message);
 // Nothing: no such message, or one for another kind of connection than RC.
 std::optional<Message> decode(std::span<const uint8_t> bytes);
 
