@@ -73,11 +73,6 @@ std::span<const Model> presets() {
   return kPresets;
 }
 
-const Model* find_preset(std::string_view name) {
-  const auto found = std::ranges::find(presets(), name, &Model::name);
-  return found == presets().end() ? nullptr : &*found;
-}
-
 LayerParameters layer_parameters(const Model& model) {
   const double h = model.hidden;
   LayerParameters found;

@@ -55,7 +55,6 @@ struct Model {
 
 // Models that are known by name.
 std::span<const Model> presets();
-const Model* find_preset(std::string_view name);
 
 // Parameters of a layer: what all ranks of an expert group hold, and of the feed-forward experts.
 struct LayerParameters {

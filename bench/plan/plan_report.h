@@ -23,7 +23,6 @@ struct StageReport {
   TailTimes tail;
   double idle = 0;  // share of the step that it waits
   StageMemory memory;
-  double usable_memory = 0;
   Traffic traffic;
 };
 
@@ -54,11 +53,6 @@ struct PlanReport {
 
 PlanReport report_of(const Problem& problem, const Strategy& strategy, CommTimes& comm);
 
-double tokens_per_step(const Problem& problem);
-// Seconds of a step if all accelerators computed at their efficiency all the time, each operation
-// once: no strategy takes less.
-double compute_bound_s(const Problem& problem);
-
 // HETHUB's upper bound: the sum of what each kind reaches alone. Here each trains the whole model
 // with the whole batch, by its best plan; one that cannot, for its memory, counts with its compute
 // bound. Tokens per second.
@@ -76,8 +70,5 @@ struct Answer {
 
 std::string text_of(const Answer& answer);
 nlohmann::json document_of(const Answer& answer);
-
-// "5 5 14x8": the stages' layers, those that repeat with how often.
-std::string layers_text(std::span<const uint32_t> layers);
 
 }  // namespace pacecar::plan

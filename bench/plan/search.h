@@ -37,7 +37,4 @@ SplitProblem split_problem(const Problem& problem, const StageCosts& costs);
 
 SearchResult search(const Problem& problem, CommTimes& comm, const SearchOptions& options = {});
 
-// Every split of every shape, for spaces that are small: what `search` must find.
-SearchResult search_all(const Problem& problem, CommTimes& comm, uint32_t best = 5);
-
 }  // namespace pacecar::plan

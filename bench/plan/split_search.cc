@@ -86,7 +86,7 @@ double step_s(const SplitProblem& problem, const std::vector<uint32_t>& layers) 
   for (uint32_t stage = 0; stage < problem.stages(); ++stage) {
     times.push_back(problem.times[stage][layers[stage]]);
   }
-  return run_schedule(times, problem.micro_batches).step_s;
+  return run_schedule(times, problem.micro_batches);
 }
 
 SplitResult search_splits(const SplitProblem& problem, const SplitBounds& bounds, double limit_s,

@@ -13,9 +13,9 @@ namespace pacecar::plan {
 // Seconds of one accelerator, per micro-batch.
 struct PassTimes {
   double compute_s = 0;
-  double tensor_s = 0;  // all-reduces of tensor parallelism: nothing hides them
-  double expert_s = 0;  // all-to-alls, likewise
-  double all() const { return compute_s + tensor_s + expert_s; }
+  double tensor_s = 0;   // all-reduces of tensor parallelism: nothing hides them
+  double experts_s = 0;  // all-to-alls of experts: nothing hides them
+  double all() const { return compute_s + tensor_s + experts_s; }
 };
 
 // The work after a stage's last backward pass that compute does not hide.

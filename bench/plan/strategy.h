@@ -79,6 +79,7 @@ struct Shape {
     for (; stage >= parts[i].stages; ++i) stage -= parts[i].stages;
     return parts[i];
   }
+  uint32_t ranks(const Part& part) const { return part.stages * part.tensor * data; }
   uint32_t micro_batches(const Training& training) const {
     return training.global_batch / (data * micro_batch);
   }
