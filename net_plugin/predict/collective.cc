@@ -42,6 +42,12 @@ bool supported(Operation operation, Algorithm algorithm) {
   return false;
 }
 
+bool goes_in_pieces(const Collective& what) {
+  return what.algorithm == Algorithm::kTree || what.algorithm == Algorithm::kNvlsTree ||
+         (what.algorithm == Algorithm::kRing &&
+          (what.operation == Operation::kBroadcast || what.operation == Operation::kReduce));
+}
+
 double bus_factor(Operation operation, uint32_t ranks) {
   const double n = ranks;
   switch (operation) {
