@@ -8,7 +8,6 @@
 #include "net_plugin/predict/cluster.h"
 #include "net_plugin/predict/collective.h"
 #include "net_plugin/predict/library_costs.h"
-#include "transport/base/units.h"
 
 namespace pacecar::predict {
 

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "net_plugin/predict/collective.h"
 #include "net_plugin/predict/fluid.h"

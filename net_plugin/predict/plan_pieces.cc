@@ -1,6 +1,5 @@
 // A buffer that goes in pieces up a tree, down it, or both; or along a chain.
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "net_plugin/predict/plan.h"

@@ -1,6 +1,5 @@
 // Steps of rings: each member sends to the next one what it has received from the one before.
 #include <algorithm>
-#include <cmath>
 
 #include "net_plugin/predict/plan.h"
 

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <set>
 
-#include "transport/base/check.h"
 
 namespace pacecar::predict {
 namespace {

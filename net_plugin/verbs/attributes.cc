@@ -8,7 +8,6 @@
 
 #include "net_plugin/verbs/forward.h"
 #include "net_plugin/verbs/objects.h"
-#include "transport/wire/big_endian.h"
 
 namespace pacecar::ibverbs {
 namespace {

@@ -1,11 +1,8 @@
 // The devices: their list, opening one, and its attributes.
 #include <fmt/format.h>
-#include <net/if.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <map>
 
 #include "net_plugin/verbs/forward.h"
@@ -15,7 +12,6 @@
 #include "transport/base/return_if_error.h"
 #include "transport/engine/nic_list.h"
 #include "transport/wire/big_endian.h"
-#include "transport/wire/roce.h"
 
 namespace pacecar::ibverbs {
 namespace {

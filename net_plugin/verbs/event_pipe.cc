@@ -33,7 +33,7 @@ bool EventPipe::put_now(const void* record, size_t size) const {
   return write(write_fd_, record, size) == static_cast<ssize_t>(size);
 }
 
-// Threads that wait do not hold the lock, and only one of them finds the record.
+// A thread does not hold the lock while it waits; of several threads only one gets the record.
 bool EventPipe::take(void* record, size_t size) {
   for (;;) {
     const bool waits = !does_not_block(read_fd_);
@@ -76,30 +76,21 @@ void acknowledge(Object& object, uint32_t& acknowledged, uint32_t count) {
   pthread_mutex_unlock(&object.mutex);
 }
 
-// False: it is another device's, or of no object.
-template <typename Object>
-bool acknowledged_ours(Object* object, uint32_t& acknowledged) {
-  if (!ours(object)) return false;
-  acknowledge(*object, acknowledged, 1);
-  return true;
-}
-
+// False: not ours. Our devices raise only these types.
 bool acknowledged_ours(const ibv_async_event& event) {
+  const auto acknowledged = [](auto* object, uint32_t& count) {
+    const bool own = ours(object);
+    if (own) acknowledge(*object, count, 1);
+    return own;
+  };
   switch (event.event_type) {
     case IBV_EVENT_CQ_ERR:
-      return acknowledged_ours(event.element.cq, event.element.cq->async_events_completed);
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
+      return acknowledged(event.element.cq, event.element.cq->async_events_completed);
     case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_COMM_EST:
-    case IBV_EVENT_SQ_DRAINED:
-    case IBV_EVENT_PATH_MIG:
-    case IBV_EVENT_PATH_MIG_ERR:
     case IBV_EVENT_QP_LAST_WQE_REACHED:
-      return acknowledged_ours(event.element.qp, event.element.qp->events_completed);
-    case IBV_EVENT_SRQ_ERR:
+      return acknowledged(event.element.qp, event.element.qp->events_completed);
     case IBV_EVENT_SRQ_LIMIT_REACHED:
-      return acknowledged_ours(event.element.srq, event.element.srq->events_completed);
+      return acknowledged(event.element.srq, event.element.srq->events_completed);
     default:
       return false;
   }

@@ -1,4 +1,4 @@
-// The calls on queue pairs: arguments, nothing else.
+// The calls on queue pairs: checks arguments, and takes the NIC's lock.
 #include <algorithm>
 #include <cerrno>
 
@@ -38,7 +38,7 @@ constexpr uint64_t kSendOps = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WR
                               IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV |
                               IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
 
-// An errno; 0: it can be made.
+// 0, or an errno if no such queue pair can be created.
 int check(const ibv_qp_init_attr_ex& attr) {
   constexpr uint32_t kKnown =
       IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_CREATE_FLAGS;
@@ -65,8 +65,9 @@ int check(const ibv_qp_init_attr_ex& attr) {
   return fits && queues ? 0 : EINVAL;
 }
 
-ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& attr) {
+ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex* wanted) {
   return made([&]() -> ibv_qp* {
+    ibv_qp_init_attr_ex& attr = *wanted;
     if (const int wrong = check(attr); wrong != 0) return no_object(wrong);
     ProcessNic& nic = nic_of(context);
     ibv_qp_cap& cap = attr.cap;
@@ -100,16 +101,12 @@ ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& attr) {
   });
 }
 
-ibv_qp* create_extended(ibv_context* context, ibv_qp_init_attr_ex* attr) {
-  return create(context, *attr);
-}
-
 }  // namespace
 
 void set_queue_pair_calls(verbs_context& verbs) {
   verbs.context.ops.post_send = post_send;
   verbs.context.ops.post_recv = post_receive;
-  verbs.create_qp_ex = create_extended;
+  verbs.create_qp_ex = create;
 }
 
 }  // namespace pacecar::ibverbs
@@ -122,7 +119,7 @@ extern "C" {
 PACECAR_VERBS ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
   FORWARD_UNLESS_OURS(ibv_create_qp, pd, attr);
   ibv_qp_init_attr_ex extended = extended_of(*attr, pd);
-  ibv_qp* const qp = create(pd->context, extended);
+  ibv_qp* const qp = create(pd->context, &extended);
   if (qp != nullptr) attr->cap = extended.cap;
   return qp;
 }

@@ -1,7 +1,6 @@
 // Shared receive queues, and address handles.
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "net_plugin/verbs/forward.h"
 #include "net_plugin/verbs/queue_pair.h"
@@ -27,11 +26,6 @@ int post_shared(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   return 0;
 }
 
-ibv_srq* create_shared_extended(ibv_context* /*context*/, ibv_srq_init_attr_ex* /*attr*/) {
-  errno = EOPNOTSUPP;  // those of XRC and with tags; verbs.h turns basic ones into ibv_create_srq
-  return nullptr;
-}
-
 }  // namespace
 
 std::array<uint8_t, 16> sender_of(const ibv_grh& grh) {
@@ -47,9 +41,9 @@ std::array<uint8_t, 16> sender_of(const ibv_grh& grh) {
   return gid;
 }
 
+// ibv_create_srq_ex calls ibv_create_srq for basic queues, and fails for others (XRC, tags).
 void set_shared_receive_calls(verbs_context& verbs) {
   verbs.context.ops.post_srq_recv = post_shared;
-  verbs.create_srq_ex = create_shared_extended;
 }
 
 }  // namespace pacecar::ibverbs
@@ -88,7 +82,7 @@ PACECAR_VERBS int ibv_modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int mask) {
   FORWARD_UNLESS_OURS(ibv_modify_srq, srq, attr, mask);
   auto& shared = *static_cast<SharedReceives*>(srq);
   const Call call(nic_of(srq->context));
-  if ((mask & ~IBV_SRQ_LIMIT) != 0) return EINVAL;  // its size stays
+  if ((mask & ~IBV_SRQ_LIMIT) != 0) return EINVAL;  // the size is fixed
   if ((mask & IBV_SRQ_LIMIT) != 0) {
     if (attr->srq_limit > shared.receives.capacity()) return EINVAL;
     shared.limit = attr->srq_limit;
@@ -169,7 +163,7 @@ PACECAR_VERBS int ibv_destroy_ah(ibv_ah* ah) {
 PACECAR_VERBS int ibv_resolve_eth_l2_from_gid(ibv_context* context, ibv_ah_attr* attr,
                                               uint8_t mac[6], uint16_t* vlan) {
   FORWARD_UNLESS_OURS(ibv_resolve_eth_l2_from_gid, context, attr, mac, vlan);
-  std::fill_n(mac, 6, uint8_t{0});  // the kernel's matter
+  std::fill_n(mac, 6, uint8_t{0});  // the kernel resolves it
   if (vlan != nullptr) *vlan = 0xFFFF;
   return 0;
 }

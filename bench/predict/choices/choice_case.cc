@@ -6,7 +6,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <span>
 
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_value.h"

@@ -13,7 +13,6 @@
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <vector>
 
 #include "bench/predict/choices/choice_case.h"

@@ -1,4 +1,4 @@
-// Ids, and where they are: addresses, ports, devices by route.
+// Ids with their addresses and ports, and the device by the route to the peer.
 #include <fmt/format.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 
 #include "net_plugin/verbs/cm/ids.h"
 #include "net_plugin/verbs/forward.h"
-#include "transport/engine/bootstrap/auth.h"
+#include "transport/base/random_word.h"
 #include "transport/io/sockaddr.h"
 #include "transport/wire/address.h"
 
@@ -33,7 +33,7 @@ void put(const Address& address, sockaddr_storage* to) {
   std::memcpy(to, &raw, length);
 }
 
-// The address from which the route to `to` begins; nothing with errno.
+// The local address of the route to `to`; none with errno.
 std::optional<Address> source_towards(const Address& to, const sockaddr* bound) {
   SocketAddress raw;
   Address probe = to;
@@ -68,19 +68,20 @@ Address address_of(const sockaddr* address) {
   return from_sockaddr(raw);
 }
 
+bool is_any(const Address& address) {
+  const auto tail = std::span(address.ip).subspan(is_ipv4(address) ? kIpv4Prefix.size() : 0);
+  return std::ranges::all_of(tail, [](uint8_t byte) { return byte == 0; });
+}
+
 uint16_t port_of(const Id& id, bool source) {
   const sockaddr* const address = source ? source_of(id) : &id.route.addr.dst_addr;
   return has_address(address) ? address_of(address).port : 0;
 }
 
-uint16_t any_port() {
-  uint16_t value = 0;
-  (void)bootstrap::fill_random({reinterpret_cast<uint8_t*>(&value), sizeof value});
-  return static_cast<uint16_t>(kFirstAnyPort + value % kAnyPorts);
-}
+uint16_t any_port() { return static_cast<uint16_t>(kFirstAnyPort + random_word() % kAnyPorts); }
 
-// Ports are the host's, and processes know nothing of each other: a name that the kernel gives to
-// one of them, and takes back when it ends.
+// Ports belong to the host. So that processes use different ones, a process binds an abstract
+// socket with the port's name; the kernel releases the name when the process ends.
 bool reserve_port(Id& id) {
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
@@ -106,9 +107,8 @@ Id::Id(rdma_event_channel* events, void* user, rdma_port_space space) : rdma_cm_
   context = user;
   ps = space;
   qp_type = space == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC;
-  (void)bootstrap::fill_random({reinterpret_cast<uint8_t*>(&first_psn), sizeof first_psn});
-  first_psn &= 0xFF'FFFF;
-  responder_resources = initiator_depth = most_reads();
+  first_psn = random_word() & 0xFF'FFFF;
+  responder_resources = initiator_depth = kMaxReads;
 }
 
 Id::~Id() {
@@ -155,8 +155,7 @@ namespace {
 int bind_to(Id& id, const sockaddr* address) {
   if (address == nullptr || !has_address(address)) return EINVAL;
   Address own = address_of(address);
-  const auto tail = std::span(own.ip).subspan(address->sa_family == AF_INET ? 12 : 0);
-  id.any_address = std::ranges::all_of(tail, [](uint8_t byte) { return byte == 0; });
+  id.any_address = is_any(own);
   if (!id.any_address) {
     CmDevice* const device = device_at(own);
     if (device == nullptr) return errno;
@@ -168,7 +167,7 @@ int bind_to(Id& id, const sockaddr* address) {
     put(own, &id.route.addr.src_storage);
     if (reserve_port(id)) return 0;
     if (chosen && !id.reuse_address) break;
-    if (chosen) return 0;  // rdma_listen will want it
+    if (chosen) return 0;  // rdma_listen will reserve it
   }
   id.route.addr.src_storage = {};
   return errno;
@@ -246,7 +245,7 @@ PACECAR_VERBS int rdma_set_option(rdma_cm_id* id, int level, int option, void* v
   Id& own = id_of(id);
   if (level != RDMA_OPTION_ID || value == nullptr) return failed(ENOSYS);
   switch (option) {
-    case RDMA_OPTION_ID_TOS:     // PACECAR_TC says it
+    case RDMA_OPTION_ID_TOS:     // PACECAR_TC sets it
     case RDMA_OPTION_ID_AFONLY:  // a device has one address
       return 0;
     case RDMA_OPTION_ID_REUSEADDR:

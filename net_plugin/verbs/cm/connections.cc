@@ -5,7 +5,6 @@
 
 #include "net_plugin/verbs/cm/ids.h"
 #include "net_plugin/verbs/forward.h"
-#include "net_plugin/verbs/queue_pair.h"
 #include "transport/engine/clock.h"
 #include "transport/wire/address.h"
 

@@ -1,4 +1,4 @@
-// The devices that ids use, and requests that come to them.
+// The devices that ids use, and the requests that they receive.
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,12 +19,12 @@ namespace {
 constexpr size_t kUserRequestBytes = 56;  // behind the header of RDMA over IP
 constexpr size_t kUserQuestionBytes = 180;
 
-// How long the exit of a process waits, for a peer's answer and for other threads' locks.
+// How long the exit of a process waits for the answers of peers and for locks of other threads.
 constexpr Duration kExitLimit = Duration::from_ms(1500);
 
 struct Devices {
   std::mutex mutex;   // taken before a NIC's
-  pid_t process = 0;  // that has opened the first; its children have copies
+  pid_t process = 0;  // that has opened the first device; its children have copies of this
   std::map<ibv_device*, std::unique_ptr<CmDevice>> open;
 };
 
@@ -33,8 +33,8 @@ Devices& devices() {
   return *instance;
 }
 
-// Calls `step` with the lock of the device's NIC, which a thread that exits may hold, until it
-// returns true.
+// Calls `step` with the NIC's lock held until it returns true. Gives up in time, as the thread that
+// calls exit() may itself hold the lock.
 template <typename Step>
 void step_until(Instant give_up, ProcessNic& nic, Step step) {
   while (clock_now() < give_up) {
@@ -46,7 +46,7 @@ void step_until(Instant give_up, ProcessNic& nic, Step step) {
   }
 }
 
-// The kernel does so for the programs of other devices.
+// Disconnects all connections when the process exits, as the kernel does for other devices.
 void leave_peers() {
   const std::unique_lock lock(devices().mutex, std::try_to_lock);
   if (!lock || devices().process != getpid()) return;
@@ -95,11 +95,6 @@ CmDevice* opened(ibv_device* device) {
   return known.get();
 }
 
-bool is_any(const Address& address) {
-  const auto tail = std::span(address.ip).subspan(is_ipv4(address) ? kIpv4Prefix.size() : 0);
-  return std::ranges::all_of(tail, [](uint8_t byte) { return byte == 0; });
-}
-
 // With the process's mutex.
 Id* listener_for(const Message& request, CmDevice& device) {
   for (Id* const id : process().listeners) {
@@ -108,10 +103,6 @@ Id* listener_for(const Message& request, CmDevice& device) {
     if (id->any_address || id->device == &device) return id;
   }
   return nullptr;
-}
-
-Address in_header(const IpHeader& header, const Peer& from) {
-  return {.ip = from.gid, .scope_id = 0, .port = header.port};
 }
 
 // With the process's mutex.
@@ -162,20 +153,20 @@ End* CmDevice::on_request(const Message& request, const Peer& from, uint16_t* re
     return nullptr;
   }
   *reason = 0;
-  if (*listener->waiting >= listener->backlog) return nullptr;  // it will ask again
+  if (*listener->waiting >= listener->backlog) return nullptr;  // the peer will repeat it
   auto made = std::make_unique<Id>(listener->channel, listener->context, listener->ps);
   made->use(*this);
   Address own = address();
   own.port = port_of(*listener, true);
   SocketAddress source;
   std::memcpy(&made->route.addr.src_storage, &source, to_sockaddr(own, source));
-  made->set_destination(in_header(*header, from));
+  made->set_destination({.ip = from.gid, .scope_id = 0, .port = header->port});
   made->waiting = listener->waiting;
   made->peer_queue_pair = request.queue_pair;
   made->peer_psn = request.psn;
   made->mtu = static_cast<ibv_mtu>(std::clamp<int>(request.mtu, IBV_MTU_256, made->mtu));
-  made->responder_resources = std::min(request.initiator_depth, most_reads());
-  made->initiator_depth = std::min(request.responder_resources, most_reads());
+  made->responder_resources = std::min(request.initiator_depth, kMaxReads);
+  made->initiator_depth = std::min(request.responder_resources, kMaxReads);
   made->retries = request.retries;
   made->not_ready_retries = request.not_ready_retries;
   made->end = std::make_unique<End>(*made, agent->new_id(), nic().connect_limit());
