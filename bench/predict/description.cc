@@ -37,14 +37,12 @@ Result<void> check_tables(const SpecTable& tables) {
       "topology", "host", "nic", "background", "library", "protocol", "collective"};
   for (const auto& [key, value] : tables.entries()) {
     if (std::ranges::find(kTables, key) == kTables.end()) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: there is no table [{}]{}: use {}", value.place.text(), key,
-                              did_you_mean(key, kTables), fmt::join(kTables, ", ")));
+      return invalid("{}: there is no table [{}]{}: use {}", value.place.text(), key,
+                     did_you_mean(key, kTables), fmt::join(kTables, ", "));
     }
     if (value.table() == nullptr) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: {} is {}: write it as a table [{}]", value.place.text(), key,
-                              kind_of(value), key));
+      return invalid("{}: {} is {}: write it as a table [{}]", value.place.text(), key,
+                     kind_of(value), key);
     }
   }
   return {};
@@ -79,8 +77,7 @@ Result<uint32_t> find_nic(const std::string& name, const SpecPlace& place, const
   if (described == nullptr) own.set("rate", SpecValue{.value = name, .place = place});
   const SpecTable* table = described == nullptr ? &own : described->table();
   if (table == nullptr) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("{}: nic.{} is no table: write [nic.{}]",
-                                                         described->place.text(), name, name));
+    return invalid("{}: nic.{} is no table: write [nic.{}]", described->place.text(), name, name);
   }
   SpecReader reader(*table, fmt::format("[nic.{}]", name), place);
   NicKind kind{.name = name};
@@ -121,9 +118,7 @@ Result<void> read_host(const SpecTable& tables, Cluster& cluster) {
   }
   RETURN_IF_ERROR(reader.finish());
   if (names.empty() || names.size() > 64) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: [host] nics names {} NICs: name 1 to 64", value.place.text(),
-                            names.size()));
+    return invalid("{}: [host] nics names {} NICs: name 1 to 64", value.place.text(), names.size());
   }
   cluster.nic_kinds.clear();
   group.nics.clear();
@@ -144,10 +139,10 @@ Result<void> read_library(const SpecTable& tables, Description& found) {
   for (const auto& [name, table] : part(tables, "protocol").table()->entries()) {
     const auto protocol = named<Protocol>(name, kProtocols);
     if (!protocol || table.table() == nullptr) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: [protocol.{}] is no protocol's table: use [protocol.Simple], "
-                              "[protocol.LL] or [protocol.LL128]",
-                              table.place.text(), name));
+      return invalid(
+          "{}: [protocol.{}] is no protocol's table: use [protocol.Simple], "
+          "[protocol.LL] or [protocol.LL128]",
+          table.place.text(), name);
     }
     SpecReader each(*table.table(), fmt::format("[protocol.{}]", name), table.place);
     ProtocolCosts& costs = found.overheads.protocols[static_cast<size_t>(*protocol)];
@@ -215,8 +210,7 @@ Result<std::vector<Bytes>> parse_sizes(std::string_view text) {
   const std::string_view step = range.size() > 2 ? range[2] : "x2";
   const auto factor = step.starts_with('x') ? parse_size(step.substr(1)) : Result<Bytes>(0);
   if (!factor || *factor < 2 || from > to || range.size() > 3) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("is '{}': write FROM:TO:xFACTOR, as 8:16G:x4", text));
+    return invalid("is '{}': write FROM:TO:xFACTOR, as 8:16G:x4", text);
   }
   for (Bytes size = from; size <= to; size *= *factor) sizes.push_back(size);
   return sizes;

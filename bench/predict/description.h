@@ -2,6 +2,8 @@
 // library, and the collectives. README.md lists the keys.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -21,6 +23,12 @@ std::optional<Name> named(std::string_view name, size_t count) {
     if (name_of(static_cast<Name>(i)) == name) return static_cast<Name>(i);
   }
   return std::nullopt;
+}
+
+// An error of the input, by a format of fmt.
+template <typename... Args>
+auto invalid(fmt::format_string<Args...> text, Args&&... args) {
+  return fail(ErrorCode::kInvalidArgument, fmt::format(text, std::forward<Args>(args)...));
 }
 
 struct Description {

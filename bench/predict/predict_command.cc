@@ -185,9 +185,7 @@ Result<std::vector<Measured>> collectives(const Json& document) {
   const auto operation = document.at("op").get<std::string>();
   const auto known = named<Operation>(operation, kOperations);
   if (!known) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("has the operation '{}', which the predictor does not know", operation));
+    return invalid("has the operation '{}', which the predictor does not know", operation);
   }
   each.collective.operation = *known;
   if (each.collective.operation == Operation::kAllToAll) {
@@ -231,10 +229,10 @@ Result<std::vector<Measured>> read_measurements(const std::string& path) {
     if (!found->empty()) return found;
   } catch (const Json::exception&) {  // reported below
   }
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' holds no measurements: give what 'pacecar bw --json', 'pacecar "
-                          "lat --json' or 'collective_bench --out_json_file' write",
-                          path));
+  return invalid(
+      "'{}' holds no measurements: give what 'pacecar bw --json', 'pacecar "
+      "lat --json' or 'collective_bench --out_json_file' write",
+      path);
 }
 
 // [nic.NAME] and [protocol.Simple]; a comment has the errors of the fit.
@@ -341,9 +339,9 @@ Result<SpecTable> tables_of(const Flags& flags, const std::vector<std::string>& 
 // The hosts of the measurements had one GPU and one NIC each, as the flags describe them.
 Result<void> fit(const Flags& flags, const Console& console) {
   if (flags.files.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "--calibrate needs measurements: name the JSON files of bw, lat or "
-                "collective_bench");
+    return invalid(
+        "--calibrate needs measurements: name the JSON files of bw, lat or "
+        "collective_bench");
   }
   RETURN_IF_ERROR(perf::check_writable(flags.output));
   std::vector<Measured> measured;
@@ -373,9 +371,9 @@ Result<void> answer(const Flags& flags) {
   ASSIGN_OR_RETURN(const auto asked, read_description(tables));
   const auto answers = answers_to(asked);
   if (answers.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "none of these operations has one of these algorithms: leave --algorithm out to "
-                "see those that each has (nvls needs host.nvls=true)");
+    return invalid(
+        "none of these operations has one of these algorithms: leave --algorithm out to "
+        "see those that each has (nvls needs host.nvls=true)");
   }
   const auto document = document_of(asked, answers);
   if (!flags.json_file.empty()) {

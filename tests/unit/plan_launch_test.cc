@@ -9,16 +9,12 @@
 namespace pacecar::plan {
 namespace {
 
-const Model& preset(std::string_view name) {
-  return *std::ranges::find(presets(), name, &Model::name);
-}
-
 using testing::HasSubstr;
 using testing::Not;
 
 Problem two_kinds() {
   Problem problem;
-  problem.model = preset("llama2-70b");
+  problem.model = *std::ranges::find(presets(), "llama2-70b", &Model::name);
   problem.accelerators = {{.name = "old", .hosts = 2}, {.name = "new", .hosts = 4}};
   problem.training.global_batch = 256;
   return problem;
