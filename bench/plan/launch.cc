@@ -94,9 +94,9 @@ class Experiment {
     }
   }
 
-  // A ring per NIC of a host; the ranks of a group on one host sum over NVLink before.
+  // A ring per NIC of a host; the ranks of a group on one host have summed over NVLink before.
   void add_reductions() {
-    constexpr double kPause = 10;  // times the sends: they are over
+    constexpr double kPause = 10;  // times the longest send: all sends have ended
     for (uint32_t stage = 0; stage < first_.size(); ++stage) {
       const Part& part = strategy_.shape.part_of(stage);
       const uint32_t on_host =
@@ -135,7 +135,7 @@ bool equal_tensor(const Shape& shape) {
       shape.parts, [&](const Part& part) { return part.tensor == shape.parts[0].tensor; });
 }
 
-// Which hosts hold which ranks: both programs count ranks along tensor, data, pipeline.
+// Which hosts have which ranks: both programs number ranks along tensor, data, pipeline.
 std::string hosts_comment(const Problem& problem, const Shape& shape) {
   std::string text = "# Ranks, and so hosts, in the order of the pipeline: ";
   uint32_t unused = 0;

@@ -11,6 +11,7 @@ HeldParameters held_parameters(const Problem& problem, const Shape& shape, uint3
   HeldParameters held{layers * layer.shared, layers * layer.experts / shape.experts};
   if (stage == 0) held.shared += embedding_parameters(problem.model);
   if (stage + 1 == shape.stages()) held.shared += head_parameters(problem.model);
+  if (shape.stages() == 1) held.shared -= shared_parameters(problem.model);
   return {held.shared / tensor, held.experts / tensor};
 }
 

@@ -34,9 +34,9 @@ void add_continuations(const Problem& problem, uint32_t data, uint32_t stages,
   }
 }
 
-// A bound that looks at no split: with `fill` until the first micro-batch arrives and after the
-// last one has left, a stage has time for (T - fill) / (micro-batches x layer) layers; the sum is
-// all.
+// A bound for all splits. In a step of T a stage has time for (T - fill) / (micro-batches x layer)
+// layers, where `fill` is the time before the first micro-batch arrives and after the last one has
+// left; the sum over the stages is the number of layers.
 double quick_bound_s(const Problem& problem, const StageCosts& costs) {
   const double micro_batches = costs.micro_batches();
   double fill = 0;

@@ -19,7 +19,7 @@ class SplitSearch {
   SplitResult run() {
     descend(problem_.layers);
     if (!found_.layers.empty()) found_.step_s = best_s_;
-    // What was left out is not below this; where nodes ran out, only the root's bound holds.
+    // No split that was left out takes less. If the nodes ran out, only the root's bound holds.
     found_.bound_s = nodes_left_ > 0 ? best_s_ * (1 - tolerance_) : bounds_.root_s();
     found_.bound_s = std::min(std::max(found_.bound_s, bounds_.root_s()), best_s_);
     return found_;
@@ -47,7 +47,7 @@ class SplitSearch {
     }
   }
 
-  // Ways to go on, the lowest bound first.
+  // The layers that the next stage may have, the lowest bound first.
   std::vector<Child> children(uint32_t stage, uint32_t layers_left) {
     std::vector<Child> ways;
     const uint32_t most = std::min(problem_.most(stage), layers_left);

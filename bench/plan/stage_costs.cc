@@ -9,7 +9,7 @@ namespace {
 
 using predict::Operation;
 
-// Ranks that lie so many accelerators apart; those between belong to groups like this one.
+// A group of ranks that are `apart` accelerators apart; those between belong to equal groups.
 RankGroup group_of(const Problem& problem, const Part& part, uint32_t ranks, uint32_t apart) {
   const uint32_t per_host = problem.accelerators[part.kind].per_host;
   const uint32_t room = std::max(1U, per_host / apart);
@@ -25,8 +25,8 @@ PassTimes scaled(const PassTimes& times, double factor) {
   return {times.compute_s * factor, times.tensor_s * factor, times.experts_s * factor};
 }
 
-// Of a collective that begins as the layers end one by one: what compute does not hide, but at
-// least the last layer's part.
+// The part of a collective that compute does not hide. It starts as the layers end one by one, so
+// at least the last layer's part is exposed.
 double exposed(double time_s, double hidden_by_s, uint32_t layers) {
   return std::max(time_s - hidden_by_s, time_s / layers);
 }
@@ -90,7 +90,7 @@ StageCosts::PartTimes StageCosts::part_times(const Part& part) const {
   return found;
 }
 
-// Each rank sends its part of the activations to its peer; unequal groups: the smaller one's parts.
+// Each rank of the smaller tensor parallel group sends its part of the activations to its peer.
 double StageCosts::send_between(const Part& from, const Part& to) const {
   const uint32_t pairs = std::min(from.tensor, to.tensor);
   const double bytes =
@@ -160,7 +160,7 @@ Traffic StageCosts::traffic(uint32_t stage, uint32_t layers) const {
   const bool repeated = shape_.recompute == Recompute::kFull;
   const double passes = layers * micro_batches_ * (repeated ? 3.0 : 2.0);
   const double hidden_bytes = tokens_ * problem_.model.hidden * bytes.element;
-  // A ring's, or all-to-all's, share of what is not the rank's own.
+  // The part of a ring or an all-to-all that is not the rank's own.
   const auto share = [](double ranks) { return (ranks - 1) / ranks; };
   const HeldParameters held = held_parameters(problem_, shape_, stage, layers);
   const double reduced = bytes.gradient * (problem_.training.shard_optimizer ? 1 : 2);

@@ -44,13 +44,6 @@ struct Answer {
 
 constexpr double kGiga = 1e-9;
 
-// NVLS needs a switch that sums in every host.
-bool possible(const Description& asked, const Collective& what) {
-  const bool nvls = what.algorithm == Algorithm::kNvls || what.algorithm == Algorithm::kNvlsTree;
-  return supported(what.operation, what.algorithm) &&
-         (!nvls || std::ranges::all_of(asked.cluster.groups, &HostGroup::nvls));
-}
-
 std::string limit_of(const Prediction& found) {
   const double share = found.terms[static_cast<size_t>(found.bottleneck)] / found.time_s;
   return fmt::format("{} {:.0f}%", name_of(found.bottleneck), 100 * share);
@@ -62,13 +55,12 @@ std::vector<Collective> choices(const Description& asked) {
     for (const Bytes size : asked.sizes) {
       for (const Algorithm algorithm : asked.algorithms) {
         for (const Protocol protocol : asked.protocols) {
-          Collective what = asked.like;
+          if (!possible(asked.cluster, operation, algorithm)) continue;
+          Collective& what = found.emplace_back(asked.like);
           what.operation = operation;
           what.algorithm = algorithm;
           what.protocol = protocol;
           what.bytes = size;
-          if (!possible(asked, what)) continue;
-          found.push_back(what);
         }
       }
     }

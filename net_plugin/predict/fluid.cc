@@ -30,16 +30,50 @@ double uneven_weight(uint32_t flow) {
   return 1 + kSpread * (2 * part - 1);
 }
 
-// How long a packet waits at each link of the core.
+// How long a packet waits at each link of the core. `links` must outlive it.
 class CoreQueues {
  public:
-  // `links` outlive it.
-  explicit CoreQueues(std::span<const Link> links);
+  explicit CoreQueues(std::span<const Link> links) : links_(links), queues_(links.size()) {
+    for (uint32_t i = 0; i < links.size(); ++i) {
+      if (in_core(links[i].cause)) core_.push_back(i);
+    }
+  }
 
-  void begin();  // starts an update: a call of add() follows for each flow that sends
-  void add(const Flow& flow, const Allotment& share);
-  // The sum over the links of a route.
-  double delay_s(const Route& route) const;
+  // Starts an update: a call of add() follows for each flow that sends.
+  void begin() {
+    for (const uint32_t link : core_) queues_[link] = {};
+  }
+
+  void add(const Flow& flow, const Allotment& share) {
+    if (flow.tolerated_s == 0) return;
+    const double slowness = flow.route.rate_max / share.rate;
+    for (const Route::Use& use : flow.route.all()) {
+      if (!use.limits || !in_core(links_[use.link].cause)) continue;
+      Queue& queue = queues_[use.link];
+      const bool full = share.limit == use.link;
+      const double patience = full ? std::clamp(slowness * slowness / 2, 1.0, kMostPatience) : 1;
+      queue.used += share.rate * use.load;
+      queue.packet_s = flow.packet_s;
+      queue.tolerated_s = std::max(queue.tolerated_s, flow.tolerated_s * patience);
+      queue.full |= full;
+    }
+  }
+
+  // The sum over the links of a route. A full link has the queue that its flows tolerate. At other
+  // links packets wait for those that happen to arrive at the same time: at a load of r, for
+  // r / 2 (1 - r) packets (M/D/1).
+  double delay_s(const Route& route) const {
+    double delay = 0;
+    for (const Route::Use& use : route.all()) {
+      const Queue& queue = queues_[use.link];
+      if (!use.limits || queue.used == 0) continue;
+      const double standing = kMean * queue.tolerated_s;
+      const double left = std::max(links_[use.link].rate - queue.used, 0.0);
+      const bool by_chance = !queue.full && queue.packet_s * queue.used < standing * 2 * left;
+      delay += by_chance ? queue.packet_s * queue.used / (2 * left) : standing;
+    }
+    return delay;
+  }
 
  private:
   struct Queue {
@@ -53,46 +87,6 @@ class CoreQueues {
   std::vector<uint32_t> core_;  // the links of the core
   std::vector<Queue> queues_;   // by link
 };
-
-CoreQueues::CoreQueues(std::span<const Link> links) : links_(links), queues_(links.size()) {
-  for (uint32_t i = 0; i < links.size(); ++i) {
-    if (in_core(links[i].cause)) core_.push_back(i);
-  }
-}
-
-void CoreQueues::begin() {
-  for (const uint32_t link : core_) queues_[link] = {};
-}
-
-void CoreQueues::add(const Flow& flow, const Allotment& share) {
-  if (flow.tolerated_s == 0) return;
-  const double slowness = flow.route.rate_max / share.rate;
-  for (const Route::Use& use : flow.route.all()) {
-    if (!use.limits || !in_core(links_[use.link].cause)) continue;
-    Queue& queue = queues_[use.link];
-    const bool full = share.limit == use.link;
-    const double patience = full ? std::clamp(slowness * slowness / 2, 1.0, kMostPatience) : 1;
-    queue.used += share.rate * use.load;
-    queue.packet_s = flow.packet_s;
-    queue.tolerated_s = std::max(queue.tolerated_s, flow.tolerated_s * patience);
-    queue.full |= full;
-  }
-}
-
-// A full link has the queue that its flows tolerate. At other links packets wait for those that
-// happen to arrive at the same time: at a load of r, for r / 2 (1 - r) packets (M/D/1).
-double CoreQueues::delay_s(const Route& route) const {
-  double delay = 0;
-  for (const Route::Use& use : route.all()) {
-    const Queue& queue = queues_[use.link];
-    if (!use.limits || queue.used == 0) continue;
-    const double standing = kMean * queue.tolerated_s;
-    const double left = std::max(links_[use.link].rate - queue.used, 0.0);
-    const bool by_chance = !queue.full && queue.packet_s * queue.used < standing * 2 * left;
-    delay += by_chance ? queue.packet_s * queue.used / (2 * left) : standing;
-  }
-  return delay;
-}
 
 }  // namespace
 

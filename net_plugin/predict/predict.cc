@@ -5,7 +5,6 @@
 #include <numeric>
 #include <set>
 
-
 namespace pacecar::predict {
 namespace {
 
@@ -130,6 +129,12 @@ uint32_t ranks_of(const Cluster& cluster, const Collective& collective) {
   if (!collective.hosts.empty()) return ranks;
   for (const HostGroup& group : cluster.groups) ranks += group.hosts * group.gpus;
   return ranks;
+}
+
+bool possible(const Cluster& cluster, Operation operation, Algorithm algorithm) {
+  const bool nvls = algorithm == Algorithm::kNvls || algorithm == Algorithm::kNvlsTree;
+  return supported(operation, algorithm) &&
+         (!nvls || std::ranges::all_of(cluster.groups, &HostGroup::nvls));
 }
 
 Prediction predict(const Cluster& cluster, const Collective& collective,

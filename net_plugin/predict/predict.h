@@ -24,6 +24,9 @@ struct Prediction {
 // The ranks that take part: all GPUs of the collective's hosts.
 uint32_t ranks_of(const Cluster& cluster, const Collective& collective);
 
+// Whether the library can use the algorithm: NVLS needs a switch that sums in every host.
+bool possible(const Cluster& cluster, Operation operation, Algorithm algorithm);
+
 // Requires a cluster with hosts, each with GPUs and NICs, and rates above 0, and a collective that
 // is `supported` and names hosts of the cluster.
 Prediction predict(const Cluster& cluster, const Collective& collective,

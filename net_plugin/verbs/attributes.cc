@@ -13,12 +13,12 @@ namespace pacecar::ibverbs {
 namespace {
 
 constexpr int kPort = 1;
-constexpr uint32_t kNoVendor = 0xFF'FFFF;  // as other devices of software
+constexpr uint32_t kNoVendor = 0xFF'FFFF;  // as other software devices
 constexpr uint16_t kDefaultPartition = 0xFFFF;
 
-uint8_t phys_state_up() { return 5; }  // LinkUp
+constexpr uint8_t kLinkUp = 5;
 
-// The active width and speed whose product comes next to the rate, as tools multiply them.
+// Sets the active width and speed whose product is nearest to the rate, as tools multiply them.
 void set_speed(Rate rate, ibv_port_attr* attr) {
   struct Speed {
     uint8_t code;
@@ -73,7 +73,7 @@ void describe_device(Context& context, ibv_device_attr* attr) {
   attr->phys_port_cnt = 1;
 }
 
-// Of one of a standard connection's, a power of two.
+// `mtu` is one of the path MTUs, powers of two from 256 to 4096.
 ibv_mtu mtu_code(Bytes mtu) { return static_cast<ibv_mtu>(std::bit_width(mtu) - 8); }
 
 void describe_port(Context& context, ibv_port_attr* attr) {
@@ -87,14 +87,14 @@ void describe_port(Context& context, ibv_port_attr* attr) {
   attr->max_msg_sz = kMaxMessage;
   attr->pkey_tbl_len = 1;
   attr->max_vl_num = 1;
-  attr->phys_state = phys_state_up();
+  attr->phys_state = kLinkUp;
   attr->link_layer = IBV_LINK_LAYER_ETHERNET;
   attr->flags = 1;  // a GRH is required
   set_speed(caps.line_rate, attr);
 }
 
-// Programs of another version of libibverbs have longer or shorter structures: what is unknown here
-// is 0.
+// Programs of another version of libibverbs have longer or shorter structures: unknown fields are
+// 0.
 template <typename Known>
 void fill(void* to, size_t size, const Known& known) {
   const size_t common = std::min(size, sizeof known);
@@ -169,7 +169,7 @@ PACECAR_VERBS int ibv_query_gid(ibv_context* context, uint8_t port, int index, i
   return 0;
 }
 
-// Between libibverbs and its tools: what verbs.h does not declare.
+// Used between libibverbs and its tools; verbs.h does not declare it.
 enum ibv_gid_type_sysfs { IBV_GID_TYPE_SYSFS_IB_ROCE_V1, IBV_GID_TYPE_SYSFS_ROCE_V2 };
 PACECAR_VERBS int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned index,
                                      ibv_gid_type_sysfs* type) {

@@ -123,7 +123,7 @@ extern "C" {
 
 #undef ibv_get_device_list
 
-// Behind the terminating null is the real library's list, which ibv_free_device_list passes back.
+// The real library's list follows the terminating null, for ibv_free_device_list.
 PACECAR_VERBS ibv_device** ibv_get_device_list(int* count) {
   return made([&]() -> ibv_device** {
     const auto own = own_devices();

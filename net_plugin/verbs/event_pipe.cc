@@ -14,14 +14,9 @@ namespace pacecar::ibverbs {
 EventPipe::EventPipe() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw std::bad_alloc();
-  read_fd_ = ends[0];
-  write_fd_ = ends[1];
-  fcntl(write_fd_, F_SETFL, O_NONBLOCK);
-}
-
-EventPipe::~EventPipe() {
-  close(read_fd_);
-  close(write_fd_);
+  read_ = FileDescriptor(ends[0]);
+  write_ = FileDescriptor(ends[1]);
+  fcntl(write_.get(), F_SETFL, O_NONBLOCK);
 }
 
 bool EventPipe::put(const void* record, size_t size) {
@@ -30,14 +25,14 @@ bool EventPipe::put(const void* record, size_t size) {
 }
 
 bool EventPipe::put_now(const void* record, size_t size) const {
-  return write(write_fd_, record, size) == static_cast<ssize_t>(size);
+  return write(write_.get(), record, size) == static_cast<ssize_t>(size);
 }
 
 // A thread does not hold the lock while it waits; of several threads only one gets the record.
 bool EventPipe::take(void* record, size_t size) {
   for (;;) {
-    const bool waits = !does_not_block(read_fd_);
-    pollfd readable{read_fd_, POLLIN, 0};
+    const bool waits = !does_not_block(read_.get());
+    pollfd readable{read_.get(), POLLIN, 0};
     if (waits && poll(&readable, 1, -1) < 0) return false;
     {
       const std::lock_guard lock(mutex_);
@@ -51,8 +46,9 @@ bool EventPipe::take(void* record, size_t size) {
 }
 
 bool EventPipe::take_now(void* record, size_t size) const {
-  pollfd readable{read_fd_, POLLIN, 0};
-  return poll(&readable, 1, 0) == 1 && read(read_fd_, record, size) == static_cast<ssize_t>(size);
+  pollfd readable{read_.get(), POLLIN, 0};
+  return poll(&readable, 1, 0) == 1 &&
+         read(read_.get(), record, size) == static_cast<ssize_t>(size);
 }
 
 bool does_not_block(int fd) { return (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0; }

@@ -11,17 +11,16 @@
 #include <mutex>
 #include <vector>
 
+#include "transport/base/file_descriptor.h"
+
 namespace pacecar::ibverbs {
 
 // A pipe of fixed-size records: a program may poll() it, and set O_NONBLOCK.
 class EventPipe {
  public:
   EventPipe();
-  ~EventPipe();
-  EventPipe(const EventPipe&) = delete;
-  EventPipe& operator=(const EventPipe&) = delete;
 
-  int fd() const { return read_fd_; }
+  int fd() const { return read_.get(); }
   // False: the pipe is full, as the program does not read.
   bool put(const void* record, size_t size);
   // As read(2): false with errno.
@@ -48,8 +47,8 @@ class EventPipe {
   bool take_now(void* record, size_t size) const;
 
   std::mutex mutex_;
-  int read_fd_ = -1;
-  int write_fd_ = -1;
+  FileDescriptor read_;
+  FileDescriptor write_;
 };
 
 // O_NONBLOCK is set.

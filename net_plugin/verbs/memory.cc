@@ -28,8 +28,8 @@ bool populate(const void* address, size_t length, int how) {
   return madvise(reinterpret_cast<void*>(begin), bytes, how) == 0;
 }
 
-// Brings in all pages, as pinning does for NICs. False: some are missing, or their protection
-// forbids it.
+// Faults in all pages, as pinning does for NICs. False: some are not mapped, or their protection
+// does not allow the access.
 bool bring_in(const void* address, size_t length, bool written) {
   static constexpr char kOwn = 0;
   static const bool possible = populate(&kOwn, 1, MADV_POPULATE_READ);  // from Linux 5.14 on
@@ -62,7 +62,7 @@ ibv_mr* register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova,
 
 }  // namespace
 
-// Numbers of this process, from 1 on, which are not used again for long.
+// Counts domains of this process from 1 on; a number is reused after 2^24 - 1 domains.
 Pd::Pd()
     : ibv_pd{}, domain([] {
         static std::atomic<uint32_t> last = 0;

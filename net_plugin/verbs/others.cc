@@ -1,5 +1,5 @@
-// Functions of libibverbs that concern no device, or objects that are never ours: forwarded to the
-// real library, if there is one. With these this library can have its name.
+// Functions of libibverbs that concern no device, or objects that are never ours. The real library
+// executes them if there is one. They are here so that this library can replace libibverbs.
 #include <infiniband/verbs.h>
 
 #include <algorithm>
@@ -80,7 +80,7 @@ PACECAR_VERBS int ibv_rate_to_mbps(ibv_rate rate) { return row_of(&RateRow::rate
 
 PACECAR_VERBS ibv_rate mbps_to_ibv_rate(int mbps) { return row_of(&RateRow::mbps, mbps).rate; }
 
-// Our regions are ordinary memory: a child has its own.
+// Our regions are ordinary memory, which a child process copies.
 PACECAR_VERBS int ibv_fork_init() { return have_real() ? CALL_REAL(ibv_fork_init)() : 0; }
 
 PACECAR_VERBS ibv_fork_status ibv_is_fork_initialized() {
@@ -89,7 +89,7 @@ PACECAR_VERBS ibv_fork_status ibv_is_fork_initialized() {
 
 PACECAR_VERBS const char* ibv_get_sysfs_path() { return "/sys"; }
 
-// The first line of a file; a final newline goes.
+// Reads a file, without a final newline.
 PACECAR_VERBS int ibv_read_sysfs_file(const char* folder, const char* file, char* line,
                                       size_t size) {
   char path[512];

@@ -45,31 +45,29 @@ constexpr Duration kLinger = Duration::from_ms(50);
 Result<std::unique_ptr<ProcessNic>> ProcessNic::open(const InterfaceInfo& interface,
                                                      const Params& params) {
   ASSIGN_OR_RETURN(auto opened, open_process_nic(interface, params, log_sink()));
-  const int wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (wake_fd < 0) return fail(ErrorCode::kSystem, "cannot make an eventfd");
-  std::unique_ptr<ProcessNic> nic(new ProcessNic(std::move(opened), params, wake_fd));
+  FileDescriptor wake(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!wake) return fail(ErrorCode::kSystem, "cannot make an eventfd");
+  std::unique_ptr<ProcessNic> nic(new ProcessNic(std::move(opened), params, std::move(wake)));
   HostLink* const link = nic->opened_.share ? &nic->opened_.share->outgoing() : nullptr;
   ASSIGN_OR_RETURN(nic->flows_, Flows::make(params, nic->nic(), first_rate(nic->opened_), link));
   nic->keeper_ = std::thread([raw = nic.get()] { raw->keep(); });
   return nic;
 }
 
-ProcessNic::ProcessNic(OpenedNic opened, const Params& params, int wake_fd)
-    : params_(params), opened_(std::move(opened)), staging_(nic()), wake_fd_(wake_fd) {}
+ProcessNic::ProcessNic(OpenedNic opened, const Params& params, FileDescriptor wake)
+    : params_(params), opened_(std::move(opened)), staging_(nic()), wake_(std::move(wake)) {}
 
 ProcessNic::~ProcessNic() {
-  if (keeper_.joinable()) {
-    const Instant give_up = clock_now() + kLinger;
-    for (bool busy = true; busy && clock_now() < give_up;) {
-      const std::lock_guard lock(mutex_);
-      turn();
-      busy = opened_.port->next_deadline() <= clock_now();
-    }
-    stop_ = true;
-    wake_keeper();
-    keeper_.join();
+  if (!keeper_.joinable()) return;
+  const Instant give_up = clock_now() + kLinger;
+  for (bool busy = true; busy && clock_now() < give_up;) {
+    const std::lock_guard lock(mutex_);
+    turn();
+    busy = opened_.port->next_deadline() <= clock_now();
   }
-  close(wake_fd_);
+  stop_ = true;
+  wake_keeper();
+  keeper_.join();
 }
 
 bool ProcessNic::deliver() {
@@ -184,7 +182,7 @@ void ProcessNic::sleep(Instant until, int other_fd) const {
 
 // --- the keeper ---
 
-void ProcessNic::wake_keeper() const { eventfd_write(wake_fd_, 1); }
+void ProcessNic::wake_keeper() const { eventfd_write(wake_.get(), 1); }
 
 bool ProcessNic::callers_turn() const {
   if (params_.progress == Progress::kThread) return false;
@@ -228,11 +226,11 @@ void ProcessNic::nap_or_lead() {
 }
 
 void ProcessNic::nap(Duration time) const {
-  pollfd woken{wake_fd_, POLLIN, 0};
+  pollfd woken{wake_.get(), POLLIN, 0};
   const timespec span{0, time.ns()};
   ppoll(&woken, 1, &span, nullptr);
   eventfd_t count = 0;
-  eventfd_read(wake_fd_, &count);
+  eventfd_read(wake_.get(), &count);
 }
 
 void ProcessNic::keep() {
@@ -273,10 +271,10 @@ void ProcessNic::sleep_until_needed() {
     until = prepare_to_sleep();
     asleep_until_ns_.store(std::max<int64_t>(until.ns(), 1));
   }
-  if (!stop_.load()) sleep(until, wake_fd_);
+  if (!stop_.load()) sleep(until, wake_.get());
   asleep_until_ns_.store(0);
   eventfd_t count = 0;
-  eventfd_read(wake_fd_, &count);
+  eventfd_read(wake_.get(), &count);
 }
 
 }  // namespace pacecar::ibverbs

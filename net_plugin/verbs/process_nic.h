@@ -19,6 +19,7 @@
 #include "net_plugin/verbs/flows.h"
 #include "net_plugin/verbs/staging.h"
 #include "net_plugin/verbs/turn_lock.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/base/params.h"
 #include "transport/engine/open_nic.h"
 #include "transport/io/udp/interfaces.h"
@@ -88,7 +89,7 @@ class ProcessNic {
   void hand_over();
 
  private:
-  ProcessNic(OpenedNic opened, const Params& params, int wake_fd);
+  ProcessNic(OpenedNic opened, const Params& params, FileDescriptor wake);
   bool deliver();
   Instant next_deadline() const;
   void note_due(Instant due, Instant now);
@@ -114,7 +115,7 @@ class ProcessNic {
   TurnLock mutex_;
   Instant deadline_;         // as of the last turn
   bool unfinished_ = false;  // look() has delivered completions, and left out the rest of the turn
-  const int wake_fd_;
+  const FileDescriptor wake_;  // eventfd
   std::atomic<bool> stop_{false};
   std::atomic<int64_t> last_call_ns_{0};
   std::atomic<int64_t> due_ns_{0};           // when the NIC is to be driven next

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "bench/plan/memory.h"
 #include "bench/plan/model.h"
 
 namespace pacecar::plan {
@@ -43,6 +44,15 @@ TEST(PlanModel, OperationsOfGptAreMegatronsFormula) {
 TEST(PlanModel, ActivationsOfGptAreKorthikantis) {
   const Model& gpt = preset("gpt3-175b");
   EXPECT_EQ(2 * activations(gpt), 32.0 * gpt.hidden);  // their 34 without 2 of dropout's masks
+}
+
+TEST(PlanModel, AStageWithBothEndsHoldsASharedEmbeddingOnce) {
+  for (const char* name : {"gpt3-175b", "llama2-7b", "mixtral-8x7b"}) {
+    const Problem problem{.model = preset(name)};
+    const Shape shape{.parts = {{}}};
+    EXPECT_EQ(held_parameters(problem, shape, 0, problem.model.layers).all(),
+              parameters(problem.model));
+  }
 }
 
 TEST(PlanModel, SamplesCalibrateTheRoofline) {

@@ -36,27 +36,23 @@ void put(const Address& address, sockaddr_storage* to) {
 // The local address of the route to `to`; none with errno.
 std::optional<Address> source_towards(const Address& to, const sockaddr* bound) {
   SocketAddress raw;
-  Address probe = to;
-  if (probe.port == 0) probe.port = 1;  // nothing is sent
-  const socklen_t length = to_sockaddr(probe, raw);
-  const int fd = socket(raw.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return std::nullopt;
-  int result = 0;
-  if (has_address(bound)) {
+  Address peer = to;
+  if (peer.port == 0) peer.port = 1;  // nothing is sent
+  const socklen_t length = to_sockaddr(peer, raw);
+  const FileDescriptor probe(socket(raw.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  bool routed = static_cast<bool>(probe);
+  if (routed && has_address(bound)) {
     SocketAddress from;
     Address local = address_of(bound);
     local.port = 0;
     const socklen_t size = to_sockaddr(local, from);
-    result = bind(fd, &from.any, size);
+    routed = bind(probe.get(), &from.any, size) == 0;
   }
-  if (result == 0) result = connect(fd, &raw.any, length);
   SocketAddress source;
   socklen_t size = sizeof source;
-  if (result == 0) result = getsockname(fd, &source.any, &size);
-  const int error = errno;
-  close(fd);
-  errno = error;
-  if (result != 0) return std::nullopt;
+  routed = routed && connect(probe.get(), &raw.any, length) == 0 &&
+           getsockname(probe.get(), &source.any, &size) == 0;
+  if (!routed) return std::nullopt;
   return from_sockaddr(source);
 }
 
@@ -89,16 +85,10 @@ bool reserve_port(Id& id) {
   const auto text =
       fmt::format("pacecar-rdma-{:x}-{}", static_cast<unsigned>(id.ps), pacecar::to_string(own));
   std::copy_n(text.data(), std::min(text.size(), sizeof name.sun_path - 1), name.sun_path + 1);
-  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return false;
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
-  if (bind(fd, reinterpret_cast<sockaddr*>(&name), length) != 0) {
-    const int error = errno;
-    close(fd);
-    errno = error;
-    return false;
-  }
-  id.reservation = fd;
+  if (!socket || bind(socket.get(), reinterpret_cast<sockaddr*>(&name), length) != 0) return false;
+  id.reservation = std::move(socket);
   return true;
 }
 
@@ -109,10 +99,6 @@ Id::Id(rdma_event_channel* events, void* user, rdma_port_space space) : rdma_cm_
   qp_type = space == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC;
   first_psn = random_word() & 0xFF'FFFF;
   responder_resources = initiator_depth = kMaxReads;
-}
-
-Id::~Id() {
-  if (reservation >= 0) close(reservation);
 }
 
 void Id::use(CmDevice& used) {
@@ -126,6 +112,8 @@ void Id::use(CmDevice& used) {
   std::ranges::copy(used.address().ip, ends.sgid.raw);
   ends.pkey = 0xFFFF;
 }
+
+void Id::set_source(const Address& from) { put(from, &route.addr.src_storage); }
 
 void Id::set_destination(const Address& to) {
   put(to, &route.addr.dst_storage);
@@ -164,7 +152,7 @@ int bind_to(Id& id, const sockaddr* address) {
   const bool chosen = own.port != 0;
   for (int tries = 0; tries < kPortTries; ++tries) {
     if (!chosen) own.port = any_port();
-    put(own, &id.route.addr.src_storage);
+    id.set_source(own);
     if (reserve_port(id)) return 0;
     if (chosen && !id.reuse_address) break;
     if (chosen) return 0;  // rdma_listen will reserve it
@@ -186,7 +174,7 @@ int resolve(Id& id, const sockaddr* destination) {
   Address own = id.device->address();
   if (is_ipv4(own) != is_ipv4(to)) return EAFNOSUPPORT;
   own.port = port_of(id, true) != 0 ? port_of(id, true) : any_port();
-  put(own, &id.route.addr.src_storage);
+  id.set_source(own);
   id.set_destination(to);
   return 0;
 }

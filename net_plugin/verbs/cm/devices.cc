@@ -10,8 +10,6 @@
 #include "net_plugin/verbs/cm/ids.h"
 #include "net_plugin/verbs/forward.h"
 #include "transport/engine/clock.h"
-#include "transport/io/sockaddr.h"
-#include "transport/wire/address.h"
 
 namespace pacecar::ibverbs::cm {
 namespace {
@@ -107,19 +105,16 @@ Id* listener_for(const Message& request, CmDevice& device) {
 
 // With the process's mutex.
 void raise_request(Id& listener, Id& id, const Message& request) {
-  rdma_cm_event event{};
-  event.id = &id;
-  event.listen_id = &listener;
-  event.event = RDMA_CM_EVENT_CONNECT_REQUEST;
+  rdma_cm_event event{.id = &id, .listen_id = &listener, .event = RDMA_CM_EVENT_CONNECT_REQUEST};
   const auto user = std::span(request.private_data).subspan(IpHeader::kBytes);
   if (id.is_datagram()) return raise_locked(listener, event, user.first(kUserQuestionBytes));
-  event.param.conn.responder_resources = request.initiator_depth;
-  event.param.conn.initiator_depth = request.responder_resources;
-  event.param.conn.flow_control = request.flow_control ? 1 : 0;
-  event.param.conn.retry_count = request.retries;
-  event.param.conn.rnr_retry_count = request.not_ready_retries;
-  event.param.conn.srq = request.shared_receives ? 1 : 0;
-  event.param.conn.qp_num = request.queue_pair;
+  event.param.conn = {.responder_resources = request.initiator_depth,
+                      .initiator_depth = request.responder_resources,
+                      .flow_control = request.flow_control,
+                      .retry_count = request.retries,
+                      .rnr_retry_count = request.not_ready_retries,
+                      .srq = request.shared_receives,
+                      .qp_num = request.queue_pair};
   raise_locked(listener, event, user.first(kUserRequestBytes));
 }
 
@@ -158,8 +153,7 @@ End* CmDevice::on_request(const Message& request, const Peer& from, uint16_t* re
   made->use(*this);
   Address own = address();
   own.port = port_of(*listener, true);
-  SocketAddress source;
-  std::memcpy(&made->route.addr.src_storage, &source, to_sockaddr(own, source));
+  made->set_source(own);
   made->set_destination({.ip = from.gid, .scope_id = 0, .port = header->port});
   made->waiting = listener->waiting;
   made->peer_queue_pair = request.queue_pair;

@@ -67,11 +67,7 @@ void raise(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> priva
 }
 
 void raise(Id& id, rdma_cm_event_type type, int status) {
-  rdma_cm_event event{};
-  event.id = &id;
-  event.event = type;
-  event.status = status;
-  raise(id, event);
+  raise(id, rdma_cm_event{.id = &id, .event = type, .status = status});
 }
 
 namespace {

@@ -17,6 +17,7 @@
 
 #include "net_plugin/verbs/cm/agent.h"
 #include "net_plugin/verbs/objects.h"
+#include "transport/base/file_descriptor.h"
 
 namespace pacecar::ibverbs::cm {
 
@@ -62,13 +63,11 @@ std::vector<CmDevice*> all_devices();
 
 struct Id final : rdma_cm_id {
   Id(rdma_event_channel* events, void* user, rdma_port_space space);
-  ~Id();
-  Id(const Id&) = delete;
-  Id& operator=(const Id&) = delete;
 
   bool is_datagram() const { return ps == RDMA_PS_UDP; }
   Channel& events() { return *static_cast<Channel*>(channel); }
   void use(CmDevice& used);
+  void set_source(const Address& from);
   void set_destination(const Address& to);
 
   CmDevice* device = nullptr;
@@ -81,7 +80,7 @@ struct Id final : rdma_cm_id {
   // Number of unanswered requests, shared by the listener and the ids of these requests, which may
   // outlive it.
   std::shared_ptr<size_t> waiting;
-  int reservation = -1;         // of the port
+  FileDescriptor reservation;   // of the port
   uint32_t unacknowledged = 0;  // events
   ibv_sa_path_rec path{};
   std::optional<ibv_qp_init_attr> made_for;  // rdma_create_ep: for queue pairs of requests
