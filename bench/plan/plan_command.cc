@@ -236,15 +236,6 @@ Result<void> read_accelerators(const SpecTable& tables, Problem& problem) {
   return {};
 }
 
-// Errors: kInvalidArgument, with file, line, cause and cure.
-Result<Problem> read_problem(const SpecTable& tables) {
-  Problem problem;
-  RETURN_IF_ERROR(read_model(tables, problem.model));
-  RETURN_IF_ERROR(read_training(tables, problem.training));
-  RETURN_IF_ERROR(read_accelerators(tables, problem));
-  return problem;
-}
-
 constexpr const char* kFooter = R"(Examples:
   pacecar plan bench/plan/examples/hethub.toml
   pacecar plan cluster.toml model.toml --set training.global_batch=512 --json plans.json
@@ -300,6 +291,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.footer(kFooter);
 }
 
+// Errors: kInvalidArgument, with file, line, cause and cure.
 Result<Problem> problem_of(const Flags& flags) {
   SpecTable tables;
   for (const std::string& name : flags.files) {
@@ -314,7 +306,11 @@ Result<Problem> problem_of(const Flags& flags) {
         "nothing is to be planned: name a file, such as "
         "bench/plan/examples/hethub.toml");
   }
-  return read_problem(tables);
+  Problem problem;
+  RETURN_IF_ERROR(read_model(tables, problem.model));
+  RETURN_IF_ERROR(read_training(tables, problem.training));
+  RETURN_IF_ERROR(read_accelerators(tables, problem));
+  return problem;
 }
 
 Error nothing_fits(const SearchResult& result) {

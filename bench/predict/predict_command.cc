@@ -154,22 +154,20 @@ nlohmann::json document_of(const Description& asked, const std::vector<Answer>& 
 
 using Json = nlohmann::json;
 
-Measured point(Measured::Kind kind, Bytes bytes, double time_s) {
-  Measured measured{.kind = kind, .time_s = time_s};
-  measured.collective.bytes = bytes;
-  return measured;
-}
-
 // A result of `bw` or `lat`, with the keys of perftest.
 std::optional<Measured> point_to_point(const Json& result, bool gigabits) {
   const auto bytes = result.at("MsgSize").get<Bytes>();
   if (result.contains("t_typical")) {
-    return point(Measured::Kind::kOneWay, bytes, result.at("t_typical").get<double>() * 1e-6);
+    return Measured{.kind = Measured::Kind::kOneWay,
+                    .collective = {.bytes = bytes},
+                    .time_s = result.at("t_typical").get<double>() * 1e-6};
   }
   if (!result.contains("BW_average")) return std::nullopt;
   const double unit = gigabits ? 1e9 / 8 : 1024.0 * 1024;
-  return point(Measured::Kind::kPerMessage, bytes,
-               static_cast<double>(bytes) / (result.at("BW_average").get<double>() * unit));
+  return Measured{
+      .kind = Measured::Kind::kPerMessage,
+      .collective = {.bytes = bytes},
+      .time_s = static_cast<double>(bytes) / (result.at("BW_average").get<double>() * unit)};
 }
 
 Result<std::vector<Measured>> collectives(const Json& document) {

@@ -221,29 +221,25 @@ void QueuePair::flush_receives() {
 
 namespace {
 
+struct StatusRow {
+  CompletionStatus status;
+  ibv_wc_status reported;
+};
+constexpr StatusRow kStatuses[] = {
+    {CompletionStatus::kOk, IBV_WC_SUCCESS},
+    {CompletionStatus::kRemoteAccessError, IBV_WC_REM_ACCESS_ERR},
+    {CompletionStatus::kMemoryGone, IBV_WC_LOC_PROT_ERR},
+    {CompletionStatus::kReceiveGone, IBV_WC_LOC_PROT_ERR},
+    {CompletionStatus::kRetryExceeded, IBV_WC_RETRY_EXC_ERR},
+    {CompletionStatus::kReceiverNotReady, IBV_WC_RNR_RETRY_EXC_ERR},
+    {CompletionStatus::kRemoteRefused, IBV_WC_REM_INV_REQ_ERR},
+    {CompletionStatus::kRemoteFailed, IBV_WC_REM_OP_ERR},
+    {CompletionStatus::kReceiveTooShort, IBV_WC_LOC_LEN_ERR},
+    {CompletionStatus::kLocalError, IBV_WC_LOC_QP_OP_ERR},
+};
+
 ibv_wc_status status_of(CompletionStatus status) {
-  switch (status) {
-    case CompletionStatus::kOk:
-      return IBV_WC_SUCCESS;
-    case CompletionStatus::kRemoteAccessError:
-      return IBV_WC_REM_ACCESS_ERR;
-    case CompletionStatus::kMemoryGone:
-    case CompletionStatus::kReceiveGone:
-      return IBV_WC_LOC_PROT_ERR;
-    case CompletionStatus::kRetryExceeded:
-      return IBV_WC_RETRY_EXC_ERR;
-    case CompletionStatus::kReceiverNotReady:
-      return IBV_WC_RNR_RETRY_EXC_ERR;
-    case CompletionStatus::kRemoteRefused:
-      return IBV_WC_REM_INV_REQ_ERR;
-    case CompletionStatus::kRemoteFailed:
-      return IBV_WC_REM_OP_ERR;
-    case CompletionStatus::kReceiveTooShort:
-      return IBV_WC_LOC_LEN_ERR;
-    case CompletionStatus::kLocalError:
-      return IBV_WC_LOC_QP_OP_ERR;
-  }
-  return IBV_WC_GENERAL_ERR;
+  return std::ranges::find(kStatuses, status, &StatusRow::status)->reported;
 }
 
 }  // namespace

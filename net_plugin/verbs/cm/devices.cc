@@ -49,21 +49,21 @@ void leave_peers() {
   const std::unique_lock lock(devices().mutex, std::try_to_lock);
   if (!lock || devices().process != getpid()) return;
   const Instant give_up = clock_now() + kExitLimit;
-  for (const auto& [id, device] : devices().open) {
-    if (device == nullptr) continue;
-    step_until(give_up, device->nic(), [&device = *device] {
-      device.agent->disconnect_all();
-      device.nic().let_out();
-      return true;
-    });
-  }
-  for (const auto& [id, device] : devices().open) {
-    if (device == nullptr) continue;
-    step_until(give_up, device->nic(), [&device = *device] {
-      device.nic().turn();
-      return device.agent->all_disconnected();
-    });
-  }
+  const auto for_each = [&](auto step) {
+    for (const auto& [id, device] : devices().open) {
+      if (device == nullptr) continue;
+      step_until(give_up, device->nic(), [&device = *device, &step] { return step(device); });
+    }
+  };
+  for_each([](CmDevice& device) {
+    device.agent->disconnect_all();
+    device.nic().let_out();
+    return true;
+  });
+  for_each([](CmDevice& device) {
+    device.nic().turn();
+    return device.agent->all_disconnected();
+  });
 }
 
 // Null with errno.
