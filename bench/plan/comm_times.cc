@@ -72,28 +72,23 @@ double CommTimes::time_s(Operation operation, const RankGroup& group, double byt
 
 double CommTimes::at(Column& column, const Key& key, int exponent) {
   double& time = column[static_cast<size_t>(exponent - kSmallest)];
-  if (time < 0) time = ask(key, std::exp2(exponent));
-  return time;
-}
-
-double CommTimes::ask(const Key& key, double bytes) const {
+  if (time >= 0) return time;
   const predict::Cluster cluster = cluster_of(cluster_, key.operation, key.group);
-  double best = std::numeric_limits<double>::infinity();
+  time = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < predict::kAlgorithms * predict::kProtocols; ++i) {
     const auto algorithm = static_cast<Algorithm>(i / predict::kProtocols);
-    const auto protocol = static_cast<Protocol>(i % predict::kProtocols);
     if (!predict::possible(cluster, key.operation, algorithm) ||
         algorithm == Algorithm::kHierarchical || algorithm == Algorithm::kPat) {
       continue;
     }
     const predict::Collective what{.operation = key.operation,
                                    .algorithm = algorithm,
-                                   .protocol = protocol,
-                                   .bytes = static_cast<Bytes>(bytes)};
+                                   .protocol = static_cast<Protocol>(i % predict::kProtocols),
+                                   .bytes = static_cast<Bytes>(std::exp2(exponent))};
     const auto found = predict::predict(cluster, what, library_, predict::CostTable::kQuick);
-    best = std::min(best, found.time_s);
+    time = std::min(time, found.time_s);
   }
-  return best;
+  return time;
 }
 
 }  // namespace pacecar::plan

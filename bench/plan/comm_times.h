@@ -46,7 +46,6 @@ class CommTimes {
   };
 
   double at(Column& column, const Key& key, int exponent);
-  double ask(const Key& key, double bytes) const;
 
   const predict::Cluster& cluster_;
   const predict::LibraryCosts& library_;

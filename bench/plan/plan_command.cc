@@ -64,15 +64,12 @@ Result<void> read_model(const SpecTable& tables, Model& model) {
     model = presets()[reader.choice("preset", 0, names)];
   }
   model.name = reader.text("name", known ? model.name : "model");
-  struct Figure {
-    const char* key;
-    uint32_t Model::*figure;
-  };
-  constexpr Figure kFigures[] = {{"layers", &Model::layers},
-                                 {"hidden", &Model::hidden},
-                                 {"heads", &Model::heads},
-                                 {"vocabulary", &Model::vocabulary},
-                                 {"sequence", &Model::sequence}};
+  constexpr std::pair<const char*, uint32_t Model::*> kFigures[] = {
+      {"layers", &Model::layers},
+      {"hidden", &Model::hidden},
+      {"heads", &Model::heads},
+      {"vocabulary", &Model::vocabulary},
+      {"sequence", &Model::sequence}};
   for (const auto& [key, figure] : kFigures) {
     model.*figure = count(reader, key, model.*figure, known ? 1 : 0);
     if (model.*figure == 0) reader.complain(key, "is missing: give it, or a preset");

@@ -102,12 +102,8 @@ std::string plans_text(const Answer& answer) {
   return text;
 }
 
-bool alike(const StageReport& one, const StageReport& other) {
-  return one.part == other.part && one.layers == other.layers;
-}
-
-// Equal consecutive stages are printed once; activations, which become less from stage to stage,
-// are the first one's.
+// Prints equal consecutive stages once, with the memory of the first one, which has the most
+// activations.
 std::string stages_text(const Answer& answer) {
   const PlanReport& plan = answer.plans[0];
   std::string text = fmt::format(
@@ -117,8 +113,11 @@ std::string stages_text(const Answer& answer) {
       "NVLink GB", "pipeline GB", "data GB");
   for (size_t i = 0; i < plan.stages.size();) {
     size_t end = i + 1;
-    while (end < plan.stages.size() && alike(plan.stages[i], plan.stages[end])) ++end;
     const StageReport& stage = plan.stages[i];
+    const auto same = [&](const StageReport& other) {
+      return other.part == stage.part && other.layers == stage.layers;
+    };
+    while (end < plan.stages.size() && same(plan.stages[end])) ++end;
     const std::string range = end - i > 1 ? fmt::format("{}-{}", i, end - 1) : fmt::format("{}", i);
     text += fmt::format(
         "{:>9} {:>12} {:>6} {:>10.2f} {:>11.2f} {:>7.2f} {:>8.1f} {:>7.1f} {:>9.2f} {:>11.2f} "

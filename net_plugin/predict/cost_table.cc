@@ -7,12 +7,6 @@
 namespace pacecar::predict {
 namespace {
 
-size_t index(Operation operation, Algorithm algorithm, Protocol protocol) {
-  return (static_cast<size_t>(operation) * kAlgorithms + static_cast<size_t>(algorithm)) *
-             kProtocols +
-         static_cast<size_t>(protocol);
-}
-
 // From 8 bytes to 16 GiB.
 constexpr int kSmallest = 3;  // exponents of 2
 constexpr int kLargest = 34;
@@ -54,7 +48,9 @@ CostTable::CostTable(const Cluster& cluster, const LibraryCosts& library, const 
 
 std::optional<double> CostTable::time_s(Operation operation, Algorithm algorithm, Protocol protocol,
                                         Bytes bytes) const {
-  const Column& points = columns_[index(operation, algorithm, protocol)];
+  const size_t choice =
+      static_cast<size_t>(operation) * kAlgorithms + static_cast<size_t>(algorithm);
+  const Column& points = columns_[choice * kProtocols + static_cast<size_t>(protocol)];
   if (points.empty()) return std::nullopt;
   const auto size = static_cast<double>(bytes);
   const auto after = std::ranges::lower_bound(points, size, {}, &Point::bytes);

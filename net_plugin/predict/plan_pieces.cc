@@ -10,27 +10,20 @@ namespace {
 // The parent of each node 0 .. n-1 of a tree; kNoFlow for the root.
 using Parents = std::vector<uint32_t>;
 
-Parents heap(uint32_t n) {
+template <typename ParentOf>
+Parents tree(uint32_t n, const ParentOf& parent_of) {
   Parents parents(n, kNoFlow);
-  for (uint32_t i = 1; i < n; ++i) parents[i] = (i - 1) / 2;
-  return parents;
-}
-
-Parents chain(uint32_t n) {
-  Parents parents(n, kNoFlow);
-  for (uint32_t i = 1; i < n; ++i) parents[i] = i - 1;
+  for (uint32_t i = 1; i < n; ++i) parents[i] = parent_of(i);
   return parents;
 }
 
 // Joins neighbours first: the lowest set bit of a node is its height.
 Parents near_tree(uint32_t n) {
-  Parents parents(n, kNoFlow);
-  for (uint32_t i = 1; i < n; ++i) {
+  return tree(n, [n](uint32_t i) {
     const uint32_t low = i & (~i + 1);
     const uint32_t up = (i ^ low) | (low << 1);
-    parents[i] = up < n ? up : i ^ low;
-  }
-  return parents;
+    return up < n ? up : i ^ low;
+  });
 }
 
 // The same tree with the nodes renumbered. For even n, a node that is inner in one tree is a leaf
@@ -161,9 +154,11 @@ Plan plan_pieces(const PlanInput& input, FlowSet& set) {
   };
   std::vector<Edge> edges;
   if (along_chain) {
-    add_tree(chain(places * gpus), up, down, flow_between, edges);
+    add_tree(tree(places * gpus, [](uint32_t i) { return i - 1; }), up, down, flow_between, edges);
   } else {
-    const Parents parents = input.overheads.near_trees ? near_tree(places) : heap(places);
+    const Parents parents = input.overheads.near_trees
+                                ? near_tree(places)
+                                : tree(places, [](uint32_t i) { return (i - 1) / 2; });
     add_tree(parents, up, down, flow_between, edges);
     if (two_trees) add_tree(moved(parents), up, down, flow_between, edges);
     add_local_chain(group, costs, bytes / pieces, static_cast<double>(what.bytes),

@@ -48,10 +48,10 @@ std::vector<uint32_t> representatives(const Cluster& cluster, const Collective& 
   return hosts;
 }
 
-double last_received(std::span<const FlowTimes> times, FlowRange range) {
-  double last = 0;
-  for (uint32_t i = range.begin; i < range.end; ++i) last = std::max(last, times[i].received_s);
-  return last;
+// The flow of the range that is received last.
+const FlowTimes& last_of(std::span<const FlowTimes> times, FlowRange range) {
+  return *std::ranges::max_element(times.subspan(range.begin, range.end - range.begin), {},
+                                   &FlowTimes::received_s);
 }
 
 // The times of the plan's flows, plus what the plan has left out.
@@ -59,14 +59,12 @@ Prediction evaluate(const Plan& plan, std::span<const FlowTimes> times) {
   Prediction found;
   const FlowRange all = plan.flows;
   if (all.begin < all.end) {
-    uint32_t last = all.begin;
-    for (uint32_t i = all.begin; i < all.end; ++i) {
-      if (times[i].received_s > times[last].received_s) last = i;
-    }
-    found.terms = terms_until(times, last);
-    found.time_s = times[last].received_s;
+    const FlowTimes& last = last_of(times, all);
+    found.terms = terms_until(times, static_cast<uint32_t>(&last - times.data()));
+    found.time_s = last.received_s;
     if (plan.repeats > 0) {
-      const double period = last_received(times, plan.late) - last_received(times, plan.early);
+      const double period =
+          last_of(times, plan.late).received_s - last_of(times, plan.early).received_s;
       const double longer = found.time_s + plan.repeats * period;
       for (double& term : found.terms) term *= longer / found.time_s;
       found.time_s = longer;

@@ -20,25 +20,18 @@ constexpr uint8_t kLinkUp = 5;
 
 // Sets the active width and speed whose product is nearest to the rate, as tools multiply them.
 void set_speed(Rate rate, ibv_port_attr* attr) {
-  struct Speed {
-    uint8_t code;
-    double gbps;
-  };
-  static constexpr Speed kSpeeds[] = {{1, 2.5}, {2, 5}, {4, 10}, {16, 14}, {32, 25}, {64, 50}};
-  struct Width {
-    uint8_t code;
-    int lanes;
-  };
-  static constexpr Width kWidths[] = {{1, 1}, {2, 4}, {4, 8}, {8, 12}};
+  static constexpr std::pair<uint8_t, double> kSpeeds[] = {{1, 2.5}, {2, 5},   {4, 10},
+                                                           {16, 14}, {32, 25}, {64, 50}};
+  static constexpr std::pair<uint8_t, int> kWidths[] = {{1, 1}, {2, 4}, {4, 8}, {8, 12}};
   const double wanted = static_cast<double>(rate.bps()) / 1e9;
   double best = 1e18;
-  for (const Width width : kWidths) {
-    for (const Speed speed : kSpeeds) {
-      const double distance = std::abs(speed.gbps * width.lanes - wanted);
+  for (const auto& [width, lanes] : kWidths) {
+    for (const auto& [speed, gbps] : kSpeeds) {
+      const double distance = std::abs(gbps * lanes - wanted);
       if (distance >= best) continue;
       best = distance;
-      attr->active_width = width.code;
-      attr->active_speed = speed.code;
+      attr->active_width = width;
+      attr->active_speed = speed;
     }
   }
 }

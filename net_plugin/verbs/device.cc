@@ -30,17 +30,6 @@ Process& process() {
   return *instance;
 }
 
-std::vector<NicCandidate> candidates(const std::vector<InterfaceInfo>& interfaces) {
-  std::vector<NicCandidate> nics;
-  for (const InterfaceInfo& interface : interfaces) {
-    nics.push_back({.kind = NicKind::kSoftUdp,
-                    .device = interface.name,
-                    .usable = interface.up && preferred_address(interface).has_value(),
-                    .loopback = interface.loopback});
-  }
-  return nics;
-}
-
 // Named after its interface: "pacecar_eth0".
 Device& device_of(const InterfaceInfo& interface) {
   auto& device = process().devices[interface.name];
@@ -70,7 +59,13 @@ std::vector<ibv_device*> own_devices() {
     return {};
   }
   const auto interfaces = list_interfaces();
-  const auto all = candidates(interfaces);
+  std::vector<NicCandidate> all;
+  for (const InterfaceInfo& interface : interfaces) {
+    all.push_back({.kind = NicKind::kSoftUdp,
+                   .device = interface.name,
+                   .usable = interface.up && preferred_address(interface).has_value(),
+                   .loopback = interface.loopback});
+  }
   const auto chosen = choose_nics(params->nics, all);
   if (!chosen) {
     log_warning(chosen.error().message);

@@ -155,10 +155,6 @@ inline CompletionQueue& queue_of(ibv_cq* cq) {
 }
 inline CompletionQueue& queue_of(ibv_cq_ex* cq) { return *static_cast<CompletionQueue*>(cq); }
 
-struct SharedReceives;
-struct QueuePair;
-inline QueuePair& queue_pair_of(ibv_qp* qp);
-
 // The sender's address, from the 40 bytes of GRH before a datagram.
 std::array<uint8_t, 16> sender_of(const ibv_grh& grh);
 

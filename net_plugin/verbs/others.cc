@@ -51,23 +51,25 @@ const RateRow& row_of(Value RateRow::*column, Value value) {
 extern "C" {
 
 PACECAR_VERBS const char* ibv_node_type_str(ibv_node_type type) {
-  if (have_real()) return CALL_REAL(ibv_node_type_str)(type);
-  return type == IBV_NODE_CA ? "InfiniBand channel adapter" : "unknown";
+  return have_real()           ? CALL_REAL(ibv_node_type_str)(type)
+         : type == IBV_NODE_CA ? "InfiniBand channel adapter"
+                               : "unknown";
 }
 
 PACECAR_VERBS const char* ibv_port_state_str(ibv_port_state state) {
-  if (have_real()) return CALL_REAL(ibv_port_state_str)(state);
-  return state == IBV_PORT_ACTIVE ? "active" : "down";
+  return have_real()                ? CALL_REAL(ibv_port_state_str)(state)
+         : state == IBV_PORT_ACTIVE ? "active"
+                                    : "down";
 }
 
 PACECAR_VERBS const char* ibv_event_type_str(ibv_event_type event) {
-  if (have_real()) return CALL_REAL(ibv_event_type_str)(event);
-  return "asynchronous event";
+  return have_real() ? CALL_REAL(ibv_event_type_str)(event) : "asynchronous event";
 }
 
 PACECAR_VERBS const char* ibv_wc_status_str(ibv_wc_status status) {
-  if (have_real()) return CALL_REAL(ibv_wc_status_str)(status);
-  return status == IBV_WC_SUCCESS ? "success" : "work completion error";
+  return have_real()                ? CALL_REAL(ibv_wc_status_str)(status)
+         : status == IBV_WC_SUCCESS ? "success"
+                                    : "work completion error";
 }
 
 PACECAR_VERBS int ibv_rate_to_mult(ibv_rate rate) { return row_of(&RateRow::rate, rate).multiple; }
@@ -122,8 +124,7 @@ PACECAR_VERBS void ibv_copy_path_rec_to_kern(ib_user_path_rec* to, ibv_sa_path_r
 }
 
 PACECAR_VERBS ibv_context* ibv_import_device(int command_fd) {
-  if (have_real()) return CALL_REAL(ibv_import_device)(command_fd);
-  return no_object(EOPNOTSUPP);
+  return have_real() ? CALL_REAL(ibv_import_device)(command_fd) : no_object(EOPNOTSUPP);
 }
 
 PACECAR_VERBS ibv_pd* ibv_import_pd(ibv_context* context, uint32_t handle) {

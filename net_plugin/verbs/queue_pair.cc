@@ -72,19 +72,16 @@ QueuePair::QueuePair(const ibv_qp_init_attr_ex& made_for, uint32_t sends, uint32
 // --- states ---
 
 int QueuePair::check(const ibv_qp_attr& given, int mask) const {
-  if ((mask & IBV_QP_PORT) != 0 && given.port_num != 1) return EINVAL;
-  if ((mask & IBV_QP_PKEY_INDEX) != 0 && given.pkey_index != 0) return EINVAL;
-  if ((mask & IBV_QP_PATH_MTU) != 0 &&
-      (given.path_mtu < IBV_MTU_256 || given.path_mtu > IBV_MTU_4096)) {
-    return EINVAL;
-  }
+  const auto has = [&](int bit) { return (mask & bit) != 0; };
   const ibv_ah_attr& path = given.ah_attr;
-  if ((mask & IBV_QP_AV) != 0 && (path.is_global == 0 || path.grh.sgid_index != 0)) return EINVAL;
-  if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 && given.max_rd_atomic > kMaxReads) return EINVAL;
-  if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0 && given.max_dest_rd_atomic > kMaxReads) {
-    return EINVAL;
-  }
-  return 0;
+  const bool wrong =
+      (has(IBV_QP_PORT) && given.port_num != 1) ||
+      (has(IBV_QP_PKEY_INDEX) && given.pkey_index != 0) ||
+      (has(IBV_QP_PATH_MTU) && (given.path_mtu < IBV_MTU_256 || given.path_mtu > IBV_MTU_4096)) ||
+      (has(IBV_QP_AV) && (path.is_global == 0 || path.grh.sgid_index != 0)) ||
+      (has(IBV_QP_MAX_QP_RD_ATOMIC) && given.max_rd_atomic > kMaxReads) ||
+      (has(IBV_QP_MAX_DEST_RD_ATOMIC) && given.max_dest_rd_atomic > kMaxReads);
+  return wrong ? EINVAL : 0;
 }
 
 void QueuePair::keep_attributes(const ibv_qp_attr& given, int mask) {
@@ -221,10 +218,7 @@ void QueuePair::flush_receives() {
 
 namespace {
 
-struct StatusRow {
-  CompletionStatus status;
-  ibv_wc_status reported;
-};
+using StatusRow = std::pair<CompletionStatus, ibv_wc_status>;
 constexpr StatusRow kStatuses[] = {
     {CompletionStatus::kOk, IBV_WC_SUCCESS},
     {CompletionStatus::kRemoteAccessError, IBV_WC_REM_ACCESS_ERR},
@@ -239,7 +233,7 @@ constexpr StatusRow kStatuses[] = {
 };
 
 ibv_wc_status status_of(CompletionStatus status) {
-  return std::ranges::find(kStatuses, status, &StatusRow::status)->reported;
+  return std::ranges::find(kStatuses, status, &StatusRow::first)->second;
 }
 
 }  // namespace

@@ -42,19 +42,14 @@ constexpr uint64_t kSendOps = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WR
 int check(const ibv_qp_init_attr_ex& attr) {
   constexpr uint32_t kKnown =
       IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_CREATE_FLAGS;
-  if ((attr.comp_mask & ~kKnown) != 0 || (attr.comp_mask & IBV_QP_INIT_ATTR_PD) == 0) {
-    return EOPNOTSUPP;
-  }
-  if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr.create_flags != 0) {
-    return EOPNOTSUPP;
-  }
-  if ((attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 &&
-      (attr.send_ops_flags & ~kSendOps) != 0) {
-    return EOPNOTSUPP;
-  }
-  const bool known =
+  const auto has = [&](uint32_t bit) { return (attr.comp_mask & bit) != 0; };
+  const bool known_type =
       attr.qp_type == IBV_QPT_RC || attr.qp_type == IBV_QPT_UC || attr.qp_type == IBV_QPT_UD;
-  if (!known) return EOPNOTSUPP;
+  if ((attr.comp_mask & ~kKnown) != 0 || !has(IBV_QP_INIT_ATTR_PD) || !known_type ||
+      (has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0) ||
+      (has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) && (attr.send_ops_flags & ~kSendOps) != 0)) {
+    return EOPNOTSUPP;
+  }
   const ibv_qp_cap& cap = attr.cap;
   const auto most = static_cast<uint32_t>(kMaxWorkRequests);
   const auto pieces = static_cast<uint32_t>(kMaxSge);

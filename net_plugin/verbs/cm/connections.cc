@@ -14,8 +14,6 @@ namespace {
 constexpr size_t kMostWaiting = 1024;  // as Linux
 constexpr uint8_t kMostRetries = 7;
 
-uint64_t guid_of(const Id& id) { return be64toh(ibv_get_device_guid(id.verbs->device)); }
-
 // The scope of a call on a connection: holds the NIC's mutex, and sends the messages at the end.
 class Move {
  public:
@@ -56,15 +54,12 @@ void keep(Id& id, const rdma_conn_param& param, bool asks) {
   if (asks) id.retries = std::min(param.retry_count, kMostRetries);
 }
 
-uint32_t number_of(const Id& id, const rdma_conn_param* param) {
-  if (id.qp != nullptr) return id.qp->qp_num;
-  return param != nullptr ? param->qp_num : 0;
-}
-
 Message own_part(const Id& id, Kind kind, const rdma_conn_param* param) {
   return {.kind = kind,
-          .guid = guid_of(id),
-          .queue_pair = number_of(id, param),
+          .guid = be64toh(ibv_get_device_guid(id.verbs->device)),
+          .queue_pair = id.qp != nullptr   ? id.qp->qp_num
+                        : param != nullptr ? param->qp_num
+                                           : 0,
           .psn = id.first_psn,
           .responder_resources = id.responder_resources,
           .initiator_depth = id.initiator_depth,
@@ -235,8 +230,6 @@ void destroy(Id& id) {
   delete &id;
 }
 
-int result_of(int error) { return error == 0 ? 0 : failed(error); }
-
 }  // namespace
 }  // namespace pacecar::ibverbs::cm
 
@@ -292,7 +285,8 @@ PACECAR_VERBS int rdma_reject(rdma_cm_id* id, const void* data, uint8_t length) 
   Id& own = id_of(id);
   if (own.end == nullptr) return failed(EINVAL);
   const Move move(own);
-  return result_of(refuse(own, data, length));
+  const int error = refuse(own, data, length);
+  return error == 0 ? 0 : failed(error);
 }
 
 // Without support for enhanced connections this is a plain reject.

@@ -14,9 +14,6 @@
 namespace pacecar::ibverbs::cm {
 namespace {
 
-constexpr size_t kUserRequestBytes = 56;  // behind the header of RDMA over IP
-constexpr size_t kUserQuestionBytes = 180;
-
 // How long the exit of a process waits for the answers of peers and for locks of other threads.
 constexpr Duration kExitLimit = Duration::from_ms(1500);
 
@@ -106,8 +103,9 @@ Id* listener_for(const Message& request, CmDevice& device) {
 // With the process's mutex.
 void raise_request(Id& listener, Id& id, const Message& request) {
   rdma_cm_event event{.id = &id, .listen_id = &listener, .event = RDMA_CM_EVENT_CONNECT_REQUEST};
-  const auto user = std::span(request.private_data).subspan(IpHeader::kBytes);
-  if (id.is_datagram()) return raise_locked(listener, event, user.first(kUserQuestionBytes));
+  const auto user =
+      std::span(request.private_data).first(private_bytes(request.kind)).subspan(IpHeader::kBytes);
+  if (id.is_datagram()) return raise_locked(listener, event, user);
   event.param.conn = {.responder_resources = request.initiator_depth,
                       .initiator_depth = request.responder_resources,
                       .flow_control = request.flow_control,
@@ -115,7 +113,7 @@ void raise_request(Id& listener, Id& id, const Message& request) {
                       .rnr_retry_count = request.not_ready_retries,
                       .srq = request.shared_receives,
                       .qp_num = request.queue_pair};
-  raise_locked(listener, event, user.first(kUserRequestBytes));
+  raise_locked(listener, event, user);
 }
 
 }  // namespace

@@ -58,27 +58,22 @@ void drop_queues(Id& id) {
   id.own_queues = false;
 }
 
-bool make_queue(Id& id, uint32_t entries, ibv_comp_channel** channel, ibv_cq** queue) {
-  *channel = ibv_create_comp_channel(id.verbs);
-  if (*channel == nullptr) return false;
-  *queue = ibv_create_cq(id.verbs, static_cast<int>(std::max(1U, entries)),
-                         static_cast<rdma_cm_id*>(&id), *channel, 0);
-  return *queue != nullptr;
+// Creates a completion queue with its channel if the program has given none.
+bool make_queue(Id& id, uint32_t entries, ibv_cq*& wanted, ibv_comp_channel*& channel,
+                ibv_cq*& queue) {
+  if (wanted != nullptr) return true;
+  id.own_queues = true;
+  channel = ibv_create_comp_channel(id.verbs);
+  if (channel == nullptr) return false;
+  queue = ibv_create_cq(id.verbs, static_cast<int>(std::max(1U, entries)),
+                        static_cast<rdma_cm_id*>(&id), channel, 0);
+  wanted = queue;
+  return queue != nullptr;
 }
 
-// The completion queues that the program has not given.
 bool make_queues(Id& id, ibv_qp_init_attr_ex& attr) {
-  if (attr.send_cq == nullptr) {
-    id.own_queues = true;
-    if (!make_queue(id, attr.cap.max_send_wr, &id.send_cq_channel, &id.send_cq)) return false;
-    attr.send_cq = id.send_cq;
-  }
-  if (attr.recv_cq == nullptr) {
-    id.own_queues = true;
-    if (!make_queue(id, attr.cap.max_recv_wr, &id.recv_cq_channel, &id.recv_cq)) return false;
-    attr.recv_cq = id.recv_cq;
-  }
-  return true;
+  return make_queue(id, attr.cap.max_send_wr, attr.send_cq, id.send_cq_channel, id.send_cq) &&
+         make_queue(id, attr.cap.max_recv_wr, attr.recv_cq, id.recv_cq_channel, id.recv_cq);
 }
 
 }  // namespace
