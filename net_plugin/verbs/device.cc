@@ -95,18 +95,13 @@ Result<std::shared_ptr<ProcessNic>> Device::open() {
 }
 
 int error_number(const Error& error) {
-  switch (error.code) {
-    case ErrorCode::kInvalidArgument:
-      return EINVAL;
-    case ErrorCode::kNotFound:
-      return ENODEV;
-    case ErrorCode::kUnavailable:
-      return ENOMEM;
-    case ErrorCode::kPermission:
-      return EACCES;
-    default:
-      return EIO;
-  }
+  using Row = std::pair<ErrorCode, int>;
+  static constexpr Row kNumbers[] = {{ErrorCode::kInvalidArgument, EINVAL},
+                                     {ErrorCode::kNotFound, ENODEV},
+                                     {ErrorCode::kUnavailable, ENOMEM},
+                                     {ErrorCode::kPermission, EACCES}};
+  const auto* const found = std::ranges::find(kNumbers, error.code, &Row::first);
+  return found == std::end(kNumbers) ? EIO : found->second;
 }
 
 }  // namespace pacecar::ibverbs

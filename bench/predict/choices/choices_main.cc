@@ -85,10 +85,9 @@ size_t entry_of(const Pick& pick) {
 }
 
 std::string name_of_entry(size_t entry) {
-  const auto algorithm = static_cast<nccl::TunedAlgorithm>(entry / nccl::kTunedProtocols);
-  return std::string(tuner::name_of(algorithm)) + " " +
-         std::string(
-             tuner::name_of(static_cast<nccl::TunedProtocol>(entry % nccl::kTunedProtocols)));
+  return fmt::format(
+      "{} {}", tuner::name_of(static_cast<nccl::TunedAlgorithm>(entry / nccl::kTunedProtocols)),
+      tuner::name_of(static_cast<nccl::TunedProtocol>(entry % nccl::kTunedProtocols)));
 }
 
 // The times of all entries that could be the best, or were picked; some may be in `earlier`.
@@ -124,8 +123,8 @@ Json run_case(uint64_t seed, const ChoiceLimits& limits, const Json& earlier) {
     predicted_described[name_of_entry(entry)] = described[entry];
   }
   return {{"seed", seed},
-          {"name",
-           std::string(kFunctionNames[static_cast<size_t>(drawn->function)]) + ", " + drawn->name},
+          {"name", fmt::format("{}, {}", kFunctionNames[static_cast<size_t>(drawn->function)],
+                               drawn->name)},
           {"fabric", drawn->fabric},
           {"operation", kFunctionNames[static_cast<size_t>(drawn->function)]},
           {"best_us", best_us},

@@ -112,10 +112,8 @@ PACECAR_VERBS void rdma_freeaddrinfo(rdma_addrinfo* info) {
 PACECAR_VERBS int rdma_create_ep(rdma_cm_id** id, rdma_addrinfo* info, ibv_pd* pd,
                                  ibv_qp_init_attr* attr) {
   rdma_cm_id* made = nullptr;
-  if (rdma_create_id(nullptr, &made, nullptr, static_cast<rdma_port_space>(info->ai_port_space)) !=
-      0) {
-    return -1;
-  }
+  const auto space = static_cast<rdma_port_space>(info->ai_port_space);
+  if (rdma_create_id(nullptr, &made, nullptr, space) != 0) return -1;
   if (prepare(id_of(made), *info, pd, attr) != 0) {
     const int error = errno;
     rdma_destroy_ep(made);

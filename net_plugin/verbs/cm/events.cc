@@ -78,7 +78,8 @@ uint64_t number_of(const rdma_event_channel* channel) {
   return found == process().channels.end() ? 0 : found->second;
 }
 
-[[noreturn]] void wait_for_ever() {
+[[noreturn]] void wait_for_ever(std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
   for (;;) pause();
 }
 
@@ -88,10 +89,7 @@ Event* take(rdma_event_channel* given) {
   auto* const channel = static_cast<Channel*>(given);
   std::unique_lock lock(process().mutex);
   const uint64_t number = number_of(channel);
-  if (number == 0) {
-    lock.unlock();
-    wait_for_ever();
-  }
+  if (number == 0) wait_for_ever(lock);
   const int fd = channel->fd;
   for (;;) {
     lock.unlock();
@@ -99,10 +97,7 @@ Event* take(rdma_event_channel* given) {
     const bool readable = eventfd_read(fd, &count) == 0;
     const int error = errno;
     lock.lock();
-    if (number_of(channel) != number) {
-      lock.unlock();
-      wait_for_ever();
-    }
+    if (number_of(channel) != number) wait_for_ever(lock);
     if (!readable) return no_object(error);
     if (channel->unread.empty()) continue;
     Event* const event = channel->unread.front();
