@@ -9,12 +9,12 @@
 
 namespace pacecar::plan {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PassTimes, compute_s, tensor_s, experts_s)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TailTimes, gradients_s, optimizer_s, weights_s)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StageMemory, weights, optimizer, activations, usable)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Traffic, tensor, pipeline, data, experts)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PassTimes, compute_s, tensor_s, experts_s);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TailTimes, gradients_s, optimizer_s, weights_s);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StageMemory, weights, optimizer, activations, usable);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Traffic, tensor, pipeline, data, experts);
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepShares, compute, tensor, experts, waiting, gradients,
-                                   optimizer, weights)
+                                   optimizer, weights);
 
 namespace {
 

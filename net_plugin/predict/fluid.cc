@@ -67,10 +67,10 @@ class CoreQueues {
     for (const Route::Use& use : route.all()) {
       const Queue& queue = queues_[use.link];
       if (!use.limits || queue.used == 0) continue;
-      const double standing = kMean * queue.tolerated_s;
+      const double mean_s = kMean * queue.tolerated_s;
       const double left = std::max(links_[use.link].rate - queue.used, 0.0);
-      const bool by_chance = !queue.full && queue.packet_s * queue.used < standing * 2 * left;
-      delay += by_chance ? queue.packet_s * queue.used / (2 * left) : standing;
+      const bool by_chance = !queue.full && queue.packet_s * queue.used < mean_s * 2 * left;
+      delay += by_chance ? queue.packet_s * queue.used / (2 * left) : mean_s;
     }
     return delay;
   }
