@@ -212,7 +212,8 @@ Result<std::vector<Bytes>> parse_sizes(std::string_view text) {
   if (!factor || *factor < 2 || from > to || range.size() > 3) {
     return invalid("is '{}': write FROM:TO:xFACTOR, as 8:16G:x4", text);
   }
-  for (Bytes size = from; size <= to; size *= *factor) sizes.push_back(size);
+  sizes.push_back(from);
+  while (sizes.back() <= to / *factor) sizes.push_back(sizes.back() * *factor);
   return sizes;
 }
 
