@@ -1,6 +1,7 @@
 #include "net_plugin/predict/cost_table.h"
 
 #include <algorithm>
+#include <set>
 
 #include "net_plugin/predict/predict.h"
 
@@ -13,16 +14,13 @@ constexpr int kLargest = 34;
 // How many jumps of the time are in the table: later ones are small next to the whole time.
 constexpr int kJumps = 8;
 
-std::vector<Bytes> sizes_of(double at_once) {
-  std::vector<Bytes> sizes;
-  for (int i = kSmallest; i <= kLargest; ++i) sizes.push_back(Bytes{1} << i);
+std::set<Bytes> sizes_of(double at_once) {
+  std::set<Bytes> sizes;
+  for (int i = kSmallest; i <= kLargest; ++i) sizes.insert(Bytes{1} << i);
   for (int i = 1; i <= kJumps; ++i) {
     const auto last = static_cast<Bytes>(i * at_once);
-    if (last > sizes.front() && last < (Bytes{1} << kLargest))
-      sizes.insert(sizes.end(), {last, last + 1});
+    if (last > *sizes.begin() && last < (Bytes{1} << kLargest)) sizes.insert({last, last + 1});
   }
-  std::ranges::sort(sizes);
-  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   return sizes;
 }
 

@@ -30,14 +30,12 @@ struct Link {
 
 struct Flow {
   Route route;
-  double bytes = 0;     // on the wire
-  double delay_s = 0;   // before the first byte leaves
-  double there_s = 0;   // from the last byte sent to the last byte received
-  double back_s = 0;    // of the last acknowledgement
-  double packet_s = 0;  // of a full packet on a link
-  // The queueing delay in the core up to which it keeps its rate; 0: it ends before it could slow
-  // down.
-  double tolerated_s = 0;
+  double bytes = 0;        // on the wire
+  double delay_s = 0;      // before the first byte leaves
+  double there_s = 0;      // from the last byte sent to the last byte received
+  double back_s = 0;       // of the last acknowledgement
+  double packet_s = 0;     // of a full packet on a link
+  double tolerated_s = 0;  // delay in the core up to which it keeps its rate; 0: it is brief
 };
 
 class FlowSet {
