@@ -14,7 +14,7 @@ using predict::Algorithm;
 using predict::Operation;
 using predict::Protocol;
 
-// A group's NICs: its own, or its share of one.
+// The NICs of a group: its own ones, or its share of one.
 void add_nics(const predict::Cluster& all, const RankGroup& group, predict::HostGroup& host,
               predict::Cluster& cluster) {
   const auto nics = static_cast<uint32_t>(host.nics.size());
@@ -46,7 +46,7 @@ predict::Cluster cluster_of(const predict::Cluster& all, Operation operation,
     others.gpus = 1;
     add_nics(all, group, others, cluster);
     cluster.groups.push_back(others);
-    // Stages next to each other may be behind different leaves.
+    // Consecutive stages may be on different leaves.
     if (cluster.fabric.hosts_per_leaf > 0) cluster.fabric.hosts_per_leaf = 1;
   }
   return cluster;
@@ -72,29 +72,23 @@ double CommTimes::time_s(Operation operation, const RankGroup& group, double byt
 
 double CommTimes::at(Column& column, const Key& key, int exponent) {
   double& time = column[static_cast<size_t>(exponent - kSmallest)];
-  if (time < 0) time = ask(key, std::exp2(exponent));
-  return time;
-}
-
-double CommTimes::ask(const Key& key, double bytes) const {
+  if (time >= 0) return time;
   const predict::Cluster cluster = cluster_of(cluster_, key.operation, key.group);
-  double best = std::numeric_limits<double>::infinity();
+  time = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < predict::kAlgorithms * predict::kProtocols; ++i) {
     const auto algorithm = static_cast<Algorithm>(i / predict::kProtocols);
-    const auto protocol = static_cast<Protocol>(i % predict::kProtocols);
-    const bool nvls = algorithm == Algorithm::kNvls || algorithm == Algorithm::kNvlsTree;
-    if (!predict::supported(key.operation, algorithm) || algorithm == Algorithm::kHierarchical ||
-        algorithm == Algorithm::kPat || (nvls && !cluster.groups[0].nvls)) {
+    if (!predict::possible(cluster, key.operation, algorithm) ||
+        algorithm == Algorithm::kHierarchical || algorithm == Algorithm::kPat) {
       continue;
     }
     const predict::Collective what{.operation = key.operation,
                                    .algorithm = algorithm,
-                                   .protocol = protocol,
-                                   .bytes = static_cast<Bytes>(bytes)};
+                                   .protocol = static_cast<Protocol>(i % predict::kProtocols),
+                                   .bytes = static_cast<Bytes>(std::exp2(exponent))};
     const auto found = predict::predict(cluster, what, library_, predict::CostTable::kQuick);
-    best = std::min(best, found.time_s);
+    time = std::min(time, found.time_s);
   }
-  return best;
+  return time;
 }
 
 }  // namespace pacecar::plan

@@ -1,5 +1,7 @@
-// How long the collectives of a plan take: the predictor's answers, each asked for once. A group of
-// ranks is put on a small cluster of its own, with its share of the hosts' NICs.
+// The times of a plan's collectives: predictions, each made once. A group of ranks is predicted on
+// a small cluster of its own, with its share of the hosts' NICs.
+//
+// Thread rule: one thread at a time.
 #pragma once
 
 #include <array>
@@ -12,32 +14,31 @@
 
 namespace pacecar::plan {
 
-// Ranks on hosts of one kind, as many on each; of kSendRecv one rank on a host of `kind`, and one
-// on a host of `other`.
+// Ranks on hosts of one kind, equally many on each. For kSendRecv: one rank on a host of `kind`,
+// and one on a host of `other`.
 struct RankGroup {
   uint32_t kind = 0;
   uint32_t other = 0;
   uint32_t hosts = 1;
   uint32_t per_host = 1;
-  uint32_t sharing = 1;  // groups that use a host's NICs at the same time
+  uint32_t sharing = 1;  // groups that share the NICs of a host
   auto operator<=>(const RankGroup&) const = default;
 };
 
-// One thread at a time.
 class CommTimes {
  public:
   // Both must outlive it.
   CommTimes(const predict::Cluster& cluster, const predict::LibraryCosts& library)
       : cluster_(cluster), library_(library) {}
 
-  // Seconds, by the fastest algorithm and protocol; bytes as nccl-tests count them. 0 for a rank
-  // that is alone.
+  // In seconds, by the fastest algorithm and protocol; bytes as nccl-tests count them. 0 for a
+  // group of one rank.
   double time_s(predict::Operation operation, const RankGroup& group, double bytes);
 
  private:
   static constexpr int kSmallest = 10;  // exponents of 2
   static constexpr int kLargest = 36;
-  using Column = std::array<double, kLargest - kSmallest + 1>;  // below 0: not yet asked for
+  using Column = std::array<double, kLargest - kSmallest + 1>;  // below 0: not yet predicted
   struct Key {
     predict::Operation operation;
     RankGroup group;
@@ -45,7 +46,6 @@ class CommTimes {
   };
 
   double at(Column& column, const Key& key, int exponent);
-  double ask(const Key& key, double bytes) const;
 
   const predict::Cluster& cluster_;
   const predict::LibraryCosts& library_;

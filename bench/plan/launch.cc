@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "bench/plan/memory.h"
@@ -93,9 +94,9 @@ class Experiment {
     }
   }
 
-  // A ring per NIC of a host; the ranks of a group on one host sum over NVLink before.
+  // A ring per NIC of a host; the ranks of a group on one host have summed over NVLink before.
   void add_reductions() {
-    constexpr double kPause = 10;  // times the sends: they are over
+    constexpr double kPause = 10;  // times the longest send: all sends have ended
     for (uint32_t stage = 0; stage < first_.size(); ++stage) {
       const Part& part = strategy_.shape.part_of(stage);
       const uint32_t on_host =
@@ -134,67 +135,56 @@ bool equal_tensor(const Shape& shape) {
       shape.parts, [&](const Part& part) { return part.tensor == shape.parts[0].tensor; });
 }
 
-// Which hosts hold which ranks: both programs count ranks along tensor, data, pipeline.
+// Which hosts have which ranks: both programs number ranks along tensor, data, pipeline.
 std::string hosts_comment(const Problem& problem, const Shape& shape) {
   std::string text = "# Ranks, and so hosts, in the order of the pipeline: ";
   uint32_t unused = 0;
+  for (const Accelerator& each : problem.accelerators) unused += each.count();
   for (size_t i = 0; i < shape.parts.size(); ++i) {
     const Part& part = shape.parts[i];
     const Accelerator& kind = problem.accelerators[part.kind];
-    const uint32_t ranks = part.stages * part.tensor * shape.data;
-    text += fmt::format("{}{} {} on hosts of {}", i > 0 ? ", then " : "", ranks,
-                        ranks == 1 ? "rank" : "ranks", kind.per_host);
-    text += fmt::format(" ('{}')", kind.name);
-    unused += kind.count() - ranks;
-  }
-  for (uint32_t kind = 0; kind < problem.accelerators.size(); ++kind) {
-    if (std::ranges::find(shape.parts, kind, &Part::kind) == shape.parts.end())
-      unused += problem.accelerators[kind].count();
+    const uint32_t ranks = shape.ranks(part);
+    text += fmt::format("{}{} {} on hosts of {} ('{}')", i > 0 ? ", then " : "", ranks,
+                        ranks == 1 ? "rank" : "ranks", kind.per_host, kind.name);
+    unused -= ranks;
   }
   if (unused > 0) text += fmt::format("; {} accelerators are left out", unused);
   return text + "\n";
 }
 
-uint32_t world(const Shape& shape) {
-  uint32_t ranks = 0;
-  for (const Part& part : shape.parts) ranks += part.stages * part.tensor * shape.data;
-  return ranks;
-}
-
-uint32_t hosts(const Problem& problem, const Shape& shape) {
-  uint32_t count = 0;
-  for (const Part& part : shape.parts) {
-    const uint32_t room = problem.accelerators[part.kind].per_host;
-    count += (part.stages * part.tensor * shape.data + room - 1) / room;
-  }
-  return count;
-}
-
 std::string torchrun(const Problem& problem, const Shape& shape, std::string_view script) {
+  uint32_t hosts = 0;
   uint32_t per_host = 0;
   bool equal = true;
   for (const Part& part : shape.parts) {
-    const uint32_t ranks = part.stages * part.tensor * shape.data;
+    const uint32_t ranks = shape.ranks(part);
     const uint32_t room = std::min(problem.accelerators[part.kind].per_host, ranks);
+    hosts += (ranks + room - 1) / room;
     equal = equal && (per_host == 0 || per_host == room) && ranks % room == 0;
     per_host = room;
   }
   std::string text;
   if (!equal)
     text = "# Hosts have different numbers of ranks: give each its own --nproc-per-node.\n";
-  return text + fmt::format("torchrun --nnodes {} --nproc-per-node {} {}", hosts(problem, shape),
-                            per_host, script);
+  return text + fmt::format("torchrun --nnodes {} --nproc-per-node {} {}", hosts, per_host, script);
+}
+
+// The layers of the stages as --pipeline-model-parallel-layout wants them: "Et*5|t*14|...|t*13L".
+std::string megatron_layout(const std::vector<uint32_t>& layers) {
+  std::string text = "E";
+  for (size_t i = 0; i < layers.size(); ++i) {
+    text += i > 0 ? "|" : "";
+    text += layers[i] == 1 ? "t" : fmt::format("t*{}", layers[i]);
+  }
+  return text + "L";
 }
 
 std::string split_arguments(const std::vector<uint32_t>& layers) {
-  const auto same = [&](size_t begin, size_t end) {
-    return std::all_of(layers.begin() + static_cast<ptrdiff_t>(begin),
-                       layers.begin() + static_cast<ptrdiff_t>(end),
-                       [&](uint32_t each) { return each == layers[begin]; });
+  const auto equal = [](std::span<const uint32_t> part) {
+    return std::ranges::adjacent_find(part, std::ranges::not_equal_to()) == part.end();
   };
-  const size_t stages = layers.size();
-  if (same(0, stages)) return "";
-  if (stages > 2 && same(1, stages - 1)) {
+  if (equal(layers)) return "";
+  if (layers.size() > 2 && equal(std::span(layers).subspan(1, layers.size() - 2))) {
     return fmt::format(
         " \\\n  --decoder-first-pipeline-num-layers {} --decoder-last-pipeline-num-layers {}",
         layers.front(), layers.back());
@@ -226,15 +216,6 @@ Result<std::string> sim_experiment(const Problem& problem, const Strategy& strat
                                    CommTimes& comm, double scale) {
   ASSIGN_OR_RETURN(const auto rate, nic_rate(problem));
   return Experiment(problem, strategy, comm, scale).text(rate);
-}
-
-std::string megatron_layout(const std::vector<uint32_t>& layers) {
-  std::string text = "E";
-  for (size_t i = 0; i < layers.size(); ++i) {
-    text += i > 0 ? "|" : "";
-    text += layers[i] == 1 ? "t" : fmt::format("t*{}", layers[i]);
-  }
-  return text + "L";
 }
 
 std::string megatron_launch(const Problem& problem, const Strategy& strategy) {
@@ -280,11 +261,9 @@ std::string torch_launch(const Problem& problem, const Strategy& strategy) {
         "\"tp\"))\n",
         shape.stages(), shape.data, shape.parts[0].tensor);
   } else {
-    text += fmt::format(
-        "# Stages have unequal tensor parallel groups, which one mesh of {} ranks cannot hold: "
-        "make "
-        "one per stage,\n# of (data, tensor) = ",
-        world(shape));
+    text +=
+        "# One mesh cannot hold the unequal tensor parallel groups of the stages: make one per "
+        "stage,\n# of (data, tensor) = ";
     for (const Part& part : shape.parts)
       text += fmt::format("{} x ({}, {}) ", part.stages, shape.data, part.tensor);
     text += "\n";

@@ -1,4 +1,5 @@
-// A strategy as the parameters that start it. Text for people to put into their scripts.
+// A strategy as text: launch parameters, which people put into their scripts, and its traffic as an
+// experiment for the packet simulator. Pure.
 #pragma once
 
 #include <string>
@@ -9,14 +10,12 @@
 
 namespace pacecar::plan {
 
-// A strategy's traffic over the NICs, as an experiment for `pacecar sim`, to compare the packet
-// simulator with the predictor.
-
-// TOML. A host of the experiment is an accelerator with its NIC, in the order of ranks. First all
-// stages send one micro-batch's activations on, and gradients back, at once; then all data parallel
-// groups reduce their gradients at once: a ring of NICs for each of a host's NICs, as NCCL does it.
-// Bytes are multiplied by `scale`; comments tell what the predictor says of the same bytes.
-// Errors: kInvalidArgument where kinds have unequal NICs, or not one for each accelerator.
+// The strategy's traffic over the NICs as TOML for `pacecar sim`. Each accelerator with its NIC is
+// a host of the experiment, in the order of ranks. First all stages send the activations of one
+// micro-batch on, and gradients back, at once. Then all data parallel groups reduce their gradients
+// at once: one ring for each NIC of a host, as in NCCL. Bytes are multiplied by `scale`; comments
+// have the predicted time for the same bytes. Errors: kInvalidArgument unless all hosts have NICs
+// of the same rate, one for each accelerator.
 Result<std::string> sim_experiment(const Problem& problem, const Strategy& strategy,
                                    CommTimes& comm, double scale);
 
@@ -25,8 +24,5 @@ std::string megatron_launch(const Problem& problem, const Strategy& strategy);
 
 // torchrun, and the device mesh, the split and the schedule of torch.distributed.pipelining.
 std::string torch_launch(const Problem& problem, const Strategy& strategy);
-
-// The layers of the stages as --pipeline-model-parallel-layout wants them: "Et*5|t*14|...|t*13L".
-std::string megatron_layout(const std::vector<uint32_t>& layers);
 
 }  // namespace pacecar::plan

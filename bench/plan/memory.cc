@@ -11,6 +11,7 @@ HeldParameters held_parameters(const Problem& problem, const Shape& shape, uint3
   HeldParameters held{layers * layer.shared, layers * layer.experts / shape.experts};
   if (stage == 0) held.shared += embedding_parameters(problem.model);
   if (stage + 1 == shape.stages()) held.shared += head_parameters(problem.model);
+  if (shape.stages() == 1) held.shared -= shared_parameters(problem.model);
   return {held.shared / tensor, held.experts / tensor};
 }
 
@@ -18,9 +19,10 @@ StageMemory stage_memory(const Problem& problem, const Shape& shape, uint32_t st
                          uint32_t layers) {
   const Training& training = problem.training;
   const Precision& bytes = training.precision;
-  const double tensor = shape.part_of(stage).tensor;
+  const Part& part = shape.part_of(stage);
+  const double tensor = part.tensor;
   const HeldParameters held = held_parameters(problem, shape, stage, layers);
-  StageMemory memory;
+  StageMemory memory{.usable = problem.accelerators[part.kind].memory * training.usable_memory};
   memory.weights = held.all() * (bytes.element + bytes.gradient);
   const double ranks = training.shard_optimizer ? shape.data : 1;
   const double expert_ranks = training.shard_optimizer ? shape.data / shape.experts : 1;
@@ -33,14 +35,10 @@ StageMemory stage_memory(const Problem& problem, const Shape& shape, uint32_t st
   const double micro_batches = in_flight(stage, shape.stages(), shape.micro_batches(training));
   memory.activations = micro_batches * layers * (repeated ? input : layer);
   if (repeated) memory.activations += layer;
-  // Logits, and in 32 bits what the loss makes of them.
+  // The logits, and their gradients in 32 bits.
   if (stage + 1 == shape.stages())
     memory.activations += tokens * problem.model.vocabulary * (bytes.element + 4) / tensor;
   return memory;
-}
-
-double usable_memory(const Problem& problem, uint32_t kind) {
-  return problem.accelerators[kind].memory * problem.training.usable_memory;
 }
 
 }  // namespace pacecar::plan

@@ -1,15 +1,15 @@
-// The memory use of a stage's accelerator. Pure. Bytes; only the items below are counted, and
-// Training::usable_memory leaves room for the rest of the framework.
+// The memory use of an accelerator of a stage, in bytes. Only the items below are counted;
+// Training::usable_memory leaves room for the rest of the framework. Pure.
 #pragma once
 
 #include "bench/plan/strategy.h"
 
 namespace pacecar::plan {
 
-// Parameters on one accelerator.
+// The number of parameters on one accelerator.
 struct HeldParameters {
   double shared = 0;   // divided by tensor parallelism; each data parallel rank has them
-  double experts = 0;  // divided by expert parallelism, too
+  double experts = 0;  // divided by expert parallelism as well
   double all() const { return shared + experts; }
 };
 HeldParameters held_parameters(const Problem& problem, const Shape& shape, uint32_t stage,
@@ -18,13 +18,12 @@ HeldParameters held_parameters(const Problem& problem, const Shape& shape, uint3
 struct StageMemory {
   double weights = 0;  // with their gradients
   double optimizer = 0;
-  double activations = 0;  // of all micro-batches in flight, and what one pass needs beside them
+  double activations = 0;  // of all micro-batches in flight, and the working memory of one pass
+  double usable = 0;       // by all of these
   double all() const { return weights + optimizer + activations; }
 };
-// Grows with `layers`, evenly. Sequence parallelism goes with tensor parallelism.
+// Linear in `layers`. Assumes sequence parallelism where there is tensor parallelism.
 StageMemory stage_memory(const Problem& problem, const Shape& shape, uint32_t stage,
                          uint32_t layers);
-
-double usable_memory(const Problem& problem, uint32_t kind);
 
 }  // namespace pacecar::plan

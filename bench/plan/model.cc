@@ -73,11 +73,6 @@ std::span<const Model> presets() {
   return kPresets;
 }
 
-const Model* find_preset(std::string_view name) {
-  const auto found = std::ranges::find(presets(), name, &Model::name);
-  return found == presets().end() ? nullptr : &*found;
-}
-
 LayerParameters layer_parameters(const Model& model) {
   const double h = model.hidden;
   LayerParameters found;
@@ -98,10 +93,13 @@ double head_parameters(const Model& model) {
   return double{1} * model.hidden * model.vocabulary + model.hidden * (model.gpt ? 2.0 : 1.0);
 }
 
+double shared_parameters(const Model& model) {
+  return model.gpt ? double{1} * model.hidden * model.vocabulary : 0;
+}
+
 double parameters(const Model& model) {
-  const double twice = model.gpt ? double{1} * model.hidden * model.vocabulary : 0;
   return layer_parameters(model).all() * model.layers + embedding_parameters(model) +
-         head_parameters(model) - twice;
+         head_parameters(model) - shared_parameters(model);
 }
 
 double layer_flops(const Model& model) {

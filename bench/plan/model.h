@@ -1,4 +1,4 @@
-// A transformer decoder as training sees it: parameters, operations and bytes of its parts. Pure.
+// A transformer decoder in training: parameters, operations and bytes of its parts. Pure.
 // Sources: Narayanan et al. 2021 (arXiv 2104.04473, appendix) for operations, Korthikanti et al.
 // 2022 (arXiv 2205.05198) for activations; both restated for SwiGLU, grouped queries and experts.
 #pragma once
@@ -6,18 +6,16 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 
 namespace pacecar::plan {
 
-// A kind of accelerator, and how long it takes for so many operations: a roofline. Pure.
-
+// A kind of accelerator, with a roofline model of its speed.
 struct Accelerator {
   std::string name;
   uint32_t hosts = 1;
   uint32_t per_host = 8;
   double flops = 312e12;      // peak, per second, at the precision of training
-  double efficiency = 0.5;    // of the peak: what matrices of a layer reach
+  double efficiency = 0.5;    // part of the peak that the matrices of a layer reach
   double overhead_s = 0;      // per layer and pass, beyond the roofline
   double memory = 80e9;       // bytes
   double memory_rate = 2e12;  // bytes per second
@@ -33,9 +31,9 @@ struct Sample {
   double flops = 0;
   double seconds = 0;
 };
-// Sets efficiency and overhead so that samples are met best (least squares; with one sample, or
-// where the overhead came out below 0, the overhead is 0). False, and nothing set, where samples
-// say that more operations take less time, or that the peak is exceeded.
+// Fits efficiency and overhead to the samples (least squares; with one sample, or if the fitted
+// overhead is below 0, the overhead is 0). False, and nothing is set, if more operations take less
+// time, or the peak is exceeded.
 bool calibrate(Accelerator& accelerator, std::span<const Sample> samples);
 
 struct Model {
@@ -53,32 +51,32 @@ struct Model {
   uint32_t top_k = 1;
 };
 
-// Models that are known by name.
+// Known models, with unique names.
 std::span<const Model> presets();
-const Model* find_preset(std::string_view name);
 
-// Parameters of a layer: what all ranks of an expert group hold, and of the feed-forward experts.
+// Parameters of a layer: those that each rank of an expert group holds, and those of the experts.
 struct LayerParameters {
   double shared = 0;
-  double experts = 0;  // 0 in a dense model: its feed-forward layer is shared
+  double experts = 0;  // 0 in a dense model, whose feed-forward layer counts as shared
   double all() const { return shared + experts; }
 };
 LayerParameters layer_parameters(const Model& model);
-// Before the first layer, and after the last one with its norm; a stage that has both ends of a
-// model that shares the embedding holds it once.
+// Before the first layer, and after the last one with its norm.
 double embedding_parameters(const Model& model);
 double head_parameters(const Model& model);
+// Of both ends: a stage that has both ends of the model holds them once. 0 except for GPT.
+double shared_parameters(const Model& model);
 double parameters(const Model& model);
 
 // Multiplications and additions of the forward pass, per token; backward takes twice as many.
 // Attention counts in full, as Megatron-LM reports it, though a causal mask halves it.
 double layer_flops(const Model& model);
 double head_flops(const Model& model);
-// Of forward and backward, per token: what model FLOP/s utilisation is counted in.
+// Of forward and backward pass, per token, as model FLOP/s utilisation counts them.
 double training_flops(const Model& model);
 
 // Elements that a layer keeps for its backward pass, per token; attention keeps no scores
-// (FlashAttention). For GPT-3 it is 16 h: Korthikanti et al. have dropout masks beside it.
+// (FlashAttention). For GPT-3 it is 16 h; Korthikanti et al. add dropout masks.
 double activations(const Model& model);
 
 }  // namespace pacecar::plan

@@ -30,6 +30,7 @@ namespace {
 
 using namespace plan;
 using perf::Console;
+using predict::invalid;
 
 // The input of `pacecar plan`, from TOML tables: model, training, accelerators, and the network in
 // the format of `pacecar predict`. README.md lists the keys.
@@ -41,7 +42,7 @@ Result<const SpecValue*> table_of(const SpecTable& tables, std::string_view name
                                   std::string_view cure) {
   const SpecValue* found = tables.find(name);
   if (found == nullptr || found->table() == nullptr) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("there is no table [{}]: {}", name, cure));
+    return invalid("there is no table [{}]: {}", name, cure);
   }
   return found;
 }
@@ -50,7 +51,7 @@ uint32_t count(SpecReader& reader, std::string_view key, uint32_t otherwise, uin
   return static_cast<uint32_t>(reader.whole(key, otherwise, min, kMost));
 }
 
-// A preset, or the preset's figures with some replaced, or all figures.
+// A preset, a preset with some figures replaced, or all figures.
 Result<void> read_model(const SpecTable& tables, Model& model) {
   ASSIGN_OR_RETURN(
       const auto value,
@@ -62,26 +63,23 @@ Result<void> read_model(const SpecTable& tables, Model& model) {
     for (const Model& each : presets()) names.push_back(each.name);
     model = presets()[reader.choice("preset", 0, names)];
   }
-  const uint32_t least = known ? 1 : 0;  // of a key that is missing: refused below
   model.name = reader.text("name", known ? model.name : "model");
-  model.layers = count(reader, "layers", model.layers, least);
-  model.hidden = count(reader, "hidden", model.hidden, least);
-  model.heads = count(reader, "heads", model.heads, least);
-  model.kv_heads = count(reader, "kv_heads", known ? model.kv_heads : model.heads, least);
-  model.ffn = count(reader, "ffn", known ? model.ffn : 4 * model.hidden, least);
-  model.vocabulary = count(reader, "vocabulary", model.vocabulary, least);
-  model.sequence = count(reader, "sequence", model.sequence, least);
+  constexpr std::pair<const char*, uint32_t Model::*> kFigures[] = {
+      {"layers", &Model::layers},
+      {"hidden", &Model::hidden},
+      {"heads", &Model::heads},
+      {"vocabulary", &Model::vocabulary},
+      {"sequence", &Model::sequence}};
+  for (const auto& [key, figure] : kFigures) {
+    model.*figure = count(reader, key, model.*figure, known ? 1 : 0);
+    if (model.*figure == 0) reader.complain(key, "is missing: give it, or a preset");
+  }
+  model.kv_heads = count(reader, "kv_heads", known ? model.kv_heads : model.heads, 0);
+  model.ffn = count(reader, "ffn", known ? model.ffn : 4 * model.hidden, 0);
   model.gated = reader.flag("gated", model.gated);
   model.gpt = reader.flag("gpt", model.gpt);
   model.experts = count(reader, "experts", model.experts);
   model.top_k = count(reader, "top_k", model.top_k);
-  for (const auto& [key, figure] : {std::pair{"layers", model.layers},
-                                    {"hidden", model.hidden},
-                                    {"heads", model.heads},
-                                    {"vocabulary", model.vocabulary},
-                                    {"sequence", model.sequence}}) {
-    if (figure == 0) reader.complain(key, "is missing: give it, or a preset");
-  }
   if (reader.failed()) return reader.finish();
   if (model.hidden % model.heads != 0)
     reader.complain("heads", "do not divide hidden: each has an equal part of it");
@@ -131,21 +129,20 @@ Result<void> read_training(const SpecTable& tables, Training& training) {
   return reader.finish();
 }
 
-// Of accelerators[].samples: passes through one layer that were measured, and of how much.
+// accelerators[].samples: measured forward passes of one layer.
 Result<std::vector<Sample>> read_samples(const SpecValue& list, const Model& model) {
   std::vector<Sample> samples;
   if (list.list() == nullptr) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: samples is no list: write samples = [{{micro_batch = 1, tensor = "
-                            "1, forward = \"12ms\"}}]",
-                            list.place.text()));
+    return invalid(
+        "{}: samples is no list: write "
+        "samples = [{{micro_batch = 1, tensor = 1, forward = \"12ms\"}}]",
+        list.place.text());
   }
   for (const SpecValue& each : *list.list()) {
     if (each.table() == nullptr) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: a sample is {}: write {{micro_batch = 1, tensor = 1, forward = "
-                              "\"12ms\"}}",
-                              each.place.text(), kind_of(each)));
+      return invalid(
+          "{}: a sample is {}: write {{micro_batch = 1, tensor = 1, forward = \"12ms\"}}",
+          each.place.text(), kind_of(each));
     }
     SpecReader reader(*each.table(), "a sample", each.place);
     const double tokens = double{1} * count(reader, "micro_batch", 1) * model.sequence;
@@ -177,15 +174,15 @@ Result<Accelerator> read_accelerator(const SpecValue& value, const Model& model)
   if (samples == nullptr) return found;
   ASSIGN_OR_RETURN(const auto measured, read_samples(*samples, model));
   if (measured.empty() || !calibrate(found, measured)) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: samples of '{}' fit no roofline (none, faster than its peak, or "
-                            "slower for less): check tflops and the times",
-                            samples->place.text(), found.name));
+    return invalid(
+        "{}: samples of '{}' fit no roofline (none, faster than its peak, or "
+        "slower for less): check tflops and the times",
+        samples->place.text(), found.name);
   }
   return found;
 }
 
-// The network as this kind's hosts see it, put beside those of the other kinds.
+// Adds the hosts of this kind, with their network, to the cluster.
 Result<void> add_hosts(const SpecTable& network, const SpecValue& value, Accelerator& accelerator,
                        Problem& problem) {
   SpecTable tables = network;
@@ -215,10 +212,10 @@ Result<void> read_accelerators(const SpecTable& tables, Problem& problem) {
   const SpecValue* listed = tables.find("accelerators");
   const SpecList* kinds = listed == nullptr ? nullptr : listed->list();
   if (kinds == nullptr || kinds->empty() || kinds->size() > kMostKinds) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("there are no accelerators, or more than {} kinds: describe each as "
-                            "[[accelerators]]",
-                            kMostKinds));
+    return invalid(
+        "there are no accelerators, or more than {} kinds: describe each as "
+        "[[accelerators]]",
+        kMostKinds);
   }
   SpecTable network = tables;
   for (const std::string_view own : kOwnTables) network.erase(own);
@@ -226,9 +223,8 @@ Result<void> read_accelerators(const SpecTable& tables, Problem& problem) {
   problem.cluster.groups.clear();
   for (const SpecValue& kind : *kinds) {
     if (kind.table() == nullptr) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: accelerators lists {}: describe each as [[accelerators]]",
-                              kind.place.text(), kind_of(kind)));
+      return invalid("{}: accelerators lists {}: describe each as [[accelerators]]",
+                     kind.place.text(), kind_of(kind));
     }
     ASSIGN_OR_RETURN(auto accelerator, read_accelerator(kind, problem.model));
     RETURN_IF_ERROR(add_hosts(network, kind, accelerator, problem));
@@ -237,20 +233,11 @@ Result<void> read_accelerators(const SpecTable& tables, Problem& problem) {
   return {};
 }
 
-// Errors: kInvalidArgument; file, line, cause and cure.
-Result<Problem> read_problem(const SpecTable& tables) {
-  Problem problem;
-  RETURN_IF_ERROR(read_model(tables, problem.model));
-  RETURN_IF_ERROR(read_training(tables, problem.training));
-  RETURN_IF_ERROR(read_accelerators(tables, problem));
-  return problem;
-}
-
 constexpr const char* kFooter = R"(Examples:
   pacecar plan bench/plan/examples/hethub.toml
   pacecar plan cluster.toml model.toml --set training.global_batch=512 --json plans.json
   pacecar plan job.toml --emit megatron
-bench/plan/README.md tells the tables and keys of a file, what is measured and what assumed.
+bench/plan/README.md lists the tables and keys of a file, and what is measured or assumed.
 Exit codes: 0 success, 1 no plan fits the memory or the batch, 2 wrong usage.)";
 
 struct Flags {
@@ -268,20 +255,21 @@ struct Flags {
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
-  app.add_option("FILES", flags.files, "TOML of model, training and cluster, later ones on top");
-  app.add_option("--set", flags.settings, "any key of the file, as training.global_batch=512")
+  app.add_option("FILES", flags.files,
+                 "TOML of model, training and cluster; later files override earlier ones");
+  app.add_option("--set", flags.settings, "set any key of the file, as training.global_batch=512")
       ->allow_extra_args(false);
-  app.add_option("--best", flags.best, "plans that are wanted")
+  app.add_option("--best", flags.best, "number of plans to print")
       ->check(perf::whole_number(1, 1000))
       ->capture_default_str();
   app.add_option("--tolerance", flags.tolerance_percent,
-                 "percent by which a plan may miss the optimum; 0: search on until there is none "
+                 "percent by which a plan may be above the optimum; 0: search until no plan is "
                  "better")
       ->check(CLI::Range(0.0, 50.0))
       ->capture_default_str();
   app.add_option("--nodes", flags.nodes,
-                 "partial splits that are looked at per shape: more, and the plan is nearer to "
-                 "the optimum, or proved to be")
+                 "partial splits to search per shape; more bring the plan, or its bound, nearer to "
+                 "the optimum")
       ->check(perf::whole_number(1, 1'000'000'000))
       ->capture_default_str();
   perf::add_json_flag(app, flags.json_file, "write all figures of the plans");
@@ -289,10 +277,10 @@ void add_flags(CLI::App& app, Flags& flags) {
                  "print how to launch a plan: megatron or torch; or sim: its traffic, for "
                  "'pacecar sim'")
       ->check(CLI::IsMember({"megatron", "torch", "sim"}));
-  app.add_option("--plan", flags.plan, "which plan --emit prints, by its number")
+  app.add_option("--plan", flags.plan, "number of the plan that --emit prints")
       ->check(perf::whole_number(1, 1000))
       ->capture_default_str();
-  app.add_option("--scale", flags.scale, "of the bytes that --emit sim has")
+  app.add_option("--scale", flags.scale, "factor for the bytes of --emit sim")
       ->check(perf::positive_number(1))
       ->capture_default_str();
   app.add_flag("--quiet", flags.quiet, "no table");
@@ -300,6 +288,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.footer(kFooter);
 }
 
+// Errors: kInvalidArgument, with file, line, cause and cure.
 Result<Problem> problem_of(const Flags& flags) {
   SpecTable tables;
   for (const std::string& name : flags.files) {
@@ -310,11 +299,15 @@ Result<Problem> problem_of(const Flags& flags) {
     RETURN_IF_ERROR(set_spec(tables, setting));
   }
   if (tables.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "nothing is to be planned: name a file, such as "
-                "bench/plan/examples/hethub.toml");
+    return invalid(
+        "nothing is to be planned: name a file, such as "
+        "bench/plan/examples/hethub.toml");
   }
-  return read_problem(tables);
+  Problem problem;
+  RETURN_IF_ERROR(read_model(tables, problem.model));
+  RETURN_IF_ERROR(read_training(tables, problem.training));
+  RETURN_IF_ERROR(read_accelerators(tables, problem));
+  return problem;
 }
 
 Error nothing_fits(const SearchResult& result) {
@@ -343,9 +336,7 @@ Result<void> print(const Answer& answer, const Flags& flags, CommTimes& comm) {
   }
   if (!flags.emit.empty()) {
     if (flags.plan > answer.plans.size()) {
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("there is no plan {}: only {} were found", flags.plan, answer.plans.size()));
+      return invalid("there is no plan {}: only {} were found", flags.plan, answer.plans.size());
     }
     return emit(answer.problem, answer.plans[flags.plan - 1].strategy, flags, comm);
   }
@@ -380,7 +371,7 @@ Result<void> plan_it(const Flags& flags) {
 
 int run_plan(int argc, char** argv) {
   Flags flags;
-  CLI::App app("Plans how to train a model on unequal accelerators: who does what, and how long.",
+  CLI::App app("Plans how to divide the training of a model among unequal accelerators.",
                "pacecar plan");
   add_flags(app, flags);
   const auto exit_code = [](const Error& error) {

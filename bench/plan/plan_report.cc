@@ -8,13 +8,48 @@
 #include <utility>
 
 namespace pacecar::plan {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PassTimes, compute_s, tensor_s, experts_s);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TailTimes, gradients_s, optimizer_s, weights_s);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StageMemory, weights, optimizer, activations, usable);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Traffic, tensor, pipeline, data, experts);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepShares, compute, tensor, experts, waiting, gradients,
+                                   optimizer, weights);
+
 namespace {
 
 std::string_view name_of(Recompute recompute) {
   return recompute == Recompute::kFull ? "full" : "none";
 }
 
-// "2 stages of amd x 4, 10 of a x 4".
+// "5 14x8": the layers of each stage, and how many stages in a row have as many.
+std::string layers_text(std::span<const uint32_t> layers) {
+  std::string text;
+  for (size_t i = 0; i < layers.size();) {
+    size_t end = i + 1;
+    while (end < layers.size() && layers[end] == layers[i]) ++end;
+    text += fmt::format("{}{}", text.empty() ? "" : " ", layers[i]);
+    if (end - i > 1) text += fmt::format("x{}", end - i);
+    i = end;
+  }
+  return text;
+}
+
+double tokens_per_step(const Problem& problem) {
+  return double{1} * problem.training.global_batch * problem.model.sequence;
+}
+
+// Seconds of a step if all accelerators computed at their efficiency all the time, each operation
+// once: no strategy takes less.
+double compute_bound_s(const Problem& problem) {
+  double rate = 0;
+  for (const Accelerator& each : problem.accelerators) {
+    rate += each.count() * each.flops * each.efficiency;
+  }
+  return training_flops(problem.model) * tokens_per_step(problem) / rate;
+}
+
+// "2 x amd tp4 > 10 x a tp4".
 std::string parts_text(const Problem& problem, const Shape& shape) {
   std::string text;
   for (const Part& part : shape.parts) {
@@ -67,12 +102,8 @@ std::string plans_text(const Answer& answer) {
   return text;
 }
 
-bool alike(const StageReport& one, const StageReport& other) {
-  return one.part == other.part && one.layers == other.layers;
-}
-
-// Equal consecutive stages are printed once; activations, which become less from stage to stage,
-// are the first one's.
+// Prints equal consecutive stages once, with the memory of the first one, which has the most
+// activations.
 std::string stages_text(const Answer& answer) {
   const PlanReport& plan = answer.plans[0];
   std::string text = fmt::format(
@@ -82,55 +113,41 @@ std::string stages_text(const Answer& answer) {
       "NVLink GB", "pipeline GB", "data GB");
   for (size_t i = 0; i < plan.stages.size();) {
     size_t end = i + 1;
-    while (end < plan.stages.size() && alike(plan.stages[i], plan.stages[end])) ++end;
     const StageReport& stage = plan.stages[i];
+    const auto same = [&](const StageReport& other) {
+      return other.part == stage.part && other.layers == stage.layers;
+    };
+    while (end < plan.stages.size() && same(plan.stages[end])) ++end;
     const std::string range = end - i > 1 ? fmt::format("{}-{}", i, end - 1) : fmt::format("{}", i);
     text += fmt::format(
         "{:>9} {:>12} {:>6} {:>10.2f} {:>11.2f} {:>7.2f} {:>8.1f} {:>7.1f} {:>9.2f} {:>11.2f} "
         "{:>7.2f}\n",
         range, answer.problem.accelerators[stage.part.kind].name, stage.layers,
         stage.forward.all() * 1e3, stage.backward.all() * 1e3, 100 * stage.idle,
-        stage.memory.all() * 1e-9, stage.usable_memory * 1e-9, stage.traffic.tensor * 1e-9,
+        stage.memory.all() * 1e-9, stage.memory.usable * 1e-9, stage.traffic.tensor * 1e-9,
         stage.traffic.pipeline * 1e-9, (stage.traffic.data + stage.traffic.experts) * 1e-9);
     i = end;
   }
   return text + plan.limited_by + "\n";
 }
 
-nlohmann::json json_of(const PassTimes& times) {
-  return {
-      {"compute_s", times.compute_s}, {"tensor_s", times.tensor_s}, {"experts_s", times.expert_s}};
-}
-
 nlohmann::json json_of(const Problem& problem, const StageReport& stage) {
   return {{"kind", problem.accelerators[stage.part.kind].name},
           {"tensor", stage.part.tensor},
           {"layers", stage.layers},
-          {"forward", json_of(stage.forward)},
-          {"backward", json_of(stage.backward)},
+          {"forward", stage.forward},
+          {"backward", stage.backward},
           {"send_s", stage.send_s},
-          {"tail",
-           {{"gradients_s", stage.tail.gradients_s},
-            {"optimizer_s", stage.tail.optimizer_s},
-            {"weights_s", stage.tail.weights_s}}},
+          {"tail", stage.tail},
           {"idle", stage.idle},
-          {"memory_bytes",
-           {{"weights", stage.memory.weights},
-            {"optimizer", stage.memory.optimizer},
-            {"activations", stage.memory.activations},
-            {"usable", stage.usable_memory}}},
-          {"traffic_bytes",
-           {{"tensor", stage.traffic.tensor},
-            {"pipeline", stage.traffic.pipeline},
-            {"data", stage.traffic.data},
-            {"experts", stage.traffic.experts}}}};
+          {"memory_bytes", stage.memory},
+          {"traffic_bytes", stage.traffic}};
 }
 
 nlohmann::json json_of(const Problem& problem, const PlanReport& plan) {
   const Shape& shape = plan.strategy.shape;
   nlohmann::json stages = nlohmann::json::array();
   for (const StageReport& stage : plan.stages) stages.push_back(json_of(problem, stage));
-  const StepShares& shares = plan.shares;
   return {{"step_s", plan.strategy.step_s},
           {"tokens_per_s", plan.tokens_per_s},
           {"mfu", plan.utilisation},
@@ -146,14 +163,7 @@ nlohmann::json json_of(const Problem& problem, const PlanReport& plan) {
           {"stages", stages},
           {"limited_by", plan.limited_by},
           {"busiest_stage", plan.busiest},
-          {"shares",
-           {{"compute", shares.compute},
-            {"tensor", shares.tensor},
-            {"experts", shares.experts},
-            {"waiting", shares.waiting},
-            {"gradients", shares.gradients},
-            {"optimizer", shares.optimizer},
-            {"weights", shares.weights}}}};
+          {"shares", plan.shares}};
 }
 
 StageReport stage_report(const Problem& problem, const Strategy& strategy, const StageCosts& costs,
@@ -167,7 +177,6 @@ StageReport stage_report(const Problem& problem, const Strategy& strategy, const
                     .tail = costs.tail(stage, layers),
                     .memory = stage_memory(problem, strategy.shape, stage, layers),
                     .traffic = costs.traffic(stage, layers)};
-  found.usable_memory = usable_memory(problem, found.part.kind);
   const double busy =
       costs.micro_batches() * (found.forward.all() + found.backward.all()) + found.tail.all();
   found.idle = 1 - busy / strategy.step_s;
@@ -180,7 +189,7 @@ StepShares shares_of(const StageReport& stage, double micro_batches, double step
   };
   return {.compute = passes(&PassTimes::compute_s),
           .tensor = passes(&PassTimes::tensor_s),
-          .experts = passes(&PassTimes::expert_s),
+          .experts = passes(&PassTimes::experts_s),
           .waiting = stage.idle,
           .gradients = stage.tail.gradients_s / step_s,
           .optimizer = stage.tail.optimizer_s / step_s,
@@ -212,18 +221,6 @@ std::string limit_of(const Problem& problem, const PlanReport& report) {
 
 }  // namespace
 
-std::string layers_text(std::span<const uint32_t> layers) {
-  std::string text;
-  for (size_t i = 0; i < layers.size();) {
-    size_t end = i + 1;
-    while (end < layers.size() && layers[end] == layers[i]) ++end;
-    text += fmt::format("{}{}", text.empty() ? "" : " ", layers[i]);
-    if (end - i > 1) text += fmt::format("x{}", end - i);
-    i = end;
-  }
-  return text;
-}
-
 std::string text_of(const Answer& answer) {
   return head_text(answer) + plans_text(answer) + stages_text(answer);
 }
@@ -243,18 +240,6 @@ nlohmann::json document_of(const Answer& answer) {
                              {"search_s", answer.search_s}};
   if (answer.alone_tokens_per_s > 0) document["alone_tokens_per_s"] = answer.alone_tokens_per_s;
   return document;
-}
-
-double tokens_per_step(const Problem& problem) {
-  return double{1} * problem.training.global_batch * problem.model.sequence;
-}
-
-double compute_bound_s(const Problem& problem) {
-  double rate = 0;
-  for (const Accelerator& each : problem.accelerators) {
-    rate += each.count() * each.flops * each.efficiency;
-  }
-  return training_flops(problem.model) * tokens_per_step(problem) / rate;
 }
 
 double alone_tokens_per_s(const Problem& problem, CommTimes& comm, SearchOptions options) {

@@ -1,4 +1,5 @@
-// What a strategy costs and why: per stage times, memory and traffic; what limits the step.
+// Why a strategy takes its time: times, memory and traffic of each stage, and the limit of the
+// step; as a table for people and as JSON for programs. Times in seconds, sizes in bytes. Pure.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -21,18 +22,17 @@ struct StageReport {
   PassTimes backward;
   double send_s = 0;
   TailTimes tail;
-  double idle = 0;  // share of the step that it waits
+  double idle = 0;  // part of the step that it waits
   StageMemory memory;
-  double usable_memory = 0;
   Traffic traffic;
 };
 
-// The step of the stage that is busy longest, divided: shares of the step's time.
+// What the stage with the least idle time spends the step on: parts of the step's time.
 struct StepShares {
   double compute = 0;
   double tensor = 0;
   double experts = 0;
-  double waiting = 0;  // for other stages: the bubble, and what is on the way
+  double waiting = 0;  // for other stages: the bubble, and sends
   double gradients = 0;
   double optimizer = 0;
   double weights = 0;
@@ -44,8 +44,8 @@ struct PlanReport {
   uint32_t used = 0;  // accelerators
   double tokens_per_s = 0;
   double utilisation = 0;  // model FLOP/s over the peak of all accelerators (MFU)
-  double bubble = 0;       // mean idle share of accelerators that are used
-  double of_compute = 0;   // of what all accelerators could do without waiting or communication
+  double bubble = 0;       // mean idle part of the used accelerators
+  double of_compute = 0;   // part of what all accelerators reach without waiting or communication
   std::vector<StageReport> stages;
   uint32_t busiest = 0;
   StepShares shares;
@@ -54,17 +54,10 @@ struct PlanReport {
 
 PlanReport report_of(const Problem& problem, const Strategy& strategy, CommTimes& comm);
 
-double tokens_per_step(const Problem& problem);
-// Seconds of a step if all accelerators computed at their efficiency all the time, each operation
-// once: no strategy takes less.
-double compute_bound_s(const Problem& problem);
-
-// HETHUB's upper bound: the sum of what each kind reaches alone. Here each trains the whole model
-// with the whole batch, by its best plan; one that cannot, for its memory, counts with its compute
-// bound. Tokens per second.
+// HETHUB's upper bound in tokens per second: the sum of what each kind of accelerator reaches
+// alone, by its best plan for the whole model and batch. A kind without enough memory counts with
+// its compute bound.
 double alone_tokens_per_s(const Problem& problem, CommTimes& comm, SearchOptions options);
-
-// Plans for people, as a table, and for programs, as JSON.
 
 struct Answer {
   const Problem& problem;
@@ -76,8 +69,5 @@ struct Answer {
 
 std::string text_of(const Answer& answer);
 nlohmann::json document_of(const Answer& answer);
-
-// "5 5 14x8": the stages' layers, those that repeat with how often.
-std::string layers_text(std::span<const uint32_t> layers);
 
 }  // namespace pacecar::plan

@@ -1,6 +1,6 @@
-// Finds the strategies with the shortest steps. For each shape the best split of the layers; of all
-// shapes the best few. Shapes and splits are left out where a lower bound shows that they are
-// worse.
+// Finds the strategies with the shortest steps: the best split of the layers for each shape, and
+// the best few shapes. Leaves out shapes and splits if a lower bound shows that they are worse.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,30 +14,27 @@
 namespace pacecar::plan {
 
 struct SearchOptions {
-  uint32_t best = 5;      // shapes that are wanted
-  double tolerance = 0;   // what is at most so much better (0.001: 0.1%) may be left out
-  uint32_t nodes = 5000;  // partial splits that are looked at per shape
+  uint32_t best = 5;      // number of shapes to find
+  double tolerance = 0;   // strategies that are better by at most this (0.001: 0.1%) may be missed
+  uint32_t nodes = 5000;  // partial splits searched per shape
 };
 
 struct SearchResult {
   std::vector<Strategy> best;    // shortest step first; empty: nothing fits
   double bound_s = 0;            // no strategy of the space takes less
-  bool memory_short = false;     // some shape was left out for memory alone
+  bool memory_short = false;     // some shape did not fit the memory
   uint64_t shapes = 0;           // in the space
-  uint64_t shapes_searched = 0;  // whose splits were looked at
+  uint64_t shapes_searched = 0;  // whose splits were searched
   uint64_t splits = 0;           // whose step was simulated
 };
 
-// All shapes of the space: in each pipeline every stage has a kind, micro-batches divide the global
-// batch, expert groups the data parallel ones. Accelerators may stay unused.
+// All shapes of the space. Micro-batches divide the global batch, expert groups the data parallel
+// groups. Some accelerators may stay unused.
 std::vector<Shape> shapes_of(const Problem& problem);
 
-// The times of all stages, by their layers, and what their memory holds.
+// The times of all stages by their layers, as far as these fit the memory.
 SplitProblem split_problem(const Problem& problem, const StageCosts& costs);
 
 SearchResult search(const Problem& problem, CommTimes& comm, const SearchOptions& options = {});
-
-// Every split of every shape, for spaces that are small: what `search` must find.
-SearchResult search_all(const Problem& problem, CommTimes& comm, uint32_t best = 5);
 
 }  // namespace pacecar::plan

@@ -5,8 +5,8 @@
 namespace pacecar::plan {
 namespace {
 
-// A stage starts the forward pass of a micro-batch only when that of the one `in_flight` before it
-// has come back: so many round trips follow one another.
+// How many round trips to the last stage follow one another: a stage starts a micro-batch only when
+// the one in_flight() before it has come back.
 double round_trips(uint32_t stage, uint32_t stages, uint32_t micro_batches) {
   const uint32_t held = in_flight(stage, stages, micro_batches);
   return static_cast<double>((micro_batches + held - 1) / held);
@@ -17,17 +17,15 @@ double pass_s(const StageTime& time) { return time.forward_s + time.backward_s; 
 }  // namespace
 
 void Prefix::push(const StageTime& time) {
-  Stage now{.start_s = 0, .busy_s = micro_batches_ * pass_s(time), .trip_s = 0, .after_s = 0};
+  Stage now{.time = time, .busy_s = micro_batches_ * pass_s(time)};
   if (!stages_.empty()) {
     const Stage& before = stages_.back();
-    const StageTime& passed = times_[stages_.size() - 1];
+    const StageTime& passed = before.time;
     now.start_s = before.start_s + passed.forward_s + passed.send_s;
     now.trip_s = before.trip_s + pass_s(passed) + 2 * passed.send_s;
     now.after_s = before.after_s + passed.send_s + passed.backward_s;
   }
   now.after_s = std::max(now.after_s, time.tail_s);
-  times_.resize(stages_.size());
-  times_.push_back(time);
   stages_.push_back(now);
 }
 
@@ -74,13 +72,13 @@ double SplitBounds::bound_s(const Prefix& prefix, uint32_t layers_left) const {
   const uint32_t stage = prefix.size();
   if (stage == 0) return root_s();
   const Prefix::Stage& last = prefix.stages_.back();
-  const StageTime& passed = prefix.times_[stage - 1];
+  const StageTime& passed = last.time;
   if (stage == stages_) {
     if (layers_left > 0) return kNever;
   } else if (total(stage, layers_left) == kNever) {
     return kNever;
   }
-  // Of the stages that are left, relative to the start of the first of them.
+  // Relative to the start of the first of the remaining stages.
   double trip_left = 0;
   double bound = 0;
   const double trip_to = last.trip_s + pass_s(passed);

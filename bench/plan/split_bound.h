@@ -1,5 +1,5 @@
-// Lower bounds of a step's time over all ways to divide the layers that are left among the stages
-// that are left. They hold for every split, whatever the pipeline does between (README.md, Bound).
+// Lower bounds of a step's time over all splits of the remaining layers among the remaining stages
+// (README.md, Bound). Times in seconds. Pure.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace pacecar::plan {
 
-// Of what does not fit.
+// The time of a split that does not fit.
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Times of each stage by its layers: [stage][layers], from 1 to what its memory holds; [0] unused.
@@ -23,7 +23,7 @@ struct SplitProblem {
   uint32_t most(uint32_t stage) const { return static_cast<uint32_t>(times[stage].size()) - 1; }
 };
 
-// The first stages have been decided; what they imply.
+// The first stages of a split, whose layers are decided.
 class Prefix {
  public:
   explicit Prefix(uint32_t micro_batches) : micro_batches_(micro_batches) {}
@@ -35,24 +35,24 @@ class Prefix {
  private:
   friend class SplitBounds;
   struct Stage {
-    double start_s;  // of its first forward pass, at the earliest
-    double busy_s;   // of all its passes
-    double trip_s;   // of a micro-batch from the first stage through it and back
-    double after_s;  // from its last backward pass to the end of the step
+    StageTime time;
+    double start_s = 0;  // earliest start of its first forward pass
+    double busy_s = 0;   // sum of all its passes
+    double trip_s = 0;   // of a micro-batch through the stages before it and back
+    double after_s = 0;  // from its last backward pass to the end of the step
   };
 
   uint32_t micro_batches_;
   std::vector<Stage> stages_;
-  std::vector<StageTime> times_;
 };
 
 class SplitBounds {
  public:
   explicit SplitBounds(const SplitProblem& problem);
 
-  // Of the whole problem; infinite where no split fits.
+  // Of the whole problem; kNever if no split fits.
   double root_s() const { return total(0, layers_); }
-  // After a prefix that leaves so many layers; infinite where they do not fit.
+  // After a prefix that leaves so many layers; kNever if they do not fit.
   double bound_s(const Prefix& prefix, uint32_t layers_left) const;
 
  private:
@@ -65,10 +65,11 @@ class SplitBounds {
   uint32_t layers_;
   uint32_t stages_;
   uint32_t micro_batches_;
-  // By stage and layers for it and all after it, the least time from the start of its first pass to
-  std::vector<double> trip_;   // the end of the first micro-batch's backward pass there
+  // By stage, and by the layers for it and all later stages: the least time from the start of its
+  // first pass to
+  std::vector<double> trip_;   // the end of its backward pass of the first micro-batch
   std::vector<double> ended_;  // the end of its last backward pass
-  std::vector<double> total_;  // the end of what comes after, in all of these stages
+  std::vector<double> total_;  // the end of the step in all of these stages
 };
 
 }  // namespace pacecar::plan

@@ -9,7 +9,7 @@ namespace {
 
 using predict::Operation;
 
-// Ranks that lie so many accelerators apart; those between belong to groups like this one.
+// A group of ranks that are `apart` accelerators apart; those between belong to equal groups.
 RankGroup group_of(const Problem& problem, const Part& part, uint32_t ranks, uint32_t apart) {
   const uint32_t per_host = problem.accelerators[part.kind].per_host;
   const uint32_t room = std::max(1U, per_host / apart);
@@ -22,11 +22,11 @@ RankGroup group_of(const Problem& problem, const Part& part, uint32_t ranks, uin
 }
 
 PassTimes scaled(const PassTimes& times, double factor) {
-  return {times.compute_s * factor, times.tensor_s * factor, times.expert_s * factor};
+  return {times.compute_s * factor, times.tensor_s * factor, times.experts_s * factor};
 }
 
-// Of a collective that begins as the layers end one by one: what compute does not hide, but at
-// least the last layer's part.
+// The part of a collective that compute does not hide. It starts as the layers end one by one, so
+// at least the last layer's part is exposed.
 double exposed(double time_s, double hidden_by_s, uint32_t layers) {
   return std::max(time_s - hidden_by_s, time_s / layers);
 }
@@ -74,13 +74,13 @@ StageCosts::PartTimes StageCosts::part_times(const Part& part) const {
                        {.kind = part.kind, .other = part.kind, .per_host = part.tensor},
                        hidden_bytes);
   const RankGroup experts = group_of(problem_, part, shape_.experts, part.tensor);
-  found.forward.expert_s =
+  found.forward.experts_s =
       2 * comm_.time_s(Operation::kAllToAll, experts, hidden_bytes * model.top_k / part.tensor);
   const double passes = shape_.recompute == Recompute::kFull ? 3 : 2;
   found.backward.compute_s =
       passes * compute_s(accelerator, flops, moved) + (passes - 1) * accelerator.overhead_s;
   found.backward.tensor_s = (passes - 1) * found.forward.tensor_s;
-  found.backward.expert_s = (passes - 1) * found.forward.expert_s;
+  found.backward.experts_s = (passes - 1) * found.forward.experts_s;
   const double head_bytes =
       (head_parameters(model) + tokens_ * model.vocabulary) * bytes.element / part.tensor;
   found.head_s = compute_s(accelerator, head_flops(model) * tokens_ / part.tensor, head_bytes);
@@ -90,14 +90,14 @@ StageCosts::PartTimes StageCosts::part_times(const Part& part) const {
   return found;
 }
 
-// Each rank sends its part of the activations to its peer; unequal groups: the smaller one's parts.
+// Each rank of the smaller tensor parallel group sends its part of the activations to its peer.
 double StageCosts::send_between(const Part& from, const Part& to) const {
   const uint32_t pairs = std::min(from.tensor, to.tensor);
   const double bytes =
       tokens_ * problem_.model.hidden * problem_.training.precision.element / pairs;
   RankGroup group = send_group(problem_, from, to);
-  const uint32_t ranks = from.stages * from.tensor * shape_.data;
-  if (from == to && ranks <= problem_.accelerators[from.kind].per_host) group.per_host = 2;
+  if (from == to && shape_.ranks(from) <= problem_.accelerators[from.kind].per_host)
+    group.per_host = 2;
   return comm_.time_s(Operation::kSendRecv, group, bytes);
 }
 
@@ -145,14 +145,11 @@ StageTime StageCosts::times(uint32_t stage, uint32_t layers) const {
 }
 
 uint32_t StageCosts::most_layers(uint32_t stage) const {
-  const double limit = usable_memory(problem_, shape_.part_of(stage).kind);
-  const auto needs = [&](uint32_t layers) {
-    return stage_memory(problem_, shape_, stage, layers).all();
-  };
   uint32_t fits = 0;
   for (uint32_t too_many = problem_.model.layers + 1; too_many - fits > 1;) {
     const uint32_t middle = (fits + too_many) / 2;
-    (needs(middle) <= limit ? fits : too_many) = middle;
+    const StageMemory memory = stage_memory(problem_, shape_, stage, middle);
+    (memory.all() <= memory.usable ? fits : too_many) = middle;
   }
   return fits;
 }
@@ -163,7 +160,7 @@ Traffic StageCosts::traffic(uint32_t stage, uint32_t layers) const {
   const bool repeated = shape_.recompute == Recompute::kFull;
   const double passes = layers * micro_batches_ * (repeated ? 3.0 : 2.0);
   const double hidden_bytes = tokens_ * problem_.model.hidden * bytes.element;
-  // A ring's, or all-to-all's, share of what is not the rank's own.
+  // The part of a ring or an all-to-all that is not the rank's own.
   const auto share = [](double ranks) { return (ranks - 1) / ranks; };
   const HeldParameters held = held_parameters(problem_, shape_, stage, layers);
   const double reduced = bytes.gradient * (problem_.training.shard_optimizer ? 1 : 2);

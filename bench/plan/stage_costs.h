@@ -1,4 +1,5 @@
-// The costs of a shape's stages, by their number of layers.
+// The costs of a shape's stages by their number of layers. Times in seconds. Pure but for the cache
+// of CommTimes.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +11,12 @@
 
 namespace pacecar::plan {
 
-// Seconds of one accelerator, per micro-batch.
+// Of one accelerator, per micro-batch.
 struct PassTimes {
   double compute_s = 0;
-  double tensor_s = 0;  // all-reduces of tensor parallelism: nothing hides them
-  double expert_s = 0;  // all-to-alls, likewise
-  double all() const { return compute_s + tensor_s + expert_s; }
+  double tensor_s = 0;   // all-reduces of tensor parallelism: nothing hides them
+  double experts_s = 0;  // all-to-alls of experts: nothing hides them
+  double all() const { return compute_s + tensor_s + experts_s; }
 };
 
 // The work after a stage's last backward pass that compute does not hide.
@@ -34,18 +35,18 @@ struct Traffic {
   double experts = 0;
 };
 
-// A rank of one stage and its peer in the next, while all ranks of their hosts send: each has its
-// share of the NICs.
+// A rank of one stage and its peer in the next one. Each has its share of the NICs, as all ranks of
+// their hosts send.
 RankGroup send_group(const Problem& problem, const Part& from, const Part& to);
 
-// All must outlive it.
+// All arguments of the constructor must outlive it.
 class StageCosts {
  public:
   StageCosts(const Problem& problem, const Shape& shape, CommTimes& comm);
 
   uint32_t stages() const { return static_cast<uint32_t>(places_.size()); }
   uint32_t micro_batches() const { return micro_batches_; }
-  // Of the shape's parts, the one that it belongs to.
+  // The index of the stage's part in the shape.
   uint32_t part(uint32_t stage) const { return places_[stage].part; }
   // A micro-batch through one layer and back.
   double layer_s(uint32_t stage) const {
@@ -53,11 +54,11 @@ class StageCosts {
   }
   PassTimes forward(uint32_t stage, uint32_t layers) const;
   PassTimes backward(uint32_t stage, uint32_t layers) const;
-  // Of the activations to the next stage, and of their gradients back; 0 for the last stage.
+  // Of activations to the next stage, and of their gradients back; 0 for the last stage.
   double send_s(uint32_t stage) const { return places_[stage].send_s; }
   TailTimes tail(uint32_t stage, uint32_t layers) const;
   StageTime times(uint32_t stage, uint32_t layers) const;
-  // So many layers fit its memory; may be 0, at most the model's.
+  // How many layers, at most the model's, fit the memory; may be 0.
   uint32_t most_layers(uint32_t stage) const;
   Traffic traffic(uint32_t stage, uint32_t layers) const;
 

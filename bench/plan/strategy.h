@@ -15,15 +15,15 @@
 namespace pacecar::plan {
 
 enum class Recompute : uint8_t {
-  kNone,  // all activations are kept; attention's scores never are
-  kFull,  // the input of each layer is kept, the forward pass repeated
+  kNone,  // all activations are kept, except the scores of attention
+  kFull,  // only the input of each layer is kept; the forward pass is repeated
 };
 
-// Bytes. Megatron-LM's, docs of the distributed optimizer: 6 per parameter and 12 that may be
-// divided among the ranks of a data parallel group.
+// Bytes per parameter, as in Megatron-LM's distributed optimizer: 6, and 12 that may be divided
+// among the ranks of a data parallel group.
 struct Precision {
   double element = 2;   // of weights and activations in computations and messages
-  double gradient = 4;  // as it is summed
+  double gradient = 4;  // in the sum
   double optimizer = 12;
 };
 constexpr Precision kBf16{};
@@ -33,12 +33,12 @@ struct Training {
   uint32_t global_batch = 1024;                     // samples per step
   std::vector<uint32_t> micro_batches = {1, 2, 4};  // samples that a pipeline takes at once
   std::vector<uint32_t> tensor = {1, 2, 4, 8};
-  std::vector<uint32_t> experts = {1};  // ranks that divide a layer's experts
+  std::vector<uint32_t> experts = {1};  // ranks among which a layer's experts are divided
   std::vector<Recompute> recompute = {Recompute::kNone, Recompute::kFull};
   uint32_t most_stages = 64;    // of a pipeline
-  bool equal_tensor = true;     // one tensor degree for all kinds, as Megatron-LM wants it
+  bool equal_tensor = true;     // one tensor degree for all kinds, as Megatron-LM requires
   bool shard_optimizer = true;  // ZeRO-1: each data parallel rank has a part of the states
-  double overlap = 1;  // of the last backward pass that hides the reduction of gradients, and
+  double overlap = 1;  // part of the last backward pass that hides the reduction of gradients, and
                        // of the first forward pass that hides the all-gather of weights
   double usable_memory = 0.9;  // of an accelerator's: the rest is the framework's
   Precision precision;
@@ -79,6 +79,7 @@ struct Shape {
     for (; stage >= parts[i].stages; ++i) stage -= parts[i].stages;
     return parts[i];
   }
+  uint32_t ranks(const Part& part) const { return part.stages * part.tensor * data; }
   uint32_t micro_batches(const Training& training) const {
     return training.global_batch / (data * micro_batch);
   }

@@ -4,18 +4,19 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <string>
 
+#include "bench/perf/command_line.h"
 #include "bench/sim/spec_reader.h"
 #include "transport/base/return_if_error.h"
+#include "transport/base/to_number.h"
 
 namespace pacecar::predict {
 namespace {
 
 constexpr Bytes kLargestSize = Bytes{1} << 44;
 
-// The table of this name; an empty one where it is missing.
+// The table of this name; an empty one if it is missing.
 const SpecValue& part(const SpecTable& tables, std::string_view name) {
   static const SpecValue kEmpty{.value = SpecTable(), .place = {}};
   const SpecValue* found = tables.find(name);
@@ -36,20 +37,18 @@ Result<void> check_tables(const SpecTable& tables) {
       "topology", "host", "nic", "background", "library", "protocol", "collective"};
   for (const auto& [key, value] : tables.entries()) {
     if (std::ranges::find(kTables, key) == kTables.end()) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: there is no table [{}]{}: use {}", value.place.text(), key,
-                              did_you_mean(key, kTables), fmt::join(kTables, ", ")));
+      return invalid("{}: there is no table [{}]{}: use {}", value.place.text(), key,
+                     did_you_mean(key, kTables), fmt::join(kTables, ", "));
     }
     if (value.table() == nullptr) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: {} is {}: write it as a table [{}]", value.place.text(), key,
-                              kind_of(value), key));
+      return invalid("{}: {} is {}: write it as a table [{}]", value.place.text(), key,
+                     kind_of(value), key);
     }
   }
   return {};
 }
 
-// [topology]: names and meaning as in experiments; oversubscription in place of spines.
+// [topology]: keys as in experiments, but with oversubscription in place of spines.
 Result<void> read_topology(const SpecTable& tables, Cluster& cluster) {
   constexpr std::array<std::string_view, 3> kKinds{"leaf-spine", "rail", "star"};
   const SpecValue& value = part(tables, "topology");
@@ -67,19 +66,18 @@ Result<void> read_topology(const SpecTable& tables, Cluster& cluster) {
   return reader.finish();
 }
 
-// The kind of a NIC by its name: one that [nic.NAME] describes, or whose name is its rate.
+// The kind of a NIC by its name: described by [nic.NAME], or else the name is its rate.
 Result<uint32_t> find_nic(const std::string& name, const SpecPlace& place, const SpecTable& tables,
                           Cluster& cluster) {
   for (uint32_t i = 0; i < cluster.nic_kinds.size(); ++i) {
     if (cluster.nic_kinds[i].name == name) return i;
   }
-  const SpecValue* told = part(tables, "nic").table()->find(name);
+  const SpecValue* described = part(tables, "nic").table()->find(name);
   SpecTable own;
-  if (told == nullptr) own.set("rate", SpecValue{.value = name, .place = place});
-  const SpecTable* table = told == nullptr ? &own : told->table();
+  if (described == nullptr) own.set("rate", SpecValue{.value = name, .place = place});
+  const SpecTable* table = described == nullptr ? &own : described->table();
   if (table == nullptr) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("{}: nic.{} is no table: write [nic.{}]",
-                                                         told->place.text(), name, name));
+    return invalid("{}: nic.{} is no table: write [nic.{}]", described->place.text(), name, name);
   }
   SpecReader reader(*table, fmt::format("[nic.{}]", name), place);
   NicKind kind{.name = name};
@@ -97,7 +95,7 @@ Result<uint32_t> find_nic(const std::string& name, const SpecPlace& place, const
   return static_cast<uint32_t>(cluster.nic_kinds.size() - 1);
 }
 
-// [host]: nics = ["400G", "400G"], or one name and a number of GPUs that have one each.
+// [host]: nics = ["400G", "400G"], or one name, of which each GPU has a NIC.
 Result<void> read_host(const SpecTable& tables, Cluster& cluster) {
   const SpecValue& value = part(tables, "host");
   SpecReader reader(*value.table(), "[host]", value.place);
@@ -112,7 +110,7 @@ Result<void> read_host(const SpecTable& tables, Cluster& cluster) {
   const SpecValue* nics = reader.value("nics");
   if (nics != nullptr && nics->list() != nullptr) {
     for (const SpecValue& each : *nics->list()) {
-      if (each.string() == nullptr) reader.complain("nics", "lists what is no name");
+      if (each.string() == nullptr) reader.complain("nics", "has an entry that is not a name");
       if (each.string() != nullptr) names.push_back(*each.string());
     }
   } else {
@@ -120,9 +118,7 @@ Result<void> read_host(const SpecTable& tables, Cluster& cluster) {
   }
   RETURN_IF_ERROR(reader.finish());
   if (names.empty() || names.size() > 64) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: [host] nics names {} NICs: name 1 to 64", value.place.text(),
-                            names.size()));
+    return invalid("{}: [host] nics names {} NICs: name 1 to 64", value.place.text(), names.size());
   }
   cluster.nic_kinds.clear();
   group.nics.clear();
@@ -141,15 +137,15 @@ Result<void> read_library(const SpecTable& tables, Description& found) {
   found.overheads = reader.choice("kind", 0, kLibraries) == 0 ? nccl_costs() : message_costs();
   RETURN_IF_ERROR(reader.finish());
   for (const auto& [name, table] : part(tables, "protocol").table()->entries()) {
-    size_t number = 0;
-    while (number < kProtocols && name_of(static_cast<Protocol>(number)) != name) ++number;
-    if (number == kProtocols || table.table() == nullptr) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: [protocol.{}] is none: use [protocol.Simple], LL or LL128",
-                              table.place.text(), name));
+    const auto protocol = named<Protocol>(name, kProtocols);
+    if (!protocol || table.table() == nullptr) {
+      return invalid(
+          "{}: [protocol.{}] is no protocol's table: use [protocol.Simple], "
+          "[protocol.LL] or [protocol.LL128]",
+          table.place.text(), name);
     }
     SpecReader each(*table.table(), fmt::format("[protocol.{}]", name), table.place);
-    ProtocolCosts& costs = found.overheads.protocols[number];
+    ProtocolCosts& costs = found.overheads.protocols[static_cast<size_t>(*protocol)];
     costs.launch_s = seconds(each, "launch", costs.launch_s);
     costs.step_s = seconds(each, "step", costs.step_s);
     costs.local_step_s = seconds(each, "local_step", costs.local_step_s);
@@ -163,19 +159,25 @@ Result<void> read_library(const SpecTable& tables, Description& found) {
   return {};
 }
 
-// Names out of a list such as "allreduce,alltoall"; "all": every one.
+std::vector<std::string_view> split(std::string_view text, char at) {
+  std::vector<std::string_view> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(at, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// The names of a list such as "allreduce,alltoall"; "all": every one.
 template <typename Name, size_t kCount>
 void read_names(SpecReader& reader, std::string_view key, const char* otherwise,
                 std::vector<Name>& found) {
   std::array<std::string_view, kCount> names;
   for (size_t i = 0; i < kCount; ++i) names[i] = name_of(static_cast<Name>(i));
   const std::string text = reader.text(key, otherwise);
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const auto word = std::string_view(text).substr(begin, end - begin);
-    begin = end + 1;
-    const auto one = std::ranges::find(names, word);
-    if (word != "all" && one == names.end()) {
+  for (const std::string_view word : split(text, ',')) {
+    if (word != "all" && !named<Name>(word, kCount)) {
       reader.complain(key, fmt::format("names '{}'{}: use {}, or all", word,
                                        did_you_mean(word, names), fmt::join(names, ", ")));
     }
@@ -183,6 +185,36 @@ void read_names(SpecReader& reader, std::string_view key, const char* otherwise,
       if (word == "all" || word == names[i]) found.push_back(static_cast<Name>(i));
     }
   }
+}
+
+Result<Bytes> parse_size(std::string_view text) {
+  std::string number(text);
+  const std::string wrong = perf::byte_count(1, kLargestSize)(number);
+  if (!wrong.empty()) return fail(ErrorCode::kInvalidArgument, "has " + wrong);
+  return *to_number<Bytes>(number);
+}
+
+// "8:16G:x4", "64K", "1K,1M". A plain number is in bytes; K, M and G are powers of 1024.
+Result<std::vector<Bytes>> parse_sizes(std::string_view text) {
+  std::vector<Bytes> sizes;
+  const auto range = split(text, ':');
+  if (range.size() == 1) {
+    for (const std::string_view each : split(text, ',')) {
+      ASSIGN_OR_RETURN(const auto size, parse_size(each));
+      sizes.push_back(size);
+    }
+    return sizes;
+  }
+  ASSIGN_OR_RETURN(const auto from, parse_size(range[0]));
+  ASSIGN_OR_RETURN(const auto to, parse_size(range[1]));
+  const std::string_view step = range.size() > 2 ? range[2] : "x2";
+  const auto factor = step.starts_with('x') ? parse_size(step.substr(1)) : Result<Bytes>(0);
+  if (!factor || *factor < 2 || from > to || range.size() > 3) {
+    return invalid("is '{}': write FROM:TO:xFACTOR, as 8:16G:x4", text);
+  }
+  sizes.push_back(from);
+  while (sizes.back() <= to / *factor) sizes.push_back(sizes.back() * *factor);
+  return sizes;
 }
 
 Result<void> read_collective(const SpecTable& tables, Description& found) {
@@ -205,48 +237,7 @@ Result<void> read_collective(const SpecTable& tables, Description& found) {
   return {};
 }
 
-Result<Bytes> parse_size(std::string_view text) {
-  Bytes number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::string_view suffix(end, text.data() + text.size());
-  constexpr std::string_view kSuffixes = "KMG";
-  const size_t power = suffix.empty() ? 0 : kSuffixes.find(suffix) + 1;
-  const bool good = error == std::errc() && (suffix.empty() || (suffix.size() == 1 && power > 0));
-  if (!good || number == 0 || number > (kLargestSize >> (10 * power))) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("has '{}': give bytes, as 8, 64K or 16G, at most 16384G", text));
-  }
-  return number << (10 * power);
-}
-
 }  // namespace
-
-Result<std::vector<Bytes>> parse_sizes(std::string_view text) {
-  std::vector<Bytes> sizes;
-  const size_t first = text.find(':');
-  if (first == std::string_view::npos) {
-    for (size_t begin = 0; begin <= text.size();) {
-      const size_t end = std::min(text.find(',', begin), text.size());
-      ASSIGN_OR_RETURN(const auto size, parse_size(text.substr(begin, end - begin)));
-      sizes.push_back(size);
-      begin = end + 1;
-    }
-    return sizes;
-  }
-  const size_t second = std::min(text.find(':', first + 1), text.size());
-  const auto from = parse_size(text.substr(0, first));
-  const auto to = parse_size(text.substr(first + 1, second - first - 1));
-  const std::string_view step = second < text.size() ? text.substr(second + 1) : "x2";
-  const auto factor = step.starts_with('x') ? parse_size(step.substr(1)) : Result<Bytes>(0);
-  if (!from) return tl::unexpected(from.error());
-  if (!to) return tl::unexpected(to.error());
-  if (!factor || *factor < 2 || *from > *to) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("is '{}': write FROM:TO:xFACTOR, as 8:16G:x4", text));
-  }
-  for (Bytes size = *from; size <= *to; size *= *factor) sizes.push_back(size);
-  return sizes;
-}
 
 Result<Description> read_description(const SpecTable& tables) {
   Description found;

@@ -34,23 +34,15 @@ namespace {
 using namespace predict;
 using perf::Console;
 
-// What the predictor answers to a description: all choices at all sizes; as a table, a document and
-// a page.
+// --- predictions: all choices at all sizes, as a table, as JSON and as a page ---
 
 struct Answer {
   Collective collective;
   Prediction prediction;
-  bool best = false;  // of its operation and size
+  bool best = false;  // for its operation and size
 };
 
 constexpr double kGiga = 1e-9;
-
-// NVLS needs its switch in every host.
-bool possible(const Description& asked, const Collective& what) {
-  const bool nvls = what.algorithm == Algorithm::kNvls || what.algorithm == Algorithm::kNvlsTree;
-  return supported(what.operation, what.algorithm) &&
-         (!nvls || std::ranges::all_of(asked.cluster.groups, &HostGroup::nvls));
-}
 
 std::string limit_of(const Prediction& found) {
   const double share = found.terms[static_cast<size_t>(found.bottleneck)] / found.time_s;
@@ -63,13 +55,12 @@ std::vector<Collective> choices(const Description& asked) {
     for (const Bytes size : asked.sizes) {
       for (const Algorithm algorithm : asked.algorithms) {
         for (const Protocol protocol : asked.protocols) {
-          Collective what = asked.like;
+          if (!possible(asked.cluster, operation, algorithm)) continue;
+          Collective& what = found.emplace_back(asked.like);
           what.operation = operation;
           what.algorithm = algorithm;
           what.protocol = protocol;
           what.bytes = size;
-          if (!possible(asked, what)) continue;
-          found.push_back(what);
         }
       }
     }
@@ -77,7 +68,7 @@ std::vector<Collective> choices(const Description& asked) {
   return found;
 }
 
-// A prediction for many hosts takes seconds: each processor makes some.
+// On all processors, as a prediction for many hosts takes seconds.
 void predict_all(const Description& asked, std::vector<Answer>& answers) {
   std::atomic<size_t> next = 0;
   const auto work = [&] {
@@ -97,7 +88,7 @@ bool same_question(const Answer& a, const Answer& b) {
          a.collective.bytes == b.collective.bytes;
 }
 
-// Operations and sizes in the order of the description.
+// In the order of the description's operations and sizes.
 std::vector<Answer> answers_to(const Description& asked) {
   std::vector<Answer> answers;
   for (const Collective& what : choices(asked)) answers.push_back({what, {}});
@@ -113,7 +104,7 @@ std::vector<Answer> answers_to(const Description& asked) {
   return answers;
 }
 
-// Columns as nccl-tests', and what takes the time; '*' marks the best choice.
+// Columns as in nccl-tests, then the bottleneck; '*' marks the best choice.
 std::string table_of(const Description& asked, const std::vector<Answer>& answers) {
   const Cluster& cluster = asked.cluster;
   std::string text =
@@ -159,45 +150,34 @@ nlohmann::json document_of(const Description& asked, const std::vector<Answer>& 
           {"results", results}};
 }
 
-// Self-contained HTML.
-std::string page_of_answers(const nlohmann::json& document) {
-  return page_of(predict_page_parts(), "predict.html", document);
-}
-
-// Measurements from the JSON that pacecar's tools write, and the constants that follow from them as
-// TOML that `pacecar predict` reads.
+// --- calibration: from the JSON of pacecar's tools to TOML that `pacecar predict` reads ---
 
 using Json = nlohmann::json;
 
-Measured point(Measured::Kind kind, Bytes bytes, double time_s) {
-  Measured measured{.kind = kind, .time_s = time_s};
-  measured.collective.bytes = bytes;
-  return measured;
-}
-
-// Of `bw` and `lat`: perftest's keys.
+// A result of `bw` or `lat`, with the keys of perftest.
 std::optional<Measured> point_to_point(const Json& result, bool gigabits) {
   const auto bytes = result.at("MsgSize").get<Bytes>();
   if (result.contains("t_typical")) {
-    return point(Measured::Kind::kOneWay, bytes, result.at("t_typical").get<double>() * 1e-6);
+    return Measured{.kind = Measured::Kind::kOneWay,
+                    .collective = {.bytes = bytes},
+                    .time_s = result.at("t_typical").get<double>() * 1e-6};
   }
   if (!result.contains("BW_average")) return std::nullopt;
   const double unit = gigabits ? 1e9 / 8 : 1024.0 * 1024;
-  return point(Measured::Kind::kPerMessage, bytes,
-               static_cast<double>(bytes) / (result.at("BW_average").get<double>() * unit));
+  return Measured{
+      .kind = Measured::Kind::kPerMessage,
+      .collective = {.bytes = bytes},
+      .time_s = static_cast<double>(bytes) / (result.at("BW_average").get<double>() * unit)};
 }
 
 Result<std::vector<Measured>> collectives(const Json& document) {
   Measured each{.hosts = document.at("ranks").get<uint32_t>()};
   const auto operation = document.at("op").get<std::string>();
-  size_t number = 0;
-  while (number < kOperations && name_of(static_cast<Operation>(number)) != operation) ++number;
-  if (number == kOperations) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("has the operation '{}', which the "
-                                                         "predictor does not know",
-                                                         operation));
+  const auto known = named<Operation>(operation, kOperations);
+  if (!known) {
+    return invalid("has the operation '{}', which the predictor does not know", operation);
   }
-  each.collective.operation = static_cast<Operation>(number);
+  each.collective.operation = *known;
   if (each.collective.operation == Operation::kAllToAll) {
     each.collective.algorithm = Algorithm::kPairwise;
   }
@@ -224,8 +204,8 @@ Result<std::vector<Measured>> measurements_of(const Json& document) {
   return found;
 }
 
-// Of `pacecar bw`, `pacecar lat` (--json) or collective_bench (--out_json_file). Errors: those of
-// files; kInvalidArgument for a file of another kind.
+// The file is of `pacecar bw`, `pacecar lat` (--json) or collective_bench (--out_json_file).
+// Errors: as perf::read_text; kInvalidArgument for a file of another kind.
 Result<std::vector<Measured>> read_measurements(const std::string& path) {
   ASSIGN_OR_RETURN(const auto text, perf::read_text(path));
   try {
@@ -237,15 +217,15 @@ Result<std::vector<Measured>> read_measurements(const std::string& path) {
       return !(each.time_s > 0) || !std::isfinite(each.time_s) || each.collective.bytes == 0;
     });
     if (!found->empty()) return found;
-  } catch (const Json::exception&) {  // told below
+  } catch (const Json::exception&) {  // reported below
   }
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' holds no measurements: give what 'pacecar bw --json', 'pacecar "
-                          "lat --json' or 'collective_bench --out_json_file' write",
-                          path));
+  return invalid(
+      "'{}' holds no measurements: give what 'pacecar bw --json', 'pacecar "
+      "lat --json' or 'collective_bench --out_json_file' write",
+      path);
 }
 
-// [nic.NAME] and [protocol.Simple], and as a comment how well they fit.
+// [nic.NAME] and [protocol.Simple]; a comment has the errors of the fit.
 std::string toml_of(const Calibration& found, size_t measurements) {
   std::vector<double> errors;
   for (const double error : found.errors) errors.push_back(std::abs(error));
@@ -267,15 +247,15 @@ constexpr const char* kFooter = R"(Examples:
   pacecar predict cluster.toml --html plot.html
   pacecar predict --calibrate bw.json lat.json allreduce.json --output mine.toml
   pacecar predict mine.toml --set host.nics=measured --hosts 8 --gpus 1
-bench/predict/README.md tells the tables and keys of a file, what is measured and what assumed.
+bench/predict/README.md lists the tables and keys of a file, and what is measured or assumed.
 Exit codes: 0 success, 2 wrong usage.)";
 
-// A flag that stands for a key of the file.
+// A flag that sets a key of the file.
 struct KeyFlag {
   const char* flag;
   const char* key;
   const char* help;
-  bool word;  // taken as it is
+  bool text;  // the value is a string, not TOML
 };
 constexpr std::array kKeyFlags = {
     KeyFlag{"--hosts", "topology.hosts", "hosts", false},
@@ -307,17 +287,18 @@ struct Flags {
 
 void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("FILES", flags.files,
-                 "TOML of the cluster and the collectives, later ones on top; with --calibrate "
-                 "the JSON of measurements");
+                 "TOML of the cluster and the collectives; later files override earlier ones. With "
+                 "--calibrate: the JSON of measurements");
   for (size_t i = 0; i < kKeyFlags.size(); ++i) {
     app.add_option(kKeyFlags[i].flag, flags.keys[i], kKeyFlags[i].help);
   }
-  app.add_option("--set", flags.settings, "any key of the file, as topology.delay=500ns");
+  app.add_option("--set", flags.settings, "set any key of the file, as topology.delay=500ns");
   app.add_flag("--calibrate", flags.calibrate,
-               "fit constants to what bw, lat and collective_bench have measured");
-  app.add_option("--nic-name", flags.calibration_nic, "of the NIC that was measured")
+               "fit constants to measurements of bw, lat and collective_bench");
+  app.add_option("--nic-name", flags.calibration_nic, "name for the measured NIC")
       ->capture_default_str();
-  app.add_option("--output", flags.output, "where --calibrate writes; default: standard output");
+  app.add_option("--output", flags.output,
+                 "file that --calibrate writes; default: standard output");
   perf::add_json_flag(app, flags.json_file, "write all figures");
   app.add_option("--html", flags.html_file, "write a page with plots");
   app.add_flag("--quiet", flags.quiet, "no table");
@@ -325,7 +306,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.footer(kFooter);
 }
 
-// Files, then flags, then --set.
+// The files, overridden by the flags, and these by --set.
 Result<SpecTable> tables_of(const Flags& flags, const std::vector<std::string>& files) {
   SpecTable tables;
   for (const std::string& name : files) {
@@ -335,7 +316,7 @@ Result<SpecTable> tables_of(const Flags& flags, const std::vector<std::string>& 
   for (size_t i = 0; i < kKeyFlags.size(); ++i) {
     if (flags.keys[i].empty()) continue;
     RETURN_IF_ERROR(
-        kKeyFlags[i].word
+        kKeyFlags[i].text
             ? set_spec(tables, kKeyFlags[i].key, SpecValue{.value = flags.keys[i], .place = {}})
             : set_spec(tables, fmt::format("{}={}", kKeyFlags[i].key, flags.keys[i])));
   }
@@ -345,12 +326,12 @@ Result<SpecTable> tables_of(const Flags& flags, const std::vector<std::string>& 
   return tables;
 }
 
-// Measurements are of hosts with one GPU and one NIC each, as the flags describe them.
+// The hosts of the measurements had one GPU and one NIC each, as the flags describe them.
 Result<void> fit(const Flags& flags, const Console& console) {
   if (flags.files.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "--calibrate needs measurements: name the JSON files of bw, lat or "
-                "collective_bench");
+    return invalid(
+        "--calibrate needs measurements: name the JSON files of bw, lat or "
+        "collective_bench");
   }
   RETURN_IF_ERROR(perf::check_writable(flags.output));
   std::vector<Measured> measured;
@@ -380,16 +361,17 @@ Result<void> answer(const Flags& flags) {
   ASSIGN_OR_RETURN(const auto asked, read_description(tables));
   const auto answers = answers_to(asked);
   if (answers.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "none of these operations has one of these algorithms: leave --algorithm out to "
-                "see those that each has (nvls needs host.nvls=true)");
+    return invalid(
+        "none of these operations has one of these algorithms: leave --algorithm out to "
+        "see those that each has (nvls needs host.nvls=true)");
   }
   const auto document = document_of(asked, answers);
   if (!flags.json_file.empty()) {
     RETURN_IF_ERROR(perf::write_json(flags.json_file, document));
   }
   if (!flags.html_file.empty()) {
-    RETURN_IF_ERROR(perf::write_text(flags.html_file, page_of_answers(document)));
+    RETURN_IF_ERROR(
+        perf::write_text(flags.html_file, page_of(predict_page_parts(), "predict.html", document)));
   }
   if (!flags.quiet && flags.json_file != perf::kStandardOutput) {
     fmt::print("{}", table_of(asked, answers));

@@ -23,7 +23,7 @@ class Fit {
     if (collectives_) protocol_ = first->collective.protocol;
   }
 
-  // One constant after the other, in steps that shrink when none helps any more.
+  // Changes one constant after the other, in steps that shrink when none helps any more.
   Calibration run() {
     std::vector<double*> constants{&nic().rate, &nic().latency_s, &nic().per_message_s};
     if (collectives_) constants.insert(constants.end(), {&costs().launch_s, &costs().step_s});
@@ -55,7 +55,7 @@ class Fit {
   }
 
  private:
-  // What no measurement depends on would go on for ever: a nanosecond, and 100 Tb/s.
+  // Limits for a constant that no measurement depends on: 1 ns, and 100 Tb/s.
   static constexpr double kLeast = 1e-9;
   static constexpr double kMost = bytes_per_s(1e5);
 

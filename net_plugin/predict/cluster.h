@@ -1,5 +1,5 @@
 // A cluster as the predictor sees it: hosts with GPUs and NICs, and the switches between them.
-// Plain data. Rates are bytes per second and per direction, times seconds.
+// Plain data. Rates are in bytes per second and per direction, times in seconds.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,21 @@ namespace pacecar::predict {
 
 constexpr double bytes_per_s(double gbps) { return gbps * 1e9 / 8; }
 
-// One kind of NIC and what the transport makes of it. Fitted by calibration.h.
+// One kind of NIC with its transport. calibration.h fits the constants.
 struct NicKind {
   std::string name = "400G";
   double rate = bytes_per_s(400);
-  // Of its rate, headers counted: what congestion control lets a long message have.
+  // The part of the rate, headers included, that congestion control gives to a long message.
   double efficiency = 0.985;
-  double first_share = 15.0 / 16;  // likewise, what a message of less than a round trip begins with
-  double latency_s = 0;        // both ends together: from the post to the wire, from it to the poll
-  double per_message_s = 0;    // for which a message keeps the NIC beyond its bytes
-  double packet_bytes = 4096;  // payload of a full packet
+  double first_share = 15.0 / 16;  // likewise to a message of less than a round trip
+  double latency_s = 0;          // of both ends together: from post to wire, and from wire to poll
+  double per_message_s = 0;      // that a message occupies the NIC beyond its bytes
+  double packet_bytes = 4096;    // payload of a full packet
   double packet_overhead = 110;  // bytes of a packet on the wire beyond its payload
-  double ack_bytes = 106;        // on the wire, per packet, the other way
+  double ack_bytes = 106;        // of acknowledgements on the wire, per packet
 };
 
-// Hosts that are alike.
+// Hosts that are equal.
 struct HostGroup {
   uint32_t hosts = 2;
   uint32_t gpus = 8;
@@ -34,19 +34,17 @@ struct HostGroup {
   bool nvls = false;                 // the NVLink switch sums and multicasts
 };
 
-// Two tiers: leaves, and a core that joins them all. With rails NIC i of the hosts of a block is on
-// the block's leaf i; else all NICs of a host are on one leaf.
+// Two tiers: leaves, and a core that connects them all. With rails, NIC i of each host of a block
+// is on the block's leaf i; otherwise all NICs of a host are on one leaf.
 struct Fabric {
-  uint32_t hosts_per_leaf = 0;  // 0: one switch for all
+  uint32_t hosts_per_leaf = 0;  // 0: one switch for all hosts
   bool rails = false;
-  double oversubscription = 1;    // what the hosts of a leaf can send over what its uplinks carry
-  double cable_latency_s = 1e-6;  // propagation and switching; a way has two cables, or four
-  double cable_packet_rate = 0;   // of an uplink cable, for store and forward; 0: as the NIC's
-  // Of the uplinks' rate, where they are what limits.
-  double core_efficiency = 0.95;
+  double oversubscription = 1;    // rate of a leaf's hosts over that of its uplinks
+  double cable_latency_s = 1e-6;  // propagation and switching; a route has two cables or four
+  double core_efficiency = 0.95;  // usable part of the uplinks' rate
 };
 
-// What others use of the links all the time, as a share of their rate.
+// The part of the links' rate that other traffic always uses.
 struct Background {
   double nics = 0;
   double core = 0;
@@ -54,7 +52,7 @@ struct Background {
 
 struct Cluster {
   std::vector<NicKind> nic_kinds = {NicKind()};
-  std::vector<HostGroup> groups = {HostGroup()};  // hosts are numbered along them
+  std::vector<HostGroup> groups = {HostGroup()};  // hosts are numbered in this order
   Fabric fabric;
   Background background;
 

@@ -22,38 +22,28 @@ std::string_view name_of(Protocol protocol) {
 }
 
 bool supported(Operation operation, Algorithm algorithm) {
+  const bool all_reduce = operation == Operation::kAllReduce;
   const bool parts = operation == Operation::kAllGather || operation == Operation::kReduceScatter;
   const bool pairs = operation == Operation::kAllToAll || operation == Operation::kSendRecv;
-  switch (algorithm) {
-    case Algorithm::kRing:
-      return !pairs;
-    case Algorithm::kTree:
-      return !pairs && !parts;
-    case Algorithm::kNvls:
-      return operation == Operation::kAllReduce || parts;
-    case Algorithm::kNvlsTree:
-    case Algorithm::kHierarchical:
-      return operation == Operation::kAllReduce;
-    case Algorithm::kPat:
-      return parts;
-    case Algorithm::kPairwise:
-      return pairs;
-  }
-  return false;
+  // In the order of Algorithm.
+  const std::array<bool, kAlgorithms> by_algorithm{
+      !pairs, !pairs && !parts, all_reduce || parts, all_reduce, parts, all_reduce, pairs};
+  return by_algorithm[static_cast<size_t>(algorithm)];
+}
+
+bool goes_in_pieces(const Collective& what) {
+  return what.algorithm == Algorithm::kTree || what.algorithm == Algorithm::kNvlsTree ||
+         (what.algorithm == Algorithm::kRing &&
+          (what.operation == Operation::kBroadcast || what.operation == Operation::kReduce));
 }
 
 double bus_factor(Operation operation, uint32_t ranks) {
-  const double n = ranks;
-  switch (operation) {
-    case Operation::kAllReduce:
-      return 2 * (n - 1) / n;
-    case Operation::kAllGather:
-    case Operation::kReduceScatter:
-    case Operation::kAllToAll:
-      return (n - 1) / n;
-    default:
-      return 1;
+  if (operation != Operation::kAllReduce && operation != Operation::kAllGather &&
+      operation != Operation::kReduceScatter && operation != Operation::kAllToAll) {
+    return 1;
   }
+  const double n = ranks;
+  return (operation == Operation::kAllReduce ? 2 : 1) * (n - 1) / n;
 }
 
 }  // namespace pacecar::predict

@@ -1,9 +1,10 @@
-// All choices that a communicator has, predicted once: how long does each take for so many bytes,
-// and which is the fastest? Lookups read memory and compute a few numbers.
+// The times of all algorithms and protocols on a cluster, predicted once for many sizes. A lookup
+// reads memory and interpolates. Times in seconds.
+//
+// Thread rule: immutable once made; any thread may read it.
 #pragma once
 
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "net_plugin/predict/cluster.h"
@@ -13,44 +14,28 @@
 
 namespace pacecar::predict {
 
-struct Choice {
-  Algorithm algorithm = Algorithm::kRing;
-  Protocol protocol = Protocol::kSimple;
-  double time_s = 0;
-};
-
-// Immutable once made: any thread may read it.
 class CostTable {
  public:
-  static constexpr int kSmallest = 3;  // exponents of 2: 8 bytes
-  static constexpr int kLargest = 34;  // 16 GiB
-  // Less exact than predict() alone, and so fast that a communicator does not wait for it.
+  // Less exact than predict() with its own limits, but fast enough for a communicator's start.
   static constexpr Limits kQuick{.ranks = 16, .hosts = 16, .pieces = 8, .flows = 1000};
 
-  // `hosts` take part, in the order of their ranks; empty: all of the cluster. `channels` as in
-  // Collective.
-  // Only what is `wanted`, among what is supported, is predicted: it takes the less time.
+  // Predicts, to save time, only the supported choices that are `wanted`. All hosts take part.
   using Wanted = bool (*)(Operation operation, Algorithm algorithm);
-  CostTable(const Cluster& cluster, std::span<const uint32_t> hosts, uint32_t channels,
-            const LibraryCosts& library = nccl_costs(), const Limits& limits = kQuick,
-            Wanted wanted = supported);
+  explicit CostTable(const Cluster& cluster, const LibraryCosts& library = nccl_costs(),
+                     const Limits& limits = kQuick, Wanted wanted = supported);
 
-  // Seconds; none where there is no such algorithm for this operation. Between the table's sizes
-  // times are taken to grow evenly; beyond them, in proportion.
+  // None for a choice that was not predicted. Between the sizes of the table the time is
+  // interpolated linearly; above them it grows in proportion.
   std::optional<double> time_s(Operation operation, Algorithm algorithm, Protocol protocol,
                                Bytes bytes) const;
-  // The fastest of those that NCCL has; kHierarchical is not among them.
-  Choice best(Operation operation, Bytes bytes) const;
 
  private:
   struct Point {
     double bytes = 0;
     double time_s = 0;
   };
-  // By size: powers of two, and both sides of where the time jumps. Empty: not predicted.
+  // By size: powers of two, and both sides of each jump of the time. Empty: not predicted.
   using Column = std::vector<Point>;
-
-  const Column& column(Operation operation, Algorithm algorithm, Protocol protocol) const;
 
   std::vector<Column> columns_;
 };

@@ -11,87 +11,82 @@
 namespace pacecar::predict {
 namespace {
 
-// What is different where flows meet in the core of a network: no receiver divides those links,
-// each sender learns by itself what they carry. So shares are uneven, and a queue stands.
+// In the core of a network no receiver divides the links: each sender learns by itself what they
+// carry. So shares are uneven, and a queue persists.
 
-// Of the shares of flows that last many round trips, in the simulator.
+// Half of the range of shares, relative to their mean, of flows that last many round trips: as
+// seen in the simulator.
 constexpr double kSpread = 0.3;
-// Of the delay that is tolerated: the queue swings between none and all of it.
+// The mean delay over the tolerated one: the queue swings between none and all of it.
 constexpr double kMean = 0.5;
-// A slow flow tolerates (line rate / rate)^2 / 2 times as much, at most so often
+// A slow flow tolerates (line rate / rate)^2 / 2 times the delay, at most this many times
 // (cc/pace/core_limit).
 constexpr double kMostPatience = 3;
 
-// Its part of a full link of the core beside others' of about 1: the same for the same number.
+// The weight of a flow at a full link of the core. The mean is 1; a number has always the same.
 double uneven_weight(uint32_t flow) {
   constexpr uint64_t kSteps = 1 << 20;
   const double part = static_cast<double>(Prng(flow).below(kSteps)) / kSteps;
   return 1 + kSpread * (2 * part - 1);
 }
 
-// How long a packet waits at each link of the core.
+// How long a packet waits at each link of the core. `links` must outlive it.
 class CoreQueues {
  public:
-  // `links` outlive it.
-  explicit CoreQueues(std::span<const Link> links);
+  explicit CoreQueues(std::span<const Link> links) : links_(links), queues_(links.size()) {
+    for (uint32_t i = 0; i < links.size(); ++i) {
+      if (in_core(links[i].cause)) core_.push_back(i);
+    }
+  }
 
-  void begin();  // of an update: a call of add() follows for each flow that sends
-  void add(const Flow& flow, const Allotment& share);
-  // On all of a way.
-  double delay_s(const Route& route) const;
+  // Starts an update: a call of add() follows for each flow that sends.
+  void begin() {
+    for (const uint32_t link : core_) queues_[link] = {};
+  }
+
+  void add(const Flow& flow, const Allotment& share) {
+    if (flow.tolerated_s == 0) return;
+    const double slowness = flow.route.rate_max / share.rate;
+    for (const Route::Use& use : flow.route.all()) {
+      if (!use.limits || !in_core(links_[use.link].cause)) continue;
+      Queue& queue = queues_[use.link];
+      const bool full = share.limit == use.link;
+      const double patience = full ? std::clamp(slowness * slowness / 2, 1.0, kMostPatience) : 1;
+      queue.used += share.rate * use.load;
+      queue.packet_s = flow.packet_s;
+      queue.tolerated_s = std::max(queue.tolerated_s, flow.tolerated_s * patience);
+      queue.full |= full;
+    }
+  }
+
+  // The sum over the links of a route. A full link has the queue that its flows tolerate. At other
+  // links packets wait for those that happen to arrive at the same time: at a load of r, for
+  // r / 2 (1 - r) packets (M/D/1).
+  double delay_s(const Route& route) const {
+    double delay = 0;
+    for (const Route::Use& use : route.all()) {
+      const Queue& queue = queues_[use.link];
+      if (!use.limits || queue.used == 0) continue;
+      const double mean_s = kMean * queue.tolerated_s;
+      const double left = std::max(links_[use.link].rate - queue.used, 0.0);
+      const bool by_chance = !queue.full && queue.packet_s * queue.used < mean_s * 2 * left;
+      delay += by_chance ? queue.packet_s * queue.used / (2 * left) : mean_s;
+    }
+    return delay;
+  }
 
  private:
   struct Queue {
-    double used = 0;         // bytes per second of flows that last
-    double packet_s = 0;     // theirs
-    double tolerated_s = 0;  // the most that one of them does
-    bool full = false;       // of them
+    double used = 0;         // bytes per second of flows that tolerate a delay
+    double packet_s = 0;     // of these flows
+    double tolerated_s = 0;  // the longest delay that one of them tolerates
+    bool full = false;       // it limits one of them
   };
 
   std::span<const Link> links_;
-  std::vector<uint32_t> core_;  // links
+  std::vector<uint32_t> core_;  // the links of the core
   std::vector<Queue> queues_;   // by link
 };
-
-CoreQueues::CoreQueues(std::span<const Link> links) : links_(links), queues_(links.size()) {
-  for (uint32_t i = 0; i < links.size(); ++i) {
-    if (in_core(links[i].cause)) core_.push_back(i);
-  }
-}
-
-void CoreQueues::begin() {
-  for (const uint32_t link : core_) queues_[link] = {};
-}
-
-void CoreQueues::add(const Flow& flow, const Allotment& share) {
-  if (flow.tolerated_s == 0) return;
-  const double slowness = flow.route.rate_max / share.rate;
-  for (const Route::Use& use : flow.route.all()) {
-    if (!use.limits || !in_core(links_[use.link].cause)) continue;
-    Queue& queue = queues_[use.link];
-    const bool full = share.limit == use.link;
-    const double patience = full ? std::clamp(slowness * slowness / 2, 1.0, kMostPatience) : 1;
-    queue.used += share.rate * use.load;
-    queue.packet_s = flow.packet_s;
-    queue.tolerated_s = std::max(queue.tolerated_s, flow.tolerated_s * patience);
-    queue.full |= full;
-  }
-}
-
-// A full link has the queue that its flows tolerate. At another packets wait for those that come at
-// the same time: with a load of r for r / 2 (1 - r) packets, as they come at random (M/D/1).
-double CoreQueues::delay_s(const Route& route) const {
-  double delay = 0;
-  for (const Route::Use& use : route.all()) {
-    const Queue& queue = queues_[use.link];
-    if (!use.limits || queue.used == 0) continue;
-    const double standing = kMean * queue.tolerated_s;
-    const double left = std::max(links_[use.link].rate - queue.used, 0.0);
-    const bool by_chance = !queue.full && queue.packet_s * queue.used < standing * 2 * left;
-    delay += by_chance ? queue.packet_s * queue.used / (2 * left) : standing;
-  }
-  return delay;
-}
 
 }  // namespace
 
@@ -114,9 +109,11 @@ class FluidRun {
         links_(links),
         solver_(capacities(links)),
         core_(links),
+        edges_(set.edges_),
         states_(set.flows_.size()),
         times_(set.flows_.size()) {
-    sort_edges();
+    std::ranges::stable_sort(edges_, {}, &FlowSet::Edge::event);
+    for (const auto& edge : edges_) ++states_[edge.flow].missing;
   }
 
   std::vector<FlowTimes> run() {
@@ -141,28 +138,19 @@ class FluidRun {
     }
   };
   struct State {
-    uint32_t missing = 0;  // events that it waits for
+    uint32_t missing = 0;  // events that it still waits for
     double left = 0;       // bytes
   };
 
   static std::vector<double> capacities(std::span<const Link> links) {
-    std::vector<double> rates;
-    rates.reserve(links.size());
-    for (const Link& link : links) rates.push_back(link.rate);
+    std::vector<double> rates(links.size());
+    std::ranges::transform(links, rates.begin(), &Link::rate);
     return rates;
   }
 
-  // Edges by the event that they wait for.
-  void sort_edges() {
-    first_.assign(3 * states_.size() + 1, 0);
-    for (const auto& edge : set_.edges_) ++first_[edge.event + 1];
-    for (size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
-    waiting_.resize(set_.edges_.size());
-    std::vector<uint32_t> next(first_.begin(), first_.end() - 1);
-    for (const auto& edge : set_.edges_) {
-      waiting_[next[edge.event]++] = edge.flow;
-      ++states_[edge.flow].missing;
-    }
+  std::span<const FlowSet::Edge> waiting_for(uint32_t event) const {
+    return {std::ranges::lower_bound(edges_, event, {}, &FlowSet::Edge::event),
+            std::ranges::lower_bound(edges_, event + 1, {}, &FlowSet::Edge::event)};
   }
 
   void begin(uint32_t flow) {
@@ -180,7 +168,7 @@ class FluidRun {
     for (size_t i = 0; i < active_.size(); ++i) core_.add(set_.flows_[active_[i]], found_[i]);
   }
 
-  // To the next event, and whatever happens with it.
+  // Goes to the next event, and handles all events of that time.
   void advance() {
     double next = events_.empty() ? std::numeric_limits<double>::infinity() : events_.top().time;
     for (size_t i = 0; i < active_.size(); ++i) {
@@ -218,16 +206,13 @@ class FluidRun {
   }
 
   void drained(uint32_t flow) {
-    FlowTimes& times = times_[flow];
-    times.drained_s = now_;
     const Flow& done = set_.flows_[flow];
-    times.received_s = now_ + done.there_s + core_.delay_s(done.route);
-    times.sent_s = times.received_s + done.back_s;
+    const double received_s = now_ + done.there_s + core_.delay_s(done.route);
+    times_[flow].received_s = received_s;
     release(flow * 3 + kDrained);
     for (const auto& [what, time] :
-         {std::pair(kReceived, times.received_s), {kSent, times.sent_s}}) {
-      const uint32_t number = flow * 3 + what;
-      if (first_[number] < first_[number + 1]) events_.push({time, flow, what});
+         {std::pair(kReceived, received_s), {kSent, received_s + done.back_s}}) {
+      if (!waiting_for(flow * 3 + what).empty()) events_.push({time, flow, what});
     }
   }
 
@@ -247,10 +232,10 @@ class FluidRun {
     return route;
   }
 
-  void release(uint32_t number) {
-    for (uint32_t i = first_[number]; i < first_[number + 1]; ++i) {
-      times_[waiting_[i]].released = number;
-      if (--states_[waiting_[i]].missing == 0) begin(waiting_[i]);
+  void release(uint32_t event) {
+    for (const auto& edge : waiting_for(event)) {
+      times_[edge.flow].released = event;
+      if (--states_[edge.flow].missing == 0) begin(edge.flow);
     }
   }
 
@@ -258,10 +243,9 @@ class FluidRun {
   std::span<const Link> links_;
   MaxMin solver_;
   CoreQueues core_;
+  std::vector<FlowSet::Edge> edges_;  // by event
   std::vector<State> states_;
   std::vector<FlowTimes> times_;
-  std::vector<uint32_t> first_;    // by event: where in waiting_ those begin that wait for it
-  std::vector<uint32_t> waiting_;  // flows
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<uint32_t> active_;
   std::vector<Route> routes_;

@@ -4,9 +4,9 @@ namespace pacecar::predict {
 
 LibraryCosts nccl_costs() {
   LibraryCosts costs;
-  // Simple: buffers of 4 MiB in 8 slots; half of a slot's data is passed on at a time. Its steps
-  // wait for a fence and the proxy. LL and LL128: buffers of 256 KiB and about 4.7 MiB, flags in
-  // the data instead of fences.
+  // Simple has buffers of 4 MiB in 8 slots and forwards half a slot at a time; its steps wait for a
+  // fence and the proxy. LL and LL128 have buffers of 256 KiB and about 4.7 MiB, and flags in the
+  // data instead of fences.
   costs.protocols[static_cast<size_t>(Protocol::kSimple)] = {.launch_s = 6e-6,
                                                              .step_s = 4e-6,
                                                              .local_step_s = 1.5e-6,

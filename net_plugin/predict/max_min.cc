@@ -41,18 +41,13 @@ void MaxMin::freeze(const Route& route, double rate) {
   }
 }
 
-double MaxMin::used(uint32_t link) const {
-  const bool counts = links_[link].solved == solves_ && solves_ > 0;
-  return counts ? capacities_[link] - links_[link].left : 0;
-}
-
 void MaxMin::solve(std::span<const Route> flows, std::span<Allotment> found) {
   touched_.clear();
   ++solves_;
   growing_.resize(flows.size());
   for (uint32_t i = 0; i < flows.size(); ++i) growing_[i] = i;
   add_weights(flows);
-  // The tightest links fill first; their flows are as fast as they can be.
+  // The tightest links fill first; the rates of their flows are final.
   constexpr double kSlack = 1 + 1e-9;
   while (!growing_.empty()) {
     const double lowest = lowest_level(flows);
@@ -67,7 +62,7 @@ void MaxMin::solve(std::span<const Route> flows, std::span<Allotment> found) {
       }
       if (found[i].rate >= 0) ++frozen;
     }
-    if (frozen == 0) break;  // no limit at all: rates without end
+    if (frozen == 0) break;  // nothing limits the flows that are left
     std::erase_if(growing_, [&](uint32_t i) {
       if (found[i].rate < 0) return false;
       freeze(flows[i], found[i].rate);

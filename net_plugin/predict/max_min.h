@@ -1,5 +1,5 @@
-// Max-min fair rates over links: no flow can have more unless another that has less gets less
-// still. Progressive filling. Pure.
+// Max-min fair rates of flows over links, by progressive filling: no flow can have more unless a
+// flow with no more than it gets less. Rates in bytes per second. Pure.
 #pragma once
 
 #include <array>
@@ -12,14 +12,14 @@ namespace pacecar::predict {
 
 inline constexpr uint32_t kNoLink = ~0U;
 
-// A flow on its links: of each it takes its rate times `load`, so that one flow can stand for many
-// that are alike.
+// The links of a flow. It takes its rate times `load` of each, so that one flow can represent many
+// equal ones.
 struct Route {
   struct Use {
     uint32_t link = kNoLink;
     float load = 1;
-    float weight = 1;    // of its share of the link beside those of others
-    bool limits = true;  // when the link is full; acknowledgements go before data
+    float weight = 1;    // of its share of the link, relative to other flows
+    bool limits = true;  // the flow when the link is full; false for acknowledgements
   };
   std::array<Use, 8> uses;
   uint32_t count = 0;
@@ -34,7 +34,7 @@ struct Route {
 
 struct Allotment {
   double rate = 0;
-  uint32_t limit = kNoLink;  // the link that allows no more; none: its own `rate_max`
+  uint32_t limit = kNoLink;  // the full link that limits it; kNoLink: its `rate_max` does
 };
 
 // Keeps its memory from one call to the next.
@@ -42,17 +42,15 @@ class MaxMin {
  public:
   explicit MaxMin(std::vector<double> capacities);
 
-  // By flow. A flow without links has its `rate_max`.
+  // Fills `found` by flow. A flow without links has its `rate_max`.
   void solve(std::span<const Route> flows, std::span<Allotment> found);
-  // Of the link, by all flows of the last solve(); 0 for one that none of them used.
-  double used(uint32_t link) const;
 
  private:
   struct Link {
-    double left = 0;    // of its capacity
-    double weight = 0;  // loads of the flows that still grow
-    uint32_t growing = 0;
-    uint32_t solved = 0;  // the last solve() that it was in
+    double left = 0;       // of its capacity
+    double weight = 0;     // sum of the weighted loads of flows that still grow
+    uint32_t growing = 0;  // flows that it limits
+    uint32_t solved = 0;   // the last solve() that used it
   };
   void add_weights(std::span<const Route> flows);
   double lowest_level(std::span<const Route> flows) const;

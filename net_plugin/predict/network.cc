@@ -40,7 +40,7 @@ uint32_t Network::leaf_of(uint32_t host, uint32_t nic) const {
   return fabric.rails ? block * nics_ + nic % nics_ : block;
 }
 
-// A leaf's uplinks carry what its hosts can send, by the oversubscription.
+// The uplinks of a leaf carry the rate of its hosts over the oversubscription.
 void Network::add_leaf(uint32_t host, uint32_t nic) {
   const uint32_t leaf = leaf_of(host, nic);
   if (leaves_.contains(leaf)) return;
@@ -63,19 +63,18 @@ Flow Network::remote(const NicKind& from, const NicKind& to, bool same_leaf, dou
   const double sent = payload / costs.payload;
   const double packets = std::max(1.0, std::ceil(sent / from.packet_bytes));
   const double slower = std::min(from.rate, to.rate);
-  const double core = fabric.cable_packet_rate > 0 ? fabric.cable_packet_rate : slower;
-  // Each switch stores a packet and sends it on; the last one waits for a full one before it.
+  // Each switch stores and forwards; the last packet waits for a full one before it.
   const double last = (packets > 1 ? from.packet_bytes : sent) + from.packet_overhead;
   const auto way = [&](double packet) {
     const double edges = 2 * fabric.cable_latency_s + packet / to.rate;
-    return same_leaf ? edges : edges + 2 * fabric.cable_latency_s + 2 * packet / core;
+    return same_leaf ? edges : edges + 2 * fabric.cable_latency_s + 2 * packet / slower;
   };
   Flow flow;
   flow.bytes = sent + packets * from.packet_overhead + from.per_message_s * from.rate;
   flow.delay_s = costs.step_s;
   flow.there_s = way(last) + (from.latency_s + to.latency_s) / 2;
   flow.back_s = way(from.ack_bytes) + from.ack_bytes / from.rate;
-  // Congestion control begins with less than all of a path that it does not know.
+  // Congestion control starts below the line rate.
   const double round_trip_s = flow.there_s + flow.back_s;
   const bool brief = payload < from.rate * round_trip_s;
   flow.packet_s = (from.packet_bytes + from.packet_overhead) / from.rate;
@@ -107,7 +106,6 @@ Flow Network::flow(Rank from, Rank to, uint32_t nic, double payload, const Proto
   Flow flow = remote(kind(from.host, nic), kind(to.host, nic), leaf == other, payload, costs);
   flow.route.add(nic_out(from.host, nic), loads.nic);
   flow.route.add(nic_in(to.host, nic), loads.nic);
-  // Acknowledgements go the other way.
   const double acks = ack_share(kind(from.host, nic));
   flow.route.add_acks(nic_in(from.host, nic), loads.nic * acks);
   flow.route.add_acks(nic_out(to.host, nic), loads.nic * acks);

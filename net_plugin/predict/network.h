@@ -1,5 +1,5 @@
-// The links of a cluster between the hosts that are looked at, and what a message takes on its way
-// over them. Pure.
+// The links between the planned hosts of a cluster, and the flow of a message over them. Rates in
+// bytes per second, times in seconds. Pure.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Rank {
   uint32_t gpu = 0;
 };
 
-// How many flows one stands for on each kind of link: rings side by side are alike.
+// How many equal flows, of parallel channels, one flow represents on each kind of link.
 struct Loads {
   double nic = 1;
   double leaf = 1;
@@ -32,14 +32,13 @@ inline double ack_share(const NicKind& kind) {
 
 class Network {
  public:
-  // `hosts` of the cluster, each once. Both outlive the network.
+  // `hosts`: each once. The cluster must outlive the network.
   Network(const Cluster& cluster, std::span<const uint32_t> hosts);
 
-  // Between two GPUs of a host over NVLink, between hosts over the NIC `nic` of both. `payload` in
-  // bytes.
+  // Between GPUs of a host over NVLink; between hosts over NIC `nic` of both. `payload` in bytes.
   Flow flow(Rank from, Rank to, uint32_t nic, double payload, const ProtocolCosts& costs,
             const Loads& loads = {}) const;
-  // Between hosts of the same leaf, or not.
+  // Between hosts, without its links.
   Flow remote(const NicKind& from, const NicKind& to, bool same_leaf, double payload,
               const ProtocolCosts& costs) const;
 
@@ -54,9 +53,9 @@ class Network {
   const NicKind& kind(uint32_t host, uint32_t nic) const;
   const Cluster& cluster() const { return cluster_; }
   std::span<const Link> links() const { return links_; }
-  // Of a full packet and its acknowledgement, between leaves, with nothing else under way.
+  // Of a full packet and its acknowledgement, between leaves, in an idle network.
   double round_trip_s() const;
-  // So many bytes are less than a bandwidth-delay product.
+  // Less than a bandwidth-delay product.
   bool is_brief(double bytes) const {
     return bytes < cluster_.nic_kinds.front().rate * round_trip_s();
   }

@@ -34,19 +34,9 @@ double bytes_at_once(const PlanInput& input) {
   const double chunks = static_cast<double>(input.overheads.of(what.protocol).chunk) *
                         static_cast<double>(channels_of(input).count);
   if (what.operation == Operation::kSendRecv) return chunks;
-  switch (what.algorithm) {
-    case Algorithm::kRing:
-      if (what.operation == Operation::kBroadcast || what.operation == Operation::kReduce)
-        return chunks;
-      return chunks * input.all_hosts * group.gpus;
-    case Algorithm::kNvls:
-      return chunks * input.all_hosts;
-    case Algorithm::kTree:
-    case Algorithm::kNvlsTree:
-      return has_two_trees(input) ? 2 * chunks : chunks;
-    default:
-      return 0;
-  }
+  if (goes_in_pieces(what)) return has_two_trees(input) ? 2 * chunks : chunks;
+  if (what.algorithm == Algorithm::kRing) return chunks * input.all_hosts * group.gpus;
+  return what.algorithm == Algorithm::kNvls ? chunks * input.all_hosts : 0;
 }
 
 double rounds_of(const PlanInput& input) {
@@ -58,31 +48,12 @@ double rounds_of(const PlanInput& input) {
 Plan plan_collective(const PlanInput& input, FlowSet& set) {
   PACECAR_CHECK(supported(input.collective.operation, input.collective.algorithm));
   const Operation operation = input.collective.operation;
-  Plan plan;
-  switch (input.collective.algorithm) {
-    case Algorithm::kRing:
-      plan = operation == Operation::kBroadcast || operation == Operation::kReduce
-                 ? plan_pieces(input, set)
-                 : plan_ring(input, set);
-      break;
-    case Algorithm::kNvls:
-      plan = plan_ring(input, set);
-      break;
-    case Algorithm::kTree:
-    case Algorithm::kNvlsTree:
-      plan = plan_pieces(input, set);
-      break;
-    case Algorithm::kPat:
-      plan = plan_pat(input, set);
-      break;
-    case Algorithm::kHierarchical:
-      plan = plan_hierarchical(input, set);
-      break;
-    case Algorithm::kPairwise:
-      plan =
-          operation == Operation::kAllToAll ? plan_all_to_all(input, set) : plan_ring(input, set);
-      break;
-  }
+  const Algorithm algorithm = input.collective.algorithm;
+  Plan plan = goes_in_pieces(input.collective)        ? plan_pieces(input, set)
+              : algorithm == Algorithm::kPat          ? plan_pat(input, set)
+              : algorithm == Algorithm::kHierarchical ? plan_hierarchical(input, set)
+              : operation == Operation::kAllToAll     ? plan_all_to_all(input, set)
+                                                      : plan_ring(input, set);
   plan.extra_s += input.overheads.of(input.collective.protocol).launch_s;
   return plan;
 }

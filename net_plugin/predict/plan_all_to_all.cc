@@ -1,5 +1,5 @@
-// All ranks to all others: by classes of flows that are alike, or (few messages at a time) one by
-// one.
+// All ranks send to all others: planned as classes of equal flows, or, for few messages at a time,
+// one by one.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -9,7 +9,7 @@
 namespace pacecar::predict {
 namespace {
 
-// Hosts of one GPU, all messages at once: what goes from one leaf to another is one class.
+// Hosts with one GPU, all messages at once: the messages from one leaf to another are one class.
 void add_leaf_pairs(const PlanInput& input, double message, FlowSet& set) {
   const Network& network = input.network;
   const ProtocolCosts& costs = input.overheads.of(input.collective.protocol);
@@ -18,11 +18,11 @@ void add_leaf_pairs(const PlanInput& input, double message, FlowSet& set) {
   for (const auto& [from, senders] : leaves) {
     for (const auto& [to, receivers] : leaves) {
       const bool same = from == to;
-      const double each = static_cast<double>(receivers.size()) - (same ? 1 : 0);  // of a sender's
+      const double each = static_cast<double>(receivers.size()) - (same ? 1 : 0);  // per sender
       if (each == 0) continue;
       Flow flow = network.remote(network.kind(senders[0], 0), network.kind(receivers[0], 0), same,
                                  message, costs);
-      // As much goes the other way, and both are acknowledged.
+      // The other direction is as busy, so its acknowledgements load these links.
       const double acked = 1 + ack_share(network.kind(senders[0], 0));
       flow.route.add(network.nic_out(senders[0], 0), acked * each);
       flow.route.add(network.nic_in(receivers.back(), 0),
@@ -37,23 +37,23 @@ void add_leaf_pairs(const PlanInput& input, double message, FlowSet& set) {
   }
 }
 
-// Demands and grants, which each message causes for itself and for those beside it: as measured, of
-// 128 bytes on the wire.
-double words_bytes(uint32_t at_once) {
-  constexpr double kWord = 128;
-  constexpr double kWordsPerFlow = 1.6;
+// Bytes of the demands and grants that a message causes, for itself and for the flows next to it:
+// as measured, of 128 bytes each on the wire.
+double control_write_bytes(uint32_t at_once) {
+  constexpr double kBytes = 128;
+  constexpr double kPerFlow = 1.6;
   constexpr uint32_t kMostFlows = 8;
-  return kWord * kWordsPerFlow * std::min(at_once, kMostFlows);
+  return kBytes * kPerFlow * std::min(at_once, kMostFlows);
 }
 
-// As bench/workload's all_to_all: `at_once` destinations spread evenly round the circle of hosts,
-// each message's end starts the next one.
+// As bench/workload's all_to_all: `at_once` destinations are spread evenly around the ring of
+// hosts, and the end of each message starts the next one.
 void add_in_turn(const PlanInput& input, double message, uint32_t at_once, FlowSet& set) {
   const auto n = static_cast<uint32_t>(input.hosts.size());
   const uint32_t others = n - 1;
   const ProtocolCosts& costs = input.overheads.of(input.collective.protocol);
   const uint32_t stride = others / at_once;
-  // Brief messages leave a NIC one after another, others share it.
+  // Brief messages leave a NIC one after another; others share it.
   const bool brief = input.network.is_brief(message * at_once);
   std::vector<uint32_t> distances;
   for (uint32_t i = 0; i < stride; ++i) {
@@ -64,7 +64,7 @@ void add_in_turn(const PlanInput& input, double message, uint32_t at_once, FlowS
     for (uint32_t k = 0; k < others; ++k) {
       const uint32_t to = input.hosts[(i + distances[k]) % n];
       Flow one = input.network.flow({input.hosts[i], 0}, {to, 0}, 0, message, costs);
-      one.bytes += words_bytes(at_once);
+      one.bytes += control_write_bytes(at_once);
       const uint32_t flow = set.add(one);
       if (k >= at_once) set.after_sent(flow, flow - at_once);
       if (k > 0 && brief) set.after_drained(flow, flow - 1);
@@ -72,8 +72,8 @@ void add_in_turn(const PlanInput& input, double message, uint32_t at_once, FlowS
   }
 }
 
-// Any cluster of hosts that are alike: one flow each for peers in the host, on its leaf and beyond.
-// With rails NVLink brings data to the GPU of the destination's rail first.
+// Any cluster of equal hosts: one flow each for the peers in the host, on its leaf and beyond. With
+// rails, data goes over NVLink first to the GPU on the destination's rail.
 void add_classes(const PlanInput& input, double message, double at_once, FlowSet& set) {
   const Network& network = input.network;
   const ProtocolCosts& costs = input.overheads.of(input.collective.protocol);
@@ -86,7 +86,7 @@ void add_classes(const PlanInput& input, double message, double at_once, FlowSet
   const double near = cluster.fabric.hosts_per_leaf == 0
                           ? hosts
                           : std::min<double>(hosts, cluster.fabric.hosts_per_leaf);
-  const double share = at_once / (hosts * gpus - 1);  // of all peers, at a time
+  const double share = at_once / (hosts * gpus - 1);  // of all peers, at the same time
   if (group.gpus > 1) {
     Flow local = network.flow({host, 0}, {host, 1}, 0, message, costs);
     for (uint32_t i = 0; i < local.route.count; ++i) {
@@ -132,7 +132,7 @@ Plan plan_all_to_all(const PlanInput& input, FlowSet& set) {
     const uint32_t first = plan.flows.begin;
     const uint32_t classes = set.size() - first;
     const double rounds = std::ceil(static_cast<double>(others) / at_once);
-    if (rounds > 1) {  // a second one, after all of the first
+    if (rounds > 1) {  // a second round, after all of the first
       add_classes(input, message, at_once, set);
       for (uint32_t later = 0; later < classes; ++later) {
         for (uint32_t i = 0; i < classes; ++i) set.after_sent(first + classes + later, first + i);

@@ -5,9 +5,8 @@
 
 namespace pacecar::predict {
 
-// In step s each rank sends to the rank 2^s further on all that this one still lacks. One leaf's
-// hosts stand for those of all leaves, which behave alike. Hosts that send to another leaf share
-// the uplinks.
+// In step s each rank sends to the rank 2^s further on all the data that this one lacks. The hosts
+// of one leaf represent those of all leaves. Hosts that send to another leaf share the uplinks.
 Plan plan_pat(const PlanInput& input, FlowSet& set) {
   const Collective& what = input.collective;
   const Network& network = input.network;
@@ -28,8 +27,7 @@ Plan plan_pat(const PlanInput& input, FlowSet& set) {
       static_cast<uint32_t>(one_leaf    ? 1
                             : all_shown ? input.all_hosts
                                         : std::ranges::count_if(input.hosts, on_first_leaf));
-  const double spread =
-      std::max(1.0, nics / group.gpus);  // NICs among which a rank divides its data
+  const double spread = std::max(1.0, nics / group.gpus);  // NICs of a rank
   const double nic_load =
       spread * group.gpus / nics * (1 + ack_share(network.kind(input.hosts.front(), 0)));
   const double leaf_load = nic_load * (cluster.fabric.rails ? 1 : nics);

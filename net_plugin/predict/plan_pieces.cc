@@ -1,7 +1,6 @@
-// A buffer that goes piece by piece up a tree, or down it, or both; or along a chain.
+// A buffer that goes in pieces up a tree, down it, or both; or along a chain.
 #include <algorithm>
-#include <bit>
-#include <cmath>
+#include <utility>
 
 #include "net_plugin/predict/plan.h"
 
@@ -11,27 +10,20 @@ namespace {
 // The parent of each node 0 .. n-1 of a tree; kNoFlow for the root.
 using Parents = std::vector<uint32_t>;
 
-Parents heap(uint32_t n) {
+template <typename ParentOf>
+Parents tree(uint32_t n, const ParentOf& parent_of) {
   Parents parents(n, kNoFlow);
-  for (uint32_t i = 1; i < n; ++i) parents[i] = (i - 1) / 2;
+  for (uint32_t i = 1; i < n; ++i) parents[i] = parent_of(i);
   return parents;
 }
 
-Parents chain(uint32_t n) {
-  Parents parents(n, kNoFlow);
-  for (uint32_t i = 1; i < n; ++i) parents[i] = i - 1;
-  return parents;
-}
-
-// Joins neighbours first: the lowest bit that is set says how high a node is.
+// Joins neighbours first: the lowest set bit of a node is its height.
 Parents near_tree(uint32_t n) {
-  Parents parents(n, kNoFlow);
-  for (uint32_t i = 1; i < n; ++i) {
+  return tree(n, [n](uint32_t i) {
     const uint32_t low = i & (~i + 1);
     const uint32_t up = (i ^ low) | (low << 1);
-    parents[i] = up < n ? up : i ^ low;
-  }
-  return parents;
+    return up < n ? up : i ^ low;
+  });
 }
 
 // The same tree with the nodes renumbered. For even n, a node that is inner in one tree is a leaf
@@ -46,74 +38,50 @@ Parents moved(const Parents& parents) {
   return other;
 }
 
-// One direction of an edge, for one piece. `inputs`: edges that must deliver the piece before this
-// edge can send it on.
+// One direction of an edge of the tree, for one piece.
 struct Edge {
   Flow flow;
-  std::vector<uint32_t> inputs;
-  uint32_t before = kNoFlow;  // an edge of the same sender that goes first
+  std::vector<uint32_t> inputs;  // edges that must deliver the piece before
+  uint32_t before = kNoFlow;     // an edge of the same sender that goes first
 };
 
-class PieceEdges {
- public:
-  PieceEdges(const PlanInput& input, uint32_t gpus, const Channels& channels, double piece)
-      : input_(input), gpus_(gpus), channels_(channels), piece_(piece) {}
-
-  // The edges of one tree, up then down. A child's number may be below or above its parent's, so
-  // edges are added in order of depth.
-  void add_tree(const Parents& parents, bool up, bool down) {
-    const auto n = static_cast<uint32_t>(parents.size());
-    std::vector<std::vector<uint32_t>> children(n);
-    uint32_t root = 0;
-    for (uint32_t i = 0; i < n; ++i) {
-      if (parents[i] == kNoFlow) {
-        root = i;
-      } else {
-        children[parents[i]].push_back(i);
-      }
-    }
-    std::vector<uint32_t> order{root};  // parents first
-    for (size_t i = 0; i < order.size(); ++i) {
-      order.insert(order.end(), children[order[i]].begin(), children[order[i]].end());
-    }
-    std::vector<std::vector<uint32_t>> inputs(n);
-    if (up) {
-      for (size_t i = order.size(); i-- > 1;) {
-        const uint32_t node = order[i];
-        inputs[parents[node]].push_back(add(node, parents[node], std::move(inputs[node])));
-        inputs[node].clear();
-      }
-    }
-    if (!down) return;
-    for (const uint32_t node : order) {
-      uint32_t before = kNoFlow;
-      for (const uint32_t child : children[node]) {
-        const uint32_t edge = add(node, child, inputs[node]);
-        edges_[edge].before = before;
-        before = edge;
-        inputs[child] = {edge};
-      }
+// Adds the edges of one tree, up then down. `flow_between`: from node to node. A child's number may
+// be below or above its parent's, so edges are added in order of depth.
+template <typename FlowBetween>
+void add_tree(const Parents& parents, bool up, bool down, const FlowBetween& flow_between,
+              std::vector<Edge>& edges) {
+  const auto n = static_cast<uint32_t>(parents.size());
+  std::vector<std::vector<uint32_t>> children(n);
+  uint32_t root = 0;
+  for (uint32_t i = 0; i < n; ++i) {
+    if (parents[i] == kNoFlow) {
+      root = i;
+    } else {
+      children[parents[i]].push_back(i);
     }
   }
-
-  const std::vector<Edge>& edges() const { return edges_; }
-
- private:
-  uint32_t add(uint32_t from, uint32_t to, std::vector<uint32_t> inputs) {
-    const ProtocolCosts& costs = input_.overheads.of(input_.collective.protocol);
-    edges_.push_back(
-        {input_.network.flow(rank(from), rank(to), channels_.nic, piece_, costs, channels_.loads),
-         std::move(inputs)});
-    return static_cast<uint32_t>(edges_.size() - 1);
+  std::vector<uint32_t> order{root};  // parents first
+  for (size_t i = 0; i < order.size(); ++i) {
+    order.insert(order.end(), children[order[i]].begin(), children[order[i]].end());
   }
-  Rank rank(uint32_t place) const { return {input_.hosts[place / gpus_], place % gpus_}; }
-
-  const PlanInput& input_;
-  uint32_t gpus_;
-  Channels channels_;
-  double piece_;
-  std::vector<Edge> edges_;
-};
+  std::vector<std::vector<uint32_t>> inputs(n);
+  if (up) {
+    for (size_t i = order.size(); i-- > 1;) {
+      const uint32_t node = order[i];
+      inputs[parents[node]].push_back(static_cast<uint32_t>(edges.size()));
+      edges.push_back({flow_between(node, parents[node]), std::exchange(inputs[node], {})});
+    }
+  }
+  if (!down) return;
+  for (const uint32_t node : order) {
+    uint32_t before = kNoFlow;
+    for (const uint32_t child : children[node]) {
+      inputs[child] = {static_cast<uint32_t>(edges.size())};
+      edges.push_back({flow_between(node, child), inputs[node], before});
+      before = inputs[child][0];
+    }
+  }
+}
 
 void add_pieces(FlowSet& set, const std::vector<Edge>& edges, uint32_t pieces, uint32_t slots,
                 bool in_turn) {
@@ -134,8 +102,8 @@ void add_pieces(FlowSet& set, const std::vector<Edge>& edges, uint32_t pieces, u
   }
 }
 
-// Lower bound: the time that the busiest link needs for all pieces. The first pieces, sent while
-// the tree fills, do not show it.
+// A lower bound: the time that the busiest link needs for all pieces. The first pieces do not show
+// it, as they are sent while the tree fills.
 void bound_by_links(const std::vector<Edge>& edges, double pieces, std::span<const Link> links,
                     Plan& plan) {
   std::vector<double> bytes(links.size());  // of one piece
@@ -153,7 +121,7 @@ void bound_by_links(const std::vector<Edge>& edges, double pieces, std::span<con
   }
 }
 
-// Time added by those GPUs of a host that reach the network through another GPU.
+// The time of the GPUs of a host that reach the network through other GPUs.
 void add_local_chain(const HostGroup& group, const ProtocolCosts& costs, double piece, double bytes,
                      double directions, Plan& plan) {
   const double hop = group.nvlink_latency_s + costs.local_step_s + piece / group.nvlink_rate;
@@ -178,25 +146,33 @@ Plan plan_pieces(const PlanInput& input, FlowSet& set) {
 
   Plan plan{.flows = {set.size(), 0}};
   const auto places = static_cast<uint32_t>(input.hosts.size());
-  PieceEdges edges(input, along_chain ? group.gpus : 1, channels, bytes / pieces);
+  const uint32_t gpus = along_chain ? group.gpus : 1;
+  const auto rank = [&](uint32_t node) { return Rank{input.hosts[node / gpus], node % gpus}; };
+  const auto flow_between = [&](uint32_t from, uint32_t to) {
+    return input.network.flow(rank(from), rank(to), channels.nic, bytes / pieces, costs,
+                              channels.loads);
+  };
+  std::vector<Edge> edges;
   if (along_chain) {
-    edges.add_tree(chain(places * group.gpus), up, down);
+    add_tree(tree(places * gpus, [](uint32_t i) { return i - 1; }), up, down, flow_between, edges);
   } else {
-    const Parents parents = input.overheads.near_trees ? near_tree(places) : heap(places);
-    edges.add_tree(parents, up, down);
-    if (two_trees) edges.add_tree(moved(parents), up, down);
+    const Parents parents = input.overheads.near_trees
+                                ? near_tree(places)
+                                : tree(places, [](uint32_t i) { return (i - 1) / 2; });
+    add_tree(parents, up, down, flow_between, edges);
+    if (two_trees) add_tree(moved(parents), up, down, flow_between, edges);
     add_local_chain(group, costs, bytes / pieces, static_cast<double>(what.bytes),
                     up && down ? 2 : 1, plan);
-    if (what.algorithm == Algorithm::kNvlsTree) {  // the switch takes the chain's place
+    if (what.algorithm == Algorithm::kNvlsTree) {  // the switch replaces the chain
       plan.extra_s = 2 * (group.nvlink_latency_s + costs.local_step_s);
       plan.least_s = static_cast<double>(what.bytes) * (1 + 1.0 / group.gpus) / group.nvlink_rate;
     }
   }
-  bound_by_links(edges.edges(), pieces, input.network.links(), plan);
-  const auto per_piece = static_cast<uint32_t>(edges.edges().size());
+  bound_by_links(edges, pieces, input.network.links(), plan);
+  const auto per_piece = static_cast<uint32_t>(edges.size());
   const uint32_t first = set.size();
-  // Brief messages leave a NIC one after another, others share it.
-  add_pieces(set, edges.edges(), planned, costs.slots, input.network.is_brief(bytes / pieces));
+  // Brief messages leave a NIC one after another; others share it.
+  add_pieces(set, edges, planned, costs.slots, input.network.is_brief(bytes / pieces));
   plan.flows.end = set.size();
   if (planned < pieces) {
     const uint32_t half = planned / 2;

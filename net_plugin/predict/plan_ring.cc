@@ -1,6 +1,5 @@
-// Steps around rings: each member sends to the next what it has got from the one before.
+// Steps of rings: each member sends to the next one what it has received from the one before.
 #include <algorithm>
-#include <cmath>
 
 #include "net_plugin/predict/plan.h"
 
@@ -21,8 +20,8 @@ struct RingSteps {
   FlowRange step(uint32_t i) const { return {first + i * per_step, first + (i + 1) * per_step}; }
 };
 
-// `edges`: the flow of each member to the next in one step; `ready` is what was to wait for before,
-// and then after these steps.
+// `edges`: the flow of each member to the next in one step. `ready`: what the first step waits for;
+// on return, what a step after these waits for.
 RingSteps add_steps(FlowSet& set, std::span<const Flow> edges, uint32_t steps,
                     const ProtocolCosts& costs, std::vector<Ready>& ready) {
   const auto members = static_cast<uint32_t>(edges.size());
@@ -60,7 +59,7 @@ RingSteps add_steps(FlowSet& set, std::span<const Flow> edges, uint32_t steps,
   return ring;
 }
 
-// As many of `steps` as show how the others go on.
+// How many of `steps` are planned: enough to show the period.
 uint32_t planned_steps(uint32_t steps, size_t flows_per_step, const Limits& limits) {
   constexpr uint32_t kFewest = 8;
   const auto affordable = static_cast<uint32_t>(limits.flows / flows_per_step);
@@ -115,7 +114,7 @@ Plan plan_ring(const PlanInput& input, FlowSet& set) {
   return plan;
 }
 
-// All ranks of the hosts that are looked at; groups are of consecutive ranks.
+// Over all ranks of the planned hosts. Groups consist of consecutive ranks.
 Plan plan_hierarchical(const PlanInput& input, FlowSet& set) {
   const Collective& what = input.collective;
   const ProtocolCosts& costs = input.overheads.of(what.protocol);
@@ -138,7 +137,6 @@ Plan plan_hierarchical(const PlanInput& input, FlowSet& set) {
     }
     return edges;
   };
-  // The same step of all rings is one after the other in `set`: rings of a phase are one.
   Plan plan{.flows = {set.size(), 0}};
   std::vector<Ready> ready(ranks.size());
   const auto run_phase = [&](uint32_t rings, uint32_t length, auto member, double bytes,
@@ -153,7 +151,7 @@ Plan plan_hierarchical(const PlanInput& input, FlowSet& set) {
       const double share = bytes / length;
       const auto added = add_steps(set, edges_of(members, share), planned, costs, before);
       for (uint32_t i = 0; i < length; ++i) ready[members[i]] = before[i];
-      if (planned < steps && ring == 0) repeat(plan, added, steps);
+      if (ring == 0) repeat(plan, added, steps);
     }
   };
   const auto local = [&](uint32_t ring, uint32_t i) { return ring * per_group + i; };
@@ -162,7 +160,7 @@ Plan plan_hierarchical(const PlanInput& input, FlowSet& set) {
   const uint32_t all_groups = all_ranks / per_group;
   run_phase(groups, per_group, local, bytes, per_group - 1, per_group - 1);
   const uint32_t steps = 2 * (all_groups - 1);
-  // A share is of all groups, also of those that are not looked at.
+  // The buffer is divided among all groups, planned or not.
   run_phase(per_group, groups, across, bytes / per_group * groups / all_groups, steps,
             planned_steps(steps, ranks.size() * costs.slices, input.limits));
   run_phase(groups, per_group, local, bytes, per_group - 1, per_group - 1);

@@ -5,8 +5,6 @@
 #include <numeric>
 #include <set>
 
-#include "transport/base/check.h"
-
 namespace pacecar::predict {
 namespace {
 
@@ -15,13 +13,7 @@ uint32_t hosts_of(const Cluster& cluster, const Collective& collective) {
                                   : static_cast<uint32_t>(collective.hosts.size());
 }
 
-bool piece_by_piece(const Collective& what) {
-  return what.algorithm == Algorithm::kTree || what.algorithm == Algorithm::kNvlsTree ||
-         (what.algorithm == Algorithm::kRing &&
-          (what.operation == Operation::kBroadcast || what.operation == Operation::kReduce));
-}
-
-// Of a ring of hosts that are alike: the first of the first two leaves of each group.
+// The first hosts of the first two leaves of each group: they represent a ring of equal hosts.
 std::vector<uint32_t> of_two_leaves(const Cluster& cluster, uint32_t ranks) {
   std::vector<uint32_t> hosts;
   const uint32_t wide =
@@ -39,13 +31,13 @@ std::vector<uint32_t> of_two_leaves(const Cluster& cluster, uint32_t ranks) {
   return hosts;
 }
 
-// The hosts that are looked at.
+// The hosts whose flows are planned; they represent the others.
 std::vector<uint32_t> representatives(const Cluster& cluster, const Collective& what,
                                       const Limits& limits, uint32_t hosts_max) {
   if (!what.hosts.empty()) return what.hosts;
   const uint32_t all = cluster.hosts();
   const uint32_t gpus = cluster.groups.front().gpus;
-  const bool in_turn = piece_by_piece(what) || what.operation == Operation::kAllToAll ||
+  const bool in_turn = goes_in_pieces(what) || what.operation == Operation::kAllToAll ||
                        (what.algorithm == Algorithm::kHierarchical && what.group > gpus);
   const bool spread = what.algorithm == Algorithm::kPat && all <= limits.spread_hosts;
   if (!in_turn && !spread && uint64_t{all} * gpus > limits.ranks) {
@@ -56,25 +48,23 @@ std::vector<uint32_t> representatives(const Cluster& cluster, const Collective& 
   return hosts;
 }
 
-double last_received(std::span<const FlowTimes> times, FlowRange range) {
-  double last = 0;
-  for (uint32_t i = range.begin; i < range.end; ++i) last = std::max(last, times[i].received_s);
-  return last;
+// The flow of the range that is received last.
+const FlowTimes& last_of(std::span<const FlowTimes> times, FlowRange range) {
+  return *std::ranges::max_element(times.subspan(range.begin, range.end - range.begin), {},
+                                   &FlowTimes::received_s);
 }
 
-// Adds what the plan has left out to what its flows took.
+// The times of the plan's flows, plus what the plan has left out.
 Prediction evaluate(const Plan& plan, std::span<const FlowTimes> times) {
   Prediction found;
   const FlowRange all = plan.flows;
   if (all.begin < all.end) {
-    uint32_t last = all.begin;
-    for (uint32_t i = all.begin; i < all.end; ++i) {
-      if (times[i].received_s > times[last].received_s) last = i;
-    }
-    found.terms = terms_until(times, last);
-    found.time_s = times[last].received_s;
+    const FlowTimes& last = last_of(times, all);
+    found.terms = terms_until(times, static_cast<uint32_t>(&last - times.data()));
+    found.time_s = last.received_s;
     if (plan.repeats > 0) {
-      const double period = last_received(times, plan.late) - last_received(times, plan.early);
+      const double period =
+          last_of(times, plan.late).received_s - last_of(times, plan.early).received_s;
       const double longer = found.time_s + plan.repeats * period;
       for (double& term : found.terms) term *= longer / found.time_s;
       found.time_s = longer;
@@ -97,7 +87,7 @@ void finish(const Cluster& cluster, const Collective& what, Prediction& found) {
   found.bus_rate = found.algorithm_rate * bus_factor(what.operation, ranks_of(cluster, what));
 }
 
-// Gives use(input) the hosts that are looked at and their network.
+// Calls use(input) with the representatives and their network.
 template <typename Use>
 auto with_input(const Cluster& cluster, const Collective& what, const LibraryCosts& library,
                 const Limits& limits, uint32_t hosts_max, const Use& use) {
@@ -132,14 +122,17 @@ Evaluated predict_some(const Cluster& cluster, const Collective& what, const Lib
 }  // namespace
 
 uint32_t ranks_of(const Cluster& cluster, const Collective& collective) {
-  if (!collective.hosts.empty()) {
-    uint32_t ranks = 0;
-    for (const uint32_t host : collective.hosts) ranks += cluster.group_of(host).gpus;
-    return ranks;
-  }
   uint32_t ranks = 0;
+  for (const uint32_t host : collective.hosts) ranks += cluster.group_of(host).gpus;
+  if (!collective.hosts.empty()) return ranks;
   for (const HostGroup& group : cluster.groups) ranks += group.hosts * group.gpus;
   return ranks;
+}
+
+bool possible(const Cluster& cluster, Operation operation, Algorithm algorithm) {
+  const bool nvls = algorithm == Algorithm::kNvls || algorithm == Algorithm::kNvlsTree;
+  return supported(operation, algorithm) &&
+         (!nvls || std::ranges::all_of(cluster.groups, &HostGroup::nvls));
 }
 
 Prediction predict(const Cluster& cluster, const Collective& collective,
@@ -147,8 +140,9 @@ Prediction predict(const Cluster& cluster, const Collective& collective,
   const Evaluated some = predict_some(cluster, collective, library, limits, limits.hosts);
   Prediction found = some.all;
   const uint32_t all = hosts_of(cluster, collective);
-  if (collective.hosts.empty() && piece_by_piece(collective) && all > limits.hosts) {
-    // A chain is longer by so many hosts, a tree higher by so many levels: for the first pieces.
+  if (collective.hosts.empty() && goes_in_pieces(collective) && all > limits.hosts) {
+    // The hosts, or levels of a tree, that are not planned take the first pieces as long as those
+    // from limits.hosts / 2 to limits.hosts.
     const uint32_t half = limits.hosts / 2;
     const Prediction& larger = some.first_pieces;
     const Prediction smaller =

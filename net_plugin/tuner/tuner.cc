@@ -69,8 +69,7 @@ std::string_view name_of(nccl::TunedProtocol protocol) {
 
 Tuner::Tuner(std::span<const PossibleCluster> possible, const predict::LibraryCosts& library) {
   for (const auto& [cluster, probability] : possible) {
-    tables_.push_back(
-        {predict::CostTable(cluster, {}, 0, library, kLimits, is_judged), probability});
+    tables_.push_back({predict::CostTable(cluster, library, kLimits, is_judged), probability});
   }
 }
 

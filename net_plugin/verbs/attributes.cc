@@ -8,38 +8,30 @@
 
 #include "net_plugin/verbs/forward.h"
 #include "net_plugin/verbs/objects.h"
-#include "transport/wire/big_endian.h"
 
 namespace pacecar::ibverbs {
 namespace {
 
 constexpr int kPort = 1;
-constexpr uint32_t kNoVendor = 0xFF'FFFF;  // as other devices of software
+constexpr uint32_t kNoVendor = 0xFF'FFFF;  // as other software devices
 constexpr uint16_t kDefaultPartition = 0xFFFF;
 
-uint8_t phys_state_up() { return 5; }  // LinkUp
+constexpr uint8_t kLinkUp = 5;
 
-// The active width and speed whose product comes next to the rate, as tools multiply them.
+// Sets the active width and speed whose product is nearest to the rate, as tools multiply them.
 void set_speed(Rate rate, ibv_port_attr* attr) {
-  struct Speed {
-    uint8_t code;
-    double gbps;
-  };
-  static constexpr Speed kSpeeds[] = {{1, 2.5}, {2, 5}, {4, 10}, {16, 14}, {32, 25}, {64, 50}};
-  struct Width {
-    uint8_t code;
-    int lanes;
-  };
-  static constexpr Width kWidths[] = {{1, 1}, {2, 4}, {4, 8}, {8, 12}};
+  static constexpr std::pair<uint8_t, double> kSpeeds[] = {{1, 2.5}, {2, 5},   {4, 10},
+                                                           {16, 14}, {32, 25}, {64, 50}};
+  static constexpr std::pair<uint8_t, int> kWidths[] = {{1, 1}, {2, 4}, {4, 8}, {8, 12}};
   const double wanted = static_cast<double>(rate.bps()) / 1e9;
   double best = 1e18;
-  for (const Width width : kWidths) {
-    for (const Speed speed : kSpeeds) {
-      const double distance = std::abs(speed.gbps * width.lanes - wanted);
+  for (const auto& [width, lanes] : kWidths) {
+    for (const auto& [speed, gbps] : kSpeeds) {
+      const double distance = std::abs(gbps * lanes - wanted);
       if (distance >= best) continue;
       best = distance;
-      attr->active_width = width.code;
-      attr->active_speed = speed.code;
+      attr->active_width = width;
+      attr->active_speed = speed;
     }
   }
 }
@@ -74,7 +66,7 @@ void describe_device(Context& context, ibv_device_attr* attr) {
   attr->phys_port_cnt = 1;
 }
 
-// Of one of a standard connection's, a power of two.
+// `mtu` is one of the path MTUs, powers of two from 256 to 4096.
 ibv_mtu mtu_code(Bytes mtu) { return static_cast<ibv_mtu>(std::bit_width(mtu) - 8); }
 
 void describe_port(Context& context, ibv_port_attr* attr) {
@@ -88,14 +80,14 @@ void describe_port(Context& context, ibv_port_attr* attr) {
   attr->max_msg_sz = kMaxMessage;
   attr->pkey_tbl_len = 1;
   attr->max_vl_num = 1;
-  attr->phys_state = phys_state_up();
+  attr->phys_state = kLinkUp;
   attr->link_layer = IBV_LINK_LAYER_ETHERNET;
   attr->flags = 1;  // a GRH is required
   set_speed(caps.line_rate, attr);
 }
 
-// Programs of another version of libibverbs have longer or shorter structures: what is unknown here
-// is 0.
+// Programs of another version of libibverbs have longer or shorter structures: unknown fields are
+// 0.
 template <typename Known>
 void fill(void* to, size_t size, const Known& known) {
   const size_t common = std::min(size, sizeof known);
@@ -151,32 +143,30 @@ using namespace pacecar::ibverbs;
 extern "C" {
 
 PACECAR_VERBS int ibv_query_device(ibv_context* context, ibv_device_attr* attr) {
-  if (!ours(context)) return CALL_REAL(ibv_query_device, "IBVERBS_1.1")(context, attr);
+  FORWARD_UNLESS_OURS(ibv_query_device, context, attr);
   describe_device(context_of(context), attr);
   return 0;
 }
 
 // Older programs have a shorter structure, without the link layer.
 PACECAR_VERBS int ibv_query_port(ibv_context* context, uint8_t port, _compat_ibv_port_attr* attr) {
-  if (!ours(context)) return CALL_REAL(ibv_query_port, "IBVERBS_1.1")(context, port, attr);
+  FORWARD_UNLESS_OURS(ibv_query_port, context, port, attr);
   return query_port_extended(context, port, reinterpret_cast<ibv_port_attr*>(attr),
                              offsetof(ibv_port_attr, port_cap_flags2));
 }
 
 PACECAR_VERBS int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
-  if (!ours(context)) return CALL_REAL(ibv_query_gid, "IBVERBS_1.1")(context, port, index, gid);
+  FORWARD_UNLESS_OURS(ibv_query_gid, context, port, index, gid);
   if (port != kPort || index != 0) return failed(EINVAL);
   std::ranges::copy(nic_of(context).address().ip, gid->raw);
   return 0;
 }
 
-// Between libibverbs and its tools: what verbs.h does not declare.
+// Used between libibverbs and its tools; verbs.h does not declare it.
 enum ibv_gid_type_sysfs { IBV_GID_TYPE_SYSFS_IB_ROCE_V1, IBV_GID_TYPE_SYSFS_ROCE_V2 };
 PACECAR_VERBS int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned index,
                                      ibv_gid_type_sysfs* type) {
-  if (!ours(context)) {
-    return CALL_REAL(ibv_query_gid_type, "IBVERBS_PRIVATE_34")(context, port, index, type);
-  }
+  FORWARD_UNLESS_OURS(ibv_query_gid_type, context, port, index, type);
   if (port != kPort || index != 0) return failed(EINVAL);
   *type = IBV_GID_TYPE_SYSFS_ROCE_V2;
   return 0;
@@ -184,9 +174,7 @@ PACECAR_VERBS int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigne
 
 PACECAR_VERBS int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index,
                                     ibv_gid_entry* entry, uint32_t flags, size_t size) {
-  if (!ours(context)) {
-    return CALL_REAL(_ibv_query_gid_ex, "IBVERBS_1.11")(context, port, index, entry, flags, size);
-  }
+  FORWARD_UNLESS_OURS(_ibv_query_gid_ex, context, port, index, entry, flags, size);
   if (port != kPort || flags != 0) return EINVAL;
   if (index != 0) return ENODATA;
   ibv_gid_entry whole{};
@@ -200,23 +188,21 @@ PACECAR_VERBS int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_
 
 PACECAR_VERBS ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries,
                                            size_t most, uint32_t flags, size_t size) {
-  if (!ours(context)) {
-    return CALL_REAL(_ibv_query_gid_table, "IBVERBS_1.11")(context, entries, most, flags, size);
-  }
+  FORWARD_UNLESS_OURS(_ibv_query_gid_table, context, entries, most, flags, size);
   if (most == 0) return -EINVAL;
   const int failed = _ibv_query_gid_ex(context, kPort, 0, entries, flags, size);
   return failed != 0 ? -failed : 1;
 }
 
 PACECAR_VERBS int ibv_query_pkey(ibv_context* context, uint8_t port, int index, __be16* pkey) {
-  if (!ours(context)) return CALL_REAL(ibv_query_pkey, "IBVERBS_1.1")(context, port, index, pkey);
+  FORWARD_UNLESS_OURS(ibv_query_pkey, context, port, index, pkey);
   if (port != kPort || index != 0) return failed(EINVAL);
   *pkey = kDefaultPartition;  // the same in either byte order
   return 0;
 }
 
 PACECAR_VERBS int ibv_get_pkey_index(ibv_context* context, uint8_t port, __be16 pkey) {
-  if (!ours(context)) return CALL_REAL(ibv_get_pkey_index, "IBVERBS_1.5")(context, port, pkey);
+  FORWARD_UNLESS_OURS(ibv_get_pkey_index, context, port, pkey);
   return port == kPort && pkey == kDefaultPartition ? 0 : -1;
 }
 

@@ -9,13 +9,6 @@
 #include "transport/engine/clock.h"
 
 namespace pacecar::ibverbs {
-namespace {
-
-// After so many empty polls a thread yields: there may be fewer processors than polling threads.
-constexpr uint32_t kEmptyPolls = 64;
-
-}  // namespace
-
 void CompletionQueue::add(const ibv_wc& wc, bool wanted) {
   if (!queue.push(wc)) {
     if (overrun) return;
@@ -53,6 +46,12 @@ void CompletionQueue::forget(uint32_t qp_num) {
   }
 }
 
+namespace {
+
+// After this many empty polls a thread yields, as there may be more polling threads than
+// processors.
+constexpr uint32_t kEmptyPolls = 64;
+
 int poll_queue(ibv_cq* cq, int most, ibv_wc* wc) {
   CompletionQueue& completions = queue_of(cq);
   ProcessNic& nic = completions.nic();
@@ -70,9 +69,7 @@ int poll_queue(ibv_cq* cq, int most, ibv_wc* wc) {
   return count;
 }
 
-namespace {
-
-// A request for any completion is not narrowed to solicited ones.
+// A request for all completions is not narrowed to solicited ones.
 void arm(CompletionQueue& completions, bool solicited_only) {
   completions.solicited_only = solicited_only && (!completions.armed || completions.solicited_only);
   completions.armed = true;
@@ -117,8 +114,8 @@ void end_poll(ibv_cq_ex* cq) {
   queue_of(cq).nic().note_call();
 }
 
-// Locks this queue until end_poll if it has completions. The NIC is not locked, as programs post
-// meanwhile.
+// If there are completions, locks this queue until end_poll. The NIC stays unlocked, as programs
+// post meanwhile.
 int start_poll(ibv_cq_ex* cq, ibv_poll_cq_attr* attr) {
   if (attr->comp_mask != 0) return EINVAL;
   CompletionQueue& completions = queue_of(cq);
@@ -206,19 +203,17 @@ extern "C" {
 
 PACECAR_VERBS ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* cq_context,
                                     ibv_comp_channel* channel, int vector) {
-  if (!ours(context)) {
-    return CALL_REAL(ibv_create_cq, "IBVERBS_1.1")(context, entries, cq_context, channel, vector);
-  }
+  FORWARD_UNLESS_OURS(ibv_create_cq, context, entries, cq_context, channel, vector);
   CompletionQueue* const queue = create_queue(context, entries, cq_context, channel, vector);
   return queue == nullptr ? nullptr : queue->base();
 }
 
 PACECAR_VERBS int ibv_resize_cq(ibv_cq* cq, int entries) {
-  if (!is_ours(cq)) return CALL_REAL(ibv_resize_cq, "IBVERBS_1.1")(cq, entries);
+  FORWARD_UNLESS_OURS(ibv_resize_cq, cq, entries);
   CompletionQueue& completions = queue_of(cq);
   const Call call(completions.nic());
   if (entries < 1 || entries > kMaxCqe) return EINVAL;
-  completions.nic().turn();  // completions up to now count
+  completions.nic().turn();  // completions up to now must fit
   if (static_cast<size_t>(entries) < completions.queue.size()) return EINVAL;
   FixedQueue<ibv_wc> resized(static_cast<size_t>(entries));
   for (; !completions.queue.empty(); completions.queue.pop_front()) {
@@ -229,9 +224,9 @@ PACECAR_VERBS int ibv_resize_cq(ibv_cq* cq, int entries) {
   return 0;
 }
 
-// Waits until all reported events have been acknowledged, as its manual page says.
+// Waits until all reported events are acknowledged, as the manual page requires.
 PACECAR_VERBS int ibv_destroy_cq(ibv_cq* cq) {
-  if (!is_ours(cq)) return CALL_REAL(ibv_destroy_cq, "IBVERBS_1.1")(cq);
+  FORWARD_UNLESS_OURS(ibv_destroy_cq, cq);
   CompletionQueue& completions = queue_of(cq);
   {
     const Call call(completions.nic());

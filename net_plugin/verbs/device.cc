@@ -1,11 +1,8 @@
 // The devices: their list, opening one, and its attributes.
 #include <fmt/format.h>
-#include <net/if.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <map>
 
 #include "net_plugin/verbs/forward.h"
@@ -15,7 +12,6 @@
 #include "transport/base/return_if_error.h"
 #include "transport/engine/nic_list.h"
 #include "transport/wire/big_endian.h"
-#include "transport/wire/roce.h"
 
 namespace pacecar::ibverbs {
 namespace {
@@ -32,17 +28,6 @@ struct Process {
 Process& process() {
   static Process* const instance = new Process;
   return *instance;
-}
-
-std::vector<NicCandidate> candidates(const std::vector<InterfaceInfo>& interfaces) {
-  std::vector<NicCandidate> nics;
-  for (const InterfaceInfo& interface : interfaces) {
-    nics.push_back({.kind = NicKind::kSoftUdp,
-                    .device = interface.name,
-                    .usable = interface.up && preferred_address(interface).has_value(),
-                    .loopback = interface.loopback});
-  }
-  return nics;
 }
 
 // Named after its interface: "pacecar_eth0".
@@ -74,7 +59,13 @@ std::vector<ibv_device*> own_devices() {
     return {};
   }
   const auto interfaces = list_interfaces();
-  const auto all = candidates(interfaces);
+  std::vector<NicCandidate> all;
+  for (const InterfaceInfo& interface : interfaces) {
+    all.push_back({.kind = NicKind::kSoftUdp,
+                   .device = interface.name,
+                   .usable = interface.up && preferred_address(interface).has_value(),
+                   .loopback = interface.loopback});
+  }
   const auto chosen = choose_nics(params->nics, all);
   if (!chosen) {
     log_warning(chosen.error().message);
@@ -104,18 +95,13 @@ Result<std::shared_ptr<ProcessNic>> Device::open() {
 }
 
 int error_number(const Error& error) {
-  switch (error.code) {
-    case ErrorCode::kInvalidArgument:
-      return EINVAL;
-    case ErrorCode::kNotFound:
-      return ENODEV;
-    case ErrorCode::kUnavailable:
-      return ENOMEM;
-    case ErrorCode::kPermission:
-      return EACCES;
-    default:
-      return EIO;
-  }
+  using Row = std::pair<ErrorCode, int>;
+  static constexpr Row kNumbers[] = {{ErrorCode::kInvalidArgument, EINVAL},
+                                     {ErrorCode::kNotFound, ENODEV},
+                                     {ErrorCode::kUnavailable, ENOMEM},
+                                     {ErrorCode::kPermission, EACCES}};
+  const auto* const found = std::ranges::find(kNumbers, error.code, &Row::first);
+  return found == std::end(kNumbers) ? EIO : found->second;
 }
 
 }  // namespace pacecar::ibverbs
@@ -127,13 +113,13 @@ extern "C" {
 
 #undef ibv_get_device_list
 
-// Behind the terminating null is the real library's list, which ibv_free_device_list passes back.
+// The real library's list follows the terminating null, for ibv_free_device_list.
 PACECAR_VERBS ibv_device** ibv_get_device_list(int* count) {
   return made([&]() -> ibv_device** {
     const auto own = own_devices();
     int real_count = 0;
     ibv_device** const real =
-        real_has_devices() ? CALL_REAL(ibv_get_device_list, "IBVERBS_1.1")(&real_count) : nullptr;
+        real_has_devices() ? CALL_REAL(ibv_get_device_list)(&real_count) : nullptr;
     if (real == nullptr) real_count = 0;
     const size_t all = own.size() + static_cast<size_t>(real_count);
     auto** const list = static_cast<ibv_device**>(calloc(all + 2, sizeof(ibv_device*)));
@@ -150,19 +136,19 @@ PACECAR_VERBS void ibv_free_device_list(ibv_device** list) {
   ibv_device** end = list;
   while (*end != nullptr) ++end;
   auto** const real = reinterpret_cast<ibv_device**>(end[1]);
-  if (real != nullptr) CALL_REAL(ibv_free_device_list, "IBVERBS_1.1")(real);
+  if (real != nullptr) CALL_REAL(ibv_free_device_list)(real);
   free(list);
 }
 
 PACECAR_VERBS const char* ibv_get_device_name(ibv_device* device) { return device->name; }
 
 PACECAR_VERBS int ibv_get_device_index(ibv_device* device) {
-  if (!ours(device)) return CALL_REAL(ibv_get_device_index, "IBVERBS_1.9")(device);
+  FORWARD_UNLESS_OURS(ibv_get_device_index, device);
   return -1;
 }
 
 PACECAR_VERBS __be64 ibv_get_device_guid(ibv_device* device) {
-  if (!ours(device)) return CALL_REAL(ibv_get_device_guid, "IBVERBS_1.1")(device);
+  FORWARD_UNLESS_OURS(ibv_get_device_guid, device);
   __be64 guid = 0;
   wire::store_be64(static_cast<Device*>(device)->interface().guid,
                    reinterpret_cast<uint8_t*>(&guid));
@@ -170,7 +156,7 @@ PACECAR_VERBS __be64 ibv_get_device_guid(ibv_device* device) {
 }
 
 PACECAR_VERBS ibv_context* ibv_open_device(ibv_device* device) {
-  if (!ours(device)) return CALL_REAL(ibv_open_device, "IBVERBS_1.1")(device);
+  FORWARD_UNLESS_OURS(ibv_open_device, device);
   return made([&]() -> ibv_context* {
     auto nic = static_cast<Device*>(device)->open();
     if (!nic) {
@@ -193,7 +179,7 @@ PACECAR_VERBS ibv_context* ibv_open_device(ibv_device* device) {
 }
 
 PACECAR_VERBS int ibv_close_device(ibv_context* context) {
-  if (!ours(context)) return CALL_REAL(ibv_close_device, "IBVERBS_1.1")(context);
+  FORWARD_UNLESS_OURS(ibv_close_device, context);
   pthread_mutex_destroy(&context->mutex);
   delete &context_of(context);
   return 0;

@@ -14,14 +14,9 @@ namespace pacecar::ibverbs {
 EventPipe::EventPipe() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw std::bad_alloc();
-  read_fd_ = ends[0];
-  write_fd_ = ends[1];
-  fcntl(write_fd_, F_SETFL, O_NONBLOCK);
-}
-
-EventPipe::~EventPipe() {
-  close(read_fd_);
-  close(write_fd_);
+  read_ = FileDescriptor(ends[0]);
+  write_ = FileDescriptor(ends[1]);
+  fcntl(write_.get(), F_SETFL, O_NONBLOCK);
 }
 
 bool EventPipe::put(const void* record, size_t size) {
@@ -30,14 +25,14 @@ bool EventPipe::put(const void* record, size_t size) {
 }
 
 bool EventPipe::put_now(const void* record, size_t size) const {
-  return write(write_fd_, record, size) == static_cast<ssize_t>(size);
+  return write(write_.get(), record, size) == static_cast<ssize_t>(size);
 }
 
-// Threads that wait do not hold the lock, and only one of them finds the record.
+// A thread does not hold the lock while it waits; of several threads only one gets the record.
 bool EventPipe::take(void* record, size_t size) {
   for (;;) {
-    const bool waits = !does_not_block(read_fd_);
-    pollfd readable{read_fd_, POLLIN, 0};
+    const bool waits = !does_not_block(read_.get());
+    pollfd readable{read_.get(), POLLIN, 0};
     if (waits && poll(&readable, 1, -1) < 0) return false;
     {
       const std::lock_guard lock(mutex_);
@@ -51,8 +46,9 @@ bool EventPipe::take(void* record, size_t size) {
 }
 
 bool EventPipe::take_now(void* record, size_t size) const {
-  pollfd readable{read_fd_, POLLIN, 0};
-  return poll(&readable, 1, 0) == 1 && read(read_fd_, record, size) == static_cast<ssize_t>(size);
+  pollfd readable{read_.get(), POLLIN, 0};
+  return poll(&readable, 1, 0) == 1 &&
+         read(read_.get(), record, size) == static_cast<ssize_t>(size);
 }
 
 bool does_not_block(int fd) { return (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0; }
@@ -76,30 +72,21 @@ void acknowledge(Object& object, uint32_t& acknowledged, uint32_t count) {
   pthread_mutex_unlock(&object.mutex);
 }
 
-// False: it is another device's, or of no object.
-template <typename Object>
-bool acknowledged_ours(Object* object, uint32_t& acknowledged) {
-  if (!is_ours(object)) return false;
-  acknowledge(*object, acknowledged, 1);
-  return true;
-}
-
+// False: not ours. Our devices raise only these types.
 bool acknowledged_ours(const ibv_async_event& event) {
+  const auto acknowledged = [](auto* object, uint32_t& count) {
+    const bool own = ours(object);
+    if (own) acknowledge(*object, count, 1);
+    return own;
+  };
   switch (event.event_type) {
     case IBV_EVENT_CQ_ERR:
-      return acknowledged_ours(event.element.cq, event.element.cq->async_events_completed);
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
+      return acknowledged(event.element.cq, event.element.cq->async_events_completed);
     case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_COMM_EST:
-    case IBV_EVENT_SQ_DRAINED:
-    case IBV_EVENT_PATH_MIG:
-    case IBV_EVENT_PATH_MIG_ERR:
     case IBV_EVENT_QP_LAST_WQE_REACHED:
-      return acknowledged_ours(event.element.qp, event.element.qp->events_completed);
-    case IBV_EVENT_SRQ_ERR:
+      return acknowledged(event.element.qp, event.element.qp->events_completed);
     case IBV_EVENT_SRQ_LIMIT_REACHED:
-      return acknowledged_ours(event.element.srq, event.element.srq->events_completed);
+      return acknowledged(event.element.srq, event.element.srq->events_completed);
     default:
       return false;
   }
@@ -115,17 +102,17 @@ using namespace pacecar::ibverbs;
 extern "C" {
 
 PACECAR_VERBS int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
-  if (!ours(context)) return CALL_REAL(ibv_get_async_event, "IBVERBS_1.1")(context, event);
+  FORWARD_UNLESS_OURS(ibv_get_async_event, context, event);
   return context_of(context).async.take(event, sizeof *event) ? 0 : -1;
 }
 
 PACECAR_VERBS void ibv_ack_async_event(ibv_async_event* event) {
   if (acknowledged_ours(*event) || !have_real()) return;
-  CALL_REAL(ibv_ack_async_event, "IBVERBS_1.1")(event);
+  CALL_REAL(ibv_ack_async_event)(event);
 }
 
 PACECAR_VERBS ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
-  if (!ours(context)) return CALL_REAL(ibv_create_comp_channel, "IBVERBS_1.0")(context);
+  FORWARD_UNLESS_OURS(ibv_create_comp_channel, context);
   return made([&]() -> ibv_comp_channel* {
     auto* const channel = new CompletionChannel;
     channel->context = context;
@@ -136,16 +123,14 @@ PACECAR_VERBS ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
 }
 
 PACECAR_VERBS int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
-  if (!is_ours(channel)) return CALL_REAL(ibv_destroy_comp_channel, "IBVERBS_1.0")(channel);
+  FORWARD_UNLESS_OURS(ibv_destroy_comp_channel, channel);
   if (users_of(*channel) > 0) return EBUSY;
   delete static_cast<CompletionChannel*>(channel);
   return 0;
 }
 
 PACECAR_VERBS int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
-  if (!is_ours(channel)) {
-    return CALL_REAL(ibv_get_cq_event, "IBVERBS_1.1")(channel, cq, cq_context);
-  }
+  FORWARD_UNLESS_OURS(ibv_get_cq_event, channel, cq, cq_context);
   CompletionQueue* queue = nullptr;
   if (!does_not_block(channel->fd)) nic_of(channel->context).turn_until_readable(channel->fd);
   if (!static_cast<CompletionChannel*>(channel)->pipe.take(&queue, sizeof queue)) return -1;
@@ -155,7 +140,7 @@ PACECAR_VERBS int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void*
 }
 
 PACECAR_VERBS void ibv_ack_cq_events(ibv_cq* cq, unsigned count) {
-  if (!is_ours(cq)) return CALL_REAL(ibv_ack_cq_events, "IBVERBS_1.1")(cq, count);
+  FORWARD_UNLESS_OURS(ibv_ack_cq_events, cq, count);
   acknowledge(*cq, cq->comp_events_completed, count);
 }
 

@@ -1,6 +1,6 @@
-// Event pipes that programs read: completion channels, and a context's asynchronous events. An
-// object takes its unread events with it when it ends, and ends when those that the program has
-// read are acknowledged.
+// Event pipes that programs read: completion channels, and a context's asynchronous events. When an
+// object is destroyed, its unread events are dropped, and the call waits until the program has
+// acknowledged those that it has read.
 //
 // Thread rule: any thread.
 #pragma once
@@ -11,18 +11,17 @@
 #include <mutex>
 #include <vector>
 
+#include "transport/base/file_descriptor.h"
+
 namespace pacecar::ibverbs {
 
-// Fixed-size records through a pipe, so that a program's own O_NONBLOCK counts, and poll() works.
+// A pipe of fixed-size records: a program may poll() it, and set O_NONBLOCK.
 class EventPipe {
  public:
   EventPipe();
-  ~EventPipe();
-  EventPipe(const EventPipe&) = delete;
-  EventPipe& operator=(const EventPipe&) = delete;
 
-  int fd() const { return read_fd_; }
-  // False: full, which a program that reads never sees.
+  int fd() const { return read_.get(); }
+  // False: the pipe is full, as the program does not read.
   bool put(const void* record, size_t size);
   // As read(2): false with errno.
   bool take(void* record, size_t size);
@@ -48,16 +47,16 @@ class EventPipe {
   bool take_now(void* record, size_t size) const;
 
   std::mutex mutex_;
-  int read_fd_ = -1;
-  int write_fd_ = -1;
+  FileDescriptor read_;
+  FileDescriptor write_;
 };
 
-// The program waits for it by other means than by reading it.
+// O_NONBLOCK is set.
 bool does_not_block(int fd);
 
 // Queues an event for ibv_get_async_event, and counts it in `reported`.
 void raise_event(ibv_context* context, const ibv_async_event& event, uint32_t& reported);
-// Of an object that ends: takes its unread events from `reported`.
+// Drops the unread events of an object that is being destroyed, and subtracts them from `reported`.
 void drop_events(ibv_context* context, const void* object, uint32_t& reported);
 
 // Waits until as many of the object's events are acknowledged as were reported.

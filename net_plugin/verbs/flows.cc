@@ -35,22 +35,18 @@ Flows::Flows(Nic& nic, std::unique_ptr<ControllerSet> controllers)
     : nic_(nic), controllers_(std::move(controllers)), unsettled_(nic.caps().flows) {}
 
 Result<FlowId> Flows::join(const std::array<uint8_t, 16>& peer, Instant now) {
-  const auto [known, first] = by_peer_.try_emplace(peer, 0);
-  if (!first) {
-    ++flows_[known->second].users;
-    return known->second;
+  const auto known = std::ranges::find_if(
+      flows_, [&](const Flow& flow) { return flow.users > 0 && flow.peer == peer; });
+  if (known != flows_.end()) {
+    ++known->users;
+    return static_cast<FlowId>(known - flows_.begin());
   }
-  FlowId id = static_cast<FlowId>(flows_.size());
-  if (!free_.empty()) {
-    id = free_.back();
-    free_.pop_back();
-  } else if (id == nic_.caps().flows) {
-    by_peer_.erase(known);
+  const auto unused = std::ranges::find(flows_, 0U, &Flow::users);
+  const auto id = static_cast<FlowId>(unused - flows_.begin());
+  if (id == nic_.caps().flows) {
     return fail(ErrorCode::kUnavailable, "all flows of the NIC are used: raise PACECAR_MAX_FLOWS");
-  } else {
-    flows_.emplace_back();
   }
-  known->second = id;
+  if (unused == flows_.end()) flows_.emplace_back();
   Flow& flow = flows_[id];
   flow = Flow{.peer = peer, .users = 1, .controller = &controllers_->add_flow(now, id)};
   decide(id, now);
@@ -62,9 +58,7 @@ void Flows::leave(FlowId id, Instant now) {
   if (--flow.users > 0) return;
   unsettled_.remove(id);
   controllers_->remove_flow(now, id);
-  by_peer_.erase(flow.peer);
   flow = Flow{};
-  free_.push_back(id);
 }
 
 void Flows::on_posted(FlowId id, Bytes bytes) {
@@ -96,7 +90,8 @@ void Flows::poll(Instant now) {
 
 void Flows::settle(FlowId id, Instant now) {
   if (id >= flows_.size() || flows_[id].users == 0) return;
-  (void)flows_[id].controller->demand(now, flows_[id].stats);  // it gets the flow's statistics
+  (void)flows_[id].controller->demand(
+      now, flows_[id].stats);  // gives the controller the flow's statistics
   decide(id, now);
 }
 

@@ -1,15 +1,14 @@
 // The flows of this process, one for each peer's address, under one congestion control. Queue pairs
 // join the flow of their peer; the NIC applies its limits, and reports signals.
 //
-// No peer grants rates, as programs of verbs exchange only their numbers: every flow follows its
-// sender's own signals and link.
+// No peer grants rates, as programs of verbs exchange only queue pair numbers: each flow follows
+// its sender's signals and link.
 //
-// Pure but for its memory. Thread rule: one thread at a time.
+// Thread rule: one thread at a time. Time is an argument.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <vector>
 
@@ -31,14 +30,14 @@ class Flows {
   Result<FlowId> join(const std::array<uint8_t, 16>& peer, Instant now);
   void leave(FlowId id, Instant now);
   void on_posted(FlowId id, Bytes bytes);
-  // Takes the NIC's signals, and sets new limits.
+  // Takes the NIC's signals, and applies new limits.
   void poll(Instant now);
   Instant next_deadline() const { return controllers_->next_deadline(); }
 
  private:
   struct Flow {
     std::array<uint8_t, 16> peer{};
-    uint32_t users = 0;
+    uint32_t users = 0;  // queue pairs
     Controller* controller = nullptr;
     FlowStats stats;
     Decision decision;
@@ -50,9 +49,7 @@ class Flows {
 
   Nic& nic_;
   std::unique_ptr<ControllerSet> controllers_;
-  std::vector<Flow> flows_;
-  std::vector<FlowId> free_;
-  std::map<std::array<uint8_t, 16>, FlowId> by_peer_;
+  std::vector<Flow> flows_;  // those without users are free
   WorkList unsettled_;
 };
 

@@ -10,14 +10,12 @@ namespace pacecar::ibverbs {
 namespace {
 
 constexpr const char* kName = "libibverbs.so.1";
-constexpr const char* kProbe = "ibv_get_device_list";
-constexpr const char* kProbeVersion = "IBVERBS_1.1";
 
 // Whether the handle is a library other than this one.
 bool is_real(void* handle) {
   Dl_info own{};
   Dl_info found{};
-  void* const symbol = dlvsym(handle, kProbe, kProbeVersion);
+  void* const symbol = dlsym(handle, "ibv_get_device_list");
   return symbol != nullptr && dladdr(symbol, &found) != 0 &&
          dladdr(reinterpret_cast<void*>(&is_real), &own) != 0 && found.dli_fbase != own.dli_fbase;
 }
@@ -50,9 +48,9 @@ bool real_has_devices() {
 
 bool have_real() { return real_library() != nullptr; }
 
-void* real_function(const char* name, const char* version) {
+void* real_function(const char* name) {
   PACECAR_CHECK(have_real());
-  void* const function = dlvsym(real_library(), name, version);
+  void* const function = dlsym(real_library(), name);
   PACECAR_CHECK(function != nullptr);
   return function;
 }

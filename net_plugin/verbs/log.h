@@ -1,4 +1,6 @@
-// The device's log: the error stream, filtered by PACECAR_LOG.
+// The log of the device: the error stream, filtered by PACECAR_LOG.
+//
+// Thread rule: any thread.
 #pragma once
 
 #include <string>

@@ -28,8 +28,8 @@ bool populate(const void* address, size_t length, int how) {
   return madvise(reinterpret_cast<void*>(begin), bytes, how) == 0;
 }
 
-// Brings in all pages, as pinning does for NICs. False: some are missing, or their protection
-// forbids it.
+// Faults in all pages, as pinning does for NICs. False: some are not mapped, or their protection
+// does not allow the access.
 bool bring_in(const void* address, size_t length, bool written) {
   static constexpr char kOwn = 0;
   static const bool possible = populate(&kOwn, 1, MADV_POPULATE_READ);  // from Linux 5.14 on
@@ -62,7 +62,7 @@ ibv_mr* register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova,
 
 }  // namespace
 
-// Numbers of this process, from 1 on, which are not used again for long.
+// Counts domains of this process from 1 on; a number is reused after 2^24 - 1 domains.
 Pd::Pd()
     : ibv_pd{}, domain([] {
         static std::atomic<uint32_t> last = 0;
@@ -89,7 +89,7 @@ using namespace pacecar::ibverbs;
 extern "C" {
 
 PACECAR_VERBS ibv_pd* ibv_alloc_pd(ibv_context* context) {
-  if (!ours(context)) return CALL_REAL(ibv_alloc_pd, "IBVERBS_1.1")(context);
+  FORWARD_UNLESS_OURS(ibv_alloc_pd, context);
   return made([&]() -> ibv_pd* {
     auto* const pd = new Pd;
     pd->context = context;
@@ -99,53 +99,45 @@ PACECAR_VERBS ibv_pd* ibv_alloc_pd(ibv_context* context) {
 }
 
 PACECAR_VERBS int ibv_dealloc_pd(ibv_pd* pd) {
-  if (!is_ours(pd)) return CALL_REAL(ibv_dealloc_pd, "IBVERBS_1.1")(pd);
+  FORWARD_UNLESS_OURS(ibv_dealloc_pd, pd);
   if (static_cast<Pd*>(pd)->users > 0) return EBUSY;
   delete static_cast<Pd*>(pd);
   return 0;
 }
 
 PACECAR_VERBS ibv_mr* ibv_reg_mr(ibv_pd* pd, void* address, size_t length, int access) {
-  if (!is_ours(pd)) return CALL_REAL(ibv_reg_mr, "IBVERBS_1.1")(pd, address, length, access);
+  FORWARD_UNLESS_OURS(ibv_reg_mr, pd, address, length, access);
   return register_region(pd, address, length, reinterpret_cast<uint64_t>(address),
                          static_cast<unsigned>(access));
 }
 
 PACECAR_VERBS ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* address, size_t length, uint64_t iova,
                                       int access) {
-  if (!is_ours(pd)) {
-    return CALL_REAL(ibv_reg_mr_iova, "IBVERBS_1.7")(pd, address, length, iova, access);
-  }
+  FORWARD_UNLESS_OURS(ibv_reg_mr_iova, pd, address, length, iova, access);
   return register_region(pd, address, length, iova, static_cast<unsigned>(access));
 }
 
 PACECAR_VERBS ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, size_t length, uint64_t iova,
                                        unsigned access) {
-  if (!is_ours(pd)) {
-    return CALL_REAL(ibv_reg_mr_iova2, "IBVERBS_1.8")(pd, address, length, iova, access);
-  }
+  FORWARD_UNLESS_OURS(ibv_reg_mr_iova2, pd, address, length, iova, access);
   return register_region(pd, address, length, iova, access);
 }
 
 PACECAR_VERBS ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova,
                                         int fd, int access) {
-  if (!is_ours(pd)) {
-    return CALL_REAL(ibv_reg_dmabuf_mr, "IBVERBS_1.12")(pd, offset, length, iova, fd, access);
-  }
+  FORWARD_UNLESS_OURS(ibv_reg_dmabuf_mr, pd, offset, length, iova, fd, access);
   return no_object(EOPNOTSUPP);
 }
 
 PACECAR_VERBS int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, size_t length,
                                int access) {
-  if (!is_ours(mr)) {
-    return CALL_REAL(ibv_rereg_mr, "IBVERBS_1.1")(mr, flags, pd, address, length, access);
-  }
+  FORWARD_UNLESS_OURS(ibv_rereg_mr, mr, flags, pd, address, length, access);
   errno = EOPNOTSUPP;
   return IBV_REREG_MR_ERR_INPUT;
 }
 
 PACECAR_VERBS int ibv_dereg_mr(ibv_mr* mr) {
-  if (!is_ours(mr)) return CALL_REAL(ibv_dereg_mr, "IBVERBS_1.1")(mr);
+  FORWARD_UNLESS_OURS(ibv_dereg_mr, mr);
   auto* const region = static_cast<Region*>(mr);
   {
     ProcessNic& nic = nic_of(mr->context);

@@ -1,4 +1,4 @@
-// The objects that programs of verbs hold: each begins with the structure that verbs.h declares.
+// The objects that programs of verbs hold. Each begins with the structure that verbs.h declares.
 //
 // Thread rule: any thread may call; a NIC's state is used with its mutex held.
 #pragma once
@@ -26,12 +26,12 @@ inline constexpr int kMaxCqe = 1 << 20;
 inline constexpr uint32_t kMaxMessage = 1U << 30;
 inline constexpr uint8_t kMaxReads = kMostReads;
 
-// A device that is listed: an interface, with a software NIC for each process that opens it.
+// A listed device: a network interface, with a software NIC in each process that opens it.
 class Device : public ibv_device {
  public:
   // Errors: of the NIC.
   Result<std::shared_ptr<ProcessNic>> open();
-  // As of the last listing of devices, which any thread may do at any time.
+  // As of the last listing of devices, which any thread may start at any time.
   InterfaceInfo interface() const {
     const std::lock_guard lock(mutex_);
     return interface_;
@@ -51,11 +51,11 @@ class Device : public ibv_device {
 // The devices that PACECAR_NICS selects.
 std::vector<ibv_device*> own_devices();
 
-// Whether a device is one of ours, and with it its objects.
+// Whether a device, or an object of a device, is one of ours.
 bool ours(const ibv_device* device);
 inline bool ours(const ibv_context* context) { return ours(context->device); }
 template <typename Object>
-bool is_ours(const Object* object) {
+bool ours(const Object* object) {
   return ours(object->context);
 }
 
@@ -75,7 +75,7 @@ inline ProcessNic& nic_of(ibv_context* context) { return *context_of(context).ni
 // Sets the calls of our contexts (ibv_context_ops and verbs_context).
 void set_calls(verbs_context& verbs);
 
-// A program's call: holds the NIC's lock, and notifies the keeper afterwards.
+// The scope of a program's call: holds the NIC's lock, and calls note_call() at the end.
 class Call {
  public:
   explicit Call(ProcessNic& nic) : nic_(nic) { nic_.mutex().lock(); }
@@ -96,10 +96,10 @@ struct Pd : ibv_pd {
   std::atomic<uint32_t> users = 0;
 };
 
-// A registered region, as local keys find it.
+// A registered region; ProcessNic::regions() finds it by its local key.
 struct Region : ibv_mr {
   MemoryRegion region;
-  uint64_t iova = 0;     // the address that the program uses for its first byte
+  uint64_t iova = 0;     // address of the first byte in work requests
   unsigned access = 0;   // ibv_access_flags
   uint32_t windows = 0;  // bound to it
 };
@@ -112,7 +112,7 @@ struct CompletionQueue;
 struct CompletionChannel : ibv_comp_channel {
   EventPipe pipe;  // of CompletionQueue*
 };
-// Its completion queues, which any thread makes and ends.
+// The number of its completion queues, which any thread creates and destroys.
 inline std::atomic_ref<int> users_of(ibv_comp_channel& channel) {
   return std::atomic_ref(channel.refcnt);
 }
@@ -122,9 +122,9 @@ struct CompletionQueue final : ibv_cq_ex, Timed {
 
   ibv_cq* base() { return reinterpret_cast<ibv_cq*>(static_cast<ibv_cq_ex*>(this)); }
   ProcessNic& nic() { return nic_of(context); }
-  // Adds a completion; `wanted`: it notifies threads that wait for solicited ones only, too.
+  // Adds a completion; `wanted`: it also notifies threads that wait for solicited ones only.
   void add(const ibv_wc& wc, bool wanted);
-  // Of a queue pair that ends.
+  // Drops the completions of a queue pair.
   void forget(uint32_t qp_num);
   void notify();
   Instant due() const override { return moderated_until; }
@@ -134,13 +134,13 @@ struct CompletionQueue final : ibv_cq_ex, Timed {
   uint32_t users = 0;
   uint32_t empty_polls = 0;
   bool overrun = false;
-  // Armed: for any completion, or for solicited ones only. Told of, at most one event.
+  // Armed for the next completion, or for the next solicited one; it raises one event.
   bool armed = false;
   bool solicited_only = false;
-  // In a pipe or read; verbs.h counts the acknowledged ones.
+  // Events in a pipe or read; verbs.h counts the acknowledged ones.
   uint32_t completion_events = 0;
   uint32_t async_events = 0;
-  // Moderation: so many completions, or so long after the first.
+  // Moderation: an event after so many completions, or so long after the first one.
   uint16_t moderate_count = 0;
   Duration moderate_period;
   uint32_t held_back = 0;
@@ -155,11 +155,7 @@ inline CompletionQueue& queue_of(ibv_cq* cq) {
 }
 inline CompletionQueue& queue_of(ibv_cq_ex* cq) { return *static_cast<CompletionQueue*>(cq); }
 
-struct SharedReceives;
-struct QueuePair;
-inline QueuePair& queue_pair_of(ibv_qp* qp);
-
-// The sender's address by what lies before a datagram.
+// The sender's address, from the 40 bytes of GRH before a datagram.
 std::array<uint8_t, 16> sender_of(const ibv_grh& grh);
 
 // Rights by ibv_access_flags.
@@ -168,7 +164,7 @@ Access access_of(unsigned flags);
 // errno values, as verbs functions return them.
 int error_number(const Error& error);
 
-// What calls return that fail: these, with errno.
+// The results of calls that fail; they set errno.
 inline std::nullptr_t no_object(int error) {
   errno = error;
   return nullptr;
@@ -178,7 +174,7 @@ inline int failed(int error) {
   return -1;
 }
 
-// Runs `make`, which returns an object; null with errno if it fails.
+// Runs `make`, which returns an object; null with errno if memory is short.
 template <typename Make>
 auto made(Make make) -> decltype(make()) {
   try {

@@ -1,10 +1,10 @@
-// Functions of libibverbs that concern no device, or objects that are never ours: forwarded to the
-// real library, if there is one. With these this library can have its name.
+// Functions of libibverbs that concern no device, or objects that are never ours. The real library
+// executes them if there is one. They are here so that this library can replace libibverbs.
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 
 #include "net_plugin/verbs/forward.h"
 #include "net_plugin/verbs/objects.h"
@@ -25,6 +25,7 @@ struct RateRow {
   int multiple;
   int mbps;
 };
+constexpr RateRow kUnknown{IBV_RATE_MAX, -1, -1};
 constexpr RateRow kRates[] = {{IBV_RATE_2_5_GBPS, 1, 2500},      {IBV_RATE_5_GBPS, 2, 5000},
                               {IBV_RATE_10_GBPS, 4, 10000},      {IBV_RATE_20_GBPS, 8, 20000},
                               {IBV_RATE_30_GBPS, 12, 30000},     {IBV_RATE_40_GBPS, 16, 40000},
@@ -38,70 +39,59 @@ constexpr RateRow kRates[] = {{IBV_RATE_2_5_GBPS, 1, 2500},      {IBV_RATE_5_GBP
                               {IBV_RATE_600_GBPS, 240, 637500},  {IBV_RATE_800_GBPS, 320, 850000},
                               {IBV_RATE_1200_GBPS, 480, 1275000}};
 
+// The row with this value in a column.
+template <typename Value>
+const RateRow& row_of(Value RateRow::*column, Value value) {
+  const auto* const found = std::ranges::find(kRates, value, column);
+  return found == std::end(kRates) ? kUnknown : *found;
+}
+
 }  // namespace
 
 extern "C" {
 
 PACECAR_VERBS const char* ibv_node_type_str(ibv_node_type type) {
-  if (have_real()) return CALL_REAL(ibv_node_type_str, "IBVERBS_1.1")(type);
-  return type == IBV_NODE_CA ? "InfiniBand channel adapter" : "unknown";
+  return have_real()           ? CALL_REAL(ibv_node_type_str)(type)
+         : type == IBV_NODE_CA ? "InfiniBand channel adapter"
+                               : "unknown";
 }
 
 PACECAR_VERBS const char* ibv_port_state_str(ibv_port_state state) {
-  if (have_real()) return CALL_REAL(ibv_port_state_str, "IBVERBS_1.1")(state);
-  return state == IBV_PORT_ACTIVE ? "active" : "down";
+  return have_real()                ? CALL_REAL(ibv_port_state_str)(state)
+         : state == IBV_PORT_ACTIVE ? "active"
+                                    : "down";
 }
 
 PACECAR_VERBS const char* ibv_event_type_str(ibv_event_type event) {
-  if (have_real()) return CALL_REAL(ibv_event_type_str, "IBVERBS_1.1")(event);
-  return "asynchronous event";
+  return have_real() ? CALL_REAL(ibv_event_type_str)(event) : "asynchronous event";
 }
 
 PACECAR_VERBS const char* ibv_wc_status_str(ibv_wc_status status) {
-  if (have_real()) return CALL_REAL(ibv_wc_status_str, "IBVERBS_1.1")(status);
-  return status == IBV_WC_SUCCESS ? "success" : "work completion error";
+  return have_real()                ? CALL_REAL(ibv_wc_status_str)(status)
+         : status == IBV_WC_SUCCESS ? "success"
+                                    : "work completion error";
 }
 
-PACECAR_VERBS int ibv_rate_to_mult(ibv_rate rate) {
-  for (const RateRow& row : kRates) {
-    if (row.rate == rate) return row.multiple;
-  }
-  return -1;
-}
+PACECAR_VERBS int ibv_rate_to_mult(ibv_rate rate) { return row_of(&RateRow::rate, rate).multiple; }
 
 PACECAR_VERBS ibv_rate mult_to_ibv_rate(int multiple) {
-  for (const RateRow& row : kRates) {
-    if (row.multiple == multiple && multiple > 0) return row.rate;
-  }
-  return IBV_RATE_MAX;
+  return multiple > 0 ? row_of(&RateRow::multiple, multiple).rate : IBV_RATE_MAX;
 }
 
-PACECAR_VERBS int ibv_rate_to_mbps(ibv_rate rate) {
-  for (const RateRow& row : kRates) {
-    if (row.rate == rate) return row.mbps;
-  }
-  return -1;
-}
+PACECAR_VERBS int ibv_rate_to_mbps(ibv_rate rate) { return row_of(&RateRow::rate, rate).mbps; }
 
-PACECAR_VERBS ibv_rate mbps_to_ibv_rate(int mbps) {
-  for (const RateRow& row : kRates) {
-    if (row.mbps == mbps) return row.rate;
-  }
-  return IBV_RATE_MAX;
-}
+PACECAR_VERBS ibv_rate mbps_to_ibv_rate(int mbps) { return row_of(&RateRow::mbps, mbps).rate; }
 
-// Our regions are ordinary memory: a child has its own.
-PACECAR_VERBS int ibv_fork_init() {
-  return have_real() ? CALL_REAL(ibv_fork_init, "IBVERBS_1.1")() : 0;
-}
+// Our regions are ordinary memory, which a child process copies.
+PACECAR_VERBS int ibv_fork_init() { return have_real() ? CALL_REAL(ibv_fork_init)() : 0; }
 
 PACECAR_VERBS ibv_fork_status ibv_is_fork_initialized() {
-  return have_real() ? CALL_REAL(ibv_is_fork_initialized, "IBVERBS_1.13")() : IBV_FORK_UNNEEDED;
+  return have_real() ? CALL_REAL(ibv_is_fork_initialized)() : IBV_FORK_UNNEEDED;
 }
 
 PACECAR_VERBS const char* ibv_get_sysfs_path() { return "/sys"; }
 
-// The first line of a file; a final newline goes.
+// Reads a file, without a final newline.
 PACECAR_VERBS int ibv_read_sysfs_file(const char* folder, const char* file, char* line,
                                       size_t size) {
   char path[512];
@@ -118,51 +108,50 @@ PACECAR_VERBS int ibv_read_sysfs_file(const char* folder, const char* file, char
 }
 
 PACECAR_VERBS void ibv_copy_ah_attr_from_kern(ibv_ah_attr* to, ib_uverbs_ah_attr* from) {
-  CALL_REAL(ibv_copy_ah_attr_from_kern, "IBVERBS_1.1")(to, from);
+  CALL_REAL(ibv_copy_ah_attr_from_kern)(to, from);
 }
 
 PACECAR_VERBS void ibv_copy_qp_attr_from_kern(ibv_qp_attr* to, ib_uverbs_qp_attr* from) {
-  CALL_REAL(ibv_copy_qp_attr_from_kern, "IBVERBS_1.0")(to, from);
+  CALL_REAL(ibv_copy_qp_attr_from_kern)(to, from);
 }
 
 PACECAR_VERBS void ibv_copy_path_rec_from_kern(ibv_sa_path_rec* to, ib_user_path_rec* from) {
-  CALL_REAL(ibv_copy_path_rec_from_kern, "IBVERBS_1.0")(to, from);
+  CALL_REAL(ibv_copy_path_rec_from_kern)(to, from);
 }
 
 PACECAR_VERBS void ibv_copy_path_rec_to_kern(ib_user_path_rec* to, ibv_sa_path_rec* from) {
-  CALL_REAL(ibv_copy_path_rec_to_kern, "IBVERBS_1.0")(to, from);
+  CALL_REAL(ibv_copy_path_rec_to_kern)(to, from);
 }
 
 PACECAR_VERBS ibv_context* ibv_import_device(int command_fd) {
-  if (have_real()) return CALL_REAL(ibv_import_device, "IBVERBS_1.10")(command_fd);
-  return no_object(EOPNOTSUPP);
+  return have_real() ? CALL_REAL(ibv_import_device)(command_fd) : no_object(EOPNOTSUPP);
 }
 
 PACECAR_VERBS ibv_pd* ibv_import_pd(ibv_context* context, uint32_t handle) {
-  if (!ours(context)) return CALL_REAL(ibv_import_pd, "IBVERBS_1.10")(context, handle);
+  FORWARD_UNLESS_OURS(ibv_import_pd, context, handle);
   return no_object(EOPNOTSUPP);
 }
 
 PACECAR_VERBS void ibv_unimport_pd(ibv_pd* pd) {
-  if (!is_ours(pd)) CALL_REAL(ibv_unimport_pd, "IBVERBS_1.10")(pd);
+  if (!ours(pd)) CALL_REAL(ibv_unimport_pd)(pd);
 }
 
 PACECAR_VERBS ibv_mr* ibv_import_mr(ibv_pd* pd, uint32_t handle) {
-  if (!is_ours(pd)) return CALL_REAL(ibv_import_mr, "IBVERBS_1.10")(pd, handle);
+  FORWARD_UNLESS_OURS(ibv_import_mr, pd, handle);
   return no_object(EOPNOTSUPP);
 }
 
 PACECAR_VERBS void ibv_unimport_mr(ibv_mr* mr) {
-  if (!is_ours(mr)) CALL_REAL(ibv_unimport_mr, "IBVERBS_1.10")(mr);
+  if (!ours(mr)) CALL_REAL(ibv_unimport_mr)(mr);
 }
 
 PACECAR_VERBS ibv_dm* ibv_import_dm(ibv_context* context, uint32_t handle) {
-  if (!ours(context)) return CALL_REAL(ibv_import_dm, "IBVERBS_1.13")(context, handle);
+  FORWARD_UNLESS_OURS(ibv_import_dm, context, handle);
   return no_object(EOPNOTSUPP);
 }
 
 PACECAR_VERBS void ibv_unimport_dm(ibv_dm* dm) {
-  if (!is_ours(dm)) CALL_REAL(ibv_unimport_dm, "IBVERBS_1.13")(dm);
+  if (!ours(dm)) CALL_REAL(ibv_unimport_dm)(dm);
 }
 
 }  // extern "C"

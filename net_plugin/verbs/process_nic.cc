@@ -21,22 +21,21 @@ namespace {
 
 // The keeper naps if callers have driven the NIC within this time.
 constexpr Duration kCallerPatience = Duration::from_us(100);
-// A nap: twice as long as the last while the callers are in time. Each costs 16 us of a processor.
+// A nap costs 16 us of a processor. While callers are in time, each is twice as long as the last.
 constexpr Duration kNap = Duration::from_us(100);
 constexpr Duration kLongestNap = Duration::from_us(400);
 // A polling caller calls again sooner than this.
 constexpr Duration kCallerPace = Duration::from_us(20);
-// How long the keeper leads, and in how many naps from then on a stall means that it should go on.
+// How long the keeper leads. If packets wait within so many naps afterwards, it leads for longer.
 constexpr Duration kFirstLead = Duration::from_ms(1);
 constexpr Duration kLongestLead = Duration::from_ms(500);
 constexpr int kTrialNaps = 3;
-// If a program is only written to or read from, the keeper alone drives the NIC: after a packet it
-// polls for at least so long, as being woken takes longer.
+// The keeper alone drives the NIC of a program that is only written to or read from. After a packet
+// it polls for at least this time, as waking takes longer.
 constexpr Duration kLeastSpin = Duration::from_us(200);
-// After so long without packets it yields: the scheduler may have both ends of a connection on one
-// processor.
+// After this time without packets it yields, as both ends of a connection may share a processor.
 constexpr Duration kOwnTime = Duration::from_us(5);
-// Packets that a decorator holds back must be polled.
+// Sleeps are this short with PACECAR_FAULT, as packets that it delays do not wake the socket.
 constexpr Duration kBlindSleep = Duration::from_us(100);
 // How long the last context's close waits for acknowledgements and retransmissions to be sent.
 constexpr Duration kLinger = Duration::from_ms(50);
@@ -46,32 +45,29 @@ constexpr Duration kLinger = Duration::from_ms(50);
 Result<std::unique_ptr<ProcessNic>> ProcessNic::open(const InterfaceInfo& interface,
                                                      const Params& params) {
   ASSIGN_OR_RETURN(auto opened, open_process_nic(interface, params, log_sink()));
-  const int wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (wake_fd < 0) return fail(ErrorCode::kSystem, "cannot make an eventfd");
-  std::unique_ptr<ProcessNic> nic(new ProcessNic(std::move(opened), params, wake_fd));
+  FileDescriptor wake(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!wake) return fail(ErrorCode::kSystem, "cannot make an eventfd");
+  std::unique_ptr<ProcessNic> nic(new ProcessNic(std::move(opened), params, std::move(wake)));
   HostLink* const link = nic->opened_.share ? &nic->opened_.share->outgoing() : nullptr;
   ASSIGN_OR_RETURN(nic->flows_, Flows::make(params, nic->nic(), first_rate(nic->opened_), link));
-  nic->staging_ = std::make_unique<StagingPool>(nic->nic());
   nic->keeper_ = std::thread([raw = nic.get()] { raw->keep(); });
   return nic;
 }
 
-ProcessNic::ProcessNic(OpenedNic opened, const Params& params, int wake_fd)
-    : params_(params), opened_(std::move(opened)), wake_fd_(wake_fd) {}
+ProcessNic::ProcessNic(OpenedNic opened, const Params& params, FileDescriptor wake)
+    : params_(params), opened_(std::move(opened)), staging_(nic()), wake_(std::move(wake)) {}
 
 ProcessNic::~ProcessNic() {
-  if (keeper_.joinable()) {
-    const Instant give_up = clock_now() + kLinger;
-    for (bool busy = true; busy && clock_now() < give_up;) {
-      const std::lock_guard lock(mutex_);
-      turn();
-      busy = opened_.port->next_deadline() <= clock_now();
-    }
-    stop_ = true;
-    wake_keeper();
-    keeper_.join();
+  if (!keeper_.joinable()) return;
+  const Instant give_up = clock_now() + kLinger;
+  for (bool busy = true; busy && clock_now() < give_up;) {
+    const std::lock_guard lock(mutex_);
+    turn();
+    busy = opened_.port->next_deadline() <= clock_now();
   }
-  close(wake_fd_);
+  stop_ = true;
+  wake_keeper();
+  keeper_.join();
 }
 
 bool ProcessNic::deliver() {
@@ -128,9 +124,9 @@ void ProcessNic::let_out() {
   const Instant now = clock_now();
   flows_->poll(now);
   opened_.port->transmit(now);
-  deliver();  // what this has completed: no packet may come that wakes a sleeping thread
+  deliver();  // completions of this call: perhaps no packet arrives to wake a sleeping thread
   note_due(next_deadline(), now);
-  deadline_ = Instant();  // the next look turns everything
+  deadline_ = Instant();  // the next look() does a whole turn
 }
 
 void ProcessNic::note_due(Instant due, Instant now) {
@@ -186,28 +182,25 @@ void ProcessNic::sleep(Instant until, int other_fd) const {
 
 // --- the keeper ---
 
-void ProcessNic::wake_keeper() const {
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof one);
-}
+void ProcessNic::wake_keeper() const { eventfd_write(wake_.get(), 1); }
 
 bool ProcessNic::callers_turn() const {
   if (params_.progress == Progress::kThread) return false;
   if (waiting_.load(std::memory_order_relaxed) > 0) return true;
   if (keeper_leads_.load(std::memory_order_relaxed)) return false;
-  // Its turn may take longer than our patience, after many arrivals.
+  // The turn of a caller may take longer than kCallerPatience, after many arrivals.
   if (mutex_.called()) return true;
   const auto last = Instant::from_ns(last_call_ns_.load(std::memory_order_relaxed));
   return clock_now() - last < kCallerPatience;
 }
 
 bool ProcessNic::callers_are_late() const {
-  // A caller that sleeps does not know what others have posted since, and posting is no turn.
+  // A caller that sleeps does not see what others have posted since; posting is not a whole turn.
   const auto due = Instant::from_ns(due_ns_.load(std::memory_order_relaxed));
   if (clock_now() - due > kCallerPatience) return true;
   const int64_t last = last_call_ns_.load(std::memory_order_relaxed);
   if (clock_now() - Instant::from_ns(last) < kCallerPace) return false;
-  nap(kCallerPace);  // one may be about to tell
+  nap(kCallerPace);  // a caller may be about to call note_call()
   return waiting_.load(std::memory_order_relaxed) == 0 &&
          last_call_ns_.load(std::memory_order_relaxed) == last;
 }
@@ -233,18 +226,18 @@ void ProcessNic::nap_or_lead() {
 }
 
 void ProcessNic::nap(Duration time) const {
-  pollfd woken{wake_fd_, POLLIN, 0};
+  pollfd woken{wake_.get(), POLLIN, 0};
   const timespec span{0, time.ns()};
   ppoll(&woken, 1, &span, nullptr);
-  uint64_t count = 0;
-  [[maybe_unused]] const ssize_t cleared = read(wake_fd_, &count, sizeof count);
+  eventfd_t count = 0;
+  eventfd_read(wake_.get(), &count);
 }
 
 void ProcessNic::keep() {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are the application's
-  prctl(PR_SET_TIMERSLACK, 1);                // sleep as long as asked, not 50 us longer
+  prctl(PR_SET_TIMERSLACK, 1);                // sleeps are not 50 us longer than requested
   pthread_setname_np(pthread_self(), "pacecar");
   const Duration spin = std::max(params_.spin, kLeastSpin);
   Instant last_moved = clock_now();
@@ -278,10 +271,10 @@ void ProcessNic::sleep_until_needed() {
     until = prepare_to_sleep();
     asleep_until_ns_.store(std::max<int64_t>(until.ns(), 1));
   }
-  if (!stop_.load()) sleep(until, wake_fd_);
+  if (!stop_.load()) sleep(until, wake_.get());
   asleep_until_ns_.store(0);
-  uint64_t count = 0;
-  [[maybe_unused]] const ssize_t cleared = read(wake_fd_, &count, sizeof count);
+  eventfd_t count = 0;
+  eventfd_read(wake_.get(), &count);
 }
 
 }  // namespace pacecar::ibverbs

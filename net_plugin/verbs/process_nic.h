@@ -3,12 +3,11 @@
 // process that open the device share it.
 //
 // While callers poll, the keeper naps. A program that polls memory for a peer's writes, or sleeps,
-// makes no calls: then the keeper finds waiting packets after a nap. From there on it leads for a
-// while: it polls as long as traffic lasts. Then it naps again; if packets wait again at once, it
-// leads for twice as long.
+// makes no calls: then the keeper finds waiting packets after a nap. From then on it leads: it
+// polls for a while. Then it naps again; if packets wait again at once, it leads for twice as long.
 //
-// Thread rule: everything but open() and the statics with mutex() held, which also guards the
-// queues of completions and the queue pairs.
+// Thread rule: call with mutex() held, except open() and the calls that say otherwise. The mutex
+// also guards the completion queues and the queue pairs.
 #pragma once
 
 #include <atomic>
@@ -20,6 +19,7 @@
 #include "net_plugin/verbs/flows.h"
 #include "net_plugin/verbs/staging.h"
 #include "net_plugin/verbs/turn_lock.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/base/params.h"
 #include "transport/engine/open_nic.h"
 #include "transport/io/udp/interfaces.h"
@@ -64,32 +64,32 @@ class ProcessNic {
   // The time limit of making a connection.
   Duration connect_limit() const { return params_.connect_timeout; }
   Flows& flows() { return *flows_; }
-  StagingPool& staging() { return *staging_; }
+  StagingPool& staging() { return staging_; }
   std::unordered_map<uint32_t, Region*>& regions() { return regions_; }
   std::unordered_map<uint32_t, Window*>& windows() { return windows_; }
 
   void add_sink(QueuePairId id, CompletionSink* sink) { sinks_[id] = sink; }
   void remove_sink(QueuePairId id) { sinks_.erase(id); }
-  // Registered until it is removed; its due() is the deadline.
+  // Calls on_due() when due() has come, until it is removed.
   void add_timed(Timed* timed) { timed_.push_back(timed); }
   void remove_timed(Timed* timed) { std::erase(timed_, timed); }
 
-  // Receives and notifies. If a waiting thread was notified, transmission waits for the next turn,
-  // so that this thread continues at once.
+  // Receives, and delivers completions. If there were any, transmission waits for the next turn, so
+  // that the caller gets them at once.
   void look();
-  // A whole turn; true: it has done something.
+  // Does a whole turn. False: there was nothing to do.
   bool turn();
   // Sends what has been posted.
   void let_out();
-  // At the end of a call, without the lock: the keeper may nap, or must wake.
+  // At the end of a call, without the lock: lets the keeper nap, or wakes it if it must act.
   void note_call();
   // Without the lock: drives the NIC until `fd` can be read.
   void turn_until_readable(int fd);
-  // The caller will sleep elsewhere, so the keeper takes over at once.
+  // Lets the keeper take over at once, as the caller will sleep elsewhere.
   void hand_over();
 
  private:
-  ProcessNic(OpenedNic opened, const Params& params, int wake_fd);
+  ProcessNic(OpenedNic opened, const Params& params, FileDescriptor wake);
   bool deliver();
   Instant next_deadline() const;
   void note_due(Instant due, Instant now);
@@ -107,27 +107,26 @@ class ProcessNic {
   const Params params_;
   OpenedNic opened_;
   std::unique_ptr<Flows> flows_;
-  std::unique_ptr<StagingPool> staging_;
+  StagingPool staging_;
   std::unordered_map<uint32_t, Region*> regions_;  // by key
   std::unordered_map<uint32_t, Window*> windows_;  // bound ones, by key
   std::unordered_map<QueuePairId, CompletionSink*> sinks_;
   std::vector<Timed*> timed_;
   TurnLock mutex_;
-  Instant deadline_;         // of what the last turn left
-  bool unfinished_ = false;  // the last turn did only the urgent part
-  const int wake_fd_;
+  Instant deadline_;         // as of the last turn
+  bool unfinished_ = false;  // look() has delivered completions, and left out the rest of the turn
+  const FileDescriptor wake_;  // eventfd
   std::atomic<bool> stop_{false};
   std::atomic<int64_t> last_call_ns_{0};
-  std::atomic<int64_t> due_ns_{0};           // when the NIC has something to do next
+  std::atomic<int64_t> due_ns_{0};           // when the NIC is to be driven next
   std::atomic<int> waiting_{0};              // callers in turn_until_readable
-  std::atomic<bool> keeper_leads_{false};    // and does not nap
+  std::atomic<bool> keeper_leads_{false};    // it does not nap
   std::atomic<int64_t> asleep_until_ns_{0};  // 0: the keeper is awake
-  // Used by the keeper only: until when it leads, for how long at a time, its naps since, and how
-  // long the next one is.
+  // Used by the keeper only.
   Instant leads_until_;
-  Duration lead_ = Duration();
-  int naps_ = 0;
-  Duration nap_;
+  Duration lead_;  // for how long it leads at a time
+  int naps_ = 0;   // since it led
+  Duration nap_;   // the next one
   std::thread keeper_;
 };
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <cstring>
 
 #include "net_plugin/verbs/core/states.h"
 #include "net_plugin/verbs/windows.h"
@@ -14,19 +16,23 @@
 namespace pacecar::ibverbs {
 namespace {
 
-// In place of a service level adapters report for a RoCE v2 datagram that it has a UDP header, and
-// the IP version, which UCX needs.
+// For a RoCE v2 datagram, adapters report in place of a service level that it has a UDP header, and
+// the IP version. UCX needs both.
 constexpr uint8_t kOverIpv4 = 0x8 | 0x2;
 constexpr uint8_t kOverIpv6 = 0x8 | 0x1;
 constexpr uint32_t kPsnBits24 = 0xFF'FFFF;
-// The least limit, because a peer on a busy host answers late.
+// A peer on a busy host answers late.
 constexpr Duration kLeastSilence = Duration::from_s(2);
 constexpr Duration kLeastNotReady = Duration::from_ms(20);
 constexpr uint8_t kForEver = 7;  // of rnr_retry
 
+// ibv_qp_init_attr_ex begins with all fields of ibv_qp_init_attr.
+constexpr size_t kCommonAttributes = offsetof(ibv_qp_init_attr_ex, comp_mask);
+static_assert(kCommonAttributes == offsetof(ibv_qp_init_attr, sq_sig_all) + sizeof(int));
+
 Bytes bytes_of(ibv_mtu mtu) { return Bytes{128} << mtu; }
 
-// 4.096 us times 2^code (9.7.6.1.3), for each try; 0: forever.
+// 4.096 us x 2^code (9.7.6.1.3) for each try; code 0: forever.
 Duration silence_limit(uint8_t timeout, uint8_t retries) {
   if (timeout == 0) return Duration::max();
   const Duration once = Duration::from_ns(int64_t{4096} << timeout);
@@ -43,13 +49,7 @@ Duration not_ready_limit(uint8_t retries, uint8_t delay) {
 
 ibv_qp_init_attr_ex extended_of(const ibv_qp_init_attr& attr, ibv_pd* pd) {
   ibv_qp_init_attr_ex extended{};
-  extended.qp_context = attr.qp_context;
-  extended.send_cq = attr.send_cq;
-  extended.recv_cq = attr.recv_cq;
-  extended.srq = attr.srq;
-  extended.cap = attr.cap;
-  extended.qp_type = attr.qp_type;
-  extended.sq_sig_all = attr.sq_sig_all;
+  std::memcpy(&extended, &attr, kCommonAttributes);
   extended.comp_mask = IBV_QP_INIT_ATTR_PD;
   extended.pd = pd;
   return extended;
@@ -63,13 +63,7 @@ QueuePair::QueuePair(const ibv_qp_init_attr_ex& made_for, uint32_t sends, uint32
   qp_base.srq = made_for.srq;
   qp_base.qp_type = made_for.qp_type;
   qp_base.state = IBV_QPS_RESET;
-  init = {.qp_context = made_for.qp_context,
-          .send_cq = made_for.send_cq,
-          .recv_cq = made_for.recv_cq,
-          .srq = made_for.srq,
-          .cap = made_for.cap,
-          .qp_type = made_for.qp_type,
-          .sq_sig_all = made_for.sq_sig_all};
+  std::memcpy(&init, &made_for, kCommonAttributes);
   shared = static_cast<SharedReceives*>(made_for.srq);
   pthread_mutex_init(&qp_base.mutex, nullptr);
   pthread_cond_init(&qp_base.cond, nullptr);
@@ -78,19 +72,16 @@ QueuePair::QueuePair(const ibv_qp_init_attr_ex& made_for, uint32_t sends, uint32
 // --- states ---
 
 int QueuePair::check(const ibv_qp_attr& given, int mask) const {
-  if ((mask & IBV_QP_PORT) != 0 && given.port_num != 1) return EINVAL;
-  if ((mask & IBV_QP_PKEY_INDEX) != 0 && given.pkey_index != 0) return EINVAL;
-  if ((mask & IBV_QP_PATH_MTU) != 0 &&
-      (given.path_mtu < IBV_MTU_256 || given.path_mtu > IBV_MTU_4096)) {
-    return EINVAL;
-  }
+  const auto has = [&](int bit) { return (mask & bit) != 0; };
   const ibv_ah_attr& path = given.ah_attr;
-  if ((mask & IBV_QP_AV) != 0 && (path.is_global == 0 || path.grh.sgid_index != 0)) return EINVAL;
-  if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 && given.max_rd_atomic > kMaxReads) return EINVAL;
-  if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0 && given.max_dest_rd_atomic > kMaxReads) {
-    return EINVAL;
-  }
-  return 0;
+  const bool wrong =
+      (has(IBV_QP_PORT) && given.port_num != 1) ||
+      (has(IBV_QP_PKEY_INDEX) && given.pkey_index != 0) ||
+      (has(IBV_QP_PATH_MTU) && (given.path_mtu < IBV_MTU_256 || given.path_mtu > IBV_MTU_4096)) ||
+      (has(IBV_QP_AV) && (path.is_global == 0 || path.grh.sgid_index != 0)) ||
+      (has(IBV_QP_MAX_QP_RD_ATOMIC) && given.max_rd_atomic > kMaxReads) ||
+      (has(IBV_QP_MAX_DEST_RD_ATOMIC) && given.max_dest_rd_atomic > kMaxReads);
+  return wrong ? EINVAL : 0;
 }
 
 void QueuePair::keep_attributes(const ibv_qp_attr& given, int mask) {
@@ -219,12 +210,7 @@ void QueuePair::raise(ibv_event_type type) {
 
 void QueuePair::flush_receives() {
   for (const uint64_t dropped : own_receives_.drop_all(nic())) {
-    ibv_wc wc{};
-    wc.wr_id = dropped;
-    wc.status = IBV_WC_WR_FLUSH_ERR;
-    wc.opcode = IBV_WC_RECV;
-    wc.qp_num = qp_base.qp_num;
-    queue_of(qp_base.recv_cq).add(wc, true);
+    complete_receive(dropped, IBV_WC_WR_FLUSH_ERR);
   }
 }
 
@@ -232,29 +218,22 @@ void QueuePair::flush_receives() {
 
 namespace {
 
+using StatusRow = std::pair<CompletionStatus, ibv_wc_status>;
+constexpr StatusRow kStatuses[] = {
+    {CompletionStatus::kOk, IBV_WC_SUCCESS},
+    {CompletionStatus::kRemoteAccessError, IBV_WC_REM_ACCESS_ERR},
+    {CompletionStatus::kMemoryGone, IBV_WC_LOC_PROT_ERR},
+    {CompletionStatus::kReceiveGone, IBV_WC_LOC_PROT_ERR},
+    {CompletionStatus::kRetryExceeded, IBV_WC_RETRY_EXC_ERR},
+    {CompletionStatus::kReceiverNotReady, IBV_WC_RNR_RETRY_EXC_ERR},
+    {CompletionStatus::kRemoteRefused, IBV_WC_REM_INV_REQ_ERR},
+    {CompletionStatus::kRemoteFailed, IBV_WC_REM_OP_ERR},
+    {CompletionStatus::kReceiveTooShort, IBV_WC_LOC_LEN_ERR},
+    {CompletionStatus::kLocalError, IBV_WC_LOC_QP_OP_ERR},
+};
+
 ibv_wc_status status_of(CompletionStatus status) {
-  switch (status) {
-    case CompletionStatus::kOk:
-      return IBV_WC_SUCCESS;
-    case CompletionStatus::kRemoteAccessError:
-      return IBV_WC_REM_ACCESS_ERR;
-    case CompletionStatus::kMemoryGone:
-    case CompletionStatus::kReceiveGone:
-      return IBV_WC_LOC_PROT_ERR;
-    case CompletionStatus::kRetryExceeded:
-      return IBV_WC_RETRY_EXC_ERR;
-    case CompletionStatus::kReceiverNotReady:
-      return IBV_WC_RNR_RETRY_EXC_ERR;
-    case CompletionStatus::kRemoteRefused:
-      return IBV_WC_REM_INV_REQ_ERR;
-    case CompletionStatus::kRemoteFailed:
-      return IBV_WC_REM_OP_ERR;
-    case CompletionStatus::kReceiveTooShort:
-      return IBV_WC_LOC_LEN_ERR;
-    case CompletionStatus::kLocalError:
-      return IBV_WC_LOC_QP_OP_ERR;
-  }
-  return IBV_WC_GENERAL_ERR;
+  return std::ranges::find(kStatuses, status, &StatusRow::first)->second;
 }
 
 }  // namespace
@@ -278,16 +257,11 @@ void QueuePair::on_completion(const Completion& completion) {
 void QueuePair::on_broken(const Completion& completion) {
   switch (completion.status) {
     case CompletionStatus::kReceiveTooShort:
-    case CompletionStatus::kReceiveGone: {
-      ibv_wc wc{};
-      wc.wr_id = receives().finish(nic(), completion.work_request, 0);
-      wc.status = status_of(completion.status);
-      wc.opcode = IBV_WC_RECV;
-      wc.qp_num = qp_base.qp_num;
-      queue_of(qp_base.recv_cq).add(wc, true);
+    case CompletionStatus::kReceiveGone:
+      complete_receive(receives().finish(nic(), completion.work_request, 0),
+                       status_of(completion.status));
       return fail(IBV_WC_WR_FLUSH_ERR);
-    }
-    case CompletionStatus::kLocalError:  // the peer's mistake, not one of our work requests
+    case CompletionStatus::kLocalError:  // caused by the peer, not by one of our work requests
       fail(IBV_WC_WR_FLUSH_ERR);
       return raise(IBV_EVENT_QP_ACCESS_ERR);
     default:
@@ -295,7 +269,7 @@ void QueuePair::on_broken(const Completion& completion) {
   }
 }
 
-// All before it are done, too.
+// Work requests complete in order: all before this one are done as well.
 void QueuePair::on_sent(const Completion& completion) {
   const uint64_t number = completion.work_request;
   for (; !sent_.empty() && first_sent_ <= number; ++first_sent_) {
@@ -316,13 +290,19 @@ void QueuePair::on_sent(const Completion& completion) {
 }
 
 void QueuePair::complete(const Sent& sent, ibv_wc_status status) {
-  ibv_wc wc{};
-  wc.wr_id = sent.wr_id;
-  wc.status = status;
-  wc.opcode = sent.opcode;
-  wc.byte_len = sent.bytes;
-  wc.qp_num = qp_base.qp_num;
-  queue_of(qp_base.send_cq).add(wc, false);
+  queue_of(qp_base.send_cq)
+      .add({.wr_id = sent.wr_id,
+            .status = status,
+            .opcode = sent.opcode,
+            .byte_len = sent.bytes,
+            .qp_num = qp_base.qp_num},
+           false);
+}
+
+void QueuePair::complete_receive(uint64_t request, ibv_wc_status status) {
+  queue_of(qp_base.recv_cq)
+      .add({.wr_id = request, .status = status, .opcode = IBV_WC_RECV, .qp_num = qp_base.qp_num},
+           true);
 }
 
 void QueuePair::on_received(const Completion& completion) {

@@ -1,7 +1,6 @@
-// A queue pair as a program holds it: its state and attributes, its work requests and their
-// completions.
+// A queue pair as a program holds it: state, attributes, outstanding work requests, completions.
 //
-// Thread rule: with the NIC's mutex held.
+// Thread rule: call with the NIC's mutex held.
 #pragma once
 
 #include <optional>
@@ -18,8 +17,8 @@ struct SharedReceives : ibv_srq {
   ReceiveQueueId id = 0;
   Receives receives;
   uint32_t max_sge = 0;
-  uint32_t limit = 0;  // event when fewer are left; 0: none, or raised already
-  uint32_t users = 0;
+  uint32_t limit = 0;         // event when fewer requests are left; 0: none, or raised already
+  uint32_t users = 0;         // queue pairs
   uint32_t async_events = 0;  // in the pipe or read
 
   void on_taken();
@@ -35,14 +34,14 @@ struct Sent {
   std::vector<std::pair<uint8_t*, uint32_t>> pieces;  // final places of read data, after staging
 };
 
-// The work requests that ibv_wr_* build between ibv_wr_start and ibv_wr_complete.
+// A work request that ibv_wr_* build between ibv_wr_start and ibv_wr_complete.
 struct Built {
   ibv_send_wr wr{};
   std::vector<ibv_sge> pieces;
   std::vector<uint8_t> inline_bytes;
 };
 
-// The request of ibv_create_qp as one of ibv_create_qp_ex.
+// The arguments of ibv_create_qp as those of ibv_create_qp_ex.
 ibv_qp_init_attr_ex extended_of(const ibv_qp_init_attr& attr, ibv_pd* pd);
 
 struct QueuePair final : ibv_qp_ex, CompletionSink {
@@ -56,14 +55,14 @@ struct QueuePair final : ibv_qp_ex, CompletionSink {
   int post_send(const ibv_send_wr& wr);
   int post_receive(const ibv_recv_wr& wr);
   void on_completion(const Completion& completion) override;
-  // Removes it from the NIC, with its work requests and completions.
+  // Removes it from the NIC, and drops its work requests and completions.
   void end();
 
   QueuePairId id = 0;
   ibv_qp_init_attr init{};
   ibv_qp_attr attr{};
   SharedReceives* shared = nullptr;
-  bool extended = false;  // made for ibv_wr_*
+  bool extended = false;  // created for ibv_wr_*
   std::vector<Built> built;
   size_t built_count = 0;
   uint32_t async_events = 0;  // in the pipe or read
@@ -74,7 +73,7 @@ struct QueuePair final : ibv_qp_ex, CompletionSink {
   int connect();
   void start_sending();
   void reset();
-  // The first work request ends with `first`, all others are flushed.
+  // The oldest work request completes with `first`; all others are flushed.
   void fail(ibv_wc_status first);
   void leave_flow();
   int fill(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent);
@@ -86,11 +85,12 @@ struct QueuePair final : ibv_qp_ex, CompletionSink {
   void on_received(const Completion& completion);
   void on_broken(const Completion& completion);
   void complete(const Sent& sent, ibv_wc_status status);
+  void complete_receive(uint64_t request, ibv_wc_status status);
   void flush_receives();
   void raise(ibv_event_type type);
   Receives& receives() { return shared != nullptr ? shared->receives : own_receives_; }
 
-  FixedQueue<Sent> sent_;  // numbers first_sent_ .., in order
+  FixedQueue<Sent> sent_;  // in order; the number of the oldest is first_sent_
   uint64_t first_sent_ = 0;
   Receives own_receives_;
   std::optional<FlowId> flow_;
@@ -101,7 +101,7 @@ inline QueuePair& queue_pair_of(ibv_qp* qp) {
 }
 inline QueuePair& queue_pair_of(ibv_qp_ex* qp) { return *static_cast<QueuePair*>(qp); }
 
-// ibv_wr_*, for a queue pair that was made for them.
+// Sets the functions behind ibv_wr_*.
 void set_build_calls(QueuePair& qp);
 
 }  // namespace pacecar::ibverbs

@@ -1,5 +1,4 @@
-// ibv_wr_*: work requests that are built piece by piece, and posted together.
-
+// ibv_wr_*: work requests that are built field by field, and posted together.
 #include "net_plugin/verbs/queue_pair.h"
 
 namespace pacecar::ibverbs {
@@ -66,13 +65,6 @@ int complete(ibv_qp_ex* qp) {
   return ibv_post_send(pair.base(), &built[0].wr, &bad);
 }
 
-void set_addresses(ibv_qp_ex* qp, ibv_ah* handle, uint32_t number, uint32_t key) {
-  ibv_send_wr& wr = newest(qp).wr;
-  wr.wr.ud.ah = handle;
-  wr.wr.ud.remote_qpn = number;
-  wr.wr.ud.remote_qkey = key;
-}
-
 }  // namespace
 
 void set_build_calls(QueuePair& qp) {
@@ -110,7 +102,9 @@ void set_build_calls(QueuePair& qp) {
   qp.wr_atomic_fetch_add = [](ibv_qp_ex* pair, uint32_t key, uint64_t address, uint64_t add) {
     begin_atomic(pair, IBV_WR_ATOMIC_FETCH_AND_ADD, key, address, add, 0);
   };
-  qp.wr_set_ud_addr = set_addresses;
+  qp.wr_set_ud_addr = [](ibv_qp_ex* pair, ibv_ah* handle, uint32_t number, uint32_t key) {
+    newest(pair).wr.wr.ud = {.ah = handle, .remote_qpn = number, .remote_qkey = key};
+  };
   qp.wr_set_sge = [](ibv_qp_ex* pair, uint32_t key, uint64_t address, uint32_t length) {
     newest(pair).pieces.push_back({.addr = address, .length = length, .lkey = key});
   };

@@ -1,4 +1,4 @@
-// The calls on queue pairs: arguments, nothing else.
+// The calls on queue pairs: checks arguments, and takes the NIC's lock.
 #include <algorithm>
 #include <cerrno>
 
@@ -38,23 +38,18 @@ constexpr uint64_t kSendOps = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WR
                               IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV |
                               IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
 
-// An errno; 0: it can be made.
+// 0, or an errno if no such queue pair can be created.
 int check(const ibv_qp_init_attr_ex& attr) {
   constexpr uint32_t kKnown =
       IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_CREATE_FLAGS;
-  if ((attr.comp_mask & ~kKnown) != 0 || (attr.comp_mask & IBV_QP_INIT_ATTR_PD) == 0) {
-    return EOPNOTSUPP;
-  }
-  if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr.create_flags != 0) {
-    return EOPNOTSUPP;
-  }
-  if ((attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 &&
-      (attr.send_ops_flags & ~kSendOps) != 0) {
-    return EOPNOTSUPP;
-  }
-  const bool known =
+  const auto has = [&](uint32_t bit) { return (attr.comp_mask & bit) != 0; };
+  const bool known_type =
       attr.qp_type == IBV_QPT_RC || attr.qp_type == IBV_QPT_UC || attr.qp_type == IBV_QPT_UD;
-  if (!known) return EOPNOTSUPP;
+  if ((attr.comp_mask & ~kKnown) != 0 || !has(IBV_QP_INIT_ATTR_PD) || !known_type ||
+      (has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0) ||
+      (has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) && (attr.send_ops_flags & ~kSendOps) != 0)) {
+    return EOPNOTSUPP;
+  }
   const ibv_qp_cap& cap = attr.cap;
   const auto most = static_cast<uint32_t>(kMaxWorkRequests);
   const auto pieces = static_cast<uint32_t>(kMaxSge);
@@ -65,8 +60,9 @@ int check(const ibv_qp_init_attr_ex& attr) {
   return fits && queues ? 0 : EINVAL;
 }
 
-ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& attr) {
+ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex* wanted) {
   return made([&]() -> ibv_qp* {
+    ibv_qp_init_attr_ex& attr = *wanted;
     if (const int wrong = check(attr); wrong != 0) return no_object(wrong);
     ProcessNic& nic = nic_of(context);
     ibv_qp_cap& cap = attr.cap;
@@ -100,16 +96,12 @@ ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& attr) {
   });
 }
 
-ibv_qp* create_extended(ibv_context* context, ibv_qp_init_attr_ex* attr) {
-  return create(context, *attr);
-}
-
 }  // namespace
 
 void set_queue_pair_calls(verbs_context& verbs) {
   verbs.context.ops.post_send = post_send;
   verbs.context.ops.post_recv = post_receive;
-  verbs.create_qp_ex = create_extended;
+  verbs.create_qp_ex = create;
 }
 
 }  // namespace pacecar::ibverbs
@@ -120,20 +112,20 @@ using namespace pacecar::ibverbs;
 extern "C" {
 
 PACECAR_VERBS ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
-  if (!is_ours(pd)) return CALL_REAL(ibv_create_qp, "IBVERBS_1.1")(pd, attr);
+  FORWARD_UNLESS_OURS(ibv_create_qp, pd, attr);
   ibv_qp_init_attr_ex extended = extended_of(*attr, pd);
-  ibv_qp* const qp = create(pd->context, extended);
+  ibv_qp* const qp = create(pd->context, &extended);
   if (qp != nullptr) attr->cap = extended.cap;
   return qp;
 }
 
 PACECAR_VERBS ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
-  if (!is_ours(qp)) return CALL_REAL(ibv_qp_to_qp_ex, "IBVERBS_1.6")(qp);
+  FORWARD_UNLESS_OURS(ibv_qp_to_qp_ex, qp);
   return queue_pair_of(qp).extended ? &queue_pair_of(qp) : nullptr;
 }
 
 PACECAR_VERBS int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
-  if (!is_ours(qp)) return CALL_REAL(ibv_modify_qp, "IBVERBS_1.1")(qp, attr, mask);
+  FORWARD_UNLESS_OURS(ibv_modify_qp, qp, attr, mask);
   QueuePair& pair = queue_pair_of(qp);
   const Call call(pair.nic());
   const int result = pair.modify(*attr, mask);
@@ -142,7 +134,7 @@ PACECAR_VERBS int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
 }
 
 PACECAR_VERBS int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init) {
-  if (!is_ours(qp)) return CALL_REAL(ibv_query_qp, "IBVERBS_1.1")(qp, attr, mask, init);
+  FORWARD_UNLESS_OURS(ibv_query_qp, qp, attr, mask, init);
   QueuePair& pair = queue_pair_of(qp);
   const Call call(pair.nic());
   *attr = pair.attr;
@@ -154,14 +146,12 @@ PACECAR_VERBS int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask, ibv_qp_i
 }
 
 PACECAR_VERBS int ibv_query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode opcode, uint32_t flags) {
-  if (!is_ours(qp)) {
-    return CALL_REAL(ibv_query_qp_data_in_order, "IBVERBS_1.14")(qp, opcode, flags);
-  }
+  FORWARD_UNLESS_OURS(ibv_query_qp_data_in_order, qp, opcode, flags);
   return flags == 0 && qp->qp_type == IBV_QPT_RC ? 1 : 0;
 }
 
 PACECAR_VERBS int ibv_destroy_qp(ibv_qp* qp) {
-  if (!is_ours(qp)) return CALL_REAL(ibv_destroy_qp, "IBVERBS_1.1")(qp);
+  FORWARD_UNLESS_OURS(ibv_destroy_qp, qp);
   QueuePair* const pair = &queue_pair_of(qp);
   {
     const Call call(pair->nic());
@@ -181,22 +171,22 @@ PACECAR_VERBS int ibv_destroy_qp(ibv_qp* qp) {
 }
 
 PACECAR_VERBS int ibv_set_ece(ibv_qp* qp, ibv_ece* ece) {
-  if (!is_ours(qp)) return CALL_REAL(ibv_set_ece, "IBVERBS_1.10")(qp, ece);
+  FORWARD_UNLESS_OURS(ibv_set_ece, qp, ece);
   return EOPNOTSUPP;
 }
 
 PACECAR_VERBS int ibv_query_ece(ibv_qp* qp, ibv_ece* ece) {
-  if (!is_ours(qp)) return CALL_REAL(ibv_query_ece, "IBVERBS_1.10")(qp, ece);
+  FORWARD_UNLESS_OURS(ibv_query_ece, qp, ece);
   return EOPNOTSUPP;
 }
 
 PACECAR_VERBS int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
-  if (!is_ours(qp)) return CALL_REAL(ibv_attach_mcast, "IBVERBS_1.1")(qp, gid, lid);
+  FORWARD_UNLESS_OURS(ibv_attach_mcast, qp, gid, lid);
   return EOPNOTSUPP;
 }
 
 PACECAR_VERBS int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
-  if (!is_ours(qp)) return CALL_REAL(ibv_detach_mcast, "IBVERBS_1.1")(qp, gid, lid);
+  FORWARD_UNLESS_OURS(ibv_detach_mcast, qp, gid, lid);
   return EOPNOTSUPP;
 }
 

@@ -1,61 +1,41 @@
 // Translates work requests of verbs into the NIC's.
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
 #include "net_plugin/verbs/queue_pair.h"
 #include "net_plugin/verbs/windows.h"
-#include "transport/engine/clock.h"
 
 namespace pacecar::ibverbs {
 namespace {
 
 struct Kind {
+  ibv_wr_opcode posted;
   Opcode opcode;
   ibv_wc_opcode completion;
 };
-
-// False: not supported.
-bool kind_of(ibv_wr_opcode opcode, Kind* kind) {
-  switch (opcode) {
-    case IBV_WR_RDMA_WRITE:
-      *kind = {Opcode::kWrite, IBV_WC_RDMA_WRITE};
-      return true;
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-      *kind = {Opcode::kWriteWithImm, IBV_WC_RDMA_WRITE};
-      return true;
-    case IBV_WR_SEND:
-      *kind = {Opcode::kSend, IBV_WC_SEND};
-      return true;
-    case IBV_WR_SEND_WITH_IMM:
-      *kind = {Opcode::kSendWithImm, IBV_WC_SEND};
-      return true;
-    case IBV_WR_SEND_WITH_INV:
-      *kind = {Opcode::kSendInvalidate, IBV_WC_SEND};
-      return true;
-    case IBV_WR_RDMA_READ:
-      *kind = {Opcode::kRead, IBV_WC_RDMA_READ};
-      return true;
-    case IBV_WR_ATOMIC_CMP_AND_SWP:
-      *kind = {Opcode::kCompareSwap, IBV_WC_COMP_SWAP};
-      return true;
-    case IBV_WR_ATOMIC_FETCH_AND_ADD:
-      *kind = {Opcode::kFetchAdd, IBV_WC_FETCH_ADD};
-      return true;
-    default:
-      return false;
-  }
-}
+constexpr std::array kKinds = {
+    Kind{IBV_WR_RDMA_WRITE, Opcode::kWrite, IBV_WC_RDMA_WRITE},
+    Kind{IBV_WR_RDMA_WRITE_WITH_IMM, Opcode::kWriteWithImm, IBV_WC_RDMA_WRITE},
+    Kind{IBV_WR_SEND, Opcode::kSend, IBV_WC_SEND},
+    Kind{IBV_WR_SEND_WITH_IMM, Opcode::kSendWithImm, IBV_WC_SEND},
+    Kind{IBV_WR_SEND_WITH_INV, Opcode::kSendInvalidate, IBV_WC_SEND},
+    Kind{IBV_WR_RDMA_READ, Opcode::kRead, IBV_WC_RDMA_READ},
+    Kind{IBV_WR_ATOMIC_CMP_AND_SWP, Opcode::kCompareSwap, IBV_WC_COMP_SWAP},
+    Kind{IBV_WR_ATOMIC_FETCH_AND_ADD, Opcode::kFetchAdd, IBV_WC_FETCH_ADD},
+};
 
 bool is_atomic(Opcode opcode) {
   return opcode == Opcode::kCompareSwap || opcode == Opcode::kFetchAdd;
 }
 
+// Data of the peer comes into our memory.
 bool comes_back(Opcode opcode) { return opcode == Opcode::kRead || is_atomic(opcode); }
 
 }  // namespace
 
-// Makes one piece of the scatter list: in place, or copied to staging.
+// Makes the scatter list one piece: a single one stays in place, several use staging.
 int QueuePair::gather(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent) {
   const bool in_line = (wr.send_flags & IBV_SEND_INLINE) != 0;
   const bool reads = comes_back(work_request->opcode);
@@ -95,8 +75,9 @@ int QueuePair::gather(const ibv_send_wr& wr, WorkRequest* work_request, Sent* se
 }
 
 int QueuePair::fill(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent) {
-  Kind kind{};
-  if (!kind_of(wr.opcode, &kind)) return EINVAL;
+  const auto* const found = std::ranges::find(kKinds, wr.opcode, &Kind::posted);
+  if (found == kKinds.end()) return EINVAL;
+  const Kind& kind = *found;
   if (wr.num_sge < 0 || wr.num_sge > static_cast<int>(init.cap.max_send_sge)) return EINVAL;
   const Bytes length = total_of(wr.sg_list, wr.num_sge);
   if (length > kMaxMessage || (is_atomic(kind.opcode) && length != sizeof(uint64_t))) return EINVAL;
@@ -126,18 +107,18 @@ int QueuePair::fill(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent
     work_request->remote_key = wr.wr.rdma.rkey;
   }
   const int failed = gather(wr, work_request, sent);
-  // The completion releases the staging, and copies read data to the pieces.
+  // Only a completion releases the staging, and copies data that was read to the pieces.
   if (!sent->pieces.empty() || sent->staging.data != nullptr) work_request->signaled = true;
   return failed;
 }
 
-// There is room for it. Where the NIC does not take it, it has just broken the queue pair: the
-// completion that says so is on its way, and flushes this one, too.
+// The NIC has room. If it does not take the work request, it has just broken the queue pair; the
+// completion that reports this follows, and flushes this work request as well.
 bool QueuePair::post(const WorkRequest& work_request) {
   return nic().nic().post(id, {&work_request, 1}) == 1;
 }
 
-// Takes effect at once, and completes behind the work requests before it.
+// Binding and invalidation: take effect at once, and complete after the earlier work requests.
 int QueuePair::post_local(const ibv_send_wr& wr) {
   const bool binds = wr.opcode == IBV_WR_BIND_MW;
   Sent sent{.wr_id = wr.wr_id,

@@ -1,6 +1,6 @@
-// Receive requests of a queue pair, or of several: the id and the scatter list of each.
+// The receive requests of a queue pair, or of a shared receive queue: id and scatter list of each.
 //
-// Thread rule: with the NIC's mutex held.
+// Thread rule: call with the NIC's mutex held.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -16,7 +16,7 @@ namespace pacecar::ibverbs {
 class ProcessNic;
 struct Region;
 
-// The memory of a piece; null if it is in no region of the domain, or may not be written.
+// The memory of a piece; null if it is in no region of the domain, or `write` is not allowed.
 uint8_t* locate(ProcessNic& nic, const ibv_pd* pd, const ibv_sge& piece, bool write);
 Bytes total_of(const ibv_sge* pieces, int count);
 
@@ -28,9 +28,9 @@ class Receives {
 
   size_t posted() const { return slots_.size() - free_.size(); }
   size_t capacity() const { return slots_.size(); }
-  // 0 with the request for the NIC, or an errno.
+  // Fills the request for the NIC. 0, or an errno.
   int prepare(ProcessNic& nic, const ibv_pd* pd, const ibv_recv_wr& wr, ReceiveRequest* request);
-  // The wr_id of a completed request. Copies the `bytes` received to its pieces.
+  // Copies the received bytes to the pieces of a completed request. Returns its wr_id.
   uint64_t finish(ProcessNic& nic, uint64_t slot, Bytes bytes);
   // Drops all pending requests, and returns their wr_ids in the order of posting.
   std::vector<uint64_t> drop_all(ProcessNic& nic);
@@ -41,7 +41,7 @@ class Receives {
     uint64_t order = 0;
     bool posted = false;
     Staging staging;
-    std::vector<std::pair<uint8_t*, uint32_t>> pieces;  // behind it
+    std::vector<std::pair<uint8_t*, uint32_t>> pieces;  // final places of the data in `staging`
   };
   void release(ProcessNic& nic, uint32_t slot);
 

@@ -1,7 +1,6 @@
 // Shared receive queues, and address handles.
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "net_plugin/verbs/forward.h"
 #include "net_plugin/verbs/queue_pair.h"
@@ -27,11 +26,6 @@ int post_shared(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   return 0;
 }
 
-ibv_srq* create_shared_extended(ibv_context* /*context*/, ibv_srq_init_attr_ex* /*attr*/) {
-  errno = EOPNOTSUPP;  // those of XRC and with tags; verbs.h turns basic ones into ibv_create_srq
-  return nullptr;
-}
-
 }  // namespace
 
 std::array<uint8_t, 16> sender_of(const ibv_grh& grh) {
@@ -47,9 +41,9 @@ std::array<uint8_t, 16> sender_of(const ibv_grh& grh) {
   return gid;
 }
 
+// ibv_create_srq_ex calls ibv_create_srq for basic queues, and fails for others (XRC, tags).
 void set_shared_receive_calls(verbs_context& verbs) {
   verbs.context.ops.post_srq_recv = post_shared;
-  verbs.create_srq_ex = create_shared_extended;
 }
 
 }  // namespace pacecar::ibverbs
@@ -60,7 +54,7 @@ using namespace pacecar::ibverbs;
 extern "C" {
 
 PACECAR_VERBS ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
-  if (!is_ours(pd)) return CALL_REAL(ibv_create_srq, "IBVERBS_1.1")(pd, attr);
+  FORWARD_UNLESS_OURS(ibv_create_srq, pd, attr);
   return made([&]() -> ibv_srq* {
     if (attr->attr.max_wr < 1 || attr->attr.max_wr > static_cast<uint32_t>(kMaxWorkRequests) ||
         attr->attr.max_sge > static_cast<uint32_t>(kMaxSge)) {
@@ -85,10 +79,10 @@ PACECAR_VERBS ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
 }
 
 PACECAR_VERBS int ibv_modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int mask) {
-  if (!is_ours(srq)) return CALL_REAL(ibv_modify_srq, "IBVERBS_1.1")(srq, attr, mask);
+  FORWARD_UNLESS_OURS(ibv_modify_srq, srq, attr, mask);
   auto& shared = *static_cast<SharedReceives*>(srq);
   const Call call(nic_of(srq->context));
-  if ((mask & ~IBV_SRQ_LIMIT) != 0) return EINVAL;  // its size stays
+  if ((mask & ~IBV_SRQ_LIMIT) != 0) return EINVAL;  // the size is fixed
   if ((mask & IBV_SRQ_LIMIT) != 0) {
     if (attr->srq_limit > shared.receives.capacity()) return EINVAL;
     shared.limit = attr->srq_limit;
@@ -97,7 +91,7 @@ PACECAR_VERBS int ibv_modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int mask) {
 }
 
 PACECAR_VERBS int ibv_query_srq(ibv_srq* srq, ibv_srq_attr* attr) {
-  if (!is_ours(srq)) return CALL_REAL(ibv_query_srq, "IBVERBS_1.1")(srq, attr);
+  FORWARD_UNLESS_OURS(ibv_query_srq, srq, attr);
   auto& shared = *static_cast<SharedReceives*>(srq);
   const Call call(nic_of(srq->context));
   *attr = {.max_wr = static_cast<uint32_t>(shared.receives.capacity()),
@@ -107,7 +101,7 @@ PACECAR_VERBS int ibv_query_srq(ibv_srq* srq, ibv_srq_attr* attr) {
 }
 
 PACECAR_VERBS int ibv_destroy_srq(ibv_srq* srq) {
-  if (!is_ours(srq)) return CALL_REAL(ibv_destroy_srq, "IBVERBS_1.1")(srq);
+  FORWARD_UNLESS_OURS(ibv_destroy_srq, srq);
   auto* const shared = static_cast<SharedReceives*>(srq);
   {
     ProcessNic& nic = nic_of(srq->context);
@@ -126,7 +120,7 @@ PACECAR_VERBS int ibv_destroy_srq(ibv_srq* srq) {
 }
 
 PACECAR_VERBS ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
-  if (!is_ours(pd)) return CALL_REAL(ibv_create_ah, "IBVERBS_1.1")(pd, attr);
+  FORWARD_UNLESS_OURS(ibv_create_ah, pd, attr);
   return made([&]() -> ibv_ah* {
     if (attr->is_global == 0 || attr->port_num != 1 || attr->grh.sgid_index != 0) {
       return no_object(EINVAL);
@@ -142,9 +136,7 @@ PACECAR_VERBS ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
 
 PACECAR_VERBS int ibv_init_ah_from_wc(ibv_context* context, uint8_t port, ibv_wc* wc, ibv_grh* grh,
                                       ibv_ah_attr* attr) {
-  if (!ours(context)) {
-    return CALL_REAL(ibv_init_ah_from_wc, "IBVERBS_1.1")(context, port, wc, grh, attr);
-  }
+  FORWARD_UNLESS_OURS(ibv_init_ah_from_wc, context, port, wc, grh, attr);
   if (port != 1 || (wc->wc_flags & IBV_WC_GRH) == 0) return failed(EINVAL);
   *attr = ibv_ah_attr{};
   attr->is_global = 1;
@@ -155,14 +147,14 @@ PACECAR_VERBS int ibv_init_ah_from_wc(ibv_context* context, uint8_t port, ibv_wc
 }
 
 PACECAR_VERBS ibv_ah* ibv_create_ah_from_wc(ibv_pd* pd, ibv_wc* wc, ibv_grh* grh, uint8_t port) {
-  if (!is_ours(pd)) return CALL_REAL(ibv_create_ah_from_wc, "IBVERBS_1.1")(pd, wc, grh, port);
+  FORWARD_UNLESS_OURS(ibv_create_ah_from_wc, pd, wc, grh, port);
   ibv_ah_attr attr;
   if (ibv_init_ah_from_wc(pd->context, port, wc, grh, &attr) != 0) return nullptr;
   return ibv_create_ah(pd, &attr);
 }
 
 PACECAR_VERBS int ibv_destroy_ah(ibv_ah* ah) {
-  if (!is_ours(ah)) return CALL_REAL(ibv_destroy_ah, "IBVERBS_1.1")(ah);
+  FORWARD_UNLESS_OURS(ibv_destroy_ah, ah);
   --static_cast<Pd*>(ah->pd)->users;
   delete static_cast<AddressHandle*>(ah);
   return 0;
@@ -170,10 +162,8 @@ PACECAR_VERBS int ibv_destroy_ah(ibv_ah* ah) {
 
 PACECAR_VERBS int ibv_resolve_eth_l2_from_gid(ibv_context* context, ibv_ah_attr* attr,
                                               uint8_t mac[6], uint16_t* vlan) {
-  if (!ours(context)) {
-    return CALL_REAL(ibv_resolve_eth_l2_from_gid, "IBVERBS_1.1")(context, attr, mac, vlan);
-  }
-  std::fill_n(mac, 6, uint8_t{0});  // the kernel's matter
+  FORWARD_UNLESS_OURS(ibv_resolve_eth_l2_from_gid, context, attr, mac, vlan);
+  std::fill_n(mac, 6, uint8_t{0});  // the kernel resolves it
   if (vlan != nullptr) *vlan = 0xFFFF;
   return 0;
 }

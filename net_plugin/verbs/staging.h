@@ -1,5 +1,5 @@
 // Registered memory for inline data, and for work requests with several pieces. Sizes are powers of
-// two; memory is kept for reuse.
+// two; memory is reused, and released with the pool.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -18,7 +18,7 @@ namespace pacecar::ibverbs {
 struct Staging {
   uint8_t* data = nullptr;  // null: none
   uint32_t key = 0;
-  unsigned size_class = 0;
+  unsigned size_class = 0;  // logarithm of the size
 };
 
 class StagingPool {
@@ -30,7 +30,7 @@ class StagingPool {
   StagingPool(const StagingPool&) = delete;
   StagingPool& operator=(const StagingPool&) = delete;
 
-  // None when the NIC has no region left.
+  // Null data: the NIC has no region left.
   Staging take(Bytes bytes) {
     const auto size_class = static_cast<unsigned>(std::bit_width(std::max(bytes, kLeast) - 1));
     auto& free = free_[size_class];
@@ -45,7 +45,7 @@ class StagingPool {
 
  private:
   static constexpr Bytes kLeast = 256;
-  // Small ones are made by the page.
+  // Small ones are allocated this many bytes at a time.
   static constexpr Bytes kSlab = 1 << 16;
 
   bool grow(unsigned size_class) {
@@ -62,7 +62,7 @@ class StagingPool {
   }
 
   Nic& nic_;
-  std::array<std::vector<Staging>, 64> free_;  // by the logarithm of their sizes
+  std::array<std::vector<Staging>, 64> free_;  // by size class
   std::vector<std::pair<std::unique_ptr<uint8_t[]>, MemoryRegion>> all_;
 };
 

@@ -1,5 +1,5 @@
-// The lock of a NIC, with priority for threads that call verbs over the keeper. The keeper polls
-// and holds the lock nearly always; it would take a plain mutex again before a caller has woken up.
+// The lock of a NIC. Threads that call verbs have priority over the keeper, which polls and holds
+// the lock nearly always: it would take a plain mutex again before a waiting caller has woken up.
 //
 // Thread rule: any thread.
 #pragma once
@@ -18,12 +18,12 @@ class TurnLock {
     callers_.fetch_add(1, std::memory_order_relaxed);
     if (!spin([this] { return mutex_.try_lock(); })) mutex_.lock();
   }
-  // For the keeper, which callers need not wake.
+  // For the keeper: waits as long as callers have the lock or want it.
   void lock_last() {
     const auto taken = [this] { return !called() && try_lock(); };
     while (!spin(taken)) sched_yield();
   }
-  // Likewise without priority. False while somebody has it.
+  // For the keeper: false if any thread has the lock.
   bool try_lock() {
     if (!mutex_.try_lock()) return false;
     kept_ = true;
@@ -34,11 +34,11 @@ class TurnLock {
     mutex_.unlock();
     if (!kept) callers_.fetch_sub(1, std::memory_order_relaxed);
   }
-  // A caller has it, or waits for it.
+  // A caller has the lock, or waits for it.
   bool called() const { return callers_.load(std::memory_order_relaxed) > 0; }
 
  private:
-  // Tries for about a turn: sleeping and waking would take longer.
+  // Tries for about the time of a turn, as sleeping and waking take longer.
   static constexpr int kTries = 2000;
 
   template <typename Taken>
@@ -53,8 +53,8 @@ class TurnLock {
   }
 
   std::mutex mutex_;
-  bool kept_ = false;            // it was taken without priority; with the mutex
-  std::atomic<int> callers_{0};  // who have it or want it
+  bool kept_ = false;            // the keeper has the lock; guarded by mutex_
+  std::atomic<int> callers_{0};  // callers that have the lock or want it
 };
 
 }  // namespace pacecar::ibverbs

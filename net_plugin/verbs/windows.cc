@@ -6,7 +6,7 @@
 
 namespace pacecar::ibverbs {
 
-// The key that a window is bound to is its `rkey`.
+// Its key is ibv_mw::rkey.
 struct Window : ibv_mw {
   Region* region = nullptr;          // null: not bound
   const QueuePair* owner = nullptr;  // of type 2, while it is bound
@@ -14,7 +14,7 @@ struct Window : ibv_mw {
 
 namespace {
 
-constexpr uint32_t kChosenBits = 0xFF;  // of a key: by the program
+constexpr uint32_t kChosenBits = 0xFF;  // of a key, which the program chooses
 constexpr unsigned kRemote =
     IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 constexpr unsigned kKnownAccess = kRemote | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED;
@@ -29,7 +29,7 @@ void unbind(ProcessNic& nic, Window& window) {
   window.owner = nullptr;
 }
 
-// An errno; 0: the window may be bound to this part of the region.
+// 0, or an errno if the window may not be bound to this part of the region.
 int check(const Window& window, const Region& region, const ibv_mw_bind_info& info) {
   if (region.pd != window.pd) return EPERM;
   const bool changes = (info.mw_access_flags & kChangesMemory) != 0;
@@ -87,7 +87,7 @@ int bind_window(QueuePair& by, const ibv_send_wr& wr) {
   const uint32_t key = wr.bind_mw.rkey;
   if (window.pd != by.qp_base.pd) return EPERM;
   if (((key ^ window.rkey) & ~kChosenBits) != 0) return EINVAL;
-  if (second && window.region != nullptr) return EINVAL;  // is to be invalidated first
+  if (second && window.region != nullptr) return EINVAL;  // must be invalidated first
   if (!second && info.length == 0) {
     unbind(nic, window);
     window.rkey = key;

@@ -100,6 +100,14 @@ class Plan(unittest.TestCase):
         self.assertEqual(sum(plan["layers"]), 160)
         self.assertGreaterEqual(plan["tokens_per_s"] / document["alone_tokens_per_s"], 0.97)
 
+    def test_a_factor_of_sizes_may_exceed_their_range(self):
+        done = subprocess.run([PROGRAM, "predict", "--hosts", "2", "--gpus", "1", "--algorithm",
+                               "ring", "--protocol", "LL", "--sizes", "1:16384G:x16384G", "--json"],
+                              text=True, capture_output=True, timeout=LIMIT_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        sizes = [one["size"] for one in json.loads(done.stdout)["results"]]
+        self.assertEqual(sizes, [1, 1 << 44])
+
     def test_bad_input_is_one_sentence(self):
         def setting(text, told, code=2):
             self.fails(self.small, "--set", text, told=told, code=code)

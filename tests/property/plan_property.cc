@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -81,15 +82,15 @@ RC_GTEST_PROP(PlanSchedule, IsWhatPassesOneByOneTake, ()) {
   const uint32_t micro_batches = whole(1, 12);
   std::vector<StageTime> stages(whole(1, 6));
   for (StageTime& stage : stages) stage = any_stage();
-  RC_ASSERT(std::abs(run_schedule(stages, micro_batches).step_s -
-                     relaxed_step_s(stages, micro_batches)) < kRounding);
+  RC_ASSERT(std::abs(run_schedule(stages, micro_batches) - relaxed_step_s(stages, micro_batches)) <
+            kRounding);
 }
 
 RC_GTEST_PROP(PlanSchedule, EqualStagesHaveTheKnownBubble, ()) {
   const StageTime stage{.forward_s = real(0.1, 2), .backward_s = real(0.1, 4)};
   const uint32_t count = whole(1, 8);
   const uint32_t micro_batches = whole(1, 40);
-  const double step = run_schedule(std::vector(count, stage), micro_batches).step_s;
+  const double step = run_schedule(std::vector(count, stage), micro_batches);
   RC_ASSERT(std::abs(step - (micro_batches + count - 1) * (stage.forward_s + stage.backward_s)) <
             kRounding);
 }
@@ -208,6 +209,26 @@ Problem any_problem() {
   return problem;
 }
 
+// Every split of every shape; the best `wanted` shapes.
+SearchResult search_all(const Problem& problem, CommTimes& comm, uint32_t wanted) {
+  SearchResult result;
+  for (const Shape& shape : shapes_of(problem)) {
+    ++result.shapes;
+    const SplitProblem splits = split_problem(problem, StageCosts(problem, shape, comm));
+    Strategy best{shape, {}, kNever};
+    std::vector<uint32_t> layers;
+    for_all_splits(splits, layers, splits.layers, [&] {
+      ++result.splits;
+      const double time_s = step_s(splits, layers);
+      if (time_s < best.step_s) best = {shape, layers, time_s};
+    });
+    if (!best.layers.empty()) result.best.push_back(best);
+  }
+  std::ranges::sort(result.best, {}, &Strategy::step_s);
+  if (result.best.size() > wanted) result.best.resize(wanted);
+  return result;
+}
+
 // True where the space has a strategy.
 bool is_searched_as_enumerated(const Problem& problem, uint32_t wanted) {
   CommTimes comm(problem.cluster, problem.overheads);
@@ -253,8 +274,8 @@ RC_GTEST_PROP(PlanSearch, StrategiesFitMemoryAndCluster, ()) {
     for (uint32_t stage = 0; stage < shape.stages(); ++stage) {
       const uint32_t layers = strategy.layers[stage];
       RC_ASSERT(layers > 0U);
-      RC_ASSERT(stage_memory(problem, shape, stage, layers).all() <=
-                usable_memory(problem, shape.part_of(stage).kind));
+      const StageMemory memory = stage_memory(problem, shape, stage, layers);
+      RC_ASSERT(memory.all() <= memory.usable);
     }
   }
 }

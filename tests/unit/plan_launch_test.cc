@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "bench/plan/launch.h"
 
 namespace pacecar::plan {
@@ -12,7 +14,7 @@ using testing::Not;
 
 Problem two_kinds() {
   Problem problem;
-  problem.model = *find_preset("llama2-70b");
+  problem.model = *std::ranges::find(presets(), "llama2-70b", &Model::name);
   problem.accelerators = {{.name = "old", .hosts = 2}, {.name = "new", .hosts = 4}};
   problem.training.global_batch = 256;
   return problem;
@@ -29,7 +31,9 @@ TEST(PlanLaunch, MegatronGetsLayoutWhereStagesDiffer) {
   EXPECT_THAT(text, HasSubstr("torchrun --nnodes 6 --nproc-per-node 8"));
   EXPECT_THAT(text, HasSubstr("16 ranks on hosts of 8 ('old'), then 32 ranks"));
   EXPECT_THAT(text, Not(HasSubstr("left out")));
-  EXPECT_EQ(megatron_layout({10, 1, 30, 40}), "Et*10|t|t*30|t*40L");
+  const Strategy uneven{{{{0, 2, 4}, {1, 2, 8}}, 1, 1}, {10, 1, 30, 39}, 1};
+  EXPECT_THAT(megatron_launch(two_kinds(), uneven),
+              HasSubstr("--pipeline-model-parallel-layout \"Et*10|t|t*30|t*39L\""));
 }
 
 TEST(PlanLaunch, EqualStagesNeedNoLayout) {

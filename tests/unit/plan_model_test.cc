@@ -2,19 +2,26 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "bench/plan/memory.h"
 #include "bench/plan/model.h"
 
 namespace pacecar::plan {
 namespace {
 
-double billions(const char* name) { return parameters(*find_preset(name)) * 1e-9; }
+const Model& preset(std::string_view name) {
+  return *std::ranges::find(presets(), name, &Model::name);
+}
+
+double billions(const char* name) { return parameters(preset(name)) * 1e-9; }
 
 TEST(PlanModel, ParametersAreThePublishedOnes) {
   // Hugging Face counts of the released weights.
-  EXPECT_EQ(parameters(*find_preset("llama2-7b")), 6'738'415'616);
-  EXPECT_EQ(parameters(*find_preset("llama2-13b")), 13'015'864'320);
-  EXPECT_EQ(parameters(*find_preset("llama2-70b")), 68'976'648'192);
-  EXPECT_EQ(parameters(*find_preset("mixtral-8x7b")), 46'702'792'704);
+  EXPECT_EQ(parameters(preset("llama2-7b")), 6'738'415'616);
+  EXPECT_EQ(parameters(preset("llama2-13b")), 13'015'864'320);
+  EXPECT_EQ(parameters(preset("llama2-70b")), 68'976'648'192);
+  EXPECT_EQ(parameters(preset("mixtral-8x7b")), 46'702'792'704);
   EXPECT_NEAR(billions("llama3-405b"), 405.9, 0.1);
   // Brown et al. 2020, table D.1: 174,600 million.
   EXPECT_NEAR(billions("gpt3-175b"), 174.6, 0.05);
@@ -24,7 +31,7 @@ TEST(PlanModel, ParametersAreThePublishedOnes) {
 TEST(PlanModel, OperationsOfGptAreMegatronsFormula) {
   // Narayanan et al. 2021, equation 3, without recomputation (72 in place of 96):
   // 72 B s l h^2 (1 + s / 6h + V / 12 l h), per token.
-  const Model& gpt = *find_preset("gpt3-175b");
+  const Model& gpt = preset("gpt3-175b");
   const double h = gpt.hidden;
   const double l = gpt.layers;
   const double expected =
@@ -35,8 +42,17 @@ TEST(PlanModel, OperationsOfGptAreMegatronsFormula) {
 }
 
 TEST(PlanModel, ActivationsOfGptAreKorthikantis) {
-  const Model& gpt = *find_preset("gpt3-175b");
+  const Model& gpt = preset("gpt3-175b");
   EXPECT_EQ(2 * activations(gpt), 32.0 * gpt.hidden);  // their 34 without 2 of dropout's masks
+}
+
+TEST(PlanModel, AStageWithBothEndsHoldsASharedEmbeddingOnce) {
+  for (const char* name : {"gpt3-175b", "llama2-7b", "mixtral-8x7b"}) {
+    const Problem problem{.model = preset(name)};
+    const Shape shape{.parts = {{}}};
+    EXPECT_EQ(held_parameters(problem, shape, 0, problem.model.layers).all(),
+              parameters(problem.model));
+  }
 }
 
 TEST(PlanModel, SamplesCalibrateTheRoofline) {

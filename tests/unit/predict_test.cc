@@ -32,7 +32,6 @@ TEST(MaxMin, TheTightestLinkFillsFirstAndOthersTakeWhatIsLeft) {
   EXPECT_DOUBLE_EQ(found[0].rate, 8);
   EXPECT_EQ(found[1].limit, 1U);
   EXPECT_EQ(found[0].limit, 0U);
-  EXPECT_DOUBLE_EQ(solver.used(0), 10);
 }
 
 TEST(MaxMin, ALoadStandsForSoManyFlowsAndARateMaxHolds) {
@@ -166,7 +165,7 @@ TEST(Predict, EveryChoiceHasATimeThatGrowsWithItsSize) {
   Cluster cluster;
   cluster.groups[0].hosts = 16;
   cluster.fabric.hosts_per_leaf = 4;
-  const CostTable table(cluster, {}, 0);
+  const CostTable table(cluster);
   for (size_t i = 0; i < kOperations; ++i) {
     const auto operation = static_cast<Operation>(i);
     for (size_t j = 0; j < kAlgorithms; ++j) {
@@ -180,14 +179,13 @@ TEST(Predict, EveryChoiceHasATimeThatGrowsWithItsSize) {
         before = *time;
       }
     }
-    EXPECT_GT(table.best(operation, 1 << 20).time_s, 0);
   }
 }
 
 // A little more than a chunk goes in two pieces, one after the other along the chain.
 TEST(Predict, ATableKnowsWhereTimesJump) {
   const Cluster cluster = single_gpus(32, 25);
-  const CostTable table(cluster, {}, 0);
+  const CostTable table(cluster);
   Collective what{.operation = Operation::kBroadcast, .protocol = Protocol::kLl};
   for (const Bytes bytes : {16'000U, 16'384U, 16'385U, 17'000U, 40'000U, 50'000U, 100'000U}) {
     what.bytes = bytes;

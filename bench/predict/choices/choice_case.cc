@@ -6,7 +6,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <span>
 
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_value.h"
@@ -22,6 +21,7 @@ using nccl::TunedFunction;
 using nccl::TunedProtocol;
 using ByProtocol = std::array<double, nccl::kTunedProtocols>;  // LL, LL128, Simple
 
+// Times of NCCL's model are in microseconds, rates in GB/s.
 constexpr ByProtocol kTreeBase{6.8, 14.0, 8.4};
 constexpr ByProtocol kRingBase{6.6, 14.0, 8.4};
 constexpr ByProtocol kPatBase{8.0, 8.0, 8.0};
@@ -32,9 +32,9 @@ constexpr double kLlMost = 20.4;  // Intel, more than two hosts
 constexpr double kRingLl128PerChannel = 20.0;
 constexpr double kTreeLl128PerChannel = 20.0;
 constexpr double kTreePerChannel = 17.8;
-constexpr double kPlateau = 1.4;  // of a ring's latency from 64 bytes a channel and rank on
+constexpr double kPlateau = 1.4;  // factor of a ring's latency from 64 bytes per channel and rank
 
-// By powers of two from 64 bytes on.
+// By size, in powers of two from 64 bytes.
 using Correction = std::array<double, 23>;
 constexpr std::array<Correction, nccl::kTunedProtocols> kTreeCorrection{
     Correction{1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1},
@@ -42,7 +42,8 @@ constexpr std::array<Correction, nccl::kTunedProtocols> kTreeCorrection{
     Correction{.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5,
                .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9}};
 
-// Rates that the search for channels tries (src/graph/search.cc): the largest that the NIC has.
+// The largest rate that the NIC has of those that the search for channels tries
+// (src/graph/search.cc).
 double channel_rate(double nic) {
   constexpr std::array kRates{48.0, 30.0, 28.0, 24.0, 20.0, 18.0, 15.0, 12.0, 10.0, 9.0,
                               7.0,  6.0,  5.0,  4.0,  3.0,  2.4,  1.2,  0.24, 0.12};
@@ -57,17 +58,17 @@ struct Cost {
   double latency_us = 0;
 };
 
-Cost ring(const NcclNetwork& network, TunedFunction function, size_t protocol, Bytes bytes) {
+Cost ring(const ChoiceNetwork& network, TunedFunction function, size_t protocol, Bytes bytes) {
   const double n = network.hosts;
   const double channels = network.nics;
-  double bus = channels * channel_rate(network.nic_gb_per_s);
+  double bus = channels * channel_rate(network.gbps / 8.0);
   if (protocol == 0) bus = std::min(kLlMost, bus / 2);
   if (protocol == 1) bus = std::min(bus * 0.92, channels * kRingLl128PerChannel);
   const bool all_reduce = function == TunedFunction::kAllReduce;
   const bool along = function == TunedFunction::kBroadcast || function == TunedFunction::kReduce;
   const double steps = all_reduce ? 2 * (n - 1) : along ? n : n - 1;
-  // With one rank per host a step is exposed as that of a tree; a chain's is a ring's but for
-  // Simple.
+  // With one rank per host a step of a ring costs as much as one of a tree. A step of a chain costs
+  // as much as one of a ring, except with Simple.
   const double step = along && protocol != 2 ? kRingNet[protocol] : kTreeNet[protocol];
   double latency = kRingBase[protocol] + steps * step;
   const double per_rank = static_cast<double>(bytes) / (2 * channels * n);
@@ -75,10 +76,10 @@ Cost ring(const NcclNetwork& network, TunedFunction function, size_t protocol, B
   return {bus * n / steps, latency};
 }
 
-Cost tree(const NcclNetwork& network, size_t protocol, Bytes bytes) {
+Cost tree(const ChoiceNetwork& network, size_t protocol, Bytes bytes) {
   const double channels = network.nics;
   double bus =
-      std::min(channels * channel_rate(network.nic_gb_per_s) * 0.92, channels * kTreePerChannel);
+      std::min(channels * channel_rate(network.gbps / 8.0) * 0.92, channels * kTreePerChannel);
   if (protocol == 0) bus = std::min(bus / 3.8, kLlMost);
   if (protocol == 1) bus = std::min(bus * 120 / 128, channels * kTreeLl128PerChannel);
   const auto size = static_cast<size_t>(std::bit_width(std::max<Bytes>(bytes >> 6, 1)) - 1);
@@ -88,8 +89,8 @@ Cost tree(const NcclNetwork& network, size_t protocol, Bytes bytes) {
           kTreeBase[protocol] + 2 * log2_floor(network.hosts) * kTreeNet[protocol]};
 }
 
-Cost pat(const NcclNetwork& network, size_t protocol) {
-  const double bus = network.nics * channel_rate(network.nic_gb_per_s) * 0.75;
+Cost pat(const ChoiceNetwork& network, size_t protocol) {
+  const double bus = network.nics * channel_rate(network.gbps / 8.0) * 0.75;
   return {bus,
           kPatBase[protocol] + log2_floor(network.hosts) * kPatNet / 3.5 + network.hosts * 2.8};
 }
@@ -101,7 +102,7 @@ T one_of(Prng& prng, const std::array<T, kCount>& choices) {
 
 double uniform(Prng& prng) { return static_cast<double>(prng.below(1'000'000)) * 1e-6; }
 
-// nccl_costs() as far as messages can play it: chunks go whole, and at the link's rate.
+// nccl_costs() as messages can simulate them: chunks go whole, at the link's rate.
 LibraryCosts assumed_costs() {
   LibraryCosts costs = nccl_costs();
   for (ProtocolCosts& protocol : costs.protocols) {
@@ -119,21 +120,12 @@ LibraryCosts real_costs(Prng& prng, double error) {
   return costs;
 }
 
-struct Network {
-  uint32_t hosts = 8;
-  uint32_t per_leaf = 8;
-  uint32_t nics = 1;
-  uint32_t oversubscription = 1;
-  uint32_t gbps = 25;
-  Duration delay;
-};
-
-Network draw_network(Prng& prng, const ChoiceLimits& limits, ChoiceCase& drawn) {
+ChoiceNetwork draw_network(Prng& prng, const ChoiceLimits& limits, ChoiceCase& drawn) {
   constexpr std::array<uint32_t, 4> kHosts{8, 16, 32, 64};
   constexpr std::array<uint32_t, 2> kOver{2, 4};
   constexpr std::array<uint32_t, 2> kFast{25, 100};
   constexpr std::array<int64_t, 3> kDelays{500, 1000, 2000};
-  Network network;
+  ChoiceNetwork network;
   do network.hosts = one_of(prng, kHosts);
   while (network.hosts > limits.hosts);
   network.delay = Duration::from_ns(one_of(prng, kDelays));
@@ -155,8 +147,7 @@ Network draw_network(Prng& prng, const ChoiceLimits& limits, ChoiceCase& drawn) 
   return network;
 }
 
-// The simulator's defaults for what is not named.
-Result<RunSpec> run_of(const Network& network, Bytes mtu, uint64_t seed) {
+Result<RunSpec> run_of(const ChoiceNetwork& network, Bytes mtu, uint64_t seed) {
   const std::string shape =
       network.nics > 1
           ? fmt::format(
@@ -175,8 +166,8 @@ Result<RunSpec> run_of(const Network& network, Bytes mtu, uint64_t seed) {
   return make_run_spec(*spec.table(), "");
 }
 
-// What the plugin would find: the NICs.
-tuner::Facts facts_of(const Network& network, Bytes mtu) {
+// What the plugin finds: the NICs.
+tuner::Facts facts_of(const ChoiceNetwork& network, Bytes mtu) {
   tuner::Facts facts{
       .ranks = network.hosts, .nodes = network.hosts, .nics = {}, .ranks_per_nvlink_domain = {}};
   facts.nics.resize(network.nics, {.name = fmt::format("{}G", network.gbps),
@@ -187,7 +178,7 @@ tuner::Facts facts_of(const Network& network, Bytes mtu) {
 
 }  // namespace
 
-float nccl_time_us(const NcclNetwork& network, TunedFunction function, TunedAlgorithm algorithm,
+float nccl_time_us(const ChoiceNetwork& network, TunedFunction function, TunedAlgorithm algorithm,
                    TunedProtocol protocol, Bytes bytes) {
   const auto column = static_cast<size_t>(protocol);
   const bool parts =
@@ -208,7 +199,7 @@ float nccl_time_us(const NcclNetwork& network, TunedFunction function, TunedAlgo
 Result<ChoiceCase> draw_choice(uint64_t seed, const ChoiceLimits& limits) {
   Prng prng(seed);
   ChoiceCase drawn;
-  const Network network = draw_network(prng, limits, drawn);
+  const ChoiceNetwork network = draw_network(prng, limits, drawn);
   constexpr std::array kFunctions{nccl::TunedFunction::kAllReduce, nccl::TunedFunction::kAllReduce,
                                   nccl::TunedFunction::kAllGather,
                                   nccl::TunedFunction::kReduceScatter,
@@ -217,14 +208,11 @@ Result<ChoiceCase> draw_choice(uint64_t seed, const ChoiceLimits& limits) {
   constexpr double kSmallest = 8e3;
   const double largest = static_cast<double>(limits.bytes);
   drawn.bytes = static_cast<Bytes>(kSmallest * std::pow(largest / kSmallest, uniform(prng)));
-  drawn.hosts = network.hosts;
-  drawn.nics = network.nics;
-  drawn.nic_rate = bytes_per_s(network.gbps);
-  drawn.nccl = {.hosts = network.hosts, .nics = network.nics, .nic_gb_per_s = network.gbps / 8.0};
+  drawn.network = network;
   drawn.assumed = assumed_costs();
   drawn.real = real_costs(prng, limits.cost_error);
 
-  // Larger packets for larger messages, so that a case costs about as many.
+  // Larger packets for larger messages, so that all cases have about as many.
   const Bytes mtu = drawn.bytes * network.hosts > 50'000'000 ? 16384 : 4096;
   ASSIGN_OR_RETURN(drawn.run, run_of(network, mtu, seed));
 
@@ -233,7 +221,7 @@ Result<ChoiceCase> draw_choice(uint64_t seed, const ChoiceLimits& limits) {
   facts.oversubscription = network.oversubscription;
   facts.hosts_per_leaf = network.per_leaf;
   facts.cable_delay_s = network.delay.seconds();
-  drawn.told = std::move(*tuner::clusters_of(facts));
+  drawn.described = std::move(*tuner::clusters_of(facts));
   drawn.name = fmt::format("{}: {} hosts, {} Gb/s, {}:1, {} ns, {:.3g} MB", drawn.fabric,
                            network.hosts, network.gbps, network.oversubscription,
                            network.delay.ns(), static_cast<double>(drawn.bytes) * 1e-6);

@@ -1,5 +1,5 @@
-// Random choices that NCCL has: a network, an operation, a size. Each as the packet simulator runs
-// it, as the tuner sees it, and as NCCL's own model does.
+// Random cases for NCCL's choice of algorithm and protocol: a network, an operation, a size. Each
+// as the packet simulator, the tuner and NCCL's own model take it. Pure.
 #pragma once
 
 #include <cstdint>
@@ -16,41 +16,39 @@
 
 namespace pacecar::predict {
 
-// NCCL's own model of what a collective takes: the formulas and constants of NVIDIA/nccl,
-// src/graph/tuning.cc (2.28), as far as they apply to one GPU per host, Ampere, Intel processors.
-// Pure. Bandwidths in GB/s, times in microseconds, as there.
-
-// What NCCL knows of the network.
-struct NcclNetwork {
-  uint32_t hosts = 8;
-  uint32_t nics = 1;
-  double nic_gb_per_s = 3.125;  // of each
+struct ChoiceNetwork {
+  uint32_t hosts = 8;  // of one GPU each
+  uint32_t per_leaf = 8;
+  uint32_t nics = 1;  // of a host, each on a rail of its own
+  uint32_t oversubscription = 1;
+  uint32_t gbps = 25;  // of a NIC
+  Duration delay;      // of a cable
 };
 
-// kRuledOut where NCCL has no such algorithm.
-float nccl_time_us(const NcclNetwork& network, nccl::TunedFunction function,
+// The time of a collective by NCCL's own model: the formulas and constants of NVIDIA/nccl,
+// src/graph/tuning.cc (2.28), as far as they apply to one GPU per host, Ampere and Intel
+// processors. NCCL knows the hosts and NICs, not the switches. kRuledOut where NCCL has no such
+// algorithm.
+float nccl_time_us(const ChoiceNetwork& network, nccl::TunedFunction function,
                    nccl::TunedAlgorithm algorithm, nccl::TunedProtocol protocol, Bytes bytes);
 
 struct ChoiceCase {
-  std::string fabric;  // "ethernet", "two rails", "oversubscribed"
+  std::string fabric;  // "Ethernet at 25G", "two rails", "oversubscribed"
   std::string name;
   RunSpec run;  // without its workload
-  uint32_t hosts = 8;
-  uint32_t nics = 1;  // of a host, each on a rail of its own
-  double nic_rate = 0;
+  ChoiceNetwork network;
   nccl::TunedFunction function{};
   Bytes bytes = 0;
-  std::vector<tuner::PossibleCluster> known;  // as the plugin knows it: its NICs, not the network
-  std::vector<tuner::PossibleCluster> told;   // where the user has described the network, too
-  NcclNetwork nccl;
-  LibraryCosts assumed;  // by the tuner
-  LibraryCosts real;     // of the library that is simulated
+  std::vector<tuner::PossibleCluster> known;      // the plugin knows the NICs, not the network
+  std::vector<tuner::PossibleCluster> described;  // the user has described the network as well
+  LibraryCosts assumed;                           // by the tuner
+  LibraryCosts real;                              // of the simulated library
 };
 
 struct ChoiceLimits {
   uint32_t hosts = 64;
   Bytes bytes = 64'000'000;
-  // The real costs of a step are up to so many times what is assumed, or as much less; 1: the same.
+  // A real step costs up to this many times the assumed one, or this many times less.
   double cost_error = 1;
 };
 

@@ -1,6 +1,6 @@
-// Does the tuner choose well? Random choices that NCCL has, every one of them run in the packet
-// simulator as far as it could be the best: the tuner's pick beside the best, and beside that of
-// NCCL's own model. Prints a line of JSON per case, then a summary.
+// predict_choices: compares the tuner's choices with the best, and with those of NCCL's own model.
+// For each random case the packet simulator runs every algorithm and protocol that could be the
+// best. Prints a line of JSON for each case, then a summary.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -9,11 +9,10 @@
 #include <atomic>
 #include <chrono>
 #include <fstream>
+#include <future>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <thread>
 #include <vector>
 
 #include "bench/predict/choices/choice_case.h"
@@ -43,7 +42,7 @@ Costs costs_of_nccl(const ChoiceCase& drawn) {
   Costs costs;
   for (int i = 0; i < static_cast<int>(costs.size()); ++i) {
     costs[static_cast<size_t>(i)] = nccl_time_us(
-        drawn.nccl, drawn.function, static_cast<nccl::TunedAlgorithm>(i / nccl::kTunedProtocols),
+        drawn.network, drawn.function, static_cast<nccl::TunedAlgorithm>(i / nccl::kTunedProtocols),
         static_cast<nccl::TunedProtocol>(i % nccl::kTunedProtocols), drawn.bytes);
   }
   return costs;
@@ -58,8 +57,8 @@ Costs costs_of_tuner(const ChoiceCase& drawn, std::span<const tuner::PossibleClu
 
 LibraryFlows flows_of(const ChoiceCase& drawn, size_t entry) {
   const auto algorithm = static_cast<nccl::TunedAlgorithm>(entry / nccl::kTunedProtocols);
-  return {.hosts = drawn.hosts,
-          .nics = drawn.nics,
+  return {.hosts = drawn.network.hosts,
+          .nics = drawn.network.nics,
           .operation = kOperations[static_cast<size_t>(drawn.function)],
           .algorithm = algorithm == nccl::TunedAlgorithm::kTree   ? Algorithm::kTree
                        : algorithm == nccl::TunedAlgorithm::kRing ? Algorithm::kRing
@@ -74,7 +73,7 @@ double simulate_us(const ChoiceCase& drawn, size_t entry) {
   run.workload = library_workload(flows);
   const auto result = run_experiment(run);
   if (!result) throw std::runtime_error(result.error().message);
-  if (!result->complete) throw std::runtime_error("the run came to no end: " + drawn.name);
+  if (!result->complete) throw std::runtime_error("the run did not end: " + drawn.name);
   double last_s = 0;
   for (const FlowResult& flow : result->flows) last_s = std::max(last_s, flow.received.seconds());
   return (flows.costs.launch_s + last_s) * 1e6;
@@ -86,19 +85,18 @@ size_t entry_of(const Pick& pick) {
 }
 
 std::string name_of_entry(size_t entry) {
-  const auto algorithm = static_cast<nccl::TunedAlgorithm>(entry / nccl::kTunedProtocols);
-  return std::string(tuner::name_of(algorithm)) + " " +
-         std::string(
-             tuner::name_of(static_cast<nccl::TunedProtocol>(entry % nccl::kTunedProtocols)));
+  return fmt::format(
+      "{} {}", tuner::name_of(static_cast<nccl::TunedAlgorithm>(entry / nccl::kTunedProtocols)),
+      tuner::name_of(static_cast<nccl::TunedProtocol>(entry % nccl::kTunedProtocols)));
 }
 
-// Times of all entries that could be the best, or were picked; some may be in `earlier`.
+// The times of all entries that could be the best, or were picked; some may be in `earlier`.
 Json run_case(uint64_t seed, const ChoiceLimits& limits, const Json& earlier) {
   const auto drawn = draw_choice(seed, limits);
   if (!drawn) throw std::runtime_error(drawn.error().message);
   Costs nccl = costs_of_nccl(*drawn);
   Costs known = costs_of_tuner(*drawn, drawn->known);
-  Costs told = costs_of_tuner(*drawn, drawn->told);
+  Costs described = costs_of_tuner(*drawn, drawn->described);
   std::map<size_t, double> simulated;
   const auto time_of = [&](size_t entry) {
     const auto found = simulated.find(entry);
@@ -107,12 +105,13 @@ Json run_case(uint64_t seed, const ChoiceLimits& limits, const Json& earlier) {
     return simulated[entry] =
                before != earlier.end() ? before->get<double>() : simulate_us(*drawn, entry);
   };
-  const std::array picks{*fastest(view(known)), *fastest(view(told)), *fastest(view(nccl))};
+  const std::array picks{*fastest(view(known)), *fastest(view(described)), *fastest(view(nccl))};
   double best_us = time_of(entry_of(picks[0]));
   for (const Pick& pick : picks) best_us = std::min(best_us, time_of(entry_of(pick)));
   for (size_t entry = 0; entry < nccl.size(); ++entry) {
     if (nccl[entry] == nccl::kRuledOut) continue;
-    if (least_s(flows_of(*drawn, entry), drawn->nic_rate) * 1e6 > best_us) continue;
+    if (least_s(flows_of(*drawn, entry), bytes_per_s(drawn->network.gbps)) * 1e6 > best_us)
+      continue;
     best_us = std::min(best_us, time_of(entry));
   }
   Json times = Json::object();
@@ -121,11 +120,11 @@ Json run_case(uint64_t seed, const ChoiceLimits& limits, const Json& earlier) {
   for (const auto& [entry, time_us] : simulated) {
     times[name_of_entry(entry)] = time_us;
     predicted[name_of_entry(entry)] = known[entry];
-    predicted_described[name_of_entry(entry)] = told[entry];
+    predicted_described[name_of_entry(entry)] = described[entry];
   }
   return {{"seed", seed},
-          {"name",
-           std::string(kFunctionNames[static_cast<size_t>(drawn->function)]) + ", " + drawn->name},
+          {"name", fmt::format("{}, {}", kFunctionNames[static_cast<size_t>(drawn->function)],
+                               drawn->name)},
           {"fabric", drawn->fabric},
           {"operation", kFunctionNames[static_cast<size_t>(drawn->function)]},
           {"best_us", best_us},
@@ -139,7 +138,7 @@ Json run_case(uint64_t seed, const ChoiceLimits& limits, const Json& earlier) {
           {"predicted_by_the_tuner_that_knows_the_network_us", predicted_described}};
 }
 
-// Of one way to choose.
+// Of one chooser: the tuner without and with the network, and NCCL.
 struct Score {
   double near = 0;  // cases within 3% of the best
   double sum_us = 0;
@@ -153,10 +152,10 @@ struct Score {
 struct Scores {
   double cases = 0;
   double best_sum_us = 0;
-  std::array<Score, 3> ways;
+  std::array<Score, 3> choosers;
 };
 
-constexpr std::array kWays{"tuner_us", "tuner_that_knows_the_network_us", "nccl_us"};
+constexpr std::array kChoosers{"tuner_us", "tuner_that_knows_the_network_us", "nccl_us"};
 
 void print_summary(const std::vector<Json>& results) {
   std::map<std::string, Scores> groups;
@@ -168,7 +167,8 @@ void print_summary(const std::vector<Json>& results) {
       Scores& scores = groups[group];
       scores.cases += 1;
       scores.best_sum_us += best_us;
-      for (size_t i = 0; i < kWays.size(); ++i) scores.ways[i].add(result[kWays[i]], best_us);
+      for (size_t i = 0; i < kChoosers.size(); ++i)
+        scores.choosers[i].add(result[kChoosers[i]], best_us);
     }
   }
   fmt::print(
@@ -176,11 +176,11 @@ void print_summary(const std::vector<Json>& results) {
       "{:>6} {:>8} {:>6}\n",
       "", "cases", "tuner", "network", "NCCL", "tuner", "network", "best");
   for (const auto& [name, scores] : groups) {
-    const auto& [tuner, told, nccl] = scores.ways;
+    const auto& [tuner, described, nccl] = scores.choosers;
     fmt::print("{:18} {:5} | {:29.1f}% {:7.1f}% {:5.1f}% | {:30.3f} {:8.3f} {:6.3f}\n", name,
-               scores.cases, 100 * tuner.near / scores.cases, 100 * told.near / scores.cases,
+               scores.cases, 100 * tuner.near / scores.cases, 100 * described.near / scores.cases,
                100 * nccl.near / scores.cases, tuner.sum_us / nccl.sum_us,
-               told.sum_us / nccl.sum_us, scores.best_sum_us / nccl.sum_us);
+               described.sum_us / nccl.sum_us, scores.best_sum_us / nccl.sum_us);
   }
 }
 
@@ -191,7 +191,7 @@ struct Budget {
   double seconds = 1e9;  // no case begins later
 };
 
-// By seed, the times of lines that an earlier run of the same limits has printed.
+// By seed: the times in the lines that an earlier run with the same limits has printed.
 using Earlier = std::map<uint64_t, Json>;
 Earlier read_earlier(const std::string& path) {
   Earlier earlier;
@@ -204,7 +204,7 @@ Earlier read_earlier(const std::string& path) {
   return earlier;
 }
 
-// In the order of the seeds, each job the next one; what has run of them.
+// Each job takes the next seed. Returns the results of the cases that have run.
 std::vector<Json> run_cases(const Budget& budget, const ChoiceLimits& limits,
                             const Earlier& earlier) {
   using Clock = std::chrono::steady_clock;
@@ -212,31 +212,22 @@ std::vector<Json> run_cases(const Budget& budget, const ChoiceLimits& limits,
   std::mutex mutex;
   std::vector<Json> results;
   std::atomic<uint64_t> next{0};
-  std::vector<std::exception_ptr> failures(budget.jobs);
-  std::vector<std::thread> threads;
-  for (uint32_t job = 0; job < budget.jobs; ++job) {
-    threads.emplace_back([&, job] {
-      try {
-        while (Clock::now() < end) {
-          const uint64_t i = next++;
-          if (i >= budget.cases) return;
-          const auto found = earlier.find(budget.first + i);
-          const Json result = run_case(budget.first + i, limits,
-                                       found == earlier.end() ? Json::object() : found->second);
-          const std::lock_guard lock(mutex);
-          fmt::print("{}\n", result.dump());
-          std::fflush(stdout);
-          results.push_back(result);
-        }
-      } catch (...) {
-        failures[job] = std::current_exception();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const auto& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
+  const auto work = [&] {
+    while (Clock::now() < end) {
+      const uint64_t i = next++;
+      if (i >= budget.cases) return;
+      const auto found = earlier.find(budget.first + i);
+      const Json result = run_case(budget.first + i, limits,
+                                   found == earlier.end() ? Json::object() : found->second);
+      const std::lock_guard lock(mutex);
+      fmt::print("{}\n", result.dump());
+      std::fflush(stdout);
+      results.push_back(result);
+    }
+  };
+  std::vector<std::future<void>> jobs;
+  for (uint32_t i = 0; i < budget.jobs; ++i) jobs.push_back(std::async(std::launch::async, work));
+  for (auto& job : jobs) job.get();
   return results;
 }
 
@@ -248,20 +239,22 @@ int main(int argc, char** argv) {
   Budget budget;
   ChoiceLimits limits;
   std::string earlier;
-  CLI::App app("The tuner's choices beside the best, and beside NCCL's own");
+  CLI::App app("Compares the tuner's choices with the best, and with NCCL's own");
   app.add_option("--first", budget.first, "Seed of the first case");
-  app.add_option("--cases", budget.cases, "How many")->check(CLI::Range(1, 1'000'000));
-  app.add_option("--jobs", budget.jobs, "At a time")->check(CLI::Range(1, 256));
-  app.add_option("--seconds", budget.seconds, "No case begins later");
-  app.add_option("--hosts", limits.hosts, "At most so many, 8 at least")->check(CLI::Range(8, 64));
-  app.add_option("--bytes", limits.bytes, "At most so many")
+  app.add_option("--cases", budget.cases, "Number of cases")->check(CLI::Range(1, 1'000'000));
+  app.add_option("--jobs", budget.jobs, "Cases at a time")->check(CLI::Range(1, 256));
+  app.add_option("--seconds", budget.seconds, "No case starts after this time");
+  app.add_option("--hosts", limits.hosts, "Most hosts of a case, at least 8")
+      ->check(CLI::Range(8, 64));
+  app.add_option("--bytes", limits.bytes, "Largest size of a case")
       ->check(CLI::Range(10'000, 256'000'000));
   app.add_option("--cost-error", limits.cost_error,
-                 "The library's steps take up to so many times what the tuner assumes, or as much "
-                 "less")
+                 "The library's steps take up to this many times what the tuner assumes, or this "
+                 "many times less")
       ->check(CLI::Range(1.0, 10.0));
-  app.add_option("--earlier", earlier,
-                 "What this has printed with the same limits: it is not simulated again");
+  app.add_option(
+      "--earlier", earlier,
+      "Output of an earlier run with the same limits: its times are not simulated again");
   CLI11_PARSE(app, argc, argv);
   try {
     print_summary(run_cases(budget, limits, read_earlier(earlier)));

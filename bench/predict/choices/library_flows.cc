@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "bench/workload/flow_graph.h"
@@ -41,7 +42,7 @@ class Channel {
     }
   }
 
-  // Piece by piece from the first host along the others.
+  // In pieces from host to host.
   void chain() {
     const double pieces = pieces_of(bytes(), what_.costs.chunk);
     Flows before;
@@ -50,7 +51,7 @@ class Channel {
     }
   }
 
-  // Two binary trees with half of the buffer each; who is inside of one is a leaf of the other.
+  // Two binary trees with half of the buffer each; inner nodes of one are leaves of the other.
   void trees() {
     const uint32_t n = what_.hosts;
     tree([](uint32_t place) { return place; });
@@ -61,7 +62,7 @@ class Channel {
     }
   }
 
-  // As a Bruck all-gather, or its reverse: after log2 n steps each has had all.
+  // As a Bruck all-gather, or its reverse, in log2 n steps.
   void pat() {
     const uint32_t n = what_.hosts;
     Flows before;
@@ -88,7 +89,7 @@ class Channel {
     return flow;
   }
 
-  // Each piece once it has come by all `inputs`, which may be empty.
+  // Sends each piece when it has arrived by all `inputs`, some of which may be empty.
   Flows edge(uint32_t from, uint32_t to, const std::vector<Flows>& inputs, double pieces,
              double bytes) {
     Flows flows;
@@ -103,7 +104,7 @@ class Channel {
     return flows;
   }
 
-  // Hosts by the lowest bit that is set of their place: leaves are odd.
+  // The lowest set bit of a place is its height: leaves are odd.
   template <typename HostAt>
   void tree(HostAt host_at) {
     const uint32_t n = what_.hosts;
@@ -115,9 +116,9 @@ class Channel {
       const uint32_t up = (i ^ low) | (low << 1);
       parents[i] = up < n ? up : i ^ low;
     }
-    // Those with lower bits are further down; place 0 is the root.
+    // Deepest first; place 0 is the root.
     std::vector<uint32_t> order(n - 1);
-    for (uint32_t i = 1; i < n; ++i) order[i - 1] = i;
+    std::iota(order.begin(), order.end(), 1U);
     const auto depth = [&](uint32_t i) {
       uint32_t levels = 0;
       for (; parents[i] != kNobody; i = parents[i]) ++levels;

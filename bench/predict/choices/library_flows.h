@@ -1,6 +1,6 @@
-// A collective as a library like NCCL carries it out, as flows for the packet simulator: its
-// algorithms, its chunks and slots, and the time that a GPU takes for each step. Written apart from
-// the predictor's plans, which it judges; one GPU per host.
+// A collective of a library like NCCL as flows for the packet simulator: with its algorithms,
+// chunks and slots, and the time of a GPU for each step. One GPU per host. Shares no code with the
+// predictor's plans, which it judges.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace pacecar::predict {
 
 struct LibraryFlows {
   uint32_t hosts = 8;
-  uint32_t nics = 1;  // of each host, a channel on each; host h's NIC i is the simulator's h*nics+i
+  uint32_t nics = 1;  // of a host, with a channel each; NIC i of host h is host h*nics+i of the run
   Operation operation{};
   Algorithm algorithm{};
   Bytes bytes = 0;
@@ -22,7 +22,8 @@ struct LibraryFlows {
 
 Workload library_workload(const LibraryFlows& what);
 
-// No run is faster: seconds that a NIC of `rate` (bytes per second) sends for, or the steps' own.
+// A lower bound of the time in seconds: of the sends of a NIC of `rate` (bytes per second), or of
+// the steps.
 double least_s(const LibraryFlows& what, double rate);
 
 }  // namespace pacecar::predict

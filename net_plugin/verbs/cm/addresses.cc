@@ -1,4 +1,4 @@
-// Ids, and where they are: addresses, ports, devices by route.
+// Ids with their addresses and ports, and the device by the route to the peer.
 #include <fmt/format.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 
 #include "net_plugin/verbs/cm/ids.h"
 #include "net_plugin/verbs/forward.h"
-#include "transport/engine/bootstrap/auth.h"
+#include "transport/base/random_word.h"
 #include "transport/io/sockaddr.h"
 #include "transport/wire/address.h"
 
@@ -33,30 +33,26 @@ void put(const Address& address, sockaddr_storage* to) {
   std::memcpy(to, &raw, length);
 }
 
-// The address from which the route to `to` begins; nothing with errno.
+// The local address of the route to `to`; none with errno.
 std::optional<Address> source_towards(const Address& to, const sockaddr* bound) {
   SocketAddress raw;
-  Address probe = to;
-  if (probe.port == 0) probe.port = 1;  // nothing is sent
-  const socklen_t length = to_sockaddr(probe, raw);
-  const int fd = socket(raw.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return std::nullopt;
-  int result = 0;
-  if (has_address(bound)) {
+  Address peer = to;
+  if (peer.port == 0) peer.port = 1;  // nothing is sent
+  const socklen_t length = to_sockaddr(peer, raw);
+  const FileDescriptor probe(socket(raw.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  bool routed = static_cast<bool>(probe);
+  if (routed && has_address(bound)) {
     SocketAddress from;
     Address local = address_of(bound);
     local.port = 0;
     const socklen_t size = to_sockaddr(local, from);
-    result = bind(fd, &from.any, size);
+    routed = bind(probe.get(), &from.any, size) == 0;
   }
-  if (result == 0) result = connect(fd, &raw.any, length);
   SocketAddress source;
   socklen_t size = sizeof source;
-  if (result == 0) result = getsockname(fd, &source.any, &size);
-  const int error = errno;
-  close(fd);
-  errno = error;
-  if (result != 0) return std::nullopt;
+  routed = routed && connect(probe.get(), &raw.any, length) == 0 &&
+           getsockname(probe.get(), &source.any, &size) == 0;
+  if (!routed) return std::nullopt;
   return from_sockaddr(source);
 }
 
@@ -68,19 +64,20 @@ Address address_of(const sockaddr* address) {
   return from_sockaddr(raw);
 }
 
+bool is_any(const Address& address) {
+  const auto tail = std::span(address.ip).subspan(is_ipv4(address) ? kIpv4Prefix.size() : 0);
+  return std::ranges::all_of(tail, [](uint8_t byte) { return byte == 0; });
+}
+
 uint16_t port_of(const Id& id, bool source) {
   const sockaddr* const address = source ? source_of(id) : &id.route.addr.dst_addr;
   return has_address(address) ? address_of(address).port : 0;
 }
 
-uint16_t any_port() {
-  uint16_t value = 0;
-  (void)bootstrap::fill_random({reinterpret_cast<uint8_t*>(&value), sizeof value});
-  return static_cast<uint16_t>(kFirstAnyPort + value % kAnyPorts);
-}
+uint16_t any_port() { return static_cast<uint16_t>(kFirstAnyPort + random_word() % kAnyPorts); }
 
-// Ports are the host's, and processes know nothing of each other: a name that the kernel gives to
-// one of them, and takes back when it ends.
+// Ports belong to the host. So that processes use different ones, a process binds an abstract
+// socket with the port's name; the kernel releases the name when the process ends.
 bool reserve_port(Id& id) {
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
@@ -88,16 +85,10 @@ bool reserve_port(Id& id) {
   const auto text =
       fmt::format("pacecar-rdma-{:x}-{}", static_cast<unsigned>(id.ps), pacecar::to_string(own));
   std::copy_n(text.data(), std::min(text.size(), sizeof name.sun_path - 1), name.sun_path + 1);
-  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return false;
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
-  if (bind(fd, reinterpret_cast<sockaddr*>(&name), length) != 0) {
-    const int error = errno;
-    close(fd);
-    errno = error;
-    return false;
-  }
-  id.reservation = fd;
+  if (!socket || bind(socket.get(), reinterpret_cast<sockaddr*>(&name), length) != 0) return false;
+  id.reservation = std::move(socket);
   return true;
 }
 
@@ -106,13 +97,8 @@ Id::Id(rdma_event_channel* events, void* user, rdma_port_space space) : rdma_cm_
   context = user;
   ps = space;
   qp_type = space == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC;
-  (void)bootstrap::fill_random({reinterpret_cast<uint8_t*>(&first_psn), sizeof first_psn});
-  first_psn &= 0xFF'FFFF;
-  responder_resources = initiator_depth = most_reads();
-}
-
-Id::~Id() {
-  if (reservation >= 0) close(reservation);
+  first_psn = random_word() & 0xFF'FFFF;
+  responder_resources = initiator_depth = kMaxReads;
 }
 
 void Id::use(CmDevice& used) {
@@ -126,6 +112,8 @@ void Id::use(CmDevice& used) {
   std::ranges::copy(used.address().ip, ends.sgid.raw);
   ends.pkey = 0xFFFF;
 }
+
+void Id::set_source(const Address& from) { put(from, &route.addr.src_storage); }
 
 void Id::set_destination(const Address& to) {
   put(to, &route.addr.dst_storage);
@@ -155,8 +143,7 @@ namespace {
 int bind_to(Id& id, const sockaddr* address) {
   if (address == nullptr || !has_address(address)) return EINVAL;
   Address own = address_of(address);
-  const auto tail = std::span(own.ip).subspan(address->sa_family == AF_INET ? 12 : 0);
-  id.any_address = std::ranges::all_of(tail, [](uint8_t byte) { return byte == 0; });
+  id.any_address = is_any(own);
   if (!id.any_address) {
     CmDevice* const device = device_at(own);
     if (device == nullptr) return errno;
@@ -165,10 +152,10 @@ int bind_to(Id& id, const sockaddr* address) {
   const bool chosen = own.port != 0;
   for (int tries = 0; tries < kPortTries; ++tries) {
     if (!chosen) own.port = any_port();
-    put(own, &id.route.addr.src_storage);
+    id.set_source(own);
     if (reserve_port(id)) return 0;
     if (chosen && !id.reuse_address) break;
-    if (chosen) return 0;  // rdma_listen will want it
+    if (chosen) return 0;  // rdma_listen will reserve it
   }
   id.route.addr.src_storage = {};
   return errno;
@@ -187,7 +174,7 @@ int resolve(Id& id, const sockaddr* destination) {
   Address own = id.device->address();
   if (is_ipv4(own) != is_ipv4(to)) return EAFNOSUPPORT;
   own.port = port_of(id, true) != 0 ? port_of(id, true) : any_port();
-  put(own, &id.route.addr.src_storage);
+  id.set_source(own);
   id.set_destination(to);
   return 0;
 }
@@ -246,7 +233,7 @@ PACECAR_VERBS int rdma_set_option(rdma_cm_id* id, int level, int option, void* v
   Id& own = id_of(id);
   if (level != RDMA_OPTION_ID || value == nullptr) return failed(ENOSYS);
   switch (option) {
-    case RDMA_OPTION_ID_TOS:     // PACECAR_TC says it
+    case RDMA_OPTION_ID_TOS:     // PACECAR_TC sets it
     case RDMA_OPTION_ID_AFONLY:  // a device has one address
       return 0;
     case RDMA_OPTION_ID_REUSEADDR:

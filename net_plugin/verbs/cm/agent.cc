@@ -6,8 +6,8 @@
 #include "net_plugin/verbs/cm/ids.h"
 #include "net_plugin/verbs/objects.h"
 #include "transport/base/check.h"
+#include "transport/base/random_word.h"
 #include "transport/base/return_if_error.h"
-#include "transport/engine/bootstrap/auth.h"
 #include "transport/engine/clock.h"
 #include "transport/wire/roce.h"
 
@@ -17,9 +17,9 @@ namespace {
 constexpr uint32_t kReceives = 256;
 constexpr uint32_t kSends = 256;
 constexpr size_t kRoomBytes = roce::kGrhBytes + kMadBytes;
-// A service that the first process refused: for so long another of the address may have it.
+// How long other processes of an address may answer after the first one has refused the service.
 constexpr Duration kSearch = Duration::from_ms(300);
-// At each deadline all ends are looked through, so deadlines of many ends share one.
+// Shortest time between two deadlines, as each one visits all ends.
 constexpr Duration kLeastPause = Duration::from_ms(10);
 
 bool refuses_service(const Message& message) {
@@ -70,9 +70,8 @@ void Agent::post_receive(uint32_t slot) {
 // Random, so only readers of a connection's messages can end it.
 uint32_t Agent::new_id() {
   uint32_t id = 0;
-  do {
-    PACECAR_CHECK(bootstrap::fill_random({reinterpret_cast<uint8_t*>(&id), sizeof id}));
-  } while (id == 0 || ends_.contains(id));
+  do id = random_word();
+  while (id == 0 || ends_.contains(id));
   return id;
 }
 
@@ -92,7 +91,7 @@ void Agent::remove(End& end) {
   }
 }
 
-// --- the end of connections ---
+// --- closing ---
 
 void Agent::disconnect(End& end) {
   const auto state = end.connection.state();
@@ -131,7 +130,7 @@ void Agent::send(End& end, const Message* message) {
   due_ = std::min(due_, end.connection.due());
 }
 
-// Without room a message is lost, like one lost in the network.
+// If there is no room the message is lost, like one that the network loses.
 void Agent::send_to(const Peer& peer, const Message& message) {
   const Staging staging = nic_.staging().take(kMadBytes);
   if (staging.data == nullptr) return;
@@ -195,7 +194,7 @@ void Agent::take(const Message& message, const Peer& from) {
   run(end, end.connection.on_message(message, clock_now()), message);
 }
 
-// Our end is gone, so the peer's may end, too.
+// For an end that is gone: lets the peer's end close as well.
 void Agent::on_unknown(const Message& message, const Peer& from) {
   const bool replies = message.kind == Kind::kReply;
   if (!replies && message.kind != Kind::kDisconnect) return;
@@ -207,7 +206,7 @@ void Agent::on_unknown(const Message& message, const Peer& from) {
                  .rejected = Kind::kReply});
 }
 
-// Another process may still accept after one has refused.
+// True if the process refuses the service: another process may still accept.
 bool Agent::still_searching(End& end, const Message& message) {
   if (!refuses_service(message)) return false;
   if (end.search_ends == Instant::never()) {
@@ -254,7 +253,7 @@ void Agent::on_due(Instant now) {
   std::vector<uint32_t> numbers;
   for (const auto& [number, end] : ends_) numbers.push_back(number);
   for (const uint32_t number : numbers) {
-    const auto end = ends_.find(number);  // one may have ended another
+    const auto end = ends_.find(number);  // an end may have removed another
     if (end != ends_.end()) on_end_due(*end->second, now);
   }
   due_ = Instant::never();

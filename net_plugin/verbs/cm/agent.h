@@ -1,13 +1,13 @@
 // Queue pair 1 of a device: sends, repeats and receives the messages of connection management, and
-// passes each to its end of a connection.
+// passes each one to its end of a connection.
 //
-// Several processes of a peer's address have a queue pair 1 each, by their slots
-// (roce::general_services_of), and a service is one of theirs. A request goes to the first, where
-// NICs and rdma_rxe have theirs too; when it refuses or does not answer, to all of them.
+// Each process of a peer's address has a queue pair 1, by its slot (roce::general_services_of); one
+// of the processes has the service. A request goes first to slot 0, which NICs and rdma_rxe use as
+// well; if that process refuses or does not answer, to all slots.
 //
 // A peer cannot act for another host: an end accepts messages from its peer's address only.
 //
-// Thread rule: with the NIC's mutex held.
+// Thread rule: call with the NIC's mutex held.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct Peer {
 struct CmDevice;
 struct Id;
 
-// One end of a connection, or of a look-up of a UD service.
+// One end of a connection, or of a lookup of a UD service (SIDR).
 struct End {
   End(Id& user, uint32_t local_id, Duration limit) : connection(local_id, limit), id(&user) {}
   End(const End&) = delete;
@@ -39,13 +39,14 @@ struct End {
   void on_notice(Notice notice, const Message& message);
 
   Connection connection;
-  Id* id;  // null: destroyed
+  Id* id;  // null: the program has destroyed it
   Peer peer;
-  // The service is being searched, until `search_ends`.
+  // It is not known yet which process has the service; from the first refusal on, the search lasts
+  // until `search_ends`.
   bool searching = false;
   bool asked_all = false;
   Instant search_ends = Instant::never();
-  Message refusal;  // the first, to be reported if no other comes
+  Message refusal;  // the first one, reported if no process accepts
 };
 
 class Agent final : CompletionSink, Timed {
@@ -60,15 +61,15 @@ class Agent final : CompletionSink, Timed {
   // A passive end after its connection's on_request().
   void add(End& end);
   void remove(End& end);
-  // The end's user is gone: ends its connection. kDisconnect is repeated until the peer answers.
+  // The id is destroyed: disconnects, and keeps the end until the peer has answered kDisconnect.
   void abandon(std::unique_ptr<End> end);
-  // All connections, as a process that exits must.
+  // Disconnects all ends, for a process that exits.
   void disconnect_all();
-  // No kDisconnect waits for its answer.
+  // No kDisconnect is unanswered.
   bool all_disconnected() const;
-  // Does nothing unless there is a connection.
+  // Does nothing unless the end is connected.
   void disconnect(End& end);
-  // Sends the result of a call on the end's connection; null: nothing.
+  // Sends the message that a call on the end's connection has returned; null: none.
   void send(End& end, const Message* message);
 
  private:
@@ -101,7 +102,7 @@ class Agent final : CompletionSink, Timed {
   std::unordered_map<uint32_t, End*> ends_;  // by number
   std::map<RemoteKey, uint32_t> requested_;  // passive ends by the peer's number
   std::unordered_map<uint32_t, std::unique_ptr<End>> abandoned_;
-  Instant due_ = Instant::never();  // at the earliest
+  Instant due_ = Instant::never();  // no end is due before
 };
 
 }  // namespace pacecar::ibverbs::cm

@@ -1,11 +1,10 @@
-// Connections: listening, asking, accepting, ending.
+// Connections: listen, connect, accept, reject, disconnect.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "net_plugin/verbs/cm/ids.h"
 #include "net_plugin/verbs/forward.h"
-#include "net_plugin/verbs/queue_pair.h"
 #include "transport/engine/clock.h"
 #include "transport/wire/address.h"
 
@@ -15,9 +14,7 @@ namespace {
 constexpr size_t kMostWaiting = 1024;  // as Linux
 constexpr uint8_t kMostRetries = 7;
 
-uint64_t guid_of(const Id& id) { return be64toh(ibv_get_device_guid(id.verbs->device)); }
-
-// A call's step of a connection: holds the NIC's mutex, and sends the messages at once.
+// The scope of a call on a connection: holds the NIC's mutex, and sends the messages at the end.
 class Move {
  public:
   explicit Move(Id& id) : nic_(id.device->nic()), call_(nic_) {}
@@ -30,7 +27,7 @@ class Move {
   Call call_;
 };
 
-// False: longer than the message has room for.
+// False: the data is longer than the message allows.
 bool put_private(const void* data, size_t length, size_t from, Message* message) {
   if (data == nullptr || length == 0) return true;
   if (from + length > private_bytes(message->kind)) return false;
@@ -57,15 +54,12 @@ void keep(Id& id, const rdma_conn_param& param, bool asks) {
   if (asks) id.retries = std::min(param.retry_count, kMostRetries);
 }
 
-uint32_t number_of(const Id& id, const rdma_conn_param* param) {
-  if (id.qp != nullptr) return id.qp->qp_num;
-  return param != nullptr ? param->qp_num : 0;
-}
-
 Message own_part(const Id& id, Kind kind, const rdma_conn_param* param) {
   return {.kind = kind,
-          .guid = guid_of(id),
-          .queue_pair = number_of(id, param),
+          .guid = be64toh(ibv_get_device_guid(id.verbs->device)),
+          .queue_pair = id.qp != nullptr   ? id.qp->qp_num
+                        : param != nullptr ? param->qp_num
+                                           : 0,
           .psn = id.first_psn,
           .responder_resources = id.responder_resources,
           .initiator_depth = id.initiator_depth,
@@ -78,7 +72,7 @@ Message own_part(const Id& id, Kind kind, const rdma_conn_param* param) {
               id.qp != nullptr ? id.qp->srq != nullptr : param != nullptr && param->srq != 0};
 }
 
-// With the NIC's mutex: the request has been answered, or will never be.
+// The request is no longer waiting for an answer. With the NIC's mutex.
 void leave_listener(Id& id) {
   const std::lock_guard lock(process().mutex);
   if (id.waiting != nullptr) --*id.waiting;
@@ -86,22 +80,19 @@ void leave_listener(Id& id) {
 }
 
 void raise_answer(Id& id, rdma_cm_event_type type, int status, const Message& message) {
-  rdma_cm_event event{};
-  event.id = &id;
-  event.event = type;
-  event.status = status;
-  event.param.conn.responder_resources = message.initiator_depth;
-  event.param.conn.initiator_depth = message.responder_resources;
-  event.param.conn.rnr_retry_count = message.not_ready_retries;
-  event.param.conn.qp_num = message.queue_pair;
+  rdma_cm_event event{.id = &id, .event = type, .status = status};
+  event.param.conn = {.responder_resources = message.initiator_depth,
+                      .initiator_depth = message.responder_resources,
+                      .rnr_retry_count = message.not_ready_retries,
+                      .qp_num = message.queue_pair};
   raise(id, event, std::span(message.private_data).first(private_bytes(message.kind)));
 }
 
 void raise_found(Id& id, const Message& found) {
-  rdma_cm_event event{};
-  event.id = &id;
-  event.event = found.status == 0 ? RDMA_CM_EVENT_ESTABLISHED : RDMA_CM_EVENT_UNREACHABLE;
-  event.status = found.status;
+  rdma_cm_event event{
+      .id = &id,
+      .event = found.status == 0 ? RDMA_CM_EVENT_ESTABLISHED : RDMA_CM_EVENT_UNREACHABLE,
+      .status = found.status};
   ibv_ah_attr& path = event.param.ud.ah_attr;
   path.is_global = 1;
   path.port_num = 1;
@@ -214,7 +205,7 @@ int refuse(Id& id, const void* data, size_t length) {
   return 0;
 }
 
-// Notifies the peer unless it knows.
+// Rejects or disconnects, unless the peer has done so.
 void drop_end(Id& id) {
   if (id.end == nullptr) return;
   const Move move(id);
@@ -239,8 +230,6 @@ void destroy(Id& id) {
   delete &id;
 }
 
-int result_of(int error) { return error == 0 ? 0 : failed(error); }
-
 }  // namespace
 }  // namespace pacecar::ibverbs::cm
 
@@ -252,7 +241,7 @@ extern "C" {
 PACECAR_VERBS int rdma_listen(rdma_cm_id* id, int backlog) {
   Id& own = id_of(id);
   if (own.listening || cm::port_of(own, true) == 0) return failed(EINVAL);
-  if (own.reservation < 0 && !reserve_port(own)) return -1;
+  if (!own.reservation && !reserve_port(own)) return -1;
   // Devices that cannot be opened, such as other users' interfaces, are skipped.
   if (own.any_address && all_devices().empty()) return failed(ENODEV);
   const std::lock_guard lock(process().mutex);
@@ -296,7 +285,8 @@ PACECAR_VERBS int rdma_reject(rdma_cm_id* id, const void* data, uint8_t length) 
   Id& own = id_of(id);
   if (own.end == nullptr) return failed(EINVAL);
   const Move move(own);
-  return result_of(refuse(own, data, length));
+  const int error = refuse(own, data, length);
+  return error == 0 ? 0 : failed(error);
 }
 
 // Without support for enhanced connections this is a plain reject.
@@ -339,7 +329,7 @@ PACECAR_VERBS int rdma_get_request(rdma_cm_id* listener, rdma_cm_id** id) {
   if (complete(own) != 0) return -1;
   if (own.event->event != RDMA_CM_EVENT_CONNECT_REQUEST) return failed(EINVAL);
   rdma_cm_id* const request = own.event->id;
-  // Its channel was the listener's, which ends with that.
+  // Its channel was the listener's, which may be destroyed before.
   bool made = rdma_migrate_id(request, nullptr) == 0;
   if (made && own.made_for) {
     ibv_qp_init_attr attr = *own.made_for;
@@ -354,7 +344,7 @@ PACECAR_VERBS int rdma_get_request(rdma_cm_id* listener, rdma_cm_id** id) {
   return 0;
 }
 
-// Enhanced connection establishment: options of vendors, which neither end of ours has.
+// Enhanced connection establishment: options of vendors, of which we have none.
 PACECAR_VERBS int rdma_set_local_ece(rdma_cm_id* /*id*/, ibv_ece* ece) {
   return ece->vendor_id == 0 ? 0 : failed(EOPNOTSUPP);
 }

@@ -1,4 +1,4 @@
-// The devices that ids use, and requests that come to them.
+// The devices that ids use, and the requests that they receive.
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,21 +10,16 @@
 #include "net_plugin/verbs/cm/ids.h"
 #include "net_plugin/verbs/forward.h"
 #include "transport/engine/clock.h"
-#include "transport/io/sockaddr.h"
-#include "transport/wire/address.h"
 
 namespace pacecar::ibverbs::cm {
 namespace {
 
-constexpr size_t kUserRequestBytes = 56;  // behind the header of RDMA over IP
-constexpr size_t kUserQuestionBytes = 180;
-
-// How long the exit of a process waits, for a peer's answer and for other threads' locks.
+// How long the exit of a process waits for the answers of peers and for locks of other threads.
 constexpr Duration kExitLimit = Duration::from_ms(1500);
 
 struct Devices {
   std::mutex mutex;   // taken before a NIC's
-  pid_t process = 0;  // that has opened the first; its children have copies
+  pid_t process = 0;  // that has opened the first device; its children have copies of this
   std::map<ibv_device*, std::unique_ptr<CmDevice>> open;
 };
 
@@ -33,8 +28,8 @@ Devices& devices() {
   return *instance;
 }
 
-// Calls `step` with the lock of the device's NIC, which a thread that exits may hold, until it
-// returns true.
+// Calls `step` with the NIC's lock held until it returns true. Gives up in time, as the thread that
+// calls exit() may itself hold the lock.
 template <typename Step>
 void step_until(Instant give_up, ProcessNic& nic, Step step) {
   while (clock_now() < give_up) {
@@ -46,26 +41,26 @@ void step_until(Instant give_up, ProcessNic& nic, Step step) {
   }
 }
 
-// The kernel does so for the programs of other devices.
+// Disconnects all connections when the process exits, as the kernel does for other devices.
 void leave_peers() {
   const std::unique_lock lock(devices().mutex, std::try_to_lock);
   if (!lock || devices().process != getpid()) return;
   const Instant give_up = clock_now() + kExitLimit;
-  for (const auto& [id, device] : devices().open) {
-    if (device == nullptr) continue;
-    step_until(give_up, device->nic(), [&device = *device] {
-      device.agent->disconnect_all();
-      device.nic().let_out();
-      return true;
-    });
-  }
-  for (const auto& [id, device] : devices().open) {
-    if (device == nullptr) continue;
-    step_until(give_up, device->nic(), [&device = *device] {
-      device.nic().turn();
-      return device.agent->all_disconnected();
-    });
-  }
+  const auto for_each = [&](auto step) {
+    for (const auto& [id, device] : devices().open) {
+      if (device == nullptr) continue;
+      step_until(give_up, device->nic(), [&device = *device, &step] { return step(device); });
+    }
+  };
+  for_each([](CmDevice& device) {
+    device.agent->disconnect_all();
+    device.nic().let_out();
+    return true;
+  });
+  for_each([](CmDevice& device) {
+    device.nic().turn();
+    return device.agent->all_disconnected();
+  });
 }
 
 // Null with errno.
@@ -95,11 +90,6 @@ CmDevice* opened(ibv_device* device) {
   return known.get();
 }
 
-bool is_any(const Address& address) {
-  const auto tail = std::span(address.ip).subspan(is_ipv4(address) ? kIpv4Prefix.size() : 0);
-  return std::ranges::all_of(tail, [](uint8_t byte) { return byte == 0; });
-}
-
 // With the process's mutex.
 Id* listener_for(const Message& request, CmDevice& device) {
   for (Id* const id : process().listeners) {
@@ -110,26 +100,20 @@ Id* listener_for(const Message& request, CmDevice& device) {
   return nullptr;
 }
 
-Address in_header(const IpHeader& header, const Peer& from) {
-  return {.ip = from.gid, .scope_id = 0, .port = header.port};
-}
-
 // With the process's mutex.
 void raise_request(Id& listener, Id& id, const Message& request) {
-  rdma_cm_event event{};
-  event.id = &id;
-  event.listen_id = &listener;
-  event.event = RDMA_CM_EVENT_CONNECT_REQUEST;
-  const auto user = std::span(request.private_data).subspan(IpHeader::kBytes);
-  if (id.is_datagram()) return raise_locked(listener, event, user.first(kUserQuestionBytes));
-  event.param.conn.responder_resources = request.initiator_depth;
-  event.param.conn.initiator_depth = request.responder_resources;
-  event.param.conn.flow_control = request.flow_control ? 1 : 0;
-  event.param.conn.retry_count = request.retries;
-  event.param.conn.rnr_retry_count = request.not_ready_retries;
-  event.param.conn.srq = request.shared_receives ? 1 : 0;
-  event.param.conn.qp_num = request.queue_pair;
-  raise_locked(listener, event, user.first(kUserRequestBytes));
+  rdma_cm_event event{.id = &id, .listen_id = &listener, .event = RDMA_CM_EVENT_CONNECT_REQUEST};
+  const auto user =
+      std::span(request.private_data).first(private_bytes(request.kind)).subspan(IpHeader::kBytes);
+  if (id.is_datagram()) return raise_locked(listener, event, user);
+  event.param.conn = {.responder_resources = request.initiator_depth,
+                      .initiator_depth = request.responder_resources,
+                      .flow_control = request.flow_control,
+                      .retry_count = request.retries,
+                      .rnr_retry_count = request.not_ready_retries,
+                      .srq = request.shared_receives,
+                      .qp_num = request.queue_pair};
+  raise_locked(listener, event, user);
 }
 
 }  // namespace
@@ -162,20 +146,19 @@ End* CmDevice::on_request(const Message& request, const Peer& from, uint16_t* re
     return nullptr;
   }
   *reason = 0;
-  if (*listener->waiting >= listener->backlog) return nullptr;  // it will ask again
+  if (*listener->waiting >= listener->backlog) return nullptr;  // the peer will repeat it
   auto made = std::make_unique<Id>(listener->channel, listener->context, listener->ps);
   made->use(*this);
   Address own = address();
   own.port = port_of(*listener, true);
-  SocketAddress source;
-  std::memcpy(&made->route.addr.src_storage, &source, to_sockaddr(own, source));
-  made->set_destination(in_header(*header, from));
+  made->set_source(own);
+  made->set_destination({.ip = from.gid, .scope_id = 0, .port = header->port});
   made->waiting = listener->waiting;
   made->peer_queue_pair = request.queue_pair;
   made->peer_psn = request.psn;
   made->mtu = static_cast<ibv_mtu>(std::clamp<int>(request.mtu, IBV_MTU_256, made->mtu));
-  made->responder_resources = std::min(request.initiator_depth, most_reads());
-  made->initiator_depth = std::min(request.responder_resources, most_reads());
+  made->responder_resources = std::min(request.initiator_depth, kMaxReads);
+  made->initiator_depth = std::min(request.responder_resources, kMaxReads);
   made->retries = request.retries;
   made->not_ready_retries = request.not_ready_retries;
   made->end = std::make_unique<End>(*made, agent->new_id(), nic().connect_limit());

@@ -1,4 +1,4 @@
-// rdma_getaddrinfo, and ids that are made of what it finds.
+// rdma_getaddrinfo, and ids that are created from its results.
 #include <netdb.h>
 
 #include <cerrno>
@@ -10,7 +10,7 @@
 namespace pacecar::ibverbs::cm {
 namespace {
 
-// What rdma_addrinfo points to lies behind it.
+// With the addresses that rdma_addrinfo points to.
 struct AddressInfo : rdma_addrinfo {
   sockaddr_storage source{};
   sockaddr_storage destination{};
@@ -30,7 +30,7 @@ void set_destination(AddressInfo& info, const sockaddr* address, socklen_t lengt
   info.ai_dst_len = length;
 }
 
-// As getaddrinfo: 0 or one of its errors.
+// 0, or an error of getaddrinfo.
 int look_up(const char* node, const char* service, const rdma_addrinfo& hints, AddressInfo& info) {
   addrinfo wanted{};
   wanted.ai_flags = (passive(hints) ? AI_PASSIVE : 0) |
@@ -112,10 +112,8 @@ PACECAR_VERBS void rdma_freeaddrinfo(rdma_addrinfo* info) {
 PACECAR_VERBS int rdma_create_ep(rdma_cm_id** id, rdma_addrinfo* info, ibv_pd* pd,
                                  ibv_qp_init_attr* attr) {
   rdma_cm_id* made = nullptr;
-  if (rdma_create_id(nullptr, &made, nullptr, static_cast<rdma_port_space>(info->ai_port_space)) !=
-      0) {
-    return -1;
-  }
+  const auto space = static_cast<rdma_port_space>(info->ai_port_space);
+  if (rdma_create_id(nullptr, &made, nullptr, space) != 0) return -1;
   if (prepare(id_of(made), *info, pd, attr) != 0) {
     const int error = errno;
     rdma_destroy_ep(made);

@@ -32,11 +32,10 @@ Channel::~Channel() {
 
 void Channel::put(Event* event) {
   unread.push_back(event);
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(fd, &one, sizeof one);
+  eventfd_write(fd, 1);
 }
 
-// A thread that was woken for one of them finds another, or waits again.
+// A thread that was woken for one of these events gets another one, or waits again.
 std::vector<Event*> Channel::take(const Id& owner) {
   std::vector<Event*> taken;
   std::erase_if(unread, [&](Event* event) {
@@ -56,7 +55,7 @@ void raise_locked(Id& owner, const rdma_cm_event& event, std::span<const uint8_t
   static_cast<rdma_cm_event&>(*made) = event;
   made->owner = &owner;
   std::ranges::copy(private_data, made->data.begin());
-  // Both kinds of parameters begin with the private data.
+  // param.conn and param.ud both begin with the private data.
   made->param.conn.private_data = private_data.empty() ? nullptr : made->data.data();
   made->param.conn.private_data_len = static_cast<uint8_t>(private_data.size());
   owner.events().put(made);
@@ -68,46 +67,37 @@ void raise(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> priva
 }
 
 void raise(Id& id, rdma_cm_event_type type, int status) {
-  rdma_cm_event event{};
-  event.id = &id;
-  event.event = type;
-  event.status = status;
-  raise(id, event);
+  raise(id, rdma_cm_event{.id = &id, .event = type, .status = status});
 }
 
 namespace {
 
-// 0: it was destroyed. With Process::mutex.
+// 0: the channel is destroyed. With Process::mutex.
 uint64_t number_of(const rdma_event_channel* channel) {
   const auto found = process().channels.find(channel);
   return found == process().channels.end() ? 0 : found->second;
 }
 
-[[noreturn]] void wait_for_ever() {
+[[noreturn]] void wait_for_ever(std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
   for (;;) pause();
 }
 
-// Null with errno, as read(2). Where the channel is destroyed meanwhile, or was just before, as
-// rping's may be, the thread waits for ever: the kernel does not wake it either.
+// Null with errno, as read(2). If another thread destroys the channel meanwhile or just before, as
+// rping does, this thread waits for ever, as it would with the kernel's channels.
 Event* take(rdma_event_channel* given) {
   auto* const channel = static_cast<Channel*>(given);
   std::unique_lock lock(process().mutex);
   const uint64_t number = number_of(channel);
-  if (number == 0) {
-    lock.unlock();
-    wait_for_ever();
-  }
+  if (number == 0) wait_for_ever(lock);
   const int fd = channel->fd;
   for (;;) {
     lock.unlock();
-    uint64_t count = 0;
-    const bool readable = read(fd, &count, sizeof count) == static_cast<ssize_t>(sizeof count);
+    eventfd_t count = 0;
+    const bool readable = eventfd_read(fd, &count) == 0;
     const int error = errno;
     lock.lock();
-    if (number_of(channel) != number) {
-      lock.unlock();
-      wait_for_ever();
-    }
+    if (number_of(channel) != number) wait_for_ever(lock);
     if (!readable) return no_object(error);
     if (channel->unread.empty()) continue;
     Event* const event = channel->unread.front();
@@ -190,7 +180,7 @@ PACECAR_VERBS const char* rdma_event_str(rdma_cm_event_type event) {
   return index < kNames.size() ? kNames[index] : "UNKNOWN EVENT";
 }
 
-// What nobody has read goes along.
+// Unread events move to the new channel.
 PACECAR_VERBS int rdma_migrate_id(rdma_cm_id* id, rdma_event_channel* channel) {
   Id& moved = id_of(id);
   auto* const own = moved.synchronous ? &moved.events() : nullptr;

@@ -1,8 +1,8 @@
-// The objects that programs of librdmacm hold: event channels, events, and ids; each begins with
-// the structure that rdma_cma.h declares.
+// The objects that programs of librdmacm hold: event channels, events and ids. Each begins with the
+// structure that rdma_cma.h declares.
 //
-// Thread rule: an id is its program's, and what of it a peer changes is touched with the NIC's
-// mutex held. Listeners and events are guarded by Process::mutex, which is taken last.
+// Thread rule: one thread of the program uses an id at a time; what a peer's message changes is
+// guarded by the NIC's mutex, listeners and events by Process::mutex, which is taken last.
 #pragma once
 
 #include <rdma/rdma_cma.h>
@@ -17,18 +17,19 @@
 
 #include "net_plugin/verbs/cm/agent.h"
 #include "net_plugin/verbs/objects.h"
+#include "transport/base/file_descriptor.h"
 
 namespace pacecar::ibverbs::cm {
 
 struct Id;
 
 struct Event : rdma_cm_event {
-  Id* owner = nullptr;              // destroying it waits for the acknowledgement
+  Id* owner = nullptr;              // rdma_destroy_id waits until its events are acknowledged
   std::array<uint8_t, 224> data{};  // private
 };
 
-// Its descriptor counts what is unread: an eventfd, at which a thread that waits goes on waiting
-// when another destroys the channel, as programs rely on.
+// Its descriptor is an eventfd that counts unread events. A thread that waits at it goes on waiting
+// when another thread destroys the channel; programs rely on this.
 struct Channel : rdma_event_channel {
   Channel();
   ~Channel();
@@ -37,54 +38,53 @@ struct Channel : rdma_event_channel {
 
   // With Process::mutex.
   void put(Event* event);
-  // Those of one id, which nobody reads any more.
+  // Removes the unread events of an id.
   std::vector<Event*> take(const Id& owner);
 
   std::vector<Event*> unread;  // guarded by Process::mutex
 };
 
-// A device that ids use: opened once, and never closed, as programs keep what belongs to it.
+// A device that ids use. It is never closed, as programs may keep objects of it.
 struct CmDevice {
   ibv_context* context = nullptr;
-  ibv_pd* pd = nullptr;  // for programs that bring none
+  ibv_pd* pd = nullptr;  // for ids without a domain of the program
   std::unique_ptr<Agent> agent;
 
   ProcessNic& nic() { return nic_of(context); }
   Address address() { return nic().address(); }
-  // For a request or a question: returns the new end, already added; or null with the reason for a
-  // reject (0: none, the peer repeats its request).
+  // For kRequest or kFind: returns the new end, already added to the agent; or null with the reason
+  // of the reject (0: no reject, the peer will repeat its request).
   End* on_request(const Message& request, const Peer& from, uint16_t* reason);
 };
 
-// The device with the address, or of an address that begins with nothing: any. Null with errno.
+// The device with the address; for the unspecified address, any device. Null with errno.
 CmDevice* device_at(const Address& local);
 std::vector<CmDevice*> all_devices();
 
 struct Id final : rdma_cm_id {
   Id(rdma_event_channel* events, void* user, rdma_port_space space);
-  ~Id();
-  Id(const Id&) = delete;
-  Id& operator=(const Id&) = delete;
 
   bool is_datagram() const { return ps == RDMA_PS_UDP; }
   Channel& events() { return *static_cast<Channel*>(channel); }
   void use(CmDevice& used);
+  void set_source(const Address& from);
   void set_destination(const Address& to);
 
   CmDevice* device = nullptr;
   std::unique_ptr<End> end;  // of its connection
   bool synchronous = false;  // calls wait for their events
   bool listening = false;
-  bool any_address = false;  // of a listener
+  bool any_address = false;  // of a listener: bound to the unspecified address
   bool reuse_address = false;
   size_t backlog = 0;
-  // How many requests have not been answered: each has it until then, and may outlive its listener.
+  // Number of unanswered requests, shared by the listener and the ids of these requests, which may
+  // outlive it.
   std::shared_ptr<size_t> waiting;
-  int reservation = -1;         // of the port
+  FileDescriptor reservation;   // of the port
   uint32_t unacknowledged = 0;  // events
   ibv_sa_path_rec path{};
-  std::optional<ibv_qp_init_attr> made_for;  // rdma_create_ep: queue pairs of requests
-  bool own_queues = false;                   // completion queues
+  std::optional<ibv_qp_init_attr> made_for;  // rdma_create_ep: for queue pairs of requests
+  bool own_queues = false;                   // the completion queues are ours
   // The parameters that both ends have agreed on.
   uint32_t first_psn = 0;
   uint32_t peer_queue_pair = 0;
@@ -94,12 +94,12 @@ struct Id final : rdma_cm_id {
   uint8_t initiator_depth = 0;
   uint8_t retries = 7;
   uint8_t not_ready_retries = 7;
-  uint8_t ack_timeout = 0;  // 0: the usual
+  uint8_t ack_timeout = 0;  // 0: the default
 };
 
 inline Id& id_of(rdma_cm_id* id) { return *static_cast<Id*>(id); }
 
-// Of this process.
+// The state of this process.
 struct Process {
   std::mutex mutex;
   std::condition_variable acknowledged;
@@ -114,25 +114,25 @@ Process& process();
 void raise(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> private_data = {});
 void raise_locked(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> private_data);
 void raise(Id& id, rdma_cm_event_type type, int status = 0);
-// Drops unread events, and waits until read ones are acknowledged. Returns requests that nobody has
-// seen.
+// Drops unread events, and waits until the others are acknowledged. Returns the ids of unread
+// requests.
 std::vector<Id*> drop_events(Id& owner);
-// Of a synchronous id: waits for the next event. 0, or -1 with errno.
+// Ends a call of a synchronous id: waits for its event. 0, or -1 with errno.
 int complete(Id& id);
 
 // --- queue pairs ---
-// The attributes that take the id's queue pair to a state, by what has been agreed upon.
+// The attributes of ibv_modify_qp that bring the id's queue pair into a state.
 bool attributes_for(Id& id, ibv_qp_state state, ibv_qp_attr* attr, int* mask);
-// With the NIC's mutex: through all states until it sends. False: it cannot.
+// Brings the queue pair into RTS. With the NIC's mutex.
 bool bring_up(Id& id);
 void make_unusable(Id& id);
-uint8_t most_reads();
 
 // --- addresses ---
 uint16_t port_of(const Id& id, bool source);
 Address address_of(const sockaddr* address);
-// What the port space has given: false with errno.
+// Reserves the id's port on this host. False with errno.
 bool reserve_port(Id& id);
 uint16_t any_port();
+bool is_any(const Address& address);
 
 }  // namespace pacecar::ibverbs::cm

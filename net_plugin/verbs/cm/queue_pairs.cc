@@ -1,4 +1,4 @@
-// An id's queue pair, and what goes with it: completion queues, shared receives, its states.
+// The queue pair of an id, its states, completion queues and shared receive queue.
 #include <algorithm>
 #include <cerrno>
 
@@ -58,32 +58,25 @@ void drop_queues(Id& id) {
   id.own_queues = false;
 }
 
-bool make_queue(Id& id, uint32_t entries, ibv_comp_channel** channel, ibv_cq** queue) {
-  *channel = ibv_create_comp_channel(id.verbs);
-  if (*channel == nullptr) return false;
-  *queue = ibv_create_cq(id.verbs, static_cast<int>(std::max(1U, entries)),
-                         static_cast<rdma_cm_id*>(&id), *channel, 0);
-  return *queue != nullptr;
+// Creates a completion queue with its channel if the program has given none.
+bool make_queue(Id& id, uint32_t entries, ibv_cq*& wanted, ibv_comp_channel*& channel,
+                ibv_cq*& queue) {
+  if (wanted != nullptr) return true;
+  id.own_queues = true;
+  channel = ibv_create_comp_channel(id.verbs);
+  if (channel == nullptr) return false;
+  queue = ibv_create_cq(id.verbs, static_cast<int>(std::max(1U, entries)),
+                        static_cast<rdma_cm_id*>(&id), channel, 0);
+  wanted = queue;
+  return queue != nullptr;
 }
 
-// Of a queue pair that brings none.
 bool make_queues(Id& id, ibv_qp_init_attr_ex& attr) {
-  if (attr.send_cq == nullptr) {
-    id.own_queues = true;
-    if (!make_queue(id, attr.cap.max_send_wr, &id.send_cq_channel, &id.send_cq)) return false;
-    attr.send_cq = id.send_cq;
-  }
-  if (attr.recv_cq == nullptr) {
-    id.own_queues = true;
-    if (!make_queue(id, attr.cap.max_recv_wr, &id.recv_cq_channel, &id.recv_cq)) return false;
-    attr.recv_cq = id.recv_cq;
-  }
-  return true;
+  return make_queue(id, attr.cap.max_send_wr, attr.send_cq, id.send_cq_channel, id.send_cq) &&
+         make_queue(id, attr.cap.max_recv_wr, attr.recv_cq, id.recv_cq_channel, id.recv_cq);
 }
 
 }  // namespace
-
-uint8_t most_reads() { return kMaxReads; }
 
 bool attributes_for(Id& id, ibv_qp_state state, ibv_qp_attr* attr, int* mask) {
   *mask = IBV_QP_STATE;
@@ -153,13 +146,11 @@ PACECAR_VERBS int rdma_create_qp_ex(rdma_cm_id* id, ibv_qp_init_attr_ex* attr) {
 PACECAR_VERBS int rdma_create_qp(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* attr) {
   ibv_qp_init_attr_ex extended = extended_of(*attr, pd != nullptr ? pd : id->pd);
   if (extended.pd == nullptr) return failed(EINVAL);
-  const int result = rdma_create_qp_ex(id, &extended);
-  if (result == 0) {
-    attr->cap = extended.cap;
-    attr->send_cq = extended.send_cq;
-    attr->recv_cq = extended.recv_cq;
-  }
-  return result;
+  if (rdma_create_qp_ex(id, &extended) != 0) return -1;
+  attr->cap = extended.cap;
+  attr->send_cq = extended.send_cq;
+  attr->recv_cq = extended.recv_cq;
+  return 0;
 }
 
 PACECAR_VERBS void rdma_destroy_qp(rdma_cm_id* id) {
@@ -168,7 +159,7 @@ PACECAR_VERBS void rdma_destroy_qp(rdma_cm_id* id) {
   ibv_qp* const qp = own.qp;
   {
     const Call call(own.device->nic());
-    own.qp = nullptr;  // from here on no message changes it
+    own.qp = nullptr;  // from here on no message changes the queue pair
   }
   ibv_destroy_qp(qp);
   drop_queues(own);
@@ -186,12 +177,11 @@ PACECAR_VERBS int rdma_create_srq_ex(rdma_cm_id* id, ibv_srq_init_attr_ex* attr)
 }
 
 PACECAR_VERBS int rdma_create_srq(rdma_cm_id* id, ibv_pd* pd, ibv_srq_init_attr* attr) {
-  ibv_srq_init_attr_ex extended{};
-  extended.srq_context = attr->srq_context;
-  extended.attr = attr->attr;
-  extended.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
-  extended.srq_type = IBV_SRQT_BASIC;
-  extended.pd = pd != nullptr ? pd : id->pd;
+  ibv_srq_init_attr_ex extended{.srq_context = attr->srq_context,
+                                .attr = attr->attr,
+                                .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
+                                .srq_type = IBV_SRQT_BASIC,
+                                .pd = pd != nullptr ? pd : id->pd};
   const int result = rdma_create_srq_ex(id, &extended);
   if (result == 0) attr->attr = extended.attr;
   return result;
@@ -210,7 +200,8 @@ PACECAR_VERBS int rdma_init_qp_attr(rdma_cm_id* id, ibv_qp_attr* attr, int* mask
   return attributes_for(own, attr->qp_state, attr, mask) ? 0 : failed(EINVAL);
 }
 
-// Of a queue pair that the program has made by itself: what it has received says that it is there.
+// For a queue pair that the program has created without rdma_create_qp: its event has no effect
+// here.
 PACECAR_VERBS int rdma_notify(rdma_cm_id* id, ibv_event_type /*event*/) {
   return id_of(id).end == nullptr ? failed(EINVAL) : 0;
 }

@@ -6,19 +6,10 @@
 
 #include <infiniband/verbs.h>
 
-#include <optional>
-
 namespace pacecar::ibverbs {
 
-struct Transition {
-  int required = 0;  // of ibv_qp_attr_mask, without IBV_QP_STATE
-  int optional = 0;
-};
-
-// nullopt: not allowed. From a state to itself: only attributes change.
-std::optional<Transition> transition(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to);
-
-// Whether `mask` is right for the change.
+// Whether the change is allowed with the attributes of `mask` (ibv_qp_attr_mask). From a state to
+// itself only attributes change.
 bool allowed(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to, int mask);
 
 }  // namespace pacecar::ibverbs

@@ -7,11 +7,11 @@ namespace {
 
 constexpr Duration kFirstWait = Duration::from_ms(50);
 constexpr Duration kLongestWait = Duration::from_s(2);
-// A peer that does not answer kDisconnect in this time is gone itself.
+// A peer that does not answer kDisconnect in this time is gone as well.
 constexpr Duration kDisconnectLimit = Duration::from_s(1);
-// What a peer may ask us to wait for.
+// The longest wait that a peer may request.
 constexpr Duration kMostPatience = Duration::from_s(60);
-// An established peer from which nothing has come for kProbe is probed.
+// An established end probes a peer that has been silent for kProbe.
 constexpr Duration kProbe = Duration::from_s(5);
 constexpr Duration kFirstProbe = Duration::from_ms(250);
 constexpr int kMostUnanswered = 6;
@@ -92,7 +92,7 @@ Connection::Step Connection::close(Notice notice) {
   return {.notice = notice};
 }
 
-// Receipts of requests come as answers to probes only.
+// In this state only probes are answered by kReceipt.
 void Connection::note_alive(const Message& message, Instant now) {
   const Kind answer = sent_.kind == Kind::kReply ? Kind::kReadyToUse : Kind::kReceipt;
   if (unanswered_ > 0 && message.kind == answer) answers_probes_ = true;
@@ -116,7 +116,7 @@ Connection::Step Connection::probe(Instant now) {
 Connection::Step Connection::on_message(const Message& message, Instant now) {
   if (state_ == State::kEstablished) note_alive(message, now);
   switch (message.kind) {
-    case Kind::kRequest:  // once more
+    case Kind::kRequest:  // repeated
     case Kind::kFind:
       if (state_ == State::kEstablished) {
         answered_ = Message{.kind = Kind::kReceipt,
@@ -136,7 +136,7 @@ Connection::Step Connection::on_message(const Message& message, Instant now) {
         due_ = Instant::never();
         return {.notice = Notice::kReply};
       }
-      // Our answer to it was lost.
+      // The peer repeats its reply, as our answer was lost.
       return {.send = sent_.kind == Kind::kReadyToUse || sent_.kind == Kind::kReject ? &sent_
                                                                                      : nullptr};
     case Kind::kReadyToUse:
@@ -164,7 +164,7 @@ Connection::Step Connection::on_message(const Message& message, Instant now) {
   return {};
 }
 
-// The peer has the message, and answers within 4.096 us times 2^code.
+// The peer has the message, and will answer within 4.096 us x 2^code.
 void Connection::wait_longer(uint8_t code, Instant now) {
   const Duration wait = std::min(kMostPatience, Duration::from_ns(int64_t{4096} << (code & 31)));
   due_ = now + wait;

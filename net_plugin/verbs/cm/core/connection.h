@@ -1,19 +1,19 @@
-// One end of a connection that is being made or ended: which message goes when, and what those of
-// the peer mean (InfiniBand Architecture Specification vol. 1, 12.9: both sides' states).
+// The state machine of one end of a connection: when it sends which message, and how it reacts to
+// the peer's (InfiniBand Architecture Specification vol. 1, 12.9).
 //
 //   active:  request -> kReply -> ready, established            rejected, or nobody answers
 //   passive: on_request -> reply -> kEstablished                reject
 //   both:    disconnect -> kDisconnected, or kDisconnected
 //   UD:      find -> kReply: a question and its answer           on_request -> found
 //
-// A message that waits for an answer is sent again, more and more rarely. What the peer repeats is
+// A message without an answer is repeated, at growing intervals. A message that the peer repeats is
 // answered again.
 //
 // A peer whose process is killed sends no kDisconnect, so an established end probes a silent peer.
 // The passive end repeats its reply, which every peer answers by kReadyToUse. The active end sends
-// a request for no service: peers of this code answer by kReceipt, others ignore it. Its first
-// probe, soon after the beginning, shows which. A peer that answers probes is gone when
-// kMostUnanswered of them have no answer.
+// a request without a service: peers of this code answer by kReceipt, others ignore it. The first
+// probe, soon after the connection is established, shows which. A peer that answers probes is gone
+// when kMostUnanswered probes have no answer.
 //
 // Pure: time is an argument. Thread rule: one thread at a time.
 #pragma once
@@ -27,11 +27,11 @@ namespace pacecar::ibverbs::cm {
 
 enum class Notice : uint8_t {
   kNothing,
-  kReply,         // the message has it: ready() or reject()
-  kEstablished,   // as the passive end
-  kRejected,      // the message says why
+  kReply,         // the message is it: call ready() or reject()
+  kEstablished,   // of the passive end
+  kRejected,      // the message has the reason
   kUnreachable,   // no answer within the limit
-  kDisconnected,  // by either
+  kDisconnected,  // by either end
 };
 
 class Connection {
@@ -39,38 +39,38 @@ class Connection {
   enum class State : uint8_t {
     kIdle,
     kRequesting,
-    kReplied,    // active: the reply is here
-    kRequested,  // passive: the request is here
+    kReplied,    // active: the reply has arrived
+    kRequested,  // passive: the request has arrived
     kReplying,
     kEstablished,
     kDisconnecting,
     kClosed,
   };
-  // What a step has brought: a message to send at once, or none; and the event for the program.
+  // The result of a step: the event for the program, and a message to send at once, or none.
   struct Step {
     Notice notice = Notice::kNothing;
     const Message* send = nullptr;  // valid until the next call
   };
 
-  // `limit`: without an answer for so long the peer is not reached.
+  // `limit`: a peer that does not answer for this long is unreachable.
   Connection(uint32_t local_id, Duration limit) : local_id_(local_id), limit_(limit) {}
 
   State state() const { return state_; }
   uint32_t local_id() const { return local_id_; }
   uint32_t remote_id() const { return remote_id_; }
 
-  // Numbers and kinds of messages are filled in. What they return is to be sent.
+  // Each fills in the numbers and the kind of its message, and returns the message to send.
   const Message* request(Message message, Instant now);
   const Message* find(Message message, Instant now);
-  void on_request(const Message& request);  // or a question; the first of it, to a new end
+  void on_request(const Message& request);  // the first kRequest or kFind of a peer, to a new end
   const Message* reply(Message message, Instant now);
   const Message* found(Message message);
   const Message* ready(const Message& message, Instant now);
-  // Of a request or a reply.
+  // Rejects a request or a reply.
   const Message* reject(Message message);
   const Message* disconnect(uint64_t transaction, Instant now);
 
-  // From the peer, to local_id() or a request once more.
+  // A message of the peer to local_id(), or a repeated request.
   Step on_message(const Message& message, Instant now);
   Step on_time(Instant now);
   Instant due() const { return due_; }
@@ -89,8 +89,8 @@ class Connection {
   uint32_t remote_id_ = 0;
   uint32_t remote_queue_pair_ = 0;
   State state_ = State::kIdle;
-  Message sent_;      // the newest, to be repeated
-  Message answered_;  // what has been sent beside it
+  Message sent_;      // the newest message, to be repeated
+  Message answered_;  // the newest answer or probe, sent once
   uint64_t transaction_ = 0;
   Instant due_ = Instant::never();
   Instant given_up_;

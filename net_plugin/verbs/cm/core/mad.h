@@ -1,6 +1,6 @@
-// The messages by which two hosts make a connection of RC, or find a queue pair of UD: management
-// datagrams of the communication management class (InfiniBand Architecture Specification vol. 1,
-// 12.6 and 13.4), and what RDMA over IP puts at the head of a request's private data (annex A11).
+// The messages that make an RC connection, or find a UD queue pair: management datagrams of the
+// communication management class (InfiniBand Architecture Specification vol. 1, 12.6 and 13.4), and
+// the header of RDMA over IP at the start of a request's private data (annex A11).
 //
 // Decoders accept any bytes. Pure functions; any thread.
 #pragma once
@@ -27,7 +27,7 @@ enum class Kind : uint16_t {
   kReadyToUse = 0x14,
   kDisconnect = 0x15,
   kDisconnected = 0x16,
-  kFind = 0x17,   // SIDR_REQ: which queue pair of UD has this service?
+  kFind = 0x17,   // SIDR_REQ: asks for the UD queue pair of a service
   kFound = 0x18,  // SIDR_REP
 };
 
@@ -35,7 +35,7 @@ enum class Kind : uint16_t {
 inline constexpr uint16_t kUnknownNumber = 6;
 inline constexpr uint16_t kInvalidService = 8;
 inline constexpr uint16_t kRejectedByConsumer = 28;
-// Of kFound (12.11.2.1).
+// The status in kFound (12.11.2.1).
 inline constexpr uint8_t kServiceUnsupported = 1;
 inline constexpr uint8_t kServiceRejected = 2;
 
@@ -43,13 +43,12 @@ inline constexpr uint8_t kServiceRejected = 2;
 struct Message {
   Kind kind = Kind::kRequest;
   uint64_t transaction = 0;
-  uint32_t local_id =
-      0;  // the sender's number for the connection; of kFind and kFound, the request's
-  uint32_t remote_id = 0;
+  uint32_t local_id = 0;   // the sender's number of the connection; in kFound, that of kFind
+  uint32_t remote_id = 0;  // the receiver's number of the connection
   uint64_t service = 0;
   uint64_t guid = 0;
   uint32_t queue_key = 0;
-  uint32_t queue_pair = 0;  // the sender's; of kDisconnect the receiver's
+  uint32_t queue_pair = 0;  // the sender's; in kDisconnect the receiver's
   uint32_t psn = 0;
   uint8_t responder_resources = 0;
   uint8_t initiator_depth = 0;
@@ -57,24 +56,24 @@ struct Message {
   uint8_t not_ready_retries = 0;
   uint8_t mtu = 0;          // as ibv_mtu
   uint8_t ack_timeout = 0;  // as ibv_qp_attr::timeout
-  uint8_t wait = 0;         // of kReceipt: for so long, likewise
-  uint8_t status = 0;       // of kFound
+  uint8_t wait = 0;         // in kReceipt: time until the answer, in the same code
+  uint8_t status = 0;       // in kFound
   uint16_t reason = 0;
-  Kind rejected = Kind::kRequest;  // or kReply; else neither
+  Kind rejected = Kind::kRequest;  // or kReply; any other: neither
   bool flow_control = false;
   bool shared_receives = false;
   Gid local_gid{};
   Gid remote_gid{};
-  std::array<uint8_t, 224> private_data{};  // private_bytes(kind) of them
+  std::array<uint8_t, 224> private_data{};  // of which private_bytes(kind) are sent
 };
 
-// How much of it a message of this kind has.
+// The size of the private data in a message of this kind.
 size_t private_bytes(Kind kind);
-Mad encode(const Message& message);
-// Nothing: no such message, or one for another kind of connection than RC.
+Mad encode(Message message);
+// None: not such a message, or one for a connection that is not RC.
 std::optional<Message> decode(std::span<const uint8_t> bytes);
 
-// Source and destination, in the format of RDMA over IP.
+// The header of RDMA over IP: source and destination.
 struct IpHeader {
   static constexpr size_t kBytes = 36;
   bool ipv4 = false;

@@ -1,5 +1,5 @@
-// predict_validate: random cases from seeds, each in the packet simulator and in the predictor; a
-// JSON line for each, then how far apart they are. A case's error is that of its worst job.
+// predict_validate: runs random cases in the packet simulator and in the predictor. Prints a line
+// of JSON for each, then the errors of all. A case's error is that of its worst job.
 #include <fmt/core.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -30,63 +30,36 @@
 namespace pacecar::predict {
 namespace {
 
-// Random clusters and collectives for the validation of the predictor, each both as an experiment
-// for the packet simulator and as what the predictor takes.
-
 struct CaseLimits {
   uint32_t hosts = 512;
-  // Of a simulation, in packets (cases.cc). What costs more is drawn again.
-  double work = 1.2e6;
+  double work = 1.2e6;  // of a simulation, in packets; a case that costs more is drawn again
 };
 
+// A random cluster with its collectives, as the simulator and as the predictor take them.
 struct Case {
-  std::string name;        // "64 hosts, 8 per leaf, 2:1, 100 Gb/s: ring 8 MB, shuffled"
+  std::string name;        // "64 hosts, 8 per leaf, 2:1, 100 Gb/s, 500 ns: ring of 64, 8 MB"
   std::string experiment;  // TOML for bench/sim
   Cluster cluster;
   std::vector<Collective> collectives;  // by job
   LibraryCosts overheads;
 };
 
-enum class Kind : uint8_t { kRing, kTree, kHierarchical, kAllToAll };
-constexpr size_t kKinds = 4;
+struct Job {
+  std::string name;
+  std::string workload;  // TOML for bench/sim, without the hosts
+  Collective collective;
+  double traffic = 0;  // bytes that all hosts send together
+  double work = 0;     // of the simulation, in packets
+};
+
+constexpr Bytes kLargestPacket = 16384;
 
 template <typename T>
 T one_of(Prng& prng, std::span<const T> choices) {
   return choices[prng.below(choices.size())];
 }
 
-struct Drawn {
-  Kind kind{};
-  std::vector<uint32_t> hosts;
-  Bytes bytes = 0;
-  uint32_t group = 4;
-  uint32_t pieces = 1;
-  uint32_t parallel = 1;
-};
-
-double messages(const Drawn& job) {
-  const auto n = static_cast<double>(job.hosts.size());
-  switch (job.kind) {
-    case Kind::kRing:
-      return 2 * n * (n - 1);
-    case Kind::kTree:
-      return 2 * n * job.pieces;
-    case Kind::kHierarchical:
-      return 2 * n * (job.group + n / job.group);
-    case Kind::kAllToAll:
-      return n * (n - 1);
-  }
-  return 0;
-}
-
-// What all hosts send, together.
-double traffic(const Drawn& job) {
-  const auto n = static_cast<double>(job.hosts.size());
-  const auto bytes = static_cast<double>(job.bytes);
-  return job.kind == Kind::kAllToAll ? bytes * n : 2 * bytes * n;
-}
-
-// Evenly in its logarithm.
+// Uniform in the logarithm.
 Bytes draw_size(Prng& prng) {
   constexpr double kSmallest = 8e3;
   constexpr double kLargest = 256e6;
@@ -94,82 +67,57 @@ Bytes draw_size(Prng& prng) {
   return static_cast<Bytes>(kSmallest * std::pow(kLargest / kSmallest, part));
 }
 
-constexpr Bytes kLargestPacket = 16384;
-
-double work(const Drawn& job) {
-  // In packets: a message's own, its words, and what the host does. Each connection of an
-  // all-to-all costs memory, too.
-  const double message = job.kind == Kind::kAllToAll ? 60 : 3;
-  return message * messages(job) + traffic(job) / static_cast<double>(kLargestPacket);
-}
-
-Drawn draw_job(Prng& prng, std::vector<uint32_t> hosts) {
+Job draw_job(Prng& prng, const std::vector<uint32_t>& hosts) {
   constexpr std::array<uint32_t, 3> kPieces{1, 4, 16};
   constexpr std::array<uint32_t, 2> kGroups{4, 8};
   constexpr std::array<uint32_t, 3> kParallel{1, 4, 8};
-  Drawn job{.kind = static_cast<Kind>(prng.below(kKinds)), .hosts = std::move(hosts)};
-  job.group =
-      std::min(one_of<uint32_t>(prng, kGroups), static_cast<uint32_t>(job.hosts.size() / 2));
-  job.pieces = one_of<uint32_t>(prng, kPieces);
-  job.parallel = one_of<uint32_t>(prng, kParallel);
-  job.bytes = draw_size(prng);
-  const Bytes n = job.hosts.size();
-  job.bytes = (job.bytes + n * n - 1) / (n * n) * (n * n);  // whole shares for all
+  const Bytes n = hosts.size();
+  const uint64_t kind = prng.below(4);
+  const uint32_t group = std::min(one_of<uint32_t>(prng, kGroups), static_cast<uint32_t>(n / 2));
+  const auto pieces = one_of<uint32_t>(prng, kPieces);
+  const auto parallel = one_of<uint32_t>(prng, kParallel);
+  const Bytes bytes = (draw_size(prng) + n * n - 1) / (n * n) * (n * n);  // whole shares for all
+  const auto name_of = [&](std::string_view what) {
+    return fmt::format("{} of {}, {:.3g} MB", what, n, static_cast<double>(bytes) * 1e-6);
+  };
+  Job job{.collective = {.bytes = bytes, .hosts = hosts},
+          .traffic = 2.0 * static_cast<double>(bytes * n)};
+  double messages = 0;
+  double message_work = 3;  // beyond its payload: its own packets, control words, and host work
+  if (kind == 0) {
+    job.name = name_of("ring");
+    job.workload = fmt::format("kind = \"ring_all_reduce\"\nbytes = {}", bytes);
+    messages = 2.0 * static_cast<double>(n * (n - 1));
+  } else if (kind == 1) {
+    job.name = name_of("tree") + fmt::format(" in {} pieces", pieces);
+    job.workload =
+        fmt::format("kind = \"tree_all_reduce\"\nbytes = {}\npieces = {}", bytes, pieces);
+    job.collective.algorithm = Algorithm::kTree;
+    job.collective.pieces = pieces;
+    messages = 2.0 * static_cast<double>(n * pieces);
+  } else if (kind == 2) {
+    job.name = name_of("hierarchical") + fmt::format(" in groups of {}", group);
+    job.workload = fmt::format(
+        "kind = \"hierarchical_all_reduce\"\nbytes = {}\nhosts_per_server = {}", bytes, group);
+    job.collective.algorithm = Algorithm::kHierarchical;
+    job.collective.group = group;
+    messages = 2.0 * static_cast<double>(n) * (group + static_cast<double>(n) / group);
+  } else {
+    job.name = name_of("all-to-all") + fmt::format(", {} at a time", parallel);
+    job.workload =
+        fmt::format("kind = \"all_to_all\"\nbytes = {}\nparallel = {}", bytes / n, parallel);
+    job.collective.operation = Operation::kAllToAll;
+    job.collective.algorithm = Algorithm::kPairwise;
+    job.collective.parallel = parallel;
+    job.traffic /= 2;
+    messages = static_cast<double>(n * (n - 1));
+    message_work = 60;  // each connection costs memory as well
+  }
+  job.work = message_work * messages + job.traffic / static_cast<double>(kLargestPacket);
   return job;
 }
 
-std::string workload_of(const Drawn& job) {
-  switch (job.kind) {
-    case Kind::kRing:
-      return fmt::format("kind = \"ring_all_reduce\"\nbytes = {}", job.bytes);
-    case Kind::kTree:
-      return fmt::format("kind = \"tree_all_reduce\"\nbytes = {}\npieces = {}", job.bytes,
-                         job.pieces);
-    case Kind::kHierarchical:
-      return fmt::format("kind = \"hierarchical_all_reduce\"\nbytes = {}\nhosts_per_server = {}",
-                         job.bytes, job.group);
-    case Kind::kAllToAll:
-      return fmt::format("kind = \"all_to_all\"\nbytes = {}\nparallel = {}",
-                         job.bytes / job.hosts.size(), job.parallel);
-  }
-  return {};
-}
-
-Collective collective_of(const Drawn& job) {
-  Collective what{.bytes = job.bytes, .hosts = job.hosts};
-  switch (job.kind) {
-    case Kind::kRing:
-      what.algorithm = Algorithm::kRing;
-      break;
-    case Kind::kTree:
-      what.algorithm = Algorithm::kTree;
-      what.pieces = job.pieces;
-      break;
-    case Kind::kHierarchical:
-      what.algorithm = Algorithm::kHierarchical;
-      what.group = job.group;
-      break;
-    case Kind::kAllToAll:
-      what.operation = Operation::kAllToAll;
-      what.algorithm = Algorithm::kPairwise;
-      what.parallel = job.parallel;
-      break;
-  }
-  return what;
-}
-
-std::string name_of(const Drawn& job) {
-  constexpr std::array<std::string_view, kKinds> kNames{"ring", "tree", "hierarchical",
-                                                        "all-to-all"};
-  std::string name = fmt::format("{} of {}, {:.3g} MB", kNames[static_cast<size_t>(job.kind)],
-                                 job.hosts.size(), static_cast<double>(job.bytes) * 1e-6);
-  if (job.kind == Kind::kTree) name += fmt::format(" in {} pieces", job.pieces);
-  if (job.kind == Kind::kHierarchical) name += fmt::format(" in groups of {}", job.group);
-  if (job.kind == Kind::kAllToAll) name += fmt::format(", {} at a time", job.parallel);
-  return name;
-}
-
-// Hosts of all jobs: in order or shuffled, and as many jobs as divide them.
+// The hosts of each job, all equally many; in order or shuffled.
 std::vector<std::vector<uint32_t>> draw_places(Prng& prng, uint32_t hosts, bool shuffled) {
   std::vector<uint32_t> all(hosts);
   std::iota(all.begin(), all.end(), 0U);
@@ -184,7 +132,7 @@ std::vector<std::vector<uint32_t>> draw_places(Prng& prng, uint32_t hosts, bool 
   return places;
 }
 
-// None: it would cost too much to simulate.
+// None: the simulation would cost too much.
 std::optional<Case> try_case(Prng& prng, uint64_t seed, const CaseLimits& limits) {
   constexpr std::array<uint32_t, 7> kHosts{8, 16, 32, 64, 128, 256, 512};
   constexpr std::array<uint32_t, 4> kPerLeaf{4, 8, 16, 32};
@@ -205,15 +153,14 @@ std::optional<Case> try_case(Prng& prng, uint64_t seed, const CaseLimits& limits
   std::vector<std::string> names;
   double all_traffic = 0;
   double all_work = 0;
-  const auto places = draw_places(prng, hosts, shuffled);
-  for (const auto& members : places) {
-    const Drawn job = draw_job(prng, members);
-    all_traffic += traffic(job);
-    all_work += work(job);
-    jobs += fmt::format("[[workload.job]]\n{}\nhosts = [{}]\n", workload_of(job),
-                        fmt::join(members, ", "));
-    drawn.collectives.push_back(collective_of(job));
-    names.push_back(name_of(job));
+  for (const auto& members : draw_places(prng, hosts, shuffled)) {
+    const Job job = draw_job(prng, members);
+    all_traffic += job.traffic;
+    all_work += job.work;
+    jobs +=
+        fmt::format("[[workload.job]]\n{}\nhosts = [{}]\n", job.workload, fmt::join(members, ", "));
+    drawn.collectives.push_back(job.collective);
+    names.push_back(job.name);
   }
   if (all_work > limits.work) return std::nullopt;
   Bytes mtu = 4096;
@@ -279,8 +226,8 @@ std::vector<double> ends_of(const RunResult& run, size_t jobs) {
   return ends;
 }
 
-// The error of the worst job; prints the case.
-Result<double> try_case(uint64_t seed, const CaseLimits& limits) {
+// Prints the case, and returns the error of its worst job.
+Result<double> judge_case(uint64_t seed, const CaseLimits& limits) {
   const Case drawn = draw_case(seed, limits);
   auto begin = std::chrono::steady_clock::now();
   const auto predicted = predict_case(drawn);
@@ -315,7 +262,7 @@ int run(const Options& options) {
       colon == std::string::npos ? 1 : std::stoull(options.seeds.substr(colon + 1));
   std::vector<double> errors;
   for (uint64_t seed = first; seed < first + count; ++seed) {
-    const auto error = try_case(seed, options.limits);
+    const auto error = judge_case(seed, options.limits);
     if (!error) {
       fmt::print(stderr, "seed {}: {}\n", seed, error.error().message);
       return 2;
@@ -332,24 +279,24 @@ int run(const Options& options) {
 }
 
 }  // namespace
-
 }  // namespace pacecar::predict
 
 int main(int argc, char** argv) {
   pacecar::predict::Options options;
-  CLI::App app("The predictor of collectives beside the packet simulator, on random cases.");
+  CLI::App app("Compares the predictor of collectives with the packet simulator on random cases.");
   app.add_option("--seeds", options.seeds, "FIRST:COUNT")->check([](const std::string& text) {
     const bool good = !text.empty() && text.size() < 20 && text.front() != ':' &&
                       text.back() != ':' &&
                       text.find_first_not_of("0123456789:") == std::string::npos;
     return good ? std::string() : "is not FIRST:COUNT, such as 1:12";
   });
-  app.add_option("--hosts", options.limits.hosts, "at most, and at least 8")
+  app.add_option("--hosts", options.limits.hosts, "most hosts of a case, at least 8")
       ->check(CLI::Range(8, 512));
-  app.add_option("--work", options.limits.work, "of one simulation, in packets, at most")
+  app.add_option("--work", options.limits.work, "most work of one simulation, in packets")
       ->check(CLI::Range(3e4, 1e9));
-  app.add_option("--median", options.median, "largest median error that passes");
-  app.add_option("--percentile95", options.percentile95, "likewise");
+  app.add_option("--median", options.median, "largest median error that passes, 0.05: 5%");
+  app.add_option("--percentile95", options.percentile95,
+                 "largest 95th percentile of errors that passes");
   CLI11_PARSE(app, argc, argv);
   return pacecar::predict::run(options);
 }
