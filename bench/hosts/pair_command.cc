@@ -1,4 +1,4 @@
-// `pacecar bw --hosts` and `lat --hosts`.
+// `pacecar bw` and `pacecar lat`: between two hosts, or with --hosts between all pairs of many.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,6 +20,7 @@
 #include "bench/perf/interrupt.h"
 #include "bench/perf/json_fields.h"
 #include "bench/perf/options.h"
+#include "bench/perf/probe.h"
 #include "bench/perf/progress.h"
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
@@ -31,8 +32,6 @@ std::span<const PagePart> matrix_page_parts();  // by the build
 
 namespace pacecar::hosts {
 namespace {
-
-// Finds the NIC of a host with the address in the list of hosts.
 
 constexpr Duration kLimit = Duration::from_s(60);
 constexpr size_t kMaxName = 256;
@@ -273,28 +272,25 @@ Result<Targets> prepare(const TestOptions& options) {
   return targets;
 }
 
-int run_between_hosts(TestKind kind, int argc, char** argv) {
+Result<int> run_between_hosts(TestKind kind, const TestOptions& options, const Console& console) {
+  ASSIGN_OR_RETURN(const auto targets, prepare(options));
+  return PairTest(kind, options, console).run(targets);
+}
+
+int run(TestKind kind, int argc, char** argv) {
   const auto parsed = perf::parse_test_options(kind, argc, argv);
   if (const auto code = perf::code_of_words(parsed)) return *code;
   const TestOptions& options = parsed->options;
   const Console console(options.quiet, options.color);
-  const auto run = [&]() -> Result<int> {
-    ASSIGN_OR_RETURN(const auto targets, prepare(options));
-    return PairTest(kind, options, console).run(targets);
-  };
-  return perf::code_of(run(), console);
+  return perf::code_of(options.many.flags.given() ? run_between_hosts(kind, options, console)
+                                                  : perf::run_test(kind, options, console),
+                       console);
 }
 
 }  // namespace
 
-int run_bw(int argc, char** argv) {
-  return perf::names_hosts(argc, argv) ? run_between_hosts(TestKind::kBandwidth, argc, argv)
-                                       : perf::run_bw(argc, argv);
-}
+int run_bw(int argc, char** argv) { return run(TestKind::kBandwidth, argc, argv); }
 
-int run_lat(int argc, char** argv) {
-  return perf::names_hosts(argc, argv) ? run_between_hosts(TestKind::kLatency, argc, argv)
-                                       : perf::run_lat(argc, argv);
-}
+int run_lat(int argc, char** argv) { return run(TestKind::kLatency, argc, argv); }
 
 }  // namespace pacecar::hosts
