@@ -23,6 +23,7 @@
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
+#include "bench/perf/json_fields.h"
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 
@@ -201,8 +202,7 @@ class Agent {
   }
 
   static bool send(const Json& message) {
-    const std::string line =
-        message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    const std::string line = perf::json_line(message);
     return std::fwrite(line.data(), 1, line.size(), stdout) == line.size() &&
            std::fflush(stdout) == 0;
   }

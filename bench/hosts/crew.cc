@@ -142,8 +142,7 @@ void Crew::lose(size_t host, const std::string& why) {
 void Crew::send(size_t index, const Json& message) {
   Member& member = members_[index];
   if (member.state == State::kLost || !member.child) return;
-  const std::string line =
-      message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const std::string line = perf::json_line(message);
   const ssize_t size = write(member.child->input().get(), line.data(), line.size());
   if (size == static_cast<ssize_t>(line.size())) return;
   // The reason of an ended one is found when its output is read.

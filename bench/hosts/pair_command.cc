@@ -1,4 +1,5 @@
 // `pacecar bw` and `pacecar lat`: between two hosts, or with --hosts between all pairs of many.
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -120,14 +121,6 @@ std::string span_text(double seconds) {
   return fmt::format("{:.1f} hours", seconds / 3600);
 }
 
-std::string now_text() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02} UTC", utc.tm_year + 1900, utc.tm_mon + 1,
-                     utc.tm_mday, utc.tm_hour, utc.tm_min);
-}
-
 // Among the available hosts.
 std::vector<Round> rounds_of(const Crew& crew, Pairs pairs) {
   std::vector<size_t> there;
@@ -181,7 +174,7 @@ class PairTest {
             .of_hosts = std::vector<std::vector<std::string>>(crew.size()),
             .port = options_.port,
             .reversed = options_.parameters.reversed,
-            .limit = Duration::from_ns(static_cast<int64_t>(limit_of(kind_, options_) * 1e9))};
+            .limit = perf::duration_of(limit_of(kind_, options_))};
   }
 
   void print_estimate(size_t hosts, const std::vector<Round>& rounds) const {
@@ -225,14 +218,14 @@ class PairTest {
       console_.note("interrupted: this is what was measured until then");
     }
     const double least = options_.many.least;
-    const nlohmann::json document =
-        results.document(least, {{"test", plan.test},
-                                 {"flags", plan.flags},
-                                 {"pairs_mode", options_.many.pairs},
-                                 {"least", least > 0 ? nlohmann::json(least) : nlohmann::json()},
-                                 {"date", now_text()},
-                                 {"seconds", (perf::steady_now() - begun_).seconds()},
-                                 {"interrupted", perf::Interrupt::asked()}});
+    const nlohmann::json document = results.document(
+        least, {{"test", plan.test},
+                {"flags", plan.flags},
+                {"pairs_mode", options_.many.pairs},
+                {"least", least > 0 ? nlohmann::json(least) : nlohmann::json()},
+                {"date", fmt::format("{:%F %R} UTC", fmt::gmtime(std::time(nullptr)))},
+                {"seconds", (perf::steady_now() - begun_).seconds()},
+                {"interrupted", perf::Interrupt::asked()}});
     if (options_.json_file != perf::kStandardOutput) {
       fmt::print("{}", results.text(least));
       std::fflush(stdout);  // before the errors that refer to it

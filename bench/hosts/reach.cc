@@ -61,7 +61,7 @@ Result<std::unique_ptr<Crew>> reach(const Targets& targets, const perf::HostsFla
   console.note(fmt::format("reaching {} by {}", count_of(targets.hosts.size(), "host"),
                            targets.launcher.program()));
   auto crew = std::make_unique<Crew>(targets.hosts, targets.launcher, flags.remote,
-                                     Duration::from_ns(static_cast<int64_t>(flags.reach_s * 1e9)));
+                                     perf::duration_of(flags.reach_s));
   const Instant begun = perf::steady_now();
   {
     perf::ProgressBar bar(console.interactive());

@@ -148,8 +148,7 @@ Result<ControlChannel> ControlChannel::connect(const std::string& host, uint16_t
 }
 
 Result<void> ControlChannel::send(const Json& message) {
-  // Text of ours may carry a peer's or a file's bytes: replace what is not UTF-8.
-  const std::string line = message.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string line = json_line(message);
   size_t sent = 0;
   while (sent < line.size()) {
     const ssize_t n = ::send(socket_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);

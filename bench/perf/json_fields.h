@@ -26,6 +26,9 @@ Json parse_json(std::string_view text) {
   return Json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
+// The document on one line, with its end. What is not UTF-8 is replaced: texts may be a peer's.
+std::string json_line(const nlohmann::json& document);
+
 Result<uint64_t> unsigned_field(const nlohmann::json& object, std::string_view key, uint64_t min,
                                 uint64_t max);
 // Finite and in [min, max].

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/perf/clock.h"
 #include "bench/perf/control_listener.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
@@ -140,10 +141,6 @@ Result<std::unique_ptr<Context>> open_context(const TestOptions& options,
   opening.settings.insert(opening.settings.end(), options.settings.begin(), options.settings.end());
   opening.log = console.log_sink();
   return Context::open(opening);
-}
-
-Duration duration_of(double seconds) {
-  return Duration::from_ns(static_cast<int64_t>(seconds * 1e9));
 }
 
 // As a context of this process finds it.

@@ -20,10 +20,10 @@ struct NicRow {
   std::string congestion_control;
   std::optional<double> sends_bps;
   std::optional<double> receives_bps;
-  std::optional<double> of_line;      // of what it sends
-  std::optional<double> sent_again;   // of the packets sent
-  std::optional<double> marked;       // of the packets received
-  std::optional<double> rtt_s;        // median of its flows
+  std::optional<double> of_line;     // of what it sends
+  std::optional<double> sent_again;  // of the packets sent
+  std::optional<double> marked;      // of the packets received
+  std::optional<double> rtt_s;       // median of its flows
   double flows = 0;
   double stalled = 0;
 };
