@@ -1,5 +1,5 @@
 // `pacecar agent`: one host of `--hosts`, started there by ssh, srun or kubectl. Runs subcommands
-// of this program as it is told on its standard input (agent_protocol.h), and ends with it.
+// of this program, by commands on its standard input (agent_protocol.h), and ends with that input.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
@@ -37,9 +37,9 @@ constexpr int kTurnMs = 1000;
 constexpr size_t kMaxKept = 32U << 20;  // of one run's output
 
 constexpr const char* kFooter =
-    R"(Nobody needs to start it by hand: 'pacecar bw --hosts', 'lat', 'preflight' and 'doctor' with
---hosts do, on each host, and tell it on its standard input what to run. It ends with that, and
-everything that it has started with it.)";
+    R"(Nobody needs to start it by hand: 'pacecar bw', 'lat', 'preflight', 'doctor' and 'top' with
+--hosts start it on each host, and send commands to its standard input. When that input ends, it ends
+with everything that it has started.)";
 
 struct Run {
   uint64_t id = 0;
@@ -78,17 +78,13 @@ class Agent {
   }
 
   bool read_orders() {
-    const bool there = read_some(input_, orders_);
+    const bool more = read_some(input_, orders_);
     last_message_ = perf::steady_now();
-    size_t begin = 0;
-    for (size_t end; (end = orders_.find('\n', begin)) != std::string::npos; begin = end + 1) {
-      const Json order = Json::parse(orders_.begin() + static_cast<std::ptrdiff_t>(begin),
-                                     orders_.begin() + static_cast<std::ptrdiff_t>(end), nullptr,
-                                     /*allow_exceptions=*/false);
-      if (!order.is_object() || !obey(order)) return false;
-    }
-    orders_.erase(0, begin);
-    return there && orders_.size() < kMaxAgentLine;
+    const auto take = [this](std::string_view line) {
+      const Json order = perf::parse_json(line);
+      return order.is_object() && obey(order);
+    };
+    return take_lines(orders_, take) && more;
   }
 
   // False: the peer does not use this protocol.
@@ -112,7 +108,7 @@ class Agent {
                  {"machine", machine()}});
   }
 
-  // Equal if two host names have the same network stack of the same machine.
+  // The same for two host names that are one machine and one network namespace.
   static std::string machine() {
     std::string boot;
     const FileDescriptor file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));

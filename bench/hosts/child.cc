@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "bench/hosts/agent_protocol.h"
 #include "transport/base/printable.h"
 
 namespace pacecar::hosts {
@@ -21,7 +22,7 @@ namespace {
 
 constexpr size_t kMaxComplaint = 300;
 
-// Between fork and exec: other threads may have held any lock, so system calls only.
+// Executes the program in the new process. Only system calls: other threads may hold any lock.
 [[noreturn]] void become(char* const* words, const std::array<int, 3>& standard, int kept,
                          int failure) {
   setpgid(0, 0);
@@ -118,6 +119,15 @@ bool read_some(const FileDescriptor& from, std::string& to) {
   const ssize_t size = read(from.get(), part.data(), part.size());
   if (size > 0) to.append(part.data(), static_cast<size_t>(size));
   return size > 0 || (size < 0 && (errno == EINTR || errno == EAGAIN));
+}
+
+bool take_lines(std::string& text, const std::function<bool(std::string_view line)>& take) {
+  size_t begin = 0;
+  for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    if (!take(std::string_view(text).substr(begin, end - begin))) return false;
+  }
+  text.erase(0, begin);
+  return text.size() <= kMaxAgentLine;
 }
 
 std::string how_ended(int status) {

@@ -39,7 +39,7 @@ constexpr size_t kMaxName = 256;
 
 // The name of the NIC with this address in the output of `pacecar info --json`; else a sentence.
 Result<std::string> nic_with_address(const std::string& info, const std::string& address) {
-  const auto document = nlohmann::json::parse(info, nullptr, /*allow_exceptions=*/false);
+  const auto document = perf::parse_json(info);
   std::vector<std::string> found;
   if (document.is_object() && document.contains("nics") && document["nics"].is_array()) {
     for (const auto& nic : document["nics"]) {

@@ -10,6 +10,7 @@
 #include "bench/perf/clock.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/interrupt.h"
+#include "bench/perf/json_fields.h"
 #include "transport/base/printable.h"
 
 namespace pacecar::hosts {
@@ -151,7 +152,7 @@ class Attempt {
     keep_warnings(event, client_.host);
     const bool missed = event.code == perf::kExitThresholdMissed;
     if (event.code == perf::kExitOk || missed) {
-      auto document = nlohmann::json::parse(event.output, nullptr, /*allow_exceptions=*/false);
+      auto document = perf::parse_json(event.output);
       if (document.is_object() && document.contains("results")) {
         measurement_.results = std::move(document["results"]);
         measurement_.threshold_missed = missed;

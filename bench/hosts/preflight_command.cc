@@ -10,6 +10,7 @@
 #include "bench/perf/preflight.h"
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
+#include "bench/preflight/report.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::hosts {
@@ -43,12 +44,8 @@ nlohmann::json document_of(const std::vector<HostReport>& reports, const Crew& c
     }
   }
   for (const Group& group : group_findings(reports)) {
-    document["groups"].push_back({{"id", group.finding.id},
-                                  {"severity", preflight::to_string(group.finding.severity)},
-                                  {"subject", group.finding.subject},
-                                  {"message", group.finding.message},
-                                  {"cure", group.finding.cure},
-                                  {"hosts", names(group.hosts)}});
+    document["groups"].push_back(preflight::to_json(group.finding));
+    document["groups"].back()["hosts"] = names(group.hosts);
   }
   for (const Difference& difference : find_differences(reports)) {
     auto values = nlohmann::json::array();

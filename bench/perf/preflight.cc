@@ -13,7 +13,6 @@
 #include "bench/perf/command_line.h"
 #include "bench/perf/files.h"
 #include "bench/preflight/checks.h"
-#include "bench/preflight/kernel_probes.h"
 #include "bench/preflight/peer_path.h"
 #include "bench/preflight/read_facts.h"
 #include "bench/preflight/report.h"
@@ -55,12 +54,11 @@ preflight::Settings settings_of(bool live) {
 preflight::Facts gather(const PreflightOptions& flags, const Console& console) {
   const bool live = flags.root.empty();
   const preflight::HostTree tree(live ? "/" : flags.root);
-  const auto probes = live ? preflight::kernel_probes() : preflight::KernelProbes();
-  preflight::Facts facts = preflight::read_facts(tree, probes);
+  preflight::Facts facts = preflight::read_facts(tree, live);
   if (flags.watch_s > 0) {
     console.note(fmt::format("watching the counters for {} s", flags.watch_s));
     std::this_thread::sleep_for(std::chrono::seconds(flags.watch_s));
-    preflight::Facts later = preflight::read_facts(tree, probes);
+    preflight::Facts later = preflight::read_facts(tree, live);
     preflight::note_growth(facts, Duration::from_s(static_cast<int64_t>(flags.watch_s)), later);
     facts = std::move(later);
   }

@@ -1,16 +1,13 @@
 #include "bench/preflight/host_tree.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <climits>
-#include <cstdlib>
-#include <memory>
+#include <filesystem>
+#include <system_error>
 
 #include "bench/preflight/text.h"
 #include "transport/base/file_descriptor.h"
@@ -57,36 +54,30 @@ std::optional<uint64_t> HostTree::number(std::string_view path) const {
 }
 
 std::vector<std::string> HostTree::names(std::string_view path) const {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(full(path).c_str()), &closedir);
   std::vector<std::string> names;
-  if (folder == nullptr) return names;
-  while (const dirent* entry = readdir(folder.get())) {
-    const std::string_view name = entry->d_name;
-    if (name == "." || name == "..") continue;
-    if (names.size() == kMaxNames) break;
-    names.emplace_back(name);
+  std::error_code ended;
+  for (std::filesystem::directory_iterator entry(full(path), ended), end;
+       !ended && entry != end && names.size() < kMaxNames; entry.increment(ended)) {
+    names.push_back(entry->path().filename());
   }
   std::ranges::sort(names);
   return names;
 }
 
 bool HostTree::exists(std::string_view path) const {
-  struct stat status {};
-  return lstat(full(path).c_str(), &status) == 0;
+  std::error_code ignored;
+  return std::filesystem::exists(std::filesystem::symlink_status(full(path), ignored));
 }
 
 std::optional<std::string> HostTree::link_name(std::string_view path) const {
-  std::array<char, PATH_MAX> target;
-  const ssize_t size = readlink(full(path).c_str(), target.data(), target.size());
-  if (size <= 0) return std::nullopt;
-  const std::string_view text(target.data(), static_cast<size_t>(size));
-  return std::string(text.substr(text.rfind('/') + 1));  // all of it when there is no slash
+  std::error_code failed;
+  const auto target = std::filesystem::read_symlink(full(path), failed);
+  return failed ? std::nullopt : std::optional(target.filename().string());
 }
 
 std::vector<std::string> HostTree::resolved_parts(std::string_view path) const {
-  const std::unique_ptr<char, void (*)(void*)> real(realpath(full(path).c_str(), nullptr),
-                                                    &std::free);
-  return real == nullptr ? std::vector<std::string>() : split(real.get(), '/');
+  std::error_code failed;
+  return split(std::filesystem::canonical(full(path), failed).string(), '/');
 }
 
 int HostTree::try_open(std::string_view path) const {

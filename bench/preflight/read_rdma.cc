@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "bench/preflight/kernel_probes.h"
 #include "bench/preflight/read_facts.h"
 
 namespace pacecar::preflight {
@@ -37,11 +38,6 @@ std::optional<std::array<uint8_t, 16>> parse_gid(const std::string& text) {
   return address;
 }
 
-GidType gid_type(const std::string& text) {
-  if (text == "RoCE v2") return GidType::kRoceV2;
-  return text.empty() ? GidType::kUnknown : GidType::kInfiniBandOrRoceV1;
-}
-
 std::vector<Gid> read_gids(const HostTree& tree, const std::string& port) {
   std::vector<Gid> gids;
   for (const std::string& name : tree.names(port + "/gids")) {
@@ -51,7 +47,7 @@ std::vector<Gid> read_gids(const HostTree& tree, const std::string& port) {
     if (!index || !address || *address == std::array<uint8_t, 16>{}) continue;
     if (gids.size() == kMaxGids) break;
     gids.push_back({.index = *index,
-                    .type = gid_type(tree.text(port + "/gid_attrs/types/" + name).value_or("")),
+                    .roce_v2 = tree.text(port + "/gid_attrs/types/" + name) == "RoCE v2",
                     .address = *address,
                     .text = *text,
                     .netdev = tree.text(port + "/gid_attrs/ndevs/" + name).value_or("")});
@@ -95,7 +91,7 @@ RdmaPort read_port(const HostTree& tree, const std::string& device, uint64_t num
   return port;
 }
 
-// "uverbs0" in "sys/class/infiniband_verbs" belongs to the device that its file `ibdev` names.
+// The device node: uverbs0 in sys/class/infiniband_verbs is of the device that its `ibdev` names.
 std::string node_of(const HostTree& tree, const std::string& device) {
   for (const std::string& name : tree.names("sys/class/infiniband_verbs")) {
     if (tree.text("sys/class/infiniband_verbs/" + name + "/ibdev") == device) {
@@ -155,7 +151,7 @@ std::vector<RdmaDevice> read_rdma(const HostTree& tree) {
   return devices;
 }
 
-std::vector<Netdev> read_netdevs(const HostTree& tree, const KernelProbes& probes) {
+std::vector<Netdev> read_netdevs(const HostTree& tree, bool live) {
   std::vector<Netdev> netdevs;
   for (const std::string& name : tree.names("sys/class/net")) {
     const std::string folder = "sys/class/net/" + name;
@@ -166,8 +162,8 @@ std::vector<Netdev> read_netdevs(const HostTree& tree, const KernelProbes& probe
     netdev.virtual_device = !tree.exists(folder + "/device");
     netdev.ecn_notify = read_priorities(tree, folder + "/ecn/roce_np/enable");
     netdev.ecn_react = read_priorities(tree, folder + "/ecn/roce_rp/enable");
-    if (probes.pfc) netdev.pfc = probes.pfc(name);
-    if (probes.statistics) netdev.pauses = pauses_of(probes.statistics(name));
+    if (live) netdev.pfc = ask_pfc(name);
+    if (live) netdev.pauses = pauses_of(ask_statistics(name));
     netdevs.push_back(std::move(netdev));
   }
   return netdevs;
