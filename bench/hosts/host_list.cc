@@ -26,7 +26,7 @@ tl::unexpected<Error> wrong(std::string_view text, std::string_view why) {
       fmt::format("'{}' {}: write names such as gpu[01-16,20],login1", printable(text), why));
 }
 
-// Up to the first comma that is in no brackets.
+// Removes the text up to the first comma outside of brackets.
 Result<std::string_view> take_item(std::string_view& left) {
   size_t depth = 0;
   for (size_t i = 0; i <= left.size(); ++i) {
@@ -66,7 +66,7 @@ Result<std::vector<std::string>> numbers_of(std::string_view item, std::string_v
   return numbers;
 }
 
-// All names of one item, of which each pair of brackets multiplies them.
+// All names of one item; each pair of brackets multiplies them.
 Result<std::vector<std::string>> expand_item(std::string_view item) {
   std::vector<std::string> names{""};
   for (std::string_view left = item; !left.empty();) {

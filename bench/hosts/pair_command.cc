@@ -37,7 +37,7 @@ namespace {
 constexpr Duration kLimit = Duration::from_s(60);
 constexpr size_t kMaxName = 256;
 
-// The name of the NIC with this address in the output of `pacecar info --json`; else a sentence.
+// The name of the NIC with this address in the output of `pacecar info --json`. Errors: kNotFound.
 Result<std::string> nic_with_address(const std::string& info, const std::string& address) {
   const auto document = perf::parse_json(info);
   std::vector<std::string> found;
@@ -81,13 +81,12 @@ using perf::Console;
 using perf::TestKind;
 using perf::TestOptions;
 
-constexpr double kGuessedBps = 10e9;    // of a test that counts messages
+constexpr double kGuessedBps = 10e9;    // for tests that count messages
 constexpr double kAroundSeconds = 0.7;  // overhead of a measurement: starting both ends, connecting
-constexpr double kRoomSeconds = 60;     // how late a measurement may be
-constexpr double kCountedLimitS = 600;  // of a test that counts messages
+constexpr double kRoomSeconds = 60;     // a timed measurement may take this much longer
+constexpr double kCountedLimitS = 600;  // the least limit of a test that counts messages
 
-// The matrix as a page that a browser opens from disk, without a network: page/. Each pair's own
-// results are left out.
+// The matrix as a page (page/) that works offline, without the pairs' own results.
 std::string matrix_page(nlohmann::json document) {
   for (auto& pair : document["pairs"]) pair.erase("results");
   return page_of(matrix_page_parts(), "matrix.html", document);

@@ -16,8 +16,8 @@
 namespace pacecar::hosts {
 namespace {
 
-constexpr Duration kServingLimit = Duration::from_s(30);  // until a server waits
-constexpr Duration kEndingLimit = Duration::from_s(10);   // for the other end, once one has ended
+constexpr Duration kServingLimit = Duration::from_s(30);  // for a server's start
+constexpr Duration kEndingLimit = Duration::from_s(10);   // for the second end after the first
 constexpr std::string_view kWarning = "warning: ";
 
 enum class Stage { kServing, kMeasuring, kEnding, kOver };
@@ -109,8 +109,8 @@ class Attempt {
     }
   }
 
-  // An agent kills a run that does not stop. An agent that stays silent would delay every later
-  // round as much.
+  // Agents kill runs that do not stop, so this agent does not answer at all. It would delay every
+  // later round as much.
   void lose_silent() {
     stage_ = Stage::kOver;
     for (const End& end : {server_, client_}) {

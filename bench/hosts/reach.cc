@@ -22,7 +22,6 @@ void print_lost(const Crew& crew, const std::vector<Event>& events, const perf::
   }
 }
 
-// Two names of one machine measure no network.
 void warn_of_same_machines(const Crew& crew, const perf::Console& console) {
   std::map<std::string, size_t> first;
   for (size_t i = 0; i < crew.size(); ++i) {

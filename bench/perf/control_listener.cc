@@ -40,9 +40,7 @@ Result<ControlListener> ControlListener::open(const std::vector<std::string>& ho
 }
 
 Result<void> ControlListener::listen_at_all(const std::vector<std::string>& hosts) {
-  for (const std::string& host : hosts) {
-    RETURN_IF_ERROR(listen_at(host));
-  }
+  for (const std::string& host : hosts) RETURN_IF_ERROR(listen_at(host));
   return {};
 }
 
@@ -89,7 +87,7 @@ Result<Caller> ControlListener::accept(std::string_view greeting, const OnStrang
   }
 }
 
-// Until there is something to do.
+// Waits for a client, a message or a deadline.
 Result<void> ControlListener::wait() const {
   std::vector<pollfd> entries;
   for (const FileDescriptor& socket : sockets_) entries.push_back({socket.get(), POLLIN, 0});
@@ -109,7 +107,7 @@ Result<void> ControlListener::take_connections(const OnStranger& on_stranger) {
   for (const FileDescriptor& socket : sockets_) {
     const int fd = ::accept4(socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
-      // A client that gave up meanwhile is not our failure.
+      // The last: a client has closed its connection meanwhile.
       if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) continue;
       return fail(ErrorCode::kSystem,
                   fmt::format("cannot accept a client ({}): close other programs' files or raise "
@@ -128,7 +126,7 @@ Result<void> ControlListener::take_connections(const OnStranger& on_stranger) {
   return {};
 }
 
-// His greeting; null: it has not come yet.
+// The client's greeting; null: it has not arrived.
 Result<Json> ControlListener::first_message(Waiting& caller, std::string_view greeting) const {
   for (;;) {
     ASSIGN_OR_RETURN(auto message, caller.channel.poll());
@@ -140,7 +138,7 @@ Result<Json> ControlListener::first_message(Waiting& caller, std::string_view gr
   }
 }
 
-// Reads before it looks at the clock: what has arrived counts, however long we were away.
+// Reads before it checks the deadline: a message that has arrived counts, however late it is read.
 std::optional<Caller> ControlListener::take_greeted(std::string_view greeting,
                                                     const OnStranger& on_stranger) {
   for (auto one = waiting_.begin(); one != waiting_.end();) {

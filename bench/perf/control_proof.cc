@@ -36,7 +36,7 @@ Result<void> draw(Nonce& nonce) {
               "the system gives no random numbers: check the OpenSSL configuration");
 }
 
-// Both sides' people read it.
+// Both ends print it.
 tl::unexpected<Error> refuse(const ControlChannel& channel, std::string_view why) {
   return fail(ErrorCode::kPeer, fmt::format("the client {} {}: {}", channel.peer(), why, kCure));
 }
@@ -56,12 +56,10 @@ Result<void> prove(ControlChannel& channel, const ClusterKey& key, Duration limi
   const Instant deadline = steady_now() + limit;
   ControlProof proof;
   RETURN_IF_ERROR(draw(proof.client));
-  auto sent = channel.send({{"type", "prove"}, {"nonce", to_hex(proof.client)}});
-  if (!sent) return sent;
+  RETURN_IF_ERROR(channel.send({{"type", "prove"}, {"nonce", to_hex(proof.client)}}));
   ASSIGN_OR_RETURN(const auto challenge, channel.expect("challenge", limit));
   RETURN_IF_ERROR(bytes_field(challenge, "nonce", proof.server));
-  sent = channel.send({{"type", "proof"}, {"mac", to_hex(proof.of_client(key))}});
-  if (!sent) return sent;
+  RETURN_IF_ERROR(channel.send({{"type", "proof"}, {"mac", to_hex(proof.of_client(key))}}));
   ASSIGN_OR_RETURN(const auto answer,
                    channel.expect("proof", std::max(deadline - steady_now(), Duration())));
   Mac mac;

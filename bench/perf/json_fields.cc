@@ -25,7 +25,7 @@ const nlohmann::json* find(const nlohmann::json& object, std::string_view key) {
 
 }  // namespace
 
-// Sees what the parser sees, up to the first error.
+// Follows strings and brackets as the parser does, up to the first error.
 bool nests_too_deep(std::string_view text) {
   size_t depth = 0;
   bool in_string = false;

@@ -54,7 +54,7 @@ class LatencyProbe : public Probe {
                        messages == 0 ? 0 : span.us() / 2 / static_cast<double>(messages));
   }
 
-  static constexpr size_t kSamples = 1'000'000;  // that are kept, the first
+  static constexpr size_t kSamples = 1'000'000;  // the most that are kept
 
   Histogram half_trips_;           // ns
   std::vector<uint64_t> samples_;  // likewise

@@ -83,8 +83,8 @@ Result<FlowView> flow_view_from_json(const Json& object) {
   const auto known =
       std::ranges::find(kLimits, reason, [](LimitedBy limit) { return to_string(limit); });
   if (known == kLimits.end()) {
-    return fail(ErrorCode::kPeer, fmt::format("the peer's rate is limited by '{}', which means "
-                                              "nothing here: run the same version of pacecar at "
+    return fail(ErrorCode::kPeer, fmt::format("the peer's rate is limited by '{}', which is "
+                                              "not known here: run the same version of pacecar at "
                                               "both ends",
                                               reason));
   }

@@ -36,9 +36,10 @@ class Probe {
  protected:
   // Ends the last interval; called by result().
   const IntervalMeter& finish_intervals(Duration elapsed, uint64_t messages);
-  // Called for every poll: `messages` since the phase began, of `expected` (0: timed).
+  // Shows the progress; called for every poll. `messages` since the phase began, of `expected` (0:
+  // the phase is timed).
   void show(Instant now, const Streams& streams, uint64_t messages, uint64_t expected);
-  // "12.3 MiB/sec": a rate in this kind of test's unit.
+  // "12.3 MiB/sec": the rate in the unit of this kind of test.
   virtual std::string rate_text(uint64_t messages, Duration span) const = 0;
 
   const ProbeSetup setup_;

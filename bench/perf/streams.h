@@ -1,4 +1,4 @@
-// All streams of one test at one end, and how the two ends set them up.
+// The streams of one test at one end, and their set-up with the peer.
 #pragma once
 
 #include <vector>
