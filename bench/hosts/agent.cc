@@ -38,8 +38,8 @@ constexpr size_t kMaxKept = 32U << 20;  // of one run's output
 
 constexpr const char* kFooter =
     R"(Nobody needs to start it by hand: 'pacecar bw', 'lat', 'preflight', 'doctor' and 'top' with
---hosts start it on each host, and send commands to its standard input. When that input ends, it ends
-with everything that it has started.)";
+--hosts start it on each host, and send commands to its standard input. When that input ends, the
+agent ends, with everything that it has started.)";
 
 struct Run {
   uint64_t id = 0;

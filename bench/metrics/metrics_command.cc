@@ -42,9 +42,10 @@ struct HttpOptions {
 
 // One page is made at a time; two more threads answer other requests.
 constexpr size_t kThreads = 3;
-// A client that takes longer to send its request, or to read the answer, is dropped.
+// A client that takes longer to send its request, or to read the answer, is disconnected.
 constexpr time_t kPatienceSeconds = 5;
-// Idle ones hold a thread each: shorter than Prometheus' usual interval, it connects anew.
+// An idle connection occupies a thread. Prometheus connects again for each scrape, as its usual
+// interval is longer.
 constexpr time_t kKeepAliveSeconds = 1;
 constexpr size_t kMaxRequestBytes = 4096;
 
@@ -140,17 +141,18 @@ struct Flags {
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
-  auto* listen = app.add_option("--listen", flags.listen,
-                                "serve over HTTP at PORT, ADDRESS:PORT or [IPV6]:PORT "
-                                "(127.0.0.1:18516); another than this host's own wants TLS")
-                     ->expected(0, 1);
+  auto* listen =
+      app.add_option("--listen", flags.listen,
+                     "serve over HTTP at PORT, ADDRESS:PORT or [IPV6]:PORT "
+                     "(127.0.0.1:18516); an address that other hosts can reach needs TLS")
+          ->expected(0, 1);
   auto* cert = app.add_option("--tls-cert", flags.tls_cert, "certificate, a file of PEM: HTTPS");
   auto* key = app.add_option("--tls-key", flags.tls_key, "its key, a file of PEM");
   auto* client_ca =
       app.add_option("--tls-client-ca", flags.tls_client_ca,
                      "serve only clients with a certificate signed by this one (PEM)");
   auto* no_tls = app.add_flag("--no-tls", flags.no_tls,
-                              "plain HTTP also where other hosts reach it, and read it");
+                              "plain HTTP even if other hosts can reach it, and read it");
   cert->needs(listen)->needs(key);
   key->needs(cert);
   client_ca->needs(cert);

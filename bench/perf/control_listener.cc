@@ -31,17 +31,15 @@ Result<ControlListener> ControlListener::open(const std::vector<std::string>& ho
     ControlListener listener;
     listener.port_ = port;
     listener.key_ = key;
-    const auto listens = listener.listen_at_all(hosts);
+    Result<void> listens;
+    for (const std::string& host : hosts) {
+      if (listens) listens = listener.listen_at(host);
+    }
     if (listens) return listener;
     // A port that is free at the first address may be taken at another.
     const bool another = port == 0 && !listener.sockets_.empty() && tries < kPortsTried;
     if (!another) return tl::unexpected(listens.error());
   }
-}
-
-Result<void> ControlListener::listen_at_all(const std::vector<std::string>& hosts) {
-  for (const std::string& host : hosts) RETURN_IF_ERROR(listen_at(host));
-  return {};
 }
 
 Result<void> ControlListener::listen_at(const std::string& host) {

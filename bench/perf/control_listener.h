@@ -55,7 +55,6 @@ class ControlListener {
   };
 
   Result<void> listen_at(const std::string& host);
-  Result<void> listen_at_all(const std::vector<std::string>& hosts);
   Result<void> wait() const;
   Result<nlohmann::json> first_message(Waiting& caller, std::string_view greeting) const;
   Result<void> take_connections(const OnStranger& on_stranger);

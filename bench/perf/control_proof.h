@@ -24,8 +24,8 @@ struct ControlProof {
   bootstrap::Nonce client{};
   bootstrap::Nonce server{};
 
-  bootstrap::Mac of_client(const bootstrap::ClusterKey& key) const;
-  bootstrap::Mac of_server(const bootstrap::ClusterKey& key) const;
+  // The MAC of a side: "client", "server".
+  bootstrap::Mac mac(const bootstrap::ClusterKey& key, std::string_view side) const;
 };
 
 // The client's part, within `limit`. Does nothing without a key. Errors: kPeer (the server has

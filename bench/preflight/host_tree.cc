@@ -25,32 +25,24 @@ std::optional<std::string> HostTree::bytes(std::string_view path) const {
   const FileDescriptor fd(open(full(path).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd) return std::nullopt;
   struct stat status {};
-  std::optional<std::string> content;
-  if (fstat(fd.get(), &status) == 0 && S_ISREG(status.st_mode)) {
-    content.emplace(kMaxFile, '\0');
-    size_t size = 0;
-    ssize_t got = 0;
-    while (size < kMaxFile && (got = read(fd.get(), content->data() + size, kMaxFile - size)) > 0) {
-      size += static_cast<size_t>(got);
-    }
-    content->resize(size);
-    // Many attributes of /sys answer a read with an error instead of a value.
-    if (got < 0) content.reset();
+  if (fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  std::string content(kMaxFile, '\0');
+  size_t size = 0;
+  ssize_t got = 0;
+  while (size < kMaxFile && (got = read(fd.get(), content.data() + size, kMaxFile - size)) > 0) {
+    size += static_cast<size_t>(got);
   }
+  if (got < 0) return std::nullopt;  // as many attributes of /sys do instead of giving a value
+  content.resize(size);
   return content;
 }
 
-std::optional<std::string> HostTree::text(std::string_view path) const {
-  const auto content = bytes(path);
-  if (!content) return std::nullopt;
-  const std::string_view trimmed = trim(*content);
-  if (trimmed.empty()) return std::nullopt;
-  return std::string(trimmed);
+std::string HostTree::text(std::string_view path) const {
+  return std::string(trim(bytes(path).value_or("")));
 }
 
 std::optional<uint64_t> HostTree::number(std::string_view path) const {
-  const auto content = text(path);
-  return content ? parse_number(*content) : std::nullopt;
+  return parse_number(text(path));
 }
 
 std::vector<std::string> HostTree::names(std::string_view path) const {

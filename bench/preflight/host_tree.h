@@ -20,8 +20,8 @@ class HostTree {
 
   explicit HostTree(std::string root = "/");
 
-  // Without blanks at both ends; nullopt when there is no such file, or it is empty.
-  std::optional<std::string> text(std::string_view path) const;
+  // A file's text without blanks at both ends; empty also if there is no such file.
+  std::string text(std::string_view path) const;
   std::optional<std::string> bytes(std::string_view path) const;
   std::optional<uint64_t> number(std::string_view path) const;
   // Of a folder's entries, sorted; empty when there is no such folder.

@@ -30,11 +30,6 @@ PciKind kind_of(uint64_t vendor, uint64_t device_class) {
   return base == 0x03 && vendor == kVendorNvidiaGpu ? PciKind::kGpu : PciKind::kOther;
 }
 
-std::optional<uint64_t> hexadecimal(const HostTree& tree, const std::string& path) {
-  const auto text = tree.text(path);
-  return text ? parse_number(*text, 16) : std::nullopt;
-}
-
 std::vector<std::string> bridges_above(const HostTree& tree, const std::string& folder) {
   std::vector<std::string> bridges = tree.resolved_parts(folder);
   if (!bridges.empty()) bridges.pop_back();  // the device itself
@@ -46,15 +41,15 @@ PciDevice read_device(const HostTree& tree, const std::string& address) {
   const std::string folder = "sys/bus/pci/devices/" + address;
   PciDevice device;
   device.address = address;
-  device.vendor = hexadecimal(tree, folder + "/vendor").value_or(0);
-  device.kind = kind_of(device.vendor, hexadecimal(tree, folder + "/class").value_or(0));
+  device.vendor = parse_number(tree.text(folder + "/vendor"), 16).value_or(0);
+  device.kind = kind_of(device.vendor, parse_number(tree.text(folder + "/class"), 16).value_or(0));
   if (device.kind == PciKind::kOther) return device;
   device.numa_node = tree.number(folder + "/numa_node");  // -1, not known, is no number
-  device.link_speed = tree.text(folder + "/current_link_speed").value_or("");
-  device.max_link_speed = tree.text(folder + "/max_link_speed").value_or("");
+  device.link_speed = tree.text(folder + "/current_link_speed");
+  device.max_link_speed = tree.text(folder + "/max_link_speed");
   device.link_width = tree.number(folder + "/current_link_width");
   device.max_link_width = tree.number(folder + "/max_link_width");
-  device.iommu_type = tree.text(folder + "/iommu_group/type").value_or("");
+  device.iommu_type = tree.text(folder + "/iommu_group/type");
   device.bridges = bridges_above(tree, folder);
   return device;
 }

@@ -42,15 +42,15 @@ std::vector<Gid> read_gids(const HostTree& tree, const std::string& port) {
   std::vector<Gid> gids;
   for (const std::string& name : tree.names(port + "/gids")) {
     const auto index = parse_number(name);
-    const auto text = tree.text(port + "/gids/" + name);
-    const auto address = text ? parse_gid(*text) : std::nullopt;
+    const std::string text = tree.text(port + "/gids/" + name);
+    const auto address = parse_gid(text);
     if (!index || !address || *address == std::array<uint8_t, 16>{}) continue;
     if (gids.size() == kMaxGids) break;
     gids.push_back({.index = *index,
                     .roce_v2 = tree.text(port + "/gid_attrs/types/" + name) == "RoCE v2",
                     .address = *address,
-                    .text = *text,
-                    .netdev = tree.text(port + "/gid_attrs/ndevs/" + name).value_or("")});
+                    .text = text,
+                    .netdev = tree.text(port + "/gid_attrs/ndevs/" + name)});
   }
   std::ranges::sort(gids, {}, &Gid::index);
   return gids;
@@ -72,21 +72,19 @@ RdmaPort read_port(const HostTree& tree, const std::string& device, uint64_t num
   port.device = device;
   port.number = number;
   port.ethernet = tree.text(path + "/link_layer") == "Ethernet";
-  port.state = state_name(tree.text(path + "/state").value_or(""));
-  port.phys_state = state_name(tree.text(path + "/phys_state").value_or(""));
-  port.rate = tree.text(path + "/rate").value_or("");
+  port.state = state_name(tree.text(path + "/state"));
+  port.phys_state = state_name(tree.text(path + "/phys_state"));
+  port.rate = tree.text(path + "/rate");
   port.gids = read_gids(tree, path);
   for (const Gid& gid : port.gids) {
     if (port.netdev.empty()) port.netdev = gid.netdev;
   }
-  if (port.netdev.empty()) port.netdev = tree.text(folder + "/parent").value_or("");
+  if (port.netdev.empty()) port.netdev = tree.text(folder + "/parent");
   const auto below = tree.names(folder + "/device/net");
   if (port.netdev.empty() && !below.empty()) port.netdev = below.front();
-  const auto tos = tree.text(
+  port.default_tos = tree.number(
       fmt::format("sys/kernel/config/rdma_cm/{}/ports/{}/default_roce_tos", device, number));
-  port.default_tos = tos ? parse_number(*tos) : std::nullopt;
-  port.forced_traffic_class =
-      tree.text(fmt::format("{}/tc/{}/traffic_class", folder, number)).value_or("");
+  port.forced_traffic_class = tree.text(fmt::format("{}/tc/{}/traffic_class", folder, number));
   port.losses = read_losses(tree, path);
   return port;
 }
@@ -136,8 +134,8 @@ std::vector<RdmaDevice> read_rdma(const HostTree& tree) {
     const std::string folder = "sys/class/infiniband/" + name;
     RdmaDevice device;
     device.name = name;
-    device.firmware = tree.text(folder + "/fw_ver").value_or("");
-    device.node_guid = tree.text(folder + "/node_guid").value_or("");
+    device.firmware = tree.text(folder + "/fw_ver");
+    device.node_guid = tree.text(folder + "/node_guid");
     read_hardware(tree, folder, device);
     device.node = node_of(tree, name);
     if (!device.node.empty()) device.open_error = tree.try_open(device.node);

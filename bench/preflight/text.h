@@ -16,8 +16,9 @@ std::string_view trim(std::string_view text);
 std::vector<std::string> split(std::string_view text, char separator);
 // A text that is one decimal number, or with `base` 16 a hexadecimal one with or without 0x.
 std::optional<uint64_t> parse_number(std::string_view text, int base = 10);
-// The value of "KEY: VALUE" or "KEY=VALUE" in a text of lines, trimmed and without quotes.
-std::optional<std::string> value_of(std::string_view lines, std::string_view key, char separator);
+// The value of "KEY: VALUE" or "KEY=VALUE" in a text of lines, trimmed and without quotes; empty
+// also if there is no such key.
+std::string value_of(std::string_view lines, std::string_view key, char separator);
 
 // "0000:3b:00.0"
 bool is_pci_address(std::string_view text);
