@@ -135,7 +135,7 @@ Result<Evidence> from_hosts(const Flags& flags, const Console& console) {
 }
 
 // Why there is nothing to examine.
-std::string nobody(uint64_t pid) {
+std::string why_nothing(uint64_t pid) {
   const std::string place = fmt::format("/proc/{}", pid);
   if (pid != 0 && access(place.c_str(), F_OK) != 0) {
     return fmt::format(
@@ -160,7 +160,7 @@ Result<Job> job_of(const Evidence& evidence, uint64_t pid) {
     job.add(std::move(process));
   }
   if (job.empty()) {
-    return fail(ErrorCode::kNotFound, nobody(pid));
+    return fail(ErrorCode::kNotFound, why_nothing(pid));
   }
   return job;
 }

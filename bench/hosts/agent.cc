@@ -74,32 +74,32 @@ class Agent {
     // With a timeout, for runs that have closed their pipes and continue.
     poll(waiting.data(), waiting.size(), runs_.empty() ? kTurnMs : kTurnMs / 10);
     read_runs();
-    return waiting[0].revents == 0 || read_orders();
+    return waiting[0].revents == 0 || read_commands();
   }
 
-  bool read_orders() {
-    const bool more = read_some(input_, orders_);
+  bool read_commands() {
+    const bool more = read_some(input_, commands_);
     last_message_ = perf::steady_now();
     const auto take = [this](std::string_view line) {
-      const Json order = perf::parse_json(line);
-      return order.is_object() && obey(order);
+      const Json command = perf::parse_json(line);
+      return command.is_object() && execute(command);
     };
-    return take_lines(orders_, take) && more;
+    return take_lines(commands_, take) && more;
   }
 
   // False: the peer does not use this protocol.
-  bool obey(const Json& order) try {
-    const auto& type = order.at("type").get_ref<const std::string&>();
-    if (type == "hello") return greet(order);
-    if (type == "run") start(order);
-    if (type == "stop") stop(order.at("id").get<uint64_t>());
+  bool execute(const Json& command) try {
+    const auto& type = command.at("type").get_ref<const std::string&>();
+    if (type == "hello") return greet(command);
+    if (type == "run") start(command);
+    if (type == "stop") stop(command.at("id").get<uint64_t>());
     return true;
   } catch (const Json::exception&) {
     return false;
   }
 
-  bool greet(const Json& order) {
-    for (const auto& [name, value] : order.at("environment").items()) {
+  bool greet(const Json& command) {
+    for (const auto& [name, value] : command.at("environment").items()) {
       if (name.starts_with("PACECAR_")) setenv(name.c_str(), value.get<std::string>().c_str(), 1);
     }
     return send({{"type", "welcome"},
@@ -119,20 +119,20 @@ class Agent {
            std::string(network.data(), static_cast<size_t>(std::max<ssize_t>(size, 0)));
   }
 
-  void start(const Json& order) {
-    const uint64_t id = order.at("id").get<uint64_t>();
-    std::vector<std::string> command{kThisProgram};
-    for (const Json& word : order.at("arguments")) command.push_back(word.get<std::string>());
+  void start(const Json& command) {
+    const uint64_t id = command.at("id").get<uint64_t>();
+    std::vector<std::string> words{kThisProgram};
+    for (const Json& word : command.at("arguments")) words.push_back(word.get<std::string>());
     Pipe announces{FileDescriptor(), FileDescriptor()};
-    if (order.value("announces", false)) {
+    if (command.value("announces", false)) {
       auto made = make_pipe();
       if (!made) return end_unstarted(id, made.error());
       announces = std::move(*made);
       fcntl(announces.read.get(), F_SETFL, O_NONBLOCK);
-      command.insert(command.end(),
-                     {"--announce", fmt::format("/proc/self/fd/{}", announces.write.get())});
+      words.insert(words.end(),
+                   {"--announce", fmt::format("/proc/self/fd/{}", announces.write.get())});
     }
-    auto child = Child::start(command, {.input = false, .kept = announces.write.get()});
+    auto child = Child::start(words, {.input = false, .kept = announces.write.get()});
     if (!child) return end_unstarted(id, child.error());
     runs_.push_back({id, std::move(*child), std::move(announces.read), {}, {}, {}, {}});
   }
@@ -204,7 +204,7 @@ class Agent {
   }
 
   const FileDescriptor input_{dup(STDIN_FILENO)};
-  std::string orders_;
+  std::string commands_;
   Instant last_message_;
   std::list<Run> runs_;
 };

@@ -20,7 +20,7 @@
 namespace pacecar::hosts {
 namespace {
 
-constexpr size_t kMaxComplaint = 300;
+constexpr size_t kMaxErrorLine = 300;
 
 // Executes the program in the new process. Only system calls: other threads may hold any lock.
 [[noreturn]] void become(char* const* words, const std::array<int, 3>& standard, int kept,
@@ -135,10 +135,10 @@ std::string how_ended(int status) {
                            : fmt::format("signal {}", WTERMSIG(status));
 }
 
-std::string last_complaint(const std::string& text) {
+std::string last_line_of_errors(const std::string& text) {
   std::string_view left = text;
   while (left.ends_with('\n') || left.ends_with('\r') || left.ends_with(' ')) left.remove_suffix(1);
-  return printable(left.substr(left.rfind('\n') + 1)).substr(0, kMaxComplaint);
+  return printable(left.substr(left.rfind('\n') + 1)).substr(0, kMaxErrorLine);
 }
 
 }  // namespace pacecar::hosts

@@ -71,6 +71,6 @@ bool take_lines(std::string& text, const std::function<bool(std::string_view lin
 // "exit 3", "signal 9".
 std::string how_ended(int status);
 // The last line of a program's errors, printable and cut to a length that fits a sentence.
-std::string last_complaint(const std::string& text);
+std::string last_line_of_errors(const std::string& text);
 
 }  // namespace pacecar::hosts

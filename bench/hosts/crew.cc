@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMaxComplaints = 1U << 16;
+constexpr size_t kMaxErrors = 1U << 16;
 constexpr size_t kMaxText = 256;
 constexpr int kNotFoundByShell = 127;
 constexpr int kEndStepMs = 10;
@@ -160,7 +160,7 @@ std::vector<Event> Crew::turn(Duration limit) {
     const Member& member = members_[i];
     if (member.state == State::kLost) continue;
     waiting.push_back({member.child->output().get(), POLLIN, 0});
-    waiting.push_back({member.complains ? member.child->errors().get() : -1, POLLIN, 0});
+    waiting.push_back({member.errors_open ? member.child->errors().get() : -1, POLLIN, 0});
     whose.insert(whose.end(), {i, i});
   }
   if (events_.empty()) {
@@ -184,9 +184,9 @@ std::vector<Event> Crew::turn(Duration limit) {
 void Crew::read(size_t index) {
   Member& member = members_[index];
   if (member.state == State::kLost) return;
-  member.complains = read_some(member.child->errors(), member.errors);
-  if (member.errors.size() > kMaxComplaints) {
-    member.errors.erase(0, member.errors.size() - kMaxComplaints);
+  member.errors_open = read_some(member.child->errors(), member.errors);
+  if (member.errors.size() > kMaxErrors) {
+    member.errors.erase(0, member.errors.size() - kMaxErrors);
   }
   const bool more = read_some(member.child->output(), member.output);
   const bool sound = take_lines(member.output, [&](std::string_view line) {
@@ -209,7 +209,7 @@ void Crew::take(size_t index, std::string_view line) {
   if (object) return report(index, message);
   lose(index, fmt::format("'{}' is not from pacecar agent: does something print to standard output "
                           "there?",
-                          last_complaint(std::string(line))));
+                          last_line_of_errors(std::string(line))));
 }
 
 void Crew::greet(size_t index, const Json& message) {
@@ -262,12 +262,12 @@ void Crew::report(size_t index, const Json& message) {
 void Crew::ended(size_t index) {
   Member& member = members_[index];
   const int status = member.child->end(kGraceMs);
-  while (member.complains && read_some(member.child->errors(), member.errors)) {
+  while (member.errors_open && read_some(member.child->errors(), member.errors)) {
     if (pollfd more{member.child->errors().get(), POLLIN, 0}; poll(&more, 1, 0) <= 0) break;
   }
-  const std::string complaint =
-      last_complaint(member.errors.empty() ? member.greeting : member.errors);
-  const std::string words = complaint.empty() ? "" : ": " + complaint;
+  const std::string last_error =
+      last_line_of_errors(member.errors.empty() ? member.greeting : member.errors);
+  const std::string words = last_error.empty() ? "" : ": " + last_error;
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   if (member.state == State::kReady) {
     return lose(index, fmt::format("its agent has ended ({}{}): is the host still there?",
@@ -279,8 +279,8 @@ void Crew::ended(size_t index) {
                                    PACECAR_VERSION));
   }
   // The exit code is ssh's own if it was still writing.
-  const bool missing = mentions(complaint, remote_) &&
-                       (mentions(complaint, "not found") || mentions(complaint, "No such file"));
+  const bool missing = mentions(last_error, remote_) &&
+                       (mentions(last_error, "not found") || mentions(last_error, "No such file"));
   if (code == kNotFoundByShell || missing) {
     return lose(
         index,

@@ -74,8 +74,8 @@ class Crew {
     std::string machine;
     std::string output;
     std::string errors;
-    std::string greeting;   // the last line before the agent's first
-    bool complains = true;  // its errors have not ended
+    std::string greeting;     // the last line before the agent's first
+    bool errors_open = true;  // stderr has not ended
   };
 
   size_t count(State state) const;

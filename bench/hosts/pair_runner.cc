@@ -36,10 +36,10 @@ class Attempt {
     client_.host = plan.reversed ? pair.receiver : pair.sender;
     for (const size_t host : {server_.host, client_.host}) {
       if (!crew.lost(host)) continue;
-      give_up(lost_words(host));
+      give_up(lost_text(host));
       return;
     }
-    std::vector<std::string> words = words_for(server_.host, std::to_string(plan.port));
+    std::vector<std::string> words = arguments_for(server_.host, std::to_string(plan.port));
     if (const std::string& address = crew.host(server_.host).address; !address.empty()) {
       words.insert(words.end(), {"--bind", address});
     }
@@ -71,7 +71,7 @@ class Attempt {
   }
 
  private:
-  std::vector<std::string> words_for(size_t host, const std::string& port) const {
+  std::vector<std::string> arguments_for(size_t host, const std::string& port) const {
     std::vector<std::string> words{plan_.test};
     words.insert(words.end(), plan_.flags.begin(), plan_.flags.end());
     const auto& own = plan_.of_hosts[host];
@@ -80,7 +80,7 @@ class Attempt {
     return words;
   }
 
-  std::string lost_words(size_t host) const {
+  std::string lost_text(size_t host) const {
     return fmt::format("{} is lost: {}", crew_.host(host).name, crew_.why_lost(host));
   }
 
@@ -88,7 +88,7 @@ class Attempt {
     for (End* end : {&server_, &client_}) {
       if (end->host != host) continue;
       end->over = true;
-      if (measurement_.results.is_null()) give_up(lost_words(host));
+      if (measurement_.results.is_null()) give_up(lost_text(host));
     }
     settle();
   }
@@ -130,7 +130,7 @@ class Attempt {
                       "of hosts",
                       crew_.host(server_.host).name, printable(address)));
     }
-    std::vector<std::string> words = words_for(client_.host, std::to_string(event.port));
+    std::vector<std::string> words = arguments_for(client_.host, std::to_string(event.port));
     words.insert(words.end(), {"--json=-", address});
     client_.run = crew_.run(client_.host, words);
     stage_ = Stage::kMeasuring;

@@ -120,7 +120,7 @@ std::vector<std::optional<Event>> run_on_all(
 }
 
 std::string why_failed(const Event& ended) {
-  std::string text = last_complaint(ended.errors);
+  std::string text = last_line_of_errors(ended.errors);
   if (const size_t label = text.find(kErrorLabel); label != text.npos) {
     text.erase(0, label + kErrorLabel.size());
   }

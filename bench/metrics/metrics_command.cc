@@ -43,7 +43,7 @@ struct HttpOptions {
 // One page is made at a time; two more threads answer other requests.
 constexpr size_t kThreads = 3;
 // A client that takes longer to send its request, or to read the answer, is disconnected.
-constexpr time_t kPatienceSeconds = 5;
+constexpr time_t kClientSeconds = 5;
 // An idle connection occupies a thread. Prometheus connects again for each scrape, as its usual
 // interval is longer.
 constexpr time_t kKeepAliveSeconds = 1;
@@ -69,8 +69,8 @@ std::unique_ptr<httplib::Server> make_server(const HttpOptions& options, Exporte
                                                               options.key.c_str(), ca)
                        : std::make_unique<httplib::Server>();
   server->new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-  server->set_read_timeout(kPatienceSeconds);
-  server->set_write_timeout(kPatienceSeconds);
+  server->set_read_timeout(kClientSeconds);
+  server->set_write_timeout(kClientSeconds);
   server->set_keep_alive_timeout(kKeepAliveSeconds);
   server->set_payload_max_length(kMaxRequestBytes);
   // Not SO_REUSEPORT, the library's choice: a second exporter would get half of the clients.

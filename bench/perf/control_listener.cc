@@ -77,11 +77,11 @@ Result<void> ControlListener::listen_at(const std::string& host) {
   return {};
 }
 
-Result<Caller> ControlListener::accept(std::string_view greeting, const OnStranger& on_stranger) {
+Result<Caller> ControlListener::accept(std::string_view greeting, const OnRefused& on_refused) {
   for (;;) {
-    if (auto caller = take_greeted(greeting, on_stranger)) return std::move(*caller);
+    if (auto caller = take_greeted(greeting, on_refused)) return std::move(*caller);
     RETURN_IF_ERROR(wait());
-    RETURN_IF_ERROR(take_connections(on_stranger));
+    RETURN_IF_ERROR(take_connections(on_refused));
   }
 }
 
@@ -101,7 +101,7 @@ Result<void> ControlListener::wait() const {
                           std::strerror(errno)));
 }
 
-Result<void> ControlListener::take_connections(const OnStranger& on_stranger) {
+Result<void> ControlListener::take_connections(const OnRefused& on_refused) {
   for (const FileDescriptor& socket : sockets_) {
     const int fd = ::accept4(socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
@@ -113,9 +113,9 @@ Result<void> ControlListener::take_connections(const OnStranger& on_stranger) {
                               std::strerror(errno)));
     }
     if (waiting_.size() == kMaxWaiting) {
-      if (on_stranger) {
-        on_stranger({ErrorCode::kPeer, fmt::format("{} was dropped for others: it had sent nothing",
-                                                   waiting_.front().channel.peer())});
+      if (on_refused) {
+        on_refused({ErrorCode::kPeer, fmt::format("{} was dropped for others: it had sent nothing",
+                                                  waiting_.front().channel.peer())});
       }
       waiting_.pop_front();
     }
@@ -138,7 +138,7 @@ Result<Json> ControlListener::first_message(Waiting& caller, std::string_view gr
 
 // Reads before it checks the deadline: a message that has arrived counts, however late it is read.
 std::optional<Caller> ControlListener::take_greeted(std::string_view greeting,
-                                                    const OnStranger& on_stranger) {
+                                                    const OnRefused& on_refused) {
   for (auto one = waiting_.begin(); one != waiting_.end();) {
     auto message = first_message(*one, greeting);
     if (message && message->is_object()) {
@@ -152,7 +152,7 @@ std::optional<Caller> ControlListener::take_greeted(std::string_view greeting,
     }
     const Error why = message ? one->channel.too_late(kGreetingLimit) : message.error();
     one->channel.send_error(why.message);
-    if (on_stranger) on_stranger(why);
+    if (on_refused) on_refused(why);
     one = waiting_.erase(one);
   }
   return std::nullopt;

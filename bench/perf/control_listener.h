@@ -31,7 +31,7 @@ struct Caller {
 class ControlListener {
  public:
   // Receives the reason why a client was refused.
-  using OnStranger = std::function<void(const Error&)>;
+  using OnRefused = std::function<void(const Error&)>;
 
   // Clients without a greeting; if there are more, the oldest is dropped.
   static constexpr size_t kMaxWaiting = 64;
@@ -43,7 +43,7 @@ class ControlListener {
                                       const bootstrap::ClusterKey& key = {});
 
   // Waits without limit for the next client whose first message is of the type `greeting`.
-  Result<Caller> accept(std::string_view greeting, const OnStranger& on_stranger = {});
+  Result<Caller> accept(std::string_view greeting, const OnRefused& on_refused = {});
 
   uint16_t port() const { return port_; }
 
@@ -57,8 +57,8 @@ class ControlListener {
   Result<void> listen_at(const std::string& host);
   Result<void> wait() const;
   Result<nlohmann::json> first_message(Waiting& caller, std::string_view greeting) const;
-  Result<void> take_connections(const OnStranger& on_stranger);
-  std::optional<Caller> take_greeted(std::string_view greeting, const OnStranger& on_stranger);
+  Result<void> take_connections(const OnRefused& on_refused);
+  std::optional<Caller> take_greeted(std::string_view greeting, const OnRefused& on_refused);
 
   std::vector<FileDescriptor> sockets_;
   uint16_t port_ = 0;
