@@ -1,21 +1,21 @@
-// pacecar: the command line. Finds the subcommand by its first argument and hands the rest on.
+// The program `pacecar`: runs the subcommand that its first argument names.
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "bench/ab/build_info.h"
+#include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/subcommands.h"
-#include "transport/base/edit_distance.h"
 
 namespace pacecar::perf {
 namespace {
@@ -64,7 +64,7 @@ Examples:
   pacecar preflight                       examine this host before a job runs on it
   pacecar doctor                          why does the job that runs here not go faster?
   pacecar top --hosts node1,node2         what two hosts send and receive, live
-  pacecar metrics --listen                serve Prometheus what they count
+  pacecar metrics --listen                serve Prometheus what its processes count
   pacecar run -- ib_write_bw              a program of libibverbs, without an RDMA NIC
   pacecar check-plugin libnccl-net-x.so   every rule of NCCL's, pass or fail, and its speed
   pacecar sim --workload incast:senders=32,bytes=1MB --cc swift
@@ -91,7 +91,7 @@ void print_help() {
   fmt::print("{}", kExamples);
 }
 
-// For manual pages and completions, as --describe of each subcommand: see command_line.cc.
+// For manual pages and completions; --describe of each subcommand has its flags (command_line.cc).
 void print_description() {
   nlohmann::json subcommands = nlohmann::json::array();
   for (const Subcommand& subcommand : kSubcommands) {
@@ -102,17 +102,6 @@ void print_description() {
                                    {"subcommands", subcommands},
                                    {"footer", kExamples}};
   fmt::print("{}\n", document.dump(1));
-}
-
-// " (did you mean 'bw'?)", or nothing.
-std::string nearest_to(std::string_view name) {
-  constexpr size_t kSlipOfTheFinger = 2;
-  const auto nearest = std::ranges::min_element(
-      kSubcommands, {},
-      [name](const Subcommand& subcommand) { return edit_distance(name, subcommand.name); });
-  const size_t distance = edit_distance(name, nearest->name);
-  if (distance > kSlipOfTheFinger || distance >= nearest->name.size()) return {};
-  return fmt::format(" (did you mean '{}'?)", nearest->name);
 }
 
 int run(int argc, char** argv) {
@@ -133,9 +122,11 @@ int run(int argc, char** argv) {
   for (const Subcommand& subcommand : kSubcommands) {
     if (name == subcommand.name) return subcommand.run(argc - 1, argv + 1);
   }
+  std::vector<std::string> known;
+  for (const Subcommand& subcommand : kSubcommands) known.emplace_back(subcommand.name);
   Console(false, true)
       .error(fmt::format("there is no subcommand '{}'{}: 'pacecar --help' lists them", name,
-                         nearest_to(name)));
+                         nearest_hint(name, known)));
   return kExitUsage;
 }
 
@@ -155,7 +146,7 @@ int main(int argc, char** argv) {
     }
   }
   const auto flushed = flush_output();
-  if (flushed || code != kExitOk) return code;  // who has failed has said so
+  if (flushed || code != kExitOk) return code;  // the first failure has been reported
   Console(false, true).error(flushed.error().message);
   return kExitFailed;
 }

@@ -6,13 +6,13 @@ namespace pacecar::doctor {
 namespace {
 
 constexpr double kSecondsPerNs = 1e-9;
-constexpr uint64_t kWithoutSecondLook = 5'000'000'000;  // so much of the record counts
+constexpr uint64_t kNsOfOneSample = 5'000'000'000;  // the part of the record that counts
 
 double seconds(uint64_t ns) { return static_cast<double>(ns) * kSecondsPerNs; }
 
 struct Parts {
   Part part;
-  size_t open = 0;  // operations that go on
+  size_t open = 0;  // operations that have not ended
   size_t all = 0;
   size_t sends = 0;
 };
@@ -32,7 +32,7 @@ void add_operation(const ProfiledEvent& op, Parts& to) {
   }
 }
 
-// From when each end waits for the network until it has the message. In the order of their starts.
+// For each message the time in which this end waits for the network, in the order of the starts.
 using Intervals = std::vector<std::pair<uint64_t, uint64_t>>;
 
 Messages messages_of(const Intervals& intervals) {
@@ -49,20 +49,16 @@ Messages messages_of(const Intervals& intervals) {
   return messages;
 }
 
-void add_messages(const Profile& profile,
-                  const std::map<uint64_t, const ProfiledEvent*>& operations, Member& member) {
+// Those of the operations that began since then.
+void add_messages(const Profile& profile, uint64_t since_ns, Member& member) {
   std::map<std::pair<bool, int64_t>, Intervals> all;
-  for (const ProfiledEvent& step : profile.steps) {
-    const auto operation = operations.find(step.parent);
-    const bool through = step.kind == ProfiledKind::kProxyStep && step.stop_ns != 0;
-    if (!through || operation == operations.end()) continue;
-    const bool sending = operation->second->sending;
-    // A send's data leaves, a receive's comes.
+  profile.for_each_message([&](const ProfiledEvent& step, const ProfiledEvent& operation) {
+    if (step.stop_ns == 0 || operation.start_ns < since_ns) return;
     const uint64_t moment = step.moment_ns == 0 ? step.stop_ns : step.moment_ns;
-    const uint64_t from = sending ? moment : step.start_ns;
-    const uint64_t to = sending ? step.stop_ns : moment;
-    if (from <= to) all[{sending, operation->second->peer}].emplace_back(from, to);
-  }
+    const uint64_t from = operation.sending ? moment : step.start_ns;
+    const uint64_t to = operation.sending ? step.stop_ns : moment;
+    if (from <= to) all[{operation.sending, operation.peer}].emplace_back(from, to);
+  });
   for (auto& [whose, intervals] : all) {
     std::sort(intervals.begin(), intervals.end());
     (whose.first ? member.sent : member.received)[whose.second] = messages_of(intervals);
@@ -71,12 +67,11 @@ void add_messages(const Profile& profile,
 
 Member member_of(const Process& process, const Profile& profile) {
   Member member{.process = &process, .profile = &profile};
-  const uint64_t since = profile.since_ns != 0                 ? profile.since_ns
-                         : profile.now_ns > kWithoutSecondLook ? profile.now_ns - kWithoutSecondLook
-                                                               : 0;
+  const uint64_t since = profile.since_ns != 0             ? profile.since_ns
+                         : profile.now_ns > kNsOfOneSample ? profile.now_ns - kNsOfOneSample
+                                                           : 0;
   std::map<uint64_t, CollectiveKey> keys;  // by id
   std::map<CollectiveKey, Parts> parts;
-  std::map<uint64_t, const ProfiledEvent*> operations;  // by id
   for (const ProfiledEvent& event : profile.operations) {
     if (event.kind == ProfiledKind::kCollective) {
       const CollectiveKey key{event.operation, event.number};
@@ -84,11 +79,9 @@ Member member_of(const Process& process, const Profile& profile) {
       member.order.push_back(key);
       member.begun[key] = &event;
     } else if (event.kind == ProfiledKind::kProxyOp) {
-      if (event.start_ns < since) continue;
-      operations[event.id] = &event;
-      if (const auto whole = keys.find(event.parent); whole != keys.end()) {
-        add_operation(event, parts[whole->second]);
-      }
+      const auto whole = keys.find(event.parent);
+      if (event.start_ns < since || whole == keys.end()) continue;
+      add_operation(event, parts[whole->second]);
     }
   }
   for (auto& [key, one] : parts) {
@@ -96,7 +89,7 @@ Member member_of(const Process& process, const Profile& profile) {
     if (one.sends > 0) one.part.first_s /= static_cast<double>(one.sends);
     member.parts[key] = one.part;
   }
-  add_messages(profile, operations, member);
+  add_messages(profile, since, member);
   return member;
 }
 

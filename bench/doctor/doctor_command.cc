@@ -1,4 +1,4 @@
-// `pacecar doctor`: which rank, NIC and path of the running job is the slowest, and why?
+// `pacecar doctor`: which rank, NIC and path of the running job is the slowest, and why.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -19,7 +19,6 @@
 #include "bench/perf/interrupt.h"
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
-#include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
 #include "transport/state/state_directory.h"
 
@@ -31,9 +30,7 @@ using perf::Console;
 
 constexpr uint64_t kLongestWatch = 3600;  // seconds
 constexpr uint64_t kLargestPid = 1U << 30;
-constexpr int kExitNothingWrong = perf::kExitOk;
-constexpr int kExitTrouble = perf::kExitFailed;
-constexpr int kExitError = perf::kExitUsage;
+constexpr perf::ExitCode kExitError = perf::kExitUsage;  // also when there is nothing to examine
 
 constexpr const char* kFooter = R"(Examples:
   pacecar doctor                        all Pacecar processes of this user; as root, of all users
@@ -60,7 +57,7 @@ void add_flags(CLI::App& app, Flags& flags) {
                   ->check(perf::whole_number(1, kLargestPid))
                   ->excludes(files);
   app.add_option("--watch", flags.watch_s,
-                 "seconds between the two looks that give rates; 0: one look, no rates")
+                 "seconds between the two samples that give rates; 0: one sample, no rates")
       ->check(perf::whole_number(0, kLongestWatch))
       ->capture_default_str()
       ->excludes(files);
@@ -91,17 +88,9 @@ Result<Evidence> from_files(const std::vector<std::string>& files) {
 }
 
 Result<Evidence> from_this_host(const Flags& flags, const Console& console) {
-  ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
-  if (params.state_dir == kNoStateDirectory) {
-    return fail(ErrorCode::kInvalidArgument,
-                "PACECAR_STATE_DIR is none: processes with that setting cannot be seen");
-  }
-  GatherOptions options{.directories = usual_state_directories(),
-                        .pid = flags.pid,
-                        .between = Duration::from_s(static_cast<int64_t>(flags.watch_s))};
-  if (!params.state_dir.empty()) {
-    options.directories = {params.state_dir};
-    if (const auto usable = StateDirectory::find(params.state_dir); !usable) {
+  ASSIGN_OR_RETURN(const auto directories, state_directories());
+  if (directories != usual_state_directories()) {
+    if (const auto usable = StateDirectory::find(directories.front()); !usable) {
       const bool missing = usable.error().code == ErrorCode::kNotFound;  // processes make it
       return fail(usable.error().code,
                   fmt::format("{}: PACECAR_STATE_DIR: {}",
@@ -110,7 +99,9 @@ Result<Evidence> from_this_host(const Flags& flags, const Console& console) {
                               usable.error().message));
     }
   }
-  Gathered gathered = gather(options);
+  Gathered gathered = gather({.directories = directories,
+                              .pid = flags.pid,
+                              .between = Duration::from_s(static_cast<int64_t>(flags.watch_s))});
   for (const std::string& warning : gathered.warnings) console.warn(warning);
   return std::move(gathered.evidence);
 }
@@ -127,7 +118,7 @@ void add_host(const std::string& name, const hosts::Event& ended, const Console&
 }
 
 Result<Evidence> from_hosts(const Flags& flags, const Console& console) {
-  constexpr Duration kLimit = Duration::from_s(60);  // beside the time between the looks
+  constexpr Duration kLimit = Duration::from_s(60);  // in addition to --watch
   ASSIGN_OR_RETURN(const auto targets, hosts::targets_of(flags.many));
   const perf::Interrupt interrupt;
   ASSIGN_OR_RETURN(const auto crew, hosts::reach(targets, flags.many, console));
@@ -144,7 +135,7 @@ Result<Evidence> from_hosts(const Flags& flags, const Console& console) {
 }
 
 // Why there is nothing to examine.
-std::string nobody(uint64_t pid) {
+std::string why_nothing(uint64_t pid) {
   const std::string place = fmt::format("/proc/{}", pid);
   if (pid != 0 && access(place.c_str(), F_OK) != 0) {
     return fmt::format(
@@ -158,9 +149,7 @@ std::string nobody(uint64_t pid) {
         "without --pid lists those that do",
         pid);
   }
-  return "no process with Pacecar is to be seen: run as the job's user or root, on its host, and "
-         "in "
-         "containers with PACECAR_STATE_DIR on a directory that both see";
+  return kNoProcess;
 }
 
 Result<Job> job_of(const Evidence& evidence, uint64_t pid) {
@@ -171,7 +160,7 @@ Result<Job> job_of(const Evidence& evidence, uint64_t pid) {
     job.add(std::move(process));
   }
   if (job.empty()) {
-    return fail(ErrorCode::kNotFound, nobody(pid));
+    return fail(ErrorCode::kNotFound, why_nothing(pid));
   }
   return job;
 }
@@ -197,21 +186,21 @@ Result<int> examine_job(const Flags& flags, const Console& console) {
   if (flags.json_file != perf::kStandardOutput) {
     fmt::print("{}", to_text(job, findings, verdict));
   }
-  return verdict.trouble ? kExitTrouble : kExitNothingWrong;
+  return verdict.trouble ? perf::kExitFailed : perf::kExitOk;
 }
 
 }  // namespace
 
 int run_doctor(int argc, char** argv) {
   Flags flags;
-  CLI::App app("Asks running processes how they stand: which rank, NIC and path is slow, and why?",
+  CLI::App app("Reads the state of running processes: which rank, NIC and path is slow, and why?",
                "pacecar doctor");
   add_flags(app, flags);
   return perf::run_subcommand(app, argc, argv,
                               {.quiet = &flags.quiet,
                                .no_color = &flags.no_color,
                                .hints = {.reads_json = true},
-                               .exit_code = [](const Error&) { return perf::kExitUsage; }},
+                               .exit_code = [](const Error&) { return kExitError; }},
                               [&](const Console& console) { return examine_job(flags, console); });
 }
 

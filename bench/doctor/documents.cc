@@ -309,7 +309,8 @@ Json to_json(const Evidence& evidence) {
   for (const Sighting& one : evidence.seen) {
     Json process = {{"before", one.before}, {"now", one.now}};
     if (!one.profile.is_null()) {
-      process["profile_before"] = essence_of_profile(one.profile_before);
+      process["profile_before"] = one.profile_before;
+      if (one.profile_before.is_object()) process["profile_before"].erase("communicators");
       process["profile"] = one.profile;
     }
     processes.push_back(std::move(process));

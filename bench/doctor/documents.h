@@ -1,5 +1,5 @@
-// The documents that processes serve (transport/api/README.md), read as what they are: data of
-// others. Whatever they hold, the answer is a Process or one sentence.
+// The documents that processes serve (transport/api/README.md), read as untrusted data: whatever
+// they hold, the result is a Process or an error of one sentence.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,11 +11,12 @@
 
 namespace pacecar::doctor {
 
-// A process's documents of two looks with some time between, or of one: then `before` is null.
+// A process's documents of two samples with some time between, or of one: then `before` is null.
 struct Sighting {
-  nlohmann::json before;
-  nlohmann::json now;
-  // The profiler's records at that time; null: no profiler.
+  nlohmann::json before = nullptr;
+  nlohmann::json now = nullptr;
+  // The profiler's records at these times; null: no profiler. Of the first, only the counters of
+  // the whole process are needed.
   nlohmann::json profile_before = nullptr;
   nlohmann::json profile = nullptr;
 };
@@ -26,14 +27,14 @@ struct Evidence {
   std::vector<SilentProcess> silent;
 };
 
-// Of whole documents. Errors: kPeer.
+// Reads whole documents. Errors: kPeer.
 Result<Process> read_sighting(const Sighting& sighting);
 
-// Of a summary (or of a whole document, of which it leaves the flows). Errors: kPeer.
+// Reads a summary (or a whole document, without its flows). Errors: kPeer.
 Result<Process> read_summary(const nlohmann::json& document);
 
 nlohmann::json to_json(const Evidence& evidence);
-// Adds what such an object, as text, holds; others' members are left alone. Errors: kPeer.
+// Adds the processes of the text of such an object; its other members are ignored. Errors: kPeer.
 Result<void> add_evidence(std::string_view text, Evidence& evidence);
 
 }  // namespace pacecar::doctor

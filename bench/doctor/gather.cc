@@ -8,6 +8,8 @@
 #include <thread>
 
 #include "bench/perf/json_fields.h"
+#include "transport/base/params_environment.h"
+#include "transport/base/return_if_error.h"
 #include "transport/state/ask.h"
 
 namespace pacecar::doctor {
@@ -17,10 +19,7 @@ using Json = nlohmann::json;
 
 struct Socket {
   StatePlace place;
-  Json before;
-  Json now;
-  Json profile_before;
-  Json profile;
+  Sighting sighting;
 
   uint64_t pid() const { return static_cast<uint64_t>(*pid_of_socket(place.name)); }
 };
@@ -36,17 +35,16 @@ std::vector<Socket> sockets_of(const std::vector<StateDirectory>& directories, u
   for (const StateDirectory& directory : directories) {
     directory.remove_stale();
     for (std::string& name : directory.sockets()) {
-      const bool wanted = pid == 0 || static_cast<uint64_t>(*pid_of_socket(name)) == pid;
-      if (wanted)
-        sockets.push_back({{&directory, std::move(name)}, nullptr, nullptr, nullptr, nullptr});
+      if (pid != 0 && static_cast<uint64_t>(*pid_of_socket(name)) != pid) continue;
+      sockets.push_back({{&directory, std::move(name)}, {}});
     }
   }
   return sockets;
 }
 
-// Null if a second sample is of no use.
-Json understand(const Socket& socket, const Result<std::string>& answer,
-                const GatherOptions& options, Gathered& gathered) {
+// The document in the answer; null if the process gives none.
+Json document_of(const Socket& socket, const Result<std::string>& answer,
+                 const GatherOptions& options, Gathered& gathered) {
   if (!answer) {
     if (answer.error().code == ErrorCode::kPeer) {
       gathered.evidence.silent.push_back({host_name(), socket.pid(), answer.error().message});
@@ -63,36 +61,48 @@ Json understand(const Socket& socket, const Result<std::string>& answer,
   return nullptr;
 }
 
-// One look at all of them; those that are of no use go.
-void look(std::vector<Socket>& sockets, Json Socket::*document, const GatherOptions& options,
-          Gathered& gathered) {
+std::vector<Result<std::string>> ask(const std::vector<Socket>& sockets, std::string_view page,
+                                     const GatherOptions& options) {
   std::vector<StatePlace> places;
   for (const Socket& socket : sockets) places.push_back(socket.place);
-  const auto answers = ask_all(
-      places, {.page = options.page, .limit = options.limit, .max_bytes = options.max_bytes});
-  for (size_t i = 0; i < sockets.size(); ++i) {
-    sockets[i].*document = understand(sockets[i], answers[i], options, gathered);
-  }
-  std::erase_if(sockets, [=](const Socket& socket) { return (socket.*document).is_null(); });
+  return ask_all(places, {.page = page, .limit = options.limit, .max_bytes = options.max_bytes});
 }
 
-// Reads the profilers' records of these processes; null: none.
-void look_at_profiles(std::vector<Socket>& sockets, Json Socket::*document,
-                      const GatherOptions& options) {
+// One sample of every process; removes those that give none.
+void sample(std::vector<Socket>& sockets, Json Sighting::*document, const GatherOptions& options,
+            Gathered& gathered) {
+  const auto answers = ask(sockets, options.page, options);
+  for (size_t i = 0; i < sockets.size(); ++i) {
+    sockets[i].sighting.*document = document_of(sockets[i], answers[i], options, gathered);
+  }
+  std::erase_if(sockets,
+                [=](const Socket& socket) { return (socket.sighting.*document).is_null(); });
+}
+
+// The profilers' records of these processes; null: none.
+void sample_profiles(std::vector<Socket>& sockets, Json Sighting::*document,
+                     const GatherOptions& options) {
   if (options.page != kWholeState) return;
-  std::vector<StatePlace> places;
-  for (const Socket& socket : sockets) places.push_back(socket.place);
-  const auto answers = ask_all(
-      places, {.page = kStateProfile, .limit = options.limit, .max_bytes = options.max_bytes});
+  const auto answers = ask(sockets, kStateProfile, options);
   for (size_t i = 0; i < sockets.size(); ++i) {
     Json page = answers[i] ? perf::parse_json(*answers[i]) : Json();
     if (!page.is_object()) continue;  // a process without the plugin has no such page
     const auto profiles = read_profiles(nullptr, page);
-    if (profiles && !profiles->empty()) sockets[i].*document = std::move(page);
+    if (profiles && !profiles->empty()) sockets[i].sighting.*document = std::move(page);
   }
 }
 
 }  // namespace
+
+Result<std::vector<std::string>> state_directories() {
+  ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
+  if (params.state_dir == kNoStateDirectory) {
+    return fail(ErrorCode::kInvalidArgument,
+                "PACECAR_STATE_DIR is none: processes with that setting cannot be seen; unset it");
+  }
+  if (params.state_dir.empty()) return usual_state_directories();
+  return std::vector<std::string>{params.state_dir};
+}
 
 Gathered gather(const GatherOptions& options) {
   Gathered gathered;
@@ -107,19 +117,15 @@ Gathered gather(const GatherOptions& options) {
   }
   std::vector<Socket> sockets = sockets_of(directories, options.pid);
   if (options.between > Duration()) {
-    look(sockets, &Socket::before, options, gathered);
-    look_at_profiles(sockets, &Socket::profile_before, options);
+    sample(sockets, &Sighting::before, options, gathered);
+    sample_profiles(sockets, &Sighting::profile_before, options);
     if (!sockets.empty()) {
       std::this_thread::sleep_for(std::chrono::nanoseconds(options.between.ns()));
     }
   }
-  look(sockets, &Socket::now, options, gathered);
-  look_at_profiles(sockets, &Socket::profile, options);
-  for (Socket& socket : sockets) {
-    gathered.evidence.seen.push_back({std::move(socket.before), std::move(socket.now),
-                                      essence_of_profile(socket.profile_before),
-                                      std::move(socket.profile)});
-  }
+  sample(sockets, &Sighting::now, options, gathered);
+  sample_profiles(sockets, &Sighting::profile, options);
+  for (Socket& socket : sockets) gathered.evidence.seen.push_back(std::move(socket.sighting));
   return gathered;
 }
 

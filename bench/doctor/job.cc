@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "bench/perf/json_fields.h"
@@ -17,10 +16,9 @@ using Json = nlohmann::json;
 constexpr size_t kEventNumbers = 20;
 constexpr uint64_t kTooMuch = uint64_t{1} << 60;
 constexpr size_t kMaxCommunicatorName = 64;
-constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kProfileVersion = 1;
 
-// By number, as net_plugin/profiler has them.
+// The names of the numbers that net_plugin/profiler has for collectives.
 constexpr std::array<std::string_view, 11> kOperations = {
     "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce", "SendRecv",
     "Send",      "Recv",   "AlltoAll",  "Scatter",       "Gather"};
@@ -76,14 +74,10 @@ Result<Profile> read_profile(const Json& object) {
   ASSIGN_OR_RETURN(profile.communicator,
                    perf::text_field(object, "communicator", kMaxCommunicatorName));
   const auto rank = perf::number_field(object, "rank", -1, 1e9);
-  const auto ranks = perf::unsigned_field(object, "ranks", 0, 1U << 30);
-  if (!rank || !ranks) return unusable("rank");
+  if (!rank) return unusable("rank");
   profile.rank = static_cast<int64_t>(*rank);
-  profile.ranks = *ranks;
-  ASSIGN_OR_RETURN(auto operations, read_events(object, "operations"));
-  ASSIGN_OR_RETURN(auto steps, read_events(object, "steps"));
-  profile.operations = std::move(operations);
-  profile.steps = std::move(steps);
+  ASSIGN_OR_RETURN(profile.operations, read_events(object, "operations"));
+  ASSIGN_OR_RETURN(profile.steps, read_events(object, "steps"));
   return profile;
 }
 
@@ -95,10 +89,10 @@ struct Moment {
 Result<Moment> read_moment(const Json& page) {
   const auto version =
       perf::unsigned_field(page, "schema_version", kProfileVersion, kProfileVersion);
-  const auto now = perf::unsigned_field(page, "now_ns", 0, kMost);
+  const auto now = perf::unsigned_field(page, "now_ns", 0, UINT64_MAX);
   const auto processor = page.is_object() ? page.find("processor") : page.end();
   if (!version || !now || processor == page.end()) return unusable("processor");
-  ASSIGN_OR_RETURN(const auto waited, perf::unsigned_field(*processor, "waited_ns", 0, kMost));
+  ASSIGN_OR_RETURN(const auto waited, perf::unsigned_field(*processor, "waited_ns", 0, UINT64_MAX));
   return Moment{*now, waited};
 }
 
@@ -122,12 +116,6 @@ Result<std::vector<Profile>> read_profiles(const Json& before, const Json& now) 
     profiles.push_back(std::move(profile));
   }
   return profiles;
-}
-
-Json essence_of_profile(const Json& before) {
-  Json kept = before;
-  if (kept.is_object()) kept.erase("communicators");
-  return kept;
 }
 
 std::string name_of(const Process& process) {

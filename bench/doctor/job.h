@@ -16,7 +16,6 @@ namespace pacecar::doctor {
 
 // A process's profiler records of one communicator (net_plugin/profiler/README.md), read as
 // untrusted data. Times in nanoseconds of that process's own clock; sizes in bytes.
-
 enum class ProfiledKind : uint8_t {
   kNone,
   kCollective,
@@ -46,9 +45,9 @@ struct ProfiledEvent {
   uint64_t amount = 0;
   uint64_t parent = 0;
   uint64_t start_ns = 0;
-  uint64_t stop_ns = 0;    // 0: it goes on
-  uint64_t moment_ns = 0;  // a step's data left for, or came from, the network
-  uint64_t first_ns = 0;   // of an operation, until its first message was ready
+  uint64_t stop_ns = 0;    // 0: it has not ended
+  uint64_t moment_ns = 0;  // when a step's data was posted to, or came from, the network
+  uint64_t first_ns = 0;   // of an operation: the time until its first message was ready
   uint64_t bytes = 0;
   Waits waits;
   bool detailed = true;  // of an operation: its messages were recorded
@@ -57,20 +56,30 @@ struct ProfiledEvent {
 struct Profile {
   std::string communicator;
   int64_t rank = -1;
-  uint64_t ranks = 0;     // 0: not known
-  uint64_t since_ns = 0;  // the first look; 0: there was one look only
+  uint64_t since_ns = 0;  // when the first sample was taken; 0: there is one only
   uint64_t now_ns = 0;
   // The share of time between two samples in which a thread of the process was starved.
   double starved = 0;
   std::vector<ProfiledEvent> operations;  // the oldest first; collectives, their parts, kernels
   std::vector<ProfiledEvent> steps;       // and requests
+
+  // Calls visit(step, operation) for each recorded message, a step of an operation.
+  template <typename Visit>
+  void for_each_message(Visit visit) const {
+    std::unordered_map<uint64_t, const ProfiledEvent*> known;
+    for (const ProfiledEvent& event : operations) {
+      if (event.kind == ProfiledKind::kProxyOp) known[event.id] = &event;
+    }
+    for (const ProfiledEvent& step : steps) {
+      const auto operation = known.find(step.parent);
+      if (step.kind != ProfiledKind::kProxyStep || operation == known.end()) continue;
+      visit(step, *operation->second);
+    }
+  }
 };
 
 // From two samples of the page /profile; `before` may be null. Errors: kPeer.
 Result<std::vector<Profile>> read_profiles(const nlohmann::json& before, const nlohmann::json& now);
-
-// The needed part of the first sample.
-nlohmann::json essence_of_profile(const nlohmann::json& before);
 
 struct Flow {
   bool sending = false;
@@ -79,8 +88,8 @@ struct Flow {
   std::string peer_identity;  // of the NIC there
   std::string state;
   std::string fault;
-  uint64_t requests = 0;  // that wait
-  double still_s = 0;     // nothing has moved for them
+  uint64_t requests = 0;  // pending
+  double still_s = 0;     // since they last made progress
   bool awaits_peer = false;
   double grant_bps = 0;
   // Sending:
@@ -96,7 +105,7 @@ struct Flow {
   uint64_t sent_bytes = 0;  // repetitions included
   uint64_t acknowledged_bytes = 0;
   // Between two samples, or since the flow began if there was only one:
-  std::optional<double> goodput_bps;  // two looks only
+  std::optional<double> goodput_bps;  // two samples only
   uint64_t repeated_bytes = 0;
   uint64_t tried_bytes = 0;  // repetitions included
 };
@@ -131,7 +140,7 @@ struct Process {
   std::vector<Profile> profiles = {};  // one per communicator; empty: nothing is recorded
 };
 
-// A process that has a socket, and does not answer there.
+// A process that has a socket and does not answer.
 struct SilentProcess {
   std::string host;
   uint64_t pid = 0;
@@ -144,7 +153,7 @@ std::string name_of(const SilentProcess& process);
 
 class Job {
  public:
-  // One that is known already is left out.
+  // Ignores a process that is known already.
   void add(Process process);
   void add(SilentProcess process) { silent_.push_back(std::move(process)); }
 

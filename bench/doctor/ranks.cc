@@ -13,33 +13,29 @@
 namespace pacecar::doctor {
 namespace {
 
-// A rank is an outlier if its value is so many times the others' median, and so much of the time
-// from one collective to the next.
+// A rank is an outlier if its value is at least this many times the others' median, and at least
+// this share of the time between two collectives.
 constexpr double kTimesOthers = 3;
 constexpr double kShareOfPeriod = 0.2;
 constexpr double kLeastSeconds = 1e-3;
 constexpr size_t kLeastCollectives = 3;
-// A starved process is runnable without a processor for so much more of the time than the others.
+// A process is starved if its share of time runnable without a processor exceeds the others' by
+// this.
 constexpr double kStarved = 0.25;
-// A slow path has messages in flight for so much of the time.
+// A slow path has messages in flight for at least this share of the time.
 constexpr double kBusy = 0.4;
 // If a rank's threads are starved for more than this share, its messages may wait for the
-// scheduler: then a slow message is no sign of a slow path.
+// scheduler, so a message that takes less than kTurnSeconds is no sign of a slow path.
 constexpr double kSomewhatStarved = 0.1;
 constexpr double kTurnSeconds = 10e-3;
-// A rank whose starvation explains so much of its lateness is not late by itself.
+// A rank is not reported as late if starvation explains this share of its lateness.
 constexpr double kExplained = 0.7;
 
-double median(std::vector<double> values) {
+// The value below which this share of them lies.
+double quantile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-double quartile(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto place = values.begin() + static_cast<ptrdiff_t>(values.size() / 4);
+  const auto place =
+      values.begin() + static_cast<ptrdiff_t>(share * static_cast<double>(values.size()));
   std::nth_element(values.begin(), place, values.end());
   return *place;
 }
@@ -47,15 +43,15 @@ double quartile(std::vector<double> values) {
 double median_of_others(const std::vector<double>& values, size_t left_out) {
   std::vector<double> others = values;
   others.erase(others.begin() + static_cast<ptrdiff_t>(left_out));
-  return median(std::move(others));
+  return quantile(std::move(others), 0.5);
 }
 
 // A rank's means over the collectives that all ranks have completed.
 struct RankFigures {
-  double late_s = 0;  // so much shorter in the collective than the rank that was in it longest
+  double late_s = 0;  // how much less time it spends in a collective than the rank with the most
   double first_s = 0;
   double taken_s = 0;
-  size_t detailed = 0;  // collectives with both of these
+  size_t detailed = 0;  // collectives for which the next two are known
 };
 
 struct Table {
@@ -284,9 +280,10 @@ std::vector<Edge> edges_of(const Table& table) {
       if (to == members.end()) continue;
       const auto received = to->second->received.find(from.profile->rank);
       if (received == to->second->received.end()) continue;
-      edges.push_back({&from, to->second,
-                       std::min(quartile(sent.took_s), quartile(received->second.took_s)),
-                       std::min(sent.busy, received->second.busy)});
+      edges.push_back(
+          {&from, to->second,
+           std::min(quantile(sent.took_s, 0.25), quantile(received->second.took_s, 0.25)),
+           std::min(sent.busy, received->second.busy)});
     }
   }
   return edges;
@@ -364,10 +361,9 @@ std::vector<RankFinding> examine_ranks(const Job& job) {
   std::vector<RankFinding> mismatches;
   std::vector<RankFinding> findings;
   for (const auto& [name, members] : communicators(job)) {
-    if (auto found = different_calls(members))
-      mismatches.push_back(*found);
-    else if (auto sizes = different_sizes(members))
-      mismatches.push_back(*sizes);
+    auto mismatch = different_calls(members);
+    if (!mismatch) mismatch = different_sizes(members);
+    if (mismatch) mismatches.push_back(*mismatch);
     const Table table = table_of(members);
     for (const RankRule rule : kSlowRules) {
       const bool needs_collectives = rule != starved_host;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -14,8 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMaxRows = 40;
-constexpr size_t kColumns = 8;
-using Row = std::array<std::string, kColumns>;
+using Row = std::vector<std::string>;
 
 Row row_of(const Finding& finding) {
   const Flow& flow = *finding.path.flow;
@@ -27,21 +25,6 @@ Row row_of(const Finding& finding) {
           flow.goodput_bps ? rate_text(*flow.goodput_bps) : "-",
           flow.rtt_s > 0 ? fmt::format("{:.0f} us", flow.rtt_s * 1e6) : "-",
           flow.requests > 0 ? fmt::format("{:.1f} s", flow.still_s) : "-"};
-}
-
-std::string table(const std::vector<Row>& rows) {
-  std::array<size_t, kColumns> widths{};
-  for (const Row& row : rows) {
-    for (size_t i = 0; i < kColumns; ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < kColumns; ++i) line += fmt::format("{:<{}}  ", row[i], widths[i]);
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
 }
 
 // Each link that processes of a host divide, once.
@@ -74,6 +57,20 @@ std::string verdict_text(const Verdict& verdict) {
 
 }  // namespace
 
+std::vector<std::string> aligned(const std::vector<Row>& rows) {
+  std::vector<size_t> widths(rows.front().size());
+  for (const Row& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::vector<std::string> lines;
+  for (const Row& row : rows) {
+    std::string& line = lines.emplace_back();
+    for (size_t i = 0; i < row.size(); ++i) line += fmt::format("{:<{}}  ", row[i], widths[i]);
+    line.erase(line.find_last_not_of(' ') + 1);
+  }
+  return lines;
+}
+
 std::string to_text(const Job& job, const std::vector<Finding>& findings, const Verdict& verdict) {
   std::vector<Row> rows = {{"LIMIT", "PROCESS", "NIC", "", "PEER", "GOODPUT", "RTT", "STILL FOR"}};
   for (const SilentProcess& process : job.silent()) {
@@ -86,8 +83,9 @@ std::string to_text(const Job& job, const std::vector<Finding>& findings, const 
   const size_t left = findings.size() + job.silent().size() + 1 - rows.size();
   const std::string more =
       left > 0 ? fmt::format("and {} more, nothing worse: --json has them all\n", left) : "";
-  return fmt::format("{}{}{}\n{}", rows.size() > 1 ? table(rows) : "", more, shared_links(job),
-                     verdict_text(verdict));
+  const std::string table =
+      rows.size() > 1 ? fmt::format("{}\n", fmt::join(aligned(rows), "\n")) : "";
+  return fmt::format("{}{}{}\n{}", table, more, shared_links(job), verdict_text(verdict));
 }
 
 void add_conclusions(const std::vector<Finding>& findings, const Verdict& verdict, Json& document) {

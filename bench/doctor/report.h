@@ -1,4 +1,4 @@
-// The findings, as text and as JSON.
+// The findings, as text and as JSON. Pure.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,10 +9,13 @@
 
 namespace pacecar::doctor {
 
+// The cells of each row as one line, in columns as wide as their widest cell.
+std::vector<std::string> aligned(const std::vector<std::vector<std::string>>& rows);
+
 // A table, worst first, and the verdict.
 std::string to_text(const Job& job, const std::vector<Finding>& findings, const Verdict& verdict);
 
-// Adds "findings" and "verdict" to what was gathered.
+// Adds the members "findings" and "verdict".
 void add_conclusions(const std::vector<Finding>& findings, const Verdict& verdict,
                      nlohmann::json& document);
 

@@ -8,9 +8,9 @@
 namespace pacecar::doctor {
 namespace {
 
-// As long as the library waits before it reports a stall.
+// The library, too, reports a stall after this time.
 constexpr double kStillSeconds = 5;
-// Retransmissions above this share, and at least so many, count as loss.
+// Retransmissions are loss if they exceed both this share and this many bytes.
 constexpr double kLossShare = 0.01;
 constexpr uint64_t kLossBytes = 64U << 10;
 
@@ -21,10 +21,6 @@ double loss_of(const Flow& flow) {
 }
 
 bool stands_still(const Flow& flow) { return flow.requests > 0 && flow.still_s >= kStillSeconds; }
-
-bool is_limited_by(const Flow& flow, std::string_view limit) {
-  return flow.sending && flow.limited_by == limit;
-}
 
 // Flows to the peer's NIC with pending requests; 0: unknown.
 size_t senders_to_peer(const Path& path) {
@@ -69,8 +65,7 @@ bool awaits_message(const Path& path) { return !path.flow->sending && stands_sti
 
 std::string why_awaits_message(const Path& path) {
   return fmt::format(
-      "{} has sent nothing for {:.0f} s, and a buffer is posted: it has not come to "
-      "this message",
+      "{} has sent nothing for {:.0f} s, and a buffer is posted: it has not come to this message",
       path.peer_name(), path.flow->still_s);
 }
 
@@ -86,8 +81,6 @@ std::string why_loses(const Path& path) {
       100 * loss_of(*path.flow), path.peer_name());
 }
 
-bool by_host(const Path& path) { return is_limited_by(*path.flow, "host"); }
-
 std::string why_host(const Path& path) {
   const auto sent = path.flow->goodput_bps;
   return fmt::format(
@@ -97,16 +90,12 @@ std::string why_host(const Path& path) {
       sent ? rate_text(*sent) : "less than half of it");
 }
 
-bool by_network(const Path& path) { return is_limited_by(*path.flow, "network"); }
-
 std::string why_network(const Path& path) {
   const std::string core =
       path.flow->core_bps > 0 ? ", which has room for " + rate_text(path.flow->core_bps) : "";
   return fmt::format("the network to {} is congested{}; its round trip takes {:.0f} us",
                      path.peer_name(), core, path.flow->rtt_s * 1e6);
 }
-
-bool by_grant(const Path& path) { return is_limited_by(*path.flow, "grant"); }
 
 std::string why_grant(const Path& path) {
   const size_t senders = senders_to_peer(path);
@@ -117,20 +106,14 @@ std::string why_grant(const Path& path) {
                                  : "the link there is shared (incast), or slower");
 }
 
-bool by_budget(const Path& path) { return is_limited_by(*path.flow, "budget"); }
-
 std::string why_budget(const Path& path) {
   return fmt::format("PACECAR_RATE_MAX allows it {}", rate_text(path.flow->budget_bps));
 }
-
-bool by_line(const Path& path) { return is_limited_by(*path.flow, "line"); }
 
 std::string why_line(const Path& path) {
   return fmt::format("{} of {} has {}, and this flow its share of it: nothing is faster",
                      path.nic->name, name_of(*path.process), rate_text(path.nic->line_rate_bps));
 }
-
-bool always(const Path&) { return true; }
 
 std::string why_application(const Path& path) {
   return path.flow->sending ? "the application has nothing more to send"
@@ -143,12 +126,12 @@ constexpr std::array kRules = {
     Rule{"no-buffer", true, true, awaits_buffer, why_awaits_buffer},
     Rule{"no-message", true, true, awaits_message, why_awaits_message},
     Rule{"loss", true, false, loses, why_loses},
-    Rule{"host", false, false, by_host, why_host},
-    Rule{"network", false, false, by_network, why_network},
-    Rule{"grant", false, false, by_grant, why_grant},
-    Rule{"budget", false, false, by_budget, why_budget},
-    Rule{"line", false, false, by_line, why_line},
-    Rule{"application", false, false, always, why_application},
+    Rule{"host", false, false, nullptr, why_host},
+    Rule{"network", false, false, nullptr, why_network},
+    Rule{"grant", false, false, nullptr, why_grant},
+    Rule{"budget", false, false, nullptr, why_budget},
+    Rule{"line", false, false, nullptr, why_line},
+    Rule{"application", false, false, nullptr, why_application},
 };
 
 }  // namespace
@@ -171,8 +154,11 @@ std::string Path::peer_name() const {
 std::span<const Rule> rules() { return kRules; }
 
 const Rule& diagnose(const Path& path) {
-  return *std::find_if(kRules.begin(), kRules.end(),
-                       [&path](const Rule& rule) { return rule.holds(path); });
+  for (const Rule& rule : kRules) {
+    const bool limits = path.flow->sending && path.flow->limited_by == rule.name;
+    if (rule.holds != nullptr ? rule.holds(path) : limits) return rule;
+  }
+  return kRules.back();
 }
 
 std::string rate_text(double bps) {

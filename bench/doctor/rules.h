@@ -1,4 +1,4 @@
-// Why a flow is slow: a table of rules, worst first. The first that holds is the diagnosis.
+// Why a flow is slow: a table of rules, worst first. The first that holds is the diagnosis. Pure.
 #pragma once
 
 #include <span>
@@ -9,14 +9,14 @@
 
 namespace pacecar::doctor {
 
-// A flow of a job, with what surrounds it.
+// A flow of a job, with its NIC and process.
 struct Path {
   const Job* job = nullptr;
   const Process* process = nullptr;
   const Nic* nic = nullptr;
   const Flow* flow = nullptr;
 
-  // Nullptr where the peer's process is not known.
+  // Null if the peer's process is not known.
   const Process* peer() const;
   const Nic* peer_nic() const;
   // The peer's process, or its address.
@@ -25,14 +25,14 @@ struct Path {
 
 struct Rule {
   std::string_view name;
-  bool trouble = false;      // else: how fast it is, and why not faster
-  bool blames_peer = false;  // the peer is waited for
-  bool (*holds)(const Path&) = nullptr;
+  bool trouble = false;                       // otherwise it is what limits the rate
+  bool blames_peer = false;                   // the flow waits for the peer
+  bool (*holds)(const Path&) = nullptr;       // null: for a sending flow that has this limit
   std::string (*why)(const Path&) = nullptr;  // one sentence
 };
 
 std::span<const Rule> rules();
-// The last rule holds for every path.
+// The first rule that holds; if there is none, the last.
 const Rule& diagnose(const Path& path);
 
 // For people: "12.3 Gb/s".

@@ -12,8 +12,9 @@
 namespace pacecar::doctor {
 namespace {
 
+using TraceJson = nlohmann::json;
+
 constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max() / 4;
-constexpr double kNanosecond = 1e-9;
 
 // Identifies a message of a communicator: collective, source rank, destination rank, channel, step.
 using MessageKey = std::tuple<CollectiveKey, int64_t, int64_t, uint64_t, uint64_t>;
@@ -21,27 +22,18 @@ using Times = std::map<MessageKey, uint64_t>;  // of sending or of arrival, in n
 
 void add_times(const Profile& profile, Times& sent, Times& arrived) {
   std::map<uint64_t, CollectiveKey> collectives;
-  std::map<uint64_t, const ProfiledEvent*> operations;
   for (const ProfiledEvent& event : profile.operations) {
-    if (event.kind == ProfiledKind::kCollective) {
-      collectives[event.id] = {event.operation, event.number};
-    } else if (event.kind == ProfiledKind::kProxyOp) {
-      operations[event.id] = &event;
-    }
+    if (event.kind != ProfiledKind::kCollective) continue;
+    collectives[event.id] = {event.operation, event.number};
   }
-  for (const ProfiledEvent& step : profile.steps) {
-    const auto operation = operations.find(step.parent);
-    const bool usable = step.kind == ProfiledKind::kProxyStep && step.moment_ns != 0;
-    if (!usable || operation == operations.end()) continue;
-    const ProfiledEvent& op = *operation->second;
+  profile.for_each_message([&](const ProfiledEvent& step, const ProfiledEvent& op) {
     const auto whole = collectives.find(op.parent);
-    if (whole == collectives.end()) continue;
-    if (op.sending) {
-      sent[{whole->second, profile.rank, op.peer, op.channel, step.number}] = step.moment_ns;
-    } else {
-      arrived[{whole->second, op.peer, profile.rank, op.channel, step.number}] = step.moment_ns;
-    }
-  }
+    if (step.moment_ns == 0 || whole == collectives.end()) return;
+    const int64_t from = op.sending ? profile.rank : op.peer;
+    const int64_t to = op.sending ? op.peer : profile.rank;
+    (op.sending ? sent : arrived)[{whole->second, from, to, op.channel, step.number}] =
+        step.moment_ns;
+  });
 }
 
 // bounds[i][j]: the clock of j is ahead of the clock of i by at most so many nanoseconds.
@@ -80,8 +72,6 @@ void tighten(Bounds& bounds) {
   }
 }
 
-using TraceJson = nlohmann::json;
-
 constexpr double kMicrosPerNano = 1e-3;
 constexpr double kMicrosPerSecond = 1e6;
 // Rows of a rank: its collectives, then two of each channel, then two of its requests.
@@ -96,45 +86,33 @@ class RankTrace {
  public:
   RankTrace(const Member& member, double offset_s, TraceJson& events)
       : profile_(*member.profile), offset_us_(offset_s * kMicrosPerSecond), events_(events) {
-    name("process_name", kCollectiveRow, name_of(*member.process));
-    name("thread_name", kCollectiveRow, "collectives");
-    events_.push_back({{"ph", "M"},
-                       {"name", "process_sort_index"},
-                       {"pid", profile_.rank},
-                       {"tid", 0},
-                       {"args", {{"sort_index", profile_.rank}}}});
+    describe("process_name", kCollectiveRow, {{"name", name_of(*member.process)}});
+    describe("thread_name", kCollectiveRow, {{"name", "collectives"}});
+    describe("process_sort_index", kCollectiveRow, {{"sort_index", profile_.rank}});
   }
 
   void add_all() {
-    std::map<uint64_t, const ProfiledEvent*> operations;
     for (const ProfiledEvent& event : profile_.operations) {
       if (event.kind == ProfiledKind::kCollective || event.kind == ProfiledKind::kPointToPoint) {
         add(event, kCollectiveRow, fmt::format("{} {}", event.operation, event.number),
             {{"count", event.amount}, {"bytes", event.bytes}});
       } else if (event.kind == ProfiledKind::kProxyOp) {
-        operations[event.id] = &event;
-        name("thread_name", row_of(event),
-             fmt::format("channel {} {} rank {}", event.channel, event.sending ? "to" : "from",
-                         event.peer));
+        describe("thread_name", row_of(event),
+                 {{"name", fmt::format("channel {} {} rank {}", event.channel,
+                                       event.sending ? "to" : "from", event.peer)}});
       }
     }
-    for (const ProfiledEvent& step : profile_.steps) {
-      const auto operation = operations.find(step.parent);
-      if (step.kind != ProfiledKind::kProxyStep || operation == operations.end()) continue;
-      add_step(step, *operation->second);
-    }
+    profile_.for_each_message([this](const ProfiledEvent& step, const ProfiledEvent& operation) {
+      add(step, row_of(operation), fmt::format("step {}", step.number),
+          {{"bytes", step.bytes},
+           {"gpu_us", micros(step.waits.gpu_ns)},
+           {"peer_us", micros(step.waits.peer_ns)},
+           {"network_us", micros(step.waits.network_ns)},
+           {"flush_us", micros(step.waits.flush_ns)}});
+    });
   }
 
  private:
-  void add_step(const ProfiledEvent& step, const ProfiledEvent& operation) {
-    add(step, row_of(operation), fmt::format("step {}", step.number),
-        {{"bytes", step.bytes},
-         {"gpu_us", micros(step.waits.gpu_ns)},
-         {"peer_us", micros(step.waits.peer_ns)},
-         {"network_us", micros(step.waits.network_ns)},
-         {"flush_us", micros(step.waits.flush_ns)}});
-  }
-
   void add(const ProfiledEvent& event, uint64_t row, const std::string& text, TraceJson arguments) {
     const uint64_t until = event.stop_ns == 0 ? profile_.now_ns : event.stop_ns;
     events_.push_back({{"ph", "X"},
@@ -146,19 +124,20 @@ class RankTrace {
                        {"args", std::move(arguments)}});
   }
 
-  void name(const char* kind, uint64_t row, const std::string& text) {
-    if (const auto known = names_.emplace(fmt::format("{} {}", kind, row)); !known.second) return;
+  // Once for each kind and row.
+  void describe(const char* kind, uint64_t row, TraceJson arguments) {
+    if (!described_.emplace(kind, row).second) return;
     events_.push_back({{"ph", "M"},
                        {"name", kind},
                        {"pid", profile_.rank},
                        {"tid", row},
-                       {"args", {{"name", text}}}});
+                       {"args", std::move(arguments)}});
   }
 
   const Profile& profile_;
   const double offset_us_;
   TraceJson& events_;
-  std::set<std::string> names_;
+  std::set<std::pair<std::string_view, uint64_t>> described_;
 };
 
 }  // namespace
@@ -174,7 +153,7 @@ std::vector<double> clock_offsets(const std::vector<Member>& members) {
     const int64_t offset = highest == kUnbounded   ? lowest
                            : lowest == -kUnbounded ? highest
                                                    : lowest + (highest - lowest) / 2;
-    offsets[i] = static_cast<double>(offset) * kNanosecond;
+    offsets[i] = static_cast<double>(offset) * 1e-9;
   }
   return offsets;
 }

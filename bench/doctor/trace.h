@@ -10,14 +10,11 @@
 
 namespace pacecar::doctor {
 
-// The offsets between the clocks of ranks, estimated from their messages: no message arrives before
-// it was sent. Clocks need not be synchronized, and processes of one host need not share a clock.
-// Pure.
-
-// Clock offset of each member relative to the first, in seconds; positive: ahead. Each direction's
-// fastest message bounds the offset from one side. The result is the midpoint of both bounds. Its
-// error is at most half the sum of these two one-way times. A member without messages to or from
-// the first, directly or through others, gets 0.
+// How far each member's clock is ahead of the first member's, in seconds, estimated from messages:
+// no message arrives before it was sent, so the fastest message of each direction bounds the offset
+// from one side. The result is the midpoint of both bounds; its error is at most half the sum of
+// these two one-way times. A member without messages to or from the first, directly or through
+// others, gets 0. Clocks need not be synchronized, even between processes of one host. Pure.
 std::vector<double> clock_offsets(const std::vector<Member>& members);
 
 // In the trace event format: complete events, times in microseconds. Pure.

@@ -1,4 +1,4 @@
-// The findings of a job, worst first, and the verdict: the slowest process, NIC and path.
+// The findings of a job, worst first, and the verdict: the slowest process, NIC and path. Pure.
 #pragma once
 
 #include <optional>
@@ -14,25 +14,25 @@ struct Finding {
   const Rule* rule = nullptr;
 
   std::string why() const { return rule->why(path); }
-  // Payload per second between two looks; else what the flow may send.
+  // Payload between two samples; with one sample the rate of the flow. Bit/s.
   double speed_bps() const;
 };
 
-// One for every sending flow, and for receiving flows with a problem. Points into the job.
+// A finding for every sending flow, and for receiving flows with trouble. Points into the job.
 std::vector<Finding> examine(const Job& job);
 
-// Whom the others wait for, directly or through each other.
+// The process for which most others wait, directly or through each other.
 struct WaitedFor {
   std::string name;
   size_t waiters = 0;
-  bool circle = false;               // only for each other: `waiters` processes
-  const Finding* longest = nullptr;  // that points there
+  bool circle = false;               // there is none: `waiters` processes wait for each other
+  const Finding* longest = nullptr;  // of a flow that waits for it
 };
 std::optional<WaitedFor> waited_for(const std::vector<Finding>& findings);
 
 struct Verdict {
   bool trouble = false;
-  std::string rule;     // that decided; empty: none
+  std::string rule;     // the one that holds; empty: none
   std::string process;  // the slowest; empty: none is slow
   std::string nic;
   std::string path;

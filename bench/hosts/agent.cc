@@ -1,5 +1,5 @@
 // `pacecar agent`: one host of `--hosts`, started there by ssh, srun or kubectl. Runs subcommands
-// of this program as it is told on its standard input (agent_protocol.h), and ends with it.
+// of this program, by commands on its standard input (agent_protocol.h), and ends with that input.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
@@ -23,6 +23,7 @@
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
+#include "bench/perf/json_fields.h"
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 
@@ -36,9 +37,9 @@ constexpr int kTurnMs = 1000;
 constexpr size_t kMaxKept = 32U << 20;  // of one run's output
 
 constexpr const char* kFooter =
-    R"(Nobody needs to start it by hand: 'pacecar bw --hosts', 'lat', 'preflight' and 'doctor' with
---hosts do, on each host, and tell it on its standard input what to run. It ends with that, and
-everything that it has started with it.)";
+    R"(Nobody needs to start it by hand: 'pacecar bw', 'lat', 'preflight', 'doctor' and 'top' with
+--hosts start it on each host, and send commands to its standard input. When that input ends, the
+agent ends, with everything that it has started.)";
 
 struct Run {
   uint64_t id = 0;
@@ -73,36 +74,32 @@ class Agent {
     // With a timeout, for runs that have closed their pipes and continue.
     poll(waiting.data(), waiting.size(), runs_.empty() ? kTurnMs : kTurnMs / 10);
     read_runs();
-    return waiting[0].revents == 0 || read_orders();
+    return waiting[0].revents == 0 || read_commands();
   }
 
-  bool read_orders() {
-    const bool there = read_some(input_, orders_);
+  bool read_commands() {
+    const bool more = read_some(input_, commands_);
     last_message_ = perf::steady_now();
-    size_t begin = 0;
-    for (size_t end; (end = orders_.find('\n', begin)) != std::string::npos; begin = end + 1) {
-      const Json order = Json::parse(orders_.begin() + static_cast<std::ptrdiff_t>(begin),
-                                     orders_.begin() + static_cast<std::ptrdiff_t>(end), nullptr,
-                                     /*allow_exceptions=*/false);
-      if (!order.is_object() || !obey(order)) return false;
-    }
-    orders_.erase(0, begin);
-    return there && orders_.size() < kMaxAgentLine;
+    const auto take = [this](std::string_view line) {
+      const Json command = perf::parse_json(line);
+      return command.is_object() && execute(command);
+    };
+    return take_lines(commands_, take) && more;
   }
 
   // False: the peer does not use this protocol.
-  bool obey(const Json& order) try {
-    const auto& type = order.at("type").get_ref<const std::string&>();
-    if (type == "hello") return greet(order);
-    if (type == "run") start(order);
-    if (type == "stop") stop(order.at("id").get<uint64_t>());
+  bool execute(const Json& command) try {
+    const auto& type = command.at("type").get_ref<const std::string&>();
+    if (type == "hello") return greet(command);
+    if (type == "run") start(command);
+    if (type == "stop") stop(command.at("id").get<uint64_t>());
     return true;
   } catch (const Json::exception&) {
     return false;
   }
 
-  bool greet(const Json& order) {
-    for (const auto& [name, value] : order.at("environment").items()) {
+  bool greet(const Json& command) {
+    for (const auto& [name, value] : command.at("environment").items()) {
       if (name.starts_with("PACECAR_")) setenv(name.c_str(), value.get<std::string>().c_str(), 1);
     }
     return send({{"type", "welcome"},
@@ -111,7 +108,7 @@ class Agent {
                  {"machine", machine()}});
   }
 
-  // Equal if two host names have the same network stack of the same machine.
+  // The same for two host names that are one machine and one network namespace.
   static std::string machine() {
     std::string boot;
     const FileDescriptor file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
@@ -122,20 +119,20 @@ class Agent {
            std::string(network.data(), static_cast<size_t>(std::max<ssize_t>(size, 0)));
   }
 
-  void start(const Json& order) {
-    const uint64_t id = order.at("id").get<uint64_t>();
-    std::vector<std::string> command{kThisProgram};
-    for (const Json& word : order.at("arguments")) command.push_back(word.get<std::string>());
+  void start(const Json& command) {
+    const uint64_t id = command.at("id").get<uint64_t>();
+    std::vector<std::string> words{kThisProgram};
+    for (const Json& word : command.at("arguments")) words.push_back(word.get<std::string>());
     Pipe announces{FileDescriptor(), FileDescriptor()};
-    if (order.value("announces", false)) {
+    if (command.value("announces", false)) {
       auto made = make_pipe();
       if (!made) return end_unstarted(id, made.error());
       announces = std::move(*made);
       fcntl(announces.read.get(), F_SETFL, O_NONBLOCK);
-      command.insert(command.end(),
-                     {"--announce", fmt::format("/proc/self/fd/{}", announces.write.get())});
+      words.insert(words.end(),
+                   {"--announce", fmt::format("/proc/self/fd/{}", announces.write.get())});
     }
-    auto child = Child::start(command, {.input = false, .kept = announces.write.get()});
+    auto child = Child::start(words, {.input = false, .kept = announces.write.get()});
     if (!child) return end_unstarted(id, child.error());
     runs_.push_back({id, std::move(*child), std::move(announces.read), {}, {}, {}, {}});
   }
@@ -201,14 +198,13 @@ class Agent {
   }
 
   static bool send(const Json& message) {
-    const std::string line =
-        message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    const std::string line = perf::json_line(message);
     return std::fwrite(line.data(), 1, line.size(), stdout) == line.size() &&
            std::fflush(stdout) == 0;
   }
 
   const FileDescriptor input_{dup(STDIN_FILENO)};
-  std::string orders_;
+  std::string commands_;
   Instant last_message_;
   std::list<Run> runs_;
 };

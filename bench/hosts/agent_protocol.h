@@ -1,15 +1,14 @@
-// The protocol between `pacecar agent` on a host and its parent: JSON objects, one per line, over
-// the agent's standard input and output.
+// The protocol between `pacecar agent` on a host ("there") and the command that has started it
+// ("here"): JSON objects, one per line, over the agent's standard input and output.
 //
 //   here: hello {protocol, release, environment}     there: welcome {protocol, release, machine}
 //   here: run {id, arguments, announces}             there: serving {id, address, port}, if it
 //                                                           announces; then ended {id, code,
 //                                                           output, errors}
 //   here: stop {id}                                  there: ended
-//   here: alive                                      nothing: the agent knows that somebody is
-//   there
+//   here: alive                                      no answer
 //
-// The agent ends, with all that it has started, when its standard input ends, and when it has
+// The agent ends, with all that it has started, when its standard input ends, or when it has
 // received nothing for kSilence, because a broken network does not report the end.
 #pragma once
 

@@ -14,14 +14,15 @@
 #include <csignal>
 #include <cstring>
 
+#include "bench/hosts/agent_protocol.h"
 #include "transport/base/printable.h"
 
 namespace pacecar::hosts {
 namespace {
 
-constexpr size_t kMaxComplaint = 300;
+constexpr size_t kMaxErrorLine = 300;
 
-// Between fork and exec: other threads may have held any lock, so system calls only.
+// Executes the program in the new process. Only system calls: other threads may hold any lock.
 [[noreturn]] void become(char* const* words, const std::array<int, 3>& standard, int kept,
                          int failure) {
   setpgid(0, 0);
@@ -120,15 +121,24 @@ bool read_some(const FileDescriptor& from, std::string& to) {
   return size > 0 || (size < 0 && (errno == EINTR || errno == EAGAIN));
 }
 
+bool take_lines(std::string& text, const std::function<bool(std::string_view line)>& take) {
+  size_t begin = 0;
+  for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    if (!take(std::string_view(text).substr(begin, end - begin))) return false;
+  }
+  text.erase(0, begin);
+  return text.size() <= kMaxAgentLine;
+}
+
 std::string how_ended(int status) {
   return WIFEXITED(status) ? fmt::format("exit {}", WEXITSTATUS(status))
                            : fmt::format("signal {}", WTERMSIG(status));
 }
 
-std::string last_complaint(const std::string& text) {
+std::string last_line_of_errors(const std::string& text) {
   std::string_view left = text;
   while (left.ends_with('\n') || left.ends_with('\r') || left.ends_with(' ')) left.remove_suffix(1);
-  return printable(left.substr(left.rfind('\n') + 1)).substr(0, kMaxComplaint);
+  return printable(left.substr(left.rfind('\n') + 1)).substr(0, kMaxErrorLine);
 }
 
 }  // namespace pacecar::hosts

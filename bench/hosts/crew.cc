@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMaxComplaints = 1U << 16;
+constexpr size_t kMaxErrors = 1U << 16;
 constexpr size_t kMaxText = 256;
 constexpr int kNotFoundByShell = 127;
 constexpr int kEndStepMs = 10;
@@ -37,8 +37,8 @@ void allow_descriptors() {
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
-// A program's output, with newlines.
-std::optional<std::string> free_text(const Json& message, const char* key) {
+// A program's output, which may have newlines.
+std::optional<std::string> output_field(const Json& message, const char* key) {
   const auto found = message.find(key);
   if (found == message.end() || !found->is_string()) return std::nullopt;
   return found->get<std::string>();
@@ -48,8 +48,7 @@ bool mentions(const std::string& text, std::string_view what) {
   return text.find(what) != text.npos;
 }
 
-}  // namespace
-
+// PACECAR_* of this process, which hold for all hosts.
 Json pacecar_environment() {
   Json variables = Json::object();
   for (char** one = environ; *one != nullptr; ++one) {
@@ -60,6 +59,8 @@ Json pacecar_environment() {
   }
   return variables;
 }
+
+}  // namespace
 
 Crew::Crew(const std::vector<Host>& hosts, const Launcher& launcher, const std::string& remote,
            Duration reach)
@@ -90,7 +91,7 @@ Crew::~Crew() {
   for (Member& member : members_) {
     if (member.child) member.child->close_input();
   }
-  // The launcher passes it on; one that does not is killed.
+  // A launcher passes the end of its input on; one that does not is killed.
   const Instant deadline = perf::steady_now() + Duration::from_ms(kEndMs);
   while (!all_ended() && perf::steady_now() < deadline) poll(nullptr, 0, kEndStepMs);
   for (Member& member : members_) {
@@ -101,7 +102,7 @@ Crew::~Crew() {
   }
 }
 
-// Reads what they still say, lest they wait for that.
+// Reads their remaining output, because an agent with a full pipe would not end.
 bool Crew::all_ended() {
   bool all = true;
   for (Member& member : members_) {
@@ -114,12 +115,8 @@ bool Crew::all_ended() {
   return all;
 }
 
-size_t Crew::waiting() const {
-  return static_cast<size_t>(std::ranges::count(members_, State::kReaching, &Member::state));
-}
-
-size_t Crew::ready_count() const {
-  return static_cast<size_t>(std::ranges::count(members_, State::kReady, &Member::state));
+size_t Crew::count(State state) const {
+  return static_cast<size_t>(std::ranges::count(members_, state, &Member::state));
 }
 
 uint64_t Crew::run(size_t host, const std::vector<std::string>& arguments, bool announces) {
@@ -142,13 +139,12 @@ void Crew::lose(size_t host, const std::string& why) {
 void Crew::send(size_t index, const Json& message) {
   Member& member = members_[index];
   if (member.state == State::kLost || !member.child) return;
-  const std::string line =
-      message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const std::string line = perf::json_line(message);
   const ssize_t size = write(member.child->input().get(), line.data(), line.size());
   if (size == static_cast<ssize_t>(line.size())) return;
-  // The reason of an ended one is found when its output is read.
+  // Why an agent has ended is found out when its output is read.
   if (size < 0 && errno == EPIPE) return;
-  lose(index, "it reads nothing any more: is it overloaded?");
+  lose(index, "it does not read commands any more: is it overloaded?");
 }
 
 void Crew::keep_alive() {
@@ -164,7 +160,7 @@ std::vector<Event> Crew::turn(Duration limit) {
     const Member& member = members_[i];
     if (member.state == State::kLost) continue;
     waiting.push_back({member.child->output().get(), POLLIN, 0});
-    waiting.push_back({member.complains ? member.child->errors().get() : -1, POLLIN, 0});
+    waiting.push_back({member.errors_open ? member.child->errors().get() : -1, POLLIN, 0});
     whose.insert(whose.end(), {i, i});
   }
   if (events_.empty()) {
@@ -188,41 +184,32 @@ std::vector<Event> Crew::turn(Duration limit) {
 void Crew::read(size_t index) {
   Member& member = members_[index];
   if (member.state == State::kLost) return;
-  member.complains = read_some(member.child->errors(), member.errors);
-  if (member.errors.size() > kMaxComplaints) {
-    member.errors.erase(0, member.errors.size() - kMaxComplaints);
+  member.errors_open = read_some(member.child->errors(), member.errors);
+  if (member.errors.size() > kMaxErrors) {
+    member.errors.erase(0, member.errors.size() - kMaxErrors);
   }
   const bool more = read_some(member.child->output(), member.output);
-  take_lines(index);
+  const bool sound = take_lines(member.output, [&](std::string_view line) {
+    take(index, line);
+    return member.state != State::kLost;
+  });
+  if (!sound) lose(index, "its output has no end: install the same version there");
   if (!more && member.state != State::kLost) ended(index);
-}
-
-void Crew::take_lines(size_t index) {
-  Member& member = members_[index];
-  size_t begin = 0;
-  for (size_t end; (end = member.output.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    take(index, std::string_view(member.output).substr(begin, end - begin));
-    if (member.state == State::kLost) return;
-  }
-  member.output.erase(0, begin);
-  if (member.output.size() > kMaxAgentLine) {
-    lose(index, "its output has no end: install the same version there");
-  }
 }
 
 void Crew::take(size_t index, std::string_view line) {
   Member& member = members_[index];
-  const Json message = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const Json message = perf::parse_json(line);
   const bool object = message.is_object() && message.value("type", Json()).is_string();
   if (member.state == State::kReaching) {
     if (object && message["type"] == "welcome") return greet(index, message);
-    member.greeting = line;  // a shell's, or why there is no agent
+    member.greeting = line;  // a shell's banner, or why there is no agent
     return;
   }
   if (object) return report(index, message);
   lose(index, fmt::format("'{}' is not from pacecar agent: does something print to standard output "
                           "there?",
-                          last_complaint(std::string(line))));
+                          last_line_of_errors(std::string(line))));
 }
 
 void Crew::greet(size_t index, const Json& message) {
@@ -255,8 +242,8 @@ void Crew::report(size_t index, const Json& message) {
     }
   } else if (id && message["type"] == "ended") {
     const auto code = perf::unsigned_field(message, "code", 0, 255);
-    const auto output = free_text(message, "output");
-    const auto errors = free_text(message, "errors");
+    const auto output = output_field(message, "output");
+    const auto errors = output_field(message, "errors");
     if (code && output && errors) {
       event.kind = Event::Kind::kEnded;
       event.code = static_cast<int>(*code);
@@ -271,16 +258,16 @@ void Crew::report(size_t index, const Json& message) {
   events_.push_back(std::move(event));
 }
 
-// The end of its output: why?
+// Its output has ended: finds out why.
 void Crew::ended(size_t index) {
   Member& member = members_[index];
   const int status = member.child->end(kGraceMs);
-  while (member.complains && read_some(member.child->errors(), member.errors)) {
+  while (member.errors_open && read_some(member.child->errors(), member.errors)) {
     if (pollfd more{member.child->errors().get(), POLLIN, 0}; poll(&more, 1, 0) <= 0) break;
   }
-  const std::string complaint =
-      last_complaint(member.errors.empty() ? member.greeting : member.errors);
-  const std::string words = complaint.empty() ? "" : ": " + complaint;
+  const std::string last_error =
+      last_line_of_errors(member.errors.empty() ? member.greeting : member.errors);
+  const std::string words = last_error.empty() ? "" : ": " + last_error;
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   if (member.state == State::kReady) {
     return lose(index, fmt::format("its agent has ended ({}{}): is the host still there?",
@@ -291,9 +278,9 @@ void Crew::ended(size_t index) {
                                    "one of this host ({})",
                                    PACECAR_VERSION));
   }
-  // ssh has an exit code of its own where it was still writing.
-  const bool missing = mentions(complaint, remote_) &&
-                       (mentions(complaint, "not found") || mentions(complaint, "No such file"));
+  // The exit code is ssh's own if it was still writing.
+  const bool missing = mentions(last_error, remote_) &&
+                       (mentions(last_error, "not found") || mentions(last_error, "No such file"));
   if (code == kNotFoundByShell || missing) {
     return lose(
         index,

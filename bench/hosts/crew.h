@@ -30,11 +30,8 @@ struct Event {
   std::string errors;
 };
 
-// How long a turn waits, so that a progress bar can be drawn.
+// The most that a turn waits, so that progress can be shown.
 inline constexpr Duration kTurn = Duration::from_ms(100);
-
-// PACECAR_* of this process, which hold for all hosts.
-nlohmann::json pacecar_environment();
 
 class Crew {
  public:
@@ -52,11 +49,11 @@ class Crew {
   const std::string& why_lost(size_t index) const { return members_[index].why; }
   const std::string& release(size_t index) const { return members_[index].release; }
   const std::string& machine(size_t index) const { return members_[index].machine; }
-  size_t waiting() const;  // for the first word of so many
-  size_t ready_count() const;
+  size_t waiting() const { return count(State::kReaching); }
+  size_t ready_count() const { return count(State::kReady); }
 
-  // Runs this program there with these words; returns the run's id. Its end is an event, unless the
-  // host is lost. With `announces` there is an event with the server's address.
+  // Runs this program there with these arguments; returns the run's id. Its end is an event, unless
+  // the host is lost. With `announces` there is an event with the server's address.
   uint64_t run(size_t host, const std::vector<std::string>& arguments, bool announces = false);
   void stop(size_t host, uint64_t id);
   void lose(size_t host, const std::string& why);
@@ -77,13 +74,12 @@ class Crew {
     std::string machine;
     std::string output;
     std::string errors;
-    std::string greeting;  // the last line before the agent's first
-    bool complains = true;
+    std::string greeting;     // the last line before the agent's first
+    bool errors_open = true;  // stderr has not ended
   };
 
-  void start(Member& member);
+  size_t count(State state) const;
   void read(size_t index);
-  void take_lines(size_t index);
   void take(size_t index, std::string_view line);
   void greet(size_t index, const nlohmann::json& message);
   void report(size_t index, const nlohmann::json& message);

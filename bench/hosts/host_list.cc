@@ -26,7 +26,7 @@ tl::unexpected<Error> wrong(std::string_view text, std::string_view why) {
       fmt::format("'{}' {}: write names such as gpu[01-16,20],login1", printable(text), why));
 }
 
-// Up to the first comma that is in no brackets.
+// Removes the text up to the first comma outside of brackets.
 Result<std::string_view> take_item(std::string_view& left) {
   size_t depth = 0;
   for (size_t i = 0; i <= left.size(); ++i) {
@@ -66,7 +66,7 @@ Result<std::vector<std::string>> numbers_of(std::string_view item, std::string_v
   return numbers;
 }
 
-// All names of one item, of which each pair of brackets multiplies them.
+// All names of one item; each pair of brackets multiplies them.
 Result<std::vector<std::string>> expand_item(std::string_view item) {
   std::vector<std::string> names{""};
   for (std::string_view left = item; !left.empty();) {
@@ -94,25 +94,23 @@ constexpr std::string_view kAddress = "addr=";
 constexpr std::array<std::string_view, 4> kPassedOver = {
     "slots=", "max_slots=", "max-slots=", "cpu="};
 
-Host host_of(const std::string& target) {
-  return {target.substr(target.rfind('@') + 1), target, ""};
-}
-
 // Keeps where each host was named, for errors about duplicates.
 class Hosts {
  public:
   explicit Hosts(std::string cure) : cure_(std::move(cure)) {}
 
-  Result<void> add(Host host, const std::string& place) {
-    RETURN_IF_ERROR(check_host_name(host.target));
-    const auto [first, added] = places_.emplace(host.name, place);
+  Result<void> add(const std::string& target, const std::string& address,
+                   const std::string& place) {
+    RETURN_IF_ERROR(check_host_name(target));
+    const std::string name = target.substr(target.rfind('@') + 1);
+    const auto [first, added] = places_.emplace(name, place);
     if (!added) {
       return fail(
           ErrorCode::kInvalidArgument,
-          fmt::format("'{}' is named twice{}: {}", host.name,
+          fmt::format("'{}' is named twice{}: {}", name,
                       first->second.empty() ? "" : " (first in " + first->second + ")", cure_));
     }
-    hosts_.push_back(std::move(host));
+    hosts_.push_back({name, target, address});
     return {};
   }
   std::vector<Host> take() { return std::move(hosts_); }
@@ -155,11 +153,7 @@ Result<void> add_line(const std::string& line, const std::string& place, Hosts& 
         ErrorCode::kInvalidArgument,
         fmt::format("{} hosts cannot have one address: write a line for each", names.size()));
   }
-  for (const std::string& name : names) {
-    Host host = host_of(name);
-    host.address = address;
-    RETURN_IF_ERROR(hosts.add(std::move(host), place));
-  }
+  for (const std::string& name : names) RETURN_IF_ERROR(hosts.add(name, address, place));
   return {};
 }
 
@@ -228,9 +222,7 @@ Result<std::vector<Host>> parse_host_file(std::string_view text, std::string_vie
 Result<std::vector<Host>> parse_host_words(std::string_view text) {
   ASSIGN_OR_RETURN(const auto names, expand_names(text));
   Hosts hosts("leave one out");
-  for (const std::string& name : names) {
-    RETURN_IF_ERROR(hosts.add(host_of(name), ""));
-  }
+  for (const std::string& name : names) RETURN_IF_ERROR(hosts.add(name, "", ""));
   return hosts.take();
 }
 

@@ -13,8 +13,8 @@ namespace {
 constexpr std::string_view kHost = "{host}";
 constexpr std::string_view kCommand = "{command}";
 
-// Nothing may ask: there is no terminal to answer at. srun and kubectl pass standard input on, by
-// whose end the far side knows that this one has ended.
+// None of them may ask for input, as there is no terminal. srun and kubectl pass standard input on;
+// its end ends the agent.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kKnown = {{
     {"ssh", "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15 {host}"},
     {"srun", "srun --nodes=1 --ntasks=1 --overlap --unbuffered --nodelist={host}"},
@@ -30,7 +30,7 @@ std::string replaced(std::string word, std::string_view mark, const std::string&
   return word;
 }
 
-// Whose words a shell on the other side reads.
+// Whether this program passes its words to a shell on the other host.
 bool joins_words(std::string_view program) {
   const std::string_view name = program.substr(program.rfind('/') + 1);
   return name == "ssh" || name == "rsh" || name == "remsh";

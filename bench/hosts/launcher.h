@@ -1,4 +1,5 @@
-// How a command gets to another host: ssh, srun, kubectl, or a template of the user's. Pure.
+// The local command that runs a command on another host: ssh, srun, kubectl, or the user's own.
+// Pure.
 #pragma once
 
 #include <span>
@@ -10,21 +11,21 @@
 
 namespace pacecar::hosts {
 
-// For a POSIX shell: as it is where nothing in it is special.
+// The word, quoted for a POSIX shell if it has special characters.
 std::string shell_quoted(const std::string& word);
-// A line of words as a shell reads it, with quotes and backslashes and nothing else. Errors:
+// Splits a line into words as a shell does, with quotes and backslashes, but no expansions. Errors:
 // kInvalidArgument (a quote without end).
 Result<std::vector<std::string>> shell_words(const std::string& line);
 
 class Launcher {
  public:
-  // "ssh", "srun", "kubectl", or words of which {host} stands for the host (none: behind the last
-  // word) and {command} for the whole command, quoted (none: its words follow). Errors:
-  // kInvalidArgument.
+  // "ssh", "srun", "kubectl", or a command line with {host} for the host (default: as its last
+  // word) and {command} for the whole command as one quoted word (default: its words follow).
+  // Errors: kInvalidArgument.
   static Result<Launcher> parse(const std::string& text);
 
-  // The local command that runs `words` on the host. ssh passes them to a shell there, so they are
-  // quoted.
+  // The local command that runs `words` on the host. They are quoted for ssh, which passes them to
+  // a shell there.
   std::vector<std::string> command(const Host& host, std::span<const std::string> words) const;
 
   const std::string& program() const { return words_.front(); }

@@ -8,10 +8,10 @@
 namespace pacecar::hosts {
 namespace {
 
-constexpr size_t kLongestLine = 120;  // longer ones have numbers in place of host names
+constexpr size_t kLongestLine = 120;  // in longer lines, numbers replace host names
 constexpr size_t kFigureWidth = 7;
 
-// Host names without their domains, if these are still distinct.
+// Host names without their domains, if they are still distinct.
 std::vector<std::string> short_names(const std::vector<std::string>& names) {
   std::vector<std::string> cut;
   for (const std::string& name : names) {

@@ -30,19 +30,20 @@ class Matrix {
   std::vector<std::optional<double>> values_;
 };
 
-// The figures' quantity, and which direction is better.
+// What the figures measure.
 struct Quantity {
   std::string name;  // "bandwidth"
   std::string unit;  // "Gb/s"
   bool more_is_better = true;
 };
 
-// Four digits before or behind the point: "92.14", "0.512", "1204".
+// With about four digits: "92.14", "0.512", "1204".
 std::string figure(double value);
 // For an even number the mean of the two in the middle. `values` is not empty.
 double median(std::vector<double> values);
 
-// For people: rows senders, columns receivers, up to kMatrixHosts; a line for each host of more.
+// For up to kMatrixHosts a row for each sender and a column for each receiver; for more hosts a
+// line for each.
 inline constexpr size_t kMatrixHosts = 16;
 std::string to_text(const Matrix& matrix, const std::vector<std::string>& names,
                     const Quantity& quantity);

@@ -10,8 +10,8 @@ namespace pacecar::hosts {
 namespace {
 
 constexpr double kStandardDeviation = 1.4826;  // of a normal distribution, in its MADs
-constexpr double kFewFree = 4;                 // fewer free figures than one in so many: sparse
-constexpr size_t kGroup = 3;                   // so many pairs of one host share a sentence
+constexpr double kFewFree = 4;                 // sparse: less than one in this many figures is free
+constexpr size_t kGroup = 3;  // from this many on, pairs of one host share a sentence
 
 double score(double value, const Quantity& quantity) {
   return quantity.more_is_better ? std::log(value) : -std::log(value);
@@ -21,7 +21,7 @@ double value_of(double score, const Quantity& quantity) {
   return std::exp(quantity.more_is_better ? score : -score);
 }
 
-// The better of two in the middle; nullopt: nothing was measured.
+// The median's score, of two in the middle the better one; nullopt: nothing was measured.
 std::optional<double> better_median(std::vector<double> values, const Quantity& quantity) {
   if (values.empty()) return std::nullopt;
   for (double& value : values) value = score(value, quantity);
@@ -34,7 +34,7 @@ double deviation_of(std::vector<double> scores, double centre) {
   return kStandardDeviation * median(std::move(scores));
 }
 
-// How far below the centre a figure is an outlier.
+// The distance below the centre from which on a figure is an outlier.
 double limit_of(double deviation) {
   return std::max(-std::log(1 - kDifference), kDeviations * deviation);
 }
@@ -58,7 +58,7 @@ struct Typical {
   double centre = 0;
   double limit = 0;
   std::vector<SlowPair> pairs;    // all, not only slow ones
-  std::vector<double> residuals;  // of each pair, beside the slower of its hosts
+  std::vector<double> residuals;  // of each pair, relative to the slower of its hosts
   double noise = 0;               // of one pair: the standard deviation of a residual
   bool sparse = false;            // hardly more figures than hosts: a ring, or three hosts
 
@@ -152,7 +152,7 @@ std::string sentence_of(const SlowHost& host, const std::string& name, double me
   } else if (host.receives) {
     what = fmt::format("receives slowly {}", how_many(host, "from"));
   }
-  return fmt::format("{} {}: {}", name, what, beside_median(host.value, median, quantity));
+  return fmt::format("{} {}: {}", name, what, compared_with_median(host.value, median, quantity));
 }
 
 // Takes all pairs of one host out of `pairs`, if they are enough for a sentence.
@@ -175,7 +175,7 @@ void take_groups(std::vector<SlowPair>& pairs, const std::vector<std::string>& n
     sentences.push_back(fmt::format("{} {} slowly {} {} peers, not the others ({}): {}",
                                     names[host], by_sender ? "sends" : "receives",
                                     by_sender ? "to" : "from", group.size(), fmt::join(peers, ", "),
-                                    beside_median(hosts::median(values), median, quantity)));
+                                    compared_with_median(hosts::median(values), median, quantity)));
   }
 }
 
@@ -196,7 +196,7 @@ void add_single_pairs(std::vector<SlowPair> pairs, const std::vector<std::string
     sentences.push_back(fmt::format("only the pair {} {} {} is slow{}: {}", names[one.pair.sender],
                                     both ? "<->" : "->", names[one.pair.receiver],
                                     both ? ", in both directions" : "",
-                                    beside_median(value, median, quantity)));
+                                    compared_with_median(value, median, quantity)));
   }
 }
 
@@ -212,7 +212,7 @@ Outliers find_outliers(const Matrix& matrix, const Quantity& quantity) {
   for (size_t host = 0; host < matrix.hosts(); ++host) {
     if (auto slow = slow_host(matrix, typical, host, quantity)) outliers.hosts.push_back(*slow);
   }
-  // The printed reference: a few slow hosts do not change it.
+  // The printed reference; a few slow hosts do not change it.
   outliers.median = value_of(typical.centre, quantity);
   outliers.pairs = slow_pairs(typical);
   return outliers;
@@ -236,7 +236,7 @@ std::vector<std::string> sentences_of(const Outliers& outliers,
   return sentences;
 }
 
-std::string beside_median(double value, double median, const Quantity& quantity) {
+std::string compared_with_median(double value, double median, const Quantity& quantity) {
   const std::string figures =
       fmt::format("({} of {} {})", figure(value), figure(median), quantity.unit);
   if (quantity.more_is_better) {

@@ -1,11 +1,11 @@
-// Which hosts and pairs are out of line. Pure.
+// Finds slow hosts and pairs. Pure.
 //
-// A host sends as its row's median, receives as its column's, taken at the better of two in the
-// middle, so that one slow peer of three is not the host's fault. It is slow where that lies below
-// the median of all hosts by kDifference and by kDeviations of their median absolute deviations
-// (Leys et al., "Detecting outliers", 2013, whose factor makes one a normal distribution's standard
-// deviation). A pair is slow beside the slower of its two hosts, by the same rule over all pairs.
-// All in logarithms: half and double are equally far.
+// A host's figure as a sender is the median of its row, as a receiver that of its column; of the
+// two in the middle the better one, so that one slow peer of three does not make the host slow. A
+// host is slow if this is below the median of all hosts both by kDifference and by kDeviations
+// times their median absolute deviation, scaled to a normal distribution's standard deviation (Leys
+// et al., "Detecting outliers", 2013). A pair is compared in the same way with the slower of its
+// two hosts. All is computed in logarithms, so that half and double are equally far.
 #pragma once
 
 #include <string>
@@ -25,8 +25,8 @@ struct SlowHost {
   bool sends = false;
   bool receives = false;
   double value = 0;       // its worse median
-  size_t slow_peers = 0;  // with whom it is slow, in either of these directions
-  size_t peers = 0;       // with whom it was measured
+  size_t slow_peers = 0;  // peers with which it is slow in one of these directions
+  size_t peers = 0;       // peers with which it was measured in them
 };
 
 struct SlowPair {
@@ -36,7 +36,7 @@ struct SlowPair {
 };
 
 struct Outliers {
-  double median = 0;  // of all figures; 0: there are none
+  double median = 0;  // of the hosts' figures; 0: nothing was measured
   std::vector<SlowHost> hosts;
   std::vector<SlowPair> pairs;  // not explained by their hosts
 };
@@ -49,6 +49,6 @@ std::vector<std::string> sentences_of(const Outliers& outliers,
                                       const Quantity& quantity);
 
 // "12% below the median (80.1 of 91.0 Gb/s)", "2.3 times the median (...)".
-std::string beside_median(double value, double median, const Quantity& quantity);
+std::string compared_with_median(double value, double median, const Quantity& quantity);
 
 }  // namespace pacecar::hosts

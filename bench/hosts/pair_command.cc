@@ -1,4 +1,5 @@
-// `pacecar bw --hosts` and `lat --hosts`.
+// `pacecar bw` and `pacecar lat`: between two hosts, or with --hosts between all pairs of many.
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "bench/perf/interrupt.h"
 #include "bench/perf/json_fields.h"
 #include "bench/perf/options.h"
+#include "bench/perf/probe.h"
 #include "bench/perf/progress.h"
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
@@ -32,14 +34,12 @@ std::span<const PagePart> matrix_page_parts();  // by the build
 namespace pacecar::hosts {
 namespace {
 
-// Finds the NIC of a host with the address in the list of hosts.
-
 constexpr Duration kLimit = Duration::from_s(60);
 constexpr size_t kMaxName = 256;
 
-// The name of the NIC with this address in the output of `pacecar info --json`; else a sentence.
+// The name of the NIC with this address in the output of `pacecar info --json`. Errors: kNotFound.
 Result<std::string> nic_with_address(const std::string& info, const std::string& address) {
-  const auto document = nlohmann::json::parse(info, nullptr, /*allow_exceptions=*/false);
+  const auto document = perf::parse_json(info);
   std::vector<std::string> found;
   if (document.is_object() && document.contains("nics") && document["nics"].is_array()) {
     for (const auto& nic : document["nics"]) {
@@ -81,13 +81,12 @@ using perf::Console;
 using perf::TestKind;
 using perf::TestOptions;
 
-constexpr double kGuessedBps = 10e9;    // of a test that counts messages
+constexpr double kGuessedBps = 10e9;    // for tests that count messages
 constexpr double kAroundSeconds = 0.7;  // overhead of a measurement: starting both ends, connecting
-constexpr double kRoomSeconds = 60;     // how late a measurement may be
-constexpr double kCountedLimitS = 600;  // of a test that counts messages
+constexpr double kRoomSeconds = 60;     // a timed measurement may take this much longer
+constexpr double kCountedLimitS = 600;  // the least limit of a test that counts messages
 
-// The matrix as a page that a browser opens from disk, without a network: page/. Each pair's own
-// results are left out.
+// The matrix as a page (page/) that works offline, without the pairs' own results.
 std::string matrix_page(nlohmann::json document) {
   for (auto& pair : document["pairs"]) pair.erase("results");
   return page_of(matrix_page_parts(), "matrix.html", document);
@@ -119,14 +118,6 @@ std::string span_text(double seconds) {
   if (seconds < 90) return fmt::format("{:.0f} s", std::max(1.0, seconds));
   if (seconds < 5400) return fmt::format("{:.0f} minutes", seconds / 60);
   return fmt::format("{:.1f} hours", seconds / 3600);
-}
-
-std::string now_text() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02} UTC", utc.tm_year + 1900, utc.tm_mon + 1,
-                     utc.tm_mday, utc.tm_hour, utc.tm_min);
 }
 
 // Among the available hosts.
@@ -182,7 +173,7 @@ class PairTest {
             .of_hosts = std::vector<std::vector<std::string>>(crew.size()),
             .port = options_.port,
             .reversed = options_.parameters.reversed,
-            .limit = Duration::from_ns(static_cast<int64_t>(limit_of(kind_, options_) * 1e9))};
+            .limit = perf::duration_of(limit_of(kind_, options_))};
   }
 
   void print_estimate(size_t hosts, const std::vector<Round>& rounds) const {
@@ -226,14 +217,14 @@ class PairTest {
       console_.note("interrupted: this is what was measured until then");
     }
     const double least = options_.many.least;
-    const nlohmann::json document =
-        results.document(least, {{"test", plan.test},
-                                 {"flags", plan.flags},
-                                 {"pairs_mode", options_.many.pairs},
-                                 {"least", least > 0 ? nlohmann::json(least) : nlohmann::json()},
-                                 {"date", now_text()},
-                                 {"seconds", (perf::steady_now() - begun_).seconds()},
-                                 {"interrupted", perf::Interrupt::asked()}});
+    const nlohmann::json document = results.document(
+        least, {{"test", plan.test},
+                {"flags", plan.flags},
+                {"pairs_mode", options_.many.pairs},
+                {"least", least > 0 ? nlohmann::json(least) : nlohmann::json()},
+                {"date", fmt::format("{:%F %R} UTC", fmt::gmtime(std::time(nullptr)))},
+                {"seconds", (perf::steady_now() - begun_).seconds()},
+                {"interrupted", perf::Interrupt::asked()}});
     if (options_.json_file != perf::kStandardOutput) {
       fmt::print("{}", results.text(least));
       std::fflush(stdout);  // before the errors that refer to it
@@ -273,28 +264,25 @@ Result<Targets> prepare(const TestOptions& options) {
   return targets;
 }
 
-int run_between_hosts(TestKind kind, int argc, char** argv) {
+Result<int> run_between_hosts(TestKind kind, const TestOptions& options, const Console& console) {
+  ASSIGN_OR_RETURN(const auto targets, prepare(options));
+  return PairTest(kind, options, console).run(targets);
+}
+
+int run(TestKind kind, int argc, char** argv) {
   const auto parsed = perf::parse_test_options(kind, argc, argv);
   if (const auto code = perf::code_of_words(parsed)) return *code;
   const TestOptions& options = parsed->options;
   const Console console(options.quiet, options.color);
-  const auto run = [&]() -> Result<int> {
-    ASSIGN_OR_RETURN(const auto targets, prepare(options));
-    return PairTest(kind, options, console).run(targets);
-  };
-  return perf::code_of(run(), console);
+  return perf::code_of(options.many.flags.given() ? run_between_hosts(kind, options, console)
+                                                  : perf::run_test(kind, options, console),
+                       console);
 }
 
 }  // namespace
 
-int run_bw(int argc, char** argv) {
-  return perf::names_hosts(argc, argv) ? run_between_hosts(TestKind::kBandwidth, argc, argv)
-                                       : perf::run_bw(argc, argv);
-}
+int run_bw(int argc, char** argv) { return run(TestKind::kBandwidth, argc, argv); }
 
-int run_lat(int argc, char** argv) {
-  return perf::names_hosts(argc, argv) ? run_between_hosts(TestKind::kLatency, argc, argv)
-                                       : perf::run_lat(argc, argv);
-}
+int run_lat(int argc, char** argv) { return run(TestKind::kLatency, argc, argv); }
 
 }  // namespace pacecar::hosts

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMaxLines = 10;  // of one kind; the rest is only counted
+constexpr size_t kMaxLines = 10;  // of one kind; further ones are only counted
 constexpr double kMaxFigure = 1e15;
 
 void cut(std::vector<std::string>& lines, std::string_view what) {
@@ -21,7 +21,7 @@ void cut(std::vector<std::string>& lines, std::string_view what) {
   lines.push_back(fmt::format("and {} more {}", more, what));
 }
 
-// A figure relative to the median; 1: equal, less: worse.
+// A figure relative to the median; below 1: worse.
 double share_of(double value, double median, const Quantity& quantity) {
   return quantity.more_is_better ? value / median : median / value;
 }
@@ -61,7 +61,7 @@ void PairResults::add(Measurement measurement) {
     matrix_.set(measurement.pair.sender, measurement.pair.receiver, *value);
     ++measured_;
   } else if (measurement.error.empty()) {
-    measurement.error = "nothing arrived: look at it by hand";
+    measurement.error = "no message arrived: run 'pacecar bw' between the two hosts by hand";
   }
   if (!value) failed_.push_back(all_.size());
   if (measurement.threshold_missed) threshold_missed_.push_back(all_.size());
@@ -122,7 +122,7 @@ std::vector<std::string> PairResults::missed(double least) const {
     if (!value || least <= 0 || share_of(*value, median, quantity_) >= least) continue;
     sentences.push_back(fmt::format("{} -> {} misses --least {:g}: {}",
                                     hosts_[one.pair.sender].name, hosts_[one.pair.receiver].name,
-                                    least, beside_median(*value, median, quantity_)));
+                                    least, compared_with_median(*value, median, quantity_)));
   }
   cut(sentences, "miss a threshold");
   return sentences;

@@ -1,4 +1,4 @@
-// The results of all pairs: a matrix, outliers, failures; as text and as a document. Pure.
+// The results of all pairs: matrix, outliers and failures, as text and as a document. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -26,19 +26,19 @@ class PairResults {
   PairResults(std::vector<Host> hosts, std::string test, bool both_ways);
 
   void add(Measurement measurement);
-  // A host with which nothing could be measured.
+  // Adds a lost host.
   void lose(size_t host, const std::string& why);
 
   const Matrix& matrix() const { return matrix_; }
   const Quantity& quantity() const { return quantity_; }
   size_t measured() const { return measured_; }
-  // A host is lost, or a pair has failed.
+  // No host is lost, and no pair has failed.
   bool complete() const { return failed_.empty() && lost_.empty(); }
   bool thresholds_met(double least) const;
 
-  // The matrix, and a sentence for each thing that is wrong.
+  // The matrix, and a sentence for each problem.
   std::string text(double least) const;
-  // `context` is merged into it: what was asked for, when, for how long.
+  // `context` has further members: what was asked for, when, for how long.
   nlohmann::json document(double least, const nlohmann::json& context) const;
 
  private:

@@ -10,13 +10,14 @@
 #include "bench/perf/clock.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/interrupt.h"
+#include "bench/perf/json_fields.h"
 #include "transport/base/printable.h"
 
 namespace pacecar::hosts {
 namespace {
 
-constexpr Duration kServingLimit = Duration::from_s(30);  // until a server waits
-constexpr Duration kEndingLimit = Duration::from_s(10);   // for the other end, once one has ended
+constexpr Duration kServingLimit = Duration::from_s(30);  // for a server's start
+constexpr Duration kEndingLimit = Duration::from_s(10);   // for the second end after the first
 constexpr std::string_view kWarning = "warning: ";
 
 enum class Stage { kServing, kMeasuring, kEnding, kOver };
@@ -35,10 +36,10 @@ class Attempt {
     client_.host = plan.reversed ? pair.receiver : pair.sender;
     for (const size_t host : {server_.host, client_.host}) {
       if (!crew.lost(host)) continue;
-      give_up(lost_words(host));
+      give_up(lost_text(host));
       return;
     }
-    std::vector<std::string> words = words_for(server_.host, std::to_string(plan.port));
+    std::vector<std::string> words = arguments_for(server_.host, std::to_string(plan.port));
     if (const std::string& address = crew.host(server_.host).address; !address.empty()) {
       words.insert(words.end(), {"--bind", address});
     }
@@ -70,7 +71,7 @@ class Attempt {
   }
 
  private:
-  std::vector<std::string> words_for(size_t host, const std::string& port) const {
+  std::vector<std::string> arguments_for(size_t host, const std::string& port) const {
     std::vector<std::string> words{plan_.test};
     words.insert(words.end(), plan_.flags.begin(), plan_.flags.end());
     const auto& own = plan_.of_hosts[host];
@@ -79,7 +80,7 @@ class Attempt {
     return words;
   }
 
-  std::string lost_words(size_t host) const {
+  std::string lost_text(size_t host) const {
     return fmt::format("{} is lost: {}", crew_.host(host).name, crew_.why_lost(host));
   }
 
@@ -87,7 +88,7 @@ class Attempt {
     for (End* end : {&server_, &client_}) {
       if (end->host != host) continue;
       end->over = true;
-      if (measurement_.results.is_null()) give_up(lost_words(host));
+      if (measurement_.results.is_null()) give_up(lost_text(host));
     }
     settle();
   }
@@ -108,8 +109,8 @@ class Attempt {
     }
   }
 
-  // An agent kills a run that does not stop. An agent that stays silent would delay every later
-  // round as much.
+  // Agents kill runs that do not stop, so this agent does not answer at all. It would delay every
+  // later round as much.
   void lose_silent() {
     stage_ = Stage::kOver;
     for (const End& end : {server_, client_}) {
@@ -129,7 +130,7 @@ class Attempt {
                       "of hosts",
                       crew_.host(server_.host).name, printable(address)));
     }
-    std::vector<std::string> words = words_for(client_.host, std::to_string(event.port));
+    std::vector<std::string> words = arguments_for(client_.host, std::to_string(event.port));
     words.insert(words.end(), {"--json=-", address});
     client_.run = crew_.run(client_.host, words);
     stage_ = Stage::kMeasuring;
@@ -151,7 +152,7 @@ class Attempt {
     keep_warnings(event, client_.host);
     const bool missed = event.code == perf::kExitThresholdMissed;
     if (event.code == perf::kExitOk || missed) {
-      auto document = nlohmann::json::parse(event.output, nullptr, /*allow_exceptions=*/false);
+      auto document = perf::parse_json(event.output);
       if (document.is_object() && document.contains("results")) {
         measurement_.results = std::move(document["results"]);
         measurement_.threshold_missed = missed;

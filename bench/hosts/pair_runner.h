@@ -1,5 +1,5 @@
-// Measures pairs of hosts: the receiver serves, the sender is its client (with --reversed the other
-// way round), each an agent's run.
+// Measures pairs of hosts. The receiver is the server and the sender the client (with --reversed
+// the other way round); both are runs of agents.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ namespace pacecar::hosts {
 struct PairPlan {
   std::string test;                                // "bw", "lat"
   std::vector<std::string> flags;                  // of both ends
-  std::vector<std::vector<std::string>> of_hosts;  // and of one host's end
+  std::vector<std::vector<std::string>> of_hosts;  // further flags of each host's end
   uint16_t port = 0;                               // 0: any
   bool reversed = false;
   Duration limit;  // of one measurement, from the client's start
@@ -27,11 +27,11 @@ struct Measurement {
   nlohmann::json results;  // as --json of the test; null: it failed
   std::string error;       // why
   bool threshold_missed = false;
-  std::vector<std::string> warnings;  // of either end, each with its host
+  std::vector<std::string> warnings;  // of both ends, each with its host
 };
 
-// Measures all pairs of a round at the same time; reports each when it is over, except those that
-// Ctrl-C ends. `on_turn` is called now and then.
+// Measures all pairs of a round at the same time. Calls `on_done` for each when it is over, except
+// those that Ctrl-C ends, and `on_turn` every kTurn at least.
 void measure_round(Crew& crew, const PairPlan& plan, const Round& round,
                    const std::function<void(Measurement)>& on_done,
                    const std::function<void()>& on_turn);

@@ -1,4 +1,4 @@
-// `pacecar preflight --hosts`: all hosts at the same time.
+// `pacecar preflight`: this host, or with --hosts many at the same time.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -7,9 +7,10 @@
 #include "bench/hosts/reach.h"
 #include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
-#include "bench/perf/preflight_options.h"
+#include "bench/perf/preflight.h"
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
+#include "bench/preflight/report.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::hosts {
@@ -18,7 +19,7 @@ namespace {
 using perf::Console;
 using perf::PreflightOptions;
 
-constexpr double kLimitS = 120;  // beside --watch; lost probes of a peer take seconds
+constexpr double kLimitS = 120;  // in addition to --watch; lost probes of a peer take seconds
 
 nlohmann::json document_of(const std::vector<HostReport>& reports, const Crew& crew,
                            const std::vector<nlohmann::json>& documents) {
@@ -43,12 +44,8 @@ nlohmann::json document_of(const std::vector<HostReport>& reports, const Crew& c
     }
   }
   for (const Group& group : group_findings(reports)) {
-    document["groups"].push_back({{"id", group.finding.id},
-                                  {"severity", preflight::to_string(group.finding.severity)},
-                                  {"subject", group.finding.subject},
-                                  {"message", group.finding.message},
-                                  {"cure", group.finding.cure},
-                                  {"hosts", names(group.hosts)}});
+    document["groups"].push_back(preflight::to_json(group.finding));
+    document["groups"].back()["hosts"] = names(group.hosts);
   }
   for (const Difference& difference : find_differences(reports)) {
     auto values = nlohmann::json::array();
@@ -60,13 +57,15 @@ nlohmann::json document_of(const std::vector<HostReport>& reports, const Crew& c
   return document;
 }
 
-Result<int> examine_hosts(const PreflightOptions& flags, const Console& console) {
+// `host_flags`: what the command on each host is given.
+Result<int> examine_hosts(const PreflightOptions& flags, const std::vector<std::string>& host_flags,
+                          const Console& console) {
   RETURN_IF_ERROR(perf::check_writable(flags.json_file));
   ASSIGN_OR_RETURN(const auto targets, targets_of(flags.many));
   const perf::Interrupt interrupt;
   ASSIGN_OR_RETURN(const auto crew, reach(targets, flags.many, console));
   std::vector<std::string> words{"preflight"};
-  words.insert(words.end(), flags.host_flags.begin(), flags.host_flags.end());
+  words.insert(words.end(), host_flags.begin(), host_flags.end());
   words.insert(words.end(), {"--json=-", "--quiet", "--no-color"});
   const double limit_s = kLimitS + static_cast<double>(flags.watch_s);
   const auto ends = run_on_all(
@@ -100,13 +99,18 @@ Result<int> examine_hosts(const PreflightOptions& flags, const Console& console)
 }  // namespace
 
 int run_preflight(int argc, char** argv) {
-  if (!perf::names_hosts(argc, argv)) return perf::run_preflight(argc, argv);
-  const auto parsed = perf::parse_preflight_options(argc, argv);
-  if (const auto code = perf::code_of_words(parsed)) return *code;
-  const PreflightOptions& flags = parsed->options;
-  if (flags.list) return perf::run_preflight(argc, argv);
-  const Console console(flags.quiet, !flags.no_color);
-  return perf::code_of(examine_hosts(flags, console), console);
+  PreflightOptions flags;
+  CLI::App app(
+      "Examines a host before Pacecar or NCCL run on it, and prints a cure for each problem.",
+      "pacecar preflight");
+  perf::add_preflight_flags(app, flags);
+  return perf::run_subcommand(
+      app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color},
+      [&](const Console& console) {
+        return flags.many.given() && !flags.list
+                   ? examine_hosts(flags, perf::given_flags(app, perf::kOwnFlags), console)
+                   : perf::preflight_this_host(flags, console);
+      });
 }
 
 }  // namespace pacecar::hosts

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "bench/perf/json_fields.h"
 #include "transport/base/printable.h"
 
 namespace pacecar::hosts {
@@ -66,7 +67,7 @@ size_t hosts_with(const std::vector<HostReport>& reports, Severity severity) {
 }  // namespace
 
 Result<HostReport> read_report(const std::string& host, const std::string& text) try {
-  const Json document = Json::parse(text);
+  const Json document = perf::parse_json(text);
   HostReport report{.host = host, .findings = {}, .facts = {}};
   for (const Json& one : document.at("findings")) {
     const auto* kind = kind_of(one.at("id").get<std::string>());

@@ -1,5 +1,5 @@
 // Findings of preflight on many hosts: equal findings once, with the hosts that have them, and
-// facts that should be equal and are not. Pure.
+// facts that should be equal but differ. Pure.
 #pragma once
 
 #include <map>
@@ -21,16 +21,16 @@ struct HostReport {
 // From the output of `pacecar preflight --json`. Errors: kPeer.
 Result<HostReport> read_report(const std::string& host, const std::string& text);
 
-// A finding, and on which of the reports it is.
+// A finding, and the indices of the reports that have it.
 struct Group {
   preflight::Finding finding;
   std::vector<size_t> hosts;
 };
-// Warnings and errors; errors last, and of each kind those of most hosts last.
+// Warnings and errors; errors last, and of each severity those of most hosts last.
 std::vector<Group> group_findings(const std::vector<HostReport>& reports);
 
-// A fact that differs, and the hosts with each value, the most frequent first. A fact that fewer
-// than half of the hosts have is theirs alone.
+// A fact that differs, and the hosts with each value, the most frequent first. Facts that fewer
+// than half of the hosts have are ignored.
 struct Difference {
   std::string fact;
   std::vector<std::pair<std::string, std::vector<size_t>>> values;

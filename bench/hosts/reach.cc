@@ -22,7 +22,6 @@ void print_lost(const Crew& crew, const std::vector<Event>& events, const perf::
   }
 }
 
-// Two names of one machine measure no network.
 void warn_of_same_machines(const Crew& crew, const perf::Console& console) {
   std::map<std::string, size_t> first;
   for (size_t i = 0; i < crew.size(); ++i) {
@@ -61,7 +60,7 @@ Result<std::unique_ptr<Crew>> reach(const Targets& targets, const perf::HostsFla
   console.note(fmt::format("reaching {} by {}", count_of(targets.hosts.size(), "host"),
                            targets.launcher.program()));
   auto crew = std::make_unique<Crew>(targets.hosts, targets.launcher, flags.remote,
-                                     Duration::from_ns(static_cast<int64_t>(flags.reach_s * 1e9)));
+                                     perf::duration_of(flags.reach_s));
   const Instant begun = perf::steady_now();
   {
     perf::ProgressBar bar(console.interactive());
@@ -121,7 +120,7 @@ std::vector<std::optional<Event>> run_on_all(
 }
 
 std::string why_failed(const Event& ended) {
-  std::string text = last_complaint(ended.errors);
+  std::string text = last_line_of_errors(ended.errors);
   if (const size_t label = text.find(kErrorLabel); label != text.npos) {
     text.erase(0, label + kErrorLabel.size());
   }

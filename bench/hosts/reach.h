@@ -1,4 +1,4 @@
-// From the flags of a command line to agents on all hosts, and one run on each of them.
+// Starts agents on the hosts of --hosts, and runs a command on each.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,7 @@
 
 namespace pacecar::hosts {
 
-// The targets of a command line: hosts, and how to reach them.
-
+// The hosts of a command line, and how to reach them.
 struct Targets {
   std::vector<Host> hosts;
   Launcher launcher;
@@ -31,13 +30,14 @@ Result<Targets> targets_of(const perf::HostsFlags& flags);
 Result<std::unique_ptr<Crew>> reach(const Targets& targets, const perf::HostsFlags& flags,
                                     const perf::Console& console);
 
-// The same run on all that are ready: how each ended; nullopt for one that was lost, or took longer
-// than `limit`, which is reported. `arguments_of` returns a host's arguments; empty: no run.
+// Runs a command on all hosts that are ready, with the arguments that `arguments_of` returns for a
+// host (empty: none). Returns how each ended; nullopt for a host that was lost, or took longer than
+// `limit`, which is reported.
 std::vector<std::optional<Event>> run_on_all(
     Crew& crew, const std::function<std::vector<std::string>(size_t host)>& arguments_of,
     Duration limit, const perf::Console& console);
 
-// The last error that a run has printed, without its label; else how it ended.
+// The last error that a run has printed, without its label; if there is none, how it ended.
 std::string why_failed(const Event& ended);
 
 // "3 hosts", "1 host".

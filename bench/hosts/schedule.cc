@@ -5,8 +5,8 @@
 namespace pacecar::hosts {
 namespace {
 
-// A tournament by the circle method: one place stays, the others turn around it. With an odd number
-// of hosts one place is empty, and its opponent rests.
+// A tournament by the circle method: one place stays, and the others rotate. With an odd number of
+// hosts one place is empty, so that one host has no pair.
 std::vector<Round> tournament(size_t hosts) {
   const size_t places = hosts + hosts % 2;
   std::vector<Round> rounds;
@@ -24,7 +24,8 @@ std::vector<Round> tournament(size_t hosts) {
   return rounds;
 }
 
-// Edges of a ring, coloured: even ones, odd ones, and with an odd number of hosts the last one.
+// Rounds of a ring's edges: the even ones, the odd ones, and with an odd number of hosts the last
+// one.
 std::vector<Round> ring(size_t hosts) {
   std::vector<Round> rounds(2);
   const size_t edges = hosts == 2 ? 1 : hosts;

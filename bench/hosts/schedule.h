@@ -1,4 +1,4 @@
-// In which order pairs are measured. Pure.
+// The order in which pairs are measured. Pure.
 #pragma once
 
 #include <cstddef>
@@ -22,10 +22,10 @@ enum class Pairs {
   kAll,       // all ordered pairs, one at a time
   kRing,      // each host and the next, both ways; rounds as of kDisjoint
 };
-// Of "disjoint", "all", "ring".
+// For "disjoint", "all", "ring".
 Pairs pairs_of(std::string_view name);
 
-// Each pair is there once. Fewer than two hosts have none.
+// Each pair is in one round. Fewer than two hosts have no pairs.
 std::vector<Round> schedule(size_t hosts, Pairs pairs);
 
 }  // namespace pacecar::hosts

@@ -16,10 +16,11 @@ struct Address {
   uint16_t port = kDefaultPort;  // 0: any that is free
 };
 
-// "9000", "node1:9000", "[::1]:9000", "192.0.2.1"; empty: the default. Errors: kInvalidArgument.
+// Parses "9000", "node1:9000", "[::1]:9000", "192.0.2.1"; empty: the default. Errors:
+// kInvalidArgument.
 Result<Address> parse_address(std::string_view text);
 
-// Only this host reaches it.
+// Whether only this host can reach the address.
 bool is_loopback(const Address& address);
 
 // "127.0.0.1:9000", "[::1]:9000"

@@ -1,20 +1,14 @@
 #include "bench/metrics/exporter.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <set>
 #include <unordered_set>
 
-#include "transport/state/state_directory.h"
+#include "bench/perf/clock.h"
 
 namespace pacecar::metrics {
 namespace {
-
-std::string kind_of(const doctor::Process& process) {
-  return fmt::format("{}/{}", process.program,
-                     process.rank ? std::to_string(*process.rank) : "none");
-}
 
 // NICs have unique identities; a process without one is its pid.
 std::string identity_of(const doctor::Process& process) {
@@ -22,26 +16,8 @@ std::string identity_of(const doctor::Process& process) {
                      process.nics.empty() ? "" : process.nics.front().identity);
 }
 
-size_t smallest_free(const std::map<std::string, size_t>& taken) {
-  std::set<size_t> numbers;
-  for (const auto& [identity, number] : taken) numbers.insert(number);
-  size_t free = 0;
-  while (numbers.contains(free)) ++free;
-  return free;
-}
-
 // Of one process: much more than a summary of many NICs takes.
 constexpr size_t kMaxSummaryBytes = 1U << 20;
-
-double seconds_of(const timeval& time) {
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
-}
-
-double own_cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
-}
 
 void add(Exposition& page, std::string_view name, std::string_view help, size_t value) {
   page.family(name, Type::kGauge, "", help);
@@ -65,25 +41,28 @@ void add_host(Exposition& page, const Host& host) {
   // Not process_cpu_seconds_total, which node_exporter also exports for itself.
   page.family("pacecar_exporter_cpu_seconds", Type::kCounter, "seconds",
               "CPU time of the exporter itself.");
-  page.sample("", own_cpu_seconds());
+  page.sample("", perf::process_cpu_time().seconds());
 }
 
 }  // namespace
 
 std::vector<size_t> ProcessNumbers::of(const std::vector<doctor::Process>& processes) {
-  std::map<Kind, std::map<Identity, size_t>> living;
+  const std::map<Process, size_t> before = std::exchange(numbers_, {});
+  std::set<std::pair<Kind, size_t>> taken;
+  std::vector<Process> keys;
   for (const doctor::Process& process : processes) {
-    const auto kind = numbers_.find(kind_of(process));
-    if (kind == numbers_.end()) continue;
-    const auto known = kind->second.find(identity_of(process));
-    if (known != kind->second.end()) living[kind->first].insert(*known);
+    const Process& key =
+        keys.emplace_back(Kind(process.program, process.rank), identity_of(process));
+    const auto known = before.find(key);
+    if (known == before.end()) continue;
+    numbers_.insert(*known);
+    taken.emplace(key.first, known->second);
   }
-  numbers_ = std::move(living);
   std::vector<size_t> numbers;
-  for (const doctor::Process& process : processes) {
-    auto& taken = numbers_[kind_of(process)];
-    const size_t next = smallest_free(taken);
-    numbers.push_back(taken.emplace(identity_of(process), next).first->second);
+  for (const Process& key : keys) {
+    const auto [number, added] = numbers_.emplace(key, 0);
+    while (added && !taken.emplace(key.first, number->second).second) ++number->second;
+    numbers.push_back(number->second);
   }
   return numbers;
 }
@@ -134,12 +113,11 @@ std::string page_of(const Host& host, Format format) {
 
 Page Exporter::page(Format format) {
   const std::lock_guard lock(making_);
-  doctor::GatherOptions options{.directories = {directory_},
-                                .page = kStateSummary,
-                                .limit = kAnswerLimit,
-                                .max_bytes = kMaxSummaryBytes};
-  if (directory_.empty()) options.directories = usual_state_directories();
-  const doctor::Gathered gathered = doctor::gather(options);
+  const doctor::Gathered gathered = doctor::gather(
+      {.directories = doctor::state_directories().value_or(std::vector<std::string>()),
+       .page = kStateSummary,
+       .limit = kAnswerLimit,
+       .max_bytes = kMaxSummaryBytes});
   const Host host = host_of(gathered, numbers_);
   return {page_of(host, format), gathered.warnings};
 }

@@ -1,10 +1,11 @@
-// All processes of this host as one page of metrics, made for each request.
+// The metrics of all processes of this host as one page, made for each request.
 //
 // Thread rule: any thread; one page at a time.
 #pragma once
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,28 +16,26 @@
 namespace pacecar::metrics {
 
 // Small numbers that distinguish processes of the same program and rank. A process keeps its number
-// until it ends; the next one of that kind takes the smallest that is free. So the label that holds
-// it has as few values as there were processes at once, whatever came and went. A pid would add one
-// with each process.
-
+// until it ends; the next one takes the smallest that is free. So the label with this number has as
+// few values as processes ran at once; with the pid it would get a new value from each process.
 class ProcessNumbers {
  public:
   // The numbers of these processes, in order; processes that are missing have ended.
   std::vector<size_t> of(const std::vector<doctor::Process>& processes);
 
  private:
-  using Kind = std::string;      // program and rank
-  using Identity = std::string;  // what no two processes share, nor one and its successor
-  std::map<Kind, std::map<Identity, size_t>> numbers_;
+  using Kind = std::pair<std::string, std::optional<uint64_t>>;  // program and rank
+  using Process = std::pair<Kind, std::string>;  // and an identity that no other process ever has
+  std::map<Process, size_t> numbers_;
 };
 
-// More NICs of processes than a host has, and as many series as Prometheus takes from one target:
-// what is beyond is left out, and counted.
+// More NICs than the processes of a host use, and as many series as Prometheus takes from one
+// target. Further NICs are left out, and counted.
 constexpr size_t kMaxNics = 1024;
 
 struct Page {
   std::string text;
-  std::vector<std::string> warnings;  // of what could not be looked at
+  std::vector<std::string> warnings;  // about what could not be read
 };
 
 // `processes` within the bound; numbered where program and rank do not distinguish them.
@@ -51,17 +50,13 @@ std::string page_of(const Host& host, Format format);
 
 class Exporter {
  public:
-  // Empty: the usual directories, as they are when a page is made.
-  explicit Exporter(std::string directory) : directory_(std::move(directory)) {}
-
-  // Takes kAnswerLimit where a process does not answer.
+  // Takes kAnswerLimit if a process does not answer.
   Page page(Format format);
 
   // Below the time for which Prometheus waits.
   static constexpr Duration kAnswerLimit = Duration::from_s(3);
 
  private:
-  const std::string directory_;
   std::mutex making_;
   ProcessNumbers numbers_;
 };

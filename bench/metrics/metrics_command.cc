@@ -24,10 +24,8 @@
 #include "bench/perf/files.h"
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
-#include "transport/base/params_environment.h"
 #include "transport/base/result.h"
 #include "transport/base/return_if_error.h"
-#include "transport/state/state_directory.h"
 
 namespace pacecar {
 namespace {
@@ -44,9 +42,10 @@ struct HttpOptions {
 
 // One page is made at a time; two more threads answer other requests.
 constexpr size_t kThreads = 3;
-// A client that takes longer to send its request, or to read the answer, is dropped.
-constexpr time_t kPatienceSeconds = 5;
-// Idle ones hold a thread each: shorter than Prometheus' usual interval, it connects anew.
+// A client that takes longer to send its request, or to read the answer, is disconnected.
+constexpr time_t kClientSeconds = 5;
+// An idle connection occupies a thread. Prometheus connects again for each scrape, as its usual
+// interval is longer.
 constexpr time_t kKeepAliveSeconds = 1;
 constexpr size_t kMaxRequestBytes = 4096;
 
@@ -63,91 +62,58 @@ Format wanted_format(const httplib::Request& request) {
 
 bool has_tls(const HttpOptions& options) { return !options.certificate.empty(); }
 
-std::unique_ptr<httplib::Server> make_server(const HttpOptions& options) {
-  if (!has_tls(options)) return std::make_unique<httplib::Server>();
+std::unique_ptr<httplib::Server> make_server(const HttpOptions& options, Exporter& exporter) {
   const char* const ca = options.client_ca.empty() ? nullptr : options.client_ca.c_str();
-  return std::make_unique<httplib::SSLServer>(options.certificate.c_str(), options.key.c_str(), ca);
-}
-
-void set_limits(httplib::Server& server) {
-  server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-  server.set_read_timeout(kPatienceSeconds);
-  server.set_write_timeout(kPatienceSeconds);
-  server.set_keep_alive_timeout(kKeepAliveSeconds);
-  server.set_payload_max_length(kMaxRequestBytes);
-  // Without the library's SO_REUSEPORT, by which a second exporter would take half of the callers.
-  server.set_socket_options([](socket_t socket) {
+  std::unique_ptr<httplib::Server> server =
+      has_tls(options) ? std::make_unique<httplib::SSLServer>(options.certificate.c_str(),
+                                                              options.key.c_str(), ca)
+                       : std::make_unique<httplib::Server>();
+  server->new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+  server->set_read_timeout(kClientSeconds);
+  server->set_write_timeout(kClientSeconds);
+  server->set_keep_alive_timeout(kKeepAliveSeconds);
+  server->set_payload_max_length(kMaxRequestBytes);
+  // Not SO_REUSEPORT, the library's choice: a second exporter would get half of the clients.
+  server->set_socket_options([](socket_t socket) {
     const int yes = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   });
-}
-
-void add_pages(httplib::Server& server, Exporter& exporter) {
-  const auto metrics = [&exporter](const httplib::Request& request, httplib::Response& response) {
-    const Format format = wanted_format(request);
-    response.set_content(exporter.page(format).text, std::string(content_type(format)).c_str());
-  };
-  server.Get("/metrics", metrics);
-  server.Get("/", [](const httplib::Request&, httplib::Response& response) {
+  server->Get(
+      "/metrics", [&exporter](const httplib::Request& request, httplib::Response& response) {
+        const Format format = wanted_format(request);
+        response.set_content(exporter.page(format).text, std::string(content_type(format)).c_str());
+      });
+  server->Get("/", [](const httplib::Request&, httplib::Response& response) {
     response.set_content(kFrontPage, "text/html; charset=utf-8");
   });
+  return server;
 }
 
-// Serves pages of metrics over HTTP, or HTTPS, until stop().
-class HttpServer {
- public:
-  // Listens; nobody is served before run(). Errors: kInvalidArgument (certificate, key), kSystem.
-  static Result<std::unique_ptr<HttpServer>> open(const HttpOptions& options, Exporter& exporter) {
-    auto made = std::make_unique<HttpServer>();
-    made->server_ = make_server(options);
-    if (!made->server_->is_valid()) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("cannot use the certificate {} with the key {}{}: all are files of "
-                              "PEM, and the key is the certificate's",
-                              options.certificate, options.key,
-                              options.client_ca.empty() ? "" : " and the CA " + options.client_ca));
-    }
-    set_limits(*made->server_);
-    add_pages(*made->server_, exporter);
-    Address address = options.address;
-    errno = 0;
-    const int port =
-        address.port == 0
-            ? made->server_->bind_to_any_port(address.host)
-            : (made->server_->bind_to_port(address.host, address.port) ? address.port : -1);
-    if (port < 0) {
-      return fail(
-          ErrorCode::kSystem,
-          fmt::format("cannot listen on {} ({}): name an address of this host and a free "
-                      "port by --listen ADDRESS:PORT",
-                      to_string(address), errno == 0 ? "no such address" : std::strerror(errno)));
-    }
-    address.port = static_cast<uint16_t>(port);
-    made->url_ =
-        fmt::format("{}://{}/metrics", has_tls(options) ? "https" : "http", to_string(address));
-    return made;
+// Binds the server to its address. Returns "http://127.0.0.1:18516/metrics". Errors:
+// kInvalidArgument (certificate, key), kSystem.
+Result<std::string> bind(httplib::Server& server, const HttpOptions& options) {
+  if (!server.is_valid()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("cannot use the certificate {} with the key {}{}: all are files of "
+                            "PEM, and the key is the certificate's",
+                            options.certificate, options.key,
+                            options.client_ca.empty() ? "" : " and the CA " + options.client_ca));
   }
-
-  // "http://127.0.0.1:18516/metrics"
-  const std::string& url() const { return url_; }
-  // Serves until stop() of another thread, once. Errors: kSystem.
-  Result<void> run() {
-    const bool ended_by_request = server_->listen_after_bind();
-    ended_ = true;
-    if (ended_by_request) return {};
-    return fail(ErrorCode::kSystem, "the server ended by itself: raise the limits (ulimit -a)");
+  Address address = options.address;
+  errno = 0;
+  const int port = address.port == 0 ? server.bind_to_any_port(address.host)
+                   : server.bind_to_port(address.host, address.port) ? address.port
+                                                                     : -1;
+  if (port < 0) {
+    return fail(
+        ErrorCode::kSystem,
+        fmt::format("cannot listen on {} ({}): name an address of this host and a free "
+                    "port by --listen ADDRESS:PORT",
+                    to_string(address), errno == 0 ? "no such address" : std::strerror(errno)));
   }
-  // The library ignores a stop before it runs.
-  void stop() {
-    while (!server_->is_running() && !ended_) std::this_thread::yield();
-    server_->stop();
-  }  // of a server that runs, or is about to
-
- private:
-  std::unique_ptr<httplib::Server> server_;
-  std::string url_;
-  std::atomic<bool> ended_{false};
-};
+  address.port = static_cast<uint16_t>(port);
+  return fmt::format("{}://{}/metrics", has_tls(options) ? "https" : "http", to_string(address));
+}
 
 constexpr uint64_t kLongestInterval = 3600;  // seconds
 
@@ -156,8 +122,8 @@ constexpr const char* kFooter = R"(Examples:
   pacecar metrics --listen                   http://127.0.0.1:18516/metrics, for this host
   pacecar metrics --listen 0.0.0.0:18516 --tls-cert host.pem --tls-key host.key
   pacecar metrics --textfile /var/lib/prometheus/node-exporter/pacecar.prom --interval 15
-It tells of all processes of this user, as root of all users. Scrape configuration, alert rules and
-a dashboard: deploy/metrics.
+It covers all processes of this user, as root of all users. Scrape configuration, alert rules and a
+dashboard: deploy/metrics.
 Exit codes: 0 success, 1 failed, 2 wrong usage.)";
 
 struct Flags {
@@ -175,17 +141,18 @@ struct Flags {
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
-  auto* listen = app.add_option("--listen", flags.listen,
-                                "serve over HTTP at PORT, ADDRESS:PORT or [IPV6]:PORT "
-                                "(127.0.0.1:18516); another than this host's own wants TLS")
-                     ->expected(0, 1);
+  auto* listen =
+      app.add_option("--listen", flags.listen,
+                     "serve over HTTP at PORT, ADDRESS:PORT or [IPV6]:PORT "
+                     "(127.0.0.1:18516); an address that other hosts can reach needs TLS")
+          ->expected(0, 1);
   auto* cert = app.add_option("--tls-cert", flags.tls_cert, "certificate, a file of PEM: HTTPS");
   auto* key = app.add_option("--tls-key", flags.tls_key, "its key, a file of PEM");
   auto* client_ca =
       app.add_option("--tls-client-ca", flags.tls_client_ca,
                      "serve only clients with a certificate signed by this one (PEM)");
   auto* no_tls = app.add_flag("--no-tls", flags.no_tls,
-                              "plain HTTP also where other hosts reach it, and read it");
+                              "plain HTTP even if other hosts can reach it, and read it");
   cert->needs(listen)->needs(key);
   key->needs(cert);
   client_ca->needs(cert);
@@ -206,16 +173,6 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.footer(kFooter);
 }
 
-// Empty: the default directories.
-Result<std::string> state_directory() {
-  ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
-  if (params.state_dir == kNoStateDirectory) {
-    return fail(ErrorCode::kInvalidArgument,
-                "PACECAR_STATE_DIR is none: processes with that setting cannot be seen; unset it");
-  }
-  return params.state_dir;
-}
-
 sigset_t ending_signals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -233,21 +190,27 @@ Result<void> serve(const Flags& flags, Exporter& exporter, const Console& consol
                             "every client that reaches it may read what runs here",
                             to_string(address)));
   }
-  ASSIGN_OR_RETURN(const auto server, HttpServer::open({.address = address,
-                                                        .certificate = flags.tls_cert,
-                                                        .key = flags.tls_key,
-                                                        .client_ca = flags.tls_client_ca},
-                                                       exporter));
-  console.note("serving " + server->url());
+  const HttpOptions options{.address = address,
+                            .certificate = flags.tls_cert,
+                            .key = flags.tls_key,
+                            .client_ca = flags.tls_client_ca};
+  const auto server = make_server(options, exporter);
+  ASSIGN_OR_RETURN(const auto url, bind(*server, options));
+  console.note("serving " + url);
   Result<void> ended;
+  std::atomic<bool> over{false};
   const pthread_t waiting = pthread_self();
   std::thread serving([&] {
-    ended = server->run();
+    if (!server->listen_after_bind()) {
+      ended = fail(ErrorCode::kSystem, "the server ended by itself: raise the limits (ulimit -a)");
+    }
+    over = true;
     pthread_kill(waiting, SIGTERM);
   });
   const sigset_t signals = ending_signals();
   int signal = 0;
   sigwait(&signals, &signal);
+  while (!server->is_running() && !over) std::this_thread::yield();  // a stop before is ignored
   server->stop();
   serving.join();
   return ended;
@@ -272,8 +235,8 @@ Result<void> print(const Flags& flags, Exporter& exporter, const Console& consol
 }
 
 Result<void> run(const Flags& flags, const Console& console) {
-  ASSIGN_OR_RETURN(auto directory, state_directory());
-  Exporter exporter(std::move(directory));
+  RETURN_IF_ERROR(doctor::state_directories());  // checks PACECAR_STATE_DIR
+  Exporter exporter;
   std::signal(SIGPIPE, SIG_IGN);  // a client that disconnects must not end the process
   if (!flags.listens && flags.textfile.empty()) return print(flags, exporter, console);
   const sigset_t signals = ending_signals();

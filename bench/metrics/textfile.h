@@ -8,8 +8,8 @@
 
 namespace pacecar::metrics {
 
-// Readers see the file as it was or as it is, never a part. The name ends with ".prom", as the
-// collector wants it. Errors: kInvalidArgument (the name), kSystem (what could not be written).
+// Replaces the file atomically. Its name must end with ".prom", as the collector reads no other
+// files. Errors: kInvalidArgument (the name), kSystem.
 Result<void> replace_file(const std::string& path, std::string_view text);
 
 }  // namespace pacecar::metrics

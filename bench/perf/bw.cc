@@ -1,12 +1,9 @@
-// `pacecar bw`: the client sends as fast as the transport takes it, on every connection; with -b
-// the server does so too.
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 
 #include "bench/perf/probe.h"
 #include "bench/perf/report.h"
-#include "bench/perf/subcommands.h"
 
 namespace pacecar::perf {
 namespace {
@@ -45,12 +42,8 @@ class BandwidthProbe : public Probe {
 
 }  // namespace
 
-int run_bw(int argc, char** argv) {
-  const TestDefinition definition{TestKind::kBandwidth, /*echo=*/false,
-                                  [](const ProbeSetup& setup) -> std::unique_ptr<Probe> {
-                                    return std::make_unique<BandwidthProbe>(setup);
-                                  }};
-  return run_test(definition, argc, argv);
+std::unique_ptr<Probe> make_bandwidth_probe(const ProbeSetup& setup) {
+  return std::make_unique<BandwidthProbe>(setup);
 }
 
 }  // namespace pacecar::perf

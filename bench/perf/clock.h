@@ -1,4 +1,4 @@
-// The monotonic clock of the command line's measurements, and the CPU time of this process.
+// The monotonic clock, and the CPU time of this process.
 #pragma once
 
 #include <sys/resource.h>
@@ -13,6 +13,10 @@ inline Instant steady_now() {
   return Instant::from_ns(std::chrono::duration_cast<std::chrono::nanoseconds>(
                               std::chrono::steady_clock::now().time_since_epoch())
                               .count());
+}
+
+inline Duration duration_of(double seconds) {
+  return Duration::from_ns(static_cast<int64_t>(seconds * 1e9));
 }
 
 // User and system time of all threads of this process, engines included.

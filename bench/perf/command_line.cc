@@ -16,7 +16,7 @@
 namespace pacecar::perf {
 namespace {
 
-constexpr size_t kSlipOfTheFinger = 2;  // letters; more is another word
+constexpr size_t kMostWrongLetters = 2;  // of a misspelt name
 
 std::optional<uint64_t> parse_bytes(std::string_view text) {
   unsigned shift = 0;
@@ -40,8 +40,8 @@ std::optional<double> parse_number(const std::string& text) {
   return value;
 }
 
-// `--json FILE.json` as `--json=FILE.json`; another word behind `--json` is not its file. In the
-// order that CLI11 wants: the last first.
+// The arguments in the order that CLI11 takes them, the last first. `--json FILE.json` becomes
+// `--json=FILE.json`; after `--json`, a word without that ending is not its file.
 std::vector<std::string> words_of(int argc, const char* const* argv, bool reads_json) {
   std::vector<std::string> words;
   for (int i = 1; i < argc; ++i) {
@@ -57,8 +57,8 @@ std::vector<std::string> words_of(int argc, const char* const* argv, bool reads_
   return words;
 }
 
-// The first word that looks like a flag is what is wrong: its value may have been taken for
-// something else.
+// The error for arguments that were not understood. The first that looks like a flag is reported:
+// the others may be its value.
 std::string unknown_word(const CLI::App& app, const ParseHints& hints) {
   const std::vector<std::string> left = app.remaining();
   const auto flag = std::find_if(left.begin(), left.end(), [](const std::string& word) {
@@ -69,23 +69,16 @@ std::string unknown_word(const CLI::App& app, const ParseHints& hints) {
   if (hints.unknown_flag != nullptr) {
     if (std::string sentence = hints.unknown_flag(name); !sentence.empty()) return sentence;
   }
-  std::string nearest;
-  size_t nearest_distance = kSlipOfTheFinger + 1;
+  std::vector<std::string> known;
   for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& known : option->get_lnames()) {
-      const size_t distance = edit_distance(name, "--" + known);
-      if (distance >= nearest_distance) continue;
-      nearest = known;
-      nearest_distance = distance;
-    }
+    for (const std::string& long_name : option->get_lnames()) known.push_back("--" + long_name);
   }
-  const std::string hint = nearest.empty() ? "" : fmt::format(" (did you mean '--{}'?)", nearest);
-  return fmt::format("there is no flag '{}'{}", name, hint);
+  return fmt::format("there is no flag '{}'{}", name, nearest_hint(name, known));
 }
 
 using Json = nlohmann::json;
 
-// Of "TEXT:{mesh,ring}" the words in braces.
+// The words in the braces of "{mesh,ring}".
 std::vector<std::string> choices(std::string_view accepts) {
   if (!accepts.starts_with('{') || !accepts.ends_with('}')) return {};
   std::vector<std::string> words =
@@ -130,6 +123,16 @@ std::string describe(const CLI::App& app) {
 
 }  // namespace
 
+std::string nearest_hint(std::string_view name, std::span<const std::string> known) {
+  const auto distance = [name](const std::string& one) { return edit_distance(name, one); };
+  const auto nearest = std::ranges::min_element(known, {}, distance);
+  if (nearest == known.end() || distance(*nearest) > kMostWrongLetters ||
+      distance(*nearest) >= nearest->size()) {
+    return "";
+  }
+  return fmt::format(" (did you mean '{}'?)", *nearest);
+}
+
 Result<std::string> parse_command_line(CLI::App& app, int argc, const char* const* argv,
                                        const ParseHints& hints) {
   if (argc == 2 && std::string_view(argv[1]) == "--describe") return describe(app);
@@ -151,7 +154,7 @@ Result<std::string> parse_command_line(CLI::App& app, int argc, const char* cons
 
 void add_json_flag(CLI::App& app, std::string& file, const std::string& what) {
   const auto without_file = [](std::string& value) {
-    if (value == "true") value = kStandardOutput;  // CLI11's, of a flag without a value
+    if (value == "true") value = kStandardOutput;  // CLI11's value of a flag without one
     return std::string();
   };
   app.add_flag(std::string(kJsonFlag), file,

@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kRed = "\033[31m";
 constexpr std::string_view kYellow = "\033[33m";
 constexpr std::string_view kPlain = "\033[0m";
-// Wipes what the progress bar may have left on the line.
+// Wipes the progress bar, which may be on the line.
 constexpr std::string_view kClearLine = "\r\033[K";
 
 void log_line(void* context, LogLevel level, std::string_view line) {
@@ -24,10 +24,14 @@ void log_line(void* context, LogLevel level, std::string_view line) {
 
 }  // namespace
 
+bool may_color(bool wanted, int fd) {
+  return wanted && isatty(fd) == 1 && std::getenv("NO_COLOR") == nullptr;
+}
+
 Console::Console(bool quiet, bool color)
     : quiet_(quiet),
       interactive_(!quiet && isatty(STDERR_FILENO) == 1),
-      color_(color && isatty(STDERR_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr) {}
+      color_(may_color(color, STDERR_FILENO)) {}
 
 void Console::note(std::string_view line) const {
   if (!quiet_) print("", "", line);

@@ -8,10 +8,13 @@
 
 namespace pacecar::perf {
 
+// Whether output to this file descriptor may be coloured: it is a terminal, and NO_COLOR is not
+// set.
+bool may_color(bool wanted, int fd);
+
 class Console {
  public:
-  // `quiet` leaves warnings and errors only. Colour needs a terminal, and neither --no-color nor
-  // NO_COLOR.
+  // `quiet`: warnings and errors only. `color`: --no-color was not given.
   Console(bool quiet, bool color);
 
   void note(std::string_view line) const;
@@ -19,7 +22,7 @@ class Console {
   void error(std::string_view line) const;
 
   bool quiet() const { return quiet_; }
-  // Stderr is a terminal and may be drawn on.
+  // Stderr is a terminal, so that a progress bar may be drawn.
   bool interactive() const { return interactive_; }
 
   // Passes the library's warnings and errors on; the sink must not outlive the console.

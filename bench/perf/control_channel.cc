@@ -27,7 +27,7 @@ using Json = nlohmann::json;
 constexpr Duration kSendLimit = Duration::from_s(5);
 constexpr Duration kExplainLimit = Duration::from_ms(500);
 
-// Waits until `events` are there; false when the time is over.
+// Waits for `events`; false after `limit`.
 bool wait_for(int fd, short events, Duration limit) {
   pollfd entry{fd, events, 0};
   const Instant deadline = steady_now() + limit;
@@ -62,11 +62,6 @@ std::string peer_of(int fd) {
   return address_text(any, size);
 }
 
-void send_at_once(int fd) {
-  const int on = 1;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-}
-
 // 0 or an errno.
 int connect_one(int fd, const addrinfo& target, Duration limit) {
   if (::connect(fd, target.ai_addr, target.ai_addrlen) != 0) {
@@ -80,7 +75,7 @@ int connect_one(int fd, const addrinfo& target, Duration limit) {
   return is_self_connection(fd) ? ECONNREFUSED : 0;
 }
 
-// Any port of a numeric address.
+// Binds the socket to a numeric address and any port.
 bool bind_to(int fd, const std::string& source) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -95,7 +90,7 @@ std::string connect_failure(const std::string& host, uint16_t port, int error) {
   if (error == ECONNREFUSED) {
     return fmt::format(
         "nobody listens on {} port {}: start the server there first (the same command without a "
-        "host), or name the address and, with -p, the port at which it says that it waits",
+        "host), or name the address and, with -p, the port that it prints",
         host, port);
   }
   return fmt::format("cannot reach {} port {} ({}): check the address, the route and the firewall",
@@ -104,14 +99,14 @@ std::string connect_failure(const std::string& host, uint16_t port, int error) {
 
 }  // namespace
 
-ControlChannel::ControlChannel(FileDescriptor socket)
-    : socket_(std::move(socket)), peer_(peer_of(socket_.get())) {
-  send_at_once(socket_.get());
+ControlChannel::ControlChannel(FileDescriptor socket) : ControlChannel(std::move(socket), "") {
+  peer_ = peer_of(socket_.get());
 }
 
 ControlChannel::ControlChannel(FileDescriptor socket, std::string peer)
     : socket_(std::move(socket)), peer_(std::move(peer)) {
-  send_at_once(socket_.get());
+  const int on = 1;
+  setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
 Result<ControlChannel> ControlChannel::connect(const std::string& host, uint16_t port,
@@ -148,8 +143,7 @@ Result<ControlChannel> ControlChannel::connect(const std::string& host, uint16_t
 }
 
 Result<void> ControlChannel::send(const Json& message) {
-  // Text of ours may carry a peer's or a file's bytes: replace what is not UTF-8.
-  const std::string line = message.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string line = json_line(message);
   size_t sent = 0;
   while (sent < line.size()) {
     const ssize_t n = ::send(socket_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
@@ -158,7 +152,7 @@ Result<void> ControlChannel::send(const Json& message) {
     } else if (errno == EAGAIN && wait_for(socket_.get(), POLLOUT, kSendLimit)) {
       continue;
     } else if (errno != EINTR) {
-      return fail(ErrorCode::kPeer, fmt::format("{} went away: look at its own messages", peer_));
+      return gone();
     }
   }
   return {};
@@ -168,21 +162,25 @@ void ControlChannel::send_error(std::string_view text) {
   static_cast<void>(send({{"type", "error"}, {"message", text.substr(0, kMaxText)}}));
 }
 
+tl::unexpected<Error> ControlChannel::not_ours() const {
+  return fail(ErrorCode::kPeer,
+              fmt::format("{} does not speak pacecar's protocol: another program uses this port, "
+                          "choose a free one with -p",
+                          peer_));
+}
+
+tl::unexpected<Error> ControlChannel::gone() const {
+  return fail(ErrorCode::kPeer, fmt::format("{} went away: look at its own messages", peer_));
+}
+
 Result<bool> ControlChannel::fill(Duration limit) {
   if (!wait_for(socket_.get(), POLLIN, limit)) return false;
   std::array<char, 4096> chunk;
   const ssize_t n = ::recv(socket_.get(), chunk.data(), chunk.size(), 0);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  if (n <= 0) {
-    return fail(ErrorCode::kPeer, fmt::format("{} went away: look at its own messages", peer_));
-  }
+  if (n <= 0) return gone();
   input_.append(chunk.data(), static_cast<size_t>(n));
-  if (input_.size() > kMaxLine) {
-    return fail(ErrorCode::kPeer,
-                fmt::format("{} does not speak pacecar's protocol: another program uses this port, "
-                            "choose a free one with -p",
-                            peer_));
-  }
+  if (input_.size() > kMaxLine) return not_ours();
   return true;
 }
 
@@ -191,17 +189,12 @@ Result<std::optional<Json>> ControlChannel::next_message() {
   if (end == std::string::npos) return std::optional<Json>();
   Json message = parse_json(std::string_view(input_).substr(0, end));
   input_.erase(0, end + 1);
-  if (!message.is_object()) {
-    return fail(ErrorCode::kPeer,
-                fmt::format("{} does not speak pacecar's protocol: another program uses this port, "
-                            "choose a free one with -p",
-                            peer_));
-  }
+  if (!message.is_object()) return not_ours();
   if (message.value("type", Json()) == "error") {
     gave_up_ = true;
     const auto text = text_field(message, "message", kMaxText);
     return fail(ErrorCode::kPeer,
-                fmt::format("{} gave up: {}", peer_, text ? *text : "it did not say why"));
+                fmt::format("{} gave up: {}", peer_, text ? *text : "it gave no reason"));
   }
   return std::optional(std::move(message));
 }

@@ -1,6 +1,7 @@
-// The control channel: a TCP connection between the two ends of a test. One message is one JSON
-// object on one line, with its kind in the member "type". The peer's bytes are data: a line has a
-// bound, and what is not a JSON object is an error of code kPeer. Clients are control_listener.h's.
+// The control channel: a TCP connection between the two ends of a test. A message is a JSON object
+// on one line, with its kind in the member "type". The peer's bytes are untrusted: lines are
+// bounded, and a line that is no JSON object is an error of code kPeer. Servers accept clients by
+// control_listener.h.
 //
 // Thread rule: one thread at a time. Time limits are relative to the call.
 #pragma once
@@ -22,34 +23,34 @@ class ControlChannel {
   static constexpr size_t kMaxLine = 1024 * 1024;  // bytes of one message
   static constexpr size_t kMaxText = 1024;         // characters of a peer's error message
 
-  // A connected socket, which does not block; of TCP, its peer is named by its address.
+  // Takes a connected socket that does not block. Without `peer`, its name is the TCP peer's
+  // address.
   explicit ControlChannel(FileDescriptor socket);
   ControlChannel(FileDescriptor socket, std::string peer);
 
-  // Tries every address of `host` within `limit`, from the address `source`; empty: from any.
+  // Tries every address of `host` within `limit`, from the local address `source`; empty: any.
   // Errors also: kInvalidArgument when `source` is no address of this host.
   static Result<ControlChannel> connect(const std::string& host, uint16_t port, Duration limit,
                                         const std::string& source = {});
 
   Result<void> send(const nlohmann::json& message);
-  // Tells the peer why we give up; best effort.
+  // Reports to the peer why this end gives up; best effort.
   void send_error(std::string_view text);
 
-  // The next message. One of type "error" becomes an error with the peer's words.
+  // The next message. A message of type "error" is returned as an error with the peer's text.
   Result<nlohmann::json> receive(Duration limit);
   // The next message, which must be of this type.
   Result<nlohmann::json> expect(std::string_view type, Duration limit);
-  // The next message if it is there already.
+  // The next message, if it has arrived.
   Result<std::optional<nlohmann::json>> poll();
-  // While waiting for something else of the peer: an error if it is gone or has given up. Other
-  // messages stay for later.
+  // An error if the peer is gone or has sent an error; keeps other messages for later.
   Result<void> still_there();
   // An error if the message is of another type.
   Result<void> require(const nlohmann::json& message, std::string_view type) const;
   Error too_late(Duration limit) const;
 
-  // The error to report after a failure that the peer may have caused: the peer's own message if it
-  // comes within half a second, else `error`.
+  // The error to report after a failure that the peer may have caused: the peer's own, if it
+  // arrives within half a second, otherwise `error`.
   Error explain(Error error);
 
   int descriptor() const { return socket_.get(); }  // to wait for
@@ -60,6 +61,8 @@ class ControlChannel {
   // False when `limit` passed; errors when the peer is gone or its line too long.
   Result<bool> fill(Duration limit);
   Result<std::optional<nlohmann::json>> next_message();
+  tl::unexpected<Error> not_ours() const;
+  tl::unexpected<Error> gone() const;
 
   FileDescriptor socket_;
   std::string peer_;

@@ -31,19 +31,15 @@ Result<ControlListener> ControlListener::open(const std::vector<std::string>& ho
     ControlListener listener;
     listener.port_ = port;
     listener.key_ = key;
-    const auto listens = listener.listen_at_all(hosts);
+    Result<void> listens;
+    for (const std::string& host : hosts) {
+      if (listens) listens = listener.listen_at(host);
+    }
     if (listens) return listener;
     // A port that is free at the first address may be taken at another.
     const bool another = port == 0 && !listener.sockets_.empty() && tries < kPortsTried;
     if (!another) return tl::unexpected(listens.error());
   }
-}
-
-Result<void> ControlListener::listen_at_all(const std::vector<std::string>& hosts) {
-  for (const std::string& host : hosts) {
-    RETURN_IF_ERROR(listen_at(host));
-  }
-  return {};
 }
 
 Result<void> ControlListener::listen_at(const std::string& host) {
@@ -81,15 +77,15 @@ Result<void> ControlListener::listen_at(const std::string& host) {
   return {};
 }
 
-Result<Caller> ControlListener::accept(std::string_view greeting, const OnStranger& on_stranger) {
+Result<Caller> ControlListener::accept(std::string_view greeting, const OnRefused& on_refused) {
   for (;;) {
-    if (auto caller = take_greeted(greeting, on_stranger)) return std::move(*caller);
+    if (auto caller = take_greeted(greeting, on_refused)) return std::move(*caller);
     RETURN_IF_ERROR(wait());
-    RETURN_IF_ERROR(take_connections(on_stranger));
+    RETURN_IF_ERROR(take_connections(on_refused));
   }
 }
 
-// Until there is something to do.
+// Waits for a client, a message or a deadline.
 Result<void> ControlListener::wait() const {
   std::vector<pollfd> entries;
   for (const FileDescriptor& socket : sockets_) entries.push_back({socket.get(), POLLIN, 0});
@@ -105,11 +101,11 @@ Result<void> ControlListener::wait() const {
                           std::strerror(errno)));
 }
 
-Result<void> ControlListener::take_connections(const OnStranger& on_stranger) {
+Result<void> ControlListener::take_connections(const OnRefused& on_refused) {
   for (const FileDescriptor& socket : sockets_) {
     const int fd = ::accept4(socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
-      // A client that gave up meanwhile is not our failure.
+      // The last: a client has closed its connection meanwhile.
       if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) continue;
       return fail(ErrorCode::kSystem,
                   fmt::format("cannot accept a client ({}): close other programs' files or raise "
@@ -117,9 +113,9 @@ Result<void> ControlListener::take_connections(const OnStranger& on_stranger) {
                               std::strerror(errno)));
     }
     if (waiting_.size() == kMaxWaiting) {
-      if (on_stranger) {
-        on_stranger({ErrorCode::kPeer, fmt::format("{} was dropped for others: it had sent nothing",
-                                                   waiting_.front().channel.peer())});
+      if (on_refused) {
+        on_refused({ErrorCode::kPeer, fmt::format("{} was dropped for others: it had sent nothing",
+                                                  waiting_.front().channel.peer())});
       }
       waiting_.pop_front();
     }
@@ -128,7 +124,7 @@ Result<void> ControlListener::take_connections(const OnStranger& on_stranger) {
   return {};
 }
 
-// His greeting; null: it has not come yet.
+// The client's greeting; null: it has not arrived.
 Result<Json> ControlListener::first_message(Waiting& caller, std::string_view greeting) const {
   for (;;) {
     ASSIGN_OR_RETURN(auto message, caller.channel.poll());
@@ -140,9 +136,9 @@ Result<Json> ControlListener::first_message(Waiting& caller, std::string_view gr
   }
 }
 
-// Reads before it looks at the clock: what has arrived counts, however long we were away.
+// Reads before it checks the deadline: a message that has arrived counts, however late it is read.
 std::optional<Caller> ControlListener::take_greeted(std::string_view greeting,
-                                                    const OnStranger& on_stranger) {
+                                                    const OnRefused& on_refused) {
   for (auto one = waiting_.begin(); one != waiting_.end();) {
     auto message = first_message(*one, greeting);
     if (message && message->is_object()) {
@@ -156,7 +152,7 @@ std::optional<Caller> ControlListener::take_greeted(std::string_view greeting,
     }
     const Error why = message ? one->channel.too_late(kGreetingLimit) : message.error();
     one->channel.send_error(why.message);
-    if (on_stranger) on_stranger(why);
+    if (on_refused) on_refused(why);
     one = waiting_.erase(one);
   }
   return std::nullopt;

@@ -1,8 +1,8 @@
 // The TCP port of a test's server, at addresses of this host.
 //
-// Strangers come too. All who have connected are heard at once, so that nobody waits for another;
-// who says nothing in time, or anything but the greeting, is told so and sent away. Where this host
-// has a cluster key, so is who does not prove that he has it, before his greeting.
+// Clients are untrusted. The server reads from all that have connected at once, so that none waits
+// for another. It refuses, with an error, a client that sends nothing in time or something else
+// than the greeting, and, if this host has a cluster key, a client that does not prove it first.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -30,20 +30,20 @@ struct Caller {
 
 class ControlListener {
  public:
-  // Gets the reason why a stranger was rejected.
-  using OnStranger = std::function<void(const Error&)>;
+  // Receives the reason why a client was refused.
+  using OnRefused = std::function<void(const Error&)>;
 
-  // without a greeting; beyond that the oldest is dropped
+  // Clients without a greeting; if there are more, the oldest is dropped.
   static constexpr size_t kMaxWaiting = 64;
   static constexpr Duration kGreetingLimit = Duration::from_s(2);
 
-  // At each of these addresses, names allowed: those of this host. Port 0 takes any free port.
-  // Clients prove() `key`, or do not where it is none.
+  // Listens at each of these addresses or names of this host. Port 0 takes any free port. Clients
+  // must prove() `key`, if it is not empty.
   static Result<ControlListener> open(const std::vector<std::string>& hosts, uint16_t port,
                                       const bootstrap::ClusterKey& key = {});
 
-  // Waits without limit for the next whose first message is of the type `greeting`.
-  Result<Caller> accept(std::string_view greeting, const OnStranger& on_stranger = {});
+  // Waits without limit for the next client whose first message is of the type `greeting`.
+  Result<Caller> accept(std::string_view greeting, const OnRefused& on_refused = {});
 
   uint16_t port() const { return port_; }
 
@@ -55,11 +55,10 @@ class ControlListener {
   };
 
   Result<void> listen_at(const std::string& host);
-  Result<void> listen_at_all(const std::vector<std::string>& hosts);
   Result<void> wait() const;
   Result<nlohmann::json> first_message(Waiting& caller, std::string_view greeting) const;
-  Result<void> take_connections(const OnStranger& on_stranger);
-  std::optional<Caller> take_greeted(std::string_view greeting, const OnStranger& on_stranger);
+  Result<void> take_connections(const OnRefused& on_refused);
+  std::optional<Caller> take_greeted(std::string_view greeting, const OnRefused& on_refused);
 
   std::vector<FileDescriptor> sockets_;
   uint16_t port_ = 0;

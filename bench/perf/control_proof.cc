@@ -22,33 +22,25 @@ constexpr std::string_view kCure =
     "let PACECAR_KEY_FILE name the same key on both hosts or on neither";
 constexpr std::string_view kNonsense = "sends no usable proof of the cluster key";
 
-Mac mac_of_side(const ControlProof& proof, const ClusterKey& key, std::string_view side) {
-  std::array<uint8_t, 2 * sizeof(Nonce)> salt;
-  std::copy(proof.client.begin(), proof.client.end(), salt.begin());
-  std::copy(proof.server.begin(), proof.server.end(), salt.begin() + sizeof(Nonce));
-  return bootstrap::mac_of(bootstrap::derive_key(key, salt, kPurpose),
-                           {reinterpret_cast<const uint8_t*>(side.data()), side.size()});
-}
-
 Result<void> draw(Nonce& nonce) {
   if (bootstrap::fill_random(nonce)) return {};
   return fail(ErrorCode::kSystem,
               "the system gives no random numbers: check the OpenSSL configuration");
 }
 
-// Both sides' people read it.
+// Both ends print it.
 tl::unexpected<Error> refuse(const ControlChannel& channel, std::string_view why) {
   return fail(ErrorCode::kPeer, fmt::format("the client {} {}: {}", channel.peer(), why, kCure));
 }
 
 }  // namespace
 
-Mac ControlProof::of_client(const ClusterKey& key) const {
-  return mac_of_side(*this, key, "client");
-}
-
-Mac ControlProof::of_server(const ClusterKey& key) const {
-  return mac_of_side(*this, key, "server");
+Mac ControlProof::mac(const ClusterKey& key, std::string_view side) const {
+  std::array<uint8_t, 2 * sizeof(Nonce)> salt;
+  std::ranges::copy(client, salt.begin());
+  std::ranges::copy(server, salt.begin() + sizeof(Nonce));
+  return bootstrap::mac_of(bootstrap::derive_key(key, salt, kPurpose),
+                           {reinterpret_cast<const uint8_t*>(side.data()), side.size()});
 }
 
 Result<void> prove(ControlChannel& channel, const ClusterKey& key, Duration limit) {
@@ -56,17 +48,15 @@ Result<void> prove(ControlChannel& channel, const ClusterKey& key, Duration limi
   const Instant deadline = steady_now() + limit;
   ControlProof proof;
   RETURN_IF_ERROR(draw(proof.client));
-  auto sent = channel.send({{"type", "prove"}, {"nonce", to_hex(proof.client)}});
-  if (!sent) return sent;
+  RETURN_IF_ERROR(channel.send({{"type", "prove"}, {"nonce", to_hex(proof.client)}}));
   ASSIGN_OR_RETURN(const auto challenge, channel.expect("challenge", limit));
   RETURN_IF_ERROR(bytes_field(challenge, "nonce", proof.server));
-  sent = channel.send({{"type", "proof"}, {"mac", to_hex(proof.of_client(key))}});
-  if (!sent) return sent;
+  RETURN_IF_ERROR(channel.send({{"type", "proof"}, {"mac", to_hex(proof.mac(key, "client"))}}));
   ASSIGN_OR_RETURN(const auto answer,
                    channel.expect("proof", std::max(deadline - steady_now(), Duration())));
   Mac mac;
   RETURN_IF_ERROR(bytes_field(answer, "mac", mac));
-  if (bootstrap::same_mac(mac, proof.of_server(key))) return {};
+  if (bootstrap::same_mac(mac, proof.mac(key, "server"))) return {};
   return fail(ErrorCode::kPeer, fmt::format("the server {} has another cluster key than the "
                                             "client: {}",
                                             channel.peer(), kCure));
@@ -96,10 +86,10 @@ Result<bool> CallerProof::check(ControlChannel& channel, const ClusterKey& key,
   RETURN_IF_ERROR(channel.require(message, "proof"));
   Mac mac;
   if (!bytes_field(message, "mac", mac)) return refuse(channel, kNonsense);
-  if (!bootstrap::same_mac(mac, proof_.of_client(key))) {
+  if (!bootstrap::same_mac(mac, proof_.mac(key, "client"))) {
     return refuse(channel, "has another cluster key than the server");
   }
-  RETURN_IF_ERROR(channel.send({{"type", "proof"}, {"mac", to_hex(proof_.of_server(key))}}));
+  RETURN_IF_ERROR(channel.send({{"type", "proof"}, {"mac", to_hex(proof_.mac(key, "server"))}}));
   stage_ = Stage::kProved;
   return true;
 }

@@ -8,12 +8,12 @@ namespace pacecar::perf {
 enum ExitCode : int {
   kExitOk = 0,
   kExitFailed = 1,           // the peer, the network or the machine; preflight found an error
-  kExitUsage = 2,            // a flag or parameter that cannot be
-  kExitThresholdMissed = 3,  // measured, and worse than --min-gbits or --max-usec asks;
+  kExitUsage = 2,            // an invalid flag or parameter
+  kExitThresholdMissed = 3,  // the result is worse than --min-gbits or --max-usec asks;
                              // preflight found warnings, but no error
 };
 
-// The library blames what it was given, and so the flags, with kInvalidArgument.
+// kInvalidArgument of the library means that a flag or parameter was wrong.
 inline ExitCode exit_code_of(const Error& error) {
   return error.code == ErrorCode::kInvalidArgument ? kExitUsage : kExitFailed;
 }

@@ -15,14 +15,14 @@ inline constexpr std::string_view kStandardOutput = "-";
 // The whole file. Errors: kNotFound, kSystem (a directory, not readable).
 Result<std::string> read_text(const std::string& path);
 
-// Whether write_text() could write there; called before the measurement. Makes a missing file.
-// Empty: nothing to write. Errors: kSystem.
+// Checks before a measurement that write_text() can write there. Makes a missing file. An empty
+// path is no error. Errors: kSystem.
 Result<void> check_writable(const std::string& path);
 // Replaces the file. Errors: kSystem, also where the disk is full.
 Result<void> write_text(const std::string& path, std::string_view text);
-// The same of a document.
+// Writes the document as text with indents. Errors: kSystem.
 Result<void> write_json(const std::string& path, const nlohmann::json& document);
-// Whether all that was printed to standard output has arrived. Errors: kSystem.
+// Flushes standard output. Errors: kSystem (some of the output was lost).
 Result<void> flush_output();
 
 }  // namespace pacecar::perf

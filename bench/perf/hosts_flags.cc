@@ -17,9 +17,12 @@ CLI::Option* add_hosts_flags(CLI::App& app, HostsFlags& flags, const std::string
       app.add_option("--hosts", flags.hosts,
                      what +
                          ": a file with one on each line, names such as gpu[01-16],login1, or "
-                         "slurm for the job's nodes");
+                         "slurm for the job's nodes")
+          ->check(CLI::Validator(
+              [](std::string& text) { return std::string(text.empty() ? "it names no host" : ""); },
+              ""));
   app.add_option("--launch,--ssh", flags.launch,
-                 "how to reach them: ssh, srun, kubectl, or a command, such as "
+                 "how to reach them: ssh, srun, kubectl, or a command such as "
                  "'docker exec -i {host}'")
       ->needs(hosts)
       ->capture_default_str();
@@ -32,12 +35,6 @@ CLI::Option* add_hosts_flags(CLI::App& app, HostsFlags& flags, const std::string
       ->capture_default_str();
   app.option_defaults()->group("Options");
   return hosts;
-}
-
-bool names_hosts(int argc, const char* const* argv) {
-  return std::any_of(argv, argv + argc, [](std::string_view word) {
-    return word == kHostsFlag || (word.starts_with(kHostsFlag) && word[kHostsFlag.size()] == '=');
-  });
 }
 
 std::vector<std::string> given_flags(const CLI::App& app,

@@ -1,5 +1,4 @@
-// `pacecar info`: what this host has, can and is set to. `-c`: every parameter; `--json`: for
-// programs.
+// `pacecar info`: the NICs, congestion controls, limits and parameters of this host.
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
@@ -125,7 +124,7 @@ void print_sharer(const Json& sharer) {
              gbps("out_demand_bps"), gbps("in_part_bps"), gbps("in_demand_bps"));
 }
 
-// The text forms are printed from the JSON, so that both always agree.
+// Text is printed from the JSON, so that both agree.
 void print_nics(const Json& nics) {
   fmt::print("NICs\n");
   for (const Json& nic : nics) {
@@ -198,7 +197,7 @@ Result<void> show_parameters(const InfoFlags& flags, const Console& console) {
 Result<void> show_host(const InfoFlags& flags, const Console& console) {
   Options options;
   options.log = console.log_sink();
-  options.settings.emplace_back("PACECAR_SHARE", "off");  // it looks, and takes no part
+  options.settings.emplace_back("PACECAR_SHARE", "off");  // takes no part of any link
   if (!flags.nics.empty()) options.settings.emplace_back("PACECAR_NICS", flags.nics);
   ASSIGN_OR_RETURN(const auto context, Context::open(options));
   const Json nics = nics_json(*context);

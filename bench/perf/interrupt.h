@@ -1,5 +1,5 @@
-// Ctrl-C and SIGTERM while something is measured: the first asks it to end early, so that what was
-// measured is printed and written; the second ends the process.
+// Ctrl-C and SIGTERM during a measurement: the first one ends the measurement early, so that its
+// results are printed and written; the second one ends the process.
 #pragma once
 
 #include <csignal>
@@ -14,7 +14,7 @@ class Interrupt {
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
-  // A signal has come since the newest Interrupt was made. Cheap to ask.
+  // A signal has come since the newest Interrupt was made. One load.
   static bool asked();
 
  private:
@@ -22,9 +22,9 @@ class Interrupt {
   struct sigaction before_terminate_;
 };
 
-// The first process of a container has no default for signals: without handlers, which this
-// installs for SIGINT and SIGTERM, nothing but SIGKILL ends it. In others it does nothing. For the
-// begin of main().
+// The kernel ignores SIGINT and SIGTERM for the first process of a container, unless it has
+// handlers. This installs them in such a process, and does nothing in others. Called at the start
+// of main().
 void end_by_signals_as_first_process();
 
 }  // namespace pacecar::perf

@@ -1,10 +1,10 @@
 // Cuts a phase into intervals and counts the messages of each, for rates over time and their peak.
 // Pure.
 //
-// An interval ends at the first count after its length that also makes it hold `min_messages`, so
-// that a burst of completions is not taken for a rate. Memory is bounded: when kMaxIntervals are
-// full, neighbours are joined and the length doubles; the peak stays that of the finer intervals.
-// What limits the flow is looked at from time to time; an interval knows what was seen in it.
+// An interval ends at the first count after its length at which it has at least `min_messages`, so
+// that a burst of completions is not taken for a rate. Memory is bounded: after kMaxIntervals,
+// neighbours are joined and the length doubles; the peak remains that of the shorter intervals.
+// Each interval has the samples of what limited the flow.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class IntervalMeter {
 
   IntervalMeter(Duration length, uint64_t min_messages);
 
-  // The flow was looked at.
+  // Adds a sample of the flow.
   void see(const FlowView& flow);
   // `total`: messages finished since the phase began. True when this ended an interval, which is
   // then last().

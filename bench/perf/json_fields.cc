@@ -1,14 +1,14 @@
 #include "bench/perf/json_fields.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "transport/base/to_number.h"
+
 namespace pacecar::perf {
 namespace {
-
-constexpr std::string_view kHexDigits = "0123456789abcdef";
 
 tl::unexpected<Error> bad_field(std::string_view key) {
   return fail(ErrorCode::kPeer,
@@ -25,7 +25,7 @@ const nlohmann::json* find(const nlohmann::json& object, std::string_view key) {
 
 }  // namespace
 
-// Sees what the parser sees, up to the first error.
+// Follows strings and brackets as the parser does, up to the first error.
 bool nests_too_deep(std::string_view text) {
   size_t depth = 0;
   bool in_string = false;
@@ -43,6 +43,10 @@ bool nests_too_deep(std::string_view text) {
     }
   }
   return false;
+}
+
+std::string json_line(const nlohmann::json& document) {
+  return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 Result<uint64_t> unsigned_field(const nlohmann::json& object, std::string_view key, uint64_t min,
@@ -84,21 +88,13 @@ Result<void> bytes_field(const nlohmann::json& object, std::string_view key,
                          std::span<uint8_t> out) {
   const auto text = text_field(object, key, 2 * out.size());
   if (!text || text->size() != 2 * out.size()) return bad_field(key);
-  for (size_t i = 0; i < text->size(); ++i) {
-    const size_t digit = kHexDigits.find((*text)[i]);
-    if (digit == std::string_view::npos) return bad_field(key);
-    out[i / 2] = static_cast<uint8_t>(out[i / 2] << 4 | digit);
-  }
+  if (text->find_first_not_of("0123456789abcdef") != std::string::npos) return bad_field(key);
+  for (size_t i = 0; i < out.size(); ++i) out[i] = *to_number<uint8_t>(text->substr(2 * i, 2), 16);
   return {};
 }
 
 std::string to_hex(std::span<const uint8_t> bytes) {
-  std::string text;
-  for (const uint8_t byte : bytes) {
-    text += kHexDigits[byte >> 4];
-    text += kHexDigits[byte & 15];
-  }
-  return text;
+  return fmt::format("{:02x}", fmt::join(bytes, ""));
 }
 
 }  // namespace pacecar::perf

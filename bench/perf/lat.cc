@@ -1,4 +1,3 @@
-// `pacecar lat`: client and server pass one message to and fro; a latency is half of a round trip.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -7,7 +6,6 @@
 
 #include "bench/perf/probe.h"
 #include "bench/perf/report.h"
-#include "bench/perf/subcommands.h"
 
 namespace pacecar::perf {
 namespace {
@@ -56,7 +54,7 @@ class LatencyProbe : public Probe {
                        messages == 0 ? 0 : span.us() / 2 / static_cast<double>(messages));
   }
 
-  static constexpr size_t kSamples = 1'000'000;  // that are kept, the first
+  static constexpr size_t kSamples = 1'000'000;  // the most that are kept
 
   Histogram half_trips_;           // ns
   std::vector<uint64_t> samples_;  // likewise
@@ -68,12 +66,8 @@ class LatencyProbe : public Probe {
 
 }  // namespace
 
-int run_lat(int argc, char** argv) {
-  const TestDefinition definition{TestKind::kLatency, /*echo=*/true,
-                                  [](const ProbeSetup& setup) -> std::unique_ptr<Probe> {
-                                    return std::make_unique<LatencyProbe>(setup);
-                                  }};
-  return run_test(definition, argc, argv);
+std::unique_ptr<Probe> make_latency_probe(const ProbeSetup& setup) {
+  return std::make_unique<LatencyProbe>(setup);
 }
 
 }  // namespace pacecar::perf

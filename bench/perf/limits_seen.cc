@@ -3,11 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "bench/perf/json_fields.h"
-#include "cc/controller.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
@@ -18,80 +17,63 @@ using Json = nlohmann::json;
 constexpr double kMaxNumber = 1e18;
 constexpr double kWorthReporting = 0.005;
 
-struct Number {
-  const char* key;
-  double FlowView::*value;
-};
+constexpr std::array<std::pair<const char*, double FlowView::*>, 6> kNumbers = {{
+    {"rate_bps", &FlowView::rate_bps},
+    {"grant_bps", &FlowView::grant_bps},
+    {"share_bps", &FlowView::share_bps},
+    {"core_bps", &FlowView::core_bps},
+    {"budget_bps", &FlowView::budget_bps},
+    {"rtt_us", &FlowView::rtt_us},
+}};
 
-constexpr std::array kNumbers = {
-    Number{"rate_bps", &FlowView::rate_bps},     Number{"grant_bps", &FlowView::grant_bps},
-    Number{"share_bps", &FlowView::share_bps},   Number{"core_bps", &FlowView::core_bps},
-    Number{"budget_bps", &FlowView::budget_bps}, Number{"rtt_us", &FlowView::rtt_us},
-};
-
-struct Count {
-  const char* key;
-  uint64_t FlowView::*value;
-};
-
-constexpr std::array kCounts = {
-    Count{"grant_age_ns", &FlowView::grant_age_ns},
-    Count{"phase_ns", &FlowView::phase_ns},
-    Count{"epoch", &FlowView::epoch},
-};
+constexpr std::array<std::pair<const char*, uint64_t FlowView::*>, 3> kCounts = {{
+    {"grant_age_ns", &FlowView::grant_age_ns},
+    {"phase_ns", &FlowView::phase_ns},
+    {"epoch", &FlowView::epoch},
+}};
 
 }  // namespace
 
-void LimitsSeen::add(std::string_view reason, uint64_t looks) {
-  for (Reason& known : reasons_) {
-    if (known.looks > 0 && known.name != reason) continue;
-    known.name = reason;
-    known.looks += looks;
-    looks_ += looks;
-    return;
-  }
-}
-
 void LimitsSeen::add(const FlowView& flow) {
-  add(flow.limited_by, 1);
+  const auto limit =
+      std::ranges::find(kLimits, flow.limited_by, [](LimitedBy one) { return to_string(one); });
+  ++found_.at(static_cast<size_t>(limit - kLimits.begin()));
+  ++samples_;
   last_ = flow;
 }
 
 void LimitsSeen::add(const LimitsSeen& later) {
   if (!later.any()) return;
-  for (const Reason& reason : later.reasons_) {
-    if (reason.looks > 0) add(reason.name, reason.looks);
-  }
+  for (size_t i = 0; i < found_.size(); ++i) found_[i] += later.found_[i];
+  samples_ += later.samples_;
   last_ = later.last_;
 }
 
 Json LimitsSeen::shares() const {
   Json shares = Json::object();
-  for (const Reason& reason : reasons_) {
-    if (reason.looks == 0) break;
-    shares[std::string(reason.name)] =
-        static_cast<double>(reason.looks) / static_cast<double>(looks_);
+  for (size_t i = 0; i < found_.size(); ++i) {
+    if (found_[i] > 0) shares[std::string(to_string(kLimits[i]))] = share(i);
   }
   return shares;
 }
 
 std::string LimitsSeen::words() const {
-  std::array<Reason, kReasons> sorted = reasons_;
-  std::ranges::stable_sort(sorted, std::greater<>(), &Reason::looks);
+  std::array<size_t, kLimits.size()> order{};
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::greater<>(), [this](size_t i) { return found_[i]; });
   std::string words;
-  for (const Reason& reason : sorted) {
-    const double share = static_cast<double>(reason.looks) / static_cast<double>(looks_);
-    if (reason.looks == 0 || share < kWorthReporting) break;
-    words += fmt::format("{}{} {:.0f}%{}", words.empty() ? "" : ", ", reason.name, 100 * share,
-                         words.empty() ? " of the time" : "");
+  for (const size_t i : order) {
+    if (found_[i] == 0 || share(i) < kWorthReporting) break;
+    words += fmt::format("{}{} {:.0f}%{}", words.empty() ? "" : ", ", to_string(kLimits[i]),
+                         100 * share(i), words.empty() ? " of the time" : "");
   }
   return words;
 }
 
 Json to_json(const FlowView& flow) {
   Json object = {{"limited_by", flow.limited_by}};
-  for (const Number& number : kNumbers) object[number.key] = flow.*number.value;
-  for (const Count& count : kCounts) object[count.key] = flow.*count.value;
+  for (const auto& [key, value] : kNumbers) object[key] = flow.*value;
+  for (const auto& [key, value] : kCounts) object[key] = flow.*value;
   return object;
 }
 
@@ -101,18 +83,17 @@ Result<FlowView> flow_view_from_json(const Json& object) {
   const auto known =
       std::ranges::find(kLimits, reason, [](LimitedBy limit) { return to_string(limit); });
   if (known == kLimits.end()) {
-    return fail(ErrorCode::kPeer, fmt::format("the peer's rate is limited by '{}', which means "
-                                              "nothing here: run the same version of pacecar at "
+    return fail(ErrorCode::kPeer, fmt::format("the peer's rate is limited by '{}', which is "
+                                              "not known here: run the same version of pacecar at "
                                               "both ends",
                                               reason));
   }
   flow.limited_by = to_string(*known);
-  for (const Number& number : kNumbers) {
-    ASSIGN_OR_RETURN(flow.*number.value, number_field(object, number.key, 0, kMaxNumber));
+  for (const auto& [key, value] : kNumbers) {
+    ASSIGN_OR_RETURN(flow.*value, number_field(object, key, 0, kMaxNumber));
   }
-  for (const Count& count : kCounts) {
-    ASSIGN_OR_RETURN(flow.*count.value,
-                     unsigned_field(object, count.key, 0, std::numeric_limits<uint64_t>::max()));
+  for (const auto& [key, value] : kCounts) {
+    ASSIGN_OR_RETURN(flow.*value, unsigned_field(object, key, 0, UINT64_MAX));
   }
   return flow;
 }

@@ -1,5 +1,4 @@
-// Samples of what limited a flow: how often each reason was found, and the last sample. Pure; a
-// plain value.
+// Samples of what limits a flow: how often each reason was found, and the last sample. Pure.
 #pragma once
 
 #include <array>
@@ -7,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "cc/controller.h"
 #include "transport/api/pacecar.hpp"
 
 namespace pacecar::perf {
@@ -17,7 +17,7 @@ class LimitsSeen {
   // Adds later samples.
   void add(const LimitsSeen& later);
 
-  bool any() const { return looks_ > 0; }
+  bool any() const { return samples_ > 0; }
   const FlowView& last() const { return last_; }
   // The share of samples with each reason: {"grant": 0.93, "network": 0.07}.
   nlohmann::json shares() const;
@@ -25,15 +25,12 @@ class LimitsSeen {
   std::string words() const;
 
  private:
-  static constexpr size_t kReasons = 8;  // more than FlowView knows
-  struct Reason {
-    std::string_view name;
-    uint64_t looks = 0;
-  };
-  void add(std::string_view reason, uint64_t looks);
+  double share(size_t limit) const {
+    return static_cast<double>(found_[limit]) / static_cast<double>(samples_);
+  }
 
-  std::array<Reason, kReasons> reasons_;  // those found first, without gaps
-  uint64_t looks_ = 0;
+  std::array<uint64_t, kLimits.size()> found_{};  // samples by reason, in the order of kLimits
+  uint64_t samples_ = 0;
   FlowView last_;
 };
 

@@ -21,8 +21,8 @@
 namespace pacecar::perf {
 namespace {
 
-// A PCI address however it is written: sysfs has 0000:3b:00.0, nvidia-smi 00000000:3B:00.0, lspci
-// 3b:00.0.
+// A PCI address without leading zeros and capitals: sysfs has 0000:3b:00.0, nvidia-smi
+// 00000000:3B:00.0, lspci 3b:00.0.
 std::string bare_bus_id(std::string text) {
   std::ranges::transform(text, text.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -125,7 +125,7 @@ Result<MemoryRange> MessageBuffer::allocate_host(uint64_t length, bool huge) {
 }
 
 MessageBuffer::~MessageBuffer() {
-  // Nothing to do for a failure here; a moved-from buffer owns nothing.
+  // A failure cannot be handled here; a moved-from buffer owns nothing.
   if ((bytes_ || gpu_) && memory_ != nullptr) {
     static_cast<void>(context_->deregister_memory(nic_, memory_));
   }

@@ -18,11 +18,10 @@
 namespace pacecar::perf {
 
 // The memory of this end's messages: the host's or a GPU's.
-
 struct MessagePlace {
   bool huge_pages = false;                // of the host's memory
   std::shared_ptr<const CopyEngine> gpu;  // null: the host's memory
-  bool dma_buf = false;                   // the GPU's memory is registered as one
+  bool dma_buf = false;                   // registers the GPU's memory as a dma-buf
 };
 
 // Errors: kNotFound (no driver, no such GPU), kSystem.
@@ -45,26 +44,26 @@ class MessageBuffer {
   std::span<uint8_t> slot(size_t index) const { return {base_ + index * stride_, size_}; }
   const Memory* memory() const { return memory_; }
 
-  // The pattern of this message (pattern.h). Errors: a GPU's.
+  // Writes the pattern of this message (pattern.h). Errors: those of copying to a GPU.
   Result<void> fill(size_t index, uint64_t number);
-  // The offset of the first byte of a received message that is not its pattern's.
+  // The offset of the first byte of a received message that differs from its pattern.
   Result<std::optional<size_t>> find_mismatch(size_t index, uint64_t number);
 
  private:
   MessageBuffer() = default;
   Result<MemoryRange> allocate_gpu(uint64_t length, std::shared_ptr<const CopyEngine> gpu);
   Result<MemoryRange> allocate_host(uint64_t length, bool huge);
-  // The GPU sees what the NIC has written.
+  // Waits until the GPU sees what the NIC has written.
   Result<void> flush(const uint8_t* data);
 
   Context* context_ = nullptr;
   size_t nic_ = 0;
   uint64_t size_ = 0;
   uint64_t stride_ = 0;
-  uint8_t* base_ = nullptr;  // of what one of these two holds
+  uint8_t* base_ = nullptr;  // the start of what one of the next two owns
   std::unique_ptr<uint8_t[], FreePages> bytes_;
   std::unique_ptr<GpuAllocation> gpu_;
-  std::vector<uint8_t> copy_;  // a GPU's message, for the host to look at
+  std::vector<uint8_t> copy_;  // of a GPU's message, for the host to read
   const Memory* memory_ = nullptr;
 };
 

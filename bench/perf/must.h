@@ -1,4 +1,4 @@
-// For small programs that cannot go on without something: one sentence, and the end.
+// For small programs: an error is printed as one sentence and ends the program.
 #pragma once
 
 #include <errno.h>

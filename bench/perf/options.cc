@@ -25,7 +25,7 @@ constexpr double kQpTimeoutUnitUs = 4.096;
 constexpr double kQpTimeouts = 8;        // one try and perftest's seven retries
 constexpr uint64_t kMinTimeoutMs = 100;  // PACECAR_TIMEOUT's
 constexpr double kMaxRate = 1e13;        // bit/s, as PACECAR_RATE_MAX
-constexpr double kPairSeconds = 1;       // with --hosts: a fixed message count would end too soon
+constexpr double kPairSeconds = 1;       // with --hosts: 1000 messages would be too short a test
 constexpr int kMaxGpu = 1023;
 constexpr const char* kDefaultJsonFile = "perftest_out.json";
 
@@ -122,7 +122,7 @@ void add_many_hosts_flags(CLI::App& app, ManyHosts& many) {
   app.option_defaults()->group("Options");
 }
 
-// Rarely used flags of perftest's, common to both tests.
+// perftest's flags that are rarely used, common to both tests.
 void add_perftest_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
   app.option_defaults()->group("As perftest");
   app.add_option("-i,--ib-port", raw.ib_port, "port of the RDMA device that -d names")
@@ -213,7 +213,7 @@ void add_bandwidth_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
 
 void add_latency_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
   app.add_flag("-H,--report-histogram", raw.sorted, "print every measurement, the shortest first");
-  app.add_flag("-U,--report-unsorted", raw.unsorted, "print every measurement as it came");
+  app.add_flag("-U,--report-unsorted", raw.unsorted, "print every measurement in its order");
   app.add_option("--latency_gap", options.gap_us,
                  "microseconds between an answer and the next message")
       ->check(positive_number(kMaxGapUs));

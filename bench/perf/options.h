@@ -18,7 +18,7 @@ enum class TestKind { kBandwidth, kLatency };
 // "bw", "lat": the subcommand and the word on the control channel.
 std::string_view name_of(TestKind kind);
 
-// What `lat` prints of each measurement.
+// Which measurements `lat` prints one by one.
 enum class Samples { kNone, kSorted, kAsTheyCame };
 
 // A test between many hosts.
@@ -27,14 +27,14 @@ struct ManyHosts {
   std::string pairs = "disjoint";
   std::string html_file;                // empty: none
   double least = 0;                     // of the median of all pairs; 0: no threshold
-  double pair_limit_s = 0;              // for one measurement; 0: by its own length
-  std::vector<std::string> pair_flags;  // what both ends of each pair are given
+  double pair_limit_s = 0;              // for one measurement; 0: by its expected length
+  std::vector<std::string> pair_flags;  // of both ends of each pair
 };
 
 // The GPU whose memory this end's messages lie in.
 struct GpuFlags {
-  int device = -1;     // its number; -1: not by it
-  std::string bus_id;  // its PCI address; empty: not by it
+  int device = -1;     // its number; -1: not given
+  std::string bus_id;  // its PCI address; empty: not given
   bool dma_buf = false;
 
   bool wanted() const { return device >= 0 || !bus_id.empty(); }
@@ -55,23 +55,23 @@ struct TestOptions {
   TestParameters parameters;
   bool run_infinitely = false;
   std::string json_file;    // empty: none
-  double interval_s = 0;    // 0: no rates between
+  double interval_s = 0;    // 0: no intermediate rates
   double min_gbits = 0;     // 0: no threshold
   double max_usec = 0;      // 0: no threshold
   double min_average = 0;   // in the unit of the columns; 0: no threshold
   double min_msg_rate = 0;  // millions per second; 0: no threshold
-  double margin_s = 0;      // of a timed test, at its begin and its end, that do not count
+  double margin_s = 0;      // at the start and at the end of a timed test, excluded
   bool peak = true;         // else printed as 0
   Samples samples = Samples::kNone;
   double gap_us = 0;   // between an answer and the next message
   std::string output;  // print this figure alone: bandwidth, message_rate, latency; empty: columns
-  std::vector<std::string> counters;  // print how much these have grown
+  std::vector<std::string> counters;  // print how much these have grown by
   bool quiet = false;
   bool color = true;
   ManyHosts many;
 };
 
-// Either the options, or the text that --help asked for.
+// Either the options, or the text for --help.
 struct ParsedOptions {
   TestOptions options;
   std::string help;

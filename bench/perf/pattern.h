@@ -1,5 +1,5 @@
-// The bytes that a validated message carries: every byte depends on the message's number and on its
-// place, so that lost, repeated, swapped and shifted data all show. Pure.
+// The bytes of a validated message. Every byte depends on the number of the message and on its
+// offset, so that lost, repeated, swapped and shifted data are all detected. Pure.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 namespace pacecar::perf {
 
 void fill_pattern(std::span<uint8_t> message, uint64_t number);
-// The offset of the first byte that is not the pattern's.
+// The offset of the first byte that differs from the pattern.
 std::optional<size_t> find_mismatch(std::span<const uint8_t> message, uint64_t number);
 
 }  // namespace pacecar::perf

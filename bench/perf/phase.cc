@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -12,28 +11,22 @@
 #include "bench/perf/interrupt.h"
 #include "bench/perf/json_fields.h"
 #include "bench/perf/limits_seen.h"
+#include "bench/perf/probe.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
 
-// The counts, in one place for the difference and for both directions of JSON.
-struct Counter {
-  const char* key;
-  uint64_t EndReport::*report;
-  uint64_t Statistics::*statistic;
-};
-
-constexpr std::array kCounters = {
-    Counter{"packets_sent", &EndReport::packets_sent, &Statistics::packets_sent},
-    Counter{"packets_received", &EndReport::packets_received, &Statistics::packets_received},
-    Counter{"packets_retransmitted", &EndReport::packets_retransmitted,
-            &Statistics::packets_retransmitted},
-    Counter{"timeouts", &EndReport::timeouts, &Statistics::timeouts},
-    Counter{"duplicates", &EndReport::duplicates, &Statistics::duplicates},
-    Counter{"rejected", &EndReport::rejected, &Statistics::rejected},
-    Counter{"marked_packets", &EndReport::marked_packets, &Statistics::marked_packets},
-};
+// The counters that are reported, and their keys in JSON.
+constexpr std::array<std::pair<const char*, uint64_t Statistics::*>, 7> kCounters = {{
+    {"packets_sent", &Statistics::packets_sent},
+    {"packets_received", &Statistics::packets_received},
+    {"packets_retransmitted", &Statistics::packets_retransmitted},
+    {"timeouts", &Statistics::timeouts},
+    {"duplicates", &Statistics::duplicates},
+    {"rejected", &Statistics::rejected},
+    {"marked_packets", &Statistics::marked_packets},
+}};
 
 constexpr double kMaxNumber = 1e18;
 constexpr size_t kMaxDeviceCounters = 256;
@@ -54,14 +47,12 @@ Result<std::vector<DeviceCounter>> device_counters_from_json(const nlohmann::jso
   std::vector<DeviceCounter> counters;
   if (!object.is_object() || object.size() > kMaxDeviceCounters) {
     return fail(ErrorCode::kPeer,
-                "the peer sent no valid device counters: run the same version on "
-                "both sides");
+                "the peer sent no valid device counters: run the same version at both ends");
   }
   for (const auto& [name, value] : object.items()) {
     const nlohmann::json wrapped = {{"name", name}};
     ASSIGN_OR_RETURN(const auto text, text_field(wrapped, "name", kMaxCounterName));
-    ASSIGN_OR_RETURN(const auto count,
-                     unsigned_field(object, name, 0, std::numeric_limits<uint64_t>::max()));
+    ASSIGN_OR_RETURN(const auto count, unsigned_field(object, name, 0, UINT64_MAX));
     counters.push_back({text, count});
   }
   return counters;
@@ -74,12 +65,12 @@ constexpr Duration kChannelInterval = Duration::from_ms(2);
 // Longer than a large message takes at a small --rate_limit; the transport notices dead peers.
 constexpr Duration kStallLimit = Duration::from_s(60);
 
-// Polls an end's streams; checks the control channel and for stalls now and then.
+// Polls an end's streams, and now and then the control channel; fails when the streams stall.
 class Pump {
  public:
   explicit Pump(const End& end) : end_(end), now_(steady_now()), last_move_(now_) {}
 
-  // Polls once. The control channel is checked rarely, and only until a message has arrived.
+  // Polls once. Reads the control channel every kChannelInterval, until it has given a message.
   Result<void> poll() {
     const auto moved = end_.streams.poll();
     now_ = steady_now();
@@ -103,7 +94,7 @@ class Pump {
   }
 
   Instant now() const { return now_; }
-  // The message of the control channel; taking it makes room for the next.
+  // The control channel's message, if there is one; the next is read once this one is taken.
   std::optional<Json> take_message() { return std::exchange(message_, std::nullopt); }
 
  private:
@@ -114,23 +105,20 @@ class Pump {
   std::optional<Json> message_;
 };
 
-// `messages` more per stream (0: no limit). Every stream has finished the same number by now.
+// Raises the limit of every stream by `messages` (0: no limit). All have finished equally many.
 void set_limits(Streams& streams, uint64_t messages) {
   const uint64_t base = streams.senders.empty() ? streams.receivers.front().finished()
                                                 : streams.senders.front().finished();
   streams.set_limit(messages == 0 ? kNoLimit : base + messages);
 }
 
-Result<uint64_t> sent_count(const Json& message, std::string_view type) {
-  if (message.value("type", Json()) != type) {
-    return fail(ErrorCode::kPeer, fmt::format("the peer sent something else than '{}': run the "
-                                              "same version of pacecar at both ends",
-                                              type));
-  }
+// The count in a message of this type.
+Result<uint64_t> sent_count(const End& end, const Json& message, std::string_view type) {
+  RETURN_IF_ERROR(end.channel.require(message, type));
   return unsigned_field(message, "sent", 0, kNoLimit);
 }
 
-// After the time is over: lets what is in flight arrive, both ways.
+// After the time is over: waits until the messages in flight have arrived, in both directions.
 Result<void> drain(const End& end, Pump& pump) {
   RETURN_IF_ERROR(end.channel.send({{"type", "stop"}, {"sent", end.streams.stop()}}));
   std::optional<uint64_t> expected;
@@ -139,7 +127,7 @@ Result<void> drain(const End& end, Pump& pump) {
     RETURN_IF_ERROR(pump.poll());
     if (expected) continue;  // the next message is the report
     if (const auto message = pump.take_message()) {
-      ASSIGN_OR_RETURN(expected, sent_count(*message, "stopped"));
+      ASSIGN_OR_RETURN(expected, sent_count(end, *message, "stopped"));
     }
   }
   return {};
@@ -157,22 +145,19 @@ EndMeter::EndMeter(const Context& context, size_t nic, const Streams& streams)
 EndReport EndMeter::finish() const {
   EndReport report;
   report.cpu_s = (process_cpu_time() - cpu_before_).seconds();
-  const Statistics after = context_.statistics(nic_);
-  for (const Counter& counter : kCounters) {
-    report.*counter.report = after.*counter.statistic - before_.*counter.statistic;
-  }
-  report.device_counters = changed(before_.device_counters, after.device_counters);
-  report.congestion_control = after.congestion_control;
+  report.growth = context_.statistics(nic_);
+  for (const auto& [key, counter] : kCounters) report.growth.*counter -= before_.*counter;
+  report.growth.device_counters = changed(before_.device_counters, report.growth.device_counters);
   if (!streams_.senders.empty()) report.flow = streams_.senders.front().flow();
   return report;
 }
 
 nlohmann::json to_json(const EndReport& report) {
   nlohmann::json counters;
-  for (const Counter& counter : kCounters) counters[counter.key] = report.*counter.report;
+  for (const auto& [key, counter] : kCounters) counters[key] = report.growth.*counter;
   nlohmann::json device = nlohmann::json::object();
-  for (const DeviceCounter& counter : report.device_counters) device[counter.name] = counter.count;
-  nlohmann::json control = {{"name", report.congestion_control}};
+  for (const auto& [name, count] : report.growth.device_counters) device[name] = count;
+  nlohmann::json control = {{"name", report.growth.congestion_control}};
   if (report.flow) control.update(to_json(*report.flow));
   return {{"cpu_s", report.cpu_s},
           {"counters", std::move(counters)},
@@ -184,20 +169,19 @@ Result<EndReport> end_report_from_json(const nlohmann::json& object) {
   EndReport report;
   ASSIGN_OR_RETURN(report.cpu_s, number_field(object, "cpu_s", 0, kMaxNumber));
   const nlohmann::json counters = object.value("counters", nlohmann::json());
-  for (const Counter& counter : kCounters) {
-    ASSIGN_OR_RETURN(report.*counter.report, unsigned_field(counters, counter.key, 0,
-                                                            std::numeric_limits<uint64_t>::max()));
+  for (const auto& [key, counter] : kCounters) {
+    ASSIGN_OR_RETURN(report.growth.*counter, unsigned_field(counters, key, 0, UINT64_MAX));
   }
-  ASSIGN_OR_RETURN(report.device_counters,
+  ASSIGN_OR_RETURN(report.growth.device_counters,
                    device_counters_from_json(object.value("device_counters", nlohmann::json())));
   const nlohmann::json control = object.value("congestion_control", nlohmann::json());
-  ASSIGN_OR_RETURN(report.congestion_control, text_field(control, "name", 64));
+  ASSIGN_OR_RETURN(report.growth.congestion_control, text_field(control, "name", 64));
   if (!control.contains("limited_by")) return report;
   ASSIGN_OR_RETURN(report.flow, flow_view_from_json(control));
   return report;
 }
 
-Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, PhaseWatcher& watcher) {
+Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, Probe& probe) {
   RETURN_IF_ERROR(end.channel.send({{"type", "run"}, {"messages", goal.messages}}));
   RETURN_IF_ERROR(end.channel.expect("running", kReplyLimit));
 
@@ -207,7 +191,7 @@ Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, PhaseWatche
   const EndMeter meter(end.context, end.nic, end.streams);
   Pump pump(end);
   const Instant start = pump.now();
-  watcher.start(start, end.streams);
+  probe.start(start, end.streams);
   const Instant deadline = goal.messages != 0 ? Instant::never() : start + goal.duration;
   const auto goes_on = [&] {
     if (pump.now() >= deadline || end.streams.at_limit()) return false;
@@ -215,7 +199,7 @@ Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, PhaseWatche
   };
   while (goes_on()) {
     RETURN_IF_ERROR(pump.poll());
-    watcher.on_poll(pump.now(), end.streams);
+    probe.on_poll(pump.now(), end.streams);
   }
   PhaseResult result;
   result.elapsed = pump.now() - start;
@@ -225,7 +209,7 @@ Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, PhaseWatche
   if (!end.streams.at_limit()) {  // the time is over, or it was interrupted
     RETURN_IF_ERROR(drain(end, pump));
   }
-  // The server may be done before our last acknowledgements are here.
+  // The report may have come before our last acknowledgements.
   auto message = pump.take_message();
   ASSIGN_OR_RETURN(const auto report, message ? Result<Json>(std::move(*message))
                                               : end.channel.expect("report", kReplyLimit));
@@ -242,10 +226,8 @@ Result<void> serve_phase(const End& end, bool echo) {
 
   const EndMeter meter(end.context, end.nic, end.streams);
   Pump pump(end);
-  const auto first = pump.poll();  // posts the receives
-  if (!first) return first;
-  const auto sent = end.channel.send({{"type", "running"}});
-  if (!sent) return sent;
+  RETURN_IF_ERROR(pump.poll());  // posts the receives
+  RETURN_IF_ERROR(end.channel.send({{"type", "running"}}));
 
   std::optional<EndReport> report;
   uint64_t to_receive = kNoLimit;
@@ -254,7 +236,7 @@ Result<void> serve_phase(const End& end, bool echo) {
     RETURN_IF_ERROR(pump.poll());
     if (echo) streams.senders.front().set_limit(streams.received());
     if (const auto message = pump.take_message()) {
-      ASSIGN_OR_RETURN(const auto count, sent_count(*message, "stop"));
+      ASSIGN_OR_RETURN(const auto count, sent_count(end, *message, "stop"));
       report = meter.finish();
       to_receive = count;
       to_send = echo ? count : streams.stop();

@@ -1,17 +1,15 @@
 // A phase of a test: messages flow until a count or a time is reached. A warm-up and a measurement
 // are one phase each.
 //
-// On the control channel: the client says `run` with the count (0: until told), the server starts
-// and says `running`. A phase that is timed, or interrupted, ends with the client's `stop` and the
-// server's `stopped`, each with the number of messages that its own senders will have sent, so that
-// both know when all of them have arrived. The server's `report` ends every phase.
+// On the control channel: the client sends `run` with the count (0: until `stop`), the server
+// starts and sends `running`. A phase that is timed, or interrupted, ends with the client's `stop`
+// and the server's `stopped`, each with the number of messages that its own senders will have sent,
+// so that both know when all of them have arrived. The server's `report` ends every phase.
 #pragma once
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "bench/perf/control_channel.h"
 #include "bench/perf/streams.h"
@@ -21,25 +19,16 @@
 namespace pacecar::perf {
 
 // One end's costs and counters during a phase.
-
 struct EndReport {
   double cpu_s = 0;  // of the whole process, engine included
-  // Counts during the phase.
-  uint64_t packets_sent = 0;
-  uint64_t packets_received = 0;
-  uint64_t packets_retransmitted = 0;
-  uint64_t timeouts = 0;
-  uint64_t duplicates = 0;
-  uint64_t rejected = 0;
-  uint64_t marked_packets = 0;
-  // The device's own counters that changed meanwhile.
-  std::vector<DeviceCounter> device_counters;
-  std::string congestion_control;
+  // What the counters that are reported (kCounters in phase.cc), and the device's own, have grown
+  // by.
+  Statistics growth;
   // Of a sending end: its flow's view at the end (all streams of a test share one flow).
   std::optional<FlowView> flow;
 };
 
-// Takes the difference between its construction and finish().
+// Measures an EndReport from its construction to finish().
 class EndMeter {
  public:
   // All must outlive the meter.
@@ -69,17 +58,10 @@ struct End {
   size_t nic;
   ControlChannel& channel;
   Streams& streams;
-  bool rests;  // while nothing moves; for streams, not for round trips
+  bool rests;  // sleeps while nothing moves; for streams, not for round trips
 };
 
-// Watches a phase at the client, and may raise the streams' limits: it is called after each poll,
-// with the time, until the goal is reached.
-class PhaseWatcher {
- public:
-  virtual ~PhaseWatcher() = default;
-  virtual void start(Instant now, Streams& streams) = 0;
-  virtual void on_poll(Instant now, Streams& streams) = 0;
-};
+class Probe;
 
 struct PhaseResult {
   Duration elapsed;
@@ -90,7 +72,7 @@ struct PhaseResult {
 };
 
 // Errors: kPeer when the server goes away, gives up, or nothing moves for long.
-Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, PhaseWatcher& watcher);
+Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, Probe& probe);
 
 // The server's part. `echo`: answer each message with one, instead of sending by itself.
 Result<void> serve_phase(const End& end, bool echo);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "bench/perf/clock.h"
+
 namespace pacecar::perf {
 namespace {
 
@@ -15,8 +17,7 @@ constexpr int64_t kLooksPerInterval = 4;
 constexpr int64_t kWorthALine = 10;  // a rest of 1/10 of an interval gets a line
 
 Duration interval_length(const TestOptions& options) {
-  if (options.interval_s == 0) return kDefaultInterval;
-  return Duration::from_ns(static_cast<int64_t>(options.interval_s * 1e9));
+  return options.interval_s == 0 ? kDefaultInterval : duration_of(options.interval_s);
 }
 
 }  // namespace

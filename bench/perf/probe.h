@@ -1,5 +1,5 @@
-// A probe watches one phase at the client, shows how it goes, and makes a result of it. Each kind
-// of test is a probe: its counts and its report.
+// A probe watches one phase at the client, shows its progress, and makes the result. Each kind of
+// test has its own.
 #pragma once
 
 #include <memory>
@@ -22,19 +22,24 @@ struct ProbeSetup {
   bool visible;  // false for the warm-up
 };
 
-class Probe : public PhaseWatcher {
+class Probe {
  public:
   explicit Probe(const ProbeSetup& setup);
+  virtual ~Probe() = default;
 
+  virtual void start(Instant now, Streams& streams) = 0;
+  // Called after each poll until the goal is reached; may raise the streams' limits.
+  virtual void on_poll(Instant now, Streams& streams) = 0;
   virtual nlohmann::json result(const PhaseResult& phase) = 0;
   const LimitsSeen& limits() const { return meter_.limits(); }
 
  protected:
   // Ends the last interval; called by result().
   const IntervalMeter& finish_intervals(Duration elapsed, uint64_t messages);
-  // Called for every poll: `messages` since the phase began, of `expected` (0: timed).
+  // Shows the progress; called for every poll. `messages` since the phase began, of `expected` (0:
+  // the phase is timed).
   void show(Instant now, const Streams& streams, uint64_t messages, uint64_t expected);
-  // "12.3 MiB/sec": a rate in this kind of test's unit.
+  // "12.3 MiB/sec": the rate in the unit of this kind of test.
   virtual std::string rate_text(uint64_t messages, Duration span) const = 0;
 
   const ProbeSetup setup_;
@@ -49,14 +54,12 @@ class Probe : public PhaseWatcher {
   ProgressBar bar_;
 };
 
-// A subcommand that measures.
-struct TestDefinition {
-  TestKind kind;
-  bool echo;  // the server answers each message with one
-  std::unique_ptr<Probe> (*make_probe)(const ProbeSetup& setup);
-};
+// `bw`: messages are sent as fast as the transport takes them, on every connection.
+std::unique_ptr<Probe> make_bandwidth_probe(const ProbeSetup& setup);
+// `lat`: one message goes to and fro; a latency is half of a round trip.
+std::unique_ptr<Probe> make_latency_probe(const ProbeSetup& setup);
 
-// Parses the flags and runs the client or the server. Returns an ExitCode.
-int run_test(const TestDefinition& definition, int argc, char** argv);
+// Runs the client or the server between two hosts (session.cc). Returns an ExitCode.
+Result<int> run_test(TestKind kind, TestOptions options, const Console& console);
 
 }  // namespace pacecar::perf

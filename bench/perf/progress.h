@@ -1,4 +1,4 @@
-// The progress bar: drawn on stderr when that is a terminal, wiped when it is over.
+// The progress bar on stderr; the destructor wipes it.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ class ProgressBar {
   ProgressBar& operator=(const ProgressBar&) = delete;
   ~ProgressBar();
 
-  // Time to draw again; cheap to ask.
+  // It is time to draw again. Cheap.
   bool due(Duration elapsed) const { return enabled_ && elapsed >= next_; }
   void draw(double done, std::string_view rate, Duration elapsed);
 

@@ -65,6 +65,7 @@ int width_of(const Column& column) {
 
 std::vector<Column> columns_of(TestKind kind, const TestParameters& parameters) {
   const bool gigabits = parameters.gigabits;
+  const int decimals = gigabits ? 3 : 2;
   std::vector<Column> columns = {{"#bytes", "MsgSize", 0}, {"#iterations", "n_iterations", 0}};
   if (kind == TestKind::kLatency) {
     columns.insert(columns.end(), {{"t_min[usec]", "t_min", 2},
@@ -74,14 +75,12 @@ std::vector<Column> columns_of(TestKind kind, const TestParameters& parameters) 
                                    {"t_stdev[usec]", "t_stdev", 2},
                                    {"99% percentile[usec]", "percentile_99", 2},
                                    {"99.9% percentile[usec]", "percentile_99.9", 2}});
-  } else if (gigabits) {
-    columns.insert(columns.end(), {{"BW peak[Gb/sec]", "BW_peak", 3},
-                                   {"BW average[Gb/sec]", "BW_average", 3},
-                                   {"MsgRate[Mpps]", "MsgRate", 6}});
   } else {
-    columns.insert(columns.end(), {{"BW peak[MiB/sec]", "BW_peak", 2},
-                                   {"BW average[MiB/sec]", "BW_average", 2},
-                                   {"MsgRate[Mpps]", "MsgRate", 6}});
+    columns.insert(
+        columns.end(),
+        {{gigabits ? "BW peak[Gb/sec]" : "BW peak[MiB/sec]", "BW_peak", decimals},
+         {gigabits ? "BW average[Gb/sec]" : "BW average[MiB/sec]", "BW_average", decimals},
+         {"MsgRate[Mpps]", "MsgRate", 6}});
   }
   if (parameters.report_both) {
     columns.push_back({gigabits ? "sent[Gb/sec]" : "sent[MiB/sec]", "BW_sent", 2});
@@ -122,7 +121,7 @@ Json bandwidth_result(uint64_t size, const TestOptions& options, const PhaseResu
   const bool gigabits = parameters.gigabits;
   const double average = rate_of(phase.messages, phase.elapsed);
   Json result = common_result(size, phase.messages, parameters, phase, meter);
-  // A run shorter than an interval has its average for a peak.
+  // The peak of a run shorter than an interval is its average.
   const double peak = options.peak ? std::max(average, meter.peak()) : 0;
   result["BW_peak"] = bandwidth(peak, size, gigabits);
   result["BW_average"] = bandwidth(average, size, gigabits);

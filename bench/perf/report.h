@@ -1,7 +1,7 @@
-// Results for people (perftest's columns) and for programs (perftest's JSON keys and more). Pure.
+// Results as perftest's columns, and as JSON with perftest's keys and more. Pure.
 //
-// One result is a JSON object; the columns are printed from it, so that both always agree, and so
-// that a server prints what its client measured.
+// A result is a JSON object. The columns are printed from it, so that both agree, and so that a
+// server prints what its client has measured.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ nlohmann::json latency_result(uint64_t size, const TestParameters& parameters,
 // False when the result misses the options' threshold.
 bool meets_threshold(const TestOptions& options, const nlohmann::json& result);
 
-// The whole document. `results` holds one object, or, when all sizes were asked for, a list.
+// The whole document. Its `results` is an object, or a list if there are several results.
 nlohmann::json report_document(TestKind kind, const TestOptions& options, const NicInfo& nic,
                                const std::vector<nlohmann::json>& results);
 

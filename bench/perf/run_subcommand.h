@@ -1,4 +1,4 @@
-// From a subcommand's words to its exit code, the same for all of them.
+// From a subcommand's arguments to its exit code, the same for all subcommands.
 #pragma once
 
 #include <fmt/core.h>
@@ -13,12 +13,12 @@
 
 namespace pacecar::perf {
 
-// What a subcommand returned as its exit code; an error is one sentence.
+// The exit code of what a subcommand returned; prints an error as one sentence.
 int code_of(const Result<int>& returned, const Console& console,
             ExitCode (*exit_code)(const Error& error) = exit_code_of);
 
-// The exit code of a command line that is wrong, or asks for help: both are answered. `Parsed` has
-// a member `help`.
+// The exit code if the command line is wrong, or asks for help; prints the error or the help.
+// `Parsed` has a member `help`.
 template <typename Parsed>
 std::optional<int> code_of_words(const Result<Parsed>& parsed) {
   if (!parsed) {
@@ -35,7 +35,7 @@ struct SubcommandRules {
   const bool* quiet = nullptr;
   const bool* no_color = nullptr;
   ParseHints hints = {};
-  // Of what `run` returns; wrong words are kExitUsage.
+  // For errors of `run`; a wrong command line is kExitUsage.
   ExitCode (*exit_code)(const Error& error) = exit_code_of;
 };
 
@@ -43,8 +43,8 @@ struct SubcommandRules {
 int run_with_code(CLI::App& app, int argc, char** argv, const SubcommandRules& rules,
                   const std::function<Result<int>(const Console&)>& run);
 
-// Fills what the flags of `app` are bound to, answers --help, and calls `run` with the console;
-// an error is one sentence there. `run` returns Result<int>, an exit code, or Result<void>.
+// Parses the command line, prints the text for --help, or calls `run` with the console and prints
+// its error. `run` returns Result<int>, an exit code, or Result<void>.
 template <typename Run>
 int run_subcommand(CLI::App& app, int argc, char** argv, const SubcommandRules& rules, Run run) {
   return run_with_code(app, argc, argv, rules, [&run](const Console& console) -> Result<int> {

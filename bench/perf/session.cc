@@ -1,8 +1,9 @@
 // run_test(): the client's and the server's side of a session. On the control channel:
 //
-//   both prove the cluster's key, where there is one (control_proof.h)
+//   both prove the cluster's key, if there is one (control_proof.h)
 //   client: hello {protocol, release, test, parameters}      server: welcome, or error
-//   per size -> test {size}; both set up streams; phases warm-up and measurement; result
+//   per size: client: test {size}; both set up streams; phases warm-up and measurement;
+//             client: result {result}
 //   client: end {status}
 #include <fmt/core.h>
 #include <fmt/format.h>
@@ -15,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/perf/clock.h"
 #include "bench/perf/control_listener.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
@@ -23,7 +25,6 @@
 #include "bench/perf/options.h"
 #include "bench/perf/probe.h"
 #include "bench/perf/report.h"
-#include "bench/perf/run_subcommand.h"
 #include "bench/perf/streams.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
@@ -124,7 +125,6 @@ constexpr Duration kFirstLimit = Duration::from_s(5);
 constexpr Duration kNextLimit = Duration::from_s(60);
 constexpr uint64_t kWarmupBytes = 4 << 20;
 constexpr uint64_t kMaxWarmupMessages = 1000;
-constexpr size_t kNic = 0;  // of those that match: the first
 constexpr const char* kLoopback = "127.0.0.1";
 
 uint64_t warmup_messages(const TestParameters& parameters, uint64_t size) {
@@ -143,28 +143,42 @@ Result<std::unique_ptr<Context>> open_context(const TestOptions& options,
   return Context::open(opening);
 }
 
-Duration duration_of(double seconds) {
-  return Duration::from_ns(static_cast<int64_t>(seconds * 1e9));
-}
-
 // As a context of this process finds it.
 Result<bootstrap::ClusterKey> cluster_key() {
   ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
   return read_cluster_key(params.key_file);
 }
 
-class Client {
+// One end's side of a test.
+struct Side {
+  TestKind kind;
+  const TestOptions& options;
+  const MessagePlace& place;
+  const Console& console;
+
+  bool echo() const { return kind == TestKind::kLatency; }  // the server answers each message
+};
+
+// The streams that this end makes.
+StreamPlan plan_of(const Side& side, const TestParameters& parameters, uint64_t size, bool client) {
+  const bool both = parameters.bidirectional || side.echo();
+  return {.size = size,
+          .send = both || parameters.reversed != client,
+          .receive = both || parameters.reversed == client,
+          .echo = side.echo(),
+          .place = side.place};
+}
+
+class Client : Side {
  public:
-  Client(const TestDefinition& definition, const TestOptions& options, const MessagePlace& place,
-         const Console& console)
-      : definition_(definition), options_(options), place_(place), console_(console) {}
+  explicit Client(const Side& side) : Side(side) {}
 
   // Returns an ExitCode.
   Result<int> run() {
-    ASSIGN_OR_RETURN(const auto context, open_context(options_, options_.parameters, console_));
-    console_.note(context->banner());
-    ASSIGN_OR_RETURN(auto channel, ControlChannel::connect(options_.host, options_.port,
-                                                           kControlLimit, options_.source_ip));
+    ASSIGN_OR_RETURN(const auto context, open_context(options, options.parameters, console));
+    console.note(context->banner());
+    ASSIGN_OR_RETURN(auto channel, ControlChannel::connect(options.host, options.port,
+                                                           kControlLimit, options.source_ip));
     auto status = run_session(*context, channel);
     if (!status) channel.send_error(status.error().message);
     return status;
@@ -174,22 +188,22 @@ class Client {
   Result<int> run_session(Context& context, ControlChannel& channel) {
     RETURN_IF_ERROR(greet(channel));
     const Interrupt interrupt;
-    Reporter reporter(definition_.kind, options_, options_.parameters);
+    Reporter reporter(kind, options, options.parameters);
     do {
-      for (const uint64_t size : options_.sizes) {
+      for (const uint64_t size : options.sizes) {
         ASSIGN_OR_RETURN(auto result, run_size(context, channel, size, reporter));
         RETURN_IF_ERROR(reporter.add(std::move(result)));
         if (Interrupt::asked()) break;
       }
-    } while (options_.run_infinitely && !Interrupt::asked());
-    if (Interrupt::asked()) console_.note("interrupted: this is what was measured until then");
-    if (definition_.kind == TestKind::kBandwidth && limits_.any()) {
-      console_.note("limited by: " + limits_.words());
+    } while (options.run_infinitely && !Interrupt::asked());
+    if (Interrupt::asked()) console.note("interrupted: this is what was measured until then");
+    if (kind == TestKind::kBandwidth && limits_.any()) {
+      console.note("limited by: " + limits_.words());
     }
     RETURN_IF_ERROR(reporter.write_json(context.nics()));
     const int status = reporter.thresholds_met() ? kExitOk : kExitThresholdMissed;
     if (status != kExitOk) {
-      console_.error("the threshold was missed: look at the columns above");
+      console.error("the threshold was missed: look at the columns above");
     }
     RETURN_IF_ERROR(channel.send({{"type", "end"}, {"status", status}}));
     return status;
@@ -201,38 +215,31 @@ class Client {
     RETURN_IF_ERROR(channel.send({{"type", "hello"},
                                   {"protocol", kProtocol},
                                   {"release", PACECAR_VERSION},
-                                  {"test", name_of(definition_.kind)},
-                                  {"parameters", to_json(options_.parameters)}}));
+                                  {"test", name_of(kind)},
+                                  {"parameters", to_json(options.parameters)}}));
     RETURN_IF_ERROR(channel.expect("welcome", kWelcomeLimit));
     return {};
   }
 
   Result<Json> run_size(Context& context, ControlChannel& channel, uint64_t size,
                         Reporter& reporter) {
-    const TestParameters& parameters = options_.parameters;
+    const TestParameters& parameters = options.parameters;
     const auto asked = channel.send({{"type", "test"}, {"size", size}});
     if (!asked) return tl::unexpected(asked.error());
-    const bool both = parameters.bidirectional || definition_.echo;
-    const StreamPlan plan{.nic = kNic,
-                          .size = size,
-                          .send = both || !parameters.reversed,
-                          .receive = both || parameters.reversed,
-                          .echo = definition_.echo,
-                          .place = place_};
+    const StreamPlan plan = plan_of(*this, parameters, size, /*client=*/true);
     ASSIGN_OR_RETURN(auto streams, make_streams(context, channel, plan, parameters));
     reporter.set_nic(streams.nic);
-    const End end{context, streams.nic, channel, streams, !definition_.echo};
+    const End end{context, streams.nic, channel, streams, !echo()};
 
     PhaseGoal warmup{warmup_messages(parameters, size), {}};
-    if (options_.margin_s > 0) warmup = {0, duration_of(options_.margin_s)};
-    const auto warm_probe = definition_.make_probe({size, warmup, options_, console_, false});
-    RETURN_IF_ERROR(run_phase(end, warmup, *warm_probe));
+    if (options.margin_s > 0) warmup = {0, duration_of(options.margin_s)};
+    RETURN_IF_ERROR(run_phase(end, warmup, *make_probe(size, warmup, false)));
 
     PhaseGoal goal{parameters.iterations, {}};
     if (parameters.duration_s > 0) {
-      goal = {0, duration_of(parameters.duration_s - 2 * options_.margin_s)};
+      goal = {0, duration_of(parameters.duration_s - 2 * options.margin_s)};
     }
-    const auto probe = definition_.make_probe({size, goal, options_, console_, true});
+    const auto probe = make_probe(size, goal, true);
     ASSIGN_OR_RETURN(const auto phase, run_phase(end, goal, *probe));
     if (Interrupt::asked() && phase.messages == 0) {
       return fail(ErrorCode::kUnavailable, "interrupted before anything was measured");
@@ -246,90 +253,88 @@ class Client {
     return result;
   }
 
-  // Each end has its own parameters, but for those that were sent.
+  std::unique_ptr<Probe> make_probe(uint64_t size, const PhaseGoal& goal, bool visible) const {
+    const ProbeSetup setup{size, goal, options, console, visible};
+    return echo() ? make_latency_probe(setup) : make_bandwidth_probe(setup);
+  }
+
+  // Each end has its own parameters, except those that the client has sent.
   void compare_controls(const PhaseResult& phase) {
-    const std::string& ours = phase.client.congestion_control;
-    const std::string& theirs = phase.server.congestion_control;
+    const std::string& ours = phase.client.growth.congestion_control;
+    const std::string& theirs = phase.server.growth.congestion_control;
     if (controls_compared_ || ours == theirs) return;
     controls_compared_ = true;
-    console_.warn(
+    console.warn(
         fmt::format("the congestion control is {} here and {} at the server: choose one "
                     "for both with --cc",
                     ours, theirs));
   }
 
-  const TestDefinition& definition_;
-  const TestOptions& options_;
-  const MessagePlace& place_;
-  const Console& console_;
   bool controls_compared_ = false;
   LimitsSeen limits_;  // of all measurements
 };
 
-class Server {
+class Server : Side {
  public:
-  Server(const TestDefinition& definition, const TestOptions& options, const MessagePlace& place,
-         const Console& console)
-      : definition_(definition), options_(options), place_(place), console_(console) {}
+  explicit Server(const Side& side) : Side(side) {}
 
   // Returns an ExitCode: the client's, unless it runs infinitely.
   Result<int> run() {
     ASSIGN_OR_RETURN(auto listener, open_listener());
     RETURN_IF_ERROR(announce(listener.port()));
     for (;;) {
-      console_.note(fmt::format("waiting for a client of 'pacecar {}' at {} on port {}",
-                                name_of(definition_.kind), fmt::join(hosts_, " and "),
-                                listener.port()));
+      console.note(fmt::format("waiting for a client of 'pacecar {}' at {} on port {}",
+                               name_of(kind), fmt::join(hosts_, " and "), listener.port()));
       const auto status = serve_next(listener);
-      if (!status) console_.error(status.error().message);
-      if (!options_.run_infinitely) return status ? *status : kExitFailed;
+      if (!status) console.error(status.error().message);
+      if (!options.run_infinitely) return status ? *status : kExitFailed;
     }
   }
 
  private:
-  // Every client gets a context of its own, with its parameters. Until one comes another one stays
-  // open, for a client whose NIC has ours as its other end and cannot be opened without
+  // Every client gets a context of its own, with its parameters. Until a client comes, another
+  // context stays open, because a client's NIC may be the other end of ours and not open without it
   // (net_virtio_user).
   Result<void> wait_with_nics() {
     if (waiting_ != nullptr) return {};
-    ASSIGN_OR_RETURN(waiting_, open_context(options_, TestParameters(), console_));
+    ASSIGN_OR_RETURN(waiting_, open_context(options, TestParameters(), console));
     return {};
   }
 
-  // Finds mistakes of this side before a client comes.
+  // Reports mistakes of this side before a client comes.
   Result<ControlListener> open_listener() {
     RETURN_IF_ERROR(wait_with_nics());
-    console_.note(waiting_->banner());
+    console.note(waiting_->banner());
     ASSIGN_OR_RETURN(const auto key, cluster_key());
-    hosts_ = {options_.bind};
-    if (options_.bind.empty()) {
-      hosts_ = {waiting_->nics()[kNic].address};
+    hosts_ = {options.bind};
+    if (options.bind.empty()) {
+      hosts_ = {waiting_->nics().front().address};
       // Clients on this host reach the NIC's address as well.
       if (hosts_.front() != kLoopback) hosts_.emplace_back(kLoopback);
     }
-    return ControlListener::open(hosts_, options_.port, key);
+    return ControlListener::open(hosts_, options.port, key);
   }
 
   // For a parent that does not read its output.
   Result<void> announce(uint16_t port) const {
-    if (options_.announce.empty()) return {};
-    return write_text(options_.announce, fmt::format("{} {}\n", hosts_.front(), port));
+    if (options.announce.empty()) return {};
+    return write_text(options.announce, fmt::format("{} {}\n", hosts_.front(), port));
   }
 
-  // The next test. Until its first connections are made the client may be a stranger, or mistaken:
-  // not worth the end of this server.
+  // Serves the next test. A failure before its first connections are made does not end the server:
+  // the client may be a stranger, or mistaken.
   Result<int> serve_next(ControlListener& listener) {
     for (;;) {
-      if (auto ok = wait_with_nics(); !ok) console_.warn(ok.error().message);
+      if (auto ok = wait_with_nics(); !ok) console.warn(ok.error().message);
       ASSIGN_OR_RETURN(auto caller, listener.accept("hello", [this](const Error& why) {
-        console_.warn(why.message);
+        console.warn(why.message);
       }));
       std::optional<Reporter> reporter;  // of a test that has begun
       auto status = serve(caller.channel, caller.greeting, reporter);
       if (status) return status;
       caller.channel.send_error(status.error().message);
       if (reporter) return status;
-      console_.warn(fmt::format("{}: {}", caller.channel.peer(), status.error().message));
+      console.warn(fmt::format("{}: {}", caller.channel.peer(), status.error().message));
     }
   }
 
@@ -343,11 +348,11 @@ class Server {
                               PACECAR_VERSION, release ? *release : "unknown"));
     }
     const auto test = text_field(hello, "test", 64);
-    if (!test || *test != name_of(definition_.kind)) {
+    if (!test || *test != name_of(kind)) {
       return fail(ErrorCode::kPeer,
                   fmt::format("the server runs 'pacecar {}' and the client 'pacecar {}': start the "
                               "same test on both hosts",
-                              name_of(definition_.kind), test ? *test : "?"));
+                              name_of(kind), test ? *test : "?"));
     }
     return test_parameters_from_json(hello.value("parameters", Json()));
   }
@@ -356,9 +361,9 @@ class Server {
     ASSIGN_OR_RETURN(const auto parameters, check_hello(hello));
     RETURN_IF_ERROR(channel.send({{"type", "welcome"}}));
     waiting_.reset();
-    const auto context = open_context(options_, parameters, console_);  // may take seconds
+    const auto context = open_context(options, parameters, console);  // may take seconds
     if (!context) return tl::unexpected(context.error());
-    console_.note(fmt::format("serving {}", channel.peer()));
+    console.note(fmt::format("serving {}", channel.peer()));
     for (;;) {
       ASSIGN_OR_RETURN(const auto message, channel.receive(reporter ? kNextLimit : kFirstLimit));
       if (reporter && message.value("type", Json()) == "end") {
@@ -375,70 +380,49 @@ class Server {
                           const TestParameters& parameters,
                           std::optional<Reporter>& reporter) const {
     ASSIGN_OR_RETURN(const auto size, unsigned_field(message, "size", 1, kMaxMessageBytes));
-    if (const uint64_t wanted = buffer_bytes(parameters, size); wanted > options_.max_buffers) {
+    if (const uint64_t wanted = buffer_bytes(parameters, size); wanted > options.max_buffers) {
       return fail(ErrorCode::kPeer,
                   fmt::format("the client asks for {} MiB of buffers, and the server allows {}: "
                               "lower -s, -q, -t or -r, or raise --max-buffers there",
-                              wanted >> 20, options_.max_buffers >> 20));
+                              wanted >> 20, options.max_buffers >> 20));
     }
-    const bool both = parameters.bidirectional || definition_.echo;
-    const StreamPlan plan{.nic = kNic,
-                          .size = size,
-                          .send = both || parameters.reversed,
-                          .receive = both || !parameters.reversed,
-                          .echo = definition_.echo,
-                          .place = place_};
+    const StreamPlan plan = plan_of(*this, parameters, size, /*client=*/false);
     ASSIGN_OR_RETURN(auto streams, make_streams(context, channel, plan, parameters));
-    if (!reporter) reporter.emplace(definition_.kind, options_, parameters);
+    if (!reporter) reporter.emplace(kind, options, parameters);
     reporter->set_nic(streams.nic);
-    const End end{context, streams.nic, channel, streams, !definition_.echo};
+    const End end{context, streams.nic, channel, streams, !echo()};
     for (int phase = 0; phase < 2; ++phase) {  // warm-up, measurement
-      RETURN_IF_ERROR(serve_phase(end, definition_.echo));
+      RETURN_IF_ERROR(serve_phase(end, echo()));
     }
     ASSIGN_OR_RETURN(const auto received, channel.expect("result", kNextLimit));
     return reporter->add(received.value("result", Json()));
   }
 
-  const TestDefinition& definition_;
-  const TestOptions& options_;
-  const MessagePlace& place_;
-  const Console& console_;
   std::vector<std::string> hosts_;    // where it waits
   std::unique_ptr<Context> waiting_;  // until a client comes
 };
 
-// The client's environment applies to both ends, as --cc does.
+// PACECAR_CC of the client's environment applies to both ends, as --cc does.
 Result<void> choose_control(TestParameters& parameters) {
   ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
-  for (size_t row = 0; row < param_table().size(); ++row) {
-    const bool chosen = params.origin(row) != Params().origin(row);
-    if (param_table()[row].name == "PACECAR_CC" && chosen &&
-        parameters.congestion_control.empty()) {
-      parameters.congestion_control = params.cc;
-    }
-  }
+  const auto row = std::ranges::find(param_table(), "PACECAR_CC", &ParamInfo::name);
+  const auto index = static_cast<size_t>(row - param_table().begin());
+  const bool chosen = params.origin(index) != Params().origin(index);
+  if (chosen && parameters.congestion_control.empty()) parameters.congestion_control = params.cc;
   return {};
 }
 
-Result<int> run_end(const TestDefinition& definition, TestOptions& options,
-                    const Console& console) {
+}  // namespace
+
+Result<int> run_test(TestKind kind, TestOptions options, const Console& console) {
   RETURN_IF_ERROR(check_writable(options.json_file));
   const bool server = options.host.empty();
   if (!server) {
     RETURN_IF_ERROR(choose_control(options.parameters));
   }
   ASSIGN_OR_RETURN(const auto place, find_place(options));
-  return server ? Server(definition, options, place, console).run()
-                : Client(definition, options, place, console).run();
-}
-
-}  // namespace
-
-int run_test(const TestDefinition& definition, int argc, char** argv) {
-  auto parsed = parse_test_options(definition.kind, argc, argv);
-  if (const auto code = code_of_words(parsed)) return *code;
-  const Console console(parsed->options.quiet, parsed->options.color);
-  return code_of(run_end(definition, parsed->options, console), console);
+  const Side side{kind, options, place, console};
+  return server ? Server(side).run() : Client(side).run();
 }
 
 }  // namespace pacecar::perf

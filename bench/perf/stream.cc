@@ -81,7 +81,7 @@ Result<bool> ReceiveStream::post_group() {
   PACECAR_CHECK(messages <= buffers.size());
   for (uint32_t i = 0; i < messages; ++i) {
     const auto target = slot(posted_ + i);
-    // A group never ends short but at the limit, so that tags go on from 0 with every request.
+    // Only the last group before the limit may be shorter, so the tags of each request begin at 0.
     buffers[i] = {target.data(), target.size(), static_cast<int>(i), buffer_.memory()};
   }
   ASSIGN_OR_RETURN(const auto request, connection_->irecv({buffers.data(), messages}));

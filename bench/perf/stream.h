@@ -1,9 +1,10 @@
-// The two ends of a one-way stream of messages over one connection. Both are polled; both count
-// messages since the connection was made, and go on up to a limit, which starts at 0 and rises.
+// The two ends of a one-way stream of messages over one connection. Both are polled. Both count
+// messages since the connection was made, and continue up to a limit, which starts at 0 and rises.
 //
-// Messages go in groups of up to kMaxReceiveBuffers per receive request when more are in flight
-// than a connection can hold requests; the place in the group is the tag. So a limit that is not
-// the last one must be a multiple of group_size().
+// If more messages are in flight than a connection has requests, a receive request has a group of
+// up to kMaxReceiveBuffers messages, and the tag is the index in the group. So every limit but the
+// last one must be a multiple of group_size().
+//
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -28,14 +29,14 @@ class SendStream {
   SendStream(std::unique_ptr<SendConnection> connection, MessageBuffer buffer, uint32_t tx_depth,
              uint32_t rx_depth, bool validate);
 
-  // Starts sends up to the limit, and finishes what is done. Returns how many messages it finished.
+  // Starts sends up to the limit, and tests those in flight. Returns how many have completed.
   Result<uint64_t> poll();
   void set_limit(uint64_t limit) { limit_ = limit; }
-  // So many sends are started together, but for the last ones; at most the depth.
+  // How many sends are started together, at most the depth; the last ones may be fewer.
   void set_post_list(uint32_t sends) { post_list_ = std::min<uint64_t>(sends, requests_.size()); }
-  // Lowers the limit as far as what is started allows, and returns it.
+  // Lowers the limit as far as the started sends allow, and returns it.
   uint64_t stop();
-  // stop() would leave something out.
+  // stop() would lower the limit.
   bool may_stop() const { return whole_groups() < limit_; }
   uint64_t finished() const { return finished_; }
   bool at_limit() const { return finished_ == limit_; }
@@ -62,8 +63,7 @@ class ReceiveStream {
   ReceiveStream(std::unique_ptr<ReceiveConnection> connection, MessageBuffer buffer,
                 uint32_t rx_depth, bool validate, bool echo);
 
-  // As SendStream::poll. Errors also: kPeer when a message has another size or other bytes than it
-  // must have.
+  // As SendStream::poll. Errors also: kPeer (a message with another size, or with wrong bytes).
   Result<uint64_t> poll();
   void set_limit(uint64_t limit) { limit_ = limit; }
   uint64_t finished() const { return finished_; }

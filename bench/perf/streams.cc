@@ -16,11 +16,13 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr Duration kConnectLimit = Duration::from_s(5);
+// Of the NICs that match, the first; another serves where the peer has none of its network.
+constexpr size_t kNic = 0;
 
 template <typename T>
 using Pointers = std::vector<std::unique_ptr<T>>;
 
-// The peer's, if it is wanted.
+// Sends the listener's handle, if there is one. Returns the peer's, if it is wanted.
 Result<std::optional<Handle>> exchange_handles(ControlChannel& channel, const Listener* listener,
                                                bool wanted) {
   RETURN_IF_ERROR(
@@ -33,14 +35,14 @@ Result<std::optional<Handle>> exchange_handles(ControlChannel& channel, const Li
   return handle;
 }
 
-// Makes `count` connections each way, as wanted, by polling both, as long as the peer is there.
-Result<void> connect_all(Context& context, ControlChannel& channel, size_t nic, size_t count,
+// Makes `count` connections in each direction that is wanted: to `remote`, and from `listener`.
+Result<void> connect_all(Context& context, ControlChannel& channel, size_t count,
                          Listener* listener, const std::optional<Handle>& remote,
                          Pointers<SendConnection>& senders,
                          Pointers<ReceiveConnection>& receivers) {
   Pointers<Connecting> pending;
   for (size_t i = 0; remote && i < count; ++i) {
-    ASSIGN_OR_RETURN(auto connecting, context.connect(nic, *remote));
+    ASSIGN_OR_RETURN(auto connecting, context.connect(kNic, *remote));
     pending.push_back(std::move(connecting));
   }
   const size_t expected = listener != nullptr ? count : 0;
@@ -75,7 +77,7 @@ Result<void> connect_all(Context& context, ControlChannel& channel, size_t nic, 
 
 Result<uint64_t> Streams::poll() {
   uint64_t moved = 0;
-  for (auto& sender : senders) {  // first: an answer does not wait for a look at what comes next
+  for (auto& sender : senders) {  // first, so that an echo leaves before the receivers are polled
     ASSIGN_OR_RETURN(const auto finished, sender.poll());
     moved += finished;
   }
@@ -92,13 +94,8 @@ void Streams::set_limit(uint64_t limit) {
 }
 
 bool Streams::at_limit() const {
-  for (const auto& sender : senders) {
-    if (!sender.at_limit()) return false;
-  }
-  for (const auto& receiver : receivers) {
-    if (!receiver.at_limit()) return false;
-  }
-  return true;
+  return std::ranges::all_of(senders, &SendStream::at_limit) &&
+         std::ranges::all_of(receivers, &ReceiveStream::at_limit);
 }
 
 uint64_t Streams::stop() {
@@ -107,9 +104,7 @@ uint64_t Streams::stop() {
   return total;
 }
 
-bool Streams::may_stop() const {
-  return std::ranges::any_of(senders, [](const SendStream& sender) { return sender.may_stop(); });
-}
+bool Streams::may_stop() const { return std::ranges::any_of(senders, &SendStream::may_stop); }
 
 uint64_t Streams::sent() const {
   uint64_t total = 0;
@@ -127,13 +122,13 @@ Result<Streams> make_streams(Context& context, ControlChannel& channel, const St
                              const TestParameters& parameters) {
   std::unique_ptr<Listener> listener;
   if (plan.receive) {
-    ASSIGN_OR_RETURN(listener, context.listen(plan.nic));
+    ASSIGN_OR_RETURN(listener, context.listen(kNic));
   }
   ASSIGN_OR_RETURN(const auto remote, exchange_handles(channel, listener.get(), plan.send));
   Pointers<SendConnection> senders;
   Pointers<ReceiveConnection> receivers;
-  const auto connected = connect_all(context, channel, plan.nic, parameters.connections,
-                                     listener.get(), remote, senders, receivers);
+  const auto connected = connect_all(context, channel, parameters.connections, listener.get(),
+                                     remote, senders, receivers);
   if (!connected) return tl::unexpected(channel.explain(connected.error()));
 
   Streams streams;

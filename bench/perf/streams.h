@@ -1,4 +1,4 @@
-// All streams of one test at one end, and how the two ends set them up.
+// The streams of one test at one end, and their set-up with the peer.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 namespace pacecar::perf {
 
 struct Streams {
-  size_t nic = 0;  // that they use; where each direction has its own, the senders'
+  size_t nic = 0;  // that they use; if each direction has its own, the senders'
   std::vector<SendStream> senders;
   std::vector<ReceiveStream> receivers;
 
@@ -21,21 +21,20 @@ struct Streams {
   bool at_limit() const;
   // Stops all senders as soon as possible; returns how many messages they will have sent in all.
   uint64_t stop();
-  // The peer has not received everything, so it will learn of stop() before it is done.
+  // Messages are left that are not started, so stop() would end the phase early.
   bool may_stop() const;
   uint64_t finished() const { return sent() + received(); }
   uint64_t sent() const;
   uint64_t received() const;
 };
 
-// The ends of a test that this side makes.
+// The streams that this end makes.
 struct StreamPlan {
-  size_t nic = 0;     // another serves where the peer has none of its network
   uint64_t size = 0;  // bytes per message
   bool send = false;
   bool receive = false;
   bool echo = false;  // each message answers the one before
-  MessagePlace place;
+  const MessagePlace& place;
 };
 
 // Both sides call it at the same time, each with the other's directions reversed.

@@ -1,19 +1,20 @@
 // The subcommands of `pacecar`: one file each. To add one, write its file, declare it here and add
 // its line to the table in bench/main.cc.
 //
-// argv[0] is the subcommand's own name. What they return is an ExitCode, or what is said here.
+// argv[0] is the subcommand's own name. They return an ExitCode, or what a comment says here.
 #pragma once
 
 namespace pacecar {
 
-int run_ab(int argc, char** argv);  // 0: passed, 1: a threshold was missed, 2: an error
-int run_check_plugin(int argc,
-                     char** argv);  // 0: every rule holds, 1: one does not, 2: wrong usage
-// 0: nothing is wrong, 1: something is, 2: wrong usage, or there is nothing to look at.
+// 0: passed, 1: a threshold was missed, 2: an error
+int run_ab(int argc, char** argv);
+// 0: every rule holds, 1: one does not, 2: wrong usage
+int run_check_plugin(int argc, char** argv);
+// 0: nothing is wrong, 1: something is, 2: wrong usage, or there is nothing to look at
 int run_doctor(int argc, char** argv);
 int run_metrics(int argc, char** argv);
 int run_plan(int argc, char** argv);  // 0, 1 where no plan fits, 2 for wrong usage
-// Or does not return: the program takes this one's place.
+// Does not return if it can execute the program.
 int run_program(int argc, char** argv);
 int run_predict(int argc, char** argv);
 int run_sim(int argc, char** argv);  // 0 when the run ended, 2 for everything else
@@ -24,16 +25,12 @@ int run_top(int argc, char** argv);
 
 namespace pacecar::perf {
 
-int run_bw(int argc, char** argv);
-int run_lat(int argc, char** argv);
 int run_info(int argc, char** argv);
-int run_preflight(int argc, char** argv);
 
 }  // namespace pacecar::perf
 
 namespace pacecar::hosts {
 
-// With --hosts; without it they are those above.
 int run_bw(int argc, char** argv);
 int run_lat(int argc, char** argv);
 int run_preflight(int argc, char** argv);

@@ -1,6 +1,5 @@
 #include "bench/perf/test_parameters.h"
 
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "bench/perf/json_fields.h"
@@ -67,8 +66,7 @@ Result<TestParameters> test_parameters_from_json(const nlohmann::json& object) {
   ASSIGN_OR_RETURN(parameters.congestion_control, text_field(object, "congestion_control", 32));
   ASSIGN_OR_RETURN(parameters.mtu, unsigned_field(object, "mtu_bytes", 0, 65536));
   ASSIGN_OR_RETURN(parameters.tos, unsigned_field(object, "tos", 0, 255));
-  ASSIGN_OR_RETURN(parameters.rate_bps,
-                   unsigned_field(object, "rate_bps", 0, std::numeric_limits<uint64_t>::max()));
+  ASSIGN_OR_RETURN(parameters.rate_bps, unsigned_field(object, "rate_bps", 0, UINT64_MAX));
   ASSIGN_OR_RETURN(parameters.reversed, bool_field(object, "reversed"));
   ASSIGN_OR_RETURN(parameters.report_both, bool_field(object, "report_both"));
   ASSIGN_OR_RETURN(parameters.post_list, unsigned_field(object, "post_list", 1, kMaxDepth));

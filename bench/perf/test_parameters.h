@@ -1,5 +1,4 @@
-// The parameters that the client sets for both ends of a test, and their form on the control
-// channel.
+// The parameters that the client sets for both ends of a test, also as JSON on the control channel.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@ constexpr uint32_t kMaxConnections = 256;
 constexpr uint64_t kMaxTimeoutMs = 3'600'000;  // PACECAR_TIMEOUT's
 // Bounded by the receives that a connection can hold.
 constexpr uint32_t kMaxDepth = kMaxRequests * kMaxReceiveBuffers;
-// Message buffers of one end; more is a mistake of units rather than a test.
+// The most for the message buffers of one end; more is probably a mistake of units.
 constexpr uint64_t kMaxBufferBytes = uint64_t{8} << 30;
 
 struct TestParameters {
@@ -30,9 +29,9 @@ struct TestParameters {
   bool bidirectional = false;
   bool validate = false;     // every message carries a pattern that the receiver checks
   bool gigabits = false;     // unit of the bandwidth columns
-  bool cpu_util = false;     // a column more
+  bool cpu_util = false;     // a column with CPU time
   bool reversed = false;     // the server sends, the client receives
-  bool report_both = false;  // two columns more: sent and received apart
+  bool report_both = false;  // columns for each direction
   uint32_t post_list = 1;    // sends that are started together
   // The transport's own parameters, at both ends; empty or 0 leaves each end's own value.
   std::string congestion_control;

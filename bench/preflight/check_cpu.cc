@@ -1,4 +1,4 @@
-// What makes latency vary: frequency, sleep, distance. And memory pages.
+// What makes latency vary: CPU frequency, sleep states, NUMA distance. And huge pages.
 #include <fmt/format.h>
 
 #include "bench/preflight/checks.h"

@@ -1,5 +1,5 @@
-// What keeps a RoCE network from dropping packets, and whether it does drop them. Only for
-// hardware: a software device has neither PFC nor DCQCN, though it counts losses.
+// PFC and DCQCN, which keep a RoCE network from dropping packets, and counters of lost packets. A
+// software device has the counters only.
 #include <fmt/format.h>
 
 #include "bench/preflight/checks.h"
@@ -8,13 +8,11 @@ namespace pacecar::preflight {
 namespace {
 
 std::string priorities(uint8_t mask) {
-  std::string text;
+  std::vector<unsigned> set;
   for (unsigned priority = 0; priority < 8; ++priority) {
-    if (((mask >> priority) & 1) != 0) {
-      text += fmt::format("{}{}", text.empty() ? "" : ", ", priority);
-    }
+    if (((mask >> priority) & 1) != 0) set.push_back(priority);
   }
-  return text;
+  return fmt::format("{}", fmt::join(set, ", "));
 }
 
 std::string list(const Counters& counters) {
@@ -30,7 +28,7 @@ void check_pfc(const RdmaPort& port, const Netdev* netdev, Findings& findings) {
   if (netdev == nullptr || !netdev->pfc) {
     findings.add(FindingId::kFabricPfcUnknown, port.name(),
                  "the driver does not report whether PFC is on", {{"NETDEV", name}});
-  } else if (netdev->pfc->enabled == 0) {
+  } else if (*netdev->pfc == 0) {
     findings.add(FindingId::kFabricPfcOff, port.name(),
                  fmt::format("interface {}: PFC is off for every priority; turn it on here and on "
                              "the switches, for the priority that RDMA uses",
@@ -38,7 +36,7 @@ void check_pfc(const RdmaPort& port, const Netdev* netdev, Findings& findings) {
                  {{"NETDEV", name}});
   } else {
     findings.add(FindingId::kFabricPfc, port.name(),
-                 fmt::format("PFC for priority {}", priorities(netdev->pfc->enabled)));
+                 fmt::format("PFC for priority {}", priorities(*netdev->pfc)));
   }
 }
 

@@ -33,7 +33,7 @@ std::string index_problem(const std::string& setting, const RdmaPort& port) {
   if (gid == port.gids.end()) {
     return fmt::format("PACECAR_GID_INDEX={} is an empty GID here", setting);
   }
-  if (gid->type != GidType::kRoceV2) {
+  if (!gid->roce_v2) {
     return fmt::format("PACECAR_GID_INDEX={} is no RoCE v2 GID here", setting);
   }
   return "";
@@ -81,7 +81,7 @@ void check_port(const RdmaPort& port, const std::string& setting, Findings& find
 const Gid* choose_gid(const RdmaPort& port) {
   const Gid* best = nullptr;
   for (const Gid& gid : port.gids) {
-    if (gid.type != GidType::kRoceV2) continue;
+    if (!gid.roce_v2) continue;
     if (best == nullptr || reach_of(gid) < reach_of(*best)) best = &gid;
   }
   return best;

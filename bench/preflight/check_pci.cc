@@ -1,4 +1,4 @@
-// PCIe links below the device's capability, and bridges between NIC and GPU.
+// PCIe links below their devices' capability, IOMMU, and bridges between NIC and GPU.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ double transfers_per_second(const std::string& text) {
   return value > 0 && value < 1e6 ? value : 0;
 }
 
-// Idle GPUs lower their link's speed to save power, so only NICs are held to theirs.
+// Only for NICs: idle GPUs lower their link's speed to save power.
 bool is_slow(const PciDevice& device) {
   const double now = transfers_per_second(device.link_speed);
   return device.kind == PciKind::kNic && now > 0 &&

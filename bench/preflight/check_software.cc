@@ -41,12 +41,9 @@ void check_software(const Facts& facts, Findings& findings) {
   findings.add(FindingId::kSoftwareVersions, "versions",
                fmt::format("Pacecar {}, Linux {}, {}", facts.settings.version,
                            or_unknown(software.kernel), or_unknown(software.os)));
-  std::string modules;
-  for (const std::string& name : software.modules) {
-    modules += fmt::format("{}{}", modules.empty() ? "" : ", ", name);
-  }
   findings.add(FindingId::kSoftwareModules, "modules",
-               modules.empty() ? "none for RDMA or GPUs" : modules);
+               software.modules.empty() ? "none for RDMA or GPUs"
+                                        : fmt::format("{}", fmt::join(software.modules, ", ")));
   check_nccl(software, findings);
   if (!facts.settings.error.empty()) {
     findings.add(FindingId::kSoftwareParameters, "parameters", facts.settings.error);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 
 namespace pacecar::preflight {
 namespace {
@@ -20,19 +21,6 @@ constexpr std::array kChecks = {
     Check{"software", "versions, kernel modules, NCCL, Pacecar's parameters", check_software},
 };
 
-bool is_check(std::string_view name) {
-  return std::ranges::find(kChecks, name, &Check::name) != kChecks.end();
-}
-
-tl::unexpected<Error> fail_unknown(std::string_view name) {
-  std::string known;
-  for (const Check& check : kChecks) {
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", check.name);
-  }
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("there is no check '{}': choose some of {}", name, known));
-}
-
 }  // namespace
 
 std::span<const Check> checks() { return kChecks; }
@@ -40,7 +28,10 @@ std::span<const Check> checks() { return kChecks; }
 Result<std::vector<Check>> choose_checks(std::string_view names) {
   const auto wanted = split(names, ',');
   for (const std::string& name : wanted) {
-    if (!is_check(name)) return fail_unknown(name);
+    if (std::ranges::find(kChecks, name, &Check::name) != kChecks.end()) continue;
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("there is no check '{}': choose some of {}", name,
+                            fmt::join(kChecks | std::views::transform(&Check::name), ", ")));
   }
   std::vector<Check> chosen;
   for (const Check& check : kChecks) {

@@ -1,5 +1,5 @@
-// The checks: each a pure function from facts to findings. An id of a finding begins with the name
-// of its check. A new check is its file, its declaration and its line in checks.cc.
+// The checks: pure functions from facts to findings. The id of a finding begins with the name of
+// its check. A new check is its file, its declaration and its line in checks.cc.
 #pragma once
 
 #include <span>
@@ -20,14 +20,14 @@ struct Check {
 
 std::span<const Check> checks();
 
-// The checks that `names`, a comma list, has, in their usual order; all of them when it is empty.
-// Errors: kInvalidArgument for a name that is no check, with those that there are.
+// The checks in the comma-separated list `names`, in their usual order; all if it is empty. Errors:
+// kInvalidArgument (a name that is no check), with the names of all checks.
 Result<std::vector<Check>> choose_checks(std::string_view names);
 
 Findings examine(const Facts& facts, std::span<const Check> chosen);
 
-// The GID that Pacecar uses of a RoCE port; null when there is no RoCE v2 GID. Of equals, the one
-// with the lowest index.
+// The GID of a RoCE port that Pacecar uses; null if there is no RoCE v2 GID. Of equally good ones
+// the one with the lowest index.
 const Gid* choose_gid(const RdmaPort& port);
 
 void check_rdma(const Facts& facts, Findings& findings);

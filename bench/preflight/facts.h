@@ -1,7 +1,8 @@
-// The facts about a host. read_facts() reads them once; the checks use nothing else, so that a test
-// can make up any host. nullopt or an empty string: not known.
+// The facts about a host. read_facts() reads them once, and the checks use nothing else. nullopt or
+// an empty string: not known. Pure values.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -14,11 +15,9 @@
 
 namespace pacecar::preflight {
 
-enum class GidType : uint8_t { kUnknown, kInfiniBandOrRoceV1, kRoceV2 };
-
 struct Gid {
   uint64_t index = 0;
-  GidType type = GidType::kUnknown;
+  bool roce_v2 = false;
   std::array<uint8_t, 16> address{};
   std::string text;
   std::string netdev;
@@ -57,19 +56,15 @@ struct RdmaDevice {
   bool is_software() const { return pci_address.empty(); }
 };
 
-// One bit per priority.
-struct PriorityFlowControl {
-  uint8_t enabled = 0;
-};
-
 struct Netdev {
   std::string name;
   uint64_t mtu = 0;
   bool up = false;
-  bool virtual_device = false;        // has no device below it: loopback, bridge, tunnel
-  std::optional<uint8_t> ecn_notify;  // priorities on which congestion notifications are sent
-  std::optional<uint8_t> ecn_react;   // priorities on which the adapter reacts to them
-  std::optional<PriorityFlowControl> pfc;
+  bool virtual_device = false;  // has no device below it: loopback, bridge, tunnel
+  // Priorities, one bit each:
+  std::optional<uint8_t> ecn_notify;  // those on which congestion notifications are sent
+  std::optional<uint8_t> ecn_react;   // those on which the adapter reacts to them
+  std::optional<uint8_t> pfc;
   Counters pauses;  // received
 };
 
@@ -121,10 +116,12 @@ struct Software {
   std::optional<uint64_t> receive_buffer_max;
   std::optional<uint64_t> send_buffer_max;
 
-  bool has_module(std::string_view name) const;
+  bool has_module(std::string_view name) const {
+    return std::ranges::find(modules, name) != modules.end();
+  }
 };
 
-// Settings of Pacecar, from wherever they come.
+// Pacecar's own parameters.
 struct Settings {
   std::string version;
   std::string gid_index;  // as written; empty: not set
@@ -135,7 +132,7 @@ struct Settings {
 
 enum class PathProof : uint8_t { kNone, kOneWay, kBothWays };
 
-// What was found out about packets to one peer. Sizes are IP packets, headers included.
+// Which packets reach a peer. Sizes are those of IP packets, headers included, in bytes.
 struct PeerPath {
   std::string host;
   bool has_address = false;
@@ -158,8 +155,15 @@ struct Facts {
   std::optional<PeerPath> peer;
   std::optional<Duration> watched;
 
-  const Netdev* netdev(std::string_view name) const;
-  const PciDevice* pci_device(std::string_view address) const;
+  // Null if there is none.
+  const Netdev* netdev(std::string_view name) const {
+    const auto found = std::ranges::find(netdevs, name, &Netdev::name);
+    return found == netdevs.end() ? nullptr : &*found;
+  }
+  const PciDevice* pci_device(std::string_view address) const {
+    const auto found = std::ranges::find(pci, address, &PciDevice::address);
+    return found == pci.end() ? nullptr : &*found;
+  }
 };
 
 }  // namespace pacecar::preflight

@@ -1,5 +1,5 @@
-// Findings about a host, each of a kind that findings.def lists. The kind fixes id, severity and
-// the form of the cure, so that documents and program cannot disagree. Pure; any thread.
+// Findings about a host, each of a kind that findings.def lists. The kind determines id, severity
+// and the form of the cure. Pure.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,8 @@ struct Finding {
 // Words of a cure and their replacements on this host.
 using CureWords = std::initializer_list<std::pair<std::string_view, std::string_view>>;
 
-// Collects findings. Text from the host's files is made printable, and in cures safe for the shell,
-// as users paste these.
+// Collects findings. Text from the host's files is made printable, and in cures also safe for a
+// shell, because users paste cures.
 class Findings {
  public:
   void add(FindingId id, std::string_view subject, std::string_view message, CureWords words = {});

@@ -1,16 +1,13 @@
 #include "bench/preflight/host_tree.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <climits>
-#include <cstdlib>
-#include <memory>
+#include <filesystem>
+#include <system_error>
 
 #include "bench/preflight/text.h"
 #include "transport/base/file_descriptor.h"
@@ -28,65 +25,51 @@ std::optional<std::string> HostTree::bytes(std::string_view path) const {
   const FileDescriptor fd(open(full(path).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd) return std::nullopt;
   struct stat status {};
-  std::optional<std::string> content;
-  if (fstat(fd.get(), &status) == 0 && S_ISREG(status.st_mode)) {
-    content.emplace(kMaxFile, '\0');
-    size_t size = 0;
-    ssize_t got = 0;
-    while (size < kMaxFile && (got = read(fd.get(), content->data() + size, kMaxFile - size)) > 0) {
-      size += static_cast<size_t>(got);
-    }
-    content->resize(size);
-    // Many attributes of /sys answer a read with an error instead of a value.
-    if (got < 0) content.reset();
+  if (fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  std::string content(kMaxFile, '\0');
+  size_t size = 0;
+  ssize_t got = 0;
+  while (size < kMaxFile && (got = read(fd.get(), content.data() + size, kMaxFile - size)) > 0) {
+    size += static_cast<size_t>(got);
   }
+  if (got < 0) return std::nullopt;  // as many attributes of /sys do instead of giving a value
+  content.resize(size);
   return content;
 }
 
-std::optional<std::string> HostTree::text(std::string_view path) const {
-  const auto content = bytes(path);
-  if (!content) return std::nullopt;
-  const std::string_view trimmed = trim(*content);
-  if (trimmed.empty()) return std::nullopt;
-  return std::string(trimmed);
+std::string HostTree::text(std::string_view path) const {
+  return std::string(trim(bytes(path).value_or("")));
 }
 
 std::optional<uint64_t> HostTree::number(std::string_view path) const {
-  const auto content = text(path);
-  return content ? parse_number(*content) : std::nullopt;
+  return parse_number(text(path));
 }
 
 std::vector<std::string> HostTree::names(std::string_view path) const {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(full(path).c_str()), &closedir);
   std::vector<std::string> names;
-  if (folder == nullptr) return names;
-  while (const dirent* entry = readdir(folder.get())) {
-    const std::string_view name = entry->d_name;
-    if (name == "." || name == "..") continue;
-    if (names.size() == kMaxNames) break;
-    names.emplace_back(name);
+  std::error_code ended;
+  for (std::filesystem::directory_iterator entry(full(path), ended), end;
+       !ended && entry != end && names.size() < kMaxNames; entry.increment(ended)) {
+    names.push_back(entry->path().filename());
   }
   std::ranges::sort(names);
   return names;
 }
 
 bool HostTree::exists(std::string_view path) const {
-  struct stat status {};
-  return lstat(full(path).c_str(), &status) == 0;
+  std::error_code ignored;
+  return std::filesystem::exists(std::filesystem::symlink_status(full(path), ignored));
 }
 
 std::optional<std::string> HostTree::link_name(std::string_view path) const {
-  std::array<char, PATH_MAX> target;
-  const ssize_t size = readlink(full(path).c_str(), target.data(), target.size());
-  if (size <= 0) return std::nullopt;
-  const std::string_view text(target.data(), static_cast<size_t>(size));
-  return std::string(text.substr(text.rfind('/') + 1));  // all of it when there is no slash
+  std::error_code failed;
+  const auto target = std::filesystem::read_symlink(full(path), failed);
+  return failed ? std::nullopt : std::optional(target.filename().string());
 }
 
 std::vector<std::string> HostTree::resolved_parts(std::string_view path) const {
-  const std::unique_ptr<char, void (*)(void*)> real(realpath(full(path).c_str(), nullptr),
-                                                    &std::free);
-  return real == nullptr ? std::vector<std::string>() : split(real.get(), '/');
+  std::error_code failed;
+  return split(std::filesystem::canonical(full(path), failed).string(), '/');
 }
 
 int HostTree::try_open(std::string_view path) const {

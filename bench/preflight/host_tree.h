@@ -1,7 +1,7 @@
-// Reads /sys, /proc, /dev and /etc of this host, or of a copy of them in a folder. Whatever is
-// there is data: a file that is missing, unreadable, a folder, a pipe or too large is "not there".
-// Paths are relative to the root ("sys/class/net"). Nothing throws.
-// Thread rule: any thread; it holds no state but the root.
+// Reads /sys, /proc, /dev and /etc of this host, or of a copy of them in a folder. The files are
+// untrusted: one that is missing, unreadable, a folder or a pipe counts as absent. Paths are
+// relative to the root ("sys/class/net"). Nothing throws. Thread rule: any thread; it holds no
+// state but the root.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@ namespace pacecar::preflight {
 
 class HostTree {
  public:
-  static constexpr size_t kMaxFile = 64 << 10;  // bytes; the longer rest is not read
+  static constexpr size_t kMaxFile = 64 << 10;  // bytes; what follows is not read
   static constexpr size_t kMaxNames = 4096;     // of one folder
 
   explicit HostTree(std::string root = "/");
 
-  // Without blanks at both ends; nullopt when there is no such file, or it is empty.
-  std::optional<std::string> text(std::string_view path) const;
+  // A file's text without blanks at both ends; empty also if there is no such file.
+  std::string text(std::string_view path) const;
   std::optional<std::string> bytes(std::string_view path) const;
   std::optional<uint64_t> number(std::string_view path) const;
   // Of a folder's entries, sorted; empty when there is no such folder.

@@ -62,19 +62,6 @@ std::span<const std::byte> attribute(std::span<const std::byte> attributes, uint
   return {};
 }
 
-std::optional<PriorityFlowControl> ask_pfc(const std::string& netdev) {
-  const FileDescriptor netlink = make_socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
-  if (!netlink || netdev.size() >= IFNAMSIZ) return std::nullopt;
-  const timeval limit = {.tv_sec = 1, .tv_usec = 0};
-  setsockopt(netlink.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-  const DcbRequest request = dcb_request(netdev);
-  if (send(netlink.get(), &request, sizeof(request), 0) < 0) return std::nullopt;
-  std::array<std::byte, 8192> answer;
-  const ssize_t size = recv(netlink.get(), answer.data(), answer.size(), 0);
-  if (size <= 0) return std::nullopt;
-  return parse_pfc(std::span(answer).first(static_cast<size_t>(size)));
-}
-
 // --- statistics: linux/ethtool.h ---
 
 constexpr uint32_t kMaxStatistics = 16384;
@@ -97,6 +84,36 @@ uint32_t count_statistics(const FileDescriptor& socket, const std::string& netde
   std::memcpy(&count, reinterpret_cast<const std::byte*>(query.data()) + sizeof(info),
               sizeof(count));
   return count <= kMaxStatistics ? count : 0;
+}
+
+}  // namespace
+
+std::optional<uint8_t> parse_pfc(std::span<const std::byte> answer) {
+  nlmsghdr header;
+  constexpr size_t kHeaders = NLMSG_HDRLEN + NLMSG_ALIGN(sizeof(dcbmsg));
+  if (answer.size() < kHeaders) return std::nullopt;
+  std::memcpy(&header, answer.data(), sizeof(header));
+  if (header.nlmsg_type != RTM_GETDCB || header.nlmsg_len < kHeaders ||
+      header.nlmsg_len > answer.size()) {
+    return std::nullopt;
+  }
+  const auto all = answer.subspan(kHeaders, header.nlmsg_len - kHeaders);
+  const auto pfc = attribute(attribute(all, DCB_ATTR_IEEE), DCB_ATTR_IEEE_PFC);
+  if (pfc.size() < sizeof(ieee_pfc)) return std::nullopt;
+  return std::to_integer<uint8_t>(pfc[offsetof(ieee_pfc, pfc_en)]);
+}
+
+std::optional<uint8_t> ask_pfc(const std::string& netdev) {
+  const FileDescriptor netlink = make_socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
+  if (!netlink || netdev.size() >= IFNAMSIZ) return std::nullopt;
+  const timeval limit = {.tv_sec = 1, .tv_usec = 0};
+  setsockopt(netlink.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+  const DcbRequest request = dcb_request(netdev);
+  if (send(netlink.get(), &request, sizeof(request), 0) < 0) return std::nullopt;
+  std::array<std::byte, 8192> answer;
+  const ssize_t size = recv(netlink.get(), answer.data(), answer.size(), 0);
+  if (size <= 0) return std::nullopt;
+  return parse_pfc(std::span(answer).first(static_cast<size_t>(size)));
 }
 
 Counters ask_statistics(const std::string& netdev) {
@@ -141,27 +158,6 @@ size_t count_interfaces() {
   }
   freeifaddrs(list);
   return names.size();
-}
-
-}  // namespace
-
-std::optional<PriorityFlowControl> parse_pfc(std::span<const std::byte> answer) {
-  nlmsghdr header;
-  constexpr size_t kHeaders = NLMSG_HDRLEN + NLMSG_ALIGN(sizeof(dcbmsg));
-  if (answer.size() < kHeaders) return std::nullopt;
-  std::memcpy(&header, answer.data(), sizeof(header));
-  if (header.nlmsg_type != RTM_GETDCB || header.nlmsg_len < kHeaders ||
-      header.nlmsg_len > answer.size()) {
-    return std::nullopt;
-  }
-  const auto all = answer.subspan(kHeaders, header.nlmsg_len - kHeaders);
-  const auto pfc = attribute(attribute(all, DCB_ATTR_IEEE), DCB_ATTR_IEEE_PFC);
-  if (pfc.size() < sizeof(ieee_pfc)) return std::nullopt;
-  return PriorityFlowControl{.enabled = std::to_integer<uint8_t>(pfc[offsetof(ieee_pfc, pfc_en)])};
-}
-
-KernelProbes kernel_probes() {
-  return {.pfc = ask_pfc, .statistics = ask_statistics, .interfaces = count_interfaces};
 }
 
 }  // namespace pacecar::preflight

@@ -60,7 +60,7 @@ class Prober {
  public:
   explicit Prober(Duration wait) : wait_(wait) {}
 
-  // Why that cannot be, or an empty string.
+  // Returns why it failed, or an empty string.
   std::string connect_to(const std::string& host, uint16_t port) {
     addrinfo hints{};
     hints.ai_socktype = SOCK_DGRAM;
@@ -100,7 +100,7 @@ class Prober {
     return await_answer(probe.nonce, datagram.size());
   }
 
-  // Each wrong or late datagram begins the wait anew, so their number has a bound too.
+  // Each wrong or late datagram restarts the wait, so their number is bounded as well.
   Reply await_answer(uint64_t nonce, size_t size) {
     std::vector<std::byte> datagram(kMaxPacket);
     for (int i = 0; i < 16; ++i) {
@@ -128,7 +128,7 @@ class Prober {
   Duration wait_;
 };
 
-// Of this host, for a socket of both families; an empty name: any.
+// Finds an address of this host, for a socket of both families; an empty name: any address.
 bool find_address(const std::string& host, sockaddr_in6& address) {
   address.sin6_family = AF_INET6;
   if (host.empty()) return true;

@@ -1,10 +1,13 @@
-// The largest packets on the path to a peer. Probes are UDP datagrams that must not be fragmented,
-// sent to one port of the peer: - `pacecar preflight --listen` there answers each with one of its
-// size: both ways are proved; - without it, the peer's kernel refuses the datagram (ICMP "port
-// unreachable"), which proves that
-//   it arrived: one way is proved;
-// - silence proves nothing about small probes; once small ones are answered, it says that large
-//   ones are lost.
+// Finds the largest packets that reach a peer. Probes are UDP datagrams that must not be
+// fragmented, sent to one port of the peer:
+// - `pacecar preflight --listen` there answers each with one of the same size, which proves both
+// ways.
+// - Without it, the peer's kernel refuses the datagram (ICMP "port unreachable"), which proves that
+// it
+//   arrived, one way.
+// - Silence after small probes proves nothing; once small ones are answered, silence after large
+// ones
+//   means that they are lost.
 // Sizes are those of IP packets, in bytes. Blocks for seconds; any thread.
 #pragma once
 
@@ -21,15 +24,15 @@ namespace pacecar::preflight {
 struct ProbePlan {
   uint16_t port = 0;
   uint32_t tries = 3;
-  // For the answer to one try. A kernel that has refused some datagrams in a row refuses one a
-  // second (Linux: net.ipv4.icmp_ratelimit); with a shorter wait that would look like lost packets.
+  // For the answer to one try. After some refusals in a row Linux refuses one datagram a second
+  // only (net.ipv4.icmp_ratelimit); with a shorter wait the others would look lost.
   Duration wait = Duration::from_ms(1100);
 };
 
 PeerPath probe_peer(const std::string& host, const ProbePlan& plan);
 
-// How many answers a second may have: a probe's source may be forged, and we must not flood that
-// address. A peer sends some twenty probes.
+// Bounds the answers per second: a probe's source may be forged, and must not be flooded. A peer
+// sends some twenty probes.
 class AnswerBudget {
  public:
   static constexpr uint32_t kPerSecond = 100;
@@ -43,13 +46,13 @@ class AnswerBudget {
 // Answers probes. One socket for both families, bound at once; it is closed with the object.
 class ProbeListener {
  public:
-  // At that address or name of this host, or, empty, at all. Port 0 takes any free one. Errors:
-  // kNotFound, kUnavailable, kPermission or kSystem.
+  // Listens at this address or name of this host; empty: at all. Port 0 takes any free port.
+  // Errors: kNotFound, kUnavailable, kPermission, kSystem.
   static Result<ProbeListener> open(const std::string& host, uint16_t port);
 
   uint16_t port() const { return port_; }
-  // Waits for one datagram; answers it if it is a probe, within the budget. False: the socket
-  // failed.
+  // Waits for one datagram, and answers it if it is a probe and the budget allows. False: the
+  // socket has failed.
   bool answer_one();
 
  private:

@@ -1,5 +1,7 @@
 #include "bench/preflight/read_facts.h"
 
+#include "bench/preflight/kernel_probes.h"
+
 namespace pacecar::preflight {
 namespace {
 
@@ -15,11 +17,11 @@ const RdmaPort* same_port(const Facts& facts, const RdmaPort& port) {
 
 }  // namespace
 
-Facts read_facts(const HostTree& tree, const KernelProbes& probes) {
+Facts read_facts(const HostTree& tree, bool live) {
   Facts facts;
   facts.rdma = read_rdma(tree);
-  facts.netdevs = read_netdevs(tree, probes);
-  if (probes.interfaces) facts.interfaces = probes.interfaces();
+  facts.netdevs = read_netdevs(tree, live);
+  if (live) facts.interfaces = count_interfaces();
   read_pci(tree, facts);
   facts.process = read_process(tree);
   facts.cpu = read_cpu(tree);

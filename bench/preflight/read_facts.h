@@ -1,34 +1,31 @@
-// Makes facts of a tree of files and of the running kernel's answers. Never fails: unreadable facts
-// are unknown. Everything is sorted by name.
+// Reads the facts about a host from its files and the running kernel. Never fails: what cannot be
+// read is unknown. Everything is sorted by name.
 #pragma once
 
-#include <functional>
-#include <optional>
-#include <string>
+#include <string_view>
+#include <vector>
 
 #include "bench/preflight/facts.h"
 #include "bench/preflight/host_tree.h"
 
 namespace pacecar::preflight {
 
-// Facts that no file has. An empty function: unknown.
-struct KernelProbes {
-  std::function<std::optional<PriorityFlowControl>(const std::string& netdev)> pfc;
-  std::function<Counters(const std::string& netdev)> statistics;
-  std::function<size_t()> interfaces;  // how many are up with an IP address
-};
+// `live`: the tree is this host's, so that facts without a file are read from the running kernel.
+Facts read_facts(const HostTree& tree, bool live);
 
-Facts read_facts(const HostTree& tree, const KernelProbes& probes);
-
-// Puts what the loss counters have gained since `before` into `after`.
+// Sets `growth` in `after` to what the loss counters have grown by since `before`.
 void note_growth(const Facts& before, Duration watched, Facts& after);
 
 // The parts, each from its own files.
 std::vector<RdmaDevice> read_rdma(const HostTree& tree);
-std::vector<Netdev> read_netdevs(const HostTree& tree, const KernelProbes& probes);
+std::vector<Netdev> read_netdevs(const HostTree& tree, bool live);
 void read_pci(const HostTree& tree, Facts& facts);
 Process read_process(const HostTree& tree);
 Cpu read_cpu(const HostTree& tree);
 Software read_software(const HostTree& tree);
+
+// Whether a bridge redirects requests or completions between peers upstream. `config`: its
+// configuration space as the kernel's file has it, 4096 bytes, or only 64 if we are not root.
+AcsState acs_state(std::string_view config);
 
 }  // namespace pacecar::preflight

@@ -26,7 +26,7 @@ std::optional<uint64_t> limit_of(std::string_view limits, std::string_view name)
 
 // The path in the line "0::/path" of the unified hierarchy.
 std::string control_group(const HostTree& tree) {
-  for (const std::string& line : split(tree.text("proc/self/cgroup").value_or(""), '\n')) {
+  for (const std::string& line : split(tree.text("proc/self/cgroup"), '\n')) {
     if (line.starts_with("0::/")) return line.substr(3);
   }
   return "/";
@@ -68,20 +68,18 @@ std::optional<uint64_t> deepest_idle_us(const HostTree& tree) {
 
 Process read_process(const HostTree& tree) {
   Process process;
-  const std::string limits = tree.text("proc/self/limits").value_or("");
+  const std::string limits = tree.text("proc/self/limits");
   process.memlock_bytes = limit_of(limits, "Max locked memory");
   process.open_files = limit_of(limits, "Max open files");
-  const std::string status = tree.text("proc/self/status").value_or("");
-  const uint64_t capabilities =
-      parse_number(value_of(status, "CapEff", ':').value_or(""), 16).value_or(0);
+  const std::string status = tree.text("proc/self/status");
+  const uint64_t capabilities = parse_number(value_of(status, "CapEff", ':'), 16).value_or(0);
   process.may_lock_memory = ((capabilities >> kCapIpcLock) & 1) != 0;
   process.may_force_buffers = ((capabilities >> kCapNetAdmin) & 1) != 0;
-  process.cpus = parse_ranges(value_of(status, "Cpus_allowed_list", ':').value_or(""));
+  process.cpus = parse_ranges(value_of(status, "Cpus_allowed_list", ':'));
   const std::string group = control_group(tree);
   process.cpu_quota_file =
       fmt::format("/sys/fs/cgroup{}{}cpu.max", group, group.ends_with('/') ? "" : "/");
-  process.cpu_quota =
-      parse_quota(tree.text(std::string_view(process.cpu_quota_file).substr(1)).value_or(""));
+  process.cpu_quota = parse_quota(tree.text(std::string_view(process.cpu_quota_file).substr(1)));
   process.in_container = is_container(tree);
   return process;
 }
@@ -90,18 +88,18 @@ Cpu read_cpu(const HostTree& tree) {
   Cpu cpu;
   for (const std::string& name : tree.names("sys/devices/system/cpu")) {
     if (!is_cpu(name)) continue;
-    const auto governor = tree.text("sys/devices/system/cpu/" + name + "/cpufreq/scaling_governor");
-    if (governor) ++cpu.governors[*governor];
+    const std::string governor =
+        tree.text("sys/devices/system/cpu/" + name + "/cpufreq/scaling_governor");
+    if (!governor.empty()) ++cpu.governors[governor];
   }
   cpu.deepest_idle_us = deepest_idle_us(tree);
   for (const std::string& name : tree.names("sys/devices/system/node")) {
     const auto node = name.starts_with("node") ? parse_number(name.substr(4)) : std::nullopt;
     if (!node) continue;
-    const auto cpus = tree.text("sys/devices/system/node/" + name + "/cpulist");
-    if (cpus) cpu.numa_nodes[*node] = parse_ranges(*cpus);
+    const std::string cpus = tree.text("sys/devices/system/node/" + name + "/cpulist");
+    if (!cpus.empty()) cpu.numa_nodes[*node] = parse_ranges(cpus);
   }
-  cpu.huge_pages = parse_number(
-      value_of(tree.text("proc/meminfo").value_or(""), "HugePages_Total", ':').value_or(""));
+  cpu.huge_pages = parse_number(value_of(tree.text("proc/meminfo"), "HugePages_Total", ':'));
   return cpu;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "bench/preflight/kernel_probes.h"
 #include "bench/preflight/read_facts.h"
 
 namespace pacecar::preflight {
@@ -37,24 +38,19 @@ std::optional<std::array<uint8_t, 16>> parse_gid(const std::string& text) {
   return address;
 }
 
-GidType gid_type(const std::string& text) {
-  if (text == "RoCE v2") return GidType::kRoceV2;
-  return text.empty() ? GidType::kUnknown : GidType::kInfiniBandOrRoceV1;
-}
-
 std::vector<Gid> read_gids(const HostTree& tree, const std::string& port) {
   std::vector<Gid> gids;
   for (const std::string& name : tree.names(port + "/gids")) {
     const auto index = parse_number(name);
-    const auto text = tree.text(port + "/gids/" + name);
-    const auto address = text ? parse_gid(*text) : std::nullopt;
+    const std::string text = tree.text(port + "/gids/" + name);
+    const auto address = parse_gid(text);
     if (!index || !address || *address == std::array<uint8_t, 16>{}) continue;
     if (gids.size() == kMaxGids) break;
     gids.push_back({.index = *index,
-                    .type = gid_type(tree.text(port + "/gid_attrs/types/" + name).value_or("")),
+                    .roce_v2 = tree.text(port + "/gid_attrs/types/" + name) == "RoCE v2",
                     .address = *address,
-                    .text = *text,
-                    .netdev = tree.text(port + "/gid_attrs/ndevs/" + name).value_or("")});
+                    .text = text,
+                    .netdev = tree.text(port + "/gid_attrs/ndevs/" + name)});
   }
   std::ranges::sort(gids, {}, &Gid::index);
   return gids;
@@ -76,26 +72,24 @@ RdmaPort read_port(const HostTree& tree, const std::string& device, uint64_t num
   port.device = device;
   port.number = number;
   port.ethernet = tree.text(path + "/link_layer") == "Ethernet";
-  port.state = state_name(tree.text(path + "/state").value_or(""));
-  port.phys_state = state_name(tree.text(path + "/phys_state").value_or(""));
-  port.rate = tree.text(path + "/rate").value_or("");
+  port.state = state_name(tree.text(path + "/state"));
+  port.phys_state = state_name(tree.text(path + "/phys_state"));
+  port.rate = tree.text(path + "/rate");
   port.gids = read_gids(tree, path);
   for (const Gid& gid : port.gids) {
     if (port.netdev.empty()) port.netdev = gid.netdev;
   }
-  if (port.netdev.empty()) port.netdev = tree.text(folder + "/parent").value_or("");
+  if (port.netdev.empty()) port.netdev = tree.text(folder + "/parent");
   const auto below = tree.names(folder + "/device/net");
   if (port.netdev.empty() && !below.empty()) port.netdev = below.front();
-  const auto tos = tree.text(
+  port.default_tos = tree.number(
       fmt::format("sys/kernel/config/rdma_cm/{}/ports/{}/default_roce_tos", device, number));
-  port.default_tos = tos ? parse_number(*tos) : std::nullopt;
-  port.forced_traffic_class =
-      tree.text(fmt::format("{}/tc/{}/traffic_class", folder, number)).value_or("");
+  port.forced_traffic_class = tree.text(fmt::format("{}/tc/{}/traffic_class", folder, number));
   port.losses = read_losses(tree, path);
   return port;
 }
 
-// "uverbs0" in "sys/class/infiniband_verbs" belongs to the device that its file `ibdev` names.
+// The device node: uverbs0 in sys/class/infiniband_verbs is of the device that its `ibdev` names.
 std::string node_of(const HostTree& tree, const std::string& device) {
   for (const std::string& name : tree.names("sys/class/infiniband_verbs")) {
     if (tree.text("sys/class/infiniband_verbs/" + name + "/ibdev") == device) {
@@ -140,8 +134,8 @@ std::vector<RdmaDevice> read_rdma(const HostTree& tree) {
     const std::string folder = "sys/class/infiniband/" + name;
     RdmaDevice device;
     device.name = name;
-    device.firmware = tree.text(folder + "/fw_ver").value_or("");
-    device.node_guid = tree.text(folder + "/node_guid").value_or("");
+    device.firmware = tree.text(folder + "/fw_ver");
+    device.node_guid = tree.text(folder + "/node_guid");
     read_hardware(tree, folder, device);
     device.node = node_of(tree, name);
     if (!device.node.empty()) device.open_error = tree.try_open(device.node);
@@ -155,7 +149,7 @@ std::vector<RdmaDevice> read_rdma(const HostTree& tree) {
   return devices;
 }
 
-std::vector<Netdev> read_netdevs(const HostTree& tree, const KernelProbes& probes) {
+std::vector<Netdev> read_netdevs(const HostTree& tree, bool live) {
   std::vector<Netdev> netdevs;
   for (const std::string& name : tree.names("sys/class/net")) {
     const std::string folder = "sys/class/net/" + name;
@@ -166,8 +160,8 @@ std::vector<Netdev> read_netdevs(const HostTree& tree, const KernelProbes& probe
     netdev.virtual_device = !tree.exists(folder + "/device");
     netdev.ecn_notify = read_priorities(tree, folder + "/ecn/roce_np/enable");
     netdev.ecn_react = read_priorities(tree, folder + "/ecn/roce_rp/enable");
-    if (probes.pfc) netdev.pfc = probes.pfc(name);
-    if (probes.statistics) netdev.pauses = pauses_of(probes.statistics(name));
+    if (live) netdev.pfc = ask_pfc(name);
+    if (live) netdev.pauses = pauses_of(ask_statistics(name));
     netdevs.push_back(std::move(netdev));
   }
   return netdevs;

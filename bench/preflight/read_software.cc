@@ -51,16 +51,16 @@ std::vector<std::string> find_providers(const HostTree& tree) {
 
 Software read_software(const HostTree& tree) {
   Software software;
-  software.kernel = tree.text("proc/sys/kernel/osrelease").value_or("");
-  software.os = value_of(tree.text("etc/os-release").value_or(""), "PRETTY_NAME", '=').value_or("");
-  software.kernel_command_line = tree.text("proc/cmdline").value_or("");
+  software.kernel = tree.text("proc/sys/kernel/osrelease");
+  software.os = value_of(tree.text("etc/os-release"), "PRETTY_NAME", '=');
+  software.kernel_command_line = tree.text("proc/cmdline");
   for (const std::string_view module : kModules) {
     if (tree.exists("sys/module/" + std::string(module))) software.modules.emplace_back(module);
   }
   software.libibverbs = find_library(tree, "libibverbs.so.1");
   software.providers = find_providers(tree);
   software.nccl = find_library(tree, "libnccl.so.2");
-  const std::string nvidia = tree.text("proc/driver/nvidia/version").value_or("");
+  const std::string nvidia = tree.text("proc/driver/nvidia/version");
   software.nvidia_driver = nvidia.substr(0, nvidia.find('\n'));
   software.iommu_groups = !tree.names("sys/kernel/iommu_groups").empty();
   software.receive_buffer_max = tree.number("proc/sys/net/core/rmem_max");

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/preflight/checks.h"
+#include "transport/base/printable.h"
 
 namespace pacecar::preflight {
 namespace {
@@ -39,6 +40,25 @@ std::string line_of(const Finding& finding, size_t width, bool color) {
   if (!finding.cure.empty())
     text += fmt::format("  {:<7}  {:<{}}  cure: {}\n", "", "", width, finding.cure);
   return text;
+}
+
+using Compared = std::map<std::string, std::string>;
+
+void add(Compared& facts, const std::string& name, const std::string& value) {
+  if (!value.empty()) facts[printable(name)] = printable(value);
+}
+
+void add_device(Compared& compared, const Facts& facts, const RdmaDevice& device) {
+  add(compared, device.name + " firmware", device.firmware);
+  for (const RdmaPort& port : device.ports) {
+    add(compared, port.name() + " rate", port.rate);
+    add(compared, port.name() + " state", port.state);
+    const Gid* gid = port.ethernet ? choose_gid(port) : nullptr;
+    if (gid != nullptr) add(compared, port.name() + " GID index", std::to_string(gid->index));
+  }
+  if (const PciDevice* pci = facts.pci_device(device.pci_address)) {
+    add(compared, device.name + " PCIe speed", pci->link_speed);
+  }
 }
 
 std::string verdict(const Findings& findings) {
@@ -79,19 +99,37 @@ std::string to_text(const Findings& findings, TextOptions options) {
   return text + verdict(findings);
 }
 
+nlohmann::json to_json(const Finding& finding) {
+  return {{"id", finding.id},
+          {"severity", to_string(finding.severity)},
+          {"subject", finding.subject},
+          {"message", finding.message},
+          {"cure", finding.cure}};
+}
+
 nlohmann::json to_json(const Findings& findings, const std::string& version) {
   auto list = nlohmann::json::array();
-  for (const Finding& finding : findings.all()) {
-    list.push_back({{"id", finding.id},
-                    {"severity", to_string(finding.severity)},
-                    {"subject", finding.subject},
-                    {"message", finding.message},
-                    {"cure", finding.cure}});
-  }
+  for (const Finding& finding : findings.all()) list.push_back(to_json(finding));
   return {{"schema_version", kSchemaVersion},
           {"version", version},
           {"worst", to_string(findings.worst())},
           {"findings", list}};
+}
+
+Compared comparable(const Facts& facts) {
+  Compared compared;
+  add(compared, "kernel", facts.software.kernel);
+  add(compared, "system", facts.software.os);
+  add(compared, "pacecar", facts.settings.version);
+  add(compared, "NVIDIA driver", facts.software.nvidia_driver);
+  add(compared, "NCCL", facts.software.nccl);
+  for (const auto& [governor, cpus] : facts.cpu.governors) add(compared, "CPU governor", governor);
+  for (const RdmaDevice& device : facts.rdma) add_device(compared, facts, device);
+  for (const Netdev& netdev : facts.netdevs) {
+    if (!netdev.up || netdev.name == "lo") continue;
+    add(compared, netdev.name + " MTU", std::to_string(netdev.mtu));
+  }
+  return compared;
 }
 
 std::string list_checks() {

@@ -17,13 +17,14 @@ struct TextOptions {
   bool quiet = false;  // problems only
 };
 
-// First what is in order, by check; then the problems with their cures, errors last; then a summary
-// line.
+// First the findings that are no problems, by check; then the problems with their cures, errors
+// last; then a summary line.
 std::string to_text(const Findings& findings, TextOptions options);
 
+nlohmann::json to_json(const Finding& finding);
 nlohmann::json to_json(const Findings& findings, const std::string& version);
 
-// What should be equal on the hosts of a cluster, each fact by its name: versions, firmware, rates,
+// The facts that should be equal on all hosts of a cluster, by name: versions, firmware, rates,
 // MTUs, GID indices. Unknown facts are left out.
 std::map<std::string, std::string> comparable(const Facts& facts);
 

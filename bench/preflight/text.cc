@@ -33,7 +33,7 @@ std::optional<uint64_t> parse_number(std::string_view text, int base) {
   return to_number<uint64_t>(text, base);
 }
 
-std::optional<std::string> value_of(std::string_view lines, std::string_view key, char separator) {
+std::string value_of(std::string_view lines, std::string_view key, char separator) {
   for (const std::string& line : split(lines, '\n')) {
     const size_t at = line.find(separator);
     if (at == std::string::npos || trim(std::string_view(line).substr(0, at)) != key) continue;
@@ -43,7 +43,7 @@ std::optional<std::string> value_of(std::string_view lines, std::string_view key
     }
     return std::string(value);
   }
-  return std::nullopt;
+  return "";
 }
 
 bool is_pci_address(std::string_view text) {

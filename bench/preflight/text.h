@@ -1,5 +1,5 @@
-// Small parsers of what the kernel writes into its files. All of it is data: what cannot be read is
-// nullopt or left out. Pure; any thread.
+// Small parsers of the kernel's files, which are untrusted: what cannot be parsed is nullopt or
+// left out. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,11 @@ namespace pacecar::preflight {
 std::string_view trim(std::string_view text);
 // Parts between separators, without the empty ones.
 std::vector<std::string> split(std::string_view text, char separator);
-// All of the text is one decimal number, or with `base` 16 a hexadecimal one with or without 0x.
+// A text that is one decimal number, or with `base` 16 a hexadecimal one with or without 0x.
 std::optional<uint64_t> parse_number(std::string_view text, int base = 10);
-// The value of "KEY: VALUE" or "KEY=VALUE" in a text of lines, trimmed and without quotes.
-std::optional<std::string> value_of(std::string_view lines, std::string_view key, char separator);
+// The value of "KEY: VALUE" or "KEY=VALUE" in a text of lines, trimmed and without quotes; empty
+// also if there is no such key.
+std::string value_of(std::string_view lines, std::string_view key, char separator);
 
 // "0000:3b:00.0"
 bool is_pci_address(std::string_view text);

@@ -14,27 +14,28 @@
 
 namespace pacecar {
 
-// Through which interface the program comes.
+// The interface that the program uses.
 enum class ProgramInterface : uint8_t {
   kVerbs,      // libibverbs: our library is loaded before it
-  kLibfabric,  // libfabric: our provider is found where it looks
+  kLibfabric,  // libfabric: it finds our provider in FI_PROVIDER_PATH
 };
 
 struct LaunchPlan {
   ProgramInterface as = ProgramInterface::kVerbs;
   std::string object;  // libpacecar-verbs.so or libpacecar-fi.so, by its whole path
-  std::string nics;     // PACECAR_NICS; empty: as it is
+  std::string nics;    // for PACECAR_NICS; empty: it is left as it is
 };
 
 using Assignment = std::pair<std::string, std::string>;
 // A variable of the environment as it is now.
 using Lookup = std::function<std::optional<std::string>(std::string_view name)>;
 
-// The variables to set, in addition to the environment; existing lists are appended to ours.
+// The variables to set, in addition to the environment. Where a list has a value already, ours is
+// put before it.
 std::vector<Assignment> assignments_for(const LaunchPlan& plan, const Lookup& now);
 
 // Where the library is, by the folder of the program `pacecar`: where it was built, or installed.
-// `exists` looks. Errors: kNotFound, with the places.
+// Errors: kNotFound, with the places.
 Result<std::string> find_library(ProgramInterface as, const std::string& program_folder,
                                  const std::function<bool(const std::string&)>& exists);
 

@@ -10,12 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/perf/command_line.h"
-#include "bench/perf/console.h"
-#include "bench/perf/exit_code.h"
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "bench/run/launch.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -25,8 +23,8 @@ constexpr const char* kFooter = R"(Examples:
   pacecar run --nic soft:udp:eth0 -- ib_send_bw -x 0 server
   pacecar run --libfabric -- fi_pingpong          a program of libfabric
   pacecar run --show -- PROGRAM                   what would be set, and nothing else
-The program sees a device for each NIC (pacecar_eth0) beside those that the host has. All that
-`pacecar info -c` lists applies to it, such as PACECAR_CC.
+The program sees a device for each NIC (pacecar_eth0) in addition to the host's own. Every parameter
+that `pacecar info -c` lists applies to it, such as PACECAR_CC.
 Exit codes: those of the program; 1 it or the library that it needs is not there, 2 wrong usage.)";
 
 struct Flags {
@@ -41,8 +39,8 @@ struct Flags {
 void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--nic", flags.nic, "NICs to use, as PACECAR_NICS: soft:udp:eth0 (all)");
   auto* verbs = app.add_flag("--verbs", flags.verbs, "the program uses libibverbs (the default)");
-  app.add_flag("--libfabric", flags.libfabric, "it uses libfabric")->excludes(verbs);
-  app.add_flag("--show", flags.show, "print what would be set, and do not run it");
+  app.add_flag("--libfabric", flags.libfabric, "the program uses libfabric")->excludes(verbs);
+  app.add_flag("--show", flags.show, "print what would be set, and do not run the program");
   app.add_flag("-q,--quiet", flags.quiet, "do not print what was set");
 }
 
@@ -57,7 +55,8 @@ std::optional<std::string> variable(std::string_view name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
-int start(const Flags& flags, const std::vector<Assignment>& set, const perf::Console& console) {
+Result<int> start(const Flags& flags, const std::vector<Assignment>& set,
+                  const perf::Console& console) {
   for (const auto& [name, value] : set) {
     console.note(fmt::format("{}={}", name, value));
     setenv(name.c_str(), value.c_str(), 1);
@@ -66,8 +65,25 @@ int start(const Flags& flags, const std::vector<Assignment>& set, const perf::Co
   for (const std::string& word : flags.program) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   execvp(argv[0], argv.data());
-  console.error(fmt::format("cannot run {}: {}", flags.program[0], std::strerror(errno)));
-  return perf::kExitFailed;
+  return fail(ErrorCode::kNotFound,
+              fmt::format("cannot run {}: {}", flags.program[0], std::strerror(errno)));
+}
+
+// Prints or sets the variables; then becomes the program.
+Result<int> run(const Flags& flags, const perf::Console& console) {
+  if (flags.program.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "no program is named: 'pacecar run -- PROGRAM' runs one");
+  }
+  LaunchPlan plan{.as = flags.libfabric ? ProgramInterface::kLibfabric : ProgramInterface::kVerbs,
+                  .nics = flags.nic};
+  ASSIGN_OR_RETURN(plan.object, find_library(plan.as, own_folder(), [](const std::string& path) {
+                     return access(path.c_str(), R_OK) == 0;
+                   }));
+  const auto set = assignments_for(plan, variable);
+  if (!flags.show) return start(flags, set, console);
+  for (const auto& [name, value] : set) fmt::print("{}={}\n", name, value);
+  return perf::kExitOk;
 }
 
 }  // namespace
@@ -82,34 +98,8 @@ int run_program(int argc, char** argv) {
                "pacecar run");
   add_flags(app, flags);
   app.footer(kFooter);
-  const auto help = perf::parse_command_line(app, static_cast<int>(end - argv), argv);
-  const perf::Console console(flags.quiet, true);
-  if (!help) {
-    console.error(help.error().message);
-    return perf::kExitUsage;
-  }
-  if (!help->empty()) {
-    fmt::print("{}", *help);
-    return perf::kExitOk;
-  }
-  if (flags.program.empty()) {
-    console.error("no program is named: 'pacecar run -- PROGRAM' runs one");
-    return perf::kExitUsage;
-  }
-  LaunchPlan plan{.as = flags.libfabric ? ProgramInterface::kLibfabric : ProgramInterface::kVerbs,
-                  .nics = flags.nic};
-  auto library = find_library(plan.as, own_folder(), [](const std::string& path) {
-    return access(path.c_str(), R_OK) == 0;
-  });
-  if (!library) {
-    console.error(library.error().message);
-    return perf::kExitFailed;
-  }
-  plan.object = std::move(*library);
-  const auto set = assignments_for(plan, variable);
-  if (!flags.show) return start(flags, set, console);
-  for (const auto& [name, value] : set) fmt::print("{}={}\n", name, value);
-  return perf::kExitOk;
+  return perf::run_subcommand(app, static_cast<int>(end - argv), argv, {.quiet = &flags.quiet},
+                              [&](const perf::Console& console) { return run(flags, console); });
 }
 
 }  // namespace pacecar

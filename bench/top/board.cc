@@ -9,7 +9,7 @@
 namespace pacecar::top {
 namespace {
 
-// What a process and its successor of the same pid do not share.
+// Unique: a later process may have the same pid.
 std::string identity_of(const nlohmann::json& document) {
   const auto process = doctor::read_summary(document);
   if (!process || process->nics.empty()) return "";

@@ -1,4 +1,4 @@
-// The board on which watchers of hosts post their results, for the display.
+// The newest samples of all hosts, written by the thread that takes them and read by the display.
 //
 // Thread rule: any thread.
 #pragma once
@@ -17,20 +17,20 @@ class Board {
   // An empty name: this host.
   explicit Board(const std::vector<std::string>& hosts);
 
-  // One look at a host. Its processes are paired with themselves in the look before.
+  // Adds a host's sample. Each process is paired with its document in the sample before.
   void post(size_t host, doctor::Evidence evidence, std::vector<std::string> notes);
-  // Nothing more comes from there, and why.
+  // Marks a host as lost.
   void end(size_t host, const std::string& why);
 
   struct Seen {
     doctor::Evidence evidence;       // of all hosts
-    std::vector<std::string> notes;  // of what could not be seen
+    std::vector<std::string> notes;  // about what could not be read
   };
   Seen all() const;
   size_t hosts() const { return hosts_.size(); }
   // Changes with every post() and end().
   uint64_t version() const;
-  // Every host has been looked at so often, or has ended.
+  // Every host has this many samples, or is lost.
   bool has_looks(uint64_t looks) const;
 
  private:

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 
+#include "bench/doctor/report.h"
 #include "bench/doctor/rules.h"
 
 namespace pacecar::top {
@@ -54,8 +56,7 @@ std::string bytes(std::optional<double> value) {
 }
 
 Cells nic_cells(const NicRow& row) {
-  return {row.stalled > 0 ? "!" : " ",
-          row.nic,
+  return {(row.stalled > 0 ? "!" : " ") + row.nic,
           row.process,
           row.congestion_control,
           rate(row.sends_bps),
@@ -68,12 +69,11 @@ Cells nic_cells(const NicRow& row) {
           fmt::format("{:.0f}", row.stalled)};
 }
 
-const Cells kNicTitles = {" ",       "NIC", "PROCESS",    "CC",     "SENDS", "RECEIVES",
-                          "OF LINE", "RTT", "RETRANSMIT", "MARKED", "FLOWS", "STALLED"};
+const Cells kNicTitles = {" NIC", "PROCESS",    "CC",     "SENDS", "RECEIVES", "OF LINE",
+                          "RTT",  "RETRANSMIT", "MARKED", "FLOWS", "STALLED"};
 
 Cells flow_cells(const FlowRow& row) {
-  return {row.trouble ? "!" : " ",
-          row.limit,
+  return {(row.trouble ? "!" : " ") + row.limit,
           row.process,
           row.sending ? "to" : "from",
           row.peer,
@@ -86,27 +86,15 @@ Cells flow_cells(const FlowRow& row) {
           row.nic};
 }
 
-const Cells kFlowTitles = {" ",    "LIMIT", "PROCESS",    "",      "PEER",        "GOODPUT",
-                           "RATE", "RTT",   "RETRANSMIT", "QUEUE", "NO PROGRESS", "NIC"};
+const Cells kFlowTitles = {" LIMIT", "PROCESS",    "",      "PEER",        "GOODPUT", "RATE",
+                           "RTT",    "RETRANSMIT", "QUEUE", "NO PROGRESS", "NIC"};
 
-// Columns as wide as their widest cell.
-std::vector<Line> table(const Cells& titles, const std::vector<Cells>& rows) {
-  std::vector<size_t> widths;
-  for (const std::string& title : titles) widths.push_back(title.size());
-  for (const Cells& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  const auto line = [&widths](const Cells& cells) {
-    std::string text;
-    for (size_t i = 0; i < cells.size(); ++i) {
-      text += fmt::format("{:<{}}", cells[i], widths[i] + (i == 0 ? 0 : 2));
-    }
-    text.erase(text.find_last_not_of(' ') + 1);
-    return text;
-  };
-  std::vector<Line> lines = {{line(titles), Style::kHeader}};
-  for (const Cells& row : rows) {
-    lines.push_back({line(row), row[0] == "!" ? Style::kTrouble : Style::kPlain});
+// The first row has the titles.
+std::vector<Line> table(const std::vector<Cells>& rows) {
+  std::vector<Line> lines;
+  for (std::string& text : doctor::aligned(rows)) {
+    const Style style = text.starts_with('!') ? Style::kTrouble : Style::kPlain;
+    lines.push_back({std::move(text), lines.empty() ? Style::kHeader : style});
   }
   return lines;
 }
@@ -131,15 +119,10 @@ void append(std::vector<Line>& lines, std::vector<Line> more) {
 }
 
 std::vector<Line> nic_lines(const std::vector<NicRow>& nics, size_t most) {
-  std::vector<Cells> cells;
-  for (const NicRow& row : nics) {
-    if (cells.size() == most) break;
-    cells.push_back(nic_cells(row));
-  }
-  std::vector<Line> lines = table(kNicTitles, cells);
-  if (cells.size() < nics.size()) {
-    lines.push_back({fmt::format("  and {} more NICs", nics.size() - cells.size())});
-  }
+  std::vector<Cells> cells = {kNicTitles};
+  for (const NicRow& row : nics | std::views::take(most)) cells.push_back(nic_cells(row));
+  std::vector<Line> lines = table(cells);
+  if (most < nics.size()) lines.push_back({fmt::format("  and {} more NICs", nics.size() - most)});
   return lines;
 }
 
@@ -211,12 +194,12 @@ std::vector<Line> page_of(Rows rows, View& view, const Status& status, size_t he
   lines.push_back({});
   append(lines, nic_lines(rows.nics, height == 0 ? rows.nics.size() : kMaxNics));
   lines.push_back({});
-  std::vector<Cells> cells;
+  std::vector<Cells> cells = {kFlowTitles};
   for (size_t i = view.first; i < rows.flows.size(); ++i) {
-    if (height != 0 && lines.size() + 1 + cells.size() >= height) break;
+    if (height != 0 && lines.size() + cells.size() >= height) break;
     cells.push_back(flow_cells(rows.flows[i]));
   }
-  append(lines, table(kFlowTitles, cells));
+  append(lines, table(cells));
   if (height != 0 && lines.size() > height) lines.resize(height);
   return lines;
 }

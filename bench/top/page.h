@@ -9,8 +9,6 @@
 
 namespace pacecar::top {
 
-// The user's choices, and the keys that change them. Pure.
-
 // Keys other than printable characters.
 enum Key : int {
   kKeyEnter = '\n',
@@ -22,6 +20,7 @@ enum Key : int {
   kKeyPageDown,
 };
 
+// The user's choices.
 struct View {
   Column sort = Column::kLimit;
   bool reversed = false;
@@ -29,7 +28,7 @@ struct View {
   bool typing = false;  // the filter
   bool paused = false;
   bool help = false;
-  size_t first = 0;  // flow that is shown on top
+  size_t first = 0;  // the flow on top, after sorting
   bool ends = false;
 };
 
@@ -37,9 +36,10 @@ constexpr const char* kKeysHelp =
     "q quit  space pause  s/S sort by the next/previous column  r reverse  / filter  "
     "esc no filter  arrows, PgUp, PgDn scroll";
 
+// Changes the choices as this key asks for.
 void press(View& view, int key);
 
-// A style never says anything alone: lines of trouble begin with '!', the sorted column is named.
+// No style is the only sign: lines of trouble begin with '!', and the sorted column is named.
 enum class Style : uint8_t { kPlain, kTitle, kHeader, kTrouble };
 
 struct Line {
@@ -51,7 +51,7 @@ struct Status {
   std::string time;  // "23:04:05"
   size_t hosts = 1;
   double interval_s = 2;
-  std::vector<std::string> notes;  // of hosts and processes of which nothing is known
+  std::vector<std::string> notes;  // about hosts and processes that could not be read
 };
 
 // Filtered, sorted and scrolled as the view says. `height`: at most so many lines; 0: all.

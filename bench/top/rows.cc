@@ -13,14 +13,16 @@ namespace {
 
 constexpr double kBits = 8;
 
-struct Interval {
-  const doctor::Process* before = nullptr;  // null: only one sample
-  double seconds = 0;
+struct Look {
+  doctor::Process now;
+  std::optional<doctor::Process> before;
+
+  double seconds() const { return before ? now.uptime_s - before->uptime_s : 0; }
 };
 
-// The growth of a counter in the interval; nullopt if it has decreased.
+// What a counter has grown by since `before`; nullopt if it has decreased.
 std::optional<double> grown(const metrics::NicFigures* before, const metrics::NicFigures& now,
-                            double metrics::NicFigures::* counter) {
+                            double metrics::NicFigures::*counter) {
   if (before == nullptr || now.*counter < before->*counter) return std::nullopt;
   return now.*counter - before->*counter;
 }
@@ -30,18 +32,18 @@ std::optional<double> share(std::optional<double> part, std::optional<double> wh
   return std::min(1.0, *part / *whole);
 }
 
-NicRow nic_row(const doctor::Process& process, const doctor::Nic& nic, const Interval& interval) {
+NicRow nic_row(const doctor::Process& process, const doctor::Nic& nic, const Look& look) {
   using F = metrics::NicFigures;
   const F* before = nullptr;
-  if (interval.before != nullptr && interval.seconds > 0) {
-    for (const doctor::Nic& one : interval.before->nics) {
+  if (look.seconds() > 0) {
+    for (const doctor::Nic& one : look.before->nics) {
       if (one.identity == nic.identity) before = &one.figures;
     }
   }
-  const auto rate = [&](double F::* bytes) -> std::optional<double> {
+  const auto rate = [&](double F::*bytes) -> std::optional<double> {
     const auto more = grown(before, nic.figures, bytes);
     if (!more) return std::nullopt;
-    return kBits * *more / interval.seconds;
+    return kBits * *more / look.seconds();
   };
   NicRow row{.process = doctor::name_of(process),
              .nic = nic.name,
@@ -77,16 +79,11 @@ FlowRow flow_row(const doctor::Path& path) {
   row.goodput_bps = flow.goodput_bps;
   row.may_send_bps = flow.rate_bps;
   row.queue_bytes = static_cast<double>(flow.backlog_bytes);
-  row.sent_again = share(static_cast<double>(flow.repeated_bytes),
-                         static_cast<double>(flow.tried_bytes));
+  row.sent_again =
+      share(static_cast<double>(flow.repeated_bytes), static_cast<double>(flow.tried_bytes));
   if (flow.rtt_s > 0) row.rtt_s = flow.rtt_s;
   return row;
 }
-
-struct Look {
-  doctor::Process now;
-  std::optional<doctor::Process> before;
-};
 
 std::vector<Look> looks_of(const doctor::Evidence& evidence, std::vector<std::string>& notes) {
   std::vector<Look> looks;
@@ -107,27 +104,19 @@ std::vector<Look> looks_of(const doctor::Evidence& evidence, std::vector<std::st
   return looks;
 }
 
-double key_of(const FlowRow& row, Column column) {
-  constexpr double kUnknown = -1;
-  switch (column) {
-    case Column::kGoodput:
-      return row.goodput_bps.value_or(kUnknown);
-    case Column::kMaySend:
-      return row.may_send_bps.value_or(kUnknown);
-    case Column::kRtt:
-      return row.rtt_s.value_or(kUnknown);
-    case Column::kSentAgain:
-      return row.sent_again.value_or(kUnknown);
-    case Column::kQueue:
-      return row.queue_bytes.value_or(kUnknown);
-    case Column::kStill:
-      return row.still_s.value_or(kUnknown);
-    case Column::kLimit:
-    case Column::kProcess:
-      break;
-  }
-  return 0;
-}
+// In the order of Column. Null: goes_first() has the order.
+struct SortColumn {
+  std::string_view name;
+  std::optional<double> FlowRow::*value = nullptr;
+};
+constexpr std::array<SortColumn, kColumns> kSortColumns = {{{"limit"},
+                                                            {"goodput", &FlowRow::goodput_bps},
+                                                            {"may-send", &FlowRow::may_send_bps},
+                                                            {"rtt", &FlowRow::rtt_s},
+                                                            {"sent-again", &FlowRow::sent_again},
+                                                            {"queue", &FlowRow::queue_bytes},
+                                                            {"still", &FlowRow::still_s},
+                                                            {"process"}}};
 
 bool goes_first(const FlowRow& a, const FlowRow& b, Column column) {
   if (column == Column::kLimit) {
@@ -138,7 +127,8 @@ bool goes_first(const FlowRow& a, const FlowRow& b, Column column) {
     return key(a) < key(b);
   }
   if (column == Column::kProcess) return a.process < b.process;
-  return key_of(a, column) > key_of(b, column);
+  const auto value = kSortColumns[static_cast<size_t>(column)].value;
+  return (a.*value).value_or(-1) > (b.*value).value_or(-1);  // unknown last
 }
 
 }  // namespace
@@ -153,13 +143,11 @@ Rows rows_of(const doctor::Evidence& evidence, std::vector<std::string>& notes) 
     rows.silent.push_back(fmt::format("{}: {}", doctor::name_of(process), process.reason));
   }
   for (const doctor::Process& process : job.processes()) {
-    Interval interval;
-    for (const Look& look : looks) {
-      if (!look.before || look.now.pid != process.pid || look.now.host != process.host) continue;
-      interval = {&*look.before, look.now.uptime_s - look.before->uptime_s};
-    }
+    const Look& look = *std::ranges::find_if(looks, [&](const Look& one) {
+      return one.now.pid == process.pid && one.now.host == process.host;
+    });
     for (const doctor::Nic& nic : process.nics) {
-      rows.nics.push_back(nic_row(process, nic, interval));
+      rows.nics.push_back(nic_row(process, nic, look));
       for (const doctor::Flow& flow : nic.flows) {
         rows.flows.push_back(flow_row({&job, &process, &nic, &flow}));
       }
@@ -168,11 +156,7 @@ Rows rows_of(const doctor::Evidence& evidence, std::vector<std::string>& notes) 
   return rows;
 }
 
-std::string_view name_of(Column column) {
-  constexpr std::array<std::string_view, kColumns> kNames = {
-      "limit", "goodput", "may-send", "rtt", "sent-again", "queue", "still", "process"};
-  return kNames[static_cast<size_t>(column)];
-}
+std::string_view name_of(Column column) { return kSortColumns[static_cast<size_t>(column)].name; }
 
 void sort_flows(std::vector<FlowRow>& flows, Column column, bool reversed) {
   std::stable_sort(flows.begin(), flows.end(), [&](const FlowRow& a, const FlowRow& b) {

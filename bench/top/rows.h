@@ -1,6 +1,7 @@
-// What top shows of NICs and flows, as numbers. Pure.
+// The NICs and flows that top shows, as numbers. Pure.
 //
-// Rates in bit/s, times in seconds, shares from 0 to 1; nullopt: not known, or no second look yet.
+// Rates in bit/s, times in seconds, shares from 0 to 1; nullopt: not known, or there is one sample
+// only.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +21,10 @@ struct NicRow {
   std::string congestion_control;
   std::optional<double> sends_bps;
   std::optional<double> receives_bps;
-  std::optional<double> of_line;      // of what it sends
-  std::optional<double> sent_again;   // of the packets sent
-  std::optional<double> marked;       // of the packets received
-  std::optional<double> rtt_s;        // median of its flows
+  std::optional<double> of_line;     // of what it sends
+  std::optional<double> sent_again;  // of the packets sent
+  std::optional<double> marked;      // of the packets received
+  std::optional<double> rtt_s;       // median of its flows
   double flows = 0;
   double stalled = 0;
 };
@@ -52,10 +53,10 @@ struct Rows {
   size_t processes = 0;
 };
 
-// What cannot be read is left out; the sentence why is in `notes`.
+// Leaves out documents that cannot be read; the errors are added to `notes`.
 Rows rows_of(const doctor::Evidence& evidence, std::vector<std::string>& notes);
 
-// By which flows are sorted, largest first; kLimit: worst first.
+// Columns by which flows are sorted, the largest value first; kLimit: the worst first.
 enum class Column : uint8_t {
   kLimit,
   kGoodput,
@@ -70,7 +71,7 @@ constexpr size_t kColumns = 8;
 std::string_view name_of(Column column);
 
 void sort_flows(std::vector<FlowRow>& flows, Column column, bool reversed);
-// Those of which some text holds the filter.
+// Keeps those with a text that contains the filter.
 void filter_rows(Rows& rows, std::string_view filter);
 
 }  // namespace pacecar::top

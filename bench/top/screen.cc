@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 
@@ -13,9 +14,16 @@
 namespace pacecar::top {
 namespace {
 
-// Blue and yellow: colours that all people tell apart, and only beside marks and bold type.
+// Blue and yellow: nearly everybody can tell them apart, and marks and bold type say the same.
 constexpr short kTitlePair = 1;
 constexpr short kTroublePair = 2;
+
+constexpr std::array<std::pair<int, Key>, 6> kKeys = {{{KEY_UP, kKeyUp},
+                                                       {KEY_DOWN, kKeyDown},
+                                                       {KEY_PPAGE, kKeyPageUp},
+                                                       {KEY_NPAGE, kKeyPageDown},
+                                                       {KEY_ENTER, kKeyEnter},
+                                                       {KEY_BACKSPACE, kKeyErase}}};
 
 int attributes_of(Style style, bool color) {
   switch (style) {
@@ -90,24 +98,10 @@ void Screen::draw(const std::vector<Line>& lines) {
 
 int Screen::key(int limit_ms) {
   timeout(limit_ms);
-  switch (const int key = getch()) {
-    case KEY_UP:
-      return kKeyUp;
-    case KEY_DOWN:
-      return kKeyDown;
-    case KEY_PPAGE:
-      return kKeyPageUp;
-    case KEY_NPAGE:
-      return kKeyPageDown;
-    case KEY_ENTER:
-      return kKeyEnter;
-    case KEY_BACKSPACE:
-      return kKeyErase;
-    case KEY_RESIZE:
-      return 0;
-    default:
-      return key < 256 ? key : 0;
-  }
+  const int key = getch();
+  if (key < 256) return key;
+  const auto known = std::ranges::find(kKeys, key, &std::pair<int, Key>::first);
+  return known == kKeys.end() ? 0 : known->second;
 }
 
 }  // namespace pacecar::top

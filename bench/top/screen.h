@@ -1,4 +1,4 @@
-// The terminal, by ncurses: lines with styles out, keys in. One at a time in a process.
+// The terminal, by ncurses: shows lines and reads keys. One at a time in a process.
 #pragma once
 
 #include <memory>
@@ -13,12 +13,12 @@ class Screen {
  public:
   // Errors: kInvalidArgument (no terminal, or one that is not known).
   static Result<std::unique_ptr<Screen>> open(bool color);
-  ~Screen();  // the terminal is as it was
+  ~Screen();  // restores the terminal
   Screen(const Screen&) = delete;
 
   size_t height() const;
   void draw(const std::vector<Line>& lines);
-  // Waits for so long; negative: none came, or a signal did.
+  // The next key within `limit_ms`; negative: there was none, or a signal came.
   int key(int limit_ms);
 
  private:

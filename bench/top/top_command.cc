@@ -1,32 +1,33 @@
 // `pacecar top`: NICs and flows of the running jobs, live.
-#include <fmt/core.h>
+#include <fmt/chrono.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "bench/doctor/gather.h"
+#include "bench/hosts/crew.h"
 #include "bench/hosts/reach.h"
+#include "bench/perf/clock.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/files.h"
 #include "bench/perf/hosts_flags.h"
+#include "bench/perf/json_fields.h"
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "bench/top/board.h"
 #include "bench/top/page.h"
-#include "bench/top/remote.h"
 #include "bench/top/screen.h"
-#include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
-#include "transport/state/state_directory.h"
 
 namespace pacecar {
 namespace {
@@ -42,7 +43,7 @@ constexpr uint64_t kLooksForRates = 2;
 constexpr const char* kFooter = R"(Examples:
   pacecar top                            all processes of this user; as root, of all users
   pacecar top --hosts node1,node2        of these hosts, over ssh
-  pacecar top --hosts slurm --launch srun  of a Slurm job's
+  pacecar top --hosts slurm --launch srun  of the hosts of a Slurm job
   pacecar top --once                     one page for a log
   pacecar top --json >>flows.jsonl       one line for each look, as pacecar doctor reads them
 Keys: q quit, space pause, s/S sort by another column, r reverse, / filter, esc no filter, arrows
@@ -74,8 +75,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--sort", flags.sort, "sort flows by this column")
       ->check(CLI::IsMember(column_names()))
       ->capture_default_str();
-  app.add_option("--filter", flags.filter,
-                 "only what has this in process, NIC, peer or limit");
+  app.add_option("--filter", flags.filter, "only what has this in process, NIC, peer or limit");
   app.add_flag("--reverse", flags.reversed, "the other way round");
   app.add_flag("--once", flags.once, "print one page, after two looks that give rates");
   app.add_flag("--json", flags.json, "print a line of JSON for each look")->excludes(hosts);
@@ -85,27 +85,17 @@ void add_flags(CLI::App& app, Flags& flags) {
 
 // --- what is watched ---
 
-Result<std::vector<std::string>> state_directories() {
-  ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
-  if (params.state_dir == kNoStateDirectory) {
-    return fail(ErrorCode::kInvalidArgument,
-                "PACECAR_STATE_DIR is none: processes with that setting cannot be seen; unset it");
+// Sleeps, until `ends` returns true. Returns false in that case.
+template <typename Ends>
+bool wait_for(double seconds, Ends ends) {
+  for (double left_ms = seconds * 1e3; left_ms > 0 && !ends(); left_ms -= kKeyMs) {
+    poll(nullptr, 0, static_cast<int>(std::ceil(std::min<double>(left_ms, kKeyMs))));
   }
-  if (params.state_dir.empty()) return usual_state_directories();
-  return std::vector<std::string>{params.state_dir};
+  return !ends();
 }
 
 doctor::Gathered look(const std::vector<std::string>& directories) {
   return doctor::gather({.directories = directories});
-}
-
-// True: all of it has passed.
-bool wait_for(double seconds, const std::stop_token& stop) {
-  for (double left_ms = seconds * 1e3; left_ms > 0; left_ms -= kKeyMs) {
-    if (stop.stop_requested()) return false;
-    poll(nullptr, 0, static_cast<int>(std::ceil(std::min<double>(left_ms, kKeyMs))));
-  }
-  return !stop.stop_requested();
 }
 
 void watch_this_host(const std::stop_token& stop, Board& board, double interval_s,
@@ -113,55 +103,76 @@ void watch_this_host(const std::stop_token& stop, Board& board, double interval_
   do {
     doctor::Gathered gathered = look(directories);
     board.post(0, std::move(gathered.evidence), std::move(gathered.warnings));
-  } while (wait_for(interval_s, stop));
+  } while (wait_for(interval_s, [&] { return stop.stop_requested(); }));
 }
 
-// Host names, and the command to reach them; empty: this host.
-struct Remotes {
-  std::vector<std::string> names;
-  std::vector<std::vector<std::string>> commands;
+// The agents on all hosts, each of which runs `pacecar top --json --once` again and again.
+class RemoteLooks {
+ public:
+  RemoteLooks(const Flags& flags, const hosts::Targets& targets, Board& board)
+      : interval_s_(flags.interval_s),
+        board_(board),
+        crew_(targets.hosts, targets.launcher, flags.many.remote,
+              perf::duration_of(flags.many.reach_s)),
+        next_(targets.hosts.size()) {}
+
+  void watch(const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      for (size_t i = 0; i < next_.size(); ++i) {
+        if (!crew_.ready(i) || perf::steady_now() < next_[i]) continue;
+        crew_.run(i, {"top", "--json", "--once"});
+        next_[i] = Instant::never();
+      }
+      for (const hosts::Event& event : crew_.turn(Duration::from_ms(kKeyMs))) take(event);
+    }
+  }
+
+ private:
+  void take(const hosts::Event& event) {
+    if (event.kind == hosts::Event::Kind::kLost) {
+      board_.end(event.host, crew_.why_lost(event.host));
+    } else if (event.kind == hosts::Event::Kind::kEnded) {
+      doctor::Evidence evidence;
+      if (!event.output.empty() && doctor::add_evidence(event.output, evidence)) {
+        board_.post(event.host, std::move(evidence), {});
+        next_[event.host] = perf::steady_now() + perf::duration_of(interval_s_);
+      } else {
+        crew_.lose(event.host, "it gives no state: " + hosts::why_failed(event));
+      }
+    }
+  }
+
+  const double interval_s_;
+  Board& board_;
+  hosts::Crew crew_;
+  std::vector<Instant> next_;  // look at each host; never: one is under way
 };
 
-Result<Remotes> remotes_of(const Flags& flags) {
-  Remotes remotes;
-  if (!flags.many.given()) return remotes;
-  ASSIGN_OR_RETURN(const auto targets, hosts::targets_of(flags.many));
-  const std::vector<std::string> words{flags.many.remote, "top", "--json", "--interval",
-                                       fmt::format("{}", flags.interval_s)};
-  for (const hosts::Host& host : targets.hosts) {
-    remotes.names.push_back(host.name);
-    remotes.commands.push_back(targets.launcher.command(host, words));
-  }
-  return remotes;
-}
-
+// Watches in a thread of its own, so that a process that does not answer delays no key.
 class Watch {
  public:
-  Watch(const Flags& flags, const Remotes& remotes, const std::vector<std::string>& directories)
-      : board_(remotes.names.empty() ? std::vector<std::string>{""} : remotes.names) {
-    if (remotes.names.empty()) {
-      threads_.emplace_back([this, &flags, directories](const std::stop_token& stop) {
-        watch_this_host(stop, board_, flags.interval_s, directories);
-      });
-    }
-    for (size_t i = 0; i < remotes.names.size(); ++i) {
-      threads_.emplace_back([this, command = remotes.commands[i], i](const std::stop_token& stop) {
-        const auto post = [this, i](doctor::Evidence evidence) {
-          board_.post(i, std::move(evidence), {});
-        };
-        board_.end(i, watch_remote(command, stop, post));
-      });
-    }
-  }
-  ~Watch() {
-    for (std::jthread& thread : threads_) thread.request_stop();
-  }
+  Watch(const Flags& flags, const std::optional<hosts::Targets>& targets,
+        const std::vector<std::string>& directories)
+      : board_(names_of(targets)), thread_([=, this](const std::stop_token& stop) {
+          if (targets) {
+            RemoteLooks(flags, *targets, board_).watch(stop);
+          } else {
+            watch_this_host(stop, board_, flags.interval_s, directories);
+          }
+        }) {}
 
   const Board& board() const { return board_; }
 
  private:
+  static std::vector<std::string> names_of(const std::optional<hosts::Targets>& targets) {
+    std::vector<std::string> names;
+    if (!targets) return {""};
+    for (const hosts::Host& host : targets->hosts) names.push_back(host.name);
+    return names;
+  }
+
   Board board_;
-  std::vector<std::jthread> threads_;
+  std::jthread thread_;
 };
 
 // --- what is shown ---
@@ -173,13 +184,6 @@ void end_on_signals() {
   action.sa_handler = [](int) { ended = true; };
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
   std::signal(SIGPIPE, SIG_IGN);  // write() reports a closed pipe
-}
-
-std::string time_of_day() {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&now, &local);
-  return fmt::format("{:02}:{:02}:{:02}", local.tm_hour, local.tm_min, local.tm_sec);
 }
 
 View view_of(const Flags& flags) {
@@ -197,7 +201,7 @@ struct Shown {
 
 Shown shown_of(const Flags& flags, const Watch& watch, const Board::Seen& seen) {
   Shown shown{.rows = {},
-              .status = {.time = time_of_day(),
+              .status = {.time = fmt::format("{:%T}", fmt::localtime(std::time(nullptr))),
                          .hosts = watch.board().hosts(),
                          .interval_s = flags.interval_s,
                          .notes = seen.notes}};
@@ -218,14 +222,12 @@ Result<void> run_once(const Flags& flags, const Watch& watch) {
   for (const Line& line : page_of(shown.rows, view, shown.status, 0)) text += line.text + "\n";
   RETURN_IF_ERROR(print(text));
   if (shown.rows.processes > 0 || !shown.rows.silent.empty()) return {};
-  return fail(ErrorCode::kNotFound,
-              "no process with Pacecar is to be seen: run as the job's user or root, on its host, "
-              "and in containers with PACECAR_STATE_DIR on a directory that both see");
+  return fail(ErrorCode::kNotFound, doctor::kNoProcess);
 }
 
 Result<void> run_live(const Flags& flags, const Watch& watch) {
-  const bool color = !flags.no_color && std::getenv("NO_COLOR") == nullptr;
-  ASSIGN_OR_RETURN(const auto screen, Screen::open(color));
+  ASSIGN_OR_RETURN(const auto screen,
+                   Screen::open(perf::may_color(!flags.no_color, STDOUT_FILENO)));
   View view = view_of(flags);
   Shown shown = shown_of(flags, watch, {});
   uint64_t version = 0;
@@ -245,23 +247,20 @@ Result<void> run_json(const Flags& flags, const std::vector<std::string>& direct
   do {
     const doctor::Gathered gathered = look(directories);
     for (const std::string& warning : gathered.warnings) console.warn(warning);
-    const std::string line = doctor::to_json(gathered.evidence)
-                                 .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    RETURN_IF_ERROR(print(line + "\n"));
-    if (flags.once) break;
-    for (double left_s = flags.interval_s; left_s > 0 && !ended; left_s -= kKeyMs * 1e-3) {
-      poll(nullptr, 0, static_cast<int>(std::ceil(std::min(left_s * 1e3, double{kKeyMs}))));
-    }
-  } while (!ended);
+    RETURN_IF_ERROR(print(perf::json_line(doctor::to_json(gathered.evidence))));
+  } while (!flags.once && wait_for(flags.interval_s, [] { return ended.load(); }));
   return {};
 }
 
 Result<void> run(const Flags& flags, const Console& console) {
-  ASSIGN_OR_RETURN(const auto remotes, remotes_of(flags));
-  ASSIGN_OR_RETURN(const auto directories, state_directories());
+  std::optional<hosts::Targets> targets;
+  if (flags.many.given()) {
+    ASSIGN_OR_RETURN(targets, hosts::targets_of(flags.many));
+  }
+  ASSIGN_OR_RETURN(const auto directories, doctor::state_directories());
   end_on_signals();
   if (flags.json) return run_json(flags, directories, console);
-  const Watch watch(flags, remotes, directories);
+  const Watch watch(flags, targets, directories);
   return flags.once ? run_once(flags, watch) : run_live(flags, watch);
 }
 

@@ -360,7 +360,7 @@ class OverSsh(unittest.TestCase):
         process = run(*self.hosts.within(0, PROGRAM, "top", "--once", "--hosts", "gpu77",
                                          "--launch", self.hosts.launch))
         self.assertEqual(process.returncode, 1)
-        self.assertIn("! gpu77: 'ssh -F ", process.stdout)
+        self.assertIn("! gpu77: it cannot be reached (exit 255: ssh: ", process.stdout)
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ class Log(Case):
     def test_a_host_that_cannot_be_reached_is_one_line(self):
         process = self.top("--once", "--hosts", "node1", "--ssh", "false")
         self.assertEqual(process.returncode, 1)
-        self.assertIn("! node1: 'false node1 pacecar top --json --interval 2' ended (exit 1)",
+        self.assertIn("! node1: it cannot be reached (exit 1): does 'false node1 pacecar agent'",
                       process.stdout)
 
     def test_a_stopped_process_is_told(self):

@@ -119,7 +119,7 @@ std::vector<fs::path> FakeHost::files() const {
 }
 
 Facts FakeHost::facts() const {
-  Facts facts = read_facts(tree(), {});
+  Facts facts = read_facts(tree(), /*live=*/false);
   facts.settings.version = "1.2.3";
   facts.settings.socket_buffer = Params().socket_buffer;
   return facts;

@@ -48,7 +48,6 @@ class Recorded {
     }
     profile.communicator = "c";
     profile.rank = static_cast<int64_t>(rank);
-    profile.ranks = fates.size();
     profile.since_ns = at(0);
     profile.now_ns = at(kCollectives * kPeriod);
     profile.starved = fates[rank].starved;

@@ -72,6 +72,9 @@ TEST(PreflightGroupsTest, ReportsAreReadAsUntrustedData) {
   ASSERT_TRUE(good) << good.error().message;
   EXPECT_EQ(good->findings[0].severity, Severity::kWarning) << "the kind's own";
   EXPECT_EQ(good->findings[0].subject, "e?th0");
+  const std::string deep = R"({"findings":[],"facts":{},"more":)" + std::string(100, '[') +
+                           std::string(100, ']') + "}";
+  EXPECT_FALSE(read_report("gpu0", deep)) << "printing it again would take stack for each level";
   for (const char* text : {"", "7", "{}", R"({"findings":[{}],"facts":{}})", "{\"findings\":7}",
                            R"({"findings":[{"id":"no.such","subject":"","message":"","cure":""}],
                              "facts":{}})"}) {

@@ -166,7 +166,7 @@ TEST_F(ControlProofTest, ARepeatedProofIsNone) {
                 auto challenge = client.expect("challenge", kPatience);
                 ASSERT_TRUE(challenge);
                 ASSERT_TRUE(bytes_field(*challenge, "nonce", heard.server));
-                const Json proof{{"type", "proof"}, {"mac", to_hex(heard.of_client(key_))}};
+                const Json proof{{"type", "proof"}, {"mac", to_hex(heard.mac(key_, "client"))}};
                 ASSERT_TRUE(client.send(proof));
                 ASSERT_TRUE(client.expect("proof", kPatience)) << "it was good then";
 
@@ -216,11 +216,11 @@ class ControlProofServerTest : public ::testing::Test {
 
 TEST_F(ControlProofServerTest, HasToProveTheKeyItself) {
   EXPECT_EQ(refusal([](const ControlProof& proof, const std::string&) {
-              return to_hex(proof.of_server(key_of(1)));
+              return to_hex(proof.mac(key_of(1), "server"));
             }),
             "");
   EXPECT_THAT(refusal([](const ControlProof& proof, const std::string&) {
-                return to_hex(proof.of_server(key_of(2)));
+                return to_hex(proof.mac(key_of(2), "server"));
               }),
               AllOf(HasSubstr("the server server:1 has another cluster key"), HasSubstr(kCure)));
 }
@@ -237,13 +237,13 @@ TEST_F(ControlProofServerTest, CannotDoWithoutAProof) {
 
 TEST(ControlProof, DependsOnKeySideAndNonces) {
   ControlProof proof;
-  const auto own = proof.of_client(key_of(1));
-  EXPECT_EQ(proof.of_client(key_of(1)), own);
-  EXPECT_NE(proof.of_server(key_of(1)), own);
-  EXPECT_NE(proof.of_client(key_of(2)), own);
+  const auto own = proof.mac(key_of(1), "client");
+  EXPECT_EQ(proof.mac(key_of(1), "client"), own);
+  EXPECT_NE(proof.mac(key_of(1), "server"), own);
+  EXPECT_NE(proof.mac(key_of(2), "client"), own);
   for (bootstrap::Nonce* nonce : {&proof.client, &proof.server}) {
     nonce->back() = 1;
-    EXPECT_NE(proof.of_client(key_of(1)), own);
+    EXPECT_NE(proof.mac(key_of(1), "client"), own);
     nonce->back() = 0;
   }
 }

@@ -18,8 +18,8 @@ PhaseResult phase_of(Duration elapsed, uint64_t messages) {
   phase.messages = messages;
   phase.client.cpu_s = 0.5;
   phase.server.cpu_s = 0.25;
-  phase.client.packets_retransmitted = 3;
-  phase.client.congestion_control = "swift";
+  phase.client.growth.packets_retransmitted = 3;
+  phase.client.growth.congestion_control = "swift";
   return phase;
 }
 
@@ -183,9 +183,9 @@ TEST(PerfReport, OneResultIsAnObjectManyAreAList) {
 TEST(PerfReport, AnEndsReportSurvivesTheControlChannel) {
   EndReport sent;
   sent.cpu_s = 1.5;
-  sent.duplicates = 7;
-  sent.congestion_control = "fixed";
-  sent.device_counters = {{"out_of_sequence", 3}};
+  sent.growth.duplicates = 7;
+  sent.growth.congestion_control = "fixed";
+  sent.growth.device_counters = {{"out_of_sequence", 3}};
   for (const bool sends : {false, true}) {
     if (sends) sent.flow = granted(5e9);
     const auto received = end_report_from_json(to_json(sent));

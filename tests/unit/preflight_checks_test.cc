@@ -4,7 +4,7 @@
 #include <cerrno>
 
 #include "bench/preflight/checks.h"
-#include "bench/preflight/config_space.h"
+#include "bench/preflight/read_facts.h"
 #include "tests/support/fake_host.h"
 #include "tests/support/finding_matchers.h"
 
@@ -41,7 +41,7 @@ Facts roce_port(std::vector<Gid> gids) {
 }
 
 Gid v2(uint64_t index, const Address& address) {
-  return {.index = index, .type = GidType::kRoceV2, .address = address, .text = "text"};
+  return {.index = index, .roce_v2 = true, .address = address, .text = "text"};
 }
 
 Findings run(void (*check)(const Facts&, Findings&), const Facts& facts) {
@@ -64,14 +64,14 @@ TEST(PreflightGid, Ipv4ComesFirstThenGlobalThenLinkLocal) {
 
 TEST(PreflightGid, VersionOneIsNoChoice) {
   Gid v1 = v2(0, kIpv4);
-  v1.type = GidType::kInfiniBandOrRoceV1;
+  v1.roce_v2 = false;
   EXPECT_THAT(ids(run(check_gids, roce_port({v1}))), ElementsAre("gid.none"));
   EXPECT_THAT(ids(run(check_gids, roce_port({}))), ElementsAre("gid.none"));
 }
 
 TEST(PreflightGid, TheIndexThatIsSetMustBeUsable) {
   Gid v1 = v2(2, kIpv4);
-  v1.type = GidType::kInfiniBandOrRoceV1;
+  v1.roce_v2 = false;
   Facts facts = roce_port({v2(0, kLinkLocal), v2(1, kGlobal), v1, v2(3, kIpv4)});
   facts.settings.gid_index = "1";
   EXPECT_THAT(run(check_gids, facts).all().at(0).message, HasSubstr("index 1"));
@@ -136,7 +136,7 @@ TEST(PreflightFabric, PriorityFlowControlAndPauses) {
               ElementsAre("fabric.pfc_unknown", "fabric.ecn_unknown"));
   Netdev netdev;
   netdev.name = "eth2";
-  netdev.pfc = PriorityFlowControl{};
+  netdev.pfc = 0;
   netdev.ecn_notify = 0x08;
   netdev.ecn_react = 0x10;  // each on, but on no common priority
   netdev.pauses = {{"rx_prio3_pause", 17}, {"rx_prio0_pause", 0}};

@@ -23,7 +23,7 @@ TEST(PreflightHosts, HealthyRoceHostHasNoProblem) {
   FakeHost host;
   make_mlx5_host(host);
   Facts facts = host.facts();
-  facts.netdevs.front().pfc = PriorityFlowControl{.enabled = 0x08};
+  facts.netdevs.front().pfc = 0x08;
   const Findings findings = examine(facts, checks());
   EXPECT_THAT(problems(findings), IsEmpty());
   EXPECT_THAT(ids(findings), IsSupersetOf({"rdma.port", "rdma.libibverbs", "gid.chosen", "mtu.full",

@@ -1,10 +1,12 @@
-// One rank of a training job for study.py: again and again it loads data, computes, and joins its
-// peers in a collective around a ring, over a net plugin whose profiler is told what NCCL would
-// tell it. There is no GPU: sleeping stands for one. Lines of stdin change how the rank behaves:
+// One rank of a training job for study.py: it repeatedly loads data, computes, and takes part in
+// collectives around a ring, over a net plugin whose profiler it calls as NCCL does. Sleeping
+// replaces a GPU. Commands on stdin change the rank's behaviour:
 //
-//   late MS   it loads data for so much longer      gpu MS    its GPU gives the first data so late
-//   copy MS   its GPU takes each message so slowly  order     it calls the two collectives the
-//   other well      as at first                                     way round, once
+//   late MS   it loads data for this much longer
+//   gpu MS    its GPU's first data is this much later
+//   copy MS   its GPU takes this long for each message
+//   order     it calls the two collectives in the other order, once
+//   well      as at first
 #include <fmt/core.h>
 #include <poll.h>
 #include <unistd.h>
@@ -29,14 +31,14 @@ using std::chrono::milliseconds;
 using SteadyTime = std::chrono::steady_clock::time_point;
 
 constexpr size_t kSliceElements = 1 << 14;  // 64 KiB
-constexpr milliseconds kCompute{15};        // of an iteration, on a good rank
+constexpr milliseconds kCompute{15};        // in an iteration
 constexpr std::chrono::microseconds kRest{50};
-constexpr size_t kBatchBytes = 256 << 10;  // that the data loader keeps on its disk
+constexpr size_t kBatchBytes = 256 << 10;  // the data loader's file
 
 struct Options {
   std::string plugin;
   std::string root;
-  std::string disk;  // of the data loader; empty: it has none
+  std::string disk;  // folder of the data loader; empty: none
   int ranks = 4;
   int rank = 0;
   uint16_t port = 18515;
@@ -99,7 +101,7 @@ class Rank {
     return {host_, board, static_cast<size_t>(options_.rank), 1, sent_, received_};
   }
 
-  // The next batch, through a file where there is a disk: it is tried again while that is full.
+  // Loads the next batch, through a file if there is a disk; tries again while the disk is full.
   void load(const Behaviour& behaviour) const {
     std::this_thread::sleep_for(behaviour.late);
     if (options_.disk.empty()) return;
@@ -148,7 +150,7 @@ class Rank {
 
   bool post_receive() {
     const size_t slice = link_.receives.posted();
-    // The buffer of the slice before in this place must have been taken.
+    // The slice that had this buffer before must have been consumed.
     if (!link_.receives.may_post(total_) || slice >= consumed_ + RequestStream::kWindow)
       return false;
     ProfilePlayer::Step& step = receiving_.step(slice);
@@ -182,7 +184,7 @@ class Rank {
     return true;
   }
 
-  // The GPU takes what has come, one message after the other.
+  // The GPU consumes the received messages, one after the other.
   bool take(const Behaviour& behaviour) {
     const auto now = std::chrono::steady_clock::now();
     bool progress = false;
@@ -214,7 +216,7 @@ class Rank {
   Direction sending_;
   Direction receiving_;
   size_t total_ = 0;      // slices each way
-  size_t per_round_ = 0;  // a slice leaves when the one so far before it has been taken
+  size_t per_round_ = 0;  // a slice is sent once the one this many slices before it is consumed
   size_t started_ = 0;    // sends that have a step
   size_t consumed_ = 0;   // receives
   SteadyTime data_ready_;
@@ -253,7 +255,7 @@ void run(const Options& options) {
       std::fflush(stdout);
     }
   }
-  _exit(0);  // the study ends all ranks at once: nobody is left to say goodbye to
+  _exit(0);  // without closing connections: the study ends all ranks at once
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-"""A job of ranks in network namespaces of their own, joined by a bridge; faults are made in it."""
+"""A job of ranks, each in its own network namespace, joined by a bridge."""
 
 import contextlib
 import os
@@ -20,12 +20,12 @@ def run_anyway(*words):
 
 
 class Job:
-    """Started by `with`; everything it made is gone at the end."""
+    """A context manager: starts the job, and removes everything at the end."""
 
     def __init__(self, program, plugin, rank_program, ranks, shifted_clock=None, cores=None):
         self.program, self.plugin, self.rank_program = program, plugin, rank_program
         self.size = ranks
-        self.shifted_clock = shifted_clock  # the rank whose clock is another's
+        self.shifted_clock = shifted_clock  # the rank whose clock is ahead
         self.cores = cores or sorted(os.sched_getaffinity(0))
         self.mark = f"pcf{os.getpid()}"
         self.ranks = []
@@ -122,7 +122,7 @@ class Job:
         return self.ranks[rank].pid
 
     def name_of(self, text):
-        """The rank that a process's name in a report is of; None: none of ours."""
+        """The rank that a report names by this text; None: no rank."""
         for rank in range(self.size):
             if re.search(rf"\bpid {self.pid(rank)}\b", text) or text.startswith(f"rank {rank} ("):
                 return rank

@@ -1,4 +1,4 @@
-"""The faults: how each is made in a job, and what the doctor may call it."""
+"""The faults: how each is made in a job, and the verdicts that are right."""
 
 import contextlib
 import dataclasses
@@ -17,7 +17,7 @@ def stop(job, rank):
 
 
 def nice(job, rank):
-    """Other programs have the processor."""
+    """Another program takes most of the processor."""
     core = str(job.core_of(rank))
     jobs.run("taskset", "-a", "-p", "-c", core, str(job.pid(rank)))
     for thread in pathlib.Path(f"/proc/{job.pid(rank)}/task").iterdir():
@@ -52,7 +52,7 @@ def swap(job, rank):
 
 
 def fill_disk(job, rank):
-    """All that the loader's file needs, and what it had."""
+    """Another file takes all of the disk, so that the loader cannot write its own."""
     disk = job.disk(rank)
     another = os.open(disk / "another", os.O_WRONLY | os.O_CREAT)
     (disk / "batch").unlink(missing_ok=True)
@@ -63,7 +63,7 @@ def fill_disk(job, rank):
 
 
 def lose(job, rank):
-    """On the way from the rank before."""
+    """Packets from the previous rank are dropped."""
     before = job.address((rank - 1) % job.size)
     jobs.run("ip", "netns", "exec", job.space(rank), "iptables", "-A", "INPUT", "-s", before,
              "-m", "statistic", "--mode", "random", "--probability", "0.08", "-j", "DROP")
@@ -75,7 +75,7 @@ def shape(space, device, rate):
 
 
 def slow_link(job, rank):
-    """From the switch to the rank."""
+    """The link from the switch to the rank is slow."""
     shape(job.hub, job.port(rank), "80mbit")
 
 
@@ -89,7 +89,7 @@ def dead_port(job, rank):
 
 
 def incast(job, rank):
-    """Another job's processes send to a process beside the rank, over a link that is full."""
+    """Processes of another job send to a process on the rank's host, over a slow link."""
     shape(job.hub, job.port(rank), "200mbit")
     environment = {**job.environment(rank), "RANK": "9"}
     flags = ["bw", "-d", "soft:udp:net0", "-s", "1048576", "-D", "600", "-p"]
@@ -103,15 +103,15 @@ def incast(job, rank):
 
 
 def jump(_job, _rank):
-    """That rank's clock is a day ahead from the start (Job's shifted_clock)."""
+    """Nothing: the rank's clock is ahead from the start (Job's shifted_clock)."""
 
 
 @dataclasses.dataclass
 class Kind:
     make: typing.Callable
-    rules: tuple           # what it may be called; empty: it is no fault for the doctor
-    neighbours: tuple = () # of the rank, who may be named instead: the other end of a path
-    wait_s: float = 0.5    # before the doctor looks
+    rules: tuple           # the right verdicts; empty: it is no fault
+    neighbours: tuple = () # relative ranks that may be named instead: the other end of a path
+    wait_s: float = 0.5    # before the doctor runs
 
 
 KINDS = {

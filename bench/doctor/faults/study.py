@@ -4,10 +4,10 @@
 study.py PACECAR PLUGIN FAULT_RANK [--faults N] [--healthy N] [--seed S] [--kinds A,B] [--tries N]
          [--json FILE]
 
-Each run starts a job of 4 to 8 ranks in network namespaces, makes a fault that the seed draws (or
-none), and asks the doctor until its ten seconds are over or it has named something. Prints a line
-per run and what was called what. Exit codes: 0 goals met (96% of the faults, no healthy run
-accused), 1 not, 2 wrong usage, 77 no namespaces can be made here."""
+Each run starts a job of 4 to 8 ranks in network namespaces, makes a random fault (or none), and
+runs the doctor until it reports trouble or ten seconds have passed. Prints a line per run, and the
+verdicts for each fault. Exit codes: 0 goals met (96% of the faults are named, no healthy run has
+trouble), 1 not met, 2 wrong usage, 77 no namespaces can be made here."""
 
 import argparse
 import collections
@@ -38,7 +38,7 @@ def ask(job, watch_s, limit_s):
 
 
 def diagnose(job, kind, keep):
-    """(rule, rank, seconds) of the first trouble that the doctor names, or (None, None, ...)."""
+    """(rule, rank, seconds, why) of the first trouble that the doctor reports; rule None: none."""
     began = time.monotonic()
     time.sleep(kind.wait_s if kind else 0)
     while True:
@@ -87,7 +87,7 @@ def until_right(arguments, name, random_source):
 
 
 def confusion(runs):
-    """Rows: what was made; columns: what it was called, by the right rank or (!) another's."""
+    """Prints the verdicts for each fault; (!) marks those with a wrong rank or rule."""
     counts = collections.defaultdict(collections.Counter)
     for run in runs:
         label = run["rule"] or "nothing"
@@ -108,9 +108,9 @@ def parse():
     parser.add_argument("--most-ranks", type=int, default=8)
     parser.add_argument("--kinds", default=",".join(kinds.KINDS))
     parser.add_argument("--tries", type=int, default=1,
-                        help="of each run until it is right, on a machine that does other things")
-    parser.add_argument("--json", help="where the runs are written")
-    parser.add_argument("--keep", help="where the doctor's newest document is written")
+                        help="repeat a run that is not right, for machines with other load")
+    parser.add_argument("--json", help="write the runs to this file")
+    parser.add_argument("--keep", help="write the doctor's newest document to this file")
     return parser.parse_args()
 
 

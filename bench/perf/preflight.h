@@ -1,10 +1,11 @@
-// The flags of `pacecar preflight`, for one host or many, and its exit codes.
+// `pacecar preflight` on this host: its flags, which --hosts shares, and its exit codes.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
-#include <vector>
 
+#include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/hosts_flags.h"
 #include "bench/preflight/finding.h"
@@ -25,17 +26,12 @@ struct PreflightOptions {
   bool quiet = false;
   bool no_color = false;
   HostsFlags many;
-  std::vector<std::string> host_flags;  // what each of many hosts is given
 };
 
-// Either the options, or the text that --help asked for.
-struct ParsedPreflight {
-  PreflightOptions options;
-  std::string help;
-};
+void add_preflight_flags(CLI::App& app, PreflightOptions& flags);
 
-// arguments[0] is the subcommand. Errors: kInvalidArgument, one sentence.
-Result<ParsedPreflight> parse_preflight_options(int argc, const char* const* argv);
+// Examines this host, or listens for the probes of another one. Returns an ExitCode.
+Result<int> preflight_this_host(const PreflightOptions& flags, const Console& console);
 
 ExitCode exit_code_of(preflight::Severity worst);
 
