@@ -15,7 +15,7 @@ constexpr Duration kUnknownRoundTrip = Duration::from_ms(1);
 
 }  // namespace
 
-FixedController::FixedController(const FlowEnvironment& environment)
+FixedController::FixedController(const FlowEnvironment& environment, const Constants&)
     : GrantedController(environment.line_rate) {
   PACECAR_CHECK(environment.line_rate > Rate());
   const Duration rtt = environment.base_rtt > Duration() ? environment.base_rtt : kUnknownRoundTrip;

@@ -2,6 +2,7 @@
 // reference arm of experiments, and the choice for a network that cannot congest.
 #pragma once
 
+#include "cc/constants.h"
 #include "cc/controller.h"
 #include "cc/grant_limit.h"
 
@@ -9,8 +10,10 @@ namespace pacecar {
 
 class FixedController final : public GrantedController {
  public:
+  using Constants = NoConstants;
+
   // Sends at environment.line_rate.
-  explicit FixedController(const FlowEnvironment& environment);
+  explicit FixedController(const FlowEnvironment& environment, const Constants& = {});
 
   std::string_view name() const override { return "fixed"; }
   void on_ack(const AckSample&) override {}

@@ -14,7 +14,7 @@ constexpr uint64_t kWishSteps = 8;
 
 }  // namespace
 
-RcccController::RcccController(const FlowEnvironment& environment)
+RcccController::RcccController(const FlowEnvironment& environment, const Constants&)
     : GrantedController(environment.line_rate),
       mtu_(environment.mtu),
       limit_(credit_limit(environment)) {

@@ -13,6 +13,7 @@
 // that grants rates is obeyed instead. Purity and thread rule as for Controller.
 #pragma once
 
+#include "cc/constants.h"
 #include "cc/controller.h"
 #include "cc/grant_limit.h"
 
@@ -20,7 +21,9 @@ namespace pacecar {
 
 class RcccController final : public GrantedController {
  public:
-  explicit RcccController(const FlowEnvironment& environment);
+  using Constants = NoConstants;
+
+  explicit RcccController(const FlowEnvironment& environment, const Constants& = {});
 
   std::string_view name() const override { return "rccc"; }
   void on_ack(const AckSample& sample) override { on_word(sample.sent); }

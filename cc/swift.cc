@@ -25,7 +25,7 @@ Duration scale(Duration d, double factor) {
 // several bursts in flight to keep sender, kernel and receiver busy together; and one round trip,
 // because randomly late end hosts cause decreases up to one half, and a queue of one
 // bandwidth-delay product keeps the path busy after a halving.
-SwiftController::SwiftController(const FlowEnvironment& environment)
+SwiftController::SwiftController(const FlowEnvironment& environment, const Constants&)
     : GrantedController(environment.line_rate),
       environment_(environment),
       last_decrease_(Instant::from_ns(std::numeric_limits<int64_t>::min() / 2)) {

@@ -7,6 +7,7 @@
 // rate.
 #pragma once
 
+#include "cc/constants.h"
 #include "cc/controller.h"
 #include "cc/grant_limit.h"
 
@@ -37,7 +38,9 @@ inline constexpr SwiftConstants kSwift;
 
 class SwiftController final : public GrantedController {
  public:
-  explicit SwiftController(const FlowEnvironment& environment);
+  using Constants = NoConstants;
+
+  explicit SwiftController(const FlowEnvironment& environment, const Constants& = {});
 
   std::string_view name() const override { return "swift"; }
   void on_ack(const AckSample& sample) override;

@@ -79,7 +79,7 @@ double bps(Rate rate) { return static_cast<double>(rate.bps()); }
 
 }  // namespace
 
-PaceController::PaceController(const FlowEnvironment& environment, const Constants& constants,
+PaceController::PaceController(const FlowEnvironment& environment, const PaceConstants& constants,
                                LinkShare& link, uint32_t flow)
     : environment_(environment),
       constants_(constants),
@@ -92,16 +92,6 @@ PaceController::PaceController(const FlowEnvironment& environment, const Constan
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
   link_.join();
 }
-
-PaceController::PaceController(const FlowEnvironment& environment, const Constants& constants,
-                               std::unique_ptr<LinkShare> link)
-    : PaceController(environment, constants, *link, 0) {
-  own_link_ = std::move(link);
-}
-
-PaceController::PaceController(const FlowEnvironment& environment, const Constants& constants)
-    : PaceController(environment, constants,
-                     std::make_unique<LinkShare>(environment, 1, constants.regrant)) {}
 
 PaceController::~PaceController() {
   link_.set_queued(flow_, false);

@@ -29,13 +29,9 @@ namespace pacecar {
 
 class PaceController final : public Controller {
  public:
-  using Constants = PaceConstants;
-
   // Shares `link` with other flows, as number `flow`; `link` outlives it.
-  PaceController(const FlowEnvironment& environment, const Constants& constants, LinkShare& link,
-                 uint32_t flow);
-  // Has a link of its own.
-  PaceController(const FlowEnvironment& environment, const Constants& constants);
+  PaceController(const FlowEnvironment& environment, const PaceConstants& constants,
+                 LinkShare& link, uint32_t flow);
   ~PaceController() override;
 
   std::string_view name() const override { return "pace"; }
@@ -50,8 +46,6 @@ class PaceController final : public Controller {
   void set_weight(Instant now, uint32_t weight);
 
  private:
-  PaceController(const FlowEnvironment& environment, const Constants& constants,
-                 std::unique_ptr<LinkShare> link);
   struct Choice {
     double rate = 0;
     LimitedBy limited_by = LimitedBy::kLine;
@@ -84,8 +78,7 @@ class PaceController final : public Controller {
   void begin(Instant now);
 
   const FlowEnvironment environment_;
-  const Constants constants_;
-  std::unique_ptr<LinkShare> own_link_;
+  const PaceConstants constants_;
   LinkShare& link_;
   const uint32_t flow_;
   const Bytes ahead_parts_;  // of a round trip: in flight beside it
@@ -128,6 +121,8 @@ class PaceController final : public Controller {
 
 class PaceSenders final : public ControllerSet {
  public:
+  using Constants = PaceConstants;
+
   PaceSenders(const FlowEnvironment& environment, const PaceConstants& constants,
               uint32_t max_flows);
 
