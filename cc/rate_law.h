@@ -42,17 +42,18 @@ inline Decision rate_decision(double bps, Bytes window, const FlowEnvironment& e
           .limited_by = rate < line_rate ? LimitedBy::kNetwork : limit_at_line(environment)};
 }
 
-// For laws whose new rate does not move the packet that is waiting.
-inline Decision from_next_packet(Decision decision) {
-  decision.from_next_packet = true;
-  return decision;
-}
-
-// A law that moves a rate between min_rate and the line rate, where it begins.
+// A law that moves a rate between min_rate and the line rate, where it begins. It has no window,
+// and a new rate does not move the packet that is waiting, unless decide() is overridden.
 template <typename LawConstants>
 class RateController : public GrantedController {
  public:
   using Constants = LawConstants;
+
+  Decision decide(Instant now) override {
+    Decision decision = rate_decision(rate_bps_, no_window(environment_), environment_);
+    decision.from_next_packet = true;
+    return grant_limit_.apply(now, decision);
+  }
 
  protected:
   RateController(const FlowEnvironment& environment, const Constants& constants)
