@@ -28,13 +28,13 @@ struct alignas(64) FabricLink {
   // Data that waits or is being sent at `now`.
   Bytes data_bytes(Instant now) const {
     const bool sending = in_service != nullptr && clock.busy(now);
-    return queue.data_bytes() + (sending ? in_service_data : 0);
+    return queue.data().bytes() + (sending ? in_service_data : 0);
   }
-  // Of one of several processes.
+  // Of one process.
   Bytes data_bytes(Instant now, uint8_t process) const {
     const bool sending =
         in_service != nullptr && in_service->source_process == process && clock.busy(now);
-    return queue.data_bytes(process) + (sending ? in_service_data : 0);
+    return queue.data().bytes(process) + (sending ? in_service_data : 0);
   }
   bool waiting() const { return !queue.empty() || pause_due != PacketKind::kData; }
 

@@ -80,7 +80,7 @@ void Fabric::Impl::start(LinkId id, FabricPacket& packet) {
 void Fabric::Impl::leave(FabricLink& link) {
   FabricPacket* packet = std::exchange(link.in_service, nullptr);
   if (packet == nullptr || link.in_service_data == 0 || link.from < hosts) return;
-  const Bytes behind = link.queue.data_bytes();
+  const Bytes behind = link.queue.data().bytes();
   if (ecn.on_dequeue()) mark(*packet, link, behind);
   if (!config.switches.telemetry || packet->hops == kMaxTelemetryHops) return;
   store.telemetry(*packet)[packet->hops++] = {

@@ -48,7 +48,7 @@ void Fabric::Impl::forward_control(FabricPacket& packet, LinkId out) {
   const Bytes limit =
       config_.control_queue_bytes > 0 ? config_.control_queue_bytes : config_.queue_bytes;
   const Bytes size = packet.wire_bytes;
-  const bool fits = limit == 0 || link.queue.control_bytes() + size <= limit;
+  const bool fits = limit == 0 || link.queue.control().bytes() + size <= limit;
   if (!fits || !switches[link.from - hosts].buffer.admit_control(size)) {
     ++link.stats.dropped;
     return drop(packet, FabricDrop::kQueueFull);
@@ -64,13 +64,13 @@ void Fabric::Impl::overflow(FabricPacket& packet, LinkId out) {
     ++link.stats.dropped;
     return drop(packet, FabricDrop::kQueueFull);
   }
-  const bool exchange = config.switches.trim_tail_at_random && link.queue.has_data() &&
-                        !link.queue.last_data().whole &&
-                        link.queue.last_data().wire_bytes >= packet.wire_bytes &&
+  const bool exchange = config.switches.trim_tail_at_random && !link.queue.data().empty() &&
+                        !link.queue.data().last().whole &&
+                        link.queue.data().last().wire_bytes >= packet.wire_bytes &&
                         random.chance(0.5);
   if (exchange) {
     SwitchBuffer& buffer = switches[link.from - hosts].buffer;
-    buffer.release_control(link.queue.last_data().wire_bytes);
+    buffer.release_control(link.queue.data().last().wire_bytes);
     buffer.admit_control(packet.wire_bytes);
     if (ecn.on_enqueue()) mark(packet, link, link.data_bytes(loop.now()));
     link.queue.exchange_last_data(packet);

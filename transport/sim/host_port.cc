@@ -91,14 +91,10 @@ Bytes HostPort::kept_bytes(const TxPacket& packet) const {
 
 bool HostPort::has_room(LinkId id, bool data, Bytes size) const {
   const FabricLink& link = fabric_.links[id];
-  const bool shared = fabric_.topology.processes > 1;
-  if (!data) {
-    const Bytes waiting = shared ? link.queue.control_bytes(local_) : link.queue.control_bytes();
-    return waiting + size <= fabric_.config.hosts.control_queue_bytes;
-  }
-  const Instant now = fabric_.loop.now();
-  const Bytes waiting = shared ? link.data_bytes(now, local_) : link.data_bytes(now);
-  return waiting == 0 || waiting + size <= fabric_.config.hosts.data_queue_bytes;
+  const HostPortConfig& limits = fabric_.config.hosts;
+  if (!data) return link.queue.control().bytes(local_) + size <= limits.control_queue_bytes;
+  const Bytes waiting = link.data_bytes(fabric_.loop.now(), local_);
+  return waiting == 0 || waiting + size <= limits.data_queue_bytes;
 }
 
 // False when it does not fit now.

@@ -1,6 +1,6 @@
 // One host's NIC at a simulated fabric, as a packet I/O: the code above runs as in production. If
 // several processes of a host share the NIC each has a port of its own: queues with back-pressure,
-// and an inbox; the NIC serves their queues in turn (egress_queue.h). Everything is driven by the
+// and an inbox; the NIC serves their queues in turn (class_queue.h). Everything is driven by the
 // fabric's clock: `now` must be that of its event loop. Thread rule: the fabric's thread.
 #pragma once
 
