@@ -134,10 +134,18 @@ enum class LimitedBy : uint8_t {
 inline constexpr std::array kLimits = {LimitedBy::kLine,    LimitedBy::kGrant,
                                        LimitedBy::kNetwork, LimitedBy::kBudget,
                                        LimitedBy::kHost,    LimitedBy::kApplication};
-std::string_view to_string(LimitedBy limit);
+constexpr std::string_view to_string(LimitedBy limit) {
+  constexpr std::array<std::string_view, kLimits.size()> kNames = {
+      "line", "grant", "network", "budget", "host", "application"};
+  return kNames[static_cast<size_t>(limit)];
+}
 // What limits a flow whose rate is environment.line_rate: the link, or rate_max where that is
 // less.
-LimitedBy limit_at_line(const FlowEnvironment& environment);
+constexpr LimitedBy limit_at_line(const FlowEnvironment& environment) {
+  const bool bounded =
+      environment.rate_max > Rate() && environment.rate_max <= environment.line_rate;
+  return bounded ? LimitedBy::kBudget : LimitedBy::kLine;
+}
 
 struct Decision {
   Rate rate;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 #include <string>
 #include <type_traits>
 
@@ -142,12 +143,10 @@ FlowEnvironment bounded(FlowEnvironment environment, Rate rate) {
 
 template <typename Info>
 Result<Info> find(std::span<const Info> table, std::string_view kind, std::string_view name) {
-  std::string known;
   std::string_view nearest;
   size_t nearest_distance = 3;  // a larger distance is no typing error
   for (const Info& info : table) {
     if (info.name == name) return info;
-    fmt::format_to(std::back_inserter(known), "{}{}", known.empty() ? "" : ", ", info.name);
     const size_t distance = edit_distance(name, info.name);
     if (distance < nearest_distance) {
       nearest = info.name;
@@ -157,7 +156,8 @@ Result<Info> find(std::span<const Info> table, std::string_view kind, std::strin
   const std::string hint =
       nearest.empty() ? std::string() : fmt::format(" (did you mean '{}'?)", nearest);
   return fail(ErrorCode::kInvalidArgument,
-              fmt::format("there is no {} '{}'{}: use one of {}", kind, name, hint, known));
+              fmt::format("there is no {} '{}'{}: use one of {}", kind, name, hint,
+                          fmt::join(table | std::views::transform(&Info::name), ", ")));
 }
 
 }  // namespace

@@ -61,23 +61,12 @@ class FanIn {
 
   bool over(Instant now) const { return now >= std::max(began_ + round_trip_, gathered()); }
   void close_episode() {
-    uint32_t& oldest = last_[episodes_ % kEpisodes];
-    const bool same = oldest == seen_;  // an episode is never 0; unused places are
-    oldest = seen_;
-    ++episodes_;
-    if (same) return;  // the median is unchanged
-    const size_t known = std::min(episodes_, kEpisodes);
-    for (size_t i = 0; i < known; ++i) {
-      if (rank(i, known) == known / 2) usual_ = last_[i];
-    }
-  }
-  // Of the first `known` episodes, how many come before this one in order of size.
-  size_t rank(size_t episode, size_t known) const {
-    size_t before = 0;
-    for (size_t i = 0; i < known; ++i) {
-      before += last_[i] < last_[episode] || (last_[i] == last_[episode] && i < episode) ? 1 : 0;
-    }
-    return before;
+    last_[episodes_++ % kEpisodes] = seen_;
+    auto sorted = last_;
+    const auto end = sorted.begin() + std::min(episodes_, kEpisodes);
+    const auto median = sorted.begin() + (end - sorted.begin()) / 2;
+    std::nth_element(sorted.begin(), median, end);
+    usual_ = *median;
   }
 
   const Duration round_trip_;

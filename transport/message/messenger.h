@@ -31,7 +31,6 @@ struct FlowReport {
   uint32_t weight = 0;
   Decision decision;
   Duration rtt;
-  Explanation explanation;
 };
 
 class Messenger {

@@ -129,20 +129,26 @@ class BasicShareLink final : public HostLink {
     uint64_t taking = 0;
   };
 
-  // Our part if we demanded the whole link. If `ready_begin`, each process that is ready counts as
-  // demanding it, too.
+  // Divides the link: our share comes first, then those of others(). If `ready_begin`, each process
+  // that is ready counts as demanding the whole link.
+  std::array<ShareOfLink, kShareSlots> divide(uint64_t demand, uint32_t weight,
+                                              bool ready_begin) const {
+    std::array<ShareOfLink, kShareSlots> shares;
+    shares[0] = {.demand = demand, .weight = std::max(weight, 1U)};
+    std::ranges::transform(others(), shares.begin() + 1, [&](const Other& other) {
+      const bool begins = ready_begin && other.claim.ready;
+      return ShareOfLink{.demand = begins ? link_ : other.claim.demand.bps(),
+                         .weight = std::max(other.claim.weight, 1U)};
+    });
+    divide_link(link_, std::span(shares).first(count_ + 1));
+    return shares;
+  }
+
+  // Our part if we demanded the whole link.
   Rate could_have(uint32_t weight, bool ready_begin) const {
     if (others().empty()) return Rate::from_bps(capacity_);
-    std::array<ShareOfLink, kShareSlots> shares;
-    size_t count = 0;
-    shares[count++] = {.demand = capacity_, .weight = std::max(weight, 1U)};
-    for (const Other& other : others()) {
-      const bool begins = ready_begin && other.claim.ready;
-      shares[count++] = {.demand = begins ? link_ : other.claim.demand.bps(),
-                         .weight = std::max(other.claim.weight, 1U)};
-    }
-    divide_link(link_, {shares.data(), count});
-    return Rate::from_bps(std::clamp(shares[0].fair, least_part(), capacity_));
+    const uint64_t fair = divide(capacity_, weight, ready_begin)[0].fair;
+    return Rate::from_bps(std::clamp(fair, least_part(), capacity_));
   }
 
   uint64_t least_part() const { return std::max<uint64_t>(capacity_ / kLeastPart, 1); }
@@ -237,18 +243,12 @@ class BasicShareLink final : public HostLink {
     uint64_t missed = 0;  // sum over processes of max(fair part - part in use, 0)
   };
   Aim aim(uint64_t taking) const {
-    std::array<ShareOfLink, kShareSlots> shares;
-    size_t count = 0;
-    for (const Other& other : others()) {
-      shares[count++] = {.demand = other.claim.demand.bps(),
-                         .weight = std::max(other.claim.weight, 1U)};
-    }
-    shares[count] = {.demand = own_claim_.demand.bps(), .weight = own_claim_.weight};
-    divide_link(link_, {shares.data(), count + 1});
-    Aim result{.fair = std::min(shares[count].fair, capacity_)};
+    const auto shares = divide(own_claim_.demand.bps(), own_claim_.weight, /*ready_begin=*/false);
+    Aim result{.fair = std::min(shares[0].fair, capacity_)};
     result.missed = result.fair - std::min(taking, result.fair);
-    for (size_t i = 0; i < count; ++i) {
-      result.missed += shares[i].fair - std::min(others_[i].taking, shares[i].fair);
+    for (size_t i = 0; i < count_; ++i) {
+      const uint64_t fair = shares[i + 1].fair;
+      result.missed += fair - std::min(others_[i].taking, fair);
     }
     return result;
   }

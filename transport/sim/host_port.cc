@@ -199,7 +199,10 @@ void HostPort::arrive(FabricPacket& packet) {
   inbox_bytes_ += size;
   inbox_.push(packet);
   ++inbox_packets_;
-  if (!arrivals_.empty() && packet.is_data()) note_arrival(packet);
+  if (!arrivals_.empty() && packet.is_data()) {
+    const auto counted = arrivals_.find(fabric_.sender_of(packet));
+    if (counted != arrivals_.end()) counted->second += packet.payload_bytes;
+  }
   fabric_.trace(Fabric::Impl::TraceKind::kArrived, packet);
   if (!was_empty) return;
   if (may_read()) {
@@ -209,25 +212,11 @@ void HostPort::arrive(FabricPacket& packet) {
   }
 }
 
-std::vector<HostPort::Arrivals>::const_iterator HostPort::find_arrivals(uint32_t source) const {
-  return std::ranges::lower_bound(arrivals_, source, {}, &Arrivals::source);
-}
-
-void HostPort::count_arrivals(uint32_t source) {
-  const auto found = find_arrivals(source);
-  if (found == arrivals_.end() || found->source != source) arrivals_.insert(found, {source, 0});
-}
+void HostPort::count_arrivals(uint32_t source) { arrivals_.try_emplace(source, 0); }
 
 Bytes HostPort::arrived_bytes(uint32_t source) const {
-  const auto found = find_arrivals(source);
-  return found == arrivals_.end() || found->source != source ? 0 : found->bytes;
-}
-
-void HostPort::note_arrival(const FabricPacket& packet) {
-  const uint32_t source = fabric_.sender_of(packet);
-  const auto found = find_arrivals(source);
-  if (found == arrivals_.end() || found->source != source) return;
-  arrivals_[static_cast<size_t>(found - arrivals_.begin())].bytes += packet.payload_bytes;
+  const auto found = arrivals_.find(source);
+  return found == arrivals_.end() ? 0 : found->second;
 }
 
 bool HostPort::may_read() { return !reader_ || !reader_->busy(fabric_.loop.now()); }

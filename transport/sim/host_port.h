@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "transport/io/packet_io.h"
@@ -69,14 +70,6 @@ class HostPort final : public PacketIo, public EventSink {
   void release_lent();
   bool may_read();
 
-  struct Arrivals {
-    uint32_t source = 0;
-    Bytes bytes = 0;
-  };
-  // Where those of `source` are, or would be.
-  std::vector<Arrivals>::const_iterator find_arrivals(uint32_t source) const;
-  void note_arrival(const FabricPacket& packet);
-
   // Why a send() stopped, until the host is notified that it may continue.
   struct Blocked {
     bool active = false;
@@ -98,10 +91,10 @@ class HostPort final : public PacketIo, public EventSink {
   PacketList inbox_;
   size_t inbox_packets_ = 0;
   Bytes inbox_bytes_ = 0;
-  std::vector<Arrivals> arrivals_;     // that are counted, by source
-  PacketList lent_;                    // with the reader
-  std::vector<Address> lent_sources_;  // of those
-  std::optional<SerialClock> reader_;  // of a slow host
+  std::unordered_map<uint32_t, Bytes> arrivals_;  // payload that has arrived, by counted source
+  PacketList lent_;                               // with the reader
+  std::vector<Address> lent_sources_;             // of those
+  std::optional<SerialClock> reader_;             // of a slow host
   EventLoop::TimerId reader_timer_;
 };
 
