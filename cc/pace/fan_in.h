@@ -1,9 +1,7 @@
-// FanIn: how many flows to expect at the same time. A receiver's buffers are posted long before
-// their senders have something to send. Dividing the link by all of them would make each wait for a
-// round trip, and granting it to each of them would be an incast. So the receiver learns: flows
-// that wake up within a round trip are one episode, and the fan-in is the median, over the last
-// five episodes, of the largest number of competing flows. Before the first episode has ended, all
-// flows that could wake up are expected, or as many as the application's hint has.
+// FanIn: how many flows to expect at the same time, so that idle flows can hold their part of the
+// link. Flows that wake up within a round trip are one episode; the fan-in is the median, over the
+// last five episodes, of the largest number of competing flows. Before the first episode has ended,
+// all flows that could wake up are expected, or as many as the application's hint has.
 //
 // Pure; one thread.
 #pragma once

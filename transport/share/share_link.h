@@ -1,16 +1,14 @@
 // ShareLink: HostLink on a ShareTable: one direction of the link, for one process.
 //
 // A process publishes its claim, reads all claims and computes every part. It takes a smaller part
-// at once. It raises its part only into the free rate; processes that raise share the free rate in
-// proportion to what they lack. After a raise it reads the other parts again. If the sum exceeds
-// the link, because several raised at the same moment, it gives the excess back. The last to store
+// at once. It raises its part only into the free rate, then reads the other parts again, and gives
+// back what exceeds the link, because several may have raised at the same moment. The last to store
 // sees all other parts. So the sum is at most the link after every process has re-read.
 //
 // A change below 1/64 is not published. A cut of our own part always is, and so is a raise while
-// the others use nothing. A process with a demand writes a beat every 10 ms. Without a fresh beat,
-// others count its part and demand as 0. When it resumes, it starts from the free rate. A process
-// that waits for the cuts of others reads again after 2 us, then at intervals that double up to
-// 1 ms, because the others may be asleep and nobody wakes it.
+// the others use nothing. A process that waits for the cuts of others reads again after 2 us, then
+// at intervals that double up to 1 ms, because the others may be asleep and nobody wakes it. Beats,
+// and what a stopped process loses: README.md.
 //
 // A process without a demand takes nothing. If LinkClaim::ready is also false, due() is always
 // false. Pure; one thread.
