@@ -5,8 +5,9 @@
 // C is the nominal rate, or this process's part of it; b the budget (link_budget.h). eta is 1 for a
 // flow alone, else 0.985. X is traffic that no grant covers: per round trip it rises by half of the
 // difference to the measured rate and falls by a quarter of it, and flows with grants keep half of
-// the link against it. q is the queue at the last hop: line rate times the least excess delay of all
-// packets of a round trip. It is drained while the link gives its nominal rate; otherwise b is cut.
+// the link against it. q is the queue at the last hop: line rate times the least excess delay of
+// all packets of a round trip. It is drained while the link gives its nominal rate; otherwise b is
+// cut.
 //
 // Rates are in bit/s on the wire. Pure; one thread.
 #pragma once

@@ -5,9 +5,9 @@
 //   g_f = min(w_f * mu, u_f)
 //
 // mu is the water level (water_fill.h), u_f what the sender can use; `available` comes from
-// LinkCapacity. A flow that will be done within a round trip keeps its grant but is charged nothing:
-// its rate is free when a grant that leaves now takes effect. An idle flow with posted receives
-// holds an equal part among the flows that are expected to wake up together (fan_in.h).
+// LinkCapacity. A flow that will be done within a round trip keeps its grant but is charged
+// nothing: its rate is free when a grant that leaves now takes effect. An idle flow with posted
+// receives holds an equal part among the flows that are expected to wake up together (fan_in.h).
 //
 // Invariants: cuts leave before raises. Every grant sent has a new epoch. A grant that is not
 // repeated expires at the sender. Cost: O(log) per event; O(active flows) when the level has moved

@@ -3,10 +3,11 @@
 //   r_f = min(w_f * lambda, g_f, c_f)
 //
 // lambda is the water level of our own link (link_share.h), g_f the receiver's grant, c_f what the
-// core carries (core_limit.h). Demands advertise what the flow could use, u_f, and how much it wants
-// to send in all. Packets of a flow that is limited by its grant leave in the receiver's grid. When
-// a grant is not renewed the rate falls, and it is left out if only the receiver's software is late
-// (method.md, "When things go wrong"). A grant comes from a peer: any content is bounded here.
+// core carries (core_limit.h). Demands advertise what the flow could use, u_f, and how much it
+// wants to send in all. Packets of a flow that is limited by its grant leave in the receiver's
+// grid. When a grant is not renewed the rate falls, and it is left out if only the receiver's
+// software is late (method.md, "When things go wrong"). A grant comes from a peer: any content is
+// bounded here.
 //
 // Purity and thread rule as for Controller and ControllerSet.
 #pragma once

@@ -6,7 +6,7 @@
 #include "transport/base/check.h"
 #include "transport/base/prefetch.h"
 #include "transport/sim/ecmp_hash.h"
-#include "transport/sim/fabric_impl.h"
+#include "transport/sim/fabric.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
@@ -43,14 +43,14 @@ uint32_t find_process(const Address& address, uint32_t processes) {
   return process < processes && address == process_address(process, 0) ? process : processes;
 }
 
-HostPort::HostPort(Fabric::Impl& fabric, uint32_t process, Rate line_rate)
+HostPort::HostPort(Fabric& fabric, uint32_t process, Rate line_rate)
     : fabric_(fabric),
       process_(process),
-      host_(fabric.topology.host_of(process)),
-      local_(static_cast<uint8_t>(process % fabric.topology.processes)),
+      host_(fabric.topology_.host_of(process)),
+      local_(static_cast<uint8_t>(process % fabric.topology_.processes)),
       address_(process_address(process, 0)),
-      reader_timer_(fabric.loop.add_timer(*this, 0)) {
-  const FabricConfig& config = fabric.config;
+      reader_timer_(fabric.loop_.add_timer(*this, 0)) {
+  const FabricConfig& config = fabric.config_;
   caps_.datagram_bytes = config.hosts.datagram_bytes;
   caps_.burst_bytes = config.hosts.datagram_bytes;
   caps_.receive_bytes = config.hosts.inbox_bytes;
@@ -65,10 +65,10 @@ uint16_t HostPort::source_port(uint16_t path, TrafficClass /*traffic_class*/) co
   return process_address(process_, path).port;
 }
 
-bool HostPort::frozen() const { return fabric_.faults.frozen(process_); }
+bool HostPort::frozen() const { return fabric_.faults_.frozen(process_); }
 
 size_t HostPort::send(std::span<const TxPacket> packets, Instant now) {
-  PACECAR_CHECK(now == fabric_.loop.now());
+  PACECAR_CHECK(now == fabric_.loop_.now());
   size_t taken = 0;
   if (!frozen()) {
     while (taken < packets.size() && send_one(packets[taken])) ++taken;
@@ -78,22 +78,23 @@ size_t HostPort::send(std::span<const TxPacket> packets, Instant now) {
 }
 
 bool HostPort::too_long(const TxPacket& packet) const {
-  return packet.size() > caps_.datagram_bytes || (fabric_.config.payload == PayloadMode::kLength &&
-                                                  kept_bytes(packet) > fabric_.config.header_bytes);
+  return packet.size() > caps_.datagram_bytes ||
+         (fabric_.config_.payload == PayloadMode::kLength &&
+          kept_bytes(packet) > fabric_.config_.header_bytes);
 }
 
 // How much of a packet is carried as bytes.
 Bytes HostPort::kept_bytes(const TxPacket& packet) const {
-  const bool keeps_payload = fabric_.config.payload == PayloadMode::kBytes ||
+  const bool keeps_payload = fabric_.config_.payload == PayloadMode::kBytes ||
                              packet.traffic_class == TrafficClass::kControl;
   return packet.size() - (keeps_payload ? 0 : packet.payload.size());
 }
 
 bool HostPort::has_room(LinkId id, bool data, Bytes size) const {
-  const FabricLink& link = fabric_.links[id];
-  const HostPortConfig& limits = fabric_.config.hosts;
+  const FabricLink& link = fabric_.links_[id];
+  const HostPortConfig& limits = fabric_.config_.hosts;
   if (!data) return link.queue.control().bytes(local_) + size <= limits.control_queue_bytes;
-  const Bytes waiting = link.data_bytes(fabric_.loop.now(), local_);
+  const Bytes waiting = link.data_bytes(fabric_.loop_.now(), local_);
   return waiting == 0 || waiting + size <= limits.data_queue_bytes;
 }
 
@@ -104,17 +105,17 @@ bool HostPort::send_one(const TxPacket& packet) {
     ++counters_.send_errors;
     return true;
   }
-  const uint32_t destination = find_process(*packet.destination, fabric_.topology.all_processes());
+  const uint32_t destination = find_process(*packet.destination, fabric_.topology_.all_processes());
   const uint64_t hash = flow_hash(process_, destination, packet.path);
-  const LinkId link = fabric_.choose_uplink(host_, fabric_.topology.host_of(destination), hash);
+  const LinkId link = fabric_.choose_uplink(host_, fabric_.topology_.host_of(destination), hash);
   const bool data = packet.traffic_class == TrafficClass::kData;
-  const Bytes size = packet.size() + fabric_.config.hosts.overhead_bytes;
+  const Bytes size = packet.size() + fabric_.config_.hosts.overhead_bytes;
   if (!has_room(link, data, size)) {
     blocked_ = {.active = true, .data = data, .link = link, .size = size};
     fabric_.watch_room(link);
     return false;
   }
-  if (fabric_.store.in_use() >= fabric_.config.packets) {
+  if (fabric_.store_.in_use() >= fabric_.config_.packets) {
     fabric_.watch_store(process_);
     return false;
   }
@@ -127,12 +128,12 @@ bool HostPort::send_one(const TxPacket& packet) {
 // `destination`: a process; an unknown one gets an unknown host.
 FabricPacket& HostPort::take_packet(uint32_t destination, uint64_t hash, Bytes size,
                                     Bytes kept) const {
-  FabricPacket& packet = fabric_.store.take(kept);
+  FabricPacket& packet = fabric_.store_.take(kept);
   packet.flow_hash = hash;
   packet.source = host_;
   packet.source_process = local_;
-  packet.destination = fabric_.topology.host_of(destination);
-  packet.destination_process = static_cast<uint8_t>(destination % fabric_.topology.processes);
+  packet.destination = fabric_.topology_.host_of(destination);
+  packet.destination_process = static_cast<uint8_t>(destination % fabric_.topology_.processes);
   packet.wire_bytes = static_cast<uint32_t>(size);
   return packet;
 }
@@ -144,15 +145,15 @@ void HostPort::count_and_send(LinkId link, FabricPacket& packet, Bytes datagram_
 }
 
 bool HostPort::send_frame(const FabricFrame& frame) {
-  PACECAR_CHECK(fabric_.config.payload == PayloadMode::kBytes);
+  PACECAR_CHECK(fabric_.config_.payload == PayloadMode::kBytes);
   PACECAR_CHECK(frame.kept_bytes <= frame.bytes.size());
   const uint64_t hash = flow_hash(process_, frame.destination, 0);
   const LinkId link =
-      fabric_.choose_uplink(host_, fabric_.topology.host_of(frame.destination), hash);
+      fabric_.choose_uplink(host_, fabric_.topology_.host_of(frame.destination), hash);
   const bool data = frame.traffic_class == TrafficClass::kData;
-  const Bytes size = frame.bytes.size() + fabric_.config.hosts.overhead_bytes;
+  const Bytes size = frame.bytes.size() + fabric_.config_.hosts.overhead_bytes;
   if (frame.bytes.size() > caps_.datagram_bytes || !has_room(link, data, size) ||
-      fabric_.store.in_use() >= fabric_.config.packets) {
+      fabric_.store_.in_use() >= fabric_.config_.packets) {
     return false;
   }
   FabricPacket& inside = take_packet(frame.destination, hash, size, frame.bytes.size());
@@ -203,12 +204,12 @@ void HostPort::arrive(FabricPacket& packet) {
     const auto counted = arrivals_.find(fabric_.sender_of(packet));
     if (counted != arrivals_.end()) counted->second += packet.payload_bytes;
   }
-  fabric_.trace(Fabric::Impl::TraceKind::kArrived, packet);
+  fabric_.trace(Fabric::TraceKind::kArrived, packet);
   if (!was_empty) return;
   if (may_read()) {
     wake();
   } else {
-    fabric_.loop.arm(reader_timer_, reader_->free_at());
+    fabric_.loop_.arm(reader_timer_, reader_->free_at());
   }
 }
 
@@ -219,7 +220,7 @@ Bytes HostPort::arrived_bytes(uint32_t source) const {
   return found == arrivals_.end() ? 0 : found->second;
 }
 
-bool HostPort::may_read() { return !reader_ || !reader_->busy(fabric_.loop.now()); }
+bool HostPort::may_read() { return !reader_ || !reader_->busy(fabric_.loop_.now()); }
 
 void HostPort::on_event(Instant, uint32_t) { wake(); }
 
@@ -230,11 +231,11 @@ void HostPort::prepare(unsigned events_before) const {
 
 void HostPort::wake() {
   if (listener_ == nullptr || frozen()) return;
-  listener_->on_event(fabric_.loop.now(), listener_what_);
+  listener_->on_event(fabric_.loop_.now(), listener_what_);
 }
 
 size_t HostPort::receive(std::span<RxPacket> packets, Instant now) {
-  PACECAR_CHECK(now == fabric_.loop.now());
+  PACECAR_CHECK(now == fabric_.loop_.now());
   release_lent();
   if (frozen()) return 0;
   const size_t most = std::min(packets.size(), inbox_packets_);
@@ -247,12 +248,12 @@ size_t HostPort::receive(std::span<RxPacket> packets, Instant now) {
     lent_.push(packet);
     ++count;
   }
-  if (!inbox_.empty() && !may_read()) fabric_.loop.arm(reader_timer_, reader_->free_at());
+  if (!inbox_.empty() && !may_read()) fabric_.loop_.arm(reader_timer_, reader_->free_at());
   return count;
 }
 
 void HostPort::hand_over(FabricPacket& packet, RxPacket& to, Address& source) {
-  const Instant now = fabric_.loop.now();
+  const Instant now = fabric_.loop_.now();
   const Bytes size = datagram_bytes(packet);
   const bool elided = !fabric_.keeps_payload(packet);
   source = process_address(fabric_.sender_of(packet), packet.path);
@@ -264,7 +265,7 @@ void HostPort::hand_over(FabricPacket& packet, RxPacket& to, Address& source) {
       .elided = elided ? packet.payload_bytes : 0,
       .trimmed = packet.kind == PacketKind::kTrimmed || packet.kind == PacketKind::kTrimmedInCore,
       .trimmed_in_core = packet.kind == PacketKind::kTrimmedInCore};
-  if (packet.hops > 0) to.telemetry = {fabric_.store.telemetry(packet), packet.hops};
+  if (packet.hops > 0) to.telemetry = {fabric_.store_.telemetry(packet), packet.hops};
   inbox_bytes_ -= size;
   ++counters_.received_packets;
   counters_.received_bytes += size;

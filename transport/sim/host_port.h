@@ -13,11 +13,13 @@
 
 #include "transport/io/packet_io.h"
 #include "transport/sim/event_loop.h"
-#include "transport/sim/fabric.h"
 #include "transport/sim/fabric_packet.h"
+#include "transport/sim/fabric_types.h"
 #include "transport/sim/serial_clock.h"
 
 namespace pacecar {
+
+class Fabric;
 
 // ::ffff:10.x.y.z, where x.y.z is the process's number (topology.h); paths differ in their UDP
 // port, that of path 0 being the port that others send to.
@@ -27,7 +29,7 @@ uint32_t find_process(const Address& address, uint32_t processes);
 
 class HostPort final : public PacketIo, public EventSink {
  public:
-  HostPort(Fabric::Impl& fabric, uint32_t process, Rate line_rate);
+  HostPort(Fabric& fabric, uint32_t process, Rate line_rate);
 
   const PacketIoCaps& caps() const override { return caps_; }
   const Address& local_address() const override { return address_; }
@@ -78,7 +80,7 @@ class HostPort final : public PacketIo, public EventSink {
     Bytes size = 0;
   };
 
-  Fabric::Impl& fabric_;
+  Fabric& fabric_;
   uint32_t process_;  // of the network
   uint32_t host_;
   uint8_t local_;  // the process among those of its host
