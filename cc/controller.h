@@ -32,8 +32,8 @@ struct FlowEnvironment {
   Duration jitter;
   // How long a healthy end host may do nothing: its thread was not scheduled.
   Duration pause;
-  // Receivers measure the packets' delays, and react to queues.
-  bool receivers_look = false;
+  // Receivers measure the packets' one-way delays, and react to queues.
+  bool receivers_time_arrivals = false;
   // The rate that the NIC begins with, before anything is known of its link; 0: the line rate.
   Rate first_rate;
   // Shifts the phases that this host grants. Set by the simulator, whose hosts share a clock.

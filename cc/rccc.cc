@@ -32,7 +32,7 @@ void RcccController::start_blind(Bytes sent) {
   may_send_ = sent + limit_;
 }
 
-void RcccController::on_word(Bytes sent) {
+void RcccController::on_signal(Bytes sent) {
   sent_ = sent;
   if (!blind_ || sent == blind_from_) return;
   blind_ = false;
@@ -41,7 +41,7 @@ void RcccController::on_word(Bytes sent) {
 
 // As for a packet that is sent: the flow's wish may have grown.
 void RcccController::on_loss(const LossSample& sample) {
-  on_word(sample.sent);
+  on_signal(sample.sent);
   if (sample.kind == LossKind::kMissing && may_send_ <= sent_) may_ask_ = true;
 }
 
@@ -52,7 +52,7 @@ void RcccController::on_grant(Instant now, const Grant& grant) {
   const int64_t ahead = credit_ahead(grant.credit, granted_);
   if (ahead <= 0) return;
   granted_ += static_cast<uint64_t>(ahead);
-  on_word(sent_);
+  on_signal(sent_);
   if (blind_) return;
   const Bytes most = std::max(may_send_, sent_ + limit_);
   may_send_ = std::min(may_send_ + static_cast<Bytes>(ahead) * kCreditUnit, most);

@@ -26,7 +26,7 @@ class RcccController final : public GrantedController {
   explicit RcccController(const FlowEnvironment& environment, const Constants& = {});
 
   std::string_view name() const override { return "rccc"; }
-  void on_ack(const AckSample& sample) override { on_word(sample.sent); }
+  void on_ack(const AckSample& sample) override { on_signal(sample.sent); }
   void on_loss(const LossSample& sample) override;
   void on_grant(Instant now, const Grant& grant) override;
   Decision decide(Instant now) override;
@@ -34,7 +34,7 @@ class RcccController final : public GrantedController {
 
  private:
   void start_blind(Bytes sent);
-  void on_word(Bytes sent);
+  void on_signal(Bytes sent);
   void ask(const FlowStats& stats);
 
   const Bytes mtu_;

@@ -64,7 +64,7 @@ class CoreLimit {
   void judge(Instant now, Bytes sent);
   void cut(Instant now, double through, Duration delay, Bytes sent);
   void forget();
-  void recover(double mean_delay_ns, bool heeds);
+  void recover(double mean_delay_ns, bool counts_delay);
 
   const PaceConstants& constants_;
   const double line_;

@@ -165,7 +165,7 @@ void LinkBudget::look(Instant now) {
   yield_to_base(now);
   const bool empty = delay <= target() / 2;
   if (cut_delay_ > window_ * kStopWindows && empty) end_drain(now);
-  if (learnt() && empty && witnesses_.gone(now, window_)) acquit(now);
+  if (learnt() && empty && witnesses_.gone(now, window_)) restore(now);
   if (empty) witnesses_.on_clear(now, meter_.rate());
   if (now >= yields_until_) yielded_ = 1;
   late_looks_ = delay > target() && !meter_.scattered() ? late_looks_ + 1 : 0;
@@ -232,8 +232,9 @@ void LinkBudget::end_drain(Instant now) {
   next_growth_ = std::min(next_growth_, now + window_);
 }
 
-// The budget was not learnt from this link: it becomes what the present flows were given before.
-void LinkBudget::acquit(Instant now) {
+// The queue was on a path that the present flows do not take: the budget becomes what they were
+// given before.
+void LinkBudget::restore(Instant now) {
   rate_ = std::clamp(witnesses_.given(), rate_, nominal_);
   witnesses_.forget();
   end_drain(now);

@@ -82,7 +82,7 @@ class LinkBudget {
   void police(Instant now);
   void cut(Instant now, Duration delay);
   void end_drain(Instant now);
-  void acquit(Instant now);
+  void restore(Instant now);
   void yield(double factor, Instant until);
   void note_burst(Instant now, Bytes wire, Duration excess);
   void forget_bursts();

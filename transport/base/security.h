@@ -11,10 +11,10 @@ namespace pacecar {
 enum class Security : uint8_t {
   kOff,      // a checksum
   kAuth,     // a tag proves a packet's sender, and that it is new
-  kEncrypt,  // likewise, and the payload is enciphered
+  kEncrypt,  // likewise, and the payload is encrypted
 };
 
-// As PACECAR_SECURITY has it.
+// The value of PACECAR_SECURITY.
 constexpr std::string_view name_of(Security security) {
   constexpr std::array<std::string_view, 3> kNames = {"off", "auth", "encrypt"};
   return kNames[static_cast<size_t>(security)];

@@ -54,7 +54,7 @@ struct Immediate {
   static constexpr uint32_t kMaxWrites = (1U << 14) - 5;
   static constexpr uint32_t kPut = (1U << 14) - 4;        // instead of a count: it belongs to the
                                                           // message, and went to a window
-  static constexpr uint32_t kAbandoned = (1U << 14) - 3;  // instead of a count: no more comes
+  static constexpr uint32_t kAbandoned = (1U << 14) - 3;  // instead of a count: nothing follows
   static constexpr uint32_t kEager = (1U << 14) - 2;      // instead of a count: a whole message for
                                                           // which no buffer was known (eager.h)
   static constexpr uint32_t kTooLong = (1U << 14) - 1;    // instead of a count: nothing was sent,

@@ -59,7 +59,7 @@ void ReceiveQueue::on_run_posted(uint32_t count) {
 
 bool ReceiveQueue::urgent(uint64_t wanted) const {
   if (wanted > advertised_) return true;
-  if (advertises_late_ && !inbox_.many_untold()) return false;
+  if (advertises_late_ && !inbox_.many_unreported()) return false;
   return advertised_ - completed_ <= posted_ - advertised_;
 }
 

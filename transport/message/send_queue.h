@@ -69,7 +69,7 @@ class SendQueue {
   // All sends that are done for the application have reached the peer.
   bool settled() const { return matched_.empty() && outstanding_ == 0; }
   // Some send is not done for the application.
-  bool owes() const { return owed_ > 0; }
+  bool has_unreported() const { return unreported_ > 0; }
 
   enum class Match : uint8_t { kOk, kProtocolError };
   // Reads the table, matches sends with slots, and calls on_grant(word) for every new slot. A
@@ -156,7 +156,7 @@ class SendQueue {
   FixedQueue<uint16_t> waiting_;            // posted, not matched; first those that have gone ahead
   uint32_t ahead_ = 0;                      // of them, gone ahead
   uint32_t resting_ = 0;                    // of the sends ahead, those that are done
-  uint32_t owed_ = 0;                       // not done for the application
+  uint32_t unreported_ = 0;                 // not done for the application
   FixedQueue<uint16_t> matched_;            // with writes to post
   std::array<CtsSlot, kMaxGroup> group_{};  // the oldest receive request that is not fully matched
   uint32_t group_size_ = 0;                 // 0: none loaded

@@ -85,7 +85,7 @@ bool SendSide::doubt_flow(ConnectionId connection, ErrorCode failure) {
 
 void SendSide::close(ConnectionId connection, Instant now) {
   SendEnd& end = ends_[connection];
-  end.lingers = !end.queue.owes();
+  end.lingers = !end.queue.has_unreported();
   end.queue.drop_requests();
   end.closed = true;
   matching_.remove(connection);

@@ -48,7 +48,7 @@ class BasicShareLink final : public HostLink {
     prospect_of_ = 0;
     active_ = claim.demand.bps() > 0;
     watchful_ = active_ || claim.ready;
-    if (!seat_.take(now)) return do_without(now);
+    if (!seat_.take(now)) return use_part_without_slot(now);
     bool changed = publish(now, claim);
     read_others(now);
     if (active_) {
@@ -119,7 +119,7 @@ class BasicShareLink final : public HostLink {
   static constexpr Duration kFirstLook = Duration::from_us(2);
   static constexpr Duration kLastLook = Duration::from_ms(1);
   // Interval at which one slot is checked for a dead owner.
-  static constexpr Duration kBurials = Duration::from_ms(50);
+  static constexpr Duration kReleaseInterval = Duration::from_ms(50);
 
   struct Other {
     size_t slot = 0;
@@ -201,8 +201,8 @@ class BasicShareLink final : public HostLink {
   }
 
   void read_others(Instant now) {
-    bool bury = active_ && now >= next_burial_;
-    if (bury) next_burial_ = now + kBurials;
+    bool may_release = active_ && now >= next_release_;
+    if (may_release) next_release_ = now + kReleaseInterval;
     used_ = 0;
     count_ = 0;
     link_ = capacity_;
@@ -218,10 +218,10 @@ class BasicShareLink final : public HostLink {
         used_ += other.taking;
         link_ = std::max(link_, seat_.capacity_of(slot));
       }
-      if (bury && (!counts || other.claim.demand.bps() == 0)) {
-        bury = false;
+      if (may_release && (!counts || other.claim.demand.bps() == 0)) {
+        may_release = false;
         first_ = (slot + 1) % kShareSlots;
-        seat_.bury(slot);
+        seat_.release_if_ended(slot);
       }
     }
   }
@@ -282,7 +282,7 @@ class BasicShareLink final : public HostLink {
     return true;
   }
 
-  void do_without(Instant now) {
+  void use_part_without_slot(Instant now) {
     used_ = 0;
     count_ = 0;
     part_ = std::max<uint64_t>(capacity_ / kPartWithoutSlot, 1);
@@ -305,7 +305,7 @@ class BasicShareLink final : public HostLink {
   Instant deadline_ = Instant::never();
   bool waited_ = false;  // the last call had to wait for others to cut their parts
   Duration look_ = kFirstLook;
-  Instant next_burial_ = Instant::from_ns(0);
+  Instant next_release_ = Instant::from_ns(0);
   size_t first_ = 0;
   std::array<Other, kShareSlots> others_;  // at the last claim
   size_t count_ = 0;

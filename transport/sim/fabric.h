@@ -186,7 +186,7 @@ class Fabric final : private EventSink {
   // Sends a packet that has been admitted, or lets it wait.
   void offer(LinkId id, FabricPacket& packet);
   // Something waits, and `was_waiting` before.
-  void poke(LinkId id, bool was_waiting);
+  void start_or_wait(LinkId id, bool was_waiting);
   void start(LinkId id, FabricPacket& packet);
   void start_next(LinkId id);
   void leave(FabricLink& link);

@@ -32,10 +32,10 @@ void Fabric::offer(LinkId id, FabricPacket& packet) {
   if (can_start(link, packet)) return start(id, packet);
   const bool waiting = link.waiting();
   link.queue.push(packet);
-  poke(id, waiting);
+  start_or_wait(id, waiting);
 }
 
-void Fabric::poke(LinkId id, bool was_waiting) {
+void Fabric::start_or_wait(LinkId id, bool was_waiting) {
   const FabricLink& link = links_[id];
   if (!link.clock.busy(loop_.now())) {
     start_next(id);
@@ -199,7 +199,7 @@ void Fabric::send_pause(LinkId from_sender, PacketKind kind) {
   if (!link.up) return;
   const bool waiting = link.waiting();
   link.pause_due = kind;
-  poke(id, waiting);
+  start_or_wait(id, waiting);
 }
 
 }  // namespace pacecar
