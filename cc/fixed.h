@@ -17,10 +17,6 @@ class FixedController final : public GrantedController {
 
   std::string_view name() const override { return "fixed"; }
   void on_ack(const AckSample&) override {}
-  Decision decide(Instant now) override { return grant_limit_.apply(now, own_); }
-
- private:
-  Decision own_;
 };
 
 }  // namespace pacecar

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "cc/controller.h"
+#include "transport/base/check.h"
 
 namespace pacecar {
 
@@ -94,6 +95,7 @@ class GrantLimit {
 // A controller whose decisions are capped by the receiver's grant, and whose explanation has it.
 class GrantedController : public Controller {
  public:
+  Decision decide(Instant now) override { return grant_limit_.apply(now, own_); }
   void on_grant(Instant now, const Grant& grant) override { grant_limit_.on_grant(now, grant); }
   Explanation explain(Instant now) override {
     const Decision decision = decide(now);
@@ -101,9 +103,14 @@ class GrantedController : public Controller {
   }
 
  protected:
-  explicit GrantedController(Rate line_rate) : grant_limit_(line_rate) {}
+  explicit GrantedController(const FlowEnvironment& environment)
+      : grant_limit_(environment.line_rate),
+        own_{.rate = environment.line_rate, .limited_by = limit_at_line(environment)} {
+    PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
+  }
 
   GrantLimit grant_limit_;
+  Decision own_;  // before the grant
 };
 
 }  // namespace pacecar

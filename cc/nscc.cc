@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "cc/rate_law.h"
-#include "transport/base/check.h"
 
 namespace pacecar {
 namespace {
@@ -22,14 +21,13 @@ bool passed(const std::optional<Instant>& since, double span, Instant now) {
 }  // namespace
 
 NsccController::NsccController(const FlowEnvironment& environment, const Constants& constants)
-    : GrantedController(environment.line_rate),
+    : GrantedController(environment),
       environment_(environment),
       constants_(constants),
       packet_(static_cast<double>(environment.mtu + environment.overhead)),
       line_(static_cast<double>(environment.line_rate.bps()) / 8e9),
       round_trip_(ns(base_round_trip(environment))),
       least_rtt_(round_trip_) {
-  PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
   target_ =
       round_trip_ * (environment.trimming ? constants.target_trimming : constants.target_dropping);
   const double a = line_ * round_trip_ / constants.scale_bytes;
@@ -177,11 +175,9 @@ void NsccController::clip() { window_ = std::clamp(window_, packet_, window_max(
 
 Decision NsccController::decide(Instant now) {
   const double payload = window_ * static_cast<double>(environment_.mtu) / packet_;
-  Decision own;
-  own.rate = environment_.line_rate;
-  own.window = static_cast<Bytes>(payload + 0.5);
-  own.limited_by = window_ < window_max() ? LimitedBy::kNetwork : limit_at_line(environment_);
-  return grant_limit_.apply(now, own);
+  own_.window = static_cast<Bytes>(payload + 0.5);
+  own_.limited_by = window_ < window_max() ? LimitedBy::kNetwork : limit_at_line(environment_);
+  return GrantedController::decide(now);
 }
 
 }  // namespace pacecar

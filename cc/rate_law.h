@@ -7,7 +7,6 @@
 
 #include "cc/controller.h"
 #include "cc/grant_limit.h"
-#include "transport/base/check.h"
 
 namespace pacecar {
 
@@ -57,14 +56,12 @@ class RateController : public GrantedController {
 
  protected:
   RateController(const FlowEnvironment& environment, const Constants& constants)
-      : GrantedController(environment.line_rate),
+      : GrantedController(environment),
         environment_(environment),
         constants_(constants),
         line_bps_(static_cast<double>(environment.line_rate.bps())),
         min_bps_(std::min(static_cast<double>(constants.min_rate.bps()), line_bps_)),
-        rate_bps_(line_bps_) {
-    PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
-  }
+        rate_bps_(line_bps_) {}
 
   FlowEnvironment environment_;
   Constants constants_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "cc/credit.h"
-#include "transport/base/check.h"
 
 namespace pacecar {
 namespace {
@@ -15,12 +14,7 @@ constexpr uint64_t kWishSteps = 8;
 }  // namespace
 
 RcccController::RcccController(const FlowEnvironment& environment, const Constants&)
-    : GrantedController(environment.line_rate),
-      mtu_(environment.mtu),
-      limit_(credit_limit(environment)) {
-  PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
-  own_.rate = environment.line_rate;
-  own_.limited_by = limit_at_line(environment);
+    : GrantedController(environment), mtu_(environment.mtu), limit_(credit_limit(environment)) {
   // Only credit limits the flow.
   own_.window = no_window(environment);
   start_blind(0);

@@ -39,7 +39,6 @@ class RcccController final : public GrantedController {
 
   const Bytes mtu_;
   const Bytes limit_;     // the most credit, and the largest wish
-  Decision own_;          // without credit
   Bytes sent_ = 0;        // by the newest signal
   Bytes may_send_ = 0;    // in all, as sent_ counts
   Bytes blind_from_ = 0;  // value of sent_ when the blind credit was taken

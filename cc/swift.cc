@@ -4,8 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "transport/base/check.h"
-
 namespace pacecar {
 namespace {
 
@@ -26,10 +24,9 @@ Duration scale(Duration d, double factor) {
 // because randomly late end hosts cause decreases up to one half, and a queue of one
 // bandwidth-delay product keeps the path busy after a halving.
 SwiftController::SwiftController(const FlowEnvironment& environment, const Constants&)
-    : GrantedController(environment.line_rate),
+    : GrantedController(environment),
       environment_(environment),
       last_decrease_(Instant::from_ns(std::numeric_limits<int64_t>::min() / 2)) {
-  PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
   environment_.burst_bytes = std::max(environment.burst_bytes, environment.mtu);
   environment_.base_rtt = std::clamp(environment.base_rtt, Duration(), kMaxRtt);
   least_base_rtt_ =

@@ -46,7 +46,6 @@ class SwiftController final : public GrantedController {
   void on_ack(const AckSample& sample) override;
   void on_loss(const LossSample& sample) override;
   void on_timeout(Instant now) override;
-  Decision decide(Instant now) override { return grant_limit_.apply(now, own_); }
 
   double cwnd_packets() const { return cwnd_; }
   Duration target_delay() const { return target_; }
@@ -75,7 +74,6 @@ class SwiftController final : public GrantedController {
   double recently_lost_ = 0;       // likewise
   int retransmits_ = 0;            // timeouts since the last acknowledgement
   bool slow_start_ = true;
-  Decision own_;  // before the grant
 };
 
 }  // namespace pacecar

@@ -32,10 +32,6 @@ class WindowController final : public GrantedController {
 
   std::string_view name() const override { return "window"; }
   void on_ack(const AckSample&) override {}
-  Decision decide(Instant now) override { return grant_limit_.apply(now, own_); }
-
- private:
-  Decision own_;
 };
 
 }  // namespace pacecar

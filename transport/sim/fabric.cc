@@ -47,7 +47,6 @@ Fabric::Fabric(EventLoop& loop, const Topology& topology, const FabricConfig& co
       store_(
           config.payload == PayloadMode::kBytes ? config.hosts.datagram_bytes : config.header_bytes,
           config.switches.telemetry),
-      ecn_(config.switches.ecn),
       faults_(*this),
       uplinks_(topology.hosts),
       store_timer_(loop_.add_timer(*this, event(Event::kStoreRoom, 0))),

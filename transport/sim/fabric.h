@@ -25,7 +25,6 @@
 #include "transport/base/result.h"
 #include "transport/base/units.h"
 #include "transport/io/packet_io.h"
-#include "transport/sim/ecn_marker.h"
 #include "transport/sim/event_loop.h"
 #include "transport/sim/fabric_config.h"
 #include "transport/sim/fabric_link.h"
@@ -211,7 +210,6 @@ class Fabric final : private EventSink {
   PacketStore store_;
   FabricCounters counters_;
   TraceHash trace_hash_;
-  EcnMarker ecn_;
   PacketFaults faults_;
   std::vector<FabricLink> links_;
   struct Switch {

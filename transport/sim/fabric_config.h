@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "transport/base/prng.h"
 #include "transport/base/units.h"
 #include "transport/sim/topology.h"
 
@@ -21,6 +22,14 @@ struct EcnConfig {
   Bytes high = 0;
   double max_probability = 1.0;
   bool host_links = true;  // false: not in front of a host, where other paths are of no use
+
+  bool marks_at(When moment) const { return kind != Kind::kOff && when == moment; }
+  bool marks(Bytes queue_bytes, Prng& random) const {
+    if (queue_bytes < low) return false;
+    if (kind == Kind::kStep || queue_bytes >= high) return true;
+    const auto above = static_cast<double>(queue_bytes - low);
+    return random.chance(max_probability * above / static_cast<double>(high - low));
+  }
 };
 
 // Priority flow control (IEEE 802.1Qbb) of the data class, per ingress port: pause beyond

@@ -27,7 +27,8 @@ void Fabric::offer(LinkId id, FabricPacket& packet) {
   if (packet.is_data()) {
     const Bytes queue = link.data_bytes(loop_.now()) + packet.wire_bytes;
     link.stats.queue_max_bytes = std::max(link.stats.queue_max_bytes, queue);
-    if (link.from >= hosts_ && ecn_.on_enqueue()) mark(packet, link, queue);
+    if (link.from >= hosts_ && config_.switches.ecn.marks_at(EcnConfig::When::kEnqueue))
+      mark(packet, link, queue);
   }
   if (can_start(link, packet)) return start(id, packet);
   const bool waiting = link.waiting();
@@ -81,7 +82,7 @@ void Fabric::leave(FabricLink& link) {
   FabricPacket* packet = std::exchange(link.in_service, nullptr);
   if (packet == nullptr || link.in_service_data == 0 || link.from < hosts_) return;
   const Bytes behind = link.queue.data().bytes();
-  if (ecn_.on_dequeue()) mark(*packet, link, behind);
+  if (config_.switches.ecn.marks_at(EcnConfig::When::kDequeue)) mark(*packet, link, behind);
   if (!config_.switches.telemetry || packet->hops == kMaxTelemetryHops) return;
   store_.telemetry(*packet)[packet->hops++] = {
       .time_ns = static_cast<uint32_t>(link.clock.free_at().ns()),

@@ -72,7 +72,8 @@ void Fabric::overflow(FabricPacket& packet, LinkId out) {
     SwitchBuffer& buffer = switches_[link.from - hosts_].buffer;
     buffer.release_control(link.queue.data().last().wire_bytes);
     buffer.admit_control(packet.wire_bytes);
-    if (ecn_.on_enqueue()) mark(packet, link, link.data_bytes(loop_.now()));
+    if (config_.switches.ecn.marks_at(EcnConfig::When::kEnqueue))
+      mark(packet, link, link.data_bytes(loop_.now()));
     link.queue.exchange_last_data(packet);
   }
   packet.kind = link.to < hosts_ ? PacketKind::kTrimmed : PacketKind::kTrimmedInCore;
@@ -87,7 +88,7 @@ void Fabric::overflow(FabricPacket& packet, LinkId out) {
 void Fabric::mark(FabricPacket& packet, FabricLink& link, Bytes queue_bytes) {
   if (link.to < hosts_ && !config_.switches.ecn.host_links) return;
   if (packet.ecn == Ecn::kCongestion || packet.ecn == Ecn::kNotCapable) return;
-  if (!ecn_.marks(queue_bytes, random_)) return;
+  if (!config_.switches.ecn.marks(queue_bytes, random_)) return;
   packet.ecn = Ecn::kCongestion;
   ++counters_.marked;
   ++link.stats.marked;
