@@ -130,8 +130,7 @@ constexpr std::array<Field, kTable.size()> kFields{{
 }};
 
 std::optional<size_t> row_of(std::string_view name) {
-  const auto found = std::find_if(kTable.begin(), kTable.end(),
-                                  [name](const ParamInfo& info) { return info.name == name; });
+  const auto found = std::ranges::find(kTable, name, &ParamInfo::name);
   if (found == kTable.end()) return std::nullopt;
   return static_cast<size_t>(found - kTable.begin());
 }
@@ -147,9 +146,7 @@ std::string describe_unknown(const ParamSetting& setting) {
     const auto distance = [&](const ParamInfo& info) {
       return edit_distance(setting.name, info.name);
     };
-    const auto nearest = std::min_element(
-        kTable.begin(), kTable.end(),
-        [&](const ParamInfo& a, const ParamInfo& b) { return distance(a) < distance(b); });
+    const auto nearest = std::ranges::min_element(kTable, {}, distance);
     // Short names are near to everything: one letter in four may differ, and one more.
     const size_t tolerance = 1 + (nearest->name.size() - kPrefix.size()) / 4;
     if (distance(*nearest) <= tolerance) {

@@ -185,8 +185,8 @@ Bytes ReceiveQueue::renew() {
 }
 
 bool ReceiveQueue::uses(uint32_t key) const {
-  return std::any_of(buffers_.begin(), buffers_.end(),
-                     [key](const Buffer& buffer) { return buffer.active && buffer.key == key; });
+  return std::ranges::any_of(
+      buffers_, [key](const Buffer& buffer) { return buffer.active && buffer.key == key; });
 }
 
 void ReceiveQueue::drop_requests() {

@@ -135,8 +135,7 @@ LinkId Fabric::choose_uplink(uint32_t host, uint32_t destination, uint64_t hash)
 }
 
 void Fabric::watch_store(uint32_t process) {
-  if (std::find(waiting_for_store_.begin(), waiting_for_store_.end(), process) ==
-      waiting_for_store_.end()) {
+  if (std::ranges::find(waiting_for_store_, process) == waiting_for_store_.end()) {
     waiting_for_store_.push_back(process);
   }
 }

@@ -28,7 +28,7 @@ Bytes datagram_bytes(const FabricPacket& packet) {
 
 Address process_address(uint32_t process, uint16_t path) {
   Address address;
-  std::copy(kIpv4Prefix.begin(), kIpv4Prefix.end(), address.ip.begin());
+  std::ranges::copy(kIpv4Prefix, address.ip.begin());
   address.ip[12] = kNetwork;
   address.ip[13] = static_cast<uint8_t>(process >> 16);
   address.ip[14] = static_cast<uint8_t>(process >> 8);

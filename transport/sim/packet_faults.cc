@@ -8,7 +8,7 @@ namespace pacecar {
 namespace {
 
 bool listed(const std::vector<size_t>& hosts, size_t host) {
-  return std::find(hosts.begin(), hosts.end(), host) != hosts.end();
+  return std::ranges::find(hosts, host) != hosts.end();
 }
 
 }  // namespace
@@ -31,10 +31,9 @@ void PacketFaults::set(const SimFaults& faults) {
 }
 
 bool PacketFaults::frozen(uint32_t process) const {
-  return !faults_.stalls.empty() &&
-         std::any_of(faults_.stalls.begin(), faults_.stalls.end(), [&](const SimStall& stall) {
-           return stall.port == process && stall.window.contains(fabric_.loop_.now());
-         });
+  return !faults_.stalls.empty() && std::ranges::any_of(faults_.stalls, [&](const SimStall& stall) {
+    return stall.port == process && stall.window.contains(fabric_.loop_.now());
+  });
 }
 
 void PacketFaults::arm_thaw() {
@@ -46,20 +45,18 @@ void PacketFaults::arm_thaw() {
 }
 
 bool PacketFaults::partitioned(uint32_t a, uint32_t b) const {
-  return std::any_of(faults_.partitions.begin(), faults_.partitions.end(),
-                     [&](const SimPartition& partition) {
-                       return partition.window.contains(fabric_.loop_.now()) &&
-                              listed(partition.island, a) != listed(partition.island, b);
-                     });
+  return std::ranges::any_of(faults_.partitions, [&](const SimPartition& partition) {
+    return partition.window.contains(fabric_.loop_.now()) &&
+           listed(partition.island, a) != listed(partition.island, b);
+  });
 }
 
 bool PacketFaults::loses_word(const FabricPacket& packet) {
   if (packet.kind != PacketKind::kControl || packet.payload_bytes == 0) return false;
   const uint32_t sender = fabric_.sender_of(packet);
-  return std::any_of(
-      faults_.word_losses.begin(), faults_.word_losses.end(), [&](const SimWordLoss& loss) {
-        return loss.port.value_or(sender) == sender && fabric_.random_.chance(loss.probability);
-      });
+  return std::ranges::any_of(faults_.word_losses, [&](const SimWordLoss& loss) {
+    return loss.port.value_or(sender) == sender && fabric_.random_.chance(loss.probability);
+  });
 }
 
 void PacketFaults::pass(FabricPacket& packet) {
@@ -82,7 +79,7 @@ void PacketFaults::duplicate(const FabricPacket& packet) {
   copy = packet;
   copy.memory = memory;
   copy.large = large;
-  std::copy(bytes.begin(), bytes.end(), memory);
+  std::ranges::copy(bytes, memory);
   ++fabric_.counters_.duplicated;
   fabric_.trace(Fabric::TraceKind::kDuplicated, copy);
   corrupt_and_delay(copy);

@@ -61,7 +61,7 @@ class RoutingBuilder {
       ways_[cable.a].push_back({cable.b, 2 * i});
       ways_[cable.b].push_back({cable.a, 2 * i + 1});
     }
-    for (auto& ways : ways_) std::sort(ways.begin(), ways.end());
+    for (auto& ways : ways_) std::ranges::sort(ways);
   }
 
   Routing build() {
@@ -152,7 +152,7 @@ class RoutingBuilder {
         links_.push_back(way.link);
       }
     }
-    std::sort(links_.begin(), links_.end());
+    std::ranges::sort(links_);
     const auto next = static_cast<uint32_t>(sets_.size());
     const auto [set, is_new] = sets_.try_emplace(links_, next);
     if (is_new) {

@@ -43,8 +43,8 @@ struct Value {
 
 std::string small_letters(std::string_view word) {
   std::string text(word);
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
 }
 
@@ -107,8 +107,7 @@ class TopoFile {
 
   Result<void> assign(const TextLine& line, const std::string& name, std::span<const Key> keys,
                       std::span<Value> values) {
-    const auto key =
-        std::find_if(keys.begin(), keys.end(), [&](const Key& each) { return each.name == name; });
+    const auto key = std::ranges::find(keys, name, &Key::name);
     if (key == keys.end()) {
       return error_at(line.number, "'{}' is not known {}; use {}", shown(line.words[0]),
                       tier_ < 0 ? "before the first Tier" : "in a tier",
