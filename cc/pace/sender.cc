@@ -36,9 +36,6 @@ constexpr double kUnansweredShare = 16;
 // --- grants ---
 // The least rate without a valid grant, of the line rate.
 constexpr double kLapsedShare = 1.0 / 256;
-constexpr Duration kMaxPhase = Duration::from_ms(5);
-constexpr Duration kMinValidity = Duration::from_us(1);
-constexpr Duration kMaxValidity = Duration::from_s(10);
 // How many epochs a CTS slot's grant may be ahead to count.
 constexpr int16_t kNearEpochs = 256;
 // Receivers gather acknowledgements: so much is in flight beside a round trip's worth.
@@ -152,8 +149,8 @@ void PaceController::on_grant(Instant now, const Grant& grant) {
   if (grant.is_credit || !outranks(grant)) return;
   grant_ = grant;
   grant_.rate = std::max(grant.rate, kLeastRate);
-  grant_.validity = std::clamp(grant.validity, kMinValidity, kMaxValidity);
-  grant_.phase = std::clamp(grant.phase, Duration(), kMaxPhase);
+  grant_.validity = std::clamp(grant.validity, GrantLimit::kMinValidity, GrantLimit::kMaxValidity);
+  grant_.phase = std::clamp(grant.phase, Duration(), GrantLimit::kMaxPhase);
   granted_at_ = now;
   has_grant_ = true;
   opening_ = opening_ && grant.guessed;

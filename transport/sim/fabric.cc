@@ -167,9 +167,9 @@ std::span<uint8_t> Fabric::carried(const FabricPacket& packet) const {
 }
 
 void Fabric::trace(TraceKind kind, const FabricPacket& packet, uint64_t detail) {
-  trace_hash_.add(static_cast<uint64_t>(loop_.now().ns()) << 4U | static_cast<uint64_t>(kind));
-  trace_hash_.add(packet.flow_hash ^ detail << 32U);
-  trace_hash_.add(uint64_t{packet.wire_bytes} << 8U | static_cast<uint64_t>(packet.ecn));
+  add_to_trace(static_cast<uint64_t>(loop_.now().ns()) << 4U | static_cast<uint64_t>(kind));
+  add_to_trace(packet.flow_hash ^ detail << 32U);
+  add_to_trace(uint64_t{packet.wire_bytes} << 8U | static_cast<uint64_t>(packet.ecn));
 }
 
 // Hashes only the bytes that identify queue pair and packet: later ones may be memory addresses,
@@ -179,8 +179,8 @@ void Fabric::trace_bytes(const FabricPacket& packet) {
   std::array<uint64_t, 2> head{};
   const auto bytes = carried(packet);
   std::memcpy(head.data(), bytes.data(), std::min(bytes.size(), kTransportHeader));
-  trace_hash_.add(head[0]);
-  trace_hash_.add(head[1]);
+  add_to_trace(head[0]);
+  add_to_trace(head[1]);
 }
 
 LinkInfo Fabric::link_info(LinkId id) const {

@@ -44,20 +44,6 @@ namespace pacecar {
 // setting and its cure.
 Result<void> check_fabric_config(const FabricConfig& config, const Topology& topology);
 
-// A running hash over what happened: two runs with equal hashes did the same, in the same order. It
-// detects accidents, not forgery.
-class TraceHash {
- public:
-  void add(uint64_t word) {
-    state_ = (state_ ^ word) * 0x9E3779B97F4A7C15U;  // odd, so no information is lost
-    state_ ^= state_ >> 32U;
-  }
-  uint64_t value() const { return state_; }
-
- private:
-  uint64_t state_ = 0;
-};
-
 class Fabric final : private EventSink {
  public:
   // Errors: kInvalidArgument for a topology whose hosts cannot all reach each other, or a
@@ -116,7 +102,9 @@ class Fabric final : private EventSink {
   Result<void> capture(LinkId link, const std::string& path);
 
   FabricCounters counters() const;
-  uint64_t trace_hash() const { return trace_hash_.value(); }
+  // A running hash over what happened: two runs with equal hashes did the same, in the same order.
+  // It detects accidents, not forgery.
+  uint64_t trace_hash() const { return trace_hash_; }
 
  private:
   friend class HostPort;
@@ -153,6 +141,10 @@ class Fabric final : private EventSink {
   enum class TraceKind : uint8_t { kSent, kDuplicated, kCorrupted, kArrived, kDelivered, kDropped };
   void trace(TraceKind kind, const FabricPacket& packet, uint64_t detail = 0);
   void trace_bytes(const FabricPacket& packet);
+  void add_to_trace(uint64_t word) {
+    trace_hash_ = (trace_hash_ ^ word) * 0x9E3779B97F4A7C15U;  // odd, so no information is lost
+    trace_hash_ ^= trace_hash_ >> 32U;
+  }
   // Whether a packet's memory holds its payload.
   bool keeps_payload(const FabricPacket& packet) const {
     return config_.payload == PayloadMode::kBytes || packet.kind == PacketKind::kControl;
@@ -209,7 +201,7 @@ class Fabric final : private EventSink {
   Prng random_;
   PacketStore store_;
   FabricCounters counters_;
-  TraceHash trace_hash_;
+  uint64_t trace_hash_ = 0;
   PacketFaults faults_;
   std::vector<FabricLink> links_;
   struct Switch {

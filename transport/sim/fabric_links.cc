@@ -124,7 +124,7 @@ void Fabric::arrive(LinkId id) {
   }
   if (link.capture) link.capture->record(loop_.now(), packet);
   packet.came_by = id;
-  trace_hash_.add(static_cast<uint64_t>(loop_.now().ns()) << 24U ^ id);
+  add_to_trace(static_cast<uint64_t>(loop_.now().ns()) << 24U ^ id);
   if (link.to < hosts_) {
     port_of(link.to, packet.destination_process).arrive(packet);
   } else if (link.from < hosts_ && faults_.active()) {
