@@ -50,7 +50,7 @@ struct Constant {
   std::string_view meaning;
 };
 
-// Of a controller that has no constants to set.
+// The constants of a controller that has none to set.
 struct NoConstants {
   static constexpr std::array<Constant<NoConstants>, 0> table() { return {}; }
 };

@@ -73,7 +73,7 @@ struct LossSample {
 
 // The rate, or credit, that a receiver grants a flow.
 struct Grant {
-  // A credit instead of a rate: rate, phase and validity are not used.
+  // It grants credit instead of a rate: rate, phase and validity are not used.
   bool is_credit = false;
   Bytes credit = 0;  // total granted since the flow began, modulo 2^30
   Rate rate;
@@ -94,18 +94,18 @@ struct Grant {
 
 // What a sender could use.
 struct Demand {
-  // Of a flow on credit: usable and wanted are not used.
+  // The flow is on credit: usable and wanted are not used.
   bool is_credit = false;
   Bytes credit = 0;  // what Grant::credit should become, modulo 2^30
   // The rate that the sender's own link and the core leave for this flow; 0: nothing to send, and
   // all of `wanted` has arrived.
   Rate usable;
   // Payload that the flow has wanted to send since it began, what has arrived included; modulo
-  // 2^32. A total, so that the next demand makes good for a late or lost one.
+  // 2^32. It is a total, so that the next demand replaces a late or lost one.
   Bytes wanted = 0;
-  // Of a sender that serves one flow at a time: 1 + (the number of flows that it has begun, modulo
-  // kTurns). 0: it serves several at once. In a collective whose ranks take turns, a sender that
-  // has begun fewer is late.
+  // 1 + (the number of flows that the sender has begun, modulo kTurns) if the sender serves one
+  // flow at a time; 0: it serves several at once. In a collective whose ranks take turns, a sender
+  // that has begun fewer is late.
   uint8_t turn = 0;
   uint16_t epoch = 0;  // the newest epoch wins, modulo 2^16
 

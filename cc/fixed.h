@@ -1,5 +1,5 @@
-// `fixed`: sends at the given rate, whatever the network says; only a grant slows it down. The
-// reference arm of experiments, and the choice for a network that cannot congest.
+// `fixed`: sends at the given rate and ignores signs of congestion; only a grant slows it down. The
+// baseline of experiments, and the choice for a network that cannot congest.
 #pragma once
 
 #include "cc/constants.h"

@@ -2,7 +2,7 @@
 // from in-band telemetry. After Li et al., "HPCC: High Precision Congestion Control", SIGCOMM 2019,
 // algorithm 1; papers.md names the deviations.
 //
-// What it needs, and its invariants: InbandController.
+// Requirements and invariants: see InbandController.
 #pragma once
 
 #include <array>

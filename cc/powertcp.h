@@ -3,7 +3,7 @@
 // growth. After Addanki et al., "PowerTCP: Pushing the Performance Limits of Datacenter Networks",
 // NSDI 2022, algorithm 1; papers.md names the deviations.
 //
-// What it needs, and its invariants: InbandController.
+// Requirements and invariants: see InbandController.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// What the published rate laws share: the base round trip, rates and windows as decisions, "once
-// per round trip", and the bounds of a rate. Rates are in bit/s on the wire, windows in payload
-// bytes. Purity as for Controller.
+// Common parts of the published rate laws: the base round trip, rates and windows as decisions,
+// "once per round trip", and the bounds of a rate. Rates are in bit/s on the wire, windows in
+// payload bytes. Purity as for Controller.
 #pragma once
 
 #include <algorithm>

@@ -33,7 +33,7 @@ void RcccController::on_signal(Bytes sent) {
   may_send_ = sent;
 }
 
-// As for a packet that is sent: the flow's wish may have grown.
+// A loss counts like a packet that is sent: the flow's wish may have grown.
 void RcccController::on_loss(const LossSample& sample) {
   on_signal(sample.sent);
   if (sample.kind == LossKind::kMissing && may_send_ <= sent_) may_ask_ = true;

@@ -5,8 +5,8 @@
 // acknowledgement, loss or grant withdraws the rest of that credit; from then on only granted
 // credit may be used. Retransmissions need credit like new packets.
 //
-// With every packet the flow asks for credit for what it has to send and has none for; of flows
-// that compete for their link each asks for its part.
+// With every packet the flow asks for the credit that it lacks for what it has to send. Flows that
+// compete for their sender's link each ask for their part.
 //
 // Invariant: a flow with something to send and no credit asks for some in the first demand() after
 // kCredit.ask_again, so demand() must be called from time to time without other events. A receiver

@@ -110,7 +110,7 @@ double SwiftController::flow_scaling() const {
   return std::clamp((1.0 / std::sqrt(cwnd_) - at_max) / (at_min - at_max), 0.0, 1.0);
 }
 
-// A window that was not used says nothing about the path and is not increased.
+// A window that was not used is no measurement of the path and is not increased.
 void SwiftController::increase(const AckSample& sample) {
   const double mtu = static_cast<double>(environment_.mtu);
   const double acked = static_cast<double>(sample.acked) / mtu;

@@ -38,8 +38,8 @@ class FanIn {
 
   // An episode has just begun, and more flows may wake up.
   bool gathering(Instant now) const { return now < gathered(); }
-  // When all flows of the episode are known: the more there are, the longer their demands take
-  // beside their first packets.
+  // When all flows of the episode are known. The more flows there are, the longer their demands
+  // take on the link, next to their first packets.
   Instant gathered() const {
     return began_ + round_trip_ / kGatheringShare + word_ * woken_ * kWordsApart;
   }

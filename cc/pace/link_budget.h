@@ -107,7 +107,7 @@ class LinkBudget {
   GreedyNeighbor neighbor_;
   PolicerWatch policer_;
   Witnesses witnesses_;
-  Instant given_at_;         // when the link last gave about what we hold beside a neighbor
+  Instant given_at_;         // when about what we hold against a neighbor last arrived
   Instant last_;             // arrival
   Duration delay_;           // at the last look
   bool starting_;            // no queue has been met yet

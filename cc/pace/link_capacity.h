@@ -40,8 +40,8 @@ class LinkCapacity {
     window_ = std::max(least_window_, packet_time_ * static_cast<int64_t>(flows));
   }
 
-  // What the flows could use in all. If that is less than the link, a queue is not this link's, or
-  // the senders react, too.
+  // `usable`: all that the flows could use. If it is less than the link's rate, a queue is not this
+  // link's, or the senders react to it, too.
   void set_usable(double usable) {
     budget_.set_patience(usable < kUnlimited * line() ? kPatienceUnlimited : 1);
   }

@@ -49,10 +49,10 @@ class LinkShare {
 
   // The budget is still in its start phase.
   bool starting() const { return budget_.starting(); }
-  // What we may use of the link.
+  // The rate that we may use.
   double line() const { return budget_.rate(); }
-  // What we might use if our flows could use the whole link. Our claim may depend on it, but not on
-  // line(), which depends on the claim.
+  // The rate that we might use if our flows could use the whole link. Our claim may depend on it,
+  // but not on line(), which depends on the claim.
   double reach() const { return budget_.learnt() ? line() : reach_; }
   // The flow's share, and its share if its limit were higher; in bit/s.
   double share(uint32_t flow) const;

@@ -49,7 +49,7 @@ class PolicerWatch {
     return lossy_windows_ >= kLossyWindows && arriving * lasted_ > kGoesOn * arrived_lately_ * 8;
   }
 
-  // The new value of `budget` after such a window; `allowed`: of it, what may be used.
+  // The new value of `budget` after such a window; `allowed`: the part of it that may be used.
   double judge(Instant now, double arriving, double allowed, double budget) {
     const double part = lost_lately_ / (arrived_lately_ + lost_lately_);
     if (!suspected_ || now - last_cut_ >= window_ * kTimeout * 2) {

@@ -38,7 +38,7 @@ constexpr double kUnansweredShare = 16;
 constexpr double kLapsedShare = 1.0 / 256;
 // How many epochs a CTS slot's grant may be ahead to count.
 constexpr int16_t kNearEpochs = 256;
-// Receivers gather acknowledgements: so much is in flight beside a round trip's worth.
+// Receivers gather acknowledgements: so much is in flight in addition to a round trip's worth.
 constexpr Bytes kWindowBursts = 3;
 constexpr Bytes kWindowPackets = 4;
 constexpr Duration kGathered = Duration::from_ms(1);  // longer than acknowledgements are gathered
@@ -193,8 +193,8 @@ double PaceController::overcommitted() const {
   return grant_.guessed ? shared : std::max(shared, queueing());
 }
 
-// Likewise, a factor with which messages like this one make a queue of half a round trip if all
-// expected flows begin at once. Grants that decide the order would come too late for them; the
+// The factor with which messages like this one make a queue of half a round trip if all expected
+// flows begin at once. Grants that decide the order would come too late for such messages; the
 // queue serves them in order of arrival.
 double PaceController::queueing() const {
   if (!brief_) return 1;

@@ -78,7 +78,7 @@ class PaceController final : public Controller {
   const PaceConstants constants_;
   LinkShare& link_;
   const uint32_t flow_;
-  const Bytes ahead_parts_;  // of a round trip: in flight beside it
+  const Bytes ahead_parts_;  // of a round trip, in 64ths: in flight in addition to it
   const Duration window_jitter_;
   const Bytes brief_message_;
   uint32_t weight_ = 1;

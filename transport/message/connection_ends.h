@@ -149,9 +149,9 @@ class ConnectionEnds {
       if (visit(ends_[id])) attended_.add(id);
     }
   }
-  // What both sides do at a visit: releases a closed end without outstanding writes, and watches
-  // the progress of the others. `closing`: the peer has closed, but not all that it sent has
-  // arrived.
+  // The part of a visit that both sides share: releases a closed end without outstanding writes,
+  // and watches the progress of the others. `closing`: the peer has closed, but not all that it
+  // sent has arrived.
   bool keep(End& end, bool writes_outstanding, bool closing, Instant now) {
     const bool agreed = end.close_sent && !end.close_outstanding && end.peer_closed;
     const bool under_way = writes_outstanding || end.notes_outstanding > 0;

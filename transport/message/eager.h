@@ -56,7 +56,7 @@ class EagerCells {
     return std::min(cell, kTinyCells) * stride(0) + large * stride(kTinyCells);
   }
   constexpr Bytes bytes() const { return message_ == 0 ? 0 : offset(kCells); }
-  // Where in its cell the next message begins after one that ends there.
+  // The offset in its cell at which the next message begins after one that ends at `end`.
   static constexpr Bytes next(Bytes end) { return (end + 7) / 8 * 8; }
 
  private:

@@ -58,8 +58,8 @@ class ReceiveSide final : public ConnectionEnds<ReceiveEnd> {
   // --- poll, part by part ---
   // A data write of `bytes` has arrived on this flow.
   void on_write(const MessageFlow& flow, const Immediate& immediate, Bytes bytes, Instant now);
-  // Advertises new buffers that should not wait. The peer to whom data has just been posted gets
-  // its slots earlier; nullptr: nobody.
+  // Advertises new buffers that should not wait. `data_posted_to`: the peer to whom data has just
+  // been posted, which gets its slots earlier; nullptr: none.
   void advertise(const NicIdentity* data_posted_to, Instant now);
   // When a buffer must be advertised at the latest.
   Instant next_advertising() const { return next_advertising_; }

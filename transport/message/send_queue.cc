@@ -210,7 +210,7 @@ uint64_t SendQueue::wanted_slots() const {
   return goes_ahead ? 0 : next_sequence_ + ahead_ + 1;
 }
 
-// A last, empty write tells the receiver that nothing more of the message will come.
+// A last, empty write ends the message at the receiver.
 void SendQueue::give_up(Send& send, MessageFailure failure) {
   send.failure = failure;
   send.writes = send.writes_posted + 1;

@@ -1,14 +1,14 @@
 // The sends of one connection: matches sends with the receiver's posted buffers and turns them
 // into writes. The oldest receive request comes first; among its buffers the tag chooses.
 //
-// Where eager messages are enabled, a small send is copied as soon as it may leave, and is then
-// done for the application. It may leave before its buffer is known, unless an earlier send may
-// not: it then goes to one of the receiver's cells, and its slot is skipped when it arrives. Short
+// If eager messages are enabled, a small send is copied as soon as it may leave, and is then done
+// for the application. It may leave before its buffer is known, unless an earlier send may not. It
+// then goes to one of the receiver's cells, and its CTS slot is skipped when that arrives. Short
 // sends that come together go to a cell by one write, whether or not their buffers are known.
 //
-// A put counts as a write of the next message: it goes to a place that it names itself, and the
-// message is complete only when the put is. Not where eager messages are enabled: they have no
-// slots.
+// A put counts as a write of the next message: it goes to an address that it names itself, and the
+// message is complete only when the put is. There are no puts on connections with eager messages,
+// which have no slots.
 //
 // Bounds: kMaxSends sends that are not done for the application. Pure; one thread.
 #pragma once

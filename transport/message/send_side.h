@@ -75,7 +75,7 @@ class SendSide final : public ConnectionEnds<SendEnd> {
   bool take_match_due() { return std::exchange(match_due_, false); }
   // The last post() has left writes for which there was room.
   bool more_to_post() const { return more_to_post_; }
-  // To whom the last post() has posted last; nullptr: to nobody.
+  // The peer to whom the last post() has posted last; nullptr: none.
   const NicIdentity* data_posted_to() const { return data_posted_to_; }
 
   // --- reports ---

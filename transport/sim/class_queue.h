@@ -67,7 +67,7 @@ class ClassQueue {
       list.bytes += packet.wire_bytes;
       ++count;
     }
-    // Of the first process after this one that has something. There is something.
+    // Takes a packet of the first process after this one that has some; one has.
     FabricPacket& pop(uint8_t after) {
       size_t process = after;
       do {

@@ -1,5 +1,6 @@
-// What waits in front of one direction of a cable: data and control packets. Control goes first, or
-// `control_weight` control packets before each waiting data packet. Thread rule: one thread.
+// EgressQueue: the data and control packets that wait in front of one direction of a cable. Control
+// goes first, or `control_weight` control packets before each waiting data packet. Thread rule: one
+// thread.
 #pragma once
 
 #include <cstdint>

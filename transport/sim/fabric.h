@@ -84,7 +84,7 @@ class Fabric final : private EventSink {
   // Most bytes that waited in any switch at once, all ports together; a packet that is being sent
   // is not in the buffer any more.
   Bytes switch_buffer_max() const;
-  // What a switch holds now; index: node minus hosts().
+  // Bytes that a switch holds now; index: node minus hosts().
   Bytes switch_buffer(uint32_t index) const { return switches_[index].buffer.held_bytes(); }
 
   // Faults. What is on a cable that goes down is lost.

@@ -1,5 +1,5 @@
-// The state of one direction of a cable: the queue in front of it, its transmitter, and what is on
-// the way. fabric_links.cc moves packets through it. Thread rule: one thread.
+// The state of one direction of a cable: the queue in front of it, its transmitter, and the packets
+// on it. fabric_links.cc moves packets through it. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 
 namespace pacecar {
 
-// What every packet touches comes first, a cache line for each of: the transmitter, the cable, the
-// queue, the counters.
+// Members that every packet touches come first: the transmitter, the cable, the queue, the
+// counters, each in about a cache line.
 struct alignas(64) FabricLink {
   // `processes`: that send on it; from a switch it is 1.
   FabricLink(Rate rate, Duration delay_, NodeId from_, NodeId to_, uint32_t control_weight,

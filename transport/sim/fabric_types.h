@@ -1,4 +1,4 @@
-// What a simulated fabric counts, and what is given to it. Pure values.
+// Counters, statistics and frames of a simulated fabric. Pure values.
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ struct FabricCounters {
   bool conserved() const { return sent + duplicated == delivered + all_dropped() + in_flight; }
 };
 
-// What one direction of a cable has done so far.
+// Statistics of one direction of a cable so far.
 struct LinkStats {
   Bytes sent_bytes = 0;  // on the wire
   uint64_t sent_packets = 0;
@@ -59,7 +59,7 @@ struct LinkStats {
 // destination's port returns it.
 struct FabricFrame {
   std::span<const uint8_t> bytes;
-  Bytes kept_bytes = 0;      // what trimming leaves of it; 0: it is dropped rather than trimmed
+  Bytes kept_bytes = 0;      // that trimming leaves; 0: it is dropped rather than trimmed
   uint32_t destination = 0;  // process
   TrafficClass traffic_class = TrafficClass::kData;
   Ecn ecn = Ecn::kNotCapable;

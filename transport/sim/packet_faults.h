@@ -1,4 +1,4 @@
-// What SimFaults do to packets at the first switch of their way, and to hosts.
+// Applies SimFaults to packets at the first switch of their path, and to hosts.
 // Thread rule: the fabric's thread.
 #pragma once
 

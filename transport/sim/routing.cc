@@ -168,7 +168,7 @@ class RoutingBuilder {
   std::unordered_map<std::vector<LinkId>, uint32_t, LinksHash> sets_;
   Routing routing_;
   std::string error_;
-  // Of the group in work.
+  // For the group that is being searched from.
   std::vector<uint32_t> steps_;
   std::vector<NodeId> frontier_;
   std::vector<LinkId> links_;

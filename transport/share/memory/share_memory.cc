@@ -95,7 +95,7 @@ Result<ShareMemory> open_share_memory(const std::string& directory, std::string_
   ASSIGN_OR_RETURN(const auto folder, open_directory(directory, true));
   const std::string name = file_name(link);
   const std::string path = directory + "/" + name;
-  // Without O_NONBLOCK a FIFO of that name would block us.
+  // O_NONBLOCK: a FIFO of that name would block us.
   const FileDescriptor file(
       openat(folder.get(), name.c_str(),
              O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, S_IRUSR | S_IWUSR));
