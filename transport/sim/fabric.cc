@@ -8,7 +8,6 @@
 #include "transport/base/prefetch.h"
 #include "transport/base/return_if_error.h"
 #include "transport/sim/ecmp_hash.h"
-#include "transport/sim/link_capture.h"
 
 namespace pacecar {
 namespace {
@@ -214,8 +213,8 @@ void Fabric::set_cable_rate(uint32_t cable, Rate rate) {
 
 Result<void> Fabric::capture(LinkId link, const std::string& path) {
   ASSIGN_OR_RETURN(auto writer, PcapWriter::create(path, kSnapBytes));
-  links_[link].capture =
-      std::make_unique<LinkCapture>(std::move(writer), config_, topology_.processes);
+  links_[link].capture = std::make_unique<PcapWriter>(std::move(writer));
+  zeros_.resize(config_.hosts.datagram_bytes);
   return {};
 }
 

@@ -182,6 +182,7 @@ class Fabric final : private EventSink {
   void start_next(LinkId id);
   void leave(FabricLink& link);
   void arrive(LinkId id);
+  void record(PcapWriter& capture, const FabricPacket& packet) const;
   void transmitter_free(LinkId id);
   void cut(LinkId id);
   void set_in_routes(uint32_t cable, bool in_routes);
@@ -217,6 +218,7 @@ class Fabric final : private EventSink {
   std::vector<uint32_t> waiting_for_store_;  // processes
   std::vector<bool> in_routes_;              // by cable
   EventLoop::TimerId reroute_timer_;
+  std::vector<uint8_t> zeros_;  // in place of payload in captures
 };
 
 }  // namespace pacecar

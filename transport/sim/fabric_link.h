@@ -6,11 +6,11 @@
 #include <memory>
 
 #include "transport/base/units.h"
+#include "transport/io/decorators/pcap_writer.h"
 #include "transport/sim/egress_queue.h"
 #include "transport/sim/event_loop.h"
 #include "transport/sim/fabric_packet.h"
 #include "transport/sim/fabric_types.h"
-#include "transport/sim/link_capture.h"
 #include "transport/sim/policer.h"
 #include "transport/sim/serial_clock.h"
 #include "transport/sim/switch_buffer.h"
@@ -51,7 +51,7 @@ struct alignas(64) FabricLink {
   bool paused = false;       // data, by the far end
   bool room_wanted = false;  // the host in front of it waits until it has sent a packet
   PacketKind pause_due = PacketKind::kData;  // kPause or kResume: to be sent before all else
-  std::unique_ptr<LinkCapture> capture;
+  std::unique_ptr<PcapWriter> capture;       // of what comes out; null: none
   double loss = 0;
   std::unique_ptr<Policer> policer;  // of what comes out; null: none
   EgressQueue queue;

@@ -1,9 +1,10 @@
 // Packets on cables: transmitters, arrivals, failures.
 #include <algorithm>
+#include <array>
+#include <span>
 #include <utility>
 
 #include "transport/sim/fabric.h"
-#include "transport/sim/link_capture.h"
 
 namespace pacecar {
 namespace {
@@ -122,7 +123,7 @@ void Fabric::arrive(LinkId id) {
     ++link.stats.dropped;
     return drop(packet, FabricDrop::kPolicer);
   }
-  if (link.capture) link.capture->record(loop_.now(), packet);
+  if (link.capture) record(*link.capture, packet);
   packet.came_by = id;
   add_to_trace(static_cast<uint64_t>(loop_.now().ns()) << 24U ^ id);
   if (link.to < hosts_) {
@@ -132,6 +133,19 @@ void Fabric::arrive(LinkId id) {
   } else {
     enter_switch(packet);
   }
+}
+
+void Fabric::record(PcapWriter& capture, const FabricPacket& packet) const {
+  const std::span header(packet.memory, packet.header_bytes);
+  const uint8_t* behind = packet.memory + packet.header_bytes;
+  const bool kept = keeps_payload(packet);
+  const std::span payload(kept ? behind : zeros_.data(), packet.payload_bytes);
+  const std::span trailer(kept ? behind + packet.payload_bytes : behind, packet.trailer_bytes);
+  const std::array<std::span<const uint8_t>, 3> parts = {header, payload, trailer};
+  capture.write(loop_.now(),
+                {process_address(sender_of(packet), packet.path),
+                 process_address(receiver_of(packet), 0), packet.ecn},
+                parts);
 }
 
 void Fabric::set_cable_up(uint32_t cable, bool up) {
