@@ -90,6 +90,10 @@ Bytes HostPort::kept_bytes(const TxPacket& packet) const {
   return packet.size() - (keeps_payload ? 0 : packet.payload.size());
 }
 
+Bytes HostPort::wire_bytes(const TxPacket& packet) const {
+  return packet.size() + fabric_.config_.hosts.overhead_bytes;
+}
+
 bool HostPort::has_room(LinkId id, bool data, Bytes size) const {
   const FabricLink& link = fabric_.links_[id];
   const HostPortConfig& limits = fabric_.config_.hosts;
@@ -109,7 +113,7 @@ bool HostPort::send_one(const TxPacket& packet) {
   const uint64_t hash = flow_hash(process_, destination, packet.path);
   const LinkId link = fabric_.choose_uplink(host_, fabric_.topology_.host_of(destination), hash);
   const bool data = packet.traffic_class == TrafficClass::kData;
-  const Bytes size = packet.size() + fabric_.config_.hosts.overhead_bytes;
+  const Bytes size = wire_bytes(packet);
   if (!has_room(link, data, size)) {
     blocked_ = {.active = true, .data = data, .link = link, .size = size};
     fabric_.watch_room(link);
@@ -119,59 +123,21 @@ bool HostPort::send_one(const TxPacket& packet) {
     fabric_.watch_store(process_);
     return false;
   }
-  FabricPacket& inside = take_packet(destination, hash, size, kept_bytes(packet));
-  fill(inside, packet);
-  count_and_send(link, inside, packet.size());
+  count_and_send(link, make_packet(destination, hash, packet));
   return true;
 }
 
 // `destination`: a process; an unknown one gets an unknown host.
-FabricPacket& HostPort::take_packet(uint32_t destination, uint64_t hash, Bytes size,
-                                    Bytes kept) const {
-  FabricPacket& packet = fabric_.store_.take(kept);
+FabricPacket& HostPort::make_packet(uint32_t destination, uint64_t hash,
+                                    const TxPacket& from) const {
+  FabricPacket& packet = fabric_.store_.take(kept_bytes(from));
+  const bool data = from.traffic_class == TrafficClass::kData;
   packet.flow_hash = hash;
   packet.source = host_;
   packet.source_process = local_;
   packet.destination = fabric_.topology_.host_of(destination);
   packet.destination_process = static_cast<uint8_t>(destination % fabric_.topology_.processes);
-  packet.wire_bytes = static_cast<uint32_t>(size);
-  return packet;
-}
-
-void HostPort::count_and_send(LinkId link, FabricPacket& packet, Bytes datagram_bytes) {
-  ++counters_.sent_packets;
-  counters_.sent_bytes += datagram_bytes;
-  fabric_.send(link, packet);
-}
-
-bool HostPort::send_frame(const FabricFrame& frame) {
-  PACECAR_CHECK(fabric_.config_.payload == PayloadMode::kBytes);
-  PACECAR_CHECK(frame.kept_bytes <= frame.bytes.size());
-  const uint64_t hash = flow_hash(process_, frame.destination, 0);
-  const LinkId link =
-      fabric_.choose_uplink(host_, fabric_.topology_.host_of(frame.destination), hash);
-  const bool data = frame.traffic_class == TrafficClass::kData;
-  const Bytes size = frame.bytes.size() + fabric_.config_.hosts.overhead_bytes;
-  if (frame.bytes.size() > caps_.datagram_bytes || !has_room(link, data, size) ||
-      fabric_.store_.in_use() >= fabric_.config_.packets) {
-    return false;
-  }
-  FabricPacket& inside = take_packet(frame.destination, hash, size, frame.bytes.size());
-  inside.path = 0;
-  inside.kind = data ? PacketKind::kData : PacketKind::kControl;
-  inside.ecn = frame.ecn;
-  inside.hops = 0;
-  inside.whole = frame.kept_bytes == 0;
-  inside.header_bytes = static_cast<uint16_t>(frame.kept_bytes);
-  inside.payload_bytes = static_cast<uint32_t>(frame.bytes.size() - frame.kept_bytes);
-  inside.trailer_bytes = 0;
-  append(inside.memory, frame.bytes);
-  count_and_send(link, inside, frame.bytes.size());
-  return true;
-}
-
-void HostPort::fill(FabricPacket& packet, const TxPacket& from) const {
-  const bool data = from.traffic_class == TrafficClass::kData;
+  packet.wire_bytes = static_cast<uint32_t>(wire_bytes(from));
   packet.path = from.path;
   packet.kind = data ? PacketKind::kData : PacketKind::kControl;
   packet.ecn = data && caps_.sees_ecn ? Ecn::kCapable0 : Ecn::kNotCapable;
@@ -183,6 +149,34 @@ void HostPort::fill(FabricPacket& packet, const TxPacket& from) const {
   uint8_t* to = append(packet.memory, from.header);
   if (fabric_.keeps_payload(packet)) to = append(to, from.payload);
   append(to, from.trailer);
+  return packet;
+}
+
+void HostPort::count_and_send(LinkId link, FabricPacket& packet) {
+  ++counters_.sent_packets;
+  counters_.sent_bytes += datagram_bytes(packet);
+  fabric_.send(link, packet);
+}
+
+bool HostPort::send_frame(const FabricFrame& frame) {
+  PACECAR_CHECK(fabric_.config_.payload == PayloadMode::kBytes);
+  PACECAR_CHECK(frame.kept_bytes <= frame.bytes.size());
+  const TxPacket packet{.header = frame.bytes.first(frame.kept_bytes),
+                        .payload = frame.bytes.subspan(frame.kept_bytes),
+                        .traffic_class = frame.traffic_class};
+  const uint64_t hash = flow_hash(process_, frame.destination, 0);
+  const LinkId link =
+      fabric_.choose_uplink(host_, fabric_.topology_.host_of(frame.destination), hash);
+  const bool data = frame.traffic_class == TrafficClass::kData;
+  if (too_long(packet) || !has_room(link, data, wire_bytes(packet)) ||
+      fabric_.store_.in_use() >= fabric_.config_.packets) {
+    return false;
+  }
+  FabricPacket& inside = make_packet(frame.destination, hash, packet);
+  inside.ecn = frame.ecn;
+  inside.whole = frame.kept_bytes == 0;
+  count_and_send(link, inside);
+  return true;
 }
 
 void HostPort::link_is_free(LinkId link) {

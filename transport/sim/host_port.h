@@ -65,9 +65,9 @@ class HostPort final : public PacketIo, public EventSink {
   bool too_long(const TxPacket& packet) const;
   bool has_room(LinkId link, bool data, Bytes size) const;
   Bytes kept_bytes(const TxPacket& packet) const;
-  FabricPacket& take_packet(uint32_t destination, uint64_t hash, Bytes size, Bytes kept) const;
-  void fill(FabricPacket& packet, const TxPacket& from) const;
-  void count_and_send(LinkId link, FabricPacket& packet, Bytes datagram_bytes);
+  Bytes wire_bytes(const TxPacket& packet) const;
+  FabricPacket& make_packet(uint32_t destination, uint64_t hash, const TxPacket& from) const;
+  void count_and_send(LinkId link, FabricPacket& packet);
   void hand_over(FabricPacket& packet, RxPacket& to, Address& source);
   void release_lent();
   bool may_read();
