@@ -51,7 +51,7 @@ class RateController : public GrantedController {
   Decision decide(Instant now) override {
     Decision decision = rate_decision(rate_bps_, no_window(environment_), environment_);
     decision.from_next_packet = true;
-    return grant_limit_.apply(now, decision);
+    return capped(now, decision);
   }
 
  protected:

@@ -42,7 +42,7 @@ void RcccController::on_loss(const LossSample& sample) {
 // The first grant ends the blind start, too; its own credit is not withdrawn with the blind credit.
 void RcccController::on_grant(Instant now, const Grant& grant) {
   on_credit_ = grant.is_credit;
-  if (!on_credit_) return grant_limit_.on_grant(now, grant);
+  if (!on_credit_) return GrantedController::on_grant(now, grant);
   const int64_t ahead = credit_ahead(grant.credit, granted_);
   if (ahead <= 0) return;
   granted_ += static_cast<uint64_t>(ahead);
@@ -53,7 +53,7 @@ void RcccController::on_grant(Instant now, const Grant& grant) {
 }
 
 Decision RcccController::decide(Instant now) {
-  if (!on_credit_) return grant_limit_.apply(now, own_);
+  if (!on_credit_) return capped(now, own_);
   Decision decision = own_;
   decision.credit = may_send_;
   decision.limited_by = blind_ ? own_.limited_by : LimitedBy::kGrant;

@@ -149,8 +149,9 @@ void PaceController::on_grant(Instant now, const Grant& grant) {
   if (grant.is_credit || !outranks(grant)) return;
   grant_ = grant;
   grant_.rate = std::max(grant.rate, kLeastRate);
-  grant_.validity = std::clamp(grant.validity, GrantLimit::kMinValidity, GrantLimit::kMaxValidity);
-  grant_.phase = std::clamp(grant.phase, Duration(), GrantLimit::kMaxPhase);
+  grant_.validity =
+      std::clamp(grant.validity, GrantedController::kMinValidity, GrantedController::kMaxValidity);
+  grant_.phase = std::clamp(grant.phase, Duration(), GrantedController::kMaxPhase);
   granted_at_ = now;
   has_grant_ = true;
   opening_ = opening_ && grant.guessed;
