@@ -50,28 +50,27 @@ Result<SendSide::Offered> SendSide::open(const NicIdentity& peer, Instant now, u
 Result<void> SendSide::finish(ConnectionId connection, std::span<const uint8_t> bytes,
                               Instant now) {
   SendEnd& end = ends_[connection];
-  auto answer = decode_answer(bytes);
-  if (!answer) return tl::unexpected(answer.error());
+  ASSIGN_OR_RETURN(const auto answer, decode_answer(bytes));
   MessageFlow& flow = *end.flow;
   if (flow.state == FlowState::kJoining) {
-    if (auto joined = flows_.join(flow, answer->end, now); !joined) {
+    if (auto joined = flows_.join(flow, answer.end, now); !joined) {
       break_flow(flow, MessageFailure::kPeerProtocol);
       return joined;
     }
     match_due_ = true;  // the peer may have written already
   } else if (flow.state == FlowState::kBroken ||
-             !std::ranges::equal(flow.remote.data.view(), answer->end.data.view())) {
+             !std::ranges::equal(flow.remote.data.view(), answer.end.data.view())) {
     return flow_ended();
   }
-  if (answer->eager > end.eager) {
+  if (answer.eager > end.eager) {
     return pacecar::fail(
         ErrorCode::kPeer,
         "the peer's answer has more room than was asked for: run the same version of "
         "Pacecar on both sides");
   }
-  end.remote_table = answer->table;
-  end.queue.enable_eager(EagerCells(answer->eager), cells(end), end.table_region.key,
-                         {answer->table.address + sizeof(ReceiveTable), answer->table.key});
+  end.remote_table = answer.table;
+  end.queue.enable_eager(EagerCells(answer.eager), cells(end), end.table_region.key,
+                         {answer.table.address + sizeof(ReceiveTable), answer.table.key});
   end.open = true;
   return {};
 }
