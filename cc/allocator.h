@@ -60,8 +60,8 @@ class Allocator {
   virtual void on_foreign_arrival(Instant, Bytes) {}
   // Only where FlowEnvironment::oversubscription is above 1.
   virtual void on_counts(Instant, const ArrivalCounts&) {}
-  // Of two flows that could both use more, one gets this many times the other's rate. From 1 to
-  // kMaxWeight.
+  // A flow of weight w gets w times the rate of a flow of weight 1 if both could use more. From 1
+  // to kMaxWeight.
   virtual void set_weight(Instant, uint32_t /*flow*/, uint32_t /*weight*/) {}
   // The newest hint counts; before the first, nothing is known. A hint is no promise.
   virtual void on_hint(Instant, const TrafficHint&) {}

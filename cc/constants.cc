@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 
 namespace pacecar::constants_internal {
 
@@ -10,13 +11,10 @@ Result<size_t> find_row(std::string_view algorithm, std::span<const ConstantInfo
                         const NamedValue& setting) {
   const auto row = std::ranges::find(rows, setting.name, &ConstantInfo::name);
   if (row == rows.end()) {
-    std::string names;
-    for (const ConstantInfo& info : rows) {
-      fmt::format_to(std::back_inserter(names), "{}{}", names.empty() ? "" : ", ", info.name);
-    }
+    const auto names = rows | std::views::transform(&ConstantInfo::name);
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("congestion control '{}' has no constant '{}'{}{}", algorithm,
-                            setting.name, names.empty() ? "" : ": it has ", names));
+                            setting.name, rows.empty() ? "" : ": it has ", fmt::join(names, ", ")));
   }
   if (!(setting.value >= row->least && setting.value <= row->most)) {
     return fail(ErrorCode::kInvalidArgument,

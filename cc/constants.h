@@ -7,6 +7,7 @@
 // microseconds. Pure; any thread; for the control path.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <span>
@@ -47,6 +48,11 @@ struct Constant {
   double most;
   std::variant<double C::*, int C::*, Rate C::*, Duration C::*> member;
   std::string_view meaning;
+};
+
+// The constants of a controller that has none to set.
+struct NoConstants {
+  static constexpr std::array<Constant<NoConstants>, 0> table() { return {}; }
 };
 
 namespace constants_internal {

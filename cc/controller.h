@@ -32,8 +32,8 @@ struct FlowEnvironment {
   Duration jitter;
   // How long a healthy end host may do nothing: its thread was not scheduled.
   Duration pause;
-  // Receivers measure the packets' delays, and react to queues.
-  bool receivers_look = false;
+  // Receivers measure the packets' one-way delays, and react to queues.
+  bool receivers_time_arrivals = false;
   // The rate that the NIC begins with, before anything is known of its link; 0: the line rate.
   Rate first_rate;
   // Shifts the phases that this host grants. Set by the simulator, whose hosts share a clock.
@@ -73,7 +73,7 @@ struct LossSample {
 
 // The rate, or credit, that a receiver grants a flow.
 struct Grant {
-  // A credit instead of a rate: rate, phase and validity are not used.
+  // It grants credit instead of a rate: rate, phase and validity are not used.
   bool is_credit = false;
   Bytes credit = 0;  // total granted since the flow began, modulo 2^30
   Rate rate;
@@ -94,18 +94,18 @@ struct Grant {
 
 // What a sender could use.
 struct Demand {
-  // Of a flow on credit: usable and wanted are not used.
+  // The flow is on credit: usable and wanted are not used.
   bool is_credit = false;
   Bytes credit = 0;  // what Grant::credit should become, modulo 2^30
   // The rate that the sender's own link and the core leave for this flow; 0: nothing to send, and
   // all of `wanted` has arrived.
   Rate usable;
   // Payload that the flow has wanted to send since it began, what has arrived included; modulo
-  // 2^32. A total, so that the next demand makes good for a late or lost one.
+  // 2^32. It is a total, so that the next demand replaces a late or lost one.
   Bytes wanted = 0;
-  // Of a sender that serves one flow at a time: 1 + (the number of flows that it has begun, modulo
-  // kTurns). 0: it serves several at once. In a collective whose ranks take turns, a sender that
-  // has begun fewer is late.
+  // 1 + (the number of flows that the sender has begun, modulo kTurns) if the sender serves one
+  // flow at a time; 0: it serves several at once. In a collective whose ranks take turns, a sender
+  // that has begun fewer is late.
   uint8_t turn = 0;
   uint16_t epoch = 0;  // the newest epoch wins, modulo 2^16
 
@@ -134,10 +134,18 @@ enum class LimitedBy : uint8_t {
 inline constexpr std::array kLimits = {LimitedBy::kLine,    LimitedBy::kGrant,
                                        LimitedBy::kNetwork, LimitedBy::kBudget,
                                        LimitedBy::kHost,    LimitedBy::kApplication};
-std::string_view to_string(LimitedBy limit);
+constexpr std::string_view to_string(LimitedBy limit) {
+  constexpr std::array<std::string_view, kLimits.size()> kNames = {
+      "line", "grant", "network", "budget", "host", "application"};
+  return kNames[static_cast<size_t>(limit)];
+}
 // What limits a flow whose rate is environment.line_rate: the link, or rate_max where that is
 // less.
-LimitedBy limit_at_line(const FlowEnvironment& environment);
+constexpr LimitedBy limit_at_line(const FlowEnvironment& environment) {
+  const bool bounded =
+      environment.rate_max > Rate() && environment.rate_max <= environment.line_rate;
+  return bounded ? LimitedBy::kBudget : LimitedBy::kLine;
+}
 
 struct Decision {
   Rate rate;

@@ -21,12 +21,10 @@ class ControllerSet {
   // The controller lives until its flow is removed.
   virtual Controller& add_flow(Instant now, uint32_t flow) = 0;
   virtual void remove_flow(Instant now, uint32_t flow) = 0;
-  // Of two flows that could both use more of the link, one gets this many times the other's rate.
-  // From 1 to kMaxWeight.
+  // As Allocator::set_weight.
   virtual void set_weight(Instant, uint32_t /*flow*/, uint32_t /*weight*/) {}
-  // Flows whose demand and decision must be asked for again without an event of their own: another
-  // flow's event or the time has changed them. At most flows.size(); call again while it fills the
-  // span.
+  // Writes the flows whose demand and decision another flow's event, or the time, has changed, and
+  // which must be asked for again. At most flows.size(); call again while it fills the span.
   virtual size_t poll_changed(Instant, std::span<uint32_t> /*flows*/) { return 0; }
   // When poll_changed has something to do even if nothing happens; Instant::never(): nothing.
   virtual Instant next_deadline() const { return Instant::never(); }

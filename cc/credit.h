@@ -2,8 +2,8 @@
 // sender, credit_share.h at the receiver) and for the control words between them (grant_word.h).
 //
 // Credit and wish are cumulative counts of payload bytes that grow by whole units and travel modulo
-// 2^24 units: the next word makes good for a lost one, and a late one changes nothing. Both ends
-// run the same constants. Pure; any thread.
+// 2^24 units: the next control word replaces a lost one, and a late one changes nothing. Both ends
+// use the same constants. Pure; any thread.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace pacecar {
 inline constexpr Bytes kCreditUnit = 64;  // payload bytes
 inline constexpr int kCreditBits = 24;    // of a count of units on the wire
 
-// UEC 1.0, receiver credit congestion control; the values are those of its reference simulator.
-// "Ours": not from there.
+// UEC 1.0, receiver credit congestion control. The values are those of its reference simulator,
+// except those marked "ours".
 struct CreditConstants {
   // Name and default                 Unit, range, source.
   uint64_t rate_percent = 99;        // of line rate that is granted, [1, 100]; pull pacer

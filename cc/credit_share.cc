@@ -17,8 +17,8 @@ CreditShare::CreditShare(const FlowEnvironment& environment, uint32_t max_flows)
     : pull_units_(credit_units(kCredit.pull_packets * environment.mtu)),
       limit_(credit_limit(environment) / kCreditUnit),
       flows_(max_flows),
-      wishing_(max_flows),
-      content_(max_flows),
+      asking_(max_flows),
+      met_(max_flows),
       core_(base_round_trip(environment), environment.oversubscription) {
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
   const unsigned __int128 bit_ns = 8'000'000'000U;
@@ -33,8 +33,8 @@ void CreditShare::add_flow(Instant, uint32_t flow) {
 }
 
 void CreditShare::remove_flow(Instant, uint32_t flow) {
-  wishing_.remove(flow);
-  content_.remove(flow);
+  asking_.remove(flow);
+  met_.remove(flow);
 }
 
 // A wish that is not ahead of the last one is a late word, and is ignored.
@@ -44,9 +44,9 @@ void CreditShare::on_demand(Instant now, uint32_t flow, const Demand& demand) {
   Flow& f = flows_[flow];
   const int64_t ahead = credit_ahead(demand.credit, f.wished);
   if (ahead <= 0) return;
-  if (wishing_.empty()) next_pull_ = std::max(next_pull_, now);
+  if (asking_.empty()) next_pull_ = std::max(next_pull_, now);
   f.wished += static_cast<uint64_t>(ahead);
-  (f.granted < f.wished ? wishing_ : content_).add(flow);
+  (f.granted < f.wished ? asking_ : met_).add(flow);
 }
 
 size_t CreditShare::poll_grants(Instant now, std::span<GrantUpdate> updates) {
@@ -61,20 +61,20 @@ size_t CreditShare::poll_grants(Instant now, std::span<GrantUpdate> updates) {
 }
 
 std::optional<uint32_t> CreditShare::pull() {
-  if (!wishing_.empty()) {
-    const uint32_t flow = wishing_.take();
+  if (!asking_.empty()) {
+    const uint32_t flow = asking_.take();
     Flow& f = flows_[flow];
     const uint64_t units = std::min(pull_units_, f.wished - f.granted);
     f.granted += units;
-    (f.granted < f.wished ? wishing_ : content_).add(flow);
+    (f.granted < f.wished ? asking_ : met_).add(flow);
     advance(units);
     return flow;
   }
-  while (!content_.empty()) {
-    const uint32_t flow = content_.take();
+  while (!met_.empty()) {
+    const uint32_t flow = met_.take();
     if (!may_have_unasked(flows_[flow])) continue;
     flows_[flow].granted += pull_units_;
-    content_.add(flow);
+    met_.add(flow);
     advance(pull_units_);
     return flow;
   }
@@ -92,7 +92,7 @@ void CreditShare::advance(uint64_t units) {
 }
 
 Instant CreditShare::next_deadline() const {
-  return wishing_.empty() && content_.empty() ? Instant::never() : next_pull_;
+  return asking_.empty() && met_.empty() ? Instant::never() : next_pull_;
 }
 
 Grant CreditShare::grant(uint32_t flow) const {

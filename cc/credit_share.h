@@ -58,8 +58,8 @@ class CreditShare final : public Allocator {
   unsigned __int128 unit_time_denominator_;
   unsigned __int128 time_remainder_ = 0;  // remainder, in numerators, not yet in next_pull_
   std::vector<Flow> flows_;
-  WorkList wishing_;  // granted < wished
-  WorkList content_;  // granted >= wished; may also list flows that have wished since
+  WorkList asking_;  // granted < wished
+  WorkList met_;     // granted >= wished; may also list flows that have wished since
   Instant next_pull_;
   CoreRate core_;
 };

@@ -44,8 +44,7 @@ void DcqcnController::on_ack(const AckSample& sample) {
 
 Decision DcqcnController::decide(Instant now) {
   catch_up(now);
-  return grant_limit_.apply(
-      now, from_next_packet(rate_decision(rate_bps_, no_window(environment_), environment_)));
+  return RateController::decide(now);
 }
 
 // Bounded: at most one cut, and the increases end at the line rate. If both clocks fire together,

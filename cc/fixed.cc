@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "transport/base/check.h"
-
 namespace pacecar {
 namespace {
 
@@ -15,13 +13,10 @@ constexpr Duration kUnknownRoundTrip = Duration::from_ms(1);
 
 }  // namespace
 
-FixedController::FixedController(const FlowEnvironment& environment)
-    : GrantedController(environment.line_rate) {
-  PACECAR_CHECK(environment.line_rate > Rate());
+FixedController::FixedController(const FlowEnvironment& environment, const Constants&)
+    : GrantedController(environment) {
   const Duration rtt = environment.base_rtt > Duration() ? environment.base_rtt : kUnknownRoundTrip;
   const Bytes burst = std::max(environment.burst_bytes, environment.mtu);
-  own_.rate = environment.line_rate;
-  own_.limited_by = limit_at_line(environment);
   own_.window =
       std::max(environment.line_rate.bytes_in(rtt * kWindowRoundTrips), kWindowBursts * burst);
 }

@@ -1,7 +1,8 @@
-// `fixed`: sends at the given rate, whatever the network says; only a grant slows it down. The
-// reference arm of experiments, and the choice for a network that cannot congest.
+// `fixed`: sends at the given rate and ignores signs of congestion; only a grant slows it down. The
+// baseline of experiments, and the choice for a network that cannot congest.
 #pragma once
 
+#include "cc/constants.h"
 #include "cc/controller.h"
 #include "cc/grant_limit.h"
 
@@ -9,15 +10,13 @@ namespace pacecar {
 
 class FixedController final : public GrantedController {
  public:
+  using Constants = NoConstants;
+
   // Sends at environment.line_rate.
-  explicit FixedController(const FlowEnvironment& environment);
+  explicit FixedController(const FlowEnvironment& environment, const Constants& = {});
 
   std::string_view name() const override { return "fixed"; }
   void on_ack(const AckSample&) override {}
-  Decision decide(Instant now) override { return grant_limit_.apply(now, own_); }
-
- private:
-  Decision own_;
 };
 
 }  // namespace pacecar

@@ -1,6 +1,5 @@
-// GrantLimit: caps a controller's own decision by the newest grant of the receiver. Every
-// controller but pace's owns one, as a GrantedController, so that a grant has the same effect on
-// each.
+// GrantedController: a controller whose own decision is capped by the newest grant of the receiver.
+// Every controller but pace's is one, so that a grant has the same effect on each.
 //
 // A grant comes from a peer: any content is accepted and bounded here. Same purity and thread rule
 // as Controller.
@@ -10,31 +9,30 @@
 #include <cstdint>
 
 #include "cc/controller.h"
+#include "transport/base/check.h"
 
 namespace pacecar {
 
 // No controller goes below this, so that a flow always notices when congestion ends.
 inline constexpr Rate kMinRate = Rate::from_bps(1'000'000);
 
-class GrantLimit {
+class GrantedController : public Controller {
  public:
   // Bounds on a peer's grant: the validity, and the longest wait before a send.
   static constexpr Duration kMinValidity = Duration::from_us(1);
   static constexpr Duration kMaxValidity = Duration::from_s(10);
   static constexpr Duration kMaxPhase = Duration::from_ms(5);
 
-  explicit GrantLimit(Rate line_rate) : line_rate_(line_rate) {}
-
   // The newest epoch wins, modulo 2^16; the same epoch prolongs the grant. An expired grant is
   // replaced by any epoch: its receiver may have restarted. Credit is ignored.
-  void on_grant(Instant now, const Grant& grant) {
+  void on_grant(Instant now, const Grant& grant) override {
     if (grant.is_credit) return;
     const auto ahead = static_cast<int16_t>(static_cast<uint16_t>(grant.epoch - epoch_));
-    if (granted_ && ahead < 0 && !lapsed(now)) return;
-    if (grant.phase > Duration() && (!granted_ || ahead != 0)) {
+    if (has_grant_ && ahead < 0 && !lapsed(now)) return;
+    if (grant.phase > Duration() && (!has_grant_ || ahead != 0)) {
       first_send_ = now + std::min(grant.phase, kMaxPhase);
     }
-    granted_ = true;
+    has_grant_ = true;
     phase_ = grant.phase;
     epoch_ = grant.epoch;
     received_ = now;
@@ -42,9 +40,28 @@ class GrantLimit {
     validity_ = std::clamp(grant.validity, kMinValidity, kMaxValidity);
   }
 
+  Decision decide(Instant now) override { return capped(now, own_); }
+  Explanation explain(Instant now) override {
+    const Decision decision = decide(now);
+    Explanation explanation{.limited_by = decision.limited_by, .rate = decision.rate};
+    if (!has_grant_) return explanation;
+    explanation.grant = rate_at(now);
+    explanation.grant_age = now - received_;
+    explanation.phase = phase_;
+    explanation.epoch = epoch_;
+    return explanation;
+  }
+
+ protected:
+  explicit GrantedController(const FlowEnvironment& environment)
+      : own_{.rate = environment.line_rate, .limited_by = limit_at_line(environment)},
+        line_rate_(environment.line_rate) {
+    PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
+  }
+
   // `own` with at most the granted rate, and not before the grant's phase.
-  Decision apply(Instant now, Decision own) const {
-    if (!granted_) return own;
+  Decision capped(Instant now, Decision own) const {
+    if (!has_grant_) return own;
     own.first_send = std::max(own.first_send, first_send_);
     const Rate limit = rate_at(now);
     if (limit >= own.rate) return own;
@@ -56,15 +73,7 @@ class GrantLimit {
     return own;
   }
 
-  // Adds the grant as in force now.
-  Explanation explain(Instant now, Explanation explanation) const {
-    if (!granted_) return explanation;
-    explanation.grant = rate_at(now);
-    explanation.grant_age = now - received_;
-    explanation.phase = phase_;
-    explanation.epoch = epoch_;
-    return explanation;
-  }
+  Decision own_;  // before the grant
 
  private:
   bool lapsed(Instant now) const { return now - received_ >= validity_; }
@@ -88,22 +97,7 @@ class GrantLimit {
   Instant first_send_;
   Duration phase_;
   uint16_t epoch_ = 0;
-  bool granted_ = false;
-};
-
-// A controller whose decisions are capped by the receiver's grant, and whose explanation has it.
-class GrantedController : public Controller {
- public:
-  void on_grant(Instant now, const Grant& grant) override { grant_limit_.on_grant(now, grant); }
-  Explanation explain(Instant now) override {
-    const Decision decision = decide(now);
-    return grant_limit_.explain(now, {.limited_by = decision.limited_by, .rate = decision.rate});
-  }
-
- protected:
-  explicit GrantedController(Rate line_rate) : grant_limit_(line_rate) {}
-
-  GrantLimit grant_limit_;
+  bool has_grant_ = false;
 };
 
 }  // namespace pacecar

@@ -18,7 +18,7 @@ constexpr uint64_t kBusy = 0xFFFE;
 constexpr int kWantedBits = 24;
 
 constexpr int64_t kValidityUnitNs = 1000;
-// In place of a rate: the word carries credit. No rate has this code.
+// This code in place of a rate marks a word that carries credit. No rate has it.
 constexpr uint64_t kCreditMark = 0xFFFFFF;
 constexpr uint64_t kCreditMask = (uint64_t{1} << kCreditBits) - 1;
 

@@ -22,7 +22,7 @@ inline constexpr uint64_t kUnseenProcesses = 8;
 // The first rate where the link's rate is not known; NCCL assumes the same of such devices.
 // Messages shorter than this rate moves in a round trip never use enough of it to show that the
 // link has more; on slower links the first window bounds the queue.
-inline constexpr Rate kUntoldFirstRate = Rate::from_gbps(10);
+inline constexpr Rate kUnknownLinkFirstRate = Rate::from_gbps(10);
 
 // One process's claim to its NIC's link, in one direction.
 struct LinkClaim {

@@ -4,12 +4,6 @@
 
 namespace pacecar {
 
-HpccController::HpccController(const FlowEnvironment& environment, const Constants& constants)
-    : RateController(environment, constants),
-      base_rtt_(base_round_trip(environment)),
-      signal_(base_rtt_),
-      reference_bps_(line_bps_) {}
-
 // NewAck, with ComputeWind inlined; a window W of the paper is a rate W/T here.
 void HpccController::on_ack(const AckSample& sample) {
   const bool new_round = once_per_round_trip_(sample);
@@ -26,11 +20,6 @@ void HpccController::on_ack(const AckSample& sample) {
   if (!new_round) return;
   reference_bps_ = rate_bps_;
   stage_ = multiplicative ? 0 : stage_ + 1;
-}
-
-Decision HpccController::decide(Instant now) {
-  const Bytes window = window_for(rate_bps_, base_rtt_, environment_);
-  return grant_limit_.apply(now, rate_decision(rate_bps_, window, environment_));
 }
 
 }  // namespace pacecar

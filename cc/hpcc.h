@@ -2,11 +2,7 @@
 // from in-band telemetry. After Li et al., "HPCC: High Precision Congestion Control", SIGCOMM 2019,
 // algorithm 1; papers.md names the deviations.
 //
-// Needs telemetry in every acknowledgement, an acknowledgement for every packet, and one path per
-// flow; made for lossless networks, it does not react to losses. Without telemetry it sends at line
-// rate with a window of one bandwidth-delay product.
-//
-// Invariants: the rate is between min_rate and the line rate, the window always rate * T.
+// Requirements and invariants: see InbandController.
 #pragma once
 
 #include <array>
@@ -14,7 +10,6 @@
 #include "cc/constants.h"
 #include "cc/controller.h"
 #include "cc/inband_signal.h"
-#include "cc/rate_law.h"
 
 namespace pacecar {
 
@@ -37,20 +32,16 @@ struct HpccConstants {
   }
 };
 
-class HpccController final : public RateController<HpccConstants> {
+class HpccController final : public InbandController<HpccConstants> {
  public:
-  explicit HpccController(const FlowEnvironment& environment, const Constants& constants = {});
+  explicit HpccController(const FlowEnvironment& environment, const Constants& constants = {})
+      : InbandController(environment, constants) {}
 
   std::string_view name() const override { return "hpcc"; }
   void on_ack(const AckSample& sample) override;
-  Decision decide(Instant now) override;
 
  private:
-  Duration base_rtt_;
-  InbandSignal signal_;
-  OncePerRoundTrip once_per_round_trip_;
-  double reference_bps_;  // W^c of the paper: moves once per round trip
-  int stage_ = 0;         // additive increases since the last multiplicative change
+  int stage_ = 0;  // additive increases since the last multiplicative change
 };
 
 }  // namespace pacecar

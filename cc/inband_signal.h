@@ -1,6 +1,7 @@
 // InbandSignal: how loaded a path is, from the telemetry of its switches: the load of the most
 // loaded hop, by the algorithm's measure, averaged over one base round trip. HPCC (algorithm 1,
 // MeasureInflight) and PowerTCP (algorithm 1, NormPower) differ only in the measure.
+// InbandController: what their controllers share.
 //
 // Differences between two acknowledgements are meaningful only for the same ports: a flow has one
 // path. A hop whose clock stands still or goes back, or that seems to send faster than it can, is
@@ -14,6 +15,7 @@
 #include <optional>
 #include <span>
 
+#include "cc/rate_law.h"
 #include "transport/base/telemetry.h"
 #include "transport/base/units.h"
 
@@ -93,6 +95,31 @@ class InbandSignal {
   double load_ = 1;  // a flow starts at line rate
   size_t count_ = 0;
   std::array<TelemetryHop, kMaxTelemetryHops> before_{};
+};
+
+// A law that moves a rate by the load of the path. It needs telemetry in every acknowledgement, an
+// acknowledgement for every packet, and one path per flow; made for lossless networks, it does not
+// react to losses. Without telemetry it sends at line rate with a window of one bandwidth-delay
+// product. Invariants: the rate is between min_rate and the line rate, the window always rate * T.
+template <typename LawConstants>
+class InbandController : public RateController<LawConstants> {
+ public:
+  Decision decide(Instant now) override {
+    const Bytes window = window_for(this->rate_bps_, base_rtt_, this->environment_);
+    return this->capped(now, rate_decision(this->rate_bps_, window, this->environment_));
+  }
+
+ protected:
+  InbandController(const FlowEnvironment& environment, const LawConstants& constants)
+      : RateController<LawConstants>(environment, constants),
+        base_rtt_(base_round_trip(environment)),
+        signal_(base_rtt_),
+        reference_bps_(this->line_bps_) {}
+
+  const Duration base_rtt_;  // T of the papers
+  InbandSignal signal_;
+  OncePerRoundTrip once_per_round_trip_;
+  double reference_bps_;  // the rate one round trip ago
 };
 
 }  // namespace pacecar

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "cc/rate_law.h"
-#include "transport/base/check.h"
 
 namespace pacecar {
 namespace {
@@ -22,14 +21,13 @@ bool passed(const std::optional<Instant>& since, double span, Instant now) {
 }  // namespace
 
 NsccController::NsccController(const FlowEnvironment& environment, const Constants& constants)
-    : GrantedController(environment.line_rate),
+    : GrantedController(environment),
       environment_(environment),
       constants_(constants),
       packet_(static_cast<double>(environment.mtu + environment.overhead)),
       line_(static_cast<double>(environment.line_rate.bps()) / 8e9),
       round_trip_(ns(base_round_trip(environment))),
       least_rtt_(round_trip_) {
-  PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
   target_ =
       round_trip_ * (environment.trimming ? constants.target_trimming : constants.target_dropping);
   const double a = line_ * round_trip_ / constants.scale_bytes;
@@ -55,12 +53,12 @@ void NsccController::on_ack(const AckSample& sample) {
   achieved_ += acked;
   acked_ += acked;
   settling_ -= acked;
-  const Word word{.now = sample.now,
-                  .marked = sample.echo_marked,
-                  .delay = observe_delay(sample),
-                  .in_flight = on_wire(sample.in_flight)};
-  if (quick_adapt(word)) return;
-  react(word, acked);
+  const Signal signal{.now = sample.now,
+                      .marked = sample.echo_marked,
+                      .delay = observe_delay(sample),
+                      .in_flight = on_wire(sample.in_flight)};
+  if (quick_adapt(signal)) return;
+  react(signal, acked);
   clip();
   apply_increases(sample.now);
   clip();
@@ -75,11 +73,11 @@ void NsccController::on_loss(const LossSample& sample) {
     observe_least(sample.rtt);
     average_in(round_trip_);
     adapt_wanted_ = true;
-    Word word;
-    word.now = sample.now;
-    word.marked = word.lost = true;
-    word.in_flight = on_wire(sample.in_flight) + lost;
-    if (quick_adapt(word)) return;
+    Signal signal;
+    signal.now = sample.now;
+    signal.marked = signal.lost = true;
+    signal.in_flight = on_wire(sample.in_flight) + lost;
+    if (quick_adapt(signal)) return;
   }
   window_ -= lost;
   clip();
@@ -108,32 +106,33 @@ void NsccController::average_in(double delay) {
 // If little gets through, the window becomes the bytes acknowledged in a period of about a base
 // round trip and a target delay. The packets then in flight were sent before: until as many bytes
 // are acknowledged or lost, further marks and losses are ignored.
-bool NsccController::quick_adapt(const Word& word) {
-  bool answered = word.marked && settling_ > 0;
-  if (!answered && passed(adapt_end_, 0, word.now)) {
-    const bool wanted = adapt_wanted_ || word.lost || word.delay > constants_.adapt_delay * target_;
+bool NsccController::quick_adapt(const Signal& signal) {
+  bool answered = signal.marked && settling_ > 0;
+  if (!answered && passed(adapt_end_, 0, signal.now)) {
+    const bool wanted =
+        adapt_wanted_ || signal.lost || signal.delay > constants_.adapt_delay * target_;
     if (adapt_end_ && wanted && achieved_ < constants_.adapt_share * window_max()) {
       window_ = std::max(achieved_, packet_);
-      settling_ = word.in_flight;
+      settling_ = signal.in_flight;
       adapt_wanted_ = false;
       answered = true;
     }
     achieved_ = 0;
-    adapt_end_ = word.now + duration(least_rtt_ + target_);
+    adapt_end_ = signal.now + duration(least_rtt_ + target_);
   }
   if (answered) increases_ = acked_ = 0;
   return answered;
 }
 
 // The four cases of mark and delay; a mark with a short delay matters only for the choice of paths.
-void NsccController::react(const Word& word, double acked) {
-  const bool late = word.delay >= target_;
-  if (word.marked) {
-    if (late) decrease(word.now);
+void NsccController::react(const Signal& signal, double acked) {
+  const bool late = signal.delay >= target_;
+  if (signal.marked) {
+    if (late) decrease(signal.now);
   } else if (late) {
     increases_ += fair_ * acked;
   } else {
-    increase(word.delay, acked);
+    increase(signal.delay, acked);
   }
 }
 
@@ -176,11 +175,9 @@ void NsccController::clip() { window_ = std::clamp(window_, packet_, window_max(
 
 Decision NsccController::decide(Instant now) {
   const double payload = window_ * static_cast<double>(environment_.mtu) / packet_;
-  Decision own;
-  own.rate = environment_.line_rate;
-  own.window = static_cast<Bytes>(payload + 0.5);
-  own.limited_by = window_ < window_max() ? LimitedBy::kNetwork : limit_at_line(environment_);
-  return grant_limit_.apply(now, own);
+  own_.window = static_cast<Bytes>(payload + 0.5);
+  own_.limited_by = window_ < window_max() ? LimitedBy::kNetwork : limit_at_line(environment_);
+  return GrantedController::decide(now);
 }
 
 }  // namespace pacecar

@@ -82,7 +82,7 @@ class NsccController final : public GrantedController {
   void on_timeout(Instant) override {}  // its packets are reported as losses
   Decision decide(Instant now) override;
 
-  // For plots; windows on the wire.
+  // For tests; windows on the wire.
   double window() const { return window_; }
   double window_max() const;
   double target_delay_ns() const { return target_; }
@@ -90,7 +90,7 @@ class NsccController final : public GrantedController {
 
  private:
   // A packet's signal.
-  struct Word {
+  struct Signal {
     Instant now;
     bool marked = false;
     bool lost = false;
@@ -103,8 +103,8 @@ class NsccController final : public GrantedController {
   void observe_least(Duration rtt);
   void average_in(double delay);
   // True when the signal has no further effect.
-  bool quick_adapt(const Word& word);
-  void react(const Word& word, double acked);
+  bool quick_adapt(const Signal& signal);
+  void react(const Signal& signal, double acked);
   void increase(double delay, double acked);
   void decrease(Instant now);
   void apply_increases(Instant now);

@@ -4,13 +4,6 @@
 
 namespace pacecar {
 
-PowerTcpController::PowerTcpController(const FlowEnvironment& environment,
-                                       const Constants& constants)
-    : RateController(environment, constants),
-      base_rtt_(base_round_trip(environment)),
-      signal_(base_rtt_),
-      reference_bps_(line_bps_) {}
-
 // NewAck and UpdateWindow; a window of the paper is a rate here. The paper leaves open what the
 // first acknowledgement is compared with. A flow that starts into a queue must not wait a round
 // trip before it reacts, so the queue counts as growth.
@@ -36,11 +29,6 @@ double PowerTcpController::normalized_power(const HopChange& hop) const {
       std::max((hop.sent_bps + growth_bps) / hop.line_bps, constants_.least_arrivals);
   const double product_bits = hop.line_bps * base_rtt_.seconds();
   return arrivals * (hop.queue_bits + product_bits) / product_bits;
-}
-
-Decision PowerTcpController::decide(Instant now) {
-  const Bytes window = window_for(rate_bps_, base_rtt_, environment_);
-  return grant_limit_.apply(now, rate_decision(rate_bps_, window, environment_));
 }
 
 }  // namespace pacecar

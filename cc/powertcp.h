@@ -3,11 +3,7 @@
 // growth. After Addanki et al., "PowerTCP: Pushing the Performance Limits of Datacenter Networks",
 // NSDI 2022, algorithm 1; papers.md names the deviations.
 //
-// Needs telemetry in every acknowledgement, an acknowledgement for every packet, and one path per
-// flow; made for lossless networks, it does not react to losses. Without telemetry it sends at line
-// rate with a window of one bandwidth-delay product.
-//
-// Invariants: the rate is between min_rate and the line rate, the window always rate * T.
+// Requirements and invariants: see InbandController.
 #pragma once
 
 #include <array>
@@ -15,7 +11,6 @@
 #include "cc/constants.h"
 #include "cc/controller.h"
 #include "cc/inband_signal.h"
-#include "cc/rate_law.h"
 
 namespace pacecar {
 
@@ -42,21 +37,16 @@ struct PowerTcpConstants {
   }
 };
 
-class PowerTcpController final : public RateController<PowerTcpConstants> {
+class PowerTcpController final : public InbandController<PowerTcpConstants> {
  public:
-  explicit PowerTcpController(const FlowEnvironment& environment, const Constants& constants = {});
+  explicit PowerTcpController(const FlowEnvironment& environment, const Constants& constants = {})
+      : InbandController(environment, constants) {}
 
   std::string_view name() const override { return "powertcp"; }
   void on_ack(const AckSample& sample) override;
-  Decision decide(Instant now) override;
 
  private:
   double normalized_power(const HopChange& hop) const;
-
-  Duration base_rtt_;
-  InbandSignal signal_;
-  OncePerRoundTrip once_per_round_trip_;
-  double reference_bps_;  // the window one round trip ago, as a rate
 };
 
 }  // namespace pacecar

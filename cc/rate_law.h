@@ -1,13 +1,12 @@
-// What the published rate laws share: the base round trip, rates and windows as decisions, "once
-// per round trip", and the bounds of a rate. Rates are in bit/s on the wire, windows in payload
-// bytes. Purity as for Controller.
+// Common parts of the published rate laws: the base round trip, rates and windows as decisions,
+// "once per round trip", and the bounds of a rate. Rates are in bit/s on the wire, windows in
+// payload bytes. Purity as for Controller.
 #pragma once
 
 #include <algorithm>
 
 #include "cc/controller.h"
 #include "cc/grant_limit.h"
-#include "transport/base/check.h"
 
 namespace pacecar {
 
@@ -42,28 +41,27 @@ inline Decision rate_decision(double bps, Bytes window, const FlowEnvironment& e
           .limited_by = rate < line_rate ? LimitedBy::kNetwork : limit_at_line(environment)};
 }
 
-// For laws whose new rate does not move the packet that is waiting.
-inline Decision from_next_packet(Decision decision) {
-  decision.from_next_packet = true;
-  return decision;
-}
-
-// A law that moves a rate between min_rate and the line rate, where it begins.
+// A law that moves a rate between min_rate and the line rate, where it begins. It has no window,
+// and a new rate does not move the packet that is waiting, unless decide() is overridden.
 template <typename LawConstants>
 class RateController : public GrantedController {
  public:
   using Constants = LawConstants;
 
+  Decision decide(Instant now) override {
+    Decision decision = rate_decision(rate_bps_, no_window(environment_), environment_);
+    decision.from_next_packet = true;
+    return capped(now, decision);
+  }
+
  protected:
   RateController(const FlowEnvironment& environment, const Constants& constants)
-      : GrantedController(environment.line_rate),
+      : GrantedController(environment),
         environment_(environment),
         constants_(constants),
         line_bps_(static_cast<double>(environment.line_rate.bps())),
         min_bps_(std::min(static_cast<double>(constants.min_rate.bps()), line_bps_)),
-        rate_bps_(line_bps_) {
-    PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
-  }
+        rate_bps_(line_bps_) {}
 
   FlowEnvironment environment_;
   Constants constants_;

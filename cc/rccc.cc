@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "cc/credit.h"
-#include "transport/base/check.h"
 
 namespace pacecar {
 namespace {
@@ -14,13 +13,8 @@ constexpr uint64_t kWishSteps = 8;
 
 }  // namespace
 
-RcccController::RcccController(const FlowEnvironment& environment)
-    : GrantedController(environment.line_rate),
-      mtu_(environment.mtu),
-      limit_(credit_limit(environment)) {
-  PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
-  own_.rate = environment.line_rate;
-  own_.limited_by = limit_at_line(environment);
+RcccController::RcccController(const FlowEnvironment& environment, const Constants&)
+    : GrantedController(environment), mtu_(environment.mtu), limit_(credit_limit(environment)) {
   // Only credit limits the flow.
   own_.window = no_window(environment);
   start_blind(0);
@@ -32,34 +26,34 @@ void RcccController::start_blind(Bytes sent) {
   may_send_ = sent + limit_;
 }
 
-void RcccController::on_word(Bytes sent) {
+void RcccController::on_signal(Bytes sent) {
   sent_ = sent;
   if (!blind_ || sent == blind_from_) return;
   blind_ = false;
   may_send_ = sent;
 }
 
-// As for a packet that is sent: the flow's wish may have grown.
+// A loss counts like a packet that is sent: the flow's wish may have grown.
 void RcccController::on_loss(const LossSample& sample) {
-  on_word(sample.sent);
+  on_signal(sample.sent);
   if (sample.kind == LossKind::kMissing && may_send_ <= sent_) may_ask_ = true;
 }
 
 // The first grant ends the blind start, too; its own credit is not withdrawn with the blind credit.
 void RcccController::on_grant(Instant now, const Grant& grant) {
   on_credit_ = grant.is_credit;
-  if (!on_credit_) return grant_limit_.on_grant(now, grant);
+  if (!on_credit_) return GrantedController::on_grant(now, grant);
   const int64_t ahead = credit_ahead(grant.credit, granted_);
   if (ahead <= 0) return;
   granted_ += static_cast<uint64_t>(ahead);
-  on_word(sent_);
+  on_signal(sent_);
   if (blind_) return;
   const Bytes most = std::max(may_send_, sent_ + limit_);
   may_send_ = std::min(may_send_ + static_cast<Bytes>(ahead) * kCreditUnit, most);
 }
 
 Decision RcccController::decide(Instant now) {
-  if (!on_credit_) return grant_limit_.apply(now, own_);
+  if (!on_credit_) return capped(now, own_);
   Decision decision = own_;
   decision.credit = may_send_;
   decision.limited_by = blind_ ? own_.limited_by : LimitedBy::kGrant;

@@ -5,14 +5,15 @@
 // acknowledgement, loss or grant withdraws the rest of that credit; from then on only granted
 // credit may be used. Retransmissions need credit like new packets.
 //
-// With every packet the flow asks for credit for what it has to send and has none for; of flows
-// that compete for their link each asks for its part.
+// With every packet the flow asks for the credit that it lacks for what it has to send. Flows that
+// compete for their sender's link each ask for their part.
 //
 // Invariant: a flow with something to send and no credit asks for some in the first demand() after
 // kCredit.ask_again, so demand() must be called from time to time without other events. A receiver
 // that grants rates is obeyed instead. Purity and thread rule as for Controller.
 #pragma once
 
+#include "cc/constants.h"
 #include "cc/controller.h"
 #include "cc/grant_limit.h"
 
@@ -20,10 +21,12 @@ namespace pacecar {
 
 class RcccController final : public GrantedController {
  public:
-  explicit RcccController(const FlowEnvironment& environment);
+  using Constants = NoConstants;
+
+  explicit RcccController(const FlowEnvironment& environment, const Constants& = {});
 
   std::string_view name() const override { return "rccc"; }
-  void on_ack(const AckSample& sample) override { on_word(sample.sent); }
+  void on_ack(const AckSample& sample) override { on_signal(sample.sent); }
   void on_loss(const LossSample& sample) override;
   void on_grant(Instant now, const Grant& grant) override;
   Decision decide(Instant now) override;
@@ -31,12 +34,11 @@ class RcccController final : public GrantedController {
 
  private:
   void start_blind(Bytes sent);
-  void on_word(Bytes sent);
+  void on_signal(Bytes sent);
   void ask(const FlowStats& stats);
 
   const Bytes mtu_;
   const Bytes limit_;     // the most credit, and the largest wish
-  Decision own_;          // without credit
   Bytes sent_ = 0;        // by the newest signal
   Bytes may_send_ = 0;    // in all, as sent_ counts
   Bytes blind_from_ = 0;  // value of sent_ when the blind credit was taken

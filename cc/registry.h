@@ -14,32 +14,37 @@
 
 namespace pacecar {
 
+struct PaceConstants;
+
 struct ControllerInfo {
   std::string_view name;
   std::string_view summary;                  // one line: signal and law
   std::string_view allocator;                // the receiver's allocator that goes with it
   bool needs_telemetry;                      // its signal is the switches' telemetry (telemetry.h)
   std::vector<ConstantInfo> (*constants)();  // those that can be set; for the control path
+  // See make_controllers().
+  Result<std::unique_ptr<ControllerSet>> (*make)(std::string_view name,
+                                                 const FlowEnvironment& environment,
+                                                 std::span<const NamedValue> constants,
+                                                 uint32_t max_flows);
 };
 
 struct AllocatorInfo {
   std::string_view name;
   std::string_view summary;
+  // See make_allocator().
+  std::unique_ptr<Allocator> (*make)(const FlowEnvironment& environment, uint32_t max_flows,
+                                     const PaceConstants& constants);
 };
 
 // All of them, in the order in which they should be listed.
 std::span<const ControllerInfo> controllers();
 std::span<const AllocatorInfo> allocators();
 
+// The controllers of all flows of a NIC, at most `max_flows`. `fixed_rate` is what the controller
+// `fixed` sends at (0: line rate); for the others it is an upper bound (0: none).
 // Errors: kInvalidArgument with what is known, for an unknown name or constant and for a value out
-// of range. `fixed_rate` is what the controller `fixed` sends at (0: line rate); for the others it
-// is an upper bound (0: none).
-Result<std::unique_ptr<Controller>> make_controller(std::string_view name,
-                                                    const FlowEnvironment& environment,
-                                                    Rate fixed_rate,
-                                                    std::span<const NamedValue> constants = {});
-
-// The same for all flows of a NIC, at most `max_flows`.
+// of range.
 Result<std::unique_ptr<ControllerSet>> make_controllers(std::string_view name,
                                                         const FlowEnvironment& environment,
                                                         Rate fixed_rate,

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "transport/base/check.h"
-
 namespace pacecar {
 namespace {
 
@@ -25,11 +23,10 @@ Duration scale(Duration d, double factor) {
 // several bursts in flight to keep sender, kernel and receiver busy together; and one round trip,
 // because randomly late end hosts cause decreases up to one half, and a queue of one
 // bandwidth-delay product keeps the path busy after a halving.
-SwiftController::SwiftController(const FlowEnvironment& environment)
-    : GrantedController(environment.line_rate),
+SwiftController::SwiftController(const FlowEnvironment& environment, const Constants&)
+    : GrantedController(environment),
       environment_(environment),
       last_decrease_(Instant::from_ns(std::numeric_limits<int64_t>::min() / 2)) {
-  PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
   environment_.burst_bytes = std::max(environment.burst_bytes, environment.mtu);
   environment_.base_rtt = std::clamp(environment.base_rtt, Duration(), kMaxRtt);
   least_base_rtt_ =
@@ -113,7 +110,7 @@ double SwiftController::flow_scaling() const {
   return std::clamp((1.0 / std::sqrt(cwnd_) - at_max) / (at_min - at_max), 0.0, 1.0);
 }
 
-// A window that was not used says nothing about the path and is not increased.
+// A window that was not used is no measurement of the path and is not increased.
 void SwiftController::increase(const AckSample& sample) {
   const double mtu = static_cast<double>(environment_.mtu);
   const double acked = static_cast<double>(sample.acked) / mtu;

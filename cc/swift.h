@@ -7,6 +7,7 @@
 // rate.
 #pragma once
 
+#include "cc/constants.h"
 #include "cc/controller.h"
 #include "cc/grant_limit.h"
 
@@ -37,13 +38,14 @@ inline constexpr SwiftConstants kSwift;
 
 class SwiftController final : public GrantedController {
  public:
-  explicit SwiftController(const FlowEnvironment& environment);
+  using Constants = NoConstants;
+
+  explicit SwiftController(const FlowEnvironment& environment, const Constants& = {});
 
   std::string_view name() const override { return "swift"; }
   void on_ack(const AckSample& sample) override;
   void on_loss(const LossSample& sample) override;
   void on_timeout(Instant now) override;
-  Decision decide(Instant now) override { return grant_limit_.apply(now, own_); }
 
   double cwnd_packets() const { return cwnd_; }
   Duration target_delay() const { return target_; }
@@ -72,7 +74,6 @@ class SwiftController final : public GrantedController {
   double recently_lost_ = 0;       // likewise
   int retransmits_ = 0;            // timeouts since the last acknowledgement
   bool slow_start_ = true;
-  Decision own_;  // before the grant
 };
 
 }  // namespace pacecar

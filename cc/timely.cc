@@ -37,9 +37,4 @@ double TimelyController::decrease_factor(Duration rtt) const {
   return std::max(1 - constants_.decrease * gradient, 0.0);
 }
 
-Decision TimelyController::decide(Instant now) {
-  return grant_limit_.apply(
-      now, from_next_packet(rate_decision(rate_bps_, no_window(environment_), environment_)));
-}
-
 }  // namespace pacecar

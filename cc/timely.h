@@ -52,7 +52,6 @@ class TimelyController final : public RateController<TimelyConstants> {
 
   std::string_view name() const override { return "timely"; }
   void on_ack(const AckSample& sample) override;
-  Decision decide(Instant now) override;
 
  private:
   double decrease_factor(Duration rtt) const;

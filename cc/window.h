@@ -1,6 +1,6 @@
-// `window`: a fixed number of chunks in flight per flow, at line rate, whatever the network says;
-// only a grant slows it down. What software transports for collectives run by default, and the
-// reference for what pacing changes.
+// `window`: keeps a fixed number of chunks in flight per flow, at line rate, and ignores signs of
+// congestion; only a grant slows it down. Software transports for collectives do this by default,
+// so it is the baseline for what pacing changes.
 #pragma once
 
 #include <array>
@@ -32,10 +32,6 @@ class WindowController final : public GrantedController {
 
   std::string_view name() const override { return "window"; }
   void on_ack(const AckSample&) override {}
-  Decision decide(Instant now) override { return grant_limit_.apply(now, own_); }
-
- private:
-  Decision own_;
 };
 
 }  // namespace pacecar

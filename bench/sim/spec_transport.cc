@@ -180,7 +180,7 @@ void read_constants(SpecReader& transport, TransportSpec& spec) {
   }
   if (const auto read = reader.finish(); !read) return transport.keep(read);
   const FlowEnvironment any{.line_rate = Rate::from_gbps(100)};
-  const auto made = make_controller(spec.congestion_control, any, Rate(), spec.constants);
+  const auto made = make_controllers(spec.congestion_control, any, Rate(), spec.constants, 1);
   if (!made) transport.complain("constants", "is wrong: " + made.error().message);
 }
 

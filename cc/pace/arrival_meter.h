@@ -47,9 +47,7 @@ class ArrivalMeter {
 
   double rate() const { return rate_; }
   // The highest rate of the last looks, so that a pausing sender is not mistaken for a slower link.
-  double most_lately() const {
-    return std::max_element(looks_.begin(), looks_.end(), slower)->rate;
-  }
+  double most_lately() const { return std::ranges::max(looks_, {}, &Look::rate).rate; }
   // Over 1/16 of the last window's bytes was overtaken: they met several queues, so not the link's.
   bool scattered() const { return scattered_; }
   // Duration::max(): unknown.
@@ -75,7 +73,6 @@ class ArrivalMeter {
   static double rate_of(Bytes bytes, Duration span) {
     return static_cast<double>(bytes) * 8 / span.seconds();
   }
-  static bool slower(const Look& one, const Look& other) { return one.rate < other.rate; }
 
   void close_look(Instant now) {
     Look& newest = looks_[next_];

@@ -1,10 +1,9 @@
-// BurstUse: the bytes of the current busy period at a given rate. An application that sends in
-// bursts with pauses between them uses a rate without filling it; the pauses prove neither use nor
-// lack of use.
+// BurstUse: the bytes of the current busy period: of a virtual queue that takes the arrivals and
+// drains at a given rate. An application that sends in bursts with pauses between them uses a rate
+// without filling it; the pauses prove neither use nor lack of use.
 //
-// A virtual queue takes the arrivals and drains at the rate; a burst lasts until it is empty. Times
-// are arrivals less their delay, so that bytes that a late host takes at once are no burst. Pure;
-// one thread.
+// Times are arrivals less their delay, so that bytes that a late host takes at once are no burst.
+// Pure; one thread.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +26,7 @@ class BurstUse {
     bytes_ = 0;
   }
 
-  // Of the present burst.
+  // Of the present busy period.
   Bytes bytes() const { return bytes_; }
 
  private:

@@ -220,11 +220,11 @@ void CoreLimit::forget() {
   fastest_ = 0;
 }
 
-void CoreLimit::recover(double mean_delay_ns, bool heeds) {
+void CoreLimit::recover(double mean_delay_ns, bool counts_delay) {
   const bool loaded = mean_delay_ns * kBinsPerUnit > static_cast<double>(unit_.ns());
   const double most = loaded ? constants_.core_loaded * line_ : line_;
   const double missing = 1 - mean_delay_ns / static_cast<double>(target().ns());
-  const double room = heeds ? std::max(missing, -1.0) : 1;
+  const double room = counts_delay ? std::max(missing, -1.0) : 1;
   clear_ = !loaded;
   calm_ = loaded ? 0 : std::min(calm_ + 1, kMostCalm);
   const double step = line_ * kStep * (1 << calm_);

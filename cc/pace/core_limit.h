@@ -1,25 +1,11 @@
 // CoreLimit: c_f, what the paths between two edge links carry for one flow, estimated from delays,
 // marks and losses. The NIC reacts first, by re-routing, path by path; a flow slows down only when
-// the median packet of a round trip was in trouble, that is when most paths are bad:
+// the median packet of a round trip was late or many were lost, that is when most paths are bad.
 //
-//   c = min(c, a) (1 - x / 4), and 3/4 x less of it for two round trips, in which the queue drains;
-//       x = (d - T) / 8 (RTT + d)
-//   c += (1 - m / T) C / 64 per round trip without trouble; more and more while paths are empty
-//
-// a is the higher arrival rate of the last two round trips: while there is a queue, all that the
-// paths carry for this flow. It counts as at least c / 2. d is the mean delay of the packets in
-// trouble, m that of all. T = (C / c)^2 / 2 times RTT / 4, between one and three times RTT / 4: of
-// flows behind one queue the slower ones tolerate more delay, so that their rates converge. Where
-// switches trim, the share of packets that passes a full queue is known before a round trip is
-// over, and c is multiplied by that share. Packets sent before a cut do not show its effect and are
-// not counted.
-//
-// A delay that all packets of a round trip share is that of the last hop, which loop 1 handles:
-// below a round trip it does not count here. While the paths show queues, c stays a little below
-// the line rate: at 100% they would only grow. A flow begins below the line rate, too, unless other
-// flows of the NIC have just found the network clear. Round trips in which the NIC searches for a
-// better path are ignored, as are, on hosts with jitter, few packets over a longer time. c is not
-// cut below C / 256, so that a flow notices when congestion ends.
+// The law and its reasons: method.md, "Loop 2"; c, C, a, d, m, T and x are the same here. Not
+// counted are packets sent before the last cut, whose delay does not show its effect; a delay that
+// all packets of a round trip share, which is the last hop's queue and loop 1's work; and, on hosts
+// with jitter, few packets over a longer time.
 //
 // Rates in bit/s. Same purity and thread rule as Controller.
 #pragma once
@@ -78,7 +64,7 @@ class CoreLimit {
   void judge(Instant now, Bytes sent);
   void cut(Instant now, double through, Duration delay, Bytes sent);
   void forget();
-  void recover(double mean_delay_ns, bool heeds);
+  void recover(double mean_delay_ns, bool counts_delay);
 
   const PaceConstants& constants_;
   const double line_;

@@ -1,9 +1,7 @@
-// FanIn: how many flows to expect at the same time. A receiver's buffers are posted long before
-// their senders have something to send. Dividing the link by all of them would make each wait for a
-// round trip, and granting it to each of them would be an incast. So the receiver learns: flows
-// that wake up within a round trip are one episode, and the fan-in is the median, over the last
-// five episodes, of the largest number of competing flows. Before the first episode has ended, all
-// flows that could wake up are expected, or as many as the application's hint has.
+// FanIn: how many flows to expect at the same time, so that idle flows can hold their part of the
+// link. Flows that wake up within a round trip are one episode; the fan-in is the median, over the
+// last five episodes, of the largest number of competing flows. Before the first episode has ended,
+// all flows that could wake up are expected, or as many as the application's hint has.
 //
 // Pure; one thread.
 #pragma once
@@ -40,8 +38,8 @@ class FanIn {
 
   // An episode has just begun, and more flows may wake up.
   bool gathering(Instant now) const { return now < gathered(); }
-  // When all flows of the episode are known: the more there are, the longer their demands take
-  // beside their first packets.
+  // When all flows of the episode are known. The more flows there are, the longer their demands
+  // take on the link, next to their first packets.
   Instant gathered() const {
     return began_ + round_trip_ / kGatheringShare + word_ * woken_ * kWordsApart;
   }
@@ -61,23 +59,12 @@ class FanIn {
 
   bool over(Instant now) const { return now >= std::max(began_ + round_trip_, gathered()); }
   void close_episode() {
-    uint32_t& oldest = last_[episodes_ % kEpisodes];
-    const bool same = oldest == seen_;  // an episode is never 0; unused places are
-    oldest = seen_;
-    ++episodes_;
-    if (same) return;  // the median is unchanged
-    const size_t known = std::min(episodes_, kEpisodes);
-    for (size_t i = 0; i < known; ++i) {
-      if (rank(i, known) == known / 2) usual_ = last_[i];
-    }
-  }
-  // Of the first `known` episodes, how many come before this one in order of size.
-  size_t rank(size_t episode, size_t known) const {
-    size_t before = 0;
-    for (size_t i = 0; i < known; ++i) {
-      before += last_[i] < last_[episode] || (last_[i] == last_[episode] && i < episode) ? 1 : 0;
-    }
-    return before;
+    last_[episodes_++ % kEpisodes] = seen_;
+    auto sorted = last_;
+    const auto end = sorted.begin() + std::min(episodes_, kEpisodes);
+    const auto median = sorted.begin() + (end - sorted.begin()) / 2;
+    std::nth_element(sorted.begin(), median, end);
+    usual_ = *median;
   }
 
   const Duration round_trip_;

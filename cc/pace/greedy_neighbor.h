@@ -1,9 +1,9 @@
 // GreedyNeighbor: recognizes traffic that keeps a queue whatever we do, such as TCP's cubic or a
-// controller with a higher target. It is suspected when the delay is over three times that on which
-// users of our own law agree, and recognized when the delay has stayed there for 12 round trips
-// although we yielded half of our rate. From then on the delay that it keeps is no reason to yield,
-// until the delay changes or the next test. All processes of a host test again at the same moments,
-// by its clock, so that users of our law that mistook each other for such neighbors recover.
+// controller with a higher target. A neighbor is suspected when the delay is over three times that
+// on which users of our own law agree, and recognized when the delay has stayed there for 12 round
+// trips although we yielded half of our rate. It is forgotten when the delay changes, and every 4
+// s: all processes of a host test again at the same moments, by its clock, so that users of our law
+// that mistook each other for such neighbors recover.
 //
 // Pure; one thread.
 #pragma once

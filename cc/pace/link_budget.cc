@@ -41,7 +41,7 @@ constexpr double kFast = 1.25;        // growth from the first rate, or far belo
 constexpr double kProbe = 1.0 / 128;  // doubles with each growth beyond that
 constexpr uint32_t kMostCalm = 4;
 
-// --- beside a greedy neighbor ---
+// --- with a greedy neighbor ---
 constexpr double kHeldPart = 0.5;  // of the link, with one other
 constexpr double kManyUsers = 16;  // users of our law behind one link
 constexpr double kGiven = 0.75;    // of what we hold, at least
@@ -144,7 +144,7 @@ Duration LinkBudget::agreed(double rate) const {
 // The delay up to which b is not cut.
 Duration LinkBudget::target() const { return std::max(agreed(rate_), neighbor_.kept()); }
 
-// Half of the link, as far as known, beside a neighbor.
+// The rate that is held against a greedy neighbor: half of the link, as far as known.
 double LinkBudget::held_part() const { return std::min(kHeldPart * part_, most_); }
 
 void LinkBudget::look(Instant now) {
@@ -159,13 +159,13 @@ void LinkBudget::look(Instant now) {
     rate_ = std::max(rate_, held_part());
     given_at_ = now;
   }
-  // A neighbor that only fills what we leave gives way to what we hold; a slow link does not.
+  // If the neighbor only fills what we leave, what we hold arrives; on a slow link it does not.
   if (meter_.most_lately() >= kGiven * rate_) given_at_ = now;
   if (now - given_at_ > (window_ + neighbor_.kept()) * kGivenRoundTrips) neighbor_.forget();
   yield_to_base(now);
   const bool empty = delay <= target() / 2;
   if (cut_delay_ > window_ * kStopWindows && empty) end_drain(now);
-  if (learnt() && empty && witnesses_.gone(now, window_)) acquit(now);
+  if (learnt() && empty && witnesses_.gone(now, window_)) restore(now);
   if (empty) witnesses_.on_clear(now, meter_.rate());
   if (now >= yields_until_) yielded_ = 1;
   late_looks_ = delay > target() && !meter_.scattered() ? late_looks_ + 1 : 0;
@@ -232,8 +232,9 @@ void LinkBudget::end_drain(Instant now) {
   next_growth_ = std::min(next_growth_, now + window_);
 }
 
-// The budget was not learnt from this link: it becomes what the present flows were given before.
-void LinkBudget::acquit(Instant now) {
+// The queue was on a path that the present flows do not take: the budget becomes what they were
+// given before.
+void LinkBudget::restore(Instant now) {
   rate_ = std::clamp(witnesses_.given(), rate_, nominal_);
   witnesses_.forget();
   end_drain(now);

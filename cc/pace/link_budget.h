@@ -1,37 +1,12 @@
-// LinkBudget: what one process may use of a link whose real rate and other users are not known. The
-// nominal rate is an upper bound. The inputs are the rate that arrives (or is acknowledged), a, and
-// its least queueing delay, d, both from ArrivalMeter:
+// LinkBudget: the budget b, which is what one process may use of a link whose real rate and other
+// users are not known. The nominal rate is an upper bound. The inputs are the rate that arrives (or
+// is acknowledged), a, and its least queueing delay, d, both from ArrivalMeter. While a queue
+// stands, a is all that the link gives us, whatever was granted: b is cut to it. While d is small,
+// b grows. The law starts when our arrivals do not fill the nominal rate and a queue has stood for
+// three windows.
 //
-//   d > T     x = min((d - T) / (2 (W + d)), 1/2). b = min(b, a) (1 - x/4). For the next 2 (W + d)
-//             we use only 1 - 3x/4 of b, so that the queue drains. If d was above 4 W, draining
-//             ends as soon as d <= T/2.                         once per W + RTT/2 + d
-//   d <= T    b += (1 - d / T) (w P) / (4 W)                    once per W + d
-//   d < T/2   grows faster. Before the first queue, or far below the rate of the last cut:
-//             b *= 5/4. Above that rate without a queue: by a fraction of b that doubles each
-//             time, up to 1/8.
-//
-// While a queue stands, a is what the link gives us, whatever was granted. W is the longest of a
-// round trip, ten times the host's jitter, and the time of 16 packets. P is a packet, w the
-// process's weight. T = usual + (w P) / (4 b): each user keeps a quarter of a packet of its own in
-// the queue, so that n of them agree on equal parts, and a user with less than its part is the last
-// to yield.
-//
-// The queue may be on a path that only some flows take. If the flows that met the queue are silent
-// for W while others arrive without a queue, the queue was on another path. b is then set to the
-// rate that those others had before (Witnesses), and grows as at the start.
-//
-// Beside a neighbor that keeps a queue whatever we do (GreedyNeighbor), T is the delay that it
-// keeps. We begin with half of the link and continue as Swift does, but hold that half while the
-// link gives it:
-//
-//   b += w P / (W + d);  b *= 1 - 0.8 (d - T) / d
-//
-// Where several processes of a host know each other, their budgets move towards equal parts of
-// their sum (HostLink::fair_part): a process with more packets would otherwise measure shorter
-// least delays.
-//
-// The law does nothing while our arrivals fill the nominal rate. It starts when they do not, and a
-// queue has stood for three windows.
+// The law and its reasons: method.md, "Parts and budgets". T, W, P and w are the same here: the
+// delay up to which b is not cut, the window of a measurement, a full packet, the process's weight.
 //
 // Rates are bit/s on the wire. Pure; one thread.
 #pragma once
@@ -107,7 +82,7 @@ class LinkBudget {
   void police(Instant now);
   void cut(Instant now, Duration delay);
   void end_drain(Instant now);
-  void acquit(Instant now);
+  void restore(Instant now);
   void yield(double factor, Instant until);
   void note_burst(Instant now, Bytes wire, Duration excess);
   void forget_bursts();
@@ -132,7 +107,7 @@ class LinkBudget {
   GreedyNeighbor neighbor_;
   PolicerWatch policer_;
   Witnesses witnesses_;
-  Instant given_at_;         // when the link last gave about what we hold beside a neighbor
+  Instant given_at_;         // when about what we hold against a neighbor last arrived
   Instant last_;             // arrival
   Duration delay_;           // at the last look
   bool starting_;            // no queue has been met yet

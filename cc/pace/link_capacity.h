@@ -2,12 +2,12 @@
 //
 //   available = eta * min(C, b) - X - q / (4 RTT)
 //
-// C is the nominal rate, or this process's part of it; b what the link really gives us
-// (link_budget.h). eta is 1 for a flow alone, else 0.985. X is traffic that no grant covers; per
-// round trip it rises by half of the difference to the measured rate and falls by a quarter of it,
-// and flows with grants keep half of the link against it. q is the queue at the last hop: line rate
-// times the least excess delay of all packets of a round trip; only some packets meet queues
-// elsewhere. It is drained while the link gives its nominal rate; otherwise b is cut for it.
+// C is the nominal rate, or this process's part of it; b the budget (link_budget.h). eta is 1 for a
+// flow alone, else 0.985. X is traffic that no grant covers: per round trip it rises by half of the
+// difference to the measured rate and falls by a quarter of it, and flows with grants keep half of
+// the link against it. q is the queue at the last hop: line rate times the least excess delay of
+// all packets of a round trip. It is drained while the link gives its nominal rate; otherwise b is
+// cut.
 //
 // Rates are in bit/s on the wire. Pure; one thread.
 #pragma once
@@ -40,8 +40,8 @@ class LinkCapacity {
     window_ = std::max(least_window_, packet_time_ * static_cast<int64_t>(flows));
   }
 
-  // What the flows could use in all. If that is less than the link, a queue is not this link's, or
-  // the senders react, too.
+  // `usable`: all that the flows could use. If it is less than the link's rate, a queue is not this
+  // link's, or the senders react to it, too.
   void set_usable(double usable) {
     budget_.set_patience(usable < kUnlimited * line() ? kPatienceUnlimited : 1);
   }

@@ -20,7 +20,7 @@ constexpr Duration kBaseMemory = Duration::from_s(1);
 
 LinkShare::LinkShare(const FlowEnvironment& environment, uint32_t max_flows, double tolerance)
     : nominal_(static_cast<double>(environment.line_rate.bps())),
-      receivers_look_(environment.receivers_look),
+      receivers_time_arrivals_(environment.receivers_time_arrivals),
       host_link_(environment.host_link),
       reach_(nominal_),
       tolerance_(tolerance),
@@ -30,7 +30,7 @@ LinkShare::LinkShare(const FlowEnvironment& environment, uint32_t max_flows, dou
                .round_trip = base_round_trip(environment),
                .jitter = environment.jitter,
                .base_memory = kBaseMemory,
-               .yields = !environment.receivers_look,
+               .yields = !environment.receivers_time_arrivals,
                .host_link = environment.host_link}),
       members_(max_flows),
       changed_(max_flows) {

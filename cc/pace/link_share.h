@@ -40,7 +40,7 @@ class LinkShare {
   void set(uint32_t flow, Rate limit, uint32_t weight);
 
   // Whether on_acked() must be called.
-  bool listens() const { return !receivers_look_ || !budget_.unconcerned(); }
+  bool listens() const { return !receivers_time_arrivals_ || !budget_.unconcerned(); }
   // Of all flows: `wire` bytes are acknowledged, after the round trip of the empty path plus
   // `excess`.
   void on_acked(Instant now, Bytes wire, Duration excess, bool overtaken, uint32_t flow);
@@ -49,10 +49,10 @@ class LinkShare {
 
   // The budget is still in its start phase.
   bool starting() const { return budget_.starting(); }
-  // What we may use of the link.
+  // The rate that we may use.
   double line() const { return budget_.rate(); }
-  // What we might use if our flows could use the whole link. Our claim may depend on it, but not on
-  // line(), which depends on the claim.
+  // The rate that we might use if our flows could use the whole link. Our claim may depend on it,
+  // but not on line(), which depends on the claim.
   double reach() const { return budget_.learnt() ? line() : reach_; }
   // The flow's share, and its share if its limit were higher; in bit/s.
   double share(uint32_t flow) const;
@@ -105,7 +105,7 @@ class LinkShare {
   void divide_queue(uint32_t causer);
 
   const double nominal_;
-  const bool receivers_look_;
+  const bool receivers_time_arrivals_;
   HostLink* const host_link_;
   LinkClaim claim_;
   double weight_share_ = 1;  // of all the host's processes

@@ -1,12 +1,10 @@
 // PolicerWatch: whether the link has a policer, which drops what exceeds a rate without a queue,
 // and that rate.
 //
-// A policer drops in every window in which more is sent than it passes. Random losses hit only some
-// windows, and up to 5% may come from a cable. The policer's rate is the allowed rate less the
-// share lost: a sender that waits for something does not make the link slow. When cuts for two
-// timeouts have not helped, the cable is the cause: the cuts are undone, and only twice as many
-// losses are suspicious again. That is forgotten after about 1,024 windows, as a policer may have
-// been added.
+// A policer drops in every window in which more is sent than it passes; random losses hit only some
+// windows. When cuts for two timeouts have not helped, the cable loses the packets: the cuts are
+// undone, and only twice as many losses are suspicious again. That is forgotten after about 1,024
+// windows, as a policer may have been added.
 //
 // Rates are bit/s. Pure; one thread.
 #pragma once
@@ -51,7 +49,7 @@ class PolicerWatch {
     return lossy_windows_ >= kLossyWindows && arriving * lasted_ > kGoesOn * arrived_lately_ * 8;
   }
 
-  // The new value of `budget` after such a window; `allowed`: of it, what may be used.
+  // The new value of `budget` after such a window; `allowed`: the part of it that may be used.
   double judge(Instant now, double arriving, double allowed, double budget) {
     const double part = lost_lately_ / (arrived_lately_ + lost_lately_);
     if (!suspected_ || now - last_cut_ >= window_ * kTimeout * 2) {

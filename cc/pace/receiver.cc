@@ -192,7 +192,7 @@ void PaceReceiver::advance(Instant now, Flow& f) const {
   if (f.phase == Phase::kEnding && f.remaining() <= in_time) f.phase = Phase::kDone;
 }
 
-// What an active flow is charged. A flow that waits for its turn gets only the rest.
+// The rate that an active flow is charged. A flow that waits for its turn gets only the rest.
 Rate PaceReceiver::limit(const Flow& f) const {
   if (f.phase == Phase::kDone || yields(f)) return Rate();
   return f.phase == Phase::kEnding ? std::min(f.granted, f.usable) : f.usable;

@@ -36,12 +36,9 @@ constexpr double kUnansweredShare = 16;
 // --- grants ---
 // The least rate without a valid grant, of the line rate.
 constexpr double kLapsedShare = 1.0 / 256;
-constexpr Duration kMaxPhase = Duration::from_ms(5);
-constexpr Duration kMinValidity = Duration::from_us(1);
-constexpr Duration kMaxValidity = Duration::from_s(10);
 // How many epochs a CTS slot's grant may be ahead to count.
 constexpr int16_t kNearEpochs = 256;
-// Receivers gather acknowledgements: so much is in flight beside a round trip's worth.
+// Receivers gather acknowledgements: so much is in flight in addition to a round trip's worth.
 constexpr Bytes kWindowBursts = 3;
 constexpr Bytes kWindowPackets = 4;
 constexpr Duration kGathered = Duration::from_ms(1);  // longer than acknowledgements are gathered
@@ -79,7 +76,7 @@ double bps(Rate rate) { return static_cast<double>(rate.bps()); }
 
 }  // namespace
 
-PaceController::PaceController(const FlowEnvironment& environment, const Constants& constants,
+PaceController::PaceController(const FlowEnvironment& environment, const PaceConstants& constants,
                                LinkShare& link, uint32_t flow)
     : environment_(environment),
       constants_(constants),
@@ -92,16 +89,6 @@ PaceController::PaceController(const FlowEnvironment& environment, const Constan
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
   link_.join();
 }
-
-PaceController::PaceController(const FlowEnvironment& environment, const Constants& constants,
-                               std::unique_ptr<LinkShare> link)
-    : PaceController(environment, constants, *link, 0) {
-  own_link_ = std::move(link);
-}
-
-PaceController::PaceController(const FlowEnvironment& environment, const Constants& constants)
-    : PaceController(environment, constants,
-                     std::make_unique<LinkShare>(environment, 1, constants.regrant)) {}
 
 PaceController::~PaceController() {
   link_.set_queued(flow_, false);
@@ -162,8 +149,9 @@ void PaceController::on_grant(Instant now, const Grant& grant) {
   if (grant.is_credit || !outranks(grant)) return;
   grant_ = grant;
   grant_.rate = std::max(grant.rate, kLeastRate);
-  grant_.validity = std::clamp(grant.validity, kMinValidity, kMaxValidity);
-  grant_.phase = std::clamp(grant.phase, Duration(), kMaxPhase);
+  grant_.validity =
+      std::clamp(grant.validity, GrantedController::kMinValidity, GrantedController::kMaxValidity);
+  grant_.phase = std::clamp(grant.phase, Duration(), GrantedController::kMaxPhase);
   granted_at_ = now;
   has_grant_ = true;
   opening_ = opening_ && grant.guessed;
@@ -206,8 +194,8 @@ double PaceController::overcommitted() const {
   return grant_.guessed ? shared : std::max(shared, queueing());
 }
 
-// Likewise, a factor with which messages like this one make a queue of half a round trip if all
-// expected flows begin at once. Grants that decide the order would come too late for them; the
+// The factor with which messages like this one make a queue of half a round trip if all expected
+// flows begin at once. Grants that decide the order would come too late for such messages; the
 // queue serves them in order of arrival.
 double PaceController::queueing() const {
   if (!brief_) return 1;

@@ -2,15 +2,12 @@
 //
 //   r_f = min(w_f * lambda, g_f, c_f)
 //
-// lambda is the flow's part of our own link (link_share.h), g_f the receiver's grant, c_f what the
+// lambda is the water level of our own link (link_share.h), g_f the receiver's grant, c_f what the
 // core carries (core_limit.h). Demands advertise what the flow could use, u_f, and how much it
-// wants to send in all. Packets of a flow that is limited by its grant leave in the
-// receiver's grid.
-//
-// A grant holds for its validity V; then the rate halves per round trip down to 1/256 of the line
-// rate. A receiver that acknowledges but has sent no grant for 2 V is alive, and only late. Until
-// its next grant g_f is then left out: r_f = min(w_f * lambda, c_f). A grant comes from a peer: any
-// content is bounded here.
+// wants to send in all. Packets of a flow that is limited by its grant leave in the receiver's
+// grid. When a grant is not renewed the rate falls, and it is left out if only the receiver's
+// software is late (method.md, "When things go wrong"). A grant comes from a peer: any content is
+// bounded here.
 //
 // Purity and thread rule as for Controller and ControllerSet.
 #pragma once
@@ -29,13 +26,9 @@ namespace pacecar {
 
 class PaceController final : public Controller {
  public:
-  using Constants = PaceConstants;
-
   // Shares `link` with other flows, as number `flow`; `link` outlives it.
-  PaceController(const FlowEnvironment& environment, const Constants& constants, LinkShare& link,
-                 uint32_t flow);
-  // Has a link of its own.
-  PaceController(const FlowEnvironment& environment, const Constants& constants);
+  PaceController(const FlowEnvironment& environment, const PaceConstants& constants,
+                 LinkShare& link, uint32_t flow);
   ~PaceController() override;
 
   std::string_view name() const override { return "pace"; }
@@ -50,8 +43,6 @@ class PaceController final : public Controller {
   void set_weight(Instant now, uint32_t weight);
 
  private:
-  PaceController(const FlowEnvironment& environment, const Constants& constants,
-                 std::unique_ptr<LinkShare> link);
   struct Choice {
     double rate = 0;
     LimitedBy limited_by = LimitedBy::kLine;
@@ -84,11 +75,10 @@ class PaceController final : public Controller {
   void begin(Instant now);
 
   const FlowEnvironment environment_;
-  const Constants constants_;
-  std::unique_ptr<LinkShare> own_link_;
+  const PaceConstants constants_;
   LinkShare& link_;
   const uint32_t flow_;
-  const Bytes ahead_parts_;  // of a round trip: in flight beside it
+  const Bytes ahead_parts_;  // of a round trip, in 64ths: in flight in addition to it
   const Duration window_jitter_;
   const Bytes brief_message_;
   uint32_t weight_ = 1;
@@ -128,6 +118,8 @@ class PaceController final : public Controller {
 
 class PaceSenders final : public ControllerSet {
  public:
+  using Constants = PaceConstants;
+
   PaceSenders(const FlowEnvironment& environment, const PaceConstants& constants,
               uint32_t max_flows);
 

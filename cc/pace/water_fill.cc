@@ -11,8 +11,8 @@ int64_t kbps_of(Rate rate) { return static_cast<int64_t>(rate.bps() / 1000); }
 
 }  // namespace
 
-// By exponent and the upper bits of the mantissa: linear within an octave, with the same result on
-// every compiler, unlike a logarithm.
+// Uses the exponent and the upper bits of the mantissa. So classes are linear within an octave, and
+// the same with every compiler, unlike a logarithm.
 uint32_t WaterFill::class_of(double kbps) {
   int exponent = 0;
   const double mantissa = std::frexp(kbps, &exponent);  // 0.5 .. 1

@@ -47,8 +47,7 @@ class WaterFill {
 
   Sum total_;
   // Few members use few classes: untouched pages take no memory.
-  FreshPages pages_ = make_fresh_pages((kClasses + 1) * sizeof(Sum));
-  Sum* tree_ = reinterpret_cast<Sum*>(pages_.get());  // Fenwick: index 1 ..
+  OwnPages<Sum> tree_{kClasses + 1};  // Fenwick: index 1 ..
 };
 
 }  // namespace pacecar

@@ -20,7 +20,7 @@ namespace pacecar {
 class Witnesses {
  public:
   // Flows that arrived within one to two windows before a queue was met count as having met it.
-  // What flows were given without a queue is forgotten after one to two times `memory`.
+  // The rates that flows were given without a queue are forgotten after one to two times `memory`.
   Witnesses(Duration window, Duration memory) : window_(window), memory_(memory) {}
 
   void on_bytes(Instant now, uint32_t flow) {

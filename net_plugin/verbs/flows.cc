@@ -96,7 +96,7 @@ void Flows::settle(FlowId id, Instant now) {
 }
 
 void Flows::decide(FlowId id, Instant now) {
-  put_in_force(nic_, id, *flows_[id].controller, flows_[id].decision, now);
+  apply_decision(nic_, id, *flows_[id].controller, flows_[id].decision, now);
 }
 
 }  // namespace pacecar::ibverbs

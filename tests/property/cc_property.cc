@@ -15,6 +15,7 @@
 #include "cc/rccc.h"
 #include "cc/registry.h"
 #include "cc/swift.h"
+#include "tests/support/one_controller.h"
 
 namespace pacecar {
 namespace {

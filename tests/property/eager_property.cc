@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
+#include "transport/base/fresh_pages.h"
 #include "transport/base/prng.h"
 #include "transport/message/receive_queue.h"
 #include "transport/message/send_queue.h"
-#include "transport/message/table_memory.h"
 
 namespace pacecar {
 namespace {
@@ -45,9 +45,9 @@ class World {
  public:
   World(uint64_t seed, const Traffic& traffic)
       : traffic_(traffic), prng_(seed), idle_receiver_(1 + prng_.below(traffic.full ? 2 : 20)) {
-    receiver_.enable_eager(kCells, receive_tables_.cells(0));
-    sender_.enable_eager(kCells, send_tables_.cells(0), 0,
-                         {reinterpret_cast<uint64_t>(receive_tables_.cells(0)), 0});
+    receiver_.enable_eager(kCells, receive_cells_.data());
+    sender_.enable_eager(kCells, send_cells_.data(), 0,
+                         {reinterpret_cast<uint64_t>(receive_cells_.data()), 0});
   }
 
   void run() {
@@ -166,7 +166,7 @@ class World {
   }
 
   void match() {
-    RC_ASSERT(sender_.match(*send_table_, kWriteBytes, [](uint64_t) {}) == SendQueue::Match::kOk);
+    RC_ASSERT(sender_.match(send_table_[0], kWriteBytes, [](uint64_t) {}) == SendQueue::Match::kOk);
     if (prng_.below(2) == 0) receive_table_->peer_wanted = sender_.wanted_slots();
     // What is done for the application is the application's.
     for (Message& message : sent_) {
@@ -189,7 +189,7 @@ class World {
     if (!receiver_.urgent(receive_table_->peer_wanted) && prng_.below(20) > 0) return;
     const ReceiveQueue::Run run = receiver_.next_run();
     if (run.count == 0) return;
-    receiver_.write(run, 1, *receive_table_);
+    receiver_.write(run, 1, receive_table_[0]);
     receiver_.on_run_posted(run.count);
     in_flight_.push_back(
         {{.local = reinterpret_cast<const uint8_t*>(&receive_table_->slots[run.first]),
@@ -200,7 +200,7 @@ class World {
 
   void tell_all() {
     for (auto run = receiver_.next_run(); run.count > 0; run = receiver_.next_run()) {
-      receiver_.write(run, 1, *receive_table_);
+      receiver_.write(run, 1, receive_table_[0]);
       receiver_.on_run_posted(run.count);
       std::copy_n(&receive_table_->slots[run.first], run.count, &send_table_->slots[run.first]);
     }
@@ -250,10 +250,10 @@ class World {
   const Traffic traffic_;
   Prng prng_;
   uint64_t idle_receiver_;  // it posts that many times more rarely than others do anything
-  TableMemory<SendTable> send_tables_{1, kCells.bytes()};
-  SendTable* send_table_ = send_tables_.renew(0);
-  TableMemory<ReceiveTable> receive_tables_{1, kCells.bytes()};
-  ReceiveTable* receive_table_ = receive_tables_.renew(0);
+  OwnPages<SendTable> send_table_;
+  OwnPages<ReceiveTable> receive_table_;
+  OwnPages<uint8_t> send_cells_{kCells.bytes()};
+  OwnPages<uint8_t> receive_cells_{kCells.bytes()};
   SendQueue sender_;
   ReceiveQueue receiver_;
   std::vector<int32_t> send_bag_;

@@ -36,7 +36,7 @@ class StarNetwork {
   explicit StarNetwork(const StarConfig& config) : config_(config), random_(config.seed) {}
 
   // Its flow never ends.
-  void add_sender(std::unique_ptr<Controller> controller, Instant start) {
+  void add_sender(std::shared_ptr<Controller> controller, Instant start) {
     senders_.emplace_back().controller = std::move(controller);
     schedule(start, Kind::kSend, senders_.size() - 1);
   }
@@ -77,7 +77,7 @@ class StarNetwork {
     Packet packet;
   };
   struct Sender {
-    std::unique_ptr<Controller> controller;
+    std::shared_ptr<Controller> controller;
     Pacer pacer{16};
     Instant link_free;
     Instant wake;  // the send event that counts

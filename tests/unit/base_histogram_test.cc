@@ -60,16 +60,5 @@ TEST(Histogram, SmallDeviationOfLargeValuesIsNotSwamped) {
   EXPECT_NEAR(histogram.stdev(), 3, 1e-9);
 }
 
-TEST(Histogram, ResetForgets) {
-  Histogram histogram;
-  histogram.record(77);
-  histogram.reset();
-  EXPECT_EQ(histogram.count(), 0U);
-  histogram.record(5);
-  EXPECT_EQ(histogram.min(), 5U);
-  EXPECT_EQ(histogram.max(), 5U);
-  EXPECT_EQ(histogram.value_at_percentile(50), 5U);
-}
-
 }  // namespace
 }  // namespace pacecar

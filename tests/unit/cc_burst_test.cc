@@ -4,7 +4,7 @@
 // leaves out (control traffic, quantised telemetry) is worth a few percent.
 #include <gtest/gtest.h>
 
-#include "cc/registry.h"
+#include "tests/support/one_controller.h"
 #include "tests/support/star_network.h"
 
 namespace pacecar {

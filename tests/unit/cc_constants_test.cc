@@ -7,6 +7,7 @@
 #include "cc/constants.h"
 #include "cc/registry.h"
 #include "cc/window.h"
+#include "tests/support/one_controller.h"
 
 namespace pacecar {
 namespace {

@@ -290,7 +290,7 @@ TEST_F(CcPaceBudgetOfSenders, AmongManyProcessesALongerDelayIsUsual) {
 
 TEST_F(CcPaceBudgetOfSenders, WhereReceiversLookAtQueuesLossesAreLeftToSenders) {
   FlowEnvironment environment = kFabric;
-  environment.receivers_look = true;
+  environment.receivers_time_arrivals = true;
   EXPECT_GT(after(environment, {}), 390);
   EXPECT_LT(after(environment, {.late = {}, .lost_of = 4}), 350);
 }

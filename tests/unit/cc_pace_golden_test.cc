@@ -20,12 +20,13 @@ void round_trip(testing::CcScript& s, Bytes packets, Duration late = {}) {
 }
 
 TEST(CcPaceGolden, FromCtsToFarewell) {
-  PaceController pace({.line_rate = Rate::from_gbps(400),
-                       .mtu = kMtu,
-                       .overhead = 64,
-                       .burst_bytes = 4 * kMtu,
-                       .base_rtt = Duration::from_us(8)},
-                      PaceConstants{});
+  const FlowEnvironment environment{.line_rate = Rate::from_gbps(400),
+                                    .mtu = kMtu,
+                                    .overhead = 64,
+                                    .burst_bytes = 4 * kMtu,
+                                    .base_rtt = Duration::from_us(8)};
+  LinkShare link(environment, 1, PaceConstants{}.regrant);
+  PaceController pace(environment, PaceConstants{}, link, 0);
   testing::CcScript s(pace, kMtu);
   const Duration validity = Duration::from_us(50);
   s.grant(Rate::from_gbps(100), Duration(), validity, 1);

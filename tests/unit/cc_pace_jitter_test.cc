@@ -30,7 +30,9 @@ TEST(CcPaceJitter, WhatLeavesAtOnceIsAQuarterOfARoundTripOrTheJitter) {
 
 TEST(CcPaceJitter, PacketsThatAreLaterThanABurstTakesKeepNoPhase) {
   Instant now = Instant::from_ns(1'000'000'000);
-  PaceController pace(late_by(Duration::from_us(20)), PaceConstants{});
+  const FlowEnvironment environment = late_by(Duration::from_us(20));
+  LinkShare link(environment, 1, PaceConstants{}.regrant);
+  PaceController pace(environment, PaceConstants{}, link, 0);
   pace.demand(now, {.backlog = kEndless});
   pace.decide(now);
   now = now + Duration::from_us(1);
@@ -65,7 +67,8 @@ TEST(CcPaceJitter, AMessageBeginsWithWhatLeavesWithinIt) {
     FlowEnvironment environment = late_by(Duration::from_us(20));
     const Bytes at_once = environment.line_rate.bytes_in(environment.jitter);
     environment.burst_bytes = bursts_are_longer ? at_once * 2 : at_once / 4;
-    PaceController pace(environment, PaceConstants{});
+    LinkShare link(environment, 1, PaceConstants{}.regrant);
+    PaceController pace(environment, PaceConstants{}, link, 0);
     Instant now;
     for (const Duration pause : {Duration::from_us(5), Duration::from_ms(10)}) {
       now = now + pause;

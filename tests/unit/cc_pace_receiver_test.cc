@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include "cc/pace/phase.h"
-#include "cc/pace/sender.h"
+#include "tests/support/one_controller.h"
 #include "tests/support/pace_receiver.h"
 
 namespace pacecar {
@@ -388,9 +389,9 @@ TEST_F(CcPaceReceiver, TrafficOfOthersIsLeftItsRoom) {
 TEST_F(CcPaceReceiver, PacketsSentInTheGridDoNotMeet) {
   constexpr uint32_t kSenders = 16;
   add(kSenders);
-  std::vector<std::unique_ptr<PaceController>> senders;
+  std::vector<std::shared_ptr<Controller>> senders;
   for (uint32_t flow = 0; flow < kSenders; ++flow) {
-    senders.push_back(std::make_unique<PaceController>(kFabric, PaceConstants{}));
+    senders.push_back(make_controller("pace", kFabric, Rate()).value());
     senders.back()->demand(now_, {.backlog = kEndless});
     senders.back()->decide(now_);
     now_ = now_ + Duration::from_ns(37);

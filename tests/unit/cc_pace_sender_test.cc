@@ -62,7 +62,8 @@ class CcPaceSender : public ::testing::Test {
   double gbps() { return static_cast<double>(pace_.decide(now_).rate.bps()) / 1e9; }
   void wait(Duration span) { now_ = now_ + span; }
 
-  PaceController pace_{kFabric, PaceConstants{}};
+  LinkShare link_{kFabric, 1, PaceConstants{}.regrant};
+  PaceController pace_{kFabric, PaceConstants{}, link_, 0};
   FlowStats stats_;
   Instant now_ = Instant::from_ns(1'000'000'000);
 };
@@ -169,7 +170,8 @@ TEST_F(CcPaceSender, AReceiverThatAcknowledgesButIsSilentIsOnlyLate) {
 TEST_F(CcPaceSender, ABudgetIsNamedAsTheReason) {
   FlowEnvironment environment = kFabric;
   environment.line_rate = environment.rate_max = Rate::from_gbps(10);
-  PaceController pace(environment, PaceConstants{});
+  LinkShare link(environment, 1, PaceConstants{}.regrant);
+  PaceController pace(environment, PaceConstants{}, link, 0);
   pace.demand(now_, {.backlog = 1 << 30});
   pace.on_grant(now_, {.rate = Rate::from_gbps(100), .validity = kValidity, .epoch = 1});
   for (int i = 1; i <= 2000; ++i) {  // until the core is known to be clear
@@ -331,7 +333,8 @@ double offset_ns(Instant send, Instant granted, Duration phase, double gap) {
 TEST_F(CcPaceSender, TheFirstPacketLeavesInTheGrid) {
   const double gap = pace_gap_ns(Rate::from_gbps(10), kMtu, kMtu, 64);
   for (uint16_t i = 1; i <= 50; ++i) {
-    PaceController pace(kFabric, PaceConstants{});
+    LinkShare link(kFabric, 1, PaceConstants{}.regrant);
+    PaceController pace(kFabric, PaceConstants{}, link, 0);
     pace.demand(now_, {.backlog = 1 << 30});
     pace.decide(now_);
     wait(Duration::from_ns(1));

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cc/registry.h"
+#include "tests/support/one_controller.h"
 
 namespace pacecar {
 namespace {

@@ -14,17 +14,17 @@ using testing::HasSubstr;
 
 // Of a process that sends to one peer and receives from another.
 Json document(uint64_t sent, uint64_t acknowledged, uint64_t in_flight, Duration uptime) {
-  FlowStatus sending{.sending = true,
-                     .state = FlowState::kOpen,
-                     .peer_address = "192.0.2.7:4791",
-                     .number = 42,
-                     .connections = 2};
+  FlowStatus sending{{.sending = true,
+                      .state = FlowState::kOpen,
+                      .peer_address = "192.0.2.7:4791",
+                      .number = 42,
+                      .connections = 2}};
   sending.peer.fill(7);
   sending.stats = {.backlog = 5, .acked = acknowledged, .in_flight = in_flight, .sent = sent};
   sending.explanation = {
       .limited_by = LimitedBy::kGrant, .rate = Rate::from_gbps(3), .grant = Rate::from_gbps(2)};
   sending.rtt = Duration::from_us(70);
-  FlowStatus receiving{.peer_address = "192.0.2.8:4791", .number = 1, .connections = 1};
+  FlowStatus receiving{{.peer_address = "192.0.2.8:4791", .number = 1, .connections = 1}};
   receiving.requests = 3;
   receiving.still = Duration::from_s(6);
   receiving.awaits_peer = true;

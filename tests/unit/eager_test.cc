@@ -182,23 +182,23 @@ TEST_F(EagerTest, NonsenseIsRefused) {
 }
 
 TEST_F(EagerTest, TheSenderIsToldBeforeItsTinyCellsRunOut) {
-  EXPECT_FALSE(inbox_.many_untold());
+  EXPECT_FALSE(inbox_.many_unreported());
   for (uint32_t i = 0; i < EagerCells::kTinyCells / 2; ++i) {
-    EXPECT_FALSE(inbox_.many_untold()) << i;
+    EXPECT_FALSE(inbox_.many_unreported()) << i;
     deliver(10);
     take_oldest();
   }
-  EXPECT_TRUE(inbox_.many_untold());
+  EXPECT_TRUE(inbox_.many_unreported());
 }
 
 TEST_F(EagerTest, TheSenderIsToldBeforeItsLargeCellsRunOut) {
   for (int round = 0; round < 2; ++round) {
     for (uint32_t i = 0; i < EagerCells::kLargeCells - 1; ++i) {
-      EXPECT_FALSE(inbox_.many_untold()) << i;
+      EXPECT_FALSE(inbox_.many_unreported()) << i;
       deliver(kLarge);
       take_oldest();
     }
-    EXPECT_TRUE(inbox_.many_untold());
+    EXPECT_TRUE(inbox_.many_unreported());
     inbox_.on_reported();
     EXPECT_TRUE(source_.on_freed(inbox_.freed()));
   }
@@ -207,15 +207,15 @@ TEST_F(EagerTest, TheSenderIsToldBeforeItsLargeCellsRunOut) {
 TEST_F(EagerTest, WhatWasToldOfDoesNotCountAgain) {
   for (int round = 0; round < 2; ++round) {
     for (uint32_t i = 0; i < EagerCells::kTinyCells / 2; ++i) {
-      EXPECT_FALSE(inbox_.many_untold()) << i;
+      EXPECT_FALSE(inbox_.many_unreported()) << i;
       deliver(10);
       take_oldest();
     }
-    EXPECT_TRUE(inbox_.many_untold());
+    EXPECT_TRUE(inbox_.many_unreported());
     inbox_.on_reported();
     EXPECT_TRUE(source_.on_freed(inbox_.freed()));
   }
-  EXPECT_FALSE(inbox_.many_untold());
+  EXPECT_FALSE(inbox_.many_unreported());
 }
 
 TEST_F(EagerTest, TheSenderIsToldBeforeNumbersRunOut) {
@@ -224,12 +224,12 @@ TEST_F(EagerTest, TheSenderIsToldBeforeNumbersRunOut) {
   Bytes payload = 0;
   ASSERT_TRUE(inbox_.on_write(cell, source_.train_bytes(cell), &payload));
   for (uint32_t i = 0; i < EagerCells::kMessages / 2; ++i) {
-    EXPECT_FALSE(inbox_.many_untold()) << i;
+    EXPECT_FALSE(inbox_.many_unreported()) << i;
     take_oldest();
   }
-  EXPECT_TRUE(inbox_.many_untold());
+  EXPECT_TRUE(inbox_.many_unreported());
   inbox_.on_reported();
-  EXPECT_FALSE(inbox_.many_untold());
+  EXPECT_FALSE(inbox_.many_unreported());
 }
 
 }  // namespace

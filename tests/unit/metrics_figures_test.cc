@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 FlowStatus sending(LimitedBy limit, Duration rtt) {
-  FlowStatus flow{.sending = true, .state = FlowState::kOpen, .connections = 2};
+  FlowStatus flow{{.sending = true, .state = FlowState::kOpen, .connections = 2}};
   flow.stats = {.backlog = 100, .in_flight = 40};
   flow.explanation = {.limited_by = limit, .rate = Rate::from_gbps(8), .grant = Rate::from_gbps(4)};
   flow.rtt = rtt;
@@ -33,7 +33,7 @@ NicState nic_of(std::vector<FlowStatus> flows) {
 }
 
 TEST(MetricsFiguresTest, AreSumsOverTheFlows) {
-  FlowStatus still{.state = FlowState::kBroken, .connections = 1};
+  FlowStatus still{{.state = FlowState::kBroken, .connections = 1}};
   still.requests = 2;
   still.still = kStallLimit;
   FlowStatus short_of_it = sending(LimitedBy::kNetwork, Duration::from_us(30));

@@ -417,7 +417,7 @@ TEST_F(SendQueueTest, WhatIsForgottenWaitsNoLonger) {
   EXPECT_FALSE(queue_.waiting());
   for (const size_t write : {0, 1}) EXPECT_TRUE(done(write));
   EXPECT_TRUE(queue_.idle());
-  EXPECT_FALSE(queue_.owes());
+  EXPECT_FALSE(queue_.has_unreported());
 }
 
 TEST_F(SendQueueTest, FailingFailsEverythingOnce) {
@@ -447,9 +447,9 @@ TEST_F(SendQueueTest, DroppedRequestsAreNotTouched) {
 }
 
 TEST_F(SendQueueTest, OwesWhatIsNotDone) {
-  EXPECT_FALSE(queue_.owes());
+  EXPECT_FALSE(queue_.has_unreported());
   send(1);
-  EXPECT_TRUE(queue_.owes());
+  EXPECT_TRUE(queue_.has_unreported());
 }
 
 TEST_F(SendQueueTest, CompletionOfNothingIsIgnored) {

@@ -284,11 +284,11 @@ TEST(ShareMemory, AnotherUserCannotOpenIt) {
 class ShareFile : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(ShareMemory::open(scratch_.path(), kName));
+    ASSERT_TRUE(open_share_memory(scratch_.path(), kName));
     file_ = scratch_.file();
   }
   Error refusal() {
-    auto memory = ShareMemory::open(scratch_.path(), kName);
+    auto memory = open_share_memory(scratch_.path(), kName);
     return memory ? Error{ErrorCode::kInternal, "it was opened"} : memory.error();
   }
 
@@ -298,7 +298,7 @@ class ShareFile : public testing::Test {
 
 TEST_F(ShareFile, OneOfNothingBecomesATable) {
   fs::resize_file(file_, 0);
-  EXPECT_TRUE(ShareMemory::open(scratch_.path(), kName));
+  EXPECT_TRUE(open_share_memory(scratch_.path(), kName));
   EXPECT_EQ(fs::file_size(file_), sizeof(ShareTable));
 }
 
@@ -334,12 +334,12 @@ TEST_F(ShareFile, ADirectoryThatOthersMayEnterIsRefused) {
 TEST_F(ShareFile, ADirectoryThatIsALinkIsRefused) {
   const std::string link = scratch_.path() + "/link";
   fs::create_symlink(scratch_.path(), link);
-  EXPECT_FALSE(ShareMemory::open(link, kName));
+  EXPECT_FALSE(open_share_memory(link, kName));
 }
 
 TEST_F(ShareFile, OneOnADiskIsRefused) {
   const test::ScratchDirectory disk;
-  const auto memory = ShareMemory::open(disk.path() / "share", kName);
+  const auto memory = open_share_memory(disk.path() / "share", kName);
   if (memory) GTEST_SKIP() << "temporary files are in memory here";
   EXPECT_THAT(memory.error().message, HasSubstr("is not in memory"));
 }

@@ -10,7 +10,7 @@
 
 #include "tests/support/fabric_world.h"
 #include "transport/base/prng.h"
-#include "transport/sim/ecn_marker.h"
+#include "transport/sim/fabric_config.h"
 
 namespace pacecar::test {
 namespace {
@@ -94,16 +94,16 @@ TEST_P(PoissonTest, WaitsAsAnMd1Queue) {
 
 INSTANTIATE_TEST_SUITE_P(Loads, PoissonTest, testing::Values(0.3, 0.5, 0.7, 0.8));
 
-TEST(EcnMarker, RedMarksWithTheProbabilityOfTheRamp) {
-  const EcnMarker marker(
-      {.kind = EcnConfig::Kind::kRed, .low = 100'000, .high = 400'000, .max_probability = 0.2});
+TEST(EcnConfig, RedMarksWithTheProbabilityOfTheRamp) {
+  const EcnConfig ecn{
+      .kind = EcnConfig::Kind::kRed, .low = 100'000, .high = 400'000, .max_probability = 0.2};
   Prng random(5);
   constexpr double kDraws = 100'000;
   for (Bytes queue = 0; queue <= 500'000; queue += 25'000) {
     double expected = queue < 100'000 ? 0 : 0.2 * static_cast<double>(queue - 100'000) / 300'000;
     if (queue >= 400'000) expected = 1;
     int marks = 0;
-    for (int i = 0; i < kDraws; ++i) marks += marker.marks(queue, random) ? 1 : 0;
+    for (int i = 0; i < kDraws; ++i) marks += ecn.marks(queue, random) ? 1 : 0;
     const double deviation = std::sqrt(kDraws * expected * (1 - expected));
     EXPECT_NEAR(marks, kDraws * expected, 5 * deviation) << queue;
   }

@@ -20,11 +20,11 @@ struct Counts {
 };
 
 Json document(pid_t pid, Duration uptime, const Counts& counts, double still_s = 0) {
-  FlowStatus sending{.sending = true,
-                     .state = FlowState::kOpen,
-                     .peer_address = "192.0.2.7:4791",
-                     .number = 42,
-                     .connections = 1};
+  FlowStatus sending{{.sending = true,
+                      .state = FlowState::kOpen,
+                      .peer_address = "192.0.2.7:4791",
+                      .number = 42,
+                      .connections = 1}};
   sending.stats = {.backlog = 4096, .acked = counts.bytes, .sent = counts.bytes};
   sending.explanation = {.limited_by = LimitedBy::kGrant, .rate = Rate::from_gbps(3)};
   sending.rtt = Duration::from_us(70);

@@ -1,7 +1,7 @@
-// Memory in whole pages from the kernel: zero, and none is taken for a page before it is written.
-// For large tables that are mostly unused, and for memory that is registered with a NIC: with
-// kernels before 5.12 a child lacks registered pages after fork(), with everything in them. Throws
-// std::bad_alloc. Thread rule: one owner.
+// Memory in whole pages from the kernel. It is zero at first, and a page takes no memory before it
+// is written. For large tables that are mostly unused, and for memory that is registered with a
+// NIC: with kernels before 5.12 registered pages are missing in a forked child, with all that lies
+// in them. Throws std::bad_alloc. Thread rule: one owner.
 #pragma once
 
 #include <cstddef>

@@ -47,6 +47,4 @@ void Histogram::merge(const Histogram& other) {
   offset_sum_ += other.offset_sum_ + other_shift;
 }
 
-void Histogram::reset() { *this = Histogram(); }
-
 }  // namespace pacecar

@@ -38,7 +38,6 @@ class Histogram {
   uint64_t value_at_percentile(double percentile) const;
 
   void merge(const Histogram& other);
-  void reset();
 
  private:
   static constexpr unsigned kBucketBits = 7;  // 2^7 buckets per power of two

@@ -15,8 +15,8 @@ template <std::unsigned_integral Word>
   store_polled(destination, word);
 }
 
-// Earlier stores become visible before later ones. On x86 only the compiler must be told: the
-// processor keeps their order.
+// Earlier stores become visible before later ones. An x86 processor keeps their order; only the
+// compiler must not change it.
 [[gnu::always_inline]] inline void order_stores() {
 #if defined(__x86_64__)
   asm volatile("" ::: "memory");
@@ -27,7 +27,7 @@ template <std::unsigned_integral Word>
 
 // 32 bytes by one instruction where there is one; never torn below 8 bytes.
 [[gnu::always_inline]] inline void store_vector(uint8_t* destination, const uint8_t* source) {
-#if defined(__SANITIZE_THREAD__)  // which knows no such store, and remembers each word released
+#if defined(__SANITIZE_THREAD__)  // it does not know that store, and records each word released
   for (size_t at = 0; at < 32; at += 8) {
     uint64_t word;
     std::memcpy(&word, source + at, sizeof word);

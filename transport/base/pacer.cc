@@ -13,11 +13,11 @@ int64_t modulo_of(Duration span, int64_t period) {
 
 void Pacer::set_rate(Rate rate, Instant now, Change change) {
   if (rate == rate_) return;
-  const bool keep_line = change == Change::kFromNextPacket && rate_ != Rate() && rate != Rate();
+  const bool keep_schedule = change == Change::kFromNextPacket && rate_ != Rate() && rate != Rate();
   const auto catch_up = static_cast<Int128>(Uint128{catch_up_bytes_} * kUnitsPerByte);
-  if (rate_ != Rate() && !keep_line) {
+  if (rate_ != Rate() && !keep_schedule) {
     if (hold_ <= now) {  // over; what was earned since may be earlier than it at a lower rate
-      begin_line_at(hold_);
+      begin_schedule_at(hold_);
       hold_ = kNoHold;
     }
     const auto bps = static_cast<Int128>(rate_.bps());
@@ -33,14 +33,14 @@ void Pacer::set_rate(Rate rate, Instant now, Change change) {
   catch_up_ = clamped(catch_up / bps) - Instant();
   behind_ = clamped(behind / bps) - Instant();
 
-  // Rounded up, so that the line never runs faster than the rate.
+  // Rounded up, so that the schedule never runs faster than the rate.
   ns_per_byte_ = kUnitsPerByte / bps;
   const Uint128 remainder = kUnitsPerByte % bps;
   const Uint128 fraction = ((remainder << 64) + bps - 1) / bps;
   ns_per_byte_ += static_cast<uint64_t>(fraction >> 64);
   ns_per_byte_fraction_ = static_cast<uint64_t>(fraction);
 
-  if (keep_line) return;
+  if (keep_schedule) return;
   Int128 ns = owed_ / bps;
   if (owed_ % bps < 0) --ns;  // towards the past, so that the fraction is positive
   const auto rest = static_cast<Uint128>(owed_ - ns * bps);
@@ -50,15 +50,15 @@ void Pacer::set_rate(Rate rate, Instant now, Change change) {
 
 void Pacer::move_to(const SendGrid& grid, Instant now) {
   if (rate_ == Rate() || grid.period <= Duration()) return;
-  const Instant line = next_send();
-  const Duration owed = std::max(moved_, grid.period * -1);  // periods were longer, perhaps
-  const Instant wanted = std::max(line - owed, std::min(line, now));
+  const Instant scheduled = next_send();
+  const Duration owed = std::max(moved_, grid.period * -1);  // earlier periods may have been longer
+  const Instant wanted = std::max(scheduled - owed, std::min(scheduled, now));
   const int64_t period = grid.period.ns();
   const int64_t beyond = modulo_of(wanted - grid.point, period);
   Instant next = wanted - Duration::from_ns(beyond);
-  const bool passed = line >= now && next + grid.late < now;
+  const bool passed = scheduled >= now && next + grid.late < now;
   if (beyond * 2 > period || passed) next = next + grid.period;
-  const Duration moved = owed + (next - line);
+  const Duration moved = owed + (next - scheduled);
   if (moved > grid.period) return;
   moved_ = moved;
   hold_ = kNoHold;

@@ -3,10 +3,10 @@
 // adds up: the long-run rate is exact although polls come late and at whole nanoseconds.
 //
 // Invariant: over any interval of length t at rate r, a caller that sends only when
-// next_send() <= now sends at most r * t + catch_up_bytes + one packet. One that is excused sends
-// 9/8 of r * t until that is made good for; one that is moved to grids, what one and a half of
-// their longest period carry more, in all: grids put it off by a period at most, and let it be half
-// a period early. Instants are not negative. Thread rule: one owner.
+// next_send() <= now sends at most r * t + catch_up_bytes + one packet. After excuse() it sends
+// 9/8 of r * t until the excused lateness is caught up. move_to() adds at most what one and a half
+// of the longest grid period carry, in all: a grid delays a packet by at most a period, and lets it
+// leave at most half a period early. Instants are not negative. Thread rule: one owner.
 #pragma once
 
 #include <algorithm>
@@ -20,17 +20,17 @@ namespace pacecar {
 
 class Pacer {
  public:
-  // A caller that polls late may catch up by at most this much; more lateness is lost, so that an
-  // idle flow does not burst. It should cover the usual lateness at the highest rate (and one
-  // nanosecond of it at the very least). The pacer starts stopped.
+  // A caller that polls late may catch up by at most this much, so that an idle flow does not
+  // burst. It should cover the usual lateness at the highest rate, and at least what that rate
+  // moves in a nanosecond. The pacer starts stopped.
   explicit Pacer(Bytes catch_up_bytes) : catch_up_bytes_(catch_up_bytes) {}
 
-  // Counts from the next new rate on.
+  // Takes effect with the next new rate.
   void set_catch_up(Bytes bytes) { catch_up_bytes_ = bytes; }
 
   // How a new rate treats the packet that already waits for its time.
   enum class Change : uint8_t {
-    kAtOnce,          // bytes sent ahead of the line, or earned and not yet sent, stay the same
+    kAtOnce,          // bytes sent ahead of the schedule, or earned and not yet sent, stay the same
     kFromNextPacket,  // it keeps its time, and the new rate counts after it
   };
 
@@ -38,11 +38,11 @@ class Pacer {
   void set_rate(Rate rate, Instant now, Change change = Change::kAtOnce);
   Rate rate() const { return rate_; }
 
-  // Nothing leaves before `first_send`, and the line begins there: nothing is earned before it.
+  // Nothing leaves before `first_send`, and the schedule begins there: nothing is earned before it.
   void hold_until(Instant first_send) { hold_ = first_send; }
 
-  // The next byte leaves at `first_send`, even if it would have waited longer, and the line
-  // continues from there. Earlier debts and credits are dropped.
+  // The next byte leaves at `first_send`, even if it would have waited longer, and the schedule
+  // continues from there. Bytes sent ahead or earned before are forgotten.
   void align(Instant first_send) {
     hold_ = kNoHold;
     next_ = first_send;
@@ -54,8 +54,8 @@ class Pacer {
 
   // The next byte leaves at the instant of the grid that is nearest to its own time, or at the
   // following one if that has passed by more than grid.late, unless the byte was due before now
-  // anyway. Later moves compensate for earlier ones; a flow that has lost a period to them is not
-  // moved.
+  // anyway. Later moves compensate for earlier ones; a flow that grids have delayed by a period in
+  // all is not moved.
   void move_to(const SendGrid& grid, Instant now);
 
   // The caller sends at `now`, had something to send since next_send(), and was prevented. Lateness
@@ -65,8 +65,8 @@ class Pacer {
   // When the next byte may leave; never() while stopped.
   Instant next_send() const {
     if (rate_ == Rate()) return Instant::never();
-    const Instant line = next_ + Duration::from_ns(fraction_ != 0 ? 1 : 0);
-    return std::max(line, hold_);
+    const Instant scheduled = next_ + Duration::from_ns(fraction_ != 0 ? 1 : 0);
+    return std::max(scheduled, hold_);
   }
 
   // Accounts for bytes that left at `now`, whether or not it was time.
@@ -85,13 +85,13 @@ class Pacer {
     return Instant::from_ns(
         static_cast<int64_t>(std::clamp<Int128>(ns, kNoHold.ns(), kFarthest.ns())));
   }
-  void begin_line_at(Instant instant) {
+  void begin_schedule_at(Instant instant) {
     if (next_ >= instant) return;
     next_ = instant;
     fraction_ = 0;
   }
 
-  Instant next_;           // the line: next_ + fraction_ / 2^64 ns
+  Instant next_;           // the schedule: next_ + fraction_ / 2^64 ns
   uint64_t fraction_ = 0;  // undefined while stopped, like next_
   uint64_t ns_per_byte_ = 0;
   uint64_t ns_per_byte_fraction_ = 0;  // in 2^-64 ns
@@ -101,13 +101,13 @@ class Pacer {
   Instant hold_ = kNoHold;
   Rate rate_;
   Bytes catch_up_bytes_;
-  Int128 owed_ = 0;  // while stopped: units sent ahead of the line; negative: earned
+  Int128 owed_ = 0;  // while stopped: units sent ahead of the schedule; negative: earned
 };
 
 inline void Pacer::excuse(Instant now, Duration grace, Duration most) {
   const Duration late = std::min(now - grace - next_send(), most - behind_);
   if (late <= Duration()) return;
-  begin_line_at(hold_);
+  begin_schedule_at(hold_);
   next_ = next_ + late;
   behind_ = behind_ + late;
 }
@@ -117,7 +117,7 @@ inline void Pacer::on_sent(Bytes bytes, Instant now) {
     owed_ += static_cast<Int128>(Uint128{bytes} * kUnitsPerByte);
     return;
   }
-  begin_line_at(std::max(hold_, now - catch_up_));
+  begin_schedule_at(std::max(hold_, now - catch_up_));
   const Uint128 fraction = Uint128{bytes} * ns_per_byte_fraction_ + fraction_;
   auto ns = static_cast<Int128>(Uint128{bytes} * ns_per_byte_ + (fraction >> 64));
   fraction_ = static_cast<uint64_t>(fraction);

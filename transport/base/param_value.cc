@@ -54,7 +54,7 @@ std::vector<std::string_view> split_choices(std::string_view choices) {
 
 std::optional<uint64_t> parse_choice(std::string_view choices, std::string_view text) {
   const std::vector<std::string_view> parts = split_choices(choices);
-  const auto found = std::find(parts.begin(), parts.end(), text);
+  const auto found = std::ranges::find(parts, text);
   if (found == parts.end()) return std::nullopt;
   return static_cast<uint64_t>(found - parts.begin());
 }
@@ -115,9 +115,9 @@ std::string format_param(const ParamInfo& info, uint64_t raw) {
   if (raw == 0 && info.range.rule == ParamRange::Rule::kAutoToo) return std::string(kAuto);
   if (raw == 0) return info.type == ParamType::kDuration ? "0s" : "0";
   const auto suffixes = suffixes_of(info.type);
-  const auto suffix = std::find_if(suffixes.begin(), suffixes.end(), [raw](const Suffix& each) {
-    return raw % each.factor == 0;  // the last factor is 1
-  });
+  const auto suffix = std::ranges::find_if(
+      suffixes, [raw](uint64_t factor) { return raw % factor == 0; },  // the last factor is 1
+      &Suffix::factor);
   return fmt::format("{}{}", raw / suffix->factor, suffix->text);
 }
 

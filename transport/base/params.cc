@@ -6,7 +6,6 @@
 #include <array>
 #include <optional>
 #include <type_traits>
-#include <variant>
 
 #include "transport/base/check.h"
 #include "transport/base/edit_distance.h"
@@ -95,39 +94,43 @@ constexpr auto kTable = std::to_array<ParamInfo>({
 #undef PACECAR_PARAM
 });
 
-using Field =
-    std::variant<std::string Params::*, bool Params::*, uint32_t Params::*, Bytes Params::*,
-                 Rate Params::*, Duration Params::*, Progress Params::*, AutoOrOff Params::*,
-                 Integrity Params::*, Security Params::*, GpuSetting Params::*,
-                 ProfilerSetting Params::*, TunerSetting Params::*, WireMode Params::*,
-                 LogLevel Params::*>;
-
-constexpr std::array<Field, kTable.size()> kFields{
-#define PACECAR_PARAM(type, field, ...) &Params::field,
-#include "transport/base/params.def"
-#undef PACECAR_PARAM
-};
-
-// False when the row does not accept `text`.
-bool assign(Params& params, size_t row, const std::string& text) {
-  return std::visit(
-      [&](auto member) {
-        using T = std::remove_reference_t<decltype(params.*member)>;
-        if constexpr (std::is_same_v<T, std::string>) {
-          params.*member = text;
-          return true;
-        } else {
-          const std::optional<uint64_t> raw = parse_param(kTable[row], text);
-          if (raw) params.*member = from_raw<T>(*raw);
-          return raw.has_value();
-        }
-      },
-      kFields[row]);
+// False: `info` does not accept `text`.
+template <auto kField>
+bool assign(Params& params, const ParamInfo& info, const std::string& text) {
+  auto& value = params.*kField;
+  using T = std::remove_reference_t<decltype(value)>;
+  if constexpr (std::is_same_v<T, std::string>) {
+    value = text;
+    return true;
+  } else {
+    const std::optional<uint64_t> raw = parse_param(info, text);
+    if (raw) value = from_raw<T>(*raw);
+    return raw.has_value();
+  }
 }
 
+template <auto kField>
+std::string text_of(const Params& params, const ParamInfo& info) {
+  const auto& value = params.*kField;
+  if constexpr (std::is_same_v<decltype(value), const std::string&>) {
+    return value;
+  } else {
+    return format_param(info, to_raw(value));
+  }
+}
+
+struct Field {
+  bool (*assign)(Params& params, const ParamInfo& info, const std::string& text);
+  std::string (*text)(const Params& params, const ParamInfo& info);
+};
+constexpr std::array<Field, kTable.size()> kFields{{
+#define PACECAR_PARAM(type, field, ...) {assign<&Params::field>, text_of<&Params::field>},
+#include "transport/base/params.def"
+#undef PACECAR_PARAM
+}};
+
 std::optional<size_t> row_of(std::string_view name) {
-  const auto found = std::find_if(kTable.begin(), kTable.end(),
-                                  [name](const ParamInfo& info) { return info.name == name; });
+  const auto found = std::ranges::find(kTable, name, &ParamInfo::name);
   if (found == kTable.end()) return std::nullopt;
   return static_cast<size_t>(found - kTable.begin());
 }
@@ -143,9 +146,7 @@ std::string describe_unknown(const ParamSetting& setting) {
     const auto distance = [&](const ParamInfo& info) {
       return edit_distance(setting.name, info.name);
     };
-    const auto nearest = std::min_element(
-        kTable.begin(), kTable.end(),
-        [&](const ParamInfo& a, const ParamInfo& b) { return distance(a) < distance(b); });
+    const auto nearest = std::ranges::min_element(kTable, {}, distance);
     // Short names are near to everything: one letter in four may differ, and one more.
     const size_t tolerance = 1 + (nearest->name.size() - kPrefix.size()) / 4;
     if (distance(*nearest) <= tolerance) {
@@ -168,15 +169,7 @@ std::span<const ParamInfo> param_table() { return kTable; }
 
 std::string Params::text(size_t row) const {
   PACECAR_CHECK(row < kTable.size());
-  return std::visit(
-      [&](auto member) -> std::string {
-        const auto& value = this->*member;
-        if constexpr (std::is_same_v<decltype(value), const std::string&>)
-          return value;
-        else
-          return format_param(kTable[row], to_raw(value));
-      },
-      kFields[row]);
+  return kFields[row].text(*this, kTable[row]);
 }
 
 std::string_view Params::origin(size_t row) const {
@@ -199,7 +192,7 @@ Result<Params> load_params(std::span<const ParamSetting> settings,
   for (size_t row = 0; row < kTable.size(); ++row) {
     if (chosen[row] == nullptr) continue;
     const auto& [name, value, origin] = *chosen[row];
-    if (!assign(params, row, value)) {
+    if (!kFields[row].assign(params, kTable[row], value)) {
       return fail(ErrorCode::kInvalidArgument, fmt::format("{}='{}' ({}) is not valid: give {}",
                                                            name, printable(value, kLongestShown),
                                                            origin, describe_accepted(kTable[row])));

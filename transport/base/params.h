@@ -1,6 +1,5 @@
 // The parameters of Pacecar as a typed struct, and their table. Both are generated from params.def.
-// Pure: where settings come from is the caller's business; params_environment.h reads the usual
-// places.
+// Pure: the caller supplies the settings; params_environment.h reads them from the usual places.
 #pragma once
 
 #include <cstddef>

@@ -63,7 +63,7 @@ std::vector<ParamSetting> environment_settings() {
   return settings;
 }
 
-// Settings of other programs that count for us, if ours are not set.
+// Settings of other programs that apply where ours are not set.
 std::vector<ParamSetting> borrowed_settings() {
   const char* const interface = std::getenv("NCCL_SOCKET_IFNAME");
   if (interface == nullptr) return {};

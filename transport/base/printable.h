@@ -7,10 +7,11 @@
 
 namespace pacecar {
 
-// With '?' for all that is not printable ASCII, and "..." for what is beyond the longest.
+// Replaces what is not printable ASCII by '?', and what is beyond `longest` by "...".
 inline std::string printable(std::string_view text, size_t longest = std::string_view::npos) {
   std::string result(text.substr(0, longest));
-  std::ranges::replace_if(result, [](char c) { return c < ' ' || c > '~'; }, '?');
+  std::ranges::replace_if(
+      result, [](char c) { return c < ' ' || c > '~'; }, '?');
   return text.size() > longest ? result + "..." : result;
 }
 

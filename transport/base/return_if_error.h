@@ -1,4 +1,4 @@
-// Hands errors of the control path on: what a call gives is used, or its error returned.
+// Passes errors of the control path on: uses the value of a call, or returns its error.
 #pragma once
 
 #include <utility>
@@ -11,7 +11,7 @@
 //   ASSIGN_OR_RETURN(const std::string text, read_text(path));
 #define ASSIGN_OR_RETURN(target, ...) \
   PACECAR_ASSIGN_OR_RETURN(PACECAR_JOIN(result_, __COUNTER__), target, __VA_ARGS__)
-// The same of a Result without a value, or with one that nobody needs.
+// The same for a Result without a value, or one whose value is not needed.
 #define RETURN_IF_ERROR(...) \
   PACECAR_RETURN_IF_ERROR(PACECAR_JOIN(result_, __COUNTER__), __VA_ARGS__)
 

@@ -1,5 +1,6 @@
-// A caller of a port at which nobody listens, on its own host, may be given just that port as its
-// own. Then TCP connects the socket to itself (simultaneous open, RFC 9293, 3.5), without an error.
+// Recognizes a TCP socket that is connected to itself. A socket that connects to a port of its own
+// host at which nobody listens may get just that port as its local one: TCP then connects it to
+// itself, without an error (simultaneous open, RFC 9293, 3.5).
 #pragma once
 
 #include <sys/socket.h>
@@ -8,8 +9,8 @@
 
 namespace pacecar {
 
-// Whether a connected TCP socket is its own peer, so that nobody listens there. Its port is then
-// free for a listener as soon as the socket is closed.
+// Whether a connected TCP socket is its own peer. If so, its port is free for a listener as soon as
+// the socket is closed.
 inline bool is_self_connection(int fd) {
   sockaddr_storage own{};
   sockaddr_storage peer{};

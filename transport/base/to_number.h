@@ -1,4 +1,4 @@
-// A text that is one number, and nothing else, as that number.
+// Parses a text that is one number and nothing else.
 #pragma once
 
 #include <charconv>

@@ -37,7 +37,7 @@ void share_link(OpenedNic& nic, const Params& params, const LogSink& log) {
 // Without knowledge of the link, or of its other users, the NIC begins at a low rate.
 Rate first_rate(const OpenedNic& nic) {
   if (nic.host_only) return {};
-  if (nic.speed == Rate()) return kUntoldFirstRate;
+  if (nic.speed == Rate()) return kUnknownLinkFirstRate;
   return nic.share != nullptr ? Rate() : Rate::from_bps(nic.speed.bps() / kUnseenProcesses);
 }
 

@@ -1,8 +1,8 @@
-// ConnectionEnds: what the sending and the receiving ends of connections have in common. Each end
-// has a table that the peer writes, and writes close words and notes into the peer's table.
+// ConnectionEnds: what SendSide and ReceiveSide have in common. Each end of a connection has a
+// table that the peer writes, and writes close words and notes into the peer's table.
 //
-// End is SendSide::End or ReceiveSide::End: a ConnectionEnd with a `queue`, the types of its own
-// Table and of PeerTable, and kSide, the number in the WorkId of its writes.
+// End is SendEnd or ReceiveEnd: a ConnectionEnd with a `queue`, the types of its own Table and of
+// PeerTable, and kSide, the number in the WorkId of its writes.
 // Pure; one thread. Memory is allocated only when a connection is made.
 #pragma once
 
@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <memory>
 
+#include "transport/base/fresh_pages.h"
+#include "transport/base/return_if_error.h"
 #include "transport/base/work_list.h"
 #include "transport/message/control_words.h"
 #include "transport/message/control_writes.h"
@@ -17,7 +19,6 @@
 #include "transport/message/flow_table.h"
 #include "transport/message/message_request.h"
 #include "transport/message/progress_watch.h"
-#include "transport/message/table_memory.h"
 
 namespace pacecar {
 
@@ -26,6 +27,7 @@ struct ConnectionEnd {
   MessageFlow* flow = nullptr;
   uint32_t number = 0;  // in the flow
   uint32_t weight = 1;
+  FreshPages memory;  // the table, and behind it the cells of eager messages
   MemoryRegion table_region;
   RemoteAddress remote_table;  // the peer's
   uint32_t notes_outstanding = 0;
@@ -48,46 +50,73 @@ inline auto flow_ended() {
 template <typename End>
 class ConnectionEnds {
  public:
-  using Table = typename End::Table;
-  using PeerTable = typename End::PeerTable;
-
   // The references outlive it.
-  ConnectionEnds(Nic& nic, const MessengerConfig& config, ControlWrites& control,
-                 RateControl& rates, FlowTable& flows)
+  ConnectionEnds(Nic& nic, const MessengerConfig& config, MessengerCounters& counters,
+                 ControlWrites& control, RateControl& rates, FlowTable& flows)
       : nic_(nic),
         config_(config),
+        counters_(counters),
         control_(control),
         rates_(rates),
         flows_(flows),
-        tables_(config.max_connections, EagerCells(config.eager).bytes()),
         ends_(config.max_connections),
         attended_(config.max_connections) {}
+
+  const MessageFlow& flow(ConnectionId id) const { return *ends_[id].flow; }
+  const NoteWords& peer_note(ConnectionId id) const { return ends_[id].table->peer_note; }
+  // Some end has pending requests or is closed by the application: housekeeping visits only these.
+  bool housekeeping_due() const { return !attended_.empty(); }
+  // Whether a closed end still holds its place, until its peer has closed, too.
+  bool releasing() const {
+    bool any = false;
+    for_attended([&any](const End& end) { any |= end.closed; });
+    return any;
+  }
+  // All close words have reached their peers or never will.
+  bool drained() const {
+    bool all = true;
+    for_attended([&all](const End& end) {
+      const bool sent = end.close_sent && !end.close_outstanding;
+      all &= !end.closed || sent || end.flow->state != FlowState::kOpen;
+    });
+    return all;
+  }
+  uint64_t stall_changes() const { return stall_changes_; }
+
+  // The peer keeps its table until both have closed: if it refuses the write, it has closed
+  // already.
+  void on_close_sent(ConnectionId id, bool ok) {
+    ends_[id].close_outstanding = false;
+    if (!ok) ends_[id].peer_closed = true;
+  }
+  void on_note_done(ConnectionId id, bool ok) {
+    --ends_[id].notes_outstanding;
+    if (ok) ++ends_[id].notes_done;
+  }
+
+ protected:
+  using Table = typename End::Table;
+  using PeerTable = typename End::PeerTable;
 
   // --- from the first call to the last ---
   // An end with a registered table, for add() or discard(). Errors: kUnavailable when connections
   // or memory regions are used up.
   Result<std::unique_ptr<End>> make() {
     if (ends_.full()) {
-      return fail(
+      return pacecar::fail(
           ErrorCode::kUnavailable,
           "all connections of the NIC are used: close some or raise PACECAR_MAX_CONNECTIONS");
     }
     auto end = std::make_unique<End>(config_.strict);
+    const Bytes bytes = sizeof(Table) + EagerCells(config_.eager).bytes();
     end->id = ends_.next();
-    end->table = tables_.renew(end->id);
-    const auto region =
-        nic_.register_memory(end->table, tables_.place_bytes(), Access::kRemoteWrite);
-    if (!region) {
-      tables_.give_back(end->id);
-      return tl::unexpected(region.error());
-    }
-    end->table_region = *region;
+    end->memory = make_fresh_pages(bytes);
+    end->table = reinterpret_cast<Table*>(end->memory.get());
+    ASSIGN_OR_RETURN(end->table_region,
+                     nic_.register_memory(end->table, bytes, Access::kRemoteWrite));
     return end;
   }
-  void discard(const End& end) {
-    nic_.deregister_memory(end.table_region);
-    tables_.give_back(end.id);
-  }
+  void discard(const End& end) { nic_.deregister_memory(end.table_region); }
   // Its flow, number and weight are known.
   End& add(std::unique_ptr<End> made, Instant now) {
     End& end = ends_.add(std::move(made));
@@ -105,43 +134,24 @@ class ConnectionEnds {
     if (weight > 1 && weight == flow.weight) weigh(flow, now);
     flows_.leave(flow, now);
   }
+  uint8_t* cells(const End& end) { return end.memory.get() + sizeof(Table); }
 
-  End& operator[](ConnectionId id) const { return ends_[id]; }
-  uint8_t* cells(ConnectionId id) { return tables_.cells(id); }
-
-  // --- ends with pending requests, or closed by the application: housekeeping visits only these
-  // ---
-  void attend(ConnectionId id) { attended_.add(id); }
-  bool housekeeping_due() const { return !attended_.empty(); }
+  // --- housekeeping ---
   template <typename Call>
   void for_attended(Call call) const {
     for (size_t i = 0; i < attended_.size(); ++i) call(ends_[attended_[i]]);
   }
-  // A closed end holds its place until its peer has closed, too.
-  bool releasing() const {
-    bool any = false;
-    for_attended([&any](const End& end) { any |= end.closed; });
-    return any;
-  }
-  // All close words have reached their peers or never will.
-  bool drained() const {
-    bool all = true;
-    for_attended([&all](const End& end) {
-      const bool sent = end.close_sent && !end.close_outstanding;
-      all &= !end.closed || sent || end.flow->state != FlowState::kOpen;
-    });
-    return all;
-  }
   // Calls visit(end) for each; it returns whether housekeeping must visit that end again.
   template <typename Visit>
-  void do_housekeeping(Visit visit) {
+  void visit_attended(Visit visit) {
     for (size_t left = attended_.size(); left > 0; --left) {
       const ConnectionId id = attended_.take();
       if (visit(ends_[id])) attended_.add(id);
     }
   }
-  // What both sides do at a visit: releases a closed end without outstanding writes, and watches
-  // the progress of the others. `closing`: the peer has closed, but not all that it sent is here.
+  // The part of a visit that both sides share: releases a closed end without outstanding writes,
+  // and watches the progress of the others. `closing`: the peer has closed, but not all that it
+  // sent has arrived.
   bool keep(End& end, bool writes_outstanding, bool closing, Instant now) {
     const bool agreed = end.close_sent && !end.close_outstanding && end.peer_closed;
     const bool under_way = writes_outstanding || end.notes_outstanding > 0;
@@ -157,7 +167,6 @@ class ConnectionEnds {
     if (busy) end.flow->active = true;
     return busy;
   }
-  uint64_t stall_changes() const { return stall_changes_; }
 
   // --- control writes from our table into the peer's ---
   WorkRequest table_write(const End& end, WorkId::Kind kind, const void* from, Bytes length,
@@ -170,20 +179,14 @@ class ConnectionEnds {
             .remote_key = end.remote_table.key,
             .host = true};
   }
-  void send_close(End& end, uint64_t count) {
+  void post_close(End& end, uint64_t count) {
     if (end.close_sent || end.flow->state != FlowState::kOpen) return;
     end.table->own_close = CloseWord::pack(count);
     end.close_sent = end.close_outstanding =
         control_.post(*end.flow, table_write(end, WorkId::Kind::kClose, &end.table->own_close,
                                              sizeof(uint64_t), offsetof(PeerTable, peer_close)));
   }
-  // The peer keeps its table until both have closed: if it refuses the write, it has closed
-  // already.
-  void on_close_sent(ConnectionId id, bool ok) {
-    ends_[id].close_outstanding = false;
-    if (!ok) ends_[id].peer_closed = true;
-  }
-  bool write_note(End& end, const LaneNote& note) {
+  bool post_note(End& end, const LaneNote& note) {
     if (end.flow->state != FlowState::kOpen) return false;
     end.table->own_note = seal(note);
     const bool posted =
@@ -192,11 +195,16 @@ class ConnectionEnds {
     if (posted) ++end.notes_outstanding;
     return posted;
   }
-  void on_note_done(ConnectionId id, bool ok) {
-    --ends_[id].notes_outstanding;
-    if (ok) ++ends_[id].notes_done;
-  }
   uint64_t peer_close(const End& end) const { return load_polled(end.table->peer_close); }
+
+  Nic& nic_;
+  const MessengerConfig& config_;
+  MessengerCounters& counters_;
+  ControlWrites& control_;
+  RateControl& rates_;
+  FlowTable& flows_;
+  Places<End> ends_;  // by ConnectionId
+  WorkList attended_;
 
  private:
   // The flow has the largest weight of its connections.
@@ -208,14 +216,6 @@ class ConnectionEnds {
     rates_.set_weight(flow, weight, now);
   }
 
-  Nic& nic_;
-  const MessengerConfig& config_;
-  ControlWrites& control_;
-  RateControl& rates_;
-  FlowTable& flows_;
-  TableMemory<Table> tables_;  // by ConnectionId
-  Places<End> ends_;           // by ConnectionId
-  WorkList attended_;
   uint64_t stall_changes_ = 0;
 };
 

@@ -17,8 +17,8 @@
 
 namespace pacecar {
 
-// What a NIC writes becomes visible in units of at least so many aligned bytes: in ascending order
-// of addresses, or in any order under relaxed ordering (a setting of the machine or its firmware).
+// A NIC's writes become visible in units of at least so many aligned bytes: in ascending order of
+// addresses, or in any order under relaxed ordering (a setting of the machine or its firmware).
 constexpr size_t kVisibleUnit = 32;
 
 // One posted receive buffer, written by the receiver into the sender's ring of slots: permission to
@@ -54,7 +54,7 @@ struct Immediate {
   static constexpr uint32_t kMaxWrites = (1U << 14) - 5;
   static constexpr uint32_t kPut = (1U << 14) - 4;        // instead of a count: it belongs to the
                                                           // message, and went to a window
-  static constexpr uint32_t kAbandoned = (1U << 14) - 3;  // instead of a count: no more comes
+  static constexpr uint32_t kAbandoned = (1U << 14) - 3;  // instead of a count: nothing follows
   static constexpr uint32_t kEager = (1U << 14) - 2;      // instead of a count: a whole message for
                                                           // which no buffer was known (eager.h)
   static constexpr uint32_t kTooLong = (1U << 14) - 1;    // instead of a count: nothing was sent,
@@ -81,8 +81,8 @@ struct CloseWord {
   static uint64_t count(uint64_t word) { return word & ~kClosed; }
 };
 
-// What the ends of a bonded connection exchange over one of its lanes when a lane is lost; the
-// layer above interprets it. A note may be overwritten while it is read: it counts only if its
+// The ends of a bonded connection exchange notes over one of its lanes when a lane is lost; the
+// layer above interprets them. A note may be overwritten while it is read: it counts only if its
 // checksum is right.
 struct LaneNote {
   uint64_t checksum = 0;  // of the rest: seal()
@@ -121,7 +121,7 @@ inline std::optional<LaneNote> read_note(const NoteWords& place) {
   return std::bit_cast<LaneNote>(words);
 }
 
-// What a connection's sending end exposes to the receiving end, and the sources of its own writes.
+// The sending end's table: memory that the receiving end writes, and the sources of our own writes.
 struct SendTable {
   CtsSlot slots[kCtsSlots];
   alignas(64) NoteWords peer_note{};
@@ -131,7 +131,7 @@ struct SendTable {
   uint64_t own_wanted = 0;  // source of ReceiveTable::peer_wanted
 };
 
-// The receiving end: the sources of its writes, and the peer's close word.
+// The receiving end's table: the sources of our own writes, and memory that the sending end writes.
 struct ReceiveTable {
   CtsSlot slots[kCtsSlots];
   alignas(64) NoteWords peer_note{};

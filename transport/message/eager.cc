@@ -108,7 +108,7 @@ EagerInbox::Message* EagerInbox::at(uint32_t index) {
 void EagerInbox::free_taken() {
   for (Message* oldest = at(0); oldest != nullptr && oldest->taken; oldest = at(0)) {
     if (--held_[oldest->cell] == 0) {
-      ++(oldest->cell < EagerCells::kTinyCells ? untold_tiny_ : untold_large_);
+      ++(oldest->cell < EagerCells::kTinyCells ? unreported_tiny_ : unreported_large_);
       --occupied_;
     }
     arrived_.reset(place(freed_++));

@@ -56,7 +56,7 @@ class EagerCells {
     return std::min(cell, kTinyCells) * stride(0) + large * stride(kTinyCells);
   }
   constexpr Bytes bytes() const { return message_ == 0 ? 0 : offset(kCells); }
-  // Where in its cell the next message begins after one that ends there.
+  // The offset in its cell at which the next message begins after one that ends at `end`.
   static constexpr Bytes next(Bytes end) { return (end + 7) / 8 * 8; }
 
  private:
@@ -159,12 +159,12 @@ class EagerInbox {
   uint64_t freed() const { return freed_; }
   // A slot has reported to the sender all cells freed until now.
   void on_reported() {
-    untold_tiny_ = untold_large_ = 0;
+    unreported_tiny_ = unreported_large_ = 0;
     reported_ = freed_;
   }
-  bool many_untold() const {
-    return untold_tiny_ >= EagerCells::kTinyCells / 2 ||
-           untold_large_ >= EagerCells::kLargeCells - 1 ||
+  bool many_unreported() const {
+    return unreported_tiny_ >= EagerCells::kTinyCells / 2 ||
+           unreported_large_ >= EagerCells::kLargeCells - 1 ||
            freed_ - reported_ >= EagerCells::kMessages / 2;
   }
 
@@ -179,8 +179,8 @@ class EagerInbox {
   uint32_t occupied_ = 0;                            // cells that hold some
   uint64_t freed_ = 0;                               // all below this number
   uint64_t reported_ = 0;
-  uint32_t untold_tiny_ = 0;
-  uint32_t untold_large_ = 0;
+  uint32_t unreported_tiny_ = 0;
+  uint32_t unreported_large_ = 0;
 };
 
 }  // namespace pacecar

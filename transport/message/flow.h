@@ -2,20 +2,14 @@
 // queue pair for data and one for control writes, however many connections use it.
 #pragma once
 
-#include <string>
-
 #include "transport/message/flow_connections.h"
 #include "transport/message/flow_status.h"
 #include "transport/nic/nic.h"
 
 namespace pacecar {
 
-struct MessageFlow {
+struct MessageFlow : FlowFacts {
   FlowId id = 0;
-  bool sending = false;
-  FlowState state = FlowState::kJoining;
-  NicIdentity peer{};
-  uint64_t number = 0;
   QueuePairId data = 0;
   QueuePairId control = 0;
   FlowEnd local;
@@ -24,21 +18,15 @@ struct MessageFlow {
   uint32_t words_outstanding = 0;  // our word writes at the NIC
   uint64_t word_posted = 0;        // the newest of them
   FlowConnections numbered;
-  uint32_t connections = 0;  // also those whose number has been reused
-  bool active = false;       // a request is pending: the peer must be alive
-  bool obeys = false;        // receiving: the sender takes our allocator's grants
-  bool doubted = false;      // sending: no further connection shares it
-  bool undecided = false;    // sending: something has changed since its limits were decided
-  uint32_t weight = 1;       // the largest of its connections'
-  uint32_t writes = 0;       // sending: at the NIC
-  FlowStats stats;
+  bool active = false;     // a request is pending: the peer must be alive
+  bool obeys = false;      // receiving: the sender takes our allocator's grants
+  bool doubted = false;    // sending: no further connection shares it
+  bool undecided = false;  // sending: something has changed since its limits were decided
+  uint32_t writes = 0;     // sending: at the NIC
   Instant last_word;
   Instant leave_at;
-  Duration rtt;
   Decision decision;
   Controller* controller = nullptr;  // sending
-  std::string peer_address;          // for people
-  std::string fault;                 // what broke it, as text
   LimitMeter limits;                 // sending
 };
 

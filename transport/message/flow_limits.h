@@ -9,7 +9,7 @@
 
 namespace pacecar {
 
-// For each acknowledgement: without a call.
+// Runs for each acknowledgement, so it is inlined.
 [[gnu::always_inline]] inline void take_signal(Controller& controller, FlowStats& stats,
                                                const FlowSignal& signal, Instant now) {
   const auto on_loss = [&](LossKind kind, Bytes lost) {
@@ -44,8 +44,8 @@ namespace pacecar {
 }
 
 // `in_force` is the controller's previous decision. The NIC is called only if the new one differs.
-inline void put_in_force(Nic& nic, FlowId flow, Controller& controller, Decision& in_force,
-                         Instant now) {
+inline void apply_decision(Nic& nic, FlowId flow, Controller& controller, Decision& in_force,
+                           Instant now) {
   Decision decision = controller.decide(now);
   const Bytes receive_bytes = nic.caps().receive_bytes;
   // The window is at most a quarter of the receiving host's buffer: its queue is not the network's,

@@ -23,24 +23,28 @@ enum class FlowState : uint8_t {
   kLeaving,  // no connection is left; acknowledges the peer's retransmissions for a while
 };
 
-struct FlowStatus {
+// What a flow and its status have in common.
+struct FlowFacts {
   bool sending = false;
   FlowState state = FlowState::kJoining;
   NicIdentity peer{};
   std::string peer_address;  // empty: unknown
   uint64_t number = 0;       // assigned by the sender; with both NICs' identities it names the flow
-  uint32_t connections = 0;
-  uint32_t weight = 1;
-  FlowStats stats;          // sending
+  uint32_t connections = 0;  // also those whose number has been reused
+  uint32_t weight = 1;       // the largest of its connections'
+  FlowStats stats;           // sending
+  Duration rtt;              // sending; smoothed
+  std::string fault;         // what broke the flow, as text
+};
+
+struct FlowStatus : FlowFacts {
   Explanation explanation;  // receiving: only `grant`, what we grant the sender
   LimitCounts limits{};     // sending: how often each limit was found since the flow began
-  Duration rtt;             // sending; smoothed
   uint32_t requests = 0;    // pending, of all its connections
   // How long the connection with the longest standstill has made no progress.
   Duration still;
   uint32_t writes = 0;       // sending: at the NIC, not acknowledged
   bool awaits_peer = false;  // sending: no buffer is posted; receiving: nothing was sent
-  std::string fault;         // what broke the flow, as text
 };
 
 // Why a connection with pending requests makes no progress.

@@ -100,10 +100,8 @@ MessageFlow* FlowTable::of(QueuePairId queue_pair) const {
 }
 
 Result<void> FlowTable::join(MessageFlow& flow, const FlowEnd& remote, Instant now) {
-  if (auto joined = nic_.connect_queue_pair(flow.data, remote.data.view()); !joined) return joined;
-  if (auto joined = nic_.connect_queue_pair(flow.control, remote.control.view()); !joined) {
-    return joined;
-  }
+  RETURN_IF_ERROR(nic_.connect_queue_pair(flow.data, remote.data.view()));
+  RETURN_IF_ERROR(nic_.connect_queue_pair(flow.control, remote.control.view()));
   flow.remote = remote;
   flow.peer_address = nic_.peer(flow.data);
   flow.state = FlowState::kOpen;

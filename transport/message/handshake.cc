@@ -16,10 +16,17 @@ constexpr uint32_t kAnswerMagic = 0x50434E0B;
 
 class Writer {
  public:
-  void u32(uint32_t value) { wire::store_be32(value, grow(4)); }
+  void u32(uint32_t value, uint32_t /*least*/ = 0, uint32_t /*most*/ = 0) {
+    wire::store_be32(value, grow(4));
+  }
   void u64(uint64_t value) { wire::store_be64(value, grow(8)); }
+  void flag(bool value) { u32(value ? 1 : 0); }
   void bytes(std::span<const uint8_t> from) {
     std::copy(from.begin(), from.end(), grow(from.size()));
+  }
+  void address(const QueuePairAddress& address) {
+    u32(address.size);
+    bytes(address.view());
   }
   std::vector<uint8_t> take() { return std::move(bytes_); }
 
@@ -31,68 +38,84 @@ class Writer {
   std::vector<uint8_t> bytes_;
 };
 
-// Reads past the end yield zeros and mark the message as malformed, as do invalid values.
+// Reads past the end yield zeros and mark the message as malformed, as do values out of range.
 class Reader {
  public:
   explicit Reader(std::span<const uint8_t> bytes) : bytes_(bytes) {}
-  uint32_t u32() {
+
+  void u32(uint32_t& value, uint32_t least = 0, uint32_t most = ~0U) {
     std::array<uint8_t, 4> raw{};
-    copy_to(raw);
-    return wire::load_be32(raw.data());
+    bytes(raw);
+    value = wire::load_be32(raw.data());
+    if (value < least || value > most) refuse();
   }
-  uint64_t u64() {
+  void u64(uint64_t& value) {
     std::array<uint8_t, 8> raw{};
-    copy_to(raw);
-    return wire::load_be64(raw.data());
+    bytes(raw);
+    value = wire::load_be64(raw.data());
   }
-  void copy_to(std::span<uint8_t> to) {
+  void flag(bool& value) {
+    uint32_t number = 0;
+    u32(number, 0, 1);
+    value = number == 1;
+  }
+  void bytes(std::span<uint8_t> to) {
     if (bytes_.size() < to.size()) return refuse();
     std::copy_n(bytes_.begin(), to.size(), to.begin());
     bytes_ = bytes_.subspan(to.size());
   }
-  void refuse() {
-    refused_ = true;
-    bytes_ = {};
+  void address(QueuePairAddress& address) {
+    uint32_t size = 0;
+    u32(size);
+    if (size > QueuePairAddress::kMaxBytes) return refuse();
+    address.size = static_cast<uint8_t>(size);
+    bytes(std::span(address.bytes).first(size));
   }
   bool exhausted() const { return !refused_ && bytes_.empty(); }
 
  private:
+  void refuse() {
+    refused_ = true;
+    bytes_ = {};
+  }
   std::span<const uint8_t> bytes_;
   bool refused_ = false;
 };
 
-void write(Writer& out, const QueuePairAddress& address) {
-  out.u32(address.size);
-  out.bytes(address.view());
+// --- the fields in their order, for a Writer and a Reader ---
+
+void code_remote(auto& codec, auto& remote) {
+  codec.u64(remote.address);
+  codec.u32(remote.key);
 }
 
-void read(Reader& in, QueuePairAddress& address) {
-  const uint32_t size = in.u32();
-  if (size > QueuePairAddress::kMaxBytes) return in.refuse();
-  address.size = static_cast<uint8_t>(size);
-  in.copy_to(std::span(address.bytes).first(size));
+void code_end(auto& codec, auto& end) {
+  codec.address(end.data);
+  codec.address(end.control);
+  code_remote(codec, end.words);
 }
 
-void write(Writer& out, const RemoteAddress& to) {
-  out.u64(to.address);
-  out.u32(to.key);
+void code_offer(auto& codec, auto& offer) {
+  uint32_t magic = kOfferMagic;
+  codec.u32(magic, kOfferMagic, kOfferMagic);
+  codec.bytes(offer.sender);
+  codec.u64(offer.flow);
+  codec.flag(offer.joined);
+  codec.bytes(offer.obeys);
+  codec.u32(offer.weight, 1, kMaxWeight);
+  codec.u32(offer.eager, 0, kMaxEager);
+  codec.u32(offer.number, 0, Immediate::kMaxConnections - 1);
+  codec.u64(offer.count);
+  code_end(codec, offer.end);
+  code_remote(codec, offer.table);
 }
 
-void read(Reader& in, RemoteAddress& to) {
-  to.address = in.u64();
-  to.key = in.u32();
-}
-
-void write(Writer& out, const FlowEnd& end) {
-  write(out, end.data);
-  write(out, end.control);
-  write(out, end.words);
-}
-
-void read(Reader& in, FlowEnd& end) {
-  read(in, end.data);
-  read(in, end.control);
-  read(in, end.words);
+void code_answer(auto& codec, auto& answer) {
+  uint32_t magic = kAnswerMagic;
+  codec.u32(magic, kAnswerMagic, kAnswerMagic);
+  code_end(codec, answer.end);
+  codec.u32(answer.eager);
+  code_remote(codec, answer.table);
 }
 
 tl::unexpected<Error> other_version(const char* what) {
@@ -111,48 +134,20 @@ AllocatorName allocator_name(std::string_view name) {
 
 std::vector<uint8_t> encode(const Offer& offer) {
   Writer out;
-  out.u32(kOfferMagic);
-  out.bytes(offer.sender);
-  out.u64(offer.flow);
-  out.u32(offer.joined ? 1 : 0);
-  out.bytes(offer.obeys);
-  out.u32(offer.weight);
-  out.u32(offer.eager);
-  out.u32(offer.number);
-  out.u64(offer.count);
-  write(out, offer.end);
-  write(out, offer.table);
+  code_offer(out, offer);
   return out.take();
 }
 
 std::vector<uint8_t> encode(const Answer& answer) {
   Writer out;
-  out.u32(kAnswerMagic);
-  write(out, answer.end);
-  out.u32(answer.eager);
-  write(out, answer.table);
+  code_answer(out, answer);
   return out.take();
 }
 
 Result<Offer> decode_offer(std::span<const uint8_t> bytes) {
   Reader in(bytes);
   Offer offer;
-  if (in.u32() != kOfferMagic) return other_version("offer");
-  in.copy_to(offer.sender);
-  offer.flow = in.u64();
-  const uint32_t joined = in.u32();
-  if (joined > 1) in.refuse();
-  offer.joined = joined == 1;
-  in.copy_to(offer.obeys);
-  offer.weight = in.u32();
-  if (offer.weight == 0 || offer.weight > kMaxWeight) in.refuse();
-  offer.eager = in.u32();
-  if (offer.eager > kMaxEager) in.refuse();
-  offer.number = in.u32();
-  if (offer.number >= Immediate::kMaxConnections) in.refuse();
-  offer.count = in.u64();
-  read(in, offer.end);
-  read(in, offer.table);
+  code_offer(in, offer);
   if (!in.exhausted()) return other_version("offer");
   return offer;
 }
@@ -160,10 +155,7 @@ Result<Offer> decode_offer(std::span<const uint8_t> bytes) {
 Result<Answer> decode_answer(std::span<const uint8_t> bytes) {
   Reader in(bytes);
   Answer answer;
-  if (in.u32() != kAnswerMagic) return other_version("answer");
-  read(in, answer.end);
-  answer.eager = in.u32();
-  read(in, answer.table);
+  code_answer(in, answer);
   if (!in.exhausted()) return other_version("answer");
   return answer;
 }

@@ -32,9 +32,9 @@ class MessageRequest {
   MessageFailure failure = MessageFailure::kNone;
   uint8_t count = 0;                     // buffers
   std::array<Bytes, kMaxGroup> sizes{};  // bytes moved
-  // Of a send: the receive buffer that it fills, counted from the connection's first. The slot, and
-  // the size (the buffer's if that is smaller), are known before the request is done: until then
-  // read them only while nobody polls.
+  // A send's receive buffer, counted from the connection's first. Slot and size (the buffer's if
+  // that is smaller) are known before the request is done: until then read them only while no
+  // thread polls.
   static constexpr uint64_t kNoSlot = ~uint64_t{0};
   uint64_t slot = kNoSlot;
 

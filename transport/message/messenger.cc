@@ -11,8 +11,8 @@ namespace pacecar {
 namespace {
 
 constexpr Duration kHousekeeping = Duration::from_ms(5);
-// Where writes without immediate do not wake the engine, memory that peers write is polled after an
-// eighth of the time since its last change, within these bounds.
+// Memory that peers write is polled after an eighth of the time since its last change, within these
+// bounds, if writes without immediate do not wake the engine.
 constexpr Duration kFirstLook = Duration::from_us(20);
 constexpr Duration kLastLook = Duration::from_ms(1);
 

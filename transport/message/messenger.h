@@ -31,7 +31,6 @@ struct FlowReport {
   uint32_t weight = 0;
   Decision decision;
   Duration rtt;
-  Explanation explanation;
 };
 
 class Messenger {
@@ -133,7 +132,7 @@ class Messenger {
   // The part of poll() that a sender waits for: submitted sends are posted to the NIC. If no sender
   // has posted more than a packet, the next poll updates demand and limits.
   void hurry_sends(Instant now);
-  // After poll(): control writes (CTS slots, grants, demands) and housekeeping.
+  // After poll(): posts control writes (CTS slots, grants, demands), and does housekeeping.
   void inform(Instant now);
   // Prefetches what poll touches, for a caller with many messengers.
   void prepare() const;
@@ -161,8 +160,8 @@ class Messenger {
   std::optional<Stall> receive_stall(ConnectionId receiver) const {
     return receives_.stall(receiver, now_);
   }
-  // What broke the flow of a sending, of a receiving connection, as text; empty: no more than the
-  // failure of its requests says.
+  // What broke the flow of a sending or a receiving connection, as text; empty: nothing is known
+  // beyond the failure of its requests.
   std::string send_fault(ConnectionId sender) const { return sends_.flow(sender).fault; }
   std::string receive_fault(ConnectionId receiver) const { return receives_.flow(receiver).fault; }
   // Memory of a sending flow with its two queue pairs; a receiving flow takes no more.

@@ -1,4 +1,4 @@
-// What a messenger is opened with, and what it counts. Pure values.
+// The configuration of a messenger, and its counters. Pure values.
 #pragma once
 
 #include <string>
@@ -45,14 +45,14 @@ struct MessengerCounters {
   uint64_t protocol_errors = 0;
 };
 
-// What a connection is for the layer above.
+// The use of a connection by the layer above.
 enum class ConnectionRole : uint8_t {
   kWhole,
   kLane,  // of a bonded connection, with notes; no eager messages
   kPuts,  // for puts; no eager messages
 };
 
-// What the layer above sees of a lane of a bonded connection.
+// The state of a lane of a bonded connection, for the layer above.
 struct LaneSight {
   uint32_t writes = 0;  // at the NIC: of data, or of CTS slots
   uint64_t life = 0;    // changes with every acknowledged write

@@ -9,18 +9,7 @@ std::vector<FlowStatus> Messenger::flow_statuses(Instant now) const {
   for (const FlowId id : flows_.ids()) {
     const MessageFlow& flow = flows_.all()[id];
     places[id] = statuses.size();
-    statuses.push_back({.sending = flow.sending,
-                        .state = flow.state,
-                        .peer = flow.peer,
-                        .peer_address = flow.peer_address,
-                        .number = flow.number,
-                        .connections = flow.connections,
-                        .weight = flow.weight,
-                        .stats = flow.stats,
-                        .explanation = rates_.explain(flow, now_),
-                        .limits = flow.limits.counts(),
-                        .rtt = flow.rtt,
-                        .fault = flow.fault});
+    statuses.push_back({flow, rates_.explain(flow, now_), flow.limits.counts()});
   }
   const auto look = [&](const auto& end, uint32_t writes, bool awaits_peer) {
     FlowStatus& status = statuses[places[end.flow->id]];
@@ -43,7 +32,6 @@ FlowReport Messenger::report() const {
     report.weight = flow->weight;
     report.decision = flow->decision;
     report.rtt = flow->rtt;
-    report.explanation = rates_.explain(*flow, now_);
   }
   return report;
 }

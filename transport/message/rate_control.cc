@@ -27,7 +27,7 @@ FlowEnvironment environment(const Nic& nic, const MessengerConfig& config) {
           .oversubscription = config.oversubscription,
           .jitter = nic.caps().jitter,
           .pause = nic.caps().pause,
-          .receivers_look = nic.caps().times_arrivals,
+          .receivers_time_arrivals = nic.caps().times_arrivals,
           .first_rate = config.first_rate,
           .grid_origin = config.grid_origin};
 }
@@ -154,7 +154,7 @@ void RateControl::on_signal(MessageFlow& flow, const FlowSignal& signal, Instant
   settle_later(flow, true);
 }
 
-// --- what follows from them ---
+// --- demands, grants, decisions ---
 
 // One flow's change may change others' limits. After two rounds the rest waits for the next poll,
 // unless a round has filled `changed_`.
@@ -192,7 +192,7 @@ void RateControl::poll_grants(Instant now) {
 
 // Applies the controller's decision at the NIC.
 void RateControl::decide(MessageFlow& flow, Instant now) {
-  put_in_force(nic_, flow.id, *flow.controller, flow.decision, now);
+  apply_decision(nic_, flow.id, *flow.controller, flow.decision, now);
 }
 
 // Sends the controller's demand, if it has one.
@@ -223,7 +223,7 @@ void RateControl::do_housekeeping(MessageFlow& flow, Instant now) {
   flow.limits.look(now, flow.controller->explain(now), flow.stats);
 }
 
-// --- questions ---
+// --- queries ---
 
 uint64_t RateControl::grant_word(const MessageFlow& flow) const {
   if (flow.obeys) return wire::encode_grant(congestion_.allocator->grant(flow.id));

@@ -59,7 +59,7 @@ void ReceiveQueue::on_run_posted(uint32_t count) {
 
 bool ReceiveQueue::urgent(uint64_t wanted) const {
   if (wanted > advertised_) return true;
-  if (advertises_late_ && !inbox_.many_untold()) return false;
+  if (advertises_late_ && !inbox_.many_unreported()) return false;
   return advertised_ - completed_ <= posted_ - advertised_;
 }
 
@@ -185,8 +185,8 @@ Bytes ReceiveQueue::renew() {
 }
 
 bool ReceiveQueue::uses(uint32_t key) const {
-  return std::any_of(buffers_.begin(), buffers_.end(),
-                     [key](const Buffer& buffer) { return buffer.active && buffer.key == key; });
+  return std::ranges::any_of(
+      buffers_, [key](const Buffer& buffer) { return buffer.active && buffer.key == key; });
 }
 
 void ReceiveQueue::drop_requests() {

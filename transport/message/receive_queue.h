@@ -18,7 +18,7 @@ namespace pacecar {
 constexpr uint32_t kMaxReceives = kCtsSlots / kMaxGroup;
 
 struct ReceiveOperation {
-  // Without initial values, so that making an operation does not clear unused buffers.
+  // It has no initial values, so that making an operation does not clear unused buffers.
   struct Buffer {
     uint8_t* data;
     Bytes size;

@@ -14,25 +14,15 @@ constexpr Duration kInPassing = Duration::from_us(400);
 
 }  // namespace
 
-ReceiveSide::ReceiveSide(Nic& nic, const MessengerConfig& config, MessengerCounters& counters,
-                         ControlWrites& control, RateControl& rates, FlowTable& flows)
-    : config_(config),
-      counters_(counters),
-      control_(control),
-      rates_(rates),
-      flows_(flows),
-      ends_(nic, config, control, rates, flows),
-      to_advertise_(config.max_connections) {}
-
 // --- connections ---
 
 Result<ReceiveSide::Answered> ReceiveSide::open(std::span<const uint8_t> bytes, Instant now) {
   ASSIGN_OR_RETURN(auto offer, decode_offer(bytes));
-  ASSIGN_OR_RETURN(auto made, ends_.make());
-  End& end = *made;
+  ASSIGN_OR_RETURN(auto made, make());
+  ReceiveEnd& end = *made;
   const auto flow = flow_of(offer, now);
   if (!flow) {
-    ends_.discard(end);
+    discard(end);
     return tl::unexpected(flow.error());
   }
   (*flow)->state = FlowState::kOpen;  // also if it was leaving
@@ -42,10 +32,10 @@ Result<ReceiveSide::Answered> ReceiveSide::open(std::span<const uint8_t> bytes, 
   end.offered = offer.count;
   end.weight = offer.weight;
   end.remote_table = offer.table;
-  end.queue.enable_eager(EagerCells(eager), ends_.cells(end.id));
+  end.queue.enable_eager(EagerCells(eager), cells(end));
   take_number(**flow, offer, now);
   (*flow)->numbered.put(offer.number, end.id);
-  ends_.add(std::move(made), now);
+  add(std::move(made), now);
   return Answered{end.id, encode(Answer{.end = end.flow->local,
                                         .eager = eager,
                                         .table = remote_address_of(end.table_region)})};
@@ -85,13 +75,13 @@ void ReceiveSide::take_number(const MessageFlow& flow, const Offer& offer, Insta
 }
 
 void ReceiveSide::close(ConnectionId connection, uint64_t completed_slots) {
-  End& end = ends_[connection];
+  ReceiveEnd& end = ends_[connection];
   end.completed_slots = completed_slots;
   end.queue.drop_requests();
   end.closed = true;
   to_advertise_.remove(connection);
-  ends_.attend(connection);
-  ends_.send_close(end, completed_slots);
+  attended_.add(connection);
+  post_close(end, completed_slots);
 }
 
 void ReceiveSide::break_flow(MessageFlow& flow, MessageFailure failure, Instant now) {
@@ -101,7 +91,7 @@ void ReceiveSide::break_flow(MessageFlow& flow, MessageFailure failure, Instant 
   }
 }
 
-void ReceiveSide::fail(End& end, MessageFailure failure, Instant now) {
+void ReceiveSide::fail(ReceiveEnd& end, MessageFailure failure, Instant now) {
   if (end.failed()) return;
   end.failure = failure;
   const Bytes posted = end.queue.posted_bytes();
@@ -113,7 +103,7 @@ void ReceiveSide::fail(End& end, MessageFailure failure, Instant now) {
 // --- calls of the application ---
 
 bool ReceiveSide::receive(ConnectionId connection, const ReceiveOperation& operation, Instant now) {
-  End& end = ends_[connection];
+  ReceiveEnd& end = ends_[connection];
   look_for_close(end, now);
   // A peer that has ended may have sent eager messages before; nothing follows a failed receive.
   const bool failed = end.failed();
@@ -141,34 +131,30 @@ bool ReceiveSide::receive(ConnectionId connection, const ReceiveOperation& opera
     return true;
   }
   to_advertise_.add(connection);
-  ends_.attend(connection);
+  attended_.add(connection);
   return true;
 }
 
 void ReceiveSide::forget_memory(uint32_t key, Instant now) {
-  ends_.for_attended([&](End& end) {
+  for_attended([&](ReceiveEnd& end) {
     if (end.queue.uses(key)) fail(end, MessageFailure::kMemoryGone, now);
   });
 }
 
-const NoteWords& ReceiveSide::peer_note(ConnectionId connection) const {
-  return ends_[connection].table->peer_note;
-}
-
 bool ReceiveSide::write_note(ConnectionId connection, const LaneNote& note) {
-  return ends_.write_note(ends_[connection], note);
+  return post_note(ends_[connection], note);
 }
 
 LaneSight ReceiveSide::lane(ConnectionId connection) const {
-  const End& end = ends_[connection];
+  const ReceiveEnd& end = ends_[connection];
   return {.writes = end.slot_writes_outstanding,
           .life = end.queue.moves() + end.slot_writes_done + end.notes_done,
-          .closed = CloseWord::closed(ends_.peer_close(end)),
+          .closed = CloseWord::closed(peer_close(end)),
           .failure = end.failure};
 }
 
 void ReceiveSide::renew(ConnectionId connection, Instant now) {
-  End& end = ends_[connection];
+  ReceiveEnd& end = ends_[connection];
   const Bytes forgotten = end.queue.renew();
   if (!end.failed()) rates_.on_finished(*end.flow, forgotten, now);
 }
@@ -182,14 +168,14 @@ void ReceiveSide::on_write(const MessageFlow& flow, const Immediate& immediate, 
     ++counters_.protocol_errors;
     return;
   }
-  End& end = ends_[id];
+  ReceiveEnd& end = ends_[id];
   if (end.failed()) return;
   ReceiveQueue::Progress progress;
   const auto arrival = end.queue.on_write(immediate, bytes, &progress);
   on_arrival(end, arrival, progress, now);
 }
 
-void ReceiveSide::on_arrival(End& end, ReceiveQueue::Arrival arrival,
+void ReceiveSide::on_arrival(ReceiveEnd& end, ReceiveQueue::Arrival arrival,
                              const ReceiveQueue::Progress& progress, Instant now) {
   if (progress.finished > 0) rates_.on_finished(*end.flow, progress.finished, now);
   counters_.bytes_received += progress.payload;
@@ -202,7 +188,7 @@ void ReceiveSide::on_arrival(End& end, ReceiveQueue::Arrival arrival,
 void ReceiveSide::advertise(const NicIdentity* data_posted_to, Instant now) {
   next_advertising_ = Instant::never();
   for (size_t left = to_advertise_.size(); left > 0; --left) {
-    End& end = ends_[to_advertise_.take()];
+    ReceiveEnd& end = ends_[to_advertise_.take()];
     const ReceiveQueue::Run run = end.queue.next_run();
     if (run.count == 0) {  // all are advertised, or the ring is full until the next message
       if (!end.queue.all_advertised()) to_advertise_.add(end.id);
@@ -225,10 +211,10 @@ void ReceiveSide::advertise(const NicIdentity* data_posted_to, Instant now) {
 }
 
 // False: the queue pair is full.
-bool ReceiveSide::post_slots(End& end, const ReceiveQueue::Run& run) {
+bool ReceiveSide::post_slots(ReceiveEnd& end, const ReceiveQueue::Run& run) {
   end.queue.write(run, rates_.grant_word(*end.flow), *end.table);
-  WorkRequest write = ends_.table_write(end, WorkId::Kind::kSlots, &end.table->slots[run.first],
-                                        run.count * sizeof(CtsSlot), run.first * sizeof(CtsSlot));
+  WorkRequest write = table_write(end, WorkId::Kind::kSlots, &end.table->slots[run.first],
+                                  run.count * sizeof(CtsSlot), run.first * sizeof(CtsSlot));
   write.passing = true;
   if (!control_.post(*end.flow, write)) return false;
   end.queue.on_run_posted(run.count);
@@ -238,25 +224,23 @@ bool ReceiveSide::post_slots(End& end, const ReceiveQueue::Run& run) {
 }
 
 void ReceiveSide::on_slots_written(ConnectionId connection, bool ok, Instant now) {
-  End& end = ends_[connection];
+  ReceiveEnd& end = ends_[connection];
   --end.slot_writes_outstanding;
   ++end.slot_writes_done;
   if (!ok) fail(end, MessageFailure::kPeerClosed, now);  // its table is gone
 }
 
 void ReceiveSide::do_housekeeping(Instant now) {
-  ends_.do_housekeeping([&](End& end) { return do_housekeeping(end, now); });
-}
-
-bool ReceiveSide::do_housekeeping(End& end, Instant now) {
-  const bool closing = look_for_close(end, now);
-  if (end.closed) ends_.send_close(end, end.completed_slots);
-  return ends_.keep(end, end.slot_writes_outstanding > 0, closing, now);
+  visit_attended([&](ReceiveEnd& end) {
+    const bool closing = look_for_close(end, now);
+    if (end.closed) post_close(end, end.completed_slots);
+    return keep(end, end.slot_writes_outstanding > 0, closing, now);
+  });
 }
 
 // True while completions of what the peer sent before it closed may be outstanding.
-bool ReceiveSide::look_for_close(End& end, Instant now) {
-  const uint64_t word = ends_.peer_close(end);
+bool ReceiveSide::look_for_close(ReceiveEnd& end, Instant now) {
+  const uint64_t word = peer_close(end);
   const bool closing = CloseWord::closed(word) && !end.peer_closed;
   if (closing && end.close_due == Instant::never()) end.close_due = now + config_.silence_limit;
   // Messages that arrived before the close still count: their completions may not be polled yet.
@@ -268,7 +252,7 @@ bool ReceiveSide::look_for_close(End& end, Instant now) {
 }
 
 std::optional<Stall> ReceiveSide::stall(ConnectionId connection, Instant now) const {
-  const End& end = ends_[connection];
+  const ReceiveEnd& end = ends_[connection];
   if (!end.progress.stalled()) return std::nullopt;
   return Stall{
       .lasted = end.progress.still(now), .requests = end.queue.requests(), .awaits_peer = true};

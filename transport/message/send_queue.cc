@@ -23,8 +23,8 @@ constexpr Bytes divide_up(Bytes total, Bytes part) { return (total + part - 1) /
 }  // namespace
 
 bool SendQueue::post(const SendOperation& operation) {
-  if (owed_ == kMaxSends) return false;
-  ++owed_;
+  if (unreported_ == kMaxSends) return false;
+  ++unreported_;
   const uint32_t number = take();
   Send& send = *std::construct_at(&sends_[number]);
   send.operation = operation;
@@ -210,7 +210,7 @@ uint64_t SendQueue::wanted_slots() const {
   return goes_ahead ? 0 : next_sequence_ + ahead_ + 1;
 }
 
-// A last, empty write tells the receiver that nothing more of the message will come.
+// A last, empty write ends the message at the receiver.
 void SendQueue::give_up(Send& send, MessageFailure failure) {
   send.failure = failure;
   send.writes = send.writes_posted + 1;
@@ -357,7 +357,7 @@ void SendQueue::drop_requests() {
 
 // Completes the application's request, once.
 void SendQueue::finish(Send& send) {
-  if (!send.reported) --owed_;
+  if (!send.reported) --unreported_;
   send.reported = true;
   MessageRequest* request = send.operation.request;
   if (request == nullptr) return;

@@ -1,14 +1,14 @@
 // The sends of one connection: matches sends with the receiver's posted buffers and turns them
 // into writes. The oldest receive request comes first; among its buffers the tag chooses.
 //
-// Where eager messages are enabled, a small send is copied as soon as it may leave, and is then
-// done for the application. It may leave before its buffer is known, unless an earlier send may
-// not: it then goes to one of the receiver's cells, and its slot is skipped when it arrives. Short
+// If eager messages are enabled, a small send is copied as soon as it may leave, and is then done
+// for the application. It may leave before its buffer is known, unless an earlier send may not. It
+// then goes to one of the receiver's cells, and its CTS slot is skipped when that arrives. Short
 // sends that come together go to a cell by one write, whether or not their buffers are known.
 //
-// A put counts as a write of the next message: it goes to a place that it names itself, and the
-// message is complete only when the put is. Not where eager messages are enabled: they have no
-// slots.
+// A put counts as a write of the next message: it goes to an address that it names itself, and the
+// message is complete only when the put is. There are no puts on connections with eager messages,
+// which have no slots.
 //
 // Bounds: kMaxSends sends that are not done for the application. Pure; one thread.
 #pragma once
@@ -69,7 +69,7 @@ class SendQueue {
   // All sends that are done for the application have reached the peer.
   bool settled() const { return matched_.empty() && outstanding_ == 0; }
   // Some send is not done for the application.
-  bool owes() const { return owed_ > 0; }
+  bool has_unreported() const { return unreported_ > 0; }
 
   enum class Match : uint8_t { kOk, kProtocolError };
   // Reads the table, matches sends with slots, and calls on_grant(word) for every new slot. A
@@ -156,7 +156,7 @@ class SendQueue {
   FixedQueue<uint16_t> waiting_;            // posted, not matched; first those that have gone ahead
   uint32_t ahead_ = 0;                      // of them, gone ahead
   uint32_t resting_ = 0;                    // of the sends ahead, those that are done
-  uint32_t owed_ = 0;                       // not done for the application
+  uint32_t unreported_ = 0;                 // not done for the application
   FixedQueue<uint16_t> matched_;            // with writes to post
   std::array<CtsSlot, kMaxGroup> group_{};  // the oldest receive request that is not fully matched
   uint32_t group_size_ = 0;                 // 0: none loaded

@@ -13,32 +13,19 @@ constexpr int kWritesPerTurn = 8;
 
 }  // namespace
 
-SendSide::SendSide(Nic& nic, const MessengerConfig& config, MessengerCounters& counters,
-                   ControlWrites& control, RateControl& rates, FlowTable& flows)
-    : nic_(nic),
-      config_(config),
-      counters_(counters),
-      control_(control),
-      rates_(rates),
-      flows_(flows),
-      ends_(nic, config, control, rates, flows),
-      matching_(config.max_connections),
-      posting_(config.max_connections),
-      next_flow_number_(config.first_flow_number) {}
-
 // --- connections ---
 
 Result<SendSide::Offered> SendSide::open(const NicIdentity& peer, Instant now, uint32_t weight,
                                          ConnectionRole role) {
   PACECAR_CHECK(weight <= kMaxWeight);
-  ASSIGN_OR_RETURN(auto made, ends_.make());
-  End& end = *made;
+  ASSIGN_OR_RETURN(auto made, make());
+  SendEnd& end = *made;
   MessageFlow* flow = flows_.find_shareable(peer);
   end.shares = flow != nullptr;
   if (flow == nullptr) {
     auto made_flow = flows_.make(true, peer, next_flow_number_++);
     if (!made_flow) {
-      ends_.discard(end);
+      discard(end);
       return tl::unexpected(made_flow.error());
     }
     flow = *made_flow;
@@ -47,7 +34,7 @@ Result<SendSide::Offered> SendSide::open(const NicIdentity& peer, Instant now, u
   end.eager = role == ConnectionRole::kWhole ? config_.eager : 0;
   end.weight = weight == 0 ? config_.weight : weight;
   end.number = flow->numbered.add(end.id);
-  ends_.add(std::move(made), now);
+  add(std::move(made), now);
   return Offered{end.id, encode(Offer{.sender = config_.identity,
                                       .flow = flow->number,
                                       .joined = flow->state == FlowState::kOpen,
@@ -62,55 +49,54 @@ Result<SendSide::Offered> SendSide::open(const NicIdentity& peer, Instant now, u
 
 Result<void> SendSide::finish(ConnectionId connection, std::span<const uint8_t> bytes,
                               Instant now) {
-  End& end = ends_[connection];
-  auto answer = decode_answer(bytes);
-  if (!answer) return tl::unexpected(answer.error());
+  SendEnd& end = ends_[connection];
+  ASSIGN_OR_RETURN(const auto answer, decode_answer(bytes));
   MessageFlow& flow = *end.flow;
   if (flow.state == FlowState::kJoining) {
-    if (auto joined = flows_.join(flow, answer->end, now); !joined) {
+    if (auto joined = flows_.join(flow, answer.end, now); !joined) {
       break_flow(flow, MessageFailure::kPeerProtocol);
       return joined;
     }
     match_due_ = true;  // the peer may have written already
   } else if (flow.state == FlowState::kBroken ||
-             !std::ranges::equal(flow.remote.data.view(), answer->end.data.view())) {
+             !std::ranges::equal(flow.remote.data.view(), answer.end.data.view())) {
     return flow_ended();
   }
-  if (answer->eager > end.eager) {
+  if (answer.eager > end.eager) {
     return pacecar::fail(
         ErrorCode::kPeer,
         "the peer's answer has more room than was asked for: run the same version of "
         "Pacecar on both sides");
   }
-  end.remote_table = answer->table;
-  end.queue.enable_eager(EagerCells(answer->eager), ends_.cells(connection), end.table_region.key,
-                         {answer->table.address + sizeof(ReceiveTable), answer->table.key});
+  end.remote_table = answer.table;
+  end.queue.enable_eager(EagerCells(answer.eager), cells(end), end.table_region.key,
+                         {answer.table.address + sizeof(ReceiveTable), answer.table.key});
   end.open = true;
   return {};
 }
 
 bool SendSide::doubt_flow(ConnectionId connection, ErrorCode failure) {
-  const End& end = ends_[connection];
+  const SendEnd& end = ends_[connection];
   const bool ended = end.shares && failure == ErrorCode::kStale;
   end.flow->doubted = end.flow->doubted || ended;
   return ended || end.flow->state == FlowState::kBroken;
 }
 
 void SendSide::close(ConnectionId connection, Instant now) {
-  End& end = ends_[connection];
-  end.lingers = !end.queue.owes();
+  SendEnd& end = ends_[connection];
+  end.lingers = !end.queue.has_unreported();
   end.queue.drop_requests();
   end.closed = true;
   matching_.remove(connection);
   if (!end.lingers) posting_.remove(connection);
-  if (!end.open) return ends_.release(end, now);  // the peer finds out by itself
-  ends_.attend(connection);
+  if (!end.open) return release(end, now);  // the peer finds out by itself
+  attended_.add(connection);
   send_close(end);
 }
 
-void SendSide::send_close(End& end) {
+void SendSide::send_close(SendEnd& end) {
   if (end.lingers && !end.queue.settled()) return;
-  ends_.send_close(end, end.queue.arrived());
+  post_close(end, end.queue.arrived());
 }
 
 void SendSide::break_flow(MessageFlow& flow, MessageFailure failure) {
@@ -120,7 +106,7 @@ void SendSide::break_flow(MessageFlow& flow, MessageFailure failure) {
   }
 }
 
-void SendSide::fail(End& end, MessageFailure failure) {
+void SendSide::fail(SendEnd& end, MessageFailure failure) {
   if (end.failed()) return;
   end.failure = failure;
   end.lingers = false;
@@ -132,7 +118,7 @@ void SendSide::fail(End& end, MessageFailure failure) {
 // --- calls of the application ---
 
 bool SendSide::send(ConnectionId connection, const SendOperation& operation) {
-  End& end = ends_[connection];
+  SendEnd& end = ends_[connection];
   PACECAR_CHECK(!operation.put || end.eager == 0);
   if (end.failed()) {
     operation.request->failure = end.failure;
@@ -141,39 +127,35 @@ bool SendSide::send(ConnectionId connection, const SendOperation& operation) {
   }
   if (!end.queue.post(operation)) return false;
   matching_.add(connection);
-  ends_.attend(connection);
+  attended_.add(connection);
   match_due_ = true;
   return true;
 }
 
 void SendSide::forget_memory(uint32_t key) {
-  ends_.for_attended([key](End& end) { end.queue.forget_memory(key); });
-}
-
-const NoteWords& SendSide::peer_note(ConnectionId connection) const {
-  return ends_[connection].table->peer_note;
+  for_attended([key](SendEnd& end) { end.queue.forget_memory(key); });
 }
 
 bool SendSide::write_note(ConnectionId connection, LaneNote note) {
-  End& end = ends_[connection];
+  SendEnd& end = ends_[connection];
   note.next = end.queue.arrived();
-  return end.open && ends_.write_note(end, note);
+  return end.open && post_note(end, note);
 }
 
 LaneSight SendSide::lane(ConnectionId connection) const {
-  const End& end = ends_[connection];
+  const SendEnd& end = ends_[connection];
   return {.writes = end.queue.outstanding(),
           .life = end.queue.moves() + end.flow->stats.acked + end.notes_done,
-          .closed = CloseWord::closed(ends_.peer_close(end)),
+          .closed = CloseWord::closed(peer_close(end)),
           .failure = end.failure};
 }
 
 uint64_t SendSide::completed_by_peer(ConnectionId connection) const {
-  return CloseWord::count(ends_.peer_close(ends_[connection]));
+  return CloseWord::count(peer_close(ends_[connection]));
 }
 
 void SendSide::hold(ConnectionId connection, bool held) {
-  End& end = ends_[connection];
+  SendEnd& end = ends_[connection];
   end.held = held;
   if (held || end.failed()) return;
   matching_.add(connection);
@@ -182,7 +164,7 @@ void SendSide::hold(ConnectionId connection, bool held) {
 }
 
 void SendSide::renew(ConnectionId connection, uint64_t next_slot) {
-  End& end = ends_[connection];
+  SendEnd& end = ends_[connection];
   PACECAR_CHECK(end.held);
   end.queue.renew(next_slot);
 }
@@ -192,7 +174,7 @@ void SendSide::renew(ConnectionId connection, uint64_t next_slot) {
 bool SendSide::match(Instant now) {
   bool granted = false;
   for (size_t left = matching_.size(); left > 0; --left) {
-    End& end = ends_[matching_.take()];
+    SendEnd& end = ends_[matching_.take()];
     if (!end.open || end.held || end.failed()) continue;
     MessageFlow& flow = *end.flow;
     uint64_t newest_grant = 0;
@@ -217,13 +199,13 @@ bool SendSide::match(Instant now) {
 
 // Asks the receiver for slots if a send needs one: a receiver whose last message was small
 // advertises late.
-void SendSide::want_slots(End& end) {
+void SendSide::want_slots(SendEnd& end) {
   const uint64_t wanted = end.queue.wanted_slots();
   if (wanted <= end.wanted) return;
   end.table->own_wanted = wanted;
-  const bool posted = control_.post(
-      *end.flow, ends_.table_write(end, WorkId::Kind::kWant, &end.table->own_wanted,
-                                   sizeof(uint64_t), offsetof(ReceiveTable, peer_wanted)));
+  const bool posted =
+      control_.post(*end.flow, table_write(end, WorkId::Kind::kWant, &end.table->own_wanted,
+                                           sizeof(uint64_t), offsetof(ReceiveTable, peer_wanted)));
   if (posted) {
     end.wanted = wanted;
   } else {
@@ -236,13 +218,13 @@ Bytes SendSide::post() {
   more_to_post_ = false;
   Bytes most = 0;
   for (size_t left = posting_.size(); left > 0; --left) {
-    End& end = ends_[posting_.take()];
+    SendEnd& end = ends_[posting_.take()];
     if (!end.held) most = std::max(most, post_writes(end));
   }
   return most;
 }
 
-Bytes SendSide::post_writes(End& end) {
+Bytes SendSide::post_writes(SendEnd& end) {
   MessageFlow& flow = *end.flow;
   Bytes bytes = 0;
   WorkRequest write;
@@ -264,7 +246,7 @@ Bytes SendSide::post_writes(End& end) {
 }
 
 void SendSide::on_write_done(ConnectionId connection, uint32_t send, CompletionStatus status) {
-  End& end = ends_[connection];
+  SendEnd& end = ends_[connection];
   rates_.on_write_done(*end.flow);
   const uint32_t done = end.queue.on_write_done(send, status);
   if (status == CompletionStatus::kOk) counters_.messages_sent += done;
@@ -275,27 +257,25 @@ void SendSide::on_write_done(ConnectionId connection, uint32_t send, CompletionS
 }
 
 void SendSide::do_housekeeping(Instant now) {
-  ends_.do_housekeeping([&](End& end) { return do_housekeeping(end, now); });
-}
-
-bool SendSide::do_housekeeping(End& end, Instant now) {
-  const uint64_t word = ends_.peer_close(end);
-  if (CloseWord::closed(word) && !end.peer_closed) {
-    end.peer_closed = true;
-    end.queue.on_peer_closed(CloseWord::count(word));
-    fail(end, MessageFailure::kPeerClosed);
-  }
-  if (end.closed) send_close(end);
-  return ends_.keep(end, end.queue.outstanding() > 0, false, now);
+  visit_attended([&](SendEnd& end) {
+    const uint64_t word = peer_close(end);
+    if (CloseWord::closed(word) && !end.peer_closed) {
+      end.peer_closed = true;
+      end.queue.on_peer_closed(CloseWord::count(word));
+      fail(end, MessageFailure::kPeerClosed);
+    }
+    if (end.closed) send_close(end);
+    return keep(end, end.queue.outstanding() > 0, false, now);
+  });
 }
 
 std::optional<Stall> SendSide::stall(ConnectionId connection, Instant now) const {
-  const End& end = ends_[connection];
+  const SendEnd& end = ends_[connection];
   if (!end.progress.stalled()) return std::nullopt;
   return Stall{.lasted = end.progress.still(now),
                .requests = end.queue.requests(),
                .writes = end.queue.outstanding(),
-               .awaits_peer = awaits_buffer(end),
+               .awaits_peer = end.awaits_buffer(),
                .explanation = rates_.explain(*end.flow, now),
                .rtt = end.flow->rtt};
 }

@@ -15,16 +15,33 @@
 
 namespace pacecar {
 
-class SendSide {
+struct SendEnd : ConnectionEnd {
+  using Table = SendTable;
+  using PeerTable = ReceiveTable;
+  static constexpr uint32_t kSide = 0;
+  explicit SendEnd(bool strict) : queue(strict) {}
+
+  SendQueue queue;
+  SendTable* table = nullptr;
+  uint32_t eager = 0;    // bytes of the largest eager message that was offered
+  uint64_t wanted = 0;   // slots asked for by the wanted word
+  bool shares = false;   // uses a flow that another connection made
+  bool open = false;     // the answer has arrived
+  bool held = false;     // by the layer above
+  bool lingers = false;  // closed; copies of sends that are done for the application are
+                         // outstanding
+
+  bool awaits_buffer() const { return queue.outstanding() == 0 && queue.waiting(); }
+};
+
+class SendSide final : public ConnectionEnds<SendEnd> {
  public:
   struct Offered {
     ConnectionId connection = 0;
     std::vector<uint8_t> offer;
   };
 
-  // The references outlive it.
-  SendSide(Nic& nic, const MessengerConfig& config, MessengerCounters& counters,
-           ControlWrites& control, RateControl& rates, FlowTable& flows);
+  using ConnectionEnds::ConnectionEnds;
 
   // --- connections; see Messenger ---
   Result<Offered> open(const NicIdentity& peer, Instant now, uint32_t weight, ConnectionRole role);
@@ -33,15 +50,12 @@ class SendSide {
   void close(ConnectionId connection, Instant now);
   // Ends the flow, and fails its connections.
   void break_flow(MessageFlow& flow, MessageFailure failure);
-  bool releasing() const { return ends_.releasing(); }
-  bool drained() const { return ends_.drained(); }
 
   bool send(ConnectionId connection, const SendOperation& operation);
   // Fails the sends that would still read this memory.
   void forget_memory(uint32_t key);
 
   // --- lanes of a bonded connection ---
-  const NoteWords& peer_note(ConnectionId connection) const;
   bool write_note(ConnectionId connection, LaneNote note);
   LaneSight lane(ConnectionId connection) const;
   uint64_t completed_by_peer(ConnectionId connection) const;
@@ -54,68 +68,35 @@ class SendSide {
   // Posts matched sends to the NIC; returns the most bytes that one connection has posted.
   Bytes post();
   void on_write_done(ConnectionId connection, uint32_t send, CompletionStatus status);
-  void on_close_sent(ConnectionId connection, bool ok) { ends_.on_close_sent(connection, ok); }
-  void on_note_done(ConnectionId connection, bool ok) { ends_.on_note_done(connection, ok); }
   void do_housekeeping(Instant now);
-  bool housekeeping_due() const { return ends_.housekeeping_due(); }
   // Some send waits for a buffer.
   bool waiting() const { return !matching_.empty(); }
   // match() may succeed although no peer has written. Asking resets it.
   bool take_match_due() { return std::exchange(match_due_, false); }
   // The last post() has left writes for which there was room.
   bool more_to_post() const { return more_to_post_; }
-  // To whom the last post() has posted last; nullptr: to nobody.
+  // The peer to whom the last post() has posted last; nullptr: none.
   const NicIdentity* data_posted_to() const { return data_posted_to_; }
 
   // --- reports ---
-  const MessageFlow& flow(ConnectionId connection) const { return *ends_[connection].flow; }
   std::optional<Stall> stall(ConnectionId connection, Instant now) const;
-  uint64_t stall_changes() const { return ends_.stall_changes(); }
   // Calls call(end, writes at the NIC, waits for the peer) for each connection with pending sends.
   template <typename Call>
   void for_waiting(Call call) const {
-    ends_.for_attended([&call](const End& end) {
-      if (end.progress.waits()) call(end, end.queue.outstanding(), awaits_buffer(end));
+    for_attended([&call](const SendEnd& end) {
+      if (end.progress.waits()) call(end, end.queue.outstanding(), end.awaits_buffer());
     });
   }
 
  private:
-  struct End : ConnectionEnd {
-    using Table = SendTable;
-    using PeerTable = ReceiveTable;
-    static constexpr uint32_t kSide = 0;
-    explicit End(bool strict) : queue(strict) {}
+  Bytes post_writes(SendEnd& end);
+  void want_slots(SendEnd& end);
+  void fail(SendEnd& end, MessageFailure failure);
+  void send_close(SendEnd& end);
 
-    SendQueue queue;
-    SendTable* table = nullptr;
-    uint32_t eager = 0;    // bytes of the largest eager message that was offered
-    uint64_t wanted = 0;   // slots asked for by the wanted word
-    bool shares = false;   // uses a flow that another connection made
-    bool open = false;     // the answer has arrived
-    bool held = false;     // by the layer above
-    bool lingers = false;  // closed; copies of sends that are done for the application are
-                           // outstanding
-  };
-
-  static bool awaits_buffer(const End& end) {
-    return end.queue.outstanding() == 0 && end.queue.waiting();
-  }
-  Bytes post_writes(End& end);
-  void want_slots(End& end);
-  void fail(End& end, MessageFailure failure);
-  void send_close(End& end);
-  bool do_housekeeping(End& end, Instant now);
-
-  Nic& nic_;
-  const MessengerConfig& config_;
-  MessengerCounters& counters_;
-  ControlWrites& control_;
-  RateControl& rates_;
-  FlowTable& flows_;
-  ConnectionEnds<End> ends_;
-  WorkList matching_;  // with sends that wait for a buffer
-  WorkList posting_;   // with writes to post
-  uint64_t next_flow_number_;
+  WorkList matching_{config_.max_connections};  // with sends that wait for a buffer
+  WorkList posting_{config_.max_connections};   // with writes to post
+  uint64_t next_flow_number_ = config_.first_flow_number;
   uint64_t offers_ = 0;
   bool match_due_ = false;
   bool more_to_post_ = false;

@@ -1,16 +1,14 @@
 // ShareLink: HostLink on a ShareTable: one direction of the link, for one process.
 //
 // A process publishes its claim, reads all claims and computes every part. It takes a smaller part
-// at once. It raises its part only into the free rate; processes that raise share the free rate in
-// proportion to what they lack. After a raise it reads the other parts again. If the sum exceeds
-// the link, because several raised at the same moment, it gives the excess back. The last to store
+// at once. It raises its part only into the free rate, then reads the other parts again, and gives
+// back what exceeds the link, because several may have raised at the same moment. The last to store
 // sees all other parts. So the sum is at most the link after every process has re-read.
 //
 // A change below 1/64 is not published. A cut of our own part always is, and so is a raise while
-// the others use nothing. A process with a demand writes a beat every 10 ms. Without a fresh beat,
-// others count its part and demand as 0. When it resumes, it starts from the free rate. A process
-// that waits for the cuts of others reads again after 2 us, then at intervals that double up to
-// 1 ms, because the others may be asleep and nobody wakes it.
+// the others use nothing. A process that waits for the cuts of others reads again after 2 us, then
+// at intervals that double up to 1 ms, because the others may be asleep and nobody wakes it. Beats,
+// and what a stopped process loses: README.md.
 //
 // A process without a demand takes nothing. If LinkClaim::ready is also false, due() is always
 // false. Pure; one thread.
@@ -50,7 +48,7 @@ class BasicShareLink final : public HostLink {
     prospect_of_ = 0;
     active_ = claim.demand.bps() > 0;
     watchful_ = active_ || claim.ready;
-    if (!seat_.take(now)) return do_without(now);
+    if (!seat_.take(now)) return use_part_without_slot(now);
     bool changed = publish(now, claim);
     read_others(now);
     if (active_) {
@@ -121,7 +119,7 @@ class BasicShareLink final : public HostLink {
   static constexpr Duration kFirstLook = Duration::from_us(2);
   static constexpr Duration kLastLook = Duration::from_ms(1);
   // Interval at which one slot is checked for a dead owner.
-  static constexpr Duration kBurials = Duration::from_ms(50);
+  static constexpr Duration kReleaseInterval = Duration::from_ms(50);
 
   struct Other {
     size_t slot = 0;
@@ -129,20 +127,26 @@ class BasicShareLink final : public HostLink {
     uint64_t taking = 0;
   };
 
-  // Our part if we demanded the whole link. If `ready_begin`, each process that is ready counts as
-  // demanding it, too.
+  // Divides the link: our share comes first, then those of others(). If `ready_begin`, each process
+  // that is ready counts as demanding the whole link.
+  std::array<ShareOfLink, kShareSlots> divide(uint64_t demand, uint32_t weight,
+                                              bool ready_begin) const {
+    std::array<ShareOfLink, kShareSlots> shares;
+    shares[0] = {.demand = demand, .weight = std::max(weight, 1U)};
+    std::ranges::transform(others(), shares.begin() + 1, [&](const Other& other) {
+      const bool begins = ready_begin && other.claim.ready;
+      return ShareOfLink{.demand = begins ? link_ : other.claim.demand.bps(),
+                         .weight = std::max(other.claim.weight, 1U)};
+    });
+    divide_link(link_, std::span(shares).first(count_ + 1));
+    return shares;
+  }
+
+  // Our part if we demanded the whole link.
   Rate could_have(uint32_t weight, bool ready_begin) const {
     if (others().empty()) return Rate::from_bps(capacity_);
-    std::array<ShareOfLink, kShareSlots> shares;
-    size_t count = 0;
-    shares[count++] = {.demand = capacity_, .weight = std::max(weight, 1U)};
-    for (const Other& other : others()) {
-      const bool begins = ready_begin && other.claim.ready;
-      shares[count++] = {.demand = begins ? link_ : other.claim.demand.bps(),
-                         .weight = std::max(other.claim.weight, 1U)};
-    }
-    divide_link(link_, {shares.data(), count});
-    return Rate::from_bps(std::clamp(shares[0].fair, least_part(), capacity_));
+    const uint64_t fair = divide(capacity_, weight, ready_begin)[0].fair;
+    return Rate::from_bps(std::clamp(fair, least_part(), capacity_));
   }
 
   uint64_t least_part() const { return std::max<uint64_t>(capacity_ / kLeastPart, 1); }
@@ -197,8 +201,8 @@ class BasicShareLink final : public HostLink {
   }
 
   void read_others(Instant now) {
-    bool bury = active_ && now >= next_burial_;
-    if (bury) next_burial_ = now + kBurials;
+    bool may_release = active_ && now >= next_release_;
+    if (may_release) next_release_ = now + kReleaseInterval;
     used_ = 0;
     count_ = 0;
     link_ = capacity_;
@@ -214,10 +218,10 @@ class BasicShareLink final : public HostLink {
         used_ += other.taking;
         link_ = std::max(link_, seat_.capacity_of(slot));
       }
-      if (bury && (!counts || other.claim.demand.bps() == 0)) {
-        bury = false;
+      if (may_release && (!counts || other.claim.demand.bps() == 0)) {
+        may_release = false;
         first_ = (slot + 1) % kShareSlots;
-        seat_.bury(slot);
+        seat_.release_if_ended(slot);
       }
     }
   }
@@ -237,18 +241,12 @@ class BasicShareLink final : public HostLink {
     uint64_t missed = 0;  // sum over processes of max(fair part - part in use, 0)
   };
   Aim aim(uint64_t taking) const {
-    std::array<ShareOfLink, kShareSlots> shares;
-    size_t count = 0;
-    for (const Other& other : others()) {
-      shares[count++] = {.demand = other.claim.demand.bps(),
-                         .weight = std::max(other.claim.weight, 1U)};
-    }
-    shares[count] = {.demand = own_claim_.demand.bps(), .weight = own_claim_.weight};
-    divide_link(link_, {shares.data(), count + 1});
-    Aim result{.fair = std::min(shares[count].fair, capacity_)};
+    const auto shares = divide(own_claim_.demand.bps(), own_claim_.weight, /*ready_begin=*/false);
+    Aim result{.fair = std::min(shares[0].fair, capacity_)};
     result.missed = result.fair - std::min(taking, result.fair);
-    for (size_t i = 0; i < count; ++i) {
-      result.missed += shares[i].fair - std::min(others_[i].taking, shares[i].fair);
+    for (size_t i = 0; i < count_; ++i) {
+      const uint64_t fair = shares[i + 1].fair;
+      result.missed += fair - std::min(others_[i].taking, fair);
     }
     return result;
   }
@@ -284,7 +282,7 @@ class BasicShareLink final : public HostLink {
     return true;
   }
 
-  void do_without(Instant now) {
+  void use_part_without_slot(Instant now) {
     used_ = 0;
     count_ = 0;
     part_ = std::max<uint64_t>(capacity_ / kPartWithoutSlot, 1);
@@ -307,7 +305,7 @@ class BasicShareLink final : public HostLink {
   Instant deadline_ = Instant::never();
   bool waited_ = false;  // the last call had to wait for others to cut their parts
   Duration look_ = kFirstLook;
-  Instant next_burial_ = Instant::from_ns(0);
+  Instant next_release_ = Instant::from_ns(0);
   size_t first_ = 0;
   std::array<Other, kShareSlots> others_;  // at the last claim
   size_t count_ = 0;

@@ -41,8 +41,8 @@ class BasicShareSeat {
     }
     for (size_t i = 0; i < kShareSlots; ++i) {
       const uint64_t other = table_.slots[i].owner.load();
-      const bool lost =
-          other == 0 || process_.ended(other) || (process_.hidden(other) && forsaken(i, now));
+      const bool lost = other == 0 || process_.ended(other) ||
+                        (process_.hidden(other) && silent_for_long(i, now));
       if (lost && take(i, other, own)) return true;
     }
     return false;
@@ -55,7 +55,7 @@ class BasicShareSeat {
   }
 
   // Frees the slot of a process that has ended.
-  void bury(size_t index) {
+  void release_if_ended(size_t index) {
     uint64_t owner = table_.slots[index].owner.load();
     if (owner == 0 || owner == process_.owner() || !process_.ended(owner)) return;
     if (!table_.slots[index].owner.compare_exchange_strong(owner, 0)) return;
@@ -74,7 +74,7 @@ class BasicShareSeat {
  private:
   // A process in another process namespace loses its slot after so long a silence, but only if no
   // other slot is free.
-  static constexpr Duration kForsaken = Duration::from_s(60);
+  static constexpr Duration kLongSilence = Duration::from_s(60);
 
   bool take(size_t index, uint64_t from, uint64_t own) {
     Slot& slot = table_.slots[index];
@@ -95,10 +95,10 @@ class BasicShareSeat {
     return true;
   }
 
-  bool forsaken(size_t index, Instant now) const {
+  bool silent_for_long(size_t index, Instant now) const {
     const auto& directions = table_.slots[index].directions;
-    return !share_beat_lives(directions[0].beat.load(), now, kForsaken) &&
-           !share_beat_lives(directions[1].beat.load(), now, kForsaken);
+    return !share_beat_lives(directions[0].beat.load(), now, kLongSilence) &&
+           !share_beat_lives(directions[1].beat.load(), now, kLongSilence);
   }
 
   // A forked child leaves its parent's slot alone.

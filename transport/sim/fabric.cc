@@ -1,62 +1,195 @@
 #include "transport/sim/fabric.h"
 
 #include <algorithm>
-#include <numeric>
+#include <array>
+#include <cstring>
 #include <utility>
 
-#include "transport/sim/fabric_impl.h"
-#include "transport/sim/link_capture.h"
+#include "transport/base/prefetch.h"
+#include "transport/base/return_if_error.h"
+#include "transport/sim/ecmp_hash.h"
 
 namespace pacecar {
 namespace {
 
-constexpr Bytes kSnapBytes = 65'535;
+// The bytes of a link that packets use.
+constexpr size_t kHotLinkBytes = 256;
+// The bytes of a packet that its reader uses.
+constexpr size_t kHeaderBytes = 128;
+constexpr Bytes kSnapBytes = 65'535;  // of a packet in a capture
+
+// The most that can still arrive after a pause was sent: a round trip's worth of the cable, a
+// packet that each end had just begun, and the one that exceeded the threshold.
+Bytes headroom_of(const Cable& cable, const FabricConfig& config) {
+  if (config.switches.pfc.headroom > 0) return config.switches.pfc.headroom;
+  const Bytes largest = config.hosts.datagram_bytes + config.hosts.overhead_bytes;
+  return cable.rate.bytes_in(cable.delay * 2) + 4 * largest;
+}
 
 }  // namespace
 
-uint64_t FabricCounters::all_dropped() const {
-  return std::accumulate(dropped.begin(), dropped.end(), uint64_t{0});
-}
-
-Fabric::Fabric(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Fabric::~Fabric() = default;
-
 Result<std::unique_ptr<Fabric>> Fabric::create(EventLoop& loop, const Topology& topology,
                                                const FabricConfig& config, uint64_t seed) {
-  if (auto ok = check_fabric_config(config, topology); !ok) {
-    return tl::unexpected<Error>(ok.error());
+  RETURN_IF_ERROR(check_fabric_config(config, topology));
+  ASSIGN_OR_RETURN(auto routing, make_routing(topology));
+  return std::unique_ptr<Fabric>(new Fabric(loop, topology, config, std::move(routing), seed));
+}
+
+Fabric::Fabric(EventLoop& loop, const Topology& topology, const FabricConfig& config,
+               Routing routing, uint64_t seed)
+    : loop_(loop),
+      config_(config),
+      topology_(topology),
+      hosts_(topology.hosts),
+      routing_(std::move(routing)),
+      random_(seed),
+      store_(
+          config.payload == PayloadMode::kBytes ? config.hosts.datagram_bytes : config.header_bytes,
+          config.switches.telemetry),
+      faults_(*this),
+      uplinks_(topology.hosts),
+      store_timer_(loop_.add_timer(*this, event(Event::kStoreRoom, 0))),
+      in_routes_(topology_.cables.size(), true),
+      reroute_timer_(loop_.add_timer(*this, event(Event::kReroute, 0))) {
+  links_.reserve(2 * topology_.cables.size());
+  for (const Cable& cable : topology_.cables) {
+    add_link(cable, cable.a, cable.b);
+    add_link(cable, cable.b, cable.a);
+    failover_timers_.push_back(
+        loop_.add_timer(*this, event(Event::kFailover, static_cast<LinkId>(links_.size() - 2))));
   }
-  auto routing = make_routing(topology);
-  if (!routing) return tl::unexpected<Error>(routing.error());
-  return std::unique_ptr<Fabric>(
-      new Fabric(std::make_unique<Impl>(loop, topology, config, std::move(*routing), seed)));
+  for (const PolicerConfig& policer : config_.policers) {
+    links_[policer.link].policer = std::make_unique<Policer>(policer.rate, policer.burst);
+  }
+  for (uint32_t i = 0; i < topology_.switches; ++i) {
+    switches_.push_back({SwitchBuffer(config_.switches), random_.next_u64()});
+  }
+  for (uint32_t process = 0; process < topology_.all_processes(); ++process) {
+    uint64_t bps = 0;
+    for (const LinkId link : uplinks_[topology_.host_of(process)]) {
+      bps += links_[link].clock.rate().bps();
+    }
+    ports_.emplace_back(*this, process, Rate::from_bps(bps));
+  }
 }
 
-uint32_t Fabric::hosts() const { return impl_->hosts; }
-uint32_t Fabric::processes() const { return impl_->topology.all_processes(); }
-PacketIo& Fabric::port(uint32_t process) { return impl_->ports[process]; }
-const Address& Fabric::address(uint32_t process) const {
-  return impl_->ports[process].local_address();
+void Fabric::add_link(const Cable& cable, NodeId from, NodeId to) {
+  const auto id = static_cast<LinkId>(links_.size());
+  FabricLink& link =
+      links_.emplace_back(cable.rate, cable.delay, from, to, config_.switches.control_weight,
+                          from < hosts_ ? topology_.processes : 1);
+  link.arrival_timer = loop_.add_timer(*this, event(Event::kArrival, id));
+  link.free_timer = loop_.add_timer(*this, event(Event::kFree, id));
+  link.ingress.headroom_limit = headroom_of(cable, config_);
+  if (from < hosts_) uplinks_[from].push_back(id);
 }
 
-bool Fabric::send_frame(uint32_t process, const FabricFrame& frame) {
-  return impl_->ports[process].send_frame(frame);
+void Fabric::on_event(Instant, uint32_t what) {
+  const LinkId link = what >> kEventBits;
+  switch (static_cast<Event>(what & ((1U << kEventBits) - 1))) {
+    case Event::kArrival:
+      return arrive(link);
+    case Event::kFree:
+      return transmitter_free(link);
+    case Event::kFailover:
+      return set_in_routes(link / 2, false);
+    case Event::kReroute:
+      return reroute();
+    case Event::kStoreRoom:
+      return notify_waiting_for_store();
+  }
 }
 
-void Fabric::set_listener(uint32_t process, EventSink& sink, uint32_t what) {
-  impl_->ports[process].set_listener(sink, what);
+// Prefetches first the link, then the packet, then its next place: a host with its state, or the
+// next link. Some events are between these steps, as each needs the result of the previous one.
+void Fabric::prepare(uint32_t what, unsigned events_before) {
+  const FabricLink& link = links_[what >> kEventBits];
+  const auto kind = static_cast<Event>(what & ((1U << kEventBits) - 1));
+  constexpr unsigned kLink = EventSink::kEventsAhead;
+  constexpr unsigned kPacket = kLink - 1;
+  constexpr unsigned kBeyond = 3;
+  if (events_before == kLink) return prefetch(&link, kHotLinkBytes);
+  if (kind == Event::kFree) {
+    if (events_before == kPacket) link.queue.prefetch_next();
+    if (link.room_wanted) port_of(link.from, 0).prepare(events_before);
+  } else if (kind == Event::kArrival && !link.flight.empty()) {
+    const FabricPacket& packet = link.flight.front();
+    if (events_before == kPacket) prefetch(packet);
+    if (events_before == kBeyond && packet.next != nullptr) prefetch(*packet.next);
+    if (link.to < hosts_) {
+      if (events_before == kBeyond) prefetch(packet.memory, kHeaderBytes);
+      port_of(link.to, packet.destination_process).prepare(events_before);
+    } else if (events_before == kBeyond) {
+      if (const auto out = way_on(packet, link.to)) prefetch(&links_[*out], kHotLinkBytes);
+    }
+  }
 }
 
-size_t Fabric::links() const { return impl_->links.size(); }
+LinkId Fabric::choose_uplink(uint32_t host, uint32_t destination, uint64_t hash) const {
+  const auto& own = uplinks_[host];
+  if (own.size() == 1) return own[0];
+  const bool routed = destination < hosts_ && destination != host;
+  const auto ways = routed ? routing_.next_links(host, destination) : std::span<const LinkId>(own);
+  return ways.empty() ? own[0] : ways[pick_one(mix_bits(hash), ways.size())];
+}
+
+void Fabric::watch_store(uint32_t process) {
+  if (std::ranges::find(waiting_for_store_, process) == waiting_for_store_.end()) {
+    waiting_for_store_.push_back(process);
+  }
+}
+
+void Fabric::notify_waiting_for_store() {
+  for (const uint32_t process : std::exchange(waiting_for_store_, {})) ports_[process].wake();
+}
+
+void Fabric::give_back(FabricPacket& packet) {
+  store_.give_back(packet);
+  if (!waiting_for_store_.empty()) loop_.arm(store_timer_, loop_.now());
+}
+
+void Fabric::deliver(FabricPacket& packet) {
+  ++counters_.delivered;
+  trace(TraceKind::kDelivered, packet);
+}
+
+void Fabric::drop(FabricPacket& packet, FabricDrop cause) {
+  ++counters_.dropped[static_cast<size_t>(cause)];
+  trace(TraceKind::kDropped, packet, static_cast<uint64_t>(cause));
+  give_back(packet);
+}
+
+std::span<uint8_t> Fabric::carried(const FabricPacket& packet) const {
+  return {packet.memory, size_t{packet.header_bytes} +
+                             (keeps_payload(packet) ? packet.payload_bytes : 0) +
+                             packet.trailer_bytes};
+}
+
+void Fabric::trace(TraceKind kind, const FabricPacket& packet, uint64_t detail) {
+  add_to_trace(static_cast<uint64_t>(loop_.now().ns()) << 4U | static_cast<uint64_t>(kind));
+  add_to_trace(packet.flow_hash ^ detail << 32U);
+  add_to_trace(uint64_t{packet.wire_bytes} << 8U | static_cast<uint64_t>(packet.ecn));
+}
+
+// Hashes only the bytes that identify queue pair and packet: later ones may be memory addresses,
+// which differ from run to run.
+void Fabric::trace_bytes(const FabricPacket& packet) {
+  constexpr size_t kTransportHeader = 12;
+  std::array<uint64_t, 2> head{};
+  const auto bytes = carried(packet);
+  std::memcpy(head.data(), bytes.data(), std::min(bytes.size(), kTransportHeader));
+  add_to_trace(head[0]);
+  add_to_trace(head[1]);
+}
 
 LinkInfo Fabric::link_info(LinkId id) const {
-  const FabricLink& link = impl_->links[id];
+  const FabricLink& link = links_[id];
   return {.from = link.from, .to = link.to, .rate = link.clock.rate(), .delay = link.delay};
 }
 
 LinkStats Fabric::link_stats(LinkId id) const {
-  const FabricLink& link = impl_->links[id];
-  const Instant now = impl_->loop.now();
+  const FabricLink& link = links_[id];
+  const Instant now = loop_.now();
   LinkStats stats = link.stats;
   stats.queue_bytes = link.data_bytes(now);
   if (link.paused) stats.paused = stats.paused + (now - link.paused_since);
@@ -64,56 +197,38 @@ LinkStats Fabric::link_stats(LinkId id) const {
 }
 
 void Fabric::reset_queue_max() {
-  for (FabricLink& link : impl_->links) {
-    link.stats.queue_max_bytes = link.data_bytes(impl_->loop.now());
-  }
-}
-
-void Fabric::count_arrivals(uint32_t source, uint32_t destination) {
-  impl_->ports[destination].count_arrivals(source);
-}
-
-Bytes Fabric::arrived_bytes(uint32_t source, uint32_t destination) const {
-  return impl_->ports[destination].arrived_bytes(source);
+  for (FabricLink& link : links_) link.stats.queue_max_bytes = link.data_bytes(loop_.now());
 }
 
 Bytes Fabric::switch_buffer_max() const {
   Bytes most = 0;
-  for (const auto& node : impl_->switches) most = std::max(most, node.buffer.max_bytes());
+  for (const Switch& node : switches_) most = std::max(most, node.buffer.max_bytes());
   return most;
 }
 
-Bytes Fabric::switch_buffer(uint32_t index) const {
-  return impl_->switches[index].buffer.held_bytes();
-}
-
-void Fabric::set_cable_up(uint32_t cable, bool up) { impl_->set_cable_up(cable, up); }
-
 void Fabric::set_cable_rate(uint32_t cable, Rate rate) {
-  impl_->links[2 * cable].clock.set_rate(rate);
-  impl_->links[2 * cable + 1].clock.set_rate(rate);
+  links_[2 * cable].clock.set_rate(rate);
+  links_[2 * cable + 1].clock.set_rate(rate);
 }
-
-void Fabric::set_cable_loss(uint32_t cable, double probability) {
-  impl_->links[2 * cable].loss = impl_->links[2 * cable + 1].loss = probability;
-}
-
-void Fabric::set_faults(const SimFaults& faults) { impl_->faults.set(faults); }
 
 Result<void> Fabric::capture(LinkId link, const std::string& path) {
-  auto writer = PcapWriter::create(path, kSnapBytes);
-  if (!writer) return tl::unexpected<Error>(writer.error());
-  impl_->links[link].capture =
-      std::make_unique<LinkCapture>(std::move(*writer), impl_->config, impl_->topology.processes);
+  ASSIGN_OR_RETURN(auto writer, PcapWriter::create(path, kSnapBytes));
+  links_[link].capture = std::make_unique<PcapWriter>(std::move(writer));
+  zeros_.resize(config_.hosts.datagram_bytes);
   return {};
 }
 
+// Counts what is in flight queue by queue, cable by cable, inbox by inbox.
 FabricCounters Fabric::counters() const {
-  FabricCounters counters = impl_->counters;
-  counters.in_flight = impl_->count_in_flight();
+  FabricCounters counters = counters_;
+  counters.in_flight = faults_.delayed();
+  for (const FabricLink& link : links_) {
+    counters.in_flight += link.queue.count() + link.flight.count_if([](const FabricPacket& packet) {
+      return !packet.is_pause();
+    });
+  }
+  for (const HostPort& port : ports_) counters.in_flight += port.waiting();
   return counters;
 }
-
-uint64_t Fabric::trace_hash() const { return impl_->trace_hash.value(); }
 
 }  // namespace pacecar

@@ -12,136 +12,213 @@
 // fabric.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "transport/base/prng.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
 #include "transport/io/packet_io.h"
 #include "transport/sim/event_loop.h"
 #include "transport/sim/fabric_config.h"
+#include "transport/sim/fabric_link.h"
+#include "transport/sim/fabric_packet.h"
+#include "transport/sim/fabric_types.h"
+#include "transport/sim/host_port.h"
+#include "transport/sim/packet_faults.h"
+#include "transport/sim/packet_store.h"
+#include "transport/sim/routing.h"
 #include "transport/sim/sim_faults.h"
+#include "transport/sim/switch_buffer.h"
 #include "transport/sim/topology.h"
 
 namespace pacecar {
 
-enum class FabricDrop : uint8_t {
-  kNoRoute,
-  kQueueFull,
-  kInboxFull,
-  kLinkDown,   // on a failed cable, in the queue before it, or without another route
-  kLoss,       // injected
-  kPartition,  // injected
-  kPolicer,
-  kCount
-};
+// Whether a configuration makes sense. Errors: kInvalidArgument, one sentence that names the
+// setting and its cure.
+Result<void> check_fabric_config(const FabricConfig& config, const Topology& topology);
 
-struct FabricCounters {
-  uint64_t sent = 0;        // taken from hosts
-  uint64_t duplicated = 0;  // injected
-  uint64_t corrupted = 0;   // injected
-  uint64_t delayed = 0;     // injected
-  uint64_t marked = 0;
-  uint64_t trimmed = 0;    // their headers are delivered or dropped like any packet
-  uint64_t delivered = 0;  // handed to the reader
-  std::array<uint64_t, static_cast<size_t>(FabricDrop::kCount)> dropped{};
-  uint64_t in_flight = 0;  // in queues, on cables, in inboxes
-  uint64_t pauses = 0;     // PFC pause frames
-
-  uint64_t dropped_for(FabricDrop cause) const { return dropped[static_cast<size_t>(cause)]; }
-  uint64_t all_dropped() const;
-  bool conserved() const { return sent + duplicated == delivered + all_dropped() + in_flight; }
-};
-
-// What one direction of a cable has done so far.
-struct LinkStats {
-  Bytes sent_bytes = 0;  // on the wire
-  uint64_t sent_packets = 0;
-  Bytes queue_bytes = 0;      // data waiting now, the packet being sent included
-  Bytes queue_max_bytes = 0;  // since the begin or reset_queue_max()
-  uint64_t marked = 0;
-  uint64_t trimmed = 0;
-  uint64_t dropped = 0;
-  Duration paused;  // by PFC
-};
-
-// A frame of a real network as a packet: it has its own ECN field, and receive() of the
-// destination's port returns it.
-struct FabricFrame {
-  std::span<const uint8_t> bytes;
-  Bytes kept_bytes = 0;      // what trimming leaves of it; 0: it is dropped rather than trimmed
-  uint32_t destination = 0;  // process
-  TrafficClass traffic_class = TrafficClass::kData;
-  Ecn ecn = Ecn::kNotCapable;
-};
-
-struct LinkInfo {
-  NodeId from = 0;
-  NodeId to = 0;
-  Rate rate;
-  Duration delay;
-};
-
-class Fabric {
+class Fabric final : private EventSink {
  public:
-  class Impl;  // for the fabric's own parts
-
   // Errors: kInvalidArgument for a topology whose hosts cannot all reach each other, or a
   // configuration that makes no sense; one sentence with the cure.
   static Result<std::unique_ptr<Fabric>> create(EventLoop& loop, const Topology& topology,
                                                 const FabricConfig& config, uint64_t seed);
-  ~Fabric();
 
-  uint32_t hosts() const;
-  uint32_t processes() const;  // of all hosts
+  uint32_t hosts() const { return hosts_; }
+  uint32_t processes() const { return topology_.all_processes(); }  // of all hosts
   // The port of a process, by number; with one process per host, of a host.
-  PacketIo& port(uint32_t process);
-  const Address& address(uint32_t process) const;
+  PacketIo& port(uint32_t process) { return ports_[process]; }
+  const Address& address(uint32_t process) const { return ports_[process].local_address(); }
   // Sends a frame from a process, with PayloadMode::kBytes. False: it is longer than a datagram, or
   // the host's NIC has no room for it.
-  bool send_frame(uint32_t process, const FabricFrame& frame);
+  bool send_frame(uint32_t process, const FabricFrame& frame) {
+    return ports_[process].send_frame(frame);
+  }
   // Calls `sink` (with `what`) at once when something arrives in an empty inbox, or when a blocked
   // send() may continue: in virtual time, never from within a call of the host.
-  void set_listener(uint32_t process, EventSink& sink, uint32_t what);
+  void set_listener(uint32_t process, EventSink& sink, uint32_t what) {
+    ports_[process].set_listener(sink, what);
+  }
 
   // Links: both directions of cable i of the topology are 2i (a to b) and 2i + 1 (b to a).
-  size_t links() const;
+  size_t links() const { return links_.size(); }
   LinkInfo link_info(LinkId link) const;
   LinkStats link_stats(LinkId link) const;
   void reset_queue_max();
   // Counts, from now on, the payload that arrives at one process from another; every packet of it,
   // so needless retransmissions count again.
-  void count_arrivals(uint32_t source, uint32_t destination);
+  void count_arrivals(uint32_t source, uint32_t destination) {
+    ports_[destination].count_arrivals(source);
+  }
   // 0 for a pair that is not counted.
-  Bytes arrived_bytes(uint32_t source, uint32_t destination) const;
+  Bytes arrived_bytes(uint32_t source, uint32_t destination) const {
+    return ports_[destination].arrived_bytes(source);
+  }
   // Most bytes that waited in any switch at once, all ports together; a packet that is being sent
   // is not in the buffer any more.
   Bytes switch_buffer_max() const;
-  // What a switch holds now; index: node minus hosts().
-  Bytes switch_buffer(uint32_t index) const;
+  // Bytes that a switch holds now; index: node minus hosts().
+  Bytes switch_buffer(uint32_t index) const { return switches_[index].buffer.held_bytes(); }
 
   // Faults. What is on a cable that goes down is lost.
   void set_cable_up(uint32_t cable, bool up);
   void set_cable_rate(uint32_t cable, Rate rate);  // more than 0
-  void set_cable_loss(uint32_t cable, double probability);
+  void set_cable_loss(uint32_t cable, double probability) {
+    links_[2 * cable].loss = links_[2 * cable + 1].loss = probability;
+  }
   // Random loss, duplication, reordering, corruption and partitions, at the first switch of each
   // packet's way; frozen processes. Islands, stalls and losses of control writes name processes.
-  void set_faults(const SimFaults& faults);
+  void set_faults(const SimFaults& faults) { faults_.set(faults); }
 
   // Writes what comes out of a link as a pcap file from now on (Ethernet, IP and UDP headers made
   // up; payload as zeros where it is carried as a length). Errors: kSystem, naming the file.
   Result<void> capture(LinkId link, const std::string& path);
 
   FabricCounters counters() const;
-  uint64_t trace_hash() const;
+  // A running hash over what happened: two runs with equal hashes did the same, in the same order.
+  // It detects accidents, not forgery.
+  uint64_t trace_hash() const { return trace_hash_; }
 
  private:
-  explicit Fabric(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  friend class HostPort;
+  friend class PacketFaults;
+
+  Fabric(EventLoop& loop, const Topology& topology, const FabricConfig& config, Routing routing,
+         uint64_t seed);
+
+  void on_event(Instant now, uint32_t what) override;
+  void prepare(uint32_t what, unsigned events_before) override;
+
+  // Host ports: packets in, at this instant, on the uplink that `choose_uplink` gave two hosts.
+  LinkId choose_uplink(uint32_t host, uint32_t destination, uint64_t flow_hash) const;
+  uint32_t sender_of(const FabricPacket& packet) const {
+    return packet.source * topology_.processes + packet.source_process;
+  }
+  uint32_t receiver_of(const FabricPacket& packet) const {
+    return packet.destination * topology_.processes + packet.destination_process;
+  }
+  HostPort& port_of(uint32_t host, uint32_t process) {
+    return ports_[host * topology_.processes + process];
+  }
+  void send(LinkId link, FabricPacket& packet);
+  // Calls the host of a link whose NIC was full when its transmitter is free again.
+  void watch_room(LinkId link);
+  void watch_store(uint32_t process);
+  void deliver(FabricPacket& packet);  // has been handed to the reader
+  void give_back(FabricPacket& packet);
+
+  // Faults: a packet enters the first switch of its way.
+  void enter_switch(FabricPacket& packet);
+  void drop(FabricPacket& packet, FabricDrop cause);
+
+  enum class TraceKind : uint8_t { kSent, kDuplicated, kCorrupted, kArrived, kDelivered, kDropped };
+  void trace(TraceKind kind, const FabricPacket& packet, uint64_t detail = 0);
+  void trace_bytes(const FabricPacket& packet);
+  void add_to_trace(uint64_t word) {
+    trace_hash_ = (trace_hash_ ^ word) * 0x9E3779B97F4A7C15U;  // odd, so no information is lost
+    trace_hash_ ^= trace_hash_ >> 32U;
+  }
+  // Whether a packet's memory holds its payload.
+  bool keeps_payload(const FabricPacket& packet) const {
+    return config_.payload == PayloadMode::kBytes || packet.kind == PacketKind::kControl;
+  }
+  // The bytes of a packet that are there.
+  std::span<uint8_t> carried(const FabricPacket& packet) const;
+
+  enum class Event : uint32_t { kArrival, kFree, kFailover, kReroute, kStoreRoom };
+  static constexpr unsigned kEventBits = 3;
+
+  static uint32_t event(Event kind, LinkId link) {
+    return link << kEventBits | static_cast<uint32_t>(kind);
+  }
+
+  void add_link(const Cable& cable, NodeId from, NodeId to);
+
+  // Switches.
+  // The link on which a packet leaves a switch; nothing if there is none.
+  std::optional<LinkId> way_on(const FabricPacket& packet, NodeId at) const;
+  void forward_data(FabricPacket& packet, LinkId out);
+  void forward_control(FabricPacket& packet, LinkId out);
+  void overflow(FabricPacket& packet, LinkId out);
+  void mark(FabricPacket& packet, FabricLink& link, Bytes queue_bytes);
+  void leave_buffer(const FabricPacket& packet, NodeId at);
+
+  // Cables.
+  bool can_start(const FabricLink& link, const FabricPacket& packet) const {
+    return !link.clock.busy(loop_.now()) && !link.waiting() && !(link.paused && packet.is_data());
+  }
+  // Sends a packet that has been admitted, or lets it wait.
+  void offer(LinkId id, FabricPacket& packet);
+  // Something waits, and `was_waiting` before.
+  void start_or_wait(LinkId id, bool was_waiting);
+  void start(LinkId id, FabricPacket& packet);
+  void start_next(LinkId id);
+  void leave(FabricLink& link);
+  void arrive(LinkId id);
+  void record(PcapWriter& capture, const FabricPacket& packet) const;
+  void transmitter_free(LinkId id);
+  void cut(LinkId id);
+  void set_in_routes(uint32_t cable, bool in_routes);
+  void reroute();
+  // Priority flow control: pauses the sender on the other side, or is paused by it.
+  void send_pause(LinkId from_sender, PacketKind kind);
+  void be_paused(LinkId id, PacketKind kind);
+  void set_paused(FabricLink& link, bool paused);
+
+  void notify_waiting_for_store();
+
+  EventLoop& loop_;
+  const FabricConfig config_;
+  const Topology topology_;
+  const uint32_t hosts_;
+  Routing routing_;
+  Prng random_;
+  PacketStore store_;
+  FabricCounters counters_;
+  uint64_t trace_hash_ = 0;
+  PacketFaults faults_;
+  std::vector<FabricLink> links_;
+  struct Switch {
+    SwitchBuffer buffer;
+    uint64_t salt;
+  };
+  std::vector<Switch> switches_;
+  std::vector<std::vector<LinkId>> uplinks_;  // by host
+  std::deque<HostPort> ports_;                // by process
+
+  std::vector<EventLoop::TimerId> failover_timers_;  // by cable
+  EventLoop::TimerId store_timer_;
+  std::vector<uint32_t> waiting_for_store_;  // processes
+  std::vector<bool> in_routes_;              // by cable
+  EventLoop::TimerId reroute_timer_;
+  std::vector<uint8_t> zeros_;  // in place of payload in captures
 };
 
 }  // namespace pacecar

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "transport/sim/fabric_impl.h"
+#include "transport/sim/fabric.h"
 
 namespace pacecar {
 namespace {

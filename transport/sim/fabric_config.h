@@ -1,9 +1,10 @@
-// What the switches and cables of a simulated fabric do, apart from its shape (topology.h).
+// The configuration of a simulated fabric, apart from its shape (topology.h).
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "transport/base/prng.h"
 #include "transport/base/units.h"
 #include "transport/sim/topology.h"
 
@@ -21,6 +22,14 @@ struct EcnConfig {
   Bytes high = 0;
   double max_probability = 1.0;
   bool host_links = true;  // false: not in front of a host, where other paths are of no use
+
+  bool marks_at(When moment) const { return kind != Kind::kOff && when == moment; }
+  bool marks(Bytes queue_bytes, Prng& random) const {
+    if (queue_bytes < low) return false;
+    if (kind == Kind::kStep || queue_bytes >= high) return true;
+    const auto above = static_cast<double>(queue_bytes - low);
+    return random.chance(max_probability * above / static_cast<double>(high - low));
+  }
 };
 
 // Priority flow control (IEEE 802.1Qbb) of the data class, per ingress port: pause beyond
@@ -33,9 +42,9 @@ struct PfcConfig {
 };
 
 struct SwitchConfig {
-  // Of one egress port's data queue; 0: only the shared buffer bounds it.
+  // Bound of one egress port's data queue; 0: only the shared buffer bounds it.
   Bytes queue_bytes = 0;
-  // Of the whole switch; 0: unbounded (then queue_bytes must bound each port).
+  // Bound of the whole switch; 0: none (then queue_bytes must bound each port).
   Bytes buffer_bytes = 0;
   EcnConfig ecn;
   PfcConfig pfc;
@@ -52,13 +61,13 @@ struct SwitchConfig {
 };
 
 struct HostPortConfig {
-  // Of the NIC, in front of the cable, the packet being sent included; full: send() takes no more.
-  // An empty one takes any packet, so 0 means one packet at a time.
+  // The NIC's queue in front of the cable, the packet being sent included; when it is full, send()
+  // takes no more. An empty queue takes any packet, so 0 means one packet at a time.
   Bytes data_queue_bytes = 16384;
-  Bytes control_queue_bytes = 65536;  // of its own; holds the largest packet at least
+  Bytes control_queue_bytes = 65536;  // control packets' own; holds the largest packet at least
   Bytes inbox_bytes = 4 << 20;        // what is kept until it is read; dropped beyond
   Bytes datagram_bytes = 4096 + 128;  // largest datagram
-  // What every packet costs on the wire beyond its datagram: Ethernet with preamble and gap, IPv4,
+  // Bytes of every packet on the wire beyond its datagram: Ethernet with preamble and gap, IPv4,
   // UDP.
   Bytes overhead_bytes = 66;
   uint16_t paths = 64;  // UDP source ports

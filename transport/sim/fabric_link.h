@@ -1,24 +1,24 @@
-// The state of one direction of a cable: the queue in front of it, its transmitter, and what is on
-// the way. fabric_links.cc moves packets through it. Thread rule: one thread.
+// The state of one direction of a cable: the queue in front of it, its transmitter, and the packets
+// on it. fabric_links.cc moves packets through it. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
 #include "transport/base/units.h"
+#include "transport/io/decorators/pcap_writer.h"
 #include "transport/sim/egress_queue.h"
 #include "transport/sim/event_loop.h"
-#include "transport/sim/fabric.h"
 #include "transport/sim/fabric_packet.h"
-#include "transport/sim/link_capture.h"
+#include "transport/sim/fabric_types.h"
 #include "transport/sim/policer.h"
 #include "transport/sim/serial_clock.h"
 #include "transport/sim/switch_buffer.h"
 
 namespace pacecar {
 
-// What every packet touches comes first, a cache line for each of: the transmitter, the cable, the
-// queue, the counters.
+// Members that every packet touches come first: the transmitter, the cable, the queue, the
+// counters, each in about a cache line.
 struct alignas(64) FabricLink {
   // `processes`: that send on it; from a switch it is 1.
   FabricLink(Rate rate, Duration delay_, NodeId from_, NodeId to_, uint32_t control_weight,
@@ -28,13 +28,13 @@ struct alignas(64) FabricLink {
   // Data that waits or is being sent at `now`.
   Bytes data_bytes(Instant now) const {
     const bool sending = in_service != nullptr && clock.busy(now);
-    return queue.data_bytes() + (sending ? in_service_data : 0);
+    return queue.data().bytes() + (sending ? in_service_data : 0);
   }
-  // Of one of several processes.
+  // Of one process.
   Bytes data_bytes(Instant now, uint8_t process) const {
     const bool sending =
         in_service != nullptr && in_service->source_process == process && clock.busy(now);
-    return queue.data_bytes(process) + (sending ? in_service_data : 0);
+    return queue.data().bytes(process) + (sending ? in_service_data : 0);
   }
   bool waiting() const { return !queue.empty() || pause_due != PacketKind::kData; }
 
@@ -51,7 +51,7 @@ struct alignas(64) FabricLink {
   bool paused = false;       // data, by the far end
   bool room_wanted = false;  // the host in front of it waits until it has sent a packet
   PacketKind pause_due = PacketKind::kData;  // kPause or kResume: to be sent before all else
-  std::unique_ptr<LinkCapture> capture;
+  std::unique_ptr<PcapWriter> capture;       // of what comes out; null: none
   double loss = 0;
   std::unique_ptr<Policer> policer;  // of what comes out; null: none
   EgressQueue queue;

@@ -1,9 +1,10 @@
 // Packets on cables: transmitters, arrivals, failures.
 #include <algorithm>
+#include <array>
+#include <span>
 #include <utility>
 
-#include "transport/sim/fabric_impl.h"
-#include "transport/sim/link_capture.h"
+#include "transport/sim/fabric.h"
 
 namespace pacecar {
 namespace {
@@ -12,161 +13,174 @@ constexpr uint32_t kPauseFrameBytes = 84;  // 64, with preamble and gap
 
 }  // namespace
 
-void Fabric::Impl::send(LinkId id, FabricPacket& packet) {
-  FabricLink& link = links[id];
-  ++counters.sent;
+void Fabric::send(LinkId id, FabricPacket& packet) {
+  FabricLink& link = links_[id];
+  ++counters_.sent;
   trace(TraceKind::kSent, packet);
   trace_bytes(packet);
   if (!link.up) return drop(packet, FabricDrop::kLinkDown);
   offer(id, packet);
 }
 
-void Fabric::Impl::offer(LinkId id, FabricPacket& packet) {
-  FabricLink& link = links[id];
-  if (!link.clock.busy(loop.now())) leave(link);
+void Fabric::offer(LinkId id, FabricPacket& packet) {
+  FabricLink& link = links_[id];
+  if (!link.clock.busy(loop_.now())) leave(link);
   if (packet.is_data()) {
-    const Bytes queue = link.data_bytes(loop.now()) + packet.wire_bytes;
+    const Bytes queue = link.data_bytes(loop_.now()) + packet.wire_bytes;
     link.stats.queue_max_bytes = std::max(link.stats.queue_max_bytes, queue);
-    if (link.from >= hosts && ecn.on_enqueue()) mark(packet, link, queue);
+    if (link.from >= hosts_ && config_.switches.ecn.marks_at(EcnConfig::When::kEnqueue))
+      mark(packet, link, queue);
   }
   if (can_start(link, packet)) return start(id, packet);
   const bool waiting = link.waiting();
   link.queue.push(packet);
-  poke(id, waiting);
+  start_or_wait(id, waiting);
 }
 
-void Fabric::Impl::poke(LinkId id, bool was_waiting) {
-  const FabricLink& link = links[id];
-  if (!link.clock.busy(loop.now())) {
+void Fabric::start_or_wait(LinkId id, bool was_waiting) {
+  const FabricLink& link = links_[id];
+  if (!link.clock.busy(loop_.now())) {
     start_next(id);
   } else if (!was_waiting) {
-    loop.arm(link.free_timer, link.clock.free_at());
+    loop_.arm(link.free_timer, link.clock.free_at());
   }
 }
 
-void Fabric::Impl::start_next(LinkId id) {
-  FabricLink& link = links[id];
+void Fabric::start_next(LinkId id) {
+  FabricLink& link = links_[id];
   leave(link);
   if (link.pause_due != PacketKind::kData) {
-    FabricPacket& frame = store.take(0);
+    FabricPacket& frame = store_.take(0);
     frame.kind = std::exchange(link.pause_due, PacketKind::kData);
     frame.wire_bytes = kPauseFrameBytes;
-    counters.pauses += frame.kind == PacketKind::kPause ? 1 : 0;
+    counters_.pauses += frame.kind == PacketKind::kPause ? 1 : 0;
     start(id, frame);
   } else if (FabricPacket* packet = link.queue.pop(link.paused)) {
-    if (link.from >= hosts) leave_buffer(*packet, link.from);
+    if (link.from >= hosts_) leave_buffer(*packet, link.from);
     start(id, *packet);
   } else {
     return;
   }
-  if (link.waiting() || link.room_wanted) loop.arm(link.free_timer, link.clock.free_at());
+  if (link.waiting() || link.room_wanted) loop_.arm(link.free_timer, link.clock.free_at());
 }
 
-void Fabric::Impl::start(LinkId id, FabricPacket& packet) {
-  FabricLink& link = links[id];
+void Fabric::start(LinkId id, FabricPacket& packet) {
+  FabricLink& link = links_[id];
   leave(link);
-  packet.arrival = link.clock.send(packet.wire_bytes, loop.now()) + link.delay;
+  packet.arrival = link.clock.send(packet.wire_bytes, loop_.now()) + link.delay;
   link.stats.sent_bytes += packet.wire_bytes;
   ++link.stats.sent_packets;
   const bool first = link.flight.empty();
   link.flight.push(packet);
   link.in_service = &packet;
   link.in_service_data = packet.is_data() ? packet.wire_bytes : 0;
-  if (first) loop.arm(link.arrival_timer, packet.arrival);
+  if (first) loop_.arm(link.arrival_timer, packet.arrival);
 }
 
 // The packet in service has left. Called as soon as anything depends on it; if nothing waited when
 // it left, nothing waits now.
-void Fabric::Impl::leave(FabricLink& link) {
+void Fabric::leave(FabricLink& link) {
   FabricPacket* packet = std::exchange(link.in_service, nullptr);
-  if (packet == nullptr || link.in_service_data == 0 || link.from < hosts) return;
-  const Bytes behind = link.queue.data_bytes();
-  if (ecn.on_dequeue()) mark(*packet, link, behind);
-  if (!config.switches.telemetry || packet->hops == kMaxTelemetryHops) return;
-  store.telemetry(*packet)[packet->hops++] = {
+  if (packet == nullptr || link.in_service_data == 0 || link.from < hosts_) return;
+  const Bytes behind = link.queue.data().bytes();
+  if (config_.switches.ecn.marks_at(EcnConfig::When::kDequeue)) mark(*packet, link, behind);
+  if (!config_.switches.telemetry || packet->hops == kMaxTelemetryHops) return;
+  store_.telemetry(*packet)[packet->hops++] = {
       .time_ns = static_cast<uint32_t>(link.clock.free_at().ns()),
       .sent_bytes = static_cast<uint32_t>(link.stats.sent_bytes),
       .queue_bytes = static_cast<uint32_t>(behind),
       .rate_mbps = static_cast<uint32_t>(link.clock.rate().bps() / 1'000'000)};
 }
 
-void Fabric::Impl::transmitter_free(LinkId id) {
-  FabricLink& link = links[id];
-  if (link.clock.busy(loop.now())) return loop.arm(link.free_timer, link.clock.free_at());
+void Fabric::transmitter_free(LinkId id) {
+  FabricLink& link = links_[id];
+  if (link.clock.busy(loop_.now())) return loop_.arm(link.free_timer, link.clock.free_at());
   start_next(id);
   if (!std::exchange(link.room_wanted, false)) return;
-  for (uint32_t i = 0; i < topology.processes; ++i) port_of(link.from, i).link_is_free(id);
+  for (uint32_t i = 0; i < topology_.processes; ++i) port_of(link.from, i).link_is_free(id);
 }
 
-void Fabric::Impl::watch_room(LinkId id) {
-  FabricLink& link = links[id];
+void Fabric::watch_room(LinkId id) {
+  FabricLink& link = links_[id];
   link.room_wanted = true;
-  if (link.clock.busy(loop.now())) loop.arm(link.free_timer, link.clock.free_at());
+  if (link.clock.busy(loop_.now())) loop_.arm(link.free_timer, link.clock.free_at());
 }
 
-void Fabric::Impl::arrive(LinkId id) {
-  FabricLink& link = links[id];
+void Fabric::arrive(LinkId id) {
+  FabricLink& link = links_[id];
   FabricPacket& packet = link.flight.pop();
   if (&packet == link.in_service) leave(link);
-  if (!link.flight.empty()) loop.arm(link.arrival_timer, link.flight.front().arrival);
-  if (packet.kind == PacketKind::kPause || packet.kind == PacketKind::kResume) {
+  if (!link.flight.empty()) loop_.arm(link.arrival_timer, link.flight.front().arrival);
+  if (packet.is_pause()) {
     be_paused(id ^ 1U, packet.kind);
     return give_back(packet);
   }
-  if (link.loss > 0 && random.chance(link.loss)) {
+  if (link.loss > 0 && random_.chance(link.loss)) {
     ++link.stats.dropped;
     return drop(packet, FabricDrop::kLoss);
   }
-  if (link.policer && !link.policer->passes(packet.wire_bytes, loop.now())) {
+  if (link.policer && !link.policer->passes(packet.wire_bytes, loop_.now())) {
     ++link.stats.dropped;
     return drop(packet, FabricDrop::kPolicer);
   }
-  if (link.capture) link.capture->record(loop.now(), packet);
+  if (link.capture) record(*link.capture, packet);
   packet.came_by = id;
-  trace_hash.add(static_cast<uint64_t>(loop.now().ns()) << 24U ^ id);
-  if (link.to < hosts) {
+  add_to_trace(static_cast<uint64_t>(loop_.now().ns()) << 24U ^ id);
+  if (link.to < hosts_) {
     port_of(link.to, packet.destination_process).arrive(packet);
-  } else if (link.from < hosts && faults.active()) {
-    faults.pass(packet);
+  } else if (link.from < hosts_ && faults_.active()) {
+    faults_.pass(packet);
   } else {
     enter_switch(packet);
   }
 }
 
-void Fabric::Impl::set_cable_up(uint32_t cable, bool up) {
+void Fabric::record(PcapWriter& capture, const FabricPacket& packet) const {
+  const std::span header(packet.memory, packet.header_bytes);
+  const uint8_t* behind = packet.memory + packet.header_bytes;
+  const bool kept = keeps_payload(packet);
+  const std::span payload(kept ? behind : zeros_.data(), packet.payload_bytes);
+  const std::span trailer(kept ? behind + packet.payload_bytes : behind, packet.trailer_bytes);
+  const std::array<std::span<const uint8_t>, 3> parts = {header, payload, trailer};
+  capture.write(loop_.now(),
+                {process_address(sender_of(packet), packet.path),
+                 process_address(receiver_of(packet), 0), packet.ecn},
+                parts);
+}
+
+void Fabric::set_cable_up(uint32_t cable, bool up) {
   for (const LinkId id : {2 * cable, 2 * cable + 1}) {
-    if (links[id].up && !up) cut(id);
-    links[id].up = up;
+    if (links_[id].up && !up) cut(id);
+    links_[id].up = up;
   }
   const EventLoop::TimerId timer = failover_timers_[cable];
   if (up) {
-    loop.cancel(timer);
+    loop_.cancel(timer);
     set_in_routes(cable, true);
-  } else if (loop.deadline(timer) == Instant::never() && in_routes_[cable]) {
-    loop.arm(timer, loop.now() + config.failover);
+  } else if (loop_.deadline(timer) == Instant::never() && in_routes_[cable]) {
+    loop_.arm(timer, loop_.now() + config_.failover);
   }
 }
 
-void Fabric::Impl::set_in_routes(uint32_t cable, bool in_routes) {
+void Fabric::set_in_routes(uint32_t cable, bool in_routes) {
   if (in_routes_[cable] == in_routes) return;
   in_routes_[cable] = in_routes;
-  loop.arm(reroute_timer_, loop.now());  // once for all that happens now
+  loop_.arm(reroute_timer_, loop_.now());  // once for all that happens now
 }
 
-void Fabric::Impl::reroute() { routing = make_routing(topology, in_routes_); }
+void Fabric::reroute() { routing_ = make_routing(topology_, in_routes_); }
 
 // Packets on the cable and in the queue before it are lost, and pauses end.
-void Fabric::Impl::cut(LinkId id) {
-  FabricLink& link = links[id];
+void Fabric::cut(LinkId id) {
+  FabricLink& link = links_[id];
   link.in_service = nullptr;
-  loop.cancel(link.arrival_timer);
+  loop_.cancel(link.arrival_timer);
   while (!link.flight.empty()) {
     FabricPacket& packet = link.flight.pop();
-    const bool counted = packet.kind != PacketKind::kPause && packet.kind != PacketKind::kResume;
-    counted ? drop(packet, FabricDrop::kLinkDown) : give_back(packet);
+    packet.is_pause() ? give_back(packet) : drop(packet, FabricDrop::kLinkDown);
   }
   while (FabricPacket* packet = link.queue.pop(false)) {
-    if (link.from >= hosts) leave_buffer(*packet, link.from);
+    if (link.from >= hosts_) leave_buffer(*packet, link.from);
     ++link.stats.dropped;
     drop(*packet, FabricDrop::kLinkDown);
   }
@@ -174,33 +188,33 @@ void Fabric::Impl::cut(LinkId id) {
   link.pause_due = PacketKind::kData;
   link.ingress.pausing = false;
   // The host before it, if it waits, has room now.
-  if (link.room_wanted) loop.arm(link.free_timer, std::max(loop.now(), link.clock.free_at()));
+  if (link.room_wanted) loop_.arm(link.free_timer, std::max(loop_.now(), link.clock.free_at()));
 }
 
-void Fabric::Impl::set_paused(FabricLink& link, bool paused) {
+void Fabric::set_paused(FabricLink& link, bool paused) {
   if (paused == link.paused) return;
   link.paused = paused;
   if (paused) {
-    link.paused_since = loop.now();
+    link.paused_since = loop_.now();
   } else {
-    link.stats.paused = link.stats.paused + (loop.now() - link.paused_since);
+    link.stats.paused = link.stats.paused + (loop_.now() - link.paused_since);
   }
 }
 
-void Fabric::Impl::be_paused(LinkId id, PacketKind kind) {
-  FabricLink& link = links[id];
+void Fabric::be_paused(LinkId id, PacketKind kind) {
+  FabricLink& link = links_[id];
   set_paused(link, kind == PacketKind::kPause);
-  if (!link.clock.busy(loop.now())) start_next(id);
+  if (!link.clock.busy(loop_.now())) start_next(id);
 }
 
-void Fabric::Impl::send_pause(LinkId from_sender, PacketKind kind) {
-  links[from_sender].ingress.pausing = kind == PacketKind::kPause;
+void Fabric::send_pause(LinkId from_sender, PacketKind kind) {
+  links_[from_sender].ingress.pausing = kind == PacketKind::kPause;
   const LinkId id = from_sender ^ 1U;
-  FabricLink& link = links[id];
+  FabricLink& link = links_[id];
   if (!link.up) return;
   const bool waiting = link.waiting();
   link.pause_due = kind;
-  poke(id, waiting);
+  start_or_wait(id, waiting);
 }
 
 }  // namespace pacecar

@@ -37,6 +37,8 @@ struct alignas(64) FabricPacket {
   LinkId came_by = 0;               // the last link that it arrived on
 
   bool is_data() const { return kind == PacketKind::kData; }
+  // A pause frame is no packet of a host.
+  bool is_pause() const { return kind == PacketKind::kPause || kind == PacketKind::kResume; }
 };
 static_assert(sizeof(FabricPacket) == 64);
 

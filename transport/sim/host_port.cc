@@ -6,7 +6,7 @@
 #include "transport/base/check.h"
 #include "transport/base/prefetch.h"
 #include "transport/sim/ecmp_hash.h"
-#include "transport/sim/fabric_impl.h"
+#include "transport/sim/fabric.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
@@ -28,7 +28,7 @@ Bytes datagram_bytes(const FabricPacket& packet) {
 
 Address process_address(uint32_t process, uint16_t path) {
   Address address;
-  std::copy(kIpv4Prefix.begin(), kIpv4Prefix.end(), address.ip.begin());
+  std::ranges::copy(kIpv4Prefix, address.ip.begin());
   address.ip[12] = kNetwork;
   address.ip[13] = static_cast<uint8_t>(process >> 16);
   address.ip[14] = static_cast<uint8_t>(process >> 8);
@@ -43,14 +43,14 @@ uint32_t find_process(const Address& address, uint32_t processes) {
   return process < processes && address == process_address(process, 0) ? process : processes;
 }
 
-HostPort::HostPort(Fabric::Impl& fabric, uint32_t process, Rate line_rate)
+HostPort::HostPort(Fabric& fabric, uint32_t process, Rate line_rate)
     : fabric_(fabric),
       process_(process),
-      host_(fabric.topology.host_of(process)),
-      local_(static_cast<uint8_t>(process % fabric.topology.processes)),
+      host_(fabric.topology_.host_of(process)),
+      local_(static_cast<uint8_t>(process % fabric.topology_.processes)),
       address_(process_address(process, 0)),
-      reader_timer_(fabric.loop.add_timer(*this, 0)) {
-  const FabricConfig& config = fabric.config;
+      reader_timer_(fabric.loop_.add_timer(*this, 0)) {
+  const FabricConfig& config = fabric.config_;
   caps_.datagram_bytes = config.hosts.datagram_bytes;
   caps_.burst_bytes = config.hosts.datagram_bytes;
   caps_.receive_bytes = config.hosts.inbox_bytes;
@@ -65,10 +65,10 @@ uint16_t HostPort::source_port(uint16_t path, TrafficClass /*traffic_class*/) co
   return process_address(process_, path).port;
 }
 
-bool HostPort::frozen() const { return fabric_.faults.frozen(process_); }
+bool HostPort::frozen() const { return fabric_.faults_.frozen(process_); }
 
 size_t HostPort::send(std::span<const TxPacket> packets, Instant now) {
-  PACECAR_CHECK(now == fabric_.loop.now());
+  PACECAR_CHECK(now == fabric_.loop_.now());
   size_t taken = 0;
   if (!frozen()) {
     while (taken < packets.size() && send_one(packets[taken])) ++taken;
@@ -78,27 +78,28 @@ size_t HostPort::send(std::span<const TxPacket> packets, Instant now) {
 }
 
 bool HostPort::too_long(const TxPacket& packet) const {
-  return packet.size() > caps_.datagram_bytes || (fabric_.config.payload == PayloadMode::kLength &&
-                                                  kept_bytes(packet) > fabric_.config.header_bytes);
+  return packet.size() > caps_.datagram_bytes ||
+         (fabric_.config_.payload == PayloadMode::kLength &&
+          kept_bytes(packet) > fabric_.config_.header_bytes);
 }
 
 // How much of a packet is carried as bytes.
 Bytes HostPort::kept_bytes(const TxPacket& packet) const {
-  const bool keeps_payload = fabric_.config.payload == PayloadMode::kBytes ||
+  const bool keeps_payload = fabric_.config_.payload == PayloadMode::kBytes ||
                              packet.traffic_class == TrafficClass::kControl;
   return packet.size() - (keeps_payload ? 0 : packet.payload.size());
 }
 
+Bytes HostPort::wire_bytes(const TxPacket& packet) const {
+  return packet.size() + fabric_.config_.hosts.overhead_bytes;
+}
+
 bool HostPort::has_room(LinkId id, bool data, Bytes size) const {
-  const FabricLink& link = fabric_.links[id];
-  const bool shared = fabric_.topology.processes > 1;
-  if (!data) {
-    const Bytes waiting = shared ? link.queue.control_bytes(local_) : link.queue.control_bytes();
-    return waiting + size <= fabric_.config.hosts.control_queue_bytes;
-  }
-  const Instant now = fabric_.loop.now();
-  const Bytes waiting = shared ? link.data_bytes(now, local_) : link.data_bytes(now);
-  return waiting == 0 || waiting + size <= fabric_.config.hosts.data_queue_bytes;
+  const FabricLink& link = fabric_.links_[id];
+  const HostPortConfig& limits = fabric_.config_.hosts;
+  if (!data) return link.queue.control().bytes(local_) + size <= limits.control_queue_bytes;
+  const Bytes waiting = link.data_bytes(fabric_.loop_.now(), local_);
+  return waiting == 0 || waiting + size <= limits.data_queue_bytes;
 }
 
 // False when it does not fit now.
@@ -108,73 +109,35 @@ bool HostPort::send_one(const TxPacket& packet) {
     ++counters_.send_errors;
     return true;
   }
-  const uint32_t destination = find_process(*packet.destination, fabric_.topology.all_processes());
+  const uint32_t destination = find_process(*packet.destination, fabric_.topology_.all_processes());
   const uint64_t hash = flow_hash(process_, destination, packet.path);
-  const LinkId link = fabric_.choose_uplink(host_, fabric_.topology.host_of(destination), hash);
+  const LinkId link = fabric_.choose_uplink(host_, fabric_.topology_.host_of(destination), hash);
   const bool data = packet.traffic_class == TrafficClass::kData;
-  const Bytes size = packet.size() + fabric_.config.hosts.overhead_bytes;
+  const Bytes size = wire_bytes(packet);
   if (!has_room(link, data, size)) {
     blocked_ = {.active = true, .data = data, .link = link, .size = size};
     fabric_.watch_room(link);
     return false;
   }
-  if (fabric_.store.in_use() >= fabric_.config.packets) {
+  if (fabric_.store_.in_use() >= fabric_.config_.packets) {
     fabric_.watch_store(process_);
     return false;
   }
-  FabricPacket& inside = take_packet(destination, hash, size, kept_bytes(packet));
-  fill(inside, packet);
-  count_and_send(link, inside, packet.size());
+  count_and_send(link, make_packet(destination, hash, packet));
   return true;
 }
 
 // `destination`: a process; an unknown one gets an unknown host.
-FabricPacket& HostPort::take_packet(uint32_t destination, uint64_t hash, Bytes size,
-                                    Bytes kept) const {
-  FabricPacket& packet = fabric_.store.take(kept);
+FabricPacket& HostPort::make_packet(uint32_t destination, uint64_t hash,
+                                    const TxPacket& from) const {
+  FabricPacket& packet = fabric_.store_.take(kept_bytes(from));
+  const bool data = from.traffic_class == TrafficClass::kData;
   packet.flow_hash = hash;
   packet.source = host_;
   packet.source_process = local_;
-  packet.destination = fabric_.topology.host_of(destination);
-  packet.destination_process = static_cast<uint8_t>(destination % fabric_.topology.processes);
-  packet.wire_bytes = static_cast<uint32_t>(size);
-  return packet;
-}
-
-void HostPort::count_and_send(LinkId link, FabricPacket& packet, Bytes datagram_bytes) {
-  ++counters_.sent_packets;
-  counters_.sent_bytes += datagram_bytes;
-  fabric_.send(link, packet);
-}
-
-bool HostPort::send_frame(const FabricFrame& frame) {
-  PACECAR_CHECK(fabric_.config.payload == PayloadMode::kBytes);
-  PACECAR_CHECK(frame.kept_bytes <= frame.bytes.size());
-  const uint64_t hash = flow_hash(process_, frame.destination, 0);
-  const LinkId link =
-      fabric_.choose_uplink(host_, fabric_.topology.host_of(frame.destination), hash);
-  const bool data = frame.traffic_class == TrafficClass::kData;
-  const Bytes size = frame.bytes.size() + fabric_.config.hosts.overhead_bytes;
-  if (frame.bytes.size() > caps_.datagram_bytes || !has_room(link, data, size) ||
-      fabric_.store.in_use() >= fabric_.config.packets) {
-    return false;
-  }
-  FabricPacket& inside = take_packet(frame.destination, hash, size, frame.bytes.size());
-  inside.path = 0;
-  inside.kind = data ? PacketKind::kData : PacketKind::kControl;
-  inside.ecn = frame.ecn;
-  inside.hops = 0;
-  inside.whole = frame.kept_bytes == 0;
-  inside.header_bytes = static_cast<uint16_t>(frame.kept_bytes);
-  inside.payload_bytes = static_cast<uint32_t>(frame.bytes.size() - frame.kept_bytes);
-  inside.trailer_bytes = 0;
-  append(inside.memory, frame.bytes);
-  count_and_send(link, inside, frame.bytes.size());
-  return true;
-}
-
-void HostPort::fill(FabricPacket& packet, const TxPacket& from) const {
-  const bool data = from.traffic_class == TrafficClass::kData;
+  packet.destination = fabric_.topology_.host_of(destination);
+  packet.destination_process = static_cast<uint8_t>(destination % fabric_.topology_.processes);
+  packet.wire_bytes = static_cast<uint32_t>(wire_bytes(from));
   packet.path = from.path;
   packet.kind = data ? PacketKind::kData : PacketKind::kControl;
   packet.ecn = data && caps_.sees_ecn ? Ecn::kCapable0 : Ecn::kNotCapable;
@@ -186,6 +149,34 @@ void HostPort::fill(FabricPacket& packet, const TxPacket& from) const {
   uint8_t* to = append(packet.memory, from.header);
   if (fabric_.keeps_payload(packet)) to = append(to, from.payload);
   append(to, from.trailer);
+  return packet;
+}
+
+void HostPort::count_and_send(LinkId link, FabricPacket& packet) {
+  ++counters_.sent_packets;
+  counters_.sent_bytes += datagram_bytes(packet);
+  fabric_.send(link, packet);
+}
+
+bool HostPort::send_frame(const FabricFrame& frame) {
+  PACECAR_CHECK(fabric_.config_.payload == PayloadMode::kBytes);
+  PACECAR_CHECK(frame.kept_bytes <= frame.bytes.size());
+  const TxPacket packet{.header = frame.bytes.first(frame.kept_bytes),
+                        .payload = frame.bytes.subspan(frame.kept_bytes),
+                        .traffic_class = frame.traffic_class};
+  const uint64_t hash = flow_hash(process_, frame.destination, 0);
+  const LinkId link =
+      fabric_.choose_uplink(host_, fabric_.topology_.host_of(frame.destination), hash);
+  const bool data = frame.traffic_class == TrafficClass::kData;
+  if (too_long(packet) || !has_room(link, data, wire_bytes(packet)) ||
+      fabric_.store_.in_use() >= fabric_.config_.packets) {
+    return false;
+  }
+  FabricPacket& inside = make_packet(frame.destination, hash, packet);
+  inside.ecn = frame.ecn;
+  inside.whole = frame.kept_bytes == 0;
+  count_and_send(link, inside);
+  return true;
 }
 
 void HostPort::link_is_free(LinkId link) {
@@ -203,38 +194,27 @@ void HostPort::arrive(FabricPacket& packet) {
   inbox_bytes_ += size;
   inbox_.push(packet);
   ++inbox_packets_;
-  if (!arrivals_.empty() && packet.is_data()) note_arrival(packet);
-  fabric_.trace(Fabric::Impl::TraceKind::kArrived, packet);
+  if (!arrivals_.empty() && packet.is_data()) {
+    const auto counted = arrivals_.find(fabric_.sender_of(packet));
+    if (counted != arrivals_.end()) counted->second += packet.payload_bytes;
+  }
+  fabric_.trace(Fabric::TraceKind::kArrived, packet);
   if (!was_empty) return;
   if (may_read()) {
     wake();
   } else {
-    fabric_.loop.arm(reader_timer_, reader_->free_at());
+    fabric_.loop_.arm(reader_timer_, reader_->free_at());
   }
 }
 
-std::vector<HostPort::Arrivals>::const_iterator HostPort::find_arrivals(uint32_t source) const {
-  return std::ranges::lower_bound(arrivals_, source, {}, &Arrivals::source);
-}
-
-void HostPort::count_arrivals(uint32_t source) {
-  const auto found = find_arrivals(source);
-  if (found == arrivals_.end() || found->source != source) arrivals_.insert(found, {source, 0});
-}
+void HostPort::count_arrivals(uint32_t source) { arrivals_.try_emplace(source, 0); }
 
 Bytes HostPort::arrived_bytes(uint32_t source) const {
-  const auto found = find_arrivals(source);
-  return found == arrivals_.end() || found->source != source ? 0 : found->bytes;
+  const auto found = arrivals_.find(source);
+  return found == arrivals_.end() ? 0 : found->second;
 }
 
-void HostPort::note_arrival(const FabricPacket& packet) {
-  const uint32_t source = fabric_.sender_of(packet);
-  const auto found = find_arrivals(source);
-  if (found == arrivals_.end() || found->source != source) return;
-  arrivals_[static_cast<size_t>(found - arrivals_.begin())].bytes += packet.payload_bytes;
-}
-
-bool HostPort::may_read() { return !reader_ || !reader_->busy(fabric_.loop.now()); }
+bool HostPort::may_read() { return !reader_ || !reader_->busy(fabric_.loop_.now()); }
 
 void HostPort::on_event(Instant, uint32_t) { wake(); }
 
@@ -245,11 +225,11 @@ void HostPort::prepare(unsigned events_before) const {
 
 void HostPort::wake() {
   if (listener_ == nullptr || frozen()) return;
-  listener_->on_event(fabric_.loop.now(), listener_what_);
+  listener_->on_event(fabric_.loop_.now(), listener_what_);
 }
 
 size_t HostPort::receive(std::span<RxPacket> packets, Instant now) {
-  PACECAR_CHECK(now == fabric_.loop.now());
+  PACECAR_CHECK(now == fabric_.loop_.now());
   release_lent();
   if (frozen()) return 0;
   const size_t most = std::min(packets.size(), inbox_packets_);
@@ -262,12 +242,12 @@ size_t HostPort::receive(std::span<RxPacket> packets, Instant now) {
     lent_.push(packet);
     ++count;
   }
-  if (!inbox_.empty() && !may_read()) fabric_.loop.arm(reader_timer_, reader_->free_at());
+  if (!inbox_.empty() && !may_read()) fabric_.loop_.arm(reader_timer_, reader_->free_at());
   return count;
 }
 
 void HostPort::hand_over(FabricPacket& packet, RxPacket& to, Address& source) {
-  const Instant now = fabric_.loop.now();
+  const Instant now = fabric_.loop_.now();
   const Bytes size = datagram_bytes(packet);
   const bool elided = !fabric_.keeps_payload(packet);
   source = process_address(fabric_.sender_of(packet), packet.path);
@@ -279,7 +259,7 @@ void HostPort::hand_over(FabricPacket& packet, RxPacket& to, Address& source) {
       .elided = elided ? packet.payload_bytes : 0,
       .trimmed = packet.kind == PacketKind::kTrimmed || packet.kind == PacketKind::kTrimmedInCore,
       .trimmed_in_core = packet.kind == PacketKind::kTrimmedInCore};
-  if (packet.hops > 0) to.telemetry = {fabric_.store.telemetry(packet), packet.hops};
+  if (packet.hops > 0) to.telemetry = {fabric_.store_.telemetry(packet), packet.hops};
   inbox_bytes_ -= size;
   ++counters_.received_packets;
   counters_.received_bytes += size;

@@ -1,6 +1,6 @@
 // One host's NIC at a simulated fabric, as a packet I/O: the code above runs as in production. If
 // several processes of a host share the NIC each has a port of its own: queues with back-pressure,
-// and an inbox; the NIC serves their queues in turn (egress_queue.h). Everything is driven by the
+// and an inbox; the NIC serves their queues in turn (class_queue.h). Everything is driven by the
 // fabric's clock: `now` must be that of its event loop. Thread rule: the fabric's thread.
 #pragma once
 
@@ -8,15 +8,18 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "transport/io/packet_io.h"
 #include "transport/sim/event_loop.h"
-#include "transport/sim/fabric.h"
 #include "transport/sim/fabric_packet.h"
+#include "transport/sim/fabric_types.h"
 #include "transport/sim/serial_clock.h"
 
 namespace pacecar {
+
+class Fabric;
 
 // ::ffff:10.x.y.z, where x.y.z is the process's number (topology.h); paths differ in their UDP
 // port, that of path 0 being the port that others send to.
@@ -26,7 +29,7 @@ uint32_t find_process(const Address& address, uint32_t processes);
 
 class HostPort final : public PacketIo, public EventSink {
  public:
-  HostPort(Fabric::Impl& fabric, uint32_t process, Rate line_rate);
+  HostPort(Fabric& fabric, uint32_t process, Rate line_rate);
 
   const PacketIoCaps& caps() const override { return caps_; }
   const Address& local_address() const override { return address_; }
@@ -62,20 +65,12 @@ class HostPort final : public PacketIo, public EventSink {
   bool too_long(const TxPacket& packet) const;
   bool has_room(LinkId link, bool data, Bytes size) const;
   Bytes kept_bytes(const TxPacket& packet) const;
-  FabricPacket& take_packet(uint32_t destination, uint64_t hash, Bytes size, Bytes kept) const;
-  void fill(FabricPacket& packet, const TxPacket& from) const;
-  void count_and_send(LinkId link, FabricPacket& packet, Bytes datagram_bytes);
+  Bytes wire_bytes(const TxPacket& packet) const;
+  FabricPacket& make_packet(uint32_t destination, uint64_t hash, const TxPacket& from) const;
+  void count_and_send(LinkId link, FabricPacket& packet);
   void hand_over(FabricPacket& packet, RxPacket& to, Address& source);
   void release_lent();
   bool may_read();
-
-  struct Arrivals {
-    uint32_t source = 0;
-    Bytes bytes = 0;
-  };
-  // Where those of `source` are, or would be.
-  std::vector<Arrivals>::const_iterator find_arrivals(uint32_t source) const;
-  void note_arrival(const FabricPacket& packet);
 
   // Why a send() stopped, until the host is notified that it may continue.
   struct Blocked {
@@ -85,7 +80,7 @@ class HostPort final : public PacketIo, public EventSink {
     Bytes size = 0;
   };
 
-  Fabric::Impl& fabric_;
+  Fabric& fabric_;
   uint32_t process_;  // of the network
   uint32_t host_;
   uint8_t local_;  // the process among those of its host
@@ -98,10 +93,10 @@ class HostPort final : public PacketIo, public EventSink {
   PacketList inbox_;
   size_t inbox_packets_ = 0;
   Bytes inbox_bytes_ = 0;
-  std::vector<Arrivals> arrivals_;     // that are counted, by source
-  PacketList lent_;                    // with the reader
-  std::vector<Address> lent_sources_;  // of those
-  std::optional<SerialClock> reader_;  // of a slow host
+  std::unordered_map<uint32_t, Bytes> arrivals_;  // payload that has arrived, by counted source
+  PacketList lent_;                               // with the reader
+  std::vector<Address> lent_sources_;             // of those
+  std::optional<SerialClock> reader_;             // of a slow host
   EventLoop::TimerId reader_timer_;
 };
 

@@ -2,64 +2,61 @@
 
 #include <algorithm>
 
-#include "transport/sim/fabric_impl.h"
+#include "transport/sim/fabric.h"
 
 namespace pacecar {
 namespace {
 
 bool listed(const std::vector<size_t>& hosts, size_t host) {
-  return std::find(hosts.begin(), hosts.end(), host) != hosts.end();
+  return std::ranges::find(hosts, host) != hosts.end();
 }
 
 }  // namespace
 
-PacketFaults::PacketFaults(Fabric::Impl& fabric)
+PacketFaults::PacketFaults(Fabric& fabric)
     : fabric_(fabric),
-      late_timer_(fabric.loop.add_timer(*this, kLatePacket)),
-      thaw_timer_(fabric.loop.add_timer(*this, kThaw)) {}
+      late_timer_(fabric.loop_.add_timer(*this, kLatePacket)),
+      thaw_timer_(fabric.loop_.add_timer(*this, kThaw)) {}
 
 void PacketFaults::set(const SimFaults& faults) {
   const auto stalls = std::move(faults_.stalls);
   faults_ = faults;
-  if (faults.reordering > 0) late_.reserve(fabric_.config.packets);
+  if (faults.reordering > 0) late_.reserve(fabric_.config_.packets);
   active_ = faults.loss > 0 || faults.duplication > 0 || faults.reordering > 0 ||
             faults.corruption > 0 || !faults.partitions.empty() || !faults.word_losses.empty();
   for (const SimStall& stall : stalls) {  // the new faults may end it early
-    if (!frozen(static_cast<uint32_t>(stall.port))) fabric_.ports[stall.port].wake();
+    if (!frozen(static_cast<uint32_t>(stall.port))) fabric_.ports_[stall.port].wake();
   }
   arm_thaw();
 }
 
 bool PacketFaults::frozen(uint32_t process) const {
-  return !faults_.stalls.empty() &&
-         std::any_of(faults_.stalls.begin(), faults_.stalls.end(), [&](const SimStall& stall) {
-           return stall.port == process && stall.window.contains(fabric_.loop.now());
-         });
+  return !faults_.stalls.empty() && std::ranges::any_of(faults_.stalls, [&](const SimStall& stall) {
+    return stall.port == process && stall.window.contains(fabric_.loop_.now());
+  });
 }
 
 void PacketFaults::arm_thaw() {
   Instant next = Instant::never();
   for (const SimStall& stall : faults_.stalls) {
-    if (stall.window.until > fabric_.loop.now()) next = std::min(next, stall.window.until);
+    if (stall.window.until > fabric_.loop_.now()) next = std::min(next, stall.window.until);
   }
-  fabric_.loop.arm(thaw_timer_, next);
+  fabric_.loop_.arm(thaw_timer_, next);
 }
 
 bool PacketFaults::partitioned(uint32_t a, uint32_t b) const {
-  return std::any_of(faults_.partitions.begin(), faults_.partitions.end(),
-                     [&](const SimPartition& partition) {
-                       return partition.window.contains(fabric_.loop.now()) &&
-                              listed(partition.island, a) != listed(partition.island, b);
-                     });
+  return std::ranges::any_of(faults_.partitions, [&](const SimPartition& partition) {
+    return partition.window.contains(fabric_.loop_.now()) &&
+           listed(partition.island, a) != listed(partition.island, b);
+  });
 }
 
 bool PacketFaults::loses_word(const FabricPacket& packet) {
   if (packet.kind != PacketKind::kControl || packet.payload_bytes == 0) return false;
   const uint32_t sender = fabric_.sender_of(packet);
-  return std::any_of(
-      faults_.word_losses.begin(), faults_.word_losses.end(), [&](const SimWordLoss& loss) {
-        return loss.port.value_or(sender) == sender && fabric_.random.chance(loss.probability);
-      });
+  return std::ranges::any_of(faults_.word_losses, [&](const SimWordLoss& loss) {
+    return loss.port.value_or(sender) == sender && fabric_.random_.chance(loss.probability);
+  });
 }
 
 void PacketFaults::pass(FabricPacket& packet) {
@@ -67,59 +64,59 @@ void PacketFaults::pass(FabricPacket& packet) {
     return fabric_.drop(packet, FabricDrop::kPartition);
   }
   if (loses_word(packet)) return fabric_.drop(packet, FabricDrop::kLoss);
-  if (fabric_.random.chance(faults_.loss)) return fabric_.drop(packet, FabricDrop::kLoss);
-  if (fabric_.random.chance(faults_.duplication)) duplicate(packet);
+  if (fabric_.random_.chance(faults_.loss)) return fabric_.drop(packet, FabricDrop::kLoss);
+  if (fabric_.random_.chance(faults_.duplication)) duplicate(packet);
   corrupt_and_delay(packet);
 }
 
 // The copy goes first. Without a free packet in the store nothing is duplicated.
 void PacketFaults::duplicate(const FabricPacket& packet) {
-  if (fabric_.store.in_use() >= fabric_.config.packets) return;
+  if (fabric_.store_.in_use() >= fabric_.config_.packets) return;
   const auto bytes = fabric_.carried(packet);
-  FabricPacket& copy = fabric_.store.take(bytes.size());
+  FabricPacket& copy = fabric_.store_.take(bytes.size());
   uint8_t* const memory = copy.memory;
   const bool large = copy.large;
   copy = packet;
   copy.memory = memory;
   copy.large = large;
-  std::copy(bytes.begin(), bytes.end(), memory);
-  ++fabric_.counters.duplicated;
-  fabric_.trace(Fabric::Impl::TraceKind::kDuplicated, copy);
+  std::ranges::copy(bytes, memory);
+  ++fabric_.counters_.duplicated;
+  fabric_.trace(Fabric::TraceKind::kDuplicated, copy);
   corrupt_and_delay(copy);
 }
 
 void PacketFaults::corrupt_and_delay(FabricPacket& packet) {
-  if (fabric_.random.chance(faults_.corruption)) corrupt(packet);
-  if (!fabric_.random.chance(faults_.reordering)) return fabric_.enter_switch(packet);
+  if (fabric_.random_.chance(faults_.corruption)) corrupt(packet);
+  if (!fabric_.random_.chance(faults_.reordering)) return fabric_.enter_switch(packet);
   const auto most = static_cast<uint64_t>(faults_.reorder_delay.ns());
-  const auto delay = static_cast<int64_t>(fabric_.random.below(most + 1));
-  ++fabric_.counters.delayed;
-  late_.push_back({fabric_.loop.now() + Duration::from_ns(delay), late_number_++, &packet});
+  const auto delay = static_cast<int64_t>(fabric_.random_.below(most + 1));
+  ++fabric_.counters_.delayed;
+  late_.push_back({fabric_.loop_.now() + Duration::from_ns(delay), late_number_++, &packet});
   std::push_heap(late_.begin(), late_.end(), later);
-  fabric_.loop.arm(late_timer_, late_.front().time);
+  fabric_.loop_.arm(late_timer_, late_.front().time);
 }
 
 // Only carried bytes can change, not elided payload.
 void PacketFaults::corrupt(FabricPacket& packet) {
   const auto bytes = fabric_.carried(packet);
   if (bytes.empty()) return;
-  const uint64_t bit = fabric_.random.below(bytes.size() * 8);
+  const uint64_t bit = fabric_.random_.below(bytes.size() * 8);
   bytes[bit / 8] ^= static_cast<uint8_t>(1U << (bit % 8));
-  ++fabric_.counters.corrupted;
-  fabric_.trace(Fabric::Impl::TraceKind::kCorrupted, packet, bit);
+  ++fabric_.counters_.corrupted;
+  fabric_.trace(Fabric::TraceKind::kCorrupted, packet, bit);
 }
 
 void PacketFaults::on_event(Instant now, uint32_t what) {
   if (what == kThaw) {
     for (const SimStall& stall : faults_.stalls) {
-      if (stall.window.until == now) fabric_.ports[stall.port].wake();
+      if (stall.window.until == now) fabric_.ports_[stall.port].wake();
     }
     return arm_thaw();
   }
   std::pop_heap(late_.begin(), late_.end(), later);
   FabricPacket& packet = *late_.back().packet;
   late_.pop_back();
-  if (!late_.empty()) fabric_.loop.arm(late_timer_, late_.front().time);
+  if (!late_.empty()) fabric_.loop_.arm(late_timer_, late_.front().time);
   fabric_.enter_switch(packet);
 }
 

@@ -1,4 +1,4 @@
-// What SimFaults do to packets at the first switch of their way, and to hosts.
+// Applies SimFaults to packets at the first switch of their path, and to hosts.
 // Thread rule: the fabric's thread.
 #pragma once
 
@@ -6,15 +6,16 @@
 #include <vector>
 
 #include "transport/sim/event_loop.h"
-#include "transport/sim/fabric.h"
 #include "transport/sim/fabric_packet.h"
 #include "transport/sim/sim_faults.h"
 
 namespace pacecar {
 
+class Fabric;
+
 class PacketFaults final : public EventSink {
  public:
-  explicit PacketFaults(Fabric::Impl& fabric);
+  explicit PacketFaults(Fabric& fabric);
 
   void set(const SimFaults& faults);
   // Whether anything can happen to packets.
@@ -47,7 +48,7 @@ class PacketFaults final : public EventSink {
   void corrupt(FabricPacket& packet);
   void arm_thaw();
 
-  Fabric::Impl& fabric_;
+  Fabric& fabric_;
   SimFaults faults_;
   bool active_ = false;
   std::vector<Late> late_;

@@ -61,7 +61,7 @@ class RoutingBuilder {
       ways_[cable.a].push_back({cable.b, 2 * i});
       ways_[cable.b].push_back({cable.a, 2 * i + 1});
     }
-    for (auto& ways : ways_) std::sort(ways.begin(), ways.end());
+    for (auto& ways : ways_) std::ranges::sort(ways);
   }
 
   Routing build() {
@@ -80,8 +80,8 @@ class RoutingBuilder {
     }
     return std::move(routing_);
   }
-  // After build(): a sentence about one host that another cannot reach, or empty.
-  const std::string& complaint() const { return complaint_; }
+  // After build(): which host cannot reach which, as one sentence; empty: all can.
+  const std::string& error() const { return error_; }
 
  private:
   bool is_host(NodeId node) const { return node < topology_.hosts; }
@@ -93,9 +93,9 @@ class RoutingBuilder {
   void add_hosts() {
     std::map<std::vector<NodeId>, uint32_t> groups;
     for (NodeId host = 0; host < topology_.hosts; ++host) {
-      if (ways_[host].empty() && complaint_.empty()) {
-        complaint_ = fmt::format("{} of topology {} has no cable; give it one, or leave it out",
-                                 name_of(topology_, host), topology_.name);
+      if (ways_[host].empty() && error_.empty()) {
+        error_ = fmt::format("{} of topology {} has no cable; give it one, or leave it out",
+                             name_of(topology_, host), topology_.name);
       }
       const auto begin = static_cast<uint32_t>(routing_.neighbours_.size());
       for (const Way& way : ways_[host]) {
@@ -132,11 +132,11 @@ class RoutingBuilder {
   }
 
   void check_reached(uint32_t group) {
-    for (NodeId from = 0; from < topology_.hosts && complaint_.empty(); ++from) {
+    for (NodeId from = 0; from < topology_.hosts && error_.empty(); ++from) {
       if (steps_[from] != kFar) continue;
-      for (NodeId to = groups_[group]; to < topology_.hosts && complaint_.empty(); ++to) {
+      for (NodeId to = groups_[group]; to < topology_.hosts && error_.empty(); ++to) {
         if (to == from || routing_.ends_[to].group != group) continue;
-        complaint_ = fmt::format(
+        error_ = fmt::format(
             "{} cannot reach {} in topology {}; join them by cables and switches, for "
             "hosts do not forward",
             name_of(topology_, from), name_of(topology_, to), topology_.name);
@@ -152,7 +152,7 @@ class RoutingBuilder {
         links_.push_back(way.link);
       }
     }
-    std::sort(links_.begin(), links_.end());
+    std::ranges::sort(links_);
     const auto next = static_cast<uint32_t>(sets_.size());
     const auto [set, is_new] = sets_.try_emplace(links_, next);
     if (is_new) {
@@ -167,8 +167,8 @@ class RoutingBuilder {
   std::vector<NodeId> groups_;          // the first host of each
   std::unordered_map<std::vector<LinkId>, uint32_t, LinksHash> sets_;
   Routing routing_;
-  std::string complaint_;
-  // Of the group in work.
+  std::string error_;
+  // For the group that is being searched from.
   std::vector<uint32_t> steps_;
   std::vector<NodeId> frontier_;
   std::vector<LinkId> links_;
@@ -178,8 +178,8 @@ Result<Routing> make_routing(const Topology& topology) {
   RETURN_IF_ERROR(check_cables(topology));
   RoutingBuilder builder(topology, std::vector<bool>(topology.cables.size(), true));
   Routing routing = builder.build();
-  if (builder.complaint().empty()) return routing;
-  return fail(ErrorCode::kInvalidArgument, builder.complaint());
+  if (builder.error().empty()) return routing;
+  return fail(ErrorCode::kInvalidArgument, builder.error());
 }
 
 Routing make_routing(const Topology& topology, const std::vector<bool>& usable) {

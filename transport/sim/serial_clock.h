@@ -1,5 +1,5 @@
-// When a transmitter has sent the last bit of what it was given, without rounding errors that add
-// up: the time at which it falls free is kept as nanoseconds and a remainder in units of 1/rate
+// SerialClock: when a transmitter has sent the last bit of each packet. Rounding errors do not add
+// up: the time at which it becomes free is kept as nanoseconds and a remainder in units of 1/rate
 // nanoseconds. Pure arithmetic. Thread rule: one thread.
 #pragma once
 
@@ -37,7 +37,7 @@ class SerialClock {
     return free_at_ + Duration::from_ns(remainder_ > 0 ? 1 : 0);
   }
 
-  // What is being sent goes on at the old rate.
+  // A packet that is being sent goes on at the old rate.
   void set_rate(Rate rate) {
     PACECAR_CHECK(rate.bps() > 0);
     if (remainder_ > 0) free_at_ = free_at_ + Duration::from_ns(1);

@@ -1,5 +1,5 @@
-// What goes wrong in a simulated network. A default SimFaults is a network without faults, which a
-// test sets for its last phase to see that everything completes.
+// The faults of a simulated network. A default SimFaults is a network without faults, which a test
+// sets for its last phase to see that everything completes.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@
 
 namespace pacecar {
 
-// What one ingress port holds of its switch's buffer.
+// The part of its switch's buffer that one ingress port holds.
 struct IngressShare {
   Bytes shared_bytes = 0;
   Bytes headroom_bytes = 0;

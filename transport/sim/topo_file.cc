@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cstdint>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <utility>
 
@@ -42,15 +43,9 @@ struct Value {
 
 std::string small_letters(std::string_view word) {
   std::string text(word);
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
-}
-
-std::string names_of(std::span<const Key> keys) {
-  std::string names;
-  for (const Key& key : keys) names += fmt::format("{}{}", names.empty() ? "" : ", ", key.name);
-  return names;
 }
 
 class TopoFile {
@@ -112,11 +107,11 @@ class TopoFile {
 
   Result<void> assign(const TextLine& line, const std::string& name, std::span<const Key> keys,
                       std::span<Value> values) {
-    const auto key =
-        std::find_if(keys.begin(), keys.end(), [&](const Key& each) { return each.name == name; });
+    const auto key = std::ranges::find(keys, name, &Key::name);
     if (key == keys.end()) {
       return error_at(line.number, "'{}' is not known {}; use {}", shown(line.words[0]),
-                      tier_ < 0 ? "before the first Tier" : "in a tier", names_of(keys));
+                      tier_ < 0 ? "before the first Tier" : "in a tier",
+                      fmt::join(keys | std::views::transform(&Key::name), ", "));
     }
     Value& value = values[static_cast<size_t>(key - keys.begin())];
     if (value.line != 0) {

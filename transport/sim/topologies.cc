@@ -98,6 +98,14 @@ class Builder {
     }
   }
 
+  // Joins each of the first nodes with each of the second ones.
+  void join_all(NodeId first, uint64_t firsts, NodeId second, uint32_t seconds,
+                const CableSpec& cable, uint32_t count = 1) {
+    for (uint32_t i = 0; i < firsts; ++i) {
+      for (uint32_t j = 0; j < seconds; ++j) join(first + i, second + j, cable, count);
+    }
+  }
+
   Topology take() { return std::move(topology_); }
 
  private:
@@ -164,11 +172,7 @@ Result<Topology> make_leaf_spine(const LeafSpineSpec& spec) {
     const NodeId first = leaf + host / spec.hosts_per_leaf * ports;
     for (uint32_t port = 0; port < ports; ++port) build.join(host, first + port, spec.cable);
   }
-  for (uint32_t i = 0; i < leaves; ++i) {
-    for (uint32_t j = 0; j < spec.spines; ++j) {
-      build.join(leaf + i, spine + j, spec.uplink, spec.bundle);
-    }
-  }
+  build.join_all(leaf, leaves, spine, spec.spines, spec.uplink, spec.bundle);
   return build.take();
 }
 
@@ -268,9 +272,7 @@ Result<Topology> make_rails(const RailSpec& spec) {
     const uint32_t server = host / rails;
     build.join(host, leaf + server / group * rails + host % rails, spec.cable);
   }
-  for (uint32_t i = 0; i < leaves; ++i) {
-    for (uint32_t j = 0; j < spec.spines; ++j) build.join(leaf + i, spine + j, spec.uplink);
-  }
+  build.join_all(leaf, leaves, spine, spec.spines, spec.uplink);
   return build.take();
 }
 

@@ -35,8 +35,8 @@ struct DumbbellSpec {
 Result<Topology> make_dumbbell(const DumbbellSpec& spec);
 
 // Each leaf has `bundle` cables to each spine. The oversubscription follows from rates and numbers.
-// With two ports per host, each pair of leaves has the same hosts_per_leaf hosts: every host has a
-// cable to both leaves.
+// If hosts have two ports, each pair of leaves has the same hosts_per_leaf hosts, and every host
+// has a cable to both leaves.
 struct LeafSpineSpec {
   uint32_t hosts = 16;
   uint32_t hosts_per_leaf = 4;

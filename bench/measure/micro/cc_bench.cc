@@ -17,13 +17,16 @@ namespace {
 constexpr Bytes kMtu = 4096;
 constexpr uint32_t kFlows = 4096;
 
-std::unique_ptr<Controller> controller_at(int64_t index) {
+std::shared_ptr<Controller> controller_at(int64_t index) {
   const FlowEnvironment environment{.line_rate = Rate::from_gbps(100),
                                     .mtu = kMtu,
                                     .burst_bytes = 15 * kMtu,
                                     .base_rtt = Duration::from_us(20)};
-  return make_controller(controllers()[static_cast<size_t>(index)].name, environment, Rate())
-      .value();
+  const std::string_view name = controllers()[static_cast<size_t>(index)].name;
+  std::shared_ptr<ControllerSet> set =
+      make_controllers(name, environment, Rate(), {}, /*max_flows=*/1).value();
+  Controller& controller = set->add_flow(Instant(), 0);
+  return {std::move(set), &controller};
 }
 
 void each_controller(benchmark::internal::Benchmark* b) {

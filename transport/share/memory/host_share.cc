@@ -17,7 +17,7 @@ std::string link_name(std::string_view device, uint64_t guid) {
 Result<std::unique_ptr<HostShare>> HostShare::open(std::string_view link, Rate capacity,
                                                    Instant now, const std::string& directory) {
   ASSIGN_OR_RETURN(auto process, LiveProcess::make());
-  ASSIGN_OR_RETURN(auto memory, ShareMemory::open(directory, link));
+  ASSIGN_OR_RETURN(auto memory, open_share_memory(directory, link));
   std::unique_ptr<HostShare> share(new HostShare(std::move(memory), std::move(process), capacity));
   if (!share->member_.join(now)) {
     return fail(ErrorCode::kUnavailable,
@@ -29,14 +29,14 @@ Result<std::unique_ptr<HostShare>> HostShare::open(std::string_view link, Rate c
 HostShare::HostShare(ShareMemory memory, std::unique_ptr<LiveProcess> process, Rate capacity)
     : memory_(std::move(memory)),
       process_(std::move(process)),
-      member_(memory_.table(), *process_, program_invocation_short_name, capacity) {}
+      member_(*memory_, *process_, program_invocation_short_name, capacity) {}
 
 Result<std::vector<LinkSharer>> link_sharers(std::string_view link, Instant now,
                                              const std::string& directory) {
   ASSIGN_OR_RETURN(const auto self, LiveProcess::make());
-  ASSIGN_OR_RETURN(const auto memory, ShareMemory::find(directory, link));
+  ASSIGN_OR_RETURN(const auto memory, find_share_memory(directory, link));
   std::vector<LinkSharer> sharers;
-  for (const ShareTable::Slot& slot : memory.table().slots) {
+  for (const ShareTable::Slot& slot : memory->slots) {
     const uint64_t owner = slot.owner.load();
     if (owner == 0 || self->ended(owner)) continue;
     LinkSharer& sharer = sharers.emplace_back();

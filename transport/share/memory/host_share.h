@@ -22,8 +22,7 @@ std::string link_name(std::string_view device, uint64_t guid);
 
 class HostShare {
  public:
-  // Errors: those of ShareMemory and LiveProcess;
-  // kUnavailable (all slots are in use).
+  // Errors: those of open_share_memory and LiveProcess; kUnavailable (all slots are in use).
   static Result<std::unique_ptr<HostShare>> open(
       std::string_view link, Rate capacity, Instant now,
       const std::string& directory = default_share_directory());
@@ -61,7 +60,7 @@ struct LinkSharer {
   std::array<Direction, 2> directions;  // by LinkDirection
 };
 
-// The processes that have not ended. Only reads the table. Errors: those of ShareMemory::find.
+// The processes that have not ended. Only reads the table. Errors: those of find_share_memory.
 Result<std::vector<LinkSharer>> link_sharers(
     std::string_view link, Instant now, const std::string& directory = default_share_directory());
 

@@ -11,8 +11,8 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
+#include "transport/base/file_descriptor.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
@@ -73,15 +73,29 @@ std::string file_name(std::string_view link) {
   return name;
 }
 
+Result<ShareMemory> map_table(const FileDescriptor& file, int protection, const std::string& path) {
+  struct stat information {};
+  if (fstat(file.get(), &information) != 0) return system_error("cannot see " + path, "remove it");
+  if (!ours(information)) return not_ours(path);
+  if (!S_ISREG(information.st_mode) || information.st_size != sizeof(ShareTable)) {
+    return fail(ErrorCode::kInvalidArgument, path + " is no table of links: remove it");
+  }
+  void* const memory = mmap(nullptr, sizeof(ShareTable), protection, MAP_SHARED, file.get(), 0);
+  if (memory == MAP_FAILED) return system_error("cannot map " + path, "raise ulimit -v");
+  return ShareMemory(static_cast<ShareTable*>(memory));
+}
+
 }  // namespace
+
+void UnmapTable::operator()(ShareTable* table) const { munmap(table, sizeof *table); }
 
 std::string default_share_directory() { return fmt::format("/dev/shm/pacecar-{}", geteuid()); }
 
-Result<ShareMemory> ShareMemory::open(const std::string& directory, std::string_view link) {
+Result<ShareMemory> open_share_memory(const std::string& directory, std::string_view link) {
   ASSIGN_OR_RETURN(const auto folder, open_directory(directory, true));
   const std::string name = file_name(link);
   const std::string path = directory + "/" + name;
-  // Without O_NONBLOCK a FIFO of that name would block us.
+  // O_NONBLOCK: a FIFO of that name would block us.
   const FileDescriptor file(
       openat(folder.get(), name.c_str(),
              O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, S_IRUSR | S_IWUSR));
@@ -96,41 +110,16 @@ Result<ShareMemory> ShareMemory::open(const std::string& directory, std::string_
       return system_error("no memory for " + path, "make room in /dev/shm");
     }
   }
-  return map(file, PROT_READ | PROT_WRITE, path);
+  return map_table(file, PROT_READ | PROT_WRITE, path);
 }
 
-Result<ShareMemory> ShareMemory::find(const std::string& directory, std::string_view link) {
+Result<ShareMemory> find_share_memory(const std::string& directory, std::string_view link) {
   ASSIGN_OR_RETURN(const auto folder, open_directory(directory, false));
   const std::string name = file_name(link);
   const FileDescriptor file(
       openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file) return fail(ErrorCode::kNotFound, "no process uses " + directory + "/" + name);
-  return map(file, PROT_READ, directory + "/" + name);
-}
-
-Result<ShareMemory> ShareMemory::map(const FileDescriptor& file, int protection,
-                                     const std::string& path) {
-  struct stat information {};
-  if (fstat(file.get(), &information) != 0) return system_error("cannot see " + path, "remove it");
-  if (!ours(information)) return not_ours(path);
-  if (!S_ISREG(information.st_mode) || information.st_size != sizeof(ShareTable)) {
-    return fail(ErrorCode::kInvalidArgument, path + " is no table of links: remove it");
-  }
-  void* const memory = mmap(nullptr, sizeof(ShareTable), protection, MAP_SHARED, file.get(), 0);
-  if (memory == MAP_FAILED) return system_error("cannot map " + path, "raise ulimit -v");
-  return ShareMemory(static_cast<ShareTable*>(memory));
-}
-
-ShareMemory::ShareMemory(ShareMemory&& other) noexcept
-    : table_(std::exchange(other.table_, nullptr)) {}
-
-ShareMemory& ShareMemory::operator=(ShareMemory&& other) noexcept {
-  std::swap(table_, other.table_);
-  return *this;
-}
-
-ShareMemory::~ShareMemory() {
-  if (table_ != nullptr) munmap(table_, sizeof *table_);
+  return map_table(file, PROT_READ, directory + "/" + name);
 }
 
 }  // namespace pacecar

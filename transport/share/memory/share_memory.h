@@ -9,10 +9,10 @@
 // Thread rule: any thread.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
-#include "transport/base/file_descriptor.h"
 #include "transport/base/result.h"
 #include "transport/share/share_table.h"
 
@@ -21,27 +21,15 @@ namespace pacecar {
 // pacecar-UID in /dev/shm.
 std::string default_share_directory();
 
-class ShareMemory {
- public:
-  // Makes what is missing. Errors: kPermission (another's, or open to others), kSystem (no
-  // shared memory, or none left), kInvalidArgument (no such table as this version's).
-  static Result<ShareMemory> open(const std::string& directory, std::string_view link);
-  // The link's table, to read. Errors: as for open; kNotFound.
-  static Result<ShareMemory> find(const std::string& directory, std::string_view link);
-
-  ShareMemory(ShareMemory&& other) noexcept;
-  ShareMemory& operator=(ShareMemory&& other) noexcept;
-  ~ShareMemory();
-
-  ShareTable& table() { return *table_; }
-  const ShareTable& table() const { return *table_; }
-
- private:
-  explicit ShareMemory(ShareTable* table) : table_(table) {}
-  static Result<ShareMemory> map(const FileDescriptor& file, int protection,
-                                 const std::string& path);
-
-  ShareTable* table_;
+struct UnmapTable {
+  void operator()(ShareTable* table) const;
 };
+using ShareMemory = std::unique_ptr<ShareTable, UnmapTable>;
+
+// Makes what is missing. Errors: kPermission (another's, or open to others), kSystem (no shared
+// memory, or none left), kInvalidArgument (no such table as this version's).
+Result<ShareMemory> open_share_memory(const std::string& directory, std::string_view link);
+// The link's table, to read. Errors: as for open_share_memory; kNotFound.
+Result<ShareMemory> find_share_memory(const std::string& directory, std::string_view link);
 
 }  // namespace pacecar
