@@ -9,10 +9,9 @@
 namespace pacecar {
 namespace {
 
-// `fault(messenger)` is the NIC's description of a failure.
-template <typename Fault>
+// `fault` returns the NIC's description of a failure.
 Result<TestResult> test_request(const Attachment& at, RequestPool& pool, Request* request,
-                                Fault fault) {
+                                std::string (Messenger::*fault)(ConnectionId) const) {
   Result<TestResult> result;  // filled in place, to avoid copies
   MessageRequest::State state = request->state();
   if (state == MessageRequest::State::kPending) {
@@ -24,15 +23,11 @@ Result<TestResult> test_request(const Attachment& at, RequestPool& pool, Request
     result = tested_again();
     return result;
   }
-  result->done = true;
-  result->count = request->count;
-  for (uint32_t i = 0; i < request->count; ++i) result->sizes[i] = request->sizes[i];
+  fill_result(*request, *result);
   const MessageFailure failure = request->failure;
   pool.give_back(request);
   if (state == MessageRequest::State::kDone) return result;
-  const std::string cause = at.nic.engine->exclusively(
-      [&fault](const Messenger& messenger, Nic&, Instant) { return fault(messenger); });
-  result = tl::unexpected(describe(failure, at.peer, at.nic.timeout, cause));
+  result = tl::unexpected(describe(failure, at.peer, at.nic.timeout, at.call(fault)));
   return result;
 }
 
@@ -107,12 +102,8 @@ class EngineSendConnection final : public SendConnection {
   }
 
   Result<TestResult> test(Request* request) override {
-    stalls_.look(at_, "send to", [this](const Messenger& messenger) {
-      return messenger.send_stall(at_.connection);
-    });
-    return test_request(at_, pool_, request, [this](const Messenger& messenger) {
-      return messenger.send_fault(at_.connection);
-    });
+    stalls_.look(at_, "send to", &Messenger::send_stall);
+    return test_request(at_, pool_, request, &Messenger::send_fault);
   }
   std::string peer() const override { return at_.peer; }
   size_t nic() const override { return at_.device; }
@@ -201,12 +192,8 @@ class EngineReceiveConnection final : public ReceiveConnection {
   }
 
   Result<TestResult> test(Request* request) override {
-    stalls_.look(at_, "receive from", [this](const Messenger& messenger) {
-      return messenger.receive_stall(at_.connection);
-    });
-    return test_request(at_, pool_, request, [this](const Messenger& messenger) {
-      return messenger.receive_fault(at_.connection);
-    });
+    stalls_.look(at_, "receive from", &Messenger::receive_stall);
+    return test_request(at_, pool_, request, &Messenger::receive_fault);
   }
   std::string peer() const override { return at_.peer; }
   size_t nic() const override { return at_.device; }

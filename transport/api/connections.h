@@ -1,6 +1,7 @@
 // The two ends of a connection on an engine.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -26,10 +27,23 @@ struct Attachment {
   ConnectionId connection = 0;
   std::string peer;
   size_t device = 0;  // of the NIC, in Context::nics
+
+  // Calls a function of the messenger for this connection, with the engine's lock held.
+  template <typename Function, typename... Arguments>
+  auto call(Function function, const Arguments&... arguments) const {
+    return nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
+      return (messenger.*function)(connection, arguments...);
+    });
+  }
 };
 
-// Reports and misuse errors common to connections with one lane and with several.
+// Reports, results and misuse errors common to connections with one lane and with several.
 FlowView flow_of(const Attachment& at);
+inline void fill_result(const MessageRequest& request, TestResult& result) {
+  result.done = true;
+  result.count = request.count;
+  std::copy_n(request.sizes.begin(), request.count, result.sizes.begin());
+}
 inline bool usable(const Attachment& at, const void* data, size_t size, const Memory* memory) {
   return size == 0 ||
          (memory != nullptr && memory->nic() == at.device && memory->covers(data, size));

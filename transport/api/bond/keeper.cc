@@ -8,6 +8,7 @@
 #include <csignal>
 #include <system_error>
 
+#include "transport/api/bond/bonded_end.h"
 #include "transport/engine/clock.h"
 
 namespace pacecar {
@@ -43,13 +44,13 @@ Result<void> BondKeeper::start() {
   return {};
 }
 
-void BondKeeper::add(Tended& connection) {
+void BondKeeper::add(BondedEnd& connection) {
   const std::lock_guard lock(mutex_);
   connections_.push_back(&connection);
   if (connections_.size() == 1) changed_.notify_all();
 }
 
-void BondKeeper::remove(Tended& connection) {
+void BondKeeper::remove(BondedEnd& connection) {
   const std::lock_guard lock(mutex_);
   std::erase(connections_, &connection);
 }
@@ -62,7 +63,7 @@ void BondKeeper::hurry() {
 
 void BondKeeper::forget_memory(const Memory& memory) {
   const std::lock_guard lock(mutex_);
-  for (Tended* connection : connections_) connection->forget_memory(memory);
+  for (BondedEnd* connection : connections_) connection->forget_memory(memory);
 }
 
 void BondKeeper::keep() {
@@ -77,7 +78,7 @@ void BondKeeper::keep() {
     changed_.wait_for(lock, soon ? kSoon : kQuiet, [this] { return stop_ || hurried_; });
     hurried_ = soon = false;
     const Instant now = clock_now();
-    for (Tended* connection : connections_) soon |= connection->tend(now);
+    for (BondedEnd* connection : connections_) soon |= connection->drive(now);
   }
 }
 

@@ -2,7 +2,7 @@
 // application. One thread for all of a Context, made with the first bonded connection; it mostly
 // sleeps.
 //
-// Thread rule: any thread; not from within tend().
+// Thread rule: any thread; not from within drive().
 #pragma once
 
 #include <atomic>
@@ -16,16 +16,8 @@
 
 namespace pacecar {
 
+class BondedEnd;
 class Memory;
-
-class Tended {
- public:
-  virtual ~Tended() = default;
-  // Called from time to time; true: again soon.
-  virtual bool tend(Instant now) = 0;
-  // This memory is about to be deregistered: messages that have not begun must not use it any more.
-  virtual void forget_memory(const Memory& memory) = 0;
-};
 
 class BondKeeper {
  public:
@@ -36,9 +28,9 @@ class BondKeeper {
 
   // Before the first connection. Errors: kSystem (no thread can be made).
   Result<void> start();
-  void add(Tended& connection);
-  // No tend() of the connection runs after it returns.
-  void remove(Tended& connection);
+  void add(BondedEnd& connection);
+  // No drive() of the connection runs after it returns.
+  void remove(BondedEnd& connection);
   // There is work to do soon. May be called with a connection's lock held.
   void hurry();
   void forget_memory(const Memory& memory);
@@ -48,7 +40,7 @@ class BondKeeper {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Tended*> connections_;
+  std::vector<BondedEnd*> connections_;
   std::atomic<bool> hurried_{false};
   bool stop_ = false;
   std::thread thread_;

@@ -1,7 +1,5 @@
 #include "transport/api/bond/lanes.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -20,26 +18,6 @@ LaneMask alive_lanes(std::span<const BondLane> lanes) {
     if (lanes[i].alive) mask |= bit_of(i);
   }
   return mask;
-}
-
-std::string break_lane(const Attachment& at, BreakFlow break_flow, FaultOfFlow fault) {
-  return at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
-    (messenger.*break_flow)(at.connection);
-    return (messenger.*fault)(at.connection);
-  });
-}
-
-void warn_of_loss(std::span<const BondLane> lanes, size_t lost, std::string_view end,
-                  std::string_view cause) {
-  std::string others;
-  for (const BondLane& lane : lanes) {
-    if (lane.alive) others += (others.empty() ? "" : ", ") + lane.at.nic.name;
-  }
-  const Attachment& at = lanes[lost].at;
-  at.nic.log(
-      LogLevel::kWarn,
-      fmt::format("{} {}: {} is lost ({}); its messages go over {}", end, at.peer, at.nic.name,
-                  cause.empty() ? "the peer does not answer on it" : cause, others));
 }
 
 bool slot_done(const LaneNote& resume, uint64_t slot) {

@@ -48,15 +48,6 @@ inline LaneMask lost_lanes(std::span<const BondLane> lanes) {
   return static_cast<LaneMask>(~alive_lanes(lanes));
 }
 
-// Gives up the lane's flow, with all connections that share it; returns the NIC's description of
-// the fault.
-using BreakFlow = void (Messenger::*)(ConnectionId);
-using FaultOfFlow = std::string (Messenger::*)(ConnectionId) const;
-std::string break_lane(const Attachment& at, BreakFlow break_flow, FaultOfFlow fault);
-// Logs that lane `lost` is lost, and which lanes remain. `end` is "send to" or "receive from".
-void warn_of_loss(std::span<const BondLane> lanes, size_t lost, std::string_view end,
-                  std::string_view cause);
-
 // Whether the receiver has all of the message that filled this slot. The last kCtsSlots slots are
 // remembered; older ones are done.
 bool slot_done(const LaneNote& resume, uint64_t slot);
