@@ -63,13 +63,7 @@ class EngineSendConnection final : public SendConnection {
         copied_(options.copied),
         pool_(kMaxSends) {}
 
-  ~EngineSendConnection() override {
-    at_.nic.engine->exclusively([this](Messenger& messenger, Nic&, Instant now) {
-      at_.nic.engine->sends().detach(at_.connection);
-      messenger.close_send(at_.connection, now);
-    });
-    at_.nic.engine->submitted();
-  }
+  ~EngineSendConnection() override { close_send(*at_.nic.engine, at_.connection); }
 
   Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) override {
     if (!usable(at_, data, size, memory)) return not_usable(at_, memory);
@@ -164,13 +158,7 @@ class EngineReceiveConnection final : public ReceiveConnection {
   explicit EngineReceiveConnection(Attachment attachment)
       : at_(std::move(attachment)), pool_(kMaxReceives) {}
 
-  ~EngineReceiveConnection() override {
-    at_.nic.engine->exclusively([this](Messenger& messenger, Nic&, Instant) {
-      at_.nic.engine->receives().detach(at_.connection);
-      messenger.close_receive(at_.connection);
-    });
-    at_.nic.engine->submitted();
-  }
+  ~EngineReceiveConnection() override { close_receive(*at_.nic.engine, at_.connection); }
 
   Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) override {
     RETURN_IF_ERROR(check_buffers(at_, buffers));
@@ -206,8 +194,26 @@ class EngineReceiveConnection final : public ReceiveConnection {
 
 }  // namespace
 
+void close_send(Engine& engine, ConnectionId connection) {
+  engine.exclusively([&](Messenger& messenger, Nic&, Instant now) {
+    engine.sends().detach(connection);
+    messenger.close_send(connection, now);
+  });
+  engine.submitted();
+}
+
+void close_receive(Engine& engine, ConnectionId connection,
+                   std::optional<uint64_t> completed_slots) {
+  engine.exclusively([&](Messenger& messenger) {
+    engine.receives().detach(connection);
+    completed_slots ? messenger.close_receive(connection, *completed_slots)
+                    : messenger.close_receive(connection);
+  });
+  engine.submitted();
+}
+
 FlowView flow_of(const Attachment& at) {
-  return at.nic.engine->exclusively([&at](Messenger& messenger, Nic&, Instant) {
+  return at.nic.engine->exclusively([&at](const Messenger& messenger) {
     return view_of(messenger.explain(at.connection), messenger.rtt(at.connection));
   });
 }

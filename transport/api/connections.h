@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "transport/api/memory.h"
@@ -31,11 +32,15 @@ struct Attachment {
   // Calls a function of the messenger for this connection, with the engine's lock held.
   template <typename Function, typename... Arguments>
   auto call(Function function, const Arguments&... arguments) const {
-    return nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
-      return (messenger.*function)(connection, arguments...);
-    });
+    return nic.engine->exclusively(
+        [&](Messenger& messenger) { return (messenger.*function)(connection, arguments...); });
   }
 };
+
+// Closes a connection and sends its close word. `completed_slots`: as for Messenger::close_receive.
+void close_send(Engine& engine, ConnectionId connection);
+void close_receive(Engine& engine, ConnectionId connection,
+                   std::optional<uint64_t> completed_slots = std::nullopt);
 
 // Reports, results and misuse errors common to connections with one lane and with several.
 FlowView flow_of(const Attachment& at);

@@ -25,11 +25,7 @@ uint8_t number_of(const OwnNic& nic) { return nic.engine->identity().back(); }
 
 void close_receives(const OwnDevice& device, const Connections& connections) {
   for (size_t lane = 0; lane < connections.size(); ++lane) {
-    Engine& engine = *nic_of_lane(device, lane).engine;
-    engine.exclusively([&](Messenger& messenger, Nic&, Instant) {
-      messenger.close_receive(connections[lane]);
-    });
-    engine.submitted();  // its close word must leave
+    close_receive(*nic_of_lane(device, lane).engine, connections[lane]);
   }
 }
 
@@ -192,8 +188,7 @@ class EngineListener final : public Listener {
     std::vector<BondLane> lanes = make_lanes(*joining.device, joining.connections, peer);
     for (const BondLane& lane : lanes) {
       Engine& engine = *lane.at.nic.engine;
-      engine.exclusively(
-          [&](Messenger&, Nic&, Instant) { engine.receives().attach(lane.at.connection); });
+      engine.exclusively([&](const Messenger&) { engine.receives().attach(lane.at.connection); });
     }
     if (lanes.size() == 1) return make_receive_connection(std::move(lanes.front().at));
     return make_bonded_receive(std::move(lanes), own_.keeper);
@@ -280,8 +275,7 @@ class EngineConnecting final : public Connecting {
     std::vector<BondLane> lanes = make_lanes(device_, connections_, bootstrap_->peer());
     for (const BondLane& lane : lanes) {
       Engine& engine = *lane.at.nic.engine;
-      engine.exclusively(
-          [&](Messenger&, Nic&, Instant) { engine.sends().attach(lane.at.connection); });
+      engine.exclusively([&](const Messenger&) { engine.sends().attach(lane.at.connection); });
     }
     connections_.clear();
     if (lanes.size() == 1) return make_send_connection(std::move(lanes.front().at), options_);
@@ -348,11 +342,7 @@ class EngineConnecting final : public Connecting {
 
   void close(const Connections& connections) {
     for (size_t lane = 0; lane < connections.size(); ++lane) {
-      Engine& engine = *nic_of_lane(device_, lane).engine;
-      engine.exclusively([&](Messenger& messenger, Nic&, Instant now) {
-        messenger.close_send(connections[lane], now);
-      });
-      engine.submitted();  // its close word must leave
+      close_send(*nic_of_lane(device_, lane).engine, connections[lane]);
     }
   }
 

@@ -12,6 +12,7 @@
 #include <poll.h>
 
 #include <atomic>
+#include <concepts>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -42,13 +43,17 @@ class Engine {
   // Waits at most 300 ms for the last control words to reach the peers.
   ~Engine();
 
-  // Runs `use(messenger, nic, now)` while nobody polls. For set-up and teardown.
+  // Runs `use(messenger)` or `use(messenger, nic, now)` while nobody polls. For set-up and teardown.
   template <typename Use>
   auto exclusively(Use use) {
     const Hold hold(*this);
     drain_submissions(now());
     deadline_ = Instant();  // the next poll must look at everything
-    return use(messenger(), nic(), now());
+    if constexpr (std::invocable<Use, Messenger&>) {
+      return use(messenger());
+    } else {
+      return use(messenger(), nic(), now());
+    }
   }
 
   // Runs `use(nic)`, which registers memory: without the lock if the NIC allows it, as it may take

@@ -92,12 +92,7 @@ BondedReceive::~BondedReceive() {
   keeper_->remove(*this);
   const uint64_t completed = first_unfinished_slot();
   for (const BondLane& lane : lanes_) {
-    Engine& engine = *lane.at.nic.engine;
-    engine.exclusively([&](Messenger& messenger, Nic&, Instant) {
-      engine.receives().detach(lane.at.connection);
-      messenger.close_receive(lane.at.connection, completed);
-    });
-    engine.submitted();
+    close_receive(*lane.at.nic.engine, lane.at.connection, completed);
   }
 }
 
@@ -299,10 +294,8 @@ bool BondedReceive::sender_paused() const {
         note && note->epoch == epoch_ && static_cast<NoteKind>(note->kind) == NoteKind::kPaused;
     if (!paused) return false;
     const Attachment& at = lanes_[i].at;
-    const uint64_t counted =
-        at.nic.engine->exclusively([&](const Messenger& messenger, Nic&, Instant) {
-          return messenger.receives(at.connection).moves();
-        });
+    const uint64_t counted = at.nic.engine->exclusively(
+        [&](const Messenger& messenger) { return messenger.receives(at.connection).moves(); });
     if (counted < note->next) return false;
   }
   return true;

@@ -99,14 +99,7 @@ BondedSend::BondedSend(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> 
 
 BondedSend::~BondedSend() {
   keeper_->remove(*this);
-  for (const BondLane& lane : lanes_) {
-    Engine& engine = *lane.at.nic.engine;
-    engine.exclusively([&](Messenger& messenger, Nic&, Instant now) {
-      engine.sends().detach(lane.at.connection);
-      messenger.close_send(lane.at.connection, now);
-    });
-    engine.submitted();
-  }
+  for (const BondLane& lane : lanes_) close_send(*lane.at.nic.engine, lane.at.connection);
 }
 
 // --- messages ---
@@ -279,7 +272,7 @@ void BondedSend::on_closed(size_t lane) {
       message->sizes[0] = 0;
       for (size_t i = 0; i < lanes_.size(); ++i) {  // which may still send parts of it
         lanes_[i].at.nic.engine->exclusively(
-            [&](Messenger&, Nic&, Instant) { message->sizes[0] += size_on(i, *message); });
+            [&](const Messenger&) { message->sizes[0] += size_on(i, *message); });
       }
       message->set(MessageRequest::State::kDone);
     }

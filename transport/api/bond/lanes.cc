@@ -29,9 +29,8 @@ bool slot_done(const LaneNote& resume, uint64_t slot) {
 
 LaneNotes::LaneNotes(std::span<const BondLane> lanes, Inbox inbox, Write write) : write_(write) {
   for (const BondLane& lane : lanes) {
-    inboxes_.push_back(lane.at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
-      return &(messenger.*inbox)(lane.at.connection);
-    }));
+    inboxes_.push_back(lane.at.nic.engine->exclusively(
+        [&](const Messenger& messenger) { return &(messenger.*inbox)(lane.at.connection); }));
   }
 }
 
@@ -44,10 +43,7 @@ void LaneNotes::deliver(std::span<const BondLane> lanes) {
   for (size_t i = 0; i < lanes.size(); ++i) {
     if (!lanes[i].alive || delivered_[i] == note_.number) continue;
     const Attachment& at = lanes[i].at;
-    const bool written = at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
-      return (messenger.*write_)(at.connection, note_);
-    });
-    if (!written) continue;
+    if (!at.call(write_, note_)) continue;
     delivered_[i] = note_.number;
     at.nic.engine->submitted();
   }
