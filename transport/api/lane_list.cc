@@ -65,11 +65,7 @@ constexpr uint8_t kNoLanes = 0;  // in place of the number of lanes
 
 }  // namespace
 
-NicIdentity random_identity() {
-  NicIdentity identity{};
-  PACECAR_CHECK(bootstrap::fill_random(identity));
-  return identity;
-}
+NicIdentity random_identity() { return bootstrap::random_value<NicIdentity>(); }
 
 NicIdentity identity_of_nic(NicIdentity process, uint8_t number) {
   process.back() = number;

@@ -1,14 +1,9 @@
 #include "transport/engine/engine.h"
 
-#include <fmt/format.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
-#include <cstring>
 
 #include "transport/base/check.h"
 #include "transport/base/return_if_error.h"
@@ -38,40 +33,26 @@ constexpr Duration kLingerStep = Duration::from_us(200);
 // Packets held back by a decorator, and devices without a descriptor to wait for, must be polled.
 constexpr Duration kBlindSleep = Duration::from_us(100);
 
-// Randomness that cannot be guessed.
-template <typename T>
-T random_value() {
-  T value;
-  PACECAR_CHECK(bootstrap::fill_random({reinterpret_cast<uint8_t*>(&value), sizeof value}));
-  return value;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::open(const Params& params, std::unique_ptr<NicPort> port,
                                              const NicIdentity& identity, EngineLink link) {
-  const int wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (wake_fd < 0) {
-    return fail(
-        ErrorCode::kSystem,
-        fmt::format("cannot make an eventfd ({}): raise the limit of open files (ulimit -n)",
-                    std::strerror(errno)));
-  }
+  ASSIGN_OR_RETURN(auto bell, Doorbell::make());
   std::unique_ptr<Engine> engine(
-      new Engine(params, std::move(port), identity, std::move(link), wake_fd));
+      new Engine(params, std::move(port), identity, std::move(link), std::move(bell)));
   RETURN_IF_ERROR(engine->start());
   return engine;
 }
 
 Engine::Engine(const Params& params, std::unique_ptr<NicPort> port, const NicIdentity& identity,
-               EngineLink link, int wake_fd)
+               EngineLink link, std::unique_ptr<Doorbell> bell)
     : params_(params),
       identity_(identity),
       port_(std::move(port)),
       link_(std::move(link)),
       sends_(params.max_connections, kMaxSends),
       receives_(params.max_connections, kMaxReceives),
-      wake_fd_(wake_fd) {}
+      bell_(std::move(bell)) {}
 
 Result<void> Engine::start() {
   const Instant start = now();
@@ -89,7 +70,7 @@ Result<void> Engine::start() {
                       .incoming = link_.share ? &link_.share->incoming() : nullptr,
                       .max_connections = params_.max_connections,
                       .silence_limit = params_.timeout,
-                      .first_flow_number = random_value<uint64_t>(),
+                      .first_flow_number = bootstrap::random_value<uint64_t>(),
                       .eager = eager,
                       .strict = params_.strict},
       start);
@@ -115,10 +96,9 @@ Engine::~Engine() {
       if (!drained) std::this_thread::sleep_for(std::chrono::nanoseconds(kLingerStep.ns()));
     }
     stop_ = true;
-    wake_keeper();
+    bell_->ring();
     keeper_.join();
   }
-  close(wake_fd_);
 }
 
 Instant Engine::now() { return clock_now(); }
@@ -246,13 +226,7 @@ void Engine::end_inline_poll(Instant now) {
   const bool wake = asleep_until != 0 && deadline_.ns() < asleep_until;
   mutex_.unlock();
   last_inline_poll_ns_.store(now.ns(), std::memory_order_relaxed);
-  if (wake) wake_keeper();
-}
-
-void Engine::wake_keeper() {
-  const uint64_t one = 1;
-  // Fails only when the counter is at its maximum: then the keeper is being woken already.
-  [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof one);
+  if (wake) bell_->ring();
 }
 
 // --- driven by the keeper thread ---
@@ -314,16 +288,17 @@ void Engine::sleep_until_needed() {
     const bool waits = !unfinished_ && prepare_to_wait();
     deadline_ = waits ? loop_->next_deadline() : Instant();
     deadline = sleep_limit(deadline_);
-    // From here on, submitters and callers see that we sleep, and wake us if necessary.
+    // From here on, submitters and callers see that the keeper sleeps, and wake it if necessary.
+    bell_->expect();
     asleep_until_ns_.store(deadline.ns());
   }
   if (sends_.empty() && receives_.empty() && !stop_.load()) {
-    std::array<pollfd, 2> waiting{pollfd{port_->wait_fd(), POLLIN, 0}, pollfd{wake_fd_, POLLIN, 0}};
+    std::array<pollfd, 2> waiting{pollfd{port_->wait_fd(), POLLIN, 0},
+                                  pollfd{bell_->fd(), POLLIN, 0}};
     sleep_until(deadline, waiting);
   }
   asleep_until_ns_.store(0);
-  uint64_t count = 0;
-  [[maybe_unused]] const ssize_t cleared = read(wake_fd_, &count, sizeof count);
+  bell_->answer();
 }
 
 }  // namespace pacecar

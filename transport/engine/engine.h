@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "transport/base/params.h"
+#include "transport/engine/doorbell.h"
 #include "transport/engine/poll_loop.h"
 #include "transport/engine/submissions.h"
 #include "transport/message/messenger.h"
@@ -43,7 +44,8 @@ class Engine {
   // Waits at most 300 ms for the last control words to reach the peers.
   ~Engine();
 
-  // Runs `use(messenger)` or `use(messenger, nic, now)` while nobody polls. For set-up and teardown.
+  // Runs `use(messenger)` or `use(messenger, nic, now)` while nobody polls. For set-up and
+  // teardown.
   template <typename Use>
   auto exclusively(Use use) {
     const Hold hold(*this);
@@ -73,7 +75,7 @@ class Engine {
   void hurry();
   // After a submission that may wait for the next poll.
   void noted() {
-    if (asleep_until_ns_.load() != 0) wake_keeper();
+    if (asleep_until_ns_.load() != 0) bell_->ring();
   }
   // The newest counts; it is passed on before any operation that is submitted later.
   void expect(const TrafficHint& hint);
@@ -106,7 +108,7 @@ class Engine {
   };
 
   Engine(const Params& params, std::unique_ptr<NicPort> port, const NicIdentity& identity,
-         EngineLink link, int wake_fd);
+         EngineLink link, std::unique_ptr<Doorbell> bell);
   Result<void> start();
 
   static Instant now();
@@ -123,7 +125,6 @@ class Engine {
 
   bool try_lock();
   void end_inline_poll(Instant now);
-  void wake_keeper();
   void keep();
   bool callers_poll(Instant now) const;
   void nap();
@@ -152,7 +153,7 @@ class Engine {
   Instant last_moved_;           // when a caller's poll moved anything
   std::atomic<int> waiting_{0};  // threads that wait for the lock for set-up: polls yield to them
 
-  const int wake_fd_;  // an eventfd
+  const std::unique_ptr<Doorbell> bell_;  // wakes the keeper
   std::atomic<bool> stop_{false};
   std::atomic<int64_t> last_inline_poll_ns_{0};
   std::atomic<int64_t> asleep_until_ns_{0};  // 0: the keeper is awake, or naps

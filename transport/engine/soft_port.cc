@@ -85,12 +85,7 @@ SoftNicConfig nic_config(const Params& params, const PacketIo& io, uint64_t core
   };
 }
 
-// Randomness that cannot be guessed.
-uint32_t random_word(void*) {
-  uint32_t value = 0;
-  PACECAR_CHECK(bootstrap::fill_random({reinterpret_cast<uint8_t*>(&value), sizeof value}));
-  return value;
-}
+uint32_t random_word(void*) { return bootstrap::random_value<uint32_t>(); }
 
 struct OwnNic {
   std::unique_ptr<PacketIo> owned_io;
@@ -172,8 +167,7 @@ std::unique_ptr<SoftPort> make_process_port(const Params& params, std::unique_pt
 std::vector<std::unique_ptr<SoftPort>> make_soft_ports(const Params& params,
                                                        std::vector<std::unique_ptr<PacketIo>> ios,
                                                        Instant now) {
-  Secret seed;
-  PACECAR_CHECK(bootstrap::fill_random(seed));
+  const auto seed = bootstrap::random_value<Secret>();
   std::vector<std::unique_ptr<SoftPort>> ports;
   for (auto& io : ios) {
     SoftNicConfig config = nic_config(params, *io, ios.size());

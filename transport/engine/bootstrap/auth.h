@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "transport/base/check.h"
 #include "transport/engine/bootstrap/wire.h"
 
 namespace pacecar::bootstrap {
@@ -56,5 +57,12 @@ std::string without_proof(std::string_view peer, bool has_cluster_key);
 
 // Fills `out` with random bytes that nobody can guess; false when the system has none.
 bool fill_random(std::span<uint8_t> out);
+// The same for a value of bytes; aborts without randomness.
+template <typename T>
+T random_value() {
+  T value;
+  PACECAR_CHECK(fill_random({reinterpret_cast<uint8_t*>(&value), sizeof value}));
+  return value;
+}
 
 }  // namespace pacecar::bootstrap

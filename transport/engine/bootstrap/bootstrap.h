@@ -33,9 +33,6 @@ class BootstrapSession {
     kFailed,     // error() says why
   };
 
-  BootstrapSession(bootstrap::Channel channel, const bootstrap::Handshake& handshake,
-                   std::vector<uint8_t> offer, Instant deadline);
-
   std::span<const uint8_t> offer() const { return offer_; }
   std::string peer() const;  // "host:port" of the connecting side
 
@@ -48,13 +45,25 @@ class BootstrapSession {
   const Error& error() const { return error_; }  // of a failed session
 
  private:
+  friend class BootstrapListener;  // makes it, and takes it as far as the offer
+  enum class Stage { kHello, kOffer, kProved };
+
+  BootstrapSession(bootstrap::Channel channel, const bootstrap::Handshake& handshake, Instant now,
+                   Duration limit)
+      : channel_(std::move(channel)),
+        handshake_(handshake),
+        arrived_(now),
+        deadline_(now + limit) {}
+
   void answer(bootstrap::ReplyStatus status, std::span<const uint8_t> payload);
   State fail_with(std::string_view what);
 
   bootstrap::Channel channel_;
   bootstrap::Handshake handshake_;
-  std::vector<uint8_t> offer_;
-  Instant deadline_;
+  Stage stage_ = Stage::kHello;
+  Instant arrived_;
+  Instant deadline_;            // for the proof, then for the confirmation
+  std::vector<uint8_t> offer_;  // once proved
   bool answered_ = false;
   std::optional<std::string> refusal_;
   State state_ = State::kWaiting;
@@ -74,8 +83,6 @@ class BootstrapListener {
                                                          Duration handshake_timeout,
                                                          const bootstrap::ClusterKey& cluster);
 
-  ~BootstrapListener();
-
   const BootstrapHandle& handle() const { return handle_; }
 
   // Advances every caller; returns one that has proved the secret and delivered its offer, or null.
@@ -88,15 +95,13 @@ class BootstrapListener {
   std::optional<std::string> take_warning() { return std::exchange(warning_, std::nullopt); }
 
  private:
-  struct Caller;
-
   BootstrapListener(bootstrap::Socket socket, const bootstrap::Secret& secret,
                     const bootstrap::Identity& identity, Duration timeout,
                     const bootstrap::ClusterKey& cluster);
 
   void accept_callers(Instant now);
-  bool advance(Caller& caller, Instant now);
-  void warn_of(const Caller& caller, Instant now);
+  bool advance(BootstrapSession& caller, Instant now);
+  void warn_of(const BootstrapSession& caller, Instant now);
   std::unique_ptr<BootstrapSession> take_proved(Instant now);
 
   bootstrap::Socket socket_;
@@ -104,7 +109,7 @@ class BootstrapListener {
   bool has_cluster_key_;
   BootstrapHandle handle_;
   Duration timeout_;
-  std::vector<std::unique_ptr<Caller>> callers_;  // the oldest first
+  std::vector<std::unique_ptr<BootstrapSession>> callers_;  // the oldest first
   uint64_t strangers_ = 0;
   std::optional<std::string> warning_;
   std::optional<Instant> next_warning_;  // not before

@@ -109,10 +109,7 @@ BootstrapConnector::Step BootstrapConnector::advance(Instant now) {
 
 BootstrapConnector::Step BootstrapConnector::start(Instant now) {
   if (now < next_attempt_) return false;
-  if (!bootstrap::fill_random(handshake_.connector_nonce)) {
-    return fail(ErrorCode::kSystem,
-                "the system gives no random numbers: check the OpenSSL configuration");
-  }
+  handshake_.connector_nonce = bootstrap::random_value<bootstrap::Nonce>();
   auto socket = bootstrap::Socket::connect_to(listener_, local_);
   if (!socket) return connect_failed(errno, now);
   channel_.emplace(std::move(socket), listener_);

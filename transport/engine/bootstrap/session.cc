@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "transport/base/check.h"
 #include "transport/engine/bootstrap/bootstrap.h"
 #include "transport/wire/address.h"
@@ -11,14 +9,6 @@ namespace pacecar {
 using bootstrap::ChannelStatus;
 using bootstrap::FrameType;
 using bootstrap::ReplyStatus;
-
-BootstrapSession::BootstrapSession(bootstrap::Channel channel,
-                                   const bootstrap::Handshake& handshake,
-                                   std::vector<uint8_t> offer, Instant deadline)
-    : channel_(std::move(channel)),
-      handshake_(handshake),
-      offer_(std::move(offer)),
-      deadline_(deadline) {}
 
 std::string BootstrapSession::peer() const { return to_string(channel_.peer()); }
 

@@ -16,7 +16,7 @@
 
 #include "transport/base/fixed_queue.h"
 #include "transport/base/spsc_ring.h"
-#include "transport/engine/cores/doorbell.h"
+#include "transport/engine/doorbell.h"
 #include "transport/engine/soft_port.h"
 
 namespace pacecar {

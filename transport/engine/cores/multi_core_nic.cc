@@ -78,11 +78,10 @@ Result<void> MultiCoreNic::start(std::vector<std::unique_ptr<SoftPort>> further,
     ASSIGN_OR_RETURN(auto core, Core::make(std::move(port), *bell_));
     further_.push_back(std::move(core));
   }
-  threads_ = config.clock != nullptr;
-  if (!threads_) return {};
+  if (config.clock == nullptr) return {};
   ASSIGN_OR_RETURN(wait_fd_, wait_for_any({port_->wait_fd(), bell_->fd()}));
   for (auto& core : further_) {
-    running_.push_back(std::make_unique<CoreThread>(*core, config, processors_.get()));
+    threads_.push_back(start_core_thread(*core, config, processors_.get()));
   }
   return {};
 }
@@ -114,8 +113,8 @@ Result<QueuePairId> MultiCoreNic::create_queue_pair(const QueuePairConfig& confi
   qp->id = *id;
   qp->lanes.push_back({*id, FixedQueue<uint32_t>(config.work_requests)});
   for (uint32_t i = 1; i < cores(); ++i) {
-    const QueuePairId lane = core(i).exclusively(
-        [&](SoftNic& nic) { return nic.create_queue_pair(config).value(); });
+    const QueuePairId lane =
+        core(i).exclusively([&](SoftNic& nic) { return nic.create_queue_pair(config).value(); });
     qp->lanes.push_back({lane, FixedQueue<uint32_t>(config.work_requests)});
     lanes_[i - 1][core(i).slot_of(lane)] = qp.get();
   }
@@ -146,9 +145,8 @@ Result<void> MultiCoreNic::connect_queue_pair(QueuePairId id, std::span<const ui
   while (qp->lanes.size() > peer.further.size() + 1) drop_lane(*qp);
   for (uint32_t i = 1; i < qp->lanes.size(); ++i) {
     const QueuePairAddress lane = encode(peer.further[i - 1], true, {});
-    connected = core(i).exclusively([&](SoftNic& nic) {
-      return nic.connect_queue_pair(qp->lanes[i].id, lane.view());
-    });
+    connected = core(i).exclusively(
+        [&](SoftNic& nic) { return nic.connect_queue_pair(qp->lanes[i].id, lane.view()); });
     if (!connected) return connected;
   }
   return connected;

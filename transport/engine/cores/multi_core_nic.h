@@ -154,7 +154,6 @@ class MultiCoreNic final : public Nic, public NicPort {
   FileDescriptor wait_fd_;                // an epoll instance
   bool expecting_ = false;
   bool handed_over_ = true;  // all posts have been handed over
-  bool threads_ = false;
   Instant now_;
   std::vector<std::unique_ptr<Core>> further_;
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot of the first core
@@ -162,7 +161,7 @@ class MultiCoreNic final : public Nic, public NicPort {
   std::vector<Flow> flows_;                              // as far as ever used
   WorkList done_;                                        // slots of queue pairs with completions
   WorkList undivided_;                                   // flows whose limits must be divided
-  std::vector<std::unique_ptr<CoreThread>> running_;     // they end first
+  std::vector<std::jthread> threads_;                    // they end first
 };
 
 }  // namespace pacecar

@@ -45,18 +45,16 @@ bool MultiCoreNic::post_one(QueuePair& qp, const WorkRequest& work_request) {
   write.signaled = true;
   // A core gets limits before it has anything to send.
   if (flow.division.on_posted(chosen, bytes)) divide(qp.flow);
-  const bool taken = chosen == 0 ? first_.post(lane.id, {&write, 1}) == 1
-                                 : core(chosen).post(lane.id, write);
+  const bool taken =
+      chosen == 0 ? first_.post(lane.id, {&write, 1}) == 1 : core(chosen).post(lane.id, write);
   if (!taken) {
     if (flow.division.on_done(chosen, bytes)) undivided_.add(qp.flow);
     return false;
   }
   handed_over_ &= chosen == 0;
   lane.writes.push(qp.first_posted + static_cast<uint32_t>(qp.posted.size()));
-  qp.posted.push({.id = work_request.id,
-                  .bytes = bytes,
-                  .core = chosen,
-                  .signaled = work_request.signaled});
+  qp.posted.push(
+      {.id = work_request.id, .bytes = bytes, .core = chosen, .signaled = work_request.signaled});
   return true;
 }
 
@@ -222,7 +220,7 @@ size_t MultiCoreNic::receive(Instant now) {
   }
   size_t received = port_->receive(now);
   for (auto& core : further_) {
-    if (!threads_) core->turn(now, nullptr);
+    if (threads_.empty()) core->turn(now, nullptr);
     received += core->take_news() ? 1 : 0;
   }
   return received;
@@ -239,7 +237,7 @@ size_t MultiCoreNic::transmit(Instant now) {
 Instant MultiCoreNic::next_deadline() const {
   if (!undivided_.empty() || !handed_over_) return Instant();
   Instant next = port_->next_deadline();
-  if (threads_) return next;
+  if (!threads_.empty()) return next;
   for (const auto& core : further_) next = std::min(next, core->next_deadline());
   return next;
 }

@@ -7,6 +7,9 @@
 
 #include "transport/base/units.h"
 
+struct hwloc_bitmap_s;
+struct hwloc_topology;
+
 namespace pacecar {
 
 class Processors {
@@ -14,7 +17,6 @@ class Processors {
   // Those of the network interface's NUMA node that this process may use; if there is none, or the
   // node is unknown, all that it may use.
   explicit Processors(const std::string& interface);
-  ~Processors();
 
   // The number of processors.
   uint32_t count() const;
@@ -23,8 +25,8 @@ class Processors {
   void bind_this_thread() const;
 
  private:
-  struct Topology;
-  std::unique_ptr<Topology> topology_;
+  std::unique_ptr<hwloc_topology, void (*)(hwloc_topology*)> topology_;
+  std::unique_ptr<hwloc_bitmap_s, void (*)(hwloc_bitmap_s*)> usable_;  // empty: not known
 };
 
 // The engines of a NIC with PACECAR_ENGINES=auto: one if one core can keep up with the link (0:
