@@ -49,10 +49,8 @@ struct Opened {
   Connections connections;
   std::vector<Blob> words;  // of each lane, for the peer
 };
-struct NotOpened {
-  Error error;
-  bool place_comes = false;  // none is free, but connections are about to be released
-};
+// nullopt: no place is free, but connections are about to be released, and the caller may wait.
+using Opening = Result<std::optional<Opened>>;
 
 class EngineListener final : public Listener {
  public:
@@ -109,13 +107,14 @@ class EngineListener final : public Listener {
   bool answer(Waiting& waiting, Instant time) {
     std::unique_ptr<BootstrapSession>& session = waiting.session;
     if (session->poll(time) != BootstrapSession::State::kWaiting) return true;  // it has given up
-    auto opened = open(session->offer());
-    if (!opened && opened.error().place_comes && time < waiting.until) return false;
-    if (!opened) {
-      session->refuse(opened.error().error);
+    auto opening = open(session->offer(), time < waiting.until);
+    if (!opening) {
+      session->refuse(opening.error());
       refused_.push_back(std::move(session));
       return true;
     }
+    std::optional<Opened>& opened = *opening;
+    if (!opened) return false;
     session->reply(pack_lanes(opened->words));
     joining_.push_back({std::move(session), opened->device, std::move(opened->connections)});
     return true;
@@ -134,34 +133,28 @@ class EngineListener final : public Listener {
     return device == own_.devices.end() ? nullptr : &*device;
   }
 
-  tl::expected<Opened, NotOpened> open(std::span<const uint8_t> offer) {
+  Opening open(std::span<const uint8_t> offer, bool may_wait) {
     if (const auto peer = unpack_no_lanes(offer)) {
       const std::string reason = no_common_network(*peer, describe_process(own_));
       own_.asked().nics.front().log(LogLevel::kWarn, "a connection is refused: " + reason);
-      return tl::unexpected(NotOpened{{ErrorCode::kPeer, reason}});
+      return fail(ErrorCode::kPeer, reason);
     }
-    const auto lanes = unpack_lanes(offer);
-    if (!lanes) return tl::unexpected(NotOpened{lanes.error()});
+    ASSIGN_OR_RETURN(const auto lanes, unpack_lanes(offer));
     std::vector<AddressedOffer> offers;
-    for (const Blob& lane : *lanes) {
+    for (const Blob& lane : lanes) {
       if (const auto one = addressed_offer(lane)) offers.push_back(*one);
     }
-    const OwnDevice* const device = offers.size() == lanes->size() ? device_of(offers) : nullptr;
+    const OwnDevice* const device = offers.size() == lanes.size() ? device_of(offers) : nullptr;
     if (device == nullptr) {
-      return tl::unexpected(NotOpened{{ErrorCode::kPeer,
-                                       "the peer asks for NICs that it was not told of: run the "
-                                       "same version of Pacecar on both sides"}});
+      return fail(ErrorCode::kPeer,
+                  "the peer asks for NICs that it was not told of: run the same version of Pacecar "
+                  "on both sides");
     }
-    return open(*device, offers);
+    return open(*device, offers, may_wait);
   }
 
-  tl::expected<Opened, NotOpened> open(const OwnDevice& device,
-                                       std::span<const AddressedOffer> offers) {
-    if (offers.size() > 1) {
-      if (auto started = own_.keeper->start(); !started) {
-        return tl::unexpected(NotOpened{started.error()});
-      }
-    }
+  Opening open(const OwnDevice& device, std::span<const AddressedOffer> offers, bool may_wait) {
+    if (offers.size() > 1) RETURN_IF_ERROR(own_.keeper->start());
     Opened all{.device = &device};
     for (size_t lane = 0; lane < offers.size(); ++lane) {
       bool place_comes = false;
@@ -174,7 +167,8 @@ class EngineListener final : public Listener {
                         });
       if (!opened) {
         close_receives(device, all.connections);
-        return tl::unexpected(NotOpened{opened.error(), place_comes});
+        if (place_comes && may_wait) return std::nullopt;
+        return tl::unexpected(opened.error());
       }
       all.connections.push_back(opened->connection);
       all.words.push_back(std::move(opened->answer));
@@ -224,9 +218,8 @@ class EngineConnecting final : public Connecting {
     if (bootstrap_ != nullptr) return true;
     if (peers_.empty()) return call(pack_no_lanes(describe_process(own_)));
     const Instant now = clock_now();  // so that it is tried once more after the last moment
-    auto opened = open();
-    if (!opened && opened.error().place_comes && now < give_up_) return false;
-    if (!opened) return tl::unexpected(opened.error().error);
+    ASSIGN_OR_RETURN(auto opened, open(now < give_up_));
+    if (!opened) return false;
     connections_ = std::move(opened->connections);
     return call(pack_lanes(opened->words));
   }
@@ -253,9 +246,8 @@ class EngineConnecting final : public Connecting {
   }
 
   Result<void> finish(std::span<const uint8_t> reply) {
-    const auto answers = unpack_lanes(reply);
-    if (!answers) return tl::unexpected(answers.error());
-    if (answers->size() != connections_.size()) {
+    ASSIGN_OR_RETURN(const auto answers, unpack_lanes(reply));
+    if (answers.size() != connections_.size()) {
       return fail(ErrorCode::kPeer,
                   "the peer answers other lanes than it was offered: run the "
                   "same version of Pacecar on both sides");
@@ -263,7 +255,7 @@ class EngineConnecting final : public Connecting {
     for (size_t lane = 0; lane < connections_.size(); ++lane) {
       auto finished = nic_of_lane(device_, lane)
                           .engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-                            return messenger.finish_send(connections_[lane], (*answers)[lane], now);
+                            return messenger.finish_send(connections_[lane], answers[lane], now);
                           });
       if (!finished) return finished;
     }
@@ -309,12 +301,8 @@ class EngineConnecting final : public Connecting {
     return true;
   }
 
-  tl::expected<Opened, NotOpened> open() {
-    if (device_.nics.size() + peers_.size() > 2) {
-      if (auto started = own_.keeper->start(); !started) {
-        return tl::unexpected(NotOpened{started.error()});
-      }
-    }
+  Opening open(bool may_wait) {
+    if (device_.nics.size() + peers_.size() > 2) RETURN_IF_ERROR(own_.keeper->start());
     Opened all;
     const size_t lanes = lanes_between(device_.nics.size(), peers_.size());
     const auto role = lanes > 1       ? Messenger::Role::kLane
@@ -332,7 +320,8 @@ class EngineConnecting final : public Connecting {
                         });
       if (!opened) {
         close(all.connections);
-        return tl::unexpected(NotOpened{opened.error(), place_comes});
+        if (place_comes && may_wait) return std::nullopt;
+        return tl::unexpected(opened.error());
       }
       all.connections.push_back(opened->connection);
       all.words.push_back(address_offer(peer.back(), opened->offer));

@@ -76,18 +76,17 @@ Result<ClusterKey> read_cluster_key(const std::string& file) {
   struct stat status {};
   if (!fd || ::fstat(fd.get(), &status) != 0) return cannot_read(file, errno);
   RETURN_IF_ERROR(check_file(file, status));
-  auto bytes = read_all(fd, file);
-  if (!bytes) return tl::unexpected(bytes.error());
-  while (!bytes->empty() && bytes->back() == '\n') bytes->pop_back();
-  if (bytes->size() < kMinClusterKey || bytes->size() > kMaxClusterKey) {
-    const bool few = bytes->size() < kMinClusterKey;
+  ASSIGN_OR_RETURN(auto bytes, read_all(fd, file));
+  while (!bytes.empty() && bytes.back() == '\n') bytes.pop_back();
+  if (bytes.size() < kMinClusterKey || bytes.size() > kMaxClusterKey) {
+    const bool few = bytes.size() < kMinClusterKey;
     return refuse(ErrorCode::kInvalidArgument, file,
                   fmt::format("has a key of {} than {} bytes: name a file with one of {} to {}, "
                               "such as 'openssl rand -base64 32' makes",
                               few ? "less" : "more", few ? kMinClusterKey : kMaxClusterKey,
                               kMinClusterKey, kMaxClusterKey));
   }
-  return ClusterKey{std::move(*bytes)};
+  return ClusterKey{std::move(bytes)};
 }
 
 }  // namespace pacecar

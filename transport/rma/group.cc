@@ -225,11 +225,13 @@ void Group::release(std::unique_lock<std::mutex>& lock, const std::optional<OwnM
 
 // --- operations ---
 
+Result<void> Group::check(size_t rank) const {
+  if (rank < peers_.size()) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("there is no rank {}: the last one is {}", rank, peers_.size() - 1));
+}
+
 Result<Operation*> Group::begin(size_t rank) {
-  if (rank >= peers_.size()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("there is no rank {}: the last one is {}", rank, peers_.size() - 1));
-  }
   Operation* const operation = peers_[rank].full() ? nullptr : take_operation();
   if (operation == nullptr) {
     return fail(ErrorCode::kUnavailable,
@@ -265,19 +267,14 @@ Result<void> Group::check(size_t rank, const Location& bytes, size_t owner, size
 Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, const Location& to,
                               const std::optional<Signal>& signal) {
   const std::lock_guard lock(mutex_);
-  auto begun = begin(rank);
-  if (!begun) return begun;
-  Operation& operation = **begun;
-  auto checked = check(rank, from, rank_, size);
-  if (checked) checked = check(rank, to, rank, size);
-  if (checked && signal) checked = check(rank, signal->word, rank, sizeof(uint64_t));
-  if (checked && signal && signal->word.offset % sizeof(uint64_t) != 0) {
-    checked = fail(ErrorCode::kInvalidArgument, "a signal's word is not at a multiple of 8 bytes");
+  RETURN_IF_ERROR(check(rank));
+  RETURN_IF_ERROR(check(rank, from, rank_, size));
+  RETURN_IF_ERROR(check(rank, to, rank, size));
+  if (signal) RETURN_IF_ERROR(check(rank, signal->word, rank, sizeof(uint64_t)));
+  if (signal && signal->word.offset % sizeof(uint64_t) != 0) {
+    return fail(ErrorCode::kInvalidArgument, "a signal's word is not at a multiple of 8 bytes");
   }
-  if (!checked) {
-    free_.push_back(&operation);
-    return tl::unexpected(checked.error());
-  }
+  ASSIGN_OR_RETURN(Operation* const operation, begin(rank));
   Peer& peer = peers_[rank];
   // An empty put is needed only if there is no signal.
   if (size > 0 || !signal) {
@@ -287,48 +284,45 @@ Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, co
               .memory = none ? nullptr : from.window->memory,
               .to = none ? Place() : to.window->places[rank],
               .offset = none ? 0 : to.offset},
-             operation);
+             *operation);
   }
   if (signal) {
     peer.send({.kind = RecordKind::kSignal,
                .window = signal->word.window->places[rank].id,
                .offset = signal->word.offset,
                .value = signal->value},
-              &operation);
+              operation);
   }
   peer.advance();
   // The first signal leaves at once; further ones before the next poll leave together.
   if (signal && std::exchange(polled_, false)) peer.hurry();
-  return &operation;
+  return operation;
 }
 
 Result<Operation*> Group::get(size_t rank, const Location& from, size_t size, const Location& to) {
   const std::lock_guard lock(mutex_);
-  auto begun = begin(rank);
-  if (!begun) return begun;
-  auto checked = check(rank, from, rank, size);
-  if (checked) checked = check(rank, to, rank_, size);
-  if (!checked) {
-    free_.push_back(*begun);
-    return tl::unexpected(checked.error());
-  }
+  RETURN_IF_ERROR(check(rank));
+  RETURN_IF_ERROR(check(rank, from, rank, size));
+  RETURN_IF_ERROR(check(rank, to, rank_, size));
+  ASSIGN_OR_RETURN(Operation* const operation, begin(rank));
   if (size > 0) {
     peers_[rank].get({.window = from.window->places[rank].id,
                       .offset = from.offset,
                       .length = size,
                       .answer_window = to.window->places[rank_].id,
                       .answer_offset = to.offset},
-                     **begun);
+                     *operation);
     peers_[rank].advance();
   }
-  return begun;
+  return operation;
 }
 
 Result<Operation*> Group::flush(size_t rank) {
   const std::lock_guard lock(mutex_);
-  auto begun = begin(rank);
-  if (begun) peers_[rank].flush(**begun);
-  return begun;
+  RETURN_IF_ERROR(check(rank));
+  ASSIGN_OR_RETURN(Operation* const operation, begin(rank));
+  peers_[rank].flush(*operation);
+  return operation;
 }
 
 Result<bool> Group::test(Operation* operation) {

@@ -90,6 +90,7 @@ class Group {
 
   // With the lock held.
   bool advance();
+  Result<void> check(size_t rank) const;
   Result<Operation*> begin(size_t rank);
   Operation* take_operation();
   Result<void> check(size_t rank, const Location& bytes, size_t owner, size_t size) const;

@@ -43,10 +43,9 @@ Result<void> Meeting::meet(std::span<const Handle> handles, uint32_t weight) {
       ASSIGN_OR_RETURN(const auto called, call(rank));
       moved |= called;
     }
-    for (const auto& step : {accept(), greet()}) {
-      if (!step) return tl::unexpected(step.error());
-      moved |= *step;
-    }
+    ASSIGN_OR_RETURN(const auto accepted, accept());
+    ASSIGN_OR_RETURN(const auto identified, identify());
+    moved |= accepted || identified;
     const auto now = Clock::now();
     if (moved) moved_at = now;
     if (now - moved_at > kPatience) {
@@ -96,17 +95,17 @@ Result<bool> Meeting::accept() {
   RETURN_IF_ERROR(check_nic(connection->nic()));
   if (accepted_ == inboxes_.size()) return fail(ErrorCode::kPeer, "more ranks come than there are");
   Record* const places = records_ + 2 * accepted_++ * kRecords;
-  strangers_.emplace_back(std::move(connection), places, memory_);
-  RETURN_IF_ERROR(strangers_.back().open());
+  unidentified_.emplace_back(std::move(connection), places, memory_);
+  RETURN_IF_ERROR(unidentified_.back().open());
   return true;
 }
 
-Result<bool> Meeting::greet() {
+Result<bool> Meeting::identify() {
   bool moved = false;
-  for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
-    ASSIGN_OR_RETURN(const auto record, stranger->next());
+  for (auto inbox = unidentified_.begin(); inbox != unidentified_.end();) {
+    ASSIGN_OR_RETURN(const auto record, inbox->next());
     if (!record) {
-      ++stranger;
+      ++inbox;
       continue;
     }
     const uint64_t rank = record->value;
@@ -115,8 +114,8 @@ Result<bool> Meeting::greet() {
                                                 "each rank once, with the same version of Pacecar",
                                                 rank, inboxes_.size()));
     }
-    inboxes_[rank].emplace(std::move(*stranger));
-    stranger = strangers_.erase(stranger);
+    inboxes_[rank].emplace(std::move(*inbox));
+    inbox = unidentified_.erase(inbox);
     moved = true;
   }
   return moved;

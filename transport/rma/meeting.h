@@ -29,7 +29,7 @@ class Meeting {
  private:
   Result<bool> call(size_t rank);
   Result<bool> accept();
-  Result<bool> greet();
+  Result<bool> identify();
   bool complete() const;
   Result<void> check_nic(size_t nic) const;
 
@@ -42,7 +42,7 @@ class Meeting {
   std::vector<std::unique_ptr<Connecting>> calls_;  // by rank; null: connected
   std::vector<std::optional<Outbox>> outboxes_;     // likewise
   std::vector<std::optional<Inbox>> inboxes_;
-  std::list<Inbox> strangers_;  // accepted, first record pending
+  std::list<Inbox> unidentified_;  // accepted, first record pending
   size_t accepted_ = 0;
 };
 
