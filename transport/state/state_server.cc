@@ -44,8 +44,7 @@ tl::unexpected<Error> cannot(std::string_view what, int code) {
 
 }  // namespace
 
-Result<std::unique_ptr<StateServer>> StateServer::open(StateDirectory directory,
-                                                       StatePages pages) {
+Result<std::unique_ptr<StateServer>> StateServer::open(StateDirectory directory, StatePages pages) {
   directory.remove_stale();
   FileDescriptor stop(eventfd(0, EFD_CLOEXEC));
   if (!stop) return cannot("an eventfd", errno);
@@ -115,8 +114,7 @@ std::string StateServer::first_words(const FileDescriptor& caller, const TimeLim
   size_t size = 0;
   while (size < words.size() &&
          wait_for(caller.get(), POLLIN, size == 0 ? kSilenceMs : time.left_ms())) {
-    const ssize_t more =
-        recv(caller.get(), words.data() + size, words.size() - size, MSG_DONTWAIT);
+    const ssize_t more = recv(caller.get(), words.data() + size, words.size() - size, MSG_DONTWAIT);
     if (more < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (more <= 0) break;
     size += static_cast<size_t>(more);
@@ -128,8 +126,8 @@ std::string StateServer::first_words(const FileDescriptor& caller, const TimeLim
 std::string StateServer::response(std::string_view text) const {
   const StateRequest request = parse_state_request(text);
   const auto named = [&request](const StatePage& page) { return page.path == request.path; };
-  const auto found = text.empty() ? pages_.begin()
-                                  : std::find_if(pages_.begin(), pages_.end(), named);
+  const auto found =
+      text.empty() ? pages_.begin() : std::find_if(pages_.begin(), pages_.end(), named);
   if (found != pages_.end()) {
     std::string body = found->make();
     return request.headers ? with_headers(200, "OK", found->type, body) : body;

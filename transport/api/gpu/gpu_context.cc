@@ -27,52 +27,44 @@ GpuWay way_of(const NicInfo& info) {
   return info.dma_buf ? GpuWay::kDmaBuf : GpuWay::kPeerMemory;
 }
 
-// For a connection over that NIC.
-Staging staging_of(const std::shared_ptr<Context>& context, size_t nic,
-                   const std::shared_ptr<GpuSystem>& gpus) {
-  return {.context = context,
-          .nic = nic,
-          .gpus = gpus,
-          .at_once = way_of(context->nics()[nic]) == GpuWay::kStaged};
-}
-
-class StagedListener final : public Listener {
+// Listens or connects as the inner one does; connections are staged by their NIC's way.
+template <typename Base>
+class Staged : public Base {
  public:
-  StagedListener(std::unique_ptr<Listener> inner, std::shared_ptr<Context> context,
-                 std::shared_ptr<GpuSystem> gpus)
+  Staged(std::unique_ptr<Base> inner, std::shared_ptr<Context> context,
+         std::shared_ptr<GpuSystem> gpus)
       : inner_(std::move(inner)), context_(std::move(context)), gpus_(std::move(gpus)) {}
 
-  const Handle& handle() const override { return inner_->handle(); }
-  Result<std::unique_ptr<ReceiveConnection>> accept() override {
-    auto connection = inner_->accept();
+ protected:
+  template <typename Connection>
+  Result<std::unique_ptr<Connection>> staged(Result<std::unique_ptr<Connection>> connection) {
     if (!connection || *connection == nullptr) return connection;
-    const Staging staging = staging_of(context_, (*connection)->nic(), gpus_);
-    return stage(std::move(*connection), staging);
+    const size_t nic = (*connection)->nic();
+    return stage(std::move(*connection),
+                 {.context = context_,
+                  .nic = nic,
+                  .gpus = gpus_,
+                  .at_once = way_of(context_->nics()[nic]) == GpuWay::kStaged});
   }
 
+  const std::unique_ptr<Base> inner_;
+
  private:
-  const std::unique_ptr<Listener> inner_;
   const std::shared_ptr<Context> context_;
   const std::shared_ptr<GpuSystem> gpus_;
 };
 
-class StagedConnecting final : public Connecting {
+class StagedListener final : public Staged<Listener> {
  public:
-  StagedConnecting(std::unique_ptr<Connecting> inner, std::shared_ptr<Context> context,
-                   std::shared_ptr<GpuSystem> gpus)
-      : inner_(std::move(inner)), context_(std::move(context)), gpus_(std::move(gpus)) {}
+  using Staged::Staged;
+  const Handle& handle() const override { return inner_->handle(); }
+  Result<std::unique_ptr<ReceiveConnection>> accept() override { return staged(inner_->accept()); }
+};
 
-  Result<std::unique_ptr<SendConnection>> poll() override {
-    auto connection = inner_->poll();
-    if (!connection || *connection == nullptr) return connection;
-    const Staging staging = staging_of(context_, (*connection)->nic(), gpus_);
-    return stage(std::move(*connection), staging);
-  }
-
- private:
-  const std::unique_ptr<Connecting> inner_;
-  const std::shared_ptr<Context> context_;
-  const std::shared_ptr<GpuSystem> gpus_;
+class StagedConnecting final : public Staged<Connecting> {
+ public:
+  using Staged::Staged;
+  Result<std::unique_ptr<SendConnection>> poll() override { return staged(inner_->poll()); }
 };
 
 class GpuContext final : public Context {
