@@ -74,8 +74,8 @@ class EngineSendConnection final : public SendConnection {
     });
     if (request == nullptr) return nullptr;
     puts_in_a_row_ = 0;
-    // The first send leaves at once. Further ones leave together, with the next poll, which the
-    // caller needs for the first one anyway. For connections of puts the application decides.
+    // The first send leaves at once. Later ones leave together, with the next poll, which the
+    // caller needs for the first one anyway. On connections for puts the application decides.
     !puts_&& pool_.taken() == 1 ? at_.nic.engine->hurry() : at_.nic.engine->noted();
     return request;
   }
@@ -106,7 +106,8 @@ class EngineSendConnection final : public SendConnection {
   void hurry() override { at_.nic.engine->hurry(); }
 
  private:
-  // `fill(operation)` sets the fields that messages and puts do not share. nullptr: again later.
+  // `fill(operation)` sets the fields that differ between messages and puts. nullptr: full, again
+  // later.
   template <typename Fill>
   MessageRequest* submit(const void* data, size_t size, const Memory* memory, Fill fill) {
     MessageRequest* request = pool_.take();
@@ -130,7 +131,7 @@ class EngineSendConnection final : public SendConnection {
   Result<void> check_put(size_t size, const Window& window, uint64_t offset) const {
     if (!puts_) {
       return fail(ErrorCode::kInvalidArgument,
-                  "the connection takes no puts: ask for them when connecting");
+                  "the connection takes no puts: set ConnectOptions::puts when connecting");
     }
     if (size > window.length || offset > window.length - size) {
       return fail(ErrorCode::kInvalidArgument,

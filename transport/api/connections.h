@@ -1,4 +1,4 @@
-// The two ends of a connection on an engine.
+// The two ends of a connection on an engine. Thread rule: as for the connections (pacecar.hpp).
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace pacecar {
 
-// The NIC of a connection's end. The engine lives as long as any of its connections does.
+// The NIC of a connection's end. The engine exists at least as long as its connections.
 struct OwnNic {
   std::shared_ptr<Engine> engine;
   std::string name;
@@ -27,7 +27,7 @@ struct Attachment {
   OwnNic nic;
   ConnectionId connection = 0;
   std::string peer;
-  size_t device = 0;  // of the NIC, in Context::nics
+  size_t device = 0;  // the NIC's number in Context::nics
 
   // Calls a function of the messenger for this connection, with the engine's lock held.
   template <typename Function, typename... Arguments>
@@ -57,7 +57,7 @@ tl::unexpected<Error> not_usable(const Attachment& at, const Memory* memory);
 Result<void> check_buffers(const Attachment& at, std::span<const ReceiveBuffer> buffers);
 tl::unexpected<Error> tested_again();
 
-// The engine's messenger has the connection already.
+// The engine's messenger must have the connection already.
 std::unique_ptr<SendConnection> make_send_connection(Attachment attachment,
                                                      const ConnectOptions& options);
 std::unique_ptr<ReceiveConnection> make_receive_connection(Attachment attachment);

@@ -39,13 +39,13 @@ std::vector<BondLane> make_lanes(const OwnDevice& device, const Connections& con
   return lanes;
 }
 
-// Closed connections hold their places until their peers know. An application that opens as many
-// again waits for these places so long. Peers that do not close are not waited for.
+// Closed connections hold their places until their peers have closed, too. For this long an
+// application that opens as many connections again waits for these places.
 constexpr Duration kPlaceWait = Duration::from_s(2);
-constexpr size_t kMaxWaiting = 64;  // more stay in the handshake
+constexpr size_t kMaxWaiting = 64;  // callers beyond these stay in the handshake
 
 struct Opened {
-  const OwnDevice* device = nullptr;  // of a listener
+  const OwnDevice* device = nullptr;  // of a listener's connection
   Connections connections;
   std::vector<Blob> words;  // of each lane, for the peer
 };
@@ -73,7 +73,7 @@ class EngineListener final : public Listener {
       waiting_.push_back({std::move(session), now + kPlaceWait});
     }
     if (const auto warning = bootstrap_->take_warning()) {
-      own_.asked().nics.front().log(LogLevel::kWarn, *warning);
+      own_.requested().nics.front().log(LogLevel::kWarn, *warning);
     }
     while (!waiting_.empty() && answer(waiting_.front(), now)) waiting_.pop_front();
     for (auto joining = joining_.begin(); joining != joining_.end(); ++joining) {
@@ -82,7 +82,7 @@ class EngineListener final : public Listener {
       const Joining done = std::move(*joining);
       joining_.erase(joining);
       if (state == BootstrapSession::State::kConfirmed) return connection_of(done);
-      close_receives(*done.device, done.connections);  // the caller gave up: no error for our user
+      close_receives(*done.device, done.connections);  // the caller gave up, which is no error here
       break;
     }
     std::erase_if(refused_, [now](const auto& session) {
@@ -94,7 +94,7 @@ class EngineListener final : public Listener {
  private:
   struct Joining {
     std::unique_ptr<BootstrapSession> session;
-    const OwnDevice* device;  // of own_
+    const OwnDevice* device;  // in own_
     Connections connections;
   };
 
@@ -103,7 +103,7 @@ class EngineListener final : public Listener {
     Instant until;
   };
 
-  // False: not yet, no place is free.
+  // False: no place is free yet.
   bool answer(Waiting& waiting, Instant time) {
     std::unique_ptr<BootstrapSession>& session = waiting.session;
     if (session->poll(time) != BootstrapSession::State::kWaiting) return true;  // it has given up
@@ -136,7 +136,7 @@ class EngineListener final : public Listener {
   Opening open(std::span<const uint8_t> offer, bool may_wait) {
     if (const auto peer = unpack_no_lanes(offer)) {
       const std::string reason = no_common_network(*peer, describe_process(own_));
-      own_.asked().nics.front().log(LogLevel::kWarn, "a connection is refused: " + reason);
+      own_.requested().nics.front().log(LogLevel::kWarn, "a connection is refused: " + reason);
       return fail(ErrorCode::kPeer, reason);
     }
     ASSIGN_OR_RETURN(const auto lanes, unpack_lanes(offer));
@@ -178,7 +178,7 @@ class EngineListener final : public Listener {
 
   std::unique_ptr<ReceiveConnection> connection_of(const Joining& joining) {
     const std::string peer = joining.session->peer();
-    own_.stand_ins->log_use(own_.asked(), *joining.device, peer);
+    own_.replacements->log_use(own_.requested(), *joining.device, peer);
     std::vector<BondLane> lanes = make_lanes(*joining.device, joining.connections, peer);
     for (const BondLane& lane : lanes) {
       Engine& engine = *lane.at.nic.engine;
@@ -198,7 +198,8 @@ class EngineListener final : public Listener {
 
 class EngineConnecting final : public Connecting {
  public:
-  // `device` is of `own`. Empty `peers`: there is no common network, and the listener gets a text.
+  // `device`: index in `own`. Empty `peers`: there is no common network, and the listener gets a
+  // text.
   EngineConnecting(const OwnDevices& own, size_t device, BootstrapHandle handle,
                    bootstrap::ClusterKey key, std::vector<NicIdentity> peers,
                    Duration connect_timeout, const ConnectOptions& options)
@@ -213,11 +214,11 @@ class EngineConnecting final : public Connecting {
 
   ~EngineConnecting() override { close(connections_); }
 
-  // The steps until the bootstrap's first call of the peer; true when that has been made.
+  // Opens the connections and the bootstrap. True: the bootstrap connects; false: call again.
   Result<bool> begin() {
     if (bootstrap_ != nullptr) return true;
     if (peers_.empty()) return call(pack_no_lanes(describe_process(own_)));
-    const Instant now = clock_now();  // so that it is tried once more after the last moment
+    const Instant now = clock_now();  // read before open(), which so is tried once after give_up_
     ASSIGN_OR_RETURN(auto opened, open(now < give_up_));
     if (!opened) return false;
     connections_ = std::move(opened->connections);
@@ -263,7 +264,7 @@ class EngineConnecting final : public Connecting {
   }
 
   std::unique_ptr<SendConnection> connection() {
-    own_.stand_ins->log_use(own_.asked(), device_, bootstrap_->peer());
+    own_.replacements->log_use(own_.requested(), device_, bootstrap_->peer());
     std::vector<BondLane> lanes = make_lanes(device_, connections_, bootstrap_->peer());
     for (const BondLane& lane : lanes) {
       Engine& engine = *lane.at.nic.engine;
@@ -274,7 +275,8 @@ class EngineConnecting final : public Connecting {
     return make_bonded_send(std::move(lanes), own_.keeper);
   }
 
-  // A shared flow may have ended before the peer saw the offer: offers once more, over new flows.
+  // A shared flow may have ended before the peer received the offer: offers once more, over new
+  // flows.
   bool begin_anew(ErrorCode failure) {
     bool doubtful = false;
     for (size_t lane = 0; lane < connections_.size(); ++lane) {
@@ -336,7 +338,7 @@ class EngineConnecting final : public Connecting {
   }
 
   const OwnDevices own_;
-  const OwnDevice& device_;  // of own_
+  const OwnDevice& device_;  // in own_
   const BootstrapHandle handle_;
   const bootstrap::ClusterKey key_;
   const std::vector<NicIdentity> peers_;
@@ -346,7 +348,7 @@ class EngineConnecting final : public Connecting {
   Instant deadline_;         // since the first call
   bool anew_ = false;        // the second and last attempt
   bool finished_ = false;    // the peer's reply is accepted, and is being confirmed
-  Connections connections_;  // ours to close
+  Connections connections_;  // to be closed by this object
   std::unique_ptr<BootstrapConnector> bootstrap_;
 };
 
@@ -360,7 +362,7 @@ std::vector<DeviceNetworks> networks_of(std::span<const NamedDevice> devices) {
 
 Result<std::unique_ptr<Listener>> make_listener(const OwnDevices& own, const Params& params,
                                                 const bootstrap::ClusterKey& key) {
-  const Engine& engine = *own.asked().nics.front().engine;
+  const Engine& engine = *own.requested().nics.front().engine;
   Address address = engine.address();
   address.port = 0;  // any
   const auto name = name_process(engine.identity(), usable_devices(own).named);

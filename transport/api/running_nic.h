@@ -1,4 +1,4 @@
-// A NIC of a Context: its description, and the engine that drives it.
+// A NIC of a Context: its description, and the engine that drives it. Thread rule: any.
 #pragma once
 
 #include <memory>

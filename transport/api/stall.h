@@ -1,4 +1,4 @@
-// Why a connection stalls, in words.
+// Logs why a connection stalls. Thread rule: that of the connection.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,12 @@
 
 namespace pacecar {
 
-// kInfo if the peer is only computing, which happens in every job.
+// kInfo if the connection waits for the peer's application, which may only be computing.
 LogLevel level_of(const Stall& stall);
 // `end` names the connection for people: "send to 192.0.2.1:4791 over rxe0".
 std::string describe(const Stall& stall, const std::string& end);
 
-// Logs it, once the connection has made no progress for a while.
+// Logs a connection's stall, and its end.
 class StallWatch {
  public:
   // `what` is "send to" or "receive from". Cheap unless some connection of the NIC stalls.
@@ -31,7 +31,7 @@ class StallWatch {
   void report(const Attachment& at, std::string_view what, const std::optional<Stall>& stall);
 
   uint64_t seen_ = 0;
-  std::optional<LogLevel> reported_;  // of the present stall
+  std::optional<LogLevel> reported_;  // level of the present stall's line
 };
 
 }  // namespace pacecar

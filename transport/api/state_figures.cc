@@ -1,4 +1,4 @@
-// The figures of a NIC: its counters, and sums over its flows.
+// Computes the metrics of a NIC: its counters, and sums over its flows.
 #include <algorithm>
 #include <vector>
 

@@ -15,22 +15,22 @@ namespace {
 
 // Callers that have polled within this time are trusted to poll again.
 constexpr Duration kCallerPatience = Duration::from_ms(1);
-// Callers that find nothing in so many polls yield: they may be keeping the peer from the
-// processor.
+// Callers that find nothing in this many polls yield, as the peer may need the processor.
 constexpr uint32_t kEmptyPollsBeforeYield = 100;
 // How often the keeper checks that callers still poll.
 constexpr Duration kNap = Duration::from_ms(2);
 constexpr Duration kLongestRest = Duration::from_us(500);
-// The rest of a caller within a stream, as a share of NicCaps::jitter. Arrivals do not end it:
-// being woken costs more than polling a little later, and with software devices it costs the
-// sender, too.
+// The sleep of a caller within a stream is NicCaps::jitter divided by this. Arrivals do not end it:
+// waking up costs more than polling a little later, and with software devices it also costs the
+// sender.
 constexpr int64_t kStreamRestShare = 5;
-// A stream has ended when nothing has arrived for so many of these rests.
+// A stream has ended when nothing has arrived for this many of these sleeps.
 constexpr int64_t kStreamRests = 10;
 // How long a closing engine waits for its last control words, and how often it polls.
 constexpr Duration kLinger = Duration::from_ms(300);
 constexpr Duration kLingerStep = Duration::from_us(200);
-// Packets held back by a decorator, and devices without a descriptor to wait for, must be polled.
+// The longest sleep if nothing wakes the thread: a decorator holds packets back, or the device has
+// no descriptor to wait for.
 constexpr Duration kBlindSleep = Duration::from_us(100);
 
 }  // namespace
@@ -133,8 +133,8 @@ bool Engine::poll_without_receiving(Instant now) {
   return sent + submitted > 0;
 }
 
-// A NIC with manual progress may have made some in this call, and peers may have written: nothing
-// would wake us for that again.
+// A NIC with manual progress may have received in port_->prepare_to_wait(), which wakes nobody
+// later.
 bool Engine::prepare_to_wait() {
   if (!port_->prepare_to_wait()) return false;
   return !caps().manual_progress || !poll_without_receiving(now());
@@ -167,7 +167,7 @@ bool Engine::try_lock() {
 }
 
 void Engine::submitted() {
-  // The holder of the lock, the keeper or the next progress() will do it.
+  // Otherwise the holder of the lock, the keeper or the next progress() processes it.
   if (params_.progress == Progress::kThread || !try_lock()) return noted();
   const Instant time = now();
   poll_without_receiving(time);
@@ -213,7 +213,7 @@ void Engine::rest() {
       fd = port_->wait_fd();
     }
     end_inline_poll(time);
-    // This thread polls again by then, so the keeper need not.
+    // This thread polls again by then, so the keeper need not take over.
     last_inline_poll_ns_.store(until.ns(), std::memory_order_relaxed);
   }
   pollfd waiting{fd, POLLIN, 0};
@@ -272,7 +272,7 @@ Instant Engine::sleep_limit(Instant deadline) const {
   return woken ? deadline : std::min(deadline, now() + kBlindSleep);
 }
 
-// Also returns when something can be read.
+// Returns earlier when one of the descriptors is readable.
 void Engine::sleep_until(Instant deadline, std::span<pollfd> waiting) {
   const Instant time = now();
   if (deadline <= time) return;

@@ -1,12 +1,10 @@
-// Engine: drives one NIC. It connects the NIC and the messenger, and decides who runs them: the
-// threads that poll for their messages (PACECAR_PROGRESS=inline), with a keeper thread that takes
-// over when they stop, or always the keeper thread. All protocol state belongs to whoever holds the
-// engine's lock; the clock is read once per poll.
+// Engine: drives one NIC and the messenger above it. With PACECAR_PROGRESS=inline the threads that
+// poll for their messages do this, and a keeper thread takes over when they stop; with thread it is
+// always the keeper. All protocol state belongs to the holder of the engine's lock.
 //
 // An idle keeper sleeps: it uses no processor time until a packet arrives or an application calls.
 //
-// Thread rule: everything here may be called from any thread; the submissions of one connection
-// from one thread at a time.
+// Thread rule: any thread; the submissions of one connection from one thread at a time.
 #pragma once
 
 #include <poll.h>
@@ -29,7 +27,7 @@
 
 namespace pacecar {
 
-// A NIC's link among the processes of this host.
+// How the processes of this host divide a NIC's link.
 struct EngineLink {
   std::unique_ptr<HostShare> share;  // null: not divided
   Rate first_rate;                   // FlowEnvironment::first_rate
@@ -58,8 +56,8 @@ class Engine {
     }
   }
 
-  // Runs `use(nic)`, which registers memory: without the lock if the NIC allows it, as it may take
-  // long.
+  // Runs `use(nic)`, which registers memory. This may take long, so it runs without the lock if the
+  // NIC allows that.
   template <typename Use>
   auto registering(Use use) {
     if (caps().registers_beside) return use(nic());
@@ -70,20 +68,20 @@ class Engine {
   Submissions<ReceiveOperation>& receives() { return receives_; }
   // After a submission: processes it at once if this thread drives the engine.
   void submitted();
-  // After the submission of a send for which the peer may wait: sends it, and leaves all else to
-  // the next poll.
+  // After the submission of a send for which the peer may wait: sends it, and leaves all other work
+  // to the next poll.
   void hurry();
   // After a submission that may wait for the next poll.
   void noted() {
     if (asleep_until_ns_.load() != 0) bell_->ring();
   }
-  // The newest counts; it is passed on before any operation that is submitted later.
+  // The newest hint counts. The messenger gets it before any operation that is submitted later.
   void expect(const TrafficHint& hint);
   // While waiting for a request.
   void progress();
   // Messenger::stall_changes, without the lock.
   uint64_t stall_changes() const { return stall_changes_.load(std::memory_order_relaxed); }
-  // While waiting for any of them: see Context::rest.
+  // While waiting for any request: see Context::rest.
   void rest();
 
   const NicIdentity& identity() const { return identity_; }
@@ -129,7 +127,7 @@ class Engine {
   bool callers_poll(Instant now) const;
   void nap();
   void sleep_until_needed();
-  // The latest end of a sleep, if `deadline` is the next one.
+  // When a sleep must end at the latest, with that next deadline.
   Instant sleep_limit(Instant deadline) const;
   static void sleep_until(Instant deadline, std::span<pollfd> waiting);
 
@@ -144,7 +142,7 @@ class Engine {
 
   std::atomic<uint64_t> stall_changes_{0};
   std::atomic<uint64_t> hint_{0};  // of expect(): atomic, so that no caller waits
-  uint64_t hint_applied_ = 0;      // the newest one passed on; under the lock
+  uint64_t hint_applied_ = 0;      // the newest one that the messenger has; under the lock
 
   std::mutex mutex_;
   Instant deadline_;             // of the poll loop, after the last poll that moved anything

@@ -16,7 +16,7 @@
 namespace pacecar {
 namespace {
 
-// Packets that a decorator holds back must be polled.
+// The sleep of a thread that must poll for packets which a decorator holds back.
 constexpr Duration kBlindSleep = Duration::from_us(100);
 
 // Whether the NIC can have several engines.

@@ -46,10 +46,10 @@ std::optional<Address> bootstrap_address(const std::string& wish, const std::str
   return choose_bootstrap(list_interfaces(), wish, netdev, routed_source());
 }
 
-// Checks at opening, rather than at the first buffers, that the least memory of any use can be
-// locked.
+// Checks when the NIC is opened, not at the first registration, that enough memory can be locked
+// for any use.
 Result<void> check_locking(Nic& nic) {
-  constexpr size_t kLeast = size_t{16} << 20;
+  constexpr size_t kLeast = size_t{16} << 20;  // bytes
   const FreshPages memory = make_fresh_pages(kLeast);
   ASSIGN_OR_RETURN(const auto region,
                    nic.register_memory(memory.get(), kLeast, Access::kLocalRead));

@@ -16,25 +16,26 @@ namespace {
 // The nominal rate of a device that does not know its own, for each core.
 constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
 constexpr Bytes kMaxDefaultMtu = 8192;
-// Readers that poll memory while it is written take so many bytes as complete when their end has
-// arrived: a line in NCCL's LL128, a slot at the sender.
+// A reader that polls memory while it is written takes this many bytes as complete when their end
+// has arrived: a line of NCCL's LL128, or a CTS slot.
 constexpr Bytes kLineBytes = 128;
 static_assert(kLineBytes % sizeof(CtsSlot) == 0);
-// Longer than a round of ping-pong between two processes, so acknowledgements do not delay one.
+// Longer than a round trip of ping-pong between two processes, so that acknowledgements do not
+// delay it.
 constexpr Duration kQuiet = Duration::from_us(10);
-// How long acknowledgements wait to join data to that peer, where that saves datagrams. A sender
-// that waits for one requests it.
+// How long acknowledgements wait for data to the same peer, if joining them saves datagrams. A
+// sender that needs an acknowledgement at once requests it.
 constexpr Duration kJoinDelay = Duration::from_us(300);
-// The fewest packets per acknowledgement, where two bursts are fewer.
+// The least number of packets per acknowledgement, if two bursts are fewer.
 constexpr Bytes kPacketsPerAck = 4;
 
-// Queue pairs of a process that shares its address: its part of the numbers has room for twice as
-// many slots, and several generations of each.
+// Queue pairs of a process that shares its address. Its range of numbers has room for twice as many
+// slots, and several generations of each.
 constexpr uint32_t kProcessQueuePairs = 8192;
 constexpr uint32_t kProcessReceiveQueues = 1024;
 
-// As much as fits into the device's datagrams, in whole lines, so that no line is split over two
-// packets.
+// The largest payload that fits into the device's datagrams, in whole lines, so that no line is
+// split over two packets.
 Bytes choose_mtu(const Params& params, const PacketIoCaps& caps) {
   const Bytes room = caps.datagram_bytes - wire::kDataHeaderBytes - trailer_bytes(params.security);
   const Bytes wanted = params.mtu != 0 ? params.mtu : kMaxDefaultMtu;
@@ -87,17 +88,17 @@ SoftNicConfig nic_config(const Params& params, const PacketIo& io, uint64_t core
 
 uint32_t random_word(void*) { return bootstrap::random_value<uint32_t>(); }
 
-struct OwnNic {
+struct OwnedParts {
   std::unique_ptr<PacketIo> owned_io;
   SoftNic owned_nic;
 };
 
-// Base classes first: the SoftPort refers to the members of OwnNic.
-class OwningSoftPort final : private OwnNic, public SoftPort {
+// OwnedParts is the first base class, as the SoftPort refers to its members.
+class OwningSoftPort final : private OwnedParts, public SoftPort {
  public:
   OwningSoftPort(const SoftNicConfig& config, std::unique_ptr<PacketIo> io, Instant now,
                  const Address& bootstrap)
-      : OwnNic{std::move(io), SoftNic(config, {random_word, nullptr}, now)},
+      : OwnedParts{std::move(io), SoftNic(config, {random_word, nullptr}, now)},
         SoftPort(*owned_io, owned_nic, kMaxTransmit, clock_now),
         bootstrap_(bootstrap) {}
 
@@ -125,7 +126,7 @@ size_t SoftPort::receive(Instant now) {
 }
 
 size_t SoftPort::transmit(Instant now) {
-  // remaining packets may refer to deregistered memory
+  // The remaining packets may refer to deregistered memory.
   if (nic_.invalidations() != invalidations_) {
     invalidations_ = nic_.invalidations();
     outgoing_begin_ = outgoing_end_;

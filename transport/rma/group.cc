@@ -12,9 +12,9 @@ namespace pacecar::rma {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kFarewell = std::chrono::milliseconds(100);
-// How often the thread checks whether somebody calls.
-constexpr auto kLook = std::chrono::milliseconds(5);
+constexpr auto kLinger = std::chrono::milliseconds(100);
+// How often the thread checks whether the application calls.
+constexpr auto kCheckPeriod = std::chrono::milliseconds(5);
 
 }  // namespace
 
@@ -59,7 +59,7 @@ Group::~Group() {
   }
   if (keeper_.joinable()) keeper_.join();
   for (Peer& peer : peers_) peer.send({.kind = RecordKind::kBye}, nullptr);
-  const auto give_up = Clock::now() + kFarewell;
+  const auto give_up = Clock::now() + kLinger;
   while (!idle()) {
     if (!advance()) context_->rest(nic_);
     if (Clock::now() >= give_up) break;
@@ -91,9 +91,9 @@ bool Group::count_arrivals() {
   if (arrivals_.idle()) return false;
   const auto ended = arrivals_.advance();
   if (!ended) {
-    // A signal that cannot count would be missing, so everything fails.
+    // A signal that cannot count is lost, so all operations fail.
     arrivals_.fail(ended.error());
-    for (Peer& peer : peers_) peer.give_up(ended.error());
+    for (Peer& peer : peers_) peer.fail_all(ended.error());
     return true;
   }
   for (const Arrival& arrival : *ended) {
@@ -114,12 +114,12 @@ void Group::progress() {
   advance();
 }
 
-// The thread that serves peers while nobody calls.
+// The thread that serves peers while the application does not call.
 void Group::keep() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
     const uint64_t calls = calls_.load(std::memory_order_relaxed);
-    stopping_.wait_for(lock, kLook, [this] { return stop_; });
+    stopping_.wait_for(lock, kCheckPeriod, [this] { return stop_; });
     while (!stop_ && calls_.load(std::memory_order_relaxed) == calls) {
       const bool came = advance();
       lock.unlock();
@@ -209,8 +209,8 @@ void Group::unshare(SharedWindow* window) {
   release(lock, windows_.unshare(window, rank_));
 }
 
-// A peer has its bytes before we learn of it, so a get that is done there may still be an answer
-// under way here.
+// A peer has a get's bytes before their acknowledgement arrives here, so the answer to a get that
+// is done there may still be outstanding here.
 void Group::release(std::unique_lock<std::mutex>& lock, const std::optional<OwnMemory>& own) {
   if (!own) return;
   while (std::ranges::any_of(peers_,
@@ -235,7 +235,7 @@ Result<Operation*> Group::begin(size_t rank) {
   Operation* const operation = peers_[rank].full() ? nullptr : take_operation();
   if (operation == nullptr) {
     return fail(ErrorCode::kUnavailable,
-                fmt::format("{} one-sided operations are under way: test some until they are done",
+                fmt::format("{} one-sided operations are pending: test some until they are done",
                             kMaxOperations));
   }
   return operation;
@@ -276,7 +276,7 @@ Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, co
   }
   ASSIGN_OR_RETURN(Operation* const operation, begin(rank));
   Peer& peer = peers_[rank];
-  // An empty put is needed only if there is no signal.
+  // An empty put is sent only if there is no signal.
   if (size > 0 || !signal) {
     const bool none = size == 0;
     peer.put({.data = none ? nullptr : from.window->base + from.offset,
@@ -294,7 +294,7 @@ Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, co
               operation);
   }
   peer.advance();
-  // The first signal leaves at once; further ones before the next poll leave together.
+  // The first signal leaves at once; later ones before the next poll leave together.
   if (signal && std::exchange(polled_, false)) peer.hurry();
   return operation;
 }

@@ -27,7 +27,7 @@ Result<std::optional<Record>> Inbox::next() {
   ASSIGN_OR_RETURN(const TestResult result, connection_->test(request));
   if (result.sizes[0] != sizeof(Record)) {
     return fail(ErrorCode::kPeer, connection_->peer() +
-                                      " sent what is no record: run the same "
+                                      " sent an invalid record: run the same "
                                       "version of Pacecar on both sides");
   }
   const Record record = places_[oldest_];

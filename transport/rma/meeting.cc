@@ -10,8 +10,8 @@ namespace pacecar::rma {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// Missing ranks are given up when none has connected for so long. Our own calls have a limit of
-// their own (PACECAR_CONNECT_TIMEOUT).
+// join() fails when no rank has connected for this long. PACECAR_CONNECT_TIMEOUT limits the
+// connections that this rank makes.
 constexpr auto kPatience = std::chrono::seconds(60);
 
 }  // namespace
@@ -30,7 +30,7 @@ Meeting::Meeting(Context& context, size_t nic, Listener& listener, size_t rank, 
 
 Result<void> Meeting::meet(std::span<const Handle> handles, uint32_t weight) {
   const ConnectOptions options{.weight = weight, .puts = true};
-  // Each begins with the rank after itself, so that not all call the same one.
+  // Each rank begins with the one after itself, so that not all connect to the same one.
   for (size_t i = 1; i <= handles.size(); ++i) {
     const size_t rank = (rank_ + i) % handles.size();
     ASSIGN_OR_RETURN(calls_[rank], context_.connect(nic_, handles[rank], options));
@@ -93,7 +93,8 @@ Result<bool> Meeting::accept() {
   ASSIGN_OR_RETURN(auto connection, listener_.accept());
   if (connection == nullptr) return false;
   RETURN_IF_ERROR(check_nic(connection->nic()));
-  if (accepted_ == inboxes_.size()) return fail(ErrorCode::kPeer, "more ranks come than there are");
+  if (accepted_ == inboxes_.size())
+    return fail(ErrorCode::kPeer, "more ranks have connected than the group has");
   Record* const places = records_ + 2 * accepted_++ * kRecords;
   unidentified_.emplace_back(std::move(connection), places, memory_);
   RETURN_IF_ERROR(unidentified_.back().open());

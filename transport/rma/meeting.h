@@ -1,5 +1,6 @@
-// How the ranks of a group connect: each to each; a connection's first record names the sending
-// rank.
+// Connects all ranks of a group to one another. A connection's first record names the sending rank.
+//
+// Thread rule: one thread at a time.
 #pragma once
 
 #include <list>
@@ -20,9 +21,9 @@ class Meeting {
   Meeting(Context& context, size_t nic, Listener& listener, size_t rank, size_t ranks,
           Record* records, const Memory* memory);
 
-  // Blocks until all are there. Errors: as Group::join.
+  // Blocks until all ranks are connected. Errors: as Group::join.
   Result<void> meet(std::span<const Handle> handles, uint32_t weight);
-  // After meet(), once each.
+  // After meet(); call each once per rank.
   Inbox take_inbox(size_t rank) { return std::move(*inboxes_[rank]); }
   Outbox take_outbox(size_t rank) { return std::move(*outboxes_[rank]); }
 

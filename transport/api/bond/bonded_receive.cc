@@ -36,15 +36,15 @@ class BondedReceive final : public ReceiveConnection, private BondedEnd {
     int tag = 0;
     const Memory* memory = nullptr;                  // to recognize it in forget_memory
     std::array<RemoteAddress, kMaxLanes> remotes{};  // in it
-    bool filled = false;                             // before it was posted again
-    Bytes received = 0;                              // then
+    bool filled = false;                             // it was complete when a lane was lost
+    Bytes received = 0;                              // bytes of the message, once it is complete
   };
   struct Receive : MessageRequest {
     std::array<Buffer, kMaxReceiveBuffers> buffers{};
     LaneMask lanes = 0;       // on which it was posted; 0: not yet
-    uint64_t first_slot = 0;  // of its unfilled buffers, then
+    uint64_t first_slot = 0;  // of the buffers that were posted
   };
-  // Arrivals of one posted buffer, over all lanes.
+  // What has arrived in one posted buffer, over all lanes.
   struct Arrived {
     bool all = true;
     MessageFailure failure = MessageFailure::kNone;
@@ -96,7 +96,7 @@ BondedReceive::~BondedReceive() {
   }
 }
 
-// All slots below it are complete, on all lanes.
+// All slots below the result are complete on all lanes.
 uint64_t BondedReceive::first_unfinished_slot() const {
   for (const Receive* receive : pending_) {
     if (receive->lanes != 0 && receive->state() != MessageRequest::State::kDone) {
@@ -159,7 +159,7 @@ void BondedReceive::post(Receive& receive) {
     operation.request->set(MessageRequest::State::kPending);
     Engine& engine = *lanes_[i].at.nic.engine;
     PACECAR_CHECK(engine.receives().push(lanes_[i].at.connection, operation));
-    // The peer can continue with the buffers that are advertised.
+    // The peer may wait for the first receive; it can continue with the buffers of earlier ones.
     if (pending_.size() == 1) {
       engine.submitted();
     } else {
@@ -185,7 +185,7 @@ void BondedReceive::give_back(MessageRequest& request) {
   free_.push_back(&receive);
 }
 
-// Whether all lanes are done with it; then finishes it.
+// Finishes a receive if all lanes are done with it; returns whether they are.
 bool BondedReceive::look(Receive& receive) {
   if (receive.lanes == 0 || ended_) return false;
   LaneMask left = 0;
@@ -220,7 +220,7 @@ bool BondedReceive::look(Receive& receive) {
   return true;
 }
 
-// Each lane's peer may write all of a buffer, but they share one message.
+// On each lane the peer may write a whole buffer, but the parts of one message must fit together.
 void BondedReceive::finish(Receive& receive) {
   for (size_t i = 0; i < receive.count; ++i) {
     const Buffer& buffer = receive.buffers[i];

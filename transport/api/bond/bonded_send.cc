@@ -42,7 +42,7 @@ class BondedSend final : public SendConnection, private BondedEnd {
     const Memory* memory = nullptr;          // to recognize it in forget_memory
     std::array<uint32_t, kMaxLanes> keys{};  // of it
     LaneMask lanes = 0;                      // on which it was posted; 0: not yet
-    LaneMask left = 0;                       // of these, those not done with it
+    LaneMask left = 0;                       // of these, those that are not done with it
   };
   struct Part {
     MessageRequest request;
@@ -67,7 +67,7 @@ class BondedSend final : public SendConnection, private BondedEnd {
   void give_up_others(LaneMask known);
   void on_resume(const LaneNote& note, Instant now);
   uint64_t slot_of(const Message& message);
-  // How much of its part the receive buffer takes, once the lane has matched it.
+  // How much of the lane's part the receive buffer takes, once the lane has matched the message.
   Bytes size_on(size_t lane, const Message& message) {
     return (message.lanes & bit_of(lane)) == 0 ? 0 : part(message, lane).request.sizes[0];
   }
@@ -200,8 +200,8 @@ void BondedSend::finish(Message& message) {
                                                        : MessageRequest::State::kFailed);
 }
 
-// The slot that it fills, which is the same on all lanes that have matched it. Only if nothing of
-// it is outstanding.
+// The slot of a message, which is the same on all lanes that have matched it. Call it only if
+// nothing of the message is outstanding.
 uint64_t BondedSend::slot_of(const Message& message) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     if ((message.lanes & bit_of(i)) == 0) continue;
@@ -258,9 +258,9 @@ void BondedSend::on_failure(size_t lane, MessageFailure failure) {
   failure == MessageFailure::kPeerClosed ? on_closed(lane) : end(failure, lane);
 }
 
-// The receiver has closed, and its close word counts the messages that it had. Messages that this
-// lane has not matched are not among them. Once the receiver may have posted its buffers again the
-// count refers to those, so no message is.
+// The receiver has closed, and its close word has the number of messages that it had. Messages that
+// this lane has not matched are not among them. Once the receiver may have posted its buffers
+// again, the number refers to those, so no message counts as received.
 void BondedSend::on_closed(size_t lane) {
   const uint64_t completed = lanes_[lane].at.call(&Messenger::completed_by_peer);
   const bool paused = state_ == State::kPausing || state_ == State::kPaused;
@@ -270,7 +270,7 @@ void BondedSend::on_closed(size_t lane) {
     if (slot == MessageRequest::kNoSlot || slot >= completed) continue;
     if (message->state() == MessageRequest::State::kPending) {
       message->sizes[0] = 0;
-      for (size_t i = 0; i < lanes_.size(); ++i) {  // which may still send parts of it
+      for (size_t i = 0; i < lanes_.size(); ++i) {  // other lanes may still send parts of it
         lanes_[i].at.nic.engine->exclusively(
             [&](const Messenger&) { message->sizes[0] += size_on(i, *message); });
       }
@@ -316,7 +316,7 @@ void BondedSend::finish_pause(Instant /*now*/) {
 }
 
 void BondedSend::on_resume(const LaneNote& note, Instant now) {
-  if (state_ != State::kPaused || note.epoch != epoch_) return;  // a repetition
+  if (state_ != State::kPaused || note.epoch != epoch_) return;  // a repeated note
   give_up_others(note.lanes);
   if (ended_) return;
   for (size_t i = 0; i < lanes_.size(); ++i) {
@@ -355,8 +355,8 @@ void BondedSend::on_resume(const LaneNote& note, Instant now) {
   }
 }
 
-// Lanes may differ in how far they are with a posted message, so it cannot be cancelled: then the
-// connection ends.
+// A posted message cannot be cancelled, as some lanes may have sent their parts: the connection
+// ends.
 void BondedSend::forget_memory(const Memory& memory) {
   const std::lock_guard lock(mutex_);
   if (ended_) return;

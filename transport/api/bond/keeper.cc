@@ -15,8 +15,8 @@ namespace pacecar {
 namespace {
 
 constexpr std::chrono::milliseconds kSoon{2};
-// The longest delay, beyond the silence limit, of detecting a lost lane; each look costs a few
-// reads of memory.
+// The longest delay, beyond the silence limit, of detecting a lost lane. Driving a connection costs
+// a few reads of memory.
 constexpr std::chrono::milliseconds kQuiet{50};
 
 }  // namespace
@@ -56,7 +56,8 @@ void BondKeeper::remove(BondedEnd& connection) {
 }
 
 void BondKeeper::hurry() {
-  // without the lock: a thread about to wait may miss it, and then waits once more
+  // Without the lock: a thread that is about to wait may miss it, and then waits for one more
+  // period.
   hurried_ = true;
   changed_.notify_all();
 }

@@ -1,5 +1,5 @@
-// Drives bonded connections while nobody calls, so that their ends agree on lost lanes without the
-// application. One thread for all of a Context, made with the first bonded connection; it mostly
+// Drives bonded connections while the application does not call, so that their ends agree on lost
+// lanes. One thread for all connections of a Context, made with the first bonded one; it mostly
 // sleeps.
 //
 // Thread rule: any thread; not from within drive().

@@ -1,6 +1,7 @@
 #include "transport/api/bond/lane_split.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "transport/base/check.h"
 
@@ -13,12 +14,13 @@ constexpr Bytes kSmallest = Bytes{16} << 10;
 // One sample of a lane's rate, and how much the newest one counts.
 constexpr Bytes kSample = Bytes{1} << 20;
 constexpr double kNewest = 0.25;
-// The least assumed rate, of the fastest lane's, so that a slow lane can show an improvement.
+// The least assumed rate, as a share of the fastest lane's: even a slow lane gets some bytes, so
+// that an improvement is measured.
 constexpr double kLeastShare = 1.0 / 16;
 
 using Rates = std::array<double, kMaxLanes>;
 
-// Lanes of unknown rate count as fast as the fastest.
+// A lane of unknown rate is assumed to be as fast as the fastest.
 Rates assumed_rates(std::span<const LaneMeter> lanes) {
   double fastest = 1;
   for (const LaneMeter& lane : lanes) fastest = std::max(fastest, lane.rate());
@@ -57,16 +59,15 @@ std::array<Bytes, kMaxLanes> split(Bytes size, std::span<const LaneMeter> lanes,
   const auto free_at = [&](size_t lane) {
     return static_cast<double>(lanes[lane].outstanding()) / rates[lane];
   };
-  std::array<size_t, kMaxLanes> order{};
+  std::array<size_t, kMaxLanes> all{};
   size_t count = 0;
   for (size_t i = 0; i < lanes.size(); ++i) {
-    if ((usable & bit_of(i)) == 0) continue;
-    size_t place = count++;
-    for (; place > 0 && free_at(order[place - 1]) > free_at(i); --place) {
-      order[place] = order[place - 1];
-    }
-    order[place] = i;
+    if ((usable & bit_of(i)) != 0) all[count++] = i;
   }
+  const auto order = std::span(all).first(count);
+  std::ranges::sort(order, [&](size_t one, size_t other) {
+    return std::pair(free_at(one), one) < std::pair(free_at(other), other);
+  });
   if (size < kSmallest) {
     parts[order[0]] = size;
     return parts;
@@ -76,8 +77,7 @@ std::array<Bytes, kMaxLanes> split(Bytes size, std::span<const LaneMeter> lanes,
   double work = static_cast<double>(size);
   double end = 0;
   LaneMask taking = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const size_t lane = order[i];
+  for (const size_t lane : order) {
     if (taking != 0 && free_at(lane) >= end) break;
     taking |= bit_of(lane);
     rate += rates[lane];

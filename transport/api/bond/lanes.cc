@@ -6,8 +6,8 @@
 namespace pacecar {
 namespace {
 
-// A longer time between two looks means that this process was stopped: BondKeeper looks every
-// 50 ms.
+// A longer time between two calls of look() means that this process was stopped: BondKeeper drives
+// connections every 50 ms.
 constexpr Duration kOwnPause = Duration::from_ms(200);
 
 }  // namespace
@@ -68,7 +68,7 @@ std::optional<LaneNote> LaneNotes::receive(std::span<const BondLane> lanes) {
   return newest;
 }
 
-void LaneWatch::leave_out_own_pause(Instant now) {
+void LaneWatch::skip_own_pause(Instant now) {
   const Duration pause = now - std::exchange(looked_at_, now);
   if (pause < kOwnPause) return;
   doubted_ = doubted_ + pause;
@@ -79,7 +79,7 @@ void LaneWatch::leave_out_own_pause(Instant now) {
 }
 
 bool LaneWatch::look(size_t lane, const Sight& sight, Instant now) {
-  leave_out_own_pause(now);
+  skip_own_pause(now);
   Seen& seen = seen_[lane];
   if (sight.life != seen.life) on_sign(now);
   if (sight.life != seen.life || !sight.waits) seen = {.life = sight.life, .until = now};

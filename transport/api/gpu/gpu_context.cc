@@ -20,7 +20,7 @@ namespace {
 // NCCL's slice; a receive of kMaxReceiveBuffers such messages fills a pinned ring.
 constexpr uint64_t kStagedMessageBytes = 1 << 20;
 
-// The way that GpuWays has entered for the NIC, or for the NICs of a bond.
+// What GpuWays has chosen for the NIC, or for the NICs of a bond.
 GpuWay way_of(const NicInfo& info) {
   if (!info.cuda) return GpuWay::kHost;
   if (info.gpu_message_bytes != 0) return GpuWay::kStaged;
@@ -157,7 +157,7 @@ Result<std::shared_ptr<StagedRange>> GpuContext::copies_of(const MemoryRange& ra
 }
 
 Result<const Memory*> GpuContext::register_direct(size_t nic, const MemoryRange& range) {
-  std::optional<Error> refusal;  // of the chosen way: the one to report
+  std::optional<Error> refusal;  // of the dma-buf: the error to report
   if (way(nic) == GpuWay::kDmaBuf) {
     auto exported = register_dmabuf(nic, range);
     if (exported) return exported;
@@ -178,10 +178,10 @@ Result<const Memory*> GpuContext::register_dmabuf(size_t nic, MemoryRange range)
   return inner_->register_memory(nic, range);
 }
 
-// Flushes even if the GPU's attributes make it unnecessary: the caller asked for it.
+// Flushes even if the GPU's attributes make it unnecessary, as the caller requests it.
 Result<std::optional<FlushId>> GpuContext::start_flush(size_t nic, const Memory* memory,
                                                        const void* data) {
-  if (memory->staged() != nullptr) return std::nullopt;  // the GPU copied it itself
+  if (memory->staged() != nullptr) return std::nullopt;  // the GPU has copied it
   auto read = inner_->start_flush(nic, memory, data);
   if (!read || *read || memory->host()) return read;
   RETURN_IF_ERROR(flush_without_read(data));

@@ -1,6 +1,6 @@
-// PinnedRing: the pinned memory of one staged connection, known to GPU and NIC.
+// PinnedRing: the pinned memory of one staged connection, registered with the GPU and the NIC.
 //
-// Bounded: kBytes. Thread rule: one thread at a time.
+// Bound: kBytes. Thread rule: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@ namespace pacecar {
 
 class PinnedRing {
  public:
-  // Twice what NCCL has in flight on a connection: 4 slices of 1 MiB, or 8 of 512 KiB.
+  // Twice the bytes that NCCL has in flight on a connection: 4 slices of 1 MiB, or 8 of 512 KiB.
   static constexpr size_t kBytes = 8 << 20;
 
   // Errors: kSystem, and those of registering host memory.
   static Result<std::unique_ptr<PinnedRing>> create(std::shared_ptr<Context> context, size_t nic,
                                                     std::shared_ptr<const CopyEngine> engine);
-  // The connection that used it is closed.
+  // The connection that used the ring must be closed.
   ~PinnedRing();
   PinnedRing(const PinnedRing&) = delete;
   PinnedRing& operator=(const PinnedRing&) = delete;
 
-  // The space of a piece of `bytes`.
+  // The space that a piece of `bytes` takes.
   static constexpr size_t rounded(size_t bytes) {
     return (bytes + RingSpace::kAlignment - 1) / RingSpace::kAlignment * RingSpace::kAlignment;
   }
-  // nullptr: full for now.
+  // nullptr: the ring is full.
   uint8_t* take(size_t bytes);
   void give_back(uint8_t* piece);
   const Memory* memory() const { return memory_; }

@@ -43,7 +43,7 @@ struct StagedRequest : MessageRequest {
   Request* inner = nullptr;  // once it is posted to the inner connection
   uint8_t* piece = nullptr;  // of the ring
   CopyEvent event;
-  bool copying = false;  // until `event`
+  bool copying = false;  // `event` is pending
   std::optional<Error> error;
   Sending sending;  // while it waits for its turn
   // Of a receive: its buffers.
@@ -68,14 +68,14 @@ class Stage {
     return make_ring(engine);
   }
 
-  // Null unless the request is one of ours.
+  // nullptr: the request is the inner connection's.
   StagedRequest* find(Request* request) const {
     const std::less<> before;
     if (before(request, &requests_[0]) || !before(request, &requests_[0] + count_)) return nullptr;
     return static_cast<StagedRequest*>(request);
   }
 
-  // A request with `bytes` of the ring; nullptr: none for now.
+  // A request with `bytes` of the ring; nullptr: full, again later.
   Result<StagedRequest*> take(const std::shared_ptr<const CopyEngine>& engine, size_t bytes) {
     if (bytes > PinnedRing::kBytes) {
       return fail(ErrorCode::kInvalidArgument,
@@ -193,7 +193,7 @@ class StagedSendConnection final : public SendConnection {
   FlowView flow() const override { return inner_->flow(); }
   void hurry() override { inner_->hurry(); }
 
-  // Passes on, in order, the messages that are in host memory.
+  // Posts, in order, the messages that are in host memory.
   void advance() override {
     for (; !waiting_.empty(); waiting_.pop_front()) {
       StagedRequest& oldest = *waiting_.front();
@@ -240,7 +240,7 @@ class StagedSendConnection final : public SendConnection {
                           : inner_->isend(sending.data, sending.size, sending.tag, sending.memory);
   }
 
-  // Starts the copy of a message to send. nullptr: again later.
+  // Starts the copy of a message to send. nullptr: full, again later.
   Result<StagedRequest*> begin_copy(const std::shared_ptr<StagedRange>& range, Sending& sending) {
     if (!range->covers(sending.data, sending.size)) return not_covered();
     auto request = stage_.take(range->engine(), sending.size);
@@ -321,7 +321,8 @@ class StagedReceiveConnection final : public ReceiveConnection {
                 "the buffers of one receive lie on different GPUs: post one receive for each");
   }
 
-  // A zero-byte buffer needs no memory, and its registration may be one that the NIC does not know.
+  // A buffer of 0 bytes needs no memory, and its registration may be one that the NIC does not
+  // know.
   Result<Request*> pass(std::span<const ReceiveBuffer> buffers) {
     std::array<ReceiveBuffer, kMaxReceiveBuffers> known;
     if (buffers.size() > known.size()) return inner_->irecv(buffers);
@@ -350,7 +351,7 @@ class StagedReceiveConnection final : public ReceiveConnection {
     return std::span(placed_).first(buffers.size());
   }
 
-  // Starts the copies of what has arrived; receives complete in the order of their posting.
+  // Starts the copies of messages that have arrived; receives complete in the order of posting.
   void advance() {
     for (; !arriving_.empty(); arriving_.pop_front()) {
       StagedRequest& oldest = *arriving_.front();
@@ -366,7 +367,7 @@ class StagedReceiveConnection final : public ReceiveConnection {
     }
   }
 
-  // A failing request gives its piece of the ring back, so no copy may still use it.
+  // After a failure the request gives its piece of the ring back, so the copies must have ended.
   static Result<void> after_wait(const StagedRange* begun, Result<void> result) {
     if (!result && begun != nullptr) begun->engine()->wait();
     return result;

@@ -1,7 +1,7 @@
-// Proof of the handle's secret, and of the cluster's key where there is one, bound to one handshake
-// by a nonce of each side. Invariant: a MAC covers its frame's type, both nonces and the body after
-// the MAC, so that no frame is valid in another place, direction or handshake. Neither secret nor
-// key is ever sent. Any thread; one object per connection.
+// Proves the handle's secret, and the cluster's key if there is one, within one handshake, to which
+// a nonce of each side binds the proof. Invariant: a MAC covers its frame's type, both nonces and
+// the body after the MAC, so that no frame is valid in another place, direction or handshake.
+// Neither secret nor key is ever sent. Thread rule: any thread; one object per connection.
 #pragma once
 
 #include <optional>
@@ -51,7 +51,7 @@ struct Handshake {
   Mac mac(FrameType type, std::span<const uint8_t> content) const;
 };
 
-// The sentence for people about a peer whose MAC is wrong, such as "the listener at 10.0.0.1:4711".
+// An error sentence for a peer whose MAC is wrong; `peer`: such as "the listener at 10.0.0.1:4711".
 // `has_cluster_key`: this side has one.
 std::string without_proof(std::string_view peer, bool has_cluster_key);
 

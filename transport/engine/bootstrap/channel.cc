@@ -27,8 +27,8 @@ void send_at_once(const Socket& socket) {
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// The port is chosen at connect(), so that many connections may have the same. If the peer has
-// another IP version than our address, the system chooses both.
+// connect() chooses the port, so that many connections may have the same one. If the peer's address
+// is of another IP version than `local`, the system chooses address and port.
 bool bind_source(const Socket& socket, Address local, sa_family_t family) {
   local.port = 0;
   SocketAddress address;
@@ -86,7 +86,7 @@ Socket Socket::connect_to(const Address& remote, const Address& local) {
 }
 
 Socket Socket::accept(Address& remote) const {
-  // The kernel makes a socket before it looks for a caller: most polls find none.
+  // accept4() makes a socket before it looks for a caller, and most polls find none.
   pollfd callers{get(), POLLIN, 0};
   if (::poll(&callers, 1, 0) == 0) return {};
   SocketAddress address;

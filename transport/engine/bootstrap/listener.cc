@@ -14,20 +14,20 @@ using bootstrap::ChannelStatus;
 using bootstrap::FrameType;
 using bootstrap::Handshake;
 
-// Callers in the handshake at once; more wait in the kernel's backlog. About 4 KiB each.
+// Callers in the handshake at once; others wait in the kernel's backlog. Each takes about 8 KiB.
 constexpr size_t kMaxCallers = 64;
 
 // For a caller's proof, which takes two round trips: enough for one lost segment (the first
-// retransmission comes after at most 1 s, RFC 6298) and for a peer that is slow to poll. A peer
-// that misses it connects again, so a short limit harms nobody but strangers.
+// retransmission comes after at most 1 s, RFC 6298) and for a peer that polls rarely. A peer that
+// misses the limit connects again.
 constexpr Duration kProofTimeout = Duration::from_s(2);
 
-// A caller that has had this long may be dropped for a new one. It is longer than two round trips
-// across a continent, and a flood of silent strangers delays a caller by at most kGrace * backlog /
-// kMaxCallers = 0.4 s.
+// After this time a caller may be dropped for a new one. It is longer than two round trips across a
+// continent, and a flood of silent callers delays a peer by at most kGrace * backlog / kMaxCallers
+// = 0.4 s.
 constexpr Duration kGrace = Duration::from_ms(100);
 
-// Between two log lines about callers without the proof: strangers must not fill a log.
+// Between two log lines about callers without a proof, so that they cannot fill the log.
 constexpr Duration kWarningPause = Duration::from_s(10);
 
 bool is_unspecified(const Address& address) {
@@ -100,8 +100,8 @@ void BootstrapListener::accept_callers(Instant now) {
   }
 }
 
-// False when the caller must be dropped. Reads before it checks the deadline, so arrived frames
-// count however late the owner polls.
+// False: the caller must be dropped. Reads before it checks the deadline, so that frames which
+// arrived in time count even if the owner polls late.
 bool BootstrapListener::advance(BootstrapSession& caller, Instant now) {
   Channel& channel = caller.channel_;
   if (caller.stage_ == BootstrapSession::Stage::kHello) {

@@ -15,8 +15,8 @@
 namespace pacecar {
 namespace {
 
-// A write is on one core: large messages are divided among several, and each write is long enough
-// for its acknowledgement to cost little.
+// Bytes of a write, which is sent by one core. Large messages are so divided among several cores,
+// and each write is large enough for its acknowledgement to cost little.
 constexpr Bytes kWriteBytes = 256 * 1024;
 
 NicCaps caps_of(const NicCaps& first, uint32_t cores) {
@@ -40,7 +40,7 @@ Result<FileDescriptor> wait_for_any(std::initializer_list<int> fds) {
   return all;
 }
 
-// The first lane's endpoint, which peers with one core use, and all lanes.
+// The first lane's endpoint, which peers with one core use, and those of the other lanes.
 PeerEndpoint endpoints(std::span<const uint8_t> address) {
   return decode_endpoint(address).value();
 }

@@ -1,4 +1,5 @@
-// The turn of MultiCoreNic: writes to the cores, their completions and signals, limits.
+// The turn of MultiCoreNic: it passes writes and limits to the cores, and takes their completions
+// and signals.
 #include <algorithm>
 
 #include "transport/engine/cores/multi_core_nic.h"
@@ -33,7 +34,7 @@ size_t MultiCoreNic::post(QueuePairId id, std::span<const WorkRequest> work_requ
   return taken;
 }
 
-// All writes are signaled on the core, so that its backlog is known here.
+// All writes are signaled on the core, so that the core's backlog is known here.
 bool MultiCoreNic::post_one(QueuePair& qp, const WorkRequest& work_request) {
   if (qp.broken_by || qp.posted.size() == qp.work_requests) return false;
   Flow& flow = this->flow(qp.flow);
@@ -137,9 +138,9 @@ size_t MultiCoreNic::poll_signals(std::span<FlowSignal> signals) {
   return count;
 }
 
-// A core knows its own packets only. A delay on one core only is not the network's, and the
-// division handles it. So the least of the cores' recent round trips counts, and a timeout only if
-// all were silent.
+// A core knows only its own packets. A delay on one core only is not the network's, and the
+// division handles it. So the least of the cores' recent round trips counts, and a timeout counts
+// only if no other core had an acknowledgement lately.
 void MultiCoreNic::complete(FlowSignal& signal, uint32_t index) {
   Flow& flow = this->flow(signal.flow);
   CoreOfFlow& own = flow.cores[index];

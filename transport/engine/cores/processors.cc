@@ -7,10 +7,9 @@
 namespace pacecar {
 namespace {
 
-// The rate that one core surely achieves, with full packets and tags.
+// The rate that one core achieves on any machine, with full packets and tags.
 constexpr Rate kOneCore = Rate::from_gbps(25);
-// One engine per so many processors: the others are for the application, other programs and the
-// threads that call us.
+// The other processors are for the application and other programs.
 constexpr uint32_t kProcessorsPerEngine = 4;
 constexpr uint32_t kMostEngines = 4;
 
@@ -46,7 +45,7 @@ uint32_t Processors::count() const {
   return static_cast<uint32_t>(std::max(hwloc_bitmap_weight(usable_.get()), 0));
 }
 
-// If refused, the thread runs anywhere.
+// If binding fails, the thread runs anywhere.
 void Processors::bind_this_thread() const {
   if (hwloc_bitmap_iszero(usable_.get())) return;
   hwloc_set_cpubind(topology_.get(), usable_.get(), HWLOC_CPUBIND_THREAD);
