@@ -15,7 +15,6 @@
 #include "transport/api/flushes.h"
 #include "transport/api/joining.h"
 #include "transport/api/pacecar.hpp"
-#include "transport/api/running_nic.h"
 #include "transport/api/state_document.h"
 #include "transport/base/params.h"
 #include "transport/engine/clock.h"

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -16,9 +17,15 @@
 
 #include "transport/api/lane_list.h"
 #include "transport/api/memory.h"
-#include "transport/api/running_nic.h"
+#include "transport/engine/engine.h"
 
 namespace pacecar {
+
+// A NIC of a Context: its description, and the engine that drives it.
+struct RunningNic {
+  NicInfo info;
+  std::shared_ptr<Engine> engine;
+};
 
 class Flushes {
  public:

@@ -38,67 +38,58 @@ constexpr Duration kBlindSleep = Duration::from_us(100);
 Result<std::unique_ptr<Engine>> Engine::open(const Params& params, std::unique_ptr<NicPort> port,
                                              const NicIdentity& identity, EngineLink link) {
   ASSIGN_OR_RETURN(auto bell, Doorbell::make());
-  std::unique_ptr<Engine> engine(
-      new Engine(params, std::move(port), identity, std::move(link), std::move(bell)));
-  RETURN_IF_ERROR(engine->start());
-  return engine;
+  const NicCaps& caps = std::as_const(*port).nic().caps();
+  const uint32_t eager = caps.software ? static_cast<uint32_t>(params.eager) : 0;
+  auto messenger = Messenger::create(port->nic(),
+                                     {.identity = identity,
+                                      .congestion_control = params.cc,
+                                      .line_rate = caps.line_rate,
+                                      .rate_max = params.rate_max,
+                                      .weight = params.weight,
+                                      .first_rate = link.first_rate,
+                                      .outgoing = link.share ? &link.share->outgoing() : nullptr,
+                                      .incoming = link.share ? &link.share->incoming() : nullptr,
+                                      .max_connections = params.max_connections,
+                                      .silence_limit = params.timeout,
+                                      .first_flow_number = bootstrap::random_value<uint64_t>(),
+                                      .eager = eager,
+                                      .strict = params.strict},
+                                     now());
+  if (!messenger) {
+    return fail(messenger.error().code, "PACECAR_CC: " + messenger.error().message);
+  }
+  return std::unique_ptr<Engine>(new Engine(params, std::move(port), identity, std::move(link),
+                                            std::move(*messenger), std::move(bell)));
 }
 
 Engine::Engine(const Params& params, std::unique_ptr<NicPort> port, const NicIdentity& identity,
-               EngineLink link, std::unique_ptr<Doorbell> bell)
+               EngineLink link, std::unique_ptr<Messenger> messenger,
+               std::unique_ptr<Doorbell> bell)
     : params_(params),
       identity_(identity),
       port_(std::move(port)),
       link_(std::move(link)),
+      messenger_(std::move(messenger)),
+      loop_(*port_, *messenger_),
       sends_(params.max_connections, kMaxSends),
       receives_(params.max_connections, kMaxReceives),
-      bell_(std::move(bell)) {}
-
-Result<void> Engine::start() {
-  const Instant start = now();
-  const Rate line_rate = caps().line_rate;
-  const uint32_t eager = caps().software ? static_cast<uint32_t>(params_.eager) : 0;
-  auto messenger = Messenger::create(
-      port_->nic(),
-      MessengerConfig{.identity = identity_,
-                      .congestion_control = params_.cc,
-                      .line_rate = line_rate,
-                      .rate_max = params_.rate_max,
-                      .weight = params_.weight,
-                      .first_rate = link_.first_rate,
-                      .outgoing = link_.share ? &link_.share->outgoing() : nullptr,
-                      .incoming = link_.share ? &link_.share->incoming() : nullptr,
-                      .max_connections = params_.max_connections,
-                      .silence_limit = params_.timeout,
-                      .first_flow_number = bootstrap::random_value<uint64_t>(),
-                      .eager = eager,
-                      .strict = params_.strict},
-      start);
-  if (!messenger) {
-    return fail(messenger.error().code, "PACECAR_CC: " + messenger.error().message);
-  }
-  messenger_ = std::move(*messenger);
-  loop_ = std::make_unique<PollLoop>(*port_, *messenger_);
-  keeper_ = std::thread([this] { keep(); });
-  return {};
-}
+      bell_(std::move(bell)),
+      keeper_([this] { keep(); }) {}
 
 Engine::~Engine() {
-  if (keeper_.joinable()) {
-    const Instant give_up = now() + kLinger;
-    bool drained = false;
-    while (!drained && now() < give_up) {
-      {
-        const Hold hold(*this);
-        poll(now());
-        drained = messenger_->drained();
-      }
-      if (!drained) std::this_thread::sleep_for(std::chrono::nanoseconds(kLingerStep.ns()));
+  const Instant give_up = now() + kLinger;
+  bool drained = false;
+  while (!drained && now() < give_up) {
+    {
+      const Hold hold(*this);
+      poll(now());
+      drained = messenger_->drained();
     }
-    stop_ = true;
-    bell_->ring();
-    keeper_.join();
+    if (!drained) std::this_thread::sleep_for(std::chrono::nanoseconds(kLingerStep.ns()));
   }
+  stop_ = true;
+  bell_->ring();
+  keeper_.join();
 }
 
 Instant Engine::now() { return clock_now(); }
@@ -106,13 +97,13 @@ Instant Engine::now() { return clock_now(); }
 // --- with the lock held ---
 
 bool Engine::poll(Instant now) {
-  const size_t received = loop_->receive(now);
+  const size_t received = loop_.receive(now);
   // Most polls find nothing, and end here.
   if (received == 0 && now < deadline_ && sends_.empty() && receives_.empty()) return false;
   // Packets may have arrived after the turn began.
   const Instant time = received > 0 ? Engine::now() : now;
   // A thread that waits for a message continues at once; the next turn does the rest of this one.
-  if (received > 0 && !unfinished_ && loop_->deliver(time)) {
+  if (received > 0 && !unfinished_ && loop_.deliver(time)) {
     leave_unfinished();
     return true;
   }
@@ -126,9 +117,9 @@ void Engine::leave_unfinished() {
 
 bool Engine::poll_without_receiving(Instant now) {
   const size_t submitted = drain_submissions(now);
-  const size_t sent = loop_->advance(now);
+  const size_t sent = loop_.advance(now);
   unfinished_ = false;
-  deadline_ = loop_->next_deadline();
+  deadline_ = loop_.next_deadline();
   stall_changes_.store(messenger_->stall_changes(), std::memory_order_relaxed);
   return sent + submitted > 0;
 }
@@ -178,7 +169,7 @@ void Engine::hurry() {
   if (params_.progress == Progress::kThread || !try_lock()) return noted();
   const Instant time = now();
   drain_submissions(time);
-  loop_->hurry(time);
+  loop_.hurry(time);
   leave_unfinished();
   end_inline_poll(time);
 }
@@ -286,7 +277,7 @@ void Engine::sleep_until_needed() {
   {
     const Hold hold(*this);
     const bool waits = !unfinished_ && prepare_to_wait();
-    deadline_ = waits ? loop_->next_deadline() : Instant();
+    deadline_ = waits ? loop_.next_deadline() : Instant();
     deadline = sleep_limit(deadline_);
     // From here on, submitters and callers see that the keeper sleeps, and wake it if necessary.
     bell_->expect();

@@ -106,8 +106,7 @@ class Engine {
   };
 
   Engine(const Params& params, std::unique_ptr<NicPort> port, const NicIdentity& identity,
-         EngineLink link, std::unique_ptr<Doorbell> bell);
-  Result<void> start();
+         EngineLink link, std::unique_ptr<Messenger> messenger, std::unique_ptr<Doorbell> bell);
 
   static Instant now();
   Messenger& messenger() { return *messenger_; }
@@ -135,8 +134,8 @@ class Engine {
   const NicIdentity identity_;
   const std::unique_ptr<NicPort> port_;
   const EngineLink link_;
-  std::unique_ptr<Messenger> messenger_;
-  std::unique_ptr<PollLoop> loop_;
+  const std::unique_ptr<Messenger> messenger_;
+  PollLoop loop_;
   Submissions<SendOperation> sends_;
   Submissions<ReceiveOperation> receives_;
 
@@ -155,7 +154,7 @@ class Engine {
   std::atomic<bool> stop_{false};
   std::atomic<int64_t> last_inline_poll_ns_{0};
   std::atomic<int64_t> asleep_until_ns_{0};  // 0: the keeper is awake, or naps
-  std::thread keeper_;
+  std::thread keeper_;                       // the last member, as it uses the others
 };
 
 }  // namespace pacecar

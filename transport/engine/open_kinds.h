@@ -2,6 +2,7 @@
 // of that kind.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "transport/base/log.h"
@@ -10,6 +11,10 @@
 #include "transport/engine/open_nic.h"
 
 namespace pacecar {
+
+// The path below /sys/devices of a PCI address such as "0000:3b:00.0"; empty: there is no such
+// device.
+std::string pci_device_path(const std::string& address);
 
 // A software NIC on a DPDK device. Errors: kUnavailable without DPDK, and those of open_dpdk().
 Result<OpenedNic> open_dpdk_nic(const NicCandidate& candidate, const Params& params,

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <utility>
 
 #include "transport/base/return_if_error.h"
@@ -45,12 +44,8 @@ std::string pci_path(const fi_info& info) {
     return {};
   }
   const fi_pci_attr& pci = info.nic->bus_attr->attr.pci;
-  std::error_code error;
-  const auto path = std::filesystem::canonical(
-      fmt::format("/sys/bus/pci/devices/{:04x}:{:02x}:{:02x}.{:x}", pci.domain_id, pci.bus_id,
-                  pci.device_id, pci.function_id),
-      error);
-  return error ? "" : path.string();
+  return pci_device_path(fmt::format("{:04x}:{:02x}:{:02x}.{:x}", pci.domain_id, pci.bus_id,
+                                     pci.device_id, pci.function_id));
 }
 
 std::string abilities(const OfiTraits& traits) {
