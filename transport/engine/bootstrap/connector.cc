@@ -83,28 +83,14 @@ BootstrapConnector::Step BootstrapConnector::in_time(Step step, Instant now) {
 
 // True: answered.
 BootstrapConnector::Step BootstrapConnector::advance(Instant now) {
-  for (;;) {
-    Step step = false;
-    switch (stage_) {
-      case Stage::kWaiting:
-        step = start(now);
-        break;
-      case Stage::kConnecting:
-        step = finish_connect(now);
-        break;
-      case Stage::kChallenge:
-        step = take_challenge(now);
-        break;
-      case Stage::kReply:
-        step = take_reply();
-        break;
-      case Stage::kAnswered:
-      case Stage::kConfirm:
-      case Stage::kEnded:
-        return true;
-    }
+  while (stage_ < Stage::kAnswered) {
+    const Step step = stage_ == Stage::kWaiting      ? start(now)
+                      : stage_ == Stage::kConnecting ? finish_connect(now)
+                      : stage_ == Stage::kChallenge  ? take_challenge(now)
+                                                     : take_reply();
     if (!step || !*step) return step;
   }
+  return true;
 }
 
 BootstrapConnector::Step BootstrapConnector::start(Instant now) {

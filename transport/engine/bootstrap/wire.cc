@@ -43,24 +43,16 @@ struct BodyBounds {
   size_t max;
 };
 
-std::optional<BodyBounds> body_bounds(FrameType type) {
+constexpr BodyBounds body_bounds(FrameType type) {
   constexpr size_t kMac = sizeof(Mac);
   constexpr size_t kNonce = sizeof(Nonce);
-  switch (type) {
-    case FrameType::kHello:
-      return BodyBounds{kNonce, kNonce};
-    case FrameType::kChallenge:
-      return BodyBounds{kMac + kNonce, kMac + kNonce};
-    case FrameType::kOffer:
-      return BodyBounds{kMac, kMac + kMaxBootstrapPayload};
-    case FrameType::kReply:
-      return BodyBounds{kMac + 1, kMac + 1 + kMaxBootstrapPayload};
-    case FrameType::kConfirm:
-      return BodyBounds{kMac, kMac};
-    case FrameType::kVersionNotice:
-      return BodyBounds{0, 0};
-  }
-  return std::nullopt;
+  constexpr std::array<BodyBounds, 6> kByType = {{{kNonce, kNonce},
+                                                  {kMac + kNonce, kMac + kNonce},
+                                                  {kMac, kMac + kMaxBootstrapPayload},
+                                                  {kMac + 1, kMac + 1 + kMaxBootstrapPayload},
+                                                  {kMac, kMac},
+                                                  {0, 0}}};
+  return kByType[static_cast<size_t>(type) - static_cast<size_t>(FrameType::kHello)];
 }
 
 }  // namespace
@@ -106,7 +98,7 @@ Frame encode_frame(FrameType type, std::span<const uint8_t> first,
                    std::span<const uint8_t> second) {
   const size_t body_size = first.size() + second.size();
   const auto bounds = body_bounds(type);
-  PACECAR_CHECK(bounds && body_size >= bounds->min && body_size <= bounds->max);
+  PACECAR_CHECK(body_size >= bounds.min && body_size <= bounds.max);
   Frame frame;
   wire::store_be32(kFrameMagic, frame.bytes.data());
   wire::store_be32(uint32_t{kVersion} << 24 | static_cast<uint32_t>(type) << 16 |
@@ -128,8 +120,8 @@ FrameHeader parse_header(std::span<const uint8_t, kHeaderBytes> bytes, FrameType
     return header;
   }
   const auto bounds = body_bounds(expected);
-  const bool good = (word >> 16 & 0xff) == static_cast<uint32_t>(expected) && bounds &&
-                    header.body_size >= bounds->min && header.body_size <= bounds->max;
+  const bool good = (word >> 16 & 0xff) == static_cast<uint32_t>(expected) &&
+                    header.body_size >= bounds.min && header.body_size <= bounds.max;
   if (good) header.verdict = HeaderVerdict::kGood;
   return header;
 }
