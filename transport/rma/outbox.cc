@@ -35,10 +35,20 @@ void Outbox::add(Part part) {
   ++added_;
 }
 
+void Outbox::add_first(const Record& record) {
+  waiting_.push_front(Part{.kind = Kind::kRecord, .record = record, .counts = false});
+}
+
+void Outbox::report_copied() {
+  const bool reports = !waiting_.empty() && waiting_.front().record.kind == RecordKind::kDelivered;
+  if (!reports) add_first({.kind = RecordKind::kDelivered});
+  ++waiting_.front().record.value;
+}
+
 Result<void> Outbox::advance() {
   if (!started_.empty()) connection_->advance();
-  if (auto finished = finish(); !finished) return finished;
-  while (unreported_ > 0 || deliver_record_ || !waiting_.empty()) {
+  RETURN_IF_ERROR(finish());
+  while (!waiting_.empty()) {
     ASSIGN_OR_RETURN(const auto started, start());
     if (!started) break;
   }
@@ -66,25 +76,10 @@ void Outbox::report_done(Operation* operation) {
 }
 
 Result<bool> Outbox::start() {
-  if (deliver_record_) {
-    auto sent = send(*deliver_record_, {.is_record = true, .last = false});
-    if (sent && *sent) deliver_record_.reset();
-    return sent;
-  }
-  if (unreported_ > 0) {
-    const Record record{.kind = RecordKind::kDelivered, .value = unreported_};
-    auto sent = send(record, {.is_record = true, .last = false});
-    if (sent && *sent) unreported_ = 0;
-    return sent;
-  }
   Part& part = waiting_.front();
-  if (part.kind == Kind::kPut) {
-    auto started = start_put(part);
-    if (started && *started && part.put.size == 0) waiting_.pop_front();
-    return started;
-  }
+  if (part.kind == Kind::kPut) return start_put(part);
   if (part.kind == Kind::kRecord) {
-    auto sent = send(part.record, {.is_record = true});
+    auto sent = send(part.record, {.is_record = true, .last = part.counts});
     if (!sent || !*sent) return sent;
     // The record is copied when posted, so its operation need not wait for the peer.
     report_done(part.operation);
@@ -101,17 +96,22 @@ Result<bool> Outbox::start_put(Part& part) {
   const size_t size = copied ? std::min(put.size, Landing::kPiece) : put.size;
   const bool last = size == put.size;
   Operation* const operation = last ? part.operation : nullptr;
-  auto started = put.to.staged ? start_piece(put, size, operation)
-                               : write(put, size, put.to.window, put.offset,
-                                       {.last = last, .operation = operation});
+  const bool staged = put.to.staged;
+  Record deliver;
+  auto started =
+      staged ? start_piece(put, size, operation, deliver)
+             : write(put, size, put.to.window, put.offset, {.last = last, .operation = operation});
   if (!started || !*started) return started;
   put.data += size;
   put.offset += size;
   put.size -= size;
+  if (last) waiting_.pop_front();
+  if (staged) add_first(deliver);
   return true;
 }
 
-Result<bool> Outbox::start_piece(const Put& put, size_t size, Operation* operation) {
+Result<bool> Outbox::start_piece(const Put& put, size_t size, Operation* operation,
+                                 Record& deliver) {
   if (landing_.length == 0) {
     return pacecar::fail(ErrorCode::kPeer,
                          "a window on a GPU was shared without a landing for its puts: run the "
@@ -125,11 +125,11 @@ Result<bool> Outbox::start_piece(const Put& put, size_t size, Operation* operati
   if (!written || !*written) return written;
   next_space_.reset();
   pieces_.push_back({space, operation});
-  deliver_record_ = Record{.kind = RecordKind::kDeliver,
-                           .window = put.to.id,
-                           .offset = put.offset,
-                           .length = size,
-                           .answer_offset = space};
+  deliver = {.kind = RecordKind::kDeliver,
+             .window = put.to.id,
+             .offset = put.offset,
+             .length = size,
+             .answer_offset = space};
   return true;
 }
 
@@ -205,8 +205,6 @@ void Outbox::abandon(const Error& why) {
   for (Piece& piece : pieces_) fail_operation(piece.operation, why);
   waiting_.clear();
   pieces_.clear();
-  deliver_record_.reset();
-  unreported_ = 0;
   // The operations of failed parts may no longer exist.
   for (Started& started : started_) {
     if (started.operation != nullptr && started.operation->error) started.operation = nullptr;

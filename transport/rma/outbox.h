@@ -59,12 +59,9 @@ class Outbox {
   bool delivered(uint64_t pieces);
   // This rank has copied one of the peer's pieces. The report is sent before all waiting parts, as
   // these may wait for the peer.
-  void report_copied() { ++unreported_; }
+  void report_copied();
 
-  bool idle() const {
-    return waiting_.empty() && started_.empty() && pieces_.empty() && unreported_ == 0 &&
-           !deliver_record_;
-  }
+  bool idle() const { return waiting_.empty() && started_.empty() && pieces_.empty(); }
   // The number of parts added so far, and of these, how many are done, without the peer's copies.
   uint64_t added() const { return added_; }
   uint64_t done() const { return done_; }
@@ -77,6 +74,7 @@ class Outbox {
     Put put;  // what is left of it
     Record record;
     Operation* operation = nullptr;
+    bool counts = true;  // in added() and done()
   };
   struct Started {
     Request* request = nullptr;  // null: a mark
@@ -91,10 +89,13 @@ class Outbox {
   };
 
   void add(Part part);
+  // Adds a record that is sent before all waiting parts, and belongs to none.
+  void add_first(const Record& record);
   // Each returns false if the connection, or the landing, has no room.
   Result<bool> start();
   Result<bool> start_put(Part& part);
-  Result<bool> start_piece(const Put& put, size_t size, Operation* operation);
+  // Sets the record that requests the copy.
+  Result<bool> start_piece(const Put& put, size_t size, Operation* operation, Record& deliver);
   Result<bool> send(const Record& record, Started started);
   Result<bool> write(const Put& put, size_t size, const Window& window, uint64_t offset,
                      Started started);
@@ -116,10 +117,8 @@ class Outbox {
 
   Window landing_;  // the peer's; empty until advertised
   RingSpace space_{Landing::kBytes};
-  std::optional<size_t> next_space_;      // reserved for the next piece
-  std::deque<Piece> pieces_;              // not copied by the peer yet
-  std::optional<Record> deliver_record_;  // for the newest piece, not sent yet
-  uint64_t unreported_ = 0;               // pieces of the peer that this rank has copied
+  std::optional<size_t> next_space_;  // reserved for the next piece
+  std::deque<Piece> pieces_;          // not copied by the peer yet
 };
 
 }  // namespace pacecar::rma
