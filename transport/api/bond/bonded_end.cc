@@ -10,10 +10,14 @@ BondedEnd::BondedEnd(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> ke
                      const LaneCalls& calls)
     : lanes_(std::move(lanes)),
       keeper_(std::move(keeper)),
-      watch_(lanes_.front().at.nic.timeout / 5),
-      notes_(lanes_, calls.inbox, calls.write_note),
       calls_(calls),
-      stalls_(lanes_.size()) {}
+      stalls_(lanes_.size()),
+      watch_(lanes_.front().at.nic.timeout / 5) {
+  for (const BondLane& lane : lanes_) {
+    inboxes_.push_back(lane.at.nic.engine->exclusively(
+        [&](const Messenger& messenger) { return &(messenger.*calls.inbox)(lane.at.connection); }));
+  }
+}
 
 void BondedEnd::progress() {
   for (size_t i = 0; i < lanes_.size(); ++i) {
@@ -39,15 +43,40 @@ bool BondedEnd::drive(Instant now) {
   const std::lock_guard lock(mutex_);
   if (ended_) return false;
   collect(now);
-  if (const auto note = notes_.receive(lanes_); note && !ended_) {
+  if (const auto note = receive_note(); note && !ended_) {
     watch_.on_sign(now);
     on_note(*note, now);
   }
   if (!ended_) watch(now);
   if (!ended_ && state_ == State::kPausing) finish_pause(now);
   if (ended_) return false;
-  notes_.deliver(lanes_);
-  return state_ != State::kFlowing || !notes_.delivered(lanes_);
+  return !deliver_note() || state_ != State::kFlowing;
+}
+
+std::optional<LaneNote> BondedEnd::receive_note() {
+  std::optional<LaneNote> newest;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const std::optional<LaneNote> note = lanes_[i].alive ? last_note(i) : std::nullopt;
+    if (!note || note->number <= last_received_) continue;
+    last_received_ = note->number;
+    newest = note;
+  }
+  return newest;
+}
+
+bool BondedEnd::deliver_note() {
+  bool all = true;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const Attachment& at = lanes_[i].at;
+    if (!lanes_[i].alive || delivered_[i] == note_.number) continue;
+    if (at.call(calls_.write_note, note_)) {
+      delivered_[i] = note_.number;
+      at.nic.engine->submitted();
+    } else {
+      all = false;
+    }
+  }
+  return all;
 }
 
 // Watches all lanes: a silent lane is lost only if another is alive, and lanes without data may
@@ -64,7 +93,8 @@ void BondedEnd::watch(Instant now) {
     }
     if (ended_) return;
   }
-  if (watch_.doubts(now)) notes_.repeat();
+  // The same note once more: its acknowledgement shows that the peer is alive.
+  if (watch_.doubts(now)) ++note_.number;
 }
 
 bool BondedEnd::healthy(size_t lane, MessageFailure failure) {
@@ -100,8 +130,9 @@ void BondedEnd::send_note(NoteKind kind, LaneMask lanes) {
   send_note({.epoch = epoch_, .kind = static_cast<uint8_t>(kind), .lanes = lanes});
 }
 
-void BondedEnd::send_note(const LaneNote& note) {
-  notes_.send(note);
+void BondedEnd::send_note(LaneNote note) {
+  note.number = note_.number + 1;
+  note_ = note;
   keeper_->hurry();
 }
 

@@ -4,6 +4,7 @@
 // Thread rule: any thread; the members need the lock, except the public ones.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,8 +26,8 @@ struct LaneCalls {
   std::optional<Stall> (Messenger::*stall)(ConnectionId) const;
   std::string (Messenger::*fault)(ConnectionId) const;
   void (Messenger::*break_flow)(ConnectionId);
-  LaneNotes::Inbox inbox;
-  LaneNotes::Write write_note;
+  const NoteWords& (Messenger::*inbox)(ConnectionId) const;  // where the peer's notes arrive
+  bool (Messenger::*write_note)(ConnectionId, LaneNote);     // to the peer
 };
 
 class BondedEnd {
@@ -76,23 +77,32 @@ class BondedEnd {
   void end(Error error);
   void end(MessageFailure failure, size_t lane = 0) { end(error_of(failure, lane, "")); }
   void send_note(NoteKind kind, LaneMask lanes);
-  void send_note(const LaneNote& note);
+  void send_note(LaneNote note);
+  // The peer's last note on one lane.
+  std::optional<LaneNote> last_note(size_t lane) const { return read_note(*inboxes_[lane]); }
 
   mutable std::mutex mutex_;
   std::vector<BondLane> lanes_;
   const std::shared_ptr<BondKeeper> keeper_;
-  LaneWatch watch_;
-  LaneNotes notes_;
   State state_ = State::kFlowing;
   uint32_t epoch_ = 0;
   std::optional<Error> ended_;
 
  private:
   void watch(Instant now);
+  // The newest note from the peer, if it is newer than all received before.
+  std::optional<LaneNote> receive_note();
+  // Writes the newest note on every lane that has not sent it. True: all living lanes have sent it.
+  bool deliver_note();
   Error error_of(MessageFailure failure, size_t lane, const std::string& fault) const;
 
   const LaneCalls calls_;
-  std::vector<StallWatch> stalls_;
+  std::vector<StallWatch> stalls_;  // by lane
+  LaneWatch watch_;
+  std::vector<const NoteWords*> inboxes_;        // by lane
+  LaneNote note_;                                // the newest one to the peer
+  std::array<uint64_t, kMaxLanes> delivered_{};  // by lane: the number of the last note sent
+  uint64_t last_received_ = 0;                   // the number of the peer's newest note
 };
 
 }  // namespace pacecar

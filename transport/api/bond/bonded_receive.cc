@@ -289,7 +289,7 @@ void BondedReceive::on_note(const LaneNote& note, Instant /*now*/) {
 bool BondedReceive::sender_paused() const {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     if (!lanes_[i].alive) continue;
-    const std::optional<LaneNote> note = notes_.last(i);
+    const std::optional<LaneNote> note = last_note(i);
     const bool paused =
         note && note->epoch == epoch_ && static_cast<NoteKind>(note->kind) == NoteKind::kPaused;
     if (!paused) return false;

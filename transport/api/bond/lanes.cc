@@ -27,47 +27,6 @@ bool slot_done(const LaneNote& resume, uint64_t slot) {
   return (resume.done[bit / 64] >> bit % 64 & 1) != 0;
 }
 
-LaneNotes::LaneNotes(std::span<const BondLane> lanes, Inbox inbox, Write write) : write_(write) {
-  for (const BondLane& lane : lanes) {
-    inboxes_.push_back(lane.at.nic.engine->exclusively(
-        [&](const Messenger& messenger) { return &(messenger.*inbox)(lane.at.connection); }));
-  }
-}
-
-void LaneNotes::send(LaneNote note) {
-  note.number = note_.number + 1;
-  note_ = note;
-}
-
-void LaneNotes::deliver(std::span<const BondLane> lanes) {
-  for (size_t i = 0; i < lanes.size(); ++i) {
-    if (!lanes[i].alive || delivered_[i] == note_.number) continue;
-    const Attachment& at = lanes[i].at;
-    if (!at.call(write_, note_)) continue;
-    delivered_[i] = note_.number;
-    at.nic.engine->submitted();
-  }
-}
-
-bool LaneNotes::delivered(std::span<const BondLane> lanes) const {
-  for (size_t i = 0; i < lanes.size(); ++i) {
-    if (lanes[i].alive && delivered_[i] != note_.number) return false;
-  }
-  return true;
-}
-
-std::optional<LaneNote> LaneNotes::receive(std::span<const BondLane> lanes) {
-  std::optional<LaneNote> newest;
-  for (size_t i = 0; i < lanes.size(); ++i) {
-    if (!lanes[i].alive) continue;
-    const std::optional<LaneNote> note = read_note(*inboxes_[i]);
-    if (!note || note->number <= last_received_) continue;
-    last_received_ = note->number;
-    newest = note;
-  }
-  return newest;
-}
-
 void LaneWatch::skip_own_pause(Instant now) {
   const Duration pause = now - std::exchange(looked_at_, now);
   if (pause < kOwnPause) return;

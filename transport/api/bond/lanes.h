@@ -52,34 +52,6 @@ inline LaneMask lost_lanes(std::span<const BondLane> lanes) {
 // older ones are done.
 bool slot_done(const LaneNote& resume, uint64_t slot);
 
-// The newest note to the peer, and the newest one from the peer.
-class LaneNotes {
- public:
-  // Inbox: where the peer's notes arrive. Write: writes a note to the peer.
-  using Inbox = const NoteWords& (Messenger::*)(ConnectionId) const;
-  using Write = bool (Messenger::*)(ConnectionId, LaneNote);
-  LaneNotes(std::span<const BondLane> lanes, Inbox inbox, Write write);
-
-  void send(LaneNote note);
-  // Sends the newest note once more: its acknowledgement shows that the peer is alive.
-  void repeat() { send(note_); }
-  // Writes the newest note on every lane that has not sent it.
-  void deliver(std::span<const BondLane> lanes);
-  // Whether each living lane has sent the newest note.
-  bool delivered(std::span<const BondLane> lanes) const;
-  // The newest note from the peer, if it is newer than all received before.
-  std::optional<LaneNote> receive(std::span<const BondLane> lanes);
-  // The peer's last note on one lane.
-  std::optional<LaneNote> last(size_t lane) const { return read_note(*inboxes_[lane]); }
-
- private:
-  std::vector<const NoteWords*> inboxes_;  // by lane
-  const Write write_;
-  LaneNote note_;
-  std::array<uint64_t, kMaxLanes> delivered_{};
-  uint64_t last_received_ = 0;
-};
-
 // Detects a lane without acknowledgements for `limit` although the peer was alive on another lane.
 // Time in which this process was stopped does not count.
 class LaneWatch {

@@ -15,6 +15,10 @@
 
 namespace pacecar {
 
+// The pinned memory of one connection: twice the bytes that NCCL has in flight on a connection,
+// which are 4 slices of 1 MiB, or 8 of 512 KiB.
+constexpr size_t kPinnedRingBytes = 8 << 20;
+
 struct Staging {
   std::shared_ptr<Context> context;  // of the connection
   size_t nic = 0;
@@ -25,7 +29,7 @@ struct Staging {
   bool at_once = false;
 };
 
-// Errors: those of PinnedRing::create.
+// Errors: kSystem, and those of registering host memory.
 Result<std::unique_ptr<SendConnection>> stage(std::unique_ptr<SendConnection> inner,
                                               const Staging& staging);
 Result<std::unique_ptr<ReceiveConnection>> stage(std::unique_ptr<ReceiveConnection> inner,
