@@ -146,9 +146,10 @@ class EngineListener final : public Listener {
     }
     const OwnDevice* const device = offers.size() == lanes.size() ? device_of(offers) : nullptr;
     if (device == nullptr) {
-      return fail(ErrorCode::kPeer,
-                  "the peer asks for NICs that it was not told of: run the same version of Pacecar "
-                  "on both sides");
+      return fail(
+          ErrorCode::kPeer,
+          "the peer requests NICs that were not advertised to it: run the same version of Pacecar "
+          "on both sides");
     }
     return open(*device, offers, may_wait);
   }

@@ -232,7 +232,7 @@ void Engine::keep() {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are the application's
-  prctl(PR_SET_TIMERSLACK, 1);                // sleep as long as asked, not 50 us longer
+  prctl(PR_SET_TIMERSLACK, 1);                // sleeps end in time, not up to 50 us later
   pthread_setname_np(pthread_self(), "pacecar");
   Instant last_moved = now();
   while (!stop_.load(std::memory_order_relaxed)) {

@@ -1,4 +1,4 @@
-// The packet I/O of a NIC, with the decorators that PACECAR_FAULT, _TRACE and _PCAP ask for.
+// The packet I/O of a NIC, with the decorators of PACECAR_FAULT, _TRACE and _PCAP.
 #pragma once
 
 #include <cstdint>

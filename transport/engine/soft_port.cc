@@ -97,15 +97,15 @@ struct OwnedParts {
 class OwningSoftPort final : private OwnedParts, public SoftPort {
  public:
   OwningSoftPort(const SoftNicConfig& config, std::unique_ptr<PacketIo> io, Instant now,
-                 const Address& bootstrap)
+                 const std::optional<Address>& bootstrap = std::nullopt)
       : OwnedParts{std::move(io), SoftNic(config, {random_word, nullptr}, now)},
         SoftPort(*owned_io, owned_nic, kMaxTransmit, clock_now),
         bootstrap_(bootstrap) {}
 
-  const Address& address() const override { return bootstrap_; }
+  const Address& address() const override { return bootstrap_ ? *bootstrap_ : SoftPort::address(); }
 
  private:
-  const Address bootstrap_;
+  const std::optional<Address> bootstrap_;
 };
 
 }  // namespace
@@ -149,8 +149,7 @@ Instant SoftPort::next_deadline() const {
 std::unique_ptr<SoftPort> make_soft_port(const Params& params, std::unique_ptr<PacketIo> io,
                                          Instant now, const std::optional<Address>& bootstrap) {
   const SoftNicConfig config = nic_config(params, *io);
-  const Address address = bootstrap.value_or(io->local_address());
-  return std::make_unique<OwningSoftPort>(config, std::move(io), now, address);
+  return std::make_unique<OwningSoftPort>(config, std::move(io), now, bootstrap);
 }
 
 std::unique_ptr<SoftPort> make_process_port(const Params& params, std::unique_ptr<PacketIo> io,
@@ -161,8 +160,7 @@ std::unique_ptr<SoftPort> make_process_port(const Params& params, std::unique_pt
   config.queue_pairs = std::min(config.queue_pairs, kProcessQueuePairs);
   config.receive_queues = kProcessReceiveQueues;
   config.in_place_bytes = 0;
-  const Address address = io->local_address();
-  return std::make_unique<OwningSoftPort>(config, std::move(io), now, address);
+  return std::make_unique<OwningSoftPort>(config, std::move(io), now);
 }
 
 std::vector<std::unique_ptr<SoftPort>> make_soft_ports(const Params& params,
@@ -173,8 +171,7 @@ std::vector<std::unique_ptr<SoftPort>> make_soft_ports(const Params& params,
   for (auto& io : ios) {
     SoftNicConfig config = nic_config(params, *io, ios.size());
     config.key_seed = seed;
-    const Address address = io->local_address();
-    ports.push_back(std::make_unique<OwningSoftPort>(config, std::move(io), now, address));
+    ports.push_back(std::make_unique<OwningSoftPort>(config, std::move(io), now));
   }
   return ports;
 }

@@ -7,7 +7,8 @@
 //   count:  add to the host's words, complete all else, and start writing the GPUs' words
 //   write:  wait for these
 //
-// Nobody else writes a GPU's words meanwhile: NCCL forbids resetting a signal while one may arrive.
+// Nothing else writes a GPU's words during a round: NCCL forbids resetting a signal while one may
+// arrive.
 // They are read in each round, since NCCL resets them between signals. Signals to one word in a
 // round are one copy.
 //

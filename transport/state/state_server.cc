@@ -133,7 +133,7 @@ std::string StateServer::response(std::string_view text) const {
     std::string body = found->make();
     return request.headers ? with_headers(200, "OK", found->type, body) : body;
   }
-  std::string sentence = "There is no such page here: ask by GET for one of";
+  std::string sentence = "There is no such page: send GET and one of";
   for (const StatePage& page : pages_) sentence += fmt::format(" {}", page.path);
   sentence += ".\n";
   return request.headers ? with_headers(404, "Not Found", "text/plain", sentence) : sentence;

@@ -15,7 +15,7 @@
 
 namespace pacecar::bootstrap {
 
-// Errors are left in errno, for the caller to put into a sentence.
+// Errors are left in errno.
 class Socket : public FileDescriptor {
  public:
   using FileDescriptor::FileDescriptor;
