@@ -27,6 +27,15 @@ void BondedEnd::progress() {
   }
 }
 
+MessageRequest* BondedEnd::take_request() {
+  if (free_.empty()) return nullptr;
+  MessageRequest* const request = free_.back();
+  free_.pop_back();
+  request->failure = MessageFailure::kNone;
+  request->set(MessageRequest::State::kPending);
+  return pending_.emplace_back(request);
+}
+
 Result<TestResult> BondedEnd::outcome(MessageRequest& request) {
   TestResult result;
   const MessageRequest::State state = request.state();
@@ -34,7 +43,9 @@ Result<TestResult> BondedEnd::outcome(MessageRequest& request) {
   if (state == MessageRequest::State::kFree) return tested_again();
   fill_result(request, result);
   const MessageFailure failure = request.failure;
-  give_back(request);
+  std::erase(pending_, &request);
+  request.set(MessageRequest::State::kFree);
+  free_.push_back(&request);
   if (state == MessageRequest::State::kDone) return result;
   return tl::unexpected(ended_ ? *ended_ : error_of(failure, 0, ""));
 }
@@ -82,7 +93,7 @@ bool BondedEnd::deliver_note() {
 // Watches all lanes: a silent lane is lost only if another is alive, and lanes without data may
 // break or be closed, too.
 void BondedEnd::watch(Instant now) {
-  if (!has_requests() && state_ == State::kFlowing) return;
+  if (pending_.empty() && state_ == State::kFlowing) return;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     if (!lanes_[i].alive) continue;
     const LaneSight seen = sight(i);
@@ -123,7 +134,11 @@ void BondedEnd::give_up(size_t lane, const std::string& cause) {
 
 void BondedEnd::end(Error error) {
   ended_ = std::move(error);
-  fail_requests();
+  for (MessageRequest* request : pending_) {
+    if (request->state() == MessageRequest::State::kPending) {
+      request->set(MessageRequest::State::kFailed);
+    }
+  }
 }
 
 void BondedEnd::send_note(NoteKind kind, LaneMask lanes) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,22 @@ class BondedEnd {
   BondedEnd(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper,
             const LaneCalls& calls);
 
+  // Hands the requests over, which are free. They must not move.
+  template <typename Request>
+  void add_requests(std::vector<Request>& requests) {
+    for (Request& request : requests) free_.push_back(&request);
+    pending_.reserve(requests.size());
+  }
+  // A free request, which is then pending; nullptr: none.
+  MessageRequest* take_request();
+  // The pending requests, in order, until they are tested as done.
+  template <typename Request>
+  auto pending() const {
+    return pending_ | std::views::transform([](MessageRequest* request) -> Request& {
+             return static_cast<Request&>(*request);
+           });
+  }
+
   // Completes requests.
   virtual void collect(Instant now) = 0;
   virtual void on_note(const LaneNote& note, Instant now) = 0;
@@ -59,10 +76,6 @@ class BondedEnd {
   virtual void on_loss() = 0;
   // A lane has failed with something other than the peer's silence: ends the connection.
   virtual void on_failure(size_t lane, MessageFailure failure) = 0;
-  virtual void give_back(MessageRequest& request) = 0;
-  virtual bool has_requests() const = 0;
-  virtual void fail_requests() = 0;
-
   // Lends the caller's thread to all lanes.
   void progress();
   // The result of test(); a request that is done or has failed is given back.
@@ -97,6 +110,8 @@ class BondedEnd {
   Error error_of(MessageFailure failure, size_t lane, const std::string& fault) const;
 
   const LaneCalls calls_;
+  std::vector<MessageRequest*> free_;
+  std::vector<MessageRequest*> pending_;
   std::vector<StallWatch> stalls_;  // by lane
   LaneWatch watch_;
   std::vector<const NoteWords*> inboxes_;        // by lane

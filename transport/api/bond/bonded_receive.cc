@@ -59,9 +59,6 @@ class BondedReceive final : public ReceiveConnection, private BondedEnd {
   void finish(Receive& receive);
   uint64_t first_unfinished_slot() const;
   void collect(Instant now) override;
-  void give_back(MessageRequest& request) override;
-  bool has_requests() const override { return !pending_.empty(); }
-  void fail_requests() override;
 
   void on_loss() override;
   void on_failure(size_t lane, MessageFailure failure) override;
@@ -73,18 +70,15 @@ class BondedReceive final : public ReceiveConnection, private BondedEnd {
 
   std::vector<Receive> receives_;
   std::unique_ptr<MessageRequest[]> parts_;
-  std::vector<Receive*> free_;
-  std::vector<Receive*> pending_;  // in order of posting, until tested as done
-  bool lost_more_ = false;         // another lane since the pause
-  uint64_t next_slot_ = 0;         // the same on all lanes
+  bool lost_more_ = false;  // another lane since the pause
+  uint64_t next_slot_ = 0;  // the same on all lanes
 };
 
 BondedReceive::BondedReceive(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper)
     : BondedEnd(std::move(lanes), std::move(keeper), kReceiveCalls),
       receives_(kMaxReceives),
       parts_(std::make_unique<MessageRequest[]>(kMaxReceives * lanes_.size())) {
-  for (Receive& receive : receives_) free_.push_back(&receive);
-  pending_.reserve(kMaxReceives);
+  add_requests(receives_);
   keeper_->add(*this);
 }
 
@@ -98,9 +92,9 @@ BondedReceive::~BondedReceive() {
 
 // All slots below the result are complete on all lanes.
 uint64_t BondedReceive::first_unfinished_slot() const {
-  for (const Receive* receive : pending_) {
-    if (receive->lanes != 0 && receive->state() != MessageRequest::State::kDone) {
-      return receive->first_slot;
+  for (const Receive& receive : pending<Receive>()) {
+    if (receive.lanes != 0 && receive.state() != MessageRequest::State::kDone) {
+      return receive.first_slot;
     }
   }
   return next_slot_;
@@ -112,12 +106,11 @@ Result<Request*> BondedReceive::irecv(std::span<const ReceiveBuffer> buffers) {
   RETURN_IF_ERROR(check_buffers(lanes_.front().at, buffers));
   const std::lock_guard lock(mutex_);
   if (ended_) return tl::unexpected(*ended_);
-  if (free_.empty()) return nullptr;
-  Receive& receive = *free_.back();
-  free_.pop_back();
+  MessageRequest* const request = take_request();
+  if (request == nullptr) return nullptr;
+  auto& receive = static_cast<Receive&>(*request);
   receive.count = static_cast<uint8_t>(buffers.size());
   receive.lanes = 0;
-  receive.failure = MessageFailure::kNone;
   for (size_t i = 0; i < buffers.size(); ++i) {
     const ReceiveBuffer& given = buffers[i];
     const bool empty = given.size == 0;
@@ -131,8 +124,6 @@ Result<Request*> BondedReceive::irecv(std::span<const ReceiveBuffer> buffers) {
       receive.buffers[i].remotes[lane] = remote_address_of(region, data);
     }
   }
-  receive.set(MessageRequest::State::kPending);
-  pending_.push_back(&receive);
   if (state_ != State::kPausing) post(receive);
   return &receive;
 }
@@ -160,7 +151,7 @@ void BondedReceive::post(Receive& receive) {
     Engine& engine = *lanes_[i].at.nic.engine;
     PACECAR_CHECK(engine.receives().push(lanes_[i].at.connection, operation));
     // The peer may wait for the first receive; it can continue with the buffers of earlier ones.
-    if (pending_.size() == 1) {
+    if (pending<Receive>().size() == 1) {
       engine.submitted();
     } else {
       engine.noted();
@@ -176,13 +167,6 @@ Result<TestResult> BondedReceive::test(Request* request) {
     look(receive);
   }
   return outcome(receive);
-}
-
-void BondedReceive::give_back(MessageRequest& request) {
-  auto& receive = static_cast<Receive&>(request);
-  std::erase(pending_, &receive);
-  receive.set(MessageRequest::State::kFree);
-  free_.push_back(&receive);
 }
 
 // Finishes a receive if all lanes are done with it; returns whether they are.
@@ -234,14 +218,15 @@ void BondedReceive::finish(Receive& receive) {
 // --- lost lanes ---
 
 void BondedReceive::collect(Instant /*now*/) {
-  if (!pending_.empty() && pending_.front()->state() == MessageRequest::State::kPending) {
-    look(*pending_.front());
+  const auto receives = pending<Receive>();
+  if (!receives.empty() && receives.front().state() == MessageRequest::State::kPending) {
+    look(receives.front());
   }
 }
 
 void BondedReceive::on_failure(size_t lane, MessageFailure failure) {
-  for (Receive* receive : pending_) {  // what arrived before the failure counts
-    if (receive->state() == MessageRequest::State::kPending) look(*receive);
+  for (Receive& receive : pending<Receive>()) {  // what arrived before the failure counts
+    if (receive.state() == MessageRequest::State::kPending) look(receive);
     if (ended_) return;
   }
   end(failure, lane);
@@ -257,14 +242,6 @@ void BondedReceive::begin_pause() {
   state_ = State::kPausing;
   ++epoch_;
   send_note(NoteKind::kPause, lost_lanes(lanes_));
-}
-
-void BondedReceive::fail_requests() {
-  for (Receive* receive : pending_) {
-    if (receive->state() == MessageRequest::State::kPending) {
-      receive->set(MessageRequest::State::kFailed);
-    }
-  }
 }
 
 void BondedReceive::on_note(const LaneNote& note, Instant /*now*/) {
@@ -308,8 +285,9 @@ void BondedReceive::count_arrived(size_t lane,
   at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
     if (lanes_[lane].alive) messenger.poll(now);
     const ReceiveQueue& queue = messenger.receives(at.connection);
-    for (size_t i = 0; i < pending_.size(); ++i) {
-      const Receive& receive = *pending_[i];
+    const auto receives = pending<Receive>();
+    for (size_t i = 0; i < receives.size(); ++i) {
+      const Receive& receive = receives[i];
       if ((receive.lanes & bit_of(lane)) == 0) continue;
       uint64_t slot = receive.first_slot;
       for (size_t k = 0; k < receive.count; ++k) {
@@ -336,15 +314,16 @@ void BondedReceive::finish_pause(Instant /*now*/) {
     if (lanes_[i].alive) healthy(i, sight(i).failure);
     if (ended_) return;
   }
-  std::vector<std::array<Arrived, kMaxReceiveBuffers>> arrived(pending_.size());
+  std::vector<std::array<Arrived, kMaxReceiveBuffers>> arrived(pending<Receive>().size());
   for (size_t lane = 0; lane < lanes_.size(); ++lane) count_arrived(lane, arrived);
   LaneNote note{.epoch = epoch_,
                 .kind = static_cast<uint8_t>(NoteKind::kResume),
                 .lanes = alive_lanes(lanes_),
                 .next = next_slot_,
                 .done = {~0ULL, ~0ULL, ~0ULL, ~0ULL}};
-  for (size_t i = 0; i < pending_.size(); ++i) {
-    Receive& receive = *pending_[i];
+  const auto receives = pending<Receive>();
+  for (size_t i = 0; i < receives.size(); ++i) {
+    Receive& receive = receives[i];
     if (receive.lanes == 0 || receive.state() != MessageRequest::State::kPending) continue;
     uint64_t slot = receive.first_slot;
     for (size_t k = 0; k < receive.count; ++k) {
@@ -361,25 +340,25 @@ void BondedReceive::finish_pause(Instant /*now*/) {
   }
   send_note(note);
   state_ = State::kResuming;
-  for (Receive* receive : pending_) {
-    if (receive->state() != MessageRequest::State::kPending) continue;
-    const auto buffers = std::span(receive->buffers).first(receive->count);
+  for (Receive& receive : pending<Receive>()) {
+    if (receive.state() != MessageRequest::State::kPending) continue;
+    const auto buffers = std::span(receive.buffers).first(receive.count);
     if (std::ranges::all_of(buffers, &Buffer::filled)) {
-      finish(*receive);
+      finish(receive);
     } else if (std::ranges::any_of(buffers, [](const Buffer& buffer) {
                  return !buffer.filled && buffer.size > 0 && buffer.memory == nullptr;
                })) {
       return end(MessageFailure::kMemoryGone);
     } else {
-      post(*receive);
+      post(receive);
     }
   }
 }
 
 void BondedReceive::forget_memory(const Memory& memory) {
   const std::lock_guard lock(mutex_);
-  for (Receive* receive : pending_) {
-    for (Buffer& buffer : receive->buffers) {
+  for (Receive& receive : pending<Receive>()) {
+    for (Buffer& buffer : receive.buffers) {
       if (buffer.memory == &memory) buffer.memory = nullptr;
     }
   }

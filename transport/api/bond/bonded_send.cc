@@ -54,9 +54,6 @@ class BondedSend final : public SendConnection, private BondedEnd {
   void post(Message& message, Instant now);
   void collect(Instant now) override;
   void finish(Message& message);
-  void give_back(MessageRequest& request) override;
-  bool has_requests() const override { return !pending_.empty(); }
-  void fail_requests() override;
 
   void on_loss() override;
   void on_failure(size_t lane, MessageFailure failure) override;
@@ -76,8 +73,6 @@ class BondedSend final : public SendConnection, private BondedEnd {
 
   std::vector<Message> messages_;
   std::unique_ptr<Part[]> parts_;
-  std::vector<Message*> free_;
-  std::vector<Message*> pending_;              // in order of sending, until tested as done
   std::vector<FixedQueue<Message*>> on_lane_;  // by lane, as they were posted
   std::vector<LaneMeter> meters_;
   std::array<uint64_t, kCtsSlots> done_slots_{};  // 1 + slot, by slot modulo kCtsSlots
@@ -88,12 +83,9 @@ BondedSend::BondedSend(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> 
       messages_(kMaxSends),
       parts_(std::make_unique<Part[]>(kMaxSends * lanes_.size())),
       meters_(lanes_.size()) {
-  for (Message& message : messages_) {
-    message.count = 1;
-    free_.push_back(&message);
-  }
+  for (Message& message : messages_) message.count = 1;
+  add_requests(messages_);
   for (size_t i = 0; i < lanes_.size(); ++i) on_lane_.emplace_back(kMaxSends);
-  pending_.reserve(kMaxSends);
   keeper_->add(*this);
 }
 
@@ -109,9 +101,9 @@ Result<Request*> BondedSend::isend(const void* data, size_t size, int tag, const
   if (!usable(any, data, size, memory)) return not_usable(any, memory);
   const std::lock_guard lock(mutex_);
   if (ended_) return tl::unexpected(*ended_);
-  if (free_.empty()) return nullptr;
-  Message& message = *free_.back();
-  free_.pop_back();
+  MessageRequest* const request = take_request();
+  if (request == nullptr) return nullptr;
+  auto& message = static_cast<Message&>(*request);
   message.data = static_cast<const uint8_t*>(data);
   message.size = size;
   message.tag = tag;
@@ -120,9 +112,6 @@ Result<Request*> BondedSend::isend(const void* data, size_t size, int tag, const
     message.keys[i] = memory == nullptr ? 0 : memory->region(lanes_[i].member).key;
   }
   message.lanes = 0;
-  message.failure = MessageFailure::kNone;
-  message.set(MessageRequest::State::kPending);
-  pending_.push_back(&message);
   if (state_ == State::kFlowing) post(message, clock_now());
   return &message;
 }
@@ -160,13 +149,6 @@ Result<TestResult> BondedSend::test(Request* request) {
     collect(clock_now());
   }
   return outcome(message);
-}
-
-void BondedSend::give_back(MessageRequest& request) {
-  auto& message = static_cast<Message&>(request);
-  std::erase(pending_, &message);
-  message.set(MessageRequest::State::kFree);
-  free_.push_back(&message);
 }
 
 // Collects the parts that are done.
@@ -246,14 +228,6 @@ void BondedSend::on_loss() {
   if (state_ == State::kComplaining) send_note(NoteKind::kComplaint, lost_lanes(lanes_));
 }
 
-void BondedSend::fail_requests() {
-  for (Message* message : pending_) {
-    if (message->state() == MessageRequest::State::kPending) {
-      message->set(MessageRequest::State::kFailed);
-    }
-  }
-}
-
 void BondedSend::on_failure(size_t lane, MessageFailure failure) {
   failure == MessageFailure::kPeerClosed ? on_closed(lane) : end(failure, lane);
 }
@@ -264,17 +238,17 @@ void BondedSend::on_failure(size_t lane, MessageFailure failure) {
 void BondedSend::on_closed(size_t lane) {
   const uint64_t completed = lanes_[lane].at.call(&Messenger::completed_by_peer);
   const bool paused = state_ == State::kPausing || state_ == State::kPaused;
-  for (Message* message : pending_) {
-    if ((message->lanes & bit_of(lane)) == 0 || paused) continue;
-    const uint64_t slot = part(*message, lane).request.slot;
+  for (Message& message : pending<Message>()) {
+    if ((message.lanes & bit_of(lane)) == 0 || paused) continue;
+    const uint64_t slot = part(message, lane).request.slot;
     if (slot == MessageRequest::kNoSlot || slot >= completed) continue;
-    if (message->state() == MessageRequest::State::kPending) {
-      message->sizes[0] = 0;
+    if (message.state() == MessageRequest::State::kPending) {
+      message.sizes[0] = 0;
       for (size_t i = 0; i < lanes_.size(); ++i) {  // other lanes may still send parts of it
         lanes_[i].at.nic.engine->exclusively(
-            [&](const Messenger&) { message->sizes[0] += size_on(i, *message); });
+            [&](const Messenger&) { message.sizes[0] += size_on(i, message); });
       }
-      message->set(MessageRequest::State::kDone);
+      message.set(MessageRequest::State::kDone);
     }
   }
   end(MessageFailure::kPeerClosed, lane);
@@ -338,15 +312,15 @@ void BondedSend::on_resume(const LaneNote& note, Instant now) {
   }
   state_ = State::kFlowing;
   send_note(NoteKind::kResumed, alive_lanes(lanes_));
-  for (Message* message : pending_) {
-    if (message->state() != MessageRequest::State::kPending) continue;
-    const uint64_t slot = slot_of(*message);
+  for (Message& message : pending<Message>()) {
+    if (message.state() != MessageRequest::State::kPending) continue;
+    const uint64_t slot = slot_of(message);
     if (slot != MessageRequest::kNoSlot && slot_done(note, slot)) {
-      finish(*message);
-    } else if (message->memory == nullptr && message->size > 0) {
+      finish(message);
+    } else if (message.memory == nullptr && message.size > 0) {
       return end(MessageFailure::kMemoryGone);
     } else {
-      post(*message, now);
+      post(message, now);
     }
   }
   // Lanes that the receiver counts as alive, and this side does not.
@@ -362,10 +336,10 @@ void BondedSend::forget_memory(const Memory& memory) {
   if (ended_) return;
   collect(clock_now());
   bool under_way = false;
-  for (Message* message : pending_) {
-    if (message->memory != &memory) continue;
-    message->memory = nullptr;
-    under_way |= message->lanes != 0 && message->state() == MessageRequest::State::kPending;
+  for (Message& message : pending<Message>()) {
+    if (message.memory != &memory) continue;
+    message.memory = nullptr;
+    under_way |= message.lanes != 0 && message.state() == MessageRequest::State::kPending;
   }
   if (!under_way || ended_) return;
   hold(true);
