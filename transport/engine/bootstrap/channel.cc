@@ -39,8 +39,6 @@ bool bind_source(const Socket& socket, Address local, sa_family_t family) {
   return ::bind(socket.get(), &address.any, size) == 0;
 }
 
-bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK; }
-
 }  // namespace
 
 Error socket_error(std::string_view what, int code) {
@@ -127,7 +125,7 @@ ChannelStatus Channel::flush() {
     if (n >= 0) {
       sent_ += static_cast<size_t>(n);
     } else if (errno != EINTR) {
-      return would_block() ? ChannelStatus::kPending : ChannelStatus::kClosed;
+      return errno == EAGAIN ? ChannelStatus::kPending : ChannelStatus::kClosed;
     }
   }
   return ChannelStatus::kReady;
@@ -143,7 +141,7 @@ ChannelStatus Channel::receive(FrameType expected) {
     }
     const ssize_t n = ::recv(socket_.get(), in_.data() + received_, wanted - received_, 0);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && would_block()) return ChannelStatus::kPending;
+    if (n < 0 && errno == EAGAIN) return ChannelStatus::kPending;
     if (n <= 0) return ChannelStatus::kClosed;
     received_ += static_cast<size_t>(n);
     if (received_ != kHeaderBytes) continue;
@@ -156,7 +154,7 @@ ChannelStatus Channel::receive(FrameType expected) {
 bool Channel::at_end() const {
   uint8_t byte;
   const ssize_t n = ::recv(socket_.get(), &byte, 1, MSG_PEEK);
-  return n == 0 || (n < 0 && !would_block());
+  return n == 0 || (n < 0 && errno != EAGAIN);
 }
 
 }  // namespace pacecar::bootstrap

@@ -40,11 +40,6 @@ Result<FileDescriptor> wait_for_any(std::initializer_list<int> fds) {
   return all;
 }
 
-// The first lane's endpoint, which peers with one core use, and those of the other lanes.
-PeerEndpoint endpoints(std::span<const uint8_t> address) {
-  return decode_endpoint(address).value();
-}
-
 }  // namespace
 
 Result<std::unique_ptr<MultiCoreNic>> MultiCoreNic::make(
@@ -131,16 +126,17 @@ QueuePairAddress MultiCoreNic::queue_pair_address(QueuePairId id) const {
   for (uint32_t i = 1; i < qp->lanes.size(); ++i) {
     const auto lane = further_[i - 1]->exclusively(
         [&](SoftNic& nic) { return nic.queue_pair_address(qp->lanes[i].id); });
-    further.push_back(*endpoints(lane.view()).extended);
+    further.push_back(*decode_endpoint(lane.view())->extended);
   }
-  return encode(*endpoints(address.view()).extended, true, {}, further);
+  return encode(*decode_endpoint(address.view())->extended, true, {}, further);
 }
 
 Result<void> MultiCoreNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) {
   auto connected = first_.connect_queue_pair(id, remote);
   QueuePair* qp = find(id);
   if (!connected || qp == nullptr) return connected;
-  const PeerEndpoint peer = endpoints(remote);
+  // The first lane's endpoint, which peers with one core use, and those of the other lanes.
+  const PeerEndpoint peer = decode_endpoint(remote).value();
   qp->work_requests = std::min(qp->work_requests, peer.extended->writes);
   while (qp->lanes.size() > peer.further.size() + 1) drop_lane(*qp);
   for (uint32_t i = 1; i < qp->lanes.size(); ++i) {
