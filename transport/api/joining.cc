@@ -21,11 +21,13 @@ const OwnNic& nic_of_lane(const OwnDevice& device, size_t lane) {
   return device.nics[lane % device.nics.size()];
 }
 
-uint8_t number_of(const OwnNic& nic) { return nic.engine->identity().back(); }
+Engine& engine_of_lane(const OwnDevice& device, size_t lane) {
+  return *nic_of_lane(device, lane).engine;
+}
 
 void close_receives(const OwnDevice& device, const Connections& connections) {
   for (size_t lane = 0; lane < connections.size(); ++lane) {
-    close_receive(*nic_of_lane(device, lane).engine, connections[lane]);
+    close_receive(engine_of_lane(device, lane), connections[lane]);
   }
 }
 
@@ -125,7 +127,7 @@ class EngineListener final : public Listener {
     const auto matches = [offers](const OwnDevice& device) {
       if (!device.suits || offers.size() < device.nics.size()) return false;
       for (size_t lane = 0; lane < offers.size(); ++lane) {
-        if (number_of(nic_of_lane(device, lane)) != offers[lane].nic) return false;
+        if (engine_of_lane(device, lane).identity().back() != offers[lane].nic) return false;
       }
       return true;
     };
@@ -159,13 +161,13 @@ class EngineListener final : public Listener {
     Opened all{.device = &device};
     for (size_t lane = 0; lane < offers.size(); ++lane) {
       bool place_comes = false;
-      auto opened = nic_of_lane(device, lane)
-                        .engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-                          auto one = messenger.open_receive(offers[lane].words, now);
-                          place_comes = !one && one.error().code == ErrorCode::kUnavailable &&
-                                        messenger.releasing_receives();
-                          return one;
-                        });
+      auto opened =
+          engine_of_lane(device, lane).exclusively([&](Messenger& messenger, Nic&, Instant now) {
+            auto one = messenger.open_receive(offers[lane].words, now);
+            place_comes = !one && one.error().code == ErrorCode::kUnavailable &&
+                          messenger.releasing_receives();
+            return one;
+          });
       if (!opened) {
         close_receives(device, all.connections);
         if (place_comes && may_wait) return std::nullopt;
@@ -250,16 +252,16 @@ class EngineConnecting final : public Connecting {
   Result<void> finish(std::span<const uint8_t> reply) {
     ASSIGN_OR_RETURN(const auto answers, unpack_lanes(reply));
     if (answers.size() != connections_.size()) {
-      return fail(ErrorCode::kPeer,
-                  "the peer answers other lanes than it was offered: run the "
-                  "same version of Pacecar on both sides");
+      return fail(
+          ErrorCode::kPeer,
+          "the peer answered other lanes than were offered: run the same version of Pacecar on "
+          "both sides");
     }
     for (size_t lane = 0; lane < connections_.size(); ++lane) {
-      auto finished = nic_of_lane(device_, lane)
-                          .engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-                            return messenger.finish_send(connections_[lane], answers[lane], now);
-                          });
-      if (!finished) return finished;
+      RETURN_IF_ERROR(
+          engine_of_lane(device_, lane).exclusively([&](Messenger& messenger, Nic&, Instant now) {
+            return messenger.finish_send(connections_[lane], answers[lane], now);
+          }));
     }
     return {};
   }
@@ -281,10 +283,10 @@ class EngineConnecting final : public Connecting {
   bool begin_anew(ErrorCode failure) {
     bool doubtful = false;
     for (size_t lane = 0; lane < connections_.size(); ++lane) {
-      doubtful |= nic_of_lane(device_, lane)
-                      .engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-                        return messenger.doubt_flow(connections_[lane], failure, now);
-                      });
+      doubtful |=
+          engine_of_lane(device_, lane).exclusively([&](Messenger& messenger, Nic&, Instant now) {
+            return messenger.doubt_flow(connections_[lane], failure, now);
+          });
     }
     if (!doubtful || anew_ || clock_now() >= deadline_) return false;
     anew_ = true;
@@ -314,13 +316,13 @@ class EngineConnecting final : public Connecting {
     for (size_t lane = 0; lane < lanes; ++lane) {
       const NicIdentity& peer = peers_[lane % peers_.size()];
       bool place_comes = false;
-      auto opened = nic_of_lane(device_, lane)
-                        .engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-                          auto one = messenger.open_send(peer, now, options_.weight, role);
-                          place_comes = !one && one.error().code == ErrorCode::kUnavailable &&
-                                        messenger.releasing_sends();
-                          return one;
-                        });
+      auto opened =
+          engine_of_lane(device_, lane).exclusively([&](Messenger& messenger, Nic&, Instant now) {
+            auto one = messenger.open_send(peer, now, options_.weight, role);
+            place_comes =
+                !one && one.error().code == ErrorCode::kUnavailable && messenger.releasing_sends();
+            return one;
+          });
       if (!opened) {
         close(all.connections);
         if (place_comes && may_wait) return std::nullopt;
@@ -334,7 +336,7 @@ class EngineConnecting final : public Connecting {
 
   void close(const Connections& connections) {
     for (size_t lane = 0; lane < connections.size(); ++lane) {
-      close_send(*nic_of_lane(device_, lane).engine, connections[lane]);
+      close_send(engine_of_lane(device_, lane), connections[lane]);
     }
   }
 
