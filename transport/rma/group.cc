@@ -47,16 +47,13 @@ Result<std::unique_ptr<Group>> Group::join(std::shared_ptr<Context> context, siz
     group->peers_.emplace_back(peer, meeting.take_inbox(peer), meeting.take_outbox(peer),
                                group->windows_, group->arrivals_);
   }
-  group->keeper_ = std::thread([&group = *group] { group.keep(); });
+  group->keeper_ =
+      std::jthread([&group = *group](const std::stop_token& stop) { group.keep(stop); });
   return group;
 }
 
 Group::~Group() {
-  if (keeper_.joinable()) {
-    const std::unique_lock lock(mutex_);
-    stop_ = true;
-    stopping_.notify_all();
-  }
+  keeper_.request_stop();
   if (keeper_.joinable()) keeper_.join();
   for (Peer& peer : peers_) peer.send({.kind = RecordKind::kBye}, nullptr);
   const auto give_up = Clock::now() + kLinger;
@@ -115,12 +112,12 @@ void Group::progress() {
 }
 
 // The thread that serves peers while the application does not call.
-void Group::keep() {
+void Group::keep(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  while (!stop_) {
+  while (!stop.stop_requested()) {
     const uint64_t calls = calls_.load(std::memory_order_relaxed);
-    stopping_.wait_for(lock, kCheckPeriod, [this] { return stop_; });
-    while (!stop_ && calls_.load(std::memory_order_relaxed) == calls) {
+    stopping_.wait_for(lock, stop, kCheckPeriod, [] { return false; });
+    while (!stop.stop_requested() && calls_.load(std::memory_order_relaxed) == calls) {
       const bool came = advance();
       lock.unlock();
       if (!came) context_->rest(nic_);

@@ -100,7 +100,7 @@ class Group {
   void announce(const Place& own);
   void release(std::unique_lock<std::mutex>& lock, const std::optional<OwnMemory>& own);
   bool count_arrivals();
-  void keep();
+  void keep(const std::stop_token& stop);
 
   const std::shared_ptr<Context> context_;
   const size_t nic_;
@@ -119,9 +119,8 @@ class Group {
   std::optional<Error> failure_;
 
   std::atomic<uint64_t> calls_{0};  // of test() and progress(); without the lock
-  std::condition_variable stopping_;
-  bool stop_ = false;
-  std::thread keeper_;
+  std::condition_variable_any stopping_;
+  std::jthread keeper_;
 };
 
 }  // namespace pacecar::rma

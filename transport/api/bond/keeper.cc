@@ -21,20 +21,11 @@ constexpr std::chrono::milliseconds kQuiet{50};
 
 }  // namespace
 
-BondKeeper::~BondKeeper() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
-
 Result<void> BondKeeper::start() {
   const std::lock_guard lock(mutex_);
   if (thread_.joinable()) return {};
   try {
-    thread_ = std::thread([this] { keep(); });
+    thread_ = std::jthread([this](const std::stop_token& stop) { keep(stop); });
   } catch (const std::system_error& error) {
     return fail(ErrorCode::kSystem,
                 fmt::format("cannot start the thread that joined NICs need ({}): raise the limit "
@@ -67,16 +58,16 @@ void BondKeeper::forget_memory(const Memory& memory) {
   for (BondedEnd* connection : connections_) connection->forget_memory(memory);
 }
 
-void BondKeeper::keep() {
+void BondKeeper::keep(const std::stop_token& stop) {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are the application's
   pthread_setname_np(pthread_self(), "pacecar-bond");
   std::unique_lock lock(mutex_);
   bool soon = false;
-  while (!stop_) {
-    changed_.wait(lock, [this] { return stop_ || !connections_.empty(); });
-    changed_.wait_for(lock, soon ? kSoon : kQuiet, [this] { return stop_ || hurried_; });
+  while (!stop.stop_requested()) {
+    changed_.wait(lock, stop, [this] { return !connections_.empty(); });
+    changed_.wait_for(lock, stop, soon ? kSoon : kQuiet, [this] { return hurried_.load(); });
     hurried_ = soon = false;
     const Instant now = clock_now();
     for (BondedEnd* connection : connections_) soon |= connection->drive(now);

@@ -21,11 +21,6 @@ class Memory;
 
 class BondKeeper {
  public:
-  BondKeeper() = default;
-  ~BondKeeper();
-  BondKeeper(const BondKeeper&) = delete;
-  BondKeeper& operator=(const BondKeeper&) = delete;
-
   // Before the first connection. Errors: kSystem (no thread can be made).
   Result<void> start();
   void add(BondedEnd& connection);
@@ -36,14 +31,13 @@ class BondKeeper {
   void forget_memory(const Memory& memory);
 
  private:
-  void keep();
+  void keep(const std::stop_token& stop);
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::vector<BondedEnd*> connections_;
   std::atomic<bool> hurried_{false};
-  bool stop_ = false;
-  std::thread thread_;
+  std::jthread thread_;  // the last member, as it uses the others
 };
 
 }  // namespace pacecar
