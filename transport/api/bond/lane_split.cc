@@ -1,7 +1,6 @@
 #include "transport/api/bond/lane_split.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "transport/base/check.h"
 
@@ -59,15 +58,18 @@ std::array<Bytes, kMaxLanes> split(Bytes size, std::span<const LaneMeter> lanes,
   const auto free_at = [&](size_t lane) {
     return static_cast<double>(lanes[lane].outstanding()) / rates[lane];
   };
-  std::array<size_t, kMaxLanes> all{};
+  // By free_at(). An insertion sort: for std::ranges::sort GCC 12 warns of indices that do not
+  // occur.
+  std::array<size_t, kMaxLanes> order{};
   size_t count = 0;
   for (size_t i = 0; i < lanes.size(); ++i) {
-    if ((usable & bit_of(i)) != 0) all[count++] = i;
+    if ((usable & bit_of(i)) == 0) continue;
+    size_t place = count++;
+    for (; place > 0 && free_at(order[place - 1]) > free_at(i); --place) {
+      order[place] = order[place - 1];
+    }
+    order[place] = i;
   }
-  const auto order = std::span(all).first(count);
-  std::ranges::sort(order, [&](size_t one, size_t other) {
-    return std::pair(free_at(one), one) < std::pair(free_at(other), other);
-  });
   if (size < kSmallest) {
     parts[order[0]] = size;
     return parts;
@@ -77,7 +79,7 @@ std::array<Bytes, kMaxLanes> split(Bytes size, std::span<const LaneMeter> lanes,
   double work = static_cast<double>(size);
   double end = 0;
   LaneMask taking = 0;
-  for (const size_t lane : order) {
+  for (const size_t lane : std::span(order).first(count)) {
     if (taking != 0 && free_at(lane) >= end) break;
     taking |= bit_of(lane);
     rate += rates[lane];
