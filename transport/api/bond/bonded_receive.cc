@@ -17,7 +17,7 @@ constexpr LaneCalls kReceiveCalls = {.end = "receive from",
                                      .inbox = &Messenger::note_to_receiver,
                                      .write_note = &Messenger::write_to_sender};
 
-class BondedReceive final : public ReceiveConnection, private BondedEnd {
+class BondedReceive final : public ReceiveConnection, public BondedEnd {
  public:
   BondedReceive(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper);
   ~BondedReceive() override;

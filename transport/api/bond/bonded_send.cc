@@ -21,7 +21,7 @@ constexpr LaneCalls kSendCalls = {.end = "send to",
                                   .inbox = &Messenger::note_to_sender,
                                   .write_note = &Messenger::write_to_receiver};
 
-class BondedSend final : public SendConnection, private BondedEnd {
+class BondedSend final : public SendConnection, public BondedEnd {
  public:
   BondedSend(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper);
   ~BondedSend() override;
