@@ -12,6 +12,7 @@
 #include "tests/fuzz/margined_memory.h"
 #include "tests/support/memory_nic.h"
 #include "transport/api/bond/bonded.h"
+#include "transport/api/bond/bonded_end.h"
 #include "transport/engine/clock.h"
 #include "transport/nic/nic_port.h"
 
@@ -145,8 +146,8 @@ class World {
       receive_ = make_bonded_receive(std::move(lanes), keeper_);
     }
   }
-  Tended& tended() {
-    return sends_ ? dynamic_cast<Tended&>(*send_) : dynamic_cast<Tended&>(*receive_);
+  BondedEnd& bonded_end() {
+    return sends_ ? dynamic_cast<BondedEnd&>(*send_) : dynamic_cast<BondedEnd&>(*receive_);
   }
 
   void step(Input& input) {
@@ -157,13 +158,13 @@ class World {
       case 1:
         return test_all();
       case 2:
-        tended().tend(clock_now());
+        bonded_end().drive(clock_now());
         return;
       case 3:
         return forget(input);
       default:
         alone([&](auto&) { hostile_->act(input); });
-        if (operation >= 128) tended().tend(clock_now());
+        if (operation >= 128) bonded_end().drive(clock_now());
     }
   }
   void start(Input& input) {
@@ -201,7 +202,7 @@ class World {
   void forget(Input& input) {
     if (input.u8() % 4 != 0) return;
     auto& buffer = buffers_[input.below(buffers_.size())];
-    tended().forget_memory(*buffer->memory);
+    bonded_end().forget_memory(*buffer->memory);
     for (size_t lane = 0; lane < kLanes; ++lane) {
       engines_[lane]->exclusively([&](Messenger& messenger, Nic& nic, Instant) {
         messenger.forget_memory(buffer->memory->region(lane).key);

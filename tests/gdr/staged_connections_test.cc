@@ -10,7 +10,6 @@
 #include <numeric>
 
 #include "tests/support/fake_gpu.h"
-#include "transport/api/gpu/pinned_ring.h"
 
 namespace pacecar {
 namespace {
@@ -113,7 +112,7 @@ TEST_F(StagedConnections, TheNicSaysWhatItDoes) {
   EXPECT_TRUE(info.cuda);
   EXPECT_FALSE(info.dma_buf);
   EXPECT_EQ(info.gpu_memory, "GPU memory staged through pinned host memory: PACECAR_GPU=staged");
-  EXPECT_LE(info.gpu_message_bytes * kMaxReceiveBuffers, PinnedRing::kBytes);
+  EXPECT_LE(info.gpu_message_bytes * kMaxReceiveBuffers, kPinnedRingBytes);
 }
 
 TEST_F(StagedConnections, EverySizeArrivesWholeBetweenAnyKindsOfMemory) {
@@ -219,14 +218,14 @@ TEST_F(StagedConnections, ARequestThatIsTestedAgainIsNotGivenBackAgain) {
 }
 
 TEST_F(StagedConnections, EightMessagesAreUnderWayAtOnceAndAFullRingWaits) {
-  constexpr size_t kMessage = PinnedRing::kBytes / 8;
+  constexpr size_t kMessage = kPinnedRingBytes / 8;
   constexpr size_t kRounds = 3;
-  const GpuBuffer from(fake_, PinnedRing::kBytes);
-  const GpuBuffer to(fake_, PinnedRing::kBytes);
+  const GpuBuffer from(fake_, kPinnedRingBytes);
+  const GpuBuffer to(fake_, kPinnedRingBytes);
   const Memory* const from_memory = register_gpu(from);
   const Memory* const to_memory = register_gpu(to);
   for (size_t round = 0; round < kRounds; ++round) {
-    const auto bytes = pattern(PinnedRing::kBytes, static_cast<uint8_t>(round + 1));
+    const auto bytes = pattern(kPinnedRingBytes, static_cast<uint8_t>(round + 1));
     from.write(bytes);
     hold(true);
     std::vector<std::pair<Request*, Request*>> messages;
@@ -289,13 +288,13 @@ TEST_F(StagedConnections, TagsChooseAmongBuffersOfBothKinds) {
 }
 
 TEST_F(StagedConnections, WhatTheRingCannotHoldIsRefusedBySize) {
-  const GpuBuffer memory(fake_, PinnedRing::kBytes + 1);
+  const GpuBuffer memory(fake_, kPinnedRingBytes + 1);
   const Memory* const registered = register_gpu(memory);
-  const auto sent = send_->isend(memory.data(), PinnedRing::kBytes + 1, 0, registered);
+  const auto sent = send_->isend(memory.data(), kPinnedRingBytes + 1, 0, registered);
   ASSERT_FALSE(sent);
   EXPECT_EQ(sent.error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(sent.error().message, HasSubstr("8388609 bytes"));
-  const ReceiveBuffer buffer{memory.data(), PinnedRing::kBytes + 1, 0, registered};
+  const ReceiveBuffer buffer{memory.data(), kPinnedRingBytes + 1, 0, registered};
   EXPECT_FALSE(receive_->irecv({&buffer, 1}));
   forget(registered);
 }

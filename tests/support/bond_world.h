@@ -89,7 +89,7 @@ class BondDevice {
       : cuts_(nics),
         own_{.devices = std::vector<OwnDevice>(1),
              .keeper = std::make_shared<BondKeeper>(),
-             .stand_ins = std::make_shared<StandIns>()} {
+             .replacements = std::make_shared<Replacements>()} {
     for (size_t i = 0; i < nics; ++i) {
       auto io = open_io(params, find_interface("lo").value(), Sockets::kUdp);
       auto port =
@@ -105,7 +105,7 @@ class BondDevice {
   }
 
   const OwnDevices& own() const { return own_; }
-  Engine& engine(size_t nic) const { return *own_.asked().nics[nic].engine; }
+  Engine& engine(size_t nic) const { return *own_.requested().nics[nic].engine; }
   void cut(size_t nic, Cut cut = Cut::kBoth) { cuts_[nic] = cut; }
   void mend(size_t nic) {
     cuts_[nic] = Cut::kNot;
@@ -116,14 +116,14 @@ class BondDevice {
   using Registered = std::unique_ptr<const Memory, std::function<void(const Memory*)>>;
   Registered register_memory(std::span<uint8_t> bytes) {
     std::vector<MemoryRegion> regions;
-    for (const OwnNic& nic : own_.asked().nics) {
+    for (const OwnNic& nic : own_.requested().nics) {
       regions.push_back(nic.engine->exclusively([&](Messenger&, Nic& own, Instant) {
         return own.register_memory(bytes.data(), bytes.size(), Access::kRemoteWrite).value();
       }));
     }
     return {new Memory(std::move(regions), 0, std::nullopt), [this](const Memory* memory) {
               own_.keeper->forget_memory(*memory);
-              for (size_t i = 0; i < own_.asked().nics.size(); ++i) {
+              for (size_t i = 0; i < own_.requested().nics.size(); ++i) {
                 const MemoryRegion& region = memory->region(i);
                 engine(i).exclusively([&](Messenger& messenger, Nic& own, Instant) {
                   messenger.forget_memory(region.key);

@@ -168,7 +168,7 @@ TEST(Bootstrap, ConnectorFailsWhenTheSessionIsGivenUp) {
   world.accept(*connector).reset();
   const auto outcome = finish(*connector, world.now);
   ASSERT_FALSE(outcome);
-  EXPECT_THAT(outcome.error().message, HasSubstr("hung up before it answered"));
+  EXPECT_THAT(outcome.error().message, HasSubstr("closed the connection before it answered"));
 }
 
 // A connector whose listener has ended is refused until its time is over.

@@ -246,13 +246,13 @@ TEST_F(ListenerUnderAttack, OffersForNicsThatThereAreNot) {
   // The third one takes no GPU memory.
   for (const uint8_t nic : {uint8_t{2}, uint8_t{3}, uint8_t{255}}) {
     EXPECT_THAT(answer(pack_lanes(std::vector<Blob>{address_offer(nic, words)})),
-                HasSubstr("asks for NICs that it was not told of"));
+                HasSubstr("requests NICs that were not advertised to it"));
   }
   EXPECT_THAT(
       answer(pack_lanes(std::vector<Blob>{address_offer(0, words), address_offer(1, words)})),
-      HasSubstr("asks for NICs that it was not told of"));
+      HasSubstr("requests NICs that were not advertised to it"));
   EXPECT_THAT(answer(pack_lanes(std::vector<Blob>{{}})),
-              HasSubstr("asks for NICs that it was not told of"));
+              HasSubstr("requests NICs that were not advertised to it"));
   EXPECT_THAT(answer(pack_lanes(std::vector<Blob>{address_offer(1, words)})),
               HasSubstr("another form"))
       << "there is one, and it looks at the words";

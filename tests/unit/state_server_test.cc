@@ -315,7 +315,7 @@ TEST_F(StateServerTest, WhoAsksForAnythingElseIsToldWhatThereIs) {
   const auto server = serve("{}");
   const auto path = file(directory().sockets().at(0));
   const std::string sentence =
-      "There is no such page here: ask by GET for one of /state /metrics.\n";
+      "There is no such page: send GET and one of /state /metrics.\n";
   for (const std::string& words :
        {std::string("GET /\n"), std::string("GET \n"), std::string("POST /state HTTP/1.1\r\n"),
         std::string("\n"), std::string(4096, 'x'), std::string("GET /state SMTP\n"),

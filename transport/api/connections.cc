@@ -9,10 +9,9 @@
 namespace pacecar {
 namespace {
 
-// `fault(messenger)` is the NIC's description of a failure.
-template <typename Fault>
+// `fault` returns the NIC's description of a failure.
 Result<TestResult> test_request(const Attachment& at, RequestPool& pool, Request* request,
-                                Fault fault) {
+                                std::string (Messenger::*fault)(ConnectionId) const) {
   Result<TestResult> result;  // filled in place, to avoid copies
   MessageRequest::State state = request->state();
   if (state == MessageRequest::State::kPending) {
@@ -24,15 +23,11 @@ Result<TestResult> test_request(const Attachment& at, RequestPool& pool, Request
     result = tested_again();
     return result;
   }
-  result->done = true;
-  result->count = request->count;
-  for (uint32_t i = 0; i < request->count; ++i) result->sizes[i] = request->sizes[i];
+  fill_result(*request, *result);
   const MessageFailure failure = request->failure;
   pool.give_back(request);
   if (state == MessageRequest::State::kDone) return result;
-  const std::string cause = at.nic.engine->exclusively(
-      [&fault](const Messenger& messenger, Nic&, Instant) { return fault(messenger); });
-  result = tl::unexpected(describe(failure, at.peer, at.nic.timeout, cause));
+  result = tl::unexpected(describe(failure, at.peer, at.nic.timeout, at.call(fault)));
   return result;
 }
 
@@ -68,13 +63,7 @@ class EngineSendConnection final : public SendConnection {
         copied_(options.copied),
         pool_(kMaxSends) {}
 
-  ~EngineSendConnection() override {
-    at_.nic.engine->exclusively([this](Messenger& messenger, Nic&, Instant now) {
-      at_.nic.engine->sends().detach(at_.connection);
-      messenger.close_send(at_.connection, now);
-    });
-    at_.nic.engine->submitted();
-  }
+  ~EngineSendConnection() override { close_send(*at_.nic.engine, at_.connection); }
 
   Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) override {
     if (!usable(at_, data, size, memory)) return not_usable(at_, memory);
@@ -85,8 +74,8 @@ class EngineSendConnection final : public SendConnection {
     });
     if (request == nullptr) return nullptr;
     puts_in_a_row_ = 0;
-    // The first send leaves at once. Further ones leave together, with the next poll, which the
-    // caller needs for the first one anyway. For connections of puts the application decides.
+    // The first send leaves at once. Later ones leave together, with the next poll, which the
+    // caller needs for the first one anyway. On connections for puts the application decides.
     !puts_&& pool_.taken() == 1 ? at_.nic.engine->hurry() : at_.nic.engine->noted();
     return request;
   }
@@ -107,12 +96,8 @@ class EngineSendConnection final : public SendConnection {
   }
 
   Result<TestResult> test(Request* request) override {
-    stalls_.look(at_, "send to", [this](const Messenger& messenger) {
-      return messenger.send_stall(at_.connection);
-    });
-    return test_request(at_, pool_, request, [this](const Messenger& messenger) {
-      return messenger.send_fault(at_.connection);
-    });
+    stalls_.look(at_, "send to", &Messenger::send_stall);
+    return test_request(at_, pool_, request, &Messenger::send_fault);
   }
   std::string peer() const override { return at_.peer; }
   size_t nic() const override { return at_.device; }
@@ -121,7 +106,8 @@ class EngineSendConnection final : public SendConnection {
   void hurry() override { at_.nic.engine->hurry(); }
 
  private:
-  // `fill(operation)` sets the fields that messages and puts do not share. nullptr: again later.
+  // `fill(operation)` sets the fields that differ between messages and puts. nullptr: full, again
+  // later.
   template <typename Fill>
   MessageRequest* submit(const void* data, size_t size, const Memory* memory, Fill fill) {
     MessageRequest* request = pool_.take();
@@ -145,7 +131,7 @@ class EngineSendConnection final : public SendConnection {
   Result<void> check_put(size_t size, const Window& window, uint64_t offset) const {
     if (!puts_) {
       return fail(ErrorCode::kInvalidArgument,
-                  "the connection takes no puts: ask for them when connecting");
+                  "the connection takes no puts: set ConnectOptions::puts when connecting");
     }
     if (size > window.length || offset > window.length - size) {
       return fail(ErrorCode::kInvalidArgument,
@@ -173,13 +159,7 @@ class EngineReceiveConnection final : public ReceiveConnection {
   explicit EngineReceiveConnection(Attachment attachment)
       : at_(std::move(attachment)), pool_(kMaxReceives) {}
 
-  ~EngineReceiveConnection() override {
-    at_.nic.engine->exclusively([this](Messenger& messenger, Nic&, Instant) {
-      at_.nic.engine->receives().detach(at_.connection);
-      messenger.close_receive(at_.connection);
-    });
-    at_.nic.engine->submitted();
-  }
+  ~EngineReceiveConnection() override { close_receive(*at_.nic.engine, at_.connection); }
 
   Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) override {
     RETURN_IF_ERROR(check_buffers(at_, buffers));
@@ -201,12 +181,8 @@ class EngineReceiveConnection final : public ReceiveConnection {
   }
 
   Result<TestResult> test(Request* request) override {
-    stalls_.look(at_, "receive from", [this](const Messenger& messenger) {
-      return messenger.receive_stall(at_.connection);
-    });
-    return test_request(at_, pool_, request, [this](const Messenger& messenger) {
-      return messenger.receive_fault(at_.connection);
-    });
+    stalls_.look(at_, "receive from", &Messenger::receive_stall);
+    return test_request(at_, pool_, request, &Messenger::receive_fault);
   }
   std::string peer() const override { return at_.peer; }
   size_t nic() const override { return at_.device; }
@@ -219,8 +195,26 @@ class EngineReceiveConnection final : public ReceiveConnection {
 
 }  // namespace
 
+void close_send(Engine& engine, ConnectionId connection) {
+  engine.exclusively([&](Messenger& messenger, Nic&, Instant now) {
+    engine.sends().detach(connection);
+    messenger.close_send(connection, now);
+  });
+  engine.submitted();
+}
+
+void close_receive(Engine& engine, ConnectionId connection,
+                   std::optional<uint64_t> completed_slots) {
+  engine.exclusively([&](Messenger& messenger) {
+    engine.receives().detach(connection);
+    completed_slots ? messenger.close_receive(connection, *completed_slots)
+                    : messenger.close_receive(connection);
+  });
+  engine.submitted();
+}
+
 FlowView flow_of(const Attachment& at) {
-  return at.nic.engine->exclusively([&at](Messenger& messenger, Nic&, Instant) {
+  return at.nic.engine->exclusively([&at](const Messenger& messenger) {
     return view_of(messenger.explain(at.connection), messenger.rtt(at.connection));
   });
 }

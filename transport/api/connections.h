@@ -1,7 +1,9 @@
-// The two ends of a connection on an engine.
+// The two ends of a connection on an engine. Thread rule: as for the connections (pacecar.hpp).
 #pragma once
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "transport/api/memory.h"
@@ -12,7 +14,7 @@
 
 namespace pacecar {
 
-// The NIC of a connection's end. The engine lives as long as any of its connections does.
+// The NIC of a connection's end. The engine exists at least as long as its connections.
 struct OwnNic {
   std::shared_ptr<Engine> engine;
   std::string name;
@@ -25,11 +27,28 @@ struct Attachment {
   OwnNic nic;
   ConnectionId connection = 0;
   std::string peer;
-  size_t device = 0;  // of the NIC, in Context::nics
+  size_t device = 0;  // the NIC's number in Context::nics
+
+  // Calls a function of the messenger for this connection, with the engine's lock held.
+  template <typename Function, typename... Arguments>
+  auto call(Function function, const Arguments&... arguments) const {
+    return nic.engine->exclusively(
+        [&](Messenger& messenger) { return (messenger.*function)(connection, arguments...); });
+  }
 };
 
-// Reports and misuse errors common to connections with one lane and with several.
+// Closes a connection and sends its close word. `completed_slots`: as for Messenger::close_receive.
+void close_send(Engine& engine, ConnectionId connection);
+void close_receive(Engine& engine, ConnectionId connection,
+                   std::optional<uint64_t> completed_slots = std::nullopt);
+
+// Reports, results and misuse errors common to connections with one lane and with several.
 FlowView flow_of(const Attachment& at);
+inline void fill_result(const MessageRequest& request, TestResult& result) {
+  result.done = true;
+  result.count = request.count;
+  std::copy_n(request.sizes.begin(), request.count, result.sizes.begin());
+}
 inline bool usable(const Attachment& at, const void* data, size_t size, const Memory* memory) {
   return size == 0 ||
          (memory != nullptr && memory->nic() == at.device && memory->covers(data, size));
@@ -38,7 +57,7 @@ tl::unexpected<Error> not_usable(const Attachment& at, const Memory* memory);
 Result<void> check_buffers(const Attachment& at, std::span<const ReceiveBuffer> buffers);
 tl::unexpected<Error> tested_again();
 
-// The engine's messenger has the connection already.
+// The engine's messenger must have the connection already.
 std::unique_ptr<SendConnection> make_send_connection(Attachment attachment,
                                                      const ConnectOptions& options);
 std::unique_ptr<ReceiveConnection> make_receive_connection(Attachment attachment);

@@ -12,7 +12,7 @@
 namespace pacecar {
 namespace {
 
-// A NIC's number among its process's has 8 bits.
+// The number of a NIC within its process has 8 bits.
 constexpr size_t kMaxDevices = 256 / kMaxLanes;
 
 std::vector<ParamSetting> with_origin(const std::vector<Setting>& settings,
@@ -75,7 +75,7 @@ Result<Groups> open_groups(std::span<const NicGroup> chosen, const Params& param
   return groups;
 }
 
-// Logs why NICs are left out, which may surprise a user without PACECAR_NICS.
+// Logs why NICs cannot be used: without PACECAR_NICS a user does not expect that.
 void report_flaws(const std::vector<NicCandidate>& candidates, const LogSink& log) {
   std::string names;
   std::string_view flaw;
@@ -93,7 +93,7 @@ Result<Groups> open_chosen(std::vector<NicCandidate> candidates, const Params& p
   auto groups = open_groups(chosen, params, log, gpu_ways);
   const bool locked_out = !groups && groups.error().code == ErrorCode::kPermission;
   if (!locked_out || !params.nics.empty() || params.require) return groups;
-  // Without PACECAR_NICS only NICs that can work are used.
+  // Without PACECAR_NICS, NICs that cannot be opened are left out.
   if (std::erase_if(candidates, [](const auto& nic) { return nic.kind == NicKind::kVerbs; }) == 0) {
     return groups;
   }

@@ -16,22 +16,23 @@
 namespace pacecar {
 namespace {
 
-// The most bonds of a process. Memory is reserved for them, because spans that nics() has returned
-// must stay valid.
+// The largest number of bonds of a process. Memory is reserved for them, as the spans that nics()
+// has returned must stay valid.
 constexpr size_t kMaxBonds = 64;
 
-// Whether `other` takes GPU memory in every way in which `asked` does, on which the application
-// relies.
-bool takes_gpu_memory_as(const NicInfo& asked, const NicInfo& other) {
+// Whether `other` takes GPU memory in every way in which `requested` does. The application relies
+// on that.
+bool takes_gpu_memory_as(const NicInfo& requested, const NicInfo& other) {
   constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
   const auto limit = [](uint64_t bytes) { return bytes == 0 ? kNoLimit : bytes; };
-  if (!asked.cuda) return true;
-  return other.cuda && (other.dma_buf || !asked.dma_buf) && (asked.gpu_flush || !other.gpu_flush) &&
-         limit(other.gpu_message_bytes) >= limit(asked.gpu_message_bytes);
+  if (!requested.cuda) return true;
+  return other.cuda && (other.dma_buf || !requested.dma_buf) &&
+         (requested.gpu_flush || !other.gpu_flush) &&
+         limit(other.gpu_message_bytes) >= limit(requested.gpu_message_bytes);
 }
 
-// Whether a network interface has a link. nullopt: it is no network interface of this process's
-// network namespace (mlx5_0, a DPDK port).
+// Whether a network interface has a link. nullopt: the process's network namespace has no interface
+// of that name, as for mlx5_0 or a DPDK port.
 std::optional<bool> link_is_up(const std::string& interface) {
   ifreq request{};
   if (interface.size() >= sizeof request.ifr_name) return std::nullopt;
@@ -86,7 +87,7 @@ Result<std::optional<FlushId>> EngineContext::start_flush(size_t nic, const Memo
   return flushes_.start(groups_[nic], *memory, static_cast<const uint8_t*>(data));
 }
 
-// Of a bond, each NIC's engine in turn, so that none waits long for a poll.
+// The engines of a bond take turns, so that none waits long for a poll.
 Engine& EngineContext::next_engine(size_t nic) {
   const Group& group = groups_[nic];
   return *group[turn_++ % group.size()].engine;
@@ -114,7 +115,7 @@ OwnDevice EngineContext::device(size_t nic) const {
 }
 
 OwnDevices EngineContext::own(size_t nic) const {
-  OwnDevices own{.devices = {device(nic)}, .keeper = keeper_, .stand_ins = stand_ins_};
+  OwnDevices own{.devices = {device(nic)}, .keeper = keeper_, .replacements = replacements_};
   for (size_t other = 0; other < own_; ++other) {
     if (other == nic) continue;
     own.devices.push_back(device(other));
@@ -185,7 +186,8 @@ NicState EngineContext::state_of(const RunningNic& nic) const {
   return state;
 }
 
-// Named like NCCL's fused devices: "mlx5_0+mlx5_1". PCI path and GUID are those of the first.
+// A bond is named like NCCL's fused devices: "mlx5_0+mlx5_1". PCI path and GUID are the first
+// NIC's.
 NicInfo EngineContext::describe(const Group& group) {
   NicInfo all = group.front().info;
   all.ports = static_cast<uint32_t>(group.size());
@@ -309,7 +311,7 @@ void EngineContext::release(const Group& group, std::span<const MemoryRegion> re
   }
 }
 
-// For several NICs their sum.
+// The sum over the NICs of a bond.
 Statistics EngineContext::statistics(size_t nic) const {
   Statistics sum;
   if (nic >= known_) return sum;

@@ -1,5 +1,4 @@
-// The Context of a process: its NICs, each with an engine, bonds of several NICs, and the
-// description of each.
+// The Context of a process: its NICs, each with an engine, and bonds of several NICs.
 //
 // Thread rule: any thread.
 #pragma once
@@ -16,7 +15,6 @@
 #include "transport/api/flushes.h"
 #include "transport/api/joining.h"
 #include "transport/api/pacecar.hpp"
-#include "transport/api/running_nic.h"
 #include "transport/api/state_document.h"
 #include "transport/base/params.h"
 #include "transport/engine/clock.h"
@@ -31,7 +29,7 @@ class EngineContext final : public Context {
   // The NICs of one device.
   using Group = std::vector<RunningNic>;
 
-  // At most kMaxLanes NICs in a group, with consecutive last bytes of their identities.
+  // A group has at most kMaxLanes NICs, whose identities have consecutive last bytes.
   EngineContext(Params params, std::vector<Group> groups, LogSink log, bootstrap::ClusterKey key,
                 std::vector<Page> pages = {});
 
@@ -73,17 +71,17 @@ class EngineContext final : public Context {
   const std::vector<Page> pages_;
   const bootstrap::ClusterKey key_;
   const std::shared_ptr<BondKeeper> keeper_ = std::make_shared<BondKeeper>();
-  const std::shared_ptr<StandIns> stand_ins_ = std::make_shared<StandIns>();
+  const std::shared_ptr<Replacements> replacements_ = std::make_shared<Replacements>();
   std::mutex bonding_;
-  std::vector<Group> groups_;   // of PACECAR_NICS, then of bonds; neither these
-  std::vector<NicInfo> infos_;  // nor their descriptions move
-  const size_t own_;            // of PACECAR_NICS
-  std::atomic<size_t> known_;   // the complete groups
+  std::vector<Group> groups_;   // those of PACECAR_NICS, then bonds; they never move
+  std::vector<NicInfo> infos_;  // of each group; they never move
+  const size_t own_;            // the number of groups of PACECAR_NICS
+  std::atomic<size_t> known_;   // the number of complete groups
   std::atomic<size_t> turn_{0};
   Flushes flushes_;
   const ProcessName process_ = own_process();
   const Instant opened_ = clock_now();
-  std::unique_ptr<StateServer> state_server_;  // last member: it calls state()
+  std::unique_ptr<StateServer> state_server_;  // the last member, as it calls state()
 };
 
 }  // namespace pacecar

@@ -1,4 +1,4 @@
-// Errors as the interface reports them: a code to branch on, a sentence for people.
+// Errors of the interface: a code to branch on, and a sentence for people.
 #pragma once
 
 #include "transport/base/result.h"

@@ -15,7 +15,7 @@ Error describe(MessageFailure failure, const std::string& peer, Duration timeout
                           peer, timeout.seconds())};
     case MessageFailure::kPeerClosed:
       return {ErrorCode::kPeer,
-              fmt::format("peer {} closed the connection before the message was through: look for "
+              fmt::format("peer {} closed the connection before the message was complete: look for "
                           "the first error there",
                           peer)};
     case MessageFailure::kPeerRefused:
@@ -26,7 +26,7 @@ Error describe(MessageFailure failure, const std::string& peer, Duration timeout
                       peer)};
     case MessageFailure::kPeerAbandoned:
       return {ErrorCode::kPeer,
-              fmt::format("peer {} gave up a message before it was through: look for the first "
+              fmt::format("peer {} gave up a message before it was complete: look for the first "
                           "error there",
                           peer)};
     case MessageFailure::kPeerProtocol:
@@ -42,7 +42,7 @@ Error describe(MessageFailure failure, const std::string& peer, Duration timeout
     case MessageFailure::kMemoryGone:
       return {ErrorCode::kInvalidArgument,
               fmt::format("memory of a message to or from {} was deregistered before the message "
-                          "was through: wait for its requests first",
+                          "was complete: wait for its requests first",
                           peer)};
     case MessageFailure::kNone:
       break;

@@ -1,4 +1,4 @@
-// What a failed request means, in words.
+// The error that reports a failed request. Pure. Thread rule: any.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace pacecar {
 
 // `peer` names the other side for people: "192.0.2.1:4791 (soft:udp:eth0)". `fault` is the NIC's
-// description; may be empty.
+// description of the failure, and may be empty.
 Error describe(MessageFailure failure, const std::string& peer, Duration timeout,
                const std::string& fault);
 

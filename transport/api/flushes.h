@@ -1,13 +1,14 @@
-// Flushes of GPU memory by the NICs that wrote to it: each NIC reads, which orders its own writes
-// only. A broken NIC is skipped if it has received nothing since that GPU's last flush; otherwise
-// the flush fails, because its writes may not have reached the GPU.
+// Flushes of GPU memory by the NICs that wrote to it: each NIC reads, which orders only its own
+// writes. A broken NIC is skipped if it has received nothing since that GPU's last flush. Otherwise
+// the flush fails, as the NIC's writes may not have reached the GPU.
 //
-// Bounded by what NICs accept at once. Thread rule: any thread.
+// Bound: the flushes that the NICs accept at once. Thread rule: any thread.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -16,25 +17,32 @@
 
 #include "transport/api/lane_list.h"
 #include "transport/api/memory.h"
-#include "transport/api/running_nic.h"
+#include "transport/engine/engine.h"
 
 namespace pacecar {
 
+// A NIC of a Context: its description, and the engine that drives it.
+struct RunningNic {
+  NicInfo info;
+  std::shared_ptr<Engine> engine;
+};
+
 class Flushes {
  public:
-  // `nics` are those of one device, and outlive the flush. nullopt: host memory, or NICs that never
-  // read. Errors: those of Nic::start_flush; kUnavailable if only some of the NICs read.
+  // `nics` are those of one device, and outlive the flush. nullopt: no flush is needed, as it is
+  // host memory, or the NICs never read. Errors: those of Nic::start_flush; kUnavailable if only
+  // some of the NICs read.
   Result<std::optional<FlushId>> start(std::span<const RunningNic> nics, const Memory& memory,
                                        const uint8_t* data);
-  // For an id of start(). After true or an error the flush is over. Errors: those of Nic::flushed.
+  // `flush`: of start(). After true or an error the flush has ended. Errors: those of Nic::flushed.
   Result<bool> done(FlushId flush);
 
  private:
   using Writer = std::pair<const Engine*, int>;  // a NIC, to one GPU
   struct Read {
     Engine* engine = nullptr;
-    uint64_t number = 0;    // the NIC's
-    uint64_t received = 0;  // bytes, before it began
+    uint64_t number = 0;    // of Nic::start_flush
+    uint64_t received = 0;  // bytes that the NIC had received before
   };
   struct Flush {
     int gpu = 0;
@@ -47,9 +55,9 @@ class Flushes {
   bool covered(const Writer& writer, uint64_t received) const;
 
   std::mutex mutex_;
-  std::vector<Flush> flushes_;          // as many as were outstanding at once
-  std::vector<uint32_t> free_;          // of them
-  std::map<Writer, uint64_t> covered_;  // received bytes that a flush has covered
+  std::vector<Flush> flushes_;          // as many as were ever outstanding at once
+  std::vector<uint32_t> free_;          // indices in flushes_
+  std::map<Writer, uint64_t> covered_;  // received bytes that a flush has made visible
 };
 
 }  // namespace pacecar

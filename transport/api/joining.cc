@@ -21,15 +21,13 @@ const OwnNic& nic_of_lane(const OwnDevice& device, size_t lane) {
   return device.nics[lane % device.nics.size()];
 }
 
-uint8_t number_of(const OwnNic& nic) { return nic.engine->identity().back(); }
+Engine& engine_of_lane(const OwnDevice& device, size_t lane) {
+  return *nic_of_lane(device, lane).engine;
+}
 
 void close_receives(const OwnDevice& device, const Connections& connections) {
   for (size_t lane = 0; lane < connections.size(); ++lane) {
-    Engine& engine = *nic_of_lane(device, lane).engine;
-    engine.exclusively([&](Messenger& messenger, Nic&, Instant) {
-      messenger.close_receive(connections[lane]);
-    });
-    engine.submitted();  // its close word must leave
+    close_receive(engine_of_lane(device, lane), connections[lane]);
   }
 }
 
@@ -43,20 +41,18 @@ std::vector<BondLane> make_lanes(const OwnDevice& device, const Connections& con
   return lanes;
 }
 
-// Closed connections hold their places until their peers know. An application that opens as many
-// again waits for these places so long. Peers that do not close are not waited for.
+// Closed connections hold their places until their peers have closed, too. For this long an
+// application that opens as many connections again waits for these places.
 constexpr Duration kPlaceWait = Duration::from_s(2);
-constexpr size_t kMaxWaiting = 64;  // more stay in the handshake
+constexpr size_t kMaxWaiting = 64;  // callers beyond these stay in the handshake
 
 struct Opened {
-  const OwnDevice* device = nullptr;  // of a listener
+  const OwnDevice* device = nullptr;  // of a listener's connection
   Connections connections;
   std::vector<Blob> words;  // of each lane, for the peer
 };
-struct NotOpened {
-  Error error;
-  bool place_comes = false;  // none is free, but connections are about to be released
-};
+// nullopt: no place is free, but connections are about to be released, and the caller may wait.
+using Opening = Result<std::optional<Opened>>;
 
 class EngineListener final : public Listener {
  public:
@@ -79,7 +75,7 @@ class EngineListener final : public Listener {
       waiting_.push_back({std::move(session), now + kPlaceWait});
     }
     if (const auto warning = bootstrap_->take_warning()) {
-      own_.asked().nics.front().log(LogLevel::kWarn, *warning);
+      own_.requested().nics.front().log(LogLevel::kWarn, *warning);
     }
     while (!waiting_.empty() && answer(waiting_.front(), now)) waiting_.pop_front();
     for (auto joining = joining_.begin(); joining != joining_.end(); ++joining) {
@@ -88,7 +84,7 @@ class EngineListener final : public Listener {
       const Joining done = std::move(*joining);
       joining_.erase(joining);
       if (state == BootstrapSession::State::kConfirmed) return connection_of(done);
-      close_receives(*done.device, done.connections);  // the caller gave up: no error for our user
+      close_receives(*done.device, done.connections);  // the caller gave up, which is no error here
       break;
     }
     std::erase_if(refused_, [now](const auto& session) {
@@ -100,7 +96,7 @@ class EngineListener final : public Listener {
  private:
   struct Joining {
     std::unique_ptr<BootstrapSession> session;
-    const OwnDevice* device;  // of own_
+    const OwnDevice* device;  // in own_
     Connections connections;
   };
 
@@ -109,17 +105,18 @@ class EngineListener final : public Listener {
     Instant until;
   };
 
-  // False: not yet, no place is free.
+  // False: no place is free yet.
   bool answer(Waiting& waiting, Instant time) {
     std::unique_ptr<BootstrapSession>& session = waiting.session;
     if (session->poll(time) != BootstrapSession::State::kWaiting) return true;  // it has given up
-    auto opened = open(session->offer());
-    if (!opened && opened.error().place_comes && time < waiting.until) return false;
-    if (!opened) {
-      session->refuse(opened.error().error);
+    auto opening = open(session->offer(), time < waiting.until);
+    if (!opening) {
+      session->refuse(opening.error());
       refused_.push_back(std::move(session));
       return true;
     }
+    std::optional<Opened>& opened = *opening;
+    if (!opened) return false;
     session->reply(pack_lanes(opened->words));
     joining_.push_back({std::move(session), opened->device, std::move(opened->connections)});
     return true;
@@ -130,7 +127,7 @@ class EngineListener final : public Listener {
     const auto matches = [offers](const OwnDevice& device) {
       if (!device.suits || offers.size() < device.nics.size()) return false;
       for (size_t lane = 0; lane < offers.size(); ++lane) {
-        if (number_of(nic_of_lane(device, lane)) != offers[lane].nic) return false;
+        if (engine_of_lane(device, lane).identity().back() != offers[lane].nic) return false;
       }
       return true;
     };
@@ -138,47 +135,43 @@ class EngineListener final : public Listener {
     return device == own_.devices.end() ? nullptr : &*device;
   }
 
-  tl::expected<Opened, NotOpened> open(std::span<const uint8_t> offer) {
+  Opening open(std::span<const uint8_t> offer, bool may_wait) {
     if (const auto peer = unpack_no_lanes(offer)) {
       const std::string reason = no_common_network(*peer, describe_process(own_));
-      own_.asked().nics.front().log(LogLevel::kWarn, "a connection is refused: " + reason);
-      return tl::unexpected(NotOpened{{ErrorCode::kPeer, reason}});
+      own_.requested().nics.front().log(LogLevel::kWarn, "a connection is refused: " + reason);
+      return fail(ErrorCode::kPeer, reason);
     }
-    const auto lanes = unpack_lanes(offer);
-    if (!lanes) return tl::unexpected(NotOpened{lanes.error()});
+    ASSIGN_OR_RETURN(const auto lanes, unpack_lanes(offer));
     std::vector<AddressedOffer> offers;
-    for (const Blob& lane : *lanes) {
+    for (const Blob& lane : lanes) {
       if (const auto one = addressed_offer(lane)) offers.push_back(*one);
     }
-    const OwnDevice* const device = offers.size() == lanes->size() ? device_of(offers) : nullptr;
+    const OwnDevice* const device = offers.size() == lanes.size() ? device_of(offers) : nullptr;
     if (device == nullptr) {
-      return tl::unexpected(NotOpened{{ErrorCode::kPeer,
-                                       "the peer asks for NICs that it was not told of: run the "
-                                       "same version of Pacecar on both sides"}});
+      return fail(
+          ErrorCode::kPeer,
+          "the peer requests NICs that were not advertised to it: run the same version of Pacecar "
+          "on both sides");
     }
-    return open(*device, offers);
+    return open(*device, offers, may_wait);
   }
 
-  tl::expected<Opened, NotOpened> open(const OwnDevice& device,
-                                       std::span<const AddressedOffer> offers) {
-    if (offers.size() > 1) {
-      if (auto started = own_.keeper->start(); !started) {
-        return tl::unexpected(NotOpened{started.error()});
-      }
-    }
+  Opening open(const OwnDevice& device, std::span<const AddressedOffer> offers, bool may_wait) {
+    if (offers.size() > 1) RETURN_IF_ERROR(own_.keeper->start());
     Opened all{.device = &device};
     for (size_t lane = 0; lane < offers.size(); ++lane) {
       bool place_comes = false;
-      auto opened = nic_of_lane(device, lane)
-                        .engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-                          auto one = messenger.open_receive(offers[lane].words, now);
-                          place_comes = !one && one.error().code == ErrorCode::kUnavailable &&
-                                        messenger.releasing_receives();
-                          return one;
-                        });
+      auto opened =
+          engine_of_lane(device, lane).exclusively([&](Messenger& messenger, Nic&, Instant now) {
+            auto one = messenger.open_receive(offers[lane].words, now);
+            place_comes = !one && one.error().code == ErrorCode::kUnavailable &&
+                          messenger.releasing_receives();
+            return one;
+          });
       if (!opened) {
         close_receives(device, all.connections);
-        return tl::unexpected(NotOpened{opened.error(), place_comes});
+        if (place_comes && may_wait) return std::nullopt;
+        return tl::unexpected(opened.error());
       }
       all.connections.push_back(opened->connection);
       all.words.push_back(std::move(opened->answer));
@@ -188,12 +181,11 @@ class EngineListener final : public Listener {
 
   std::unique_ptr<ReceiveConnection> connection_of(const Joining& joining) {
     const std::string peer = joining.session->peer();
-    own_.stand_ins->log_use(own_.asked(), *joining.device, peer);
+    own_.replacements->log_use(own_.requested(), *joining.device, peer);
     std::vector<BondLane> lanes = make_lanes(*joining.device, joining.connections, peer);
     for (const BondLane& lane : lanes) {
       Engine& engine = *lane.at.nic.engine;
-      engine.exclusively(
-          [&](Messenger&, Nic&, Instant) { engine.receives().attach(lane.at.connection); });
+      engine.exclusively([&](const Messenger&) { engine.receives().attach(lane.at.connection); });
     }
     if (lanes.size() == 1) return make_receive_connection(std::move(lanes.front().at));
     return make_bonded_receive(std::move(lanes), own_.keeper);
@@ -209,7 +201,8 @@ class EngineListener final : public Listener {
 
 class EngineConnecting final : public Connecting {
  public:
-  // `device` is of `own`. Empty `peers`: there is no common network, and the listener gets a text.
+  // `device`: index in `own`. Empty `peers`: there is no common network, and the listener gets a
+  // text.
   EngineConnecting(const OwnDevices& own, size_t device, BootstrapHandle handle,
                    bootstrap::ClusterKey key, std::vector<NicIdentity> peers,
                    Duration connect_timeout, const ConnectOptions& options)
@@ -224,14 +217,13 @@ class EngineConnecting final : public Connecting {
 
   ~EngineConnecting() override { close(connections_); }
 
-  // The steps until the bootstrap's first call of the peer; true when that has been made.
+  // Opens the connections and the bootstrap. True: the bootstrap connects; false: call again.
   Result<bool> begin() {
     if (bootstrap_ != nullptr) return true;
     if (peers_.empty()) return call(pack_no_lanes(describe_process(own_)));
-    const Instant now = clock_now();  // so that it is tried once more after the last moment
-    auto opened = open();
-    if (!opened && opened.error().place_comes && now < give_up_) return false;
-    if (!opened) return tl::unexpected(opened.error().error);
+    const Instant now = clock_now();  // read before open(), which so is tried once after give_up_
+    ASSIGN_OR_RETURN(auto opened, open(now < give_up_));
+    if (!opened) return false;
     connections_ = std::move(opened->connections);
     return call(pack_lanes(opened->words));
   }
@@ -258,44 +250,43 @@ class EngineConnecting final : public Connecting {
   }
 
   Result<void> finish(std::span<const uint8_t> reply) {
-    const auto answers = unpack_lanes(reply);
-    if (!answers) return tl::unexpected(answers.error());
-    if (answers->size() != connections_.size()) {
-      return fail(ErrorCode::kPeer,
-                  "the peer answers other lanes than it was offered: run the "
-                  "same version of Pacecar on both sides");
+    ASSIGN_OR_RETURN(const auto answers, unpack_lanes(reply));
+    if (answers.size() != connections_.size()) {
+      return fail(
+          ErrorCode::kPeer,
+          "the peer answered other lanes than were offered: run the same version of Pacecar on "
+          "both sides");
     }
     for (size_t lane = 0; lane < connections_.size(); ++lane) {
-      auto finished = nic_of_lane(device_, lane)
-                          .engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-                            return messenger.finish_send(connections_[lane], (*answers)[lane], now);
-                          });
-      if (!finished) return finished;
+      RETURN_IF_ERROR(
+          engine_of_lane(device_, lane).exclusively([&](Messenger& messenger, Nic&, Instant now) {
+            return messenger.finish_send(connections_[lane], answers[lane], now);
+          }));
     }
     return {};
   }
 
   std::unique_ptr<SendConnection> connection() {
-    own_.stand_ins->log_use(own_.asked(), device_, bootstrap_->peer());
+    own_.replacements->log_use(own_.requested(), device_, bootstrap_->peer());
     std::vector<BondLane> lanes = make_lanes(device_, connections_, bootstrap_->peer());
     for (const BondLane& lane : lanes) {
       Engine& engine = *lane.at.nic.engine;
-      engine.exclusively(
-          [&](Messenger&, Nic&, Instant) { engine.sends().attach(lane.at.connection); });
+      engine.exclusively([&](const Messenger&) { engine.sends().attach(lane.at.connection); });
     }
     connections_.clear();
     if (lanes.size() == 1) return make_send_connection(std::move(lanes.front().at), options_);
     return make_bonded_send(std::move(lanes), own_.keeper);
   }
 
-  // A shared flow may have ended before the peer saw the offer: offers once more, over new flows.
+  // A shared flow may have ended before the peer received the offer: offers once more, over new
+  // flows.
   bool begin_anew(ErrorCode failure) {
     bool doubtful = false;
     for (size_t lane = 0; lane < connections_.size(); ++lane) {
-      doubtful |= nic_of_lane(device_, lane)
-                      .engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-                        return messenger.doubt_flow(connections_[lane], failure, now);
-                      });
+      doubtful |=
+          engine_of_lane(device_, lane).exclusively([&](Messenger& messenger, Nic&, Instant now) {
+            return messenger.doubt_flow(connections_[lane], failure, now);
+          });
     }
     if (!doubtful || anew_ || clock_now() >= deadline_) return false;
     anew_ = true;
@@ -315,12 +306,8 @@ class EngineConnecting final : public Connecting {
     return true;
   }
 
-  tl::expected<Opened, NotOpened> open() {
-    if (device_.nics.size() + peers_.size() > 2) {
-      if (auto started = own_.keeper->start(); !started) {
-        return tl::unexpected(NotOpened{started.error()});
-      }
-    }
+  Opening open(bool may_wait) {
+    if (device_.nics.size() + peers_.size() > 2) RETURN_IF_ERROR(own_.keeper->start());
     Opened all;
     const size_t lanes = lanes_between(device_.nics.size(), peers_.size());
     const auto role = lanes > 1       ? Messenger::Role::kLane
@@ -329,16 +316,17 @@ class EngineConnecting final : public Connecting {
     for (size_t lane = 0; lane < lanes; ++lane) {
       const NicIdentity& peer = peers_[lane % peers_.size()];
       bool place_comes = false;
-      auto opened = nic_of_lane(device_, lane)
-                        .engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-                          auto one = messenger.open_send(peer, now, options_.weight, role);
-                          place_comes = !one && one.error().code == ErrorCode::kUnavailable &&
-                                        messenger.releasing_sends();
-                          return one;
-                        });
+      auto opened =
+          engine_of_lane(device_, lane).exclusively([&](Messenger& messenger, Nic&, Instant now) {
+            auto one = messenger.open_send(peer, now, options_.weight, role);
+            place_comes =
+                !one && one.error().code == ErrorCode::kUnavailable && messenger.releasing_sends();
+            return one;
+          });
       if (!opened) {
         close(all.connections);
-        return tl::unexpected(NotOpened{opened.error(), place_comes});
+        if (place_comes && may_wait) return std::nullopt;
+        return tl::unexpected(opened.error());
       }
       all.connections.push_back(opened->connection);
       all.words.push_back(address_offer(peer.back(), opened->offer));
@@ -348,16 +336,12 @@ class EngineConnecting final : public Connecting {
 
   void close(const Connections& connections) {
     for (size_t lane = 0; lane < connections.size(); ++lane) {
-      Engine& engine = *nic_of_lane(device_, lane).engine;
-      engine.exclusively([&](Messenger& messenger, Nic&, Instant now) {
-        messenger.close_send(connections[lane], now);
-      });
-      engine.submitted();  // its close word must leave
+      close_send(engine_of_lane(device_, lane), connections[lane]);
     }
   }
 
   const OwnDevices own_;
-  const OwnDevice& device_;  // of own_
+  const OwnDevice& device_;  // in own_
   const BootstrapHandle handle_;
   const bootstrap::ClusterKey key_;
   const std::vector<NicIdentity> peers_;
@@ -367,7 +351,7 @@ class EngineConnecting final : public Connecting {
   Instant deadline_;         // since the first call
   bool anew_ = false;        // the second and last attempt
   bool finished_ = false;    // the peer's reply is accepted, and is being confirmed
-  Connections connections_;  // ours to close
+  Connections connections_;  // to be closed by this object
   std::unique_ptr<BootstrapConnector> bootstrap_;
 };
 
@@ -381,7 +365,7 @@ std::vector<DeviceNetworks> networks_of(std::span<const NamedDevice> devices) {
 
 Result<std::unique_ptr<Listener>> make_listener(const OwnDevices& own, const Params& params,
                                                 const bootstrap::ClusterKey& key) {
-  const Engine& engine = *own.asked().nics.front().engine;
+  const Engine& engine = *own.requested().nics.front().engine;
   Address address = engine.address();
   address.port = 0;  // any
   const auto name = name_process(engine.identity(), usable_devices(own).named);

@@ -1,4 +1,5 @@
-// Making connections: the bootstrap carries the offers and answers of all lanes' messengers.
+// Makes connections: the bootstrap carries the offers and answers of all lanes' messengers. Thread
+// rule: any; each object by one thread at a time.
 #pragma once
 
 #include <memory>
@@ -10,7 +11,8 @@
 
 namespace pacecar {
 
-// From and to the requested device, or a replacement if the peer has no NIC on its networks.
+// The connections use the requested device, or a replacement if the peer has no NIC on its
+// networks.
 Result<std::unique_ptr<Listener>> make_listener(const OwnDevices& own, const Params& params,
                                                 const bootstrap::ClusterKey& key);
 Result<std::unique_ptr<Connecting>> make_connecting(const OwnDevices& own, const Params& params,

@@ -1,6 +1,7 @@
 #include "transport/api/lane_list.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "transport/base/check.h"
 #include "transport/base/printable.h"
@@ -10,64 +11,49 @@
 namespace pacecar {
 namespace {
 
-// A process's name in its handle: the common bytes of its NICs' identities; the listening device's
-// count of NICs, their numbers, and the networks of each as bits; a list of networks: their count,
-// then for each its id and the other device that has it (number of its first NIC, which the others
-// follow; count of NICs; 0 for none). Then zeros.
-constexpr size_t kCommonBytes = sizeof(NicIdentity) - 1;
-constexpr size_t kCountAt = kCommonBytes;
-constexpr size_t kNumbersAt = kCountAt + 1;
-constexpr size_t kBitsAt = kNumbersAt + kMaxLanes;
-constexpr size_t kNetworkCountAt = kBitsAt + kMaxLanes;
-constexpr size_t kNetworksAt = kNetworkCountAt + 1;
-constexpr size_t kNetworkBytes = 6;
-constexpr size_t kMaxNics = 256;  // numbers have 8 bits
-static_assert(kMaxNamedNetworks <= 8 &&
-              kNetworksAt + kMaxNamedNetworks * kNetworkBytes <= sizeof(bootstrap::Identity));
+// The bytes of a process's name in its handle.
+struct NameBytes {
+  struct Network {
+    std::array<uint8_t, 4> id;  // big-endian
+    // The other device that has it: its first NIC's number, which the others follow, and how many
+    // NICs it has; 0: there is none.
+    uint8_t first;
+    uint8_t count;
+  };
 
-struct NamedNetwork {
-  NetworkId id = 0;
-  uint8_t first = 0;
-  uint8_t count = 0;
+  std::array<uint8_t, sizeof(NicIdentity) - 1> common;  // bytes of the NICs' identities
+  // The listening device: how many NICs it has, their numbers, and the networks of each as bits.
+  uint8_t nics;
+  std::array<uint8_t, kMaxLanes> numbers;
+  std::array<uint8_t, kMaxLanes> bits;
+  uint8_t network_count;
+  std::array<Network, kMaxNamedNetworks> networks;
+  std::array<uint8_t, 3> zeros;
 };
+static_assert(sizeof(NameBytes) == sizeof(bootstrap::Identity) && kMaxNamedNetworks <= 8);
+constexpr size_t kMaxNics = 256;  // numbers have 8 bits
 
 // The network's entry in the list; nullptr: no room.
-NamedNetwork* place_of(NetworkId id, std::vector<NamedNetwork>& networks) {
-  const auto found = std::ranges::find(networks, id, &NamedNetwork::id);
-  if (found != networks.end()) return &*found;
-  if (networks.size() == kMaxNamedNetworks) return nullptr;
-  return &networks.emplace_back(NamedNetwork{.id = id});
+NameBytes::Network* place_of(NetworkId id, NameBytes& name) {
+  const auto used = std::span(name.networks).first(name.network_count);
+  const auto found = std::ranges::find(
+      used, id, [](const auto& network) { return wire::load_be32(network.id.data()); });
+  if (found != used.end()) return &*found;
+  if (used.size() == kMaxNamedNetworks) return nullptr;
+  NameBytes::Network& added = name.networks[name.network_count++];
+  wire::store_be32(id, added.id.data());
+  return &added;
 }
 
 bool are_consecutive(std::span<const uint8_t> numbers) {
-  for (size_t i = 1; i < numbers.size(); ++i) {
-    if (numbers[i] != numbers[i - 1] + 1) return false;
-  }
-  return true;
-}
-
-void write_networks(std::span<const NamedNetwork> networks, bootstrap::Identity& name) {
-  name[kNetworkCountAt] = static_cast<uint8_t>(networks.size());
-  for (size_t i = 0; i < networks.size(); ++i) {
-    uint8_t* at = name.data() + kNetworksAt + i * kNetworkBytes;
-    wire::store_be32(networks[i].id, at);
-    at[4] = networks[i].first;
-    at[5] = networks[i].count;
-  }
-}
-
-std::vector<NamedNetwork> read_networks(const bootstrap::Identity& name) {
-  std::vector<NamedNetwork> networks(name[kNetworkCountAt]);
-  for (size_t i = 0; i < networks.size(); ++i) {
-    const uint8_t* at = name.data() + kNetworksAt + i * kNetworkBytes;
-    networks[i] = {.id = wire::load_be32(at), .first = at[4], .count = at[5]};
-  }
-  return networks;
+  return std::ranges::adjacent_find(numbers, [](int one, int next) { return next != one + 1; }) ==
+         numbers.end();
 }
 
 // A device with all NICs on that network.
-NamedDevice device_of(const NamedNetwork& network) {
-  NamedDevice device{.numbers = {}, .networks = {network.count, NicNetworks{network.id}}};
+NamedDevice device_of(const NameBytes::Network& network) {
+  NamedDevice device{.numbers = {},
+                     .networks = {network.count, NicNetworks{wire::load_be32(network.id.data())}}};
   for (size_t i = 0; i < network.count; ++i) {
     device.numbers.push_back(static_cast<uint8_t>(network.first + i));
   }
@@ -79,11 +65,7 @@ constexpr uint8_t kNoLanes = 0;  // in place of the number of lanes
 
 }  // namespace
 
-NicIdentity random_identity() {
-  NicIdentity identity{};
-  PACECAR_CHECK(bootstrap::fill_random(identity));
-  return identity;
-}
+NicIdentity random_identity() { return bootstrap::random_value<NicIdentity>(); }
 
 NicIdentity identity_of_nic(NicIdentity process, uint8_t number) {
   process.back() = number;
@@ -93,17 +75,15 @@ NicIdentity identity_of_nic(NicIdentity process, uint8_t number) {
 bootstrap::Identity name_process(const NicIdentity& nic, std::span<const NamedDevice> devices) {
   const NamedDevice& listening = devices.front();
   PACECAR_CHECK(!listening.numbers.empty() && listening.numbers.size() <= kMaxLanes);
-  bootstrap::Identity name{};
-  std::copy_n(nic.begin(), kCommonBytes, name.begin());
-  name[kCountAt] = static_cast<uint8_t>(listening.numbers.size());
-  std::vector<NamedNetwork> networks;
-  networks.reserve(kMaxNamedNetworks);
+  NameBytes name{};
+  std::copy_n(nic.begin(), name.common.size(), name.common.begin());
+  name.nics = static_cast<uint8_t>(listening.numbers.size());
   for (size_t i = 0; i < listening.numbers.size(); ++i) {
-    name[kNumbersAt + i] = listening.numbers[i];
+    name.numbers[i] = listening.numbers[i];
     for (const NetworkId id : listening.networks[i]) {
-      const NamedNetwork* const place = place_of(id, networks);
+      const NameBytes::Network* const place = place_of(id, name);
       if (place == nullptr) continue;
-      name[kBitsAt + i] |= static_cast<uint8_t>(1U << (place - networks.data()));
+      name.bits[i] |= static_cast<uint8_t>(1U << (place - name.networks.data()));
     }
   }
   const NicNetworks listened = common_networks(listening.networks);
@@ -111,42 +91,41 @@ bootstrap::Identity name_process(const NicIdentity& nic, std::span<const NamedDe
     if (!are_consecutive(device.numbers)) continue;
     for (const NetworkId id : common_networks(device.networks)) {
       if (std::ranges::count(listened, id) > 0) continue;
-      NamedNetwork* const place = place_of(id, networks);
+      NameBytes::Network* const place = place_of(id, name);
       if (place == nullptr || place->count > 0) continue;
       place->first = device.numbers.front();
       place->count = static_cast<uint8_t>(device.numbers.size());
     }
   }
-  write_networks(networks, name);
-  return name;
+  return std::bit_cast<bootstrap::Identity>(name);
 }
 
-Result<NamedProcess> named_process(const bootstrap::Identity& name) {
+Result<NamedProcess> named_process(const bootstrap::Identity& bytes) {
   const auto malformed = [] {
     return fail(ErrorCode::kInvalidArgument,
                 "the listener's handle does not name its NICs: run the same version of Pacecar on "
                 "both sides");
   };
-  const size_t count = name[kCountAt];
-  if (count == 0 || count > kMaxLanes || name[kNetworkCountAt] > kMaxNamedNetworks) {
+  const auto name = std::bit_cast<NameBytes>(bytes);
+  if (name.nics == 0 || name.nics > kMaxLanes || name.network_count > kMaxNamedNetworks) {
     return malformed();
   }
   NamedProcess process;
-  std::copy_n(name.begin(), kCommonBytes, process.identity.begin());
-  const std::vector<NamedNetwork> networks = read_networks(name);
+  std::ranges::copy(name.common, process.identity.begin());
+  const auto networks = std::span(name.networks).first(name.network_count);
   NamedDevice& listening = process.devices.emplace_back();
-  for (size_t i = 0; i < count; ++i) {
-    listening.numbers.push_back(name[kNumbersAt + i]);
+  for (size_t i = 0; i < name.nics; ++i) {
+    listening.numbers.push_back(name.numbers[i]);
     NicNetworks& own = listening.networks.emplace_back();
     for (size_t k = 0; k < networks.size(); ++k) {
-      if ((name[kBitsAt + i] >> k & 1) != 0) own.push_back(networks[k].id);
+      if ((name.bits[i] >> k & 1) != 0) own.push_back(wire::load_be32(networks[k].id.data()));
     }
   }
-  for (const NamedNetwork& network : networks) {
+  for (const NameBytes::Network& network : networks) {
     if (network.count > kMaxLanes || network.first + network.count > kMaxNics) return malformed();
     if (network.count > 0) process.devices.push_back(device_of(network));
   }
-  if (name_process(process.identity, process.devices) != name) return malformed();
+  if (name_process(process.identity, process.devices) != bytes) return malformed();
   return process;
 }
 

@@ -1,5 +1,6 @@
-// The payload of the bootstrap for a connection: the NICs of the listener's process, and the offers
-// and answers of each lane's messengers. A connection between two single NICs has one lane.
+// The bytes that the bootstrap carries for a connection: the NICs of the listener's process, and
+// the offers and answers of each lane's messengers. A connection between two single NICs has one
+// lane. Pure, except random_identity(). Thread rule: any.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ namespace pacecar {
 
 constexpr size_t kMaxLanes = 8;
 
-// Each NIC of the device with more of them has a lane; those of the other take turns.
+// The device with more NICs has one lane for each; the other device's NICs take turns.
 constexpr size_t lanes_between(size_t here, size_t there) { return here > there ? here : there; }
 
 // The NICs of one process have identities that differ in their last byte only.
@@ -40,11 +41,11 @@ struct NamedProcess {
   bool operator==(const NamedProcess&) const = default;
 };
 
-// `devices` are the listening one and all possible replacements. There is room for
-// kMaxNamedNetworks, those of the first device first.
+// `devices`: the listening one, then all possible replacements. The name has room for
+// kMaxNamedNetworks networks; those of the first device come first.
 constexpr size_t kMaxNamedNetworks = 6;
 bootstrap::Identity name_process(const NicIdentity& nic, std::span<const NamedDevice> devices);
-// Errors: kInvalidArgument for bytes that name_process does not write.
+// Errors: kInvalidArgument (bytes that name_process does not write).
 Result<NamedProcess> named_process(const bootstrap::Identity& name);
 
 using Blob = std::vector<uint8_t>;
@@ -66,7 +67,7 @@ std::optional<AddressedOffer> addressed_offer(std::span<const uint8_t> lane);
 // listener's error message; at most kMaxProcessText bytes of it.
 constexpr size_t kMaxProcessText = 1024;
 Blob pack_no_lanes(std::string_view process);
-// nullopt: something else. The text is printable.
+// nullopt: the bytes are something else. The text is printable.
 std::optional<std::string> unpack_no_lanes(std::span<const uint8_t> bytes);
 
 }  // namespace pacecar

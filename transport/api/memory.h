@@ -15,16 +15,16 @@ namespace pacecar {
 
 class Memory {
  public:
-  // `nic`: index in Context::nics; `gpu`: the memory's GPU, nullopt for host memory.
+  // `nic`: number in Context::nics. `gpu`: the memory's GPU; nullopt: host memory.
   explicit Memory(std::vector<MemoryRegion> regions, size_t nic, std::optional<int> gpu)
       : regions_(std::move(regions)), nic_(nic), gpu_(gpu) {}
   explicit Memory(std::shared_ptr<StagedRange> staged) : regions_(1), staged_(std::move(staged)) {}
   const MemoryRegion& region(size_t member = 0) const { return regions_[member]; }
   std::span<const MemoryRegion> regions() const { return regions_; }
-  // GPU memory that the NIC does not reach: its messages are copied. Null for all other memory.
+  // Set for GPU memory that the NIC does not reach, whose messages are copied; otherwise null.
   const std::shared_ptr<StagedRange>& staged() const { return staged_; }
   size_t nic() const { return nic_; }
-  // Host memory, which the processor may read.
+  // Whether it is host memory, which the processor may read.
   bool host() const { return !gpu_ && staged_ == nullptr; }
   // The ordinal of its GPU, or kUnknownGpu.
   int gpu() const { return gpu_.value_or(kUnknownGpu); }

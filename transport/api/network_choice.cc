@@ -13,7 +13,7 @@ bool share_one(const NicNetworks& one, const NicNetworks& other) {
 
 }  // namespace
 
-// FNV-1a, 32 bits: a process meets a handful of networks.
+// FNV-1a, 32 bits: enough to distinguish a handful of networks.
 NetworkId network_id(std::string_view name) {
   NetworkId hash = 0x811c9dc5;
   for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x01000193;

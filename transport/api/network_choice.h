@@ -1,5 +1,5 @@
-// Which NICs of two processes are joined. Each NIC is on one or several networks
-// (NicCaps::networks); two can be joined if and only if they have one in common.
+// Chooses the NICs of two processes that are joined. Each NIC is on one or several networks
+// (NicCaps::networks); two NICs can be joined if and only if they have one in common.
 //
 // Pure. Thread rule: any.
 #pragma once
@@ -34,9 +34,9 @@ struct DevicePair {
   bool operator==(const DevicePair&) const = default;
 };
 
-// The first device of each side is the requested one. Chosen are both of these if they can be
-// joined, else ours with another, else another with the peer's, else the first others. nullopt: no
-// two can be joined.
+// The first device of each side is the requested one. Chooses the first pair that can be joined:
+// both requested devices; ours with another of the peer's; another of ours with the peer's; any two
+// others. nullopt: no two can be joined.
 std::optional<DevicePair> choose_devices(std::span<const DeviceNetworks> own,
                                          std::span<const DeviceNetworks> peer);
 

@@ -10,7 +10,7 @@
 namespace pacecar {
 namespace {
 
-// The set is cleared at this size, and lines may be logged again.
+// At this size the set is cleared, so lines may be logged again.
 constexpr size_t kMaxReported = 4096;
 
 // "roce", or "roce+soft" of bonded NICs of different kinds.
@@ -26,12 +26,13 @@ std::string networks_of(const OwnDevice& device) {
 
 }  // namespace
 
-void StandIns::log_use(const OwnDevice& asked, const OwnDevice& used, const std::string& peer) {
-  if (asked.number == used.number) return;
+void Replacements::log_use(const OwnDevice& requested, const OwnDevice& used,
+                           const std::string& peer) {
+  if (requested.number == used.number) return;
   const std::string line = fmt::format(
       "connections with {} use {} ({}) in place of {} ({}): the peer's NIC is of that network",
-      peer.substr(0, peer.rfind(':')), used.name, networks_of(used), asked.name,
-      networks_of(asked));
+      peer.substr(0, peer.rfind(':')), used.name, networks_of(used), requested.name,
+      networks_of(requested));
   {
     const std::lock_guard lock(mutex_);
     if (reported_.size() == kMaxReported) reported_.clear();

@@ -1,7 +1,7 @@
 // The devices of a process as its connections see them: the requested one, and its replacements if
 // the peer has no NIC on its networks.
 //
-// Thread rule: any; StandIns has a lock of its own.
+// Thread rule: any; Replacements has a lock of its own.
 #pragma once
 
 #include <memory>
@@ -17,21 +17,21 @@ namespace pacecar {
 
 class BondKeeper;
 
-// The end of a connection: one NIC, or several that are bonded.
+// A NIC, or several bonded ones, as the end of a connection.
 struct OwnDevice {
-  size_t number = 0;  // in Context::nics
+  size_t number = 0;  // of Context::nics
   std::string name;
-  // May be a replacement: it takes GPU memory as the requested one does, which the application
-  // relies on.
+  // It may be a replacement: it takes GPU memory as the requested device does, on which the
+  // application relies.
   bool suits = true;
   std::vector<OwnNic> nics;
 };
 
-// Logs the use of a replacement, once for each device and peer.
-class StandIns {
+// Logs the use of replacements, once for each device and peer.
+class Replacements {
  public:
   // `peer` is "host:port".
-  void log_use(const OwnDevice& asked, const OwnDevice& used, const std::string& peer);
+  void log_use(const OwnDevice& requested, const OwnDevice& used, const std::string& peer);
 
  private:
   std::mutex mutex_;
@@ -41,9 +41,9 @@ class StandIns {
 struct OwnDevices {
   std::vector<OwnDevice> devices;  // the requested one, then the others
   std::shared_ptr<BondKeeper> keeper;
-  std::shared_ptr<StandIns> stand_ins;
+  std::shared_ptr<Replacements> replacements;
 
-  const OwnDevice& asked() const { return devices.front(); }
+  const OwnDevice& requested() const { return devices.front(); }
 };
 
 NamedDevice named(const OwnDevice& device);

@@ -1,6 +1,6 @@
-// The requests of one connection: up to a fixed number, taken and given back by the thread that
-// uses the connection. Memory is allocated when more are taken at once than ever before, so that
-// the many idle connections take little.
+// The requests of one connection, up to a fixed number. Memory is allocated only when more are
+// taken at once than ever before, so that many idle connections take little memory. Thread rule:
+// the thread that uses the connection.
 #pragma once
 
 #include <cstdint>

@@ -36,19 +36,7 @@ std::string hex(const NicIdentity& identity) {
   return fmt::format("{:02x}", fmt::join(identity, ""));
 }
 
-std::string_view to_string(FlowState state) {
-  switch (state) {
-    case FlowState::kJoining:
-      return "joining";
-    case FlowState::kOpen:
-      return "open";
-    case FlowState::kBroken:
-      return "broken";
-    case FlowState::kLeaving:
-      break;
-  }
-  return "leaving";
-}
+constexpr std::array kFlowStates = {"joining", "open", "broken", "leaving"};  // by FlowState
 
 Json limits_json(const LimitCounts& counts) {
   Json json = Json::object();
@@ -63,7 +51,7 @@ Json flow_json(const FlowStatus& flow) {
                {"number", fmt::format("{:016x}", flow.number)},
                {"peer", printable(flow.peer_address)},
                {"peer_identity", hex(flow.peer)},
-               {"state", to_string(flow.state)},
+               {"state", kFlowStates[static_cast<size_t>(flow.state)]},
                {"connections", flow.connections},
                {"weight", flow.weight},
                {"grant_bps", flow.explanation.grant.bps()},

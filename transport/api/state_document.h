@@ -1,5 +1,5 @@
-// The state of a process, which transport/state serves: as JSON (README.md lists the members) or as
-// metrics. Pure but for own_process().
+// The state of a process that transport/state serves: as JSON (README.md lists the members), or as
+// metrics. Pure, except own_process(). Thread rule: any.
 #pragma once
 
 #include <sys/types.h>
@@ -33,7 +33,7 @@ struct NicState {
   Statistics statistics;
   std::vector<FlowStatus> flows;
   std::vector<LinkSharer> sharers;   // of its link, this process among them
-  std::optional<bool> link_up = {};  // of network interfaces only
+  std::optional<bool> link_up = {};  // for network interfaces only
 };
 
 struct ProcessState {
@@ -52,7 +52,7 @@ enum class StateDetail : uint8_t {
 std::string state_document(const ProcessState& state, StateDetail detail = StateDetail::kWhole);
 
 metrics::NicFigures figures_of(const NicState& nic);
-// All metrics of the process, as Prometheus reads them.
+// All metrics of the process, in Prometheus' text format.
 std::string state_metrics(const ProcessState& state);
 
 }  // namespace pacecar

@@ -1,4 +1,4 @@
-// The figures of a NIC: its counters, and sums over its flows.
+// Computes the metrics of a NIC: its counters, and sums over its flows.
 #include <algorithm>
 #include <vector>
 
@@ -37,30 +37,19 @@ void add_counters(const Statistics& statistics, NicFigures& figures) {
   }
 }
 
-double& limited_by(LimitedBy limit, NicFigures& figures) {
-  switch (limit) {
-    case LimitedBy::kGrant:
-      return figures.limited_by_grant;
-    case LimitedBy::kNetwork:
-      return figures.limited_by_network;
-    case LimitedBy::kBudget:
-      return figures.limited_by_budget;
-    case LimitedBy::kApplication:
-      return figures.limited_by_application;
-    case LimitedBy::kHost:
-      return figures.limited_by_host;
-    case LimitedBy::kLine:
-      break;
-  }
-  return figures.limited_by_line;
-}
+// By LimitedBy.
+constexpr std::array kLimitedBy = {
+    &NicFigures::limited_by_line,    &NicFigures::limited_by_grant,
+    &NicFigures::limited_by_network, &NicFigures::limited_by_budget,
+    &NicFigures::limited_by_host,    &NicFigures::limited_by_application};
+static_assert(kLimitedBy.size() == kLimits.size());
 
 void add_sending(const FlowStatus& flow, NicFigures& figures) {
   figures.flows_sending += 1;
   figures.connections_sending += flow.connections;
   figures.requests_sending += flow.requests;
   figures.stalled_sending += stalls(flow) ? 1 : 0;
-  limited_by(flow.explanation.limited_by, figures) += 1;
+  figures.*kLimitedBy[static_cast<size_t>(flow.explanation.limited_by)] += 1;
   figures.rate += bytes_per_second(flow.explanation.rate);
   figures.granted_to_us += bytes_per_second(flow.explanation.grant);
   figures.backlog += static_cast<double>(flow.stats.backlog);

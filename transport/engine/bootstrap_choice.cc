@@ -55,7 +55,7 @@ std::optional<Address> choose_bootstrap(std::span<const InterfaceInfo> interface
   return leaves ? leaves : first([](const InterfaceInfo& each) { return !each.loopback; });
 }
 
-// Sends nothing: connecting a datagram socket chooses its source address.
+// Connecting a datagram socket chooses its source address, and sends nothing.
 std::optional<Address> routed_source() {
   sockaddr_in anywhere{.sin_family = AF_INET, .sin_port = htons(9), .sin_addr = {}, .sin_zero = {}};
   inet_pton(AF_INET, "198.51.100.1", &anywhere.sin_addr);  // TEST-NET-2 (RFC 5737)

@@ -17,7 +17,7 @@ namespace {
 using bootstrap::ClusterKey;
 
 constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
-// Newlines included; one more byte shows that it is too long.
+// With newlines. Reading one more byte detects a longer file.
 constexpr size_t kLargestFile = 2 * kMaxClusterKey;
 
 tl::unexpected<Error> refuse(ErrorCode code, const std::string& file, const std::string& why) {
@@ -70,24 +70,22 @@ Result<std::vector<uint8_t>> read_all(const FileDescriptor& fd, const std::strin
 
 Result<ClusterKey> read_cluster_key(const std::string& file) {
   if (file.empty()) return ClusterKey{};
-  // Not blocking, in case the name is a FIFO without a writer: the type is known only after
-  // opening.
+  // O_NONBLOCK, as the file may be a FIFO without a writer: its type is known only after opening.
   const FileDescriptor fd(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   struct stat status {};
   if (!fd || ::fstat(fd.get(), &status) != 0) return cannot_read(file, errno);
   RETURN_IF_ERROR(check_file(file, status));
-  auto bytes = read_all(fd, file);
-  if (!bytes) return tl::unexpected(bytes.error());
-  while (!bytes->empty() && bytes->back() == '\n') bytes->pop_back();
-  if (bytes->size() < kMinClusterKey || bytes->size() > kMaxClusterKey) {
-    const bool few = bytes->size() < kMinClusterKey;
+  ASSIGN_OR_RETURN(auto bytes, read_all(fd, file));
+  while (!bytes.empty() && bytes.back() == '\n') bytes.pop_back();
+  if (bytes.size() < kMinClusterKey || bytes.size() > kMaxClusterKey) {
+    const bool few = bytes.size() < kMinClusterKey;
     return refuse(ErrorCode::kInvalidArgument, file,
                   fmt::format("has a key of {} than {} bytes: name a file with one of {} to {}, "
                               "such as 'openssl rand -base64 32' makes",
                               few ? "less" : "more", few ? kMinClusterKey : kMaxClusterKey,
                               kMinClusterKey, kMaxClusterKey));
   }
-  return ClusterKey{std::move(*bytes)};
+  return ClusterKey{std::move(bytes)};
 }
 
 }  // namespace pacecar

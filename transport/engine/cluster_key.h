@@ -1,7 +1,7 @@
-// The file that PACECAR_KEY_FILE names: the key that the hosts of a cluster share.
+// Reads the file that PACECAR_KEY_FILE names: the key that the hosts of a cluster share.
 //
-// A file that others could have read or written holds no secret, so it is refused. The bootstrap
-// gets the key as a value. Not pure: reads a file, once, during set-up. Thread rule: any.
+// A file that other users could have read or written is refused, as its key is no secret. The file
+// is read once, during set-up. Thread rule: any.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ namespace pacecar {
 constexpr size_t kMinClusterKey = 16;
 constexpr size_t kMaxClusterKey = 4096;
 
-// No key for an empty name. Never blocks, whatever kind of file it is. Errors: kNotFound,
-// kPermission or kSystem (it cannot be read), kPermission (others may read or write it, or own it),
+// An empty name gives no key. Never blocks, for any kind of file. Errors: kNotFound, kPermission or
+// kSystem (it cannot be read), kPermission (others may read or write it, or own it),
 // kInvalidArgument (no regular file, too short, too long).
 Result<bootstrap::ClusterKey> read_cluster_key(const std::string& file);
 

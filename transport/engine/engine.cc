@@ -1,14 +1,9 @@
 #include "transport/engine/engine.h"
 
-#include <fmt/format.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
-#include <cstring>
 
 #include "transport/base/check.h"
 #include "transport/base/return_if_error.h"
@@ -20,105 +15,81 @@ namespace {
 
 // Callers that have polled within this time are trusted to poll again.
 constexpr Duration kCallerPatience = Duration::from_ms(1);
-// Callers that find nothing in so many polls yield: they may be keeping the peer from the
-// processor.
+// Callers that find nothing in this many polls yield, as the peer may need the processor.
 constexpr uint32_t kEmptyPollsBeforeYield = 100;
 // How often the keeper checks that callers still poll.
 constexpr Duration kNap = Duration::from_ms(2);
 constexpr Duration kLongestRest = Duration::from_us(500);
-// The rest of a caller within a stream, as a share of NicCaps::jitter. Arrivals do not end it:
-// being woken costs more than polling a little later, and with software devices it costs the
-// sender, too.
+// The sleep of a caller within a stream is NicCaps::jitter divided by this. Arrivals do not end it:
+// waking up costs more than polling a little later, and with software devices it also costs the
+// sender.
 constexpr int64_t kStreamRestShare = 5;
-// A stream has ended when nothing has arrived for so many of these rests.
+// A stream has ended when nothing has arrived for this many of these sleeps.
 constexpr int64_t kStreamRests = 10;
 // How long a closing engine waits for its last control words, and how often it polls.
 constexpr Duration kLinger = Duration::from_ms(300);
 constexpr Duration kLingerStep = Duration::from_us(200);
-// Packets held back by a decorator, and devices without a descriptor to wait for, must be polled.
+// The longest sleep if nothing wakes the thread: a decorator holds packets back, or the device has
+// no descriptor to wait for.
 constexpr Duration kBlindSleep = Duration::from_us(100);
-
-// Randomness that cannot be guessed.
-template <typename T>
-T random_value() {
-  T value;
-  PACECAR_CHECK(bootstrap::fill_random({reinterpret_cast<uint8_t*>(&value), sizeof value}));
-  return value;
-}
 
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::open(const Params& params, std::unique_ptr<NicPort> port,
                                              const NicIdentity& identity, EngineLink link) {
-  const int wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (wake_fd < 0) {
-    return fail(
-        ErrorCode::kSystem,
-        fmt::format("cannot make an eventfd ({}): raise the limit of open files (ulimit -n)",
-                    std::strerror(errno)));
+  ASSIGN_OR_RETURN(auto bell, Doorbell::make());
+  const NicCaps& caps = std::as_const(*port).nic().caps();
+  const uint32_t eager = caps.software ? static_cast<uint32_t>(params.eager) : 0;
+  auto messenger = Messenger::create(port->nic(),
+                                     {.identity = identity,
+                                      .congestion_control = params.cc,
+                                      .line_rate = caps.line_rate,
+                                      .rate_max = params.rate_max,
+                                      .weight = params.weight,
+                                      .first_rate = link.first_rate,
+                                      .outgoing = link.share ? &link.share->outgoing() : nullptr,
+                                      .incoming = link.share ? &link.share->incoming() : nullptr,
+                                      .max_connections = params.max_connections,
+                                      .silence_limit = params.timeout,
+                                      .first_flow_number = bootstrap::random_value<uint64_t>(),
+                                      .eager = eager,
+                                      .strict = params.strict},
+                                     now());
+  if (!messenger) {
+    return fail(messenger.error().code, "PACECAR_CC: " + messenger.error().message);
   }
-  std::unique_ptr<Engine> engine(
-      new Engine(params, std::move(port), identity, std::move(link), wake_fd));
-  RETURN_IF_ERROR(engine->start());
-  return engine;
+  return std::unique_ptr<Engine>(new Engine(params, std::move(port), identity, std::move(link),
+                                            std::move(*messenger), std::move(bell)));
 }
 
 Engine::Engine(const Params& params, std::unique_ptr<NicPort> port, const NicIdentity& identity,
-               EngineLink link, int wake_fd)
+               EngineLink link, std::unique_ptr<Messenger> messenger,
+               std::unique_ptr<Doorbell> bell)
     : params_(params),
       identity_(identity),
       port_(std::move(port)),
       link_(std::move(link)),
+      messenger_(std::move(messenger)),
+      loop_(*port_, *messenger_),
       sends_(params.max_connections, kMaxSends),
       receives_(params.max_connections, kMaxReceives),
-      wake_fd_(wake_fd) {}
-
-Result<void> Engine::start() {
-  const Instant start = now();
-  const Rate line_rate = caps().line_rate;
-  const uint32_t eager = caps().software ? static_cast<uint32_t>(params_.eager) : 0;
-  auto messenger = Messenger::create(
-      port_->nic(),
-      MessengerConfig{.identity = identity_,
-                      .congestion_control = params_.cc,
-                      .line_rate = line_rate,
-                      .rate_max = params_.rate_max,
-                      .weight = params_.weight,
-                      .first_rate = link_.first_rate,
-                      .outgoing = link_.share ? &link_.share->outgoing() : nullptr,
-                      .incoming = link_.share ? &link_.share->incoming() : nullptr,
-                      .max_connections = params_.max_connections,
-                      .silence_limit = params_.timeout,
-                      .first_flow_number = random_value<uint64_t>(),
-                      .eager = eager,
-                      .strict = params_.strict},
-      start);
-  if (!messenger) {
-    return fail(messenger.error().code, "PACECAR_CC: " + messenger.error().message);
-  }
-  messenger_ = std::move(*messenger);
-  loop_ = std::make_unique<PollLoop>(*port_, *messenger_);
-  keeper_ = std::thread([this] { keep(); });
-  return {};
-}
+      bell_(std::move(bell)),
+      keeper_([this] { keep(); }) {}
 
 Engine::~Engine() {
-  if (keeper_.joinable()) {
-    const Instant give_up = now() + kLinger;
-    bool drained = false;
-    while (!drained && now() < give_up) {
-      {
-        const Hold hold(*this);
-        poll(now());
-        drained = messenger_->drained();
-      }
-      if (!drained) std::this_thread::sleep_for(std::chrono::nanoseconds(kLingerStep.ns()));
+  const Instant give_up = now() + kLinger;
+  bool drained = false;
+  while (!drained && now() < give_up) {
+    {
+      const Hold hold(*this);
+      poll(now());
+      drained = messenger_->drained();
     }
-    stop_ = true;
-    wake_keeper();
-    keeper_.join();
+    if (!drained) std::this_thread::sleep_for(std::chrono::nanoseconds(kLingerStep.ns()));
   }
-  close(wake_fd_);
+  stop_ = true;
+  bell_->ring();
+  keeper_.join();
 }
 
 Instant Engine::now() { return clock_now(); }
@@ -126,13 +97,13 @@ Instant Engine::now() { return clock_now(); }
 // --- with the lock held ---
 
 bool Engine::poll(Instant now) {
-  const size_t received = loop_->receive(now);
+  const size_t received = loop_.receive(now);
   // Most polls find nothing, and end here.
   if (received == 0 && now < deadline_ && sends_.empty() && receives_.empty()) return false;
   // Packets may have arrived after the turn began.
   const Instant time = received > 0 ? Engine::now() : now;
   // A thread that waits for a message continues at once; the next turn does the rest of this one.
-  if (received > 0 && !unfinished_ && loop_->deliver(time)) {
+  if (received > 0 && !unfinished_ && loop_.deliver(time)) {
     leave_unfinished();
     return true;
   }
@@ -146,15 +117,15 @@ void Engine::leave_unfinished() {
 
 bool Engine::poll_without_receiving(Instant now) {
   const size_t submitted = drain_submissions(now);
-  const size_t sent = loop_->advance(now);
+  const size_t sent = loop_.advance(now);
   unfinished_ = false;
-  deadline_ = loop_->next_deadline();
+  deadline_ = loop_.next_deadline();
   stall_changes_.store(messenger_->stall_changes(), std::memory_order_relaxed);
   return sent + submitted > 0;
 }
 
-// A NIC with manual progress may have made some in this call, and peers may have written: nothing
-// would wake us for that again.
+// A NIC with manual progress may have received in port_->prepare_to_wait(), which wakes nobody
+// later.
 bool Engine::prepare_to_wait() {
   if (!port_->prepare_to_wait()) return false;
   return !caps().manual_progress || !poll_without_receiving(now());
@@ -187,7 +158,7 @@ bool Engine::try_lock() {
 }
 
 void Engine::submitted() {
-  // The holder of the lock, the keeper or the next progress() will do it.
+  // Otherwise the holder of the lock, the keeper or the next progress() processes it.
   if (params_.progress == Progress::kThread || !try_lock()) return noted();
   const Instant time = now();
   poll_without_receiving(time);
@@ -198,7 +169,7 @@ void Engine::hurry() {
   if (params_.progress == Progress::kThread || !try_lock()) return noted();
   const Instant time = now();
   drain_submissions(time);
-  loop_->hurry(time);
+  loop_.hurry(time);
   leave_unfinished();
   end_inline_poll(time);
 }
@@ -233,7 +204,7 @@ void Engine::rest() {
       fd = port_->wait_fd();
     }
     end_inline_poll(time);
-    // This thread polls again by then, so the keeper need not.
+    // This thread polls again by then, so the keeper need not take over.
     last_inline_poll_ns_.store(until.ns(), std::memory_order_relaxed);
   }
   pollfd waiting{fd, POLLIN, 0};
@@ -246,13 +217,7 @@ void Engine::end_inline_poll(Instant now) {
   const bool wake = asleep_until != 0 && deadline_.ns() < asleep_until;
   mutex_.unlock();
   last_inline_poll_ns_.store(now.ns(), std::memory_order_relaxed);
-  if (wake) wake_keeper();
-}
-
-void Engine::wake_keeper() {
-  const uint64_t one = 1;
-  // Fails only when the counter is at its maximum: then the keeper is being woken already.
-  [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof one);
+  if (wake) bell_->ring();
 }
 
 // --- driven by the keeper thread ---
@@ -267,7 +232,7 @@ void Engine::keep() {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are the application's
-  prctl(PR_SET_TIMERSLACK, 1);                // sleep as long as asked, not 50 us longer
+  prctl(PR_SET_TIMERSLACK, 1);                // sleeps end in time, not up to 50 us later
   pthread_setname_np(pthread_self(), "pacecar");
   Instant last_moved = now();
   while (!stop_.load(std::memory_order_relaxed)) {
@@ -298,7 +263,7 @@ Instant Engine::sleep_limit(Instant deadline) const {
   return woken ? deadline : std::min(deadline, now() + kBlindSleep);
 }
 
-// Also returns when something can be read.
+// Returns earlier when one of the descriptors is readable.
 void Engine::sleep_until(Instant deadline, std::span<pollfd> waiting) {
   const Instant time = now();
   if (deadline <= time) return;
@@ -312,18 +277,19 @@ void Engine::sleep_until_needed() {
   {
     const Hold hold(*this);
     const bool waits = !unfinished_ && prepare_to_wait();
-    deadline_ = waits ? loop_->next_deadline() : Instant();
+    deadline_ = waits ? loop_.next_deadline() : Instant();
     deadline = sleep_limit(deadline_);
-    // From here on, submitters and callers see that we sleep, and wake us if necessary.
+    // From here on, submitters and callers see that the keeper sleeps, and wake it if necessary.
+    bell_->expect();
     asleep_until_ns_.store(deadline.ns());
   }
   if (sends_.empty() && receives_.empty() && !stop_.load()) {
-    std::array<pollfd, 2> waiting{pollfd{port_->wait_fd(), POLLIN, 0}, pollfd{wake_fd_, POLLIN, 0}};
+    std::array<pollfd, 2> waiting{pollfd{port_->wait_fd(), POLLIN, 0},
+                                  pollfd{bell_->fd(), POLLIN, 0}};
     sleep_until(deadline, waiting);
   }
   asleep_until_ns_.store(0);
-  uint64_t count = 0;
-  [[maybe_unused]] const ssize_t cleared = read(wake_fd_, &count, sizeof count);
+  bell_->answer();
 }
 
 }  // namespace pacecar

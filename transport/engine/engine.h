@@ -1,17 +1,16 @@
-// Engine: drives one NIC. It connects the NIC and the messenger, and decides who runs them: the
-// threads that poll for their messages (PACECAR_PROGRESS=inline), with a keeper thread that takes
-// over when they stop, or always the keeper thread. All protocol state belongs to whoever holds the
-// engine's lock; the clock is read once per poll.
+// Engine: drives one NIC and the messenger above it. With PACECAR_PROGRESS=inline the threads that
+// poll for their messages do this, and a keeper thread takes over when they stop; with thread it is
+// always the keeper. All protocol state belongs to the holder of the engine's lock.
 //
 // An idle keeper sleeps: it uses no processor time until a packet arrives or an application calls.
 //
-// Thread rule: everything here may be called from any thread; the submissions of one connection
-// from one thread at a time.
+// Thread rule: any thread; the submissions of one connection from one thread at a time.
 #pragma once
 
 #include <poll.h>
 
 #include <atomic>
+#include <concepts>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -19,6 +18,7 @@
 #include <utility>
 
 #include "transport/base/params.h"
+#include "transport/engine/doorbell.h"
 #include "transport/engine/poll_loop.h"
 #include "transport/engine/submissions.h"
 #include "transport/message/messenger.h"
@@ -27,7 +27,7 @@
 
 namespace pacecar {
 
-// A NIC's link among the processes of this host.
+// How the processes of this host divide a NIC's link.
 struct EngineLink {
   std::unique_ptr<HostShare> share;  // null: not divided
   Rate first_rate;                   // FlowEnvironment::first_rate
@@ -42,17 +42,22 @@ class Engine {
   // Waits at most 300 ms for the last control words to reach the peers.
   ~Engine();
 
-  // Runs `use(messenger, nic, now)` while nobody polls. For set-up and teardown.
+  // Runs `use(messenger)` or `use(messenger, nic, now)` while nobody polls. For set-up and
+  // teardown.
   template <typename Use>
   auto exclusively(Use use) {
     const Hold hold(*this);
     drain_submissions(now());
     deadline_ = Instant();  // the next poll must look at everything
-    return use(messenger(), nic(), now());
+    if constexpr (std::invocable<Use, Messenger&>) {
+      return use(messenger());
+    } else {
+      return use(messenger(), nic(), now());
+    }
   }
 
-  // Runs `use(nic)`, which registers memory: without the lock if the NIC allows it, as it may take
-  // long.
+  // Runs `use(nic)`, which registers memory. This may take long, so it runs without the lock if the
+  // NIC allows that.
   template <typename Use>
   auto registering(Use use) {
     if (caps().registers_beside) return use(nic());
@@ -63,20 +68,20 @@ class Engine {
   Submissions<ReceiveOperation>& receives() { return receives_; }
   // After a submission: processes it at once if this thread drives the engine.
   void submitted();
-  // After the submission of a send for which the peer may wait: sends it, and leaves all else to
-  // the next poll.
+  // After the submission of a send for which the peer may wait: sends it, and leaves all other work
+  // to the next poll.
   void hurry();
   // After a submission that may wait for the next poll.
   void noted() {
-    if (asleep_until_ns_.load() != 0) wake_keeper();
+    if (asleep_until_ns_.load() != 0) bell_->ring();
   }
-  // The newest counts; it is passed on before any operation that is submitted later.
+  // The newest hint counts. The messenger gets it before any operation that is submitted later.
   void expect(const TrafficHint& hint);
   // While waiting for a request.
   void progress();
   // Messenger::stall_changes, without the lock.
   uint64_t stall_changes() const { return stall_changes_.load(std::memory_order_relaxed); }
-  // While waiting for any of them: see Context::rest.
+  // While waiting for any request: see Context::rest.
   void rest();
 
   const NicIdentity& identity() const { return identity_; }
@@ -101,8 +106,7 @@ class Engine {
   };
 
   Engine(const Params& params, std::unique_ptr<NicPort> port, const NicIdentity& identity,
-         EngineLink link, int wake_fd);
-  Result<void> start();
+         EngineLink link, std::unique_ptr<Messenger> messenger, std::unique_ptr<Doorbell> bell);
 
   static Instant now();
   Messenger& messenger() { return *messenger_; }
@@ -118,12 +122,11 @@ class Engine {
 
   bool try_lock();
   void end_inline_poll(Instant now);
-  void wake_keeper();
   void keep();
   bool callers_poll(Instant now) const;
   void nap();
   void sleep_until_needed();
-  // The latest end of a sleep, if `deadline` is the next one.
+  // When a sleep must end at the latest, with that next deadline.
   Instant sleep_limit(Instant deadline) const;
   static void sleep_until(Instant deadline, std::span<pollfd> waiting);
 
@@ -131,14 +134,14 @@ class Engine {
   const NicIdentity identity_;
   const std::unique_ptr<NicPort> port_;
   const EngineLink link_;
-  std::unique_ptr<Messenger> messenger_;
-  std::unique_ptr<PollLoop> loop_;
+  const std::unique_ptr<Messenger> messenger_;
+  PollLoop loop_;
   Submissions<SendOperation> sends_;
   Submissions<ReceiveOperation> receives_;
 
   std::atomic<uint64_t> stall_changes_{0};
   std::atomic<uint64_t> hint_{0};  // of expect(): atomic, so that no caller waits
-  uint64_t hint_applied_ = 0;      // the newest one passed on; under the lock
+  uint64_t hint_applied_ = 0;      // the newest one that the messenger has; under the lock
 
   std::mutex mutex_;
   Instant deadline_;             // of the poll loop, after the last poll that moved anything
@@ -147,11 +150,11 @@ class Engine {
   Instant last_moved_;           // when a caller's poll moved anything
   std::atomic<int> waiting_{0};  // threads that wait for the lock for set-up: polls yield to them
 
-  const int wake_fd_;  // an eventfd
+  const std::unique_ptr<Doorbell> bell_;  // wakes the keeper
   std::atomic<bool> stop_{false};
   std::atomic<int64_t> last_inline_poll_ns_{0};
   std::atomic<int64_t> asleep_until_ns_{0};  // 0: the keeper is awake, or naps
-  std::thread keeper_;
+  std::thread keeper_;                       // the last member, as it uses the others
 };
 
 }  // namespace pacecar

@@ -10,9 +10,9 @@
 namespace pacecar {
 namespace {
 
-// The rate that the processes of the host divide. If the real rate is unknown, a part of the
-// nominal one would limit a busy process while others are idle: then they only make their budgets
-// even.
+// The rate that the processes of the host divide. If the real rate is unknown, parts of the nominal
+// one would limit a busy process even while the others are idle. Then the divided rate is so high
+// that the processes only make their budgets even.
 Rate divided_rate(const OpenedNic& nic) {
   constexpr Rate kUndivided = Rate::from_gbps(16'000);
   return nic.speed == Rate() ? kUndivided : std::as_const(*nic.port).nic().caps().line_rate;
@@ -34,7 +34,7 @@ void share_link(OpenedNic& nic, const Params& params, const LogSink& log) {
                   nic.name, share.error().message));
 }
 
-// Without knowledge of the link, or of its other users, the NIC begins at a low rate.
+// If the link's rate or its other users are unknown, the NIC begins at a low rate.
 Rate first_rate(const OpenedNic& nic) {
   if (nic.host_only) return {};
   if (nic.speed == Rate()) return kUnknownLinkFirstRate;

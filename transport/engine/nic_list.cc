@@ -128,8 +128,8 @@ std::vector<NicGroup> by_default(Candidates candidates) {
   return {};
 }
 
-// Adds the NICs of an entry (NAME or NAME+NAME) as a group. A single NIC that is in `groups`
-// already is not added again.
+// Adds the NICs of an entry (NAME or NAME+NAME) as a group. A single NIC that `groups` already has
+// is not added again.
 Result<void> add_group(std::string_view entry, Candidates candidates,
                        std::vector<NicGroup>& groups) {
   const bool joined = entry.find('+') != std::string_view::npos;

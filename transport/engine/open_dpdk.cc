@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "transport/base/return_if_error.h"
@@ -19,41 +18,28 @@ namespace {
 
 constexpr const char* kModule = "libpacecar-dpdk.so";
 
-// The kernel's address on which the bootstrap listens: of the named interface, or the device's own
-// if the kernel still has it, or the first that others reach; the loopback if there is no other.
+// The kernel's address on which the bootstrap listens: that of the named interface. Without a name:
+// of the device's own, if the kernel still has it; otherwise of the first that leaves the host;
+// otherwise of the loopback.
 Result<Address> bootstrap_address(const DpdkDevice& device, const OpenedDpdk& opened) {
-  if (!device.bootstrap.empty()) {
-    ASSIGN_OR_RETURN(const auto named, find_interface(device.bootstrap));
-    if (const auto address = preferred_address(named)) return *address;
-  }
-  std::optional<Address> best;
-  bool best_is_loopback = true;
+  std::vector<InterfaceInfo> interfaces;
   if (device.bootstrap.empty()) {
-    for (const InterfaceInfo& interface : list_interfaces()) {
-      const auto address = interface.up ? preferred_address(interface) : std::nullopt;
-      if (!address) continue;
-      if (interface.name == opened.interface) {
-        if (opened.takes_interface) continue;
-        return *address;
-      }
-      if (!best || (best_is_loopback && !interface.loopback)) {
-        best = address;
-        best_is_loopback = interface.loopback;
-      }
-    }
+    interfaces = list_interfaces();
+    std::erase_if(interfaces, [&](const InterfaceInfo& each) {
+      return !each.up || (opened.takes_interface && each.name == opened.interface);
+    });
+  } else {
+    ASSIGN_OR_RETURN(interfaces.emplace_back(), find_interface(device.bootstrap));
   }
-  if (best) return *best;
+  std::erase_if(interfaces, [](const InterfaceInfo& each) { return !preferred_address(each); });
+  const auto best = std::ranges::min_element(interfaces, {}, [&](const InterfaceInfo& each) {
+    return each.name == opened.interface ? 0 : each.loopback ? 2 : 1;
+  });
+  if (best != interfaces.end()) return *preferred_address(*best);
   return fail(ErrorCode::kNotFound,
               fmt::format("no interface of the kernel has an address by which peers could set up "
                           "connections of '{}': name one that has, with bootstrap=INTERFACE",
                           device.name));
-}
-
-std::string pci_path(const DpdkDevice& device) {
-  if (!device.is_pci()) return {};
-  std::error_code error;
-  const auto path = std::filesystem::canonical("/sys/bus/pci/devices/" + device.name, error);
-  return error ? "" : path.string();
 }
 
 }  // namespace
@@ -81,7 +67,7 @@ Result<OpenedNic> open_dpdk_nic(const NicCandidate& candidate, const Params& par
   ASSIGN_OR_RETURN(auto io, decorate_io(params, std::move(opened.io)));
   return OpenedNic{.name = candidate.name(),
                    .device = device.name,
-                   .pci_path = pci_path(device),
+                   .pci_path = device.is_pci() ? pci_device_path(device.name) : "",
                    .guid = guid_from_mac(opened.mac),
                    .speed = params.line_rate.bps() != 0 ? params.line_rate : speed,
                    .port = make_soft_port(params, std::move(io), clock_now(), bootstrap)};

@@ -1,4 +1,4 @@
-// The packet I/O of a NIC, with the decorators that PACECAR_FAULT, _TRACE and _PCAP ask for.
+// The packet I/O of a NIC, with the decorators of PACECAR_FAULT, _TRACE and _PCAP.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace pacecar {
 
 enum class Sockets : uint8_t { kUdp, kRaw };
 
-// The decorators alone.
+// Adds the decorators to a packet I/O.
 Result<std::unique_ptr<PacketIo>> decorate_io(const Params& params, std::unique_ptr<PacketIo> io);
 
 Result<std::unique_ptr<PacketIo>> open_io(const Params& params, const InterfaceInfo& interface,
                                           Sockets sockets);
 
-// On UDP sockets, one for each engine. Each records its packets in a file of its own.
+// One on UDP sockets for each engine. Each records its packets in its own file.
 Result<std::vector<std::unique_ptr<PacketIo>>> open_ios(const Params& params,
                                                         const InterfaceInfo& interface,
                                                         uint32_t engines);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <utility>
 
 #include "transport/base/return_if_error.h"
@@ -16,7 +17,7 @@
 namespace pacecar {
 namespace {
 
-// Packets that a decorator holds back must be polled.
+// The sleep of a thread that must poll for packets which a decorator holds back.
 constexpr Duration kBlindSleep = Duration::from_us(100);
 
 // Whether the NIC can have several engines.
@@ -83,6 +84,11 @@ Result<void> check_security(const NicCandidate& candidate, const Params& params,
 }
 
 }  // namespace
+
+std::string pci_device_path(const std::string& address) {
+  std::error_code error;
+  return std::filesystem::canonical("/sys/bus/pci/devices/" + address, error);
+}
 
 std::vector<NicCandidate> list_nics() {
   std::vector<NicCandidate> nics = list_verbs_nics();

@@ -1,4 +1,5 @@
-// The NICs of this machine, and opening one with the parameters.
+// Lists the NICs of this machine, and opens one with the parameters. Thread rule: any, during
+// set-up.
 #pragma once
 
 #include <memory>
@@ -20,20 +21,20 @@ struct OpenedNic {
   uint64_t guid = 0;     // unique on this host
   Rate speed;            // from the device, or PACECAR_LINE_RATE; 0: unknown
   std::unique_ptr<NicPort> port;
-  bool host_only = false;            // there is no link to share
+  bool host_only = false;            // it reaches only this host: there is no link to share
   std::unique_ptr<HostShare> share;  // of its link; null: no link, or not shared
 };
 
-// The rate at which the NIC begins, before anything is known of its link; 0: its line rate.
+// The rate at which the NIC begins, before its link has been measured; 0: its line rate.
 Rate first_rate(const OpenedNic& nic);
 
-// Divides its link among the processes of this host that use it, if PACECAR_SHARE allows it and
-// shared memory is available.
+// Divides the NIC's link among the processes of this host that use it, if PACECAR_SHARE allows it
+// and shared memory is available.
 void share_link(OpenedNic& nic, const Params& params, const LogSink& log);
 
 std::vector<NicCandidate> list_nics();
 
-// Errors: of the kind of NIC; each names the device and the cure.
+// Errors: those of the kind of NIC; each names the device and the cure.
 Result<OpenedNic> open_nic(const NicCandidate& candidate, const Params& params, const LogSink& log);
 
 }  // namespace pacecar

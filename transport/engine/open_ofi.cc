@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <utility>
 
 #include "transport/base/return_if_error.h"
@@ -45,12 +44,8 @@ std::string pci_path(const fi_info& info) {
     return {};
   }
   const fi_pci_attr& pci = info.nic->bus_attr->attr.pci;
-  std::error_code error;
-  const auto path = std::filesystem::canonical(
-      fmt::format("/sys/bus/pci/devices/{:04x}:{:02x}:{:02x}.{:x}", pci.domain_id, pci.bus_id,
-                  pci.device_id, pci.function_id),
-      error);
-  return error ? "" : path.string();
+  return pci_device_path(fmt::format("{:04x}:{:02x}:{:02x}.{:x}", pci.domain_id, pci.bus_id,
+                                     pci.device_id, pci.function_id));
 }
 
 std::string abilities(const OfiTraits& traits) {
@@ -65,10 +60,10 @@ std::string abilities(const OfiTraits& traits) {
                      traits.gpu_memory ? "GPU memory" : "memory of the host");
 }
 
-// The NCCL protocols that do not work there, for a log line; empty: all do. A GPU polls flags while
-// a message is written: LL needs words of 8 bytes that become visible at once, or low bytes first;
-// LL128 needs the words of a line in order. RDMA NICs keep both. The kernel, which copies for tcp
-// and shm, may store a line in any order.
+// The NCCL protocols that do not work over the provider, for a log line; empty: all work. A GPU
+// polls flags while a message is written. LL needs words of 8 bytes that become visible at once, or
+// low bytes first; LL128 needs the words of a line in order. RDMA NICs provide both. The kernel,
+// which copies for tcp and shm, may store a line in any order.
 std::string_view what_nccl_must_avoid(const OfiProvider& provider) {
   constexpr std::array<std::string_view, 3> kCopiedByKernel = {"tcp", "net", "shm"};
   const std::string_view layer = lowest_layer(provider.name);
@@ -84,7 +79,7 @@ std::pair<std::string, std::string> provider_and_domain(const std::string& devic
   return {device.substr(0, colon), device.substr(colon + 1)};
 }
 
-// A number for the NIC that is equal in all processes of this host.
+// The same number in all processes of this host.
 uint64_t guid_of(const OfiProvider& provider) {
   uint64_t guid = 14695981039346656037U;
   for (const char letter : provider.name + ":" + provider.domain) {
@@ -121,7 +116,7 @@ Result<OpenedNic> open_ofi_nic(const NicCandidate& candidate, const Params& para
   }
   if (const std::string_view avoid = what_nccl_must_avoid(provider); !avoid.empty()) {
     log(LogLevel::kWarn,
-        fmt::format("{}: the bytes of a write may land in any order there: keep NCCL from {}",
+        fmt::format("{}: the bytes of a write may arrive in any order there: keep NCCL from {}",
                     candidate.name(), avoid));
   }
   const auto interface = find_interface(provider.domain);

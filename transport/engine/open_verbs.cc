@@ -21,23 +21,16 @@
 namespace pacecar {
 namespace {
 
+using Ports = std::vector<std::pair<std::string, VerbsPortInfo>>;  // by name
+
 // Several ports of a device are distinguished by number, as in NCCL.
-std::string name_of(const VerbsPortInfo& port, bool several) {
-  return several ? fmt::format("{}:{}", port.device, port.port) : port.device;
-}
-
-struct Port {
-  std::string name;
-  VerbsPortInfo info;
-};
-
-std::vector<Port> list_ports() {
+Ports list_ports() {
   const auto infos = list_verbs_ports();
   if (!infos) return {};  // no kernel support: no RDMA NIC
-  std::vector<Port> ports;
+  Ports ports;
   for (const VerbsPortInfo& info : *infos) {
     const bool several = std::ranges::count(*infos, info.device, &VerbsPortInfo::device) > 1;
-    ports.push_back({name_of(info, several), info});
+    ports.emplace_back(several ? fmt::format("{}:{}", info.device, info.port) : info.device, info);
   }
   return ports;
 }
@@ -46,10 +39,10 @@ std::optional<Address> bootstrap_address(const std::string& wish, const std::str
   return choose_bootstrap(list_interfaces(), wish, netdev, routed_source());
 }
 
-// Checks at opening, rather than at the first buffers, that the least memory of any use can be
-// locked.
+// Checks when the NIC is opened, not at the first registration, that enough memory can be locked
+// for any use.
 Result<void> check_locking(Nic& nic) {
-  constexpr size_t kLeast = size_t{16} << 20;
+  constexpr size_t kLeast = size_t{16} << 20;  // bytes
   const FreshPages memory = make_fresh_pages(kLeast);
   ASSIGN_OR_RETURN(const auto region,
                    nic.register_memory(memory.get(), kLeast, Access::kLocalRead));
@@ -77,21 +70,20 @@ Result<void> find_verbs() { return load_verbs_library(); }
 std::vector<NicCandidate> list_verbs_nics() {
   if (const auto found = find_verbs(); !found) return kernel_devices(found.error().message);
   std::vector<NicCandidate> nics;
-  for (const Port& port : list_ports()) {
-    nics.push_back(
-        {.kind = NicKind::kVerbs,
-         .device = port.name,
-         .usable = port.info.active && bootstrap_address({}, port.info.netdev).has_value()});
+  for (const auto& [name, port] : list_ports()) {
+    nics.push_back({.kind = NicKind::kVerbs,
+                    .device = name,
+                    .usable = port.active && bootstrap_address({}, port.netdev).has_value()});
   }
   return nics;
 }
 
 Result<OpenedNic> open_verbs_nic(const NicCandidate& candidate, const Params& params,
                                  const LogSink& log) {
-  const std::vector<Port> ports = list_ports();
-  const auto port = std::ranges::find(ports, candidate.device, &Port::name);
+  const Ports ports = list_ports();
+  const auto port = std::ranges::find(ports, candidate.device, &Ports::value_type::first);
   const auto address =
-      port == ports.end() ? std::nullopt : bootstrap_address(params.bootstrap, port->info.netdev);
+      port == ports.end() ? std::nullopt : bootstrap_address(params.bootstrap, port->second.netdev);
   if (!address) {
     return fail(ErrorCode::kNotFound,
                 fmt::format("the RDMA NIC {} has gone, or no interface has an address for the "
@@ -100,7 +92,7 @@ Result<OpenedNic> open_verbs_nic(const NicCandidate& candidate, const Params& pa
   }
   ASSIGN_OR_RETURN(const auto gid, parse_gid_index(params.gid_index));
   ASSIGN_OR_RETURN(const auto without, parse_offloads(params.verbs_without));
-  const VerbsPortInfo& info = port->info;
+  const VerbsPortInfo& info = port->second;
   ASSIGN_OR_RETURN(auto nic, VerbsNic::open({.device = info.device,
                                              .port = info.port,
                                              .gid_index = gid,

@@ -14,16 +14,16 @@ class PollLoop {
   // Both outlive the loop.
   PollLoop(NicPort& port, Messenger& messenger) : port_(port), messenger_(messenger) {}
 
-  // Receives at most one burst; returns how much.
+  // Receives at most one burst; returns the number of packets or completions.
   size_t receive(Instant now) { return port_.receive(now); }
-  // Completes received messages at once, if all else can wait a little.
+  // Completes received messages at once. True: some are complete, and no deadline is due.
   bool deliver(Instant now) { return messenger_.finish_receives(now) && next_deadline() > now; }
-  // Sends at once what has been submitted; all else waits for the next advance().
+  // Sends submitted messages at once; all other work waits for the next advance().
   void hurry(Instant now) {
     messenger_.hurry_sends(now);
     port_.transmit(now);
   }
-  // Runs timers and messages, and transmits what is due; returns how much.
+  // Runs timers and messages, and transmits what is due; returns the number of packets or writes.
   size_t advance(Instant now);
   // When advance() has work even if nothing arrives.
   Instant next_deadline() const;

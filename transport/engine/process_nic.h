@@ -1,5 +1,5 @@
-// The software NIC of one of several processes at the same address. It uses standard RoCE v2, with
-// the NICs of other processes, hosts and vendors.
+// Opens the software NIC of a process that shares its address with other processes. It uses
+// standard RoCE v2, so that it interoperates with the NICs of other processes, hosts and vendors.
 #pragma once
 
 #include "transport/base/params.h"
@@ -9,8 +9,8 @@
 
 namespace pacecar {
 
-// Takes the first free slot of the interface's address (roce::port_of_slot), whatever
-// PACECAR_WIRE says. Errors: kUnavailable (all are taken), kNotFound (no address),
+// Takes the first free slot of the interface's address (roce::port_of_slot), and ignores
+// PACECAR_WIRE. Errors: kUnavailable (all slots are taken), kNotFound (no address),
 // kInvalidArgument (PACECAR_SECURITY=encrypt), kSystem.
 Result<OpenedNic> open_process_nic(const InterfaceInfo& interface, const Params& params,
                                    const LogSink& log);

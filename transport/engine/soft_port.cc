@@ -16,25 +16,26 @@ namespace {
 // The nominal rate of a device that does not know its own, for each core.
 constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
 constexpr Bytes kMaxDefaultMtu = 8192;
-// Readers that poll memory while it is written take so many bytes as complete when their end has
-// arrived: a line in NCCL's LL128, a slot at the sender.
+// A reader that polls memory while it is written takes this many bytes as complete when their end
+// has arrived: a line of NCCL's LL128, or a CTS slot.
 constexpr Bytes kLineBytes = 128;
 static_assert(kLineBytes % sizeof(CtsSlot) == 0);
-// Longer than a round of ping-pong between two processes, so acknowledgements do not delay one.
+// Longer than a round trip of ping-pong between two processes, so that acknowledgements do not
+// delay it.
 constexpr Duration kQuiet = Duration::from_us(10);
-// How long acknowledgements wait to join data to that peer, where that saves datagrams. A sender
-// that waits for one requests it.
+// How long acknowledgements wait for data to the same peer, if joining them saves datagrams. A
+// sender that needs an acknowledgement at once requests it.
 constexpr Duration kJoinDelay = Duration::from_us(300);
-// The fewest packets per acknowledgement, where two bursts are fewer.
+// The least number of packets per acknowledgement, if two bursts are fewer.
 constexpr Bytes kPacketsPerAck = 4;
 
-// Queue pairs of a process that shares its address: its part of the numbers has room for twice as
-// many slots, and several generations of each.
+// Queue pairs of a process that shares its address. Its range of numbers has room for twice as many
+// slots, and several generations of each.
 constexpr uint32_t kProcessQueuePairs = 8192;
 constexpr uint32_t kProcessReceiveQueues = 1024;
 
-// As much as fits into the device's datagrams, in whole lines, so that no line is split over two
-// packets.
+// The largest payload that fits into the device's datagrams, in whole lines, so that no line is
+// split over two packets.
 Bytes choose_mtu(const Params& params, const PacketIoCaps& caps) {
   const Bytes room = caps.datagram_bytes - wire::kDataHeaderBytes - trailer_bytes(params.security);
   const Bytes wanted = params.mtu != 0 ? params.mtu : kMaxDefaultMtu;
@@ -85,31 +86,26 @@ SoftNicConfig nic_config(const Params& params, const PacketIo& io, uint64_t core
   };
 }
 
-// Randomness that cannot be guessed.
-uint32_t random_word(void*) {
-  uint32_t value = 0;
-  PACECAR_CHECK(bootstrap::fill_random({reinterpret_cast<uint8_t*>(&value), sizeof value}));
-  return value;
-}
+uint32_t random_word(void*) { return bootstrap::random_value<uint32_t>(); }
 
-struct OwnNic {
+struct OwnedParts {
   std::unique_ptr<PacketIo> owned_io;
   SoftNic owned_nic;
 };
 
-// Base classes first: the SoftPort refers to the members of OwnNic.
-class OwningSoftPort final : private OwnNic, public SoftPort {
+// OwnedParts is the first base class, as the SoftPort refers to its members.
+class OwningSoftPort final : private OwnedParts, public SoftPort {
  public:
   OwningSoftPort(const SoftNicConfig& config, std::unique_ptr<PacketIo> io, Instant now,
-                 const Address& bootstrap)
-      : OwnNic{std::move(io), SoftNic(config, {random_word, nullptr}, now)},
+                 const std::optional<Address>& bootstrap = std::nullopt)
+      : OwnedParts{std::move(io), SoftNic(config, {random_word, nullptr}, now)},
         SoftPort(*owned_io, owned_nic, kMaxTransmit, clock_now),
         bootstrap_(bootstrap) {}
 
-  const Address& address() const override { return bootstrap_; }
+  const Address& address() const override { return bootstrap_ ? *bootstrap_ : SoftPort::address(); }
 
  private:
-  const Address bootstrap_;
+  const std::optional<Address> bootstrap_;
 };
 
 }  // namespace
@@ -130,7 +126,7 @@ size_t SoftPort::receive(Instant now) {
 }
 
 size_t SoftPort::transmit(Instant now) {
-  // remaining packets may refer to deregistered memory
+  // The remaining packets may refer to deregistered memory.
   if (nic_.invalidations() != invalidations_) {
     invalidations_ = nic_.invalidations();
     outgoing_begin_ = outgoing_end_;
@@ -153,8 +149,7 @@ Instant SoftPort::next_deadline() const {
 std::unique_ptr<SoftPort> make_soft_port(const Params& params, std::unique_ptr<PacketIo> io,
                                          Instant now, const std::optional<Address>& bootstrap) {
   const SoftNicConfig config = nic_config(params, *io);
-  const Address address = bootstrap.value_or(io->local_address());
-  return std::make_unique<OwningSoftPort>(config, std::move(io), now, address);
+  return std::make_unique<OwningSoftPort>(config, std::move(io), now, bootstrap);
 }
 
 std::unique_ptr<SoftPort> make_process_port(const Params& params, std::unique_ptr<PacketIo> io,
@@ -165,21 +160,18 @@ std::unique_ptr<SoftPort> make_process_port(const Params& params, std::unique_pt
   config.queue_pairs = std::min(config.queue_pairs, kProcessQueuePairs);
   config.receive_queues = kProcessReceiveQueues;
   config.in_place_bytes = 0;
-  const Address address = io->local_address();
-  return std::make_unique<OwningSoftPort>(config, std::move(io), now, address);
+  return std::make_unique<OwningSoftPort>(config, std::move(io), now);
 }
 
 std::vector<std::unique_ptr<SoftPort>> make_soft_ports(const Params& params,
                                                        std::vector<std::unique_ptr<PacketIo>> ios,
                                                        Instant now) {
-  Secret seed;
-  PACECAR_CHECK(bootstrap::fill_random(seed));
+  const auto seed = bootstrap::random_value<Secret>();
   std::vector<std::unique_ptr<SoftPort>> ports;
   for (auto& io : ios) {
     SoftNicConfig config = nic_config(params, *io, ios.size());
     config.key_seed = seed;
-    const Address address = io->local_address();
-    ports.push_back(std::make_unique<OwningSoftPort>(config, std::move(io), now, address));
+    ports.push_back(std::make_unique<OwningSoftPort>(config, std::move(io), now));
   }
   return ports;
 }

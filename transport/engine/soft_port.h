@@ -24,11 +24,11 @@ class SoftPort : public NicPort {
 
   using Clock = Instant (*)();
 
-  // Both outlive the port. `transmit` is how many packets are made at a time, 1 to kMaxTransmit:
-  // they are not reconsidered while the packet I/O is full. With a `clock`, the arrival time of
-  // packets is read after they are received; a host that pauses before that would otherwise see
-  // packets arrive before they were sent. Virtual time does not change meanwhile. `room` is the
-  // memory of one turn: ports that take turns may share it; without it the port has its own.
+  // `io` and `nic` outlive the port. `transmit`: packets made at a time, 1 to kMaxTransmit; they
+  // are not changed while the packet I/O is full. With a `clock`, the arrival time is read after
+  // packets have been received: otherwise a host that pauses before that would see packets arrive
+  // before they were sent. Virtual time does not change meanwhile. `room`: memory of one turn,
+  // which ports driven by one thread may share; without it the port has its own.
   SoftPort(PacketIo& io, SoftNic& nic, size_t transmit = kMaxTransmit, Clock clock = nullptr,
            std::span<RxPacket> room = {})
       : io_(io),
@@ -54,7 +54,7 @@ class SoftPort : public NicPort {
   PacketIo& io_;
   SoftNic& nic_;
   Clock clock_;
-  size_t outgoing_begin_ = 0;  // of packets that the packet I/O has not taken yet
+  size_t outgoing_begin_ = 0;  // of the packets that the packet I/O has not taken yet
   size_t outgoing_end_ = 0;
   uint64_t invalidations_ = 0;
   std::vector<RxPacket> own_room_;
@@ -62,19 +62,20 @@ class SoftPort : public NicPort {
   std::vector<TxPacket> outgoing_;
 };
 
-// With a software NIC of its own, configured by the parameters. `bootstrap`: the address at which
+// A port with its own software NIC, configured by the parameters. `bootstrap`: the address to which
 // peers connect, if not the packet I/O's.
 std::unique_ptr<SoftPort> make_soft_port(const Params& params, std::unique_ptr<PacketIo> io,
                                          Instant now,
                                          const std::optional<Address>& bootstrap = std::nullopt);
 
-// With a software NIC of standard RoCE v2 for the process with `slot` (roce::port_of_slot) at a
-// shared address. For programs that bring up connections themselves (Service::kStandard).
+// A port with a software NIC of standard RoCE v2, for the process with `slot` (roce::port_of_slot)
+// at a shared address. For programs that set up connections themselves (Service::kStandard).
 std::unique_ptr<SoftPort> make_process_port(const Params& params, std::unique_ptr<PacketIo> io,
                                             uint32_t slot, Instant now);
 
-// One on each packet I/O, to be used as one NIC.
-std::vector<std::unique_ptr<SoftPort>> make_soft_ports(
-    const Params& params, std::vector<std::unique_ptr<PacketIo>> ios, Instant now);
+// A port on each packet I/O, for one NIC on several cores.
+std::vector<std::unique_ptr<SoftPort>> make_soft_ports(const Params& params,
+                                                       std::vector<std::unique_ptr<PacketIo>> ios,
+                                                       Instant now);
 
 }  // namespace pacecar

@@ -1,5 +1,5 @@
-// How an application's threads hand operations to the engine without a lock: one bounded ring per
-// connection, and a doorbell bit per connection that is set when its ring has operations.
+// The application's threads hand operations to the engine without a lock: by one bounded ring per
+// connection, and one doorbell bit per connection that is set when its ring has operations.
 //
 // Thread rule: one thread pushes into a connection's ring; only the engine's current driver drains.
 #pragma once
@@ -24,7 +24,7 @@ class Submissions {
         bells_((connections + 63) / 64),
         floors_((bells_.size() + 63) / 64) {}
 
-  // Both not during a drain.
+  // Do not call these two during a drain.
   void attach(uint32_t connection) {
     rings_[connection] = std::make_unique<SpscRing<Operation>>(depth_);
   }
@@ -39,7 +39,8 @@ class Submissions {
   template <typename Make>
   bool push_made(uint32_t connection, Make make) {
     if (!rings_[connection]->push_made(make)) return false;
-    // If its own bell is still rung, so are the bits above it, and the engine has yet to drain.
+    // If the connection's bit is still set, so are the bits above it, and the engine has yet to
+    // drain.
     if (ring(bells_, connection)) return true;
     ring(floors_, connection / 64);
     rung_.store(true);
@@ -68,12 +69,12 @@ class Submissions {
  private:
   using Bells = std::vector<std::atomic<uint64_t>>;
 
-  // Whether it was rung before.
+  // True: it had been rung before.
   static bool ring(Bells& bells, uint32_t number) {
     const uint64_t bit = uint64_t{1} << (number % 64);
     return (bells[number / 64].fetch_or(bit) & bit) != 0;
   }
-  // Clears one word of bells, and answers each that was rung.
+  // Clears one word of bells, and calls answer(number) for each that was rung.
   template <typename Answer>
   static void each_rung(Bells& bells, uint32_t word, Answer answer) {
     if (bells[word].load(std::memory_order_relaxed) == 0) return;
@@ -86,7 +87,7 @@ class Submissions {
   std::vector<std::unique_ptr<SpscRing<Operation>>> rings_;
   Bells bells_;                    // by connection
   Bells floors_;                   // by word of bells_: some of its bells may be rung
-  std::atomic<bool> rung_{false};  // some bell may be
+  std::atomic<bool> rung_{false};  // some bell may be rung
 };
 
 }  // namespace pacecar

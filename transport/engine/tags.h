@@ -1,4 +1,5 @@
-// NICs whose packets have no room for tags: standard RoCE, InfiniBand, libfabric.
+// Security of NICs whose packets have no room for tags: standard RoCE, InfiniBand, libfabric.
+// Thread rule: any.
 #pragma once
 
 #include <string_view>
@@ -9,9 +10,9 @@
 
 namespace pacecar {
 
-// Logs that the NIC's packets carry no tags, unless PACECAR_SECURITY=off. `packets` names them.
-// Errors: kInvalidArgument with PACECAR_SECURITY=encrypt, unless a peer may still bring tags
-// (`by_peer`).
+// Logs that the NIC's packets carry no tags, unless PACECAR_SECURITY=off. `packets` names the kind
+// of packets. Errors: kInvalidArgument with PACECAR_SECURITY=encrypt, unless the wire format
+// depends on the peer (`by_peer`).
 Result<void> accept_without_tags(std::string_view nic, std::string_view packets, bool by_peer,
                                  const Params& params, const LogSink& log);
 

@@ -1,4 +1,4 @@
-// Stands in for open_ofi.cc in a build without libfabric.
+// Replaces open_ofi.cc in a build without libfabric.
 #include "transport/engine/back_ends.h"
 #include "transport/engine/open_kinds.h"
 

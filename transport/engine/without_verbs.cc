@@ -1,4 +1,4 @@
-// Stands in for open_verbs.cc in a build without libibverbs.
+// Replaces open_verbs.cc in a build without libibverbs.
 #include "transport/engine/back_ends.h"
 #include "transport/engine/open_kinds.h"
 

@@ -18,7 +18,7 @@ std::string process_labels(const ProcessFigures& process) {
   return labels;
 }
 
-// A NIC with the labels of all its samples.
+// A NIC, and the labels of all its samples.
 struct Row {
   const NicFigures* nic;
   std::string labels;
@@ -76,7 +76,7 @@ void Exposition::family(std::string_view name, Type type, std::string_view unit,
                         std::string_view help) {
   name_ = name;
   if (type == Type::kCounter) name_ += "_total";
-  // OpenMetrics names a counter's family without the end of its samples' names.
+  // OpenMetrics names a counter's family without the "_total" of its samples.
   const std::string_view described = format_ == Format::kOpenMetrics ? name : name_;
   const std::string_view kind = type == Type::kCounter ? "counter" : "gauge";
   fmt::format_to(std::back_inserter(text_), "# HELP {0} {1}\n# TYPE {0} {2}\n", described, help,

@@ -14,14 +14,15 @@ enum class Format : uint8_t { kPrometheus, kOpenMetrics };
 
 std::string_view content_type(Format format);
 
-// One after another: a family, its samples, the next family; then take().
+// Add a family, then its samples, then the next family; then take(). Thread rule: one thread at a
+// time.
 class Exposition {
  public:
   explicit Exposition(Format format) : format_(format) {}
 
-  // `name` is whole but for a counter's "_total".
+  // `name` is the full name, without a counter's "_total".
   void family(std::string_view name, Type type, std::string_view unit, std::string_view help);
-  // Of the family begun last. `labels` as label() joins them.
+  // A sample of the last family. `labels`: as add_label() joins them.
   void sample(std::string_view labels, double value);
   std::string take();
 
@@ -31,11 +32,11 @@ class Exposition {
   std::string name_;  // of the samples
 };
 
-// Adds name="value" to others, with quotes and backslashes escaped as Prometheus requires.
+// Adds name="value" to `labels`, with quotes and backslashes escaped as Prometheus requires.
 void add_label(std::string& labels, std::string_view name, std::string_view value);
 
-// All families of the processes' NICs that have a value. A NIC has at most kMaxDeviceCounters of
-// the device's own; others are left out.
+// Adds all families of the processes' NICs. Of a device's own counters it adds the first
+// kMaxDeviceCounters.
 void add_processes(Exposition& exposition, std::span<const ProcessFigures> processes);
 
 constexpr size_t kMaxDeviceCounters = 64;

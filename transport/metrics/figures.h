@@ -1,5 +1,5 @@
-// The counters and measurements of each NIC of a process (names: metric_table.h). Times in seconds,
-// rates in bytes per second, as Prometheus has them. Pure values.
+// The counters and measurements of each NIC of a process (names: metric_table.h). Times are in
+// seconds, rates in bytes per second, as Prometheus requires. Pure values.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace pacecar::metrics {
 
-// Doubles, as everything in Prometheus is: exact up to 2^53.
+// Doubles, as all values of Prometheus: exact up to 2^53.
 struct NicFigures {
   std::string nic;
   std::string congestion_control;
@@ -27,7 +27,7 @@ struct NicFigures {
   double duplicates = 0;
   double rejected = 0;
   double marked_packets = 0;
-  // Now, of all flows:
+  // At present, of all flows:
   double flows_sending = 0;
   double flows_receiving = 0;
   double flows_broken = 0;
@@ -61,7 +61,7 @@ struct NicFigures {
 struct ProcessFigures {
   std::string program;
   std::optional<uint64_t> rank;
-  // Distinguishes processes of a host with the same program and rank; empty: only one.
+  // Distinguishes processes of a host with the same program and rank; empty: there is only one.
   std::string number;
   double uptime = 0;
   std::vector<NicFigures> nics;

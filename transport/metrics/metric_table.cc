@@ -11,17 +11,17 @@ constexpr std::string_view kReceiving = "direction=\"receive\"";
 using F = NicFigures;
 
 constexpr Family counter(std::string_view name, std::string_view unit, std::string_view help,
-                         std::string_view key, double F::* value) {
+                         std::string_view key, double F::*value) {
   return {name, Type::kCounter, unit, help, {Series{key, "", value}}};
 }
 
 constexpr Family gauge(std::string_view name, std::string_view unit, std::string_view help,
-                       std::string_view key, double F::* value) {
+                       std::string_view key, double F::*value) {
   return {name, Type::kGauge, unit, help, {Series{key, "", value}}};
 }
 
 constexpr Family known(std::string_view name, std::string_view unit, std::string_view help,
-                       std::string_view key, double F::* value) {
+                       std::string_view key, double F::*value) {
   return {name, Type::kGauge, unit, help, {Series{key, "", value}}, true};
 }
 
@@ -44,24 +44,24 @@ constexpr std::array kFamilies = {
             &F::packets_received),
     counter("retransmitted_packets", "", "Data packets sent again.", "packets_retransmitted",
             &F::packets_retransmitted),
-    counter("timeouts", "", "Times that nothing was acknowledged until a timer ran out.",
-            "timeouts", &F::timeouts),
-    counter("duplicate_packets", "", "Data packets received again, not written again.",
+    counter("timeouts", "", "Timeouts: nothing was acknowledged until a timer expired.", "timeouts",
+            &F::timeouts),
+    counter("duplicate_packets", "", "Data packets received more than once; they are written once.",
             "duplicates", &F::duplicates),
     counter("rejected_packets", "", "Packets malformed, unknown, refused, forged or corrupt.",
             "rejected", &F::rejected),
-    counter("marked_packets", "", "Data packets received with ECN congestion.", "marked_packets",
+    counter("marked_packets", "", "Data packets received with an ECN mark.", "marked_packets",
             &F::marked_packets),
-    known("line_rate_bytes_per_second", kRate, "What the NIC's link carries.", "", &F::line_rate),
-    both_ways("flows", "", "Flows: peers' NICs, each way.",
+    known("line_rate_bytes_per_second", kRate, "Rate of the NIC's link.", "", &F::line_rate),
+    both_ways("flows", "", "Flows to and from the NICs of peers.",
               {"flows_sending", "", &F::flows_sending},
               {"flows_receiving", "", &F::flows_receiving}),
-    gauge("broken_flows", "", "Flows whose peer is dead or talks nonsense.", "flows_broken",
-          &F::flows_broken),
+    gauge("broken_flows", "", "Flows whose peer is dead or has broken the protocol.",
+          "flows_broken", &F::flows_broken),
     both_ways("connections", "", "Connections of all flows.",
               {"connections_sending", "", &F::connections_sending},
               {"connections_receiving", "", &F::connections_receiving}),
-    both_ways("waiting_requests", "", "Requests that wait for something.",
+    both_ways("waiting_requests", "", "Pending requests.",
               {"requests_sending", "", &F::requests_sending},
               {"requests_receiving", "", &F::requests_receiving}),
     both_ways("stalled_flows", "",
@@ -82,23 +82,23 @@ constexpr std::array kFamilies = {
             Series{"limited_by_budget", "limit=\"budget\"", &F::limited_by_budget},
             Series{"limited_by_host", "limit=\"host\"", &F::limited_by_host},
             Series{"limited_by_application", "limit=\"application\"", &F::limited_by_application}}},
-    gauge("allowed_rate_bytes_per_second", kRate, "What all sending flows together may send.",
-          "rate_bytes_per_second", &F::rate),
+    gauge("allowed_rate_bytes_per_second", kRate,
+          "Sum of the rates that the sending flows may use.", "rate_bytes_per_second", &F::rate),
     both_ways("granted_rate_bytes_per_second", kRate,
-              "What peers let us send, and what we let peers send, by congestion controls that "
+              "Rates granted by peers (send) and to peers (receive), with congestion controls that "
               "grant.",
               {"granted_to_us_bytes_per_second", "", &F::granted_to_us},
               {"granted_by_us_bytes_per_second", "", &F::granted_by_us}),
-    gauge("backlog_bytes", kBytes, "What peers have a buffer for and have not acknowledged.",
+    gauge("backlog_bytes", kBytes, "Bytes whose receive is posted and that are not acknowledged.",
           "backlog_bytes", &F::backlog),
-    gauge("in_flight_bytes", kBytes, "What is on its way.", "in_flight_bytes", &F::in_flight),
-    gauge("unacknowledged_writes", "", "Writes given to the NIC and not acknowledged.",
+    gauge("in_flight_bytes", kBytes, "Bytes in flight.", "in_flight_bytes", &F::in_flight),
+    gauge("unacknowledged_writes", "", "Writes posted to the NIC and not acknowledged.",
           "unacknowledged_writes", &F::unacknowledged_writes),
-    known("rtt_min_seconds", kSeconds, "Smoothed round trip of the sending flow with the least.",
+    known("rtt_min_seconds", kSeconds, "Least smoothed round trip of the sending flows.",
           "rtt_min_seconds", &F::rtt_min),
     known("rtt_median_seconds", kSeconds, "Median of the sending flows' smoothed round trips.",
           "rtt_median_seconds", &F::rtt_median),
-    known("rtt_max_seconds", kSeconds, "Smoothed round trip of the sending flow with the most.",
+    known("rtt_max_seconds", kSeconds, "Largest smoothed round trip of the sending flows.",
           "rtt_max_seconds", &F::rtt_max),
     known("expected_senders", "", "Peers that may send at once, by the application's hint.",
           "expected_senders", &F::expected_senders),

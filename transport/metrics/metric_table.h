@@ -1,6 +1,6 @@
-// The one definition of all metrics of NICs: the state document's `statistics` are written and read
-// by this table, and Prometheus' families are made from it. A new metric is a member of NicFigures
-// and a line here.
+// The only definition of all metrics of NICs. This table writes and reads the state document's
+// `statistics`, and Prometheus' families are made from it. A new metric is a member of NicFigures
+// and a line here. Thread rule: any.
 #pragma once
 
 #include <array>
@@ -14,11 +14,11 @@ namespace pacecar::metrics {
 
 enum class Type : uint8_t { kCounter, kGauge };
 
-// The names of one family that have the same labels.
+// One value of a family.
 struct Series {
-  std::string_view key;     // in `statistics`; empty: the document has it elsewhere
-  std::string_view labels;  // that distinguish it in the family, as Prometheus writes them
-  double NicFigures::* value = nullptr;
+  std::string_view key;     // in `statistics`; empty: it is elsewhere in the document
+  std::string_view labels;  // distinguish it in the family; as Prometheus writes them
+  double NicFigures::*value = nullptr;
 };
 
 constexpr size_t kMaxSeries = 6;
@@ -28,13 +28,13 @@ struct Family {
   Type type = Type::kGauge;
   std::string_view unit;  // the end of its name, or empty
   std::string_view help;
-  std::array<Series, kMaxSeries> series;  // the first ones; the rest have no value
+  std::array<Series, kMaxSeries> series;  // those that are not used have no value
   bool only_known = false;                // 0 means unknown, and is left out
 };
 
 std::span<const Family> families();
 
-// `visit(series)` for all of all families.
+// Calls visit(series) for each series of each family.
 void for_each_series(auto visit) {
   for (const Family& family : families()) {
     for (const Series& series : family.series) {

@@ -7,7 +7,7 @@
 
 namespace pacecar::rma {
 
-// Waits for copies to and from the scratch, which is freed.
+// Waits for copies to and from the scratch before it is freed.
 Arrivals::~Arrivals() {
   for (const auto& gpu : gpus_) gpu->engine->wait();
 }
@@ -92,7 +92,7 @@ Result<bool> Arrivals::through() {
   return true;
 }
 
-// Skips words of windows that are gone.
+// Skips words of windows that have been deregistered.
 Result<bool> Arrivals::count() {
   bool writing = false;
   size_t place = 0;

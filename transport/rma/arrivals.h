@@ -1,5 +1,5 @@
-// Arrivals from the ranks that count only when all earlier arrivals are visible: additions to
-// words, ends of gets, deliveries, flushes. Without a window on a GPU they count at once. Otherwise
+// Arrivals from the ranks: additions to words, ends of gets, deliveries, flushes. They count only
+// when all earlier arrivals are visible. Without a window on a GPU they count at once. Otherwise
 // they count in rounds, one at a time; later arrivals wait for the next round:
 //
 //   settle: in parallel, flush the NIC's writes to each GPU, wait for copies to it, and read the
@@ -7,7 +7,8 @@
 //   count:  add to the host's words, complete all else, and start writing the GPUs' words
 //   write:  wait for these
 //
-// Nobody else writes a GPU's words meanwhile: NCCL forbids resetting a signal while one may arrive.
+// Nothing else writes a GPU's words during a round: NCCL forbids resetting a signal while one may
+// arrive.
 // They are read in each round, since NCCL resets them between signals. Signals to one word in a
 // round are one copy.
 //
@@ -33,7 +34,7 @@ enum class ArrivalKind : uint8_t { kGot, kDelivered, kFlush };
 struct Arrival {
   ArrivalKind kind = ArrivalKind::kGot;
   size_t rank = 0;                 // its origin; unused for a flush
-  Operation* operation = nullptr;  // kFlush: the operation
+  Operation* operation = nullptr;  // of kFlush
 };
 
 class Arrivals {
@@ -51,30 +52,30 @@ class Arrivals {
   bool full() const { return sums_.size() + arrivals_.size() >= kMost; }
   bool idle() const { return phase_ == Phase::kNone && sums_.empty() && arrivals_.empty(); }
 
-  // Adds to a word of ours, which must exist. If its window is deregistered first, the addition is
-  // dropped.
+  // Adds to a word of ours, which must exist. If its window is deregistered before the addition
+  // counts, the addition is dropped.
   void add(WindowId window, uint64_t offset, uint64_t value);
   void add(const Arrival& arrival) { arrivals_.push_back(arrival); }
-  // Continues the round. Returns what now counts; valid until the next call. Errors: those of
-  // flushes and copies; then nothing can count any more, and fail() must follow.
+  // Continues the round. Returns the arrivals that now count; valid until the next call. Errors:
+  // those of flushes and copies; afterwards nothing can count, and fail() must be called.
   Result<std::span<const Arrival>> advance();
   // Pending flushes fail; drops everything else.
   void fail(const Error& why);
 
  private:
   enum class Phase : uint8_t { kNone, kSettle, kWrite };
-  using At = std::pair<WindowId, uint64_t>;  // and the offset in it
+  using At = std::pair<WindowId, uint64_t>;  // a window, and the offset in it
   struct Sum {
     uint64_t value = 0;
-    bool read = false;  // into its place of the scratch; of GPU words only
+    bool read = false;  // a GPU's word, which is read into its place of the scratch
   };
   using Sums = std::map<At, Sum>;  // in the order of their places in the scratch
-  // A GPU that takes part in the round.
+  // A GPU of the round.
   struct Gpu {
     std::shared_ptr<const CopyEngine> engine;
     std::optional<FlushId> flush;
-    std::array<CopyEvent, 2> copies;  // by way
-    std::array<bool, 2> copying{};    // likewise: the event is pending
+    std::array<CopyEvent, 2> copies;  // by CopyWay
+    std::array<bool, 2> copying{};    // by CopyWay: the event is pending
   };
 
   Result<void> begin();
@@ -95,7 +96,7 @@ class Arrivals {
   Phase phase_ = Phase::kNone;
   Sums round_sums_;
   std::vector<Arrival> round_arrivals_;
-  std::vector<std::unique_ptr<Gpu>> gpus_;  // that ever took part
+  std::vector<std::unique_ptr<Gpu>> gpus_;  // of all rounds so far
 };
 
 }  // namespace pacecar::rma

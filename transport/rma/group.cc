@@ -12,9 +12,9 @@ namespace pacecar::rma {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kFarewell = std::chrono::milliseconds(100);
-// How often the thread checks whether somebody calls.
-constexpr auto kLook = std::chrono::milliseconds(5);
+constexpr auto kLinger = std::chrono::milliseconds(100);
+// How often the thread checks whether the application calls.
+constexpr auto kCheckPeriod = std::chrono::milliseconds(5);
 
 }  // namespace
 
@@ -47,19 +47,16 @@ Result<std::unique_ptr<Group>> Group::join(std::shared_ptr<Context> context, siz
     group->peers_.emplace_back(peer, meeting.take_inbox(peer), meeting.take_outbox(peer),
                                group->windows_, group->arrivals_);
   }
-  group->keeper_ = std::thread([&group = *group] { group.keep(); });
+  group->keeper_ =
+      std::jthread([&group = *group](const std::stop_token& stop) { group.keep(stop); });
   return group;
 }
 
 Group::~Group() {
-  if (keeper_.joinable()) {
-    const std::unique_lock lock(mutex_);
-    stop_ = true;
-    stopping_.notify_all();
-  }
+  keeper_.request_stop();
   if (keeper_.joinable()) keeper_.join();
   for (Peer& peer : peers_) peer.send({.kind = RecordKind::kBye}, nullptr);
-  const auto give_up = Clock::now() + kFarewell;
+  const auto give_up = Clock::now() + kLinger;
   while (!idle()) {
     if (!advance()) context_->rest(nic_);
     if (Clock::now() >= give_up) break;
@@ -91,9 +88,9 @@ bool Group::count_arrivals() {
   if (arrivals_.idle()) return false;
   const auto ended = arrivals_.advance();
   if (!ended) {
-    // A signal that cannot count would be missing, so everything fails.
+    // A signal that cannot count is lost, so all operations fail.
     arrivals_.fail(ended.error());
-    for (Peer& peer : peers_) peer.give_up(ended.error());
+    for (Peer& peer : peers_) peer.fail_all(ended.error());
     return true;
   }
   for (const Arrival& arrival : *ended) {
@@ -114,13 +111,13 @@ void Group::progress() {
   advance();
 }
 
-// The thread that serves peers while nobody calls.
-void Group::keep() {
+// The thread that serves peers while the application does not call.
+void Group::keep(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  while (!stop_) {
+  while (!stop.stop_requested()) {
     const uint64_t calls = calls_.load(std::memory_order_relaxed);
-    stopping_.wait_for(lock, kLook, [this] { return stop_; });
-    while (!stop_ && calls_.load(std::memory_order_relaxed) == calls) {
+    stopping_.wait_for(lock, stop, kCheckPeriod, [] { return false; });
+    while (!stop.stop_requested() && calls_.load(std::memory_order_relaxed) == calls) {
       const bool came = advance();
       lock.unlock();
       if (!came) context_->rest(nic_);
@@ -209,8 +206,8 @@ void Group::unshare(SharedWindow* window) {
   release(lock, windows_.unshare(window, rank_));
 }
 
-// A peer has its bytes before we learn of it, so a get that is done there may still be an answer
-// under way here.
+// A peer has a get's bytes before their acknowledgement arrives here, so the answer to a get that
+// is done there may still be outstanding here.
 void Group::release(std::unique_lock<std::mutex>& lock, const std::optional<OwnMemory>& own) {
   if (!own) return;
   while (std::ranges::any_of(peers_,
@@ -225,15 +222,17 @@ void Group::release(std::unique_lock<std::mutex>& lock, const std::optional<OwnM
 
 // --- operations ---
 
+Result<void> Group::check(size_t rank) const {
+  if (rank < peers_.size()) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("there is no rank {}: the last one is {}", rank, peers_.size() - 1));
+}
+
 Result<Operation*> Group::begin(size_t rank) {
-  if (rank >= peers_.size()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("there is no rank {}: the last one is {}", rank, peers_.size() - 1));
-  }
   Operation* const operation = peers_[rank].full() ? nullptr : take_operation();
   if (operation == nullptr) {
     return fail(ErrorCode::kUnavailable,
-                fmt::format("{} one-sided operations are under way: test some until they are done",
+                fmt::format("{} one-sided operations are pending: test some until they are done",
                             kMaxOperations));
   }
   return operation;
@@ -265,21 +264,16 @@ Result<void> Group::check(size_t rank, const Location& bytes, size_t owner, size
 Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, const Location& to,
                               const std::optional<Signal>& signal) {
   const std::lock_guard lock(mutex_);
-  auto begun = begin(rank);
-  if (!begun) return begun;
-  Operation& operation = **begun;
-  auto checked = check(rank, from, rank_, size);
-  if (checked) checked = check(rank, to, rank, size);
-  if (checked && signal) checked = check(rank, signal->word, rank, sizeof(uint64_t));
-  if (checked && signal && signal->word.offset % sizeof(uint64_t) != 0) {
-    checked = fail(ErrorCode::kInvalidArgument, "a signal's word is not at a multiple of 8 bytes");
+  RETURN_IF_ERROR(check(rank));
+  RETURN_IF_ERROR(check(rank, from, rank_, size));
+  RETURN_IF_ERROR(check(rank, to, rank, size));
+  if (signal) RETURN_IF_ERROR(check(rank, signal->word, rank, sizeof(uint64_t)));
+  if (signal && signal->word.offset % sizeof(uint64_t) != 0) {
+    return fail(ErrorCode::kInvalidArgument, "a signal's word is not at a multiple of 8 bytes");
   }
-  if (!checked) {
-    free_.push_back(&operation);
-    return tl::unexpected(checked.error());
-  }
+  ASSIGN_OR_RETURN(Operation* const operation, begin(rank));
   Peer& peer = peers_[rank];
-  // An empty put is needed only if there is no signal.
+  // An empty put is sent only if there is no signal.
   if (size > 0 || !signal) {
     const bool none = size == 0;
     peer.put({.data = none ? nullptr : from.window->base + from.offset,
@@ -287,48 +281,45 @@ Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, co
               .memory = none ? nullptr : from.window->memory,
               .to = none ? Place() : to.window->places[rank],
               .offset = none ? 0 : to.offset},
-             operation);
+             *operation);
   }
   if (signal) {
     peer.send({.kind = RecordKind::kSignal,
                .window = signal->word.window->places[rank].id,
                .offset = signal->word.offset,
                .value = signal->value},
-              &operation);
+              operation);
   }
   peer.advance();
-  // The first signal leaves at once; further ones before the next poll leave together.
+  // The first signal leaves at once; later ones before the next poll leave together.
   if (signal && std::exchange(polled_, false)) peer.hurry();
-  return &operation;
+  return operation;
 }
 
 Result<Operation*> Group::get(size_t rank, const Location& from, size_t size, const Location& to) {
   const std::lock_guard lock(mutex_);
-  auto begun = begin(rank);
-  if (!begun) return begun;
-  auto checked = check(rank, from, rank, size);
-  if (checked) checked = check(rank, to, rank_, size);
-  if (!checked) {
-    free_.push_back(*begun);
-    return tl::unexpected(checked.error());
-  }
+  RETURN_IF_ERROR(check(rank));
+  RETURN_IF_ERROR(check(rank, from, rank, size));
+  RETURN_IF_ERROR(check(rank, to, rank_, size));
+  ASSIGN_OR_RETURN(Operation* const operation, begin(rank));
   if (size > 0) {
     peers_[rank].get({.window = from.window->places[rank].id,
                       .offset = from.offset,
                       .length = size,
                       .answer_window = to.window->places[rank_].id,
                       .answer_offset = to.offset},
-                     **begun);
+                     *operation);
     peers_[rank].advance();
   }
-  return begun;
+  return operation;
 }
 
 Result<Operation*> Group::flush(size_t rank) {
   const std::lock_guard lock(mutex_);
-  auto begun = begin(rank);
-  if (begun) peers_[rank].flush(**begun);
-  return begun;
+  RETURN_IF_ERROR(check(rank));
+  ASSIGN_OR_RETURN(Operation* const operation, begin(rank));
+  peers_[rank].flush(*operation);
+  return operation;
 }
 
 Result<bool> Group::test(Operation* operation) {

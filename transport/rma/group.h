@@ -2,13 +2,13 @@
 // into theirs, adds to words there (signals), and gets from them. Operations with one rank are in
 // the order of their start, so a signal arrives after all earlier puts.
 //
-// Nothing blocks but join(), share() and the destructor. Requests progress in calls of test() and
-// progress(); without these a thread of the group takes over, so that the peers' gets and signals
-// do not wait.
+// Only join(), share(), unshare() and the destructor block. Requests progress in calls of test()
+// and progress(). If there are none, a thread of the group takes over, so that the peers' gets and
+// signals do not wait.
 //
-// A peer that fails, or sends invalid records, fails the operations with it, and no others.
+// If a peer fails or sends invalid records, the operations with that peer fail, and no others.
 //
-// Thread rule: any thread; share() by one at a time.
+// Thread rule: any thread; share() by one thread at a time.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@
 
 namespace pacecar::rma {
 
-// In a window, of ours or of a peer's.
+// A place in a window of this rank or of a peer.
 struct Location {
   const SharedWindow* window = nullptr;
   uint64_t offset = 0;
@@ -61,9 +61,9 @@ class Group {
   size_t ranks() const { return peers_.size(); }
   size_t nic() const { return nic_; }
 
-  // Shares memory; all ranks must call it in the same order, with any sizes. Blocks until they
-  // have. Returns the same pointer if all have shared the same memory before. Errors: kPeer, and
-  // those of registering memory.
+  // Shares memory. All ranks must call it in the same order, with any sizes; it blocks until they
+  // have. Returns the same pointer if all ranks have shared the same memory before. Errors: kPeer,
+  // and those of registering memory.
   Result<SharedWindow*> share(const MemoryRange& range);
   // Ends one share(). The caller must have waited for the ranks' operations with the window; this
   // call waits until the peers have acknowledged our answers to their gets.
@@ -75,14 +75,14 @@ class Group {
   Result<Operation*> put(size_t rank, const Location& from, size_t size, const Location& to,
                          const std::optional<Signal>& signal);
   Result<Operation*> get(size_t rank, const Location& from, size_t size, const Location& to);
-  // Done when all earlier operations with that rank are, and GPUs see what has arrived so far.
+  // Done when all earlier operations with that rank are done, and GPUs see what has arrived so far.
   Result<Operation*> flush(size_t rank);
-  // True: the operation is done, and its pointer invalid. Errors: kPeer; the pointer is invalid,
+  // True: the operation is done, and its pointer is invalid. Errors: kPeer; the pointer is invalid,
   // too.
   Result<bool> test(Operation* operation);
 
   void progress();
-  // The first peer's failure; nullopt: none. Leaving is no failure.
+  // The first failure of a peer; nullopt: none. A peer that leaves has not failed.
   std::optional<Error> failure() const;
 
  private:
@@ -90,6 +90,7 @@ class Group {
 
   // With the lock held.
   bool advance();
+  Result<void> check(size_t rank) const;
   Result<Operation*> begin(size_t rank);
   Operation* take_operation();
   Result<void> check(size_t rank, const Location& bytes, size_t owner, size_t size) const;
@@ -99,7 +100,7 @@ class Group {
   void announce(const Place& own);
   void release(std::unique_lock<std::mutex>& lock, const std::optional<OwnMemory>& own);
   bool count_arrivals();
-  void keep();
+  void keep(const std::stop_token& stop);
 
   const std::shared_ptr<Context> context_;
   const size_t nic_;
@@ -118,9 +119,8 @@ class Group {
   std::optional<Error> failure_;
 
   std::atomic<uint64_t> calls_{0};  // of test() and progress(); without the lock
-  std::condition_variable stopping_;
-  bool stop_ = false;
-  std::thread keeper_;
+  std::condition_variable_any stopping_;
+  std::jthread keeper_;
 };
 
 }  // namespace pacecar::rma

@@ -6,7 +6,7 @@ namespace pacecar::rma {
 
 Result<void> Inbox::open() {
   for (uint32_t place = 0; place < kRecords; ++place) {
-    if (auto posted = post(place); !posted) return posted;
+    RETURN_IF_ERROR(post(place));
   }
   return {};
 }
@@ -24,11 +24,10 @@ Result<std::optional<Record>> Inbox::next() {
   Request* const request = requests_[oldest_];
   if (request == nullptr || !settled(*request)) return std::nullopt;
   requests_[oldest_] = nullptr;
-  const Result<TestResult> result = connection_->test(request);
-  if (!result) return tl::unexpected(result.error());
-  if (result->sizes[0] != sizeof(Record)) {
+  ASSIGN_OR_RETURN(const TestResult result, connection_->test(request));
+  if (result.sizes[0] != sizeof(Record)) {
     return fail(ErrorCode::kPeer, connection_->peer() +
-                                      " sent what is no record: run the same "
+                                      " sent an invalid record: run the same "
                                       "version of Pacecar on both sides");
   }
   const Record record = places_[oldest_];

@@ -20,7 +20,7 @@ class Inbox {
       : connection_(std::move(connection)), places_(places), memory_(memory) {}
 
   Result<void> open();
-  // The next record; nullopt: none yet. Errors: kPeer, also for an invalid size.
+  // The next record; nullopt: none yet. Errors: kPeer (also: a message of another size).
   Result<std::optional<Record>> next();
 
  private:

@@ -1,6 +1,6 @@
-// The landing: pinned memory of ours, a part for each rank. The rank puts there what is for GPU
-// memory that our NIC does not reach, and manages the space. Each part is registered separately, so
-// that the NIC confines every rank to its own.
+// The landing: pinned memory of this rank, with a part for each rank. That rank puts data there for
+// GPU memory that our NIC does not reach, and manages the space. Each part is registered
+// separately, so that the NIC lets every rank write only to its own.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -29,7 +29,7 @@ class Landing {
   Landing(const Landing&) = delete;
   Landing& operator=(const Landing&) = delete;
 
-  // The advertisement to that rank.
+  // The window of that rank's part, to be advertised to it.
   const Window& window(size_t rank) const { return windows_[rank]; }
   // Bytes of that rank's part; nullptr: out of bounds.
   uint8_t* bytes(size_t rank, uint64_t offset, uint64_t length) const;

@@ -10,8 +10,8 @@ namespace pacecar::rma {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// Missing ranks are given up when none has connected for so long. Our own calls have a limit of
-// their own (PACECAR_CONNECT_TIMEOUT).
+// join() fails when no rank has connected for this long. PACECAR_CONNECT_TIMEOUT limits the
+// connections that this rank makes.
 constexpr auto kPatience = std::chrono::seconds(60);
 
 }  // namespace
@@ -30,7 +30,7 @@ Meeting::Meeting(Context& context, size_t nic, Listener& listener, size_t rank, 
 
 Result<void> Meeting::meet(std::span<const Handle> handles, uint32_t weight) {
   const ConnectOptions options{.weight = weight, .puts = true};
-  // Each begins with the rank after itself, so that not all call the same one.
+  // Each rank begins with the one after itself, so that not all connect to the same one.
   for (size_t i = 1; i <= handles.size(); ++i) {
     const size_t rank = (rank_ + i) % handles.size();
     ASSIGN_OR_RETURN(calls_[rank], context_.connect(nic_, handles[rank], options));
@@ -43,10 +43,9 @@ Result<void> Meeting::meet(std::span<const Handle> handles, uint32_t weight) {
       ASSIGN_OR_RETURN(const auto called, call(rank));
       moved |= called;
     }
-    for (const auto& step : {accept(), greet()}) {
-      if (!step) return tl::unexpected(step.error());
-      moved |= *step;
-    }
+    ASSIGN_OR_RETURN(const auto accepted, accept());
+    ASSIGN_OR_RETURN(const auto identified, identify());
+    moved |= accepted || identified;
     const auto now = Clock::now();
     if (moved) moved_at = now;
     if (now - moved_at > kPatience) {
@@ -94,19 +93,20 @@ Result<bool> Meeting::accept() {
   ASSIGN_OR_RETURN(auto connection, listener_.accept());
   if (connection == nullptr) return false;
   RETURN_IF_ERROR(check_nic(connection->nic()));
-  if (accepted_ == inboxes_.size()) return fail(ErrorCode::kPeer, "more ranks come than there are");
+  if (accepted_ == inboxes_.size())
+    return fail(ErrorCode::kPeer, "more ranks have connected than the group has");
   Record* const places = records_ + 2 * accepted_++ * kRecords;
-  strangers_.emplace_back(std::move(connection), places, memory_);
-  RETURN_IF_ERROR(strangers_.back().open());
+  unidentified_.emplace_back(std::move(connection), places, memory_);
+  RETURN_IF_ERROR(unidentified_.back().open());
   return true;
 }
 
-Result<bool> Meeting::greet() {
+Result<bool> Meeting::identify() {
   bool moved = false;
-  for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
-    ASSIGN_OR_RETURN(const auto record, stranger->next());
+  for (auto inbox = unidentified_.begin(); inbox != unidentified_.end();) {
+    ASSIGN_OR_RETURN(const auto record, inbox->next());
     if (!record) {
-      ++stranger;
+      ++inbox;
       continue;
     }
     const uint64_t rank = record->value;
@@ -115,8 +115,8 @@ Result<bool> Meeting::greet() {
                                                 "each rank once, with the same version of Pacecar",
                                                 rank, inboxes_.size()));
     }
-    inboxes_[rank].emplace(std::move(*stranger));
-    stranger = strangers_.erase(stranger);
+    inboxes_[rank].emplace(std::move(*inbox));
+    inbox = unidentified_.erase(inbox);
     moved = true;
   }
   return moved;

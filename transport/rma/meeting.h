@@ -1,5 +1,6 @@
-// How the ranks of a group connect: each to each; a connection's first record names the sending
-// rank.
+// Connects all ranks of a group to one another. A connection's first record names the sending rank.
+//
+// Thread rule: one thread at a time.
 #pragma once
 
 #include <list>
@@ -20,16 +21,16 @@ class Meeting {
   Meeting(Context& context, size_t nic, Listener& listener, size_t rank, size_t ranks,
           Record* records, const Memory* memory);
 
-  // Blocks until all are there. Errors: as Group::join.
+  // Blocks until all ranks are connected. Errors: as Group::join.
   Result<void> meet(std::span<const Handle> handles, uint32_t weight);
-  // After meet(), once each.
+  // After meet(); call each once per rank.
   Inbox take_inbox(size_t rank) { return std::move(*inboxes_[rank]); }
   Outbox take_outbox(size_t rank) { return std::move(*outboxes_[rank]); }
 
  private:
   Result<bool> call(size_t rank);
   Result<bool> accept();
-  Result<bool> greet();
+  Result<bool> identify();
   bool complete() const;
   Result<void> check_nic(size_t nic) const;
 
@@ -42,7 +43,7 @@ class Meeting {
   std::vector<std::unique_ptr<Connecting>> calls_;  // by rank; null: connected
   std::vector<std::optional<Outbox>> outboxes_;     // likewise
   std::vector<std::optional<Inbox>> inboxes_;
-  std::list<Inbox> strangers_;  // accepted, first record pending
+  std::list<Inbox> unidentified_;  // accepted, first record pending
   size_t accepted_ = 0;
 };
 

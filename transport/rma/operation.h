@@ -1,4 +1,4 @@
-// One operation, as its caller sees it.
+// A one-sided operation, as its caller sees it. Thread rule: with the group's lock.
 #pragma once
 
 #include <cstdint>

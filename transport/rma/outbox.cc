@@ -16,7 +16,7 @@ void fail_operation(Operation* operation, const Error& why) {
 }  // namespace
 
 void Outbox::add(const Put& put, Operation* operation) {
-  // The last piece counts twice: when the peer has it, and when the peer has copied it.
+  // The last piece counts as two parts: the peer has it, and the peer has copied it.
   if (operation != nullptr && put.to.staged) ++operation->left;
   add(Part{.kind = Kind::kPut, .put = put, .operation = operation});
 }
@@ -35,10 +35,20 @@ void Outbox::add(Part part) {
   ++added_;
 }
 
+void Outbox::add_first(const Record& record) {
+  waiting_.push_front(Part{.kind = Kind::kRecord, .record = record, .counts = false});
+}
+
+void Outbox::report_copied() {
+  const bool reports = !waiting_.empty() && waiting_.front().record.kind == RecordKind::kDelivered;
+  if (!reports) add_first({.kind = RecordKind::kDelivered});
+  ++waiting_.front().record.value;
+}
+
 Result<void> Outbox::advance() {
   if (!started_.empty()) connection_->advance();
-  if (auto finished = finish(); !finished) return finished;
-  while (owed_ > 0 || behind_ || !waiting_.empty()) {
+  RETURN_IF_ERROR(finish());
+  while (!waiting_.empty()) {
     ASSIGN_OR_RETURN(const auto started, start());
     if (!started) break;
   }
@@ -66,25 +76,10 @@ void Outbox::report_done(Operation* operation) {
 }
 
 Result<bool> Outbox::start() {
-  if (behind_) {
-    auto sent = send(*behind_, {.is_record = true, .last = false});
-    if (sent && *sent) behind_.reset();
-    return sent;
-  }
-  if (owed_ > 0) {
-    const Record record{.kind = RecordKind::kDelivered, .value = owed_};
-    auto sent = send(record, {.is_record = true, .last = false});
-    if (sent && *sent) owed_ = 0;
-    return sent;
-  }
   Part& part = waiting_.front();
-  if (part.kind == Kind::kPut) {
-    auto started = start_put(part);
-    if (started && *started && part.put.size == 0) waiting_.pop_front();
-    return started;
-  }
+  if (part.kind == Kind::kPut) return start_put(part);
   if (part.kind == Kind::kRecord) {
-    auto sent = send(part.record, {.is_record = true});
+    auto sent = send(part.record, {.is_record = true, .last = part.counts});
     if (!sent || !*sent) return sent;
     // The record is copied when posted, so its operation need not wait for the peer.
     report_done(part.operation);
@@ -101,17 +96,22 @@ Result<bool> Outbox::start_put(Part& part) {
   const size_t size = copied ? std::min(put.size, Landing::kPiece) : put.size;
   const bool last = size == put.size;
   Operation* const operation = last ? part.operation : nullptr;
-  auto started = put.to.staged ? start_piece(put, size, operation)
-                               : write(put, size, put.to.window, put.offset,
-                                       {.last = last, .operation = operation});
+  const bool staged = put.to.staged;
+  Record deliver;
+  auto started =
+      staged ? start_piece(put, size, operation, deliver)
+             : write(put, size, put.to.window, put.offset, {.last = last, .operation = operation});
   if (!started || !*started) return started;
   put.data += size;
   put.offset += size;
   put.size -= size;
+  if (last) waiting_.pop_front();
+  if (staged) add_first(deliver);
   return true;
 }
 
-Result<bool> Outbox::start_piece(const Put& put, size_t size, Operation* operation) {
+Result<bool> Outbox::start_piece(const Put& put, size_t size, Operation* operation,
+                                 Record& deliver) {
   if (landing_.length == 0) {
     return pacecar::fail(ErrorCode::kPeer,
                          "a window on a GPU was shared without a landing for its puts: run the "
@@ -125,17 +125,17 @@ Result<bool> Outbox::start_piece(const Put& put, size_t size, Operation* operati
   if (!written || !*written) return written;
   next_space_.reset();
   pieces_.push_back({space, operation});
-  behind_ = Record{.kind = RecordKind::kDeliver,
-                   .window = put.to.id,
-                   .offset = put.offset,
-                   .length = size,
-                   .answer_offset = space};
+  deliver = {.kind = RecordKind::kDeliver,
+             .window = put.to.id,
+             .offset = put.offset,
+             .length = size,
+             .answer_offset = space};
   return true;
 }
 
 Result<bool> Outbox::write(const Put& put, size_t size, const Window& window, uint64_t offset,
                            Started started) {
-  // An empty record ends too long a row of puts.
+  // An empty record ends a row of kMaxPutsInARow puts.
   if (puts_in_a_row_ == kMaxPutsInARow) {
     auto sent = send(Record{}, {.is_record = true, .last = false});
     if (!sent || !*sent) return sent;
@@ -186,7 +186,7 @@ bool Outbox::delivered(uint64_t pieces) {
   return true;
 }
 
-// Completes marks at the front: nothing is before them any more.
+// Completes the marks at the front, as no piece is before them.
 void Outbox::drop_marks() {
   while (!pieces_.empty() && !pieces_.front().space) {
     report_done(pieces_.front().operation);
@@ -197,16 +197,14 @@ void Outbox::drop_marks() {
 void Outbox::fail(const Error& why) {
   for (Started& started : started_) fail_operation(started.operation, why);
   started_.clear();
-  forsake(why);
+  abandon(why);
 }
 
-void Outbox::forsake(const Error& why) {
+void Outbox::abandon(const Error& why) {
   for (Part& part : waiting_) fail_operation(part.operation, why);
   for (Piece& piece : pieces_) fail_operation(piece.operation, why);
   waiting_.clear();
   pieces_.clear();
-  behind_.reset();
-  owed_ = 0;
   // The operations of failed parts may no longer exist.
   for (Started& started : started_) {
     if (started.operation != nullptr && started.operation->error) started.operation = nullptr;

@@ -1,9 +1,9 @@
-// Puts and records to one rank, in order; they wait here for room. A put is done when its bytes are
-// at their destination, a record when it has been posted.
+// Puts and records to one rank, in order; they wait here until the connection takes them. A put is
+// done when its bytes are at their destination, a record when it has been posted.
 //
-// Memory that a NIC does not reach is put piece by piece. If it is the peer's, a piece goes into
-// the landing that the peer has advertised, and the next record requests the copy; a record in
-// return reports that the copy is done and the space free.
+// Memory that a NIC does not reach is put in pieces. If it is the peer's memory, a piece goes into
+// the landing that the peer has advertised, and the next record requests the copy to its
+// destination. The peer reports by a record that the copy is done and the space is free.
 //
 // Bounds: kMaxWaiting parts; check room() first. Thread rule: one thread at a time.
 #pragma once
@@ -38,33 +38,31 @@ class Outbox {
       : connection_(std::move(connection)), places_(places), memory_(memory) {}
 
   bool room() const { return waiting_.size() + started_.size() + 2 <= kMaxWaiting; }
-  // Each adds a part to the operation, if there is one, which must not move until it is done.
+  // Each adds a part to the operation, if one is given; it must not move until it is done.
   void add(const Put& put, Operation* operation);
   void add(const Record& record, Operation* operation);
-  // Adds a part that is done when all before it are.
+  // Adds a part that is done when all parts before it are done.
   void add_mark(Operation& operation);
-  // Starts what there is room for, and reports what is done. Errors: kPeer and those of puts.
+  // Starts as many parts as the connection takes, and completes those that are done. Errors: kPeer,
+  // and those of puts.
   Result<void> advance();
   // Sends started parts at once, not with the next poll.
   void hurry() { connection_->hurry(); }
   // All pending operations fail.
   void fail(const Error& why);
-  // The peer has left: parts that have not started fail, and pieces that it should copy.
-  void forsake(const Error& why);
+  // The peer has left: parts that have not been started fail, and pieces that it has not copied.
+  void abandon(const Error& why);
 
   // The peer has advertised its landing. False: invalid.
   bool set_landing(const Window& window);
-  // The peer has copied so many more pieces. False: there were not so many.
+  // The peer has copied that many more pieces. False: there were fewer.
   bool delivered(uint64_t pieces);
-  // We have copied one of the peer's pieces. The report is sent before all queued parts, as these
-  // may wait for the peer.
-  void owe() { ++owed_; }
+  // This rank has copied one of the peer's pieces. The report is sent before all waiting parts, as
+  // these may wait for the peer.
+  void report_copied();
 
-  bool idle() const {
-    return waiting_.empty() && started_.empty() && pieces_.empty() && owed_ == 0 && !behind_;
-  }
-  // The number of parts added so far, and how many of the first of them are done, not counting the
-  // peer's copies.
+  bool idle() const { return waiting_.empty() && started_.empty() && pieces_.empty(); }
+  // The number of parts added so far, and of these, how many are done, without the peer's copies.
   uint64_t added() const { return added_; }
   uint64_t done() const { return done_; }
   std::string peer() const { return connection_->peer(); }
@@ -73,27 +71,31 @@ class Outbox {
   enum class Kind : uint8_t { kPut, kRecord, kMark };
   struct Part {
     Kind kind = Kind::kPut;
-    Put put;  // the rest of it
+    Put put;  // what is left of it
     Record record;
     Operation* operation = nullptr;
+    bool counts = true;  // in added() and done()
   };
   struct Started {
-    Request* request = nullptr;  // none: a mark
+    Request* request = nullptr;  // null: a mark
     bool is_record = false;
-    bool last = true;  // of its part
+    bool last = true;  // it ends its part
     Operation* operation = nullptr;
   };
   // A piece in the peer's landing, or a mark after one.
   struct Piece {
-    std::optional<size_t> space;
+    std::optional<size_t> space;     // nullopt: a mark
     Operation* operation = nullptr;  // of a part's last piece
   };
 
   void add(Part part);
-  // Each false: no room.
+  // Adds a record that is sent before all waiting parts, and belongs to none.
+  void add_first(const Record& record);
+  // Each returns false if the connection, or the landing, has no room.
   Result<bool> start();
   Result<bool> start_put(Part& part);
-  Result<bool> start_piece(const Put& put, size_t size, Operation* operation);
+  // Sets the record that requests the copy.
+  Result<bool> start_piece(const Put& put, size_t size, Operation* operation, Record& deliver);
   Result<bool> send(const Record& record, Started started);
   Result<bool> write(const Put& put, size_t size, const Window& window, uint64_t offset,
                      Started started);
@@ -106,7 +108,7 @@ class Outbox {
   Record* places_;
   const Memory* memory_;
   std::deque<Part> waiting_;
-  std::deque<Started> started_;  // not done
+  std::deque<Started> started_;  // and not done
   uint64_t added_ = 0;
   uint64_t done_ = 0;
   uint64_t records_sent_ = 0;
@@ -115,10 +117,8 @@ class Outbox {
 
   Window landing_;  // the peer's; empty until advertised
   RingSpace space_{Landing::kBytes};
-  std::optional<size_t> next_space_;  // reserved for the first that waits
+  std::optional<size_t> next_space_;  // reserved for the next piece
   std::deque<Piece> pieces_;          // not copied by the peer yet
-  std::optional<Record> behind_;      // record for the newest of them, not sent yet
-  uint64_t owed_ = 0;
 };
 
 }  // namespace pacecar::rma

@@ -17,10 +17,10 @@ bool Peer::advance() {
   if (!inbox_) return false;
   const auto came = take_records();
   if (!came) {
-    left_ ? forsake() : fail(came.error());
+    left_ ? abandon() : fail(came.error());
     return true;
   }
-  ask();
+  request_gets();
   if (auto advanced = outbox_->advance(); !advanced) {
     fail(advanced.error());
     return true;
@@ -46,11 +46,11 @@ Result<void> Peer::take(const Record& record) {
     case RecordKind::kWindow: {
       const Place place{
           .id = record.window, .window = window_in(record), .staged = record.staged != 0};
-      if (!windows_.announce(rank_, place)) return nonsense("a window too many");
+      if (!windows_.announce(rank_, place)) return invalid("too many windows");
       return {};
     }
     case RecordKind::kLanding:
-      if (!outbox_->set_landing(window_in(record))) return nonsense("a landing that is none");
+      if (!outbox_->set_landing(window_in(record))) return invalid("an invalid landing");
       return {};
     case RecordKind::kNothing:
       return {};
@@ -63,23 +63,25 @@ Result<void> Peer::take(const Record& record) {
     case RecordKind::kDeliver:
       return deliver(record);
     case RecordKind::kDelivered:
-      if (!outbox_->delivered(record.value)) return nonsense("more deliveries than there were");
+      if (!outbox_->delivered(record.value))
+        return invalid("more deliveries than there were pieces");
       return {};
     case RecordKind::kBye:
-      if (gets_answered_ != gets_added_) return nonsense("its farewell before it had answered");
+      if (gets_answered_ != gets_added_)
+        return invalid("its last record before it had answered all gets");
       left_ = true;
       return {};
     case RecordKind::kHello:
       break;
   }
-  return nonsense("a record of no kind");
+  return invalid("a record of an unknown kind");
 }
 
-// The puts before it are in place.
+// The puts before the signal are in place.
 Result<void> Peer::add_signal(const Record& record) {
   const auto word = windows_.own_word(record.window, record.offset);
   if (!word || (word->copies != nullptr && !arrivals_.has_scratch())) {
-    return nonsense("a signal outside of our windows");
+    return invalid("a signal outside of our windows");
   }
   arrivals_.add(record.window, record.offset, record.value);
   return {};
@@ -91,7 +93,7 @@ Result<void> Peer::deliver(const Record& record) {
   const auto copies = to == nullptr ? nullptr : windows_.own_copies(record.window);
   uint8_t* const from =
       landing_ == nullptr ? nullptr : landing_->bytes(rank_, record.answer_offset, record.length);
-  if (copies == nullptr || from == nullptr) return nonsense("what is for none of our windows");
+  if (copies == nullptr || from == nullptr) return invalid("a delivery outside of our windows");
   if (auto copied = copies->copy(CopyWay::kToDevice, to, from, record.length); !copied) {
     return copied;
   }
@@ -100,13 +102,13 @@ Result<void> Peer::deliver(const Record& record) {
 }
 
 Result<void> Peer::answer(const Record& record) {
-  // Some of our answers may have arrived, which we do not know yet.
-  if (answers_.size() == kMaxGets + kRecords) return nonsense("more gets at once than are allowed");
+  // Some of our answers may have arrived, but their acknowledgements have not.
+  if (answers_.size() == kMaxGets + kRecords) return invalid("more gets at once than are allowed");
   const uint8_t* const bytes = windows_.own_bytes(record.window, record.offset, record.length);
   const Place* const place = windows_.find(rank_, record.answer_window);
   const bool fits = place != nullptr && record.length <= place->window.length &&
                     record.answer_offset <= place->window.length - record.length;
-  if (bytes == nullptr || !fits) return nonsense("a get outside of our windows, or its own");
+  if (bytes == nullptr || !fits) return invalid("a get outside of our windows or its own");
   const Put put{.data = bytes,
                 .size = record.length,
                 .memory = windows_.own_memory(record.window),
@@ -119,8 +121,8 @@ Result<void> Peer::answer(const Record& record) {
 }
 
 Result<void> Peer::on_got(const Record& record) {
-  if (gets_answered_ == gets_asked_ || record.value != gets_answered_) {
-    return nonsense("what was not asked");
+  if (gets_answered_ == gets_requested_ || record.value != gets_answered_) {
+    return invalid("the answer to a get that was not requested");
   }
   ++gets_answered_;
   arrivals_.add({.kind = ArrivalKind::kGot, .rank = rank_});
@@ -129,7 +131,7 @@ Result<void> Peer::on_got(const Record& record) {
 
 void Peer::on_arrival(const Arrival& arrival) {
   if (!outbox_) return;
-  if (arrival.kind == ArrivalKind::kDelivered) return outbox_->owe();
+  if (arrival.kind == ArrivalKind::kDelivered) return outbox_->report_copied();
   --gets_.front().operation->left;
   gets_.pop_front();
   ++gets_done_;
@@ -146,39 +148,39 @@ void Peer::land_in(const Landing& landing) {
 }
 
 void Peer::put(const Put& put, Operation& operation) {
-  if (!outbox_ || left_) return operation.fail(gone());
+  if (!outbox_ || left_) return operation.fail(closed_error());
   outbox_->add(put, &operation);
 }
 
 void Peer::send(const Record& record, Operation* operation) {
   if (outbox_ && !left_) return outbox_->add(record, operation);
-  if (operation != nullptr) operation->fail(gone());
+  if (operation != nullptr) operation->fail(closed_error());
 }
 
 void Peer::get(Record record, Operation& operation) {
-  if (!outbox_ || left_) return operation.fail(gone());
+  if (!outbox_ || left_) return operation.fail(closed_error());
   record.kind = RecordKind::kGet;
   record.value = gets_added_++;
   ++operation.left;
   gets_.push_back({record, &operation});
-  ask();
+  request_gets();
 }
 
-void Peer::ask() {
-  while (gets_asked_ < gets_added_ && gets_asked_ - gets_done_ < kMaxGets) {
-    const Get& get = gets_[gets_asked_++ - gets_done_];
+void Peer::request_gets() {
+  while (gets_requested_ < gets_added_ && gets_requested_ - gets_done_ < kMaxGets) {
+    const Get& get = gets_[gets_requested_++ - gets_done_];
     outbox_->add(get.record, nullptr);
   }
 }
 
 void Peer::flush(Operation& operation) {
-  if (!outbox_ || left_) return operation.fail(gone());
+  if (!outbox_ || left_) return operation.fail(closed_error());
   ++operation.left;
   flushes_.push_back({gets_added_, &operation});
   outbox_->add_mark(operation);
 }
 
-// The last part of a flush: the visibility of arrivals here.
+// The last part of a flush is that arrivals here are visible.
 void Peer::finish_flushes() {
   while (!flushes_.empty() && flushes_.front().operation->left == 1 &&
          flushes_.front().gets <= gets_done_) {
@@ -188,13 +190,13 @@ void Peer::finish_flushes() {
 }
 
 // The peer has left, and its last record has arrived.
-void Peer::forsake() {
-  outbox_->forsake(gone());
+void Peer::abandon() {
+  outbox_->abandon(closed_error());
   answers_.clear();
   std::erase_if(flushes_, [](const Flush& flush) { return flush.operation->error.has_value(); });
 }
 
-// Closes its connections, so that the peer learns of it, too.
+// Closes the connections with the peer, so that the peer detects the failure, too.
 void Peer::fail(const Error& cause) {
   const Error why{cause.code, fmt::format("rank {}: {}", rank_, cause.message)};
   failure_ = why;
@@ -208,12 +210,12 @@ void Peer::fail(const Error& cause) {
   inbox_.reset();
 }
 
-Error Peer::gone() const {
+Error Peer::closed_error() const {
   if (failure_) return *failure_;
   return {ErrorCode::kPeer, fmt::format("rank {} has left: look there", rank_)};
 }
 
-tl::unexpected<Error> Peer::nonsense(const char* what) const {
+tl::unexpected<Error> Peer::invalid(const char* what) const {
   return pacecar::fail(ErrorCode::kPeer,
                        fmt::format("peer {} sent {}: run the same version of Pacecar on all ranks, "
                                    "and the same program",

@@ -1,5 +1,5 @@
-// The state of one other rank, or of this one: the records from it and to it, its gets and ours.
-// Everything that it sends is checked; invalid records fail this peer and no other.
+// One rank of the group, which may be this one: the records from it and to it, its gets and ours.
+// All that it sends is checked; an invalid record fails this peer and no other.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -27,22 +27,23 @@ class Peer {
         windows_(windows),
         arrivals_(arrivals) {}
 
-  // Makes what progress is possible. True: something has arrived.
+  // Makes progress. True: something has arrived.
   bool advance();
 
-  // Add parts to an operation, in order. If the peer has failed or left, the operation fails.
+  // These four add parts to an operation, in order. If the peer has failed or left, the operation
+  // fails.
   void put(const Put& put, Operation& operation);
   void send(const Record& record, Operation* operation);
-  // `record` is a get's; its number is set here.
+  // `record` is that of a get; its kind and number are set here.
   void get(Record record, Operation& operation);
-  // Done when all earlier operations are, and arrivals from all ranks are visible.
+  // Done when all earlier operations are done, and arrivals from all ranks are visible.
   void flush(Operation& operation);
-  // Where the peer's puts for GPU memory that our NIC does not reach go.
+  // Advertises the landing, where the peer puts data for GPU memory that our NIC does not reach.
   void land_in(const Landing& landing);
   // The arrival counts now.
   void on_arrival(const Arrival& arrival);
-  // All operations with it fail, because of a failure here.
-  void give_up(const Error& why) {
+  // All operations with the peer fail, because of a failure of this rank.
+  void fail_all(const Error& why) {
     if (outbox_) fail(why);
   }
   // Sends started parts at once, not with the next poll.
@@ -52,14 +53,14 @@ class Peer {
   // No room for a further operation now.
   bool full() const { return outbox_ && !outbox_->room(); }
 
-  // An answer to a get, from that window of ours, is not acknowledged.
+  // Whether an answer to a get from that window of ours is not acknowledged.
   bool answers_from(WindowId id) const {
     return std::ranges::find(answers_, id, &Answer::window) != answers_.end();
   }
-  // Nothing of ours is outstanding.
+  // Whether nothing to this peer is outstanding.
   bool idle() const { return !outbox_ || outbox_->idle(); }
   const std::optional<Error>& failure() const { return failure_; }
-  // Once.
+  // The peer's failure, once.
   std::optional<Error> newly_failed() {
     return failure_ && !std::exchange(reported_, true) ? failure_ : std::nullopt;
   }
@@ -74,12 +75,12 @@ class Peer {
     Operation* operation;
   };
   struct Answer {
-    uint64_t end;  // the part of the outbox that ends it
+    uint64_t end;  // the number of its last part in the outbox
     WindowId window;
   };
   struct Flush {
-    uint64_t gets;
-    Operation* operation;  // of which only this part is left
+    uint64_t gets;  // that it waits for
+    Operation* operation;
   };
 
   Result<bool> take_records();
@@ -88,22 +89,22 @@ class Peer {
   Result<void> answer(const Record& record);
   Result<void> deliver(const Record& record);
   Result<void> on_got(const Record& record);
-  void ask();
+  void request_gets();
   void finish_flushes();
-  void forsake();
+  void abandon();
   void fail(const Error& cause);
-  Error gone() const;
-  tl::unexpected<Error> nonsense(const char* what) const;
+  Error closed_error() const;
+  tl::unexpected<Error> invalid(const char* what) const;
 
   const size_t rank_;
-  std::optional<Inbox> inbox_;  // null, like the outbox, once the peer has failed
+  std::optional<Inbox> inbox_;  // empty, like the outbox, once the peer has failed
   std::optional<Outbox> outbox_;
   Windows& windows_;
   Arrivals& arrivals_;
   const Landing* landing_ = nullptr;
   std::deque<Get> gets_;  // not done; the requested ones first
   uint64_t gets_added_ = 0;
-  uint64_t gets_asked_ = 0;
+  uint64_t gets_requested_ = 0;
   uint64_t gets_answered_ = 0;
   uint64_t gets_done_ = 0;
   std::deque<Answer> answers_;  // not acknowledged

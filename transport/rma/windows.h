@@ -1,4 +1,4 @@
-// The windows that a group's ranks share: our own memory, by number, and the peers' windows as
+// The windows that a group's ranks share: this rank's memory by number, and the peers' windows as
 // advertised.
 //
 // Thread rule: one thread at a time.
@@ -18,82 +18,83 @@
 
 namespace pacecar::rma {
 
-using WindowId = uint32_t;  // its owner's number; never reused
+using WindowId = uint32_t;  // a number that the owner chooses and never reuses
 
 // A rank's advertisement of a window.
 struct Place {
   WindowId id = 0;
   Window window;
-  bool staged = false;  // its NIC does not reach it: only the length in `window` is set
+  bool staged = false;  // the rank's NIC does not reach it: only the length in `window` is set
   bool operator==(const Place& other) const { return id == other.id; }
 };
 
-// A window of each rank, which share() returns.
+// What share() returns: a window of each rank.
 struct SharedWindow {
-  const Memory* memory = nullptr;
-  uint8_t* base = nullptr;    // ours
-  std::vector<Place> places;  // by rank, our own among them
-  uint32_t shares = 1;        // how often it was shared
+  const Memory* memory = nullptr;  // this rank's
+  uint8_t* base = nullptr;         // of this rank's memory
+  std::vector<Place> places;       // by rank, this one included
+  uint32_t shares = 1;             // how often it was shared
 };
 
-// A word of ours. In GPU memory it is read and written by copies, otherwise by the processor.
+// A word of this rank. In GPU memory copies read and write it, otherwise the processor.
 struct Word {
   uint64_t* at = nullptr;
-  std::shared_ptr<StagedRange> copies;  // null: of the host's memory
+  std::shared_ptr<StagedRange> copies;  // null: host memory
 };
 
-// Memory of ours that is registered.
+// Registered memory of this rank.
 struct OwnMemory {
   uint8_t* base = nullptr;
   uint64_t length = 0;
   const Memory* memory = nullptr;
-  std::shared_ptr<StagedRange> copies;  // null: of the host's memory
+  std::shared_ptr<StagedRange> copies;  // null: host memory
   Place place;
   uint32_t registrations = 1;
 };
 
-// A GPU with windows of ours in its memory.
+// A GPU with windows of this rank in its memory.
 struct WindowGpu {
   std::shared_ptr<const CopyEngine> engine;
-  const Memory* direct = nullptr;  // a registration that the NIC writes to; null: it reaches none
+  const Memory* direct = nullptr;  // one that the NIC reaches; null: none
   const uint8_t* base = nullptr;   // of `direct`
 };
 
 class Windows {
  public:
-  // The most windows that a peer has announced and this rank has not: all share them in the same
-  // order, so no peer is further ahead.
+  // The largest number of windows that a peer has announced and this rank has not. As all ranks
+  // share windows in the same order, no peer can be further ahead.
   static constexpr size_t kMostAhead = 2;
 
   Windows(std::shared_ptr<Context> context, size_t nic, size_t ranks)
       : context_(std::move(context)), nic_(nic), announced_(ranks), known_(ranks) {}
   ~Windows();
 
-  // Registers our memory, unless a longer range from the same address is registered already.
+  // Registers memory of this rank, unless a range from the same address that is at least as long is
+  // registered already.
   // Errors: as register_memory and window_of.
   Result<Place> register_own(const MemoryRange& range);
-  // One registration less. Returns the memory if it was the last: peers cannot name it any more,
-  // and deregister() must follow, once no put reads it.
+  // Ends one registration. If it was the last, peers cannot name the memory any more, and the
+  // memory is returned: call deregister() once no put reads it.
   [[nodiscard]] std::optional<OwnMemory> release_own(WindowId id);
   void deregister(const OwnMemory& own);
 
-  // A peer has announced its next one. False: too many.
+  // A peer has announced its next window. False: too many.
   bool announce(size_t rank, const Place& place);
   bool all_announced() const;
-  // The window that all have announced; ours is `own`. An existing one, if all have announced the
-  // same again.
+  // The window that all ranks have announced; `own` is this rank's. If all have announced the same
+  // again, it is the existing one.
   SharedWindow* take_announced(size_t own_rank, const Place& own);
   // Ends one share(). Returns as release_own().
   [[nodiscard]] std::optional<OwnMemory> unshare(SharedWindow* window, size_t own_rank);
 
-  // Bytes of ours that a peer has named; nullptr: out of bounds.
+  // Bytes of this rank that a peer has named; nullptr: out of bounds.
   uint8_t* own_bytes(WindowId id, uint64_t offset, uint64_t length) const;
   // Likewise a word to which signals add; nullopt: out of bounds.
   std::optional<Word> own_word(WindowId id, uint64_t offset) const;
   const Memory* own_memory(WindowId id) const { return own_.at(id).memory; }
-  // The copies of a window of ours on a GPU; null for host memory.
+  // The copies of a window of this rank in GPU memory; null for host memory.
   std::shared_ptr<StagedRange> own_copies(WindowId id) const { return own_.at(id).copies; }
-  // Each once.
+  // Each GPU once.
   std::span<const WindowGpu> gpus() const { return gpus_; }
   // A window of that rank's; nullptr: there is none.
   const Place* find(size_t rank, WindowId id) const;

@@ -16,7 +16,7 @@ namespace {
 
 // Below the default limit of open files.
 constexpr size_t kAtOnce = 256;
-// Before the next try at a process whose backlog was full.
+// Before the next attempt to connect to a process whose backlog is full.
 constexpr int kAgainMs = 10;
 
 class Asking {
@@ -36,7 +36,8 @@ class Asking {
     }
     if (!*socket) return;
     socket_ = std::move(**socket);
-    // A new socket has room for it; a failure is ignored, as the process may have answered already.
+    // A new socket has room for the line. A failure is ignored, as the process may have answered
+    // already.
     const std::string line = fmt::format("GET {}\n", question_.page);
     static_cast<void>(send(fd(), line.data(), line.size(), MSG_NOSIGNAL));
   }
@@ -44,7 +45,7 @@ class Asking {
   void receive() {
     std::array<char, 1U << 16> part;
     const ssize_t size = recv(fd(), part.data(), part.size(), MSG_DONTWAIT);
-    // Reset: the process has answered without reading the request, as other versions may.
+    // ECONNRESET: the process has answered without reading the request, as other versions may.
     const bool over = size == 0 || (size < 0 && errno == ECONNRESET);
     if (over && text_.empty()) {
       answer_ = fail(ErrorCode::kNotFound, "it ended before it answered");
@@ -95,7 +96,7 @@ void ask(std::span<Asking> all, Duration limit) {
     for (size_t i = 0; i < waiting.size(); ++i) {
       if (waiting[i].revents != 0) whose[i]->receive();
     }
-    if (wait_ms == 0) return;  // the time was over, and what had come is read
+    if (wait_ms == 0) return;  // the time was over, and what had arrived is read
   }
 }
 

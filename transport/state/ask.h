@@ -1,4 +1,4 @@
-// Asks many processes for a page at once, so that stopped ones do not delay the others.
+// Requests a page from many processes at once, so that stopped ones do not delay the others.
 //
 // Thread rule: any thread.
 #pragma once

@@ -1,6 +1,5 @@
 #include "transport/state/state_directory.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <glob.h>
@@ -11,11 +10,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <memory>
+#include <filesystem>
+#include <system_error>
+
+#include "transport/base/to_number.h"
 
 namespace pacecar {
 namespace {
@@ -39,11 +40,13 @@ tl::unexpected<Error> not_ours(const std::string& path) {
 
 // A path through the directory's descriptor: short, and in the checked directory even if its path
 // was replaced.
+std::string path_in(const FileDescriptor& directory, const std::string& name) {
+  return fmt::format("/proc/self/fd/{}/{}", directory.get(), name);
+}
+
 sockaddr_un address_in(const FileDescriptor& directory, const std::string& name) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  fmt::format_to_n(address.sun_path, sizeof address.sun_path - 1, "/proc/self/fd/{}/{}",
-                   directory.get(), name);
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  path_in(directory, name).copy(address.sun_path, sizeof address.sun_path - 1);
   return address;
 }
 
@@ -126,14 +129,11 @@ std::vector<std::string> usual_state_directories(const std::string& shared) {
 std::optional<pid_t> pid_of_socket(std::string_view name) {
   if (!name.ends_with(kSuffix)) return std::nullopt;
   name.remove_suffix(kSuffix.size());
-  const char* const end = name.data() + name.size();
-  pid_t pid = 0;
-  unsigned number = 0;
-  const auto dash = std::from_chars(name.data(), end, pid);
-  if (dash.ec != std::errc() || pid <= 0 || dash.ptr == end || *dash.ptr != '-') return {};
-  const auto last = std::from_chars(dash.ptr + 1, end, number);
-  if (last.ec != std::errc() || last.ptr != end) return std::nullopt;
-  return pid;
+  const size_t dash = std::min(name.find('-'), name.size());
+  const auto pid = to_number<pid_t>(name.substr(0, dash));
+  const bool numbered =
+      to_number<unsigned>(name.substr(std::min(dash + 1, name.size()))).has_value();
+  return pid && *pid > 0 && numbered ? pid : std::nullopt;
 }
 
 Result<StateDirectory> StateDirectory::make(const std::string& path) {
@@ -211,18 +211,13 @@ void StateDirectory::remove_stale() const {
 
 std::vector<std::string> StateDirectory::sockets() const {
   std::vector<std::string> names;
-  const int own = openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (own < 0) return names;
-  const std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(own), closedir);
-  if (entries == nullptr) {
-    close(own);
-    return names;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(path_in(directory_, "."), error);
+  for (; !error && entry != end(entry) && names.size() < kMaxSockets; entry.increment(error)) {
+    std::string name = entry->path().filename();
+    if (pid_of_socket(name)) names.push_back(std::move(name));
   }
-  while (const dirent* entry = readdir(entries.get())) {
-    if (names.size() == kMaxSockets) break;
-    if (pid_of_socket(entry->d_name)) names.emplace_back(entry->d_name);
-  }
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 

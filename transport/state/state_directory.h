@@ -1,9 +1,9 @@
-// The directory in which the processes of one user serve their state, each on a UNIX stream socket
-// of its own: PID-NUMBER.sock.
+// The directory in which the processes of one user serve their state, each on its own UNIX stream
+// socket PID-NUMBER.sock.
 //
 // Trust: the directory belongs to that user, is no symbolic link, and nobody else may enter it. So
-// every process reached through it is that user's; SO_PEERCRED confirms it. Names are looked up in
-// the checked directory itself, even if its path is replaced.
+// every process reached through it is that user's, which SO_PEERCRED confirms. Names are looked up
+// in the checked directory, even if its path is replaced.
 //
 // Thread rule: any thread.
 #pragma once
@@ -21,16 +21,17 @@
 
 namespace pacecar {
 
-// The value of PACECAR_STATE_DIR that switches all of this off.
+// The value of PACECAR_STATE_DIR with which a process serves no state.
 inline constexpr std::string_view kNoStateDirectory = "none";
 
-// A folder in which any user may take a name before we do.
+// A folder in which another user may take our name first.
 inline constexpr const char* kSharedFolder = "/tmp";
 
-// Where processes of this user may serve their state; for root: those of all users.
+// The directories in which processes of this user may serve their state; for root, those of all
+// users.
 std::vector<std::string> usual_state_directories(const std::string& shared = kSharedFolder);
 
-// The process that a socket's name says; nullopt for any other file.
+// The process id in a socket's name; nullopt for any other name.
 std::optional<pid_t> pid_of_socket(std::string_view name);
 
 class StateDirectory {
@@ -38,9 +39,9 @@ class StateDirectory {
   // Makes it if it is missing. Errors: kPermission (another's, or open to others), kSystem.
   static Result<StateDirectory> make(const std::string& path);
   // The default directory, made if it is missing: pacecar in $XDG_RUNTIME_DIR, if that is this
-  // user's; else pacecar-UID in the shared folder; else, if another user has taken that name,
-  // pacecar-UID.RANDOM with a warning: a name that nobody can take in advance, the same for all of
-  // the user's processes. Errors: kSystem.
+  // user's; otherwise pacecar-UID in the shared folder. If another user has taken that name, it
+  // logs a warning and uses pacecar-UID.RANDOM: a name that nobody can take in advance, the same
+  // for all of the user's processes. Errors: kSystem.
   static Result<StateDirectory> make_usual(const LogSink& log,
                                            const std::string& shared = kSharedFolder);
   // To read from. Errors: kNotFound; kPermission (another's, for all but root; open to others).
@@ -50,7 +51,7 @@ class StateDirectory {
     FileDescriptor socket;
     std::string name;
   };
-  // A socket that listens under a name of its own. Errors: kSystem.
+  // A socket that listens under a new name. Errors: kSystem.
   Result<Listening> listen() const;
   void remove(const std::string& name) const;
   // Removes the sockets of processes that were killed.

@@ -13,7 +13,7 @@ inline constexpr const char* kJsonType = "application/json";
 
 struct StateRequest {
   std::string_view path;  // empty: unknown request
-  bool headers = false;   // the answer has HTTP headers, too
+  bool headers = false;   // the answer must have HTTP headers
 };
 
 // Parses "GET PATH" and the end of the line (HTTP 0.9), or "GET PATH HTTP/1.1" and so on. `text` is

@@ -18,8 +18,9 @@ namespace pacecar {
 namespace {
 
 constexpr Duration kAnswerLimit = Duration::from_s(2);
-constexpr int kPauseMs = 10;  // making a page takes a small part of that
-// A caller without a request by then gets the first page.
+// Between two callers. Making a page takes a small part of this time.
+constexpr int kPauseMs = 10;
+// A caller that has sent no request within this time gets the first page.
 constexpr int kSilenceMs = 100;
 constexpr size_t kMaxRequest = 4096;
 
@@ -44,8 +45,7 @@ tl::unexpected<Error> cannot(std::string_view what, int code) {
 
 }  // namespace
 
-Result<std::unique_ptr<StateServer>> StateServer::open(StateDirectory directory,
-                                                       StatePages pages) {
+Result<std::unique_ptr<StateServer>> StateServer::open(StateDirectory directory, StatePages pages) {
   directory.remove_stale();
   FileDescriptor stop(eventfd(0, EFD_CLOEXEC));
   if (!stop) return cannot("an eventfd", errno);
@@ -67,7 +67,7 @@ StateServer::StateServer(StateDirectory directory, StateDirectory::Listening lis
       stop_(std::move(stop)),
       pages_(std::move(pages)) {}
 
-// A forked child has neither the thread nor the socket's name: both are its parent's.
+// In a forked child the thread does not run, and the socket's name belongs to the parent.
 StateServer::~StateServer() {
   if (getpid() != owner_) {
     if (thread_.joinable()) thread_.detach();
@@ -96,7 +96,7 @@ void StateServer::serve() {
 
 void StateServer::answer(const FileDescriptor& caller) const {
   const TimeLimit time(kAnswerLimit);
-  const std::string text = response(first_words(caller, time));
+  const std::string text = response(first_line(caller, time));
   std::string_view left = text;
   while (!left.empty() && wait_for(caller.get(), POLLOUT, time.left_ms())) {
     const ssize_t sent = send(caller.get(), left.data(), left.size(), MSG_NOSIGNAL);
@@ -109,32 +109,31 @@ void StateServer::answer(const FileDescriptor& caller) const {
   }
 }
 
-// The caller's bytes up to the end of the first line; empty for a silent caller.
-std::string StateServer::first_words(const FileDescriptor& caller, const TimeLimit& time) const {
-  std::array<char, kMaxRequest> words;
+// The caller's bytes, at least up to the end of the first line; empty for a silent caller.
+std::string StateServer::first_line(const FileDescriptor& caller, const TimeLimit& time) const {
+  std::array<char, kMaxRequest> bytes;
   size_t size = 0;
-  while (size < words.size() &&
+  while (size < bytes.size() &&
          wait_for(caller.get(), POLLIN, size == 0 ? kSilenceMs : time.left_ms())) {
-    const ssize_t more =
-        recv(caller.get(), words.data() + size, words.size() - size, MSG_DONTWAIT);
+    const ssize_t more = recv(caller.get(), bytes.data() + size, bytes.size() - size, MSG_DONTWAIT);
     if (more < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (more <= 0) break;
     size += static_cast<size_t>(more);
-    if (std::memchr(words.data(), '\n', size) != nullptr) break;
+    if (std::memchr(bytes.data(), '\n', size) != nullptr) break;
   }
-  return {words.data(), size};
+  return {bytes.data(), size};
 }
 
 std::string StateServer::response(std::string_view text) const {
   const StateRequest request = parse_state_request(text);
   const auto named = [&request](const StatePage& page) { return page.path == request.path; };
-  const auto found = text.empty() ? pages_.begin()
-                                  : std::find_if(pages_.begin(), pages_.end(), named);
+  const auto found =
+      text.empty() ? pages_.begin() : std::find_if(pages_.begin(), pages_.end(), named);
   if (found != pages_.end()) {
     std::string body = found->make();
     return request.headers ? with_headers(200, "OK", found->type, body) : body;
   }
-  std::string sentence = "There is no such page here: ask by GET for one of";
+  std::string sentence = "There is no such page: send GET and one of";
   for (const StatePage& page : pages_) sentence += fmt::format(" {}", page.path);
   sentence += ".\n";
   return request.headers ? with_headers(404, "Not Found", "text/plain", sentence) : sentence;

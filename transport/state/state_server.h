@@ -1,9 +1,8 @@
-// Serves pages to processes of the same user and of root. A caller connects, names a page in the
-// first line of an HTTP request, gets the page as of that moment, and the server closes. So `curl
-// --unix-socket PID-0.sock http://pacecar/metrics` works.
+// Serves pages to processes of the same user and of root. A caller connects and names a page in the
+// first line of an HTTP request. The server makes the page, sends it, and closes the connection.
 //
-// One thread, which sleeps without callers. One caller at a time, each for a bounded time, with a
-// pause between two: callers cannot keep the process from its work.
+// One thread, which sleeps without callers. It serves one caller at a time, for a limited time,
+// with a pause between two, so that callers cannot keep the process from its work.
 #pragma once
 
 #include <unistd.h>
@@ -23,17 +22,18 @@ namespace pacecar {
 
 struct StatePage {
   std::string_view path;
-  std::string type;                   // of its content, as HTTP says it
-  std::function<std::string()> make;  // called by the server's thread, until it is destroyed
+  std::string type;  // its HTTP content type
+  std::function<std::string()>
+      make;  // called by the server's thread, until the server is destroyed
 };
-// The first page is for callers that name none.
+// A caller that names no page gets the first one.
 using StatePages = std::vector<StatePage>;
 
 class StateServer {
  public:
-  // At least one page. Errors: kSystem.
+  // `pages` has at least one. Errors: kSystem.
   static Result<std::unique_ptr<StateServer>> open(StateDirectory directory, StatePages pages);
-  // Waits for a page to be made, never for callers.
+  // Waits for a page that is being made, never for callers.
   ~StateServer();
   StateServer(const StateServer&) = delete;
   StateServer& operator=(const StateServer&) = delete;
@@ -44,15 +44,15 @@ class StateServer {
 
   void serve();
   void answer(const FileDescriptor& caller) const;
-  std::string first_words(const FileDescriptor& caller, const TimeLimit& time) const;
+  std::string first_line(const FileDescriptor& caller, const TimeLimit& time) const;
   std::string response(std::string_view request) const;
-  // Waits until the descriptor is ready, the server ends, or the time is over; negative: no limit.
-  // True: ready.
+  // Waits until the descriptor is ready, the server ends, or the time is over (negative: no limit).
+  // True: the descriptor is ready.
   bool wait_for(int fd, short events, int limit_ms) const;
 
   const StateDirectory directory_;
   const StateDirectory::Listening listening_;
-  const FileDescriptor stop_;  // an eventfd, readable from the end on
+  const FileDescriptor stop_;  // an eventfd, readable once the server ends
   const StatePages pages_;
   const pid_t owner_ = getpid();
   std::thread thread_;

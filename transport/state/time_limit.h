@@ -1,8 +1,8 @@
-// A time limit.
+// A time limit for poll(2).
 #pragma once
 
 #include <algorithm>
-#include <ctime>
+#include <chrono>
 
 #include "transport/base/units.h"
 
@@ -10,23 +10,18 @@ namespace pacecar {
 
 class TimeLimit {
  public:
-  explicit TimeLimit(Duration limit) : end_(now() + limit) {}
+  explicit TimeLimit(Duration limit) : end_(Clock::now() + std::chrono::nanoseconds(limit.ns())) {}
 
-  // For poll(2): 0 when it is over.
+  // 0 when it is over.
   int left_ms() const {
-    const int64_t left = (end_ - now()).ns();
-    return left <= 0 ? 0
-                     : static_cast<int>(std::min<int64_t>((left + 999'999) / 1'000'000, 1 << 30));
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - Clock::now()).count();
+    return static_cast<int>(std::clamp<int64_t>(left, 0, 1 << 30));
   }
 
  private:
-  static Instant now() {
-    timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return Instant::from_ns(int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec);
-  }
+  using Clock = std::chrono::steady_clock;
 
-  Instant end_;
+  Clock::time_point end_;
 };
 
 }  // namespace pacecar

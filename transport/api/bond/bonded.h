@@ -1,7 +1,7 @@
 // The two ends of a bonded connection. The sender divides each message among the lanes; the
 // receiver posts each buffer on all of them. When a lane is lost, they agree which buffers are
-// filled: the receiver posts the others again, and the sender sends what they lack over the other
-// lanes.
+// filled. The receiver posts the others again, and the sender sends their messages again over the
+// other lanes. Thread rule: as for other connections.
 #pragma once
 
 #include <memory>

@@ -1,14 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
-#include <optional>
 
 #include "transport/api/bond/bonded.h"
+#include "transport/api/bond/bonded_end.h"
 #include "transport/api/bond/lane_split.h"
-#include "transport/api/failure.h"
 #include "transport/api/memory.h"
-#include "transport/api/stall.h"
 #include "transport/base/check.h"
 #include "transport/base/fixed_queue.h"
 #include "transport/engine/clock.h"
@@ -16,7 +13,15 @@
 namespace pacecar {
 namespace {
 
-class BondedSend final : public SendConnection, public Tended {
+constexpr LaneCalls kSendCalls = {.end = "send to",
+                                  .sight = &Messenger::send_lane,
+                                  .stall = &Messenger::send_stall,
+                                  .fault = &Messenger::send_fault,
+                                  .break_flow = &Messenger::break_send,
+                                  .inbox = &Messenger::note_to_sender,
+                                  .write_note = &Messenger::write_to_receiver};
+
+class BondedSend final : public SendConnection, public BondedEnd {
  public:
   BondedSend(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper);
   ~BondedSend() override;
@@ -27,7 +32,6 @@ class BondedSend final : public SendConnection, public Tended {
   size_t nic() const override { return lanes_.front().at.device; }
   FlowView flow() const override;
 
-  bool tend(Instant now) override;
   void forget_memory(const Memory& memory) override;
 
  private:
@@ -38,89 +42,56 @@ class BondedSend final : public SendConnection, public Tended {
     const Memory* memory = nullptr;          // to recognize it in forget_memory
     std::array<uint32_t, kMaxLanes> keys{};  // of it
     LaneMask lanes = 0;                      // on which it was posted; 0: not yet
-    LaneMask left = 0;                       // of these, those not done with it
-    MessageFailure trouble = MessageFailure::kNone;
+    LaneMask left = 0;                       // of these, those that are not done with it
   };
   struct Part {
     MessageRequest request;
     Bytes length = 0;
   };
-  enum class State : uint8_t {
-    kFlowing,
-    kComplaining,  // a lane is lost: the receiver will pause us
-    kPausing,      // until nothing is outstanding
-    kPaused,       // the receiver will let us resume
-  };
-
   Part& part(const Message& message, size_t lane) {
     return parts_[static_cast<size_t>(&message - messages_.data()) * lanes_.size() + lane];
   }
   void post(Message& message, Instant now);
-  void collect(Instant now);
+  void collect(Instant now) override;
   void finish(Message& message);
-  void give_back(Message& message);
 
-  void lose(size_t lane, const std::string& cause);
-  void end(Error error);
+  void on_loss() override;
+  void on_failure(size_t lane, MessageFailure failure) override;
   void on_closed(size_t lane);
-  void on_note(const LaneNote& note, Instant now);
+  void on_note(const LaneNote& note, Instant now) override;
   void on_pause(const LaneNote& note);
   void hold(bool held);
-  void lose_others(LaneMask known);
+  void give_up_others(LaneMask known);
   void on_resume(const LaneNote& note, Instant now);
   uint64_t slot_of(const Message& message);
-  // How much of its part the receive buffer takes, once the lane has matched it.
+  // How much of the lane's part the receive buffer takes, once the lane has matched the message.
   Bytes size_on(size_t lane, const Message& message) {
     return (message.lanes & bit_of(lane)) == 0 ? 0 : part(message, lane).request.sizes[0];
   }
-  MessageFailure trouble_of(const Message& message);
-  void watch(Instant now);
-  void finish_pause();
-  void send_note(NoteKind kind, LaneMask lanes);
+  MessageFailure failure_of(const Message& message);
+  void finish_pause(Instant now) override;
 
-  mutable std::mutex mutex_;
-  std::vector<BondLane> lanes_;
-  const std::shared_ptr<BondKeeper> keeper_;
   std::vector<Message> messages_;
   std::unique_ptr<Part[]> parts_;
-  std::vector<Message*> free_;
-  std::vector<Message*> pending_;              // in order of sending, until tested as done
   std::vector<FixedQueue<Message*>> on_lane_;  // by lane, as they were posted
   std::vector<LaneMeter> meters_;
-  std::vector<StallWatch> stalls_;
-  LaneWatch watch_;
-  LaneNotes notes_;
-  State state_ = State::kFlowing;
-  uint32_t epoch_ = 0;
-  std::optional<Error> ended_;                    // the connection's own end
   std::array<uint64_t, kCtsSlots> done_slots_{};  // 1 + slot, by slot modulo kCtsSlots
 };
 
 BondedSend::BondedSend(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper)
-    : lanes_(std::move(lanes)),
-      keeper_(std::move(keeper)),
+    : BondedEnd(std::move(lanes), std::move(keeper), kSendCalls),
       messages_(kMaxSends),
       parts_(std::make_unique<Part[]>(kMaxSends * lanes_.size())),
-      meters_(lanes_.size()),
-      stalls_(lanes_.size()),
-      watch_(lanes_.front().at.nic.timeout / 5),
-      notes_(lanes_, &Messenger::note_to_sender, &Messenger::write_to_receiver) {
-  for (Message& message : messages_) free_.push_back(&message);
+      meters_(lanes_.size()) {
+  for (Message& message : messages_) message.count = 1;
+  add_requests(messages_);
   for (size_t i = 0; i < lanes_.size(); ++i) on_lane_.emplace_back(kMaxSends);
-  pending_.reserve(kMaxSends);
   keeper_->add(*this);
 }
 
 BondedSend::~BondedSend() {
   keeper_->remove(*this);
-  for (const BondLane& lane : lanes_) {
-    Engine& engine = *lane.at.nic.engine;
-    engine.exclusively([&](Messenger& messenger, Nic&, Instant now) {
-      engine.sends().detach(lane.at.connection);
-      messenger.close_send(lane.at.connection, now);
-    });
-    engine.submitted();
-  }
+  for (const BondLane& lane : lanes_) close_send(*lane.at.nic.engine, lane.at.connection);
 }
 
 // --- messages ---
@@ -130,9 +101,9 @@ Result<Request*> BondedSend::isend(const void* data, size_t size, int tag, const
   if (!usable(any, data, size, memory)) return not_usable(any, memory);
   const std::lock_guard lock(mutex_);
   if (ended_) return tl::unexpected(*ended_);
-  if (free_.empty()) return nullptr;
-  Message& message = *free_.back();
-  free_.pop_back();
+  MessageRequest* const request = take_request();
+  if (request == nullptr) return nullptr;
+  auto& message = static_cast<Message&>(*request);
   message.data = static_cast<const uint8_t*>(data);
   message.size = size;
   message.tag = tag;
@@ -141,9 +112,6 @@ Result<Request*> BondedSend::isend(const void* data, size_t size, int tag, const
     message.keys[i] = memory == nullptr ? 0 : memory->region(lanes_[i].member).key;
   }
   message.lanes = 0;
-  message.trouble = MessageFailure::kNone;
-  message.set(MessageRequest::State::kPending);
-  pending_.push_back(&message);
   if (state_ == State::kFlowing) post(message, clock_now());
   return &message;
 }
@@ -177,33 +145,10 @@ Result<TestResult> BondedSend::test(Request* request) {
   const std::lock_guard lock(mutex_);
   auto& message = static_cast<Message&>(*request);
   if (message.state() == MessageRequest::State::kPending) {
-    for (size_t i = 0; i < lanes_.size(); ++i) {
-      const Attachment& at = lanes_[i].at;
-      if (lanes_[i].alive) at.nic.engine->progress();
-      stalls_[i].look(at, "send to", [&at](const Messenger& messenger) {
-        return messenger.send_stall(at.connection);
-      });
-    }
+    progress();
     collect(clock_now());
   }
-  TestResult result;
-  const MessageRequest::State state = message.state();
-  if (state == MessageRequest::State::kPending) return result;
-  if (state == MessageRequest::State::kFree) return tested_again();
-  const MessageFailure trouble = message.trouble;
-  result = {.done = true, .count = 1};
-  result.sizes[0] = message.sizes[0];
-  give_back(message);
-  if (state == MessageRequest::State::kDone) return result;
-  if (ended_) return tl::unexpected(*ended_);
-  const Attachment& at = lanes_.front().at;
-  return tl::unexpected(describe(trouble, at.peer, at.nic.timeout, ""));
-}
-
-void BondedSend::give_back(Message& message) {
-  std::erase(pending_, &message);
-  message.set(MessageRequest::State::kFree);
-  free_.push_back(&message);
+  return outcome(message);
 }
 
 // Collects the parts that are done.
@@ -216,7 +161,7 @@ void BondedSend::collect(Instant now) {
       if (state == MessageRequest::State::kPending) break;
       if (state == MessageRequest::State::kFailed) {
         const MessageFailure failure = own.request.failure;
-        if (failure == MessageFailure::kPeerSilent) return lose(i, "");
+        if (failure == MessageFailure::kPeerSilent) return give_up(i, "");
         if (failure == MessageFailure::kPeerClosed) return on_closed(i);
       }
       on_lane_[i].pop_front();
@@ -230,15 +175,15 @@ void BondedSend::collect(Instant now) {
 void BondedSend::finish(Message& message) {
   const uint64_t slot = slot_of(message);
   if (slot != MessageRequest::kNoSlot) done_slots_[slot % kCtsSlots] = slot + 1;
-  message.trouble = trouble_of(message);
+  message.failure = failure_of(message);
   message.sizes[0] = 0;
   for (size_t i = 0; i < lanes_.size(); ++i) message.sizes[0] += size_on(i, message);
-  message.set(message.trouble == MessageFailure::kNone ? MessageRequest::State::kDone
+  message.set(message.failure == MessageFailure::kNone ? MessageRequest::State::kDone
                                                        : MessageRequest::State::kFailed);
 }
 
-// The slot that it fills, which is the same on all lanes that have matched it. Only if nothing of
-// it is outstanding.
+// The slot of a message, which is the same on all lanes that have matched it. Call it only if
+// nothing of the message is outstanding.
 uint64_t BondedSend::slot_of(const Message& message) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     if ((message.lanes & bit_of(i)) == 0) continue;
@@ -249,7 +194,7 @@ uint64_t BondedSend::slot_of(const Message& message) {
 }
 
 // Why the message has failed, apart from lost lanes.
-MessageFailure BondedSend::trouble_of(const Message& message) {
+MessageFailure BondedSend::failure_of(const Message& message) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     const MessageRequest& own = part(message, i).request;
     if ((message.lanes & bit_of(i)) == 0 || own.state() != MessageRequest::State::kFailed) continue;
@@ -278,107 +223,41 @@ FlowView BondedSend::flow() const {
 
 // --- lost lanes ---
 
-bool BondedSend::tend(Instant now) {
-  const std::lock_guard lock(mutex_);
-  if (ended_) return false;
-  collect(now);
-  if (const auto note = notes_.receive(lanes_); note && !ended_) on_note(*note, now);
-  if (!ended_) watch(now);
-  if (state_ == State::kPausing && !ended_) finish_pause();
-  if (ended_) return false;
-  notes_.deliver(lanes_);
-  return state_ != State::kFlowing || !notes_.delivered(lanes_);
-}
-
-// Watches all lanes: a silent lane is lost only if another is alive, and lanes without data may
-// break or be closed, too.
-void BondedSend::watch(Instant now) {
-  if (pending_.empty() && state_ == State::kFlowing) return;
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    if (!lanes_[i].alive) continue;
-    const auto seen =
-        lanes_[i].at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
-          return messenger.send_lane(lanes_[i].at.connection);
-        });
-    const bool closed = seen.closed && state_ != State::kFlowing;
-    if (closed || seen.failure == MessageFailure::kPeerClosed) return on_closed(i);
-    if (seen.failure == MessageFailure::kPeerSilent) {
-      lose(i, "");
-    } else if (seen.failure != MessageFailure::kNone) {
-      const Attachment& at = lanes_[i].at;
-      return end(describe(seen.failure, at.peer, at.nic.timeout, ""));
-    } else if (watch_.look(i, {.waits = seen.writes > 0, .life = seen.life}, now)) {
-      lose(i, "nothing is acknowledged on it");
-    }
-    if (ended_) return;
-  }
-  if (watch_.doubts(now)) notes_.repeat();
-}
-
-void BondedSend::lose(size_t lane, const std::string& cause) {
-  const Attachment& at = lanes_[lane].at;
-  lanes_[lane].alive = false;
-  const std::string fault = break_lane(at, &Messenger::break_send, &Messenger::send_fault);
-  const LaneMask alive = alive_lanes(lanes_);
-  if (alive == 0) {
-    return end(describe(MessageFailure::kPeerSilent, at.peer, at.nic.timeout, fault));
-  }
-  warn_of_loss(lanes_, lane, "send to", cause.empty() ? fault : cause);
+void BondedSend::on_loss() {
   if (state_ == State::kFlowing) state_ = State::kComplaining;
   if (state_ == State::kComplaining) send_note(NoteKind::kComplaint, lost_lanes(lanes_));
 }
 
-void BondedSend::send_note(NoteKind kind, LaneMask lanes) {
-  notes_.send({.epoch = epoch_, .kind = static_cast<uint8_t>(kind), .lanes = lanes});
-  keeper_->hurry();
+void BondedSend::on_failure(size_t lane, MessageFailure failure) {
+  failure == MessageFailure::kPeerClosed ? on_closed(lane) : end(failure, lane);
 }
 
-// All pending requests fail.
-void BondedSend::end(Error error) {
-  ended_ = std::move(error);
-  for (Message* message : pending_) {
-    if (message->state() == MessageRequest::State::kPending) {
-      message->set(MessageRequest::State::kFailed);
-    }
-  }
-}
-
-// The receiver has closed, and its close word counts the messages that it had. Messages that this
-// lane has not matched are not among them. Once the receiver may have posted its buffers again the
-// count refers to those, so no message is.
+// The receiver has closed, and its close word has the number of messages that it had. Messages that
+// this lane has not matched are not among them. Once the receiver may have posted its buffers
+// again, the number refers to those, so no message counts as received.
 void BondedSend::on_closed(size_t lane) {
-  const Attachment& at = lanes_[lane].at;
-  const uint64_t completed =
-      at.nic.engine->exclusively([&](const Messenger& messenger, Nic&, Instant) {
-        return messenger.completed_by_peer(at.connection);
-      });
+  const uint64_t completed = lanes_[lane].at.call(&Messenger::completed_by_peer);
   const bool paused = state_ == State::kPausing || state_ == State::kPaused;
-  for (Message* message : pending_) {
-    if ((message->lanes & bit_of(lane)) == 0 || paused) continue;
-    const uint64_t slot = part(*message, lane).request.slot;
+  for (Message& message : pending<Message>()) {
+    if ((message.lanes & bit_of(lane)) == 0 || paused) continue;
+    const uint64_t slot = part(message, lane).request.slot;
     if (slot == MessageRequest::kNoSlot || slot >= completed) continue;
-    if (message->state() == MessageRequest::State::kPending) {
-      message->sizes[0] = 0;
-      for (size_t i = 0; i < lanes_.size(); ++i) {  // which may still send parts of it
+    if (message.state() == MessageRequest::State::kPending) {
+      message.sizes[0] = 0;
+      for (size_t i = 0; i < lanes_.size(); ++i) {  // other lanes may still send parts of it
         lanes_[i].at.nic.engine->exclusively(
-            [&](Messenger&, Nic&, Instant) { message->sizes[0] += size_on(i, *message); });
+            [&](const Messenger&) { message.sizes[0] += size_on(i, message); });
       }
-      message->set(MessageRequest::State::kDone);
+      message.set(MessageRequest::State::kDone);
     }
   }
-  end(describe(MessageFailure::kPeerClosed, at.peer, at.nic.timeout, ""));
+  end(MessageFailure::kPeerClosed, lane);
 }
 
 void BondedSend::on_note(const LaneNote& note, Instant now) {
-  watch_.on_sign(now);
-  switch (static_cast<NoteKind>(note.kind)) {
-    case NoteKind::kPause:
-      return on_pause(note);
-    case NoteKind::kResume:
-      return on_resume(note, now);
-    default:
-      return;
-  }
+  const auto kind = static_cast<NoteKind>(note.kind);
+  if (kind == NoteKind::kPause) on_pause(note);
+  if (kind == NoteKind::kResume) on_resume(note, now);
 }
 
 void BondedSend::on_pause(const LaneNote& note) {
@@ -386,49 +265,38 @@ void BondedSend::on_pause(const LaneNote& note) {
   epoch_ = note.epoch;
   state_ = State::kPausing;
   hold(true);
-  lose_others(static_cast<LaneMask>(~note.lanes));
+  give_up_others(static_cast<LaneMask>(~note.lanes));
 }
 
 void BondedSend::hold(bool held) {
   for (const BondLane& lane : lanes_) {
-    if (!lane.alive) continue;
-    lane.at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
-      messenger.hold_sends(lane.at.connection, held);
-    });
+    if (lane.alive) lane.at.call(&Messenger::hold_sends, held);
   }
 }
 
 // Gives up the lanes that are not `known` to the receiver.
-void BondedSend::lose_others(LaneMask known) {
+void BondedSend::give_up_others(LaneMask known) {
   for (size_t i = 0; i < lanes_.size() && !ended_; ++i) {
-    if (lanes_[i].alive && (known & bit_of(i)) == 0) lose(i, "the receiver has lost it");
+    if (lanes_[i].alive && (known & bit_of(i)) == 0) give_up(i, "the receiver has lost it");
   }
 }
 
-void BondedSend::finish_pause() {
-  for (const BondLane& lane : lanes_) {
-    if (!lane.alive) continue;
-    const auto seen = lane.at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
-      return messenger.send_lane(lane.at.connection);
-    });
-    if (seen.writes > 0) return;
+void BondedSend::finish_pause(Instant /*now*/) {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    if (lanes_[i].alive && sight(i).writes > 0) return;
   }
   state_ = State::kPaused;
   send_note(NoteKind::kPaused, lost_lanes(lanes_));
 }
 
 void BondedSend::on_resume(const LaneNote& note, Instant now) {
-  if (state_ != State::kPaused || note.epoch != epoch_) return;  // a repetition
-  lose_others(note.lanes);
+  if (state_ != State::kPaused || note.epoch != epoch_) return;  // a repeated note
+  give_up_others(note.lanes);
   if (ended_) return;
-  const Attachment& any = lanes_.front().at;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     on_lane_[i].clear();
     meters_[i] = LaneMeter();
-    lanes_[i].at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
-      if (!lanes_[i].alive) return;
-      messenger.renew_sends(lanes_[i].at.connection, note.next);
-    });
+    if (lanes_[i].alive) lanes_[i].at.call(&Messenger::renew_sends, note.next);
   }
   hold(false);
   uint64_t lost = 0;
@@ -440,46 +308,42 @@ void BondedSend::on_resume(const LaneNote& note, Instant now) {
     return end({ErrorCode::kPeer,
                 fmt::format("peer {}: {} messages were acknowledged by a NIC that was lost before "
                             "their receiver had them: start the job again",
-                            any.peer, lost)});
+                            peer(), lost)});
   }
   state_ = State::kFlowing;
   send_note(NoteKind::kResumed, alive_lanes(lanes_));
-  for (Message* message : pending_) {
-    if (message->state() != MessageRequest::State::kPending) continue;
-    const uint64_t slot = slot_of(*message);
+  for (Message& message : pending<Message>()) {
+    if (message.state() != MessageRequest::State::kPending) continue;
+    const uint64_t slot = slot_of(message);
     if (slot != MessageRequest::kNoSlot && slot_done(note, slot)) {
-      finish(*message);
-    } else if (message->memory == nullptr && message->size > 0) {
-      return end(describe(MessageFailure::kMemoryGone, any.peer, any.nic.timeout, ""));
+      finish(message);
+    } else if (message.memory == nullptr && message.size > 0) {
+      return end(MessageFailure::kMemoryGone);
     } else {
-      post(*message, now);
+      post(message, now);
     }
   }
-  // lanes that the receiver takes to be alive, and we do not
+  // Lanes that the receiver counts as alive, and this side does not.
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    if (!lanes_[i].alive && (note.lanes & bit_of(i)) != 0) {
-      state_ = State::kComplaining;
-      send_note(NoteKind::kComplaint, lost_lanes(lanes_));
-    }
+    if (!lanes_[i].alive && (note.lanes & bit_of(i)) != 0) return on_loss();
   }
 }
 
-// Lanes may differ in how far they are with a posted message, so it cannot be cancelled: then the
-// connection ends.
+// A posted message cannot be cancelled, as some lanes may have sent their parts: the connection
+// ends.
 void BondedSend::forget_memory(const Memory& memory) {
   const std::lock_guard lock(mutex_);
   if (ended_) return;
   collect(clock_now());
   bool under_way = false;
-  for (Message* message : pending_) {
-    if (message->memory != &memory) continue;
-    message->memory = nullptr;
-    under_way |= message->lanes != 0 && message->state() == MessageRequest::State::kPending;
+  for (Message& message : pending<Message>()) {
+    if (message.memory != &memory) continue;
+    message.memory = nullptr;
+    under_way |= message.lanes != 0 && message.state() == MessageRequest::State::kPending;
   }
   if (!under_way || ended_) return;
   hold(true);
-  const Attachment& any = lanes_.front().at;
-  end(describe(MessageFailure::kMemoryGone, any.peer, any.nic.timeout, ""));
+  end(MessageFailure::kMemoryGone);
 }
 
 }  // namespace

@@ -8,32 +8,24 @@
 #include <csignal>
 #include <system_error>
 
+#include "transport/api/bond/bonded_end.h"
 #include "transport/engine/clock.h"
 
 namespace pacecar {
 namespace {
 
 constexpr std::chrono::milliseconds kSoon{2};
-// The longest delay, beyond the silence limit, of detecting a lost lane; each look costs a few
-// reads of memory.
+// The longest delay, beyond the silence limit, of detecting a lost lane. Driving a connection costs
+// a few reads of memory.
 constexpr std::chrono::milliseconds kQuiet{50};
 
 }  // namespace
-
-BondKeeper::~BondKeeper() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
 
 Result<void> BondKeeper::start() {
   const std::lock_guard lock(mutex_);
   if (thread_.joinable()) return {};
   try {
-    thread_ = std::thread([this] { keep(); });
+    thread_ = std::jthread([this](const std::stop_token& stop) { keep(stop); });
   } catch (const std::system_error& error) {
     return fail(ErrorCode::kSystem,
                 fmt::format("cannot start the thread that joined NICs need ({}): raise the limit "
@@ -43,41 +35,42 @@ Result<void> BondKeeper::start() {
   return {};
 }
 
-void BondKeeper::add(Tended& connection) {
+void BondKeeper::add(BondedEnd& connection) {
   const std::lock_guard lock(mutex_);
   connections_.push_back(&connection);
   if (connections_.size() == 1) changed_.notify_all();
 }
 
-void BondKeeper::remove(Tended& connection) {
+void BondKeeper::remove(BondedEnd& connection) {
   const std::lock_guard lock(mutex_);
   std::erase(connections_, &connection);
 }
 
 void BondKeeper::hurry() {
-  // without the lock: a thread about to wait may miss it, and then waits once more
+  // Without the lock: a thread that is about to wait may miss it, and then waits for one more
+  // period.
   hurried_ = true;
   changed_.notify_all();
 }
 
 void BondKeeper::forget_memory(const Memory& memory) {
   const std::lock_guard lock(mutex_);
-  for (Tended* connection : connections_) connection->forget_memory(memory);
+  for (BondedEnd* connection : connections_) connection->forget_memory(memory);
 }
 
-void BondKeeper::keep() {
+void BondKeeper::keep(const std::stop_token& stop) {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are the application's
   pthread_setname_np(pthread_self(), "pacecar-bond");
   std::unique_lock lock(mutex_);
   bool soon = false;
-  while (!stop_) {
-    changed_.wait(lock, [this] { return stop_ || !connections_.empty(); });
-    changed_.wait_for(lock, soon ? kSoon : kQuiet, [this] { return stop_ || hurried_; });
+  while (!stop.stop_requested()) {
+    changed_.wait(lock, stop, [this] { return !connections_.empty(); });
+    changed_.wait_for(lock, stop, soon ? kSoon : kQuiet, [this] { return hurried_.load(); });
     hurried_ = soon = false;
     const Instant now = clock_now();
-    for (Tended* connection : connections_) soon |= connection->tend(now);
+    for (BondedEnd* connection : connections_) soon |= connection->drive(now);
   }
 }
 

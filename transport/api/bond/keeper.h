@@ -1,8 +1,8 @@
-// Drives bonded connections while nobody calls, so that their ends agree on lost lanes without the
-// application. One thread for all of a Context, made with the first bonded connection; it mostly
+// Drives bonded connections while the application does not call, so that their ends agree on lost
+// lanes. One thread for all connections of a Context, made with the first bonded one; it mostly
 // sleeps.
 //
-// Thread rule: any thread; not from within tend().
+// Thread rule: any thread; not from within drive().
 #pragma once
 
 #include <atomic>
@@ -16,42 +16,28 @@
 
 namespace pacecar {
 
+class BondedEnd;
 class Memory;
-
-class Tended {
- public:
-  virtual ~Tended() = default;
-  // Called from time to time; true: again soon.
-  virtual bool tend(Instant now) = 0;
-  // This memory is about to be deregistered: messages that have not begun must not use it any more.
-  virtual void forget_memory(const Memory& memory) = 0;
-};
 
 class BondKeeper {
  public:
-  BondKeeper() = default;
-  ~BondKeeper();
-  BondKeeper(const BondKeeper&) = delete;
-  BondKeeper& operator=(const BondKeeper&) = delete;
-
   // Before the first connection. Errors: kSystem (no thread can be made).
   Result<void> start();
-  void add(Tended& connection);
-  // No tend() of the connection runs after it returns.
-  void remove(Tended& connection);
+  void add(BondedEnd& connection);
+  // No drive() of the connection runs after it returns.
+  void remove(BondedEnd& connection);
   // There is work to do soon. May be called with a connection's lock held.
   void hurry();
   void forget_memory(const Memory& memory);
 
  private:
-  void keep();
+  void keep(const std::stop_token& stop);
 
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Tended*> connections_;
+  std::condition_variable_any changed_;
+  std::vector<BondedEnd*> connections_;
   std::atomic<bool> hurried_{false};
-  bool stop_ = false;
-  std::thread thread_;
+  std::jthread thread_;  // the last member, as it uses the others
 };
 
 }  // namespace pacecar

@@ -13,12 +13,13 @@ constexpr Bytes kSmallest = Bytes{16} << 10;
 // One sample of a lane's rate, and how much the newest one counts.
 constexpr Bytes kSample = Bytes{1} << 20;
 constexpr double kNewest = 0.25;
-// The least assumed rate, of the fastest lane's, so that a slow lane can show an improvement.
+// The least assumed rate, as a share of the fastest lane's: even a slow lane gets some bytes, so
+// that an improvement is measured.
 constexpr double kLeastShare = 1.0 / 16;
 
 using Rates = std::array<double, kMaxLanes>;
 
-// Lanes of unknown rate count as fast as the fastest.
+// A lane of unknown rate is assumed to be as fast as the fastest.
 Rates assumed_rates(std::span<const LaneMeter> lanes) {
   double fastest = 1;
   for (const LaneMeter& lane : lanes) fastest = std::max(fastest, lane.rate());
@@ -57,6 +58,8 @@ std::array<Bytes, kMaxLanes> split(Bytes size, std::span<const LaneMeter> lanes,
   const auto free_at = [&](size_t lane) {
     return static_cast<double>(lanes[lane].outstanding()) / rates[lane];
   };
+  // By free_at(). An insertion sort: for std::ranges::sort GCC 12 warns of indices that do not
+  // occur.
   std::array<size_t, kMaxLanes> order{};
   size_t count = 0;
   for (size_t i = 0; i < lanes.size(); ++i) {
@@ -76,8 +79,7 @@ std::array<Bytes, kMaxLanes> split(Bytes size, std::span<const LaneMeter> lanes,
   double work = static_cast<double>(size);
   double end = 0;
   LaneMask taking = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const size_t lane = order[i];
+  for (const size_t lane : std::span(order).first(count)) {
     if (taking != 0 && free_at(lane) >= end) break;
     taking |= bit_of(lane);
     rate += rates[lane];

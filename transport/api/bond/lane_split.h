@@ -1,7 +1,7 @@
-// How a message is divided among lanes, so that all finish at the same time: by each lane's recent
-// rate and backlog.
+// Divides a message among lanes by each lane's recent rate and backlog, so that all finish at the
+// same time.
 //
-// Pure: time is an argument. One thread at a time.
+// Pure: time is an argument. Thread rule: one thread at a time.
 #pragma once
 
 #include <array>
@@ -25,13 +25,13 @@ class LaneMeter {
  private:
   Bytes outstanding_ = 0;
   Instant busy_since_;
-  Bytes sample_ = 0;  // carried since then, while busy
-  Duration worked_;
+  Bytes sample_ = 0;  // done since the last sample
+  Duration worked_;   // busy time since then
   double rate_ = 0;
 };
 
-// Bytes of each lane, in the order of the message; their sum is `size`. Only `usable` lanes get
-// some. A small message goes over one lane as a whole; parts of larger ones begin at multiples of
+// The bytes for each lane, in the order of the message; their sum is `size`. Only `usable` lanes
+// get bytes. A small message goes over one lane; the parts of a larger one begin at multiples of
 // 4,096 bytes, so that no line that a GPU polls is divided.
 std::array<Bytes, kMaxLanes> split(Bytes size, std::span<const LaneMeter> lanes, LaneMask usable);
 

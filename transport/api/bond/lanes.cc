@@ -1,15 +1,13 @@
 #include "transport/api/bond/lanes.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
 namespace pacecar {
 namespace {
 
-// A longer time between two looks means that this process was stopped: BondKeeper looks every
-// 50 ms.
+// A longer time between two calls of look() means that this process was stopped: BondKeeper drives
+// connections every 50 ms.
 constexpr Duration kOwnPause = Duration::from_ms(200);
 
 }  // namespace
@@ -22,26 +20,6 @@ LaneMask alive_lanes(std::span<const BondLane> lanes) {
   return mask;
 }
 
-std::string break_lane(const Attachment& at, BreakFlow break_flow, FaultOfFlow fault) {
-  return at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
-    (messenger.*break_flow)(at.connection);
-    return (messenger.*fault)(at.connection);
-  });
-}
-
-void warn_of_loss(std::span<const BondLane> lanes, size_t lost, std::string_view end,
-                  std::string_view cause) {
-  std::string others;
-  for (const BondLane& lane : lanes) {
-    if (lane.alive) others += (others.empty() ? "" : ", ") + lane.at.nic.name;
-  }
-  const Attachment& at = lanes[lost].at;
-  at.nic.log(
-      LogLevel::kWarn,
-      fmt::format("{} {}: {} is lost ({}); its messages go over {}", end, at.peer, at.nic.name,
-                  cause.empty() ? "the peer does not answer on it" : cause, others));
-}
-
 bool slot_done(const LaneNote& resume, uint64_t slot) {
   if (slot >= resume.next) return false;
   if (resume.next - slot > kCtsSlots) return true;
@@ -49,52 +27,7 @@ bool slot_done(const LaneNote& resume, uint64_t slot) {
   return (resume.done[bit / 64] >> bit % 64 & 1) != 0;
 }
 
-LaneNotes::LaneNotes(std::span<const BondLane> lanes, Inbox inbox, Write write) : write_(write) {
-  for (const BondLane& lane : lanes) {
-    inboxes_.push_back(lane.at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
-      return &(messenger.*inbox)(lane.at.connection);
-    }));
-  }
-}
-
-void LaneNotes::send(LaneNote note) {
-  note.number = note_.number + 1;
-  note_ = note;
-}
-
-void LaneNotes::deliver(std::span<const BondLane> lanes) {
-  for (size_t i = 0; i < lanes.size(); ++i) {
-    if (!lanes[i].alive || delivered_[i] == note_.number) continue;
-    const Attachment& at = lanes[i].at;
-    const bool written = at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
-      return (messenger.*write_)(at.connection, note_);
-    });
-    if (!written) continue;
-    delivered_[i] = note_.number;
-    at.nic.engine->submitted();
-  }
-}
-
-bool LaneNotes::delivered(std::span<const BondLane> lanes) const {
-  for (size_t i = 0; i < lanes.size(); ++i) {
-    if (lanes[i].alive && delivered_[i] != note_.number) return false;
-  }
-  return true;
-}
-
-std::optional<LaneNote> LaneNotes::receive(std::span<const BondLane> lanes) {
-  std::optional<LaneNote> newest;
-  for (size_t i = 0; i < lanes.size(); ++i) {
-    if (!lanes[i].alive) continue;
-    const std::optional<LaneNote> note = read_note(*inboxes_[i]);
-    if (!note || note->number <= last_received_) continue;
-    last_received_ = note->number;
-    newest = note;
-  }
-  return newest;
-}
-
-void LaneWatch::leave_out_own_pause(Instant now) {
+void LaneWatch::skip_own_pause(Instant now) {
   const Duration pause = now - std::exchange(looked_at_, now);
   if (pause < kOwnPause) return;
   doubted_ = doubted_ + pause;
@@ -105,7 +38,7 @@ void LaneWatch::leave_out_own_pause(Instant now) {
 }
 
 bool LaneWatch::look(size_t lane, const Sight& sight, Instant now) {
-  leave_out_own_pause(now);
+  skip_own_pause(now);
   Seen& seen = seen_[lane];
   if (sight.life != seen.life) on_sign(now);
   if (sight.life != seen.life || !sight.waits) seen = {.life = sight.life, .until = now};

@@ -20,59 +20,51 @@ namespace {
 // NCCL's slice; a receive of kMaxReceiveBuffers such messages fills a pinned ring.
 constexpr uint64_t kStagedMessageBytes = 1 << 20;
 
-// The way that GpuWays has entered for the NIC, or for the NICs of a bond.
+// What GpuWays has chosen for the NIC, or for the NICs of a bond.
 GpuWay way_of(const NicInfo& info) {
   if (!info.cuda) return GpuWay::kHost;
   if (info.gpu_message_bytes != 0) return GpuWay::kStaged;
   return info.dma_buf ? GpuWay::kDmaBuf : GpuWay::kPeerMemory;
 }
 
-// For a connection over that NIC.
-Staging staging_of(const std::shared_ptr<Context>& context, size_t nic,
-                   const std::shared_ptr<GpuSystem>& gpus) {
-  return {.context = context,
-          .nic = nic,
-          .gpus = gpus,
-          .at_once = way_of(context->nics()[nic]) == GpuWay::kStaged};
-}
-
-class StagedListener final : public Listener {
+// Listens or connects as the inner one does; connections are staged by their NIC's way.
+template <typename Base>
+class Staged : public Base {
  public:
-  StagedListener(std::unique_ptr<Listener> inner, std::shared_ptr<Context> context,
-                 std::shared_ptr<GpuSystem> gpus)
+  Staged(std::unique_ptr<Base> inner, std::shared_ptr<Context> context,
+         std::shared_ptr<GpuSystem> gpus)
       : inner_(std::move(inner)), context_(std::move(context)), gpus_(std::move(gpus)) {}
 
-  const Handle& handle() const override { return inner_->handle(); }
-  Result<std::unique_ptr<ReceiveConnection>> accept() override {
-    auto connection = inner_->accept();
+ protected:
+  template <typename Connection>
+  Result<std::unique_ptr<Connection>> staged(Result<std::unique_ptr<Connection>> connection) {
     if (!connection || *connection == nullptr) return connection;
-    const Staging staging = staging_of(context_, (*connection)->nic(), gpus_);
-    return stage(std::move(*connection), staging);
+    const size_t nic = (*connection)->nic();
+    return stage(std::move(*connection),
+                 {.context = context_,
+                  .nic = nic,
+                  .gpus = gpus_,
+                  .at_once = way_of(context_->nics()[nic]) == GpuWay::kStaged});
   }
 
+  const std::unique_ptr<Base> inner_;
+
  private:
-  const std::unique_ptr<Listener> inner_;
   const std::shared_ptr<Context> context_;
   const std::shared_ptr<GpuSystem> gpus_;
 };
 
-class StagedConnecting final : public Connecting {
+class StagedListener final : public Staged<Listener> {
  public:
-  StagedConnecting(std::unique_ptr<Connecting> inner, std::shared_ptr<Context> context,
-                   std::shared_ptr<GpuSystem> gpus)
-      : inner_(std::move(inner)), context_(std::move(context)), gpus_(std::move(gpus)) {}
+  using Staged::Staged;
+  const Handle& handle() const override { return inner_->handle(); }
+  Result<std::unique_ptr<ReceiveConnection>> accept() override { return staged(inner_->accept()); }
+};
 
-  Result<std::unique_ptr<SendConnection>> poll() override {
-    auto connection = inner_->poll();
-    if (!connection || *connection == nullptr) return connection;
-    const Staging staging = staging_of(context_, (*connection)->nic(), gpus_);
-    return stage(std::move(*connection), staging);
-  }
-
- private:
-  const std::unique_ptr<Connecting> inner_;
-  const std::shared_ptr<Context> context_;
-  const std::shared_ptr<GpuSystem> gpus_;
+class StagedConnecting final : public Staged<Connecting> {
+ public:
+  using Staged::Staged;
+  Result<std::unique_ptr<SendConnection>> poll() override { return staged(inner_->poll()); }
 };
 
 class GpuContext final : public Context {
@@ -165,7 +157,7 @@ Result<std::shared_ptr<StagedRange>> GpuContext::copies_of(const MemoryRange& ra
 }
 
 Result<const Memory*> GpuContext::register_direct(size_t nic, const MemoryRange& range) {
-  std::optional<Error> refusal;  // of the chosen way: the one to report
+  std::optional<Error> refusal;  // of the dma-buf: the error to report
   if (way(nic) == GpuWay::kDmaBuf) {
     auto exported = register_dmabuf(nic, range);
     if (exported) return exported;
@@ -186,10 +178,10 @@ Result<const Memory*> GpuContext::register_dmabuf(size_t nic, MemoryRange range)
   return inner_->register_memory(nic, range);
 }
 
-// Flushes even if the GPU's attributes make it unnecessary: the caller asked for it.
+// Flushes even if the GPU's attributes make it unnecessary, as the caller requests it.
 Result<std::optional<FlushId>> GpuContext::start_flush(size_t nic, const Memory* memory,
                                                        const void* data) {
-  if (memory->staged() != nullptr) return std::nullopt;  // the GPU copied it itself
+  if (memory->staged() != nullptr) return std::nullopt;  // the GPU has copied it
   auto read = inner_->start_flush(nic, memory, data);
   if (!read || *read || memory->host()) return read;
   RETURN_IF_ERROR(flush_without_read(data));

@@ -1,7 +1,7 @@
-// GPU memory for a Context: chooses each NIC's way when the NIC is opened, and wraps the Context of
-// the NICs accordingly: dma-buf exports, staged connections, flushes.
+// GPU memory for a Context. Chooses how each NIC uses it when the NIC is opened, and wraps the
+// Context of the NICs accordingly: dma-buf exports, staged connections, flushes.
 //
-// Thread rule: one thread at a time; apply() returns a Context, with a Context's rule.
+// Thread rule: one thread at a time; what apply() returns has a Context's rule.
 #pragma once
 
 #include <memory>
@@ -19,10 +19,9 @@ class GpuWays {
  public:
   GpuWays(GpuSetting setting, LogSink log) : setting_(setting), log_(log) {}
 
-  // For the next NIC: fills in the GPU members of `info`, and warns if the requested way is
-  // impossible.
+  // For each NIC: fills in the GPU members of `info`, and warns if the setting is impossible.
   void choose(const NicReach& nic, NicInfo& info);
-  // `context` has the NICs of choose(). If all take host memory only, it is returned unchanged.
+  // `context` has the NICs of choose(). If they take only host memory, it is returned unchanged.
   std::unique_ptr<Context> apply(std::unique_ptr<Context> context) const;
 
  private:

@@ -8,8 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "gdr/ring_space.h"
+#include "gdr/staging.h"
 #include "transport/api/connections.h"
-#include "transport/api/gpu/pinned_ring.h"
 #include "transport/api/memory.h"
 #include "transport/base/fixed_queue.h"
 #include "transport/base/return_if_error.h"
@@ -43,7 +44,7 @@ struct StagedRequest : MessageRequest {
   Request* inner = nullptr;  // once it is posted to the inner connection
   uint8_t* piece = nullptr;  // of the ring
   CopyEvent event;
-  bool copying = false;  // until `event`
+  bool copying = false;  // `event` is pending
   std::optional<Error> error;
   Sending sending;  // while it waits for its turn
   // Of a receive: its buffers.
@@ -60,6 +61,14 @@ class Stage {
         count_(requests) {
     for (size_t i = requests; i-- > 0;) free_.push_back(&requests_[i]);
   }
+  // The inner connection must be closed.
+  ~Stage() {
+    if (memory_ == nullptr) return;
+    engine_->wait();
+    (void)staging_.context->deregister_memory(staging_.nic, memory_);  // the NIC exists: no error
+  }
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
 
   Result<void> prepare() {
     const auto device = staging_.gpus->current_device();
@@ -68,27 +77,27 @@ class Stage {
     return make_ring(engine);
   }
 
-  // Null unless the request is one of ours.
+  // nullptr: the request is the inner connection's.
   StagedRequest* find(Request* request) const {
     const std::less<> before;
     if (before(request, &requests_[0]) || !before(request, &requests_[0] + count_)) return nullptr;
     return static_cast<StagedRequest*>(request);
   }
 
-  // A request with `bytes` of the ring; nullptr: none for now.
+  // A request with `bytes` of the ring; nullptr: full, again later.
   Result<StagedRequest*> take(const std::shared_ptr<const CopyEngine>& engine, size_t bytes) {
-    if (bytes > PinnedRing::kBytes) {
+    if (bytes > kPinnedRingBytes) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("a message of {} bytes of GPU memory cannot be staged: pass at most "
                               "{} bytes at once",
-                              bytes, PinnedRing::kBytes));
+                              bytes, kPinnedRingBytes));
     }
     RETURN_IF_ERROR(make_ring(engine));
     if (free_.empty()) return nullptr;
-    uint8_t* const piece = ring_->take(bytes);
-    if (piece == nullptr) return nullptr;
+    const auto offset = space_.take(bytes);
+    if (!offset) return nullptr;
     StagedRequest* const request = take_plain();
-    request->piece = piece;
+    request->piece = pinned_->bytes().data() + *offset;
     return request;
   }
   // A request without a piece; one must be free.
@@ -100,7 +109,9 @@ class Stage {
   }
   void give_back(StagedRequest* request) {
     request->taken = false;
-    if (request->piece != nullptr) ring_->give_back(request->piece);
+    if (request->piece != nullptr) {
+      space_.give_back(static_cast<size_t>(request->piece - pinned_->bytes().data()));
+    }
     request->inner = nullptr;
     request->piece = nullptr;
     request->copying = false;
@@ -110,12 +121,8 @@ class Stage {
   }
 
   size_t used() const { return count_ - free_.size(); }
-  const Memory* memory() const { return ring_->memory(); }
+  const Memory* memory() const { return memory_; }
 
-  // Copies `bytes` between a part's two places, after earlier copies.
-  static Result<void> copy(CopyWay way, const Part& part, size_t bytes) {
-    return part.range->copy(way, part.device, part.pinned, bytes);
-  }
   static Result<void> follow(StagedRequest& request, CopyWay way, const StagedRange& range) {
     auto recorded = request.event.record(range.engine(), way);
     request.copying = recorded.has_value();
@@ -124,8 +131,12 @@ class Stage {
 
  private:
   Result<void> make_ring(const std::shared_ptr<const CopyEngine>& engine) {
-    if (ring_ != nullptr) return {};
-    ASSIGN_OR_RETURN(ring_, PinnedRing::create(staging_.context, staging_.nic, engine));
+    if (memory_ != nullptr) return {};
+    ASSIGN_OR_RETURN(auto pinned, PinnedMemory::allocate(engine, kPinnedRingBytes));
+    ASSIGN_OR_RETURN(memory_, staging_.context->register_memory(
+                                  staging_.nic, pinned->bytes().data(), kPinnedRingBytes));
+    pinned_ = std::move(pinned);
+    engine_ = engine;
     return {};
   }
 
@@ -133,8 +144,16 @@ class Stage {
   const std::unique_ptr<StagedRequest[]> requests_;
   const size_t count_;
   std::vector<StagedRequest*> free_;
-  std::unique_ptr<PinnedRing> ring_;  // destroyed before the requests; waits for their copies
+  std::shared_ptr<const CopyEngine> engine_;
+  std::unique_ptr<PinnedMemory> pinned_;
+  const Memory* memory_ = nullptr;  // of `pinned_`; null: there is no ring yet
+  RingSpace space_{kPinnedRingBytes};
 };
+
+// The space that a piece takes in the ring.
+constexpr size_t rounded(size_t bytes) {
+  return (bytes + RingSpace::kAlignment - 1) / RingSpace::kAlignment * RingSpace::kAlignment;
+}
 
 tl::unexpected<Error> not_covered() {
   return fail(ErrorCode::kInvalidArgument,
@@ -193,7 +212,7 @@ class StagedSendConnection final : public SendConnection {
   FlowView flow() const override { return inner_->flow(); }
   void hurry() override { inner_->hurry(); }
 
-  // Passes on, in order, the messages that are in host memory.
+  // Posts, in order, the messages that are in host memory.
   void advance() override {
     for (; !waiting_.empty(); waiting_.pop_front()) {
       StagedRequest& oldest = *waiting_.front();
@@ -240,19 +259,20 @@ class StagedSendConnection final : public SendConnection {
                           : inner_->isend(sending.data, sending.size, sending.tag, sending.memory);
   }
 
-  // Starts the copy of a message to send. nullptr: again later.
+  // Starts the copy of a message to send. nullptr: full, again later.
   Result<StagedRequest*> begin_copy(const std::shared_ptr<StagedRange>& range, Sending& sending) {
     if (!range->covers(sending.data, sending.size)) return not_covered();
     auto request = stage_.take(range->engine(), sending.size);
     if (!request || *request == nullptr) return request;
-    const Part part{range, const_cast<void*>(sending.data), (*request)->piece};
-    auto copied = Stage::copy(CopyWay::kToHost, part, sending.size);
+    uint8_t* const pinned = (*request)->piece;
+    auto copied =
+        range->copy(CopyWay::kToHost, const_cast<void*>(sending.data), pinned, sending.size);
     if (copied) copied = Stage::follow(**request, CopyWay::kToHost, *range);
     if (!copied) {
       stage_.give_back(*request);
       return tl::unexpected(copied.error());
     }
-    sending.data = part.pinned;
+    sending.data = pinned;
     sending.memory = stage_.memory();
     return request;
   }
@@ -280,7 +300,7 @@ class StagedReceiveConnection final : public ReceiveConnection {
       if (!range->covers(buffer.data, buffer.size)) return not_covered();
       if (engine != nullptr && engine != range->engine()) return several_gpus();
       engine = range->engine();
-      bytes += PinnedRing::rounded(buffer.size);
+      bytes += rounded(buffer.size);
     }
     if (engine == nullptr || buffers.size() > kMaxReceiveBuffers) return pass(buffers);
     auto taken = stage_.take(engine, bytes);
@@ -321,7 +341,8 @@ class StagedReceiveConnection final : public ReceiveConnection {
                 "the buffers of one receive lie on different GPUs: post one receive for each");
   }
 
-  // A zero-byte buffer needs no memory, and its registration may be one that the NIC does not know.
+  // A buffer of 0 bytes needs no memory, and its registration may be one that the NIC does not
+  // know.
   Result<Request*> pass(std::span<const ReceiveBuffer> buffers) {
     std::array<ReceiveBuffer, kMaxReceiveBuffers> known;
     if (buffers.size() > known.size()) return inner_->irecv(buffers);
@@ -345,12 +366,12 @@ class StagedReceiveConnection final : public ReceiveConnection {
       request.parts[i] = {range, buffer.data, next};
       placed_[i].data = next;
       placed_[i].memory = stage_.memory();
-      next += PinnedRing::rounded(buffer.size);
+      next += rounded(buffer.size);
     }
     return std::span(placed_).first(buffers.size());
   }
 
-  // Starts the copies of what has arrived; receives complete in the order of their posting.
+  // Starts the copies of messages that have arrived; receives complete in the order of posting.
   void advance() {
     for (; !arriving_.empty(); arriving_.pop_front()) {
       StagedRequest& oldest = *arriving_.front();
@@ -366,7 +387,7 @@ class StagedReceiveConnection final : public ReceiveConnection {
     }
   }
 
-  // A failing request gives its piece of the ring back, so no copy may still use it.
+  // After a failure the request gives its piece of the ring back, so the copies must have ended.
   static Result<void> after_wait(const StagedRange* begun, Result<void> result) {
     if (!result && begun != nullptr) begun->engine()->wait();
     return result;
@@ -378,7 +399,8 @@ class StagedReceiveConnection final : public ReceiveConnection {
       const Part& part = request.parts[i];
       const size_t size = request.result.sizes[i];
       if (part.range == nullptr || size == 0) continue;
-      if (auto copied = Stage::copy(CopyWay::kToDevice, part, size); !copied) {
+      if (auto copied = part.range->copy(CopyWay::kToDevice, part.device, part.pinned, size);
+          !copied) {
         return after_wait(last, std::move(copied));
       }
       last = part.range.get();

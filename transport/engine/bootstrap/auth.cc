@@ -8,7 +8,6 @@
 
 #include <algorithm>
 
-#include "transport/base/check.h"
 #include "transport/security/key_derivation.h"
 
 namespace pacecar::bootstrap {

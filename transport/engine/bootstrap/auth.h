@@ -1,7 +1,7 @@
-// Proof of the handle's secret, and of the cluster's key where there is one, bound to one handshake
-// by a nonce of each side. Invariant: a MAC covers its frame's type, both nonces and the body after
-// the MAC, so that no frame is valid in another place, direction or handshake. Neither secret nor
-// key is ever sent. Any thread; one object per connection.
+// Proves the handle's secret, and the cluster's key if there is one, within one handshake, to which
+// a nonce of each side binds the proof. Invariant: a MAC covers its frame's type, both nonces and
+// the body after the MAC, so that no frame is valid in another place, direction or handshake.
+// Neither secret nor key is ever sent. Thread rule: any thread; one object per connection.
 #pragma once
 
 #include <optional>
@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "transport/base/check.h"
 #include "transport/engine/bootstrap/wire.h"
 
 namespace pacecar::bootstrap {
@@ -50,11 +51,18 @@ struct Handshake {
   Mac mac(FrameType type, std::span<const uint8_t> content) const;
 };
 
-// The sentence for people about a peer whose MAC is wrong, such as "the listener at 10.0.0.1:4711".
+// An error sentence for a peer whose MAC is wrong; `peer`: such as "the listener at 10.0.0.1:4711".
 // `has_cluster_key`: this side has one.
 std::string without_proof(std::string_view peer, bool has_cluster_key);
 
 // Fills `out` with random bytes that nobody can guess; false when the system has none.
 bool fill_random(std::span<uint8_t> out);
+// The same for a value of bytes; aborts without randomness.
+template <typename T>
+T random_value() {
+  T value;
+  PACECAR_CHECK(fill_random({reinterpret_cast<uint8_t*>(&value), sizeof value}));
+  return value;
+}
 
 }  // namespace pacecar::bootstrap

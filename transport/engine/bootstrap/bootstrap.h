@@ -1,11 +1,11 @@
-// Joins two processes over TCP before any packet flows: the application carries the listener's
-// handle over its own channel, the two sides prove to each other that they know its secret, and the
-// cluster's key if they have one, and each sends one opaque payload (at most kMaxBootstrapPayload
-// bytes: offer and reply).
+// Joins two processes over TCP before any packet flows. The application carries the listener's
+// handle over its own channel. The two sides prove to each other that they know its secret, and the
+// cluster's key if they have one. Then each sends one opaque payload of at most
+// kMaxBootstrapPayload bytes (offer, reply).
 //
-// Nothing here blocks and no thread is started: the owner polls, with the time of its poll loop. An
-// invalid or silent caller is dropped without delaying another caller. An object is used by one
-// thread at a time. Timeouts are positive.
+// Nothing here blocks or starts a thread: the owner polls, with the time of its poll loop. An
+// invalid or silent caller is dropped without delaying another caller. Timeouts are positive.
+// Thread rule: an object is used by one thread at a time.
 #pragma once
 
 #include <memory>
@@ -33,14 +33,11 @@ class BootstrapSession {
     kFailed,     // error() says why
   };
 
-  BootstrapSession(bootstrap::Channel channel, const bootstrap::Handshake& handshake,
-                   std::vector<uint8_t> offer, Instant deadline);
-
   std::span<const uint8_t> offer() const { return offer_; }
   std::string peer() const;  // "host:port" of the connecting side
 
-  // Exactly one of the two, once. The connecting side gets the reason's message inside an error
-  // sentence, and whether its code is kStale; the session here then fails with it, too.
+  // Call exactly one of the two, once. refuse() sends the reason's message, and whether its code is
+  // kStale; the connecting side reports them as an error, and the session here fails, too.
   void reply(std::span<const uint8_t> payload);
   void refuse(const Error& reason);
 
@@ -48,13 +45,25 @@ class BootstrapSession {
   const Error& error() const { return error_; }  // of a failed session
 
  private:
+  friend class BootstrapListener;  // makes it, and takes it as far as the offer
+  enum class Stage { kHello, kOffer, kProved };
+
+  BootstrapSession(bootstrap::Channel channel, const bootstrap::Handshake& handshake, Instant now,
+                   Duration limit)
+      : channel_(std::move(channel)),
+        handshake_(handshake),
+        arrived_(now),
+        deadline_(now + limit) {}
+
   void answer(bootstrap::ReplyStatus status, std::span<const uint8_t> payload);
   State fail_with(std::string_view what);
 
   bootstrap::Channel channel_;
   bootstrap::Handshake handshake_;
-  std::vector<uint8_t> offer_;
-  Instant deadline_;
+  Stage stage_ = Stage::kHello;
+  Instant arrived_;
+  Instant deadline_;            // for the proof, then for the confirmation
+  std::vector<uint8_t> offer_;  // once proved
   bool answered_ = false;
   std::optional<std::string> refusal_;
   State state_ = State::kWaiting;
@@ -64,17 +73,15 @@ class BootstrapSession {
 // Accepts any number of connections, until it is destroyed.
 class BootstrapListener {
  public:
-  // Listens on that IP (the handle carries it and the identity, so it must be one that peers can
-  // reach); port 0 lets the system choose. `handshake_timeout` bounds what a caller may take: up to
-  // its offer (there at most 2 s), and again from its offer to its confirmation. Callers need the
-  // same cluster key, or none where this has none. Errors: kInvalidArgument (an unspecified IP),
+  // Listens on that IP. The handle carries it and the identity, so peers must be able to reach it.
+  // With port 0 the system chooses the port. `handshake_timeout` limits the time until a caller's
+  // offer (which is also limited to 2 s), and then the time until its confirmation. Callers need
+  // the same cluster key, or none if this is empty. Errors: kInvalidArgument (an unspecified IP),
   // kNotFound (no such IP here), kSystem.
   static Result<std::unique_ptr<BootstrapListener>> open(const Address& local,
                                                          const bootstrap::Identity& identity,
                                                          Duration handshake_timeout,
                                                          const bootstrap::ClusterKey& cluster);
-
-  ~BootstrapListener();
 
   const BootstrapHandle& handle() const { return handle_; }
 
@@ -83,20 +90,18 @@ class BootstrapListener {
 
   uint64_t strangers() const { return strangers_; }  // callers dropped so far
 
-  // A log line: a caller used our protocol, but lacked the proof. At most once in 10 s, since any
-  // stranger can cause it.
+  // A line to log: a caller used our protocol, but had no valid proof. At most once in 10 s, since
+  // any host can cause it.
   std::optional<std::string> take_warning() { return std::exchange(warning_, std::nullopt); }
 
  private:
-  struct Caller;
-
   BootstrapListener(bootstrap::Socket socket, const bootstrap::Secret& secret,
                     const bootstrap::Identity& identity, Duration timeout,
                     const bootstrap::ClusterKey& cluster);
 
   void accept_callers(Instant now);
-  bool advance(Caller& caller, Instant now);
-  void warn_of(const Caller& caller, Instant now);
+  bool advance(BootstrapSession& caller, Instant now);
+  void warn_of(const BootstrapSession& caller, Instant now);
   std::unique_ptr<BootstrapSession> take_proved(Instant now);
 
   bootstrap::Socket socket_;
@@ -104,36 +109,35 @@ class BootstrapListener {
   bool has_cluster_key_;
   BootstrapHandle handle_;
   Duration timeout_;
-  std::vector<std::unique_ptr<Caller>> callers_;  // the oldest first
+  std::vector<std::unique_ptr<BootstrapSession>> callers_;  // the oldest first
   uint64_t strangers_ = 0;
   std::optional<std::string> warning_;
   std::optional<Instant> next_warning_;  // not before
 };
 
-// The connecting side. It tries again while nobody listens or the listener is too busy, until its
-// timeout; its offer is sent at most once.
+// The connecting side. Until its timeout it tries again while there is no listener, or the listener
+// is too busy. It sends its offer at most once.
 class BootstrapConnector {
  public:
-  // `local`: the IP that it calls from, if the listener's is of the same version. `cluster`: the
-  // same as the listener's.
-  // Errors, here and of what follows, after which the object is of no use: kInvalidArgument (the
-  // handle), kPeer (refused, not a Pacecar listener, gone, or no answer in time), kStale
-  // (refused, another offer may do), kSystem.
+  // `local`: the source IP, used if it is of the same version as the listener's. `cluster`: the
+  // same as the listener's. Errors of this and the following functions, after which the object is
+  // useless: kInvalidArgument (the handle), kPeer (refused, not a Pacecar listener, closed, or no
+  // answer in time), kStale (refused, but another offer may succeed), kSystem.
   static Result<std::unique_ptr<BootstrapConnector>> open(
       const BootstrapHandle& handle, const Address& local, std::span<const uint8_t> offer,
       Duration timeout, const bootstrap::ClusterKey& cluster, Instant now);
 
   // The listener's reply, once; nullopt: not yet.
   Result<std::optional<std::vector<uint8_t>>> poll(Instant now);
-  // Confirms the reply to the listener, which gives up connections without confirmation. True:
-  // sent; false: not yet.
+  // Confirms the reply; the listener gives up connections without a confirmation. True: sent;
+  // false: not yet.
   Result<bool> confirm(Instant now);
 
   std::string peer() const;  // "host:port" of the listener
 
  private:
   enum class Stage { kWaiting, kConnecting, kChallenge, kReply, kAnswered, kConfirm, kEnded };
-  // True: continue with the next stage; false: wait; an error is final.
+  // True: continue with the next stage; false: wait. An error is final.
   using Step = Result<bool>;
 
   BootstrapConnector(const bootstrap::HandleContents& contents, const Address& local,

@@ -27,8 +27,8 @@ void send_at_once(const Socket& socket) {
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// The port is chosen at connect(), so that many connections may have the same. If the peer has
-// another IP version than our address, the system chooses both.
+// connect() chooses the port, so that many connections may have the same one. If the peer's address
+// is of another IP version than `local`, the system chooses address and port.
 bool bind_source(const Socket& socket, Address local, sa_family_t family) {
   local.port = 0;
   SocketAddress address;
@@ -38,8 +38,6 @@ bool bind_source(const Socket& socket, Address local, sa_family_t family) {
   ::setsockopt(socket.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
   return ::bind(socket.get(), &address.any, size) == 0;
 }
-
-bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK; }
 
 }  // namespace
 
@@ -86,7 +84,7 @@ Socket Socket::connect_to(const Address& remote, const Address& local) {
 }
 
 Socket Socket::accept(Address& remote) const {
-  // The kernel makes a socket before it looks for a caller: most polls find none.
+  // accept4() makes a socket before it looks for a caller, and most polls find none.
   pollfd callers{get(), POLLIN, 0};
   if (::poll(&callers, 1, 0) == 0) return {};
   SocketAddress address;
@@ -127,7 +125,7 @@ ChannelStatus Channel::flush() {
     if (n >= 0) {
       sent_ += static_cast<size_t>(n);
     } else if (errno != EINTR) {
-      return would_block() ? ChannelStatus::kPending : ChannelStatus::kClosed;
+      return errno == EAGAIN ? ChannelStatus::kPending : ChannelStatus::kClosed;
     }
   }
   return ChannelStatus::kReady;
@@ -143,7 +141,7 @@ ChannelStatus Channel::receive(FrameType expected) {
     }
     const ssize_t n = ::recv(socket_.get(), in_.data() + received_, wanted - received_, 0);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && would_block()) return ChannelStatus::kPending;
+    if (n < 0 && errno == EAGAIN) return ChannelStatus::kPending;
     if (n <= 0) return ChannelStatus::kClosed;
     received_ += static_cast<size_t>(n);
     if (received_ != kHeaderBytes) continue;
@@ -156,7 +154,7 @@ ChannelStatus Channel::receive(FrameType expected) {
 bool Channel::at_end() const {
   uint8_t byte;
   const ssize_t n = ::recv(socket_.get(), &byte, 1, MSG_PEEK);
-  return n == 0 || (n < 0 && !would_block());
+  return n == 0 || (n < 0 && errno != EAGAIN);
 }
 
 }  // namespace pacecar::bootstrap

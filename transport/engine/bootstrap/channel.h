@@ -1,6 +1,6 @@
 // One TCP socket that never blocks, and the frames on it.
-// Invariants: at most one frame is on its way out, at most one is being read, both in fixed
-// buffers; a frame's length is checked before its body is read. Thread rule: one thread at a time.
+// Invariants: at most one frame is being sent and at most one is being read, both in fixed buffers;
+// a frame's length is checked before its body is read. Thread rule: one thread at a time.
 #pragma once
 
 #include <sys/socket.h>
@@ -15,16 +15,16 @@
 
 namespace pacecar::bootstrap {
 
-// Errors are left in errno, for the caller to put into a sentence.
+// Errors are left in errno.
 class Socket : public FileDescriptor {
  public:
   using FileDescriptor::FileDescriptor;
 
-  // A listening or a connecting TCP socket; an empty one on failure. A connecting one may still be
-  // on its way; it comes from the IP of `local`, unless that is of another version than `remote`.
+  // A listening or a connecting TCP socket; an empty one on failure. The connection may not be
+  // complete yet. Its source is the IP of `local`, unless `remote` is of another IP version.
   static Socket listen_on(const Address& local);
   static Socket connect_to(const Address& remote, const Address& local);
-  // The next caller of a listening socket and its address; an empty one when there is none.
+  // The next caller of a listening socket, and its address; an empty socket if there is none.
   Socket accept(Address& remote) const;
 
   Address local() const;
@@ -36,7 +36,7 @@ Error socket_error(std::string_view what, int code);
 enum class ChannelStatus {
   kPending,       // again later
   kReady,         // done
-  kClosed,        // the peer is gone
+  kClosed,        // the peer has closed the connection
   kForeign,       // the bytes are not the frame that was expected
   kOtherVersion,  // the peer has peer_version()
 };
@@ -45,7 +45,7 @@ class Channel {
  public:
   Channel(Socket socket, const Address& peer) : socket_(std::move(socket)), peer_(peer) {}
 
-  // 0 when connected, EINPROGRESS while connecting, else the reason of the failure.
+  // 0 when connected, EINPROGRESS while connecting, otherwise the errno of the failure.
   int connect_error() const;
 
   // The previous frame must have been sent: flush() has returned kReady.

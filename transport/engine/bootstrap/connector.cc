@@ -83,36 +83,19 @@ BootstrapConnector::Step BootstrapConnector::in_time(Step step, Instant now) {
 
 // True: answered.
 BootstrapConnector::Step BootstrapConnector::advance(Instant now) {
-  for (;;) {
-    Step step = false;
-    switch (stage_) {
-      case Stage::kWaiting:
-        step = start(now);
-        break;
-      case Stage::kConnecting:
-        step = finish_connect(now);
-        break;
-      case Stage::kChallenge:
-        step = take_challenge(now);
-        break;
-      case Stage::kReply:
-        step = take_reply();
-        break;
-      case Stage::kAnswered:
-      case Stage::kConfirm:
-      case Stage::kEnded:
-        return true;
-    }
+  while (stage_ < Stage::kAnswered) {
+    const Step step = stage_ == Stage::kWaiting      ? start(now)
+                      : stage_ == Stage::kConnecting ? finish_connect(now)
+                      : stage_ == Stage::kChallenge  ? take_challenge(now)
+                                                     : take_reply();
     if (!step || !*step) return step;
   }
+  return true;
 }
 
 BootstrapConnector::Step BootstrapConnector::start(Instant now) {
   if (now < next_attempt_) return false;
-  if (!bootstrap::fill_random(handshake_.connector_nonce)) {
-    return fail(ErrorCode::kSystem,
-                "the system gives no random numbers: check the OpenSSL configuration");
-  }
+  handshake_.connector_nonce = bootstrap::random_value<bootstrap::Nonce>();
   auto socket = bootstrap::Socket::connect_to(listener_, local_);
   if (!socket) return connect_failed(errno, now);
   channel_.emplace(std::move(socket), listener_);
@@ -156,20 +139,20 @@ BootstrapConnector::Step BootstrapConnector::take_challenge(Instant now) {
   const auto status = channel_->receive(FrameType::kChallenge);
   if (status == ChannelStatus::kPending) return false;
   // A listener that drops a caller this early was too busy, or this side was too slow.
-  if (status == ChannelStatus::kClosed) return try_later("it hung up", now);
+  if (status == ChannelStatus::kClosed) return try_later("it closed the connection", now);
   if (status != ChannelStatus::kReady) return protocol_error(status);
   const auto sealed = bootstrap::parse_sealed(channel_->body());
   handshake_.listener_nonce = *bootstrap::parse_nonce(sealed->content);
   if (!handshake_.open(FrameType::kChallenge, channel_->body())) {
     return challenge_without_proof();
   }
-  if (channel_->at_end()) return try_later("it hung up", now);
+  if (channel_->at_end()) return try_later("it closed the connection", now);
   channel_->queue(handshake_.seal(FrameType::kOffer, offer_));
   stage_ = Stage::kReply;
   return true;
 }
 
-// The listener learns of it as well, for its log.
+// An offer with a MAC of zeros informs the listener, for its log.
 BootstrapConnector::Step BootstrapConnector::challenge_without_proof() {
   channel_->queue(bootstrap::encode_frame(FrameType::kOffer, bootstrap::Mac{}));
   channel_->flush();
@@ -214,12 +197,12 @@ BootstrapConnector::Step BootstrapConnector::protocol_error(ChannelStatus status
   }
   if (status == ChannelStatus::kClosed) {
     return fail(ErrorCode::kPeer,
-                fmt::format("the listener at {} hung up before it answered: look for the cause in "
-                            "its log",
+                fmt::format("the listener at {} closed the connection before it answered: look for "
+                            "the cause in its log",
                             peer()));
   }
   return fail(ErrorCode::kPeer,
-              fmt::format("what answers at {} is not the Pacecar listener of this handle, or its "
+              fmt::format("the program at {} is not the Pacecar listener of this handle, or its "
                           "bytes are changed on the way: look for a proxy or another program at "
                           "that port",
                           peer()));

@@ -14,43 +14,28 @@ using bootstrap::ChannelStatus;
 using bootstrap::FrameType;
 using bootstrap::Handshake;
 
-// Callers in the handshake at once; more wait in the kernel's backlog. About 4 KiB each.
+// Callers in the handshake at once; others wait in the kernel's backlog. Each takes about 8 KiB.
 constexpr size_t kMaxCallers = 64;
 
 // For a caller's proof, which takes two round trips: enough for one lost segment (the first
-// retransmission comes after at most 1 s, RFC 6298) and for a peer that is slow to poll. A peer
-// that misses it connects again, so a short limit harms nobody but strangers.
+// retransmission comes after at most 1 s, RFC 6298) and for a peer that polls rarely. A peer that
+// misses the limit connects again.
 constexpr Duration kProofTimeout = Duration::from_s(2);
 
-// A caller that has had this long may be dropped for a new one. It is longer than two round trips
-// across a continent, and a flood of silent strangers delays a caller by at most kGrace * backlog /
-// kMaxCallers = 0.4 s.
+// After this time a caller may be dropped for a new one. It is longer than two round trips across a
+// continent, and a flood of silent callers delays a peer by at most kGrace * backlog / kMaxCallers
+// = 0.4 s.
 constexpr Duration kGrace = Duration::from_ms(100);
 
-// Between two log lines about callers without the proof: strangers must not fill a log.
+// Between two log lines about callers without a proof, so that they cannot fill the log.
 constexpr Duration kWarningPause = Duration::from_s(10);
 
-// The unspecified address, IPv6's or IPv4's.
 bool is_unspecified(const Address& address) {
-  return std::all_of(address.ip.begin() + 12, address.ip.end(), [](uint8_t b) { return b == 0; }) &&
-         std::all_of(address.ip.begin(), address.ip.begin() + 10, [](uint8_t b) { return b == 0; });
+  const std::string ip = ip_to_string(address);
+  return ip == "::" || ip == "0.0.0.0";
 }
 
 }  // namespace
-
-struct BootstrapListener::Caller {
-  enum class Stage { kHello, kOffer, kProved };
-
-  Caller(Channel from, const Handshake& with, Instant now, Instant limit)
-      : channel(std::move(from)), handshake(with), arrived(now), deadline(limit) {}
-
-  Channel channel;
-  Handshake handshake;
-  Instant arrived;
-  Instant deadline;  // for the proof
-  Stage stage = Stage::kHello;
-  std::vector<uint8_t> offer;  // once proved
-};
 
 BootstrapListener::BootstrapListener(bootstrap::Socket socket, const bootstrap::Secret& secret,
                                      const bootstrap::Identity& identity, Duration timeout,
@@ -63,8 +48,6 @@ BootstrapListener::BootstrapListener(bootstrap::Socket socket, const bootstrap::
   callers_.reserve(kMaxCallers);
 }
 
-BootstrapListener::~BootstrapListener() = default;
-
 Result<std::unique_ptr<BootstrapListener>> BootstrapListener::open(
     const Address& local, const bootstrap::Identity& identity, Duration handshake_timeout,
     const bootstrap::ClusterKey& cluster) {
@@ -74,17 +57,13 @@ Result<std::unique_ptr<BootstrapListener>> BootstrapListener::open(
                             "that of a network interface",
                             ip_to_string(local)));
   }
-  bootstrap::Secret secret;
-  if (!bootstrap::fill_random(secret)) {
-    return fail(ErrorCode::kSystem,
-                "the system gives no random numbers: check the OpenSSL configuration");
-  }
   auto socket = bootstrap::Socket::listen_on(local);
   if (!socket) {
     return tl::unexpected(bootstrap::socket_error("cannot listen on " + to_string(local), errno));
   }
   return std::unique_ptr<BootstrapListener>(
-      new BootstrapListener(std::move(socket), secret, identity, handshake_timeout, cluster));
+      new BootstrapListener(std::move(socket), bootstrap::random_value<bootstrap::Secret>(),
+                            identity, handshake_timeout, cluster));
 }
 
 std::unique_ptr<BootstrapSession> BootstrapListener::poll(Instant now) {
@@ -98,21 +77,21 @@ void BootstrapListener::accept_callers(Instant now) {
     auto oldest = callers_.end();
     if (callers_.size() == kMaxCallers) {
       oldest = std::find_if(callers_.begin(), callers_.end(), [](const auto& caller) {
-        return caller->stage != Caller::Stage::kProved;
+        return caller->stage_ != BootstrapSession::Stage::kProved;
       });
-      if (oldest == callers_.end() || now < (*oldest)->arrived + kGrace) return;
+      if (oldest == callers_.end() || now < (*oldest)->arrived_ + kGrace) return;
     }
     Address remote;
     auto socket = socket_.accept(remote);
-    Handshake handshake{.key = key_};
-    if (!socket || !bootstrap::fill_random(handshake.listener_nonce)) return;
+    if (!socket) return;
     if (oldest != callers_.end()) {
       callers_.erase(oldest);
       ++strangers_;
     }
-    const Instant deadline = now + std::min(timeout_, kProofTimeout);
-    auto caller =
-        std::make_unique<Caller>(Channel(std::move(socket), remote), handshake, now, deadline);
+    const Handshake handshake{.key = key_,
+                              .listener_nonce = bootstrap::random_value<bootstrap::Nonce>()};
+    std::unique_ptr<BootstrapSession> caller(new BootstrapSession(
+        Channel(std::move(socket), remote), handshake, now, std::min(timeout_, kProofTimeout)));
     if (advance(*caller, now)) {
       callers_.push_back(std::move(caller));
     } else {
@@ -121,53 +100,52 @@ void BootstrapListener::accept_callers(Instant now) {
   }
 }
 
-// False when the caller must be dropped. Reads before it checks the deadline, so arrived frames
-// count however late the owner polls.
-bool BootstrapListener::advance(Caller& caller, Instant now) {
-  Channel& channel = caller.channel;
-  if (caller.stage == Caller::Stage::kHello) {
+// False: the caller must be dropped. Reads before it checks the deadline, so that frames which
+// arrived in time count even if the owner polls late.
+bool BootstrapListener::advance(BootstrapSession& caller, Instant now) {
+  Channel& channel = caller.channel_;
+  if (caller.stage_ == BootstrapSession::Stage::kHello) {
     const auto status = channel.receive(FrameType::kHello);
-    if (status == ChannelStatus::kPending) return now < caller.deadline;
+    if (status == ChannelStatus::kPending) return now < caller.deadline_;
     if (status == ChannelStatus::kOtherVersion) {
       channel.queue(bootstrap::encode_frame(FrameType::kVersionNotice, {}));
       channel.flush();
     }
     if (status != ChannelStatus::kReady) return false;
-    caller.handshake.connector_nonce = *bootstrap::parse_nonce(channel.body());
-    channel.queue(caller.handshake.seal(FrameType::kChallenge, caller.handshake.listener_nonce));
-    caller.stage = Caller::Stage::kOffer;
+    caller.handshake_.connector_nonce = *bootstrap::parse_nonce(channel.body());
+    channel.queue(caller.handshake_.seal(FrameType::kChallenge, caller.handshake_.listener_nonce));
+    caller.stage_ = BootstrapSession::Stage::kOffer;
   }
-  if (caller.stage == Caller::Stage::kOffer) {
+  if (caller.stage_ == BootstrapSession::Stage::kOffer) {
     channel.flush();
     const auto status = channel.receive(FrameType::kOffer);
-    if (status == ChannelStatus::kPending) return now < caller.deadline;
+    if (status == ChannelStatus::kPending) return now < caller.deadline_;
     if (status != ChannelStatus::kReady) return false;
-    const auto offer = caller.handshake.open(FrameType::kOffer, channel.body());
+    const auto offer = caller.handshake_.open(FrameType::kOffer, channel.body());
     if (!offer) {
       warn_of(caller, now);
       return false;
     }
-    caller.offer.assign(offer->begin(), offer->end());
-    caller.stage = Caller::Stage::kProved;
+    caller.offer_.assign(offer->begin(), offer->end());
+    caller.stage_ = BootstrapSession::Stage::kProved;
   }
   return true;
 }
 
-void BootstrapListener::warn_of(const Caller& caller, Instant now) {
+void BootstrapListener::warn_of(const BootstrapSession& caller, Instant now) {
   if (next_warning_ && now < *next_warning_) return;
   next_warning_ = now + kWarningPause;
-  warning_ = bootstrap::without_proof("the caller at " + to_string(caller.channel.peer()),
+  warning_ = bootstrap::without_proof("the caller at " + to_string(caller.channel_.peer()),
                                       has_cluster_key_);
 }
 
 std::unique_ptr<BootstrapSession> BootstrapListener::take_proved(Instant now) {
   const auto proved = std::find_if(callers_.begin(), callers_.end(), [](const auto& caller) {
-    return caller->stage == Caller::Stage::kProved;
+    return caller->stage_ == BootstrapSession::Stage::kProved;
   });
   if (proved == callers_.end()) return nullptr;
-  Caller& caller = **proved;
-  auto session = std::make_unique<BootstrapSession>(std::move(caller.channel), caller.handshake,
-                                                    std::move(caller.offer), now + timeout_);
+  auto session = std::move(*proved);
+  session->deadline_ = now + timeout_;
   callers_.erase(proved);
   return session;
 }

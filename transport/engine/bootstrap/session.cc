@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "transport/base/check.h"
 #include "transport/engine/bootstrap/bootstrap.h"
 #include "transport/wire/address.h"
@@ -11,14 +9,6 @@ namespace pacecar {
 using bootstrap::ChannelStatus;
 using bootstrap::FrameType;
 using bootstrap::ReplyStatus;
-
-BootstrapSession::BootstrapSession(bootstrap::Channel channel,
-                                   const bootstrap::Handshake& handshake,
-                                   std::vector<uint8_t> offer, Instant deadline)
-    : channel_(std::move(channel)),
-      handshake_(handshake),
-      offer_(std::move(offer)),
-      deadline_(deadline) {}
 
 std::string BootstrapSession::peer() const { return to_string(channel_.peer()); }
 
@@ -57,14 +47,14 @@ BootstrapSession::State BootstrapSession::poll(Instant now) {
       if (answered_ && handshake_.open(FrameType::kConfirm, channel_.body())) {
         return state_ = State::kConfirmed;
       }
-      return fail_with("was confirmed by someone who does not know the handle's secret");
+      return fail_with("was confirmed without knowledge of the handle's secret");
     case ChannelStatus::kClosed:
       return fail_with("was closed before it was confirmed: look for the cause on the peer");
     case ChannelStatus::kForeign:
     case ChannelStatus::kOtherVersion:
       break;
   }
-  return fail_with("went on with bytes that are not Pacecar's: look for a proxy in between");
+  return fail_with("continued with bytes that are not Pacecar's: look for a proxy in between");
 }
 
 }  // namespace pacecar

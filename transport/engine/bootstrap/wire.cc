@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
 
 #include "transport/base/check.h"
 #include "transport/wire/big_endian.h"
@@ -13,18 +15,26 @@ namespace {
 constexpr uint32_t kHandleMagic = 0x50435248;  // "PCRH"
 constexpr uint32_t kFrameMagic = 0x50435246;   // "PCRF"
 
-// The handle: magic 4, version 4, port 4, scope 4, IP 16, secret 16, identity 72,
-// checksum 8.
-constexpr size_t kIpAt = 16;
-constexpr size_t kSecretAt = 32;
-constexpr size_t kIdentityAt = 48;
-constexpr size_t kChecksumAt = 120;
-static_assert(kIdentityAt + sizeof(Identity) == kChecksumAt);
+// The bytes of a handle; integers are big-endian.
+struct HandleBytes {
+  std::array<uint8_t, 4> magic;
+  std::array<uint8_t, 4> version;
+  std::array<uint8_t, 4> port;
+  std::array<uint8_t, 4> scope;
+  std::array<uint8_t, 16> ip;
+  Secret secret;
+  Identity identity;
+  std::array<uint8_t, 8> checksum;  // of all before it
+};
+static_assert(sizeof(HandleBytes) == sizeof(BootstrapHandle));
 
 // FNV-1a, 64 bits. It detects damage, not forgery: anyone with a handle knows its secret.
-uint64_t checksum(std::span<const uint8_t> bytes) {
+uint64_t checksum(const HandleBytes& handle) {
+  const auto bytes = std::bit_cast<BootstrapHandle>(handle).bytes;
   uint64_t hash = 0xcbf29ce484222325;
-  for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3;
+  for (const uint8_t byte : std::span(bytes).first<offsetof(HandleBytes, checksum)>()) {
+    hash = (hash ^ byte) * 0x100000001b3;
+  }
   return hash;
 }
 
@@ -33,77 +43,62 @@ struct BodyBounds {
   size_t max;
 };
 
-std::optional<BodyBounds> body_bounds(FrameType type) {
+constexpr BodyBounds body_bounds(FrameType type) {
   constexpr size_t kMac = sizeof(Mac);
   constexpr size_t kNonce = sizeof(Nonce);
-  switch (type) {
-    case FrameType::kHello:
-      return BodyBounds{kNonce, kNonce};
-    case FrameType::kChallenge:
-      return BodyBounds{kMac + kNonce, kMac + kNonce};
-    case FrameType::kOffer:
-      return BodyBounds{kMac, kMac + kMaxBootstrapPayload};
-    case FrameType::kReply:
-      return BodyBounds{kMac + 1, kMac + 1 + kMaxBootstrapPayload};
-    case FrameType::kConfirm:
-      return BodyBounds{kMac, kMac};
-    case FrameType::kVersionNotice:
-      return BodyBounds{0, 0};
-  }
-  return std::nullopt;
+  constexpr std::array<BodyBounds, 6> kByType = {{{kNonce, kNonce},
+                                                  {kMac + kNonce, kMac + kNonce},
+                                                  {kMac, kMac + kMaxBootstrapPayload},
+                                                  {kMac + 1, kMac + 1 + kMaxBootstrapPayload},
+                                                  {kMac, kMac},
+                                                  {0, 0}}};
+  return kByType[static_cast<size_t>(type) - static_cast<size_t>(FrameType::kHello)];
 }
 
 }  // namespace
 
 BootstrapHandle encode_handle(const HandleContents& contents) {
-  BootstrapHandle handle;
-  uint8_t* bytes = handle.bytes.data();
-  wire::store_be32(kHandleMagic, bytes);
-  wire::store_be32(kVersion, bytes + 4);
-  wire::store_be32(contents.address.port, bytes + 8);
-  wire::store_be32(contents.address.scope_id, bytes + 12);
-  std::copy(contents.address.ip.begin(), contents.address.ip.end(), bytes + kIpAt);
-  std::copy(contents.secret.begin(), contents.secret.end(), bytes + kSecretAt);
-  std::copy(contents.identity.begin(), contents.identity.end(), bytes + kIdentityAt);
-  wire::store_be64(checksum(std::span(handle.bytes).first(kChecksumAt)), bytes + kChecksumAt);
-  return handle;
+  HandleBytes bytes{
+      .ip = contents.address.ip, .secret = contents.secret, .identity = contents.identity};
+  wire::store_be32(kHandleMagic, bytes.magic.data());
+  wire::store_be32(kVersion, bytes.version.data());
+  wire::store_be32(contents.address.port, bytes.port.data());
+  wire::store_be32(contents.address.scope_id, bytes.scope.data());
+  wire::store_be64(checksum(bytes), bytes.checksum.data());
+  return std::bit_cast<BootstrapHandle>(bytes);
 }
 
 Result<HandleContents> parse_handle(const BootstrapHandle& handle) {
-  const uint8_t* bytes = handle.bytes.data();
-  if (wire::load_be32(bytes) != kHandleMagic) {
+  const auto bytes = std::bit_cast<HandleBytes>(handle);
+  if (wire::load_be32(bytes.magic.data()) != kHandleMagic) {
     return fail(ErrorCode::kInvalidArgument,
                 "these bytes are not the handle of a Pacecar listener: pass on all 128 bytes that "
                 "the listener gave, unchanged");
   }
-  if (const uint32_t version = wire::load_be32(bytes + 4); version != kVersion) {
+  if (const uint32_t version = wire::load_be32(bytes.version.data()); version != kVersion) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("the handle is of bootstrap version {}, this process speaks version "
                             "{}: use the same Pacecar release on both hosts",
                             version, kVersion));
   }
-  const uint32_t port = wire::load_be32(bytes + 8);
-  if (wire::load_be64(bytes + kChecksumAt) !=
-          checksum(std::span(handle.bytes).first(kChecksumAt)) ||
-      port == 0 || port > UINT16_MAX) {
+  const uint32_t port = wire::load_be32(bytes.port.data());
+  if (wire::load_be64(bytes.checksum.data()) != checksum(bytes) || port == 0 || port > UINT16_MAX) {
     return fail(ErrorCode::kInvalidArgument,
                 "the listener's handle is damaged or cut short: pass on all 128 bytes that the "
                 "listener gave, unchanged");
   }
-  HandleContents contents;
-  contents.address.port = static_cast<uint16_t>(port);
-  contents.address.scope_id = wire::load_be32(bytes + 12);
-  std::copy_n(bytes + kIpAt, contents.address.ip.size(), contents.address.ip.begin());
-  std::copy_n(bytes + kSecretAt, contents.secret.size(), contents.secret.begin());
-  std::copy_n(bytes + kIdentityAt, contents.identity.size(), contents.identity.begin());
-  return contents;
+  return HandleContents{.address = {.ip = bytes.ip,
+                                    .scope_id = wire::load_be32(bytes.scope.data()),
+                                    .port = static_cast<uint16_t>(port)},
+                        .secret = bytes.secret,
+                        .identity = bytes.identity};
 }
 
 Frame encode_frame(FrameType type, std::span<const uint8_t> first,
                    std::span<const uint8_t> second) {
   const size_t body_size = first.size() + second.size();
   const auto bounds = body_bounds(type);
-  PACECAR_CHECK(bounds && body_size >= bounds->min && body_size <= bounds->max);
+  PACECAR_CHECK(body_size >= bounds.min && body_size <= bounds.max);
   Frame frame;
   wire::store_be32(kFrameMagic, frame.bytes.data());
   wire::store_be32(uint32_t{kVersion} << 24 | static_cast<uint32_t>(type) << 16 |
@@ -125,8 +120,8 @@ FrameHeader parse_header(std::span<const uint8_t, kHeaderBytes> bytes, FrameType
     return header;
   }
   const auto bounds = body_bounds(expected);
-  const bool good = (word >> 16 & 0xff) == static_cast<uint32_t>(expected) && bounds &&
-                    header.body_size >= bounds->min && header.body_size <= bounds->max;
+  const bool good = (word >> 16 & 0xff) == static_cast<uint32_t>(expected) &&
+                    header.body_size >= bounds.min && header.body_size <= bounds.max;
   if (good) header.verdict = HeaderVerdict::kGood;
   return header;
 }

@@ -8,10 +8,10 @@
 //                                          <-   reply      MAC, status, payload
 //     confirm    MAC                       ->
 //
-// A connector that finds the challenge's MAC wrong sends an offer of zeros, which is no valid MAC,
-// and leaves. The 8-byte frame header (magic, version, type, size of the body) is the same in every
-// version, so that peers can detect different versions. A MAC (auth.h) covers the rest of its body.
-// Pure: functions of bytes, no I/O. Any thread.
+// A connector that finds the challenge's MAC wrong sends an offer whose MAC is zeros, which is
+// never valid, and closes the connection. The 8-byte frame header (magic, version, type, size of
+// the body) is the same in every version, so that peers can detect different versions. A MAC
+// (auth.h) covers the rest of its body. Pure. Thread rule: any.
 #pragma once
 
 #include <array>
@@ -45,7 +45,7 @@ using Mac = std::array<uint8_t, 32>;
 struct HandleContents {
   Address address;  // of the listener
   Secret secret{};
-  Identity identity{};  // of what the listener connects to, chosen by the owner
+  Identity identity{};  // bytes of the owner, which name its NICs
 };
 
 BootstrapHandle encode_handle(const HandleContents& contents);
@@ -58,7 +58,7 @@ enum class FrameType : uint8_t {
   kOffer,
   kReply,
   kConfirm,
-  kVersionNotice,  // "I speak the version in this header"; no body
+  kVersionNotice,  // the sender's version is that of this header; no body
 };
 
 enum class ReplyStatus : uint8_t {
@@ -86,8 +86,8 @@ enum class HeaderVerdict {
 
 struct FrameHeader {
   HeaderVerdict verdict;
-  uint8_t version;     // meaningless when foreign
-  uint16_t body_size;  // only when good
+  uint8_t version;     // except of kForeign
+  uint16_t body_size;  // of kGood only
 };
 
 FrameHeader parse_header(std::span<const uint8_t, kHeaderBytes> bytes, FrameType expected);
@@ -100,7 +100,7 @@ struct SealedBody {
 
 struct Reply {
   ReplyStatus status;
-  std::span<const uint8_t> payload;  // of an accepted one; else the reason
+  std::span<const uint8_t> payload;  // if it is not accepted: the reason
 };
 
 std::vector<uint8_t> encode_reply(const Reply& reply);

@@ -16,10 +16,10 @@ constexpr size_t kCompletions = 8192;
 constexpr size_t kSignals = 256;
 constexpr size_t kArrivals = 256;
 
-// How long to wait for the owner to make room in the rings.
+// After this time the core tries again to publish, if the owner had left no room in the rings.
 constexpr Duration kOwnersTime = Duration::from_us(50);
 
-// Moves the elements of `poll` into the ring, as far as there is room; false: some may be left.
+// Moves the elements that `poll` returns into the ring while it has room; false: some may be left.
 template <typename T, typename Poll>
 bool move_into(SpscRing<T>& ring, uint64_t& moved, Poll poll) {
   for (T element; !ring.full(); ++moved) {
@@ -79,7 +79,7 @@ void Core::count(NicCounters& total) const {
 void Core::halt(QueuePairId id) {
   const Hold hold(*this);
   port_->soft_nic().halt_queue_pair(id);
-  while (!publish()) {  // the owner waits here, so only this call makes room
+  while (!publish()) {  // the owner is in this call, so only this loop makes room
     collect(completions_, early_completions_);
     collect(signals_, early_signals_);
     collect(arrivals_, early_arrivals_);

@@ -1,10 +1,10 @@
-// Core: one of the processor cores of a software NIC of several, beside the first: a SoftNic on a
-// packet I/O of its own, and rings over which the NIC's owner sends writes and limits, and receives
-// completions, signals and arrivals. Its thread needs no lock of the owner's, and the owner waits
-// for it only for set-up.
+// Core: a processor core of a software NIC, except its first. It has a SoftNic on its own packet
+// I/O, and rings over which the NIC's owner sends writes and limits, and receives completions,
+// signals and arrivals. The core's thread takes no lock of the owner's, and the owner waits for it
+// only during set-up.
 //
-// Thread rule: "owner" calls from the owner's thread; turn() from one other thread, or from the
-// owner's where there is none.
+// Thread rule: the owner's thread calls what is under "owner"; one other thread calls turn(), or
+// the owner's if there is none.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 #include "transport/base/fixed_queue.h"
 #include "transport/base/spsc_ring.h"
-#include "transport/engine/cores/doorbell.h"
+#include "transport/engine/doorbell.h"
 #include "transport/engine/soft_port.h"
 
 namespace pacecar {
@@ -26,11 +26,12 @@ class Core {
   // `owner` is rung for completions, signals and arrivals; it outlives the core. Errors: kSystem.
   static Result<std::unique_ptr<Core>> make(std::unique_ptr<SoftPort> port, Doorbell& owner);
 
-  // --- owner --- Both false: no room now. Posts wait for hand_over(), so that limits that are
-  // decided after them arrive before them.
+  // --- owner ---
+  // False: no room now. Posts wait for hand_over(), so that limits that are set after them arrive
+  // before them.
   bool post(QueuePairId id, const WorkRequest& work_request);
   bool limit(FlowId flow, const FlowLimits& limits, Instant now);
-  // False: some must wait longer.
+  // False: some posts must wait longer.
   bool hand_over();
   // Something has been published since the last take_news().
   bool has_news() const { return published_.load(std::memory_order_acquire) != seen_; }
@@ -49,17 +50,18 @@ class Core {
   }
   // SoftNic::slot_of.
   uint32_t slot_of(QueuePairId id) const { return port_->soft_nic().slot_of(id); }
-  // From here on nothing of the peer is accepted; earlier completions can be polled.
+  // Afterwards nothing from the peer is accepted; earlier completions can still be polled.
   void halt(QueuePairId id);
   // A flow has ended: drops its signals, so that the next flow with its number does not get them.
   void forget(FlowId flow);
 
-  // --- the core's thread --- A turn: receive, timers, transmit, publish; false: there was nothing
-  // to do. With a clock the time is read again after packets have been received.
+  // --- the core's thread ---
+  // A turn: receive, timers, transmit, publish. False: there was nothing to do. With a clock the
+  // time is read again after packets have been received.
   bool turn(Instant now, SoftPort::Clock clock);
   // When there is work even if nothing arrives. Not during a turn of another thread.
   Instant next_deadline() const { return deadline_; }
-  // The same, after Doorbell::expect(); Instant(): there is work already.
+  // The same, before a sleep and after Doorbell::expect(); Instant(): there is work already.
   Instant prepare_to_wait();
   int wait_fd() const { return port_->wait_fd(); }
   Doorbell& bell() { return *bell_; }
@@ -129,7 +131,7 @@ class Core {
   std::atomic<uint64_t> published_{0};
   std::array<std::atomic<uint64_t>, kCounters> counters_{};
 
-  // The owner's: posts to hand over; elements taken from the rings before they were polled.
+  // The owner's: posts to hand over, and elements taken from the rings before they were polled.
   FixedQueue<Post> waiting_posts_;
   std::deque<Completion> early_completions_;
   std::deque<FlowSignal> early_signals_;

@@ -8,10 +8,12 @@
 namespace pacecar {
 namespace {
 
-// The sum of all shares, and the least share, so that a slow core can show an improvement.
+// The sum of all shares, and the least share: even a slow core gets some work, so that an
+// improvement is measured.
 constexpr uint32_t kShares = 1 << 12;
 constexpr uint32_t kLeastShare = kShares / 64;
-// In how many periods a share follows a core's rate, or returns to the default without work.
+// Periods in which a share follows a core's rate, and in which it returns to the default without
+// work.
 constexpr uint64_t kAdapting = 4;
 constexpr uint64_t kForgetting = 32;
 
@@ -33,7 +35,7 @@ uint32_t FlowDivision::choose(Bytes bytes, Rate rate, uint32_t cores) const {
   uint32_t best = home;
   for (uint32_t i = 1; i < std::min<uint64_t>(wanted, cores); ++i) {
     const uint32_t other = (home + i) % cores;
-    // backlog over share, without dividing
+    // Compares backlog / share without dividing.
     if ((cores_[other].backlog + bytes) * cores_[best].share <
         (cores_[best].backlog + bytes) * cores_[other].share) {
       best = other;
@@ -63,7 +65,7 @@ void FlowDivision::on_acked(uint32_t index, Bytes bytes, Instant now) {
   adapt();
 }
 
-// Only the rates of cores that were busy all the time count.
+// Only the rates of cores that were busy for the whole period count.
 void FlowDivision::adapt() {
   const auto cores = std::span(cores_).first(count_);
   uint64_t shares = 0;

@@ -1,4 +1,4 @@
-// FlowDivision: how a flow's data is divided among the cores of its NIC, and its limits with it.
+// FlowDivision: divides a flow's writes and limits among the cores of its NIC.
 //
 // A write goes to the core that is expected to finish it first: the one with the smallest backlog
 // of this flow over its share. Shares follow the rates that busy cores achieve. Rate, window, burst
@@ -24,12 +24,12 @@ class FlowDivision {
   static constexpr uint32_t kMaxCores = RcEndpoint::kMaxLanes;
   static constexpr Bytes kSmallWrite = 128 * 1024;
   static constexpr Bytes kSmallBacklog = 512 * 1024;  // on the first core
-  // The rate that any core achieves.
+  // A flow uses one more core for each multiple of this rate, which any core achieves.
   static constexpr Rate kCoreRate = Rate::from_gbps(10);
-  // Shares are adapted after so long.
+  // Shares are adapted once per period.
   static constexpr Duration kPeriod = Duration::from_ms(1);
 
-  // `cores`: 1 to kMaxCores. `home`: of a slow flow.
+  // `cores`: 1 to kMaxCores. `home`: the core of a slow flow, modulo `cores`.
   FlowDivision(uint32_t cores, uint32_t home);
 
   // The core for a write, of the first `cores` of them.
@@ -38,9 +38,9 @@ class FlowDivision {
   bool on_posted(uint32_t core, Bytes bytes);
   // True: it has nothing left.
   bool on_done(uint32_t core, Bytes bytes);
-  // The peer has acknowledged so much of the core's data.
+  // The peer has acknowledged that many bytes of the core.
   void on_acked(uint32_t core, Bytes bytes, Instant now);
-  // The core's sent bytes since the flow began, as it last reported them.
+  // The bytes that the core has sent since the flow began.
   void on_sent(uint32_t core, Bytes sent) { cores_[core].sent = sent; }
 
   bool busy(uint32_t core) const { return cores_[core].writes > 0; }
@@ -57,7 +57,7 @@ class FlowDivision {
     Bytes backlog = 0;    // of these
     Bytes acked = 0;      // in this period
     Bytes sent = 0;
-    bool rested = true;  // in this period
+    bool rested = true;  // it had no work at some time in this period
   };
   void adapt();
 

@@ -15,8 +15,8 @@
 namespace pacecar {
 namespace {
 
-// A write is on one core: large messages are divided among several, and each write is long enough
-// for its acknowledgement to cost little.
+// Bytes of a write, which is sent by one core. Large messages are so divided among several cores,
+// and each write is large enough for its acknowledgement to cost little.
 constexpr Bytes kWriteBytes = 256 * 1024;
 
 NicCaps caps_of(const NicCaps& first, uint32_t cores) {
@@ -38,11 +38,6 @@ Result<FileDescriptor> wait_for_any(std::initializer_list<int> fds) {
                             std::strerror(errno)));
   }
   return all;
-}
-
-// The first lane's endpoint, which peers with one core use, and all lanes.
-PeerEndpoint endpoints(std::span<const uint8_t> address) {
-  return decode_endpoint(address).value();
 }
 
 }  // namespace
@@ -78,11 +73,10 @@ Result<void> MultiCoreNic::start(std::vector<std::unique_ptr<SoftPort>> further,
     ASSIGN_OR_RETURN(auto core, Core::make(std::move(port), *bell_));
     further_.push_back(std::move(core));
   }
-  threads_ = config.clock != nullptr;
-  if (!threads_) return {};
+  if (config.clock == nullptr) return {};
   ASSIGN_OR_RETURN(wait_fd_, wait_for_any({port_->wait_fd(), bell_->fd()}));
   for (auto& core : further_) {
-    running_.push_back(std::make_unique<CoreThread>(*core, config, processors_.get()));
+    threads_.push_back(start_core_thread(*core, config, processors_.get()));
   }
   return {};
 }
@@ -114,8 +108,8 @@ Result<QueuePairId> MultiCoreNic::create_queue_pair(const QueuePairConfig& confi
   qp->id = *id;
   qp->lanes.push_back({*id, FixedQueue<uint32_t>(config.work_requests)});
   for (uint32_t i = 1; i < cores(); ++i) {
-    const QueuePairId lane = core(i).exclusively(
-        [&](SoftNic& nic) { return nic.create_queue_pair(config).value(); });
+    const QueuePairId lane =
+        core(i).exclusively([&](SoftNic& nic) { return nic.create_queue_pair(config).value(); });
     qp->lanes.push_back({lane, FixedQueue<uint32_t>(config.work_requests)});
     lanes_[i - 1][core(i).slot_of(lane)] = qp.get();
   }
@@ -132,23 +126,23 @@ QueuePairAddress MultiCoreNic::queue_pair_address(QueuePairId id) const {
   for (uint32_t i = 1; i < qp->lanes.size(); ++i) {
     const auto lane = further_[i - 1]->exclusively(
         [&](SoftNic& nic) { return nic.queue_pair_address(qp->lanes[i].id); });
-    further.push_back(*endpoints(lane.view()).extended);
+    further.push_back(*decode_endpoint(lane.view())->extended);
   }
-  return encode(*endpoints(address.view()).extended, true, {}, further);
+  return encode(*decode_endpoint(address.view())->extended, true, {}, further);
 }
 
 Result<void> MultiCoreNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) {
   auto connected = first_.connect_queue_pair(id, remote);
   QueuePair* qp = find(id);
   if (!connected || qp == nullptr) return connected;
-  const PeerEndpoint peer = endpoints(remote);
+  // The first lane's endpoint, which peers with one core use, and those of the other lanes.
+  const PeerEndpoint peer = decode_endpoint(remote).value();
   qp->work_requests = std::min(qp->work_requests, peer.extended->writes);
   while (qp->lanes.size() > peer.further.size() + 1) drop_lane(*qp);
   for (uint32_t i = 1; i < qp->lanes.size(); ++i) {
     const QueuePairAddress lane = encode(peer.further[i - 1], true, {});
-    connected = core(i).exclusively([&](SoftNic& nic) {
-      return nic.connect_queue_pair(qp->lanes[i].id, lane.view());
-    });
+    connected = core(i).exclusively(
+        [&](SoftNic& nic) { return nic.connect_queue_pair(qp->lanes[i].id, lane.view()); });
     if (!connected) return connected;
   }
   return connected;

@@ -1,12 +1,12 @@
-// MultiCoreNic: a software NIC on several processor cores. To its user it is one Nic: the owner's
-// thread drives the first core with the calls of a NicPort, like a single SoftNic; the others have
-// threads of their own.
+// MultiCoreNic: a software NIC on several processor cores. Its user sees one Nic: the owner's
+// thread drives the first core with the calls of a NicPort, like a single SoftNic; each other core
+// has its own thread.
 //
-// Each core is a SoftNic with a packet I/O of its own. All have the same regions, by the same keys.
-// A paced queue pair has an end on each core, its lanes, joined one to one with those of the peer;
-// of two NICs with different numbers of cores the smaller number is used. Its writes are divided
-// among the lanes (FlowDivision): they arrive in any order, and their completions are returned in
-// the order of posting. Queue pairs without pacing are on the first core only.
+// Each core is a SoftNic with its own packet I/O. All have the same regions with the same keys. A
+// paced queue pair has an end on each core, a lane. The lanes are connected one to one with those
+// of the peer; between NICs with different numbers of cores the smaller number is used. Writes are
+// divided among the lanes (FlowDivision). They arrive in any order, and their completions are
+// returned in the order of posting. Queue pairs without pacing are on the first core only.
 //
 // Thread rule: one thread at a time, except wait_fd().
 #pragma once
@@ -29,10 +29,9 @@ namespace pacecar {
 
 class MultiCoreNic final : public Nic, public NicPort {
  public:
-  // `ports`: of each core, the first one's first; SoftNics of the extended mode that differ in
-  // address only, all with one key_seed. `processors`: where the threads of the others run; null:
-  // anywhere. Without a clock there are no threads: receive() drives all cores, in virtual time.
-  // Errors: kSystem.
+  // `ports`: one for each core; SoftNics of the extended mode that differ only in their address,
+  // all with one key_seed. `processors`: where the threads run; null: anywhere. Without a clock
+  // there are no threads: receive() drives all cores, in virtual time. Errors: kSystem.
   static Result<std::unique_ptr<MultiCoreNic>> make(
       std::vector<std::unique_ptr<SoftPort>> ports, const CoreThreadConfig& config,
       std::unique_ptr<Processors> processors = nullptr);
@@ -88,14 +87,13 @@ class MultiCoreNic final : public Nic, public NicPort {
 
     QueuePairId id = 0;  // that of its first lane
     const FlowId flow;
-    uint32_t work_requests;     // bound
-    FixedQueue<Posted> posted;  // and not returned as done
-    uint32_t first_posted = 0;  // the number of the oldest, modulo 2^32
-    std::vector<Lane> lanes;    // by core
-    // Of the lane that broke it.
-    uint32_t broken_lane = 0;
-    std::optional<CompletionStatus> broken_by;
-    bool reported = false;  // that it is broken
+    uint32_t work_requests;                     // bound
+    FixedQueue<Posted> posted;                  // writes whose completion has not been returned
+    uint32_t first_posted = 0;                  // the number of the oldest, modulo 2^32
+    std::vector<Lane> lanes;                    // by core
+    uint32_t broken_lane = 0;                   // the lane that broke it
+    std::optional<CompletionStatus> broken_by;  // the lane's status
+    bool reported = false;                      // kBroken has been returned
   };
   // A core's state of a flow: its reports, and the limits sent to it.
   struct CoreOfFlow {
@@ -127,16 +125,16 @@ class MultiCoreNic final : public Nic, public NicPort {
   uint32_t cores() const { return static_cast<uint32_t>(further_.size()) + 1; }
   // Only the first has none.
   Core& core(uint32_t index) { return *further_[index - 1]; }
-  // nullptr: it is on the first core only.
+  // nullptr: the queue pair is on the first core only.
   QueuePair* find(QueuePairId id) const;
-  // Likewise by the number that a further core has given it.
+  // The queue pair of a further core's lane; nullptr: none.
   QueuePair* find(uint32_t core, QueuePairId lane) const;
   Flow& flow(FlowId id);
-  // Drops the last lane, which is not the first core's.
+  // Drops the last lane, which must not be the first core's.
   void drop_lane(QueuePair& qp);
 
   bool post_one(QueuePair& qp, const WorkRequest& work_request);
-  // True: return it at once.
+  // Takes a core's completion. True: return it to the caller at once.
   bool take(uint32_t core, Completion& completion);
   // Returns completions in order; the result is their number.
   size_t report_done(QueuePair& qp, std::span<Completion> completions);
@@ -154,7 +152,6 @@ class MultiCoreNic final : public Nic, public NicPort {
   FileDescriptor wait_fd_;                // an epoll instance
   bool expecting_ = false;
   bool handed_over_ = true;  // all posts have been handed over
-  bool threads_ = false;
   Instant now_;
   std::vector<std::unique_ptr<Core>> further_;
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot of the first core
@@ -162,7 +159,7 @@ class MultiCoreNic final : public Nic, public NicPort {
   std::vector<Flow> flows_;                              // as far as ever used
   WorkList done_;                                        // slots of queue pairs with completions
   WorkList undivided_;                                   // flows whose limits must be divided
-  std::vector<std::unique_ptr<CoreThread>> running_;     // they end first
+  std::vector<std::jthread> threads_;                    // they end first
 };
 
 }  // namespace pacecar

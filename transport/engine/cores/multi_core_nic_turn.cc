@@ -1,4 +1,5 @@
-// The turn of MultiCoreNic: writes to the cores, their completions and signals, limits.
+// The turn of MultiCoreNic: it passes writes and limits to the cores, and takes their completions
+// and signals.
 #include <algorithm>
 
 #include "transport/engine/cores/multi_core_nic.h"
@@ -33,7 +34,7 @@ size_t MultiCoreNic::post(QueuePairId id, std::span<const WorkRequest> work_requ
   return taken;
 }
 
-// All writes are signaled on the core, so that its backlog is known here.
+// All writes are signaled on the core, so that the core's backlog is known here.
 bool MultiCoreNic::post_one(QueuePair& qp, const WorkRequest& work_request) {
   if (qp.broken_by || qp.posted.size() == qp.work_requests) return false;
   Flow& flow = this->flow(qp.flow);
@@ -45,18 +46,16 @@ bool MultiCoreNic::post_one(QueuePair& qp, const WorkRequest& work_request) {
   write.signaled = true;
   // A core gets limits before it has anything to send.
   if (flow.division.on_posted(chosen, bytes)) divide(qp.flow);
-  const bool taken = chosen == 0 ? first_.post(lane.id, {&write, 1}) == 1
-                                 : core(chosen).post(lane.id, write);
+  const bool taken =
+      chosen == 0 ? first_.post(lane.id, {&write, 1}) == 1 : core(chosen).post(lane.id, write);
   if (!taken) {
     if (flow.division.on_done(chosen, bytes)) undivided_.add(qp.flow);
     return false;
   }
   handed_over_ &= chosen == 0;
   lane.writes.push(qp.first_posted + static_cast<uint32_t>(qp.posted.size()));
-  qp.posted.push({.id = work_request.id,
-                  .bytes = bytes,
-                  .core = chosen,
-                  .signaled = work_request.signaled});
+  qp.posted.push(
+      {.id = work_request.id, .bytes = bytes, .core = chosen, .signaled = work_request.signaled});
   return true;
 }
 
@@ -139,9 +138,9 @@ size_t MultiCoreNic::poll_signals(std::span<FlowSignal> signals) {
   return count;
 }
 
-// A core knows its own packets only. A delay on one core only is not the network's, and the
-// division handles it. So the least of the cores' recent round trips counts, and a timeout only if
-// all were silent.
+// A core knows only its own packets. A delay on one core only is not the network's, and the
+// division handles it. So the least of the cores' recent round trips counts, and a timeout counts
+// only if no other core had an acknowledgement lately.
 void MultiCoreNic::complete(FlowSignal& signal, uint32_t index) {
   Flow& flow = this->flow(signal.flow);
   CoreOfFlow& own = flow.cores[index];
@@ -222,7 +221,7 @@ size_t MultiCoreNic::receive(Instant now) {
   }
   size_t received = port_->receive(now);
   for (auto& core : further_) {
-    if (!threads_) core->turn(now, nullptr);
+    if (threads_.empty()) core->turn(now, nullptr);
     received += core->take_news() ? 1 : 0;
   }
   return received;
@@ -239,7 +238,7 @@ size_t MultiCoreNic::transmit(Instant now) {
 Instant MultiCoreNic::next_deadline() const {
   if (!undivided_.empty() || !handed_over_) return Instant();
   Instant next = port_->next_deadline();
-  if (threads_) return next;
+  if (!threads_.empty()) return next;
   for (const auto& core : further_) next = std::min(next, core->next_deadline());
   return next;
 }

@@ -7,67 +7,48 @@
 namespace pacecar {
 namespace {
 
-// The rate that one core surely achieves, with full packets and tags.
+// The rate that one core achieves on any machine, with full packets and tags.
 constexpr Rate kOneCore = Rate::from_gbps(25);
-// One engine per so many processors: the others are for the application, other programs and the
-// threads that call us.
+// The other processors are for the application and other programs.
 constexpr uint32_t kProcessorsPerEngine = 4;
 constexpr uint32_t kMostEngines = 4;
 
+// The processors of the network interface's NUMA node; null: unknown.
+hwloc_const_bitmap_t processors_near(hwloc_topology_t topology, const std::string& interface) {
+  hwloc_obj_t device = nullptr;
+  do {
+    device = hwloc_get_next_osdev(topology, device);
+  } while (device != nullptr && interface != device->name);
+  const hwloc_obj_t near =
+      device == nullptr ? nullptr : hwloc_get_non_io_ancestor_obj(topology, device);
+  return near == nullptr ? nullptr : near->cpuset;
+}
+
 }  // namespace
 
-// Null if the topology cannot be read: then no thread is bound.
-struct Processors::Topology {
+Processors::Processors(const std::string& interface)
+    : topology_(nullptr, hwloc_topology_destroy), usable_(hwloc_bitmap_alloc(), hwloc_bitmap_free) {
   hwloc_topology_t topology = nullptr;
-  hwloc_bitmap_t usable = hwloc_bitmap_alloc();
-
-  Topology() {
-    if (hwloc_topology_init(&topology) != 0) {
-      topology = nullptr;
-      return;
-    }
-    hwloc_topology_set_type_filter(topology, HWLOC_OBJ_OS_DEVICE,
-                                   HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-    if (hwloc_topology_load(topology) == 0) return;
-    hwloc_topology_destroy(topology);
-    topology = nullptr;
+  if (hwloc_topology_init(&topology) != 0) return;
+  topology_.reset(topology);
+  hwloc_topology_set_type_filter(topology, HWLOC_OBJ_OS_DEVICE, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  if (hwloc_topology_load(topology) != 0) return;
+  if (hwloc_get_cpubind(topology, usable_.get(), HWLOC_CPUBIND_PROCESS) != 0) {
+    hwloc_bitmap_copy(usable_.get(), hwloc_topology_get_allowed_cpuset(topology));
   }
-  Topology(const Topology&) = delete;
-  Topology& operator=(const Topology&) = delete;
-  ~Topology() {
-    hwloc_bitmap_free(usable);
-    if (topology != nullptr) hwloc_topology_destroy(topology);
-  }
-
-  void use_those_near(const std::string& interface) {
-    if (hwloc_get_cpubind(topology, usable, HWLOC_CPUBIND_PROCESS) != 0) {
-      hwloc_bitmap_copy(usable, hwloc_topology_get_allowed_cpuset(topology));
-    }
-    hwloc_obj_t device = nullptr;
-    do {
-      device = hwloc_get_next_osdev(topology, device);
-    } while (device != nullptr && interface != device->name);
-    if (device == nullptr) return;
-    const hwloc_obj_t near = hwloc_get_non_io_ancestor_obj(topology, device);
-    if (near == nullptr || !hwloc_bitmap_intersects(usable, near->cpuset)) return;
-    hwloc_bitmap_and(usable, usable, near->cpuset);
-  }
-};
-
-Processors::Processors(const std::string& interface) : topology_(std::make_unique<Topology>()) {
-  if (topology_->topology != nullptr) topology_->use_those_near(interface);
+  const hwloc_const_bitmap_t near = processors_near(topology, interface);
+  if (near == nullptr || !hwloc_bitmap_intersects(usable_.get(), near)) return;
+  hwloc_bitmap_and(usable_.get(), usable_.get(), near);
 }
-
-Processors::~Processors() = default;
 
 uint32_t Processors::count() const {
-  return static_cast<uint32_t>(std::max(hwloc_bitmap_weight(topology_->usable), 0));
+  return static_cast<uint32_t>(std::max(hwloc_bitmap_weight(usable_.get()), 0));
 }
 
-// If refused, the thread runs anywhere.
+// If binding fails, the thread runs anywhere.
 void Processors::bind_this_thread() const {
-  if (topology_->topology == nullptr || hwloc_bitmap_iszero(topology_->usable)) return;
-  hwloc_set_cpubind(topology_->topology, topology_->usable, HWLOC_CPUBIND_THREAD);
+  if (hwloc_bitmap_iszero(usable_.get())) return;
+  hwloc_set_cpubind(topology_.get(), usable_.get(), HWLOC_CPUBIND_THREAD);
 }
 
 uint32_t engines_for(uint32_t processors, Rate link) {

@@ -1,4 +1,4 @@
-// The processors near a NIC that this process may use.
+// The processors near a NIC that this process may use. Thread rule: any.
 #pragma once
 
 #include <cstdint>
@@ -7,29 +7,30 @@
 
 #include "transport/base/units.h"
 
+struct hwloc_bitmap_s;
+struct hwloc_topology;
+
 namespace pacecar {
 
 class Processors {
  public:
-  // Those of the network interface's NUMA node that this process may use; if there is none, or the
-  // node is unknown, all that it may use.
+  // Those of the network interface's NUMA node. If the process may use none of them, or the node is
+  // unknown: all that the process may use.
   explicit Processors(const std::string& interface);
-  ~Processors();
 
   // The number of processors.
   uint32_t count() const;
-  // Keeps the calling thread on them. The kernel chooses among them, as it knows the other load of
-  // each.
+  // Keeps the calling thread on them. The kernel chooses among them, as it knows their load.
   void bind_this_thread() const;
 
  private:
-  struct Topology;
-  std::unique_ptr<Topology> topology_;
+  std::unique_ptr<hwloc_topology, void (*)(hwloc_topology*)> topology_;
+  std::unique_ptr<hwloc_bitmap_s, void (*)(hwloc_bitmap_s*)> usable_;  // empty: not known
 };
 
-// The engines of a NIC with PACECAR_ENGINES=auto: one if one core can keep up with the link (0:
-// unknown), or if processors are few; otherwise so many that most processors are left to the
-// application.
+// The engines of a NIC with PACECAR_ENGINES=auto: one if one core can keep up with the link (rate
+// 0: unknown), or if there are few processors; otherwise a number that leaves most processors to
+// the application.
 uint32_t engines_for(uint32_t processors, Rate link);
 
 }  // namespace pacecar

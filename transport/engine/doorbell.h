@@ -31,21 +31,22 @@ class Doorbell {
     return std::unique_ptr<Doorbell>(new Doorbell(std::move(fd)));
   }
 
-  // Readable when it has been rung.
+  // Readable after it has been rung.
   int fd() const { return fd_.get(); }
 
   // After the data for the sleeper has been stored.
   void ring() {
     if (!expected_.exchange(false, std::memory_order_acq_rel)) return;
     const uint64_t one = 1;
-    // Fails only when it has been rung already.
+    // Fails only if it has been rung already.
     [[maybe_unused]] const ssize_t written = write(fd_.get(), &one, sizeof one);
   }
 
-  // From here on ring() works. Check for work once more, then sleep on fd(). ring() and expect()
-  // both use an exchange, so that the later one sees what the earlier one has stored.
+  // From here on ring() wakes the sleeper, who must check for work once more and then sleep on
+  // fd(). ring() and expect() both use an exchange, so that the later one sees what the earlier one
+  // stored.
   void expect() { expected_.exchange(true, std::memory_order_acq_rel); }
-  // Awake again.
+  // Call it after the sleep.
   void answer() {
     expected_.store(false, std::memory_order_relaxed);
     uint64_t count = 0;

@@ -1,0 +1,123 @@
+// What the two ends of a bonded connection have in common: they watch their lanes, give up lost
+// ones, and exchange notes about them (lanes.h).
+//
+// Thread rule: any thread; the members need the lock, except the public ones.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <ranges>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/api/bond/keeper.h"
+#include "transport/api/bond/lanes.h"
+#include "transport/api/pacecar.hpp"
+#include "transport/api/stall.h"
+
+namespace pacecar {
+
+// The messenger's functions for one direction.
+struct LaneCalls {
+  std::string_view end;  // "send to" or "receive from"
+  LaneSight (Messenger::*sight)(ConnectionId) const;
+  std::optional<Stall> (Messenger::*stall)(ConnectionId) const;
+  std::string (Messenger::*fault)(ConnectionId) const;
+  void (Messenger::*break_flow)(ConnectionId);
+  const NoteWords& (Messenger::*inbox)(ConnectionId) const;  // where the peer's notes arrive
+  bool (Messenger::*write_note)(ConnectionId, LaneNote);     // to the peer
+};
+
+class BondedEnd {
+ public:
+  virtual ~BondedEnd() = default;
+  // Called by BondKeeper from time to time; true: again soon.
+  bool drive(Instant now);
+  // This memory is about to be deregistered: messages that have not begun must not use it any more.
+  virtual void forget_memory(const Memory& memory) = 0;
+
+ protected:
+  enum class State : uint8_t {
+    kFlowing,
+    kComplaining,  // a sender: a lane is lost, and the receiver will pause the connection
+    kPausing,      // until nothing is outstanding
+    kPaused,       // a sender: until the receiver lets it resume
+    kResuming,     // a receiver: until the sender knows what to send again
+  };
+
+  BondedEnd(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper,
+            const LaneCalls& calls);
+
+  // Hands the requests over, which are free. They must not move.
+  template <typename Request>
+  void add_requests(std::vector<Request>& requests) {
+    for (Request& request : requests) free_.push_back(&request);
+    pending_.reserve(requests.size());
+  }
+  // A free request, which is then pending; nullptr: none.
+  MessageRequest* take_request();
+  // The pending requests, in order, until they are tested as done.
+  template <typename Request>
+  auto pending() const {
+    return pending_ | std::views::transform([](MessageRequest* request) -> Request& {
+             return static_cast<Request&>(*request);
+           });
+  }
+
+  // Completes requests.
+  virtual void collect(Instant now) = 0;
+  virtual void on_note(const LaneNote& note, Instant now) = 0;
+  // In kPausing: takes the next step if nothing is outstanding.
+  virtual void finish_pause(Instant now) = 0;
+  // A lane has been lost, and others remain.
+  virtual void on_loss() = 0;
+  // A lane has failed with something other than the peer's silence: ends the connection.
+  virtual void on_failure(size_t lane, MessageFailure failure) = 0;
+  // Lends the caller's thread to all lanes.
+  void progress();
+  // The result of test(); a request that is done or has failed is given back.
+  Result<TestResult> outcome(MessageRequest& request);
+  LaneSight sight(size_t lane) const { return lanes_[lane].at.call(calls_.sight); }
+  // False: the lane has failed, and is given up.
+  bool healthy(size_t lane, MessageFailure failure);
+  // Gives up the lane's flow, with all connections that share it. An empty cause: as the NIC
+  // reports it.
+  void give_up(size_t lane, const std::string& cause);
+  // Ends the connection: all pending requests fail.
+  void end(Error error);
+  void end(MessageFailure failure, size_t lane = 0) { end(error_of(failure, lane, "")); }
+  void send_note(NoteKind kind, LaneMask lanes);
+  void send_note(LaneNote note);
+  // The peer's last note on one lane.
+  std::optional<LaneNote> last_note(size_t lane) const { return read_note(*inboxes_[lane]); }
+
+  mutable std::mutex mutex_;
+  std::vector<BondLane> lanes_;
+  const std::shared_ptr<BondKeeper> keeper_;
+  State state_ = State::kFlowing;
+  uint32_t epoch_ = 0;
+  std::optional<Error> ended_;
+
+ private:
+  void watch(Instant now);
+  // The newest note from the peer, if it is newer than all received before.
+  std::optional<LaneNote> receive_note();
+  // Writes the newest note on every lane that has not sent it. True: all living lanes have sent it.
+  bool deliver_note();
+  Error error_of(MessageFailure failure, size_t lane, const std::string& fault) const;
+
+  const LaneCalls calls_;
+  std::vector<MessageRequest*> free_;
+  std::vector<MessageRequest*> pending_;
+  std::vector<StallWatch> stalls_;  // by lane
+  LaneWatch watch_;
+  std::vector<const NoteWords*> inboxes_;        // by lane
+  LaneNote note_;                                // the newest one to the peer
+  std::array<uint64_t, kMaxLanes> delivered_{};  // by lane: the number of the last note sent
+  uint64_t last_received_ = 0;                   // the number of the peer's newest note
+};
+
+}  // namespace pacecar
