@@ -10,7 +10,6 @@
 namespace pacecar {
 namespace {
 
-constexpr Bytes kSnapBytes = 65'535;
 
 }  // namespace
 
@@ -101,7 +100,7 @@ void Fabric::set_cable_loss(uint32_t cable, double probability) {
 void Fabric::set_faults(const SimFaults& faults) { impl_->faults.set(faults); }
 
 Result<void> Fabric::capture(LinkId link, const std::string& path) {
-  auto writer = PcapWriter::create(path, kSnapBytes);
+  auto writer = PcapWriter::create(path);
   if (!writer) return tl::unexpected<Error>(writer.error());
   impl_->links[link].capture =
       std::make_unique<LinkCapture>(std::move(*writer), impl_->config, impl_->topology.processes);
