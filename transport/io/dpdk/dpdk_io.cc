@@ -25,14 +25,9 @@ namespace pacecar {
 namespace {
 
 constexpr size_t kReceiveBurst = 64;
-constexpr uint8_t kDscpMask = 0xFC;
 constexpr Bytes kIpv4UdpBytes = 20 + 8;
 constexpr Bytes kIpv6UdpBytes = 40 + 8;
 constexpr Bytes kMinDatagram = 256;  // below this no useful payload is left
-// Packets wait at most until the next poll.
-constexpr Duration kJitter = Duration::from_us(100);
-// A thread that shares its core waits for the scheduler: some slices of a few ms each.
-constexpr Duration kPause = Duration::from_ms(25);
 // How often the link's state is read: while it is down, and up.
 constexpr Duration kLinkDownInterval = Duration::from_ms(2);
 constexpr Duration kLinkUpInterval = Duration::from_ms(200);
@@ -74,9 +69,8 @@ class DpdkIo final : public PacketIo {
         neighbors_({.mac = port_->mac(), .address = {.ip = local.ip}, .vlan = config.device.vlan},
                    std::move(routes)),
         batch_(*port_, local, config.device.vlan.has_value()),
-        data_tc_(static_cast<uint8_t>((config.data_tc & kDscpMask) |
-                                      static_cast<uint8_t>(Ecn::kCapable0))),
-        control_tc_(static_cast<uint8_t>(config.control_tc & kDscpMask)) {
+        data_tc_(ip_traffic_class(config.data_tc, TrafficClass::kData)),
+        control_tc_(ip_traffic_class(config.control_tc, TrafficClass::kControl)) {
     if (port_->is_steered()) kernel_.emplace(port_->interface());
   }
   ~DpdkIo() override { release(); }
@@ -350,18 +344,14 @@ PacketIoCaps caps_of(const DpdkPort& port, const Address& local, uint32_t paths)
   caps.checks_payload = port.offloads_udp_checksums() || port.is_memory();
   caps.sees_ecn = true;
   caps.sees_ipv4_header = is_ipv4(local);
-  caps.jitter = kJitter;
-  caps.pause = kPause;
+  caps.jitter = kHostJitter;
+  caps.pause = kHostPause;
   return caps;
 }
 
 }  // namespace
 
 Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log) {
-  if (config.paths == 0 || config.paths > kMaxDpdkPaths) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} paths asked for: choose 1 to {}", config.paths, kMaxDpdkPaths));
-  }
   RETURN_IF_ERROR(start_eal(config.eal_arguments, config.device.is_pci(), log));
   ASSIGN_OR_RETURN(auto port, DpdkPort::open({.device = config.device,
                                               .transmit_buffers = TransmitBatch::kBuffers,

@@ -22,8 +22,8 @@ namespace pacecar {
 struct DpdkConfig {
   DpdkDevice device;
   std::string eal_arguments;  // empty: our own choice
-  uint32_t paths = 8;         // UDP source ports of data; 1 .. kMaxDpdkPaths
-  // The IP header's DSCP, in the upper six bits; ECN is set here: data is capable, control is not.
+  uint32_t paths = 8;         // UDP source ports of data; at least 1
+  // As of ip_traffic_class().
   uint8_t data_tc = 0;
   uint8_t control_tc = 0;
   // Let the device make and check UDP checksums, if it can, so that they protect payloads.
@@ -32,8 +32,6 @@ struct DpdkConfig {
   // UDP port 4791 also where the kernel has the address and could choose another.
   bool standard_port = false;
 };
-
-inline constexpr uint32_t kMaxDpdkPaths = 256;
 
 struct OpenedDpdk {
   std::unique_ptr<PacketIo> io;

@@ -30,11 +30,6 @@ constexpr uint32_t kCallsBeforeConnect = 16;
 // anyone can forge these. The next call succeeds, unless another error has arrived within a
 // microsecond.
 constexpr int kCallsPerIcmp = 4;
-constexpr uint8_t kDscpMask = 0xFC;
-// Packets wait for the kernel's interrupts, and until the polling thread is woken.
-constexpr Duration kJitter = Duration::from_us(100);
-// A thread that shares its core waits for the scheduler: some slices of a few ms each.
-constexpr Duration kPause = Duration::from_ms(25);
 
 class UdpIo final : public PacketIo {
  public:
@@ -68,7 +63,7 @@ class UdpIo final : public PacketIo {
 
  private:
   // A sending socket. It is connected to its most frequent peer, which saves the kernel the route
-  // look-up; others are still reached by their address.
+  // look-up; packets to other peers carry their address.
   struct Transmitter {
     Source source;
     Address newest;
@@ -86,7 +81,7 @@ class UdpIo final : public PacketIo {
   Address local_;
   UdpSocket receiver_;
   std::vector<Transmitter> transmitters_;  // one per path, then one for control
-  bool segments_;                          // UDP_SEGMENT works, as far as we know
+  bool segments_;                          // UDP_SEGMENT has not failed yet
   PacketIoCounters counters_;
   SendBatch batch_;
   ReceiveRing ring_;
@@ -139,8 +134,8 @@ size_t UdpIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
   return taken;
 }
 
-// Hands the planned batch to the kernel and returns how many packets were taken, refused ones
-// included. Fewer than planned: the socket is full, or segments_ has changed and the rest must be
+// Hands the planned batch to the kernel and returns how many packets are done with, sent or
+// refused. Fewer than planned: the socket is full, or segments_ has changed and the rest must be
 // planned again.
 size_t UdpIo::submit(const Transmitter& transmitter, bool& full) {
   const int fd = transmitter.source.socket.get();
@@ -225,9 +220,8 @@ Result<Address> local_address_of(const UdpConfig& config, const InterfaceInfo& i
 
 Result<std::vector<UdpIo::Source>> open_transmitters(const UdpConfig& config,
                                                      const Address& local) {
-  const auto data_tc =
-      static_cast<uint8_t>((config.data_tc & kDscpMask) | static_cast<uint8_t>(Ecn::kCapable0));
-  const auto control_tc = static_cast<uint8_t>(config.control_tc & kDscpMask);
+  const uint8_t data_tc = ip_traffic_class(config.data_tc, TrafficClass::kData);
+  const uint8_t control_tc = ip_traffic_class(config.control_tc, TrafficClass::kControl);
   std::vector<UdpIo::Source> transmitters;
   for (uint32_t i = 0; i <= config.paths; ++i) {
     ASSIGN_OR_RETURN(auto udp, open_transmit_socket(local, config.send_buffer,
@@ -253,7 +247,10 @@ Result<Bytes> datagram_bytes_of(const UdpConfig& config, const InterfaceInfo& in
   return datagram;
 }
 
-Result<std::unique_ptr<PacketIo>> open_on(const UdpConfig& config, const InterfaceInfo& interface) {
+}  // namespace
+
+Result<std::unique_ptr<PacketIo>> open_udp(const UdpConfig& config) {
+  ASSIGN_OR_RETURN(const auto interface, find_interface(config.interface));
   ASSIGN_OR_RETURN(const auto local, local_address_of(config, interface));
   ASSIGN_OR_RETURN(const auto datagram, datagram_bytes_of(config, interface, is_ipv4(local)));
   ASSIGN_OR_RETURN(auto receiver, open_receive_socket(local, config.socket_buffer));
@@ -276,22 +273,10 @@ Result<std::unique_ptr<PacketIo>> open_on(const UdpConfig& config, const Interfa
   caps.checks_payload = true;  // the UDP checksum
   caps.sees_ecn = true;
   caps.identifies_datagrams = config.identifies && is_ipv4(local);
-  caps.jitter = kJitter;
-  caps.pause = kPause;
+  caps.jitter = kHostJitter;
+  caps.pause = kHostPause;
   return std::make_unique<UdpIo>(caps, bound, std::move(receiver), std::move(transmitters),
                                  segments);
-}
-
-}  // namespace
-
-Result<std::unique_ptr<PacketIo>> open_udp(const UdpConfig& config) {
-  if (config.paths == 0 || config.paths > kMaxUdpPaths) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} paths asked for: choose 1 to {}", config.paths, kMaxUdpPaths));
-  }
-  return find_interface(config.interface).and_then([&](const InterfaceInfo& interface) {
-    return open_on(config, interface);
-  });
 }
 
 }  // namespace pacecar
