@@ -16,7 +16,7 @@ constexpr size_t kTypeBytes = 2;
 }  // namespace
 
 uint32_t sum16(std::span<const uint8_t> bytes, uint32_t sum) {
-  // Two words at a time: 2^16 is 1 where they are added up.
+  // Two words at a time: in one's complement, 2^16 counts as 1.
   uint64_t pairs = sum;
   size_t i = 0;
   for (; i + 3 < bytes.size(); i += 4) pairs += wire::load_be32(&bytes[i]);
@@ -122,10 +122,10 @@ std::optional<FrameDatagram> find_datagram(std::span<const uint8_t> frame) {
   return ethernet ? read_datagram(*ethernet) : std::nullopt;
 }
 
-// Over the pseudo header, the UDP header and what it carries: 0xFFFF if the checksum is right.
+// The sum over pseudo header, UDP header and payload: 0xFFFF if the checksum is right.
 uint16_t udp_sum(const FrameDatagram& datagram) {
   const std::span udp(datagram.bytes.data() - kUdpBytes, kUdpBytes + datagram.bytes.size());
-  // What the prefix of an IPv4 address adds is 0 in one's complement.
+  // The prefix of an IPv4 address adds 0 in one's complement.
   uint32_t sum = kUdp + static_cast<uint32_t>(udp.size());
   for (const Address& end : {datagram.source, datagram.destination}) {
     sum += frame::fold(frame::sum16(end.ip));
