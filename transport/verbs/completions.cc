@@ -1,6 +1,5 @@
 #include "transport/verbs/completions.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,14 +30,11 @@ Result<void> CompletionQueue::set_up(const VerbsDevice& device, ibv_pd* domain,
                                      uint32_t shared_receives, uint32_t entries,
                                      Offloads& offloads) {
   const auto failed = [&](std::string_view call, int error) {
-    return tl::unexpected(verbs_error(Call::kOther, call, error, device.name));
+    return verbs_failed(call, error, device.name);
   };
   ibv_context* context = device.context.get();
   channel_.reset(ibv_create_comp_channel(context));
   if (channel_ == nullptr) return failed("ibv_create_comp_channel", errno);
-  if (fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK) != 0) {
-    return failed("fcntl", errno);
-  }
   ibv_srq_init_attr attributes{};
   attributes.attr.max_wr =
       std::min(shared_receives, static_cast<uint32_t>(std::max(device.attributes.max_srq_wr, 1)));

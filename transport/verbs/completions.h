@@ -54,6 +54,7 @@ class CompletionQueue {
   enum class Wake : uint8_t { kAny, kSolicited };
   // From here on wait_fd() becomes readable at such a completion; false: something has completed.
   bool prepare_to_wait(Wake wake);
+  // The owner makes it non-blocking.
   int wait_fd() const { return channel_->fd; }
 
  private:

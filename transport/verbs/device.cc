@@ -21,8 +21,7 @@ using DeviceList = VerbsHandle<ibv_device*, ibv_free_device_list>;
 Result<std::vector<ibv_device*>> devices_in(const DeviceList& list, int count, int errno_value) {
   // Without kernel support there is no list, and so no device.
   if (list == nullptr && errno_value != ENOSYS && errno_value != ENODEV) {
-    return tl::unexpected(
-        verbs_error(Call::kOther, "ibv_get_device_list", errno_value, "RDMA devices"));
+    return verbs_failed("ibv_get_device_list", errno_value, "RDMA devices");
   }
   return std::vector<ibv_device*>(list.get(), list.get() + (list == nullptr ? 0 : count));
 }
@@ -95,10 +94,7 @@ VerbsPortInfo describe(ibv_device* device, ibv_context* context, const ibv_devic
 Result<void> choose_address(VerbsDevice& device, std::optional<uint32_t> gid_index,
                             const LogSink& log) {
   const GidTable table = read_gids(device.context.get(), device.port);
-  if (table.error != 0) {
-    return tl::unexpected(
-        verbs_error(Call::kOther, "ibv_query_gid_table", table.error, device.name));
-  }
+  if (table.error != 0) return verbs_failed("ibv_query_gid_table", table.error, device.name);
   device.netdev = table.netdev;
   const bool ethernet = device.link_layer == LinkLayer::kEthernet;
   const auto choice = ethernet ? choose_gid(table.entries, gid_index)
@@ -189,13 +185,9 @@ Result<VerbsDevice> VerbsDevice::open(const std::string& name, uint32_t port,
                      .name = name,
                      .port = port,
                      .hardware = !pci_path_of(*found).empty()};
-  if (device.context == nullptr) {
-    return tl::unexpected(verbs_error(Call::kOther, "ibv_open_device", errno, name));
-  }
+  if (device.context == nullptr) return verbs_failed("ibv_open_device", errno, name);
   const int device_error = ibv_query_device(device.context.get(), &device.attributes);
-  if (device_error != 0) {
-    return tl::unexpected(verbs_error(Call::kOther, "ibv_query_device", device_error, name));
-  }
+  if (device_error != 0) return verbs_failed("ibv_query_device", device_error, name);
   if (ibv_query_device_ex(device.context.get(), nullptr, &device.extended) != 0) {
     device.extended = {};
   }
@@ -205,9 +197,7 @@ Result<VerbsDevice> VerbsDevice::open(const std::string& name, uint32_t port,
   }
   const int port_error =
       ibv_query_port(device.context.get(), static_cast<uint8_t>(port), &device.port_attributes);
-  if (port_error != 0) {
-    return tl::unexpected(verbs_error(Call::kOther, "ibv_query_port", port_error, name));
-  }
+  if (port_error != 0) return verbs_failed("ibv_query_port", port_error, name);
   if (device.port_attributes.state != IBV_PORT_ACTIVE) {
     return fail(ErrorCode::kUnavailable,
                 fmt::format("port {} of {} is not active (it is {}): check cable, switch and, for "

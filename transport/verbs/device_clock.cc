@@ -1,5 +1,6 @@
 #include "transport/verbs/device_clock.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace pacecar {

@@ -42,14 +42,10 @@ Result<std::unique_ptr<FlushPair>> FlushPair::create(const VerbsDevice& device,
 Result<void> FlushPair::set_up(const VerbsDevice& device) {
   completions_.reset(ibv_create_cq(device.context.get(), static_cast<int>(config_.work_requests),
                                    nullptr, nullptr, 0));
-  if (completions_ == nullptr) {
-    return tl::unexpected(verbs_error(Call::kOther, "ibv_create_cq", errno, device_));
-  }
+  if (completions_ == nullptr) return verbs_failed("ibv_create_cq", errno, device_);
   config_.completions = completions_.get();
   memory_.reset(ibv_reg_mr(config_.domain, byte_.data(), byte_.bytes(), IBV_ACCESS_LOCAL_WRITE));
-  if (memory_ == nullptr) {
-    return tl::unexpected(verbs_error(Call::kRegister, "ibv_reg_mr", errno, device_));
-  }
+  if (memory_ == nullptr) return verbs_failed("ibv_reg_mr", errno, device_, Call::kRegister);
   ASSIGN_OR_RETURN(lane_, make_lane(device, config_, path_label(random_word(), 0)));
   const RcEndpoint self{.gid = device.gid.gid,
                         .lid = device.port_attributes.lid,
@@ -77,7 +73,7 @@ Result<uint64_t> FlushPair::start(const MemoryRegion& region, const uint8_t* dat
   request.wr.rdma.rkey = region.key;
   ibv_send_wr* refused = nullptr;
   const int error = ibv_post_send(lane_->queue_pair.get(), &request, &refused);
-  if (error != 0) return tl::unexpected(verbs_error(Call::kOther, "ibv_post_send", error, device_));
+  if (error != 0) return verbs_failed("ibv_post_send", error, device_);
   return started_++;
 }
 

@@ -21,11 +21,6 @@ constexpr uint8_t kHops = 64;
 constexpr int64_t kTimeoutUnitNs = 4096;
 constexpr uint8_t kMaxAckTimeout = 31;
 
-tl::unexpected<Error> failed(const VerbsDevice& device, std::string_view call, int error,
-                             Call kind = Call::kOther) {
-  return tl::unexpected(verbs_error(kind, call, error, device.name));
-}
-
 ibv_mtu mtu_code(uint32_t bytes) {
   return static_cast<ibv_mtu>(std::countr_zero(bytes) - std::countr_zero(128U));
 }
@@ -94,7 +89,7 @@ Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint
     init.cap.max_inline_data = 0;  // not every device supports it
     lane.queue_pair.reset(ibv_create_qp_ex(device.context.get(), &init));
   }
-  if (lane.queue_pair == nullptr) return failed(device, "ibv_create_qp", errno);
+  if (lane.queue_pair == nullptr) return verbs_failed("ibv_create_qp", errno, device.name);
   lane.inline_bytes = std::min(init.cap.max_inline_data, kInlineBytes);
   lane.local = {.queue_pair = lane.queue_pair->qp_num, .first_psn = random_word() & kPsnMask};
   lane.flow_label = flow_label;
@@ -106,7 +101,7 @@ Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint
   const int error =
       ibv_modify_qp(lane.queue_pair.get(), &attributes,
                     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-  if (error != 0) return failed(device, "ibv_modify_qp to INIT", error);
+  if (error != 0) return verbs_failed("ibv_modify_qp to INIT", error, device.name);
   return lane;
 }
 
@@ -125,7 +120,7 @@ Result<void> connect_lane(const VerbsDevice& device, const LaneConfig& config, c
   int error = ibv_modify_qp(lane.queue_pair.get(), &attributes,
                             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                                 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-  if (error != 0) return failed(device, "ibv_modify_qp to RTR", error, Call::kConnect);
+  if (error != 0) return verbs_failed("ibv_modify_qp to RTR", error, device.name, Call::kConnect);
   attributes.qp_state = IBV_QPS_RTS;
   attributes.sq_psn = lane.local.first_psn;
   attributes.timeout = config.ack_timeout;
@@ -135,7 +130,7 @@ Result<void> connect_lane(const VerbsDevice& device, const LaneConfig& config, c
   error = ibv_modify_qp(lane.queue_pair.get(), &attributes,
                         IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                             IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
-  if (error != 0) return failed(device, "ibv_modify_qp to RTS", error, Call::kConnect);
+  if (error != 0) return verbs_failed("ibv_modify_qp to RTS", error, device.name, Call::kConnect);
   return {};
 }
 

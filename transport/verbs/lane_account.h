@@ -10,8 +10,8 @@
 
 #include "transport/base/fixed_queue.h"
 #include "transport/base/result.h"
-#include "transport/verbs/lane_ledger.h"
 #include "transport/nic/paced/work_queue.h"
+#include "transport/verbs/lane_ledger.h"
 
 namespace pacecar {
 

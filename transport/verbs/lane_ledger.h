@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
 
 #include "transport/base/check.h"
 #include "transport/base/fixed_queue.h"
@@ -80,8 +79,5 @@ class LaneLedger {
   Bytes unsignaled_ = 0;  // since the last signaled one
   Instant moved_;         // the last completion
 };
-
-// The lane for the next chunk: of those with the fewest bytes in flight, the first from `turn` on.
-size_t choose_lane(std::span<const Bytes> in_flight, size_t turn);
 
 }  // namespace pacecar

@@ -65,7 +65,7 @@ bool Registrations::takes_dmabuf() const {
 // `memory`: the result of `call`.
 Result<RegistrationCache::Registration> Registrations::hold(ibv_mr* memory, std::string_view call,
                                                             Access access) const {
-  if (memory == nullptr) return tl::unexpected(verbs_error(Call::kRegister, call, errno, device_));
+  if (memory == nullptr) return verbs_failed(call, errno, device_, Call::kRegister);
   MemoryHandle handle(memory);
   // The layers above use one key for both.
   if (access != Access::kLocalRead && memory->lkey != memory->rkey) {

@@ -11,6 +11,7 @@
 #include "gdr/registration_cache.h"
 #include "transport/base/result.h"
 #include "transport/nic/nic.h"
+#include "transport/verbs/handles.h"
 
 namespace pacecar {
 

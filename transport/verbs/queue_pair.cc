@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include "transport/base/check.h"
 #include "transport/verbs/work_id.h"
@@ -80,12 +81,13 @@ bool VerbsQueuePair::all_lanes_up() const {
 }
 
 size_t VerbsQueuePair::next_lane() {
-  constexpr Bytes kNever = ~Bytes{0};
-  std::array<Bytes, RcEndpoint::kMaxLanes> in_flight;
-  for (size_t i = 0; i < lanes_used; ++i) {
-    in_flight[i] = lanes[i].recovery.up() ? lanes[i].ledger.in_flight() : kNever;
-  }
-  const size_t lane = choose_lane(std::span(in_flight).first(lanes_used), turn);
+  const auto from_turn = [this](size_t i) { return (turn + i) % lanes_used; };
+  const auto in_flight = [&](size_t i) {
+    const Lane& lane = lanes[from_turn(i)];
+    return lane.recovery.up() ? lane.ledger.in_flight() : ~Bytes{0};
+  };
+  const auto all = std::views::iota(size_t{0}, lanes_used);
+  const size_t lane = from_turn(*std::ranges::min_element(all, {}, in_flight));
   turn = lane + 1;
   return lane;
 }

@@ -50,7 +50,8 @@ struct VerbsQueuePair {
   bool recovers() const {
     return state == State::kConnected && standby != nullptr && standby->usable();
   }
-  // The lane for the next chunk; one is up.
+  // The lane for the next chunk: of those that are up with the fewest bytes in flight, the first
+  // from `turn` on. One lane is up.
   size_t next_lane();
 
   QueuePairId id;

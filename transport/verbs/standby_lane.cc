@@ -29,13 +29,11 @@ StandbyLane::StandbyLane(const LaneConfig& lanes, QueuePairId id)
 Result<void> StandbyLane::set_up(const VerbsDevice& device, uint32_t flow_label) {
   memory_.reset(
       ibv_reg_mr(config_.domain, buffers_.data(), buffers_.bytes(), IBV_ACCESS_LOCAL_WRITE));
-  if (memory_ == nullptr) {
-    return tl::unexpected(verbs_error(Call::kRegister, "ibv_reg_mr", errno, device.name));
-  }
+  if (memory_ == nullptr) return verbs_failed("ibv_reg_mr", errno, device.name, Call::kRegister);
   ASSIGN_OR_RETURN(lane_, make_lane(device, config_, flow_label));
   for (uint32_t slot = 0; slot < kMessages; ++slot) {
     if (const int error = post_receive(slot); error != 0) {
-      return tl::unexpected(verbs_error(Call::kOther, "ibv_post_recv", error, device.name));
+      return verbs_failed("ibv_post_recv", error, device.name);
     }
   }
   return {};

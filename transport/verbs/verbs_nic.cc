@@ -1,10 +1,10 @@
 // Making a NIC, its memory and its queue pairs.
 #include "transport/verbs/verbs_nic.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -39,11 +39,12 @@ constexpr Bytes kInfinibandOverhead = 26;
 constexpr Bytes kIpv4Header = 20;
 constexpr Bytes kIpv6Header = 40;
 constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
-// How long the device may take to be done with deregistered memory, counted in time in which this
-// thread polled.
+// How long the device may take to be done with deregistered memory. On a busy host this thread may
+// not run for so long; so it polls at least this often before it gives up.
 constexpr auto kDrainLimit = std::chrono::milliseconds(50);
-constexpr int kDrainLooks = 10'000;
+constexpr int kDrainPolls = 10'000;
 constexpr std::string_view kStartAgain = "look at the kernel's log (dmesg), and start again";
+
 bool is_ipv4_gid(const VerbsDevice& device) { return is_ipv4(Address{.ip = device.gid.gid}); }
 
 }  // namespace
@@ -59,9 +60,7 @@ Result<std::unique_ptr<VerbsNic>> VerbsNic::open(const VerbsConfig& config, Inst
                             device.port_attributes.pkey_tbl_len));
   }
   DomainHandle domain(ibv_alloc_pd(device.context.get()));
-  if (domain == nullptr) {
-    return tl::unexpected(verbs_error(Call::kOther, "ibv_alloc_pd", errno, config.device));
-  }
+  if (domain == nullptr) return verbs_failed("ibv_alloc_pd", errno, config.device);
   Offloads offloads(device.extended, config.without);
   ASSIGN_OR_RETURN(auto completions,
                    CompletionQueue::create(device, domain.get(), kSharedReceives,
@@ -84,7 +83,6 @@ VerbsNic::VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle d
       offloads_(std::move(offloads)),
       registrations_(domain_.get(), config.regions, config.device),
       completions_(std::move(completions)),
-      events_(device_.context.get(), config.device, config.port, config.log),
       hardware_counters_(HardwareCounters::folder_of(config.device, config.port)),
       queue_pairs_(std::bit_ceil(config.queue_pairs)),
       caps_(make_caps()),
@@ -100,17 +98,13 @@ VerbsNic::VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle d
       mtu_shift_(std::countr_zero(device_.mtu)),
       now_(now),
       departures_(now),
-      next_look_at_events_(now),
+      next_event_poll_(now),
       next_recovery_(now),
       next_watch_(now),
       next_limit_(now),
       path_ready_at_(now) {
   PACECAR_CHECK(queue_pairs_.size() <= (1U << 16) && config.paths > 0);
   if (!offloads_.uses(Offload::kRateLimits)) rate_limits_.stop();
-}
-
-VerbsNic::~VerbsNic() {
-  if (wait_fd_ >= 0) close(wait_fd_);
 }
 
 NicCaps VerbsNic::make_caps() const {
@@ -144,16 +138,16 @@ NicCaps VerbsNic::make_caps() const {
           .offloads = offloads_.text()};
 }
 
+// wait_fd() becomes readable for completions, and for events of the device.
 Result<void> VerbsNic::set_up_waiting() {
-  if (auto done = events_.set_up(); !done) return done;
-  const auto failed = [&](std::string_view call) {
-    return tl::unexpected(verbs_error(Call::kOther, call, errno, device_.name));
-  };
-  wait_fd_ = epoll_create1(EPOLL_CLOEXEC);
-  if (wait_fd_ < 0) return failed("epoll_create1");
-  for (const int fd : {completions_.wait_fd(), events_.wait_fd()}) {
+  wait_fd_ = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
+  if (!wait_fd_) return verbs_failed("epoll_create1", errno, device_.name);
+  for (const int fd : {completions_.wait_fd(), device_.context->async_fd}) {
     epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
-    if (epoll_ctl(wait_fd_, EPOLL_CTL_ADD, fd, &event) != 0) return failed("epoll_ctl");
+    if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0 ||
+        epoll_ctl(wait_fd_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+      return verbs_failed("epoll_ctl", errno, device_.name);
+    }
   }
   return {};
 }
@@ -192,13 +186,13 @@ std::shared_ptr<void> VerbsNic::retire_memory(const MemoryRegion& region) {
   }
   if (!wait_until_unused(region.key)) {
     for (const auto& qp : queue_pairs_) {
-      if (qp != nullptr && qp->work.in_use(region.key)) take_back(*qp, region.key);
+      if (qp != nullptr && qp->work.in_use(region.key)) stop_using(*qp, region.key);
     }
   }
   return registrations_.remove(region.key);
 }
 
-void VerbsNic::take_back(QueuePair& qp, uint32_t key) {
+void VerbsNic::stop_using(QueuePair& qp, uint32_t key) {
   const std::string fault =
       describe_fault(place_of(qp), "memory was deregistered while the NIC used it",
                      "keep memory registered until its requests are done");
@@ -219,9 +213,9 @@ bool VerbsNic::wait_until_unused(uint32_t key) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   const Instant begin_now = now_;
-  for (int looks = 0; in_use(); ++looks) {
+  for (int polls = 0; in_use(); ++polls) {
     const auto waited = Clock::now() - begin;
-    if (waited > kDrainLimit && looks >= kDrainLooks) return false;
+    if (waited > kDrainLimit && polls >= kDrainPolls) return false;
     receive(begin_now + Duration::from_ns(std::chrono::nanoseconds(waited).count()));
     sched_yield();
   }
@@ -239,9 +233,9 @@ const VerbsNic::QueuePair* VerbsNic::find(QueuePairId id) const {
   return qp != nullptr && qp->id == id ? qp : nullptr;
 }
 
-VerbsNic::LaneName VerbsNic::find_lane(uint32_t number) const {
+VerbsNic::LaneRef VerbsNic::find_lane(uint32_t number) const {
   const auto found = by_lane_.find(number);
-  return found == by_lane_.end() ? LaneName() : found->second;
+  return found == by_lane_.end() ? LaneRef() : found->second;
 }
 
 LaneConfig VerbsNic::lane_config(const QueuePairConfig& config) const {
@@ -290,7 +284,7 @@ Result<QueuePairId> VerbsNic::create_queue_pair(const QueuePairConfig& config) {
     completions_.give_back(QueuePair::max_completions(config));
     return tl::unexpected(made.error());
   }
-  name_lanes(*qp);
+  index_lanes(*qp);
   if (config.paced) flows_.join(config.flow, slot);
   *free = std::move(qp);
   return id;
@@ -309,7 +303,7 @@ Result<void> VerbsNic::make_lanes(QueuePair& qp) {
   return {};
 }
 
-void VerbsNic::name_lanes(const QueuePair& qp) {
+void VerbsNic::index_lanes(const QueuePair& qp) {
   for (size_t i = 0; i < qp.lanes.size(); ++i) {
     by_lane_[qp.lanes[i].local.queue_pair] = {qp.id, static_cast<uint8_t>(i)};
   }
@@ -403,7 +397,7 @@ void VerbsNic::drop_lanes(QueuePair& qp) {
   for (Lane& lane : qp.lanes) {
     by_lane_.erase(lane.local.queue_pair);
     lane.queue_pair.reset();
-    lose_all(qp, lane);
+    on_results_lost(qp, lane);
     lane.account.abandon(qp.work);
   }
   qp.lanes.clear();
@@ -412,7 +406,7 @@ void VerbsNic::drop_lanes(QueuePair& qp) {
   qp.standby.reset();
 }
 
-void VerbsNic::lose_all(QueuePair& qp, Lane& lane) {
+void VerbsNic::on_results_lost(QueuePair& qp, Lane& lane) {
   if (qp.config.paced) flows_.on_done(qp.config.flow, lane.ledger.in_flight());
   for (; !lane.ledger.empty(); --qp.started, --started_) {
     const LaneLedger::Entry entry = lane.ledger.take();
@@ -456,9 +450,8 @@ void VerbsNic::on_device_failed(std::string_view what) {
   device_fault_ = describe_fault({.device = device_.name, .port = device_.port}, what, kStartAgain);
   for (const auto& qp : queue_pairs_) {
     if (qp == nullptr) continue;
-    break_queue_pair(
-        *qp, CompletionStatus::kLocalError,
-        describe_fault(place_of(*qp), what, kStartAgain));
+    break_queue_pair(*qp, CompletionStatus::kLocalError,
+                     describe_fault(place_of(*qp), what, kStartAgain));
   }
 }
 

@@ -1,7 +1,7 @@
 // The part of VerbsNic that receives: completions and events of the device.
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <infiniband/verbs.h>
-#include <poll.h>
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@
 namespace pacecar {
 namespace {
 
-// A time stamp before the departure is wrong; the completion then counts as of now.
+// A time stamp before the departure is wrong; the completion then counts as polled in time.
 Duration round_trip(Lane& lane, const LaneLedger::Entry& entry, Duration late, Instant now) {
   constexpr auto kShortest = Duration::from_ns(1);
   const Duration seen = std::max(now - entry.departure, kShortest);
@@ -93,10 +93,10 @@ void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& compl
 
 void VerbsNic::on_received(const ibv_wc& completion, bool shared) {
   if (shared) completions_.on_receive_used();
-  const LaneName name = find_lane(completion.qp_num);
-  QueuePair* qp = find(name.queue_pair);
-  if (qp == nullptr || name.lane >= qp->lanes.size()) return;
-  Lane& lane = qp->lanes[name.lane];
+  const LaneRef ref = find_lane(completion.qp_num);
+  QueuePair* qp = find(ref.queue_pair);
+  if (qp == nullptr || ref.lane >= qp->lanes.size()) return;
+  Lane& lane = qp->lanes[ref.lane];
   if (completion.status != IBV_WC_SUCCESS) {
     const StatusInfo& failure = status_info(completion.status);
     return fail_lane(*qp, lane, failure.completion,
@@ -139,40 +139,78 @@ size_t VerbsNic::poll(std::span<Completion> completions) {
 
 // --- events of the device ---
 
-void VerbsNic::look_at_events() {
-  AsyncEvents::Event event;
-  while (events_.next(&event)) {
-    if (event.kind == AsyncEvents::Event::Kind::kDeviceFailed) {
-      on_device_failed(ibv_event_type_str(event.type));
-    } else {
-      on_lane_event(event);
-    }
+void VerbsNic::poll_events() {
+  ibv_async_event event{};
+  while (ibv_get_async_event(device_.context.get(), &event) == 0) {
+    on_event(event);
+    ibv_ack_async_event(&event);
   }
 }
 
-void VerbsNic::on_lane_event(const AsyncEvents::Event& event) {
-  const LaneName name = find_lane(event.queue_pair);
-  QueuePair* qp = find(name.queue_pair);
-  if (qp == nullptr) return;
-  if (event.kind == AsyncEvents::Event::Kind::kReceivedAll) {
-    if (name.lane < qp->lanes.size()) qp->lanes[name.lane].ending.received_all = true;
-    next_recovery_ = now_;
-    return;
+void VerbsNic::on_event(const ibv_async_event& event) {
+  const char* const name = ibv_event_type_str(event.event_type);
+  const auto log = [&](LogLevel level, std::string_view meaning) {
+    config_.log(level,
+                fmt::format("{} port {}: {}: {}", device_.name, device_.port, name, meaning));
+  };
+  const auto of_our_port = [&] {
+    return static_cast<uint32_t>(event.element.port_num) == device_.port;
+  };
+  switch (event.event_type) {
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+      return on_lane_failed(event.element.qp->qp_num, name);
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+      return on_last_receive(event.element.qp->qp_num);
+    case IBV_EVENT_CQ_ERR:
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_DEVICE_FATAL:
+      log(LogLevel::kError, "the device can no longer be used");
+      return on_device_failed(name);
+    case IBV_EVENT_PORT_ERR:
+      if (of_our_port()) log(LogLevel::kWarn, "the link is down; transfers wait for it");
+      return;
+    case IBV_EVENT_PORT_ACTIVE:
+      if (of_our_port()) log(LogLevel::kInfo, "the link is up");
+      return;
+    case IBV_EVENT_LID_CHANGE:
+    case IBV_EVENT_GID_CHANGE:
+    case IBV_EVENT_PKEY_CHANGE:
+    case IBV_EVENT_SM_CHANGE:
+    case IBV_EVENT_CLIENT_REREGISTER:
+      return log(LogLevel::kInfo, "connections made before may not reach us any more");
+    default:
+      return;
   }
-  if (name.lane == StandbyLane::kLaneNumber) {
+}
+
+void VerbsNic::on_last_receive(uint32_t number) {
+  const LaneRef ref = find_lane(number);
+  QueuePair* qp = find(ref.queue_pair);
+  if (qp == nullptr) return;
+  if (ref.lane < qp->lanes.size()) qp->lanes[ref.lane].ending.received_all = true;
+  next_recovery_ = now_;
+}
+
+void VerbsNic::on_lane_failed(uint32_t number, std::string_view event) {
+  const LaneRef ref = find_lane(number);
+  QueuePair* qp = find(ref.queue_pair);
+  if (qp == nullptr) return;
+  if (ref.lane == StandbyLane::kLaneNumber) {
     qp->standby->stop();
     return on_standby_failed(*qp);
   }
-  fail_lane(*qp, qp->lanes[name.lane], CompletionStatus::kLocalError,
-            describe_fault(place_of(*qp), ibv_event_type_str(event.type),
+  fail_lane(*qp, qp->lanes[ref.lane], CompletionStatus::kLocalError,
+            describe_fault(place_of(*qp), event,
                            "look at the peer's log: it may have asked for memory that is not "
                            "registered here"));
 }
 
 bool VerbsNic::prepare_to_wait() {
-  look_at_events();  // wait_fd() is readable while there are any
-  // With no data outstanding only arrivals need to wake us: completions of our own control writes
-  // need no action.
+  poll_events();  // wait_fd() is readable while there are any
+  // Without outstanding data only arrivals need to wake us: completions of our control writes need
+  // no action.
   using Wake = CompletionQueue::Wake;
   const bool idle =
       completions_.prepare_to_wait(flows_.any_in_flight() ? Wake::kAny : Wake::kSolicited);

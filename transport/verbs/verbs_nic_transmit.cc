@@ -12,7 +12,7 @@ namespace {
 
 // Work requests per call, so that completions are polled in between.
 constexpr size_t kMaxTransmit = 64;
-constexpr Duration kLookAtEvents = Duration::from_ms(5);
+constexpr Duration kEventPeriod = Duration::from_ms(5);
 
 }  // namespace
 
@@ -62,10 +62,10 @@ void VerbsNic::on_time(Instant now) {
   flows_.on_time(now);
   watch_lanes(now);
   recover(now);
-  turn_rate_limits(now);
-  if (now < next_look_at_events_) return;
-  next_look_at_events_ = now + kLookAtEvents;
-  look_at_events();
+  apply_rate_limits(now);
+  if (now < next_event_poll_) return;
+  next_event_poll_ = now + kEventPeriod;
+  poll_events();
   if (completions_.distrusts_stamps() && !std::exchange(distrust_reported_, true)) {
     config_.log(LogLevel::kWarn,
                 fmt::format("the time stamps of {} make no sense: its round trips are measured by "
