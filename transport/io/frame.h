@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 
+#include "transport/wire/big_endian.h"
 #include "transport/wire/packet.h"
 
 namespace pacecar {
@@ -28,11 +29,17 @@ inline constexpr uint16_t kArp = 0x0806;
 inline constexpr uint16_t kVlan = 0x8100;
 inline constexpr uint16_t kIpv6 = 0x86DD;
 
-inline void put16(size_t value, uint8_t* to) {
-  to[0] = static_cast<uint8_t>(value >> 8);
-  to[1] = static_cast<uint8_t>(value);
-}
-inline uint16_t get16(const uint8_t* from) { return static_cast<uint16_t>(from[0] << 8 | from[1]); }
+// Sizes of headers without options.
+inline constexpr size_t kIpv4Bytes = 20;
+inline constexpr size_t kIpv6Bytes = 40;
+inline constexpr size_t kUdpBytes = 8;
+// Of the word with an IPv4 header's identification, flags and offset: not 0 in fragments.
+inline constexpr uint32_t kMoreFragmentsOrOffset = 0x3FFF;
+
+inline void put16(size_t value, uint8_t* to) { wire::store_be16(static_cast<uint16_t>(value), to); }
+
+// An IPv4 address of 4 bytes, without a port.
+Address ipv4_address(const uint8_t* bytes);
 
 // The one's complement sum of RFC 1071 over 16-bit words; an odd last byte counts as a high one.
 uint32_t sum16(std::span<const uint8_t> bytes, uint32_t sum = 0);

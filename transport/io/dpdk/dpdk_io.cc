@@ -25,9 +25,8 @@ namespace pacecar {
 namespace {
 
 constexpr size_t kReceiveBurst = 64;
-constexpr Bytes kIpv4UdpBytes = 20 + 8;
-constexpr Bytes kIpv6UdpBytes = 40 + 8;
-constexpr Bytes kMinDatagram = 256;  // below this no useful payload is left
+// With less, no useful payload is left.
+constexpr Bytes kMinMtu = 256 + frame::kIpv6Bytes + frame::kUdpBytes;
 // How often the link's state is read: while it is down, and up.
 constexpr Duration kLinkDownInterval = Duration::from_ms(2);
 constexpr Duration kLinkUpInterval = Duration::from_ms(200);
@@ -335,7 +334,8 @@ Routes routes_of(const DpdkDevice& device, const std::string& interface, const A
 
 PacketIoCaps caps_of(const DpdkPort& port, const Address& local, uint32_t paths) {
   PacketIoCaps caps;
-  caps.datagram_bytes = port.mtu() - (is_ipv4(local) ? kIpv4UdpBytes : kIpv6UdpBytes);
+  caps.datagram_bytes =
+      port.mtu() - frame::kUdpBytes - (is_ipv4(local) ? frame::kIpv4Bytes : frame::kIpv6Bytes);
   caps.burst_bytes = 0;  // single packets cost no more: flows are paced by the packet
   caps.receive_bytes = port.receive_slots() * caps.datagram_bytes / 2;
   caps.paths = paths;
@@ -358,10 +358,10 @@ Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log) {
                                               .receive_burst = kReceiveBurst,
                                               .udp_checksums = config.udp_checksums},
                                              log));
-  if (port->mtu() < kMinDatagram + kIpv6UdpBytes) {
+  if (port->mtu() < kMinMtu) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("the DPDK device '{}' has an MTU of {}: at least {} are needed",
-                            config.device.name, port->mtu(), kMinDatagram + kIpv6UdpBytes));
+                            config.device.name, port->mtu(), kMinMtu));
   }
   OpenedDpdk opened{.io = nullptr,
                     .mac = port->mac(),

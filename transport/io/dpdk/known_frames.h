@@ -33,10 +33,6 @@ class KnownFrames {
  private:
   static constexpr unsigned kIndexBits = 6;
   static constexpr size_t kIpAt = 14;
-  static constexpr size_t kIpv4Bytes = 20;
-  static constexpr size_t kIpv6Bytes = 40;
-  static constexpr size_t kUdpBytes = 8;
-  static constexpr uint32_t kMoreFragmentsOrOffset = 0x3FFF;
   using Headers = std::array<uint8_t, kLeastFrame>;
   // 16 bytes by one instruction where there is one.
   using Vector = uint64_t __attribute__((vector_size(16)));
@@ -83,10 +79,10 @@ class KnownFrames {
 
 constexpr KnownFrames::Shape KnownFrames::make_shape(bool ipv4) {
   Shape shape;
-  shape.ip_bytes = ipv4 ? kIpv4Bytes : kIpv6Bytes;
+  shape.ip_bytes = ipv4 ? frame::kIpv4Bytes : frame::kIpv6Bytes;
   const size_t ip = kIpAt;
   const size_t udp = ip + shape.ip_bytes;
-  for (size_t at = 0; at < udp + kUdpBytes; ++at) shape.same[at] = 0xFF;
+  for (size_t at = 0; at < udp + frame::kUdpBytes; ++at) shape.same[at] = 0xFF;
   const auto may_differ = [&shape](size_t from, size_t count) {
     for (size_t at = from; at < from + count; ++at) shape.same[at] = 0;
   };
@@ -126,21 +122,22 @@ inline bool KnownFrames::read(std::span<const uint8_t> frame, FrameDatagram& dat
   const uint8_t* const udp = ip + shape.ip_bytes;
   const bool ipv4 = known.ipv4;
   const size_t room = frame.size() - kIpAt - shape.ip_bytes;
-  const size_t total = ipv4 ? frame::get16(ip + 2) - kIpv4Bytes : frame::get16(ip + 4);
-  const size_t length = frame::get16(udp + 4);
+  const size_t total = ipv4 ? wire::load_be16(ip + 2) - frame::kIpv4Bytes : wire::load_be16(ip + 4);
+  const size_t length = wire::load_be16(udp + 4);
   // A total that is too small has wrapped.
-  if (total > room || length > total || length < kUdpBytes) return false;
+  if (total > room || length > total || length < frame::kUdpBytes) return false;
   datagram.fragment = kIpv4Fragment;
   uint8_t ecn = ip[1] >> 4;
   if (ipv4) {
     const uint32_t fragment = wire::load_be32(ip + 4);
-    if ((fragment & kMoreFragmentsOrOffset) != 0 || !ipv4_checksum_is_right(ip)) return false;
+    if ((fragment & frame::kMoreFragmentsOrOffset) != 0 || !ipv4_checksum_is_right(ip))
+      return false;
     datagram.fragment = fragment;
     ecn = ip[1];
   }
-  datagram.bytes = {udp + kUdpBytes, length - kUdpBytes};
+  datagram.bytes = {udp + frame::kUdpBytes, length - frame::kUdpBytes};
   datagram.source = known.source;
-  datagram.source.port = frame::get16(udp);
+  datagram.source.port = wire::load_be16(udp);
   datagram.ecn = static_cast<Ecn>(ecn & 3);
   return true;
 }
@@ -150,7 +147,7 @@ inline void KnownFrames::remember(std::span<const uint8_t> frame, const FrameDat
   constexpr uint8_t kVersion6 = 0x60;
   if (frame.size() < kLeastFrame) return;
   const uint8_t version = frame[kIpAt];
-  if (frame::get16(&frame[kIpAt - 2]) == frame::kVlan) return;
+  if (wire::load_be16(&frame[kIpAt - 2]) == frame::kVlan) return;
   if (version != kPlainIpv4 && (version & 0xF0) != kVersion6) return;
   Entry& entry = entries_[index_of(frame.data())];
   std::ranges::copy(frame.first(kLeastFrame), entry.headers.begin());

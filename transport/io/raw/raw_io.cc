@@ -26,7 +26,7 @@ constexpr size_t kBurst = 64;
 constexpr Bytes kMaxDatagram = 65'000;  // below IP's 65,535 with any headers
 constexpr Bytes kMaxIpv4Header = 60;
 constexpr size_t kEthernetBytes = 14;
-constexpr size_t kIpv4UdpBytes = 20 + 8;  // without options
+constexpr size_t kIpv4UdpBytes = frame::kIpv4Bytes + frame::kUdpBytes;
 
 struct Sockets {
   UdpSocket receiver;
@@ -226,7 +226,7 @@ Result<Sockets> open_sockets(const RawConfig& config, const Address& local) {
                             ip_to_string(local), std::strerror(errno)));
   }
   set_receive_buffer(sockets.receiver, config.socket_buffer);
-  set_send_buffer(sockets.transmitter, config.send_buffer);
+  set_send_buffer(sockets.transmitter);
   return sockets;
 }
 

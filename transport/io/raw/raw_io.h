@@ -17,7 +17,6 @@ struct RawConfig {
   std::optional<Address> address = std::nullopt;  // else the first IPv4 address of the interface
   uint32_t paths = 8;                             // UDP source ports of data; at least 1
   Bytes socket_buffer = 16 << 20;                 // requested size of the receive buffer
-  Bytes send_buffer = 1 << 20;                    // when full, send() takes no more
   // As of ip_traffic_class().
   uint8_t data_tc = 0;
   uint8_t control_tc = 0;

@@ -22,7 +22,6 @@ struct UdpConfig {
   uint16_t port = 0;               // to receive on; 0: the kernel chooses
   uint32_t paths = 8;              // at least 1
   Bytes socket_buffer = 16 << 20;  // requested size of the receive buffer
-  Bytes send_buffer = 1 << 20;     // of each path; when full, send() takes no more
   // As of ip_traffic_class().
   uint8_t data_tc = 0;
   uint8_t control_tc = 0;
@@ -32,7 +31,6 @@ struct UdpConfig {
   bool without_checksum = false;  // receive IPv6 datagrams without UDP checksum, too
   // PacketIoCaps::identifies_datagrams: only RoCE v2 is sent.
   bool identifies = false;
-  Bytes datagram_limit = 65000;  // for a network whose MTU is smaller than the interface's
 };
 
 Result<std::unique_ptr<PacketIo>> open_udp(const UdpConfig& config);

@@ -128,12 +128,11 @@ void set_receive_buffer(const UdpSocket& socket, Bytes bytes) {
   set_buffer(socket.get(), SO_RCVBUFFORCE, SO_RCVBUF, bytes);
 }
 
-void set_send_buffer(const UdpSocket& socket, Bytes bytes) {
-  set_buffer(socket.get(), SO_SNDBUFFORCE, SO_SNDBUF, bytes);
+void set_send_buffer(const UdpSocket& socket) {
+  set_buffer(socket.get(), SO_SNDBUFFORCE, SO_SNDBUF, 1 << 20);
 }
 
-Result<UdpSocket> open_transmit_socket(const Address& local, Bytes buffer_bytes,
-                                       uint8_t traffic_class) {
+Result<UdpSocket> open_transmit_socket(const Address& local, uint8_t traffic_class) {
   Address any_port = local;
   any_port.port = 0;
   ASSIGN_OR_RETURN(auto udp, open_deaf_socket(any_port));
@@ -146,7 +145,7 @@ Result<UdpSocket> open_transmit_socket(const Address& local, Bytes buffer_bytes,
                         : set_option(fd, IPPROTO_IPV6, IPV6_TCLASS, traffic_class) &&
                               set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE);
   if (!good) return refused_option(local);
-  set_send_buffer(udp, buffer_bytes);
+  set_send_buffer(udp);
   return udp;
 }
 

@@ -16,8 +16,7 @@ Result<UdpSocket> open_receive_socket(const Address& local, Bytes buffer_bytes);
 
 // A socket that only sends, from a port of its own; the kernel drops what arrives there. Datagrams
 // have this traffic class byte (DSCP and ECN), and are never fragmented.
-Result<UdpSocket> open_transmit_socket(const Address& local, Bytes buffer_bytes,
-                                       uint8_t traffic_class);
+Result<UdpSocket> open_transmit_socket(const Address& local, uint8_t traffic_class);
 
 // From here on the kernel drops datagrams that do not have `value` in those `bits` of their first 8
 // bytes (network order), so that they take no buffer space. Errors: kSystem.
@@ -30,9 +29,10 @@ Result<void> accept_without_checksum(const UdpSocket& socket);
 // A socket that occupies `local`; the kernel drops what arrives there.
 Result<UdpSocket> open_deaf_socket(const Address& local);
 
-// As many bytes as the system allows, at most `bytes`.
+// To `bytes`, or as many as the system allows.
 void set_receive_buffer(const UdpSocket& socket, Bytes bytes);
-void set_send_buffer(const UdpSocket& socket, Bytes bytes);
+// Likewise, to 1 MiB; a socket whose send buffer is full takes no more.
+void set_send_buffer(const UdpSocket& socket);
 
 // The address and port that a socket is bound to.
 Result<Address> bound_address(const UdpSocket& socket);
