@@ -12,8 +12,8 @@
 namespace pacecar {
 namespace {
 
-constexpr uint32_t kFlushes = 1024;  // at once: far more than NCCL has receives under way
-// How long a device may take for a read of its own host.
+constexpr uint32_t kFlushes = 1024;  // at a time: far more than NCCL has receives
+// How long a device may take for reads of its own host.
 constexpr std::chrono::milliseconds kPatience{50};
 
 }  // namespace
@@ -24,7 +24,7 @@ FlushPair::FlushPair(const VerbsDevice& device, const LaneConfig& lanes, uint64_
       config_(lanes),
       first_(first),
       started_(first),
-      through_(first) {
+      done_(first) {
   config_.shared_receives = nullptr;
   config_.calls = false;
   config_.receives = 0;
@@ -56,10 +56,10 @@ Result<void> FlushPair::set_up(const VerbsDevice& device) {
 }
 
 Result<uint64_t> FlushPair::start(const MemoryRegion& region, const uint8_t* data) {
-  look();
+  poll();
   if (fault_) return tl::unexpected(*fault_);
-  if (started_ - through_ == config_.work_requests) {
-    return fail(ErrorCode::kUnavailable, "too many flushes at once: wait for those before");
+  if (started_ - done_ == config_.work_requests) {
+    return fail(ErrorCode::kUnavailable, "too many flushes at once: wait for earlier ones");
   }
   ibv_sge piece{
       .addr = reinterpret_cast<uint64_t>(byte_.data()), .length = 1, .lkey = memory_->lkey};
@@ -78,27 +78,27 @@ Result<uint64_t> FlushPair::start(const MemoryRegion& region, const uint8_t* dat
 }
 
 Result<bool> FlushPair::done(uint64_t flush) {
-  look();
+  poll();
   if (flush < first_) {
     return fail(ErrorCode::kSystem,
-                device_ + ": a flush of GPU memory was given up: look for the first error");
+                device_ + ": a flush of GPU memory has failed: look for the first error");
   }
-  if (flush < through_) return true;
+  if (flush < done_) return true;
   if (fault_) return tl::unexpected(*fault_);
   return false;
 }
 
 void FlushPair::finish() {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (through_ < started_ && !fault_ && std::chrono::steady_clock::now() < deadline) look();
+  while (done_ < started_ && !fault_ && std::chrono::steady_clock::now() < deadline) poll();
 }
 
-// Reads of one connection complete in their order.
-void FlushPair::look() {
+// Reads of one connection complete in the order of posting.
+void FlushPair::poll() {
   ibv_wc completion;
   while (!fault_ && ibv_poll_cq(completions_.get(), 1, &completion) > 0) {
     if (completion.status == IBV_WC_SUCCESS) {
-      through_ = completion.wr_id + 1;
+      done_ = completion.wr_id + 1;
     } else {
       fault_ = Error{ErrorCode::kSystem,
                      describe_fault({device_, port_, "itself (a flush of GPU memory)"},

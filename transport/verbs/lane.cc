@@ -12,7 +12,7 @@
 namespace pacecar {
 namespace {
 
-// For retry_cnt; not RC's maximum, 7, which rdma_rxe takes as "forever".
+// Of retry_cnt. Not RC's maximum, 7, which rdma_rxe takes as "forever".
 constexpr uint8_t kRetries = 6;
 constexpr uint8_t kForEver = 7;        // of rnr_retry
 constexpr uint8_t kReadDepth = 16;     // most outstanding reads of one end of a lane
@@ -25,16 +25,16 @@ ibv_mtu mtu_code(uint32_t bytes) {
   return static_cast<ibv_mtu>(std::countr_zero(bytes) - std::countr_zero(128U));
 }
 
-// Always on Ethernet; on InfiniBand if the port requires it, and between subnets, which differ in
-// their prefixes.
+// Always on Ethernet. On InfiniBand if the port requires it, and between subnets, which have
+// different prefixes.
 bool needs_global_route(const VerbsDevice& device, const RcEndpoint& remote) {
   constexpr size_t kPrefix = 8;
-  const bool asked = (device.port_attributes.flags & IBV_QPF_GRH_REQUIRED) != 0;
-  if (device.link_layer == LinkLayer::kEthernet || asked) return true;
+  const bool required = (device.port_attributes.flags & IBV_QPF_GRH_REQUIRED) != 0;
+  if (device.link_layer == LinkLayer::kEthernet || required) return true;
   return !std::equal(remote.gid.begin(), remote.gid.begin() + kPrefix, device.gid.gid.begin());
 }
 
-// On Ethernet the priority of VLAN tags, if the switch uses it.
+// On Ethernet the priority of VLAN tags, for switches that use it.
 uint8_t service_level(const VerbsDevice& device, const LaneConfig& config) {
   const bool ethernet = device.link_layer == LinkLayer::kEthernet;
   return ethernet ? config.traffic_class >> 5 : config.service_level;
@@ -62,8 +62,8 @@ uint8_t read_depth(const VerbsDevice& device) {
   return static_cast<uint8_t>(std::clamp<int>(device.attributes.max_qp_rd_atom, 0, kReadDepth));
 }
 
-// The low 14 bits of a flow label become the UDP source port (InfiniBand Architecture
-// Specification, annex A17), so that lanes differ in theirs when these differ.
+// The low 14 bits of a flow label select the UDP source port (InfiniBand Architecture
+// Specification, annex A17).
 uint32_t path_label(uint32_t random, uint32_t lane) {
   constexpr uint32_t kPortMask = (1U << 14) - 1;
   return std::max(1U, (random + lane) & kPortMask);

@@ -34,9 +34,9 @@ class Offloads {
   Offloads(const ibv_device_attr_ex& device, const OffloadSet& unwanted);
 
   bool uses(Offload which) const { return refused(which).empty(); }
-  // Disables one; the first reason is kept.
+  // Disables an offload; the first reason is kept.
   void refuse(Offload which, std::string_view because);
-  // Tests whether the device makes queue pairs that take ibv_wr_*.
+  // Disables kCalls unless the device makes a queue pair that takes ibv_wr_*.
   void try_calls(ibv_pd* domain, ibv_cq* completions);
 
   // Limits of the device's queue pairs, if rate limits are used.

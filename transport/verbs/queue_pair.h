@@ -1,5 +1,5 @@
-// VerbsQueuePair: a queue pair of ours over libibverbs: its lanes, its work requests and their
-// completions. The NIC decides when a posted one may leave.
+// VerbsQueuePair: a queue pair of VerbsNic: its lanes, its work requests and their completions. The
+// NIC decides when a posted work request may leave.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -34,7 +34,7 @@ struct VerbsQueuePair {
   }
   // Receive requests are used in order, which a recovered lane would break.
   static bool has_standby(const QueuePairConfig& config) { return config.receives == 0; }
-  // Completions that it may have outstanding.
+  // The most completions that it may have outstanding.
   static uint32_t max_completions(const QueuePairConfig& config) {
     return max_started(config) + config.receives +
            (has_standby(config) ? StandbyLane::kCompletions + RcEndpoint::kMaxLanes : 0);

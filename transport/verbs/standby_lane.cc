@@ -47,7 +47,7 @@ Result<void> StandbyLane::connect(const VerbsDevice& device, const RcEndpoint& r
 }
 
 bool StandbyLane::send(const RecoveryMessage& message) {
-  if (!usable() || under_way_ == kMessages) return false;
+  if (!usable() || in_flight_ == kMessages) return false;
   const uint32_t slot = sent_ % kMessages;
   buffers_->sent[slot] = encode(message);
   ibv_sge piece{.addr = reinterpret_cast<uint64_t>(buffers_->sent[slot].data()),
@@ -65,7 +65,7 @@ bool StandbyLane::send(const RecoveryMessage& message) {
     return false;
   }
   ++sent_;
-  ++under_way_;
+  ++in_flight_;
   return true;
 }
 
@@ -76,7 +76,7 @@ StandbyLane::Event StandbyLane::on_completion(const ibv_wc& completion) {
     return {};
   }
   if (!id.receive) {
-    --under_way_;
+    --in_flight_;
     return {};
   }
   const auto& bytes = buffers_->received[id.sequence];

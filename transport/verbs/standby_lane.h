@@ -1,8 +1,8 @@
-// StandbyLane: an RC connection beside the lanes of a queue pair, over which the two ends exchange
-// messages about failed lanes. Nothing is sent on it in normal operation, so an outage that ends
-// the lanes does not end it. It has small receive requests of its own.
+// StandbyLane: a further RC connection of a queue pair, over which the two ends exchange messages
+// about failed lanes. Nothing is sent on it in normal operation, so an outage that breaks the lanes
+// does not break it. It has small receive requests of its own.
 //
-// Bounded: kMessages outstanding in each direction; more wait. Thread rule: one thread at a time.
+// Bounded: at most kMessages outstanding in each direction. Thread rule: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class StandbyLane {
   static Result<std::unique_ptr<StandbyLane>> create(const VerbsDevice& device,
                                                      const LaneConfig& lanes, QueuePairId id,
                                                      uint32_t flow_label);
-  // Its memory.
+  // Memory of a standby lane.
   static constexpr Bytes memory() {
     return sizeof(StandbyLane) + sizeof(Buffers) + kCompletions * kDeviceWorkRequestBytes;
   }
@@ -41,7 +41,7 @@ class StandbyLane {
   // Connected, without a failure.
   bool usable() const { return connected_ && !failed_; }
 
-  // False: again later, when earlier messages have arrived, or never if it is not usable.
+  // False: try again when earlier messages have completed; never, if the lane is not usable.
   bool send(const RecoveryMessage& message);
   // The meaning of a completion on this lane: the peer's message, if there is one. A failure makes
   // the lane unusable.
@@ -72,7 +72,7 @@ class StandbyLane {
   MemoryHandle memory_;
   Lane lane_;
   uint32_t sent_ = 0;
-  uint32_t under_way_ = 0;  // of sent_
+  uint32_t in_flight_ = 0;  // of sent_
   bool connected_ = false;
   bool failed_ = false;
 };
