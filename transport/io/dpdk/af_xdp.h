@@ -1,4 +1,4 @@
-// Work that the AF_XDP driver of DPDK 22.11 leaves to its callers. Any thread.
+// Work that the AF_XDP driver of DPDK 22.11 leaves to its callers. Thread rule: any thread.
 #pragma once
 
 #include <sys/types.h>

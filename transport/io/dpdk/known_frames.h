@@ -1,9 +1,10 @@
-// KnownFrames: a fast path for frames whose headers hardly differ from an earlier frame's. A few
-// comparisons show that the headers match a frame that was parsed completely; only the fields that
-// may differ are read and checked each time. A table of fixed size in which the newest frame
-// replaces others.
+// KnownFrames: a fast path for frames whose headers are nearly those of an earlier frame. A few
+// comparisons show that the headers match a frame that was parsed completely; then only the fields
+// that may differ are read and checked. A table of fixed size, in which the newest frame replaces
+// others.
 //
-// Here as a whole, since nothing is inlined from files that are not compiled for DPDK's processors.
+// All in the header: the compiler inlines no code of files that are not compiled for DPDK's
+// processors.
 //
 // Pure. Thread rule: one thread at a time.
 #pragma once
@@ -21,7 +22,7 @@ namespace pacecar {
 
 class KnownFrames {
  public:
-  // Shorter frames are not known, nor those with a VLAN's tag.
+  // Shorter frames, and those with a VLAN tag, are never in the table.
   static constexpr size_t kLeastFrame = 80;
 
   // Sets `datagram` as read_datagram() would, but with the remembered frame's destination. False,
@@ -34,7 +35,7 @@ class KnownFrames {
   static constexpr unsigned kIndexBits = 6;
   static constexpr size_t kIpAt = 14;
   using Headers = std::array<uint8_t, kLeastFrame>;
-  // 16 bytes by one instruction where there is one.
+  // 16 bytes, compared by one instruction if the processor has one.
   using Vector = uint64_t __attribute__((vector_size(16)));
 
   // Bits that are equal in all headers of one peer.
@@ -52,7 +53,7 @@ class KnownFrames {
   };
 
   static size_t index_of(const uint8_t* frame) {
-    // The sender's MAC address, and the bytes of its IP address that differ behind a router.
+    // Bytes of the sender's MAC address, and of its IP address, which differs behind a router.
     uint32_t words[2];
     std::memcpy(&words[0], frame + 8, sizeof words[0]);
     std::memcpy(&words[1], frame + 26, sizeof words[1]);
