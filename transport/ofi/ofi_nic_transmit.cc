@@ -47,7 +47,7 @@ const WorkRequest* OfiNic::waiting(uint32_t slot) const {
 }
 
 void OfiNic::wake(QueuePair& qp) {
-  settle_waiting(qp);
+  prepare_waiting(qp);
   const uint32_t slot = slot_of(qp.id);
   if (qp.config.paced && qp.state != QueuePair::State::kLeaving) {
     flows_.wake(qp.config.flow);
@@ -58,12 +58,12 @@ void OfiNic::wake(QueuePair& qp) {
 
 // Settles work requests until the next one is for the provider: an empty one needs no memory, one
 // beyond the peer's memory is refused, and the peer is asked about an unknown region.
-void OfiNic::settle_waiting(QueuePair& qp) {
+void OfiNic::prepare_waiting(QueuePair& qp) {
   while (qp.can_start()) {
     const WorkRequest request = *qp.work.waiting();
     if (request.length == 0 && request.opcode == Opcode::kWriteWithImm) {
-      write_letter(qp, {.kind = OfiMessage::Kind::kNotify, .key = request.immediate},
-                   qp.work.start());
+      queue_message(qp, {.kind = OfiMessage::Kind::kNotify, .key = request.immediate},
+                    qp.work.start());
       continue;
     }
     if (request.length == 0) {
@@ -76,7 +76,7 @@ void OfiNic::settle_waiting(QueuePair& qp) {
     if (region == qp.regions.end()) {
       if (qp.asked == request.remote_key) return;
       qp.asked = request.remote_key;
-      return write_letter(qp, {.kind = OfiMessage::Kind::kAsk, .key = request.remote_key});
+      return queue_message(qp, {.kind = OfiMessage::Kind::kAsk, .key = request.remote_key});
     }
     if (region->second.covers(request.remote, request.length)) return;
     finish(qp, qp.work.start(), CompletionStatus::kRemoteAccessError);
@@ -85,7 +85,7 @@ void OfiNic::settle_waiting(QueuePair& qp) {
 
 size_t OfiNic::transmit(Instant now) {
   set_time(now);
-  size_t count = transmit_letters();
+  size_t count = transmit_messages();
   for (size_t left = controls_.size(); left > 0 && count < kMaxTransmit; --left) {
     count += transmit_control(*queue_pairs_[controls_.take()], now);
   }
@@ -99,11 +99,11 @@ size_t OfiNic::transmit(Instant now) {
       if (!flows_.takes(*turn, bytes) || !start(qp, endpoint, now)) break;
       flows_.on_sent(*turn, bytes, bytes, now);
       ++count;
-      settle_waiting(qp);
+      prepare_waiting(qp);
     }
     flows_.end_turn(*turn);
   }
-  return count + transmit_letters();
+  return count + transmit_messages();
 }
 
 size_t OfiNic::transmit_control(QueuePair& qp, Instant now) {
@@ -113,7 +113,7 @@ size_t OfiNic::transmit_control(QueuePair& qp, Instant now) {
   while (waiting(slot) != nullptr && (domain_.traits().ordered || qp.started == 0) &&
          start(qp, 0, now)) {
     ++count;
-    settle_waiting(qp);
+    prepare_waiting(qp);
   }
   return count;
 }
@@ -137,7 +137,7 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
   PACECAR_CHECK(local != nullptr);
   OfiOperation* operation = operations_.take(OfiOperation::Kind::kWrite);
   if (operation == nullptr) {
-    set_stuck(qp);
+    block(qp);
     return false;
   }
   const bool notifies = request.opcode == Opcode::kWriteWithImm;
@@ -180,17 +180,17 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
   if (operation->notifies && notification() == OfiNotification::kAfterWrite) {
     operation->notifies = false;
     operation->finishes = false;
-    write_letter(qp, notice, operation->number, endpoint);
+    queue_message(qp, notice, operation->number, endpoint);
   }
   return true;
 }
 
 int OfiNic::hand_over(QueuePair& qp, uint8_t endpoint, const OfiWrite& write) {
-  if (!qp.turn) return endpoints_[endpoint]->write(write);
-  int error = qp.turn->take();
+  if (!qp.lock) return endpoints_[endpoint]->write(write);
+  int error = qp.lock->acquire();
   if (error != 0) return error;
   error = endpoints_[endpoint]->write(write);
-  qp.turn->give_back();
+  qp.lock->release();
   return error;
 }
 
@@ -200,12 +200,12 @@ bool OfiNic::accepted(QueuePair& qp, int error) {
     return true;
   }
   if (error == -FI_EAGAIN) {
-    set_stuck(qp);
+    block(qp);
     return false;
   }
   const OfiFailure failure = domain_.failure(error);
   qp.peer_dead = true;
-  if (host_turn_) {  // it completes nothing for this peer: see holder()
+  if (host_lock_) {  // it completes nothing for this peer: see first_awaited()
     qp.since = now_ - config_.silence_limit;
     next_watch_ = now_;
   }
@@ -213,31 +213,31 @@ bool OfiNic::accepted(QueuePair& qp, int error) {
   return false;
 }
 
-void OfiNic::set_stuck(QueuePair& qp) {
+void OfiNic::block(QueuePair& qp) {
   const bool again = qp.retry_after != Duration();
   if (!again && !qp.awaits()) qp.since = now_;
-  qp.stuck = true;
+  qp.blocked = true;
   qp.retry_after = std::clamp(qp.retry_after * 2, kRetryAfter, kRetryAfterMost);
   qp.retry_at = now_ + qp.retry_after;
-  stuck_.add(slot_of(qp.id));
+  blocked_.add(slot_of(qp.id));
   retry_at_ = std::min(retry_at_, qp.retry_at);
 }
 
 // Removes it from the list of refused ones.
-void OfiNic::unstick(QueuePair& qp) {
-  qp.stuck = false;
-  talking_.add(slot_of(qp.id));
+void OfiNic::unblock(QueuePair& qp) {
+  qp.blocked = false;
+  with_messages_.add(slot_of(qp.id));
   wake(qp);
 }
 
-void OfiNic::unstick_all(const std::function<bool(const QueuePair&)>& meant) {
-  for (size_t left = stuck_.size(); left > 0; --left) {
-    const uint32_t slot = stuck_.take();
+void OfiNic::unblock_if(const std::function<bool(const QueuePair&)>& meant) {
+  for (size_t left = blocked_.size(); left > 0; --left) {
+    const uint32_t slot = blocked_.take();
     QueuePair& qp = *queue_pairs_[slot];
     if (meant(qp)) {
-      unstick(qp);
+      unblock(qp);
     } else {
-      stuck_.add(slot);
+      blocked_.add(slot);
     }
   }
 }
@@ -245,18 +245,18 @@ void OfiNic::unstick_all(const std::function<bool(const QueuePair&)>& meant) {
 // An operation to the peer of `qp` is over, so there may be room for one other, as in shm. The
 // queue pair that has just had its turn comes after those that were refused.
 void OfiNic::on_room(QueuePair& qp) {
-  unstick_all([&qp](const QueuePair& other) { return &other != &qp && other.peers == qp.peers; });
-  if (!qp.stuck) return;
-  stuck_.remove(slot_of(qp.id));
-  unstick(qp);
+  unblock_if([&qp](const QueuePair& other) { return &other != &qp && other.peers == qp.peers; });
+  if (!qp.blocked) return;
+  blocked_.remove(slot_of(qp.id));
+  unblock(qp);
 }
 
-void OfiNic::retry_stuck(Instant now) {
+void OfiNic::retry_blocked(Instant now) {
   if (now < retry_at_) return;
-  unstick_all([now](const QueuePair& qp) { return qp.retry_at <= now; });
+  unblock_if([now](const QueuePair& qp) { return qp.retry_at <= now; });
   retry_at_ = Instant::never();
-  for (size_t i = 0; i < stuck_.size(); ++i) {
-    retry_at_ = std::min(retry_at_, queue_pairs_[stuck_[i]]->retry_at);
+  for (size_t i = 0; i < blocked_.size(); ++i) {
+    retry_at_ = std::min(retry_at_, queue_pairs_[blocked_[i]]->retry_at);
   }
 }
 
@@ -269,30 +269,31 @@ bool OfiNic::wants_answer(const QueuePair& qp, Bytes bytes) const {
 
 // --- messages ---
 
-void OfiNic::write_letter(QueuePair& qp, const OfiMessage& message, uint64_t finishes,
-                          uint8_t endpoint) {
+void OfiNic::queue_message(QueuePair& qp, const OfiMessage& message, uint64_t finishes,
+                           uint8_t endpoint) {
   if (!qp.awaits()) qp.since = now_;
   if (!qp.outbox.push({.message = message, .finishes = finishes, .endpoint = endpoint})) {
     return break_queue_pair(qp, CompletionStatus::kLocalError,
                             describe(qp, "the peer asks more than it may at once",
                                      "run the same version of Pacecar on both sides"));
   }
-  talking_.add(slot_of(qp.id));
+  with_messages_.add(slot_of(qp.id));
 }
 
-size_t OfiNic::transmit_letters() {
+size_t OfiNic::transmit_messages() {
   size_t count = 0;
-  for (size_t left = talking_.size(); left > 0; --left) {
-    QueuePair& qp = *queue_pairs_[talking_.take()];
-    while (!qp.stuck && !qp.peer_dead && !qp.outbox.empty() && qp.mailbox.has_room() &&
-           send_letter(qp, qp.outbox.front())) {
+  for (size_t left = with_messages_.size(); left > 0; --left) {
+    QueuePair& qp = *queue_pairs_[with_messages_.take()];
+    while (!qp.blocked && !qp.peer_dead && !qp.outbox.empty() && qp.mailbox.has_room() &&
+           send_message(qp, qp.outbox.front())) {
       qp.outbox.pop_front();
       ++count;
     }
-    if (!qp.stuck && !qp.peer_dead && qp.mailbox.must_notify() && qp.mailbox.has_room_to_notify()) {
-      send_letter(qp, {.message = {.kind = OfiMessage::Kind::kTaken}});
+    if (!qp.blocked && !qp.peer_dead && qp.mailbox.must_notify() &&
+        qp.mailbox.has_room_to_notify()) {
+      send_message(qp, {.message = {.kind = OfiMessage::Kind::kTaken}});
     }
-    if (qp.state == QueuePair::State::kLeaving) departing_.add(slot_of(qp.id));
+    if (qp.state == QueuePair::State::kLeaving) leaving_.add(slot_of(qp.id));
   }
   return count;
 }
@@ -307,10 +308,10 @@ OfiPart OfiNic::part_of(const QueuePair& qp, const OfiMailbox::Outgoing& outgoin
           .key = qp.remote.rings_key};
 }
 
-bool OfiNic::send_letter(QueuePair& qp, const OfiQueuePair::Letter& letter) {
-  OfiOperation* operation = operations_.take(OfiOperation::Kind::kLetter);
+bool OfiNic::send_message(QueuePair& qp, const OfiQueuePair::QueuedMessage& letter) {
+  OfiOperation* operation = operations_.take(OfiOperation::Kind::kMessage);
   if (operation == nullptr) {
-    set_stuck(qp);
+    block(qp);
     return false;
   }
   const OfiWrite write{.part = part_of(qp, qp.mailbox.send(letter.message)),
@@ -329,7 +330,7 @@ bool OfiNic::send_letter(QueuePair& qp, const OfiQueuePair::Letter& letter) {
   operation->answered = write.answered;
   operation->finishes = letter.finishes != OfiQueuePair::kNoNumber;
   operation->endpoint = letter.endpoint;
-  ++qp.letters;
+  ++qp.messages;
   return true;
 }
 
@@ -346,7 +347,7 @@ void OfiNic::set_time(Instant now) {
 void OfiNic::on_time(Instant now) {
   set_time(now);
   flows_.on_time(now);
-  retry_stuck(now);
+  retry_blocked(now);
   watch(now);
 }
 
@@ -362,7 +363,7 @@ void OfiNic::watch(Instant now) {
     QueuePair& qp = *queue_pairs_[slot];
     if (is_silent(qp) && (!shared || qp.idle())) on_silence(qp);
   }
-  QueuePair* const held_up_by = shared ? holder() : nullptr;
+  QueuePair* const held_up_by = shared ? first_awaited() : nullptr;
   if (held_up_by == nullptr || !is_silent(*held_up_by)) return;
   on_silence(*held_up_by);
   reopen_endpoints(held_up_by->peer + " answers no more, and holds up what others have answered");
@@ -370,7 +371,7 @@ void OfiNic::watch(Instant now) {
 
 // The queue pair for whose peer all others wait: a provider on shared memory completes in the order
 // of posting.
-OfiNic::QueuePair* OfiNic::holder() {
+OfiNic::QueuePair* OfiNic::first_awaited() {
   const OfiOperation* oldest = nullptr;
   for (const OfiOperation& operation : operations_.all()) {
     if (operation.kind == OfiOperation::Kind::kFree) continue;
@@ -389,7 +390,7 @@ void OfiNic::on_silence(QueuePair& qp) {
 }
 
 Instant OfiNic::next_deadline() const {
-  const bool all_polled = completed_.empty() && received_.empty() && departing_.empty();
+  const bool all_polled = completed_.empty() && received_.empty() && leaving_.empty();
   if (!all_polled || !controls_.empty()) return Instant();
   const bool shared = domain_.traits().host_only;
   const auto is_watched = [this, shared](uint32_t slot) {
@@ -397,7 +398,7 @@ Instant OfiNic::next_deadline() const {
     return (qp.connected() && qp.awaits()) || (shared && !qp.idle());
   };
   Instant next = std::min(flows_.next_deadline(), retry_at_);
-  if (!talking_.empty()) next = Instant();
+  if (!with_messages_.empty()) next = Instant();
   if (std::ranges::any_of(live_, is_watched)) next = std::min(next, next_watch_);
   return next;
 }

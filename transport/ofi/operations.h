@@ -1,5 +1,5 @@
-// OfiOperations: the operations that a libfabric NIC has posted to the provider. The provider names
-// an operation by its address, so operations never move while the NIC exists.
+// OfiOperations: the operations that a libfabric NIC has posted to the provider. The provider
+// returns an operation's address, so operations never move while the NIC exists.
 //
 // Bounded; allocates once. Thread rule: one owner.
 #pragma once
@@ -15,7 +15,7 @@
 namespace pacecar {
 
 struct OfiOperation {
-  enum class Kind : uint8_t { kFree, kWrite, kLetter };
+  enum class Kind : uint8_t { kFree, kWrite, kMessage };
   static constexpr uint32_t kNone = ~uint32_t{0};
 
   fi_context2 context{};  // the provider's own; must come first
@@ -30,8 +30,8 @@ struct OfiOperation {
   Kind kind = Kind::kFree;
   uint8_t endpoint = 0;
   uint32_t immediate = 0;
-  bool answered = true;  // acknowledged by the peer when it is done
-  bool finishes = true;  // completes its work request
+  bool answered = true;   // acknowledged by the peer when it is done
+  bool finishes = true;   // completes its work request
   bool notifies = false;  // the peer must be notified when it is done
 };
 
@@ -59,7 +59,7 @@ class OfiOperations {
         operation >= operations_.data() && operation < operations_.data() + operations_.size();
     return ours && operation->kind != OfiOperation::Kind::kFree ? operation : nullptr;
   }
-  // Only when the provider has no operation any more.
+  // Call it only when no operation is at the provider.
   void free_all() {
     free_ = OfiOperation::kNone;
     for (OfiOperation& operation : operations_) give_back(operation);

@@ -21,6 +21,7 @@ enum class Offload : uint8_t {
   kCalls,       // work requests are posted by ibv_wr_*, not as structures
 };
 inline constexpr size_t kOffloads = 3;
+inline constexpr uint64_t kBpsPerKbps = 1000;  // libibverbs has rate limits in kb/s
 
 using OffloadSet = std::array<bool, kOffloads>;  // by Offload
 

@@ -224,12 +224,8 @@ bool VerbsNic::wait_until_unused(uint32_t key) {
 
 // --- queue pairs ---
 
-VerbsNic::QueuePair* VerbsNic::find(QueuePairId id) {
-  return const_cast<QueuePair*>(static_cast<const VerbsNic*>(this)->find(id));
-}
-
-const VerbsNic::QueuePair* VerbsNic::find(QueuePairId id) const {
-  const QueuePair* qp = queue_pairs_[id & (queue_pairs_.size() - 1)].get();
+VerbsNic::QueuePair* VerbsNic::find(QueuePairId id) const {
+  QueuePair* qp = queue_pairs_[id & (queue_pairs_.size() - 1)].get();
   return qp != nullptr && qp->id == id ? qp : nullptr;
 }
 

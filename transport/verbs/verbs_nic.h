@@ -127,8 +127,7 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   Result<void> set_up_waiting();
   NicCaps make_caps() const;
 
-  QueuePair* find(QueuePairId id);
-  const QueuePair* find(QueuePairId id) const;
+  QueuePair* find(QueuePairId id) const;
   // By the number that the device gave its queue pair; queue pair 0: unknown.
   LaneRef find_lane(uint32_t number) const;
   uint32_t slot_of(const QueuePair& qp) const {

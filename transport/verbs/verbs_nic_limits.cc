@@ -11,7 +11,6 @@ namespace pacecar {
 namespace {
 
 constexpr Duration kBetween = Duration::from_ms(2);
-constexpr uint64_t kBpsPerKbps = 1000;
 // In a row; a single one may come from a connection whose failure has not been reported yet.
 constexpr uint32_t kMostRefused = 3;
 
