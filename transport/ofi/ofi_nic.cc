@@ -33,6 +33,15 @@ const std::vector<uint8_t>& remote_endpoint(const OfiAddress& remote, size_t i) 
   return remote.endpoints[i == 0 ? 0 : (i - 1) % for_data + count - for_data];
 }
 
+// If a provider reaches this host only, the network's name includes the host: the kernel's boot id.
+std::string network_of(const OfiProvider& provider) {
+  std::string name = "ofi:" + provider.name;
+  if (!provider.traits.host_only) return name;
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return name + "@" + boot.substr(0, 8);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<OfiNic>> OfiNic::open(const OfiConfig& config, OfiProvider provider,
@@ -46,24 +55,18 @@ Result<std::unique_ptr<OfiNic>> OfiNic::open(const OfiConfig& config, OfiProvide
 // A slot is reused only after all others, so late completions of a destroyed queue pair find an
 // empty one.
 OfiNic::OfiNic(const OfiConfig& config, OfiDomain domain, Instant now)
-    : config_(config),
+    : PacedNic(make_caps(config, domain), config.address, std::bit_ceil(2 * config.queue_pairs),
+               kReceived, now),
+      config_(config),
       domain_(std::move(domain)),
       memory_(domain_, config.regions),
-      rings_(std::bit_ceil(2 * config.queue_pairs)),
+      rings_(queue_pairs_.size()),
       ring_regions_(rings_.size()),
-      caps_(make_caps()),
-      queue_pairs_(rings_.size()),
       generation_(random_word()),
       operations_(kOperations),
-      flows_(*this, config.flows, caps_.burst_bytes, caps_.jitter, now),
-      controls_(queue_pairs_.size()),
       with_messages_(queue_pairs_.size()),
-      completed_(queue_pairs_.size()),
       blocked_(queue_pairs_.size()),
       leaving_(queue_pairs_.size()),
-      received_(kReceived),
-      now_(now),
-      departures_(now),
       next_watch_(now) {
   PACECAR_CHECK(config.paths > 0);
   for (uint32_t slot = 0; slot < queue_pairs_.size(); ++slot) free_slots_.push_back(slot);
@@ -110,38 +113,29 @@ Result<void> OfiNic::open_endpoints() {
   return {};
 }
 
-NicCaps OfiNic::make_caps() const {
-  const OfiTraits& traits = domain_.traits();
+NicCaps OfiNic::make_caps(const OfiConfig& config, const OfiDomain& domain) {
+  const OfiTraits& traits = domain.traits();
   const Bytes usual = traits.device ? kDefaultChunk : kSoftwareChunk;
-  const Bytes wanted = config_.chunk != 0 ? config_.chunk : usual;
+  const Bytes wanted = config.chunk != 0 ? config.chunk : usual;
   const Bytes chunk =
       std::clamp<Bytes>(wanted, std::min(traits.mtu, traits.max_write), traits.max_write);
-  return {.line_rate = config_.line_rate.bps() != 0 ? config_.line_rate
-                       : traits.speed.bps() != 0    ? traits.speed
-                                                    : kDefaultLineRate,
+  return {.line_rate = config.line_rate.bps() != 0 ? config.line_rate
+                       : traits.speed.bps() != 0   ? traits.speed
+                                                   : kDefaultLineRate,
           .mtu = traits.mtu,
           .burst_bytes = chunk,
           .jitter = traits.device ? kJitter : kSoftwareJitter,
           .pause = kPause,
-          .flows = config_.flows,
-          .queue_pairs = config_.queue_pairs,
-          .regions = config_.regions,
+          .flows = config.flows,
+          .queue_pairs = config.queue_pairs,
+          .regions = config.regions,
           .write_bytes = chunk,
           .software = !traits.gpu_memory,
           .paces_packets = false,
           .manual_progress = !traits.device,
           .dma_buf = traits.gpu_memory,
-          .silent_writes_wake = domain_.wakes(),
-          .networks = {network()}};
-}
-
-// If a provider reaches this host only, the network's name includes the host: the kernel's boot id.
-std::string OfiNic::network() const {
-  std::string name = "ofi:" + provider().name;
-  if (!domain_.traits().host_only) return name;
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return name + "@" + boot.substr(0, 8);
+          .silent_writes_wake = domain.wakes(),
+          .networks = {network_of(domain.provider())}};
 }
 
 OfiNotification OfiNic::notification() const {
@@ -149,16 +143,6 @@ OfiNotification OfiNic::notification() const {
 }
 
 // --- queue pairs ---
-
-OfiNic::QueuePair* OfiNic::find_any(QueuePairId id) const {
-  QueuePair* qp = queue_pairs_[slot_of(id)].get();
-  return qp != nullptr && qp->id == id ? qp : nullptr;
-}
-
-OfiNic::QueuePair* OfiNic::find(QueuePairId id) const {
-  QueuePair* qp = find_any(id);
-  return qp != nullptr && qp->state != QueuePair::State::kLeaving ? qp : nullptr;
-}
 
 Result<QueuePairId> OfiNic::create_queue_pair(const QueuePairConfig& config) {
   PACECAR_CHECK(config.flow < flows_.size() && config.receives == 0);
@@ -239,16 +223,6 @@ void OfiNic::remove_peers(const QueuePair& qp) {
   }
 }
 
-std::string OfiNic::peer(QueuePairId id) const {
-  const QueuePair* qp = find(id);
-  return qp == nullptr ? std::string() : qp->peer;
-}
-
-std::string OfiNic::fault(QueuePairId id) const {
-  const QueuePair* qp = find(id);
-  return qp == nullptr ? std::string() : qp->fault;
-}
-
 QueuePairMemory OfiNic::queue_pair_memory(const QueuePairConfig& config) const {
   return {.state = sizeof(QueuePair) + sizeof(OfiRings) +
                    config.work_requests * sizeof(WorkRequest) +
@@ -263,7 +237,7 @@ std::string OfiNic::describe(const QueuePair& qp, std::string_view what,
 }
 
 void OfiNic::break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault) {
-  if (qp.state == QueuePair::State::kLeaving) return step_leaving(qp);
+  if (qp.leaving()) return step_leaving(qp);
   if (qp.state == QueuePair::State::kBroken) return;
   qp.state = QueuePair::State::kBroken;
   qp.broken_by = status;
@@ -293,7 +267,7 @@ void OfiNic::destroy_queue_pair(QueuePairId id) {
 
 // A broken queue pair sends kGone only to a peer that has left, as that peer waits for it.
 void OfiNic::step_leaving(QueuePair& qp) {
-  const bool leaving = qp.state == QueuePair::State::kLeaving;
+  const bool leaving = qp.leaving();
   const bool broken = qp.state == QueuePair::State::kBroken;
   if (!leaving && !(broken && qp.peer_gone)) return;
   if (!qp.gone_sent && !qp.peer_dead && qp.started == 0 && qp.outbox.empty()) {
@@ -326,7 +300,7 @@ void OfiNic::reopen_endpoints(const std::string& why) {
   for (OfiOperation& operation : operations_.all()) {
     if (operation.kind != OfiOperation::Kind::kWrite) continue;
     QueuePair* qp = find_any(operation.queue_pair);
-    if (qp != nullptr && qp->config.paced && qp->state != QueuePair::State::kLeaving) {
+    if (qp != nullptr && qp->config.paced && !qp->leaving()) {
       flows_.on_done(qp->config.flow, operation.bytes);
     }
   }

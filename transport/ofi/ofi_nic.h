@@ -13,13 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "transport/base/fixed_queue.h"
 #include "transport/base/fresh_pages.h"
 #include "transport/base/log.h"
 #include "transport/base/work_list.h"
-#include "transport/nic/nic.h"
-#include "transport/nic/nic_port.h"
-#include "transport/nic/paced/paced_flows.h"
+#include "transport/nic/paced/paced_nic.h"
 #include "transport/ofi/domain.h"
 #include "transport/ofi/endpoint.h"
 #include "transport/ofi/operations.h"
@@ -42,7 +39,7 @@ struct OfiConfig {
   std::optional<OfiNotification> notification;
 };
 
-class OfiNic final : public Nic, public NicPort, private WaitingWork {
+class OfiNic final : public PacedNic<OfiQueuePair> {
  public:
   // With a processor that moves the data, writes are larger: each costs more than fine pacing
   // gains.
@@ -60,8 +57,6 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   void reopen_endpoints(const std::string& why);
 
   // --- Nic ---
-  const NicCaps& caps() const override { return caps_; }
-  const NicCounters& counters() const override { return counters_; }
   Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override;
   Result<MemoryRegion> register_dmabuf(const DmaBufMemory& memory, Access access) override;
   // Waits, for a bounded time, for the provider, and for peers that may write there; reopens the
@@ -70,33 +65,18 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override;
   QueuePairAddress queue_pair_address(QueuePairId id) const override;
   Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) override;
-  std::string peer(QueuePairId id) const override;
   QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const override;
-  std::string fault(QueuePairId id) const override;
   void halt_queue_pair(QueuePairId id) override;
   void destroy_queue_pair(QueuePairId id) override;
   size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
-  size_t poll(std::span<Completion> completions) override;
-  size_t poll_signals(std::span<FlowSignal> signals) override {
-    return flows_.poll_signals(signals);
-  }
-  void report_arrivals(bool wanted) override { flows_.report_arrivals(wanted); }
-  size_t poll_arrivals(std::span<FlowArrival> arrivals) override {
-    return flows_.poll_arrivals(arrivals);
-  }
-  void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override {
-    flows_.set_limits(flow, limits, now);
-  }
   void on_time(Instant now) override;
   Instant next_deadline() const override;
 
   // --- NicPort ---
-  Nic& nic() override { return *this; }
   size_t receive(Instant now) override;
   size_t transmit(Instant now) override;
   bool prepare_to_wait() override;
   int wait_fd() const override { return domain_.wait_fd(); }
-  const Address& address() const override { return config_.address; }
 
  private:
   using QueuePair = OfiQueuePair;
@@ -104,17 +84,10 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   OfiNic(const OfiConfig& config, OfiDomain domain, Instant now);
   Result<void> open_endpoints();
   void close_endpoints();
-  NicCaps make_caps() const;
-  std::string network() const;
+  static NicCaps make_caps(const OfiConfig& config, const OfiDomain& domain);
   OfiNotification notification() const;
 
   // --- queue pairs ---
-  // A queue pair of the user: not one that is leaving.
-  QueuePair* find(QueuePairId id) const;
-  QueuePair* find_any(QueuePairId id) const;
-  uint32_t slot_of(QueuePairId id) const {
-    return id & static_cast<uint32_t>(queue_pairs_.size() - 1);
-  }
   void break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault);
   std::string describe(const QueuePair& qp, std::string_view what, std::string_view cure) const;
   OfiPlace place_of(const QueuePair& qp) const { return {domain_.name(), qp.peer}; }
@@ -152,7 +125,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   void prepare_waiting(QueuePair& qp);
   size_t transmit_messages();
   OfiPart part_of(const QueuePair& qp, const OfiMailbox::Outgoing& outgoing) const;
-  bool send_message(QueuePair& qp, const OfiQueuePair::QueuedMessage& letter);
+  bool send_message(QueuePair& qp, const OfiQueuePair::QueuedMessage& queued);
   bool wants_answer(const QueuePair& qp, Bytes bytes) const;
   void queue_message(QueuePair& qp, const OfiMessage& message,
                      uint64_t finishes = OfiQueuePair::kNoNumber, uint8_t endpoint = 0);
@@ -174,7 +147,6 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   void watch(Instant now);
   void on_silence(QueuePair& qp);
   QueuePair* first_awaited();
-  Bytes packets_of(Bytes payload) const;
 
   OfiConfig config_;
   // Each member is made from those before it.
@@ -186,25 +158,16 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   OwnPages<OfiRings> rings_;                            // by slot
   std::vector<OfiRegistrations::Region> ring_regions_;  // of each slot's latest queue pair
   std::optional<uint32_t> retiring_;                    // the key that is being deregistered
-  NicCaps caps_;
-  NicCounters counters_;
-  std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot, the low bits of the number
   std::deque<uint32_t> free_slots_;  // reused in turns, so that late completions find no queue pair
   std::vector<uint32_t> live_;       // slots of queue pairs that are connected, broken or leaving
   uint32_t in_use_ = 0;              // queue pairs of the user
   uint32_t generation_;
   OfiOperations operations_;
-  uint64_t handed_over_ = 0;      // to the provider, of them
-  std::vector<Bytes> in_flight_;  // by endpoint
-  PacedFlows flows_;
-  WorkList controls_;       // slots of unpaced queue pairs with work
-  WorkList with_messages_;  // slots of queue pairs with messages to send
-  WorkList completed_;      // slots of queue pairs with completions
-  WorkList blocked_;        // slots of queue pairs that the provider has no room for
-  WorkList leaving_;        // slots of queue pairs that may have finished leaving
-  FixedQueue<Completion> received_;
-  Instant now_;                          // of the last turn
-  Instant departures_;                   // when all posted writes have left, at line rate
+  uint64_t handed_over_ = 0;             // to the provider, of them
+  std::vector<Bytes> in_flight_;         // by endpoint
+  WorkList with_messages_;               // slots of queue pairs with messages to send
+  WorkList blocked_;                     // slots of queue pairs that the provider has no room for
+  WorkList leaving_;                     // slots of queue pairs that may have finished leaving
   Instant retry_at_ = Instant::never();  // the first of blocked_
   Instant next_watch_;
   size_t turn_ = 0;      // over the endpoints for data

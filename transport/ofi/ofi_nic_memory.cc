@@ -59,7 +59,7 @@ void OfiNic::deregister_memory(const MemoryRegion& region) {
   for (const auto& qp : queue_pairs_) {
     if (qp == nullptr) continue;
     qp->work.revoke(key);
-    if (qp->state != QueuePair::State::kLeaving) completed_.add(slot_of(qp->id));
+    if (!qp->leaving()) completed_.add(slot_of(qp->id));
     if (qp->advertised.contains(key)) revoke(*qp, key);
   }
   const auto advertised = [&] {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "transport/nic/paced/next_completion.h"
 #include "transport/ofi/ofi_nic.h"
 
 namespace pacecar {
@@ -62,7 +61,7 @@ void OfiNic::on_entry(const fi_cq_data_entry& entry, Instant now) {
   if (done.answered) qp->since = qp->last_sign = now;
   if (done.kind == OfiOperation::Kind::kWrite) {
     const Duration rtt = std::max(now - done.departure, Duration::from_ns(1));
-    const bool flows = qp->config.paced && qp->state != QueuePair::State::kLeaving;
+    const bool flows = qp->config.paced && !qp->leaving();
     if (flows) flows_.on_acknowledged(qp->config.flow, done.bytes, rtt);
     if (done.notifies && qp->connected()) {
       queue_message(
@@ -94,7 +93,7 @@ void OfiNic::on_failure(const OfiDomain::Failed& failed) {
 void OfiNic::on_write_over(QueuePair& qp, const OfiOperation& operation) {
   --qp.started;
   in_flight_[operation.endpoint] -= operation.bytes;
-  if (qp.config.paced && qp.state != QueuePair::State::kLeaving) {
+  if (qp.config.paced && !qp.leaving()) {
     flows_.on_done(qp.config.flow, operation.bytes);
   }
   const auto region = qp.regions.find(operation.remote_key);
@@ -105,7 +104,7 @@ void OfiNic::on_write_over(QueuePair& qp, const OfiOperation& operation) {
 
 void OfiNic::finish(QueuePair& qp, uint64_t number, CompletionStatus status) {
   qp.work.finish(number, status);
-  if (qp.state != QueuePair::State::kLeaving) completed_.add(slot_of(qp.id));
+  if (!qp.leaving()) completed_.add(slot_of(qp.id));
 }
 
 void OfiNic::on_notified(QueuePair& qp, uint32_t immediate, Bytes bytes) {
@@ -113,13 +112,10 @@ void OfiNic::on_notified(QueuePair& qp, uint32_t immediate, Bytes bytes) {
     ++counters_.unknown_queue_pair;
     return;
   }
-  received_.push({.bytes = bytes,
+  on_arrived(qp, {.bytes = bytes,
                   .queue_pair = qp.id,
                   .immediate = immediate,
                   .kind = CompletionKind::kReceived});
-  counters_.data_packets_received += packets_of(bytes);
-  counters_.data_bytes_received += bytes;
-  if (qp.config.paced) flows_.on_arrived(qp.config.flow, bytes);
 }
 
 // --- messages ---
@@ -191,7 +187,7 @@ void OfiNic::on_ask(QueuePair& qp, uint32_t key) {
         qp, CompletionStatus::kLocalError,
         describe(qp, "the peer asks for memory that was not advertised to it", kSameVersion));
   }
-  if (qp.state != QueuePair::State::kLeaving) queue_message(qp, answer);
+  if (!qp.leaving()) queue_message(qp, answer);
 }
 
 void OfiNic::on_region(QueuePair& qp, const OfiMessage& message) {
@@ -221,25 +217,6 @@ void OfiNic::on_revoke(QueuePair& qp, uint32_t key) {
   }
   if (region != qp.regions.end()) qp.regions.erase(region);
   if (!qp.gone_sent) queue_message(qp, {.kind = OfiMessage::Kind::kRevoked, .key = key});
-}
-
-// --- completions and signals ---
-
-size_t OfiNic::poll(std::span<Completion> completions) {
-  size_t count = 0;
-  while (count < completions.size() && !received_.empty()) {
-    if (find(received_.front().queue_pair) != nullptr) completions[count++] = received_.front();
-    received_.pop_front();
-  }
-  while (count < completions.size() && !completed_.empty()) {
-    QueuePair& qp = *queue_pairs_[completed_.front()];
-    if (next_completion(qp, &completions[count])) {
-      ++count;
-    } else {
-      completed_.take();
-    }
-  }
-  return count;
 }
 
 bool OfiNic::prepare_to_wait() {

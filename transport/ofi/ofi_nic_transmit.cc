@@ -49,7 +49,7 @@ const WorkRequest* OfiNic::waiting(uint32_t slot) const {
 void OfiNic::wake(QueuePair& qp) {
   prepare_waiting(qp);
   const uint32_t slot = slot_of(qp.id);
-  if (qp.config.paced && qp.state != QueuePair::State::kLeaving) {
+  if (qp.config.paced && !qp.leaving()) {
     flows_.wake(qp.config.flow);
   } else if (waiting(slot) != nullptr) {
     controls_.add(slot);
@@ -160,12 +160,11 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
     return false;
   }
   if (!qp.awaits()) qp.since = now;
-  departures_ = std::max(departures_, now) + caps_.line_rate.time_for(request.length);
   operation->queue_pair = qp.id;
   operation->order = ++handed_over_;
   operation->number = qp.work.start();
   operation->bytes = request.length;
-  operation->departure = departures_;
+  operation->departure = depart(request.length, now);
   operation->local_key = request.local_key;
   operation->remote_key = request.remote_key;
   operation->immediate = request.immediate;
@@ -175,8 +174,7 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
   ++qp.started;
   ++region.writes;
   in_flight_[endpoint] += request.length;
-  counters_.data_packets_sent += packets_of(request.length);
-  counters_.data_bytes_sent += request.length;
+  count_sent(request.length);
   if (operation->notifies && notification() == OfiNotification::kAfterWrite) {
     operation->notifies = false;
     operation->finishes = false;
@@ -293,7 +291,7 @@ size_t OfiNic::transmit_messages() {
         qp.mailbox.has_room_to_notify()) {
       send_message(qp, {.message = {.kind = OfiMessage::Kind::kTaken}});
     }
-    if (qp.state == QueuePair::State::kLeaving) leaving_.add(slot_of(qp.id));
+    if (qp.leaving()) leaving_.add(slot_of(qp.id));
   }
   return count;
 }
@@ -308,28 +306,28 @@ OfiPart OfiNic::part_of(const QueuePair& qp, const OfiMailbox::Outgoing& outgoin
           .key = qp.remote.rings_key};
 }
 
-bool OfiNic::send_message(QueuePair& qp, const OfiQueuePair::QueuedMessage& letter) {
+bool OfiNic::send_message(QueuePair& qp, const OfiQueuePair::QueuedMessage& queued) {
   OfiOperation* operation = operations_.take(OfiOperation::Kind::kMessage);
   if (operation == nullptr) {
     block(qp);
     return false;
   }
-  const OfiWrite write{.part = part_of(qp, qp.mailbox.send(letter.message)),
+  const OfiWrite write{.part = part_of(qp, qp.mailbox.send(queued.message)),
                        .behind = {},
-                       .peer = qp.peers[letter.endpoint],
+                       .peer = qp.peers[queued.endpoint],
                        .answered = wants_answer(qp, sizeof(OfiMessage)),
                        .context = &operation->context};
-  if (!accepted(qp, hand_over(qp, letter.endpoint, write))) {
+  if (!accepted(qp, hand_over(qp, queued.endpoint, write))) {
     qp.mailbox.take_back();
     operations_.give_back(*operation);
     return false;
   }
   operation->queue_pair = qp.id;
   operation->order = ++handed_over_;
-  operation->number = letter.finishes;
+  operation->number = queued.finishes;
   operation->answered = write.answered;
-  operation->finishes = letter.finishes != OfiQueuePair::kNoNumber;
-  operation->endpoint = letter.endpoint;
+  operation->finishes = queued.finishes != OfiQueuePair::kNoNumber;
+  operation->endpoint = queued.endpoint;
   ++qp.messages;
   return true;
 }
@@ -401,10 +399,6 @@ Instant OfiNic::next_deadline() const {
   if (!with_messages_.empty()) next = Instant();
   if (std::ranges::any_of(live_, is_watched)) next = std::min(next, next_watch_);
   return next;
-}
-
-Bytes OfiNic::packets_of(Bytes payload) const {
-  return payload == 0 ? 1 : (payload + caps_.mtu - 1) / caps_.mtu;
 }
 
 }  // namespace pacecar

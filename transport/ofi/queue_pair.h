@@ -69,6 +69,7 @@ struct OfiQueuePair {
   };
 
   bool connected() const { return state == State::kConnected; }
+  bool leaving() const { return state == State::kLeaving; }
   // Whether no operation of ours is at the provider.
   bool idle() const { return started == 0 && messages == 0; }
   // Something is awaited from the peer or the provider.

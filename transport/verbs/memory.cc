@@ -55,10 +55,10 @@ Result<MemoryRegion> Registrations::add_dmabuf(const DmaBufMemory& memory, Acces
 
 // Tries it with an invalid file descriptor: a driver that supports dma-bufs refuses that
 // descriptor.
-bool Registrations::takes_dmabuf() const {
+bool takes_dmabuf(ibv_pd* domain) {
   constexpr int kNoFile = -1;
   errno = 0;
-  const MemoryHandle never(ibv_reg_dmabuf_mr(domain_, 0, 0, 0, kNoFile, 0));
+  const MemoryHandle never(ibv_reg_dmabuf_mr(domain, 0, 0, 0, kNoFile, 0));
   return errno != EOPNOTSUPP && errno != EPROTONOSUPPORT && errno != ENOSYS;
 }
 

@@ -26,8 +26,6 @@ class Registrations {
   Result<MemoryRegion> add(void* address, size_t length, Access access);
   // Errors: as above.
   Result<MemoryRegion> add_dmabuf(const DmaBufMemory& memory, Access access);
-  // Whether the device's driver can register dma-bufs.
-  bool takes_dmabuf() const;
   // Whether the registration has no other user. Then the device must be done with the memory before
   // remove().
   bool last(uint32_t key) const { return cache_.last(key); }
@@ -42,5 +40,8 @@ class Registrations {
   const std::string device_;
   RegistrationCache cache_;
 };
+
+// Whether the device's driver can register dma-bufs.
+bool takes_dmabuf(ibv_pd* domain);
 
 }  // namespace pacecar

@@ -40,6 +40,7 @@ struct VerbsQueuePair {
            (has_standby(config) ? StandbyLane::kCompletions + RcEndpoint::kMaxLanes : 0);
   }
 
+  bool leaving() const { return false; }
   bool can_start() const {
     return state == State::kConnected && started < lane_config.work_requests &&
            work.waiting() != nullptr && any_lane_up();

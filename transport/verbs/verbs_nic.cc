@@ -77,27 +77,20 @@ Result<std::unique_ptr<VerbsNic>> VerbsNic::open(const VerbsConfig& config, Inst
 
 VerbsNic::VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle domain,
                    Offloads offloads, CompletionQueue completions, Instant now)
-    : config_(config),
+    : PacedNic(make_caps(config, device, domain.get(), offloads), config.address,
+               std::bit_ceil(config.queue_pairs), 2 * kSharedReceives, now),
+      config_(config),
       device_(std::move(device)),
       domain_(std::move(domain)),
       offloads_(std::move(offloads)),
       registrations_(domain_.get(), config.regions, config.device),
       completions_(std::move(completions)),
       hardware_counters_(HardwareCounters::folder_of(config.device, config.port)),
-      queue_pairs_(std::bit_ceil(config.queue_pairs)),
-      caps_(make_caps()),
-      flows_(*this, config.flows, caps_.burst_bytes, caps_.jitter, now),
       rate_limits_({.least = offloads_.least_limit(), .most = offloads_.most_limit()},
                    caps_.line_rate, config.flows, now),
-      controls_(queue_pairs_.size()),
-      completed_(queue_pairs_.size()),
       recovering_(queue_pairs_.size()),
-      received_(2 * kSharedReceives),
       next_generation_(random_word()),
       most_started_(static_cast<uint32_t>(std::max(device_.attributes.max_qp_wr - 1, 1))),
-      mtu_shift_(std::countr_zero(device_.mtu)),
-      now_(now),
-      departures_(now),
       next_event_poll_(now),
       next_recovery_(now),
       next_watch_(now),
@@ -107,35 +100,36 @@ VerbsNic::VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle d
   if (!offloads_.uses(Offload::kRateLimits)) rate_limits_.stop();
 }
 
-NicCaps VerbsNic::make_caps() const {
-  const bool ethernet = device_.link_layer == LinkLayer::kEthernet;
-  const Rate port = port_rate(device_.port_attributes);
-  const Bytes wanted = config_.chunk != 0 ? config_.chunk : kDefaultChunk;
-  const Bytes chunk = std::clamp<Bytes>(wanted, device_.mtu, device_.port_attributes.max_msg_sz);
-  return {.line_rate = config_.line_rate.bps() != 0 ? config_.line_rate
-                       : port.bps() != 0            ? port
-                                                    : kDefaultLineRate,
-          .mtu = device_.mtu,
-          .packet_overhead =
-              ethernet ? kRoceOverhead + (is_ipv4_gid(device_) ? kIpv4Header : kIpv6Header)
-                       : kInfinibandOverhead,
+NicCaps VerbsNic::make_caps(const VerbsConfig& config, const VerbsDevice& device, ibv_pd* domain,
+                            const Offloads& offloads) {
+  const bool ethernet = device.link_layer == LinkLayer::kEthernet;
+  const Rate port = port_rate(device.port_attributes);
+  const Bytes wanted = config.chunk != 0 ? config.chunk : kDefaultChunk;
+  const Bytes chunk = std::clamp<Bytes>(wanted, device.mtu, device.port_attributes.max_msg_sz);
+  return {.line_rate = config.line_rate.bps() != 0 ? config.line_rate
+                       : port.bps() != 0           ? port
+                                                   : kDefaultLineRate,
+          .mtu = device.mtu,
+          .packet_overhead = ethernet
+                                 ? kRoceOverhead + (is_ipv4_gid(device) ? kIpv4Header : kIpv6Header)
+                                 : kInfinibandOverhead,
           .burst_bytes = chunk,
-          .jitter = device_.hardware ? kJitter : kSoftwareJitter,
+          .jitter = device.hardware ? kJitter : kSoftwareJitter,
           .pause = kPause,
-          .paths = std::min<uint32_t>(config_.paths, RcEndpoint::kMaxLanes),
-          .flows = config_.flows,
-          .queue_pairs = static_cast<uint32_t>(queue_pairs_.size()),
-          .regions = config_.regions,
+          .paths = std::min<uint32_t>(config.paths, RcEndpoint::kMaxLanes),
+          .flows = config.flows,
+          .queue_pairs = std::bit_ceil(config.queue_pairs),
+          .regions = config.regions,
           .write_bytes = chunk,
           .paces_packets = false,
           .sends = true,
           .reads = true,
-          .dma_buf = registrations_.takes_dmabuf(),
-          .peer_memory = device_.hardware && peer_memory_module().has_value(),
+          .dma_buf = takes_dmabuf(domain),
+          .peer_memory = device.hardware && peer_memory_module().has_value(),
           .registers_beside = true,
           .silent_writes_wake = false,
           .networks = {ethernet ? kRoceNetwork : kInfinibandNetwork},
-          .offloads = offloads_.text()};
+          .offloads = offloads.text()};
 }
 
 // wait_fd() becomes readable for completions, and for events of the device.
@@ -182,7 +176,7 @@ std::shared_ptr<void> VerbsNic::retire_memory(const MemoryRegion& region) {
   for (const auto& qp : queue_pairs_) {
     if (qp == nullptr) continue;
     qp->work.revoke(region.key);
-    completed_.add(slot_of(*qp));
+    completed_.add(slot_of(qp->id));
   }
   if (!wait_until_unused(region.key)) {
     for (const auto& qp : queue_pairs_) {
@@ -223,11 +217,6 @@ bool VerbsNic::wait_until_unused(uint32_t key) {
 }
 
 // --- queue pairs ---
-
-VerbsNic::QueuePair* VerbsNic::find(QueuePairId id) const {
-  QueuePair* qp = queue_pairs_[id & (queue_pairs_.size() - 1)].get();
-  return qp != nullptr && qp->id == id ? qp : nullptr;
-}
 
 VerbsNic::LaneRef VerbsNic::find_lane(uint32_t number) const {
   const auto found = by_lane_.find(number);
@@ -375,7 +364,7 @@ void VerbsNic::halt_queue_pair(QueuePairId id) {
 void VerbsNic::destroy_queue_pair(QueuePairId id) {
   QueuePair* qp = find(id);
   if (qp == nullptr) return;
-  const uint32_t slot = slot_of(*qp);
+  const uint32_t slot = slot_of(qp->id);
   drop_lanes(*qp);
   if (qp->config.paced) flows_.leave(qp->config.flow, slot);
   for (WorkList* list : {&controls_, &completed_, &recovering_}) list->remove(slot);
@@ -417,16 +406,6 @@ FaultPlace VerbsNic::place_of(const QueuePair& qp) const {
   return {.device = device_.name, .port = device_.port, .peer = qp.peer};
 }
 
-std::string VerbsNic::peer(QueuePairId id) const {
-  const QueuePair* qp = find(id);
-  return qp == nullptr ? std::string() : qp->peer;
-}
-
-std::string VerbsNic::fault(QueuePairId id) const {
-  const QueuePair* qp = find(id);
-  return qp == nullptr ? std::string() : qp->fault;
-}
-
 void VerbsNic::break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault) {
   if (qp.state == QueuePair::State::kBroken) return;
   qp.state = QueuePair::State::kBroken;
@@ -437,8 +416,8 @@ void VerbsNic::break_queue_pair(QueuePair& qp, CompletionStatus status, std::str
     lane.account.abandon(qp.work);
   }
   if (qp.standby != nullptr) qp.standby->stop();
-  recovering_.remove(slot_of(qp));
-  completed_.add(slot_of(qp));
+  recovering_.remove(slot_of(qp.id));
+  completed_.add(slot_of(qp.id));
 }
 
 void VerbsNic::on_device_failed(std::string_view what) {

@@ -12,12 +12,9 @@
 #include <vector>
 
 #include "transport/base/file_descriptor.h"
-#include "transport/base/fixed_queue.h"
 #include "transport/base/log.h"
 #include "transport/base/work_list.h"
-#include "transport/nic/nic.h"
-#include "transport/nic/nic_port.h"
-#include "transport/nic/paced/paced_flows.h"
+#include "transport/nic/paced/paced_nic.h"
 #include "transport/verbs/completions.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/errors.h"
@@ -51,20 +48,19 @@ struct VerbsConfig {
   LogSink log;
 };
 
-class VerbsNic final : public Nic, public NicPort, private WaitingWork {
+class VerbsNic final : public PacedNic<VerbsQueuePair> {
  public:
   static constexpr Bytes kDefaultChunk = 64 << 10;
 
   // Errors: those of VerbsDevice::open, and what the device refuses.
   static Result<std::unique_ptr<VerbsNic>> open(const VerbsConfig& config, Instant now);
+  ~VerbsNic() override { queue_pairs_.clear(); }  // before the domain
 
   const VerbsDevice& device() const { return device_; }
   // For tests: stops the connection of a lane, as a device does after its last retry.
   void upset_lane(QueuePairId id, size_t lane) { stop_lane(find(id)->lanes[lane]); }
 
   // --- Nic ---
-  const NicCaps& caps() const override { return caps_; }
-  const NicCounters& counters() const override { return counters_; }
   std::vector<HardwareCounter> hardware_counters() const override {
     return hardware_counters_.deltas();
   }
@@ -83,35 +79,23 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override;
   QueuePairAddress queue_pair_address(QueuePairId id) const override;
   Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) override;
-  std::string peer(QueuePairId id) const override;
   QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const override;
-  std::string fault(QueuePairId id) const override;
   void halt_queue_pair(QueuePairId id) override;
   void destroy_queue_pair(QueuePairId id) override;
   size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
   size_t post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) override;
-  size_t poll(std::span<Completion> completions) override;
-  size_t poll_signals(std::span<FlowSignal> signals) override {
-    return flows_.poll_signals(signals);
-  }
-  void report_arrivals(bool wanted) override { flows_.report_arrivals(wanted); }
-  size_t poll_arrivals(std::span<FlowArrival> arrivals) override {
-    return flows_.poll_arrivals(arrivals);
-  }
   void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override {
-    flows_.set_limits(flow, limits, now);
+    PacedNic::set_flow_limits(flow, limits, now);
     rate_limits_.on_rate(flow, limits.rate);
   }
   void on_time(Instant now) override;
   Instant next_deadline() const override;
 
   // --- NicPort ---
-  Nic& nic() override { return *this; }
   size_t receive(Instant now) override;
   size_t transmit(Instant now) override;
   bool prepare_to_wait() override;
   int wait_fd() const override { return wait_fd_.get(); }
-  const Address& address() const override { return config_.address; }
 
  private:
   using QueuePair = VerbsQueuePair;
@@ -125,14 +109,11 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle domain, Offloads offloads,
            CompletionQueue completions, Instant now);
   Result<void> set_up_waiting();
-  NicCaps make_caps() const;
+  static NicCaps make_caps(const VerbsConfig& config, const VerbsDevice& device, ibv_pd* domain,
+                           const Offloads& offloads);
 
-  QueuePair* find(QueuePairId id) const;
   // By the number that the device gave its queue pair; queue pair 0: unknown.
   LaneRef find_lane(uint32_t number) const;
-  uint32_t slot_of(const QueuePair& qp) const {
-    return qp.id & static_cast<uint32_t>(queue_pairs_.size() - 1);
-  }
   LaneConfig lane_config(const QueuePairConfig& config) const;
   uint32_t lanes_of(const QueuePairConfig& config) const;
   Result<void> make_lanes(QueuePair& qp);
@@ -195,7 +176,6 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   // A lane of the flow that is up and has another limit; nullptr: none.
   Lane* lane_to_limit(FlowId flow, Rate limit, QueuePair** of);
   void limit_lane(QueuePair& qp, Lane& lane, Rate limit);
-  Bytes packets_of(Bytes payload) const;
   Bytes wire_bytes(Bytes payload) const;
 
   VerbsConfig config_;
@@ -206,23 +186,13 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   Registrations registrations_;
   CompletionQueue completions_;
   HardwareCounters hardware_counters_;
-  std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot, the low bits of the number
-  NicCaps caps_;
-  PacedFlows flows_;
   RateLimits rate_limits_;
-  NicCounters counters_;
   std::unique_ptr<FlushPair> flushes_;             // made for the first one
   std::unordered_map<uint32_t, LaneRef> by_lane_;  // by the device's number
-  WorkList controls_;                              // slots of unpaced queue pairs with work
-  WorkList completed_;                             // slots of queue pairs with completions
   WorkList recovering_;  // slots of queue pairs with lanes that are not up
-  FixedQueue<Completion> received_;
   uint32_t next_generation_;
   const uint32_t most_started_;  // capacity of a queue of the device, less one for mark_end()
-  int mtu_shift_;
   FileDescriptor wait_fd_;
-  Instant now_;         // of the last turn
-  Instant departures_;  // when the last work request has left the device, at line rate
   Instant next_event_poll_;
   Instant next_recovery_;
   Instant next_watch_;

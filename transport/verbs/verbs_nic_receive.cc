@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "transport/nic/paced/next_completion.h"
 #include "transport/verbs/verbs_nic.h"
 
 namespace pacecar {
@@ -82,7 +81,7 @@ void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& compl
       lane.account.on_lost(entry);
     }
   }
-  completed_.add(slot_of(qp));
+  completed_.add(slot_of(qp.id));
   if (failure != nullptr) {
     fail_lane(qp, lane, failure->completion,
               describe_fault(place_of(qp), completion.status, completion.vendor_err));
@@ -114,27 +113,7 @@ void VerbsNic::on_received(const ibv_wc& completion, bool shared) {
     qp->receives.pop_front();
   }
   if (written) lane.account.on_received();
-  received_.push(received);
-  counters_.data_packets_received += packets_of(completion.byte_len);
-  counters_.data_bytes_received += completion.byte_len;
-  if (qp->config.paced) flows_.on_arrived(qp->config.flow, completion.byte_len);
-}
-
-size_t VerbsNic::poll(std::span<Completion> completions) {
-  size_t count = 0;
-  while (count < completions.size() && !received_.empty()) {
-    if (find(received_.front().queue_pair) != nullptr) completions[count++] = received_.front();
-    received_.pop_front();
-  }
-  while (count < completions.size() && !completed_.empty()) {
-    QueuePair& qp = *queue_pairs_[completed_.front()];
-    if (next_completion(qp, &completions[count])) {
-      ++count;
-    } else {
-      completed_.take();
-    }
-  }
-  return count;
+  on_arrived(*qp, received);
 }
 
 // --- events of the device ---

@@ -44,7 +44,7 @@ void VerbsNic::fail_lane(QueuePair& qp, Lane& lane, CompletionStatus status, std
   lane.recovery.on_failed(now_ + left);
   config_.log(LogLevel::kWarn, fmt::format("lane {} has failed and is being replaced: {}",
                                            &lane - qp.lanes.data(), lane.failed_because));
-  recovering_.add(slot_of(qp));
+  recovering_.add(slot_of(qp.id));
   next_recovery_ = now_;
 }
 
@@ -116,7 +116,7 @@ void VerbsNic::recover(Instant now) {
     QueuePair& qp = *queue_pairs_[recovering_.take()];
     recover_queue_pair(qp, ready, now);
     if (qp.state == QueuePair::State::kConnected && !qp.all_lanes_up())
-      recovering_.add(slot_of(qp));
+      recovering_.add(slot_of(qp.id));
   }
 }
 
@@ -217,7 +217,7 @@ bool VerbsNic::join_lane(QueuePair& qp, Lane& lane) {
   if (qp.config.paced) {
     flows_.on_acknowledged(qp.config.flow, settled->arrived_bytes, Duration());
   }
-  completed_.add(slot_of(qp));
+  completed_.add(slot_of(qp.id));
   lane.recovery.on_joined();
   wake(qp);  // the other lanes may take what was put back
   return true;
