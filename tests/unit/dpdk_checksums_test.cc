@@ -157,7 +157,9 @@ struct World {
   std::optional<Far> far;
 };
 
-uint16_t checksum_of(std::span<const uint8_t> frame) { return wire::load_be16(&frame[kChecksumAt]); }
+uint16_t checksum_of(std::span<const uint8_t> frame) {
+  return wire::load_be16(&frame[kChecksumAt]);
+}
 
 // The same datagram to whoever has sent it. Its checksum stays right, whatever the order.
 std::vector<uint8_t> turned_round(std::vector<uint8_t> frame) {

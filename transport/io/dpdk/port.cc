@@ -179,7 +179,11 @@ void DpdkPort::close() {
     if (known) rte_dev_remove(info.device);
     if (last && !socket.empty()) retire_memif_listener(socket);
   });
-  if (xdp_sockets_) xdp_sockets_->close_ours();
+  if (!xdp_sockets_.empty()) {
+    for (const auto& [inode, fd] : xdp_sockets()) {
+      if (xdp_sockets_.contains(inode)) ::close(fd);
+    }
+  }
   name_.clear();
 }
 
@@ -312,10 +316,13 @@ Result<void> DpdkPort::make_queues(const DpdkPortConfig& config, const EalOutput
   receive_slots_ = receive_slots;
   const auto socket = static_cast<unsigned>(rte_eth_dev_socket_id(id_));
   const bool xdp = driver_->name == kAfXdpDriver;
-  if (xdp) xdp_sockets_.emplace();
+  const auto others = xdp ? xdp_sockets() : std::map<ino_t, int>();
   RETURN_IF_ERROR(make_pools(config));
   int done = rte_eth_rx_queue_setup(id_, 0, receive_slots, socket, nullptr, receive_pool_.get());
-  if (xdp) xdp_sockets_->remember();
+  if (xdp) {
+    xdp_sockets_ = xdp_sockets();
+    std::erase_if(xdp_sockets_, [&](const auto& each) { return others.contains(each.first); });
+  }
   if (done != 0) return refuse("given a receive queue", done, output, config.device);
   done = rte_eth_tx_queue_setup(id_, 0, transmit_slots, socket, nullptr);
   if (done != 0) return refuse("given a transmit queue", done, output, config.device);

@@ -106,8 +106,8 @@ class DpdkPort {
   std::string server_socket_;  // of a client of net_memif
   bool copies_on_send_ = false;
   bool offloads_udp_checksums_ = false;
-  bool is_hardware_ = false;  // virtual devices report a made-up speed
-  std::optional<XdpSockets> xdp_sockets_;
+  bool is_hardware_ = false;          // virtual devices report a made-up speed
+  std::map<ino_t, int> xdp_sockets_;  // of the device's buffers
   Pool receive_pool_;
   Pool transmit_pool_;  // null: the receive pool
 };
