@@ -60,7 +60,6 @@ class OfiEndpoint {
 
  private:
   explicit OfiEndpoint(const OfiDomain& domain) : domain_(domain) {}
-  Result<void> set_up();
 
   struct Peer {
     fi_addr_t address = FI_ADDR_UNSPEC;

@@ -59,8 +59,6 @@ class CompletionQueue {
 
  private:
   CompletionQueue() = default;
-  Result<void> set_up(const VerbsDevice& device, ibv_pd* domain, uint32_t shared_receives,
-                      uint32_t entries, Offloads& offloads);
   // 0 or errno.
   int make_queue(const VerbsDevice& device, uint32_t entries, Offloads& offloads);
   int post_receives(uint32_t count);

@@ -35,24 +35,23 @@ FlushPair::FlushPair(const VerbsDevice& device, const LaneConfig& lanes, uint64_
 Result<std::unique_ptr<FlushPair>> FlushPair::create(const VerbsDevice& device,
                                                      const LaneConfig& lanes, uint64_t first) {
   std::unique_ptr<FlushPair> pair(new FlushPair(device, lanes, first));
-  RETURN_IF_ERROR(pair->set_up(device));
-  return pair;
-}
-
-Result<void> FlushPair::set_up(const VerbsDevice& device) {
-  completions_.reset(ibv_create_cq(device.context.get(), static_cast<int>(config_.work_requests),
-                                   nullptr, nullptr, 0));
-  if (completions_ == nullptr) return verbs_failed("ibv_create_cq", errno, device_);
-  config_.completions = completions_.get();
-  memory_.reset(ibv_reg_mr(config_.domain, byte_.data(), byte_.bytes(), IBV_ACCESS_LOCAL_WRITE));
-  if (memory_ == nullptr) return verbs_failed("ibv_reg_mr", errno, device_, Call::kRegister);
-  ASSIGN_OR_RETURN(lane_, make_lane(device, config_, path_label(random_word(), 0)));
+  pair->completions_.reset(ibv_create_cq(
+      device.context.get(), static_cast<int>(pair->config_.work_requests), nullptr, nullptr, 0));
+  if (pair->completions_ == nullptr) return verbs_failed("ibv_create_cq", errno, device.name);
+  pair->config_.completions = pair->completions_.get();
+  pair->memory_.reset(ibv_reg_mr(pair->config_.domain, pair->byte_.data(), pair->byte_.bytes(),
+                                 IBV_ACCESS_LOCAL_WRITE));
+  if (pair->memory_ == nullptr) {
+    return verbs_failed("ibv_reg_mr", errno, device.name, Call::kRegister);
+  }
+  ASSIGN_OR_RETURN(pair->lane_, make_lane(device, pair->config_, path_label(random_word(), 0)));
   const RcEndpoint self{.gid = device.gid.gid,
                         .lid = device.port_attributes.lid,
                         .link_layer = device.link_layer,
                         .mtu = device.mtu,
                         .read_depth = read_depth(device)};
-  return connect_lane(device, config_, *lane_, self, lane_->local);
+  RETURN_IF_ERROR(connect_lane(device, pair->config_, *pair->lane_, self, pair->lane_->local));
+  return pair;
 }
 
 Result<uint64_t> FlushPair::start(const MemoryRegion& region, const uint8_t* data) {

@@ -36,7 +36,6 @@ class FlushPair {
 
  private:
   FlushPair(const VerbsDevice& device, const LaneConfig& lanes, uint64_t first);
-  Result<void> set_up(const VerbsDevice& device);
   void poll();
 
   const std::string device_;

@@ -59,7 +59,6 @@ class StandbyLane {
   };
 
   StandbyLane(const LaneConfig& lanes, QueuePairId id);
-  Result<void> set_up(const VerbsDevice& device, uint32_t flow_label);
   int post_receive(uint32_t slot);
   VerbsWorkId work_id(bool receive, uint32_t slot) const {
     return {.queue_pair = id_, .lane = kLaneNumber, .receive = receive, .sequence = slot};
