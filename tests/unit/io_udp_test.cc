@@ -241,8 +241,6 @@ TEST(OpenUdp, PayloadGoesToItsPredictedPlace) {
     EXPECT_EQ(received[i].bytes.size(), Predicted::kHeader + Predicted::kTrailer);
   }
   EXPECT_EQ(ends.all(received).size(), 4 * 52 + 3 * whole + 300);
-  EXPECT_EQ(ends.receiver->counters().received_packets, 4U);
-  EXPECT_EQ(ends.receiver->counters().received_bytes, 4 * 52 + 3 * whole + 300);
 }
 
 TEST(OpenUdp, WhatFollowsTheLastPredictedPacketIsWhole) {
@@ -327,7 +325,6 @@ TEST(OpenUdp, ImpossibleDestinationsAreErrorsAndNothingElse) {
   packets[2].destination = packets[3].destination = &broadcast;
   ASSERT_EQ((*io)->send(packets, Instant()), 6U);
   EXPECT_EQ((*io)->counters().send_errors, 2U);
-  EXPECT_EQ((*io)->counters().sent_packets, 4U);
   EXPECT_GT((*io)->caps().burst_bytes, 4140U);  // joined datagrams are still used
 }
 

@@ -41,10 +41,6 @@ struct PacketIoCaps {
 };
 
 struct PacketIoCounters {
-  uint64_t sent_packets = 0;
-  uint64_t sent_bytes = 0;
-  uint64_t received_packets = 0;
-  uint64_t received_bytes = 0;
   uint64_t send_errors = 0;     // datagrams that the system refused; treated as lost
   uint64_t receive_errors = 0;  // truncated or unreadable datagrams; dropped
   uint64_t send_blocked = 0;    // send() calls that accepted less than offered

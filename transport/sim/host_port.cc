@@ -124,7 +124,7 @@ bool HostPort::send_one(const TxPacket& packet) {
   }
   FabricPacket& inside = take_packet(destination, hash, size, kept_bytes(packet));
   fill(inside, packet);
-  count_and_send(link, inside, packet.size());
+  fabric_.send(link, inside);
   return true;
 }
 
@@ -139,12 +139,6 @@ FabricPacket& HostPort::take_packet(uint32_t destination, uint64_t hash, Bytes s
   packet.destination_process = static_cast<uint8_t>(destination % fabric_.topology.processes);
   packet.wire_bytes = static_cast<uint32_t>(size);
   return packet;
-}
-
-void HostPort::count_and_send(LinkId link, FabricPacket& packet, Bytes datagram_bytes) {
-  ++counters_.sent_packets;
-  counters_.sent_bytes += datagram_bytes;
-  fabric_.send(link, packet);
 }
 
 bool HostPort::send_frame(const FabricFrame& frame) {
@@ -169,7 +163,7 @@ bool HostPort::send_frame(const FabricFrame& frame) {
   inside.payload_bytes = static_cast<uint32_t>(frame.bytes.size() - frame.kept_bytes);
   inside.trailer_bytes = 0;
   append(inside.memory, frame.bytes);
-  count_and_send(link, inside, frame.bytes.size());
+  fabric_.send(link, inside);
   return true;
 }
 
@@ -281,8 +275,6 @@ void HostPort::hand_over(FabricPacket& packet, RxPacket& to, Address& source) {
       .trimmed_in_core = packet.kind == PacketKind::kTrimmedInCore};
   if (packet.hops > 0) to.telemetry = {fabric_.store.telemetry(packet), packet.hops};
   inbox_bytes_ -= size;
-  ++counters_.received_packets;
-  counters_.received_bytes += size;
   if (reader_) reader_->send(size, now);
   fabric_.deliver(packet);
 }

@@ -64,7 +64,6 @@ class HostPort final : public PacketIo, public EventSink {
   Bytes kept_bytes(const TxPacket& packet) const;
   FabricPacket& take_packet(uint32_t destination, uint64_t hash, Bytes size, Bytes kept) const;
   void fill(FabricPacket& packet, const TxPacket& from) const;
-  void count_and_send(LinkId link, FabricPacket& packet, Bytes datagram_bytes);
   void hand_over(FabricPacket& packet, RxPacket& to, Address& source);
   void release_lent();
   bool may_read();

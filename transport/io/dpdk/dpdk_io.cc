@@ -90,7 +90,6 @@ class DpdkIo final : public PacketIo {
   bool can_send(const TxPacket& packet) const;
   const HeaderTemplate* headers_to(const TxPacket& packet, Instant now);
   size_t plan(std::span<const TxPacket> packets, Instant now);
-  size_t submit(std::span<const TxPacket> planned);
   bool read(rte_mbuf& buffer, size_t slot, RxPacket& packet, Instant now);
   [[gnu::noinline]] bool read_unknown(std::span<const uint8_t> frame, FrameDatagram& datagram,
                                       Instant now);
@@ -108,7 +107,6 @@ class DpdkIo final : public PacketIo {
   Neighbors neighbors_;
   std::optional<KernelNeighbors> kernel_;  // the kernel's neighbours, in place of ours
   TransmitBatch batch_;
-  size_t planned_bytes_ = 0;
   uint8_t data_tc_;
   uint8_t control_tc_;
   bool link_up_ = false;
@@ -140,7 +138,6 @@ size_t DpdkIo::plan(std::span<const TxPacket> packets, Instant now) {
   const HeaderTemplate* headers = nullptr;
   const TxPacket* newest = nullptr;
   size_t newest_size = 0;
-  planned_bytes_ = 0;
   for (const TxPacket& packet : packets) {
     const size_t size = packet.size();
     // Most packets of a burst have the same headers.
@@ -159,18 +156,9 @@ size_t DpdkIo::plan(std::span<const TxPacket> packets, Instant now) {
       newest_size = size;
     }
     batch_.add(packet);
-    planned_bytes_ += size;
     ++count;
   }
   return count;
-}
-
-size_t DpdkIo::submit(std::span<const TxPacket> planned) {
-  const size_t sent = batch_.submit();
-  counters_.sent_bytes += planned_bytes_;
-  for (const TxPacket& packet : planned.subspan(sent)) counters_.sent_bytes -= packet.size();
-  counters_.sent_packets += sent;
-  return sent;
 }
 
 size_t DpdkIo::send(std::span<const TxPacket> packets, Instant now) {
@@ -179,7 +167,7 @@ size_t DpdkIo::send(std::span<const TxPacket> packets, Instant now) {
     const auto rest = packets.subspan(taken);
     const size_t room = batch_.begin(rest.size());
     const size_t planned = plan(rest.first(room), now);
-    const size_t sent = submit(rest.first(planned));
+    const size_t sent = batch_.submit();
     taken += sent;
     if (planned > 0 && sent == planned) continue;
     const bool full = room == 0 || planned > 0;
@@ -290,8 +278,6 @@ bool DpdkIo::read(rte_mbuf& buffer, size_t slot, RxPacket& packet, Instant now) 
                          .source = &sources_[slot],
                          .ecn = datagram.ecn,
                          .ipv4_fragment = datagram.fragment};
-  ++counters_.received_packets;
-  counters_.received_bytes += datagram.bytes.size();
   return true;
 }
 

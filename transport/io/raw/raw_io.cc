@@ -134,10 +134,6 @@ size_t RawIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
                                   : sendmmsg(sockets_.transmitter.get(), out_.data(),
                                              static_cast<unsigned>(planned), MSG_DONTWAIT);
     if (sent > 0) {
-      for (const TxPacket& packet : packets.subspan(taken, static_cast<size_t>(sent))) {
-        counters_.sent_bytes += packet.size();
-      }
-      counters_.sent_packets += static_cast<uint64_t>(sent);
       taken += static_cast<size_t>(sent);
       continue;
     }
@@ -175,8 +171,6 @@ size_t RawIo::receive(std::span<RxPacket> packets, Instant /*now*/) {
                                 .source = &sources_[i],
                                 .ecn = datagram->ecn,
                                 .ipv4_fragment = datagram->fragment};
-    ++counters_.received_packets;
-    counters_.received_bytes += datagram->bytes.size();
   }
   return count;
 }

@@ -53,16 +53,14 @@ size_t ReceiveRing::receive(int fd, std::span<RxPacket> packets, PacketIoCounter
       if (!fill(fd, counters) || !next_message(counters)) return 0;
     } else {
       if (!fill_places(fd, placement, counters)) return 0;
-      count = hand_out_placed(packets, counters);
+      count = hand_out_placed(packets);
     }
   }
   while (count < packets.size() && (!rest_.empty() || next_message(counters))) {
     const auto datagram = rest_.first(std::min(segment_bytes_, rest_.size()));
     rest_ = rest_.subspan(datagram.size());
     packets[count++] = {datagram, &sources_[next_ - 1], ecn_, waited_};
-    counters.received_bytes += datagram.size();
   }
-  counters.received_packets += count;
   return count;
 }
 
@@ -123,7 +121,7 @@ bool ReceiveRing::fill_places(int fd, const Placement& placement, PacketIoCounte
 
 // Returns how many packets of the open message were placed as predicted; the others are then in
 // rest_.
-size_t ReceiveRing::hand_out_placed(std::span<RxPacket> packets, PacketIoCounters& counters) {
+size_t ReceiveRing::hand_out_placed(std::span<RxPacket> packets) {
   const size_t bytes = rest_.size();
   const size_t count = scatter_.placed_packets(bytes, segment_bytes_);
   if (count == 0 || count > packets.size()) {
@@ -139,7 +137,6 @@ size_t ReceiveRing::hand_out_placed(std::span<RxPacket> packets, PacketIoCounter
                   .placed = scatter_.payload(i)};
   }
   rest_ = scatter_.rest(bytes);
-  counters.received_bytes += bytes - rest_.size();
   return count;
 }
 

@@ -54,7 +54,7 @@ class ReceiveRing {
   bool fill(int fd, PacketIoCounters& counters);
   bool ask(int fd, unsigned messages, PacketIoCounters& counters);
   bool fill_places(int fd, const Placement& placement, PacketIoCounters& counters);
-  size_t hand_out_placed(std::span<RxPacket> packets, PacketIoCounters& counters);
+  size_t hand_out_placed(std::span<RxPacket> packets);
   bool next_message(PacketIoCounters& counters);
   bool open(mmsghdr& message);
 

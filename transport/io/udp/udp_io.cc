@@ -135,8 +135,6 @@ size_t UdpIo::submit(const Transmitter& transmitter, bool& full) {
     if (sent > 0) {
       for (const size_t end = group + static_cast<size_t>(sent); group < end; ++group) {
         taken += batch_.packets_in(group);
-        counters_.sent_packets += batch_.packets_in(group);
-        counters_.sent_bytes += batch_.bytes_in(group);
       }
       refusals = 0;
       continue;
