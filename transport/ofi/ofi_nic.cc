@@ -17,7 +17,7 @@ namespace {
 
 // A completion waits until the polling thread is woken.
 constexpr Duration kJitter = Duration::from_us(100);
-// Without a device that moves the data, it also waits for the other end's processor to do so.
+// Without a device that moves the data, it also waits for the peer's processor.
 constexpr Duration kSoftwareJitter = Duration::from_us(1000);
 // A thread that shares its core waits for the scheduler: some slices of a few ms each.
 constexpr Duration kPause = Duration::from_ms(25);
@@ -155,8 +155,9 @@ Result<QueuePairId> OfiNic::create_queue_pair(const QueuePairConfig& config) {
         "all queue pairs of the NIC are used: close connections or raise PACECAR_MAX_FLOWS");
   }
   const uint32_t slot = free_slots_.front();
-  // The rings have a key of their own, so a peer reaches no other's rings. The slot's previous key
-  // stayed valid until now for late messages: a wrong key may end the whole connection to a peer.
+  // Each queue pair's rings have a key of their own, so that a peer cannot write to the rings of
+  // others. The slot's previous key was valid until now, for late messages: a wrong key may end the
+  // whole connection to a peer.
   ASSIGN_OR_RETURN(ring_regions_[slot], memory_.add_own(&rings_[slot], sizeof(OfiRings)));
   free_slots_.pop_front();
   ++in_use_;
@@ -179,7 +180,7 @@ QueuePairAddress OfiNic::queue_pair_address(QueuePairId id) const {
                      .endpoints = {}};
   for (const auto& endpoint : endpoints_) {
     auto& name = address.endpoints.emplace_back(endpoint->name().begin(), endpoint->name().end());
-    name.resize(name_bytes_);  // textual names contain numbers and differ in length
+    name.resize(name_bytes_);  // names that are text contain numbers, and differ in length
   }
   return encode(address);
 }

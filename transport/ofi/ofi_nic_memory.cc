@@ -1,5 +1,6 @@
-// The part of OfiNic that advertises memory to peers and revokes it. A software provider may
-// continue a write after its memory is deregistered, so the peers are asked first.
+// The part of OfiNic that registers memory and revokes it at the peers. A software provider may
+// continue a write after the memory is deregistered, so the peers must confirm first that they
+// write no more.
 #include <sched.h>
 
 #include <algorithm>

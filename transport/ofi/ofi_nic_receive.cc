@@ -89,7 +89,7 @@ void OfiNic::on_failure(const OfiDomain::Failed& failed) {
   break_queue_pair(*qp, info.status, describe_fault(place_of(*qp), failed.failure));
 }
 
-// Whatever its result.
+// A write is over, with any result.
 void OfiNic::on_write_over(QueuePair& qp, const OfiOperation& operation) {
   --qp.started;
   in_flight_[operation.endpoint] -= operation.bytes;
@@ -131,7 +131,7 @@ size_t OfiNic::take_messages(QueuePair& qp) {
     on_message(qp, *message);
   }
   if (qp.mailbox.broke_protocol()) on_protocol_error(qp);
-  // room in the peer's ring, or many messages to acknowledge
+  // There may be room in the peer's ring now, or many messages to acknowledge.
   if (count > 0) with_messages_.add(slot_of(qp.id));
   if (!had_room && qp.mailbox.has_room()) wake(qp);
   return count;
@@ -221,7 +221,7 @@ void OfiNic::on_revoke(QueuePair& qp, uint32_t key) {
 
 bool OfiNic::prepare_to_wait() {
   const bool idle = domain_.prepare_to_wait();
-  // The provider may have placed writes already, and would not wake us for them again.
+  // The provider does not wake us again for writes that it has placed already.
   const auto has_mail = [this](uint32_t slot) { return queue_pairs_[slot]->mailbox.has_arrived(); };
   return idle && completed_.empty() && received_.empty() && std::ranges::none_of(live_, has_mail);
 }

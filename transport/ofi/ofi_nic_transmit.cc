@@ -14,8 +14,8 @@ namespace {
 
 // Writes per call, so that completions are polled in between.
 constexpr size_t kMaxTransmit = 64;
-// Time between tries while the provider has no room, or connects: the first, and the longest. A try
-// costs a socket if nobody listens.
+// The first and the longest time between tries while the provider has no room, or connects. A try
+// costs a socket if the peer does not listen.
 constexpr Duration kRetryAfter = Duration::from_us(20);
 constexpr Duration kRetryAfterMost = Duration::from_ms(5);
 
@@ -34,7 +34,7 @@ size_t OfiNic::post(QueuePairId id, std::span<const WorkRequest> work_requests) 
   return accepted;
 }
 
-// The next work request for the provider; its flow's limits may have to allow it first.
+// The next work request for the provider, if the limits of its flow allow it.
 const WorkRequest* OfiNic::waiting(uint32_t slot) const {
   const QueuePair* qp = queue_pairs_[slot].get();
   if (qp == nullptr || !qp->can_start()) return nullptr;
@@ -56,8 +56,8 @@ void OfiNic::wake(QueuePair& qp) {
   }
 }
 
-// Settles work requests until the next one is for the provider: an empty one needs no memory, one
-// beyond the peer's memory is refused, and the peer is asked about an unknown region.
+// Handles work requests until the next one is for the provider: an empty one needs no memory, one
+// beyond the peer's memory is refused, and for an unknown region the peer is asked.
 void OfiNic::prepare_waiting(QueuePair& qp) {
   while (qp.can_start()) {
     const WorkRequest request = *qp.work.waiting();
@@ -71,7 +71,7 @@ void OfiNic::prepare_waiting(QueuePair& qp) {
       continue;
     }
     const auto region = qp.regions.find(request.remote_key);
-    // ask when the revocation is done
+    // The peer is asked when the revocation is complete.
     if (region != qp.regions.end() && region->second.revoked) return;
     if (region == qp.regions.end()) {
       if (qp.asked == request.remote_key) return;
@@ -118,7 +118,7 @@ size_t OfiNic::transmit_control(QueuePair& qp, Instant now) {
   return count;
 }
 
-// The one with the fewest bytes in flight, in turns.
+// The endpoint for data with the fewest bytes in flight; of several, in turns.
 uint8_t OfiNic::next_endpoint() {
   const size_t count = endpoints_.size();
   if (count == 1) return 0;
@@ -203,7 +203,7 @@ bool OfiNic::accepted(QueuePair& qp, int error) {
   }
   const OfiFailure failure = domain_.failure(error);
   qp.peer_dead = true;
-  if (host_lock_) {  // it completes nothing for this peer: see first_awaited()
+  if (host_lock_) {  // the provider completes nothing for this peer: see first_awaited()
     qp.since = now_ - config_.silence_limit;
     next_watch_ = now_;
   }
@@ -221,7 +221,7 @@ void OfiNic::block(QueuePair& qp) {
   retry_at_ = std::min(retry_at_, qp.retry_at);
 }
 
-// Removes it from the list of refused ones.
+// The queue pair is no longer in blocked_.
 void OfiNic::unblock(QueuePair& qp) {
   qp.blocked = false;
   with_messages_.add(slot_of(qp.id));
@@ -240,8 +240,8 @@ void OfiNic::unblock_if(const std::function<bool(const QueuePair&)>& meant) {
   }
 }
 
-// An operation to the peer of `qp` is over, so there may be room for one other, as in shm. The
-// queue pair that has just had its turn comes after those that were refused.
+// An operation to the peer of `qp` is over, so there may be room for another, as in shm. `qp`
+// itself comes after the other queue pairs that were blocked.
 void OfiNic::on_room(QueuePair& qp) {
   unblock_if([&qp](const QueuePair& other) { return &other != &qp && other.peers == qp.peers; });
   if (!qp.blocked) return;
@@ -259,8 +259,9 @@ void OfiNic::retry_blocked(Instant now) {
 }
 
 // shm acknowledges one small write at a time to each peer. A control write needs no acknowledgement
-// there: it is placed, in order, when it has been posted. But now and then one must show that the
-// peer is alive. (Data is always acknowledged: the congestion control needs it.)
+// there: it is placed, in order, when it has been posted. But from time to time an acknowledgement
+// must show that the peer is alive. (Data is always acknowledged, as the congestion control needs
+// that.)
 bool OfiNic::wants_answer(const QueuePair& qp, Bytes bytes) const {
   return bytes > domain_.traits().word || now_ - qp.last_sign >= config_.silence_limit / 16;
 }
@@ -334,7 +335,7 @@ bool OfiNic::send_message(QueuePair& qp, const OfiQueuePair::QueuedMessage& queu
 
 // --- time ---
 
-// Time without turns does not count as silence of a peer.
+// A gap between our turns does not count as a peer's silence.
 void OfiNic::set_time(Instant now) {
   const Duration gap = now - now_;
   now_ = now;
@@ -349,7 +350,7 @@ void OfiNic::on_time(Instant now) {
   watch(now);
 }
 
-// A peer that is silent for too long is dead.
+// Breaks the queue pairs of peers that are silent for too long.
 void OfiNic::watch(Instant now) {
   if (now < next_watch_) return;
   next_watch_ = now + config_.silence_limit / 16;
@@ -367,8 +368,8 @@ void OfiNic::watch(Instant now) {
   reopen_endpoints(held_up_by->peer + " answers no more, and holds up what others have answered");
 }
 
-// The queue pair for whose peer all others wait: a provider on shared memory completes in the order
-// of posting.
+// The queue pair of the oldest operation. A provider on shared memory completes in the order of
+// posting, so all others wait for its peer.
 OfiNic::QueuePair* OfiNic::first_awaited() {
   const OfiOperation* oldest = nullptr;
   for (const OfiOperation& operation : operations_.all()) {

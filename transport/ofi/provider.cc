@@ -19,7 +19,7 @@ constexpr int kKnownMemoryModes =
 constexpr int kLoneMemoryModes = 0b11;
 constexpr uint64_t kWriteOrder = FI_ORDER_WAW | FI_ORDER_RMA_WAW;
 constexpr Bytes kDefaultMtu = 4096;
-// The size of control writes and messages; shm's commands have room for more.
+// The size of control writes and messages, which fit into a command of shm.
 constexpr Bytes kWord = 64;
 
 InfoHandle query(const OfiLibrary& library, const fi_info& hints) {

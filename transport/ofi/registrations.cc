@@ -19,7 +19,7 @@ uint64_t rights_of(Access access) {
   return rights;
 }
 
-// Keys that we choose must be unique: the number of tries.
+// Tries to choose a key that is not in use.
 constexpr int kKeyTries = 8;
 
 }  // namespace

@@ -21,7 +21,7 @@ ibv_wr_opcode opcode_of(Opcode opcode) {
       return IBV_WR_SEND;
     case Opcode::kRead:
       return IBV_WR_RDMA_READ;
-    default:  // only in Service::kStandard, which this NIC lacks
+    default:  // of Service::kStandard only, which this NIC does not have
       break;
   }
   PACECAR_CHECK(!"a work request that no queue pair of this NIC takes");
@@ -113,7 +113,7 @@ void PostBatch::add(const WorkRequest& request, uint64_t number, Instant now, In
   out.send_flags = 0;
   if (signaled) out.send_flags |= IBV_SEND_SIGNALED;
   if (copied) out.send_flags |= IBV_SEND_INLINE;
-  // What notifies the peer also wakes it.
+  // An operation that notifies the peer also wakes it.
   const bool notifies = request.opcode == Opcode::kWriteWithImm || request.opcode == Opcode::kSend;
   if (notifies) out.send_flags |= IBV_SEND_SOLICITED;
   out.imm_data = htonl(request.immediate);

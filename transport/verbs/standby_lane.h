@@ -38,7 +38,7 @@ class StandbyLane {
   const RcLane& end() const { return lane_.local; }
   // Errors: those of connect_lane.
   Result<void> connect(const VerbsDevice& device, const RcEndpoint& remote, const RcLane& end);
-  // Connected, without a failure.
+  // Whether it is connected and has not failed.
   bool usable() const { return connected_ && !failed_; }
 
   // False: try again when earlier messages have completed; never, if the lane is not usable.
@@ -47,7 +47,7 @@ class StandbyLane {
   // the lane unusable.
   struct Event {
     bool received = false;
-    std::optional<RecoveryMessage> message;  // of `received`: nullopt for nonsense
+    std::optional<RecoveryMessage> message;  // nullopt: it cannot be decoded
   };
   Event on_completion(const ibv_wc& completion);
   void stop();

@@ -23,14 +23,14 @@ namespace {
 
 // A completion waits until the polling thread is woken.
 constexpr Duration kJitter = Duration::from_us(100);
-// In a software device packets also wait for the kernel's threads.
+// With a software device, packets also wait for the kernel's threads.
 constexpr Duration kSoftwareJitter = Duration::from_us(1000);
 // A thread that shares its core waits for the scheduler: some slices of a few ms each.
 constexpr Duration kPause = Duration::from_ms(25);
 // Writes with immediate that may arrive between two polls; more wait at their senders.
 constexpr uint32_t kSharedReceives = 4096;
-// The completion queue, which is locked memory, has room for at least so many; a queue pair without
-// room is refused.
+// The completion queue, which is locked memory, has room for at least so many queue pairs; one
+// without room is refused.
 constexpr uint32_t kBusyQueuePairs = 1024;
 // Overhead of a packet on the link: Ethernet with preamble and gap (38), IP, UDP (8), BTH (12) and
 // ICRC (4); or the headers of InfiniBand (LRH 8, BTH 12, ICRC 4, VCRC 2).
@@ -260,7 +260,7 @@ Result<QueuePairId> VerbsNic::create_queue_pair(const QueuePairConfig& config) {
   }
   const auto slots = static_cast<uint32_t>(queue_pairs_.size());
   const auto slot = static_cast<uint32_t>(free - queue_pairs_.begin());
-  // Never 0, the id in completions of shared receive requests.
+  // Never 0, which means a shared receive request in completions.
   QueuePairId id = 0;
   while (id == 0) id = next_generation_++ * slots | slot;
   auto qp = std::make_unique<QueuePair>(id, config);
@@ -370,8 +370,8 @@ void VerbsNic::destroy_queue_pair(QueuePairId id) {
   for (WorkList* list : {&controls_, &completed_, &recovering_}) list->remove(slot);
   const uint32_t reserved = QueuePair::max_completions(qp->config);
   queue_pairs_[slot].reset();
-  // Its remaining completions must not be taken for those of a later queue pair with the same
-  // number.
+  // Polls its remaining completions, so that they are not taken for those of a later queue pair
+  // with the same number.
   while (receive(now_) > 0) {
   }
   completions_.refill_receives();

@@ -21,7 +21,7 @@ Duration round_trip(Lane& lane, const LaneLedger::Entry& entry, Duration late, I
 
 size_t VerbsNic::receive(Instant now) {
   now_ = now;
-  // Without room here, completions stay in the device's queue, which has room for all.
+  // Without room in received_, completions stay in the device's queue, which has room for all.
   if (received_.size() + CompletionQueue::kBatch > received_.capacity()) return 0;
   const auto completions = completions_.poll(now);
   for (size_t i = 0; i < completions.size(); ++i) {
@@ -70,7 +70,7 @@ void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& compl
       qp.work.finish(entry.number, CompletionStatus::kOk);
       lane.account.on_done(entry);
       if (qp.config.paced) {
-        // Unsignaled ones were done earlier, at an unknown time.
+        // Unsignaled work requests were done earlier, at an unknown time.
         const Duration rtt = entry.signaled ? round_trip(lane, entry, late, now) : Duration();
         flows_.on_acknowledged(qp.config.flow, entry.bytes, rtt);
       }

@@ -30,14 +30,15 @@ constexpr Bytes kMinMtu = 256 + frame::kIpv6Bytes + frame::kUdpBytes;
 // How often the link's state is read: while it is down, and up.
 constexpr Duration kLinkDownInterval = Duration::from_ms(2);
 constexpr Duration kLinkUpInterval = Duration::from_ms(200);
-// An attempt takes a few round trips between two processes; longer if the server waits for a core.
+// An attempt to connect takes a few round trips between two processes, or longer if the server is
+// not scheduled.
 constexpr Duration kReconnectInterval = Duration::from_ms(50);
 constexpr Duration kPatience = Duration::from_s(3);
 
 constexpr Route kLinkLocalRoute{.prefix = {.ip = {0xFE, 0x80}}, .bits = 10};
 
-// Ends the use of received buffers. Nearly all are single-segment packets of one pool without other
-// references: such a burst is freed at once.
+// Frees received buffers. Nearly all are single-segment packets of one pool without other
+// references: such a burst is freed by one call.
 void give_back(std::span<rte_mbuf* const> buffers) {
   rte_mempool* const pool = buffers.front()->pool;
   const bool plain = std::ranges::all_of(buffers, [pool](const rte_mbuf* buffer) {
@@ -52,7 +53,7 @@ void give_back(std::span<rte_mbuf* const> buffers) {
   }
 }
 
-// Of a packet in one piece.
+// The frame of a packet in one segment.
 std::span<const uint8_t> frame_of(const rte_mbuf& buffer) {
   return {rte_pktmbuf_mtod(&buffer, const uint8_t*), buffer.data_len};
 }
@@ -103,7 +104,7 @@ class DpdkIo final : public PacketIo {
   PacketIoCounters counters_;
   Address local_;
   std::unique_ptr<DpdkPort> port_;
-  UdpSocket holder_;  // where the kernel has our address, it must not answer for us
+  UdpSocket holder_;  // if the kernel has our address: keeps it from answering for us
   Neighbors neighbors_;
   std::optional<KernelNeighbors> kernel_;  // the kernel's neighbours, in place of ours
   TransmitBatch batch_;
@@ -220,8 +221,8 @@ void DpdkIo::release() {
   held_ = 0;
 }
 
-// As in kernels: checksums that a device has not checked, or reports as wrong, are checked here
-// (some devices take 0 for a wrong one).
+// As in kernels, checksums that a device has not checked, or reports as wrong, are checked here
+// (some devices report 0 as wrong).
 bool is_damaged(rte_mbuf& buffer) {
   const uint64_t verdict = buffer.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK;
   const bool good =
@@ -243,7 +244,7 @@ void DpdkIo::drop_damaged() {
   held_ = kept;
 }
 
-// Flattened: the work per packet is one piece of code.
+// Flattened: all calls per packet are inlined.
 [[gnu::flatten]] size_t DpdkIo::receive(std::span<RxPacket> packets, Instant now) {
   release();
   const size_t most = std::min(packets.size(), kReceiveBurst);
@@ -259,7 +260,7 @@ void DpdkIo::drop_damaged() {
   return count;
 }
 
-// Whether it is a datagram for us.
+// False: the frame is no datagram for us.
 bool DpdkIo::read(rte_mbuf& buffer, size_t slot, RxPacket& packet, Instant now) {
   if (buffer.nb_segs > 1 && rte_pktmbuf_linearize(&buffer) != 0) {
     ++counters_.receive_errors;
@@ -281,7 +282,7 @@ bool DpdkIo::read(rte_mbuf& buffer, size_t slot, RxPacket& packet, Instant now) 
   return true;
 }
 
-// Answers neighbours' messages, too.
+// As read(), without the fast path. Also answers neighbours' messages.
 bool DpdkIo::read_unknown(std::span<const uint8_t> frame, FrameDatagram& datagram, Instant now) {
   const auto ethernet = frame::read_ethernet(frame);
   const auto found = ethernet ? read_datagram(*ethernet) : std::nullopt;
@@ -299,8 +300,8 @@ bool DpdkIo::read_unknown(std::span<const uint8_t> frame, FrameDatagram& datagra
   return true;
 }
 
-// The device's arguments take precedence over the kernel's routes; a VLAN is another network than
-// the kernel's.
+// The device's arguments take precedence over the kernel's routes, which do not apply to a VLAN:
+// that is another network.
 Routes routes_of(const DpdkDevice& device, const std::string& interface, const Address& local) {
   std::vector<Route> routes;
   const uint8_t family_bits = is_ipv4(local) ? 8 * kIpv4Prefix.size() : 0;
@@ -322,11 +323,11 @@ PacketIoCaps caps_of(const DpdkPort& port, const Address& local, uint32_t paths)
   PacketIoCaps caps;
   caps.datagram_bytes =
       port.mtu() - frame::kUdpBytes - (is_ipv4(local) ? frame::kIpv4Bytes : frame::kIpv6Bytes);
-  caps.burst_bytes = 0;  // single packets cost no more: flows are paced by the packet
+  caps.burst_bytes = 0;  // single packets cost no more, so flows are paced packet by packet
   caps.receive_bytes = port.receive_slots() * caps.datagram_bytes / 2;
   caps.paths = paths;
   caps.line_rate = port.line_rate();
-  // Copies in memory need no protection.
+  // Copies within the host's memory need no checksum.
   caps.checks_payload = port.offloads_udp_checksums() || port.is_memory();
   caps.sees_ecn = true;
   caps.sees_ipv4_header = is_ipv4(local);
