@@ -26,7 +26,7 @@ namespace {
 
 constexpr size_t kReceiveBurst = 64;
 // With less, no useful payload is left.
-constexpr Bytes kMinMtu = 256 + frame::kIpv6Bytes + frame::kUdpBytes;
+constexpr Bytes kNeededMtu = 256 + frame::kIpv6Bytes + frame::kUdpBytes;
 // How often the link's state is read: while it is down, and up.
 constexpr Duration kLinkDownInterval = Duration::from_ms(2);
 constexpr Duration kLinkUpInterval = Duration::from_ms(200);
@@ -345,10 +345,10 @@ Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log) {
                                               .receive_burst = kReceiveBurst,
                                               .udp_checksums = config.udp_checksums},
                                              log));
-  if (port->mtu() < kMinMtu) {
+  if (port->mtu() < kNeededMtu) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("the DPDK device '{}' has an MTU of {}: at least {} are needed",
-                            config.device.name, port->mtu(), kMinMtu));
+                            config.device.name, port->mtu(), kNeededMtu));
   }
   OpenedDpdk opened{.io = nullptr,
                     .mac = port->mac(),
