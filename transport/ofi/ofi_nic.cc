@@ -231,12 +231,6 @@ QueuePairMemory OfiNic::queue_pair_memory(const QueuePairConfig& config) const {
           .queues = 0};
 }
 
-std::string OfiNic::describe(const QueuePair& qp, std::string_view what,
-                             std::string_view cure) const {
-  const std::string peer = qp.peer.empty() ? "" : fmt::format(", peer {}", qp.peer);
-  return fmt::format("{}{}: {}. To cure it, {}.", domain_.name(), peer, what, cure);
-}
-
 void OfiNic::break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault) {
   if (qp.leaving()) return step_leaving(qp);
   if (qp.state == QueuePair::State::kBroken) return;
@@ -316,7 +310,8 @@ void OfiNic::reopen_endpoints(const std::string& why) {
     qp.started = qp.messages = 0;
     qp.outbox.clear();
     break_queue_pair(qp, CompletionStatus::kLocalError,
-                     describe(qp, why, "connect again, and look for the first error at the peers"));
+                     describe_fault(place_of(qp), why,
+                                    "connect again, and look for the first error at the peers"));
   }
   sweep();
 }

@@ -89,7 +89,6 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
 
   // --- queue pairs ---
   void break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault);
-  std::string describe(const QueuePair& qp, std::string_view what, std::string_view cure) const;
   OfiPlace place_of(const QueuePair& qp) const { return {domain_.name(), qp.peer}; }
   // Ends an operation at the provider, and returns its queue pair; nullptr: that is gone.
   QueuePair* end_operation(void* context, OfiOperation* ended);

@@ -139,7 +139,7 @@ size_t OfiNic::take_messages(QueuePair& qp) {
 
 void OfiNic::on_protocol_error(QueuePair& qp) {
   break_queue_pair(qp, CompletionStatus::kLocalError,
-                   describe(qp, "the peer breaks the protocol", kSameVersion));
+                   describe_fault(place_of(qp), "the peer breaks the protocol", kSameVersion));
 }
 
 void OfiNic::on_message(QueuePair& qp, const OfiMessage& message) {
@@ -161,13 +161,13 @@ void OfiNic::on_message(QueuePair& qp, const OfiMessage& message) {
     case OfiMessage::Kind::kGone:
       qp.peer_gone = true;
       qp.advertised.clear();
-      break_queue_pair(
-          qp, CompletionStatus::kRetryExceeded,
-          describe(qp, "the peer has closed its end", "look for the first error there"));
+      break_queue_pair(qp, CompletionStatus::kRetryExceeded,
+                       describe_fault(place_of(qp), "the peer has closed its end",
+                                      "look for the first error there"));
       return step_leaving(qp);
   }
   break_queue_pair(qp, CompletionStatus::kLocalError,
-                   describe(qp, "the peer sends an unknown message", kSameVersion));
+                   describe_fault(place_of(qp), "the peer sends an unknown message", kSameVersion));
 }
 
 void OfiNic::on_ask(QueuePair& qp, uint32_t key) {
@@ -185,7 +185,8 @@ void OfiNic::on_ask(QueuePair& qp, uint32_t key) {
   if (answer.length == 0 && ++qp.refused > QueuePair::kMaxRefused) {
     return break_queue_pair(
         qp, CompletionStatus::kLocalError,
-        describe(qp, "the peer asks for memory that was not advertised to it", kSameVersion));
+        describe_fault(place_of(qp), "the peer asks for memory that was not advertised to it",
+                       kSameVersion));
   }
   if (!qp.leaving()) queue_message(qp, answer);
 }

@@ -273,8 +273,8 @@ void OfiNic::queue_message(QueuePair& qp, const OfiMessage& message, uint64_t fi
   if (!qp.awaits()) qp.since = now_;
   if (!qp.outbox.push({.message = message, .finishes = finishes, .endpoint = endpoint})) {
     return break_queue_pair(qp, CompletionStatus::kLocalError,
-                            describe(qp, "the peer asks more than it may at once",
-                                     "run the same version of Pacecar on both sides"));
+                            describe_fault(place_of(qp), "the peer asks more than it may at once",
+                                           "run the same version of Pacecar on both sides"));
   }
   with_messages_.add(slot_of(qp.id));
 }
@@ -383,9 +383,11 @@ void OfiNic::on_silence(QueuePair& qp) {
   if (!qp.connected()) return;
   break_queue_pair(
       qp, CompletionStatus::kRetryExceeded,
-      describe(qp, fmt::format("nothing has come back for {:g} s", config_.silence_limit.seconds()),
-               "look for the first error at the peer, and at the links and routes to it "
-               "(PACECAR_TIMEOUT bounds the wait)"));
+      describe_fault(
+          place_of(qp),
+          fmt::format("nothing has come back for {:g} s", config_.silence_limit.seconds()),
+          "look for the first error at the peer, and at the links and routes to it "
+          "(PACECAR_TIMEOUT bounds the wait)"));
 }
 
 Instant OfiNic::next_deadline() const {

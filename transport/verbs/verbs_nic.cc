@@ -323,15 +323,12 @@ Result<void> VerbsNic::connect_queue_pair(QueuePairId id, std::span<const uint8_
   }
   const size_t lanes = std::min<size_t>(qp->lanes.size(), endpoint.lanes);
   for (size_t i = 0; i < lanes; ++i) {
-    auto connected =
-        connect_lane(device_, qp->lane_config, qp->lanes[i], endpoint, endpoint.lane[i]);
-    if (!connected) return connected;
+    RETURN_IF_ERROR(
+        connect_lane(device_, qp->lane_config, qp->lanes[i], endpoint, endpoint.lane[i]));
   }
   const auto standby = announced_standby(endpoint);
   if (standby.has_value() && qp->standby != nullptr) {
-    if (auto connected = qp->standby->connect(device_, endpoint, *standby); !connected) {
-      return connected;
-    }
+    RETURN_IF_ERROR(qp->standby->connect(device_, endpoint, *standby));
   }
   qp->remote = endpoint;
   qp->peer = device_.link_layer == LinkLayer::kEthernet ? gid_text(endpoint.gid)
