@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar {
 namespace {
 
@@ -25,7 +27,7 @@ std::string reason() {
 }
 #endif
 
-// Looks up all entry points; returns the names of missing required ones.
+// Looks up all entry points; returns the names of the required ones that are missing.
 std::string resolve(void* library, CudaEntryPoints& entries) {
   std::string missing;
   const auto find = [&](auto& entry, const char* symbol, bool required) {
@@ -35,7 +37,6 @@ std::string resolve(void* library, CudaEntryPoints& entries) {
   };
 #define PACECAR_CUDA_ENTRY(member, symbol, required, ...) find(entries.member, #symbol, required);
 #include "gdr/cuda_entry_points.def"
-#include "transport/base/return_if_error.h"
 #undef PACECAR_CUDA_ENTRY
   return missing;
 }
@@ -58,19 +59,19 @@ Result<std::shared_ptr<const CudaDriver>> CudaDriver::load(const std::string& li
 Result<void> CudaDriver::start() {
   const cuda::Status status = entries_.init(0);
   if (status == cuda::kErrorNoDevice) return fail(ErrorCode::kNotFound, std::string(kNoGpu));
-  if (status != cuda::kSuccess) {
-    return tl::unexpected(error("cuInit", status, "`nvidia-smi` shows whether the driver works"));
-  }
+  RETURN_IF_ERROR(check("cuInit", status, "`nvidia-smi` shows whether the driver works"));
   if (entries_.device_count(&devices_) != cuda::kSuccess || devices_ == 0) {
     return fail(ErrorCode::kNotFound, std::string(kNoGpu));
   }
   return {};
 }
 
-Error CudaDriver::error(std::string_view call, cuda::Status status, std::string_view cure) const {
+Result<void> CudaDriver::check(std::string_view call, cuda::Status status,
+                               std::string_view cure) const {
+  if (status == cuda::kSuccess) return {};
   const char* text = nullptr;
   if (entries_.error_string(status, &text) != cuda::kSuccess || text == nullptr) text = "unknown";
-  return {ErrorCode::kSystem, fmt::format("{} failed ({}, {}): {}", call, text, status, cure)};
+  return fail(ErrorCode::kSystem, fmt::format("{} failed ({}, {}): {}", call, text, status, cure));
 }
 
 }  // namespace pacecar

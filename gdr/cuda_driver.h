@@ -1,5 +1,5 @@
-// CudaDriver: NVIDIA's driver library, loaded at run time. The build needs nothing of CUDA, and a
-// host without it only lacks GPU memory.
+// CudaDriver: NVIDIA's driver library, loaded at run time. A build needs neither CUDA's headers nor
+// its libraries, and a host without the library lacks support for GPU memory only.
 //
 // Thread rule: any thread.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace pacecar {
 
-// The functions by name; those that are not required may be null.
+// The library's functions; those that are not required may be null.
 struct CudaEntryPoints {
 #define PACECAR_CUDA_ENTRY(member, symbol, required, ...) \
   cuda::Status (*member)(__VA_ARGS__) = nullptr;
@@ -25,16 +25,16 @@ class CudaDriver {
  public:
   static constexpr const char* kLibrary = "libcuda.so.1";
 
-  // Loads and initialises the library, which is never unloaded again. Errors: kNotFound (no
-  // library, or no GPU), kUnavailable (a required entry point is missing; names all that are),
-  // kSystem (the driver cannot start).
+  // Loads and initialises the library, which is never unloaded. Errors: kNotFound (no library, or
+  // no GPU), kUnavailable (required entry points are missing; names them), kSystem (the driver
+  // cannot start).
   static Result<std::shared_ptr<const CudaDriver>> load(const std::string& library = kLibrary);
 
   const CudaEntryPoints* operator->() const { return &entries_; }
   int devices() const { return devices_; }
 
-  // "cuMemHostAlloc failed (out of memory): <cure>"
-  Error error(std::string_view call, cuda::Status status, std::string_view cure) const;
+  // The result of `call`. Error: kSystem, "cuMemHostAlloc failed (out of memory): <cure>".
+  Result<void> check(std::string_view call, cuda::Status status, std::string_view cure) const;
 
  private:
   Result<void> start();

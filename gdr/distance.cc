@@ -7,22 +7,22 @@
 namespace pacecar {
 namespace {
 
-using Places = std::vector<std::string_view>;
+using PciPath = std::vector<std::string_view>;
 
 // From the host bridge ("pci0000:00") to the device; empty if it is not on PCI. Folders of drivers
 // below the device (net/eth0) are left out.
-Places places_of(std::string_view path) {
-  Places places;
+PciPath pci_path_of(std::string_view path) {
+  PciPath hops;
   for (size_t begin = 0; begin < path.size();) {
     const size_t end = std::min(path.find('/', begin), path.size());
     const std::string_view part = path.substr(begin, end - begin);
     begin = end + 1;
     const bool bridge = part.starts_with("pci") && part.find(':') != part.npos;
     const bool function = std::ranges::count(part, ':') == 2 && part.find('.') != part.npos;
-    if (bridge) places = {part};
-    if (function && !places.empty()) places.push_back(part);
+    if (bridge) hops = {part};
+    if (function && !hops.empty()) hops.push_back(part);
   }
-  return places.size() > 1 ? places : Places();
+  return hops.size() > 1 ? hops : PciPath();
 }
 
 // -1 if unknown, as on systems with one node only.
@@ -41,8 +41,8 @@ std::string_view to_string(PciDistance distance) {
 
 std::optional<PciDistance> pci_distance(std::string_view one, std::string_view other,
                                         bool same_node) {
-  const Places a = places_of(one);
-  const Places b = places_of(other);
+  const PciPath a = pci_path_of(one);
+  const PciPath b = pci_path_of(other);
   if (a.empty() || b.empty()) return std::nullopt;
   const auto split = std::ranges::mismatch(a, b);
   const auto common = static_cast<size_t>(split.in1 - a.begin());

@@ -1,5 +1,7 @@
 #include "gdr/dmabuf.h"
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar {
 
 Result<DmaBuf> export_dmabuf(const CudaDriver& driver, const void* address, size_t length) {
@@ -13,12 +15,11 @@ Result<DmaBuf> export_dmabuf(const CudaDriver& driver, const void* address, size
   const uint64_t first = begin & ~(page - 1);
   const uint64_t end = (begin + length + page - 1) & ~(page - 1);
   int fd = -1;
-  const cuda::Status status = driver->range_handle(&fd, first, end - first, cuda::kHandleDmaBuf, 0);
-  if (status != cuda::kSuccess) {
-    return tl::unexpected(driver.error("cuMemGetHandleForAddressRange", status,
-                                       "use NVIDIA's open kernel modules and Linux 5.12, or load "
-                                       "nvidia_peermem (modprobe nvidia-peermem)"));
-  }
+  RETURN_IF_ERROR(driver.check(
+      "cuMemGetHandleForAddressRange",
+      driver->range_handle(&fd, first, end - first, cuda::kHandleDmaBuf, 0),
+      "use NVIDIA's open kernel modules and Linux 5.12, or load nvidia_peermem (modprobe "
+      "nvidia-peermem)"));
   return DmaBuf{FileDescriptor(fd), begin - first};
 }
 

@@ -4,6 +4,8 @@
 #include <array>
 #include <cctype>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar {
 namespace {
 
@@ -24,10 +26,8 @@ Result<std::vector<Gpu>> list_gpus(const CudaDriver& driver) {
     if (status == cuda::kSuccess) {
       status = driver->device_bus_id(bus_id.data(), static_cast<int>(bus_id.size()), device);
     }
-    if (status != cuda::kSuccess) {
-      return tl::unexpected(driver.error("cuDeviceGetPCIBusId", status,
-                                         "`nvidia-smi -L` shows whether the GPU is still there"));
-    }
+    RETURN_IF_ERROR(driver.check("cuDeviceGetPCIBusId", status,
+                                 "`nvidia-smi -L` shows whether the GPU is still there"));
     std::string address(bus_id.data());
     std::ranges::transform(address, address.begin(),
                            [](unsigned char c) { return static_cast<char>(std::tolower(c)); });

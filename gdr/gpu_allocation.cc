@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar {
 
 Result<std::unique_ptr<GpuAllocation>> GpuAllocation::make(std::shared_ptr<const CopyEngine> engine,
@@ -17,9 +19,7 @@ Result<std::unique_ptr<GpuAllocation>> GpuAllocation::make(std::shared_ptr<const
                             "uses it (nvidia-smi)",
                             (bytes >> 20) + 1));
   }
-  if (status != cuda::kSuccess) {
-    return tl::unexpected(engine->driver().error("cuMemAlloc", status, "look at nvidia-smi"));
-  }
+  RETURN_IF_ERROR(engine->driver().check("cuMemAlloc", status, "look at nvidia-smi"));
   return std::unique_ptr<GpuAllocation>(
       new GpuAllocation(std::move(engine), reinterpret_cast<uint8_t*>(address), bytes));
 }

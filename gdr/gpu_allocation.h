@@ -1,4 +1,4 @@
-// GpuAllocation: GPU memory that this process allocates itself, as an application would.
+// GpuAllocation: GPU memory that this process allocates, as an application would.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -22,10 +22,11 @@ class GpuAllocation {
   GpuAllocation(const GpuAllocation&) = delete;
   GpuAllocation& operator=(const GpuAllocation&) = delete;
 
-  // The GPU's: the host's processors cannot touch it.
+  // An address of the GPU: the host's processors cannot access it.
   uint8_t* address() const { return address_; }
 
-  // Copies, and waits for it. The GPU's address must be in this allocation. Errors: kSystem.
+  // Copy, and wait until the copy is done. The GPU's address must be in this allocation. Errors:
+  // kSystem.
   Result<void> write(uint8_t* to, std::span<const uint8_t> from);
   Result<void> read(std::span<uint8_t> to, const uint8_t* from);
 

@@ -1,4 +1,4 @@
-// How GPU memory gets to and from a NIC, and why that way.
+// How a NIC transfers GPU memory, and why in this way.
 //
 // Pure. Thread rule: any.
 #pragma once
@@ -13,8 +13,8 @@
 namespace pacecar {
 
 enum class GpuWay : uint8_t {
-  kHost,        // not at all: the application copies to buffers of the host itself
-  kStaged,      // we copy, through pinned memory of the host
+  kHost,        // not at all: the application copies to and from host memory
+  kStaged,      // we copy, through pinned host memory
   kPeerMemory,  // the NIC reaches it, registered by its address
   kDmaBuf,      // the NIC reaches it, registered as a dma-buf
 };
@@ -24,7 +24,7 @@ constexpr bool is_direct(GpuWay way) {
 }
 
 struct NicReach {
-  bool software = false;  // its packets are made by this host's processors
+  bool software = false;  // this host's processors make its packets
   bool dma_buf = false;
   bool peer_memory = false;
 };

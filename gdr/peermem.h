@@ -1,5 +1,4 @@
-// Whether the kernel lets NICs register GPU memory by its address: NVIDIA's module for that, under
-// either of its names.
+// The kernel module of NVIDIA with which NICs register GPU memory by its address.
 //
 // Thread rule: any thread.
 #pragma once
@@ -10,7 +9,7 @@
 
 namespace pacecar {
 
-// The module's name; nullopt when it is not loaded. `root` is "/" but for tests.
+// The name of the loaded module, which has two; nullopt: not loaded. `root` is "/" except in tests.
 std::optional<std::string> peer_memory_module(const std::filesystem::path& root = "/");
 
 }  // namespace pacecar

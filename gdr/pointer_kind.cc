@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar {
 
 Result<PointerKind> kind_of_pointer(const CudaDriver& driver, const void* pointer) {
@@ -15,13 +17,11 @@ Result<PointerKind> kind_of_pointer(const CudaDriver& driver, const void* pointe
                                 cuda::kPointerDeviceOrdinal, cuda::kPointerRangeStart,
                                 cuda::kPointerRangeSize,     cuda::kPointerBufferId};
   std::array<void*, 6> values{&type, &managed, &device, &base, &size, &allocation};
-  const cuda::Status status =
-      driver->pointer_attributes(attributes.size(), attributes.data(), values.data(),
-                                 reinterpret_cast<cuda::DevicePointer>(pointer));
-  if (status != cuda::kSuccess) {
-    return tl::unexpected(
-        driver.error("cuPointerGetAttributes", status, "pass memory that is allocated"));
-  }
+  RETURN_IF_ERROR(
+      driver.check("cuPointerGetAttributes",
+                   driver->pointer_attributes(attributes.size(), attributes.data(), values.data(),
+                                              reinterpret_cast<cuda::DevicePointer>(pointer)),
+                   "pass memory that is allocated"));
   return PointerKind{.cuda = type == cuda::kMemoryTypeDevice,
                      .managed = managed != 0,
                      .device = device,
@@ -32,18 +32,16 @@ Result<PointerKind> kind_of_pointer(const CudaDriver& driver, const void* pointe
 
 Result<PointerKind> kind_of_gpu_range(const CudaDriver& driver, const void* pointer,
                                       size_t length) {
-  auto kind = kind_of_pointer(driver, pointer);
-  if (!kind) return kind;
+  ASSIGN_OR_RETURN(auto kind, kind_of_pointer(driver, pointer));
   const auto begin = reinterpret_cast<uint64_t>(pointer);
   const uint64_t last = begin + (length > 0 ? length - 1 : 0);
-  const auto end = kind_of_pointer(driver, reinterpret_cast<const void*>(last));
-  if (!end) return end;
-  if (last < begin || !kind->cuda || !end->cuda || kind->device != end->device) {
+  ASSIGN_OR_RETURN(const auto end, kind_of_pointer(driver, reinterpret_cast<const void*>(last)));
+  if (last < begin || !kind.cuda || !end.cuda || kind.device != end.device) {
     return fail(ErrorCode::kInvalidArgument,
                 "memory that was given as a GPU's is not, or not all of it: pass what cudaMalloc "
                 "returned, with its size");
   }
-  if (kind->allocation != end->allocation) kind->allocation = 0;
+  if (kind.allocation != end.allocation) kind.allocation = 0;
   return kind;
 }
 

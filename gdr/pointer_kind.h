@@ -17,16 +17,16 @@ struct PointerKind {
   int device = 0;        // the GPU's ordinal
   uint64_t base = 0;     // of the allocation that it lies in
   size_t size = 0;       // bytes of that allocation
-  // Its number: a later allocation at the same address has another one. 0: unknown.
+  // The allocation's number; a later allocation at the same address has another. 0: unknown.
   uint64_t allocation = 0;
 };
 
 // Errors: kSystem.
 Result<PointerKind> kind_of_pointer(const CudaDriver& driver, const void* pointer);
 
-// For [pointer, pointer + length), claimed to be a GPU's; several adjacent allocations are allowed,
-// but then have no number. Errors: kInvalidArgument, when it does not begin and end in memory of
-// one GPU; kSystem.
+// For [pointer, pointer + length), which should be a GPU's. The range may cover adjacent
+// allocations; the number is 0 then. Errors: kInvalidArgument, if the range does not begin and end
+// in memory of one GPU; kSystem.
 Result<PointerKind> kind_of_gpu_range(const CudaDriver& driver, const void* pointer, size_t length);
 
 }  // namespace pacecar

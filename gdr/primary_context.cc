@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "transport/base/return_if_error.h"
+
 namespace pacecar {
 
 Result<std::unique_ptr<PrimaryContext>> PrimaryContext::retain(
@@ -10,16 +12,14 @@ Result<std::unique_ptr<PrimaryContext>> PrimaryContext::retain(
   cuda::Context context = nullptr;
   cuda::Status status = (*driver)->device_get(&handle, device);
   if (status == cuda::kSuccess) status = (*driver)->retain_context(&context, handle);
-  if (status != cuda::kSuccess) {
-    return tl::unexpected(driver->error("cuDevicePrimaryCtxRetain", status,
-                                        "`nvidia-smi` shows whether the GPU works and is free"));
-  }
+  RETURN_IF_ERROR(driver->check("cuDevicePrimaryCtxRetain", status,
+                                "`nvidia-smi` shows whether the GPU works and is free"));
   return std::unique_ptr<PrimaryContext>(new PrimaryContext(std::move(driver), handle, context));
 }
 
 PrimaryContext::~PrimaryContext() { (*driver_)->release_context(device_); }
 
-// If a context cannot be made current, the following calls fail and report it.
+// If the context cannot be made current, the calls that follow fail and report it.
 PrimaryContext::Current::Current(const PrimaryContext& context)
     : driver_(*context.driver_),
       pushed_(driver_->push_context(context.context_) == cuda::kSuccess) {}
@@ -27,6 +27,14 @@ PrimaryContext::Current::Current(const PrimaryContext& context)
 PrimaryContext::Current::~Current() {
   cuda::Context popped = nullptr;
   if (pushed_) driver_->pop_context(&popped);
+}
+
+Result<void> flush_writes(const PrimaryContext& context) {
+  const PrimaryContext::Current current(context);
+  return context.driver().check(
+      "cuFlushGPUDirectRDMAWrites",
+      context.driver()->flush_writes(cuda::kFlushTargetCurrentContext, cuda::kFlushScopeOwner),
+      "look at the kernel's log (dmesg) for the GPU");
 }
 
 }  // namespace pacecar

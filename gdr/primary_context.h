@@ -1,5 +1,5 @@
-// PrimaryContext: holds a GPU's primary context, which CUDA's runtime uses. It must be the calling
-// thread's current one during the driver's calls.
+// PrimaryContext: holds a GPU's primary context, which CUDA's runtime uses, too. Most calls of the
+// driver work on the context that is current in the calling thread.
 //
 // Thread rule: any thread.
 #pragma once
@@ -22,7 +22,7 @@ class PrimaryContext {
 
   const CudaDriver& driver() const { return *driver_; }
 
-  // Current in this thread for as long as the object lives.
+  // Makes the context current in this thread for as long as the object lives.
   class Current {
    public:
     explicit Current(const PrimaryContext& context);
@@ -44,5 +44,9 @@ class PrimaryContext {
   const cuda::Device device_;
   const cuda::Context context_;
 };
+
+// Returns when everything that NICs have written to the GPU so far is visible to its kernels: for
+// NICs that cannot read GPU memory after their own writes. Errors: kSystem.
+Result<void> flush_writes(const PrimaryContext& context);
 
 }  // namespace pacecar

@@ -62,10 +62,10 @@ class RegistrationCache {
   // device if it is not registered yet. Errors: kInvalidArgument (an empty or wrapping range),
   // kUnavailable (too many users, or this is a child process), and make's.
   Result<uint32_t> acquire(const Memory& memory, const Register& make);
-  // Whether it has at most one user, which must wait until the device is done with the memory
-  // before release().
+  // Whether the key has at most one user. That user must wait until the device is done with the
+  // memory before it calls release().
   bool last(uint32_t key) const;
-  // Once for each acquire(). Null while there are other users, and for an unknown key.
+  // Call it once for each acquire(). Null while there are other users, and for an unknown key.
   [[nodiscard]] Hold release(uint32_t key);
 
   size_t users() const;

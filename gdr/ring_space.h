@@ -1,5 +1,6 @@
-// RingSpace: which parts of a ring of bytes are in use. Pieces are taken in order, each in one
-// part, and given back in any order; the space of one is free again when all before it are.
+// RingSpace: allocates contiguous pieces of a ring of bytes. Pieces are taken in order and given
+// back in any order; the space of a piece is free again when the pieces before it are given back,
+// too.
 //
 // Thread rule: one thread at a time.
 #pragma once

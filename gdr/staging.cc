@@ -7,6 +7,7 @@
 namespace pacecar {
 namespace {
 
+constexpr std::string_view kCopy = "a copy between GPU and host";
 constexpr std::string_view kSeeLog =
     "an earlier failure of the application on this GPU is the usual cause: look for its first "
     "error, then at the kernel's log (dmesg)";
@@ -19,10 +20,9 @@ Result<std::shared_ptr<CopyEngine>> CopyEngine::open(std::shared_ptr<const CudaD
   const std::shared_ptr<CopyEngine> engine(new CopyEngine(std::move(context)));
   const PrimaryContext::Current current(engine->context());
   for (cuda::Stream& stream : engine->streams_) {
-    const cuda::Status status = engine->driver()->stream_create(&stream, cuda::kStreamNonBlocking);
-    if (status != cuda::kSuccess) {
-      return tl::unexpected(engine->driver().error("cuStreamCreate", status, kSeeLog));
-    }
+    RETURN_IF_ERROR(engine->driver().check(
+        "cuStreamCreate", engine->driver()->stream_create(&stream, cuda::kStreamNonBlocking),
+        kSeeLog));
   }
   return engine;
 }
@@ -35,7 +35,7 @@ CopyEngine::~CopyEngine() {
   }
 }
 
-// A failure means that this process has lost the GPU, so nothing copies any more.
+// A failure means that this process has lost the GPU; then no copy is pending.
 void CopyEngine::wait() const {
   const PrimaryContext::Current current(*context_);
   for (const cuda::Stream stream : streams_) {
@@ -55,37 +55,29 @@ Result<void> CopyEvent::record(std::shared_ptr<const CopyEngine> engine, CopyWay
   if (engine_ != engine) {  // of another GPU, or the first time
     if (event_ != nullptr) driver->event_destroy(event_);
     event_ = nullptr;
-    const cuda::Status status = driver->event_create(&event_, cuda::kEventWithoutTiming);
-    if (status != cuda::kSuccess) {
-      return tl::unexpected(driver.error("cuEventCreate", status, kSeeLog));
-    }
+    RETURN_IF_ERROR(driver.check(
+        "cuEventCreate", driver->event_create(&event_, cuda::kEventWithoutTiming), kSeeLog));
     engine_ = engine;
   }
-  const cuda::Status status = driver->event_record(event_, engine->stream(way));
-  if (status == cuda::kSuccess) return {};
-  return tl::unexpected(driver.error("cuEventRecord", status, kSeeLog));
+  return driver.check("cuEventRecord", driver->event_record(event_, engine->stream(way)), kSeeLog);
 }
 
 Result<bool> CopyEvent::done() const {
   const PrimaryContext::Current current(engine_->context());
   const cuda::Status status = engine_->driver()->event_query(event_);
   if (status == cuda::kErrorNotReady) return false;
-  if (status == cuda::kSuccess) return true;
-  return tl::unexpected(engine_->driver().error("a copy between GPU and host", status, kSeeLog));
+  RETURN_IF_ERROR(engine_->driver().check(kCopy, status, kSeeLog));
+  return true;
 }
 
 Result<std::unique_ptr<PinnedMemory>> PinnedMemory::allocate(
     std::shared_ptr<const CopyEngine> engine, size_t bytes) {
   void* memory = nullptr;
   const PrimaryContext::Current current(engine->context());
-  const cuda::Status status =
-      engine->driver()->host_alloc(&memory, bytes, cuda::kHostMemoryPortable);
-  if (status != cuda::kSuccess) {
-    return tl::unexpected(engine->driver().error(
-        "cuMemHostAlloc", status,
-        "free memory of the host, use fewer channels (NCCL_MAX_NCHANNELS), or set "
-        "PACECAR_GPU=host"));
-  }
+  RETURN_IF_ERROR(engine->driver().check(
+      "cuMemHostAlloc", engine->driver()->host_alloc(&memory, bytes, cuda::kHostMemoryPortable),
+      "free memory of the host, use fewer channels (NCCL_MAX_NCHANNELS), or set "
+      "PACECAR_GPU=host"));
   return std::unique_ptr<PinnedMemory>(
       new PinnedMemory(std::move(engine), {static_cast<uint8_t*>(memory), bytes}));
 }
@@ -99,8 +91,8 @@ Result<void> StagedRange::copy(CopyWay way, const void* device, void* host, size
   const std::lock_guard lock(mutex_);
   if (withdrawn_) {
     return fail(ErrorCode::kInvalidArgument,
-                "GPU memory of a message was deregistered before the message was through: wait for "
-                "its requests first");
+                "GPU memory of a message was deregistered before the message was complete: wait "
+                "for its requests first");
   }
   const PrimaryContext::Current current(engine_->context());
   const CudaDriver& driver = engine_->driver();
@@ -109,15 +101,13 @@ Result<void> StagedRange::copy(CopyWay way, const void* device, void* host, size
   const cuda::Status status = way == CopyWay::kToHost
                                   ? driver->copy_to_host(host, address, bytes, stream)
                                   : driver->copy_to_device(address, host, bytes, stream);
-  if (status == cuda::kSuccess) return {};
-  return tl::unexpected(driver.error("a copy between GPU and host", status, kSeeLog));
+  return driver.check(kCopy, status, kSeeLog);
 }
 
-Result<void> StagedRange::copy_and_wait(CopyWay way, const void* device, void* host,
-                                        size_t bytes) {
+Result<void> StagedRange::copy_and_wait(CopyWay way, const void* device, void* host, size_t bytes) {
   CopyEvent event;
-  if (auto started = copy(way, device, host, bytes); !started) return started;
-  if (auto recorded = event.record(engine_, way); !recorded) return recorded;
+  RETURN_IF_ERROR(copy(way, device, host, bytes));
+  RETURN_IF_ERROR(event.record(engine_, way));
   for (;;) {
     ASSIGN_OR_RETURN(const auto done, event.done());
     if (done) return {};

@@ -78,7 +78,7 @@ class PinnedMemory {
   const std::span<uint8_t> bytes_;
 };
 
-// GPU memory whose messages are staged. It may be withdrawn at any time.
+// GPU memory whose messages are staged. The application may deregister it at any time.
 class StagedRange {
  public:
   StagedRange(std::shared_ptr<const CopyEngine> engine, void* address, size_t length)
@@ -93,9 +93,9 @@ class StagedRange {
   // Starts a copy between `device` in this range and pinned memory. Errors: kInvalidArgument
   // (withdrawn), kSystem.
   Result<void> copy(CopyWay way, const void* device, void* host, size_t bytes);
-  // Likewise, with any memory of the host, and waits until the copy is through.
+  // Likewise, with any memory of the host, and waits until the copy is done.
   Result<void> copy_and_wait(CopyWay way, const void* device, void* host, size_t bytes);
-  // When this returns no copy uses the memory, and none will.
+  // Refuses further copies, and waits until no copy uses the memory.
   void withdraw();
 
  private:

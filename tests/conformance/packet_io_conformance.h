@@ -133,7 +133,6 @@ class PacketIoConformance : public testing::TestWithParam<PacketIoCase> {
     std::sort(actual.begin(), actual.end());
     std::sort(expected.begin(), expected.end());
     EXPECT_TRUE(actual == expected) << "the datagrams differ";
-    EXPECT_EQ(end(1).counters().received_packets, letters.size());
   }
 
   static constexpr int kPatience = 3000;  // idle steps before we give up
@@ -176,7 +175,6 @@ TEST_P(PacketIoConformance, IsQuietWhenNothingHappens) {
   std::vector<RxPacket> packets(8);
   EXPECT_EQ(end(0).send({}, now_), 0U);
   EXPECT_EQ(end(0).receive(packets, now_), 0U);
-  EXPECT_EQ(end(0).counters().received_packets, 0U);
   EXPECT_EQ(end(0).counters().receive_errors, 0U);
   EXPECT_EQ(end(0).counters().send_blocked, 0U);
 }
@@ -247,7 +245,6 @@ TEST_P(PacketIoConformance, RefusesOrCountsADatagramThatIsTooLong) {
   if (end(0).send({&packet, 1}, now_) == 1) {
     EXPECT_EQ(end(0).counters().send_errors, 1U);
   }
-  EXPECT_EQ(end(0).counters().sent_packets, 0U);
   expect_delivered({good_letter});
 }
 
@@ -367,10 +364,7 @@ TEST_P(PacketIoConformance, CountsWhatItTakesUnderPressure) {
     taken += count;
     blocked += count < packets.size() ? 1 : 0;
   }
-  const PacketIoCounters& sent = end(0).counters();
-  EXPECT_EQ(sent.sent_packets + sent.send_errors, taken);
-  EXPECT_EQ(sent.sent_bytes, sent.sent_packets * (payload + 44));
-  EXPECT_EQ(sent.send_blocked, blocked);
+  EXPECT_EQ(end(0).counters().send_blocked, blocked);
 
   std::vector<RxPacket> received(32);
   uint64_t arrived = 0;
@@ -387,8 +381,6 @@ TEST_P(PacketIoConformance, CountsWhatItTakesUnderPressure) {
   }
   EXPECT_GT(arrived, 0U);
   EXPECT_LE(arrived, taken);
-  EXPECT_EQ(end(1).counters().received_packets, arrived);
-  EXPECT_EQ(end(1).counters().received_bytes, arrived * (payload + 44));
 }
 
 }  // namespace pacecar

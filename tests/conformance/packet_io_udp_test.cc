@@ -54,9 +54,7 @@ std::unique_ptr<PacketIo> with_trace(std::unique_ptr<PacketIo> io) {
 }
 
 std::unique_ptr<PacketIo> with_pcap(std::unique_ptr<PacketIo> io) {
-  PcapConfig config;
-  config.path = "/dev/null";
-  auto recorder = record_packets(std::move(io), config);
+  auto recorder = record_packets(std::move(io), "/dev/null");
   if (!recorder) throw std::runtime_error(recorder.error().message);
   return std::move(*recorder);
 }

@@ -9,7 +9,6 @@
 #include "transport/base/check.h"
 #include "transport/io/dpdk/neighbor_message.h"
 #include "transport/io/frame.h"
-#include "transport/io/raw/ipv4_header.h"
 #include "transport/io/switch_traces.h"
 #include "transport/wire/telemetry_tail.h"
 
@@ -49,9 +48,10 @@ void read_switched(Octets bytes) {
   static_cast<void>(complete_checksum(frame, bytes[0], bytes[1]));
 }
 
+// As raw sockets receive it, without an Ethernet header.
 void read_raw(Octets bytes) {
-  static_cast<void>(ipv4_udp_destination(bytes));
-  if (const auto datagram = read_ipv4_udp(bytes)) expect_within(datagram->bytes, bytes);
+  const auto datagram = read_datagram({.bytes = bytes, .type = frame::kIpv4});
+  if (datagram) expect_within(datagram->bytes, bytes);
 }
 
 void read_traces(Octets bytes) {

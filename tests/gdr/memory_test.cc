@@ -9,7 +9,6 @@
 #include <numeric>
 
 #include "gdr/dmabuf.h"
-#include "gdr/flush.h"
 #include "gdr/gpu_system.h"
 #include "gdr/peermem.h"
 #include "gdr/pointer_kind.h"

@@ -63,7 +63,7 @@ bool run_invalidations(PcapWriter& writer) {
 }
 
 int capture(const char* path) {
-  auto writer = PcapWriter::create(path, 65'535);
+  auto writer = PcapWriter::create(path);
   if (!writer) {
     std::fprintf(stderr, "roce_capture: %s\n", writer.error().message.c_str());
     return 1;

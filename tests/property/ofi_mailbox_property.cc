@@ -71,7 +71,7 @@ RC_GTEST_PROP(OfiMailbox, EveryMessageIsTakenOnceInOrderWhateverTheTiming, (uint
           RC_ASSERT(message->key == end.taken);
           ++end.taken;
         }
-        RC_ASSERT(!end.mailbox.nonsense());
+        RC_ASSERT(!end.mailbox.broke_protocol());
     }
     if (ends[1].taken == totals[0] && ends[0].taken == totals[1]) return;
   }

@@ -12,7 +12,7 @@
 #include "tests/support/ofi_end.h"
 #include "transport/ofi/address.h"
 #include "transport/ofi/endpoint.h"
-#include "transport/ofi/host_turn.h"
+#include "transport/ofi/host_lock.h"
 #include "transport/ofi/mailbox.h"
 
 namespace pacecar::test {
@@ -28,8 +28,8 @@ class OfiStranger {
         memory_(domain_, 4),
         mailbox_(rings_, kSecret) {
     memory_.use(endpoint_->endpoint());
-    region_ = need(memory_.lend(&rings_, sizeof rings_));
-    if (domain_.traits().host_only) turn_ = need(HostTurn::make());
+    region_ = need(memory_.add_own(&rings_, sizeof rings_));
+    if (domain_.traits().host_only) lock_ = need(HostLock::make());
   }
 
   // A queue pair of `end` that leads here.
@@ -38,7 +38,7 @@ class OfiStranger {
                          .secret = kSecret,
                          .rings = region_.place,
                          .rings_key = region_.provider_key,
-                         .turn = turn_ ? turn_->place() : HostTurn::Place(),
+                         .lock = lock_ ? lock_->place() : HostLock::Place(),
                          .endpoints = {{endpoint_->name().begin(), endpoint_->name().end()}}};
     const QueuePairId id = need(end.nic().create_queue_pair({}));
     remote_ = need(decode_ofi_address(end.nic().queue_pair_address(id).view()));
@@ -109,7 +109,7 @@ class OfiStranger {
   static constexpr Duration kUnanswered = Duration::from_s(6);
 
   OfiDomain domain_;
-  std::optional<HostTurn> turn_;
+  std::optional<HostLock> lock_;
   OfiRings rings_;
   std::unique_ptr<OfiEndpoint> endpoint_;
   OfiRegistrations memory_;

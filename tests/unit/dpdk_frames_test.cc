@@ -79,8 +79,8 @@ TEST(Frame, OfIpv4HasTheseBytes) {
 
 TEST(Frame, TagCarriesVlanAndPriority) {
   const auto bytes = make_frame(ends_of(true, 0x123), 184, kDatagram);
-  EXPECT_EQ(frame::get16(&bytes[12]), frame::kVlan);
-  EXPECT_EQ(frame::get16(&bytes[14]), 5 << 13 | 0x123);
+  EXPECT_EQ(wire::load_be16(&bytes[12]), frame::kVlan);
+  EXPECT_EQ(wire::load_be16(&bytes[14]), 5 << 13 | 0x123);
 }
 
 TEST(Frame, PaddingIsNotData) {

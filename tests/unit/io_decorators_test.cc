@@ -13,7 +13,6 @@
 #include "tests/support/scratch_directory.h"
 #include "tests/support/scripted_packet_io.h"
 #include "transport/io/decorators/fault.h"
-#include "transport/io/decorators/held_packets.h"
 #include "transport/io/decorators/pcap.h"
 #include "transport/io/decorators/trace.h"
 
@@ -278,26 +277,16 @@ TEST(ParseFault, RefusesEverythingElse) {
   }
 }
 
-TEST(HeldPackets, LeaveByTimeThenByOrder) {
-  HeldPackets pool(4, 16);
-  const auto hold = [&](int64_t due, uint8_t mark) {
-    pool.hold(Instant::from_ns(due), 1).bytes[0] = mark;
-  };
-  hold(20, 1);
-  hold(10, 2);
-  hold(20, 3);
-  hold(10, 4);
-  EXPECT_EQ(pool.free_slots(), 0U);
-  EXPECT_EQ(pool.next(Instant::from_ns(9)), nullptr);
-  std::vector<int> order;
-  while (const auto* packet = pool.next(Instant::from_ns(20))) {
-    order.push_back(packet->bytes[0]);
-    pool.pop();
-  }
-  EXPECT_THAT(order, ElementsAre(2, 4, 1, 3));
-  EXPECT_EQ(pool.free_slots(), 0U);
-  pool.give_back();
-  EXPECT_EQ(pool.free_slots(), 4U);
+TEST(Fault, HeldPacketsLeaveByTimeThenByOrder) {
+  FaultyPath path("delay=10us,on=send");
+  path.send(datagram(1), Instant::from_ns(10));
+  path.send(datagram(2), Instant());
+  path.send(datagram(3), Instant::from_ns(10));
+  path.send(datagram(4), Instant());
+  path.io->receive({}, Instant::from_ns(10'010));
+  std::vector<uint32_t> ids;
+  for (const auto& sent : path.inner->sent) ids.push_back(id_of(sent.bytes));
+  EXPECT_THAT(ids, ElementsAre(2, 4, 1, 3));
 }
 
 TEST(Trace, WritesOneLinePerPacket) {
@@ -352,10 +341,7 @@ TEST(Pcap, RecordsFramesWithValidHeaders) {
   {
     auto owned = std::make_unique<ScriptedPacketIo>();
     ScriptedPacketIo* inner = owned.get();
-    PcapConfig config;
-    config.path = path;
-    config.as_roce_v2 = true;
-    auto io = record_packets(std::move(owned), config);
+    auto io = record_packets(std::move(owned), path);
     ASSERT_TRUE(io) << io.error().message;
     const auto bytes = datagram(1, 33);
     TxPacket packet;
@@ -394,19 +380,15 @@ TEST(Pcap, RecordsFramesWithValidHeaders) {
 }
 
 TEST(Pcap, SaysWhyItCannotWrite) {
-  PcapConfig config;
-  config.path = "/no/such/directory/x.pcap";
-  const auto io = record_packets(std::make_unique<ScriptedPacketIo>(), config);
+  const auto io = record_packets(std::make_unique<ScriptedPacketIo>(), "/no/such/directory/x.pcap");
   ASSERT_FALSE(io);
   EXPECT_THAT(io.error().message, HasSubstr("No such file or directory"));
 }
 
 TEST(Pcap, AFullDiskEndsTheRecordingOnly) {
-  PcapConfig config;
-  config.path = "/dev/full";
   auto owned = std::make_unique<ScriptedPacketIo>();
   ScriptedPacketIo* inner = owned.get();
-  auto io = record_packets(std::move(owned), config);
+  auto io = record_packets(std::move(owned), "/dev/full");
   ASSERT_TRUE(io) << io.error().message;
   const std::vector<uint8_t> bytes(8000);
   TxPacket packet;

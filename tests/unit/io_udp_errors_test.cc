@@ -64,8 +64,6 @@ class UdpErrors : public testing::Test {
 TEST_F(UdpErrors, AFullSocketTakesLess) {
   answers = {1, -EAGAIN};
   EXPECT_EQ(send(), 2U);
-  EXPECT_EQ(counters().sent_packets, 2U);
-  EXPECT_EQ(counters().sent_bytes, 200U);
   EXPECT_EQ(counters().send_blocked, 1U);
   EXPECT_EQ(counters().send_errors, 0U);
 }
@@ -75,7 +73,6 @@ TEST_F(UdpErrors, ARefusedMessageIsLostAndTheOthersGo) {
     const PacketIoCounters before = counters();
     answers = {1, -error};
     EXPECT_EQ(send(), 6U);
-    EXPECT_EQ(counters().sent_packets - before.sent_packets, 4U);
     EXPECT_EQ(counters().send_errors - before.send_errors, 2U);
   }
   EXPECT_EQ(counters().send_blocked, 0U);
@@ -84,7 +81,6 @@ TEST_F(UdpErrors, ARefusedMessageIsLostAndTheOthersGo) {
 TEST_F(UdpErrors, AnInterruptedCallIsRepeated) {
   answers = {-EINTR, 2, -EINTR};
   EXPECT_EQ(send(), 6U);
-  EXPECT_EQ(counters().sent_packets, 6U);
   EXPECT_EQ(offered, (std::vector<unsigned>{3, 3, 1, 1}));
 }
 
@@ -92,7 +88,6 @@ TEST_F(UdpErrors, ADeviceThatCannotSegmentGetsSingleDatagramsFromThenOn) {
   device_can_segment = false;
   EXPECT_EQ(send(), 6U);
   EXPECT_EQ(offered, (std::vector<unsigned>{3, 6}));
-  EXPECT_EQ(counters().sent_packets, 6U);
   EXPECT_EQ(counters().send_errors, 0U);
   EXPECT_EQ(io_->caps().burst_bytes, io_->caps().datagram_bytes);
   offered.clear();

@@ -10,6 +10,7 @@
 #include "transport/base/prng.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/io/udp/parse_address.h"
+#include "transport/io/udp/send_batch.h"
 #include "transport/io/udp/udp_io.h"
 #include "transport/wire/address.h"
 #include "transport/wire/roce.h"
@@ -92,22 +93,17 @@ TEST(OpenUdp, SaysWhatIsWrong) {
   config.address = kElsewhere;
   EXPECT_THAT(message(config), HasSubstr("does not have the address 192.0.2.1"));
   config.address.reset();
-  config.paths = 0;
-  EXPECT_THAT(message(config), HasSubstr("choose 1 to 256"));
-  config.paths = 1;
-  config.datagram_limit = 100;
-  EXPECT_THAT(message(config), HasSubstr("at least 256"));
 }
 
 TEST(OpenUdp, CapsFollowTheConfiguration) {
   UdpConfig config;
   config.interface = "lo";
   config.paths = 3;
-  config.datagram_limit = 4140;
   const auto io = open_udp(config);
   ASSERT_TRUE(io) << io.error().message;
   EXPECT_EQ((*io)->caps().paths, 3U);
-  EXPECT_EQ((*io)->caps().datagram_bytes, 4140U);
+  EXPECT_EQ((*io)->caps().datagram_bytes, SendBatch::kMaxGroupBytes)
+      << "the loopback's MTU is larger";
   EXPECT_TRUE((*io)->caps().checks_payload);
   EXPECT_EQ((*io)->caps().line_rate, Rate());
   UdpConfig same_port = config;
@@ -245,8 +241,6 @@ TEST(OpenUdp, PayloadGoesToItsPredictedPlace) {
     EXPECT_EQ(received[i].bytes.size(), Predicted::kHeader + Predicted::kTrailer);
   }
   EXPECT_EQ(ends.all(received).size(), 4 * 52 + 3 * whole + 300);
-  EXPECT_EQ(ends.receiver->counters().received_packets, 4U);
-  EXPECT_EQ(ends.receiver->counters().received_bytes, 4 * 52 + 3 * whole + 300);
 }
 
 TEST(OpenUdp, WhatFollowsTheLastPredictedPacketIsWhole) {
@@ -331,7 +325,6 @@ TEST(OpenUdp, ImpossibleDestinationsAreErrorsAndNothingElse) {
   packets[2].destination = packets[3].destination = &broadcast;
   ASSERT_EQ((*io)->send(packets, Instant()), 6U);
   EXPECT_EQ((*io)->counters().send_errors, 2U);
-  EXPECT_EQ((*io)->counters().sent_packets, 4U);
   EXPECT_GT((*io)->caps().burst_bytes, 4140U);  // joined datagrams are still used
 }
 

@@ -13,7 +13,7 @@ OfiAddress example(size_t endpoints, size_t name_bytes) {
                      .secret = 0x89ABCDEF01234567,
                      .rings = 0x0123456789ABCDEF,
                      .rings_key = 0xFEDCBA9876543210,
-                     .turn = {.process = 0x13579BDF, .fd = 0x2468ACE0},
+                     .lock = {.process = 0x13579BDF, .fd = 0x2468ACE0},
                      .endpoints = {}};
   for (size_t i = 0; i < endpoints; ++i) {
     address.endpoints.emplace_back(name_bytes, static_cast<uint8_t>(i + 1));
@@ -26,8 +26,8 @@ void expect_same(const OfiAddress& address, const OfiAddress& other) {
   EXPECT_EQ(address.secret, other.secret);
   EXPECT_EQ(address.rings, other.rings);
   EXPECT_EQ(address.rings_key, other.rings_key);
-  EXPECT_EQ(address.turn.process, other.turn.process);
-  EXPECT_EQ(address.turn.fd, other.turn.fd);
+  EXPECT_EQ(address.lock.process, other.lock.process);
+  EXPECT_EQ(address.lock.fd, other.lock.fd);
   EXPECT_EQ(address.endpoints, other.endpoints);
 }
 

@@ -125,7 +125,7 @@ TEST_P(OfiForgeryTest, WhoGuessesKeysOfMemoryIsCutOff) {
     stranger_->heard.clear();
   }
   ASSERT_NE(end_->broken(own_), nullptr);
-  EXPECT_THAT(end_->nic().fault(own_), HasSubstr("asks for memory of which it was not told"));
+  EXPECT_THAT(end_->nic().fault(own_), HasSubstr("asks for memory that was not advertised to it"));
   expect_victim_goes_on();
 }
 

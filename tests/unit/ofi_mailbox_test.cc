@@ -91,7 +91,7 @@ TEST(OfiMailbox, WhatIsTakenMakesRoomOnceItIsTold) {
   EXPECT_FALSE(ends.b.must_notify());
   ASSERT_TRUE(ends.a.take());
   EXPECT_TRUE(ends.a.has_room());
-  EXPECT_FALSE(ends.a.nonsense());
+  EXPECT_FALSE(ends.a.broke_protocol());
 }
 
 TEST(OfiMailbox, WhatWasNotHandedOverIsSentAgainAndToldAgain) {
@@ -120,7 +120,7 @@ TEST(OfiMailbox, RingsGoRoundForLong) {
     ASSERT_EQ(ends.a.take()->key, ~i);
   }
   EXPECT_TRUE(ends.a.has_room());
-  EXPECT_FALSE(ends.a.nonsense() || ends.b.nonsense());
+  EXPECT_FALSE(ends.a.broke_protocol() || ends.b.broke_protocol());
 }
 
 TEST(OfiMailbox, ThePeerCannotHaveTakenMoreThanThereWas) {
@@ -133,7 +133,7 @@ TEST(OfiMailbox, ThePeerCannotHaveTakenMoreThanThereWas) {
     message.check = message.make_check(Ends::kB);
     ends.rings_b.in[0] = message;
     EXPECT_FALSE(ends.b.take()) << taken;
-    EXPECT_TRUE(ends.b.nonsense()) << taken;
+    EXPECT_TRUE(ends.b.broke_protocol()) << taken;
   }
 }
 
@@ -148,7 +148,7 @@ TEST(OfiMailbox, NorLessThanItSaidBefore) {
   message.check = message.make_check(Ends::kB);
   ends.rings_b.in[1] = message;
   EXPECT_FALSE(ends.b.take());
-  EXPECT_TRUE(ends.b.nonsense());
+  EXPECT_TRUE(ends.b.broke_protocol());
 }
 
 TEST(OfiMailbox, MessagesOfAnEarlierQueuePairAreNotThere) {
@@ -222,7 +222,7 @@ class HalfWritten : public testing::Test {
     if (std::memcmp(&mixture, &message_, sizeof mixture) == 0) return;
     ends_->rings_b.in[position] = mixture;
     EXPECT_FALSE(ends_->b.take());
-    EXPECT_FALSE(ends_->b.nonsense());
+    EXPECT_FALSE(ends_->b.broke_protocol());
   }
 
   std::unique_ptr<Ends> ends_;

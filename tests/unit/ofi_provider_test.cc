@@ -72,13 +72,13 @@ TEST_F(OfiProviderTest, UnknownWaysOfRegisteringAreToldByTheirBits) {
 TEST_F(OfiProviderTest, KeysMustFitIntoAMessage) {
   for (const size_t bytes : {0, 9}) {
     info_->domain_attr->mr_key_size = bytes;
-    EXPECT_THAT(flaw(), HasSubstr("keys of memory of " + std::to_string(bytes) + " bytes"));
+    EXPECT_THAT(flaw(), HasSubstr("memory keys of " + std::to_string(bytes) + " bytes"));
   }
 }
 
 TEST_F(OfiProviderTest, WritesMustTakeAPage) {
   info_->ep_attr->max_msg_size = 4095;
-  EXPECT_EQ(flaw(), "writes 4095 bytes at once at most, and 4096 are needed");
+  EXPECT_EQ(flaw(), "writes at most 4095 bytes at once, and 4096 are needed");
   info_->ep_attr->max_msg_size = 4096;
   EXPECT_EQ(flaw(), "");
 }

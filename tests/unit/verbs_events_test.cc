@@ -148,7 +148,6 @@ TEST_F(VerbsEvents, OfAQueuePairThatIsGoneAreNotTakenForAnothers) {
   join({});
   write(1);
   EXPECT_TRUE(wait(0, 1) && wait(1, 1) && all_done());
-  EXPECT_EQ(nic(0).async_events().queue_pair_errors, 0U);
 }
 
 }  // namespace

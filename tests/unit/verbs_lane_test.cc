@@ -5,6 +5,7 @@
 
 #include "transport/verbs/lane.h"
 #include "transport/verbs/lane_ledger.h"
+#include "transport/verbs/queue_pair.h"
 #include "transport/verbs/work_id.h"
 
 namespace pacecar {
@@ -65,13 +66,19 @@ TEST(LaneLedger, StalledSinceItsOldestLeftOrTheLastCompletionCame) {
   EXPECT_EQ(ledger.stalled_since(), at(90)) << "idle is not stalled";
 }
 
-TEST(ChooseLane, FewestBytesFirstAndTiesInTurn) {
-  const std::array<Bytes, 4> in_flight{5, 3, 3, 4};
-  EXPECT_EQ(choose_lane(in_flight, 0), 1U);
-  EXPECT_EQ(choose_lane(in_flight, 2), 2U);
-  EXPECT_EQ(choose_lane(in_flight, 3), 1U);
-  EXPECT_EQ(choose_lane(in_flight, 4), 1U);
-  EXPECT_EQ(choose_lane(std::array<Bytes, 1>{9}, 3), 0U);
+TEST(NextLane, FewestBytesFirstAndTiesInTurn) {
+  const auto next = [](std::initializer_list<Bytes> in_flight, size_t turn) {
+    VerbsQueuePair qp(1, {});
+    for (const Bytes bytes : in_flight) qp.lanes.emplace_back(1).ledger.add({.bytes = bytes});
+    qp.lanes_used = qp.lanes.size();
+    qp.turn = turn;
+    return qp.next_lane();
+  };
+  EXPECT_EQ(next({5, 3, 3, 4}, 0), 1U);
+  EXPECT_EQ(next({5, 3, 3, 4}, 2), 2U);
+  EXPECT_EQ(next({5, 3, 3, 4}, 3), 1U);
+  EXPECT_EQ(next({5, 3, 3, 4}, 4), 1U);
+  EXPECT_EQ(next({9}, 3), 0U);
 }
 
 TEST(VerbsWorkId, ComesBackAsItWas) {

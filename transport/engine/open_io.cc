@@ -91,7 +91,7 @@ Result<std::unique_ptr<PacketIo>> decorate_io(const Params& params, std::unique_
     io = trace_packets(std::move(io), log_to(file));
   }
   if (!params.pcap.empty()) {
-    return record_packets(std::move(io), {.path = params.pcap, .as_roce_v2 = true});
+    return record_packets(std::move(io), params.pcap);
   }
   return io;
 }

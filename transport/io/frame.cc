@@ -7,6 +7,9 @@
 #include "transport/wire/big_endian.h"
 
 namespace pacecar {
+
+using wire::load_be16;
+
 namespace frame {
 namespace {
 
@@ -16,11 +19,11 @@ constexpr size_t kTypeBytes = 2;
 }  // namespace
 
 uint32_t sum16(std::span<const uint8_t> bytes, uint32_t sum) {
-  // Two words at a time: 2^16 is 1 where they are added up.
+  // Two words at a time: in one's complement, 2^16 counts as 1.
   uint64_t pairs = sum;
   size_t i = 0;
   for (; i + 3 < bytes.size(); i += 4) pairs += wire::load_be32(&bytes[i]);
-  for (; i + 1 < bytes.size(); i += 2) pairs += get16(&bytes[i]);
+  for (; i + 1 < bytes.size(); i += 2) pairs += load_be16(&bytes[i]);
   if (i < bytes.size()) pairs += static_cast<uint64_t>(bytes[i] << 8);
   return static_cast<uint32_t>((pairs >> 32) + (pairs >> 16 & 0xFFFF) + (pairs & 0xFFFF));
 }
@@ -31,14 +34,21 @@ uint16_t fold(uint32_t sum) {
   return static_cast<uint16_t>(sum);
 }
 
+Address ipv4_address(const uint8_t* bytes) {
+  Address address;
+  std::ranges::copy(kIpv4Prefix, address.ip.begin());
+  std::copy_n(bytes, 4, address.ip.begin() + kIpv4Prefix.size());
+  return address;
+}
+
 std::optional<Ethernet> read_ethernet(std::span<const uint8_t> frame) {
   size_t type_at = kMacs;
   if (frame.size() < type_at + kTypeBytes) return std::nullopt;
-  if (get16(&frame[type_at]) == kVlan) {
+  if (load_be16(&frame[type_at]) == kVlan) {
     type_at += kVlanTagBytes;
     if (frame.size() < type_at + kTypeBytes) return std::nullopt;
   }
-  return Ethernet{.bytes = frame.subspan(type_at + kTypeBytes), .type = get16(&frame[type_at])};
+  return Ethernet{.bytes = frame.subspan(type_at + kTypeBytes), .type = load_be16(&frame[type_at])};
 }
 
 size_t write_ethernet(const MacAddress& to, const MacAddress& from, const Vlan& vlan, uint16_t type,
@@ -59,55 +69,51 @@ size_t write_ethernet(const MacAddress& to, const MacAddress& from, const Vlan& 
 
 namespace {
 
-using frame::get16;
+using frame::kIpv4Bytes;
+using frame::kIpv6Bytes;
+using frame::kUdpBytes;
 using frame::put16;
 
 constexpr uint8_t kHopLimit = 64;
 constexpr uint8_t kUdp = 17;
-constexpr size_t kUdpBytes = 8;
 constexpr size_t kUdpChecksumAt = 6;
-constexpr size_t kIpv4Bytes = 20;
 constexpr size_t kIpv4FragmentAt = 4;
 constexpr size_t kIpv4ChecksumAt = 10;
 constexpr size_t kIpv4SourceAt = 12;
-constexpr size_t kIpv6Bytes = 40;
 constexpr size_t kIpv6SourceAt = 8;
-constexpr uint32_t kMoreFragmentsOrOffset = 0x3FFF;
 constexpr int kVlanPriorityShift = 5;
 
 // The UDP datagram that begins at `at` of an IP packet of `bytes`.
 bool read_udp(std::span<const uint8_t> bytes, size_t at, FrameDatagram& datagram) {
   if (bytes.size() < at + kUdpBytes) return false;
   const uint8_t* udp = &bytes[at];
-  const size_t length = get16(udp + 4);
+  const size_t length = load_be16(udp + 4);
   if (length < kUdpBytes || length > bytes.size() - at) return false;
   datagram.bytes = bytes.subspan(at + kUdpBytes, length - kUdpBytes);
-  datagram.source.port = get16(udp);
-  datagram.destination.port = get16(udp + 2);
+  datagram.source.port = load_be16(udp);
+  datagram.destination.port = load_be16(udp + 2);
   return true;
 }
 
 std::optional<FrameDatagram> read_ipv4(std::span<const uint8_t> packet) {
   if (packet.size() < kIpv4Bytes || packet[0] >> 4 != 4 || packet[9] != kUdp) return std::nullopt;
   const size_t header = static_cast<size_t>(packet[0] & 0x0F) * 4;
-  const size_t length = get16(&packet[2]);
+  const size_t length = load_be16(&packet[2]);
   if (header < kIpv4Bytes || length < header || length > packet.size()) return std::nullopt;
   FrameDatagram datagram;
   datagram.fragment = wire::load_be32(&packet[kIpv4FragmentAt]);
-  if ((datagram.fragment & kMoreFragmentsOrOffset) != 0) return std::nullopt;
+  if ((datagram.fragment & frame::kMoreFragmentsOrOffset) != 0) return std::nullopt;
   if (frame::fold(frame::sum16(packet.first(header))) != 0xFFFF) return std::nullopt;
   if (!read_udp(packet.first(length), header, datagram)) return std::nullopt;
   datagram.ecn = static_cast<Ecn>(packet[1] & 3);
-  std::ranges::copy(kIpv4Prefix, datagram.source.ip.begin());
-  std::ranges::copy(kIpv4Prefix, datagram.destination.ip.begin());
-  std::copy_n(&packet[kIpv4SourceAt], 4, datagram.source.ip.begin() + 12);
-  std::copy_n(&packet[kIpv4SourceAt + 4], 4, datagram.destination.ip.begin() + 12);
+  datagram.source.ip = frame::ipv4_address(&packet[kIpv4SourceAt]).ip;
+  datagram.destination.ip = frame::ipv4_address(&packet[kIpv4SourceAt + 4]).ip;
   return datagram;
 }
 
 std::optional<FrameDatagram> read_ipv6(std::span<const uint8_t> packet) {
   if (packet.size() < kIpv6Bytes || packet[0] >> 4 != 6 || packet[6] != kUdp) return std::nullopt;
-  const size_t length = kIpv6Bytes + get16(&packet[4]);
+  const size_t length = kIpv6Bytes + load_be16(&packet[4]);
   if (length > packet.size()) return std::nullopt;
   FrameDatagram datagram;
   if (!read_udp(packet.first(length), kIpv6Bytes, datagram)) return std::nullopt;
@@ -122,10 +128,10 @@ std::optional<FrameDatagram> find_datagram(std::span<const uint8_t> frame) {
   return ethernet ? read_datagram(*ethernet) : std::nullopt;
 }
 
-// Over the pseudo header, the UDP header and what it carries: 0xFFFF if the checksum is right.
+// The sum over pseudo header, UDP header and payload: 0xFFFF if the checksum is right.
 uint16_t udp_sum(const FrameDatagram& datagram) {
   const std::span udp(datagram.bytes.data() - kUdpBytes, kUdpBytes + datagram.bytes.size());
-  // What the prefix of an IPv4 address adds is 0 in one's complement.
+  // The prefix of an IPv4 address adds 0 in one's complement.
   uint32_t sum = kUdp + static_cast<uint32_t>(udp.size());
   for (const Address& end : {datagram.source, datagram.destination}) {
     sum += frame::fold(frame::sum16(end.ip));
@@ -191,7 +197,7 @@ std::optional<FrameDatagram> read_datagram(const frame::Ethernet& ethernet) {
 
 bool has_right_udp_checksum(std::span<const uint8_t> frame) {
   const auto found = find_datagram(frame);
-  const bool checked = found && get16(found->bytes.data() - kUdpBytes + kUdpChecksumAt) != 0;
+  const bool checked = found && load_be16(found->bytes.data() - kUdpBytes + kUdpChecksumAt) != 0;
   return !checked || udp_sum(*found) == 0xFFFF;
 }
 

@@ -1,7 +1,8 @@
-// Ethernet frames that carry UDP over IPv4 or IPv6, made and read here. Pure functions; any thread.
+// Makes and reads Ethernet frames that carry UDP over IPv4 or IPv6. Pure. Thread rule: any thread.
 //
 // UDP checksums are written as 0, which RoCE v2 allows for both families (annex A17, 17.4.5.2): the
-// payload has a better one, or a device makes them. IPv4 header checksums are made and checked.
+// payload has a better checksum, or a device computes UDP's. IPv4 header checksums are made and
+// checked.
 #pragma once
 
 #include <array>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <span>
 
+#include "transport/wire/big_endian.h"
 #include "transport/wire/packet.h"
 
 namespace pacecar {
@@ -27,11 +29,17 @@ inline constexpr uint16_t kArp = 0x0806;
 inline constexpr uint16_t kVlan = 0x8100;
 inline constexpr uint16_t kIpv6 = 0x86DD;
 
-inline void put16(size_t value, uint8_t* to) {
-  to[0] = static_cast<uint8_t>(value >> 8);
-  to[1] = static_cast<uint8_t>(value);
-}
-inline uint16_t get16(const uint8_t* from) { return static_cast<uint16_t>(from[0] << 8 | from[1]); }
+// Sizes of headers without options.
+inline constexpr size_t kIpv4Bytes = 20;
+inline constexpr size_t kIpv6Bytes = 40;
+inline constexpr size_t kUdpBytes = 8;
+// Of the word with an IPv4 header's identification, flags and offset: not 0 in fragments.
+inline constexpr uint32_t kMoreFragmentsOrOffset = 0x3FFF;
+
+inline void put16(size_t value, uint8_t* to) { wire::store_be16(static_cast<uint16_t>(value), to); }
+
+// An IPv4 address of 4 bytes, without a port.
+Address ipv4_address(const uint8_t* bytes);
 
 // The one's complement sum of RFC 1071 over 16-bit words; an odd last byte counts as a high one.
 uint32_t sum16(std::span<const uint8_t> bytes, uint32_t sum = 0);
@@ -40,8 +48,8 @@ uint16_t fold(uint32_t sum);
 // A VLAN's number (12 bits); nullopt: untagged.
 using Vlan = std::optional<uint16_t>;
 
-// The payload of an Ethernet frame and its type; nullopt for too short a frame. Reads tagged and
-// untagged frames: the device filters them.
+// The payload of an Ethernet frame and its type; nullopt if the frame is too short. Reads tagged
+// and untagged frames: the device filters VLANs.
 struct Ethernet {
   std::span<const uint8_t> bytes;
   uint16_t type = 0;
@@ -57,10 +65,10 @@ size_t write_ethernet(const MacAddress& to, const MacAddress& from, const Vlan& 
 struct FrameEnds {
   MacAddress source_mac{};
   MacAddress destination_mac{};
-  Address source;  // both of one family; ports do not matter
+  Address source;  // source and destination are of one family; their ports are ignored
   Address destination;
   frame::Vlan vlan = std::nullopt;
-  uint32_t fragment = kIpv4Fragment;  // that word of an IPv4 header
+  uint32_t fragment = kIpv4Fragment;  // identification, flags and offset of an IPv4 header
 };
 
 // The headers of packets to one peer, without the fields that differ from packet to packet.
@@ -87,19 +95,19 @@ struct FrameDatagram {
   std::span<const uint8_t> bytes;  // what UDP carries
   Address source;
   Address destination;
-  uint32_t fragment = kIpv4Fragment;  // that word of the IPv4 header
+  uint32_t fragment = kIpv4Fragment;  // identification, flags and offset of an IPv4 header
   Ecn ecn = Ecn::kNotCapable;
 };
 
-// nullopt unless it is a complete UDP datagram: other protocols, IP fragments, IPv6 extension
-// headers, lengths that contradict each other, wrong IPv4 header checksums.
+// The UDP datagram in the frame; nullopt for other protocols, IP fragments, IPv6 extension headers,
+// lengths that contradict each other, and wrong IPv4 header checksums.
 std::optional<FrameDatagram> read_datagram(const frame::Ethernet& ethernet);
 
-// False for a frame with a UDP datagram that differs from its checksum (RFC 768, RFC 8200 section
-// 8.1). A checksum of 0 is none.
+// False for a frame whose UDP datagram does not match its checksum (RFC 768, RFC 8200 section 8.1).
+// A checksum of 0 means that there is none.
 bool has_right_udp_checksum(std::span<const uint8_t> frame);
 
-// Of the UDP datagram in a frame, if there is one, whose checksum is 0.
+// Computes the checksum of the UDP datagram in a frame, if there is one; the checksum must be 0.
 void set_udp_checksum(std::span<uint8_t> frame);
 
 }  // namespace pacecar

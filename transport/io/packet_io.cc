@@ -11,4 +11,10 @@ std::vector<uint16_t> source_ports(const PacketIo& io) {
   return ports;
 }
 
+uint8_t ip_traffic_class(uint32_t configured, TrafficClass traffic_class) {
+  constexpr uint32_t kDscpMask = 0xFC;
+  const Ecn ecn = traffic_class == TrafficClass::kData ? Ecn::kCapable0 : Ecn::kNotCapable;
+  return static_cast<uint8_t>((configured & kDscpMask) | static_cast<uint32_t>(ecn));
+}
+
 }  // namespace pacecar

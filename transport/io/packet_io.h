@@ -1,9 +1,8 @@
 // PacketIo: sends and receives datagrams in bursts. Back ends: udp, raw, dpdk and the simulator;
-// decorators (fault, trace, pcap) wrap any of them.
+// decorators (fault, trace, pcap) wrap any of them. A datagram that the system refuses is counted
+// and lost; the protocol above retransmits it.
 //
 // Thread rule: one thread at a time, except wait_fd(), which never changes.
-// Errors of single packets are counted, never thrown: a datagram that the network refuses is a
-// lost datagram, and the protocol above repairs it.
 #pragma once
 
 #include <cstddef>
@@ -16,29 +15,32 @@
 
 namespace pacecar {
 
+// On hosts: packets wait for interrupts, and until the polling thread is woken.
+inline constexpr Duration kHostJitter = Duration::from_us(100);
+// A thread that shares its core waits for the scheduler: some slices of a few ms each.
+inline constexpr Duration kHostPause = Duration::from_ms(25);
+
 struct PacketIoCaps {
-  Bytes datagram_bytes = 0;  // largest datagram: protocol header + payload + trailer
-  Bytes burst_bytes = 0;     // best burst to one destination on one path; 0: a packet
-  Bytes receive_bytes = 0;   // what the receive buffer holds before the network drops
-  uint32_t paths = 1;        // distinct UDP source ports
-  Rate line_rate;            // of the device; 0 when it does not know
-  bool checks_payload = false;  // a checksum below us already protects the payload
-  bool sees_ecn = false;        // RxPacket::ecn is real
-  // RxPacket::ipv4_fragment is real, and packets sent over IPv4 carry kIpv4Fragment.
+  Bytes datagram_bytes = 0;     // largest datagram: protocol header + payload + trailer
+  Bytes burst_bytes = 0;        // best burst to one destination on one path; 0: one packet
+  Bytes receive_bytes = 0;      // capacity of the receive buffer; packets beyond it are dropped
+  uint32_t paths = 1;           // distinct UDP source ports
+  Rate line_rate;               // of the device; 0: unknown
+  bool checks_payload = false;  // a lower layer's checksum already protects the payload
+  bool sees_ecn = false;        // RxPacket::ecn is that of the IP header
+  // RxPacket::ipv4_fragment is that of the IP header, and packets sent over IPv4 carry
+  // kIpv4Fragment.
   bool sees_ipv4_header = false;
-  // Over IPv4, packets of RoCE v2 that are given with the ICRC of kIpv4Unidentified leave with the
-  // ICRC of their real IP header; arriving packets may have any identification.
+  // Over IPv4, send() takes RoCE v2 packets with the ICRC of kIpv4Unidentified, and replaces it by
+  // the ICRC of the IP header with which they leave. Packets that arrive may have any
+  // identification.
   bool identifies_datagrams = false;
-  // Of this host: its random addition to round trips, and the longest pause of a healthy host.
+  // Of this host: its random addition to round trips, and its longest pause when it is healthy.
   Duration jitter;
   Duration pause;
 };
 
 struct PacketIoCounters {
-  uint64_t sent_packets = 0;
-  uint64_t sent_bytes = 0;
-  uint64_t received_packets = 0;
-  uint64_t received_bytes = 0;
   uint64_t send_errors = 0;     // datagrams that the system refused; treated as lost
   uint64_t receive_errors = 0;  // truncated or unreadable datagrams; dropped
   uint64_t send_blocked = 0;    // send() calls that accepted less than offered
@@ -53,20 +55,24 @@ class PacketIo {
   virtual const Address& local_address() const = 0;
   // The UDP port from which packets of that path and class leave.
   virtual uint16_t source_port(uint16_t path, TrafficClass traffic_class) const = 0;
-  // Takes packets in order and returns how many were taken; fewer means "full, again later".
+  // Takes packets in order and returns how many it took; fewer than offered: full, try again later.
   virtual size_t send(std::span<const TxPacket> packets, Instant now) = 0;
-  // Only the next receive() may put payload there (RxPacket::placed). Other packets are returned
-  // whole.
+  // The next receive() may put payload there (RxPacket::placed), later ones not. Packets that were
+  // not predicted are returned whole.
   virtual void predict(const Placement& /*placement*/) {}
   // Fills up to packets.size() entries and returns how many. Their memory is valid until the next
   // receive().
   virtual size_t receive(std::span<RxPacket> packets, Instant now) = 0;
-  // A file descriptor that is readable when packets wait, for an engine that sleeps; -1 if none.
+  // A file descriptor that is readable when packets wait, for an engine that sleeps; -1: none.
   virtual int wait_fd() const = 0;
   virtual const PacketIoCounters& counters() const = 0;
 };
 
 // Of all paths, then of control writes.
 std::vector<uint16_t> source_ports(const PacketIo& io);
+
+// The traffic class byte of an IP header: the upper six bits (DSCP) of `configured`, and ECN, which
+// data is capable of and control is not.
+uint8_t ip_traffic_class(uint32_t configured, TrafficClass traffic_class);
 
 }  // namespace pacecar

@@ -1,5 +1,5 @@
 // Conversion between Address and the sockets API's addresses. IPv4-mapped addresses become
-// sockaddr_in. Pure functions; any thread.
+// sockaddr_in. Pure. Thread rule: any thread.
 #pragma once
 
 #include <netinet/in.h>

@@ -9,7 +9,7 @@ void SwitchTraces::read(std::span<RxPacket> packets) {
   used_ = 0;
   for (RxPacket& packet : packets) {
     if (wire::classify(packet.bytes) != wire::PacketKind::kData) continue;
-    // Whole packets have a checksum after their header.
+    // A packet that was not trimmed has a checksum after its header.
     if (packet.bytes.size() == wire::kDataHeaderBytes) {
       packet.trimmed = true;
     } else {

@@ -1,4 +1,5 @@
-// Reads the traces of switches in data packets: trimming and telemetry. Thread rule: one thread.
+// SwitchTraces: reads what switches have done to data packets: trimming and telemetry. Thread rule:
+// one thread at a time.
 #pragma once
 
 #include <array>
@@ -13,7 +14,7 @@ namespace pacecar {
 
 class SwitchTraces {
  public:
-  // Sets `trimmed` and `telemetry` of packets with such traces, and removes these from their bytes.
+  // Sets `trimmed` and `telemetry` of the packets, and removes the telemetry from their bytes.
   // The telemetry is valid until the next read().
   void read(std::span<RxPacket> packets);
 

@@ -1,6 +1,6 @@
-// What a peer needs to reach a queue pair of a libfabric NIC.
+// OfiAddress: what a peer needs to reach a queue pair of a libfabric NIC.
 //
-// Pure.
+// Pure. Thread rule: any thread.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 #include "transport/base/result.h"
 #include "transport/nic/nic.h"
-#include "transport/ofi/host_turn.h"
+#include "transport/ofi/host_lock.h"
 
 namespace pacecar {
 
@@ -19,7 +19,7 @@ struct OfiAddress {
   uint64_t secret = 0;    // of its mailbox
   uint64_t rings = 0;     // its OfiRings, as the provider addresses them
   uint64_t rings_key = 0;
-  HostTurn::Place turn;  // if the provider works in shared memory
+  HostLock::Place lock;  // if the provider works in shared memory
   // The names of the NIC's endpoints, all of one length: first the one for control words.
   std::vector<std::vector<uint8_t>> endpoints;
 };

@@ -17,11 +17,11 @@
 namespace pacecar {
 namespace {
 
-// The longest sleep where the provider does not wake us for a peer's write.
+// The longest sleep if the provider does not wake us for a peer's write.
 constexpr timespec kLookAgain{.tv_sec = 0, .tv_nsec = 500'000};
 
-// shm names its memory by the process id. A killed process with the same id may have left memory,
-// and then opening fails. A random part makes names unique.
+// shm names its memory by the process id. If a killed process with the same id has left memory,
+// opening fails. A random part makes the names unique.
 void make_names_unique(fi_info& info) {
   const std::string name =
       fmt::format("{}-{:08x}", static_cast<const char*>(info.src_addr), random_word());
@@ -53,7 +53,7 @@ Result<OfiDomain> OfiDomain::open(OfiProvider provider, std::string name, size_t
   return domain;
 }
 
-// Some providers open a queue that should have a file descriptor, and then have none.
+// Some providers open a queue with a file descriptor, but have no descriptor then.
 Result<void> OfiDomain::open_completions() {
   fi_cq_attr attributes{.size = count_, .format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_FD};
   fid_cq* queue = nullptr;
@@ -79,7 +79,7 @@ Result<void> OfiDomain::wait_for(int fd) {
 }
 
 Result<void> OfiDomain::reopen_completions() {
-  completions_.reset();  // its file descriptor leaves the epoll with it
+  completions_.reset();  // which also removes its file descriptor from the epoll
   failed_ = false;
   return open_completions();
 }

@@ -23,7 +23,7 @@ class OfiDomain {
  public:
   static constexpr size_t kBatch = 32;
 
-  // `name` is the NIC's, for errors; `completions` how many may be outstanding.
+  // `name`: the NIC's, for errors. `completions`: how many may be outstanding.
   static Result<OfiDomain> open(OfiProvider provider, std::string name, size_t completions);
 
   const OfiProvider& provider() const { return provider_; }
@@ -33,7 +33,7 @@ class OfiDomain {
   fid_cq* completions() const { return completions_.get(); }
   const OfiLibrary& libfabric() const { return *provider_.info.get_deleter().libfabric; }
 
-  // `error`: as returned by calls, negative.
+  // `error`: negative, as calls return it.
   OfiFailure failure(int error) const;
   tl::unexpected<Error> failed(std::string_view call, int error) const {
     return tl::unexpected(ofi_error(call, failure(error), name_));
@@ -43,9 +43,9 @@ class OfiDomain {
     void* context = nullptr;  // of the operation; nullptr: unknown
     OfiFailure failure;
   };
-  // What has completed, at most kBatch, valid until the next call; drives the provider's progress.
+  // Completions, at most kBatch, valid until the next call. Drives the provider's progress.
   std::span<const fi_cq_data_entry> poll();
-  // The next failed operation, after a poll() that found an error; false: none.
+  // The next failed operation, after a poll() that found an error; false: there is none.
   bool take_failure(Failed* failed);
 
   // Replaces the completion queue; all endpoints must be closed. The old queue cannot be kept:
@@ -75,7 +75,7 @@ class OfiDomain {
   FileDescriptor timer_;    // if the provider has no file descriptor to wait for
   size_t count_ = 0;        // of completions
   bool wakes_ = false;
-  bool failed_ = false;  // the queue has an error entry
+  bool failed_ = false;  // the queue has error entries
   std::array<fi_cq_data_entry, kBatch> entries_;
 };
 

@@ -11,39 +11,32 @@
 namespace pacecar {
 
 Result<std::unique_ptr<OfiEndpoint>> OfiEndpoint::open(const OfiDomain& domain) {
-  std::unique_ptr<OfiEndpoint> endpoint(new OfiEndpoint(domain));
-  RETURN_IF_ERROR(endpoint->set_up());
-  return endpoint;
-}
-
-Result<void> OfiEndpoint::set_up() {
+  std::unique_ptr<OfiEndpoint> made(new OfiEndpoint(domain));
   fi_av_attr attributes{.type = FI_AV_TABLE};
   fid_av* addresses = nullptr;
-  if (const int error = fi_av_open(domain_.domain(), &attributes, &addresses, nullptr);
-      error != 0) {
-    return domain_.failed("fi_av_open", error);
+  if (const int error = fi_av_open(domain.domain(), &attributes, &addresses, nullptr); error != 0) {
+    return domain.failed("fi_av_open", error);
   }
-  addresses_.reset(addresses);
+  made->addresses_.reset(addresses);
   fid_ep* endpoint = nullptr;
-  fi_info* const info = domain_.provider().info.get();
-  if (const int error = domain_.libfabric().endpoint(domain_.domain(), info, &endpoint);
-      error != 0) {
-    return domain_.failed("fi_endpoint", error);
+  fi_info* const info = domain.provider().info.get();
+  if (const int error = domain.libfabric().endpoint(domain.domain(), info, &endpoint); error != 0) {
+    return domain.failed("fi_endpoint", error);
   }
-  endpoint_.reset(endpoint);
+  made->endpoint_.reset(endpoint);
   int error = fi_ep_bind(endpoint, &addresses->fid, 0);
   if (error == 0) {
-    error = fi_ep_bind(endpoint, &domain_.completions()->fid, FI_TRANSMIT | FI_RECV);
+    error = fi_ep_bind(endpoint, &domain.completions()->fid, FI_TRANSMIT | FI_RECV);
   }
   if (error == 0) error = fi_enable(endpoint);
-  if (error != 0) return domain_.failed("fi_enable", error);
+  if (error != 0) return domain.failed("fi_enable", error);
   size_t size = 0;
   fi_getname(&endpoint->fid, nullptr, &size);
-  name_.resize(size);
-  if (error = fi_getname(&endpoint->fid, name_.data(), &size); error != 0) {
-    return domain_.failed("fi_getname", error);
+  made->name_.resize(size);
+  if (error = fi_getname(&endpoint->fid, made->name_.data(), &size); error != 0) {
+    return domain.failed("fi_getname", error);
   }
-  return {};
+  return made;
 }
 
 Result<fi_addr_t> OfiEndpoint::add_peer(std::span<const uint8_t> name) {

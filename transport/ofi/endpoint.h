@@ -1,5 +1,5 @@
-// OfiEndpoint: an endpoint of a libfabric NIC, with the addresses of the peers that it writes to.
-// One serves all queue pairs: an endpoint is costly (tcp;ofi_rxm takes 67 MB for it).
+// OfiEndpoint: an endpoint of a libfabric NIC, with the addresses of the peers to which it writes.
+// An endpoint is costly (tcp;ofi_rxm takes 67 MB), so all queue pairs share few.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace pacecar {
 
-// The part of a write that goes to one place of the peer's memory.
+// A contiguous part of a write.
 struct OfiPart {
   const void* data = nullptr;
   Bytes length = 0;
@@ -47,20 +47,19 @@ class OfiEndpoint {
   // Its address, for peers.
   std::span<const uint8_t> name() const { return name_; }
 
-  // Remove each peer as often as it was added. Errors: kPeer for an invalid address.
+  // A peer is removed when remove_peer() has been called as often as add_peer(). Errors: kPeer for
+  // an invalid address.
   Result<fi_addr_t> add_peer(std::span<const uint8_t> name);
   void remove_peer(std::span<const uint8_t> name);
 
-  // As text.
+  // A peer's address as text.
   std::string text_of(std::span<const uint8_t> name) const;
 
-  // Completes as OfiWrite::answered has it. Returns 0 or a negative error; -FI_EAGAIN: try again
-  // later.
+  // Posts a write. Returns 0 or a negative error; -FI_EAGAIN: try again later.
   int write(const OfiWrite& write) const;
 
  private:
   explicit OfiEndpoint(const OfiDomain& domain) : domain_(domain) {}
-  Result<void> set_up();
 
   struct Peer {
     fi_addr_t address = FI_ADDR_UNSPEC;

@@ -107,9 +107,13 @@ const OfiErrorInfo& ofi_error_info(const OfiFailure& failure) {
 
 std::string describe_fault(const OfiPlace& place, const OfiFailure& failure) {
   const OfiErrorInfo& info = ofi_error_info(failure);
+  return describe_fault(place, fmt::format("{}, likely because {}", reported(failure), info.cause),
+                        info.cure);
+}
+
+std::string describe_fault(const OfiPlace& place, std::string_view what, std::string_view cure) {
   const std::string peer = place.peer.empty() ? "" : fmt::format(", peer {}", place.peer);
-  return fmt::format("{}{}: {}, likely because {}. To cure it, {}.", place.nic, peer,
-                     reported(failure), info.cause, info.cure);
+  return fmt::format("{}{}: {}. To cure it, {}.", place.nic, peer, what, cure);
 }
 
 Error ofi_error(std::string_view call, const OfiFailure& failure, std::string_view nic) {

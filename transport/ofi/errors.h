@@ -1,4 +1,4 @@
-// What libfabric reports, as sentences: what happened, its likely cause, and the cure.
+// Error texts for what libfabric reports: what happened, its likely cause, and the cure.
 //
 // Pure. Thread rule: any.
 #pragma once
@@ -11,13 +11,13 @@
 
 namespace pacecar {
 
-// Where it happened, as text.
+// Where a fault occurred, for the error text.
 struct OfiPlace {
   std::string_view nic;   // "ofi:tcp:eth0"
   std::string_view peer;  // its address; empty: not connected
 };
 
-// What an operation failed with.
+// The error of a failed operation.
 struct OfiFailure {
   int error = 0;              // FI_E..., positive
   int provider_error = 0;     // the provider's own number; 0: none
@@ -40,6 +40,7 @@ const OfiErrorInfo& ofi_error_info(const OfiFailure& failure);
 
 // A failed operation of a queue pair: NIC, peer, the provider's text, cause and cure.
 std::string describe_fault(const OfiPlace& place, const OfiFailure& failure);
+std::string describe_fault(const OfiPlace& place, std::string_view what, std::string_view cure);
 // `call` is the function's name, such as fi_endpoint.
 Error ofi_error(std::string_view call, const OfiFailure& failure, std::string_view nic);
 

@@ -12,7 +12,7 @@
 namespace pacecar {
 namespace {
 
-// The requested interface version: it has all that we use except dma-bufs.
+// The interface version that is requested: it has everything that is used except dma-bufs.
 constexpr uint32_t kInterface = FI_VERSION(1, 17);
 constexpr uint32_t kDmabufInterface = FI_VERSION(1, 20);
 #ifdef FI_MR_DMABUF
@@ -21,7 +21,7 @@ constexpr bool kKnowsDmabufs = true;
 constexpr bool kKnowsDmabufs = false;
 #endif
 
-// Restores the handlers of these signals.
+// Restores the process's handlers of these signals.
 class KeepSignalHandlers {
  public:
   KeepSignalHandlers() {

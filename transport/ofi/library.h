@@ -1,5 +1,5 @@
-// The entry points of libfabric, found at run time: a process that names no libfabric NIC does not
-// load it. All other calls go through the objects' own tables.
+// The entry points of libfabric, loaded at run time when a libfabric NIC is named. All other calls
+// go through the objects' own tables of functions.
 //
 // Thread rule: any.
 #pragma once
@@ -16,8 +16,8 @@ namespace pacecar {
 
 class OfiLibrary {
  public:
-  // Once per process; it stays loaded. Some of its dependencies install signal handlers: the
-  // program's own are restored. Errors: kUnavailable.
+  // Loads the library at the first call; it stays loaded. Some of its dependencies install signal
+  // handlers: the program's own are restored. Errors: kUnavailable.
   static Result<const OfiLibrary*> load(const std::string& file = "libfabric.so.1");
 
   // As fi_getinfo, with signals as in load(). `hints` are not changed.
@@ -34,7 +34,8 @@ class OfiLibrary {
   std::string text_of(int error) const { return strerror_(error); }
   // "1.17"
   std::string version() const;
-  // GPU memory by dma-buf: from version 1.20 on, here and where Pacecar was built.
+  // Whether GPU memory can be registered by dma-buf: the library and the headers of the build are
+  // of version 1.20 or later.
   bool takes_dmabufs() const;
 
  private:

@@ -9,8 +9,8 @@
 
 namespace pacecar {
 
-// Detects messages that are half written, or forged by guessing. With 64 secret random bits a
-// simple check is enough.
+// Detects messages that are half written or forged. As the secret has 64 random bits, a simple
+// check is enough.
 uint64_t OfiMessage::make_check(uint64_t secret) const {
   std::array<uint64_t, sizeof(OfiMessage) / sizeof(uint64_t)> words;
   std::memcpy(words.data(), this, sizeof *this);
@@ -33,18 +33,18 @@ OfiMailbox::Outgoing OfiMailbox::send(OfiMessage message) {
   return {&rings_.out[place], place};
 }
 
-bool OfiMailbox::has_come() const {
+bool OfiMailbox::has_arrived() const {
   const OfiMessage& place = rings_.in[taken_ % OfiRings::kMessages];
   return load_polled(place.sequence) == taken_ + 1;
 }
 
 std::optional<OfiMessage> OfiMailbox::take() {
-  if (!has_come()) return std::nullopt;
+  if (!has_arrived()) return std::nullopt;
   const OfiMessage message = load_polled_record(rings_.in[taken_ % OfiRings::kMessages]);
   if (message.check != message.make_check(secret_)) return std::nullopt;
   ++taken_;
   if (message.taken - taken_by_peer_ > sent_ - taken_by_peer_) {
-    nonsense_ = true;
+    broke_protocol_ = true;
     return std::nullopt;
   }
   taken_by_peer_ = message.taken;

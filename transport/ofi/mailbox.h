@@ -1,8 +1,8 @@
-// OfiMailbox: short messages between the two ends of a queue pair for what the provider does not
-// do: where memory lies and under which key, that it must not be written any more, that a write has
-// arrived, that an end is gone. A message is a remote write into a ring in the peer's memory. Its
-// sequence number shows that it is new, and its check that it is whole and from the peer: others do
-// not know the secret of the ring.
+// OfiMailbox: short messages between the two ends of a queue pair, for what the provider does not
+// do: they advertise and revoke memory, notify of a write that has arrived, and report that an end
+// is gone. A message is a remote write into a ring in the peer's memory. Its sequence number shows
+// that it is new. Its check shows that it is whole and from the peer, because others do not know
+// the secret of the ring.
 //
 // Pure. Thread rule: one owner.
 #pragma once
@@ -19,13 +19,13 @@ namespace pacecar {
 
 struct OfiMessage {
   enum class Kind : uint32_t {
-    kAsk = 1,  // where is your region `key`?
-    kRegion,   // there; or, with length 0, there is no such region that you may write
-    kRevoke,   // stop writing into my region `key`, and answer when nothing is outstanding
-    kRevoked,  // nothing is
+    kAsk = 1,  // asks for the peer's region `key`
+    kRegion,   // the answer; length 0: there is no such region that the asker may write
+    kRevoke,   // write no more to my region `key`, and answer when no write is outstanding
+    kRevoked,  // the answer
     kNotify,   // a write with immediate has arrived: `key` is the immediate, `length` its bytes
-    kTaken,    // nothing but `taken`
-    kGone,     // nothing of mine comes any more
+    kTaken,    // only acknowledges: `taken`
+    kGone,     // the last message of this end
   };
 
   // Only of kRegion: other messages are written without these fields.
@@ -35,9 +35,9 @@ struct OfiMessage {
   Kind kind = Kind::kTaken;
   uint32_t key = 0;
   uint64_t length = 0;    // bytes
-  uint64_t taken = 0;     // how many of the receiver's messages have been taken, ever
-  uint64_t check = 0;     // over all else and the secret of the ring
-  uint64_t sequence = 0;  // 1 is the first; last, so that it becomes visible last
+  uint64_t taken = 0;     // how many messages of the receiver its peer has taken so far
+  uint64_t check = 0;     // over all other fields and the secret of the ring
+  uint64_t sequence = 0;  // from 1 on; the last field, so that it becomes visible last
 
   // Bytes at its beginning that are not written.
   size_t unwritten() const { return kind == Kind::kRegion ? 0 : offsetof(OfiMessage, kind); }
@@ -54,41 +54,41 @@ struct OfiRings {
 
 class OfiMailbox {
  public:
-  // `rings` outlives it, and may have been other queue pairs' before; `secret` is of its ring, for
-  // the peer only.
+  // `rings` outlives it, and may have served other queue pairs before. `secret`: of its ring, known
+  // to the peer only.
   OfiMailbox(OfiRings& rings, uint64_t secret) : rings_(rings), secret_(secret) {
     rings_ = OfiRings();
   }
 
-  // `secret` is of the peer's ring.
+  // `secret`: of the peer's ring.
   void join(uint64_t secret) { peers_secret_ = secret; }
 
   // --- sending ---
-  // Some places are reserved for kTaken and kGone: otherwise two ends with full rings would wait
+  // Some entries are reserved for kTaken and kGone; otherwise two ends with full rings would wait
   // for each other.
   bool has_room() const { return in_peers_ring() < OfiRings::kMessages - kKept; }
   struct Outgoing {
     const OfiMessage* message = nullptr;  // unchanged until the peer has taken it
-    uint32_t place = 0;                   // in the peer's ring
+    uint32_t place = 0;                   // the index in the peer's ring
   };
-  // Call it with room, or for kTaken and kGone.
+  // Call it with has_room(), or for kTaken and kGone with has_room_to_notify().
   Outgoing send(OfiMessage message);
   // The provider did not take the newest message: undoes its send().
   void take_back() {
     --sent_;
     notified_ = notified_before_;
   }
-  // Enough has been taken since the last report that the peer may be waiting for it.
+  // So many messages have been taken without a report that the peer may be waiting for one.
   bool must_notify() const { return taken_ - notified_ >= kNotifyAfter; }
   bool has_room_to_notify() const { return in_peers_ring() < OfiRings::kMessages; }
 
   // --- receiving ---
-  // The next message, if there is one. A message with a wrong check is ignored.
+  // The next message, if there is one. A message with a wrong check is not taken.
   std::optional<OfiMessage> take();
-  // Something has arrived for take() to check.
-  bool has_come() const;
+  // Whether something has arrived, which take() will check.
+  bool has_arrived() const;
   // The peer has reported more messages taken than were sent.
-  bool nonsense() const { return nonsense_; }
+  bool broke_protocol() const { return broke_protocol_; }
 
  private:
   static constexpr uint32_t kKept = 8;
@@ -103,8 +103,8 @@ class OfiMailbox {
   uint64_t taken_by_peer_ = 0;
   uint64_t taken_ = 0;
   uint64_t notified_ = 0;         // of taken_
-  uint64_t notified_before_ = 0;  // the newest message was sent
-  bool nonsense_ = false;
+  uint64_t notified_before_ = 0;  // before the newest message was sent
+  bool broke_protocol_ = false;
 };
 
 }  // namespace pacecar

@@ -17,13 +17,30 @@ namespace {
 
 // A completion waits until the polling thread is woken.
 constexpr Duration kJitter = Duration::from_us(100);
-// Without a device that moves the data, it also waits for the other end's processor to do so.
+// Without a device that moves the data, it also waits for the peer's processor.
 constexpr Duration kSoftwareJitter = Duration::from_us(1000);
 // A thread that shares its core waits for the scheduler: some slices of a few ms each.
 constexpr Duration kPause = Duration::from_ms(25);
 constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
 constexpr uint32_t kOperations = 1 << 13;
 constexpr size_t kReceived = 1 << 13;
+
+// The peer's endpoint to which our endpoint `i` writes: control writes go to the first, data to the
+// others.
+const std::vector<uint8_t>& remote_endpoint(const OfiAddress& remote, size_t i) {
+  const size_t count = remote.endpoints.size();
+  const size_t for_data = std::max<size_t>(count - 1, 1);
+  return remote.endpoints[i == 0 ? 0 : (i - 1) % for_data + count - for_data];
+}
+
+// If a provider reaches this host only, the network's name includes the host: the kernel's boot id.
+std::string network_of(const OfiProvider& provider) {
+  std::string name = "ofi:" + provider.name;
+  if (!provider.traits.host_only) return name;
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return name + "@" + boot.substr(0, 8);
+}
 
 }  // namespace
 
@@ -38,55 +55,49 @@ Result<std::unique_ptr<OfiNic>> OfiNic::open(const OfiConfig& config, OfiProvide
 // A slot is reused only after all others, so late completions of a destroyed queue pair find an
 // empty one.
 OfiNic::OfiNic(const OfiConfig& config, OfiDomain domain, Instant now)
-    : config_(config),
+    : PacedNic(make_caps(config, domain), config.address, std::bit_ceil(2 * config.queue_pairs),
+               kReceived, now),
+      config_(config),
       domain_(std::move(domain)),
       memory_(domain_, config.regions),
-      rings_(std::bit_ceil(2 * config.queue_pairs)),
+      rings_(queue_pairs_.size()),
       ring_regions_(rings_.size()),
-      caps_(make_caps()),
-      queue_pairs_(rings_.size()),
       generation_(random_word()),
       operations_(kOperations),
-      flows_(*this, config.flows, caps_.burst_bytes, caps_.jitter, now),
-      controls_(queue_pairs_.size()),
-      talking_(queue_pairs_.size()),
-      completed_(queue_pairs_.size()),
-      stuck_(queue_pairs_.size()),
-      departing_(queue_pairs_.size()),
-      received_(kReceived),
-      now_(now),
-      departures_(now),
+      with_messages_(queue_pairs_.size()),
+      blocked_(queue_pairs_.size()),
+      leaving_(queue_pairs_.size()),
       next_watch_(now) {
   PACECAR_CHECK(config.paths > 0);
   for (uint32_t slot = 0; slot < queue_pairs_.size(); ++slot) free_slots_.push_back(slot);
 }
 
-// Notifies the peers, so that they need not wait for us. A software provider may still place
-// arrived writes meanwhile, and while its endpoints close. So only memory of our own stays
-// registered: the application may have freed its own already.
+// Notifies the peers, so that they need not wait for us. Meanwhile, and while its endpoints close,
+// a software provider may still place writes that have arrived. So only our own memory stays
+// registered: the application may have freed its memory already.
 OfiNic::~OfiNic() {
   const bool software = !domain_.traits().device;
   if (software) memory_.clear();
   for (const uint32_t slot : live_) {
     QueuePair& qp = *queue_pairs_[slot];
     if (qp.gone_sent || qp.peer_dead || !qp.mailbox.has_room_to_notify()) continue;
-    send_letter(qp, {.message = {.kind = OfiMessage::Kind::kGone}});
+    send_message(qp, {.message = {.kind = OfiMessage::Kind::kGone}});
   }
   if (software) ring_regions_.clear();
   close_endpoints();
 }
 
-// First processes the provider's own messages that have arrived: verbs;ofi_rxm 1.17 otherwise does
-// so while it closes, and crashes.
+// The poll processes the provider's own messages that have arrived: otherwise verbs;ofi_rxm 1.17
+// processes them while it closes, and crashes.
 void OfiNic::close_endpoints() {
   if (domain_.traits().device && !failed_) domain_.poll();
-  if (host_turn_) host_turn_->close();
+  if (host_lock_) host_lock_->close();
   endpoints_.clear();
 }
 
 Result<void> OfiNic::open_endpoints() {
   if (domain_.traits().host_only) {
-    ASSIGN_OR_RETURN(host_turn_, HostTurn::make());
+    ASSIGN_OR_RETURN(host_lock_, HostLock::make());
   }
   name_bytes_ = 0;
   size_t wanted = domain_.traits().endpoint_memory ? 1 : 1 + config_.paths;
@@ -102,38 +113,29 @@ Result<void> OfiNic::open_endpoints() {
   return {};
 }
 
-NicCaps OfiNic::make_caps() const {
-  const OfiTraits& traits = domain_.traits();
+NicCaps OfiNic::make_caps(const OfiConfig& config, const OfiDomain& domain) {
+  const OfiTraits& traits = domain.traits();
   const Bytes usual = traits.device ? kDefaultChunk : kSoftwareChunk;
-  const Bytes wanted = config_.chunk != 0 ? config_.chunk : usual;
+  const Bytes wanted = config.chunk != 0 ? config.chunk : usual;
   const Bytes chunk =
       std::clamp<Bytes>(wanted, std::min(traits.mtu, traits.max_write), traits.max_write);
-  return {.line_rate = config_.line_rate.bps() != 0 ? config_.line_rate
-                       : traits.speed.bps() != 0    ? traits.speed
-                                                    : kDefaultLineRate,
+  return {.line_rate = config.line_rate.bps() != 0 ? config.line_rate
+                       : traits.speed.bps() != 0   ? traits.speed
+                                                   : kDefaultLineRate,
           .mtu = traits.mtu,
           .burst_bytes = chunk,
           .jitter = traits.device ? kJitter : kSoftwareJitter,
           .pause = kPause,
-          .flows = config_.flows,
-          .queue_pairs = config_.queue_pairs,
-          .regions = config_.regions,
+          .flows = config.flows,
+          .queue_pairs = config.queue_pairs,
+          .regions = config.regions,
           .write_bytes = chunk,
           .software = !traits.gpu_memory,
           .paces_packets = false,
           .manual_progress = !traits.device,
           .dma_buf = traits.gpu_memory,
-          .silent_writes_wake = domain_.wakes(),
-          .networks = {network()}};
-}
-
-// If a provider reaches this host only, the network's name includes the host: the kernel's boot id.
-std::string OfiNic::network() const {
-  std::string name = "ofi:" + provider().name;
-  if (!domain_.traits().host_only) return name;
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return name + "@" + boot.substr(0, 8);
+          .silent_writes_wake = domain.wakes(),
+          .networks = {network_of(domain.provider())}};
 }
 
 OfiNotification OfiNic::notification() const {
@@ -141,20 +143,6 @@ OfiNotification OfiNic::notification() const {
 }
 
 // --- queue pairs ---
-
-OfiNic::QueuePair* OfiNic::find_any(QueuePairId id) {
-  QueuePair* qp = queue_pairs_[slot_of(id)].get();
-  return qp != nullptr && qp->id == id ? qp : nullptr;
-}
-
-const OfiNic::QueuePair* OfiNic::find(QueuePairId id) const {
-  const QueuePair* qp = queue_pairs_[slot_of(id)].get();
-  return qp != nullptr && qp->id == id && qp->state != QueuePair::State::kLeaving ? qp : nullptr;
-}
-
-OfiNic::QueuePair* OfiNic::find(QueuePairId id) {
-  return const_cast<QueuePair*>(static_cast<const OfiNic*>(this)->find(id));
-}
 
 Result<QueuePairId> OfiNic::create_queue_pair(const QueuePairConfig& config) {
   PACECAR_CHECK(config.flow < flows_.size() && config.receives == 0);
@@ -167,9 +155,10 @@ Result<QueuePairId> OfiNic::create_queue_pair(const QueuePairConfig& config) {
         "all queue pairs of the NIC are used: close connections or raise PACECAR_MAX_FLOWS");
   }
   const uint32_t slot = free_slots_.front();
-  // The rings have a key of their own, so a peer reaches no other's rings. The slot's previous key
-  // stayed valid until now for late messages: a wrong key may end the whole connection to a peer.
-  ASSIGN_OR_RETURN(ring_regions_[slot], memory_.lend(&rings_[slot], sizeof(OfiRings)));
+  // Each queue pair's rings have a key of their own, so that a peer cannot write to the rings of
+  // others. The slot's previous key was valid until now, for late messages: a wrong key may end the
+  // whole connection to a peer.
+  ASSIGN_OR_RETURN(ring_regions_[slot], memory_.add_own(&rings_[slot], sizeof(OfiRings)));
   free_slots_.pop_front();
   ++in_use_;
   const auto slots = static_cast<uint32_t>(queue_pairs_.size());
@@ -187,11 +176,11 @@ QueuePairAddress OfiNic::queue_pair_address(QueuePairId id) const {
                      .secret = qp->secret,
                      .rings = rings.place,
                      .rings_key = rings.provider_key,
-                     .turn = host_turn_ ? host_turn_->place() : HostTurn::Place(),
+                     .lock = host_lock_ ? host_lock_->place() : HostLock::Place(),
                      .endpoints = {}};
   for (const auto& endpoint : endpoints_) {
     auto& name = address.endpoints.emplace_back(endpoint->name().begin(), endpoint->name().end());
-    name.resize(name_bytes_);  // textual names contain numbers and differ in length
+    name.resize(name_bytes_);  // names that are text contain numbers, and differ in length
   }
   return encode(address);
 }
@@ -208,16 +197,12 @@ Result<void> OfiNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t>
                             "the same on both sides with PACECAR_NICS",
                             domain_.name()));
   }
-  if (host_turn_) {
-    ASSIGN_OR_RETURN(auto turn, HostTurn::join(address.turn));
-    qp->turn = std::move(turn);
+  if (host_lock_) {
+    ASSIGN_OR_RETURN(qp->lock, HostLock::join(address.lock));
   }
   qp->remote = std::move(address);
-  // Control writes go to the peer's first endpoint, data to the others.
-  const size_t for_data = std::max<size_t>(qp->remote.endpoints.size() - 1, 1);
   for (size_t i = 0; i < endpoints_.size(); ++i) {
-    const size_t there = i == 0 ? 0 : (i - 1) % for_data + qp->remote.endpoints.size() - for_data;
-    auto peer = endpoints_[i]->add_peer(qp->remote.endpoints[there]);
+    auto peer = endpoints_[i]->add_peer(remote_endpoint(qp->remote, i));
     if (!peer) {
       remove_peers(*qp);
       qp->peers.clear();
@@ -234,38 +219,20 @@ Result<void> OfiNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t>
 }
 
 void OfiNic::remove_peers(const QueuePair& qp) {
-  const size_t for_data = std::max<size_t>(qp.remote.endpoints.size() - 1, 1);
   for (size_t i = 0; i < qp.peers.size(); ++i) {
-    const size_t there = i == 0 ? 0 : (i - 1) % for_data + qp.remote.endpoints.size() - for_data;
-    endpoints_[i]->remove_peer(qp.remote.endpoints[there]);
+    endpoints_[i]->remove_peer(remote_endpoint(qp.remote, i));
   }
-}
-
-std::string OfiNic::peer(QueuePairId id) const {
-  const QueuePair* qp = find(id);
-  return qp == nullptr ? std::string() : qp->peer;
-}
-
-std::string OfiNic::fault(QueuePairId id) const {
-  const QueuePair* qp = find(id);
-  return qp == nullptr ? std::string() : qp->fault;
 }
 
 QueuePairMemory OfiNic::queue_pair_memory(const QueuePairConfig& config) const {
   return {.state = sizeof(QueuePair) + sizeof(OfiRings) +
                    config.work_requests * sizeof(WorkRequest) +
-                   QueuePair::kMaxWaiting * sizeof(OfiQueuePair::Letter),
+                   QueuePair::kMaxWaiting * sizeof(OfiQueuePair::QueuedMessage),
           .queues = 0};
 }
 
-std::string OfiNic::describe(const QueuePair& qp, std::string_view what,
-                             std::string_view cure) const {
-  const std::string peer = qp.peer.empty() ? "" : fmt::format(", peer {}", qp.peer);
-  return fmt::format("{}{}: {}. To cure it, {}.", domain_.name(), peer, what, cure);
-}
-
 void OfiNic::break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault) {
-  if (qp.state == QueuePair::State::kLeaving) return step_leaving(qp);
+  if (qp.leaving()) return step_leaving(qp);
   if (qp.state == QueuePair::State::kBroken) return;
   qp.state = QueuePair::State::kBroken;
   qp.broken_by = status;
@@ -293,30 +260,30 @@ void OfiNic::destroy_queue_pair(QueuePairId id) {
   sweep();
 }
 
-// A broken end notifies only a peer that has left, and waits for it.
+// A broken queue pair sends kGone only to a peer that has left, as that peer waits for it.
 void OfiNic::step_leaving(QueuePair& qp) {
-  const bool leaving = qp.state == QueuePair::State::kLeaving;
+  const bool leaving = qp.leaving();
   const bool broken = qp.state == QueuePair::State::kBroken;
   if (!leaving && !(broken && qp.peer_gone)) return;
   if (!qp.gone_sent && !qp.peer_dead && qp.started == 0 && qp.outbox.empty()) {
     qp.gone_sent = true;
-    write_letter(qp, {.kind = OfiMessage::Kind::kGone});
+    queue_message(qp, {.kind = OfiMessage::Kind::kGone});
   }
-  if (leaving) departing_.add(slot_of(qp.id));
+  if (leaving) leaving_.add(slot_of(qp.id));
 }
 
-// Forgets leaving queue pairs that have nothing more to send or to wait for.
+// Frees leaving queue pairs that have nothing more to send or to wait for.
 void OfiNic::sweep() {
-  for (size_t left = departing_.size(); left > 0; --left) {
-    const uint32_t slot = departing_.take();
+  for (size_t left = leaving_.size(); left > 0; --left) {
+    const uint32_t slot = leaving_.take();
     const QueuePair& qp = *queue_pairs_[slot];
     const bool peer_knows = qp.peer_dead || (qp.gone_sent && qp.outbox.empty());
-    if (peer_knows && qp.idle() && !qp.trusted()) forget(slot);
+    if (peer_knows && qp.idle() && !qp.peer_may_write()) forget(slot);
   }
 }
 
 void OfiNic::forget(uint32_t slot) {
-  for (WorkList* list : {&controls_, &talking_, &completed_, &stuck_, &departing_})
+  for (WorkList* list : {&controls_, &with_messages_, &completed_, &blocked_, &leaving_})
     list->remove(slot);
   std::erase(live_, slot);
   if (!failed_) remove_peers(*queue_pairs_[slot]);
@@ -328,7 +295,7 @@ void OfiNic::reopen_endpoints(const std::string& why) {
   for (OfiOperation& operation : operations_.all()) {
     if (operation.kind != OfiOperation::Kind::kWrite) continue;
     QueuePair* qp = find_any(operation.queue_pair);
-    if (qp != nullptr && qp->config.paced && qp->state != QueuePair::State::kLeaving) {
+    if (qp != nullptr && qp->config.paced && !qp->leaving()) {
       flows_.on_done(qp->config.flow, operation.bytes);
     }
   }
@@ -340,10 +307,11 @@ void OfiNic::reopen_endpoints(const std::string& why) {
     QueuePair& qp = *queue_pairs_[slot];
     qp.peers.clear();
     qp.peer_dead = true;
-    qp.started = qp.letters = 0;
+    qp.started = qp.messages = 0;
     qp.outbox.clear();
     break_queue_pair(qp, CompletionStatus::kLocalError,
-                     describe(qp, why, "connect again, and look for the first error at the peers"));
+                     describe_fault(place_of(qp), why,
+                                    "connect again, and look for the first error at the peers"));
   }
   sweep();
 }

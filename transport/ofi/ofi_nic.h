@@ -1,6 +1,6 @@
 // OfiNic: a NIC on the reliable datagrams and remote writes of a libfabric provider. Its endpoints
-// serve all queue pairs: a queue pair is an agreement of two NICs, kept by messages (mailbox.h).
-// Work requests wait here until the flow's limits admit them, write by write.
+// serve all queue pairs; the two ends of a queue pair agree by messages (mailbox.h). Work requests
+// wait here until the flow's limits allow each write.
 //
 // Thread rule: one thread at a time, except wait_fd().
 #pragma once
@@ -13,13 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "transport/base/fixed_queue.h"
 #include "transport/base/fresh_pages.h"
 #include "transport/base/log.h"
 #include "transport/base/work_list.h"
-#include "transport/nic/nic.h"
-#include "transport/nic/nic_port.h"
-#include "transport/nic/paced/paced_flows.h"
+#include "transport/nic/paced/paced_nic.h"
 #include "transport/ofi/domain.h"
 #include "transport/ofi/endpoint.h"
 #include "transport/ofi/operations.h"
@@ -42,9 +39,10 @@ struct OfiConfig {
   std::optional<OfiNotification> notification;
 };
 
-class OfiNic final : public Nic, public NicPort, private WaitingWork {
+class OfiNic final : public PacedNic<OfiQueuePair> {
  public:
-  // If a processor moves the data, a write costs more than fine pacing is worth.
+  // With a processor that moves the data, writes are larger: each costs more than fine pacing
+  // gains.
   static constexpr Bytes kDefaultChunk = 64 << 10;
   static constexpr Bytes kSoftwareChunk = 512 << 10;
 
@@ -54,48 +52,31 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   ~OfiNic() override;
 
   const OfiProvider& provider() const { return domain_.provider(); }
-  // Closes all endpoints and opens new ones, when nothing else frees memory that is in use. Breaks
-  // all queue pairs.
+  // Closes all endpoints and opens new ones; breaks all queue pairs. It is the last way to end all
+  // use of memory.
   void reopen_endpoints(const std::string& why);
 
   // --- Nic ---
-  const NicCaps& caps() const override { return caps_; }
-  const NicCounters& counters() const override { return counters_; }
   Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override;
   Result<MemoryRegion> register_dmabuf(const DmaBufMemory& memory, Access access) override;
-  // Waits, for a bounded time, for the provider and for peers that may write there; closes the
+  // Waits, for a bounded time, for the provider, and for peers that may write there; reopens the
   // endpoints if they do not answer.
   void deregister_memory(const MemoryRegion& region) override;
   Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override;
   QueuePairAddress queue_pair_address(QueuePairId id) const override;
   Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) override;
-  std::string peer(QueuePairId id) const override;
   QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const override;
-  std::string fault(QueuePairId id) const override;
   void halt_queue_pair(QueuePairId id) override;
   void destroy_queue_pair(QueuePairId id) override;
   size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
-  size_t poll(std::span<Completion> completions) override;
-  size_t poll_signals(std::span<FlowSignal> signals) override {
-    return flows_.poll_signals(signals);
-  }
-  void report_arrivals(bool wanted) override { flows_.report_arrivals(wanted); }
-  size_t poll_arrivals(std::span<FlowArrival> arrivals) override {
-    return flows_.poll_arrivals(arrivals);
-  }
-  void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override {
-    flows_.set_limits(flow, limits, now);
-  }
   void on_time(Instant now) override;
   Instant next_deadline() const override;
 
   // --- NicPort ---
-  Nic& nic() override { return *this; }
   size_t receive(Instant now) override;
   size_t transmit(Instant now) override;
   bool prepare_to_wait() override;
   int wait_fd() const override { return domain_.wait_fd(); }
-  const Address& address() const override { return config_.address; }
 
  private:
   using QueuePair = OfiQueuePair;
@@ -103,21 +84,14 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   OfiNic(const OfiConfig& config, OfiDomain domain, Instant now);
   Result<void> open_endpoints();
   void close_endpoints();
-  NicCaps make_caps() const;
-  std::string network() const;
+  static NicCaps make_caps(const OfiConfig& config, const OfiDomain& domain);
   OfiNotification notification() const;
 
   // --- queue pairs ---
-  // A queue pair of the user: not one that is leaving.
-  QueuePair* find(QueuePairId id);
-  const QueuePair* find(QueuePairId id) const;
-  QueuePair* find_any(QueuePairId id);
-  uint32_t slot_of(QueuePairId id) const {
-    return id & static_cast<uint32_t>(queue_pairs_.size() - 1);
-  }
   void break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault);
-  std::string describe(const QueuePair& qp, std::string_view what, std::string_view cure) const;
   OfiPlace place_of(const QueuePair& qp) const { return {domain_.name(), qp.peer}; }
+  // Ends an operation at the provider, and returns its queue pair; nullptr: that is gone.
+  QueuePair* end_operation(void* context, OfiOperation* ended);
   // Sends kGone when nothing of ours is outstanding.
   void step_leaving(QueuePair& qp);
   void sweep();
@@ -125,7 +99,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   void remove_peers(const QueuePair& qp);
 
   // --- memory ---
-  // Drives provider and messages until `done()`; false: not in time.
+  // Drives the provider and the messages until `done()`; false: not within the limit.
   bool wait_until(Duration limit, const std::function<bool()>& done);
   bool in_use(uint32_t local_key) const;
   void revoke(QueuePair& qp, uint32_t key);
@@ -138,7 +112,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   void on_write_over(QueuePair& qp, const OfiOperation& operation);
   void finish(QueuePair& qp, uint64_t number, CompletionStatus status);
   size_t take_messages(QueuePair& qp);
-  void on_nonsense(QueuePair& qp);
+  void on_protocol_error(QueuePair& qp);
   void on_message(QueuePair& qp, const OfiMessage& message);
   void on_ask(QueuePair& qp, uint32_t key);
   void on_region(QueuePair& qp, const OfiMessage& message);
@@ -147,13 +121,13 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   // --- what leaves ---
   const WorkRequest* waiting(uint32_t slot) const override;
   void wake(QueuePair& qp);
-  void settle_waiting(QueuePair& qp);
-  size_t transmit_letters();
+  void prepare_waiting(QueuePair& qp);
+  size_t transmit_messages();
   OfiPart part_of(const QueuePair& qp, const OfiMailbox::Outgoing& outgoing) const;
-  bool send_letter(QueuePair& qp, const OfiQueuePair::Letter& letter);
+  bool send_message(QueuePair& qp, const OfiQueuePair::QueuedMessage& queued);
   bool wants_answer(const QueuePair& qp, Bytes bytes) const;
-  void write_letter(QueuePair& qp, const OfiMessage& message,
-                    uint64_t finishes = OfiQueuePair::kNoNumber, uint8_t endpoint = 0);
+  void queue_message(QueuePair& qp, const OfiMessage& message,
+                     uint64_t finishes = OfiQueuePair::kNoNumber, uint8_t endpoint = 0);
   size_t transmit_control(QueuePair& qp, Instant now);
   // False: nothing was posted to the provider.
   bool start(QueuePair& qp, uint8_t endpoint, Instant now);
@@ -162,48 +136,38 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   int hand_over(QueuePair& qp, uint8_t endpoint, const OfiWrite& write);
   // Handles the provider's answer; true if it has taken the operation.
   bool accepted(QueuePair& qp, int error);
-  void set_stuck(QueuePair& qp);
-  void unstick(QueuePair& qp);
-  // Tries again those of stuck_ that are `meant`, in the order in which they were refused.
-  void unstick_all(const std::function<bool(const QueuePair&)>& meant);
+  void block(QueuePair& qp);
+  void unblock(QueuePair& qp);
+  // Unblocks those of blocked_ that are `meant`, in the order in which they were blocked.
+  void unblock_if(const std::function<bool(const QueuePair&)>& meant);
   void on_room(QueuePair& qp);
-  void retry_stuck(Instant now);
+  void retry_blocked(Instant now);
   void set_time(Instant now);
   void watch(Instant now);
   void on_silence(QueuePair& qp);
-  QueuePair* holder();
-  Bytes packets_of(Bytes payload) const;
+  QueuePair* first_awaited();
 
   OfiConfig config_;
   // Each member is made from those before it.
   OfiDomain domain_;
-  std::optional<HostTurn> host_turn_;  // for our endpoints, if the provider works in shared memory
+  std::optional<HostLock> host_lock_;  // for our endpoints, if the provider works in shared memory
   std::vector<std::unique_ptr<OfiEndpoint>> endpoints_;  // for control words, then for data
   size_t name_bytes_ = 0;                                // of the longest name of them
   OfiRegistrations memory_;
   OwnPages<OfiRings> rings_;                            // by slot
   std::vector<OfiRegistrations::Region> ring_regions_;  // of each slot's latest queue pair
-  std::optional<uint32_t> taken_back_;                  // the key that is being deregistered
-  NicCaps caps_;
-  NicCounters counters_;
-  std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot, the low bits of the number
+  std::optional<uint32_t> retiring_;                    // the key that is being deregistered
   std::deque<uint32_t> free_slots_;  // reused in turns, so that late completions find no queue pair
   std::vector<uint32_t> live_;       // slots of queue pairs that are connected, broken or leaving
   uint32_t in_use_ = 0;              // queue pairs of the user
   uint32_t generation_;
   OfiOperations operations_;
-  uint64_t handed_over_ = 0;      // to the provider, of them
-  std::vector<Bytes> in_flight_;  // by endpoint
-  PacedFlows flows_;
-  WorkList controls_;   // slots of unpaced queue pairs with work
-  WorkList talking_;    // slots of queue pairs with messages to send
-  WorkList completed_;  // slots of queue pairs with completions
-  WorkList stuck_;      // slots of queue pairs that the provider has no room for
-  WorkList departing_;  // slots of queue pairs that may have finished leaving
-  FixedQueue<Completion> received_;
-  Instant now_;                          // of the last turn
-  Instant departures_;                   // when all posted writes have left, at line rate
-  Instant retry_at_ = Instant::never();  // the first of stuck_
+  uint64_t handed_over_ = 0;             // to the provider, of them
+  std::vector<Bytes> in_flight_;         // by endpoint
+  WorkList with_messages_;               // slots of queue pairs with messages to send
+  WorkList blocked_;                     // slots of queue pairs that the provider has no room for
+  WorkList leaving_;                     // slots of queue pairs that may have finished leaving
+  Instant retry_at_ = Instant::never();  // the first of blocked_
   Instant next_watch_;
   size_t turn_ = 0;      // over the endpoints for data
   bool failed_ = false;  // opening endpoints has failed

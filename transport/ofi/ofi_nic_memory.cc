@@ -1,5 +1,6 @@
-// The part of OfiNic that advertises memory to peers and revokes it. A software provider may
-// continue a write after its memory is deregistered, so the peers are asked first.
+// The part of OfiNic that registers memory and revokes it at the peers. A software provider may
+// continue a write after the memory is deregistered, so the peers must confirm first that they
+// write no more.
 #include <sched.h>
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace pacecar {
 namespace {
 
-// How long the peer of a lost lane may take to answer; meanwhile its messages wait for another
+// How long the peer of a lost bond lane may take to answer; meanwhile the messages wait for another
 // lane.
 constexpr Duration kHaltLimit = Duration::from_ms(50);
 
@@ -34,8 +35,8 @@ bool OfiNic::wait_until(Duration limit, const std::function<bool()>& done) {
     const auto waited = Duration::from_ns(std::chrono::nanoseconds(Clock::now() - begin).count());
     if (!patience.lasts(waited)) return false;
     receive(begin_now + waited);
-    retry_stuck(begin_now + waited);
-    transmit_letters();
+    retry_blocked(begin_now + waited);
+    transmit_messages();
     sched_yield();
   }
   return true;
@@ -48,28 +49,28 @@ bool OfiNic::in_use(uint32_t local_key) const {
 }
 
 void OfiNic::revoke(QueuePair& qp, uint32_t key) {
-  if (qp.trusted() && !qp.gone_sent) {
-    write_letter(qp, {.kind = OfiMessage::Kind::kRevoke, .key = key});
+  if (qp.peer_may_write() && !qp.gone_sent) {
+    queue_message(qp, {.kind = OfiMessage::Kind::kRevoke, .key = key});
   }
 }
 
 void OfiNic::deregister_memory(const MemoryRegion& region) {
   const uint32_t key = region.key;
-  taken_back_ = key;
+  retiring_ = key;
   for (const auto& qp : queue_pairs_) {
     if (qp == nullptr) continue;
     qp->work.revoke(key);
-    if (qp->state != QueuePair::State::kLeaving) completed_.add(slot_of(qp->id));
-    if (qp->lent.contains(key)) revoke(*qp, key);
+    if (!qp->leaving()) completed_.add(slot_of(qp->id));
+    if (qp->advertised.contains(key)) revoke(*qp, key);
   }
-  const auto lent = [&] {
+  const auto advertised = [&] {
     return std::ranges::any_of(queue_pairs_, [key](const auto& qp) {
-      return qp != nullptr && qp->trusted() && qp->lent.contains(key);
+      return qp != nullptr && qp->peer_may_write() && qp->advertised.contains(key);
     });
   };
-  // Our own writes, too, are over when they are completed. Nothing outlives the endpoints.
+  // Our own writes must complete, too. No use of the memory outlives the endpoints.
   const bool unused = wait_until(config_.silence_limit, [&] { return !in_use(key); });
-  if (!unused || !wait_until(config_.silence_limit, [&] { return !lent(); })) {
+  if (!unused || !wait_until(config_.silence_limit, [&] { return !advertised(); })) {
     for (OfiOperation& operation : operations_.all()) {
       if (operation.kind != OfiOperation::Kind::kWrite || operation.local_key != key) continue;
       QueuePair* qp = find(operation.queue_pair);
@@ -79,7 +80,7 @@ void OfiNic::deregister_memory(const MemoryRegion& region) {
     reopen_endpoints("memory was deregistered while a peer, or the provider, was using it");
   }
   memory_.remove(key);
-  taken_back_.reset();
+  retiring_.reset();
 }
 
 void OfiNic::halt_queue_pair(QueuePairId id) {
@@ -89,10 +90,10 @@ void OfiNic::halt_queue_pair(QueuePairId id) {
   }
   qp = find(id);
   qp->halted = true;
-  for (const uint32_t key : qp->lent) revoke(*qp, key);
-  const auto quiet = [&] { return !qp->trusted(); };
+  for (const uint32_t key : qp->advertised) revoke(*qp, key);
+  const auto quiet = [&] { return !qp->peer_may_write(); };
   if (!wait_until(kHaltLimit, quiet)) {
-    reopen_endpoints("a peer did not say that it writes no more");
+    reopen_endpoints("a peer did not confirm that it writes no more");
   }
 }
 

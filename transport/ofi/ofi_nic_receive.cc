@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "transport/nic/paced/next_completion.h"
 #include "transport/ofi/ofi_nic.h"
 
 namespace pacecar {
@@ -15,7 +14,7 @@ constexpr std::string_view kSameVersion = "run the same version of Pacecar on bo
 
 size_t OfiNic::receive(Instant now) {
   set_time(now);
-  // If there is no room here, completions stay with the provider, and messages in the rings.
+  // Without room here, completions stay at the provider, and messages in the rings.
   if (failed_ || received_.size() + 2 * OfiDomain::kBatch > received_.capacity()) return 0;
   const auto entries = poll_provider();
   size_t count = entries.size();
@@ -27,13 +26,28 @@ size_t OfiNic::receive(Instant now) {
 }
 
 std::span<const fi_cq_data_entry> OfiNic::poll_provider() {
-  if (!host_turn_) return domain_.poll();
-  const int error = host_turn_->take();
+  if (!host_lock_) return domain_.poll();
+  const int error = host_lock_->acquire();
   if (error == -EOWNERDEAD) reopen_endpoints("a peer has died while it wrote here");
   if (error != 0) return {};
   const auto entries = domain_.poll();
-  host_turn_->give_back();
+  host_lock_->release();
   return entries;
+}
+
+OfiNic::QueuePair* OfiNic::end_operation(void* context, OfiOperation* ended) {
+  OfiOperation* operation = operations_.find(context);
+  if (operation == nullptr) return nullptr;
+  *ended = *operation;
+  operations_.give_back(*operation);
+  QueuePair* qp = find_any(ended->queue_pair);
+  if (qp == nullptr) return nullptr;
+  if (ended->kind == OfiOperation::Kind::kWrite) {
+    on_write_over(*qp, *ended);
+  } else {
+    --qp->messages;
+  }
+  return qp;
 }
 
 void OfiNic::on_entry(const fi_cq_data_entry& entry, Instant now) {
@@ -41,25 +55,19 @@ void OfiNic::on_entry(const fi_cq_data_entry& entry, Instant now) {
     ++counters_.unknown_queue_pair;
     return;
   }
-  OfiOperation* operation = operations_.find(entry.op_context);
-  if (operation == nullptr) return;
-  const OfiOperation done = *operation;
-  operations_.give_back(*operation);
-  QueuePair* qp = find_any(done.queue_pair);
+  OfiOperation done;
+  QueuePair* qp = end_operation(entry.op_context, &done);
   if (qp == nullptr) return;
   if (done.answered) qp->since = qp->last_sign = now;
   if (done.kind == OfiOperation::Kind::kWrite) {
-    on_write_over(*qp, done);
     const Duration rtt = std::max(now - done.departure, Duration::from_ns(1));
-    const bool flows = qp->config.paced && qp->state != QueuePair::State::kLeaving;
+    const bool flows = qp->config.paced && !qp->leaving();
     if (flows) flows_.on_acknowledged(qp->config.flow, done.bytes, rtt);
     if (done.notifies && qp->connected()) {
-      write_letter(*qp,
-                   {.kind = OfiMessage::Kind::kNotify, .key = done.immediate, .length = done.bytes},
-                   done.number);
+      queue_message(
+          *qp, {.kind = OfiMessage::Kind::kNotify, .key = done.immediate, .length = done.bytes},
+          done.number);
     }
-  } else {
-    --qp->letters;
   }
   if (done.finishes && !done.notifies) finish(*qp, done.number, CompletionStatus::kOk);
   on_room(*qp);
@@ -68,20 +76,12 @@ void OfiNic::on_entry(const fi_cq_data_entry& entry, Instant now) {
 }
 
 void OfiNic::on_failure(const OfiDomain::Failed& failed) {
-  OfiOperation* operation = operations_.find(failed.context);
-  if (operation == nullptr) return;
-  const OfiOperation done = *operation;
-  operations_.give_back(*operation);
-  QueuePair* qp = find_any(done.queue_pair);
+  OfiOperation done;
+  QueuePair* qp = end_operation(failed.context, &done);
   if (qp == nullptr) return;
   const OfiErrorInfo& info = ofi_error_info(failed.failure);
   const bool write = done.kind == OfiOperation::Kind::kWrite;
-  if (write) {
-    on_write_over(*qp, done);
-  } else {
-    --qp->letters;
-  }
-  // Without a connection neither side writes to the other's memory, so the peer counts as dead.
+  // Without a connection neither end writes to the other's memory, so the peer counts as dead.
   if (info.status == CompletionStatus::kRetryExceeded) qp->peer_dead = true;
   if (write && info.status == CompletionStatus::kRemoteAccessError && done.finishes) {
     finish(*qp, done.number, info.status);
@@ -89,22 +89,22 @@ void OfiNic::on_failure(const OfiDomain::Failed& failed) {
   break_queue_pair(*qp, info.status, describe_fault(place_of(*qp), failed.failure));
 }
 
-// Whatever its result.
+// A write is over, with any result.
 void OfiNic::on_write_over(QueuePair& qp, const OfiOperation& operation) {
   --qp.started;
   in_flight_[operation.endpoint] -= operation.bytes;
-  if (qp.config.paced && qp.state != QueuePair::State::kLeaving) {
+  if (qp.config.paced && !qp.leaving()) {
     flows_.on_done(qp.config.flow, operation.bytes);
   }
   const auto region = qp.regions.find(operation.remote_key);
   if (region == qp.regions.end() || --region->second.writes > 0 || !region->second.revoked) return;
   qp.regions.erase(region);
-  write_letter(qp, {.kind = OfiMessage::Kind::kRevoked, .key = operation.remote_key});
+  queue_message(qp, {.kind = OfiMessage::Kind::kRevoked, .key = operation.remote_key});
 }
 
 void OfiNic::finish(QueuePair& qp, uint64_t number, CompletionStatus status) {
   qp.work.finish(number, status);
-  if (qp.state != QueuePair::State::kLeaving) completed_.add(slot_of(qp.id));
+  if (!qp.leaving()) completed_.add(slot_of(qp.id));
 }
 
 void OfiNic::on_notified(QueuePair& qp, uint32_t immediate, Bytes bytes) {
@@ -112,13 +112,10 @@ void OfiNic::on_notified(QueuePair& qp, uint32_t immediate, Bytes bytes) {
     ++counters_.unknown_queue_pair;
     return;
   }
-  received_.push({.bytes = bytes,
+  on_arrived(qp, {.bytes = bytes,
                   .queue_pair = qp.id,
                   .immediate = immediate,
                   .kind = CompletionKind::kReceived});
-  counters_.data_packets_received += packets_of(bytes);
-  counters_.data_bytes_received += bytes;
-  if (qp.config.paced) flows_.on_arrived(qp.config.flow, bytes);
 }
 
 // --- messages ---
@@ -133,16 +130,16 @@ size_t OfiNic::take_messages(QueuePair& qp) {
     qp.since = qp.last_sign = now_;
     on_message(qp, *message);
   }
-  if (qp.mailbox.nonsense()) on_nonsense(qp);
-  // room in the peer's ring, or many messages to acknowledge
-  if (count > 0) talking_.add(slot_of(qp.id));
+  if (qp.mailbox.broke_protocol()) on_protocol_error(qp);
+  // There may be room in the peer's ring now, or many messages to acknowledge.
+  if (count > 0) with_messages_.add(slot_of(qp.id));
   if (!had_room && qp.mailbox.has_room()) wake(qp);
   return count;
 }
 
-void OfiNic::on_nonsense(QueuePair& qp) {
+void OfiNic::on_protocol_error(QueuePair& qp) {
   break_queue_pair(qp, CompletionStatus::kLocalError,
-                   describe(qp, "the peer breaks the protocol", kSameVersion));
+                   describe_fault(place_of(qp), "the peer breaks the protocol", kSameVersion));
 }
 
 void OfiNic::on_message(QueuePair& qp, const OfiMessage& message) {
@@ -154,32 +151,32 @@ void OfiNic::on_message(QueuePair& qp, const OfiMessage& message) {
     case OfiMessage::Kind::kRevoke:
       return on_revoke(qp, message.key);
     case OfiMessage::Kind::kRevoked:
-      qp.lent.erase(message.key);
+      qp.advertised.erase(message.key);
       return;
     case OfiMessage::Kind::kNotify:
-      if (message.length > OfiTraits::kMaxWrite) return on_nonsense(qp);
+      if (message.length > OfiTraits::kMaxWrite) return on_protocol_error(qp);
       return on_notified(qp, message.key, message.length);
     case OfiMessage::Kind::kTaken:
       return;
     case OfiMessage::Kind::kGone:
       qp.peer_gone = true;
-      qp.lent.clear();
-      break_queue_pair(
-          qp, CompletionStatus::kRetryExceeded,
-          describe(qp, "the peer has closed its end", "look for the first error there"));
+      qp.advertised.clear();
+      break_queue_pair(qp, CompletionStatus::kRetryExceeded,
+                       describe_fault(place_of(qp), "the peer has closed its end",
+                                      "look for the first error there"));
       return step_leaving(qp);
   }
   break_queue_pair(qp, CompletionStatus::kLocalError,
-                   describe(qp, "the peer sends an unknown message", kSameVersion));
+                   describe_fault(place_of(qp), "the peer sends an unknown message", kSameVersion));
 }
 
 void OfiNic::on_ask(QueuePair& qp, uint32_t key) {
   OfiMessage answer{.kind = OfiMessage::Kind::kRegion, .key = key};
   const OfiRegistrations::Region* region = memory_.find(key);
   const bool lend =
-      region != nullptr && taken_back_ != key && allows(region->access, Access::kRemoteWrite);
+      region != nullptr && retiring_ != key && allows(region->access, Access::kRemoteWrite);
   if (lend && qp.connected() && !qp.halted) {
-    qp.lent.insert(key);
+    qp.advertised.insert(key);
     answer.address = region->address;
     answer.place = region->place;
     answer.provider_key = region->provider_key;
@@ -188,9 +185,10 @@ void OfiNic::on_ask(QueuePair& qp, uint32_t key) {
   if (answer.length == 0 && ++qp.refused > QueuePair::kMaxRefused) {
     return break_queue_pair(
         qp, CompletionStatus::kLocalError,
-        describe(qp, "the peer asks for memory of which it was not told", kSameVersion));
+        describe_fault(place_of(qp), "the peer asks for memory that was not advertised to it",
+                       kSameVersion));
   }
-  if (qp.state != QueuePair::State::kLeaving) write_letter(qp, answer);
+  if (!qp.leaving()) queue_message(qp, answer);
 }
 
 void OfiNic::on_region(QueuePair& qp, const OfiMessage& message) {
@@ -219,32 +217,13 @@ void OfiNic::on_revoke(QueuePair& qp, uint32_t key) {
     return;
   }
   if (region != qp.regions.end()) qp.regions.erase(region);
-  if (!qp.gone_sent) write_letter(qp, {.kind = OfiMessage::Kind::kRevoked, .key = key});
-}
-
-// --- completions and signals ---
-
-size_t OfiNic::poll(std::span<Completion> completions) {
-  size_t count = 0;
-  while (count < completions.size() && !received_.empty()) {
-    if (find(received_.front().queue_pair) != nullptr) completions[count++] = received_.front();
-    received_.pop_front();
-  }
-  while (count < completions.size() && !completed_.empty()) {
-    QueuePair& qp = *queue_pairs_[completed_.front()];
-    if (next_completion(qp, &completions[count])) {
-      ++count;
-    } else {
-      completed_.take();
-    }
-  }
-  return count;
+  if (!qp.gone_sent) queue_message(qp, {.kind = OfiMessage::Kind::kRevoked, .key = key});
 }
 
 bool OfiNic::prepare_to_wait() {
   const bool idle = domain_.prepare_to_wait();
-  // The provider may have placed writes already, and would not wake us for them again.
-  const auto has_mail = [this](uint32_t slot) { return queue_pairs_[slot]->mailbox.has_come(); };
+  // The provider does not wake us again for writes that it has placed already.
+  const auto has_mail = [this](uint32_t slot) { return queue_pairs_[slot]->mailbox.has_arrived(); };
   return idle && completed_.empty() && received_.empty() && std::ranges::none_of(live_, has_mail);
 }
 

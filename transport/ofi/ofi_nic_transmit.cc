@@ -14,8 +14,8 @@ namespace {
 
 // Writes per call, so that completions are polled in between.
 constexpr size_t kMaxTransmit = 64;
-// Time between tries while the provider has no room, or connects: the first, and the longest. A try
-// costs a socket if nobody listens.
+// The first and the longest time between tries while the provider has no room, or connects. A try
+// costs a socket if the peer does not listen.
 constexpr Duration kRetryAfter = Duration::from_us(20);
 constexpr Duration kRetryAfterMost = Duration::from_ms(5);
 
@@ -34,7 +34,7 @@ size_t OfiNic::post(QueuePairId id, std::span<const WorkRequest> work_requests) 
   return accepted;
 }
 
-// The next work request for the provider; its flow's limits may have to allow it first.
+// The next work request for the provider, if the limits of its flow allow it.
 const WorkRequest* OfiNic::waiting(uint32_t slot) const {
   const QueuePair* qp = queue_pairs_[slot].get();
   if (qp == nullptr || !qp->can_start()) return nullptr;
@@ -47,23 +47,23 @@ const WorkRequest* OfiNic::waiting(uint32_t slot) const {
 }
 
 void OfiNic::wake(QueuePair& qp) {
-  settle_waiting(qp);
+  prepare_waiting(qp);
   const uint32_t slot = slot_of(qp.id);
-  if (qp.config.paced && qp.state != QueuePair::State::kLeaving) {
+  if (qp.config.paced && !qp.leaving()) {
     flows_.wake(qp.config.flow);
   } else if (waiting(slot) != nullptr) {
     controls_.add(slot);
   }
 }
 
-// Settles work requests until the next one is for the provider: an empty one needs no memory, one
-// beyond the peer's memory is refused, and the peer is asked about an unknown region.
-void OfiNic::settle_waiting(QueuePair& qp) {
+// Handles work requests until the next one is for the provider: an empty one needs no memory, one
+// beyond the peer's memory is refused, and for an unknown region the peer is asked.
+void OfiNic::prepare_waiting(QueuePair& qp) {
   while (qp.can_start()) {
     const WorkRequest request = *qp.work.waiting();
     if (request.length == 0 && request.opcode == Opcode::kWriteWithImm) {
-      write_letter(qp, {.kind = OfiMessage::Kind::kNotify, .key = request.immediate},
-                   qp.work.start());
+      queue_message(qp, {.kind = OfiMessage::Kind::kNotify, .key = request.immediate},
+                    qp.work.start());
       continue;
     }
     if (request.length == 0) {
@@ -71,12 +71,12 @@ void OfiNic::settle_waiting(QueuePair& qp) {
       continue;
     }
     const auto region = qp.regions.find(request.remote_key);
-    // ask when the revocation is done
+    // The peer is asked when the revocation is complete.
     if (region != qp.regions.end() && region->second.revoked) return;
     if (region == qp.regions.end()) {
       if (qp.asked == request.remote_key) return;
       qp.asked = request.remote_key;
-      return write_letter(qp, {.kind = OfiMessage::Kind::kAsk, .key = request.remote_key});
+      return queue_message(qp, {.kind = OfiMessage::Kind::kAsk, .key = request.remote_key});
     }
     if (region->second.covers(request.remote, request.length)) return;
     finish(qp, qp.work.start(), CompletionStatus::kRemoteAccessError);
@@ -85,7 +85,7 @@ void OfiNic::settle_waiting(QueuePair& qp) {
 
 size_t OfiNic::transmit(Instant now) {
   set_time(now);
-  size_t count = transmit_letters();
+  size_t count = transmit_messages();
   for (size_t left = controls_.size(); left > 0 && count < kMaxTransmit; --left) {
     count += transmit_control(*queue_pairs_[controls_.take()], now);
   }
@@ -99,11 +99,11 @@ size_t OfiNic::transmit(Instant now) {
       if (!flows_.takes(*turn, bytes) || !start(qp, endpoint, now)) break;
       flows_.on_sent(*turn, bytes, bytes, now);
       ++count;
-      settle_waiting(qp);
+      prepare_waiting(qp);
     }
     flows_.end_turn(*turn);
   }
-  return count + transmit_letters();
+  return count + transmit_messages();
 }
 
 size_t OfiNic::transmit_control(QueuePair& qp, Instant now) {
@@ -113,12 +113,12 @@ size_t OfiNic::transmit_control(QueuePair& qp, Instant now) {
   while (waiting(slot) != nullptr && (domain_.traits().ordered || qp.started == 0) &&
          start(qp, 0, now)) {
     ++count;
-    settle_waiting(qp);
+    prepare_waiting(qp);
   }
   return count;
 }
 
-// The one with the fewest bytes in flight, in turns.
+// The endpoint for data with the fewest bytes in flight; of several, in turns.
 uint8_t OfiNic::next_endpoint() {
   const size_t count = endpoints_.size();
   if (count == 1) return 0;
@@ -137,7 +137,7 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
   PACECAR_CHECK(local != nullptr);
   OfiOperation* operation = operations_.take(OfiOperation::Kind::kWrite);
   if (operation == nullptr) {
-    set_stuck(qp);
+    block(qp);
     return false;
   }
   const bool notifies = request.opcode == Opcode::kWriteWithImm;
@@ -160,12 +160,11 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
     return false;
   }
   if (!qp.awaits()) qp.since = now;
-  departures_ = std::max(departures_, now) + caps_.line_rate.time_for(request.length);
   operation->queue_pair = qp.id;
   operation->order = ++handed_over_;
   operation->number = qp.work.start();
   operation->bytes = request.length;
-  operation->departure = departures_;
+  operation->departure = depart(request.length, now);
   operation->local_key = request.local_key;
   operation->remote_key = request.remote_key;
   operation->immediate = request.immediate;
@@ -175,22 +174,21 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
   ++qp.started;
   ++region.writes;
   in_flight_[endpoint] += request.length;
-  counters_.data_packets_sent += packets_of(request.length);
-  counters_.data_bytes_sent += request.length;
+  count_sent(request.length);
   if (operation->notifies && notification() == OfiNotification::kAfterWrite) {
     operation->notifies = false;
     operation->finishes = false;
-    write_letter(qp, notice, operation->number, endpoint);
+    queue_message(qp, notice, operation->number, endpoint);
   }
   return true;
 }
 
 int OfiNic::hand_over(QueuePair& qp, uint8_t endpoint, const OfiWrite& write) {
-  if (!qp.turn) return endpoints_[endpoint]->write(write);
-  int error = qp.turn->take();
+  if (!qp.lock) return endpoints_[endpoint]->write(write);
+  int error = qp.lock->acquire();
   if (error != 0) return error;
   error = endpoints_[endpoint]->write(write);
-  qp.turn->give_back();
+  qp.lock->release();
   return error;
 }
 
@@ -200,12 +198,12 @@ bool OfiNic::accepted(QueuePair& qp, int error) {
     return true;
   }
   if (error == -FI_EAGAIN) {
-    set_stuck(qp);
+    block(qp);
     return false;
   }
   const OfiFailure failure = domain_.failure(error);
   qp.peer_dead = true;
-  if (host_turn_) {  // it completes nothing for this peer: see holder()
+  if (host_lock_) {  // the provider completes nothing for this peer: see first_awaited()
     qp.since = now_ - config_.silence_limit;
     next_watch_ = now_;
   }
@@ -213,86 +211,88 @@ bool OfiNic::accepted(QueuePair& qp, int error) {
   return false;
 }
 
-void OfiNic::set_stuck(QueuePair& qp) {
+void OfiNic::block(QueuePair& qp) {
   const bool again = qp.retry_after != Duration();
   if (!again && !qp.awaits()) qp.since = now_;
-  qp.stuck = true;
+  qp.blocked = true;
   qp.retry_after = std::clamp(qp.retry_after * 2, kRetryAfter, kRetryAfterMost);
   qp.retry_at = now_ + qp.retry_after;
-  stuck_.add(slot_of(qp.id));
+  blocked_.add(slot_of(qp.id));
   retry_at_ = std::min(retry_at_, qp.retry_at);
 }
 
-// Removes it from the list of refused ones.
-void OfiNic::unstick(QueuePair& qp) {
-  qp.stuck = false;
-  talking_.add(slot_of(qp.id));
+// The queue pair is no longer in blocked_.
+void OfiNic::unblock(QueuePair& qp) {
+  qp.blocked = false;
+  with_messages_.add(slot_of(qp.id));
   wake(qp);
 }
 
-void OfiNic::unstick_all(const std::function<bool(const QueuePair&)>& meant) {
-  for (size_t left = stuck_.size(); left > 0; --left) {
-    const uint32_t slot = stuck_.take();
+void OfiNic::unblock_if(const std::function<bool(const QueuePair&)>& meant) {
+  for (size_t left = blocked_.size(); left > 0; --left) {
+    const uint32_t slot = blocked_.take();
     QueuePair& qp = *queue_pairs_[slot];
     if (meant(qp)) {
-      unstick(qp);
+      unblock(qp);
     } else {
-      stuck_.add(slot);
+      blocked_.add(slot);
     }
   }
 }
 
-// An operation to the peer of `qp` is over, so there may be room for one other, as in shm. The
-// queue pair that has just had its turn comes after those that were refused.
+// An operation to the peer of `qp` is over, so there may be room for another, as in shm. `qp`
+// itself comes after the other queue pairs that were blocked.
 void OfiNic::on_room(QueuePair& qp) {
-  unstick_all([&qp](const QueuePair& other) { return &other != &qp && other.peers == qp.peers; });
-  if (!qp.stuck) return;
-  stuck_.remove(slot_of(qp.id));
-  unstick(qp);
+  unblock_if([&qp](const QueuePair& other) { return &other != &qp && other.peers == qp.peers; });
+  if (!qp.blocked) return;
+  blocked_.remove(slot_of(qp.id));
+  unblock(qp);
 }
 
-void OfiNic::retry_stuck(Instant now) {
+void OfiNic::retry_blocked(Instant now) {
   if (now < retry_at_) return;
-  unstick_all([now](const QueuePair& qp) { return qp.retry_at <= now; });
+  unblock_if([now](const QueuePair& qp) { return qp.retry_at <= now; });
   retry_at_ = Instant::never();
-  for (size_t i = 0; i < stuck_.size(); ++i) {
-    retry_at_ = std::min(retry_at_, queue_pairs_[stuck_[i]]->retry_at);
+  for (size_t i = 0; i < blocked_.size(); ++i) {
+    retry_at_ = std::min(retry_at_, queue_pairs_[blocked_[i]]->retry_at);
   }
 }
 
 // shm acknowledges one small write at a time to each peer. A control write needs no acknowledgement
-// there: it is placed, in order, when it has been posted. But now and then one must show that the
-// peer is alive. (Data is always acknowledged: the congestion control needs it.)
+// there: it is placed, in order, when it has been posted. But from time to time an acknowledgement
+// must show that the peer is alive. (Data is always acknowledged, as the congestion control needs
+// that.)
 bool OfiNic::wants_answer(const QueuePair& qp, Bytes bytes) const {
   return bytes > domain_.traits().word || now_ - qp.last_sign >= config_.silence_limit / 16;
 }
 
 // --- messages ---
 
-void OfiNic::write_letter(QueuePair& qp, const OfiMessage& message, uint64_t finishes,
-                          uint8_t endpoint) {
+void OfiNic::queue_message(QueuePair& qp, const OfiMessage& message, uint64_t finishes,
+                           uint8_t endpoint) {
   if (!qp.awaits()) qp.since = now_;
   if (!qp.outbox.push({.message = message, .finishes = finishes, .endpoint = endpoint})) {
     return break_queue_pair(qp, CompletionStatus::kLocalError,
-                            describe(qp, "the peer asks more than it may at once",
-                                     "run the same version of Pacecar on both sides"));
+                            describe_fault(place_of(qp), "the peer asks more than it may at once",
+                                           "run the same version of Pacecar on both sides"));
   }
-  talking_.add(slot_of(qp.id));
+  with_messages_.add(slot_of(qp.id));
 }
 
-size_t OfiNic::transmit_letters() {
+size_t OfiNic::transmit_messages() {
   size_t count = 0;
-  for (size_t left = talking_.size(); left > 0; --left) {
-    QueuePair& qp = *queue_pairs_[talking_.take()];
-    while (!qp.stuck && !qp.peer_dead && !qp.outbox.empty() && qp.mailbox.has_room() &&
-           send_letter(qp, qp.outbox.front())) {
+  for (size_t left = with_messages_.size(); left > 0; --left) {
+    QueuePair& qp = *queue_pairs_[with_messages_.take()];
+    while (!qp.blocked && !qp.peer_dead && !qp.outbox.empty() && qp.mailbox.has_room() &&
+           send_message(qp, qp.outbox.front())) {
       qp.outbox.pop_front();
       ++count;
     }
-    if (!qp.stuck && !qp.peer_dead && qp.mailbox.must_notify() && qp.mailbox.has_room_to_notify()) {
-      send_letter(qp, {.message = {.kind = OfiMessage::Kind::kTaken}});
+    if (!qp.blocked && !qp.peer_dead && qp.mailbox.must_notify() &&
+        qp.mailbox.has_room_to_notify()) {
+      send_message(qp, {.message = {.kind = OfiMessage::Kind::kTaken}});
     }
-    if (qp.state == QueuePair::State::kLeaving) departing_.add(slot_of(qp.id));
+    if (qp.leaving()) leaving_.add(slot_of(qp.id));
   }
   return count;
 }
@@ -307,35 +307,35 @@ OfiPart OfiNic::part_of(const QueuePair& qp, const OfiMailbox::Outgoing& outgoin
           .key = qp.remote.rings_key};
 }
 
-bool OfiNic::send_letter(QueuePair& qp, const OfiQueuePair::Letter& letter) {
-  OfiOperation* operation = operations_.take(OfiOperation::Kind::kLetter);
+bool OfiNic::send_message(QueuePair& qp, const OfiQueuePair::QueuedMessage& queued) {
+  OfiOperation* operation = operations_.take(OfiOperation::Kind::kMessage);
   if (operation == nullptr) {
-    set_stuck(qp);
+    block(qp);
     return false;
   }
-  const OfiWrite write{.part = part_of(qp, qp.mailbox.send(letter.message)),
+  const OfiWrite write{.part = part_of(qp, qp.mailbox.send(queued.message)),
                        .behind = {},
-                       .peer = qp.peers[letter.endpoint],
+                       .peer = qp.peers[queued.endpoint],
                        .answered = wants_answer(qp, sizeof(OfiMessage)),
                        .context = &operation->context};
-  if (!accepted(qp, hand_over(qp, letter.endpoint, write))) {
+  if (!accepted(qp, hand_over(qp, queued.endpoint, write))) {
     qp.mailbox.take_back();
     operations_.give_back(*operation);
     return false;
   }
   operation->queue_pair = qp.id;
   operation->order = ++handed_over_;
-  operation->number = letter.finishes;
+  operation->number = queued.finishes;
   operation->answered = write.answered;
-  operation->finishes = letter.finishes != OfiQueuePair::kNoNumber;
-  operation->endpoint = letter.endpoint;
-  ++qp.letters;
+  operation->finishes = queued.finishes != OfiQueuePair::kNoNumber;
+  operation->endpoint = queued.endpoint;
+  ++qp.messages;
   return true;
 }
 
 // --- time ---
 
-// Time without turns does not count as silence of a peer.
+// A gap between our turns does not count as a peer's silence.
 void OfiNic::set_time(Instant now) {
   const Duration gap = now - now_;
   now_ = now;
@@ -346,11 +346,11 @@ void OfiNic::set_time(Instant now) {
 void OfiNic::on_time(Instant now) {
   set_time(now);
   flows_.on_time(now);
-  retry_stuck(now);
+  retry_blocked(now);
   watch(now);
 }
 
-// A peer that is silent for too long is dead.
+// Breaks the queue pairs of peers that are silent for too long.
 void OfiNic::watch(Instant now) {
   if (now < next_watch_) return;
   next_watch_ = now + config_.silence_limit / 16;
@@ -362,15 +362,15 @@ void OfiNic::watch(Instant now) {
     QueuePair& qp = *queue_pairs_[slot];
     if (is_silent(qp) && (!shared || qp.idle())) on_silence(qp);
   }
-  QueuePair* const held_up_by = shared ? holder() : nullptr;
+  QueuePair* const held_up_by = shared ? first_awaited() : nullptr;
   if (held_up_by == nullptr || !is_silent(*held_up_by)) return;
   on_silence(*held_up_by);
   reopen_endpoints(held_up_by->peer + " answers no more, and holds up what others have answered");
 }
 
-// The queue pair for whose peer all others wait: a provider on shared memory completes in the order
-// of posting.
-OfiNic::QueuePair* OfiNic::holder() {
+// The queue pair of the oldest operation. A provider on shared memory completes in the order of
+// posting, so all others wait for its peer.
+OfiNic::QueuePair* OfiNic::first_awaited() {
   const OfiOperation* oldest = nullptr;
   for (const OfiOperation& operation : operations_.all()) {
     if (operation.kind == OfiOperation::Kind::kFree) continue;
@@ -383,13 +383,15 @@ void OfiNic::on_silence(QueuePair& qp) {
   if (!qp.connected()) return;
   break_queue_pair(
       qp, CompletionStatus::kRetryExceeded,
-      describe(qp, fmt::format("nothing has come back for {:g} s", config_.silence_limit.seconds()),
-               "look for the first error at the peer, and at the links and routes to it "
-               "(PACECAR_TIMEOUT bounds the wait)"));
+      describe_fault(
+          place_of(qp),
+          fmt::format("nothing has come back for {:g} s", config_.silence_limit.seconds()),
+          "look for the first error at the peer, and at the links and routes to it "
+          "(PACECAR_TIMEOUT bounds the wait)"));
 }
 
 Instant OfiNic::next_deadline() const {
-  const bool all_polled = completed_.empty() && received_.empty() && departing_.empty();
+  const bool all_polled = completed_.empty() && received_.empty() && leaving_.empty();
   if (!all_polled || !controls_.empty()) return Instant();
   const bool shared = domain_.traits().host_only;
   const auto is_watched = [this, shared](uint32_t slot) {
@@ -397,13 +399,9 @@ Instant OfiNic::next_deadline() const {
     return (qp.connected() && qp.awaits()) || (shared && !qp.idle());
   };
   Instant next = std::min(flows_.next_deadline(), retry_at_);
-  if (!talking_.empty()) next = Instant();
+  if (!with_messages_.empty()) next = Instant();
   if (std::ranges::any_of(live_, is_watched)) next = std::min(next, next_watch_);
   return next;
-}
-
-Bytes OfiNic::packets_of(Bytes payload) const {
-  return payload == 0 ? 1 : (payload + caps_.mtu - 1) / caps_.mtu;
 }
 
 }  // namespace pacecar

@@ -1,5 +1,5 @@
-// OfiOperations: the operations that a libfabric NIC has posted to the provider. The provider names
-// an operation by its address, so operations never move while the NIC exists.
+// OfiOperations: the operations that a libfabric NIC has posted to the provider. The provider
+// returns an operation's address, so operations never move while the NIC exists.
 //
 // Bounded; allocates once. Thread rule: one owner.
 #pragma once
@@ -15,8 +15,7 @@
 namespace pacecar {
 
 struct OfiOperation {
-  enum class Kind : uint8_t { kFree, kWrite, kLetter };
-  static constexpr uint32_t kNone = ~uint32_t{0};
+  enum class Kind : uint8_t { kFree, kWrite, kMessage };
 
   fi_context2 context{};  // the provider's own; must come first
   QueuePairId queue_pair = 0;
@@ -26,31 +25,32 @@ struct OfiOperation {
   Instant departure;  // of a write: when its last byte leaves, if nothing delays it
   uint32_t local_key = 0;
   uint32_t remote_key = 0;
-  uint32_t next = kNone;  // of the free ones
   Kind kind = Kind::kFree;
   uint8_t endpoint = 0;
   uint32_t immediate = 0;
-  bool answered = true;  // acknowledged by the peer when it is done
-  bool finishes = true;  // completes its work request
+  bool answered = true;   // acknowledged by the peer when it is done
+  bool finishes = true;   // completes its work request
   bool notifies = false;  // the peer must be notified when it is done
 };
 
 class OfiOperations {
  public:
-  explicit OfiOperations(uint32_t count) : operations_(count) { free_all(); }
+  explicit OfiOperations(uint32_t count) : operations_(count) {
+    free_.reserve(count);
+    free_all();
+  }
 
   // nullptr: all are in use.
   OfiOperation* take(OfiOperation::Kind kind) {
-    if (free_ == OfiOperation::kNone) return nullptr;
-    OfiOperation& operation = operations_[free_];
-    free_ = operation.next;
-    operation = OfiOperation{.kind = kind};
-    return &operation;
+    if (free_.empty()) return nullptr;
+    OfiOperation* const operation = free_.back();
+    free_.pop_back();
+    *operation = OfiOperation{.kind = kind};
+    return operation;
   }
   void give_back(OfiOperation& operation) {
     operation.kind = OfiOperation::Kind::kFree;
-    operation.next = free_;
-    free_ = static_cast<uint32_t>(&operation - operations_.data());
+    free_.push_back(&operation);
   }
   // The operation of a context that the provider returned; nullptr: not ours, or not in use.
   OfiOperation* find(void* context) {
@@ -59,9 +59,9 @@ class OfiOperations {
         operation >= operations_.data() && operation < operations_.data() + operations_.size();
     return ours && operation->kind != OfiOperation::Kind::kFree ? operation : nullptr;
   }
-  // Only when the provider has no operation any more.
+  // Call it only when no operation is at the provider.
   void free_all() {
-    free_ = OfiOperation::kNone;
+    free_.clear();
     for (OfiOperation& operation : operations_) give_back(operation);
   }
 
@@ -70,7 +70,7 @@ class OfiOperations {
 
  private:
   std::vector<OfiOperation> operations_;
-  uint32_t free_ = OfiOperation::kNone;
+  std::vector<OfiOperation*> free_;
 };
 
 }  // namespace pacecar

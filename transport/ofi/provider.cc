@@ -15,11 +15,11 @@ namespace {
 
 constexpr int kKnownMemoryModes =
     FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT | FI_MR_HMEM;
-// Legacy modes that stand for several, cannot be combined, and are not named by later versions.
+// Legacy modes: each stands for several, cannot be combined, and has no name in later versions.
 constexpr int kLoneMemoryModes = 0b11;
 constexpr uint64_t kWriteOrder = FI_ORDER_WAW | FI_ORDER_RMA_WAW;
 constexpr Bytes kDefaultMtu = 4096;
-// The size of control writes and messages; shm's commands have room for more.
+// The size of control writes and messages, which fit into a command of shm.
 constexpr Bytes kWord = 64;
 
 InfoHandle query(const OfiLibrary& library, const fi_info& hints) {
@@ -28,7 +28,7 @@ InfoHandle query(const OfiLibrary& library, const fi_info& hints) {
   return InfoHandle(error == 0 ? infos : nullptr, InfoDeleter{&library});
 }
 
-// Requirements are added one by one; the first one without a provider is what is lacking.
+// Requirements for fi_getinfo, which are added one by one.
 struct Hints {
   explicit Hints(const OfiLibrary& library, std::string_view provider)
       : info(library.allocinfo(), InfoDeleter{&library}) {
@@ -54,12 +54,11 @@ std::string text_or(const char* text, const char* otherwise) {
 }
 
 OfiProvider describe(const OfiLibrary& library, const fi_info& info) {
-  OfiProvider provider{.name = text_or(info.fabric_attr->prov_name, "?"),
-                       .domain = text_or(info.domain_attr->name, "?"),
-                       .flaw = flaw_of(info),
-                       .traits = traits_of(info),
-                       .info = InfoHandle(library.dupinfo(&info), InfoDeleter{&library})};
-  return provider;
+  return {.name = text_or(info.fabric_attr->prov_name, "?"),
+          .domain = text_or(info.domain_attr->name, "?"),
+          .flaw = flaw_of(info),
+          .traits = traits_of(info),
+          .info = InfoHandle(library.dupinfo(&info), InfoDeleter{&library})};
 }
 
 std::vector<OfiProvider> one_per_domain(const OfiLibrary& library, const fi_info* infos) {
@@ -74,9 +73,9 @@ std::vector<OfiProvider> one_per_domain(const OfiLibrary& library, const fi_info
   return found;
 }
 
-// Replaces providers by the same ones with GPU memory, where they have it. It is requested
-// separately, as a provider may lose other capabilities by it. Without a device that moves the
-// data, staging through the host costs less.
+// Replaces providers by the same ones with GPU memory, if they have it. This is a request of its
+// own, because a provider may lose other capabilities by it. Without a device that moves the data,
+// staging through the host costs less.
 void ask_for_gpu_memory(const OfiLibrary& library, Hints& hints,
                         std::vector<OfiProvider>& providers) {
   if (!library.takes_dmabufs()) return;
@@ -104,25 +103,20 @@ std::string names_of(const std::vector<OfiProvider>& providers) {
 // Why a provider offers nothing that we can use.
 Error why_not(const OfiLibrary& library, std::string_view name) {
   Hints hints(library, name);
-  if (query(library, *hints.info) == nullptr) {
+  InfoHandle infos = query(library, *hints.info);
+  if (infos == nullptr) {
     const auto others = list_ofi_providers();
     return {ErrorCode::kNotFound,
             fmt::format("libfabric {} has no provider '{}' that finds a device here: choose from "
                         "{}",
                         library.version(), name, others ? names_of(*others) : "none")};
   }
-  std::string_view lacks = "registers memory in a way that Pacecar does not know (FI_MR_RAW?)";
   hints.want_datagrams();
-  const bool datagrams = query(library, *hints.info) != nullptr;
-  hints.want_writes();
-  if (!datagrams) {
-    lacks = "has no reliable datagrams (FI_EP_RDM)";
-  } else if (query(library, *hints.info) == nullptr) {
-    lacks = "has no remote writes (FI_RMA)";
-  }
-  return {
-      ErrorCode::kInvalidArgument,
-      fmt::format("libfabric's provider '{}' {}: choose another with PACECAR_NICS", name, lacks)};
+  if (InfoHandle able = query(library, *hints.info); able != nullptr) infos = std::move(able);
+  const std::string flaw = flaw_of(*infos);
+  return {ErrorCode::kInvalidArgument,
+          fmt::format("libfabric's provider '{}' {}: choose another with PACECAR_NICS", name,
+                      flaw.empty() ? "needs a mode that Pacecar does not know" : flaw)};
 }
 
 bool leaves_host(const OfiProvider& provider) { return provider.domain != "lo"; }
@@ -155,7 +149,7 @@ OfiTraits traits_of(const fi_info& info) {
     traits.speed = Rate::from_bps(info.nic->link_attr->speed);
     if (info.nic->link_attr->mtu > 0) traits.mtu = info.nic->link_attr->mtu;
   }
-  // A processor places the parts of a write in order; for a device that is unknown.
+  // A processor places the parts of a write in order; a device may not.
   const bool in_parts =
       !traits.device && std::min(info.tx_attr->iov_limit, info.tx_attr->rma_iov_limit) >= 2;
   traits.notification = !traits.ordered ? OfiNotification::kAfterDelivery
@@ -167,7 +161,7 @@ OfiTraits traits_of(const fi_info& info) {
 std::string flaw_of(const fi_info& info) {
   if (info.ep_attr->type != FI_EP_RDM) return "has no reliable datagrams (FI_EP_RDM)";
   constexpr uint64_t kNeeded = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
-  // FI_RMA alone stands for all kinds of it.
+  // FI_RMA alone stands for all kinds of RMA.
   const uint64_t kinds = info.caps & (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE);
   if ((info.caps & FI_RMA) == 0 || (kinds != 0 && (info.caps & kNeeded) != kNeeded)) {
     return "has no remote writes (FI_RMA)";
@@ -177,11 +171,11 @@ std::string flaw_of(const fi_info& info) {
                        unknown);
   }
   if (info.domain_attr->mr_key_size == 0 || info.domain_attr->mr_key_size > 8) {
-    return fmt::format("has keys of memory of {} bytes, and 1 to 8 can be carried",
+    return fmt::format("has memory keys of {} bytes, and 1 to 8 are possible",
                        info.domain_attr->mr_key_size);
   }
   if (info.ep_attr->max_msg_size < kDefaultMtu) {
-    return fmt::format("writes {} bytes at once at most, and {} are needed",
+    return fmt::format("writes at most {} bytes at once, and {} are needed",
                        info.ep_attr->max_msg_size, kDefaultMtu);
   }
   return {};

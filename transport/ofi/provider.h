@@ -29,9 +29,9 @@ enum class OfiNotification : uint8_t {
   kAfterDelivery,  // by a message once the write has been acknowledged
 };
 
-// What a provider's attributes mean for us.
+// A provider's attributes, as far as they matter here.
 struct OfiTraits {
-  // Most bytes of one of our writes, whatever the provider takes.
+  // The most bytes of a write, even if the provider allows more.
   static constexpr Bytes kMaxWrite = 4 << 20;
 
   bool virtual_addresses = false;  // peers address memory by address; otherwise by offset
@@ -43,17 +43,18 @@ struct OfiTraits {
   bool device = false;             // a device reads and writes the memory, not a processor
   bool gpu_memory = false;         // FI_HMEM, as dma-buf
   uint64_t key_mask = 0;           // of the keys that we choose
-  Bytes inject = 0;                // bytes that are copied when posted
-  Bytes word = 0;                  // bytes of a write that is in the peer's memory when posted
+  Bytes inject = 0;                // writes of so many bytes are copied when posted
+  Bytes word = 0;                  // writes of so many bytes are in the peer's memory when posted
   Bytes max_write = 0;
   Bytes mtu = 0;
   Rate speed;  // 0: unknown
-  // Never by completion data: any peer could name any queue pair in it.
+  // Never completion data: any peer could name any queue pair in it.
   OfiNotification notification = OfiNotification::kAfterDelivery;
 };
 
 OfiTraits traits_of(const fi_info& info);
-// What it lacks for Pacecar, as the end of a sentence that begins with "it"; empty: nothing.
+// What the provider lacks for Pacecar, as the end of a sentence that begins with "it"; empty:
+// nothing.
 std::string flaw_of(const fi_info& info);
 
 struct OfiProvider {
@@ -64,14 +65,14 @@ struct OfiProvider {
   InfoHandle info;
 };
 
-// All that have reliable datagrams, one for each of their domains. Errors: kUnavailable (there is
-// no libfabric).
+// All providers with reliable datagrams, one entry per domain. Errors: kUnavailable (there is no
+// libfabric).
 Result<std::vector<OfiProvider>> list_ofi_providers();
 
-// `name` is that of a provider ("tcp;ofi_rxm") or of its lowest layer ("tcp"); without a domain the
-// first one that reaches other hosts is taken, or else the first. `gpu_memory`: with FI_HMEM if
-// available. Errors: kUnavailable (no libfabric), kNotFound (no such provider or domain here),
-// kInvalidArgument (it lacks something).
+// `name` is that of a provider ("tcp;ofi_rxm") or of its lowest layer ("tcp"). Without `domain`,
+// the first domain that reaches other hosts is chosen, or else the first. `gpu_memory`: with
+// FI_HMEM if available. Errors: kUnavailable (no libfabric), kNotFound (no such provider or domain
+// here), kInvalidArgument (the provider lacks something).
 Result<OfiProvider> choose_ofi_provider(std::string_view name, std::string_view domain,
                                         bool gpu_memory = false);
 

@@ -1,6 +1,6 @@
-// OfiQueuePair: a queue pair over libfabric, whose endpoints serve all queue pairs: its work
+// OfiQueuePair: a queue pair over libfabric, whose endpoints serve all queue pairs. It has work
 // requests, the peer's regions that we may write, our regions that the peer may write, and the
-// mailbox by which the two ends agree on them.
+// mailbox by which the two ends agree on these.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -19,7 +19,7 @@
 #include "transport/nic/nic.h"
 #include "transport/nic/paced/work_queue.h"
 #include "transport/ofi/address.h"
-#include "transport/ofi/host_turn.h"
+#include "transport/ofi/host_lock.h"
 #include "transport/ofi/mailbox.h"
 
 namespace pacecar {
@@ -31,7 +31,7 @@ struct OfiRemoteRegion {
   uint64_t provider_key = 0;
   Bytes length = 0;
   uint32_t writes = 0;   // outstanding
-  bool revoked = false;  // the peer waits until they are done; no others may follow
+  bool revoked = false;  // no more writes may follow, and the peer waits for the outstanding ones
 
   // Written so that no sum can wrap.
   bool covers(uint64_t at, Bytes bytes) const {
@@ -46,11 +46,11 @@ struct OfiQueuePair {
     kBroken,
     kLeaving,  // destroyed by its owner; stays until the peer writes no more
   };
-  // Most writes that the provider has at once, and most notifications of others.
+  // Most writes at the provider, and most messages that wait for the mailbox because of writes.
   static constexpr uint32_t kMaxStarted = 128;
   // Messages that wait for the mailbox: notifications of writes, and answers to the peer.
   static constexpr uint32_t kMaxWaiting = kMaxStarted + OfiRings::kMessages;
-  // Refused keys after which a peer counts as guessing: of 2^32 keys, few are ours.
+  // A peer with more refused keys than these is guessing keys: few of the 2^32 are ours.
   static constexpr uint32_t kMaxRefused = 1024;
   static constexpr uint64_t kNoNumber = ~uint64_t{0};
 
@@ -62,27 +62,28 @@ struct OfiQueuePair {
         mailbox(rings, secret),
         outbox(kMaxWaiting) {}
 
-  struct Letter {
+  struct QueuedMessage {
     OfiMessage message;
     uint64_t finishes = kNoNumber;  // the work request that it completes once delivered
     uint8_t endpoint = 0;
   };
 
   bool connected() const { return state == State::kConnected; }
-  // Whether the provider has nothing of ours.
-  bool idle() const { return started == 0 && letters == 0; }
+  bool leaving() const { return state == State::kLeaving; }
+  // Whether no operation of ours is at the provider.
+  bool idle() const { return started == 0 && messages == 0; }
   // Something is awaited from the peer or the provider.
   bool awaits() const {
-    return !idle() || asked.has_value() || stuck || !outbox.empty() ||
+    return !idle() || asked.has_value() || blocked || !outbox.empty() ||
            (work.waiting() != nullptr && !mailbox.has_room());
   }
   bool can_start() const {
-    return connected() && !stuck && started + outbox.size() < kMaxStarted &&
+    return connected() && !blocked && started + outbox.size() < kMaxStarted &&
            work.waiting() != nullptr;
   }
-  // Whether the peer may still write into our memory.
-  bool trusted() const {
-    return !lent.empty() && !peer_gone && !peer_dead && state != State::kCreated;
+  // Whether the peer may still write to our memory.
+  bool peer_may_write() const {
+    return !advertised.empty() && !peer_gone && !peer_dead && state != State::kCreated;
   }
 
   QueuePairId id;
@@ -90,33 +91,33 @@ struct OfiQueuePair {
   State state = State::kCreated;
   CompletionStatus broken_by = CompletionStatus::kOk;
   bool broken_reported = false;
-  bool halted = false;  // takes nothing from the peer any more
+  bool halted = false;  // ignores further writes of the peer
   std::string fault;
   std::string peer;  // its address, as text
 
   WorkQueue work;
-  uint32_t started = 0;  // writes that the provider has
-  uint32_t letters = 0;  // messages that the provider has
-  bool stuck = false;    // the provider has no room, or no connection yet
-  Duration retry_after;  // while it is stuck
+  uint32_t started = 0;   // writes that the provider has
+  uint32_t messages = 0;  // messages that the provider has
+  bool blocked = false;   // the provider has no room, or no connection yet
+  Duration retry_after;   // while it is blocked
   Instant retry_at;
-  Instant since;  // the last sign of life, or when waiting for one began
+  Instant since;      // the peer's last sign of life, or when we began to wait for one
   Instant last_sign;  // the last sign of life
 
   OfiAddress remote;
-  std::optional<HostTurn> turn;                           // of the peer, on the same host
+  std::optional<HostLock> lock;                           // of the peer, on the same host
   std::vector<fi_addr_t> peers;                           // by our endpoints
   std::unordered_map<uint32_t, OfiRemoteRegion> regions;  // by the peer's keys
   std::optional<uint32_t> asked;                          // the peer's key that we asked for
-  std::unordered_set<uint32_t> lent;                      // our keys that the peer may use
+  std::unordered_set<uint32_t> advertised;                // our keys that the peer may use
   uint32_t refused = 0;                                   // requests of the peer for unknown keys
 
   const uint64_t secret;  // of the mailbox, for the peer only
   OfiMailbox mailbox;
-  FixedQueue<Letter> outbox;
+  FixedQueue<QueuedMessage> outbox;
   bool gone_sent = false;  // kGone is sent: nothing of ours follows
   bool peer_gone = false;  // the peer has sent kGone
-  bool peer_dead = false;  // the provider gave up on it
+  bool peer_dead = false;  // the provider has given up on the peer
 };
 
 }  // namespace pacecar

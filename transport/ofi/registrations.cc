@@ -19,7 +19,7 @@ uint64_t rights_of(Access access) {
   return rights;
 }
 
-// Keys that we choose must be unique: the number of tries.
+// Tries to choose a key that is not in use.
 constexpr int kKeyTries = 8;
 
 }  // namespace
@@ -43,7 +43,7 @@ Result<MemoryRegion> OfiRegistrations::add(void* address, size_t length, Access 
   RETURN_IF_ERROR(check(start, length));
   const iovec range{.iov_base = address, .iov_len = length};
   fi_mr_attr attributes{.mr_iov = &range, .iov_count = 1};
-  return keep(enroll(attributes, start, length, access, 0));
+  return keep(register_at_provider(attributes, start, length, access, 0));
 }
 
 #ifdef FI_MR_DMABUF
@@ -55,7 +55,8 @@ Result<MemoryRegion> OfiRegistrations::add_dmabuf(const DmaBufMemory& memory, Ac
                             .base_addr = reinterpret_cast<void*>(memory.address - memory.offset)};
   fi_mr_attr attributes{.dmabuf = &buffer, .iov_count = 1};
   attributes.iface = FI_HMEM_CUDA;
-  auto region = enroll(attributes, memory.address, memory.length, access, FI_MR_DMABUF);
+  auto region =
+      register_at_provider(attributes, memory.address, memory.length, access, FI_MR_DMABUF);
   if (region) region->in_gpu = true;
   return keep(std::move(region));
 }
@@ -67,15 +68,15 @@ Result<MemoryRegion> OfiRegistrations::add_dmabuf(const DmaBufMemory& /*memory*/
 }
 #endif
 
-Result<OfiRegistrations::Region> OfiRegistrations::lend(void* address, size_t length) {
+Result<OfiRegistrations::Region> OfiRegistrations::add_own(void* address, size_t length) {
   const iovec range{.iov_base = address, .iov_len = length};
   fi_mr_attr attributes{.mr_iov = &range, .iov_count = 1};
-  return enroll(attributes, reinterpret_cast<uint64_t>(address), length, Access::kRemoteWrite, 0);
+  return register_at_provider(attributes, reinterpret_cast<uint64_t>(address), length,
+                              Access::kRemoteWrite, 0);
 }
 
-Result<OfiRegistrations::Region> OfiRegistrations::enroll(fi_mr_attr& attributes, uint64_t address,
-                                                          size_t length, Access access,
-                                                          uint64_t flags) {
+Result<OfiRegistrations::Region> OfiRegistrations::register_at_provider(
+    fi_mr_attr& attributes, uint64_t address, size_t length, Access access, uint64_t flags) {
   const OfiTraits& traits = domain_.traits();
   attributes.access = rights_of(access);
   fid_mr* memory = nullptr;

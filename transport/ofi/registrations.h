@@ -1,5 +1,5 @@
 // OfiRegistrations: the registered memory of a libfabric NIC, by the 32-bit key that Pacecar and
-// its peers use; the provider's own key may be longer, or be chosen by the provider.
+// its peers use. The provider's own key may be longer, and the provider may choose it.
 //
 // Bounded by the number of registrations. Thread rule: one thread at a time.
 #pragma once
@@ -34,7 +34,7 @@ class OfiRegistrations {
   OfiRegistrations(const OfiDomain& domain, uint32_t capacity)
       : domain_(domain), capacity_(capacity) {}
 
-  // From now on memory is registered with this endpoint, if the provider needs one.
+  // Registers memory with this endpoint from now on, if the provider needs one.
   void use(fid_ep* endpoint) { endpoint_ = endpoint; }
 
   // Errors: kInvalidArgument (empty or wrapping range), kUnavailable (all are used), and what the
@@ -46,12 +46,12 @@ class OfiRegistrations {
   // nullptr: there is none.
   const Region* find(uint32_t key) const;
 
-  // Registers memory of the NIC itself; it does not count as the user's.
-  Result<Region> lend(void* address, size_t length);
+  // Registers memory of the NIC itself, which does not count towards the capacity.
+  Result<Region> add_own(void* address, size_t length);
 
  private:
-  Result<Region> enroll(fi_mr_attr& attributes, uint64_t address, size_t length, Access access,
-                        uint64_t flags);
+  Result<Region> register_at_provider(fi_mr_attr& attributes, uint64_t address, size_t length,
+                                      Access access, uint64_t flags);
   Result<MemoryRegion> keep(Result<Region> region);
   Result<void> check(uint64_t address, size_t length) const;
 

@@ -16,7 +16,6 @@ namespace {
 constexpr size_t kHotLinkBytes = 256;
 // The bytes of a packet that its reader uses.
 constexpr size_t kHeaderBytes = 128;
-constexpr Bytes kSnapBytes = 65'535;  // of a packet in a capture
 
 // The most that can still arrive after a pause was sent: a round trip's worth of the cable, a
 // packet that each end had just begun, and the one that exceeded the threshold.
@@ -212,7 +211,7 @@ void Fabric::set_cable_rate(uint32_t cable, Rate rate) {
 }
 
 Result<void> Fabric::capture(LinkId link, const std::string& path) {
-  ASSIGN_OR_RETURN(auto writer, PcapWriter::create(path, kSnapBytes));
+  ASSIGN_OR_RETURN(auto writer, PcapWriter::create(path));
   links_[link].capture = std::make_unique<PcapWriter>(std::move(writer));
   zeros_.resize(config_.hosts.datagram_bytes);
   return {};

@@ -123,7 +123,7 @@ bool HostPort::send_one(const TxPacket& packet) {
     fabric_.watch_store(process_);
     return false;
   }
-  count_and_send(link, make_packet(destination, hash, packet));
+  fabric_.send(link, make_packet(destination, hash, packet));
   return true;
 }
 
@@ -152,12 +152,6 @@ FabricPacket& HostPort::make_packet(uint32_t destination, uint64_t hash,
   return packet;
 }
 
-void HostPort::count_and_send(LinkId link, FabricPacket& packet) {
-  ++counters_.sent_packets;
-  counters_.sent_bytes += datagram_bytes(packet);
-  fabric_.send(link, packet);
-}
-
 bool HostPort::send_frame(const FabricFrame& frame) {
   PACECAR_CHECK(fabric_.config_.payload == PayloadMode::kBytes);
   PACECAR_CHECK(frame.kept_bytes <= frame.bytes.size());
@@ -175,7 +169,7 @@ bool HostPort::send_frame(const FabricFrame& frame) {
   FabricPacket& inside = make_packet(frame.destination, hash, packet);
   inside.ecn = frame.ecn;
   inside.whole = frame.kept_bytes == 0;
-  count_and_send(link, inside);
+  fabric_.send(link, inside);
   return true;
 }
 
@@ -261,8 +255,6 @@ void HostPort::hand_over(FabricPacket& packet, RxPacket& to, Address& source) {
       .trimmed_in_core = packet.kind == PacketKind::kTrimmedInCore};
   if (packet.hops > 0) to.telemetry = {fabric_.store_.telemetry(packet), packet.hops};
   inbox_bytes_ -= size;
-  ++counters_.received_packets;
-  counters_.received_bytes += size;
   if (reader_) reader_->send(size, now);
   fabric_.deliver(packet);
 }

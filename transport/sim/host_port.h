@@ -67,7 +67,6 @@ class HostPort final : public PacketIo, public EventSink {
   Bytes kept_bytes(const TxPacket& packet) const;
   Bytes wire_bytes(const TxPacket& packet) const;
   FabricPacket& make_packet(uint32_t destination, uint64_t hash, const TxPacket& from) const;
-  void count_and_send(LinkId link, FabricPacket& packet);
   void hand_over(FabricPacket& packet, RxPacket& to, Address& source);
   void release_lent();
   bool may_read();

@@ -1,6 +1,5 @@
 #include "transport/verbs/completions.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,45 +21,36 @@ constexpr uint32_t kReceivesPerPost = 64;
 Result<CompletionQueue> CompletionQueue::create(const VerbsDevice& device, ibv_pd* domain,
                                                 uint32_t shared_receives, uint32_t entries,
                                                 Offloads& offloads) {
-  CompletionQueue queue;
-  RETURN_IF_ERROR(queue.set_up(device, domain, shared_receives, entries, offloads));
-  return queue;
-}
-
-Result<void> CompletionQueue::set_up(const VerbsDevice& device, ibv_pd* domain,
-                                     uint32_t shared_receives, uint32_t entries,
-                                     Offloads& offloads) {
+  CompletionQueue made;
   const auto failed = [&](std::string_view call, int error) {
-    return tl::unexpected(verbs_error(Call::kOther, call, error, device.name));
+    return verbs_failed(call, error, device.name);
   };
   ibv_context* context = device.context.get();
-  channel_.reset(ibv_create_comp_channel(context));
-  if (channel_ == nullptr) return failed("ibv_create_comp_channel", errno);
-  if (fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK) != 0) {
-    return failed("fcntl", errno);
-  }
+  made.channel_.reset(ibv_create_comp_channel(context));
+  if (made.channel_ == nullptr) return failed("ibv_create_comp_channel", errno);
   ibv_srq_init_attr attributes{};
   attributes.attr.max_wr =
       std::min(shared_receives, static_cast<uint32_t>(std::max(device.attributes.max_srq_wr, 1)));
   attributes.attr.max_sge = 1;
-  receives_.reset(ibv_create_srq(domain, &attributes));
-  if (receives_ == nullptr) return failed("ibv_create_srq", errno);
-  const uint32_t receives = receives_room_ = attributes.attr.max_wr;  // may be more than requested
+  made.receives_.reset(ibv_create_srq(domain, &attributes));
+  if (made.receives_ == nullptr) return failed("ibv_create_srq", errno);
+  const uint32_t receives = attributes.attr.max_wr;  // may be more than requested
+  made.receives_room_ = receives;
   const auto most = static_cast<uint32_t>(std::max(device.attributes.max_cqe, 1));
   const uint32_t size = std::min(most, receives + entries);
-  if (const int error = make_queue(device, size, offloads); error != 0) {
+  if (const int error = made.make_queue(device, size, offloads); error != 0) {
     return failed("ibv_create_cq", error);
   }
-  free_ = size - std::min(size, receives);
-  receives_batch_ = std::clamp(receives / 8, 1U, kReceivesPerPost);
+  made.free_ = size - std::min(size, receives);
+  made.receives_batch_ = std::clamp(receives / 8, 1U, kReceivesPerPost);
   for (uint32_t posted = 0; posted < receives;) {
-    const uint32_t count = std::min(receives - posted, receives_batch_);
-    if (const int error = post_receives(count); error != 0) {
+    const uint32_t count = std::min(receives - posted, made.receives_batch_);
+    if (const int error = made.post_receives(count); error != 0) {
       return failed("ibv_post_srq_recv", error);
     }
     posted += count;
   }
-  return {};
+  return made;
 }
 
 int CompletionQueue::make_queue(const VerbsDevice& device, uint32_t entries, Offloads& offloads) {

@@ -22,8 +22,8 @@ class CompletionQueue {
  public:
   static constexpr size_t kBatch = 32;
 
-  // With room for `shared_receives` of its own and `entries` more, or as many as the device has.
-  // Refuses time stamps in `offloads` if the device makes no such queue.
+  // With room for the completions of `shared_receives` and for `entries` more, or as many as the
+  // device allows. Disables time stamps in `offloads` if the device refuses a queue with them.
   static Result<CompletionQueue> create(const VerbsDevice& device, ibv_pd* domain,
                                         uint32_t shared_receives, uint32_t entries,
                                         Offloads& offloads);
@@ -44,22 +44,21 @@ class CompletionQueue {
   bool distrusts_stamps() const { return clock_.has_value() && !clock_->trusted(); }
   int error() const { return error_; }
 
-  // A shared receive request was used up: gives new ones to the device, in batches.
+  // A shared receive request was consumed: posts new ones, in batches.
   void on_receive_used();
-  // After a queue pair is destroyed: the receive requests that it had taken are lost. Posts as many
-  // as the device takes.
+  // After a queue pair is destroyed, with the receive requests that it had taken: posts as many as
+  // the device takes.
   void refill_receives();
 
-  // What wakes a waiting thread: any completion, or only solicited ones (arrivals).
+  // Which completions wake a sleeping thread: any, or only solicited ones (arrivals).
   enum class Wake : uint8_t { kAny, kSolicited };
   // From here on wait_fd() becomes readable at such a completion; false: something has completed.
   bool prepare_to_wait(Wake wake);
+  // The owner makes it non-blocking.
   int wait_fd() const { return channel_->fd; }
 
  private:
   CompletionQueue() = default;
-  Result<void> set_up(const VerbsDevice& device, ibv_pd* domain, uint32_t shared_receives,
-                      uint32_t entries, Offloads& offloads);
   // 0 or errno.
   int make_queue(const VerbsDevice& device, uint32_t entries, Offloads& offloads);
   int post_receives(uint32_t count);

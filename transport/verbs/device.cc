@@ -19,23 +19,17 @@ namespace {
 using DeviceList = VerbsHandle<ibv_device*, ibv_free_device_list>;
 
 Result<std::vector<ibv_device*>> devices_in(const DeviceList& list, int count, int errno_value) {
-  // Without kernel support there is no list, and so no device.
+  // Without kernel support there is no list; so there is no device.
   if (list == nullptr && errno_value != ENOSYS && errno_value != ENODEV) {
-    return tl::unexpected(
-        verbs_error(Call::kOther, "ibv_get_device_list", errno_value, "RDMA devices"));
+    return verbs_failed("ibv_get_device_list", errno_value, "RDMA devices");
   }
   return std::vector<ibv_device*>(list.get(), list.get() + (list == nullptr ? 0 : count));
 }
 
 GidKind kind_of(uint32_t gid_type) {
-  switch (gid_type) {
-    case IBV_GID_TYPE_ROCE_V1:
-      return GidKind::kRoceV1;
-    case IBV_GID_TYPE_ROCE_V2:
-      return GidKind::kRoceV2;
-    default:
-      return GidKind::kInfiniband;
-  }
+  return gid_type == IBV_GID_TYPE_ROCE_V1   ? GidKind::kRoceV1
+         : gid_type == IBV_GID_TYPE_ROCE_V2 ? GidKind::kRoceV2
+                                            : GidKind::kInfiniband;
 }
 
 struct GidTable {
@@ -64,12 +58,6 @@ GidTable read_gids(ibv_context* context, uint32_t port) {
   return table;
 }
 
-LinkLayer link_layer_of(const ibv_port_attr& port) {
-  return port.link_layer == IBV_LINK_LAYER_ETHERNET ? LinkLayer::kEthernet : LinkLayer::kInfiniband;
-}
-
-uint32_t mtu_of(const ibv_port_attr& port) { return 128U << port.active_mtu; }
-
 // Empty for a software device.
 std::string pci_path_of(const ibv_device* device) {
   std::error_code missing;
@@ -78,28 +66,21 @@ std::string pci_path_of(const ibv_device* device) {
   return missing ? std::string() : path.string();
 }
 
-VerbsPortInfo describe(ibv_device* device, ibv_context* context, const ibv_device_attr& attributes,
-                       const ibv_port_attr& attr, uint32_t port) {
+VerbsPortInfo describe(ibv_device* device, ibv_context* context, const ibv_port_attr& attributes,
+                       uint32_t port) {
   return {.device = ibv_get_device_name(device),
           .port = port,
           .netdev = read_gids(context, port).netdev,
           .pci_path = pci_path_of(device),
-          .firmware = attributes.fw_ver,
           .guid = be64toh(ibv_get_device_guid(device)),
-          .link_layer = link_layer_of(attr),
-          .rate = port_rate(attr),
-          .mtu = mtu_of(attr),
-          .active = attr.state == IBV_PORT_ACTIVE};
+          .rate = port_rate(attributes),
+          .active = attributes.state == IBV_PORT_ACTIVE};
 }
 
 Result<void> choose_address(VerbsDevice& device, std::optional<uint32_t> gid_index,
                             const LogSink& log) {
   const GidTable table = read_gids(device.context.get(), device.port);
-  if (table.error != 0) {
-    return tl::unexpected(
-        verbs_error(Call::kOther, "ibv_query_gid_table", table.error, device.name));
-  }
-  device.netdev = table.netdev;
+  if (table.error != 0) return verbs_failed("ibv_query_gid_table", table.error, device.name);
   const bool ethernet = device.link_layer == LinkLayer::kEthernet;
   const auto choice = ethernet ? choose_gid(table.entries, gid_index)
                                : choose_infiniband_gid(table.entries, gid_index);
@@ -112,6 +93,15 @@ Result<void> choose_address(VerbsDevice& device, std::optional<uint32_t> gid_ind
     log(LogLevel::kWarn, fmt::format("{}: {}", device.name, choice->warning));
   }
   return {};
+}
+
+// XDR and faster speeds have a field of their own, in newer versions of the library.
+template <typename Port>
+uint32_t active_speed(const Port& port) {
+  if constexpr (requires { port.active_speed_ex; }) {
+    if (port.active_speed_ex != 0) return port.active_speed_ex;
+  }
+  return port.active_speed;
 }
 
 }  // namespace
@@ -129,24 +119,11 @@ Result<std::vector<VerbsPortInfo>> list_verbs_ports() {
     for (uint32_t port = 1; port <= attributes.phys_port_cnt; ++port) {
       ibv_port_attr attr{};
       if (ibv_query_port(context.get(), static_cast<uint8_t>(port), &attr) != 0) continue;
-      ports.push_back(describe(device, context.get(), attributes, attr, port));
+      ports.push_back(describe(device, context.get(), attr, port));
     }
   }
   return ports;
 }
-
-namespace {
-
-// XDR and beyond have a field of their own, in newer versions of the library.
-template <typename Port>
-uint32_t active_speed(const Port& port) {
-  if constexpr (requires { port.active_speed_ex; }) {
-    if (port.active_speed_ex != 0) return port.active_speed_ex;
-  }
-  return port.active_speed;
-}
-
-}  // namespace
 
 Rate port_rate(const ibv_port_attr& port) {
   struct Code {
@@ -172,8 +149,8 @@ Rate port_rate(const ibv_port_attr& port) {
 Result<VerbsDevice> VerbsDevice::open(const std::string& name, uint32_t port,
                                       std::optional<uint32_t> gid_index, const LogSink& log) {
   RETURN_IF_ERROR(load_verbs_library());
-  // Before Linux 5.12 a fork would move pages away from the device. Does nothing if the application
-  // has called it already, or the kernel copies the pages.
+  // Before Linux 5.12 a fork would separate pages from the device. The call does nothing if the
+  // application has made it already, or if the kernel copies the pages at fork.
   if (ibv_is_fork_initialized() == IBV_FORK_DISABLED) ibv_fork_init();
   int count = 0;
   const DeviceList list(ibv_get_device_list(&count));
@@ -189,13 +166,9 @@ Result<VerbsDevice> VerbsDevice::open(const std::string& name, uint32_t port,
                      .name = name,
                      .port = port,
                      .hardware = !pci_path_of(*found).empty()};
-  if (device.context == nullptr) {
-    return tl::unexpected(verbs_error(Call::kOther, "ibv_open_device", errno, name));
-  }
+  if (device.context == nullptr) return verbs_failed("ibv_open_device", errno, name);
   const int device_error = ibv_query_device(device.context.get(), &device.attributes);
-  if (device_error != 0) {
-    return tl::unexpected(verbs_error(Call::kOther, "ibv_query_device", device_error, name));
-  }
+  if (device_error != 0) return verbs_failed("ibv_query_device", device_error, name);
   if (ibv_query_device_ex(device.context.get(), nullptr, &device.extended) != 0) {
     device.extended = {};
   }
@@ -205,17 +178,16 @@ Result<VerbsDevice> VerbsDevice::open(const std::string& name, uint32_t port,
   }
   const int port_error =
       ibv_query_port(device.context.get(), static_cast<uint8_t>(port), &device.port_attributes);
-  if (port_error != 0) {
-    return tl::unexpected(verbs_error(Call::kOther, "ibv_query_port", port_error, name));
-  }
+  if (port_error != 0) return verbs_failed("ibv_query_port", port_error, name);
   if (device.port_attributes.state != IBV_PORT_ACTIVE) {
     return fail(ErrorCode::kUnavailable,
                 fmt::format("port {} of {} is not active (it is {}): check cable, switch and, for "
                             "InfiniBand, the subnet manager",
                             port, name, ibv_port_state_str(device.port_attributes.state)));
   }
-  device.link_layer = link_layer_of(device.port_attributes);
-  device.mtu = mtu_of(device.port_attributes);
+  const bool ethernet = device.port_attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
+  device.link_layer = ethernet ? LinkLayer::kEthernet : LinkLayer::kInfiniband;
+  device.mtu = 128U << device.port_attributes.active_mtu;
   RETURN_IF_ERROR(choose_address(device, gid_index, log));
   return device;
 }

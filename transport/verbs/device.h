@@ -1,5 +1,5 @@
-// The RDMA devices of this machine, and one opened device: its capabilities, and the port that we
-// use. Reads the device and sysfs at set-up.
+// The RDMA devices of this machine, and one opened device: its capabilities, and the port that is
+// used. Reads the device and sysfs at set-up.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -24,22 +24,19 @@ namespace pacecar {
 struct VerbsPortInfo {
   std::string device;    // mlx5_0
   uint32_t port = 1;     // from 1
-  std::string netdev;    // the Ethernet interface beside it; empty: none
-  std::string pci_path;  // in sysfs; empty for devices without one
-  std::string firmware;
-  uint64_t guid = 0;  // of the node
-  LinkLayer link_layer = LinkLayer::kEthernet;
+  std::string netdev;    // the port's Ethernet interface; empty: none
+  std::string pci_path;  // in sysfs; empty for software devices
+  uint64_t guid = 0;     // of the node
   Rate rate;
-  uint32_t mtu = 0;
   bool active = false;
 };
 
 // Every port of every device; devices that cannot be opened are left out. Errors: kUnavailable
-// without the library; kSystem, if there is no list.
+// without the library; kSystem if there is no list.
 Result<std::vector<VerbsPortInfo>> list_verbs_ports();
 
-// Nominal rate of a port by its active width and speed, as the InfiniBand specification codes them;
-// 0 when unknown.
+// Nominal rate of a port, from its active width and speed as the InfiniBand specification codes
+// them; 0: unknown.
 Rate port_rate(const ibv_port_attr& port);
 
 struct VerbsDevice {
@@ -49,8 +46,7 @@ struct VerbsDevice {
   ibv_port_attr port_attributes{};
   std::string name;
   uint32_t port = 1;
-  std::string netdev;
-  bool hardware = true;  // else the host's processors do its work
+  bool hardware = true;  // false: the host's processors do its work
   LinkLayer link_layer = LinkLayer::kEthernet;
   GidEntry gid;
   uint32_t mtu = 0;

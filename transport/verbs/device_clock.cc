@@ -1,5 +1,6 @@
 #include "transport/verbs/device_clock.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace pacecar {
@@ -8,7 +9,7 @@ namespace {
 // A NIC's clock is wrong by at most 100 ppm (IEEE 802.3), a host's by 500 ppm (NTP): together less
 // than 1/1024.
 constexpr int64_t kDrift = 1024;
-// A completion may take so much longer than others from the device to our poll.
+// A completion may take this much longer than others from the device to our poll.
 constexpr Duration kSlowest = Duration::from_us(100);
 constexpr uint64_t kNsPerTickAtOneKhz = 1'000'000;
 constexpr int kFraction = 32;
@@ -40,7 +41,7 @@ Duration DeviceClock::distrust(uint64_t stamp, Instant now) {
   return {};
 }
 
-Duration DeviceClock::lateness(uint64_t stamp, Instant now, Instant looked) {
+Duration DeviceClock::lateness(uint64_t stamp, Instant now, Instant emptied) {
   if (!trusted()) return {};
   if (anchored_ == Instant::never() || now - anchored_ >= half_period_) {
     anchor(stamp, now);
@@ -52,7 +53,7 @@ Duration DeviceClock::lateness(uint64_t stamp, Instant now, Instant looked) {
     anchor(stamp, now);
     return {};
   }
-  const Duration most = now - looked;
+  const Duration most = now - emptied;
   if (late > most + kSlowest) return distrust(stamp, now);
   if (nonsense_ > 0) --nonsense_;
   return std::min(late, most);

@@ -1,11 +1,12 @@
-// DeviceClock: how late we polled a completion that the device has stamped with its own clock.
+// DeviceClock: how late a completion was polled, by the device's time stamp.
 //
-// The two clocks are never compared directly. The anchor is the stamp that was polled with the
-// least delay. A completion that is polled longer after the anchor than it is stamped after it was
-// polled late, by the difference. An anchor ages, as neither clock is exact: the older it is, the
-// less lateness it proves.
+// The device's clock and ours are never compared directly. The anchor is the stamp that was polled
+// with the least delay. From the anchor to a completion some time passes between the polls, and
+// some between the stamps. If the polls are further apart, the completion was polled late, by the
+// difference. Neither clock is exact, so the older the anchor, the smaller the lateness that
+// counts.
 //
-// A stamp proves at most the time since the last poll that found nothing. So a clock that stops,
+// The lateness is at most the time since the last poll that found nothing. So a clock that stops,
 // jumps, wraps or has a wrong frequency does no more harm than that, and is soon ignored.
 //
 // Pure. Thread rule: one owner.
@@ -22,16 +23,16 @@ class DeviceClock {
   // `khz` > 0; `mask`: the bits of a stamp, all ones from the lowest on.
   DeviceClock(uint64_t khz, uint64_t mask);
 
-  // For a completion that is polled at `now` and was not there at `looked`; 0: unknown.
-  Duration lateness(uint64_t stamp, Instant now, Instant looked);
-  // Most stamps have made sense. Once false, stamps are ignored.
+  // Of a completion that is polled at `now`; at `emptied` the queue was empty. 0: unknown.
+  Duration lateness(uint64_t stamp, Instant now, Instant emptied);
+  // False: many stamps made no sense, and all are ignored from now on.
   bool trusted() const { return nonsense_ < kMostNonsense; }
 
  private:
-  static constexpr uint32_t kNonsense = 64;  // one bad stamp in so many is tolerated
+  static constexpr uint32_t kNonsense = 64;  // one impossible stamp among so many is tolerated
   static constexpr uint32_t kMostNonsense = 32 * kNonsense;
 
-  // From the anchor to `stamp`, by the device; less than half of its clock's period either way.
+  // From the anchor to `stamp`, by the device's clock; less than half of its period either way.
   Duration since_anchor(uint64_t stamp) const;
   void anchor(uint64_t stamp, Instant now);
   Duration distrust(uint64_t stamp, Instant now);

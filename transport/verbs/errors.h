@@ -1,5 +1,5 @@
-// What libibverbs reports, as sentences: what happened, its likely cause, and the cure. The tables
-// are documented in ERRORS.md.
+// Error texts for what libibverbs reports: what happened, its likely cause, and the cure. ERRORS.md
+// shows the tables.
 //
 // Pure. Thread rule: any.
 #pragma once
@@ -20,7 +20,7 @@ struct StatusInfo {
   ibv_wc_status status;
   std::string_view name;
   CompletionStatus completion;
-  // The work request itself is wrong (key, bounds or length). Its connection ends in any case.
+  // The work request itself is wrong (key, bounds or length). The connection fails in any case.
   bool own;
   std::string_view what;
   std::string_view cause;
@@ -56,7 +56,11 @@ struct ErrnoInfo {
 
 std::span<const ErrnoInfo> errno_table();
 
-// `call` is its name, such as ibv_reg_mr.
+// `call` is the function's name, such as ibv_reg_mr.
 Error verbs_error(Call kind, std::string_view call, int errno_value, std::string_view device);
+inline tl::unexpected<Error> verbs_failed(std::string_view call, int errno_value,
+                                          std::string_view device, Call kind = Call::kOther) {
+  return tl::unexpected(verbs_error(kind, call, errno_value, device));
+}
 
 }  // namespace pacecar

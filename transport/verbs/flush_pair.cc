@@ -12,8 +12,8 @@
 namespace pacecar {
 namespace {
 
-constexpr uint32_t kFlushes = 1024;  // at once: far more than NCCL has receives under way
-// How long a device may take for a read of its own host.
+constexpr uint32_t kFlushes = 1024;  // at a time: far more than NCCL has receives
+// How long a device may take for reads of its own host.
 constexpr std::chrono::milliseconds kPatience{50};
 
 }  // namespace
@@ -24,7 +24,7 @@ FlushPair::FlushPair(const VerbsDevice& device, const LaneConfig& lanes, uint64_
       config_(lanes),
       first_(first),
       started_(first),
-      through_(first) {
+      done_(first) {
   config_.shared_receives = nullptr;
   config_.calls = false;
   config_.receives = 0;
@@ -35,35 +35,30 @@ FlushPair::FlushPair(const VerbsDevice& device, const LaneConfig& lanes, uint64_
 Result<std::unique_ptr<FlushPair>> FlushPair::create(const VerbsDevice& device,
                                                      const LaneConfig& lanes, uint64_t first) {
   std::unique_ptr<FlushPair> pair(new FlushPair(device, lanes, first));
-  RETURN_IF_ERROR(pair->set_up(device));
-  return pair;
-}
-
-Result<void> FlushPair::set_up(const VerbsDevice& device) {
-  completions_.reset(ibv_create_cq(device.context.get(), static_cast<int>(config_.work_requests),
-                                   nullptr, nullptr, 0));
-  if (completions_ == nullptr) {
-    return tl::unexpected(verbs_error(Call::kOther, "ibv_create_cq", errno, device_));
+  pair->completions_.reset(ibv_create_cq(
+      device.context.get(), static_cast<int>(pair->config_.work_requests), nullptr, nullptr, 0));
+  if (pair->completions_ == nullptr) return verbs_failed("ibv_create_cq", errno, device.name);
+  pair->config_.completions = pair->completions_.get();
+  pair->memory_.reset(ibv_reg_mr(pair->config_.domain, pair->byte_.data(), pair->byte_.bytes(),
+                                 IBV_ACCESS_LOCAL_WRITE));
+  if (pair->memory_ == nullptr) {
+    return verbs_failed("ibv_reg_mr", errno, device.name, Call::kRegister);
   }
-  config_.completions = completions_.get();
-  memory_.reset(ibv_reg_mr(config_.domain, byte_.data(), byte_.bytes(), IBV_ACCESS_LOCAL_WRITE));
-  if (memory_ == nullptr) {
-    return tl::unexpected(verbs_error(Call::kRegister, "ibv_reg_mr", errno, device_));
-  }
-  ASSIGN_OR_RETURN(lane_, make_lane(device, config_, path_label(random_word(), 0)));
+  ASSIGN_OR_RETURN(pair->lane_, make_lane(device, pair->config_, path_label(random_word(), 0)));
   const RcEndpoint self{.gid = device.gid.gid,
                         .lid = device.port_attributes.lid,
                         .link_layer = device.link_layer,
                         .mtu = device.mtu,
                         .read_depth = read_depth(device)};
-  return connect_lane(device, config_, *lane_, self, lane_->local);
+  RETURN_IF_ERROR(connect_lane(device, pair->config_, *pair->lane_, self, pair->lane_->local));
+  return pair;
 }
 
 Result<uint64_t> FlushPair::start(const MemoryRegion& region, const uint8_t* data) {
-  look();
+  poll();
   if (fault_) return tl::unexpected(*fault_);
-  if (started_ - through_ == config_.work_requests) {
-    return fail(ErrorCode::kUnavailable, "too many flushes at once: wait for those before");
+  if (started_ - done_ == config_.work_requests) {
+    return fail(ErrorCode::kUnavailable, "too many flushes at once: wait for earlier ones");
   }
   ibv_sge piece{
       .addr = reinterpret_cast<uint64_t>(byte_.data()), .length = 1, .lkey = memory_->lkey};
@@ -77,32 +72,32 @@ Result<uint64_t> FlushPair::start(const MemoryRegion& region, const uint8_t* dat
   request.wr.rdma.rkey = region.key;
   ibv_send_wr* refused = nullptr;
   const int error = ibv_post_send(lane_->queue_pair.get(), &request, &refused);
-  if (error != 0) return tl::unexpected(verbs_error(Call::kOther, "ibv_post_send", error, device_));
+  if (error != 0) return verbs_failed("ibv_post_send", error, device_);
   return started_++;
 }
 
 Result<bool> FlushPair::done(uint64_t flush) {
-  look();
+  poll();
   if (flush < first_) {
     return fail(ErrorCode::kSystem,
-                device_ + ": a flush of GPU memory was given up: look for the first error");
+                device_ + ": a flush of GPU memory has failed: look for the first error");
   }
-  if (flush < through_) return true;
+  if (flush < done_) return true;
   if (fault_) return tl::unexpected(*fault_);
   return false;
 }
 
 void FlushPair::finish() {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (through_ < started_ && !fault_ && std::chrono::steady_clock::now() < deadline) look();
+  while (done_ < started_ && !fault_ && std::chrono::steady_clock::now() < deadline) poll();
 }
 
-// Reads of one connection complete in their order.
-void FlushPair::look() {
+// Reads of one connection complete in the order of posting.
+void FlushPair::poll() {
   ibv_wc completion;
   while (!fault_ && ibv_poll_cq(completions_.get(), 1, &completion) > 0) {
     if (completion.status == IBV_WC_SUCCESS) {
-      through_ = completion.wr_id + 1;
+      done_ = completion.wr_id + 1;
     } else {
       fault_ = Error{ErrorCode::kSystem,
                      describe_fault({device_, port_, "itself (a flush of GPU memory)"},

@@ -1,7 +1,8 @@
-// FlushPair: an RC connection of the device to itself, over which it reads memory that peers have
-// written: the read follows the writes on the bus and makes them visible to a GPU.
+// FlushPair: an RC connection of the device to itself, for reads of memory that peers have written.
+// On the bus the read follows the writes, and makes them visible to a GPU.
 //
-// Bounded: as many flushes as the queue pair takes. Thread rule: one thread at a time.
+// Bounded: at most as many flushes at a time as the queue pair takes. Thread rule: one thread at a
+// time.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +27,16 @@ class FlushPair {
   // Reads the byte at `data` of a region that peers may read; returns the flush's number.
   // Errors: kUnavailable (too many at once), kSystem.
   Result<uint64_t> start(const MemoryRegion& region, const uint8_t* data);
-  // Errors: kSystem, for all pending ones when one fails.
+  // Errors: kSystem; when one flush fails, all pending ones do.
   Result<bool> done(uint64_t flush);
-  // Waits until all are done, or the device hangs.
+  // Waits until all flushes are done, for a bounded time.
   void finish();
   bool failed() const { return fault_.has_value(); }
   uint64_t next() const { return started_; }
 
  private:
   FlushPair(const VerbsDevice& device, const LaneConfig& lanes, uint64_t first);
-  Result<void> set_up(const VerbsDevice& device);
-  void look();
+  void poll();
 
   const std::string device_;
   const uint32_t port_;
@@ -47,8 +47,8 @@ class FlushPair {
   MemoryHandle memory_;
   std::optional<Lane> lane_;
   const uint64_t first_;  // earlier numbers were a failed pair's
-  uint64_t started_;
-  uint64_t through_;
+  uint64_t started_;      // the next number
+  uint64_t done_;         // all before this number are done
   std::optional<Error> fault_;
 };
 

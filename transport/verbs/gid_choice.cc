@@ -12,6 +12,7 @@ namespace pacecar {
 namespace {
 
 constexpr uint32_t kMaxGidIndex = 255;  // the attribute has 8 bits
+constexpr int kUnusable = 3;
 
 Address as_address(const GidEntry& entry) { return {.ip = entry.gid}; }
 
@@ -19,23 +20,16 @@ bool empty(const GidEntry& entry) {
   return std::ranges::all_of(entry.gid, [](uint8_t byte) { return byte == 0; });
 }
 
-// Lower is better; nullopt: unusable.
-std::optional<int> preference(const GidEntry& entry) {
-  if (entry.kind != GidKind::kRoceV2 || empty(entry)) return std::nullopt;
+// Lower is better.
+int preference(const GidEntry& entry) {
+  if (entry.kind != GidKind::kRoceV2 || empty(entry)) return kUnusable;
   if (is_ipv4(as_address(entry))) return 0;
   return is_link_local(as_address(entry)) ? 2 : 1;
 }
 
 std::string_view kind_name(GidKind kind) {
-  switch (kind) {
-    case GidKind::kInfiniband:
-      return "InfiniBand";
-    case GidKind::kRoceV1:
-      return "RoCE v1";
-    case GidKind::kRoceV2:
-      return "RoCE v2";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"InfiniBand", "RoCE v1", "RoCE v2"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 std::string list(std::span<const GidEntry> entries) {
@@ -59,18 +53,14 @@ GidChoice chosen(const GidEntry& entry) {
 Result<GidChoice> choose_gid(std::span<const GidEntry> entries, std::optional<uint32_t> wanted) {
   if (wanted) {
     const auto found = std::ranges::find(entries, *wanted, &GidEntry::index);
-    if (found != entries.end() && preference(*found)) return chosen(*found);
+    if (found != entries.end() && preference(*found) != kUnusable) return chosen(*found);
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("PACECAR_GID_INDEX is {}, but that is no GID of RoCE v2: the port's "
                             "table {}",
                             *wanted, list(entries)));
   }
-  const GidEntry* best = nullptr;
-  for (const GidEntry& entry : entries) {
-    if (!preference(entry)) continue;
-    if (best == nullptr || *preference(entry) < *preference(*best)) best = &entry;
-  }
-  if (best != nullptr) return chosen(*best);
+  const auto best = std::ranges::min_element(entries, {}, preference);
+  if (best != entries.end() && preference(*best) != kUnusable) return chosen(*best);
   return fail(ErrorCode::kNotFound,
               fmt::format("the port has no GID of RoCE v2 (its table {}): give its network "
                           "interface an IP address and bring it up",

@@ -1,6 +1,6 @@
-// Which entry of a port's GID table is ours. On Ethernet RoCE v2 entries only: IPv4-mapped first,
-// then global IPv6, then link-local, which works within one subnet only. A wrong choice is the most
-// common reason why RoCE connections fail.
+// Chooses our entry of a port's GID table. On Ethernet only RoCE v2 entries are usable: IPv4-mapped
+// is preferred, then global IPv6, then link-local, which works within one subnet only. A wrong
+// choice is the most common reason why RoCE connections fail.
 //
 // Pure. Thread rule: any.
 #pragma once
@@ -33,7 +33,7 @@ struct GidChoice {
 // Errors: kNotFound, if no entry is usable; kInvalidArgument, if the wanted one is not.
 Result<GidChoice> choose_gid(std::span<const GidEntry> entries, std::optional<uint32_t> wanted);
 
-// For an InfiniBand port: the first, whose prefix is the subnet's, or the wanted one. Errors: as
+// For an InfiniBand port: entry 0, whose prefix is the subnet's, or the wanted one. Errors: as
 // above.
 Result<GidChoice> choose_infiniband_gid(std::span<const GidEntry> entries,
                                         std::optional<uint32_t> wanted);
@@ -41,7 +41,7 @@ Result<GidChoice> choose_infiniband_gid(std::span<const GidEntry> entries,
 // The value of PACECAR_GID_INDEX; nullopt if it is empty. Error: kInvalidArgument.
 Result<std::optional<uint32_t>> parse_gid_index(std::string_view text);
 
-// "::ffff:192.0.2.1", as tools for RDMA print it.
+// "::ffff:192.0.2.1", as RDMA tools print it.
 std::string gid_text(const std::array<uint8_t, 16>& gid);
 
 }  // namespace pacecar

@@ -28,7 +28,7 @@ std::map<std::string, uint64_t> HardwareCounters::read() const {
   std::error_code ignored;  // no folder: no counters
   for (const auto& file : std::filesystem::directory_iterator(folder_, ignored)) {
     uint64_t value = 0;
-    // "lifespan" is how long the driver keeps what it has read, not a count.
+    // "lifespan" is no count: for so long the driver caches the others.
     const std::string name = file.path().filename().string();
     if (name != "lifespan" && std::ifstream(file.path()) >> value) values[name] = value;
   }

@@ -1,6 +1,5 @@
-// HardwareCounters: what a port has counted since we opened it: retransmissions, packets out of
-// sequence, CNPs, bad checksums and all other counters of its driver in sysfs. The names are the
-// driver's own.
+// HardwareCounters: the counters in sysfs that a port's driver has, under the driver's names, since
+// the port was opened: retransmissions, packets out of sequence, CNPs, bad checksums and others.
 //
 // Reads files. Thread rule: any.
 #pragma once
@@ -17,7 +16,7 @@ namespace pacecar {
 
 class HardwareCounters {
  public:
-  // `folder` holds one file per counter; a device without such counters has none.
+  // `folder` has one file per counter. Devices without counters have no such folder.
   explicit HardwareCounters(std::filesystem::path folder);
   static std::filesystem::path folder_of(const std::string& device, uint32_t port);
 

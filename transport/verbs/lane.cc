@@ -12,7 +12,7 @@
 namespace pacecar {
 namespace {
 
-// For retry_cnt; not RC's maximum, 7, which rdma_rxe takes as "forever".
+// Of retry_cnt. Not RC's maximum, 7, which rdma_rxe takes as "forever".
 constexpr uint8_t kRetries = 6;
 constexpr uint8_t kForEver = 7;        // of rnr_retry
 constexpr uint8_t kReadDepth = 16;     // most outstanding reads of one end of a lane
@@ -21,25 +21,20 @@ constexpr uint8_t kHops = 64;
 constexpr int64_t kTimeoutUnitNs = 4096;
 constexpr uint8_t kMaxAckTimeout = 31;
 
-tl::unexpected<Error> failed(const VerbsDevice& device, std::string_view call, int error,
-                             Call kind = Call::kOther) {
-  return tl::unexpected(verbs_error(kind, call, error, device.name));
-}
-
 ibv_mtu mtu_code(uint32_t bytes) {
   return static_cast<ibv_mtu>(std::countr_zero(bytes) - std::countr_zero(128U));
 }
 
-// Always on Ethernet; on InfiniBand if the port requires it, and between subnets, which differ in
-// their prefixes.
+// Always on Ethernet. On InfiniBand if the port requires it, and between subnets, which have
+// different prefixes.
 bool needs_global_route(const VerbsDevice& device, const RcEndpoint& remote) {
   constexpr size_t kPrefix = 8;
-  const bool asked = (device.port_attributes.flags & IBV_QPF_GRH_REQUIRED) != 0;
-  if (device.link_layer == LinkLayer::kEthernet || asked) return true;
+  const bool required = (device.port_attributes.flags & IBV_QPF_GRH_REQUIRED) != 0;
+  if (device.link_layer == LinkLayer::kEthernet || required) return true;
   return !std::equal(remote.gid.begin(), remote.gid.begin() + kPrefix, device.gid.gid.begin());
 }
 
-// On Ethernet the priority of VLAN tags, if the switch uses it.
+// On Ethernet the priority of VLAN tags, for switches that use it.
 uint8_t service_level(const VerbsDevice& device, const LaneConfig& config) {
   const bool ethernet = device.link_layer == LinkLayer::kEthernet;
   return ethernet ? config.traffic_class >> 5 : config.service_level;
@@ -67,8 +62,8 @@ uint8_t read_depth(const VerbsDevice& device) {
   return static_cast<uint8_t>(std::clamp<int>(device.attributes.max_qp_rd_atom, 0, kReadDepth));
 }
 
-// The low 14 bits of a flow label become the UDP source port (InfiniBand Architecture
-// Specification, annex A17), so that lanes differ in theirs when these differ.
+// The low 14 bits of a flow label select the UDP source port (InfiniBand Architecture
+// Specification, annex A17).
 uint32_t path_label(uint32_t random, uint32_t lane) {
   constexpr uint32_t kPortMask = (1U << 14) - 1;
   return std::max(1U, (random + lane) & kPortMask);
@@ -94,7 +89,7 @@ Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint
     init.cap.max_inline_data = 0;  // not every device supports it
     lane.queue_pair.reset(ibv_create_qp_ex(device.context.get(), &init));
   }
-  if (lane.queue_pair == nullptr) return failed(device, "ibv_create_qp", errno);
+  if (lane.queue_pair == nullptr) return verbs_failed("ibv_create_qp", errno, device.name);
   lane.inline_bytes = std::min(init.cap.max_inline_data, kInlineBytes);
   lane.local = {.queue_pair = lane.queue_pair->qp_num, .first_psn = random_word() & kPsnMask};
   lane.flow_label = flow_label;
@@ -106,7 +101,7 @@ Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint
   const int error =
       ibv_modify_qp(lane.queue_pair.get(), &attributes,
                     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-  if (error != 0) return failed(device, "ibv_modify_qp to INIT", error);
+  if (error != 0) return verbs_failed("ibv_modify_qp to INIT", error, device.name);
   return lane;
 }
 
@@ -125,7 +120,7 @@ Result<void> connect_lane(const VerbsDevice& device, const LaneConfig& config, c
   int error = ibv_modify_qp(lane.queue_pair.get(), &attributes,
                             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                                 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-  if (error != 0) return failed(device, "ibv_modify_qp to RTR", error, Call::kConnect);
+  if (error != 0) return verbs_failed("ibv_modify_qp to RTR", error, device.name, Call::kConnect);
   attributes.qp_state = IBV_QPS_RTS;
   attributes.sq_psn = lane.local.first_psn;
   attributes.timeout = config.ack_timeout;
@@ -135,7 +130,7 @@ Result<void> connect_lane(const VerbsDevice& device, const LaneConfig& config, c
   error = ibv_modify_qp(lane.queue_pair.get(), &attributes,
                         IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                             IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
-  if (error != 0) return failed(device, "ibv_modify_qp to RTS", error, Call::kConnect);
+  if (error != 0) return verbs_failed("ibv_modify_qp to RTS", error, device.name, Call::kConnect);
   return {};
 }
 

@@ -1,6 +1,6 @@
-// Lane: one RC connection of a queue pair: a queue pair of libibverbs with a path of its own
-// through the network, and what it has outstanding. A connection that failed may be replaced by
-// another; the lane stays.
+// Lane: one RC connection of a queue pair, that is a queue pair of libibverbs with a path of its
+// own through the network, and its outstanding work requests. A failed connection may be replaced
+// by another; the lane stays.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -33,13 +33,13 @@ struct LaneConfig {
   uint8_t ack_timeout = 0;    // of the queue pair's attributes: 4.096 us * 2^ack_timeout
 };
 
-// The state of a stopped connection. Drivers discard the completions of a destroyed one, so its
-// receives are counted before.
+// The state of a stopped connection. Drivers discard the completions of a destroyed connection, so
+// its receives are counted before.
 struct LaneEnd {
   Instant stopped;
   bool received_all = false;  // it takes no more shared receive requests
-  bool marked = false;        // a last work request was posted, behind all completions
-  bool drained = false;       // that one has completed
+  bool marked = false;        // mark_end() has posted a last work request
+  bool drained = false;       // that one has completed, and so have all before it
 };
 
 struct Lane {
@@ -58,7 +58,7 @@ struct Lane {
   std::string failed_because;  // for logs; while it is not up
 };
 
-// How many reads of the peer a lane may have outstanding.
+// How many outstanding reads of the peer a lane accepts.
 uint8_t read_depth(const VerbsDevice& device);
 // Writes of up to this size are inline, where the device allows it.
 constexpr uint32_t kInlineBytes = 64;
@@ -66,7 +66,7 @@ constexpr uint32_t kInlineBytes = 64;
 // Memory per entry of a device's work queue, with the driver's bookkeeping, as in mlx5.
 constexpr Bytes kDeviceWorkRequestBytes = 128;
 
-// The flow label of one of several lanes: their paths differ.
+// The flow label of one of several lanes, so that their paths differ.
 uint32_t path_label(uint32_t random, uint32_t lane);
 // In state INIT, with a random first PSN; `flow_label` selects its path.
 Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint32_t flow_label);
@@ -76,8 +76,8 @@ Result<void> connect_lane(const VerbsDevice& device, const LaneConfig& config, c
 // Ends sending and receiving; outstanding work requests complete with an error. Nothing to do for a
 // lane without a connection.
 void stop_lane(const Lane& lane);
-// Posts a work request on a stopped lane, which completes after all others. False: the device
-// refuses it.
+// Posts on a stopped lane a work request that completes after all others. False: the device refuses
+// it.
 bool mark_end(const Lane& lane, uint64_t id);
 
 // The largest ack timeout with which all retries together take at most `silence`.

@@ -13,7 +13,7 @@ Result<LaneAccount::Settled> LaneAccount::settle(uint64_t peer_received, WorkQue
         fmt::format("the peer reports that {} writes have arrived on a lane, and it is {} to {}",
                     peer_received, confirmed_, most));
   }
-  uint64_t covered = peer_received - confirmed_;  // of unsettled_, with all before them
+  uint64_t covered = peer_received - confirmed_;  // of unsettled_, and all before them
   Settled settled;
   for (; !unsettled_.empty(); unsettled_.pop_front()) {
     const LaneLedger::Entry& entry = unsettled_.front();

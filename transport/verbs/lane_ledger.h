@@ -1,13 +1,12 @@
-// LaneLedger: what one lane (an RC connection) has outstanding, in the order of posting. RC
-// completes in order, so one completion covers all before it, and only some work requests need to
-// be signaled.
+// LaneLedger: the outstanding work requests of one lane (an RC connection), in the order of
+// posting. RC completes in order, so a completion covers all before it, and only some work requests
+// need to be signaled.
 //
 // Pure. Thread rule: one owner.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
 
 #include "transport/base/check.h"
 #include "transport/base/fixed_queue.h"
@@ -22,7 +21,7 @@ class LaneLedger {
     uint64_t number = 0;  // of the work request in its queue pair's WorkQueue
     Bytes bytes = 0;
     Instant departure;  // when its last byte leaves the device if nothing delays it
-    Duration held;      // at most so much later, by the lane's rate limit
+    Duration held;      // the most that the lane's rate limit delays it further
     Opcode opcode = Opcode::kWrite;
     bool signaled = false;
   };
@@ -64,7 +63,8 @@ class LaneLedger {
   }
 
   void on_completion(Instant now) { moved_ = now; }
-  // Since when the device has completed nothing; never(): nothing is outstanding.
+  // When the oldest entry left, or the last completion came if that was later; never(): nothing is
+  // outstanding.
   Instant stalled_since() const {
     return entries_.empty() ? Instant::never()
                             : std::max(entries_.front().departure + entries_.front().held, moved_);
@@ -80,8 +80,5 @@ class LaneLedger {
   Bytes unsignaled_ = 0;  // since the last signaled one
   Instant moved_;         // the last completion
 };
-
-// The lane for the next chunk: of those with the fewest bytes in flight, the first from `turn` on.
-size_t choose_lane(std::span<const Bytes> in_flight, size_t turn);
 
 }  // namespace pacecar

@@ -1,8 +1,8 @@
-// LaneLimit: the rate limit of a lane in the device, and its effect on round trips.
+// LaneLimit: the rate limit of a lane in the device, and its effect on measured round trips.
 //
-// How long the device delays a chunk is unknown: at most by the limit, but it may send a burst
-// first. A round trip is assumed to begin as late as the limit allows, and to be no shorter than
-// the shortest one without a limit.
+// How long the device delays a chunk is not known: at most as the limit requires, but it may send a
+// burst first. A round trip is taken to begin as late as the limit allows, and to be no shorter
+// than the shortest one without a limit.
 //
 // Pure. Thread rule: one owner.
 #pragma once
@@ -35,7 +35,7 @@ class LaneLimit {
 
  private:
   Rate rate_;
-  Instant free_;  // when everything posted has left at the latest
+  Instant free_;  // the latest time at which everything posted has left
   Duration shortest_ = Duration::max();
 };
 

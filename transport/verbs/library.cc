@@ -6,11 +6,12 @@
 
 #include "transport/base/check.h"
 
-// Inline functions of the header that call the library's.
+// The header defines these as macros for inline functions.
 #undef ibv_query_port
 #undef ibv_reg_mr
 
-// FUNCTION(version of the symbol, result, name, parameters, arguments): all functions that we use.
+// FUNCTION(version of the symbol, result, name, parameters, arguments): the functions that are
+// used.
 #define PACECAR_VERBS_FUNCTIONS(FUNCTION)                                                          \
   FUNCTION(                                                                                        \
       "1.11", ssize_t, _ibv_query_gid_table,                                                       \
@@ -75,61 +76,58 @@ struct Functions {
 #undef PACECAR_MEMBER
 };
 
-class VerbsLibrary {
- public:
-  static const VerbsLibrary& instance() {
-    static const VerbsLibrary library;
-    return library;
-  }
-
-  const Result<void>& loaded() const { return loaded_; }
-  const Functions& functions() const {
-    PACECAR_CHECK(loaded_.has_value());
-    return functions_;
-  }
-
- private:
-  VerbsLibrary() : library_(dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL)) {
-    if (library_ == nullptr) {
-      loaded_ = fail(ErrorCode::kUnavailable,
-                     fmt::format("libibverbs is not there ({}): install it with its drivers "
-                                 "(libibverbs1, ibverbs-providers)",
-                                 dlerror()));
+struct VerbsLibrary {
+  VerbsLibrary() : handle(dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL)) {
+    if (handle == nullptr) {
+      loaded = fail(ErrorCode::kUnavailable,
+                    fmt::format("libibverbs is not there ({}): install it with its drivers "
+                                "(libibverbs1, ibverbs-providers)",
+                                dlerror()));
     }
 #define PACECAR_FIND(version, result, name, parameters, arguments) \
-  find(functions_.name, #name, "IBVERBS_" version);
+  find(functions.name, #name, "IBVERBS_" version);
     PACECAR_VERBS_FUNCTIONS(PACECAR_FIND)
 #undef PACECAR_FIND
   }
 
+  // A replacement of the function comes first (LD_PRELOAD), then the library's.
   template <typename Function>
   void find(Function& function, const char* name, const char* version) {
     void* found = dlsym(RTLD_DEFAULT, name);
-    const bool in_its_place =
-        found != nullptr && (library_ == nullptr || found != dlsym(library_, name));
-    if (!in_its_place && library_ != nullptr) found = dlvsym(library_, name, version);
+    const bool replaced = found != nullptr && (handle == nullptr || found != dlsym(handle, name));
+    if (!replaced && handle != nullptr) found = dlvsym(handle, name, version);
     function = reinterpret_cast<Function>(found);
-    if (found == nullptr && loaded_) {
-      loaded_ = fail(ErrorCode::kUnavailable,
-                     fmt::format("libibverbs lacks {}: install rdma-core 35 or later", name));
+    if (found == nullptr && loaded) {
+      loaded = fail(ErrorCode::kUnavailable,
+                    fmt::format("libibverbs lacks {}: install rdma-core 35 or later", name));
     }
   }
 
-  void* library_;  // never unloaded
-  Functions functions_;
-  Result<void> loaded_;
+  void* handle;  // never closed
+  Functions functions;
+  Result<void> loaded;
 };
+
+const VerbsLibrary& library() {
+  static const VerbsLibrary library;
+  return library;
+}
+
+const Functions& functions() {
+  PACECAR_CHECK(library().loaded.has_value());
+  return library().functions;
+}
 
 }  // namespace
 
-Result<void> load_verbs_library() { return VerbsLibrary::instance().loaded(); }
+Result<void> load_verbs_library() { return library().loaded; }
 
 }  // namespace pacecar
 
 // Weak, so that a test may define its own.
 #define PACECAR_DEFINE(version, result, name, parameters, arguments)           \
   extern "C" [[gnu::weak, gnu::visibility("hidden")]] result name parameters { \
-    return pacecar::VerbsLibrary::instance().functions().name arguments;       \
+    return pacecar::functions().name arguments;                                \
   }
 PACECAR_VERBS_FUNCTIONS(PACECAR_DEFINE)
 #undef PACECAR_DEFINE

@@ -1,6 +1,6 @@
-// libibverbs, loaded at run time: a host without it only lacks RDMA NICs. Its functions are called
-// by their own names, which this library defines; the data path uses the device's own table in any
-// case.
+// libibverbs, loaded at run time: a host without it lacks RDMA NICs only. We define the library's
+// functions under their own names, and call the loaded ones. The data path uses the device's own
+// table of functions in any case.
 //
 // Thread rule: any.
 #pragma once
@@ -9,8 +9,8 @@
 
 namespace pacecar {
 
-// Once per process, before any of its functions; it stays loaded. A replacement (LD_PRELOAD) is
-// used, as by programs that are linked with the library. Errors: kUnavailable.
+// Call it before any function of the library, which stays loaded. A replacement (LD_PRELOAD) is
+// used, as in programs that are linked with the library. Errors: kUnavailable.
 Result<void> load_verbs_library();
 
 }  // namespace pacecar

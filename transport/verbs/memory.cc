@@ -55,17 +55,17 @@ Result<MemoryRegion> Registrations::add_dmabuf(const DmaBufMemory& memory, Acces
 
 // Tries it with an invalid file descriptor: a driver that supports dma-bufs refuses that
 // descriptor.
-bool Registrations::takes_dmabuf() const {
+bool takes_dmabuf(ibv_pd* domain) {
   constexpr int kNoFile = -1;
   errno = 0;
-  const MemoryHandle never(ibv_reg_dmabuf_mr(domain_, 0, 0, 0, kNoFile, 0));
+  const MemoryHandle never(ibv_reg_dmabuf_mr(domain, 0, 0, 0, kNoFile, 0));
   return errno != EOPNOTSUPP && errno != EPROTONOSUPPORT && errno != ENOSYS;
 }
 
 // `memory`: the result of `call`.
 Result<RegistrationCache::Registration> Registrations::hold(ibv_mr* memory, std::string_view call,
                                                             Access access) const {
-  if (memory == nullptr) return tl::unexpected(verbs_error(Call::kRegister, call, errno, device_));
+  if (memory == nullptr) return verbs_failed(call, errno, device_, Call::kRegister);
   MemoryHandle handle(memory);
   // The layers above use one key for both.
   if (access != Access::kLocalRead && memory->lkey != memory->rkey) {

@@ -1,5 +1,5 @@
-// Registrations: the memory that the device may use, by key. The same memory with the same rights
-// is registered once (gdr/registration_cache.h).
+// Registrations: the memory that the device may access, by key. The same memory with the same
+// rights is registered once (gdr/registration_cache.h).
 //
 // Bounded by the number of registrations. Thread rule: any thread.
 #pragma once
@@ -11,6 +11,7 @@
 #include "gdr/registration_cache.h"
 #include "transport/base/result.h"
 #include "transport/nic/nic.h"
+#include "transport/verbs/handles.h"
 
 namespace pacecar {
 
@@ -25,10 +26,8 @@ class Registrations {
   Result<MemoryRegion> add(void* address, size_t length, Access access);
   // Errors: as above.
   Result<MemoryRegion> add_dmabuf(const DmaBufMemory& memory, Access access);
-  // Whether the device's driver can register dma-bufs.
-  bool takes_dmabuf() const;
-  // Whether nothing else uses the same registration. If so, the device must be done with the memory
-  // before remove().
+  // Whether the registration has no other user. Then the device must be done with the memory before
+  // remove().
   bool last(uint32_t key) const { return cache_.last(key); }
   // For the last user: the memory is deregistered when the returned hold is destroyed.
   [[nodiscard]] RegistrationCache::Hold remove(uint32_t key) { return cache_.release(key); }
@@ -41,5 +40,8 @@ class Registrations {
   const std::string device_;
   RegistrationCache cache_;
 };
+
+// Whether the device's driver can register dma-bufs.
+bool takes_dmabuf(ibv_pd* domain);
 
 }  // namespace pacecar

@@ -12,7 +12,6 @@ namespace pacecar {
 namespace {
 
 constexpr std::array<std::string_view, kOffloads> kNames = {"time_stamps", "rate_limits", "calls"};
-constexpr uint64_t kBpsPerKbps = 1000;
 
 }  // namespace
 

@@ -21,6 +21,7 @@ enum class Offload : uint8_t {
   kCalls,       // work requests are posted by ibv_wr_*, not as structures
 };
 inline constexpr size_t kOffloads = 3;
+inline constexpr uint64_t kBpsPerKbps = 1000;  // libibverbs has rate limits in kb/s
 
 using OffloadSet = std::array<bool, kOffloads>;  // by Offload
 
@@ -34,9 +35,9 @@ class Offloads {
   Offloads(const ibv_device_attr_ex& device, const OffloadSet& unwanted);
 
   bool uses(Offload which) const { return refused(which).empty(); }
-  // Disables one; the first reason is kept.
+  // Disables an offload; the first reason is kept.
   void refuse(Offload which, std::string_view because);
-  // Tests whether the device makes queue pairs that take ibv_wr_*.
+  // Disables kCalls unless the device makes a queue pair that takes ibv_wr_*.
   void try_calls(ibv_pd* domain, ibv_cq* completions);
 
   // Limits of the device's queue pairs, if rate limits are used.

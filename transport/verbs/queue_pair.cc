@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include "transport/base/check.h"
 #include "transport/verbs/work_id.h"
@@ -20,7 +21,7 @@ ibv_wr_opcode opcode_of(Opcode opcode) {
       return IBV_WR_SEND;
     case Opcode::kRead:
       return IBV_WR_RDMA_READ;
-    default:  // only in Service::kStandard, which this NIC lacks
+    default:  // of Service::kStandard only, which this NIC does not have
       break;
   }
   PACECAR_CHECK(!"a work request that no queue pair of this NIC takes");
@@ -80,12 +81,13 @@ bool VerbsQueuePair::all_lanes_up() const {
 }
 
 size_t VerbsQueuePair::next_lane() {
-  constexpr Bytes kNever = ~Bytes{0};
-  std::array<Bytes, RcEndpoint::kMaxLanes> in_flight;
-  for (size_t i = 0; i < lanes_used; ++i) {
-    in_flight[i] = lanes[i].recovery.up() ? lanes[i].ledger.in_flight() : kNever;
-  }
-  const size_t lane = choose_lane(std::span(in_flight).first(lanes_used), turn);
+  const auto from_turn = [this](size_t i) { return (turn + i) % lanes_used; };
+  const auto in_flight = [&](size_t i) {
+    const Lane& lane = lanes[from_turn(i)];
+    return lane.recovery.up() ? lane.ledger.in_flight() : ~Bytes{0};
+  };
+  const auto all = std::views::iota(size_t{0}, lanes_used);
+  const size_t lane = from_turn(*std::ranges::min_element(all, {}, in_flight));
   turn = lane + 1;
   return lane;
 }
@@ -111,7 +113,7 @@ void PostBatch::add(const WorkRequest& request, uint64_t number, Instant now, In
   out.send_flags = 0;
   if (signaled) out.send_flags |= IBV_SEND_SIGNALED;
   if (copied) out.send_flags |= IBV_SEND_INLINE;
-  // What notifies the peer also wakes it.
+  // An operation that notifies the peer also wakes it.
   const bool notifies = request.opcode == Opcode::kWriteWithImm || request.opcode == Opcode::kSend;
   if (notifies) out.send_flags |= IBV_SEND_SOLICITED;
   out.imm_data = htonl(request.immediate);

@@ -1,5 +1,5 @@
-// VerbsQueuePair: a queue pair of ours over libibverbs: its lanes, its work requests and their
-// completions. The NIC decides when a posted one may leave.
+// VerbsQueuePair: a queue pair of VerbsNic: its lanes, its work requests and their completions. The
+// NIC decides when a posted work request may leave.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -34,12 +34,13 @@ struct VerbsQueuePair {
   }
   // Receive requests are used in order, which a recovered lane would break.
   static bool has_standby(const QueuePairConfig& config) { return config.receives == 0; }
-  // Completions that it may have outstanding.
+  // The most completions that it may have outstanding.
   static uint32_t max_completions(const QueuePairConfig& config) {
     return max_started(config) + config.receives +
            (has_standby(config) ? StandbyLane::kCompletions + RcEndpoint::kMaxLanes : 0);
   }
 
+  bool leaving() const { return false; }
   bool can_start() const {
     return state == State::kConnected && started < lane_config.work_requests &&
            work.waiting() != nullptr && any_lane_up();
@@ -50,7 +51,8 @@ struct VerbsQueuePair {
   bool recovers() const {
     return state == State::kConnected && standby != nullptr && standby->usable();
   }
-  // The lane for the next chunk; one is up.
+  // The lane for the next chunk: of those that are up with the fewest bytes in flight, the first
+  // from `turn` on. One lane is up.
   size_t next_lane();
 
   QueuePairId id;

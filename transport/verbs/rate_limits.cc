@@ -7,11 +7,12 @@ namespace pacecar {
 namespace {
 
 constexpr uint64_t kWellBelow = 4;  // at most 1/4 of line rate
-// A limit is an eighth above the rate, and stays while it is between a sixteenth and a half above.
+// A limit is set to an eighth above the rate, and stays as long as it is between a sixteenth and a
+// half above.
 constexpr uint64_t kAbove = 8;
 constexpr uint64_t kLeastAbove = 16;
 constexpr uint64_t kMostAbove = 2;
-// Limits are rounded to so many bits, because devices have a small table of the rates in use.
+// Limits are rounded to so many bits, because devices have a small table of different limits.
 constexpr int kBits = 4;
 
 Rate rounded_up(uint64_t bps) {

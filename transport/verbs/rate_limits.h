@@ -2,9 +2,9 @@
 // of a chunk leave one by one and not in a burst at line rate.
 //
 // The pacer decides when a chunk leaves; the limit must never slow a flow down. So it is a little
-// above the highest rate of the last period, is removed as soon as the flow may be faster, and is
-// used only for flows well below line rate. Each lane of a flow has the limit of the whole flow:
-// lanes take turns, a chunk each, and the next one is due when this one has left.
+// above the highest rate of the last period, it is removed as soon as the flow may be faster, and
+// only flows well below line rate have one. Each lane of a flow has the limit of the whole flow,
+// because lanes take turns: a chunk leaves on one lane, then the next chunk on the next lane.
 //
 // Pure: the caller sets the limits at the device. Thread rule: one owner.
 #pragma once
@@ -39,8 +39,8 @@ class RateLimits {
   void stop();
   bool stopped() const { return stopped_; }
 
-  // A flow with lanes whose limits may differ from limit(); call settled() when they do not any
-  // more. Flows that a limit may slow down come first.
+  // unequal() is a flow with lanes whose limits may differ from limit(); call settled() when they
+  // no longer do. Flows that a limit may slow down come first.
   bool any_unequal() const { return !lifts_.empty() || !sets_.empty(); }
   FlowId unequal() const { return lifts_.empty() ? sets_.front() : lifts_.front(); }
   void settled() { lifts_.empty() ? sets_.take() : lifts_.take(); }

@@ -13,8 +13,18 @@ namespace pacecar {
 Result<std::unique_ptr<StandbyLane>> StandbyLane::create(const VerbsDevice& device,
                                                          const LaneConfig& lanes, QueuePairId id,
                                                          uint32_t flow_label) {
-  auto standby = std::unique_ptr<StandbyLane>(new StandbyLane(lanes, id));
-  RETURN_IF_ERROR(standby->set_up(device, flow_label));
+  std::unique_ptr<StandbyLane> standby(new StandbyLane(lanes, id));
+  standby->memory_.reset(ibv_reg_mr(standby->config_.domain, standby->buffers_.data(),
+                                    standby->buffers_.bytes(), IBV_ACCESS_LOCAL_WRITE));
+  if (standby->memory_ == nullptr) {
+    return verbs_failed("ibv_reg_mr", errno, device.name, Call::kRegister);
+  }
+  ASSIGN_OR_RETURN(standby->lane_, make_lane(device, standby->config_, flow_label));
+  for (uint32_t slot = 0; slot < kMessages; ++slot) {
+    if (const int error = standby->post_receive(slot); error != 0) {
+      return verbs_failed("ibv_post_recv", error, device.name);
+    }
+  }
   return standby;
 }
 
@@ -26,21 +36,6 @@ StandbyLane::StandbyLane(const LaneConfig& lanes, QueuePairId id)
   config_.work_requests = kMessages;
 }
 
-Result<void> StandbyLane::set_up(const VerbsDevice& device, uint32_t flow_label) {
-  memory_.reset(
-      ibv_reg_mr(config_.domain, buffers_.data(), buffers_.bytes(), IBV_ACCESS_LOCAL_WRITE));
-  if (memory_ == nullptr) {
-    return tl::unexpected(verbs_error(Call::kRegister, "ibv_reg_mr", errno, device.name));
-  }
-  ASSIGN_OR_RETURN(lane_, make_lane(device, config_, flow_label));
-  for (uint32_t slot = 0; slot < kMessages; ++slot) {
-    if (const int error = post_receive(slot); error != 0) {
-      return tl::unexpected(verbs_error(Call::kOther, "ibv_post_recv", error, device.name));
-    }
-  }
-  return {};
-}
-
 Result<void> StandbyLane::connect(const VerbsDevice& device, const RcEndpoint& remote,
                                   const RcLane& end) {
   auto connected = connect_lane(device, config_, lane_, remote, end);
@@ -49,7 +44,7 @@ Result<void> StandbyLane::connect(const VerbsDevice& device, const RcEndpoint& r
 }
 
 bool StandbyLane::send(const RecoveryMessage& message) {
-  if (!usable() || under_way_ == kMessages) return false;
+  if (!usable() || in_flight_ == kMessages) return false;
   const uint32_t slot = sent_ % kMessages;
   buffers_->sent[slot] = encode(message);
   ibv_sge piece{.addr = reinterpret_cast<uint64_t>(buffers_->sent[slot].data()),
@@ -67,7 +62,7 @@ bool StandbyLane::send(const RecoveryMessage& message) {
     return false;
   }
   ++sent_;
-  ++under_way_;
+  ++in_flight_;
   return true;
 }
 
@@ -78,7 +73,7 @@ StandbyLane::Event StandbyLane::on_completion(const ibv_wc& completion) {
     return {};
   }
   if (!id.receive) {
-    --under_way_;
+    --in_flight_;
     return {};
   }
   const auto& bytes = buffers_->received[id.sequence];

@@ -1,8 +1,8 @@
-// StandbyLane: an RC connection beside the lanes of a queue pair, over which the two ends exchange
-// messages about failed lanes. Nothing is sent on it in normal operation, so an outage that ends
-// the lanes does not end it. It has small receive requests of its own.
+// StandbyLane: a further RC connection of a queue pair, over which the two ends exchange messages
+// about failed lanes. Nothing is sent on it in normal operation, so an outage that breaks the lanes
+// does not break it. It has small receive requests of its own.
 //
-// Bounded: kMessages outstanding in each direction; more wait. Thread rule: one thread at a time.
+// Bounded: at most kMessages outstanding in each direction. Thread rule: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class StandbyLane {
   static Result<std::unique_ptr<StandbyLane>> create(const VerbsDevice& device,
                                                      const LaneConfig& lanes, QueuePairId id,
                                                      uint32_t flow_label);
-  // Its memory.
+  // Memory of a standby lane.
   static constexpr Bytes memory() {
     return sizeof(StandbyLane) + sizeof(Buffers) + kCompletions * kDeviceWorkRequestBytes;
   }
@@ -38,16 +38,16 @@ class StandbyLane {
   const RcLane& end() const { return lane_.local; }
   // Errors: those of connect_lane.
   Result<void> connect(const VerbsDevice& device, const RcEndpoint& remote, const RcLane& end);
-  // Connected, without a failure.
+  // Whether it is connected and has not failed.
   bool usable() const { return connected_ && !failed_; }
 
-  // False: again later, when earlier messages have arrived, or never if it is not usable.
+  // False: try again when earlier messages have completed; never, if the lane is not usable.
   bool send(const RecoveryMessage& message);
   // The meaning of a completion on this lane: the peer's message, if there is one. A failure makes
   // the lane unusable.
   struct Event {
     bool received = false;
-    std::optional<RecoveryMessage> message;  // of `received`: nullopt for nonsense
+    std::optional<RecoveryMessage> message;  // nullopt: it cannot be decoded
   };
   Event on_completion(const ibv_wc& completion);
   void stop();
@@ -59,7 +59,6 @@ class StandbyLane {
   };
 
   StandbyLane(const LaneConfig& lanes, QueuePairId id);
-  Result<void> set_up(const VerbsDevice& device, uint32_t flow_label);
   int post_receive(uint32_t slot);
   VerbsWorkId work_id(bool receive, uint32_t slot) const {
     return {.queue_pair = id_, .lane = kLaneNumber, .receive = receive, .sequence = slot};
@@ -72,7 +71,7 @@ class StandbyLane {
   MemoryHandle memory_;
   Lane lane_;
   uint32_t sent_ = 0;
-  uint32_t under_way_ = 0;  // of sent_
+  uint32_t in_flight_ = 0;  // of sent_
   bool connected_ = false;
   bool failed_ = false;
 };

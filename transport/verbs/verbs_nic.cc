@@ -1,10 +1,10 @@
 // Making a NIC, its memory and its queue pairs.
 #include "transport/verbs/verbs_nic.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -23,14 +23,14 @@ namespace {
 
 // A completion waits until the polling thread is woken.
 constexpr Duration kJitter = Duration::from_us(100);
-// In a software device packets also wait for the kernel's threads.
+// With a software device, packets also wait for the kernel's threads.
 constexpr Duration kSoftwareJitter = Duration::from_us(1000);
 // A thread that shares its core waits for the scheduler: some slices of a few ms each.
 constexpr Duration kPause = Duration::from_ms(25);
 // Writes with immediate that may arrive between two polls; more wait at their senders.
 constexpr uint32_t kSharedReceives = 4096;
-// The completion queue, which is locked memory, has room for at least so many; a queue pair without
-// room is refused.
+// The completion queue, which is locked memory, has room for at least so many queue pairs; one
+// without room is refused.
 constexpr uint32_t kBusyQueuePairs = 1024;
 // Overhead of a packet on the link: Ethernet with preamble and gap (38), IP, UDP (8), BTH (12) and
 // ICRC (4); or the headers of InfiniBand (LRH 8, BTH 12, ICRC 4, VCRC 2).
@@ -39,11 +39,12 @@ constexpr Bytes kInfinibandOverhead = 26;
 constexpr Bytes kIpv4Header = 20;
 constexpr Bytes kIpv6Header = 40;
 constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
-// How long the device may take to be done with deregistered memory, counted in time in which this
-// thread polled.
+// How long the device may take to be done with deregistered memory. On a busy host this thread may
+// not run for so long; so it polls at least this often before it gives up.
 constexpr auto kDrainLimit = std::chrono::milliseconds(50);
-constexpr int kDrainLooks = 10'000;
+constexpr int kDrainPolls = 10'000;
 constexpr std::string_view kStartAgain = "look at the kernel's log (dmesg), and start again";
+
 bool is_ipv4_gid(const VerbsDevice& device) { return is_ipv4(Address{.ip = device.gid.gid}); }
 
 }  // namespace
@@ -59,9 +60,7 @@ Result<std::unique_ptr<VerbsNic>> VerbsNic::open(const VerbsConfig& config, Inst
                             device.port_attributes.pkey_tbl_len));
   }
   DomainHandle domain(ibv_alloc_pd(device.context.get()));
-  if (domain == nullptr) {
-    return tl::unexpected(verbs_error(Call::kOther, "ibv_alloc_pd", errno, config.device));
-  }
+  if (domain == nullptr) return verbs_failed("ibv_alloc_pd", errno, config.device);
   Offloads offloads(device.extended, config.without);
   ASSIGN_OR_RETURN(auto completions,
                    CompletionQueue::create(device, domain.get(), kSharedReceives,
@@ -78,29 +77,21 @@ Result<std::unique_ptr<VerbsNic>> VerbsNic::open(const VerbsConfig& config, Inst
 
 VerbsNic::VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle domain,
                    Offloads offloads, CompletionQueue completions, Instant now)
-    : config_(config),
+    : PacedNic(make_caps(config, device, domain.get(), offloads), config.address,
+               std::bit_ceil(config.queue_pairs), 2 * kSharedReceives, now),
+      config_(config),
       device_(std::move(device)),
       domain_(std::move(domain)),
       offloads_(std::move(offloads)),
       registrations_(domain_.get(), config.regions, config.device),
       completions_(std::move(completions)),
-      events_(device_.context.get(), config.device, config.port, config.log),
       hardware_counters_(HardwareCounters::folder_of(config.device, config.port)),
-      queue_pairs_(std::bit_ceil(config.queue_pairs)),
-      caps_(make_caps()),
-      flows_(*this, config.flows, caps_.burst_bytes, caps_.jitter, now),
       rate_limits_({.least = offloads_.least_limit(), .most = offloads_.most_limit()},
                    caps_.line_rate, config.flows, now),
-      controls_(queue_pairs_.size()),
-      completed_(queue_pairs_.size()),
       recovering_(queue_pairs_.size()),
-      received_(2 * kSharedReceives),
       next_generation_(random_word()),
       most_started_(static_cast<uint32_t>(std::max(device_.attributes.max_qp_wr - 1, 1))),
-      mtu_shift_(std::countr_zero(device_.mtu)),
-      now_(now),
-      departures_(now),
-      next_look_at_events_(now),
+      next_event_poll_(now),
       next_recovery_(now),
       next_watch_(now),
       next_limit_(now),
@@ -109,51 +100,48 @@ VerbsNic::VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle d
   if (!offloads_.uses(Offload::kRateLimits)) rate_limits_.stop();
 }
 
-VerbsNic::~VerbsNic() {
-  if (wait_fd_ >= 0) close(wait_fd_);
-}
-
-NicCaps VerbsNic::make_caps() const {
-  const bool ethernet = device_.link_layer == LinkLayer::kEthernet;
-  const Rate port = port_rate(device_.port_attributes);
-  const Bytes wanted = config_.chunk != 0 ? config_.chunk : kDefaultChunk;
-  const Bytes chunk = std::clamp<Bytes>(wanted, device_.mtu, device_.port_attributes.max_msg_sz);
-  return {.line_rate = config_.line_rate.bps() != 0 ? config_.line_rate
-                       : port.bps() != 0            ? port
-                                                    : kDefaultLineRate,
-          .mtu = device_.mtu,
-          .packet_overhead =
-              ethernet ? kRoceOverhead + (is_ipv4_gid(device_) ? kIpv4Header : kIpv6Header)
-                       : kInfinibandOverhead,
+NicCaps VerbsNic::make_caps(const VerbsConfig& config, const VerbsDevice& device, ibv_pd* domain,
+                            const Offloads& offloads) {
+  const bool ethernet = device.link_layer == LinkLayer::kEthernet;
+  const Rate port = port_rate(device.port_attributes);
+  const Bytes wanted = config.chunk != 0 ? config.chunk : kDefaultChunk;
+  const Bytes chunk = std::clamp<Bytes>(wanted, device.mtu, device.port_attributes.max_msg_sz);
+  return {.line_rate = config.line_rate.bps() != 0 ? config.line_rate
+                       : port.bps() != 0           ? port
+                                                   : kDefaultLineRate,
+          .mtu = device.mtu,
+          .packet_overhead = ethernet
+                                 ? kRoceOverhead + (is_ipv4_gid(device) ? kIpv4Header : kIpv6Header)
+                                 : kInfinibandOverhead,
           .burst_bytes = chunk,
-          .jitter = device_.hardware ? kJitter : kSoftwareJitter,
+          .jitter = device.hardware ? kJitter : kSoftwareJitter,
           .pause = kPause,
-          .paths = std::min<uint32_t>(config_.paths, RcEndpoint::kMaxLanes),
-          .flows = config_.flows,
-          .queue_pairs = static_cast<uint32_t>(queue_pairs_.size()),
-          .regions = config_.regions,
+          .paths = std::min<uint32_t>(config.paths, RcEndpoint::kMaxLanes),
+          .flows = config.flows,
+          .queue_pairs = std::bit_ceil(config.queue_pairs),
+          .regions = config.regions,
           .write_bytes = chunk,
           .paces_packets = false,
           .sends = true,
           .reads = true,
-          .dma_buf = registrations_.takes_dmabuf(),
-          .peer_memory = device_.hardware && peer_memory_module().has_value(),
+          .dma_buf = takes_dmabuf(domain),
+          .peer_memory = device.hardware && peer_memory_module().has_value(),
           .registers_beside = true,
           .silent_writes_wake = false,
           .networks = {ethernet ? kRoceNetwork : kInfinibandNetwork},
-          .offloads = offloads_.text()};
+          .offloads = offloads.text()};
 }
 
+// wait_fd() becomes readable for completions, and for events of the device.
 Result<void> VerbsNic::set_up_waiting() {
-  if (auto done = events_.set_up(); !done) return done;
-  const auto failed = [&](std::string_view call) {
-    return tl::unexpected(verbs_error(Call::kOther, call, errno, device_.name));
-  };
-  wait_fd_ = epoll_create1(EPOLL_CLOEXEC);
-  if (wait_fd_ < 0) return failed("epoll_create1");
-  for (const int fd : {completions_.wait_fd(), events_.wait_fd()}) {
+  wait_fd_ = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
+  if (!wait_fd_) return verbs_failed("epoll_create1", errno, device_.name);
+  for (const int fd : {completions_.wait_fd(), device_.context->async_fd}) {
     epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
-    if (epoll_ctl(wait_fd_, EPOLL_CTL_ADD, fd, &event) != 0) return failed("epoll_ctl");
+    if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0 ||
+        epoll_ctl(wait_fd_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+      return verbs_failed("epoll_ctl", errno, device_.name);
+    }
   }
   return {};
 }
@@ -188,17 +176,17 @@ std::shared_ptr<void> VerbsNic::retire_memory(const MemoryRegion& region) {
   for (const auto& qp : queue_pairs_) {
     if (qp == nullptr) continue;
     qp->work.revoke(region.key);
-    completed_.add(slot_of(*qp));
+    completed_.add(slot_of(qp->id));
   }
   if (!wait_until_unused(region.key)) {
     for (const auto& qp : queue_pairs_) {
-      if (qp != nullptr && qp->work.in_use(region.key)) take_back(*qp, region.key);
+      if (qp != nullptr && qp->work.in_use(region.key)) stop_using(*qp, region.key);
     }
   }
   return registrations_.remove(region.key);
 }
 
-void VerbsNic::take_back(QueuePair& qp, uint32_t key) {
+void VerbsNic::stop_using(QueuePair& qp, uint32_t key) {
   const std::string fault =
       describe_fault(place_of(qp), "memory was deregistered while the NIC used it",
                      "keep memory registered until its requests are done");
@@ -219,9 +207,9 @@ bool VerbsNic::wait_until_unused(uint32_t key) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   const Instant begin_now = now_;
-  for (int looks = 0; in_use(); ++looks) {
+  for (int polls = 0; in_use(); ++polls) {
     const auto waited = Clock::now() - begin;
-    if (waited > kDrainLimit && looks >= kDrainLooks) return false;
+    if (waited > kDrainLimit && polls >= kDrainPolls) return false;
     receive(begin_now + Duration::from_ns(std::chrono::nanoseconds(waited).count()));
     sched_yield();
   }
@@ -230,18 +218,9 @@ bool VerbsNic::wait_until_unused(uint32_t key) {
 
 // --- queue pairs ---
 
-VerbsNic::QueuePair* VerbsNic::find(QueuePairId id) {
-  return const_cast<QueuePair*>(static_cast<const VerbsNic*>(this)->find(id));
-}
-
-const VerbsNic::QueuePair* VerbsNic::find(QueuePairId id) const {
-  const QueuePair* qp = queue_pairs_[id & (queue_pairs_.size() - 1)].get();
-  return qp != nullptr && qp->id == id ? qp : nullptr;
-}
-
-VerbsNic::LaneName VerbsNic::find_lane(uint32_t number) const {
+VerbsNic::LaneRef VerbsNic::find_lane(uint32_t number) const {
   const auto found = by_lane_.find(number);
-  return found == by_lane_.end() ? LaneName() : found->second;
+  return found == by_lane_.end() ? LaneRef() : found->second;
 }
 
 LaneConfig VerbsNic::lane_config(const QueuePairConfig& config) const {
@@ -281,7 +260,7 @@ Result<QueuePairId> VerbsNic::create_queue_pair(const QueuePairConfig& config) {
   }
   const auto slots = static_cast<uint32_t>(queue_pairs_.size());
   const auto slot = static_cast<uint32_t>(free - queue_pairs_.begin());
-  // Never 0, the id in completions of shared receive requests.
+  // Never 0, which means a shared receive request in completions.
   QueuePairId id = 0;
   while (id == 0) id = next_generation_++ * slots | slot;
   auto qp = std::make_unique<QueuePair>(id, config);
@@ -290,7 +269,7 @@ Result<QueuePairId> VerbsNic::create_queue_pair(const QueuePairConfig& config) {
     completions_.give_back(QueuePair::max_completions(config));
     return tl::unexpected(made.error());
   }
-  name_lanes(*qp);
+  index_lanes(*qp);
   if (config.paced) flows_.join(config.flow, slot);
   *free = std::move(qp);
   return id;
@@ -309,7 +288,7 @@ Result<void> VerbsNic::make_lanes(QueuePair& qp) {
   return {};
 }
 
-void VerbsNic::name_lanes(const QueuePair& qp) {
+void VerbsNic::index_lanes(const QueuePair& qp) {
   for (size_t i = 0; i < qp.lanes.size(); ++i) {
     by_lane_[qp.lanes[i].local.queue_pair] = {qp.id, static_cast<uint8_t>(i)};
   }
@@ -344,15 +323,12 @@ Result<void> VerbsNic::connect_queue_pair(QueuePairId id, std::span<const uint8_
   }
   const size_t lanes = std::min<size_t>(qp->lanes.size(), endpoint.lanes);
   for (size_t i = 0; i < lanes; ++i) {
-    auto connected =
-        connect_lane(device_, qp->lane_config, qp->lanes[i], endpoint, endpoint.lane[i]);
-    if (!connected) return connected;
+    RETURN_IF_ERROR(
+        connect_lane(device_, qp->lane_config, qp->lanes[i], endpoint, endpoint.lane[i]));
   }
   const auto standby = announced_standby(endpoint);
   if (standby.has_value() && qp->standby != nullptr) {
-    if (auto connected = qp->standby->connect(device_, endpoint, *standby); !connected) {
-      return connected;
-    }
+    RETURN_IF_ERROR(qp->standby->connect(device_, endpoint, *standby));
   }
   qp->remote = endpoint;
   qp->peer = device_.link_layer == LinkLayer::kEthernet ? gid_text(endpoint.gid)
@@ -385,14 +361,14 @@ void VerbsNic::halt_queue_pair(QueuePairId id) {
 void VerbsNic::destroy_queue_pair(QueuePairId id) {
   QueuePair* qp = find(id);
   if (qp == nullptr) return;
-  const uint32_t slot = slot_of(*qp);
+  const uint32_t slot = slot_of(qp->id);
   drop_lanes(*qp);
   if (qp->config.paced) flows_.leave(qp->config.flow, slot);
   for (WorkList* list : {&controls_, &completed_, &recovering_}) list->remove(slot);
   const uint32_t reserved = QueuePair::max_completions(qp->config);
   queue_pairs_[slot].reset();
-  // Its remaining completions must not be taken for those of a later queue pair with the same
-  // number.
+  // Polls its remaining completions, so that they are not taken for those of a later queue pair
+  // with the same number.
   while (receive(now_) > 0) {
   }
   completions_.refill_receives();
@@ -403,7 +379,7 @@ void VerbsNic::drop_lanes(QueuePair& qp) {
   for (Lane& lane : qp.lanes) {
     by_lane_.erase(lane.local.queue_pair);
     lane.queue_pair.reset();
-    lose_all(qp, lane);
+    on_results_lost(qp, lane);
     lane.account.abandon(qp.work);
   }
   qp.lanes.clear();
@@ -412,7 +388,7 @@ void VerbsNic::drop_lanes(QueuePair& qp) {
   qp.standby.reset();
 }
 
-void VerbsNic::lose_all(QueuePair& qp, Lane& lane) {
+void VerbsNic::on_results_lost(QueuePair& qp, Lane& lane) {
   if (qp.config.paced) flows_.on_done(qp.config.flow, lane.ledger.in_flight());
   for (; !lane.ledger.empty(); --qp.started, --started_) {
     const LaneLedger::Entry entry = lane.ledger.take();
@@ -427,16 +403,6 @@ FaultPlace VerbsNic::place_of(const QueuePair& qp) const {
   return {.device = device_.name, .port = device_.port, .peer = qp.peer};
 }
 
-std::string VerbsNic::peer(QueuePairId id) const {
-  const QueuePair* qp = find(id);
-  return qp == nullptr ? std::string() : qp->peer;
-}
-
-std::string VerbsNic::fault(QueuePairId id) const {
-  const QueuePair* qp = find(id);
-  return qp == nullptr ? std::string() : qp->fault;
-}
-
 void VerbsNic::break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault) {
   if (qp.state == QueuePair::State::kBroken) return;
   qp.state = QueuePair::State::kBroken;
@@ -447,8 +413,8 @@ void VerbsNic::break_queue_pair(QueuePair& qp, CompletionStatus status, std::str
     lane.account.abandon(qp.work);
   }
   if (qp.standby != nullptr) qp.standby->stop();
-  recovering_.remove(slot_of(qp));
-  completed_.add(slot_of(qp));
+  recovering_.remove(slot_of(qp.id));
+  completed_.add(slot_of(qp.id));
 }
 
 void VerbsNic::on_device_failed(std::string_view what) {
@@ -456,9 +422,8 @@ void VerbsNic::on_device_failed(std::string_view what) {
   device_fault_ = describe_fault({.device = device_.name, .port = device_.port}, what, kStartAgain);
   for (const auto& qp : queue_pairs_) {
     if (qp == nullptr) continue;
-    break_queue_pair(
-        *qp, CompletionStatus::kLocalError,
-        describe_fault(place_of(*qp), what, kStartAgain));
+    break_queue_pair(*qp, CompletionStatus::kLocalError,
+                     describe_fault(place_of(*qp), what, kStartAgain));
   }
 }
 

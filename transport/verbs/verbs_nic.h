@@ -11,13 +11,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transport/base/fixed_queue.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/base/log.h"
 #include "transport/base/work_list.h"
-#include "transport/nic/nic.h"
-#include "transport/nic/nic_port.h"
-#include "transport/nic/paced/paced_flows.h"
-#include "transport/verbs/async_events.h"
+#include "transport/nic/paced/paced_nic.h"
 #include "transport/verbs/completions.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/errors.h"
@@ -44,29 +41,26 @@ struct VerbsConfig {
   uint32_t control_traffic_class = 184;
   uint32_t pkey_index = 0;
   uint32_t service_level = 0;                    // on InfiniBand
-  Rate line_rate;                                // 0: what the device says
-  OffloadSet without{};                          // offloads not to use
-  Duration silence_limit = Duration::from_s(6);  // a peer that answers nothing for so long is dead
-  Address address;                               // where the bootstrap reaches this host
+  Rate line_rate;                                // 0: the device's
+  OffloadSet without{};                          // offloads that are not used
+  Duration silence_limit = Duration::from_s(6);  // a peer that is silent for so long is dead
+  Address address;                               // this host's, for the bootstrap
   LogSink log;
 };
 
-class VerbsNic final : public Nic, public NicPort, private WaitingWork {
+class VerbsNic final : public PacedNic<VerbsQueuePair> {
  public:
   static constexpr Bytes kDefaultChunk = 64 << 10;
 
   // Errors: those of VerbsDevice::open, and what the device refuses.
   static Result<std::unique_ptr<VerbsNic>> open(const VerbsConfig& config, Instant now);
-  ~VerbsNic() override;
+  ~VerbsNic() override { queue_pairs_.clear(); }  // before the domain
 
   const VerbsDevice& device() const { return device_; }
-  const AsyncEventCounts& async_events() const { return events_.counts(); }
-  // Puts the connection of a lane in error, as a device does after its last retry: for tests.
+  // For tests: stops the connection of a lane, as a device does after its last retry.
   void upset_lane(QueuePairId id, size_t lane) { stop_lane(find(id)->lanes[lane]); }
 
   // --- Nic ---
-  const NicCaps& caps() const override { return caps_; }
-  const NicCounters& counters() const override { return counters_; }
   std::vector<HardwareCounter> hardware_counters() const override {
     return hardware_counters_.deltas();
   }
@@ -85,41 +79,29 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override;
   QueuePairAddress queue_pair_address(QueuePairId id) const override;
   Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) override;
-  std::string peer(QueuePairId id) const override;
   QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const override;
-  std::string fault(QueuePairId id) const override;
   void halt_queue_pair(QueuePairId id) override;
   void destroy_queue_pair(QueuePairId id) override;
   size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
   size_t post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) override;
-  size_t poll(std::span<Completion> completions) override;
-  size_t poll_signals(std::span<FlowSignal> signals) override {
-    return flows_.poll_signals(signals);
-  }
-  void report_arrivals(bool wanted) override { flows_.report_arrivals(wanted); }
-  size_t poll_arrivals(std::span<FlowArrival> arrivals) override {
-    return flows_.poll_arrivals(arrivals);
-  }
   void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override {
-    flows_.set_limits(flow, limits, now);
+    PacedNic::set_flow_limits(flow, limits, now);
     rate_limits_.on_rate(flow, limits.rate);
   }
   void on_time(Instant now) override;
   Instant next_deadline() const override;
 
   // --- NicPort ---
-  Nic& nic() override { return *this; }
   size_t receive(Instant now) override;
   size_t transmit(Instant now) override;
   bool prepare_to_wait() override;
-  int wait_fd() const override { return wait_fd_; }
-  const Address& address() const override { return config_.address; }
+  int wait_fd() const override { return wait_fd_.get(); }
 
  private:
   using QueuePair = VerbsQueuePair;
 
-  // What a queue pair of the device is for.
-  struct LaneName {
+  // The lane that a queue pair of the device belongs to.
+  struct LaneRef {
     QueuePairId queue_pair = 0;
     uint8_t lane = 0;  // or StandbyLane::kLaneNumber
   };
@@ -127,39 +109,39 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle domain, Offloads offloads,
            CompletionQueue completions, Instant now);
   Result<void> set_up_waiting();
-  NicCaps make_caps() const;
+  static NicCaps make_caps(const VerbsConfig& config, const VerbsDevice& device, ibv_pd* domain,
+                           const Offloads& offloads);
 
-  QueuePair* find(QueuePairId id);
-  const QueuePair* find(QueuePairId id) const;
-  // By the device's number; an empty name: unknown.
-  LaneName find_lane(uint32_t number) const;
-  uint32_t slot_of(const QueuePair& qp) const {
-    return qp.id & static_cast<uint32_t>(queue_pairs_.size() - 1);
-  }
+  // By the number that the device gave its queue pair; queue pair 0: unknown.
+  LaneRef find_lane(uint32_t number) const;
   LaneConfig lane_config(const QueuePairConfig& config) const;
   uint32_t lanes_of(const QueuePairConfig& config) const;
   Result<void> make_lanes(QueuePair& qp);
-  void name_lanes(const QueuePair& qp);
-  // The entries of the ledger are no longer at the device, and their results are unknown.
-  void lose_all(QueuePair& qp, Lane& lane);
-  // Destroys the device's queue pairs: from then on it uses none of their memory.
+  void index_lanes(const QueuePair& qp);
+  // The connection is gone: the results of its outstanding work requests are unknown.
+  void on_results_lost(QueuePair& qp, Lane& lane);
+  // Destroys the device's queue pairs: from then on the device uses none of their memory.
   void drop_lanes(QueuePair& qp);
   void break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault);
   void on_device_failed(std::string_view what);
   FaultPlace place_of(const QueuePair& qp) const;
 
-  // Removes the work requests that use the memory of this key from the device.
-  void take_back(QueuePair& qp, uint32_t key);
-  // Waits until the device is done with the memory; false when it takes too long.
+  // Ends the lanes whose work requests use the memory of this key, or the whole queue pair.
+  void stop_using(QueuePair& qp, uint32_t key);
+  // Waits until the device is done with the memory; false: it takes too long.
   bool wait_until_unused(uint32_t key);
 
-  // --- receiving --- `late`: how late it was polled.
+  // --- receiving --- `late`: how late the completion was polled.
   void on_completion(const ibv_wc& completion, Duration late, Instant now);
   void on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& completion, Duration late,
                Instant now);
   void on_received(const ibv_wc& completion, bool shared);
-  void on_lane_event(const AsyncEvents::Event& event);
-  void look_at_events();
+  void poll_events();
+  void on_event(const ibv_async_event& event);
+  // Of the lane with this number at the device: it takes no more shared receive requests, or
+  // failed.
+  void on_last_receive(uint32_t number);
+  void on_lane_failed(uint32_t number, std::string_view event);
 
   // --- failed lanes --- Breaks the queue pair if its lanes cannot come back.
   void fail_lane(QueuePair& qp, Lane& lane, CompletionStatus status, std::string fault);
@@ -169,18 +151,18 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   void watch_lanes(Instant now);
   void recover(Instant now);
   void recover_queue_pair(QueuePair& qp, bool path_ready, Instant now);
-  // True: done, continue with the next step.
+  // True: the step is done, and the next one may follow.
   bool take_step(QueuePair& qp, Lane& lane, LaneRecovery::Step step, Instant now);
   bool drained(const QueuePair& qp, Lane& lane, Instant now);
   bool replace_lane(QueuePair& qp, Lane& lane, Instant now);
   bool join_lane(QueuePair& qp, Lane& lane);
   bool send_to_peer(QueuePair& qp, Lane& lane, RecoveryMessage::Kind kind);
-  // Takes all completions; false: no room for more here.
+  // Polls all completions; false: received_ has no room for more.
   bool drain(Instant now);
-  // Whether the port has been active for a while.
-  bool look_at_port(Instant now);
+  // Whether the port has been active for kSettling.
+  bool path_ready(Instant now);
   bool port_active() const;
-  // The cause; "the link is down" takes precedence.
+  // `fault`, or "the link is down" if that is so.
   std::string likely_cause(const QueuePair& qp, std::string fault) const;
 
   // --- transmitting ---
@@ -190,11 +172,10 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   size_t transmit_control(QueuePair& qp, Instant now);
   void start(QueuePair& qp, PostBatch& batch, Instant now);
   size_t post_batch(QueuePair& qp, PostBatch& batch);
-  void turn_rate_limits(Instant now);
-  // One of the flow's lanes that is up and has another limit; nullptr: none.
-  Lane* unlike(FlowId flow, Rate limit, QueuePair** of);
+  void apply_rate_limits(Instant now);
+  // A lane of the flow that is up and has another limit; nullptr: none.
+  Lane* lane_to_limit(FlowId flow, Rate limit, QueuePair** of);
   void limit_lane(QueuePair& qp, Lane& lane, Rate limit);
-  Bytes packets_of(Bytes payload) const;
   Bytes wire_bytes(Bytes payload) const;
 
   VerbsConfig config_;
@@ -204,33 +185,22 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   Offloads offloads_;
   Registrations registrations_;
   CompletionQueue completions_;
-  AsyncEvents events_;
   HardwareCounters hardware_counters_;
-  std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot, the low bits of the number
-  NicCaps caps_;
-  PacedFlows flows_;
   RateLimits rate_limits_;
-  NicCounters counters_;
-  std::unique_ptr<FlushPair> flushes_;              // made for the first one
-  std::unordered_map<uint32_t, LaneName> by_lane_;  // by the device's number
-  WorkList controls_;                               // slots of unpaced queue pairs with work
-  WorkList completed_;                              // slots of queue pairs with completions
+  std::unique_ptr<FlushPair> flushes_;             // made for the first one
+  std::unordered_map<uint32_t, LaneRef> by_lane_;  // by the device's number
   WorkList recovering_;  // slots of queue pairs with lanes that are not up
-  FixedQueue<Completion> received_;
   uint32_t next_generation_;
-  const uint32_t most_started_;  // capacity of a device's queue, less one for mark_end()
-  int mtu_shift_;
-  int wait_fd_ = -1;
-  Instant now_;         // of the last turn
-  Instant departures_;  // when the device has sent all work requests, at line rate
-  Instant next_look_at_events_;
+  const uint32_t most_started_;  // capacity of a queue of the device, less one for mark_end()
+  FileDescriptor wait_fd_;
+  Instant next_event_poll_;
   Instant next_recovery_;
   Instant next_watch_;
   Instant next_limit_;
   size_t started_ = 0;     // work requests at the device
   Instant path_ready_at_;  // by the port's last state; never(): it was down
   bool device_failed_ = false;
-  std::string device_fault_;  // reason of `device_failed_`
+  std::string device_fault_;  // why, for people
   bool distrust_reported_ = false;
   uint32_t limits_refused_ = 0;  // in a row
 };

@@ -1,8 +1,8 @@
 // The part of VerbsNic that sets the lanes' rate limits at the device.
 //
-// A command takes some tens of microseconds, in which this thread does nothing else. So there is at
-// most one per turn and per kBetween; meanwhile the flow continues with the old limits. RateLimits
-// decides the limits.
+// RateLimits decides the limits. A command to the device takes some tens of microseconds, during
+// which this thread does nothing else. So there is at most one command per turn and per kBetween;
+// meanwhile the flow's lanes keep their old limits.
 #include <fmt/format.h>
 
 #include "transport/verbs/verbs_nic.h"
@@ -11,27 +11,26 @@ namespace pacecar {
 namespace {
 
 constexpr Duration kBetween = Duration::from_ms(2);
-constexpr uint64_t kBpsPerKbps = 1000;
-// In a row; one alone may come from a connection whose failure we do not know yet.
+// In a row; a single one may come from a connection whose failure has not been reported yet.
 constexpr uint32_t kMostRefused = 3;
 
 }  // namespace
 
-void VerbsNic::turn_rate_limits(Instant now) {
+void VerbsNic::apply_rate_limits(Instant now) {
   rate_limits_.on_time(now);
   if (now < next_limit_) return;
   for (; rate_limits_.any_unequal(); rate_limits_.settled()) {
     const FlowId flow = rate_limits_.unequal();
     const Rate limit = rate_limits_.limit(flow);
     QueuePair* qp = nullptr;
-    Lane* const lane = unlike(flow, limit, &qp);
+    Lane* const lane = lane_to_limit(flow, limit, &qp);
     if (lane == nullptr) continue;
     next_limit_ = now + kBetween;
     return limit_lane(*qp, *lane, limit);
   }
 }
 
-Lane* VerbsNic::unlike(FlowId flow, Rate limit, QueuePair** of) {
+Lane* VerbsNic::lane_to_limit(FlowId flow, Rate limit, QueuePair** of) {
   for (const uint32_t slot : flows_.slots(flow)) {
     QueuePair& qp = *queue_pairs_[slot];
     if (qp.state != QueuePair::State::kConnected) continue;
@@ -45,7 +44,7 @@ Lane* VerbsNic::unlike(FlowId flow, Rate limit, QueuePair** of) {
 }
 
 void VerbsNic::limit_lane(QueuePair& qp, Lane& lane, Rate limit) {
-  ibv_qp_rate_limit_attr wanted{};  // bursts as the device does them, packets of the port's MTU
+  ibv_qp_rate_limit_attr wanted{};  // the burst and packet sizes stay the device's
   wanted.rate_limit = static_cast<uint32_t>((limit.bps() + kBpsPerKbps - 1) / kBpsPerKbps);
   const int error = ibv_modify_qp_rate_limit(lane.queue_pair.get(), &wanted);
   if (error == 0) {
@@ -55,7 +54,7 @@ void VerbsNic::limit_lane(QueuePair& qp, Lane& lane, Rate limit) {
   const std::string fault =
       verbs_error(Call::kOther, "ibv_modify_qp_rate_limit", error, device_.name).message;
   if (limit == Rate()) {
-    // The old limit would slow the flow down, so the connection is replaced, and with it the limit.
+    // The old limit would slow the flow down: replace the connection, and with it the limit.
     lane.limit.set({});
     if (qp.recovers()) fail_lane(qp, lane, CompletionStatus::kLocalError, fault);
   } else {
@@ -63,8 +62,8 @@ void VerbsNic::limit_lane(QueuePair& qp, Lane& lane, Rate limit) {
   }
   if (++limits_refused_ == kMostRefused) {
     config_.log(LogLevel::kWarn,
-                fmt::format("{}; from here on it has no rate limits: chunks leave at line rate, "
-                            "when the pacer lets them out",
+                fmt::format("{}; from here on it has no rate limits: the packets of a chunk "
+                            "leave at line rate",
                             fault));
     rate_limits_.stop();
   }

@@ -1,17 +1,16 @@
 // The part of VerbsNic that receives: completions and events of the device.
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <infiniband/verbs.h>
-#include <poll.h>
 
 #include <algorithm>
 
-#include "transport/nic/paced/next_completion.h"
 #include "transport/verbs/verbs_nic.h"
 
 namespace pacecar {
 namespace {
 
-// A time stamp before the departure is wrong; the completion then counts as of now.
+// A time stamp before the departure is wrong; the completion then counts as polled in time.
 Duration round_trip(Lane& lane, const LaneLedger::Entry& entry, Duration late, Instant now) {
   constexpr auto kShortest = Duration::from_ns(1);
   const Duration seen = std::max(now - entry.departure, kShortest);
@@ -22,7 +21,7 @@ Duration round_trip(Lane& lane, const LaneLedger::Entry& entry, Duration late, I
 
 size_t VerbsNic::receive(Instant now) {
   now_ = now;
-  // Without room here, completions stay in the device's queue, which has room for all.
+  // Without room in received_, completions stay in the device's queue, which has room for all.
   if (received_.size() + CompletionQueue::kBatch > received_.capacity()) return 0;
   const auto completions = completions_.poll(now);
   for (size_t i = 0; i < completions.size(); ++i) {
@@ -71,7 +70,7 @@ void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& compl
       qp.work.finish(entry.number, CompletionStatus::kOk);
       lane.account.on_done(entry);
       if (qp.config.paced) {
-        // Unsignaled ones were done earlier, at an unknown time.
+        // Unsignaled work requests were done earlier, at an unknown time.
         const Duration rtt = entry.signaled ? round_trip(lane, entry, late, now) : Duration();
         flows_.on_acknowledged(qp.config.flow, entry.bytes, rtt);
       }
@@ -82,7 +81,7 @@ void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& compl
       lane.account.on_lost(entry);
     }
   }
-  completed_.add(slot_of(qp));
+  completed_.add(slot_of(qp.id));
   if (failure != nullptr) {
     fail_lane(qp, lane, failure->completion,
               describe_fault(place_of(qp), completion.status, completion.vendor_err));
@@ -93,10 +92,10 @@ void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& compl
 
 void VerbsNic::on_received(const ibv_wc& completion, bool shared) {
   if (shared) completions_.on_receive_used();
-  const LaneName name = find_lane(completion.qp_num);
-  QueuePair* qp = find(name.queue_pair);
-  if (qp == nullptr || name.lane >= qp->lanes.size()) return;
-  Lane& lane = qp->lanes[name.lane];
+  const LaneRef ref = find_lane(completion.qp_num);
+  QueuePair* qp = find(ref.queue_pair);
+  if (qp == nullptr || ref.lane >= qp->lanes.size()) return;
+  Lane& lane = qp->lanes[ref.lane];
   if (completion.status != IBV_WC_SUCCESS) {
     const StatusInfo& failure = status_info(completion.status);
     return fail_lane(*qp, lane, failure.completion,
@@ -114,65 +113,83 @@ void VerbsNic::on_received(const ibv_wc& completion, bool shared) {
     qp->receives.pop_front();
   }
   if (written) lane.account.on_received();
-  received_.push(received);
-  counters_.data_packets_received += packets_of(completion.byte_len);
-  counters_.data_bytes_received += completion.byte_len;
-  if (qp->config.paced) flows_.on_arrived(qp->config.flow, completion.byte_len);
-}
-
-size_t VerbsNic::poll(std::span<Completion> completions) {
-  size_t count = 0;
-  while (count < completions.size() && !received_.empty()) {
-    if (find(received_.front().queue_pair) != nullptr) completions[count++] = received_.front();
-    received_.pop_front();
-  }
-  while (count < completions.size() && !completed_.empty()) {
-    QueuePair& qp = *queue_pairs_[completed_.front()];
-    if (next_completion(qp, &completions[count])) {
-      ++count;
-    } else {
-      completed_.take();
-    }
-  }
-  return count;
+  on_arrived(*qp, received);
 }
 
 // --- events of the device ---
 
-void VerbsNic::look_at_events() {
-  AsyncEvents::Event event;
-  while (events_.next(&event)) {
-    if (event.kind == AsyncEvents::Event::Kind::kDeviceFailed) {
-      on_device_failed(ibv_event_type_str(event.type));
-    } else {
-      on_lane_event(event);
-    }
+void VerbsNic::poll_events() {
+  ibv_async_event event{};
+  while (ibv_get_async_event(device_.context.get(), &event) == 0) {
+    on_event(event);
+    ibv_ack_async_event(&event);
   }
 }
 
-void VerbsNic::on_lane_event(const AsyncEvents::Event& event) {
-  const LaneName name = find_lane(event.queue_pair);
-  QueuePair* qp = find(name.queue_pair);
-  if (qp == nullptr) return;
-  if (event.kind == AsyncEvents::Event::Kind::kReceivedAll) {
-    if (name.lane < qp->lanes.size()) qp->lanes[name.lane].ending.received_all = true;
-    next_recovery_ = now_;
-    return;
+void VerbsNic::on_event(const ibv_async_event& event) {
+  const char* const name = ibv_event_type_str(event.event_type);
+  const auto log = [&](LogLevel level, std::string_view meaning) {
+    config_.log(level,
+                fmt::format("{} port {}: {}: {}", device_.name, device_.port, name, meaning));
+  };
+  const auto of_our_port = [&] {
+    return static_cast<uint32_t>(event.element.port_num) == device_.port;
+  };
+  switch (event.event_type) {
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+      return on_lane_failed(event.element.qp->qp_num, name);
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+      return on_last_receive(event.element.qp->qp_num);
+    case IBV_EVENT_CQ_ERR:
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_DEVICE_FATAL:
+      log(LogLevel::kError, "the device can no longer be used");
+      return on_device_failed(name);
+    case IBV_EVENT_PORT_ERR:
+      if (of_our_port()) log(LogLevel::kWarn, "the link is down; transfers wait for it");
+      return;
+    case IBV_EVENT_PORT_ACTIVE:
+      if (of_our_port()) log(LogLevel::kInfo, "the link is up");
+      return;
+    case IBV_EVENT_LID_CHANGE:
+    case IBV_EVENT_GID_CHANGE:
+    case IBV_EVENT_PKEY_CHANGE:
+    case IBV_EVENT_SM_CHANGE:
+    case IBV_EVENT_CLIENT_REREGISTER:
+      return log(LogLevel::kInfo, "connections made before may not reach us any more");
+    default:
+      return;
   }
-  if (name.lane == StandbyLane::kLaneNumber) {
+}
+
+void VerbsNic::on_last_receive(uint32_t number) {
+  const LaneRef ref = find_lane(number);
+  QueuePair* qp = find(ref.queue_pair);
+  if (qp == nullptr) return;
+  if (ref.lane < qp->lanes.size()) qp->lanes[ref.lane].ending.received_all = true;
+  next_recovery_ = now_;
+}
+
+void VerbsNic::on_lane_failed(uint32_t number, std::string_view event) {
+  const LaneRef ref = find_lane(number);
+  QueuePair* qp = find(ref.queue_pair);
+  if (qp == nullptr) return;
+  if (ref.lane == StandbyLane::kLaneNumber) {
     qp->standby->stop();
     return on_standby_failed(*qp);
   }
-  fail_lane(*qp, qp->lanes[name.lane], CompletionStatus::kLocalError,
-            describe_fault(place_of(*qp), ibv_event_type_str(event.type),
+  fail_lane(*qp, qp->lanes[ref.lane], CompletionStatus::kLocalError,
+            describe_fault(place_of(*qp), event,
                            "look at the peer's log: it may have asked for memory that is not "
                            "registered here"));
 }
 
 bool VerbsNic::prepare_to_wait() {
-  look_at_events();  // wait_fd() is readable while there are any
-  // With no data outstanding only arrivals need to wake us: completions of our own control writes
-  // need no action.
+  poll_events();  // wait_fd() is readable while there are any
+  // Without outstanding data only arrivals need to wake us: completions of our control writes need
+  // no action.
   using Wake = CompletionQueue::Wake;
   const bool idle =
       completions_.prepare_to_wait(flows_.any_in_flight() ? Wake::kAny : Wake::kSolicited);

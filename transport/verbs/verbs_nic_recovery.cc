@@ -1,9 +1,9 @@
 // The part of VerbsNic that recovers failed lanes.
 //
-// Nothing is lost or delivered twice: an end of a lane is replaced only when everything that its
-// old connection received has been counted; no late packet reaches the new connection, which has
-// another number; and nothing is sent again before both old connections are gone. The counts then
-// show what arrived (LaneAccount).
+// Nothing is lost or delivered twice. An end of a lane is replaced only when everything that its
+// old connection received has been counted. No late packet reaches the new connection, which has
+// another queue pair number. Nothing is sent again before both old connections are gone; the counts
+// then show what arrived (LaneAccount).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,10 +17,10 @@ namespace pacecar {
 namespace {
 
 constexpr Duration kRecoveryPeriod = Duration::from_ms(50);
-// Not every driver reports the last receive, so wait so long for it.
+// How long to wait for the event of the last receive, which not every driver reports.
 constexpr Duration kLastReceive = Duration::from_ms(20);
 constexpr Duration kWatchPeriod = Duration::from_ms(100);
-// The time from an active port to a network that carries packets: addresses, routes, switches.
+// After the port is active, addresses, routes and switches take some time until packets pass.
 constexpr Duration kSettling = Duration::from_ms(200);
 
 }  // namespace
@@ -44,7 +44,7 @@ void VerbsNic::fail_lane(QueuePair& qp, Lane& lane, CompletionStatus status, std
   lane.recovery.on_failed(now_ + left);
   config_.log(LogLevel::kWarn, fmt::format("lane {} has failed and is being replaced: {}",
                                            &lane - qp.lanes.data(), lane.failed_because));
-  recovering_.add(slot_of(qp));
+  recovering_.add(slot_of(qp.id));
   next_recovery_ = now_;
 }
 
@@ -58,7 +58,7 @@ void VerbsNic::watch_lanes(Instant now) {
   };
   for (const auto& qp : queue_pairs_) {
     if (qp == nullptr || std::ranges::none_of(qp->lanes, stalled)) continue;
-    if (!drain(now)) return;  // the completion may be here, and we are late
+    if (!drain(now)) return;  // the completion may be there, but not polled yet
     for (Lane& lane : qp->lanes) {
       if (!stalled(lane)) continue;
       fail_lane(*qp, lane, CompletionStatus::kRetryExceeded,
@@ -97,7 +97,7 @@ void VerbsNic::on_standby_message(QueuePair& qp, const RecoveryMessage& message)
                            "look at the peer's log"));
 }
 
-// Without it no lane can come back, which is harmless until one has to.
+// Without the standby lane no lane can recover, which is harmless until one fails.
 void VerbsNic::on_standby_failed(QueuePair& qp) {
   if (qp.state != QueuePair::State::kConnected) return;
   const auto down =
@@ -111,22 +111,22 @@ void VerbsNic::on_standby_failed(QueuePair& qp) {
 void VerbsNic::recover(Instant now) {
   if (recovering_.empty() || now < next_recovery_) return;
   next_recovery_ = now + kRecoveryPeriod;
-  const bool path_ready = look_at_port(now);
+  const bool ready = path_ready(now);
   for (size_t left = recovering_.size(); left > 0 && !recovering_.empty(); --left) {
     QueuePair& qp = *queue_pairs_[recovering_.take()];
-    recover_queue_pair(qp, path_ready, now);
+    recover_queue_pair(qp, ready, now);
     if (qp.state == QueuePair::State::kConnected && !qp.all_lanes_up())
-      recovering_.add(slot_of(qp));
+      recovering_.add(slot_of(qp.id));
   }
 }
 
-void VerbsNic::recover_queue_pair(QueuePair& qp, bool path_ready, Instant now) {
+void VerbsNic::recover_queue_pair(QueuePair& qp, bool ready, Instant now) {
   for (Lane& lane : qp.lanes) {
     while (qp.state == QueuePair::State::kConnected && !lane.recovery.up()) {
       if (now >= lane.recovery.deadline()) {
         return break_queue_pair(qp, lane.failed_by, likely_cause(qp, lane.failed_because));
       }
-      const LaneRecovery::Step step = lane.recovery.next(path_ready);
+      const LaneRecovery::Step step = lane.recovery.next(ready);
       if (step == LaneRecovery::Step::kWait || !take_step(qp, lane, step, now)) break;
     }
   }
@@ -159,14 +159,14 @@ bool VerbsNic::take_step(QueuePair& qp, Lane& lane, LaneRecovery::Step step, Ins
 // Whether everything that the lane's old connection received is counted.
 bool VerbsNic::drained(const QueuePair& qp, Lane& lane, Instant now) {
   LaneEnd& ending = lane.ending;
-  look_at_events();
+  poll_events();
   const bool received_all = ending.received_all || now - ending.stopped >= kLastReceive;
   if (received_all && !ending.marked) {
     const VerbsWorkId id{.queue_pair = qp.id,
                          .lane = static_cast<uint8_t>(&lane - qp.lanes.data()),
                          .sequence = lane.ledger.next_sequence()};
     ending.marked = true;
-    // a device that refuses it has no completions either
+    // a device that refuses it returns no more completions
     ending.drained = !mark_end(lane, id.pack());
   }
   return drain(now) && ending.drained;
@@ -177,7 +177,7 @@ bool VerbsNic::replace_lane(QueuePair& qp, Lane& lane, Instant now) {
   lane.queue_pair.reset();
   if (!drain(now) || qp.state != QueuePair::State::kConnected) return false;
   by_lane_.erase(lane.local.queue_pair);
-  lose_all(qp, lane);
+  on_results_lost(qp, lane);
   auto fresh = make_lane(device_, qp.lane_config, path_label(random_word(), 0));
   if (!fresh) {
     break_queue_pair(qp, CompletionStatus::kLocalError, fresh.error().message);
@@ -188,7 +188,7 @@ bool VerbsNic::replace_lane(QueuePair& qp, Lane& lane, Instant now) {
   lane.local = fresh->local;
   lane.flow_label = fresh->flow_label;
   lane.ending = {};
-  name_lanes(qp);
+  index_lanes(qp);
   lane.recovery.on_replaced();
   return true;
 }
@@ -217,7 +217,7 @@ bool VerbsNic::join_lane(QueuePair& qp, Lane& lane) {
   if (qp.config.paced) {
     flows_.on_acknowledged(qp.config.flow, settled->arrived_bytes, Duration());
   }
-  completed_.add(slot_of(qp));
+  completed_.add(slot_of(qp.id));
   lane.recovery.on_joined();
   wake(qp);  // the other lanes may take what was put back
   return true;
@@ -247,7 +247,7 @@ bool VerbsNic::drain(Instant now) {
 
 // --- the port ---
 
-bool VerbsNic::look_at_port(Instant now) {
+bool VerbsNic::path_ready(Instant now) {
   if (!port_active()) {
     path_ready_at_ = Instant::never();
   } else if (path_ready_at_ == Instant::never()) {

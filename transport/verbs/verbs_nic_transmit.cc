@@ -12,7 +12,7 @@ namespace {
 
 // Work requests per call, so that completions are polled in between.
 constexpr size_t kMaxTransmit = 64;
-constexpr Duration kLookAtEvents = Duration::from_ms(5);
+constexpr Duration kEventPeriod = Duration::from_ms(5);
 
 }  // namespace
 
@@ -62,10 +62,10 @@ void VerbsNic::on_time(Instant now) {
   flows_.on_time(now);
   watch_lanes(now);
   recover(now);
-  turn_rate_limits(now);
-  if (now < next_look_at_events_) return;
-  next_look_at_events_ = now + kLookAtEvents;
-  look_at_events();
+  apply_rate_limits(now);
+  if (now < next_event_poll_) return;
+  next_event_poll_ = now + kEventPeriod;
+  poll_events();
   if (completions_.distrusts_stamps() && !std::exchange(distrust_reported_, true)) {
     config_.log(LogLevel::kWarn,
                 fmt::format("the time stamps of {} make no sense: its round trips are measured by "
@@ -86,7 +86,7 @@ void VerbsNic::wake(const QueuePair& qp) {
   if (qp.config.paced) {  // another of the flow's queue pairs may have waited for the window
     flows_.wake(qp.config.flow);
   } else if (qp.can_start()) {
-    controls_.add(slot_of(qp));
+    controls_.add(slot_of(qp.id));
   }
 }
 
@@ -132,12 +132,10 @@ size_t VerbsNic::transmit_turn(PacedFlows::Turn turn, Instant now) {
 void VerbsNic::start(QueuePair& qp, PostBatch& batch, Instant now) {
   const WorkRequest& request = *qp.work.waiting();
   const Bytes on_wire = wire_bytes(request.length);
-  departures_ = std::max(departures_, now) + caps_.line_rate.time_for(on_wire);
-  counters_.data_packets_sent += packets_of(request.length);
-  counters_.data_bytes_sent += request.length;
+  count_sent(request.length);
   ++qp.started;
   ++started_;
-  batch.add(request, qp.work.start(), now, departures_, on_wire);
+  batch.add(request, qp.work.start(), now, depart(on_wire, now), on_wire);
 }
 
 size_t VerbsNic::post_batch(QueuePair& qp, PostBatch& batch) {
@@ -146,10 +144,6 @@ size_t VerbsNic::post_batch(QueuePair& qp, PostBatch& batch) {
                      verbs_error(Call::kOther, "ibv_post_send", error, device_.name).message);
   }
   return batch.size();
-}
-
-Bytes VerbsNic::packets_of(Bytes payload) const {
-  return payload == 0 ? 1 : (payload + caps_.mtu - 1) >> mtu_shift_;
 }
 
 Bytes VerbsNic::wire_bytes(Bytes payload) const {

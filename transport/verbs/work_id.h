@@ -1,5 +1,5 @@
-// WorkId: identifies a completion of the device: queue pair, lane, and operation. In completions
-// with an error nothing else is reliable.
+// VerbsWorkId: a completion's queue pair, lane and operation, as the 64 bits that libibverbs
+// returns. In completions with an error nothing else is reliable. Pure.
 #pragma once
 
 #include <cstdint>

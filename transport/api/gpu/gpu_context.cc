@@ -8,7 +8,6 @@
 
 #include "gdr/distance.h"
 #include "gdr/dmabuf.h"
-#include "gdr/flush.h"
 #include "gdr/pointer_kind.h"
 #include "transport/api/gpu/staged_connections.h"
 #include "transport/api/memory.h"

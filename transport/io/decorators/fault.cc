@@ -1,24 +1,31 @@
 #include "transport/io/decorators/fault.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <vector>
 
 #include "transport/base/prng.h"
 #include "transport/io/decorators/decorator.h"
-#include "transport/io/decorators/held_packets.h"
 
 namespace pacecar {
 namespace {
 
-// Memory for the copies of one direction; unused slots are not touched.
-constexpr size_t kPoolBytes = 16 << 20;
-constexpr size_t kMinSlots = 64;
-constexpr size_t kMaxSlots = 4096;
+// The copies of one direction take at most this memory, within these bounds of their number.
+constexpr size_t kHeldBytes = 16 << 20;
+constexpr size_t kLeastHeld = 64;
+constexpr size_t kMostHeld = 4096;
 constexpr size_t kMaxCopies = 2;  // of one packet
 
-size_t slots_for(Bytes datagram_bytes) {
-  return std::clamp<size_t>(kPoolBytes / datagram_bytes, kMinSlots, kMaxSlots);
-}
+struct HeldPacket {
+  std::vector<uint8_t> bytes;
+  Address peer;
+  uint16_t path = 0;                                 // of a packet to send
+  TrafficClass traffic_class = TrafficClass::kData;  // likewise
+  Ecn ecn = Ecn::kNotCapable;                        // of a packet received
+};
+// By the time at which they may leave; packets of the same time stay in their order.
+using HeldPackets = std::multimap<Instant, HeldPacket>;
 
 struct Fate {
   bool lost = false;
@@ -39,8 +46,8 @@ class Fates {
       : config_(config),
         stream_(Prng(config.seed * 2 + static_cast<uint64_t>(direction)).next_u64()) {}
 
-  // The fate of the packet `ahead` places after the next one. Every packet has a generator of its
-  // own, so a second call, after back-pressure, returns the same.
+  // The fate of the packet `ahead` packets after the next one. Every packet has a generator of its
+  // own, so a second call, after back-pressure, returns the same fate.
   Fate peek(size_t ahead = 0) const {
     Prng prng(stream_ + next_ + ahead);
     Fate fate;
@@ -65,16 +72,6 @@ void flip_bit(std::span<uint8_t> bytes, uint64_t noise) {
   bytes[bit / 8] ^= static_cast<uint8_t>(1U << (bit % 8));
 }
 
-// Holds the copies of a packet: `fill` writes its bytes and properties into each.
-template <typename Fill>
-void hold_copies(HeldPackets& pool, const Fate& fate, Instant now, size_t size, const Fill& fill) {
-  for (int copy = 0; copy < (fate.duplicated ? 2 : 1); ++copy) {
-    HeldPackets::Packet& held = pool.hold(now + fate.held, size);
-    fill(held);
-    if (fate.corrupted && copy == 0) flip_bit(held.bytes, fate.noise);
-  }
-}
-
 class FaultIo final : public PacketIoDecorator {
  public:
   FaultIo(std::unique_ptr<PacketIo> wrapped, const FaultConfig& config)
@@ -90,15 +87,28 @@ class FaultIo final : public PacketIoDecorator {
 
  private:
   struct Side {
-    Side(const FaultConfig& config, Direction direction, Bytes datagram_bytes)
-        : fates(config, direction), pool(slots_for(datagram_bytes), datagram_bytes) {}
+    Side(const FaultConfig& config, Direction direction, Bytes datagram)
+        : fates(config, direction),
+          datagram_bytes(datagram),
+          most_held(std::clamp<size_t>(kHeldBytes / datagram, kLeastHeld, kMostHeld)) {}
 
     bool passes(size_t size, const Fate& fate) const {
-      return fate.harmless() || size > pool.slot_bytes();  // not one of ours: left to the inner one
+      return fate.harmless() || size > datagram_bytes;  // not one of ours: left to the inner one
+    }
+    size_t room() const { return most_held - held.size() - handed_out.size(); }
+    bool due(Instant now) const { return !held.empty() && held.begin()->first <= now; }
+    // Holds `packet`, and its duplicate if it has one.
+    void hold(HeldPacket packet, const Fate& fate, Instant now) {
+      const auto first = held.emplace(now + fate.held, packet);
+      if (fate.corrupted) flip_bit(first->second.bytes, fate.noise);
+      if (fate.duplicated) held.emplace(now + fate.held, std::move(packet));
     }
 
     Fates fates;
-    HeldPackets pool;
+    const size_t datagram_bytes;
+    const size_t most_held;
+    HeldPackets held;
+    std::vector<HeldPackets::node_type> handed_out;  // by the last receive()
   };
 
   void send_due(Instant now);
@@ -117,7 +127,7 @@ size_t FaultIo::send(std::span<const TxPacket> packets, Instant now) {
   size_t taken = 0;
   while (taken < packets.size()) {
     const auto rest = packets.subspan(taken);
-    size_t run = 0;  // leading packets that nothing happens to
+    size_t run = 0;  // leading packets that pass
     while (run < rest.size() && sending_->passes(rest[run].size(), sending_->fates.peek(run)))
       ++run;
     const size_t sent = run > 0 ? inner().send(rest.first(run), now) : 0;
@@ -131,41 +141,40 @@ size_t FaultIo::send(std::span<const TxPacket> packets, Instant now) {
   return taken;
 }
 
-// False when the pool is used up.
+// False at the limit of held packets.
 bool FaultIo::send_harmed(const TxPacket& packet, Instant now) {
   const Fate fate = sending_->fates.peek();
   if (fate.lost) return true;
-  if (sending_->pool.free_slots() < kMaxCopies) return false;
-  hold_copies(sending_->pool, fate, now, packet.size(), [&](HeldPackets::Packet& copy) {
-    uint8_t* out = copy.bytes.data();
-    for (const auto part : {packet.header, packet.payload, packet.trailer}) {
-      out = std::copy(part.begin(), part.end(), out);
-    }
-    copy.peer = *packet.destination;
-    copy.path = packet.path;
-    copy.traffic_class = packet.traffic_class;
-  });
+  if (sending_->room() < kMaxCopies) return false;
+  HeldPacket copy{.bytes = {},
+                  .peer = *packet.destination,
+                  .path = packet.path,
+                  .traffic_class = packet.traffic_class};
+  for (const auto part : {packet.header, packet.payload, packet.trailer}) {
+    copy.bytes.insert(copy.bytes.end(), part.begin(), part.end());
+  }
+  sending_->hold(std::move(copy), fate, now);
   return true;
 }
 
 void FaultIo::send_due(Instant now) {
-  while (const HeldPackets::Packet* held = sending_->pool.next(now)) {
-    const TxPacket packet{.header = held->bytes,
+  while (sending_->due(now)) {
+    const HeldPacket& held = sending_->held.begin()->second;
+    const TxPacket packet{.header = held.bytes,
                           .payload = {},
                           .trailer = {},
-                          .destination = &held->peer,
-                          .path = held->path,
-                          .traffic_class = held->traffic_class};
+                          .destination = &held.peer,
+                          .path = held.path,
+                          .traffic_class = held.traffic_class};
     if (inner().send({&packet, 1}, now) == 0) return;
-    sending_->pool.pop();
-    sending_->pool.give_back();
+    sending_->held.erase(sending_->held.begin());
   }
 }
 
 size_t FaultIo::receive(std::span<RxPacket> packets, Instant now) {
   if (sending_) send_due(now);
   if (!receiving_) return inner().receive(packets, now);
-  receiving_->pool.give_back();  // what the last call handed out
+  receiving_->handed_out.clear();
   size_t count = hand_out_due(packets, now);
   // Zero would mean that nothing waits, so continue if all received packets were lost.
   while (receive_new(packets, count, now) && count == 0) {
@@ -175,21 +184,22 @@ size_t FaultIo::receive(std::span<RxPacket> packets, Instant now) {
 
 size_t FaultIo::hand_out_due(std::span<RxPacket> packets, Instant now) {
   size_t count = 0;
-  while (count < packets.size()) {
-    const HeldPackets::Packet* held = receiving_->pool.next(now);
-    if (held == nullptr) break;
-    packets[count++] = {held->bytes, &held->peer, held->ecn};
-    receiving_->pool.pop();
+  while (count < packets.size() && receiving_->due(now)) {
+    auto& out = receiving_->handed_out;
+    out.push_back(receiving_->held.extract(receiving_->held.begin()));
+    const HeldPacket& packet = out.back().mapped();
+    packets[count++] = {packet.bytes, &packet.peer, packet.ecn};
   }
   return count;
 }
 
-// Adds to the `count` packets that are ready. False when nothing came or the pool is used up.
+// Adds to the `count` packets that are ready. False if nothing came, or at the limit of held
+// packets.
 bool FaultIo::receive_new(std::span<RxPacket> packets, size_t& count, Instant now) {
   Side& side = *receiving_;
-  // Each may become two: received into the later half of the span, they leave room for the copies.
-  const size_t room =
-      std::min((packets.size() - count + 1) / 2, side.pool.free_slots() / kMaxCopies);
+  // A packet may become two. So packets are received into the later half of the span, and the
+  // earlier half has room for the copies.
+  const size_t room = std::min((packets.size() - count + 1) / 2, side.room() / kMaxCopies);
   if (room == 0) return false;
   const size_t first = packets.size() - room;
   const size_t received = inner().receive(packets.subspan(first), now);
@@ -200,11 +210,10 @@ bool FaultIo::receive_new(std::span<RxPacket> packets, size_t& count, Instant no
     if (side.passes(packet.bytes.size(), fate)) {
       packets[count++] = packet;
     } else if (!fate.lost) {
-      hold_copies(side.pool, fate, now, packet.bytes.size(), [&](HeldPackets::Packet& copy) {
-        std::copy(packet.bytes.begin(), packet.bytes.end(), copy.bytes.begin());
-        copy.peer = *packet.source;
-        copy.ecn = packet.ecn;
-      });
+      side.hold({.bytes = {packet.bytes.begin(), packet.bytes.end()},
+                 .peer = *packet.source,
+                 .ecn = packet.ecn},
+                fate, now);
       count += hand_out_due(packets.first(i + 1).subspan(count), now);
     }
   }

@@ -1,9 +1,10 @@
 // A decorator that loses, duplicates, reorders, corrupts and delays packets. The fate of the n-th
 // packet of a direction follows from the seed and n alone, so a run can be repeated.
 //
-// Bounded: held packets live in a fixed pool of copies per direction; when it is used up, send()
-// takes no more and receive() asks the inner PacketIo for no more until some have left.
-// Held packets leave in later calls of send() or receive(); wait_fd() does not announce them.
+// Bounded: each direction holds copies of a limited number of packets. At the limit send() takes no
+// packet, and receive() fetches none from the inner PacketIo, until some have left.
+// Held packets leave in later calls of send() or receive(); wait_fd() does not become readable for
+// them. For tests and fault-finding: copying allocates. Thread rule: as PacketIo.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +36,8 @@ struct FaultConfig {
 // every part may be left out; on is send, receive (the default) or both.
 Result<FaultConfig> parse_fault(std::string_view text);
 
-// If packets may be corrupted, caps().checks_payload is false, so that the protocol checks it
-// itself.
+// If packets may be corrupted, caps().checks_payload is false, so that the protocol checks
+// payloads.
 std::unique_ptr<PacketIo> inject_faults(std::unique_ptr<PacketIo> inner, const FaultConfig& config);
 
 }  // namespace pacecar

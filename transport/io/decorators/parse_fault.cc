@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include <array>
-#include <charconv>
-#include <optional>
+#include <algorithm>
+#include <limits>
 #include <utility>
 
+#include "transport/base/to_number.h"
 #include "transport/io/decorators/fault.h"
 
 namespace pacecar {
@@ -12,41 +12,27 @@ namespace {
 
 constexpr double kMaxHoldNs = 10e9;  // ten seconds: longer than any protocol waits
 
-// The number that begins `text`, which becomes what follows it.
+// A number from 0 to `most`.
 template <typename T>
-std::optional<T> take_number(std::string_view& text) {
-  T value{};
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc()) return std::nullopt;
-  text.remove_prefix(static_cast<size_t>(stop - text.data()));
-  return value;
-}
-
-bool parse_probability(std::string_view text, double& out) {
-  const auto value = take_number<double>(text);
-  if (!value || !text.empty() || !(*value >= 0 && *value <= 1)) return false;  // NaN fails as well
+bool parse_number(std::string_view text, T most, T& out) {
+  const auto value = to_number<T>(text);
+  if (!value || std::clamp(*value, T{}, most) != *value) return false;  // NaN fails as well
   out = *value;
   return true;
 }
 
 bool parse_duration(std::string_view text, Duration& out) {
-  static constexpr std::array<std::pair<std::string_view, double>, 4> kUnits = {
-      {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}};
-  const auto value = take_number<double>(text);
-  if (!value) return false;
-  for (const auto& [unit, ns] : kUnits) {
-    if (text != unit || !(*value >= 0 && *value * ns <= kMaxHoldNs)) continue;
-    out = Duration::from_ns(static_cast<int64_t>(*value * ns));
+  static constexpr std::pair<std::string_view, double> kUnitsInNs[] = {
+      {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
+  for (const auto& [unit, ns] : kUnitsInNs) {
+    if (!text.ends_with(unit)) continue;
+    double number = 0;
+    text.remove_suffix(unit.size());
+    if (!parse_number(text, kMaxHoldNs / ns, number)) return false;
+    out = Duration::from_ns(static_cast<int64_t>(number * ns));
     return true;
   }
   return false;
-}
-
-bool parse_seed(std::string_view text, uint64_t& out) {
-  const auto value = take_number<uint64_t>(text);
-  if (!value || !text.empty()) return false;
-  out = *value;
-  return true;
 }
 
 bool parse_sides(std::string_view text, FaultConfig& config) {
@@ -56,13 +42,15 @@ bool parse_sides(std::string_view text, FaultConfig& config) {
 }
 
 bool parse_part(std::string_view key, std::string_view value, FaultConfig& config) {
-  if (key == "loss") return parse_probability(value, config.loss);
-  if (key == "duplicate") return parse_probability(value, config.duplicate);
-  if (key == "corrupt") return parse_probability(value, config.corrupt);
-  if (key == "reorder") return parse_probability(value, config.reorder);
+  if (key == "loss") return parse_number(value, 1.0, config.loss);
+  if (key == "duplicate") return parse_number(value, 1.0, config.duplicate);
+  if (key == "corrupt") return parse_number(value, 1.0, config.corrupt);
+  if (key == "reorder") return parse_number(value, 1.0, config.reorder);
   if (key == "reorder_by") return parse_duration(value, config.reorder_by);
   if (key == "delay") return parse_duration(value, config.delay);
-  if (key == "seed") return parse_seed(value, config.seed);
+  if (key == "seed") {
+    return parse_number(value, std::numeric_limits<uint64_t>::max(), config.seed);
+  }
   if (key == "on") return parse_sides(value, config);
   return false;
 }

@@ -2,27 +2,28 @@
 
 #include <array>
 
+#include "transport/base/return_if_error.h"
 #include "transport/io/decorators/decorator.h"
 #include "transport/io/decorators/pcap_writer.h"
+#include "transport/wire/roce.h"
 
 namespace pacecar {
 namespace {
 
 class PcapIo final : public PacketIoDecorator {
  public:
-  PcapIo(std::unique_ptr<PacketIo> inner, bool as_roce_v2, PcapWriter writer)
-      : PacketIoDecorator(std::move(inner)), as_roce_v2_(as_roce_v2), writer_(std::move(writer)) {}
+  PcapIo(std::unique_ptr<PacketIo> inner, PcapWriter writer)
+      : PacketIoDecorator(std::move(inner)), writer_(std::move(writer)) {}
 
   size_t send(std::span<const TxPacket> packets, Instant now) override;
   size_t receive(std::span<RxPacket> packets, Instant now) override;
 
  private:
   void write(Instant now, PcapEndpoints ends, std::span<const std::span<const uint8_t>> parts) {
-    if (as_roce_v2_) ends.destination.port = kRoceV2Port;
+    ends.destination.port = roce::kUdpPort;
     writer_.write(now, ends, parts);
   }
 
-  bool as_roce_v2_;
   PcapWriter writer_;
 };
 
@@ -49,11 +50,9 @@ size_t PcapIo::receive(std::span<RxPacket> packets, Instant now) {
 }  // namespace
 
 Result<std::unique_ptr<PacketIo>> record_packets(std::unique_ptr<PacketIo> inner,
-                                                 const PcapConfig& config) {
-  return PcapWriter::create(config.path, config.snap_bytes).map([&](PcapWriter&& writer) {
-    return std::unique_ptr<PacketIo>(
-        std::make_unique<PcapIo>(std::move(inner), config.as_roce_v2, std::move(writer)));
-  });
+                                                 const std::string& path) {
+  ASSIGN_OR_RETURN(auto writer, PcapWriter::create(path));
+  return std::make_unique<PcapIo>(std::move(inner), std::move(writer));
 }
 
 }  // namespace pacecar

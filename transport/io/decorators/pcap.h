@@ -1,7 +1,7 @@
-// A decorator that records every datagram in a classic pcap file (nanosecond time stamps), which
-// tcpdump, tshark and Wireshark read. Ethernet, IP and UDP headers are made up from what a PacketIo
-// knows.
-// The time stamps are the caller's. For tests and fault-finding: writes a file on the data path.
+// A decorator that records every datagram in a pcap file, as PcapWriter does. UDP's destination
+// port is shown as 4791, so that tools dissect RoCEv2. Time stamps are the caller's `now`.
+//
+// For tests and fault-finding: writes a file on the data path. Thread rule: as PacketIo.
 #pragma once
 
 #include <memory>
@@ -12,15 +12,8 @@
 
 namespace pacecar {
 
-struct PcapConfig {
-  std::string path;           // of the file, overwritten
-  bool as_roce_v2 = false;    // show the destination port as 4791, so that RoCEv2 is dissected
-  Bytes snap_bytes = 65'535;  // how much of each packet is kept
-};
-
-// Packets are recorded when taken by send() or handed out by receive(). When the file cannot be
-// written any more (a full disk), recording ends and the traffic goes on.
+// Overwrites the file at `path`. A packet is recorded when send() takes it or receive() returns it.
 Result<std::unique_ptr<PacketIo>> record_packets(std::unique_ptr<PacketIo> inner,
-                                                 const PcapConfig& config);
+                                                 const std::string& path);
 
 }  // namespace pacecar

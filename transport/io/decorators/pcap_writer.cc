@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -14,6 +13,7 @@ namespace {
 
 constexpr uint32_t kPcapMagicNs = 0xA1B23C4D;  // draft-ietf-opsawg-pcap: time stamps in nanoseconds
 constexpr uint32_t kLinkTypeEthernet = 1;
+constexpr uint32_t kSnapBytes = 262'144;  // no frame is longer; tcpdump's default
 
 bool write_words(std::FILE* file, std::span<const uint32_t> words) {
   return std::fwrite(words.data(), sizeof(uint32_t), words.size(), file) == words.size();
@@ -21,17 +21,17 @@ bool write_words(std::FILE* file, std::span<const uint32_t> words) {
 
 }  // namespace
 
-Result<PcapWriter> PcapWriter::create(const std::string& path, Bytes snap_bytes) {
+Result<PcapWriter> PcapWriter::create(const std::string& path) {
   File file(std::fopen(path.c_str(), "wb"));
   // Version 2.4, no time zone, no accuracy; a reader learns the byte order from the magic number.
-  const std::array<uint32_t, 6> header = {
-      kPcapMagicNs, 4 << 16 | 2, 0, 0, static_cast<uint32_t>(snap_bytes), kLinkTypeEthernet};
+  const std::array<uint32_t, 6> header = {kPcapMagicNs, 4 << 16 | 2,      0, 0,
+                                          kSnapBytes,   kLinkTypeEthernet};
   if (file == nullptr || !write_words(file.get(), header)) {
     return fail(ErrorCode::kSystem, fmt::format("cannot write the capture file '{}' ({}): choose a "
                                                 "file in a directory that you may write to",
                                                 path, std::strerror(errno)));
   }
-  return PcapWriter(std::move(file), snap_bytes);
+  return PcapWriter(std::move(file));
 }
 
 void PcapWriter::write(Instant now, const PcapEndpoints& ends,
@@ -47,14 +47,12 @@ void PcapWriter::write(Instant now, const PcapEndpoints& ends,
   frame_.resize(headers.size());
   for (const auto part : parts) frame_.insert(frame_.end(), part.begin(), part.end());
   set_udp_checksum(frame_);
-  const std::span<const uint8_t> frame(frame_);
-  const auto kept = frame.first(std::min<size_t>(frame.size(), snap_bytes_));
+  const auto size = static_cast<uint32_t>(frame_.size());
   const std::array<uint32_t, 4> record = {static_cast<uint32_t>(now.ns() / 1'000'000'000),
-                                          static_cast<uint32_t>(now.ns() % 1'000'000'000),
-                                          static_cast<uint32_t>(kept.size()),
-                                          static_cast<uint32_t>(frame.size())};
+                                          static_cast<uint32_t>(now.ns() % 1'000'000'000), size,
+                                          size};
   if (!write_words(file_.get(), record) ||
-      std::fwrite(kept.data(), 1, kept.size(), file_.get()) != kept.size()) {
+      std::fwrite(frame_.data(), 1, size, file_.get()) != size) {
     file_.reset();
   }
 }

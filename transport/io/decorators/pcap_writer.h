@@ -1,7 +1,8 @@
 // A classic pcap file (nanosecond time stamps) of UDP datagrams, which tcpdump, tshark and
-// Wireshark read. Ethernet, IP and UDP headers are made up from the end points. When the file
-// cannot be written any more (a full disk), recording ends without an error. Thread rule: one
-// thread.
+// Wireshark read. Ethernet, IP and UDP headers are made up from the end points. When the file can
+// no longer be written (a full disk), recording ends without an error.
+//
+// Thread rule: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +17,7 @@
 
 namespace pacecar {
 
-// The UDP destination port that dissectors take for RoCEv2.
-inline constexpr uint16_t kRoceV2Port = 4791;
-
-// What the made-up headers of a datagram are made from.
+// The input of the made-up headers of a datagram.
 struct PcapEndpoints {
   Address source;
   Address destination;
@@ -29,8 +27,8 @@ struct PcapEndpoints {
 
 class PcapWriter {
  public:
-  // Overwrites the file and keeps at most `snap_bytes` of each packet. Errors: kSystem, naming it.
-  static Result<PcapWriter> create(const std::string& path, Bytes snap_bytes);
+  // Overwrites the file. Errors: kSystem, which names the file.
+  static Result<PcapWriter> create(const std::string& path);
 
   // False after a failed write; then write() does nothing.
   bool good() const { return file_ != nullptr; }
@@ -44,10 +42,9 @@ class PcapWriter {
   };
   using File = std::unique_ptr<std::FILE, FileClose>;
 
-  PcapWriter(File file, Bytes snap_bytes) : file_(std::move(file)), snap_bytes_(snap_bytes) {}
+  explicit PcapWriter(File file) : file_(std::move(file)) {}
 
   File file_;
-  Bytes snap_bytes_;
   std::vector<uint8_t> frame_;
 };
 

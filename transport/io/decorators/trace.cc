@@ -11,7 +11,7 @@
 namespace pacecar {
 namespace {
 
-constexpr size_t kShownBytes = 16;  // enough for a BTH and what follows it at once
+constexpr size_t kShownBytes = 16;  // a BTH, and the first bytes of the header after it
 
 class TraceIo final : public PacketIoDecorator {
  public:

@@ -1,8 +1,9 @@
-// A decorator that writes one line of text per packet, for people:
+// A decorator that writes one line of text per packet:
 //   "12.345678901 tx 192.0.2.1:18515 path 3 data 8236 B c0 80 ff ff ..."
-// The time is the caller's; the bytes at the end begin the datagram. A packet is written when it
-// was taken by send() or handed out by receive(). For tests and fault-finding: formatting
-// allocates.
+// The line ends with the first bytes of the datagram. The time is the caller's `now`. A packet is
+// written when send() takes it or receive() returns it.
+//
+// For tests and fault-finding: formatting allocates. Thread rule: as PacketIo.
 #pragma once
 
 #include <cstdio>

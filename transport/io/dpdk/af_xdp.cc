@@ -8,10 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <functional>
 
 #include "transport/base/to_number.h"
 #include "transport/io/dpdk/driver.h"
@@ -19,23 +17,6 @@
 
 namespace pacecar {
 namespace {
-
-void for_each_xdp_socket(const std::function<void(int, ino_t)>& act) {
-  std::error_code error;
-  std::vector<int> descriptors;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
-    descriptors.push_back(to_number<int>(entry.path().filename().native()).value_or(-1));
-  }
-  for (const int fd : descriptors) {
-    int domain = 0;
-    socklen_t size = sizeof domain;
-    struct stat status {};
-    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_XDP &&
-        fstat(fd, &status) == 0) {
-      act(fd, status.st_ino);
-    }
-  }
-}
 
 bool may_load_programs() {
   bpf_attr attributes{};
@@ -49,21 +30,20 @@ bool may_load_programs() {
 
 }  // namespace
 
-std::vector<ino_t> XdpSockets::inodes() {
-  std::vector<ino_t> found;
-  for_each_xdp_socket([&](int, ino_t inode) { found.push_back(inode); });
+std::map<ino_t, int> xdp_sockets() {
+  std::map<ino_t, int> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+    const int fd = to_number<int>(entry.path().filename().native()).value_or(-1);
+    int domain = 0;
+    socklen_t size = sizeof domain;
+    struct stat status {};
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_XDP &&
+        fstat(fd, &status) == 0) {
+      found[status.st_ino] = fd;
+    }
+  }
   return found;
-}
-
-void XdpSockets::remember() {
-  ours_ = inodes();
-  std::erase_if(ours_, [&](ino_t inode) { return std::ranges::count(others_, inode) > 0; });
-}
-
-void XdpSockets::close_ours() const {
-  for_each_xdp_socket([&](int fd, ino_t inode) {
-    if (std::ranges::count(ours_, inode) > 0) close(fd);
-  });
 }
 
 std::string af_xdp_cure(const std::string& interface) {

@@ -25,25 +25,20 @@ namespace pacecar {
 namespace {
 
 constexpr size_t kReceiveBurst = 64;
-constexpr uint8_t kDscpMask = 0xFC;
-constexpr Bytes kIpv4UdpBytes = 20 + 8;
-constexpr Bytes kIpv6UdpBytes = 40 + 8;
-constexpr Bytes kMinDatagram = 256;  // below this no useful payload is left
-// Packets wait at most until the next poll.
-constexpr Duration kJitter = Duration::from_us(100);
-// A thread that shares its core waits for the scheduler: some slices of a few ms each.
-constexpr Duration kPause = Duration::from_ms(25);
+// With less, no useful payload is left.
+constexpr Bytes kNeededMtu = 256 + frame::kIpv6Bytes + frame::kUdpBytes;
 // How often the link's state is read: while it is down, and up.
 constexpr Duration kLinkDownInterval = Duration::from_ms(2);
 constexpr Duration kLinkUpInterval = Duration::from_ms(200);
-// An attempt takes a few round trips between two processes; longer if the server waits for a core.
+// An attempt to connect takes a few round trips between two processes, or longer if the server is
+// not scheduled.
 constexpr Duration kReconnectInterval = Duration::from_ms(50);
 constexpr Duration kPatience = Duration::from_s(3);
 
 constexpr Route kLinkLocalRoute{.prefix = {.ip = {0xFE, 0x80}}, .bits = 10};
 
-// Ends the use of received buffers. Nearly all are single-segment packets of one pool without other
-// references: such a burst is freed at once.
+// Frees received buffers. Nearly all are single-segment packets of one pool without other
+// references: such a burst is freed by one call.
 void give_back(std::span<rte_mbuf* const> buffers) {
   rte_mempool* const pool = buffers.front()->pool;
   const bool plain = std::ranges::all_of(buffers, [pool](const rte_mbuf* buffer) {
@@ -58,7 +53,7 @@ void give_back(std::span<rte_mbuf* const> buffers) {
   }
 }
 
-// Of a packet in one piece.
+// The frame of a packet in one segment.
 std::span<const uint8_t> frame_of(const rte_mbuf& buffer) {
   return {rte_pktmbuf_mtod(&buffer, const uint8_t*), buffer.data_len};
 }
@@ -74,9 +69,8 @@ class DpdkIo final : public PacketIo {
         neighbors_({.mac = port_->mac(), .address = {.ip = local.ip}, .vlan = config.device.vlan},
                    std::move(routes)),
         batch_(*port_, local, config.device.vlan.has_value()),
-        data_tc_(static_cast<uint8_t>((config.data_tc & kDscpMask) |
-                                      static_cast<uint8_t>(Ecn::kCapable0))),
-        control_tc_(static_cast<uint8_t>(config.control_tc & kDscpMask)) {
+        data_tc_(ip_traffic_class(config.data_tc, TrafficClass::kData)),
+        control_tc_(ip_traffic_class(config.control_tc, TrafficClass::kControl)) {
     if (port_->is_steered()) kernel_.emplace(port_->interface());
   }
   ~DpdkIo() override { release(); }
@@ -97,7 +91,6 @@ class DpdkIo final : public PacketIo {
   bool can_send(const TxPacket& packet) const;
   const HeaderTemplate* headers_to(const TxPacket& packet, Instant now);
   size_t plan(std::span<const TxPacket> packets, Instant now);
-  size_t submit(std::span<const TxPacket> planned);
   bool read(rte_mbuf& buffer, size_t slot, RxPacket& packet, Instant now);
   [[gnu::noinline]] bool read_unknown(std::span<const uint8_t> frame, FrameDatagram& datagram,
                                       Instant now);
@@ -111,11 +104,10 @@ class DpdkIo final : public PacketIo {
   PacketIoCounters counters_;
   Address local_;
   std::unique_ptr<DpdkPort> port_;
-  UdpSocket holder_;  // where the kernel has our address, it must not answer for us
+  UdpSocket holder_;  // if the kernel has our address: keeps it from answering for us
   Neighbors neighbors_;
   std::optional<KernelNeighbors> kernel_;  // the kernel's neighbours, in place of ours
   TransmitBatch batch_;
-  size_t planned_bytes_ = 0;
   uint8_t data_tc_;
   uint8_t control_tc_;
   bool link_up_ = false;
@@ -147,7 +139,6 @@ size_t DpdkIo::plan(std::span<const TxPacket> packets, Instant now) {
   const HeaderTemplate* headers = nullptr;
   const TxPacket* newest = nullptr;
   size_t newest_size = 0;
-  planned_bytes_ = 0;
   for (const TxPacket& packet : packets) {
     const size_t size = packet.size();
     // Most packets of a burst have the same headers.
@@ -166,18 +157,9 @@ size_t DpdkIo::plan(std::span<const TxPacket> packets, Instant now) {
       newest_size = size;
     }
     batch_.add(packet);
-    planned_bytes_ += size;
     ++count;
   }
   return count;
-}
-
-size_t DpdkIo::submit(std::span<const TxPacket> planned) {
-  const size_t sent = batch_.submit();
-  counters_.sent_bytes += planned_bytes_;
-  for (const TxPacket& packet : planned.subspan(sent)) counters_.sent_bytes -= packet.size();
-  counters_.sent_packets += sent;
-  return sent;
 }
 
 size_t DpdkIo::send(std::span<const TxPacket> packets, Instant now) {
@@ -186,7 +168,7 @@ size_t DpdkIo::send(std::span<const TxPacket> packets, Instant now) {
     const auto rest = packets.subspan(taken);
     const size_t room = batch_.begin(rest.size());
     const size_t planned = plan(rest.first(room), now);
-    const size_t sent = submit(rest.first(planned));
+    const size_t sent = batch_.submit();
     taken += sent;
     if (planned > 0 && sent == planned) continue;
     const bool full = room == 0 || planned > 0;
@@ -239,8 +221,8 @@ void DpdkIo::release() {
   held_ = 0;
 }
 
-// As in kernels: checksums that a device has not checked, or reports as wrong, are checked here
-// (some devices take 0 for a wrong one).
+// As in kernels, checksums that a device has not checked, or reports as wrong, are checked here
+// (some devices report 0 as wrong).
 bool is_damaged(rte_mbuf& buffer) {
   const uint64_t verdict = buffer.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK;
   const bool good =
@@ -262,7 +244,7 @@ void DpdkIo::drop_damaged() {
   held_ = kept;
 }
 
-// Flattened: the work per packet is one piece of code.
+// Flattened: all calls per packet are inlined.
 [[gnu::flatten]] size_t DpdkIo::receive(std::span<RxPacket> packets, Instant now) {
   release();
   const size_t most = std::min(packets.size(), kReceiveBurst);
@@ -278,7 +260,7 @@ void DpdkIo::drop_damaged() {
   return count;
 }
 
-// Whether it is a datagram for us.
+// False: the frame is no datagram for us.
 bool DpdkIo::read(rte_mbuf& buffer, size_t slot, RxPacket& packet, Instant now) {
   if (buffer.nb_segs > 1 && rte_pktmbuf_linearize(&buffer) != 0) {
     ++counters_.receive_errors;
@@ -297,12 +279,10 @@ bool DpdkIo::read(rte_mbuf& buffer, size_t slot, RxPacket& packet, Instant now) 
                          .source = &sources_[slot],
                          .ecn = datagram.ecn,
                          .ipv4_fragment = datagram.fragment};
-  ++counters_.received_packets;
-  counters_.received_bytes += datagram.bytes.size();
   return true;
 }
 
-// Answers neighbours' messages, too.
+// As read(), without the fast path. Also answers neighbours' messages.
 bool DpdkIo::read_unknown(std::span<const uint8_t> frame, FrameDatagram& datagram, Instant now) {
   const auto ethernet = frame::read_ethernet(frame);
   const auto found = ethernet ? read_datagram(*ethernet) : std::nullopt;
@@ -320,8 +300,8 @@ bool DpdkIo::read_unknown(std::span<const uint8_t> frame, FrameDatagram& datagra
   return true;
 }
 
-// The device's arguments take precedence over the kernel's routes; a VLAN is another network than
-// the kernel's.
+// The device's arguments take precedence over the kernel's routes, which do not apply to a VLAN:
+// that is another network.
 Routes routes_of(const DpdkDevice& device, const std::string& interface, const Address& local) {
   std::vector<Route> routes;
   const uint8_t family_bits = is_ipv4(local) ? 8 * kIpv4Prefix.size() : 0;
@@ -341,37 +321,34 @@ Routes routes_of(const DpdkDevice& device, const std::string& interface, const A
 
 PacketIoCaps caps_of(const DpdkPort& port, const Address& local, uint32_t paths) {
   PacketIoCaps caps;
-  caps.datagram_bytes = port.mtu() - (is_ipv4(local) ? kIpv4UdpBytes : kIpv6UdpBytes);
-  caps.burst_bytes = 0;  // single packets cost no more: flows are paced by the packet
+  caps.datagram_bytes =
+      port.mtu() - frame::kUdpBytes - (is_ipv4(local) ? frame::kIpv4Bytes : frame::kIpv6Bytes);
+  caps.burst_bytes = 0;  // single packets cost no more, so flows are paced packet by packet
   caps.receive_bytes = port.receive_slots() * caps.datagram_bytes / 2;
   caps.paths = paths;
   caps.line_rate = port.line_rate();
-  // Copies in memory need no protection.
+  // Copies within the host's memory need no checksum.
   caps.checks_payload = port.offloads_udp_checksums() || port.is_memory();
   caps.sees_ecn = true;
   caps.sees_ipv4_header = is_ipv4(local);
-  caps.jitter = kJitter;
-  caps.pause = kPause;
+  caps.jitter = kHostJitter;
+  caps.pause = kHostPause;
   return caps;
 }
 
 }  // namespace
 
 Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log) {
-  if (config.paths == 0 || config.paths > kMaxDpdkPaths) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} paths asked for: choose 1 to {}", config.paths, kMaxDpdkPaths));
-  }
   RETURN_IF_ERROR(start_eal(config.eal_arguments, config.device.is_pci(), log));
   ASSIGN_OR_RETURN(auto port, DpdkPort::open({.device = config.device,
                                               .transmit_buffers = TransmitBatch::kBuffers,
                                               .receive_burst = kReceiveBurst,
                                               .udp_checksums = config.udp_checksums},
                                              log));
-  if (port->mtu() < kMinDatagram + kIpv6UdpBytes) {
+  if (port->mtu() < kNeededMtu) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("the DPDK device '{}' has an MTU of {}: at least {} are needed",
-                            config.device.name, port->mtu(), kMinDatagram + kIpv6UdpBytes));
+                            config.device.name, port->mtu(), kNeededMtu));
   }
   OpenedDpdk opened{.io = nullptr,
                     .mac = port->mac(),

@@ -1,10 +1,10 @@
-// PacketIo over a DPDK Ethernet device, which it polls: there is nothing to sleep on. Makes and
-// reads Ethernet, IP and UDP headers itself, and sends and answers ARP and neighbour discovery. No
-// allocation after opening.
+// PacketIo over a DPDK Ethernet device, which it polls: there is no descriptor to sleep on. Makes
+// and reads Ethernet, IP and UDP headers itself, and sends and answers ARP and neighbour discovery.
+// No allocation after opening. Thread rule: as PacketIo.
 //
-// Packets to a peer without a known MAC address are lost, and a question is sent; so are all
-// packets while the link is down. Ends announce themselves when their link comes up, so this is
-// rare.
+// A packet to a peer whose MAC address is not known is lost, and the peer is asked for the address.
+// This is rare, as both ends announce themselves when their link comes up. While the link is down,
+// all packets are lost.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ namespace pacecar {
 struct DpdkConfig {
   DpdkDevice device;
   std::string eal_arguments;  // empty: our own choice
-  uint32_t paths = 8;         // UDP source ports of data; 1 .. kMaxDpdkPaths
-  // The IP header's DSCP, in the upper six bits; ECN is set here: data is capable, control is not.
+  uint32_t paths = 8;         // UDP source ports of data; at least 1
+  // As of ip_traffic_class().
   uint8_t data_tc = 0;
   uint8_t control_tc = 0;
   // Let the device make and check UDP checksums, if it can, so that they protect payloads.
@@ -33,13 +33,11 @@ struct DpdkConfig {
   bool standard_port = false;
 };
 
-inline constexpr uint32_t kMaxDpdkPaths = 256;
-
 struct OpenedDpdk {
   std::unique_ptr<PacketIo> io;
   MacAddress mac{};
-  std::string interface;         // of the kernel on the same device; empty: none
-  bool takes_interface = false;  // the kernel receives nothing on it any more
+  std::string interface;         // the kernel's interface of the same device; empty: none
+  bool takes_interface = false;  // the kernel no longer receives on it
 };
 
 // The address is the device's argument, else that of the kernel's interface on the same device,

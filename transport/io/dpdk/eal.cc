@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <iterator>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -29,22 +30,22 @@ namespace {
 
 // Address space; only pages of packets take memory.
 constexpr const char* kMegabytesWithoutHugePages = "1024";
-// A few devices' worth (net_memif 20 MB, a NIC with jumbo frames 35): with too few huge pages left,
-// a start that needs none must not fail.
+// Enough for a few devices (net_memif 20 MB, a NIC with jumbo frames 35 MB). With fewer free, a
+// start with huge pages could fail, and one without them would not.
 constexpr Bytes kEnoughHugePages = 128 << 20;
-constexpr size_t kMaxWords = 16384;
+constexpr size_t kMaxOutput = 16384;
 
-std::mutex words_mutex;
-std::string words;
+std::mutex output_mutex;
+std::string output;
 
 // DPDK's threads may log at any time; messages outside of an operation are dropped.
 ssize_t take_output(void* /*cookie*/, const char* text, size_t length) {
-  const std::lock_guard lock(words_mutex);
-  if (words.size() + length <= kMaxWords) words.append(text, length);
+  const std::lock_guard lock(output_mutex);
+  if (output.size() + length <= kMaxOutput) output.append(text, length);
   return static_cast<ssize_t>(length);
 }
 
-// The libraries of the AF_XDP driver, which write to the standard error otherwise.
+// For the libraries of the AF_XDP driver, which otherwise write to the standard error.
 int log_xdp(int level, const char* format, va_list arguments) {
   constexpr int kDebug = 2;
   std::array<char, 512> text{};
@@ -54,7 +55,7 @@ int log_xdp(int level, const char* format, va_list arguments) {
   return length;
 }
 
-void listen_to_xdp() {
+void collect_xdp_output() {
   using Print = int (*)(int, const char*, va_list);
   for (const auto& [library, name] : {std::pair("libbpf.so.1", "libbpf_set_print"),
                                       std::pair("libxdp.so.1", "libxdp_set_print")}) {
@@ -64,7 +65,7 @@ void listen_to_xdp() {
   }
 }
 
-void listen_to_eal() {
+void collect_eal_output() {
   std::FILE* const stream = fopencookie(
       nullptr, "w", {.read = nullptr, .write = take_output, .seek = nullptr, .close = nullptr});
   PACECAR_CHECK(stream != nullptr);
@@ -88,19 +89,17 @@ Bytes free_huge_pages() {
 
 std::vector<std::string> split(const std::string& text) {
   std::istringstream stream(text);
-  std::vector<std::string> parts;
-  for (std::string part; stream >> part;) parts.push_back(part);
-  return parts;
+  return {std::istream_iterator<std::string>(stream), {}};
 }
 
 std::vector<std::string> own_arguments(const cpu_set_t& cpus, bool pci, const LogSink& log) {
   int cpu = 0;
   while (cpu + 1 < CPU_SETSIZE && !CPU_ISSET(cpu, &cpus)) ++cpu;
-  // The engine has its own threads: the EAL gets the caller's thread only.
+  // The engine has threads of its own: the EAL gets only the caller's.
   std::vector<std::string> arguments = {fmt::format("--lcores=0@{}", cpu), "--no-telemetry"};
   if (!pci) arguments.emplace_back("--no-pci");
   if (free_huge_pages() >= kEnoughHugePages) {
-    // In few files: a virtio NIC shows its host at most eight.
+    // In few files: a virtio NIC shares at most eight with its host.
     arguments.insert(arguments.end(), {"--in-memory", "--single-file-segments"});
   } else {
     log(LogLevel::kInfo,
@@ -112,7 +111,7 @@ std::vector<std::string> own_arguments(const cpu_set_t& cpus, bool pci, const Lo
   return arguments;
 }
 
-// The EAL's threads outlive an unloaded plugin: its code, and take_output(), must stay.
+// The EAL's threads outlive an unloaded plugin, so their code, and take_output(), must stay loaded.
 void stay_loaded() {
   for (void* const function :
        {reinterpret_cast<void*>(rte_eal_init), reinterpret_cast<void*>(take_output)}) {
@@ -122,18 +121,10 @@ void stay_loaded() {
 }
 
 bool run_alarm(const std::function<void()>& work, std::chrono::microseconds delay) {
-  struct Errand {
-    const std::function<void()>& work;
-    std::promise<void> done;
-  };
-  Errand errand{work, {}};
-  auto done = errand.done.get_future();
-  const auto run = [](void* argument) {
-    auto& own = *static_cast<Errand*>(argument);
-    own.work();
-    own.done.set_value();
-  };
-  if (rte_eal_alarm_set(static_cast<uint64_t>(delay.count()), run, &errand) != 0) return false;
+  std::packaged_task<void()> task(work);
+  const auto run = [](void* own) { (*static_cast<std::packaged_task<void()>*>(own))(); };
+  auto done = task.get_future();
+  if (rte_eal_alarm_set(static_cast<uint64_t>(delay.count()), run, &task) != 0) return false;
   done.wait();
   return true;
 }
@@ -153,15 +144,15 @@ Result<void> start(const std::string& arguments, bool pci, const LogSink& log) {
   std::vector<char*> argv;
   for (std::string& part : parts) argv.push_back(part.data());
   stay_loaded();
-  listen_to_eal();
-  const EalWords output(log);
+  collect_eal_output();
+  const EalOutput collected(log);
   const WithoutPipeSignal quiet;
   const int done = rte_eal_init(static_cast<int>(argv.size()), argv.data());
   const int error = rte_errno;
   if (known) sched_setaffinity(0, sizeof cpus, &cpus);
-  listen_to_xdp();
+  collect_xdp_output();
   if (done >= 0) return {};
-  const std::string cause = output.last(rte_strerror(error));
+  const std::string cause = collected.last(rte_strerror(error));
   if (error == EACCES || error == EPERM) {
     return fail(ErrorCode::kPermission,
                 fmt::format("DPDK may not start ({}): run as root, or give this user huge pages "
@@ -175,22 +166,6 @@ Result<void> start(const std::string& arguments, bool pci, const LogSink& log) {
                                       "such as '--no-huge --no-shconf --no-pci -m 1024'"
                                     : fmt::format("check PACECAR_DPDK_EAL='{}'", arguments)));
 }
-
-}  // namespace
-
-std::mutex& eal_mutex() {
-  static std::mutex mutex;
-  return mutex;
-}
-
-void run_on_interrupt_thread(const std::function<void()>& work) {
-  if (!run_alarm(work, std::chrono::microseconds(1))) return work();  // no memory for an alarm
-  // Its earlier events may refer to descriptors that are closed now: wait until these are
-  // processed, before others with the same numbers are opened.
-  run_alarm([] {}, std::chrono::microseconds(200));
-}
-
-namespace {
 
 sigset_t pipe_signal() {
   sigset_t set;
@@ -206,6 +181,18 @@ bool is_pending() {
 
 }  // namespace
 
+std::mutex& eal_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+void run_on_interrupt_thread(const std::function<void()>& work) {
+  if (!run_alarm(work, std::chrono::microseconds(1))) return work();  // no memory for an alarm
+  // Earlier events of that thread may refer to descriptors that are closed now. Wait until these
+  // are processed, before other descriptors with the same numbers are opened.
+  run_alarm([] {}, std::chrono::microseconds(200));
+}
+
 WithoutPipeSignal::WithoutPipeSignal() : was_pending_(is_pending()) {
   const sigset_t set = pipe_signal();
   pthread_sigmask(SIG_BLOCK, &set, &before_);
@@ -218,21 +205,21 @@ WithoutPipeSignal::~WithoutPipeSignal() {
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
-EalWords::EalWords(const LogSink& log) : log_(log) {
-  const std::lock_guard lock(words_mutex);
-  words.clear();
+EalOutput::EalOutput(const LogSink& log) : log_(log) {
+  const std::lock_guard lock(output_mutex);
+  output.clear();
 }
 
-EalWords::~EalWords() {
-  const std::lock_guard lock(words_mutex);
-  std::istringstream lines(words);
+EalOutput::~EalOutput() {
+  const std::lock_guard lock(output_mutex);
+  std::istringstream lines(output);
   for (std::string line; std::getline(lines, line);) log_(LogLevel::kTrace, "DPDK: " + line);
-  words.clear();
+  output.clear();
 }
 
-std::string EalWords::from_driver(std::string_view otherwise) const {
-  const std::lock_guard lock(words_mutex);
-  std::istringstream lines(words);
+std::string EalOutput::from_driver(std::string_view otherwise) const {
+  const std::lock_guard lock(output_mutex);
+  std::istringstream lines(output);
   std::string chosen;
   for (std::string line; std::getline(lines, line);) {
     if (chosen.empty() || !line.starts_with("EAL:")) chosen = line;
@@ -240,9 +227,9 @@ std::string EalWords::from_driver(std::string_view otherwise) const {
   return chosen.empty() ? std::string(otherwise) : chosen;
 }
 
-std::string EalWords::last(std::string_view otherwise) const {
-  const std::lock_guard lock(words_mutex);
-  std::string_view text = words;
+std::string EalOutput::last(std::string_view otherwise) const {
+  const std::lock_guard lock(output_mutex);
+  std::string_view text = output;
   while (text.ends_with('\n')) text.remove_suffix(1);
   text = text.substr(text.rfind('\n') + 1);
   return std::string(text.empty() ? otherwise : text);

@@ -1,5 +1,5 @@
 // DPDK's environment abstraction layer (EAL), started once in a process with the first device and
-// kept until the process ends: it cannot be started twice. Any thread.
+// kept until the process ends: it cannot be started twice. Thread rule: any thread.
 #pragma once
 
 #include <signal.h>
@@ -14,21 +14,22 @@
 
 namespace pacecar {
 
-// `arguments` (of PACECAR_DPDK_EAL, separated by blanks) replace ours; empty: one core, memory of
-// this process only, huge pages if enough are free. `pci`: PCI devices will be used. The affinity
-// of the calling thread stays as it is.
+// `arguments`: of PACECAR_DPDK_EAL, separated by blanks; empty: one core, memory of this process
+// only, and huge pages if enough are free. `pci`: PCI devices will be used. The affinity of the
+// calling thread stays as it is.
 Result<void> start_eal(const std::string& arguments, bool pci, const LogSink& log);
 
-// Runs `work` on the EAL's interrupt thread and waits for its end. Drivers that handle their peers
-// there (net_memif) close file descriptors that this thread may be about to wait for, which ends
-// the process: so they must be stopped on this thread.
+// Runs `work` on the EAL's interrupt thread and waits until it is done. Drivers such as net_memif
+// close file descriptors when they are stopped. If the interrupt thread is about to wait for such a
+// descriptor, it ends the process; so drivers are stopped on this thread.
 void run_on_interrupt_thread(const std::function<void()>& work);
 
-// For operations on devices: one at a time in the process.
+// Held during operations on devices, of which there is one at a time in the process.
 std::mutex& eal_mutex();
 
-// During its life the calling thread gets no SIGPIPE, nor do threads that it starts, ever: drivers
-// (net_virtio_user) write to sockets of peers that may have gone, which would end the process.
+// Blocks SIGPIPE in the calling thread as long as the object lives, and in threads started
+// meanwhile for ever. Drivers (net_virtio_user) write to sockets whose peers may be gone; SIGPIPE
+// would end the process.
 class WithoutPipeSignal {
  public:
   WithoutPipeSignal();
@@ -41,18 +42,17 @@ class WithoutPipeSignal {
   bool was_pending_;
 };
 
-// Collects DPDK's messages during one operation, for the reason of a failure. Its destructor logs
-// them as kTrace. With eal_mutex() held.
-class EalWords {
+// Collects DPDK's messages during one operation, for the reason of a failure. The destructor logs
+// them as kTrace. Used with eal_mutex() held.
+class EalOutput {
  public:
-  explicit EalWords(const LogSink& log);
-  EalWords(const EalWords&) = delete;
-  EalWords& operator=(const EalWords&) = delete;
-  ~EalWords();
+  explicit EalOutput(const LogSink& log);
+  EalOutput(const EalOutput&) = delete;
+  EalOutput& operator=(const EalOutput&) = delete;
+  ~EalOutput();
 
-  // The reason why attaching a device failed: the last line of a driver, because the EAL's later
-  // lines are less specific; the first line if there is none of a driver; `otherwise` without
-  // lines.
+  // Why attaching a device failed: the last line of a driver, because the EAL's later lines are
+  // less specific; without one, the first line; without any, `otherwise`.
   std::string from_driver(std::string_view otherwise) const;
   // The last line, or `otherwise`.
   std::string last(std::string_view otherwise) const;

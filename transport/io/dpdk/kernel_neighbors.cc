@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <span>
 
 #include "transport/io/sockaddr.h"
 #include "transport/wire/address.h"
@@ -27,25 +26,22 @@ struct Request {
   std::array<uint8_t, 16> address;
 };
 
-std::optional<MacAddress> read_answer(std::span<const uint8_t> bytes) {
-  nlmsghdr header;
+// nullopt unless the answer has a MAC address that the kernel would use.
+std::optional<MacAddress> read_answer(const nlmsghdr& header) {
   ndmsg neighbor;
-  if (bytes.size() < NLMSG_LENGTH(sizeof neighbor)) return std::nullopt;
-  std::memcpy(&header, bytes.data(), sizeof header);
-  if (header.nlmsg_type != RTM_NEWNEIGH || header.nlmsg_len > bytes.size()) return std::nullopt;
-  std::memcpy(&neighbor, &bytes[NLMSG_HDRLEN], sizeof neighbor);
+  if (header.nlmsg_type != RTM_NEWNEIGH || header.nlmsg_len < NLMSG_LENGTH(sizeof neighbor)) {
+    return std::nullopt;
+  }
+  const uint8_t* const body = reinterpret_cast<const uint8_t*>(&header) + NLMSG_HDRLEN;
+  std::memcpy(&neighbor, body, sizeof neighbor);
   if ((neighbor.ndm_state & kUsable) == 0) return std::nullopt;
-  bytes = bytes.first(header.nlmsg_len).subspan(NLMSG_SPACE(sizeof neighbor));
-  while (bytes.size() >= sizeof(rtattr)) {
-    rtattr attribute;
+  int left = static_cast<int>(NLMSG_PAYLOAD(&header, sizeof neighbor));
+  const auto* attribute = reinterpret_cast<const rtattr*>(body + NLMSG_ALIGN(sizeof neighbor));
+  for (; RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left)) {
     MacAddress mac;
-    std::memcpy(&attribute, bytes.data(), sizeof attribute);
-    if (attribute.rta_len < sizeof attribute || attribute.rta_len > bytes.size()) break;
-    if (attribute.rta_type == NDA_LLADDR && attribute.rta_len == RTA_LENGTH(mac.size())) {
-      std::copy_n(&bytes[RTA_LENGTH(0)], mac.size(), mac.begin());
-      return mac;
-    }
-    bytes = bytes.subspan(std::min<size_t>(RTA_ALIGN(attribute.rta_len), bytes.size()));
+    if (attribute->rta_type != NDA_LLADDR || RTA_PAYLOAD(attribute) != mac.size()) continue;
+    std::memcpy(mac.data(), RTA_DATA(attribute), mac.size());
+    return mac;
   }
   return std::nullopt;
 }
@@ -72,14 +68,12 @@ std::optional<MacAddress> KernelNeighbors::look_up(const Address& address) {
   if (::send(netlink_.get(), &request, request.header.nlmsg_len, MSG_DONTWAIT) < 0) {
     return std::nullopt;
   }
-  std::array<uint8_t, 1024> answer;
+  alignas(nlmsghdr) std::array<uint8_t, 1024> answer;
   ssize_t size = 0;
   while ((size = recv(netlink_.get(), answer.data(), answer.size(), MSG_DONTWAIT)) > 0) {
-    nlmsghdr header{};
-    std::memcpy(&header, answer.data(), std::min<size_t>(sizeof header, static_cast<size_t>(size)));
-    if (header.nlmsg_seq == sequence_) {
-      return read_answer(std::span(answer).first(static_cast<size_t>(size)));
-    }
+    const auto* const header = reinterpret_cast<const nlmsghdr*>(answer.data());
+    if (!NLMSG_OK(header, static_cast<size_t>(size)) || header->nlmsg_seq != sequence_) continue;
+    return read_answer(*header);
   }
   return std::nullopt;
 }
@@ -87,7 +81,7 @@ std::optional<MacAddress> KernelNeighbors::look_up(const Address& address) {
 std::optional<MacAddress> KernelNeighbors::find(const Address& address) {
   const auto mac = look_up(address);
   if (mac) return mac;
-  // A datagram to send makes the kernel ask.
+  // The kernel asks for the address when it has a datagram to send.
   Address to{.ip = address.ip, .port = kDiscardPort};
   if (is_link_local(address)) to.scope_id = static_cast<uint32_t>(interface_);
   SocketAddress raw;

@@ -1,5 +1,5 @@
-// KernelNeighbors: MAC addresses that the kernel knows, for devices whose ARP and neighbour
-// discovery it keeps. Thread rule: one thread at a time.
+// KernelNeighbors: looks up MAC addresses in the kernel's neighbour table, for devices whose ARP
+// and neighbour discovery the kernel receives. Thread rule: one thread at a time.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ class KernelNeighbors {
  public:
   explicit KernelNeighbors(const std::string& interface);
 
-  // nullopt if the kernel does not know it yet; makes the kernel ask for it then.
+  // nullopt if the kernel does not know the address yet; then makes the kernel ask for it.
   std::optional<MacAddress> find(const Address& address);
 
  private:

@@ -1,9 +1,10 @@
-// KnownFrames: a fast path for frames whose headers hardly differ from an earlier frame's. A few
-// comparisons show that the headers match a frame that was parsed completely; only the fields that
-// may differ are read and checked each time. A table of fixed size in which the newest frame
-// replaces others.
+// KnownFrames: a fast path for frames whose headers are nearly those of an earlier frame. A few
+// comparisons show that the headers match a frame that was parsed completely; then only the fields
+// that may differ are read and checked. A table of fixed size, in which the newest frame replaces
+// others.
 //
-// Here as a whole, since nothing is inlined from files that are not compiled for DPDK's processors.
+// All in the header: the compiler inlines no code of files that are not compiled for DPDK's
+// processors.
 //
 // Pure. Thread rule: one thread at a time.
 #pragma once
@@ -21,7 +22,7 @@ namespace pacecar {
 
 class KnownFrames {
  public:
-  // Shorter frames are not known, nor those with a VLAN's tag.
+  // Shorter frames, and those with a VLAN tag, are never in the table.
   static constexpr size_t kLeastFrame = 80;
 
   // Sets `datagram` as read_datagram() would, but with the remembered frame's destination. False,
@@ -33,12 +34,8 @@ class KnownFrames {
  private:
   static constexpr unsigned kIndexBits = 6;
   static constexpr size_t kIpAt = 14;
-  static constexpr size_t kIpv4Bytes = 20;
-  static constexpr size_t kIpv6Bytes = 40;
-  static constexpr size_t kUdpBytes = 8;
-  static constexpr uint32_t kMoreFragmentsOrOffset = 0x3FFF;
   using Headers = std::array<uint8_t, kLeastFrame>;
-  // 16 bytes by one instruction where there is one.
+  // 16 bytes, compared by one instruction if the processor has one.
   using Vector = uint64_t __attribute__((vector_size(16)));
 
   // Bits that are equal in all headers of one peer.
@@ -56,7 +53,7 @@ class KnownFrames {
   };
 
   static size_t index_of(const uint8_t* frame) {
-    // The sender's MAC address, and the bytes of its IP address that differ behind a router.
+    // Bytes of the sender's MAC address, and of its IP address, which differs behind a router.
     uint32_t words[2];
     std::memcpy(&words[0], frame + 8, sizeof words[0]);
     std::memcpy(&words[1], frame + 26, sizeof words[1]);
@@ -83,10 +80,10 @@ class KnownFrames {
 
 constexpr KnownFrames::Shape KnownFrames::make_shape(bool ipv4) {
   Shape shape;
-  shape.ip_bytes = ipv4 ? kIpv4Bytes : kIpv6Bytes;
+  shape.ip_bytes = ipv4 ? frame::kIpv4Bytes : frame::kIpv6Bytes;
   const size_t ip = kIpAt;
   const size_t udp = ip + shape.ip_bytes;
-  for (size_t at = 0; at < udp + kUdpBytes; ++at) shape.same[at] = 0xFF;
+  for (size_t at = 0; at < udp + frame::kUdpBytes; ++at) shape.same[at] = 0xFF;
   const auto may_differ = [&shape](size_t from, size_t count) {
     for (size_t at = from; at < from + count; ++at) shape.same[at] = 0;
   };
@@ -126,21 +123,22 @@ inline bool KnownFrames::read(std::span<const uint8_t> frame, FrameDatagram& dat
   const uint8_t* const udp = ip + shape.ip_bytes;
   const bool ipv4 = known.ipv4;
   const size_t room = frame.size() - kIpAt - shape.ip_bytes;
-  const size_t total = ipv4 ? frame::get16(ip + 2) - kIpv4Bytes : frame::get16(ip + 4);
-  const size_t length = frame::get16(udp + 4);
+  const size_t total = ipv4 ? wire::load_be16(ip + 2) - frame::kIpv4Bytes : wire::load_be16(ip + 4);
+  const size_t length = wire::load_be16(udp + 4);
   // A total that is too small has wrapped.
-  if (total > room || length > total || length < kUdpBytes) return false;
+  if (total > room || length > total || length < frame::kUdpBytes) return false;
   datagram.fragment = kIpv4Fragment;
   uint8_t ecn = ip[1] >> 4;
   if (ipv4) {
     const uint32_t fragment = wire::load_be32(ip + 4);
-    if ((fragment & kMoreFragmentsOrOffset) != 0 || !ipv4_checksum_is_right(ip)) return false;
+    if ((fragment & frame::kMoreFragmentsOrOffset) != 0 || !ipv4_checksum_is_right(ip))
+      return false;
     datagram.fragment = fragment;
     ecn = ip[1];
   }
-  datagram.bytes = {udp + kUdpBytes, length - kUdpBytes};
+  datagram.bytes = {udp + frame::kUdpBytes, length - frame::kUdpBytes};
   datagram.source = known.source;
-  datagram.source.port = frame::get16(udp);
+  datagram.source.port = wire::load_be16(udp);
   datagram.ecn = static_cast<Ecn>(ecn & 3);
   return true;
 }
@@ -150,7 +148,7 @@ inline void KnownFrames::remember(std::span<const uint8_t> frame, const FrameDat
   constexpr uint8_t kVersion6 = 0x60;
   if (frame.size() < kLeastFrame) return;
   const uint8_t version = frame[kIpAt];
-  if (frame::get16(&frame[kIpAt - 2]) == frame::kVlan) return;
+  if (wire::load_be16(&frame[kIpAt - 2]) == frame::kVlan) return;
   if (version != kPlainIpv4 && (version & 0xF0) != kVersion6) return;
   Entry& entry = entries_[index_of(frame.data())];
   std::ranges::copy(frame.first(kLeastFrame), entry.headers.begin());

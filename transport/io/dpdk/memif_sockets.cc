@@ -18,7 +18,7 @@
 namespace pacecar {
 namespace {
 
-constexpr int kGreetingMs = 1000;  // as a client, this must not leave before it is greeted
+constexpr int kGreetingMs = 1000;  // a client must not leave before it is greeted
 
 int option(int fd, int name) {
   int value = -1;
@@ -28,7 +28,8 @@ int option(int fd, int name) {
 
 using GetName = int (*)(int, sockaddr*, socklen_t*);
 
-// Without the zero byte that begins an abstract name; those of the driver end with zeros.
+// Compares names without the zero byte that begins an abstract name, and without the zeros at the
+// end of the driver's names.
 bool is_named(int fd, GetName get_name, std::string_view socket) {
   sockaddr_un address{};
   socklen_t size = sizeof address;
@@ -38,7 +39,8 @@ bool is_named(int fd, GetName get_name, std::string_view socket) {
   return std::string_view(name, strnlen(name, sizeof address.sun_path - begin)) == socket;
 }
 
-// Descriptors of sockets such as the driver's, whose own or peer's name is `socket`.
+// Descriptors of sockets of the driver's kind whose own or whose peer's name (`get_name`) is
+// `socket`.
 std::vector<int> find_sockets(GetName get_name, std::string_view socket) {
   std::vector<int> found;
   std::error_code error;
@@ -85,7 +87,8 @@ void retire_memif_listener(std::string_view socket) {
       dup3(silent, fd, O_CLOEXEC);
       close(silent);
     } else {
-      // A client that has not named its device yet: the driver must see the end only.
+      // A client that has not named its device yet: the driver must find the connection closed, and
+      // empty.
       shutdown(fd, SHUT_RDWR);
       char byte = 0;
       while (recv(fd, &byte, sizeof byte, MSG_DONTWAIT) > 0) {

@@ -1,10 +1,10 @@
-// Code that calls DPDK is in shared objects of its own, modules, which are loaded when a DPDK
-// device is used: a host without DPDK lacks nothing else. DPDK's fast path is inline in its headers
-// and uses its variables, so a table of functions could not replace the libraries.
+// Modules: shared objects with the code that calls DPDK, loaded when a DPDK device is used. A host
+// without DPDK lacks these devices only. DPDK's fast path is inline in its headers and uses its
+// variables, so a table of functions could not replace its libraries.
 //
-// A module has hidden copies of the lower layers that it needs, and exports one symbol. Only types
-// of common headers cross the border: PacketIo's virtual functions, and plain values. No exceptions
-// cross it.
+// A module has hidden copies of the lower layers that it needs, and exports one symbol. Between a
+// module and its loader pass only types of common headers (PacketIo's virtual functions, and plain
+// values), and no exceptions. Thread rule: any thread.
 #pragma once
 
 #include <string>
@@ -20,9 +20,9 @@ struct DpdkModule {
   void (*open)();     // cast to the type that the loader knows
 };
 
-// Loads a module, and DPDK with it; both stay. Searched in the folder pacecar beside the program or
-// library with this code, then in the installed libraries' folder, then by the system. Any thread.
-// Errors: kUnavailable.
+// Loads a module, and DPDK with it; both stay loaded. The module is searched in the folder pacecar
+// next to the program or library with this code, then in the installed libraries' folder, then by
+// the system. Errors: kUnavailable.
 Result<const DpdkModule*> load_dpdk_module(const std::string& file);
 
 template <typename Function>

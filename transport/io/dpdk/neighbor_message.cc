@@ -7,8 +7,9 @@
 namespace pacecar {
 namespace {
 
-using frame::get16;
+using frame::kIpv6Bytes;
 using frame::put16;
+using wire::load_be16;
 using Kind = NeighborMessage::Kind;
 
 constexpr size_t kArpBytes = 28;
@@ -16,7 +17,6 @@ constexpr uint16_t kArpRequest = 1;
 constexpr uint16_t kArpReply = 2;
 constexpr std::array<uint8_t, 6> kArpForEthernet = {0, 1, 8, 0, 6, 4};
 
-constexpr size_t kIpv6Bytes = 40;
 constexpr uint8_t kIcmpv6 = 58;
 constexpr uint8_t kNdHopLimit = 255;  // anything less has passed a router
 constexpr uint8_t kSolicitation = 135;
@@ -39,13 +39,6 @@ MacAddress get_mac(const uint8_t* from) {
 
 void put_ipv4(const Address& address, uint8_t* to) {
   std::ranges::copy(std::span(address.ip).last(4), to);
-}
-
-Address get_ipv4(const uint8_t* from) {
-  Address address;
-  std::ranges::copy(kIpv4Prefix, address.ip.begin());
-  std::copy_n(from, 4, address.ip.begin() + 12);
-  return address;
 }
 
 Address get_ipv6(const uint8_t* from) {
@@ -78,11 +71,11 @@ std::optional<NeighborMessage> read_arp(std::span<const uint8_t> arp) {
   if (arp.size() < kArpBytes || !std::ranges::equal(arp.first(6), kArpForEthernet)) {
     return std::nullopt;
   }
-  const uint16_t operation = get16(&arp[6]);
+  const uint16_t operation = load_be16(&arp[6]);
   NeighborMessage message{.kind = operation == kArpRequest ? Kind::kQuestion : Kind::kAnswer,
-                          .sender = get_ipv4(&arp[14]),
+                          .sender = frame::ipv4_address(&arp[14]),
                           .sender_mac = get_mac(&arp[8]),
-                          .target = get_ipv4(&arp[24]),
+                          .target = frame::ipv4_address(&arp[24]),
                           .target_mac = get_mac(&arp[18])};
   if (operation != kArpRequest && operation != kArpReply) return std::nullopt;
   if (message.sender.ip == message.target.ip) message.kind = Kind::kAnnouncement;
@@ -149,7 +142,7 @@ std::optional<NeighborMessage> read_nd(std::span<const uint8_t> ip) {
       ip[7] != kNdHopLimit) {
     return std::nullopt;
   }
-  const size_t length = get16(&ip[4]);
+  const size_t length = load_be16(&ip[4]);
   if (length < kNdBytes || length > ip.size() - kIpv6Bytes) return std::nullopt;
   const std::span<const uint8_t> nd = ip.subspan(kIpv6Bytes, length);
   const bool question = nd[0] == kSolicitation;

@@ -1,5 +1,5 @@
-// How hosts on one network tell each other their MAC addresses: ARP (RFC 826) for IPv4, neighbour
-// discovery (RFC 4861) for IPv6. Pure functions; any thread.
+// Messages by which hosts on one network resolve MAC addresses: ARP (RFC 826) for IPv4, neighbour
+// discovery (RFC 4861) for IPv6. Pure. Thread rule: any thread.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace pacecar {
 
-// Ports do not matter, nor scopes.
+// Ports and scopes of the addresses are ignored.
 struct NeighborMessage {
   enum class Kind : uint8_t {
     kQuestion,      // who has `target`?
@@ -20,7 +20,7 @@ struct NeighborMessage {
   Kind kind = Kind::kQuestion;
   Address sender;
   MacAddress sender_mac{};
-  Address target;           // of a question; of an answer: who has asked
+  Address target;           // of an answer: the host that has asked
   MacAddress target_mac{};  // of an answer
 };
 
@@ -30,7 +30,8 @@ inline constexpr size_t kMaxNeighborMessageBytes = 14 + kVlanTagBytes + 40 + 32;
 size_t write_neighbor_message(const NeighborMessage& message, const frame::Vlan& vlan,
                               std::span<uint8_t, kMaxNeighborMessageBytes> out);
 
-// nullopt for any other frame, and for malformed ones or ones from no single host.
+// nullopt for any other frame, for malformed ones, and if the sender's MAC address is not that of a
+// single host.
 std::optional<NeighborMessage> read_neighbor_message(std::span<const uint8_t> frame);
 
 // fe80::/64 with the EUI-64 of the MAC (RFC 4291, appendix A).

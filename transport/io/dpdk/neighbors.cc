@@ -24,7 +24,7 @@ size_t set_of(const Address& address) {
 
 Neighbors::Neighbors(const Self& self, Routes routes)
     : self_(self), routes_(std::move(routes)), entries_(kCapacity) {
-  // On a loopback all ends have one address.
+  // On a loopback all ends have the same address.
   learn(self.address, self.mac, Instant::never());
 }
 
@@ -90,7 +90,7 @@ void Neighbors::fill(Entry& entry, const MacAddress& mac, Instant now) {
   entry.confirmed = now;
 }
 
-// For a host on the link. True: it was unknown before.
+// `address` is on the link. True: it was unknown before.
 bool Neighbors::learn(const Address& address, const MacAddress& mac, Instant now) {
   Entry* known = look_up(address);
   Entry& entry = known != nullptr ? *known : make(address);
@@ -111,7 +111,7 @@ std::optional<NeighborMessage> Neighbors::receive(const NeighborMessage& message
   if (others || unspecified || message.sender.ip == self_.address.ip) return std::nullopt;
   const bool to_us = message.target.ip == self_.address.ip;
   if (message.kind != Kind::kAnnouncement && !to_us) return std::nullopt;
-  // Hosts behind a gateway must not set their MAC address.
+  // A host behind a gateway has the gateway's MAC address, and must not set another.
   const bool on_link = routes_.next_hop(message.sender).ip == message.sender.ip;
   const bool is_new = on_link && learn(message.sender, message.sender_mac, now);
   if (message.kind == Kind::kAnswer) return std::nullopt;

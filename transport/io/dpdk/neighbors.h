@@ -1,6 +1,6 @@
-// Neighbors: which MAC address a peer has, or the gateway to it, with the headers of packets to it.
-// A table of fixed size that replaces the entry that was confirmed least recently; others' messages
-// can fill it but not make it grow.
+// Neighbors: the MAC address of each peer, or of the gateway to it, and the headers of packets to
+// the peer. A table of fixed size, in which the entry that was confirmed least recently is
+// replaced; so other hosts can fill the table, but not make it grow.
 //
 // Pure: time is an argument. Thread rule: one thread at a time.
 #pragma once
@@ -25,9 +25,9 @@ class Neighbors {
   static constexpr size_t kSets = 256;  // a power of two
   static constexpr size_t kWays = 4;
   static constexpr size_t kCapacity = kSets * kWays;
-  // An unanswered question is repeated after this.
+  // An unanswered question is repeated after this time.
   static constexpr Duration kAskInterval = Duration::from_ms(20);
-  // An entry is asked for again after so long without confirmation; it is used meanwhile.
+  // After so long without confirmation an entry is asked for again; it is used meanwhile.
   static constexpr Duration kFresh = Duration::from_s(30);
 
   explicit Neighbors(const Self& self, Routes routes = Routes());

@@ -34,17 +34,17 @@ constexpr uint16_t kReceiveSlots = 1024;
 constexpr uint16_t kTransmitSlots = 1024;
 constexpr Bytes kLargestMtu = 9000;
 constexpr Bytes kLinkBytes = 14 + kVlanTagBytes;
-// What drivers with slots of their own (net_memif, net_af_packet) want their buffers to hold.
+// The buffer size for drivers with slots of their own (net_memif, net_af_packet).
 constexpr Bytes kSlot = 10240;
 constexpr Bytes kLeastRoom = 2048;
-constexpr std::string_view kMemifSocket = "/run/memif.sock";  // the driver's, unless told
+constexpr std::string_view kMemifSocket = "/run/memif.sock";  // the driver's default
 constexpr uint64_t kMakesChecksums = RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
 constexpr uint64_t kChecksChecksums = RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
-// A server answers at once, if its machine lets it run.
+// How long to wait for a server, which answers at once if it is scheduled.
 constexpr int kPatienceMs = 1000;
 // The kernel frees a queue some time after the program that had it has ended.
 constexpr int kXdpTries = 20;
-constexpr useconds_t kXdpRestUs = 10'000;
+constexpr useconds_t kXdpPauseUs = 10'000;
 
 std::string interface_name(uint32_t index) {
   std::array<char, IF_NAMESIZE> name{};
@@ -85,22 +85,22 @@ std::map<std::string, std::string>& devices_in_use() {
   return sockets;
 }
 
-// --- steering: a device that is shared with the kernel (a bifurcated driver, such as mlx5) gives
-// us the packets of one address and UDP port, and leaves all others to the kernel ---
+// --- Steering: a device that is shared with the kernel (a bifurcated driver, such as mlx5) gives
+// us the packets of one address and UDP port, and leaves all others to the kernel. ---
 
 std::string reason(const rte_flow_error& error) {
   return error.message != nullptr ? error.message : rte_strerror(rte_errno);
 }
 
-// When its queues are set up (net_tap) and before it starts (mlx5): from now on it receives only
-// what a rule selects. Errors: the reason.
+// From now on the device receives only packets that a rule selects. Call it when the queues are set
+// up (net_tap needs that) and before the start (mlx5 needs that). Error: the reason.
 tl::expected<void, std::string> isolate_device(uint16_t port_id) {
   rte_flow_error error{};
   if (rte_flow_isolate(port_id, 1, &error) == 0) return {};
   return tl::unexpected(reason(error));
 }
 
-// After the start. Datagrams go to the only queue, without RSS.
+// Call it after the start. Datagrams go to the only queue, without RSS.
 tl::expected<void, std::string> steer_datagrams(uint16_t port_id, const Address& to) {
   rte_flow_item_ipv4 ipv4{};
   rte_flow_item_ipv4 ipv4_mask{};
@@ -128,7 +128,7 @@ tl::expected<void, std::string> steer_datagrams(uint16_t port_id, const Address&
   rte_flow_attr attributes{};
   attributes.ingress = 1;
   rte_flow_error error{};
-  // Rules go with the device.
+  // The rule is removed with the device.
   if (rte_flow_create(port_id, &attributes, pattern.data(), actions.data(), &error) != nullptr) {
     return {};
   }
@@ -150,7 +150,7 @@ Result<std::unique_ptr<DpdkPort>> DpdkPort::open(const DpdkPortConfig& config, c
     if (configured) return port;
     port->close();
     if (--tries == 0) return tl::unexpected(configured.error());
-    usleep(kXdpRestUs);
+    usleep(kXdpPauseUs);
   }
 }
 
@@ -165,8 +165,8 @@ void DpdkPort::close() {
   for (int ms = 0; ms < kPatienceMs && !link_is_up() && is_connecting(); ++ms) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  // A driver's deferred work there (net_virtio_user, after its peer has gone) must end before the
-  // device does.
+  // Work that a driver has deferred to that thread (net_virtio_user, when its peer is gone) must be
+  // done before the device is closed.
   run_on_interrupt_thread([] {});
   const std::string socket = devices_in_use().extract(name_).mapped();
   const bool last = std::ranges::none_of(devices_in_use() | std::views::values,
@@ -179,7 +179,11 @@ void DpdkPort::close() {
     if (known) rte_dev_remove(info.device);
     if (last && !socket.empty()) retire_memif_listener(socket);
   });
-  if (xdp_sockets_) xdp_sockets_->close_ours();
+  if (!xdp_sockets_.empty()) {
+    for (const auto& [inode, fd] : xdp_sockets()) {
+      if (xdp_sockets_.contains(inode)) ::close(fd);
+    }
+  }
   name_.clear();
 }
 
@@ -198,7 +202,7 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
   }
   if (rte_eth_dev_get_port_by_name(device.name.c_str(), &id_) != 0) {
     if (serves_at_file(device)) remove_dead_memif_socket(memif_socket(device));
-    const EalWords output(log);
+    const EalOutput output(log);
     const int done = rte_dev_probe(with_defaults(device).c_str());
     if (done != 0 || rte_eth_dev_get_port_by_name(device.name.c_str(), &id_) != 0) {
       const std::string cause = output.from_driver(rte_strerror(done != 0 ? -done : ENODEV));
@@ -228,8 +232,8 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
 }
 
 DpdkPort::Pool DpdkPort::try_pool(const std::string& name, uint32_t buffers, Bytes bytes) const {
-  // Drivers that copy into their slots need few buffers at a time: the newest ones are still in the
-  // cache.
+  // Drivers that copy into their slots need few buffers at a time. A stack returns the newest ones,
+  // which are still in the cache.
   const char* const order = driver_->has_slots ? "stack" : "ring_mp_mc";
   const int socket = rte_eth_dev_socket_id(id_);
   const auto room = static_cast<uint16_t>(bytes);
@@ -294,7 +298,7 @@ tl::expected<Bytes, int> DpdkPort::choose_mtu(const DpdkDevice& device) const {
   return mtu;
 }
 
-tl::unexpected<Error> DpdkPort::refuse(const char* what, int error, const EalWords& output,
+tl::unexpected<Error> DpdkPort::refuse(const char* what, int error, const EalOutput& output,
                                        const DpdkDevice& device) const {
   const std::string cure =
       driver_->name == kAfXdpDriver
@@ -305,17 +309,20 @@ tl::unexpected<Error> DpdkPort::refuse(const char* what, int error, const EalWor
                                               what, output.last(rte_strerror(-error)), cure));
 }
 
-Result<void> DpdkPort::make_queues(const DpdkPortConfig& config, const EalWords& output) {
+Result<void> DpdkPort::make_queues(const DpdkPortConfig& config, const EalOutput& output) {
   uint16_t receive_slots = kReceiveSlots;
   uint16_t transmit_slots = kTransmitSlots;
   rte_eth_dev_adjust_nb_rx_tx_desc(id_, &receive_slots, &transmit_slots);
   receive_slots_ = receive_slots;
   const auto socket = static_cast<unsigned>(rte_eth_dev_socket_id(id_));
   const bool xdp = driver_->name == kAfXdpDriver;
-  if (xdp) xdp_sockets_.emplace();
-  if (auto ok = make_pools(config); !ok) return ok;
+  const auto others = xdp ? xdp_sockets() : std::map<ino_t, int>();
+  RETURN_IF_ERROR(make_pools(config));
   int done = rte_eth_rx_queue_setup(id_, 0, receive_slots, socket, nullptr, receive_pool_.get());
-  if (xdp) xdp_sockets_->remember();
+  if (xdp) {
+    xdp_sockets_ = xdp_sockets();
+    std::erase_if(xdp_sockets_, [&](const auto& each) { return others.contains(each.first); });
+  }
   if (done != 0) return refuse("given a receive queue", done, output, config.device);
   done = rte_eth_tx_queue_setup(id_, 0, transmit_slots, socket, nullptr);
   if (done != 0) return refuse("given a transmit queue", done, output, config.device);
@@ -330,8 +337,8 @@ void DpdkPort::find_interface_of(const DpdkDevice& device, uint32_t index) {
   }
   const auto found = find_interface(interface_);
   if (!found) return;
-  const bool has_ours = device.address && std::ranges::count(found->addresses, *device.address) > 0;
-  kernel_address_ = has_ours ? device.address : preferred_address(*found);
+  const bool ours = device.address && std::ranges::count(found->addresses, *device.address) > 0;
+  kernel_address_ = ours ? device.address : preferred_address(*found);
 }
 
 void DpdkPort::leave_others_to_kernel(const DpdkDevice& device, const LogSink& log) {
@@ -341,8 +348,8 @@ void DpdkPort::leave_others_to_kernel(const DpdkDevice& device, const LogSink& l
   const auto isolated = isolate_device(id_);
   steered_ = isolated.has_value();
   log(LogLevel::kTrace,
-      steered_ ? fmt::format("the DPDK device '{}' leaves to the kernel what is not ours", name_)
-               : fmt::format("the DPDK device '{}' brings all packets, not only ours ({})", name_,
+      steered_ ? fmt::format("the DPDK device '{}' leaves other packets to the kernel", name_)
+               : fmt::format("the DPDK device '{}' gives us all packets, not only ours ({})", name_,
                              isolated.error()));
 }
 
@@ -356,7 +363,7 @@ Result<void> DpdkPort::steer(const Address& to) const {
 }
 
 Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& log) {
-  const EalWords output(log);
+  const EalOutput output(log);
   rte_eth_dev_info info{};
   if (const int done = rte_eth_dev_info_get(id_, &info); done != 0) {
     return refuse("asked", done, output, config.device);
@@ -370,11 +377,11 @@ Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& lo
   offloads_udp_checksums_ = config.udp_checksums && (info.tx_offload_capa & kMakesChecksums) != 0 &&
                             (info.rx_offload_capa & kChecksChecksums) != 0;
   log(LogLevel::kTrace,
-      fmt::format("the DPDK device '{}' {} UDP checksums; payloads {}", name_,
-                  offloads_udp_checksums_ ? "makes and checks" : "is not asked for",
-                  copies_on_send_ ? "are read where the application has them"
-                                  : "are copied for it: it may still read them when they are the "
-                                    "application's again"));
+      fmt::format("the DPDK device '{}' {} UDP checksums; payloads are {}", name_,
+                  offloads_udp_checksums_ ? "makes and checks" : "does not make",
+                  copies_on_send_ ? "sent from the application's memory"
+                                  : "copied: it may still read a payload when the application has "
+                                    "its memory back"));
 
   rte_eth_conf conf{};
   if (copies_on_send_) conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
@@ -384,19 +391,17 @@ Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& lo
   }
   int done = rte_eth_dev_configure(id_, 1, 1, &conf);
   if (done != 0) return refuse("configured", done, output, config.device);
-  if (auto mtu = choose_mtu(config.device); mtu) {
-    mtu_ = *mtu;
-  } else {
-    return refuse("set to that MTU", mtu.error(), output, config.device);
-  }
-  if (auto ok = make_queues(config, output); !ok) return ok;
+  const auto mtu = choose_mtu(config.device);
+  if (!mtu) return refuse("set to that MTU", mtu.error(), output, config.device);
+  mtu_ = *mtu;
+  RETURN_IF_ERROR(make_queues(config, output));
   leave_others_to_kernel(config.device, log);
-  // The server need not be there yet.
+  // The server may start later.
   if (is_memif_client(config.device)) server_socket_ = memif_socket(config.device);
   done = rte_eth_dev_start(id_);
   started_ = done == 0;
   if (!started_ && !can_reconnect()) return refuse("started", done, output, config.device);
-  // Neighbours ask by multicast. Virtual devices without a filter receive it anyway.
+  // Neighbours ask by multicast. Virtual devices without a filter receive it in any case.
   rte_eth_allmulticast_enable(id_);
   rte_ether_addr mac{};
   rte_eth_macaddr_get(id_, &mac);

@@ -21,20 +21,19 @@ struct rte_mempool;
 
 namespace pacecar {
 
-class EalWords;
+class EalOutput;
 
 struct DpdkPortConfig {
   DpdkDevice device;
   uint32_t transmit_buffers = 0;  // buffers of one transmit burst
-  uint32_t receive_burst =
-      0;  // packets of one receive burst; their buffers are in use until the next
-  bool udp_checksums = false;  // offload UDP checksums, if the device can
+  // Packets of one receive burst; their buffers are in use until the next one.
+  uint32_t receive_burst = 0;
+  bool udp_checksums = false;  // the device makes and checks UDP checksums, if it can
 };
 
 class DpdkPort {
  public:
-  // Errors: kInvalidArgument, kNotFound, kPermission, kSystem; each names the device and the
-  // remedy.
+  // Errors: kInvalidArgument, kNotFound, kPermission, kSystem; each names the device and the cure.
   static Result<std::unique_ptr<DpdkPort>> open(const DpdkPortConfig& config, const LogSink& log);
   DpdkPort(const DpdkPort&) = delete;
   DpdkPort& operator=(const DpdkPort&) = delete;
@@ -52,7 +51,7 @@ class DpdkPort {
   bool is_started() const { return started_; }
   // Whether the device must connect again when its link is down (net_memif as a client).
   bool can_reconnect() const { return !server_socket_.empty(); }
-  // Starts an attempt to connect. It aborts a running attempt, which may crash the other end: see
+  // Starts an attempt to connect. This aborts a running attempt, which may crash the other end: see
   // memif_sockets.h.
   void reconnect();
   // Whether an attempt to connect is running.
@@ -85,11 +84,11 @@ class DpdkPort {
   Result<void> attach(const DpdkDevice& device, const LogSink& log);
   Result<void> configure(const DpdkPortConfig& config, const LogSink& log);
   tl::expected<Bytes, int> choose_mtu(const DpdkDevice& device) const;
-  tl::unexpected<Error> refuse(const char* what, int error, const EalWords& output,
+  tl::unexpected<Error> refuse(const char* what, int error, const EalOutput& output,
                                const DpdkDevice& device) const;
   void find_interface_of(const DpdkDevice& device, uint32_t index);
   void leave_others_to_kernel(const DpdkDevice& device, const LogSink& log);
-  Result<void> make_queues(const DpdkPortConfig& config, const EalWords& output);
+  Result<void> make_queues(const DpdkPortConfig& config, const EalOutput& output);
   Result<void> make_pools(const DpdkPortConfig& config);
   Pool try_pool(const std::string& name, uint32_t buffers, Bytes bytes) const;
   Result<Pool> make_pool(const char* purpose, uint32_t buffers, Bytes room) const;
@@ -107,8 +106,8 @@ class DpdkPort {
   std::string server_socket_;  // of a client of net_memif
   bool copies_on_send_ = false;
   bool offloads_udp_checksums_ = false;
-  bool is_hardware_ = false;  // virtual devices report a made-up speed
-  std::optional<XdpSockets> xdp_sockets_;
+  bool is_hardware_ = false;          // virtual devices report a made-up speed
+  std::map<ino_t, int> xdp_sockets_;  // of the device's buffers
   Pool receive_pool_;
   Pool transmit_pool_;  // null: the receive pool
 };

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <tuple>
 
 #include "transport/base/to_number.h"
+#include "transport/io/frame.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
@@ -30,21 +30,18 @@ bool covers(const Route& route, const Address& address) {
   return rest == 0 || ((address.ip[bytes] ^ route.prefix.ip[bytes]) >> (8 - rest)) == 0;
 }
 
-std::vector<std::string> words_of(const std::string& line) {
+std::vector<std::string> fields_of(const std::string& line) {
   std::istringstream stream(line);
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
 std::optional<uint32_t> hexadecimal(std::string_view text) { return to_number<uint32_t>(text, 16); }
 
-// A word of an address in memory order.
+// An address as a 32-bit number, whose bytes are in the address's order in memory.
 std::optional<Address> ipv4_from(const std::string& text) {
   const auto word = hexadecimal(text);
   if (!word) return std::nullopt;
-  Address address;
-  std::ranges::copy(kIpv4Prefix, address.ip.begin());
-  std::memcpy(&address.ip[kIpv4Prefix.size()], &*word, sizeof *word);
-  return address;
+  return frame::ipv4_address(reinterpret_cast<const uint8_t*>(&*word));
 }
 
 std::optional<Address> ipv6_from(std::string_view text) {
@@ -63,7 +60,7 @@ std::vector<Route> parse_lines(std::string_view text, Read&& read) {
   std::vector<Route> routes;
   std::istringstream lines{std::string(text)};
   for (std::string line; std::getline(lines, line);) {
-    if (const std::optional<Route> route = read(words_of(line))) routes.push_back(*route);
+    if (const std::optional<Route> route = read(fields_of(line))) routes.push_back(*route);
   }
   return routes;
 }
@@ -94,16 +91,16 @@ bool Routes::is_gateway(const Address& address) const {
 }
 
 std::vector<Route> parse_ipv4_routes(std::string_view text, std::string_view interface) {
-  return parse_lines(text, [&](const std::vector<std::string>& words) -> std::optional<Route> {
-    if (words.size() < 8 || words[0] != interface) return std::nullopt;
-    const auto prefix = ipv4_from(words[1]);
-    const auto gateway = ipv4_from(words[2]);
-    const auto flags = hexadecimal(words[3]);
-    const auto metric = hexadecimal(words[6]);
-    const auto mask = hexadecimal(words[7]);
+  return parse_lines(text, [&](const std::vector<std::string>& fields) -> std::optional<Route> {
+    if (fields.size() < 8 || fields[0] != interface) return std::nullopt;
+    const auto prefix = ipv4_from(fields[1]);
+    const auto gateway = ipv4_from(fields[2]);
+    const auto flags = hexadecimal(fields[3]);
+    const auto metric = hexadecimal(fields[6]);
+    const auto mask = hexadecimal(fields[7]);
     if (!prefix || !gateway || !flags || !metric || !mask) return std::nullopt;
     if ((*flags & (kUp | kReject)) != kUp) return std::nullopt;
-    const bool direct = hexadecimal(words[2]) == 0U;
+    const bool direct = hexadecimal(fields[2]) == 0U;
     return Route{.prefix = *prefix,
                  .bits = static_cast<uint8_t>(kIpv4Bits + std::popcount(*mask)),
                  .gateway = direct ? Address() : *gateway,
@@ -112,13 +109,13 @@ std::vector<Route> parse_ipv4_routes(std::string_view text, std::string_view int
 }
 
 std::vector<Route> parse_ipv6_routes(std::string_view text, std::string_view interface) {
-  return parse_lines(text, [&](const std::vector<std::string>& words) -> std::optional<Route> {
-    if (words.size() < 10 || words[9] != interface) return std::nullopt;
-    const auto prefix = ipv6_from(words[0]);
-    const auto bits = hexadecimal(words[1]);
-    const auto gateway = ipv6_from(words[4]);
-    const auto metric = hexadecimal(words[5]);
-    const auto flags = hexadecimal(words[8]);
+  return parse_lines(text, [&](const std::vector<std::string>& fields) -> std::optional<Route> {
+    if (fields.size() < 10 || fields[9] != interface) return std::nullopt;
+    const auto prefix = ipv6_from(fields[0]);
+    const auto bits = hexadecimal(fields[1]);
+    const auto gateway = ipv6_from(fields[4]);
+    const auto metric = hexadecimal(fields[5]);
+    const auto flags = hexadecimal(fields[8]);
     if (!prefix || !bits || *bits > kAllBits || !gateway || !flags || !metric) return std::nullopt;
     if ((*flags & (kUp | kReject | kLocal)) != kUp) return std::nullopt;
     return Route{.prefix = *prefix,

@@ -1,4 +1,5 @@
-// Routes: the next hop on the link for an address. Pure but for kernel_routes().
+// Routes: the next hop on the link for an address. Pure except kernel_routes(). Thread rule: any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +12,11 @@
 namespace pacecar {
 
 struct Route {
-  Address prefix;       // port and scope do not matter
-  uint8_t bits = 0;     // of the 128; an IPv4 prefix has 96 more than usually written
-  Address gateway{};    // all 0: the destinations are on the link
-  uint32_t metric = 0;  // the smaller one wins for the same prefix
+  Address prefix;     // port and scope are ignored
+  uint8_t bits = 0;   // of 128; for an IPv4 prefix 96 more than in the usual notation
+  Address gateway{};  // all 0: the destinations are on the link
+  uint32_t metric =
+      0;  // of two routes with the same prefix, the one with the smaller metric is used
 };
 
 class Routes {

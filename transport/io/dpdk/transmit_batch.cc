@@ -14,7 +14,7 @@
 namespace pacecar {
 namespace {
 
-// A payload of up to this size is copied: three segments cost more.
+// A payload of up to this size is copied, as three segments cost more.
 constexpr size_t kCopiedPayload = 256;
 constexpr uint16_t kHeld = 2;  // references: the device's and ours
 
@@ -23,8 +23,8 @@ uint8_t* append(uint8_t* to, std::span<const uint8_t> bytes) {
   return to + bytes.size();
 }
 
-// DPDK 22.11 sums segments at odd offsets wrongly (net_tap, and net_vhost for a guest that takes no
-// unfinished checksums).
+// DPDK 22.11 computes a wrong checksum over segments at odd offsets (net_tap, and net_vhost for a
+// guest that takes no unfinished checksums).
 bool has_odd_piece(const TxPacket& packet) {
   return ((packet.header.size() | packet.payload.size()) & 1) != 0;
 }
@@ -106,7 +106,7 @@ void TransmitBatch::add(const TxPacket& packet) {
   ++count_;
 }
 
-// Returns how many leading packets the device can send like that.
+// Requests checksums from the device; returns how many leading packets it can send with them.
 size_t TransmitBatch::ask_for_checksums() {
   for (rte_mbuf* const head : std::span(heads_).first(count_)) {
     head->ol_flags = checksum_flags_;
@@ -130,7 +130,7 @@ size_t TransmitBatch::submit() {
 void TransmitBatch::send_frame(std::span<const uint8_t> frame) {
   if (!port_.is_started()) return;
   rte_mbuf* buffer = rte_pktmbuf_alloc(&port_.transmit_pool());
-  if (buffer == nullptr) return;  // lost: it will be sent again
+  if (buffer == nullptr) return;  // lost, and sent again later
   append(rte_pktmbuf_mtod(buffer, uint8_t*), frame);
   buffer->data_len = static_cast<uint16_t>(frame.size());
   buffer->pkt_len = buffer->data_len;

@@ -1,8 +1,8 @@
-// TransmitBatch: packets of one burst as DPDK's buffers. Thread rule: as PacketIo.
+// TransmitBatch: puts the packets of one burst into DPDK's buffers. Thread rule: as PacketIo.
 //
 // If the device copies before its burst call returns (DpdkPort::copies_on_send), the payload is not
 // copied here: the same buffers point to the payloads of every burst. The device "frees" them,
-// which only decrements a reference count that is restored. Otherwise packets are copied, since a
+// which only decrements a reference count that is restored. Otherwise packets are copied, because a
 // device may still read a retransmitted packet after its payload has been acknowledged and the
 // application has reused the memory.
 #pragma once
@@ -25,17 +25,16 @@ class TransmitBatch {
   // All packets go out from `local`; `tagged`: in a VLAN.
   TransmitBatch(DpdkPort& port, const Address& local, bool tagged);
 
-  // Before the first packet of a burst; returns the room, at most kBurst.
+  // Begins a burst of `packets`; returns how many it has room for, at most kBurst.
   size_t begin(size_t packets);
-  // Sets the headers of the following packets, which all have that size. Before the first of a
-  // burst.
+  // Sets the headers of the packets that are added next, which all have the size of `packet`.
   void write_headers(const HeaderTemplate& headers, uint16_t source_port, const TxPacket& packet,
                      uint8_t traffic_class);
   void add(const TxPacket& packet);
   // Sends the added packets and returns how many the device took.
   size_t submit();
 
-  // One frame of another kind, at once.
+  // Sends one frame of another kind, at once.
   void send_frame(std::span<const uint8_t> frame);
 
  private:
@@ -45,7 +44,7 @@ class TransmitBatch {
                     std::span<const uint8_t> bytes);
 
   DpdkPort& port_;
-  // As DPDK has them; 0: the device does not make checksums.
+  // DPDK's flags; 0: the device does not make checksums.
   uint64_t checksum_flags_ = 0;
   uint64_t header_lengths_ = 0;
   std::array<uint8_t, kMaxFrameHeaderBytes> headers_{};

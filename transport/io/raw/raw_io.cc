@@ -12,7 +12,7 @@
 
 #include "transport/base/check.h"
 #include "transport/base/return_if_error.h"
-#include "transport/io/raw/ipv4_header.h"
+#include "transport/io/frame.h"
 #include "transport/io/sockaddr.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/io/udp/udp_socket.h"
@@ -25,15 +25,13 @@ namespace {
 constexpr size_t kBurst = 64;
 constexpr Bytes kMaxDatagram = 65'000;  // below IP's 65,535 with any headers
 constexpr Bytes kMaxIpv4Header = 60;
-constexpr uint8_t kDscpMask = 0xFC;
-// The values of UDP sockets: delays by interrupts, and by threads on the same core.
-constexpr Duration kJitter = Duration::from_us(100);
-constexpr Duration kPause = Duration::from_ms(25);
+constexpr size_t kEthernetBytes = 14;
+constexpr size_t kIpv4UdpBytes = frame::kIpv4Bytes + frame::kUdpBytes;
 
 struct Sockets {
   UdpSocket receiver;
   UdpSocket transmitter;
-  UdpSocket holder;  // holds the UDP port, so that the kernel does not answer for us
+  UdpSocket holder;  // bound to the UDP port, so that the kernel does not answer "port unreachable"
 };
 
 class RawIo final : public PacketIo {
@@ -61,12 +59,14 @@ class RawIo final : public PacketIo {
   PacketIoCounters counters_;
   Address local_;
   Sockets sockets_;
-  uint8_t data_tos_;
-  uint8_t control_tos_;
+  uint8_t data_tc_;
+  uint8_t control_tc_;
+  Address newest_;  // the destination of these headers
+  HeaderTemplate newest_headers_;
   // Of one burst each.
   std::array<mmsghdr, kBurst> out_{};
   std::array<std::array<iovec, 4>, kBurst> out_pieces_;
-  std::array<std::array<uint8_t, kIpv4UdpBytes>, kBurst> headers_;
+  std::array<std::array<uint8_t, kMaxFrameHeaderBytes>, kBurst> headers_;
   std::array<SocketAddress, kBurst> names_;
   std::array<mmsghdr, kBurst> in_{};
   std::array<iovec, kBurst> in_pieces_;
@@ -78,9 +78,8 @@ RawIo::RawIo(const RawConfig& config, PacketIoCaps caps, Address local, Sockets 
     : caps_(caps),
       local_(local),
       sockets_(std::move(sockets)),
-      data_tos_(static_cast<uint8_t>((config.data_tc & kDscpMask) |
-                                     static_cast<uint8_t>(Ecn::kCapable0))),
-      control_tos_(static_cast<uint8_t>(config.control_tc & kDscpMask)) {
+      data_tc_(ip_traffic_class(config.data_tc, TrafficClass::kData)),
+      control_tc_(ip_traffic_class(config.control_tc, TrafficClass::kControl)) {
   const size_t room = caps.datagram_bytes + kMaxIpv4Header + kIpv4UdpBytes;
   memory_.resize(kBurst * room);
   for (size_t i = 0; i < kBurst; ++i) {
@@ -99,15 +98,18 @@ bool RawIo::can_send(const TxPacket& packet) const {
 }
 
 void RawIo::plan_one(const TxPacket& packet, size_t slot) {
-  Address source = local_;
-  source.port = source_port(packet.path, packet.traffic_class);
+  if (newest_headers_.size() == 0 || !same_ip(*packet.destination, newest_)) {
+    newest_ = *packet.destination;
+    newest_headers_ = HeaderTemplate({.source = local_, .destination = newest_});
+  }
   const bool data = packet.traffic_class == TrafficClass::kData;
-  write_ipv4_udp(source, *packet.destination, data ? data_tos_ : control_tos_, packet.size(),
-                 headers_[slot]);
+  newest_headers_.write(source_port(packet.path, packet.traffic_class), packet.destination->port,
+                        data ? data_tc_ : control_tc_, packet.size(), headers_[slot].data());
   msghdr& message = out_[slot].msg_hdr;
   message.msg_namelen = to_sockaddr(*packet.destination, names_[slot]);
   message.msg_iovlen = 0;
-  const std::span<const uint8_t> header = headers_[slot];
+  const auto header =
+      std::span<const uint8_t>(headers_[slot]).subspan(kEthernetBytes, kIpv4UdpBytes);
   for (const auto piece : {header, packet.header, packet.payload, packet.trailer}) {
     if (piece.empty()) continue;
     out_pieces_[slot][message.msg_iovlen++] = {const_cast<uint8_t*>(piece.data()), piece.size()};
@@ -132,10 +134,6 @@ size_t RawIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
                                   : sendmmsg(sockets_.transmitter.get(), out_.data(),
                                              static_cast<unsigned>(planned), MSG_DONTWAIT);
     if (sent > 0) {
-      for (const TxPacket& packet : packets.subspan(taken, static_cast<size_t>(sent))) {
-        counters_.sent_bytes += packet.size();
-      }
-      counters_.sent_packets += static_cast<uint64_t>(sent);
       taken += static_cast<size_t>(sent);
       continue;
     }
@@ -161,10 +159,9 @@ size_t RawIo::receive(std::span<RxPacket> packets, Instant /*now*/) {
   size_t count = 0;
   for (size_t i = 0; i < static_cast<size_t>(received); ++i) {
     const uint8_t* begin = static_cast<const uint8_t*>(in_pieces_[i].iov_base);
-    const std::span packet(begin, in_[i].msg_len);
+    const auto datagram = read_datagram({.bytes = {begin, in_[i].msg_len}, .type = frame::kIpv4});
     // Before it is bound, a raw socket receives all datagrams of the host.
-    if (ipv4_udp_destination(packet) != local_) continue;
-    const auto datagram = read_ipv4_udp(packet);
+    if (datagram && datagram->destination != local_) continue;
     if (!datagram || datagram->bytes.empty()) {
       ++counters_.receive_errors;
       continue;
@@ -174,8 +171,6 @@ size_t RawIo::receive(std::span<RxPacket> packets, Instant /*now*/) {
                                 .source = &sources_[i],
                                 .ecn = datagram->ecn,
                                 .ipv4_fragment = datagram->fragment};
-    ++counters_.received_packets;
-    counters_.received_bytes += datagram->bytes.size();
   }
   return count;
 }
@@ -193,7 +188,7 @@ Result<UdpSocket> open_raw_socket(int protocol) {
                                               std::strerror(errno)));
 }
 
-// Lets in nothing but whole UDP datagrams to the port of RoCE v2.
+// Accepts only unfragmented UDP datagrams to the port of RoCE v2.
 bool accept_roce_only(int fd) {
   std::array<sock_filter, 7> code = {{
       BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 6),
@@ -210,13 +205,9 @@ bool accept_roce_only(int fd) {
 
 Result<Sockets> open_sockets(const RawConfig& config, const Address& local) {
   Sockets sockets;
-  ASSIGN_OR_RETURN(auto holder, open_deaf_socket(local));
-  sockets.holder = std::move(holder);
-  ASSIGN_OR_RETURN(auto receiver, open_raw_socket(IPPROTO_UDP));
-  sockets.receiver = std::move(receiver);
-  auto transmitter = open_raw_socket(IPPROTO_RAW);  // with a header of our own
-  if (!transmitter) return tl::unexpected(std::move(transmitter.error()));
-  sockets.transmitter = std::move(*transmitter);
+  ASSIGN_OR_RETURN(sockets.holder, open_deaf_socket(local));
+  ASSIGN_OR_RETURN(sockets.receiver, open_raw_socket(IPPROTO_UDP));
+  ASSIGN_OR_RETURN(sockets.transmitter, open_raw_socket(IPPROTO_RAW));  // we write the IP header
   SocketAddress name;
   Address host = local;
   host.port = 0;
@@ -229,7 +220,7 @@ Result<Sockets> open_sockets(const RawConfig& config, const Address& local) {
                             ip_to_string(local), std::strerror(errno)));
   }
   set_receive_buffer(sockets.receiver, config.socket_buffer);
-  set_send_buffer(sockets.transmitter, config.send_buffer);
+  set_send_buffer(sockets.transmitter);
   return sockets;
 }
 
@@ -249,10 +240,6 @@ Result<Address> choose_address(const RawConfig& config, const InterfaceInfo& int
 }  // namespace
 
 Result<std::unique_ptr<PacketIo>> open_raw(const RawConfig& config) {
-  if (config.paths == 0 || config.paths > kMaxRawPaths) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} paths asked for: choose 1 to {}", config.paths, kMaxRawPaths));
-  }
   ASSIGN_OR_RETURN(const auto interface, find_interface(config.interface));
   ASSIGN_OR_RETURN(const auto local, choose_address(config, interface));
   ASSIGN_OR_RETURN(auto sockets, open_sockets(config, local));
@@ -264,8 +251,8 @@ Result<std::unique_ptr<PacketIo>> open_raw(const RawConfig& config) {
   caps.line_rate = interface.speed;
   caps.sees_ecn = true;
   caps.sees_ipv4_header = true;
-  caps.jitter = kJitter;
-  caps.pause = kPause;
+  caps.jitter = kHostJitter;
+  caps.pause = kHostPause;
   return std::make_unique<RawIo>(config, caps, local, std::move(sockets));
 }
 

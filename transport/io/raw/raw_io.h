@@ -1,6 +1,6 @@
-// PacketIo over raw IPv4 sockets of the Linux kernel, for protocols whose checksum covers the IPv4
-// header: RoCE v2. Receives on UDP port 4791 of one address; needs the capability CAP_NET_RAW. No
-// allocation after opening.
+// PacketIo over raw IPv4 sockets of the Linux kernel, for RoCE v2, whose ICRC covers the IPv4
+// header. Receives on UDP port 4791 of one address. Needs the capability CAP_NET_RAW. No allocation
+// after opening. Thread rule: as PacketIo.
 #pragma once
 
 #include <memory>
@@ -15,15 +15,12 @@ namespace pacecar {
 struct RawConfig {
   std::string interface;                          // "eth0"
   std::optional<Address> address = std::nullopt;  // else the first IPv4 address of the interface
-  uint32_t paths = 8;                             // UDP source ports of data; 1 .. kMaxRawPaths
-  Bytes socket_buffer = 16 << 20;                 // receive buffer asked of the kernel
-  Bytes send_buffer = 1 << 20;                    // when full, send() takes no more
-  // The IP header's DSCP, in the upper six bits; ECN is set here: data is capable, control is not.
+  uint32_t paths = 8;                             // UDP source ports of data; at least 1
+  Bytes socket_buffer = 16 << 20;                 // requested size of the receive buffer
+  // As of ip_traffic_class().
   uint8_t data_tc = 0;
   uint8_t control_tc = 0;
 };
-
-inline constexpr uint32_t kMaxRawPaths = 256;
 
 // Errors: kPermission without the capability; kNotFound without an IPv4 address; kSystem when UDP
 // port 4791 of the address is taken.

@@ -1,5 +1,5 @@
 // The network interfaces of this machine, as the kernel and /sys describe them at the time of the
-// call. Any thread.
+// call. Thread rule: any thread.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ uint64_t guid_from_mac(const std::array<uint8_t, 6>& mac);
 
 std::vector<InterfaceInfo> list_interfaces();
 
-// Error: kNotFound, which lists the interfaces.
+// Error: kNotFound; the message lists the interfaces.
 Result<InterfaceInfo> find_interface(const std::string& name);
 
 // The address that a NIC on this interface uses: IPv4 first, else global IPv6, else link-local.

@@ -14,7 +14,7 @@
 namespace pacecar {
 namespace {
 
-// 0: there is none.
+// 0: there is no such interface.
 uint32_t parse_scope(std::string_view text) {
   const auto number = to_number<uint32_t>(text);
   return number ? *number : if_nametoindex(std::string(text).c_str());
@@ -42,7 +42,7 @@ std::optional<Address> parse_ipv6(std::string_view host) {
   return address;
 }
 
-// An IPv6 address stands in brackets, so that its colons are not taken for the port's.
+// IPv6 addresses are in brackets, because they contain colons.
 std::optional<Address> parse_host(std::string_view host) {
   const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
   return bracketed ? parse_ipv6(host.substr(1, host.size() - 2)) : parse_ipv4(host);

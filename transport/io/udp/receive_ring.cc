@@ -12,7 +12,7 @@ namespace {
 
 // The value of a control message that carries a byte or an int.
 int control_value(const cmsghdr& control) {
-  int value = 0;  // IP_TOS is one byte; this machine's order decides where an int's low byte lies
+  int value = 0;  // IP_TOS is one byte, the others are an int
   if (control.cmsg_len == CMSG_LEN(sizeof(uint8_t))) return *CMSG_DATA(&control);
   std::memcpy(&value, CMSG_DATA(&control), sizeof(value));
   return value;
@@ -20,7 +20,7 @@ int control_value(const cmsghdr& control) {
 
 int64_t ns_of(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
 
-// The kernel stamps arrivals by the real-time clock, which may be set while a packet waits:
+// The kernel stamps arrivals by the real-time clock, which may be set while a packet waits; so
 // impossible values are clamped.
 Duration waited_since(const cmsghdr& control, int64_t fetched_ns) {
   constexpr int64_t kLongestNs = 1'000'000'000;
@@ -53,20 +53,18 @@ size_t ReceiveRing::receive(int fd, std::span<RxPacket> packets, PacketIoCounter
       if (!fill(fd, counters) || !next_message(counters)) return 0;
     } else {
       if (!fill_places(fd, placement, counters)) return 0;
-      count = hand_out_placed(packets, counters);
+      count = hand_out_placed(packets);
     }
   }
   while (count < packets.size() && (!rest_.empty() || next_message(counters))) {
     const auto datagram = rest_.first(std::min(segment_bytes_, rest_.size()));
     rest_ = rest_.subspan(datagram.size());
     packets[count++] = {datagram, &sources_[next_ - 1], ecn_, waited_};
-    counters.received_bytes += datagram.size();
   }
-  counters.received_packets += count;
   return count;
 }
 
-// What recvmmsg does for one message, at less cost.
+// As recvmmsg for one message, but cheaper.
 int ReceiveRing::receive_one(int fd) {
   const ssize_t size = recvmsg(fd, &messages_[0].msg_hdr, MSG_DONTWAIT);
   if (size < 0) return -1;
@@ -74,7 +72,7 @@ int ReceiveRing::receive_one(int fd) {
   return 1;
 }
 
-// One system call for at most so many. False when nothing waits.
+// One system call, for at most `messages`. False if nothing waits.
 bool ReceiveRing::ask(int fd, unsigned messages, PacketIoCounters& counters) {
   for (size_t i = 0; i < filled_; ++i) {  // overwritten by the kernel
     messages_[i].msg_hdr.msg_namelen = sizeof(SocketAddress);
@@ -101,15 +99,15 @@ bool ReceiveRing::fill(int fd, PacketIoCounters& counters) {
   if (!ask(fd, static_cast<unsigned>(batch_), counters)) return false;
   size_t largest = 1;
   for (size_t i = 0; i < filled_; ++i) largest = std::max<size_t>(largest, messages_[i].msg_len);
-  // Reading one costs the least; two full bursts in a row mean that more may be waiting.
+  // Reading one message is cheapest; after two full bursts in a row more messages may be waiting.
   const size_t most = std::clamp<size_t>(kHotBytes / largest, 1, kBuffers);
   full_ = filled_ == batch_;
   batch_ = full_ && was_full ? std::min(batch_ * 2, most) : filled_;
   return true;
 }
 
-// Receives one message with its payload in the predicted place; another message is put together in
-// the second buffer. False when nothing readable waits.
+// Receives one message with its payload in the predicted place. A message that was not predicted is
+// gathered in the second buffer. False if nothing readable waits.
 bool ReceiveRing::fill_places(int fd, const Placement& placement, PacketIoCounters& counters) {
   msghdr& header = messages_[0].msg_hdr;
   const auto pieces = scatter_.lay(placement, {buffer(0), kBufferBytes});
@@ -121,9 +119,9 @@ bool ReceiveRing::fill_places(int fd, const Placement& placement, PacketIoCounte
   return received;
 }
 
-// Returns the packets of the open message that were placed as predicted; the others are in rest_
-// then.
-size_t ReceiveRing::hand_out_placed(std::span<RxPacket> packets, PacketIoCounters& counters) {
+// Returns how many packets of the open message were placed as predicted; the others are then in
+// rest_.
+size_t ReceiveRing::hand_out_placed(std::span<RxPacket> packets) {
   const size_t bytes = rest_.size();
   const size_t count = scatter_.placed_packets(bytes, segment_bytes_);
   if (count == 0 || count > packets.size()) {
@@ -139,11 +137,10 @@ size_t ReceiveRing::hand_out_placed(std::span<RxPacket> packets, PacketIoCounter
                   .placed = scatter_.payload(i)};
   }
   rest_ = scatter_.rest(bytes);
-  counters.received_bytes += bytes - rest_.size();
   return count;
 }
 
-// Opens the next readable message of the burst. False when there is none left.
+// Opens the next readable message of the burst. False if none is left.
 bool ReceiveRing::next_message(PacketIoCounters& counters) {
   while (next_ < filled_) {
     if (open(messages_[next_++])) return true;

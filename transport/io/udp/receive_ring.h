@@ -1,5 +1,6 @@
-// Receives bursts of datagrams into a fixed set of buffers and splits joined ones (UDP_GRO). Memory
-// of one burst stays valid until the next receive(). One thread.
+// ReceiveRing: receives bursts of datagrams into a fixed set of buffers and splits joined ones
+// (UDP_GRO). The memory of a burst is valid until the next receive(). Thread rule: one thread at a
+// time.
 #pragma once
 
 #include <netinet/in.h>
@@ -27,13 +28,13 @@ class ReceiveRing {
 
   // See PacketIo::predict.
   void predict(const Placement& placement) { placement_ = placement; }
-  // Returns the rest of the last burst; only if nothing is left, reads the socket once.
+  // Returns datagrams of the last burst; reads the socket, once, only if none is left.
   size_t receive(int fd, std::span<RxPacket> packets, PacketIoCounters& counters);
 
  private:
   static constexpr size_t kBuffers = 32;
-  // The most bytes of a burst: half of a small second-level cache (1 MiB), the other half is for
-  // the consumer.
+  // The most bytes of a burst: half of a small second-level cache (1 MiB). The other half is for
+  // the consumer's data.
   static constexpr size_t kHotBytes = 512 * 1024;
   static constexpr size_t kBufferBytes = 65536;  // more than any joined datagram
   // Buffers begin in different cache sets, so that many short datagrams do not evict one another.
@@ -53,7 +54,7 @@ class ReceiveRing {
   bool fill(int fd, PacketIoCounters& counters);
   bool ask(int fd, unsigned messages, PacketIoCounters& counters);
   bool fill_places(int fd, const Placement& placement, PacketIoCounters& counters);
-  size_t hand_out_placed(std::span<RxPacket> packets, PacketIoCounters& counters);
+  size_t hand_out_placed(std::span<RxPacket> packets);
   bool next_message(PacketIoCounters& counters);
   bool open(mmsghdr& message);
 
@@ -75,7 +76,7 @@ class ReceiveRing {
   Duration waited_;
   Placement placement_;  // predicted for the next call
   ScatterList scatter_;
-  // When the last burst was fetched, by the clock of the kernel's time stamps.
+  // When the last burst was read, by the real-time clock, as the kernel's time stamps.
   int64_t fetched_ns_ = 0;
 };
 

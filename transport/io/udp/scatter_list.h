@@ -1,8 +1,8 @@
-// The scatter list by which one call receives the packets of a joined datagram: payload to its
-// predicted place, headers and trailers next to each other in a plain buffer, and after the last
-// predicted payload everything else.
+// ScatterList: with it one system call receives the packets of a joined datagram, payload in its
+// predicted place. Headers and trailers go to a plain buffer, one after the other, and so do all
+// bytes after the last predicted payload.
 //
-// Pure; one thread.
+// Pure. Thread rule: one owner.
 #pragma once
 
 #include <sys/uio.h>
@@ -20,7 +20,7 @@ class ScatterList {
  public:
   static constexpr size_t kMostPackets = 64;
 
-  // `plain` has room for a whole datagram. Both outlive what is received.
+  // `plain` has room for a whole datagram. The memory of both outlives the received packets.
   std::span<iovec> lay(const Placement& placement, std::span<uint8_t> plain);
 
   // How many packets of a datagram of `bytes`, in which all but the last have `packet_bytes`, were
@@ -31,7 +31,7 @@ class ScatterList {
   std::span<const uint8_t> payload(size_t i) const;
   // The bytes of a datagram after the predicted packets.
   std::span<const uint8_t> rest(size_t bytes) const;
-  // A datagram of `bytes` in one piece.
+  // Copies a datagram of `bytes` to contiguous memory.
   void gather(size_t bytes, uint8_t* to) const;
 
  private:

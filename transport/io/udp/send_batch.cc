@@ -11,7 +11,7 @@
 namespace pacecar {
 namespace {
 
-// Control packets of all paths share one.
+// Control packets of all paths share one socket.
 bool same_socket(const TxPacket& a, const TxPacket& b) {
   return a.traffic_class == b.traffic_class &&
          (a.path == b.path || a.traffic_class == TrafficClass::kControl);
@@ -103,7 +103,7 @@ void SendBatch::append(const TxPacket& packet, size_t place, msghdr& message) {
   append(identifies_ && place > 0 ? identified(packet, place) : packet.trailer, message);
 }
 
-// The trailer with the ICRC for the datagram's place in the group.
+// The trailer, with the ICRC for the datagram's position in the group.
 std::span<const uint8_t> SendBatch::identified(const TxPacket& packet, size_t place) {
   const size_t size = packet.trailer.size();
   PACECAR_CHECK(size >= roce::kIcrcBytes && size <= roce::kMaxTrailerBytes);

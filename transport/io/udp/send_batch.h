@@ -1,6 +1,6 @@
-// Plans one sendmmsg call: packets become groups, and a group is one sendmsg that the kernel or the
-// NIC cuts into datagrams (UDP_SEGMENT). All memory is a fixed part of the object; sizes in bytes.
-// Pure: no system call. One thread.
+// SendBatch: plans one sendmmsg call. Packets form groups; a group is one message, which the kernel
+// or the NIC cuts into datagrams (UDP_SEGMENT). All memory is a fixed part of the object; sizes are
+// in bytes. Pure: no system call. Thread rule: one owner.
 #pragma once
 
 #include <netinet/in.h>
@@ -24,25 +24,23 @@ class SendBatch {
   static constexpr size_t kMaxSegments = 64;       // UDP_MAX_SEGMENTS of Linux before 6.9
   static constexpr size_t kMaxGroupBytes = 65000;  // below IP's 65,535 with any headers
 
-  // For sockets of one IP version; longer datagrams than the limit are never planned. With
-  // `identifies` they are RoCE v2 over IPv4: the kernel numbers the datagrams of a group from 0,
-  // and their ICRCs use these identifications.
+  // For sockets of one IP version; datagrams longer than the limit are never planned. With
+  // `identifies` datagrams are RoCE v2 over IPv4: the kernel numbers those of a group from 0, and
+  // their ICRCs get these identifications.
   SendBatch(size_t datagram_limit, bool ipv4, bool identifies = false);
   SendBatch(const SendBatch&) = delete;  // the message headers point into the object
   SendBatch& operator=(const SendBatch&) = delete;
 
   // Plans leading packets, as long as they leave through the same socket as the first (same path
   // and class). Groups hold more than one packet only if `segment`. Returns how many packets were
-  // planned: 0 if the first cannot be sent at all (too long, empty, or its destination is not for
-  // our sockets).
-  // A socket that is connected to `connected` (port 0: to nobody) needs no address for packets
-  // there.
+  // planned; 0 if the first cannot be sent at all (too long, empty, or of another IP version).
+  // `connected`: the peer that the socket is connected to (port 0: none); packets to it carry no
+  // address.
   size_t plan(std::span<const TxPacket> packets, bool segment, const Address& connected = {});
 
   // The planned messages; their payloads are valid as long as the packets are.
   std::span<mmsghdr> messages() { return {messages_.data(), groups_}; }
   size_t packets_in(size_t group) const { return sizes_[group].packets; }
-  size_t bytes_in(size_t group) const { return sizes_[group].bytes; }
   // The message's bytes in one piece, if it is the only one and short: `sendto` then takes 0.2 us
   // less than `sendmmsg`. Otherwise empty. Valid until the next plan.
   std::span<const uint8_t> short_message();

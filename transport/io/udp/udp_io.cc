@@ -9,6 +9,7 @@
 
 #include "transport/base/check.h"
 #include "transport/base/return_if_error.h"
+#include "transport/io/frame.h"
 #include "transport/io/sockaddr.h"
 #include "transport/io/switch_traces.h"
 #include "transport/io/udp/interfaces.h"
@@ -20,8 +21,6 @@
 namespace pacecar {
 namespace {
 
-constexpr Bytes kIpv4UdpHeader = 20 + 8;
-constexpr Bytes kIpv6UdpHeader = 40 + 8;
 constexpr Bytes kMaxDatagram = SendBatch::kMaxGroupBytes;
 constexpr Bytes kMinDatagram = 256;  // below this no useful payload is left
 constexpr Bytes kJoinedBurst = 60'000;
@@ -30,29 +29,26 @@ constexpr uint32_t kCallsBeforeConnect = 16;
 // anyone can forge these. The next call succeeds, unless another error has arrived within a
 // microsecond.
 constexpr int kCallsPerIcmp = 4;
-constexpr uint8_t kDscpMask = 0xFC;
-// Packets wait for the kernel's interrupts, and until the polling thread is woken.
-constexpr Duration kJitter = Duration::from_us(100);
-// A thread that shares its core waits for the scheduler: some slices of a few ms each.
-constexpr Duration kPause = Duration::from_ms(25);
 
 class UdpIo final : public PacketIo {
  public:
-  struct Source {
+  // A sending socket. It is connected to its most frequent peer, which saves the kernel the route
+  // look-up; packets to other peers carry their address.
+  struct Transmitter {
     UdpSocket socket;
     uint16_t port = 0;
+    Address newest{};
+    uint32_t in_a_row = 0;  // calls to `newest`
+    Address connected{};    // port 0: none
   };
-  UdpIo(PacketIoCaps caps, Address local, UdpSocket receiver, std::vector<Source> sources,
+  UdpIo(PacketIoCaps caps, Address local, UdpSocket receiver, std::vector<Transmitter> transmitters,
         bool segments)
       : caps_(caps),
         local_(local),
         receiver_(std::move(receiver)),
+        transmitters_(std::move(transmitters)),
         segments_(segments),
-        batch_(caps.datagram_bytes, is_ipv4(local), caps.identifies_datagrams) {
-    for (Source& source : sources) {
-      transmitters_.push_back({.source = std::move(source), .newest = {}, .connected = {}});
-    }
-  }
+        batch_(caps.datagram_bytes, is_ipv4(local), caps.identifies_datagrams) {}
 
   const PacketIoCaps& caps() const override { return caps_; }
   const Address& local_address() const override { return local_; }
@@ -60,24 +56,14 @@ class UdpIo final : public PacketIo {
   const PacketIoCounters& counters() const override { return counters_; }
 
   uint16_t source_port(uint16_t path, TrafficClass traffic_class) const override {
-    return transmitter_for(path, traffic_class).source.port;
+    return transmitters_[transmitter_of(path, traffic_class)].port;
   }
   size_t send(std::span<const TxPacket> packets, Instant now) override;
   void predict(const Placement& placement) override { ring_.predict(placement); }
   size_t receive(std::span<RxPacket> packets, Instant now) override;
 
  private:
-  // A sending socket. It is connected to its most frequent peer, which saves the kernel the route
-  // look-up; others are still reached by their address.
-  struct Transmitter {
-    Source source;
-    Address newest;
-    uint32_t in_a_row = 0;  // calls to `newest`
-    Address connected;      // port 0: none
-  };
-
-  const Transmitter& transmitter_for(uint16_t path, TrafficClass traffic_class) const;
-  Transmitter& transmitter_for(const TxPacket& packet);
+  size_t transmitter_of(uint16_t path, TrafficClass traffic_class) const;
   void settle_on(Transmitter& transmitter, const Address& destination);
   size_t submit(const Transmitter& transmitter, bool& full);
   int hand_over(int fd, std::span<mmsghdr> messages);
@@ -86,22 +72,17 @@ class UdpIo final : public PacketIo {
   Address local_;
   UdpSocket receiver_;
   std::vector<Transmitter> transmitters_;  // one per path, then one for control
-  bool segments_;                          // UDP_SEGMENT works, as far as we know
+  bool segments_;                          // UDP_SEGMENT has not failed yet
   PacketIoCounters counters_;
   SendBatch batch_;
   ReceiveRing ring_;
   SwitchTraces traces_;
 };
 
-const UdpIo::Transmitter& UdpIo::transmitter_for(uint16_t path, TrafficClass traffic_class) const {
-  if (traffic_class == TrafficClass::kControl) return transmitters_.back();
+size_t UdpIo::transmitter_of(uint16_t path, TrafficClass traffic_class) const {
+  if (traffic_class == TrafficClass::kControl) return caps_.paths;
   PACECAR_CHECK(path < caps_.paths);
-  return transmitters_[path];
-}
-
-UdpIo::Transmitter& UdpIo::transmitter_for(const TxPacket& packet) {
-  return const_cast<Transmitter&>(
-      std::as_const(*this).transmitter_for(packet.path, packet.traffic_class));
+  return path;
 }
 
 void UdpIo::settle_on(Transmitter& transmitter, const Address& destination) {
@@ -117,7 +98,7 @@ void UdpIo::settle_on(Transmitter& transmitter, const Address& destination) {
   SocketAddress raw;
   const socklen_t length = to_sockaddr(destination, raw);
   // If refused (no route), the sends report it.
-  const bool connected = ::connect(transmitter.source.socket.get(), &raw.any, length) == 0;
+  const bool connected = ::connect(transmitter.socket.get(), &raw.any, length) == 0;
   transmitter.connected = connected ? destination : Address{};
 }
 
@@ -126,7 +107,7 @@ size_t UdpIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
   bool full = false;
   while (taken < packets.size() && !full) {
     const auto rest = packets.subspan(taken);
-    Transmitter& transmitter = transmitter_for(rest[0]);
+    Transmitter& transmitter = transmitters_[transmitter_of(rest[0].path, rest[0].traffic_class)];
     if (batch_.plan(rest, segments_, transmitter.connected) > 0) {
       taken += submit(transmitter, full);
       settle_on(transmitter, *rest[0].destination);
@@ -139,11 +120,11 @@ size_t UdpIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
   return taken;
 }
 
-// Hands the planned batch to the kernel and returns how many packets were taken, refused ones
-// included. Fewer than planned: the socket is full, or segments_ has changed and the rest must be
+// Hands the planned batch to the kernel and returns how many packets are done with, sent or
+// refused. Fewer than planned: the socket is full, or segments_ has changed and the rest must be
 // planned again.
 size_t UdpIo::submit(const Transmitter& transmitter, bool& full) {
-  const int fd = transmitter.source.socket.get();
+  const int fd = transmitter.socket.get();
   const auto messages = batch_.messages();
   const int most_refusals = transmitter.connected.port == 0 ? 1 : kCallsPerIcmp;
   int refusals = 0;  // of this group
@@ -154,8 +135,6 @@ size_t UdpIo::submit(const Transmitter& transmitter, bool& full) {
     if (sent > 0) {
       for (const size_t end = group + static_cast<size_t>(sent); group < end; ++group) {
         taken += batch_.packets_in(group);
-        counters_.sent_packets += batch_.packets_in(group);
-        counters_.sent_bytes += batch_.bytes_in(group);
       }
       refusals = 0;
       continue;
@@ -223,39 +202,40 @@ Result<Address> local_address_of(const UdpConfig& config, const InterfaceInfo& i
   return *local;
 }
 
-Result<std::vector<UdpIo::Source>> open_transmitters(const UdpConfig& config,
-                                                     const Address& local) {
-  const auto data_tc =
-      static_cast<uint8_t>((config.data_tc & kDscpMask) | static_cast<uint8_t>(Ecn::kCapable0));
-  const auto control_tc = static_cast<uint8_t>(config.control_tc & kDscpMask);
-  std::vector<UdpIo::Source> transmitters;
+Result<std::vector<UdpIo::Transmitter>> open_transmitters(const UdpConfig& config,
+                                                          const Address& local) {
+  const uint8_t data_tc = ip_traffic_class(config.data_tc, TrafficClass::kData);
+  const uint8_t control_tc = ip_traffic_class(config.control_tc, TrafficClass::kControl);
+  std::vector<UdpIo::Transmitter> transmitters;
   for (uint32_t i = 0; i <= config.paths; ++i) {
-    ASSIGN_OR_RETURN(auto udp, open_transmit_socket(local, config.send_buffer,
-                                                    i < config.paths ? data_tc : control_tc));
+    ASSIGN_OR_RETURN(auto udp,
+                     open_transmit_socket(local, i < config.paths ? data_tc : control_tc));
     ASSIGN_OR_RETURN(const auto bound, bound_address(udp));
     transmitters.push_back({.socket = std::move(udp), .port = bound.port});
   }
   return transmitters;
 }
 
-Result<Bytes> datagram_bytes_of(const UdpConfig& config, const InterfaceInfo& interface,
-                                bool ipv4) {
-  const Bytes headers = ipv4 ? kIpv4UdpHeader : kIpv6UdpHeader;
+Result<Bytes> datagram_bytes_of(const InterfaceInfo& interface, bool ipv4) {
+  const Bytes headers = (ipv4 ? frame::kIpv4Bytes : frame::kIpv6Bytes) + frame::kUdpBytes;
   const Bytes room = interface.mtu > headers ? interface.mtu - headers : 0;
-  const Bytes datagram = std::min({room, config.datagram_limit, kMaxDatagram});
+  const Bytes datagram = std::min(room, kMaxDatagram);
   if (datagram < kMinDatagram) {
     return fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("interface '{}' with MTU {} and a datagram limit of {} leaves {} bytes for "
-                    "a datagram: at least {} are needed",
-                    interface.name, interface.mtu, config.datagram_limit, datagram, kMinDatagram));
+        fmt::format(
+            "interface '{}' with MTU {} leaves {} bytes for a datagram: at least {} are needed",
+            interface.name, interface.mtu, datagram, kMinDatagram));
   }
   return datagram;
 }
 
-Result<std::unique_ptr<PacketIo>> open_on(const UdpConfig& config, const InterfaceInfo& interface) {
+}  // namespace
+
+Result<std::unique_ptr<PacketIo>> open_udp(const UdpConfig& config) {
+  ASSIGN_OR_RETURN(const auto interface, find_interface(config.interface));
   ASSIGN_OR_RETURN(const auto local, local_address_of(config, interface));
-  ASSIGN_OR_RETURN(const auto datagram, datagram_bytes_of(config, interface, is_ipv4(local)));
+  ASSIGN_OR_RETURN(const auto datagram, datagram_bytes_of(interface, is_ipv4(local)));
   ASSIGN_OR_RETURN(auto receiver, open_receive_socket(local, config.socket_buffer));
   if (config.without_checksum) {
     RETURN_IF_ERROR(accept_without_checksum(receiver));
@@ -276,22 +256,10 @@ Result<std::unique_ptr<PacketIo>> open_on(const UdpConfig& config, const Interfa
   caps.checks_payload = true;  // the UDP checksum
   caps.sees_ecn = true;
   caps.identifies_datagrams = config.identifies && is_ipv4(local);
-  caps.jitter = kJitter;
-  caps.pause = kPause;
+  caps.jitter = kHostJitter;
+  caps.pause = kHostPause;
   return std::make_unique<UdpIo>(caps, bound, std::move(receiver), std::move(transmitters),
                                  segments);
-}
-
-}  // namespace
-
-Result<std::unique_ptr<PacketIo>> open_udp(const UdpConfig& config) {
-  if (config.paths == 0 || config.paths > kMaxUdpPaths) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} paths asked for: choose 1 to {}", config.paths, kMaxUdpPaths));
-  }
-  return find_interface(config.interface).and_then([&](const InterfaceInfo& interface) {
-    return open_on(config, interface);
-  });
 }
 
 }  // namespace pacecar

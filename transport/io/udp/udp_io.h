@@ -1,7 +1,8 @@
 // PacketIo over UDP sockets of the Linux kernel: needs no privilege and no special NIC.
-// One socket receives; one socket per path (a UDP source port each) and one for control words send.
-// Bursts leave and arrive as joined datagrams (UDP_SEGMENT, UDP_GRO). No allocation after opening.
-// Joined datagrams may wait inside: sleep on wait_fd() only after receive() has returned 0.
+// One socket receives. One socket per path (each with its UDP source port) and one for control
+// writes send. Bursts leave and arrive as joined datagrams (UDP_SEGMENT, UDP_GRO). No allocation
+// after opening. Received datagrams may wait here: sleep on wait_fd() only after receive() has
+// returned 0. Thread rule: as PacketIo.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +17,21 @@ namespace pacecar {
 
 struct UdpConfig {
   std::string interface;  // "eth0"
-  // One of its addresses, with port 0; else IPv4 is preferred, then global IPv6, then link-local.
+  // One of its addresses, with port 0; none: preferred_address().
   std::optional<Address> address = std::nullopt;
   uint16_t port = 0;               // to receive on; 0: the kernel chooses
-  uint32_t paths = 8;              // 1 .. kMaxUdpPaths
-  Bytes socket_buffer = 16 << 20;  // receive buffer asked of the kernel
-  Bytes send_buffer = 1 << 20;     // of each path; when full, send() takes no more
-  // The IP header's DSCP, in the upper six bits; ECN is set here: data is capable, control is not.
+  uint32_t paths = 8;              // at least 1
+  Bytes socket_buffer = 16 << 20;  // requested size of the receive buffer
+  // As of ip_traffic_class().
   uint8_t data_tc = 0;
   uint8_t control_tc = 0;
-  // The common first bits of all valid datagrams (drop_unless); none: no filter.
+  // The first bits that all valid datagrams have in common (drop_unless); none: no filter.
   uint64_t beginning_bits = 0;
   uint64_t beginning = 0;
-  bool without_checksum = false;  // IPv6 datagrams without UDP checksum are received, too
+  bool without_checksum = false;  // receive IPv6 datagrams without UDP checksum, too
   // PacketIoCaps::identifies_datagrams: only RoCE v2 is sent.
   bool identifies = false;
-  Bytes datagram_limit = 65000;   // for a network whose MTU is smaller than the interface's
 };
-
-inline constexpr uint32_t kMaxUdpPaths = 256;
 
 Result<std::unique_ptr<PacketIo>> open_udp(const UdpConfig& config);
 

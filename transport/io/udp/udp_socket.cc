@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <span>
 
+#include "transport/base/return_if_error.h"
 #include "transport/io/sockaddr.h"
 #include "transport/wire/address.h"
 
@@ -26,7 +28,7 @@ int get_option(int fd, int level, int name) {
   return getsockopt(fd, level, name, &value, &length) == 0 ? value : -1;
 }
 
-// Exceeds net.core.[rw]mem_max if we have the privilege, else uses as much as it allows.
+// Exceeds net.core.[rw]mem_max if we have the privilege; otherwise as much as that allows.
 void set_buffer(int fd, int forced_name, int name, Bytes bytes) {
   const int value = static_cast<int>(std::min<Bytes>(bytes, INT_MAX / 2));
   if (!set_option(fd, SOL_SOCKET, forced_name, value)) set_option(fd, SOL_SOCKET, name, value);
@@ -60,51 +62,47 @@ Result<UdpSocket> open_bound(const Address& local) {
   return udp;
 }
 
+// With errno.
+tl::unexpected<Error> refused(std::string_view what, std::string_view needed) {
+  return fail(ErrorCode::kSystem, fmt::format("the kernel refuses {} ({}): {} is needed", what,
+                                              std::strerror(errno), needed));
+}
+
 tl::unexpected<Error> refused_option(const Address& local) {
-  return fail(
-      ErrorCode::kSystem,
-      fmt::format("the kernel refuses an option of a sending UDP socket on {} ({}): a Linux "
-                  "kernel without a system-call filter on setsockopt is needed",
-                  to_string(local), std::strerror(errno)));
+  return refused(fmt::format("an option of a sending UDP socket on {}", to_string(local)),
+                 "a Linux kernel without a system-call filter on setsockopt");
+}
+
+bool attach(int fd, std::span<sock_filter> program) {
+  const sock_fprog filter = {static_cast<unsigned short>(program.size()), program.data()};
+  return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) == 0;
 }
 
 }  // namespace
 
 Result<UdpSocket> open_receive_socket(const Address& local, Bytes buffer_bytes) {
-  auto udp = open_bound(local);
-  if (!udp) return udp;
-  const int fd = udp->get();
-  set_receive_buffer(*udp, buffer_bytes);
+  ASSIGN_OR_RETURN(auto udp, open_bound(local));
+  const int fd = udp.get();
+  set_receive_buffer(udp, buffer_bytes);
   const bool reports_class = is_ipv4(local) ? set_option(fd, IPPROTO_IP, IP_RECVTOS, 1)
                                             : set_option(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
   set_option(fd, SOL_SOCKET, SO_TIMESTAMPNS, 1);  // without it RxPacket::waited stays unknown
   if (!set_option(fd, SOL_UDP, UDP_GRO, 1) || !reports_class) {
-    return fail(
-        ErrorCode::kSystem,
-        fmt::format("the kernel refuses UDP_GRO or the traffic class of datagrams ({}): Linux "
-                    "5.0 or newer is needed",
-                    std::strerror(errno)));
+    return refused("UDP_GRO or the traffic class of datagrams", "Linux 5.0 or newer");
   }
   return udp;
 }
 
 Result<void> accept_without_checksum(const UdpSocket& socket) {
   if (set_option(socket.get(), SOL_UDP, UDP_NO_CHECK6_RX, 1)) return {};
-  return fail(ErrorCode::kSystem,
-              fmt::format("the kernel refuses UDP over IPv6 without checksums ({}): Linux 3.16 or "
-                          "newer is needed",
-                          std::strerror(errno)));
+  return refused("UDP over IPv6 without checksums", "Linux 3.16 or newer");
 }
 
 Result<UdpSocket> open_deaf_socket(const Address& local) {
-  auto udp = open_bound(local);
-  if (!udp) return udp;
+  ASSIGN_OR_RETURN(auto udp, open_bound(local));
   sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
-  const sock_fprog filter = {1, &drop};
-  if (setsockopt(udp->get(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) != 0) {
-    return refused_option(local);
-  }
-  set_option(udp->get(), SOL_SOCKET, SO_RCVBUF, 0);  // the kernel's minimum
+  if (!attach(udp.get(), {&drop, 1})) return refused_option(local);
+  set_option(udp.get(), SOL_SOCKET, SO_RCVBUF, 0);  // the kernel's minimum
   return udp;
 }
 
@@ -113,7 +111,7 @@ Result<void> drop_unless(const UdpSocket& socket, uint64_t bits, uint64_t value)
   const auto upper = [](uint64_t word) { return static_cast<uint32_t>(word >> 32); };
   const auto lower = [](uint64_t word) { return static_cast<uint32_t>(word); };
   std::array<sock_filter, 8> program{{
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kUdpHeader),  // a shorter one ends here
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kUdpHeader),  // the kernel drops a shorter datagram
       BPF_STMT(BPF_ALU | BPF_AND | BPF_K, upper(bits)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, upper(value), 0, 4),
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kUdpHeader + 4),
@@ -122,31 +120,23 @@ Result<void> drop_unless(const UdpSocket& socket, uint64_t bits, uint64_t value)
       BPF_STMT(BPF_RET | BPF_K, ~0U),
       BPF_STMT(BPF_RET | BPF_K, 0),
   }};
-  const sock_fprog filter = {program.size(), program.data()};
-  if (setsockopt(socket.get(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) == 0) {
-    return {};
-  }
-  return fail(ErrorCode::kSystem,
-              fmt::format("the kernel takes no packet filter ({}): a kernel without a system-call "
-                          "filter on setsockopt is needed",
-                          std::strerror(errno)));
+  if (attach(socket.get(), program)) return {};
+  return refused("a packet filter", "a kernel without a system-call filter on setsockopt");
 }
 
 void set_receive_buffer(const UdpSocket& socket, Bytes bytes) {
   set_buffer(socket.get(), SO_RCVBUFFORCE, SO_RCVBUF, bytes);
 }
 
-void set_send_buffer(const UdpSocket& socket, Bytes bytes) {
-  set_buffer(socket.get(), SO_SNDBUFFORCE, SO_SNDBUF, bytes);
+void set_send_buffer(const UdpSocket& socket) {
+  set_buffer(socket.get(), SO_SNDBUFFORCE, SO_SNDBUF, 1 << 20);
 }
 
-Result<UdpSocket> open_transmit_socket(const Address& local, Bytes buffer_bytes,
-                                       uint8_t traffic_class) {
+Result<UdpSocket> open_transmit_socket(const Address& local, uint8_t traffic_class) {
   Address any_port = local;
   any_port.port = 0;
-  auto udp = open_deaf_socket(any_port);
-  if (!udp) return udp;
-  const int fd = udp->get();
+  ASSIGN_OR_RETURN(auto udp, open_deaf_socket(any_port));
+  const int fd = udp.get();
   // PROBE sets "don't fragment" and believes the device's MTU, not ICMP messages that anyone can
   // forge.
   const bool good = is_ipv4(local)
@@ -155,7 +145,7 @@ Result<UdpSocket> open_transmit_socket(const Address& local, Bytes buffer_bytes,
                         : set_option(fd, IPPROTO_IPV6, IPV6_TCLASS, traffic_class) &&
                               set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE);
   if (!good) return refused_option(local);
-  set_send_buffer(*udp, buffer_bytes);
+  set_send_buffer(udp);
   return udp;
 }
 
@@ -164,8 +154,7 @@ Result<Address> bound_address(const UdpSocket& socket) {
   socklen_t length = sizeof(raw);
   if (getsockname(socket.get(), &raw.any, &length) != 0) {
     return fail(ErrorCode::kSystem,
-                fmt::format("getsockname failed ({}): the process may be out of "
-                            "memory",
+                fmt::format("getsockname failed ({}): the process may be out of memory",
                             std::strerror(errno)));
   }
   return from_sockaddr(raw);

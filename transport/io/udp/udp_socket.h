@@ -1,4 +1,4 @@
-// The sockets of a UdpIo: how they are made and which options they carry. Control path only.
+// Makes the sockets of packet I/Os, with their options. Control path only. Thread rule: any thread.
 #pragma once
 
 #include "transport/base/file_descriptor.h"
@@ -10,36 +10,38 @@ namespace pacecar {
 
 using UdpSocket = FileDescriptor;
 
-// A socket bound to `local`'s address and a port of the kernel's choice, that joins datagrams
-// (UDP_GRO) and reports their traffic class.
+// A socket that is bound to `local`, joins datagrams (UDP_GRO) and reports their traffic class.
+// Port 0: the kernel chooses one.
 Result<UdpSocket> open_receive_socket(const Address& local, Bytes buffer_bytes);
 
 // A socket that only sends, from a port of its own; the kernel drops what arrives there. Datagrams
-// carry the whole `traffic_class` byte (DSCP and ECN), and are never fragmented.
-Result<UdpSocket> open_transmit_socket(const Address& local, Bytes buffer_bytes,
-                                       uint8_t traffic_class);
+// have this traffic class byte (DSCP and ECN), and are never fragmented.
+Result<UdpSocket> open_transmit_socket(const Address& local, uint8_t traffic_class);
 
-// From here on the kernel drops datagrams without `value` in those `bits` of the first 8 bytes
-// (network order), so that they take no buffer space. Errors: kSystem.
+// From here on the kernel drops datagrams that do not have `value` in those `bits` of their first 8
+// bytes (network order), so that they take no buffer space. Errors: kSystem.
 Result<void> drop_unless(const UdpSocket& socket, uint64_t bits, uint64_t value);
 
-// Lets in IPv6 datagrams without a UDP checksum, as RDMA NICs send them: RoCE v2 has its own.
+// Receives IPv6 datagrams without a UDP checksum, too: RDMA NICs send them, as RoCE v2 has the
+// ICRC.
 Result<void> accept_without_checksum(const UdpSocket& socket);
 
-// A socket that reserves `local`; the kernel drops what arrives there.
+// A socket that occupies `local`; the kernel drops what arrives there.
 Result<UdpSocket> open_deaf_socket(const Address& local);
 
-// As much as the system allows.
+// To `bytes`, or as many as the system allows.
 void set_receive_buffer(const UdpSocket& socket, Bytes bytes);
-void set_send_buffer(const UdpSocket& socket, Bytes bytes);
+// Likewise, to 1 MiB; a socket whose send buffer is full takes no more.
+void set_send_buffer(const UdpSocket& socket);
 
 // The address and port that a socket is bound to.
 Result<Address> bound_address(const UdpSocket& socket);
 
-// The guaranteed capacity of the receive buffer. The kernel counts its overhead, too; its rule of
-// thumb is half, which is too cautious for joined datagrams.
+// The guaranteed capacity of the receive buffer, in bytes of datagrams. The kernel counts its
+// overhead, too, which it estimates as one half. Joined datagrams have less.
 Bytes receive_capacity(const UdpSocket& socket);
 
+// Whether the kernel has UDP_SEGMENT.
 bool can_segment(const UdpSocket& socket);
 
 }  // namespace pacecar

@@ -1,4 +1,4 @@
-#include "transport/ofi/host_turn.h"
+#include "transport/ofi/host_lock.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,38 +16,23 @@
 namespace pacecar {
 namespace {
 
-// A try takes some 300 ns on an idle host, and a time slice on a busy one, during which the
-// caller's own NIC makes no progress.
+// A try takes some 300 ns on an idle host, and a time slice on a busy one. Meanwhile the caller's
+// NIC makes no progress.
 constexpr int kTries = 30;
-// For a NIC that closes: together about a millisecond, like a turn that moves much data.
+// Of close(): together about a millisecond, which is as long as a turn that moves much data.
 constexpr int kClosingTries = 100;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
 }  // namespace
 
-void* HostTurn::map(int fd) {
+void* HostLock::map(int fd) {
   return mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 }
 
-HostTurn::HostTurn(FileDescriptor memory, Shared* shared)
-    : memory_(std::move(memory)), shared_(shared) {}
+void HostLock::Unmap::operator()(Shared* shared) const { munmap(shared, sizeof *shared); }
 
-HostTurn::HostTurn(HostTurn&& other) noexcept
-    : memory_(std::move(other.memory_)), shared_(std::exchange(other.shared_, nullptr)) {}
-
-HostTurn& HostTurn::operator=(HostTurn&& other) noexcept {
-  std::swap(memory_, other.memory_);
-  std::swap(shared_, other.shared_);
-  return *this;
-}
-
-// Others may still have the mutex mapped, so it is not destroyed.
-HostTurn::~HostTurn() {
-  if (shared_ != nullptr) munmap(shared_, sizeof *shared_);
-}
-
-Result<HostTurn> HostTurn::make() {
-  FileDescriptor memory(memfd_create("pacecar-turn", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+Result<HostLock> HostLock::make() {
+  FileDescriptor memory(memfd_create("pacecar-lock", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   void* mapped = MAP_FAILED;
   if (memory && ftruncate(memory.get(), sizeof(Shared)) == 0 &&
       fcntl(memory.get(), F_ADD_SEALS, kSeals) == 0) {
@@ -66,42 +51,42 @@ Result<HostTurn> HostTurn::make() {
   pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
   PACECAR_CHECK(pthread_mutex_init(&shared->mutex, &attributes) == 0);
   pthread_mutexattr_destroy(&attributes);
-  return HostTurn(std::move(memory), shared);
+  return HostLock(std::move(memory), shared);
 }
 
-Result<HostTurn> HostTurn::join(Place place) {
+Result<HostLock> HostLock::join(Place place) {
   const std::string path = fmt::format("/proc/{}/fd/{}", place.process, place.fd);
   const FileDescriptor memory(open(path.c_str(), O_RDWR | O_CLOEXEC));
-  // Its size is sealed, so that access cannot fault.
+  // The size is sealed, so that access cannot fault.
   const bool sealed = memory && (fcntl(memory.get(), F_GET_SEALS) & kSeals) == kSeals &&
                       lseek(memory.get(), 0, SEEK_END) == sizeof(Shared);
   void* const mapped = sealed ? map(memory.get()) : MAP_FAILED;
   if (mapped == MAP_FAILED) {
     return fail(ErrorCode::kPeer,
                 fmt::format("cannot share memory with process {}: run both as the same user, in "
-                            "the same PID namespace, and look whether it still lives",
+                            "the same PID namespace, and check that it still runs",
                             place.process));
   }
-  return HostTurn(FileDescriptor(), static_cast<Shared*>(mapped));
+  return HostLock(FileDescriptor(), static_cast<Shared*>(mapped));
 }
 
-HostTurn::Place HostTurn::place() const {
+HostLock::Place HostLock::place() const {
   return {.process = static_cast<uint32_t>(getpid()), .fd = static_cast<uint32_t>(memory_.get())};
 }
 
-int HostTurn::take() {
+int HostLock::acquire() {
   for (int i = 0; i < kTries; ++i) {
     if (shared_->dead) return -EOWNERDEAD;
     const int error = pthread_mutex_trylock(&shared_->mutex);
     if (error == 0 && shared_->closed) {
-      give_back();
+      release();
       return -ESHUTDOWN;
     }
     if (error == 0) return 0;
-    // never made consistent; after another try glibc's trylock would keep the mutex
+    // The mutex is never made consistent. Without the flag, glibc's next trylock would acquire it.
     if (error == EOWNERDEAD) {
       shared_->dead = true;
-      give_back();
+      release();
     }
     if (error != EBUSY) return -EOWNERDEAD;
     sched_yield();
@@ -109,14 +94,14 @@ int HostTurn::take() {
   return -EAGAIN;
 }
 
-void HostTurn::give_back() { pthread_mutex_unlock(&shared_->mutex); }
+void HostLock::release() { pthread_mutex_unlock(&shared_->mutex); }
 
-// Takes the mutex, so that nobody is inside, but does not wait forever for one that stays.
-void HostTurn::close() {
+// Acquires the mutex, so that no process is in the memory, but waits only for a bounded time.
+void HostLock::close() {
   int error = -EAGAIN;
-  for (int i = 0; i < kClosingTries && error == -EAGAIN; ++i) error = take();
+  for (int i = 0; i < kClosingTries && error == -EAGAIN; ++i) error = acquire();
   shared_->closed = true;
-  if (error == 0) give_back();
+  if (error == 0) release();
 }
 
 }  // namespace pacecar
