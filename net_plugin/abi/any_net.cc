@@ -199,26 +199,25 @@ class NetOf final : public AnyNet {
   template <typename Properties>
   static NcclResult translate(int device, NcclResult (*get)(int, Properties*),
                               NetPropertiesV12* to) {
-    // Garbage in, as NCCL has it: what the plugin leaves out keeps what the caller's memory held.
+    // The plugin gets the caller's garbage, as from NCCL: members that it does not set keep it.
     Properties from;
     std::memset(static_cast<void*>(&from), *reinterpret_cast<const unsigned char*>(to),
                 sizeof from);
     const NcclResult result = get(device, &from);
-    *to = {.name = from.name,
-           .pci_path = from.pci_path,
-           .guid = from.guid,
-           .pointer_support = from.pointer_support,
-           .speed = from.speed,
-           .port = from.port,
-           .latency = from.latency,
-           .max_connections = from.max_connections,
-           .max_receives = from.max_receives,
-           .virtual_device = {1, {device}},
-           .max_p2p_bytes = kOldTransferBytes,
-           .max_collective_bytes = kOldTransferBytes,
-           .max_multi_request_size = 1,
-           .rail = kUndefined,
-           .plane = kUndefined};
+    *to = {};
+    to->name = from.name;
+    to->pci_path = from.pci_path;
+    to->guid = from.guid;
+    to->pointer_support = from.pointer_support;
+    to->speed = from.speed;
+    to->port = from.port;
+    to->latency = from.latency;
+    to->max_connections = from.max_connections;
+    to->max_receives = from.max_receives;
+    to->virtual_device = {1, {device}};
+    to->max_p2p_bytes = to->max_collective_bytes = kOldTransferBytes;
+    to->max_multi_request_size = 1;
+    to->rail = to->plane = kUndefined;
     if constexpr (requires { from.device_type; }) {
       to->device_type = from.device_type;
       to->device_version = from.device_version;
@@ -229,7 +228,7 @@ class NetOf final : public AnyNet {
     if constexpr (requires { from.virtual_device; }) {
       to->force_flush = from.force_flush;
       to->virtual_device.count = from.virtual_device.count;
-      for (int i = 0; i < 4; ++i) to->virtual_device.devices[i] = from.virtual_device.devices[i];
+      std::ranges::copy(from.virtual_device.devices, to->virtual_device.devices);
       to->max_p2p_bytes = from.max_p2p_bytes;
       to->max_collective_bytes = from.max_collective_bytes;
     }
@@ -243,35 +242,23 @@ class NetOf final : public AnyNet {
   CommConfig config_{kUndefined};
 };
 
-template <typename Table, int kVersion>
-std::unique_ptr<AnyNet> make(const void* table) {
-  return std::make_unique<NetOf<Table, kVersion>>(*static_cast<const Table*>(table));
+template <int kVersion, typename Table>
+std::unique_ptr<AnyNet> find(void* library) {
+  const std::string symbol = "ncclNetPlugin_v" + std::to_string(kVersion);
+  const auto* const table = static_cast<const Table*>(dlsym(library, symbol.c_str()));
+  return table == nullptr ? nullptr : std::make_unique<NetOf<Table, kVersion>>(*table);
 }
+
+constexpr std::array<std::unique_ptr<AnyNet> (*)(void* library), 7> kVersions = {
+    find<6, NetV6>,   find<7, NetV7>,   find<8, NetV8>,  find<9, NetV9>,
+    find<10, NetV10>, find<11, NetV11>, find<12, NetV12>};
+static_assert(kVersions.size() == kNewestVersion - kOldestVersion + 1);
 
 }  // namespace
 
 std::unique_ptr<AnyNet> find_net(void* library, int version) {
-  const std::string symbol = "ncclNetPlugin_v" + std::to_string(version);
-  const void* const table = dlsym(library, symbol.c_str());
-  if (table == nullptr) return nullptr;
-  switch (version) {
-    case 6:
-      return make<NetV6, 6>(table);
-    case 7:
-      return make<NetV7, 7>(table);
-    case 8:
-      return make<NetV8, 8>(table);
-    case 9:
-      return make<NetV9, 9>(table);
-    case 10:
-      return make<NetV10, 10>(table);
-    case 11:
-      return make<NetV11, 11>(table);
-    case 12:
-      return make<NetV12, 12>(table);
-    default:
-      return nullptr;
-  }
+  const bool known = version >= kOldestVersion && version <= kNewestVersion;
+  return known ? kVersions[static_cast<size_t>(version - kOldestVersion)](library) : nullptr;
 }
 
 std::unique_ptr<AnyNet> find_net(void* library) {
