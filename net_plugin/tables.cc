@@ -143,16 +143,13 @@ constexpr Net table(auto starting, auto listening, auto connecting, auto accepti
 }
 
 }  // namespace
-}  // namespace pacecar::plugin
 
 extern "C" {
 
-#define PACECAR_NET_TABLE(version, ...)                                                     \
-  [[gnu::visibility(                                                                        \
-      "default")]] extern constexpr pacecar::nccl::NetV##version ncclNetPlugin_v##version = \
-      pacecar::plugin::table<pacecar::nccl::NetV##version>(__VA_ARGS__);
+#define PACECAR_NET_TABLE(version, ...)                                                          \
+  [[gnu::visibility("default")]] extern constexpr nccl::NetV##version ncclNetPlugin_v##version = \
+      table<nccl::NetV##version>(__VA_ARGS__);
 
-using namespace pacecar::plugin;
 PACECAR_NET_TABLE(6, init_v6, listen_v6, connect_v6, accept_v6, register_v6, isend_v6, irecv_v6)
 PACECAR_NET_TABLE(7, init_v6, listen_v6, connect_v7, accept, register_v6, isend_v6, irecv_v6)
 PACECAR_NET_TABLE(8, init_v6, listen_v6, connect_v7, accept, register_memory, isend_v6, irecv_v6)
@@ -162,3 +159,5 @@ PACECAR_NET_TABLE(11, init_v11, listen, connect, accept, register_memory, isend,
 PACECAR_NET_TABLE(12, init_v11, listen, connect, accept, register_memory, isend, irecv)
 #undef PACECAR_NET_TABLE
 }
+
+}  // namespace pacecar::plugin

@@ -178,22 +178,19 @@ constexpr nccl::RmaV14V15<Flags...> rma_table() {
 }
 
 }  // namespace
-}  // namespace pacecar::plugin::one_sided
 
 extern "C" {
 
-namespace one_sided = pacecar::plugin::one_sided;
+#define PACECAR_ONE_SIDED_TABLE(name, table) \
+  [[gnu::visibility("default")]] extern constexpr auto name = table;
 
-[[gnu::visibility("default")]] extern constexpr pacecar::nccl::GinV11 ncclGinPlugin_v11 =
-    one_sided::gin_table<>();
-[[gnu::visibility("default")]] extern constexpr pacecar::nccl::GinV12 ncclGinPlugin_v12 =
-    one_sided::gin_table<int>();
-[[gnu::visibility("default")]] extern constexpr pacecar::nccl::GinV13 ncclGinPlugin_v13 =
-    one_sided::gin_v13();
-[[gnu::visibility("default")]] extern constexpr pacecar::nccl::RmaV13 ncclRmaPlugin_v13 =
-    one_sided::gin_v13();
-[[gnu::visibility("default")]] extern constexpr pacecar::nccl::RmaV14 ncclRmaPlugin_v14 =
-    one_sided::rma_table<>();
-[[gnu::visibility("default")]] extern constexpr pacecar::nccl::RmaV15 ncclRmaPlugin_v15 =
-    one_sided::rma_table<uint32_t>();
+PACECAR_ONE_SIDED_TABLE(ncclGinPlugin_v11, gin_table<>())
+PACECAR_ONE_SIDED_TABLE(ncclGinPlugin_v12, gin_table<int>())
+PACECAR_ONE_SIDED_TABLE(ncclGinPlugin_v13, gin_v13())
+PACECAR_ONE_SIDED_TABLE(ncclRmaPlugin_v13, gin_v13())
+PACECAR_ONE_SIDED_TABLE(ncclRmaPlugin_v14, rma_table<>())
+PACECAR_ONE_SIDED_TABLE(ncclRmaPlugin_v15, rma_table<uint32_t>())
+#undef PACECAR_ONE_SIDED_TABLE
 }
+
+}  // namespace pacecar::plugin::one_sided

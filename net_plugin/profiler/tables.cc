@@ -211,28 +211,29 @@ NcclResult finalize(void* context) noexcept {
   return NcclResult::kSuccess;
 }
 
-template <typename Table, typename Event, typename Arguments, typename Init>
-constexpr Table table_of(Init init) {
-  return {"Pacecar", init, start<Event>, stop, change<Arguments>, finalize};
+template <typename Init, typename Event, typename StateArguments>
+constexpr auto filled(nccl::Profiler<Init, Event, StateArguments> table,
+                      std::type_identity_t<Init> init) {
+  table = {"Pacecar", init, start<Event>, stop, change<StateArguments>, finalize};
+  return table;
 }
 
 }  // namespace
-}  // namespace pacecar::profiler
 
 extern "C" {
 
-#define PACECAR_PROFILER_TABLE(version, arguments, init)                                        \
-  [[gnu::visibility(                                                                            \
-      "default")]] extern constexpr pacecar::nccl::ProfilerV##version ncclProfiler_v##version = \
-      pacecar::profiler::table_of<pacecar::nccl::ProfilerV##version,                            \
-                                  pacecar::nccl::ProfileEventV##version,                        \
-                                  pacecar::nccl::arguments>(init);
+#define PACECAR_PROFILER_TABLE(version, init)                                          \
+  [[gnu::visibility(                                                                   \
+      "default")]] extern constexpr nccl::ProfilerV##version ncclProfiler_v##version = \
+      filled(nccl::ProfilerV##version{}, init);
 
-PACECAR_PROFILER_TABLE(1, ProfileStateArgumentsV1, pacecar::profiler::init_v1<1>)
-PACECAR_PROFILER_TABLE(2, ProfileStateArgumentsV1, pacecar::profiler::init_v1<2>)
-PACECAR_PROFILER_TABLE(3, ProfileStateArgumentsV1, pacecar::profiler::init_v1<3>)
-PACECAR_PROFILER_TABLE(4, ProfileStateArgumentsV4, pacecar::profiler::init_v4)
-PACECAR_PROFILER_TABLE(5, ProfileStateArgumentsV4, pacecar::profiler::init_v5)
-PACECAR_PROFILER_TABLE(6, ProfileStateArgumentsV4, pacecar::profiler::init_v5)
+PACECAR_PROFILER_TABLE(1, init_v1<1>)
+PACECAR_PROFILER_TABLE(2, init_v1<2>)
+PACECAR_PROFILER_TABLE(3, init_v1<3>)
+PACECAR_PROFILER_TABLE(4, init_v4)
+PACECAR_PROFILER_TABLE(5, init_v5)
+PACECAR_PROFILER_TABLE(6, init_v5)
 #undef PACECAR_PROFILER_TABLE
 }
+
+}  // namespace pacecar::profiler

@@ -173,23 +173,21 @@ NcclResult finalize(void* context) noexcept {
   return NcclResult::kSuccess;
 }
 
-constexpr const char* kName = "Pacecar";
-
 }  // namespace
-}  // namespace pacecar::tuner
 
 extern "C" {
 
-#define PACECAR_TUNER_TABLE(version, ...)                                                         \
-  [[gnu::visibility(                                                                              \
-      "default")]] extern constexpr pacecar::nccl::TunerV##version ncclTunerPlugin_v##version = { \
-      pacecar::tuner::kName, __VA_ARGS__};
+#define PACECAR_TUNER_TABLE(version, ...)                                                \
+  [[gnu::visibility(                                                                     \
+      "default")]] extern constexpr nccl::TunerV##version ncclTunerPlugin_v##version = { \
+      "Pacecar", __VA_ARGS__};
 
-PACECAR_TUNER_TABLE(2, pacecar::tuner::init_v2, pacecar::tuner::get_v2, pacecar::tuner::finalize)
-PACECAR_TUNER_TABLE(3, pacecar::tuner::init_v3, pacecar::tuner::get_v3, pacecar::tuner::finalize)
-PACECAR_TUNER_TABLE(4, pacecar::tuner::init_v3, pacecar::tuner::get_v4, pacecar::tuner::finalize)
-PACECAR_TUNER_TABLE(5, pacecar::tuner::init_v5, pacecar::tuner::get_v4, pacecar::tuner::finalize)
-PACECAR_TUNER_TABLE(6, pacecar::tuner::init_v5, pacecar::tuner::get_v4, pacecar::tuner::finalize,
-                    nullptr)
+PACECAR_TUNER_TABLE(2, init_v2, get_v2, finalize)
+PACECAR_TUNER_TABLE(3, init_v3, get_v3, finalize)
+PACECAR_TUNER_TABLE(4, init_v3, get_v4, finalize)
+PACECAR_TUNER_TABLE(5, init_v5, get_v4, finalize)
+PACECAR_TUNER_TABLE(6, init_v5, get_v4, finalize, nullptr)
 #undef PACECAR_TUNER_TABLE
 }
+
+}  // namespace pacecar::tuner
