@@ -11,36 +11,24 @@ void make_progress(Counter& counter) {
   counter.domain.progress();
 }
 
-uint64_t read_value(fid_cntr* counter) {
+using Count = std::atomic<uint64_t> Counter::*;
+
+template <Count kCount>
+uint64_t read(fid_cntr* counter) {
   make_progress(of(counter));
-  return of(counter).value;
+  return of(counter).*kCount;
 }
 
-uint64_t read_errors(fid_cntr* counter) {
-  make_progress(of(counter));
-  return of(counter).errors;
-}
-
-int add_value(fid_cntr* counter, uint64_t value) {
-  of(counter).value += value;
+template <Count kCount>
+int add(fid_cntr* counter, uint64_t more) {
+  of(counter).*kCount += more;
   of(counter).signal.raise();
   return 0;
 }
 
-int set_value(fid_cntr* counter, uint64_t value) {
-  of(counter).value = value;
-  of(counter).signal.raise();
-  return 0;
-}
-
-int add_errors(fid_cntr* counter, uint64_t value) {
-  of(counter).errors += value;
-  of(counter).signal.raise();
-  return 0;
-}
-
-int set_errors(fid_cntr* counter, uint64_t value) {
-  of(counter).errors = value;
+template <Count kCount>
+int set(fid_cntr* counter, uint64_t value) {
+  of(counter).*kCount = value;
   of(counter).signal.raise();
   return 0;
 }
@@ -69,13 +57,13 @@ int close_counter(fid* object) {
 
 fi_ops kCounterObject = object_calls(close_counter, control_signal<Counter>);
 fi_ops_cntr kCounter = {.size = sizeof(fi_ops_cntr),
-                        .read = read_value,
-                        .readerr = read_errors,
-                        .add = add_value,
-                        .set = set_value,
+                        .read = read<&Counter::value>,
+                        .readerr = read<&Counter::errors>,
+                        .add = add<&Counter::value>,
+                        .set = set<&Counter::value>,
                         .wait = wait_for_value,
-                        .adderr = add_errors,
-                        .seterr = set_errors};
+                        .adderr = add<&Counter::errors>,
+                        .seterr = set<&Counter::errors>};
 
 }  // namespace
 

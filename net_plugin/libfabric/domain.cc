@@ -1,11 +1,9 @@
 // Domains: each is one of Pacecar's NICs. All domains of a process share one Context.
-#include <rdma/fi_atomic.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "net_plugin/libfabric/core/atomics.h"
 #include "net_plugin/libfabric/endpoint.h"
 #include "net_plugin/libfabric/info.h"
 #include "net_plugin/libfabric/objects.h"
@@ -47,18 +45,6 @@ Result<std::shared_ptr<Context>> context_of_this_process() {
 void release_context(std::shared_ptr<Context> context) {
   const std::lock_guard lock(process().mutex);
   context.reset();
-}
-
-int query_atomic(fid_domain* /*domain*/, fi_datatype datatype, fi_op op, fi_atomic_attr* attr,
-                 uint64_t flags) {
-  if (datatype < 0 || datatype >= kDatatypes || op < 0 || op >= kAtomicOps) return -FI_EOPNOTSUPP;
-  const bool compares = (flags & FI_COMPARE_ATOMIC) != 0;
-  const bool fetches = compares || (flags & FI_FETCH_ATOMIC) != 0;
-  const auto type = static_cast<uint8_t>(datatype);
-  if (!atomic_valid(static_cast<uint8_t>(op), type, fetches, compares)) return -FI_EOPNOTSUPP;
-  attr->size = datatype_bytes(type);
-  attr->count = kAtomicBytes / attr->size;
-  return 0;
 }
 
 int close_domain(fid* object) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
@@ -248,6 +249,8 @@ int open_address_vector(fid_domain* domain, fi_av_attr* attr, fid_av** vector, v
 int open_poll_set(fid_domain* domain, fi_poll_attr* attr, fid_poll** set);
 int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* context);
 fi_ops_mr* memory_calls();
+int query_atomic(fid_domain* domain, fi_datatype datatype, fi_op op, fi_atomic_attr* attr,
+                 uint64_t flags);
 int try_wait(fid_fabric* fabric, fid** waited, int count);
 
 // For calls that an object does not support.
