@@ -158,12 +158,7 @@ ssize_t Endpoint::cancel(void* context) {
   for (Messages* messages : {&tagged_, &untagged_}) {
     for (auto at = messages->receives().begin(); at != messages->receives().end(); ++at) {
       if (at->receive.context != context) continue;
-      const Receive receive = messages->take(at);
-      PendingCompletion pending;
-      pending.completion.context = context;
-      pending.completion.flags = FI_RECV | (messages == &tagged_ ? FI_TAGGED : FI_MSG);
-      pending.counter_event = FI_RECV;
-      report_error(pending, rx_queue_, FI_ECANCELED, "the receive was cancelled");
+      fail_receive(*messages, at, FI_ECANCELED, "the receive was cancelled");
       return 0;
     }
   }

@@ -248,6 +248,10 @@ class Endpoint : public fid_ep {
   void fail_receives_from(PeerId number, int error, const std::string& why);
 
   // endpoint_send.cc
+  bool make_room(const Peer& peer, size_t payload);
+  // Takes a free operation. Requires one.
+  std::pair<uint64_t, Operation*> initiate(PeerId number, Operation::Kind kind,
+                                           const OperationRequest& request);
   ssize_t start_from_host(const OperationRequest& request, PeerId number);
   ssize_t start_eagerly(const OperationRequest& request, PeerId number);
   ssize_t start_offered(const OperationRequest& request, PeerId number);
@@ -273,6 +277,8 @@ class Endpoint : public fid_ep {
   Messages& messages_of(const Frame& frame) {
     return (frame.flags & kTagged) != 0 ? tagged_ : untagged_;
   }
+  void fail_receive(Messages& messages, Messages::Receives::iterator at, int error,
+                    const std::string& why);
   Receive take_receive(Messages& messages, Messages::Receives::iterator at, uint64_t length);
   void receive_message(PeerId number, const Frame& frame, std::span<const uint8_t> payload,
                        const Receive& receive);
@@ -288,11 +294,26 @@ class Endpoint : public fid_ep {
   bool read_message(PeerId number, IncomingStream& stream);
   static bool has_unread_frames(Peer& peer);
   FrameResult on_frame(PeerId number, const IncomingStream& stream, const FrameView& view);
-  FrameResult on_write(PeerId number, const FrameView& view);
-  FrameResult on_write_offer(PeerId number, const FrameView& view);
+  struct Target {
+    Status status = Status::kOk;
+    Local memory;
+
+    MemoryRegion& region() const { return *memory.regions[0]; }
+  };
+  FrameResult on_request(PeerId number, const FrameView& view);
   bool waits_for_room(PeerId number, const Frame& frame) const;
-  FrameResult on_read(PeerId number, const FrameView& view);
-  FrameResult on_atomic(PeerId number, const FrameView& view);
+  Target resolve_target(const Frame& frame, uint64_t access) const;
+  // Each returns the status to reply; nullopt: the reply is sent, or follows later.
+  std::optional<Status> on_write(PeerId number, const FrameView& view, const Target& target);
+  std::optional<Status> on_write_offer(PeerId number, const FrameView& view, const Target& target);
+  std::optional<Status> on_read(PeerId number, const FrameView& view, const Target& target);
+  std::optional<Status> on_atomic(PeerId number, const FrameView& view, const Target& target);
+  // Begins to serve an operation as its target. Errors: as bounce_for.
+  Result<std::pair<uint64_t, Operation*>> serve(PeerId number, Operation::Kind kind,
+                                                const Local& memory);
+  void report_remote_access(MemoryRegion& region, const Frame& frame, PeerId from, uint64_t kind);
+  void reply(PeerId number, const Frame& frame, std::span<const uint8_t> payload = {});
+  void reply_status(PeerId number, uint64_t id, Status status);
   FrameResult on_clear_to_send(PeerId number, const FrameView& view);
   FrameResult on_placed(PeerId number, const Frame& frame);
   void on_all_bytes(uint64_t number);
@@ -300,26 +321,15 @@ class Endpoint : public fid_ep {
 
   // endpoint_direct.cc
   static std::vector<uint8_t> own_segments(const Local& local);
-  bool take_segments(Operation& operation, std::span<const uint8_t> payload, uint64_t length) const;
+  static bool take_segments(Operation& operation, std::span<const uint8_t> payload,
+                            uint64_t length);
+  bool can_read_directly(Operation& operation, const FrameView& offer) const;
   void start_direct_read(uint64_t number);
   void continue_direct_reads(PeerId number);
   bool read_part(Operation& operation, uint64_t bytes) const;
   void finish_direct_read(uint64_t number, bool whole);
   void reply_with_segments(PeerId number, const Frame& request, const Local& memory);
   void on_direct_reply(uint64_t number, const FrameView& reply);
-  struct Target {
-    Status status = Status::kOk;
-    Local memory;
-
-    MemoryRegion& region() const { return *memory.regions[0]; }
-  };
-  Target resolve_target(const Frame& frame, uint64_t access) const;
-  // Takes an operation as target. nullptr: GPU memory could not be copied.
-  std::pair<uint64_t, Operation*> serve(PeerId number, Operation::Kind kind, const Local& memory);
-  void report_remote_access(MemoryRegion& region, const Frame& frame, PeerId from, uint64_t kind);
-  void reply(PeerId number, const Frame& frame, std::span<const uint8_t> payload = {});
-  void reply_status(PeerId number, uint64_t id, Status status);
-
   // endpoint_device.cc
   static bool on_device(const Local& local);
   // Between an operation's memory and host memory. Errors: as StagedRange::copy; none for host

@@ -392,16 +392,7 @@ void Endpoint::fail_receives_from(PeerId number, int error, const std::string& w
   for (Messages* messages : {&tagged_, &untagged_}) {
     for (auto at = messages->receives().begin(); at != messages->receives().end();) {
       const auto next = std::next(at);
-      if (at->pattern.source == number) {
-        const Pattern pattern = at->pattern;
-        const Receive receive = messages->take(at);
-        PendingCompletion pending;
-        pending.completion.context = receive.context;
-        pending.completion.flags = FI_RECV | (messages == &tagged_ ? FI_TAGGED : FI_MSG);
-        pending.completion.tag = pattern.tag;
-        pending.counter_event = FI_RECV;
-        report_error(pending, rx_queue_, error, why);
-      }
+      if (at->pattern.source == number) fail_receive(*messages, at, error, why);
       at = next;
     }
   }

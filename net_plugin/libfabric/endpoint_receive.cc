@@ -31,6 +31,19 @@ Endpoint::PendingCompletion Endpoint::receive_completion(const Frame& frame, con
   return pending;
 }
 
+// Ends a posted receive with an error.
+void Endpoint::fail_receive(Messages& messages, Messages::Receives::iterator at, int error,
+                            const std::string& why) {
+  const uint64_t tag = at->pattern.tag;
+  const Receive receive = messages.take(at);
+  PendingCompletion pending;
+  pending.completion.context = receive.context;
+  pending.completion.flags = FI_RECV | (&messages == &tagged_ ? FI_TAGGED : FI_MSG);
+  pending.completion.tag = tag;
+  pending.counter_event = FI_RECV;
+  report_error(pending, rx_queue_, error, why);
+}
+
 // Takes a matched receive. Of a buffer for several messages (FI_MULTI_RECV): the part for this one.
 Receive Endpoint::take_receive(Messages& messages, Messages::Receives::iterator at,
                                uint64_t length) {
@@ -104,8 +117,7 @@ void Endpoint::receive_offered(PeerId number, const Frame& frame, std::span<cons
   operation->request = frame;
   operation->length = std::min<uint64_t>(frame.length, receive.local.bytes());
   use_bounce(*operation, std::move(*bounce_for(receive.local, operation->length, false)));
-  const bool direct = (frame.flags & kDirect) != 0;
-  if (direct && take_segments(*operation, payload, frame.length)) return start_direct_read(id);
+  if (can_read_directly(*operation, {frame, payload})) return start_direct_read(id);
   clear_to_send(id);
 }
 

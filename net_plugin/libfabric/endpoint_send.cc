@@ -80,7 +80,7 @@ ssize_t Endpoint::start(const OperationRequest& request) {
 
 bool Endpoint::is_copied(const Peer& peer, const OperationRequest& request) {
   if (request.kind == FrameKind::kAtomic) return true;
-  // Not writes, which are ordered up to kEagerBytes: a read of them that fails would come later.
+  // Not writes: these are ordered up to kEagerBytes, and one whose direct read fails would be late.
   const bool direct = request.kind == FrameKind::kMessage && peer.reads_our_memory() &&
                       !request.inject && (request.flags & FI_INJECT) == 0;
   const size_t most = direct ? kDirectEagerBytes : kEagerBytes;
@@ -129,30 +129,39 @@ Frame frame_of(const OperationRequest& request, FrameKind kind, size_t payload, 
 
 }  // namespace
 
+// Whether a frame with this payload can be added to the outbox, after progress if need be.
+bool Endpoint::make_room(const Peer& peer, size_t payload) {
+  if (!peer.outbox->has_room(payload)) domain_.progress();
+  return peer.outbox->has_room(payload);
+}
+
+std::pair<uint64_t, Endpoint::Operation*> Endpoint::initiate(PeerId number, Operation::Kind kind,
+                                                             const OperationRequest& request) {
+  const auto [id, operation] = operations_.take();
+  ++initiated_;
+  operation->kind = kind;
+  operation->peer = number;
+  operation->pending = completion_for(request);
+  return {id, operation};
+}
+
 ssize_t Endpoint::start_eagerly(const OperationRequest& request, PeerId number) {
   Peer& peer = *peers_[number];
   const size_t bytes = request.local.bytes();
-  if (!peer.outbox->has_room(bytes)) {
-    domain_.progress();
-    if (!peer.outbox->has_room(bytes)) return -FI_EAGAIN;
-  }
-  PendingCompletion pending = completion_for(request);
+  if (!make_room(peer, bytes)) return -FI_EAGAIN;
   const bool write = request.kind == FrameKind::kWrite;
   const bool delivered = !request.inject && (request.flags & kCompleteAtPeer) != 0;
   Operation* operation = nullptr;
   uint64_t id = 0;
   if (write || delivered) {
-    std::tie(id, operation) = operations_.take();
-    ++initiated_;
-    operation->kind = write ? Operation::Kind::kWrite : Operation::Kind::kDelivery;
-    operation->peer = number;
-    operation->pending = pending;
+    const auto kind = write ? Operation::Kind::kWrite : Operation::Kind::kDelivery;
+    std::tie(id, operation) = initiate(number, kind, request);
     operation->awaits_done = true;
   }
   Frame frame = frame_of(request, request.kind, bytes, id);
   if (!delivered) frame.flags &= static_cast<uint8_t>(~kWantsDone);
   gather(request.local.all(), peer.outbox->add(frame));
-  if (operation == nullptr) report_or_hold(peer, std::move(pending));
+  if (operation == nullptr) report_or_hold(peer, completion_for(request));
   start_sending(number, coming(request));
   return 0;
 }
@@ -174,22 +183,15 @@ void Endpoint::report_or_hold(Peer& peer, PendingCompletion pending) {
 
 ssize_t Endpoint::start_offered(const OperationRequest& request, PeerId number) {
   Peer& peer = *peers_[number];
-  constexpr size_t kMostSegments = kMaxSegments * sizeof(RemoteSegment);
-  if (!peer.outbox->has_room(kMostSegments)) {
-    domain_.progress();
-    if (!peer.outbox->has_room(kMostSegments)) return -FI_EAGAIN;
-  }
+  if (!make_room(peer, kMaxSegments * sizeof(RemoteSegment))) return -FI_EAGAIN;
   auto bounce = bounce_for(request.local, request.local.bytes(), true);
   if (!bounce) {
     log_warning(bounce.error().message);
     return -FI_EIO;
   }
-  const auto [id, operation] = operations_.take();
-  ++initiated_;
   const bool write = request.kind == FrameKind::kWrite;
-  operation->kind = write ? Operation::Kind::kWrite : Operation::Kind::kOffer;
-  operation->peer = number;
-  operation->pending = completion_for(request);
+  const auto [id, operation] =
+      initiate(number, write ? Operation::Kind::kWrite : Operation::Kind::kOffer, request);
   operation->local = request.local;
   use_bounce(*operation, std::move(*bounce));
   operation->length = request.local.bytes();
@@ -208,11 +210,7 @@ ssize_t Endpoint::start_offered(const OperationRequest& request, PeerId number) 
 
 ssize_t Endpoint::start_read(const OperationRequest& request, PeerId number) {
   Peer& peer = *peers_[number];
-  const auto [id, operation] = operations_.take();
-  ++initiated_;
-  operation->kind = Operation::Kind::kRead;
-  operation->peer = number;
-  operation->pending = completion_for(request);
+  const auto [id, operation] = initiate(number, Operation::Kind::kRead, request);
   operation->local = request.local;
   operation->length = request.local.bytes();
   use_bounce(*operation, std::move(*bounce_for(request.local, operation->length, false)));
@@ -255,15 +253,8 @@ ssize_t Endpoint::start_atomic(const OperationRequest& request, PeerId number) {
   Peer& peer = *peers_[number];
   const size_t operands = request.local.bytes();
   const size_t payload = operands + request.comparands.bytes();
-  if (!peer.outbox->has_room(payload)) {
-    domain_.progress();
-    if (!peer.outbox->has_room(payload)) return -FI_EAGAIN;
-  }
-  const auto [id, operation] = operations_.take();
-  ++initiated_;
-  operation->kind = Operation::Kind::kAtomic;
-  operation->peer = number;
-  operation->pending = completion_for(request);
+  if (!make_room(peer, payload)) return -FI_EAGAIN;
+  const auto [id, operation] = initiate(number, Operation::Kind::kAtomic, request);
   operation->local = request.results;
   operation->length = request.results.bytes();
   use_bounce(*operation, std::move(*bounce_for(request.results, operation->length, false)));
@@ -334,9 +325,7 @@ void Endpoint::start_queued_puts(PeerId number) {
     if (!first || !peer.outbox->is_open()) return;
     auto connecting = domain_.pacecar().connect(domain_.nic(), peer.remote_listener,
                                                 ConnectOptions{.puts = true});
-    if (!connecting) {
-      return cannot_send(number, connecting.error());
-    }
+    if (!connecting) return cannot_send(number, connecting.error());
     peer.connecting_puts = std::move(*connecting);
     return;
   }
@@ -346,9 +335,7 @@ void Endpoint::start_queued_puts(PeerId number) {
     if (Operation* const at = operations_.find(operation)) put_all(peer, operation, *at);
   }
   if (peer.puts == nullptr) return;  // the peer was failed
-  if (auto started = peer.puts->start(); !started) {
-    cannot_send(number, started.error());
-  }
+  if (auto started = peer.puts->start(); !started) cannot_send(number, started.error());
 }
 
 // Issues the operation's puts into the peer's segments, followed by kPlaced or kDone.
@@ -380,11 +367,9 @@ void Endpoint::put_all(Peer& peer, uint64_t number, Operation& operation) {
     const PeerId peer_number = operation.peer;
     return fail_peer(peer_number, FI_ENOMEM, "memory cannot be registered: see the line before");
   }
-  if (operation.kind == Operation::Kind::kServeRead) {
-    peer.puts->send_frame({.kind = FrameKind::kDone, .id = operation.remote_id});
-  } else {
-    peer.puts->send_frame({.kind = FrameKind::kPlaced, .id = operation.remote_id});
-  }
+  const bool reply = operation.kind == Operation::Kind::kServeRead;
+  peer.puts->send_frame(
+      {.kind = reply ? FrameKind::kDone : FrameKind::kPlaced, .id = operation.remote_id});
   if (operation.outstanding_puts == 0) on_put_done(number);
 }
 
