@@ -170,7 +170,7 @@ TEST(Load, RefusesADeviceThatIsNotThere) {
 
 TEST(Load, OffersNothingThatThePropertiesExclude) {
   const FakeNcclHost host(kPluginPath);
-  const nccl::Offered offered = host.net().offered();
+  const nccl::Offered offered = host.net().offered;
   EXPECT_FALSE(offered.device_memory);
   EXPECT_FALSE(offered.consumed);
   EXPECT_EQ(offered.virtual_devices, host.net().version() >= 9);
