@@ -5,6 +5,7 @@
 
 #include "net_plugin/log.h"
 #include "net_plugin/profiler/net_events.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::plugin {
 
@@ -43,9 +44,8 @@ CommRequest* Comm::take(Request* request, std::optional<FlushId> flush) {
 }
 
 Result<TestResult> Comm::poll_flush(FlushId flush) const {
-  const Result<bool> done = context_->flushed(nic_, flush);
-  if (!done) return tl::unexpected(done.error());
-  return TestResult{.done = *done};
+  ASSIGN_OR_RETURN(const bool done, context_->flushed(nic_, flush));
+  return TestResult{.done = done};
 }
 
 NcclResult Comm::test(CommRequest& request, int* done, int* sizes) {
@@ -115,14 +115,10 @@ Result<TestResult> ReceiveComm::poll(Request* request) { return connection_->tes
 
 std::string ReceiveComm::description() const { return "receive from " + connection_->peer(); }
 
-ListenComm::ListenComm(std::shared_ptr<Context> context, std::unique_ptr<Listener> listener)
-    : context_(std::move(context)), listener_(std::move(listener)) {}
-
 Result<std::unique_ptr<ReceiveComm>> ListenComm::accept() {
-  Result<std::unique_ptr<ReceiveConnection>> connection = listener_->accept();
-  if (!connection) return tl::unexpected(connection.error());
-  if (*connection == nullptr) return nullptr;
-  return std::make_unique<ReceiveComm>(context_, std::move(*connection));
+  ASSIGN_OR_RETURN(auto connection, listener->accept());
+  if (connection == nullptr) return nullptr;
+  return std::make_unique<ReceiveComm>(context, std::move(connection));
 }
 
 }  // namespace pacecar::plugin

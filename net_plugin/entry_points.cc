@@ -132,7 +132,7 @@ NcclResult listen(void* context, int device, void* handle, void** listen_comm) n
     Result<std::unique_ptr<ListenComm>> comm =
         static_cast<Communicator*>(context)->listen(static_cast<size_t>(device));
     if (!comm) return report("listen", comm.error());
-    std::memcpy(handle, (*comm)->handle().bytes.data(), Handle::kBytes);
+    std::memcpy(handle, (*comm)->listener->handle().bytes.data(), Handle::kBytes);
     *listen_comm = comm->release();
     return NcclResult::kSuccess;
   });

@@ -13,8 +13,6 @@
 namespace pacecar::plugin::one_sided {
 
 nccl::NcclResult init(void** context, uint64_t comm_id, nccl::Logger logger) noexcept;
-nccl::NcclResult listen(void* context, int device, void* handle, void** listen_comm) noexcept;
-nccl::NcclResult close_listen(void* listen_comm) noexcept;
 nccl::NcclResult connect(void* context, void* handles[], int ranks, int rank, void* listen_comm,
                          void** collective) noexcept;
 nccl::NcclResult close_collective(void* collective) noexcept;
