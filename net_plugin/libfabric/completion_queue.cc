@@ -39,7 +39,7 @@ ssize_t take(CompletionQueue& queue, void* buffer, size_t count, fi_addr_t* sour
   size_t taken = 0;
   auto* place = static_cast<uint8_t*>(buffer);
   while (taken < count && !queue.unread.empty() && queue.unread.front().error == 0) {
-    const Completion completion = queue.unread.take();
+    const Completion completion = queue.take();
     write_entry(completion, queue.format, place);
     place += entry_bytes(queue.format);
     if (sources != nullptr) sources[taken] = completion.source;
@@ -95,7 +95,7 @@ ssize_t read_error(fid_cq* queue, fi_cq_err_entry* buffer, uint64_t /*flags*/) {
     CompletionQueue& from = of(queue);
     const std::lock_guard lock(from.domain.mutex);
     if (from.unread.empty() || from.unread.front().error == 0) return -FI_EAGAIN;
-    from.error = from.unread.take();
+    from.error = from.take();
     const Completion& error = from.error;
     // Programs leave the entry uninitialized, so its err_data is not a valid buffer: it is
     // replaced.
@@ -147,12 +147,18 @@ CompletionQueue::CompletionQueue(Domain& its_domain, const fi_cq_attr& attr)
     : fid_cq{},
       domain(its_domain),
       format(attr.format == FI_CQ_FORMAT_UNSPEC ? FI_CQ_FORMAT_CONTEXT : attr.format),
-      unread(attr.size == 0 ? kDefaultSize : attr.size),
+      size(attr.size == 0 ? kDefaultSize : attr.size),
       signal(attr.wait_obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : attr.wait_obj) {}
 
 void CompletionQueue::add(Completion completion) {
-  unread.add(std::move(completion));
+  unread.push_back(std::move(completion));
   signal.raise();
+}
+
+Completion CompletionQueue::take() {
+  Completion taken = std::move(unread.front());
+  unread.pop_front();
+  return taken;
 }
 
 int open_completion_queue(fid_domain* domain, fi_cq_attr* attr, fid_cq** queue, void* context) {

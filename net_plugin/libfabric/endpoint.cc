@@ -272,6 +272,6 @@ void Endpoint::report_error(PendingCompletion& pending, CompletionQueue* queue, 
   if (pending.counter_event != 0) count(pending.counter_event, true);
 }
 
-bool Endpoint::receives_full() const { return rx_queue_ != nullptr && rx_queue_->unread.full(); }
+bool Endpoint::receives_full() const { return rx_queue_ != nullptr && rx_queue_->full(); }
 
 }  // namespace pacecar::fabric

@@ -51,7 +51,7 @@ ssize_t Endpoint::start(const OperationRequest& request) {
   if (!number) return -FI_EINVAL;
   Peer& peer = *peers_[*number];
   const auto full = [&] {
-    return (tx_queue_ != nullptr && tx_queue_->unread.full()) || initiated_ >= tx_size_ ||
+    return (tx_queue_ != nullptr && tx_queue_->full()) || initiated_ >= tx_size_ ||
            operations_.full() || peer.held_completions.size() >= tx_size_;
   };
   // Reads up to kEagerBytes are ordered before later writes and atomics (FI_ORDER_WAR).

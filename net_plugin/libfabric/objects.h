@@ -24,7 +24,6 @@
 #include <vector>
 
 #include "gdr/gpu_system.h"
-#include "net_plugin/libfabric/core/completions.h"
 #include "net_plugin/libfabric/core/names.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/file_descriptor.h"
@@ -75,15 +74,32 @@ struct EventQueue : fid_eq {
   Signal signal;
 };
 
+struct Completion {
+  void* context = nullptr;
+  uint64_t flags = 0;
+  uint64_t length = 0;
+  void* buffer = nullptr;
+  uint64_t data = 0;
+  uint64_t tag = 0;
+  fi_addr_t source = FI_ADDR_NOTAVAIL;  // the sender, where FI_SOURCE is requested
+  // Of an error only:
+  int error = 0;          // fi_errno; 0: none
+  uint64_t overflow = 0;  // bytes of the message beyond the buffer
+  std::string why = {};   // text for fi_cq_strerror
+};
+
 struct CompletionQueue : fid_cq {
   CompletionQueue(Domain& its_domain, const fi_cq_attr& attr);
 
-  // With the lock held.
+  // With the lock held. An operation may start only while the queue is not full.
+  bool full() const { return unread.size() >= size; }
   void add(Completion completion);
+  Completion take();
 
   Domain& domain;
   fi_cq_format format;
-  Completions unread;
+  std::deque<Completion> unread;  // by the application; errors among them
+  size_t size;
   Signal signal;
   bool woken = false;               // by fi_cq_signal
   bool last_read_nonempty = false;  // the last fi_cq_read returned completions

@@ -42,7 +42,6 @@ class Outbox {
   Result<void> open(std::unique_ptr<SendConnection> connection, const Frame& hello,
                     std::unique_ptr<SharedSender> shared = nullptr);
   bool is_open() const { return connection_ != nullptr; }
-  size_t nic() const { return connection_->nic(); }
 
   bool has_room(size_t payload) const { return replies_.empty() && fits(payload); }
   // Adds a frame; returns the address for its payload. Requires has_room().
