@@ -55,8 +55,9 @@ ssize_t read_from(fid_cq* queue, void* buffer, size_t count, fi_addr_t* sources)
     CompletionQueue& from = of(queue);
     from.domain.note_call();
     const std::lock_guard lock(from.domain.mutex);
-    // A caller that drains the queue has completions to handle first. So the first read that finds
-    // it empty makes no progress, which takes as long as a message; the next one does.
+    // The application has completions to handle after a read that returned some. So if the next
+    // read finds the queue empty, it makes no progress, which takes as long as a message; the one
+    // after that does.
     const bool last_read_nonempty = std::exchange(from.last_read_nonempty, false);
     if (count == 0 || (from.unread.empty() && !last_read_nonempty)) from.domain.progress();
     const ssize_t taken = take(from, buffer, count, sources);
@@ -97,8 +98,7 @@ ssize_t read_error(fid_cq* queue, fi_cq_err_entry* buffer, uint64_t /*flags*/) {
     if (from.unread.empty() || from.unread.front().error == 0) return -FI_EAGAIN;
     from.error = from.take();
     const Completion& error = from.error;
-    // Programs leave the entry uninitialized, so its err_data is not a valid buffer: it is
-    // replaced.
+    // Programs leave the entry uninitialized, so its err_data is no valid buffer and is replaced.
     *buffer = {.op_context = error.context,
                .flags = error.flags,
                .len = error.length,
@@ -125,10 +125,7 @@ int wake(fid_cq* queue) {
 const char* describe_error(fid_cq* /*queue*/, int error, const void* data, char* buffer,
                            size_t length) {
   const char* const text = data != nullptr ? static_cast<const char*>(data) : fi_strerror(error);
-  if (buffer == nullptr || length == 0) return text;
-  std::strncpy(buffer, text, length - 1);
-  buffer[length - 1] = 0;
-  return buffer;
+  return copied_text(text, buffer, length);
 }
 
 fi_ops kQueueObject = object_calls(close_unused<CompletionQueue>, control_signal<CompletionQueue>);

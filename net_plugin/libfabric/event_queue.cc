@@ -78,11 +78,7 @@ ssize_t write_event(fid_eq* queue, uint32_t event, const void* buffer, size_t le
 
 const char* describe_error(fid_eq* /*queue*/, int error, const void* /*data*/, char* buffer,
                            size_t length) {
-  const char* const text = fi_strerror(error);
-  if (buffer == nullptr || length == 0) return text;
-  std::strncpy(buffer, text, length - 1);
-  buffer[length - 1] = 0;
-  return buffer;
+  return copied_text(fi_strerror(error), buffer, length);
 }
 
 int close_queue(fid* object) {

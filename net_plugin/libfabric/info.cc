@@ -1,5 +1,6 @@
 #include "net_plugin/libfabric/info.h"
 
+#include <fmt/format.h>
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <rdma/fi_errno.h>
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <sstream>
 #include <vector>
 
 #include "net_plugin/libfabric/core/frame.h"
@@ -124,7 +126,6 @@ void describe_contexts(const fi_info* hints, fi_info& info) {
   info.tx_attr->caps = info.caps & (kTxCaps | FI_HMEM);
   info.tx_attr->op_flags = tx != nullptr ? tx->op_flags : 0;
   info.tx_attr->msg_order = tx != nullptr ? or_default(tx->msg_order, kOrder) : kOrder;
-  info.tx_attr->comp_order = FI_ORDER_NONE;
   info.tx_attr->inject_size = kMaxInjectBytes;
   info.tx_attr->size = tx != nullptr ? or_default<size_t>(tx->size, 1024) : 1024;
   info.tx_attr->iov_limit = kMaxIov;
@@ -132,7 +133,6 @@ void describe_contexts(const fi_info* hints, fi_info& info) {
   info.rx_attr->caps = info.caps & (kRxCaps | FI_HMEM);
   info.rx_attr->op_flags = rx != nullptr ? rx->op_flags : 0;
   info.rx_attr->msg_order = rx != nullptr ? or_default(rx->msg_order, kOrder) : kOrder;
-  info.rx_attr->comp_order = FI_ORDER_NONE;
   info.rx_attr->total_buffered_recv = kMaxBuffered;
   info.rx_attr->size = rx != nullptr ? or_default<size_t>(rx->size, 1024) : 1024;
   info.rx_attr->iov_limit = kMaxIov;
@@ -170,7 +170,6 @@ void describe_domain(uint32_t version, const fi_info* hints, fi_info& info) {
 void describe_endpoint(const fi_info* hints, fi_info& info) {
   fi_ep_attr& endpoint = *info.ep_attr;
   endpoint.type = FI_EP_RDM;
-  endpoint.protocol = FI_PROTO_UNSPEC;
   endpoint.protocol_version = 1;
   endpoint.max_msg_size = kMaxMessageBytes;
   endpoint.max_order_raw_size = kEagerBytes;
@@ -316,19 +315,13 @@ std::optional<Name> resolve(const char* node, const char* service, int family, b
 }
 
 std::optional<std::string> own_nics(const std::string& list) {
-  std::string own;
-  bool dropped = false;
-  for (size_t at = 0; at < list.size();) {
-    const size_t end = std::min(list.find(',', at), list.size());
-    const std::string entry = list.substr(at, end - at);
-    at = end + 1;
-    if (entry.find("ofi:") != std::string::npos) {
-      dropped = true;
-    } else {
-      own += (own.empty() ? "" : ",") + entry;
-    }
+  std::vector<std::string> own;
+  std::istringstream entries(list);
+  for (std::string entry; std::getline(entries, entry, ',');) {
+    if (entry.find("ofi:") == std::string::npos) own.push_back(entry);
   }
-  return dropped && own.empty() ? std::nullopt : std::optional(own);
+  if (own.empty() && !list.empty()) return std::nullopt;
+  return fmt::format("{}", fmt::join(own, ","));
 }
 
 std::optional<Name> address_of_nic(const NicInfo& nic, int family) {

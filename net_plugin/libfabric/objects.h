@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
@@ -268,6 +269,14 @@ fi_ops_mr* memory_calls();
 int query_atomic(fid_domain* domain, fi_datatype datatype, fi_op op, fi_atomic_attr* attr,
                  uint64_t flags);
 int try_wait(fid_fabric* fabric, fid** waited, int count);
+
+// Text for an application: copied into its buffer if there is one.
+inline const char* copied_text(const char* text, char* buffer, size_t length) {
+  if (buffer == nullptr || length == 0) return text;
+  std::strncpy(buffer, text, length - 1);
+  buffer[length - 1] = 0;
+  return buffer;
+}
 
 // For calls that an object does not support.
 template <typename Result, typename... Arguments>

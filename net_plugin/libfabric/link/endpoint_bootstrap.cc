@@ -166,9 +166,7 @@ void EndpointBootstrap::answer(CallId id, const Greeting& given) {
   const auto call = calls_.find(id);
   if (call == calls_.end()) return;
   call->second.outgoing = given;
-  if (greet(call->second)) return;
-  calls_.erase(call);
-  ended_.push_back({.kind = Event::Kind::kLost, .call = id});
+  if (!greet(call->second)) drop(call, ECONNRESET, ended_);
 }
 
 void EndpointBootstrap::accept(int listener) {
@@ -263,27 +261,34 @@ bool EndpointBootstrap::receive(Call& call) {
   }
 }
 
+// Ends a call, and adds the event of it; a caller without a greeting ends without one.
+EndpointBootstrap::Calls::iterator EndpointBootstrap::drop(Calls::iterator at, int error,
+                                                           std::vector<Event>& events) {
+  const auto& [id, call] = *at;
+  if (call.greeted) {
+    events.push_back({.kind = Event::Kind::kLost, .call = id});
+  } else if (call.ours) {
+    events.push_back({.kind = Event::Kind::kFailed, .call = id, .error = error});
+  } else {
+    --unknown_;
+  }
+  return calls_.erase(at);
+}
+
 void EndpointBootstrap::poll_call(CallId id, std::vector<Event>& events) {
   const auto at = calls_.find(id);
   if (at == calls_.end()) return;
   Call& call = at->second;
-  const auto drop = [&](int error) {
-    if (!call.ours && !call.greeted) --unknown_;
-    if (call.greeted) events.push_back({.kind = Event::Kind::kLost, .call = id});
-    if (!call.greeted && call.ours) {
-      events.push_back({.kind = Event::Kind::kFailed, .call = id, .error = error});
-    }
-    calls_.erase(at);
-  };
+  const auto dropped = [&](int error) { drop(at, error, events); };
   if (!call.connected) {
     int error = 0;
     socklen_t bytes = sizeof error;
     (void)getsockopt(call.socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
     if (error == 0 && !call.within_host && is_self_connection(call.socket.get()))
       error = ECONNREFUSED;
-    if (error != 0) return drop(error);
+    if (error != 0) return dropped(error);
     call.connected = true;
-    if (!greet(call)) return drop(ECONNRESET);
+    if (!greet(call)) return dropped(ECONNRESET);
     epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {.u64 = id}};
     (void)epoll_ctl(events_.get(), EPOLL_CTL_MOD, call.socket.get(), &event);
   }
@@ -298,7 +303,7 @@ void EndpointBootstrap::poll_call(CallId id, std::vector<Event>& events) {
     const bool valid = greeting.magic == Greeting::kMagic && name &&
                        greeting.name_size == name->size() &&
                        (call.ours || call.within_host || same_host(*name, call.from));
-    if (!valid) return drop(EPROTO);
+    if (!valid) return dropped(EPROTO);
     if (!call.ours) --unknown_;
     call.greeted = true;
     event.name = *name;
@@ -306,22 +311,14 @@ void EndpointBootstrap::poll_call(CallId id, std::vector<Event>& events) {
     event.memory = std::move(call.incoming_memory);
     events.push_back(std::move(event));
   }
-  if (!alive) drop(ECONNRESET);
+  if (!alive) dropped(ECONNRESET);
 }
 
 void EndpointBootstrap::expire_silent_calls(std::vector<Event>& events) {
   attended_.look(Clock::now());
   for (auto at = calls_.begin(); at != calls_.end();) {
-    Call& call = at->second;
-    if (call.greeted || attended_.total() - call.begun < kPatience) {
-      ++at;
-      continue;
-    }
-    if (!call.ours) --unknown_;
-    if (call.ours) {
-      events.push_back({.kind = Event::Kind::kFailed, .call = at->first, .error = ETIMEDOUT});
-    }
-    at = calls_.erase(at);
+    const bool silent = !at->second.greeted && attended_.total() - at->second.begun >= kPatience;
+    at = silent ? drop(at, ETIMEDOUT, events) : std::next(at);
   }
 }
 

@@ -121,6 +121,8 @@ class EndpointBootstrap {
       : events_(std::move(events)), listener_(std::move(listener)), address_(std::move(address)) {}
   void accept(int listener);
   std::optional<Call> call_within_host(const Name& peer) const;
+  using Calls = std::map<CallId, Call>;
+  Calls::iterator drop(Calls::iterator at, int error, std::vector<Event>& events);
   void poll_call(CallId id, std::vector<Event>& events);
   static bool greet(Call& call);
   static bool receive(Call& call);
@@ -133,7 +135,7 @@ class EndpointBootstrap {
   FileDescriptor listener_within_host_;
   bool calls_within_host_ = false;
   Name address_;
-  std::map<CallId, Call> calls_;
+  Calls calls_;
   CallId next_ = 1;
   size_t unknown_ = 0;
   AttendedTime attended_{std::chrono::milliseconds(10)};  // a process that yields has few turns
