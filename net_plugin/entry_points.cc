@@ -16,10 +16,22 @@ namespace {
 
 using nccl::NcclResult;
 
-NcclResult misuse_of_buffers(std::string_view call, int count) {
-  return misuse("a " + std::string(call) + " of " + std::to_string(count) +
-                " buffers was posted, " + "but the device's properties allow 1 to " +
-                std::to_string(kMaxReceiveBuffers));
+// Calls begin(buffers) with the arguments of a receive or a flush, once their number is checked.
+template <typename Size, typename Begin>
+NcclResult with_buffers(std::string_view call, int count, void** data, const Size* sizes,
+                        const int* tags, void** memories, const Begin& begin) {
+  if (count < 1 || count > kMaxReceiveBuffers) {
+    return misuse("a " + std::string(call) + " of " + std::to_string(count) +
+                  " buffers was posted, but the device's properties allow 1 to " +
+                  std::to_string(kMaxReceiveBuffers));
+  }
+  std::array<ReceiveBuffer, kMaxReceiveBuffers> buffers;
+  for (int i = 0; i < count; ++i) {
+    buffers[static_cast<size_t>(i)] = {data[i], static_cast<size_t>(sizes[i]),
+                                       tags == nullptr ? 0 : tags[i],
+                                       static_cast<Memory*>(memories[i])};
+  }
+  return begin(std::span<const ReceiveBuffer>(buffers).first(static_cast<size_t>(count)));
 }
 
 // A connection goes to NCCL as a Comm, so that regMr and deregMr take either end.
@@ -41,11 +53,6 @@ NcclResult refuse(const Error& error) {
   report("cannot serve although PACECAR_REQUIRE is set (with NCCL_NET=Pacecar, NCCL stops here)",
          error);
   return NcclResult::kSystemError;
-}
-
-void notify_profiler(CommRequest* started, void* step, size_t bytes, bool sending) {
-  if (started == nullptr || step == nullptr) return;
-  started->event = profiler::begin_net_event(step, {bytes, static_cast<uint8_t>(sending)});
 }
 
 // A count of NCCL's; 0: unknown.
@@ -204,7 +211,7 @@ NcclResult isend(void* send_comm, void* data, size_t size, int tag, void* memory
     CommRequest* started = nullptr;
     const NcclResult result = static_cast<SendComm&>(comm_of(send_comm))
                                   .isend(data, size, tag, static_cast<Memory*>(memory), &started);
-    notify_profiler(started, profiler_handle, size, true);
+    if (started != nullptr) started->event = profiler::begin_net_event(profiler_handle, {size, 1});
     *request = started;
     return result;
   });
@@ -214,18 +221,14 @@ NcclResult irecv(void* receive_comm, int count, void** data, size_t* sizes, int*
                  void** memories, void** profiler_handles, void** request) noexcept {
   *request = nullptr;
   return guarded([&] {
-    if (count < 1 || count > kMaxReceiveBuffers) return misuse_of_buffers("receive", count);
-    std::array<ReceiveBuffer, kMaxReceiveBuffers> buffers;
-    for (int i = 0; i < count; ++i) {
-      buffers[static_cast<size_t>(i)] = {data[i], sizes[i], tags[i],
-                                         static_cast<Memory*>(memories[i])};
-    }
     CommRequest* started = nullptr;
     const NcclResult result =
-        static_cast<ReceiveComm&>(comm_of(receive_comm))
-            .irecv(std::span(buffers).first(static_cast<size_t>(count)), &started);
-    notify_profiler(started, profiler_handles == nullptr ? nullptr : profiler_handles[0], sizes[0],
-                    false);
+        with_buffers("receive", count, data, sizes, tags, memories, [&](auto buffers) {
+          return static_cast<ReceiveComm&>(comm_of(receive_comm)).irecv(buffers, &started);
+        });
+    if (started != nullptr && profiler_handles != nullptr) {
+      started->event = profiler::begin_net_event(profiler_handles[0], {sizes[0], 0});
+    }
     *request = started;
     return result;
   });
@@ -235,16 +238,11 @@ NcclResult iflush(void* receive_comm, int count, void** data, int* sizes, void**
                   void** request) noexcept {
   *request = nullptr;
   return guarded([&] {
-    if (count < 1 || count > kMaxReceiveBuffers) return misuse_of_buffers("flush", count);
-    std::array<ReceiveBuffer, kMaxReceiveBuffers> buffers;
-    for (int i = 0; i < count; ++i) {
-      buffers[static_cast<size_t>(i)] = {data[i], static_cast<size_t>(sizes[i]), 0,
-                                         static_cast<Memory*>(memories[i])};
-    }
     CommRequest* started = nullptr;
     const NcclResult result =
-        static_cast<ReceiveComm&>(comm_of(receive_comm))
-            .iflush(std::span(buffers).first(static_cast<size_t>(count)), &started);
+        with_buffers("flush", count, data, sizes, nullptr, memories, [&](auto buffers) {
+          return static_cast<ReceiveComm&>(comm_of(receive_comm)).iflush(buffers, &started);
+        });
     *request = started;
     return result;
   });

@@ -93,12 +93,7 @@ void adapt_set_up(const Table& table, AnyNet& net) {
       return translate(device, table.getProperties, properties);
     }
   };
-  if constexpr (kVersion >= 7) {
-    net.offered.device_memory = table.getDeviceMr != nullptr;
-    net.offered.consumed = table.irecvConsumed != nullptr;
-  }
   if constexpr (kVersion >= 9) {
-    net.offered.virtual_devices = table.makeVDevice != nullptr;
     net.makeVDevice = [&](int* device, const VirtualDeviceV12& members) {
       return make_virtual(table.makeVDevice, device, members);
     };
@@ -106,7 +101,6 @@ void adapt_set_up(const Table& table, AnyNet& net) {
   net.finalize = [](void*) { return NcclResult::kSuccess; };
   net.setNetAttr = [](void*, NetAttributes*) { return NcclResult::kSuccess; };
   if constexpr (kVersion >= 11) {
-    net.offered.finalize = table.finalize != nullptr;
     if (table.finalize != nullptr) net.finalize = table.finalize;
     if (table.setNetAttr != nullptr) net.setNetAttr = table.setNetAttr;
   }
@@ -205,13 +199,9 @@ static_assert(kVersions.size() == kNewestVersion - kOldestVersion + 1);
 }  // namespace
 
 std::unique_ptr<AnyNet> find_net(void* library, int version) {
-  const bool known = version >= kOldestVersion && version <= kNewestVersion;
-  return known ? kVersions[static_cast<size_t>(version - kOldestVersion)](library) : nullptr;
-}
-
-std::unique_ptr<AnyNet> find_net(void* library) {
-  for (int version = kNewestVersion; version >= kOldestVersion; --version) {
-    if (auto net = find_net(library, version)) return net;
+  for (int one = kNewestVersion; one >= kOldestVersion; --one) {
+    if (version != 0 && version != one) continue;
+    if (auto net = kVersions[static_cast<size_t>(one - kOldestVersion)](library)) return net;
   }
   return nullptr;
 }

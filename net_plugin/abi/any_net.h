@@ -13,14 +13,6 @@
 
 namespace pacecar::nccl {
 
-// Which of the functions that a plugin may leave out are there.
-struct Offered {
-  bool device_memory = false;
-  bool consumed = false;
-  bool virtual_devices = false;
-  bool finalize = false;
-};
-
 template <typename Pointer>
 using Function = std::function<std::remove_pointer_t<Pointer>>;
 
@@ -32,7 +24,6 @@ struct AnyNet {
 
   int table_version = 0;
   const char* table_name = nullptr;
-  Offered offered;
   // Before version 11 the context means nothing, but is not nullptr when init succeeded.
   std::function<NcclResult(void** context, uint64_t comm_id, const CommConfig& config,
                            Logger logger, ProfilerCallback profiler)>
@@ -61,9 +52,8 @@ struct AnyNet {
   CommConfig config{kUndefined};  // of init
 };
 
-// The table of this version in a loaded library, which outlives it; nullptr when it has none.
+// The table of this version in a loaded library, which outlives it; 0: the newest that there is, as
+// NCCL chooses. nullptr: there is none.
 std::unique_ptr<AnyNet> find_net(void* library, int version);
-// The newest that there is, as NCCL chooses.
-std::unique_ptr<AnyNet> find_net(void* library);
 
 }  // namespace pacecar::nccl

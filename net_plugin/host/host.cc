@@ -53,7 +53,7 @@ Host::Host(Subject subject, LogListener listener) : subject_(std::move(subject))
   library_ = dlopen(subject_.path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library_ == nullptr)
     throw HostError(fmt::format("the plugin cannot be loaded: {}", dlerror()));
-  net_ = subject_.version == 0 ? find_net(library_) : find_net(library_, subject_.version);
+  net_ = find_net(library_, subject_.version);
   profile_ = ProfilePlayer::find(library_);
   if (net_ != nullptr) return;
   dlclose(library_);
@@ -256,17 +256,6 @@ std::vector<std::vector<int>> Host::finish(std::vector<void*> requests) const {
                        [](const void* request) { return request == nullptr; });
   });
   return sizes;
-}
-
-NcclResult Host::result_of(void* request) const {
-  std::array<int, kMostParts> sizes{};
-  NcclResult result = NcclResult::kSuccess;
-  poll_until("a request's end", [&] {
-    int done = 0;
-    result = net_->test(request, &done, sizes.data());
-    return result != NcclResult::kSuccess || done == 1;
-  });
-  return result;
 }
 
 Registration::Registration(const Host& host, void* comm, std::span<uint8_t> data)

@@ -153,8 +153,6 @@ class Host {
   int finish(void* receiving, void* sending) const {
     return finish(std::vector{receiving, sending}).front().front();
   }
-  // Until done or failed.
-  NcclResult result_of(void* request) const;
 
  private:
   ProfilerCallback callback() const {

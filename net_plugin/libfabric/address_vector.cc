@@ -148,12 +148,9 @@ int open_address_vector(fid_domain* domain, fi_av_attr* attr, fid_av** vector, v
     if (attr->name != nullptr) return -FI_ENOSYS;  // no address vector is shared between processes
     auto& its_domain = *static_cast<Domain*>(domain);
     auto* const made = new AddressVector(its_domain);
-    made->fid = {.fclass = FI_CLASS_AV, .context = context, .ops = &kVectorObject};
-    made->ops = &kVector;
     if (attr->type == FI_AV_UNSPEC) attr->type = FI_AV_TABLE;
     ++its_domain.users;
-    *vector = made;
-    return 0;
+    return hand_out(made, FI_CLASS_AV, &kVectorObject, &kVector, context, vector);
   });
 }
 

@@ -164,12 +164,9 @@ int open_completion_queue(fid_domain* domain, fi_cq_attr* attr, fid_cq** queue, 
     if (!known) return -FI_ENOSYS;
     auto& its_domain = *static_cast<Domain*>(domain);
     auto* const made = new CompletionQueue(its_domain, *attr);
-    made->fid = {.fclass = FI_CLASS_CQ, .context = context, .ops = &kQueueObject};
-    made->ops = &kQueue;
     ++its_domain.users;
     if (made->signal.has_descriptor()) its_domain.enable_auto_progress();
-    *queue = made;
-    return 0;
+    return hand_out(made, FI_CLASS_CQ, &kQueueObject, &kQueue, context, queue);
   });
 }
 

@@ -77,12 +77,9 @@ int open_counter(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** counter, voi
     if (!Signal::known(attr->wait_obj)) return -FI_ENOSYS;
     auto& its_domain = *static_cast<Domain*>(domain);
     auto* const made = new Counter(its_domain, attr->wait_obj);
-    made->fid = {.fclass = FI_CLASS_CNTR, .context = context, .ops = &kCounterObject};
-    made->ops = &kCounter;
     ++its_domain.users;
     if (made->signal.has_descriptor()) its_domain.enable_auto_progress();
-    *counter = made;
-    return 0;
+    return hand_out(made, FI_CLASS_CNTR, &kCounterObject, &kCounter, context, counter);
   });
 }
 

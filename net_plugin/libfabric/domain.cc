@@ -106,12 +106,9 @@ int open_domain(fid_fabric* /*fabric*/, fi_info* info, fid_domain** domain, void
     const auto params = load_params_from_environment({}, nullptr);
     const bool cma = params && params->cma == AutoOrOff::kAuto;
     auto* const made = new Domain(std::move(*opened), number, *info, cma);
-    made->fid = {.fclass = FI_CLASS_DOMAIN, .context = context, .ops = &kDomainObject};
-    made->ops = &kDomain;
     made->mr = memory_calls();
     if (info->domain_attr->data_progress == FI_PROGRESS_AUTO) made->enable_auto_progress();
-    *domain = made;
-    return 0;
+    return hand_out(made, FI_CLASS_DOMAIN, &kDomainObject, &kDomain, context, domain);
   });
 }
 

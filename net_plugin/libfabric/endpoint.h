@@ -336,19 +336,6 @@ class Endpoint : public fid_ep {
   // memory.
   static Result<void> copy_out(const Local& local, std::span<uint8_t> to);
   static Result<void> copy_in(const Local& local, std::span<const uint8_t> bytes);
-  // Calls apply(pointer) with the first piece: in place if it is host memory; GPU memory is copied
-  // to the host, changed there and copied back.
-  template <typename Apply>
-  static Result<void> modify(const Local& local, Apply apply) {
-    if (!on_device(local)) {
-      apply(local.pieces[0].data);
-      return {};
-    }
-    std::vector<uint8_t> copy(local.bytes());
-    if (auto read = copy_out(local, copy); !read) return read;
-    apply(copy.data());
-    return copy_in(local, copy);
-  }
   // A bounce buffer; null: no memory is a GPU's. `sends`: filled with the bytes of that memory.
   static Result<std::unique_ptr<Bounce>> bounce_for(const Local& local, uint64_t bytes, bool sends);
   static void use_bounce(Operation& operation, std::unique_ptr<Bounce> bounce);

@@ -289,13 +289,19 @@ std::optional<Status> Endpoint::on_atomic(PeerId number, const FrameView& view,
   const bool fetches = (frame.flags & kFetches) != 0;
   const uint8_t* const operands = view.payload.data();
   std::array<uint8_t, kAtomicBytes> result;
-  const auto changed = modify(target.memory, [&](uint8_t* at) {
-    apply_atomic(frame.operation, frame.datatype, frame.length / datatype_bytes(frame.datatype), at,
-                 reads(frame) ? nullptr : operands,
-                 (frame.flags & kCompares) != 0 ? operands + frame.length : nullptr,
-                 fetches ? result.data() : nullptr);
-  });
-  if (!changed) return no_access(changed.error());
+  // GPU memory is copied to the host, changed there and copied back.
+  const auto copy = bounce_for(target.memory, frame.length, true);
+  if (!copy) return no_access(copy.error());
+  uint8_t* const at = *copy != nullptr ? (*copy)->host.data() : target.memory.pieces[0].data;
+  apply_atomic(frame.operation, frame.datatype, frame.length / datatype_bytes(frame.datatype), at,
+               reads(frame) ? nullptr : operands,
+               (frame.flags & kCompares) != 0 ? operands + frame.length : nullptr,
+               fetches ? result.data() : nullptr);
+  if (*copy != nullptr) {
+    if (auto copied = copy_in(target.memory, {at, frame.length}); !copied) {
+      return no_access(copied.error());
+    }
+  }
   if (reads(frame)) {
     count(FI_REMOTE_READ, false);
   } else {

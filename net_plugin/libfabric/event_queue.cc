@@ -110,10 +110,7 @@ int open_event_queue(fid_fabric* /*fabric*/, fi_eq_attr* attr, fid_eq** queue, v
   return guarded([&]() -> int {
     if (!Signal::known(attr->wait_obj)) return -FI_ENOSYS;
     auto* const made = new EventQueue(attr->wait_obj);
-    made->fid = {.fclass = FI_CLASS_EQ, .context = context, .ops = &kQueueObject};
-    made->ops = &kQueue;
-    *queue = made;
-    return 0;
+    return hand_out(made, FI_CLASS_EQ, &kQueueObject, &kQueue, context, queue);
   });
 }
 

@@ -257,6 +257,16 @@ int fi_error(ErrorCode code);
 void log_line(LogLevel level, std::string_view line);
 void log_warning(const std::string& line);
 
+// Completes an object that was opened, and gives it to the application. Returns 0.
+template <typename Object, typename Handle>
+int hand_out(Object* made, size_t fclass, fi_ops* object_calls, decltype(Handle::ops) calls,
+             void* context, Handle** out) {
+  made->fid = {.fclass = fclass, .context = context, .ops = object_calls};
+  made->ops = calls;
+  *out = made;
+  return 0;
+}
+
 // Functions that open each kind of object.
 int open_domain(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context);
 int open_event_queue(fid_fabric* fabric, fi_eq_attr* attr, fid_eq** queue, void* context);

@@ -74,11 +74,8 @@ int open_poll_set(fid_domain* domain, fi_poll_attr* /*attr*/, fid_poll** set) {
   return guarded([&] {
     auto& its_domain = *static_cast<Domain*>(domain);
     auto* const made = new PollSet(its_domain);
-    made->fid = {.fclass = FI_CLASS_POLL, .context = nullptr, .ops = &kSetObject};
-    made->ops = &kSet;
     ++its_domain.users;
-    *set = made;
-    return 0;
+    return hand_out(made, FI_CLASS_POLL, &kSetObject, &kSet, nullptr, set);
   });
 }
 

@@ -28,11 +28,8 @@ int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) {
   return guarded([&]() -> int {
     if (attr->name != nullptr && std::strcmp(attr->name, kProviderName) != 0) return -FI_ENODATA;
     auto* const made = new Fabric;
-    made->fid = {.fclass = FI_CLASS_FABRIC, .context = context, .ops = &kFabricObject};
-    made->ops = &kFabric;
     made->api_version = attr->api_version;
-    *fabric = made;
-    return 0;
+    return hand_out(made, FI_CLASS_FABRIC, &kFabricObject, &kFabric, context, fabric);
   });
 }
 

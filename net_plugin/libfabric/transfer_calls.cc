@@ -1,11 +1,11 @@
-// fi_send, fi_recv, fi_tsend, fi_trecv, fi_write, fi_read and their variants. Their arguments are
-// alike but for what follows the peer's address: nothing, a tag, or a remote address and its key.
+// fi_send, fi_recv, fi_tsend, fi_trecv, fi_write, fi_read and their variants. Their arguments
+// differ only in what follows the peer's address: nothing, a tag, or a remote address and its key.
 #include "net_plugin/libfabric/calls.h"
 
 namespace pacecar::fabric {
 namespace {
 
-// What of the tag a receive matches; untagged without arguments.
+// The tag that a receive matches; untagged without arguments.
 struct Tagging {
   bool tagged = false;
   uint64_t tag = 0;
@@ -67,7 +67,8 @@ ssize_t post(fid_ep* endpoint, const Local& local, fi_addr_t source, const Taggi
   });
 }
 
-// `Message`: the structure of the call with all arguments. `Tag`: what of them follows the peer.
+// `Message`: the structure of the call with all arguments. `Tag`: the arguments that follow the
+// peer.
 template <typename Message, typename... Tag>
 struct Receives {
   static ssize_t one(fid_ep* endpoint, void* buffer, size_t length, void* desc, fi_addr_t source,
@@ -90,20 +91,18 @@ struct Receives {
   }
 };
 
-// Likewise of what the caller starts: `Place` follows the peer.
+// Likewise for sends, writes and reads: `Place` follows the peer.
 template <FrameKind kKind, typename Message, typename... Place>
 struct Starts {
   static ssize_t one(fid_ep* endpoint, const void* buffer, size_t length, void* desc,
                      fi_addr_t peer, Place... where, void* context) {
-    return start(endpoint,
-                 request_of(endpoint, local_of(buffer, length, desc), peer, where..., context));
+    return run(endpoint, local_of(buffer, length, desc), {}, peer, where..., context);
   }
 
   static ssize_t pieces(fid_ep* endpoint, const iovec* iov, void** desc, size_t count,
                         fi_addr_t peer, Place... where, void* context) {
     if (count > kMaxIov) return -FI_EINVAL;
-    return start(endpoint,
-                 request_of(endpoint, local_of(iov, desc, count), peer, where..., context));
+    return run(endpoint, local_of(iov, desc, count), {}, peer, where..., context);
   }
 
   static ssize_t by_message(fid_ep* endpoint, const Message* message, uint64_t flags) {
@@ -121,42 +120,43 @@ struct Starts {
 
   static ssize_t inject(fid_ep* endpoint, const void* buffer, size_t length, fi_addr_t to,
                         Place... where) {
-    return start(endpoint, injected(local_of(buffer, length, nullptr), to, where...));
+    return run_injected(endpoint, local_of(buffer, length, nullptr), {}, to, where...);
   }
 
   static ssize_t with_data(fid_ep* endpoint, const void* buffer, size_t length, void* desc,
                            uint64_t data, fi_addr_t to, Place... where, void* context) {
-    OperationRequest request =
-        request_of(endpoint, local_of(buffer, length, desc), to, where..., context);
-    request.has_data = true;
-    request.data = data;
-    return start(endpoint, request);
+    return run(endpoint, local_of(buffer, length, desc), data, to, where..., context);
   }
 
   static ssize_t inject_data(fid_ep* endpoint, const void* buffer, size_t length, uint64_t data,
                              fi_addr_t to, Place... where) {
-    OperationRequest request = injected(local_of(buffer, length, nullptr), to, where...);
-    request.has_data = true;
-    request.data = data;
-    return start(endpoint, request);
+    return run_injected(endpoint, local_of(buffer, length, nullptr), data, to, where...);
   }
 
  private:
-  static OperationRequest request_of(fid_ep* endpoint, const Local& local, fi_addr_t peer,
-                                     Place... where, void* context) {
+  static ssize_t run(fid_ep* endpoint, const Local& local, std::optional<uint64_t> data,
+                     fi_addr_t peer, Place... where, void* context) {
     OperationRequest request{.kind = kKind,
+                             .has_data = data.has_value(),
                              .local = local,
                              .to = peer,
+                             .data = data.value_or(0),
                              .context = context,
                              .flags = endpoint_of(endpoint).tx_flags()};
     place(request, where...);
-    return request;
+    return start(endpoint, request);
   }
 
-  static OperationRequest injected(const Local& local, fi_addr_t to, Place... where) {
-    OperationRequest request{.kind = kKind, .inject = true, .local = local, .to = to};
+  static ssize_t run_injected(fid_ep* endpoint, const Local& local, std::optional<uint64_t> data,
+                              fi_addr_t to, Place... where) {
+    OperationRequest request{.kind = kKind,
+                             .inject = true,
+                             .has_data = data.has_value(),
+                             .local = local,
+                             .to = to,
+                             .data = data.value_or(0)};
     place(request, where...);
-    return request;
+    return start(endpoint, request);
   }
 };
 

@@ -26,15 +26,8 @@ bool is_step(EventKind kind) {
 
 }  // namespace
 
-Record::Record() {
-  operations_.size = kOperations;
-  steps_.size = kSteps;
-  for (Ring* const ring : {&operations_, &steps_})
-    ring->slots = std::make_unique<Slot[]>(ring->size);
-}
-
 void Record::clear(Ring& ring) {
-  for (size_t i = 0; i < ring.size; ++i) set(ring.slots[i].id, 0);
+  for (Slot& slot : ring.slots) set(slot.id, 0);
   set(ring.begun, 0);
 }
 
@@ -95,7 +88,7 @@ uint64_t Record::start(const Description& given, uint64_t parent, uint64_t now_n
   Ring& ring = step ? steps_ : operations_;
   const uint64_t place = ring.begun.fetch_add(1, kRelaxed);
   const uint64_t id = (place + 1) << 1 | static_cast<uint64_t>(step);
-  Slot& slot = ring.slots[place % ring.size];
+  Slot& slot = ring.slots[place % ring.slots.size()];
   // Another thread is still writing it: it was stopped while others went once around the ring.
   if (slot.id.exchange(kWriting, std::memory_order_acq_rel) == kWriting) return 0;
   store(what, slot);
@@ -114,7 +107,7 @@ uint64_t Record::start(const Description& given, uint64_t parent, uint64_t now_n
 Record::Slot* Record::find(uint64_t id) {
   if (id < 2) return nullptr;
   Ring& ring = (id & 1) != 0 ? steps_ : operations_;
-  Slot& slot = ring.slots[((id >> 1) - 1) % ring.size];
+  Slot& slot = ring.slots[((id >> 1) - 1) % ring.slots.size()];
   return get(slot.id) == id ? &slot : nullptr;
 }
 
@@ -206,8 +199,9 @@ Totals Record::totals() const {
 std::vector<Event> Record::read(const Ring& ring) {
   std::vector<Event> events;
   const uint64_t begun = get(ring.begun);
-  for (uint64_t place = begun > ring.size ? begun - ring.size : 0; place < begun; ++place) {
-    const Slot& slot = ring.slots[place % ring.size];
+  const size_t size = ring.slots.size();
+  for (uint64_t place = begun > size ? begun - size : 0; place < begun; ++place) {
+    const Slot& slot = ring.slots[place % size];
     const uint64_t id = get(slot.id);
     Event event{.what = load(slot),
                 .id = id,

@@ -16,7 +16,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "net_plugin/profiler/event.h"
@@ -39,7 +38,6 @@ class Record {
   // 0.1% of one core.
   static constexpr uint64_t kMessageRate = 5000;
 
-  Record();
   // Drops everything. Meanwhile only readers and late calls may use it: these are harmless.
   void reset(const Identity& identity);
 
@@ -75,8 +73,9 @@ class Record {
     std::array<Word, kWaits> waits;
   };
   struct Ring {
-    std::unique_ptr<Slot[]> slots;
-    size_t size = 0;
+    explicit Ring(size_t size) : slots(size) {}
+
+    std::vector<Slot> slots;
     Word begun{0};
   };
 
@@ -91,8 +90,8 @@ class Record {
   void stop_step(Slot& step, uint64_t now_ns);
   void stop_operation(Slot& operation, uint64_t now_ns);
 
-  Ring operations_;
-  Ring steps_;
+  Ring operations_{kOperations};
+  Ring steps_{kSteps};
   Word communicator_{0};
   std::atomic<int32_t> rank_{-1};
   std::atomic<int32_t> ranks_{0};
