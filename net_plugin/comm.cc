@@ -20,14 +20,6 @@ Comm::Comm(std::shared_ptr<Context> context, size_t nic, size_t max_requests)
   }
 }
 
-Result<const Memory*> Comm::register_memory(const MemoryRange& range) const {
-  return context_->register_memory(nic_, range);
-}
-
-Result<void> Comm::deregister_memory(const Memory* memory) const {
-  return context_->deregister_memory(nic_, memory);
-}
-
 NcclResult Comm::track(const Result<Request*>& started, CommRequest** request) {
   if (!started) return report_once(started.error());
   if (*started == nullptr) return NcclResult::kSuccess;

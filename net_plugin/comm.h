@@ -35,22 +35,18 @@ class Comm {
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
 
-  Result<const Memory*> register_memory(const MemoryRange& range) const;
-  Result<void> deregister_memory(const Memory* memory) const;
-
+  Context& context() const { return *context_; }
+  size_t nic() const { return nic_; }  // the connection's
   // `sizes` may be nullptr; else it gets one size per buffer once *done is 1. A request that is
   // done or failed is freed.
   nccl::NcclResult test(CommRequest& request, int* done, int* sizes);
 
  protected:
-  // `nic` is the connection's.
   Comm(std::shared_ptr<Context> context, size_t nic, size_t max_requests);
 
   virtual Result<TestResult> poll(Request* request) = 0;
   virtual std::string description() const = 0;
 
-  Context& context() const { return *context_; }
-  size_t nic() const { return nic_; }
   bool full() const { return free_.empty(); }
   // A dead peer fails every request of its connection: the same message is logged once.
   nccl::NcclResult report_once(const Error& error);

@@ -186,7 +186,8 @@ NcclResult register_dmabuf(void* comm, void* data, size_t size, int type, uint64
   return guarded([&] {
     const Result<MemoryRange> range = memory_range(data, size, type, offset, fd);
     if (!range) return report("register memory", range.error());
-    const Result<const Memory*> registered = comm_of(comm).register_memory(*range);
+    const Result<const Memory*> registered =
+        comm_of(comm).context().register_memory(comm_of(comm).nic(), *range);
     if (!registered) return report("register memory", registered.error());
     *memory = const_cast<Memory*>(*registered);
     return NcclResult::kSuccess;
@@ -199,7 +200,8 @@ NcclResult register_memory(void* comm, void* data, size_t size, int type, void**
 
 NcclResult deregister_memory(void* comm, void* memory) noexcept {
   return guarded([&] {
-    const Result<void> done = comm_of(comm).deregister_memory(static_cast<const Memory*>(memory));
+    const Result<void> done = comm_of(comm).context().deregister_memory(
+        comm_of(comm).nic(), static_cast<const Memory*>(memory));
     return done ? NcclResult::kSuccess : report("deregister memory", done.error());
   });
 }

@@ -161,24 +161,22 @@ int valid(fid_ep* /*endpoint*/, fi_datatype datatype, fi_op op, size_t* count) {
   return 0;
 }
 
-fi_ops_atomic kAtomics = {.size = sizeof(fi_ops_atomic),
-                          .write = change,
-                          .writev = change_pieces,
-                          .writemsg = change_message,
-                          .inject = inject,
-                          .readwrite = fetch,
-                          .readwritev = fetch_pieces,
-                          .readwritemsg = fetch_message,
-                          .compwrite = compare,
-                          .compwritev = compare_pieces,
-                          .compwritemsg = compare_message,
-                          .writevalid = valid<false, false>,
-                          .readwritevalid = valid<true, false>,
-                          .compwritevalid = valid<true, true>};
-
 }  // namespace
 
-fi_ops_atomic* atomic_calls() { return &kAtomics; }
+fi_ops_atomic atomic_calls = {.size = sizeof(fi_ops_atomic),
+                              .write = change,
+                              .writev = change_pieces,
+                              .writemsg = change_message,
+                              .inject = inject,
+                              .readwrite = fetch,
+                              .readwritev = fetch_pieces,
+                              .readwritemsg = fetch_message,
+                              .compwrite = compare,
+                              .compwritev = compare_pieces,
+                              .compwritemsg = compare_message,
+                              .writevalid = valid<false, false>,
+                              .readwritevalid = valid<true, false>,
+                              .compwritevalid = valid<true, true>};
 
 int query_atomic(fid_domain* /*domain*/, fi_datatype datatype, fi_op op, fi_atomic_attr* attr,
                  uint64_t flags) {

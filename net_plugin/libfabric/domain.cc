@@ -106,7 +106,7 @@ int open_domain(fid_fabric* /*fabric*/, fi_info* info, fid_domain** domain, void
     const auto params = load_params_from_environment({}, nullptr);
     const bool cma = params && params->cma == AutoOrOff::kAuto;
     auto* const made = new Domain(std::move(*opened), number, *info, cma);
-    made->mr = memory_calls();
+    made->mr = &memory_calls;
     if (info->domain_attr->data_progress == FI_PROGRESS_AUTO) made->enable_auto_progress();
     return hand_out(made, FI_CLASS_DOMAIN, &kDomainObject, &kDomain, context, domain);
   });

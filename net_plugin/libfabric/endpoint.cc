@@ -10,12 +10,12 @@
 namespace pacecar::fabric {
 namespace {
 
-// How long closing an endpoint waits until peers take its frames and puts.
+// How long closing an endpoint waits for its frames and puts to be sent.
 constexpr auto kFlushTimeout = std::chrono::milliseconds(1000);
-// A turn takes 50 ns, and a microsecond with a poll of the NIC. So where frames come through shared
-// memory, so many turns are without,
+// A turn takes 50 ns, and 1 us with a poll of the NIC. So while frames come through shared memory,
+// only every 32nd turn polls the NIC,
 constexpr uint32_t kTurnsWithoutNic = 32;
-// ... until nothing has come through it for so many turns.
+// until none has come through it for so many turns.
 constexpr uint32_t kSharedTurns = 1024;
 
 Name any_name(uint32_t format) {
@@ -48,7 +48,8 @@ Endpoint::~Endpoint() {
   {
     const std::lock_guard lock(domain_.mutex);
     std::erase(domain_.endpoints, this);
-    // From now on peers read none of our memory. Stores before the end of an object may be elided.
+    // From now on peers read none of our memory. An atomic store, as the compiler may drop plain
+    // stores before the end of an object.
     for (const auto& peer : peers_) std::atomic_ref(peer->token[0]) = 0;
     if (vector_ != nullptr) --vector_->users;
     if (tx_queue_ != nullptr) --tx_queue_->users;
@@ -126,8 +127,8 @@ int Endpoint::enable() {
   bootstrap_ = std::move(*bootstrap);
   name_ = bootstrap_->address();
   if (is_any(name_)) {  // the name is the address of this host that peers call
-    const auto own =
-        address_of_nic(domain_.pacecar().nics()[domain_.nic()], socket_address(name_).ss_family);
+    const auto own = address_of_device(domain_.pacecar().nics()[domain_.nic()].device,
+                                       socket_address(name_).ss_family);
     if (own) name_ = with_port(*own, port_of(name_));
   }
   if (domain_.cma()) bootstrap_->enable_within_host(name_);
@@ -165,7 +166,7 @@ ssize_t Endpoint::cancel(void* context) {
   return -FI_ENOENT;
 }
 
-// One connection polls the NIC, for all of them.
+// Polls the NIC by one of the connections, which serves all.
 void Endpoint::poll_nic() {
   if (shared_turns_ > 0) {
     --shared_turns_;
@@ -217,7 +218,7 @@ bool Endpoint::has_unsent_frames() const {
   });
 }
 
-// Whether the peer has taken all that it will take.
+// Whether all that can be sent to the peer is sent.
 bool Endpoint::is_flushed(const Peer& peer) {
   const bool puts = peer.puts != nullptr && !peer.puts->idle();
   return !peer.can_send() || (!puts && peer.outbox->idle() && peer.queued_puts.empty());
@@ -247,8 +248,8 @@ void Endpoint::flush() {
   for (const auto& peer : peers_) {
     if (is_flushed(*peer)) continue;
     log_warning(name_text(peer->name) +
-                " does not take what was sent to it: that is lost, as the endpoint is closed. Let "
-                "it read its completions, or close later");
+                " has not received all that was sent to it; the rest is lost, as the endpoint is "
+                "closed. Let the peer read its completions, or close later");
   }
 }
 

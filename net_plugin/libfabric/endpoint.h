@@ -1,5 +1,7 @@
-// An endpoint: its peers, its outstanding operations, and its posted receives. All functions are
-// called with the domain's lock held, but bind() to cancel() and flush(), which take it.
+// An endpoint: its peers, its outstanding operations, and its posted receives.
+//
+// Thread rule: bind() to cancel() and flush() take the domain's lock; all others are called with
+// that lock held.
 #pragma once
 
 #include <algorithm>
@@ -39,6 +41,12 @@ struct Local {
 // A bounce buffer: host memory in place of GPU memory.
 struct Bounce {
   explicit Bounce(uint64_t size) : host(std::max<uint64_t>(size, 1)), bytes(size) {}
+  Local memory() const {
+    Local local;
+    local.pieces[0] = {host.data(), bytes};
+    local.count = 1;
+    return local;
+  }
 
   OwnPages<uint8_t> host;
   uint64_t bytes;
@@ -155,11 +163,11 @@ class Endpoint : public fid_ep {
     size_t registered_nic = 0;
     uint64_t length = 0;
     uint32_t outstanding_puts = 0;
-    bool offered = false;         // by a kOffer or kWriteOffer
-    bool reads_directly = false;  // from its segments, in parts
-    uint64_t bytes_read = 0;      // of these
-    std::optional<Guard> guard;   // beside them
-    bool direct_failed = false;   // of a read: it goes through the NIC
+    bool offered = false;         // by our kOffer or kWriteOffer
+    bool reads_directly = false;  // from the peer's memory, in parts
+    uint64_t bytes_read = 0;      // so far
+    std::optional<Guard> guard;   // of these bytes
+    bool direct_failed = false;   // of a read: it goes through the NIC now
     bool cts_received = false;
     bool puts_issued = false;  // all puts were given to the PutBox, or the peer has read the bytes
     bool awaits_done = false;  // until the peer's kDone
@@ -177,12 +185,12 @@ class Endpoint : public fid_ep {
     std::optional<FrameReader> reading;  // rest of the oldest message
   };
 
-  // Why a peer will be failed when it had time for what it has sent before.
-  struct Loss {
+  // The failure of a peer, delayed until what it sent before is received.
+  struct DelayedFailure {
     int error = 0;
     std::string why;
-    bool sends_fail = false;
-    Clock::duration lasted{};
+    bool sends_fail = false;   // at once
+    Clock::duration lasted{};  // since then
   };
 
   struct Peer {
@@ -197,8 +205,8 @@ class Endpoint : public fid_ep {
     std::unique_ptr<SharedSender> shared_sender;  // until the outbox is open
     std::unique_ptr<Outbox> outbox;
     std::optional<PeerMemory> memory;  // if we can read it
-    bool reports_reading = false;      // of our memory
-    // Addresses are for processes on this host, whose memory we can read, too.
+    bool reports_reading = false;      // its kHello says that it can read our memory
+    // Believed only of a process on this host, whose memory we can read, too.
     bool reads_our_memory() const { return reports_reading && memory; }
     IncomingStream frames;
     IncomingStream placed;  // frames after the peer's puts
@@ -212,8 +220,8 @@ class Endpoint : public fid_ep {
     std::deque<uint64_t> direct_reads;  // operations that read its memory
     uint32_t serving = 0;               // outstanding kServeRead and kServeWrite for it
     bool closed_by_peer = false;        // kBye
-    std::optional<Loss> lost;
-    bool sends_fail() const { return lost && lost->sends_fail; }
+    std::optional<DelayedFailure> failure;
+    bool sends_fail() const { return failure && failure->sends_fail; }
     bool can_send() const { return outbox->is_open() && !sends_fail(); }
     uint64_t source = FI_ADDR_NOTAVAIL;
     uint64_t source_version = ~uint64_t{0};
@@ -230,7 +238,7 @@ class Endpoint : public fid_ep {
   void hand_memory_over(Peer& peer, EndpointBootstrap::CallId call);
   bool take_memory(Peer& peer, const EndpointBootstrap::Event& event);
   Greeting greeting_for(const Peer& peer) const;
-  void lose_peer(PeerId number, Loss loss);
+  void fail_peer_later(PeerId number, DelayedFailure failure);
   void cannot_send(PeerId number, const Error& why);
   bool is_drained(Peer& peer, Clock::duration turn);
   static bool is_flushed(const Peer& peer);
@@ -289,7 +297,7 @@ class Endpoint : public fid_ep {
   void discard(PeerId number, const Unexpected& message);
 
   // endpoint_frames.cc
-  // At most kMaxMessages, so that others get their turn. False: there was none.
+  // Reads at most kMaxMessages messages, so that other peers get their turn. False: there was none.
   bool read_frames(PeerId number, IncomingStream& stream);
   bool read_message(PeerId number, IncomingStream& stream);
   static bool has_unread_frames(Peer& peer);

@@ -93,10 +93,10 @@ int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* co
     if (!rdm || info->tx_attr == nullptr || info->rx_attr == nullptr) return -FI_EINVAL;
     auto* const made = new Endpoint(*static_cast<Domain*>(domain), *info);
     made->cm = &kNames;
-    made->msg = message_calls();
-    made->rma = rma_calls();
-    made->tagged = tagged_calls();
-    made->atomic = atomic_calls();
+    made->msg = &message_calls;
+    made->rma = &rma_calls;
+    made->tagged = &tagged_calls;
+    made->atomic = &atomic_calls;
     return hand_out(made, FI_CLASS_EP, &kEndpointObject, &kEndpoint, context, endpoint);
   });
 }

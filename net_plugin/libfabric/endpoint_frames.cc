@@ -94,12 +94,12 @@ bool Endpoint::read_message(PeerId number, IncomingStream& stream) {
     }
     if (taken == FrameResult::kProtocolError) {
       return failed(EPROTO, name_text(peer.name) +
-                                " sent what makes no sense: run the same version of Pacecar on "
+                                " sent an invalid frame: run the same version of Pacecar on "
                                 "both sides");
     }
   }
   if (!stream.reading->whole()) {
-    return failed(EPROTO, name_text(peer.name) + " sent what is no frame");
+    return failed(EPROTO, name_text(peer.name) + " sent bytes that are no frame");
   }
   stream.reading.reset();
   const auto done = stream.source->done();
@@ -153,7 +153,8 @@ void Endpoint::reply(PeerId number, const Frame& given, std::span<const uint8_t>
   Frame frame = given;
   frame.payload = static_cast<uint32_t>(payload.size());
   if (!peer.outbox->reply(frame, payload)) {
-    return fail_peer(number, EPROTO, name_text(peer.name) + " asks, and takes no answers");
+    return fail_peer(number, EPROTO,
+                     name_text(peer.name) + " sends requests but receives no replies");
   }
   start_sending(number, Outbox::Coming::kMore);
 }
@@ -372,7 +373,7 @@ Endpoint::FrameResult Endpoint::on_done(PeerId number, const FrameView& view) {
   const bool eager = operation->length <= kEagerBytes;
   if (error == 0 && reads && eager) {
     if (view.payload.size() != operation->length) return FrameResult::kProtocolError;
-    scatter(view.payload, operation->local.all());
+    (void)copy_in(operation->local, view.payload);  // host memory, or a bounce buffer
   }
   const bool direct =
       operation->kind == Operation::Kind::kRead && (operation->request.flags & kDirect) != 0;
@@ -384,7 +385,8 @@ Endpoint::FrameResult Endpoint::on_done(PeerId number, const FrameView& view) {
   if (operation->offered && !operation->cts_received) operation->puts_issued = true;
   if (error != 0) {
     operation->pending.completion.error = error;
-    operation->pending.completion.why = "the peer refuses: look at key, bounds and access";
+    operation->pending.completion.why =
+        "the peer refuses the access: check key, bounds and access flags";
   }
   if (error != 0 && operation->outstanding_puts == 0) {
     end(id, 0, {});

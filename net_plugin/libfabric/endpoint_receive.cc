@@ -194,7 +194,7 @@ ssize_t Endpoint::peek(const Pattern& pattern, const Receive& receive) {
     none.completion.context = receive.context;
     none.completion.flags = FI_RECV | FI_TAGGED;
     none.completion.tag = pattern.tag;
-    report_error(none, rx_queue_, FI_ENOMSG, "no such message has come yet");
+    report_error(none, rx_queue_, FI_ENOMSG, "no such message has arrived yet");
     return 0;
   }
   const PeerId from = at->source;

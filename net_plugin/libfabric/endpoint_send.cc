@@ -97,14 +97,8 @@ ssize_t Endpoint::start_from_host(const OperationRequest& request, PeerId number
     log_warning(made->error().message);
     return -FI_EIO;
   }
-  const auto replace = [](Local& memory, const std::unique_ptr<Bounce>& bounce) {
-    if (bounce == nullptr) return;
-    memory = {};
-    memory.pieces[0] = {bounce->host.data(), bounce->bytes};
-    memory.count = 1;
-  };
-  replace(copy.local, *local);
-  replace(copy.comparands, *comparands);
+  if (*local != nullptr) copy.local = (*local)->memory();
+  if (*comparands != nullptr) copy.comparands = (*comparands)->memory();
   return request.kind == FrameKind::kAtomic ? start_atomic(copy, number)
                                             : start_eagerly(copy, number);
 }
@@ -160,7 +154,7 @@ ssize_t Endpoint::start_eagerly(const OperationRequest& request, PeerId number) 
   }
   Frame frame = frame_of(request, request.kind, bytes, id);
   if (!delivered) frame.flags &= static_cast<uint8_t>(~kWantsDone);
-  gather(request.local.all(), peer.outbox->add(frame));
+  (void)copy_out(request.local, {peer.outbox->add(frame), bytes});  // host memory
   if (operation == nullptr) report_or_hold(peer, completion_for(request));
   start_sending(number, coming(request));
   return 0;
@@ -237,7 +231,7 @@ void Endpoint::start_queued_reads(PeerId number) {
       const auto segments = describe_segments(operation, domain_.nic(), operation.length);
       if (!segments) {
         peer.queued_reads.pop_front();
-        end(id, FI_ENOMEM, "memory cannot be registered: see the line before");
+        end(id, FI_ENOMEM, "memory cannot be registered: see the log line before this one");
         continue;
       }
       frame.payload = static_cast<uint32_t>(*segments * sizeof(RemoteSegment));
@@ -267,8 +261,8 @@ ssize_t Endpoint::start_atomic(const OperationRequest& request, PeerId number) {
   if (request.fetches) frame.flags |= kFetches;
   if (request.compares) frame.flags |= kCompares;
   uint8_t* const place = peer.outbox->add(frame);
-  gather(request.local.all(), place);
-  gather(request.comparands.all(), place + operands);
+  (void)copy_out(request.local, {place, operands});  // host memory
+  (void)copy_out(request.comparands, {place + operands, payload - operands});
   start_sending(number, coming(request));
   return 0;
 }
@@ -365,7 +359,8 @@ void Endpoint::put_all(Peer& peer, uint64_t number, Operation& operation) {
   operation.puts_issued = true;
   if (failed) {
     const PeerId peer_number = operation.peer;
-    return fail_peer(peer_number, FI_ENOMEM, "memory cannot be registered: see the line before");
+    return fail_peer(peer_number, FI_ENOMEM,
+                     "memory cannot be registered: see the log line before this one");
   }
   const bool reply = operation.kind == Operation::Kind::kServeRead;
   peer.puts->send_frame(

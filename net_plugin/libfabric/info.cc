@@ -224,11 +224,6 @@ std::optional<Name> interface_address(const std::string* device, int family) {
   return found;
 }
 
-std::optional<Name> address_of_device(const std::string& device, int family) {
-  const auto own = interface_address(&device, family);
-  return own ? own : interface_address(nullptr, family);
-}
-
 // The source address of packets to `dest`.
 std::optional<Name> source_towards(const Name& dest) {
   const sockaddr_storage address = socket_address(dest);
@@ -324,8 +319,9 @@ std::optional<std::string> own_nics(const std::string& list) {
   return fmt::format("{}", fmt::join(own, ","));
 }
 
-std::optional<Name> address_of_nic(const NicInfo& nic, int family) {
-  return address_of_device(nic.device, family);
+std::optional<Name> address_of_device(const std::string& device, int family) {
+  const auto own = interface_address(&device, family);
+  return own ? own : interface_address(nullptr, family);
 }
 
 int get_info(uint32_t version, const char* node, const char* service, uint64_t flags,

@@ -93,14 +93,12 @@ int register_one(fid* object, const void* buffer, size_t length, uint64_t access
   return register_pieces(object, &iov, 1, access, offset, requested_key, flags, made, context);
 }
 
-fi_ops_mr kMemory = {.size = sizeof(fi_ops_mr),
-                     .reg = register_one,
-                     .regv = register_pieces,
-                     .regattr = register_attr};
-
 }  // namespace
 
-fi_ops_mr* memory_calls() { return &kMemory; }
+fi_ops_mr memory_calls = {.size = sizeof(fi_ops_mr),
+                          .reg = register_one,
+                          .regv = register_pieces,
+                          .regattr = register_attr};
 
 MemoryRegion::MemoryRegion(Domain& its_domain, const fi_mr_attr& attr)
     : fid_mr{},

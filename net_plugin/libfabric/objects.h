@@ -275,7 +275,7 @@ int open_counter(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** counter, voi
 int open_address_vector(fid_domain* domain, fi_av_attr* attr, fid_av** vector, void* context);
 int open_poll_set(fid_domain* domain, fi_poll_attr* attr, fid_poll** set);
 int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* context);
-fi_ops_mr* memory_calls();
+extern fi_ops_mr memory_calls;
 int query_atomic(fid_domain* domain, fi_datatype datatype, fi_op op, fi_atomic_attr* attr,
                  uint64_t flags);
 int try_wait(fid_fabric* fabric, fid** waited, int count);

@@ -182,25 +182,21 @@ constexpr Table messages() {
           .injectdata = Sending::inject_data};
 }
 
-fi_ops_msg kMessages =
-    messages<fi_ops_msg, Receives<fi_msg>, Starts<FrameKind::kMessage, fi_msg>>();
-fi_ops_tagged kTaggedMessages = messages<fi_ops_tagged, Receives<fi_msg_tagged, uint64_t, uint64_t>,
-                                         Starts<FrameKind::kMessage, fi_msg_tagged, uint64_t>>();
-fi_ops_rma kRma = {.size = sizeof(fi_ops_rma),
-                   .read = read_one,
-                   .readv = Reads::pieces,
-                   .readmsg = Reads::by_message,
-                   .write = Writes::one,
-                   .writev = Writes::pieces,
-                   .writemsg = Writes::by_message,
-                   .inject = Writes::inject,
-                   .writedata = Writes::with_data,
-                   .injectdata = Writes::inject_data};
-
 }  // namespace
 
-fi_ops_msg* message_calls() { return &kMessages; }
-fi_ops_tagged* tagged_calls() { return &kTaggedMessages; }
-fi_ops_rma* rma_calls() { return &kRma; }
+fi_ops_msg message_calls =
+    messages<fi_ops_msg, Receives<fi_msg>, Starts<FrameKind::kMessage, fi_msg>>();
+fi_ops_tagged tagged_calls = messages<fi_ops_tagged, Receives<fi_msg_tagged, uint64_t, uint64_t>,
+                                      Starts<FrameKind::kMessage, fi_msg_tagged, uint64_t>>();
+fi_ops_rma rma_calls = {.size = sizeof(fi_ops_rma),
+                        .read = read_one,
+                        .readv = Reads::pieces,
+                        .readmsg = Reads::by_message,
+                        .write = Writes::one,
+                        .writev = Writes::pieces,
+                        .writemsg = Writes::by_message,
+                        .inject = Writes::inject,
+                        .writedata = Writes::with_data,
+                        .injectdata = Writes::inject_data};
 
 }  // namespace pacecar::fabric
