@@ -72,10 +72,6 @@ NcclResult SendComm::isend(const void* data, size_t size, int tag, const Memory*
   return track(connection_->isend(data, size, tag, memory), request);
 }
 
-Result<TestResult> SendComm::poll(Request* request) { return connection_->test(request); }
-
-std::string SendComm::description() const { return "send to " + connection_->peer(); }
-
 ReceiveComm::ReceiveComm(std::shared_ptr<Context> context,
                          std::unique_ptr<ReceiveConnection> connection)
     : Comm(std::move(context), connection->nic(), size_t{kMaxRequests} * 2),  // each may be flushed
@@ -102,10 +98,6 @@ NcclResult ReceiveComm::iflush(std::span<const ReceiveBuffer> buffers, CommReque
   *request = take(nullptr, *flush);
   return NcclResult::kSuccess;
 }
-
-Result<TestResult> ReceiveComm::poll(Request* request) { return connection_->test(request); }
-
-std::string ReceiveComm::description() const { return "receive from " + connection_->peer(); }
 
 Result<std::unique_ptr<ReceiveComm>> ListenComm::accept() {
   ASSIGN_OR_RETURN(auto connection, listener->accept());

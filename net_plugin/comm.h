@@ -74,8 +74,8 @@ class SendComm final : public Comm {
                          CommRequest** request);
 
  private:
-  Result<TestResult> poll(Request* request) override;
-  std::string description() const override;
+  Result<TestResult> poll(Request* request) override { return connection_->test(request); }
+  std::string description() const override { return "send to " + connection_->peer(); }
 
   std::unique_ptr<SendConnection> connection_;
 };
@@ -89,8 +89,8 @@ class ReceiveComm final : public Comm {
   nccl::NcclResult iflush(std::span<const ReceiveBuffer> buffers, CommRequest** request);
 
  private:
-  Result<TestResult> poll(Request* request) override;
-  std::string description() const override;
+  Result<TestResult> poll(Request* request) override { return connection_->test(request); }
+  std::string description() const override { return "receive from " + connection_->peer(); }
 
   std::unique_ptr<ReceiveConnection> connection_;
 };

@@ -91,8 +91,9 @@ NcclResult finalize(void* context) noexcept {
   });
 }
 
-NcclResult set_attributes(void* context, const nccl::CommAttributes& receive) noexcept {
+NcclResult set_attributes(void* context, nccl::NetAttributes* attributes) noexcept {
   return guarded([&] {
+    const nccl::CommAttributes& receive = attributes->receive;
     static_cast<Communicator*>(context)->expect(known_count(receive.max_concurrent_peers),
                                                 known_count(receive.max_flows_per_peer));
     return NcclResult::kSuccess;

@@ -27,9 +27,10 @@ std::optional<uint32_t> checked_traffic_class(int given);
 
 nccl::NcclResult init(void** context, nccl::Logger logger, int traffic_class) noexcept;
 nccl::NcclResult finalize(void* context) noexcept;
-// What the communicator will receive. NCCL calls it before it connects, and again before the first
-// message of an operation that differs; operation and algorithm are in its counts already.
-nccl::NcclResult set_attributes(void* context, const nccl::CommAttributes& receive) noexcept;
+// Announces what the communicator will receive. NCCL calls it before it connects, and again before
+// the first message of an operation that differs. Its counts already depend on operation and
+// algorithm.
+nccl::NcclResult set_attributes(void* context, nccl::NetAttributes* attributes) noexcept;
 
 nccl::NcclResult devices(int* count) noexcept;
 // Adds a device that bonds these; NCCL calls it once per process, and relies on it from then on.

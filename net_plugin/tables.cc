@@ -108,10 +108,6 @@ NcclResult init_v11(void** context, uint64_t /*comm_id*/, nccl::CommConfig* conf
   return init(context, logger, config == nullptr ? nccl::kUndefined : config->traffic_class);
 }
 
-NcclResult set_attributes_v11(void* context, nccl::NetAttributes* attributes) {
-  return set_attributes(context, attributes->receive);
-}
-
 // Device offload is left out: the properties say that there is none, and NCCL asks before it calls.
 template <typename Net>
 constexpr Net table(auto starting, auto listening, auto connecting, auto accepting,
@@ -137,7 +133,7 @@ constexpr Net table(auto starting, auto listening, auto connecting, auto accepti
   if constexpr (requires { net.makeVDevice; }) net.makeVDevice = make_virtual_device;
   if constexpr (requires { net.setNetAttr; }) {
     net.finalize = finalize;
-    net.setNetAttr = set_attributes_v11;
+    net.setNetAttr = set_attributes;
   }
   return net;
 }

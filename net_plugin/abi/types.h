@@ -21,14 +21,8 @@ enum class NcclResult : int {  // ncclResult_t
   kInProgress = 7,
 };
 
-enum class LogSeverity : int {
-  kNone,
-  kVersion,
-  kWarn,
-  kInfo,
-  kAbort,
-  kTrace
-};  // NCCL_DEBUG levels
+// NCCL_DEBUG levels.
+enum class LogSeverity : int { kNone, kVersion, kWarn, kInfo, kAbort, kTrace };
 
 constexpr unsigned long kSubsystemInit = 0x1;  // NCCL_DEBUG_SUBSYS bits
 constexpr unsigned long kSubsystemNet = 0x10;

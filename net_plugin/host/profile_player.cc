@@ -42,9 +42,6 @@ void* ProfilePlayer::start_collective(const std::string& function, size_t count,
   event.collective.function = function.c_str();
   event.collective.count = count;
   event.collective.datatype = "ncclFloat32";
-  event.collective.algorithm = "Ring";
-  event.collective.protocol = "Simple";
-  event.collective.channels = 1;
   return begin(event);
 }
 

@@ -149,7 +149,6 @@ int open_address_vector(fid_domain* domain, fi_av_attr* attr, fid_av** vector, v
     auto& its_domain = *static_cast<Domain*>(domain);
     auto* const made = new AddressVector(its_domain);
     if (attr->type == FI_AV_UNSPEC) attr->type = FI_AV_TABLE;
-    ++its_domain.users;
     return hand_out(made, FI_CLASS_AV, &kVectorObject, &kVector, context, vector);
   });
 }

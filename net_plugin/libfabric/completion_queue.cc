@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "net_plugin/libfabric/objects.h"
@@ -10,29 +11,10 @@ constexpr size_t kDefaultSize = 4096;
 
 CompletionQueue& of(fid_cq* queue) { return *static_cast<CompletionQueue*>(queue); }
 
-size_t entry_bytes(fi_cq_format format) {
-  switch (format) {
-    case FI_CQ_FORMAT_MSG:
-      return sizeof(fi_cq_msg_entry);
-    case FI_CQ_FORMAT_DATA:
-      return sizeof(fi_cq_data_entry);
-    case FI_CQ_FORMAT_TAGGED:
-      return sizeof(fi_cq_tagged_entry);
-    default:
-      return sizeof(fi_cq_entry);
-  }
-}
-
-// Each format is a prefix of the tagged one.
-void write_entry(const Completion& completion, fi_cq_format format, uint8_t* place) {
-  const fi_cq_tagged_entry entry{.op_context = completion.context,
-                                 .flags = completion.flags,
-                                 .len = completion.length,
-                                 .buf = completion.buffer,
-                                 .data = completion.data,
-                                 .tag = completion.tag};
-  std::memcpy(place, &entry, entry_bytes(format));
-}
+// Bytes of an entry by fi_cq_format. Each format is a prefix of the tagged one.
+constexpr std::array<size_t, FI_CQ_FORMAT_TAGGED + 1> kEntryBytes = {
+    0, sizeof(fi_cq_entry), sizeof(fi_cq_msg_entry), sizeof(fi_cq_data_entry),
+    sizeof(fi_cq_tagged_entry)};
 
 // With the lock held.
 ssize_t take(CompletionQueue& queue, void* buffer, size_t count, fi_addr_t* sources) {
@@ -40,8 +22,14 @@ ssize_t take(CompletionQueue& queue, void* buffer, size_t count, fi_addr_t* sour
   auto* place = static_cast<uint8_t*>(buffer);
   while (taken < count && !queue.unread.empty() && queue.unread.front().error == 0) {
     const Completion completion = queue.take();
-    write_entry(completion, queue.format, place);
-    place += entry_bytes(queue.format);
+    const fi_cq_tagged_entry entry{.op_context = completion.context,
+                                   .flags = completion.flags,
+                                   .len = completion.length,
+                                   .buf = completion.buffer,
+                                   .data = completion.data,
+                                   .tag = completion.tag};
+    std::memcpy(place, &entry, kEntryBytes[queue.format]);
+    place += kEntryBytes[queue.format];
     if (sources != nullptr) sources[taken] = completion.source;
     ++taken;
   }
@@ -142,7 +130,7 @@ fi_ops_cq kQueue = {.size = sizeof(fi_ops_cq),
 
 CompletionQueue::CompletionQueue(Domain& its_domain, const fi_cq_attr& attr)
     : fid_cq{},
-      domain(its_domain),
+      InDomain(its_domain),
       format(attr.format == FI_CQ_FORMAT_UNSPEC ? FI_CQ_FORMAT_CONTEXT : attr.format),
       size(attr.size == 0 ? kDefaultSize : attr.size),
       signal(attr.wait_obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : attr.wait_obj) {}
@@ -164,7 +152,6 @@ int open_completion_queue(fid_domain* domain, fi_cq_attr* attr, fid_cq** queue, 
     if (!known) return -FI_ENOSYS;
     auto& its_domain = *static_cast<Domain*>(domain);
     auto* const made = new CompletionQueue(its_domain, *attr);
-    ++its_domain.users;
     if (made->signal.has_descriptor()) its_domain.enable_auto_progress();
     return hand_out(made, FI_CLASS_CQ, &kQueueObject, &kQueue, context, queue);
   });

@@ -77,7 +77,6 @@ int open_counter(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** counter, voi
     if (!Signal::known(attr->wait_obj)) return -FI_ENOSYS;
     auto& its_domain = *static_cast<Domain*>(domain);
     auto* const made = new Counter(its_domain, attr->wait_obj);
-    ++its_domain.users;
     if (made->signal.has_descriptor()) its_domain.enable_auto_progress();
     return hand_out(made, FI_CLASS_CNTR, &kCounterObject, &kCounter, context, counter);
   });

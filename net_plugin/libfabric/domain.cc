@@ -89,10 +89,7 @@ Result<std::shared_ptr<GpuSystem>> gpus_of_process() {
 int open_domain(fid_fabric* /*fabric*/, fi_info* info, fid_domain** domain, void* context) {
   return guarded([&]() -> int {
     auto opened = context_of_this_process();
-    if (!opened) {
-      log_warning(opened.error().message);
-      return -fi_error(opened.error().code);
-    }
+    if (!opened) return failed(opened.error());
     const auto nics = (*opened)->nics();
     const char* const wanted = info->domain_attr->name;
     const auto nic = std::ranges::find_if(nics, [&](const NicInfo& one) {

@@ -114,10 +114,7 @@ int Endpoint::enable() {
   if (vector_ == nullptr) return -FI_ENOAV;
   if ((caps_ & FI_SEND) != 0 && tx_queue_ == nullptr && counters_.empty()) return -FI_ENOCQ;
   auto listener = domain_.pacecar().listen(domain_.nic());
-  if (!listener) {
-    log_warning(listener.error().message);
-    return -fi_error(listener.error().code);
-  }
+  if (!listener) return failed(listener.error());
   auto bootstrap = EndpointBootstrap::open(wanted_name_);
   if (!bootstrap) {
     log_warning(bootstrap.error().message);
@@ -260,17 +257,19 @@ void Endpoint::count(uint64_t what, bool failed) {
   if (counter != counters_.end()) counter->second->count(failed);
 }
 
+// Of a success, or of a failure if its completion has an error.
 void Endpoint::report(PendingCompletion& pending, CompletionQueue* queue) {
-  if (pending.queued_on_success && queue != nullptr) queue->add(std::move(pending.completion));
-  if (pending.counter_event != 0) count(pending.counter_event, false);
+  const bool failed = pending.completion.error != 0;
+  const bool queued = failed || pending.queued_on_success;
+  if (queued && queue != nullptr) queue->add(std::move(pending.completion));
+  if (pending.counter_event != 0) count(pending.counter_event, failed);
 }
 
 void Endpoint::report_error(PendingCompletion& pending, CompletionQueue* queue, int error,
                             const std::string& why) {
   pending.completion.error = error;
   pending.completion.why = why;
-  if (queue != nullptr) queue->add(std::move(pending.completion));
-  if (pending.counter_event != 0) count(pending.counter_event, true);
+  report(pending, queue);
 }
 
 bool Endpoint::receives_full() const { return rx_queue_ != nullptr && rx_queue_->full(); }

@@ -10,9 +10,8 @@
 namespace pacecar::fabric {
 
 bool Endpoint::on_device(const Local& local) {
-  return std::any_of(local.regions.begin(),
-                     local.regions.begin() + static_cast<ptrdiff_t>(local.count),
-                     [](const MemoryRegion* region) { return region && region->device; });
+  return std::ranges::any_of(std::span(local.regions).first(local.count),
+                             [](const MemoryRegion* region) { return region && region->device; });
 }
 
 namespace {

@@ -10,18 +10,10 @@
 namespace pacecar::fabric {
 namespace {
 
+// The fi_errno of a Status that a peer has sent.
 int error_of(uint64_t status) {
-  switch (static_cast<Status>(status)) {
-    case Status::kOk:
-      return 0;
-    case Status::kNoKey:
-      return FI_ENOKEY;
-    case Status::kNoAccess:
-      return FI_EACCES;
-    case Status::kUnsupported:
-      return FI_EOPNOTSUPP;
-  }
-  return FI_EIO;
+  constexpr std::array<int, 4> kErrors = {0, FI_ENOKEY, FI_EACCES, FI_EOPNOTSUPP};
+  return status < kErrors.size() ? kErrors[status] : FI_EIO;
 }
 
 // Whether this atomic reads without operands.

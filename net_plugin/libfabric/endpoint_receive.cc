@@ -98,11 +98,7 @@ void Endpoint::receive_message(PeerId number, const Frame& frame, std::span<cons
   if (receive.shared != nullptr && --receive.shared->incomplete == 0 && receive.shared->used_up) {
     pending.completion.flags |= FI_MULTI_RECV;
   }
-  if (pending.completion.error != 0) {
-    report_error(pending, rx_queue_, pending.completion.error, pending.completion.why);
-  } else {
-    report(pending, rx_queue_);
-  }
+  report(pending, rx_queue_);
   if ((frame.flags & kWantsDone) != 0) reply_status(number, frame.id, Status::kOk);
 }
 

@@ -408,12 +408,9 @@ void Endpoint::end(uint64_t number, int error, const std::string& why) {
   if (shared != nullptr && --shared->incomplete == 0 && shared->used_up) {
     pending.completion.flags |= FI_MULTI_RECV;
   }
-  if (error == 0) error = pending.completion.error;  // such as FI_ETRUNC
-  if (error != 0) {
-    report_error(pending, queue, error, why.empty() ? pending.completion.why : why);
-  } else {
-    report(pending, queue);
-  }
+  if (error != 0) pending.completion.error = error;
+  if (!why.empty()) pending.completion.why = why;
+  report(pending, queue);
 }
 
 void Endpoint::release(uint64_t number, Operation& operation) {

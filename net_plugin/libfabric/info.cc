@@ -44,21 +44,23 @@ struct OwnedInfo {
   }
 };
 
+// What transmit and receive contexts have in common.
+template <typename Attr>
+bool context_fits(const Attr& wanted, uint64_t caps, uint64_t flags) {
+  return (wanted.caps & ~(caps | kDomainCaps | FI_HMEM)) == 0 && (wanted.op_flags & ~flags) == 0 &&
+         (wanted.msg_order & ~kOrder) == 0 && wanted.comp_order == FI_ORDER_NONE &&
+         wanted.size <= kMaxOperations && wanted.iov_limit <= kMaxIov;
+}
+
 bool tx_fits(const fi_tx_attr* wanted) {
   return wanted == nullptr ||
-         ((wanted->caps & ~(kTxCaps | kDomainCaps | FI_HMEM)) == 0 &&
-          (wanted->op_flags & ~kTxFlags) == 0 && (wanted->msg_order & ~kOrder) == 0 &&
-          wanted->comp_order == FI_ORDER_NONE && wanted->inject_size <= kMaxInjectBytes &&
-          wanted->size <= kMaxOperations && wanted->iov_limit <= kMaxIov &&
+         (context_fits(*wanted, kTxCaps, kTxFlags) && wanted->inject_size <= kMaxInjectBytes &&
           wanted->rma_iov_limit <= 1);
 }
 
 bool rx_fits(const fi_rx_attr* wanted) {
   return wanted == nullptr ||
-         ((wanted->caps & ~(kRxCaps | kDomainCaps | FI_HMEM)) == 0 &&
-          (wanted->op_flags & ~kRxFlags) == 0 && (wanted->msg_order & ~kOrder) == 0 &&
-          wanted->comp_order == FI_ORDER_NONE && wanted->total_buffered_recv <= kMaxBuffered &&
-          wanted->size <= kMaxOperations && wanted->iov_limit <= kMaxIov);
+         (context_fits(*wanted, kRxCaps, kRxFlags) && wanted->total_buffered_recv <= kMaxBuffered);
 }
 
 bool ep_fits(const fi_ep_attr* wanted) {
@@ -120,37 +122,33 @@ T or_default(T requested, T otherwise) {
   return requested != 0 ? requested : otherwise;
 }
 
+template <typename Attr>
+void describe_context(const Attr* wanted, uint64_t caps, Attr& attr) {
+  attr.caps = caps;
+  attr.op_flags = wanted != nullptr ? wanted->op_flags : 0;
+  attr.msg_order = wanted != nullptr ? or_default(wanted->msg_order, kOrder) : kOrder;
+  attr.size = wanted != nullptr ? or_default<size_t>(wanted->size, 1024) : 1024;
+  attr.iov_limit = kMaxIov;
+}
+
 void describe_contexts(const fi_info* hints, fi_info& info) {
-  const fi_tx_attr* const tx = hints != nullptr ? hints->tx_attr : nullptr;
-  const fi_rx_attr* const rx = hints != nullptr ? hints->rx_attr : nullptr;
-  info.tx_attr->caps = info.caps & (kTxCaps | FI_HMEM);
-  info.tx_attr->op_flags = tx != nullptr ? tx->op_flags : 0;
-  info.tx_attr->msg_order = tx != nullptr ? or_default(tx->msg_order, kOrder) : kOrder;
+  describe_context(hints != nullptr ? hints->tx_attr : nullptr, info.caps & (kTxCaps | FI_HMEM),
+                   *info.tx_attr);
   info.tx_attr->inject_size = kMaxInjectBytes;
-  info.tx_attr->size = tx != nullptr ? or_default<size_t>(tx->size, 1024) : 1024;
-  info.tx_attr->iov_limit = kMaxIov;
   info.tx_attr->rma_iov_limit = 1;
-  info.rx_attr->caps = info.caps & (kRxCaps | FI_HMEM);
-  info.rx_attr->op_flags = rx != nullptr ? rx->op_flags : 0;
-  info.rx_attr->msg_order = rx != nullptr ? or_default(rx->msg_order, kOrder) : kOrder;
+  describe_context(hints != nullptr ? hints->rx_attr : nullptr, info.caps & (kRxCaps | FI_HMEM),
+                   *info.rx_attr);
   info.rx_attr->total_buffered_recv = kMaxBuffered;
-  info.rx_attr->size = rx != nullptr ? or_default<size_t>(rx->size, 1024) : 1024;
-  info.rx_attr->iov_limit = kMaxIov;
 }
 
 void describe_domain(uint32_t version, const fi_info* hints, fi_info& info) {
-  const fi_domain_attr* const requested = hints != nullptr ? hints->domain_attr : nullptr;
+  const bool has_hints = hints != nullptr && hints->domain_attr != nullptr;
+  const fi_domain_attr requested = has_hints ? *hints->domain_attr : fi_domain_attr{};
   fi_domain_attr& domain = *info.domain_attr;
-  domain.threading = FI_THREAD_SAFE;
-  domain.control_progress = FI_PROGRESS_MANUAL;
-  domain.data_progress = FI_PROGRESS_MANUAL;
-  domain.av_type = FI_AV_MAP;
-  if (requested != nullptr) {
-    domain.threading = or_default(requested->threading, FI_THREAD_SAFE);
-    domain.control_progress = or_default(requested->control_progress, FI_PROGRESS_MANUAL);
-    domain.data_progress = or_default(requested->data_progress, FI_PROGRESS_MANUAL);
-    domain.av_type = or_default(requested->av_type, FI_AV_UNSPEC);
-  }
+  domain.threading = or_default(requested.threading, FI_THREAD_SAFE);
+  domain.control_progress = or_default(requested.control_progress, FI_PROGRESS_MANUAL);
+  domain.data_progress = or_default(requested.data_progress, FI_PROGRESS_MANUAL);
+  domain.av_type = has_hints ? requested.av_type : FI_AV_MAP;
   domain.resource_mgmt = FI_RM_ENABLED;
   domain.mr_mode = mr_mode_for(version, hints) | ((info.caps & FI_HMEM) != 0 ? FI_MR_HMEM : 0);
   domain.mr_key_size = sizeof(uint64_t);

@@ -59,6 +59,17 @@ class Signal {
 
 struct Fabric : fid_fabric {};
 
+// What is opened within a domain; the domain cannot be closed before.
+struct InDomain {
+  explicit InDomain(Domain& its_domain);
+  ~InDomain();
+  InDomain(const InDomain&) = delete;
+  InDomain& operator=(const InDomain&) = delete;
+
+  Domain& domain;
+  uint32_t users = 0;  // objects that use this one
+};
+
 struct EventQueue : fid_eq {
   explicit EventQueue(fi_wait_obj wanted) : signal(wanted) {}
   struct Event {
@@ -89,7 +100,7 @@ struct Completion {
   std::string why = {};   // text for fi_cq_strerror
 };
 
-struct CompletionQueue : fid_cq {
+struct CompletionQueue : fid_cq, InDomain {
   CompletionQueue(Domain& its_domain, const fi_cq_attr& attr);
 
   // With the lock held. An operation may start only while the queue is not full.
@@ -97,43 +108,37 @@ struct CompletionQueue : fid_cq {
   void add(Completion completion);
   Completion take();
 
-  Domain& domain;
   fi_cq_format format;
   std::deque<Completion> unread;  // by the application; errors among them
   size_t size;
   Signal signal;
   bool woken = false;               // by fi_cq_signal
   bool last_read_nonempty = false;  // the last fi_cq_read returned completions
-  Completion error;    // the last one that was read: its text must stay valid until the next
-  uint32_t users = 0;  // endpoints
+  Completion error;  // the last one that was read: its text must stay valid until the next
 };
 
-struct Counter : fid_cntr {
-  Counter(Domain& its_domain, fi_wait_obj wanted) : domain(its_domain), signal(wanted) {}
+struct Counter : fid_cntr, InDomain {
+  Counter(Domain& its_domain, fi_wait_obj wanted)
+      : fid_cntr{}, InDomain(its_domain), signal(wanted) {}
 
   // With the lock held.
   void count(bool failed);
 
-  Domain& domain;
   std::atomic<uint64_t> value{0};
   std::atomic<uint64_t> errors{0};
   Signal signal;
-  uint32_t users = 0;
 };
 
-struct AddressVector : fid_av {
-  explicit AddressVector(Domain& its_domain) : domain(its_domain) {}
+struct AddressVector : fid_av, InDomain {
+  explicit AddressVector(Domain& its_domain) : fid_av{}, InDomain(its_domain) {}
 
-  Domain& domain;
   EventQueue* events = nullptr;
   Names names;
-  uint64_t version =
-      0;  // incremented with every change of the names, so that copies are known to be stale
-  uint32_t users = 0;
+  uint64_t version = 0;  // of the names: copies of an older version are stale
 };
 
 // Memory that is registered with libfabric. It is registered with a NIC at its first use there.
-struct MemoryRegion : fid_mr {
+struct MemoryRegion : fid_mr, InDomain {
   MemoryRegion(Domain& its_domain, const fi_mr_attr& attr);
   ~MemoryRegion();
 
@@ -143,7 +148,6 @@ struct MemoryRegion : fid_mr {
   // region.
   uint8_t* find(uint64_t address, uint64_t length) const;
 
-  Domain& domain;
   uint8_t* base;
   uint64_t length;
   uint64_t access;
@@ -236,6 +240,9 @@ class Domain : public fid_domain {
   std::thread progress_thread_;
 };
 
+inline InDomain::InDomain(Domain& its_domain) : domain(its_domain) { ++domain.users; }
+inline InDomain::~InDomain() { --domain.users; }
+
 // Opened at the first call. Errors: as GpuSystem::open.
 Result<std::shared_ptr<GpuSystem>> gpus_of_process();
 
@@ -256,6 +263,8 @@ int fi_error(ErrorCode code);
 
 void log_line(LogLevel level, std::string_view line);
 void log_warning(const std::string& line);
+// Logs the error; returns its negative fi_errno.
+int failed(const Error& error);
 
 // Completes an object that was opened, and gives it to the application. Returns 0.
 template <typename Object, typename Handle>
@@ -309,7 +318,6 @@ template <typename Object>
 int close_unused(fid* object) {
   auto* const closed = reinterpret_cast<Object*>(object);
   if (closed->users > 0) return -FI_EBUSY;
-  --closed->domain.users;
   delete closed;
   return 0;
 }

@@ -61,6 +61,11 @@ void log_line(LogLevel level, std::string_view line) {
 
 void log_warning(const std::string& line) { log_line(LogLevel::kWarn, line); }
 
+int failed(const Error& error) {
+  log_warning(error.message);
+  return -fi_error(error.code);
+}
+
 int fi_error(ErrorCode code) {
   switch (code) {
     case ErrorCode::kInvalidArgument:

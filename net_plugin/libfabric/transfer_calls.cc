@@ -5,16 +5,12 @@
 namespace pacecar::fabric {
 namespace {
 
-// The tag that a receive matches; untagged without arguments.
-struct Tagging {
-  bool tagged = false;
-  uint64_t tag = 0;
-  uint64_t ignore = 0;
-};
-Tagging tagging() { return {}; }
-Tagging tagging(uint64_t tag, uint64_t ignore) { return {true, tag, ignore}; }
-Tagging tagging_of(const fi_msg& /*message*/) { return tagging(); }
-Tagging tagging_of(const fi_msg_tagged& message) { return tagging(message.tag, message.ignore); }
+// The tag that a receive matches; nullopt: it is untagged.
+using Tag = std::optional<Pattern>;
+Tag tag_of() { return {}; }
+Tag tag_of(uint64_t tag, uint64_t ignore) { return Pattern{.tag = tag, .ignore = ignore}; }
+Tag tag_of_message(const fi_msg& /*message*/) { return {}; }
+Tag tag_of_message(const fi_msg_tagged& message) { return tag_of(message.tag, message.ignore); }
 
 void place(OperationRequest& /*request*/) {}
 void place(OperationRequest& request, uint64_t tag) {
@@ -42,52 +38,52 @@ bool fits(const Message& message) {
   return message.iov_count <= kMaxIov;
 }
 
-ssize_t post(fid_ep* endpoint, const Local& local, fi_addr_t source, const Tagging& tagging,
-             void* context, uint64_t flags) {
+ssize_t post(fid_ep* endpoint, const Local& local, fi_addr_t source, const Tag& tag, void* context,
+             uint64_t flags) {
   return guarded([&]() -> ssize_t {
     Endpoint& at = endpoint_of(endpoint);
     at.domain().note_call();
     const std::lock_guard lock(at.domain().mutex);
     if (!at.enabled()) return -FI_EOPBADSTATE;
-    Pattern pattern{.tag = tagging.tag, .ignore = tagging.ignore};
+    Pattern pattern = tag.value_or(Pattern());
     if (source != FI_ADDR_UNSPEC && at.directed()) {
       const auto peer = at.peer_number(source);
       if (!peer) return -FI_EINVAL;
       pattern.source = *peer;
     }
     Receive receive{.context = context, .flags = flags, .local = local, .shared = nullptr};
-    if (tagging.tagged) {
+    if (tag) {
       if ((flags & FI_PEEK) != 0) return at.peek(pattern, receive);
       if ((flags & (FI_CLAIM | FI_DISCARD)) != 0) return at.post_claimed(receive);
     } else if ((flags & FI_MULTI_RECV) != 0) {
       if (local.count != 1) return -FI_EINVAL;
       receive.shared = std::make_shared<SharedBuffer>();
     }
-    return at.post(tagging.tagged, pattern, receive);
+    return at.post(tag.has_value(), pattern, receive);
   });
 }
 
 // `Message`: the structure of the call with all arguments. `Tag`: the arguments that follow the
 // peer.
-template <typename Message, typename... Tag>
+template <typename Message, typename... TagArguments>
 struct Receives {
   static ssize_t one(fid_ep* endpoint, void* buffer, size_t length, void* desc, fi_addr_t source,
-                     Tag... tag, void* context) {
-    return post(endpoint, local_of(buffer, length, desc), source, tagging(tag...), context,
+                     TagArguments... tag, void* context) {
+    return post(endpoint, local_of(buffer, length, desc), source, tag_of(tag...), context,
                 endpoint_of(endpoint).rx_flags());
   }
 
   static ssize_t pieces(fid_ep* endpoint, const iovec* iov, void** desc, size_t count,
-                        fi_addr_t source, Tag... tag, void* context) {
+                        fi_addr_t source, TagArguments... tag, void* context) {
     if (count > kMaxIov) return -FI_EINVAL;
-    return post(endpoint, local_of(iov, desc, count), source, tagging(tag...), context,
+    return post(endpoint, local_of(iov, desc, count), source, tag_of(tag...), context,
                 endpoint_of(endpoint).rx_flags());
   }
 
   static ssize_t by_message(fid_ep* endpoint, const Message* message, uint64_t flags) {
     if (!fits(*message)) return -FI_EINVAL;
     return post(endpoint, local_of(message->msg_iov, message->desc, message->iov_count),
-                message->addr, tagging_of(*message), message->context, flags);
+                message->addr, tag_of_message(*message), message->context, flags);
   }
 };
 
