@@ -22,8 +22,7 @@ Comm::Comm(std::shared_ptr<Context> context, size_t nic, size_t max_requests)
 
 NcclResult Comm::track(const Result<Request*>& started, CommRequest** request) {
   if (!started) return report_once(started.error());
-  if (*started == nullptr) return NcclResult::kSuccess;
-  *request = take(*started, std::nullopt);
+  if (*started != nullptr) *request = take(*started, std::nullopt);
   return NcclResult::kSuccess;
 }
 

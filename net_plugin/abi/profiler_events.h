@@ -181,26 +181,17 @@ using ProfileEventV4 = ProfileEvent<uint8_t, CollectiveV4, PointToPointV4, Kerne
 using ProfileEventV5 = ProfileEvent<uint64_t, CollectiveV5, PointToPointV5, KernelChannelV4>;
 using ProfileEventV6 = ProfileEventV5;
 
-// What comes with a change of state; may be absent.
+// What comes with a change of state, as far as we use it; may be absent.
 union ProfileStateArgumentsV1 {  // versions 1 to 3
   struct {
     size_t bytes;
     int steps;
   } proxy_op;
-  struct {
-    int appended;
-  } proxy_control;
 };
 union ProfileStateArgumentsV4 {  // from version 4
   struct {
     size_t bytes;
   } proxy_step;
-  struct {
-    int appended;
-  } proxy_control;
-  struct {
-    void* data;
-  } net_plugin;
   struct {
     uint64_t gpu_time;
   } kernel_channel;

@@ -33,8 +33,8 @@ void receive_log(LogSeverity severity, unsigned long, const char*, int, const ch
 
 }  // namespace
 
-void throw_impatience(std::string_view what, std::chrono::seconds patience) {
-  throw HostError(fmt::format("{}: not after {} s", what, patience.count()));
+void throw_timeout(std::string_view what, std::chrono::seconds limit) {
+  throw HostError(fmt::format("{}: not after {} s", what, limit.count()));
 }
 
 LogListener stderr_log(bool everything) {
@@ -170,14 +170,6 @@ Ends Host::connect_self() const {
   close_listen(listening.comm);
   return ends;
 }
-
-void Host::close_listen(void* listening) const {
-  expect_success(net_->closeListen(listening), "closeListen");
-}
-
-void Host::close_send(void* comm) const { expect_success(net_->closeSend(comm), "closeSend"); }
-
-void Host::close_receive(void* comm) const { expect_success(net_->closeRecv(comm), "closeRecv"); }
 
 void Host::close(const Ends& ends) const {
   close_send(ends.send);

@@ -25,12 +25,8 @@ int insert_all(AddressVector& vector, size_t count, fi_addr_t* numbers, uint64_t
     if (numbers == nullptr && name) vector.names.add(*name);
     if ((flags & FI_SYNC_ERR) != 0) static_cast<int*>(context)[i] = name ? 0 : FI_EINVAL;
     if (vector.events != nullptr && !name) {
-      fi_eq_err_entry error{};
-      error.fid = &vector.fid;
-      error.context = context;
-      error.data = i;
-      error.err = FI_EINVAL;
-      vector.events->add_error(error);
+      vector.events->add_error(
+          {.fid = &vector.fid, .context = context, .data = i, .err = FI_EINVAL});
     }
   }
   ++vector.version;

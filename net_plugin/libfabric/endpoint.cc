@@ -79,19 +79,17 @@ int Endpoint::bind(struct fid* other, uint64_t flags) {
       auto* const queue = reinterpret_cast<CompletionQueue*>(other);
       const bool selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
       if ((flags & (FI_TRANSMIT | FI_RECV)) == 0) return -FI_EINVAL;
-      if ((flags & FI_TRANSMIT) != 0) {
-        if (tx_queue_ != nullptr) return -FI_EINVAL;
-        tx_queue_ = queue;
-        tx_selective_ = selective;
+      const auto attach = [&](CompletionQueue*& place, bool& is_selective) {
+        if (place != nullptr) return -FI_EINVAL;
+        place = queue;
+        is_selective = selective;
         ++queue->users;
-      }
-      if ((flags & FI_RECV) != 0) {
-        if (rx_queue_ != nullptr) return -FI_EINVAL;
-        rx_queue_ = queue;
-        rx_selective_ = selective;
-        ++queue->users;
-      }
-      return 0;
+        return 0;
+      };
+      int result = 0;
+      if ((flags & FI_TRANSMIT) != 0) result = attach(tx_queue_, tx_selective_);
+      if ((flags & FI_RECV) != 0 && result == 0) result = attach(rx_queue_, rx_selective_);
+      return result;
     }
     case FI_CLASS_CNTR: {
       auto* const counter = reinterpret_cast<Counter*>(other);

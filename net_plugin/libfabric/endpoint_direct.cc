@@ -6,13 +6,10 @@
 #include "net_plugin/libfabric/endpoint.h"
 
 namespace pacecar::fabric {
-namespace {
 
 // Bytes that are read from one peer in one turn. They take half a millisecond, so that others do
 // not wait for long.
 constexpr uint64_t kTurnBytes = uint64_t{4} << 20;
-
-}  // namespace
 
 std::vector<uint8_t> Endpoint::own_segments(const Local& local) {
   std::vector<uint8_t> bytes;

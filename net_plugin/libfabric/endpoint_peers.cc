@@ -7,7 +7,6 @@
 #include "transport/base/random_word.h"
 
 namespace pacecar::fabric {
-namespace {
 
 // Interval of polling the TCP sockets. While a peer is connecting they are polled in every turn.
 constexpr auto kPollInterval = std::chrono::microseconds(200);
@@ -15,8 +14,6 @@ constexpr auto kPollInterval = std::chrono::microseconds(200);
 constexpr auto kDrainTime = std::chrono::milliseconds(500);
 // For a connection's kHello, which takes a round trip, while further connections wait.
 constexpr auto kHelloTime = std::chrono::milliseconds(100);
-
-}  // namespace
 
 PeerId Endpoint::peer_named(const Name& name) {
   const auto known = peers_by_name_.find(name);

@@ -181,10 +181,10 @@ class Domain : public fid_domain {
   std::map<uint64_t, MemoryRegion*> regions;  // by key
   uint64_t next_key = 1;
 
-  // Called at each call that makes progress. The progress thread works only while there are none.
+  // Called at each call that makes progress. The progress thread works only between such calls.
   void note_call() { calls_.fetch_add(1, std::memory_order_relaxed); }
-  // Calls done() with the lock held, and makes progress between, until it returns true. False:
-  // `timeout_ms` have passed (below 0: no timeout).
+  // Makes progress until done(), called with the lock held, returns true. False: `timeout_ms` have
+  // passed (below 0: no timeout).
   template <typename Done>
   bool wait(Done done, int timeout_ms) {
     const auto begin = Clock::now();

@@ -54,9 +54,9 @@ Result<rma::Signal> signal_of(const SignalCall& call) {
                      .value = call.operation == nccl::kSignalIncrement ? 1 : call.value};
 }
 
-// Whether the user has named Pacecar. NCCL looks for these tables in every net plugin, but its own
-// for RDMA NICs uses the NIC's atomics for signals, where ours copies words. So ours is only used
-// on request.
+// Whether the user has named Pacecar. NCCL looks for these tables in every net plugin. But its own
+// plugin for RDMA NICs signals by the NIC's atomics, while ours copies each signal. So ours is used
+// on request only.
 bool is_named() {
   for (const char* const variable : {"NCCL_RMA_PLUGIN", "NCCL_GIN_PLUGIN"}) {
     const char* const named = std::getenv(variable);

@@ -1,6 +1,6 @@
 // The tables for one-sided operations in proxy mode, GIN 11 to 13 and RMA 13 to 15, and the
-// differences in their functions' arguments. Weak signals are treated as strong, and puts leave at
-// once, whatever the flags announce.
+// differences in their functions' arguments. Weak signals are treated as strong, and puts are
+// posted at once, whatever the flags announce.
 #include "net_plugin/abi/one_sided.h"
 #include "net_plugin/device_properties.h"
 #include "net_plugin/entry_points.h"
@@ -11,7 +11,7 @@ namespace {
 
 using nccl::NcclResult;
 
-// NCCL distinguishes proxy plugins from those whose operations a GPU starts.
+// By device_type NCCL distinguishes proxy plugins from those whose operations a GPU starts.
 template <typename Properties>
 NcclResult get_properties(int device, Properties* properties) {
   const NcclResult result = plugin::get_properties(device, properties);
@@ -20,7 +20,7 @@ NcclResult get_properties(int device, Properties* properties) {
   return NcclResult::kSuccess;
 }
 
-// Where NCCL asks for another handle of the same window.
+// GIN has a second handle of a window, for the GPU: here it is the same.
 NcclResult share_memory_gin(void* collective, void* data, size_t size, int type, uint64_t flags,
                             void** window, void** gin_window) {
   const NcclResult result = share_memory(collective, data, size, type, flags, window);
@@ -53,7 +53,7 @@ constexpr Table common_table() {
 
 // --- GIN 11 and 12: operations of a communicator, without contexts ---
 
-// All of a communicator's connections have the group's one order.
+// The connections of a communicator all have the group's order, so their numbers do not matter.
 template <typename... Connection>
 struct Gin {
   static NcclResult connect(void* context, void* handles[], int ranks, int rank,
@@ -79,8 +79,8 @@ struct Gin {
   }
 };
 
-// Left out on purpose: contexts, which NCCL makes itself in proxy mode, and where they are not
-// there passes the communicator.
+// The functions of contexts are left out: in proxy mode NCCL makes contexts itself, and passes the
+// communicator in their place.
 template <typename... Connection>
 constexpr nccl::GinV11V12<Connection...> gin_table() {
   auto table = common_table<nccl::GinV11V12<Connection...>>();

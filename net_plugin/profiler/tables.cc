@@ -104,10 +104,9 @@ Description kernel_of(const Event& event) {
   return what;
 }
 
-template <typename Event>
-Description network_of(const Event& event) {
-  if (event.net_plugin.id != kNetEventId || event.net_plugin.data == nullptr) return {};
-  const auto& data = *static_cast<const NetEventData*>(event.net_plugin.data);
+Description network_of(const nccl::NetPluginDescription& event) {
+  if (event.id != kNetEventId || event.data == nullptr) return {};
+  const auto& data = *static_cast<const NetEventData*>(event.data);
   return {.kind = EventKind::kNetwork, .sending = data.sending != 0, .amount = data.bytes};
 }
 
@@ -136,7 +135,7 @@ Description description_of(const Event& event) {
     case nccl::kProfileKernelChannel:
       return kernel_of(event);
     case nccl::kProfileNetPlugin:
-      return network_of(event);
+      return network_of(event.net_plugin);
     default:
       return {};
   }

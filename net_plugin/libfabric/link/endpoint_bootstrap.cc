@@ -23,10 +23,10 @@ namespace {
 // The listeners' numbers in epoll; calls begin at 1.
 constexpr uint64_t kListener = 0;
 constexpr uint64_t kListenerWithinHost = ~uint64_t{0};
-// What arrives meanwhile is taken in the same poll, such as the greeting of an accepted call.
+// Of epoll_wait in one poll, so that it handles, say, the greeting of a call that it has accepted.
 constexpr int kRounds = 4;
 
-// An abstract one: of this network namespace, without a file.
+// An abstract address: valid in this network namespace, without a file.
 struct UnixAddress {
   explicit UnixAddress(const Name& name) {
     const std::string text = "pacecar-fi-" + name_text(name);
@@ -39,7 +39,7 @@ struct UnixAddress {
   socklen_t bytes = 0;
 };
 
-// At the other end of a Unix socket. nullopt: it is another user's.
+// The process at the other end of a Unix socket. nullopt: it is another user's.
 std::optional<pid_t> process_behind(int fd) {
   ucred other{};
   socklen_t bytes = sizeof other;
@@ -199,7 +199,7 @@ void EndpointBootstrap::hand_over(CallId id, std::shared_ptr<const FileDescripto
   calls_.at(id).outgoing_memory = std::move(memory);
 }
 
-// Sends our greeting. False: the peer has reset the socket, which else has room for it.
+// Sends our greeting, for which the socket has room. False: the peer has reset the socket.
 bool EndpointBootstrap::greet(Call& call) {
   Greeting greeting = call.outgoing;
   if (!call.within_host) greeting.token_address = 0;
