@@ -237,12 +237,7 @@ std::optional<Name> source_towards(const Name& dest) {
   return name ? std::optional(with_port(*name, 0)) : std::nullopt;
 }
 
-struct Nic {
-  std::string name;
-  std::string device;
-};
-
-std::vector<Nic> usable_nics() {
+std::vector<NicCandidate> usable_nics() {
   const auto params = load_params_from_environment({}, nullptr);
   if (!params) {
     log_warning(params.error().message);
@@ -255,10 +250,10 @@ std::vector<Nic> usable_nics() {
     log_warning(groups.error().message);
     return {};
   }
-  std::vector<Nic> nics;
+  std::vector<NicCandidate> nics;
   for (const NicGroup& group : *groups) {
     // Connections for puts do not work on bonded NICs.
-    if (group.size() == 1) nics.push_back({group[0].name(), group[0].device});
+    if (group.size() == 1) nics.push_back(group[0]);
   }
   return nics;
 }
@@ -333,25 +328,27 @@ int get_info(uint32_t version, const char* node, const char* service, uint64_t f
   Ends ends = ends_of(node, service, flags, hints, family);
   if (!ends.sound) return -FI_ENODATA;
   if (!ends.source && ends.dest) ends.source = source_towards(*ends.dest);
-  std::vector<Nic> nics = usable_nics();
+  std::vector<NicCandidate> nics = usable_nics();
   const char* const wanted =
       hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->name : nullptr;
-  if (wanted != nullptr) std::erase_if(nics, [&](const Nic& nic) { return nic.name != wanted; });
+  if (wanted != nullptr) {
+    std::erase_if(nics, [&](const NicCandidate& nic) { return nic.name() != wanted; });
+  }
   if (nics.empty()) return -FI_ENODATA;
   if (ends.source) {  // NICs with this address come first
-    std::ranges::stable_partition(nics, [&](const Nic& nic) {
+    std::ranges::stable_partition(nics, [&](const NicCandidate& nic) {
       const auto own = address_of_device(nic.device, socket_address(*ends.source).ss_family);
       return own && same_host(*own, *ends.source);
     });
   }
   OwnedInfo first;
   fi_info** next = &first.info;
-  for (const Nic& nic : nics) {
+  for (const NicCandidate& nic : nics) {
     auto source = ends.source;
     if (!source) source = address_of_device(nic.device, family == AF_UNSPEC ? AF_INET : family);
     if (!source && family == AF_UNSPEC) source = address_of_device(nic.device, AF_INET6);
     if (!source) continue;
-    *next = describe(version, hints, nic.name);
+    *next = describe(version, hints, nic.name());
     const bool six = socket_address(*source).ss_family == AF_INET6;
     (*next)->addr_format = uint32_t{six ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN};
     set_address((*next)->src_addr, (*next)->src_addrlen, *source);

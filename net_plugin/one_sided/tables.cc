@@ -51,44 +51,53 @@ constexpr Table common_table() {
   return table;
 }
 
-// --- GIN 11 and 12: operations of a communicator, without contexts ---
+// The communicator of an operation: GIN 11 and 12 pass it, later versions a context and a number.
+void* communicator_of(void* collective) { return collective; }
+void* communicator_of(void* context, int number) { return collective_of(context, number); }
 
-// The connections of a communicator all have the group's order, so their numbers do not matter.
-template <typename... Connection>
-struct Gin {
-  static NcclResult connect(void* context, void* handles[], int ranks, int rank,
-                            Connection... /*connections*/, Connection... /*queue_depth*/,
-                            void* listen_comm, void** collective) {
-    return one_sided::connect(context, handles, ranks, rank, listen_comm, collective);
+// Ignores `Trailing` arguments: the number of a connection, as all have the group's order; whether
+// a signal is strong; flags.
+template <typename... Number>
+struct Operations {
+  template <typename... Trailing>
+  static NcclResult put(void* owner, Number... number, uint64_t source_offset, void* source,
+                        size_t size, uint64_t offset, void* window, uint32_t rank,
+                        Trailing... /*trailing*/, void** request) {
+    return one_sided::put(communicator_of(owner, number...), {source, source_offset}, size,
+                          {window, offset}, rank, nullptr, request);
   }
 
-  static NcclResult put(void* collective, uint64_t source_offset, void* source, size_t size,
-                        uint64_t offset, void* window, uint32_t rank, Connection... /*connection*/,
-                        void** request) {
-    return one_sided::put(collective, {source, source_offset}, size, {window, offset}, rank,
-                          nullptr, request);
-  }
-
-  static NcclResult put_signal(void* collective, uint64_t source_offset, void* source, size_t size,
-                               uint64_t offset, void* window, uint32_t rank, uint64_t signal_offset,
-                               void* signal_window, uint64_t value, uint32_t operation,
-                               Connection... /*connection*/, void** request) {
+  template <typename... Trailing>
+  static NcclResult put_signal(void* owner, Number... number, uint64_t source_offset, void* source,
+                               size_t size, uint64_t offset, void* window, uint32_t rank,
+                               uint64_t signal_offset, void* signal_window, uint64_t value,
+                               uint32_t operation, Trailing... /*trailing*/, void** request) {
     const SignalCall signal{{signal_window, signal_offset}, value, operation};
-    return one_sided::put(collective, {source, source_offset}, size, {window, offset}, rank,
-                          &signal, request);
+    return one_sided::put(communicator_of(owner, number...), {source, source_offset}, size,
+                          {window, offset}, rank, &signal, request);
   }
 };
+using Puts = Operations<int>;  // of a context
+
+// --- GIN 11 and 12: operations of a communicator, without contexts ---
+
+template <typename... Connection>
+NcclResult connect_gin(void* context, void* handles[], int ranks, int rank,
+                       Connection... /*connections*/, Connection... /*queue_depth*/,
+                       void* listen_comm, void** collective) {
+  return connect(context, handles, ranks, rank, listen_comm, collective);
+}
 
 // The functions of contexts are left out: in proxy mode NCCL makes contexts itself, and passes the
 // communicator in their place.
 template <typename... Connection>
 constexpr nccl::GinV11V12<Connection...> gin_table() {
   auto table = common_table<nccl::GinV11V12<Connection...>>();
-  table.connect = Gin<Connection...>::connect;
+  table.connect = connect_gin<Connection...>;
   table.regMrSym = share_memory_gin;
   table.regMrSymDmaBuf = share_dmabuf_gin;
-  table.iput = Gin<Connection...>::put;
-  table.iputSignal = Gin<Connection...>::put_signal;
+  table.iput = Operations<>::put<Connection...>;
+  table.iputSignal = Operations<>::put_signal<Connection...>;
   table.ginProgress = progress;
   table.queryLastError = last_error;
   return table;
@@ -104,24 +113,6 @@ NcclResult create_context_v13(void* collective, nccl::GinConfigV13* config, void
 
 NcclResult create_context_v14(void* collective, nccl::RmaConfigV14* config, void** context) {
   return create_context(collective, config->contexts, config->traffic_class, context);
-}
-
-template <typename... Flags>
-NcclResult put_v13(void* context, int number, uint64_t source_offset, void* source, size_t size,
-                   uint64_t offset, void* window, uint32_t rank, Flags... /*flags*/,
-                   void** request) {
-  return Gin<>::put(collective_of(context, number), source_offset, source, size, offset, window,
-                    rank, request);
-}
-
-// `Flags` begins with whether the signal is strong, where there is such an argument.
-template <typename... Flags>
-NcclResult put_signal_v13(void* context, int number, uint64_t source_offset, void* source,
-                          size_t size, uint64_t offset, void* window, uint32_t rank,
-                          uint64_t signal_offset, void* signal_window, uint64_t value,
-                          uint32_t operation, Flags... /*flags*/, void** request) {
-  return Gin<>::put_signal(collective_of(context, number), source_offset, source, size, offset,
-                           window, rank, signal_offset, signal_window, value, operation, request);
 }
 
 template <typename... Flags>
@@ -157,8 +148,8 @@ constexpr nccl::GinV13 gin_v13() {
   table.createContext = create_context_v13;
   table.regMrSym = share_memory_gin;
   table.regMrSymDmaBuf = share_dmabuf_gin;
-  table.iput = put_v13<>;
-  table.iputSignal = put_signal_v13<>;
+  table.iput = Puts::put<>;
+  table.iputSignal = Puts::put_signal<>;
   table.iget = get_v13<>;
   table.ginProgress = progress_v13;
   return table;
@@ -170,8 +161,8 @@ constexpr nccl::RmaV14V15<Flags...> rma_table() {
   table.createContext = create_context_v14;
   table.regMrSym = share_memory;
   table.regMrSymDmaBuf = share_dmabuf;
-  table.iput = put_v13<Flags...>;
-  table.iputSignal = put_signal_v13<bool, Flags...>;
+  table.iput = Puts::put<Flags...>;
+  table.iputSignal = Puts::put_signal<bool, Flags...>;
   table.iget = get_v13<Flags...>;
   table.rmaProgress = progress_v13;
   return table;

@@ -95,13 +95,11 @@ Description point_to_point_of(const Event& event) {
           .amount = from.count};
 }
 
-template <typename Event>
-Description kernel_of(const Event& event) {
-  Description what{.kind = EventKind::kKernel, .channel = event.kernel_channel.channel};
-  if constexpr (requires { event.kernel_channel.gpu_time; }) {
-    what.number = event.kernel_channel.gpu_time;
-  }
-  return what;
+Description kernel_of(const nccl::KernelChannelV3& event) {
+  return {.kind = EventKind::kKernel, .channel = event.channel};
+}
+Description kernel_of(const nccl::KernelChannelV4& event) {
+  return {.kind = EventKind::kKernel, .channel = event.channel, .number = event.gpu_time};
 }
 
 Description network_of(const nccl::NetPluginDescription& event) {
@@ -133,7 +131,7 @@ Description description_of(const Event& event) {
       return {.kind = event.parent != nullptr ? EventKind::kProxyStep : EventKind::kNone,
               .number = static_cast<uint64_t>(std::max(event.proxy_step.step, 0))};
     case nccl::kProfileKernelChannel:
-      return kernel_of(event);
+      return kernel_of(event.kernel_channel);
     case nccl::kProfileNetPlugin:
       return network_of(event.net_plugin);
     default:

@@ -177,16 +177,16 @@ NcclResult finalize(void* context) noexcept {
 
 extern "C" {
 
-#define PACECAR_TUNER_TABLE(version, ...)                                                \
-  [[gnu::visibility(                                                                     \
-      "default")]] extern constexpr nccl::TunerV##version ncclTunerPlugin_v##version = { \
-      "Pacecar", __VA_ARGS__};
+#define PACECAR_TUNER_TABLE(version, ...)                                              \
+  [[gnu::visibility(                                                                   \
+      "default")]] extern constexpr nccl::TunerV##version ncclTunerPlugin_v##version = \
+      __VA_ARGS__;
 
-PACECAR_TUNER_TABLE(2, init_v2, get_v2, finalize)
-PACECAR_TUNER_TABLE(3, init_v3, get_v3, finalize)
-PACECAR_TUNER_TABLE(4, init_v3, get_v4, finalize)
-PACECAR_TUNER_TABLE(5, init_v5, get_v4, finalize)
-PACECAR_TUNER_TABLE(6, init_v5, get_v4, finalize, nullptr)
+PACECAR_TUNER_TABLE(2, {"Pacecar", init_v2, get_v2, finalize})
+PACECAR_TUNER_TABLE(3, {"Pacecar", init_v3, get_v3, finalize})
+PACECAR_TUNER_TABLE(4, {"Pacecar", init_v3, get_v4, finalize})
+PACECAR_TUNER_TABLE(5, {"Pacecar", init_v5, get_v4, finalize})
+PACECAR_TUNER_TABLE(6, {{"Pacecar", init_v5, get_v4, finalize}, nullptr})
 #undef PACECAR_TUNER_TABLE
 }
 
