@@ -95,7 +95,6 @@ static_assert(offsetof(NetPropertiesV6, speed) == 28);
 static_assert(offsetof(NetPropertiesV6, max_receives) == 44);
 static_assert(offsetof(NetPropertiesV8, registration_is_global) == 28);
 static_assert(offsetof(NetPropertiesV8, device_version) == 56);
-static_assert(offsetof(NetPropertiesV9, name) == 0);
 static_assert(offsetof(NetPropertiesV9, pci_path) == 8);
 static_assert(offsetof(NetPropertiesV9, guid) == 16);
 static_assert(offsetof(NetPropertiesV9, pointer_support) == 24);

@@ -18,11 +18,8 @@ extern fi_ops_atomic atomic_calls;
 inline Endpoint& endpoint_of(fid_ep* endpoint) { return *static_cast<Endpoint*>(endpoint); }
 
 inline Local local_of(const void* buffer, size_t length, void* desc) {
-  Local local;
-  local.pieces[0] = {static_cast<uint8_t*>(const_cast<void*>(buffer)), length};
-  local.regions[0] = static_cast<MemoryRegion*>(desc);
-  local.count = 1;
-  return local;
+  return Local::one(static_cast<uint8_t*>(const_cast<void*>(buffer)), length,
+                    static_cast<MemoryRegion*>(desc));
 }
 
 // The caller has checked that `count` is at most kMaxIov.

@@ -2,7 +2,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "net_plugin/libfabric/endpoint.h"
 #include "net_plugin/libfabric/info.h"

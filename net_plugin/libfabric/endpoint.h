@@ -34,6 +34,13 @@ struct Local {
       regions{};  // the descriptors; null: registered for the operation
   size_t count = 0;
 
+  static Local one(uint8_t* data, size_t size, MemoryRegion* region) {
+    Local local;
+    local.pieces[0] = {data, size};
+    local.regions[0] = region;
+    local.count = 1;
+    return local;
+  }
   std::span<const Piece> all() const { return {pieces.data(), count}; }
   size_t bytes() const { return total(all()); }
 };
@@ -41,12 +48,7 @@ struct Local {
 // A bounce buffer: host memory in place of GPU memory.
 struct Bounce {
   explicit Bounce(uint64_t size) : host(std::max<uint64_t>(size, 1)), bytes(size) {}
-  Local memory() const {
-    Local local;
-    local.pieces[0] = {host.data(), bytes};
-    local.count = 1;
-    return local;
-  }
+  Local memory() const { return Local::one(host.data(), bytes, nullptr); }
 
   OwnPages<uint8_t> host;
   uint64_t bytes;

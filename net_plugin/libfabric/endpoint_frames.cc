@@ -163,11 +163,7 @@ Endpoint::Target Endpoint::resolve_target(const Frame& frame, uint64_t access) c
   MemoryRegion& region = *at->second;
   uint8_t* const bytes = region.find(frame.address, frame.length);
   if (bytes == nullptr || (region.access & access) == 0) return {.status = Status::kNoAccess};
-  Target target;
-  target.memory.pieces[0] = {bytes, frame.length};
-  target.memory.regions[0] = &region;
-  target.memory.count = 1;
-  return target;
+  return {.memory = Local::one(bytes, frame.length, &region)};
 }
 
 void Endpoint::report_remote_access(MemoryRegion& region, const Frame& frame, PeerId from,

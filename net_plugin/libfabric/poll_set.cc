@@ -1,6 +1,4 @@
 // Poll sets: which of several completion queues and counters have changed.
-#include <algorithm>
-
 #include "net_plugin/libfabric/objects.h"
 
 namespace pacecar::fabric {

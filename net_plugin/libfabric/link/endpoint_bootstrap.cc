@@ -85,11 +85,10 @@ Result<std::unique_ptr<EndpointBootstrap>> EndpointBootstrap::open(const Name& a
   if (listener.get() < 0) return system_error("no socket for", address);
   const int yes = 1;
   (void)setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (bind_to(listener.get(), address) != 0) return system_error("cannot listen at", address);
-  if (listen(listener.get(), SOMAXCONN) != 0) return system_error("cannot listen at", address);
   sockaddr_storage bound{};
   socklen_t bytes = sizeof bound;
-  if (getsockname(listener.get(), reinterpret_cast<sockaddr*>(&bound), &bytes) != 0) {
+  if (bind_to(listener.get(), address) != 0 || listen(listener.get(), SOMAXCONN) != 0 ||
+      getsockname(listener.get(), reinterpret_cast<sockaddr*>(&bound), &bytes) != 0) {
     return system_error("cannot listen at", address);
   }
   FileDescriptor events(epoll_create1(EPOLL_CLOEXEC));
