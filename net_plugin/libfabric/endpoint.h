@@ -158,6 +158,7 @@ class Endpoint : public fid_ep {
       kServeRead,   // as target: a peer's large read, which we serve by puts
     };
     Kind kind = Kind::kOffer;
+    bool serves() const { return kind == Kind::kServeWrite || kind == Kind::kServeRead; }
     PeerId peer = 0;
     PendingCompletion pending;
     Local local;

@@ -400,7 +400,7 @@ void Endpoint::end(uint64_t number, int error, const std::string& why) {
   }
   PendingCompletion pending = std::move(operation.pending);
   const std::shared_ptr<SharedBuffer> shared = std::move(operation.shared);
-  const bool serves = kind == Kind::kServeWrite || kind == Kind::kServeRead;
+  const bool serves = operation.serves();
   if (!serves && kind != Kind::kReceive) --initiated_;
   release(number, operation);
   if (serves) return;
@@ -414,9 +414,7 @@ void Endpoint::end(uint64_t number, int error, const std::string& why) {
 }
 
 void Endpoint::release(uint64_t number, Operation& operation) {
-  using Kind = Operation::Kind;
-  const bool serves = operation.kind == Kind::kServeWrite || operation.kind == Kind::kServeRead;
-  if (serves) --peers_[operation.peer]->serving;
+  if (operation.serves()) --peers_[operation.peer]->serving;
   for (const Memory* memory : operation.registered) {
     if (memory != nullptr) {
       (void)domain_.pacecar().deregister_memory(operation.registered_nic, memory);

@@ -80,12 +80,7 @@ const char* describe_error(fid_eq* /*queue*/, int error, const void* /*data*/, c
   return copied_text(fi_strerror(error), buffer, length);
 }
 
-int close_queue(fid* object) {
-  delete reinterpret_cast<EventQueue*>(object);
-  return 0;
-}
-
-fi_ops kQueueObject = object_calls(close_queue, control_signal<EventQueue>);
+fi_ops kQueueObject = object_calls(close_object<EventQueue>, control_signal<EventQueue>);
 fi_ops_eq kQueue = {.size = sizeof(fi_ops_eq),
                     .read = read_event,
                     .readerr = read_error,

@@ -313,13 +313,16 @@ constexpr fi_ops object_calls(int (*close)(fid*), int (*control)(fid*, int, void
           .ops_open = unsupported};
 }
 
-// Closes an object within a domain that nothing else uses any more.
+template <typename Object>
+int close_object(fid* object) {
+  delete reinterpret_cast<Object*>(object);
+  return 0;
+}
+// Likewise, an object within a domain that nothing else uses any more.
 template <typename Object>
 int close_unused(fid* object) {
-  auto* const closed = reinterpret_cast<Object*>(object);
-  if (closed->users > 0) return -FI_EBUSY;
-  delete closed;
-  return 0;
+  if (reinterpret_cast<Object*>(object)->users > 0) return -FI_EBUSY;
+  return close_object<Object>(object);
 }
 
 // fi_control of an object with a wait object.

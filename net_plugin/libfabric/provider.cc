@@ -10,12 +10,7 @@
 namespace pacecar::fabric {
 namespace {
 
-int close_fabric(fid* object) {
-  delete reinterpret_cast<Fabric*>(object);
-  return 0;
-}
-
-fi_ops kFabricObject = object_calls(close_fabric);
+fi_ops kFabricObject = object_calls(close_object<Fabric>);
 fi_ops_fabric kFabric = {.size = sizeof(fi_ops_fabric),
                          .domain = open_domain,
                          .passive_ep = unsupported,
@@ -37,15 +32,13 @@ int get_info_guarded(uint32_t version, const char* node, const char* service, ui
   return guarded([&] { return get_info(version, node, service, flags, hints, info); });
 }
 
-void clean_up() {}
-
 fi_provider provider_of_process = {.version = FI_VERSION(0, 1),
                                    .fi_version = FI_VERSION(1, 17),
                                    .context = {},
                                    .name = kProviderName,
                                    .getinfo = get_info_guarded,
                                    .fabric = open_fabric,
-                                   .cleanup = clean_up};
+                                   .cleanup = [] {}};
 
 }  // namespace
 
