@@ -94,9 +94,11 @@ void adapt_set_up(const Table& table, AnyNet& net) {
     }
   };
   if constexpr (kVersion >= 9) {
-    net.makeVDevice = [&](int* device, const VirtualDeviceV12& members) {
-      return make_virtual(table.makeVDevice, device, members);
-    };
+    if (table.makeVDevice != nullptr) {
+      net.makeVDevice = [&](int* device, const VirtualDeviceV12& members) {
+        return make_virtual(table.makeVDevice, device, members);
+      };
+    }
   }
   net.finalize = [](void*) { return NcclResult::kSuccess; };
   net.setNetAttr = [](void*, NetAttributes*) { return NcclResult::kSuccess; };

@@ -63,8 +63,7 @@ ssize_t post(fid_ep* endpoint, const Local& local, fi_addr_t source, const Tag& 
   });
 }
 
-// `Message`: the structure of the call with all arguments. `Tag`: the arguments that follow the
-// peer.
+// `Message`: the structure of the call with all arguments. `TagArguments` follow the peer.
 template <typename Message, typename... TagArguments>
 struct Receives {
   static ssize_t one(fid_ep* endpoint, void* buffer, size_t length, void* desc, fi_addr_t source,
