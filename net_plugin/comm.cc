@@ -5,6 +5,7 @@
 
 #include "net_plugin/log.h"
 #include "net_plugin/profiler/net_events.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::plugin {
 
@@ -19,18 +20,9 @@ Comm::Comm(std::shared_ptr<Context> context, size_t nic, size_t max_requests)
   }
 }
 
-Result<const Memory*> Comm::register_memory(const MemoryRange& range) const {
-  return context_->register_memory(nic_, range);
-}
-
-Result<void> Comm::deregister_memory(const Memory* memory) const {
-  return context_->deregister_memory(nic_, memory);
-}
-
 NcclResult Comm::track(const Result<Request*>& started, CommRequest** request) {
   if (!started) return report_once(started.error());
-  if (*started == nullptr) return NcclResult::kSuccess;
-  *request = take(*started, std::nullopt);
+  if (*started != nullptr) *request = take(*started, std::nullopt);
   return NcclResult::kSuccess;
 }
 
@@ -43,9 +35,8 @@ CommRequest* Comm::take(Request* request, std::optional<FlushId> flush) {
 }
 
 Result<TestResult> Comm::poll_flush(FlushId flush) const {
-  const Result<bool> done = context_->flushed(nic_, flush);
-  if (!done) return tl::unexpected(done.error());
-  return TestResult{.done = *done};
+  ASSIGN_OR_RETURN(const bool done, context_->flushed(nic_, flush));
+  return TestResult{.done = done};
 }
 
 NcclResult Comm::test(CommRequest& request, int* done, int* sizes) {
@@ -80,10 +71,6 @@ NcclResult SendComm::isend(const void* data, size_t size, int tag, const Memory*
   return track(connection_->isend(data, size, tag, memory), request);
 }
 
-Result<TestResult> SendComm::poll(Request* request) { return connection_->test(request); }
-
-std::string SendComm::description() const { return "send to " + connection_->peer(); }
-
 ReceiveComm::ReceiveComm(std::shared_ptr<Context> context,
                          std::unique_ptr<ReceiveConnection> connection)
     : Comm(std::move(context), connection->nic(), size_t{kMaxRequests} * 2),  // each may be flushed
@@ -111,18 +98,10 @@ NcclResult ReceiveComm::iflush(std::span<const ReceiveBuffer> buffers, CommReque
   return NcclResult::kSuccess;
 }
 
-Result<TestResult> ReceiveComm::poll(Request* request) { return connection_->test(request); }
-
-std::string ReceiveComm::description() const { return "receive from " + connection_->peer(); }
-
-ListenComm::ListenComm(std::shared_ptr<Context> context, std::unique_ptr<Listener> listener)
-    : context_(std::move(context)), listener_(std::move(listener)) {}
-
 Result<std::unique_ptr<ReceiveComm>> ListenComm::accept() {
-  Result<std::unique_ptr<ReceiveConnection>> connection = listener_->accept();
-  if (!connection) return tl::unexpected(connection.error());
-  if (*connection == nullptr) return nullptr;
-  return std::make_unique<ReceiveComm>(context_, std::move(*connection));
+  ASSIGN_OR_RETURN(auto connection, listener->accept());
+  if (connection == nullptr) return nullptr;
+  return std::make_unique<ReceiveComm>(context, std::move(connection));
 }
 
 }  // namespace pacecar::plugin

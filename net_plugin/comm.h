@@ -3,8 +3,8 @@
 // Each holds the process's Context, so that an application that finalizes before it closes (after
 // an abort) cannot destroy the engine of an open connection.
 //
-// Thread rule: a connection's isend/irecv/test are called by one thread at a time (NCCL's progress
-// thread); register_memory and deregister_memory by any other thread meanwhile.
+// Thread rule: one thread at a time calls isend, irecv and test of a connection (NCCL's progress
+// thread). Other threads may register and deregister memory meanwhile.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ namespace pacecar::plugin {
 
 class Comm;
 
-// NCCL tests a request without naming its connection, so the request knows it.
+// NCCL tests a request without naming its connection, so the request refers to it.
 struct CommRequest {
   Comm* comm = nullptr;
   Request* request = nullptr;
@@ -35,28 +35,24 @@ class Comm {
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
 
-  Result<const Memory*> register_memory(const MemoryRange& range) const;
-  Result<void> deregister_memory(const Memory* memory) const;
-
+  Context& context() const { return *context_; }
+  size_t nic() const { return nic_; }  // the connection's
   // `sizes` may be nullptr; else it gets one size per buffer once *done is 1. A request that is
   // done or failed is freed.
   nccl::NcclResult test(CommRequest& request, int* done, int* sizes);
 
  protected:
-  // `nic` is the connection's.
   Comm(std::shared_ptr<Context> context, size_t nic, size_t max_requests);
 
   virtual Result<TestResult> poll(Request* request) = 0;
   virtual std::string description() const = 0;
 
-  Context& context() const { return *context_; }
-  size_t nic() const { return nic_; }
   bool full() const { return free_.empty(); }
   // A dead peer fails every request of its connection: the same message is logged once.
   nccl::NcclResult report_once(const Error& error);
   // One must be free.
   CommRequest* take(Request* request, std::optional<FlushId> flush);
-  // Gives NCCL a request for what was started; none if the queue is full.
+  // Sets *request for a started operation; leaves it nullptr if the connection's queue is full.
   nccl::NcclResult track(const Result<Request*>& started, CommRequest** request);
 
  private:
@@ -78,8 +74,8 @@ class SendComm final : public Comm {
                          CommRequest** request);
 
  private:
-  Result<TestResult> poll(Request* request) override;
-  std::string description() const override;
+  Result<TestResult> poll(Request* request) override { return connection_->test(request); }
+  std::string description() const override { return "send to " + connection_->peer(); }
 
   std::unique_ptr<SendConnection> connection_;
 };
@@ -93,23 +89,20 @@ class ReceiveComm final : public Comm {
   nccl::NcclResult iflush(std::span<const ReceiveBuffer> buffers, CommRequest** request);
 
  private:
-  Result<TestResult> poll(Request* request) override;
-  std::string description() const override;
+  Result<TestResult> poll(Request* request) override { return connection_->test(request); }
+  std::string description() const override { return "receive from " + connection_->peer(); }
 
   std::unique_ptr<ReceiveConnection> connection_;
 };
 
-class ListenComm {
- public:
-  ListenComm(std::shared_ptr<Context> context, std::unique_ptr<Listener> listener);
-
-  const Handle& handle() const { return listener_->handle(); }
+struct ListenComm {
   // An empty pointer means "not yet".
   Result<std::unique_ptr<ReceiveComm>> accept();
 
- private:
-  std::shared_ptr<Context> context_;
-  std::unique_ptr<Listener> listener_;
+  std::shared_ptr<Context> context;
+  size_t nic;
+  uint32_t weight;  // the communicator's
+  std::unique_ptr<Listener> listener;
 };
 
 }  // namespace pacecar::plugin

@@ -17,7 +17,7 @@ namespace {
 struct Process {
   std::mutex mutex;  // held while a Context opens or closes: one at a time
   std::weak_ptr<Context> context;
-  // in order of creation: a new Context has the same numbers
+  // The members of each bond, in order of creation: a new Context gives them the same numbers.
   std::vector<std::vector<size_t>> bonds;
 
   struct Expected {
@@ -41,10 +41,10 @@ Process& process() {
   return *instance;
 }
 
-// The longest message, in bytes, that a GPU polls before it is complete. The kernels of NCCL's
-// protocols LL and LL128 poll the lines of a message, which fills one of 8 steps of the protocol's
-// buffer: at most 120 words of 8 bytes for each of 640 threads, unless the user has set another
-// buffer size (NCCL 2.13 to 2.30; RCCL has less).
+// Bytes of the longest message that a GPU polls before it is complete. The kernels of NCCL's
+// protocols LL and LL128 poll the lines of a message. A message fills one of the 8 steps of the
+// protocol's buffer: at most 120 words of 8 bytes for each of 640 threads, unless the user has set
+// another buffer size (NCCL 2.13 to 2.30; RCCL has less).
 uint64_t longest_polled_message() {
   constexpr uint64_t kSteps = 8;
   uint64_t longest = 120 * 640 * 8;
@@ -58,7 +58,7 @@ uint64_t longest_polled_message() {
 
 constexpr uint64_t kMostInPlace = uint64_t{1} << 30;  // the maximum of PACECAR_IN_PLACE
 
-// The profiler's page, at the socket of the process's state.
+// The profiler's page and metrics, served at the socket of the process's state.
 std::vector<Page> profile_pages() {
   using namespace profiler;
   return {{"/profile", "application/json",
@@ -72,17 +72,16 @@ Result<std::shared_ptr<Context>> open_context(std::optional<uint32_t> traffic_cl
   const uint64_t unpolled = std::min(longest_polled_message() + 1, kMostInPlace);
   options.defaults.emplace_back("PACECAR_IN_PLACE", std::to_string(unpolled));
   if (traffic_class) options.defaults.emplace_back("PACECAR_TC", std::to_string(*traffic_class));
-  Result<std::unique_ptr<Context>> opened = Context::open(options);
-  if (!opened) return tl::unexpected(opened.error());
+  ASSIGN_OR_RETURN(std::shared_ptr<Context> opened, Context::open(options));
   for (const std::vector<size_t>& bond : process().bonds) {
-    RETURN_IF_ERROR((*opened)->bond(bond));
+    RETURN_IF_ERROR(opened->bond(bond));
   }
-  log(LogLevel::kInfo, (*opened)->banner());
-  for (const NicInfo& nic : (*opened)->nics()) {
+  log(LogLevel::kInfo, opened->banner());
+  for (const NicInfo& nic : opened->nics()) {
     log(LogLevel::kInfo, nic.name + ": " + nic.gpu_memory);
     if (!nic.offloads.empty()) log(LogLevel::kInfo, nic.name + ": " + nic.offloads);
   }
-  return std::shared_ptr<Context>(std::move(*opened));
+  return opened;
 }
 
 }  // namespace
@@ -108,9 +107,8 @@ void Communicator::check_traffic_class(uint32_t wanted) const {
 }
 
 Result<std::unique_ptr<ListenComm>> Communicator::listen(size_t nic) {
-  Result<std::unique_ptr<Listener>> listener = context_->listen(nic);
-  if (!listener) return tl::unexpected(listener.error());
-  return std::make_unique<ListenComm>(context_, std::move(*listener));
+  ASSIGN_OR_RETURN(auto listener, context_->listen(nic));
+  return std::make_unique<ListenComm>(ListenComm{context_, nic, weight_, std::move(listener)});
 }
 
 Result<std::unique_ptr<SendComm>> Communicator::connect(size_t nic, const void* handle) {
@@ -120,10 +118,9 @@ Result<std::unique_ptr<SendComm>> Communicator::connect(size_t nic, const void* 
   const std::lock_guard lock(mutex_);
   auto attempt = attempts_.find({handle, nic, copy.bytes});
   if (attempt == attempts_.end()) {
-    Result<std::unique_ptr<Connecting>> connecting =
-        context_->connect(nic, copy, ConnectOptions{.weight = weight_});
-    if (!connecting) return tl::unexpected(connecting.error());
-    attempt = attempts_.emplace(Attempt{handle, nic, copy.bytes}, std::move(*connecting)).first;
+    ASSIGN_OR_RETURN(auto connecting,
+                     context_->connect(nic, copy, ConnectOptions{.weight = weight_}));
+    attempt = attempts_.emplace(Attempt{handle, nic, copy.bytes}, std::move(connecting)).first;
   }
   Result<std::unique_ptr<SendConnection>> connection = attempt->second->poll();
   if (connection && *connection == nullptr) return nullptr;
@@ -133,17 +130,14 @@ Result<std::unique_ptr<SendComm>> Communicator::connect(size_t nic, const void* 
 }
 
 Result<std::unique_ptr<Communicator>> open_communicator(std::optional<uint32_t> traffic_class) {
-  const Result<Params> params = load_params_from_environment({}, nullptr);
-  if (!params) return tl::unexpected(params.error());
+  ASSIGN_OR_RETURN(const Params params, load_params_from_environment({}, nullptr));
   const std::lock_guard lock(process().mutex);
   std::shared_ptr<Context> context = process().context.lock();
   if (context == nullptr) {
-    Result<std::shared_ptr<Context>> opened = open_context(traffic_class);
-    if (!opened) return tl::unexpected(opened.error());
-    context = std::move(*opened);
+    ASSIGN_OR_RETURN(context, open_context(traffic_class));
     process().context = context;
   }
-  auto communicator = std::make_unique<Communicator>(std::move(context), params->weight);
+  auto communicator = std::make_unique<Communicator>(std::move(context), params.weight);
   if (traffic_class) communicator->check_traffic_class(*traffic_class);
   return communicator;
 }

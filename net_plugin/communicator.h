@@ -4,15 +4,15 @@
 // A process has one Context, opened by the first init and destroyed by the last finalize (or, after
 // an abort, by the last close of a connection that still used it). A later init opens a new one.
 //
-// connect() is called again and again until the connection is there, each time with the same copy
-// of the listener's handle. The attempt is found by that copy's address, which NCCL keeps for all
-// calls of one attempt, together with its bytes, because NCCL reuses the memory for another handle
-// after it has given up an attempt. The table belongs to the communicator, so finalize frees
-// abandoned attempts.
+// NCCL calls connect() until the connection is there, each time with the same copy of the
+// listener's handle. The attempt is found by the address of that copy, which NCCL keeps for all
+// calls of one attempt, and by its bytes, because NCCL reuses the memory for another handle after
+// it has given up an attempt. The table belongs to the communicator, so finalize frees abandoned
+// attempts.
 //
-// Hints: each communicator has the weight that PACECAR_WEIGHT had when it began. Of their expected
-// traffic, the one with most senders counts, as it is not known which of them work at the same
-// time. The packets of all have the traffic class of the first one.
+// Hints: a communicator has the weight that PACECAR_WEIGHT had at its init. The NICs expect the
+// senders of the communicator that expects most of them, as it is not known which communicators
+// work at the same time. The packets of all have the traffic class of the first one.
 //
 // Thread rule: any thread.
 #pragma once
@@ -48,7 +48,6 @@ class Communicator {
   void check_traffic_class(uint32_t wanted) const;
 
   const std::shared_ptr<Context>& context() const { return context_; }
-  uint32_t weight() const { return weight_; }
 
  private:
   struct Attempt {
@@ -61,7 +60,7 @@ class Communicator {
   std::shared_ptr<Context> context_;
   const uint32_t weight_;
   mutable std::atomic<uint32_t> reported_class_{~0U};  // by check_traffic_class; at first none
-  std::mutex mutex_;                               // guards attempts_
+  std::mutex mutex_;                                   // guards attempts_
   std::map<Attempt, std::unique_ptr<Connecting>> attempts_;
 };
 

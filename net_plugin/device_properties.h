@@ -9,13 +9,13 @@
 
 namespace pacecar::plugin {
 
-// The speed of a virtual device, which does not know its own. NCCL searches its channels by speed
-// and assumes 10 Gb/s itself for such a device.
+// Mb/s of a virtual device, which does not know its speed. NCCL searches its channels by speed, and
+// assumes 10 Gb/s itself for such a device.
 constexpr uint64_t kUnknownSpeedMbps = 10'000;
 
 template <typename Properties>
 nccl::NcclResult get_properties(int device, Properties* properties) {
-  *properties = {};
+  *properties = {};  // latency 0: unknown; device type 0: kDeviceTypeHost
   const NicInfo* nic = nullptr;
   const nccl::NcclResult result = nic_info(device, &nic);
   if (result != nccl::NcclResult::kSuccess) return result;
@@ -29,13 +29,8 @@ nccl::NcclResult get_properties(int device, Properties* properties) {
   const uint64_t speed = nic->speed_mbps == 0 ? kUnknownSpeedMbps * nic->ports : nic->speed_mbps;
   properties->speed = static_cast<int>(std::min(speed, kIntMax));
   properties->port = 1;
-  properties->latency = 0;
   properties->max_connections = static_cast<int>(std::min<uint64_t>(nic->max_connections, kIntMax));
   properties->max_receives = kMaxReceiveBuffers;
-  if constexpr (requires { properties->device_type; }) {
-    properties->device_type = nccl::kDeviceTypeHost;
-    properties->device_version = 0;
-  }
   if constexpr (requires { properties->registration_is_global; }) {
     properties->registration_is_global = 1;  // memory is registered with the NIC
   }

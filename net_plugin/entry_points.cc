@@ -16,10 +16,22 @@ namespace {
 
 using nccl::NcclResult;
 
-NcclResult misuse_of_buffers(std::string_view call, int count) {
-  return misuse("a " + std::string(call) + " of " + std::to_string(count) +
-                " buffers was posted, " + "but the device's properties allow 1 to " +
-                std::to_string(kMaxReceiveBuffers));
+// Calls begin(buffers) with the arguments of a receive or a flush, once their number is checked.
+template <typename Size, typename Begin>
+NcclResult with_buffers(std::string_view call, int count, void** data, const Size* sizes,
+                        const int* tags, void** memories, const Begin& begin) {
+  if (count < 1 || count > kMaxReceiveBuffers) {
+    return misuse("a " + std::string(call) + " of " + std::to_string(count) +
+                  " buffers was posted, but the device's properties allow 1 to " +
+                  std::to_string(kMaxReceiveBuffers));
+  }
+  std::array<ReceiveBuffer, kMaxReceiveBuffers> buffers;
+  for (int i = 0; i < count; ++i) {
+    buffers[static_cast<size_t>(i)] = {data[i], static_cast<size_t>(sizes[i]),
+                                       tags == nullptr ? 0 : tags[i],
+                                       static_cast<Memory*>(memories[i])};
+  }
+  return begin(std::span<const ReceiveBuffer>(buffers).first(static_cast<size_t>(count)));
 }
 
 // A connection goes to NCCL as a Comm, so that regMr and deregMr take either end.
@@ -41,11 +53,6 @@ NcclResult refuse(const Error& error) {
   report("cannot serve although PACECAR_REQUIRE is set (with NCCL_NET=Pacecar, NCCL stops here)",
          error);
   return NcclResult::kSystemError;
-}
-
-void notify_profiler(CommRequest* started, void* step, size_t bytes, bool sending) {
-  if (started == nullptr || step == nullptr) return;
-  started->event = profiler::begin_net_event(step, {bytes, static_cast<uint8_t>(sending)});
 }
 
 // A count of NCCL's; 0: unknown.
@@ -84,8 +91,9 @@ NcclResult finalize(void* context) noexcept {
   });
 }
 
-NcclResult set_attributes(void* context, const nccl::CommAttributes& receive) noexcept {
+NcclResult set_attributes(void* context, nccl::NetAttributes* attributes) noexcept {
   return guarded([&] {
+    const nccl::CommAttributes& receive = attributes->receive;
     static_cast<Communicator*>(context)->expect(known_count(receive.max_concurrent_peers),
                                                 known_count(receive.max_flows_per_peer));
     return NcclResult::kSuccess;
@@ -132,7 +140,7 @@ NcclResult listen(void* context, int device, void* handle, void** listen_comm) n
     Result<std::unique_ptr<ListenComm>> comm =
         static_cast<Communicator*>(context)->listen(static_cast<size_t>(device));
     if (!comm) return report("listen", comm.error());
-    std::memcpy(handle, (*comm)->handle().bytes.data(), Handle::kBytes);
+    std::memcpy(handle, (*comm)->listener->handle().bytes.data(), Handle::kBytes);
     *listen_comm = comm->release();
     return NcclResult::kSuccess;
   });
@@ -179,7 +187,8 @@ NcclResult register_dmabuf(void* comm, void* data, size_t size, int type, uint64
   return guarded([&] {
     const Result<MemoryRange> range = memory_range(data, size, type, offset, fd);
     if (!range) return report("register memory", range.error());
-    const Result<const Memory*> registered = comm_of(comm).register_memory(*range);
+    const Result<const Memory*> registered =
+        comm_of(comm).context().register_memory(comm_of(comm).nic(), *range);
     if (!registered) return report("register memory", registered.error());
     *memory = const_cast<Memory*>(*registered);
     return NcclResult::kSuccess;
@@ -192,7 +201,8 @@ NcclResult register_memory(void* comm, void* data, size_t size, int type, void**
 
 NcclResult deregister_memory(void* comm, void* memory) noexcept {
   return guarded([&] {
-    const Result<void> done = comm_of(comm).deregister_memory(static_cast<const Memory*>(memory));
+    const Result<void> done = comm_of(comm).context().deregister_memory(
+        comm_of(comm).nic(), static_cast<const Memory*>(memory));
     return done ? NcclResult::kSuccess : report("deregister memory", done.error());
   });
 }
@@ -204,7 +214,7 @@ NcclResult isend(void* send_comm, void* data, size_t size, int tag, void* memory
     CommRequest* started = nullptr;
     const NcclResult result = static_cast<SendComm&>(comm_of(send_comm))
                                   .isend(data, size, tag, static_cast<Memory*>(memory), &started);
-    notify_profiler(started, profiler_handle, size, true);
+    if (started != nullptr) started->event = profiler::begin_net_event(profiler_handle, {size, 1});
     *request = started;
     return result;
   });
@@ -214,18 +224,14 @@ NcclResult irecv(void* receive_comm, int count, void** data, size_t* sizes, int*
                  void** memories, void** profiler_handles, void** request) noexcept {
   *request = nullptr;
   return guarded([&] {
-    if (count < 1 || count > kMaxReceiveBuffers) return misuse_of_buffers("receive", count);
-    std::array<ReceiveBuffer, kMaxReceiveBuffers> buffers;
-    for (int i = 0; i < count; ++i) {
-      buffers[static_cast<size_t>(i)] = {data[i], sizes[i], tags[i],
-                                         static_cast<Memory*>(memories[i])};
-    }
     CommRequest* started = nullptr;
     const NcclResult result =
-        static_cast<ReceiveComm&>(comm_of(receive_comm))
-            .irecv(std::span(buffers).first(static_cast<size_t>(count)), &started);
-    notify_profiler(started, profiler_handles == nullptr ? nullptr : profiler_handles[0], sizes[0],
-                    false);
+        with_buffers("receive", count, data, sizes, tags, memories, [&](auto buffers) {
+          return static_cast<ReceiveComm&>(comm_of(receive_comm)).irecv(buffers, &started);
+        });
+    if (started != nullptr && profiler_handles != nullptr) {
+      started->event = profiler::begin_net_event(profiler_handles[0], {sizes[0], 0});
+    }
     *request = started;
     return result;
   });
@@ -235,16 +241,11 @@ NcclResult iflush(void* receive_comm, int count, void** data, int* sizes, void**
                   void** request) noexcept {
   *request = nullptr;
   return guarded([&] {
-    if (count < 1 || count > kMaxReceiveBuffers) return misuse_of_buffers("flush", count);
-    std::array<ReceiveBuffer, kMaxReceiveBuffers> buffers;
-    for (int i = 0; i < count; ++i) {
-      buffers[static_cast<size_t>(i)] = {data[i], static_cast<size_t>(sizes[i]), 0,
-                                         static_cast<Memory*>(memories[i])};
-    }
     CommRequest* started = nullptr;
     const NcclResult result =
-        static_cast<ReceiveComm&>(comm_of(receive_comm))
-            .iflush(std::span(buffers).first(static_cast<size_t>(count)), &started);
+        with_buffers("flush", count, data, sizes, nullptr, memories, [&](auto buffers) {
+          return static_cast<ReceiveComm&>(comm_of(receive_comm)).iflush(buffers, &started);
+        });
     *request = started;
     return result;
   });

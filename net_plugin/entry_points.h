@@ -1,10 +1,10 @@
-// The functions NCCL calls, as far as they are the same in every version of the table. A context
-// is a Communicator, or nullptr after an init that failed.
+// The functions that NCCL calls, in the form that most versions of its table share. A context is a
+// Communicator, or nullptr after an init that failed.
 //
-// They translate: void pointers to objects, Result to ncclResult_t, exceptions to an error. Each
+// They translate void pointers to objects, Result to ncclResult_t, and exceptions to an error. Each
 // writes its outputs before anything can fail, because NCCL reads them without clearing them first.
-// Thread rule: as NCCL's: set-up and tear-down from any thread, requests of one connection from
-// one.
+// Thread rule: NCCL's. Any thread sets up and tears down; one thread at a time calls the requests
+// of a connection.
 #pragma once
 
 #include <algorithm>
@@ -18,18 +18,19 @@
 
 namespace pacecar::plugin {
 
-// The source of every version's properties; valid while a communicator is open.
+// What the properties of all versions are made of; valid while a communicator is open.
 nccl::NcclResult nic_info(int device, const NicInfo** info) noexcept;
 
-// The IP header's byte without its ECN bits, which applications do not set; nullopt if none is
-// requested, or an invalid one, which is logged.
+// The IP header's traffic class byte without its ECN bits, which applications must not set.
+// nullopt: none is requested, or an invalid one, which is logged.
 std::optional<uint32_t> checked_traffic_class(int given);
 
 nccl::NcclResult init(void** context, nccl::Logger logger, int traffic_class) noexcept;
 nccl::NcclResult finalize(void* context) noexcept;
-// What the communicator will receive. NCCL calls it before it connects, and again before the first
-// message of an operation that differs; operation and algorithm are in its counts already.
-nccl::NcclResult set_attributes(void* context, const nccl::CommAttributes& receive) noexcept;
+// Announces what the communicator will receive. NCCL calls it before it connects, and again before
+// the first message of an operation that differs. Its counts already depend on operation and
+// algorithm.
+nccl::NcclResult set_attributes(void* context, nccl::NetAttributes* attributes) noexcept;
 
 nccl::NcclResult devices(int* count) noexcept;
 // Adds a device that bonds these; NCCL calls it once per process, and relies on it from then on.

@@ -29,7 +29,7 @@ nccl::NcclResult guarded(const Body& body) noexcept {
   }
 }
 
-// Of an object that NCCL holds.
+// Deletes an object that NCCL holds.
 template <typename Object>
 nccl::NcclResult destroy(void* object) noexcept {
   return guarded([&] {

@@ -11,19 +11,6 @@ using nccl::NcclResult;
 
 std::atomic<nccl::Logger> current_logger{nullptr};
 
-LogSeverity severity_of(LogLevel level) {
-  switch (level) {
-    case LogLevel::kError:
-    case LogLevel::kWarn:
-      return LogSeverity::kWarn;
-    case LogLevel::kInfo:
-      return LogSeverity::kInfo;
-    case LogLevel::kTrace:
-      return LogSeverity::kTrace;
-  }
-  return LogSeverity::kWarn;
-}
-
 }  // namespace
 
 void set_logger(nccl::Logger logger) {
@@ -33,8 +20,11 @@ void set_logger(nccl::Logger logger) {
 void log(LogLevel level, std::string_view line) {
   const nccl::Logger logger = current_logger.load(std::memory_order_acquire);
   if (logger == nullptr) return;
-  logger(severity_of(level), nccl::kSubsystemInit | nccl::kSubsystemNet, "pacecar", 0,
-         "NET/Pacecar : %.*s", static_cast<int>(line.size()), line.data());
+  const LogSeverity severity = level == LogLevel::kInfo    ? LogSeverity::kInfo
+                               : level == LogLevel::kTrace ? LogSeverity::kTrace
+                                                           : LogSeverity::kWarn;
+  logger(severity, nccl::kSubsystemInit | nccl::kSubsystemNet, "pacecar", 0, "NET/Pacecar : %.*s",
+         static_cast<int>(line.size()), line.data());
 }
 
 LogSink log_sink() {

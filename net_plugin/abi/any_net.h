@@ -5,77 +5,55 @@
 // Thread rule: as the plugin's own; init before all else.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <type_traits>
 
-#include "net_plugin/abi/properties.h"
-#include "net_plugin/abi/types.h"
+#include "net_plugin/abi/tables.h"
 
 namespace pacecar::nccl {
 
-// Which of the functions that a plugin may leave out are there.
-struct Offered {
-  bool dma_buf = false;
-  bool flush = false;
-  bool device_memory = false;
-  bool consumed = false;
-  bool virtual_devices = false;
-  bool finalize = false;
-  bool attributes = false;
-};
+template <typename Pointer>
+using Function = std::function<std::remove_pointer_t<Pointer>>;
 
-// The members keep NCCL's names. A version that lacks a function answers kSuccess where it need not
-// be called (finalize, setNetAttr), and kInvalidUsage where the caller should have asked offered().
-class AnyNet {
- public:
-  virtual ~AnyNet() = default;
-  AnyNet(const AnyNet&) = delete;
-  AnyNet& operator=(const AnyNet&) = delete;
+// The members keep NCCL's names. A function that the plugin lacks is empty, or returns kSuccess
+// where NCCL would not call it (finalize, setNetAttr).
+struct AnyNet {
+  int version() const { return table_version; }
+  const char* name() const { return table_name; }
 
-  int version() const { return version_; }
-  virtual const char* name() const = 0;
-  virtual Offered offered() const = 0;
-
+  int table_version = 0;
+  const char* table_name = nullptr;
   // Before version 11 the context means nothing, but is not nullptr when init succeeded.
-  virtual NcclResult init(void** context, uint64_t comm_id, const CommConfig& config, Logger logger,
-                          ProfilerCallback profiler) = 0;
-  virtual NcclResult devices(int* count) const = 0;
+  std::function<NcclResult(void** context, uint64_t comm_id, const CommConfig& config,
+                           Logger logger, ProfilerCallback profiler)>
+      init;
+  Function<decltype(NetV12::devices)> devices;
   // Properties that a version lacks get NCCL's default.
-  virtual NcclResult getProperties(int device, NetPropertiesV12* properties) const = 0;
-  // kInvalidUsage, too, for more members than the version can express.
-  virtual NcclResult makeVDevice(int* device, const VirtualDeviceV12& members) const = 0;
-  virtual NcclResult listen(void* context, int device, void* handle, void** listen_comm) const = 0;
-  virtual NcclResult connect(void* context, int device, void* handle, void** send_comm,
-                             DeviceHandle** device_handle) const = 0;
-  virtual NcclResult accept(void* listen_comm, void** receive_comm,
-                            DeviceHandle** device_handle) const = 0;
-  virtual NcclResult regMr(void* comm, void* data, size_t size, int type, void** memory) const = 0;
-  virtual NcclResult regMrDmaBuf(void* comm, void* data, size_t size, int type, uint64_t offset,
-                                 int fd, void** memory) const = 0;
-  virtual NcclResult deregMr(void* comm, void* memory) const = 0;
-  // kInternalError for a size that the version cannot express.
-  virtual NcclResult isend(void* send_comm, void* data, size_t size, int tag, void* memory,
-                           void* profiler_handle, void** request) const = 0;
-  virtual NcclResult irecv(void* receive_comm, int count, void** data, size_t* sizes, int* tags,
-                           void** memories, void** profiler_handles, void** request) const = 0;
-  virtual NcclResult iflush(void* receive_comm, int count, void** data, int* sizes, void** memories,
-                            void** request) const = 0;
-  virtual NcclResult test(void* request, int* done, int* sizes) const = 0;
-  virtual NcclResult closeSend(void* send_comm) const = 0;
-  virtual NcclResult closeRecv(void* receive_comm) const = 0;
-  virtual NcclResult closeListen(void* listen_comm) const = 0;
-  virtual NcclResult finalize(void* context) const = 0;
-  virtual NcclResult setNetAttr(void* context, NetAttributes* attributes) const = 0;
-
- protected:
-  explicit AnyNet(int version) : version_(version) {}
-
- private:
-  int version_;
+  Function<decltype(NetV12::getProperties)> getProperties;
+  // Returns kInvalidUsage for more members than the version can express.
+  std::function<NcclResult(int* device, const VirtualDeviceV12& members)> makeVDevice;
+  Function<ListenV11> listen;
+  Function<ConnectV11> connect;
+  Function<AcceptV7> accept;
+  // Return kInternalError for a size that the version cannot express.
+  Function<RegMrV8> regMr;
+  Function<IsendV10> isend;
+  Function<IrecvV10> irecv;
+  Function<decltype(NetV12::regMrDmaBuf)> regMrDmaBuf;
+  Function<decltype(NetV12::deregMr)> deregMr;
+  Function<decltype(NetV12::iflush)> iflush;
+  Function<decltype(NetV12::test)> test;
+  Function<decltype(NetV12::closeSend)> closeSend;
+  Function<decltype(NetV12::closeRecv)> closeRecv;
+  Function<decltype(NetV12::closeListen)> closeListen;
+  Function<decltype(NetV12::finalize)> finalize;
+  Function<decltype(NetV12::setNetAttr)> setNetAttr;
+  CommConfig config{kUndefined};  // of init
 };
 
-// The table of this version in a loaded library, which outlives it; nullptr when it has none.
+// The table of this version in a loaded library, which outlives it; 0: the newest that there is, as
+// NCCL chooses. nullptr: there is none.
 std::unique_ptr<AnyNet> find_net(void* library, int version);
-// The newest that there is, as NCCL chooses.
-std::unique_ptr<AnyNet> find_net(void* library);
 
 }  // namespace pacecar::nccl

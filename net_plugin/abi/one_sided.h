@@ -4,11 +4,12 @@
 // is GIN's, _v14 (2.30.7), _v15. GIN's version 14 has no proxy mode: NCCL has its own over RMA.
 //
 // The members keep NCCL's names. What changed: 12 brought several connections, 13 contexts in
-// proxy mode, gets and flushes, 14 of RMA left device handles out and tells strong signals from
-// weak ones, 15 has flags by which puts may be gathered.
+// proxy mode, gets and flushes; 14 of RMA dropped device handles and distinguishes strong from weak
+// signals; 15 has flags by which puts may be gathered.
 //
-// regMrSym and connect are called by all ranks, and block until all are there. A request is never
-// NULL: NCCL does not ask again. Offsets and sizes are bytes; of a window, rank by rank.
+// All ranks call regMrSym and connect, which block until all have called. A request is never NULL:
+// NCCL does not call again. Offsets and sizes are bytes; a window's offsets count within each
+// rank's part.
 #pragma once
 
 #include "net_plugin/abi/properties.h"

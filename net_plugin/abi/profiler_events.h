@@ -1,8 +1,8 @@
 // The binary interface between NCCL and a profiler plugin, written from its published layout: the
-// events that NCCL tells of, as each version describes them. The tables are in profiler.h.
+// events that NCCL reports, as each version describes them. The tables are in profiler.h.
 //
 // Types carry our names, but sizes, offsets, order and values are NCCL's; static_assert holds them.
-// Text belongs to NCCL and lives as long as the call. Units: counts in elements, sizes in bytes,
+// Strings are NCCL's, and valid during the call only. Units: counts in elements, sizes in bytes,
 // GPU times in nanoseconds of the GPU's global timer.
 #pragma once
 
@@ -19,11 +19,10 @@ constexpr int kProfileCollective = 1 << 1;
 constexpr int kProfilePointToPoint = 1 << 2;
 constexpr int kProfileProxyOp = 1 << 3;
 constexpr int kProfileProxyStep = 1 << 4;
-constexpr int kProfileProxyControl = 1 << 5;
 constexpr int kProfileKernelChannel = 1 << 6;  // from version 3
 constexpr int kProfileNetPlugin = 1 << 7;      // from version 3
 
-enum class ProfileState : int {  // ncclProfilerEventState_t; those that we tell apart
+enum class ProfileState : int {  // ncclProfilerEventState_t; those that we use
   kSendTransmitted = 2,          // of proxy operations, before version 4
   kReceiveReceived = 5,
   kSendGpuWait = 8,  // of proxy steps
@@ -31,9 +30,7 @@ enum class ProfileState : int {  // ncclProfilerEventState_t; those that we tell
   kReceiveWait = 10,
   kReceiveFlushWait = 11,
   kReceiveGpuWait = 12,
-  kProxyOpInProgress = 19,
   kSendPeerWait = 20,  // from version 4
-  kNetPluginUpdate = 21,
   kKernelChannelStop = 22,
 };
 
@@ -41,7 +38,7 @@ enum class ProfileState : int {  // ncclProfilerEventState_t; those that we tell
 enum class NetEvent : int { kStart = 0, kStop = 1, kUpdate = 2, kUpdateAndStop = 3 };
 
 struct ProxyOpDescription {
-  pid_t pid;  // of the process that asked for it: another's, where a rank sends for its neighbours
+  pid_t pid;  // of the process that requested it; another one where a rank sends for others (PXN)
   uint8_t channel;
   int peer;
   int steps;
@@ -124,22 +121,6 @@ struct PointToPointV2 {
   int peer;
 };
 
-struct CollectiveV3 {
-  const char* name;
-  uint64_t comm_hash;
-  uint64_t sequence;
-  const char* function;
-  const void* send_buffer;
-  void* receive_buffer;
-  size_t count;
-  int root;
-  const char* datatype;
-  uint8_t most_channels;
-  uint8_t warps;
-  const char* algorithm;
-  const char* protocol;
-};
-
 struct CollectiveV4 {
   uint64_t sequence;
   const char* function;
@@ -163,64 +144,24 @@ struct PointToPointV4 {
   uint8_t channels;
 };
 
-struct CollectiveV5 {
-  uint64_t sequence;
-  const char* function;
-  const void* send_buffer;
-  void* receive_buffer;
-  size_t count;
-  int root;
-  const char* datatype;
-  uint8_t channels;
-  uint8_t warps;
-  const char* algorithm;
-  const char* protocol;
+// Before version 4 events name their communicator; from version 5 on, the group of calls.
+struct NamedCommunicator {
+  const char* name;
+  uint64_t comm_hash;
+};
+struct CollectiveV3 : NamedCommunicator, CollectiveV4 {};
+struct CollectiveV5 : CollectiveV4 {
+  void* parent_group;
+};
+struct PointToPointV5 : PointToPointV4 {
   void* parent_group;
 };
 
-struct PointToPointV5 {
-  const char* function;
-  void* buffer;
-  const char* datatype;
-  size_t count;
-  int peer;
-  uint8_t channels;
-  void* parent_group;
-};
-
-// What only version 6 has, and only with a mask bit that we never set: copies by copy engines.
-struct CopyEngineCollectiveV6 {
-  uint64_t sequence;
-  const char* function;
-  const void* send_buffer;
-  void* receive_buffer;
-  size_t count;
-  int root;
-  const char* datatype;
-  const char* strategy;
-  bool intra_batch_sync;
-  uint32_t batch_size;
-  uint32_t batches;
-  uint32_t copy_sequence;
-  void* stream;
-};
-
-// A descriptor: its type says which member counts.
-template <typename Type, typename Collective, typename PointToPoint>
-struct ProfileEventV1V2 {
-  Type type;
-  void* parent;
-  int rank;
-  union {
-    Collective collective;
-    PointToPoint point_to_point;
-    ProxyOpDescription proxy_op;
-    ProxyStepDescription proxy_step;
-  };
-};
-template <typename Type, typename Collective, typename PointToPoint, typename KernelChannel,
-          typename Largest = Collective>
-struct ProfileEventV3V6 {
+// A descriptor: its type says which member counts. Versions 1 and 2 have no kernel channels and no
+// events of net plugins. Version 6 also describes copies by copy engines, in no more space, for a
+// bit of the mask that we never set.
+template <typename Type, typename Collective, typename PointToPoint, typename KernelChannel>
+struct ProfileEvent {
   Type type;
   void* parent;
   int rank;
@@ -231,37 +172,26 @@ struct ProfileEventV3V6 {
     ProxyStepDescription proxy_step;
     KernelChannel kernel_channel;
     NetPluginDescription net_plugin;
-    Largest largest;
   };
 };
-using ProfileEventV1 = ProfileEventV1V2<uint8_t, CollectiveV1, PointToPointV1>;
-using ProfileEventV2 = ProfileEventV1V2<uint8_t, CollectiveV2, PointToPointV2>;
-using ProfileEventV3 = ProfileEventV3V6<uint8_t, CollectiveV3, PointToPointV2, KernelChannelV3>;
-using ProfileEventV4 = ProfileEventV3V6<uint8_t, CollectiveV4, PointToPointV4, KernelChannelV4>;
-using ProfileEventV5 = ProfileEventV3V6<uint64_t, CollectiveV5, PointToPointV5, KernelChannelV4>;
-using ProfileEventV6 = ProfileEventV3V6<uint64_t, CollectiveV5, PointToPointV5, KernelChannelV4,
-                                        CopyEngineCollectiveV6>;
+using ProfileEventV1 = ProfileEvent<uint8_t, CollectiveV1, PointToPointV1, KernelChannelV3>;
+using ProfileEventV2 = ProfileEvent<uint8_t, CollectiveV2, PointToPointV2, KernelChannelV3>;
+using ProfileEventV3 = ProfileEvent<uint8_t, CollectiveV3, PointToPointV2, KernelChannelV3>;
+using ProfileEventV4 = ProfileEvent<uint8_t, CollectiveV4, PointToPointV4, KernelChannelV4>;
+using ProfileEventV5 = ProfileEvent<uint64_t, CollectiveV5, PointToPointV5, KernelChannelV4>;
+using ProfileEventV6 = ProfileEventV5;
 
-// What comes with a change of state; may be absent.
+// What comes with a change of state, as far as we use it; may be absent.
 union ProfileStateArgumentsV1 {  // versions 1 to 3
   struct {
     size_t bytes;
     int steps;
   } proxy_op;
-  struct {
-    int appended;
-  } proxy_control;
 };
 union ProfileStateArgumentsV4 {  // from version 4
   struct {
     size_t bytes;
   } proxy_step;
-  struct {
-    int appended;
-  } proxy_control;
-  struct {
-    void* data;
-  } net_plugin;
   struct {
     uint64_t gpu_time;
   } kernel_channel;
@@ -269,13 +199,13 @@ union ProfileStateArgumentsV4 {  // from version 4
 
 static_assert(sizeof(ProfileEventV1) == 120 && sizeof(ProfileEventV2) == 128);
 static_assert(sizeof(ProfileEventV3) == 120 && sizeof(ProfileEventV4) == 104);
-static_assert(sizeof(ProfileEventV5) == 112 && sizeof(ProfileEventV6) == 112);
+static_assert(sizeof(ProfileEventV5) == 112);
 static_assert(offsetof(ProfileEventV1, parent) == 8 && offsetof(ProfileEventV1, rank) == 16);
 static_assert(offsetof(ProfileEventV1, collective) == 24);
-static_assert(offsetof(ProfileEventV6, parent) == 8 && offsetof(ProfileEventV6, collective) == 24);
+static_assert(offsetof(ProfileEventV4, parent) == 8 && offsetof(ProfileEventV4, collective) == 24);
 static_assert(offsetof(CollectiveV1, datatype) == 60 && offsetof(CollectiveV1, is_nvls) == 88);
 static_assert(offsetof(CollectiveV2, datatype) == 64 && offsetof(CollectiveV2, protocol) == 96);
-static_assert(offsetof(CollectiveV3, protocol) == 88);
+static_assert(sizeof(CollectiveV3) == 96);
 static_assert(offsetof(CollectiveV4, datatype) == 48 && offsetof(CollectiveV4, protocol) == 72);
 static_assert(sizeof(CollectiveV5) == 88 && sizeof(PointToPointV1) == 56);
 static_assert(offsetof(PointToPointV2, peer) == 48 && offsetof(PointToPointV4, channels) == 36);

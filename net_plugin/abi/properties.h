@@ -35,16 +35,7 @@ struct NetPropertiesV6 {
   int max_receives;
 };
 
-struct NetPropertiesV7 {
-  char* name;
-  char* pci_path;
-  uint64_t guid;
-  int pointer_support;
-  int speed;
-  int port;
-  float latency;
-  int max_connections;
-  int max_receives;
+struct NetPropertiesV7 : NetPropertiesV6 {
   int device_type;
   int device_version;
 };
@@ -64,7 +55,8 @@ struct NetPropertiesV8 {
   int device_version;
 };
 
-struct NetPropertiesV9 {  // and version 10
+template <typename VirtualDevice>
+struct NetPropertiesV9V12 {
   char* name;
   char* pci_path;
   uint64_t guid;
@@ -78,48 +70,15 @@ struct NetPropertiesV9 {  // and version 10
   int max_receives;
   int device_type;
   int device_version;
-  VirtualDeviceV9 virtual_device;
+  VirtualDevice virtual_device;
   size_t max_p2p_bytes;
   size_t max_collective_bytes;
 };
-
-struct NetPropertiesV11 {
-  char* name;
-  char* pci_path;
-  uint64_t guid;
-  int pointer_support;
-  int registration_is_global;
-  int force_flush;
-  int speed;
-  int port;
-  float latency;
-  int max_connections;
-  int max_receives;
-  int device_type;
-  int device_version;
-  VirtualDeviceV9 virtual_device;
-  size_t max_p2p_bytes;
-  size_t max_collective_bytes;
+using NetPropertiesV9 = NetPropertiesV9V12<VirtualDeviceV9>;  // and version 10
+struct NetPropertiesV11 : NetPropertiesV9 {
   int max_multi_request_size;
 };
-
-struct NetPropertiesV12 {
-  char* name;
-  char* pci_path;
-  uint64_t guid;
-  int pointer_support;
-  int registration_is_global;
-  int force_flush;
-  int speed;
-  int port;
-  float latency;
-  int max_connections;
-  int max_receives;
-  int device_type;
-  int device_version;
-  VirtualDeviceV12 virtual_device;
-  size_t max_p2p_bytes;
-  size_t max_collective_bytes;
+struct NetPropertiesV12 : NetPropertiesV9V12<VirtualDeviceV12> {
   int max_multi_request_size;
   int16_t rail;
   int16_t plane;
@@ -134,31 +93,24 @@ static_assert(sizeof(NetPropertiesV11) == 112);
 static_assert(sizeof(NetPropertiesV12) == 128);
 static_assert(offsetof(NetPropertiesV6, speed) == 28);
 static_assert(offsetof(NetPropertiesV6, max_receives) == 44);
-static_assert(offsetof(NetPropertiesV7, device_version) == 52);
 static_assert(offsetof(NetPropertiesV8, registration_is_global) == 28);
 static_assert(offsetof(NetPropertiesV8, device_version) == 56);
+static_assert(offsetof(NetPropertiesV9, pci_path) == 8);
+static_assert(offsetof(NetPropertiesV9, guid) == 16);
+static_assert(offsetof(NetPropertiesV9, pointer_support) == 24);
+static_assert(offsetof(NetPropertiesV9, registration_is_global) == 28);
+static_assert(offsetof(NetPropertiesV9, force_flush) == 32);
+static_assert(offsetof(NetPropertiesV9, speed) == 36);
+static_assert(offsetof(NetPropertiesV9, port) == 40);
+static_assert(offsetof(NetPropertiesV9, latency) == 44);
+static_assert(offsetof(NetPropertiesV9, max_connections) == 48);
+static_assert(offsetof(NetPropertiesV9, max_receives) == 52);
+static_assert(offsetof(NetPropertiesV9, device_type) == 56);
+static_assert(offsetof(NetPropertiesV9, device_version) == 60);
 static_assert(offsetof(NetPropertiesV9, virtual_device) == 64);
+static_assert(offsetof(NetPropertiesV9, max_p2p_bytes) == 88);
 static_assert(offsetof(NetPropertiesV9, max_collective_bytes) == 96);
-static_assert(offsetof(NetPropertiesV11, name) == 0);
-static_assert(offsetof(NetPropertiesV11, pci_path) == 8);
-static_assert(offsetof(NetPropertiesV11, guid) == 16);
-static_assert(offsetof(NetPropertiesV11, pointer_support) == 24);
-static_assert(offsetof(NetPropertiesV11, registration_is_global) == 28);
-static_assert(offsetof(NetPropertiesV11, force_flush) == 32);
-static_assert(offsetof(NetPropertiesV11, speed) == 36);
-static_assert(offsetof(NetPropertiesV11, port) == 40);
-static_assert(offsetof(NetPropertiesV11, latency) == 44);
-static_assert(offsetof(NetPropertiesV11, max_connections) == 48);
-static_assert(offsetof(NetPropertiesV11, max_receives) == 52);
-static_assert(offsetof(NetPropertiesV11, device_type) == 56);
-static_assert(offsetof(NetPropertiesV11, device_version) == 60);
-static_assert(offsetof(NetPropertiesV11, virtual_device) == 64);
-static_assert(offsetof(NetPropertiesV11, max_p2p_bytes) == 88);
-static_assert(offsetof(NetPropertiesV11, max_collective_bytes) == 96);
-static_assert(offsetof(NetPropertiesV11, max_multi_request_size) == 104);
-static_assert(offsetof(NetPropertiesV12, max_p2p_bytes) == 104);
-static_assert(offsetof(NetPropertiesV12, max_multi_request_size) == 120);
-static_assert(offsetof(NetPropertiesV12, rail) == 124);
-static_assert(offsetof(NetPropertiesV12, plane) == 126);
+static_assert(offsetof(NetPropertiesV9V12<VirtualDeviceV12>, max_p2p_bytes) == 104);
+static_assert(sizeof(NetPropertiesV9V12<VirtualDeviceV12>) == 120);
 
 }  // namespace pacecar::nccl

@@ -1,11 +1,12 @@
 // The tables of functions by which NCCL calls a tuner plugin: one symbol, ncclTunerPlugin_vN, per
-// version, 2 to 6; NCCL 2.28 has 5. NCCL takes the newest, from the net plugin where no tuner is
+// version, 2 to 6; NCCL 2.28 has 5. NCCL takes the newest, from the net plugin if no other tuner is
 // named.
 //
 // The members keep NCCL's names. What changed: 3 brought the table of costs in place of one choice,
-// 4 whether buffers are registered, 5 who the communicator is and NCCL's constants, 6 chunk sizes.
-// A context is one communicator's. Costs are microseconds, rows by algorithm, columns by protocol;
-// what NCCL has ruled out is kRuledOut. An init that fails ends the communicator.
+// 4 whether buffers are registered, 5 the communicator's number and NCCL's constants, 6 chunk
+// sizes. A context is one communicator's. Costs are microseconds, rows by algorithm, columns by
+// protocol; choices that NCCL has ruled out are kRuledOut. An init that fails ends the
+// communicator.
 #pragma once
 
 #include "net_plugin/abi/types.h"
@@ -35,7 +36,6 @@ enum class TunedProtocol : int { kLl, kLl128, kSimple };  // NCCL_PROTO_*
 constexpr int kTunedProtocols = 3;
 
 constexpr float kRuledOut = -1.0F;
-constexpr unsigned long kSubsystemTuning = 0x40;  // NCCL_DEBUG_SUBSYS
 
 struct NvlDomainsV5 {
   int domains;
@@ -43,35 +43,29 @@ struct NvlDomainsV5 {
   int ranks_max;
 };
 
-struct TunerConstants;  // NCCL's, to be changed at init; libraries differ in what is in them
+struct TunerConstants;  // NCCL's, for a tuner to change at init; versions of NCCL differ in them
 
-struct TunerV2 {
-  const char* name;
-  NcclResult (*init)(size_t ranks, size_t nodes, Logger logger, void** context);
-  NcclResult (*getCollInfo)(void* context, TunedFunction function, size_t bytes, int collnet,
-                            int nvls, int operations, int* algorithm, int* protocol, int* channels);
-  NcclResult (*destroy)(void* context);
-};
-
-// `costs` points to floats, though NCCL says otherwise.
-struct TunerV3 {
-  const char* name;
-  NcclResult (*init)(size_t ranks, size_t nodes, Logger logger, void** context);
-  NcclResult (*getCollInfo)(void* context, TunedFunction function, size_t bytes, int operations,
-                            float** costs, int algorithms, int protocols, int* channels);
-  NcclResult (*destroy)(void* context);
-};
-
+using GetCollInfoV2 = NcclResult (*)(void* context, TunedFunction function, size_t bytes,
+                                     int collnet, int nvls, int operations, int* algorithm,
+                                     int* protocol, int* channels);
+// `costs` points to floats, though NCCL's type is another.
+using GetCollInfoV3 = NcclResult (*)(void* context, TunedFunction function, size_t bytes,
+                                     int operations, float** costs, int algorithms, int protocols,
+                                     int* channels);
 using GetCollInfoV4 = NcclResult (*)(void* context, TunedFunction function, size_t bytes,
                                      int operations, float** costs, int algorithms, int protocols,
                                      int registered, int* channels);
 
-struct TunerV4 {
+template <typename GetCollInfo>
+struct TunerV2V4 {
   const char* name;
   NcclResult (*init)(size_t ranks, size_t nodes, Logger logger, void** context);
-  GetCollInfoV4 getCollInfo;
+  GetCollInfo getCollInfo;
   NcclResult (*destroy)(void* context);
 };
+using TunerV2 = TunerV2V4<GetCollInfoV2>;
+using TunerV3 = TunerV2V4<GetCollInfoV3>;
+using TunerV4 = TunerV2V4<GetCollInfoV4>;
 
 struct TunerV5 {
   const char* name;
@@ -80,22 +74,14 @@ struct TunerV5 {
   GetCollInfoV4 getCollInfo;
   NcclResult (*finalize)(void* context);
 };
-
-struct TunerV6 {
-  const char* name;
-  NcclResult (*init)(void** context, uint64_t comm_id, size_t ranks, size_t nodes, Logger logger,
-                     NvlDomainsV5* domains, TunerConstants* constants);
-  GetCollInfoV4 getCollInfo;
-  NcclResult (*finalize)(void* context);
+struct TunerV6 : TunerV5 {
   // NULL: NCCL's own sizes.
   NcclResult (*getChunkSize)(void* context, TunedFunction function, size_t bytes, int algorithm,
                              int protocol, int channels, size_t* chunk_bytes);
 };
 
 static_assert(sizeof(TunedFunction) == 4 && sizeof(NvlDomainsV5) == 12);
-static_assert(sizeof(TunerV2) == 32 && sizeof(TunerV3) == 32 && sizeof(TunerV4) == 32);
-static_assert(sizeof(TunerV5) == 32 && sizeof(TunerV6) == 40);
-static_assert(offsetof(TunerV2, getCollInfo) == 16 && offsetof(TunerV3, destroy) == 24);
-static_assert(offsetof(TunerV5, finalize) == 24 && offsetof(TunerV6, getChunkSize) == 32);
+static_assert(sizeof(TunerV2) == 32 && sizeof(TunerV5) == 32 && sizeof(TunerV6) == 40);
+static_assert(offsetof(TunerV2, getCollInfo) == 16 && offsetof(TunerV5, finalize) == 24);
 
 }  // namespace pacecar::nccl

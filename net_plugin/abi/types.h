@@ -21,14 +21,8 @@ enum class NcclResult : int {  // ncclResult_t
   kInProgress = 7,
 };
 
-enum class LogSeverity : int {
-  kNone,
-  kVersion,
-  kWarn,
-  kInfo,
-  kAbort,
-  kTrace
-};  // NCCL_DEBUG levels
+// NCCL_DEBUG levels.
+enum class LogSeverity : int { kNone, kVersion, kWarn, kInfo, kAbort, kTrace };
 
 constexpr unsigned long kSubsystemInit = 0x1;  // NCCL_DEBUG_SUBSYS bits
 constexpr unsigned long kSubsystemNet = 0x10;
@@ -45,7 +39,7 @@ constexpr int kNewestVersion = 12;
 constexpr size_t kHandleBytes = 128;
 constexpr int kMaxRequestsPerConnection = 32;  // 8 in version 6
 constexpr size_t kMaxTransferBytes = size_t{1} << 40;
-constexpr int kUndefined = -1;  // a traffic class, attribute or place that nobody set
+constexpr int kUndefined = -1;  // an unset traffic class, attribute, rail or plane
 
 // Kinds of memory: bits of the properties' pointer_support, one of them as regMr's type.
 constexpr int kPointerHost = 0x1;
@@ -54,7 +48,7 @@ constexpr int kPointerDmaBuf = 0x4;
 
 constexpr int kDeviceTypeHost = 0;  // no part of the network runs on the GPU
 
-// In irecv's request, before the call: the receive's completion is of no interest. A hint.
+// A hint in irecv's request before the call: NCCL does not need the receive's completion.
 constexpr uintptr_t kOptionalCompletion = 1;
 
 struct CommConfig {

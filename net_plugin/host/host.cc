@@ -33,8 +33,8 @@ void receive_log(LogSeverity severity, unsigned long, const char*, int, const ch
 
 }  // namespace
 
-void throw_impatience(std::string_view what, std::chrono::seconds patience) {
-  throw HostError(fmt::format("{}: not after {} s", what, patience.count()));
+void throw_timeout(std::string_view what, std::chrono::seconds limit) {
+  throw HostError(fmt::format("{}: not after {} s", what, limit.count()));
 }
 
 LogListener stderr_log(bool everything) {
@@ -53,7 +53,7 @@ Host::Host(Subject subject, LogListener listener) : subject_(std::move(subject))
   library_ = dlopen(subject_.path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library_ == nullptr)
     throw HostError(fmt::format("the plugin cannot be loaded: {}", dlerror()));
-  net_ = subject_.version == 0 ? find_net(library_) : find_net(library_, subject_.version);
+  net_ = find_net(library_, subject_.version);
   profile_ = ProfilePlayer::find(library_);
   if (net_ != nullptr) return;
   dlclose(library_);
@@ -171,14 +171,6 @@ Ends Host::connect_self() const {
   return ends;
 }
 
-void Host::close_listen(void* listening) const {
-  expect_success(net_->closeListen(listening), "closeListen");
-}
-
-void Host::close_send(void* comm) const { expect_success(net_->closeSend(comm), "closeSend"); }
-
-void Host::close_receive(void* comm) const { expect_success(net_->closeRecv(comm), "closeRecv"); }
-
 void Host::close(const Ends& ends) const {
   close_send(ends.send);
   close_receive(ends.receive);
@@ -256,17 +248,6 @@ std::vector<std::vector<int>> Host::finish(std::vector<void*> requests) const {
                        [](const void* request) { return request == nullptr; });
   });
   return sizes;
-}
-
-NcclResult Host::result_of(void* request) const {
-  std::array<int, kMostParts> sizes{};
-  NcclResult result = NcclResult::kSuccess;
-  poll_until("a request's end", [&] {
-    int done = 0;
-    result = net_->test(request, &done, sizes.data());
-    return result != NcclResult::kSuccess || done == 1;
-  });
-  return result;
 }
 
 Registration::Registration(const Host& host, void* comm, std::span<uint8_t> data)

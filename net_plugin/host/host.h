@@ -28,7 +28,8 @@ class HostError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Throw HostError; the second unless the plugin's `call` succeeded.
+// Throw HostError: the first unless the condition holds, the second unless the plugin's `call`
+// succeeded.
 inline void expect(bool holds, std::string_view what) {
   if (!holds) throw HostError(std::string(what));
 }
@@ -37,14 +38,14 @@ inline void expect_success(NcclResult result, std::string_view call) {
   throw HostError(std::string(call) + " returns " + std::to_string(static_cast<int>(result)));
 }
 
-[[noreturn]] void throw_impatience(std::string_view what, std::chrono::seconds patience);
-// Polls `step` until it is true; throws when that takes longer than `patience`.
+[[noreturn]] void throw_timeout(std::string_view what, std::chrono::seconds limit);
+// Polls `step` until it is true; throws when that takes longer than `limit`.
 template <typename Step>
 void poll_until(std::string_view what, const Step& step,
-                std::chrono::seconds patience = std::chrono::seconds(30)) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+                std::chrono::seconds limit = std::chrono::seconds(30)) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
   while (!step()) {
-    if (std::chrono::steady_clock::now() > deadline) throw_impatience(what, patience);
+    if (std::chrono::steady_clock::now() > deadline) throw_timeout(what, limit);
     sched_yield();
   }
 }
@@ -103,7 +104,7 @@ class Host {
 
   // --- the life of a communicator ---
   NcclResult init(int traffic_class = kUndefined);
-  void start();  // unless it is
+  void start();  // unless it is started
   void finalize();
   // Another communicator, which the caller finalizes.
   void* another_context();
@@ -122,9 +123,11 @@ class Host {
   bool try_both(HandleBytes& handle, void* listening, Ends* ends,
                 std::optional<int> device = {}) const;
   Ends connect_self() const;
-  void close_listen(void* listening) const;
-  void close_send(void* comm) const;
-  void close_receive(void* comm) const;
+  void close_listen(void* listening) const {
+    expect_success(net_->closeListen(listening), "closeListen");
+  }
+  void close_send(void* comm) const { expect_success(net_->closeSend(comm), "closeSend"); }
+  void close_receive(void* comm) const { expect_success(net_->closeRecv(comm), "closeRecv"); }
   void close(const Ends& ends) const;
 
   // --- requests ---
@@ -138,23 +141,21 @@ class Host {
   void* try_receive(void* comm, const Part& part, void* hint = kGarbage) const {
     return try_receive(comm, std::span(&part, 1), hint);
   }
-  // Until there is a request.
+  // Call until there is a request.
   void* send(void* comm, const Part& part) const;
   void* receive(void* comm, std::span<const Part> parts) const;
   void* receive(void* comm, const Part& part) const { return receive(comm, std::span(&part, 1)); }
   // True once, when the request is done; `sizes` then has one per buffer of a receive.
   bool test(void* request, std::span<int> sizes) const;
-  // Until all are done, polled in turn: a plugin may move nothing but within test. One size per
-  // buffer of each receive.
+  // Tests the requests in turn until all are done, as a plugin may make progress within test only.
+  // Returns one size per buffer of each receive.
   std::vector<std::vector<int>> finish(std::vector<void*> requests) const;
-  // Likewise; the (first) size.
+  // Likewise; returns the (first) size.
   int finish(void* request) const { return finish(std::vector{request}).front().front(); }
-  // Both ends of a message; the receive's size.
+  // Likewise for both ends of a message; returns the receive's size.
   int finish(void* receiving, void* sending) const {
     return finish(std::vector{receiving, sending}).front().front();
   }
-  // Until done or failed.
-  NcclResult result_of(void* request) const;
 
  private:
   ProfilerCallback callback() const {
@@ -185,7 +186,7 @@ class Registration {
   void* memory_ = kGarbage;
 };
 
-// Pages of their own.
+// Memory in pages that nothing else shares.
 class Pages {
  public:
   explicit Pages(size_t bytes);

@@ -8,28 +8,36 @@
 #include <memory>
 #include <string>
 
-#include "net_plugin/abi/any_profiler.h"
+#include "net_plugin/abi/profiler.h"
 
 namespace pacecar::nccl {
 
 class ProfilePlayer {
  public:
-  // Of an operation. Stays where it is from its start to its stop: the plugin is given its address.
+  // A step of an operation. It must not move from its start to its stop: the plugin has its
+  // address.
   struct Step {
     const ProfilePlayer* player = nullptr;
     void* event = nullptr;
   };
 
-  // nullptr: the library has no profiler (of that version).
+  // The communicator's identity.
+  struct Who {
+    uint64_t communicator = 0;
+    int nodes = 1;
+    int ranks = 1;
+    int rank = 0;
+  };
+
+  explicit ProfilePlayer(const ProfilerV6& table) : table_(table) {}
+  // nullptr: the library has no profiler of version 6.
   static std::unique_ptr<ProfilePlayer> find(void* library);
-  static std::unique_ptr<ProfilePlayer> find(void* library, int version);
   // For the net plugin's init.
   static NcclResult callback(void** event, int type, void* step, int64_t plugin_id, void* data);
 
-  NcclResult start(const AnyProfiler::Who& who);
+  NcclResult start(const Who& who);
   NcclResult finalize();
   int activation_mask() const { return mask_; }
-  const AnyProfiler& table() const { return *table_; }
   void* context() const { return context_; }
 
   // Handles; nullptr: not recorded.
@@ -41,11 +49,10 @@ class ProfilePlayer {
   void stop(void* event) const;
 
  private:
-  explicit ProfilePlayer(std::unique_ptr<AnyProfiler> table) : table_(std::move(table)) {}
-  void* begin(const ProfileEventV6& event) const;
+  void* begin(ProfileEventV6 event) const;
 
-  std::unique_ptr<AnyProfiler> table_;
-  AnyProfiler::Who who_;
+  const ProfilerV6 table_;
+  Who who_;
   void* context_ = nullptr;
   int mask_ = 0;
 };

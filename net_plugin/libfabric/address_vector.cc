@@ -25,12 +25,8 @@ int insert_all(AddressVector& vector, size_t count, fi_addr_t* numbers, uint64_t
     if (numbers == nullptr && name) vector.names.add(*name);
     if ((flags & FI_SYNC_ERR) != 0) static_cast<int*>(context)[i] = name ? 0 : FI_EINVAL;
     if (vector.events != nullptr && !name) {
-      fi_eq_err_entry error{};
-      error.fid = &vector.fid;
-      error.context = context;
-      error.data = i;
-      error.err = FI_EINVAL;
-      vector.events->add_error(error);
+      vector.events->add_error(
+          {.fid = &vector.fid, .context = context, .data = i, .err = FI_EINVAL});
     }
   }
   ++vector.version;
@@ -148,12 +144,8 @@ int open_address_vector(fid_domain* domain, fi_av_attr* attr, fid_av** vector, v
     if (attr->name != nullptr) return -FI_ENOSYS;  // no address vector is shared between processes
     auto& its_domain = *static_cast<Domain*>(domain);
     auto* const made = new AddressVector(its_domain);
-    made->fid = {.fclass = FI_CLASS_AV, .context = context, .ops = &kVectorObject};
-    made->ops = &kVector;
     if (attr->type == FI_AV_UNSPEC) attr->type = FI_AV_TABLE;
-    ++its_domain.users;
-    *vector = made;
-    return 0;
+    return hand_out(made, FI_CLASS_AV, &kVectorObject, &kVector, context, vector);
   });
 }
 

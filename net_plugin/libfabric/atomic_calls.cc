@@ -1,36 +1,16 @@
-// fi_atomic, fi_fetch_atomic, fi_compare_atomic and their variants.
+// fi_atomic, fi_fetch_atomic, fi_compare_atomic and their variants. Each variant calls the next
+// more general one; the most general takes a fi_msg_atomic.
 #include "net_plugin/libfabric/calls.h"
 #include "net_plugin/libfabric/core/atomics.h"
 
 namespace pacecar::fabric {
 namespace {
 
-// Operation, datatype and remote address.
-struct What {
-  fi_addr_t to = FI_ADDR_UNSPEC;
-  uint64_t address = 0;
-  uint64_t key = 0;
-  fi_datatype datatype = FI_INT8;
-  fi_op op = FI_MIN;
-  void* context = nullptr;
-  uint64_t flags = 0;
-};
-
-// The local memory of elements, and its registrations; `descs` may be null.
+// Elements in local memory, and the descriptors of that memory; `descs` may be null.
 struct Elements {
   const fi_ioc* iov = nullptr;
   void* const* descs = nullptr;
   size_t count = 0;
-};
-
-struct Vectors {
-  Elements operands;
-  Elements comparands = {};
-  Elements results = {};
-
-  bool fit() const {
-    return operands.count <= kMaxIov && comparands.count <= kMaxIov && results.count <= kMaxIov;
-  }
 };
 
 // As pieces of bytes. Too many elements become more than kAtomicBytes, which the caller refuses.
@@ -48,35 +28,43 @@ Local local_of(const Elements& elements, size_t element) {
   return local;
 }
 
-ssize_t run(fid_ep* endpoint, const Vectors& vectors, const What& what, bool fetches, bool compares,
-            bool inject = false) {
-  const auto op = static_cast<uint8_t>(what.op);
-  const auto type = static_cast<uint8_t>(what.datatype);
-  const bool known = what.op >= 0 && what.op < kAtomicOps && what.datatype >= 0 &&
-                     what.datatype < kDatatypes && atomic_valid(op, type, fetches, compares);
-  if (!known) return -FI_EOPNOTSUPP;
-  if (!vectors.fit()) return -FI_EINVAL;
+bool known(fi_datatype datatype, fi_op op, bool fetches, bool compares) {
+  return op >= 0 && op < kAtomicOps && datatype >= 0 && datatype < kDatatypes &&
+         atomic_valid(static_cast<uint8_t>(op), static_cast<uint8_t>(datatype), fetches, compares);
+}
+
+// `results`: of an operation that fetches; `comparands`: of one that compares; else null.
+ssize_t run(fid_ep* endpoint, const fi_msg_atomic& message, uint64_t flags, const Elements* results,
+            const Elements* comparands, bool inject = false) {
+  const bool fetches = results != nullptr;
+  const bool compares = comparands != nullptr;
+  if (!known(message.datatype, message.op, fetches, compares)) return -FI_EOPNOTSUPP;
+  const bool fit = message.rma_iov_count == 1 && message.iov_count <= kMaxIov &&
+                   (!fetches || results->count <= kMaxIov) &&
+                   (!compares || comparands->count <= kMaxIov);
+  if (!fit) return -FI_EINVAL;
+  const auto type = static_cast<uint8_t>(message.datatype);
   const size_t element = datatype_bytes(type);
   OperationRequest request{.kind = FrameKind::kAtomic,
                            .inject = inject,
-                           .has_data = (what.flags & FI_REMOTE_CQ_DATA) != 0,
-                           .to = what.to,
-                           .tag = what.key,
-                           .address = what.address,
-                           .context = what.context,
-                           .flags = what.flags,
-                           .operation = op,
+                           .has_data = (flags & FI_REMOTE_CQ_DATA) != 0,
+                           .to = message.addr,
+                           .tag = message.rma_iov[0].key,
+                           .address = message.rma_iov[0].addr,
+                           .data = message.data,
+                           .context = message.context,
+                           .flags = flags,
+                           .operation = static_cast<uint8_t>(message.op),
                            .datatype = type,
                            .fetches = fetches,
                            .compares = compares};
-  if (what.op != FI_ATOMIC_READ) {
-    request.local = local_of(vectors.operands, element);
-  }
-  request.comparands = local_of(vectors.comparands, element);
-  request.results = local_of(vectors.results, element);
+  const bool reads = message.op == FI_ATOMIC_READ;
+  if (!reads) request.local = local_of({message.msg_iov, message.desc, message.iov_count}, element);
+  if (compares) request.comparands = local_of(*comparands, element);
+  if (fetches) request.results = local_of(*results, element);
   const size_t operands = request.local.bytes();
   const bool alike = (!compares || request.comparands.bytes() == operands) &&
-                     (!fetches || what.op == FI_ATOMIC_READ || request.results.bytes() == operands);
+                     (!fetches || reads || request.results.bytes() == operands);
   if (!alike) return -FI_EINVAL;
   if (operands > kAtomicBytes || request.results.bytes() > kAtomicBytes) {
     return -FI_EMSGSIZE;
@@ -84,70 +72,75 @@ ssize_t run(fid_ep* endpoint, const Vectors& vectors, const What& what, bool fet
   return start(endpoint, request);
 }
 
-What what_of(const fi_msg_atomic& message, uint64_t flags) {
-  return {.to = message.addr,
-          .address = message.rma_iov[0].addr,
-          .key = message.rma_iov[0].key,
-          .datatype = message.datatype,
-          .op = message.op,
-          .context = message.context,
-          .flags = flags};
-}
-
 uint64_t flags_of(fid_ep* endpoint) { return endpoint_of(endpoint).tx_flags(); }
 
-ssize_t change(fid_ep* endpoint, const void* buffer, size_t count, void* desc, fi_addr_t to,
-               uint64_t address, uint64_t key, fi_datatype datatype, fi_op op, void* context) {
-  const fi_ioc operands{const_cast<void*>(buffer), count};
-  return run(endpoint, {.operands = {&operands, &desc, 1}},
-             {to, address, key, datatype, op, context, flags_of(endpoint)}, false, false);
+ssize_t change_message(fid_ep* endpoint, const fi_msg_atomic* message, uint64_t flags) {
+  return run(endpoint, *message, flags, nullptr, nullptr);
 }
 
 ssize_t change_pieces(fid_ep* endpoint, const fi_ioc* iov, void** descs, size_t count, fi_addr_t to,
                       uint64_t address, uint64_t key, fi_datatype datatype, fi_op op,
                       void* context) {
-  return run(endpoint, {.operands = {iov, descs, count}},
-             {to, address, key, datatype, op, context, flags_of(endpoint)}, false, false);
+  const fi_rma_ioc remote{address, count, key};
+  const fi_msg_atomic message{iov, descs, count, to, &remote, 1, datatype, op, context, 0};
+  return change_message(endpoint, &message, flags_of(endpoint));
 }
 
-ssize_t change_message(fid_ep* endpoint, const fi_msg_atomic* message, uint64_t flags) {
-  if (message->rma_iov_count != 1) return -FI_EINVAL;
-  return run(endpoint, {.operands = {message->msg_iov, message->desc, message->iov_count}},
-             what_of(*message, flags), false, false);
+ssize_t change(fid_ep* endpoint, const void* buffer, size_t count, void* desc, fi_addr_t to,
+               uint64_t address, uint64_t key, fi_datatype datatype, fi_op op, void* context) {
+  const fi_ioc operands{const_cast<void*>(buffer), count};
+  return change_pieces(endpoint, &operands, &desc, 1, to, address, key, datatype, op, context);
 }
 
 ssize_t inject(fid_ep* endpoint, const void* buffer, size_t count, fi_addr_t to, uint64_t address,
                uint64_t key, fi_datatype datatype, fi_op op) {
   const fi_ioc operands{const_cast<void*>(buffer), count};
-  return run(endpoint, {.operands = {&operands, nullptr, 1}},
-             {to, address, key, datatype, op, nullptr, 0}, false, false, true);
+  const fi_rma_ioc remote{address, count, key};
+  const fi_msg_atomic message{&operands, nullptr, 1, to, &remote, 1, datatype, op, nullptr, 0};
+  return run(endpoint, message, 0, nullptr, nullptr, true);
 }
 
-ssize_t fetch(fid_ep* endpoint, const void* buffer, size_t count, void* desc, void* result,
-              void* result_desc, fi_addr_t to, uint64_t address, uint64_t key, fi_datatype datatype,
-              fi_op op, void* context) {
-  const fi_ioc operands{const_cast<void*>(buffer), count};
-  const fi_ioc results{result, count};
-  return run(endpoint, {.operands = {&operands, &desc, 1}, .results = {&results, &result_desc, 1}},
-             {to, address, key, datatype, op, context, flags_of(endpoint)}, true, false);
+ssize_t fetch_message(fid_ep* endpoint, const fi_msg_atomic* message, fi_ioc* results,
+                      void** result_descs, size_t result_count, uint64_t flags) {
+  const Elements to{results, result_descs, result_count};
+  return run(endpoint, *message, flags, &to, nullptr);
 }
 
 ssize_t fetch_pieces(fid_ep* endpoint, const fi_ioc* iov, void** descs, size_t count,
                      fi_ioc* results, void** result_descs, size_t result_count, fi_addr_t to,
                      uint64_t address, uint64_t key, fi_datatype datatype, fi_op op,
                      void* context) {
-  return run(endpoint,
-             {.operands = {iov, descs, count}, .results = {results, result_descs, result_count}},
-             {to, address, key, datatype, op, context, flags_of(endpoint)}, true, false);
+  const fi_rma_ioc remote{address, count, key};
+  const fi_msg_atomic message{iov, descs, count, to, &remote, 1, datatype, op, context, 0};
+  return fetch_message(endpoint, &message, results, result_descs, result_count, flags_of(endpoint));
 }
 
-ssize_t fetch_message(fid_ep* endpoint, const fi_msg_atomic* message, fi_ioc* results,
-                      void** result_descs, size_t result_count, uint64_t flags) {
-  if (message->rma_iov_count != 1) return -FI_EINVAL;
-  return run(endpoint,
-             {.operands = {message->msg_iov, message->desc, message->iov_count},
-              .results = {results, result_descs, result_count}},
-             what_of(*message, flags), true, false);
+ssize_t fetch(fid_ep* endpoint, const void* buffer, size_t count, void* desc, void* result,
+              void* result_desc, fi_addr_t to, uint64_t address, uint64_t key, fi_datatype datatype,
+              fi_op op, void* context) {
+  const fi_ioc operands{const_cast<void*>(buffer), count};
+  fi_ioc results{result, count};
+  return fetch_pieces(endpoint, &operands, &desc, 1, &results, &result_desc, 1, to, address, key,
+                      datatype, op, context);
+}
+
+ssize_t compare_message(fid_ep* endpoint, const fi_msg_atomic* message, const fi_ioc* comparands,
+                        void** comparand_descs, size_t comparand_count, fi_ioc* results,
+                        void** result_descs, size_t result_count, uint64_t flags) {
+  const Elements to{results, result_descs, result_count};
+  const Elements with{comparands, comparand_descs, comparand_count};
+  return run(endpoint, *message, flags, &to, &with);
+}
+
+ssize_t compare_pieces(fid_ep* endpoint, const fi_ioc* iov, void** descs, size_t count,
+                       const fi_ioc* comparands, void** comparand_descs, size_t comparand_count,
+                       fi_ioc* results, void** result_descs, size_t result_count, fi_addr_t to,
+                       uint64_t address, uint64_t key, fi_datatype datatype, fi_op op,
+                       void* context) {
+  const fi_rma_ioc remote{address, count, key};
+  const fi_msg_atomic message{iov, descs, count, to, &remote, 1, datatype, op, context, 0};
+  return compare_message(endpoint, &message, comparands, comparand_descs, comparand_count, results,
+                         result_descs, result_count, flags_of(endpoint));
 }
 
 ssize_t compare(fid_ep* endpoint, const void* buffer, size_t count, void* desc,
@@ -156,73 +149,43 @@ ssize_t compare(fid_ep* endpoint, const void* buffer, size_t count, void* desc,
                 void* context) {
   const fi_ioc operands{const_cast<void*>(buffer), count};
   const fi_ioc comparands{const_cast<void*>(comparand), count};
-  const fi_ioc results{result, count};
-  return run(
-      endpoint,
-      {{&operands, &desc, 1}, {&comparands, &comparand_desc, 1}, {&results, &result_desc, 1}},
-      {to, address, key, datatype, op, context, flags_of(endpoint)}, true, true);
+  fi_ioc results{result, count};
+  return compare_pieces(endpoint, &operands, &desc, 1, &comparands, &comparand_desc, 1, &results,
+                        &result_desc, 1, to, address, key, datatype, op, context);
 }
 
-ssize_t compare_pieces(fid_ep* endpoint, const fi_ioc* iov, void** descs, size_t count,
-                       const fi_ioc* comparands, void** comparand_descs, size_t comparand_count,
-                       fi_ioc* results, void** result_descs, size_t result_count, fi_addr_t to,
-                       uint64_t address, uint64_t key, fi_datatype datatype, fi_op op,
-                       void* context) {
-  return run(endpoint,
-             {{iov, descs, count},
-              {comparands, comparand_descs, comparand_count},
-              {results, result_descs, result_count}},
-             {to, address, key, datatype, op, context, flags_of(endpoint)}, true, true);
-}
-
-ssize_t compare_message(fid_ep* endpoint, const fi_msg_atomic* message, const fi_ioc* comparands,
-                        void** comparand_descs, size_t comparand_count, fi_ioc* results,
-                        void** result_descs, size_t result_count, uint64_t flags) {
-  if (message->rma_iov_count != 1) return -FI_EINVAL;
-  return run(endpoint,
-             {{message->msg_iov, message->desc, message->iov_count},
-              {comparands, comparand_descs, comparand_count},
-              {results, result_descs, result_count}},
-             what_of(*message, flags), true, true);
-}
-
-int valid(fi_datatype datatype, fi_op op, size_t* count, bool fetches, bool compares) {
-  const bool known = op >= 0 && op < kAtomicOps && datatype >= 0 && datatype < kDatatypes;
-  const auto type = static_cast<uint8_t>(datatype);
-  if (!known || !atomic_valid(static_cast<uint8_t>(op), type, fetches, compares)) {
-    return -FI_EOPNOTSUPP;
-  }
-  *count = kAtomicBytes / datatype_bytes(type);
+template <bool kFetches, bool kCompares>
+int valid(fid_ep* /*endpoint*/, fi_datatype datatype, fi_op op, size_t* count) {
+  if (!known(datatype, op, kFetches, kCompares)) return -FI_EOPNOTSUPP;
+  *count = kAtomicBytes / datatype_bytes(static_cast<uint8_t>(datatype));
   return 0;
 }
 
-int change_valid(fid_ep* /*endpoint*/, fi_datatype datatype, fi_op op, size_t* count) {
-  return valid(datatype, op, count, false, false);
-}
-int fetch_valid(fid_ep* /*endpoint*/, fi_datatype datatype, fi_op op, size_t* count) {
-  return valid(datatype, op, count, true, false);
-}
-int compare_valid(fid_ep* /*endpoint*/, fi_datatype datatype, fi_op op, size_t* count) {
-  return valid(datatype, op, count, true, true);
-}
-
-fi_ops_atomic kAtomics = {.size = sizeof(fi_ops_atomic),
-                          .write = change,
-                          .writev = change_pieces,
-                          .writemsg = change_message,
-                          .inject = inject,
-                          .readwrite = fetch,
-                          .readwritev = fetch_pieces,
-                          .readwritemsg = fetch_message,
-                          .compwrite = compare,
-                          .compwritev = compare_pieces,
-                          .compwritemsg = compare_message,
-                          .writevalid = change_valid,
-                          .readwritevalid = fetch_valid,
-                          .compwritevalid = compare_valid};
-
 }  // namespace
 
-fi_ops_atomic* atomic_calls() { return &kAtomics; }
+fi_ops_atomic atomic_calls = {.size = sizeof(fi_ops_atomic),
+                              .write = change,
+                              .writev = change_pieces,
+                              .writemsg = change_message,
+                              .inject = inject,
+                              .readwrite = fetch,
+                              .readwritev = fetch_pieces,
+                              .readwritemsg = fetch_message,
+                              .compwrite = compare,
+                              .compwritev = compare_pieces,
+                              .compwritemsg = compare_message,
+                              .writevalid = valid<false, false>,
+                              .readwritevalid = valid<true, false>,
+                              .compwritevalid = valid<true, true>};
+
+int query_atomic(fid_domain* /*domain*/, fi_datatype datatype, fi_op op, fi_atomic_attr* attr,
+                 uint64_t flags) {
+  const bool compares = (flags & FI_COMPARE_ATOMIC) != 0;
+  const bool fetches = compares || (flags & FI_FETCH_ATOMIC) != 0;
+  if (!known(datatype, op, fetches, compares)) return -FI_EOPNOTSUPP;
+  attr->size = datatype_bytes(static_cast<uint8_t>(datatype));
+  attr->count = kAtomicBytes / attr->size;
+  return 0;
+}
 
 }  // namespace pacecar::fabric

@@ -1,4 +1,4 @@
-// Shared by the call tables of an endpoint: conversion of their arguments for Endpoint.
+// The call tables of an endpoint, and what they share: conversion of arguments for Endpoint.
 #pragma once
 
 #include <rdma/fi_atomic.h>
@@ -10,19 +10,16 @@
 
 namespace pacecar::fabric {
 
-fi_ops_msg* message_calls();
-fi_ops_tagged* tagged_calls();
-fi_ops_rma* rma_calls();
-fi_ops_atomic* atomic_calls();
+extern fi_ops_msg message_calls;
+extern fi_ops_tagged tagged_calls;
+extern fi_ops_rma rma_calls;
+extern fi_ops_atomic atomic_calls;
 
 inline Endpoint& endpoint_of(fid_ep* endpoint) { return *static_cast<Endpoint*>(endpoint); }
 
 inline Local local_of(const void* buffer, size_t length, void* desc) {
-  Local local;
-  local.pieces[0] = {static_cast<uint8_t*>(const_cast<void*>(buffer)), length};
-  local.regions[0] = static_cast<MemoryRegion*>(desc);
-  local.count = 1;
-  return local;
+  return Local::one(static_cast<uint8_t*>(const_cast<void*>(buffer)), length,
+                    static_cast<MemoryRegion*>(desc));
 }
 
 // The caller has checked that `count` is at most kMaxIov.

@@ -1,4 +1,4 @@
-#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "net_plugin/libfabric/objects.h"
@@ -10,38 +10,25 @@ constexpr size_t kDefaultSize = 4096;
 
 CompletionQueue& of(fid_cq* queue) { return *static_cast<CompletionQueue*>(queue); }
 
-size_t entry_bytes(fi_cq_format format) {
-  switch (format) {
-    case FI_CQ_FORMAT_MSG:
-      return sizeof(fi_cq_msg_entry);
-    case FI_CQ_FORMAT_DATA:
-      return sizeof(fi_cq_data_entry);
-    case FI_CQ_FORMAT_TAGGED:
-      return sizeof(fi_cq_tagged_entry);
-    default:
-      return sizeof(fi_cq_entry);
-  }
-}
-
-// Each format is a prefix of the tagged one.
-void write_entry(const Completion& completion, fi_cq_format format, uint8_t* place) {
-  const fi_cq_tagged_entry entry{.op_context = completion.context,
-                                 .flags = completion.flags,
-                                 .len = completion.length,
-                                 .buf = completion.buffer,
-                                 .data = completion.data,
-                                 .tag = completion.tag};
-  std::memcpy(place, &entry, entry_bytes(format));
-}
+// Bytes of an entry by fi_cq_format. Each format is a prefix of the tagged one.
+constexpr std::array<size_t, FI_CQ_FORMAT_TAGGED + 1> kEntryBytes = {
+    0, sizeof(fi_cq_entry), sizeof(fi_cq_msg_entry), sizeof(fi_cq_data_entry),
+    sizeof(fi_cq_tagged_entry)};
 
 // With the lock held.
 ssize_t take(CompletionQueue& queue, void* buffer, size_t count, fi_addr_t* sources) {
   size_t taken = 0;
   auto* place = static_cast<uint8_t*>(buffer);
   while (taken < count && !queue.unread.empty() && queue.unread.front().error == 0) {
-    const Completion completion = queue.unread.take();
-    write_entry(completion, queue.format, place);
-    place += entry_bytes(queue.format);
+    const Completion completion = queue.take();
+    const fi_cq_tagged_entry entry{.op_context = completion.context,
+                                   .flags = completion.flags,
+                                   .len = completion.length,
+                                   .buf = completion.buffer,
+                                   .data = completion.data,
+                                   .tag = completion.tag};
+    std::memcpy(place, &entry, kEntryBytes[queue.format]);
+    place += kEntryBytes[queue.format];
     if (sources != nullptr) sources[taken] = completion.source;
     ++taken;
   }
@@ -55,8 +42,9 @@ ssize_t read_from(fid_cq* queue, void* buffer, size_t count, fi_addr_t* sources)
     CompletionQueue& from = of(queue);
     from.domain.note_call();
     const std::lock_guard lock(from.domain.mutex);
-    // A caller that drains the queue has completions to handle first. So the first read that finds
-    // it empty makes no progress, which takes as long as a message; the next one does.
+    // The application has completions to handle after a read that returned some. So if the next
+    // read finds the queue empty, it makes no progress, which takes as long as a message; the one
+    // after that does.
     const bool last_read_nonempty = std::exchange(from.last_read_nonempty, false);
     if (count == 0 || (from.unread.empty() && !last_read_nonempty)) from.domain.progress();
     const ssize_t taken = take(from, buffer, count, sources);
@@ -95,10 +83,9 @@ ssize_t read_error(fid_cq* queue, fi_cq_err_entry* buffer, uint64_t /*flags*/) {
     CompletionQueue& from = of(queue);
     const std::lock_guard lock(from.domain.mutex);
     if (from.unread.empty() || from.unread.front().error == 0) return -FI_EAGAIN;
-    from.error = from.unread.take();
+    from.error = from.take();
     const Completion& error = from.error;
-    // Programs leave the entry uninitialized, so its err_data is not a valid buffer: it is
-    // replaced.
+    // Programs leave the entry uninitialized, so its err_data is no valid buffer and is replaced.
     *buffer = {.op_context = error.context,
                .flags = error.flags,
                .len = error.length,
@@ -125,10 +112,7 @@ int wake(fid_cq* queue) {
 const char* describe_error(fid_cq* /*queue*/, int error, const void* data, char* buffer,
                            size_t length) {
   const char* const text = data != nullptr ? static_cast<const char*>(data) : fi_strerror(error);
-  if (buffer == nullptr || length == 0) return text;
-  std::strncpy(buffer, text, length - 1);
-  buffer[length - 1] = 0;
-  return buffer;
+  return copied_text(text, buffer, length);
 }
 
 fi_ops kQueueObject = object_calls(close_unused<CompletionQueue>, control_signal<CompletionQueue>);
@@ -145,14 +129,20 @@ fi_ops_cq kQueue = {.size = sizeof(fi_ops_cq),
 
 CompletionQueue::CompletionQueue(Domain& its_domain, const fi_cq_attr& attr)
     : fid_cq{},
-      domain(its_domain),
+      InDomain(its_domain),
       format(attr.format == FI_CQ_FORMAT_UNSPEC ? FI_CQ_FORMAT_CONTEXT : attr.format),
-      unread(attr.size == 0 ? kDefaultSize : attr.size),
+      size(attr.size == 0 ? kDefaultSize : attr.size),
       signal(attr.wait_obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : attr.wait_obj) {}
 
 void CompletionQueue::add(Completion completion) {
-  unread.add(std::move(completion));
+  unread.push_back(std::move(completion));
   signal.raise();
+}
+
+Completion CompletionQueue::take() {
+  Completion taken = std::move(unread.front());
+  unread.pop_front();
+  return taken;
 }
 
 int open_completion_queue(fid_domain* domain, fi_cq_attr* attr, fid_cq** queue, void* context) {
@@ -161,12 +151,8 @@ int open_completion_queue(fid_domain* domain, fi_cq_attr* attr, fid_cq** queue, 
     if (!known) return -FI_ENOSYS;
     auto& its_domain = *static_cast<Domain*>(domain);
     auto* const made = new CompletionQueue(its_domain, *attr);
-    made->fid = {.fclass = FI_CLASS_CQ, .context = context, .ops = &kQueueObject};
-    made->ops = &kQueue;
-    ++its_domain.users;
     if (made->signal.has_descriptor()) its_domain.enable_auto_progress();
-    *queue = made;
-    return 0;
+    return hand_out(made, FI_CLASS_CQ, &kQueueObject, &kQueue, context, queue);
   });
 }
 

@@ -11,36 +11,24 @@ void make_progress(Counter& counter) {
   counter.domain.progress();
 }
 
-uint64_t read_value(fid_cntr* counter) {
+using Count = std::atomic<uint64_t> Counter::*;
+
+template <Count kCount>
+uint64_t read(fid_cntr* counter) {
   make_progress(of(counter));
-  return of(counter).value;
+  return of(counter).*kCount;
 }
 
-uint64_t read_errors(fid_cntr* counter) {
-  make_progress(of(counter));
-  return of(counter).errors;
-}
-
-int add_value(fid_cntr* counter, uint64_t value) {
-  of(counter).value += value;
+template <Count kCount>
+int add(fid_cntr* counter, uint64_t more) {
+  of(counter).*kCount += more;
   of(counter).signal.raise();
   return 0;
 }
 
-int set_value(fid_cntr* counter, uint64_t value) {
-  of(counter).value = value;
-  of(counter).signal.raise();
-  return 0;
-}
-
-int add_errors(fid_cntr* counter, uint64_t value) {
-  of(counter).errors += value;
-  of(counter).signal.raise();
-  return 0;
-}
-
-int set_errors(fid_cntr* counter, uint64_t value) {
-  of(counter).errors = value;
+template <Count kCount>
+int set(fid_cntr* counter, uint64_t value) {
+  of(counter).*kCount = value;
   of(counter).signal.raise();
   return 0;
 }
@@ -69,13 +57,13 @@ int close_counter(fid* object) {
 
 fi_ops kCounterObject = object_calls(close_counter, control_signal<Counter>);
 fi_ops_cntr kCounter = {.size = sizeof(fi_ops_cntr),
-                        .read = read_value,
-                        .readerr = read_errors,
-                        .add = add_value,
-                        .set = set_value,
+                        .read = read<&Counter::value>,
+                        .readerr = read<&Counter::errors>,
+                        .add = add<&Counter::value>,
+                        .set = set<&Counter::value>,
                         .wait = wait_for_value,
-                        .adderr = add_errors,
-                        .seterr = set_errors};
+                        .adderr = add<&Counter::errors>,
+                        .seterr = set<&Counter::errors>};
 
 }  // namespace
 
@@ -89,12 +77,8 @@ int open_counter(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** counter, voi
     if (!Signal::known(attr->wait_obj)) return -FI_ENOSYS;
     auto& its_domain = *static_cast<Domain*>(domain);
     auto* const made = new Counter(its_domain, attr->wait_obj);
-    made->fid = {.fclass = FI_CLASS_CNTR, .context = context, .ops = &kCounterObject};
-    made->ops = &kCounter;
-    ++its_domain.users;
     if (made->signal.has_descriptor()) its_domain.enable_auto_progress();
-    *counter = made;
-    return 0;
+    return hand_out(made, FI_CLASS_CNTR, &kCounterObject, &kCounter, context, counter);
   });
 }
 

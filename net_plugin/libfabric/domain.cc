@@ -1,11 +1,8 @@
 // Domains: each is one of Pacecar's NICs. All domains of a process share one Context.
-#include <rdma/fi_atomic.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cstring>
 
-#include "net_plugin/libfabric/core/atomics.h"
 #include "net_plugin/libfabric/endpoint.h"
 #include "net_plugin/libfabric/info.h"
 #include "net_plugin/libfabric/objects.h"
@@ -47,18 +44,6 @@ Result<std::shared_ptr<Context>> context_of_this_process() {
 void release_context(std::shared_ptr<Context> context) {
   const std::lock_guard lock(process().mutex);
   context.reset();
-}
-
-int query_atomic(fid_domain* /*domain*/, fi_datatype datatype, fi_op op, fi_atomic_attr* attr,
-                 uint64_t flags) {
-  if (datatype < 0 || datatype >= kDatatypes || op < 0 || op >= kAtomicOps) return -FI_EOPNOTSUPP;
-  const bool compares = (flags & FI_COMPARE_ATOMIC) != 0;
-  const bool fetches = compares || (flags & FI_FETCH_ATOMIC) != 0;
-  const auto type = static_cast<uint8_t>(datatype);
-  if (!atomic_valid(static_cast<uint8_t>(op), type, fetches, compares)) return -FI_EOPNOTSUPP;
-  attr->size = datatype_bytes(type);
-  attr->count = kAtomicBytes / attr->size;
-  return 0;
 }
 
 int close_domain(fid* object) {
@@ -103,10 +88,7 @@ Result<std::shared_ptr<GpuSystem>> gpus_of_process() {
 int open_domain(fid_fabric* /*fabric*/, fi_info* info, fid_domain** domain, void* context) {
   return guarded([&]() -> int {
     auto opened = context_of_this_process();
-    if (!opened) {
-      log_warning(opened.error().message);
-      return -fi_error(opened.error().code);
-    }
+    if (!opened) return failed(opened.error());
     const auto nics = (*opened)->nics();
     const char* const wanted = info->domain_attr->name;
     const auto nic = std::ranges::find_if(nics, [&](const NicInfo& one) {
@@ -120,12 +102,9 @@ int open_domain(fid_fabric* /*fabric*/, fi_info* info, fid_domain** domain, void
     const auto params = load_params_from_environment({}, nullptr);
     const bool cma = params && params->cma == AutoOrOff::kAuto;
     auto* const made = new Domain(std::move(*opened), number, *info, cma);
-    made->fid = {.fclass = FI_CLASS_DOMAIN, .context = context, .ops = &kDomainObject};
-    made->ops = &kDomain;
-    made->mr = memory_calls();
+    made->mr = &memory_calls;
     if (info->domain_attr->data_progress == FI_PROGRESS_AUTO) made->enable_auto_progress();
-    *domain = made;
-    return 0;
+    return hand_out(made, FI_CLASS_DOMAIN, &kDomainObject, &kDomain, context, domain);
   });
 }
 

@@ -10,12 +10,12 @@
 namespace pacecar::fabric {
 namespace {
 
-// How long closing an endpoint waits until peers take its frames and puts.
+// How long closing an endpoint waits for its frames and puts to be sent.
 constexpr auto kFlushTimeout = std::chrono::milliseconds(1000);
-// A turn takes 50 ns, and a microsecond with a poll of the NIC. So where frames come through shared
-// memory, so many turns are without,
+// A turn takes 50 ns, and 1 us with a poll of the NIC. So while frames come through shared memory,
+// only every 32nd turn polls the NIC,
 constexpr uint32_t kTurnsWithoutNic = 32;
-// ... until nothing has come through it for so many turns.
+// until none has come through it for so many turns.
 constexpr uint32_t kSharedTurns = 1024;
 
 Name any_name(uint32_t format) {
@@ -48,7 +48,8 @@ Endpoint::~Endpoint() {
   {
     const std::lock_guard lock(domain_.mutex);
     std::erase(domain_.endpoints, this);
-    // From now on peers read none of our memory. Stores before the end of an object may be elided.
+    // From now on peers read none of our memory. An atomic store, as the compiler may drop plain
+    // stores before the end of an object.
     for (const auto& peer : peers_) std::atomic_ref(peer->token[0]) = 0;
     if (vector_ != nullptr) --vector_->users;
     if (tx_queue_ != nullptr) --tx_queue_->users;
@@ -78,19 +79,17 @@ int Endpoint::bind(struct fid* other, uint64_t flags) {
       auto* const queue = reinterpret_cast<CompletionQueue*>(other);
       const bool selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
       if ((flags & (FI_TRANSMIT | FI_RECV)) == 0) return -FI_EINVAL;
-      if ((flags & FI_TRANSMIT) != 0) {
-        if (tx_queue_ != nullptr) return -FI_EINVAL;
-        tx_queue_ = queue;
-        tx_selective_ = selective;
+      const auto attach = [&](CompletionQueue*& place, bool& is_selective) {
+        if (place != nullptr) return -FI_EINVAL;
+        place = queue;
+        is_selective = selective;
         ++queue->users;
-      }
-      if ((flags & FI_RECV) != 0) {
-        if (rx_queue_ != nullptr) return -FI_EINVAL;
-        rx_queue_ = queue;
-        rx_selective_ = selective;
-        ++queue->users;
-      }
-      return 0;
+        return 0;
+      };
+      int result = 0;
+      if ((flags & FI_TRANSMIT) != 0) result = attach(tx_queue_, tx_selective_);
+      if ((flags & FI_RECV) != 0 && result == 0) result = attach(rx_queue_, rx_selective_);
+      return result;
     }
     case FI_CLASS_CNTR: {
       auto* const counter = reinterpret_cast<Counter*>(other);
@@ -113,10 +112,7 @@ int Endpoint::enable() {
   if (vector_ == nullptr) return -FI_ENOAV;
   if ((caps_ & FI_SEND) != 0 && tx_queue_ == nullptr && counters_.empty()) return -FI_ENOCQ;
   auto listener = domain_.pacecar().listen(domain_.nic());
-  if (!listener) {
-    log_warning(listener.error().message);
-    return -fi_error(listener.error().code);
-  }
+  if (!listener) return failed(listener.error());
   auto bootstrap = EndpointBootstrap::open(wanted_name_);
   if (!bootstrap) {
     log_warning(bootstrap.error().message);
@@ -126,8 +122,8 @@ int Endpoint::enable() {
   bootstrap_ = std::move(*bootstrap);
   name_ = bootstrap_->address();
   if (is_any(name_)) {  // the name is the address of this host that peers call
-    const auto own =
-        address_of_nic(domain_.pacecar().nics()[domain_.nic()], socket_address(name_).ss_family);
+    const auto own = address_of_device(domain_.pacecar().nics()[domain_.nic()].device,
+                                       socket_address(name_).ss_family);
     if (own) name_ = with_port(*own, port_of(name_));
   }
   if (domain_.cma()) bootstrap_->enable_within_host(name_);
@@ -158,19 +154,14 @@ ssize_t Endpoint::cancel(void* context) {
   for (Messages* messages : {&tagged_, &untagged_}) {
     for (auto at = messages->receives().begin(); at != messages->receives().end(); ++at) {
       if (at->receive.context != context) continue;
-      const Receive receive = messages->take(at);
-      PendingCompletion pending;
-      pending.completion.context = context;
-      pending.completion.flags = FI_RECV | (messages == &tagged_ ? FI_TAGGED : FI_MSG);
-      pending.counter_event = FI_RECV;
-      report_error(pending, rx_queue_, FI_ECANCELED, "the receive was cancelled");
+      fail_receive(*messages, at, FI_ECANCELED, "the receive was cancelled");
       return 0;
     }
   }
   return -FI_ENOENT;
 }
 
-// One connection polls the NIC, for all of them.
+// Polls the NIC by one of the connections, which serves all.
 void Endpoint::poll_nic() {
   if (shared_turns_ > 0) {
     --shared_turns_;
@@ -222,7 +213,7 @@ bool Endpoint::has_unsent_frames() const {
   });
 }
 
-// Whether the peer has taken all that it will take.
+// Whether all that can be sent to the peer is sent.
 bool Endpoint::is_flushed(const Peer& peer) {
   const bool puts = peer.puts != nullptr && !peer.puts->idle();
   return !peer.can_send() || (!puts && peer.outbox->idle() && peer.queued_puts.empty());
@@ -252,8 +243,8 @@ void Endpoint::flush() {
   for (const auto& peer : peers_) {
     if (is_flushed(*peer)) continue;
     log_warning(name_text(peer->name) +
-                " does not take what was sent to it: that is lost, as the endpoint is closed. Let "
-                "it read its completions, or close later");
+                " has not received all that was sent to it; the rest is lost, as the endpoint is "
+                "closed. Let the peer read its completions, or close later");
   }
 }
 
@@ -264,19 +255,21 @@ void Endpoint::count(uint64_t what, bool failed) {
   if (counter != counters_.end()) counter->second->count(failed);
 }
 
+// Of a success, or of a failure if its completion has an error.
 void Endpoint::report(PendingCompletion& pending, CompletionQueue* queue) {
-  if (pending.queued_on_success && queue != nullptr) queue->add(std::move(pending.completion));
-  if (pending.counter_event != 0) count(pending.counter_event, false);
+  const bool failed = pending.completion.error != 0;
+  const bool queued = failed || pending.queued_on_success;
+  if (queued && queue != nullptr) queue->add(std::move(pending.completion));
+  if (pending.counter_event != 0) count(pending.counter_event, failed);
 }
 
 void Endpoint::report_error(PendingCompletion& pending, CompletionQueue* queue, int error,
                             const std::string& why) {
   pending.completion.error = error;
   pending.completion.why = why;
-  if (queue != nullptr) queue->add(std::move(pending.completion));
-  if (pending.counter_event != 0) count(pending.counter_event, true);
+  report(pending, queue);
 }
 
-bool Endpoint::receives_full() const { return rx_queue_ != nullptr && rx_queue_->unread.full(); }
+bool Endpoint::receives_full() const { return rx_queue_ != nullptr && rx_queue_->full(); }
 
 }  // namespace pacecar::fabric

@@ -1,5 +1,7 @@
-// An endpoint: its peers, its outstanding operations, and its posted receives. All functions are
-// called with the domain's lock held, but bind() to cancel() and flush(), which take it.
+// An endpoint: its peers, its outstanding operations, and its posted receives.
+//
+// Thread rule: bind() to cancel() and flush() take the domain's lock; all others are called with
+// that lock held.
 #pragma once
 
 #include <algorithm>
@@ -32,6 +34,13 @@ struct Local {
       regions{};  // the descriptors; null: registered for the operation
   size_t count = 0;
 
+  static Local one(uint8_t* data, size_t size, MemoryRegion* region) {
+    Local local;
+    local.pieces[0] = {data, size};
+    local.regions[0] = region;
+    local.count = 1;
+    return local;
+  }
   std::span<const Piece> all() const { return {pieces.data(), count}; }
   size_t bytes() const { return total(all()); }
 };
@@ -39,6 +48,7 @@ struct Local {
 // A bounce buffer: host memory in place of GPU memory.
 struct Bounce {
   explicit Bounce(uint64_t size) : host(std::max<uint64_t>(size, 1)), bytes(size) {}
+  Local memory() const { return Local::one(host.data(), bytes, nullptr); }
 
   OwnPages<uint8_t> host;
   uint64_t bytes;
@@ -148,6 +158,7 @@ class Endpoint : public fid_ep {
       kServeRead,   // as target: a peer's large read, which we serve by puts
     };
     Kind kind = Kind::kOffer;
+    bool serves() const { return kind == Kind::kServeWrite || kind == Kind::kServeRead; }
     PeerId peer = 0;
     PendingCompletion pending;
     Local local;
@@ -155,11 +166,11 @@ class Endpoint : public fid_ep {
     size_t registered_nic = 0;
     uint64_t length = 0;
     uint32_t outstanding_puts = 0;
-    bool offered = false;         // by a kOffer or kWriteOffer
-    bool reads_directly = false;  // from its segments, in parts
-    uint64_t bytes_read = 0;      // of these
-    std::optional<Guard> guard;   // beside them
-    bool direct_failed = false;   // of a read: it goes through the NIC
+    bool offered = false;         // by our kOffer or kWriteOffer
+    bool reads_directly = false;  // from the peer's memory, in parts
+    uint64_t bytes_read = 0;      // so far
+    std::optional<Guard> guard;   // of these bytes
+    bool direct_failed = false;   // of a read: it goes through the NIC now
     bool cts_received = false;
     bool puts_issued = false;  // all puts were given to the PutBox, or the peer has read the bytes
     bool awaits_done = false;  // until the peer's kDone
@@ -177,12 +188,12 @@ class Endpoint : public fid_ep {
     std::optional<FrameReader> reading;  // rest of the oldest message
   };
 
-  // Why a peer will be failed when it had time for what it has sent before.
-  struct Loss {
+  // The failure of a peer, delayed until what it sent before is received.
+  struct DelayedFailure {
     int error = 0;
     std::string why;
-    bool sends_fail = false;
-    Clock::duration lasted{};
+    bool sends_fail = false;   // at once
+    Clock::duration lasted{};  // since then
   };
 
   struct Peer {
@@ -197,8 +208,8 @@ class Endpoint : public fid_ep {
     std::unique_ptr<SharedSender> shared_sender;  // until the outbox is open
     std::unique_ptr<Outbox> outbox;
     std::optional<PeerMemory> memory;  // if we can read it
-    bool reports_reading = false;      // of our memory
-    // Addresses are for processes on this host, whose memory we can read, too.
+    bool reports_reading = false;      // its kHello says that it can read our memory
+    // Believed only of a process on this host, whose memory we can read, too.
     bool reads_our_memory() const { return reports_reading && memory; }
     IncomingStream frames;
     IncomingStream placed;  // frames after the peer's puts
@@ -212,8 +223,8 @@ class Endpoint : public fid_ep {
     std::deque<uint64_t> direct_reads;  // operations that read its memory
     uint32_t serving = 0;               // outstanding kServeRead and kServeWrite for it
     bool closed_by_peer = false;        // kBye
-    std::optional<Loss> lost;
-    bool sends_fail() const { return lost && lost->sends_fail; }
+    std::optional<DelayedFailure> failure;
+    bool sends_fail() const { return failure && failure->sends_fail; }
     bool can_send() const { return outbox->is_open() && !sends_fail(); }
     uint64_t source = FI_ADDR_NOTAVAIL;
     uint64_t source_version = ~uint64_t{0};
@@ -230,7 +241,7 @@ class Endpoint : public fid_ep {
   void hand_memory_over(Peer& peer, EndpointBootstrap::CallId call);
   bool take_memory(Peer& peer, const EndpointBootstrap::Event& event);
   Greeting greeting_for(const Peer& peer) const;
-  void lose_peer(PeerId number, Loss loss);
+  void fail_peer_later(PeerId number, DelayedFailure failure);
   void cannot_send(PeerId number, const Error& why);
   bool is_drained(Peer& peer, Clock::duration turn);
   static bool is_flushed(const Peer& peer);
@@ -248,6 +259,10 @@ class Endpoint : public fid_ep {
   void fail_receives_from(PeerId number, int error, const std::string& why);
 
   // endpoint_send.cc
+  bool make_room(const Peer& peer, size_t payload);
+  // Takes a free operation. Requires one.
+  std::pair<uint64_t, Operation*> initiate(PeerId number, Operation::Kind kind,
+                                           const OperationRequest& request);
   ssize_t start_from_host(const OperationRequest& request, PeerId number);
   ssize_t start_eagerly(const OperationRequest& request, PeerId number);
   ssize_t start_offered(const OperationRequest& request, PeerId number);
@@ -273,6 +288,8 @@ class Endpoint : public fid_ep {
   Messages& messages_of(const Frame& frame) {
     return (frame.flags & kTagged) != 0 ? tagged_ : untagged_;
   }
+  void fail_receive(Messages& messages, Messages::Receives::iterator at, int error,
+                    const std::string& why);
   Receive take_receive(Messages& messages, Messages::Receives::iterator at, uint64_t length);
   void receive_message(PeerId number, const Frame& frame, std::span<const uint8_t> payload,
                        const Receive& receive);
@@ -283,16 +300,31 @@ class Endpoint : public fid_ep {
   void discard(PeerId number, const Unexpected& message);
 
   // endpoint_frames.cc
-  // At most kMaxMessages, so that others get their turn. False: there was none.
+  // Reads at most kMaxMessages messages, so that other peers get their turn. False: there was none.
   bool read_frames(PeerId number, IncomingStream& stream);
   bool read_message(PeerId number, IncomingStream& stream);
   static bool has_unread_frames(Peer& peer);
   FrameResult on_frame(PeerId number, const IncomingStream& stream, const FrameView& view);
-  FrameResult on_write(PeerId number, const FrameView& view);
-  FrameResult on_write_offer(PeerId number, const FrameView& view);
+  struct Target {
+    Status status = Status::kOk;
+    Local memory;
+
+    MemoryRegion& region() const { return *memory.regions[0]; }
+  };
+  FrameResult on_request(PeerId number, const FrameView& view);
   bool waits_for_room(PeerId number, const Frame& frame) const;
-  FrameResult on_read(PeerId number, const FrameView& view);
-  FrameResult on_atomic(PeerId number, const FrameView& view);
+  Target resolve_target(const Frame& frame, uint64_t access) const;
+  // Each returns the status to reply; nullopt: the reply is sent, or follows later.
+  std::optional<Status> on_write(PeerId number, const FrameView& view, const Target& target);
+  std::optional<Status> on_write_offer(PeerId number, const FrameView& view, const Target& target);
+  std::optional<Status> on_read(PeerId number, const FrameView& view, const Target& target);
+  std::optional<Status> on_atomic(PeerId number, const FrameView& view, const Target& target);
+  // Begins to serve an operation as its target. Errors: as bounce_for.
+  Result<std::pair<uint64_t, Operation*>> serve(PeerId number, Operation::Kind kind,
+                                                const Local& memory);
+  void report_remote_access(MemoryRegion& region, const Frame& frame, PeerId from, uint64_t kind);
+  void reply(PeerId number, const Frame& frame, std::span<const uint8_t> payload = {});
+  void reply_status(PeerId number, uint64_t id, Status status);
   FrameResult on_clear_to_send(PeerId number, const FrameView& view);
   FrameResult on_placed(PeerId number, const Frame& frame);
   void on_all_bytes(uint64_t number);
@@ -300,45 +332,21 @@ class Endpoint : public fid_ep {
 
   // endpoint_direct.cc
   static std::vector<uint8_t> own_segments(const Local& local);
-  bool take_segments(Operation& operation, std::span<const uint8_t> payload, uint64_t length) const;
+  static bool take_segments(Operation& operation, std::span<const uint8_t> payload,
+                            uint64_t length);
+  bool can_read_directly(Operation& operation, const FrameView& offer) const;
   void start_direct_read(uint64_t number);
   void continue_direct_reads(PeerId number);
   bool read_part(Operation& operation, uint64_t bytes) const;
   void finish_direct_read(uint64_t number, bool whole);
   void reply_with_segments(PeerId number, const Frame& request, const Local& memory);
   void on_direct_reply(uint64_t number, const FrameView& reply);
-  struct Target {
-    Status status = Status::kOk;
-    Local memory;
-
-    MemoryRegion& region() const { return *memory.regions[0]; }
-  };
-  Target resolve_target(const Frame& frame, uint64_t access) const;
-  // Takes an operation as target. nullptr: GPU memory could not be copied.
-  std::pair<uint64_t, Operation*> serve(PeerId number, Operation::Kind kind, const Local& memory);
-  void report_remote_access(MemoryRegion& region, const Frame& frame, PeerId from, uint64_t kind);
-  void reply(PeerId number, const Frame& frame, std::span<const uint8_t> payload = {});
-  void reply_status(PeerId number, uint64_t id, Status status);
-
   // endpoint_device.cc
   static bool on_device(const Local& local);
   // Between an operation's memory and host memory. Errors: as StagedRange::copy; none for host
   // memory.
   static Result<void> copy_out(const Local& local, std::span<uint8_t> to);
   static Result<void> copy_in(const Local& local, std::span<const uint8_t> bytes);
-  // Calls apply(pointer) with the first piece: in place if it is host memory; GPU memory is copied
-  // to the host, changed there and copied back.
-  template <typename Apply>
-  static Result<void> modify(const Local& local, Apply apply) {
-    if (!on_device(local)) {
-      apply(local.pieces[0].data);
-      return {};
-    }
-    std::vector<uint8_t> copy(local.bytes());
-    if (auto read = copy_out(local, copy); !read) return read;
-    apply(copy.data());
-    return copy_in(local, copy);
-  }
   // A bounce buffer; null: no memory is a GPU's. `sends`: filled with the bytes of that memory.
   static Result<std::unique_ptr<Bounce>> bounce_for(const Local& local, uint64_t bytes, bool sends);
   static void use_bounce(Operation& operation, std::unique_ptr<Bounce> bounce);

@@ -92,15 +92,12 @@ int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* co
                      info->ep_attr->type == FI_EP_UNSPEC;
     if (!rdm || info->tx_attr == nullptr || info->rx_attr == nullptr) return -FI_EINVAL;
     auto* const made = new Endpoint(*static_cast<Domain*>(domain), *info);
-    made->fid = {.fclass = FI_CLASS_EP, .context = context, .ops = &kEndpointObject};
-    made->ops = &kEndpoint;
     made->cm = &kNames;
-    made->msg = message_calls();
-    made->rma = rma_calls();
-    made->tagged = tagged_calls();
-    made->atomic = atomic_calls();
-    *endpoint = made;
-    return 0;
+    made->msg = &message_calls;
+    made->rma = &rma_calls;
+    made->tagged = &tagged_calls;
+    made->atomic = &atomic_calls;
+    return hand_out(made, FI_CLASS_EP, &kEndpointObject, &kEndpoint, context, endpoint);
   });
 }
 

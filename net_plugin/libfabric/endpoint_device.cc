@@ -1,6 +1,5 @@
 // GPU memory (FI_HMEM): frames and puts use host memory, so GPU memory is copied there and back,
-// with the domain's lock held. The descriptors of an operation tell which of its pieces are GPU
-// memory.
+// with the domain's lock held. An operation's descriptors show which of its pieces are GPU memory.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -11,9 +10,8 @@
 namespace pacecar::fabric {
 
 bool Endpoint::on_device(const Local& local) {
-  return std::any_of(local.regions.begin(),
-                     local.regions.begin() + static_cast<ptrdiff_t>(local.count),
-                     [](const MemoryRegion* region) { return region && region->device; });
+  return std::ranges::any_of(std::span(local.regions).first(local.count),
+                             [](const MemoryRegion* region) { return region && region->device; });
 }
 
 namespace {
@@ -64,9 +62,7 @@ Result<std::unique_ptr<Bounce>> Endpoint::bounce_for(const Local& local, uint64_
 // Replaces the operation's memory by the bounce buffer.
 void Endpoint::use_bounce(Operation& operation, std::unique_ptr<Bounce> bounce) {
   if (bounce == nullptr) return;
-  operation.local = {};
-  operation.local.pieces[0] = {bounce->host.data(), bounce->bytes};
-  operation.local.count = 1;
+  operation.local = bounce->memory();
   operation.bounce = std::move(bounce);
 }
 

@@ -6,12 +6,10 @@
 #include "net_plugin/libfabric/endpoint.h"
 
 namespace pacecar::fabric {
-namespace {
 
-// Read from one peer in one turn, so that others do not wait for long: half a millisecond.
+// Bytes that are read from one peer in one turn. They take half a millisecond, so that others do
+// not wait for long.
 constexpr uint64_t kTurnBytes = uint64_t{4} << 20;
-
-}  // namespace
 
 std::vector<uint8_t> Endpoint::own_segments(const Local& local) {
   std::vector<uint8_t> bytes;
@@ -23,12 +21,12 @@ std::vector<uint8_t> Endpoint::own_segments(const Local& local) {
   return bytes;
 }
 
-// The peer's segments, of `length` bytes. False: they are not, or its memory cannot be read.
+// Stores the peer's segments with the operation. False: they are not of `length` bytes.
 bool Endpoint::take_segments(Operation& operation, std::span<const uint8_t> payload,
-                             uint64_t length) const {
+                             uint64_t length) {
   const size_t count = payload.size() / sizeof(RemoteSegment);
   const bool whole = payload.size() == count * sizeof(RemoteSegment) && count <= kMaxSegments;
-  if (!whole || !peers_[operation.peer]->memory) return false;
+  if (!whole) return false;
   std::memcpy(operation.segments.data(), payload.data(), payload.size());
   operation.segment_count = count;
   for (size_t i = 0; i < count; ++i) {
@@ -38,7 +36,13 @@ bool Endpoint::take_segments(Operation& operation, std::span<const uint8_t> payl
   return length == 0;
 }
 
-// Few bytes are read at once: what takes effect in the order of its frames must.
+// Whether the bytes of an offer are read from the peer's memory, where its segments are.
+bool Endpoint::can_read_directly(Operation& operation, const FrameView& offer) const {
+  return (offer.frame.flags & kDirect) != 0 && peers_[operation.peer]->memory &&
+         take_segments(operation, offer.payload, offer.frame.length);
+}
+
+// Up to kEagerBytes are read at once, as operations of so few take effect in the order of frames.
 void Endpoint::start_direct_read(uint64_t number) {
   Operation& operation = *operations_.find(number);
   if (operation.length <= kEagerBytes) {
@@ -88,7 +92,7 @@ void Endpoint::finish_direct_read(uint64_t number, bool whole) {
   peers_[operation.peer]->queued_reads.push_back(number);
 }
 
-// As target of a large read, whose initiator can read our memory if it is on this host.
+// The reply to a large read whose initiator can read our memory, if it is on this host.
 void Endpoint::reply_with_segments(PeerId number, const Frame& request, const Local& memory) {
   const bool readable = peers_[number]->reads_our_memory() && !on_device(memory);
   if (!readable) return reply(number, {.kind = FrameKind::kDone, .id = request.id});
@@ -102,13 +106,15 @@ void Endpoint::reply_with_segments(PeerId number, const Frame& request, const Lo
         own_segments(memory));
 }
 
-// The target's reply to it.
+// The target's reply to our large read.
 void Endpoint::on_direct_reply(uint64_t number, const FrameView& reply) {
   Operation& operation = *operations_.find(number);
   operation.awaits_done = false;
   operation.guard = {reply.frame.address, reply.frame.tag};
   if (!reply.payload.empty()) operation.request.flags |= kRepeated;
-  if (take_segments(operation, reply.payload, operation.length)) return start_direct_read(number);
+  const bool readable =
+      peers_[operation.peer]->memory && take_segments(operation, reply.payload, operation.length);
+  if (readable) return start_direct_read(number);
   finish_direct_read(number, false);
 }
 

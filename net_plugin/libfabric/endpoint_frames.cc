@@ -5,22 +5,51 @@
 #include "net_plugin/libfabric/core/atomics.h"
 #include "net_plugin/libfabric/endpoint.h"
 #include "net_plugin/libfabric/link/socket_name.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::fabric {
 namespace {
 
+// The fi_errno of a Status that a peer has sent.
 int error_of(uint64_t status) {
-  switch (static_cast<Status>(status)) {
-    case Status::kOk:
-      return 0;
-    case Status::kNoKey:
-      return FI_ENOKEY;
-    case Status::kNoAccess:
-      return FI_EACCES;
-    case Status::kUnsupported:
-      return FI_EOPNOTSUPP;
-  }
-  return FI_EIO;
+  constexpr std::array<int, 4> kErrors = {0, FI_ENOKEY, FI_EACCES, FI_EOPNOTSUPP};
+  return status < kErrors.size() ? kErrors[status] : FI_EIO;
+}
+
+// Whether this atomic reads without operands.
+bool reads(const Frame& atomic) {
+  return atomic.operation == static_cast<uint8_t>(AtomicOp::kRead);
+}
+
+// Whether operation and datatype exist, and all operands are there.
+bool is_valid_atomic(const FrameView& view) {
+  const Frame& frame = view.frame;
+  const bool compares = (frame.flags & kCompares) != 0;
+  const bool fetches = (frame.flags & kFetches) != 0;
+  const uint64_t operands = reads(frame) ? 0 : frame.length;
+  return atomic_valid(frame.operation, frame.datatype, fetches, compares) &&
+         frame.length <= kAtomicBytes && frame.length % datatype_bytes(frame.datatype) == 0 &&
+         view.payload.size() == (compares ? 2 * operands : operands);
+}
+
+// Segments to put into come with a large read, unless its initiator reads our memory itself.
+bool has_sound_segments(const FrameView& read) {
+  const size_t segments = read.payload.size() / sizeof(RemoteSegment);
+  const bool by_puts = read.frame.length > kEagerBytes && (read.frame.flags & kDirect) == 0;
+  return read.payload.size() % sizeof(RemoteSegment) == 0 && segments <= kMaxSegments &&
+         by_puts == (segments > 0);
+}
+
+// The access that a request needs.
+uint64_t access_of(const Frame& request) {
+  const bool read =
+      request.kind == FrameKind::kRead || (request.kind == FrameKind::kAtomic && reads(request));
+  return read ? FI_REMOTE_READ : FI_REMOTE_WRITE;
+}
+
+Status no_access(const Error& error) {
+  log_warning(error.message);
+  return Status::kNoAccess;
 }
 
 }  // namespace
@@ -57,12 +86,12 @@ bool Endpoint::read_message(PeerId number, IncomingStream& stream) {
     }
     if (taken == FrameResult::kProtocolError) {
       return failed(EPROTO, name_text(peer.name) +
-                                " sent what makes no sense: run the same version of Pacecar on "
+                                " sent an invalid frame: run the same version of Pacecar on "
                                 "both sides");
     }
   }
   if (!stream.reading->whole()) {
-    return failed(EPROTO, name_text(peer.name) + " sent what is no frame");
+    return failed(EPROTO, name_text(peer.name) + " sent bytes that are no frame");
   }
   stream.reading.reset();
   const auto done = stream.source->done();
@@ -88,13 +117,10 @@ Endpoint::FrameResult Endpoint::on_frame(PeerId number, const IncomingStream& st
     case FrameKind::kOffer:
       return on_message(number, view);
     case FrameKind::kWrite:
-      return on_write(number, view);
     case FrameKind::kWriteOffer:
-      return on_write_offer(number, view);
     case FrameKind::kRead:
-      return on_read(number, view);
     case FrameKind::kAtomic:
-      return on_atomic(number, view);
+      return on_request(number, view);
     case FrameKind::kClearToSend:
       return on_clear_to_send(number, view);
     case FrameKind::kPlaced:
@@ -119,7 +145,8 @@ void Endpoint::reply(PeerId number, const Frame& given, std::span<const uint8_t>
   Frame frame = given;
   frame.payload = static_cast<uint32_t>(payload.size());
   if (!peer.outbox->reply(frame, payload)) {
-    return fail_peer(number, EPROTO, name_text(peer.name) + " asks, and takes no answers");
+    return fail_peer(number, EPROTO,
+                     name_text(peer.name) + " sends requests but receives no replies");
   }
   start_sending(number, Outbox::Coming::kMore);
 }
@@ -136,11 +163,7 @@ Endpoint::Target Endpoint::resolve_target(const Frame& frame, uint64_t access) c
   MemoryRegion& region = *at->second;
   uint8_t* const bytes = region.find(frame.address, frame.length);
   if (bytes == nullptr || (region.access & access) == 0) return {.status = Status::kNoAccess};
-  Target target;
-  target.memory.pieces[0] = {bytes, frame.length};
-  target.memory.regions[0] = &region;
-  target.memory.count = 1;
-  return target;
+  return {.memory = Local::one(bytes, frame.length, &region)};
 }
 
 void Endpoint::report_remote_access(MemoryRegion& region, const Frame& frame, PeerId from,
@@ -161,145 +184,121 @@ bool Endpoint::waits_for_room(PeerId number, const Frame& frame) const {
          ((frame.flags & kHasData) != 0 && receives_full());
 }
 
-std::pair<uint64_t, Endpoint::Operation*> Endpoint::serve(PeerId number, Operation::Kind kind,
-                                                          const Local& memory) {
-  auto bounce = bounce_for(memory, memory.bytes(), kind == Operation::Kind::kServeRead);
-  if (!bounce) {
-    log_warning(bounce.error().message);
-    return {0, nullptr};
-  }
+Result<std::pair<uint64_t, Endpoint::Operation*>> Endpoint::serve(PeerId number,
+                                                                  Operation::Kind kind,
+                                                                  const Local& memory) {
+  ASSIGN_OR_RETURN(auto bounce,
+                   bounce_for(memory, memory.bytes(), kind == Operation::Kind::kServeRead));
   const auto [id, operation] = operations_.take();
   ++peers_[number]->serving;
   operation->kind = kind;
   operation->peer = number;
   operation->local = memory;
-  use_bounce(*operation, std::move(*bounce));
-  return {id, operation};
+  use_bounce(*operation, std::move(bounce));
+  return std::pair(id, operation);
 }
 
-Endpoint::FrameResult Endpoint::on_write(PeerId number, const FrameView& view) {
-  if (view.frame.length != view.payload.size()) return FrameResult::kProtocolError;
-  if (waits_for_room(number, view.frame)) return FrameResult::kNoRoom;
-  Target target = resolve_target(view.frame, FI_REMOTE_WRITE);
-  if (target.status == Status::kOk) {
-    if (const auto copied = copy_in(target.memory, view.payload)) {
-      report_remote_access(target.region(), view.frame, number, FI_RMA);
-    } else {
-      log_warning(copied.error().message);
-      target.status = Status::kNoAccess;
-    }
+// A request for remote access: a write, an offer of a write, a read or an atomic.
+Endpoint::FrameResult Endpoint::on_request(PeerId number, const FrameView& view) {
+  const Frame& frame = view.frame;
+  const FrameKind kind = frame.kind;
+  const bool whole = kind == FrameKind::kWrite  ? frame.length == view.payload.size()
+                     : kind == FrameKind::kRead ? has_sound_segments(view)
+                                                : true;
+  if (!whole) return FrameResult::kProtocolError;
+  if (waits_for_room(number, frame)) return FrameResult::kNoRoom;
+  const Target target = resolve_target(frame, access_of(frame));
+  std::optional<Status> status = target.status;
+  if (kind == FrameKind::kAtomic && !is_valid_atomic(view)) status = Status::kUnsupported;
+  if (status == Status::kOk) {
+    status = kind == FrameKind::kWrite        ? on_write(number, view, target)
+             : kind == FrameKind::kWriteOffer ? on_write_offer(number, view, target)
+             : kind == FrameKind::kRead       ? on_read(number, view, target)
+                                              : on_atomic(number, view, target);
   }
-  reply_status(number, view.frame.id, target.status);
+  if (status) reply_status(number, frame.id, *status);
   return FrameResult::kHandled;
 }
 
-Endpoint::FrameResult Endpoint::on_write_offer(PeerId number, const FrameView& view) {
-  const Frame& frame = view.frame;
-  if (waits_for_room(number, frame)) return FrameResult::kNoRoom;
-  const Target target = resolve_target(frame, FI_REMOTE_WRITE);
-  if (target.status != Status::kOk) {
-    reply_status(number, frame.id, target.status);
-    return FrameResult::kHandled;
+std::optional<Status> Endpoint::on_write(PeerId number, const FrameView& view,
+                                         const Target& target) {
+  if (const auto copied = copy_in(target.memory, view.payload); !copied) {
+    return no_access(copied.error());
   }
-  const auto [id, operation] = serve(number, Operation::Kind::kServeWrite, target.memory);
-  if (operation == nullptr) {
-    reply_status(number, frame.id, Status::kNoAccess);
-    return FrameResult::kHandled;
-  }
-  operation->request = frame;
-  operation->remote_id = frame.id;
-  operation->length = frame.length;
-  const bool direct = (frame.flags & kDirect) != 0;
-  if (direct && take_segments(*operation, view.payload, frame.length)) {
+  report_remote_access(target.region(), view.frame, number, FI_RMA);
+  return Status::kOk;
+}
+
+std::optional<Status> Endpoint::on_write_offer(PeerId number, const FrameView& view,
+                                               const Target& target) {
+  const auto served = serve(number, Operation::Kind::kServeWrite, target.memory);
+  if (!served) return no_access(served.error());
+  const auto [id, operation] = *served;
+  operation->request = view.frame;
+  operation->remote_id = view.frame.id;
+  operation->length = view.frame.length;
+  if (can_read_directly(*operation, view)) {
     start_direct_read(id);
   } else {
     clear_to_send(id);
   }
-  return FrameResult::kHandled;
+  return std::nullopt;
 }
 
-Endpoint::FrameResult Endpoint::on_read(PeerId number, const FrameView& view) {
+std::optional<Status> Endpoint::on_read(PeerId number, const FrameView& view,
+                                        const Target& target) {
   const Frame& frame = view.frame;
-  const size_t segments = view.payload.size() / sizeof(RemoteSegment);
-  const bool large = frame.length > kEagerBytes;
-  const bool direct = (frame.flags & kDirect) != 0;
-  const bool sound = view.payload.size() % sizeof(RemoteSegment) == 0 && segments <= kMaxSegments &&
-                     (large && !direct) == (segments > 0);
-  if (!sound) return FrameResult::kProtocolError;
-  if (waits_for_room(number, frame)) return FrameResult::kNoRoom;
-  const Target target = resolve_target(frame, FI_REMOTE_READ);
-  if (target.status != Status::kOk) {
-    reply_status(number, frame.id, target.status);
-    return FrameResult::kHandled;
-  }
-  if (direct) {
+  if ((frame.flags & kDirect) != 0) {
     reply_with_segments(number, frame, target.memory);
-    return FrameResult::kHandled;
+    return std::nullopt;
   }
-  if (!large) {
-    auto copy = bounce_for(target.memory, frame.length, true);
-    if (!copy) {
-      log_warning(copy.error().message);
-      reply_status(number, frame.id, Status::kNoAccess);
-      return FrameResult::kHandled;
-    }
+  if (frame.length <= kEagerBytes) {
+    const auto copy = bounce_for(target.memory, frame.length, true);
+    if (!copy) return no_access(copy.error());
     const uint8_t* const bytes =
         *copy != nullptr ? (*copy)->host.data() : target.memory.pieces[0].data;
     count(FI_REMOTE_READ, false);
     reply(number, {.kind = FrameKind::kDone, .id = frame.id}, {bytes, frame.length});
-    return FrameResult::kHandled;
+    return std::nullopt;
   }
-  const auto [id, operation] = serve(number, Operation::Kind::kServeRead, target.memory);
-  if (operation == nullptr) {
-    reply_status(number, frame.id, Status::kNoAccess);
-    return FrameResult::kHandled;
-  }
+  const auto served = serve(number, Operation::Kind::kServeRead, target.memory);
+  if (!served) return no_access(served.error());
+  const auto [id, operation] = *served;
   if ((frame.flags & kRepeated) == 0) count(FI_REMOTE_READ, false);
   operation->remote_id = frame.id;
-  operation->segment_count = segments;
+  operation->segment_count = view.payload.size() / sizeof(RemoteSegment);
   std::memcpy(operation->segments.data(), view.payload.data(), view.payload.size());
   peers_[number]->queued_puts.push_back(id);
-  return FrameResult::kHandled;
+  return std::nullopt;
 }
 
-Endpoint::FrameResult Endpoint::on_atomic(PeerId number, const FrameView& view) {
+std::optional<Status> Endpoint::on_atomic(PeerId number, const FrameView& view,
+                                          const Target& target) {
   const Frame& frame = view.frame;
-  const bool compares = (frame.flags & kCompares) != 0;
   const bool fetches = (frame.flags & kFetches) != 0;
-  const bool reads = frame.operation == static_cast<uint8_t>(AtomicOp::kRead);
-  const size_t element = datatype_bytes(frame.datatype);
-  const bool valid = atomic_valid(frame.operation, frame.datatype, fetches, compares) &&
-                     frame.length <= kAtomicBytes && frame.length % element == 0;
-  const uint64_t operands = valid && !reads ? frame.length : 0;
-  const bool whole = view.payload.size() == (compares ? 2 * operands : operands);
-  if (waits_for_room(number, frame)) return FrameResult::kNoRoom;
-  const Target target =
-      resolve_target(frame, (reads ? 0 : FI_REMOTE_WRITE) | (reads ? FI_REMOTE_READ : 0));
-  Status status = !valid || !whole ? Status::kUnsupported : target.status;
+  const uint8_t* const operands = view.payload.data();
   std::array<uint8_t, kAtomicBytes> result;
-  if (status == Status::kOk) {
-    const uint8_t* const first = reads ? nullptr : view.payload.data();
-    const auto changed = modify(target.memory, [&](uint8_t* at) {
-      apply_atomic(frame.operation, frame.datatype, frame.length / element, at, first,
-                   compares ? first + operands : nullptr, fetches ? result.data() : nullptr);
-    });
-    if (!changed) {
-      log_warning(changed.error().message);
-      status = Status::kNoAccess;
+  // GPU memory is copied to the host, changed there and copied back.
+  const auto copy = bounce_for(target.memory, frame.length, true);
+  if (!copy) return no_access(copy.error());
+  uint8_t* const at = *copy != nullptr ? (*copy)->host.data() : target.memory.pieces[0].data;
+  apply_atomic(frame.operation, frame.datatype, frame.length / datatype_bytes(frame.datatype), at,
+               reads(frame) ? nullptr : operands,
+               (frame.flags & kCompares) != 0 ? operands + frame.length : nullptr,
+               fetches ? result.data() : nullptr);
+  if (*copy != nullptr) {
+    if (auto copied = copy_in(target.memory, {at, frame.length}); !copied) {
+      return no_access(copied.error());
     }
   }
-  if (status != Status::kOk) {
-    reply_status(number, frame.id, status);
-    return FrameResult::kHandled;
-  }
-  if (reads) {
+  if (reads(frame)) {
     count(FI_REMOTE_READ, false);
   } else {
     report_remote_access(target.region(), frame, number, FI_ATOMIC);
   }
   reply(number, {.kind = FrameKind::kDone, .id = frame.id},
         {result.data(), fetches ? frame.length : 0});
-  return FrameResult::kHandled;
+  return std::nullopt;
 }
 
 // --- replies to our requests ---
@@ -307,21 +306,12 @@ Endpoint::FrameResult Endpoint::on_atomic(PeerId number, const FrameView& view) 
 Endpoint::FrameResult Endpoint::on_clear_to_send(PeerId number, const FrameView& view) {
   const Frame& frame = view.frame;
   Operation* const operation = operations_.find(frame.id);
-  const size_t segments = view.payload.size() / sizeof(RemoteSegment);
   const bool expected = operation != nullptr && operation->peer == number &&
                         !operation->cts_received && operation->offered;
-  const bool sound = expected && view.payload.size() == segments * sizeof(RemoteSegment) &&
-                     segments <= kMaxSegments && frame.length <= operation->length;
+  const bool sound = expected && frame.length <= operation->length &&
+                     take_segments(*operation, view.payload, frame.length);
   if (!sound) return FrameResult::kProtocolError;
-  std::memcpy(operation->segments.data(), view.payload.data(), view.payload.size());
-  uint64_t room = 0;
-  for (size_t i = 0; i < segments; ++i) {
-    if (operation->segments[i].length > frame.length - room) return FrameResult::kProtocolError;
-    room += operation->segments[i].length;
-  }
-  if (room != frame.length) return FrameResult::kProtocolError;
   operation->cts_received = true;
-  operation->segment_count = segments;
   operation->remote_id = frame.address;
   operation->pending.completion.length = frame.length;
   peers_[number]->queued_puts.push_back(frame.id);
@@ -351,8 +341,7 @@ void Endpoint::on_all_bytes(uint64_t id) {
     // The application may have closed the memory region meanwhile.
     const Target target = resolve_target(offer, FI_REMOTE_WRITE);
     if (!delivered) {
-      log_warning(delivered.error().message);
-      status = Status::kNoAccess;
+      status = no_access(delivered.error());
     } else if (target.status == Status::kOk) {
       report_remote_access(target.region(), offer, number, FI_RMA);
     }
@@ -372,7 +361,7 @@ Endpoint::FrameResult Endpoint::on_done(PeerId number, const FrameView& view) {
   const bool eager = operation->length <= kEagerBytes;
   if (error == 0 && reads && eager) {
     if (view.payload.size() != operation->length) return FrameResult::kProtocolError;
-    scatter(view.payload, operation->local.all());
+    (void)copy_in(operation->local, view.payload);  // host memory, or a bounce buffer
   }
   const bool direct =
       operation->kind == Operation::Kind::kRead && (operation->request.flags & kDirect) != 0;
@@ -384,7 +373,8 @@ Endpoint::FrameResult Endpoint::on_done(PeerId number, const FrameView& view) {
   if (operation->offered && !operation->cts_received) operation->puts_issued = true;
   if (error != 0) {
     operation->pending.completion.error = error;
-    operation->pending.completion.why = "the peer refuses: look at key, bounds and access";
+    operation->pending.completion.why =
+        "the peer refuses the access: check key, bounds and access flags";
   }
   if (error != 0 && operation->outstanding_puts == 0) {
     end(id, 0, {});

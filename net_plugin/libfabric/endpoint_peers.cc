@@ -7,16 +7,13 @@
 #include "transport/base/random_word.h"
 
 namespace pacecar::fabric {
-namespace {
 
 // Interval of polling the TCP sockets. While a peer is connecting they are polled in every turn.
 constexpr auto kPollInterval = std::chrono::microseconds(200);
-// After a peer is lost: time for the messages that it has sent before.
+// From the loss of a peer until it is failed: time to receive what it sent before.
 constexpr auto kDrainTime = std::chrono::milliseconds(500);
-// For a connection's kHello, which takes a round trip, if further ones wait.
+// For a connection's kHello, which takes a round trip, while further connections wait.
 constexpr auto kHelloTime = std::chrono::milliseconds(100);
-
-}  // namespace
 
 PeerId Endpoint::peer_named(const Name& name) {
   const auto known = peers_by_name_.find(name);
@@ -87,24 +84,24 @@ bool Endpoint::take_memory(Peer& peer, const EndpointBootstrap::Event& event) {
   return peer.shared.source != nullptr;
 }
 
-// The peer is failed when what it has sent before is received.
-void Endpoint::lose_peer(PeerId number, Loss loss) {
-  std::optional<Loss>& lost = peers_[number]->lost;
-  if (lost && (lost->sends_fail || !loss.sends_fail)) return;
-  if (lost) loss.lasted = lost->lasted;
-  lost = std::move(loss);
+// Fails the peer when what it sent before is received.
+void Endpoint::fail_peer_later(PeerId number, DelayedFailure failure) {
+  std::optional<DelayedFailure>& known = peers_[number]->failure;
+  if (known && (known->sends_fail || !failure.sends_fail)) return;
+  if (known) failure.lasted = known->lasted;
+  known = std::move(failure);
 }
 
 void Endpoint::cannot_send(PeerId number, const Error& why) {
-  lose_peer(number, {.error = fi_error(why.code), .why = why.message, .sends_fail = true});
+  fail_peer_later(number, {.error = fi_error(why.code), .why = why.message, .sends_fail = true});
 }
 
-// Whether a lost peer had time for what it has sent before. Time in which that waits for the
-// application to read its completions does not count.
+// Whether a delayed failure is due: kDrainTime has passed. Time does not count while frames of the
+// peer wait for the application to read its completions.
 bool Endpoint::is_drained(Peer& peer, Clock::duration turn) {
   const bool waits = receives_full() && has_unread_frames(peer);
-  if (!waits) peer.lost->lasted += turn;
-  return peer.lost->lasted > kDrainTime;
+  if (!waits) peer.failure->lasted += turn;
+  return peer.failure->lasted > kDrainTime;
 }
 
 void Endpoint::progress_connections() {
@@ -118,9 +115,9 @@ void Endpoint::progress_connections() {
     awaited |= peer.tcp_connecting || peer.connecting != nullptr ||
                peer.connecting_puts != nullptr ||
                (peer.instance != 0 && peer.frames.source == nullptr);
-    if (peer.lost && is_drained(peer, turn)) {
-      const Loss loss = *peer.lost;
-      fail_peer(number, loss.error, loss.why);
+    if (peer.failure && is_drained(peer, turn)) {
+      const DelayedFailure failure = *peer.failure;
+      fail_peer(number, failure.error, failure.why);
     }
   }
   awaited |= !unidentified_.empty();
@@ -144,8 +141,9 @@ void Endpoint::on_event(const EndpointBootstrap::Event& event) {
       return fail_peer(number, event.error,
                        name_text(peer.name) + " cannot be reached: " + std::strerror(event.error));
     }
-    return lose_peer(
-        number, {.error = FI_ECONNRESET, .why = name_text(peer.name) + " has ended: look there"});
+    return fail_peer_later(number,
+                           {.error = FI_ECONNRESET,
+                            .why = name_text(peer.name) + " has ended: see that process's output"});
   }
 }
 
@@ -185,12 +183,12 @@ void Endpoint::on_greeting(const EndpointBootstrap::Event& event) {
   const bool other = peer->instance != 0 && peer->instance != event.greeting.instance;
   if (other || peer->sends_fail() || peer->closed_by_peer) {
     std::erase(peer->tcp_calls, event.call);
-    fail_peer(number, FI_ECONNRESET, name_text(peer->name) + " has ended, and begun anew");
+    fail_peer(number, FI_ECONNRESET, name_text(peer->name) + " has ended and restarted");
     if (answers) peer->tcp_calls.push_back(event.call);
   }
   // Two are usual, as both sides may call.
   if (!answers && peer->tcp_calls.size() == kMaxCalls) return bootstrap_->end(event.call);
-  peer->lost.reset();
+  peer->failure.reset();
   peer->instance = event.greeting.instance;
   if (!answers) {
     peer->tcp_calls.push_back(event.call);
@@ -200,7 +198,7 @@ void Endpoint::on_greeting(const EndpointBootstrap::Event& event) {
   if (!take_memory(*peer, event)) {
     return fail_peer(number, FI_ENOMEM,
                      name_text(peer->name) +
-                         " hands memory over that cannot be mapped: raise ulimit -v, or set "
+                         " handed over memory that cannot be mapped: raise ulimit -v, or set "
                          "PACECAR_CMA=off");
   }
   if (peer->outbox->is_open() || peer->connecting != nullptr) return;
@@ -333,8 +331,8 @@ void Endpoint::forget(const MemoryRegion& region) {
 
 void Endpoint::fail_peer(PeerId number, int error, const std::string& why) {
   Peer& peer = *peers_[number];
-  const bool farewell = peer.closed_by_peer;
-  if (!farewell) log_warning(why);
+  const bool closed = peer.closed_by_peer;
+  if (!closed) log_warning(why);
   for (const EndpointBootstrap::CallId one : peer.tcp_calls) bootstrap_->end(one);
   peer.tcp_calls.clear();
   peer.tcp_connecting = false;
@@ -351,7 +349,7 @@ void Endpoint::fail_peer(PeerId number, int error, const std::string& why) {
   peer.token = {random_u64(), random_u64()};  // from now on the peer reads none of our memory
   peer.instance = 0;
   peer.closed_by_peer = false;
-  peer.lost.reset();
+  peer.failure.reset();
   peer.queued_puts.clear();
   peer.queued_reads.clear();
   peer.direct_reads.clear();
@@ -360,7 +358,7 @@ void Endpoint::fail_peer(PeerId number, int error, const std::string& why) {
   for (PendingCompletion& pending : held) report_error(pending, tx_queue_, error, why);
   fail_operations(number, error, why);
   forget_messages_of(number);
-  if (!farewell) fail_receives_from(number, error, why);
+  if (!closed) fail_receives_from(number, error, why);
 }
 
 void Endpoint::fail_operations(PeerId number, int error, const std::string& why) {
@@ -371,7 +369,7 @@ void Endpoint::fail_operations(PeerId number, int error, const std::string& why)
   for (const uint64_t operation : of_peer) end(operation, error, why);
 }
 
-// Drops the peer's unexpected offers. Its eager messages can still be received, without a kDone.
+// Drops the peer's unexpected offers. Its eager messages can still be received, but get no kDone.
 void Endpoint::forget_messages_of(PeerId number) {
   for (Messages* messages : {&tagged_, &untagged_}) {
     for (auto at = messages->messages().begin(); at != messages->messages().end();) {
@@ -387,21 +385,12 @@ void Endpoint::forget_messages_of(PeerId number) {
   }
 }
 
-// Receives from this peer only, which nothing can match any more.
+// Fails the receives that only this peer could match.
 void Endpoint::fail_receives_from(PeerId number, int error, const std::string& why) {
   for (Messages* messages : {&tagged_, &untagged_}) {
     for (auto at = messages->receives().begin(); at != messages->receives().end();) {
       const auto next = std::next(at);
-      if (at->pattern.source == number) {
-        const Pattern pattern = at->pattern;
-        const Receive receive = messages->take(at);
-        PendingCompletion pending;
-        pending.completion.context = receive.context;
-        pending.completion.flags = FI_RECV | (messages == &tagged_ ? FI_TAGGED : FI_MSG);
-        pending.completion.tag = pattern.tag;
-        pending.counter_event = FI_RECV;
-        report_error(pending, rx_queue_, error, why);
-      }
+      if (at->pattern.source == number) fail_receive(*messages, at, error, why);
       at = next;
     }
   }

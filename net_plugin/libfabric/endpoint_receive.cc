@@ -31,6 +31,19 @@ Endpoint::PendingCompletion Endpoint::receive_completion(const Frame& frame, con
   return pending;
 }
 
+// Ends a posted receive with an error.
+void Endpoint::fail_receive(Messages& messages, Messages::Receives::iterator at, int error,
+                            const std::string& why) {
+  const uint64_t tag = at->pattern.tag;
+  const Receive receive = messages.take(at);
+  PendingCompletion pending;
+  pending.completion.context = receive.context;
+  pending.completion.flags = FI_RECV | (&messages == &tagged_ ? FI_TAGGED : FI_MSG);
+  pending.completion.tag = tag;
+  pending.counter_event = FI_RECV;
+  report_error(pending, rx_queue_, error, why);
+}
+
 // Takes a matched receive. Of a buffer for several messages (FI_MULTI_RECV): the part for this one.
 Receive Endpoint::take_receive(Messages& messages, Messages::Receives::iterator at,
                                uint64_t length) {
@@ -85,11 +98,7 @@ void Endpoint::receive_message(PeerId number, const Frame& frame, std::span<cons
   if (receive.shared != nullptr && --receive.shared->incomplete == 0 && receive.shared->used_up) {
     pending.completion.flags |= FI_MULTI_RECV;
   }
-  if (pending.completion.error != 0) {
-    report_error(pending, rx_queue_, pending.completion.error, pending.completion.why);
-  } else {
-    report(pending, rx_queue_);
-  }
+  report(pending, rx_queue_);
   if ((frame.flags & kWantsDone) != 0) reply_status(number, frame.id, Status::kOk);
 }
 
@@ -104,8 +113,7 @@ void Endpoint::receive_offered(PeerId number, const Frame& frame, std::span<cons
   operation->request = frame;
   operation->length = std::min<uint64_t>(frame.length, receive.local.bytes());
   use_bounce(*operation, std::move(*bounce_for(receive.local, operation->length, false)));
-  const bool direct = (frame.flags & kDirect) != 0;
-  if (direct && take_segments(*operation, payload, frame.length)) return start_direct_read(id);
+  if (can_read_directly(*operation, {frame, payload})) return start_direct_read(id);
   clear_to_send(id);
 }
 
@@ -182,7 +190,7 @@ ssize_t Endpoint::peek(const Pattern& pattern, const Receive& receive) {
     none.completion.context = receive.context;
     none.completion.flags = FI_RECV | FI_TAGGED;
     none.completion.tag = pattern.tag;
-    report_error(none, rx_queue_, FI_ENOMSG, "no such message has come yet");
+    report_error(none, rx_queue_, FI_ENOMSG, "no such message has arrived yet");
     return 0;
   }
   const PeerId from = at->source;

@@ -51,7 +51,7 @@ ssize_t Endpoint::start(const OperationRequest& request) {
   if (!number) return -FI_EINVAL;
   Peer& peer = *peers_[*number];
   const auto full = [&] {
-    return (tx_queue_ != nullptr && tx_queue_->unread.full()) || initiated_ >= tx_size_ ||
+    return (tx_queue_ != nullptr && tx_queue_->full()) || initiated_ >= tx_size_ ||
            operations_.full() || peer.held_completions.size() >= tx_size_;
   };
   // Reads up to kEagerBytes are ordered before later writes and atomics (FI_ORDER_WAR).
@@ -80,7 +80,7 @@ ssize_t Endpoint::start(const OperationRequest& request) {
 
 bool Endpoint::is_copied(const Peer& peer, const OperationRequest& request) {
   if (request.kind == FrameKind::kAtomic) return true;
-  // Not writes, which are ordered up to kEagerBytes: a read of them that fails would come later.
+  // Not writes: these are ordered up to kEagerBytes, and one whose direct read fails would be late.
   const bool direct = request.kind == FrameKind::kMessage && peer.reads_our_memory() &&
                       !request.inject && (request.flags & FI_INJECT) == 0;
   const size_t most = direct ? kDirectEagerBytes : kEagerBytes;
@@ -97,14 +97,8 @@ ssize_t Endpoint::start_from_host(const OperationRequest& request, PeerId number
     log_warning(made->error().message);
     return -FI_EIO;
   }
-  const auto replace = [](Local& memory, const std::unique_ptr<Bounce>& bounce) {
-    if (bounce == nullptr) return;
-    memory = {};
-    memory.pieces[0] = {bounce->host.data(), bounce->bytes};
-    memory.count = 1;
-  };
-  replace(copy.local, *local);
-  replace(copy.comparands, *comparands);
+  if (*local != nullptr) copy.local = (*local)->memory();
+  if (*comparands != nullptr) copy.comparands = (*comparands)->memory();
   return request.kind == FrameKind::kAtomic ? start_atomic(copy, number)
                                             : start_eagerly(copy, number);
 }
@@ -129,30 +123,39 @@ Frame frame_of(const OperationRequest& request, FrameKind kind, size_t payload, 
 
 }  // namespace
 
+// Whether a frame with this payload can be added to the outbox, after progress if need be.
+bool Endpoint::make_room(const Peer& peer, size_t payload) {
+  if (!peer.outbox->has_room(payload)) domain_.progress();
+  return peer.outbox->has_room(payload);
+}
+
+std::pair<uint64_t, Endpoint::Operation*> Endpoint::initiate(PeerId number, Operation::Kind kind,
+                                                             const OperationRequest& request) {
+  const auto [id, operation] = operations_.take();
+  ++initiated_;
+  operation->kind = kind;
+  operation->peer = number;
+  operation->pending = completion_for(request);
+  return {id, operation};
+}
+
 ssize_t Endpoint::start_eagerly(const OperationRequest& request, PeerId number) {
   Peer& peer = *peers_[number];
   const size_t bytes = request.local.bytes();
-  if (!peer.outbox->has_room(bytes)) {
-    domain_.progress();
-    if (!peer.outbox->has_room(bytes)) return -FI_EAGAIN;
-  }
-  PendingCompletion pending = completion_for(request);
+  if (!make_room(peer, bytes)) return -FI_EAGAIN;
   const bool write = request.kind == FrameKind::kWrite;
   const bool delivered = !request.inject && (request.flags & kCompleteAtPeer) != 0;
   Operation* operation = nullptr;
   uint64_t id = 0;
   if (write || delivered) {
-    std::tie(id, operation) = operations_.take();
-    ++initiated_;
-    operation->kind = write ? Operation::Kind::kWrite : Operation::Kind::kDelivery;
-    operation->peer = number;
-    operation->pending = pending;
+    const auto kind = write ? Operation::Kind::kWrite : Operation::Kind::kDelivery;
+    std::tie(id, operation) = initiate(number, kind, request);
     operation->awaits_done = true;
   }
   Frame frame = frame_of(request, request.kind, bytes, id);
   if (!delivered) frame.flags &= static_cast<uint8_t>(~kWantsDone);
-  gather(request.local.all(), peer.outbox->add(frame));
-  if (operation == nullptr) report_or_hold(peer, std::move(pending));
+  (void)copy_out(request.local, {peer.outbox->add(frame), bytes});  // host memory
+  if (operation == nullptr) report_or_hold(peer, completion_for(request));
   start_sending(number, coming(request));
   return 0;
 }
@@ -174,22 +177,15 @@ void Endpoint::report_or_hold(Peer& peer, PendingCompletion pending) {
 
 ssize_t Endpoint::start_offered(const OperationRequest& request, PeerId number) {
   Peer& peer = *peers_[number];
-  constexpr size_t kMostSegments = kMaxSegments * sizeof(RemoteSegment);
-  if (!peer.outbox->has_room(kMostSegments)) {
-    domain_.progress();
-    if (!peer.outbox->has_room(kMostSegments)) return -FI_EAGAIN;
-  }
+  if (!make_room(peer, kMaxSegments * sizeof(RemoteSegment))) return -FI_EAGAIN;
   auto bounce = bounce_for(request.local, request.local.bytes(), true);
   if (!bounce) {
     log_warning(bounce.error().message);
     return -FI_EIO;
   }
-  const auto [id, operation] = operations_.take();
-  ++initiated_;
   const bool write = request.kind == FrameKind::kWrite;
-  operation->kind = write ? Operation::Kind::kWrite : Operation::Kind::kOffer;
-  operation->peer = number;
-  operation->pending = completion_for(request);
+  const auto [id, operation] =
+      initiate(number, write ? Operation::Kind::kWrite : Operation::Kind::kOffer, request);
   operation->local = request.local;
   use_bounce(*operation, std::move(*bounce));
   operation->length = request.local.bytes();
@@ -208,11 +204,7 @@ ssize_t Endpoint::start_offered(const OperationRequest& request, PeerId number) 
 
 ssize_t Endpoint::start_read(const OperationRequest& request, PeerId number) {
   Peer& peer = *peers_[number];
-  const auto [id, operation] = operations_.take();
-  ++initiated_;
-  operation->kind = Operation::Kind::kRead;
-  operation->peer = number;
-  operation->pending = completion_for(request);
+  const auto [id, operation] = initiate(number, Operation::Kind::kRead, request);
   operation->local = request.local;
   operation->length = request.local.bytes();
   use_bounce(*operation, std::move(*bounce_for(request.local, operation->length, false)));
@@ -239,7 +231,7 @@ void Endpoint::start_queued_reads(PeerId number) {
       const auto segments = describe_segments(operation, domain_.nic(), operation.length);
       if (!segments) {
         peer.queued_reads.pop_front();
-        end(id, FI_ENOMEM, "memory cannot be registered: see the line before");
+        end(id, FI_ENOMEM, "memory cannot be registered: see the log line before this one");
         continue;
       }
       frame.payload = static_cast<uint32_t>(*segments * sizeof(RemoteSegment));
@@ -255,15 +247,8 @@ ssize_t Endpoint::start_atomic(const OperationRequest& request, PeerId number) {
   Peer& peer = *peers_[number];
   const size_t operands = request.local.bytes();
   const size_t payload = operands + request.comparands.bytes();
-  if (!peer.outbox->has_room(payload)) {
-    domain_.progress();
-    if (!peer.outbox->has_room(payload)) return -FI_EAGAIN;
-  }
-  const auto [id, operation] = operations_.take();
-  ++initiated_;
-  operation->kind = Operation::Kind::kAtomic;
-  operation->peer = number;
-  operation->pending = completion_for(request);
+  if (!make_room(peer, payload)) return -FI_EAGAIN;
+  const auto [id, operation] = initiate(number, Operation::Kind::kAtomic, request);
   operation->local = request.results;
   operation->length = request.results.bytes();
   use_bounce(*operation, std::move(*bounce_for(request.results, operation->length, false)));
@@ -276,8 +261,8 @@ ssize_t Endpoint::start_atomic(const OperationRequest& request, PeerId number) {
   if (request.fetches) frame.flags |= kFetches;
   if (request.compares) frame.flags |= kCompares;
   uint8_t* const place = peer.outbox->add(frame);
-  gather(request.local.all(), place);
-  gather(request.comparands.all(), place + operands);
+  (void)copy_out(request.local, {place, operands});  // host memory
+  (void)copy_out(request.comparands, {place + operands, payload - operands});
   start_sending(number, coming(request));
   return 0;
 }
@@ -334,9 +319,7 @@ void Endpoint::start_queued_puts(PeerId number) {
     if (!first || !peer.outbox->is_open()) return;
     auto connecting = domain_.pacecar().connect(domain_.nic(), peer.remote_listener,
                                                 ConnectOptions{.puts = true});
-    if (!connecting) {
-      return cannot_send(number, connecting.error());
-    }
+    if (!connecting) return cannot_send(number, connecting.error());
     peer.connecting_puts = std::move(*connecting);
     return;
   }
@@ -346,9 +329,7 @@ void Endpoint::start_queued_puts(PeerId number) {
     if (Operation* const at = operations_.find(operation)) put_all(peer, operation, *at);
   }
   if (peer.puts == nullptr) return;  // the peer was failed
-  if (auto started = peer.puts->start(); !started) {
-    cannot_send(number, started.error());
-  }
+  if (auto started = peer.puts->start(); !started) cannot_send(number, started.error());
 }
 
 // Issues the operation's puts into the peer's segments, followed by kPlaced or kDone.
@@ -378,13 +359,12 @@ void Endpoint::put_all(Peer& peer, uint64_t number, Operation& operation) {
   operation.puts_issued = true;
   if (failed) {
     const PeerId peer_number = operation.peer;
-    return fail_peer(peer_number, FI_ENOMEM, "memory cannot be registered: see the line before");
+    return fail_peer(peer_number, FI_ENOMEM,
+                     "memory cannot be registered: see the log line before this one");
   }
-  if (operation.kind == Operation::Kind::kServeRead) {
-    peer.puts->send_frame({.kind = FrameKind::kDone, .id = operation.remote_id});
-  } else {
-    peer.puts->send_frame({.kind = FrameKind::kPlaced, .id = operation.remote_id});
-  }
+  const bool reply = operation.kind == Operation::Kind::kServeRead;
+  peer.puts->send_frame(
+      {.kind = reply ? FrameKind::kDone : FrameKind::kPlaced, .id = operation.remote_id});
   if (operation.outstanding_puts == 0) on_put_done(number);
 }
 
@@ -420,7 +400,7 @@ void Endpoint::end(uint64_t number, int error, const std::string& why) {
   }
   PendingCompletion pending = std::move(operation.pending);
   const std::shared_ptr<SharedBuffer> shared = std::move(operation.shared);
-  const bool serves = kind == Kind::kServeWrite || kind == Kind::kServeRead;
+  const bool serves = operation.serves();
   if (!serves && kind != Kind::kReceive) --initiated_;
   release(number, operation);
   if (serves) return;
@@ -428,18 +408,13 @@ void Endpoint::end(uint64_t number, int error, const std::string& why) {
   if (shared != nullptr && --shared->incomplete == 0 && shared->used_up) {
     pending.completion.flags |= FI_MULTI_RECV;
   }
-  if (error == 0) error = pending.completion.error;  // such as FI_ETRUNC
-  if (error != 0) {
-    report_error(pending, queue, error, why.empty() ? pending.completion.why : why);
-  } else {
-    report(pending, queue);
-  }
+  if (error != 0) pending.completion.error = error;
+  if (!why.empty()) pending.completion.why = why;
+  report(pending, queue);
 }
 
 void Endpoint::release(uint64_t number, Operation& operation) {
-  using Kind = Operation::Kind;
-  const bool serves = operation.kind == Kind::kServeWrite || operation.kind == Kind::kServeRead;
-  if (serves) --peers_[operation.peer]->serving;
+  if (operation.serves()) --peers_[operation.peer]->serving;
   for (const Memory* memory : operation.registered) {
     if (memory != nullptr) {
       (void)domain_.pacecar().deregister_memory(operation.registered_nic, memory);

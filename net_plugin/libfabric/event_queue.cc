@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -78,19 +77,10 @@ ssize_t write_event(fid_eq* queue, uint32_t event, const void* buffer, size_t le
 
 const char* describe_error(fid_eq* /*queue*/, int error, const void* /*data*/, char* buffer,
                            size_t length) {
-  const char* const text = fi_strerror(error);
-  if (buffer == nullptr || length == 0) return text;
-  std::strncpy(buffer, text, length - 1);
-  buffer[length - 1] = 0;
-  return buffer;
+  return copied_text(fi_strerror(error), buffer, length);
 }
 
-int close_queue(fid* object) {
-  delete reinterpret_cast<EventQueue*>(object);
-  return 0;
-}
-
-fi_ops kQueueObject = object_calls(close_queue, control_signal<EventQueue>);
+fi_ops kQueueObject = object_calls(close_object<EventQueue>, control_signal<EventQueue>);
 fi_ops_eq kQueue = {.size = sizeof(fi_ops_eq),
                     .read = read_event,
                     .readerr = read_error,
@@ -114,10 +104,7 @@ int open_event_queue(fid_fabric* /*fabric*/, fi_eq_attr* attr, fid_eq** queue, v
   return guarded([&]() -> int {
     if (!Signal::known(attr->wait_obj)) return -FI_ENOSYS;
     auto* const made = new EventQueue(attr->wait_obj);
-    made->fid = {.fclass = FI_CLASS_EQ, .context = context, .ops = &kQueueObject};
-    made->ops = &kQueue;
-    *queue = made;
-    return 0;
+    return hand_out(made, FI_CLASS_EQ, &kQueueObject, &kQueue, context, queue);
   });
 }
 

@@ -1,5 +1,6 @@
 #include "net_plugin/libfabric/info.h"
 
+#include <fmt/format.h>
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <rdma/fi_errno.h>
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <sstream>
 #include <vector>
 
 #include "net_plugin/libfabric/core/frame.h"
@@ -42,21 +44,23 @@ struct OwnedInfo {
   }
 };
 
+// What transmit and receive contexts have in common.
+template <typename Attr>
+bool context_fits(const Attr& wanted, uint64_t caps, uint64_t flags) {
+  return (wanted.caps & ~(caps | kDomainCaps | FI_HMEM)) == 0 && (wanted.op_flags & ~flags) == 0 &&
+         (wanted.msg_order & ~kOrder) == 0 && wanted.comp_order == FI_ORDER_NONE &&
+         wanted.size <= kMaxOperations && wanted.iov_limit <= kMaxIov;
+}
+
 bool tx_fits(const fi_tx_attr* wanted) {
   return wanted == nullptr ||
-         ((wanted->caps & ~(kTxCaps | kDomainCaps | FI_HMEM)) == 0 &&
-          (wanted->op_flags & ~kTxFlags) == 0 && (wanted->msg_order & ~kOrder) == 0 &&
-          wanted->comp_order == FI_ORDER_NONE && wanted->inject_size <= kMaxInjectBytes &&
-          wanted->size <= kMaxOperations && wanted->iov_limit <= kMaxIov &&
+         (context_fits(*wanted, kTxCaps, kTxFlags) && wanted->inject_size <= kMaxInjectBytes &&
           wanted->rma_iov_limit <= 1);
 }
 
 bool rx_fits(const fi_rx_attr* wanted) {
   return wanted == nullptr ||
-         ((wanted->caps & ~(kRxCaps | kDomainCaps | FI_HMEM)) == 0 &&
-          (wanted->op_flags & ~kRxFlags) == 0 && (wanted->msg_order & ~kOrder) == 0 &&
-          wanted->comp_order == FI_ORDER_NONE && wanted->total_buffered_recv <= kMaxBuffered &&
-          wanted->size <= kMaxOperations && wanted->iov_limit <= kMaxIov);
+         (context_fits(*wanted, kRxCaps, kRxFlags) && wanted->total_buffered_recv <= kMaxBuffered);
 }
 
 bool ep_fits(const fi_ep_attr* wanted) {
@@ -118,39 +122,33 @@ T or_default(T requested, T otherwise) {
   return requested != 0 ? requested : otherwise;
 }
 
+template <typename Attr>
+void describe_context(const Attr* wanted, uint64_t caps, Attr& attr) {
+  attr.caps = caps;
+  attr.op_flags = wanted != nullptr ? wanted->op_flags : 0;
+  attr.msg_order = wanted != nullptr ? or_default(wanted->msg_order, kOrder) : kOrder;
+  attr.size = wanted != nullptr ? or_default<size_t>(wanted->size, 1024) : 1024;
+  attr.iov_limit = kMaxIov;
+}
+
 void describe_contexts(const fi_info* hints, fi_info& info) {
-  const fi_tx_attr* const tx = hints != nullptr ? hints->tx_attr : nullptr;
-  const fi_rx_attr* const rx = hints != nullptr ? hints->rx_attr : nullptr;
-  info.tx_attr->caps = info.caps & (kTxCaps | FI_HMEM);
-  info.tx_attr->op_flags = tx != nullptr ? tx->op_flags : 0;
-  info.tx_attr->msg_order = tx != nullptr ? or_default(tx->msg_order, kOrder) : kOrder;
-  info.tx_attr->comp_order = FI_ORDER_NONE;
+  describe_context(hints != nullptr ? hints->tx_attr : nullptr, info.caps & (kTxCaps | FI_HMEM),
+                   *info.tx_attr);
   info.tx_attr->inject_size = kMaxInjectBytes;
-  info.tx_attr->size = tx != nullptr ? or_default<size_t>(tx->size, 1024) : 1024;
-  info.tx_attr->iov_limit = kMaxIov;
   info.tx_attr->rma_iov_limit = 1;
-  info.rx_attr->caps = info.caps & (kRxCaps | FI_HMEM);
-  info.rx_attr->op_flags = rx != nullptr ? rx->op_flags : 0;
-  info.rx_attr->msg_order = rx != nullptr ? or_default(rx->msg_order, kOrder) : kOrder;
-  info.rx_attr->comp_order = FI_ORDER_NONE;
+  describe_context(hints != nullptr ? hints->rx_attr : nullptr, info.caps & (kRxCaps | FI_HMEM),
+                   *info.rx_attr);
   info.rx_attr->total_buffered_recv = kMaxBuffered;
-  info.rx_attr->size = rx != nullptr ? or_default<size_t>(rx->size, 1024) : 1024;
-  info.rx_attr->iov_limit = kMaxIov;
 }
 
 void describe_domain(uint32_t version, const fi_info* hints, fi_info& info) {
-  const fi_domain_attr* const requested = hints != nullptr ? hints->domain_attr : nullptr;
+  const bool has_hints = hints != nullptr && hints->domain_attr != nullptr;
+  const fi_domain_attr requested = has_hints ? *hints->domain_attr : fi_domain_attr{};
   fi_domain_attr& domain = *info.domain_attr;
-  domain.threading = FI_THREAD_SAFE;
-  domain.control_progress = FI_PROGRESS_MANUAL;
-  domain.data_progress = FI_PROGRESS_MANUAL;
-  domain.av_type = FI_AV_MAP;
-  if (requested != nullptr) {
-    domain.threading = or_default(requested->threading, FI_THREAD_SAFE);
-    domain.control_progress = or_default(requested->control_progress, FI_PROGRESS_MANUAL);
-    domain.data_progress = or_default(requested->data_progress, FI_PROGRESS_MANUAL);
-    domain.av_type = or_default(requested->av_type, FI_AV_UNSPEC);
-  }
+  domain.threading = or_default(requested.threading, FI_THREAD_SAFE);
+  domain.control_progress = or_default(requested.control_progress, FI_PROGRESS_MANUAL);
+  domain.data_progress = or_default(requested.data_progress, FI_PROGRESS_MANUAL);
+  domain.av_type = has_hints ? requested.av_type : FI_AV_MAP;
   domain.resource_mgmt = FI_RM_ENABLED;
   domain.mr_mode = mr_mode_for(version, hints) | ((info.caps & FI_HMEM) != 0 ? FI_MR_HMEM : 0);
   domain.mr_key_size = sizeof(uint64_t);
@@ -170,7 +168,6 @@ void describe_domain(uint32_t version, const fi_info* hints, fi_info& info) {
 void describe_endpoint(const fi_info* hints, fi_info& info) {
   fi_ep_attr& endpoint = *info.ep_attr;
   endpoint.type = FI_EP_RDM;
-  endpoint.protocol = FI_PROTO_UNSPEC;
   endpoint.protocol_version = 1;
   endpoint.max_msg_size = kMaxMessageBytes;
   endpoint.max_order_raw_size = kEagerBytes;
@@ -225,11 +222,6 @@ std::optional<Name> interface_address(const std::string* device, int family) {
   return found;
 }
 
-std::optional<Name> address_of_device(const std::string& device, int family) {
-  const auto own = interface_address(&device, family);
-  return own ? own : interface_address(nullptr, family);
-}
-
 // The source address of packets to `dest`.
 std::optional<Name> source_towards(const Name& dest) {
   const sockaddr_storage address = socket_address(dest);
@@ -245,12 +237,7 @@ std::optional<Name> source_towards(const Name& dest) {
   return name ? std::optional(with_port(*name, 0)) : std::nullopt;
 }
 
-struct Nic {
-  std::string name;
-  std::string device;
-};
-
-std::vector<Nic> usable_nics() {
+std::vector<NicCandidate> usable_nics() {
   const auto params = load_params_from_environment({}, nullptr);
   if (!params) {
     log_warning(params.error().message);
@@ -263,10 +250,10 @@ std::vector<Nic> usable_nics() {
     log_warning(groups.error().message);
     return {};
   }
-  std::vector<Nic> nics;
+  std::vector<NicCandidate> nics;
   for (const NicGroup& group : *groups) {
     // Connections for puts do not work on bonded NICs.
-    if (group.size() == 1) nics.push_back({group[0].name(), group[0].device});
+    if (group.size() == 1) nics.push_back(group[0]);
   }
   return nics;
 }
@@ -316,23 +303,18 @@ std::optional<Name> resolve(const char* node, const char* service, int family, b
 }
 
 std::optional<std::string> own_nics(const std::string& list) {
-  std::string own;
-  bool dropped = false;
-  for (size_t at = 0; at < list.size();) {
-    const size_t end = std::min(list.find(',', at), list.size());
-    const std::string entry = list.substr(at, end - at);
-    at = end + 1;
-    if (entry.find("ofi:") != std::string::npos) {
-      dropped = true;
-    } else {
-      own += (own.empty() ? "" : ",") + entry;
-    }
+  std::vector<std::string> own;
+  std::istringstream entries(list);
+  for (std::string entry; std::getline(entries, entry, ',');) {
+    if (entry.find("ofi:") == std::string::npos) own.push_back(entry);
   }
-  return dropped && own.empty() ? std::nullopt : std::optional(own);
+  if (own.empty() && !list.empty()) return std::nullopt;
+  return fmt::format("{}", fmt::join(own, ","));
 }
 
-std::optional<Name> address_of_nic(const NicInfo& nic, int family) {
-  return address_of_device(nic.device, family);
+std::optional<Name> address_of_device(const std::string& device, int family) {
+  const auto own = interface_address(&device, family);
+  return own ? own : interface_address(nullptr, family);
 }
 
 int get_info(uint32_t version, const char* node, const char* service, uint64_t flags,
@@ -346,25 +328,27 @@ int get_info(uint32_t version, const char* node, const char* service, uint64_t f
   Ends ends = ends_of(node, service, flags, hints, family);
   if (!ends.sound) return -FI_ENODATA;
   if (!ends.source && ends.dest) ends.source = source_towards(*ends.dest);
-  std::vector<Nic> nics = usable_nics();
+  std::vector<NicCandidate> nics = usable_nics();
   const char* const wanted =
       hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->name : nullptr;
-  if (wanted != nullptr) std::erase_if(nics, [&](const Nic& nic) { return nic.name != wanted; });
+  if (wanted != nullptr) {
+    std::erase_if(nics, [&](const NicCandidate& nic) { return nic.name() != wanted; });
+  }
   if (nics.empty()) return -FI_ENODATA;
   if (ends.source) {  // NICs with this address come first
-    std::ranges::stable_partition(nics, [&](const Nic& nic) {
+    std::ranges::stable_partition(nics, [&](const NicCandidate& nic) {
       const auto own = address_of_device(nic.device, socket_address(*ends.source).ss_family);
       return own && same_host(*own, *ends.source);
     });
   }
   OwnedInfo first;
   fi_info** next = &first.info;
-  for (const Nic& nic : nics) {
+  for (const NicCandidate& nic : nics) {
     auto source = ends.source;
     if (!source) source = address_of_device(nic.device, family == AF_UNSPEC ? AF_INET : family);
     if (!source && family == AF_UNSPEC) source = address_of_device(nic.device, AF_INET6);
     if (!source) continue;
-    *next = describe(version, hints, nic.name);
+    *next = describe(version, hints, nic.name());
     const bool six = socket_address(*source).ss_family == AF_INET6;
     (*next)->addr_format = uint32_t{six ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN};
     set_address((*next)->src_addr, (*next)->src_addrlen, *source);

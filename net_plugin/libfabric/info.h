@@ -7,7 +7,6 @@
 #include <string>
 
 #include "net_plugin/libfabric/core/names.h"
-#include "transport/api/pacecar.hpp"
 
 namespace pacecar::fabric {
 
@@ -21,8 +20,8 @@ inline constexpr uint64_t kMrModes = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_P
 int get_info(uint32_t version, const char* node, const char* service, uint64_t flags,
              const fi_info* hints, fi_info** info);
 
-// The address of a NIC; if it has none of this family, the host's first address.
-std::optional<Name> address_of_nic(const NicInfo& nic, int family);
+// The address of a NIC's device; if it has none of this family, the host's first address.
+std::optional<Name> address_of_device(const std::string& device, int family);
 
 // `list`, a value of PACECAR_NICS, without NICs on libfabric itself; nullopt: there are no others.
 std::optional<std::string> own_nics(const std::string& list);

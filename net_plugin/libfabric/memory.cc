@@ -58,10 +58,7 @@ int register_attr(fid* object, const fi_mr_attr* attr, uint64_t /*flags*/, fid_m
     std::unique_ptr<StagedRange> device;
     if (gpu) {
       auto found = gpu_memory(attr->mr_iov[0], attr->device.cuda);
-      if (!found) {
-        log_warning(found.error().message);
-        return -fi_error(found.error().code);
-      }
+      if (!found) return failed(found.error());
       device = std::move(*found);
     }
     auto* const region = new MemoryRegion(domain, *attr);
@@ -77,13 +74,12 @@ int register_attr(fid* object, const fi_mr_attr* attr, uint64_t /*flags*/, fid_m
 
 int register_pieces(fid* object, const iovec* iov, size_t count, uint64_t access, uint64_t offset,
                     uint64_t requested_key, uint64_t flags, fid_mr** made, void* context) {
-  fi_mr_attr attr{};
-  attr.mr_iov = iov;
-  attr.iov_count = count;
-  attr.access = access;
-  attr.offset = offset;
-  attr.requested_key = requested_key;
-  attr.context = context;
+  const fi_mr_attr attr{.mr_iov = iov,
+                        .iov_count = count,
+                        .access = access,
+                        .offset = offset,
+                        .requested_key = requested_key,
+                        .context = context};
   return register_attr(object, &attr, flags, made);
 }
 
@@ -93,38 +89,31 @@ int register_one(fid* object, const void* buffer, size_t length, uint64_t access
   return register_pieces(object, &iov, 1, access, offset, requested_key, flags, made, context);
 }
 
-fi_ops_mr kMemory = {.size = sizeof(fi_ops_mr),
-                     .reg = register_one,
-                     .regv = register_pieces,
-                     .regattr = register_attr};
-
 }  // namespace
 
-fi_ops_mr* memory_calls() { return &kMemory; }
+fi_ops_mr memory_calls = {.size = sizeof(fi_ops_mr),
+                          .reg = register_one,
+                          .regv = register_pieces,
+                          .regattr = register_attr};
 
 MemoryRegion::MemoryRegion(Domain& its_domain, const fi_mr_attr& attr)
     : fid_mr{},
-      domain(its_domain),
+      InDomain(its_domain),
       base(static_cast<uint8_t*>(attr.mr_iov[0].iov_base)),
       length(attr.mr_iov[0].iov_len),
       access(attr.access),
       first((its_domain.mr_mode() & FI_MR_VIRT_ADDR) != 0 ? reinterpret_cast<uint64_t>(base)
                                                           : attr.offset),
-      guard(random_u64() | 1) {
-  ++domain.users;
-}
+      guard(random_u64() | 1) {}
 
 MemoryRegion::~MemoryRegion() {
-  {
-    const std::lock_guard lock(domain.mutex);
-    guard = 0;  // peers read it no more, before it is the application's again
-    for (Endpoint* const endpoint : domain.endpoints) endpoint->forget(*this);
-    domain.regions.erase(key);
-    for (const auto& [nic, memory] : registered) {
-      (void)domain.pacecar().deregister_memory(nic, memory);
-    }
+  const std::lock_guard lock(domain.mutex);
+  guard = 0;  // from now on no peer reads the memory, which is the application's again
+  for (Endpoint* const endpoint : domain.endpoints) endpoint->forget(*this);
+  domain.regions.erase(key);
+  for (const auto& [nic, memory] : registered) {
+    (void)domain.pacecar().deregister_memory(nic, memory);
   }
-  --domain.users;
 }
 
 Result<const Memory*> MemoryRegion::on(size_t nic) {

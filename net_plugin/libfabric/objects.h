@@ -6,6 +6,7 @@
 #pragma once
 
 #include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
@@ -14,6 +15,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
@@ -23,7 +25,6 @@
 #include <vector>
 
 #include "gdr/gpu_system.h"
-#include "net_plugin/libfabric/core/completions.h"
 #include "net_plugin/libfabric/core/names.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/file_descriptor.h"
@@ -58,6 +59,17 @@ class Signal {
 
 struct Fabric : fid_fabric {};
 
+// What is opened within a domain; the domain cannot be closed before.
+struct InDomain {
+  explicit InDomain(Domain& its_domain);
+  ~InDomain();
+  InDomain(const InDomain&) = delete;
+  InDomain& operator=(const InDomain&) = delete;
+
+  Domain& domain;
+  uint32_t users = 0;  // objects that use this one
+};
+
 struct EventQueue : fid_eq {
   explicit EventQueue(fi_wait_obj wanted) : signal(wanted) {}
   struct Event {
@@ -74,48 +86,59 @@ struct EventQueue : fid_eq {
   Signal signal;
 };
 
-struct CompletionQueue : fid_cq {
+struct Completion {
+  void* context = nullptr;
+  uint64_t flags = 0;
+  uint64_t length = 0;
+  void* buffer = nullptr;
+  uint64_t data = 0;
+  uint64_t tag = 0;
+  fi_addr_t source = FI_ADDR_NOTAVAIL;  // the sender, where FI_SOURCE is requested
+  // Of an error only:
+  int error = 0;          // fi_errno; 0: none
+  uint64_t overflow = 0;  // bytes of the message beyond the buffer
+  std::string why = {};   // text for fi_cq_strerror
+};
+
+struct CompletionQueue : fid_cq, InDomain {
   CompletionQueue(Domain& its_domain, const fi_cq_attr& attr);
 
-  // With the lock held.
+  // With the lock held. An operation may start only while the queue is not full.
+  bool full() const { return unread.size() >= size; }
   void add(Completion completion);
+  Completion take();
 
-  Domain& domain;
   fi_cq_format format;
-  Completions unread;
+  std::deque<Completion> unread;  // by the application; errors among them
+  size_t size;
   Signal signal;
   bool woken = false;               // by fi_cq_signal
   bool last_read_nonempty = false;  // the last fi_cq_read returned completions
-  Completion error;    // the last one that was read: its text must stay valid until the next
-  uint32_t users = 0;  // endpoints
+  Completion error;  // the last one that was read: its text must stay valid until the next
 };
 
-struct Counter : fid_cntr {
-  Counter(Domain& its_domain, fi_wait_obj wanted) : domain(its_domain), signal(wanted) {}
+struct Counter : fid_cntr, InDomain {
+  Counter(Domain& its_domain, fi_wait_obj wanted)
+      : fid_cntr{}, InDomain(its_domain), signal(wanted) {}
 
   // With the lock held.
   void count(bool failed);
 
-  Domain& domain;
   std::atomic<uint64_t> value{0};
   std::atomic<uint64_t> errors{0};
   Signal signal;
-  uint32_t users = 0;
 };
 
-struct AddressVector : fid_av {
-  explicit AddressVector(Domain& its_domain) : domain(its_domain) {}
+struct AddressVector : fid_av, InDomain {
+  explicit AddressVector(Domain& its_domain) : fid_av{}, InDomain(its_domain) {}
 
-  Domain& domain;
   EventQueue* events = nullptr;
   Names names;
-  uint64_t version =
-      0;  // incremented with every change of the names, so that copies are known to be stale
-  uint32_t users = 0;
+  uint64_t version = 0;  // of the names: copies of an older version are stale
 };
 
 // Memory that is registered with libfabric. It is registered with a NIC at its first use there.
-struct MemoryRegion : fid_mr {
+struct MemoryRegion : fid_mr, InDomain {
   MemoryRegion(Domain& its_domain, const fi_mr_attr& attr);
   ~MemoryRegion();
 
@@ -125,7 +148,6 @@ struct MemoryRegion : fid_mr {
   // region.
   uint8_t* find(uint64_t address, uint64_t length) const;
 
-  Domain& domain;
   uint8_t* base;
   uint64_t length;
   uint64_t access;
@@ -159,10 +181,10 @@ class Domain : public fid_domain {
   std::map<uint64_t, MemoryRegion*> regions;  // by key
   uint64_t next_key = 1;
 
-  // Called at each call that makes progress. The progress thread works only while there are none.
+  // Called at each call that makes progress. The progress thread works only between such calls.
   void note_call() { calls_.fetch_add(1, std::memory_order_relaxed); }
-  // Calls done() with the lock held, and makes progress between, until it returns true. False:
-  // `timeout_ms` have passed (below 0: no timeout).
+  // Makes progress until done(), called with the lock held, returns true. False: `timeout_ms` have
+  // passed (below 0: no timeout).
   template <typename Done>
   bool wait(Done done, int timeout_ms) {
     const auto begin = Clock::now();
@@ -218,6 +240,9 @@ class Domain : public fid_domain {
   std::thread progress_thread_;
 };
 
+inline InDomain::InDomain(Domain& its_domain) : domain(its_domain) { ++domain.users; }
+inline InDomain::~InDomain() { --domain.users; }
+
 // Opened at the first call. Errors: as GpuSystem::open.
 Result<std::shared_ptr<GpuSystem>> gpus_of_process();
 
@@ -238,6 +263,18 @@ int fi_error(ErrorCode code);
 
 void log_line(LogLevel level, std::string_view line);
 void log_warning(const std::string& line);
+// Logs the error; returns its negative fi_errno.
+int failed(const Error& error);
+
+// Completes an object that was opened, and gives it to the application. Returns 0.
+template <typename Object, typename Handle>
+int hand_out(Object* made, size_t fclass, fi_ops* object_calls, decltype(Handle::ops) calls,
+             void* context, Handle** out) {
+  made->fid = {.fclass = fclass, .context = context, .ops = object_calls};
+  made->ops = calls;
+  *out = made;
+  return 0;
+}
 
 // Functions that open each kind of object.
 int open_domain(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context);
@@ -247,8 +284,18 @@ int open_counter(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** counter, voi
 int open_address_vector(fid_domain* domain, fi_av_attr* attr, fid_av** vector, void* context);
 int open_poll_set(fid_domain* domain, fi_poll_attr* attr, fid_poll** set);
 int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* context);
-fi_ops_mr* memory_calls();
+extern fi_ops_mr memory_calls;
+int query_atomic(fid_domain* domain, fi_datatype datatype, fi_op op, fi_atomic_attr* attr,
+                 uint64_t flags);
 int try_wait(fid_fabric* fabric, fid** waited, int count);
+
+// Text for an application: copied into its buffer if there is one.
+inline const char* copied_text(const char* text, char* buffer, size_t length) {
+  if (buffer == nullptr || length == 0) return text;
+  std::strncpy(buffer, text, length - 1);
+  buffer[length - 1] = 0;
+  return buffer;
+}
 
 // For calls that an object does not support.
 template <typename Result, typename... Arguments>
@@ -266,14 +313,16 @@ constexpr fi_ops object_calls(int (*close)(fid*), int (*control)(fid*, int, void
           .ops_open = unsupported};
 }
 
-// Closes an object within a domain that nothing else uses any more.
+template <typename Object>
+int close_object(fid* object) {
+  delete reinterpret_cast<Object*>(object);
+  return 0;
+}
+// Likewise, an object within a domain that nothing else uses any more.
 template <typename Object>
 int close_unused(fid* object) {
-  auto* const closed = reinterpret_cast<Object*>(object);
-  if (closed->users > 0) return -FI_EBUSY;
-  --closed->domain.users;
-  delete closed;
-  return 0;
+  if (reinterpret_cast<Object*>(object)->users > 0) return -FI_EBUSY;
+  return close_object<Object>(object);
 }
 
 // fi_control of an object with a wait object.

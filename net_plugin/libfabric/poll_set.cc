@@ -1,19 +1,16 @@
 // Poll sets: which of several completion queues and counters have changed.
-#include <algorithm>
-
 #include "net_plugin/libfabric/objects.h"
 
 namespace pacecar::fabric {
 namespace {
 
-struct PollSet : fid_poll {
-  explicit PollSet(Domain& its_domain) : domain(its_domain) {}
+struct PollSet : fid_poll, InDomain {
+  explicit PollSet(Domain& its_domain) : fid_poll{}, InDomain(its_domain) {}
 
   struct Watched {
     struct fid* object = nullptr;
     uint64_t reported = 0;  // of a counter: its value at the last poll
   };
-  Domain& domain;
   std::vector<Watched> watched;
 };
 
@@ -58,27 +55,15 @@ int remove(fid_poll* set, fid* object, uint64_t /*flags*/) {
   return removed > 0 ? 0 : -FI_EINVAL;
 }
 
-int close_set(fid* object) {
-  auto* const set = reinterpret_cast<PollSet*>(object);
-  --set->domain.users;
-  delete set;
-  return 0;
-}
-
-fi_ops kSetObject = object_calls(close_set);
+fi_ops kSetObject = object_calls(close_unused<PollSet>);
 fi_ops_poll kSet = {.size = sizeof(fi_ops_poll), .poll = poll, .poll_add = add, .poll_del = remove};
 
 }  // namespace
 
 int open_poll_set(fid_domain* domain, fi_poll_attr* /*attr*/, fid_poll** set) {
   return guarded([&] {
-    auto& its_domain = *static_cast<Domain*>(domain);
-    auto* const made = new PollSet(its_domain);
-    made->fid = {.fclass = FI_CLASS_POLL, .context = nullptr, .ops = &kSetObject};
-    made->ops = &kSet;
-    ++its_domain.users;
-    *set = made;
-    return 0;
+    auto* const made = new PollSet(*static_cast<Domain*>(domain));
+    return hand_out(made, FI_CLASS_POLL, &kSetObject, &kSet, nullptr, set);
   });
 }
 

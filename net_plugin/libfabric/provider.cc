@@ -4,19 +4,13 @@
 
 #include <cstring>
 
-#include "net_plugin/libfabric/endpoint.h"
 #include "net_plugin/libfabric/info.h"
 #include "net_plugin/libfabric/objects.h"
 
 namespace pacecar::fabric {
 namespace {
 
-int close_fabric(fid* object) {
-  delete reinterpret_cast<Fabric*>(object);
-  return 0;
-}
-
-fi_ops kFabricObject = object_calls(close_fabric);
+fi_ops kFabricObject = object_calls(close_object<Fabric>);
 fi_ops_fabric kFabric = {.size = sizeof(fi_ops_fabric),
                          .domain = open_domain,
                          .passive_ep = unsupported,
@@ -28,11 +22,8 @@ int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) {
   return guarded([&]() -> int {
     if (attr->name != nullptr && std::strcmp(attr->name, kProviderName) != 0) return -FI_ENODATA;
     auto* const made = new Fabric;
-    made->fid = {.fclass = FI_CLASS_FABRIC, .context = context, .ops = &kFabricObject};
-    made->ops = &kFabric;
     made->api_version = attr->api_version;
-    *fabric = made;
-    return 0;
+    return hand_out(made, FI_CLASS_FABRIC, &kFabricObject, &kFabric, context, fabric);
   });
 }
 
@@ -41,15 +32,13 @@ int get_info_guarded(uint32_t version, const char* node, const char* service, ui
   return guarded([&] { return get_info(version, node, service, flags, hints, info); });
 }
 
-void clean_up() {}
-
 fi_provider provider_of_process = {.version = FI_VERSION(0, 1),
                                    .fi_version = FI_VERSION(1, 17),
                                    .context = {},
                                    .name = kProviderName,
                                    .getinfo = get_info_guarded,
                                    .fabric = open_fabric,
-                                   .cleanup = clean_up};
+                                   .cleanup = [] {}};
 
 }  // namespace
 
@@ -63,6 +52,11 @@ void log_line(LogLevel level, std::string_view line) {
 }
 
 void log_warning(const std::string& line) { log_line(LogLevel::kWarn, line); }
+
+int failed(const Error& error) {
+  log_warning(error.message);
+  return -fi_error(error.code);
+}
 
 int fi_error(ErrorCode code) {
   switch (code) {

@@ -20,13 +20,6 @@ namespace {
 
 using nccl::NcclResult;
 
-struct ListenComm {
-  std::shared_ptr<Context> context;
-  size_t nic;
-  uint32_t weight;
-  std::unique_ptr<Listener> listener;
-};
-
 // Holds the Context, which may outlive the communicator (after an abort).
 struct Collective {
   std::shared_ptr<Context> context;
@@ -61,9 +54,9 @@ Result<rma::Signal> signal_of(const SignalCall& call) {
                      .value = call.operation == nccl::kSignalIncrement ? 1 : call.value};
 }
 
-// Whether the user has named Pacecar. NCCL looks for these tables in every net plugin, but its own
-// for RDMA NICs uses the NIC's atomics for signals, where ours copies words. So ours is only used
-// on request.
+// Whether the user has named Pacecar. NCCL looks for these tables in every net plugin. But its own
+// plugin for RDMA NICs signals by the NIC's atomics, while ours copies each signal. So ours is used
+// on request only.
 bool is_named() {
   for (const char* const variable : {"NCCL_RMA_PLUGIN", "NCCL_GIN_PLUGIN"}) {
     const char* const named = std::getenv(variable);
@@ -88,23 +81,6 @@ NcclResult init(void** context, uint64_t /*comm_id*/, nccl::Logger logger) noexc
   });
 }
 
-NcclResult listen(void* context, int device, void* handle, void** listen_comm) noexcept {
-  *listen_comm = nullptr;
-  return guarded([&] {
-    if (context == nullptr) return misuse("listen was called before init");
-    const auto& communicator = *static_cast<Communicator*>(context);
-    const auto nic = static_cast<size_t>(device);
-    Result<std::unique_ptr<Listener>> listener = communicator.context()->listen(nic);
-    if (!listener) return report("listen", listener.error());
-    std::memcpy(handle, (*listener)->handle().bytes.data(), Handle::kBytes);
-    *listen_comm =
-        new ListenComm{communicator.context(), nic, communicator.weight(), std::move(*listener)};
-    return NcclResult::kSuccess;
-  });
-}
-
-NcclResult close_listen(void* listen_comm) noexcept { return destroy<ListenComm>(listen_comm); }
-
 // NCCL may pass the net plugin's context, so the listener's own is used.
 NcclResult connect(void* /*context*/, void* handles[], int ranks, int rank, void* listen_comm,
                    void** collective) noexcept {
@@ -114,7 +90,7 @@ NcclResult connect(void* /*context*/, void* handles[], int ranks, int rank, void
       return misuse("connect was called for rank " + std::to_string(rank) + " of " +
                     std::to_string(ranks) + ", or without a listener");
     }
-    ListenComm& listening = *static_cast<ListenComm*>(listen_comm);
+    const auto& listening = *static_cast<ListenComm*>(listen_comm);
     std::vector<Handle> copies(static_cast<size_t>(ranks));
     for (size_t i = 0; i < copies.size(); ++i) {
       std::memcpy(copies[i].bytes.data(), handles[i], Handle::kBytes);

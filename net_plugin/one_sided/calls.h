@@ -1,9 +1,9 @@
-// The functions NCCL calls for one-sided operations, as far as they are the same in every version:
-// void pointers to objects, Result to ncclResult_t. A collective communicator is the ranks' group;
-// a context is a set of queues in it, which all share the group's order.
+// The functions that NCCL calls for one-sided operations, in a form for all versions of its tables.
+// They translate void pointers to objects, and Result to ncclResult_t. A collective communicator is
+// the group of its ranks; a context is a set of queues in it, which all share the group's order.
 //
-// Each writes its outputs before anything can fail. Thread rule: any thread; what NCCL calls on all
-// ranks (connect, share_memory) blocks until all are there.
+// Each writes its outputs before anything can fail. Thread rule: any thread. NCCL calls connect and
+// share_memory on all ranks; they block until all ranks have called.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,6 @@
 namespace pacecar::plugin::one_sided {
 
 nccl::NcclResult init(void** context, uint64_t comm_id, nccl::Logger logger) noexcept;
-nccl::NcclResult listen(void* context, int device, void* handle, void** listen_comm) noexcept;
-nccl::NcclResult close_listen(void* listen_comm) noexcept;
 nccl::NcclResult connect(void* context, void* handles[], int ranks, int rank, void* listen_comm,
                          void** collective) noexcept;
 nccl::NcclResult close_collective(void* collective) noexcept;
@@ -31,7 +29,7 @@ nccl::NcclResult share_memory(void* collective, void* data, size_t size, int typ
                               void** window) noexcept;
 nccl::NcclResult unshare(void* collective, void* window) noexcept;
 
-// In a window, rank by rank.
+// A place in a window; offsets count within each rank's part.
 struct At {
   void* window = nullptr;
   uint64_t offset = 0;

@@ -1,6 +1,6 @@
 // The tables for one-sided operations in proxy mode, GIN 11 to 13 and RMA 13 to 15, and the
-// differences in their functions' arguments. Weak signals are treated as strong, and puts leave at
-// once, whatever the flags announce.
+// differences in their functions' arguments. Weak signals are treated as strong, and puts are
+// posted at once, whatever the flags announce.
 #include "net_plugin/abi/one_sided.h"
 #include "net_plugin/device_properties.h"
 #include "net_plugin/entry_points.h"
@@ -11,7 +11,7 @@ namespace {
 
 using nccl::NcclResult;
 
-// NCCL distinguishes proxy plugins from those whose operations a GPU starts.
+// By device_type NCCL distinguishes proxy plugins from those whose operations a GPU starts.
 template <typename Properties>
 NcclResult get_properties(int device, Properties* properties) {
   const NcclResult result = plugin::get_properties(device, properties);
@@ -20,7 +20,7 @@ NcclResult get_properties(int device, Properties* properties) {
   return NcclResult::kSuccess;
 }
 
-// Where NCCL asks for another handle of the same window.
+// GIN has a second handle of a window, for the GPU: here it is the same.
 NcclResult share_memory_gin(void* collective, void* data, size_t size, int type, uint64_t flags,
                             void** window, void** gin_window) {
   const NcclResult result = share_memory(collective, data, size, type, flags, window);
@@ -51,44 +51,53 @@ constexpr Table common_table() {
   return table;
 }
 
-// --- GIN 11 and 12: operations of a communicator, without contexts ---
+// The communicator of an operation: GIN 11 and 12 pass it, later versions a context and a number.
+void* communicator_of(void* collective) { return collective; }
+void* communicator_of(void* context, int number) { return collective_of(context, number); }
 
-// All of a communicator's connections have the group's one order.
-template <typename... Connection>
-struct Gin {
-  static NcclResult connect(void* context, void* handles[], int ranks, int rank,
-                            Connection... /*connections*/, Connection... /*queue_depth*/,
-                            void* listen_comm, void** collective) {
-    return one_sided::connect(context, handles, ranks, rank, listen_comm, collective);
+// Ignores `Trailing` arguments: the number of a connection, as all have the group's order; whether
+// a signal is strong; flags.
+template <typename... Number>
+struct Operations {
+  template <typename... Trailing>
+  static NcclResult put(void* owner, Number... number, uint64_t source_offset, void* source,
+                        size_t size, uint64_t offset, void* window, uint32_t rank,
+                        Trailing... /*trailing*/, void** request) {
+    return one_sided::put(communicator_of(owner, number...), {source, source_offset}, size,
+                          {window, offset}, rank, nullptr, request);
   }
 
-  static NcclResult put(void* collective, uint64_t source_offset, void* source, size_t size,
-                        uint64_t offset, void* window, uint32_t rank, Connection... /*connection*/,
-                        void** request) {
-    return one_sided::put(collective, {source, source_offset}, size, {window, offset}, rank,
-                          nullptr, request);
-  }
-
-  static NcclResult put_signal(void* collective, uint64_t source_offset, void* source, size_t size,
-                               uint64_t offset, void* window, uint32_t rank, uint64_t signal_offset,
-                               void* signal_window, uint64_t value, uint32_t operation,
-                               Connection... /*connection*/, void** request) {
+  template <typename... Trailing>
+  static NcclResult put_signal(void* owner, Number... number, uint64_t source_offset, void* source,
+                               size_t size, uint64_t offset, void* window, uint32_t rank,
+                               uint64_t signal_offset, void* signal_window, uint64_t value,
+                               uint32_t operation, Trailing... /*trailing*/, void** request) {
     const SignalCall signal{{signal_window, signal_offset}, value, operation};
-    return one_sided::put(collective, {source, source_offset}, size, {window, offset}, rank,
-                          &signal, request);
+    return one_sided::put(communicator_of(owner, number...), {source, source_offset}, size,
+                          {window, offset}, rank, &signal, request);
   }
 };
+using Puts = Operations<int>;  // of a context
 
-// Left out on purpose: contexts, which NCCL makes itself in proxy mode, and where they are not
-// there passes the communicator.
+// --- GIN 11 and 12: operations of a communicator, without contexts ---
+
+template <typename... Connection>
+NcclResult connect_gin(void* context, void* handles[], int ranks, int rank,
+                       Connection... /*connections*/, Connection... /*queue_depth*/,
+                       void* listen_comm, void** collective) {
+  return connect(context, handles, ranks, rank, listen_comm, collective);
+}
+
+// The functions of contexts are left out: in proxy mode NCCL makes contexts itself, and passes the
+// communicator in their place.
 template <typename... Connection>
 constexpr nccl::GinV11V12<Connection...> gin_table() {
   auto table = common_table<nccl::GinV11V12<Connection...>>();
-  table.connect = Gin<Connection...>::connect;
+  table.connect = connect_gin<Connection...>;
   table.regMrSym = share_memory_gin;
   table.regMrSymDmaBuf = share_dmabuf_gin;
-  table.iput = Gin<Connection...>::put;
-  table.iputSignal = Gin<Connection...>::put_signal;
+  table.iput = Operations<>::put<Connection...>;
+  table.iputSignal = Operations<>::put_signal<Connection...>;
   table.ginProgress = progress;
   table.queryLastError = last_error;
   return table;
@@ -104,24 +113,6 @@ NcclResult create_context_v13(void* collective, nccl::GinConfigV13* config, void
 
 NcclResult create_context_v14(void* collective, nccl::RmaConfigV14* config, void** context) {
   return create_context(collective, config->contexts, config->traffic_class, context);
-}
-
-template <typename... Flags>
-NcclResult put_v13(void* context, int number, uint64_t source_offset, void* source, size_t size,
-                   uint64_t offset, void* window, uint32_t rank, Flags... /*flags*/,
-                   void** request) {
-  return Gin<>::put(collective_of(context, number), source_offset, source, size, offset, window,
-                    rank, request);
-}
-
-// `Flags` begins with whether the signal is strong, where there is such an argument.
-template <typename... Flags>
-NcclResult put_signal_v13(void* context, int number, uint64_t source_offset, void* source,
-                          size_t size, uint64_t offset, void* window, uint32_t rank,
-                          uint64_t signal_offset, void* signal_window, uint64_t value,
-                          uint32_t operation, Flags... /*flags*/, void** request) {
-  return Gin<>::put_signal(collective_of(context, number), source_offset, source, size, offset,
-                           window, rank, signal_offset, signal_window, value, operation, request);
 }
 
 template <typename... Flags>
@@ -157,8 +148,8 @@ constexpr nccl::GinV13 gin_v13() {
   table.createContext = create_context_v13;
   table.regMrSym = share_memory_gin;
   table.regMrSymDmaBuf = share_dmabuf_gin;
-  table.iput = put_v13<>;
-  table.iputSignal = put_signal_v13<>;
+  table.iput = Puts::put<>;
+  table.iputSignal = Puts::put_signal<>;
   table.iget = get_v13<>;
   table.ginProgress = progress_v13;
   return table;
@@ -170,30 +161,27 @@ constexpr nccl::RmaV14V15<Flags...> rma_table() {
   table.createContext = create_context_v14;
   table.regMrSym = share_memory;
   table.regMrSymDmaBuf = share_dmabuf;
-  table.iput = put_v13<Flags...>;
-  table.iputSignal = put_signal_v13<bool, Flags...>;
+  table.iput = Puts::put<Flags...>;
+  table.iputSignal = Puts::put_signal<bool, Flags...>;
   table.iget = get_v13<Flags...>;
   table.rmaProgress = progress_v13;
   return table;
 }
 
 }  // namespace
-}  // namespace pacecar::plugin::one_sided
 
 extern "C" {
 
-namespace one_sided = pacecar::plugin::one_sided;
+#define PACECAR_ONE_SIDED_TABLE(name, table) \
+  [[gnu::visibility("default")]] extern constexpr auto name = table;
 
-[[gnu::visibility("default")]] extern constexpr pacecar::nccl::GinV11 ncclGinPlugin_v11 =
-    one_sided::gin_table<>();
-[[gnu::visibility("default")]] extern constexpr pacecar::nccl::GinV12 ncclGinPlugin_v12 =
-    one_sided::gin_table<int>();
-[[gnu::visibility("default")]] extern constexpr pacecar::nccl::GinV13 ncclGinPlugin_v13 =
-    one_sided::gin_v13();
-[[gnu::visibility("default")]] extern constexpr pacecar::nccl::RmaV13 ncclRmaPlugin_v13 =
-    one_sided::gin_v13();
-[[gnu::visibility("default")]] extern constexpr pacecar::nccl::RmaV14 ncclRmaPlugin_v14 =
-    one_sided::rma_table<>();
-[[gnu::visibility("default")]] extern constexpr pacecar::nccl::RmaV15 ncclRmaPlugin_v15 =
-    one_sided::rma_table<uint32_t>();
+PACECAR_ONE_SIDED_TABLE(ncclGinPlugin_v11, gin_table<>())
+PACECAR_ONE_SIDED_TABLE(ncclGinPlugin_v12, gin_table<int>())
+PACECAR_ONE_SIDED_TABLE(ncclGinPlugin_v13, gin_v13())
+PACECAR_ONE_SIDED_TABLE(ncclRmaPlugin_v13, gin_v13())
+PACECAR_ONE_SIDED_TABLE(ncclRmaPlugin_v14, rma_table<>())
+PACECAR_ONE_SIDED_TABLE(ncclRmaPlugin_v15, rma_table<uint32_t>())
+#undef PACECAR_ONE_SIDED_TABLE
 }
+
+}  // namespace pacecar::plugin::one_sided

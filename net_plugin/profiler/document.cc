@@ -4,70 +4,55 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
 namespace pacecar::profiler {
 namespace {
 
+using Json = nlohmann::json;
+
 constexpr int kSchemaVersion = 1;
 constexpr double kNano = 1e-9;
 
-// The names of reported Wait values, by index.
-constexpr std::array<std::string_view, kWaits> kWaitNames = {"", "gpu", "peer", "network", "flush"};
-
-// An array of numbers, in the order that README.md gives.
-void append_event(std::string& text, const Event& event) {
-  const Description& what = event.what;
-  fmt::format_to(
-      std::back_inserter(text), "[{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}]",
-      event.id, static_cast<int>(what.kind), what.operation, what.datatype, what.channel,
-      static_cast<int>(what.sending), what.peer, what.number, what.amount, event.parent,
-      event.start_ns, event.stop_ns, event.moment_ns, event.first_ns, event.bytes, event.waits[1],
-      event.waits[2], event.waits[3], event.waits[4], static_cast<int>(what.detailed));
+template <typename... Numbers>
+Json row(Numbers... numbers) {
+  return Json::array({numbers...});
 }
 
-void append_events(std::string& text, const std::vector<Event>& events) {
-  text += '[';
-  for (const Event& event : events) {
-    if (text.back() != '[') text += ',';
-    append_event(text, event);
+// Each event as an array of numbers, in the order that README.md gives.
+Json json_of(const std::vector<Event>& events) {
+  Json list = Json::array();
+  for (const auto& [what, id, parent, start, stop, moment, first, bytes, waits] : events) {
+    list.push_back(row(id, what.kind, what.operation, what.datatype, what.channel,
+                       what.sending ? 1 : 0, what.peer, what.number, what.amount, parent, start,
+                       stop, moment, first, bytes, waits[1], waits[2], waits[3], waits[4],
+                       what.detailed ? 1 : 0));
   }
-  text += ']';
+  return list;
 }
 
-void append_record(std::string& text, const Record& record) {
+Json json_of(const Totals& totals) {
+  return {{"collectives", totals.collectives},
+          {"point_to_points", totals.point_to_points},
+          {"bytes_sent", totals.bytes_sent},
+          {"bytes_received", totals.bytes_received},
+          {"busy_ns", totals.busy_ns},
+          {"gpu_ns", totals.wait(Wait::kGpu)},
+          {"peer_ns", totals.wait(Wait::kPeer)},
+          {"network_ns", totals.wait(Wait::kNetwork)},
+          {"flush_ns", totals.wait(Wait::kFlush)}};
+}
+
+Json json_of(const Record& record) {
   const Identity who = record.identity();
-  const Totals totals = record.totals();
-  const auto out = std::back_inserter(text);
-  fmt::format_to(out, R"({{"communicator":"{:016x}","rank":{},"ranks":{},"nodes":{},"totals":{{)",
-                 who.communicator, who.rank, who.ranks, who.nodes);
-  fmt::format_to(out, R"("collectives":{},"point_to_points":{},"bytes_sent":{},)",
-                 totals.collectives, totals.point_to_points, totals.bytes_sent);
-  fmt::format_to(out, R"("bytes_received":{},"busy_ns":{})", totals.bytes_received, totals.busy_ns);
-  for (size_t i = 1; i < kWaits; ++i) {
-    fmt::format_to(out, R"(,"{}_ns":{})", kWaitNames[i], totals.waits[i]);
-  }
-  text += R"(},"operations":)";
-  append_events(text, record.operations());
-  text += R"(,"steps":)";
-  append_events(text, record.steps());
-  text += '}';
-}
-
-struct Family {
-  std::string_view name;
-  std::string_view help;
-};
-
-void append_head(std::string& text, const Family& family) {
-  fmt::format_to(std::back_inserter(text), "# HELP {0} {1}\n# TYPE {0} counter\n", family.name,
-                 family.help);
-}
-
-void append_family(std::string& text, const Family& family, double value) {
-  append_head(text, family);
-  fmt::format_to(std::back_inserter(text), "{} {}\n", family.name, value);
+  return {{"communicator", fmt::format("{:016x}", who.communicator)},
+          {"rank", who.rank},
+          {"ranks", who.ranks},
+          {"nodes", who.nodes},
+          {"totals", json_of(record.totals())},
+          {"operations", json_of(record.operations())},
+          {"steps", json_of(record.steps())}};
 }
 
 }  // namespace
@@ -86,17 +71,13 @@ ProcessorTime processor_time() {
 }
 
 std::string profile_document(const Recorder& recorder, const ProcessorTime& processor) {
-  std::string text =
-      fmt::format(R"({{"schema_version":{},"now_ns":{},"processor":{{"run_ns":{},"waited_ns":{}}},)"
-                  R"("communicators":[)",
-                  kSchemaVersion, recorder.now_ns(), processor.run_ns, processor.waited_ns);
-  bool first = true;
-  for (const Record* const record : recorder.records()) {
-    if (!first) text += ',';
-    first = false;
-    append_record(text, *record);
-  }
-  return text + "]}";
+  Json communicators = Json::array();
+  for (const Record* const record : recorder.records()) communicators.push_back(json_of(*record));
+  return Json{{"schema_version", kSchemaVersion},
+              {"now_ns", recorder.now_ns()},
+              {"processor", {{"run_ns", processor.run_ns}, {"waited_ns", processor.waited_ns}}},
+              {"communicators", std::move(communicators)}}
+      .dump();
 }
 
 std::string profile_metrics(const Recorder& recorder) {
@@ -111,24 +92,29 @@ std::string profile_metrics(const Recorder& recorder) {
     sum.busy_ns += one.busy_ns;
     for (size_t i = 1; i < kWaits; ++i) sum.waits[i] += one.waits[i];
   }
-  std::string text;
-  append_family(text, {"pacecar_collectives_total", "Collectives of the open communicators."},
-                static_cast<double>(sum.collectives));
-  append_family(text, {"pacecar_collective_sent_bytes_total", "Bytes that they have sent."},
-                static_cast<double>(sum.bytes_sent));
-  append_family(text, {"pacecar_collective_received_bytes_total", "Bytes that they have received."},
-                static_cast<double>(sum.bytes_received));
-  append_family(text,
-                {"pacecar_collective_seconds_total", "Time in them, summed over their channels."},
-                static_cast<double>(sum.busy_ns) * kNano);
-  const Family waiting{"pacecar_collective_wait_seconds_total",
-                       "Time that their messages have waited, by what for."};
-  append_head(text, waiting);
-  for (size_t i = 1; i < kWaits; ++i) {
-    fmt::format_to(std::back_inserter(text), "{}{{for=\"{}\"}} {}\n", waiting.name, kWaitNames[i],
-                   static_cast<double>(sum.waits[i]) * kNano);
-  }
-  return text;
+  const auto seconds = [&](Wait wait) { return static_cast<double>(sum.wait(wait)) * kNano; };
+  return fmt::format(
+      R"(# HELP pacecar_collectives_total Collectives of the open communicators.
+# TYPE pacecar_collectives_total counter
+pacecar_collectives_total {}
+# HELP pacecar_collective_sent_bytes_total Bytes that they have sent.
+# TYPE pacecar_collective_sent_bytes_total counter
+pacecar_collective_sent_bytes_total {}
+# HELP pacecar_collective_received_bytes_total Bytes that they have received.
+# TYPE pacecar_collective_received_bytes_total counter
+pacecar_collective_received_bytes_total {}
+# HELP pacecar_collective_seconds_total Time in them, summed over their channels.
+# TYPE pacecar_collective_seconds_total counter
+pacecar_collective_seconds_total {}
+# HELP pacecar_collective_wait_seconds_total Time that their messages have waited, by what for.
+# TYPE pacecar_collective_wait_seconds_total counter
+pacecar_collective_wait_seconds_total{{for="gpu"}} {}
+pacecar_collective_wait_seconds_total{{for="peer"}} {}
+pacecar_collective_wait_seconds_total{{for="network"}} {}
+pacecar_collective_wait_seconds_total{{for="flush"}} {}
+)",
+      sum.collectives, sum.bytes_sent, sum.bytes_received, static_cast<double>(sum.busy_ns) * kNano,
+      seconds(Wait::kGpu), seconds(Wait::kPeer), seconds(Wait::kNetwork), seconds(Wait::kFlush));
 }
 
 }  // namespace pacecar::profiler

@@ -12,7 +12,7 @@ namespace pacecar::profiler {
 // The processor time of the process's threads, as Linux counts it.
 struct ProcessorTime {
   uint64_t run_ns = 0;
-  uint64_t waited_ns = 0;  // runnable without a processor: others had it, or a limit applied
+  uint64_t waited_ns = 0;  // runnable without a processor: busy with others, or a quota applied
 };
 
 // Zeros if the kernel does not count (no CONFIG_SCHED_INFO).

@@ -1,6 +1,7 @@
 #include "net_plugin/profiler/record.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace pacecar::profiler {
 namespace {
@@ -8,8 +9,7 @@ namespace {
 constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr int kWaitShift = 56;
 constexpr uint64_t kSecond = 1'000'000'000;
-constexpr uint64_t kWriting = 1;      // no event's id, of which the least is 2
-constexpr uint64_t kBriefBit = 0x80;  // of the kind's byte
+constexpr uint64_t kWriting = 1;  // no event's id: the least is 2
 constexpr uint64_t kTimeMask = (uint64_t{1} << kWaitShift) - 1;
 
 // Acquire and release: a reader of a newer event's word also sees that the slot's id has changed.
@@ -17,7 +17,7 @@ uint64_t get(const std::atomic<uint64_t>& word) { return word.load(std::memory_o
 void set(std::atomic<uint64_t>& word, uint64_t value) {
   word.store(value, std::memory_order_release);
 }
-// One thread at a time, so no locked instruction.
+// Not atomic as a whole: one thread at a time adds, so no locked instruction is needed.
 void add(std::atomic<uint64_t>& word, uint64_t value) { set(word, get(word) + value); }
 
 bool is_step(EventKind kind) {
@@ -26,15 +26,8 @@ bool is_step(EventKind kind) {
 
 }  // namespace
 
-Record::Record() {
-  operations_.size = kOperations;
-  steps_.size = kSteps;
-  for (Ring* const ring : {&operations_, &steps_})
-    ring->slots = std::make_unique<Slot[]>(ring->size);
-}
-
 void Record::clear(Ring& ring) {
-  for (size_t i = 0; i < ring.size; ++i) set(ring.slots[i].id, 0);
+  for (Slot& slot : ring.slots) set(slot.id, 0);
   set(ring.begun, 0);
 }
 
@@ -62,24 +55,15 @@ Identity Record::identity() const {
   return {get(communicator_), rank_.load(kRelaxed), ranks_.load(kRelaxed), nodes_.load(kRelaxed)};
 }
 
-uint64_t Record::pack(const Description& what) {
-  return static_cast<uint64_t>(what.kind) | (what.detailed ? 0 : kBriefBit) |
-         uint64_t{what.operation} << 8 | uint64_t{what.datatype} << 16 |
-         uint64_t{what.channel} << 24 |
-         uint64_t{static_cast<uint32_t>(what.peer) & 0x7fffffffU} << 32 |
-         uint64_t{what.sending} << 63;
+void Record::store(const Description& what, Slot& slot) {
+  const auto words = std::bit_cast<DescriptionWords>(what);
+  for (size_t i = 0; i < words.size(); ++i) set(slot.what[i], words[i]);
 }
 
-Description Record::unpack(uint64_t meta) {
-  constexpr uint64_t kUnknownPeer = 0x7fffffff;
-  const uint64_t peer = meta >> 32 & kUnknownPeer;
-  return {.kind = static_cast<EventKind>(meta & (kBriefBit - 1)),
-          .operation = static_cast<uint8_t>(meta >> 8),
-          .datatype = static_cast<uint8_t>(meta >> 16),
-          .channel = static_cast<uint8_t>(meta >> 24),
-          .sending = (meta >> 63) != 0,
-          .detailed = (meta & kBriefBit) == 0,
-          .peer = peer == kUnknownPeer ? -1 : static_cast<int32_t>(peer)};
+Description Record::load(const Slot& slot) {
+  DescriptionWords words;
+  for (size_t i = 0; i < words.size(); ++i) words[i] = get(slot.what[i]);
+  return std::bit_cast<Description>(words);
 }
 
 // A bucket of one second's messages, stored as the time at which it is full again.
@@ -97,21 +81,19 @@ uint64_t Record::start(const Description& given, uint64_t parent, uint64_t now_n
   const bool step = is_step(what.kind);
   if (step) {
     const Slot* const whole = find(parent);
-    if (whole != nullptr && (get(whole->meta) & kBriefBit) != 0) return 0;
+    if (whole != nullptr && !load(*whole).detailed) return 0;
   } else if (what.kind == EventKind::kProxyOp) {
     what.detailed = may_detail(what.number, now_ns);
   }
   Ring& ring = step ? steps_ : operations_;
   const uint64_t place = ring.begun.fetch_add(1, kRelaxed);
   const uint64_t id = (place + 1) << 1 | static_cast<uint64_t>(step);
-  Slot& slot = ring.slots[place % ring.size];
-  // Still being written: by a thread that was stopped while the others went once around the ring.
+  Slot& slot = ring.slots[place % ring.slots.size()];
+  // Another thread is still writing it: it was stopped while others went once around the ring.
   if (slot.id.exchange(kWriting, std::memory_order_acq_rel) == kWriting) return 0;
-  set(slot.meta, pack(what));
+  store(what, slot);
   set(slot.parent, parent);
   set(slot.start, now_ns);
-  set(slot.number, what.number);
-  set(slot.amount, what.amount);
   for (Word* const word : {&slot.stop, &slot.moment, &slot.first, &slot.bytes, &slot.waiting}) {
     set(*word, 0);
   }
@@ -125,7 +107,7 @@ uint64_t Record::start(const Description& given, uint64_t parent, uint64_t now_n
 Record::Slot* Record::find(uint64_t id) {
   if (id < 2) return nullptr;
   Ring& ring = (id & 1) != 0 ? steps_ : operations_;
-  Slot& slot = ring.slots[((id >> 1) - 1) % ring.size];
+  Slot& slot = ring.slots[((id >> 1) - 1) % ring.slots.size()];
   return get(slot.id) == id ? &slot : nullptr;
 }
 
@@ -139,7 +121,7 @@ void Record::enter(Slot& slot, Wait wait, uint64_t now_ns) {
 
 void Record::wait(uint64_t id, Wait wait, uint64_t bytes, uint64_t now_ns) {
   Slot* const slot = find(id);
-  if (slot == nullptr || unpack(get(slot->meta)).kind != EventKind::kProxyStep) return;
+  if (slot == nullptr || load(*slot).kind != EventKind::kProxyStep) return;
   const auto before = static_cast<Wait>(get(slot->waiting) >> kWaitShift);
   if (before == wait) return;
   enter(*slot, wait, now_ns);
@@ -162,9 +144,9 @@ void Record::kernel_ended(uint64_t id, uint64_t gpu_ns) {
 void Record::stop(uint64_t id, uint64_t now_ns) {
   Slot* const slot = find(id);
   if (slot == nullptr) return;
-  switch (unpack(get(slot->meta)).kind) {
+  switch (load(*slot).kind) {
     case EventKind::kCollective:
-    case EventKind::kPointToPoint:  // the host is through; its parts go on
+    case EventKind::kPointToPoint:  // the host is done with it; its parts go on
       set(slot->moment, now_ns);
       if (get(slot->stop) == 0) set(slot->stop, now_ns);
       return;
@@ -194,7 +176,7 @@ void Record::stop_operation(Slot& operation, uint64_t now_ns) {
   if (get(operation.stop) != 0) return;
   set(operation.stop, now_ns);
   const uint64_t bytes = get(operation.bytes);
-  add(unpack(get(operation.meta)).sending ? bytes_sent_ : bytes_received_, bytes);
+  add(load(operation).sending ? bytes_sent_ : bytes_received_, bytes);
   add(busy_, now_ns - std::min(now_ns, get(operation.start)));
   for (size_t i = 1; i < kWaits; ++i) add(waits_[i], get(operation.waits[i]));
   Slot* const whole = find(get(operation.parent));
@@ -217,10 +199,11 @@ Totals Record::totals() const {
 std::vector<Event> Record::read(const Ring& ring) {
   std::vector<Event> events;
   const uint64_t begun = get(ring.begun);
-  for (uint64_t place = begun > ring.size ? begun - ring.size : 0; place < begun; ++place) {
-    const Slot& slot = ring.slots[place % ring.size];
+  const size_t size = ring.slots.size();
+  for (uint64_t place = begun > size ? begun - size : 0; place < begun; ++place) {
+    const Slot& slot = ring.slots[place % size];
     const uint64_t id = get(slot.id);
-    Event event{.what = unpack(get(slot.meta)),
+    Event event{.what = load(slot),
                 .id = id,
                 .parent = get(slot.parent),
                 .start_ns = get(slot.start),
@@ -228,8 +211,6 @@ std::vector<Event> Record::read(const Ring& ring) {
                 .moment_ns = get(slot.moment),
                 .first_ns = get(slot.first),
                 .bytes = get(slot.bytes)};
-    event.what.number = get(slot.number);
-    event.what.amount = get(slot.amount);
     for (size_t i = 1; i < kWaits; ++i) event.waits[i] = get(slot.waits[i]);
     if (id >> 1 == place + 1 && get(slot.id) == id) events.push_back(event);
   }

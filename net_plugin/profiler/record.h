@@ -1,29 +1,28 @@
-// The record of one communicator's newest events, bounded, and their sums.
+// The record of one communicator: its newest events, in rings of fixed size, and sums of all.
 //
-// Written by NCCL's threads while it is read: every word is atomic, nobody waits, nothing is
+// NCCL's threads write it while others read it: every word is atomic, nobody waits, nothing is
 // allocated. An event stays in its ring until enough newer ones have begun; later updates of it are
-// dropped. A reader skips events that are overwritten meanwhile. Two threads may begin events at a
-// time; those of one step, and of the operation that it belongs to, come from one thread.
+// dropped. A reader skips events that are overwritten meanwhile. Several threads may begin events
+// at a time; one thread updates a step and the operation that it belongs to.
 //
-// The cost is bounded: beyond kMessageRate recorded messages only an operation's start and end are
+// The cost is bounded: of operations beyond kMessageRate messages a second only start and end are
 // recorded.
 //
 // Time is an argument. Collectives, proxy operations and kernels have a ring of their own, so that
-// the many steps do not push them out.
+// the many steps do not overwrite them.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "net_plugin/profiler/event.h"
 
 namespace pacecar::profiler {
 
-// A communicator's identity; before version 4 of the table it comes with events.
+// A communicator's identity. Before version 4 of the table events carry it.
 struct Identity {
   uint64_t communicator = 0;
   int32_t rank = -1;
@@ -35,19 +34,18 @@ class Record {
  public:
   static constexpr size_t kOperations = 2048;
   static constexpr size_t kSteps = 4096;
-  // Per second, and at most so many at once. A message takes some 170 ns (bench/measure/micro), so
-  // it is 0.1% of one core.
+  // Messages per second, and in one burst. One takes some 170 ns (bench/measure/micro), so all take
+  // 0.1% of one core.
   static constexpr uint64_t kMessageRate = 5000;
 
-  Record();
-  // Drops everything. No other use meanwhile, except readers and late calls, which are harmless.
+  // Drops everything. Meanwhile only readers and late calls may use it: these are harmless.
   void reset(const Identity& identity);
 
   // An id; 0: it is not recorded. `parent` is one, or 0.
   uint64_t start(const Description& given, uint64_t parent, uint64_t now_ns);
-  // A step, kernel or request is over, or a collective's host part.
+  // Ends a step, kernel, request or operation; of a collective, the host's part.
   void stop(uint64_t id, uint64_t now_ns);
-  // From now on the step waits for this; `bytes` are what it moves, 0: not known yet.
+  // From now on the step waits for this. `bytes` that it moves; 0: not known yet.
   void wait(uint64_t id, Wait wait, uint64_t bytes, uint64_t now_ns);
   void add_bytes(uint64_t id, uint64_t bytes);  // of an operation, before version 4
   void kernel_ended(uint64_t id, uint64_t gpu_ns);
@@ -61,28 +59,28 @@ class Record {
 
  private:
   using Word = std::atomic<uint64_t>;
+  using DescriptionWords = std::array<uint64_t, sizeof(Description) / sizeof(uint64_t)>;
   struct alignas(64) Slot {
     Word id{0};  // 0: never written, kWriting: being written
-    Word meta;
+    std::array<Word, std::tuple_size_v<DescriptionWords>> what;
     Word parent;
     Word start;
     Word stop;
     Word moment;
     Word first;
-    Word number;
-    Word amount;
     Word bytes;
-    Word waiting;  // since when; in the top byte the Wait
+    Word waiting;  // the time since when; in the top byte the Wait
     std::array<Word, kWaits> waits;
   };
   struct Ring {
-    std::unique_ptr<Slot[]> slots;
-    size_t size = 0;
+    explicit Ring(size_t size) : slots(size) {}
+
+    std::vector<Slot> slots;
     Word begun{0};
   };
 
-  static uint64_t pack(const Description& what);
-  static Description unpack(uint64_t meta);
+  static void store(const Description& what, Slot& slot);
+  static Description load(const Slot& slot);
   static void enter(Slot& slot, Wait wait, uint64_t now_ns);
   static std::vector<Event> read(const Ring& ring);
   static void clear(Ring& ring);
@@ -92,8 +90,8 @@ class Record {
   void stop_step(Slot& step, uint64_t now_ns);
   void stop_operation(Slot& operation, uint64_t now_ns);
 
-  Ring operations_;
-  Ring steps_;
+  Ring operations_{kOperations};
+  Ring steps_{kSteps};
   Word communicator_{0};
   std::atomic<int32_t> rank_{-1};
   std::atomic<int32_t> ranks_{0};

@@ -1,11 +1,11 @@
 #include "net_plugin/profiler/recorder.h"
 
-#include <ctime>
+#include <chrono>
 
 namespace pacecar::profiler {
 namespace {
 
-// A number: the place, counted from 1; the low bits of its generation; the event's id.
+// A number has the place, counted from 1, the low bits of its generation, and the event's id.
 constexpr int kGenerationShift = 8;
 constexpr int kIdShift = 16;
 constexpr uint64_t kByte = 0xff;
@@ -20,9 +20,8 @@ uint64_t owner_of(const void* pointer) { return number_of(pointer) & ((1U << kId
 }  // namespace
 
 uint64_t monotonic_ns() {
-  timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+  const std::chrono::nanoseconds now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(now.count());
 }
 
 void* Recorder::open(const Identity& identity) {

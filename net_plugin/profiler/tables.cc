@@ -1,5 +1,5 @@
-// The tables by which NCCL calls the profiler, of every version, over one Recorder. The functions
-// never throw, never block, and return success: a profiler must not disturb a job.
+// The tables of functions by which NCCL calls the profiler, one per version, over one Recorder. The
+// functions never throw, never block, and return success: a profiler must not disturb a job.
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using nccl::ProfileState;
 constexpr int kAlways = nccl::kProfileCollective | nccl::kProfilePointToPoint |
                         nccl::kProfileProxyOp | nccl::kProfileProxyStep;
 
-// NCCL has one mask for the process, so that it does not depend on the communicator.
+// The activation mask. NCCL has one for the process, so it is the same for all communicators.
 template <int kVersion>
 int wanted_events() {
   const ProfilerSetting setting = profiler_setting();
@@ -40,7 +40,7 @@ NcclResult open(void** context, int* activation_mask, const Identity& identity) 
     const int mask = wanted_events<kVersion>();
     if (mask != 0) *context = recorder().open(identity);
     *activation_mask = mask;
-  } catch (...) {  // no memory: the event is not recorded
+  } catch (...) {  // no memory: the communicator is not recorded
   }
   return NcclResult::kSuccess;
 }
@@ -60,7 +60,7 @@ NcclResult init_v5(void** context, uint64_t comm_id, int* activation_mask, const
   return open<5>(context, activation_mask, {comm_id, rank, ranks, nodes});
 }
 
-// Version 1 has numbers, the others names.
+// Version 1 passes numbers, the others names.
 template <size_t kCount>
 uint8_t index_of(const std::array<std::string_view, kCount>& names, uint8_t number) {
   return number < names.size() ? number : kUnknownName;
@@ -95,23 +95,21 @@ Description point_to_point_of(const Event& event) {
           .amount = from.count};
 }
 
-template <typename Event>
-Description kernel_of(const Event& event) {
-  Description what{.kind = EventKind::kKernel, .channel = event.kernel_channel.channel};
-  if constexpr (requires { event.kernel_channel.gpu_time; }) {
-    what.number = event.kernel_channel.gpu_time;
-  }
-  return what;
+Description kernel_of(const nccl::KernelChannelV3& event) {
+  return {.kind = EventKind::kKernel, .channel = event.channel};
+}
+Description kernel_of(const nccl::KernelChannelV4& event) {
+  return {.kind = EventKind::kKernel, .channel = event.channel, .number = event.gpu_time};
 }
 
-template <typename Event>
-Description network_of(const Event& event) {
-  if (event.net_plugin.id != kNetEventId || event.net_plugin.data == nullptr) return {};
-  const auto& data = *static_cast<const NetEventData*>(event.net_plugin.data);
+Description network_of(const nccl::NetPluginDescription& event) {
+  if (event.id != kNetEventId || event.data == nullptr) return {};
+  const auto& data = *static_cast<const NetEventData*>(event.data);
   return {.kind = EventKind::kNetwork, .sending = data.sending != 0, .amount = data.bytes};
 }
 
-// kNone: not recorded. Handles of another process are unknown here.
+// kNone: not recorded, such as an operation that another process has requested: its handles are
+// unknown here.
 template <typename Event>
 Description description_of(const Event& event) {
   static const pid_t self = getpid();
@@ -133,11 +131,9 @@ Description description_of(const Event& event) {
       return {.kind = event.parent != nullptr ? EventKind::kProxyStep : EventKind::kNone,
               .number = static_cast<uint64_t>(std::max(event.proxy_step.step, 0))};
     case nccl::kProfileKernelChannel:
-      if constexpr (requires { event.kernel_channel; }) return kernel_of(event);
-      return {};
+      return kernel_of(event.kernel_channel);
     case nccl::kProfileNetPlugin:
-      if constexpr (requires { event.net_plugin; }) return network_of(event);
-      return {};
+      return network_of(event.net_plugin);
     default:
       return {};
   }
@@ -171,51 +167,38 @@ NcclResult stop(void* handle) noexcept {
   return NcclResult::kSuccess;
 }
 
-// Before version 4 a state change of a proxy operation carries its bytes so far.
-uint64_t bytes_of(const nccl::ProfileStateArgumentsV1* arguments) {
-  return arguments == nullptr ? 0 : arguments->proxy_op.bytes;
-}
-uint64_t bytes_of(const nccl::ProfileStateArgumentsV4* arguments) {
-  return arguments == nullptr ? 0 : arguments->proxy_step.bytes;
-}
+// The states in which a step waits, and which of them come with the step's bytes.
+struct StepWait {
+  ProfileState state;
+  Wait wait;
+  bool has_bytes;
+};
+constexpr std::array<StepWait, 6> kStepWaits = {{
+    {ProfileState::kSendGpuWait, Wait::kGpu, false},
+    {ProfileState::kSendPeerWait, Wait::kPeer, false},
+    {ProfileState::kSendWait, Wait::kNetwork, true},
+    {ProfileState::kReceiveWait, Wait::kNetwork, false},
+    {ProfileState::kReceiveFlushWait, Wait::kFlush, true},
+    {ProfileState::kReceiveGpuWait, Wait::kGpu, true},
+}};
 
+// Before version 4 bytes come with the states of a proxy operation, not with those of its steps.
 template <typename Arguments>
 NcclResult change(void* handle, ProfileState state, Arguments* arguments) noexcept {
-  constexpr bool kOfSteps = std::is_same_v<Arguments, nccl::ProfileStateArgumentsV4>;
-  const uint64_t step_bytes = kOfSteps ? bytes_of(arguments) : 0;
-  switch (state) {
-    case ProfileState::kSendTransmitted:
-    case ProfileState::kReceiveReceived:
-      if (!kOfSteps) recorder().add_bytes(handle, bytes_of(arguments));
-      break;
-    case ProfileState::kSendGpuWait:
-      recorder().wait(handle, Wait::kGpu, 0);
-      break;
-    case ProfileState::kSendPeerWait:
-      recorder().wait(handle, Wait::kPeer, 0);
-      break;
-    case ProfileState::kSendWait:
-      recorder().wait(handle, Wait::kNetwork, step_bytes);
-      break;
-    case ProfileState::kReceiveWait:
-      recorder().wait(handle, Wait::kNetwork, 0);
-      break;
-    case ProfileState::kReceiveFlushWait:
-      recorder().wait(handle, Wait::kFlush, step_bytes);
-      break;
-    case ProfileState::kReceiveGpuWait:
-      recorder().wait(handle, Wait::kGpu, step_bytes);
-      break;
-    case ProfileState::kKernelChannelStop:
-      if constexpr (kOfSteps) {
-        if (arguments != nullptr) {
-          recorder().kernel_ended(handle, arguments->kernel_channel.gpu_time);
-        }
-      }
-      break;
-    case ProfileState::kProxyOpInProgress:
-    case ProfileState::kNetPluginUpdate:
-      break;
+  constexpr bool kHasStepBytes = std::is_same_v<Arguments, nccl::ProfileStateArgumentsV4>;
+  uint64_t bytes = 0;
+  if constexpr (kHasStepBytes) {
+    if (arguments != nullptr) bytes = arguments->proxy_step.bytes;
+    if (arguments != nullptr && state == ProfileState::kKernelChannelStop) {
+      recorder().kernel_ended(handle, arguments->kernel_channel.gpu_time);
+    }
+  } else if (arguments != nullptr &&
+             (state == ProfileState::kSendTransmitted || state == ProfileState::kReceiveReceived)) {
+    recorder().add_bytes(handle, arguments->proxy_op.bytes);
+  }
+  const auto found = std::ranges::find(kStepWaits, state, &StepWait::state);
+  if (found != kStepWaits.end()) {
+    recorder().wait(handle, found->wait, found->has_bytes ? bytes : 0);
   }
   return NcclResult::kSuccess;
 }
@@ -225,28 +208,29 @@ NcclResult finalize(void* context) noexcept {
   return NcclResult::kSuccess;
 }
 
-template <typename Table, typename Event, typename Arguments, typename Init>
-constexpr Table table_of(Init init) {
-  return {"Pacecar", init, start<Event>, stop, change<Arguments>, finalize};
+template <typename Init, typename Event, typename StateArguments>
+constexpr auto filled(nccl::Profiler<Init, Event, StateArguments> table,
+                      std::type_identity_t<Init> init) {
+  table = {"Pacecar", init, start<Event>, stop, change<StateArguments>, finalize};
+  return table;
 }
 
 }  // namespace
-}  // namespace pacecar::profiler
 
 extern "C" {
 
-#define PACECAR_PROFILER_TABLE(version, arguments, init)                                        \
-  [[gnu::visibility(                                                                            \
-      "default")]] extern constexpr pacecar::nccl::ProfilerV##version ncclProfiler_v##version = \
-      pacecar::profiler::table_of<pacecar::nccl::ProfilerV##version,                            \
-                                  pacecar::nccl::ProfileEventV##version,                        \
-                                  pacecar::nccl::arguments>(init);
+#define PACECAR_PROFILER_TABLE(version, init)                                          \
+  [[gnu::visibility(                                                                   \
+      "default")]] extern constexpr nccl::ProfilerV##version ncclProfiler_v##version = \
+      filled(nccl::ProfilerV##version{}, init);
 
-PACECAR_PROFILER_TABLE(1, ProfileStateArgumentsV1, pacecar::profiler::init_v1<1>)
-PACECAR_PROFILER_TABLE(2, ProfileStateArgumentsV1, pacecar::profiler::init_v1<2>)
-PACECAR_PROFILER_TABLE(3, ProfileStateArgumentsV1, pacecar::profiler::init_v1<3>)
-PACECAR_PROFILER_TABLE(4, ProfileStateArgumentsV4, pacecar::profiler::init_v4)
-PACECAR_PROFILER_TABLE(5, ProfileStateArgumentsV4, pacecar::profiler::init_v5)
-PACECAR_PROFILER_TABLE(6, ProfileStateArgumentsV4, pacecar::profiler::init_v5)
+PACECAR_PROFILER_TABLE(1, init_v1<1>)
+PACECAR_PROFILER_TABLE(2, init_v1<2>)
+PACECAR_PROFILER_TABLE(3, init_v1<3>)
+PACECAR_PROFILER_TABLE(4, init_v4)
+PACECAR_PROFILER_TABLE(5, init_v5)
+PACECAR_PROFILER_TABLE(6, init_v5)
 #undef PACECAR_PROFILER_TABLE
 }
+
+}  // namespace pacecar::profiler

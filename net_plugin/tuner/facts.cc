@@ -5,15 +5,15 @@
 namespace pacecar::tuner {
 namespace {
 
-// From a post to its poll: bench/README.md has the software NIC's; RDMA NICs' is of the order that
-// their vendors give.
+// Seconds from a post to the poll of its completion. bench/README.md has measurements of the
+// software NIC; that of RDMA NICs is the order of magnitude that their vendors give.
 constexpr double kSoftwareLatency = 4e-6;
 constexpr double kHardwareLatency = 1e-6;
 
-// Assumed of leaves.
+// Assumptions about leaf switches.
 constexpr uint32_t kHostsPerLeaf = 4;
 constexpr uint32_t kOversubscription = 4;
-constexpr double kOversubscribed = 1.0 / 3;  // how likely that is
+constexpr double kOversubscribed = 1.0 / 3;  // probability of that oversubscription
 
 predict::NicKind kind_of(const NicFacts& facts) {
   predict::NicKind kind;
@@ -63,7 +63,7 @@ Result<std::vector<PossibleCluster>> clusters_of(const Facts& facts) {
     leaves.fabric.oversubscription = facts.oversubscription;
     return std::vector{PossibleCluster{std::move(leaves)}};
   }
-  // Whoever pays for a leaf for each rail pays for its uplinks.
+  // A network with a leaf for each rail is assumed to have uplinks to match.
   if (leaves.fabric.rails) return std::vector{PossibleCluster{std::move(leaves)}};
   leaves.fabric.oversubscription = kOversubscription;
   return std::vector<PossibleCluster>{{std::move(one_switch), 1 - kOversubscribed},

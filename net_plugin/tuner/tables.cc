@@ -1,6 +1,6 @@
-// The tables by which NCCL calls the tuner, of every version, over one Tuning per communicator. The
-// functions never throw, never block after init, and return success: a failed init would end the
-// communicator, and NCCL always has its own choice.
+// The tables of functions by which NCCL calls the tuner, one per version, over one Tuning per
+// communicator. The functions never throw, never wait after init, and return success: a failed init
+// would end the communicator, and NCCL always has its own choice.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,6 +24,12 @@ using nccl::NcclResult;
 using nccl::NvlDomainsV5;
 using nccl::TunedFunction;
 
+// Never destroyed: NCCL's threads may still call while the process ends.
+Tuners& tuners() {
+  static Tuners* const instance = new Tuners;
+  return *instance;
+}
+
 // The open NICs; members of a bond are not listed separately.
 std::vector<NicFacts> open_nics() {
   std::vector<NicFacts> facts;
@@ -44,7 +50,7 @@ std::vector<NicFacts> open_nics() {
   return facts;
 }
 
-// If they are invalid the tuner is off, too: the net plugin logs why.
+// Invalid parameters turn the tuner off, too; the net plugin logs why.
 Params settings() {
   Result<Params> params = load_params_from_environment({}, nullptr);
   return params ? *std::move(params) : Params();
@@ -69,11 +75,9 @@ void* open(size_t ranks, size_t nodes, const NvlDomainsV5* domains) {
     return nullptr;
   }
   const bool observes = params.tuner == TunerSetting::kObserve;
-  void* const context = tuners().open(std::make_unique<Tuning>(Tuner(*clusters), observes));
-  plugin::log(LogLevel::kInfo, context == nullptr
-                                   ? "tuner: NCCL's own choices stand: too many communicators"
-                               : observes ? "tuner: logs what it would choose"
-                                          : "tuner: chooses algorithms and protocols");
+  void* const context = tuners().open(std::make_shared<Tuning>(Tuner(*clusters), observes));
+  plugin::log(LogLevel::kInfo, observes ? "tuner: logs what it would choose"
+                                        : "tuner: chooses algorithms and protocols");
   return context;
 }
 
@@ -89,8 +93,8 @@ NcclResult init(void** context, size_t ranks, size_t nodes, nccl::Logger logger,
   return NcclResult::kSuccess;
 }
 
-// This version does not show what NCCL has ruled out, and takes any choice without a check, so the
-// tuner makes none.
+// Version 2 does not show what NCCL has ruled out, and NCCL takes any choice without a check. So
+// the tuner makes none.
 NcclResult init_v2(size_t /*ranks*/, size_t /*nodes*/, nccl::Logger logger,
                    void** context) noexcept {
   if (context == nullptr) return NcclResult::kInvalidArgument;
@@ -114,7 +118,7 @@ std::string text_of(const Pick& pick) {
                      pick.time_us);
 }
 
-// Once per function and power of two.
+// Logs what the tuner would choose, once per function and power of two of bytes.
 void log_once(Tuning& tuning, const Call& call, const CostView& own) {
   constexpr int kEntries = nccl::kTunedAlgorithms * nccl::kTunedProtocols;
   const auto function = static_cast<size_t>(call.function);
@@ -138,7 +142,7 @@ void log_once(Tuning& tuning, const Call& call, const CostView& own) {
 NcclResult get_v4(void* context, TunedFunction function, size_t bytes, int operations,
                   float** costs, int algorithms, int protocols, int /*registered*/,
                   int* /*channels*/) noexcept {
-  Tuning* const tuning = tuners().find(context);
+  const std::shared_ptr<Tuning> tuning = tuners().find(context);
   if (tuning == nullptr || costs == nullptr) return NcclResult::kSuccess;
   const Call call{.function = function, .bytes = bytes, .operations = operations};
   const CostView view{reinterpret_cast<float*>(costs), algorithms, protocols};
@@ -169,23 +173,21 @@ NcclResult finalize(void* context) noexcept {
   return NcclResult::kSuccess;
 }
 
-constexpr const char* kName = "Pacecar";
-
 }  // namespace
-}  // namespace pacecar::tuner
 
 extern "C" {
 
-#define PACECAR_TUNER_TABLE(version, ...)                                                         \
-  [[gnu::visibility(                                                                              \
-      "default")]] extern constexpr pacecar::nccl::TunerV##version ncclTunerPlugin_v##version = { \
-      pacecar::tuner::kName, __VA_ARGS__};
+#define PACECAR_TUNER_TABLE(version, ...)                                              \
+  [[gnu::visibility(                                                                   \
+      "default")]] extern constexpr nccl::TunerV##version ncclTunerPlugin_v##version = \
+      __VA_ARGS__;
 
-PACECAR_TUNER_TABLE(2, pacecar::tuner::init_v2, pacecar::tuner::get_v2, pacecar::tuner::finalize)
-PACECAR_TUNER_TABLE(3, pacecar::tuner::init_v3, pacecar::tuner::get_v3, pacecar::tuner::finalize)
-PACECAR_TUNER_TABLE(4, pacecar::tuner::init_v3, pacecar::tuner::get_v4, pacecar::tuner::finalize)
-PACECAR_TUNER_TABLE(5, pacecar::tuner::init_v5, pacecar::tuner::get_v4, pacecar::tuner::finalize)
-PACECAR_TUNER_TABLE(6, pacecar::tuner::init_v5, pacecar::tuner::get_v4, pacecar::tuner::finalize,
-                    nullptr)
+PACECAR_TUNER_TABLE(2, {"Pacecar", init_v2, get_v2, finalize})
+PACECAR_TUNER_TABLE(3, {"Pacecar", init_v3, get_v3, finalize})
+PACECAR_TUNER_TABLE(4, {"Pacecar", init_v3, get_v4, finalize})
+PACECAR_TUNER_TABLE(5, {"Pacecar", init_v5, get_v4, finalize})
+PACECAR_TUNER_TABLE(6, {{"Pacecar", init_v5, get_v4, finalize}, nullptr})
 #undef PACECAR_TUNER_TABLE
 }
+
+}  // namespace pacecar::tuner

@@ -29,7 +29,8 @@ bool is_judged(Operation operation, Algorithm algorithm) {
          std::find(kAlgorithms.begin(), kAlgorithms.end(), algorithm) != kAlgorithms.end();
 }
 
-// More pieces than there are slots, by far: a tree slows down as they fill. Hosts of two leaves.
+// Far more pieces than NCCL has slots, because a tree slows down as its slots fill; and enough
+// hosts for two leaves.
 constexpr predict::Limits kLimits{.ranks = 16, .hosts = 8, .pieces = 24, .flows = 500};
 
 constexpr std::array<std::string_view, nccl::kTunedAlgorithms> kAlgorithmNames{

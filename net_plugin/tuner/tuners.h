@@ -1,13 +1,14 @@
-// The tuners of this process's communicators, and NCCL's contexts of them. A context is a number in
-// place of a pointer: it is looked up, never dereferenced, so calls after finalize, or with
-// garbage, do nothing.
+// The tuners of this process's communicators by number, which NCCL holds as contexts. A number is
+// looked up, never dereferenced, and never used again: a call after finalize, or with garbage,
+// finds nothing.
 //
-// Thread rule: any thread; NCCL does not close a communicator while it is used.
+// Thread rule: any thread.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -16,7 +17,7 @@
 
 namespace pacecar::tuner {
 
-// One communicator's.
+// The tuner of one communicator.
 struct Tuning {
   Tuning(Tuner what, bool only_observes) : tuner(std::move(what)), observes(only_observes) {}
 
@@ -28,25 +29,26 @@ struct Tuning {
 
 class Tuners {
  public:
-  static constexpr size_t kMost = 256;
-
-  // A context; nullptr: too many.
-  void* open(std::unique_ptr<Tuning> tuning);
-  void close(void* context);
+  void* open(std::shared_ptr<Tuning> tuning) {
+    const std::lock_guard lock(mutex_);
+    tunings_.emplace(++last_, std::move(tuning));
+    return reinterpret_cast<void*>(last_);
+  }
+  void close(const void* context) {
+    const std::lock_guard lock(mutex_);
+    tunings_.erase(reinterpret_cast<uintptr_t>(context));
+  }
   // nullptr: unknown context.
-  Tuning* find(const void* context) const;
+  std::shared_ptr<Tuning> find(const void* context) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = tunings_.find(reinterpret_cast<uintptr_t>(context));
+    return found == tunings_.end() ? nullptr : found->second;
+  }
 
  private:
-  struct Place {
-    std::unique_ptr<Tuning> tuning;       // guarded by mutex_ while it changes
-    std::atomic<uint32_t> generation{0};  // odd: open
-  };
-
   mutable std::mutex mutex_;
-  std::array<Place, kMost> places_;
+  uintptr_t last_ = 0;
+  std::map<uintptr_t, std::shared_ptr<Tuning>> tunings_;
 };
-
-// The process's; never destroyed: NCCL's threads may call while the process ends.
-Tuners& tuners();
 
 }  // namespace pacecar::tuner

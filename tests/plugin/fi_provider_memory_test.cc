@@ -93,6 +93,38 @@ TEST(FiProviderMemory, WriteWithDataIsTold) {
   });
 }
 
+TEST(FiProviderMemory, AtomicWithDataIsReported) {
+  with_two([](World& world) {
+    uint64_t word = 40;
+    world.end.share(&word, sizeof word, 1);
+    world.meet();
+    if (world.first()) {
+      uint64_t two = 2;
+      const fi_ioc operand{&two, 1};
+      const fi_rma_ioc remote{.addr = 0, .count = 1, .key = 1};
+      const fi_msg_atomic message{.msg_iov = &operand,
+                                  .desc = nullptr,
+                                  .iov_count = 1,
+                                  .addr = world.other(),
+                                  .rma_iov = &remote,
+                                  .rma_iov_count = 1,
+                                  .datatype = FI_UINT64,
+                                  .op = FI_SUM,
+                                  .context = &two,
+                                  .data = 4711};
+      world.end.until_taken(
+          [&] { return fi_atomicmsg(world.end.endpoint, &message, FI_REMOTE_CQ_DATA); });
+      EXPECT_EQ(world.end.outcome_of(&two).error, 0);
+    } else {
+      const FiOutcome outcome = world.end.next();
+      EXPECT_EQ(outcome.data, 4711);
+      EXPECT_EQ(outcome.flags, FI_ATOMIC | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
+      EXPECT_EQ(word, 42);
+    }
+    world.meet();
+  });
+}
+
 TEST(FiProviderMemory, AtomicsOfManyAddUp) {
   constexpr int kRanks = 4;
   constexpr uint64_t kRounds = 200;

@@ -1,4 +1,6 @@
 // Loading, init, properties, finalize.
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -170,10 +172,19 @@ TEST(Load, RefusesADeviceThatIsNotThere) {
 
 TEST(Load, OffersNothingThatThePropertiesExclude) {
   const FakeNcclHost host(kPluginPath);
-  const nccl::Offered offered = host.net().offered();
-  EXPECT_FALSE(offered.device_memory);
-  EXPECT_FALSE(offered.consumed);
-  EXPECT_EQ(offered.virtual_devices, host.net().version() >= 9);
+  const auto expect_no_offload = [&]<typename Net>(const Net*, const char* symbol) {
+    const auto* const table = static_cast<const Net*>(dlsym(host.module(), symbol));
+    ASSERT_NE(table, nullptr) << symbol;
+    EXPECT_EQ(table->getDeviceMr, nullptr) << symbol;
+    EXPECT_EQ(table->irecvConsumed, nullptr) << symbol;
+  };
+  expect_no_offload(static_cast<nccl::NetV7*>(nullptr), "ncclNetPlugin_v7");
+  expect_no_offload(static_cast<nccl::NetV8*>(nullptr), "ncclNetPlugin_v8");
+  expect_no_offload(static_cast<nccl::NetV9*>(nullptr), "ncclNetPlugin_v9");
+  expect_no_offload(static_cast<nccl::NetV10*>(nullptr), "ncclNetPlugin_v10");
+  expect_no_offload(static_cast<nccl::NetV11*>(nullptr), "ncclNetPlugin_v11");
+  expect_no_offload(static_cast<nccl::NetV12*>(nullptr), "ncclNetPlugin_v12");
+  EXPECT_EQ(host.net().makeVDevice != nullptr, host.net().version() >= 9);
 }
 
 TEST(Load, RefusesGpuMemory) {

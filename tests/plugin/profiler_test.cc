@@ -1,5 +1,5 @@
 // The profiler's tables, every version: as NCCL drives them, and wrongly; what the state socket
-// then tells.
+// then serves.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -8,26 +8,30 @@
 
 #include "net_plugin/host/profile_player.h"
 #include "tests/plugin/plugin_test.h"
+#include "tests/support/any_profiler.h"
 #include "tests/support/read_state.h"
 #include "tests/support/scratch_directory.h"
 
 namespace pacecar::test {
 namespace {
 
-using nccl::AnyProfiler;
 using nccl::NcclResult;
 using nccl::ProfilePlayer;
 using nccl::ProfileState;
 using Json = nlohmann::json;
 
-constexpr AnyProfiler::Who kWho{.communicator = 0xfeed, .nodes = 2, .ranks = 2, .rank = 1};
+constexpr ProfilePlayer::Who kWho{.communicator = 0xfeed, .nodes = 2, .ranks = 2, .rank = 1};
 
-std::unique_ptr<ProfilePlayer> player_of(int version) {
+nccl::ProfilerV6 table_of(int version) {
   void* const library = dlopen(kPluginPath, RTLD_NOW | RTLD_LOCAL);
   EXPECT_NE(library, nullptr) << dlerror();
-  auto player = ProfilePlayer::find(library, version);
-  EXPECT_NE(player, nullptr) << "version " << version;
-  return player;
+  const nccl::ProfilerV6 table = nccl::find_profiler(library, version);
+  EXPECT_STREQ(table.name, "Pacecar") << "version " << version;
+  return table;
+}
+
+std::unique_ptr<ProfilePlayer> player_of(int version) {
+  return std::make_unique<ProfilePlayer>(table_of(version));
 }
 
 // A process that serves its state in a folder of its own.
@@ -81,7 +85,6 @@ TEST(Profiler, EveryVersionRecordsALife) {
       setenv("PACECAR_PROFILER", "all", 1);
       const auto player = player_of(version);
       ASSERT_EQ(player->start(kWho), NcclResult::kSuccess);
-      EXPECT_STREQ(player->table().name(), "Pacecar");
       const auto host = start_host();
       send_one_message(*host, *player);
 
@@ -116,32 +119,35 @@ TEST(Profiler, EveryVersionRecordsALife) {
 TEST(Profiler, EveryVersionBearsWrongCalls) {
   for (int version = nccl::kOldestProfiler; version <= nccl::kNewestProfiler; ++version) {
     expect_processes_pass(1, [version](Rank&) {
-      const auto player = player_of(version);
-      const AnyProfiler& table = player->table();
+      const nccl::ProfilerV6 table = table_of(version);
+      const auto player = std::make_unique<ProfilePlayer>(table);
+      nccl::ProfileStateArgumentsV4 state{};
+      state.proxy_step.bytes = 1;
       nccl::ProfileEventV6 event{};
       event.type = nccl::kProfileCollective;
       event.collective.function = "AllReduce";
       void* handle = nccl::kGarbage;
       for (void* const context : {static_cast<void*>(nullptr), nccl::kGarbage}) {
-        EXPECT_EQ(table.startEvent(context, &handle, event), NcclResult::kSuccess);
+        EXPECT_EQ(table.startEvent(context, &handle, &event), NcclResult::kSuccess);
         EXPECT_EQ(handle, nullptr) << "before init, and with a context of nobody";
       }
       ASSERT_EQ(player->start(kWho), NcclResult::kSuccess);
       event.type = 0;
       handle = nccl::kGarbage;
-      EXPECT_EQ(table.startEvent(player->context(), &handle, event), NcclResult::kSuccess);
+      EXPECT_EQ(table.startEvent(player->context(), &handle, &event), NcclResult::kSuccess);
       EXPECT_EQ(handle, nullptr) << "an event of no kind";
       event.type = nccl::kProfileProxyOp;
       event.proxy_op.pid = getpid() + 1;
-      EXPECT_EQ(table.startEvent(player->context(), &handle, event), NcclResult::kSuccess);
+      EXPECT_EQ(table.startEvent(player->context(), &handle, &event), NcclResult::kSuccess);
       EXPECT_EQ(handle, nullptr) << "another process's operation";
       void* const collective = player->start_collective("No such operation", 1, 0);
       EXPECT_NE(collective, nullptr);
       for (void* const wrong :
            {static_cast<void*>(nullptr), nccl::kGarbage, player->context(), collective}) {
-        EXPECT_EQ(table.recordEventState(wrong, static_cast<ProfileState>(999), 1),
+        EXPECT_EQ(table.recordEventState(wrong, static_cast<ProfileState>(999), &state),
                   NcclResult::kSuccess);
-        EXPECT_EQ(table.recordEventState(wrong, ProfileState::kSendWait, 1), NcclResult::kSuccess);
+        EXPECT_EQ(table.recordEventState(wrong, ProfileState::kSendWait, &state),
+                  NcclResult::kSuccess);
         EXPECT_EQ(table.stopEvent(wrong), NcclResult::kSuccess);
         EXPECT_EQ(table.stopEvent(wrong), NcclResult::kSuccess) << "twice";
       }

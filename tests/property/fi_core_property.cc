@@ -139,8 +139,8 @@ RC_GTEST_PROP(FiOperationTableProperty, NumbersAreNeverGivenAgain, ()) {
       RC_ASSERT(model.emplace(number, step).second);
       *operation = step;
     } else if (!model.empty()) {
-      const auto at = std::next(model.begin(), *rc::gen::inRange<ptrdiff_t>(
-                                                   0, static_cast<ptrdiff_t>(model.size())));
+      const auto at = std::next(
+          model.begin(), *rc::gen::inRange<ptrdiff_t>(0, static_cast<ptrdiff_t>(model.size())));
       ended.push_back(at->first);
       table.release(at->first);
       model.erase(at);
@@ -181,30 +181,6 @@ RC_GTEST_PROP(FiPiecesProperty, EachByteGoesToItsPlace, ()) {
         }
       });
   RC_ASSERT(moved == std::min(sources.size(), targets.size()));
-}
-
-RC_GTEST_PROP(FiPiecesProperty, ScatterUndoesGather, ()) {
-  auto bytes = *rc::gen::container<std::vector<uint8_t>>(rc::gen::arbitrary<uint8_t>());
-  const auto sizes = *rc::gen::container<std::vector<size_t>>(rc::gen::inRange<size_t>(0, 9));
-  std::vector<Piece> pieces;
-  size_t at = 0;
-  for (const size_t wanted : sizes) {
-    const size_t size = std::min(wanted, bytes.size() - at);
-    pieces.push_back({bytes.data() + at, size});
-    at += size;
-  }
-  pieces.push_back({bytes.data() + at, bytes.size() - at});
-  std::vector<uint8_t> whole(bytes.size());
-  RC_ASSERT(gather(pieces, whole.data()) == bytes.size());
-  const std::vector<uint8_t> before = bytes;
-  RC_ASSERT(whole == before);
-  std::ranges::fill(bytes, 0);
-  const size_t kept = *rc::gen::inRange<size_t>(0, whole.size() + 1);
-  RC_ASSERT(scatter(std::span(whole).first(kept), pieces) == kept);
-  RC_ASSERT(std::equal(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(kept),
-                       before.begin()));
-  RC_ASSERT(std::all_of(bytes.begin() + static_cast<ptrdiff_t>(kept), bytes.end(),
-                        [](uint8_t byte) { return byte == 0; }));
 }
 
 RC_GTEST_PROP(FiNamesProperty, AsAMap, ()) {

@@ -45,4 +45,15 @@ FakeNcclHost::FakeNcclHost(const std::string& plugin_path)
 FakeNcclHost::FakeNcclHost(const std::string& plugin_path, int version)
     : Host({.path = plugin_path, .version = version}, keep_line) {}
 
+nccl::NcclResult FakeNcclHost::result_of(void* request) const {
+  std::array<int, nccl::kMaxRequestsPerConnection> sizes{};
+  auto result = nccl::NcclResult::kSuccess;
+  nccl::poll_until("a request's end", [&] {
+    int done = 0;
+    result = net().test(request, &done, sizes.data());
+    return result != nccl::NcclResult::kSuccess || done == 1;
+  });
+  return result;
+}
+
 }  // namespace pacecar::test

@@ -29,6 +29,9 @@ class FakeNcclHost : public nccl::Host {
   // The table of PLUGIN_TEST_VERSION, or the newest.
   explicit FakeNcclHost(const std::string& plugin_path);
   FakeNcclHost(const std::string& plugin_path, int version);
+
+  // Polls the request until it is done or has failed.
+  nccl::NcclResult result_of(void* request) const;
 };
 
 }  // namespace pacecar::test

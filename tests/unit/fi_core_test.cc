@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "net_plugin/libfabric/core/atomics.h"
-#include "net_plugin/libfabric/core/completions.h"
 #include "net_plugin/libfabric/core/frame.h"
 #include "net_plugin/libfabric/core/names.h"
 
@@ -54,6 +53,16 @@ TEST(FiFrame, UnknownKindIsNone) {
     EXPECT_FALSE(FrameReader(message).next()) << kind;
   }
 }
+
+// As fi_datatype numbers them.
+enum class Datatype : uint8_t {
+  kInt8 = 0,
+  kInt32 = 4,
+  kInt64 = 6,
+  kDouble = 9,
+  kFloatComplex = 10,
+  kDoubleComplex = 11,
+};
 
 template <typename T>
 T changed(AtomicOp op, Datatype type, T old, T operand, T comparand = T{}, T* before = nullptr) {
@@ -133,18 +142,6 @@ TEST(FiAtomic, OnlyWhatHasAMeaningIsValid) {
   EXPECT_FALSE(atomic_valid(kAtomicOps, 0, true, false));
   EXPECT_FALSE(atomic_valid(0, kDatatypes, true, false));
   EXPECT_EQ(datatype_bytes(kDatatypes), 0);
-}
-
-TEST(FiCompletions, AreFullAtTheirSizeAndKeepTheirOrder) {
-  Completions waiting(2);
-  waiting.add({.length = 1});
-  EXPECT_FALSE(waiting.full());
-  waiting.add({.length = 2, .error = 5});
-  EXPECT_TRUE(waiting.full());
-  EXPECT_EQ(waiting.take().length, 1);
-  EXPECT_EQ(waiting.front().error, 5);
-  EXPECT_EQ(waiting.take().length, 2);
-  EXPECT_TRUE(waiting.empty());
 }
 
 TEST(FiNames, SameNameTwiceIsFoundByTheOlderNumber) {

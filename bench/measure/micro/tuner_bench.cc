@@ -19,7 +19,7 @@ std::vector<PossibleCluster> clusters(size_t hosts, size_t gpus) {
 // All that getCollInfo does where the tuner is on.
 void choose(benchmark::State& state) {
   Tuners tuners;
-  const void* const context = tuners.open(std::make_unique<Tuning>(Tuner(clusters(2, 1)), false));
+  const void* const context = tuners.open(std::make_shared<Tuning>(Tuner(clusters(2, 1)), false));
   std::array<float, nccl::kTunedAlgorithms * nccl::kTunedProtocols> costs;
   size_t bytes = 8;
   for (auto _ : state) {

@@ -101,6 +101,7 @@ constexpr TypeFacts facts() {
   return {sizeof(T), std::is_integral_v<T>, kComplex<T>, &apply<T>};
 }
 
+// As fi_datatype numbers them.
 constexpr std::array<TypeFacts, kDatatypes> kTypes = {facts<int8_t>(),
                                                       facts<uint8_t>(),
                                                       facts<int16_t>(),

@@ -1,14 +1,14 @@
-// libfabric's atomic operations on memory, by libfabric's numbers. They are atomic towards each
-// other, because one thread at a time calls them; not towards the CPU's atomic instructions. Pure.
+// libfabric's atomic operations on memory, by libfabric's numbers. They are atomic with respect to
+// each other, because one thread at a time calls them, but not to the CPU's atomic instructions.
+// Pure.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace pacecar::fabric {
 
-// As fi_op and fi_datatype number them.
+// As fi_op numbers them.
 enum class AtomicOp : uint8_t {
   kMin,
   kMax,
@@ -30,24 +30,8 @@ enum class AtomicOp : uint8_t {
   kCswapGt,
   kMswap,
 };
-enum class Datatype : uint8_t {
-  kInt8,
-  kUint8,
-  kInt16,
-  kUint16,
-  kInt32,
-  kUint32,
-  kInt64,
-  kUint64,
-  kFloat,
-  kDouble,
-  kFloatComplex,
-  kDoubleComplex,
-  kLongDouble,
-  kLongDoubleComplex,
-};
-inline constexpr uint8_t kDatatypes = 14;
 inline constexpr uint8_t kAtomicOps = 19;
+inline constexpr uint8_t kDatatypes = 14;  // of fi_datatype: integers, floating point, complex
 
 // Size of one element; 0: unknown datatype.
 size_t datatype_bytes(uint8_t datatype);

@@ -3,6 +3,7 @@
 // allocated in the steady state. Pure; one thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <list>
 #include <utility>
@@ -44,24 +45,18 @@ class Matcher {
 
   // The posted receive for a message; receives().end(): none.
   typename Receives::iterator receive_for(PeerId source, uint64_t tag) {
-    auto at = receives_.begin();
-    while (at != receives_.end() && !at->pattern.matches(source, tag)) ++at;
-    return at;
+    return std::ranges::find_if(
+        receives_, [&](const Posted& one) { return one.pattern.matches(source, tag); });
   }
   // The unexpected message for a receive; messages().end(): none yet.
   typename Messages::iterator message_for(const Pattern& pattern) {
-    auto at = messages_.begin();
-    while (at != messages_.end() &&
-           (at->claimed_by != nullptr || !pattern.matches(at->source, at->tag))) {
-      ++at;
-    }
-    return at;
+    return std::ranges::find_if(messages_, [&](const Arrived& one) {
+      return one.claimed_by == nullptr && pattern.matches(one.source, one.tag);
+    });
   }
   // The message that was claimed with this context.
   typename Messages::iterator claimed(const void* by) {
-    auto at = messages_.begin();
-    while (at != messages_.end() && at->claimed_by != by) ++at;
-    return at;
+    return std::ranges::find(messages_, by, &Arrived::claimed_by);
   }
 
   Receive& post(const Pattern& pattern, Receive receive) {

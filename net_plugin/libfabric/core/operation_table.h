@@ -15,7 +15,6 @@ class OperationTable {
   explicit OperationTable(uint32_t capacity) : capacity_(capacity) {}
 
   bool full() const { return used_ == capacity_; }
-  uint32_t used() const { return used_; }
 
   // Not while it is full. The number is never 0.
   std::pair<uint64_t, Operation*> take() {

@@ -1,10 +1,9 @@
-// Scatter and gather between lists of memory pieces. Pure.
+// Lists of memory pieces. Pure.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
 namespace pacecar::fabric {
@@ -44,27 +43,6 @@ void pair_pieces(size_t from_count, FromSize from_size, size_t to_count, ToSize 
       to_offset = 0;
     }
   }
-}
-
-// Copies as many bytes as the pieces have room for, from the first piece on; returns how many.
-inline size_t scatter(std::span<const uint8_t> bytes, std::span<const Piece> pieces) {
-  size_t done = 0;
-  for (const Piece& piece : pieces) {
-    const size_t part = std::min(piece.size, bytes.size() - done);
-    if (part > 0) std::memcpy(piece.data, bytes.data() + done, part);
-    done += part;
-  }
-  return done;
-}
-
-// Copies all pieces to `to`; returns how many bytes.
-inline size_t gather(std::span<const Piece> pieces, uint8_t* to) {
-  size_t done = 0;
-  for (const Piece& piece : pieces) {
-    if (piece.size > 0) std::memcpy(to + done, piece.data, piece.size);
-    done += piece.size;
-  }
-  return done;
 }
 
 }  // namespace pacecar::fabric

@@ -23,10 +23,10 @@ namespace {
 // The listeners' numbers in epoll; calls begin at 1.
 constexpr uint64_t kListener = 0;
 constexpr uint64_t kListenerWithinHost = ~uint64_t{0};
-// What arrives meanwhile is taken in the same poll, such as the greeting of an accepted call.
+// Of epoll_wait in one poll, so that it handles, say, the greeting of a call that it has accepted.
 constexpr int kRounds = 4;
 
-// An abstract one: of this network namespace, without a file.
+// An abstract address: valid in this network namespace, without a file.
 struct UnixAddress {
   explicit UnixAddress(const Name& name) {
     const std::string text = "pacecar-fi-" + name_text(name);
@@ -39,7 +39,7 @@ struct UnixAddress {
   socklen_t bytes = 0;
 };
 
-// At the other end of a Unix socket. nullopt: it is another user's.
+// The process at the other end of a Unix socket. nullopt: it is another user's.
 std::optional<pid_t> process_behind(int fd) {
   ucred other{};
   socklen_t bytes = sizeof other;
@@ -85,11 +85,10 @@ Result<std::unique_ptr<EndpointBootstrap>> EndpointBootstrap::open(const Name& a
   if (listener.get() < 0) return system_error("no socket for", address);
   const int yes = 1;
   (void)setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (bind_to(listener.get(), address) != 0) return system_error("cannot listen at", address);
-  if (listen(listener.get(), SOMAXCONN) != 0) return system_error("cannot listen at", address);
   sockaddr_storage bound{};
   socklen_t bytes = sizeof bound;
-  if (getsockname(listener.get(), reinterpret_cast<sockaddr*>(&bound), &bytes) != 0) {
+  if (bind_to(listener.get(), address) != 0 || listen(listener.get(), SOMAXCONN) != 0 ||
+      getsockname(listener.get(), reinterpret_cast<sockaddr*>(&bound), &bytes) != 0) {
     return system_error("cannot listen at", address);
   }
   FileDescriptor events(epoll_create1(EPOLL_CLOEXEC));
@@ -166,9 +165,7 @@ void EndpointBootstrap::answer(CallId id, const Greeting& given) {
   const auto call = calls_.find(id);
   if (call == calls_.end()) return;
   call->second.outgoing = given;
-  if (greet(call->second)) return;
-  calls_.erase(call);
-  ended_.push_back({.kind = Event::Kind::kLost, .call = id});
+  if (!greet(call->second)) drop(call, ECONNRESET, ended_);
 }
 
 void EndpointBootstrap::accept(int listener) {
@@ -201,7 +198,7 @@ void EndpointBootstrap::hand_over(CallId id, std::shared_ptr<const FileDescripto
   calls_.at(id).outgoing_memory = std::move(memory);
 }
 
-// Sends our greeting. False: the peer has reset the socket, which else has room for it.
+// Sends our greeting, for which the socket has room. False: the peer has reset the socket.
 bool EndpointBootstrap::greet(Call& call) {
   Greeting greeting = call.outgoing;
   if (!call.within_host) greeting.token_address = 0;
@@ -263,27 +260,34 @@ bool EndpointBootstrap::receive(Call& call) {
   }
 }
 
+// Ends a call, and adds the event of it; a caller without a greeting ends without one.
+EndpointBootstrap::Calls::iterator EndpointBootstrap::drop(Calls::iterator at, int error,
+                                                           std::vector<Event>& events) {
+  const auto& [id, call] = *at;
+  if (call.greeted) {
+    events.push_back({.kind = Event::Kind::kLost, .call = id});
+  } else if (call.ours) {
+    events.push_back({.kind = Event::Kind::kFailed, .call = id, .error = error});
+  } else {
+    --unknown_;
+  }
+  return calls_.erase(at);
+}
+
 void EndpointBootstrap::poll_call(CallId id, std::vector<Event>& events) {
   const auto at = calls_.find(id);
   if (at == calls_.end()) return;
   Call& call = at->second;
-  const auto drop = [&](int error) {
-    if (!call.ours && !call.greeted) --unknown_;
-    if (call.greeted) events.push_back({.kind = Event::Kind::kLost, .call = id});
-    if (!call.greeted && call.ours) {
-      events.push_back({.kind = Event::Kind::kFailed, .call = id, .error = error});
-    }
-    calls_.erase(at);
-  };
+  const auto dropped = [&](int error) { drop(at, error, events); };
   if (!call.connected) {
     int error = 0;
     socklen_t bytes = sizeof error;
     (void)getsockopt(call.socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
     if (error == 0 && !call.within_host && is_self_connection(call.socket.get()))
       error = ECONNREFUSED;
-    if (error != 0) return drop(error);
+    if (error != 0) return dropped(error);
     call.connected = true;
-    if (!greet(call)) return drop(ECONNRESET);
+    if (!greet(call)) return dropped(ECONNRESET);
     epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {.u64 = id}};
     (void)epoll_ctl(events_.get(), EPOLL_CTL_MOD, call.socket.get(), &event);
   }
@@ -298,7 +302,7 @@ void EndpointBootstrap::poll_call(CallId id, std::vector<Event>& events) {
     const bool valid = greeting.magic == Greeting::kMagic && name &&
                        greeting.name_size == name->size() &&
                        (call.ours || call.within_host || same_host(*name, call.from));
-    if (!valid) return drop(EPROTO);
+    if (!valid) return dropped(EPROTO);
     if (!call.ours) --unknown_;
     call.greeted = true;
     event.name = *name;
@@ -306,22 +310,14 @@ void EndpointBootstrap::poll_call(CallId id, std::vector<Event>& events) {
     event.memory = std::move(call.incoming_memory);
     events.push_back(std::move(event));
   }
-  if (!alive) drop(ECONNRESET);
+  if (!alive) dropped(ECONNRESET);
 }
 
 void EndpointBootstrap::expire_silent_calls(std::vector<Event>& events) {
   attended_.look(Clock::now());
   for (auto at = calls_.begin(); at != calls_.end();) {
-    Call& call = at->second;
-    if (call.greeted || attended_.total() - call.begun < kPatience) {
-      ++at;
-      continue;
-    }
-    if (!call.ours) --unknown_;
-    if (call.ours) {
-      events.push_back({.kind = Event::Kind::kFailed, .call = at->first, .error = ETIMEDOUT});
-    }
-    at = calls_.erase(at);
+    const bool silent = !at->second.greeted && attended_.total() - at->second.begun >= kPatience;
+    at = silent ? drop(at, ETIMEDOUT, events) : std::next(at);
   }
 }
 

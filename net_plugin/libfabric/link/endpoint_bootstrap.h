@@ -26,13 +26,13 @@
 
 namespace pacecar::fabric {
 
-// Time in which this process looks at its peers, for time limits on what peers do: time in which it
-// was stopped, starved or computing is nobody's silence.
+// A clock for time limits on peers. It advances by at most `longest_turn` from one look at the
+// peers to the next: time in which this process was stopped, starved or computing is no silence of
+// a peer.
 class AttendedTime {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `longest_turn`: the most that counts between two looks.
   explicit AttendedTime(Clock::duration longest_turn) : longest_turn_(longest_turn) {}
 
   // Counts the time since the last look, and returns it.
@@ -75,16 +75,16 @@ class EndpointBootstrap {
     CallId call = 0;
     Greeting greeting;        // of kCalled, after which answer() must be called, and of kAnswered
     Name name;                // the peer's name in that greeting
-    pid_t process = 0;        // that sent it, as the kernel says; 0: of another host, or not known
-    FileDescriptor memory{};  // that it has handed over; only within a host
+    pid_t process = 0;        // the sender's, from the kernel; 0: on another host, or not known
+    FileDescriptor memory{};  // handed over with the greeting; only within a host
     int error = 0;            // kFailed: an errno
   };
 
   // Listens at `address`; port 0: any. Errors: kSystem.
   static Result<std::unique_ptr<EndpointBootstrap>> open(const Name& address);
 
-  // From now on processes of this user on this host may call `own` through a Unix socket, and our
-  // calls are made so where the peer has one.
+  // From now on processes of this user on this host may call `own` through a Unix socket, and we
+  // call peers through theirs where they have one.
   void enable_within_host(const Name& own);
 
   // The address of the listener.
@@ -94,7 +94,8 @@ class EndpointBootstrap {
   void answer(CallId call, const Greeting& given);
   // Whether the call goes through a Unix socket.
   bool is_within_host(CallId call) const;
-  // Hands it over with our greeting; requires that this is not sent, and is_within_host().
+  // Hands the memory over with our greeting. Requires that the greeting is not sent yet, and
+  // is_within_host().
   void hand_over(CallId call, std::shared_ptr<const FileDescriptor> memory);
   void end(CallId call) { calls_.erase(call); }
   // The events since the last poll; cheap if there are none.
@@ -114,13 +115,15 @@ class EndpointBootstrap {
     FileDescriptor incoming_memory{};
     std::array<char, sizeof(Greeting)> incoming{};
     size_t received = 0;
-    Clock::duration begun{};  // when attended_ was so
+    Clock::duration begun{};  // attended_.total() at that time
   };
 
   explicit EndpointBootstrap(FileDescriptor events, FileDescriptor listener, Name address)
       : events_(std::move(events)), listener_(std::move(listener)), address_(std::move(address)) {}
   void accept(int listener);
   std::optional<Call> call_within_host(const Name& peer) const;
+  using Calls = std::map<CallId, Call>;
+  Calls::iterator drop(Calls::iterator at, int error, std::vector<Event>& events);
   void poll_call(CallId id, std::vector<Event>& events);
   static bool greet(Call& call);
   static bool receive(Call& call);
@@ -133,7 +136,7 @@ class EndpointBootstrap {
   FileDescriptor listener_within_host_;
   bool calls_within_host_ = false;
   Name address_;
-  std::map<CallId, Call> calls_;
+  Calls calls_;
   CallId next_ = 1;
   size_t unknown_ = 0;
   AttendedTime attended_{std::chrono::milliseconds(10)};  // a process that yields has few turns

@@ -27,8 +27,6 @@ class Inbox final : public FrameSource {
   Result<std::span<const uint8_t>> next() override;
   Result<void> done() override;
   bool turn() override;
-  size_t nic() const { return connection_->nic(); }
-  std::string peer() const { return connection_->peer(); }
 
  private:
   static constexpr uint32_t kRepostBatch = 4;  // buffers; the peer can use the others meanwhile

@@ -1,5 +1,6 @@
 #include "net_plugin/libfabric/link/outbox.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -66,14 +67,11 @@ uint8_t* Outbox::add(const Frame& frame) {
 
 bool Outbox::reply(const Frame& frame, std::span<const uint8_t> payload) {
   if (has_room(frame.payload)) {
-    uint8_t* const slot = add(frame);
-    if (!payload.empty()) std::memcpy(slot, payload.data(), payload.size());
+    std::ranges::copy(payload, add(frame));
     return true;
   }
   if (replies_.size() == kMaxReplies) return false;
-  std::vector<uint8_t>& stored = replies_.emplace_back(sizeof frame + payload.size());
-  std::memcpy(stored.data(), &frame, sizeof frame);
-  if (!payload.empty()) std::memcpy(stored.data() + sizeof frame, payload.data(), payload.size());
+  replies_.push_back({frame, {payload.begin(), payload.end()}});
   return true;
 }
 
@@ -87,17 +85,16 @@ Result<void> Outbox::finish() {
     if (!sent) break;
     messages_.pop_front();
     --started_;
-    if (message.slot != kMaxMessages)
-      free_slots_.push_back(message.slot);  // the hello's buffer is not reused
+    const bool hello = message.slot == kMaxMessages;  // its memory is not reused
+    if (!hello) free_slots_.push_back(message.slot);
   }
   return {};
 }
 
 Result<bool> Outbox::is_sent(const Message& message) {
   if (message.request == nullptr) {
-    const auto consumed = shared_->consumed();
-    if (!consumed) return tl::unexpected(consumed.error());
-    return *consumed > message.number;
+    ASSIGN_OR_RETURN(const uint64_t consumed, shared_->consumed());
+    return consumed > message.number;
   }
   if (!settled(*message.request)) return false;
   RETURN_IF_ERROR(connection_->test(message.request));
@@ -111,13 +108,8 @@ bool Outbox::may_gather_more(Coming coming) const {
 }
 
 Result<void> Outbox::start(Coming coming) {
-  while (!replies_.empty()) {
-    const std::vector<uint8_t>& stored = replies_.front();
-    Frame frame;
-    std::memcpy(&frame, stored.data(), sizeof frame);
-    if (!fits(frame.payload)) break;
-    std::memcpy(add(frame), stored.data() + sizeof frame, frame.payload);
-    replies_.pop_front();
+  for (; !replies_.empty() && fits(replies_.front().payload.size()); replies_.pop_front()) {
+    std::ranges::copy(replies_.front().payload, add(replies_.front().frame));
   }
   if (connection_ == nullptr) return {};
   while (started_ < messages_.size()) {
@@ -138,10 +130,9 @@ Result<bool> Outbox::start_message(Message& message) {
     shared_->post(message.slot, message.bytes);
     return true;
   }
-  auto started = connection_->isend(at(message.slot), message.bytes, 0, memory_);
-  if (!started) return tl::unexpected(started.error());
-  message.request = *started;
-  return *started != nullptr;
+  ASSIGN_OR_RETURN(message.request,
+                   connection_->isend(at(message.slot), message.bytes, 0, memory_));
+  return message.request != nullptr;
 }
 
 // A peer that cannot be woken wakes by itself soon, or has ended.

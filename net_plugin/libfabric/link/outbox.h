@@ -1,12 +1,12 @@
 // Sends frames to one peer, in the order in which they are added: over a connection, or through
-// memory that a peer on this host shares. Frames are copied into messages.
-// While several messages are outstanding, new frames are gathered in one message, until the
-// application only makes progress: it may wait for an answer to them, and acknowledgements may be
-// late. Frames may be added before there is a connection; they are sent when it is open.
+// memory that it shares with a peer on this host. Frames are copied into messages. While several
+// messages are outstanding, new frames are gathered in one message. It is posted when the
+// application makes progress and adds nothing, as it may wait for an answer to these frames. Frames
+// may be added before there is a connection; they are sent when it is open.
 //
 // Bounds: kMaxMessages messages; callers of add() check has_room() first. Replies that find no room
-// wait in a queue of kMaxReplies. If that is full the peer sends requests but takes no replies; the
-// caller of reply() fails it.
+// wait in a queue of kMaxReplies. A full queue means that the peer sends requests but receives no
+// replies; the caller of reply() fails such a peer.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -26,10 +26,11 @@ namespace pacecar::fabric {
 class Outbox {
  public:
   static constexpr size_t kMaxReplies = 4096;  // that wait for a free message
+  // Which frames will be added next.
   enum class Coming : uint8_t {
     kMore,     // further frames, at once
-    kUnknown,  // the application may have more
-    kNothing,  // it only makes progress
+    kUnknown,  // perhaps more: the application has just started an operation
+    kNothing,  // none: the application makes progress
   };
 
   explicit Outbox(std::shared_ptr<Context> context);
@@ -42,7 +43,6 @@ class Outbox {
   Result<void> open(std::unique_ptr<SendConnection> connection, const Frame& hello,
                     std::unique_ptr<SharedSender> shared = nullptr);
   bool is_open() const { return connection_ != nullptr; }
-  size_t nic() const { return connection_->nic(); }
 
   bool has_room(size_t payload) const { return replies_.empty() && fits(payload); }
   // Adds a frame; returns the address for its payload. Requires has_room().
@@ -56,7 +56,7 @@ class Outbox {
   Result<void> finish();
   // Whether frames are not posted yet.
   bool has_unsent_frames() const { return started_ < messages_.size() || !replies_.empty(); }
-  // Whether the peer gets all frames even if this process ends now.
+  // Whether all frames are with the peer, which gets them even if this process ends now.
   bool idle() const {
     const bool sent = messages_.empty() || messages_.front().request == nullptr;
     return sent && !has_unsent_frames();
@@ -65,14 +65,19 @@ class Outbox {
  private:
   // While more messages than these are outstanding, frames gather.
   static constexpr uint32_t kEagerMessages = 4;
-  // A message of so many bytes waits for no more: several are to stay in the cache.
+  // Bytes of a message that is posted without waiting for more, so that several stay in the cache.
   static constexpr size_t kMostGathered = size_t{128} << 10;
 
   struct Message {
     uint32_t slot = 0;
     size_t bytes = 0;
     Request* request = nullptr;
-    uint64_t number = 0;  // in shared memory: no request
+    uint64_t number = 0;  // of a message in shared memory, which has no request
+  };
+
+  struct Reply {
+    Frame frame;
+    std::vector<uint8_t> payload;
   };
 
   uint8_t* at(uint32_t slot) const {
@@ -91,13 +96,13 @@ class Outbox {
 
   const std::shared_ptr<Context> context_;
   std::unique_ptr<SendConnection> connection_;
-  // The last message: kHello and kWake, which are never overwritten.
+  // The last message's memory holds kHello and kWake, which are never overwritten.
   OwnPages<uint8_t> pages_{(kMaxMessages + 1) * kMessageBytes};
   const Memory* memory_ = nullptr;
   std::deque<Message> messages_;
-  size_t started_ = 0;                // posted: the first ones of messages_
+  size_t started_ = 0;                // so many messages, the oldest, are posted
   std::vector<uint32_t> free_slots_;  // a stack: the last used is in cache
-  std::deque<std::vector<uint8_t>> replies_;
+  std::deque<Reply> replies_;
   std::unique_ptr<SharedSender> shared_;
   std::deque<Request*> wakes_;
 };

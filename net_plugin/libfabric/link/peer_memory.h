@@ -1,11 +1,12 @@
 // The memory of a peer's process on this host, read without a NIC (cross-memory attach).
 //
-// The kernel says which process sent the greeting (endpoint_bootstrap.h); the greeting tells where
-// in it the token of that greeting is. The token is read behind the bytes. If it is another one,
-// the peer has ended or has given this endpoint up: the bytes do not count. Bytes of a memory
-// region have a guard besides, which changes when the region is closed.
+// The kernel reports which process sent the greeting (endpoint_bootstrap.h); the greeting has the
+// address of its token in that process. The token is read after the bytes. If it has changed, the
+// peer has ended or has failed this endpoint, and the bytes are not valid. A memory region also has
+// a guard: a word that changes when the region is closed.
 //
-// Only read, never written: a process that is late, dead or hostile can harm nobody's memory.
+// The memory is only read, never written: a process that is late, dead or hostile can harm nobody's
+// memory.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +20,7 @@
 
 namespace pacecar::fabric {
 
-// A word of the peer's process that keeps this value while the bytes beside it are valid.
+// A word of the peer's process that keeps this value while the bytes that it guards are valid.
 struct Guard {
   uint64_t address = 0;
   uint64_t value = 0;
@@ -35,9 +36,9 @@ class PeerMemory {
   // nullopt: the kernel forbids it (ptrace_scope, seccomp), or no such token is there.
   static std::optional<PeerMemory> open(pid_t process, uint64_t token_address, const Token& token);
 
-  // Reads these bytes of the segments into the same of the pieces, as far as there is room. False:
-  // not all could be read, such as memory of a device, or they are not valid any more; the pieces'
-  // content is undefined.
+  // Reads a part of the segments into the same part of the pieces, as far as there is room. False:
+  // not all bytes could be read, such as those of a device's memory, or they are no longer valid;
+  // the pieces' content is undefined.
   bool read(std::span<const RemoteSegment> from, std::span<const Piece> to, Part part,
             const std::optional<Guard>& guard = std::nullopt) const;
 

@@ -1,6 +1,6 @@
 // Messages of frames between two processes of one host, in memory that both map. The sender makes
-// the memory; its greeting carries the descriptor (endpoint_bootstrap.h). Nothing of it is a system
-// call: a receiver that sleeps announces it, and is woken through the NIC.
+// the memory; its greeting carries the descriptor (endpoint_bootstrap.h). Messages need no system
+// calls: a receiver announces that it sleeps, and is woken through the NIC.
 //
 // The other process is not trusted: the memory's size is sealed, so that access cannot fault, and
 // what is read of its state is checked. It may change a message while that is read; FrameReader

@@ -1,10 +1,12 @@
-// Versions 6 to 10 of the table, NCCL 2.13 to 2.27: one communicator for the process.
+// The tables of functions by which NCCL calls the net plugin, one per version, and the differences
+// in their functions' arguments.
+#include "net_plugin/abi/tables.h"
+
 #include <array>
 #include <mutex>
 
-#include "net_plugin/abi/tables.h"
-#include "net_plugin/common_table.h"
 #include "net_plugin/communicator.h"
+#include "net_plugin/device_properties.h"
 #include "net_plugin/entry_points.h"
 #include "net_plugin/profiler/net_events.h"
 
@@ -14,34 +16,26 @@ namespace {
 using nccl::DeviceHandle;
 using nccl::NcclResult;
 
-// NCCL says nothing of its communicators here and finalizes none. So there is one for the whole
-// process: from the first init to the process's end.
-struct Holder {
-  std::mutex mutex;
-  void* context = nullptr;
-};
+// --- before version 11 ---
 
-// Never destroyed: NCCL's threads may still call while the process ends.
-Holder& holder() {
-  static Holder* const instance = new Holder;
-  return *instance;
+// NCCL passes no communicator here and finalizes none. So the process has one, from the first init
+// to its end. Neither is ever destroyed: NCCL's threads may still call while the process ends.
+constinit std::mutex g_mutex;  // guards g_context
+constinit void* g_context = nullptr;
+
+NcclResult init_v6(nccl::Logger logger) noexcept {
+  const std::lock_guard lock(g_mutex);
+  if (g_context != nullptr) return NcclResult::kSuccess;
+  return init(&g_context, logger, nccl::kUndefined);
 }
 
-NcclResult init_process(nccl::Logger logger) noexcept {
-  Holder& held = holder();
-  const std::lock_guard lock(held.mutex);
-  if (held.context != nullptr) return NcclResult::kSuccess;
-  return init(&held.context, logger, nccl::kUndefined);
-}
-
-// What entry points take as their context; nullptr before init_process.
+// The context for entry points; nullptr before init.
 void* process_context() noexcept {
-  Holder& held = holder();
-  const std::lock_guard lock(held.mutex);
-  return held.context;
+  const std::lock_guard lock(g_mutex);
+  return g_context;
 }
 
-// What a connection asks for: told when it is not what this process's packets have.
+// Logs when packets do not have the traffic class that is configured for a connection.
 void check_traffic_class(const nccl::CommConfig* config) noexcept {
   const auto* const communicator = static_cast<const Communicator*>(process_context());
   if (config == nullptr || communicator == nullptr) return;
@@ -52,7 +46,7 @@ void check_traffic_class(const nccl::CommConfig* config) noexcept {
 
 NcclResult init_v10(nccl::Logger logger, nccl::ProfilerCallback profiler) {
   profiler::set_net_event_callback(profiler);
-  return init_process(logger);
+  return init_v6(logger);
 }
 
 NcclResult listen_v6(int device, void* handle, void** listen_comm) {
@@ -106,45 +100,60 @@ NcclResult irecv_v6(void* receive_comm, int count, void** data, int* sizes, int*
   return irecv_v9(receive_comm, count, data, wide.data(), tags, memories, request);
 }
 
-// What the versions differ in.
+// --- from version 11 on: a context per communicator ---
+
+NcclResult init_v11(void** context, uint64_t /*comm_id*/, nccl::CommConfig* config,
+                    nccl::Logger logger, nccl::ProfilerCallback profiler) {
+  profiler::set_net_event_callback(profiler);
+  return init(context, logger, config == nullptr ? nccl::kUndefined : config->traffic_class);
+}
+
+// Device offload is left out: the properties say that there is none, and NCCL asks before it calls.
 template <typename Net>
-constexpr Net table_of(auto starting, auto connecting, auto accepting, auto registering,
-                       auto sending, auto receiving) {
-  Net net = common_table<Net>();
+constexpr Net table(auto starting, auto listening, auto connecting, auto accepting,
+                    auto registering, auto sending, auto receiving) {
+  Net net{};
+  net.name = "Pacecar";
   net.init = starting;
-  net.listen = listen_v6;
+  net.devices = devices;
+  net.getProperties = get_properties;
+  net.listen = listening;
   net.connect = connecting;
   net.accept = accepting;
   net.regMr = registering;
+  net.regMrDmaBuf = register_dmabuf;
+  net.deregMr = deregister_memory;
   net.isend = sending;
   net.irecv = receiving;
+  net.iflush = iflush;
+  net.test = test;
+  net.closeSend = close_connection;
+  net.closeRecv = close_connection;
+  net.closeListen = close_listen;
+  if constexpr (requires { net.makeVDevice; }) net.makeVDevice = make_virtual_device;
+  if constexpr (requires { net.setNetAttr; }) {
+    net.finalize = finalize;
+    net.setNetAttr = set_attributes;
+  }
   return net;
 }
 
-constexpr auto table_v6 =
-    table_of<nccl::NetV6>(init_process, connect_v6, accept_v6, register_v6, isend_v6, irecv_v6);
-constexpr auto table_v7 =
-    table_of<nccl::NetV7>(init_process, connect_v7, accept, register_v6, isend_v6, irecv_v6);
-constexpr auto table_v8 =
-    table_of<nccl::NetV8>(init_process, connect_v7, accept, register_memory, isend_v6, irecv_v6);
-constexpr auto table_v9 =
-    table_of<nccl::NetV9>(init_process, connect_v7, accept, register_memory, isend_v9, irecv_v9);
-constexpr auto table_v10 =
-    table_of<nccl::NetV10>(init_v10, connect_v10, accept, register_memory, isend, irecv);
-
 }  // namespace
-}  // namespace pacecar::plugin
 
 extern "C" {
 
-[[gnu::visibility("default")]] extern constexpr pacecar::nccl::NetV6 ncclNetPlugin_v6 =
-    pacecar::plugin::table_v6;
-[[gnu::visibility("default")]] extern constexpr pacecar::nccl::NetV7 ncclNetPlugin_v7 =
-    pacecar::plugin::table_v7;
-[[gnu::visibility("default")]] extern constexpr pacecar::nccl::NetV8 ncclNetPlugin_v8 =
-    pacecar::plugin::table_v8;
-[[gnu::visibility("default")]] extern constexpr pacecar::nccl::NetV9 ncclNetPlugin_v9 =
-    pacecar::plugin::table_v9;
-[[gnu::visibility("default")]] extern constexpr pacecar::nccl::NetV10 ncclNetPlugin_v10 =
-    pacecar::plugin::table_v10;
+#define PACECAR_NET_TABLE(version, ...)                                                          \
+  [[gnu::visibility("default")]] extern constexpr nccl::NetV##version ncclNetPlugin_v##version = \
+      table<nccl::NetV##version>(__VA_ARGS__);
+
+PACECAR_NET_TABLE(6, init_v6, listen_v6, connect_v6, accept_v6, register_v6, isend_v6, irecv_v6)
+PACECAR_NET_TABLE(7, init_v6, listen_v6, connect_v7, accept, register_v6, isend_v6, irecv_v6)
+PACECAR_NET_TABLE(8, init_v6, listen_v6, connect_v7, accept, register_memory, isend_v6, irecv_v6)
+PACECAR_NET_TABLE(9, init_v6, listen_v6, connect_v7, accept, register_memory, isend_v9, irecv_v9)
+PACECAR_NET_TABLE(10, init_v10, listen_v6, connect_v10, accept, register_memory, isend, irecv)
+PACECAR_NET_TABLE(11, init_v11, listen, connect, accept, register_memory, isend, irecv)
+PACECAR_NET_TABLE(12, init_v11, listen, connect, accept, register_memory, isend, irecv)
+#undef PACECAR_NET_TABLE
 }
+
+}  // namespace pacecar::plugin
