@@ -55,7 +55,7 @@ std::vector<std::string> flags_to_keep(const std::vector<std::string>& argv) {
 
 std::string exports() {
   std::string lines;
-  const nlohmann::ordered_json settings = provenance("")["environment"];
+  const nlohmann::json settings = provenance("")["environment"];
   for (const auto& [name, value] : settings.items()) {
     lines += fmt::format("export {}={}\n", name, shell_quoted(value.get<std::string>()));
   }
@@ -90,8 +90,8 @@ Result<void> write_repro(const ResultsFolder& results, const std::vector<std::st
   }
   script += fmt::format("cd {}\n{}exec \"$pacecar\" ab --out \"${{1:-$results.again}}\"",
                         shell_quoted(folder), exports());
-  for (const std::string& word : flags_to_keep(argv)) script += " " + shell_quoted(word);
-  RETURN_IF_ERROR(results.write("repro.sh", script + "\n"));
+  script += " " + shell_line(flags_to_keep(argv)) + "\n";
+  RETURN_IF_ERROR(results.write("repro.sh", script));
   using Perms = std::filesystem::perms;
   std::filesystem::permissions(results.file("repro.sh"),
                                Perms::owner_exec | Perms::group_exec | Perms::others_exec,
@@ -153,10 +153,7 @@ size_t processors() {
 class AbCommand {
  public:
   AbCommand(const AbOptions& options, std::vector<std::string> argv)
-      : options_(options), argv_(std::move(argv)), console_(options.quiet, options.color) {
-    for (const std::string& word : argv_) command_line_ += " " + shell_quoted(word);
-    command_line_ = "pacecar" + command_line_;
-  }
+      : options_(options), argv_(std::move(argv)), console_(options.quiet, !options.no_color) {}
 
   Result<ExitCode> run() {
     switch (options_.what) {
@@ -253,15 +250,14 @@ class AbCommand {
                   "plan that has a command");
     }
     if (options_.seed) plan.seed = *options_.seed;
-    const Experiment experiment = make_experiment(plan);
-    ASSIGN_OR_RETURN(auto runs, filter_runs(experiment, options_.filters));
-    if (options_.list || options_.dry_run) return list(experiment, runs);
+    ASSIGN_OR_RETURN(auto runs, filter_runs(plan.experiment, options_.filters));
+    if (options_.list || options_.dry_run) return list(plan.experiment, runs);
     plan.runs = std::move(runs);
     return programs(plan);
   }
 
   Result<ExitCode> programs(const ProgramPlan& plan) {
-    ASSIGN_OR_RETURN(const auto folder, open_at(out(make_experiment(plan).name)));
+    ASSIGN_OR_RETURN(const auto folder, open_at(out(plan.experiment.name)));
     RETURN_IF_ERROR(write_repro(folder, argv_, fs::current_path().string(), options_.plan));
     const auto results = [&] {
       RunProgress progress(console_);
@@ -297,7 +293,7 @@ class AbCommand {
   Result<ExitCode> conclude_in(const ResultsFolder& folder, const Experiment& experiment,
                                const std::vector<RunRecord>& records) const {
     const bool color =
-        options_.color && isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+        !options_.no_color && isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
     auto code = conclude(experiment, records, folder, color);
     if (code) console_.note(fmt::format("report: {}", folder.file("report.html")));
     return code;
@@ -305,7 +301,7 @@ class AbCommand {
 
   const AbOptions& options_;
   std::vector<std::string> argv_;
-  std::string command_line_;
+  std::string command_line_ = "pacecar " + shell_line(argv_);
   perf::Console console_;
 };
 

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 #include <limits>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -68,15 +68,8 @@ struct Experiment {
   uint64_t seed_of(size_t run) const { return seeds[run % seeds.size()]; }
 };
 
-// For nlohmann's JSON, sorted or not.
-template <typename Json>
-void to_json(Json& json, const Arm& arm) {
-  json = {{"name", arm.name}, {"settings", arm.settings}};
-}
-template <typename Json>
-void to_json(Json& json, const Factor& factor) {
-  json = {{"name", factor.name}, {"values", factor.values}};
-}
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Arm, name, settings)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Factor, name, values)
 
 // "matrix = inc32, queue = large"; empty without factors.
 std::string factors_text(const Experiment& experiment, const Cell& cell);
@@ -85,8 +78,8 @@ std::string cell_text(const Experiment& experiment, const Cell& cell);
 // The cell of `arm` with the factor values of `cell`; none where the plan leaves it out.
 std::optional<size_t> partner(const Experiment& experiment, const Cell& cell, size_t arm);
 
-nlohmann::ordered_json to_json(const Experiment& experiment);
+nlohmann::json json_of(const Experiment& experiment);
 // Errors: kInvalidArgument.
-Result<Experiment> experiment_from_json(const nlohmann::ordered_json& json);
+Result<Experiment> experiment_from_json(nlohmann::json json);
 
 }  // namespace pacecar::ab

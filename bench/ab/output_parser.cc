@@ -11,7 +11,7 @@
 namespace pacecar::ab {
 namespace {
 
-using SortedJson = nlohmann::json;
+using Json = nlohmann::json;
 using Words = std::vector<std::string_view>;
 
 constexpr double kGbitsPerMib = 1024 * 1024 * 8 / 1e9;
@@ -113,11 +113,11 @@ constexpr std::pair<const char*, const char*> kJsonKeys[] = {
     {"percentile_99", "lat_p99_us"},  {"percentile_99.9", "lat_p999_us"},
 };
 
-SizeFigures json_figures(const SortedJson& result, const SortedJson& document) {
+SizeFigures json_figures(const Json& result, const Json& document) {
   SizeFigures figures;
   if (result.contains("MsgSize")) figures.size = result["MsgSize"].dump();
   // Ours names the unit beside the figures, perftest at the top.
-  const SortedJson unit = result.value("BW_unit", document.value("BW_unit", SortedJson()));
+  const Json unit = result.value("BW_unit", document.value("BW_unit", Json()));
   const bool mebibytes = unit.is_string() && unit.get<std::string>().starts_with("M");
   for (const auto& [key, metric] : kJsonKeys) {
     if (!result.contains(key) || !result[key].is_number()) continue;
@@ -131,11 +131,11 @@ std::vector<SizeFigures> perftest_json(std::string_view output) {
   const size_t begin = output.find('{');
   const size_t end = output.rfind('}');
   if (begin == std::string_view::npos || end == std::string_view::npos || end < begin) return {};
-  const SortedJson document = perf::parse_json(output.substr(begin, end - begin + 1));
+  const Json document = perf::parse_json(output.substr(begin, end - begin + 1));
   if (!document.is_object() || !document.contains("results")) return {};
-  const SortedJson& results = document["results"];
+  const Json& results = document["results"];
   std::vector<SizeFigures> sizes;
-  for (const SortedJson& result : results.is_array() ? results : SortedJson::array({results})) {
+  for (const Json& result : results.is_array() ? results : Json::array({results})) {
     if (!result.is_object()) continue;
     SizeFigures figures = json_figures(result, document);
     if (!figures.values.empty()) sizes.push_back(std::move(figures));
@@ -185,9 +185,9 @@ std::vector<SizeFigures> nccl_table(std::string_view output, std::optional<doubl
 void add_named(std::string_view output, ParsedOutput& parsed) {
   const auto lines = lines_of(output);
   if (lines.empty()) return;
-  const SortedJson document = perf::parse_json(lines.back());
+  const Json document = perf::parse_json(lines.back());
   if (!document.is_object() || !document.contains("metrics")) return;
-  const SortedJson& metrics = document["metrics"];
+  const Json& metrics = document["metrics"];
   if (!metrics.is_object()) return;
   for (const auto& [name, value] : metrics.items()) {
     if (!value.is_number() || !std::isfinite(value.get<double>())) continue;

@@ -4,7 +4,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "bench/ab/experiment.h"
@@ -15,17 +14,20 @@ struct RunRecord {
   std::string plan;
   size_t index = 0;  // as Experiment numbers it
   std::string arm;
-  std::vector<std::pair<std::string, std::string>> factors;
+  std::map<std::string, std::string> factors;  // value by name
   uint64_t seed = 0;
   std::string spec_hash;  // of everything that decides the run's outcome
   bool ok = false;
   std::string error;                      // one line, when not ok
   std::map<std::string, double> metrics;  // those that the run has
-  nlohmann::ordered_json counters;        // sums of what NICs and fabric counted
+  nlohmann::json counters;        // sums of what NICs and fabric counted
   std::string detail;                     // file with flows and series, beside runs.jsonl; or empty
   double wall_seconds = 0;
-  nlohmann::ordered_json provenance;  // provenance.h
+  nlohmann::json provenance;  // provenance.h
 };
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunRecord, plan, index, arm, factors, seed, spec_hash, ok, error,
+                                   metrics, counters, detail, wall_seconds, provenance)
 
 // A record with the run's identity only.
 RunRecord record_of(const Experiment& experiment, size_t run);

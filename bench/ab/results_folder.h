@@ -19,8 +19,8 @@ class ResultsFolder {
   // Makes the folder. A folder that already has results is refused, emptied or kept.
   // Errors: kInvalidArgument when refused, kSystem.
   static Result<ResultsFolder> open(const std::string& path, Existing existing);
-  // A folder with results. Errors: kNotFound.
-  static Result<ResultsFolder> find(const std::string& path);
+  // A folder that has been there before; nothing is checked.
+  explicit ResultsFolder(std::string path) : path_(std::move(path)) {}
 
   const std::string& path() const { return path_; }
   std::string file(std::string_view name) const;
@@ -34,6 +34,7 @@ class ResultsFolder {
   // Replaces all records written so far.
   Result<void> write_records(const std::vector<RunRecord>& records) const;
 
+  // Errors: kNotFound where the folder holds no results, kInvalidArgument where they are unreadable.
   Result<Experiment> read_experiment() const;
   // None yet: an empty list.
   Result<std::vector<RunRecord>> read_finished() const;
@@ -41,8 +42,6 @@ class ResultsFolder {
   nlohmann::json read_detail(const RunRecord& record) const;
 
  private:
-  explicit ResultsFolder(std::string path) : path_(std::move(path)) {}
-
   std::string path_;
 };
 

@@ -14,7 +14,7 @@
 namespace pacecar::ab {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 constexpr size_t kLimits = static_cast<size_t>(LimitedBy::kApplication) + 1;
 constexpr size_t kPoints = 500;       // of a series: as many as a plot has pixels for

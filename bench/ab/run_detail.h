@@ -10,7 +10,7 @@
 
 namespace pacecar::ab {
 
-nlohmann::ordered_json run_detail(const RunResult& run);
+nlohmann::json run_detail(const RunResult& run);
 // To thousandths, which is all that a plot shows.
 double rounded(double value);
 
@@ -18,6 +18,6 @@ double rounded(double value);
 std::map<std::string, double> run_metrics(const RunResult& run);
 
 // Sums of what the NICs and the fabric counted.
-nlohmann::ordered_json run_counters(const RunResult& run);
+nlohmann::json run_counters(const RunResult& run);
 
 }  // namespace pacecar::ab

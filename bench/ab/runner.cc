@@ -121,7 +121,7 @@ class Runner {
 
   const Plan& plan_;
   const ResultsFolder& folder_;
-  nlohmann::ordered_json provenance_;
+  nlohmann::json provenance_;
   std::vector<RunRecord> waiting_;
   std::vector<RunRecord> done_;
 };
