@@ -167,7 +167,7 @@ Result<void> simulate(const Flags& flags, const Console& console) {
   if (perf::Interrupt::asked()) console.note("interrupted: this is what happened until then");
   if (const std::string undone = undone_flows(result); !undone.empty()) console.warn(undone);
   if (!flags.json_file.empty()) {
-    RETURN_IF_ERROR(perf::write_text(flags.json_file, to_json(result).dump(1) + "\n"));
+    RETURN_IF_ERROR(perf::write_json(flags.json_file, to_json(result)));
   }
   if (flags.json_file != perf::kStandardOutput && !flags.quiet)
     fmt::print("{}{}", fabric_text(spec), summary(result));
