@@ -26,7 +26,7 @@ constexpr const char* kDefaultShown[] = {"finish_us",    "fct_p50_us",      "fct
 void read_seeds(SpecReader& reader, Experiment& experiment) {
   const SpecValue* seeds = reader.value("seeds");
   if (seeds != nullptr && seeds->list() != nullptr) {
-    experiment.seeds = reader.wholes("seeds", std::numeric_limits<int64_t>::max());
+    experiment.seeds = reader.wholes<uint64_t>("seeds", std::numeric_limits<int64_t>::max());
     if (experiment.seeds.empty()) reader.complain("seeds", "is empty: name one at least");
     std::vector<uint64_t> sorted = experiment.seeds;
     std::sort(sorted.begin(), sorted.end());

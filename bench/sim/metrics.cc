@@ -302,8 +302,7 @@ Result<const Metric*> find_metric(std::string_view name) {
   const std::string_view plain = name.substr(0, at);
   const auto found = std::ranges::find(kMetrics, plain, &Metric::name);
   if (found == kMetrics.end()) {
-    std::array<std::string_view, kMetrics.size()> known;
-    std::ranges::transform(kMetrics, known.begin(), &Metric::name);
+    const std::vector<std::string_view> known = names_of(metrics());
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("there is no metric '{}'{}: use one of {}", plain,
                             did_you_mean(plain, known), fmt::join(known, ", ")));

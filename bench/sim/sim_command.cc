@@ -23,6 +23,7 @@
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/summary.h"
+#include "bench/workload/workload_spec.h"
 #include "cc/registry.h"
 #include "transport/base/return_if_error.h"
 
@@ -81,13 +82,11 @@ void print_row(std::string_view name, std::string_view what) {
 
 void print_list() {
   fmt::print("Topologies (--topology, [topology] kind)\n");
-  for (size_t i = 0; i < topology_kinds().size(); ++i) {
-    print_row(topology_kinds()[i], topology_summary(i));
-  }
+  for (const TopologyKind& kind : topology_kinds()) print_row(kind.name, kind.summary);
   fmt::print("\nWorkloads (--workload, [workload] kind)\n");
-  for (size_t i = 0; i < workload_kinds().size(); ++i) {
-    print_row(workload_kinds()[i], workload_summary(i));
-    print_row("", fmt::format("  {}", workload_keys(i)));
+  for (const WorkloadKind& kind : workload_kinds()) {
+    print_row(kind.name, kind.summary);
+    print_row("", fmt::format("  {}", kind.keys));
   }
   fmt::print("\nCongestion controls (--cc, [transport] cc)\n");
   for (const ControllerInfo& info : controllers()) {

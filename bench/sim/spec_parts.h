@@ -30,12 +30,12 @@ std::string read_congestion_control(SpecReader& reader, const std::string& other
 // `name` as it is when absolute, else inside `base_dir`.
 std::string path_in(const std::string& base_dir, const std::string& name);
 
-// Kinds and one line on each, for --list.
-std::span<const std::string_view> topology_kinds();
-std::string_view topology_summary(size_t kind);
-std::span<const std::string_view> workload_kinds();
-std::string_view workload_summary(size_t kind);
-std::string_view workload_keys(size_t kind);
+struct TopologyKind {
+  std::string_view name;
+  std::string_view summary;  // its keys first
+  Result<Topology> (*make)(SpecReader& reader);
+};
+std::span<const TopologyKind> topology_kinds();
 
 // Each `value` holds a table. Errors: kInvalidArgument and those of files.
 Result<Topology> read_topology(const SpecValue& value, const std::string& base_dir);

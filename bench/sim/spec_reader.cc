@@ -194,7 +194,7 @@ size_t SpecReader::choice(std::string_view key, size_t otherwise,
   return otherwise;
 }
 
-std::vector<uint64_t> SpecReader::wholes(std::string_view key, uint64_t max) {
+std::vector<uint64_t> SpecReader::read_wholes(std::string_view key, uint64_t max) {
   std::vector<uint64_t> numbers;
   const SpecValue* value = find(key);
   if (value == nullptr) return numbers;

@@ -18,6 +18,14 @@ namespace pacecar {
 // "(did you mean 'queue'?)" with a blank in front, or nothing when no word is near.
 std::string did_you_mean(std::string_view word, std::span<const std::string_view> known);
 
+// The `name` of each: words that a key takes.
+template <typename Named>
+std::vector<std::string_view> names_of(std::span<const Named> all) {
+  std::vector<std::string_view> names;
+  for (const Named& each : all) names.push_back(each.name);
+  return names;
+}
+
 // "417KB" (1000 bytes), "417KiB" or "417K" (1024), "417000".
 std::optional<Bytes> parse_bytes(std::string_view text);
 
@@ -39,7 +47,12 @@ class SpecReader {
   Duration duration(std::string_view key, Duration otherwise);
   // The index into `names` of the word that is given.
   size_t choice(std::string_view key, size_t otherwise, std::span<const std::string_view> names);
-  std::vector<uint64_t> wholes(std::string_view key, uint64_t max);
+  // A list of whole numbers from 0 to `max`.
+  template <typename Number = uint32_t>
+  std::vector<Number> wholes(std::string_view key, Number max) {
+    const std::vector<uint64_t> numbers = read_wholes(key, max);
+    return {numbers.begin(), numbers.end()};
+  }
   // Null when missing.
   const SpecValue* table(std::string_view key);
   const SpecValue* value(std::string_view key);
@@ -52,6 +65,7 @@ class SpecReader {
   Result<void> finish();
 
  private:
+  std::vector<uint64_t> read_wholes(std::string_view key, uint64_t max);
   const SpecValue* find(std::string_view key);
   void wrong(std::string_view key, const SpecValue& value, std::string_view wanted);
   std::optional<uint64_t> in_base_units(std::string_view key, std::string_view wanted,

@@ -226,8 +226,7 @@ Rate TransportSpec::first_rate_of(Rate nominal) const {
 
 std::string read_congestion_control(SpecReader& reader, const std::string& otherwise) {
   if (!reader.has("cc")) return otherwise;
-  std::vector<std::string_view> names;
-  std::ranges::transform(controllers(), std::back_inserter(names), &ControllerInfo::name);
+  const std::vector<std::string_view> names = names_of(controllers());
   return std::string(names[reader.choice("cc", 0, names)]);
 }
 
@@ -236,8 +235,7 @@ Result<TransportSpec> read_transport(const SpecValue& value) {
   TransportSpec spec;
   spec.congestion_control = read_congestion_control(reader, spec.congestion_control);
   if (reader.has("allocator")) {
-    std::vector<std::string_view> names;
-    std::ranges::transform(allocators(), std::back_inserter(names), &AllocatorInfo::name);
+    const std::vector<std::string_view> names = names_of(allocators());
     spec.allocator = names[reader.choice("allocator", 0, names)];
   }
   read_constants(reader, spec);

@@ -103,25 +103,24 @@ Workload all_to_all(Hosts hosts, uint32_t parallel, Bytes bytes) {
   return graph.take();
 }
 
-Result<Workload> random_flows(Hosts hosts, const FlowSizes& sizes, const RandomFlows& config,
-                              uint64_t seed) {
+Result<Workload> random_flows(Hosts hosts, const FlowSizes& sizes, double load, Rate rate,
+                              Duration length, uint64_t seed) {
   constexpr double kMaxFlows = 10'000'000;
   // Flows per nanosecond of all hosts together.
   const auto n = static_cast<double>(hosts.size());
-  const double arrivals =
-      n * config.load * static_cast<double>(config.rate.bps()) / 8e9 / sizes.mean();
-  const auto length = static_cast<double>(config.length.ns());
-  if (arrivals * length > kMaxFlows) {
+  const double arrivals = n * load * static_cast<double>(rate.bps()) / 8e9 / sizes.mean();
+  const auto end = static_cast<double>(length.ns());
+  if (arrivals * end > kMaxFlows) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("random flows: about {:.3g} flows would start; shorten the length or "
                             "lower the load to stay below {:.3g}",
-                            arrivals * length, kMaxFlows));
+                            arrivals * end, kMaxFlows));
   }
   FlowGraph graph("random flows");
   Prng prng(seed);
   for (double now = 0;;) {
     now -= std::log1p(-draw_fraction(prng)) / arrivals;
-    if (now >= length) break;
+    if (now >= end) break;
     const uint64_t from = prng.below(hosts.size());
     const uint64_t to = (from + 1 + prng.below(hosts.size() - 1)) % hosts.size();
     graph.add(hosts[from], hosts[to], sizes.at(draw_fraction(prng)),
