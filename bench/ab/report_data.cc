@@ -15,6 +15,7 @@ using Json = nlohmann::json;
 constexpr int kReportVersion = 1;
 constexpr size_t kCdfPoints = 200;
 constexpr size_t kSizeClasses = 10;
+constexpr const char* kDirections[] = {"lower", "higher", ""};  // by Better
 
 // The completed flows of all runs of a cell.
 struct DoneFlows {
@@ -122,22 +123,22 @@ class Builder {
 
   Json result() {
     const bool programs = experiment_.kind == Experiment::Kind::kPrograms;
-    return {{"schema_version", kReportVersion},
-            {"kind", programs ? "programs" : "simulation"},
-            {"name", experiment_.name},
-            {"description", experiment_.description},
-            {"baseline", experiment_.arms[experiment_.baseline].name},
-            {"provenance",
-             records_.empty() ? Json::object() : records_.begin()->second->provenance},
-            {"arms", experiment_.arms},
-            {"factors", experiment_.factors},
-            {"seeds", experiment_.seeds},
-            {"metrics", metrics()},
-            {"shown", experiment_.shown},
-            {"cells", cells_},
-            {"runs", runs_},
-            {"comparisons", comparisons_json(experiment_, summary_)},
-            {"thresholds", thresholds_json(experiment_, summary_)}};
+    return {
+        {"schema_version", kReportVersion},
+        {"kind", programs ? "programs" : "simulation"},
+        {"name", experiment_.name},
+        {"description", experiment_.description},
+        {"baseline", experiment_.arms[experiment_.baseline].name},
+        {"provenance", records_.empty() ? Json::object() : records_.begin()->second->provenance},
+        {"arms", experiment_.arms},
+        {"factors", experiment_.factors},
+        {"seeds", experiment_.seeds},
+        {"metrics", metrics()},
+        {"shown", experiment_.shown},
+        {"cells", cells_},
+        {"runs", runs_},
+        {"comparisons", comparisons_json(experiment_, summary_)},
+        {"thresholds", thresholds_json(experiment_, summary_)}};
   }
 
  private:
@@ -168,7 +169,7 @@ class Builder {
       metrics.push_back({{"name", name},
                          {"label", info.label},
                          {"unit", info.unit},
-                         {"better", text_of(info.better)}});
+                         {"better", kDirections[static_cast<size_t>(info.better)]}});
     }
     return metrics;
   }
@@ -184,7 +185,7 @@ class Builder {
 }  // namespace
 
 Json report_data(const Experiment& experiment, const Summary& summary,
-                       const std::vector<RunRecord>& records, const ResultsFolder& folder) {
+                 const std::vector<RunRecord>& records, const ResultsFolder& folder) {
   Builder builder(experiment, summary, records, folder);
   for (const CellSummary& cell : summary.cells) builder.add_cell(cell);
   return builder.result();
