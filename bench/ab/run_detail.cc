@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "bench/sim/counters.h"
 #include "bench/sim/metrics.h"
 
 namespace pacecar::ab {
@@ -211,25 +210,6 @@ std::map<std::string, double> run_metrics(const RunResult& run) {
     for (const std::string& job : run.jobs) add_metric(values, run, name + "@" + job);
   }
   return values;
-}
-
-Json run_counters(const RunResult& run) {
-  Json nics = Json::object();
-  for (const auto& field : nic_counter_fields()) {
-    nics[std::string(field.name)] = run.nics.*field.value;
-  }
-  Json fabric = Json::object();
-  for (const auto& field : fabric_counter_fields()) {
-    fabric[std::string(field.name)] = run.fabric.*field.value;
-  }
-  for (size_t i = 0; i < drop_names().size(); ++i) {
-    fabric["dropped"][std::string(drop_names()[i])] = run.fabric.dropped[i];
-  }
-  return {{"nics", nics},
-          {"fabric", fabric},
-          {"events", run.events},
-          {"complete", run.complete},
-          {"trace_hash", fmt::format("{:016x}", run.trace_hash)}};
 }
 
 }  // namespace pacecar::ab

@@ -17,7 +17,4 @@ double rounded(double value);
 // All metrics that the run has; with several jobs also those of each job alone ("fct_p99_us@bulk").
 std::map<std::string, double> run_metrics(const RunResult& run);
 
-// Sums of what the NICs and the fabric counted.
-nlohmann::json run_counters(const RunResult& run);
-
 }  // namespace pacecar::ab

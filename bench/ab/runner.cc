@@ -11,6 +11,7 @@
 #include "bench/ab/provenance.h"
 #include "bench/ab/run_detail.h"
 #include "bench/ab/run_hash.h"
+#include "bench/sim/result_json.h"
 #include "bench/sim/run.h"
 #include "transport/base/return_if_error.h"
 
@@ -37,7 +38,7 @@ int simulate(const Plan& plan, RunRecord record, const ResultsFolder& folder) {
   }
   record.ok = true;
   record.metrics = run_metrics(*result);
-  record.counters = run_counters(*result);
+  record.counters = counters_json(*result);
   std::fputs(to_line(record).c_str(), stdout);
   return 0;
 }

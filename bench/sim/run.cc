@@ -8,12 +8,12 @@
 #include <bit>
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <numeric>
 #include <optional>
 #include <span>
 
 #include "bench/sim/algorithms.h"
-#include "bench/sim/counters.h"
 #include "bench/sim/fairness.h"
 #include "bench/sim/ideal.h"
 #include "bench/sim/link_names.h"
@@ -34,8 +34,7 @@
 namespace pacecar {
 namespace {
 
-// Lets the faults of a run happen at their times.
-
+// Injects the faults of a run at their times.
 class FaultPlayer final : public EventSink {
  public:
   // `faults` are in the order of their times; all outlive the player; `trace` may be null.
@@ -49,7 +48,7 @@ class FaultPlayer final : public EventSink {
   // Time 0 is now.
   void begin() {
     begin_ = loop_.now();
-    // The fabric wants to know of all frozen hosts beforehand.
+    // The fabric takes the times of all frozen hosts in advance.
     for (const FaultEvent& fault : faults_) {
       if (fault.kind != FaultKind::kHostFrozen) continue;
       const Instant from = begin_ + fault.at;
@@ -106,10 +105,20 @@ class FaultPlayer final : public EventSink {
 constexpr Duration kQuiet = Duration::from_us(250);
 constexpr Duration kLongestSetUp = Duration::from_s(1);
 constexpr uint64_t kEventsPerReport = 1 << 16;
-// Peers are never given up: a run that cannot go on ends at its time limit.
+// The hosts' silence limit, so long that no peer counts as dead: a run that cannot go on ends at
+// its time limit.
 constexpr int64_t kSilencePerTimeLimit = 100;
 constexpr Duration kShortestSilence = Duration::from_s(10);
 constexpr uint32_t kWindowBits = 64;  // packets per word of an acknowledgement's bitmap
+
+// Two structs of counters, which are 64-bit numbers only, added or subtracted number by number.
+template <typename Counters, typename Operation>
+Counters combined(const Counters& a, const Counters& b, Operation operation) {
+  using Numbers = std::array<uint64_t, sizeof(Counters) / sizeof(uint64_t)>;
+  auto numbers = std::bit_cast<Numbers>(a);
+  std::ranges::transform(numbers, std::bit_cast<Numbers>(b), numbers.begin(), operation);
+  return std::bit_cast<Counters>(numbers);
+}
 
 double thread_cpu_seconds() {
   timespec time{};
@@ -141,7 +150,7 @@ Result<void> check_flows(const RunSpec& spec) {
   return {};
 }
 
-// Large enough for the fastest host.
+// In packets; large enough for the fastest host.
 uint32_t window_of(const RunSpec& spec) {
   const Rate line_rate = std::ranges::max(host_rates(spec.topology));
   constexpr uint32_t kMost = wire::kMaxBitmapWords * kWindowBits;
@@ -151,7 +160,8 @@ uint32_t window_of(const RunSpec& spec) {
   return std::bit_ceil(static_cast<uint32_t>(std::clamp<Bytes>(wanted, kWindowBits, kMost)));
 }
 
-// Room for every packet that hosts with this window make.
+// The fabric's configuration with room for the longest headers and datagrams of hosts with
+// `window`.
 FabricConfig fabric_config(const RunSpec& spec, uint32_t window) {
   FabricConfig config = spec.fabric;
   const size_t ack =
@@ -165,7 +175,7 @@ FabricConfig fabric_config(const RunSpec& spec, uint32_t window) {
   return config;
 }
 
-// A run and everything that takes part in it.
+// A run: fabric, hosts, traffic, faults, and what observes them.
 class Experiment {
  public:
   explicit Experiment(const RunSpec& spec) : spec_(spec) {}
@@ -173,7 +183,9 @@ class Experiment {
   Result<void> set_up() {
     const double started = thread_cpu_seconds();
     RETURN_IF_ERROR(check_flows(spec_));
-    RETURN_IF_ERROR(open_files());
+    if (!spec_.trace.empty()) {
+      ASSIGN_OR_RETURN(trace_, TraceFile::create(spec_.trace));
+    }
     window_ = window_of(spec_);
     ASSIGN_OR_RETURN(
         fabric_, Fabric::create(loop_, spec_.topology, fabric_config(spec_, window_), spec_.seed));
@@ -189,7 +201,10 @@ class Experiment {
   }
 
   Result<RunResult> run(const ProgressCallback& progress) {
-    RETURN_IF_ERROR(capture());
+    if (!spec_.pcap.empty()) {
+      ASSIGN_OR_RETURN(const auto link, find_link(spec_.topology, spec_.pcap_link));
+      RETURN_IF_ERROR(fabric_->capture(link, spec_.pcap));
+    }
     begin_ = loop_.now();
     fabric_before_ = fabric_->counters();
     nics_before_ = nic_counters();
@@ -199,7 +214,7 @@ class Experiment {
     faults_->begin();
     monitor_->begin();
     const double started = thread_cpu_seconds();
-    RETURN_IF_ERROR(play(progress));
+    play(progress);
     loop_cpu_seconds_ = thread_cpu_seconds() - started;
     if (trace_ != nullptr) {
       RETURN_IF_ERROR(trace_->close());
@@ -208,11 +223,6 @@ class Experiment {
   }
 
  private:
-  Result<void> open_files() {
-    if (spec_.trace.empty()) return {};
-    ASSIGN_OR_RETURN(trace_, TraceFile::create(spec_.trace));
-    return {};
-  }
   Result<void> make_hosts() {
     ASSIGN_OR_RETURN(const auto algorithms, algorithms_of(spec_));
     const Topology& topology = spec_.topology;
@@ -257,7 +267,7 @@ class Experiment {
     return {};
   }
 
-  // Runs until every posted buffer is advertised, and everything is acknowledged.
+  // Runs until all posted buffers are advertised and nothing is in flight.
   Result<void> settle() {
     uint64_t sent = ~uint64_t{0};
     while (sent != fabric_->counters().sent || fabric_->counters().in_flight > 0) {
@@ -292,12 +302,7 @@ class Experiment {
     return watched;
   }
 
-  Result<void> capture() {
-    if (spec_.pcap.empty()) return {};
-    ASSIGN_OR_RETURN(const auto link, find_link(spec_.topology, spec_.pcap_link));
-    return fabric_->capture(link, spec_.pcap);
-  }
-  Result<void> play(const ProgressCallback& progress) {
+  void play(const ProgressCallback& progress) {
     const Instant end = begin_ + spec_.time_limit;
     uint64_t next_report = loop_.events();
     while (!traffic_->done() && loop_.next_time() <= end) {
@@ -306,10 +311,9 @@ class Experiment {
       next_report = loop_.events() + kEventsPerReport;
       const double done = static_cast<double>(traffic_->arrived_bytes()) /
                           static_cast<double>(std::max<Bytes>(traffic_->total_bytes(), 1));
-      if (!progress({done, loop_.now() - begin_, loop_.events()})) return {};
+      if (!progress({done, loop_.now() - begin_, loop_.events()})) return;
     }
     if (!traffic_->done()) loop_.run_until(end);
-    return {};
   }
 
   void fill_ideals(RunResult& result) const {
@@ -339,7 +343,7 @@ class Experiment {
 
   NicCounters nic_counters() const {
     NicCounters sum;
-    for (const auto& host : hosts_) add(sum, host->nic().counters());
+    for (const auto& host : hosts_) sum = combined(sum, host->nic().counters(), std::plus<>());
     return sum;
   }
   Result<RunResult> result() {
@@ -354,7 +358,7 @@ class Experiment {
     result.duration = loop_.now() - begin_;
     result.complete = traffic_->done();
     result.switch_buffer_max_bytes = fabric_->switch_buffer_max();
-    result.nics = difference(nic_counters(), nics_before_);
+    result.nics = combined(nic_counters(), nics_before_, std::minus<>());
     result.fabric = fabric_->counters();
     if (!result.fabric.conserved()) {
       const FabricCounters& fabric = result.fabric;
@@ -365,7 +369,8 @@ class Experiment {
                       fabric.sent, fabric.duplicated, fabric.delivered, fabric.all_dropped(),
                       fabric.in_flight));
     }
-    result.fabric = difference(result.fabric, fabric_before_);
+    // Nothing was in flight before: settle() waits for that.
+    result.fabric = combined(result.fabric, fabric_before_, std::minus<>());
     monitor_->finish(result);
     result.base_rtt = spec_.transport.base_rtt;
     fill_shares(spec_, result);
