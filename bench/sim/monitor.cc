@@ -10,7 +10,7 @@
 namespace pacecar {
 namespace {
 
-// Of all queues over time; beyond it they are sampled less often from the start.
+// Samples of all queues together: with many switch ports a series has fewer points.
 constexpr size_t kQueueSamples = size_t{1} << 24;
 constexpr size_t kFewestPoints = 64;
 
@@ -28,7 +28,7 @@ LinkStats since(LinkStats now, const LinkStats& before) {
 
 float bps_of(Rate rate) { return static_cast<float>(rate.bps()); }
 
-// Every second row of a table.
+// Keeps every second row of a table.
 template <typename T>
 void drop_every_second(std::vector<T>& table, size_t row, size_t rows) {
   for (size_t i = 0; 2 * i < rows; ++i) {
@@ -141,7 +141,7 @@ LimitSeries Monitor::limit_series(size_t flow) const {
   return series;
 }
 
-// Of a cable whose rate faults may have changed.
+// A cable's mean rate: faults may have changed it.
 double Monitor::mean_bps(uint32_t cable, Duration from, Duration until) const {
   double bits = 0;
   Duration begin = from;
@@ -154,12 +154,6 @@ double Monitor::mean_bps(uint32_t cable, Duration from, Duration until) const {
     bps = static_cast<double>(fault.rate.bps());
   }
   return (bits + bps * (until - begin).seconds()) / (until - from).seconds();
-}
-
-double Monitor::queue_percentile(LinkId link, double percent) const {
-  const auto port = static_cast<size_t>(std::ranges::find(ports_, link) - ports_.begin());
-  if (samples_ == 0 || port == ports_.size()) return 0;
-  return percentile(queue_series(port).values, percent);
 }
 
 void Monitor::finish(RunResult& result) const {
@@ -196,7 +190,9 @@ void Monitor::finish(RunResult& result) const {
   std::ranges::stable_sort(busiest, std::greater<>(), most);
   if (!busiest.empty()) {
     result.queue_max_bytes = most(busiest.front());
-    result.queue_p99_bytes = queue_percentile(ports_[busiest.front()], 99);
+    if (samples_ > 0) {
+      result.queue_p99_bytes = percentile(queue_series(busiest.front()).values, 99);
+    }
   }
   busiest.resize(std::min(busiest.size(), sampling_.series));
   for (const size_t port : busiest) {

@@ -1,6 +1,6 @@
-// Looks at a run from time to time: how long the queues of the switches are, how fast the largest
-// flows go and why not faster. Memory is bounded: when a series is full, every second sample is
-// dropped and samples are taken half as often from then on.
+// Samples a run at intervals: the queues of the switches, the rates of the largest flows and what
+// limits them. Memory is bounded: when a series is full, every second sample is dropped, and the
+// interval doubles. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,12 @@ class Monitor final : public EventSink {
     std::function<Explanation()> explain;
   };
 
-  // All outlive the monitor; so does `spec`, whose topology, faults and sampling count.
+  // `loop`, `fabric` and `spec` outlive the monitor.
   Monitor(EventLoop& loop, Fabric& fabric, const RunSpec& spec, std::vector<WatchedFlow> flows);
 
-  // Time 0 is now: what links have done before does not count. The first sample is taken at once.
+  // Time 0 is now: what links have sent before does not count. The first sample is taken at once.
   void begin();
-  // Fills links, queues, rates, limits and what follows from them.
+  // Fills links, queues, rates, limits, and the figures that are computed from them.
   void finish(RunResult& result) const;
 
   void on_event(Instant now, uint32_t what) override;
@@ -50,7 +50,6 @@ class Monitor final : public EventSink {
   Series rate_series(size_t flow) const;
   LimitSeries limit_series(size_t flow) const;
   double mean_bps(uint32_t cable, Duration from, Duration until) const;
-  double queue_percentile(LinkId link, double percent) const;
 
   EventLoop& loop_;
   Fabric& fabric_;
@@ -60,12 +59,12 @@ class Monitor final : public EventSink {
   std::vector<WatchedFlow> flows_;
   EventLoop::TimerId timer_;
   Duration interval_;
-  size_t points_ = 0;              // most samples
+  size_t points_ = 0;              // most samples of a series
   std::vector<LinkId> ports_;      // of switches
   std::vector<LinkStats> before_;  // by link, at time 0
   EventLoop::TimerId warm_timer_;
   std::vector<Bytes> sent_before_;        // by link, until the end of the warm-up
-  std::vector<Bytes> queues_of_warm_up_;  // the longest, by link; empty: it is not over
+  std::vector<Bytes> queues_of_warm_up_;  // the longest, by link; empty until it is over
   size_t samples_ = 0;
   std::vector<uint32_t> queues_;  // [sample][port]
   std::vector<Bytes> arrived_;    // [sample][flow]

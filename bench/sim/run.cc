@@ -19,7 +19,6 @@
 #include "bench/sim/link_names.h"
 #include "bench/sim/monitor.h"
 #include "bench/sim/run_spec.h"
-#include "bench/sim/shared_nic.h"
 #include "bench/sim/sim_host.h"
 #include "bench/sim/spec_file.h"
 #include "bench/sim/trace_file.h"

@@ -13,18 +13,18 @@ namespace {
 
 enum Wake : uint32_t { kTimer, kPort };
 
-// No memory is there; nothing reads or writes it.
+// No memory is there, and nothing reads or writes it.
 constexpr uint64_t kPayloadAddress = uint64_t{1} << 44;
 constexpr size_t kPayloadBytes = size_t{1} << 42;
 
-// The payload, and the messenger's own.
+// Regions of a host besides those of its flows and connections: the payload, and the messenger's.
 constexpr uint32_t kOwnRegions = 4;
 
 uint32_t next_random(void* prng) {
   return static_cast<uint32_t>(static_cast<Prng*>(prng)->next_u64());
 }
 
-// What a host's clock would show at the beginning of the simulation.
+// The hosts' clocks differ at the beginning of the simulation.
 Duration clock_offset(uint32_t host) {
   return Duration::from_ns(static_cast<int64_t>(Prng(host).below(1'000'000)));
 }
@@ -34,14 +34,14 @@ AckPolicy ack_policy(const TransportSpec& transport) {
   return {.bytes = transport.ack_bytes, .out_of_order_at_once = false, .idle = transport.base_rtt};
 }
 
-// Hosts that are never late need no patience beyond the network's own.
+// Simulated hosts are never late, so a probe need not wait for them.
 LossRecovery loss_recovery(const TransportSpec& transport) {
   return {.reordering = transport.reordering,
           .packet_timeout = transport.timeout,
           .min_probe = Duration()};
 }
 
-// What the NIC makes at a time.
+// What a flow sends in one turn.
 uint32_t packets_per_turn(const TransportSpec& transport) {
   return static_cast<uint32_t>(transport.burst / transport.mtu);
 }
@@ -88,7 +88,7 @@ Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric
            .congestion_control = config.congestion_control,
            .constants = config.congestion_control == spec.transport.congestion_control
                             ? spec.transport.constants
-                            : std::vector<NamedValue>(),  // a job with an algorithm of its own
+                            : std::vector<NamedValue>(),  // of another algorithm, which a job has
            .allocator = config.allocator,
            .line_rate = config.line_rate,
            .rate_max = spec.transport.rate_max,
