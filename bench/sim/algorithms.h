@@ -1,5 +1,5 @@
-// Which congestion control, weight and allocator each host of a run has: its own jobs', or the
-// experiment's.
+// Which congestion control, weight and allocator each host of a run has: those of its jobs, or else
+// the experiment's. Pure.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ struct Algorithms {
   std::vector<std::string> allocators;  // by host, as a receiver; empty: receives nothing
 };
 
-// A host that receives under several algorithms has the allocator of those that obey one; the
-// others are granted the line rate. Errors: kInvalidArgument if jobs need two of them at one host,
-// or an unknown one.
+// A host that receives under several algorithms has the allocator of those that take grants; the
+// others are granted the line rate. Errors: kInvalidArgument if the jobs of a host need two
+// different ones, or for an unknown algorithm.
 Result<Algorithms> algorithms_of(const RunSpec& spec);
 
 }  // namespace pacecar
