@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 
 #include "bench/perf/json_fields.h"
 #include "transport/base/to_number.h"
@@ -12,7 +14,7 @@ namespace pacecar::ab {
 namespace {
 
 using Json = nlohmann::json;
-using Words = std::vector<std::string_view>;
+using Words = std::vector<std::string>;
 
 constexpr double kGbitsPerMib = 1024 * 1024 * 8 / 1e9;
 
@@ -22,25 +24,16 @@ struct SizeFigures {
   std::map<std::string, double> values;
 };
 
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    lines.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
 }
 
-Words words_of(std::string_view line) {
-  constexpr std::string_view kBlank = " \t\r";
-  Words words;
-  for (size_t begin = line.find_first_not_of(kBlank); begin != std::string_view::npos;) {
-    const size_t end = std::min(line.find_first_of(kBlank, begin), line.size());
-    words.push_back(line.substr(begin, end - begin));
-    begin = line.find_first_not_of(kBlank, end);
-  }
-  return words;
+Words words_of(const std::string& line) {
+  std::istringstream stream(line);
+  return {std::istream_iterator<std::string>(stream), {}};
 }
 
 std::optional<double> number_of(std::string_view word) {
@@ -82,17 +75,17 @@ std::vector<std::pair<const Column*, double>> columns_of(std::string_view header
   return columns;
 }
 
-std::vector<SizeFigures> perftest_columns(std::string_view output) {
+std::vector<SizeFigures> perftest_columns(const std::string& output) {
   std::vector<SizeFigures> sizes;
   std::vector<std::pair<const Column*, double>> columns;
-  for (const std::string_view line : lines_of(output)) {
+  for (const std::string& line : lines_of(output)) {
     const Words words = words_of(line);
     if (!words.empty() && words[0] == "#bytes") {
       columns = columns_of(line);
       continue;
     }
     if (columns.empty() || words.size() < 3 || !number_of(words[0])) continue;
-    SizeFigures figures{std::string(words[0]), {}};
+    SizeFigures figures{words[0], {}};
     for (size_t i = 0; i < columns.size() && i + 2 < words.size(); ++i) {
       const auto value = number_of(words[i + 2]);
       const auto& [column, scale] = columns[i];
@@ -127,7 +120,7 @@ SizeFigures json_figures(const Json& result, const Json& document) {
   return figures;
 }
 
-std::vector<SizeFigures> perftest_json(std::string_view output) {
+std::vector<SizeFigures> perftest_json(const std::string& output) {
   const size_t begin = output.find('{');
   const size_t end = output.rfind('}');
   if (begin == std::string_view::npos || end == std::string_view::npos || end < begin) return {};
@@ -152,7 +145,7 @@ std::optional<SizeFigures> nccl_line(const Words& words) {
   constexpr size_t kLeast = 3 + 2 * kFields;
   if (words.size() < kLeast || !number_of(words[0]) || !number_of(words[1])) return std::nullopt;
   if (number_of(words[2])) return std::nullopt;  // a type is no number
-  SizeFigures figures{std::string(words[0]), {}};
+  SizeFigures figures{words[0], {}};
   const size_t out_of_place = words.size() - 2 * kFields;
   for (size_t i = 0; i < kFields; ++i) {
     const auto out = number_of(words[out_of_place + i]);
@@ -165,11 +158,11 @@ std::optional<SizeFigures> nccl_line(const Words& words) {
   return figures;
 }
 
-std::vector<SizeFigures> nccl_table(std::string_view output, std::optional<double>& average) {
+std::vector<SizeFigures> nccl_table(const std::string& output, std::optional<double>& average) {
   constexpr std::string_view kAverage = "# Avg bus bandwidth";
   std::vector<SizeFigures> sizes;
   bool table = false;
-  for (const std::string_view line : lines_of(output)) {
+  for (const std::string& line : lines_of(output)) {
     const Words words = words_of(line);
     if (line.starts_with(kAverage) && !words.empty()) average = number_of(words.back());
     table |= line.starts_with('#') && line.find("busbw") != std::string_view::npos;
@@ -182,7 +175,7 @@ std::vector<SizeFigures> nccl_table(std::string_view output, std::optional<doubl
 // --- any other program ---
 
 // The last line, {"metrics": {"NAME": NUMBER, ...}}.
-void add_named(std::string_view output, ParsedOutput& parsed) {
+void add_named(const std::string& output, ParsedOutput& parsed) {
   const auto lines = lines_of(output);
   if (lines.empty()) return;
   const Json document = perf::parse_json(lines.back());
@@ -212,7 +205,8 @@ void add_sizes(const std::vector<SizeFigures>& sizes, ParsedOutput& parsed) {
 
 }  // namespace
 
-ParsedOutput parse_output(std::string_view output) {
+ParsedOutput parse_output(std::string_view text) {
+  const std::string output(text);
   ParsedOutput parsed;
   std::optional<double> average;
   std::vector<SizeFigures> sizes = nccl_table(output, average);

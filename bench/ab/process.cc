@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 #include "transport/base/file_descriptor.h"
 
@@ -87,17 +88,14 @@ std::string Outcome::cause() const {
 }
 
 std::string last_lines(const std::string& text, size_t count) {
+  std::istringstream stream(text);
   std::vector<std::string> lines;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string line = text.substr(begin, end - begin);
-    if (line.find_first_not_of(" \t\r") != std::string::npos) lines.push_back(std::move(line));
-    begin = end + 1;
+  for (std::string line; std::getline(stream, line);) {
+    if (line.find_first_not_of(" \t\r") != std::string::npos) lines.push_back(line);
   }
-  const size_t first = lines.size() - std::min(lines.size(), count);
-  std::string result;
-  for (size_t i = first; i < lines.size(); ++i) result += (i > first ? "\n" : "") + lines[i];
-  return result;
+  const size_t more = lines.size() - std::min(lines.size(), count);
+  return fmt::format("{}",
+                     fmt::join(lines.begin() + static_cast<ptrdiff_t>(more), lines.end(), "\n"));
 }
 
 Processes::Processes() {

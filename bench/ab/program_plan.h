@@ -11,7 +11,7 @@
 
 namespace pacecar::ab {
 
-// Nothing for a plan of simulations. Errors: kNotFound, kInvalidArgument; one sentence with file,
+// Nothing for a plan of simulations. Errors: kSystem, kInvalidArgument; one sentence with file,
 // line, cause and cure. `name` stands for the file in messages.
 Result<std::optional<ProgramPlan>> parse_program_plan(std::string_view text,
                                                       const std::string& name);

@@ -20,7 +20,7 @@ struct RunRecord {
   bool ok = false;
   std::string error;                      // one line, when not ok
   std::map<std::string, double> metrics;  // those that the run has
-  nlohmann::json counters;        // sums of what NICs and fabric counted
+  nlohmann::json counters;                // sums of what NICs and fabric counted
   std::string detail;                     // file with flows and series, beside runs.jsonl; or empty
   double wall_seconds = 0;
   nlohmann::json provenance;  // provenance.h

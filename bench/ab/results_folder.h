@@ -34,7 +34,8 @@ class ResultsFolder {
   // Replaces all records written so far.
   Result<void> write_records(const std::vector<RunRecord>& records) const;
 
-  // Errors: kNotFound where the folder holds no results, kInvalidArgument where they are unreadable.
+  // Errors: kNotFound where the folder holds no results, kInvalidArgument where they are
+  // unreadable.
   Result<Experiment> read_experiment() const;
   // None yet: an empty list.
   Result<std::vector<RunRecord>> read_finished() const;

@@ -1,5 +1,5 @@
-// Statistics of a few samples. A pair is one sample of each of two arms under the same seed (of real
-// programs: in the same block), so that the seed's effect on both cancels out.
+// Statistics of a few samples. A pair is one sample of each of two arms under the same seed (of
+// real programs: in the same block), so that the seed's effect on both cancels out.
 //
 // The interval of the mean difference is a bootstrap over pairs: bias-corrected and accelerated
 // (Efron, "Better bootstrap confidence intervals", 1987), its levels widened for small n

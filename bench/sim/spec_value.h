@@ -29,6 +29,7 @@ struct SpecValue;
 class SpecTable {
  public:
   const std::vector<SpecEntry>& entries() const { return entries_; }
+  bool empty() const { return entries_.empty(); }
   // Null when there is none.
   const SpecValue* find(std::string_view key) const;
   SpecValue* find(std::string_view key);
