@@ -45,7 +45,8 @@ MetricInfo metric_info(const std::string& name) {
   const std::string plain = name.substr(0, at);
   const std::string part = at == std::string::npos ? "" : " (" + name.substr(at + 1) + ")";
   // Programs first: of a simulation, wall_s is no result.
-  for (const std::span<const Metric> known : {std::span<const Metric>(kProgramMetrics), metrics()}) {
+  for (const std::span<const Metric> known :
+       {std::span<const Metric>(kProgramMetrics), metrics()}) {
     const auto found = std::ranges::find(known, plain, &Metric::name);
     if (found == known.end()) continue;
     return {std::string(found->doc) + part, std::string(found->unit), found->better};

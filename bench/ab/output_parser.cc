@@ -41,20 +41,27 @@ std::optional<double> number_of(std::string_view word) {
   return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
-// --- perftest's columns ---
+// --- perftest ---
 
 struct Column {
   std::string_view heading;  // as it begins
+  const char* key;           // in JSON
   const char* metric;        // nullptr: not kept
-  bool bandwidth = false;    // its unit is in brackets
+  bool bandwidth = false;    // its unit is in brackets, or in "BW_unit"
 };
 constexpr Column kColumns[] = {
-    {"BW peak", "bw_peak_gbps", true}, {"BW average", "bw_gbps", true},
-    {"MsgRate", "message_rate_mpps"},  {"t_min", "lat_min_us"},
-    {"t_max", "lat_max_us"},           {"t_typical", "lat_typical_us"},
-    {"t_avg", "lat_avg_us"},           {"t_stdev", "lat_stdev_us"},
-    {"99% percentile", "lat_p99_us"},  {"99.9% percentile", "lat_p999_us"},
-    {"tps average", nullptr},          {"CPU_Util", nullptr},
+    {"BW peak", "BW_peak", "bw_peak_gbps", true},
+    {"BW average", "BW_average", "bw_gbps", true},
+    {"MsgRate", "MsgRate", "message_rate_mpps"},
+    {"t_min", "t_min", "lat_min_us"},
+    {"t_max", "t_max", "lat_max_us"},
+    {"t_typical", "t_typical", "lat_typical_us"},
+    {"t_avg", "t_avg", "lat_avg_us"},
+    {"t_stdev", "t_stdev", "lat_stdev_us"},
+    {"99% percentile", "percentile_99", "lat_p99_us"},
+    {"99.9% percentile", "percentile_99.9", "lat_p999_us"},
+    {"tps average", nullptr, nullptr},
+    {"CPU_Util", nullptr, nullptr},
 };
 
 // The columns behind "#bytes #iterations", in the header's order.
@@ -96,26 +103,16 @@ std::vector<SizeFigures> perftest_columns(const std::string& output) {
   return sizes;
 }
 
-// --- perftest's JSON, and ours ---
-
-constexpr std::pair<const char*, const char*> kJsonKeys[] = {
-    {"BW_peak", "bw_peak_gbps"},      {"BW_average", "bw_gbps"},
-    {"MsgRate", "message_rate_mpps"}, {"t_min", "lat_min_us"},
-    {"t_max", "lat_max_us"},          {"t_typical", "lat_typical_us"},
-    {"t_avg", "lat_avg_us"},          {"t_stdev", "lat_stdev_us"},
-    {"percentile_99", "lat_p99_us"},  {"percentile_99.9", "lat_p999_us"},
-};
-
 SizeFigures json_figures(const Json& result, const Json& document) {
   SizeFigures figures;
   if (result.contains("MsgSize")) figures.size = result["MsgSize"].dump();
-  // Ours names the unit beside the figures, perftest at the top.
+  // `pacecar bw` names the unit next to the figures, perftest at the top.
   const Json unit = result.value("BW_unit", document.value("BW_unit", Json()));
   const bool mebibytes = unit.is_string() && unit.get<std::string>().starts_with("M");
-  for (const auto& [key, metric] : kJsonKeys) {
-    if (!result.contains(key) || !result[key].is_number()) continue;
-    const bool scaled = mebibytes && std::string_view(key).starts_with("BW");
-    figures.values[metric] = result[key].get<double>() * (scaled ? kGbitsPerMib : 1);
+  for (const auto& [heading, key, metric, bandwidth] : kColumns) {
+    if (key == nullptr || !result.contains(key) || !result[key].is_number()) continue;
+    const double scale = bandwidth && mebibytes ? kGbitsPerMib : 1;
+    figures.values[metric] = result[key].get<double>() * scale;
   }
   return figures;
 }

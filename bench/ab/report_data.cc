@@ -17,30 +17,28 @@ constexpr size_t kCdfPoints = 200;
 constexpr size_t kSizeClasses = 10;
 constexpr const char* kDirections[] = {"lower", "higher", ""};  // by Better
 
-// The completed flows of all runs of a cell.
-struct DoneFlows {
-  struct Flow {
-    double bytes = 0;
-    double slowdown = 0;
-  };
-  std::vector<double> times_us;
-  std::vector<Flow> flows;
+struct DoneFlow {
+  double bytes = 0;
+  double time_us = 0;
+  double slowdown = 0;
 };
 
-void add_flows(const Json& flows, DoneFlows& done) {
+void add_flows(const Json& flows, std::vector<DoneFlow>& done) {
   for (size_t i = 0; i < flows.at("id").size(); ++i) {
     if (flows.at("finish_us")[i].is_null()) continue;
     const double time =
         flows.at("finish_us")[i].get<double>() - flows.at("start_us")[i].get<double>();
     const double ideal = flows.at("ideal_us")[i].get<double>();
-    done.times_us.push_back(time);
-    done.flows.push_back({flows.at("bytes")[i].get<double>(), ideal > 0 ? time / ideal : 1});
+    done.push_back({flows.at("bytes")[i].get<double>(), time, ideal > 0 ? time / ideal : 1});
   }
 }
 
-Json cdf_json(std::vector<double>& samples) {
-  if (samples.empty()) return {};
-  std::sort(samples.begin(), samples.end());
+// Of the flows' completion times.
+Json cdf_json(const std::vector<DoneFlow>& flows) {
+  if (flows.empty()) return {};
+  std::vector<double> samples;
+  for (const DoneFlow& flow : flows) samples.push_back(flow.time_us);
+  std::ranges::sort(samples);
   const size_t points = std::min(kCdfPoints, samples.size());
   Json x = Json::array();
   Json y = Json::array();
@@ -55,9 +53,8 @@ Json cdf_json(std::vector<double>& samples) {
 
 // Slowdowns by size: classes with about the same number of flows. Flows of one size are in one
 // class.
-Json slowdowns_json(std::vector<DoneFlows::Flow>& flows) {
-  std::sort(flows.begin(), flows.end(),
-            [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+Json slowdowns_json(std::vector<DoneFlow> flows) {
+  std::ranges::sort(flows, {}, &DoneFlow::bytes);
   Json classes = Json::array();
   for (size_t begin = 0; begin < flows.size();) {
     size_t end = std::min(begin + flows.size() / kSizeClasses + 1, flows.size());
@@ -81,14 +78,11 @@ void keep_what_is_shown(Json& detail) {
   detail.erase("flows");
   detail.erase("jobs");
   const auto peak = [](const Json& queue) {
-    double most = 0;
-    for (const Json& value : queue.at("values")) most = std::max(most, value.get<double>());
-    return most;
+    const auto values = queue.at("values").get<std::vector<double>>();
+    return values.empty() ? 0 : std::ranges::max(values);
   };
   Json& queues = detail.at("queues");
-  const auto longest =
-      std::max_element(queues.begin(), queues.end(),
-                       [&](const Json& a, const Json& b) { return peak(a) < peak(b); });
+  const auto longest = std::ranges::max_element(queues, {}, peak);
   detail["queue"] = longest == queues.end() ? Json() : std::move(*longest);
   detail.erase("queues");
 }
@@ -104,7 +98,7 @@ class Builder {
   void add_cell(const CellSummary& summary) {
     Json cell = cell_json(experiment_, summary);
     const size_t number = cells_.size();
-    DoneFlows done;
+    std::vector<DoneFlow> done;  // of all runs of the cell
     bool kept = false;
     for (const size_t run : summary.runs) {
       const RunRecord& record = *records_.at(run);
@@ -116,8 +110,8 @@ class Builder {
       add_run(record, number, kept ? Json() : detail);
       kept = kept || !detail.is_null();
     }
-    cell["fct_cdf_us"] = cdf_json(done.times_us);
-    cell["slowdown_by_size"] = slowdowns_json(done.flows);
+    cell["fct_cdf_us"] = cdf_json(done);
+    cell["slowdown_by_size"] = slowdowns_json(std::move(done));
     cells_.push_back(std::move(cell));
   }
 

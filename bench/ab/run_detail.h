@@ -1,5 +1,5 @@
-// The details of a simulated run beside its metrics: flows, queues and rates over time, links.
-// Written as one JSON file per run; report_data.h has the schema (there "detail").
+// The details of a simulated run: flows, queues and rates over time, links. They become one JSON
+// file per run; report_data.h has the schema ("detail"). Pure.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 namespace pacecar::ab {
 
 nlohmann::json run_detail(const RunResult& run);
-// To thousandths, which is all that a plot shows.
+// To thousandths.
 double rounded(double value);
 
 // All metrics that the run has; with several jobs also those of each job alone ("fct_p99_us@bulk").

@@ -61,17 +61,14 @@ std::string csv_number(const std::optional<double>& value) {
   return value ? fmt::format("{}", *value) : "";
 }
 
-// The columns of a comparison; empty ones for the baseline's own cells, and for what is not shown.
+// The columns of a comparison; they are empty for the baseline's cells and other metrics than those
+// that are compared.
 std::string csv_comparison(const Comparison* comparison) {
   if (comparison == nullptr) return ",,,,,,,";
   const PairedResult& result = comparison->result;
-  std::optional<double> low;
-  std::optional<double> high;
-  if (result.interval) {
-    low = result.interval->low;
-    high = result.interval->high;
-  }
-  return fmt::format(",{},{},{},{},{},{},{}", result.difference, csv_number(low), csv_number(high),
+  const std::string interval =
+      result.interval ? fmt::format("{},{}", result.interval->low, result.interval->high) : ",";
+  return fmt::format(",{},{},{},{},{},{}", result.difference, interval,
                      csv_number(comparison->ratio), csv_number(result.cohens_d),
                      csv_number(result.p_holm), csv_field(std::string(text_of(result.verdict))));
 }
@@ -131,15 +128,15 @@ std::string summary_json(const Experiment& experiment, const Summary& summary) {
     failed.push_back({{"index", record.index}, {"error", record.error}});
   }
   const Json json = {{"schema_version", kSummaryVersion},
-                           {"name", experiment.name},
-                           {"baseline", experiment.arms[experiment.baseline].name},
-                           {"seeds", experiment.seeds},
-                           {"cells", cells},
-                           {"comparisons", comparisons_json(experiment, summary)},
-                           {"thresholds", thresholds_json(experiment, summary)},
-                           {"failed", failed},
-                           {"unfinished", summary.unfinished},
-                           {"passed", summary.passed() && summary.failed.empty()}};
+                     {"name", experiment.name},
+                     {"baseline", experiment.arms[experiment.baseline].name},
+                     {"seeds", experiment.seeds},
+                     {"cells", cells},
+                     {"comparisons", comparisons_json(experiment, summary)},
+                     {"thresholds", thresholds_json(experiment, summary)},
+                     {"failed", failed},
+                     {"unfinished", summary.unfinished},
+                     {"passed", summary.passed() && summary.failed.empty()}};
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "cc/registry.h"
@@ -52,6 +53,9 @@ Result<Algorithms> algorithms_of(const RunSpec& spec) {
                            "transport.allocator",
                            flow.destination));
   }
+  std::ranges::replace(all.controls, std::string(), spec.transport.congestion_control);
+  std::ranges::replace(all.weights, 0U, 1U);
+  std::ranges::replace(all.allocators, std::string(), spec.transport.allocator);
   return all;
 }
 

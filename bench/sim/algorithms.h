@@ -12,9 +12,9 @@
 namespace pacecar {
 
 struct Algorithms {
-  std::vector<std::string> controls;    // by host, as a sender; empty: sends nothing
-  std::vector<uint32_t> weights;        // by host, as a sender; 0: sends nothing
-  std::vector<std::string> allocators;  // by host, as a receiver; empty: receives nothing
+  std::vector<std::string> controls;    // by host, as a sender
+  std::vector<uint32_t> weights;        // by host, as a sender
+  std::vector<std::string> allocators;  // by host, as a receiver; empty: that of its own control
 };
 
 // A host that receives under several algorithms has the allocator of those that take grants; the

@@ -4,12 +4,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "bench/sim/run_result.h"
 #include "bench/sim/run_spec.h"
+#include "bench/sim/traffic.h"
 #include "transport/sim/event_loop.h"
 #include "transport/sim/fabric.h"
 
@@ -17,16 +17,9 @@ namespace pacecar {
 
 class Monitor final : public EventSink {
  public:
-  struct WatchedFlow {
-    std::string name;
-    size_t flow = 0;  // index into the flows
-    uint32_t source = 0;
-    uint32_t destination = 0;
-    std::function<Explanation()> explain;
-  };
-
-  // `loop`, `fabric` and `spec` outlive the monitor.
-  Monitor(EventLoop& loop, Fabric& fabric, const RunSpec& spec, std::vector<WatchedFlow> flows);
+  // `flows` are those to sample, indices into the workload's. Everything else outlives the monitor.
+  Monitor(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const Traffic& traffic,
+          std::vector<uint32_t> flows);
 
   // Time 0 is now: what links have sent before does not count. The first sample is taken at once.
   void begin();
@@ -42,10 +35,16 @@ class Monitor final : public EventSink {
     float core = 0;
     LimitedBy limited_by{};
   };
+  struct Sample {
+    std::vector<uint32_t> queues;  // bytes, by port
+    std::vector<Bytes> arrived;    // by flow
+    std::vector<Limits> limits;    // by flow
+  };
 
   void sample();
   void halve();
   void end_warm_up();
+  std::string name_of(size_t flow) const;
   Series queue_series(size_t port) const;
   Series rate_series(size_t flow) const;
   LimitSeries limit_series(size_t flow) const;
@@ -53,10 +52,9 @@ class Monitor final : public EventSink {
 
   EventLoop& loop_;
   Fabric& fabric_;
-  const Topology& topology_;
-  const std::vector<FaultEvent>& faults_;
-  const SamplingSpec& sampling_;
-  std::vector<WatchedFlow> flows_;
+  const RunSpec& spec_;
+  const Traffic& traffic_;
+  std::vector<uint32_t> flows_;
   EventLoop::TimerId timer_;
   Duration interval_;
   size_t points_ = 0;              // most samples of a series
@@ -65,10 +63,7 @@ class Monitor final : public EventSink {
   EventLoop::TimerId warm_timer_;
   std::vector<Bytes> sent_before_;        // by link, until the end of the warm-up
   std::vector<Bytes> queues_of_warm_up_;  // the longest, by link; empty until it is over
-  size_t samples_ = 0;
-  std::vector<uint32_t> queues_;  // [sample][port]
-  std::vector<Bytes> arrived_;    // [sample][flow]
-  std::vector<Limits> limits_;    // [sample][flow]
+  std::vector<Sample> samples_;
 };
 
 }  // namespace pacecar

@@ -104,10 +104,6 @@ class FaultPlayer final : public EventSink {
 constexpr Duration kQuiet = Duration::from_us(250);
 constexpr Duration kLongestSetUp = Duration::from_s(1);
 constexpr uint64_t kEventsPerReport = 1 << 16;
-// The hosts' silence limit, so long that no peer counts as dead: a run that cannot go on ends at
-// its time limit.
-constexpr int64_t kSilencePerTimeLimit = 100;
-constexpr Duration kShortestSilence = Duration::from_s(10);
 constexpr uint32_t kWindowBits = 64;  // packets per word of an acknowledgement's bitmap
 
 // Two structs of counters, which are 64-bit numbers only, added or subtracted number by number.
@@ -151,7 +147,7 @@ Result<void> check_flows(const RunSpec& spec) {
 
 // In packets; large enough for the fastest host.
 uint32_t window_of(const RunSpec& spec) {
-  const Rate line_rate = std::ranges::max(host_rates(spec.topology));
+  const Rate line_rate = std::ranges::max(host_limits(spec.topology).out);
   constexpr uint32_t kMost = wire::kMaxBitmapWords * kWindowBits;
   const Bytes wanted = spec.transport.window_packets != 0
                            ? spec.transport.window_packets
@@ -192,7 +188,7 @@ class Experiment {
                      spec_.transport.receives_posted, trace_.get());
     RETURN_IF_ERROR(make_hosts());
     RETURN_IF_ERROR(traffic_->set_up(hosts_));
-    monitor_.emplace(loop_, *fabric_, spec_, watched_flows());
+    monitor_.emplace(loop_, *fabric_, spec_, *traffic_, sampled_flows());
     faults_.emplace(loop_, *fabric_, spec_.faults, trace_.get());
     const auto settled = settle();
     set_up_cpu_seconds_ = thread_cpu_seconds() - started;
@@ -237,30 +233,21 @@ class Experiment {
             fmt::format("host {} has {} peers, more than {}: use fewer senders per receiver", host,
                         std::max(peers.to, peers.from), Immediate::kMaxConnections));
       }
-      const auto name_or = [](const std::string& name, const std::string& otherwise) {
-        return name.empty() ? otherwise : name;
-      };
-      const Rate nominal = spec_.transport.nominal_rate(fabric_->port(host).caps().line_rate);
       ASSIGN_OR_RETURN(
           auto made,
-          SimHost::create(
-              loop_, *fabric_, spec_,
-              {.number = host,
-               .congestion_control =
-                   name_or(algorithms.controls[host], spec_.transport.congestion_control),
-               .allocator = name_or(algorithms.allocators[host], spec_.transport.allocator),
-               .weight = std::max(algorithms.weights[host], 1U),
-               .line_rate = nominal,
-               .first_rate = spec_.transport.first_rate_of(nominal),
-               .shared = nics_.empty() ? nullptr : nics_[topology.host_of(host)].get(),
-               .received = received_,
-               .flows = peers.to + peers.from,
-               .connections = std::max(peers.to, peers.from),
-               .window_packets = window_,
-               .silence_limit = std::max(spec_.time_limit * kSilencePerTimeLimit, kShortestSilence),
-               .seed = seeds.next_u64(),
-               .report_steps = trace_ != nullptr},
-              *traffic_));
+          SimHost::create(loop_, *fabric_, spec_,
+                          {.number = host,
+                           .congestion_control = algorithms.controls[host],
+                           .allocator = algorithms.allocators[host],
+                           .weight = algorithms.weights[host],
+                           .shared = nics_.empty() ? nullptr : nics_[topology.host_of(host)].get(),
+                           .received = received_,
+                           .flows = peers.to + peers.from,
+                           .connections = std::max(peers.to, peers.from),
+                           .window_packets = window_,
+                           .seed = seeds.next_u64(),
+                           .report_steps = trace_ != nullptr},
+                          *traffic_));
       hosts_.push_back(std::move(made));
     }
     return {};
@@ -281,24 +268,16 @@ class Experiment {
     return {};
   }
 
-  std::vector<Monitor::WatchedFlow> watched_flows() const {
+  // The flows to sample: the largest ones, in their order.
+  std::vector<uint32_t> sampled_flows() const {
     const auto& flows = spec_.workload.flows;
-    std::vector<uint32_t> longest(flows.size());
-    std::iota(longest.begin(), longest.end(), 0U);
-    std::ranges::stable_sort(longest, std::greater<>(),
+    std::vector<uint32_t> largest(flows.size());
+    std::iota(largest.begin(), largest.end(), 0U);
+    std::ranges::stable_sort(largest, std::greater<>(),
                              [&](uint32_t flow) { return flows[flow].bytes; });
-    longest.resize(std::min(longest.size(), spec_.sampling.series));
-    std::ranges::sort(longest);
-    std::vector<Monitor::WatchedFlow> watched;
-    for (const uint32_t flow : longest) {
-      watched.push_back({.name = fmt::format("{}: {} > {}", flows[flow].id, flows[flow].source,
-                                             flows[flow].destination),
-                         .flow = flow,
-                         .source = flows[flow].source,
-                         .destination = flows[flow].destination,
-                         .explain = [this, flow] { return traffic_->explain(flow); }});
-    }
-    return watched;
+    largest.resize(std::min(largest.size(), spec_.sampling.series));
+    std::ranges::sort(largest);
+    return largest;
   }
 
   void play(const ProgressCallback& progress) {

@@ -43,14 +43,11 @@ struct SimHostConfig {
   std::string congestion_control;
   std::string allocator;
   uint32_t weight = 1;           // of the flows that it sends
-  Rate line_rate;                // nominal, of its NIC
-  Rate first_rate;               // MessengerConfig::first_rate
   SharedNic* shared = nullptr;   // outlives the host; null: processes do not share
   std::span<RxPacket> received;  // SoftPort's buffer for a burst, which all hosts share
   uint32_t flows = 0;            // to and from other hosts
   uint32_t connections = 0;      // of the direction that has more
   uint32_t window_packets = 0;
-  Duration silence_limit;
   uint64_t seed = 0;
   bool report_steps = false;
 };

@@ -43,7 +43,7 @@ Result<void> check_tables(const SpecTable& spec) {
 Result<SpecContext> make_context(const RunSpec& run, Bytes overhead, const std::string& base_dir) {
   SpecContext context{.base_dir = base_dir, .seed = run.seed, .topology = &run.topology};
   ASSIGN_OR_RETURN(const auto routing, make_routing(run.topology));
-  context.line_rate = std::ranges::max(host_rates(run.topology));
+  context.line_rate = std::ranges::max(host_limits(run.topology).out);
   context.base_rtt = longest_round_trip(run.topology, routing, packet_sizes(run, overhead));
   context.bdp = context.line_rate.bytes_in(context.base_rtt);
   context.many_ways = many_ways(run.topology, routing);

@@ -1,9 +1,8 @@
 // [workload]: kind and the keys of that kind, file = "x.cm", or a list of [[workload.job]].
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <numeric>
+#include <tuple>
 
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
@@ -29,11 +28,7 @@ void read_processes(SpecReader& reader, uint32_t processes, WorkloadSpec& spec) 
   spec.split = reader.flag("split", false);
 }
 
-uint32_t count(SpecReader& reader, std::string_view key, uint32_t otherwise, uint32_t min = 1) {
-  return static_cast<uint32_t>(reader.whole(key, otherwise, min));
-}
-
-// A dot distinguishes the path of a file of sizes from the name of a built-in distribution.
+// A name with a dot is the path of a file of sizes, other names are built-in distributions.
 std::string read_sizes(SpecReader& reader, const SpecContext& context, std::string otherwise) {
   const std::string sizes = reader.text("sizes", std::move(otherwise));
   return sizes.find('.') == std::string::npos ? sizes : path_in(context.base_dir, sizes);
@@ -62,22 +57,22 @@ void read_keys(SpecReader& reader, const WorkloadKind& kind, const SpecContext& 
     return kind.keys.find(fmt::format("{} ", key)) != std::string_view::npos;
   };
   if (takes("bytes")) spec.bytes = reader.bytes("bytes", spec.bytes);
-  if (takes("senders")) spec.senders = count(reader, "senders", spec.senders, 0);
-  if (takes("receivers")) spec.receivers = count(reader, "receivers", spec.receivers);
+  constexpr std::tuple<const char*, uint32_t WorkloadSpec::*, uint32_t> kCounts[] = {
+      {"senders", &WorkloadSpec::senders, 0},
+      {"receivers", &WorkloadSpec::receivers, 1},
+      {"hosts_per_leaf", &WorkloadSpec::hosts_per_leaf, 1},
+      {"hosts_per_server", &WorkloadSpec::hosts_per_server, 1},
+      {"parallel", &WorkloadSpec::parallel, 0},
+      {"pieces", &WorkloadSpec::pieces, 1},
+      {"microbatches", &WorkloadSpec::microbatches, 1}};
+  for (const auto& [key, count, least] : kCounts) {
+    if (takes(key)) spec.*count = static_cast<uint32_t>(reader.whole(key, spec.*count, least));
+  }
   if (takes("stagger")) spec.stagger = reader.duration("stagger", spec.stagger);
-  if (takes("hosts_per_leaf")) {
-    spec.hosts_per_leaf = count(reader, "hosts_per_leaf", spec.hosts_per_leaf);
-  }
-  if (takes("hosts_per_server")) {
-    spec.hosts_per_server = count(reader, "hosts_per_server", spec.hosts_per_server);
-  }
-  if (takes("parallel")) spec.parallel = count(reader, "parallel", spec.parallel, 0);
   if (takes("sizes")) spec.sizes = read_sizes(reader, context, spec.sizes);
   if (takes("load")) spec.load = reader.number("load", spec.load, 0.001, 1.0);
   if (takes("rate")) spec.rate = reader.rate("rate", context.line_rate);
   if (takes("length")) spec.length = reader.duration("length", spec.length);
-  if (takes("pieces")) spec.pieces = count(reader, "pieces", spec.pieces);
-  if (takes("microbatches")) spec.microbatches = count(reader, "microbatches", spec.microbatches);
   if (takes("compute")) spec.compute = reader.duration("compute", spec.compute);
   if (takes("job")) read_jobs(reader, context, spec);
 }
