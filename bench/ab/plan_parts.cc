@@ -8,6 +8,7 @@
 #include "bench/sim/metrics.h"
 #include "bench/sim/spec_file.h"
 #include "transport/base/return_if_error.h"
+#include "transport/base/to_number.h"
 
 namespace pacecar::ab {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 constexpr double kLargest = 1e300;
 constexpr size_t kMaxRuns = 1'000'000;
 
-// Which of `names` are in the value, a name or a list.
+// Which of `names` the value has: one name, or a list.
 Result<std::vector<bool>> select_names(const SpecValue& value, const std::string& what,
                                        const std::vector<std::string>& names) {
   std::vector<bool> selected(names.size(), false);
@@ -48,13 +49,12 @@ double read_within(SpecReader& reader, double reference) {
     return reader.number("within", 0, 0, kLargest);
   }
   const std::string& text = *value->string();
-  char* end = nullptr;
-  const double percent = std::strtod(text.c_str(), &end);
-  if (end == text.c_str() || std::string_view(end) != "%" || !(percent >= 0)) {
+  const auto percent = to_number<double>(std::string_view(text).substr(0, text.find('%')));
+  if (!text.ends_with('%') || !percent || !(*percent >= 0)) {
     reader.complain("within",
                     fmt::format("is \"{}\": it takes a share such as \"5%\", or a number", text));
   }
-  return std::abs(reference) * percent / 100;
+  return std::abs(reference) * percent.value_or(0) / 100;
 }
 
 // expect = 668, or expect = [3250, 4056] for anything between.
@@ -107,8 +107,8 @@ void read_bounds(SpecReader& reader, const BoundKeys& keys, Threshold& threshold
   threshold.expected = fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// All keys are asked for, so that the reader knows them.
-// The metrics of programs are known when they have run.
+// Reads all keys of a bound, so that the reader knows them. The metrics of programs are not known
+// before they run.
 Threshold read_bound(SpecReader& reader, Experiment::Kind kind) {
   Threshold threshold;
   threshold.metric = reader.text("metric", "");
@@ -161,7 +161,8 @@ Result<void> set_versus(const SpecValue& table, const std::string& arm,
   return {};
 }
 
-// All combinations, the last factor fastest, the arms faster still: what is compared runs together.
+// All combinations. Arms vary fastest, then the last factor, so that compared cells run one after
+// the other.
 std::vector<Cell> all_cells(const Experiment& experiment) {
   std::vector<Cell> cells;
   Cell cell{0, std::vector<size_t>(experiment.factors.size(), 0)};
@@ -235,16 +236,14 @@ Result<std::vector<bool>> select_cells(const SpecValue& select, const std::strin
 // and, where there is an [[only]], those that none names.
 Result<void> choose_cells(const SpecTable& table, Experiment& experiment) {
   const std::vector<Cell> cells = all_cells(experiment);
-  const auto skips = tables_of(table, "skip");
-  const auto onlys = tables_of(table, "only");
-  if (!skips) return tl::unexpected(skips.error());
-  if (!onlys) return tl::unexpected(onlys.error());
-  std::vector<bool> kept(cells.size(), onlys->empty());
-  for (const SpecValue* only : *onlys) {
+  ASSIGN_OR_RETURN(const auto skips, tables_of(table, "skip"));
+  ASSIGN_OR_RETURN(const auto onlys, tables_of(table, "only"));
+  std::vector<bool> kept(cells.size(), onlys.empty());
+  for (const SpecValue* only : onlys) {
     ASSIGN_OR_RETURN(const auto selected, select_cells(*only, "[[only]]", experiment, cells));
     for (size_t i = 0; i < cells.size(); ++i) kept[i] = kept[i] || selected[i];
   }
-  for (const SpecValue* skip : *skips) {
+  for (const SpecValue* skip : skips) {
     ASSIGN_OR_RETURN(const auto selected, select_cells(*skip, "[[skip]]", experiment, cells));
     for (size_t i = 0; i < cells.size(); ++i) kept[i] = kept[i] && !selected[i];
   }

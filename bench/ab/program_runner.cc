@@ -16,10 +16,10 @@
 namespace pacecar::ab {
 namespace {
 
-constexpr size_t kShownLines = 5;  // of what a failed command printed
+constexpr size_t kShownLines = 5;  // of a failed command's output, in the error
 constexpr const char* kWallTime = "wall_s";
 
-// Every arm but the baseline must be better by so much.
+// --min-improvement: every arm but the baseline must be better by so many percent.
 Result<void> add_thresholds(const ProgramPlan& plan, Experiment& experiment) {
   if (!plan.min_improvement) return {};
   const std::string& metric = experiment.shown.front();
@@ -122,8 +122,8 @@ class ProgramRunner {
     return kept;
   }
 
-  // Without names the first run decides what is shown. A name that a plan shows must be known in
-  // one cell at least, and what a threshold is about in its own.
+  // Without names, the first run's output decides which metrics are shown. Otherwise each must be
+  // in the output of at least one cell, and the metric of a threshold in that of its cell.
   Result<void> choose_metrics(const ParsedOutput& parsed, const ProgramStep& step) {
     std::vector<std::string>& shown = results_.experiment.shown;
     if (shown.empty()) shown = parsed.headline;
@@ -153,7 +153,7 @@ class ProgramRunner {
   ProgramResults results_;
   std::vector<ProgramStep> steps_;
   std::vector<size_t> cells_;        // that have a step
-  std::vector<std::string> unseen_;  // metrics that are shown, and that no run had yet
+  std::vector<std::string> unseen_;  // shown metrics that no output has had yet
   size_t all_ = 0;
   size_t done_ = 0;
   Processes processes_;

@@ -1,4 +1,4 @@
-// Where results come from: program, machine, settings. Goes into every record.
+// Program, machine and settings of a run, as every record has them; quoting for shells.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -18,10 +18,10 @@ struct RunRecord {
   uint64_t seed = 0;
   std::string spec_hash;  // of everything that decides the run's outcome
   bool ok = false;
-  std::string error;                      // one line, when not ok
-  std::map<std::string, double> metrics;  // those that the run has
-  nlohmann::json counters;                // sums of what NICs and fabric counted
-  std::string detail;                     // file with flows and series, beside runs.jsonl; or empty
+  std::string error;  // one line, when not ok
+  std::map<std::string, double> metrics;
+  nlohmann::json counters;  // sums of what NICs and fabric counted
+  std::string detail;       // the file with flows and series, relative to the folder; or empty
   double wall_seconds = 0;
   nlohmann::json provenance;  // provenance.h
 };
@@ -36,12 +36,12 @@ std::string to_line(const RunRecord& record);
 // Errors: kInvalidArgument.
 Result<RunRecord> record_from_line(const std::string& line);
 
-// Appends to a runs.jsonl, and so that a line is there as a whole or not at all.
+// Appends a line to a runs.jsonl, with a single write.
 // Errors: kSystem, naming the file.
 Result<void> append_record(const std::string& path, const RunRecord& record);
-// Reads a runs.jsonl; of several records of a run the last one counts; sorted by index. An
-// unfinished last line (of a program that was ended) is left out.
-// Errors: kNotFound, kInvalidArgument; file, line, cause.
+// Reads a runs.jsonl, sorted by index. Of several records of a run the last one counts. An
+// incomplete last line (of a program that was killed) is ignored. Errors: kNotFound,
+// kInvalidArgument; file, line, cause.
 Result<std::vector<RunRecord>> read_records(const std::string& path);
 
 }  // namespace pacecar::ab

@@ -1,8 +1,8 @@
-// The folder that an experiment leaves behind:
+// The folder with an experiment's results:
 //
 //   runs.jsonl        one line per run, as they finished       experiment.json  what was compared
-//   runs/             flows and series of each run             plan.toml        the plan as it was
-//   summary.csv, summary.json, report.html                     repro.sh         does it again
+//   runs/             flows and series of each run             plan.toml        a copy of the plan
+//   summary.csv, summary.json, report.html                     repro.sh         repeats the runs
 #pragma once
 
 #include <string>
@@ -16,10 +16,10 @@ namespace pacecar::ab {
 class ResultsFolder {
  public:
   enum class Existing { kRefuse, kReplace, kResume };
-  // Makes the folder. A folder that already has results is refused, emptied or kept.
+  // Makes the folder. If it already has results, it is refused, emptied or kept.
   // Errors: kInvalidArgument when refused, kSystem.
   static Result<ResultsFolder> open(const std::string& path, Existing existing);
-  // A folder that has been there before; nothing is checked.
+  // An existing folder; nothing is checked.
   explicit ResultsFolder(std::string path) : path_(std::move(path)) {}
 
   const std::string& path() const { return path_; }

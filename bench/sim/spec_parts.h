@@ -11,7 +11,7 @@
 
 namespace pacecar {
 
-// What the tables need to know of each other.
+// What tables need of other tables.
 struct SpecContext {
   std::string base_dir;
   uint64_t seed = 1;
@@ -24,7 +24,7 @@ struct SpecContext {
 
 class SpecReader;
 
-// `cc`, of the transport or of a job.
+// The key `cc` of [transport] or of a job.
 std::string read_congestion_control(SpecReader& reader, const std::string& otherwise);
 
 // `name` as it is when absolute, else inside `base_dir`.
@@ -41,7 +41,7 @@ std::span<const TopologyKind> topology_kinds();
 Result<Topology> read_topology(const SpecValue& value, const std::string& base_dir);
 Result<Workload> read_workload(const SpecValue& value, const SpecContext& context);
 Result<TransportSpec> read_transport(const SpecValue& value);
-// What hosts send with, of `run`, has been read.
+// `run` has topology, transport and workload.
 Result<FabricConfig> read_fabric(const SpecValue& value, const RunSpec& run,
                                  const SpecContext& context);
 // The bytes of a packet on the wire beyond its datagram: needed before the rest of [fabric].

@@ -115,16 +115,15 @@ Result<std::unique_ptr<FramePort>> open_dpdk_frames(const std::string& device,
                                                     const LogSink& log) {
   ASSIGN_OR_RETURN(auto parsed, parse_dpdk_device(device, arguments));
   if (parsed.driver() == kMemif) {
-    if (parsed.argument("role").value_or("server") != "server") {
+    const auto role = parsed.argument("role");
+    if (role.value_or("server") != "server") {
       return fail(
           ErrorCode::kInvalidArgument,
           fmt::format("--port dpdk:{}: a switch is net_memif's server: leave role= out, and "
                       "give role=client to the host at the other end",
                       device));
     }
-    if (!parsed.argument("role")) {
-      parsed.arguments += parsed.arguments.empty() ? "role=server" : ",role=server";
-    }
+    if (!role) parsed.arguments += parsed.arguments.empty() ? "role=server" : ",role=server";
   }
 
   ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace pacecar {
@@ -94,8 +93,6 @@ SwitchReport::SwitchReport(LiveSwitch& live, Instant begin)
     : live_(live), begin_(begin), end_(begin), ports_(live.ports()) {
   for (size_t i = 0; i < ports_.size(); ++i) ports_[i].name = live.port(i).name();
 }
-
-SwitchReport::~SwitchReport() = default;
 
 std::string SwitchReport::end_interval(Instant now) {
   const Duration time = now - end_;

@@ -2,7 +2,7 @@
 // Thread rule: one thread.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -15,9 +15,6 @@ namespace pacecar {
 class SwitchReport {
  public:
   SwitchReport(LiveSwitch& live, Instant begin);
-  ~SwitchReport();
-  SwitchReport(const SwitchReport&) = delete;
-  SwitchReport& operator=(const SwitchReport&) = delete;
 
   // Ends the interval that began when the last one ended. Returns its lines, one per port.
   std::string end_interval(Instant now);

@@ -56,7 +56,7 @@ Result<Workload> permutation(Hosts hosts, uint32_t hosts_per_leaf, Bytes bytes, 
   std::vector<uint32_t> to(n);
   for (size_t i = 0; i < n; ++i) to[i] = from[(i + widest) % n];
 
-  // Random exchanges that keep the rule mix it well.
+  // Random exchanges that send no host to its own leaf.
   const auto may = [&](uint32_t a, uint32_t b) { return a / hosts_per_leaf != b / hosts_per_leaf; };
   Prng prng(seed);
   constexpr size_t kExchangesPerHost = 32;
@@ -76,8 +76,8 @@ Workload all_to_all(Hosts hosts, uint32_t parallel, Bytes bytes) {
   const uint32_t others = n - 1;
   const uint32_t at_once = parallel == 0 ? others : std::min(parallel, others);
   const uint32_t stride = others / at_once;
-  // How far on round the circle of hosts each next destination is: `at_once` of them spread evenly,
-  // then their neighbours, and in the end those that no even spread contains.
+  // The distance of each next destination around the circle of hosts: first `at_once` of them
+  // spread evenly, then their neighbours, at last those that remain.
   std::vector<uint32_t> steps;
   for (uint32_t i = 0; i < stride; ++i) {
     for (uint32_t j = 0; j < at_once; ++j) steps.push_back(1 + i + j * stride);

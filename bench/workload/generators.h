@@ -1,5 +1,5 @@
-// Workloads without steps: who sends to whom, how much, and when. Collectives are in collectives.h.
-// Random ones draw from a Prng of `seed`: the same arguments give the same flows.
+// Workloads without steps: source, destination, bytes and start of each flow. The same arguments
+// give the same flows. Pure.
 //
 // Expected of callers (workload_spec.cc checks): at least two hosts, all different, and `bytes` of
 // at least 1, unless a function says more.
@@ -25,8 +25,8 @@ Workload incast(Hosts hosts, uint32_t receivers, uint32_t senders, Bytes bytes, 
 // hosts_per_leaf. Errors: kInvalidArgument when a leaf has more than half of the hosts.
 Result<Workload> permutation(Hosts hosts, uint32_t hosts_per_leaf, Bytes bytes, uint64_t seed);
 
-// Each host sends to all others, at most `parallel` flows at a time (0: all): when one is done, the
-// next starts.
+// Each host sends to all others, at most `parallel` flows at a time (0: all): when a flow is done,
+// the next one starts.
 Workload all_to_all(Hosts hosts, uint32_t parallel, Bytes bytes);
 
 // Each host starts flows as a Poisson process within 0 .. `length`, to other hosts at random. They
