@@ -9,11 +9,11 @@
 #include <numeric>
 
 #include "bench/ab/plan_parts.h"
+#include "bench/perf/files.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_reader.h"
 #include "transport/base/return_if_error.h"
-#include "transport/sim/text_file.h"
 
 namespace pacecar::ab {
 namespace {
@@ -112,7 +112,7 @@ Result<Plan> parse_plan(std::string_view text, const std::string& name) {
 }
 
 Result<Plan> read_plan(const std::string& path, std::optional<uint64_t> seed) {
-  ASSIGN_OR_RETURN(const auto text, read_text_file(path));
+  ASSIGN_OR_RETURN(const auto text, perf::read_text(path));
   ASSIGN_OR_RETURN(auto plan, parse_plan(text, path));
   plan.base_dir = std::filesystem::path(path).parent_path();
   if (seed) plan.experiment.seeds = {*seed};

@@ -8,8 +8,8 @@
 
 #include "bench/ab/plan_parts.h"
 #include "bench/ab/provenance.h"
+#include "bench/perf/files.h"
 #include "transport/base/return_if_error.h"
-#include "transport/sim/text_file.h"
 
 namespace pacecar::ab {
 namespace {
@@ -89,7 +89,7 @@ Result<std::optional<ProgramPlan>> parse_program_plan(std::string_view text,
 }
 
 Result<std::optional<ProgramPlan>> read_program_plan(const std::string& path) {
-  ASSIGN_OR_RETURN(const auto text, read_text_file(path));
+  ASSIGN_OR_RETURN(const auto text, perf::read_text(path));
   return parse_program_plan(text, path);
 }
 

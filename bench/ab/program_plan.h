@@ -11,8 +11,8 @@
 
 namespace pacecar::ab {
 
-// Nothing for a plan of simulations. Errors: kSystem, kInvalidArgument; one sentence with file,
-// line, cause and cure. `name` stands for the file in messages.
+// Nothing for a plan of simulations. Errors: kNotFound, kSystem, kInvalidArgument; one sentence
+// with file, line, cause and cure. `name` stands for the file in messages.
 Result<std::optional<ProgramPlan>> parse_program_plan(std::string_view text,
                                                       const std::string& name);
 Result<std::optional<ProgramPlan>> read_program_plan(const std::string& path);
