@@ -1,7 +1,6 @@
-// A port at which Ethernet frames of a real network come in and go out, in bursts. Frames are
-// whole, from the destination address on (kEthernetBytes at least), without preamble and FCS;
-// checksums inside them are complete.
-// Thread rule: one thread at a time.
+// A port that receives and sends Ethernet frames of a real network, in bursts. Frames are whole,
+// from the destination address on (kEthernetBytes at least), without preamble and FCS; checksums
+// inside them are complete. Thread rule: one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +38,7 @@ class FramePort {
   // The longest frame.
   virtual Bytes frame_bytes() const = 0;
   // Fills up to frames.size() entries in the order of arrival and returns how many; fewer means
-  // that nothing else waits. No time is after `now`.
+  // that no other frame waits. All times are `now` or earlier.
   virtual size_t receive(std::span<ReceivedFrame> frames, Instant now) = 0;
   // Sends what the kernel or device takes; counts the rest as refused.
   virtual void send(std::span<const OutgoingFrame> frames) = 0;
