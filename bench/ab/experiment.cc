@@ -40,18 +40,13 @@ bool consistent(const Experiment& experiment) {
 
 }  // namespace
 
-std::string factors_text(const Experiment& experiment, const Cell& cell) {
-  std::string text;
+std::string cell_text(const Experiment& experiment, const Cell& cell) {
+  std::string text = experiment.arms[cell.arm].name;
   for (size_t i = 0; i < experiment.factors.size(); ++i) {
     const Factor& factor = experiment.factors[i];
-    text += fmt::format("{}{} = {}", i > 0 ? ", " : "", factor.name, factor.values[cell.values[i]]);
+    text += fmt::format(", {} = {}", factor.name, factor.values[cell.values[i]]);
   }
   return text;
-}
-
-std::string cell_text(const Experiment& experiment, const Cell& cell) {
-  const std::string factors = factors_text(experiment, cell);
-  return experiment.arms[cell.arm].name + (factors.empty() ? "" : ", " + factors);
 }
 
 std::optional<size_t> partner(const Experiment& experiment, const Cell& cell, size_t arm) {

@@ -70,9 +70,7 @@ struct Experiment {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Arm, name, settings)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Factor, name, values)
 
-// "matrix = inc32, queue = large"; empty without factors.
-std::string factors_text(const Experiment& experiment, const Cell& cell);
-// "nscc, matrix = inc32": one line for people.
+// "nscc, matrix = inc32, queue = large": one line for people.
 std::string cell_text(const Experiment& experiment, const Cell& cell);
 // The cell of `arm` with the factor values of `cell`; none if the plan leaves it out.
 std::optional<size_t> partner(const Experiment& experiment, const Cell& cell, size_t arm);

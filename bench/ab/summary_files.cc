@@ -6,11 +6,13 @@
 #include "bench/ab/summary.h"
 
 namespace pacecar::ab {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Description, n, mean, median, min, max)
+constexpr int kSummaryVersion = 1;
+
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr int kSummaryVersion = 1;
 
 template <typename Value>
 Json optional_json(const std::optional<Value>& value) {
@@ -84,19 +86,11 @@ const Comparison* find_comparison(const Summary& summary, size_t cell, const std
 
 Json cell_json(const Experiment& experiment, const CellSummary& summary) {
   const Cell& cell = experiment.cells[summary.cell];
-  Json metrics = Json::object();
-  for (const auto& [name, value] : summary.metrics) {
-    metrics[name] = {{"n", value.n},
-                     {"mean", value.mean},
-                     {"median", value.median},
-                     {"min", value.min},
-                     {"max", value.max}};
-  }
   return {{"arm", experiment.arms[cell.arm].name},
           {"factors", factors_json(experiment, cell)},
           {"runs", summary.runs},
           {"failed", summary.failed},
-          {"metrics", metrics}};
+          {"metrics", summary.metrics}};
 }
 
 Json comparisons_json(const Experiment& experiment, const Summary& summary) {

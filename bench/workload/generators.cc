@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <utility>
 #include <vector>
@@ -11,29 +10,6 @@
 #include "transport/base/prng.h"
 
 namespace pacecar {
-namespace {
-
-// Uniform over 0 <= x < 1.
-double draw_fraction(Prng& prng) { return static_cast<double>(prng.next_u64() >> 11) * 0x1p-53; }
-
-}  // namespace
-
-Workload pairs(Hosts hosts, Bytes bytes) {
-  FlowGraph graph("pairs");
-  for (size_t i = 0; i + 1 < hosts.size(); i += 2) graph.add(hosts[i], hosts[i + 1], bytes);
-  return graph.take();
-}
-
-Workload incast(Hosts hosts, uint32_t receivers, uint32_t senders, Bytes bytes, Duration stagger) {
-  FlowGraph graph("incast");
-  for (uint32_t i = 0; i < receivers; ++i) {
-    for (uint32_t j = 0; j < senders; ++j) {
-      graph.add(hosts[receivers + i * senders + j], hosts[i], bytes, stagger * j);
-    }
-  }
-  return graph.take();
-}
-
 Result<Workload> permutation(Hosts hosts, uint32_t hosts_per_leaf, Bytes bytes, uint64_t seed) {
   const size_t n = hosts.size();
   // Leaf by leaf, so that a host's partner at the distance of the largest leaf's size is on another
@@ -99,32 +75,6 @@ Workload all_to_all(Hosts hosts, uint32_t parallel, Bytes bytes) {
       flow.trigger = waits;
       if (fires != kNoTrigger) flow.on_sent = {fires};
     }
-  }
-  return graph.take();
-}
-
-Result<Workload> random_flows(Hosts hosts, const FlowSizes& sizes, double load, Rate rate,
-                              Duration length, uint64_t seed) {
-  constexpr double kMaxFlows = 10'000'000;
-  // Flows per nanosecond of all hosts together.
-  const auto n = static_cast<double>(hosts.size());
-  const double arrivals = n * load * static_cast<double>(rate.bps()) / 8e9 / sizes.mean();
-  const auto end = static_cast<double>(length.ns());
-  if (arrivals * end > kMaxFlows) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("random flows: about {:.3g} flows would start; shorten the length or "
-                            "lower the load to stay below {:.3g}",
-                            arrivals * end, kMaxFlows));
-  }
-  FlowGraph graph("random flows");
-  Prng prng(seed);
-  for (double now = 0;;) {
-    now -= std::log1p(-draw_fraction(prng)) / arrivals;
-    if (now >= end) break;
-    const uint64_t from = prng.below(hosts.size());
-    const uint64_t to = (from + 1 + prng.below(hosts.size() - 1)) % hosts.size();
-    graph.add(hosts[from], hosts[to], sizes.at(draw_fraction(prng)),
-              Duration::from_ns(static_cast<int64_t>(now)));
   }
   return graph.take();
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <span>
@@ -80,7 +81,9 @@ Result<Workload> make_pairs(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
     return unfit(spec, "hosts has {} entries; give an even number: source, destination, ...",
                  hosts.size());
   }
-  return pairs(hosts, spec.bytes);
+  FlowGraph graph("pairs");
+  for (size_t i = 0; i < hosts.size(); i += 2) graph.add(hosts[i], hosts[i + 1], spec.bytes);
+  return graph.take();
 }
 
 Result<Workload> make_incast(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
@@ -93,7 +96,13 @@ Result<Workload> make_incast(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
                  hosts.size(), most, spec.senders, spec.receivers);
   }
   const auto senders = spec.senders == 0 ? static_cast<uint32_t>(most) : spec.senders;
-  return incast(hosts, spec.receivers, senders, spec.bytes, spec.stagger);
+  FlowGraph graph("incast");
+  for (uint32_t i = 0; i < spec.receivers; ++i) {
+    for (uint32_t j = 0; j < senders; ++j) {
+      graph.add(hosts[spec.receivers + i * senders + j], hosts[i], spec.bytes, spec.stagger * j);
+    }
+  }
+  return graph.take();
 }
 
 Result<Workload> make_permutation(const WorkloadSpec& spec, Hosts hosts, uint64_t seed) {
@@ -104,7 +113,29 @@ Result<Workload> make_random_flows(const WorkloadSpec& spec, Hosts hosts, uint64
   if (spec.rate == Rate()) return unfit(spec, "rate is 0; give that of a host's link");
   const auto sizes = FlowSizes::make(spec.sizes);
   if (!sizes) return unfit(spec, "{}", sizes.error().message);
-  return random_flows(hosts, *sizes, spec.load, spec.rate, spec.length, seed);
+  // Flows per nanosecond of all hosts together.
+  const auto n = static_cast<double>(hosts.size());
+  const double arrivals =
+      n * spec.load * static_cast<double>(spec.rate.bps()) / 8e9 / sizes->mean();
+  const auto end = static_cast<double>(spec.length.ns());
+  if (arrivals * end > static_cast<double>(kMaxFlows)) {
+    return unfit(spec,
+                 "about {:.3g} flows would start; shorten the length or lower the load to stay "
+                 "below {}",
+                 arrivals * end, kMaxFlows);
+  }
+  FlowGraph graph("random flows");
+  Prng prng(seed);
+  const auto fraction = [&prng] { return static_cast<double>(prng.next_u64() >> 11) * 0x1p-53; };
+  for (double now = 0;;) {
+    now -= std::log1p(-fraction()) / arrivals;
+    if (now >= end) break;
+    const uint64_t from = prng.below(hosts.size());
+    const uint64_t to = (from + 1 + prng.below(hosts.size() - 1)) % hosts.size();
+    graph.add(hosts[from], hosts[to], sizes->at(fraction()),
+              Duration::from_ns(static_cast<int64_t>(now)));
+  }
+  return graph.take();
 }
 
 // Refuses too many flows, and messages too small for `parts` parts.
