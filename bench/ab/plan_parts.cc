@@ -50,7 +50,7 @@ double read_within(SpecReader& reader, double reference) {
   }
   const std::string& text = *value->string();
   const auto percent = to_number<double>(std::string_view(text).substr(0, text.find('%')));
-  if (!text.ends_with('%') || !percent || !(*percent >= 0)) {
+  if (text.find('%') + 1 != text.size() || !percent || !(*percent >= 0)) {
     reader.complain("within",
                     fmt::format("is \"{}\": it takes a share such as \"5%\", or a number", text));
   }
