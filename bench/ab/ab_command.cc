@@ -3,10 +3,9 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -25,6 +24,7 @@
 #include "bench/ab/runner.h"
 #include "bench/ab/summary.h"
 #include "bench/ab/summary_text.h"
+#include "bench/perf/clock.h"
 #include "bench/perf/console.h"
 #include "bench/perf/progress.h"
 #include "bench/perf/run_subcommand.h"
@@ -34,12 +34,12 @@
 namespace pacecar::ab {
 namespace {
 
-// repro.sh: a script beside the results that makes them again.
+namespace fs = std::filesystem;
 
-// Without the flags for the results' folder and for old results.
+// The words of a command line without those that name the results' folder or are about old results.
 std::vector<std::string> flags_to_keep(const std::vector<std::string>& argv) {
   std::vector<std::string> kept;
-  bool command = false;  // behind "--" nothing is ours
+  bool command = false;  // the words behind "--" are another program's
   for (size_t i = 1; i < argv.size(); ++i) {
     command |= argv[i] == "--";
     const bool dropped =
@@ -55,15 +55,15 @@ std::vector<std::string> flags_to_keep(const std::vector<std::string>& argv) {
 
 std::string exports() {
   std::string lines;
-  const nlohmann::ordered_json settings = provenance("")["environment"];
+  const nlohmann::json settings = provenance("")["environment"];
   for (const auto& [name, value] : settings.items()) {
     lines += fmt::format("export {}={}\n", name, shell_quoted(value.get<std::string>()));
   }
   return lines;
 }
 
-// Of the command line `argv` ("ab", ...), which ran in `folder` with `plan` (a path, or empty for
-// programs). Errors: kSystem.
+// Writes repro.sh, a script that makes the results again. `argv` ("ab", ...) is the command line;
+// it ran in `folder` with `plan` (a path, or empty for programs). Errors: kSystem.
 Result<void> write_repro(const ResultsFolder& results, const std::vector<std::string>& argv,
                          const std::string& folder, const std::string& plan) {
   std::string script = fmt::format(
@@ -82,7 +82,7 @@ Result<void> write_repro(const ResultsFolder& results, const std::vector<std::st
       "results=$(cd \"$(dirname \"$0\")\" && pwd)\n",
       build_version(), build_commit());
   if (!plan.empty()) {
-    const std::string path = shell_quoted(std::filesystem::absolute(plan).string());
+    const std::string path = shell_quoted(fs::absolute(plan).string());
     script += fmt::format(
         "cmp -s {} \"$results/plan.toml\" ||\n"
         "  echo 'warning: the plan has changed since; plan.toml is what it was' >&2\n",
@@ -90,16 +90,14 @@ Result<void> write_repro(const ResultsFolder& results, const std::vector<std::st
   }
   script += fmt::format("cd {}\n{}exec \"$pacecar\" ab --out \"${{1:-$results.again}}\"",
                         shell_quoted(folder), exports());
-  for (const std::string& word : flags_to_keep(argv)) script += " " + shell_quoted(word);
-  RETURN_IF_ERROR(results.write("repro.sh", script + "\n"));
-  using Perms = std::filesystem::perms;
-  std::filesystem::permissions(results.file("repro.sh"),
-                               Perms::owner_exec | Perms::group_exec | Perms::others_exec,
-                               std::filesystem::perm_options::add);
+  script += " " + shell_line(flags_to_keep(argv)) + "\n";
+  RETURN_IF_ERROR(results.write("repro.sh", script));
+  using Perms = fs::perms;
+  fs::permissions(results.file("repro.sh"),
+                  Perms::owner_exec | Perms::group_exec | Perms::others_exec,
+                  fs::perm_options::add);
   return {};
 }
-
-namespace fs = std::filesystem;
 
 // Exit codes of `pacecar ab`.
 enum ExitCode : int {
@@ -108,41 +106,18 @@ enum ExitCode : int {
   kError = 2,  // a wrong flag or plan, a run that failed, a file that cannot be written
 };
 
-// Writes experiment.json, summary.csv, summary.json and report.html, and prints the summary on
-// stdout. Errors: kSystem.
-Result<ExitCode> conclude(const Experiment& experiment, const std::vector<RunRecord>& records,
-                          const ResultsFolder& folder, bool color) {
-  const Summary summary = summarise(experiment, records);
-  std::fputs(summary_text(experiment, summary, color).c_str(), stdout);
-  RETURN_IF_ERROR(folder.write_experiment(experiment));
-  RETURN_IF_ERROR(folder.write("summary.json", summary_json(experiment, summary)));
-  RETURN_IF_ERROR(folder.write("summary.csv", summary_csv(experiment, summary)));
-  RETURN_IF_ERROR(
-      write_report(report_data(experiment, summary, records, folder), folder.file("report.html")));
-  if (!summary.failed.empty()) return kError;
-  return summary.passed() ? kPassed : kThresholdMissed;
+// Draws how far the runs are, as long as it exists.
+RunProgressSink progress_bar(const perf::Console& console) {
+  const auto bar = std::make_shared<perf::ProgressBar>(console.interactive());
+  return [bar, start = perf::steady_now()](size_t done, size_t all) {
+    const Duration elapsed = perf::steady_now() - start;
+    if (all == 0 || !bar->due(elapsed)) return;
+    bar->draw(static_cast<double>(done) / static_cast<double>(all),
+              fmt::format("{} of {} runs", done, all), elapsed);
+  };
 }
 
-// Draws how far the runs are.
-class RunProgress {
- public:
-  explicit RunProgress(const perf::Console& console) : bar_(console.interactive()) {}
-
-  void operator()(size_t done, size_t all) {
-    const auto elapsed = Duration::from_ns(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count());
-    if (!bar_.due(elapsed) || all == 0) return;
-    bar_.draw(static_cast<double>(done) / static_cast<double>(all),
-              fmt::format("{} of {} runs", done, all), elapsed);
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-
-  perf::ProgressBar bar_;
-  Clock::time_point start_ = Clock::now();
-};
-
+// That this process may use.
 size_t processors() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -153,10 +128,7 @@ size_t processors() {
 class AbCommand {
  public:
   AbCommand(const AbOptions& options, std::vector<std::string> argv)
-      : options_(options), argv_(std::move(argv)), console_(options.quiet, options.color) {
-    for (const std::string& word : argv_) command_line_ += " " + shell_quoted(word);
-    command_line_ = "pacecar" + command_line_;
-  }
+      : options_(options), argv_(std::move(argv)), console_(options.quiet, !options.no_color) {}
 
   Result<ExitCode> run() {
     switch (options_.what) {
@@ -177,19 +149,18 @@ class AbCommand {
     ASSIGN_OR_RETURN(auto program_plan, read_program_plan(options_.plan));
     if (program_plan) return programs_of_plan(*program_plan);
     ASSIGN_OR_RETURN(const auto plan, read_plan(options_.plan, options_.seed));
-    auto runs = filter_runs(plan.experiment, options_.filters);
-    if (!runs) return tl::unexpected(runs.error());
+    ASSIGN_OR_RETURN(auto runs, filter_runs(plan.experiment, options_.filters));
     if (options_.run) {
       if (*options_.run >= plan.experiment.runs()) {
         return fail(ErrorCode::kInvalidArgument,
                     fmt::format("--run {} is beyond the last run {}: see --list", *options_.run,
                                 plan.experiment.runs() - 1));
       }
-      runs = std::vector<size_t>{*options_.run};
+      runs = {*options_.run};
     }
-    if (options_.list || options_.dry_run) return list(plan.experiment, *runs);
-    if (!options_.emit.empty()) return emit(plan, *runs);
-    return simulate(plan, *runs);
+    if (options_.list || options_.dry_run) return list(plan.experiment, runs);
+    if (!options_.emit.empty()) return emit(plan, runs);
+    return simulate(plan, runs);
   }
 
   Result<ExitCode> list(const Experiment& experiment, const std::vector<size_t>& runs) {
@@ -205,7 +176,7 @@ class AbCommand {
   }
 
   Result<ExitCode> emit(const Plan& plan, const std::vector<size_t>& runs) {
-    // Jobs start anywhere.
+    // Jobs may start in any folder: all paths are absolute.
     ASSIGN_OR_RETURN(const auto folder, open_at(fs::absolute(out(plan.experiment.name)).string()));
     std::error_code ignored;
     const EmitPlan jobs{.program = fs::read_symlink("/proc/self/exe", ignored).string(),
@@ -226,17 +197,14 @@ class AbCommand {
     RETURN_IF_ERROR(folder.write("plan.toml", plan.text));
     RETURN_IF_ERROR(folder.write_experiment(plan.experiment));
     RETURN_IF_ERROR(write_repro(folder, argv_, fs::current_path().string(), options_.plan));
-    const auto records = [&] {
-      RunProgress progress(console_);
-      return run_plan(plan, runs, finished, folder, options_.jobs.value_or(processors()),
-                      command_line_, std::ref(progress));
-    }();
-    if (!records) return tl::unexpected(records.error());
-    if (options_.run) return single_result(*records);
-    return conclude_in(folder, plan.experiment, *records);
+    ASSIGN_OR_RETURN(const auto records,
+                     run_plan(plan, runs, finished, folder, options_.jobs.value_or(processors()),
+                              command_line_, progress_bar(console_)));
+    if (options_.run) return single_result(records);
+    return conclude(folder, plan.experiment, records);
   }
 
-  // One job among many: their summary is made when they are merged.
+  // With --run: the summary is made when the folders of all jobs are merged.
   Result<ExitCode> single_result(const std::vector<RunRecord>& records) {
     for (const RunRecord& record : records) {
       if (record.index != *options_.run || record.ok) continue;
@@ -253,28 +221,24 @@ class AbCommand {
                   "plan that has a command");
     }
     if (options_.seed) plan.seed = *options_.seed;
-    const Experiment experiment = make_experiment(plan);
-    ASSIGN_OR_RETURN(auto runs, filter_runs(experiment, options_.filters));
-    if (options_.list || options_.dry_run) return list(experiment, runs);
+    ASSIGN_OR_RETURN(auto runs, filter_runs(plan.experiment, options_.filters));
+    if (options_.list || options_.dry_run) return list(plan.experiment, runs);
     plan.runs = std::move(runs);
     return programs(plan);
   }
 
   Result<ExitCode> programs(const ProgramPlan& plan) {
-    ASSIGN_OR_RETURN(const auto folder, open_at(out(make_experiment(plan).name)));
+    ASSIGN_OR_RETURN(const auto folder, open_at(out(plan.experiment.name)));
     RETURN_IF_ERROR(write_repro(folder, argv_, fs::current_path().string(), options_.plan));
-    const auto results = [&] {
-      RunProgress progress(console_);
-      return run_programs(plan, folder, command_line_, std::ref(progress));
-    }();
-    if (!results) return tl::unexpected(results.error());
-    return conclude_in(folder, results->experiment, results->records);
+    ASSIGN_OR_RETURN(const auto results,
+                     run_programs(plan, folder, command_line_, progress_bar(console_)));
+    return conclude(folder, results.experiment, results.records);
   }
 
   Result<ExitCode> merge() {
     ASSIGN_OR_RETURN(const auto folder, open_at(out("merged")));
     ASSIGN_OR_RETURN(const auto merged, merge_results(options_.folders, folder));
-    const auto code = conclude_in(folder, merged.experiment, merged.records);
+    const auto code = conclude(folder, merged.experiment, merged.records);
     if (!code || merged.missing.empty()) return code;
     return fail(
         ErrorCode::kUnavailable,
@@ -294,23 +258,31 @@ class AbCommand {
     return ResultsFolder::open(path, existing);
   }
 
-  Result<ExitCode> conclude_in(const ResultsFolder& folder, const Experiment& experiment,
-                               const std::vector<RunRecord>& records) const {
+  // Writes experiment.json, summary.csv, summary.json and report.html, and prints the summary on
+  // stdout. Errors: kSystem.
+  Result<ExitCode> conclude(const ResultsFolder& folder, const Experiment& experiment,
+                            const std::vector<RunRecord>& records) const {
     const bool color =
-        options_.color && isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
-    auto code = conclude(experiment, records, folder, color);
-    if (code) console_.note(fmt::format("report: {}", folder.file("report.html")));
-    return code;
+        !options_.no_color && isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+    const std::string report = folder.file("report.html");
+    const Summary summary = summarise(experiment, records);
+    fmt::print("{}", summary_text(experiment, summary, color));
+    RETURN_IF_ERROR(folder.write_experiment(experiment));
+    RETURN_IF_ERROR(folder.write("summary.json", summary_json(experiment, summary)));
+    RETURN_IF_ERROR(folder.write("summary.csv", summary_csv(experiment, summary)));
+    RETURN_IF_ERROR(write_report(report_data(experiment, summary, records, folder), report));
+    console_.note(fmt::format("report: {}", report));
+    if (!summary.failed.empty()) return kError;
+    return summary.passed() ? kPassed : kThresholdMissed;
   }
 
   const AbOptions& options_;
   std::vector<std::string> argv_;
-  std::string command_line_;
+  std::string command_line_ = "pacecar " + shell_line(argv_);
   perf::Console console_;
 };
 
 }  // namespace
-
 }  // namespace pacecar::ab
 
 namespace pacecar {

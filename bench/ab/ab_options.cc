@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
+#include "bench/ab/program_plan.h"
 #include "bench/perf/command_line.h"
 #include "transport/base/return_if_error.h"
 
@@ -23,88 +25,74 @@ constexpr const char* kPlanExamples =
     "Join folders:   pacecar ab merge --out FOLDER FOLDER...\n"
     "Exit codes: 0 passed, 1 a threshold was missed, 2 an error, or a run that failed.";
 
-// Flags as CLI11 fills them, before they are judged together.
+// Flags that AbOptions has in another form.
 struct Flags {
   AbOptions options;
-  std::string a;
-  std::string b;
+  std::vector<std::string> command;  // behind "--"
+  std::optional<std::string> a;
+  std::optional<std::string> b;
   std::vector<std::string> arms;
-  uint64_t run = 0;
-  uint64_t seed = 0;
-  uint64_t jobs = 0;
-  uint64_t reps = 0;
-  uint64_t warmups = 0;
-  double timeout = 0;
-  double min_improvement = 0;
-  bool no_color = false;
+  uint64_t reps = 10;
+  std::optional<double> timeout;
 };
 
-void add_common(CLI::App& app, Flags& flags) {
-  AbOptions& options = flags.options;
+void add_common(CLI::App& app, AbOptions& options) {
   app.add_option("--out", options.out, "Folder for the results (default: NAME.results)");
   app.add_flag("--force", options.force, "Replace the results in that folder");
   app.add_flag("-q,--quiet", options.quiet, "No progress bar, no notes");
-  app.add_flag("--no-color", flags.no_color, "No colour");
+  app.add_flag("--no-color", options.no_color, "No colour");
   app.footer(kPlanExamples);
 }
 
-void add_plan_flags(CLI::App& app, Flags& flags) {
-  AbOptions& options = flags.options;
+void add_plan_flags(CLI::App& app, AbOptions& options) {
   app.add_option("plan", options.plan, "The plan, a TOML file");
   app.add_flag("--list", options.list, "List the runs, and run nothing");
   app.add_flag("--dry-run", options.dry_run, "Check every run's spec, and run nothing");
   app.add_option("--filter", options.filters,
                  "Only these runs: arm=NAME, FACTOR=VALUE, seed=N; * and ? stand for any letters; "
-                 "all of several must hold");
-  app.add_option("--run", flags.run, "Only the run of this number (see --list), without a summary")
+                 "all of several must hold")
+      ->delimiter(',');
+  app.add_option("--run", options.run,
+                 "Only the run of this number (see --list), without a summary")
       ->check(perf::whole_number(0, UINT32_MAX));
-  app.add_option("--seed", flags.seed,
+  app.add_option("--seed", options.seed,
                  "Instead of the plan's seeds; of programs: of their order (default: 1)")
       ->check(perf::whole_number(0, INT64_MAX));
-  app.add_option("--jobs", flags.jobs, "Runs at once (default: one per processor)")
+  app.add_option("--jobs", options.jobs, "Runs at once (default: one per processor)")
       ->check(perf::whole_number(1, kMaxJobs));
   app.add_flag("--resume", options.resume, "Keep what is finished in the folder, run the rest");
   app.add_option("--emit", options.emit, "Write jobs for 'slurm' or GNU 'parallel' instead")
       ->check(CLI::IsMember({"slurm", "parallel"}));
 }
 
+constexpr const char* kProgramGroup = "Real programs";
+
 void add_program_flags(CLI::App& app, Flags& flags) {
-  app.option_defaults()->group("Real programs");
+  ProgramPlan& programs = flags.options.programs;
+  app.option_defaults()->group(kProgramGroup);
   app.add_option("--a", flags.a, "Environment of the baseline");
   app.add_option("--b", flags.b, "Environment of the other arm");
   app.add_option("--arm", flags.arms, "NAME='ENV': one more arm");
   app.add_option("--reps", flags.reps, "Runs of each arm (default: 10)")
       ->check(perf::whole_number(1, kMaxReps));
-  app.add_option("--warmup", flags.warmups, "Runs of each arm before, that do not count")
+  app.add_option("--warmup", programs.warmups, "Runs of each arm before, that do not count")
       ->check(perf::whole_number(0, kMaxReps));
   app.add_option("--timeout", flags.timeout, "Seconds that one run may take (default: no limit)")
       ->check(perf::positive_number(kMaxTimeoutSeconds));
-  app.add_option("--metric", flags.options.programs.metrics,
+  app.add_option("--metric", programs.experiment.shown,
                  "What to compare (default: what the output is known for, else wall_s)")
       ->allow_extra_args(false);
-  app.add_option("--min-improvement", flags.min_improvement,
+  app.add_option("--min-improvement", programs.min_improvement,
                  "Threshold: better than the baseline by so many percent")
       ->check(perf::positive_number(kMaxPercent));
   app.option_defaults()->group("Options");
 }
 
-Result<void> add_arm(ProgramPlan& programs, std::string name, const std::string& environment) {
-  ASSIGN_OR_RETURN(auto variables, split_environment(environment));
-  const auto same = std::find_if(programs.arms.begin(), programs.arms.end(),
-                                 [&](const ProgramArm& arm) { return arm.name == name; });
-  if (same != programs.arms.end()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("there are two arms named '{}': rename one", name));
-  }
-  programs.arms.push_back({std::move(name), std::move(variables)});
-  return {};
-}
-
-Result<void> read_arms(const CLI::App& app, const Flags& flags, ProgramPlan& programs) {
-  for (const auto& [flag, environment] : {std::pair("a", &flags.a), std::pair("b", &flags.b)}) {
-    if (app.count(std::string("--") + flag) == 0) continue;
-    const std::string name = environment->empty() ? flag : *environment;
-    RETURN_IF_ERROR(add_arm(programs, name, *environment));
+Result<void> read_arms(const Flags& flags, ProgramPlan& programs) {
+  for (const auto& [name, environment] : {std::pair("a", &flags.a), std::pair("b", &flags.b)}) {
+    if (!*environment) continue;
+    const std::string& text = **environment;
+    RETURN_IF_ERROR(add_arm(programs, flags.command, text.empty() ? name : text, text));
   }
   for (const std::string& arm : flags.arms) {
     const size_t equals = arm.find('=');
@@ -112,19 +100,24 @@ Result<void> read_arms(const CLI::App& app, const Flags& flags, ProgramPlan& pro
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("--arm {} has no name: write --arm NAME='VARIABLE=value'", arm));
     }
-    RETURN_IF_ERROR(add_arm(programs, arm.substr(0, equals), arm.substr(equals + 1)));
+    RETURN_IF_ERROR(
+        add_arm(programs, flags.command, arm.substr(0, equals), arm.substr(equals + 1)));
   }
-  if (programs.arms.size() >= 2) return {};
+  if (programs.commands.size() >= 2) return {};
   return fail(ErrorCode::kInvalidArgument,
               "a comparison needs two arms: give --a 'ENV' and --b 'ENV', or --arm NAME='ENV' for "
               "each");
 }
 
-Result<void> read_programs(const CLI::App& app, const Flags& flags, AbOptions& options) {
+Result<void> read_programs(const Flags& flags, AbOptions& options) {
   ProgramPlan& programs = options.programs;
-  RETURN_IF_ERROR(read_arms(app, flags, programs));
+  Experiment& experiment = programs.experiment;
+  auto shown = std::move(experiment.shown);
+  experiment = program_plan(flags.command, flags.reps).experiment;
+  experiment.shown = std::move(shown);
+  RETURN_IF_ERROR(read_arms(flags, programs));
   if (!options.plan.empty() || options.list || options.dry_run || !options.emit.empty() ||
-      options.resume || app.count("--run") > 0 || !options.filters.empty()) {
+      options.resume || options.run || !options.filters.empty()) {
     return fail(
         ErrorCode::kInvalidArgument,
         "PLAN, --list, --dry-run, --filter, --run, --resume and --emit are for simulations: "
@@ -135,34 +128,25 @@ Result<void> read_programs(const CLI::App& app, const Flags& flags, AbOptions& o
                 "programs run one at a time, so that they do not disturb each other: leave out "
                 "--jobs");
   }
-  constexpr uint64_t kDefaultReps = 10;
-  programs.blocks = app.count("--reps") > 0 ? flags.reps : kDefaultReps;
-  programs.warmups = flags.warmups;
   programs.seed = options.seed.value_or(1);
-  if (app.count("--timeout") > 0) {
-    programs.timeout = Duration::from_ns(static_cast<int64_t>(flags.timeout * 1e9));
+  if (flags.timeout) {
+    programs.timeout = Duration::from_ns(static_cast<int64_t>(*flags.timeout * 1e9));
   }
-  if (app.count("--min-improvement") > 0) programs.min_improvement = flags.min_improvement;
   return {};
 }
 
 Result<void> judge(const CLI::App& app, Flags& flags) {
   AbOptions& options = flags.options;
-  options.color = !flags.no_color;
-  if (app.count("--run") > 0) options.run = flags.run;
-  if (app.count("--seed") > 0) options.seed = flags.seed;
-  if (app.count("--jobs") > 0) options.jobs = flags.jobs;
   if (options.resume && options.force) {
     return fail(ErrorCode::kInvalidArgument,
                 "--resume keeps what --force replaces: give one of them");
   }
-  if (options.what == AbOptions::What::kPrograms) return read_programs(app, flags, options);
-  for (const char* flag : {"--a", "--b", "--arm", "--reps", "--warmup", "--timeout", "--metric",
-                           "--min-improvement"}) {
-    if (app.count(flag) == 0) continue;
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("{} is for real programs: end the command line with '-- COMMAND'", flag));
+  if (options.what == AbOptions::What::kPrograms) return read_programs(flags, options);
+  for (const CLI::Option* flag : app.get_options()) {
+    if (flag->get_group() != kProgramGroup || flag->count() == 0) continue;
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} is for real programs: end the command line with '-- COMMAND'",
+                            flag->get_name()));
   }
   if (!options.plan.empty()) return {};
   return fail(ErrorCode::kInvalidArgument,
@@ -170,15 +154,13 @@ Result<void> judge(const CLI::App& app, Flags& flags) {
 }
 
 Result<AbOptions> parse_merge(int argc, const char* const* argv) {
-  Flags flags;
-  flags.options.what = AbOptions::What::kMerge;
+  AbOptions options{.what = AbOptions::What::kMerge};
   CLI::App app("Joins the results of one experiment that was run in several folders.",
                "pacecar ab merge");
-  app.add_option("folders", flags.options.folders, "Folders that 'pacecar ab' wrote")->required();
-  add_common(app, flags);
-  ASSIGN_OR_RETURN(flags.options.help, perf::parse_command_line(app, argc, argv));
-  flags.options.color = !flags.no_color;
-  return flags.options;
+  app.add_option("folders", options.folders, "Folders that 'pacecar ab' wrote")->required();
+  add_common(app, options);
+  ASSIGN_OR_RETURN(options.help, perf::parse_command_line(app, argc, argv));
+  return options;
 }
 
 }  // namespace
@@ -188,19 +170,18 @@ Result<AbOptions> parse_ab_options(int argc, const char* const* argv) {
   Flags flags;
   // After "--" follows another command, whose flags are not ours.
   const char* const* end = argv + argc;
-  const char* const* dashes =
-      std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; });
+  const char* const* dashes = std::find(argv, end, std::string_view("--"));
   if (dashes != end) {
     flags.options.what = AbOptions::What::kPrograms;
-    flags.options.programs.command.assign(dashes + 1, end);
-    if (flags.options.programs.command.empty()) {
+    flags.command.assign(dashes + 1, end);
+    if (flags.command.empty()) {
       return fail(ErrorCode::kInvalidArgument, "no command behind '--': write what to run there");
     }
   }
   CLI::App app("Compares arms of an experiment: simulations of a plan, or real programs.",
                "pacecar ab");
-  add_plan_flags(app, flags);
-  add_common(app, flags);
+  add_plan_flags(app, flags.options);
+  add_common(app, flags.options);
   add_program_flags(app, flags);
   ASSIGN_OR_RETURN(flags.options.help,
                    perf::parse_command_line(app, static_cast<int>(dashes - argv), argv));

@@ -14,24 +14,26 @@ namespace pacecar::ab {
 struct AbOptions {
   enum class What { kPlan, kPrograms, kMerge };
   What what = What::kPlan;
-  std::string help;  // asked for: nothing else counts
+  std::string help;  // not empty: it was asked for, and nothing else counts
 
-  std::string plan;                  // kPlan: its path
-  std::vector<std::string> filters;  // kPlan
-  std::optional<size_t> run;         // kPlan: this one only
+  // Of kPlan:
+  std::string plan;  // its path
+  std::vector<std::string> filters;
+  std::optional<size_t> run;  // this one only
   std::optional<uint64_t> seed;
   std::optional<size_t> jobs;
   bool list = false;
   bool dry_run = false;
-  std::string emit;                  // "", "slurm", "parallel"
-  ProgramPlan programs;              // kPrograms
-  std::vector<std::string> folders;  // kMerge
+  std::string emit;  // "", "slurm", "parallel"
+
+  ProgramPlan programs;              // of kPrograms
+  std::vector<std::string> folders;  // of kMerge
 
   std::string out;  // empty: from the plan's name
   bool resume = false;
   bool force = false;
   bool quiet = false;
-  bool color = true;
+  bool no_color = false;
 };
 
 // argv[0] is "ab". Errors: kInvalidArgument, one sentence.

@@ -15,8 +15,8 @@ constexpr const char* kParallelFile = "commands.sh";
 // Slurm refuses indices from MaxArraySize on, by default 1,001.
 constexpr size_t kArraySize = 1000;
 
-// "pacecar ab plan.toml --run INDEX --out FOLDER/jobs/INDEX ...". A job that is started again does
-// not repeat what is finished.
+// "pacecar ab plan.toml --run INDEX --out FOLDER/jobs/INDEX ...". With --resume a job that is
+// started again does not repeat a finished run.
 std::string job_command(const EmitPlan& plan, const ResultsFolder& folder,
                         const std::string& index) {
   std::string command =

@@ -1,5 +1,5 @@
-// The same experiment as jobs for other schedulers: Slurm job arrays, or a file of commands for GNU
-// parallel. Each job is one run in a folder of its own; `pacecar ab merge` joins them.
+// The runs of an experiment as jobs of other schedulers: Slurm job arrays, or a file of commands
+// for GNU parallel. Each job is one run in its own folder; `pacecar ab merge` joins them.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace pacecar::ab {
 
 struct EmitPlan {
-  std::string program;  // `pacecar`, as the jobs find it
-  std::string plan;     // likewise
+  std::string program;  // the path of `pacecar`
+  std::string plan;     // the path of the plan's file
   std::vector<size_t> runs;
   std::optional<uint64_t> seed;
   std::optional<size_t> jobs;  // at once, of each array; none: as many as the scheduler allows
@@ -27,10 +27,10 @@ struct SlurmArray {
   std::string indexes;  // "0-4,7"
 };
 
-// As many arrays as it takes for indexes that every Slurm allows. `runs` is sorted.
+// Divides the runs into arrays with indexes that every Slurm allows. `runs` is sorted.
 std::vector<SlurmArray> slurm_arrays(const std::vector<size_t>& runs);
 
-// Each writes its file into the folder and returns what to type next.
+// Each writes its file into the folder and returns the commands to enter next.
 // Errors: kSystem.
 Result<std::string> emit_slurm(const EmitPlan& plan, const std::string& name,
                                const ResultsFolder& folder);

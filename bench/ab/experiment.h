@@ -1,13 +1,12 @@
-// The comparison of an experiment, common to simulations and real programs; the input of summaries
-// and reports. Plain data.
+// An experiment of simulations or of real programs: what summaries and reports compare. Plain data.
 //
-// A cell is one arm under one value of each factor. Its runs differ in their seed only (of real
-// programs: in their block). Runs are numbered cell by cell.
+// A cell is one arm under one value of each factor. Its runs differ only in their seed, which for
+// real programs is the number of their block. Runs are numbered cell by cell.
 #pragma once
 
 #include <cstdint>
 #include <limits>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,7 +17,7 @@ namespace pacecar::ab {
 
 struct Arm {
   std::string name;
-  std::string settings;  // what sets it apart, for people
+  std::string settings;  // in what it differs, for people
 };
 
 struct Factor {
@@ -33,8 +32,8 @@ struct Cell {
   bool operator==(const Cell&) const = default;
 };
 
-// A bound on the mean, or the median, of one metric over the runs of one cell, or on how it
-// compares to another: the means' ratio or difference, or the median of those of each pair.
+// A bound on one metric of one cell: on its mean or median over the runs, or on its ratio to or its
+// difference from another cell's: of the means, or the median over all pairs.
 struct Threshold {
   enum class Of { kValue, kRatio, kDifference };  // the latter two: to `versus`
 
@@ -45,7 +44,7 @@ struct Threshold {
   bool median = false;
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
-  double reference = 0;  // the base of the deviation
+  double reference = 0;  // the deviation is relative to it
   std::string expected;  // for people: "668 within 5%"
 };
 
@@ -68,25 +67,16 @@ struct Experiment {
   uint64_t seed_of(size_t run) const { return seeds[run % seeds.size()]; }
 };
 
-// For nlohmann's JSON, sorted or not.
-template <typename Json>
-void to_json(Json& json, const Arm& arm) {
-  json = {{"name", arm.name}, {"settings", arm.settings}};
-}
-template <typename Json>
-void to_json(Json& json, const Factor& factor) {
-  json = {{"name", factor.name}, {"values", factor.values}};
-}
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Arm, name, settings)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Factor, name, values)
 
-// "matrix = inc32, queue = large"; empty without factors.
-std::string factors_text(const Experiment& experiment, const Cell& cell);
-// "nscc, matrix = inc32": one line for people.
+// "nscc, matrix = inc32, queue = large": one line for people.
 std::string cell_text(const Experiment& experiment, const Cell& cell);
-// The cell of `arm` with the factor values of `cell`; none where the plan leaves it out.
+// The cell of `arm` with the factor values of `cell`; none if the plan leaves it out.
 std::optional<size_t> partner(const Experiment& experiment, const Cell& cell, size_t arm);
 
-nlohmann::ordered_json to_json(const Experiment& experiment);
+nlohmann::json json_of(const Experiment& experiment);
 // Errors: kInvalidArgument.
-Result<Experiment> experiment_from_json(const nlohmann::ordered_json& json);
+Result<Experiment> experiment_from_json(nlohmann::json json);
 
 }  // namespace pacecar::ab

@@ -1,20 +1,13 @@
 #include "bench/ab/metric_info.h"
 
 #include <algorithm>
-#include <iterator>
+#include <span>
 
 namespace pacecar::ab {
 namespace {
 
-struct ProgramMetric {
-  std::string_view name;
-  std::string_view unit;
-  std::string_view label;
-  Better better;
-};
-
 // The metrics that output_parser.h finds in programs' output.
-constexpr ProgramMetric kProgramMetrics[] = {
+constexpr Metric kProgramMetrics[] = {
     {"bw_gbps", "Gb/s", "average bandwidth", Better::kHigher},
     {"bw_peak_gbps", "Gb/s", "bandwidth of the fastest interval", Better::kHigher},
     {"message_rate_mpps", "M/s", "messages per second", Better::kHigher},
@@ -51,29 +44,14 @@ MetricInfo metric_info(const std::string& name) {
   const size_t at = name.find('@');
   const std::string plain = name.substr(0, at);
   const std::string part = at == std::string::npos ? "" : " (" + name.substr(at + 1) + ")";
-  // Programs first: wall_s is no result of a simulation.
-  const auto program = std::ranges::find(kProgramMetrics, plain, &ProgramMetric::name);
-  if (program != std::end(kProgramMetrics)) {
-    return {name, std::string(program->label) + part, std::string(program->unit), program->better};
+  // Programs first: of a simulation, wall_s is no result.
+  for (const std::span<const Metric> known :
+       {std::span<const Metric>(kProgramMetrics), metrics()}) {
+    const auto found = std::ranges::find(known, plain, &Metric::name);
+    if (found == known.end()) continue;
+    return {std::string(found->doc) + part, std::string(found->unit), found->better};
   }
-  const auto simulated = std::ranges::find(metrics(), plain, &Metric::name);
-  if (simulated != metrics().end()) {
-    return {name, std::string(simulated->doc) + part, std::string(simulated->unit),
-            simulated->better};
-  }
-  return {name, name, "", Better::kNeither};
-}
-
-std::string_view text_of(Better better) {
-  switch (better) {
-    case Better::kLower:
-      return "lower";
-    case Better::kHigher:
-      return "higher";
-    case Better::kNeither:
-      return "";
-  }
-  return "";
+  return {.label = name};
 }
 
 }  // namespace pacecar::ab

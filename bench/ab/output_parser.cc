@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 
 #include "bench/perf/json_fields.h"
 #include "transport/base/to_number.h"
@@ -11,8 +13,8 @@
 namespace pacecar::ab {
 namespace {
 
-using SortedJson = nlohmann::json;
-using Words = std::vector<std::string_view>;
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
 
 constexpr double kGbitsPerMib = 1024 * 1024 * 8 / 1e9;
 
@@ -22,25 +24,16 @@ struct SizeFigures {
   std::map<std::string, double> values;
 };
 
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    lines.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
 }
 
-Words words_of(std::string_view line) {
-  constexpr std::string_view kBlank = " \t\r";
-  Words words;
-  for (size_t begin = line.find_first_not_of(kBlank); begin != std::string_view::npos;) {
-    const size_t end = std::min(line.find_first_of(kBlank, begin), line.size());
-    words.push_back(line.substr(begin, end - begin));
-    begin = line.find_first_not_of(kBlank, end);
-  }
-  return words;
+Words words_of(const std::string& line) {
+  std::istringstream stream(line);
+  return {std::istream_iterator<std::string>(stream), {}};
 }
 
 std::optional<double> number_of(std::string_view word) {
@@ -48,20 +41,27 @@ std::optional<double> number_of(std::string_view word) {
   return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
-// --- perftest's columns ---
+// --- perftest ---
 
 struct Column {
   std::string_view heading;  // as it begins
+  const char* key;           // in JSON
   const char* metric;        // nullptr: not kept
-  bool bandwidth = false;    // its unit is in brackets
+  bool bandwidth = false;    // its unit is in brackets, or in "BW_unit"
 };
 constexpr Column kColumns[] = {
-    {"BW peak", "bw_peak_gbps", true}, {"BW average", "bw_gbps", true},
-    {"MsgRate", "message_rate_mpps"},  {"t_min", "lat_min_us"},
-    {"t_max", "lat_max_us"},           {"t_typical", "lat_typical_us"},
-    {"t_avg", "lat_avg_us"},           {"t_stdev", "lat_stdev_us"},
-    {"99% percentile", "lat_p99_us"},  {"99.9% percentile", "lat_p999_us"},
-    {"tps average", nullptr},          {"CPU_Util", nullptr},
+    {"BW peak", "BW_peak", "bw_peak_gbps", true},
+    {"BW average", "BW_average", "bw_gbps", true},
+    {"MsgRate", "MsgRate", "message_rate_mpps"},
+    {"t_min", "t_min", "lat_min_us"},
+    {"t_max", "t_max", "lat_max_us"},
+    {"t_typical", "t_typical", "lat_typical_us"},
+    {"t_avg", "t_avg", "lat_avg_us"},
+    {"t_stdev", "t_stdev", "lat_stdev_us"},
+    {"99% percentile", "percentile_99", "lat_p99_us"},
+    {"99.9% percentile", "percentile_99.9", "lat_p999_us"},
+    {"tps average", nullptr, nullptr},
+    {"CPU_Util", nullptr, nullptr},
 };
 
 // The columns behind "#bytes #iterations", in the header's order.
@@ -82,17 +82,17 @@ std::vector<std::pair<const Column*, double>> columns_of(std::string_view header
   return columns;
 }
 
-std::vector<SizeFigures> perftest_columns(std::string_view output) {
+std::vector<SizeFigures> perftest_columns(const std::string& output) {
   std::vector<SizeFigures> sizes;
   std::vector<std::pair<const Column*, double>> columns;
-  for (const std::string_view line : lines_of(output)) {
+  for (const std::string& line : lines_of(output)) {
     const Words words = words_of(line);
     if (!words.empty() && words[0] == "#bytes") {
       columns = columns_of(line);
       continue;
     }
     if (columns.empty() || words.size() < 3 || !number_of(words[0])) continue;
-    SizeFigures figures{std::string(words[0]), {}};
+    SizeFigures figures{words[0], {}};
     for (size_t i = 0; i < columns.size() && i + 2 < words.size(); ++i) {
       const auto value = number_of(words[i + 2]);
       const auto& [column, scale] = columns[i];
@@ -103,39 +103,29 @@ std::vector<SizeFigures> perftest_columns(std::string_view output) {
   return sizes;
 }
 
-// --- perftest's JSON, and ours ---
-
-constexpr std::pair<const char*, const char*> kJsonKeys[] = {
-    {"BW_peak", "bw_peak_gbps"},      {"BW_average", "bw_gbps"},
-    {"MsgRate", "message_rate_mpps"}, {"t_min", "lat_min_us"},
-    {"t_max", "lat_max_us"},          {"t_typical", "lat_typical_us"},
-    {"t_avg", "lat_avg_us"},          {"t_stdev", "lat_stdev_us"},
-    {"percentile_99", "lat_p99_us"},  {"percentile_99.9", "lat_p999_us"},
-};
-
-SizeFigures json_figures(const SortedJson& result, const SortedJson& document) {
+SizeFigures json_figures(const Json& result, const Json& document) {
   SizeFigures figures;
   if (result.contains("MsgSize")) figures.size = result["MsgSize"].dump();
-  // Ours names the unit beside the figures, perftest at the top.
-  const SortedJson unit = result.value("BW_unit", document.value("BW_unit", SortedJson()));
+  // `pacecar bw` names the unit next to the figures, perftest at the top.
+  const Json unit = result.value("BW_unit", document.value("BW_unit", Json()));
   const bool mebibytes = unit.is_string() && unit.get<std::string>().starts_with("M");
-  for (const auto& [key, metric] : kJsonKeys) {
-    if (!result.contains(key) || !result[key].is_number()) continue;
-    const bool scaled = mebibytes && std::string_view(key).starts_with("BW");
-    figures.values[metric] = result[key].get<double>() * (scaled ? kGbitsPerMib : 1);
+  for (const auto& [heading, key, metric, bandwidth] : kColumns) {
+    if (key == nullptr || !result.contains(key) || !result[key].is_number()) continue;
+    const double scale = bandwidth && mebibytes ? kGbitsPerMib : 1;
+    figures.values[metric] = result[key].get<double>() * scale;
   }
   return figures;
 }
 
-std::vector<SizeFigures> perftest_json(std::string_view output) {
+std::vector<SizeFigures> perftest_json(const std::string& output) {
   const size_t begin = output.find('{');
   const size_t end = output.rfind('}');
   if (begin == std::string_view::npos || end == std::string_view::npos || end < begin) return {};
-  const SortedJson document = perf::parse_json(output.substr(begin, end - begin + 1));
+  const Json document = perf::parse_json(output.substr(begin, end - begin + 1));
   if (!document.is_object() || !document.contains("results")) return {};
-  const SortedJson& results = document["results"];
+  const Json& results = document["results"];
   std::vector<SizeFigures> sizes;
-  for (const SortedJson& result : results.is_array() ? results : SortedJson::array({results})) {
+  for (const Json& result : results.is_array() ? results : Json::array({results})) {
     if (!result.is_object()) continue;
     SizeFigures figures = json_figures(result, document);
     if (!figures.values.empty()) sizes.push_back(std::move(figures));
@@ -152,7 +142,7 @@ std::optional<SizeFigures> nccl_line(const Words& words) {
   constexpr size_t kLeast = 3 + 2 * kFields;
   if (words.size() < kLeast || !number_of(words[0]) || !number_of(words[1])) return std::nullopt;
   if (number_of(words[2])) return std::nullopt;  // a type is no number
-  SizeFigures figures{std::string(words[0]), {}};
+  SizeFigures figures{words[0], {}};
   const size_t out_of_place = words.size() - 2 * kFields;
   for (size_t i = 0; i < kFields; ++i) {
     const auto out = number_of(words[out_of_place + i]);
@@ -165,11 +155,11 @@ std::optional<SizeFigures> nccl_line(const Words& words) {
   return figures;
 }
 
-std::vector<SizeFigures> nccl_table(std::string_view output, std::optional<double>& average) {
+std::vector<SizeFigures> nccl_table(const std::string& output, std::optional<double>& average) {
   constexpr std::string_view kAverage = "# Avg bus bandwidth";
   std::vector<SizeFigures> sizes;
   bool table = false;
-  for (const std::string_view line : lines_of(output)) {
+  for (const std::string& line : lines_of(output)) {
     const Words words = words_of(line);
     if (line.starts_with(kAverage) && !words.empty()) average = number_of(words.back());
     table |= line.starts_with('#') && line.find("busbw") != std::string_view::npos;
@@ -182,12 +172,12 @@ std::vector<SizeFigures> nccl_table(std::string_view output, std::optional<doubl
 // --- any other program ---
 
 // The last line, {"metrics": {"NAME": NUMBER, ...}}.
-void add_named(std::string_view output, ParsedOutput& parsed) {
+void add_named(const std::string& output, ParsedOutput& parsed) {
   const auto lines = lines_of(output);
   if (lines.empty()) return;
-  const SortedJson document = perf::parse_json(lines.back());
+  const Json document = perf::parse_json(lines.back());
   if (!document.is_object() || !document.contains("metrics")) return;
-  const SortedJson& metrics = document["metrics"];
+  const Json& metrics = document["metrics"];
   if (!metrics.is_object()) return;
   for (const auto& [name, value] : metrics.items()) {
     if (!value.is_number() || !std::isfinite(value.get<double>())) continue;
@@ -212,7 +202,8 @@ void add_sizes(const std::vector<SizeFigures>& sizes, ParsedOutput& parsed) {
 
 }  // namespace
 
-ParsedOutput parse_output(std::string_view output) {
+ParsedOutput parse_output(std::string_view text) {
+  const std::string output(text);
   ParsedOutput parsed;
   std::optional<double> average;
   std::vector<SizeFigures> sizes = nccl_table(output, average);

@@ -1,7 +1,7 @@
-// Finds the figures in what a benchmark printed: perftest (ib_write_bw, ib_send_lat, ...; columns
+// Finds the figures in the output of a benchmark: perftest (ib_write_bw, ib_send_lat, ...; columns
 // or JSON), `pacecar bw` and `lat` (the same two forms), nccl-tests (the table and its average),
-// and any program that ends with a line {"metrics": {"NAME": NUMBER, ...}}. Pure; the output may
-// hold anything.
+// and any program whose last line is {"metrics": {"NAME": NUMBER, ...}}. Pure; the output may hold
+// anything.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@ namespace pacecar::ab {
 struct ParsedOutput {
   // Names as metric_info.h knows them; "@SIZE" is added when there are several message sizes.
   std::map<std::string, double> metrics;
-  std::vector<std::string> headline;  // those that answer the question which arm is better
+  std::vector<std::string> headline;  // those to compare when nobody names any
 };
 
 // Nothing found: both empty.

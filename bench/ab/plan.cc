@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <limits>
 #include <numeric>
 
-#include "bench/ab/plan_cells.h"
+#include "bench/ab/plan_parts.h"
+#include "bench/perf/files.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_reader.h"
@@ -19,101 +19,14 @@ namespace pacecar::ab {
 namespace {
 
 constexpr uint64_t kMaxSeeds = 100'000;
-constexpr size_t kMaxRuns = 1'000'000;
 constexpr const char* kDefaultShown[] = {"finish_us",    "fct_p50_us",      "fct_p99_us",
                                          "goodput_gbps", "queue_max_bytes", "retransmissions"};
-
-// An arm or a factor value: its name, and what it puts on top.
-struct Layer {
-  std::string name;
-  SpecTable keys;
-};
-
-std::string settings_text(const SpecTable& keys) {
-  std::vector<std::string> texts;
-  for (const auto& [table, value] : keys.entries()) {
-    if (value.table() == nullptr) {
-      texts.push_back(fmt::format("{} = {}", table, to_text(value)));
-      continue;
-    }
-    for (const auto& [key, inner] : value.table()->entries()) {
-      texts.push_back(fmt::format("{}.{} = {}", table, key, to_text(inner)));
-    }
-  }
-  return fmt::format("{}", fmt::join(texts, ", "));
-}
-
-// The table without its `name`; the rest belongs to the tables of a run.
-Result<Layer> read_layer(const SpecValue& value, const std::string& what) {
-  SpecTable table = *value.table();
-  SpecReader reader(table, what, value.place);
-  Layer layer{reader.text("name", ""), {}};
-  if (layer.name.empty()) reader.complain("name", "is missing: every one needs its own");
-  for (const std::string_view run_table : kRunTables) reader.value(run_table);
-  RETURN_IF_ERROR(reader.finish());
-  table.erase("name");
-  layer.keys = std::move(table);
-  return layer;
-}
-
-// [[factor]] key = "transport.paths", values = [1, 64]: one key that takes each value.
-Result<std::vector<Layer>> short_values(SpecReader& reader, const SpecPlace& place) {
-  std::vector<Layer> layers;
-  const std::string key = reader.text("key", "");
-  const SpecValue* values = reader.value("values");
-  if (key.empty() || values == nullptr || values->list() == nullptr) {
-    reader.complain("values",
-                    "is missing: write key = \"TABLE.KEY\" and values = [..], or each "
-                    "value under [[factor.value]]");
-    return layers;
-  }
-  for (const SpecValue& value : *values->list()) {
-    Layer layer{plain_text(value), {}};
-    if (auto set = set_spec(layer.keys, key, value); !set) {
-      return fail(set.error().code, fmt::format("{}: {}", place.text(), set.error().message));
-    }
-    layers.push_back(std::move(layer));
-  }
-  return layers;
-}
-
-// Reads the values of one [[factor]], and appends the factor.
-Result<std::vector<Layer>> read_factor(const SpecValue& value, Experiment& experiment) {
-  SpecReader reader(*value.table(), "[[factor]]", value.place);
-  Factor factor{reader.text("name", ""), {}};
-  if (factor.name.empty() || factor.name == "arm" || factor.name == "seed") {
-    reader.complain("name", "is missing, 'arm' or 'seed': every factor needs a name of its own");
-  }
-  std::vector<Layer> layers;
-  if (reader.has("value")) {
-    ASSIGN_OR_RETURN(const auto tables, tables_of(*value.table(), "value"));
-    for (const SpecValue* table : tables) {
-      ASSIGN_OR_RETURN(auto layer, read_layer(*table, "[[factor.value]]"));
-      layers.push_back(std::move(layer));
-    }
-    if (reader.has("key") || reader.has("values")) {
-      reader.complain("key", "and values are another way to write [[factor.value]]: use one");
-    }
-  } else {
-    ASSIGN_OR_RETURN(layers, short_values(reader, value.place));
-  }
-  if (layers.empty()) reader.complain("values", "is empty: name one at least");
-  RETURN_IF_ERROR(reader.finish());
-  for (const Layer& layer : layers) factor.values.push_back(layer.name);
-  if (auto unique =
-          check_names(factor.values, "values of factor '" + factor.name + "'", value.place);
-      !unique) {
-    return tl::unexpected(unique.error());
-  }
-  experiment.factors.push_back(std::move(factor));
-  return layers;
-}
 
 // seeds = 5 means 1 .. 5; a list names them.
 void read_seeds(SpecReader& reader, Experiment& experiment) {
   const SpecValue* seeds = reader.value("seeds");
   if (seeds != nullptr && seeds->list() != nullptr) {
-    experiment.seeds = reader.wholes("seeds", std::numeric_limits<int64_t>::max());
+    experiment.seeds = reader.wholes<uint64_t>("seeds", std::numeric_limits<int64_t>::max());
     if (experiment.seeds.empty()) reader.complain("seeds", "is empty: name one at least");
     std::vector<uint64_t> sorted = experiment.seeds;
     std::sort(sorted.begin(), sorted.end());
@@ -127,111 +40,15 @@ void read_seeds(SpecReader& reader, Experiment& experiment) {
 }
 
 void read_shown(SpecReader& reader, Experiment& experiment) {
-  const SpecValue* shown = reader.value("metrics");
-  if (shown == nullptr) {
+  experiment.shown = read_texts(reader, "metrics");
+  if (!reader.has("metrics")) {
     experiment.shown.assign(std::begin(kDefaultShown), std::end(kDefaultShown));
-    return;
   }
-  if (shown->list() == nullptr) {
-    reader.complain("metrics", "takes a list such as [\"finish_us\", \"queue_max_bytes\"]");
-    return;
-  }
-  for (const SpecValue& name : *shown->list()) {
-    experiment.shown.push_back(plain_text(name));
-    if (auto metric = find_metric(experiment.shown.back()); !metric) {
+  for (const std::string& name : experiment.shown) {
+    if (const auto metric = find_metric(name); !metric) {
       reader.complain("metrics", "is wrong: " + metric.error().message);
     }
   }
-}
-
-// The keys of the plan itself, but for arms, factors and thresholds.
-Result<void> read_head(const SpecTable& table, const SpecPlace& place, const std::string& name,
-                       Experiment& experiment) {
-  SpecReader reader(table, "top level", place);
-  experiment.name = reader.text("name", name);
-  experiment.description = reader.text("description", "");
-  read_seeds(reader, experiment);
-  read_shown(reader, experiment);
-  std::vector<std::string_view> arms;
-  for (const Arm& arm : experiment.arms) arms.push_back(arm.name);
-  experiment.baseline = reader.choice("baseline", 0, arms);
-  for (const std::string_view key : {"arm", "factor", "threshold", "skip", "only"}) {
-    reader.value(key);
-  }
-  for (const std::string_view run_table : kRunTables) reader.value(run_table);
-  return reader.finish();
-}
-
-struct Layers {
-  SpecTable base;
-  std::vector<Layer> arms;
-  std::vector<std::vector<Layer>> factors;
-};
-
-Result<Layers> read_layers(const SpecValue& file, Experiment& experiment) {
-  const SpecTable& table = *file.table();
-  Layers layers;
-  for (const std::string_view run_table : kRunTables) {
-    if (const SpecValue* value = table.find(run_table)) {
-      layers.base.set(std::string(run_table), *value);
-    }
-  }
-  const auto arms = tables_of(table, "arm");
-  if (!arms) return tl::unexpected(arms.error());
-  std::vector<std::string> names;
-  for (const SpecValue* arm : *arms) {
-    ASSIGN_OR_RETURN(auto layer, read_layer(*arm, "[[arm]]"));
-    experiment.arms.push_back({layer.name, settings_text(layer.keys)});
-    names.push_back(layer.name);
-    layers.arms.push_back(std::move(layer));
-  }
-  if (names.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: the plan has no arm: write [[arm]] with name = \"...\" and what "
-                            "sets it apart",
-                            file.place.text()));
-  }
-  RETURN_IF_ERROR(check_names(names, "arms", file.place));
-  const auto factors = tables_of(table, "factor");
-  if (!factors) return tl::unexpected(factors.error());
-  for (const SpecValue* factor : *factors) {
-    ASSIGN_OR_RETURN(auto values, read_factor(*factor, experiment));
-    layers.factors.push_back(std::move(values));
-  }
-  names.clear();
-  for (const Factor& factor : experiment.factors) names.push_back(factor.name);
-  RETURN_IF_ERROR(check_names(names, "factors", file.place));
-  return layers;
-}
-
-SpecTable cell_spec(const Layers& layers, const Cell& cell) {
-  SpecTable spec = layers.base;
-  for (size_t i = 0; i < cell.values.size(); ++i) {
-    merge_spec(spec, layers.factors[i][cell.values[i]].keys);
-  }
-  merge_spec(spec, layers.arms[cell.arm].keys);
-  return spec;
-}
-
-Result<Plan> make_plan(const SpecValue& file, const std::string& name) {
-  Plan plan;
-  Experiment& experiment = plan.experiment;
-  const SpecTable& table = *file.table();
-  ASSIGN_OR_RETURN(const auto layers, read_layers(file, experiment));
-  RETURN_IF_ERROR(read_head(table, file.place, name, experiment));
-  RETURN_IF_ERROR(choose_cells(table, experiment));
-  if (experiment.cells.empty() || experiment.runs() > kMaxRuns) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: the plan has {} runs, and should have 1 to {}: look at [[skip]], "
-                            "[[only]], factors and seeds",
-                            file.place.text(), experiment.runs(), kMaxRuns));
-  }
-  ASSIGN_OR_RETURN(const auto thresholds, tables_of(table, "threshold"));
-  for (const SpecValue* threshold : thresholds) {
-    RETURN_IF_ERROR(read_threshold(*threshold, experiment));
-  }
-  for (const Cell& cell : experiment.cells) plan.specs.push_back(cell_spec(layers, cell));
-  return plan;
 }
 
 // A metric of one job ("finish_us@victim") is there where the workload has several.
@@ -276,21 +93,30 @@ Result<void> check_cells(const Plan& plan, const std::string& file) {
 
 Result<Plan> parse_plan(std::string_view text, const std::string& name) {
   ASSIGN_OR_RETURN(const auto file, parse_spec(text, name));
-  auto plan = make_plan(file, std::filesystem::path(name).stem());
-  if (plan) plan->text = text;
+  Plan plan{.experiment = {}, .specs = {}, .base_dir = {}, .text = std::string(text)};
+  SpecReader top(*file.table(), "top level", file.place);
+  plan.experiment.name = top.text("name", std::filesystem::path(name).stem());
+  plan.experiment.description = top.text("description", "");
+  read_seeds(top, plan.experiment);
+  read_shown(top, plan.experiment);
+  SpecTable common;
+  for (const std::string_view run_table : kRunTables) {
+    if (const SpecValue* value = top.value(run_table)) common.set(std::string(run_table), *value);
+  }
+  ASSIGN_OR_RETURN(const auto layers, read_parts(file, top, plan.experiment));
+  for (const Cell& cell : plan.experiment.cells) {
+    SpecTable& spec = plan.specs.emplace_back(common);
+    for (const SpecTable* keys : layers.of(cell)) merge_spec(spec, *keys);
+  }
   return plan;
 }
 
 Result<Plan> read_plan(const std::string& path, std::optional<uint64_t> seed) {
-  ASSIGN_OR_RETURN(const auto file, read_spec(path));
-  auto plan = make_plan(file, std::filesystem::path(path).stem());
-  if (!plan) return plan;
-  std::ifstream stream(path);
-  plan->text.assign(std::istreambuf_iterator<char>(stream), {});
-  plan->base_dir = std::filesystem::path(path).parent_path();
-  Experiment& experiment = plan->experiment;
-  if (seed) experiment.seeds = {*seed};
-  RETURN_IF_ERROR(check_cells(*plan, path));
+  ASSIGN_OR_RETURN(const auto text, perf::read_text(path));
+  ASSIGN_OR_RETURN(auto plan, parse_plan(text, path));
+  plan.base_dir = std::filesystem::path(path).parent_path();
+  if (seed) plan.experiment.seeds = {*seed};
+  RETURN_IF_ERROR(check_cells(plan, path));
   return plan;
 }
 

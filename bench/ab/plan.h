@@ -21,7 +21,8 @@ struct Plan {
 };
 
 // `seed` replaces the plan's seeds. Every cell is checked, so that no run fails later because of
-// the plan. Errors: kNotFound, kInvalidArgument; one sentence with file, line, cause and cure.
+// the plan. Errors: kNotFound, kSystem, kInvalidArgument; one sentence with file, line, cause and
+// cure.
 Result<Plan> read_plan(const std::string& path, std::optional<uint64_t> seed);
 // For a text that is no file; messages call it `name`. Cells are not checked.
 Result<Plan> parse_plan(std::string_view text, const std::string& name);

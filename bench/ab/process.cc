@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 #include "transport/base/file_descriptor.h"
 
@@ -36,7 +37,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Reads what is there; closes and forgets the pipe at its end.
+// Reads what the pipe holds; closes it at its end.
 void drain(FileDescriptor& pipe, std::string& text) {
   std::array<char, 65536> buffer;
   while (pipe) {
@@ -53,7 +54,7 @@ void drain(FileDescriptor& pipe, std::string& text) {
 }
 
 [[noreturn]] void be_child(const std::function<int()>& body, int output, int errors) {
-  setpgid(0, 0);  // a timeout ends what the child starts as well
+  setpgid(0, 0);  // a timeout also kills the processes that the child starts
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   signal(SIGINT, SIG_DFL);
   signal(SIGTERM, SIG_DFL);
@@ -87,17 +88,14 @@ std::string Outcome::cause() const {
 }
 
 std::string last_lines(const std::string& text, size_t count) {
+  std::istringstream stream(text);
   std::vector<std::string> lines;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string line = text.substr(begin, end - begin);
-    if (line.find_first_not_of(" \t\r") != std::string::npos) lines.push_back(std::move(line));
-    begin = end + 1;
+  for (std::string line; std::getline(stream, line);) {
+    if (line.find_first_not_of(" \t\r") != std::string::npos) lines.push_back(line);
   }
-  const size_t first = lines.size() - std::min(lines.size(), count);
-  std::string result;
-  for (size_t i = first; i < lines.size(); ++i) result += (i > first ? "\n" : "") + lines[i];
-  return result;
+  const size_t more = lines.size() - std::min(lines.size(), count);
+  return fmt::format("{}",
+                     fmt::join(lines.begin() + static_cast<ptrdiff_t>(more), lines.end(), "\n"));
 }
 
 Processes::Processes() {
@@ -124,7 +122,7 @@ bool Processes::interrupted() { return interrupt_signal != 0; }
 bool Processes::start(size_t id, const std::function<int()>& body, Duration timeout) {
   std::array<int, 2> output{-1, -1};
   std::array<int, 2> errors{-1, -1};
-  std::fflush(nullptr);  // else the child would print our buffers once more
+  std::fflush(nullptr);  // else the child would print its copy of our buffers
   const bool piped = pipe2(output.data(), O_CLOEXEC) == 0 && pipe2(errors.data(), O_CLOEXEC) == 0;
   Child child;
   child.id = id;
@@ -135,7 +133,7 @@ bool Processes::start(size_t id, const std::function<int()>& body, Duration time
   child.pid = piped ? fork() : -1;
   if (child.pid == 0) be_child(body, output[1], errors[1]);
   if (child.pid < 0) return false;
-  setpgid(child.pid, child.pid);  // whoever comes first, parent or child
+  setpgid(child.pid, child.pid);  // parent and child both set it, as either may be first
   fcntl(output[0], F_SETFL, O_NONBLOCK);
   fcntl(errors[0], F_SETFL, O_NONBLOCK);
   child.handle = FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, child.pid, 0)));
@@ -159,7 +157,7 @@ std::optional<std::pair<size_t, Outcome>> Processes::wait() {
     siginfo_t ended = {};
     waitid(P_PID, static_cast<id_t>(child->pid), &ended, WEXITED | WNOHANG | WNOWAIT);
     if (ended.si_pid != child->pid) continue;
-    kill(-child->pid, SIGKILL);  // what it left running must not disturb the next one
+    kill(-child->pid, SIGKILL);  // processes that it left must not disturb the next run
     int status = 0;
     waitpid(child->pid, &status, 0);
     Outcome outcome = std::move(child->outcome);

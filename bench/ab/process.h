@@ -1,6 +1,6 @@
-// Child processes: each runs a function, or a command, in a process of its own, so that a crash or
-// a hang costs one run only; what it prints is kept.
-// Thread rule: one thread, in a program that has no other threads (children go on with its copy).
+// Child processes: each runs a function or a command, so that a crash or a hang costs one run only.
+// Their output is kept.
+// Thread rule: one thread, in a program without other threads, because children are forked.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ namespace pacecar::ab {
 
 struct Outcome {
   int exit_code = 0;
-  int signal = 0;  // that ended it; 0: it ended by itself
+  int signal = 0;  // that ended it; 0: none
   bool timed_out = false;
   std::string output;  // stdout
   std::string errors;  // stderr
@@ -34,16 +34,16 @@ class Processes {
   Processes();
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
-  ~Processes();  // ends what still runs
+  ~Processes();  // kills the children that still run
 
   // Runs `body` in a child, whose exit code it returns. `timeout`: Duration::max() for none.
-  // False when the system gives no process.
+  // False when the system cannot start another process.
   bool start(size_t id, const std::function<int()>& body, Duration timeout);
   size_t running() const;
-  // The next child that has ended, with its id; none after a while, for a progress bar, or when
-  // SIGINT or SIGTERM came.
+  // The next child that has ended, with its id. None after 200 ms, so that the caller can draw a
+  // progress bar, or at SIGINT or SIGTERM.
   std::optional<std::pair<size_t, Outcome>> wait();
-  // SIGINT or SIGTERM asked this program to end.
+  // Whether SIGINT or SIGTERM has arrived.
   static bool interrupted();
 
  private:
@@ -55,8 +55,8 @@ class Processes {
   std::vector<Child> children_;
 };
 
-// For start(): replaces the child by a program, found along PATH, with these variables set
-// ("NAME=value") beside the inherited ones.
+// For start(): executes a program, found along PATH, with these variables ("NAME=value") in
+// addition to the inherited ones.
 std::function<int()> command_body(std::vector<std::string> command,
                                   std::vector<std::string> environment);
 

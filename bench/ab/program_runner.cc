@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <iterator>
 #include <map>
-#include <numeric>
 #include <span>
 
 #include "bench/ab/metric_info.h"
@@ -19,16 +16,10 @@
 namespace pacecar::ab {
 namespace {
 
-constexpr size_t kShownLines = 5;  // of what a failed command printed
+constexpr size_t kShownLines = 5;  // of a failed command's output, in the error
 constexpr const char* kWallTime = "wall_s";
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string line;
-  for (const std::string& word : words) line += (line.empty() ? "" : " ") + shell_quoted(word);
-  return line;
-}
-
-// Every arm but the baseline must be better by so much.
+// --min-improvement: every arm but the baseline must be better by so many percent.
 Result<void> add_thresholds(const ProgramPlan& plan, Experiment& experiment) {
   if (!plan.min_improvement) return {};
   const std::string& metric = experiment.shown.front();
@@ -60,9 +51,9 @@ class ProgramRunner {
         folder_(folder),
         progress_(progress),
         provenance_(provenance(command_line)),
-        results_{make_experiment(plan), {}} {
+        results_{plan.experiment, {}} {
     const Experiment& experiment = results_.experiment;
-    steps_ = program_order(experiment.cells, plan.blocks, plan.seed);
+    steps_ = program_order(experiment.cells, experiment.seeds.size(), plan.seed);
     std::vector<bool> wanted(experiment.runs(), !plan.runs);
     for (const size_t run : plan.runs.value_or(std::vector<size_t>())) wanted[run] = true;
     std::erase_if(steps_, [&](const ProgramStep& step) { return !wanted[run_of(step)]; });
@@ -70,7 +61,7 @@ class ProgramRunner {
       if (std::ranges::find(cells_, step.cell) == cells_.end()) cells_.push_back(step.cell);
     }
     all_ = plan.warmups * cells_.size() + steps_.size();
-    unseen_ = plan.metrics;
+    unseen_ = experiment.shown;
   }
 
   Result<ProgramResults> run() {
@@ -87,25 +78,13 @@ class ProgramRunner {
   }
 
  private:
-  size_t run_of(const ProgramStep& step) const { return step.cell * plan_.blocks + step.block; }
-
-  // The command, and what the cell's factor values and arm put on top of it.
-  ProgramArm settings_of(size_t index) const {
-    const Cell& cell = results_.experiment.cells[index];
-    ProgramArm settings{{}, {}, plan_.command};
-    const auto add = [&](const ProgramArm& layer) {
-      std::ranges::copy(layer.environment, std::back_inserter(settings.environment));
-      std::ranges::copy(layer.flags, std::back_inserter(settings.flags));
-    };
-    for (size_t i = 0; i < cell.values.size(); ++i) add(plan_.factors[i].values[cell.values[i]]);
-    add(plan_.arms[cell.arm]);
-    return settings;
+  size_t run_of(const ProgramStep& step) const {
+    return step.cell * plan_.experiment.seeds.size() + step.block;
   }
 
   Result<Outcome> run_command(size_t cell) {
-    const ProgramArm settings = settings_of(cell);
-    if (!processes_.start(cell, command_body(settings.flags, settings.environment),
-                          plan_.timeout)) {
+    const ProgramCommand& command = plan_.commands[cell];
+    if (!processes_.start(cell, command_body(command.words, command.environment), plan_.timeout)) {
       return fail(ErrorCode::kSystem, "the system gives no further process: free memory");
     }
     for (;;) {
@@ -120,8 +99,8 @@ class ProgramRunner {
       if (outcome.ok()) return std::move(ended->second);
       const std::string lines = last_lines(outcome.output + "\n" + outcome.errors, kShownLines);
       return fail(ErrorCode::kSystem,
-                  fmt::format("{} {} {}; its last lines:\n{}", joined(settings.environment),
-                              joined(settings.flags), outcome.cause(),
+                  fmt::format("{} {} {}; its last lines:\n{}", shell_line(command.environment),
+                              shell_line(command.words), outcome.cause(),
                               lines.empty() ? "(it printed nothing)" : lines));
     }
   }
@@ -143,15 +122,14 @@ class ProgramRunner {
     return kept;
   }
 
-  // Without names the first run decides what is shown. A name that a plan shows must be known in
-  // one cell at least, and what a threshold is about in its own.
+  // Without names, the first run's output decides which metrics are shown. Otherwise each must be
+  // in the output of at least one cell, and the metric of a threshold in that of its cell.
   Result<void> choose_metrics(const ParsedOutput& parsed, const ProgramStep& step) {
     std::vector<std::string>& shown = results_.experiment.shown;
-    if (shown.empty()) shown = plan_.metrics;
     if (shown.empty()) shown = parsed.headline;
     std::erase_if(unseen_, [&](const std::string& name) { return parsed.metrics.contains(name); });
     std::vector<std::string> needed;
-    for (const Threshold& threshold : plan_.thresholds) {
+    for (const Threshold& threshold : plan_.experiment.thresholds) {
       if (threshold.cell == step.cell) needed.push_back(threshold.metric);
     }
     if (results_.records.size() + 1 == cells_.size()) {
@@ -171,11 +149,11 @@ class ProgramRunner {
   const ProgramPlan& plan_;
   const ResultsFolder& folder_;
   const RunProgressSink& progress_;
-  nlohmann::ordered_json provenance_;
+  nlohmann::json provenance_;
   ProgramResults results_;
   std::vector<ProgramStep> steps_;
   std::vector<size_t> cells_;        // that have a step
-  std::vector<std::string> unseen_;  // metrics that are shown, and that no run had yet
+  std::vector<std::string> unseen_;  // shown metrics that no output has had yet
   size_t all_ = 0;
   size_t done_ = 0;
   Processes processes_;
@@ -187,55 +165,6 @@ void shuffle(std::span<T> values, Prng& prng) {
 }
 
 }  // namespace
-
-Experiment make_experiment(const ProgramPlan& plan) {
-  Experiment experiment;
-  experiment.kind = Experiment::Kind::kPrograms;
-  experiment.name =
-      plan.name.empty() ? std::filesystem::path(plan.command[0]).filename().string() : plan.name;
-  experiment.description = plan.description.empty() ? joined(plan.command) : plan.description;
-  experiment.baseline = plan.baseline;
-  experiment.thresholds = plan.thresholds;
-  experiment.cells = plan.cells;
-  for (size_t arm = 0; arm < plan.arms.size(); ++arm) {
-    std::vector<std::string> settings = plan.arms[arm].environment;
-    std::ranges::copy(plan.arms[arm].flags, std::back_inserter(settings));
-    experiment.arms.push_back({plan.arms[arm].name, joined(settings)});
-    if (plan.cells.empty()) experiment.cells.push_back({arm, {}});
-  }
-  for (const ProgramFactor& factor : plan.factors) {
-    Factor named{factor.name, {}};
-    for (const ProgramArm& value : factor.values) named.values.push_back(value.name);
-    experiment.factors.push_back(std::move(named));
-  }
-  experiment.seeds.resize(plan.blocks);
-  std::iota(experiment.seeds.begin(), experiment.seeds.end(), 1);
-  return experiment;
-}
-
-Result<std::vector<std::string>> split_environment(const std::string& text) {
-  std::vector<std::string> words;
-  char quote = 0;
-  bool inside = false;  // of a word
-  for (const char letter : text) {
-    if (quote != 0 ? letter == quote : letter == '\'' || letter == '"') {
-      quote = quote != 0 ? 0 : letter;
-    } else if (quote == 0 && (letter == ' ' || letter == '\t')) {
-      inside = false;
-    } else {
-      if (!inside) words.emplace_back();
-      inside = true;
-      words.back() += letter;
-    }
-  }
-  const auto broken = std::find_if(words.begin(), words.end(), [](const std::string& word) {
-    const size_t equals = word.find('=');
-    return equals == 0 || equals == std::string::npos;
-  });
-  if (quote == 0 && broken == words.end()) return words;
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' is no list of variables: write NAME=value NAME='two words'", text));
-}
 
 std::vector<ProgramStep> program_order(const std::vector<Cell>& cells, size_t blocks,
                                        uint64_t seed) {

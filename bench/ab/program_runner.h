@@ -1,9 +1,8 @@
-// Compares settings of real programs: one command, several environments, run in turn on one
-// machine.
+// Runs the cells of an experiment with real programs, one after the other on one machine.
 //
-// Blocks: each holds every cell once, in an order drawn anew, so that what drifts (heat, other
-// tenants) hits all arms alike; the arms of the same factor values run one after the other. Samples
-// are paired by block.
+// A block runs every cell once, in a new random order, so that drift (heat, other tenants) affects
+// all arms alike; the arms of the same factor values run one after the other. Samples are paired by
+// block.
 #pragma once
 
 #include <optional>
@@ -17,47 +16,27 @@
 
 namespace pacecar::ab {
 
-// An arm, or a value of a factor.
-struct ProgramArm {
-  std::string name;
-  std::vector<std::string> environment;  // "NAME=value"
-  std::vector<std::string> flags;        // behind the command
-};
-
-struct ProgramFactor {
-  std::string name;
-  std::vector<ProgramArm> values;
+struct ProgramCommand {
+  std::vector<std::string> words;
+  std::vector<std::string> environment;  // "NAME=value", in addition to what is inherited
 };
 
 struct ProgramPlan {
-  std::string name;         // empty: the command's
-  std::string description;  // empty: the command
-  std::vector<ProgramArm> arms;
-  std::vector<ProgramFactor> factors;
-  std::vector<Cell> cells;                  // that run; empty: all arms, without a factor
+  // Its seeds number the blocks. Its `shown` may be empty: then the first output decides.
+  Experiment experiment;
+  std::vector<ProgramCommand> commands;     // one per cell
   std::optional<std::vector<size_t>> runs;  // as Experiment numbers them; none: all
-  size_t baseline = 0;
-  std::vector<std::string> command;
-  size_t blocks = 1;
-  size_t warmups = 0;                  // runs of every arm that do not count
-  Duration timeout = Duration::max();  // of one run
-  uint64_t seed = 1;                   // of the order
-  std::vector<std::string> metrics;    // to compare; empty: what the output is known for
-  std::vector<Threshold> thresholds;
+  size_t warmups = 0;                       // runs of every arm before those that count
+  Duration timeout = Duration::max();       // of one run
+  uint64_t seed = 1;                        // of the order
   std::optional<double> min_improvement;  // threshold: by so many percent better than the baseline
 };
-
-// Splits "A=1 B='two words'" as a shell does. Errors: kInvalidArgument for what is no assignment.
-Result<std::vector<std::string>> split_environment(const std::string& text);
-
-// Without runs, and with the plan's thresholds.
-Experiment make_experiment(const ProgramPlan& plan);
 
 struct ProgramStep {
   size_t block = 0;
   size_t cell = 0;
 };
-// The order of all runs that count.
+// The order of all runs except warm-ups.
 std::vector<ProgramStep> program_order(const std::vector<Cell>& cells, size_t blocks,
                                        uint64_t seed);
 
@@ -65,9 +44,9 @@ struct ProgramResults {
   Experiment experiment;
   std::vector<RunRecord> records;
 };
-// Keeps each run's record and output in the folder. Errors: kSystem for a command that fails, with
-// its last lines; kInvalidArgument for a metric that the output does not have; kUnavailable when
-// interrupted.
+// Writes each run's record and output into the folder. Errors: kSystem for a command that fails,
+// with the last lines of its output; kInvalidArgument for a metric that the output does not have;
+// kUnavailable when interrupted.
 Result<ProgramResults> run_programs(const ProgramPlan& plan, const ResultsFolder& folder,
                                     const std::string& command_line,
                                     const RunProgressSink& progress);

@@ -15,7 +15,7 @@
 namespace pacecar::ab {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using nlohmann::json;
 
 std::string cpu_model() {
   std::ifstream file("/proc/cpuinfo");
@@ -28,8 +28,8 @@ std::string cpu_model() {
   return "unknown";
 }
 
-Json settings() {
-  Json result = Json::object();
+json settings() {
+  json result = json::object();
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     if (!text.starts_with("PACECAR_") && !text.starts_with("NCCL_")) continue;
@@ -41,7 +41,7 @@ Json settings() {
 
 }  // namespace
 
-Json provenance(const std::string& command_line) {
+json provenance(const std::string& command_line) {
   utsname system = {};
   uname(&system);
   return {{"version", build_version()},
@@ -63,6 +63,12 @@ std::string shell_quoted(const std::string& word) {
   std::string quoted = "'";
   for (const char letter : word) quoted += letter == '\'' ? "'\\''" : std::string(1, letter);
   return quoted + "'";
+}
+
+std::string shell_line(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) line += (line.empty() ? "" : " ") + shell_quoted(word);
+  return line;
 }
 
 }  // namespace pacecar::ab

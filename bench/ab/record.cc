@@ -14,29 +14,9 @@
 namespace pacecar::ab {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using nlohmann::json;
 
 constexpr int kRecordVersion = 1;
-
-RunRecord parse(const Json& json) {
-  RunRecord record;
-  json.at("plan").get_to(record.plan);
-  json.at("index").get_to(record.index);
-  json.at("arm").get_to(record.arm);
-  for (const auto& [name, value] : json.at("factors").items()) {
-    record.factors.emplace_back(name, value.get<std::string>());
-  }
-  json.at("seed").get_to(record.seed);
-  json.at("spec_hash").get_to(record.spec_hash);
-  json.at("ok").get_to(record.ok);
-  json.at("error").get_to(record.error);
-  json.at("metrics").get_to(record.metrics);
-  record.counters = json.at("counters");
-  json.at("detail").get_to(record.detail);
-  json.at("wall_seconds").get_to(record.wall_seconds);
-  record.provenance = json.at("provenance");
-  return record;
-}
 
 }  // namespace
 
@@ -48,39 +28,25 @@ RunRecord record_of(const Experiment& experiment, size_t run) {
   record.arm = experiment.arms[cell.arm].name;
   for (size_t i = 0; i < experiment.factors.size(); ++i) {
     const Factor& factor = experiment.factors[i];
-    record.factors.emplace_back(factor.name, factor.values[cell.values[i]]);
+    record.factors[factor.name] = factor.values[cell.values[i]];
   }
   record.seed = experiment.seed_of(run);
   return record;
 }
 
 std::string to_line(const RunRecord& record) {
-  Json factors = Json::object();
-  for (const auto& [name, value] : record.factors) factors[name] = value;
-  const Json json = {{"schema_version", kRecordVersion},
-                     {"plan", record.plan},
-                     {"index", record.index},
-                     {"arm", record.arm},
-                     {"factors", factors},
-                     {"seed", record.seed},
-                     {"spec_hash", record.spec_hash},
-                     {"ok", record.ok},
-                     {"error", record.error},
-                     {"metrics", record.metrics},
-                     {"counters", record.counters},
-                     {"detail", record.detail},
-                     {"wall_seconds", record.wall_seconds},
-                     {"provenance", record.provenance}};
+  json document = record;
+  document["schema_version"] = kRecordVersion;
   // A program's output may be invalid UTF-8.
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 Result<RunRecord> record_from_line(const std::string& line) {
-  const Json json = perf::parse_json<Json>(line);
-  if (json.is_discarded()) return fail(ErrorCode::kInvalidArgument, "it is no JSON");
+  const json document = perf::parse_json(line);
+  if (document.is_discarded()) return fail(ErrorCode::kInvalidArgument, "it is no JSON");
   try {
-    return parse(json);
-  } catch (const Json::exception& error) {
+    return document.get<RunRecord>();
+  } catch (const json::exception& error) {
     return fail(ErrorCode::kInvalidArgument, error.what());
   }
 }

@@ -10,39 +10,38 @@
 namespace pacecar::ab {
 namespace {
 
-using SortedJson = nlohmann::json;
+using Json = nlohmann::json;
 
 constexpr int kReportVersion = 1;
 constexpr size_t kCdfPoints = 200;
 constexpr size_t kSizeClasses = 10;
+constexpr const char* kDirections[] = {"lower", "higher", ""};  // by Better
 
-// The completed flows of all runs of a cell.
-struct DoneFlows {
-  struct Flow {
-    double bytes = 0;
-    double slowdown = 0;
-  };
-  std::vector<double> times_us;
-  std::vector<Flow> flows;
+struct DoneFlow {
+  double bytes = 0;
+  double time_us = 0;
+  double slowdown = 0;
 };
 
-void add_flows(const SortedJson& flows, DoneFlows& done) {
+void add_flows(const Json& flows, std::vector<DoneFlow>& done) {
   for (size_t i = 0; i < flows.at("id").size(); ++i) {
     if (flows.at("finish_us")[i].is_null()) continue;
     const double time =
         flows.at("finish_us")[i].get<double>() - flows.at("start_us")[i].get<double>();
     const double ideal = flows.at("ideal_us")[i].get<double>();
-    done.times_us.push_back(time);
-    done.flows.push_back({flows.at("bytes")[i].get<double>(), ideal > 0 ? time / ideal : 1});
+    done.push_back({flows.at("bytes")[i].get<double>(), time, ideal > 0 ? time / ideal : 1});
   }
 }
 
-SortedJson cdf_json(std::vector<double>& samples) {
-  if (samples.empty()) return {};
-  std::sort(samples.begin(), samples.end());
+// Of the flows' completion times.
+Json cdf_json(const std::vector<DoneFlow>& flows) {
+  if (flows.empty()) return {};
+  std::vector<double> samples;
+  for (const DoneFlow& flow : flows) samples.push_back(flow.time_us);
+  std::ranges::sort(samples);
   const size_t points = std::min(kCdfPoints, samples.size());
-  SortedJson x = SortedJson::array();
-  SortedJson y = SortedJson::array();
+  Json x = Json::array();
+  Json y = Json::array();
   for (size_t i = 0; i < points; ++i) {
     // The largest sample of each of `points` equal parts: the last point is the maximum.
     const size_t rank = (i + 1) * samples.size() / points;
@@ -54,10 +53,9 @@ SortedJson cdf_json(std::vector<double>& samples) {
 
 // Slowdowns by size: classes with about the same number of flows. Flows of one size are in one
 // class.
-SortedJson slowdowns_json(std::vector<DoneFlows::Flow>& flows) {
-  std::sort(flows.begin(), flows.end(),
-            [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
-  SortedJson classes = SortedJson::array();
+Json slowdowns_json(std::vector<DoneFlow> flows) {
+  std::ranges::sort(flows, {}, &DoneFlow::bytes);
+  Json classes = Json::array();
   for (size_t begin = 0; begin < flows.size();) {
     size_t end = std::min(begin + flows.size() / kSizeClasses + 1, flows.size());
     while (end < flows.size() && flows[end].bytes == flows[end - 1].bytes) ++end;
@@ -76,19 +74,16 @@ SortedJson slowdowns_json(std::vector<DoneFlows::Flow>& flows) {
 
 // Removes what the report does not show: flows (the cell has their figures), jobs, and all queues
 // but the one with the highest peak.
-void keep_what_is_shown(SortedJson& detail) {
+void keep_what_is_shown(Json& detail) {
   detail.erase("flows");
   detail.erase("jobs");
-  const auto peak = [](const SortedJson& queue) {
-    double most = 0;
-    for (const SortedJson& value : queue.at("values")) most = std::max(most, value.get<double>());
-    return most;
+  const auto peak = [](const Json& queue) {
+    const auto values = queue.at("values").get<std::vector<double>>();
+    return values.empty() ? 0 : std::ranges::max(values);
   };
-  SortedJson& queues = detail.at("queues");
-  const auto longest =
-      std::max_element(queues.begin(), queues.end(),
-                       [&](const SortedJson& a, const SortedJson& b) { return peak(a) < peak(b); });
-  detail["queue"] = longest == queues.end() ? SortedJson() : std::move(*longest);
+  Json& queues = detail.at("queues");
+  const auto longest = std::ranges::max_element(queues, {}, peak);
+  detail["queue"] = longest == queues.end() ? Json() : std::move(*longest);
   detail.erase("queues");
 }
 
@@ -101,47 +96,47 @@ class Builder {
   }
 
   void add_cell(const CellSummary& summary) {
-    SortedJson cell = cell_json(experiment_, summary);
+    Json cell = cell_json(experiment_, summary);
     const size_t number = cells_.size();
-    DoneFlows done;
+    std::vector<DoneFlow> done;  // of all runs of the cell
     bool kept = false;
     for (const size_t run : summary.runs) {
       const RunRecord& record = *records_.at(run);
-      SortedJson detail = folder_.read_detail(record);
+      Json detail = folder_.read_detail(record);
       if (!detail.is_null()) {
         add_flows(detail.at("flows"), done);
         keep_what_is_shown(detail);
       }
-      add_run(record, number, kept ? SortedJson() : detail);
+      add_run(record, number, kept ? Json() : detail);
       kept = kept || !detail.is_null();
     }
-    cell["fct_cdf_us"] = cdf_json(done.times_us);
-    cell["slowdown_by_size"] = slowdowns_json(done.flows);
+    cell["fct_cdf_us"] = cdf_json(done);
+    cell["slowdown_by_size"] = slowdowns_json(std::move(done));
     cells_.push_back(std::move(cell));
   }
 
-  SortedJson result() {
+  Json result() {
     const bool programs = experiment_.kind == Experiment::Kind::kPrograms;
-    return {{"schema_version", kReportVersion},
-            {"kind", programs ? "programs" : "simulation"},
-            {"name", experiment_.name},
-            {"description", experiment_.description},
-            {"baseline", experiment_.arms[experiment_.baseline].name},
-            {"provenance", records_.empty() ? SortedJson::object()
-                                            : SortedJson(records_.begin()->second->provenance)},
-            {"arms", experiment_.arms},
-            {"factors", experiment_.factors},
-            {"seeds", experiment_.seeds},
-            {"metrics", metrics()},
-            {"shown", experiment_.shown},
-            {"cells", cells_},
-            {"runs", runs_},
-            {"comparisons", comparisons_json(experiment_, summary_)},
-            {"thresholds", thresholds_json(experiment_, summary_)}};
+    return {
+        {"schema_version", kReportVersion},
+        {"kind", programs ? "programs" : "simulation"},
+        {"name", experiment_.name},
+        {"description", experiment_.description},
+        {"baseline", experiment_.arms[experiment_.baseline].name},
+        {"provenance", records_.empty() ? Json::object() : records_.begin()->second->provenance},
+        {"arms", experiment_.arms},
+        {"factors", experiment_.factors},
+        {"seeds", experiment_.seeds},
+        {"metrics", metrics()},
+        {"shown", experiment_.shown},
+        {"cells", cells_},
+        {"runs", runs_},
+        {"comparisons", comparisons_json(experiment_, summary_)},
+        {"thresholds", thresholds_json(experiment_, summary_)}};
   }
 
  private:
-  void add_run(const RunRecord& record, size_t cell, SortedJson detail) {
+  void add_run(const RunRecord& record, size_t cell, Json detail) {
     runs_.push_back({{"index", record.index},
                      {"cell", cell},
                      {"seed", record.seed},
@@ -152,7 +147,7 @@ class Builder {
   }
 
   // The metrics that any run has; those of `shown` come first.
-  SortedJson metrics() const {
+  Json metrics() const {
     std::set<std::string> names;
     for (const CellSummary& cell : summary_.cells) {
       for (const auto& [name, value] : cell.metrics) names.insert(name);
@@ -162,13 +157,13 @@ class Builder {
       if (names.erase(name) > 0) order.push_back(name);
     }
     order.insert(order.end(), names.begin(), names.end());
-    SortedJson metrics = SortedJson::array();
+    Json metrics = Json::array();
     for (const std::string& name : order) {
       const MetricInfo info = metric_info(name);
       metrics.push_back({{"name", name},
                          {"label", info.label},
                          {"unit", info.unit},
-                         {"better", text_of(info.better)}});
+                         {"better", kDirections[static_cast<size_t>(info.better)]}});
     }
     return metrics;
   }
@@ -177,14 +172,14 @@ class Builder {
   const Summary& summary_;
   const ResultsFolder& folder_;
   std::map<size_t, const RunRecord*> records_;
-  SortedJson cells_ = SortedJson::array();
-  SortedJson runs_ = SortedJson::array();
+  Json cells_ = Json::array();
+  Json runs_ = Json::array();
 };
 
 }  // namespace
 
-SortedJson report_data(const Experiment& experiment, const Summary& summary,
-                       const std::vector<RunRecord>& records, const ResultsFolder& folder) {
+Json report_data(const Experiment& experiment, const Summary& summary,
+                 const std::vector<RunRecord>& records, const ResultsFolder& folder) {
   Builder builder(experiment, summary, records, folder);
   for (const CellSummary& cell : summary.cells) builder.add_cell(cell);
   return builder.result();

@@ -1,5 +1,5 @@
-// Everything that the report shows, as one JSON object: what ran, the figures of each cell and run,
-// comparisons, thresholds. The report's page draws it and computes nothing of its own.
+// The data of the report, as one JSON object: the experiment, the figures of each cell and run,
+// comparisons, thresholds. The report's page draws them and computes no statistics.
 //
 // Schema (times in microseconds, rates in Gb/s, null: unknown or not done):
 //   schema_version, kind ("simulation", "programs"), name, description, baseline (an arm)
@@ -16,8 +16,8 @@
 //       queue series in bytes, rates [series], fairness series or null,
 //       limits [{name, rate series, interval_us, allowed [], grant [], core [],
 //                limited_by [[index, reason]]}]: some flows, in Gb/s: at each sample the rate, and
-//         what grant and core limit allowed (an empty list: that limit did not apply). limited_by:
-//         from which sample on which reason holds: "line", "grant", "network", "budget", "host",
+//         the grant and the core limit (an empty list: it did not apply). limited_by: the samples
+//         at which the reason changes, to "line", "grant", "network", "budget", "host" or
 //         "application",
 //       links [{from, to, gbps, utilisation, queue_max_bytes, marked, trimmed, dropped,
 //               paused_us}], figures that are 0 left out
@@ -38,7 +38,7 @@
 
 namespace pacecar::ab {
 
-// Reads what the runs left in `folder` beside their records.
+// Reads the runs' detail files in `folder`.
 nlohmann::json report_data(const Experiment& experiment, const Summary& summary,
                            const std::vector<RunRecord>& records, const ResultsFolder& folder);
 

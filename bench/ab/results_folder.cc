@@ -2,29 +2,22 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <nlohmann/json.hpp>
 
+#include "bench/perf/files.h"
 #include "bench/perf/json_fields.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kFiles[] = {"runs.jsonl",   "experiment.json", "plan.toml", "summary.csv",
                                   "summary.json", "report.html",     "repro.sh"};
 constexpr const char* kDetails = "runs";
 constexpr const char* kExperiment = "experiment.json";
-
-std::string text_of_file(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 }  // namespace
 
@@ -52,13 +45,6 @@ Result<ResultsFolder> ResultsFolder::open(const std::string& path, Existing exis
   return folder;
 }
 
-Result<ResultsFolder> ResultsFolder::find(const std::string& path) {
-  ResultsFolder folder(path);
-  if (fs::exists(folder.file(kExperiment))) return folder;
-  return fail(ErrorCode::kNotFound,
-              fmt::format("{} holds no results: name a folder that 'pacecar ab' wrote", path));
-}
-
 std::string ResultsFolder::file(std::string_view name) const {
   return (fs::path(path_) / name).string();
 }
@@ -71,17 +57,17 @@ Result<void> ResultsFolder::write(std::string_view name, std::string_view text) 
   // Writes another name and renames it, so that readers see the old file or the new one.
   const std::string path = file(name);
   const std::string unfinished = path + ".new";
-  std::ofstream stream(unfinished, std::ios::binary);
-  stream << text;
-  stream.close();
-  if (stream && std::rename(unfinished.c_str(), path.c_str()) == 0) return {};
-  return fail(ErrorCode::kSystem,
-              fmt::format("cannot write {}: {}: make room, or choose another folder with --out",
-                          path, std::strerror(errno)));
+  RETURN_IF_ERROR(perf::write_text(unfinished, text));
+  std::error_code failed;
+  fs::rename(unfinished, path, failed);
+  if (!failed) return {};
+  return fail(ErrorCode::kSystem, fmt::format("cannot replace {}: {}: choose another folder with "
+                                              "--out",
+                                              path, failed.message()));
 }
 
 Result<void> ResultsFolder::write_experiment(const Experiment& experiment) const {
-  return write(kExperiment, to_json(experiment).dump(1) + "\n");
+  return write(kExperiment, json_of(experiment).dump(1) + "\n");
 }
 
 Result<void> ResultsFolder::write_records(const std::vector<RunRecord>& records) const {
@@ -91,8 +77,12 @@ Result<void> ResultsFolder::write_records(const std::vector<RunRecord>& records)
 }
 
 Result<Experiment> ResultsFolder::read_experiment() const {
-  const Json json = perf::parse_json<Json>(text_of_file(file(kExperiment)));
-  auto experiment = experiment_from_json(json);
+  const auto text = perf::read_text(file(kExperiment));
+  if (!text) {
+    return fail(ErrorCode::kNotFound,
+                fmt::format("{} holds no results: name a folder that 'pacecar ab' wrote", path_));
+  }
+  auto experiment = experiment_from_json(perf::parse_json(*text));
   if (experiment) return experiment;
   return fail(experiment.error().code,
               fmt::format("{} cannot be used: {}: run the experiment again", file(kExperiment),
@@ -106,7 +96,8 @@ Result<std::vector<RunRecord>> ResultsFolder::read_finished() const {
 
 nlohmann::json ResultsFolder::read_detail(const RunRecord& record) const {
   if (record.detail.empty()) return {};
-  nlohmann::json detail = perf::parse_json(text_of_file(file(record.detail)));
+  const auto text = perf::read_text(file(record.detail));
+  nlohmann::json detail = perf::parse_json(text.value_or(""));
   return detail.is_discarded() ? nlohmann::json() : detail;
 }
 

@@ -1,8 +1,8 @@
-// The folder that an experiment leaves behind:
+// The folder with an experiment's results:
 //
 //   runs.jsonl        one line per run, as they finished       experiment.json  what was compared
-//   runs/             flows and series of each run             plan.toml        the plan as it was
-//   summary.csv, summary.json, report.html                     repro.sh         does it again
+//   runs/             flows and series of each run             plan.toml        a copy of the plan
+//   summary.csv, summary.json, report.html                     repro.sh         repeats the runs
 #pragma once
 
 #include <string>
@@ -16,11 +16,11 @@ namespace pacecar::ab {
 class ResultsFolder {
  public:
   enum class Existing { kRefuse, kReplace, kResume };
-  // Makes the folder. A folder that already has results is refused, emptied or kept.
+  // Makes the folder. If it already has results, it is refused, emptied or kept.
   // Errors: kInvalidArgument when refused, kSystem.
   static Result<ResultsFolder> open(const std::string& path, Existing existing);
-  // A folder with results. Errors: kNotFound.
-  static Result<ResultsFolder> find(const std::string& path);
+  // An existing folder; nothing is checked.
+  explicit ResultsFolder(std::string path) : path_(std::move(path)) {}
 
   const std::string& path() const { return path_; }
   std::string file(std::string_view name) const;
@@ -34,6 +34,8 @@ class ResultsFolder {
   // Replaces all records written so far.
   Result<void> write_records(const std::vector<RunRecord>& records) const;
 
+  // Errors: kNotFound where the folder holds no results, kInvalidArgument where they are
+  // unreadable.
   Result<Experiment> read_experiment() const;
   // None yet: an empty list.
   Result<std::vector<RunRecord>> read_finished() const;
@@ -41,8 +43,6 @@ class ResultsFolder {
   nlohmann::json read_detail(const RunRecord& record) const;
 
  private:
-  explicit ResultsFolder(std::string path) : path_(std::move(path)) {}
-
   std::string path_;
 };
 

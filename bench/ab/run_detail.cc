@@ -8,13 +8,12 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "bench/sim/counters.h"
 #include "bench/sim/metrics.h"
 
 namespace pacecar::ab {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 constexpr size_t kLimits = static_cast<size_t>(LimitedBy::kApplication) + 1;
 constexpr size_t kPoints = 500;       // of a series: as many as a plot has pixels for
@@ -27,10 +26,11 @@ constexpr std::string_view kWallTime = "wall_s";  // has a place of its own in t
 Json time_json(Duration time) { return time == Duration::max() ? Json() : Json(time.us()); }
 
 Json flows_json(const std::vector<FlowResult>& flows) {
-  Json columns = {
-      {"id", Json::array()},        {"source", Json::array()},      {"destination", Json::array()},
-      {"job", Json::array()},       {"bytes", Json::array()},       {"start_us", Json::array()},
-      {"finish_us", Json::array()}, {"received_us", Json::array()}, {"ideal_us", Json::array()}};
+  Json columns;
+  for (const char* name : {"id", "source", "destination", "job", "bytes", "start_us", "finish_us",
+                           "received_us", "ideal_us"}) {
+    columns[name] = Json::array();
+  }
   for (const FlowResult& flow : flows) {
     columns["id"].push_back(flow.id);
     columns["source"].push_back(flow.source);
@@ -62,13 +62,13 @@ Series joined(const Series& series, size_t step,
   return result;
 }
 
-// The least that leaves few enough points.
+// The least number of neighbours to join, so that a plot has few enough points.
 size_t fewest(const Series& series) {
   return std::max<size_t>((series.values.size() + kPoints - 1) / kPoints, 1);
 }
 
-// So many samples of a rate that a flow under way sends some packets in them: in fewer its rate
-// would jump between none and that of a whole packet.
+// The number of samples of a rate to join: so many that a flow under way sends some packets in
+// them. With fewer the rate would jump between 0 and that of a whole packet.
 size_t smoothing(const RunResult& run) {
   if (run.rates.empty() || run.nics.data_packets_sent == 0) return 1;
   double sum = 0;
@@ -91,7 +91,7 @@ size_t smoothing(const RunResult& run) {
   return std::max(fewest(any), static_cast<size_t>(wanted));
 }
 
-// A plot shows no more than four digits.
+// Values have four digits, which is all that a plot shows.
 Json series_json(const Series& series, double scale) {
   Json values = Json::array();
   for (const double value : series.values) {
@@ -100,7 +100,7 @@ Json series_json(const Series& series, double scale) {
   return {{"name", series.name}, {"interval_us", series.interval.us()}, {"values", values}};
 }
 
-// The most frequent reason of each stretch, written only where it changes.
+// The most frequent reason of every `step` samples, written where it changes.
 Json reasons_json(const std::vector<LimitedBy>& reasons, size_t step) {
   Json changes = Json::array();
   std::string_view before;
@@ -117,7 +117,7 @@ Json reasons_json(const std::vector<LimitedBy>& reasons, size_t step) {
   return changes;
 }
 
-// A flow's rate beside what it might have been. Only the rate is over some packets.
+// A flow's rate, and its limits. Only the rate is averaged over `smoothing` samples.
 Json limit_json(const Series& rate, const LimitSeries& limits, size_t smoothing) {
   const size_t step = (limits.limited_by.size() + kLimitPoints - 1) / kLimitPoints;
   const auto values = [&](const std::vector<double>& figures) {
@@ -148,7 +148,7 @@ Series fairness(const std::vector<Series>& rates) {
   return result;
 }
 
-// Figures that are 0 are left out: there are many links, and most are idle.
+// Without figures that are 0: there are many links, and most are idle.
 Json link_json(const LinkResult& link) {
   const size_t arrow = link.name.find(" > ");
   Json json = {{"from", link.name.substr(0, arrow)},
@@ -211,25 +211,6 @@ std::map<std::string, double> run_metrics(const RunResult& run) {
     for (const std::string& job : run.jobs) add_metric(values, run, name + "@" + job);
   }
   return values;
-}
-
-Json run_counters(const RunResult& run) {
-  Json nics = Json::object();
-  for (const auto& field : nic_counter_fields()) {
-    nics[std::string(field.name)] = run.nics.*field.value;
-  }
-  Json fabric = Json::object();
-  for (const auto& field : fabric_counter_fields()) {
-    fabric[std::string(field.name)] = run.fabric.*field.value;
-  }
-  for (size_t i = 0; i < drop_names().size(); ++i) {
-    fabric["dropped"][std::string(drop_names()[i])] = run.fabric.dropped[i];
-  }
-  return {{"nics", nics},
-          {"fabric", fabric},
-          {"events", run.events},
-          {"complete", run.complete},
-          {"trace_hash", fmt::format("{:016x}", run.trace_hash)}};
 }
 
 }  // namespace pacecar::ab

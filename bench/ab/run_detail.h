@@ -1,5 +1,5 @@
-// The details of a simulated run beside its metrics: flows, queues and rates over time, links.
-// Written as one JSON file per run; report_data.h has the schema (there "detail").
+// The details of a simulated run: flows, queues and rates over time, links. They become one JSON
+// file per run; report_data.h has the schema ("detail"). Pure.
 #pragma once
 
 #include <map>
@@ -10,14 +10,11 @@
 
 namespace pacecar::ab {
 
-nlohmann::ordered_json run_detail(const RunResult& run);
-// To thousandths, which is all that a plot shows.
+nlohmann::json run_detail(const RunResult& run);
+// To thousandths.
 double rounded(double value);
 
 // All metrics that the run has; with several jobs also those of each job alone ("fct_p99_us@bulk").
 std::map<std::string, double> run_metrics(const RunResult& run);
-
-// Sums of what the NICs and the fabric counted.
-nlohmann::ordered_json run_counters(const RunResult& run);
 
 }  // namespace pacecar::ab

@@ -1,4 +1,4 @@
-// Tells whether two runs are the same: what decides a run's outcome, as 16 hexadecimal digits.
+// Whether two runs are the same: a hash of everything that decides a run's outcome.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace pacecar::ab {
 
-// Of the spec's tables, the topology and workload that they (and the files that they name) gave,
-// the seed, and the program's commit. Pure.
+// 16 hexadecimal digits, of the spec's tables, the topology and workload that were made of them
+// (and of the files that they name), the seed, and the program's commit. Pure.
 std::string run_hash(const SpecTable& tables, const RunSpec& spec);
 
 }  // namespace pacecar::ab

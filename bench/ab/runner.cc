@@ -11,13 +11,14 @@
 #include "bench/ab/provenance.h"
 #include "bench/ab/run_detail.h"
 #include "bench/ab/run_hash.h"
+#include "bench/sim/result_json.h"
 #include "bench/sim/run.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
 namespace {
 
-// Lines of a failed run's output that its error shows.
+// Lines of a failed run's output in its error.
 constexpr size_t kShownLines = 3;
 
 // In the child: prints the record's outcome on stdout, errors on stderr.
@@ -37,7 +38,7 @@ int simulate(const Plan& plan, RunRecord record, const ResultsFolder& folder) {
   }
   record.ok = true;
   record.metrics = run_metrics(*result);
-  record.counters = run_counters(*result);
+  record.counters = counters_json(*result);
   std::fputs(to_line(record).c_str(), stdout);
   return 0;
 }
@@ -68,8 +69,7 @@ class Runner {
     record.spec_hash = run_hash(plan_.specs[run / plan_.experiment.seeds.size()], spec);
     record.detail = ResultsFolder::detail_name(record);
     record.provenance = provenance_;
-    // Matches arm, factors and seed, not the index: a plan that has grown numbers its runs
-    // differently.
+    // The index may differ: a plan that has grown numbers its runs differently.
     const auto same = std::find_if(finished.begin(), finished.end(), [&](const RunRecord& other) {
       return other.ok && other.arm == record.arm && other.factors == record.factors &&
              other.seed == record.seed && other.spec_hash == record.spec_hash;
@@ -89,9 +89,11 @@ class Runner {
     Processes processes;
     size_t next = 0;
     while (done_.size() < all) {
-      while (next < waiting_.size() && processes.running() < jobs) {
-        RETURN_IF_ERROR(start(processes, next));
-        ++next;
+      for (; next < waiting_.size() && processes.running() < jobs; ++next) {
+        const auto body = [this, next] { return simulate(plan_, waiting_[next], folder_); };
+        if (processes.start(next, body, Duration::max())) continue;
+        return fail(ErrorCode::kSystem,
+                    "cannot start another process: use fewer --jobs, or free memory");
       }
       const auto ended = processes.wait();
       if (Processes::interrupted()) {
@@ -112,16 +114,9 @@ class Runner {
   }
 
  private:
-  Result<void> start(Processes& processes, size_t place) {
-    const auto body = [this, place] { return simulate(plan_, waiting_[place], folder_); };
-    if (processes.start(place, body, Duration::max())) return {};
-    return fail(ErrorCode::kSystem,
-                "cannot start another process: use fewer --jobs, or free memory");
-  }
-
   const Plan& plan_;
   const ResultsFolder& folder_;
-  nlohmann::ordered_json provenance_;
+  nlohmann::json provenance_;
   std::vector<RunRecord> waiting_;
   std::vector<RunRecord> done_;
 };

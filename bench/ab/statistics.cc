@@ -175,21 +175,13 @@ Interval student_interval(std::span<const double> differences) {
 }
 
 std::string_view text_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kOnePair:
-      return "one pair: no interval";
-    case Verdict::kEqual:
-      return "equal in every pair";
-    case Verdict::kConstant:
-      return "the same difference in every pair: no interval";
-    case Verdict::kNotShown:
-      return "no difference shown";
-    case Verdict::kLower:
-      return "lower";
-    case Verdict::kHigher:
-      return "higher";
-  }
-  return "";
+  constexpr std::string_view kTexts[] = {"one pair: no interval",
+                                         "equal in every pair",
+                                         "the same difference in every pair: no interval",
+                                         "no difference shown",
+                                         "lower",
+                                         "higher"};
+  return kTexts[static_cast<size_t>(verdict)];
 }
 
 PairedResult compare_pairs(std::span<const double> arm, std::span<const double> baseline) {

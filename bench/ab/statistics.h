@@ -1,11 +1,11 @@
-// Statistics of a few samples. Pairs: one sample of each of two arms under the same seed (or in the
-// same block of a real experiment), so that what the seed does to both cancels out.
+// Statistics of a few samples. A pair is one sample of each of two arms under the same seed (of
+// real programs: in the same block), so that the seed's effect on both cancels out.
 //
 // The interval of the mean difference is a bootstrap over pairs: bias-corrected and accelerated
 // (Efron, "Better bootstrap confidence intervals", 1987), its levels widened for small n
-// (Hesterberg, "What teachers should know about the bootstrap", 2014). Resamples of fewer than six
-// pairs never reach far enough for 95%: there it is Student's interval, and says so. Pure; the same
-// samples give the same figures.
+// (Hesterberg, "What teachers should know about the bootstrap", 2014). With fewer than six pairs
+// the resamples do not reach a level of 95%, and the interval is Student's. Pure; the same samples
+// give the same figures.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,6 @@
 #include <vector>
 
 namespace pacecar::ab {
-
-// The two distributions that statistics.h needs: the normal one and Student's t. Pure.
 
 // P(Z <= z) for a standard normal Z, and its inverse for p in (0, 1).
 double normal_cdf(double z);
@@ -44,7 +42,7 @@ struct Interval {
   double high = 0;
 };
 
-inline constexpr size_t kEffectPairs = 3;     // fewer say nothing of the size of an effect
+inline constexpr size_t kEffectPairs = 3;     // fewer do not show how large an effect is
 inline constexpr size_t kBootstrapPairs = 6;  // fewer: Student's interval
 inline constexpr size_t kResamples = 10'000;
 
@@ -81,7 +79,7 @@ PairedResult compare_pairs(std::span<const double> arm, std::span<const double> 
 
 // Holm's step-down correction of p-values, in their order.
 std::vector<double> holm(std::span<const double> p);
-// Corrects all results that belong to one family of questions, and their verdicts.
+// Corrects the p-values and verdicts of results that are tested together.
 void correct_family(std::span<PairedResult* const> family);
 
 }  // namespace pacecar::ab

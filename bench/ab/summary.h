@@ -1,5 +1,5 @@
-// From records to answers: figures per cell, paired differences from the baseline, thresholds.
-// Pure; the same records give the same summary, in whatever order and folder they were made.
+// The summary of an experiment's records: figures per cell, paired differences from the baseline,
+// thresholds. Pure; it does not depend on the order in which runs ended, nor on their folder.
 #pragma once
 
 #include <map>
@@ -26,24 +26,24 @@ struct Comparison {
   size_t baseline_cell = 0;
   std::string metric;
   PairedResult result;
-  std::optional<double> ratio;  // of the means; none to a baseline of 0
+  std::optional<double> ratio;  // of the means; none if the baseline's is 0
   std::optional<bool> better;   // where the difference is shown and the metric has a direction
 };
 
 struct ThresholdResult {
   Threshold threshold;
-  std::optional<double> measured;   // none: no run of the cell gave it
-  std::optional<double> deviation;  // share of the reference; none for a reference of 0
+  std::optional<double> measured;   // none: no run of the cell has the metric
+  std::optional<double> deviation;  // relative to the reference; none if that is 0
   bool passed = false;
 };
 
 struct Summary {
   std::vector<CellSummary> cells;  // those with a record
-  // For the displayed metrics, which are the family of the correction.
+  // Of the metrics that are shown; their p-values are corrected together.
   std::vector<Comparison> comparisons;
   std::vector<ThresholdResult> thresholds;  // of cells with a record
   std::vector<RunRecord> failed;
-  std::vector<size_t> unfinished;  // runs that their time limit ended with flows not done
+  std::vector<size_t> unfinished;  // runs that ended at their time limit with flows not done
 
   bool passed() const;
 };

@@ -6,26 +6,28 @@
 #include "bench/ab/summary.h"
 
 namespace pacecar::ab {
-namespace {
 
-using SortedJson = nlohmann::json;
-
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Description, n, mean, median, min, max)
 constexpr int kSummaryVersion = 1;
 
+namespace {
+
+using Json = nlohmann::json;
+
 template <typename Value>
-SortedJson optional_json(const std::optional<Value>& value) {
-  return value ? SortedJson(*value) : SortedJson();
+Json optional_json(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json();
 }
 
-SortedJson factors_json(const Experiment& experiment, const Cell& cell) {
-  SortedJson factors = SortedJson::object();
+Json factors_json(const Experiment& experiment, const Cell& cell) {
+  Json factors = Json::object();
   for (size_t i = 0; i < experiment.factors.size(); ++i) {
     factors[experiment.factors[i].name] = experiment.factors[i].values[cell.values[i]];
   }
   return factors;
 }
 
-SortedJson comparison_json(const Experiment& experiment, const Comparison& comparison) {
+Json comparison_json(const Experiment& experiment, const Comparison& comparison) {
   const PairedResult& result = comparison.result;
   const Cell& cell = experiment.cells[comparison.cell];
   return {{"factors", factors_json(experiment, cell)},
@@ -36,8 +38,8 @@ SortedJson comparison_json(const Experiment& experiment, const Comparison& compa
           {"arm_mean", result.arm_mean},
           {"baseline_mean", result.baseline_mean},
           {"difference", result.difference},
-          {"low", result.interval ? SortedJson(result.interval->low) : SortedJson()},
-          {"high", result.interval ? SortedJson(result.interval->high) : SortedJson()},
+          {"low", result.interval ? Json(result.interval->low) : Json()},
+          {"high", result.interval ? Json(result.interval->high) : Json()},
           {"interval", !result.interval   ? ""
                        : result.bootstrap ? "bootstrap"
                                           : "student"},
@@ -61,17 +63,14 @@ std::string csv_number(const std::optional<double>& value) {
   return value ? fmt::format("{}", *value) : "";
 }
 
-// The columns of a comparison; empty ones for the baseline's own cells, and for what is not shown.
+// The columns of a comparison; they are empty for the baseline's cells and other metrics than those
+// that are compared.
 std::string csv_comparison(const Comparison* comparison) {
   if (comparison == nullptr) return ",,,,,,,";
   const PairedResult& result = comparison->result;
-  std::optional<double> low;
-  std::optional<double> high;
-  if (result.interval) {
-    low = result.interval->low;
-    high = result.interval->high;
-  }
-  return fmt::format(",{},{},{},{},{},{},{}", result.difference, csv_number(low), csv_number(high),
+  const std::string interval =
+      result.interval ? fmt::format("{},{}", result.interval->low, result.interval->high) : ",";
+  return fmt::format(",{},{},{},{},{},{}", result.difference, interval,
                      csv_number(comparison->ratio), csv_number(result.cohens_d),
                      csv_number(result.p_holm), csv_field(std::string(text_of(result.verdict))));
 }
@@ -85,33 +84,25 @@ const Comparison* find_comparison(const Summary& summary, size_t cell, const std
 
 }  // namespace
 
-SortedJson cell_json(const Experiment& experiment, const CellSummary& summary) {
+Json cell_json(const Experiment& experiment, const CellSummary& summary) {
   const Cell& cell = experiment.cells[summary.cell];
-  SortedJson metrics = SortedJson::object();
-  for (const auto& [name, value] : summary.metrics) {
-    metrics[name] = {{"n", value.n},
-                     {"mean", value.mean},
-                     {"median", value.median},
-                     {"min", value.min},
-                     {"max", value.max}};
-  }
   return {{"arm", experiment.arms[cell.arm].name},
           {"factors", factors_json(experiment, cell)},
           {"runs", summary.runs},
           {"failed", summary.failed},
-          {"metrics", metrics}};
+          {"metrics", summary.metrics}};
 }
 
-SortedJson comparisons_json(const Experiment& experiment, const Summary& summary) {
-  SortedJson comparisons = SortedJson::array();
+Json comparisons_json(const Experiment& experiment, const Summary& summary) {
+  Json comparisons = Json::array();
   for (const Comparison& comparison : summary.comparisons) {
     comparisons.push_back(comparison_json(experiment, comparison));
   }
   return comparisons;
 }
 
-SortedJson thresholds_json(const Experiment& experiment, const Summary& summary) {
-  SortedJson thresholds = SortedJson::array();
+Json thresholds_json(const Experiment& experiment, const Summary& summary) {
+  Json thresholds = Json::array();
   for (const ThresholdResult& result : summary.thresholds) {
     thresholds.push_back({{"text", subject_of(experiment, result.threshold)},
                           {"expected", result.threshold.expected},
@@ -124,23 +115,23 @@ SortedJson thresholds_json(const Experiment& experiment, const Summary& summary)
 }
 
 std::string summary_json(const Experiment& experiment, const Summary& summary) {
-  SortedJson cells = SortedJson::array();
+  Json cells = Json::array();
   for (const CellSummary& cell : summary.cells) cells.push_back(cell_json(experiment, cell));
-  SortedJson failed = SortedJson::array();
+  Json failed = Json::array();
   for (const RunRecord& record : summary.failed) {
     failed.push_back({{"index", record.index}, {"error", record.error}});
   }
-  const SortedJson json = {{"schema_version", kSummaryVersion},
-                           {"name", experiment.name},
-                           {"baseline", experiment.arms[experiment.baseline].name},
-                           {"seeds", experiment.seeds},
-                           {"cells", cells},
-                           {"comparisons", comparisons_json(experiment, summary)},
-                           {"thresholds", thresholds_json(experiment, summary)},
-                           {"failed", failed},
-                           {"unfinished", summary.unfinished},
-                           {"passed", summary.passed() && summary.failed.empty()}};
-  return json.dump(1, ' ', false, SortedJson::error_handler_t::replace) + "\n";
+  const Json json = {{"schema_version", kSummaryVersion},
+                     {"name", experiment.name},
+                     {"baseline", experiment.arms[experiment.baseline].name},
+                     {"seeds", experiment.seeds},
+                     {"cells", cells},
+                     {"comparisons", comparisons_json(experiment, summary)},
+                     {"thresholds", thresholds_json(experiment, summary)},
+                     {"failed", failed},
+                     {"unfinished", summary.unfinished},
+                     {"passed", summary.passed() && summary.failed.empty()}};
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string summary_csv(const Experiment& experiment, const Summary& summary) {

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/ab/metric_info.h"
-
 namespace pacecar::ab {
 namespace {
 

@@ -34,7 +34,7 @@ Duration end_of(const RunResult& run, const FlowResult& flow) {
   return flow.received == Duration::max() ? run.duration : flow.received;
 }
 
-// The time in which all flows run, less a round trip at its begin; empty: its end is first.
+// The time in which all flows run, without its first round trip; empty if `until` is before `from`.
 struct Span {
   Duration from;
   Duration until;
@@ -108,7 +108,7 @@ class Shares {
   bool share_a_link(size_t a, size_t b) const {
     return flows_[a].source == flows_[b].source || flows_[a].destination == flows_[b].destination;
   }
-  // By flow, while those run that run at `time`, or right after it; 0 for the others.
+  // By flow: the fair rates among the flows that run right after `time`; 0 for the others.
   std::vector<double> fair_rates(Duration time) const {
     std::vector<size_t> running;
     std::vector<MaxMinFlow> flows;
@@ -123,9 +123,9 @@ class Shares {
     return by_flow;
   }
 
-  // When some flows together were first as fast as that, on an average over half a round trip or
-  // four packets, whichever is longer, and stayed so on an average over the next five round trips,
-  // or what is left of the time given; max(): not within it.
+  // When some flows together first had at least `rate`: averaged over half a round trip or four
+  // packets, whichever is longer, and also over the next five round trips, or as many as there are
+  // before `until`. max(): not before `until`.
   Duration reached(const std::vector<size_t>& flows, double rate, Duration from,
                    Duration until) const {
     const int64_t interval = run_.rates[0].interval.ns();
@@ -148,8 +148,8 @@ class Shares {
     }
     return Duration::max();
   }
-  // A flow that starts on a link where another one already runs. One that never gets so fast counts
-  // with all of its time.
+  // For a flow that starts on a link where another one already runs. A flow that never reaches 90%
+  // of its fair rate counts with all of its time.
   void fill_newcomer(size_t flow) {
     FlowResult& newcomer = run_.flows[flow];
     bool busy = false;
@@ -164,8 +164,8 @@ class Shares {
     newcomer.share.newcomer_rtts = (when - newcomer.start).seconds() / run_.base_rtt.seconds();
   }
 
-  // A flow that ends while others that share a link with it go on and could use what it leaves.
-  // There is no figure where one of them ends before they do.
+  // For a flow that ends while others share a link with it. There is no figure if one of them ends
+  // before they use the rate that it leaves.
   void fill_leaver(size_t flow) {
     FlowResult& leaver = run_.flows[flow];
     if (leaver.received == Duration::max()) return;

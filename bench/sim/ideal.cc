@@ -123,16 +123,6 @@ bool many_ways(const Topology& topology, const Routing& routing) {
   return false;
 }
 
-std::vector<Rate> host_rates(const Topology& topology) {
-  std::vector<Rate> rates(topology.hosts);
-  for (const Cable& cable : topology.cables) {
-    for (const NodeId end : {cable.a, cable.b}) {
-      if (end < topology.hosts) rates[end] = sum(rates[end], cable.rate);
-    }
-  }
-  return rates;
-}
-
 HostLimits host_limits(const Topology& topology, std::span<const PolicerConfig> policers) {
   HostLimits limits{std::vector<Rate>(topology.hosts), std::vector<Rate>(topology.hosts)};
   for (LinkId link = 0; link < 2 * topology.cables.size(); ++link) {

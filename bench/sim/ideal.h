@@ -1,5 +1,5 @@
-// How long packets take through a fabric that carries nothing else: exact for store and forward,
-// where each hop sends a packet on once it has all of it. Sizes are bytes on the wire.
+// How long packets take through a fabric that carries nothing else. Exact for store and forward,
+// where each hop forwards a packet when it has all of it. Sizes are bytes on the wire. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 namespace pacecar {
 
 struct Hop {
-  Rate rate;  // of one cable: how long a packet takes
+  Rate rate;  // of one cable, which is that of one packet
   Duration delay;
-  Rate total;  // of all cables that packets are spread over: how soon the next one may start
+  Rate total;  // of all cables that packets are spread over, which is that of many packets
 };
 
-// One of the shortest ways between two different hosts, whose packets are spread over all equally
-// good cables, or all take the same.
+// One of the shortest ways between two different hosts. Packets are spread over all equally short
+// ways, or all take the same.
 enum class Spread : uint8_t { kNo, kYes };
 std::vector<Hop> way_between(const Topology& topology, const Routing& routing, uint32_t from,
                              uint32_t to, Spread spread);
@@ -32,8 +32,8 @@ struct PacketSizes {
   Bytes ack = 0;       // an acknowledgement
 };
 
-// From the first bit sent until the acknowledgement of the last packet is back. No way back: until
-// the last bit has arrived.
+// From the first bit sent until the acknowledgement of the last packet has arrived. If `back` is
+// empty: until the last bit has arrived.
 Duration completion_time(std::span<const Hop> there, std::span<const Hop> back, Bytes message,
                          const PacketSizes& sizes);
 
@@ -44,14 +44,12 @@ Duration longest_round_trip(const Topology& topology, const Routing& routing,
 // Whether packets from the first host to another one may take different ways.
 bool many_ways(const Topology& topology, const Routing& routing);
 
-// What each host's NIC can do: the rates of all of its cables together.
-std::vector<Rate> host_rates(const Topology& topology);
-
-// What each host's links carry in each direction: of every cable its rate, or that of its policer.
+// What all links of each host carry together, in each direction: of a link its rate, or that of its
+// policer.
 struct HostLimits {
   std::vector<Rate> out;
   std::vector<Rate> in;
 };
-HostLimits host_limits(const Topology& topology, std::span<const PolicerConfig> policers);
+HostLimits host_limits(const Topology& topology, std::span<const PolicerConfig> policers = {});
 
 }  // namespace pacecar

@@ -1,8 +1,8 @@
-// Max-min fair rates: what no flow can have more of unless another that has less (for its weight)
-// gets less still. The reference for what algorithms reach.
+// Max-min fair rates: no flow can have a higher rate unless another one, whose rate (for its
+// weight) is no higher, gets less. Algorithms are compared with them.
 //
-// Hosts' links alone are counted, each direction by itself; the core between them is taken to have
-// room. Progressive filling. Pure.
+// Only hosts' links limit flows, each direction separately; the core is taken to be fast enough.
+// Progressive filling. Pure.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct MaxMinFlow {
   double weight = 1;         // more than 0
 };
 
-// By flow, in the unit of `capacities`, which are by host, out and in alike.
+// By flow, in the unit of `capacities`, which are by host and the same in both directions.
 std::vector<double> max_min_rates(std::span<const MaxMinFlow> flows,
                                   std::span<const double> capacities);
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kNone = kNoFigure;
 
-// Size classes: as the published comparisons on WebSearch and FB_Hadoop cut them.
+// Size classes of the published comparisons on WebSearch and FB_Hadoop.
 constexpr Bytes kShort = 10'000;
 constexpr Bytes kLong = 1'000'000;
 constexpr Bytes kAny = std::numeric_limits<Bytes>::max();
@@ -81,9 +81,9 @@ double fct_spread(const RunResult& run) {
   return spread;
 }
 
-// No host's link moves what it must in less than that: from the first start of its flows, the
-// packets of all of them one behind the other, and what one flow alone takes on top of its packets.
-// How flows wait for each other is not counted.
+// A lower bound of the last finish, of all directions of all hosts' links: the first start of its
+// flows, the serialization of all their packets, and what one flow alone takes beyond that of its
+// packets. Triggers are not taken into account.
 double least_finish_us(const RunResult& run) {
   struct LinkUse {
     Duration start = Duration::max();
@@ -110,9 +110,16 @@ double least_finish_us(const RunResult& run) {
 
 double finish_ratio(const RunResult& run) { return finish(run) / least_finish_us(run); }
 
-double largest(const RunResult& run, double FlowShare::*figure) {
+// A figure that the result has.
+template <auto... kPath>
+double figure(const RunResult& run) {
+  return static_cast<double>((run.*....*kPath));
+}
+
+template <double FlowShare::*kFigure>
+double largest(const RunResult& run) {
   double most = kNone;
-  for (const FlowResult& flow : run.flows) most = std::fmax(most, flow.share.*figure);
+  for (const FlowResult& flow : run.flows) most = std::fmax(most, flow.share.*kFigure);
   return most;
 }
 
@@ -135,7 +142,7 @@ double max_min_error(const RunResult& run) {
   return most;
 }
 
-// A flow that is not done has not moved anything that counts.
+// Flows that the receiver does not have completely do not count.
 double goodput(const RunResult& run) {
   Duration begin = Duration::max();
   Duration end;
@@ -165,7 +172,7 @@ double busiest(const RunResult& run) {
   return most;
 }
 
-// The busiest queues are those whose samples are kept.
+// Samples are kept of the busiest queues, which include the largest one.
 double largest_sample(const RunResult& run) {
   double most = kNone;
   for (const Series& queue : run.queues) {
@@ -233,19 +240,19 @@ constexpr std::array kMetrics{
     Metric{"maxmin_error", "", "largest relative difference of a flow's rate from the fair one",
            kLower, true, max_min_error},
     Metric{"newcomer_rtts", "rtt", "until a flow on a busy link has 90% of its fair rate, longest",
-           kLower, true, [](Run run) { return largest(run, &FlowShare::newcomer_rtts); }},
+           kLower, true, largest<&FlowShare::newcomer_rtts>},
     Metric{"leaver_rtts", "rtt", "until what a flow leaves is used by the others, longest", kLower,
-           true, [](Run run) { return largest(run, &FlowShare::leaver_rtts); }},
+           true, largest<&FlowShare::leaver_rtts>},
     Metric{"queue_max_bytes", "bytes", "largest data queue of any switch port", kLower, false,
-           [](Run run) { return static_cast<double>(run.queue_max_bytes); }},
+           figure<&RunResult::queue_max_bytes>},
     Metric{"queue_warm_max_bytes", "bytes", "the same since the end of the warm-up", kLower, false,
-           [](Run run) { return static_cast<double>(run.queue_warm_max_bytes); }},
+           figure<&RunResult::queue_warm_max_bytes>},
     Metric{"queue_sample_max_bytes", "bytes", "largest sample of any switch port's data queue",
            kLower, false, largest_sample},
     Metric{"queue_p99_bytes", "bytes", "data queue of the busiest switch port, 99th percentile",
-           kLower, false, [](Run run) { return run.queue_p99_bytes; }},
+           kLower, false, figure<&RunResult::queue_p99_bytes>},
     Metric{"buffer_max_bytes", "bytes", "largest buffer in use in any switch", kLower, false,
-           [](Run run) { return static_cast<double>(run.switch_buffer_max_bytes); }},
+           figure<&RunResult::switch_buffer_max_bytes>},
     Metric{"utilisation_max", "", "utilisation of the busiest link", kNeither, false, busiest},
     Metric{"drops", "packets", "drops by full queues and inboxes", kLower, false,
            [](Run run) {
@@ -256,24 +263,23 @@ constexpr std::array kMetrics{
     Metric{"drops_all", "packets", "drops for any cause, injected faults included", kLower, false,
            [](Run run) { return static_cast<double>(run.fabric.all_dropped()); }},
     Metric{"trims", "packets", "payloads cut off by full queues", kLower, false,
-           [](Run run) { return static_cast<double>(run.fabric.trimmed); }},
+           figure<&RunResult::fabric, &FabricCounters::trimmed>},
     Metric{"marks", "packets", "ECN marks", kLower, false,
-           [](Run run) { return static_cast<double>(run.fabric.marked); }},
+           figure<&RunResult::fabric, &FabricCounters::marked>},
     Metric{"pauses", "frames", "PFC pause frames", kLower, false,
-           [](Run run) { return static_cast<double>(run.fabric.pauses); }},
+           figure<&RunResult::fabric, &FabricCounters::pauses>},
     Metric{"pause_us", "us", "time paused by PFC, all links together", kLower, false,
            [](Run run) { return run.pause_time.us(); }},
     Metric{"retransmissions", "packets", "retransmissions", kLower, false,
-           [](Run run) { return static_cast<double>(run.nics.packets_retransmitted); }},
+           figure<&RunResult::nics, &NicCounters::packets_retransmitted>},
     Metric{"timeouts", "", "timeouts", kLower, false,
-           [](Run run) { return static_cast<double>(run.nics.timeouts); }},
-    Metric{"events", "", "simulated events", kNeither, false,
-           [](Run run) { return static_cast<double>(run.events); }},
+           figure<&RunResult::nics, &NicCounters::timeouts>},
+    Metric{"events", "", "simulated events", kNeither, false, figure<&RunResult::events>},
     Metric{"wall_s", "s", "wall-clock time of the simulation", kNeither, false,
-           [](Run run) { return run.wall_seconds; }},
+           figure<&RunResult::wall_seconds>},
 };
 
-// The part of a run for metrics of flows.
+// The flows of one job, and what metrics of flows need besides.
 RunResult of_job(const RunResult& run, uint32_t job) {
   RunResult part;
   part.duration = run.duration;
@@ -302,8 +308,7 @@ Result<const Metric*> find_metric(std::string_view name) {
   const std::string_view plain = name.substr(0, at);
   const auto found = std::ranges::find(kMetrics, plain, &Metric::name);
   if (found == kMetrics.end()) {
-    std::array<std::string_view, kMetrics.size()> known;
-    std::ranges::transform(kMetrics, known.begin(), &Metric::name);
+    const std::vector<std::string_view> known = names_of(metrics());
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("there is no metric '{}'{}: use one of {}", plain,
                             did_you_mean(plain, known), fmt::join(known, ", ")));

@@ -1,4 +1,4 @@
-// Single figures taken from a run, by name: what summaries show and experiments compare.
+// Single figures of a run, by name, which summaries show and experiments compare. Pure.
 #pragma once
 
 #include <span>
@@ -17,8 +17,7 @@ struct Metric {
   std::string_view unit;  // "us"; "" for a plain number
   std::string_view doc;   // a phrase
   Better better = Better::kNeither;
-  // Computed from flows, so also available for one job's flows.
-  bool of_flows = false;
+  bool of_flows = false;  // computed from flows, so that one job has it, too
   // NaN if the run has no such flow: none of that size, or none done.
   double (*value)(const RunResult& run) = nullptr;
 };

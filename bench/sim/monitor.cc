@@ -1,8 +1,11 @@
 #include "bench/sim/monitor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <span>
 
 #include "bench/sim/link_names.h"
 #include "bench/sim/metrics.h"
@@ -10,7 +13,7 @@
 namespace pacecar {
 namespace {
 
-// Of all queues over time; beyond it they are sampled less often from the start.
+// Samples of all queues together: with many switch ports a series has fewer points.
 constexpr size_t kQueueSamples = size_t{1} << 24;
 constexpr size_t kFewestPoints = 64;
 
@@ -28,35 +31,27 @@ LinkStats since(LinkStats now, const LinkStats& before) {
 
 float bps_of(Rate rate) { return static_cast<float>(rate.bps()); }
 
-// Every second row of a table.
-template <typename T>
-void drop_every_second(std::vector<T>& table, size_t row, size_t rows) {
-  for (size_t i = 0; 2 * i < rows; ++i) {
-    std::copy_n(table.begin() + static_cast<ptrdiff_t>(2 * i * row), row,
-                table.begin() + static_cast<ptrdiff_t>(i * row));
-  }
-  table.resize((rows + 1) / 2 * row);
-}
-
 }  // namespace
 
-Monitor::Monitor(EventLoop& loop, Fabric& fabric, const RunSpec& spec,
-                 std::vector<WatchedFlow> flows)
+Monitor::Monitor(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const Traffic& traffic,
+                 std::vector<uint32_t> flows)
     : loop_(loop),
       fabric_(fabric),
-      topology_(spec.topology),
-      faults_(spec.faults),
-      sampling_(spec.sampling),
+      spec_(spec),
+      traffic_(traffic),
       flows_(std::move(flows)),
       timer_(loop.add_timer(*this, kSample)),
       interval_(spec.sampling.interval),
       warm_timer_(loop.add_timer(*this, kWarm)) {
   for (LinkId link = 0; link < fabric.links(); ++link) {
-    if (fabric.link_info(link).from >= topology_.hosts) ports_.push_back(link);
+    if (fabric.link_info(link).from >= spec.topology.hosts) ports_.push_back(link);
   }
-  for (const WatchedFlow& flow : flows_) fabric.count_arrivals(flow.source, flow.destination);
+  for (const uint32_t number : flows_) {
+    const WorkloadFlow& flow = spec.workload.flows[number];
+    fabric.count_arrivals(flow.source, flow.destination);
+  }
   const size_t affordable = kQueueSamples / std::max<size_t>(ports_.size(), 1);
-  points_ = std::min(sampling_.points, std::max(affordable, kFewestPoints));
+  points_ = std::min(spec.sampling.points, std::max(affordable, kFewestPoints));
 }
 
 void Monitor::begin() {
@@ -64,13 +59,14 @@ void Monitor::begin() {
     before_.push_back(fabric_.link_stats(link));
     sent_before_.push_back(before_.back().sent_bytes);
   }
-  if (sampling_.warm_up > Duration()) loop_.arm(warm_timer_, loop_.now() + sampling_.warm_up);
+  if (spec_.sampling.warm_up > Duration())
+    loop_.arm(warm_timer_, loop_.now() + spec_.sampling.warm_up);
   if (interval_ > Duration()) on_event(loop_.now(), kSample);
 }
 
 void Monitor::on_event(Instant now, uint32_t what) {
   if (what == kWarm) return end_warm_up();
-  if (samples_ == points_) halve();
+  if (samples_.size() == points_) halve();
   sample();
   loop_.arm(timer_, now + interval_);
 }
@@ -86,67 +82,70 @@ void Monitor::end_warm_up() {
 
 void Monitor::sample() {
   constexpr Bytes kMost = std::numeric_limits<uint32_t>::max();
+  Sample& sample = samples_.emplace_back();
   for (const LinkId link : ports_) {
-    queues_.push_back(static_cast<uint32_t>(std::min(fabric_.link_stats(link).queue_bytes, kMost)));
+    sample.queues.push_back(
+        static_cast<uint32_t>(std::min(fabric_.link_stats(link).queue_bytes, kMost)));
   }
-  for (const WatchedFlow& flow : flows_) {
-    arrived_.push_back(fabric_.arrived_bytes(flow.source, flow.destination));
-    const Explanation why = flow.explain();
-    limits_.push_back({bps_of(why.rate), bps_of(why.grant), bps_of(why.core), why.limited_by});
+  for (const uint32_t number : flows_) {
+    const WorkloadFlow& flow = spec_.workload.flows[number];
+    sample.arrived.push_back(fabric_.arrived_bytes(flow.source, flow.destination));
+    const Explanation why = traffic_.explain(number);
+    sample.limits.push_back(
+        {bps_of(why.rate), bps_of(why.grant), bps_of(why.core), why.limited_by});
   }
-  ++samples_;
 }
 
+// Keeps every second sample.
 void Monitor::halve() {
-  drop_every_second(queues_, ports_.size(), samples_);
-  drop_every_second(arrived_, flows_.size(), samples_);
-  drop_every_second(limits_, flows_.size(), samples_);
-  samples_ = (samples_ + 1) / 2;
+  for (size_t i = 1; 2 * i < samples_.size(); ++i) samples_[i] = std::move(samples_[2 * i]);
+  samples_.resize((samples_.size() + 1) / 2);
   interval_ = interval_ * 2;
 }
 
+std::string Monitor::name_of(size_t flow) const {
+  const WorkloadFlow& named = spec_.workload.flows[flows_[flow]];
+  return fmt::format("{}: {} > {}", named.id, named.source, named.destination);
+}
+
 Series Monitor::queue_series(size_t port) const {
-  Series series{.name = link_name(topology_, ports_[port]), .interval = interval_, .values = {}};
-  for (size_t i = 0; i < samples_; ++i) series.values.push_back(queues_[i * ports_.size() + port]);
+  Series series{
+      .name = link_name(spec_.topology, ports_[port]), .interval = interval_, .values = {}};
+  for (const Sample& sample : samples_) series.values.push_back(sample.queues[port]);
   return series;
 }
 
 Series Monitor::rate_series(size_t flow) const {
-  Series series{
-      .name = flows_[flow].name, .interval = interval_, .values = {}, .flow = flows_[flow].flow};
-  for (size_t i = 1; i < samples_; ++i) {
-    const Bytes bytes =
-        arrived_[i * flows_.size() + flow] - arrived_[(i - 1) * flows_.size() + flow];
+  Series series{.name = name_of(flow), .interval = interval_, .values = {}, .flow = flows_[flow]};
+  for (size_t i = 1; i < samples_.size(); ++i) {
+    const Bytes bytes = samples_[i].arrived[flow] - samples_[i - 1].arrived[flow];
     series.values.push_back(static_cast<double>(bytes) * 8 / interval_.seconds());
   }
   return series;
 }
 
 LimitSeries Monitor::limit_series(size_t flow) const {
-  LimitSeries series{.name = flows_[flow].name, .interval = interval_};
+  LimitSeries series{.name = name_of(flow), .interval = interval_};
+  const std::span begins(samples_.data(), samples_.size() - 1);  // of the intervals
   const auto all = [&](float Limits::*figure) {
     std::vector<double> values;
-    for (size_t i = 0; i + 1 < samples_; ++i) {
-      values.push_back(limits_[i * flows_.size() + flow].*figure);
-    }
+    for (const Sample& sample : begins) values.push_back(sample.limits[flow].*figure);
     const bool applies = std::ranges::any_of(values, [](double value) { return value > 0; });
     return applies ? values : std::vector<double>();
   };
   series.allowed = all(&Limits::allowed);
   series.grant = all(&Limits::grant);
   series.core = all(&Limits::core);
-  for (size_t i = 0; i + 1 < samples_; ++i) {
-    series.limited_by.push_back(limits_[i * flows_.size() + flow].limited_by);
-  }
+  for (const Sample& sample : begins) series.limited_by.push_back(sample.limits[flow].limited_by);
   return series;
 }
 
-// Of a cable whose rate faults may have changed.
+// A cable's mean rate: faults may have changed it.
 double Monitor::mean_bps(uint32_t cable, Duration from, Duration until) const {
   double bits = 0;
   Duration begin = from;
-  auto bps = static_cast<double>(topology_.cables[cable].rate.bps());
-  for (const FaultEvent& fault : faults_) {
+  auto bps = static_cast<double>(spec_.topology.cables[cable].rate.bps());
+  for (const FaultEvent& fault : spec_.faults) {
     if (fault.kind != FaultKind::kCableRate || fault.target != cable || fault.at >= until) continue;
     const Duration end = std::max(begin, fault.at);
     bits += bps * (end - begin).seconds();
@@ -156,12 +155,6 @@ double Monitor::mean_bps(uint32_t cable, Duration from, Duration until) const {
   return (bits + bps * (until - begin).seconds()) / (until - from).seconds();
 }
 
-double Monitor::queue_percentile(LinkId link, double percent) const {
-  const auto port = static_cast<size_t>(std::ranges::find(ports_, link) - ports_.begin());
-  if (samples_ == 0 || port == ports_.size()) return 0;
-  return percentile(queue_series(port).values, percent);
-}
-
 void Monitor::finish(RunResult& result) const {
   Duration first = Duration::max();
   Duration last;
@@ -169,16 +162,16 @@ void Monitor::finish(RunResult& result) const {
     first = std::min(first, flow.start);
     last = std::max(last, flow.done() ? flow.finish : result.duration);
   }
-  first = std::max(first, sampling_.warm_up);
+  first = std::max(first, spec_.sampling.warm_up);
   std::vector<size_t> busiest(ports_.size());
   std::iota(busiest.begin(), busiest.end(), size_t{0});
   for (LinkId link = 0; link < fabric_.links(); ++link) {
     LinkResult& each = result.links.emplace_back();
     each.link = link;
     each.info = fabric_.link_info(link);
-    each.name = link_name(topology_, link);
+    each.name = link_name(spec_.topology, link);
     each.stats = since(fabric_.link_stats(link), before_[link]);
-    if (each.info.from >= topology_.hosts) {
+    if (each.info.from >= spec_.topology.hosts) {
       result.queue_warm_max_bytes =
           std::max(result.queue_warm_max_bytes, each.stats.queue_max_bytes);
     }
@@ -196,13 +189,15 @@ void Monitor::finish(RunResult& result) const {
   std::ranges::stable_sort(busiest, std::greater<>(), most);
   if (!busiest.empty()) {
     result.queue_max_bytes = most(busiest.front());
-    result.queue_p99_bytes = queue_percentile(ports_[busiest.front()], 99);
+    if (!samples_.empty()) {
+      result.queue_p99_bytes = percentile(queue_series(busiest.front()).values, 99);
+    }
   }
-  busiest.resize(std::min(busiest.size(), sampling_.series));
+  busiest.resize(std::min(busiest.size(), spec_.sampling.series));
   for (const size_t port : busiest) {
-    if (samples_ > 0 && most(port) > 0) result.queues.push_back(queue_series(port));
+    if (!samples_.empty() && most(port) > 0) result.queues.push_back(queue_series(port));
   }
-  for (size_t flow = 0; flow < flows_.size() && samples_ > 1; ++flow) {
+  for (size_t flow = 0; flow < flows_.size() && samples_.size() > 1; ++flow) {
     result.rates.push_back(rate_series(flow));
     result.limits.push_back(limit_series(flow));
   }

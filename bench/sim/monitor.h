@@ -1,15 +1,15 @@
-// Looks at a run from time to time: how long the queues of the switches are, how fast the largest
-// flows go and why not faster. Memory is bounded: when a series is full, every second sample is
-// dropped and samples are taken half as often from then on.
+// Samples a run at intervals: the queues of the switches, the rates of the largest flows and what
+// limits them. Memory is bounded: when a series is full, every second sample is dropped, and the
+// interval doubles. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "bench/sim/run_result.h"
 #include "bench/sim/run_spec.h"
+#include "bench/sim/traffic.h"
 #include "transport/sim/event_loop.h"
 #include "transport/sim/fabric.h"
 
@@ -17,20 +17,13 @@ namespace pacecar {
 
 class Monitor final : public EventSink {
  public:
-  struct WatchedFlow {
-    std::string name;
-    size_t flow = 0;  // index into the flows
-    uint32_t source = 0;
-    uint32_t destination = 0;
-    std::function<Explanation()> explain;
-  };
+  // `flows` are those to sample, indices into the workload's. Everything else outlives the monitor.
+  Monitor(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const Traffic& traffic,
+          std::vector<uint32_t> flows);
 
-  // All outlive the monitor; so does `spec`, whose topology, faults and sampling count.
-  Monitor(EventLoop& loop, Fabric& fabric, const RunSpec& spec, std::vector<WatchedFlow> flows);
-
-  // Time 0 is now: what links have done before does not count. The first sample is taken at once.
+  // Time 0 is now: what links have sent before does not count. The first sample is taken at once.
   void begin();
-  // Fills links, queues, rates, limits and what follows from them.
+  // Fills links, queues, rates, limits, and the figures that are computed from them.
   void finish(RunResult& result) const;
 
   void on_event(Instant now, uint32_t what) override;
@@ -42,34 +35,35 @@ class Monitor final : public EventSink {
     float core = 0;
     LimitedBy limited_by{};
   };
+  struct Sample {
+    std::vector<uint32_t> queues;  // bytes, by port
+    std::vector<Bytes> arrived;    // by flow
+    std::vector<Limits> limits;    // by flow
+  };
 
   void sample();
   void halve();
   void end_warm_up();
+  std::string name_of(size_t flow) const;
   Series queue_series(size_t port) const;
   Series rate_series(size_t flow) const;
   LimitSeries limit_series(size_t flow) const;
   double mean_bps(uint32_t cable, Duration from, Duration until) const;
-  double queue_percentile(LinkId link, double percent) const;
 
   EventLoop& loop_;
   Fabric& fabric_;
-  const Topology& topology_;
-  const std::vector<FaultEvent>& faults_;
-  const SamplingSpec& sampling_;
-  std::vector<WatchedFlow> flows_;
+  const RunSpec& spec_;
+  const Traffic& traffic_;
+  std::vector<uint32_t> flows_;
   EventLoop::TimerId timer_;
   Duration interval_;
-  size_t points_ = 0;              // most samples
+  size_t points_ = 0;              // most samples of a series
   std::vector<LinkId> ports_;      // of switches
   std::vector<LinkStats> before_;  // by link, at time 0
   EventLoop::TimerId warm_timer_;
   std::vector<Bytes> sent_before_;        // by link, until the end of the warm-up
-  std::vector<Bytes> queues_of_warm_up_;  // the longest, by link; empty: it is not over
-  size_t samples_ = 0;
-  std::vector<uint32_t> queues_;  // [sample][port]
-  std::vector<Bytes> arrived_;    // [sample][flow]
-  std::vector<Limits> limits_;    // [sample][flow]
+  std::vector<Bytes> queues_of_warm_up_;  // the longest, by link; empty until it is over
+  std::vector<Sample> samples_;
 };
 
 }  // namespace pacecar

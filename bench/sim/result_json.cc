@@ -3,15 +3,32 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
-#include "bench/sim/counters.h"
 #include "bench/sim/metrics.h"
 
 namespace pacecar {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FabricCounters, sent, duplicated, corrupted, delayed, marked,
+                                   trimmed, delivered, pauses)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NicCounters, data_packets_sent, data_bytes_sent,
+                                   packets_retransmitted, timeouts, acks_sent,
+                                   data_packets_received, data_bytes_received,
+                                   silent_packets_received, duplicates, trimmed_packets,
+                                   trimmed_in_core, marked_packets, acks_received, malformed,
+                                   bad_checksum, forged, replayed, unknown_queue_pair, wrong_source,
+                                   out_of_window, out_of_order, completions_full, access_errors)
+static_assert(sizeof(NicCounters) == 23 * sizeof(uint64_t), "a counter is missing above");
+
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr const char* kDropNames[] = {"no_route", "queue_full", "inbox_full", "link_down",
+                                      "loss",     "partition",  "policer"};  // by FabricDrop
+static_assert(std::size(kDropNames) == static_cast<size_t>(FabricDrop::kCount));
 
 Json time_or_null(Duration time) {
   return time == Duration::max() ? Json(nullptr) : Json(time.ns());
@@ -57,7 +74,7 @@ Json series_json(const std::vector<Series>& all) {
   return list;
 }
 
-// Only the changes of reason: there are few.
+// The samples at which the reason changes.
 Json reasons_json(const std::vector<LimitedBy>& reasons) {
   Json list = Json::array();
   for (size_t i = 0; i < reasons.size(); ++i) {
@@ -78,22 +95,6 @@ Json limits_json(const std::vector<LimitSeries>& all) {
                     {"limited_by", reasons_json(series.limited_by)}});
   }
   return list;
-}
-
-template <typename Counters>
-Json counters_json(const Counters& counters, std::span<const CounterField<Counters>> fields) {
-  Json values = Json::object();
-  for (const auto& field : fields) values[std::string(field.name)] = counters.*field.value;
-  return values;
-}
-
-Json fabric_json(const FabricCounters& fabric) {
-  Json values = counters_json(fabric, fabric_counter_fields());
-  values["in_flight"] = fabric.in_flight;
-  for (size_t i = 0; i < fabric.dropped.size(); ++i) {
-    values["dropped"][std::string(drop_names()[i])] = fabric.dropped[i];
-  }
-  return values;
 }
 
 Json metrics_json(const RunResult& run) {
@@ -121,30 +122,40 @@ Json jobs_json(const RunResult& run) {
 
 }  // namespace
 
+Json counters_json(const RunResult& run) {
+  Json fabric = run.fabric;
+  for (size_t i = 0; i < run.fabric.dropped.size(); ++i) {
+    fabric["dropped"][kDropNames[i]] = run.fabric.dropped[i];
+  }
+  return {{"nics", run.nics},
+          {"fabric", std::move(fabric)},
+          {"events", run.events},
+          {"complete", run.complete},
+          {"trace_hash", fmt::format("{:016x}", run.trace_hash)}};
+}
+
 Json to_json(const RunResult& run) {
   Json flows = Json::array();
   for (const FlowResult& flow : run.flows) flows.push_back(flow_json(flow));
   Json links = Json::array();
   for (const LinkResult& link : run.links) links.push_back(link_json(link));
-  return {{"schema_version", kRunSchemaVersion},
-          {"name", run.name},
-          {"congestion_control", run.congestion_control},
-          {"seed", run.seed},
-          {"processes", run.processes},
-          {"complete", run.complete},
-          {"duration_ns", run.duration.ns()},
-          {"metrics", metrics_json(run)},
-          {"jobs", jobs_json(run)},
-          {"nics", counters_json(run.nics, nic_counter_fields())},
-          {"fabric", fabric_json(run.fabric)},
-          {"flows", flows},
-          {"links", links},
-          {"queues_bytes", series_json(run.queues)},
-          {"rates_bps", series_json(run.rates)},
-          {"limits", limits_json(run.limits)},
-          {"events", run.events},
-          {"trace_hash", fmt::format("{:016x}", run.trace_hash)},
-          {"wall_s", run.wall_seconds}};
+  Json all = {{"schema_version", kRunSchemaVersion},
+              {"name", run.name},
+              {"congestion_control", run.congestion_control},
+              {"seed", run.seed},
+              {"processes", run.processes},
+              {"duration_ns", run.duration.ns()},
+              {"metrics", metrics_json(run)},
+              {"jobs", jobs_json(run)},
+              {"flows", flows},
+              {"links", links},
+              {"queues_bytes", series_json(run.queues)},
+              {"rates_bps", series_json(run.rates)},
+              {"limits", limits_json(run.limits)},
+              {"wall_s", run.wall_seconds}};
+  all.update(counters_json(run));
+  all["fabric"]["in_flight"] = run.fabric.in_flight;
+  return all;
 }
 
 }  // namespace pacecar

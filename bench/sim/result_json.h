@@ -1,5 +1,5 @@
-// A run as JSON, everything of it. Times are in nanoseconds from the begin of the run (null: not
-// done), sizes in bytes, rates in bits per second: the key has the unit.
+// The whole result of a run as JSON. Times are in nanoseconds since time 0 (null: not done), sizes
+// in bytes, rates in bits per second: the key names the unit. Pure.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,5 +11,8 @@ namespace pacecar {
 inline constexpr int kRunSchemaVersion = 1;
 
 nlohmann::json to_json(const RunResult& run);
+// The part of it that tells two runs apart: "nics" and "fabric" (sums of their counters), "events",
+// "complete" and "trace_hash".
+nlohmann::json counters_json(const RunResult& run);
 
 }  // namespace pacecar

@@ -8,18 +8,17 @@
 #include <bit>
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <numeric>
 #include <optional>
 #include <span>
 
 #include "bench/sim/algorithms.h"
-#include "bench/sim/counters.h"
 #include "bench/sim/fairness.h"
 #include "bench/sim/ideal.h"
 #include "bench/sim/link_names.h"
 #include "bench/sim/monitor.h"
 #include "bench/sim/run_spec.h"
-#include "bench/sim/shared_nic.h"
 #include "bench/sim/sim_host.h"
 #include "bench/sim/spec_file.h"
 #include "bench/sim/trace_file.h"
@@ -34,8 +33,7 @@
 namespace pacecar {
 namespace {
 
-// Lets the faults of a run happen at their times.
-
+// Injects the faults of a run at their times.
 class FaultPlayer final : public EventSink {
  public:
   // `faults` are in the order of their times; all outlive the player; `trace` may be null.
@@ -49,7 +47,7 @@ class FaultPlayer final : public EventSink {
   // Time 0 is now.
   void begin() {
     begin_ = loop_.now();
-    // The fabric wants to know of all frozen hosts beforehand.
+    // The fabric takes the times of all frozen hosts in advance.
     for (const FaultEvent& fault : faults_) {
       if (fault.kind != FaultKind::kHostFrozen) continue;
       const Instant from = begin_ + fault.at;
@@ -106,10 +104,16 @@ class FaultPlayer final : public EventSink {
 constexpr Duration kQuiet = Duration::from_us(250);
 constexpr Duration kLongestSetUp = Duration::from_s(1);
 constexpr uint64_t kEventsPerReport = 1 << 16;
-// Peers are never given up: a run that cannot go on ends at its time limit.
-constexpr int64_t kSilencePerTimeLimit = 100;
-constexpr Duration kShortestSilence = Duration::from_s(10);
 constexpr uint32_t kWindowBits = 64;  // packets per word of an acknowledgement's bitmap
+
+// Two structs of counters, which are 64-bit numbers only, added or subtracted number by number.
+template <typename Counters, typename Operation>
+Counters combined(const Counters& a, const Counters& b, Operation operation) {
+  using Numbers = std::array<uint64_t, sizeof(Counters) / sizeof(uint64_t)>;
+  auto numbers = std::bit_cast<Numbers>(a);
+  std::ranges::transform(numbers, std::bit_cast<Numbers>(b), numbers.begin(), operation);
+  return std::bit_cast<Counters>(numbers);
+}
 
 double thread_cpu_seconds() {
   timespec time{};
@@ -141,9 +145,9 @@ Result<void> check_flows(const RunSpec& spec) {
   return {};
 }
 
-// Large enough for the fastest host.
+// In packets; large enough for the fastest host.
 uint32_t window_of(const RunSpec& spec) {
-  const Rate line_rate = std::ranges::max(host_rates(spec.topology));
+  const Rate line_rate = std::ranges::max(host_limits(spec.topology).out);
   constexpr uint32_t kMost = wire::kMaxBitmapWords * kWindowBits;
   const Bytes wanted = spec.transport.window_packets != 0
                            ? spec.transport.window_packets
@@ -151,7 +155,8 @@ uint32_t window_of(const RunSpec& spec) {
   return std::bit_ceil(static_cast<uint32_t>(std::clamp<Bytes>(wanted, kWindowBits, kMost)));
 }
 
-// Room for every packet that hosts with this window make.
+// The fabric's configuration with room for the longest headers and datagrams of hosts with
+// `window`.
 FabricConfig fabric_config(const RunSpec& spec, uint32_t window) {
   FabricConfig config = spec.fabric;
   const size_t ack =
@@ -165,7 +170,7 @@ FabricConfig fabric_config(const RunSpec& spec, uint32_t window) {
   return config;
 }
 
-// A run and everything that takes part in it.
+// A run: fabric, hosts, traffic, faults, and what observes them.
 class Experiment {
  public:
   explicit Experiment(const RunSpec& spec) : spec_(spec) {}
@@ -173,7 +178,9 @@ class Experiment {
   Result<void> set_up() {
     const double started = thread_cpu_seconds();
     RETURN_IF_ERROR(check_flows(spec_));
-    RETURN_IF_ERROR(open_files());
+    if (!spec_.trace.empty()) {
+      ASSIGN_OR_RETURN(trace_, TraceFile::create(spec_.trace));
+    }
     window_ = window_of(spec_);
     ASSIGN_OR_RETURN(
         fabric_, Fabric::create(loop_, spec_.topology, fabric_config(spec_, window_), spec_.seed));
@@ -181,7 +188,7 @@ class Experiment {
                      spec_.transport.receives_posted, trace_.get());
     RETURN_IF_ERROR(make_hosts());
     RETURN_IF_ERROR(traffic_->set_up(hosts_));
-    monitor_.emplace(loop_, *fabric_, spec_, watched_flows());
+    monitor_.emplace(loop_, *fabric_, spec_, *traffic_, sampled_flows());
     faults_.emplace(loop_, *fabric_, spec_.faults, trace_.get());
     const auto settled = settle();
     set_up_cpu_seconds_ = thread_cpu_seconds() - started;
@@ -189,7 +196,10 @@ class Experiment {
   }
 
   Result<RunResult> run(const ProgressCallback& progress) {
-    RETURN_IF_ERROR(capture());
+    if (!spec_.pcap.empty()) {
+      ASSIGN_OR_RETURN(const auto link, find_link(spec_.topology, spec_.pcap_link));
+      RETURN_IF_ERROR(fabric_->capture(link, spec_.pcap));
+    }
     begin_ = loop_.now();
     fabric_before_ = fabric_->counters();
     nics_before_ = nic_counters();
@@ -199,7 +209,7 @@ class Experiment {
     faults_->begin();
     monitor_->begin();
     const double started = thread_cpu_seconds();
-    RETURN_IF_ERROR(play(progress));
+    play(progress);
     loop_cpu_seconds_ = thread_cpu_seconds() - started;
     if (trace_ != nullptr) {
       RETURN_IF_ERROR(trace_->close());
@@ -208,11 +218,6 @@ class Experiment {
   }
 
  private:
-  Result<void> open_files() {
-    if (spec_.trace.empty()) return {};
-    ASSIGN_OR_RETURN(trace_, TraceFile::create(spec_.trace));
-    return {};
-  }
   Result<void> make_hosts() {
     ASSIGN_OR_RETURN(const auto algorithms, algorithms_of(spec_));
     const Topology& topology = spec_.topology;
@@ -228,36 +233,27 @@ class Experiment {
             fmt::format("host {} has {} peers, more than {}: use fewer senders per receiver", host,
                         std::max(peers.to, peers.from), Immediate::kMaxConnections));
       }
-      const auto name_or = [](const std::string& name, const std::string& otherwise) {
-        return name.empty() ? otherwise : name;
-      };
-      const Rate nominal = spec_.transport.nominal_rate(fabric_->port(host).caps().line_rate);
       ASSIGN_OR_RETURN(
           auto made,
-          SimHost::create(
-              loop_, *fabric_, spec_,
-              {.number = host,
-               .congestion_control =
-                   name_or(algorithms.controls[host], spec_.transport.congestion_control),
-               .allocator = name_or(algorithms.allocators[host], spec_.transport.allocator),
-               .weight = std::max(algorithms.weights[host], 1U),
-               .line_rate = nominal,
-               .first_rate = spec_.transport.first_rate_of(nominal),
-               .shared = nics_.empty() ? nullptr : nics_[topology.host_of(host)].get(),
-               .received = received_,
-               .flows = peers.to + peers.from,
-               .connections = std::max(peers.to, peers.from),
-               .window_packets = window_,
-               .silence_limit = std::max(spec_.time_limit * kSilencePerTimeLimit, kShortestSilence),
-               .seed = seeds.next_u64(),
-               .report_steps = trace_ != nullptr},
-              *traffic_));
+          SimHost::create(loop_, *fabric_, spec_,
+                          {.number = host,
+                           .congestion_control = algorithms.controls[host],
+                           .allocator = algorithms.allocators[host],
+                           .weight = algorithms.weights[host],
+                           .shared = nics_.empty() ? nullptr : nics_[topology.host_of(host)].get(),
+                           .received = received_,
+                           .flows = peers.to + peers.from,
+                           .connections = std::max(peers.to, peers.from),
+                           .window_packets = window_,
+                           .seed = seeds.next_u64(),
+                           .report_steps = trace_ != nullptr},
+                          *traffic_));
       hosts_.push_back(std::move(made));
     }
     return {};
   }
 
-  // Runs until every posted buffer is advertised, and everything is acknowledged.
+  // Runs until all posted buffers are advertised and nothing is in flight.
   Result<void> settle() {
     uint64_t sent = ~uint64_t{0};
     while (sent != fabric_->counters().sent || fabric_->counters().in_flight > 0) {
@@ -272,32 +268,19 @@ class Experiment {
     return {};
   }
 
-  std::vector<Monitor::WatchedFlow> watched_flows() const {
+  // The flows to sample: the largest ones, in their order.
+  std::vector<uint32_t> sampled_flows() const {
     const auto& flows = spec_.workload.flows;
-    std::vector<uint32_t> longest(flows.size());
-    std::iota(longest.begin(), longest.end(), 0U);
-    std::ranges::stable_sort(longest, std::greater<>(),
+    std::vector<uint32_t> largest(flows.size());
+    std::iota(largest.begin(), largest.end(), 0U);
+    std::ranges::stable_sort(largest, std::greater<>(),
                              [&](uint32_t flow) { return flows[flow].bytes; });
-    longest.resize(std::min(longest.size(), spec_.sampling.series));
-    std::ranges::sort(longest);
-    std::vector<Monitor::WatchedFlow> watched;
-    for (const uint32_t flow : longest) {
-      watched.push_back({.name = fmt::format("{}: {} > {}", flows[flow].id, flows[flow].source,
-                                             flows[flow].destination),
-                         .flow = flow,
-                         .source = flows[flow].source,
-                         .destination = flows[flow].destination,
-                         .explain = [this, flow] { return traffic_->explain(flow); }});
-    }
-    return watched;
+    largest.resize(std::min(largest.size(), spec_.sampling.series));
+    std::ranges::sort(largest);
+    return largest;
   }
 
-  Result<void> capture() {
-    if (spec_.pcap.empty()) return {};
-    ASSIGN_OR_RETURN(const auto link, find_link(spec_.topology, spec_.pcap_link));
-    return fabric_->capture(link, spec_.pcap);
-  }
-  Result<void> play(const ProgressCallback& progress) {
+  void play(const ProgressCallback& progress) {
     const Instant end = begin_ + spec_.time_limit;
     uint64_t next_report = loop_.events();
     while (!traffic_->done() && loop_.next_time() <= end) {
@@ -306,10 +289,9 @@ class Experiment {
       next_report = loop_.events() + kEventsPerReport;
       const double done = static_cast<double>(traffic_->arrived_bytes()) /
                           static_cast<double>(std::max<Bytes>(traffic_->total_bytes(), 1));
-      if (!progress({done, loop_.now() - begin_, loop_.events()})) return {};
+      if (!progress({done, loop_.now() - begin_, loop_.events()})) return;
     }
     if (!traffic_->done()) loop_.run_until(end);
-    return {};
   }
 
   void fill_ideals(RunResult& result) const {
@@ -339,7 +321,7 @@ class Experiment {
 
   NicCounters nic_counters() const {
     NicCounters sum;
-    for (const auto& host : hosts_) add(sum, host->nic().counters());
+    for (const auto& host : hosts_) sum = combined(sum, host->nic().counters(), std::plus<>());
     return sum;
   }
   Result<RunResult> result() {
@@ -354,7 +336,7 @@ class Experiment {
     result.duration = loop_.now() - begin_;
     result.complete = traffic_->done();
     result.switch_buffer_max_bytes = fabric_->switch_buffer_max();
-    result.nics = difference(nic_counters(), nics_before_);
+    result.nics = combined(nic_counters(), nics_before_, std::minus<>());
     result.fabric = fabric_->counters();
     if (!result.fabric.conserved()) {
       const FabricCounters& fabric = result.fabric;
@@ -365,7 +347,8 @@ class Experiment {
                       fabric.sent, fabric.duplicated, fabric.delivered, fabric.all_dropped(),
                       fabric.in_flight));
     }
-    result.fabric = difference(result.fabric, fabric_before_);
+    // Nothing was in flight before: settle() waits for that.
+    result.fabric = combined(result.fabric, fabric_before_, std::minus<>());
     monitor_->finish(result);
     result.base_rtt = spec_.transport.base_rtt;
     fill_shares(spec_, result);

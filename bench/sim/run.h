@@ -1,8 +1,9 @@
 // Runs one experiment: the production stack at every host of a simulated fabric, driven by a
 // workload on virtual time.
 //
-//   set-up: connections made, receives posted and advertised; then time 0: flows start, faults
-//   happen, queues and rates are sampled; it ends with the last flow, or at the time limit.
+// Set-up: connections are made, receives are posted and advertised. From time 0 on flows start,
+// faults are injected, queues and rates are sampled. The run ends with the last flow, or at the
+// time limit. Thread rule: one thread per run.
 #pragma once
 
 #include <functional>
@@ -18,12 +19,12 @@ struct RunProgress {
   Duration virtual_time;  // since time 0
   uint64_t events = 0;
 };
-// Called now and then; false ends the run there.
+// Called every 65,536 events; false ends the run.
 using ProgressCallback = std::function<bool(const RunProgress&)>;
 
-// Errors: kInvalidArgument for what cannot run (unknown algorithm, hosts that are not there, a
-// fabric that makes no sense), kSystem for files that cannot be written, kInternal for a run that
-// broke an invariant (packets lost from the books).
+// Errors: kInvalidArgument for an impossible spec (an unknown algorithm, a host that the topology
+// does not have, an impossible fabric), kSystem for files that cannot be written, kInternal for
+// packets that are neither delivered, dropped nor in flight.
 Result<RunResult> run_experiment(const RunSpec& spec, const ProgressCallback& progress = {});
 
 }  // namespace pacecar

@@ -15,10 +15,10 @@ namespace pacecar {
 
 inline constexpr double kNoFigure = std::numeric_limits<double>::quiet_NaN();
 
-// A flow's share beside others (fairness.h). Rates in bits per second of payload; kNoFigure:
+// A flow's share of common links (fairness.h). Rates in bits per second of payload; kNoFigure:
 // unknown.
 struct FlowShare {
-  double fair_rate = kNoFigure;    // by max-min, while all flows run
+  double fair_rate = kNoFigure;    // max-min, while all flows run
   double mean_rate = kNoFigure;    // over all of that time
   double steady_rate = kNoFigure;  // over the last 20 round trips of it
   double newcomer_rtts = kNoFigure;
@@ -32,8 +32,8 @@ struct FlowResult {
   uint32_t job = 0;
   Bytes bytes = 0;
   Duration start = Duration::max();     // after the begin of the run; max(): never started
-  Duration received = Duration::max();  // when the receiver had everything; max(): not done
-  Duration finish = Duration::max();    // when the sender knew it; likewise
+  Duration received = Duration::max();  // when the receiver had all bytes; max(): not done
+  Duration finish = Duration::max();    // when the sender had the last acknowledgement; likewise
   Duration ideal;                       // from start to finish, alone in the fabric
   Duration at_source;                   // serialization on the links of its source's
   Duration at_destination;              // host, and of its destination's
@@ -50,14 +50,14 @@ struct Series {
   size_t flow = 0;  // of a rate: index into the flows
 };
 
-// A flow's allowed rate over time from time 0, and its limits. In bits per second with packet
-// overhead; empty: never applied.
+// A flow's allowed rate and its limits, at equidistant samples from time 0. In bits per second with
+// packet overhead; empty: never applied.
 struct LimitSeries {
   std::string name;
   Duration interval;
   std::vector<double> allowed;
   std::vector<double> grant;  // by the receiver
-  std::vector<double> core;   // what the network between carries, as far as the sender knows
+  std::vector<double> core;   // what the network carries, as learnt by the sender
   std::vector<LimitedBy> limited_by;
 };
 
@@ -92,8 +92,7 @@ struct RunResult {
   std::vector<LimitSeries> limits;  // of the same flows, at the begin of each interval
   uint64_t events = 0;              // since time 0
   uint64_t trace_hash = 0;
-  // Only these differ between two runs of a spec. The processor time is the run's own, without
-  // other processes.
+  // Only these differ between two runs of a spec. Processor time is that of the run's thread.
   double wall_seconds = 0;
   double set_up_cpu_seconds = 0;
   double loop_cpu_seconds = 0;  // from time 0 to the last event

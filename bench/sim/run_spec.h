@@ -1,5 +1,5 @@
-// One simulated run: everything that decides its outcome. Two runs of the same RunSpec are the same
-// to the bit. Made from TOML by spec_file.h; executed by run.h.
+// Everything that decides the outcome of one simulated run: two runs of the same RunSpec give the
+// same result, to the bit. Made from TOML by spec_file.h; executed by run.h. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ enum class LinkSharing : uint8_t { kAuto, kOff };
 // The production stack at every host.
 struct TransportSpec {
   std::string congestion_control = "pace";
-  // At the receivers; empty: the one of their senders' algorithms.
+  // Of the receivers; empty: that of their senders' algorithms.
   std::string allocator;
-  std::vector<NamedValue> constants;  // of the algorithm, in place of its own
+  std::vector<NamedValue> constants;  // of the algorithm, in place of its defaults
   Rate rate_max;                      // PACECAR_RATE_MAX
   LinkSharing share = LinkSharing::kAuto;
   // The nominal rate of hosts' NICs: a rate, or (0) the cables' times a factor.
@@ -52,7 +52,7 @@ struct TransportSpec {
 
   Rate nominal_rate(Rate cables) const;
   Rate first_rate_of(Rate nominal) const;
-  // Each flow, over several paths at the same time.
+  // Whether a flow uses several paths at the same time.
   bool spreads() const {
     return paths > 1 && path_policy != PathPolicy::kFixed && path_policy != PathPolicy::kSticky;
   }
@@ -65,14 +65,14 @@ enum class FaultKind : uint8_t {
   kCableLoss,
   kHostFrozen,
   kWordLoss,
-  kPacketLoss,  // of any packet, at the first switch of its way
+  kPacketLoss,  // of any packet, at the first switch of its path
 };
 
 struct FaultEvent {
   Duration at;
   FaultKind kind{};
   uint32_t target = 0;      // cable, or process
-  bool everywhere = false;  // kWordLoss: whichever host sends them
+  bool everywhere = false;  // kWordLoss: of all hosts
   Rate rate;                // kCableRate
   double probability = 0;   // kCableLoss, kWordLoss, kPacketLoss
   Duration length;          // kHostFrozen
@@ -80,10 +80,10 @@ struct FaultEvent {
 
 struct SamplingSpec {
   Duration interval = Duration::from_us(1);  // of queues and rates over time; 0: none
-  // From the beginning; links' utilisation counts from its end on.
+  // The time from time 0 that links' utilisation leaves out.
   Duration warm_up;
-  size_t points = 2000;  // at most so many per series: the interval doubles as needed
-  size_t series = 32;    // at most so many flows and queues are kept over time, the busiest
+  size_t points = 2000;  // most samples of a series: the interval doubles as needed
+  size_t series = 32;    // most flows and most queues that are sampled: the largest
 };
 
 struct RunSpec {
@@ -97,9 +97,9 @@ struct RunSpec {
   uint64_t seed = 1;
   // of virtual time; flows not done by then are reported
   Duration time_limit = Duration::from_s(1);
-  std::string pcap;                           // file; empty: none
-  std::string pcap_link;                      // "leaf 0 > host 3"
-  std::string trace;                          // file of events, one JSON line each; empty: none
+  std::string pcap;       // file; empty: none
+  std::string pcap_link;  // "leaf 0 > host 3"
+  std::string trace;      // file of events, one JSON line each; empty: none
 };
 
 }  // namespace pacecar

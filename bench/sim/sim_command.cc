@@ -2,13 +2,13 @@
 #include <fmt/core.h>
 #include <fmt/format.h>
 
-#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "bench/perf/clock.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
@@ -23,6 +23,7 @@
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/summary.h"
+#include "bench/workload/workload_spec.h"
 #include "cc/registry.h"
 #include "transport/base/return_if_error.h"
 
@@ -37,7 +38,7 @@ constexpr const char* kFooter = R"(Examples:
   pacecar sim --topology leaf-spine:hosts=128,rate=400G --workload incast:senders=32,bytes=1MB
   pacecar sim --topology net.topo --workload matrix.cm --cc fixed --json
   pacecar sim --list
-bench/sim/README.md tells the tables and keys of a file.
+bench/sim/README.md lists the tables and keys of a file.
 Exit codes: 0 the run ended (the summary says when flows were not done), 2 it could not run.)";
 
 struct Flags {
@@ -81,13 +82,11 @@ void print_row(std::string_view name, std::string_view what) {
 
 void print_list() {
   fmt::print("Topologies (--topology, [topology] kind)\n");
-  for (size_t i = 0; i < topology_kinds().size(); ++i) {
-    print_row(topology_kinds()[i], topology_summary(i));
-  }
+  for (const TopologyKind& kind : topology_kinds()) print_row(kind.name, kind.summary);
   fmt::print("\nWorkloads (--workload, [workload] kind)\n");
-  for (size_t i = 0; i < workload_kinds().size(); ++i) {
-    print_row(workload_kinds()[i], workload_summary(i));
-    print_row("", fmt::format("  {}", workload_keys(i)));
+  for (const WorkloadKind& kind : workload_kinds()) {
+    print_row(kind.name, kind.summary);
+    print_row("", fmt::format("  {}", kind.keys));
   }
   fmt::print("\nCongestion controls (--cc, [transport] cc)\n");
   for (const ControllerInfo& info : controllers()) {
@@ -104,11 +103,11 @@ void print_list() {
   for (const Metric& metric : metrics()) print_row(metric.name, metric.doc);
 }
 
-// Puts a table that was given in short form in the place of the file's.
+// Replaces a table of the file by one in short form.
 Result<void> put_short_form(SpecTable& spec, const std::string& name, const std::string& text) {
   if (text.empty()) return {};
   ASSIGN_OR_RETURN(auto table, table_from_short_form(text));
-  if (SpecValue* file = table.find("file")) {  // relative to where we are, not to the spec
+  if (SpecValue* file = table.find("file")) {  // relative to the working directory, not to the spec
     file->value = std::filesystem::absolute(std::get<std::string>(file->value)).string();
   }
   spec.set(name, SpecValue{.value = std::move(table), .place = {}});
@@ -145,10 +144,9 @@ Result<RunSpec> spec_of(const Flags& flags) {
 
 Result<RunResult> run_with_progress(const RunSpec& spec, const Console& console) {
   perf::ProgressBar bar(console.interactive());
-  const auto started = std::chrono::steady_clock::now();
+  const Instant started = perf::steady_now();
   return run_experiment(spec, [&](const RunProgress& progress) {
-    const auto elapsed = Duration::from_ns(
-        std::chrono::nanoseconds(std::chrono::steady_clock::now() - started).count());
+    const Duration elapsed = perf::steady_now() - started;
     if (bar.due(elapsed)) {
       bar.draw(progress.done,
                fmt::format("{:.1f} us, {:.2f} M events/s", progress.virtual_time.us(),
@@ -167,7 +165,7 @@ Result<void> simulate(const Flags& flags, const Console& console) {
   if (perf::Interrupt::asked()) console.note("interrupted: this is what happened until then");
   if (const std::string undone = undone_flows(result); !undone.empty()) console.warn(undone);
   if (!flags.json_file.empty()) {
-    RETURN_IF_ERROR(perf::write_text(flags.json_file, to_json(result).dump(1) + "\n"));
+    RETURN_IF_ERROR(perf::write_json(flags.json_file, to_json(result)));
   }
   if (flags.json_file != perf::kStandardOutput && !flags.quiet)
     fmt::print("{}{}", fabric_text(spec), summary(result));

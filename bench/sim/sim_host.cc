@@ -13,20 +13,30 @@ namespace {
 
 enum Wake : uint32_t { kTimer, kPort };
 
-// No memory is there; nothing reads or writes it.
+// No memory is there, and nothing reads or writes it.
 constexpr uint64_t kPayloadAddress = uint64_t{1} << 44;
 constexpr size_t kPayloadBytes = size_t{1} << 42;
 
-// The payload, and the messenger's own.
+// Regions of a host besides those of its flows and connections: the payload, and the messenger's.
 constexpr uint32_t kOwnRegions = 4;
 
 uint32_t next_random(void* prng) {
   return static_cast<uint32_t>(static_cast<Prng*>(prng)->next_u64());
 }
 
-// What a host's clock would show at the beginning of the simulation.
+// The hosts' clocks differ at the beginning of the simulation.
 Duration clock_offset(uint32_t host) {
   return Duration::from_ns(static_cast<int64_t>(Prng(host).below(1'000'000)));
+}
+
+// So long that no peer counts as dead: a run that cannot go on ends at its time limit.
+Duration silence_limit(const RunSpec& spec) {
+  return std::max(spec.time_limit * 100, Duration::from_s(10));
+}
+
+// The nominal rate of a host's NIC.
+Rate line_rate(const RunSpec& spec, uint32_t host, Fabric& fabric) {
+  return spec.transport.nominal_rate(fabric.port(host).caps().line_rate);
 }
 
 AckPolicy ack_policy(const TransportSpec& transport) {
@@ -34,14 +44,14 @@ AckPolicy ack_policy(const TransportSpec& transport) {
   return {.bytes = transport.ack_bytes, .out_of_order_at_once = false, .idle = transport.base_rtt};
 }
 
-// Hosts that are never late need no patience beyond the network's own.
+// Simulated hosts are never late, so a probe need not wait for them.
 LossRecovery loss_recovery(const TransportSpec& transport) {
   return {.reordering = transport.reordering,
           .packet_timeout = transport.timeout,
           .min_probe = Duration()};
 }
 
-// What the NIC makes at a time.
+// What a flow sends in one turn.
 uint32_t packets_per_turn(const TransportSpec& transport) {
   return static_cast<uint32_t>(transport.burst / transport.mtu);
 }
@@ -49,7 +59,7 @@ uint32_t packets_per_turn(const TransportSpec& transport) {
 SoftNicConfig nic_config(const RunSpec& spec, const SimHostConfig& config, Fabric& fabric) {
   const TransportSpec& transport = spec.transport;
   return {.address = fabric.address(config.number),
-          .line_rate = config.line_rate,
+          .line_rate = line_rate(spec, config.number, fabric),
           .mtu = transport.mtu,
           .burst_bytes = transport.burst,
           .wire_overhead_bytes = spec.fabric.hosts.overhead_bytes,
@@ -67,7 +77,7 @@ SoftNicConfig nic_config(const RunSpec& spec, const SimHostConfig& config, Fabri
           .control_first = true,
           .ack = ack_policy(transport),
           .loss = loss_recovery(transport),
-          .silence_limit = config.silence_limit};
+          .silence_limit = silence_limit(spec)};
 }
 
 }  // namespace
@@ -80,6 +90,7 @@ Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric
                                                  kPayloadBytes, Access::kRemoteWrite);
   PACECAR_CHECK(region.has_value());  // there is room for it
   host->payload_ = *region;
+  const Rate rate = line_rate(spec, config.number, fabric);
   ASSIGN_OR_RETURN(
       host->messenger_,
       Messenger::create(
@@ -88,12 +99,12 @@ Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric
            .congestion_control = config.congestion_control,
            .constants = config.congestion_control == spec.transport.congestion_control
                             ? spec.transport.constants
-                            : std::vector<NamedValue>(),  // a job with an algorithm of its own
+                            : std::vector<NamedValue>(),  // of another algorithm, which a job has
            .allocator = config.allocator,
-           .line_rate = config.line_rate,
+           .line_rate = rate,
            .rate_max = spec.transport.rate_max,
            .weight = config.weight,
-           .first_rate = config.first_rate,
+           .first_rate = spec.transport.first_rate_of(rate),
            .grid_origin = clock_offset(config.number / spec.topology.processes),
            .outgoing = host->member_ ? &host->member_->outgoing() : nullptr,
            .incoming = host->member_ ? &host->member_->incoming() : nullptr,
@@ -101,7 +112,7 @@ Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric
            .trimming = spec.fabric.switches.trimming,
            .oversubscription = spec.transport.oversubscription,
            .max_connections = std::max(config.connections, 1U),
-           .silence_limit = config.silence_limit,
+           .silence_limit = silence_limit(spec),
            .first_flow_number = 0},
           loop.now()));
   host->poll_loop_.emplace(host->port_, *host->messenger_);
@@ -124,8 +135,9 @@ SimHost::SimHost(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const Sim
       shared_(config.shared),
       process_(uint64_t{config.number} + 1) {
   if (shared_ == nullptr) return;
-  member_ = std::make_unique<ShareMember>(shared_->table, process_,
-                                          fmt::format("process {}", number_), config.line_rate);
+  member_ =
+      std::make_unique<ShareMember>(shared_->table, process_, fmt::format("process {}", number_),
+                                    line_rate(spec, number_, fabric));
 }
 
 NicIdentity SimHost::identity() const {

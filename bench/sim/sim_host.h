@@ -1,43 +1,53 @@
 // One host of an experiment, or one of several processes of a host: the production NIC, messages
-// and poll loop on a port of a simulated fabric. It runs when something arrives, when its port
-// takes packets again, when a timer of its own is due, and when wake() says that there is work.
+// and poll loop on a port of a simulated fabric. It runs when a packet arrives, when its port takes
+// packets again, when one of its timers is due, and after wake().
 //
-// Payload is a length only: every host has registered the same range of addresses, which is no
-// memory. Thread rule: one thread.
+// Payload is a length only: every host registers the same range of addresses, and no memory is
+// there. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "bench/sim/run_spec.h"
-#include "bench/sim/shared_nic.h"
 #include "transport/base/prng.h"
 #include "transport/base/result.h"
 #include "transport/engine/poll_loop.h"
 #include "transport/engine/soft_port.h"
 #include "transport/message/messenger.h"
 #include "transport/share/share_member.h"
+#include "transport/share/share_table.h"
 #include "transport/sim/event_loop.h"
 #include "transport/sim/fabric.h"
 #include "transport/softnic/soft_nic.h"
 
 namespace pacecar {
 
+class SimHost;
+
+// What the processes of a simulated host share: its NIC's share table. Real processes poll the
+// table; here a process that has taken a step lets the others read it.
+struct SharedNic {
+  // The time from a change to another process's poll that sees it.
+  static constexpr Duration kPoll = Duration::from_ns(100);
+
+  ShareTable table{};
+  std::vector<SimHost*> processes;
+};
+
 struct SimHostConfig {
   uint32_t number = 0;  // of the process
   std::string congestion_control;
   std::string allocator;
   uint32_t weight = 1;           // of the flows that it sends
-  Rate line_rate;                // nominal, of its NIC
-  Rate first_rate;               // MessengerConfig::first_rate
   SharedNic* shared = nullptr;   // outlives the host; null: processes do not share
-  std::span<RxPacket> received;  // SoftPort's room: one for all hosts
+  std::span<RxPacket> received;  // SoftPort's buffer for a burst, which all hosts share
   uint32_t flows = 0;            // to and from other hosts
-  uint32_t connections = 0;      // the more of the two directions
+  uint32_t connections = 0;      // of the direction that has more
   uint32_t window_packets = 0;
-  Duration silence_limit;
   uint64_t seed = 0;
   bool report_steps = false;
 };
@@ -58,14 +68,14 @@ class SimHost final : public EventSink {
                                                  const RunSpec& spec, const SimHostConfig& config,
                                                  Listener& listener);
 
-  // The application has given the host something to do: it is done in this very instant.
+  // Called when something was posted: the host takes a step in this instant.
   void wake() { loop_.arm(timer_, loop_.now()); }
 
   Messenger& messenger() { return *messenger_; }
   const SoftNic& nic() const { return nic_; }
   uint32_t number() const { return number_; }
   NicIdentity identity() const;
-  // Of any message's payload, to send from or to receive into.
+  // Where all messages are sent from and received.
   const MemoryRegion& payload() const { return payload_; }
 
   void on_event(Instant now, uint32_t what) override;

@@ -14,13 +14,12 @@
 namespace pacecar {
 namespace {
 
-// The table of this name, an empty one when it is missing, null when it is no table.
-const SpecValue* part_of(const SpecTable& spec, std::string_view name) {
+// The table of this name; an empty one when it is missing.
+const SpecValue& part_of(const SpecTable& spec, std::string_view name) {
   static const SpecValue kEmpty{.value = SpecTable(),
                                 .place = {std::make_shared<const std::string>("defaults"), 0}};
   const SpecValue* value = spec.find(name);
-  if (value == nullptr) return &kEmpty;
-  return value->table() == nullptr ? nullptr : value;
+  return value == nullptr ? kEmpty : *value;
 }
 
 Result<void> check_tables(const SpecTable& spec) {
@@ -40,19 +39,20 @@ Result<void> check_tables(const SpecTable& spec) {
   return {};
 }
 
-// What the other tables count in: rates, round trips, bandwidth-delay products.
+// What other tables refer to: rates, round trips, bandwidth-delay products.
 Result<SpecContext> make_context(const RunSpec& run, Bytes overhead, const std::string& base_dir) {
   SpecContext context{.base_dir = base_dir, .seed = run.seed, .topology = &run.topology};
   ASSIGN_OR_RETURN(const auto routing, make_routing(run.topology));
-  context.line_rate = std::ranges::max(host_rates(run.topology));
+  context.line_rate = std::ranges::max(host_limits(run.topology).out);
   context.base_rtt = longest_round_trip(run.topology, routing, packet_sizes(run, overhead));
   context.bdp = context.line_rate.bytes_in(context.base_rtt);
   context.many_ways = many_ways(run.topology, routing);
   return context;
 }
 
-// A packet that found empty queues overtakes those of its flow that wait in a long one. Between
-// switches, where there is a choice of ways, queues are seldom more than half full.
+// The default of TransportSpec::reordering. A packet that finds empty queues overtakes those of its
+// flow that wait in a long one; between switches, where there are several ways, queues are seldom
+// more than half full.
 Duration usual_reordering(const RunSpec& run, const SpecContext& context) {
   if (!context.many_ways || !run.transport.spreads()) return {};
   const SwitchConfig& switches = run.fabric.switches;
@@ -73,25 +73,23 @@ Result<RunSpec> make_run_spec(const SpecTable& spec, const std::string& base_dir
                               std::optional<uint64_t> seed) {
   RETURN_IF_ERROR(check_tables(spec));
   RunSpec run;
-  const SpecValue& run_table = *part_of(spec, "run");
+  const SpecValue& run_table = part_of(spec, "run");
   SpecReader seeds(*run_table.table(), "[run]", run_table.place);
   run.seed = seed.value_or(seeds.whole("seed", 1, 0, UINT64_MAX));
   if (seeds.failed()) return tl::unexpected(seeds.finish().error());
 
-  ASSIGN_OR_RETURN(run.topology, read_topology(*part_of(spec, "topology"), base_dir));
-  ASSIGN_OR_RETURN(run.transport, read_transport(*part_of(spec, "transport")));
-  ASSIGN_OR_RETURN(const auto overhead, read_overhead(*part_of(spec, "fabric")));
+  ASSIGN_OR_RETURN(run.topology, read_topology(part_of(spec, "topology"), base_dir));
+  ASSIGN_OR_RETURN(run.transport, read_transport(part_of(spec, "transport")));
+  ASSIGN_OR_RETURN(const auto overhead, read_overhead(part_of(spec, "fabric")));
   ASSIGN_OR_RETURN(const auto context, make_context(run, overhead, base_dir));
 
-  auto workload = read_workload(*part_of(spec, "workload"), context);
-  if (!workload) return tl::unexpected(workload.error());
-  run.workload = std::move(*workload);
+  ASSIGN_OR_RETURN(run.workload, read_workload(part_of(spec, "workload"), context));
   if (const auto algorithms = algorithms_of(run); !algorithms) {
     return fail(algorithms.error().code,
-                fmt::format("{}: [workload]: {}", part_of(spec, "workload")->place.text(),
+                fmt::format("{}: [workload]: {}", part_of(spec, "workload").place.text(),
                             algorithms.error().message));
   }
-  ASSIGN_OR_RETURN(run.fabric, read_fabric(*part_of(spec, "fabric"), run, context));
+  ASSIGN_OR_RETURN(run.fabric, read_fabric(part_of(spec, "fabric"), run, context));
   if (const SpecValue* listed = spec.find("fault")) {
     ASSIGN_OR_RETURN(run.faults, read_faults(*listed, context));
   }

@@ -1,5 +1,5 @@
-// From an experiment's TOML tables to a RunSpec. README.md lists the tables, their keys, units and
-// defaults; unknown, wrongly typed or impossible ones are refused with one sentence that names
+// Makes a RunSpec of an experiment's TOML tables. README.md lists the tables, their keys, units and
+// defaults; unknown, wrongly typed or impossible values are refused with one sentence that names
 // file, line, cause and cure.
 #pragma once
 
@@ -26,8 +26,8 @@ inline constexpr std::string_view kRunTables[] = {"topology",  "fabric", "worklo
 Result<RunSpec> make_run_spec(const SpecTable& spec, const std::string& base_dir,
                               std::optional<uint64_t> seed = std::nullopt);
 
-// How the transport of a run cuts messages; `overhead` is what a datagram costs on the wire beyond
-// its bytes.
+// The packets that the transport of a run makes; `overhead` is the bytes of a packet on the wire
+// beyond its datagram.
 PacketSizes packet_sizes(const RunSpec& run, Bytes overhead);
 
 // A table from its short form: "leaf-spine:hosts=128,rate=400G" is kind = "leaf-spine", and so on.

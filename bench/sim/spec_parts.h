@@ -11,7 +11,7 @@
 
 namespace pacecar {
 
-// What the tables need to know of each other.
+// What tables need of other tables.
 struct SpecContext {
   std::string base_dir;
   uint64_t seed = 1;
@@ -24,24 +24,24 @@ struct SpecContext {
 
 class SpecReader;
 
-// `cc`, of the transport or of a job.
+// The key `cc` of [transport] or of a job.
 std::string read_congestion_control(SpecReader& reader, const std::string& otherwise);
 
 // `name` as it is when absolute, else inside `base_dir`.
 std::string path_in(const std::string& base_dir, const std::string& name);
 
-// Kinds and one line on each, for --list.
-std::span<const std::string_view> topology_kinds();
-std::string_view topology_summary(size_t kind);
-std::span<const std::string_view> workload_kinds();
-std::string_view workload_summary(size_t kind);
-std::string_view workload_keys(size_t kind);
+struct TopologyKind {
+  std::string_view name;
+  std::string_view summary;  // its keys first
+  Result<Topology> (*make)(SpecReader& reader);
+};
+std::span<const TopologyKind> topology_kinds();
 
 // Each `value` holds a table. Errors: kInvalidArgument and those of files.
 Result<Topology> read_topology(const SpecValue& value, const std::string& base_dir);
 Result<Workload> read_workload(const SpecValue& value, const SpecContext& context);
 Result<TransportSpec> read_transport(const SpecValue& value);
-// What hosts send with, of `run`, has been read.
+// `run` has topology, transport and workload.
 Result<FabricConfig> read_fabric(const SpecValue& value, const RunSpec& run,
                                  const SpecContext& context);
 // The bytes of a packet on the wire beyond its datagram: needed before the rest of [fabric].

@@ -26,7 +26,7 @@ std::optional<uint64_t> parse_as(ParamType type, std::string_view text) {
                      text);
 }
 
-// Nobody means bits per second by a bare number.
+// A bare number is refused: whoever writes one means no bits per second.
 std::optional<uint64_t> parse_rate(std::string_view text) {
   const auto rate = parse_as(ParamType::kRate, text);
   const bool bare = text.find_first_not_of("0123456789.") == std::string_view::npos;
@@ -45,7 +45,7 @@ std::optional<Bytes> parse_bdp(std::string_view text, Bytes bdp) {
   return static_cast<Bytes>(std::llround(*factor * static_cast<double>(bdp)));
 }
 
-// The raw value of a number that was written without quotes; nothing when it is no whole number.
+// A number that was written without quotes; nothing when it is not whole.
 std::optional<uint64_t> whole_of(const SpecValue& value) {
   if (const auto* whole = std::get_if<int64_t>(&value.value)) {
     if (*whole < 0) return std::nullopt;
@@ -62,7 +62,7 @@ std::optional<uint64_t> whole_of(const SpecValue& value) {
 
 std::string did_you_mean(std::string_view word, std::span<const std::string_view> known) {
   std::string_view nearest;
-  // A more distant name is no typing error.
+  // A name that differs more is no typing error.
   size_t nearest_distance = std::min<size_t>(3, word.size());
   for (const std::string_view each : known) {
     const size_t distance = edit_distance(word, each);
@@ -84,14 +84,12 @@ std::optional<Bytes> parse_bytes(std::string_view text) {
 SpecReader::SpecReader(const SpecTable& table, std::string name, SpecPlace place)
     : table_(table), name_(std::move(name)), place_(std::move(place)) {}
 
-const SpecValue* SpecReader::find(std::string_view key) {
+const SpecValue* SpecReader::value(std::string_view key) {
   if (std::ranges::find(known_, key) == known_.end()) known_.push_back(key);
   return table_.find(key);
 }
 
-bool SpecReader::has(std::string_view key) { return find(key) != nullptr; }
-
-const SpecValue* SpecReader::value(std::string_view key) { return find(key); }
+bool SpecReader::has(std::string_view key) { return value(key) != nullptr; }
 
 void SpecReader::complain(std::string_view key, std::string_view what) {
   if (error_) return;
@@ -110,7 +108,7 @@ void SpecReader::keep(const Result<void>& inner) {
 }
 
 bool SpecReader::flag(std::string_view key, bool otherwise) {
-  const SpecValue* value = find(key);
+  const SpecValue* value = this->value(key);
   if (value == nullptr) return otherwise;
   if (const auto* flag = std::get_if<bool>(&value->value)) return *flag;
   wrong(key, *value, "true or false");
@@ -118,7 +116,7 @@ bool SpecReader::flag(std::string_view key, bool otherwise) {
 }
 
 uint64_t SpecReader::whole(std::string_view key, uint64_t otherwise, uint64_t min, uint64_t max) {
-  const SpecValue* value = find(key);
+  const SpecValue* value = this->value(key);
   if (value == nullptr) return otherwise;
   const auto whole = whole_of(*value);
   if (whole && *whole >= min && *whole <= max) return *whole;
@@ -127,7 +125,7 @@ uint64_t SpecReader::whole(std::string_view key, uint64_t otherwise, uint64_t mi
 }
 
 double SpecReader::number(std::string_view key, double otherwise, double min, double max) {
-  const SpecValue* value = find(key);
+  const SpecValue* value = this->value(key);
   if (value == nullptr) return otherwise;
   double number = std::nan("");
   if (const auto* real = std::get_if<double>(&value->value)) number = *real;
@@ -138,7 +136,7 @@ double SpecReader::number(std::string_view key, double otherwise, double min, do
 }
 
 std::string SpecReader::text(std::string_view key, std::string otherwise) {
-  const SpecValue* value = find(key);
+  const SpecValue* value = this->value(key);
   if (value == nullptr) return otherwise;
   if (const std::string* text = value->string()) return *text;
   wrong(key, *value, "text in quotes");
@@ -148,7 +146,7 @@ std::string SpecReader::text(std::string_view key, std::string otherwise) {
 std::optional<uint64_t> SpecReader::in_base_units(
     std::string_view key, std::string_view wanted,
     std::optional<uint64_t> (*parse)(std::string_view)) {
-  const SpecValue* value = find(key);
+  const SpecValue* value = this->value(key);
   if (value == nullptr) return std::nullopt;
   const std::string* text = value->string();
   const auto raw = text != nullptr ? parse(*text) : whole_of(*value);
@@ -160,7 +158,7 @@ std::optional<uint64_t> SpecReader::in_base_units(
 Bytes SpecReader::bytes(std::string_view key, Bytes otherwise, Bytes bdp) {
   if (const SpecValue* value = table_.find(key); value != nullptr && value->string() != nullptr) {
     const auto multiple = parse_bdp(*value->string(), bdp);
-    if (multiple && find(key) != nullptr) return *multiple;
+    if (multiple && has(key)) return *multiple;
   }
   return in_base_units(key, bdp == 0 ? kBytesWanted : kBytesOrBdpWanted, parse_bytes)
       .value_or(otherwise);
@@ -181,7 +179,7 @@ Duration SpecReader::duration(std::string_view key, Duration otherwise) {
 
 size_t SpecReader::choice(std::string_view key, size_t otherwise,
                           std::span<const std::string_view> names) {
-  const SpecValue* value = find(key);
+  const SpecValue* value = this->value(key);
   if (value == nullptr) return otherwise;
   const std::string* text = value->string();
   if (text != nullptr) {
@@ -194,9 +192,9 @@ size_t SpecReader::choice(std::string_view key, size_t otherwise,
   return otherwise;
 }
 
-std::vector<uint64_t> SpecReader::wholes(std::string_view key, uint64_t max) {
+std::vector<uint64_t> SpecReader::read_wholes(std::string_view key, uint64_t max) {
   std::vector<uint64_t> numbers;
-  const SpecValue* value = find(key);
+  const SpecValue* value = this->value(key);
   if (value == nullptr) return numbers;
   const SpecList* list = value->list();
   if (list == nullptr) {
@@ -215,7 +213,7 @@ std::vector<uint64_t> SpecReader::wholes(std::string_view key, uint64_t max) {
 }
 
 const SpecValue* SpecReader::table(std::string_view key) {
-  const SpecValue* value = find(key);
+  const SpecValue* value = this->value(key);
   if (value == nullptr || value->table() != nullptr) return value;
   wrong(key, *value, "a table such as {key = value}");
   return nullptr;

@@ -1,5 +1,5 @@
-// Takes typed values out of a SpecTable: each key once, with its default. Only the first complaint
-// is kept and told by finish(), with file and line; so code that reads a table is a plain list.
+// Reads typed values from a SpecTable, each key with its default. finish() returns the first
+// complaint, with file and line, so that code which reads a table checks for errors once. Pure.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,16 @@
 
 namespace pacecar {
 
-// "(did you mean 'queue'?)" with a blank in front, or nothing when no word is near.
+// " (did you mean 'queue'?)", or nothing when no word is near.
 std::string did_you_mean(std::string_view word, std::span<const std::string_view> known);
+
+// The `name` of each: words that a key takes.
+template <typename Named>
+std::vector<std::string_view> names_of(std::span<const Named> all) {
+  std::vector<std::string_view> names;
+  for (const Named& each : all) names.push_back(each.name);
+  return names;
+}
 
 // "417KB" (1000 bytes), "417KiB" or "417K" (1024), "417000".
 std::optional<Bytes> parse_bytes(std::string_view text);
@@ -27,7 +35,7 @@ class SpecReader {
   SpecReader(const SpecTable& table, std::string name, SpecPlace place);
 
   bool has(std::string_view key);
-  // Each returns `otherwise` when the key is missing or makes no sense.
+  // Each returns `otherwise` when the key is missing or its value is refused.
   bool flag(std::string_view key, bool otherwise);
   uint64_t whole(std::string_view key, uint64_t otherwise, uint64_t min = 0,
                  uint64_t max = std::numeric_limits<uint32_t>::max());
@@ -37,22 +45,28 @@ class SpecReader {
   Bytes bytes(std::string_view key, Bytes otherwise, Bytes bdp = 0);
   Rate rate(std::string_view key, Rate otherwise);
   Duration duration(std::string_view key, Duration otherwise);
-  // The index into `names` of the word that is given.
+  // The word's index in `names`.
   size_t choice(std::string_view key, size_t otherwise, std::span<const std::string_view> names);
-  std::vector<uint64_t> wholes(std::string_view key, uint64_t max);
+  // A list of whole numbers from 0 to `max`.
+  template <typename Number = uint32_t>
+  std::vector<Number> wholes(std::string_view key, Number max) {
+    const std::vector<uint64_t> numbers = read_wholes(key, max);
+    return {numbers.begin(), numbers.end()};
+  }
   // Null when missing.
-  const SpecValue* table(std::string_view key);
   const SpecValue* value(std::string_view key);
+  // Also null, and a complaint, when the value is no table.
+  const SpecValue* table(std::string_view key);
 
-  // Keeps a complaint about a key; `what` goes after "[fabric] queue ".
+  // Keeps a complaint about a key, unless there is one; `what` follows "[fabric] queue ".
   void complain(std::string_view key, std::string_view what);
   void keep(const Result<void>& inner);
   bool failed() const { return error_.has_value(); }
-  // The first complaint; otherwise one about a key that was never asked for.
+  // The first complaint; without one, the first key that nobody has read.
   Result<void> finish();
 
  private:
-  const SpecValue* find(std::string_view key);
+  std::vector<uint64_t> read_wholes(std::string_view key, uint64_t max);
   void wrong(std::string_view key, const SpecValue& value, std::string_view wanted);
   std::optional<uint64_t> in_base_units(std::string_view key, std::string_view wanted,
                                         std::optional<uint64_t> (*parse)(std::string_view));

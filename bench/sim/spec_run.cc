@@ -1,4 +1,4 @@
-// [run] and [[fault]]: when it ends, what is kept of it, and what goes wrong on the way.
+// [run] and [[fault]]: time limit, sampling, files; injected faults.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ std::vector<FaultEvent> of_processes(SpecReader& reader, const FaultEvent& fault
   return faults;
 }
 
-// One, or one for each process that it happens to.
+// One fault, or one for each process of its host.
 Result<std::vector<FaultEvent>> read_fault(const SpecValue& value, const SpecContext& context) {
   SpecReader reader(*value.table(), "[[fault]]", value.place);
   FaultEvent fault;

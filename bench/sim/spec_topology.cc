@@ -13,8 +13,6 @@
 namespace pacecar {
 namespace {
 
-using Maker = Result<Topology> (*)(SpecReader& reader);
-
 uint32_t count(SpecReader& reader, std::string_view key, uint32_t otherwise, uint32_t min = 1) {
   return static_cast<uint32_t>(reader.whole(key, otherwise, min, 1U << 20));
 }
@@ -114,17 +112,11 @@ Result<Topology> rail(SpecReader& reader) {
 // Hosts whose cables are slower than the others': a list, or how many, spread evenly.
 std::vector<uint32_t> slow_hosts(SpecReader& reader, uint32_t hosts) {
   const SpecValue* value = reader.value("slow_hosts");
+  if (value != nullptr && value->list() != nullptr) return reader.wholes("slow_hosts", hosts - 1);
+  const uint64_t number = reader.whole("slow_hosts", 0, 0, hosts);
   std::vector<uint32_t> slow;
-  if (value != nullptr && value->list() != nullptr) {
-    const auto listed = reader.wholes("slow_hosts", hosts - 1);
-    slow.assign(listed.begin(), listed.end());
-  } else {
-    const uint64_t number = reader.whole("slow_hosts", 0, 0, hosts);
-    for (uint64_t host = 0; host < hosts; ++host) {
-      if ((host + 1) * number / hosts > host * number / hosts) {
-        slow.push_back(static_cast<uint32_t>(host));
-      }
-    }
+  for (uint32_t host = 0; host < hosts; ++host) {
+    if ((host + 1) * number / hosts > host * number / hosts) slow.push_back(host);
   }
   return slow;
 }
@@ -141,22 +133,28 @@ void slow_down(SpecReader& reader, Topology& topology) {
   }
 }
 
-constexpr std::array<std::string_view, 6> kKinds{"leaf-spine", "fat-tree", "rail",
-                                                 "dual-port",  "dumbbell", "star"};
-constexpr std::array<std::string_view, 6> kSummaries{
-    "hosts, hosts_per_leaf, spines, bundle; every leaf joined with every spine",
-    "radix (with hosts, oversubscription), or pods, leaves_per_pod, ...; three tiers",
-    "servers, gpus_per_server, servers_per_leaf, spines; GPU i of a server is on leaf i of "
-    "its group (rails)",
-    "as leaf-spine, but every host has a cable to each of two leaves",
-    "left, right, bottleneck_rate, bottleneck_delay; two switches and the cable between",
-    "hosts; all on one switch"};
-constexpr std::array<Maker, 6> kMakers{one_port, fat_tree, rail, two_ports, dumbbell, star};
+constexpr std::array kKinds{
+    TopologyKind{"leaf-spine",
+                 "hosts, hosts_per_leaf, spines, bundle; every leaf joined with every spine",
+                 one_port},
+    TopologyKind{"fat-tree",
+                 "radix (with hosts, oversubscription), or pods, leaves_per_pod, ...; three tiers",
+                 fat_tree},
+    TopologyKind{"rail",
+                 "servers, gpus_per_server, servers_per_leaf, spines; GPU i of a server is on leaf "
+                 "i of its group (rails)",
+                 rail},
+    TopologyKind{"dual-port", "as leaf-spine, but every host has a cable to each of two leaves",
+                 two_ports},
+    TopologyKind{
+        "dumbbell",
+        "left, right, bottleneck_rate, bottleneck_delay; two switches and the cable between",
+        dumbbell},
+    TopologyKind{"star", "hosts; all on one switch", star}};
 
 }  // namespace
 
-std::span<const std::string_view> topology_kinds() { return kKinds; }
-std::string_view topology_summary(size_t kind) { return kSummaries[kind]; }
+std::span<const TopologyKind> topology_kinds() { return kKinds; }
 
 Result<Topology> read_topology(const SpecValue& value, const std::string& base_dir) {
   SpecReader reader(*value.table(), "[topology]", value.place);
@@ -170,7 +168,7 @@ Result<Topology> read_topology(const SpecValue& value, const std::string& base_d
     RETURN_IF_ERROR(reader.finish());
     topology = read_topo_file(path_in(base_dir, file));
   } else {
-    topology = kMakers[reader.choice("kind", 0, kKinds)](reader);
+    topology = kKinds[reader.choice("kind", 0, names_of(topology_kinds()))].make(reader);
     RETURN_IF_ERROR(reader.finish());
   }
   if (!topology) {  // the mistake is in this table, or in the file it names

@@ -25,10 +25,10 @@ constexpr std::array<std::string_view, 2> kSharing{"auto", "off"};
 constexpr std::array<std::string_view, 3> kEcnKinds{"off", "step", "red"};
 constexpr std::array<std::string_view, 2> kEcnWhen{"enqueue", "dequeue"};
 
-// Marks begin and are certain at these shares of the bandwidth-delay product, unless said.
+// Defaults, in bandwidth-delay products: marks begin at the first and are certain at the second.
 constexpr double kEcnLow = 0.2;
 constexpr double kEcnHigh = 0.8;
-// Of the queue of a switch port, in bandwidth-delay products, unless said.
+// Defaults of a switch port's queue, in bandwidth-delay products.
 constexpr Bytes kQueueWithTrimming = 1;
 constexpr Bytes kQueueWithout = 5;
 constexpr double kMostConstant = 1e15;
@@ -38,21 +38,29 @@ Bytes share(Bytes bdp, double factor) {
   return static_cast<Bytes>(static_cast<double>(bdp) * factor);
 }
 
+// A key that takes true, false or a table: sets `enabled`, and returns the table if it is one.
+const SpecValue* read_switch(SpecReader& fabric, std::string_view key, std::string_view example,
+                             bool& enabled) {
+  const SpecValue* value = fabric.value(key);
+  if (value == nullptr) return nullptr;
+  enabled = true;
+  if (value->table() != nullptr) return value;
+  if (const bool* wanted = std::get_if<bool>(&value->value)) {
+    enabled = *wanted;
+  } else {
+    fabric.complain(key, fmt::format("takes true, false, or a table such as {}", example));
+  }
+  return nullptr;
+}
+
 EcnConfig read_ecn(SpecReader& fabric, Bytes bdp) {
   EcnConfig ecn{
       .kind = EcnConfig::Kind::kRed, .low = share(bdp, kEcnLow), .high = share(bdp, kEcnHigh)};
-  const SpecValue* value = fabric.value("ecn");
+  bool enabled = true;
+  const SpecValue* value = read_switch(
+      fabric, "ecn", "{low = \"100KB\", high = \"400KB\", max_probability = 0.2}", enabled);
+  if (!enabled) ecn.kind = EcnConfig::Kind::kOff;
   if (value == nullptr) return ecn;
-  if (const bool* wanted = std::get_if<bool>(&value->value)) {
-    if (!*wanted) ecn.kind = EcnConfig::Kind::kOff;
-    return ecn;
-  }
-  if (value->table() == nullptr) {
-    fabric.complain("ecn",
-                    "takes true, false, or a table such as {low = \"100KB\", high = "
-                    "\"400KB\", max_probability = 0.2}");
-    return ecn;
-  }
   SpecReader reader(*value->table(), "[fabric] ecn", value->place);
   ecn.kind =
       static_cast<EcnConfig::Kind>(reader.choice("kind", static_cast<size_t>(ecn.kind), kEcnKinds));
@@ -70,18 +78,9 @@ EcnConfig read_ecn(SpecReader& fabric, Bytes bdp) {
 
 PfcConfig read_pfc(SpecReader& fabric, Bytes bdp) {
   PfcConfig pfc;
-  const SpecValue* value = fabric.value("pfc");
+  const SpecValue* value = read_switch(fabric, "pfc", "{alpha = 0.125}", pfc.enabled);
   if (value == nullptr) return pfc;
-  if (const bool* wanted = std::get_if<bool>(&value->value)) {
-    pfc.enabled = *wanted;
-    return pfc;
-  }
-  if (value->table() == nullptr) {
-    fabric.complain("pfc", "takes true, false, or a table such as {alpha = 0.125}");
-    return pfc;
-  }
   SpecReader reader(*value->table(), "[fabric] pfc", value->place);
-  pfc.enabled = true;
   pfc.alpha = reader.number("alpha", pfc.alpha, 1.0 / 1024, 64.0);
   pfc.headroom = reader.bytes("headroom", pfc.headroom, bdp);
   pfc.resume_offset = reader.bytes("resume_offset", pfc.resume_offset, bdp);
@@ -158,7 +157,7 @@ void read_switches(SpecReader& reader, bool telemetry, Bytes bdp, SwitchConfig& 
   switches.trimmed_bytes = reader.bytes("trimmed", switches.trimmed_bytes);
   switches.buffer_bytes = reader.bytes("buffer", 0, bdp);
   switches.pfc = read_pfc(reader, bdp);
-  // A lossless class has no bound per port: what is full pauses those who fill it.
+  // With PFC a port's queue has no bound of its own: senders are paused instead.
   const Bytes queue = switches.pfc.enabled ? 0
                       : switches.trimming  ? kQueueWithTrimming * bdp
                                            : kQueueWithout * bdp;
@@ -169,7 +168,7 @@ void read_switches(SpecReader& reader, bool telemetry, Bytes bdp, SwitchConfig& 
   switches.telemetry = reader.flag("telemetry", telemetry);
 }
 
-// [transport.constants]; the algorithm has the last word on names and ranges.
+// [transport.constants]; the algorithm checks names and ranges.
 void read_constants(SpecReader& transport, TransportSpec& spec) {
   const SpecValue* value = transport.table("constants");
   if (value == nullptr) return;
@@ -184,7 +183,7 @@ void read_constants(SpecReader& transport, TransportSpec& spec) {
   if (!made) transport.complain("constants", "is wrong: " + made.error().message);
 }
 
-// "100G", or "0.5x": of what the cables have.
+// "100G", or "0.5x" of the cables' rate.
 void read_nominal_rate(SpecReader& reader, TransportSpec& spec) {
   constexpr double kMost = 1000;
   const SpecValue* value = reader.value("line_rate");
@@ -226,8 +225,7 @@ Rate TransportSpec::first_rate_of(Rate nominal) const {
 
 std::string read_congestion_control(SpecReader& reader, const std::string& otherwise) {
   if (!reader.has("cc")) return otherwise;
-  std::vector<std::string_view> names;
-  std::ranges::transform(controllers(), std::back_inserter(names), &ControllerInfo::name);
+  const std::vector<std::string_view> names = names_of(controllers());
   return std::string(names[reader.choice("cc", 0, names)]);
 }
 
@@ -236,8 +234,7 @@ Result<TransportSpec> read_transport(const SpecValue& value) {
   TransportSpec spec;
   spec.congestion_control = read_congestion_control(reader, spec.congestion_control);
   if (reader.has("allocator")) {
-    std::vector<std::string_view> names;
-    std::ranges::transform(allocators(), std::back_inserter(names), &AllocatorInfo::name);
+    const std::vector<std::string_view> names = names_of(allocators());
     spec.allocator = names[reader.choice("allocator", 0, names)];
   }
   read_constants(reader, spec);
@@ -287,7 +284,8 @@ Result<FabricConfig> read_fabric(const SpecValue& value, const RunSpec& run,
   SpecReader reader(*value.table(), "[fabric]", value.place);
   FabricConfig config;
   config.hosts.overhead_bytes = reader.bytes("overhead", config.hosts.overhead_bytes);
-  // The NIC takes a whole burst, so that acknowledgements and words can pass it.
+  // The NIC's data queue holds a whole burst, so that none of it waits in front of the NIC, where
+  // acknowledgements and control writes could not pass.
   const Bytes packets = run.transport.burst / run.transport.mtu;
   const Bytes packet = run.transport.mtu + packet_sizes(run, config.hosts.overhead_bytes).overhead;
   if (packets > 1) {

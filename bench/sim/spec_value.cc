@@ -7,8 +7,8 @@
 #include "transport/base/return_if_error.h"
 #include "transport/sim/text_file.h"
 
-// The library asserts what a file can make untrue ("[.a]", in its version 3.0): that is an error of
-// the file, and no reason to abort, or without assertions to go on.
+// toml++ asserts conditions that a file can violate ("[.a]", in its version 3.0). These are errors
+// of the file: the assertion throws, also in builds without assertions.
 struct TomlAssertion {};
 [[noreturn]] static void fail_toml_assertion() { throw TomlAssertion(); }
 #define TOML_ASSERT(expression) ((expression) ? void() : fail_toml_assertion())
@@ -17,7 +17,8 @@ struct TomlAssertion {};
 #pragma push_macro("NDEBUG")
 #undef NDEBUG
 #include <toml++/impl/preprocessor.h>
-// Nor is a letter beyond ASCII impossible where there might be a blank: it is none.
+// Where toml++ looks for white space it takes a letter beyond ASCII for impossible; the answer is
+// no.
 #pragma push_macro("TOML_UNREACHABLE")
 #undef TOML_UNREACHABLE
 #define TOML_UNREACHABLE return false
@@ -31,14 +32,10 @@ namespace {
 
 using FileName = std::shared_ptr<const std::string>;
 
-SpecPlace place_of(const toml::node& node, const FileName& file) {
-  return {file, static_cast<uint32_t>(node.source().begin.line)};
-}
-
 Result<SpecValue> convert(const toml::node& node, const FileName& file);
 
 Result<SpecTable> convert_table(const toml::table& table, const FileName& file) {
-  // The parser sorts keys by name; people wrote them in an order.
+  // The parser sorts keys by name; this restores the order of the file.
   std::vector<std::pair<std::string_view, const toml::node*>> written;
   for (const auto& [key, node] : table) written.emplace_back(key.str(), &node);
   std::ranges::stable_sort(written, {}, [](const auto& entry) {
@@ -54,7 +51,8 @@ Result<SpecTable> convert_table(const toml::table& table, const FileName& file) 
 }
 
 Result<SpecValue> convert(const toml::node& node, const FileName& file) {
-  SpecValue converted{.value = false, .place = place_of(node, file)};
+  SpecValue converted{.value = false,
+                      .place = {file, static_cast<uint32_t>(node.source().begin.line)}};
   if (const toml::table* table = node.as_table()) {
     ASSIGN_OR_RETURN(converted.value, convert_table(*table, file));
   } else if (const toml::array* array = node.as_array()) {
@@ -80,26 +78,7 @@ Result<SpecValue> convert(const toml::node& node, const FileName& file) {
   return converted;
 }
 
-Result<toml::table> parse_toml(std::string_view text, const FileName& file) {
-  try {
-    return toml::parse(text);
-  } catch (const toml::parse_error& error) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}, line {}: not valid TOML: {}", *file, error.source().begin.line,
-                            error.description()));
-  } catch (const TomlAssertion&) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: not valid TOML: a table or a key has no name", *file));
-  }
-}
-
-Result<SpecValue> parse(std::string_view text, const FileName& file) {
-  ASSIGN_OR_RETURN(const auto parsed, parse_toml(text, file));
-  ASSIGN_OR_RETURN(auto table, convert_table(parsed, file));
-  return SpecValue{.value = std::move(table), .place = {file, 1}};
-}
-
-// Keys that define a table: with another value of these it is another table, and is not merged.
+// Whether `top` has another kind or file than `base`: then it replaces `base` and is not merged.
 bool is_another(const SpecTable& base, const SpecTable& top) {
   for (const std::string_view key : {"kind", "file"}) {
     const SpecValue* now = top.find(key);
@@ -166,11 +145,22 @@ std::string to_text(const SpecValue& value) {
 
 Result<SpecValue> read_spec(const std::string& path) {
   ASSIGN_OR_RETURN(const auto text, read_text_file(path));
-  return parse(text, std::make_shared<const std::string>(path));
+  return parse_spec(text, path);
 }
 
 Result<SpecValue> parse_spec(std::string_view text, const std::string& name) {
-  return parse(text, std::make_shared<const std::string>(name));
+  const auto file = std::make_shared<const std::string>(name);
+  try {
+    ASSIGN_OR_RETURN(auto table, convert_table(toml::parse(text), file));
+    return SpecValue{.value = std::move(table), .place = {file, 1}};
+  } catch (const toml::parse_error& error) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}, line {}: not valid TOML: {}", name, error.source().begin.line,
+                            error.description()));
+  } catch (const TomlAssertion&) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: not valid TOML: a table or a key has no name", name));
+  }
 }
 
 void merge_spec(SpecTable& base, const SpecTable& top) {

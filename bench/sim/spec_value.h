@@ -1,5 +1,5 @@
-// An experiment's TOML file as plain values with their positions, which copying and merging keep,
-// so that every error can name file and line.
+// An experiment's TOML file as plain values with their positions. Copying and merging keep the
+// positions (toml++'s own nodes lose them), so that every error can name file and line. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace pacecar {
 
-// Where a value was written. Without a file: on the command line. Line 0: nowhere in particular.
+// Where a value was written. Without a file: on the command line. Line 0: unknown.
 struct SpecPlace {
   std::shared_ptr<const std::string> file;
   uint32_t line = 0;
@@ -33,7 +33,7 @@ class SpecTable {
   // Null when there is none.
   const SpecValue* find(std::string_view key) const;
   SpecValue* find(std::string_view key);
-  // Replaces the value if there is one.
+  // Adds the key, or replaces its value.
   SpecValue& set(std::string key, SpecValue value);
   void erase(std::string_view key);
 
@@ -58,18 +58,17 @@ struct SpecEntry {
   SpecValue value;
 };
 
-// "a number", "a table": for messages.
+// "a number", "a table", for messages.
 std::string_view kind_of(const SpecValue& value);
-// As TOML would write it, on one line: for names of arms and for messages.
+// As TOML writes it, on one line: for names of arms and for messages.
 std::string to_text(const SpecValue& value);
 
-// Reads a TOML file. The place of the value is that of the file's first line; it is a table.
-// Errors: kNotFound, kInvalidArgument; file, line, cause.
+// Reads a TOML file; the value is a table. Errors: kSystem, kInvalidArgument; file, line, cause.
 Result<SpecValue> read_spec(const std::string& path);
 Result<SpecValue> parse_spec(std::string_view text, const std::string& name);
 
-// Puts `top` on `base`: tables are merged key by key, everything else is replaced. But a table
-// whose `kind` or `file` changes is replaced as a whole: the keys of another kind mean nothing.
+// Puts `top` on `base`: tables are merged key by key, everything else is replaced. A table whose
+// `kind` or `file` changes is replaced as a whole, because each kind has its own keys.
 void merge_spec(SpecTable& base, const SpecTable& top);
 
 // Sets one value by its dotted name, as on a command line: "workload.senders=32". The value is read

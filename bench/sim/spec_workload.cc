@@ -1,9 +1,8 @@
 // [workload]: kind and the keys of that kind, file = "x.cm", or a list of [[workload.job]].
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <numeric>
+#include <tuple>
 
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
@@ -14,64 +13,22 @@
 namespace pacecar {
 namespace {
 
-struct Kind {
-  std::string_view name;
-  std::string_view keys;  // besides the common ones, each followed by a blank
-  std::string_view summary;
-};
-
-constexpr std::array kKinds{
-    Kind{"incast", "bytes senders receivers stagger ", "senders send to each receiver at once"},
-    Kind{"permutation", "bytes hosts_per_leaf ", "each host sends to one and receives from one"},
-    Kind{"pairs", "bytes ", "the 1st host sends to the 2nd, the 3rd to the 4th, ..."},
-    Kind{"all_to_all", "bytes parallel ", "each host sends to all others, some or all at a time"},
-    Kind{"random_flows", "sizes load rate length ",
-         "Poisson arrivals, sizes from a distribution (WebSearch, FB_Hadoop)"},
-    Kind{"ring_all_reduce", "bytes ", "reduce-scatter and all-gather along a ring"},
-    Kind{"hierarchical_all_reduce", "bytes hosts_per_server ",
-         "all-reduce within servers, between them, within"},
-    Kind{"tree_all_reduce", "bytes pieces ", "all-reduce up and down a binary tree"},
-    Kind{"reduce_scatter", "bytes ", "reduce-scatter along a ring"},
-    Kind{"all_gather", "bytes ", "all-gather along a ring"},
-    Kind{"ring_broadcast", "bytes pieces ", "from the first host along the others"},
-    Kind{"tree_broadcast", "bytes pieces ", "from the first host down a binary tree"},
-    Kind{"pipeline", "bytes microbatches compute ", "pipeline parallelism, one stage per host"},
-    Kind{"mixture", "job ", "several jobs side by side"},
-};
-
-constexpr auto kNames = [] {
-  std::array<std::string_view, kKinds.size()> names;
-  std::ranges::transform(kKinds, names.begin(), &Kind::name);
-  return names;
-}();
-
 // A list of hosts, or a count: the first ones.
 std::vector<uint32_t> read_hosts(SpecReader& reader, uint32_t hosts) {
   const SpecValue* value = reader.value("hosts");
   if (value == nullptr) return {};
-  std::vector<uint32_t> chosen;
-  if (value->list() != nullptr) {
-    for (const uint64_t host : reader.wholes("hosts", hosts - 1)) {
-      chosen.push_back(static_cast<uint32_t>(host));
-    }
-  } else {
-    chosen.resize(reader.whole("hosts", hosts, 1, hosts));
-    std::iota(chosen.begin(), chosen.end(), 0U);
-  }
+  if (value->list() != nullptr) return reader.wholes("hosts", hosts - 1);
+  std::vector<uint32_t> chosen(reader.whole("hosts", hosts, 1, hosts));
+  std::iota(chosen.begin(), chosen.end(), 0U);
   return chosen;
 }
 
 void read_processes(SpecReader& reader, uint32_t processes, WorkloadSpec& spec) {
-  const auto places = reader.wholes("processes", processes - 1);
-  spec.processes.assign(places.begin(), places.end());
+  spec.processes = reader.wholes("processes", processes - 1);
   spec.split = reader.flag("split", false);
 }
 
-uint32_t count(SpecReader& reader, std::string_view key, uint32_t otherwise, uint32_t min = 1) {
-  return static_cast<uint32_t>(reader.whole(key, otherwise, min));
-}
-
-// A dot distinguishes the path of a file of sizes from the name of a built-in distribution.
+// A name with a dot is the path of a file of sizes, other names are built-in distributions.
 std::string read_sizes(SpecReader& reader, const SpecContext& context, std::string otherwise) {
   const std::string sizes = reader.text("sizes", std::move(otherwise));
   return sizes.find('.') == std::string::npos ? sizes : path_in(context.base_dir, sizes);
@@ -94,28 +51,28 @@ void read_jobs(SpecReader& reader, const SpecContext& context, WorkloadSpec& spe
   }
 }
 
-void read_keys(SpecReader& reader, const Kind& kind, const SpecContext& context,
+void read_keys(SpecReader& reader, const WorkloadKind& kind, const SpecContext& context,
                WorkloadSpec& spec) {
   const auto takes = [&kind](std::string_view key) {
     return kind.keys.find(fmt::format("{} ", key)) != std::string_view::npos;
   };
   if (takes("bytes")) spec.bytes = reader.bytes("bytes", spec.bytes);
-  if (takes("senders")) spec.senders = count(reader, "senders", spec.senders, 0);
-  if (takes("receivers")) spec.receivers = count(reader, "receivers", spec.receivers);
+  constexpr std::tuple<const char*, uint32_t WorkloadSpec::*, uint32_t> kCounts[] = {
+      {"senders", &WorkloadSpec::senders, 0},
+      {"receivers", &WorkloadSpec::receivers, 1},
+      {"hosts_per_leaf", &WorkloadSpec::hosts_per_leaf, 1},
+      {"hosts_per_server", &WorkloadSpec::hosts_per_server, 1},
+      {"parallel", &WorkloadSpec::parallel, 0},
+      {"pieces", &WorkloadSpec::pieces, 1},
+      {"microbatches", &WorkloadSpec::microbatches, 1}};
+  for (const auto& [key, count, least] : kCounts) {
+    if (takes(key)) spec.*count = static_cast<uint32_t>(reader.whole(key, spec.*count, least));
+  }
   if (takes("stagger")) spec.stagger = reader.duration("stagger", spec.stagger);
-  if (takes("hosts_per_leaf")) {
-    spec.hosts_per_leaf = count(reader, "hosts_per_leaf", spec.hosts_per_leaf);
-  }
-  if (takes("hosts_per_server")) {
-    spec.hosts_per_server = count(reader, "hosts_per_server", spec.hosts_per_server);
-  }
-  if (takes("parallel")) spec.parallel = count(reader, "parallel", spec.parallel, 0);
   if (takes("sizes")) spec.sizes = read_sizes(reader, context, spec.sizes);
   if (takes("load")) spec.load = reader.number("load", spec.load, 0.001, 1.0);
   if (takes("rate")) spec.rate = reader.rate("rate", context.line_rate);
   if (takes("length")) spec.length = reader.duration("length", spec.length);
-  if (takes("pieces")) spec.pieces = count(reader, "pieces", spec.pieces);
-  if (takes("microbatches")) spec.microbatches = count(reader, "microbatches", spec.microbatches);
   if (takes("compute")) spec.compute = reader.duration("compute", spec.compute);
   if (takes("job")) read_jobs(reader, context, spec);
 }
@@ -131,10 +88,11 @@ Result<WorkloadSpec> read_spec(const SpecValue& value, const SpecContext& contex
     spec.file = path_in(context.base_dir, reader.text("file", ""));
     read_processes(reader, context.topology->processes, spec);
   } else {
-    const size_t otherwise = value.table()->find("job") == nullptr ? 0 : kKinds.size() - 1;
-    const Kind& kind = kKinds[reader.choice("kind", otherwise, kNames)];
+    const auto kinds = workload_kinds();  // the last one is the mixture
+    const size_t otherwise = value.table()->find("job") == nullptr ? 0 : kinds.size() - 1;
+    const WorkloadKind& kind = kinds[reader.choice("kind", otherwise, names_of(kinds))];
     spec.kind = kind.name;
-    if (kind.name != "mixture") {
+    if (kind.make != nullptr) {
       spec.hosts = read_hosts(reader, context.topology->hosts);
       read_processes(reader, context.topology->processes, spec);
       spec.shuffle = reader.flag("shuffle", false);
@@ -147,12 +105,6 @@ Result<WorkloadSpec> read_spec(const SpecValue& value, const SpecContext& contex
 }
 
 }  // namespace
-
-std::span<const std::string_view> workload_kinds() { return kNames; }
-std::string_view workload_summary(size_t kind) { return kKinds[kind].summary; }
-std::string_view workload_keys(size_t kind) {
-  return kKinds[kind].keys.substr(0, kKinds[kind].keys.size() - 1);
-}
 
 Result<Workload> read_workload(const SpecValue& value, const SpecContext& context) {
   ASSIGN_OR_RETURN(const auto spec, read_spec(value, context));

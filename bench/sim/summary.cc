@@ -90,7 +90,7 @@ std::string undone_flows(const RunResult& run) {
 }
 
 std::string fabric_text(const RunSpec& spec) {
-  const Rate rate = std::ranges::max(host_rates(spec.topology));
+  const Rate rate = std::ranges::max(host_limits(spec.topology).out);
   const Duration round_trip = spec.transport.base_rtt;
   const SwitchConfig& switches = spec.fabric.switches;
   std::string text =

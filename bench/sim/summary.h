@@ -1,4 +1,4 @@
-// A run in some lines for people. Pure.
+// A run's summary for people, as a few lines of text. Pure.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace pacecar {
 
 std::string summary(const RunResult& run);
-// A run's resolved defaults, in one line: rates, round trip, queues.
+// What a run is made of, defaults included, in one line: rates, round trip, queues.
 std::string fabric_text(const RunSpec& spec);
 // Which flows are not done, the first few by name; empty when all are.
 std::string undone_flows(const RunResult& run);

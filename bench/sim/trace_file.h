@@ -1,6 +1,6 @@
-// The events of a run as a file with one JSON object per line: flows that start, arrive and end,
-// triggers, faults; flows whose rate changes, or the reason for it. Times are nanoseconds from the
-// begin of the run.
+// A file with the events of a run, one JSON object per line: starts, arrivals and ends of flows,
+// triggers, faults, and changes of a flow's rate or of what limits it. Times are in nanoseconds
+// since time 0. Thread rule: one thread.
 #pragma once
 
 #include <cstdio>
@@ -22,7 +22,7 @@ class TraceFile {
   static Result<std::unique_ptr<TraceFile>> create(const std::string& path);
 
   void write(Duration time, std::string_view event, std::string_view what, uint64_t number);
-  // After kMostRates of them a last line says that more are left out.
+  // After kMostRates of them, one line "rates-left-out" follows, and no more.
   void write_rate(Duration time, uint64_t flow, const Explanation& why);
   // Errors: kSystem, when not all could be written.
   Result<void> close();

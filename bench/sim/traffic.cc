@@ -11,7 +11,7 @@
 namespace pacecar {
 namespace {
 
-// A trace has a flow's rate no more often, except when the flow ends.
+// Least time between two entries of a flow's rate in the trace, except when the flow ends.
 constexpr Duration kLookInterval = Duration::from_us(1);
 constexpr int64_t kSmallestChange = 100;  // of a rate: a hundredth
 
@@ -107,17 +107,15 @@ void Traffic::begin() {
 }
 
 void Traffic::schedule(uint32_t flow, Instant from) {
-  starts_.push({from + workload_.flows[flow].start, next_order_++, flow});
-  loop_.arm(timer_, starts_.top().time);
+  starts_.emplace(from + workload_.flows[flow].start, flow);
+  loop_.arm(timer_, starts_.begin()->first);
 }
 
 void Traffic::on_event(Instant now, uint32_t) {
-  while (!starts_.empty() && starts_.top().time <= now) {
-    const uint32_t flow = starts_.top().flow;
-    starts_.pop();
-    start(flow, now);
+  while (!starts_.empty() && starts_.begin()->first <= now) {
+    start(starts_.extract(starts_.begin()).mapped(), now);
   }
-  if (!starts_.empty()) loop_.arm(timer_, starts_.top().time);
+  if (!starts_.empty()) loop_.arm(timer_, starts_.begin()->first);
 }
 
 void Traffic::start(uint32_t flow, Instant now) {
@@ -130,7 +128,7 @@ void Traffic::start(uint32_t flow, Instant now) {
   post_sends(connection);
 }
 
-// As many as the bound allows of what is wanted: all, or those whose flow has started.
+// Posts receives for all flows, or for those that have started, as far as the ring has room.
 void Traffic::post_receives(Connection& connection) {
   const uint64_t wanted = receives_posted_ ? connection.flows.size() : connection.started;
   SimHost& host = *(*hosts_)[connection.destination];
@@ -174,7 +172,7 @@ void Traffic::on_messages(uint32_t host, Instant now) {
   collect_sent(host, now);
 }
 
-// Collects completed receives. Triggers may append connections meanwhile.
+// Collects completed receives. Triggers that fire here may append to receiving_[host].
 void Traffic::collect_received(uint32_t host, Instant now) {
   std::vector<uint32_t>& waiting = receiving_[host];
   for (size_t i = 0; i < waiting.size();) {
@@ -251,7 +249,8 @@ Explanation Traffic::explain(uint32_t flow) const {
   return (*hosts_)[connection.source]->messenger().explain(connection.send);
 }
 
-// Of several flows between the same hosts the first is the active one.
+// Traces one flow of each connection: the first that is not acknowledged, which is the one that
+// sends.
 void Traffic::on_step(uint32_t host, Instant now) {
   for (const uint32_t flow : sending_[host]) {
     Traced& traced = traced_[connection_of_[flow]];

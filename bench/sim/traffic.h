@@ -1,15 +1,16 @@
-// Drives a workload: opens a connection for every pair of hosts that talk, posts receives, and
-// posts each send in the very instant in which its time has come or its trigger fires.
+// Drives a workload: opens a connection for every pair of hosts with a flow, posts receives, and
+// posts each send in the instant in which its start time has come or its trigger fires.
 //
-// Sends and receives of a connection match in the order of their posting. Receives are posted ahead
-// as far as the connection's bound allows. Where a pair's flows start by the clock their order is
-// known and each receive has its flow's size; with triggers it is not, and each has the largest.
+// Sends and receives of a connection match in the order of their posting. Up to kReceivesAhead
+// receives are posted ahead. If no flow of a pair has a trigger, their order is known, and each
+// receive has its flow's size; otherwise each has the size of the pair's largest flow.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
-#include <queue>
 #include <vector>
 
 #include "bench/sim/run_result.h"
@@ -23,7 +24,8 @@ namespace pacecar {
 class Traffic final : public EventSink, public SimHost::Listener {
  public:
   using Hosts = std::vector<std::unique_ptr<SimHost>>;
-  // The most of one connection. One packet advertises them, and its size sets that of all packets.
+  // Most receives that a connection has posted at once. One packet advertises them all, so more
+  // would enlarge the fabric's packet buffers.
   static constexpr uint32_t kReceivesAhead = 8;
 
   // All outlive the traffic; `trace` may be null.
@@ -45,10 +47,10 @@ class Traffic final : public EventSink, public SimHost::Listener {
   bool done() const { return left_ == 0; }
   Bytes arrived_bytes() const { return arrived_bytes_; }
   Bytes total_bytes() const { return total_bytes_; }
-  // Flows in the order of the workload; `ideal` is left alone.
+  // Flows in the order of the workload; `ideal` is not filled.
   const std::vector<FlowResult>& results() const { return results_; }
 
-  // Why this flow has the rate that it has. One that is not under way has nothing to send.
+  // Why this flow has its rate. A flow that is not under way is limited by the application.
   Explanation explain(uint32_t flow) const;
 
   void on_event(Instant now, uint32_t what) override;  // flows to start
@@ -71,21 +73,13 @@ class Traffic final : public EventSink, public SimHost::Listener {
     uint64_t receives_posted = 0;
     uint64_t received = 0;
     uint64_t started = 0;
-    bool awaited = false;  // listed in receiving_ of its destination
+    bool awaited = false;  // in receiving_ of its destination
   };
   // The last rate of a connection in the trace.
   struct Traced {
     uint32_t flow = ~0U;
     Explanation why;
     Instant next_look;
-  };
-  struct Start {
-    Instant time;
-    uint64_t order = 0;
-    uint32_t flow = 0;
-    bool operator>(const Start& other) const {
-      return time != other.time ? time > other.time : order > other.order;
-    }
   };
   struct TriggerState {
     std::vector<uint32_t> waiting;  // flows
@@ -120,9 +114,8 @@ class Traffic final : public EventSink, public SimHost::Listener {
   std::vector<std::vector<uint32_t>> sending_;    // by host: flows that are not acknowledged
   std::vector<std::vector<uint32_t>> receiving_;  // by host: connections with flows under way
   std::vector<FlowResult> results_;
-  std::priority_queue<Start, std::vector<Start>, std::greater<>> starts_;
-  uint64_t next_order_ = 0;
-  size_t left_ = 0;  // flows that are not done at both ends
+  std::multimap<Instant, uint32_t> starts_;  // flows by their time, in the order of schedule()
+  size_t left_ = 0;                          // flows that are not done at both ends
   Bytes arrived_bytes_ = 0;
   Bytes total_bytes_ = 0;
 };

@@ -16,6 +16,7 @@
 #include "transport/io/dpdk/eal.h"
 #include "transport/io/dpdk/module.h"
 #include "transport/io/dpdk/port.h"
+#include "transport/io/frame.h"
 
 namespace pacecar {
 namespace {
@@ -30,7 +31,7 @@ class DpdkFrames final : public FramePort {
   ~DpdkFrames() override { release(); }
 
   std::string_view name() const override { return name_; }
-  Bytes frame_bytes() const override { return port_->mtu() + kEthernetBytes + kTagBytes; }
+  Bytes frame_bytes() const override { return port_->mtu() + kEthernetBytes + kVlanTagBytes; }
   size_t receive(std::span<ReceivedFrame> frames, Instant now) override {
     release();
     const auto most = static_cast<uint16_t>(std::min(frames.size(), kBurst));
@@ -45,7 +46,6 @@ class DpdkFrames final : public FramePort {
       frames[count++] = {.bytes = {rte_pktmbuf_mtod(buffer, const uint8_t*), buffer->data_len},
                          .time = now};
       ++counters_.received_frames;
-      counters_.received_bytes += buffer->data_len;
     }
     return count;
   }
@@ -78,7 +78,7 @@ class DpdkFrames final : public FramePort {
     if (held_ > 0) rte_pktmbuf_free_bulk(received_.data(), static_cast<unsigned>(held_));
     held_ = 0;
   }
-  // nullptr where there is no buffer left.
+  // nullptr where no buffer is left, or it is too small.
   rte_mbuf* copy_of(const OutgoingFrame& frame) {
     rte_mbuf* buffer = rte_pktmbuf_alloc(&port_->transmit_pool());
     if (buffer == nullptr) return nullptr;
@@ -95,12 +95,8 @@ class DpdkFrames final : public FramePort {
   }
 
   void submit(std::span<rte_mbuf*> buffers) {
-    std::array<Bytes, kBurst> sizes{};
-    for (size_t i = 0; i < buffers.size(); ++i) sizes[i] = buffers[i]->pkt_len;
     const size_t sent =
         rte_eth_tx_burst(port_->id(), 0, buffers.data(), static_cast<uint16_t>(buffers.size()));
-    for (const Bytes size : std::span(sizes).first(sent)) counters_.sent_bytes += size;
-    counters_.sent_frames += sent;
     counters_.refused += buffers.size() - sent;
     for (rte_mbuf* buffer : buffers.subspan(sent)) rte_pktmbuf_free(buffer);
   }
@@ -119,16 +115,15 @@ Result<std::unique_ptr<FramePort>> open_dpdk_frames(const std::string& device,
                                                     const LogSink& log) {
   ASSIGN_OR_RETURN(auto parsed, parse_dpdk_device(device, arguments));
   if (parsed.driver() == kMemif) {
-    if (parsed.argument("role").value_or("server") != "server") {
+    const auto role = parsed.argument("role");
+    if (role.value_or("server") != "server") {
       return fail(
           ErrorCode::kInvalidArgument,
           fmt::format("--port dpdk:{}: a switch is net_memif's server: leave role= out, and "
                       "give role=client to the host at the other end",
                       device));
     }
-    if (!parsed.argument("role")) {
-      parsed.arguments += parsed.arguments.empty() ? "role=server" : ",role=server";
-    }
+    if (!role) parsed.arguments += parsed.arguments.empty() ? "role=server" : ",role=server";
   }
 
   ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
@@ -137,7 +132,7 @@ Result<std::unique_ptr<FramePort>> open_dpdk_frames(const std::string& device,
       auto port,
       DpdkPort::open({.device = parsed, .transmit_buffers = 2 * kBurst, .receive_burst = kBurst},
                      log));
-  rte_eth_promiscuous_enable(port->id());  // devices of memory see all frames anyway
+  rte_eth_promiscuous_enable(port->id());  // fails for net_memif, which receives all frames anyway
   return std::make_unique<DpdkFrames>("dpdk:" + device, std::move(port));
 }
 

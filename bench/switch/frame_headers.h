@@ -7,17 +7,22 @@
 #include <span>
 
 #include "transport/base/units.h"
+#include "transport/wire/big_endian.h"
 #include "transport/wire/packet.h"
 
 namespace pacecar {
 
 inline constexpr size_t kEthernetBytes = 14;
-inline constexpr size_t kTagBytes = 4;  // of a VLAN
 
-// A MAC address as a number; the first byte is the highest of 48 bits.
+// A MAC address as a number; the first byte is the highest of 48 bits. `frame` has kEthernetBytes
+// at least.
 using MacNumber = uint64_t;
-MacNumber destination_of(std::span<const uint8_t> frame);  // of kEthernetBytes at least
-MacNumber source_of(std::span<const uint8_t> frame);
+inline MacNumber destination_of(std::span<const uint8_t> frame) {
+  return wire::load_be64(frame.data()) >> 16;
+}
+inline MacNumber source_of(std::span<const uint8_t> frame) {
+  return wire::load_be64(&frame[6]) >> 16;
+}
 constexpr bool is_group(MacNumber address) { return (address >> 40 & 1) != 0; }
 
 // The positions of a frame's headers, from its beginning; 0: absent.
@@ -33,20 +38,17 @@ struct FrameHeaders {
 // `cut`: the frame has been trimmed, and its lengths are those of the whole one.
 FrameHeaders read_headers(std::span<const uint8_t> frame, bool cut = false);
 
-// What trimming leaves of a data packet of Pacecar's extended wire mode, headers up to its own;
-// 0 for every other frame.
+// The bytes that trimming leaves of a data packet of Pacecar's extended mode: all headers, its own
+// included. 0 for every other frame, which is not trimmed.
 Bytes kept_when_trimmed(std::span<const uint8_t> frame, const FrameHeaders& headers);
 
-// Marks the frame: ECN "congestion experienced", IPv4 header checksum kept right.
+// Sets ECN "congestion experienced", and corrects the IPv4 header checksum.
 void set_congestion(std::span<uint8_t> frame, const FrameHeaders& headers);
-// Makes the lengths and checksums of IP and UDP those of a frame that ends with `frame`.
+// Sets the lengths and checksums of IP and UDP to those of a datagram that fills the frame.
 void set_lengths(std::span<uint8_t> frame, const FrameHeaders& headers);
 
-// The Internet checksum (RFC 1071): the sum of 16-bit words, then what is stored. At most 64 KiB.
-uint32_t sum_of(std::span<const uint8_t> bytes, uint32_t sum = 0);
-uint16_t internet_checksum(uint32_t sum);
-// Completes a checksum that the sender has left to the device: from `start` to the frame's end,
-// stored at `at`, which holds the sum of the pseudo header. False if these lie outside.
+// Completes a checksum that the sender left to the device: it covers the frame from `start` on and
+// is stored at `at`, where the sender put the sum of the pseudo header. False if these lie outside.
 bool complete_checksum(std::span<uint8_t> frame, size_t start, size_t at);
 
 }  // namespace pacecar

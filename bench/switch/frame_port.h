@@ -1,7 +1,6 @@
-// A port at which Ethernet frames of a real network come in and go out, in bursts. Frames are
-// whole, from the destination address on (kEthernetBytes at least), without preamble and FCS;
-// checksums inside them are complete.
-// Thread rule: one thread at a time.
+// A port that receives and sends Ethernet frames of a real network, in bursts. Frames are whole,
+// from the destination address on (kEthernetBytes at least), without preamble and FCS; checksums
+// inside them are complete. Thread rule: one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -26,11 +25,8 @@ struct OutgoingFrame {
 
 struct FramePortCounters {
   uint64_t received_frames = 0;
-  uint64_t received_bytes = 0;
-  uint64_t sent_frames = 0;
-  uint64_t sent_bytes = 0;
-  uint64_t missed = 0;    // lost on the way in, before receive() could take them
-  uint64_t too_long = 0;  // came in longer than the port's frames may be; dropped
+  uint64_t missed = 0;    // dropped by kernel or device before receive()
+  uint64_t too_long = 0;  // received, but longer than frame_bytes(); dropped
   uint64_t refused = 0;   // could not be sent
 };
 
@@ -42,9 +38,9 @@ class FramePort {
   // The longest frame.
   virtual Bytes frame_bytes() const = 0;
   // Fills up to frames.size() entries in the order of arrival and returns how many; fewer means
-  // that nothing else waits. No time is after `now`.
+  // that no other frame waits. All times are `now` or earlier.
   virtual size_t receive(std::span<ReceivedFrame> frames, Instant now) = 0;
-  // Sends what it can; the rest is counted as refused.
+  // Sends what the kernel or device takes; counts the rest as refused.
   virtual void send(std::span<const OutgoingFrame> frames) = 0;
   // A file descriptor that is readable when frames wait; -1: the port must be polled.
   virtual int wait_fd() const = 0;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "transport/base/return_if_error.h"
+#include "transport/io/frame.h"
 #include "transport/wire/telemetry_tail.h"
 
 namespace pacecar {
@@ -11,13 +12,14 @@ namespace {
 
 // Preamble, FCS and gap.
 constexpr Bytes kEthernetOverhead = 8 + 4 + 12;
-// Of frames inside the model at once, all queues together.
-constexpr size_t kMaxFrames = 1 << 17;
+// A full table learns nothing new, and frames to addresses that it lacks go to all ports.
+constexpr size_t kMaxAddresses = 4096;
+constexpr size_t kMaxFrames = 1 << 17;    // in the model at once, in all queues together
 constexpr Bytes kInboxBytes = 256 << 20;  // until the port sends them, which is at once
 // Ethernet, IPv4, UDP and Pacecar's header: what is left of a trimmed frame.
 constexpr Bytes kTrimmedBytes = kEthernetBytes + 20 + 8 + 40 + kEthernetOverhead;
-// The bytes of a frame that marking and trimming may change: all headers up to UDP's, and the rest
-// of a trimmed one.
+// Marking and trimming change no byte of a frame after these: they hold all headers up to UDP's,
+// and all of a trimmed frame.
 constexpr size_t kHeadBytes = 128;
 constexpr uint32_t kSample = ~0U;  // of on_event; else the number of a port
 
@@ -91,7 +93,7 @@ void LiveSwitch::on_event(Instant now, uint32_t what) {
   for (size_t i = 0; i < ports_.size(); ++i) {
     const Bytes queue = queue_bytes(i);
     ports_[i].queue_bytes.record(queue);
-    if (sampler_ != nullptr) sampler_->on_sample(now, i, queue);
+    if (sampler_) sampler_(now, i, queue);
   }
   loop_.arm(sample_timer_, now + config_.sample);
 }
@@ -102,7 +104,7 @@ void LiveSwitch::fetch(Port& port, Instant now) {
   port.more = port.count == port.arrived.size();
 }
 
-// Not for samples: those that are due are taken when something else is.
+// Samples do not count: one that is due is taken at the next event of another kind.
 Instant LiveSwitch::next_deadline() {
   const Instant sample = loop_.deadline(sample_timer_);
   loop_.cancel(sample_timer_);
@@ -111,7 +113,7 @@ Instant LiveSwitch::next_deadline() {
   return next;
 }
 
-// The port with the frame that arrived first; null when there is none until then.
+// The port with the frame that arrived first; null when none has arrived by `until`.
 LiveSwitch::Port* LiveSwitch::earliest(Instant until) {
   Port* first = nullptr;
   for (Port& port : ports_) {
@@ -149,16 +151,18 @@ bool LiveSwitch::poll(Instant now) {
 }
 
 void LiveSwitch::enter(uint32_t from, const ReceivedFrame& received) {
-  addresses_.learn(source_of(received.bytes), from);
+  const MacNumber source = source_of(received.bytes);
+  if (!is_group(source) && (port_of_.size() < kMaxAddresses || port_of_.contains(source))) {
+    port_of_[source] = from;
+  }
   const FrameHeaders headers = read_headers(received.bytes);
   FabricFrame frame{.bytes = received.bytes};
   frame.ecn = headers.ecn();
   const bool control = headers.ip_at > 0 && headers.traffic_class >> 2 == config_.control_dscp;
   if (control) frame.traffic_class = TrafficClass::kControl;
   if (config_.switches.trimming) frame.kept_bytes = kept_when_trimmed(received.bytes, headers);
-  const MacNumber destination = destination_of(received.bytes);
-  const auto known = is_group(destination) ? std::nullopt : addresses_.find(destination);
-  if (known) return send_to(from, frame, *known);
+  const auto known = port_of_.find(destination_of(received.bytes));
+  if (known != port_of_.end()) return send_to(from, frame, known->second);
   for (uint32_t to = 0; to < ports_.size(); ++to) send_to(from, frame, to);
 }
 
@@ -168,7 +172,7 @@ void LiveSwitch::send_to(uint32_t from, FabricFrame& frame, uint32_t to) {
   if (!fabric_->send_frame(from, frame)) ++ports_[from].nic_dropped;
 }
 
-// Writes what the switch has done to a frame into a copy: of its head, or of all of it where
+// A frame as it leaves. Where the switch has changed it, `copy` holds its head, or all of it where
 // telemetry follows.
 OutgoingFrame LiveSwitch::finish(const RxPacket& packet, Bytes longest,
                                  std::vector<uint8_t>& copy) {
@@ -196,7 +200,7 @@ void LiveSwitch::drain(uint32_t index, Instant now) {
   while (const size_t count = fabric_->port(index).receive(leaving_, loop_.now())) {
     for (size_t i = 0; i < count; ++i) {
       lateness_.record(static_cast<uint64_t>((behind + leaving_[i].waited).ns()));
-      outgoing_[i] = finish(leaving_[i], port.port->frame_bytes() - kTagBytes, changed_[i]);
+      outgoing_[i] = finish(leaving_[i], port.port->frame_bytes() - kVlanTagBytes, changed_[i]);
     }
     port.port->send(std::span(outgoing_).first(count));
   }

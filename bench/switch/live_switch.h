@@ -4,18 +4,19 @@
 //
 // Each port is a host of a star-shaped Fabric; its cable has the port's rate each way. A frame
 // enters the model at the time of its arrival, and the model's events run at their own times up to
-// `now`: a loop that comes late makes frames leave late, and says how late, but does not change
-// what happens in the queues.
+// `now`. A loop that polls late sends frames late, and lateness() reports how late, but the queues
+// are the same.
 //
-// Addresses are learned; a frame to an unknown or group address is sent to every other port, and
-// passes its sender's cable once for each. Thread rule: one thread.
+// The switch learns which port an address is at. A frame to an unknown or group address is sent to
+// every other port, and passes its sender's cable once for each. Thread rule: one thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "bench/switch/frame_headers.h"
@@ -28,46 +29,18 @@
 
 namespace pacecar {
 
-// The port of each MAC address, learned from received frames. Bounded: a full table learns nothing
-// new, and frames to unknown addresses go to all ports. Thread rule: one thread.
-
-class MacTable {
- public:
-  static constexpr size_t kCapacity = 4096;
-
-  MacTable() { ports_.reserve(kCapacity); }
-
-  // An address that has moved is found at its new port.
-  void learn(MacNumber address, uint32_t port) {
-    if (is_group(address)) return;
-    if (const auto known = ports_.find(address); known != ports_.end()) {
-      known->second = port;
-    } else if (ports_.size() < kCapacity) {
-      ports_.emplace(address, port);
-    }
-  }
-  std::optional<uint32_t> find(MacNumber address) const {
-    const auto known = ports_.find(address);
-    return known == ports_.end() ? std::nullopt : std::optional(known->second);
-  }
-
- private:
-  std::unordered_map<MacNumber, uint32_t> ports_;
-};
-
 struct LiveSwitchConfig {
   SwitchConfig switches;
-  Duration delay;             // of each port's cable, each way
-  double loss = 0;            // probability per frame
-  Bytes nic_bytes = 4 << 20;  // that wait in front of a sender's cable; dropped beyond
-  // DSCP of the frames that go before all others.
-  uint8_t control_dscp = 46;
+  Duration delay;                            // of each port's cable, each way
+  double loss = 0;                           // probability per frame
+  Bytes nic_bytes = 4 << 20;                 // of the queue in front of a sender's cable
+  uint8_t control_dscp = 46;                 // of the frames that go before all others
   Duration sample = Duration::from_us(100);  // between two looks at each queue
   uint64_t seed = 1;
 };
 
-// A port's counters so far. The samples of its queue, and its longest, are those since the last
-// take_counts() and begin_counts().
+// A port's counters so far. The samples of its queue are those since the last take_counts(), and
+// its longest queue (egress.queue_max_bytes) is that since begin_counts().
 struct PortCounts {
   FramePortCounters port;
   LinkStats egress;          // of the queue in front of the port, and its cable
@@ -78,13 +51,13 @@ struct PortCounts {
 
 class LiveSwitch final : public EventSink {
  public:
-  // Takes one rate per port; `now` is the begin of its time. Errors: kInvalidArgument.
+  // `rates` has one per port; the model's time begins at `now`. Errors: kInvalidArgument.
   static Result<std::unique_ptr<LiveSwitch>> create(std::vector<std::unique_ptr<FramePort>> ports,
                                                     const std::vector<Rate>& rates,
                                                     const LiveSwitchConfig& config, Instant now);
 
-  // Takes what has arrived, runs all that is due until `now`, sends what comes out. False when it
-  // did not get through all frames that waited: call it again at once.
+  // Receives frames, runs the model until `now`, sends the frames that leave it. False when frames
+  // may still wait in a port: call it again at once.
   bool poll(Instant now);
   // When poll() is needed even if nothing arrives.
   Instant next_deadline();
@@ -97,18 +70,14 @@ class LiveSwitch final : public EventSink {
 
   PortCounts take_counts(size_t port);
   void begin_counts();
-  // How late frames left, in ns, beyond their time in the model.
+  // How much later than in the model frames left, in ns.
   const Histogram& lateness() const { return lateness_; }
-  // How late frames entered, in ns, because later ones had been served before.
+  // How late frames entered the model, in ns, because frames with later times had entered before.
   const Histogram& entry_lateness() const { return entry_lateness_; }
 
-  // Called with the time and each port's queue at every sample; null: nobody.
-  class Sampler {
-   public:
-    virtual ~Sampler() = default;
-    virtual void on_sample(Instant time, size_t port, Bytes queue_bytes) = 0;
-  };
-  void set_sampler(Sampler* sampler) { sampler_ = sampler; }
+  // Called with the time and the queue of each port at every sample.
+  using Sampler = std::function<void(Instant time, size_t port, Bytes queue_bytes)>;
+  void set_sampler(Sampler sampler) { sampler_ = std::move(sampler); }
 
   void on_event(Instant now, uint32_t what) override;
 
@@ -120,7 +89,7 @@ class LiveSwitch final : public EventSink {
     std::vector<ReceivedFrame> arrived;
     size_t next = 0;  // of `arrived`
     size_t count = 0;
-    bool more = false;  // waits behind those
+    bool more = false;  // more frames may wait behind those
     bool has_output = false;
     uint64_t nic_dropped = 0;
     Histogram queue_bytes;
@@ -141,9 +110,9 @@ class LiveSwitch final : public EventSink {
   EventLoop loop_;
   std::vector<Port> ports_;
   std::unique_ptr<Fabric> fabric_;
-  MacTable addresses_;
+  std::unordered_map<MacNumber, uint32_t> port_of_;  // learned from received frames
   EventLoop::TimerId sample_timer_;
-  Sampler* sampler_ = nullptr;
+  Sampler sampler_;
   Histogram lateness_;
   Histogram entry_lateness_;
   // Of one burst that is sent.

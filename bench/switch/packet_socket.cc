@@ -18,13 +18,14 @@
 #include "bench/switch/frame_headers.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/base/return_if_error.h"
+#include "transport/io/frame.h"
 #include "transport/io/udp/interfaces.h"
 
 namespace pacecar {
 namespace {
 
 constexpr size_t kBurst = 64;
-constexpr int kBufferBytes = 32 << 20;  // of the socket: frames that came while others were served
+constexpr int kBufferBytes = 32 << 20;  // of the socket: frames that arrive between two calls
 constexpr size_t kMacsBytes = 12;
 
 // What PACKET_VNET_HDR puts before each frame: struct virtio_net_hdr of the virtio specification
@@ -53,11 +54,11 @@ class PacketSocket final : public FramePort {
       : name_(std::move(name)),
         frame_bytes_(frame_bytes),
         socket_(std::move(socket)),
-        stride_(kTagBytes + frame_bytes),
+        stride_(kVlanTagBytes + frame_bytes),
         memory_(kBurst * stride_) {
     for (size_t i = 0; i < kBurst; ++i) {
       in_pieces_[i] = {iovec{&offloads_[i], sizeof(Offload)},
-                       iovec{&memory_[i * stride_ + kTagBytes], frame_bytes}};
+                       iovec{&memory_[i * stride_ + kVlanTagBytes], frame_bytes}};
       in_[i].msg_hdr.msg_iov = in_pieces_[i].data();
       in_[i].msg_hdr.msg_iovlen = in_pieces_[i].size();
       in_[i].msg_hdr.msg_control = controls_[i].bytes.data();
@@ -94,11 +95,7 @@ class PacketSocket final : public FramePort {
                                 MSG_DONTWAIT | MSG_NOSIGNAL);
       if (sent < 0 && errno == EINTR) continue;
       const auto done = static_cast<size_t>(std::max(sent, 0));
-      for (const OutgoingFrame& frame : frames.first(done)) {
-        counters_.sent_bytes += frame.head.size() + frame.rest.size();
-      }
-      counters_.sent_frames += done;
-      if (done == 0) ++counters_.refused;  // a NIC whose queue is full has lost it
+      if (done == 0) ++counters_.refused;  // the first one: the NIC's queue is full
       frames = frames.subspan(std::max<size_t>(done, 1));
     }
   }
@@ -143,16 +140,15 @@ class PacketSocket final : public FramePort {
       }
     }
     ++counters_.received_frames;
-    counters_.received_bytes += size;
     return {frame, size};
   }
 
-  // The kernel takes VLAN tags out of frames.
+  // The kernel removes VLAN tags from frames.
   void put_tag_back(uint8_t*& frame, size_t& size, const tpacket_auxdata& auxiliary) {
     if ((auxiliary.tp_status & TP_STATUS_VLAN_VALID) == 0) return;
-    std::memmove(frame - kTagBytes, frame, kMacsBytes);
-    frame -= kTagBytes;
-    size += kTagBytes;
+    std::memmove(frame - kVlanTagBytes, frame, kMacsBytes);
+    frame -= kVlanTagBytes;
+    size += kVlanTagBytes;
     const bool known = (auxiliary.tp_status & TP_STATUS_VLAN_TPID_VALID) != 0;
     const uint16_t words[2] = {htons(known ? auxiliary.tp_vlan_tpid : ETHERTYPE_VLAN),
                                htons(auxiliary.tp_vlan_tci)};
@@ -217,7 +213,7 @@ Result<void> set_up(const FileDescriptor& socket, const std::string& interface) 
   if (!set(socket, SOL_PACKET, PACKET_ADD_MEMBERSHIP, promiscuous)) {
     return system_error(interface, "the promiscuous mode");
   }
-  // As much as the system allows.
+  // Without CAP_NET_ADMIN the size is limited by net.core.rmem_max.
   if (!set(socket, SOL_SOCKET, SO_RCVBUFFORCE, kBufferBytes)) {
     set(socket, SOL_SOCKET, SO_RCVBUF, kBufferBytes);
   }
@@ -240,7 +236,7 @@ Result<std::unique_ptr<FramePort>> open_packet_socket(const std::string& interfa
         ErrorCode::kUnavailable,
         fmt::format("interface '{0}' is down: bring it up with 'ip link set {0} up'", interface));
   }
-  // Without a protocol nothing arrives before it is bound to the interface.
+  // With protocol 0 nothing arrives before the socket is bound to the interface.
   FileDescriptor socket(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
   if (!socket && (errno == EPERM || errno == EACCES)) {
     return fail(ErrorCode::kPermission,
@@ -249,7 +245,7 @@ Result<std::unique_ptr<FramePort>> open_packet_socket(const std::string& interfa
   }
   if (!socket) return system_error(interface, "a packet socket");
   RETURN_IF_ERROR(set_up(socket, interface));
-  const Bytes frame_bytes = info.mtu + kEthernetBytes + kTagBytes;
+  const Bytes frame_bytes = info.mtu + kEthernetBytes + kVlanTagBytes;
   return std::make_unique<PacketSocket>(interface, frame_bytes, std::move(socket));
 }
 

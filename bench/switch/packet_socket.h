@@ -1,9 +1,9 @@
-// A FramePort on a network interface: a packet socket (AF_PACKET) that sees all frames the
-// interface receives and sends whole ones. Linux, with the capability CAP_NET_RAW.
+// A FramePort on a network interface: a packet socket (AF_PACKET) that receives all frames of the
+// interface, and sends whole frames. Linux, with the capability CAP_NET_RAW.
 //
-// Senders may leave checksums to the device: they are completed here. What they have joined (GSO)
-// is longer than a frame may be, and dropped: it must be cut before it comes ('ip link set DEV
-// gso_max_segs 1' on the sender's side).
+// Checksums that senders left to the device are completed here. Packets that senders joined (GSO)
+// are longer than a frame may be, and dropped: senders must cut them ('ip link set DEV gso_max_segs
+// 1' on their side).
 #pragma once
 
 #include <memory>

@@ -1,5 +1,4 @@
 // `pacecar switch`: an Ethernet switch in user space whose queues are the simulator's.
-#include <fmt/core.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -11,9 +10,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,10 +25,8 @@
 #include "bench/switch/packet_socket.h"
 #include "bench/switch/switch_options.h"
 #include "bench/switch/switch_report.h"
-#include "transport/base/param_value.h"
 #include "transport/base/result.h"
 #include "transport/base/return_if_error.h"
-#include "transport/base/to_number.h"
 #include "transport/base/units.h"
 #include "transport/io/dpdk/module.h"
 
@@ -41,11 +36,10 @@ namespace {
 using perf::Console;
 using perf::steady_now;
 
-// So that what is not urgent (samples of idle queues) does not pile up.
+// Samples of idle queues wake nobody: they are taken this late at most.
 constexpr Duration kLongestSleep = Duration::from_ms(10);
-// For a port without a descriptor to wait for.
-constexpr Duration kPolledSleep = Duration::from_us(20);
-constexpr Duration kBetweenLooks = Duration::from_s(1);  // for what a user has to change
+constexpr Duration kPolledSleep = Duration::from_us(20);  // with a port that must be polled
+constexpr Duration kBetweenWarnings = Duration::from_s(1);
 
 volatile std::sig_atomic_t stop_asked = 0;
 volatile std::sig_atomic_t figures_asked = 0;
@@ -59,53 +53,19 @@ void install_signals() {
   sigaction(SIGUSR1, &action, nullptr);
 }
 
-// Every sample as a line: seconds (of the monotonic clock), port, bytes.
-class QueueLog final : public LiveSwitch::Sampler {
- public:
-  static Result<std::unique_ptr<QueueLog>> open(const std::string& path,
-                                                const std::vector<std::string>& names) {
-    std::ofstream file(path);
-    if (!file) {
-      return fail(ErrorCode::kSystem,
-                  fmt::format("cannot write '{}': check its folder and its permissions", path));
-    }
-    file << "time_s,port,queue_bytes\n";
-    return std::unique_ptr<QueueLog>(new QueueLog(std::move(file), names));
+// Warns of each port that receives frames which its user must make shorter; once per port.
+void warn_of_long_frames(LiveSwitch& live, const Console& console, std::vector<bool>& warned) {
+  warned.resize(live.ports());
+  for (size_t i = 0; i < live.ports(); ++i) {
+    FramePort& port = live.port(i);
+    if (warned[i] || port.counters().too_long == 0) continue;
+    warned[i] = true;
+    console.warn(fmt::format(
+        "port {0}: a frame is longer than {1} bytes: its sender joins packets (GSO); cut them "
+        "with 'ip link set DEV gso_max_segs 1' on the sender's side of {0}",
+        port.name(), port.frame_bytes()));
   }
-
-  void on_sample(Instant time, size_t port, Bytes queue_bytes) override {
-    file_ << fmt::format("{:.6f},{},{}\n", static_cast<double>(time.ns()) * 1e-9, names_[port],
-                         queue_bytes);
-  }
-
- private:
-  QueueLog(std::ofstream file, std::vector<std::string> names)
-      : file_(std::move(file)), names_(std::move(names)) {}
-
-  std::ofstream file_;
-  std::vector<std::string> names_;
-};
-
-// Says once of each port what its user has to change.
-class Complaints {
- public:
-  explicit Complaints(size_t ports) : reported_(ports) {}
-
-  void look(LiveSwitch& live, const Console& console) {
-    for (size_t i = 0; i < live.ports(); ++i) {
-      FramePort& port = live.port(i);
-      if (reported_[i] || port.counters().too_long == 0) continue;
-      reported_[i] = true;
-      console.warn(fmt::format(
-          "port {0}: a frame is longer than {1} bytes: its sender joins packets (GSO); cut them "
-          "with 'ip link set DEV gso_max_segs 1' on the sender's side of {0}",
-          port.name(), port.frame_bytes()));
-    }
-  }
-
- private:
-  std::vector<bool> reported_;
-};
+}
 
 void sleep_until(LiveSwitch& live, std::vector<pollfd>& sockets, Instant limit) {
   const Instant deadline = std::min(live.next_deadline(), limit);
@@ -127,8 +87,8 @@ void serve(LiveSwitch& live, SwitchReport& report, const SwitchFlags& flags, con
   };
   const Instant end = begin + span(flags.seconds);
   Instant interval_end = begin + span(flags.interval);
-  Instant next_look = begin;
-  Complaints complaints(live.ports());
+  Instant next_warning = begin;
+  std::vector<bool> warned;
   for (Instant now = begin; stop_asked == 0 && now < end; now = steady_now()) {
     const bool complete = live.poll(now);
     if (now >= interval_end) {
@@ -137,9 +97,9 @@ void serve(LiveSwitch& live, SwitchReport& report, const SwitchFlags& flags, con
       if (!flags.quiet) fmt::print("{}\n", lines);
       std::fflush(stdout);
     }
-    if (now >= next_look) {
-      next_look = now + kBetweenLooks;
-      complaints.look(live, console);
+    if (now >= next_warning) {
+      next_warning = now + kBetweenWarnings;
+      warn_of_long_frames(live, console, warned);
     }
     if (std::exchange(figures_asked, 0) != 0) {
       report.end_interval(live.now());
@@ -149,7 +109,7 @@ void serve(LiveSwitch& live, SwitchReport& report, const SwitchFlags& flags, con
     if (complete && !flags.spin) sleep_until(live, sockets, std::min(end, interval_end));
   }
   report.end_interval(live.now());
-  complaints.look(live, console);
+  warn_of_long_frames(live, console, warned);
 }
 
 Result<std::unique_ptr<FramePort>> open_dpdk(const std::string& device,
@@ -161,6 +121,7 @@ Result<std::unique_ptr<FramePort>> open_dpdk(const std::string& device,
 
 Result<void> run(const SwitchFlags& flags, const Console& console) {
   RETURN_IF_ERROR(perf::check_writable(flags.json_file));
+  RETURN_IF_ERROR(perf::check_writable(flags.queue_log));
   ASSIGN_OR_RETURN(auto plan, make_switch_plan(flags));
   std::vector<std::unique_ptr<FramePort>> ports;
   for (size_t i = 0; i < plan.interfaces.size(); ++i) {
@@ -174,17 +135,21 @@ Result<void> run(const SwitchFlags& flags, const Console& console) {
   prctl(PR_SET_TIMERSLACK, 1);  // ns: the default of 50 us would make frames late
   const Instant begin = steady_now();
   ASSIGN_OR_RETURN(auto live, LiveSwitch::create(std::move(ports), plan.rates, plan.config, begin));
-  std::unique_ptr<QueueLog> log;
+  std::ofstream log;
   if (!flags.queue_log.empty()) {
-    ASSIGN_OR_RETURN(log, QueueLog::open(flags.queue_log, plan.interfaces));
-    live->set_sampler(log.get());
+    log.open(flags.queue_log);
+    log << "time_s,port,queue_bytes\n";  // of the monotonic clock
+    live->set_sampler([&](Instant time, size_t port, Bytes queue_bytes) {
+      log << fmt::format("{:.6f},{},{}\n", static_cast<double>(time.ns()) * 1e-9,
+                         plan.interfaces[port], queue_bytes);
+    });
   }
   SwitchReport report(*live, begin);
   console.note(fmt::format("switch: {} ports are up", live->ports()));
   serve(*live, report, flags, console, begin);
   if (!flags.quiet) fmt::print("{}", report.summary());
   if (flags.json_file.empty()) return {};
-  return perf::write_text(flags.json_file, report.to_json().dump(1) + "\n");
+  return perf::write_json(flags.json_file, report.to_json());
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <optional>
 
 #include "bench/perf/command_line.h"
 #include "transport/base/param_value.h"
@@ -31,37 +30,34 @@ Exit codes: 0 success, 1 failed, 2 wrong usage.)";
 
 constexpr Bytes kLeastNicBytes = 65'536;
 
-std::optional<uint64_t> parse(ParamType type, std::string_view text) {
-  return parse_param({.name = {}, .type = type, .doc = {}, .range = {}, .choices = {}}, text);
-}
-
-Result<uint64_t> value_of(std::string_view flag, ParamType type, std::string_view text,
-                          std::string_view example) {
-  if (const auto value = parse(type, text)) return *value;
+// Bytes, nanoseconds or bits per second.
+Result<uint64_t> value_of(std::string_view flag, ParamType type, std::string_view text) {
+  const ParamInfo info{.name = {}, .type = type, .doc = {}, .range = {}, .choices = {}};
+  if (const auto value = parse_param(info, text)) return *value;
+  const char* example = type == ParamType::kBytes  ? "100K, 1M or plain bytes"
+                        : type == ParamType::kRate ? "200M or 10G, in bits per second"
+                                                   : "10us, 500ns or 1ms";
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("{}: '{}' cannot be read: write it as {}", flag, text, example));
 }
 
+Result<Bytes> bytes_of(std::string_view flag, std::string_view text) {
+  return value_of(flag, ParamType::kBytes, text);
+}
+
+Result<Duration> time_of(std::string_view flag, std::string_view text) {
+  return value_of(flag, ParamType::kDuration, text).map([](uint64_t ns) {
+    return Duration::from_ns(static_cast<int64_t>(ns));
+  });
+}
+
 Result<Rate> rate_of(std::string_view flag, std::string_view text) {
-  ASSIGN_OR_RETURN(const auto bps,
-                   value_of(flag, ParamType::kRate, text, "200M or 10G, in bits per second"));
+  ASSIGN_OR_RETURN(const auto bps, value_of(flag, ParamType::kRate, text));
   if (bps == 0) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: a cable of rate 0 carries nothing: choose 1 or more", flag));
   }
   return Rate::from_bps(bps);
-}
-
-Result<void> read_bytes(std::string_view flag, std::string_view text, Bytes& to) {
-  ASSIGN_OR_RETURN(to, value_of(flag, ParamType::kBytes, text, "100K, 1M or plain bytes"));
-  return {};
-}
-
-Result<void> read_time(std::string_view flag, std::string_view text, Duration& to) {
-  ASSIGN_OR_RETURN(const auto value,
-                   value_of(flag, ParamType::kDuration, text, "10us, 500ns or 1ms"));
-  to = Duration::from_ns(static_cast<int64_t>(value));
-  return {};
 }
 
 std::vector<std::string> split(const std::string& text) {
@@ -74,7 +70,8 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-// LOW: a step; LOW,HIGH or LOW,HIGH,PROBABILITY: rising between the two.
+// LOW: all frames are marked from there on; LOW,HIGH or LOW,HIGH,PROBABILITY: the probability rises
+// from LOW to HIGH.
 Result<void> read_ecn(const std::string& text, EcnConfig& ecn) {
   if (text.empty()) return {};
   const auto parts = split(text);
@@ -84,9 +81,9 @@ Result<void> read_ecn(const std::string& text, EcnConfig& ecn) {
                             parts.size()));
   }
   ecn.kind = parts.size() == 1 ? EcnConfig::Kind::kStep : EcnConfig::Kind::kRed;
-  RETURN_IF_ERROR(read_bytes("--ecn", parts[0], ecn.low));
+  ASSIGN_OR_RETURN(ecn.low, bytes_of("--ecn", parts[0]));
   if (parts.size() > 1) {
-    RETURN_IF_ERROR(read_bytes("--ecn", parts[1], ecn.high));
+    ASSIGN_OR_RETURN(ecn.high, bytes_of("--ecn", parts[1]));
   }
   if (parts.size() > 2) {
     const auto probability = to_number<double>(parts[2]);
@@ -99,7 +96,7 @@ Result<void> read_ecn(const std::string& text, EcnConfig& ecn) {
   return {};
 }
 
-// Removes the arguments of a DPDK device from the comma list's items.
+// Removes the arguments of a DPDK device, KEY=VALUE, from the parts; returns them as one list.
 std::string take_arguments(std::vector<std::string>& parts) {
   std::string arguments;
   std::erase_if(parts, [&](const std::string& part) {
@@ -146,18 +143,22 @@ void add_switch_flags(CLI::App& app, SwitchFlags& flags) {
   app.add_option("--queue", flags.queue, "of one port's queue; 0: only the buffer bounds it");
   app.add_option("--ecn", flags.ecn, "mark from LOW on, or by LOW,HIGH,PROBABILITY");
   app.add_flag("--ecn-at-dequeue", flags.ecn_at_dequeue, "judge when a frame leaves its queue");
-  app.add_flag("--pfc", flags.pfc, "pause senders instead of dropping (their NIC queues fill)");
-  app.add_option("--pfc-alpha", flags.pfc_alpha, "threshold as a share of the free buffer");
-  app.add_flag("--trim", flags.trim, "cut Pacecar's data packets instead of dropping them");
-  app.add_flag("--int", flags.telemetry, "stamp Pacecar's data packets with telemetry");
+  app.add_flag("--pfc", flags.config.switches.pfc.enabled,
+               "pause senders instead of dropping (their NIC queues fill)");
+  app.add_option("--pfc-alpha", flags.config.switches.pfc.alpha,
+                 "threshold as a share of the free buffer");
+  app.add_flag("--trim", flags.config.switches.trimming,
+               "cut Pacecar's data packets instead of dropping them");
+  app.add_flag("--int", flags.config.switches.telemetry,
+               "stamp Pacecar's data packets with telemetry");
   app.add_option("--delay", flags.delay, "of each cable, each way; default 1us");
-  app.add_option("--loss", flags.loss, "probability that a frame is lost")
+  app.add_option("--loss", flags.config.loss, "probability that a frame is lost")
       ->check(CLI::Range(0., 1.));
   app.add_option("--nic-queue", flags.nic_queue, "in front of each sender's cable; default 4M");
   app.add_option("--control-tc", flags.control_tc, "IP traffic class that goes first; default 184")
       ->check(perf::whole_number(0, 255));
   app.add_option("--sample", flags.sample, "time between two looks at the queues; default 100us");
-  app.add_option("--seed", flags.seed, "of marks and losses")
+  app.add_option("--seed", flags.config.seed, "of marks and losses")
       ->check(perf::whole_number(0, INT64_MAX));
   app.add_option("--seconds", flags.seconds, "how long; default: until interrupted")
       ->check(perf::positive_number(1e6));
@@ -171,39 +172,33 @@ void add_switch_flags(CLI::App& app, SwitchFlags& flags) {
   app.footer(kFooter);
 }
 
-// Errors: kInvalidArgument, naming the flag.
 Result<SwitchPlan> make_switch_plan(const SwitchFlags& flags) {
-  SwitchPlan plan;
-  SwitchConfig& switches = plan.config.switches;
+  SwitchPlan plan{.config = flags.config};
+  LiveSwitchConfig& config = plan.config;
+  SwitchConfig& switches = config.switches;
   RETURN_IF_ERROR(read_ports(flags, plan));
   if (plan.interfaces.size() < 2) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("a switch joins ports: name two or more with --port, not {}",
                             plan.interfaces.size()));
   }
-  RETURN_IF_ERROR(read_bytes("--buffer", flags.buffer, switches.buffer_bytes));
-  RETURN_IF_ERROR(read_bytes("--queue", flags.queue, switches.queue_bytes));
+  ASSIGN_OR_RETURN(switches.buffer_bytes, bytes_of("--buffer", flags.buffer));
+  ASSIGN_OR_RETURN(switches.queue_bytes, bytes_of("--queue", flags.queue));
   RETURN_IF_ERROR(read_ecn(flags.ecn, switches.ecn));
-  RETURN_IF_ERROR(read_bytes("--nic-queue", flags.nic_queue, plan.config.nic_bytes));
-  RETURN_IF_ERROR(read_time("--delay", flags.delay, plan.config.delay));
-  RETURN_IF_ERROR(read_time("--sample", flags.sample, plan.config.sample));
-  if (plan.config.sample < Duration::from_us(1)) {
+  if (flags.ecn_at_dequeue) switches.ecn.when = EcnConfig::When::kDequeue;
+  ASSIGN_OR_RETURN(config.delay, time_of("--delay", flags.delay));
+  config.control_dscp = static_cast<uint8_t>(flags.control_tc >> 2);
+  ASSIGN_OR_RETURN(config.sample, time_of("--sample", flags.sample));
+  if (config.sample < Duration::from_us(1)) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("--sample: '{}' is too often: choose 1us or more", flags.sample));
   }
-  if (plan.config.nic_bytes < kLeastNicBytes) {
+  ASSIGN_OR_RETURN(config.nic_bytes, bytes_of("--nic-queue", flags.nic_queue));
+  if (config.nic_bytes < kLeastNicBytes) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("--nic-queue: '{}' does not hold the largest frame: choose {} or more",
                             flags.nic_queue, kLeastNicBytes));
   }
-  if (flags.ecn_at_dequeue) switches.ecn.when = EcnConfig::When::kDequeue;
-  switches.pfc.enabled = flags.pfc;
-  switches.pfc.alpha = flags.pfc_alpha;
-  switches.trimming = flags.trim;
-  switches.telemetry = flags.telemetry;
-  plan.config.loss = flags.loss;
-  plan.config.control_dscp = static_cast<uint8_t>(flags.control_tc >> 2);
-  plan.config.seed = flags.seed;
   return plan;
 }
 

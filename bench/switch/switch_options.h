@@ -1,4 +1,4 @@
-// The flags of `pacecar switch` as a configuration. Pure, but for reading its arguments.
+// The flags of `pacecar switch` as a configuration. Pure.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ class App;
 
 namespace pacecar {
 
-// As on the command line, not yet checked.
+// As on the command line. Text is not checked yet.
 struct SwitchFlags {
   std::vector<std::string> ports;
   std::string rate = "1G";
@@ -23,18 +23,13 @@ struct SwitchFlags {
   std::string queue = "0";
   std::string ecn;
   bool ecn_at_dequeue = false;
-  bool pfc = false;
-  double pfc_alpha = PfcConfig().alpha;
-  bool trim = false;
-  bool telemetry = false;
   std::string delay = "1us";
-  double loss = 0;
   std::string nic_queue = "4M";
   int control_tc = 184;
   std::string sample = "100us";
-  uint64_t seed = 1;
-  double seconds = 0;
-  double interval = 0;
+  LiveSwitchConfig config;  // what other flags set
+  double seconds = 0;       // 0: until interrupted
+  double interval = 0;      // 0: none
   bool spin = false;
   std::string json_file;
   std::string queue_log;
@@ -44,7 +39,7 @@ struct SwitchFlags {
 
 void add_switch_flags(CLI::App& app, SwitchFlags& flags);
 
-// What a port's name begins with that is a DPDK device.
+// The names of ports on DPDK devices begin with this.
 inline constexpr std::string_view kDpdkPort = "dpdk:";
 
 struct SwitchPlan {

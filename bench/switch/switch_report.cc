@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <utility>
 
 namespace pacecar {
 namespace {
@@ -16,34 +16,24 @@ double mbps(Bytes bytes, Duration time) {
   return time.ns() > 0 ? static_cast<double>(bytes) * 8e-6 / time.seconds() : 0;
 }
 
-// What happened between two looks at the same port.
-struct Difference {
-  uint64_t frames = 0;  // on the cable to the port
-  Bytes bytes = 0;      // with Ethernet's overhead
-  uint64_t came_in = 0;
-  uint64_t marked = 0;
-  uint64_t trimmed = 0;
-  uint64_t dropped = 0;
-  uint64_t nic_dropped = 0;
-  uint64_t missed = 0;
-  uint64_t too_long = 0;
-  uint64_t refused = 0;
-  Duration paused;
+struct Figure {
+  const char* key;
+  uint64_t (*value)(const PortCounts& counts);
 };
 
-Difference between(const PortCounts& before, const PortCounts& after) {
-  return {.frames = after.egress.sent_packets - before.egress.sent_packets,
-          .bytes = after.egress.sent_bytes - before.egress.sent_bytes,
-          .came_in = after.port.received_frames - before.port.received_frames,
-          .marked = after.egress.marked - before.egress.marked,
-          .trimmed = after.egress.trimmed - before.egress.trimmed,
-          .dropped = after.egress.dropped - before.egress.dropped,
-          .nic_dropped = after.nic_dropped - before.nic_dropped,
-          .missed = after.port.missed - before.port.missed,
-          .too_long = after.port.too_long - before.port.too_long,
-          .refused = after.port.refused - before.port.refused,
-          .paused = after.paused - before.paused};
-}
+constexpr Figure kFigures[] = {
+    {"received_frames", [](const PortCounts& counts) { return counts.port.received_frames; }},
+    // On the cable to the port, with Ethernet's overhead.
+    {"sent_frames", [](const PortCounts& counts) { return counts.egress.sent_packets; }},
+    {"sent_bytes", [](const PortCounts& counts) { return counts.egress.sent_bytes; }},
+    {"marked", [](const PortCounts& counts) { return counts.egress.marked; }},
+    {"trimmed", [](const PortCounts& counts) { return counts.egress.trimmed; }},
+    {"dropped", [](const PortCounts& counts) { return counts.egress.dropped; }},
+    {"nic_dropped", [](const PortCounts& counts) { return counts.nic_dropped; }},
+    {"missed", [](const PortCounts& counts) { return counts.port.missed; }},
+    {"too_long", [](const PortCounts& counts) { return counts.port.too_long; }},
+    {"refused", [](const PortCounts& counts) { return counts.port.refused; }},
+};
 
 Json queue_json(const Histogram& samples, Bytes now, Bytes most) {
   return {{"now_bytes", now},
@@ -53,29 +43,28 @@ Json queue_json(const Histogram& samples, Bytes now, Bytes most) {
           {"samples", samples.count()}};
 }
 
-Json port_json(const std::string& name, const Difference& did, Duration time) {
-  return {{"name", name},
-          {"received_frames", did.came_in},
-          {"sent_frames", did.frames},
-          {"sent_bytes", did.bytes},
-          {"sent_mbps", mbps(did.bytes, time)},
-          {"marked", did.marked},
-          {"trimmed", did.trimmed},
-          {"dropped", did.dropped},
-          {"nic_dropped", did.nic_dropped},
-          {"missed", did.missed},
-          {"too_long", did.too_long},
-          {"refused", did.refused},
-          {"paused_us", did.paused.us()}};
+// What happened at a port between two looks at it, `time` apart.
+Json port_json(const std::string& name, const PortCounts& before, const PortCounts& after,
+               Duration time, Json queue) {
+  Json figures = {{"name", name},
+                  {"paused_us", (after.paused - before.paused).us()},
+                  {"queue", std::move(queue)}};
+  for (const auto& [key, value] : kFigures) figures[key] = value(after) - value(before);
+  figures["sent_mbps"] = mbps(figures["sent_bytes"].get<Bytes>(), time);
+  return figures;
 }
 
-std::string port_line(const std::string& name, const Difference& did, Duration time,
-                      const Json& queue) {
+std::string port_line(const Json& port) {
+  const auto count = [](const Json& figures, const char* key) {
+    return figures[key].get<uint64_t>();
+  };
+  const Json& queue = port["queue"];
   return fmt::format("{:<12} {:>9} {:>9.1f} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9}\n",
-                     name, did.frames, mbps(did.bytes, time), did.marked, did.trimmed, did.dropped,
-                     did.nic_dropped + did.missed, queue["now_bytes"].get<Bytes>(),
-                     queue["p50_bytes"].get<Bytes>(), queue["p99_bytes"].get<Bytes>(),
-                     queue["max_bytes"].get<Bytes>());
+                     port["name"].get<std::string>(), count(port, "sent_frames"),
+                     port["sent_mbps"].get<double>(), count(port, "marked"), count(port, "trimmed"),
+                     count(port, "dropped"), count(port, "nic_dropped") + count(port, "missed"),
+                     count(queue, "now_bytes"), count(queue, "p50_bytes"),
+                     count(queue, "p99_bytes"), count(queue, "max_bytes"));
 }
 
 std::string heading() {
@@ -92,10 +81,10 @@ Json late_json(const Histogram& late) {
 }
 
 std::string late_text(const Histogram& late) {
+  const Json ns = late_json(late);
   return fmt::format("p50 {:.1f} us, p99 {:.1f} us, max {:.1f} us",
-                     static_cast<double>(late.value_at_percentile(50)) * 1e-3,
-                     static_cast<double>(late.value_at_percentile(99)) * 1e-3,
-                     static_cast<double>(late.max()) * 1e-3);
+                     ns["p50_ns"].get<double>() * 1e-3, ns["p99_ns"].get<double>() * 1e-3,
+                     ns["max_ns"].get<double>() * 1e-3);
 }
 
 }  // namespace
@@ -105,8 +94,6 @@ SwitchReport::SwitchReport(LiveSwitch& live, Instant begin)
   for (size_t i = 0; i < ports_.size(); ++i) ports_[i].name = live.port(i).name();
 }
 
-SwitchReport::~SwitchReport() = default;
-
 std::string SwitchReport::end_interval(Instant now) {
   const Duration time = now - end_;
   Json ports = Json::array();
@@ -114,14 +101,12 @@ std::string SwitchReport::end_interval(Instant now) {
   for (size_t i = 0; i < ports_.size(); ++i) {
     Port& port = ports_[i];
     PortCounts counts = live_.take_counts(i);
-    const Difference did = between(port.last, counts);
     port.queue_bytes.merge(counts.queue_bytes);
     port.queue_max_bytes = std::max(port.queue_max_bytes, counts.egress.queue_max_bytes);
-    Json queue =
-        queue_json(counts.queue_bytes, counts.egress.queue_bytes, counts.egress.queue_max_bytes);
-    text += port_line(port.name, did, time, queue);
-    ports.push_back(port_json(port.name, did, time));
-    ports.back()["queue"] = std::move(queue);
+    ports.push_back(port_json(
+        port.name, port.last, counts, time,
+        queue_json(counts.queue_bytes, counts.egress.queue_bytes, counts.egress.queue_max_bytes)));
+    text += port_line(ports.back());
     counts.queue_bytes = {};
     port.last = std::move(counts);
   }
@@ -132,24 +117,24 @@ std::string SwitchReport::end_interval(Instant now) {
   return text;
 }
 
+Json SwitchReport::ports_json() const {
+  Json ports = Json::array();
+  for (const Port& port : ports_) {
+    ports.push_back(port_json(
+        port.name, {}, port.last, end_ - begin_,
+        queue_json(port.queue_bytes, port.last.egress.queue_bytes, port.queue_max_bytes)));
+  }
+  return ports;
+}
+
 std::string SwitchReport::summary() const {
   std::string text = heading();
-  for (const Port& port : ports_) {
-    const Json queue =
-        queue_json(port.queue_bytes, port.last.egress.queue_bytes, port.queue_max_bytes);
-    text += port_line(port.name, between({}, port.last), end_ - begin_, queue);
-  }
+  for (const Json& port : ports_json()) text += port_line(port);
   text += fmt::format("frames left late: {}\n", late_text(live_.lateness()));
   return text + fmt::format("frames entered late: {}\n", late_text(live_.entry_lateness()));
 }
 
 Json SwitchReport::to_json() const {
-  Json ports = Json::array();
-  for (const Port& port : ports_) {
-    ports.push_back(port_json(port.name, between({}, port.last), end_ - begin_));
-    ports.back()["queue"] =
-        queue_json(port.queue_bytes, port.last.egress.queue_bytes, port.queue_max_bytes);
-  }
   const FabricCounters counters = live_.counters();
   return {{"schema_version", kSchemaVersion},
           {"begin_s", begin_.ns() * 1e-9},
@@ -158,7 +143,7 @@ Json SwitchReport::to_json() const {
           {"pauses", counters.pauses},
           {"left_late", late_json(live_.lateness())},
           {"entered_late", late_json(live_.entry_lateness())},
-          {"ports", std::move(ports)},
+          {"ports", ports_json()},
           {"intervals", intervals_}};
 }
 

@@ -1,8 +1,8 @@
-// The figures of a live switch, interval by interval and of the whole time: as text and as JSON.
+// The figures of a live switch, of each interval and of the whole time, as text and as JSON.
 // Thread rule: one thread.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -15,11 +15,8 @@ namespace pacecar {
 class SwitchReport {
  public:
   SwitchReport(LiveSwitch& live, Instant begin);
-  ~SwitchReport();
-  SwitchReport(const SwitchReport&) = delete;
-  SwitchReport& operator=(const SwitchReport&) = delete;
 
-  // Ends the interval that began with the last one's end. Its lines, one per port.
+  // Ends the interval that began when the last one ended. Returns its lines, one per port.
   std::string end_interval(Instant now);
   // Of the whole time, up to the last end_interval().
   std::string summary() const;
@@ -28,10 +25,12 @@ class SwitchReport {
  private:
   struct Port {
     std::string name;
-    PortCounts last;        // since the begin, but for the samples
+    PortCounts last;        // since the begin, without samples
     Histogram queue_bytes;  // of the whole time
     Bytes queue_max_bytes = 0;
   };
+
+  nlohmann::json ports_json() const;  // of the whole time
 
   LiveSwitch& live_;
   Instant begin_;

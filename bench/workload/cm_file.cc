@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -26,11 +28,12 @@ class CmFile {
 
   Result<Workload> parse(std::string_view text) {
     const std::vector<TextLine> lines = text_lines(text);
-    // Flows name hosts and triggers, wherever those are defined.
+    // Flows are read last: they may name triggers that later lines define.
     for (const TextLine& line : lines) {
       if (is_flow(line)) continue;
       RETURN_IF_ERROR(line.words[0] == "trigger" ? take_trigger(line) : take_header(line));
     }
+    workload_.hosts = static_cast<uint32_t>(hosts_.number);
     if (workload_.hosts == 0) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{}: the number of hosts is missing; add a line 'Nodes N'", file_));
@@ -62,21 +65,22 @@ class CmFile {
     if (name == "Failures" || name == "failure") {
       return bad(line, "failures belong to the experiment; remove them here and give them there");
     }
-    const bool known = name == "Nodes" || name == "Connections" || name == "Triggers";
-    if (!known) {
+    Header* const header = name == "Nodes"         ? &hosts_
+                           : name == "Connections" ? &connections_
+                           : name == "Triggers"    ? &triggers_
+                                                   : nullptr;
+    if (header == nullptr) {
       return bad(line, fmt::format("'{}' begins no line of a .cm file; write Nodes, Connections, "
                                    "Triggers, 'SOURCE->DESTINATION ...' or 'trigger ...'",
                                    shown(name)));
     }
-    const uint64_t max = name == "Nodes" ? kMaxHosts : kMaxNumber;
+    const uint64_t max = header == &hosts_ ? kMaxHosts : kMaxNumber;
     const auto number =
         line.words.size() == 2 ? parse_number(line.words[1], max) : std::optional<uint64_t>();
-    if (!number || (name == "Nodes" && *number == 0)) {
+    if (!number || (header == &hosts_ && *number == 0)) {
       return bad(line, fmt::format("write {} and one whole number up to {}", name, max));
     }
-    if (name == "Nodes") workload_.hosts = static_cast<uint32_t>(*number);
-    if (name == "Connections") connections_ = {line.number, *number};
-    if (name == "Triggers") triggers_ = {line.number, *number};
+    *header = {line.number, *number};
     return {};
   }
 
@@ -84,14 +88,11 @@ class CmFile {
     std::optional<uint64_t> id;
     std::optional<uint64_t> count;
     std::optional<WorkloadTrigger::Kind> kind;
+    constexpr std::string_view kKinds[] = {"oneshot", "multishot", "barrier"};  // by Kind
     for (size_t i = 1; i < line.words.size(); ++i) {
       const std::string_view word = line.words[i];
-      if (word == "oneshot") {
-        kind = WorkloadTrigger::Kind::kOneShot;
-      } else if (word == "multishot") {
-        kind = WorkloadTrigger::Kind::kMultiShot;
-      } else if (word == "barrier") {
-        kind = WorkloadTrigger::Kind::kBarrier;
+      if (const auto found = std::ranges::find(kKinds, word); found != std::end(kKinds)) {
+        kind = static_cast<WorkloadTrigger::Kind>(found - kKinds);
       } else if ((word == "id" || word == "count") && i + 1 < line.words.size()) {
         (word == "id" ? id : count) = parse_number(line.words[++i], kMaxNumber);
       } else {
@@ -101,7 +102,8 @@ class CmFile {
       }
     }
     if (id.value_or(0) == 0) return bad(line, "the trigger has no id; give it one from 1 on");
-    if (!kind) return bad(line, "say whether the trigger is oneshot, multishot or barrier");
+    if (!kind)
+      return bad(line, "the trigger has no kind; write oneshot, multishot or 'barrier count N'");
     const bool is_barrier = kind == WorkloadTrigger::Kind::kBarrier;
     if (is_barrier != (count.value_or(0) > 0)) {
       return bad(line, is_barrier ? "a barrier needs 'count N', at least 1"
@@ -126,13 +128,12 @@ class CmFile {
   Result<void> take_flow(const TextLine& line) {
     const size_t arrow = line.words[0].find("->");
     ASSIGN_OR_RETURN(const auto source, host_of(line, line.words[0].substr(0, arrow)));
-    const auto destination = host_of(line, line.words[0].substr(arrow + 2));
-    if (!destination) return tl::unexpected(destination.error());
-    if (source == *destination) {
+    ASSIGN_OR_RETURN(const auto destination, host_of(line, line.words[0].substr(arrow + 2)));
+    if (source == destination) {
       return bad(line, "the flow goes from a host to itself; give it another destination");
     }
     WorkloadFlow flow{
-        .source = source, .destination = *destination, .id = workload_.flows.size() + 1};
+        .source = source, .destination = destination, .id = workload_.flows.size() + 1};
     bool starts = false;
     for (size_t i = 1; i < line.words.size(); i += 2) {
       if (i + 1 == line.words.size()) {
@@ -215,6 +216,7 @@ class CmFile {
 
   const std::string& file_;
   Workload workload_;
+  Header hosts_;
   Header connections_;
   Header triggers_;
   std::unordered_map<uint32_t, uint32_t> trigger_index_;  // by id

@@ -9,11 +9,12 @@
 //   trigger id 1 oneshot
 //   trigger id 2 barrier count 1
 //
-// `start` is in microseconds after the begin of the run, or with a trigger after it fired; `size`
-// in bytes. send_done_trigger fires as the sender learns that the flow is done, recv_done_trigger
-// as the receiver has all of it; each may be given several times. A trigger is oneshot, multishot,
-// or barrier with a count (workload.h). Numbers of flows and triggers begin at 1; a flow without an
-// id has its place among the flows. Lines may come in any order; what follows a # is a comment.
+// `start` is in microseconds after the begin of the run, or after the flow's trigger has fired;
+// `size` is in bytes. send_done_trigger fires when the sender has the last acknowledgement,
+// recv_done_trigger when the receiver has all bytes; each may be given several times. A trigger is
+// oneshot, multishot, or barrier with a count (workload.h). Ids of flows and triggers begin at 1; a
+// flow without an id is numbered by its position. Lines may come in any order; a comment begins
+// with #.
 #pragma once
 
 #include <string>

@@ -13,7 +13,7 @@ Bytes share(Bytes bytes, uint64_t parts, uint64_t i) {
   return bytes / parts + (i < more ? 1 : 0);
 }
 
-// A host's neighbour in a ring has sent it one flow, and it has sent one itself.
+// One flow from the previous host of a ring has been received, and one to the next is done.
 After received_and_sent(uint32_t received, uint32_t sent) {
   return {.received = {received}, .sent = {sent}};
 }
@@ -42,8 +42,8 @@ Workload ring(const char* name, Hosts hosts, Bytes bytes, uint32_t steps) {
   return graph.take();
 }
 
-// Pieces of a message that pass from host to host: piece p leaves a host when it has arrived there
-// and piece p - 1 has left on the same way.
+// Pieces of a message that hosts forward: a host sends piece p when it has received it, and when
+// piece p - 1 to the same host is done.
 class PieceTree {
  public:
   PieceTree(FlowGraph& graph, Hosts hosts, Bytes bytes, uint32_t pieces)

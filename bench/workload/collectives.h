@@ -1,10 +1,9 @@
-// Collective operations as flows and triggers. Each step starts once the data that it passes on has
-// been received and the host's previous send of that kind is done, as the network libraries of
-// training do with a buffer of one slot. Reductions themselves take no time.
+// Collective operations as flows and triggers. A step starts when the data that it forwards has
+// been received and the host's previous send is done, as in collective libraries with a buffer of
+// one slot. Reductions take no time. Pure.
 //
-// `bytes` is the buffer of one host; a part of it need not be an even share, so that odd sizes
-// work. Expected of callers (workload_spec.cc checks): at least two different hosts, at least one
-// byte per share or piece.
+// `bytes` is the buffer of one host; shares differ by at most one byte. Expected of callers
+// (workload_spec.cc checks): at least two different hosts, at least one byte per share or piece.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@ namespace pacecar {
 // n hosts, n - 1 steps: host i ends with the sum of share i + 1. Each host sends and receives
 // bytes * (n - 1) / n.
 Workload reduce_scatter(Hosts hosts, Bytes bytes);
-// n - 1 steps in which every share goes round the ring; the same bytes.
+// n - 1 steps in which every share passes around the ring; as many bytes.
 Workload all_gather(Hosts hosts, Bytes bytes);
 // Both, one after the other: 2 (n - 1) steps.
 Workload ring_all_reduce(Hosts hosts, Bytes bytes);
@@ -34,8 +33,9 @@ Workload tree_broadcast(Hosts hosts, Bytes bytes, uint32_t pieces);
 Workload ring_broadcast(Hosts hosts, Bytes bytes, uint32_t pieces);
 
 // Pipeline-parallel training, one stage per host, by the one-forward-one-backward schedule:
-// activations of `bytes` go to the next stage, gradients of as many to the one before. `compute` is
-// what a stage needs for one microbatch, one way; it begins when the stage's last send is done.
+// activations of `bytes` go to the next stage, gradients of as many to the previous one. `compute`
+// is a stage's time for one microbatch, forward or backward; it begins when the stage's last send
+// is done.
 Workload pipeline_parallel(Hosts hosts, Bytes bytes, uint32_t microbatches, Duration compute);
 
 }  // namespace pacecar

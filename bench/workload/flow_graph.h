@@ -1,5 +1,5 @@
-// Flows that wait for one another: which flows must have arrived, or left, before one starts.
-// Turned into the triggers of a Workload.
+// Flows that wait for one another: makes the triggers of a Workload from the flows that must have
+// been received, or acknowledged, before a flow starts. Pure.
 #pragma once
 
 #include <cstddef>
@@ -14,17 +14,15 @@
 
 namespace pacecar {
 
-// What can be told of a workload without running it.
-
-// The first flow that starts in no run: its trigger fires too seldom, or waits for the flow itself.
-// Nothing when all start. Expects indexes of triggers to be in range.
+// The first flow that can never start: its trigger fires too seldom, or waits for the flow itself.
+// Nothing when all start. Expects indices of triggers to be in range.
 std::optional<size_t> never_starting_flow(const Workload& workload);
 
-// The hosts that take part in something, in the order of their roles.
+// The hosts that take part in a workload, in the order of their roles.
 using Hosts = std::span<const uint32_t>;
 
-// What must have happened before a flow starts: flows that were received, flows whose sender knows
-// them done. By index.
+// The flows, by index, that must be done before a flow starts: received completely, or acknowledged
+// completely.
 struct After {
   std::vector<uint32_t> received;
   std::vector<uint32_t> sent;
@@ -39,7 +37,7 @@ class FlowGraph {
   // Returns the flow's index; indexes ascend from 0.
   uint32_t add(uint32_t source, uint32_t destination, Bytes bytes, Duration start = {});
   uint32_t add_after(const After& after, uint32_t source, uint32_t destination, Bytes bytes);
-  // `flow` starts when all of that has happened, its `start` later. Once per flow.
+  // `flow` starts its `start` after all of these. Called once per flow.
   void start_after(uint32_t flow, const After& after);
 
   // A new trigger's index.

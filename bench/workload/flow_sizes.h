@@ -1,5 +1,5 @@
-// A distribution of flow sizes, as points of its cumulative distribution function with straight
-// lines between them; the first line begins at one byte. Immutable.
+// A distribution of flow sizes: points of its cumulative distribution function, with linear
+// interpolation between them, from one byte on. Immutable.
 #pragma once
 
 #include <string_view>
@@ -13,12 +13,12 @@ namespace pacecar {
 class FlowSizes {
  public:
   // "WebSearch" or "FB_Hadoop" (as in "HPCC: High Precision Congestion Control", SIGCOMM 2019,
-  // section 5.1), or lines of one's own, `bytes percent`, both ascending, the last with 100
-  // percent. Errors: kInvalidArgument, naming the line.
+  // section 5.1), or a text with lines `bytes percent`, both ascending, the last with 100 percent.
+  // Errors: kInvalidArgument, naming the line.
   static Result<FlowSizes> make(std::string_view name_or_text);
 
   double mean() const;
-  // The size below which a share of 0 <= `fraction` < 1 of all flows is; at least 1.
+  // The quantile: a share of `fraction` of all flows is smaller. 0 <= `fraction` < 1; at least 1 B.
   Bytes at(double fraction) const;
 
  private:

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <utility>
 #include <vector>
@@ -11,29 +10,6 @@
 #include "transport/base/prng.h"
 
 namespace pacecar {
-namespace {
-
-// Uniform over 0 <= x < 1.
-double draw_fraction(Prng& prng) { return static_cast<double>(prng.next_u64() >> 11) * 0x1p-53; }
-
-}  // namespace
-
-Workload pairs(Hosts hosts, Bytes bytes) {
-  FlowGraph graph("pairs");
-  for (size_t i = 0; i + 1 < hosts.size(); i += 2) graph.add(hosts[i], hosts[i + 1], bytes);
-  return graph.take();
-}
-
-Workload incast(Hosts hosts, uint32_t receivers, uint32_t senders, Bytes bytes, Duration stagger) {
-  FlowGraph graph("incast");
-  for (uint32_t i = 0; i < receivers; ++i) {
-    for (uint32_t j = 0; j < senders; ++j) {
-      graph.add(hosts[receivers + i * senders + j], hosts[i], bytes, stagger * j);
-    }
-  }
-  return graph.take();
-}
-
 Result<Workload> permutation(Hosts hosts, uint32_t hosts_per_leaf, Bytes bytes, uint64_t seed) {
   const size_t n = hosts.size();
   // Leaf by leaf, so that a host's partner at the distance of the largest leaf's size is on another
@@ -56,7 +32,7 @@ Result<Workload> permutation(Hosts hosts, uint32_t hosts_per_leaf, Bytes bytes, 
   std::vector<uint32_t> to(n);
   for (size_t i = 0; i < n; ++i) to[i] = from[(i + widest) % n];
 
-  // Random exchanges that keep the rule mix it well.
+  // Random exchanges that send no host to its own leaf.
   const auto may = [&](uint32_t a, uint32_t b) { return a / hosts_per_leaf != b / hosts_per_leaf; };
   Prng prng(seed);
   constexpr size_t kExchangesPerHost = 32;
@@ -76,8 +52,8 @@ Workload all_to_all(Hosts hosts, uint32_t parallel, Bytes bytes) {
   const uint32_t others = n - 1;
   const uint32_t at_once = parallel == 0 ? others : std::min(parallel, others);
   const uint32_t stride = others / at_once;
-  // How far on round the circle of hosts each next destination is: `at_once` of them spread evenly,
-  // then their neighbours, and in the end those that no even spread contains.
+  // The distance of each next destination around the circle of hosts: first `at_once` of them
+  // spread evenly, then their neighbours, at last those that remain.
   std::vector<uint32_t> steps;
   for (uint32_t i = 0; i < stride; ++i) {
     for (uint32_t j = 0; j < at_once; ++j) steps.push_back(1 + i + j * stride);
@@ -99,33 +75,6 @@ Workload all_to_all(Hosts hosts, uint32_t parallel, Bytes bytes) {
       flow.trigger = waits;
       if (fires != kNoTrigger) flow.on_sent = {fires};
     }
-  }
-  return graph.take();
-}
-
-Result<Workload> random_flows(Hosts hosts, const FlowSizes& sizes, const RandomFlows& config,
-                              uint64_t seed) {
-  constexpr double kMaxFlows = 10'000'000;
-  // Flows per nanosecond of all hosts together.
-  const auto n = static_cast<double>(hosts.size());
-  const double arrivals =
-      n * config.load * static_cast<double>(config.rate.bps()) / 8e9 / sizes.mean();
-  const auto length = static_cast<double>(config.length.ns());
-  if (arrivals * length > kMaxFlows) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("random flows: about {:.3g} flows would start; shorten the length or "
-                            "lower the load to stay below {:.3g}",
-                            arrivals * length, kMaxFlows));
-  }
-  FlowGraph graph("random flows");
-  Prng prng(seed);
-  for (double now = 0;;) {
-    now -= std::log1p(-draw_fraction(prng)) / arrivals;
-    if (now >= length) break;
-    const uint64_t from = prng.below(hosts.size());
-    const uint64_t to = (from + 1 + prng.below(hosts.size() - 1)) % hosts.size();
-    graph.add(hosts[from], hosts[to], sizes.at(draw_fraction(prng)),
-              Duration::from_ns(static_cast<int64_t>(now)));
   }
   return graph.take();
 }

@@ -1,5 +1,5 @@
-// Workloads without steps: who sends to whom, how much, and when. Collectives are in collectives.h.
-// Random ones draw from a Prng of `seed`: the same arguments give the same flows.
+// Workloads without steps: source, destination, bytes and start of each flow. The same arguments
+// give the same flows. Pure.
 //
 // Expected of callers (workload_spec.cc checks): at least two hosts, all different, and `bytes` of
 // at least 1, unless a function says more.
@@ -8,36 +8,17 @@
 #include <cstdint>
 
 #include "bench/workload/flow_graph.h"
-#include "bench/workload/flow_sizes.h"
 #include "bench/workload/workload.h"
 #include "transport/base/result.h"
 
 namespace pacecar {
 
-// The 1st host sends to the 2nd, the 3rd to the 4th, and so on; an even number of hosts.
-Workload pairs(Hosts hosts, Bytes bytes);
-
-// Each of the first `receivers` hosts has `senders` of the following ones to itself, of which each
-// starts `stagger` after the one before. Needs receivers * (1 + senders) hosts.
-Workload incast(Hosts hosts, uint32_t receivers, uint32_t senders, Bytes bytes, Duration stagger);
-
-// Each host sends to one host and receives from one, never itself nor one of the same leaf, which
-// is host / hosts_per_leaf. Errors: kInvalidArgument when a leaf has more than half of the hosts.
+// Each host sends to one host and receives from one, both on other leaves. A host's leaf is host /
+// hosts_per_leaf. Errors: kInvalidArgument when a leaf has more than half of the hosts.
 Result<Workload> permutation(Hosts hosts, uint32_t hosts_per_leaf, Bytes bytes, uint64_t seed);
 
-// Each host sends to all others, at most `parallel` flows at a time (0: all): when one is done, the
-// next starts.
+// Each host sends to all others, at most `parallel` flows at a time (0: all): when a flow is done,
+// the next one starts.
 Workload all_to_all(Hosts hosts, uint32_t parallel, Bytes bytes);
-
-// What fills each host's link to a share of `load` on the average.
-struct RandomFlows {
-  double load = 0.5;
-  Rate rate;        // of a host's link
-  Duration length;  // flows start within 0 .. length
-};
-// Each host starts flows as a Poisson process, to other hosts at random. Errors: kInvalidArgument
-// for more flows than can be run.
-Result<Workload> random_flows(Hosts hosts, const FlowSizes& sizes, const RandomFlows& config,
-                              uint64_t seed);
 
 }  // namespace pacecar

@@ -1,6 +1,5 @@
 // What the hosts of an experiment send to each other: flows, and what starts each of them.
-// Pure data. Generators are in generators.h and collectives.h, the reader of .cm files in
-// cm_file.h.
+// Plain data.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +12,17 @@ namespace pacecar {
 
 inline constexpr uint32_t kNoTrigger = ~0U;
 
-// One message from one host to another. Where several processes of a host take part, each is a host
-// here, by its number (transport/sim/topology.h).
+// One message from one host to another. If hosts have several processes, these are the numbers of
+// processes (transport/sim/topology.h).
 struct WorkloadFlow {
   uint32_t source = 0;
   uint32_t destination = 0;
   Bytes bytes = 0;
-  Duration start;                 // after the begin of the run; with a trigger: after it fired
-  uint32_t trigger = kNoTrigger;  // index into Workload::triggers; none: starts by itself
-  // Fired when the flow is done: `on_sent` as the sender learns it (last acknowledgement),
-  // `on_received` as the receiver has everything.
+  Duration start;  // after the begin of the run; with a trigger: after it fired
+  uint32_t trigger =
+      kNoTrigger;  // index into Workload::triggers; none: the flow waits for no other
+  // Triggers that the flow fires: `on_sent` when its sender has the last acknowledgement,
+  // `on_received` when its receiver has all bytes.
   std::vector<uint32_t> on_sent;
   std::vector<uint32_t> on_received;
   uint32_t job = 0;  // index into Workload::jobs
@@ -39,9 +39,9 @@ struct WorkloadTrigger {
   uint32_t count = 1;
 };
 
-// Flows that belong together: results are reported per job, and each may have a congestion control
-// of its own (empty: the experiment's). Where links are shared by weight, a flow of weight 2 gets
-// twice what one of weight 1 does.
+// A group of flows with results of its own. It may have its own congestion control (empty: the
+// experiment's). Where links are shared by weight, a flow of weight 2 gets twice the rate of one of
+// weight 1.
 struct WorkloadJob {
   std::string name;
   std::string congestion_control;

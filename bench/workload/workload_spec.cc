@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <span>
@@ -15,6 +16,7 @@
 #include "bench/workload/flow_sizes.h"
 #include "bench/workload/generators.h"
 #include "bench/workload/workload.h"
+#include "transport/base/check.h"
 #include "transport/base/prng.h"
 #include "transport/base/return_if_error.h"
 
@@ -27,28 +29,20 @@ void shift_triggers(WorkloadFlow& flow, uint32_t by) {
   for (uint32_t& trigger : flow.on_received) trigger += by;
 }
 
-// A workload of hosts as one of processes: several per host, which share its NIC. Pure.
-
-// A copy of `hosts` for each place in `places`: its flows go between the processes of that place,
-// which are number host * per_host + place. All copies start together, and each waits for its own
-// flows only. Bytes are those of `hosts` in each copy, or divided among the copies. Ids go on from
-// copy to copy.
-enum class CopyBytes : uint8_t { kWhole, kDivided };
-
-Workload on_processes(const Workload& hosts, uint32_t per_host, std::span<const uint32_t> places,
-                      CopyBytes bytes) {
+// A copy of `hosts` for each of `processes`: its flows go between the processes of that number in
+// each host. All copies start together, and each waits for its own flows only. `split` divides the
+// bytes of each flow among the copies. Ids go on from copy to copy.
+Workload on_processes(const Workload& hosts, uint32_t per_host, Hosts processes, bool split) {
   Workload all{.name = hosts.name, .hosts = hosts.hosts * per_host, .jobs = hosts.jobs};
   uint64_t ids = 0;  // of one copy
   for (const WorkloadFlow& flow : hosts.flows) ids = std::max(ids, flow.id + 1);
-  for (size_t copy = 0; copy < places.size(); ++copy) {
+  for (size_t copy = 0; copy < processes.size(); ++copy) {
     const auto first_trigger = static_cast<uint32_t>(all.triggers.size());
     for (WorkloadFlow flow : hosts.flows) {
-      flow.source = flow.source * per_host + places[copy];
-      flow.destination = flow.destination * per_host + places[copy];
+      flow.source = flow.source * per_host + processes[copy];
+      flow.destination = flow.destination * per_host + processes[copy];
       flow.id += copy * ids;
-      if (bytes == CopyBytes::kDivided) {
-        flow.bytes = std::max<Bytes>(flow.bytes / places.size(), 1);
-      }
+      if (split) flow.bytes = std::max<Bytes>(flow.bytes / processes.size(), 1);
       shift_triggers(flow, first_trigger);
       all.flows.push_back(std::move(flow));
     }
@@ -57,7 +51,7 @@ Workload on_processes(const Workload& hosts, uint32_t per_host, std::span<const 
   return all;
 }
 
-// Beyond this neither memory nor patience suffices.
+// A run of more flows takes too much memory and time.
 constexpr uint64_t kMaxFlows = 10'000'000;
 
 template <typename... Args>
@@ -87,11 +81,12 @@ Result<Workload> make_pairs(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
     return unfit(spec, "hosts has {} entries; give an even number: source, destination, ...",
                  hosts.size());
   }
-  return pairs(hosts, spec.bytes);
+  FlowGraph graph("pairs");
+  for (size_t i = 0; i < hosts.size(); i += 2) graph.add(hosts[i], hosts[i + 1], spec.bytes);
+  return graph.take();
 }
 
 Result<Workload> make_incast(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
-  if (spec.receivers == 0) return unfit(spec, "receivers is 0; give at least 1");
   const size_t left = hosts.size() - std::min<size_t>(hosts.size(), spec.receivers);
   const size_t most = left / spec.receivers;
   if (spec.senders > most || most == 0) {
@@ -101,26 +96,49 @@ Result<Workload> make_incast(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
                  hosts.size(), most, spec.senders, spec.receivers);
   }
   const auto senders = spec.senders == 0 ? static_cast<uint32_t>(most) : spec.senders;
-  return incast(hosts, spec.receivers, senders, spec.bytes, spec.stagger);
+  FlowGraph graph("incast");
+  for (uint32_t i = 0; i < spec.receivers; ++i) {
+    for (uint32_t j = 0; j < senders; ++j) {
+      graph.add(hosts[spec.receivers + i * senders + j], hosts[i], spec.bytes, spec.stagger * j);
+    }
+  }
+  return graph.take();
 }
 
 Result<Workload> make_permutation(const WorkloadSpec& spec, Hosts hosts, uint64_t seed) {
-  if (spec.hosts_per_leaf == 0) return unfit(spec, "hosts_per_leaf is 0; give at least 1");
   return permutation(hosts, spec.hosts_per_leaf, spec.bytes, seed);
 }
 
 Result<Workload> make_random_flows(const WorkloadSpec& spec, Hosts hosts, uint64_t seed) {
-  if (!(spec.load > 0 && spec.load <= 10)) {
-    return unfit(spec, "load is {}; give a share of the link above 0, such as 0.5", spec.load);
-  }
   if (spec.rate == Rate()) return unfit(spec, "rate is 0; give that of a host's link");
   const auto sizes = FlowSizes::make(spec.sizes);
   if (!sizes) return unfit(spec, "{}", sizes.error().message);
-  return random_flows(hosts, *sizes, {.load = spec.load, .rate = spec.rate, .length = spec.length},
-                      seed);
+  // Flows per nanosecond of all hosts together.
+  const auto n = static_cast<double>(hosts.size());
+  const double arrivals =
+      n * spec.load * static_cast<double>(spec.rate.bps()) / 8e9 / sizes->mean();
+  const auto end = static_cast<double>(spec.length.ns());
+  if (arrivals * end > static_cast<double>(kMaxFlows)) {
+    return unfit(spec,
+                 "about {:.3g} flows would start; shorten the length or lower the load to stay "
+                 "below {}",
+                 arrivals * end, kMaxFlows);
+  }
+  FlowGraph graph("random flows");
+  Prng prng(seed);
+  const auto fraction = [&prng] { return static_cast<double>(prng.next_u64() >> 11) * 0x1p-53; };
+  for (double now = 0;;) {
+    now -= std::log1p(-fraction()) / arrivals;
+    if (now >= end) break;
+    const uint64_t from = prng.below(hosts.size());
+    const uint64_t to = (from + 1 + prng.below(hosts.size() - 1)) % hosts.size();
+    graph.add(hosts[from], hosts[to], sizes->at(fraction()),
+              Duration::from_ns(static_cast<int64_t>(now)));
+  }
+  return graph.take();
 }
 
-// `flows` made of messages in `parts` parts each.
+// Refuses too many flows, and messages too small for `parts` parts.
 Result<void> check_parts(const WorkloadSpec& spec, uint64_t flows, uint64_t parts) {
   if (spec.bytes < parts) {
     return unfit(spec, "{} bytes cannot be cut into {} parts; raise bytes", spec.bytes, parts);
@@ -141,7 +159,6 @@ Result<Workload> make_ring(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
 
 template <Workload (*kMake)(Hosts, Bytes, uint32_t)>
 Result<Workload> make_pieces(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
-  if (spec.pieces == 0) return unfit(spec, "pieces is 0; give at least 1");
   return check_parts(spec, 2 * hosts.size() * spec.pieces, spec.pieces).map([&] {
     return kMake(hosts, spec.bytes, spec.pieces);
   });
@@ -168,55 +185,52 @@ Result<Workload> make_hierarchical(const WorkloadSpec& spec, Hosts hosts, uint64
 }
 
 Result<Workload> make_pipeline(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
-  if (spec.microbatches == 0) return unfit(spec, "microbatches is 0; give at least 1");
   return check_parts(spec, 2 * hosts.size() * spec.microbatches, 1).map([&] {
     return pipeline_parallel(hosts, spec.bytes, spec.microbatches, spec.compute);
   });
 }
 
-struct Kind {
-  std::string_view name;
-  Result<Workload> (*make)(const WorkloadSpec& spec, Hosts hosts, uint64_t seed);
-};
-
 constexpr std::array kKinds = {
-    Kind{"file", make_file},
-    Kind{"pairs", make_pairs},
-    Kind{"incast", make_incast},
-    Kind{"permutation", make_permutation},
-    Kind{"all_to_all", make_all_to_all},
-    Kind{"random_flows", make_random_flows},
-    Kind{"ring_all_reduce", make_ring<ring_all_reduce>},
-    Kind{"hierarchical_all_reduce", make_hierarchical},
-    Kind{"tree_all_reduce", make_pieces<tree_all_reduce>},
-    Kind{"reduce_scatter", make_ring<reduce_scatter>},
-    Kind{"all_gather", make_ring<all_gather>},
-    Kind{"ring_broadcast", make_pieces<ring_broadcast>},
-    Kind{"tree_broadcast", make_pieces<tree_broadcast>},
-    Kind{"pipeline", make_pipeline},
+    WorkloadKind{"incast", "bytes senders receivers stagger ",
+                 "senders send to each receiver at once", make_incast},
+    WorkloadKind{"permutation", "bytes hosts_per_leaf ",
+                 "each host sends to one and receives from one", make_permutation},
+    WorkloadKind{"pairs", "bytes ", "the 1st host sends to the 2nd, the 3rd to the 4th, ...",
+                 make_pairs},
+    WorkloadKind{"all_to_all", "bytes parallel ",
+                 "each host sends to all others, some or all at a time", make_all_to_all},
+    WorkloadKind{"random_flows", "sizes load rate length ",
+                 "Poisson arrivals, sizes from a distribution (WebSearch, FB_Hadoop)",
+                 make_random_flows},
+    WorkloadKind{"ring_all_reduce", "bytes ", "reduce-scatter and all-gather along a ring",
+                 make_ring<ring_all_reduce>},
+    WorkloadKind{"hierarchical_all_reduce", "bytes hosts_per_server ",
+                 "all-reduce within servers, between them, within", make_hierarchical},
+    WorkloadKind{"tree_all_reduce", "bytes pieces ", "all-reduce up and down a binary tree",
+                 make_pieces<tree_all_reduce>},
+    WorkloadKind{"reduce_scatter", "bytes ", "reduce-scatter along a ring",
+                 make_ring<reduce_scatter>},
+    WorkloadKind{"all_gather", "bytes ", "all-gather along a ring", make_ring<all_gather>},
+    WorkloadKind{"ring_broadcast", "bytes pieces ", "from the first host along the others",
+                 make_pieces<ring_broadcast>},
+    WorkloadKind{"tree_broadcast", "bytes pieces ", "from the first host down a binary tree",
+                 make_pieces<tree_broadcast>},
+    WorkloadKind{"pipeline", "bytes microbatches compute ",
+                 "pipeline parallelism, one stage per host", make_pipeline},
+    WorkloadKind{"mixture", "job ", "several jobs side by side", nullptr},
 };
 
-std::string kind_names() {
-  std::string names;
-  for (const Kind& kind : kKinds) names += fmt::format("{}, ", kind.name);
-  return names + "mixture";
-}
-
-// `chosen`, or where it is empty all, of so many; none twice, and none that is not there.
+// `chosen` numbers below `number`; all of them if none is chosen. None may be chosen twice.
 Result<std::vector<uint32_t>> chosen_of(const WorkloadSpec& spec, std::vector<uint32_t> chosen,
-                                        uint32_t number, std::string_view key, std::string_view one,
-                                        std::string_view cure) {
+                                        uint32_t number, std::string_view one) {
   if (chosen.empty()) {
     chosen.resize(number);
     std::iota(chosen.begin(), chosen.end(), 0U);
   }
   std::vector<bool> taken(number, false);
   for (const uint32_t each : chosen) {
-    if (each >= number) {
-      return unfit(spec, "{} names {} {}, but {}", key, one, each,
-                   fmt::format(fmt::runtime(cure), number));
-    }
-    if (taken[each]) return unfit(spec, "{} names {} {} twice; name it once", key, one, each);
+    PACECAR_CHECK(each < number);
+    if (taken[each]) return unfit(spec, "it names {} {} twice; name it once", one, each);
     taken[each] = true;
   }
   return chosen;
@@ -224,8 +238,7 @@ Result<std::vector<uint32_t>> chosen_of(const WorkloadSpec& spec, std::vector<ui
 
 // The hosts that take part, in their order.
 Result<std::vector<uint32_t>> take_part(const WorkloadSpec& spec, uint32_t hosts, uint64_t seed) {
-  ASSIGN_OR_RETURN(auto members, chosen_of(spec, spec.hosts, hosts, "hosts", "host",
-                                           "the network has {}; name hosts below that"));
+  ASSIGN_OR_RETURN(auto members, chosen_of(spec, spec.hosts, hosts, "host"));
   if (members.size() < 2) {
     return unfit(spec, "{} hosts take part; let at least 2", members.size());
   }
@@ -238,28 +251,15 @@ Result<std::vector<uint32_t>> take_part(const WorkloadSpec& spec, uint32_t hosts
   return members;
 }
 
-// The places in a host whose processes take part.
-Result<std::vector<uint32_t>> places(const WorkloadSpec& spec, uint32_t processes) {
-  return chosen_of(spec, spec.processes, processes, "processes", "process",
-                   "a host has {}; name one below that");
-}
-
 Result<Workload> make_job(const WorkloadSpec& spec, uint32_t hosts, uint64_t seed,
                           uint32_t processes) {
-  const auto kind = std::find_if(kKinds.begin(), kKinds.end(),
-                                 [&](const Kind& each) { return each.name == spec.kind; });
-  if (kind == kKinds.end()) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("there is no workload '{}'; choose one of {}", spec.kind, kind_names()));
-  }
+  const auto kind = std::ranges::find(kKinds, spec.kind, &WorkloadKind::name);
+  PACECAR_CHECK(kind != kKinds.end() || spec.kind == "file");
   if (spec.bytes == 0) return unfit(spec, "bytes is 0; give at least 1");
-  for (const Duration time : {spec.start, spec.stagger, spec.length, spec.compute}) {
-    if (time < Duration()) return unfit(spec, "a time is negative; give 0 or more");
-  }
   Prng seeds(seed);
   ASSIGN_OR_RETURN(const auto members, take_part(spec, hosts, seeds.next_u64()));
-  ASSIGN_OR_RETURN(auto workload, kind->make(spec, members, seeds.next_u64()));
+  const auto make = kind == kKinds.end() ? make_file : kind->make;
+  ASSIGN_OR_RETURN(auto workload, make(spec, members, seeds.next_u64()));
 
   workload.name = spec.name.empty() ? spec.kind : spec.name;
   workload.hosts = hosts;
@@ -269,12 +269,11 @@ Result<Workload> make_job(const WorkloadSpec& spec, uint32_t hosts, uint64_t see
   for (WorkloadFlow& flow : workload.flows) {
     if (flow.trigger == kNoTrigger) flow.start = flow.start + spec.start;
   }
-  ASSIGN_OR_RETURN(const auto copies, places(spec, processes));
-  return on_processes(workload, processes, copies,
-                      spec.split ? CopyBytes::kDivided : CopyBytes::kWhole);
+  ASSIGN_OR_RETURN(const auto copies, chosen_of(spec, spec.processes, processes, "process"));
+  return on_processes(workload, processes, copies, spec.split);
 }
 
-// Adds the jobs of `more`, whose flows know nothing of those that are there.
+// Adds the jobs of `more`, whose flows wait for none of the others.
 void append(Workload& workload, Workload more) {
   const auto first_trigger = static_cast<uint32_t>(workload.triggers.size());
   const auto first_job = static_cast<uint32_t>(workload.jobs.size());
@@ -289,6 +288,8 @@ void append(Workload& workload, Workload more) {
 }
 
 }  // namespace
+
+std::span<const WorkloadKind> workload_kinds() { return kKinds; }
 
 Result<Workload> make_workload(const WorkloadSpec& spec, uint32_t hosts, uint64_t seed,
                                uint32_t processes) {

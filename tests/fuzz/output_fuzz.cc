@@ -8,7 +8,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace pacecar;
   const auto parsed = ab::parse_output(fuzz::Input(data, size).text());
   for (const auto& [name, value] : parsed.metrics) {
-    PACECAR_CHECK(!ab::metric_info(name).name.empty() || name.empty());
+    PACECAR_CHECK(!ab::metric_info(name).label.empty() || name.empty());
   }
   return 0;
 }

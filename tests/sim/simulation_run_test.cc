@@ -10,6 +10,8 @@
 #include "bench/sim/run.h"
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_parts.h"
+#include "bench/sim/spec_reader.h"
+#include "bench/workload/workload_spec.h"
 #include "transport/softnic/config.h"
 
 namespace pacecar {
@@ -112,7 +114,7 @@ std::string small_workload(std::string_view kind) {
 
 TEST_P(SimulationSmoke, Completes) {
   const auto [topology, workload] = GetParam();
-  const std::string_view kind = workload_kinds()[workload];
+  const std::string_view kind = workload_kinds()[workload].name;
   const RunResult run =
       run_of(spec_of("[topology]\nkind = \"" + std::string(topology) + "\"\n" +
                      kSmallTopologies.at(topology) + "\n" + small_workload(kind)));
@@ -124,14 +126,13 @@ TEST_P(SimulationSmoke, Completes) {
 
 std::string smoke_name(const testing::TestParamInfo<std::tuple<std::string_view, size_t>>& info) {
   std::string name = std::string(std::get<0>(info.param)) + "_" +
-                     std::string(workload_kinds()[std::get<1>(info.param)]);
+                     std::string(workload_kinds()[std::get<1>(info.param)].name);
   std::ranges::replace(name, '-', '_');
   return name;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SimulationSmoke,
-                         testing::Combine(testing::ValuesIn(topology_kinds().begin(),
-                                                            topology_kinds().end()),
+                         testing::Combine(testing::ValuesIn(names_of(topology_kinds())),
                                           testing::Range(size_t{0}, workload_kinds().size())),
                          smoke_name);
 

@@ -12,6 +12,7 @@
 
 #include "bench/switch/frame_headers.h"
 #include "bench/switch/frame_port.h"
+#include "transport/io/frame.h"
 #include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"
 
@@ -58,7 +59,7 @@ inline Frame udp_frame(const FrameSpec& spec, std::span<const uint8_t> datagram)
     ip[9] = 17;
     ip[15] = spec.from;
     ip[19] = spec.to;
-    put_be16(internet_checksum(sum_of({ip, 20})), ip + 10);
+    put_be16(static_cast<uint16_t>(~frame::fold(frame::sum16({ip, 20}))), ip + 10);
   }
   uint8_t* udp = ip + ip_bytes;
   put_be16(8 + datagram.size(), udp + 4);

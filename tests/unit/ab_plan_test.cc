@@ -177,8 +177,10 @@ TEST(Filter, AllConditionsHold) {
   const Experiment experiment = plan_of("").experiment;
   EXPECT_EQ(filter_runs(experiment, {})->size(), 24u);
   EXPECT_EQ(filter_runs(experiment, {"arm=f*"})->size(), 12u);
-  EXPECT_THAT(*filter_runs(experiment, {"arm=swift,queue=small", "paths=1"}), ElementsAre(0, 1, 2));
-  EXPECT_THAT(*filter_runs(experiment, {"arm=fixed,queue=large,paths=64,seed=3"}), ElementsAre(23));
+  EXPECT_THAT(*filter_runs(experiment, {"arm=swift", "queue=small", "paths=1"}),
+              ElementsAre(0, 1, 2));
+  EXPECT_THAT(*filter_runs(experiment, {"arm=fixed", "queue=large", "paths=64", "seed=3"}),
+              ElementsAre(23));
   EXPECT_THAT(filter_runs(experiment, {"que=small"}).error().message,
               HasSubstr("did you mean 'queue'?"));
   EXPECT_THAT(filter_runs(experiment, {"arm=nobody"}).error().message, HasSubstr("leaves no run"));

@@ -16,13 +16,21 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(SplitEnvironment, AsAShellDoes) {
-  EXPECT_THAT(*split_environment("A=1 B='two words'  C=\"it's\""),
+Result<std::vector<std::string>> environment_of(const std::string& text) {
+  ProgramPlan plan;
+  if (const auto added = add_arm(plan, {"true"}, "arm", text); !added) {
+    return tl::unexpected(added.error());
+  }
+  return plan.commands[0].environment;
+}
+
+TEST(ProgramArm, HasAnEnvironmentSplitAsAShellDoes) {
+  EXPECT_THAT(*environment_of("A=1 B='two words'  C=\"it's\""),
               ElementsAre("A=1", "B=two words", "C=it's"));
-  EXPECT_TRUE(split_environment("")->empty());
-  EXPECT_THAT(*split_environment("A="), ElementsAre("A="));
+  EXPECT_TRUE(environment_of("")->empty());
+  EXPECT_THAT(*environment_of("A="), ElementsAre("A="));
   for (const char* broken : {"A", "=1", "A='1", "A=1 dcqcn"}) {
-    EXPECT_THAT(split_environment(broken).error().message, HasSubstr("NAME=value")) << broken;
+    EXPECT_THAT(environment_of(broken).error().message, HasSubstr("NAME=value")) << broken;
   }
 }
 
@@ -60,12 +68,17 @@ TEST(ProgramOrder, TheArmsOfTheSameFactorValuesRunOneAfterTheOther) {
 class ProgramRun : public testing::Test {
  protected:
   ProgramRun() {
-    plan_.arms = {{"slow", {"RATE=10"}, {}}, {"fast", {"RATE=12"}, {}}};
-    plan_.command = {"sh", "-c",
-                     "echo '#bytes #iterations BW average[Gb/sec]'; echo \"2 1 $RATE.$(wc -l < " +
-                         log_ + ")\"; echo $RATE >> " + log_};
-    plan_.blocks = 4;
+    set_command({"sh", "-c",
+                 "echo '#bytes #iterations BW average[Gb/sec]'; echo \"2 1 $RATE.$(wc -l < " +
+                     log_ + ")\"; echo $RATE >> " + log_},
+                4);
     std::fclose(std::fopen(log_.c_str(), "w"));
+  }
+
+  void set_command(const std::vector<std::string>& command, size_t rounds) {
+    plan_ = program_plan(command, rounds);
+    EXPECT_TRUE(add_arm(plan_, command, "slow", "RATE=10"));
+    EXPECT_TRUE(add_arm(plan_, command, "fast", "RATE=12"));
   }
 
   Result<ProgramResults> run() {
@@ -97,7 +110,7 @@ TEST_F(ProgramRun, MeasuresEveryArmInEveryBlock) {
 }
 
 TEST_F(ProgramRun, AFailingCommandIsToldWithItsLastLines) {
-  plan_.command = {"sh", "-c", "echo begun; echo 'no such device' >&2; exit 3"};
+  set_command({"sh", "-c", "echo begun; echo 'no such device' >&2; exit 3"}, 4);
   const auto results = run();
   ASSERT_FALSE(results);
   EXPECT_THAT(results.error().message, HasSubstr("ended with exit code 3"));
@@ -105,10 +118,9 @@ TEST_F(ProgramRun, AFailingCommandIsToldWithItsLastLines) {
 }
 
 TEST_F(ProgramRun, WallTimeWhenTheOutputSaysNothing) {
-  plan_.command = {"true"};
-  plan_.blocks = 1;
+  set_command({"true"}, 1);
   EXPECT_THAT(run()->experiment.shown, ElementsAre("wall_s"));
-  plan_.metrics = {"bw_gbps"};
+  plan_.experiment.shown = {"bw_gbps"};
   EXPECT_THAT(run().error().message, HasSubstr("choose --metric among wall_s"));
 }
 
@@ -158,13 +170,15 @@ TEST(ProgramPlanFile, SaysWhatIsRunAndWhatMustHold) {
   const auto plan = parse_program_plan(kLive, "live");
   ASSERT_TRUE(plan) << plan.error().message;
   ASSERT_TRUE(*plan);
-  EXPECT_EQ((*plan)->name, "live");
-  EXPECT_EQ((*plan)->blocks, 3u);
-  EXPECT_EQ((*plan)->baseline, 1u);
-  EXPECT_THAT((*plan)->arms[0].environment, ElementsAre("QUEUE=20"));
-  ASSERT_EQ((*plan)->thresholds.size(), 1u);
-  EXPECT_EQ((*plan)->thresholds[0].cell, 0u);
-  EXPECT_EQ((*plan)->thresholds[0].versus, 1u);
+  const Experiment& experiment = (*plan)->experiment;
+  EXPECT_EQ(experiment.name, "live");
+  EXPECT_EQ(experiment.seeds.size(), 3u);
+  EXPECT_EQ(experiment.baseline, 1u);
+  EXPECT_EQ(experiment.arms[0].settings, "QUEUE=20");
+  EXPECT_THAT((*plan)->commands[0].environment, ElementsAre("QUEUE=20"));
+  ASSERT_EQ(experiment.thresholds.size(), 1u);
+  EXPECT_EQ(experiment.thresholds[0].cell, 0u);
+  EXPECT_EQ(experiment.thresholds[0].versus, 1u);
   EXPECT_FALSE(*parse_program_plan("[[arm]]\nname = \"pace\"", "a simulation's"));
 }
 
@@ -177,7 +191,7 @@ TEST(ProgramPlanFile, SaysWhatIsWrongWithIt) {
         {"command = \"true\"\n" + arms, "list"},
         {"command = [\"true\"]\nseeds = 3\n" + arms, "seeds"},
         {"command = [\"true\"]\n" + arms + "[[factor]]\nname = \"f\"\n", "--FLAG"},
-        {"command = [\"true\"]\n" + arms + "[[skip]]\narm = [\"a\", \"b\"]\n", "no run"},
+        {"command = [\"true\"]\n" + arms + "[[skip]]\narm = [\"a\", \"b\"]\n", "0 runs"},
         {"command = [\"true\"]\nbaseline = \"c\"\n" + arms, "baseline"}}) {
     const auto plan = parse_program_plan(text, "live");
     ASSERT_FALSE(plan) << text;
@@ -193,7 +207,7 @@ TEST_F(ProgramRun, APlansThresholdsAreAboutWhatItsCommandPrints) {
   EXPECT_EQ(results->records[0].metrics.at("queue_p99_bytes"), 20);
   EXPECT_THAT(results->experiment.shown, ElementsAre("queue_p99_bytes"));
   ASSERT_EQ(results->experiment.thresholds.size(), 1u);
-  plan_.thresholds[0].metric = "unknown";
+  plan_.experiment.thresholds[0].metric = "unknown";
   EXPECT_THAT(run().error().message, HasSubstr("'unknown'"));
 }
 
@@ -246,8 +260,8 @@ TEST_F(ProgramFactors, FlagsAndEnvironmentOfEachCell) {
   EXPECT_EQ(results->records.size(), 6u * 3u);
   for (const RunRecord& record : results->records) {
     const double queue = record.arm == "long" ? 10 : 2;
-    const double times = std::stod(record.factors[1].second);
-    const char* metric = record.factors[0].second == "queue" ? "queue_p99_bytes" : "gbps";
+    const double times = std::stod(record.factors.at("times"));
+    const char* metric = record.factors.at("what") == "queue" ? "queue_p99_bytes" : "gbps";
     EXPECT_EQ(record.metrics.at(metric), queue * times);
   }
   const auto& thresholds = results->experiment.thresholds;
@@ -267,9 +281,9 @@ TEST_F(ProgramFactors, OnlyTheRunsThatAreAskedFor) {
 }
 
 TEST_F(ProgramFactors, AMetricThatNoCellHasIsAnError) {
-  plan_.metrics = {"gbps", "queue_p99_bytes"};
+  plan_.experiment.shown = {"gbps", "queue_p99_bytes"};
   EXPECT_TRUE(run());
-  plan_.metrics.push_back("unknown");
+  plan_.experiment.shown.push_back("unknown");
   EXPECT_THAT(run().error().message, HasSubstr("'unknown'"));
 }
 

@@ -79,7 +79,7 @@ LiveSwitchConfig config_with(Bytes buffer) {
 constexpr Instant kStart = kBegin + Duration::from_ms(2);  // after introduce()
 
 bool ip_checksum_is_right(const Frame& frame) {
-  return internet_checksum(sum_of(std::span(frame).subspan(14, 20))) == 0;
+  return frame::fold(frame::sum16(std::span(frame).subspan(14, 20))) == 0xFFFF;
 }
 
 size_t marked_in(const std::vector<Frame>& frames) {
@@ -286,9 +286,10 @@ TEST(LiveSwitch, TrimsPacecarsDataAndDropsTheRest) {
       EXPECT_TRUE(ipv6 || ip_checksum_is_right(frame));
       // Over pseudo header and datagram, with its checksum, the sum is 0.
       const size_t addresses_at = ipv6 ? 22 : 26;
-      const auto pseudo = sum_of(std::span(frame).subspan(addresses_at, ipv6 ? 32 : 8),
-                                 static_cast<uint32_t>(17 + 8 + datagram.size()));
-      EXPECT_EQ(internet_checksum(sum_of(std::span(frame).subspan(headers.udp_at), pseudo)), 0);
+      const auto pseudo = frame::sum16(std::span(frame).subspan(addresses_at, ipv6 ? 32 : 8),
+                                       static_cast<uint32_t>(17 + 8 + datagram.size()));
+      EXPECT_EQ(frame::fold(frame::sum16(std::span(frame).subspan(headers.udp_at), pseudo)),
+                0xFFFF);
     }
     EXPECT_EQ(trimmed, 10U);
   }

@@ -96,7 +96,8 @@ TEST(CmFile, ChecksHeadersAndTriggers) {
   EXPECT_THAT(why_not("Nodes 2\nfoo"), HasSubstr("'foo' begins no line of a .cm file"));
   EXPECT_THAT(why_not("Nodes 2\nFailures 1"), HasSubstr("failures belong to the experiment"));
   EXPECT_THAT(why_not("trigger oneshot"), HasSubstr("no id; give it one from 1 on"));
-  EXPECT_THAT(why_not("trigger id 1"), HasSubstr("oneshot, multishot or barrier"));
+  EXPECT_THAT(why_not("trigger id 1"),
+              HasSubstr("the trigger has no kind; write oneshot, multishot or"));
   EXPECT_THAT(why_not("trigger id 1 barrier"), HasSubstr("a barrier needs 'count N'"));
   EXPECT_THAT(why_not("trigger id 1 oneshot count 2"), HasSubstr("only a barrier has a count"));
   EXPECT_THAT(why_not("trigger id 1 often"), HasSubstr("'often' is not part of a trigger"));

@@ -25,21 +25,14 @@ std::string_view part(std::span<const PagePart> own, std::string_view name) {
   return {};
 }
 
-// JSON that may stand within a script element: a name with "</script>" in it does not end the
-// element, nor does "<!--" begin a comment.
+// JSON within a script element: a name with "</script>" in it must not end the element, nor "<!--"
+// begin a comment.
 std::string data_block(const nlohmann::json& data) {
-  using nlohmann::json;
   const std::string text =
-      data.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
+      data.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
   std::string block;
   block.reserve(text.size());
-  for (const char c : text) {
-    if (c == '<') {
-      block += "\\u003c";
-    } else {
-      block += c;
-    }
-  }
+  for (const char c : text) block += c == '<' ? "\\u003c" : std::string(1, c);
   return block;
 }
 

@@ -1,6 +1,5 @@
-// Writes the report of an experiment: one HTML file that holds its data, its plots and all that
-// draws them, and that asks the network for nothing. The page's parts lie beside this file and are
-// embedded at build time. Thread rule: none, it keeps no state.
+// Writes the report of an experiment: one HTML file with its data and all scripts, which needs no
+// network. The page's parts are files of this folder, embedded at build time. Any thread.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -17,9 +16,8 @@ namespace pacecar {
 // when `path` cannot be written.
 Result<void> write_report(const nlohmann::json& data, const std::string& path);
 
-// The part `name` with each {{part}} replaced by that part, of `own` or of this folder's, and
-// {{data}} by the data, so that it may stand within a script element. What replaces is not searched
-// again.
+// The part `name`, with each {{part}} replaced by that part of `own` or of this folder, and
+// {{data}} by the data, escaped for a script element. Marks in inserted text are not replaced.
 std::string page_of(std::span<const PagePart> own, std::string_view name,
                     const nlohmann::json& data);
 

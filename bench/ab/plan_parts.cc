@@ -1,4 +1,4 @@
-#include "bench/ab/plan_cells.h"
+#include "bench/ab/plan_parts.h"
 
 #include <fmt/format.h>
 
@@ -6,14 +6,17 @@
 #include <cmath>
 
 #include "bench/sim/metrics.h"
+#include "bench/sim/spec_file.h"
 #include "transport/base/return_if_error.h"
+#include "transport/base/to_number.h"
 
 namespace pacecar::ab {
 namespace {
 
 constexpr double kLargest = 1e300;
+constexpr size_t kMaxRuns = 1'000'000;
 
-// Which of `names` are in the value, a name or a list.
+// Which of `names` the value has: one name, or a list.
 Result<std::vector<bool>> select_names(const SpecValue& value, const std::string& what,
                                        const std::vector<std::string>& names) {
   std::vector<bool> selected(names.size(), false);
@@ -32,9 +35,10 @@ Result<std::vector<bool>> select_names(const SpecValue& value, const std::string
   return selected;
 }
 
-std::vector<std::string> arm_names(const Experiment& experiment) {
+template <typename Named>
+std::vector<std::string> names_of(const std::vector<Named>& all) {
   std::vector<std::string> names;
-  for (const Arm& arm : experiment.arms) names.push_back(arm.name);
+  for (const Named& each : all) names.push_back(each.name);
   return names;
 }
 
@@ -45,13 +49,12 @@ double read_within(SpecReader& reader, double reference) {
     return reader.number("within", 0, 0, kLargest);
   }
   const std::string& text = *value->string();
-  char* end = nullptr;
-  const double percent = std::strtod(text.c_str(), &end);
-  if (end == text.c_str() || std::string_view(end) != "%" || !(percent >= 0)) {
+  const auto percent = to_number<double>(std::string_view(text).substr(0, text.find('%')));
+  if (text.find('%') + 1 != text.size() || !percent || !(*percent >= 0)) {
     reader.complain("within",
                     fmt::format("is \"{}\": it takes a share such as \"5%\", or a number", text));
   }
-  return std::abs(reference) * percent / 100;
+  return std::abs(reference) * percent.value_or(0) / 100;
 }
 
 // expect = 668, or expect = [3250, 4056] for anything between.
@@ -104,8 +107,8 @@ void read_bounds(SpecReader& reader, const BoundKeys& keys, Threshold& threshold
   threshold.expected = fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// All keys are asked for, so that the reader knows them.
-// The metrics of programs are known when they have run.
+// Reads all keys of a bound, so that the reader knows them. The metrics of programs are not known
+// before they run.
 Threshold read_bound(SpecReader& reader, Experiment::Kind kind) {
   Threshold threshold;
   threshold.metric = reader.text("metric", "");
@@ -139,7 +142,7 @@ Threshold read_bound(SpecReader& reader, Experiment::Kind kind) {
 // The cell that `threshold` compares its own with.
 Result<void> set_versus(const SpecValue& table, const std::string& arm,
                         const Experiment& experiment, Threshold& threshold) {
-  const std::vector<std::string> names = arm_names(experiment);
+  const std::vector<std::string> names = names_of(experiment.arms);
   const auto found = std::find(names.begin(), names.end(), arm);
   const Cell& cell = experiment.cells[threshold.cell];
   const auto other = found == names.end()
@@ -158,7 +161,8 @@ Result<void> set_versus(const SpecValue& table, const std::string& arm,
   return {};
 }
 
-// All combinations, the last factor fastest, the arms faster still: what is compared runs together.
+// All combinations. Arms vary fastest, then the last factor, so that compared cells run one after
+// the other.
 std::vector<Cell> all_cells(const Experiment& experiment) {
   std::vector<Cell> cells;
   Cell cell{0, std::vector<size_t>(experiment.factors.size(), 0)};
@@ -173,8 +177,7 @@ std::vector<Cell> all_cells(const Experiment& experiment) {
   }
 }
 
-}  // namespace
-
+// `what` are they: "arms".
 Result<void> check_names(const std::vector<std::string>& names, const std::string& what,
                          const SpecPlace& place) {
   for (auto name = names.begin(); name != names.end(); ++name) {
@@ -186,6 +189,7 @@ Result<void> check_names(const std::vector<std::string>& names, const std::strin
   return {};
 }
 
+// The tables of a list such as [[arm]]; none when the key is missing.
 Result<std::vector<const SpecValue*>> tables_of(const SpecTable& plan, std::string_view key) {
   std::vector<const SpecValue*> tables;
   const SpecValue* value = plan.find(key);
@@ -202,10 +206,8 @@ Result<std::vector<const SpecValue*>> tables_of(const SpecTable& plan, std::stri
   return tables;
 }
 
-std::string plain_text(const SpecValue& value) {
-  return value.string() != nullptr ? *value.string() : to_text(value);
-}
-
+// True for the cells that a table such as {arm = "nscc", matrix = ["inc32", "perm128"]} names; what
+// it leaves out may be anything. `cells` are those to look at.
 Result<std::vector<bool>> select_cells(const SpecValue& select, const std::string& name,
                                        const Experiment& experiment,
                                        const std::vector<Cell>& cells) {
@@ -213,7 +215,7 @@ Result<std::vector<bool>> select_cells(const SpecValue& select, const std::strin
   SpecReader reader(*select.table(), name, select.place);
   if (const SpecValue* value = reader.value("arm")) {
     ASSIGN_OR_RETURN(const auto arms,
-                     select_names(*value, "the plan's list of arms", arm_names(experiment)));
+                     select_names(*value, "the plan's list of arms", names_of(experiment.arms)));
     for (size_t i = 0; i < cells.size(); ++i) selected[i] = arms[cells[i].arm];
   }
   for (size_t f = 0; f < experiment.factors.size(); ++f) {
@@ -230,18 +232,18 @@ Result<std::vector<bool>> select_cells(const SpecValue& select, const std::strin
   return selected;
 }
 
+// All combinations of the experiment's arms and factor values, except those that a [[skip]] names
+// and, where there is an [[only]], those that none names.
 Result<void> choose_cells(const SpecTable& table, Experiment& experiment) {
   const std::vector<Cell> cells = all_cells(experiment);
-  const auto skips = tables_of(table, "skip");
-  const auto onlys = tables_of(table, "only");
-  if (!skips) return tl::unexpected(skips.error());
-  if (!onlys) return tl::unexpected(onlys.error());
-  std::vector<bool> kept(cells.size(), onlys->empty());
-  for (const SpecValue* only : *onlys) {
+  ASSIGN_OR_RETURN(const auto skips, tables_of(table, "skip"));
+  ASSIGN_OR_RETURN(const auto onlys, tables_of(table, "only"));
+  std::vector<bool> kept(cells.size(), onlys.empty());
+  for (const SpecValue* only : onlys) {
     ASSIGN_OR_RETURN(const auto selected, select_cells(*only, "[[only]]", experiment, cells));
     for (size_t i = 0; i < cells.size(); ++i) kept[i] = kept[i] || selected[i];
   }
-  for (const SpecValue* skip : *skips) {
+  for (const SpecValue* skip : skips) {
     ASSIGN_OR_RETURN(const auto selected, select_cells(*skip, "[[skip]]", experiment, cells));
     for (size_t i = 0; i < cells.size(); ++i) kept[i] = kept[i] && !selected[i];
   }
@@ -251,6 +253,7 @@ Result<void> choose_cells(const SpecTable& table, Experiment& experiment) {
   return {};
 }
 
+// Reads one [[threshold]] and appends a threshold for each cell that it is about.
 Result<void> read_threshold(const SpecValue& table, Experiment& experiment) {
   SpecReader reader(*table.table(), "[[threshold]]", table.place);
   Threshold bound = read_bound(reader, experiment.kind);
@@ -285,6 +288,167 @@ Result<void> read_threshold(const SpecValue& table, Experiment& experiment) {
               fmt::format("{}: [[threshold]] is about no cell of the plan: see 'pacecar ab PLAN "
                           "--list'",
                           table.place.text()));
+}
+
+// An arm's settings as the report shows them.
+std::string settings_text(const SpecTable& keys) {
+  std::vector<std::string> texts;
+  for (const auto& [table, value] : keys.entries()) {
+    if (value.table() == nullptr) {
+      texts.push_back(fmt::format("{} = {}", table, to_text(value)));
+      continue;
+    }
+    for (const auto& [key, inner] : value.table()->entries()) {
+      texts.push_back(fmt::format("{}.{} = {}", table, key, to_text(inner)));
+    }
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+// One [[arm]] or [[factor.value]].
+Result<Layer> read_layer(const SpecValue& value, const std::string& what, Experiment::Kind kind) {
+  Layer layer{{}, *value.table()};
+  SpecReader reader(*value.table(), what, value.place);
+  layer.name = reader.text("name", "");
+  if (layer.name.empty()) reader.complain("name", "is missing: every one needs its own");
+  if (kind == Experiment::Kind::kPrograms) {
+    reader.table("environment");
+    read_texts(reader, "flags");
+  } else {
+    for (const std::string_view run_table : kRunTables) reader.value(run_table);
+  }
+  RETURN_IF_ERROR(reader.finish());
+  layer.keys.erase("name");
+  return layer;
+}
+
+// All tables of a list such as [[arm]], which have different names.
+Result<std::vector<Layer>> read_layers(const SpecValue& parent, std::string_view key,
+                                       const std::string& title, const std::string& what,
+                                       Experiment::Kind kind) {
+  ASSIGN_OR_RETURN(const auto tables, tables_of(*parent.table(), key));
+  std::vector<Layer> layers;
+  for (const SpecValue* table : tables) {
+    ASSIGN_OR_RETURN(auto layer, read_layer(*table, title, kind));
+    layers.push_back(std::move(layer));
+  }
+  RETURN_IF_ERROR(check_names(names_of(layers), what, parent.place));
+  return layers;
+}
+
+// A [[factor]] in short: one key, or one flag of a program, takes each value.
+Result<std::vector<Layer>> short_values(SpecReader& reader, const SpecPlace& place,
+                                        Experiment::Kind kind) {
+  const bool programs = kind == Experiment::Kind::kPrograms;
+  const std::string name = reader.text(programs ? "flag" : "key", "");
+  const SpecValue* values = reader.value("values");
+  std::vector<Layer> layers;
+  if (name.empty() || values == nullptr || values->list() == nullptr) {
+    reader.complain("values", fmt::format("is missing: write {} and values = [..], or each value "
+                                          "under [[factor.value]]",
+                                          programs ? "flag = \"--FLAG\"" : "key = \"TABLE.KEY\""));
+    return layers;
+  }
+  for (const SpecValue& value : *values->list()) {
+    Layer& layer = layers.emplace_back(plain_text(value));
+    const std::string key = programs ? "flags" : name;
+    const SpecValue both{.value = SpecList{{name, value.place}, value}, .place = value.place};
+    if (const auto set = set_spec(layer.keys, key, programs ? both : value); !set) {
+      return fail(set.error().code, fmt::format("{}: {}", place.text(), set.error().message));
+    }
+  }
+  return layers;
+}
+
+// Reads the values of one [[factor]], and appends the factor.
+Result<std::vector<Layer>> read_factor(const SpecValue& value, Experiment& experiment) {
+  SpecReader reader(*value.table(), "[[factor]]", value.place);
+  const std::string name = reader.text("name", "");
+  if (name.empty() || name == "arm" || name == "seed") {
+    reader.complain("name", "is missing, 'arm' or 'seed': every factor needs a name of its own");
+  }
+  const std::string what = "values of factor '" + name + "'";
+  std::vector<Layer> layers;
+  if (reader.has("value")) {
+    ASSIGN_OR_RETURN(layers,
+                     read_layers(value, "value", "[[factor.value]]", what, experiment.kind));
+    if (reader.has("values")) {
+      reader.complain("values", "are another way to write [[factor.value]]: use one");
+    }
+  } else {
+    ASSIGN_OR_RETURN(layers, short_values(reader, value.place, experiment.kind));
+    RETURN_IF_ERROR(check_names(names_of(layers), what, value.place));
+  }
+  if (layers.empty()) reader.complain("values", "is empty: name one at least");
+  RETURN_IF_ERROR(reader.finish());
+  experiment.factors.push_back({name, names_of(layers)});
+  return layers;
+}
+
+}  // namespace
+
+std::string plain_text(const SpecValue& value) {
+  return value.string() != nullptr ? *value.string() : to_text(value);
+}
+
+std::vector<std::string> read_texts(SpecReader& reader, std::string_view key) {
+  std::vector<std::string> texts;
+  const SpecValue* value = reader.value(key);
+  if (value == nullptr) return texts;
+  if (value->list() == nullptr) {
+    reader.complain(key, "takes a list of texts, such as [\"one\", \"two\"]");
+    return texts;
+  }
+  std::ranges::transform(*value->list(), std::back_inserter(texts), plain_text);
+  return texts;
+}
+
+std::vector<const SpecTable*> Layers::of(const Cell& cell) const {
+  std::vector<const SpecTable*> keys;
+  for (size_t i = 0; i < cell.values.size(); ++i) {
+    keys.push_back(&factors[i][cell.values[i]].keys);
+  }
+  keys.push_back(&arms[cell.arm].keys);
+  return keys;
+}
+
+Result<Layers> read_parts(const SpecValue& file, SpecReader& top, Experiment& experiment) {
+  const SpecTable& table = *file.table();
+  const bool programs = experiment.kind == Experiment::Kind::kPrograms;
+  Layers layers;
+  ASSIGN_OR_RETURN(layers.arms, read_layers(file, "arm", "[[arm]]", "arms", experiment.kind));
+  if (layers.arms.size() < (programs ? 2 : 1)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: the plan has {}: write [[arm]] with name = \"...\" and what sets "
+                            "it apart",
+                            file.place.text(), programs ? "fewer than two arms" : "no arm"));
+  }
+  for (const Layer& arm : layers.arms) {
+    experiment.arms.push_back({arm.name, settings_text(arm.keys)});
+  }
+  ASSIGN_OR_RETURN(const auto factors, tables_of(table, "factor"));
+  for (const SpecValue* factor : factors) {
+    ASSIGN_OR_RETURN(auto values, read_factor(*factor, experiment));
+    layers.factors.push_back(std::move(values));
+  }
+  RETURN_IF_ERROR(check_names(names_of(experiment.factors), "factors", file.place));
+  const std::vector<std::string> arms = names_of(layers.arms);
+  const std::vector<std::string_view> known(arms.begin(), arms.end());
+  experiment.baseline = top.choice("baseline", 0, known);
+  for (const std::string_view key : {"arm", "factor", "threshold", "skip", "only"}) top.value(key);
+  RETURN_IF_ERROR(top.finish());
+  RETURN_IF_ERROR(choose_cells(table, experiment));
+  if (experiment.cells.empty() || experiment.runs() > kMaxRuns) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: the plan has {} runs, and should have 1 to {}: look at [[skip]], "
+                            "[[only]], factors and seeds",
+                            file.place.text(), experiment.runs(), kMaxRuns));
+  }
+  ASSIGN_OR_RETURN(const auto thresholds, tables_of(table, "threshold"));
+  for (const SpecValue* threshold : thresholds) {
+    RETURN_IF_ERROR(read_threshold(*threshold, experiment));
+  }
+  return layers;
 }
 
 }  // namespace pacecar::ab
