@@ -22,8 +22,8 @@ import mps
 import rounds
 import toolkit
 from command_line import ERROR, MET, add_common, arm_list, finish, recorded
-from console import between, say
-from exchange import Failed
+from console import between, log, new_parser
+from exchange import Failed, write_json
 from report import aligned, spread, text_of
 
 RANK = HERE / "gpu/ddp_rank.py"
@@ -73,9 +73,7 @@ def main():
 
 
 def parse():
-    parser = argparse.ArgumentParser(prog="bench/nccl/torch_ddp.py", description=__doc__,
-                                     epilog=EPILOG,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser("bench/nccl/torch_ddp.py", __doc__, EPILOG)
     add = parser.add_argument
     add("--ranks", type=between(int, 2, 16), default=2, metavar="N", help="default 2")
     add("--arms", type=arm_list, default="socket,soft:udp:lo", metavar="LIST",
@@ -138,13 +136,13 @@ def report(options, document):
     runs = document["runs"]
     for failure in disagreements(runs):
         document["failures"].append(failure)
-        say(failure)
+        log(failure)
     if runs:
         print(f"{runs[0]['parameters'] / 1e6:.1f} million parameters, {options.ranks} ranks, "
               f"{options.steps} steps a round; median (min..max) over rounds\n")
         print("\n".join(table(runs)), flush=True)
     if options.json:
-        options.json.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+        write_json(options.json, document)
     return ERROR if document["failures"] else MET
 
 

@@ -1,4 +1,4 @@
-"""N hosts of equal right: network namespaces, each with a veth pair to one bridge."""
+"""N equal hosts: network namespaces, each joined to one bridge by a veth pair."""
 
 import contextlib
 import dataclasses
@@ -37,7 +37,7 @@ class Hosts:
 
 
 class Here:
-    """All ranks in this host, as Hosts has them apart."""
+    """All ranks on this host, with the interface of Hosts."""
     interface = "lo"
 
     def address(self, number):
@@ -49,7 +49,7 @@ class Here:
 
 @contextlib.contextmanager
 def hosts(count, mtu_bytes, rate_mbps=None):
-    """`rate_mbps`: of each host's cable, both ways."""
+    """`rate_mbps`: of each host's link, in both directions; None: no limit."""
     check_needs(("ip", "tc") if rate_mbps else ("ip",))
     made = Hosts(count, f"pacecar-{os.getpid()}")
     try:
@@ -72,7 +72,7 @@ def hosts(count, mtu_bytes, rate_mbps=None):
 
 
 def shape(namespace, interface, mtu_bytes, rate_mbps):
-    # A burst is what a millisecond or eight packets bring: the timer that refills is that late.
+    # A burst of 1 ms, 8 packets at least: the timer that refills the bucket may be that late.
     burst = max(8 * (mtu_bytes + 18), rate_mbps * 125)
     command("tc", "-n", namespace, "qdisc", "add", "dev", interface, "root", "tbf", "rate",
             f"{rate_mbps}mbit", "burst", str(burst), "latency", "20ms")

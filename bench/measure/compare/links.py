@@ -16,7 +16,7 @@ VETH_CLIENT = "192.0.2.2"
 
 
 class Unavailable(Exception):
-    """This path cannot be measured here; the text says why, and what would help."""
+    """This path cannot be measured here; the text has the reason and the cure."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Link:
     interface: str
     mtu_bytes: int
     address: str  # the server's
-    server_prefix: tuple = ()  # what puts a command into the server's namespace
+    server_prefix: tuple = ()  # words that run a command in the server's namespace
     client_prefix: tuple = ()
 
     @property
@@ -55,7 +55,7 @@ def veth():
     finally:
         with interrupts_ignored():
             for namespace in (server, client):
-                # The pair goes with its namespaces. One that was never made is no matter.
+                # This deletes the pair, too. The namespace may not have been made.
                 subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
 
 
@@ -79,7 +79,7 @@ def ip(*arguments):
 
 @contextlib.contextmanager
 def interrupts_ignored():
-    """Nothing cuts the clean-up short; an impatient second Ctrl-C is lost."""
+    """For a clean-up: a second Ctrl-C is ignored."""
     before = {number: signal.signal(number, signal.SIG_IGN)
               for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -1,8 +1,7 @@
 """The star of star.py with `pacecar switch` in its middle instead of a bridge and HTB.
 
-Every host has a cable of the same rate to the switch, but a host that sends alone has a faster one,
-so that the queue is not its own; the queue that counts is that of the receiver's port, which the
-switch writes down itself, in its own time.
+Every host has a link of the same rate to the switch. A host that sends alone has a faster one, so
+that the queue is in the switch. The queue is that of the receiver's port, from the switch's own log.
 """
 
 import contextlib
@@ -27,7 +26,7 @@ ALONE_FACTOR = 4
 def switched_star(shape, program, ecn):
     star.check_needs()
     made = star.Star(shape, f"pacecar-{os.getpid()}")
-    # In memory where there is such a folder: a busy disk would hold up the switch.
+    # In memory where possible: a busy disk would delay the switch.
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=memory) as folder, contextlib.ExitStack() as stack:
         try:
@@ -43,7 +42,7 @@ def switched_star(shape, program, ecn):
 
 
 class SwitchedStar(star.Star):
-    """A star whose queue is looked up in the switch's log."""
+    """A star whose queue is read from the switch's log."""
 
     knows_queue = True
 
@@ -68,7 +67,7 @@ def fast_cable(made, port):
 
 
 class Switch:
-    """The process, one for all rounds; each round reads its part of the log."""
+    """The switch's process, for all rounds; each round reads its part of the log."""
 
     def __init__(self, made, program, ecn, folder):
         self.log = folder / "queue.csv"
@@ -79,7 +78,7 @@ class Switch:
                   "--sample", SAMPLE, "--queue-log", str(self.log), "--quiet"]
         if ecn:
             flags += ["--ecn", ecn]
-        # Before what it joins: a switch that is late makes all hosts late.
+        # Above the hosts' priority: a late switch delays all of them.
         command = ["nice", "-n", "-10", *star.prefix(made.hub), str(program), "switch", *flags]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL,
                                          stdout=subprocess.DEVNULL, stderr=self._errors,
@@ -109,7 +108,7 @@ class QueueSampler:
         self._log = switch.log
         self._begin = 0
         self.samples = []  # (CLOCK_MONOTONIC seconds, bytes)
-        self.drops = None  # what the senders send again says it
+        self.drops = None  # unknown; "retransmitted" shows them
 
     def __enter__(self):
         self._begin = self._log.stat().st_size
@@ -127,6 +126,6 @@ class QueueSampler:
     def _read(self):
         with self._log.open(encoding="ascii") as file:
             file.seek(self._begin)
-            lines = file.read().split("\n")[1:-1]  # the first and last may be cut
+            lines = file.read().split("\n")[1:-1]  # the first and last may be incomplete
         self.samples = [(float(at), int(size)) for at, port, size in csv.reader(lines)
                         if port == star.EGRESS]

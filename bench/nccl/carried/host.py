@@ -75,7 +75,7 @@ class Host:
     def tools(self):
         return self.output / "tools"
 
-    def say(self, state, thing, text):
+    def add(self, state, thing, text):
         self.findings.append(Finding(state, thing, text))
 
     @property
@@ -97,24 +97,24 @@ def examine(output, nccl="", torch=""):
 
 def check_system(host):
     made = bundle.manifest()
-    host.say(FINE, "Python", f"{platform.python_version()} ({sys.executable})")
+    host.add(FINE, "Python", f"{platform.python_version()} ({sys.executable})")
     if platform.machine() != made["machine"]:
-        host.say(NEEDED, "processor", f"this is {platform.machine()}, the bundle was made for "
+        host.add(NEEDED, "processor", f"this is {platform.machine()}, the bundle was made for "
                  f"{made['machine']}: make it on a machine like this one")
         return
     name, version = platform.libc_ver()
     if name != "glibc":
-        host.say(NEEDED, "C library", "it is not the GNU C library: use a host, or a container, of "
+        host.add(NEEDED, "C library", "it is not the GNU C library: use a host, or a container, of "
                  "a distribution that has it")
     elif as_numbers(version) < as_numbers(made["glibc"]):
-        host.say(NEEDED, "C library", f"glibc {version} is here, and what is carried needs "
+        host.add(NEEDED, "C library", f"glibc {version} is here, and what is carried needs "
                  f"{made['glibc']}: use a newer distribution (a container will do), or make the "
                  "bundle on one as old as this")
     else:
-        host.say(FINE, "C library", f"glibc {version}, {made['glibc']} is needed")
+        host.add(FINE, "C library", f"glibc {version}, {made['glibc']} is needed")
     cpus = len(os.sched_getaffinity(0))
     state = FINE if cpus >= LEAST_CPUS else WANTED
-    host.say(state, "processors", f"{cpus}" + ("" if state == FINE else
+    host.add(state, "processors", f"{cpus}" + ("" if state == FINE else
              f": with fewer than {LEAST_CPUS} the ranks take turns, and times mean little"))
 
 
@@ -139,9 +139,9 @@ def check_carried(host):
         lent += host.lender.lend_to(host.plugin)
         arms.check_plugin(host.plugin)
     except (Lacking, toolkit.Broken) as reason:
-        host.say(NEEDED, "plugin", str(reason))
+        host.add(NEEDED, "plugin", str(reason))
         return
-    host.say(FINE, "plugin", "it loads" + (f"; the bundle lends {', '.join(lent)}" if lent else ""))
+    host.add(FINE, "plugin", "it loads" + (f"; the bundle lends {', '.join(lent)}" if lent else ""))
     for name in (bundle.GPU_TEST, *bundle.TOOLS):
         lend_program(host, name)
     os.environ["PATH"] += f":{host.tools}"
@@ -151,44 +151,44 @@ def lend_program(host, name):
     program, own = bundle.PROGRAMS / name, shutil.which(name)
     if own and name != "pacecar":
         host.has.add(name)
-        host.say(FINE, name, own)
+        host.add(FINE, name, own)
         return
     if not program.is_file():
-        host.say(WANTED, name, "neither here nor carried: install it, or make the bundle where it "
+        host.add(WANTED, name, "neither here nor carried: install it, or make the bundle where it "
                  "is installed")
         return
     try:
         lent = host.lender.lend_to(program)
     except Lacking as reason:
-        host.say(WANTED, name, str(reason))
+        host.add(WANTED, name, str(reason))
         return
     host.has.add(name)
     wrapper = host.tools / name
     command = shlex.join(host.lender.command(program))
     wrapper.write_text(f'#!/bin/sh\nexec {command} "$@"\n', "utf-8")
     wrapper.chmod(0o755)
-    host.say(FINE, name, "carried" + (f", with {', '.join(lent)}" if lent else ""))
+    host.add(FINE, name, "carried" + (f", with {', '.join(lent)}" if lent else ""))
 
 
 def check_gpu(host, named):
     try:
         host.nccl, host.seen = find_nccl(named, host.torch)
     except (toolkit.Broken, toolkit.Skipped) as reason:
-        host.say(NEEDED, "NCCL", str(reason))
+        host.add(NEEDED, "NCCL", str(reason))
         return
     if DRIVER in host.seen["reason"] and (place := driver_place()):
         add_library_path(place)
         host.seen = probe(host.nccl)
     if host.seen["nccl"]:
-        host.say(FINE, "NCCL", f"{toolkit.versions(host.seen)['nccl']} ({host.nccl})")
+        host.add(FINE, "NCCL", f"{toolkit.versions(host.seen)['nccl']} ({host.nccl})")
     else:
-        host.say(NEEDED, "NCCL", f"none loads ({host.seen['nccl_reason']}): name {toolkit.NCCL} or "
+        host.add(NEEDED, "NCCL", f"none loads ({host.seen['nccl_reason']}): name {toolkit.NCCL} or "
                  "its folder with --nccl, or make the bundle with --with-nccl")
     if not host.seen["gpus"]:
-        host.say(NEEDED, "GPU", f"there is none that CUDA can use ({host.seen['reason']}): run "
+        host.add(NEEDED, "GPU", f"there is none that CUDA can use ({host.seen['reason']}): run "
                  "this on a host with one and NVIDIA's driver; a container needs it passed through")
         return
-    host.say(FINE, "GPU", "; ".join(toolkit.gpu_names()) or f"{host.seen['gpus']}")
+    host.add(FINE, "GPU", "; ".join(toolkit.gpu_names()) or f"{host.seen['gpus']}")
     check_gpu_state(host)
 
 
@@ -238,13 +238,13 @@ def check_gpu_state(host):
     for number, line in enumerate((said or "").splitlines()):
         mode, _, free = (part.strip() for part in line.partition(","))
         if mode == "Prohibited":
-            host.say(NEEDED, f"GPU {number}", "its compute mode lets nobody in: 'nvidia-smi -c "
+            host.add(NEEDED, f"GPU {number}", "its compute mode lets nobody in: 'nvidia-smi -c "
                      "DEFAULT' as root")
         elif mode == "Exclusive_Process" and not shutil.which(mps.CONTROL):
-            host.say(NEEDED, f"GPU {number}", "its compute mode lets one process in, and there is "
+            host.add(NEEDED, f"GPU {number}", "its compute mode lets one process in, and there is "
                      f"no {mps.CONTROL}: 'nvidia-smi -c DEFAULT' as root")
         if free.isdecimal() and int(free) < LEAST_FREE_GPU_MIB:
-            host.say(NEEDED, f"GPU {number}", f"{free} MiB are free, {LEAST_FREE_GPU_MIB} are "
+            host.add(NEEDED, f"GPU {number}", f"{free} MiB are free, {LEAST_FREE_GPU_MIB} are "
                      "needed: end what else uses it")
     host.has.add("gpu")
 
@@ -252,27 +252,27 @@ def check_gpu_state(host):
 def check_beside(host):
     """What single parts need."""
     if loopback_works():
-        host.say(FINE, "loopback", "packets pass")
+        host.add(FINE, "loopback", "packets pass")
     else:
-        host.say(NEEDED, "loopback", "no packet passes on 127.0.0.1: 'ip link set lo up' as root")
+        host.add(NEEDED, "loopback", "no packet passes on 127.0.0.1: 'ip link set lo up' as root")
     if shutil.which(mps.CONTROL):
-        host.say(FINE, "MPS", shutil.which(mps.CONTROL))
+        host.add(FINE, "MPS", shutil.which(mps.CONTROL))
     else:
-        host.say(WANTED, "MPS", f"{mps.CONTROL} is not installed: {mps.SLOW}, and times tell "
+        host.add(WANTED, "MPS", f"{mps.CONTROL} is not installed: {mps.SLOW}, and times tell "
                  "little of the network")
     try:
         with bridged.hosts(2, links.VETH_MTU):
             pass
     except links.Unavailable as reason:
-        host.say(WANTED, "veth", f"{reason}; the parts over veth are left out")
+        host.add(WANTED, "veth", f"{reason}; the parts over veth are left out")
     else:
         host.has.add("veth")
-        host.say(FINE, "veth", "network namespaces can be made")
+        host.add(FINE, "veth", "network namespaces can be made")
     if host.torch:
         host.has.add("torch")
-        host.say(FINE, "PyTorch", host.torch)
+        host.add(FINE, "PyTorch", host.torch)
     else:
-        host.say(WANTED, "PyTorch", "no Python has it: name one that has with --torch PYTHON; the "
+        host.add(WANTED, "PyTorch", "no Python has it: name one that has with --torch PYTHON; the "
                  "training step is left out")
 
 

@@ -15,8 +15,8 @@ sys.dont_write_bytecode = True  # the bundle may be read-only
 import bundle_folder as bundle
 import host as hosts
 import report_text
-from console import between, exit_with, say, usage
-from exchange import ends_within
+from console import between, exit_with, log, new_parser, usage
+from exchange import ends_within, write_whole
 from parts import PARTS
 
 OK, FAILED, UNFINISHED, SKIPPED = 0, 1, 3, 77
@@ -53,10 +53,10 @@ def main():
     print("\n".join(map(str, host.findings)), flush=True)
     if not host.ready:
         report(host, {})
-        say("nothing can be measured here: cure what is MISSING above")
+        log("nothing can be measured here: cure what is MISSING above")
         return SKIPPED
     if options.check:
-        say("this host can be measured")
+        log("this host can be measured")
         return OK
     states = {}
     try:
@@ -66,8 +66,7 @@ def main():
 
 
 def parse():
-    parser = argparse.ArgumentParser(prog="./run", description=__doc__, epilog=EPILOG,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser("./run", __doc__, EPILOG)
     add = parser.add_argument
     add("--check", action="store_true", help="look at the host, and measure nothing")
     add("--list", action="store_true", help="the parts; runs nothing")
@@ -106,17 +105,17 @@ def measure(host, options, states):
                 continue
             left = deadline - time.monotonic() - RESERVE_S if deadline else None
             if left is not None and left < LEAST_PART_S:
-                say(f"the {options.budget:g} s are over: the same command goes on; see "
+                log(f"the {options.budget:g} s are over: the same command goes on; see "
                     f"{host.output / 'report.md'}")
                 return UNFINISHED
-            say(f"{part.name}: {part.what}")
+            log(f"{part.name}: {part.what}")
             if why := run_part(part, host, rounds, left, options.timeout, states):
                 states[part.name] = f"failed: {why}"
-                say(f"{part.name} failed: {why}")
+                log(f"{part.name} failed: {why}")
     undone = [part.name for part in options.part
               if part.name not in states and not part.finished(host.output, part.rounds)]
-    say(f"done, but for {', '.join(undone)}" if undone else "done")
-    say(f"see {host.output / 'report.md'}")
+    log(f"done, but for {', '.join(undone)}" if undone else "done")
+    log(f"see {host.output / 'report.md'}")
     if any(state.startswith("failed") for state in states.values()):
         return FAILED
     return (UNFINISHED if deadline else FAILED) if undone else OK
@@ -175,16 +174,14 @@ def end_with_parent():
 
 
 def report(host, states):
-    """Writes both files anew, each under its name only when it is whole."""
+    """Writes both files again."""
     documents = {part.name: part.read(host.output) for part in PARTS}
     whole = {"schema_version": 1, "bundle": bundle.manifest(), "states": states,
              "host": [vars(finding) for finding in host.findings], "parts": documents}
     texts = {"report.md": "\n".join(report_text.write(host, PARTS, states)) + "\n",
              "results.json": json.dumps(whole, indent=1) + "\n"}
     for name, text in texts.items():
-        unfinished = host.output / f"{name}.part"
-        unfinished.write_text(text, "utf-8")
-        unfinished.replace(host.output / name)
+        write_whole(host.output / name, text)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 """What the programs of bench/nccl share towards their user: options and exit codes."""
 
 import argparse
-import os
 import pathlib
 import subprocess
 
 import arms
 import toolkit
-from console import exit_with, say
+from console import exit_with, log, writable
 
 MET, MISSED, ERROR, SKIPPED = 0, 1, 2, 77
 
@@ -31,15 +30,6 @@ def add_common(add):
         help="write every figure to this file")
 
 
-def writable(text):
-    """A file that can be written: said now, not after the measurement."""
-    file = pathlib.Path(text)
-    if file.is_dir() or not os.access(file.parent, os.W_OK):
-        raise argparse.ArgumentTypeError(f"cannot write {file}: name a file in a folder that can "
-                                         "be written")
-    return file
-
-
 def recorded(options):
     """The options as they go into the JSON."""
     values = {**vars(options), "arms": ",".join(arm.name for arm in options.arms)}
@@ -55,8 +45,8 @@ def status_of(main):
     try:
         return main()
     except toolkit.Skipped as reason:
-        say(f"skipped: {reason}")
+        log(f"skipped: {reason}")
         return SKIPPED
     except (toolkit.Broken, subprocess.SubprocessError) as reason:
-        say(reason)
+        log(reason)
         return ERROR

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 
 import toolkit
-from console import say
+from console import log
 
 CONTROL = "nvidia-cuda-mps-control"
 LIMIT_S = 30
@@ -25,7 +25,7 @@ def serving(probe):
     `probe` is the command of a client that tells whether it gets a GPU: see toolkit.probe.
     """
     if not shutil.which(CONTROL):
-        say(f"{CONTROL} is not installed: {SLOW}")
+        log(f"{CONTROL} is not installed: {SLOW}")
         yield {}
         return
     # The server may still write its last words while the folder goes.
@@ -37,7 +37,7 @@ def serving(probe):
         try:
             why = start(environment) or refusal(probe, environment)
             if why is not None:
-                say(f"MPS does not serve ({why}): {SLOW}")
+                log(f"MPS does not serve ({why}): {SLOW}")
             yield environment if why is None else {}
         finally:
             control(environment, "quit\n")

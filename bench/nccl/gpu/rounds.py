@@ -3,7 +3,7 @@
 import random
 import time
 
-from console import progress, say
+from console import progress, log
 from exchange import Failed
 
 
@@ -27,7 +27,7 @@ def interleaved(cells, run, options, failures, done=(), left_out=None):
             place = f"round {number} of {options.rounds}, {cell}"
             run_begin = time.monotonic()
             if options.budget and longest and run_begin - begin + longest > options.budget:
-                say(f"the {options.budget:g} s end before {place}")
+                log(f"the {options.budget:g} s end before {place}")
                 return
             progress(place)
             try:
@@ -35,7 +35,7 @@ def interleaved(cells, run, options, failures, done=(), left_out=None):
             except Failed as reason:
                 left_out.append(str(cell))
                 failures.append(f"{place}: {reason}")
-                say(failures[-1])
+                log(failures[-1])
             else:
                 yield number, cell, result
             longest = max(longest, time.monotonic() - run_begin)
