@@ -1,4 +1,4 @@
-"""One MPI job, by Open MPI: its ranks on this host, or in a network namespace each."""
+"""One job of Open MPI: its ranks on this host, or each in a network namespace."""
 
 import contextlib
 import dataclasses
@@ -10,7 +10,7 @@ import tempfile
 from exchange import Failed, Process
 
 LIMIT_S = 240
-# How messages go; collectives are Open MPI's own in each.
+# The transport of each arm; the collectives are Open MPI's own.
 ARMS = {
     "tcp": ["--mca", "pml", "ob1", "--mca", "btl", "self,tcp"],
     "ofi-tcp": ["--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include",
@@ -30,18 +30,18 @@ class Host:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    hosts: tuple  # of Host; none: all ranks on this host
+    hosts: tuple  # of Host; empty: all ranks on this host
     interface: str
 
 
 def place_of(hosts):
-    """Of bridged.Hosts, whose every host gets a rank."""
+    """The place of bridged.Hosts, a rank on each."""
     return Place(tuple(Host(hosts.address(number), namespace)
                        for number, namespace in enumerate(hosts.members)), hosts.interface)
 
 
 def run(place, ranks, arm, provider, program, environment=None):
-    """What the job writes to its standard output. Raises Failed."""
+    """Returns the job's standard output. Raises Failed."""
     with started(place, ranks, arm, provider, program, environment) as process:
         if not process.ends_well(LIMIT_S):
             raise Failed(process.complaint())
@@ -53,7 +53,7 @@ def started(place, ranks, arm, provider, program, environment=None):
     environment = {**os.environ, "FI_PROVIDER_PATH": str(provider),
                    "PACECAR_NICS": f"soft:udp:{place.interface}", **(environment or {})}
     passed = [name for name in environment if name.startswith(("FI_", "PACECAR_"))]
-    # All ranks are on one host in truth: Open MPI may spin only while each has a processor.
+    # All ranks share this host: Open MPI may spin only if each rank has a processor.
     idle = int(ranks > len(os.sched_getaffinity(0)))
     with tempfile.TemporaryDirectory() as folder:
         command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", ranks,
@@ -71,9 +71,9 @@ def started(place, ranks, arm, provider, program, environment=None):
 
 
 def agent(folder, hosts):
-    """A program that is called as ssh is, with an address and a command for that host.
+    """A program in place of ssh, called with an address and a command for that host.
 
-    Each has temporary files of its own: Open MPI's daemons fall over those of others on one host.
+    Each host has its own TMPDIR: Open MPI's daemons on one host do not share temporary files.
     """
     script = folder / "into-namespace"
     cases = "".join(f"{host.address}) namespace={shlex.quote(host.namespace)} ;;\n"
