@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-sys.dont_write_bytecode = True  # the modules lie beside the sources
+sys.dont_write_bytecode = True  # no __pycache__ among the sources
 
 import star
 from incast_figures import percentile

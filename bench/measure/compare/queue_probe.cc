@@ -3,8 +3,9 @@
 // time stamp of the arrival. Each probe goes once over the --shaped path and once over the --plain
 // one, which has no queue: delays on it are the machine's.
 //
-// Probes are sent at random times, --rate a second, until SIGTERM or SIGINT. Prints one line of JSON:
-// [CLOCK_MONOTONIC seconds, us on the shaped path, us on the plain one] per probe; -1: lost.
+// Probes are sent at random times, --rate a second, until SIGTERM or SIGINT. Prints one JSON array
+// with an entry per probe: [CLOCK_MONOTONIC seconds, us on the shaped path, us on the plain one];
+// -1: lost.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>

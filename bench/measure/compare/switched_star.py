@@ -1,7 +1,8 @@
 """The star of star.py with `pacecar switch` in its middle instead of a bridge and HTB.
 
 Every host has a link of the same rate to the switch. A host that sends alone has a faster one, so
-that the queue is in the switch. The queue is that of the receiver's port, from the switch's own log.
+that the queue is in the switch. The measured queue is that of the receiver's port, from the
+switch's log.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What this host has of what a measurement needs: each thing that may be missing, with its cure."""
+"""What a measurement needs and this host has or lacks, with advice for each missing thing."""
 
 import dataclasses
 import os
@@ -31,7 +31,7 @@ NCCL_PLACES = ("/usr/local/cuda*/lib64", "/usr/local/cuda*/lib", "/usr/local/lib
                "/usr/local/lib/python3*/*-packages/nvidia/nccl/lib",
                "/opt/*/lib/python3*/*-packages/nvidia/nccl/lib",
                "/opt/*/.venv/lib/python3*/*-packages/nvidia/nccl/lib")
-# Where containers and small systems put the driver's library and programs, past the loader's list.
+# Folders of the driver's library in containers and small systems, which the loader does not search.
 DRIVER_PLACES = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib64-nvidia",
                  "/usr/lib/wsl/lib", "/run/opengl-driver/lib", "/usr/lib64/nvidia",
                  "/usr/lib/nvidia*", "/usr/local/cuda*/compat")
@@ -54,7 +54,7 @@ class Finding:
 
 @dataclasses.dataclass
 class Host:
-    """What the parts are run with, and what was found."""
+    """What the parts use, and the findings of the check."""
     output: pathlib.Path
     findings: list = dataclasses.field(default_factory=list)
     nccl: str = ""
@@ -90,7 +90,7 @@ def examine(output, nccl="", torch=""):
     check_system(host)
     check_carried(host)
     if host.ready:
-        check_beside(host)
+        check_needs_of_parts(host)
         check_gpu(host, nccl)
     return host
 
@@ -107,8 +107,8 @@ def check_system(host):
         host.add(NEEDED, "C library", "it is not the GNU C library: use a host, or a container, of "
                  "a distribution that has it")
     elif as_numbers(version) < as_numbers(made["glibc"]):
-        host.add(NEEDED, "C library", f"glibc {version} is here, and what is carried needs "
-                 f"{made['glibc']}: use a newer distribution (a container will do), or make the "
+        host.add(NEEDED, "C library", f"this host has glibc {version}, and the bundle needs "
+                 f"{made['glibc']}: use a newer distribution (a container is enough), or make the "
                  "bundle on one as old as this")
     else:
         host.add(FINE, "C library", f"glibc {version}, {made['glibc']} is needed")
@@ -123,7 +123,7 @@ def as_numbers(version):
 
 
 def check_carried(host):
-    """Lends libraries to what is carried, and puts the tools where they are found by name."""
+    """Lends libraries to the bundle's programs, and puts the tools into a folder of PATH."""
     if not host.ready:
         return
     for folder in (host.lent, host.tools):
@@ -134,7 +134,7 @@ def check_carried(host):
     try:
         lent = [library for name in (toolkit.DRIVER, toolkit.RATIOS)
                 for library in host.lender.lend_to(bundle.PROGRAMS / name)]
-        if lent:  # the plugin's arms have the folder anyway; these two run in every arm
+        if lent:  # these two programs run in every arm; arms.environment() has the plugin's folder
             add_library_path(host.lent)
         lent += host.lender.lend_to(host.plugin)
         arms.check_plugin(host.plugin)
@@ -154,8 +154,8 @@ def lend_program(host, name):
         host.add(FINE, name, own)
         return
     if not program.is_file():
-        host.add(WANTED, name, "neither here nor carried: install it, or make the bundle where it "
-                 "is installed")
+        host.add(WANTED, name, "neither installed nor in the bundle: install it, or make the "
+                 "bundle on a host that has it")
         return
     try:
         lent = host.lender.lend_to(program)
@@ -167,7 +167,7 @@ def lend_program(host, name):
     command = shlex.join(host.lender.command(program))
     wrapper.write_text(f'#!/bin/sh\nexec {command} "$@"\n', "utf-8")
     wrapper.chmod(0o755)
-    host.add(FINE, name, "carried" + (f", with {', '.join(lent)}" if lent else ""))
+    host.add(FINE, name, "of the bundle" + (f", with {', '.join(lent)}" if lent else ""))
 
 
 def check_gpu(host, named):
@@ -197,7 +197,7 @@ def probe(nccl):
 
 
 def driver_place():
-    """A folder that holds the driver's library, which the loader does not look into."""
+    """A folder with the driver's library that the loader does not search."""
     return next((place for place in globbed(DRIVER_PLACES) if (place / DRIVER).is_file()), None)
 
 
@@ -207,12 +207,12 @@ def add_library_path(folder):
 
 
 def find_nccl(named, torch):
-    """(the library, what the ranks' program sees with it): the first of this host that loads, else
-    the one that is carried, else what the loader finds."""
+    """(the library, the probe of the ranks' program with it): the first of this host that loads,
+    else the bundle's, else the one that the loader finds."""
     if named:
         nccl = toolkit.find_nccl(named)
         return nccl, probe(nccl)
-    found = [toolkit.find_nccl(None), beside_torch(torch)]
+    found = [toolkit.find_nccl(None), nccl_of_torch(torch)]
     found += [str(place / toolkit.NCCL) for place in (*globbed(NCCL_PLACES), bundle.CARRIED_NCCL)
               if (place / toolkit.NCCL).is_file()]
     for nccl in filter(None, found):
@@ -222,8 +222,8 @@ def find_nccl(named, torch):
     return found[0], probe(found[0])
 
 
-def beside_torch(torch):
-    """The library that this Python's PyTorch comes with; empty when there is none."""
+def nccl_of_torch(torch):
+    """The library that was installed with this Python's PyTorch; empty when there is none."""
     if not torch:
         return ""
     script = ("import importlib.util, pathlib\n"
@@ -233,33 +233,34 @@ def beside_torch(torch):
 
 
 def check_gpu_state(host):
-    said = answer(["nvidia-smi", "--query-gpu=compute_mode,memory.free",
-                   "--format=csv,noheader,nounits"])
-    for number, line in enumerate((said or "").splitlines()):
+    output = answer(["nvidia-smi", "--query-gpu=compute_mode,memory.free",
+                     "--format=csv,noheader,nounits"])
+    for number, line in enumerate((output or "").splitlines()):
         mode, _, free = (part.strip() for part in line.partition(","))
         if mode == "Prohibited":
-            host.add(NEEDED, f"GPU {number}", "its compute mode lets nobody in: 'nvidia-smi -c "
-                     "DEFAULT' as root")
+            host.add(NEEDED, f"GPU {number}", "its compute mode forbids all processes: run "
+                     "'nvidia-smi -c DEFAULT' as root")
         elif mode == "Exclusive_Process" and not shutil.which(mps.CONTROL):
-            host.add(NEEDED, f"GPU {number}", "its compute mode lets one process in, and there is "
-                     f"no {mps.CONTROL}: 'nvidia-smi -c DEFAULT' as root")
+            host.add(NEEDED, f"GPU {number}", "its compute mode admits one process, and there is "
+                     f"no {mps.CONTROL}: run 'nvidia-smi -c DEFAULT' as root")
         if free.isdecimal() and int(free) < LEAST_FREE_GPU_MIB:
             host.add(NEEDED, f"GPU {number}", f"{free} MiB are free, {LEAST_FREE_GPU_MIB} are "
-                     "needed: end what else uses it")
+                     "needed: end the other processes that use it")
     host.has.add("gpu")
 
 
-def check_beside(host):
-    """What single parts need."""
+def check_needs_of_parts(host):
+    """Loopback, and what only some parts need."""
     if loopback_works():
         host.add(FINE, "loopback", "packets pass")
     else:
-        host.add(NEEDED, "loopback", "no packet passes on 127.0.0.1: 'ip link set lo up' as root")
+        host.add(NEEDED, "loopback", "no packet passes on 127.0.0.1: run 'ip link set lo up' as "
+                 "root")
     if shutil.which(mps.CONTROL):
         host.add(FINE, "MPS", shutil.which(mps.CONTROL))
     else:
-        host.add(WANTED, "MPS", f"{mps.CONTROL} is not installed: {mps.SLOW}, and times tell "
-                 "little of the network")
+        host.add(WANTED, "MPS", f"{mps.CONTROL} is not installed: {mps.SLOW}, and times mean "
+                 "little for the network")
     try:
         with bridged.hosts(2, links.VETH_MTU):
             pass
@@ -288,7 +289,7 @@ def loopback_works():
 
 
 def find_torch(named):
-    """A Python that has PyTorch; empty when none is found. A named one is believed."""
+    """A Python that has PyTorch; empty when none is found. A named one is not checked."""
     usual = [sys.executable, shutil.which("python3"), *map(str, globbed(PYTHONS))]
     for python in [named] if named else dict.fromkeys(filter(None, usual)):
         if named or answer([python, "-c", HAS_TORCH]) is not None:
@@ -297,12 +298,12 @@ def find_torch(named):
 
 
 def globbed(patterns):
-    """What there is of absolute patterns, in their order."""
+    """The existing paths that match absolute patterns, in the patterns' order."""
     return [path for pattern in patterns for path in sorted(pathlib.Path("/").glob(pattern[1:]))]
 
 
 def answer(command):
-    """What it printed; None when it failed or is not there."""
+    """The command's standard output; None when it failed or does not exist."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False,
                               timeout=LIMIT_S)

@@ -1,4 +1,4 @@
-"""What the programs of bench/nccl share towards their user: options and exit codes."""
+"""Options and exit codes that the programs of bench/nccl share."""
 
 import argparse
 import pathlib
@@ -23,15 +23,15 @@ def arm_list(text):
 
 def add_common(add):
     """Options of both programs, for a parser's add_argument."""
-    add("--seed", type=int, default=1, help="of the order of the runs; default 1")
+    add("--seed", type=int, default=1, help="seed of the order of the runs; default 1")
     add("--plugin", type=pathlib.Path, metavar="FILE", help="default: the one in build/")
-    add("--no-mps", action="store_true", help="let ranks that share a GPU take turns")
+    add("--no-mps", action="store_true", help="without MPS: ranks that share a GPU take turns")
     add("-J", "--output_file", "--json", dest="json", type=writable, metavar="FILE",
         help="write every figure to this file")
 
 
 def recorded(options):
-    """The options as they go into the JSON."""
+    """The options for the JSON."""
     values = {**vars(options), "arms": ",".join(arm.name for arm in options.arms)}
     return {name: str(value) for name, value in values.items()}
 
