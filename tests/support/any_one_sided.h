@@ -1,7 +1,7 @@
-// The host's side of the interface for one-sided operations: a plugin's GIN or RMA table of any
+// NCCL's side of the interface for one-sided operations: a plugin's GIN or RMA table of any
 // version, called as if it were the newest.
 //
-// Thread rule: as the plugin's own; init before all else.
+// Thread rule: the plugin's; init comes first.
 #pragma once
 
 #include <dlfcn.h>
@@ -32,7 +32,7 @@ struct SignalPart {
   uint32_t operation = kSignalAdd;
 };
 
-// The members have NCCL's names. In versions without contexts the communicator is the context.
+// The members have NCCL's names. In versions without contexts the communicator serves as context.
 class AnyOneSided {
   // Calls `body(table)`.
   template <typename Body>

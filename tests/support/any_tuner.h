@@ -1,7 +1,7 @@
-// The host's side of the tuner's interface: a plugin's table of any version, called as if it were
-// the newest, as NCCL does for old plugins.
+// NCCL's side of the tuner's interface: a plugin's table of any version, called as if it were the
+// newest, as NCCL does for old plugins.
 //
-// Thread rule: as the plugin's own; init before all else.
+// Thread rule: the plugin's; init comes first.
 #pragma once
 
 #include <dlfcn.h>
@@ -43,7 +43,7 @@ class AnyTuner {
       }
     });
   }
-  // A choice of version 2 is an entry of 0, unless it was ruled out.
+  // Version 2 returns a choice: its entry becomes 0, unless the caller has ruled it out.
   NcclResult getCollInfo(void* context, TunedFunction function, size_t bytes, int operations,
                          float* costs, int algorithms, int protocols, int* channels) const {
     return call([&]<typename T>(const T& table) {
