@@ -4,8 +4,8 @@ import contextlib
 import dataclasses
 import os
 
-from links import interrupts_ignored
-from star import check_needs, command, make_namespaces, pair, prefix, remove
+import namespaces
+from namespaces import command, pair, prefix
 
 INTERFACE = "net0"
 
@@ -50,10 +50,8 @@ class Here:
 @contextlib.contextmanager
 def hosts(count, mtu_bytes, rate_mbps=None):
     """`rate_mbps`: of each host's link, in both directions; None: no limit."""
-    check_needs(("ip", "tc") if rate_mbps else ("ip",))
     made = Hosts(count, f"pacecar-{os.getpid()}")
-    try:
-        make_namespaces(made)
+    with namespaces.made(made.namespaces, ("ip", "tc") if rate_mbps else ("ip",)):
         command("ip", "-n", made.hub, "link", "add", "bridge0", "type", "bridge")
         command("ip", "-n", made.hub, "link", "set", "bridge0", "mtu", str(mtu_bytes), "up")
         for number, namespace in enumerate(made.members):
@@ -66,9 +64,6 @@ def hosts(count, mtu_bytes, rate_mbps=None):
                 shape(namespace, INTERFACE, mtu_bytes, rate_mbps)
                 shape(made.hub, port, mtu_bytes, rate_mbps)
         yield made
-    finally:
-        with interrupts_ignored():
-            remove(made)
 
 
 def shape(namespace, interface, mtu_bytes, rate_mbps):

@@ -18,6 +18,7 @@ import threading
 import time
 
 import incast_figures
+import namespaces
 import star
 from exchange import END_LIMIT_S, SET_UP_LIMIT_S, START_LIMIT_S, Failed, started, write_whole
 
@@ -124,7 +125,7 @@ class Group:
     def start(self, stack):
         def process(namespace, role, handle, *flags):
             argv = [*self._argv, role, "--handle-file", handle, *flags]
-            return started(stack, star.prefix(namespace), argv, self._environment)
+            return started(stack, namespaces.prefix(namespace), argv, self._environment)
 
         each = len(self._hosts) // len(self._handles)
         self.receivers = [process(self._made.receiver, "receive", handle, "--senders", each,

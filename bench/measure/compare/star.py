@@ -17,12 +17,12 @@ import contextlib
 import dataclasses
 import json
 import os
-import shutil
 import subprocess
 import threading
 import time
 
-from links import Unavailable, interrupts_ignored
+import namespaces
+from namespaces import command, pair
 
 INTERFACE = "net0"
 PLAIN = "plain0"
@@ -35,9 +35,6 @@ PLAIN_RECEIVER, PLAIN_PROBER = "198.51.100.1", "198.51.100.2"
 UNSEEN_OVERHEAD_BYTES = 24
 BURST_PACKETS = 1  # that HTB may send at once after a late timer; a real link sends none
 SAMPLE_INTERVAL_S = 0.1
-WITHOUT_IPV6 = ("for file in /proc/sys/net/ipv6/conf/*/disable_ipv6; do "
-                "if [ -e $file ]; then echo 1 > $file; fi; done")
-
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
@@ -108,47 +105,15 @@ class Star:
         return QueueSampler(self)
 
 
-def prefix(namespace):
-    """The words that run a command in a namespace."""
-    return ("ip", "netns", "exec", namespace)
-
-
 @contextlib.contextmanager
 def star(shape):
-    check_needs()
     made = Star(shape, f"pacecar-{os.getpid()}")
-    try:
+    with namespaces.made(made.namespaces, ("ip", "tc")):
         build(made)
         yield made
-    finally:
-        with interrupts_ignored():
-            remove(made)
-
-
-def check_needs(programs=("ip", "tc")):
-    for program in programs:
-        if not shutil.which(program):
-            raise Unavailable(f"the program '{program}' is missing: install iproute2")
-    if os.geteuid() != 0:
-        raise Unavailable("this needs root, which makes the network namespaces: run it as root")
-
-
-def remove(made):
-    for namespace in made.namespaces:
-        # This deletes its interfaces, too. The namespace may not have been made.
-        subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
-
-
-def make_namespaces(made):
-    for namespace in made.namespaces:
-        command("ip", "netns", "add", namespace)
-        # No other packets than the measured ones, such as router solicitations.
-        command(*prefix(namespace), "sh", "-c", WITHOUT_IPV6)
-        command("ip", "-n", namespace, "link", "set", "lo", "up")
 
 
 def build(made):
-    make_namespaces(made)
     command("ip", "-n", made.hub, "link", "add", "bridge0", "type", "bridge")
     command("ip", "-n", made.hub, "link", "set", "bridge0", "mtu", str(made.shape.mtu_bytes), "up")
     for namespace, address, port in made.hosts:
@@ -175,14 +140,6 @@ def join(made, namespace, address, port):
     command("ip", "-n", namespace, "address", "add", f"{address}/24", "dev", INTERFACE)
 
 
-def pair(one, name, other, other_name, mtu_bytes):
-    mtu = ["mtu", str(mtu_bytes)]
-    command("ip", "link", "add", name, *mtu, "netns", one, "type", "veth", "peer", other_name, *mtu,
-            "netns", other)
-    command("ip", "-n", one, "link", "set", name, "up")
-    command("ip", "-n", other, "link", "set", other_name, "up")
-
-
 def limit(made):
     tc = ["tc", "-n", made.hub]
     command(*tc, "qdisc", "add", "dev", EGRESS, "root", "handle", "1:", "htb", "default", "10")
@@ -196,14 +153,6 @@ def class_of(shape, rate_bps):
     return ["dev", EGRESS, "parent", "1:", "classid", "1:10", "htb", "rate", f"{rate_bps}bit",
             "burst", burst, "cburst", burst, "quantum", str(shape.mtu_bytes + 14), "overhead",
             str(UNSEEN_OVERHEAD_BYTES)]
-
-
-def command(*argv):
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise Unavailable(f"'{' '.join(argv)}' failed ({done.stderr.strip()}): this needs the "
-                          "right to make network namespaces, and a kernel with veth, bridge and "
-                          "sch_htb")
 
 
 class Sampler:

@@ -14,9 +14,10 @@ import subprocess
 import tempfile
 import time
 
+import namespaces
 import star
 from exchange import ends_within
-from links import Unavailable, interrupts_ignored
+from namespaces import Unavailable
 
 START_LIMIT_S = 10
 SAMPLE = "1ms"
@@ -25,21 +26,16 @@ ALONE_FACTOR = 4
 
 @contextlib.contextmanager
 def switched_star(shape, program, ecn):
-    star.check_needs()
     made = star.Star(shape, f"pacecar-{os.getpid()}")
     # In memory where possible: a busy disk would delay the switch.
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=memory) as folder, contextlib.ExitStack() as stack:
-        try:
-            build(made)
-            switch = Switch(made, program, ecn, pathlib.Path(folder))
-            stack.callback(switch.end)
-            switch.wait_until_up()
-            yield SwitchedStar(shape, made.mark, switch)
-        finally:
-            with interrupts_ignored():
-                stack.close()
-                star.remove(made)
+    with (tempfile.TemporaryDirectory(dir=memory) as folder,
+          namespaces.made(made.namespaces, ("ip", "tc")), contextlib.ExitStack() as stack):
+        build(made)
+        switch = Switch(made, program, ecn, pathlib.Path(folder))
+        stack.callback(switch.end)
+        switch.wait_until_up()
+        yield SwitchedStar(shape, made.mark, switch)
 
 
 class SwitchedStar(star.Star):
@@ -56,7 +52,6 @@ class SwitchedStar(star.Star):
 
 
 def build(made):
-    star.make_namespaces(made)
     for namespace, address, port in made.hosts:
         star.join(made, namespace, address, port)
     star.join_plain(made)
@@ -80,7 +75,7 @@ class Switch:
         if ecn:
             flags += ["--ecn", ecn]
         # Above the hosts' priority: a late switch delays all of them.
-        command = ["nice", "-n", "-10", *star.prefix(made.hub), str(program), "switch", *flags]
+        command = ["nice", "-n", "-10", *namespaces.prefix(made.hub), str(program), "switch", *flags]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL,
                                          stdout=subprocess.DEVNULL, stderr=self._errors,
                                          start_new_session=True)
@@ -93,6 +88,7 @@ class Switch:
                 raise Unavailable(f"'pacecar switch' does not run: {self._errors.read().strip()}")
             time.sleep(0.01)
 
+    @namespaces.interrupts_ignored()
     def end(self):
         if not ends_within(self._process, 0):
             self._process.send_signal(signal.SIGINT)

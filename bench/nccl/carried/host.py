@@ -16,6 +16,7 @@ import arms
 import bridged
 import links
 import mps
+import namespaces
 import toolkit
 from lend import Lacking, Lender
 
@@ -264,7 +265,7 @@ def check_needs_of_parts(host):
     try:
         with bridged.hosts(2, links.VETH_MTU):
             pass
-    except links.Unavailable as reason:
+    except namespaces.Unavailable as reason:
         host.add(WANTED, "veth", f"{reason}; the parts over veth are left out")
     else:
         host.has.add("veth")
