@@ -49,7 +49,8 @@ class Scene:
     def start(self, where, role, argv):
         processors = self.processors.get(role)
         pinned = ("taskset", "-c", str(processors)) if processors is not None else ()
-        return Process((*namespaces.prefix(where), *pinned), list(map(str, argv)), self.environment())
+        return Process((*namespaces.prefix(where), *pinned), list(map(str, argv)),
+                       self.environment())
 
     def attacker(self, attacks, seconds, rate, seed, role="attacker"):
         """So long each, again and again until it is stopped."""
@@ -178,7 +179,8 @@ def cpu_seconds(pid):
 def scene(build):
     """Errors: namespaces.Unavailable where no namespace can be made."""
     with bridged.hosts(2, MTU) as hosts, tempfile.TemporaryDirectory() as folder:
-        namespaces.command("ip", "-n", hosts.hub, "address", "add", "192.0.2.254/24", "dev", "bridge0")
+        namespaces.command("ip", "-n", hosts.hub, "address", "add", "192.0.2.254/24", "dev",
+                           "bridge0")
         yield Scene(build, hosts, pathlib.Path(folder))
 
 

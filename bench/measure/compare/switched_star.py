@@ -75,7 +75,8 @@ class Switch:
         if ecn:
             flags += ["--ecn", ecn]
         # Above the hosts' priority: a late switch delays all of them.
-        command = ["nice", "-n", "-10", *namespaces.prefix(made.hub), str(program), "switch", *flags]
+        command = ["nice", "-n", "-10", *namespaces.prefix(made.hub), str(program), "switch",
+                   *flags]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL,
                                          stdout=subprocess.DEVNULL, stderr=self._errors,
                                          start_new_session=True)

@@ -7,6 +7,7 @@ import pathlib
 import shlex
 import tempfile
 
+import namespaces
 from exchange import Failed, Process
 
 LIMIT_S = 240
@@ -22,22 +23,16 @@ ARMS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Host:
-    """Where one rank runs."""
-    address: str
-    namespace: str
-
-
-@dataclasses.dataclass(frozen=True)
 class Place:
-    hosts: tuple  # of Host; empty: all ranks on this host
     interface: str
+    # Of each rank, by its address; empty: all ranks run on this host.
+    namespaces: dict = dataclasses.field(default_factory=dict)
 
 
 def place_of(hosts):
     """The place of bridged.Hosts, a rank on each."""
-    return Place(tuple(Host(hosts.address(number), namespace)
-                       for number, namespace in enumerate(hosts.members)), hosts.interface)
+    return Place(hosts.interface, {hosts.address(number): namespace
+                                   for number, namespace in enumerate(hosts.members)})
 
 
 def run(place, ranks, arm, provider, program, environment=None):
@@ -62,22 +57,22 @@ def started(place, ranks, arm, provider, program, environment=None):
                    "--mca", "mpi_yield_when_idle", idle, "--bind-to", "none", *ARMS[arm],
                    *(word for name in passed for word in ("-x", name))]
         prefix = ()
-        if place.hosts:
-            command += ["--host", ",".join(host.address for host in place.hosts[:ranks]),
-                        "--mca", "plm_rsh_agent", agent(pathlib.Path(folder), place.hosts)]
-            prefix = ("ip", "netns", "exec", place.hosts[0].namespace)
+        if place.namespaces:
+            command += ["--host", ",".join(list(place.namespaces)[:ranks]),
+                        "--mca", "plm_rsh_agent", agent(pathlib.Path(folder), place.namespaces)]
+            prefix = namespaces.prefix(next(iter(place.namespaces.values())))
         with Process(prefix, [*command, *program], environment) as process:
             yield process
 
 
-def agent(folder, hosts):
+def agent(folder, namespace_of):
     """A program in place of ssh, called with an address and a command for that host.
 
     Each host has its own TMPDIR: Open MPI's daemons on one host do not share temporary files.
     """
     script = folder / "into-namespace"
-    cases = "".join(f"{host.address}) namespace={shlex.quote(host.namespace)} ;;\n"
-                    for host in hosts)
+    cases = "".join(f"{address}) namespace={shlex.quote(namespace)} ;;\n"
+                    for address, namespace in namespace_of.items())
     script.write_text(f'#!/bin/sh\nhost=$1\nshift\ncase $host in\n{cases}'
                       '*) echo "no host $host" >&2; exit 1 ;;\nesac\n'
                       f'export TMPDIR={shlex.quote(str(folder))}/$host\n'
