@@ -28,9 +28,9 @@ Thresholds, on medians over the rounds, for the arm that --judge names, if it is
 Examples, as root, in bench/measure/compare:
   incast                                      tcp:cubic, swift and pace; a minute
   incast --arms swift,nscc --rate 200M        others; no threshold
-  incast --told 10G                           Pacecar is told a wrong rate
+  incast --told 10G                           Pacecar is configured with a wrong rate
   incast --shape pairs --told none            4 processes share a NIC of unknown rate
-  incast --shape pairs --beside tcp:cubic     one process beside a stream of TCP
+  incast --shape pairs --beside tcp:cubic     one process next to a TCP stream
   incast --change 500M:100M:500M --policer    other links
   incast --switch --arms swift,dcqcn,fixed,pace  a switch that marks
 Every peer gets the PACECAR_* variables of the environment. PACECAR_PROGRESS=thread and

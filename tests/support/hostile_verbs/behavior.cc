@@ -22,7 +22,7 @@ uint64_t number(std::string_view text) {
   return value;
 }
 
-// What HOSTILE_VERBS can set beside the seed.
+// Settings of HOSTILE_VERBS in addition to the seed.
 using Member = std::variant<bool Behavior::*, uint8_t Behavior::*, uint32_t Behavior::*>;
 constexpr std::array kMembers = std::to_array<std::pair<std::string_view, Member>>({
     {"calls", &Behavior::calls},

@@ -70,7 +70,7 @@ class Landing {
 
   void write(Region& region, uint64_t address, const std::vector<uint8_t>& data);
   void then(std::function<void()> what);
-  // A tick: some of it lands.
+  // A tick of the device: some of the data lands.
   void advance();
   // All data lands at once, in GPU memory too.
   void finish();

@@ -195,15 +195,15 @@ void QueuePair::complete_front(ibv_wc_status status) {
                           .vendor_err = status == IBV_WC_SUCCESS ? 0U : 0x68U,
                           .byte_len = static_cast<uint32_t>(send.length),
                           .qp_num = verbs.qp_num};
-  const auto tell = [this, completion, number = send.number] {
+  const auto complete_send = [this, completion, number = send.number] {
     device_.complete(verbs.send_cq, completion, false, number);
   };
   // Data that was read lands before its completion and those of later requests.
-  if (send.opcode != IBV_WR_RDMA_READ && reads_landing_ == 0) return tell();
+  if (send.opcode != IBV_WR_RDMA_READ && reads_landing_ == 0) return complete_send();
   ++reads_landing_;
-  landing_.then([this, tell] {
+  landing_.then([this, complete_send] {
     --reads_landing_;
-    tell();
+    complete_send();
   });
 }
 
