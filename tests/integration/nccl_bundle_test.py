@@ -130,7 +130,7 @@ class Measuring(unittest.TestCase):
         (self.output / "parts").mkdir()
         ours = {"LD_LIBRARY_PATH": str(FAKES), "PATH": os.environ["PATH"]}
         self.enterContext(unittest.mock.patch.dict(os.environ, ours))
-        self.enterContext(unittest.mock.patch.object(main, "say"))
+        self.enterContext(unittest.mock.patch.object(main, "log"))
         self.host = hosts.examine(self.output, str(FAKES))
         self.assertTrue(self.host.ready, self.host.findings)
 

@@ -218,7 +218,7 @@ class Refusals(unittest.TestCase):
 
     def test_no_nccl_is_a_skip(self):
         with tempfile.TemporaryDirectory() as folder:
-            self.refused(77, f"libnccl.so.2 is not found in {folder}: name it", "--nccl", folder)
+            self.refused(77, f"libnccl.so.2 is not found in {folder}: give the file", "--nccl", folder)
 
     def test_an_nccl_that_does_not_load_is_a_skip(self):
         self.refused(77, "NCCL does not load", "--nccl", __file__)
@@ -246,7 +246,7 @@ class Refusals(unittest.TestCase):
                                 (("--json", "/nowhere/f.json"), "cannot write"),
                                 (("-b", "6"), "'6' is no size"),
                                 (("-b", "1M", "-e", "8"), "give the smaller one as -b"),
-                                (("-f", "2"), "name the first with -b"),
+                                (("-f", "2"), "need the first size with -b"),
                                 (("-b", "8", "-e", "64", "-f", "2", "-i", "8"), "give one of them"),
                                 (("-b", "8", "-e", "1G", "-i", "8"), "take larger steps"),
                                 (("-b", "8", "-e", "64", "-f", "1"), "never reaches -e"),
