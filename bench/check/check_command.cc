@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -28,52 +29,44 @@ namespace {
 
 using namespace check;
 
-// The findings about a plugin, and their output.
-
 struct Finding {
-  int version = 0;  // of the table
+  int version = 0;  // of the plugin's table
   std::string rule;
   std::string sentence;
   Outcome outcome;
 };
 
+using Json = nlohmann::json;
+
 struct Figures {
   int version = 0;
-  std::string stream;  // JSON of bench/nccl/pair_bench; empty: not measured
-  std::string latency;
+  Json stream;  // of bench/nccl/pair_bench; null: not measured
+  Json latency;
   std::string trouble;  // why one is missing
 };
 
-using Json = nlohmann::json;
+struct VerdictNames {
+  std::string_view text;
+  std::string_view json;
+};
+constexpr std::array<VerdictNames, 3> kVerdictNames = {
+    {{"pass", "pass"}, {"FAIL", "fail"}, {"-", "not offered"}}};
 
-std::string_view name_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kPass:
-      return "pass";
-    case Verdict::kFail:
-      return "FAIL";
-    case Verdict::kNotOffered:
-      break;
-  }
-  return "-";
+const VerdictNames& names_of(Verdict verdict) {
+  return kVerdictNames[static_cast<size_t>(verdict)];
 }
 
-std::string_view json_name_of(Verdict verdict) {
-  return verdict == Verdict::kFail ? "fail" : verdict == Verdict::kPass ? "pass" : "not offered";
-}
-
-// One line for one finding; `width` is that of the longest rule's name.
+// `width`: of the longest rule's name.
 std::string line_of(const Finding& finding, size_t width) {
   const Outcome& outcome = finding.outcome;
   const std::string detail = outcome.detail.empty() ? "" : fmt::format(": {}", outcome.detail);
-  return fmt::format("v{:<3} {:<5} {:<{}}  {}{}", finding.version, name_of(outcome.verdict),
+  return fmt::format("v{:<3} {:<5} {:<{}}  {}{}", finding.version, names_of(outcome.verdict).text,
                      finding.rule, width, finding.sentence, detail);
 }
 
 std::string lines_of(const Figures& figures) {
   std::string lines;
-  if (!figures.stream.empty()) {
-    const Json stream = Json::parse(figures.stream);
+  if (const Json& stream = figures.stream; !stream.is_null()) {
     lines += fmt::format(
         "v{:<3} stream    {} B x {}: {:.2f} Gb/s, {:.0f} messages/s, CPU s per GB: sender {:.2f}, "
         "receiver {:.2f}\n",
@@ -82,8 +75,7 @@ std::string lines_of(const Figures& figures) {
         stream.at("messages_per_s").get<double>(), stream.at("sender_cpu_s_per_gb").get<double>(),
         stream.at("receiver_cpu_s_per_gb").get<double>());
   }
-  if (!figures.latency.empty()) {
-    const Json latency = Json::parse(figures.latency);
+  if (const Json& latency = figures.latency; !latency.is_null()) {
     lines += fmt::format(
         "v{:<3} latency   8 B, half a round trip in us: least {:.1f}, median {:.1f}, p99 {:.1f}, "
         "p99.9 {:.1f}, most {:.1f}\n",
@@ -104,14 +96,14 @@ Json to_json(const std::string& plugin, const std::vector<Finding>& findings,
     rules.push_back({{"version", one.version},
                      {"rule", one.rule},
                      {"sentence", one.sentence},
-                     {"verdict", json_name_of(one.outcome.verdict)},
+                     {"verdict", names_of(one.outcome.verdict).json},
                      {"detail", one.outcome.detail}});
   }
   Json measured = Json::array();
   for (const Figures& one : figures) {
     Json entry = {{"version", one.version}};
-    if (!one.stream.empty()) entry["stream"] = Json::parse(one.stream);
-    if (!one.latency.empty()) entry["latency"] = Json::parse(one.latency);
+    if (!one.stream.is_null()) entry["stream"] = one.stream;
+    if (!one.latency.is_null()) entry["latency"] = one.latency;
     if (!one.trouble.empty()) entry["trouble"] = one.trouble;
     measured.push_back(entry);
   }
@@ -125,7 +117,7 @@ Each rule runs in processes of its own: a plugin that crashes or hangs fails tha
 ends are on this host; the plugin's own environment variables choose its network. No GPU is needed.
 Exit codes: 0 every rule holds or does not apply, 1 one does not hold, 2 wrong usage.)";
 
-// A plugin that does not even start cannot be asked for more.
+// When this rule fails, the others are not tried.
 constexpr std::string_view kFirstRule = "init";
 
 struct Options {
@@ -153,7 +145,8 @@ std::vector<Rule> rules_of(const Options& options) {
   return rules;
 }
 
-// Loaded by a process of its own: this one stays clean. Empty, with a sentence on stderr: none.
+// The versions to test. Only child processes load the plugin. Empty: there is none to test, and
+// stderr has the reason.
 std::vector<int> versions_of(const Options& options) {
   std::vector<int> found;
   std::string trouble;
@@ -188,7 +181,7 @@ std::vector<int> versions_of(const Options& options) {
 }
 
 Figures measure(const Options& options, int version) {
-  Figures figures{.version = version, .stream = {}, .latency = {}, .trouble = {}};
+  Figures figures{.version = version, .stream = nullptr, .latency = nullptr, .trouble = {}};
   for (const bool latency : {false, true}) {
     const Outcome outcome = run_trial(1, kMeasureLimit, [&](Arena& arena, int) {
       nlohmann::json result = nccl::run_pair({.plugin = options.plugin,
@@ -196,11 +189,11 @@ Figures measure(const Options& options, int version) {
                                               .device = options.device,
                                               .seconds = options.seconds,
                                               .latency = latency});
-      result.erase("plugin");  // known, and maybe long
+      result.erase("plugin");  // may be too long for the note
       arena.note.set(result.dump());
     });
     if (outcome.verdict == Verdict::kPass) {
-      (latency ? figures.latency : figures.stream) = outcome.detail;
+      (latency ? figures.latency : figures.stream) = Json::parse(outcome.detail);
     } else {
       figures.trouble = outcome.detail;
     }
@@ -220,7 +213,7 @@ size_t width_of(const std::vector<Rule>& rules) {
   return width;
 }
 
-// A failure is noted before the host's clean-up, which may crash.
+// Records a failure before the host's clean-up, which may crash.
 void check_rule(const Rule& rule, Arena& arena, Host& host) {
   try {
     rule.check(host);
@@ -305,19 +298,19 @@ int run_check_plugin(int argc, char** argv) {
   app.add_option("PLUGIN", options.plugin, "Path of the plugin's shared library");
   auto* const version =
       app.add_option("--version", options.versions,
-                     "Of its tables, 6 to 12; may be given several times; default: the newest")
+                     "Version of the table, 6 to 12; may be given several times; default: newest")
           ->check(CLI::Range(nccl::kOldestVersion, nccl::kNewestVersion));
-  app.add_flag("--all-versions", options.all_versions, "Every table that it has")
+  app.add_flag("--all-versions", options.all_versions, "Every table of the plugin")
       ->excludes(version);
-  app.add_option("--device", options.device, "Of its devices, the number")
+  app.add_option("--device", options.device, "Index of the plugin's device")
       ->check(CLI::Range(0, 1023))
       ->capture_default_str();
   app.add_option("--only", options.only, "Only rules whose name contains this");
   app.add_flag("--list", options.list, "List the rules");
-  app.add_option("--limit", options.limit, "Seconds after which a rule's processes hang")
+  app.add_option("--limit", options.limit, "Seconds after which a rule counts as hung")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
-  app.add_option("--seconds", options.seconds, "Of each measurement; 0: none")
+  app.add_option("--seconds", options.seconds, "Seconds of each measurement; 0: none")
       ->check(CLI::Range(0.0, 30.0))
       ->capture_default_str();
   perf::add_json_flag(app, options.json, "write everything");

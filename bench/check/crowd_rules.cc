@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <exception>
-#include <thread>
+#include <future>
 #include <vector>
 
 #include "bench/check/host.h"
@@ -20,24 +19,14 @@ using perf::find_mismatch;
 constexpr size_t kThreads = 4;
 static_assert(kThreads <= kMaxListeners);
 
-// Runs `body(thread's number)` in kThreads threads; throws what the first of them throws.
+// Runs `body(index)` in kThreads threads; throws what the first failed one has thrown.
 template <typename Body>
 void in_threads(const Body& body) {
-  std::array<std::exception_ptr, kThreads> troubles;
-  std::vector<std::jthread> threads;
+  std::array<std::future<void>, kThreads> threads;
   for (size_t i = 0; i < kThreads; ++i) {
-    threads.emplace_back([&, i] {
-      try {
-        body(i);
-      } catch (...) {
-        troubles[i] = std::current_exception();
-      }
-    });
+    threads[i] = std::async(std::launch::async, [&body, i] { body(i); });
   }
-  threads.clear();
-  for (const std::exception_ptr& trouble : troubles) {
-    if (trouble) std::rethrow_exception(trouble);
-  }
+  for (std::future<void>& thread : threads) thread.get();
 }
 
 // Each thread makes its connections, uses all of them at once, and closes them, round by round.
@@ -69,7 +58,7 @@ void many_in_several_threads(Host& host) {
         host.finish(requests);
         for (size_t i = 0; i < each; ++i) {
           expect(!find_mismatch(buffers[i]->bytes(), number(i)),
-                 "a connection brings another one's bytes");
+                 "a connection delivers bytes of another one");
         }
       }
       for (const Ends& ends : all) host.close(ends);
@@ -90,7 +79,7 @@ void listens_again(Host& host) {
         if (host.rank() == 0) {
           host.finish(host.receive(comm, buffer.whole()));
           expect(!find_mismatch(buffer.bytes(), round * kThreads + thread),
-                 "a listener that is used again brings another connection's bytes");
+                 "a listener that is used again delivers bytes of another connection");
         } else {
           fill_pattern(buffer.bytes(), round * kThreads + thread);
           host.finish(host.send(comm, buffer.whole()));
@@ -102,7 +91,7 @@ void listens_again(Host& host) {
   for (const Listening& one : listening) host.close_listen(one.comm);
 }
 
-// Posts as many requests as it can: the plugin may know already that the peer has closed.
+// Posts up to `count` requests; fewer if the plugin knows already that the peer has closed.
 void post_requests(Host& host, void* comm, const Part& part, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     void* request = nullptr;

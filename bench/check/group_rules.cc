@@ -65,16 +65,16 @@ void tags_choose_buffers(Host& host) {
 // One message and the buffer that it must go to.
 struct Message {
   size_t receive = 0;
-  size_t index = 0;  // of its buffer there
+  size_t index = 0;  // of its buffer in that receive
   size_t size = 0;
   int tag = 0;
-  size_t place = 0;
+  size_t place = 0;  // offset in the registered memory of both ends
 };
 
 constexpr size_t kMost = 1U << 20;  // bytes of a message
 
-// Receives of 1, 2, ... buffers and of 1 again: buffers of 0 B to 1 MiB, some of the same tag,
-// which are filled in their order. All tags are in use in several receives.
+// Receives of 1, 1, 2, 1, 3, 1, ... buffers of 0 B to 1 MiB. Buffers of one receive that have the
+// same tag are filled in order. Each tag is used in several receives.
 std::vector<std::vector<Message>> mixed_messages(size_t buffers) {
   constexpr std::array<size_t, 5> kSizes = {100, 0, 40'000, kMost, 4096};
   std::vector<std::vector<Message>> receives;

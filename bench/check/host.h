@@ -1,4 +1,5 @@
-// The host of one rule: NCCL's player with its place among the processes of a trial.
+// Plays NCCL in one process of a trial: nccl::Host with a rank, a barrier and a note. It throws
+// nccl::HostError when a rule is broken. Thread rule: nccl::Host's.
 #pragma once
 
 #include <string_view>
@@ -22,15 +23,14 @@ class Host : public nccl::Host {
   Host(Arena& arena, const Subject& subject, int rank);
 
   int rank() const { return rank_; }
-  // Rank 1's sending end, rank 0's receiving one.
+  // A connection between the ranks: rank 1's sending end, or rank 0's receiving end.
   void* connect_ranks();
-  // For several connections of that kind: rank 0's listeners, whose handles rank 1 knows then.
+  // For several such connections: rank 0 listens, and rank 1 gets the handles.
   std::vector<Listening> listen_for_ranks(size_t count);
-  // This rank's end of a connection by the listener of that number.
+  // This rank's end of a connection through that listener.
   void* join_ranks(const std::vector<Listening>& listening, size_t number) const;
   void close_rank(void* comm) const { rank_ == 0 ? close_receive(comm) : close_send(comm); }
-  // `body` over a connection of the process to itself, which is closed when the body is done with
-  // its memory.
+  // Runs `body` over a connection of the process to itself, and closes the connection afterwards.
   template <typename Body>
   void over_connection(const Body& body) {
     start();
@@ -41,7 +41,7 @@ class Host : public nccl::Host {
 
   // --- the other process ---
   void barrier();
-  [[noreturn]] void die();  // as a process that is killed
+  [[noreturn]] void die();  // kills this process
   void note(std::string_view text) { arena_.note.set(text); }
 
  private:

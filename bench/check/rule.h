@@ -15,10 +15,10 @@ class NotOffered : public std::runtime_error {
 };
 
 struct Rule {
-  std::string_view name;      // as --only takes it
+  std::string_view name;      // for --only
   std::string_view sentence;  // what a plugin must do
-  int ranks;                  // processes that run `check` side by side, one Host each
-  void (*check)(Host& host);  // throws that, or nccl::HostError
+  int ranks;                  // processes that run `check` at once, each with a Host
+  void (*check)(Host& host);  // throws NotOffered or nccl::HostError
 };
 
 std::span<const Rule> setup_rules();

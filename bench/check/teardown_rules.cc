@@ -14,10 +14,10 @@ using nccl::NcclResult;
 
 constexpr size_t kBytes = 1 << 20;
 constexpr size_t kRequests = 4;
-constexpr size_t kStreamed = 16;  // messages, before something happens
+constexpr size_t kStreamed = 16;  // messages before a rank dies
 
-// Requests are outstanding that nobody will answer; memory goes before the connection. A send that
-// no receive matches may get no request at all.
+// Memory is deregistered while requests are outstanding that never complete; then the connection
+// is closed. A send that no receive matches may get no request.
 void aborts(Host& host) {
   host.over_connection([&](const Ends& ends) {
     Buffer source(host, ends.send, kBytes);
@@ -31,7 +31,7 @@ void aborts(Host& host) {
   });
 }
 
-// Keeps messages in flight until a call fails; `completed` counts those that are done.
+// Keeps messages in flight until `enough` have completed or a call fails.
 NcclResult stream(Host& host, void* comm, const Buffer& buffer, size_t enough) {
   std::array<void*, kRequests> requests{};
   size_t completed = 0;
@@ -72,15 +72,13 @@ void notices_a_dead_peer(Host& host, int victim) {
   host.close_rank(comm);
 }
 
-void notices_a_dead_receiver(Host& host) { notices_a_dead_peer(host, 0); }
-void notices_a_dead_sender(Host& host) { notices_a_dead_peer(host, 1); }
-
 constexpr std::array kRules = {
     Rule{"abort", "with requests outstanding, deregMr and close return, and memory is not touched",
          1, aborts},
     Rule{"dead-receiver", "a sender whose peer is killed gets an error", 2,
-         notices_a_dead_receiver},
-    Rule{"dead-sender", "a receiver whose peer is killed gets an error", 2, notices_a_dead_sender},
+         [](Host& host) { notices_a_dead_peer(host, 0); }},
+    Rule{"dead-sender", "a receiver whose peer is killed gets an error", 2,
+         [](Host& host) { notices_a_dead_peer(host, 1); }},
 };
 
 }  // namespace

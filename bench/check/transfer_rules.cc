@@ -71,14 +71,14 @@ void short_messages_report_their_size(Host& host) {
     void* const sending = host.send(ends.send, source.whole());
     expect(host.finish(receiving, sending) == static_cast<int>(kSent),
            "a receive reports the posted size, not the sent one");
-    expect(!find_mismatch(target.bytes().first(kSent), 1), "what arrived is wrong");
+    expect(!find_mismatch(target.bytes().first(kSent), 1), "the received bytes are wrong");
     expect(std::equal(before.begin() + kSent, before.end(), target.bytes().begin() + kSent),
-           "bytes behind a short message change");
+           "bytes after the end of a short message change");
   });
 }
 
-// As NCCL's InfiniBand transport does; aws-ofi-nccl's tests ask it of plugins whose registrations
-// are global, and of no other.
+// NCCL's InfiniBand transport cuts them. aws-ofi-nccl's tests require it of plugins with global
+// registrations only.
 void long_messages_are_cut(Host& host) {
   host.start();
   if (host.properties(host.device()).registration_is_global == 0) {
@@ -102,7 +102,7 @@ void long_messages_are_cut(Host& host) {
           fmt::format("a receive of {} bytes reports another size when {} are sent", kept, sent));
       expect(
           std::equal(source.bytes().begin(), source.bytes().begin() + kept, target.bytes().begin()),
-          "what arrived of a message that was cut is wrong");
+          "the received bytes of a cut message are wrong");
       expect(std::equal(before.begin() + kept, before.end(), target.bytes().begin() + kept),
              "a message longer than its buffer is written beyond it");
     }
@@ -130,13 +130,14 @@ void requests_in_flight(Host& host) {
       for (size_t i = 0; i < depth; ++i) {
         host.finish(receiving[i], sending[i]);
         expect(!find_mismatch(target.part(i * kBytes, kBytes).data, round * depth + i),
-               "messages of one connection change places");
+               "messages of one connection arrive out of order");
       }
     }
   });
 }
 
-// Posts until the plugin says "again later". It may refuse what NCCL never has in flight.
+// Posts until the plugin returns no request ("try again later"). The plugin may return an error for
+// more requests than NCCL has in flight.
 template <typename Post>
 std::deque<void*> post_until_full(size_t depth, const Post& post) {
   constexpr size_t kMore = 4;  // times what may be in flight
@@ -146,14 +147,14 @@ std::deque<void*> post_until_full(size_t depth, const Post& post) {
     const nccl::NcclResult result = post(&request);
     if (result != nccl::NcclResult::kSuccess && requests.size() >= depth) break;
     expect_success(result, fmt::format("request {} in flight", requests.size() + 1));
-    expect(request != nccl::kGarbage, "a request is left as it was: NULL means 'again later'");
+    expect(request != nccl::kGarbage, "the request is not written: NULL means 'try again later'");
     if (request == nullptr) break;
     requests.push_back(request);
   }
   return requests;
 }
 
-// The queue is full some time; until then, and then, the request is written.
+// The plugin writes the request of every call, whether its queue is full or not.
 void full_means_null(Host& host) {
   constexpr size_t kBytes = 64;
   host.over_connection([&](const Ends& ends) {
@@ -194,12 +195,12 @@ void completion_may_be_optional(Host& host) {
         return request != nullptr;
       });
       host.finish(request, host.send(ends.send, source.whole()));
-      expect(!find_mismatch(target.bytes(), i), "what arrived is wrong");
+      expect(!find_mismatch(target.bytes(), i), "the received bytes are wrong");
     }
   });
 }
 
-// LL and LL128 need it. A plugin that cannot do it takes them out of NCCL's choice as a user does.
+// LL and LL128 need this order. A plugin without it excludes them by NCCL_PROTO, as a user does.
 void flags_come_last(Host& host) {
   constexpr size_t kBytes = 64U << 10;
   constexpr int kRounds = 200;
@@ -219,12 +220,12 @@ void flags_come_last(Host& host) {
     }
     const nccl::LinePoller::Sightings seen = gpu.stop();
     expect(seen.early == 0, "a flag is seen before the data of its line");
-    expect(seen.torn == 0, "a word of 8 bytes is seen half written");
-    expect(seen.late == 0, "a word is written again after its message was done");
+    expect(seen.torn == 0, "8 aligned bytes are seen half written");
+    expect(seen.late == 0, "8 bytes are written again after their message has completed");
   });
 }
 
-// After the last test nobody calls the sender's plugin again.
+// The sender's plugin is not called again after its last test().
 void finished_sends_arrive(Host& host) {
   constexpr size_t kBytes = 4U << 20;
   void* const comm = host.connect_ranks();
@@ -234,7 +235,7 @@ void finished_sends_arrive(Host& host) {
       void* const request = host.receive(comm, buffer.whole());
       host.barrier();
       host.finish(request);
-      expect(!find_mismatch(buffer.bytes(), 7), "what arrived is wrong");
+      expect(!find_mismatch(buffer.bytes(), 7), "the received bytes are wrong");
     } else {
       fill_pattern(buffer.bytes(), 7);
       host.barrier();
@@ -259,7 +260,7 @@ constexpr std::array kRules = {
          completion_may_be_optional},
     Rule{"flags", "within a line of 128 bytes the last word is written last (LL128)", 1,
          flags_come_last},
-    Rule{"unattended", "what test calls done arrives though nobody calls any more", 2,
+    Rule{"unattended", "a send that test reported done arrives without further calls", 2,
          finished_sends_arrive},
 };
 

@@ -22,7 +22,7 @@ namespace {
 using perf::steady_now;
 
 constexpr useconds_t kLookEveryUs = 1000;
-// After one process has failed the others have so long to report why.
+// How long the other processes may run on after one has failed, to report why.
 constexpr Duration kGrace = Duration::from_s(1);
 
 [[noreturn]] void run_rank(Arena& arena, int rank, const std::function<void(Arena&, int)>& body) {
@@ -68,7 +68,7 @@ class Ranks {
     }
     if (running_.empty()) return;
     if (!failed) {
-      arena_.violation.set(fmt::format("it hangs: not over after {:.0f} s", limit.seconds()));
+      arena_.violation.set(fmt::format("it hangs: no end after {:.0f} s", limit.seconds()));
     }
     for (const pid_t child : running_) {
       kill(child, SIGKILL);
@@ -77,13 +77,13 @@ class Ranks {
   }
 
  private:
-  // Collects ended processes; false: one of them has failed.
+  // Waits for processes that have ended. False if one of them has failed.
   bool reap() {
     bool well = true;
     std::erase_if(running_, [&](pid_t child) {
       int status = 0;
       if (waitpid(child, &status, WNOHANG) != child) return false;
-      // A rule may kill its own process, to see what the other one notices (Host::die).
+      // A rule may kill its own process (Host::die).
       if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) {
         arena_.violation.set(fmt::format("it crashes: {}", strsignal(WTERMSIG(status))));
         well = false;
@@ -101,7 +101,7 @@ class Ranks {
 
 Outcome outcome_of(Arena& arena, int ranks) {
   const std::string warning(arena.warning.get());
-  // If a rule does not apply, one rank leaves, and the other's failure does not count.
+  // When a rule does not apply, one rank ends, and the failure of the other does not count.
   if (!arena.not_offered.get().empty()) {
     return {Verdict::kNotOffered, std::string(arena.not_offered.get())};
   }

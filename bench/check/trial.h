@@ -1,5 +1,4 @@
-// Runs one rule in processes of its own, so that a plugin that crashes or hangs fails a rule and
-// nothing else.
+// Runs one rule in child processes, so that a plugin that crashes or hangs fails only this rule.
 #pragma once
 
 #include <array>
@@ -14,13 +13,10 @@
 
 namespace pacecar::check {
 
-// The shared memory of one trial's processes: handles, a barrier, and the first failure. Plain
-// bytes and atomics only.
-
 constexpr int kMaxRanks = 2;
 constexpr size_t kMaxListeners = 4;  // of rank 0
 
-// A sentence that one of several processes sets; the first one stays.
+// A sentence in shared memory. The first process that sets it wins.
 class SharedLine {
  public:
   void set(std::string_view text);
@@ -32,10 +28,11 @@ class SharedLine {
   std::array<char, 600> text_{};
 };
 
+// The shared memory of one trial's processes: plain bytes and atomics only.
 struct Arena {
   std::atomic<int> arrived{0};
   std::atomic<uint32_t> barrier_round{0};
-  std::atomic<int> finished{0};  // ranks that came to their end
+  std::atomic<int> finished{0};  // ranks whose body has returned
   std::array<std::array<uint8_t, nccl::kHandleBytes>, kMaxListeners> handles{};
   SharedLine violation;
   SharedLine not_offered;
@@ -47,7 +44,7 @@ enum class Verdict : uint8_t { kPass, kFail, kNotOffered };
 
 struct Outcome {
   Verdict verdict = Verdict::kFail;
-  std::string detail;  // why not; or what was found
+  std::string detail;  // the reason of a failure, or a rule's note
 };
 
 // `body` runs in each process, with the rank's number, and may throw anything.

@@ -1,4 +1,5 @@
-// The bootstrap of a job's ranks: exchange of handles and figures, and a barrier.
+// The bootstrap of a job's ranks: they exchange handles and figures, and wait at a barrier.
+// Thread rule: one thread per rank.
 #pragma once
 
 #include <array>
@@ -24,7 +25,7 @@ class Board {
   virtual ~Board() = default;
 
   int ranks() const { return ranks_; }
-  // Each rank writes its own; others read it after the next barrier.
+  // By rank. Each rank writes its own entry; the others read it after the next barrier.
   std::array<HandleBytes, kMaxRanks> handles{};
   std::array<RankFigures, kMaxRanks> figures{};
 

@@ -13,8 +13,7 @@
 namespace pacecar::nccl {
 namespace {
 
-// Common to all-reduces over a net plugin: buffers with known sums. Thread rule: one thread.
-
+// Common to the all-reduces: buffers with known sums.
 class AllReduce : public Collective {
  public:
   AllReduce(const Host& host, Board& board, int rank, size_t capacity)
@@ -46,13 +45,12 @@ class AllReduce : public Collective {
   }
 };
 
-// A ring all-reduce over a net plugin, pipelined as NCCL's: N-1 steps in which sums travel once
-// around the ring, then N-1 steps in which the results do.
+// A ring all-reduce, pipelined as NCCL's: sums travel once around the ring in N-1 steps, then the
+// results do in N-1 steps.
 //
-// The work is a stream of slices in the order of steps; slice i of the outgoing stream may leave
-// when the slice one step before it has come in. As NCCL's, receives are posted ahead, into buffers
-// of their own, from which the data is taken. Errors are thrown. Thread rule: one thread.
-
+// A step has a fixed number of slices. A rank sends its slices in the order of the steps; a slice
+// may be sent when the same slice of the step before it has been received. As in NCCL, receives are
+// posted ahead, into buffers of their own, from which the data is added or copied.
 class Ring final : public AllReduce {
  public:
   Ring(const Host& host, Board& board, int rank, size_t capacity)
@@ -67,8 +65,8 @@ class Ring final : public AllReduce {
       return link_.receives.done() == total_ && link_.sends.done() == total_;
     };
     until(board_, done, [this] {
-      bool progress = post_receive();
-      progress |= post_send();
+      bool progress = link_.post_receive(host_, total_, [this](size_t i) { return scratch(i); });
+      progress |= link_.post_send(host_, sendable(), [this](size_t i) { return outgoing(i); });
       progress |= finish_receive();
       progress |= link_.sends.finish_send(host_);
       return progress;
@@ -102,32 +100,20 @@ class Ring final : public AllReduce {
     return std::span(scratch_).subspan((index % kWindow) * kSliceElements, incoming(index).size());
   }
 
-  bool post_receive() {
-    const size_t index = link_.receives.posted();
-    if (!link_.receives.may_post(total_)) return false;
-    return link_.receives.post(host_.try_receive(
-        link_.ends.receive, {bytes_of(scratch(index)), 0, link_.receive_memory.memory()}));
-  }
-  bool post_send() {
-    const size_t index = link_.sends.posted();
-    if (!link_.sends.may_post(total_)) return false;
-    if (index >= slices_per_step_ && link_.receives.done() <= index - slices_per_step_)
-      return false;
-    return link_.sends.post(host_.try_send(
-        link_.ends.send, {bytes_of(outgoing(index)), 0, link_.send_memory.memory()}));
-  }
+  // The slices of the first step, and those whose data has been received one step before.
+  size_t sendable() const { return std::min(total_, link_.receives.done() + slices_per_step_); }
   bool finish_receive() {
     const size_t index = link_.receives.done();
-    // A result overwrites what was sent one turn of the ring before.
+    // A result overwrites the slice that was sent one turn of the ring before.
     const size_t turn = (ranks_ - 1) * slices_per_step_;
     if (!reduces(index) && link_.sends.done() <= index - turn) return false;
     const std::span<float> target = incoming(index);
     if (!link_.receives.finish_receive(host_, target.size_bytes())) return false;
-    const std::span<const float> came = scratch(index);
+    const std::span<const float> received = scratch(index);
     if (reduces(index)) {
-      std::transform(target.begin(), target.end(), came.begin(), target.begin(), std::plus<>());
+      std::ranges::transform(target, received, target.begin(), std::plus<>());
     } else {
-      std::ranges::copy(came, target.begin());
+      std::ranges::copy(received, target.begin());
     }
     return true;
   }
@@ -141,10 +127,9 @@ class Ring final : public AllReduce {
   size_t total_ = 0;  // slices each way
 };
 
-// A tree all-reduce over a net plugin, pipelined: sums go slice by slice to rank 0, whose children
-// are ranks 1 and 2, those of 1 ranks 3 and 4, and so on; results come down the same way. Receives
-// are posted ahead, into buffers of their own. Errors are thrown. Thread rule: one thread.
-
+// A tree all-reduce, pipelined: sums go up slice by slice to rank 0, results come down the same
+// way. The children of rank R are ranks 2R + 1 and 2R + 2. Receives are posted ahead, into buffers
+// of their own.
 class Tree final : public AllReduce {
  public:
   Tree(const Host& host, Board& board, int rank, size_t capacity)
@@ -171,11 +156,11 @@ class Tree final : public AllReduce {
   }
 
  private:
-  // Both ways to one other rank.
+  // Another rank with the connections to it and from it.
   struct Neighbour {
     Link& out;
     Link& in;
-    std::vector<float>& scratch;  // what comes in
+    std::vector<float>& scratch;  // for received slices
   };
 
   bool root() const { return rank_ == 0; }
@@ -194,12 +179,7 @@ class Tree final : public AllReduce {
       return std::span(from.scratch)
           .subspan(index % RequestStream::kWindow * kSliceElements, slice(index).size());
     };
-    bool progress = false;
-    if (receives.may_post(total_)) {
-      progress = receives.post(host_.try_receive(
-          from.in.ends.receive,
-          {bytes_of(place(receives.posted())), 0, from.in.receive_memory.memory()}));
-    }
+    const bool progress = from.in.post_receive(host_, total_, place);
     const size_t index = receives.done();
     if (index == total_) return progress;
     // A result overwrites the sum that was sent.
@@ -215,20 +195,17 @@ class Tree final : public AllReduce {
   }
 
   bool send(Neighbour& to, size_t ready) {
-    RequestStream& sends = to.out.sends;
-    bool progress = false;
-    if (sends.may_post(ready)) {
-      progress = sends.post(host_.try_send(
-          to.out.ends.send, {bytes_of(slice(sends.posted())), 0, to.out.send_memory.memory()}));
-    }
-    return sends.finish_send(host_) || progress;
+    const bool progress =
+        to.out.post_send(host_, ready, [this](size_t index) { return slice(index); });
+    return to.out.sends.finish_send(host_) || progress;
   }
 
+  // The slices that hold the sum of this rank and all ranks below it.
   size_t summed() const {
     size_t least = total_;
     for (const Neighbour& child : children_) least = std::min(least, child.in.receives.done());
     return least;
-  }  // slices of all that is below
+  }
   bool advance() {
     bool progress = false;
     for (Neighbour& child : children_) progress |= receive(child, false);
@@ -256,12 +233,9 @@ class Tree final : public AllReduce {
   size_t total_ = 0;  // its slices
 };
 
-// An all-to-all over a net plugin, as NCCL does grouped sends and receives: each rank has a
-// connection to and one from each other rank, all of them in use at once and asked after in turn. A
-// message goes in slices, a few of which are in flight, from the one buffer into the other.
-//
-// Errors are thrown. Thread rule: one thread.
-
+// An all-to-all, as NCCL does grouped sends and receives: each rank has a connection to and one
+// from each other rank, all in use at once and tested in turn. A message goes in slices, a few of
+// which are in flight, from the sender's buffer into the receiver's.
 class AllToAll final : public Collective {
  public:
   AllToAll(const Host& host, Board& board, int rank, size_t capacity)
@@ -315,32 +289,25 @@ class AllToAll final : public Collective {
     return static_cast<float>((index * 7 + from * 131 + to * 1031 + 1) % 65521);
   }
   size_t slices() const { return (part_ + kSliceElements - 1) / kSliceElements; }
-  // Of the part of `all` that is for `peer` or from it; nothing beyond its end.
-  std::span<uint8_t> slice(std::vector<float>& all, size_t peer, size_t index) const {
+  // Slice `index` of the part of `buffer` that is for `peer` or from it; empty beyond its end.
+  std::span<float> slice(std::vector<float>& buffer, size_t peer, size_t index) const {
     const size_t begin = std::min(index * kSliceElements, part_);
     const size_t length = std::min(kSliceElements, part_ - begin);
-    return bytes_of(std::span(all).subspan(peer * part_ + begin, length));
+    return std::span(buffer).subspan(peer * part_ + begin, length);
   }
   bool advance(Link& link) {
-    bool progress = false;
-    if (link.receives.may_post(slices())) {
-      const auto data = slice(taken_, link.from, link.receives.posted());
-      progress |= link.receives.post(
-          host_.try_receive(link.ends.receive, {data, 0, link.receive_memory.memory()}));
-    }
-    if (link.sends.may_post(slices())) {
-      const auto data = slice(given_, link.to, link.sends.posted());
-      progress |=
-          link.sends.post(host_.try_send(link.ends.send, {data, 0, link.send_memory.memory()}));
-    }
-    const size_t due = slice(taken_, link.from, link.receives.done()).size();
+    const auto incoming = [&](size_t index) { return slice(taken_, link.from, index); };
+    const auto outgoing = [&](size_t index) { return slice(given_, link.to, index); };
+    bool progress = link.post_receive(host_, slices(), incoming);
+    progress |= link.post_send(host_, slices(), outgoing);
+    const size_t due = incoming(link.receives.done()).size_bytes();
     progress |= link.receives.finish_receive(host_, due);
     progress |= link.sends.finish_send(host_);
     return progress;
   }
 
-  std::vector<float> given_;  // a part for each rank
-  std::vector<float> taken_;  // a part of each rank
+  std::vector<float> given_;  // one part for each rank
+  std::vector<float> taken_;  // one part from each rank
   std::deque<Link> links_;    // one for each distance around the ring
   size_t part_ = 0;           // elements, of the operation that runs
 };

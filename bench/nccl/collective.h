@@ -1,7 +1,8 @@
 // A collective operation over a net plugin, on host buffers. Each rank's input is known, so that
 // every element of the result can be checked.
 //
-// Sizes are the elements of a rank's buffer. Errors are thrown. Thread rule: one thread.
+// Sizes are the elements (floats) of a rank's buffer. Errors are thrown. Thread rule: one thread
+// per rank.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +27,8 @@ class Collective {
   Collective& operator=(const Collective&) = delete;
   virtual ~Collective() = default;
 
-  // Loads the input: values for a check, or zeros, with which any number of turns may run.
+  // Fills the buffers: load() with the values that wrong() expects, clear() with zeros, which stay
+  // zeros however often the operation runs.
   virtual void load(size_t elements) = 0;
   virtual void clear(size_t elements) = 0;
   virtual void run(size_t elements) = 0;
@@ -47,16 +49,15 @@ struct CollectiveKind {
   std::string_view reduction;
   std::string_view operation;  // as `pacecar predict` names them
   std::string_view algorithm;
-  int turns;             // bus bytes, in units of (ranks - 1) / ranks of the buffer
-  bool divided = false;  // NCCL counts the elements for one peer
-  // Connects `rank`; every rank does. `capacity`: the largest buffer, in elements.
+  int turns;             // bus bytes / (buffer * (ranks - 1) / ranks)
+  bool divided = false;  // NCCL's count is the elements for one peer, not of the buffer
+  // Connects: every rank has to call it. `capacity`: the largest buffer, in elements.
   std::unique_ptr<Collective> (*make)(const Host& host, Board& board, int rank, size_t capacity);
 
   size_t count(size_t elements, int ranks) const {
     return divided ? elements / static_cast<size_t>(ranks) : elements;
   }
-  // Of a buffer.
-  size_t least_bytes(int ranks) const {
+  size_t least_buffer_bytes(int ranks) const {
     return sizeof(float) * (divided ? static_cast<size_t>(ranks) : 1);
   }
 };

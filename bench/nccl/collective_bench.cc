@@ -1,12 +1,10 @@
-// collective_bench: N processes load a net plugin as NCCL does, sum buffers around a ring or send
-// each other theirs, check every element, and print nccl-tests' columns; with --against beside
-// another plugin's.
+// collective_bench: N processes load a net plugin as NCCL does, run a collective over it, check
+// every element, and print nccl-tests' columns; with --against also those of another plugin, and
+// the ratio of the two. Each process has one thread of its own.
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -24,13 +22,14 @@
 #include "bench/nccl/remote_board.h"
 #include "bench/nccl/spread.h"
 #include "bench/nccl/value_or_throw.h"
+#include "bench/perf/clock.h"
 #include "bench/perf/interrupt.h"
 
 namespace pacecar::nccl {
 namespace {
 
-// The output of collective_bench: nccl-tests' columns, and with another plugin the ratio of the
-// two.
+using perf::process_cpu_time;
+using perf::steady_now;
 
 // The result of one size in one round, over all ranks.
 struct Line {
@@ -42,10 +41,10 @@ struct Line {
   double algorithm_bps() const { return static_cast<double>(bytes) * 8 / seconds; }
 };
 
-// One size of the rounds' medians.
+// The medians of one size over the rounds.
 struct Row {
   Line line;
-  double other_seconds = 0;  // of the plugin that it is compared with
+  double other_seconds = 0;  // the other plugin's time per operation
   Spread speedup;            // the other's time / ours within a round
 };
 
@@ -56,7 +55,7 @@ struct CollectiveReport {
   std::string other_device;  // empty without another plugin
   std::vector<Row> rows;
 
-  // As nccl-tests defines it.
+  // Bus bandwidth, as nccl-tests defines it.
   double bus_bps(const Line& line) const {
     return line.algorithm_bps() * kind.turns * (ranks - 1) / ranks;
   }
@@ -119,7 +118,7 @@ double median(const std::vector<Line>& rounds, double Line::*figure) {
   return spread_of(std::move(samples)).median;
 }
 
-// All rounds of one size, at least one; as many of each.
+// The rounds of one size: at least one, and as many of the other plugin.
 Row summarise(const std::vector<Line>& ours, const std::vector<Line>& other) {
   Row row{.line = {.bytes = ours.front().bytes,
                    .seconds = median(ours, &Line::seconds),
@@ -141,7 +140,7 @@ struct Options {
   const CollectiveKind* kind = &collectives().front();
   std::string plugin;
   std::string against;  // another plugin; empty: none
-  size_t rounds = 5;    // with it
+  size_t rounds = 5;    // with `against`
   int ranks = 2;
   int rank = kAllRanks;  // which one this process is
   std::string root;      // rank 0's address
@@ -150,23 +149,9 @@ struct Options {
   size_t max_bytes = 64 << 20;
   size_t factor = 4;
   size_t iterations = 20;
-  double seconds = 0;  // of each size: rounds until then
+  double seconds = 0;  // rounds of each size go on for at least so long
   std::string json_file;
 };
-
-double seconds_now() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
-}
-
-double cpu_seconds_now() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
 
 uint64_t checked_operation(Collective& collective, size_t elements) {
   collective.load(elements);
@@ -177,12 +162,12 @@ uint64_t checked_operation(Collective& collective, size_t elements) {
 void timed_operations(Collective& collective, size_t elements, size_t iterations,
                       RankFigures* figures) {
   collective.clear(elements);
-  const double start = seconds_now();
-  const double cpu_start = cpu_seconds_now();
+  const Instant start = steady_now();
+  const Duration cpu_start = process_cpu_time();
   for (size_t i = 0; i < iterations; ++i) collective.run(elements);
   const auto n = static_cast<double>(iterations);
-  figures->seconds = (seconds_now() - start) / n;
-  figures->cpu_seconds = (cpu_seconds_now() - cpu_start) / n;
+  figures->seconds = (steady_now() - start).seconds() / n;
+  figures->cpu_seconds = (process_cpu_time() - cpu_start).seconds() / n;
 }
 
 Line gather(const Board& board, size_t bytes) {
@@ -196,17 +181,17 @@ Line gather(const Board& board, size_t bytes) {
   return line;
 }
 
-// A checked operation, the timed ones between two barriers, and a checked one again. The figures
-// are on the board when the last barrier is passed.
+// A checked operation, a barrier, the timed operations, and a checked one again. After the last
+// barrier all ranks' figures are on the board.
 Line measure_size(Collective& collective, Board& board, int rank, size_t bytes, size_t iterations,
-                  double start) {
+                  Instant start) {
   const size_t elements = bytes / sizeof(float);
   RankFigures figures;
   figures.wrong += checked_operation(collective, elements);
   value_or_throw(board.barrier());
   timed_operations(collective, elements, iterations, &figures);
   figures.wrong += checked_operation(collective, elements);
-  figures.elapsed = seconds_now() - start;
+  figures.elapsed = (steady_now() - start).seconds();
   board.figures[static_cast<size_t>(rank)] = figures;
   value_or_throw(board.barrier());
   return gather(board, bytes);
@@ -223,15 +208,15 @@ struct Contender {
   const std::string plugin;
   Host host;
   std::unique_ptr<Collective> collective;
-  std::vector<Line> lines;  // of one size, a round each
+  std::vector<Line> lines;  // one per round of the size that is measured
 };
 
-// Each plugin once in each round; another one begins the next. All ranks end with the same round:
-// rank 0's clock decides.
+// Each round measures each plugin once; the order changes from round to round. All ranks end with
+// the same round: rank 0's clock decides.
 void measure_rounds(const Options& options, std::deque<Contender>& contenders, Board& board,
                     int rank, size_t bytes) {
   const size_t rounds = contenders.size() > 1 ? options.rounds : 1;
-  const double start = seconds_now();
+  const Instant start = steady_now();
   for (Contender& contender : contenders) contender.lines.clear();
   for (size_t round = 0; round < rounds || board.figures[0].elapsed < options.seconds; ++round) {
     for (size_t turn = 0; turn < contenders.size(); ++turn) {
@@ -289,52 +274,50 @@ bool run_alone(const Options& options, const RankBody& body) {
 }
 
 }  // namespace
-
 }  // namespace pacecar::nccl
 
 int main(int argc, char** argv) {
   using namespace pacecar::nccl;
   pacecar::perf::end_by_signals_as_first_process();
   Options options;
-  CLI::App app("A checked collective over a net plugin, as NCCL would run it.");
+  CLI::App app("Runs, checks and times a collective over a net plugin, as NCCL would.");
   const CLI::AsSizeValue size(false);
   std::map<std::string, const CollectiveKind*> kinds;
   for (const CollectiveKind& kind : collectives()) kinds.emplace(kind.name, &kind);
   app.add_option_function<std::string>(
-         "--op", [&](const std::string& name) { options.kind = kinds.at(name); },
-         "what the ranks do")
+         "--op", [&](const std::string& name) { options.kind = kinds.at(name); }, "the collective")
       ->check(CLI::IsMember(kinds))
       ->default_str(std::string(options.kind->name));
-  app.add_option("--plugin", options.plugin, "libnccl-net-pacecar.so")->required();
-  app.add_option("--ranks", options.ranks, "processes")->check(CLI::Range(2, kMaxRanks));
+  app.add_option("--plugin", options.plugin, "path of libnccl-net-pacecar.so")->required();
+  app.add_option("--ranks", options.ranks, "number of processes")->check(CLI::Range(2, kMaxRanks));
   auto* against = app.add_option("--against", options.against,
                                  "compare with this plugin, in turns, by ratios within a round");
-  app.add_option("--rounds", options.rounds, "of --against")
+  app.add_option("--rounds", options.rounds, "rounds of --against")
       ->check(CLI::Range(1, 1000))
       ->needs(against);
   auto* rank = app.add_option("--rank", options.rank, "be this one rank; the others run elsewhere")
                    ->check(CLI::Range(0, kMaxRanks - 1));
-  app.add_option("--root", options.root, "address of rank 0, where the others meet it")
+  app.add_option("--root", options.root, "address of rank 0, to which the others connect")
       ->needs(rank);
-  app.add_option("--port", options.port, "of rank 0, where the ranks meet")->needs(rank);
+  app.add_option("--port", options.port, "TCP port of rank 0 for the other ranks")->needs(rank);
   app.add_option("-b,--minbytes", options.min_bytes, "first size")->transform(size);
   app.add_option("-e,--maxbytes", options.max_bytes, "last size")->transform(size);
-  app.add_option("-f,--stepfactor", options.factor, "from size to size")
+  app.add_option("-f,--stepfactor", options.factor, "factor from size to size")
       ->check(CLI::Range(2, 1024));
   app.add_option("-n,--iters", options.iterations, "timed operations per size")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--seconds", options.seconds,
-                 "run each size for so long, checking before and after each -n operations")
+                 "run each size for this many seconds, with checks before and after -n operations")
       ->check(CLI::Range(0.0, 3600.0));
-  app.add_option("--out_json_file", options.json_file, "where the figures go as JSON");
+  app.add_option("--out_json_file", options.json_file, "write the figures to this file as JSON");
   CLI11_PARSE(app, argc, argv);
-  const size_t least = options.kind->least_bytes(options.ranks);
+  const size_t least = options.kind->least_buffer_bytes(options.ranks);
   if (options.min_bytes < least || options.min_bytes > options.max_bytes) {
     fmt::print(stderr, "--minbytes must be from {} to --maxbytes\n", least);
     return 2;
   }
   if (options.rank >= options.ranks || (options.rank != kAllRanks && options.root.empty())) {
-    fmt::print(stderr, "--rank must be below --ranks, and needs --root HOST, rank 0 its own\n");
+    fmt::print(stderr, "--rank must be below --ranks, and needs --root with rank 0's address\n");
     return 2;
   }
   const auto body = [&](Board& board, int self) { run_rank(options, board, self); };

@@ -11,7 +11,8 @@ Ends connect(const Host& host, Board& board, size_t rank, size_t to) {
   value_or_throw(board.barrier());
   HandleBytes next = board.handles[to];
   Ends ends;
-  // Both at once: each rank's connect waits for the next rank's accept, all around the ring.
+  // Connect and accept are tried in turns: each rank's connect waits for the next rank's accept,
+  // all around the ring.
   until(
       board, [&] { return host.try_both(next, listening.comm, &ends); }, [] { return false; });
   host.close_listen(listening.comm);

@@ -1,5 +1,6 @@
-// A rank's connections to the one so far further around the ring of ranks, and from the one as far
-// before it, with the memory that is sent from and received into. Errors are thrown.
+// A rank's connection to the rank `distance` places after it around the ring, its connection from
+// the rank as many places before it, and the memory that is sent from and received into. Sizes are
+// in bytes. Errors are thrown. Thread rule: one thread per rank.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,10 +17,8 @@
 
 namespace pacecar::nccl {
 
-// How a rank waits while others may fail.
-
-// Calls step() until done(). Where a step has moved nothing, others may have the processor; the
-// failure of another rank is thrown.
+// Calls step() until done(). After a step without progress the processor is yielded to other
+// processes. Throws when another rank has failed.
 template <typename Done, typename Step>
 void until(Board& board, const Done& done, const Step& step) {
   while (!done()) {
@@ -33,8 +32,8 @@ inline std::span<uint8_t> bytes_of(std::span<float> elements) {
   return {reinterpret_cast<uint8_t*>(elements.data()), elements.size_bytes()};
 }
 
-// The messages of one direction of a connection during an operation, in their order: posted, then
-// done. As NCCL does, only the oldest is asked after.
+// The requests of one direction of a connection during an operation, in order: posted, then done.
+// As in NCCL, only the oldest request is tested.
 class RequestStream {
  public:
   static constexpr size_t kWindow = 8;  // in flight
@@ -42,12 +41,12 @@ class RequestStream {
   size_t posted() const { return posted_; }
   size_t done() const { return done_; }
   bool may_post(size_t total) const { return posted_ < total && posted_ - done_ < kWindow; }
-  // `request`: nullptr when the plugin said "again later"; then false.
+  // False when `request` is nullptr: the plugin accepts no request now.
   bool post(void* request) {
     if (request != nullptr) requests_[posted_++ % kWindow] = request;
     return request != nullptr;
   }
-  // True when the oldest came to its end. A receive must have brought `due` bytes.
+  // True when the oldest request has completed. A receive must have `due` bytes.
   bool finish_send(const Host& host) { return finish(host, {}); }
   bool finish_receive(const Host& host, size_t due) { return finish(host, due); }
 
@@ -68,10 +67,24 @@ class RequestStream {
 };
 
 struct Link {
-  // Connects; every rank does.
+  // Connects: every rank has to make its Link at the same time.
   Link(const Host& host, Board& board, size_t rank, size_t distance, std::span<float> sent,
        std::span<float> received);
-  void begin() { sends = receives = {}; }  // an operation
+  void begin() { sends = receives = {}; }  // before each operation
+  // Posts the next of an operation's `total` messages, whose data is part(index), if it can be
+  // posted now.
+  template <typename Part>
+  bool post_send(const Host& host, size_t total, const Part& part) {
+    return sends.may_post(total) &&
+           sends.post(
+               host.try_send(ends.send, {bytes_of(part(sends.posted())), 0, send_memory.memory()}));
+  }
+  template <typename Part>
+  bool post_receive(const Host& host, size_t total, const Part& part) {
+    return receives.may_post(total) &&
+           receives.post(host.try_receive(
+               ends.receive, {bytes_of(part(receives.posted())), 0, receive_memory.memory()}));
+  }
   void close(const Host& host);
 
   const size_t to;

@@ -24,44 +24,72 @@
 namespace pacecar::nccl {
 namespace {
 
-// The two measurements of one connection: a stream of messages with several in flight, and a
+// There are two measurements of a connection: a stream of messages with several in flight, and a
 // ping-pong.
 //
-// A side polls without sleeping, as NCCL's progress thread does, so its CPU time includes that
-// whole thread beside the plugin's use. The warm-up is not counted. A measurement ends with empty
-// messages: a stream with one for each posted receive, so that no receive stays pending.
+// Both sides poll without sleeping, as NCCL's progress thread does, so the CPU time includes that
+// whole thread, not only the plugin. The warm-up is not counted. A measurement ends with empty
+// messages, one for each posted receive, so that no receive stays pending.
 
-// One end of a plugin's connection with its registered buffers, one per message in flight.
-class MessageSlots {
+using Json = nlohmann::json;
+using perf::ControlChannel;
+using perf::ControlListener;
+using perf::process_cpu_time;
+using perf::steady_now;
+
+constexpr size_t kPingsAhead = 32;  // receives that either end of a ping-pong posts ahead
+constexpr Duration kWarmUp = Duration::from_ms(300);
+constexpr size_t kMaxSamples = 4'000'000;
+constexpr Duration kSetUpLimit = Duration::from_s(60);
+constexpr const char* kLoopback = "127.0.0.1";
+constexpr const char* kGreeting = "pair";
+
+// The requests of one end of a plugin's connection, oldest first, and their registered buffers: one
+// slot per request in flight.
+class Requests {
  public:
-  MessageSlots(const Host& host, void* comm, size_t message_bytes, size_t slots)
+  Requests(const Host& host, void* comm, size_t message_bytes, size_t slots)
       : host_(host),
         comm_(comm),
         message_bytes_(message_bytes),
-        buffer_(host, comm, message_bytes * slots) {
+        buffer_(host, comm, message_bytes * slots),
+        requests_(slots) {
     std::ranges::fill(buffer_.bytes(), uint8_t{0x5a});  // no page fault is measured
   }
 
-  // Start an operation on a slot; nullptr means "full, again later".
-  void* send(size_t slot, size_t bytes) const {
-    return host_.try_send(comm_, buffer_.part(slot * message_bytes_, bytes));
+  size_t slots() const { return requests_.size(); }
+  size_t count() const { return started_ - done_; }
+  bool full() const { return count() == slots(); }
+  // Start a request in a free slot. False: the plugin accepts none now.
+  bool send(size_t bytes) {
+    return add(host_.try_send(comm_, buffer_.part(next_slot() * message_bytes_, bytes)));
   }
-  void* receive(size_t slot) const {
-    return host_.try_receive(comm_, buffer_.part(slot * message_bytes_, message_bytes_));
+  bool receive() {
+    return add(
+        host_.try_receive(comm_, buffer_.part(next_slot() * message_bytes_, message_bytes_)));
   }
-  // True once, when the request is done; `bytes` then tells how many were moved.
-  bool test(void* request, size_t* bytes) const {
+  // The bytes of the oldest request, if that has completed.
+  std::optional<size_t> take() {
     std::array<int, 1> size{};
-    const bool done = host_.test(request, size);
-    *bytes = static_cast<size_t>(size.front());
-    return done;
+    if (count() == 0 || !host_.test(requests_[done_ % slots()], size)) return {};
+    ++done_;
+    return static_cast<size_t>(size.front());
   }
 
  private:
+  size_t next_slot() const { return started_ % slots(); }
+  bool add(void* request) {
+    if (request != nullptr) requests_[started_++ % slots()] = request;
+    return request != nullptr;
+  }
+
   const Host& host_;
   void* comm_;
   size_t message_bytes_;
   Buffer buffer_;
+  std::vector<void*> requests_;
+  size_t started_ = 0;
+  size_t done_ = 0;
 };
 
 // The figures of one side, from the end of its warm-up to the last message.
@@ -70,14 +98,6 @@ struct StreamReport {
   Duration elapsed;
   Duration cpu;  // of the whole process
 };
-
-constexpr size_t kPingsAhead = 32;  // receives posted, and slots that both ends need
-
-using perf::process_cpu_time;
-using perf::steady_now;
-
-constexpr Duration kWarmUp = Duration::from_ms(300);
-constexpr size_t kMaxSamples = 4'000'000;
 
 // Counts messages once the warm-up is over.
 class Window {
@@ -111,53 +131,22 @@ class Window {
   uint64_t messages_ = 0;
 };
 
-// The requests of one connection, oldest first. A request's slot is its number modulo the bound.
-class InFlight {
- public:
-  InFlight(const MessageSlots& slots, size_t bound) : slots_(slots), requests_(bound) {}
-
-  size_t count() const { return started_ - done_; }
-  bool full() const { return count() == requests_.size(); }
-  size_t next_slot() const { return started_ % requests_.size(); }
-  // False: the plugin returned no request.
-  bool add(void* request) {
-    if (request == nullptr) return false;
-    requests_[next_slot()] = request;
-    ++started_;
-    return true;
-  }
-  // The bytes of the oldest request, once it is done.
-  std::optional<size_t> take() {
-    size_t bytes = 0;
-    if (count() == 0 || !slots_.test(requests_[done_ % requests_.size()], &bytes)) return {};
-    ++done_;
-    return bytes;
-  }
-
- private:
-  const MessageSlots& slots_;
-  std::vector<void*> requests_;
-  size_t started_ = 0;
-  size_t done_ = 0;
-};
-
-// One side of a ping-pong. Receives are posted ahead and sends finish in passing, as a collective's
-// proxy does it: only the message itself is waited for. The oldest send is tested meanwhile,
-// because a plugin may move nothing but within test.
+// One side of a ping-pong. As in NCCL's proxy, receives are posted ahead, and only the arrival of a
+// message is waited for, not the completion of a send. The oldest send is tested meanwhile, because
+// a plugin may make progress only within test.
 class PingEnd {
  public:
-  PingEnd(const MessageSlots& out, const MessageSlots& in)
-      : out_(out), in_(in), sends_(out, kPingsAhead), receives_(in, kPingsAhead) {
+  PingEnd(Requests& sends, Requests& receives) : sends_(sends), receives_(receives) {
     while (!receives_.full()) post();
   }
 
   void send(size_t bytes) {
     while (sends_.full()) sends_.take();
-    while (!sends_.add(out_.send(sends_.next_slot(), bytes))) {
+    while (!sends_.send(bytes)) {
     }
   }
-  // Posts another receive in the place of the one that was filled, unless that was the last but
-  // those that are posted.
+  // The size of the next message. After one with data another receive is posted; the empty messages
+  // at the end use up the posted receives.
   size_t receive() {
     std::optional<size_t> bytes;
     while (!(bytes = receives_.take())) sends_.take();
@@ -170,28 +159,23 @@ class PingEnd {
 
  private:
   void post() {
-    while (!receives_.add(in_.receive(receives_.next_slot()))) {
+    while (!receives_.receive()) {
     }
   }
 
-  const MessageSlots& out_;
-  const MessageSlots& in_;
-  InFlight sends_;
-  InFlight receives_;
+  Requests& sends_;
+  Requests& receives_;
 };
 
-StreamReport stream_send(const MessageSlots& slots, size_t bytes, size_t in_flight,
-                         Duration length) {
-  InFlight requests(slots, in_flight);
+StreamReport stream_send(Requests& requests, size_t bytes, Duration length) {
+  const size_t in_flight = requests.slots();
   Window window;
-  // From the first message on: the receiver may come late.
-  std::optional<Instant> end;
+  std::optional<Instant> end;  // set by the first completion: the receiver may start late
   size_t ends_sent = 0;
   while (ends_sent < in_flight || requests.count() > 0) {
     const Instant now = steady_now();
     const bool ending = ends_sent > 0 || (end && now >= *end && window.has_counted());
-    while (!requests.full() && ends_sent < in_flight &&
-           requests.add(slots.send(requests.next_slot(), ending ? 0 : bytes))) {
+    while (!requests.full() && ends_sent < in_flight && requests.send(ending ? 0 : bytes)) {
       if (ending) ++ends_sent;
     }
     if (requests.take().value_or(0) == 0) continue;
@@ -201,16 +185,16 @@ StreamReport stream_send(const MessageSlots& slots, size_t bytes, size_t in_flig
   return window.report();
 }
 
-StreamReport stream_receive(const MessageSlots& slots, size_t in_flight) {
-  InFlight requests(slots, in_flight);
+StreamReport stream_receive(Requests& requests) {
+  const size_t in_flight = requests.slots();
   Window window;
   size_t ends_received = 0;
-  // After the first end, only the other ends are still to come.
+  // After the first empty message only the other empty ones follow.
   const auto more_to_post = [&] {
     return ends_received == 0 ? !requests.full() : requests.count() + ends_received < in_flight;
   };
   while (ends_received < in_flight) {
-    while (more_to_post() && requests.add(slots.receive(requests.next_slot()))) {
+    while (more_to_post() && requests.receive()) {
     }
     const std::optional<size_t> bytes = requests.take();
     if (!bytes) continue;
@@ -224,8 +208,7 @@ StreamReport stream_receive(const MessageSlots& slots, size_t in_flight) {
 }
 
 // Half round trips of `bytes` in microseconds, sorted.
-std::vector<double> ping(const MessageSlots& out, const MessageSlots& in, size_t bytes,
-                         Duration length) {
+std::vector<double> ping(Requests& out, Requests& in, size_t bytes, Duration length) {
   std::vector<double> samples;
   samples.reserve(kMaxSamples);
   PingEnd end(out, in);
@@ -248,7 +231,7 @@ std::vector<double> ping(const MessageSlots& out, const MessageSlots& in, size_t
   return samples;
 }
 
-void pong(const MessageSlots& out, const MessageSlots& in) {
+void pong(Requests& out, Requests& in) {
   PingEnd end(out, in);
   for (size_t ends = 0; ends < kPingsAhead;) {
     const size_t bytes = end.receive();
@@ -257,14 +240,6 @@ void pong(const MessageSlots& out, const MessageSlots& in) {
   }
   end.finish();
 }
-
-using Json = nlohmann::json;
-using perf::ControlChannel;
-using perf::ControlListener;
-
-constexpr Duration kSetUpLimit = Duration::from_s(60);
-constexpr const char* kLoopback = "127.0.0.1";
-constexpr const char* kGreeting = "pair";
 
 Duration length_of(const PairPlan& plan) {
   return Duration::from_ns(static_cast<int64_t>(plan.seconds * 1e9));
@@ -284,11 +259,11 @@ void* connect_peer(const Host& host, ControlChannel& channel) {
 }
 
 void serve_stream(const Host& host, ControlChannel& channel, const Json& wanted) {
-  const auto in_flight = wanted.at("in_flight").get<size_t>();
   void* const comm = accept_peer(host, channel);
   {
-    const MessageSlots slots(host, comm, wanted.at("size").get<size_t>(), in_flight);
-    const StreamReport report = stream_receive(slots, in_flight);
+    Requests receives(host, comm, wanted.at("size").get<size_t>(),
+                      wanted.at("in_flight").get<size_t>());
+    const StreamReport report = stream_receive(receives);
     value_or_throw(channel.send({{"type", "report"},
                                  {"messages", report.messages},
                                  {"elapsed_ns", report.elapsed.ns()},
@@ -302,8 +277,8 @@ void serve_latency(const Host& host, ControlChannel& channel, const Json& wanted
   void* const from = accept_peer(host, channel);
   void* const to = connect_peer(host, channel);
   {
-    const MessageSlots in(host, from, size, kPingsAhead);
-    const MessageSlots out(host, to, size, kPingsAhead);
+    Requests in(host, from, size, kPingsAhead);
+    Requests out(host, to, size, kPingsAhead);
     pong(out, in);
   }
   value_or_throw(channel.expect("end", kSetUpLimit));
@@ -315,8 +290,8 @@ Json measure_stream(const PairPlan& plan, const Host& host, ControlChannel& chan
   void* const comm = connect_peer(host, channel);
   StreamReport sent;
   {
-    const MessageSlots slots(host, comm, plan.size, plan.in_flight);
-    sent = stream_send(slots, plan.size, plan.in_flight, length_of(plan));
+    Requests sends(host, comm, plan.size, plan.in_flight);
+    sent = stream_send(sends, plan.size, length_of(plan));
   }
   const Json received = value_or_throw(channel.expect("report", kSetUpLimit));
   host.close_send(comm);
@@ -346,8 +321,8 @@ Json measure_latency(const PairPlan& plan, const Host& host, ControlChannel& cha
   void* const from = accept_peer(host, channel);
   std::vector<double> samples;
   {
-    const MessageSlots out(host, to, plan.ping_size, kPingsAhead);
-    const MessageSlots in(host, from, plan.ping_size, kPingsAhead);
+    Requests out(host, to, plan.ping_size, kPingsAhead);
+    Requests in(host, from, plan.ping_size, kPingsAhead);
     samples = ping(out, in, plan.ping_size, length_of(plan));
   }
   value_or_throw(channel.send({{"type", "end"}}));
@@ -428,20 +403,20 @@ pid_t fork_end(const Body& body) {
   try {
     body();
   } catch (const std::exception&) {
-    status = EXIT_FAILURE;  // the sender has the reason
+    status = EXIT_FAILURE;  // the sender reports the error
   }
   std::_Exit(status);
 }
 
-bool ends_well(pid_t child) {
+bool succeeded(pid_t child) {
   int status = 0;
   return waitpid(child, &status, 0) == child && status == 0;
 }
 
 }  // namespace
 
-// Each end has a process of its own: a fork of one that has loaded a plugin lacks its threads. The
-// sender's figures, or its error, come through a pipe.
+// Each end is a new process, and this process never loads the plugin: a fork has no copy of the
+// threads that a plugin has started. The sender's figures, or its error, come through a pipe.
 Json run_pair(const PairPlan& plan) {
   ControlListener listener = value_or_throw(ControlListener::open({kLoopback}, 0));
   std::array<int, 2> ends{};
@@ -468,17 +443,17 @@ Json run_pair(const PairPlan& plan) {
   for (ssize_t size = 0; (size = read(figures.get(), part.data(), part.size())) > 0;) {
     text.append(part.data(), static_cast<size_t>(size));
   }
-  const bool sent = ends_well(sender);
+  const bool sent = succeeded(sender);
   const Json result = Json::parse(text, nullptr, false);
   const bool failed = !sent || result.is_discarded() || result.contains("error");
   if (failed) kill(receiver, SIGKILL);
-  const bool received = ends_well(receiver);
+  const bool received = succeeded(receiver);
   if (failed) {
     const bool reason = result.is_object() && result.contains("error");
     throw std::runtime_error(reason ? result.at("error").get<std::string>()
-                                    : "the sending process did not end well");
+                                    : "the sending process has failed");
   }
-  if (!received) throw std::runtime_error("the receiving process did not end well");
+  if (!received) throw std::runtime_error("the receiving process has failed");
   return result;
 }
 

@@ -1,5 +1,6 @@
-// Two processes that send messages over a net plugin's own table, without NCCL and without a GPU.
-// Both ends throw std::runtime_error with a sentence, after notifying the other end.
+// Two processes, a sender and a receiver, that exchange messages over a net plugin's own table,
+// without NCCL and without a GPU. Either end sends its error to the other before it throws
+// std::runtime_error. Thread rule: one thread per process.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +18,19 @@ struct PairPlan {
   std::string plugin;  // path
   int version = 0;     // of its table; 0: the newest
   int device = 0;
-  uint64_t size = 1U << 20;  // of a message in a stream
-  uint64_t in_flight = 8;
+  uint64_t size = 1U << 20;  // of a message in a stream, bytes
+  uint64_t in_flight = 8;    // messages
   double seconds = 3;
-  bool latency = false;  // a ping-pong instead of a stream
-  uint64_t ping_size = 8;
-  bool verbose = false;
+  bool latency = false;    // a ping-pong instead of a stream
+  uint64_t ping_size = 8;  // of a message in a ping-pong, bytes
+  bool verbose = false;    // print what the plugin logs
 };
 
-// The plugin in this process, with its communicator.
+// The plugin, loaded and started in this process.
 std::unique_ptr<Host> start_host(const PairPlan& plan);
-// The receiving process; what to measure comes from the sender.
+// The receiving process. The sender decides what is measured.
 void serve_pair(const PairPlan& plan, perf::ControlChannel channel);
-// The sending process: decides, measures, and returns the figures with their units in their names.
+// The sending process. Returns the figures; their names end in their units.
 nlohmann::json drive_pair(const PairPlan& plan, perf::ControlChannel channel);
 perf::ControlChannel connect_pair(const std::string& host, uint16_t port);
 // Waits for the peer's connect_pair.

@@ -1,6 +1,7 @@
 // plugin_bench: two processes send messages over a net plugin's own table, without NCCL and without
-// a GPU. Without --listen and --connect both run here, forked; with them, on two hosts or in two
-// network namespaces. With --against two plugins take turns.
+// a GPU. Without --listen and --connect both run on this host, forked; with them, on two hosts or
+// in two network namespaces. With --against two plugins take turns. Each process has one thread of
+// its own.
 #include <dirent.h>
 #include <fmt/format.h>
 
@@ -25,9 +26,8 @@
 namespace pacecar::nccl {
 namespace {
 
-// How fast a plugin makes connections, and whether it gives back what they took.
-
 using perf::steady_now;
+using Json = nlohmann::json;
 
 constexpr size_t kListeners = 64;  // at once: each holds a descriptor
 constexpr size_t kMessageBytes = 64;
@@ -70,10 +70,11 @@ size_t resident_kb() {
   return 0;
 }
 
-// Opens `connections` of this process to itself, each with a listener of its own as NCCL has it,
-// passes a message over each and closes them; `rounds` times. Throws std::runtime_error.
-// Descriptors and resident memory are compared from the end of the first round to that of the last.
-nlohmann::json measure_setup(const Host& host, size_t connections, size_t rounds) {
+// Opens `connections` of this process to itself, each with a listener of its own as in NCCL, passes
+// a message over each and closes them; `rounds` times. Reports by how much the descriptors and the
+// resident memory grew between the end of the first round and that of the last. Throws
+// std::runtime_error.
+Json measure_setup(const Host& host, size_t connections, size_t rounds) {
   Duration connecting;
   Duration closing;
   size_t descriptors = 0;
@@ -107,16 +108,14 @@ nlohmann::json measure_setup(const Host& host, size_t connections, size_t rounds
       {"resident_kb_grown", static_cast<int64_t>(resident_kb()) - static_cast<int64_t>(resident)}};
 }
 
-using Json = nlohmann::json;
-
 struct Options {
   PairPlan plan;
   bool json = false;
-  size_t setup_connections = 0;  // instead of all else, when not 0
+  size_t setup_connections = 0;  // not 0: only --setup is measured
   size_t rounds = 10;
   std::string against;     // another plugin; empty: none
   std::string listen_at;   // HOST:PORT
-  std::string connect_to;  // likewise
+  std::string connect_to;  // HOST:PORT
 };
 
 void print(const Options& options, const Json& result) {
@@ -152,7 +151,7 @@ Json set_up(const Options& options) {
   return result;
 }
 
-// The other plugin in turns with this one; medians over the rounds.
+// Measures this plugin and the other one in turns; the figures are medians over the rounds.
 Json compare(const Options& options) {
   const std::string figure = options.plan.latency ? "p50_us" : "gbps";
   std::array<PairPlan, 2> plans = {options.plan, options.plan};
@@ -208,7 +207,6 @@ int run(const Options& options) {
 }
 
 }  // namespace
-
 }  // namespace pacecar::nccl
 
 int main(int argc, char** argv) {
@@ -238,15 +236,15 @@ int main(int argc, char** argv) {
   auto* const against = app.add_option("--against", options.against,
                                        "Compare with this plugin, in turns, by ratios in a round");
   app.add_option("--setup", options.setup_connections,
-                 "Measure how fast so many connections of the process to itself are made")
+                 "Measure how fast this many connections of the process to itself are made")
       ->check(CLI::Range(1, 1024))
       ->excludes(against);
   app.add_option("--rounds", options.rounds,
-                 "Of --setup: how often they are made and closed; of --against: turns of each")
+                 "How often --setup makes the connections, or --against measures each plugin")
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
   auto* const listen = app.add_option("--listen", options.listen_at,
-                                      "Receive: wait for --connect at HOST:PORT, of this host")
+                                      "Receive: wait at HOST:PORT of this host for --connect")
                            ->excludes(against);
   app.add_option("--connect", options.connect_to, "Send: HOST:PORT of the process that listens")
       ->excludes(listen)

@@ -67,7 +67,7 @@ void print_error(int rank, const std::string& message) {
   std::_Exit(status);
 }
 
-// Waits for the rank that ends next and returns whether it did well.
+// Waits until any rank ends; true when that rank succeeded.
 bool wait_for_one(const std::vector<pid_t>& children) {
   int status = 0;
   const pid_t child = wait(&status);

@@ -1,5 +1,5 @@
-// The ranks of a job on one host as processes, and their board in memory that they share. A rank
-// that fails ends the others.
+// The ranks of a job on one host: one process each, with a board in shared memory. When a rank
+// fails, the others end with an error.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,8 @@
 
 namespace pacecar::nccl {
 
-// Runs `body` in one process per rank and prints what they throw. True when all ranks succeeded.
+// Runs `body` in one process per rank; each prints the error that `body` throws. True when all
+// ranks succeeded.
 using RankBody = std::function<void(Board& board, int rank)>;
 bool run_ranks(int ranks, const RankBody& body);
 

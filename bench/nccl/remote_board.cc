@@ -8,11 +8,15 @@
 #include <thread>
 #include <utility>
 
+#include "bench/perf/clock.h"
 #include "bench/perf/control_listener.h"
 #include "bench/perf/json_fields.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::nccl {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFigures, seconds, cpu_seconds, wrong, elapsed)
+
 namespace {
 
 using nlohmann::json;
@@ -20,19 +24,16 @@ using nlohmann::json;
 constexpr Duration kOneTry = Duration::from_s(1);
 constexpr auto kBetweenTries = std::chrono::milliseconds(100);
 
-json to_json(const HandleBytes& handle, const RankFigures& figures) {
-  return {{"handle", handle},
-          {"seconds", figures.seconds},
-          {"cpu_seconds", figures.cpu_seconds},
-          {"wrong", figures.wrong},
-          {"elapsed", figures.elapsed}};
+json note_of(const Board& board, size_t rank) {
+  json note = board.figures[rank];
+  note["handle"] = board.handles[rank];
+  return note;
 }
 
-Result<void> from_json(const json& note, HandleBytes* handle, RankFigures* figures) {
+Result<void> take_note(const json& note, Board& board, size_t rank) {
   try {
-    *handle = note.at("handle").get<HandleBytes>();
-    *figures = {note.at("seconds").get<double>(), note.at("cpu_seconds").get<double>(),
-                note.at("wrong").get<uint64_t>(), note.at("elapsed").get<double>()};
+    note.at("handle").get_to(board.handles[rank]);
+    note.get_to(board.figures[rank]);
     return {};
   } catch (const json::exception& what) {
     return fail(ErrorCode::kPeer, fmt::format("another rank sent nonsense ({}): run the same "
@@ -41,18 +42,19 @@ Result<void> from_json(const json& note, HandleBytes* handle, RankFigures* figur
   }
 }
 
-Result<perf::ControlChannel> reach(const std::string& host, uint16_t port, Duration limit) {
-  const auto give_up = std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit.ns());
+Result<perf::ControlChannel> connect_to_root(const std::string& host, uint16_t port,
+                                             Duration limit) {
+  const Instant deadline = perf::steady_now() + limit;
   while (true) {
     auto channel = perf::ControlChannel::connect(host, port, kOneTry);
-    if (channel || std::chrono::steady_clock::now() > give_up) return channel;
+    if (channel || perf::steady_now() > deadline) return channel;
     std::this_thread::sleep_for(kBetweenTries);
   }
 }
 
 void warn(const Error& why) { fmt::print(stderr, "rank 0: {}\n", why.message); }
 
-// The channels to all ranks but 0, in their order. Other callers are strangers.
+// The channels to ranks 1, 2, and so on. Any other caller gets an error.
 Result<std::vector<perf::ControlChannel>> await_others(int ranks, const std::string& host,
                                                        uint16_t port) {
   ASSIGN_OR_RETURN(auto listener, perf::ControlListener::open({host}, port));
@@ -81,7 +83,7 @@ Result<std::unique_ptr<RemoteBoard>> RemoteBoard::join(int ranks, int rank, cons
                                                        uint16_t port, Duration limit) {
   std::unique_ptr<RemoteBoard> board(new RemoteBoard(ranks, rank, limit));
   if (rank != 0) {
-    ASSIGN_OR_RETURN(auto channel, reach(host, port, limit));
+    ASSIGN_OR_RETURN(auto channel, connect_to_root(host, port, limit));
     RETURN_IF_ERROR(channel.send({{"type", "join"}, {"rank", rank}}));
     board->channels_.push_back(std::move(channel));
     return board;
@@ -95,9 +97,8 @@ Result<void> RemoteBoard::barrier() {
     RETURN_IF_ERROR(gather());
     return spread();
   }
-  const auto self = static_cast<size_t>(rank_);
   perf::ControlChannel& root = channels_.front();
-  json note = to_json(handles[self], figures[self]);
+  json note = note_of(*this, static_cast<size_t>(rank_));
   note["type"] = "note";
   RETURN_IF_ERROR(root.send(note));
   const auto all = root.expect("all", limit_);
@@ -107,7 +108,7 @@ Result<void> RemoteBoard::barrier() {
     return fail(ErrorCode::kPeer, "rank 0 has another number of ranks: give all the same --ranks");
   }
   for (size_t i = 0; i < notes.size(); ++i) {
-    RETURN_IF_ERROR(from_json(notes[i], &handles[i], &figures[i]));
+    RETURN_IF_ERROR(take_note(notes[i], *this, i));
   }
   return {};
 }
@@ -119,16 +120,14 @@ Result<void> RemoteBoard::gather() {
       for (auto& channel : channels_) channel.send_error(note.error().message);
       return tl::unexpected(note.error());
     }
-    RETURN_IF_ERROR(from_json(*note, &handles[i + 1], &figures[i + 1]));
+    RETURN_IF_ERROR(take_note(*note, *this, i + 1));
   }
   return {};
 }
 
 Result<void> RemoteBoard::spread() {
   json notes = json::array();
-  for (size_t i = 0; i < static_cast<size_t>(ranks()); ++i) {
-    notes.push_back(to_json(handles[i], figures[i]));
-  }
+  for (size_t i = 0; i < static_cast<size_t>(ranks()); ++i) notes.push_back(note_of(*this, i));
   for (auto& channel : channels_) {
     RETURN_IF_ERROR(channel.send({{"type", "all"}, {"notes", notes}}));
   }

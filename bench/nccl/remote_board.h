@@ -1,5 +1,5 @@
-// The board of ranks on several hosts: rank 0 keeps it, the others reach it over TCP. What the
-// ranks have written is exchanged at each barrier.
+// The board of ranks on several hosts: rank 0 keeps it, the others connect to rank 0 over TCP. All
+// entries are exchanged at each barrier. Thread rule: one thread per rank.
 #pragma once
 
 #include <memory>
@@ -14,14 +14,14 @@ namespace pacecar::nccl {
 
 class RemoteBoard final : public Board {
  public:
-  // Rank 0 waits at `host`, an address of its own, and `port` for all others; they try there until
-  // it answers, for at most `limit`. Errors: kNotFound, kSystem, kPeer.
+  // Rank 0 listens on `port` of `host`, one of its addresses, until all others have joined. The
+  // others connect there, again and again for at most `limit`. Errors: kNotFound, kSystem, kPeer.
   static Result<std::unique_ptr<RemoteBoard>> join(int ranks, int rank, const std::string& host,
                                                    uint16_t port, Duration limit);
 
   Result<void> barrier() override;
   Result<void> others_are_well() override { return {}; }  // the transport itself will report it
-  // Before this rank leaves with an error: the others' next barrier fails with its words.
+  // Called before this rank ends with an error: the others' next barrier fails with `why`.
   void give_up(const std::string& why);
 
  private:

@@ -1,5 +1,5 @@
-// The spread of several rounds' results. Plugins are compared by ratios within a round, and their
-// order changes from round to round, so that other load affects all of them equally.
+// Median, least and most of several rounds' results. Plugins are compared by ratios within a round,
+// and their order changes from round to round, so that other load affects all of them equally.
 #pragma once
 
 #include <algorithm>

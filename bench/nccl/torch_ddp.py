@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The time of a training step with PyTorch's DistributedDataParallel, over NCCL's own sockets and
-over Pacecar."""
+"""Measures the time of a training step with PyTorch's DistributedDataParallel, over NCCL's own
+sockets and over Pacecar."""
 
 import argparse
 import contextlib
@@ -11,7 +11,7 @@ import statistics
 import sys
 import tempfile
 
-sys.dont_write_bytecode = True  # the modules lie beside the sources
+sys.dont_write_bytecode = True  # no __pycache__ among the sources
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE / "gpu"), str(HERE.parent / "measure/compare")]
 
@@ -22,16 +22,16 @@ import mps
 import rounds
 import toolkit
 from command_line import ERROR, MET, add_common, arm_list, finish, recorded
-from console import between, say
-from exchange import Failed
+from console import between, log, new_parser
+from exchange import Failed, write_json
 from report import aligned, spread, text_of
 
 RANK = HERE / "gpu/ddp_rank.py"
-MOST_LOSS_APART = 0.01  # of the loss: sums in another order, after a few steps
+MOST_LOSS_APART = 0.01  # fraction of the loss: arms add in different orders
 EPILOG = """\
-Each round trains every arm once, in random order, from the same start. A step is forward, backward
-with the gradients' all-reduce, and SGD, until the GPU has done it. All ranks must end with the same
-parameters, bit by bit, and all arms with nearly the same loss.
+Each round trains every arm once, in random order, from the same parameters. A step is forward,
+backward with the gradients' all-reduce, and SGD, until the GPU is idle. All ranks must end with the
+same parameters, bit by bit, and all arms with nearly the same loss.
 
 Examples:
   bench/nccl/torch_ddp.py
@@ -73,27 +73,25 @@ def main():
 
 
 def parse():
-    parser = argparse.ArgumentParser(prog="bench/nccl/torch_ddp.py", description=__doc__,
-                                     epilog=EPILOG,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser("bench/nccl/torch_ddp.py", __doc__, EPILOG)
     add = parser.add_argument
     add("--ranks", type=between(int, 2, 16), default=2, metavar="N", help="default 2")
     add("--arms", type=arm_list, default="socket,soft:udp:lo", metavar="LIST",
         help="as of bench/nccl/run; default socket,soft:udp:lo")
     add("--layers", type=between(int, 1, 1000), default=4, metavar="N", help="default 4")
     add("--width", type=heads, default=1024, metavar="N",
-        help="of the model, a multiple of 64; a layer has 12 times its square of parameters; "
+        help="width of the model, a multiple of 64; a layer has about 12 N * N parameters; "
              "default 1024")
     add("--batch", type=between(int, 1, 10_000), default=8, metavar="N", help="default 8")
     add("--tokens", type=between(int, 1, 100_000), default=128, metavar="N", help="default 128")
     add("--steps", type=between(int, 1, 100_000), default=20, metavar="N",
-        help="timed in a round; default 20")
+        help="timed steps in a round; default 20")
     add("--warm-up", type=between(int, 1, 100_000), default=5, metavar="N", help="default 5")
     add("--rounds", type=between(int, 1, 1000), default=3, metavar="N", help="default 3")
     add("--timeout", type=between(float, 1, 86_400), default=180, metavar="S",
-        help="a run that takes longer is killed; default 180")
+        help="kill a run that takes longer; default 180")
     add("--budget", type=between(float, 0, 1e6), default=0, metavar="S",
-        help="no round begins that would not end in time; default 0: no limit")
+        help="start no run that may not end within S seconds; default 0: no limit")
     add_common(add)
     return parser.parse_args()
 
@@ -108,7 +106,7 @@ def heads(text):
 def require_torch(seen):
     if seen["torch"] is None:
         raise toolkit.Skipped(f"this Python has no PyTorch ({seen['reason']}): run it with one "
-                              "that has, as in PYTHON bench/nccl/torch_ddp.py")
+                              "that has PyTorch, as in PYTHON bench/nccl/torch_ddp.py")
 
 
 def train(arm, gpus, setting, options):
@@ -122,8 +120,8 @@ def train(arm, gpus, setting, options):
 
 
 def merge(outputs):
-    """A step takes as long as its slowest rank; the loss is the ranks' mean."""
-    # The last line: libraries may say something before it.
+    """The time of a step is that of its slowest rank; the loss is the ranks' mean."""
+    # The last line: libraries may print other lines before it.
     ranks = [json.loads(output.strip().splitlines()[-1]) for output in outputs]
     differing = max(rank["apart"] for rank in ranks)
     if differing:
@@ -138,13 +136,13 @@ def report(options, document):
     runs = document["runs"]
     for failure in disagreements(runs):
         document["failures"].append(failure)
-        say(failure)
+        log(failure)
     if runs:
         print(f"{runs[0]['parameters'] / 1e6:.1f} million parameters, {options.ranks} ranks, "
               f"{options.steps} steps a round; median (min..max) over rounds\n")
         print("\n".join(table(runs)), flush=True)
     if options.json:
-        options.json.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+        write_json(options.json, document)
     return ERROR if document["failures"] else MET
 
 

@@ -1,4 +1,4 @@
-// Errors end a measurement: they are thrown as std::runtime_error, with their sentence.
+// An error ends a measurement: it is thrown as a std::runtime_error with the same message.
 #pragma once
 
 #include <stdexcept>

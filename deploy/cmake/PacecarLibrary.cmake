@@ -1,12 +1,12 @@
-# pacecar_ships(NAME): a target that users run; see PACECAR_LTO.
+# pacecar_ships(NAME): NAME is a target that users run: it is linked with PACECAR_LTO.
 function(pacecar_ships name)
   if(PACECAR_LTO)
     target_link_options(${name} PRIVATE -flto=auto -O2)
   endif()
 endfunction()
 
-# pacecar_without_lto(NAME...): libraries for whose speed nobody waits, and programs that measure
-# something else than their own. Programs link in a tenth of the time.
+# pacecar_without_lto(NAME...): for libraries whose speed does not matter, and programs that measure
+# other code than their own. Programs link in a tenth of the time.
 function(pacecar_without_lto)
   if(PACECAR_LTO)
     foreach(name ${ARGN})
@@ -16,22 +16,22 @@ function(pacecar_without_lto)
   endif()
 endfunction()
 
-# pacecar_together(NAME FILES [APART a.cc]): so many files of a target are compiled as one (0: all),
-# but for those that use a name for something else. Headers take two thirds of a file's time.
+# pacecar_together(NAME FILES [APART a.cc]): compiles FILES sources of a target as one (0: all), because
+# headers take two thirds of a source's compile time. APART: sources with conflicting names.
 function(pacecar_together name files)
   cmake_parse_arguments(ARG "" "" "APART" ${ARGN})
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
   set_source_files_properties(${ARG_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  # The one file includes them by absolute paths; with none in __FILE__, ccache knows it in any clone.
-  # What is no header to a class of its own file looks like one there.
+  # The combined source includes its parts by absolute paths; without these paths in __FILE__ ccache
+  # works across clones. GCC takes the included parts for headers, hence the warning that is off.
   target_compile_options(${name} PRIVATE -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=
                                          $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 
-# pacecar_precompile(NAME <a> <b>): what nearly every file of NAME and its like includes is parsed once for
-# all targets of a folder: the first compiles it, the others use that.
+# pacecar_precompile(NAME <a> <b>): precompiles the headers that nearly every source of a folder's
+# targets includes: the folder's first target compiles them, the others reuse that.
 function(pacecar_precompile name)
-  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # Clang's wants the same definitions everywhere
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # Clang requires the same definitions in all targets
     return()
   endif()
   get_directory_property(first PACECAR_PRECOMPILED)
@@ -41,7 +41,7 @@ function(pacecar_precompile name)
     set_directory_properties(PROPERTIES PACECAR_PRECOMPILED ${name})
     target_precompile_headers(${name} PRIVATE ${ARGN})
   endif()
-  target_compile_options(${name} PRIVATE -fpch-preprocess)  # ccache asks for it
+  target_compile_options(${name} PRIVATE -fpch-preprocess)  # ccache requires it
 endfunction()
 
 # pacecar_library(NAME SOURCES a.cc b.cc APART c.cc DEPS x y): one static library per folder, its

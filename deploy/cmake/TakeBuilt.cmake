@@ -1,7 +1,6 @@
 # cmake -DFROM=FOLDER -DTO=FOLDER -P TakeBuilt.cmake: copies the program, the libraries, the plugin, the
-# modules and the manual that the build folder FROM has into TO, a folder that was configured from
-# the same tree for other places of installation, and where nothing was built. `cmake --install TO`
-# then finds all that it looks for.
+# modules and the manual from the build folder FROM into TO. TO was configured from the same tree for
+# other installation folders, and nothing was built in it. `cmake --install TO` then works.
 set(binaries bench/pacecar modules/libpacecar-dpdk.so modules/libpacecar-switch-dpdk.so
              net_plugin/libnccl-net-pacecar.so net_plugin/libfabric/libpacecar-fi.so
              net_plugin/verbs/libpacecar-verbs.so)
@@ -19,7 +18,7 @@ foreach(name ${binaries} ${others} deploy/library/libpacecar.so)
   file(COPY ${FROM}/${name} DESTINATION ${TO}/${folder})
 endforeach()
 
-# They have the path of the modules in FROM, of which TO's installation does not know.
+# These files have the path of FROM's modules, which must not be in an installation.
 foreach(name ${binaries} ${libraries})
   if(NOT IS_SYMLINK ${TO}/${name})
     file(RPATH_REMOVE FILE ${TO}/${name})

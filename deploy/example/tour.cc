@@ -1,5 +1,5 @@
-// Every call of pacecar.hpp that needs no GPU, both ends in this process, over the software NIC of
-// the loopback. The examples of the header stand here word for word.
+// Every call of pacecar.hpp that needs no GPU, both ends in this process, over the loopback's
+// software NIC. The examples in the comments of the header are copied from here. One thread.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -50,7 +50,7 @@ Pair join(Context& context, size_t nic, const ConnectOptions& options) {
   return pair;
 }
 
-// Until both ends are done; the sizes that arrived.
+// Waits until both ends are done; returns the sizes that arrived.
 TestResult finish(Pair& pair, Request* send, Request* receive) {
   SendConnection* sender = pair.sender.get();
   ReceiveConnection* receiver = pair.receiver.get();

@@ -1,4 +1,4 @@
-"""Which acceleration the guests run with: KVM where it works, else QEMU's own translation."""
+"""Chooses the guests' acceleration: KVM if it works, else QEMU's own translation."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ import image
 
 TRANSLATION = ["-accel", "tcg,thread=multi", "-cpu", "max"]
 HARDWARE = ["-accel", "kvm", "-cpu", "host"]
-PROBE_SECONDS = 8  # a boot with KVM takes one or two; where it hangs, it hangs for ever
+PROBE_SECONDS = 8  # a boot with KVM takes one or two, or hangs for ever
 
 
 def flags(wanted, booted):
@@ -16,14 +16,14 @@ def flags(wanted, booted):
         return TRANSLATION
     works = os.access("/dev/kvm", os.R_OK | os.W_OK) and hardware_works(booted)
     if wanted == "kvm" and not works:
-        raise image.Unavailable("KVM does not work on this machine; --accel tcg does without it")
+        raise image.Unavailable("KVM does not work on this machine: use --accel tcg")
     return HARDWARE if works else TRANSLATION
 
 
 def hardware_works(booted):
-    """Whether a kernel really boots with KVM: asked once per boot of the host, then remembered.
+    """Whether a kernel boots with KVM: tested once per boot of the host; the cache has the result.
 
-    That /dev/kvm can be opened says little: nested, it may accept a guest and never run it.
+    In a virtual machine /dev/kvm can often be opened, but a guest may never run.
     """
     host_boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     with image.locked(image.cache_folder() / "kvm.lock"):
@@ -36,7 +36,7 @@ def hardware_works(booted):
 
 
 def boots(booted):
-    """Without the lab's words on the kernel's command line the initramfs only powers off."""
+    """With lab.probe on the kernel's command line the initramfs only powers off."""
     command = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot",
                "-display", "none", "-machine", "q35", *HARDWARE, "-m", "256",
                "-kernel", booted.vmlinux, "-initrd", booted.initramfs,

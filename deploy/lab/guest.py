@@ -1,4 +1,4 @@
-"""One virtual machine: its files, its emulator, and the streams that come out of it."""
+"""One virtual machine: its files, its emulator, and its output streams."""
 
 import contextlib
 import shlex
@@ -16,7 +16,7 @@ STREAMS = ["control", "stdout", "stderr"]
 class Guest:
     """From start() on, `streams` are the sockets to read.
 
-    `status` is COMMAND's exit status, and None as long as the guest has not reported it.
+    `status` is COMMAND's exit status, and None until the guest has reported it.
     """
 
     def __init__(self, rank, options, folder, share):
@@ -25,7 +25,7 @@ class Guest:
         self.process = None
         self.streams = {}
         self.received = dict.fromkeys(STREAMS, 0)  # bytes
-        self._written = {}  # bytes by stream, as the guest says
+        self._written = {}  # bytes by stream, as reported by the guest
         self._options = options
         self._folder = folder / f"guest{rank}"
         self._share = share
@@ -48,7 +48,7 @@ class Guest:
             sock.close()
 
     def answer(self, line):
-        """To what the guest said on its control stream; to a guest that is gone, nothing."""
+        """Answers a report of the guest on its control stream, if the guest still exists."""
         if "control" in self.streams:
             with contextlib.suppress(ConnectionError):
                 self.streams["control"].send(line)
@@ -58,21 +58,18 @@ class Guest:
         self._written = written or {}
 
     def over(self):
-        """Whether the status is known and all output is here (or will never be)."""
+        """Whether the status is known and all output has been received (or never will be)."""
         return self.status is not None and all(
             self.received[name] >= count for name, count in self._written.items()
             if name in self.streams)
-
-    def failed(self):
-        return self.over() and self.status != 0
 
     def kill(self):
         if self.process:
             self.process.kill()
             self.process.wait()
 
-    def last_words(self):
-        """What kernel and emulator said last, for a guest that is lost."""
+    def last_lines(self):
+        """The last lines of kernel and emulator, for a guest that ended without a status."""
         lines = []
         for name in ["emulator", "console"]:
             file = self._folder / name
@@ -129,8 +126,8 @@ class Guest:
 
 
 def processors(count):
-    """With room for a second one: else the emulator (before QEMU 8) leaves out the guest's memory
-    barriers, which order what it writes for the devices, too, and a virtio queue stops for ever."""
+    """At least maxcpus=2: with 1 the emulator (before QEMU 8) leaves out the guest's memory
+    barriers, which writes to virtio queues need, and a queue may stop for ever."""
     return f"{count},maxcpus={max(count, 2)}"
 
 
@@ -143,6 +140,6 @@ def shared_folder(name, path, *flags):
 
 
 def exports(environment):
-    """Shell lines that set the variables; a name that no shell can set is left out."""
+    """Shell lines that set the variables whose names a shell can set."""
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()
                    if name.isidentifier() and name.isascii())

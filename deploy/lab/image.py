@@ -1,8 +1,9 @@
-"""Makes what a guest boots from: Debian's kernel, unpacked, and an initramfs. Both are kept.
+"""Makes the files that a guest boots from: Debian's kernel, unpacked, and an initramfs.
 
-The cache is ${XDG_CACHE_HOME:-~/.cache}/pacecar/lab. The kernel comes from Debian's package without
-installing it; an initramfs is named after the hash of what went into it. Any number of runs may
-share the cache: a lock lets one of them fill it, and nothing in it changes once it has its name.
+Both are kept in the cache ${XDG_CACHE_HOME:-~/.cache}/pacecar/lab. The kernel is taken from
+Debian's package without installing it; an initramfs is named after the hash of its contents. Any
+number of runs may share the cache: a run fills it under a lock, and files with their final name
+never change.
 """
 
 import contextlib
@@ -22,20 +23,20 @@ import private
 HERE = pathlib.Path(__file__).resolve().parent
 META_PACKAGE = "linux-image-amd64"
 
-# What guests may load later, from the host's cache: the parts of the kernel that a laboratory of
-# networks has a use for. All modules would be 300 MB.
+# Modules that guests can load later, from the host's cache: those of networks. All modules would be
+# 300 MB.
 KEPT_MODULES = [
     "arch", "crypto", "lib", "net", "drivers/infiniband", "drivers/virtio",
     "drivers/char/virtio_console.ko", "drivers/net/dummy.ko", "drivers/net/ifb.ko",
     "drivers/net/net_failover.ko", "drivers/net/tun.ko", "drivers/net/veth.ko",
     "drivers/net/virtio_net.ko", "fs/9p", "fs/configfs", "fs/fscache", "fs/netfs", "fs/overlayfs",
 ]
-# What every guest loads before it has a root file system.
+# Modules that every guest loads before it has a root file system.
 BOOT_MODULES = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay", "virtio_net"]
 
 
 class Unavailable(Exception):
-    """The laboratory cannot be set up on this machine; the text says why, and the cure."""
+    """This machine cannot run guests; the text has the reason and advice."""
 
 
 class Image:
@@ -52,8 +53,8 @@ def prepare():
     cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
     if not private.is_own(cache) or private.is_open_to_all(cache):
-        raise Unavailable(f"{cache}, from which guests boot, is not this user's alone: name "
-                          "another place in XDG_CACHE_HOME")
+        raise Unavailable(f"guests boot from {cache}, but other users can write to it: name "
+                          "another folder in XDG_CACHE_HOME")
     with locked(cache / "lock"):
         kernel = newest_kernel(cache) or fetch_kernel(cache)
         return Image(kernel, make_initramfs(cache, kernel))
@@ -73,7 +74,7 @@ def locked(path):
 
 @contextlib.contextmanager
 def published(final):
-    """A new folder beside `final` that gets that name when all went well, or disappears."""
+    """A new folder that is renamed to `final` on success, and otherwise removed."""
     with tempfile.TemporaryDirectory(dir=final.parent, prefix="new.") as folder:
         made = pathlib.Path(folder) / "made"
         made.mkdir()
@@ -107,7 +108,7 @@ def fetch_kernel(cache):
 
 
 def kernel_package():
-    """The package with the files, behind the one that follows Debian's current kernel."""
+    """The package with the files of Debian's current kernel, on which META_PACKAGE depends."""
     text = tool(["apt-cache", "show", "--no-all-versions", META_PACKAGE])
     match = re.search(r"^Depends: (linux-image-[\w.-]+-amd64)\b", text, re.MULTILINE)
     if not match:
@@ -175,7 +176,7 @@ def pack(folder, init, busybox, modules):
 
 
 def tool(command, text=True, **options):
-    """What a program prints; a program that fails is the machine's trouble, not ours."""
+    """The program's standard output; Unavailable when the program fails."""
     command = [str(word) for word in command]
     try:
         return subprocess.run(command, check=True, capture_output=True, text=text, **options).stdout
@@ -183,6 +184,6 @@ def tool(command, text=True, **options):
         raise Unavailable(f"{command[0]} is missing: install it (deploy/packages/lab.txt)") \
             from error
     except subprocess.CalledProcessError as error:
-        said = error.stderr if text else error.stderr.decode(errors="replace")
-        last = said.strip().splitlines()[-1:] or ["it said nothing"]
+        errors = error.stderr if text else error.stderr.decode(errors="replace")
+        last = errors.strip().splitlines()[-1:] or ["no error message"]
         raise Unavailable(f"'{' '.join(command)}' failed: {last[0]}") from error

@@ -1,10 +1,10 @@
-"""What --delay, --loss, --rate, --limit and --ecn mean, as queueing disciplines of eth0.
+"""Makes queueing disciplines of eth0 from --delay, --loss, --rate, --limit and --ecn.
 
-The NIC has no offloads, so that a packet here is a frame on the wire, never a batch of them.
+The NIC has no offloads, so each packet here is one frame on the wire, never a batch of frames.
 """
 
-BURST_BYTES = 10000  # the least with which a jumbo frame passes
-FLYING_PACKETS = 100000  # held back by --delay: never the bottleneck
+BURST_BYTES = 10000  # the least that lets a jumbo frame pass
+DELAYED_PACKETS = 100000  # limit of --delay: never the bottleneck
 
 
 def tc_batch(options):
@@ -13,7 +13,7 @@ def tc_batch(options):
     if options.delay or options.loss:
         fate = [f"delay {options.delay}"] if options.delay else []
         fate += [f"loss {options.loss}"] if options.loss else []
-        stages.append(f"netem limit {FLYING_PACKETS} {' '.join(fate)}")
+        stages.append(f"netem limit {DELAYED_PACKETS} {' '.join(fate)}")
     if options.rate:
         stages.append(f"tbf rate {options.rate} burst {BURST_BYTES} limit {options.limit}kb")
     if options.ecn:

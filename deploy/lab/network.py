@@ -1,10 +1,10 @@
-"""How guests are joined, and what each must do to its side: addresses and queueing disciplines.
+"""Connects the guests, and sets their addresses.
 
 A guest's NIC is one end of a pair of local stream sockets, over which the emulator writes frames,
-each after its length (4 bytes, big endian). Two guests hold the two ends: nothing is lost between
-them. More than two meet in a switch in this process, which learns addresses and has a queue of
-limited size for each port. No port, file or interface of the host is used, so that runs cannot
-disturb each other.
+each after its length (4 bytes, big endian). Two guests have the two ends of one pair: nothing is
+lost between them. More guests are connected by a switch in this process, which learns addresses and
+has a queue of limited size for each port. No port, file or interface of the host is used, so that
+runs cannot disturb each other.
 """
 
 import collections
@@ -13,7 +13,7 @@ import socket
 import struct
 
 MTU = 9000  # bytes of a guest's NIC: jumbo frames, and room for an RDMA MTU of 4096
-QUEUE_BYTES = 4 << 20  # a switch port's queue; more is dropped, as in any switch
+QUEUE_BYTES = 4 << 20  # limit of a switch port's queue
 READ_BYTES = 1 << 20
 ADDRESS_BYTES = 6
 LENGTH = struct.Struct("!I")
@@ -28,7 +28,7 @@ def ipv6(rank):
 
 
 def link_local(rank):
-    """What the kernel makes of mac(rank)."""
+    """The address that the kernel derives from mac(rank)."""
     return f"fe80::5054:ff:fe77:{rank + 1:x}"
 
 
@@ -37,7 +37,7 @@ def mac(rank):
 
 
 def join(guests, selector):
-    """One socket for each guest's NIC; with one guest, none: it has nobody to talk to."""
+    """One socket for each guest's NIC; None for a single guest."""
     if guests == 1:
         return [None]
     if guests == 2:
@@ -55,7 +55,7 @@ class Port:
         self.queued_bytes = 0
 
     def read(self):
-        """Complete frames, each with its length before it; None when the guest is gone."""
+        """Complete frames, each with its length before it; None when the guest has ended."""
         try:
             data = self.socket.recv(READ_BYTES)
         except BlockingIOError:
@@ -85,7 +85,7 @@ class Port:
             try:
                 sent = self.socket.send(self.queue[0])
             except (BlockingIOError, ConnectionError):
-                return  # a guest that is gone is found by read()
+                return  # read() notices a guest that has ended
             self.queued_bytes -= sent
             if sent < len(self.queue[0]):
                 self.queue[0] = self.queue[0][sent:]
@@ -94,7 +94,7 @@ class Port:
 
 
 class Switch:
-    """A learning Ethernet switch among sockets, run by the selector of its owner."""
+    """A learning Ethernet switch between sockets, run by the owner's selector."""
 
     def __init__(self, sockets, selector):
         self._selector = selector
@@ -142,8 +142,8 @@ class Switch:
 
 
 def ip_batch(rank, guests):
-    """Input of `ip -batch`. Neighbours are given, not asked for: a lost question would cost a
-    second, which is all that a queue pair has to find its peer's Ethernet address."""
+    """Input of `ip -batch`. The neighbour table is filled: a lost ARP request is repeated after a
+    second, and a queue pair does not wait longer for its peer's Ethernet address."""
     lines = ["link set lo up", "link set eth0 up", f"address add {ipv4(rank)}/24 dev eth0",
              f"address add {ipv6(rank)}/64 dev eth0 nodad"]
     for peer in set(range(guests)) - {rank}:

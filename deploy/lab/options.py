@@ -1,4 +1,4 @@
-"""The command line of deploy/lab/run: what it accepts, and one sentence where it does not."""
+"""The command line of deploy/lab/run. A mistake ends the program with one sentence."""
 
 import argparse
 import pathlib
@@ -9,8 +9,8 @@ import private
 
 MAX_GUESTS = 16
 EPILOG = """\
-Each guest sees the host's file system as it is, and keeps what it writes in memory; only the
-directory of --share is common to all and stays. COMMAND finds in its environment
+Each guest sees the host's file system, and keeps the files that it writes in memory; only the
+directory of --share is common to all guests and the host. COMMAND's environment has
   LAB_RANK     this guest, from 0      LAB_PEERS   IPv4 addresses, by rank
   LAB_GUESTS   how many there are      LAB_SHARE   the common directory
 
@@ -19,8 +19,8 @@ Examples:
   deploy/lab/run --guests 2 -- sh -c \\
       '[ $LAB_RANK = 0 ] && exec ib_write_bw -d rxe0; sleep 1; ib_write_bw -d rxe0 guest0'
   deploy/lab/run --guests 2 --delay 1ms --loss 1% -- sh -c 'ping -c 100 -i 0.01 guest0'
-Exit status: the largest of the guests'; 2 wrong usage, 69 no laboratory on this machine, 70 a
-guest ended without a status, 124 the time limit."""
+Exit status: the largest of the guests' statuses; 2 wrong usage, 69 this machine cannot run guests,
+70 a guest ended without a status, 124 the time limit."""
 
 
 def parse(arguments):
@@ -51,19 +51,17 @@ class Parser(argparse.ArgumentParser):
 def add_machine(parser):
     group = parser.add_argument_group("machines")
     group.add_argument("--guests", type=whole(1, MAX_GUESTS), default=1, metavar="N",
-                       help="how many (default 1)")
+                       help="number of guests (default 1)")
     group.add_argument("--cpus", type=whole(1, 64), metavar="N",
                        help="CPUs of each guest (default: 2 for one guest, 1 for several)")
     group.add_argument("--memory", type=whole(256, 1 << 20), default=1024, metavar="MB",
                        help="memory of each guest (default 1024)")
     group.add_argument("--accel", choices=["auto", "kvm", "tcg"], default="auto",
-                       help="hardware virtualisation, emulation, or what works (default)")
+                       help="hardware virtualisation, emulation, or the first that works (default)")
     group.add_argument("--timeout", type=whole(1, 86400), default=600, metavar="SECONDS",
                        help="limit of the whole run (default 600)")
-    group.add_argument("--fail-fast", action="store_true",
-                       help="end all guests when COMMAND fails in one")
     group.add_argument("--may-die", default="none", metavar="RANKS",
-                       help="guests whose death is part of the experiment, not a failure")
+                       help="guests that may end without a status, which then counts as 0")
 
 
 def add_network(parser):
@@ -71,17 +69,18 @@ def add_network(parser):
     group.add_argument("--rxe", default="all", metavar="RANKS",
                        help="guests with an RDMA device rxe0 (default all)")
     group.add_argument("--knobs", default="all", metavar="RANKS",
-                       help="guests to whose sending side the following apply (default all)")
+                       help="guests whose outgoing packets the next flags affect (default all)")
     group.add_argument("--delay", type=pattern(r"\d+(\.\d+)?(us|ms|s)", "a time such as 1ms"),
-                       metavar="TIME", help="hold every packet back for so long, such as 1ms")
+                       metavar="TIME", help="delay every packet, such as 1ms")
     group.add_argument("--loss", type=percentage, metavar="PERCENT",
                        help="drop packets at random, such as 1%%")
     group.add_argument("--rate", type=pattern(r"\d+(\.\d+)?[kmg]bit", "a rate such as 200mbit"),
-                       metavar="RATE", help="send no faster, such as 200mbit")
+                       metavar="RATE", help="limit the rate, such as 200mbit")
     group.add_argument("--limit", type=whole(16, 1 << 20), metavar="KB",
-                       help="queue in front of --rate (default 256)")
+                       help="size of the queue of --rate (default 256)")
     group.add_argument("--ecn", action="store_true",
-                       help="RED in that queue marks, from 1/8 of its size and all from 1/4")
+                       help="ECN marks by RED in that queue: some from 1/8 of its size on, all "
+                            "packets from 1/4 on")
 
 
 def add_output(parser):
@@ -90,11 +89,7 @@ def add_output(parser):
                        help="host directory that all guests see at the same path, writable; holds "
                             "guest.RANK.pid of each machine's process while it runs")
     group.add_argument("--output", type=pathlib.Path, metavar="DIR",
-                       help="write DIR/RANK.out and DIR/RANK.err instead of the own output")
-    group.add_argument("--no-prefix", action="store_true",
-                       help="no '[rank]' before the lines of several guests")
-    group.add_argument("--verbose", action="store_true",
-                       help="say when each guest's COMMAND starts and ends")
+                       help="write the guests' output to DIR/RANK.out and DIR/RANK.err")
 
 
 def check(parser, options):
@@ -107,7 +102,7 @@ def check(parser, options):
     if options.guests == 1 and (options.delay or options.loss or options.rate):
         parser.error("--delay, --loss and --rate act between guests: add --guests 2")
     if not options.rate and (options.limit or options.ecn):
-        parser.error("--limit and --ecn describe the queue in front of --rate, which is missing")
+        parser.error("--limit and --ecn describe the queue of --rate, which is missing")
     options.limit = options.limit or 256
     for folder in [options.share, options.output]:
         if folder and not folder.is_dir():

@@ -1,4 +1,4 @@
-"""Where a guest's output goes: this program's own, by lines with the rank before, or files."""
+"""Writes the guests' output to this program's, with the rank before each line, or to files."""
 
 import sys
 
@@ -10,16 +10,15 @@ def open_output(options, rank, name):
     target = getattr(sys, name).buffer
     if options.guests == 1:
         return Plain(target)
-    prefix = b"" if options.no_prefix else b"[%d] " % rank
 
     def write_line(line):
-        target.write(prefix + line + b"\n")
+        target.write(b"[%d] %s\n" % (rank, line))
         target.flush()
     return Lines(write_line)
 
 
 class Lines:
-    """Collects bytes and hands on whole lines, without their ends."""
+    """Collects bytes and calls on_line(line) for each complete line, without its newline."""
 
     def __init__(self, on_line):
         self._on_line = on_line
@@ -37,7 +36,7 @@ class Lines:
 
 
 class Plain:
-    """Passes bytes on as they come."""
+    """Writes bytes at once."""
 
     def __init__(self, target):
         self._target = target

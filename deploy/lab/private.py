@@ -1,4 +1,4 @@
-"""Files in places where other users may have been before: no link followed, no FIFO waited for."""
+"""Safe access to files in folders that others can write: follows no link, waits for no FIFO."""
 
 import os
 import stat
@@ -19,7 +19,7 @@ def open_to_read(path):
 
 
 def write_new(path, text):
-    """A file that was not there, in place of whatever has that name."""
+    """Makes a new file in place of any that has the name."""
     path.unlink(missing_ok=True)
     with open(path, "x", encoding="ascii") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""Runs guests side by side: starts them, passes on what they print, waits for their ends."""
+"""Runs guests at the same time: starts them, prints their output, waits until all have ended."""
 
 import os
 import selectors
@@ -13,7 +13,7 @@ from output import Lines, open_output
 
 LOST = 70  # status of a guest that ended without one
 TIMED_OUT = 124
-BARRIERS = ".barriers"  # where deploy/lab/barrier keeps its files, inside the share
+BARRIERS = ".barriers"  # folder of deploy/lab/barrier inside the share
 CHUNK = 1 << 16
 
 
@@ -24,10 +24,10 @@ class Run:
         self._selector = selectors.DefaultSelector()
         self._start = time.monotonic()
         self._guests = [Guest(rank, options, folder, share) for rank in range(options.guests)]
-        self._waiting = set(self._guests)  # have not said that they are ready
+        self._waiting = set(self._guests)  # for their report "ready"
 
     def run(self, image, accel):
-        """Exit status of the whole."""
+        """Returns the exit status of the whole run."""
         nics = network.join(self._options.guests, self._selector)
         shutil.rmtree(self._share / BARRIERS, ignore_errors=True)  # of a run that was killed
         environment, directory = dict(os.environ), os.getcwd()
@@ -78,17 +78,14 @@ class Run:
     def _on_report(self, guest, words):
         match words:
             case ["ready"]:
-                self._say(f"guest {guest.rank} is ready after {self._elapsed():.1f} s")
                 self._no_longer_waits(guest)
             case ["exit", status, out, err] if (status + out + err).isdigit():
                 guest.set_status(int(status), {"stdout": int(out), "stderr": int(err)})
-                self._say(f"guest {guest.rank}: COMMAND ends with {status} after "
-                          f"{self._elapsed():.1f} s")
             case ["failed", *sentence]:
                 self._lose(guest, " ".join(sentence))
 
     def _no_longer_waits(self, guest):
-        """COMMAND starts everywhere when it can start everywhere: servers are there for clients."""
+        """COMMAND starts when all guests are ready, so that clients find their servers."""
         if guest not in self._waiting:
             return
         self._waiting.remove(guest)
@@ -103,8 +100,8 @@ class Run:
         if guest.rank in self._options.may_die:
             guest.set_status(0)
         else:
-            words = "".join(f"\n  {line}" for line in guest.last_words())
-            self._lose(guest, f"ended without an exit status{words}")
+            lines = "".join(f"\n  {line}" for line in guest.last_lines())
+            self._lose(guest, f"ended without an exit status{lines}")
 
     def _lose(self, guest, sentence):
         print(f"lab: guest {guest.rank}: {sentence}", file=sys.stderr)
@@ -113,21 +110,12 @@ class Run:
 
     def _wait(self):
         while not all(guest.over() for guest in self._guests):
-            left = self._options.timeout - self._elapsed()
+            left = self._start + self._options.timeout - time.monotonic()
             if left <= 0:
                 print(f"lab: the time limit of {self._options.timeout} s (--timeout) has passed",
                       file=sys.stderr)
                 return TIMED_OUT
             for key, events in self._selector.select(left):
-                if key.fileobj.fileno() >= 0:  # not closed by a handler of this very round
+                if key.fileobj.fileno() >= 0:  # not closed by an earlier handler of this round
                     key.data(events)
-            if self._options.fail_fast and any(guest.failed() for guest in self._guests):
-                break
-        return max(guest.status or 0 for guest in self._guests)
-
-    def _elapsed(self):
-        return time.monotonic() - self._start
-
-    def _say(self, text):
-        if self._options.verbose:
-            print(f"lab: {text}", file=sys.stderr)
+        return max(guest.status for guest in self._guests)

@@ -1,7 +1,7 @@
-"""Completions of the shells, of what the program says of itself."""
+"""Makes the shells' completions from the program's description of itself."""
 
 BASH = """\
-# Completion of pacecar for bash, made from its own table of flags.
+# Completion of pacecar for bash, generated from its table of flags.
 _pacecar() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD - 1]}} flags=""
   if ((COMP_CWORD == 1)); then
@@ -21,7 +21,7 @@ complete -o default -F _pacecar pacecar
 
 ZSH = """\
 #compdef pacecar
-# Completion of pacecar for zsh, made from its own table of flags.
+# Completion of pacecar for zsh, generated from its table of flags.
 if ((CURRENT == 2)); then
   local -a subcommands=(
 {subcommands}

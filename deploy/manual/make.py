@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes manual pages and completions of what the program says of itself: make.py PROGRAM FOLDER."""
+"""make.py PROGRAM FOLDER: makes manual pages and completions from the program's --describe."""
 
 import json
 import os
@@ -77,8 +77,9 @@ def parameter_page(parameters, version, pages):
         f".TP\n\\fB{escape(p['name'])}\\fR\n{escape(p['doc'])} "
         f"({escape(p['accepts'])}; default '{escape(p['default'])}')\n" for p in parameters)
     return (header("pacecar.conf", 5, SUMMARY_OF_FILE, version) +
-            ".SH DESCRIPTION\nA file of lines NAME=VALUE. Each name may also be set in the "
-            "environment, which outranks files.\n.SH PARAMETERS\n" + entries + see_also(pages[:-1]))
+            ".SH DESCRIPTION\nA file of lines NAME=VALUE. A name may also be set in the "
+            "environment, which overrides files.\n.SH PARAMETERS\n"
+            + entries + see_also(pages[:-1]))
 
 
 def main():

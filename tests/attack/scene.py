@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench/measure/compare"))
 
 import bridged  # noqa: E402
-import star  # noqa: E402
+import namespaces  # noqa: E402
 from exchange import Failed, Process  # noqa: E402
 
 MTU = 9000
@@ -49,7 +49,8 @@ class Scene:
     def start(self, where, role, argv):
         processors = self.processors.get(role)
         pinned = ("taskset", "-c", str(processors)) if processors is not None else ()
-        return Process((*star.prefix(where), *pinned), list(map(str, argv)), self.environment())
+        return Process((*namespaces.prefix(where), *pinned), list(map(str, argv)),
+                       self.environment())
 
     def attacker(self, attacks, seconds, rate, seed, role="attacker"):
         """So long each, again and again until it is stopped."""
@@ -176,9 +177,10 @@ def cpu_seconds(pid):
 
 @contextlib.contextmanager
 def scene(build):
-    """Errors: links.Unavailable where no namespace can be made."""
+    """Errors: namespaces.Unavailable where no namespace can be made."""
     with bridged.hosts(2, MTU) as hosts, tempfile.TemporaryDirectory() as folder:
-        star.command("ip", "-n", hosts.hub, "address", "add", "192.0.2.254/24", "dev", "bridge0")
+        namespaces.command("ip", "-n", hosts.hub, "address", "add", "192.0.2.254/24", "dev",
+                           "bridge0")
         yield Scene(build, hosts, pathlib.Path(folder))
 
 

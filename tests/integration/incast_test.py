@@ -26,6 +26,7 @@ import exchange  # noqa: E402  (lies beside the program)
 import incast_arms  # noqa: E402
 import incast_figures  # noqa: E402
 import incast_report  # noqa: E402
+import namespaces  # noqa: E402
 import star  # noqa: E402
 
 
@@ -43,7 +44,7 @@ def why_no_star():
     try:
         with star.star(star.Shape(senders=1, rate_bps=10**8, mtu_bytes=1500, queue_bytes=10**6)):
             return ""
-    except star.Unavailable as reason:
+    except namespaces.Unavailable as reason:
         return str(reason)
 
 

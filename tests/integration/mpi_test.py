@@ -38,10 +38,10 @@ class Collectives(unittest.TestCase):
     def test_two_five_and_eight_ranks(self):
         for ranks in (2, 5, 8):
             with self.subTest(ranks=ranks):
-                self.check(job.Place((), "lo"), ranks)
+                self.check(job.Place("lo"), ranks)
 
     def test_a_network_that_loses_and_reorders(self):
-        self.check(job.Place((), "lo"), 4,
+        self.check(job.Place("lo"), 4,
                    PACECAR_FAULT="loss=0.02,duplicate=0.02,reorder=0.03,on=both",
                    PACECAR_CMA="off")  # so that all messages cross it
 
@@ -53,7 +53,7 @@ class Collectives(unittest.TestCase):
     def test_a_rank_that_is_killed_ends_the_job(self):
         program = [f"{BUILD}/bench/measure/mpi/mpi_collectives", "--iterations", 1000000, "--only",
                    "allreduce"]
-        with job.started(job.Place((), "lo"), 3, "pacecar", f"{BUILD}/net_plugin/libfabric",
+        with job.started(job.Place("lo"), 3, "pacecar", f"{BUILD}/net_plugin/libfabric",
                          program) as process:
             ranks = self.ranks_of(process)
             time.sleep(1)  # in the middle of it

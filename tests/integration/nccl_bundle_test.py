@@ -130,7 +130,7 @@ class Measuring(unittest.TestCase):
         (self.output / "parts").mkdir()
         ours = {"LD_LIBRARY_PATH": str(FAKES), "PATH": os.environ["PATH"]}
         self.enterContext(unittest.mock.patch.dict(os.environ, ours))
-        self.enterContext(unittest.mock.patch.object(main, "say"))
+        self.enterContext(unittest.mock.patch.object(main, "log"))
         self.host = hosts.examine(self.output, str(FAKES))
         self.assertTrue(self.host.ready, self.host.findings)
 
@@ -147,7 +147,7 @@ class Measuring(unittest.TestCase):
         code, text = self.measure(part)
         self.assertEqual(code, 0)
         self.assertIn("| `one` | a tiny one | 2 of 2 rounds |", text)
-        self.assertIn("`soft:udp:lo`: so many times as fast as `socket`, within a round", text)
+        self.assertIn("`soft:udp:lo`: how many times as fast as `socket`, within a round", text)
         self.assertIn("NCCL 2.28.9, the driver is for CUDA 13.0", text)
         self.assertIn("Wrong elements: 0; failed runs: 0.", text)
         document = json.loads((self.output / "results.json").read_text("utf-8"))
@@ -246,7 +246,7 @@ class Lending(unittest.TestCase):
             self.lent("plugin.so: /lib/libc.so.6: version 'GLIBC_2.36' not found (required by x)")
 
     def test_what_is_not_carried_is_told(self):
-        with self.assertRaisesRegex(lend.Lacking, "libother.so.1 .*neither here nor carried"):
+        with self.assertRaisesRegex(lend.Lacking, "libother.so.1 .*neither installed nor in the"):
             self.lent("  libother.so.1 => not found")
 
 
@@ -274,10 +274,12 @@ class Report(unittest.TestCase):
     def test_training(self):
         runs = [{"round": 1, "arm": arm, "step_s": [seconds], "loss": 1.0}
                 for arm, seconds in (("socket", 2), ("nic", 1))]
-        self.assertRegex("\n".join(report_text.told({"runs": runs})), r"nic +1000.00 .* 2.00 \(")
+        self.assertRegex("\n".join(report_text.lines_of({"runs": runs})),
+                         r"nic +1000.00 .* 2.00 \(")
 
     def test_what_cannot_be_told_is_said(self):
-        self.assertIn("cannot be told (KeyError('ranks'))", report_text.told({"runs": [{}]})[1])
+        self.assertIn("cannot be shown (KeyError('ranks'))",
+                      report_text.lines_of({"runs": [{}]})[1])
 
     def test_rules_that_do_not_hold(self):
         rule = {"rule": "depth", "verdict": "fail", "sentence": "32 requests", "detail": "31"}

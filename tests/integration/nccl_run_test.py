@@ -35,7 +35,7 @@ import arms  # noqa: E402  (lies beside the program)
 import exchange  # noqa: E402
 import figures  # noqa: E402
 import mps  # noqa: E402
-import profile_beside  # noqa: E402
+import thread_profile  # noqa: E402
 import toolkit  # noqa: E402
 
 LOADER = importlib.machinery.SourceFileLoader("nccl_run", str(RUN))
@@ -218,7 +218,7 @@ class Refusals(unittest.TestCase):
 
     def test_no_nccl_is_a_skip(self):
         with tempfile.TemporaryDirectory() as folder:
-            self.refused(77, f"libnccl.so.2 is not found in {folder}: name it", "--nccl", folder)
+            self.refused(77, f"libnccl.so.2 is not found in {folder}: give the file", "--nccl", folder)
 
     def test_an_nccl_that_does_not_load_is_a_skip(self):
         self.refused(77, "NCCL does not load", "--nccl", __file__)
@@ -246,10 +246,10 @@ class Refusals(unittest.TestCase):
                                 (("--json", "/nowhere/f.json"), "cannot write"),
                                 (("-b", "6"), "'6' is no size"),
                                 (("-b", "1M", "-e", "8"), "give the smaller one as -b"),
-                                (("-f", "2"), "name the first with -b"),
+                                (("-f", "2"), "need the first size with -b"),
                                 (("-b", "8", "-e", "64", "-f", "2", "-i", "8"), "give one of them"),
                                 (("-b", "8", "-e", "1G", "-i", "8"), "take larger steps"),
-                                (("-b", "8", "-e", "64", "-f", "1"), "never comes to -e"),
+                                (("-b", "8", "-e", "64", "-f", "1"), "never reaches -e"),
                                 (("-b", "8", "--sizes", "8"), "give one of them"),
                                 (("-g", "2", "--ranks", "2"), "give one of them")]:
             self.refused(2, sentence, *flags)
@@ -376,11 +376,11 @@ class Slices(unittest.TestCase):
             ours = {"SLICE_WAITS": str(pathlib.Path(folder, "slices"))}
             with unittest.mock.patch.dict(os.environ, ours):
                 table.finalize(context)
-            slices = profile_beside.slices_of(pathlib.Path(folder))
+            slices = thread_profile.slices_of(pathlib.Path(folder))
         self.assertEqual([count for count, _ in slices.values()], [2, 1, 2, 1, 1, 1])
         self.assertTrue(all(seconds > 0 for _, seconds in slices.values()))
         seen = {"threads": [], "slices": slices, "perf": "", "doctor": ""}
-        self.assertRegex("\n".join(profile_beside.table(seen, "x")),
+        self.assertRegex("\n".join(thread_profile.table(seen, "x")),
                          r"(?m)^ +[0-9.]+ +2  send: for the network \(isend to test\)$")
 
 

@@ -107,7 +107,7 @@ class Nccl(SlurmCase):
 
     def test_the_job_ends_as_its_command(self):
         self.submit("--nodes=1", self.script, "bash", "-c", "exit 5", expect=5)
-        self.assertIn("say what to run", self.submit("--nodes=1", self.script, expect=2))
+        self.assertIn("COMMAND is missing", self.submit("--nodes=1", self.script, expect=2))
 
 
 class Ab(SlurmCase):

@@ -1,40 +1,116 @@
-// The host's side of the tuner's interface: a plugin's table of any version, called as if it were
-// the newest, as NCCL does for old plugins.
+// NCCL's side of the tuner's interface: a plugin's table of any version, called as if it were the
+// newest, as NCCL does for old plugins.
 //
-// Thread rule: as the plugin's own; init before all else.
+// Thread rule: the plugin's; init comes first.
 #pragma once
 
+#include <dlfcn.h>
+
 #include <memory>
+#include <string>
+#include <variant>
 
 #include "net_plugin/abi/tuner.h"
 
 namespace pacecar::nccl {
 
 class AnyTuner {
+  // Calls `body(table)`.
+  template <typename Body>
+  auto call(Body body) const {
+    return std::visit([&](const auto* table) { return body(*table); }, table_);
+  }
+
  public:
-  virtual ~AnyTuner() = default;
-  AnyTuner(const AnyTuner&) = delete;
-  AnyTuner& operator=(const AnyTuner&) = delete;
+  using Table =
+      std::variant<const TunerV2*, const TunerV3*, const TunerV4*, const TunerV5*, const TunerV6*>;
 
-  int version() const { return version_; }
-  virtual const char* name() const = 0;
+  explicit AnyTuner(Table table) : table_(table) {}
+
+  int version() const { return 2 + static_cast<int>(table_.index()); }
+  const char* name() const {
+    return call([](const auto& table) { return table.name; });
+  }
   // `domains` may be nullptr.
-  virtual NcclResult init(void** context, size_t ranks, size_t nodes, Logger logger,
-                          NvlDomainsV5* domains) const = 0;
-  // A choice of version 2 is an entry of 0, unless it was ruled out.
-  virtual NcclResult getCollInfo(void* context, TunedFunction function, size_t bytes,
-                                 int operations, float* costs, int algorithms, int protocols,
-                                 int* channels) const = 0;
-  virtual NcclResult finalize(void* context) const = 0;
-
- protected:
-  explicit AnyTuner(int version) : version_(version) {}
+  NcclResult init(void** context, size_t ranks, size_t nodes, Logger logger,
+                  NvlDomainsV5* domains) const {
+    constexpr uint64_t kCommunicator = 0x1234;
+    return call([&](const auto& table) {
+      if constexpr (requires { table.finalize; }) {
+        return table.init(context, kCommunicator, ranks, nodes, logger, domains, nullptr);
+      } else {
+        return table.init(ranks, nodes, logger, context);
+      }
+    });
+  }
+  // Version 2 returns a choice: its entry becomes 0, unless the caller has ruled it out.
+  NcclResult getCollInfo(void* context, TunedFunction function, size_t bytes, int operations,
+                         float* costs, int algorithms, int protocols, int* channels) const {
+    return call([&]<typename T>(const T& table) {
+      auto* const all = reinterpret_cast<float**>(costs);
+      if constexpr (std::is_same_v<T, TunerV2>) {
+        return choose(table, context, function, bytes, operations, costs, algorithms, protocols,
+                      channels);
+      } else if constexpr (std::is_same_v<T, TunerV3>) {
+        return table.getCollInfo(context, function, bytes, operations, all, algorithms, protocols,
+                                 channels);
+      } else {
+        return table.getCollInfo(context, function, bytes, operations, all, algorithms, protocols,
+                                 0, channels);
+      }
+    });
+  }
+  NcclResult finalize(void* context) const {
+    return call([&](const auto& table) {
+      if constexpr (requires { table.finalize; }) {
+        return table.finalize(context);
+      } else {
+        return table.destroy(context);
+      }
+    });
+  }
 
  private:
-  int version_;
+  static NcclResult choose(const TunerV2& table, void* context, TunedFunction function,
+                           size_t bytes, int operations, float* costs, int algorithms,
+                           int protocols, int* channels) {
+    int algorithm = kUndefined;
+    int protocol = kUndefined;
+    const NcclResult result = table.getCollInfo(context, function, bytes, 0, 0, operations,
+                                                &algorithm, &protocol, channels);
+    const bool chosen =
+        algorithm >= 0 && algorithm < algorithms && protocol >= 0 && protocol < protocols;
+    if (costs != nullptr && chosen && costs[algorithm * protocols + protocol] != kRuledOut) {
+      costs[algorithm * protocols + protocol] = 0;
+    }
+    return result;
+  }
+
+  Table table_;
 };
 
-// As find_net.
-std::unique_ptr<AnyTuner> find_tuner(void* library, int version);
+template <typename T>
+std::unique_ptr<AnyTuner> tuner_at(const void* table) {
+  return std::make_unique<AnyTuner>(static_cast<const T*>(table));
+}
+
+// The table of that version in a loaded library, which outlives it; nullptr when it has none.
+inline std::unique_ptr<AnyTuner> find_tuner(void* library, int version) {
+  const std::string symbol = "ncclTunerPlugin_v" + std::to_string(version);
+  const void* const table = dlsym(library, symbol.c_str());
+  if (table == nullptr) return nullptr;
+  switch (version) {
+    case 2:
+      return tuner_at<TunerV2>(table);
+    case 3:
+      return tuner_at<TunerV3>(table);
+    case 4:
+      return tuner_at<TunerV4>(table);
+    case 5:
+      return tuner_at<TunerV5>(table);
+    default:
+      return tuner_at<TunerV6>(table);
+  }
+}
 
 }  // namespace pacecar::nccl

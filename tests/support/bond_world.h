@@ -1,4 +1,5 @@
-// Two devices of several NICs each on this host's loopback; any NIC can be cut off the network.
+// Two devices of several NICs each on this host's loopback; any NIC can be disconnected. One
+// thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,11 +24,11 @@
 
 namespace pacecar::test {
 
-// How a NIC is cut off the network.
+// How a NIC is disconnected.
 enum class Cut : uint8_t { kNot, kOutgoing, kBoth };
 using Switch = std::atomic<Cut>;
 
-// While it is cut, what is sent stays somewhere in the network: it arrives when the NIC is mended.
+// Packets that are sent while the NIC is cut stay in the network, and arrive after mend().
 class CutIo final : public PacketIoDecorator {
  public:
   CutIo(std::unique_ptr<PacketIo> inner, const Switch& cut)
@@ -143,7 +144,7 @@ class BondDevice {
   OwnDevices own_;
 };
 
-// One message on its way, with bytes of its own before and after, which nobody may touch.
+// One message in flight, with guard bytes before and after its buffer that must not change.
 class BondTransfer {
  public:
   static constexpr size_t kMargin = 64;
@@ -170,7 +171,7 @@ class BondTransfer {
     ASSERT_TRUE(sending_ != nullptr && receiving_ != nullptr);
   }
 
-  // True when it is done, or has failed.
+  // True when the message is done or has failed.
   bool poll(SendConnection& send, ReceiveConnection& receive) {
     poll(send, sending_);
     if (receiving_ == nullptr) return !busy();
@@ -180,7 +181,7 @@ class BondTransfer {
       EXPECT_EQ(std::memcmp(in_.data() + kMargin, out_.data(), size_), 0) << size_ << " bytes";
       EXPECT_TRUE(all_are(kCanary, std::span(in_).first(kMargin)));
       EXPECT_TRUE(all_are(kCanary, std::span(in_).subspan(kMargin + size_)));
-      // From here on the buffer is the application's: what comes later is seen at the end.
+      // Now the application owns the buffer: a later write shows as a change at the end.
       std::ranges::fill(in_, kDone);
     }
     return !busy();
@@ -193,7 +194,7 @@ class BondTransfer {
   static constexpr uint8_t kCanary = 0xA5;
   static constexpr uint8_t kDone = 0x5A;
 
-  // Each equals the next: a loop over single bytes takes most of a test's time under a sanitizer.
+  // Compares each byte with the next by memcmp: a loop over bytes is slow under a sanitizer.
   static bool all_are(uint8_t value, std::span<const uint8_t> bytes) {
     return bytes.front() == value &&
            std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
@@ -219,7 +220,7 @@ class BondTransfer {
 };
 
 // A connection from a device of `from` NICs to one of `to`. A lane is lost after a fifth of the
-// timeout: longer than a process without a processor is stopped for.
+// timeout, which must be longer than a busy machine may stop a process.
 class BondWorld {
  public:
   BondWorld(size_t from, size_t to, Duration timeout = Duration::from_s(5), bool strict = false)

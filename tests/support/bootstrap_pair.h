@@ -1,5 +1,5 @@
 // A listener with one connecting and one accepted side, polled together over real loopback sockets.
-// Time is the test's: it moves only when the test moves it.
+// The test sets the time. One thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,15 +20,15 @@ inline Address ipv4_loopback(uint16_t port = 0) {
   return {.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1}, .port = port};
 }
 
-// Bytes that differ from place to place and from seed to seed.
+// Bytes that differ by index and by seed.
 inline Payload pattern(size_t size, uint8_t seed) {
   Payload payload(size);
   for (size_t i = 0; i < size; ++i) payload[i] = static_cast<uint8_t>(i * 7 + i / 256 + seed);
   return payload;
 }
 
-// Calls `done` until it is true, for a minute at most; the loopback delivers soon, but not before
-// send() returns.
+// Calls `done` until it is true, for a minute at most: the loopback may deliver only after send()
+// has returned.
 template <typename Done>
 bool eventually(Done done) {
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::minutes(1);
@@ -39,7 +39,7 @@ bool eventually(Done done) {
   return false;
 }
 
-// A listener and what goes with it in one test.
+// A listener with its parameters.
 struct BootstrapWorld {
   static constexpr Duration kTimeout = Duration::from_s(10);
 
@@ -53,7 +53,7 @@ struct BootstrapWorld {
     return std::move(
         BootstrapConnector::open(listener->handle(), local, offer, kTimeout, key, now).value());
   }
-  // The same listener, behind another port.
+  // A handle of the same listener with another port.
   std::unique_ptr<BootstrapConnector> connect_through(uint16_t port, const Payload& offer) {
     auto changed = contents;
     changed.address.port = port;
@@ -63,7 +63,7 @@ struct BootstrapWorld {
   }
   uint16_t port() const { return contents.address.port; }
 
-  // Polls both sides until the listener hands out a session, which must happen.
+  // Polls both sides until the listener returns a session, which must happen.
   std::unique_ptr<BootstrapSession> accept(BootstrapConnector& connector) {
     std::unique_ptr<BootstrapSession> session;
     EXPECT_TRUE(eventually([&] {
@@ -73,7 +73,7 @@ struct BootstrapWorld {
     }));
     return session;
   }
-  // Polls the listener, which must hand out nothing, until `done`.
+  // Polls the listener, which must return no session, until `done`.
   template <typename Done>
   bool poll_until(Done done) {
     return eventually([&] {
@@ -90,7 +90,7 @@ struct BootstrapWorld {
   bootstrap::HandleContents contents;
 };
 
-// The listener's reply, once it is there; the error when the connector fails.
+// Waits for the listener's reply; the error when the connector fails.
 inline Result<Payload> await_reply(BootstrapConnector& connector, Instant now) {
   Result<Payload> outcome = fail(ErrorCode::kInternal, "the connector does not come to an end");
   eventually([&] {

@@ -23,7 +23,7 @@ class CcScript {
     now_ = now_ + d;
     return *this;
   }
-  // `packets` acknowledged, `rtt` after the line before; as many are left in flight.
+  // `packets` are acknowledged, `rtt` after the previous signal; as many stay in flight.
   CcScript& ack(int64_t rtt_us, Bytes packets) {
     wait(Duration::from_us(rtt_us));
     ack_at_once(rtt_us, packets);
@@ -37,8 +37,8 @@ class CcScript {
     record(fmt::format("ack rtt={}us n={}", rtt_us, packets));
     return *this;
   }
-  // `packets` acknowledged while ten are in flight: more than ten, and a round trip is over. The
-  // rest is as in `sample`.
+  // `packets` are acknowledged while ten are in flight: with more than ten a round trip is over.
+  // The rest is as in `sample`.
   CcScript& ack(const std::string& signal, Bytes packets, AckSample sample) {
     acked_ += packets * mtu_;
     sample.now = now_;
@@ -54,7 +54,7 @@ class CcScript {
     record("loss");
     return *this;
   }
-  // A packet trimmed while ten are in flight.
+  // A packet is trimmed while ten are in flight.
   CcScript& trim() {
     controller_.on_loss({.now = now_,
                          .kind = LossKind::kTrimmed,

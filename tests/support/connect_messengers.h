@@ -1,4 +1,4 @@
-// What the bootstrap does, without its sockets.
+// Connects two messengers as the bootstrap does, without its sockets.
 #pragma once
 
 #include "transport/base/check.h"

@@ -1,5 +1,5 @@
-// A software NIC of several cores on a simulated network, on a virtual clock: each core has a port
-// of the network, and all have the address of the first.
+// A software NIC of several cores on a simulated network: each core has a port of the network, and
+// all have the address of the first. Virtual time; one thread.
 #pragma once
 
 #include <algorithm>
@@ -9,20 +9,20 @@
 #include <span>
 #include <vector>
 
+#include "tests/support/prng_source.h"
 #include "tests/support/sim_star.h"
-#include "transport/base/prng.h"
 #include "transport/engine/cores/multi_core_nic.h"
 #include "transport/softnic/soft_nic.h"
 
 namespace pacecar::test {
 
-// Which ports of the network are those of one host's cores.
+// The ports of the network that belong to one host's cores.
 struct CorePorts {
   size_t first = 0;
   size_t count = 1;
 };
 
-// A port of the network under its host's address: the UDP port says which core is meant.
+// A port of the network under its host's address: the UDP port selects the core.
 class CorePort final : public PacketIo {
  public:
   static constexpr uint16_t kFirstPort = 5000;
@@ -38,7 +38,7 @@ class CorePort final : public PacketIo {
   uint16_t source_port(uint16_t path, TrafficClass traffic_class) const override {
     return io_.source_port(path, traffic_class);
   }
-  // From here on nothing passes.
+  // From now on all packets are lost.
   void cut() { cut_ = true; }
   size_t send(std::span<const TxPacket> packets, Instant now) override {
     if (cut_) return packets.size();
@@ -107,8 +107,8 @@ class CoresHost {
       own.paths = ios_.back()->caps().paths;
       own.key_seed = seed;
       random_.push_back(std::make_unique<Prng>(host * 100 + core + 1));
-      soft_.push_back(std::make_unique<SoftNic>(
-          own, RandomSource{next_random, random_.back().get()}, network.now()));
+      soft_.push_back(
+          std::make_unique<SoftNic>(own, random_source(*random_.back()), network.now()));
       ports.push_back(std::make_unique<SoftPort>(*ios_.back(), *soft_.back()));
     }
     nic_ = std::move(MultiCoreNic::make(std::move(ports), {}).value());
@@ -126,10 +126,6 @@ class CoresHost {
   }
 
  private:
-  static uint32_t next_random(void* prng) {
-    return static_cast<uint32_t>(static_cast<Prng*>(prng)->next_u64());
-  }
-
   std::vector<std::unique_ptr<CorePort>> ios_;
   std::vector<std::unique_ptr<Prng>> random_;
   std::vector<std::unique_ptr<SoftNic>> soft_;

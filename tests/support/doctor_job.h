@@ -1,4 +1,4 @@
-// Made-up jobs for pacecar doctor: rank i runs on host "h<i>" with one NIC.
+// Invented jobs for pacecar doctor: rank i runs on host "h<i>" with one NIC.
 #pragma once
 
 #include <string>
@@ -43,7 +43,7 @@ inline doctor::Flow flow_from(size_t rank) {
   return flow;
 }
 
-// Requests wait for the peer, or for its acknowledgements.
+// Requests that wait for the peer, or for its acknowledgements.
 inline doctor::Flow still(doctor::Flow flow, double seconds, bool awaits_peer) {
   flow.requests = 2;
   flow.still_s = seconds;

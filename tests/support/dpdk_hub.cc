@@ -33,7 +33,7 @@ rte_ring* make_ring(const std::string& name) {
 
 }  // namespace
 
-// Two devices that are joined: "NAMEa" and "NAMEb", both present before anybody opens them.
+// Two connected devices, "NAMEa" and "NAMEb", which exist before they are opened.
 void DpdkHub::make_ring_pair(const std::string& name) {
   rte_ring* up = make_ring(name + "u");
   rte_ring* down = make_ring(name + "d");
@@ -72,7 +72,7 @@ DpdkHub::DpdkHub(DpdkLink link, size_t ends, const std::string& folder) {
         DpdkPort::open({.device = ours, .transmit_buffers = 64, .receive_burst = 64}, {})));
     devices_.push_back(theirs);
   }
-  heard_.resize(ends);
+  received_.resize(ends);
 }
 
 DpdkHub::~DpdkHub() {
@@ -80,13 +80,13 @@ DpdkHub::~DpdkHub() {
   for (rte_ring* ring : rings_) rte_ring_free(ring);
 }
 
-// An end may hold a packet for longer than the end lives that has sent it: it gets a copy of ours.
+// Forwards copies in the hub's memory: a receiver may hold a packet after its sender has ended.
 void DpdkHub::turn() {
   std::array<rte_mbuf*, 32> burst{};
   for (size_t i = 0; i < ports_.size(); ++i) {
     const auto& from = ports_[i];
     const uint16_t count = rte_eth_rx_burst(from->id(), 0, burst.data(), burst.size());
-    if (count > 0) heard_[i] = true;
+    if (count > 0) received_[i] = true;
     for (const auto& to : ports_) {
       if (to == from) continue;
       for (rte_mbuf* const packet : std::span(burst).first(count)) {
@@ -117,7 +117,7 @@ void let_links_come_up(const std::function<Instant()>& step,
     if (steps == 200'000) throw std::runtime_error("the links do not come up");
     const Instant now = step();
     for (const auto& end : ends) end->receive(none, now);
-    if (hub == nullptr || hub->has_heard_all()) ++up;
+    if (hub == nullptr || hub->has_received_from_all()) ++up;
   }
 }
 

@@ -1,5 +1,5 @@
-// A hub for tests: what comes in at one of its DPDK ports goes out at all others. It is turned by
-// the test, in the same process as the ends. And what else tests of DPDK devices share.
+// A hub for tests of DPDK devices: it forwards each packet from one of its DPDK ports to all
+// others. The test polls it, in the same process as the ends. One thread.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +17,9 @@ struct rte_ring;
 
 namespace pacecar::test {
 
-// Which kind of device joins an end and the hub.
+// The kind of device that connects an end with the hub.
 enum class DpdkLink : uint8_t {
-  kRing,    // net_ring: two rings, made here; the end opens the device by its name
+  kRing,    // net_ring: two rings; the end opens the device by its name
   kMemif,   // net_memif: the hub's device is the server
   kVirtio,  // net_virtio_user, a virtio NIC; the hub's device is the host's side, net_vhost
 };
@@ -32,11 +32,11 @@ class DpdkHub {
   DpdkHub(const DpdkHub&) = delete;
   DpdkHub& operator=(const DpdkHub&) = delete;
 
-  // What an end has to open.
+  // The name that an end opens.
   const DpdkDevice& device(size_t end) const { return devices_[end]; }
   void turn();
-  // So the links to all of them are up.
-  bool has_heard_all() const { return std::ranges::all_of(heard_, std::identity()); }
+  // True when every port has received a packet: all links are up.
+  bool has_received_from_all() const { return std::ranges::all_of(received_, std::identity()); }
 
  private:
   void make_ring_pair(const std::string& name);
@@ -44,16 +44,16 @@ class DpdkHub {
   std::vector<DpdkDevice> devices_;
   std::vector<rte_ring*> rings_;
   std::vector<std::unique_ptr<DpdkPort>> ports_;
-  std::vector<bool> heard_;
+  std::vector<bool> received_;
 };
 
 // Throws std::runtime_error.
 std::unique_ptr<PacketIo> open_end(const DpdkDevice& device);
 
-// The time after a moment in which others may run.
+// Sleeps for a moment and returns the time.
 Instant rested_now();
 
-// Until the ends, if there is a hub those at it, have heard of each other. Throws
+// Waits until the ends, or those at the hub, have received packets from each other. Throws
 // std::runtime_error.
 void let_links_come_up(const std::function<Instant()>& step,
                        std::span<const std::unique_ptr<PacketIo>> ends,

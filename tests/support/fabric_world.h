@@ -1,5 +1,5 @@
-// A simulated fabric with hosts (or several processes of each, by number) that send what they are
-// told to, as soon as there is room, and keep a record of everything that arrives.
+// A simulated fabric with hosts (or several processes per host, by number) that send the test's
+// packets as soon as there is room, and record all packets that arrive. Virtual time; one thread.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ struct Arrival {
   std::vector<TelemetryHop> telemetry;
 };
 
-// What one host is told to send.
+// A packet that the test sends from one host.
 struct Letter {
   uint32_t to = 0;
   uint32_t number = 0;
@@ -65,7 +65,7 @@ class FabricWorld final : public EventSink {
   Fabric& fabric() { return *fabric_; }
   const std::vector<Arrival>& arrivals() const { return arrivals_; }
   void clear_arrivals() { arrivals_.clear(); }
-  // Hosts leave in their inboxes what arrives.
+  // Hosts do not receive: packets stay in their inboxes.
   void stop_reading() { reading_ = false; }
   void keep_bytes() { keeping_ = true; }
 
@@ -77,7 +77,7 @@ class FabricWorld final : public EventSink {
     check_failed("the nodes are neighbours", __FILE__, __LINE__);
   }
 
-  // Of a datagram whose payload is so long.
+  // Bytes on the wire of a datagram with this payload.
   static Bytes datagram(size_t payload) { return kHeader + payload + kTrailer; }
 
   void send(uint32_t from, const Letter& letter) {
@@ -90,7 +90,7 @@ class FabricWorld final : public EventSink {
   }
   size_t unsent(uint32_t host) const { return outgoing_[host].size(); }
 
-  // True when it was taken at once.
+  // True when the fabric accepted the packet at once.
   bool try_send(uint32_t from, const Letter& letter) {
     std::array<uint8_t, kHeader> header{};
     std::memcpy(header.data(), &letter.number, sizeof(letter.number));

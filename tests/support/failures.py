@@ -1,9 +1,9 @@
-"""failures.py RESULTS.xml: what the tests that failed printed, by ctest's JUnit file."""
+"""failures.py RESULTS.xml: prints the output of failed tests from ctest's JUnit file."""
 
 import sys
 import xml.etree.ElementTree
 
-LINES = 60  # of each test, the last
+LINES = 60  # the last lines of each test
 
 
 def main():

@@ -1,5 +1,5 @@
-// The fake driver, loaded under the driver's own name: whoever asks the system for libcuda.so.1
-// afterwards, in this process, gets it.
+// The fake driver, loaded under the driver's name: after that, dlopen of libcuda.so.1 in this
+// process returns it.
 #pragma once
 
 #include <dlfcn.h>
@@ -24,7 +24,7 @@ class FakeGpu {
     reset();
   }
 
-  // `use(FakeCuda&)`, while the driver stands still.
+  // Calls `use(FakeCuda&)` while no other thread uses the driver.
   template <typename Use>
   auto with(Use use) const {
     using Value = std::invoke_result_t<Use, FakeCuda&>;
@@ -37,7 +37,7 @@ class FakeGpu {
       return value;
     }
   }
-  // All settings as they are at first; what is alive stays.
+  // Resets all settings; existing allocations and contexts stay.
   void reset() const {
     with([](FakeCuda& fake) {
       fake = FakeCuda{.host_allocations = fake.host_allocations, .streams = fake.streams};
@@ -63,7 +63,7 @@ class FakeGpu {
     return reinterpret_cast<Function*>(dlsym(library_, name));
   }
 
-  void* const library_;  // stays: as a driver does
+  void* const library_;  // never unloaded, like a driver
 };
 
 // GPU memory of a test.
@@ -76,7 +76,7 @@ class GpuBuffer {
   GpuBuffer& operator=(const GpuBuffer&) = delete;
 
   uint8_t* data() const { return data_; }
-  // To be handed on, never to be looked into.
+  // A pointer to pass on; the processor must not read it.
   std::span<uint8_t> bytes() const { return {data_, bytes_}; }
   void write(std::span<const uint8_t> from, size_t offset = 0) const {
     gpu_.write(data_ + offset, from);

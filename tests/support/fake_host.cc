@@ -53,7 +53,7 @@ void add_device(FakeHost& host, const std::string& name, std::string_view link_l
       .file("usr/lib/x86_64-linux-gnu/libibverbs.so.1", "");
 }
 
-// As the kernel has them: link-local and IPv4, each as RoCE v1 and v2; the rest of the table empty.
+// The kernel's GID table: link-local and IPv4, each as RoCE v1 and v2; the other entries are empty.
 void add_gids(FakeHost& host, const std::string& device, const std::string& netdev) {
   const std::string port = "sys/class/infiniband/" + device + "/ports/1/";
   const std::string_view local = "fe80:0000:0000:0000:ba3f:d2ff:feaa:bb01\n";
@@ -71,7 +71,7 @@ void add_gids(FakeHost& host, const std::string& device, const std::string& netd
 }  // namespace
 
 FakeHost::FakeHost() {
-  // In memory where that can be had: trees of hundreds of small files take a disk seconds.
+  // In memory if possible: hundreds of small files take seconds on a disk.
   const fs::path memory = "/dev/shm";
   const fs::path parent = fs::is_directory(memory) ? memory : fs::temp_directory_path();
   std::string name = (parent / "pacecar-host-XXXXXX").string();

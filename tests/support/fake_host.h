@@ -29,11 +29,11 @@ class FakeHost {
 
   HostTree tree() const { return HostTree(root_.string()); }
   const std::filesystem::path& root() const { return root_; }
-  // Of all regular files, sorted.
+  // The paths of all regular files, sorted.
   std::vector<std::filesystem::path> files() const;
 
   Facts facts() const;
-  // All checks on what the tree holds.
+  // Runs all checks on the tree.
   Findings findings() const;
 
  private:
@@ -42,14 +42,14 @@ class FakeHost {
   std::filesystem::path root_;
 };
 
-// Two NUMA nodes, a ConnectX (RoCE, mlx5_0, interface eth2) and a GPU under one PCIe switch; as it
-// should be in every respect.
+// Two NUMA nodes, a ConnectX (RoCE, mlx5_0, interface eth2) and a GPU under one PCIe switch; with
+// correct settings only.
 void make_mlx5_host(FakeHost& host);
 // mlx5_0 with an InfiniBand port, no GPU.
 void make_infiniband_host(FakeHost& host);
 // rxe0 on the interface eth0.
 void make_rxe_host(FakeHost& host);
-// What every host above has: kernel, limits, CPUs.
+// The files of every host above: kernel, limits, CPUs.
 void make_plain_host(FakeHost& host);
 
 // A PCIe function's configuration space whose ACS capability has these control bits.

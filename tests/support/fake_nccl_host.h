@@ -1,4 +1,4 @@
-// The player of NCCL as the tests use it: through the table of PLUGIN_TEST_VERSION, its log kept.
+// NCCL's side for the tests: calls the plugin's table of PLUGIN_TEST_VERSION and keeps its log.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ struct LogLine {
   nccl::LogSeverity severity;
   std::string text;
 };
-// The lines logged so far, in this process; any thread.
+// The lines logged so far in this process. Any thread.
 std::vector<LogLine> logged_lines();
 bool was_logged(nccl::LogSeverity severity, const std::string& part);
 

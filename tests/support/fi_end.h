@@ -1,5 +1,5 @@
-// One end of a test over libfabric: everything opened, of the provider that is tested; and what
-// its operations say.
+// One end of a test over libfabric: the objects of the provider under test, and the completions of
+// operations. One thread.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -20,7 +20,7 @@
 
 namespace pacecar::test {
 
-// Of a call: what libfabric says is an error is one of the test.
+// Fails the test when a call of libfabric returns an error.
 inline void must(ssize_t result, const char* call) {
   if (result < 0) {
     throw std::runtime_error(std::string(call) + ": " + fi_strerror(static_cast<int>(-result)));
@@ -129,7 +129,7 @@ class FiEnd {
     return region;
   }
 
-  // Calls until it is not full.
+  // Repeats the call while the queue is full.
   template <typename Call>
   void until_taken(Call call) {
     const auto begin = Clock::now();
@@ -141,7 +141,7 @@ class FiEnd {
       progress();
     }
   }
-  // What comes next. Outcomes that poll() has seen come first.
+  // Waits for the next completion; those that poll() has kept come first.
   FiOutcome next() {
     const auto begin = Clock::now();
     while (true) {
@@ -157,7 +157,7 @@ class FiEnd {
     }
     return read();
   }
-  // Of that operation; others are kept.
+  // Waits for the completion of that operation; others are kept.
   FiOutcome outcome_of(const void* context) {
     const auto begin = Clock::now();
     while (true) {

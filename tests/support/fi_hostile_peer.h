@@ -1,6 +1,6 @@
 // A hostile peer of the libfabric provider: it connects to an endpoint as a provider does, and then
-// sends random frames. Some of them use numbers from the frames that the endpoint has sent. When it
-// is dropped it connects again.
+// sends random frames, some with numbers from the endpoint's own frames. When the endpoint closes
+// the connection, the peer connects again. One thread.
 #pragma once
 
 #include <arpa/inet.h>
@@ -28,7 +28,7 @@ namespace pacecar::test {
 
 class FiHostilePeer {
  public:
-  // At 127.0.0.`host`. Every second seed calls through a Unix socket, as a process of this host.
+  // At 127.0.0.`host`. Every second seed connects through a Unix socket, as a process of this host.
   FiHostilePeer(fabric::Name victim, uint64_t seed, uint8_t host = 1)
       : victim_(std::move(victim)), prng_(seed) {
     context_ = must(Context::open({}));
@@ -41,8 +41,7 @@ class FiHostilePeer {
   const fabric::Name& name() const { return bootstrap_->address(); }
   uint64_t attempts() const { return attempts_; }
 
-  // Connects to the endpoint. `two`: by both connections that a provider makes; else by one of
-  // them.
+  // Connects to the endpoint. `two`: with both connections that a provider makes; else with one.
   void connect(bool two) {
     leave();
     ++attempts_;
@@ -59,24 +58,24 @@ class FiHostilePeer {
     for (const uint8_t stream : {0, 1}) {
       if (two || (stream == 1) == only_puts) open_stream(stream, answer);
     }
-    if (only_puts && !two) ring_.reset();  // it is read when the first stream is there
+    if (only_puts && !two) ring_.reset();  // the endpoint reads it only with stream 0
   }
 
   fabric::Name name_with(uint16_t port) const { return fabric::with_port(name(), port); }
-  // Whether the endpoint answers a greeting with our name at that port, which then ends.
+  // Whether the endpoint answers a greeting with our name at that port; then closes the connection.
   template <typename Progress>
   bool is_answered(uint16_t port, Progress progress) {
     const auto answer = answer_to(port, progress);
     if (answer) bootstrap_->end(answer->call);
     return answer.has_value();
   }
-  // Likewise, but the call stays.
+  // The same, but the connection stays open.
   template <typename Progress>
   bool is_answered_for_good(uint16_t port, Progress progress) {
     return answer_to(port, progress).has_value();
   }
-  // Calls the endpoint, which calls us too and is not answered, accepts its connection, and hangs
-  // up. The endpoint's call stays until we end.
+  // Connects to the endpoint, accepts the endpoint's own connection without an answer, and closes
+  // the first one. The endpoint's connection stays open until the peer is destroyed.
   template <typename Progress>
   void hang_up_during_its_call(Progress progress) {
     const auto answer = answer_to(fabric::port_of(name()), progress).value();
@@ -88,7 +87,7 @@ class FiHostilePeer {
     inboxes_.push_back(std::make_unique<fabric::Inbox>(context_, std::move(accepted)));
     bootstrap_->end(answer.call);
   }
-  // So many connections to the endpoint that send nothing.
+  // Makes connections to the endpoint that send nothing.
   template <typename Progress>
   std::vector<std::unique_ptr<SendConnection>> be_silent(size_t count, Progress progress) {
     const auto answer = answer_to(1, progress).value();
@@ -111,7 +110,8 @@ class FiHostilePeer {
     return connections;
   }
 
-  // Sends a message of drawn frames, or of drawn bytes. False: the endpoint has dropped us.
+  // Sends a message of random frames, or of random bytes. False: the endpoint has closed the
+  // connection.
   bool attack() {
     receive();
     const auto message = prng_.below(8) == 0 ? noise() : frames();
@@ -152,7 +152,7 @@ class FiHostilePeer {
     fabric::EndpointBootstrap::CallId call;
   };
 
-  // To a call with our name at that port; nullopt: the endpoint hangs up.
+  // The answer to a greeting with our name at that port; nullopt: the endpoint closes.
   template <typename Progress>
   std::optional<Answer> answer_to(uint16_t port, Progress progress) {
     using EventKind = fabric::EndpointBootstrap::Event::Kind;
@@ -187,7 +187,7 @@ class FiHostilePeer {
     return *fabric::name_of(reinterpret_cast<const sockaddr*>(&address));
   }
 
-  // At times it is of another size than it should be.
+  // Sometimes with a wrong size.
   void share_memory() {
     posted_ = 0;
     auto sender = fabric::SharedSender::make();
@@ -199,13 +199,13 @@ class FiHostilePeer {
                                                      : sender->descriptor());
   }
 
-  // In a drawn slot, which the endpoint may be reading; at times described wrongly.
+  // In a random slot, which the endpoint may be reading; sometimes with a wrong description.
   bool attack_through_memory(const std::vector<uint8_t>& message) {
     const auto until = Clock::now() + kPatience;
     while (posted_ - ring_->consumed >= fabric::kMaxMessages) {
       receive();
       if (lost_) return false;
-      // It was not taken, or the endpoint has no room.
+      // The frame was not accepted, or the endpoint has no room.
       if (Clock::now() > until) throw std::runtime_error("the endpoint reads nothing more");
     }
     const uint64_t slot =
@@ -320,7 +320,7 @@ class FiHostilePeer {
                              reinterpret_cast<uint64_t>(received_.data()), prng_.next_u64()});
   }
 
-  // Replies are to a request of the endpoint's, if it has sent one.
+  // Replies have the number of one of the endpoint's requests, if there is any.
   Frame drawn() {
     const Frame& known = received_[prng_.below(kRemembered)];
     Frame frame{.kind = static_cast<Kind>(1 + prng_.below(11)),  // no farewell
@@ -335,7 +335,7 @@ class FiHostilePeer {
                 .id = number(),
                 .address = number()};
     if (prng_.below(2) == 0) frame.length = frame.payload;
-    if (prng_.below(2) == 0) frame.tag = 5 + prng_.below(2);  // keys that there are
+    if (prng_.below(2) == 0) frame.tag = 5 + prng_.below(2);  // keys that exist
     if (prng_.below(3) == 0) frame.address = prng_.below(4100);
     const bool answers = frame.kind == Kind::kClearToSend || frame.kind == Kind::kDone;
     if (answers && prng_.below(4) != 0) {
@@ -373,7 +373,7 @@ class FiHostilePeer {
   fabric::EndpointBootstrap::CallId call_ = 0;
   std::vector<OutgoingStream> streams_;
   std::vector<std::unique_ptr<fabric::Inbox>> inboxes_;
-  fabric::MappedRing ring_;  // if we share one
+  fabric::MappedRing ring_;  // empty without a shared ring
   uint64_t posted_ = 0;
   std::array<Frame, kRemembered> received_{};
   size_t received_count_ = 0;

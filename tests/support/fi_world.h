@@ -1,4 +1,4 @@
-// Processes that exchange addresses over libfabric, and what their tests have in common.
+// Test processes that exchange their libfabric addresses, and helpers that their tests share.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace pacecar::test {
 
-// Eager, around the limit, and offered; the last in several packets of every size.
+// Sizes of eager messages, around the limit, and of offered ones, which take several packets.
 inline constexpr size_t kSizes[] = {0,
                                     1,
                                     7,
@@ -40,7 +40,7 @@ inline std::vector<uint8_t> pattern(size_t bytes, uint64_t seed) {
   return made;
 }
 
-// What all ranks know of each other.
+// The addresses of all ranks.
 struct World {
   explicit World(Rank& its_rank) : World(its_rank, FiEnd::Options()) {}
   World(Rank& its_rank, const FiEnd::Options& options)
@@ -56,7 +56,7 @@ struct World {
   }
   fi_addr_t other() const { return peers[static_cast<size_t>(1 - rank.rank())]; }
   bool first() const { return rank.rank() == 0; }
-  // Until all are here; others' requests are answered meanwhile.
+  // Waits for all ranks; answers their requests meanwhile.
   void meet() {
     std::thread waiter([this] {
       rank.barrier();

@@ -1,4 +1,4 @@
-// Looks into preflight's findings.
+// Helpers that search preflight's findings.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ inline std::vector<std::string> problems(const Findings& findings) {
   return ids(findings, Severity::kWarning);
 }
 
-// The first finding of this id; an empty one when there is none.
+// The first finding with this id; an empty one if there is none.
 inline Finding find(const Findings& findings, std::string_view id) {
   for (const Finding& finding : findings.all()) {
     if (finding.id == id) return finding;

@@ -1,4 +1,4 @@
-// A module as another build would have made it.
+// A module that claims to be of another build.
 #include "transport/io/dpdk/module.h"
 
 #define PACECAR_DPDK_BUILD "another build"

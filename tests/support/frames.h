@@ -26,7 +26,7 @@ inline void put_be16(size_t value, uint8_t* to) {
 }
 
 struct FrameSpec {
-  uint8_t from = 1;  // hosts: the last byte of MAC and IP address
+  uint8_t from = 1;  // sending host: the last byte of MAC and IP address
   uint8_t to = 2;
   uint8_t traffic_class = 2;  // ECN capable
   bool ipv6 = false;
@@ -67,13 +67,13 @@ inline Frame udp_frame(const FrameSpec& spec, std::span<const uint8_t> datagram)
   return frame;
 }
 
-// Of `wire_bytes` on a cable: with preamble, FCS and gap.
+// A frame with `wire_bytes` on the cable, which include preamble, FCS and gap.
 inline Frame plain_frame(const FrameSpec& spec, Bytes wire_bytes) {
   const Frame datagram(wire_bytes - 24 - 14 - 20 - 8, 0x55);
   return udp_frame(spec, datagram);
 }
 
-// A data packet of Pacecar's.
+// A data packet of Pacecar.
 inline Frame data_frame(const FrameSpec& spec, uint32_t psn, size_t payload_bytes) {
   Frame datagram(wire::kDataHeaderBytes + payload_bytes + wire::kChecksumBytes, 0xAA);
   const wire::DataHeader header{.destination_qp = 7,
@@ -89,7 +89,7 @@ inline Frame data_frame(const FrameSpec& spec, uint32_t psn, size_t payload_byte
   return udp_frame(spec, datagram);
 }
 
-// What the test and a port share.
+// The queues between the test and a port.
 struct Wire {
   struct Item {
     Instant time;

@@ -1,4 +1,4 @@
-// A queue pair between two NICs on hostile devices, and what completes at either end.
+// A queue pair between two NICs on hostile devices, and the completions at either end. One thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ class HostileEnds : public testing::Test {
       completions_[each].insert(completions_[each].end(), some.begin(), some.begin() + polled);
     }
   }
-  // False when it does not come about.
+  // False when the condition is not reached.
   bool wait(size_t side, size_t count) {
     for (int i = 0; i < 200'000 && completions_[side].size() < count; ++i) turn();
     return completions_[side].size() >= count;

@@ -1,4 +1,4 @@
-// NICs on hostile devices, one each, which work when the test lets them.
+// NICs, each on its own hostile device; devices make progress when the test calls them. One thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace pacecar::test {
 class HostileNics {
  public:
   static constexpr Duration kSilence = Duration::from_ms(300);
-  static constexpr uint32_t kQueuePairs = 32;  // of each
+  static constexpr uint32_t kQueuePairs = 32;  // per NIC
 
   explicit HostileNics(hostile::Behavior behavior, size_t count = 2, uint32_t paths = 1,
                        const OffloadSet& without = {}) {
@@ -49,7 +49,7 @@ class HostileNics {
   HostileNics& operator=(const HostileNics&) = delete;
 
   size_t size() const { return nics_.size(); }
-  const std::string& log() const { return log_; }  // of all
+  const std::string& log() const { return log_; }  // of all NICs
   VerbsNic& operator[](size_t i) { return *nics_[i]; }
   static Instant now() { return Instant::from_ns(hostile::now_ns()); }
 
@@ -64,7 +64,7 @@ class HostileNics {
   }
 
  private:
-  static constexpr int kTurns = 4;  // of the devices
+  static constexpr int kTurns = 4;  // turns of the devices per step
 
   static void write_log(void* context, LogLevel, std::string_view line) {
     static_cast<std::string*>(context)->append(line).append("\n");

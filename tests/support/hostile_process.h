@@ -1,5 +1,5 @@
-// A process with one device on hostile RDMA devices that work by themselves; and connections
-// between two of them.
+// A process with one device on hostile RDMA devices that have a thread of their own, and
+// connections between two such processes.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ namespace pacecar::test {
 
 class HostileProcess {
  public:
-  // Over the hostile devices `first` up to and without `first + nics`.
+  // Uses the hostile devices `first` ... `first + nics - 1`.
   HostileProcess(uint32_t first, uint32_t nics) {
     Params params;
     params.state_dir = kNoStateDirectory;

@@ -1,4 +1,4 @@
-// Which seeds a test over hostile devices runs through.
+// The seeds that a test over hostile devices runs with.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct HostileSeeds {
   uint64_t count = 0;
 };
 
-// From 1 on, or what HOSTILE_SEEDS=FIRST:COUNT says.
+// From 1 on, or as HOSTILE_SEEDS=FIRST:COUNT sets.
 inline HostileSeeds hostile_seeds(uint64_t count) {
   HostileSeeds seeds{.count = count};
   const char* const chosen = std::getenv("HOSTILE_SEEDS");

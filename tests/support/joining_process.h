@@ -1,4 +1,4 @@
-// A process of a test with NICs on this host's loopback, and connections between two of them.
+// A test's process with NICs on this host's loopback, and connections between two such processes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,12 +19,12 @@ namespace pacecar::test {
 
 using Networks = std::vector<std::string>;
 
-// A process with a device for each element: the networks of each of its NICs.
+// A process with one device per element; an element lists the networks of the device's NICs.
 class Process {
  public:
   explicit Process(const std::vector<std::vector<Networks>>& devices)
       : Process(std::nullopt, devices) {}
-  // With that address for the bootstrap; nullopt: the NICs' own.
+  // `bootstrap`: the address for the bootstrap; nullopt: the NICs' own.
   Process(const std::optional<Address>& bootstrap,
           const std::vector<std::vector<Networks>>& devices)
       : bootstrap_(bootstrap) {
@@ -37,7 +37,7 @@ class Process {
     params_ = std::move(params);
   }
 
-  // What the application is told of that device.
+  // The properties that the application sees of that device.
   NicInfo& info(size_t device) { return groups_[device].front().info; }
   // Before the first use of the context.
   void share_key(bootstrap::ClusterKey key) { key_ = std::move(key); }
@@ -60,7 +60,7 @@ class Process {
     auto io = open_io(params, find_interface("lo").value(), Sockets::kUdp).value();
     std::unique_ptr<NicPort> port = make_soft_port(params, std::move(io), clock_now(), bootstrap_);
     NicCaps caps = port->nic().caps();
-    caps.networks = networks;  // it exchanges packets with others whatever they say
+    caps.networks = networks;  // packets are exchanged with all NICs regardless
     port = std::make_unique<PassingPort>(std::move(port), std::move(caps));
     NicInfo info{.name = "nic" + std::to_string(number_)};
     auto engine = Engine::open(params, std::move(port), identity_of_nic(identity_, number_++));
@@ -103,7 +103,7 @@ inline Result<Ends> connect(Context& from, size_t device, Context& to, size_t li
   return finish(**connecting, *listener);
 }
 
-// One message, its memory registered where the connection says.
+// Expects that a message arrives with its data. Its memory is registered with the ends' NICs.
 inline void expect_carries(Context& from, Context& to, const Ends& ends) {
   std::vector<uint8_t> out(100'000), in(out.size());
   std::iota(out.begin(), out.end(), uint8_t{3});

@@ -1,5 +1,5 @@
-// What the flows of a PaceNetwork should get: weighted max-min rates, where a link that several
-// flows arrive on is divided up to `shared` of it alone.
+// The rates that the flows of a PaceNetwork should get: weighted max-min rates. Of a
+// host's incoming link with several flows only the fraction `shared` is divided.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace pacecar::testing {
 
-// A host's outgoing and incoming link are two hosts of the solver.
+// The solver has one host for a host's outgoing link and one for its incoming link.
 inline std::vector<double> max_min_reference(std::vector<MaxMinFlow> flows, uint32_t hosts,
                                              double line, double shared) {
   std::vector<double> capacities(2 * hosts, line);

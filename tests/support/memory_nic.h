@@ -1,6 +1,6 @@
-// NICs joined by nothing but memory: what is posted is done when the test takes a turn, in order of
-// posting. For tests and fuzzers of what lies above NICs: a peer is whoever calls write() and
-// complete().
+// NICs that are connected through memory: posted work is executed when the test calls turn(), in
+// the order of posting. For tests and fuzzers of the layers above NICs: a test plays a peer with
+// write() and complete(). One thread.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class MemoryNic final : public Nic {
   static constexpr Bytes kWriteBytes = 4096;
   static constexpr uint32_t kQueuePairs = 64;
 
-  // `all`: by number, this one's being `number`; they outlive each other's queue pairs.
+  // `all`: the NICs by number, this one at `number`; NICs outlive each other's queue pairs.
   MemoryNic(std::vector<MemoryNic*>& all, uint32_t number) : all_(all), number_(number) {
     caps_ = {.line_rate = Rate::from_gbps(100),
              .mtu = 1024,
@@ -36,8 +36,8 @@ class MemoryNic final : public Nic {
     all_.push_back(this);
   }
 
-  // --- what a peer does ---
-  // False, and nothing is written, unless the key, its bounds and rights allow it.
+  // --- the peer's operations ---
+  // False without writing if the key, its bounds or its rights forbid the write.
   bool write(uint32_t key, uint64_t address, std::span<const uint8_t> bytes) {
     const auto found = regions_.find(key);
     if (found == regions_.end() || !allows(found->second.access, Access::kRemoteWrite))
@@ -60,7 +60,7 @@ class MemoryNic final : public Nic {
               .status = CompletionStatus::kRetryExceeded});
   }
 
-  // Does up to so many of each queue pair's work requests.
+  // Executes up to `count` work requests of each queue pair.
   void turn(size_t count) {
     for (auto& [id, queue_pair] : queue_pairs_) {
       for (size_t i = 0; i < count && !queue_pair.posted.empty() && !queue_pair.broken; ++i) {

@@ -1,4 +1,4 @@
-// The time that tests with real devices live in.
+// The clock of tests with real devices.
 #pragma once
 
 #include <time.h>

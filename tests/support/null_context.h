@@ -1,5 +1,4 @@
-// A Context without NICs, whose memory needs no registration: for tests with connections of their
-// own.
+// A Context without NICs, for tests that implement connections: its memory needs no registration.
 #pragma once
 
 #include "transport/api/pacecar.hpp"

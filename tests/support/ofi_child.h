@@ -1,4 +1,4 @@
-// A process of its own with a libfabric NIC, queue pairs, and a region that its peers may write.
+// A child process with a libfabric NIC, queue pairs, and a region that its peers may write.
 #pragma once
 
 #include <signal.h>
@@ -18,7 +18,7 @@ class OfiChild {
  public:
   static constexpr size_t kRegionBytes = 256 << 10;
 
-  // Without a NIC of libfabric open in this process.
+  // Call it while no libfabric NIC is open in this process.
   explicit OfiChild(const OfiKind& kind) {
     std::array<int, 2> ends{};
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
@@ -41,7 +41,7 @@ class OfiChild {
     close(socket_);
   }
 
-  // A queue pair of `end` that leads there, and what may be written.
+  // A queue pair of `end` to the child, and the child's region.
   std::pair<QueuePairId, OfiTarget> connect(OfiEnd& end, const QueuePairConfig& config = {}) {
     ask_for(kConnect);
     Hello hello;
@@ -55,11 +55,11 @@ class OfiChild {
     return {id, hello.target};
   }
 
-  // It sends itself this signal while it is in no call of the provider.
+  // The child sends itself this signal outside of calls of the provider.
   void ask_for(char signal) { send(socket_, &signal, 1, 0); }
   void kill() { ::kill(pid_, SIGKILL); }
   void resume() { ::kill(pid_, SIGCONT); }
-  // Until it has stopped, or ended.
+  // Waits until the child has stopped or ended.
   void await() const {
     siginfo_t info{};
     waitid(P_PID, pid_, &info, WSTOPPED | WEXITED | WNOWAIT);

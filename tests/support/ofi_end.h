@@ -1,5 +1,5 @@
-// A libfabric NIC of a test, with memory and what it has completed, in real time. Several in one
-// process reach each other; each is turned by one thread.
+// A test's libfabric NIC with its memory and completions, in real time. Several of them in one
+// process can connect to each other. Thread rule: one thread per NIC.
 #pragma once
 
 #include <sched.h>
@@ -23,14 +23,14 @@
 
 namespace pacecar::test {
 
-// A provider that every machine has.
+// A provider that is available on every machine.
 struct OfiKind {
-  const char* name = "";  // of test cases
+  const char* name = "";  // in the names of test cases
   const char* provider = "";
   const char* domain = "";
-  // What a dead peer does not answer holds up what the others do: all queue pairs break.
+  // Packets that a dead peer does not acknowledge block all other peers: all queue pairs break.
   bool shares_fate = false;
-  bool slow = false;  // a lost packet is repeated only after a long time
+  bool slow = false;  // a lost packet is retransmitted only after a long time
 };
 inline void PrintTo(const OfiKind& kind, std::ostream* out) { *out << kind.name; }
 
@@ -38,14 +38,14 @@ inline constexpr OfiKind kOfiTcp{"tcp", "tcp", "lo"};
 inline constexpr OfiKind kOfiShm{"shm", "shm", "", true};
 inline constexpr OfiKind kOfiRxd{"rxd", "udp;ofi_rxd", "lo", false, true};
 
-// What must be there in a test.
+// The value of a result; an error is thrown as std::runtime_error.
 template <typename T>
 T need(Result<T> result) {
   if (!result) throw std::runtime_error(result.error().message);
   return std::move(*result);
 }
 
-// A region of a peer, as its owner tells of it.
+// A peer's region, as its owner describes it.
 struct OfiTarget {
   uint64_t address = 0;
   uint32_t key = 0;
@@ -118,7 +118,7 @@ class OfiEnd {
     });
     return found == completions.end() ? nullptr : &*found;
   }
-  // Writes that have completed, in whatever way.
+  // The number of writes that have completed, with or without success.
   size_t finished(QueuePairId id) const {
     const auto found = finished_.find(id);
     return found == finished_.end() ? 0 : found->second;
@@ -143,7 +143,7 @@ class OfiEnd {
   std::unique_ptr<OfiNic> nic_;
 };
 
-// Turns them until it is so; false when it does not happen for very long.
+// Polls the NICs until `done`; false after a very long time.
 template <typename Done>
 bool run_until(std::initializer_list<OfiEnd*> ends, Done done) {
   const Instant limit = monotonic_now() + Duration::from_s(40);
@@ -173,7 +173,7 @@ inline OfiConnection connect(OfiEnd& a, OfiEnd& b, const QueuePairConfig& config
   return ends;
 }
 
-// Eight writes under way on a queue pair, for as long as it is turned.
+// Keeps eight writes in flight on a queue pair, while it is polled.
 class OfiLoad {
  public:
   OfiLoad(OfiEnd& end, QueuePairId id, const OfiEnd::Memory& from, const OfiTarget& to)

@@ -1,4 +1,5 @@
-// The other end of a queue pair of a libfabric NIC, that says what a test wants it to say.
+// The other end of a libfabric NIC's queue pair, which sends the messages that the test wants.
+// Thread rule: one thread.
 #pragma once
 
 #include <rdma/fi_rma.h>
@@ -32,7 +33,7 @@ class OfiStranger {
     if (domain_.traits().host_only) lock_ = need(HostLock::make());
   }
 
-  // A queue pair of `end` that leads here.
+  // A queue pair of `end` that is connected to this end.
   QueuePairId meet(OfiEnd& end) {
     const OfiAddress own{.provider = ofi_provider_tag(domain_.provider().name),
                          .secret = kSecret,
@@ -48,21 +49,21 @@ class OfiStranger {
     return id;
   }
 
-  // Turns both until the message is there.
-  void say(OfiEnd& end, const OfiMessage& message) {
+  // Polls both ends until the message has arrived.
+  void send(OfiEnd& end, const OfiMessage& message) {
     const OfiMailbox::Outgoing outgoing = mailbox_.send(message);
     place({&end}, *outgoing.message, outgoing.place);
   }
-  // Into a place of the peer's ring; turns `ends` until it is there.
+  // Writes into a slot of the peer's ring; polls `ends` until the message has arrived.
   void place(std::initializer_list<OfiEnd*> ends, const OfiMessage& message, uint32_t place) {
     attempt(ends, message, remote_.rings + offsetof(OfiRings, in) + place * sizeof message,
             remote_.rings_key);
   }
-  // Anywhere in the peer's memory, with completion data where `data` is given; turns `ends` until
-  // it is over. False: it was refused, or goes unanswered (rxd does not say which).
+  // Writes anywhere in the peer's memory, with completion data if `data` is given; polls `ends`
+  // until the write has ended. False: it was refused, or is not answered (rxd does not show which).
   bool attempt(std::initializer_list<OfiEnd*> ends, const OfiMessage& message, uint64_t place,
                uint64_t key, std::optional<uint64_t> data = {}) {
-    sent_.push_back(message);  // outlives what the provider repeats
+    sent_.push_back(message);  // kept, as the provider may retransmit it
     const iovec local{.iov_base = &sent_.back(), .iov_len = sizeof message};
     const fi_rma_iov remote{.addr = place, .len = sizeof message, .key = key};
     void* descriptor = region_.descriptor();
@@ -93,17 +94,17 @@ class OfiStranger {
     for (OfiDomain::Failed failed; domain_.take_failure(&failed);) {
       refused_ += failed.context == &context_ ? 1 : 0;
     }
-    while (const auto message = mailbox_.take()) heard.push_back(*message);
+    while (const auto message = mailbox_.take()) received.push_back(*message);
   }
-  // The address of the queue pair that leads here.
+  // The address of the queue pair that is connected to this end.
   const OfiAddress& remote() const { return remote_; }
-  const OfiMessage* heard_of(OfiMessage::Kind kind) const {
-    const auto found = std::ranges::find(heard, kind, &OfiMessage::kind);
-    return found == heard.end() ? nullptr : &*found;
+  const OfiMessage* received_of(OfiMessage::Kind kind) const {
+    const auto found = std::ranges::find(received, kind, &OfiMessage::kind);
+    return found == received.end() ? nullptr : &*found;
   }
   OfiMailbox& mailbox() { return mailbox_; }
 
-  std::vector<OfiMessage> heard;
+  std::vector<OfiMessage> received;
 
  private:
   static constexpr Duration kUnanswered = Duration::from_s(6);

@@ -1,7 +1,7 @@
 // Plays NCCL's proxy threads for a plugin's one-sided operations: one rank of one collective
 // communicator, with NCCL's habits.
 //
-// What cannot go on throws HostError. Thread rule: as the plugin's own.
+// Failures are thrown as HostError. Thread rule: the plugin's.
 #pragma once
 
 #include <memory>
@@ -15,9 +15,9 @@ namespace pacecar::nccl {
 
 class OneSidedHost {
  public:
-  // Of the library that `host`, which outlives it, has loaded. Listens on that device.
+  // Uses the library that `host` has loaded, and listens on that device. `host` outlives this.
   OneSidedHost(const Host& host, const std::string& symbol, int device = 0);
-  ~OneSidedHost();  // what is still open
+  ~OneSidedHost();  // closes what is still open
   OneSidedHost(const OneSidedHost&) = delete;
   OneSidedHost& operator=(const OneSidedHost&) = delete;
 
@@ -27,7 +27,7 @@ class OneSidedHost {
   void* puts() const { return puts_; }  // the context of the operations
   const HandleBytes& handle() const { return handle_; }
 
-  // One call; `handles` by rank. Then contexts.
+  // Connects all ranks in one call, `handles` by rank, and makes the contexts.
   NcclResult try_join(std::vector<HandleBytes> handles, int rank, int contexts = 2);
   void join(std::vector<HandleBytes> handles, int rank);
   void leave();
@@ -35,18 +35,18 @@ class OneSidedHost {
   void* share(std::span<uint8_t> memory, int type = kPointerHost) const;
   void unshare(void* window) const;
 
-  // Started; never NULL.
+  // The started request; never NULL.
   void* put(const WindowPlace& from, size_t size, const WindowPlace& to, int rank,
             int number = 0) const;
   void* put(const WindowPlace& from, size_t size, const WindowPlace& to, int rank,
             const SignalPart& signal, int number = 0) const;
   void* get(const WindowPlace& from, size_t size, const WindowPlace& to, int rank) const;
   void* flush(void* window, int rank) const;
-  // Until all are done.
+  // Waits until all are done.
   void finish(const std::vector<void*>& requests) const;
-  // Until it is done or has failed.
+  // Waits until the request is done or has failed.
   NcclResult result_of(void* request) const;
-  // Until the word has this value, as a GPU waits for a signal while NCCL's thread goes on.
+  // Waits until the word has this value, as a GPU waits for a signal while NCCL's thread polls.
   void await(const uint64_t& word, uint64_t value) const;
   bool has_error() const;
 

@@ -1,5 +1,5 @@
-// OverOfi: tests over each of libfabric's providers that every machine has, in real time. One that
-// is not there is skipped; what hangs is ended by an alarm.
+// OverOfi: tests over each of libfabric's providers that are available on every machine, in real
+// time. A missing provider is skipped; an alarm ends a test that hangs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace pacecar::test {
 
 class OverOfi : public testing::TestWithParam<OfiKind> {
  protected:
-  static constexpr size_t kSize = 256 << 10;  // of a write
+  static constexpr size_t kSize = 256 << 10;  // of a write, bytes
 
   void SetUp() override {
     alarm(200);

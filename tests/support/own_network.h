@@ -1,4 +1,4 @@
-// A loopback network of this process alone: its ports are nobody else's, and may be few.
+// A network namespace with a loopback for this process alone, with all its ports or only a few.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace pacecar::test {
 
 inline constexpr uint16_t kOnlyLocalPort = 40000;
 
-// Moves this process, which has one thread, to a network of its own. False: it has no right to.
+// Moves this process, which must have one thread, to a network of its own. False: not permitted.
 inline bool enter_own_network() {
   if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return false;
   const FileDescriptor any(socket(AF_INET, SOCK_DGRAM, 0));
@@ -28,8 +28,8 @@ inline bool enter_own_network() {
   return ioctl(any.get(), SIOCSIFFLAGS, &loopback) == 0;
 }
 
-// Likewise, to one in which every socket without a port of its own is given the same one: who calls
-// that port, while nobody listens, is connected to itself.
+// The same, with one ephemeral port: a process that connects to that port, while nobody listens, is
+// connected to itself.
 inline bool enter_network_with_one_local_port() {
   if (!enter_own_network()) return false;
   std::ofstream range("/proc/sys/net/ipv4/ip_local_port_range");
@@ -37,14 +37,14 @@ inline bool enter_network_with_one_local_port() {
   return range.good();
 }
 
-// Runs `body` in a child process in the network that enter() enters, if this host allows one.
+// Runs `body` in a child process in the network of enter(), if this host allows one.
 template <typename Body>
 void in_network(bool (*enter)(), Body body) {
   constexpr int kNotAllowed = 77;
   const auto child = [&] {
     if (!enter()) std::_Exit(kNotAllowed);
     body();
-    std::fflush(stdout);  // what it has found
+    std::fflush(stdout);  // the test's failures
     std::_Exit(testing::Test::HasFailure() ? 1 : 0);
   };
   bool allowed = true;

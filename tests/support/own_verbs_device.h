@@ -1,4 +1,4 @@
-// The verbs device on the loopback interface, opened as a program does it.
+// The verbs device on the loopback interface, opened as a program opens it.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -20,7 +20,7 @@ class OwnVerbsDevice {
   }
   OwnVerbsDevice(const OwnVerbsDevice&) = delete;
   OwnVerbsDevice& operator=(const OwnVerbsDevice&) = delete;
-  // nullptr: it cannot be opened.
+  // nullptr when the device cannot be opened.
   ibv_context* context() { return context_; }
 
  private:

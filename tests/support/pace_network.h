@@ -1,7 +1,8 @@
 // Hosts whose links meet in one switch without a queue limit, each with a PaceSenders and a
-// PaceReceiver: packets leave as decisions say, wait for the receiver's link, and are
-// acknowledged; control words take half a round trip and may be late, lost or repeated. Several
-// hosts may be behind one link, as processes are that do not know each other.
+// PaceReceiver. Packets are sent by the sender's decisions, wait for the receiver's link, and are
+// acknowledged. Control words take half a round trip and may be late, lost or repeated. Several
+// hosts may share one link, like processes that do not know of each other. Virtual time; one
+// thread.
 #pragma once
 
 #include <algorithm>
@@ -27,12 +28,12 @@ struct PaceNetworkConfig {
                               .burst_bytes = 4096,
                               .base_rtt = Duration::from_us(8)};
   uint32_t hosts = 2;
-  uint32_t hosts_per_link = 1;  // that share what comes in
-  Rate link_rate;               // of what comes in, in truth; 0: as told
+  uint32_t hosts_per_link = 1;  // share the incoming link
+  Rate link_rate;               // true rate of the incoming link; 0: the configured rate
   uint32_t max_flows = 64;
   double words_lost = 0;
   double words_repeated = 0;
-  Duration words_late;  // at most, by chance; they overtake each other
+  Duration words_late;  // most random delay of a word; words may overtake each other
   uint64_t seed = 1;
 };
 
@@ -51,7 +52,7 @@ class PaceNetwork {
     }
   }
 
-  // A flow between two hosts; its number.
+  // Adds a flow between two hosts; returns its number.
   uint32_t connect(uint32_t source, uint32_t destination, uint32_t weight = 1) {
     const auto id = static_cast<uint32_t>(flows_.size());
     Flow& flow = flows_.emplace_back();
@@ -64,10 +65,10 @@ class PaceNetwork {
     return id;
   }
 
-  // A receive for so many bytes, and its CTS; the sender has had the data for long.
+  // Posts a receive of `bytes` and sends its CTS; the sender already has the data.
   void post(uint32_t id, Bytes bytes) {
     hosts_[flows_[id].destination].receiver->on_posted(now_, id, bytes);
-    // Receives that are posted together are all known when the first words leave.
+    // The words are sent after all receives that are posted at the same time.
     after({}, [this, id, bytes] {
       const uint32_t destination = flows_[id].destination;
       poll(destination);
@@ -95,15 +96,15 @@ class PaceNetwork {
   Instant now() const { return now_; }
   Bytes received(uint32_t id) const { return flows_[id].received; }
   Bytes backlog(uint32_t id) const { return flows_[id].stats.backlog; }
-  // As the sender believes.
+  // By the sender's state.
   Decision decision(uint32_t id) const { return flows_[id].decision; }
   Grant grant(uint32_t id) const { return hosts_[flows_[id].destination].receiver->grant(id); }
-  // The longest queue at a host's link since it was asked for last.
+  // The longest queue at a host's link since the last call.
   Bytes take_queue(uint32_t host) {
     return link_rate_.bytes_in(std::exchange(link_of(host).longest, {}));
   }
   void set_link_rate(Rate rate) { link_rate_ = rate; }
-  // Words that were sent so far, both ways.
+  // The words sent so far, both ways.
   uint64_t words() const { return words_; }
   // Mean payload rate of each flow over `span` from now, in bit/s on the wire.
   std::vector<double> measure(Duration span) {
@@ -126,7 +127,7 @@ class PaceNetwork {
     FlowStats stats;
     Decision decision;
     Bytes unsent() const { return stats.backlog - stats.in_flight; }
-    Pacer pacer{4 * 4160};  // four packets late, as NICs are
+    Pacer pacer{4 * 4160};  // may catch up four packets, like a NIC
     Instant armed = Instant::never();
     Bytes received = 0;
     uint64_t demand_word = ~uint64_t{0};
@@ -137,10 +138,10 @@ class PaceNetwork {
     Instant out_free;
     Instant armed = Instant::never();
   };
-  // What comes in.
+  // The incoming link.
   struct Link {
     Instant free;
-    Duration longest;  // wait
+    Duration longest;  // wait in the queue
   };
   struct Event {
     Instant at;
@@ -158,25 +159,25 @@ class PaceNetwork {
   Duration one_way() const { return config_.environment.base_rtt / 2; }
   Bytes wire(Bytes payload) const { return payload + config_.environment.overhead; }
 
-  // Carries a word to the other end. One that is lost is sent again two round trips later.
-  void say(const std::function<void()>& hear) {
+  // Delivers a word to the other end. A lost word is sent again two round trips later.
+  void carry(const std::function<void()>& deliver) {
     ++words_;
     for (int copies = random_.chance(config_.words_repeated) ? 2 : 1; copies > 0; --copies) {
       Duration delay = one_way();
       while (random_.chance(config_.words_lost)) delay = delay + config_.environment.base_rtt * 2;
       const auto most_late = static_cast<uint64_t>(config_.words_late.ns());
       const auto late = static_cast<int64_t>(random_.below(most_late + 1));
-      after(delay + Duration::from_ns(late), hear);
+      after(delay + Duration::from_ns(late), deliver);
     }
   }
 
-  // Tells the receiver what it should know, and takes the decision over.
+  // Sends the flow's demand to the receiver, and applies the new decision.
   void refresh(uint32_t id) {
     Flow& flow = flows_[id];
     const auto demand = flow.controller->demand(now_, flow.stats);
     if (demand && wire::encode_demand(*demand) != flow.demand_word) {
       flow.demand_word = wire::encode_demand(*demand);
-      say([this, id, word = flow.demand_word] {
+      carry([this, id, word = flow.demand_word] {
         Host& host = hosts_[flows_[id].destination];
         host.receiver->on_demand(now_, id, wire::decode_demand(word));
         poll(flows_[id].destination);
@@ -208,7 +209,7 @@ class PaceNetwork {
            flow.stats.sent + packet <= flow.decision.credit;
   }
 
-  // One packet: the NIC's pacing in bursts of one.
+  // Sends one packet: the NIC paces bursts of one packet.
   void transmit(uint32_t id) {
     Flow& flow = flows_[id];
     Host& host = hosts_[flow.source];
@@ -224,7 +225,7 @@ class PaceNetwork {
     arm(id);
   }
 
-  // At the receiver's link.
+  // A packet arrives at the receiver's link.
   void enter_link(uint32_t id, Bytes packet, Instant sent) {
     Link& link = link_of(flows_[id].destination);
     link.longest = std::max(link.longest, link.free - now_);
@@ -240,10 +241,10 @@ class PaceNetwork {
                         {static_cast<uint32_t>((now_ - sent).ns()), static_cast<uint32_t>(packet)});
     receiver.on_finished(now_, id, packet);
     poll(flow.destination);
-    after(one_way(), [this, id, packet, sent] { hear(id, packet, sent); });
+    after(one_way(), [this, id, packet, sent] { acknowledge(id, packet, sent); });
   }
 
-  void hear(uint32_t id, Bytes packet, Instant sent) {
+  void acknowledge(uint32_t id, Bytes packet, Instant sent) {
     Flow& flow = flows_[id];
     flow.stats.in_flight -= packet;
     const Duration serial = link_rate_.time_for(wire(packet));
@@ -258,14 +259,14 @@ class PaceNetwork {
     poll(flow.source);
   }
 
-  // What a host has to say, and what of it is due later.
+  // Sends the grants of a host that are due, and schedules the next.
   void poll(uint32_t index) {
     Host& host = hosts_[index];
     std::array<GrantUpdate, 32> updates;
     while (const size_t count = host.receiver->poll_grants(now_, updates)) {
       for (const GrantUpdate& update : std::span(updates).first(count)) {
         const uint64_t word = wire::encode_grant(update.grant);
-        say([this, id = update.flow, word] {
+        carry([this, id = update.flow, word] {
           flows_[id].controller->on_grant(now_, wire::decode_grant(word));
           refresh(id);
           poll(flows_[id].source);

@@ -1,4 +1,4 @@
-// A PaceReceiver with flows that want to send, for tests of what it grants.
+// A PaceReceiver with flows that want to send, for tests of its grants. Virtual time; one thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ inline constexpr double kLine = 400;
 inline constexpr Duration kRoundTrip = Duration::from_us(8);
 inline constexpr PaceConstants kConstants;
 inline constexpr double kShared = kConstants.shared * kLine;
-// A level is at most 1.1% low, and changes below 1/64 are not advertised.
+// An advertised rate is rounded down by at most 1.1%, and changes below 1/64 are not advertised.
 inline constexpr double kTolerance = 0.03;
 inline constexpr Bytes kEndless = Bytes{1} << 30;
 inline constexpr FlowEnvironment kFabric{.line_rate = Rate::from_gbps(400),
@@ -44,7 +44,7 @@ class PaceReceiverTest : public ::testing::Test {
     post(flow, wanted);
     say(flow, usable_gbps, wanted);
   }
-  // All words that are due by now.
+  // Polls all words that are due now.
   std::vector<GrantUpdate> poll(size_t room = 16) {
     std::vector<GrantUpdate> words;
     std::vector<GrantUpdate> updates(room);
@@ -57,7 +57,7 @@ class PaceReceiverTest : public ::testing::Test {
     }
     return words;
   }
-  // What is due until then.
+  // Polls all words that are due within `span`.
   std::vector<GrantUpdate> run(Duration span) {
     std::vector<GrantUpdate> words;
     for (const Instant end = now_ + span; now_ <= end;) {
@@ -96,7 +96,7 @@ class PaceReceiverTest : public ::testing::Test {
   uint32_t flows_ = 0;
   std::map<uint32_t, Demand> said_;
   std::map<uint32_t, uint16_t> epochs_;
-  std::map<uint32_t, double> heard_;  // newest rate
+  std::map<uint32_t, double> heard_;  // newest rate, Gb/s
   Instant now_ = Instant::from_ns(1'000'000'000);
 };
 

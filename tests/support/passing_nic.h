@@ -1,5 +1,5 @@
-// A NIC and a port that pass everything on to others, for tests that change a little of what those
-// do; the NIC says of itself what it is told to.
+// A NIC and a port that forward all calls to others, for tests that override a few of them. The
+// NIC's properties can be set.
 #pragma once
 
 #include <memory>

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMaxRanks = 8;
 constexpr unsigned kMaxSeconds = 240;
-// DPDK takes its time to start in six processes on two busy processors.
+// DPDK starts slowly in six processes on two busy processors.
 constexpr std::chrono::seconds kOthersMayTake{120};
 
 struct Letter {
@@ -26,7 +26,7 @@ struct Letter {
 
 }  // namespace
 
-// Lives in memory that all ranks share.
+// In memory that all ranks share.
 class Board {
  public:
   Letter& letter(int from, int to) { return letters_[from][to]; }

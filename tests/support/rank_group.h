@@ -1,8 +1,8 @@
-// Runs the ranks of a test as processes or as threads, with what NCCL's bootstrap gives them: a way
-// to exchange handles, and a barrier.
+// Runs the ranks of a test as processes or as threads, with an exchange of handles and a barrier,
+// as NCCL's bootstrap has them.
 //
-// Processes are forked before the parent has loaded any plugin, so that the children start clean. A
-// child that hangs is ended by an alarm.
+// Processes are forked before the parent has loaded any plugin, because a fork lacks a plugin's
+// threads. An alarm ends a child that hangs.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ class Rank {
   int next() const { return (rank_ + 1) % size_; }
   int previous() const { return (rank_ + size_ - 1) % size_; }
 
-  // Leaves a handle for `peer`; take() waits for the one that `peer` left for this rank.
+  // Sends a handle to `peer`; take() waits for the handle from `peer`.
   void give(int peer, const HandleBytes& handle);
   HandleBytes take(int peer);
   // Waits for all ranks.

@@ -1,23 +1,23 @@
-// The two halves of a queue pair of standard RC, each alone and on a virtual clock: the test is the
-// peer. A packet is named by its place behind the first one of all.
+// The requester and the responder of a standard RC queue pair, each alone: the test plays the peer.
+// A packet's place is its PSN minus the first PSN. Virtual time; one thread.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
+#include "tests/support/prng_source.h"
 #include "transport/base/check.h"
-#include "transport/base/prng.h"
 #include "transport/base/seq.h"
 #include "transport/softnic/rc_requester.h"
 #include "transport/softnic/rc_responder.h"
 
 namespace pacecar::test {
 
-// The numbers on the wire soon begin again at 0.
+// Near the wrap of the PSN.
 inline constexpr uint64_t kFirstOfHalf = (uint64_t{1} << 25) - 3;
 inline constexpr Bytes kHalfMtu = 1024;
 
-// Registered memory that peers call by its own addresses.
+// Registered memory that peers address by its own addresses.
 class HalfMemory {
  public:
   MemoryTable& table() { return table_; }
@@ -26,12 +26,8 @@ class HalfMemory {
   }
 
  private:
-  static uint32_t next_random(void* prng) {
-    return static_cast<uint32_t>(static_cast<Prng*>(prng)->next_u64());
-  }
-
   Prng prng_{1};
-  MemoryTable table_{16, RandomSource{next_random, &prng_}, false};
+  MemoryTable table_{16, random_source(prng_), false};
 };
 
 struct RequesterHalf {
@@ -49,7 +45,7 @@ struct RequesterHalf {
             .silence_limit = Duration::from_s(1),
             .not_ready_limit = Duration::from_s(1)};
   }
-  // `receive_bytes`: of the NIC, a quarter of which may be read at a time.
+  // `receive_bytes`: the NIC's limit; a quarter of it may be read at a time.
   explicit RequesterHalf(const RcRequester::Config& config = usual(), Bytes receive_bytes = 0)
       : reads(receive_bytes), requester(config, reads) {
     region = memory.add(bytes, Access::kLocalWrite);
@@ -66,7 +62,7 @@ struct RequesterHalf {
   }
   WorkRequest read(Bytes length, uint64_t id = 0) const { return write(length, id, Opcode::kRead); }
   void post(const WorkRequest& request) { PACECAR_CHECK(requester.post({&request, 1}) == 1); }
-  // All that may go now.
+  // All packets that may be sent now.
   std::vector<RcRequester::Outgoing> send(bool ask = false) {
     std::vector<RcRequester::Outgoing> sent;
     RcRequester::Outgoing next;
@@ -93,7 +89,7 @@ struct RequesterHalf {
     response.payload = std::span(payload).first(size);
     return requester.on_read_response(response, memory.table(), now);
   }
-  // At the deadline.
+  // Advances the time to the deadline.
   SendTimeout time_out(SendProgress* progress) {
     now = requester.deadline();
     return requester.on_timeout(now, progress);
@@ -102,7 +98,7 @@ struct RequesterHalf {
     SendProgress progress;
     return time_out(&progress);
   }
-  // What has completed, in order.
+  // The completed work requests, in order.
   std::vector<std::pair<uint64_t, CompletionStatus>> completed() {
     std::vector<std::pair<uint64_t, CompletionStatus>> done;
     WorkRequest request;
@@ -138,7 +134,7 @@ struct ResponderHalf {
   static roce::Packet packet(roce::Opcode opcode, uint32_t place) {
     return {.opcode = opcode, .psn = RequesterHalf::psn(place)};
   }
-  // That needs an address, in a write or a read `length` bytes.
+  // A request with an address, for `length` bytes.
   roce::Packet at(roce::Opcode opcode, uint32_t place, uint32_t length, size_t offset = 0) const {
     roce::Packet request = packet(opcode, place);
     request.address = region.remote_address + offset;

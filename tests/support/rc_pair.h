@@ -1,5 +1,4 @@
-// Two software NICs that speak standard RC, for SoftNicPair's wire in memory, and packets forged by
-// hand that are right down to their ICRC.
+// Standard RC for SoftNicPair's two software NICs, and forged packets with a correct ICRC.
 #pragma once
 
 #include <vector>
@@ -18,7 +17,7 @@ inline SoftNicConfig rc_config(WireMode mode = WireMode::kRoce) {
   return config;
 }
 
-// As if side `from` had sent it.
+// The packet as side `from` would send it.
 inline Datagram forge(size_t from, const roce::Packet& packet) {
   Datagram datagram;
   datagram.bytes.resize(roce::header_bytes(packet.opcode));

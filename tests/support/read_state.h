@@ -1,4 +1,4 @@
-// One page of one process, as those who ask see it.
+// Reads one page of one process's state, as its clients do.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Hands packets to a software NIC as a packet I/O does that receives joined datagrams straight into
-// predicted places.
+// Passes packets to a software NIC as a packet I/O does that receives joined datagrams directly
+// into their predicted places.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace pacecar::test {
 
-// Packets that travel as one datagram: all but the last have the size of the first. Returns how
-// many came to lie in their predicted places.
+// Packets of one joined datagram: all but the last have the size of the first. Returns how many
+// were received into their predicted places.
 inline size_t deliver_joined(SoftNicPair& pair, size_t to, std::span<const Datagram> packets) {
   std::vector<uint8_t> datagram;
   for (const Datagram& packet : packets) {
@@ -57,7 +57,7 @@ inline size_t deliver_joined(SoftNicPair& pair, size_t to, std::span<const Datag
   return placed;
 }
 
-// Cuts what a NIC has sent at once into joined datagrams of at most so many packets.
+// Splits the packets that a NIC has sent at once into joined datagrams of at most `most` packets.
 inline std::vector<std::vector<Datagram>> joined(const std::vector<Datagram>& sent, size_t most) {
   std::vector<std::vector<Datagram>> datagrams;
   for (const Datagram& packet : sent) {

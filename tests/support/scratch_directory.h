@@ -1,4 +1,4 @@
-// A directory of the test's own, gone with everything in it at the end.
+// A temporary directory of a test, removed with its contents at the end.
 #pragma once
 
 #include <stdlib.h>

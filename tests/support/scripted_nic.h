@@ -1,5 +1,5 @@
-// Two messengers over NICs in memory: what is posted waits until the test delivers it, and the test
-// decides how much a NIC takes and what it reports.
+// Two messengers over NICs in memory: posted work waits until the test delivers it, and the test
+// decides how much work a NIC accepts and what it reports. One thread.
 #pragma once
 
 #include <cstring>
@@ -31,10 +31,10 @@ class ScriptedNic final : public Nic {
     WorkRequest request;
     bool data() const { return request.opcode == Opcode::kWriteWithImm; }
   };
-  std::deque<Posted> posted;   // and neither delivered nor failed
-  size_t room = 1000;          // so many more are taken
+  std::deque<Posted> posted;   // not yet delivered or failed
+  size_t room = 1000;          // work requests that are still accepted
   bool counts_silent = true;   // NicCounters::silent_packets_received
-  uint32_t regions_left = 64;  // as many more can be registered
+  uint32_t regions_left = 64;  // that can still be registered
   uint32_t queue_pairs_left = 64;
   std::vector<std::pair<FlowId, FlowLimits>> limits;
   std::deque<FlowSignal> signals;
@@ -43,14 +43,14 @@ class ScriptedNic final : public Nic {
   NicCounters counted;
   bool reports_arrivals = false;
   bool connects = true;    // else connect_queue_pair fails
-  Bytes state_factor = 1;  // of memory for each work request
+  Bytes state_factor = 1;  // bytes of memory for each work request
 
   size_t count(bool data) const {
     size_t count = 0;
     for (const Posted& each : posted) count += each.data() == data ? 1 : 0;
     return count;
   }
-  // The oldest arrives, and its acknowledgement comes back.
+  // The oldest work request arrives and is acknowledged.
   void deliver_one(ScriptedNic& peer) {
     const Posted write = posted.front();
     const WorkRequest& request = write.request;
@@ -71,7 +71,7 @@ class ScriptedNic final : public Nic {
   void deliver(ScriptedNic& peer) {
     while (!posted.empty()) deliver_one(peer);
   }
-  // The oldest is done, wherever it went.
+  // The oldest work request completes without being delivered.
   void acknowledge_one(CompletionStatus status = CompletionStatus::kOk) {
     const Posted write = posted.front();
     posted.pop_front();
@@ -132,8 +132,8 @@ class ScriptedNic final : public Nic {
   size_t poll_signals(std::span<FlowSignal> to) override { return take(signals, to); }
   void report_arrivals(bool wanted) override { reports_arrivals = wanted; }
   size_t poll_arrivals(std::span<FlowArrival> to) override { return take(arrivals, to); }
-  void set_flow_limits(FlowId flow, const FlowLimits& told, Instant) override {
-    limits.emplace_back(flow, told);
+  void set_flow_limits(FlowId flow, const FlowLimits& given, Instant) override {
+    limits.emplace_back(flow, given);
   }
   void on_time(Instant) override {}
   Instant next_deadline() const override { return Instant::never(); }
@@ -186,7 +186,7 @@ struct ScriptedPair {
     return request;
   }
   MessageRequest& receive(Bytes size = kMemory) { return receive(ends, size); }
-  // One receive request with so many buffers.
+  // One receive request with several buffers.
   MessageRequest& receive(const ConnectionPair& by, Bytes size, uint32_t buffers = 1) {
     MessageRequest& request = pending();
     ReceiveOperation operation{.count = buffers, .request = &request};
@@ -200,7 +200,7 @@ struct ScriptedPair {
     messenger(host).poll(now);
     messenger(host).inform(now);
   }
-  // Everything that is under way arrives, and both ends look, until nothing moves.
+  // Delivers all work, and polls both ends, until nothing changes.
   void run() {
     do {
       nic[0].deliver(nic[1]);
@@ -209,7 +209,7 @@ struct ScriptedPair {
       turn(1);
     } while (!nic[0].posted.empty() || !nic[1].posted.empty());
   }
-  // In steps, as an engine that looks often.
+  // Advances the time in small steps, like an engine that polls often.
   void run_for(Duration time, Duration step = Duration::from_ms(1)) {
     const Instant end = now + time;
     for (; now < end; now = std::min(now + step, end)) run();

@@ -1,4 +1,4 @@
-// A PacketIo for tests: remembers what is sent and hands out what the test puts in.
+// A PacketIo for tests: records sent packets, and receives the packets that the test puts in.
 #pragma once
 
 #include <algorithm>
@@ -65,7 +65,7 @@ class ScriptedPacketIo final : public PacketIo {
 
   const Address& peer() const { return peer_; }
 
-  size_t room = SIZE_MAX;  // packets that send() still takes
+  size_t room = SIZE_MAX;  // packets that send() still accepts
   std::vector<Sent> sent;
   std::deque<std::vector<uint8_t>> incoming;
 

@@ -11,14 +11,14 @@ namespace pacecar::testing {
 
 class ScriptedPort {
  public:
-  // The counters start anywhere: they wrap.
+  // The counters start at any value, because they wrap.
   explicit ScriptedPort(Rate rate)
       : rate_(rate),
         hop_{.time_ns = UINT32_MAX - 1000,
              .sent_bytes = UINT32_MAX - 1000,
              .rate_mbps = static_cast<uint32_t>(rate.bps() / 1'000'000)} {}
 
-  // The record after `time` more, in which the port was busy for `percent` of it.
+  // The record `time` later; the port was busy for `percent` of that time.
   std::span<const TelemetryHop> after(Duration time, uint64_t percent, uint32_t queue_bytes) {
     hop_.time_ns += static_cast<uint32_t>(time.ns());
     hop_.sent_bytes += static_cast<uint32_t>(rate_.bytes_in(time) * percent / 100);

@@ -1,5 +1,5 @@
-// One host of a simulated network: the production software NIC, messenger and poll loop on a
-// virtual clock.
+// One host of a simulated network: the production software NIC, messenger and poll loop. Virtual
+// time; one thread.
 #pragma once
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "tests/support/connect_messengers.h"
+#include "tests/support/prng_source.h"
 #include "tests/support/sim_star.h"
-#include "transport/base/prng.h"
 #include "transport/engine/poll_loop.h"
 #include "transport/engine/soft_port.h"
 #include "transport/message/messenger.h"
@@ -25,7 +25,7 @@ struct SimHostConfig {
   Duration silence_limit = Duration::from_s(10);
   std::string congestion_control = "swift";
   std::string allocator;
-  size_t transmit = SoftPort::kMaxTransmit;  // packets that the NIC makes at a time
+  size_t transmit = SoftPort::kMaxTransmit;  // packets that the NIC builds at a time
   bool control_first = false;
   uint32_t eager = 0;
   uint32_t connections = 64;
@@ -50,7 +50,7 @@ class SimHost {
                            .wire_mode = config.wire_mode,
                            .source_ports = source_ports(network.port(port)),
                            .silence_limit = config.silence_limit * 6 / 10},
-             {next_random, this}, network.now()),
+             random_source(random_), network.now()),
         messenger_(std::move(Messenger::create(nic_,
                                                MessengerConfig{
                                                    .identity = identity_of(port),
@@ -82,10 +82,6 @@ class SimHost {
   SoftNic& nic() { return nic_; }
 
  private:
-  static uint32_t next_random(void* host) {
-    return static_cast<uint32_t>(static_cast<SimHost*>(host)->random_.next_u64());
-  }
-
   Prng random_;
   SoftNic nic_;
   std::unique_ptr<Messenger> messenger_;
@@ -110,7 +106,7 @@ bool run(SimStar& network, std::vector<std::unique_ptr<SimHost>>& hosts, Instant
       next = std::min(next, host->next_deadline());
     }
     next = std::min(next, network.next_event());
-    // At least a nanosecond: a host that is blocked on its link has work "now".
+    // At least a nanosecond: the deadline of a host that is blocked on its link is "now".
     network.advance_to(std::clamp(next, now + Duration::from_ns(1), limit));
   }
   return true;

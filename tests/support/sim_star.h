@@ -1,5 +1,5 @@
-// A simulated fabric for tests of correctness: hosts around one switch, and packets with real
-// bytes.
+// A simulated fabric for tests of correctness: hosts at one switch, and packets with real bytes.
+// Virtual time; one thread.
 #pragma once
 
 #include <memory>
@@ -34,7 +34,7 @@ class SimStar {
   PacketIo& port(size_t host) { return fabric_->port(static_cast<uint32_t>(host)); }
 
   Instant now() const { return loop_.now(); }
-  // When something happens next that nobody has to ask for.
+  // The time of the fabric's next event.
   Instant next_event() const { return loop_.next_time(); }
   void advance_to(Instant time) { loop_.run_until(time); }
 

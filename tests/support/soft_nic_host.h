@@ -1,11 +1,11 @@
-// A software NIC on top of a packet I/O, for tests that turn it themselves.
+// A software NIC on a packet I/O, for tests that poll it themselves. One thread.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <span>
 
-#include "transport/base/prng.h"
+#include "tests/support/prng_source.h"
 #include "transport/io/packet_io.h"
 #include "transport/softnic/soft_nic.h"
 
@@ -31,7 +31,7 @@ class SoftNicHost {
               .wire_mode = wire_mode,
               .source_ports = source_ports(io),
               .silence_limit = silence_limit},
-             {next_random, &random_}, now) {}
+             random_source(random_), now) {}
 
   SoftNic& nic() { return nic_; }
 
@@ -42,17 +42,13 @@ class SoftNicHost {
     }
     nic_.on_time(now);
     std::array<TxPacket, 32> packets;
-    // What the packet I/O does not take counts as lost.
+    // Packets that the packet I/O does not accept are lost.
     while (const size_t count = nic_.poll_transmit(now, packets)) {
       if (io_.send(std::span(packets).first(count), now) < count) break;
     }
   }
 
  private:
-  static uint32_t next_random(void* prng) {
-    return static_cast<uint32_t>(static_cast<Prng*>(prng)->next_u64());
-  }
-
   PacketIo& io_;
   Prng random_;
   SoftNic nic_;

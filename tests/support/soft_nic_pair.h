@@ -1,5 +1,5 @@
-// Two software NICs joined by a wire in memory, on a virtual clock. What is on the wire can be
-// looked at, lost, repeated, reordered and forged.
+// Two software NICs connected by a wire in memory. Packets on the wire can be inspected, lost,
+// repeated, reordered and forged. Virtual time; one thread.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 #include <optional>
 #include <vector>
 
+#include "tests/support/prng_source.h"
 #include "transport/base/check.h"
-#include "transport/base/prng.h"
 #include "transport/softnic/soft_nic.h"
 #include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"
@@ -29,12 +29,12 @@ struct Datagram {
   Bytes elided = 0;
   std::vector<TelemetryHop> telemetry;
 
-  // As a switch that has no room would leave it.
+  // As a switch without room forwards it.
   void trim() {
     bytes.resize(wire::kDataHeaderBytes);
     trimmed = true;
   }
-  // As a carrier of lengths alone would.
+  // As a simulated network forwards it that keeps only the payload's length.
   void elide() {
     elided = bytes.size() - wire::kDataHeaderBytes - wire::kChecksumBytes;
     bytes.erase(bytes.begin() + wire::kDataHeaderBytes, bytes.end() - wire::kChecksumBytes);
@@ -52,7 +52,7 @@ struct TestMemory {
   std::vector<uint8_t> bytes;
   MemoryRegion region;
 
-  // As peers call it.
+  // The address that peers use.
   uint64_t address(size_t offset = 0) const { return region.remote_address + offset; }
 };
 
@@ -75,12 +75,12 @@ class SoftNicPair {
             .silence_limit = Duration::from_ms(500)};
   }
 
-  // Without `random` each NIC has numbers of its own.
+  // Without `random` each NIC has a Prng of its own.
   explicit SoftNicPair(SoftNicConfig config = default_config(),
                        std::optional<RandomSource> random = std::nullopt) {
     for (size_t side = 0; side < 2; ++side) {
       config.address = test_address(static_cast<uint8_t>(side + 1));
-      const RandomSource own{next_random, &random_[side]};
+      const RandomSource own = random_source(random_[side]);
       nics_[side] = std::make_unique<SoftNic>(config, random.value_or(own), now);
     }
   }
@@ -132,7 +132,7 @@ class SoftNicPair {
   }
 
   // --- by hand ---
-  // Everything that the NIC wants to send now.
+  // All packets that the NIC can send now.
   std::vector<Datagram> transmit(size_t side) {
     std::vector<Datagram> sent;
     std::array<TxPacket, 16> packets;
@@ -148,7 +148,7 @@ class SoftNicPair {
     }
     return sent;
   }
-  // Likewise, with as much time as that takes up to `limit`.
+  // The same, while the time advances by `limit`.
   std::vector<Datagram> transmit_for(size_t side, Duration limit) {
     std::vector<Datagram> sent;
     const Instant end = now + limit;
@@ -201,13 +201,10 @@ class SoftNicPair {
 
   Instant now = Instant::from_ns(1'000'000'000);
   std::array<std::vector<Completion>, 2> completions;
-  // Sees every datagram when it is sent (by run only); true loses it.
+  // run() calls it for every sent datagram; true: the datagram is lost.
   std::function<bool(size_t from, Datagram&)> lose = [](size_t, Datagram&) { return false; };
 
  private:
-  static uint32_t next_random(void* prng) {
-    return static_cast<uint32_t>(static_cast<Prng*>(prng)->next_u64());
-  }
   void step() {
     for (size_t side = 0; side < 2; ++side) {
       auto& inbox = wire_[side];

@@ -1,5 +1,5 @@
-// One write on its way between two software NICs, as in an experiment: packets that leave one by
-// one.
+// One write between two software NICs, with the settings of the experiments: packets are sent one
+// by one. Virtual time; one thread.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ struct Traffic {
     write.awaited = awaited;
     pair.post(0, ends[0], write);
   }
-  // What the sender may send now, and how long its pace takes for that.
+  // The packets that the sender sends within the next microsecond.
   std::vector<Datagram> send() { return pair.transmit_for(0, Duration::from_us(1)); }
   FlowSignal signal() {
     std::array<FlowSignal, 1> signals;

@@ -1,4 +1,4 @@
-// Two software NICs whose standard connections the test brings up itself, as programs of verbs do.
+// Two software NICs whose standard connections the test brings up itself, as verbs programs do.
 #pragma once
 
 #include "tests/support/rc_pair.h"
@@ -55,7 +55,7 @@ struct StandardPair : SoftNicPair {
 
   static constexpr QueuePairConfig kUsual{
       .work_requests = 64, .receives = 16, .service = Service::kStandard};
-  // Near the end of the numbers, so that they wrap.
+  // Near the end of the PSNs, so that they wrap.
   static constexpr std::array<uint32_t, 2> kFirstPsn = {0xFFFFFE, 7};
 };
 

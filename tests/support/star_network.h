@@ -1,6 +1,6 @@
 // A burst on one switch, packet by packet: hosts that all send to one receiver, with ECN, telemetry
-// and PFC at its port, and an idle way back. The controllers are the production ones, everything
-// around them is ideal. What the published algorithms are known to do there is in the tests.
+// and PFC at its port, and an idle path back. The controllers are the production ones, the network
+// is ideal. The tests compare with published results of the algorithms. Virtual time; one thread.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,10 @@
 namespace pacecar::testing {
 
 struct StarConfig {
-  Rate rate;                  // of every link
+  Rate rate;                  // of each link
   Duration link_delay;        // of every link
   Bytes payload = 1000;       // of every packet
-  Bytes overhead = 48;        // of a packet on its wire, telemetry included
+  Bytes overhead = 48;        // of a packet on the wire, including telemetry
   Bytes ack_bytes = 60;       // on the wire
   Bytes mark_from = 100'000;  // ECN: linear up to mark_share, certain above mark_all
   Bytes mark_all = 400'000;
@@ -52,7 +52,7 @@ class StarNetwork {
     now_ = end;
   }
 
-  // The largest sampled since the first run_until() returned.
+  // The longest sampled queue since the first run_until() returned.
   Bytes largest_queue() const { return largest_queue_; }
   Bytes delivered() const { return delivered_; }  // to the receiver's link, on the wire
 
@@ -80,12 +80,12 @@ class StarNetwork {
     std::shared_ptr<Controller> controller;
     Pacer pacer{16};
     Instant link_free;
-    Instant wake;  // the send event that counts
+    Instant wake;  // the valid send event; earlier ones are ignored
     Bytes in_flight = 0;
     Bytes sent = 0;
     bool paused = false;
     Bytes buffered = 0;  // in the switch
-    bool pause_told = false;
+    bool pause_sent = false;
   };
 
   void schedule(Instant at, Kind kind, size_t sender) { schedule(at, kind, sender, Packet{}); }
@@ -137,8 +137,8 @@ class StarNetwork {
     queue_.push_back({event.sender, event.packet});
     queued_ += wire_bytes();
     s.buffered += wire_bytes();
-    if (!s.pause_told && s.buffered > pause_threshold()) {
-      s.pause_told = true;
+    if (!s.pause_sent && s.buffered > pause_threshold()) {
+      s.pause_sent = true;
       schedule(now_ + config_.link_delay, Kind::kPause, event.sender);
     }
     transmit();
@@ -153,8 +153,8 @@ class StarNetwork {
     delivered_ += wire_bytes();
     Sender& s = senders_[out.sender];
     s.buffered -= wire_bytes();
-    if (s.pause_told && s.buffered + config_.resume_margin <= pause_threshold()) {
-      s.pause_told = false;
+    if (s.pause_sent && s.buffered + config_.resume_margin <= pause_threshold()) {
+      s.pause_sent = false;
       schedule(now_ + config_.link_delay, Kind::kResume, out.sender);
     }
     out.packet.marked = marks();
@@ -192,7 +192,7 @@ class StarNetwork {
     return drawn < share * config_.mark_share;
   }
 
-  // The queue between two samples does not count, as in the experiments compared with.
+  // Queues between two samples are ignored, as in the published experiments.
   void sample() {
     if (now_ < sampling_from_ || now_ < next_sample_ || sampling_from_ == Instant()) return;
     next_sample_ = now_ + config_.sample_interval;

@@ -1,5 +1,5 @@
-// Plain TCP ends for tests, over the loopback interface: strangers, and a relay that can change a
-// byte on its way. Nothing here blocks except TcpEnd's constructor (loopback connects at once).
+// TCP sockets for tests over the loopback interface, and a relay that can change a byte. No call
+// blocks except TcpEnd's constructor (loopback connects at once). One thread.
 #pragma once
 
 #include <arpa/inet.h>
@@ -8,7 +8,6 @@
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -18,6 +17,8 @@
 #include <span>
 #include <utility>
 #include <vector>
+
+#include "transport/base/file_descriptor.h"
 
 namespace pacecar::test {
 
@@ -37,66 +38,53 @@ class TcpEnd {
   explicit TcpEnd(uint16_t port, const char* host = "127.0.0.1")
       : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
     const sockaddr_in address = local(port, host);
-    EXPECT_EQ(::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   }
-  struct Accepted {
-    int fd;
-  };
-  explicit TcpEnd(Accepted accepted) : fd_(accepted.fd) {}
-  explicit operator bool() const { return fd_ >= 0; }
-  TcpEnd(TcpEnd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  TcpEnd& operator=(TcpEnd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~TcpEnd() { close(); }
+  explicit TcpEnd(FileDescriptor accepted) : fd_(std::move(accepted)) {}
+  explicit operator bool() const { return static_cast<bool>(fd_); }
 
-  void close() {
-    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-  }
+  void close() { const FileDescriptor closed = std::move(fd_); }
   // Closes with a reset instead of an orderly end.
   void reset() {
     const linger now{1, 0};
-    ::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
     close();
   }
   void send(std::span<const uint8_t> bytes) {
-    ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);  // the other end may be gone
+    ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);  // the other end may be gone
   }
-  // Whether the other end's kernel has all that was sent.
+  // Whether the other end's kernel has received everything.
   bool delivered() const {
     int waiting = 1;
-    return ::ioctl(fd_, SIOCOUTQ, &waiting) == 0 && waiting == 0;
+    return ::ioctl(fd_.get(), SIOCOUTQ, &waiting) == 0 && waiting == 0;
   }
-  // What has arrived; nullopt when the other end has closed and all has been read.
+  // The bytes that have arrived; nullopt when the other end has closed and all has been read.
   std::optional<std::vector<uint8_t>> receive() {
     std::vector<uint8_t> bytes(4096);
-    const ssize_t n = ::recv(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT);
+    const ssize_t n = ::recv(fd_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (n == 0 || (n < 0 && errno != EAGAIN)) return std::nullopt;
     bytes.resize(static_cast<size_t>(std::max<ssize_t>(n, 0)));
     return bytes;
   }
 
  private:
-  int fd_ = -1;
+  FileDescriptor fd_;
 };
 
-// A port of the loopback interface at which nobody listens: it is taken, so that nobody else can.
+// A port of the loopback interface that is bound, but at which nobody listens.
 class TcpNobody {
  public:
   TcpNobody() : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
     socklen_t size = sizeof address_;
-    EXPECT_EQ(::bind(fd_, reinterpret_cast<sockaddr*>(&address_), size), 0);
-    EXPECT_EQ(::getsockname(fd_, reinterpret_cast<sockaddr*>(&address_), &size), 0);
+    EXPECT_EQ(::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address_), size), 0);
+    EXPECT_EQ(::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address_), &size), 0);
   }
-  TcpNobody(const TcpNobody&) = delete;
-  ~TcpNobody() { ::close(fd_); }
 
   uint16_t port() const { return ntohs(address_.sin_port); }
   const sockaddr_in& address() const { return address_; }
 
  private:
-  int fd_;
+  FileDescriptor fd_;
   sockaddr_in address_ = local(0);
 };
 
@@ -107,25 +95,23 @@ class TcpServer {
     sockaddr_in address = local(port);
     socklen_t size = sizeof address;
     const int on = 1;
-    ::setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    EXPECT_EQ(::bind(fd_, reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(::listen(fd_, 16), 0);
-    EXPECT_EQ(::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    EXPECT_EQ(::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(fd_.get(), 16), 0);
+    EXPECT_EQ(::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
     port_ = ntohs(address.sin_port);
   }
-  TcpServer(const TcpServer&) = delete;
-  ~TcpServer() { ::close(fd_); }
 
   uint16_t port() const { return port_; }
-  TcpEnd accept() { return TcpEnd(TcpEnd::Accepted{::accept(fd_, nullptr, nullptr)}); }
+  TcpEnd accept() { return TcpEnd(FileDescriptor(::accept(fd_.get(), nullptr, nullptr))); }
 
  private:
-  int fd_;
+  FileDescriptor fd_;
   uint16_t port_ = 0;
 };
 
-// A man in the middle of one connection: forwards both ways and inverts one bit of the
-// byte at an offset of one way's stream.
+// Relays one connection: forwards both ways, and inverts a bit of the byte at an offset of one
+// way's stream.
 class TcpRelay {
  public:
   enum class Way { kToServer, kToClient };

@@ -1,4 +1,4 @@
-// Two NICs that a conformance test turns in real time.
+// Two NICs that a conformance test polls in real time. One thread.
 #pragma once
 
 #include <poll.h>
@@ -27,7 +27,7 @@ struct TurnedNics {
     return monotonic_now();
   }
 
-  // At most a millisecond, and not when something has arrived or is due.
+  // Waits at most a millisecond, and not if packets have arrived or a timer is due.
   void wait() {
     std::array<pollfd, 2> ends{};
     for (size_t side = 0; side < nics.size(); ++side) {

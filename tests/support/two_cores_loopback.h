@@ -1,5 +1,5 @@
-// Two software NICs of several cores over UDP loopback: the caller turns the first cores, threads
-// the others.
+// Two software NICs of several cores over UDP loopback: the caller polls the first cores, threads
+// poll the others.
 #pragma once
 
 #include <array>
@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/prng_source.h"
 #include "tests/support/turned_nics.h"
-#include "transport/base/prng.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/cores/multi_core_nic.h"
 #include "transport/io/udp/udp_io.h"
@@ -17,7 +17,7 @@ namespace pacecar::test {
 
 class TwoCoresLoopback {
  public:
-  // `silence`: longer than a thread without a processor is stopped for.
+  // `silence`: longer than a busy machine may stop a thread.
   explicit TwoCoresLoopback(std::array<size_t, 2> cores = {2, 2},
                             Duration silence = Duration::from_s(5)) {
     for (size_t side = 0; side < 2; ++side) {
@@ -50,7 +50,7 @@ class TwoCoresLoopback {
     }
     return ends;
   }
-  // False when it does not happen within a minute.
+  // False when not reached within a minute.
   bool wait_for_sent(size_t count) {
     const Instant give_up = clock_now() + Duration::from_s(60);
     while (sent_ < count && clock_now() < give_up) {
@@ -64,7 +64,7 @@ class TwoCoresLoopback {
     }
     return sent_ >= count;
   }
-  // Forgets what has been told.
+  // Drops all completions so far.
   void clear() {
     sent_ = 0;
     std::array<Completion, 8> some;
@@ -81,7 +81,7 @@ class TwoCoresLoopback {
     SoftNic nic;
 
     OwnCore(uint64_t seed, const Secret& key_seed, Duration silence)
-        : random(seed), nic(config(*io, key_seed, silence), {next_random, &random}, clock_now()) {}
+        : random(seed), nic(config(*io, key_seed, silence), random_source(random), clock_now()) {}
   };
   static SoftNicConfig config(const PacketIo& io, const Secret& key_seed, Duration silence) {
     return {.address = io.local_address(),
@@ -96,9 +96,6 @@ class TwoCoresLoopback {
             .security = Security::kAuth,
             .key_seed = key_seed,
             .silence_limit = silence};
-  }
-  static uint32_t next_random(void* prng) {
-    return static_cast<uint32_t>(static_cast<Prng*>(prng)->next_u64());
   }
 
   std::vector<std::unique_ptr<OwnCore>> cores_;

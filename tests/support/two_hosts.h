@@ -1,5 +1,5 @@
-// Messages from one host to another, over whatever NICs, and what the end of one connection must
-// not do to another's.
+// Messages from one host to another over any NICs, and a test that the end of one connection does
+// not disturb another.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ class TwoHosts : public testing::Test {
     MessageRequest receive;
   };
 
-  // `make` makes a world when the one before is gone.
+  // `make` makes a new world after the previous one is destroyed.
   template <typename Make>
   void open(Make make) {
     world_.reset();
@@ -62,7 +62,7 @@ class TwoHosts : public testing::Test {
     EXPECT_EQ(request.state(), MessageRequest::State::kDone) << static_cast<int>(request.failure);
   }
 
-  // The memory of one connection's messages goes at `host` while they are on their way.
+  // The memory of one connection's messages is deregistered at `host` while they are in flight.
   void one_connections_end_disturbs_no_other(size_t host) {
     SCOPED_TRACE(host == 0 ? "the sender's memory goes" : "the receiver's memory goes");
     const ConnectionPair aborted = connect();

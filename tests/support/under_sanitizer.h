@@ -1,5 +1,5 @@
-// What tests of many rounds do where the thread sanitizer makes each round take ten times as long:
-// fewer, for what it sees it sees in a few. The other builds do all.
+// Fewer rounds under the thread sanitizer, which makes each round take ten times as long and finds
+// races in a few rounds. Other builds run all rounds.
 #pragma once
 
 #include <cstddef>

@@ -20,7 +20,7 @@ std::string ModelQueue::on_completion(const ibv_wc& wc) {
   } else if (failed_) {
     return describe(wc) + ": not the first failure";
   }
-  // Those before it that nobody wanted to hear of were done.
+  // Unsignaled work requests before it have succeeded.
   while (!failed_ && !waiting_.empty() && waiting_.front().wr_id != wc.wr_id &&
          !waiting_.front().signaled && waiting_.front().status == IBV_WC_SUCCESS) {
     waiting_.pop_front();

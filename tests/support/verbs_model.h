@@ -1,8 +1,8 @@
-// What the completions of a program of libibverbs must be: a queue pair's work requests in the
-// order of their posting, with what each is to say.
+// A model of a queue pair's completions as a libibverbs program must see them: work requests
+// complete in the order of posting.
 //
-// One work request after another completes well (told if it is signaled); from the first that does
-// not, all are told, and all but that one as flushed.
+// Work requests succeed one after the other, with a completion if signaled. From the first failure
+// on every work request has a completion: the first with its error, the others as flushed.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -21,21 +21,21 @@ struct Expected {
   bool signaled = true;
   bool with_immediate = false;
   uint32_t immediate = 0;
-  // What it is to fail with, if all before it is well; or success.
+  // The status that it must have if all before it succeeded.
   ibv_wc_status status = IBV_WC_SUCCESS;
-  // Looks at memory when it is done well; what is wrong, or nothing.
+  // Checks memory after success; returns what is wrong, or an empty text.
   std::function<std::string()> check = nullptr;
 };
 
 class ModelQueue {
  public:
-  // What is said of it later, such as which message it takes, goes where this points to.
+  // Points to a description that is filled in later, such as the message that a receive gets.
   Expected& post(Expected expected) { return waiting_.emplace_back(std::move(expected)); }
-  // From here on what is not done is flushed, or done already.
+  // From now on a work request is flushed, unless it has completed already.
   void may_flush() { may_flush_ = true; }
-  // What is wrong with a completion; empty: nothing.
+  // What is wrong with a completion; empty if nothing is.
   std::string on_completion(const ibv_wc& wc);
-  // All that must be told has been.
+  // Whether all expected completions have been seen.
   bool drained() const;
   bool failed() const { return failed_; }
   size_t size() const { return waiting_.size(); }

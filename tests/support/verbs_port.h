@@ -8,7 +8,7 @@
 
 namespace pacecar::test {
 
-// The first port that is up; the error says why there is none.
+// The first port that is up; an error with the reason if there is none.
 inline Result<VerbsPortInfo> active_verbs_port() {
   const auto ports = list_verbs_ports();
   if (!ports) return tl::unexpected(ports.error());

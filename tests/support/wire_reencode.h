@@ -1,5 +1,5 @@
-// Decodes a datagram as its opcode says and encodes the result again: the reference against which
-// the decoders are tested on arbitrary bytes.
+// Decodes a datagram by its opcode and encodes the result again: a reference for tests of the
+// decoders with arbitrary bytes.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ inline std::vector<uint8_t> encode_data(const DataHeader& header, std::span<cons
   return packet;
 }
 
-// Ends a packet that is all header: its last four bytes are the checksum's.
+// Ends a packet without payload: its last four bytes are the checksum.
 inline void end_with_checksum(std::span<uint8_t> packet) {
   const auto header = packet.first(packet.size() - kChecksumBytes);
   store_checksum(checksum(header, {}, Coverage::kHeader), packet.last<kChecksumBytes>());
@@ -52,7 +52,7 @@ inline std::vector<uint8_t> encode_nak(const Nak& nak) {
   return packet;
 }
 
-// Nothing when the datagram is refused. The checksum is a new one, with full coverage.
+// nullopt when the datagram is refused. The checksum is computed anew, with full coverage.
 inline std::optional<std::vector<uint8_t>> reencode(std::span<const uint8_t> datagram) {
   switch (classify(datagram)) {
     case PacketKind::kData: {

@@ -1,5 +1,5 @@
-// Plays a workload without a network: flows that have started end in an order drawn at random, the
-// receiver always before the sender knows. A model of what triggers mean.
+// Plays a workload without a network: started flows end in random order, at the receiver before at
+// the sender. A model of triggers. One thread.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class WorkloadPlayer {
   WorkloadPlayer(const Workload& workload, uint64_t seed)
       : workload_(workload), prng_(seed), firings_(workload.triggers.size(), 0) {}
 
-  // Returns how many flows have ended.
+  // Returns the number of flows that have ended.
   size_t play() {
     for (size_t i = 0; i < workload_.flows.size(); ++i) {
       if (workload_.flows[i].trigger == kNoTrigger) start(i);
@@ -81,7 +81,8 @@ class WorkloadPlayer {
   std::vector<std::pair<size_t, bool>> running_;  // flow, whether it was received
 };
 
-// Whose data each host has in the end, when every flow carries what its sender has as it starts.
+// The hosts whose data each host has in the end, if every flow carries the data that its sender has
+// at its start.
 inline std::vector<std::set<uint32_t>> spread_data(const Workload& workload, uint64_t seed) {
   std::vector<std::set<uint32_t>> known(workload.hosts);
   for (uint32_t host = 0; host < workload.hosts; ++host) known[host] = {host};

@@ -1,5 +1,5 @@
-// A workload as the text of a .cm file, and what its busiest host moves: with these the tests say
-// which workload they expect.
+// A workload as the text of a .cm file, and the bytes of its busiest host: tests compare workloads
+// by both.
 #pragma once
 
 #include <fmt/format.h>
@@ -61,7 +61,7 @@ inline std::string write_cm(const Workload& workload) {
   return text;
 }
 
-// What the busiest host sends, or receives where that is more.
+// The bytes that the busiest host sends, or receives if that is more.
 inline Bytes busiest_host_bytes(const Workload& workload) {
   std::vector<Bytes> sent(workload.hosts, 0);
   std::vector<Bytes> received(workload.hosts, 0);

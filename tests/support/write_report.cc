@@ -1,5 +1,5 @@
-// Makes a report from a file of data: write_report DATA.json REPORT.html. For report_test.py, which
-// looks at it in a browser.
+// write_report DATA.json REPORT.html: makes a report from a file of data. For report_test.py, which
+// opens it in a browser.
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>

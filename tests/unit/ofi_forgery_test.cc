@@ -78,7 +78,7 @@ TEST_P(OfiForgeryTest, TheKeyOfOneRingOpensNoOther) {
 
 TEST_P(OfiForgeryTest, TheKeyOfAFormerPeerOpensNothing) {
   const OfiAddress own = stranger_->remote();
-  stranger_->say(*end_, {.kind = Kind::kGone});
+  stranger_->send(*end_, {.kind = Kind::kGone});
   end_->nic().destroy_queue_pair(own_);
   QueuePairId next = 0;
   ASSERT_TRUE(run_until({end_.get()}, [&] {  // its slot has its turn again
@@ -121,8 +121,8 @@ TEST_P(OfiForgeryTest, WhoGuessesKeysOfMemoryIsCutOff) {
       return stranger_->mailbox().has_room() || end_->broken(own_) != nullptr;
     });
     if (end_->broken(own_) != nullptr) break;
-    stranger_->say(*end_, {.kind = Kind::kAsk, .key = static_cast<uint32_t>(prng.next_u64())});
-    stranger_->heard.clear();
+    stranger_->send(*end_, {.kind = Kind::kAsk, .key = static_cast<uint32_t>(prng.next_u64())});
+    stranger_->received.clear();
   }
   ASSERT_NE(end_->broken(own_), nullptr);
   EXPECT_THAT(end_->nic().fault(own_), HasSubstr("asks for memory that was not advertised to it"));

@@ -56,16 +56,16 @@ class OfiHostileTest : public test::OverOfi {
     EXPECT_EQ(end_->sent(ends.a), 1U);
     EXPECT_EQ(sink.bytes, source.bytes);
   }
-  // Until the stranger has heard such a message.
+  // Until the stranger has received such a message.
   const OfiMessage* await(Kind kind) {
     run_until({end_.get()}, [&] {
       stranger_->step();
-      return stranger_->heard_of(kind) != nullptr || end_->broken(id_) != nullptr;
+      return stranger_->received_of(kind) != nullptr || end_->broken(id_) != nullptr;
     });
-    return stranger_->heard_of(kind);
+    return stranger_->received_of(kind);
   }
   uint64_t secret() const { return stranger_->remote().secret; }
-  void say(const OfiMessage& message) { stranger_->say(*end_, message); }
+  void send(const OfiMessage& message) { stranger_->send(*end_, message); }
 
   std::unique_ptr<OfiStranger> stranger_;  // outlives the NIC, which writes to it to the end
   std::unique_ptr<OfiEnd> end_;
@@ -75,7 +75,7 @@ class OfiHostileTest : public test::OverOfi {
 INSTANTIATE_TEST_SUITE_P(Over, OfiHostileTest, test::every_ofi_kind(), test::ofi_kind_name);
 
 TEST_P(OfiHostileTest, UnknownMessageBreaksTheQueuePair) {
-  say({.kind = static_cast<Kind>(99)});
+  send({.kind = static_cast<Kind>(99)});
   expect_broken("the peer sends an unknown message");
   expect_others_go_on();
 }
@@ -89,7 +89,7 @@ TEST_P(OfiHostileTest, WhoHasTakenMoreThanThereWasBreaksTheProtocol) {
 }
 
 TEST_P(OfiHostileTest, WriteThatIsLongerThanAnyBreaksTheProtocol) {
-  say({.kind = Kind::kNotify, .key = 5, .length = OfiTraits::kMaxWrite + 1});
+  send({.kind = Kind::kNotify, .key = 5, .length = OfiTraits::kMaxWrite + 1});
   expect_broken("the peer breaks the protocol");
   EXPECT_EQ(end_->received(id_), 0U);
   expect_others_go_on();
@@ -104,13 +104,13 @@ TEST_P(OfiHostileTest, AThousandKeysAreAnsweredOneByOne) {
       stranger_->step();
       return stranger_->mailbox().has_room();
     }));
-    say({.kind = Kind::kAsk, .key = key});
+    send({.kind = Kind::kAsk, .key = key});
   }
   ASSERT_TRUE(run_until({end_.get()}, [this] {
     stranger_->step();
-    return std::ranges::count(stranger_->heard, Kind::kRegion, &OfiMessage::kind) == 1000;
+    return std::ranges::count(stranger_->received, Kind::kRegion, &OfiMessage::kind) == 1000;
   }));
-  for (const OfiMessage& message : stranger_->heard) {
+  for (const OfiMessage& message : stranger_->received) {
     if (message.kind == Kind::kRegion) {
       EXPECT_EQ(message.length, message.key == sink.region.key ? kSize : 0) << message.key;
     }
@@ -134,7 +134,7 @@ TEST_P(OfiHostileTest, MemoryThatIsBeingTakenBackIsNotLentAgain) {
   meet(Duration::from_s(10));  // so long the owner waits for the stranger, whom a busy host delays
   const auto& sink = end_->memory(kSize, Access::kRemoteWrite);
   const uint32_t key = sink.region.key;
-  say({.kind = Kind::kAsk, .key = key});
+  send({.kind = Kind::kAsk, .key = key});
   ASSERT_NE(await(Kind::kRegion), nullptr);
   OfiMessage revoked{.kind = Kind::kRevoked, .key = key, .sequence = 2};
   OfiMessage again{.kind = Kind::kAsk, .key = key, .sequence = 3};
@@ -142,7 +142,7 @@ TEST_P(OfiHostileTest, MemoryThatIsBeingTakenBackIsNotLentAgain) {
   again.check = again.make_check(secret());
   std::atomic<bool> answered = false;
   std::jthread answering([&] {
-    while (stranger_->heard_of(Kind::kRevoke) == nullptr) stranger_->step();
+    while (stranger_->received_of(Kind::kRevoke) == nullptr) stranger_->step();
     stranger_->place({}, again, 2);  // not seen before the other is there
     stranger_->place({}, revoked, 1);
     answered = true;
@@ -155,15 +155,15 @@ TEST_P(OfiHostileTest, MemoryThatIsBeingTakenBackIsNotLentAgain) {
 }
 
 TEST_P(OfiHostileTest, AnswersThatNobodyAskedForChangeNothing) {
-  say({.address = 0x1000, .kind = Kind::kRegion, .key = 5, .length = kSize});
-  say({.kind = Kind::kRevoked, .key = 5});
-  say({.kind = Kind::kRevoke, .key = 5});
+  send({.address = 0x1000, .kind = Kind::kRegion, .key = 5, .length = kSize});
+  send({.kind = Kind::kRevoked, .key = 5});
+  send({.kind = Kind::kRevoke, .key = 5});
   ASSERT_NE(await(Kind::kRevoked), nullptr);
   const auto& source = end_->memory(kSize, Access::kLocalRead);
   ASSERT_TRUE(end_->post(id_, OfiEnd::write(1, source, {.address = 0x1000, .key = 5})));
   ASSERT_NE(await(Kind::kAsk), nullptr);
-  say({.address = 0x1000, .kind = Kind::kRegion, .key = 6, .length = kSize});
-  say({.address = ~uint64_t{0} - 10, .kind = Kind::kRegion, .key = 5, .length = kSize});
+  send({.address = 0x1000, .kind = Kind::kRegion, .key = 6, .length = kSize});
+  send({.address = ~uint64_t{0} - 10, .kind = Kind::kRegion, .key = 5, .length = kSize});
   ASSERT_TRUE(run_until({end_.get()}, [this] { return end_->finished(id_) == 1; }));
   EXPECT_EQ(end_->sent(id_, CompletionStatus::kRemoteAccessError), 1U) << "it wraps";
   EXPECT_EQ(end_->broken(id_), nullptr) << end_->nic().fault(id_);
@@ -173,7 +173,7 @@ TEST_P(OfiHostileTest, FalseKeyOfTheProviderIsNoSuccess) {
   const auto& source = end_->memory(kSize, Access::kLocalRead);
   ASSERT_TRUE(end_->post(id_, OfiEnd::write(1, source, {.address = 0x1000, .key = 5})));
   ASSERT_NE(await(Kind::kAsk), nullptr);
-  say({.address = 0x1000,
+  send({.address = 0x1000,
        .place = 0x1000,
        .provider_key = 0x4711,
        .kind = Kind::kRegion,

@@ -28,7 +28,7 @@ hostile::Death death(uint64_t call, uint64_t way) {
   return {.device = 0,
           .at_call = call,
           .error = way % 2 == 0 ? EIO : ENODEV,
-          .told = way / 2 % 2 == 0,
+          .raises_event = way / 2 % 2 == 0,
           .takes_posts = way / 4 % 2 == 0,
           .polls = kPolls[way / 8 % kPolls.size()]};
 }

@@ -1,11 +1,11 @@
-"""N hosts of equal right: network namespaces, each with a veth pair to one bridge."""
+"""N equal hosts: network namespaces, each joined to one bridge by a veth pair."""
 
 import contextlib
 import dataclasses
 import os
 
-from links import interrupts_ignored
-from star import check_needs, command, make_namespaces, pair, prefix, remove
+import namespaces
+from namespaces import command, pair, prefix
 
 INTERFACE = "net0"
 
@@ -37,7 +37,7 @@ class Hosts:
 
 
 class Here:
-    """All ranks in this host, as Hosts has them apart."""
+    """All ranks on this host, with the interface of Hosts."""
     interface = "lo"
 
     def address(self, number):
@@ -49,11 +49,9 @@ class Here:
 
 @contextlib.contextmanager
 def hosts(count, mtu_bytes, rate_mbps=None):
-    """`rate_mbps`: of each host's cable, both ways."""
-    check_needs(("ip", "tc") if rate_mbps else ("ip",))
+    """`rate_mbps`: of each host's link, in both directions; None: no limit."""
     made = Hosts(count, f"pacecar-{os.getpid()}")
-    try:
-        make_namespaces(made)
+    with namespaces.made(made.namespaces, ("ip", "tc") if rate_mbps else ("ip",)):
         command("ip", "-n", made.hub, "link", "add", "bridge0", "type", "bridge")
         command("ip", "-n", made.hub, "link", "set", "bridge0", "mtu", str(mtu_bytes), "up")
         for number, namespace in enumerate(made.members):
@@ -66,13 +64,10 @@ def hosts(count, mtu_bytes, rate_mbps=None):
                 shape(namespace, INTERFACE, mtu_bytes, rate_mbps)
                 shape(made.hub, port, mtu_bytes, rate_mbps)
         yield made
-    finally:
-        with interrupts_ignored():
-            remove(made)
 
 
 def shape(namespace, interface, mtu_bytes, rate_mbps):
-    # A burst is what a millisecond or eight packets bring: the timer that refills is that late.
+    # A burst of 1 ms, 8 packets at least: the timer that refills the bucket may be that late.
     burst = max(8 * (mtu_bytes + 18), rate_mbps * 125)
     command("tc", "-n", namespace, "qdisc", "add", "dev", interface, "root", "tbf", "rate",
             f"{rate_mbps}mbit", "burst", str(burst), "latency", "20ms")

@@ -3,13 +3,13 @@
 Figures of a run are {case: seconds}; an arm whose run failed is not in its round.
 """
 
-from console import progress, say
+from console import progress, log
 from exchange import Failed
 from report import spread, text_of
 
 
 def one_round(options, number, run, failures):
-    """{arm: what `run(arm)` gives}: the arms in turn, another one first in the next round."""
+    """Runs every arm once, in each round another one first: {arm: what `run(arm)` returns}."""
     first = number % len(options.arms)
     result = {}
     for arm in options.arms[first:] + options.arms[:first]:
@@ -18,7 +18,7 @@ def one_round(options, number, run, failures):
             result[arm] = run(arm)
         except Failed as reason:
             failures.append(f"round {number + 1}, {arm}: {reason}")
-            say(failures[-1])
+            log(failures[-1])
     progress("")
     return result
 
@@ -37,7 +37,7 @@ def headings(arms):
 
 
 def cells(arms, one, decimals):
-    """Of a summary, for a row under these headings."""
+    """The cells of a summary, for a row under `headings(arms)`."""
     times, ratios = one["seconds"], one["speedup_of_first"]
     return [*(f"{times[arm]['median'] * 1e6:.{decimals}f}" if arm in times else "-"
               for arm in arms),

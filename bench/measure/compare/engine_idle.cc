@@ -1,13 +1,14 @@
-// The cost of an idle engine, and its time to wake: two engines of one process share an open
-// connection over an interface. First nothing happens for --seconds; then messages come after
-// pauses, to an application that does not poll, so that the engine's own thread must take them.
-// Prints one line of JSON: percent of a core per engine, microseconds from isend to arrival.
+// Measures the cost of an idle engine, and its time to wake. Two engines of one process share an
+// open connection over an interface. First they idle for --seconds. Then messages arrive after
+// pauses; the application does not poll, so that the engine's own thread must receive them. Prints
+// one line of JSON: percent of a core per engine, microseconds from isend to arrival.
 #include <fmt/core.h>
 #include <sched.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <ctime>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "bench/perf/clock.h"
@@ -22,10 +23,7 @@ using pacecar::Duration;
 using pacecar::MessageRequest;
 using pacecar::must;
 
-void sleep_for(Duration time) {
-  const timespec span{time.ns() / 1'000'000'000, time.ns() % 1'000'000'000};
-  nanosleep(&span, nullptr);
-}
+void sleep_for(Duration time) { std::this_thread::sleep_for(std::chrono::nanoseconds(time.ns())); }
 
 struct Pair {
   std::unique_ptr<Context> from;

@@ -1,6 +1,7 @@
-"""One measurement: a server and its client, each in its place on a link."""
+"""Runs the programs of a measurement: a server and its client, each at its end of a link."""
 
 import contextlib
+import json
 import os
 import pathlib
 import select
@@ -17,21 +18,21 @@ LISTENING = "0A"  # the state's name in /proc/net/tcp
 
 
 class Failed(Exception):
-    """A measurement came to nothing; the text says which program and what it said."""
+    """A measurement failed; the text names the program and its last message."""
 
 
 def free_port(kind=socket.SOCK_STREAM):
-    """A port that nobody has at the moment, for a server that must be told one."""
+    """A port that is free at the moment, for a server that needs a port number."""
     with socket.socket(socket.AF_INET, kind) as probe:
         probe.bind(("", 0))
         return probe.getsockname()[1]
 
 
 def exchange(link, server, client, seconds, tcp_port=None):
-    """Starts `server`, then runs `client` to its end: what that wrote to its standard output.
+    """Starts `server`, runs `client` until it ends, and returns the client's standard output.
 
-    With `tcp_port` the client waits until the server listens there; a server without one answers
-    to a client that asks again.
+    With `tcp_port` the client starts when the server listens on that port. Without it the client
+    has to retry until the server answers.
     """
     environment = {**os.environ, "PACECAR_NICS": link.nic}
     with contextlib.ExitStack() as stack:
@@ -48,7 +49,7 @@ def exchange(link, server, client, seconds, tcp_port=None):
 
 @contextlib.contextmanager
 def uninterrupted():
-    """An interrupt waits until what is started here is known to those who would end it."""
+    """Delays SIGINT and SIGTERM until the end of the body: then what it started can be ended."""
     came = []
     before = {number: signal.signal(number, lambda number, _: came.append(number))
               for number in (signal.SIGINT, signal.SIGTERM)}
@@ -88,13 +89,13 @@ def ends_within(process, limit_s):
 
 
 class Process:
-    """A program with its output in files: no pipe fills up, and a late reader finds everything."""
+    """A program whose output goes to files: no pipe can fill up."""
 
     def __init__(self, prefix, argv, environment):
         self.name = pathlib.Path(argv[0]).name
         self._output = tempfile.TemporaryFile("w+", encoding="utf-8")
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")
-        # A session of its own: Ctrl-C reaches this program alone, which then ends its children.
+        # In a new session, so that Ctrl-C reaches only this program, which then ends its children.
         self._process = subprocess.Popen([*prefix, *map(str, argv)], env=environment,
                                          stdin=subprocess.DEVNULL, stdout=self._output,
                                          stderr=self._errors, start_new_session=True)
@@ -108,7 +109,7 @@ class Process:
 
     def __exit__(self, *unused):
         if not self.ended():
-            # The whole session: a program may have forked the other side.
+            # The whole process group: a program may have forked the other end.
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._output.close()
@@ -121,13 +122,13 @@ class Process:
         return ends_within(self._process, 0)
 
     def stop(self):
-        """Asks it to end; what it then says is its output."""
+        """Ends it by SIGTERM; fails unless its exit code is 0."""
         self._process.terminate()
         if not self.ends_well(END_LIMIT_S):
             raise Failed(self.complaint())
 
     def wait_for_port(self, port):
-        # Looking, not connecting: a server for one client would take a test connection for it.
+        # Reads /proc: a server of one client would take a test connection for its client.
         deadline = time.monotonic() + START_LIMIT_S
         while not self._listens(port):
             if self.ended() or time.monotonic() > deadline:
@@ -152,9 +153,9 @@ class Process:
 
     def complaint(self):
         lines = (read_all(self._errors).strip() or self.output().strip()).splitlines()
-        said = [line for line in lines if any(map(str.isalpha, line))]
+        messages = [line for line in lines if any(map(str.isalpha, line))]
         end = f"ended with {self._process.returncode}" if self.ended() else "does not end"
-        return f"{self.name} {end}" + (f", saying '{said[-1]}'" if said else "")
+        return f"{self.name} {end}" + (f", saying '{messages[-1]}'" if messages else "")
 
 
 def read_all(file):
@@ -163,7 +164,11 @@ def read_all(file):
 
 
 def write_whole(file, text):
-    """Who sees the file can read all of it."""
+    """Writes the file under another name first, so that nobody reads a part of it."""
     unfinished = file.with_name(file.name + ".unfinished")
-    unfinished.write_text(text, "ascii")
-    unfinished.rename(file)
+    unfinished.write_text(text, "utf-8")
+    unfinished.replace(file)
+
+
+def write_json(file, document):
+    file.write_text(json.dumps(document, indent=1) + "\n", "utf-8")

@@ -1,8 +1,9 @@
-"""One run of an arm: who sends to whom, and what is looked at meanwhile.
+"""One run of an arm: runs senders and receivers, and samples queue, arrivals and processor time.
 
 A group is the processes of one algorithm: its senders, and one receiver for all of them or one for
-each. The arm is a group, and what is beside it is another. All receivers start at one time, which
-is told when every sender has joined: first the warm-up, then the window.
+each. The arm is one group; with --beside there is a second one. All receivers start at the same
+time, which is written to a file when every sender has connected. The warm-up comes first, then the
+window.
 """
 
 import contextlib
@@ -17,15 +18,16 @@ import threading
 import time
 
 import incast_figures
+import namespaces
 import star
 from exchange import END_LIMIT_S, SET_UP_LIMIT_S, START_LIMIT_S, Failed, started, write_whole
 
 TCP = "tcp:"
-IDLE_S = 1  # of probes alone, before the senders start
-SOON_S = 0.02  # for every receiver to see when it starts
+IDLE_S = 1  # the probes run alone before the senders start
+SOON_S = 0.02  # from writing the start time until it comes, so that every receiver reads it before
 INCAST, PAIRS, FAN_IN = "incast", "pairs", "fan-in"
 TCP_PEER = pathlib.Path(__file__).with_name("tcp_peer.py")
-# Each of many processes on few processors must sleep when it has nothing to do.
+# Many processes share few processors: each must sleep when it has nothing to do.
 CALM = {"PACECAR_PROGRESS": "thread", "PACECAR_SPIN": "0s"}
 
 
@@ -38,12 +40,12 @@ class Plan:
     message_bytes: int
     in_flight: int
     probe_rate: float
-    told_bps: int | None  # what Pacecar is told of the link; None: nothing
+    told_bps: int | None  # PACECAR_LINE_RATE; None: not set
     shape: str = INCAST
     senders: int = 1           # processes
     share: str | None = None   # PACECAR_SHARE
     beside: str | None = None  # an arm with one process
-    rates: tuple = ()          # that the link has, one after the other
+    rates: tuple = ()          # of the link, one after the other
 
 
 def run(arm, plan, made):
@@ -123,7 +125,7 @@ class Group:
     def start(self, stack):
         def process(namespace, role, handle, *flags):
             argv = [*self._argv, role, "--handle-file", handle, *flags]
-            return started(stack, star.prefix(namespace), argv, self._environment)
+            return started(stack, namespaces.prefix(namespace), argv, self._environment)
 
         each = len(self._hosts) // len(self._handles)
         self.receivers = [process(self._made.receiver, "receive", handle, "--senders", each,
@@ -165,7 +167,7 @@ def peer(arm, plan):
 
 
 class Changes:
-    """Gives the link its rates, each for an equal part of the window; at the end the first."""
+    """Sets the link's rates in turn, each for an equal part of the window; at the end the first."""
 
     def __init__(self, made, plan, begin_s):
         self._made, self._plan = made, plan
@@ -199,7 +201,7 @@ def finish(process, seconds):
 
 
 def wait_for(file, *processes):
-    """Until the file is there; a process that has ended before will not make it."""
+    """Waits for the file. Fails when one of the processes has ended, or after START_LIMIT_S."""
     deadline = time.monotonic() + START_LIMIT_S
     while not file.exists():
         ended = [one for one in processes if one.ended()]
@@ -209,7 +211,7 @@ def wait_for(file, *processes):
 
 
 class ProcessorTime:
-    """What all processors did since this was made, and what the children that ended since used."""
+    """Since it was made: the idle share of all processors, and the time of ended children."""
 
     def __init__(self):
         self._began_s = time.monotonic()
@@ -225,7 +227,7 @@ class ProcessorTime:
     def _of_machine():
         fields = pathlib.Path("/proc/stat").read_text("ascii").splitlines()[0].split()[1:9]
         ticks = list(map(int, fields))
-        return ticks[3] + ticks[4], sum(ticks)  # idle and waiting for disks; all
+        return ticks[3] + ticks[4], sum(ticks)  # idle and iowait; all
 
     def figures(self):
         idle, total = self._of_machine()

@@ -1,7 +1,7 @@
-"""From what was seen in one run to its figures: goodput, shares, queue, recovery. Pure.
+"""Computes the figures of one run: goodput, shares, queue, recovery. Pure functions.
 
-Goodput is payload that arrived within the window; a delay is what a probe took beyond the median of
-the idle path; the queue in bytes is what the bottleneck carries in that time.
+Goodput is payload that arrived within the window. A delay is the time of a probe less the median on
+the idle path. The queue in bytes is what the bottleneck carries in that time.
 """
 
 import bisect
@@ -12,10 +12,10 @@ import statistics
 from exchange import Failed
 
 PROBE_BYTES = 38 + 20 + 8 + 8 + 10  # padded to the least Ethernet frame
-REACHED = 0.9           # of a new rate: then the senders have found it
-STEPS = 3               # intervals of arrivals that are looked at together
-QUEUE_SPAN_S = 0.02     # of probes whose median says whether a queue is back
-LEAST_USUAL_PACKETS = 2  # a queue that is usually empty is back at twice so many
+REACHED = 0.9           # the share of a new rate at which the senders have found it
+STEPS = 3               # sampling intervals over which the arrival rate is computed
+QUEUE_SPAN_S = 0.02     # the median of the probes in it decides whether the queue is back
+LEAST_USUAL_PACKETS = 2  # the usual queue counts as at least so many
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Traffic:
     gbps: list
     payload_share: float  # of the bytes on the link, when all packets are full
     retransmitted: int
-    senders: list = dataclasses.field(default_factory=list)  # what each says of itself
+    senders: list = dataclasses.field(default_factory=list)  # the report of each
     neighbour_gbps: float | None = None
     # Of a link whose rate changes: [(seconds, bits/s from then on)], the first at begin_s.
     rates: list = dataclasses.field(default_factory=list)
@@ -35,7 +35,7 @@ class Traffic:
 
 
 def mean_rate_bps(traffic, shape):
-    """Of the link within the window; 0: nobody limits it."""
+    """The link's mean rate within the window; 0: no limit."""
     if not traffic.rates:
         return shape.rate_bps
     ends = [at for at, _ in traffic.rates[1:]] + [traffic.end_s]
@@ -68,7 +68,7 @@ def throughput(traffic, plan, shape):
 
 
 def delays(probes, idle, traffic):
-    """Of what was sent within the window; `start_*` of what was sent in the warm-up before it."""
+    """Of the probes sent within the window; `start_*`: of those sent in the warm-up."""
     window = [one for one in probes if traffic.begin_s <= one[0] < traffic.end_s]
     start = [one for one in probes if traffic.start_s <= one[0] < traffic.begin_s]
     shaped, plain = (base(idle, path) for path in (1, 2))
@@ -110,7 +110,7 @@ def queue_of_probes(probes, idle, traffic, shape):
 
 
 def carried_bytes(rates, begin_s, end_s):
-    """By a link of these rates, the first of which also counts before its time."""
+    """What a link of these rates carries; the first rate holds before its time, too."""
     begins = [-math.inf, *(at for at, _ in rates[1:])]
     spans = zip(rates, begins, [*begins[1:], math.inf])
     return sum(bps / 8 * max(0, min(end, end_s) - max(begin, begin_s))
@@ -126,9 +126,9 @@ def queue(samples, traffic, name):
 
 
 def recovery(samples, traffic, shape):
-    """After each change of the rate, in ms: until as much arrives as the link carries, and until
-    the queue of `samples` is back for good; the longest of all changes. What never happens took
-    the whole time until the next change."""
+    """Times from each change of the rate, in ms, and the longest of all changes: until the arrival
+    rate is the new one (settle), and until the queue of `samples` is back for good (drain). What
+    never happens counts as the whole time until the next change."""
     if not traffic.rates:
         return {"settle_ms": None, "drain_ms": None}
     changes = traffic.rates[1:]
@@ -151,7 +151,7 @@ def settle_s(arrivals, bps, begin_s, end_s):
 
 
 def drain_s(samples, limit_bytes, begin_s, end_s):
-    """Until the last span of probes whose median is above the limit; 0 where there is none."""
+    """Until the last span of probes whose median is above the limit; 0: there is none."""
     within = [one for one in samples if begin_s <= one[0] < end_s]
     times = [at for at, _ in within]
     for first, at in reversed(list(enumerate(times))):

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-sys.dont_write_bytecode = True  # the modules lie beside the sources
+sys.dont_write_bytecode = True  # no __pycache__ among the sources
 
 import star
 from incast_figures import percentile
@@ -20,7 +20,7 @@ from incast_figures import percentile
 RANK = int(os.environ["LAB_RANK"])
 SHARE = pathlib.Path(os.environ["LAB_SHARE"])
 MEET_LIMIT_S = 60
-POLL_US = 2000  # an eighth of what a message takes; to wake is dear in an emulated machine
+POLL_US = 2000  # an eighth of a message's time; waking is expensive in an emulated machine
 RUN_LIMIT_S = 60
 SAMPLE_INTERVAL_S = 0.004
 QUEUE = "ifb0"
@@ -51,7 +51,7 @@ def main():
 
 
 def make_bottleneck(plan):
-    """What comes in on eth0 goes through a queue of another interface first."""
+    """Redirects what eth0 receives through the queue of an ifb interface."""
     for command in [f"ip link add {QUEUE} type ifb", f"ip link set {QUEUE} up",
                     "tc qdisc add dev eth0 handle ffff: ingress",
                     "tc filter add dev eth0 parent ffff: protocol all matchall action mirred "
@@ -66,7 +66,7 @@ def meet(label):
     deadline = time.monotonic() + MEET_LIMIT_S
     while not (SHARE / f"at.{label}.{1 - RANK}").exists():
         if time.monotonic() > deadline:
-            sys.exit(f"rank {RANK}: the other machine does not come to {label}")
+            sys.exit(f"rank {RANK}: the other machine does not reach {label}")
         time.sleep(0.05)
 
 
@@ -113,7 +113,7 @@ def receive(plan, arm, label):
 
 
 class QueueSampler(star.Sampler):
-    """Asks the kernel for the queue while something runs: (CLOCK_MONOTONIC seconds, bytes) each."""
+    """Samples the queue by netlink: (CLOCK_MONOTONIC seconds, bytes) each."""
 
     def __init__(self):
         super().__init__(SAMPLE_INTERVAL_S)
@@ -130,7 +130,7 @@ class QueueSampler(star.Sampler):
         return self._queue()[0]
 
     def _queue(self):
-        """Bytes in the queue, and packets that it has dropped so far."""
+        """Bytes in the queue, and packets dropped so far."""
         tcmsg = struct.pack("=BxxxiIII", socket.AF_UNSPEC, self._index, 0, 0, 0)
         header = struct.pack("=IHHII", 16 + len(tcmsg), RTM_GETQDISC, NLM_F_REQUEST | NLM_F_DUMP,
                              1, 0)

@@ -1,24 +1,21 @@
-"""The flags of bench/measure/compare/incast, and what they say together."""
+"""The flags of bench/measure/compare/incast, and the checks across them."""
 
 import argparse
 import os
-import pathlib
 
 import incast_arms
-import machine
-from console import between
+from console import add_build, between, new_parser, writable
 
-DEFAULT_BUILD = machine.ROOT / "build/release"
 UNITS = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 NO_LIMIT = 0  # as a rate
 QUEUE_BYTES, POLICER_BYTES = 2_000_000, 60_000
 EPILOG = """\
 An arm is the value of PACECAR_CC, or tcp:NAME for TCP with that congestion control of the kernel.
 Each round runs every arm once, in turn. Senders, receiver and a prober are joined by veth pairs and
-a bridge; HTB limits what goes to the receiver, with a FIFO below. The queueing delay is what a
-small probe waits there beyond its time on the idle path; the queue in bytes is what the link
-carries meanwhile; "noise" is the same over a path without a queue; "start" is the warm-up, from the
-first packet on.
+a bridge; HTB limits the rate towards the receiver, with a FIFO below. The queueing delay is the
+time of a small probe through this queue less its time on the idle path. The queue in bytes is what
+the link carries in that time. "noise" is the delay over a path without a queue. "start" is the
+warm-up, from the first packet on.
 
 Shapes: incast: N hosts send to one process. fan-in: N hosts send to N processes of one host.
 pairs: N processes of one host send to N of another.
@@ -31,21 +28,19 @@ Thresholds, on medians over the rounds, for the arm that --judge names, if it is
 Examples, as root, in bench/measure/compare:
   incast                                      tcp:cubic, swift and pace; a minute
   incast --arms swift,nscc --rate 200M        others; no threshold
-  incast --told 10G                           Pacecar is told a wrong rate
+  incast --told 10G                           Pacecar is configured with a wrong rate
   incast --shape pairs --told none            4 processes share a NIC of unknown rate
-  incast --shape pairs --beside tcp:cubic     one process beside a stream of TCP
+  incast --shape pairs --beside tcp:cubic     one process next to a TCP stream
   incast --change 500M:100M:500M --policer    other links
   incast --switch --arms swift,dcqcn,fixed,pace  a switch that marks
-PACECAR_* of the environment reach every peer; PACECAR_PROGRESS=thread and PACECAR_SPIN=0s are set
-unless they say otherwise; of PACECAR_LINE_RATE --told alone decides.
+Every peer gets the PACECAR_* variables of the environment. PACECAR_PROGRESS=thread and
+PACECAR_SPIN=0s are the defaults here; PACECAR_LINE_RATE is set by --told only.
 Exit codes: 0 all ran and the thresholds are met, 1 a run failed or a threshold is missed, 2 wrong
 usage, or something is missing: root, ip and tc, sch_htb, a build."""
 
 
 def parse(description):
-    parser = argparse.ArgumentParser(prog="bench/measure/compare/incast", description=description,
-                                     epilog=EPILOG,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser("bench/measure/compare/incast", description, EPILOG)
     add = parser.add_argument
     add("--arms", type=lambda text: text.split(","), metavar="LIST",
         help="default tcp:cubic,swift,pace")
@@ -53,13 +48,13 @@ def parse(description):
         help="one round of the arm that PACECAR_CC names, as a line for 'pacecar ab'")
     add_shape(add)
     add("--mtu", type=between(int, 576, 9000), default=4200, metavar="BYTES",
-        help="default 4200, with room for 4096 bytes in each packet of Pacecar's")
+        help="default 4200, which lets Pacecar's packets carry 4096 bytes")
     add("--seconds", type=between(float, 0.1, 3600), default=5, metavar="S",
         help="length of the window; default 5")
     add("--warm-up", type=between(float, 0.1, 60), default=1, metavar="S", help="default 1")
     add("--rounds", type=between(int, 1, 1000), default=3, metavar="N", help="default 3")
     add("--message", type=between(int, 1, 1 << 30), default=1 << 17, metavar="BYTES",
-        help="Pacecar's; default 131072")
+        help="size of Pacecar's messages; default 131072")
     add("--in-flight", type=between(int, 1, 32), default=8, metavar="N",
         help="messages per sender; default 8")
     add("--probe-rate", type=between(float, 10, 10_000), default=500, metavar="HZ",
@@ -67,9 +62,8 @@ def parse(description):
     add("--judge", default="pace", metavar="ARM", help="the arm with thresholds; default pace")
     add("--least-share", type=between(float, 0, 1), default=0.95, metavar="X", help="default 0.95")
     add("--most-delay", type=between(float, 0, 1e6), default=0.25, metavar="X", help="default 0.25")
-    add("--build", type=pathlib.Path, default=DEFAULT_BUILD, metavar="DIR",
-        help="the build folder; default build/release")
-    add("--json", type=pathlib.Path, metavar="FILE",
+    add_build(add)
+    add("--json", type=writable, metavar="FILE",
         help="write every figure, and what it was measured on, to this file")
     options = parser.parse_args()
     if options.metrics:
@@ -78,39 +72,35 @@ def parse(description):
         options.arms, options.rounds = [os.environ.get("PACECAR_CC", "pace")], 1
     options.arms = options.arms or ["tcp:cubic", "swift", "pace"]
     combine(parser, options)
-    if options.json:
-        try:  # now, not after the measurement
-            options.json.open("a", encoding="utf-8").close()
-        except OSError as error:
-            parser.error(f"--json: cannot write {options.json} ({error.strerror})")
     return options
 
 
 def add_shape(add):
-    """Flags that say what the hosts and the link are like."""
+    """Flags of the hosts and the link."""
     add("--shape", choices=[incast_arms.INCAST, incast_arms.PAIRS, incast_arms.FAN_IN],
         default=incast_arms.INCAST, help="default incast")
     add("--senders", type=between(int, 1, 64), metavar="N",
         help="processes that send; default 4, with --beside 1")
     add("--rate", type=rate, metavar="BITS",
-        help="of the limited link, or max for none; default 500M, which two processors carry")
+        help="rate of the limited link, or max for none; default 500M, which two processors carry")
     add("--change", type=rates, default=(), metavar="A:B:...",
         help="rates of the link, each for an equal part of the window")
     add("--told", default="right", metavar="WHAT",
-        help="of the link's rate: right, none (nothing), double, half, or a rate; default right")
+        help="the link rate that Pacecar is given: right, none, double, half, or a rate such as "
+             "10G; default right")
     add("--share", choices=["auto", "off"], help="PACECAR_SHARE; default: the environment's")
     add("--beside", metavar="ARM", help="a neighbour: one process of this arm from its own host")
     add("--queue", type=between(int, 10_000, 1 << 30), metavar="BYTES",
-        help=f"what the FIFO holds; default {QUEUE_BYTES}")
+        help=f"size of the FIFO; default {QUEUE_BYTES}")
     add("--policer", action="store_true", help=f"--queue {POLICER_BYTES}")
     add("--switch", action="store_true",
         help="through 'pacecar switch' instead of a bridge and HTB")
     add("--ecn", metavar="LOW,HIGH,P", default="50K,200K,0.2",
-        help="with --switch: where it marks; default 50K,200K,0.2; '' for never")
+        help="marking thresholds of --switch; default 50K,200K,0.2; '' for no marks")
 
 
 def combine(parser, options):
-    """What several flags say together."""
+    """Fills in what depends on several flags, and refuses contradictions."""
     if options.change and options.rate is not None:
         parser.error("--change names all rates of the link: leave out --rate")
     if options.change:
@@ -128,14 +118,14 @@ def combine(parser, options):
 
 
 def told_bps(parser, options):
-    """None: nothing."""
+    """PACECAR_LINE_RATE of the peers; None: not set."""
     true_bps = max(options.change, default=options.rate)
     if options.told == "none":
         return None
     factors = {"right": 1, "double": 2, "half": 0.5}
     if options.told in factors:
         if true_bps == NO_LIMIT:
-            parser.error(f"--told {options.told}: with --rate max nobody knows the rate: tell "
+            parser.error(f"--told {options.told}: with --rate max the link has no rate: give "
                          "none, or a rate such as 10G")
         return int(true_bps * factors[options.told])
     try:
@@ -146,7 +136,7 @@ def told_bps(parser, options):
 
 
 def sentence(options):
-    """Of the hosts and the link, for people."""
+    """Describes the hosts and the link."""
     people = {incast_arms.INCAST: "hosts into one process", incast_arms.PAIRS: "pairs of processes",
               incast_arms.FAN_IN: "hosts into as many processes"}[options.shape]
     link = "as fast as it goes"

@@ -36,7 +36,7 @@ constexpr size_t kNic = 0;  // the first one of PACECAR_NICS
 constexpr int kTag = 0;
 constexpr Duration kSampleInterval = Duration::from_ms(5);
 constexpr Duration kSetUpLimit = Duration::from_s(20);
-// Senders continue for so long after the measurement window, so that none stops within it.
+// How long senders continue after the measurement window, so that none stops within it.
 constexpr Duration kMargin = Duration::from_ms(300);
 // Per data packet: preamble, Ethernet header, FCS and gap; IPv4; UDP; our header and checksum.
 constexpr size_t kPacketOverhead = 38 + 20 + 8 + wire::kDataHeaderBytes + wire::kChecksumBytes;
@@ -188,7 +188,8 @@ std::vector<Stream> accept_all(Context& context, const Settings& settings) {
     if (auto joined = must(listener->accept())) {
       streams.push_back({{context, std::move(joined), settings}, {}, false});
     } else if (steady_now() > limit) {
-      give_up(fmt::format("only {} of {} senders have joined", streams.size(), settings.senders));
+      give_up(
+          fmt::format("only {} of {} senders have connected", streams.size(), settings.senders));
     } else {
       rest(settings);
     }
@@ -208,7 +209,7 @@ Instant wait_for_start(const Settings& settings) {
     while (steady_now() < start) rest(settings);
     return start;
   }
-  give_up(fmt::format("{} does not come: another receiver failed", settings.start_file));
+  give_up(fmt::format("{} was not written: another receiver failed", settings.start_file));
 }
 
 Json receive(const Settings& settings) {

@@ -1,4 +1,4 @@
-"""From rounds of figures to medians, thresholds and a table.
+"""Medians, thresholds and the table of several rounds.
 
 `rounds` is a list of {arm: figures of incast_arms.run}; an arm whose run failed is not there.
 """
@@ -43,13 +43,13 @@ def table(rounds, arms, columns=COLUMNS):
             values = [value * factor for value in values_of(rounds, arm, figure)]
             row.append(text_of(spread(values), decimals) if values else "-")
         rows.append(row)
-    # On its side: there are more figures than arms. What no arm has does not apply.
+    # Transposed, as there are more figures than arms. A figure that no arm has is left out.
     return aligned([figures for figures in zip(*rows) if set(figures[1:]) != {"-"}])
 
 
 def compare_within(round_figures):
-    """Adds what a run got of what the best of its round did: the measure where nobody knows what
-    the link carries."""
+    """Adds each run's share of the best goodput in its round: the measure where the capacity of the
+    link is unknown."""
     best = max((figures["gbps"] for figures in round_figures.values()), default=0)
     for figures in round_figures.values():
         figures["best_share"] = figures["gbps"] / best if best else None
@@ -73,7 +73,7 @@ def thresholds(rounds, judged, arms, least_share, most_delay):
 
 
 def metrics(figures):
-    """What `pacecar ab` compares, by its names."""
+    """The metrics for `pacecar ab`, by its names."""
     names = {"retransmissions": "retransmitted", **{name: name for name in METRICS}}
     return {name: figures[key] for name, key in names.items() if figures.get(key) is not None}
 

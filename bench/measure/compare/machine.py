@@ -1,4 +1,4 @@
-"""What the figures were measured on: goes with them into the JSON."""
+"""The description of the measuring machine, for the JSON."""
 
 import datetime
 import os
@@ -23,7 +23,7 @@ def describe():
 
 
 def git(*arguments):
-    """None where there is no git, or no repository, as in a release's archive."""
+    """None without git or a repository, as in a release's archive."""
     try:
         done = subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True,
                               check=False)

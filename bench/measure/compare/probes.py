@@ -1,4 +1,4 @@
-"""What is run on a link, and how each program's output becomes figures.
+"""The programs that run on a link, and the figures from their output.
 
 The figures of all programs mean the same: `gbps` is 1e9 bit/s of payload that arrived; `cpu_*` are
 seconds of processor time per 1e9 bytes; `rtt_*_us` are whole round trips of 8 bytes, also where a
@@ -17,12 +17,12 @@ from exchange import Failed, exchange, free_port
 MESSAGE_BYTES = 1 << 20
 IN_FLIGHT = 8
 PING_BYTES = 8
-PING_PONGS_PER_S = 1000  # of fi_pingpong, which counts and has no clock
+PING_PONGS_PER_S = 1000  # fi_pingpong takes a count, not a time
 
 
 @dataclasses.dataclass(frozen=True)
 class Tools:
-    """Where the programs are. A peer that is not installed has no path."""
+    """Paths of the programs; None: a program of others that is not installed."""
     plugin: str
     plugin_bench: str
     pacecar: str
@@ -41,7 +41,7 @@ class Probe:
         try:
             return self.run(tools, link, seconds)
         except (ValueError, LookupError, ZeroDivisionError) as error:
-            raise Failed(f"its output lacks what is looked for ({error!r})") from error
+            raise Failed(f"its output lacks an expected value ({error!r})") from error
 
 
 def find_tools(build):
@@ -116,13 +116,13 @@ def pacecar_lat(tools, link, seconds):
 
 def iperf3_stream(tools, link, seconds):
     port = free_port()
-    whole_seconds = math.ceil(seconds)  # iperf3 knows no others
+    whole_seconds = math.ceil(seconds)  # iperf3 takes no fractions
     server = [tools.iperf3, "--server", "--one-off", "--bind", link.address, "--port", port]
     client = [tools.iperf3, "--client", link.address, "--port", port, "--time", whole_seconds,
               "--json"]
     result = json.loads(exchange(link, server, client, whole_seconds, port))
-    if "error" in result:  # its exit code is 0 all the same
-        raise Failed(f"iperf3 says '{result['error']}'")
+    if "error" in result:  # its exit code is 0
+        raise Failed(f"iperf3 reports '{result['error']}'")
     end = result["end"]
     busy, sent, received = end["cpu_utilization_percent"], end["sum_sent"], end["sum_received"]
 

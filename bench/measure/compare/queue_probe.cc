@@ -1,10 +1,11 @@
-// queue_probe: how long small datagrams wait on a path between two network namespaces. One process
-// has a socket in each, so that one clock tells both times: just before sendto, and the kernel's
+// queue_probe: measures how long small datagrams wait between two network namespaces. One process
+// has a socket in each, so that both times are of one clock: just before sendto, and the kernel's
 // time stamp of the arrival. Each probe goes once over the --shaped path and once over the --plain
-// one, which has no queue: what the second shows is the machine, not the queue.
+// one, which has no queue: delays on it are the machine's.
 //
-// Probes come at random times, --rate a second, until SIGTERM or SIGINT. Prints one line of JSON:
-// [CLOCK_MONOTONIC seconds, us on the shaped path, us on the plain one] per probe; -1: lost.
+// Probes are sent at random times, --rate a second, until SIGTERM or SIGINT. Prints one JSON array
+// with an entry per probe: [CLOCK_MONOTONIC seconds, us on the shaped path, us on the plain one];
+// -1: lost.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -24,7 +25,11 @@
 #include <string>
 #include <vector>
 
+#include "bench/perf/must.h"
+
 namespace {
+
+using pacecar::give_up;
 
 constexpr int64_t kNsPerS = 1'000'000'000;
 constexpr int64_t kLingerNs = kNsPerS / 10;  // for probes that still wait in the queue
@@ -33,9 +38,8 @@ constexpr double kLost = -1;
 
 volatile sig_atomic_t g_stop = 0;
 
-[[noreturn]] void give_up(const std::string& what) {
-  fmt::print(stderr, "queue_probe: {} ({})\n", what, std::strerror(errno));
-  std::exit(1);
+[[noreturn]] void give_up_by_errno(const std::string& what) {
+  give_up(fmt::format("{} ({})", what, std::strerror(errno)));
 }
 
 int64_t time_ns(clockid_t clock) {
@@ -47,7 +51,8 @@ int64_t time_ns(clockid_t clock) {
 void enter(const std::string& space) {
   const int file = open(("/run/netns/" + space).c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0 || setns(file, CLONE_NEWNET) != 0) {
-    give_up(fmt::format("cannot enter the network namespace {}: make it first, be root", space));
+    give_up_by_errno(
+        fmt::format("cannot enter the network namespace {}: make it first, be root", space));
   }
   close(file);
 }
@@ -56,7 +61,6 @@ sockaddr_in address_of(const std::string& text) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   if (inet_pton(AF_INET, text.c_str(), &address.sin_addr) != 1) {
-    errno = EINVAL;
     give_up(fmt::format("'{}' is no IPv4 address", text));
   }
   return address;
@@ -64,7 +68,7 @@ sockaddr_in address_of(const std::string& text) {
 
 int make_socket() {
   const int made = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (made < 0) give_up("cannot make a socket");
+  if (made < 0) give_up_by_errno("cannot make a socket");
   return made;
 }
 
@@ -74,7 +78,7 @@ struct Probe {
   std::array<double, kPathCount> delay_us{kLost, kLost};
 };
 
-// One path; the receiving end is made first, in its namespace.
+// One path. The constructor makes the receiving end, in its namespace.
 class Path {
  public:
   explicit Path(const std::string& address) : address_(address_of(address)), in_(make_socket()) {
@@ -83,7 +87,7 @@ class Path {
     if (bind(in_, reinterpret_cast<sockaddr*>(&address_), length) != 0 ||
         getsockname(in_, reinterpret_cast<sockaddr*>(&address_), &length) != 0 ||
         setsockopt(in_, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on) != 0) {
-      give_up(fmt::format("cannot receive at {}", address));
+      give_up_by_errno(fmt::format("cannot receive at {}", address));
     }
   }
   void open_sender() { out_ = make_socket(); }
@@ -131,7 +135,7 @@ void sleep_until(int64_t time) {
 std::vector<Probe> measure(std::array<Path, kPathCount>& paths, double rate) {
   std::vector<Probe> probes;
   std::minstd_rand random(1);
-  // Random, so that what repeats in the traffic is met at all of its phases.
+  // Random, so that periodic traffic is sampled at all of its phases.
   std::uniform_real_distribution<double> gap(0.5, 1.5);
   const auto receive = [&] {
     for (size_t i = 0; i < kPathCount; ++i) paths[i].receive(probes, i);
@@ -167,7 +171,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   for (const int number : {SIGTERM, SIGINT}) signal(number, [](int) { g_stop = 1; });
-  // Before all that computes, or it would look only while the processors are free.
+  // At a lower priority probes would be sent only while a processor is idle.
   const sched_param priority{.sched_priority = 1};
   static_cast<void>(sched_setscheduler(0, SCHED_FIFO, &priority));
   prctl(PR_SET_TIMERSLACK, 1);

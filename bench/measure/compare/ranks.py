@@ -13,8 +13,8 @@ RUN_LIMIT_S = 120
 
 @contextlib.contextmanager
 def place(path, ranks, mtu_bytes, rate_mbps=None, nic=None):
-    """Gives run(arguments, environment): the JSON of one job. `nic` is that of all ranks, where it
-    is not UDP's; over memif two ranks share memory."""
+    """Yields run(arguments, environment), which returns the JSON of one job. `nic`: of all ranks on
+    path loopback; default soft:udp:lo. On path memif two ranks share memory."""
     def run_on(hosts, nic_of):
         return lambda arguments, environment: one_job(hosts, nic_of, ranks, arguments, environment)
 
@@ -35,7 +35,7 @@ def memif(folder, rank):
 
 def one_job(hosts, nic_of, ranks, arguments, environment):
     environment = {**environment, "NCCL_SOCKET_IFNAME": hosts.interface}
-    # Not among those that the system gives to whoever asks for any.
+    # Below the kernel's range of ephemeral ports.
     meeting = ["--root", hosts.address(0), "--port", 18000 + os.getpid() % 10000]
     processors = sorted(os.sched_getaffinity(0))
     with tempfile.NamedTemporaryFile() as file:

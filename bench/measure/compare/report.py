@@ -1,4 +1,4 @@
-"""From rounds of figures to medians, paired ratios and a table.
+"""Medians, paired ratios and the table of several rounds.
 
 `rounds` is a list of {program: {figure: value}}; a figure whose run failed is not there.
 """
@@ -36,7 +36,7 @@ def summary(rounds):
 
 
 def ratios(rounds):
-    """The spread of the ratios of each round: what one round shares, such as noise, cancels."""
+    """The spread of the ratios within each round: noise that the runs of a round share cancels."""
     result = []
     for program, figure, other in RATIOS:
         values = [one[program][figure] / one[other][figure] for one in rounds

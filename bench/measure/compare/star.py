@@ -1,5 +1,4 @@
-"""N sending hosts and a prober that meet in front of one receiving host: namespaces, a bridge, an
-HTB class.
+"""N sending hosts and a prober, joined to one receiving host: namespaces, a bridge, an HTB class.
 
     sender 1 --veth--+
     ...              bridge --HTB, then a FIFO--> receiver
@@ -8,22 +7,22 @@ HTB class.
     prober ---veth---+                               |
          +------------- veth past the queue ---------+
 
-All senders' packets are cut to the MTU before the bridge, so that the queue holds packets, as a
-switch's does, and not joined segments. The class counts what Ethernet adds to each of them. The
-neighbour is a host of other people, where there is one. Without a rate there is neither class nor
-FIFO: packets pass as fast as the machine goes.
+The senders cut their data to the MTU before the bridge, so that the queue holds packets, as a
+switch's does, and no larger segments. The class counts Ethernet's overhead of each packet. The
+neighbour, if there is one, is a host that sends other traffic. Without a rate there is neither
+class nor FIFO: packets pass as fast as the machine allows.
 """
 
 import contextlib
 import dataclasses
 import json
 import os
-import shutil
 import subprocess
 import threading
 import time
 
-from links import Unavailable, interrupts_ignored
+import namespaces
+from namespaces import command, pair
 
 INTERFACE = "net0"
 PLAIN = "plain0"
@@ -34,11 +33,8 @@ RECEIVER, PROBER, NEIGHBOUR, FIRST_SENDER = "192.0.2.1", "192.0.2.9", "192.0.2.1
 PLAIN_RECEIVER, PLAIN_PROBER = "198.51.100.1", "198.51.100.2"
 # HTB knows the 14 bytes of the Ethernet header; preamble, FCS and gap are 24 more.
 UNSEEN_OVERHEAD_BYTES = 24
-BURST_PACKETS = 1  # what a late timer may make up for; a link has no such credit
+BURST_PACKETS = 1  # that HTB may send at once after a late timer; a real link sends none
 SAMPLE_INTERVAL_S = 0.1
-WITHOUT_IPV6 = ("for file in /proc/sys/net/ipv6/conf/*/disable_ipv6; do "
-                "if [ -e $file ]; then echo 1 > $file; fi; done")
-
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
@@ -53,7 +49,7 @@ class Shape:
 class Star:
     shape: Shape
     mark: str
-    # Whether what the queue's sampler sees is exact, and often enough to judge by.
+    # Whether the queue's sampler is exact and frequent enough for the thresholds.
     knows_queue = False
 
     def namespace(self, role):
@@ -81,7 +77,7 @@ class Star:
 
     @property
     def hosts(self):
-        """(namespace, its address, its port at the hub) of everybody."""
+        """(namespace, its address, its port at the hub) of every host."""
         every = [(self.receiver, RECEIVER, EGRESS), (self.prober, PROBER, "to-prober")]
         every += [(namespace, f"192.0.2.{FIRST_SENDER + number}", f"to-sender{number + 1}")
                   for number, namespace in enumerate(self.senders)]
@@ -94,11 +90,11 @@ class Star:
         return [self.hub, *(namespace for namespace, _, _ in self.hosts)]
 
     def set_rate(self, bps):
-        """Of the limited link, while packets pass."""
+        """Changes the rate of the limited link."""
         command("tc", "-n", self.hub, "class", "change", *class_of(self.shape, bps))
 
     def qdisc(self):
-        """What `tc` counts for the FIFO: backlog in bytes, drops and so on; None without one."""
+        """tc's statistics of the FIFO: backlog in bytes, drops and so on; None without a FIFO."""
         if not self.shape.rate_bps:
             return None
         done = subprocess.run(["tc", "-n", self.hub, "-s", "-j", "qdisc", "show", "dev", EGRESS],
@@ -109,47 +105,15 @@ class Star:
         return QueueSampler(self)
 
 
-def prefix(namespace):
-    """What puts a command into a namespace."""
-    return ("ip", "netns", "exec", namespace)
-
-
 @contextlib.contextmanager
 def star(shape):
-    check_needs()
     made = Star(shape, f"pacecar-{os.getpid()}")
-    try:
+    with namespaces.made(made.namespaces, ("ip", "tc")):
         build(made)
         yield made
-    finally:
-        with interrupts_ignored():
-            remove(made)
-
-
-def check_needs(programs=("ip", "tc")):
-    for program in programs:
-        if not shutil.which(program):
-            raise Unavailable(f"the program '{program}' is missing: install iproute2")
-    if os.geteuid() != 0:
-        raise Unavailable("this needs root, which makes the network namespaces: run it as root")
-
-
-def remove(made):
-    for namespace in made.namespaces:
-        # Its interfaces go with it. One that was never made is no matter.
-        subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
-
-
-def make_namespaces(made):
-    for namespace in made.namespaces:
-        command("ip", "netns", "add", namespace)
-        # Nothing but what is measured: no router solicitations, no detour of bridged packets.
-        command(*prefix(namespace), "sh", "-c", WITHOUT_IPV6)
-        command("ip", "-n", namespace, "link", "set", "lo", "up")
 
 
 def build(made):
-    make_namespaces(made)
     command("ip", "-n", made.hub, "link", "add", "bridge0", "type", "bridge")
     command("ip", "-n", made.hub, "link", "set", "bridge0", "mtu", str(made.shape.mtu_bytes), "up")
     for namespace, address, port in made.hosts:
@@ -176,14 +140,6 @@ def join(made, namespace, address, port):
     command("ip", "-n", namespace, "address", "add", f"{address}/24", "dev", INTERFACE)
 
 
-def pair(one, name, other, other_name, mtu_bytes):
-    mtu = ["mtu", str(mtu_bytes)]
-    command("ip", "link", "add", name, *mtu, "netns", one, "type", "veth", "peer", other_name, *mtu,
-            "netns", other)
-    command("ip", "-n", one, "link", "set", name, "up")
-    command("ip", "-n", other, "link", "set", other_name, "up")
-
-
 def limit(made):
     tc = ["tc", "-n", made.hub]
     command(*tc, "qdisc", "add", "dev", EGRESS, "root", "handle", "1:", "htb", "default", "10")
@@ -199,22 +155,14 @@ def class_of(shape, rate_bps):
             str(UNSEEN_OVERHEAD_BYTES)]
 
 
-def command(*argv):
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise Unavailable(f"'{' '.join(argv)}' failed ({done.stderr.strip()}): this needs the "
-                          "right to make network namespaces, and a kernel with veth, bridge and "
-                          "sch_htb")
-
-
 class Sampler:
-    """Looks at something again and again, in a thread, while something else runs."""
+    """A context that calls look() at an interval, in a thread."""
 
     def __init__(self, interval_s):
         self._interval_s = interval_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
-        self.samples = []  # (CLOCK_MONOTONIC seconds, what was seen) each
+        self.samples = []  # (CLOCK_MONOTONIC seconds, what look() returned) each
 
     def look(self):
         raise NotImplementedError
@@ -234,7 +182,7 @@ class Sampler:
 
 
 class QueueSampler(Sampler):
-    """Asks `tc` for the backlog in bytes; without a FIFO there are no samples."""
+    """Reads the backlog in bytes by `tc`; without a FIFO there are no samples."""
 
     def __init__(self, made):
         super().__init__(SAMPLE_INTERVAL_S)
@@ -258,12 +206,12 @@ class QueueSampler(Sampler):
 
 
 class ArrivalSampler(Sampler):
-    """What has come in at the receiving host so far, in bytes on the cable."""
+    """Bytes that the receiving host has received so far, as on the wire."""
 
     INTERVAL_S = 0.01
 
     def __init__(self, pid):
-        """Of the host that this process is in; it may end meanwhile."""
+        """`pid`: a process of the receiving host; it may end meanwhile."""
         super().__init__(self.INTERVAL_S)
         self._counters = open(f"/proc/{pid}/net/dev", encoding="ascii")
 

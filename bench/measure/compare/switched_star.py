@@ -1,8 +1,8 @@
 """The star of star.py with `pacecar switch` in its middle instead of a bridge and HTB.
 
-Every host has a cable of the same rate to the switch, but a host that sends alone has a faster one,
-so that the queue is not its own; the queue that counts is that of the receiver's port, which the
-switch writes down itself, in its own time.
+Every host has a link of the same rate to the switch. A host that sends alone has a faster one, so
+that the queue is in the switch. The measured queue is that of the receiver's port, from the
+switch's log.
 """
 
 import contextlib
@@ -14,9 +14,10 @@ import subprocess
 import tempfile
 import time
 
+import namespaces
 import star
 from exchange import ends_within
-from links import Unavailable, interrupts_ignored
+from namespaces import Unavailable
 
 START_LIMIT_S = 10
 SAMPLE = "1ms"
@@ -25,25 +26,20 @@ ALONE_FACTOR = 4
 
 @contextlib.contextmanager
 def switched_star(shape, program, ecn):
-    star.check_needs()
     made = star.Star(shape, f"pacecar-{os.getpid()}")
-    # In memory where there is such a folder: a busy disk would hold up the switch.
+    # In memory where possible: a busy disk would delay the switch.
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=memory) as folder, contextlib.ExitStack() as stack:
-        try:
-            build(made)
-            switch = Switch(made, program, ecn, pathlib.Path(folder))
-            stack.callback(switch.end)
-            switch.wait_until_up()
-            yield SwitchedStar(shape, made.mark, switch)
-        finally:
-            with interrupts_ignored():
-                stack.close()
-                star.remove(made)
+    with (tempfile.TemporaryDirectory(dir=memory) as folder,
+          namespaces.made(made.namespaces, ("ip", "tc")), contextlib.ExitStack() as stack):
+        build(made)
+        switch = Switch(made, program, ecn, pathlib.Path(folder))
+        stack.callback(switch.end)
+        switch.wait_until_up()
+        yield SwitchedStar(shape, made.mark, switch)
 
 
 class SwitchedStar(star.Star):
-    """A star whose queue is looked up in the switch's log."""
+    """A star whose queue is read from the switch's log."""
 
     knows_queue = True
 
@@ -56,7 +52,6 @@ class SwitchedStar(star.Star):
 
 
 def build(made):
-    star.make_namespaces(made)
     for namespace, address, port in made.hosts:
         star.join(made, namespace, address, port)
     star.join_plain(made)
@@ -68,7 +63,7 @@ def fast_cable(made, port):
 
 
 class Switch:
-    """The process, one for all rounds; each round reads its part of the log."""
+    """The switch's process, for all rounds; each round reads its part of the log."""
 
     def __init__(self, made, program, ecn, folder):
         self.log = folder / "queue.csv"
@@ -79,8 +74,9 @@ class Switch:
                   "--sample", SAMPLE, "--queue-log", str(self.log), "--quiet"]
         if ecn:
             flags += ["--ecn", ecn]
-        # Before what it joins: a switch that is late makes all hosts late.
-        command = ["nice", "-n", "-10", *star.prefix(made.hub), str(program), "switch", *flags]
+        # Above the hosts' priority: a late switch delays all of them.
+        command = ["nice", "-n", "-10", *namespaces.prefix(made.hub), str(program), "switch",
+                   *flags]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL,
                                          stdout=subprocess.DEVNULL, stderr=self._errors,
                                          start_new_session=True)
@@ -93,6 +89,7 @@ class Switch:
                 raise Unavailable(f"'pacecar switch' does not run: {self._errors.read().strip()}")
             time.sleep(0.01)
 
+    @namespaces.interrupts_ignored()
     def end(self):
         if not ends_within(self._process, 0):
             self._process.send_signal(signal.SIGINT)
@@ -109,7 +106,7 @@ class QueueSampler:
         self._log = switch.log
         self._begin = 0
         self.samples = []  # (CLOCK_MONOTONIC seconds, bytes)
-        self.drops = None  # what the senders send again says it
+        self.drops = None  # unknown; "retransmitted" shows them
 
     def __enter__(self):
         self._begin = self._log.stat().st_size
@@ -127,6 +124,6 @@ class QueueSampler:
     def _read(self):
         with self._log.open(encoding="ascii") as file:
             file.seek(self._begin)
-            lines = file.read().split("\n")[1:-1]  # the first and last may be cut
+            lines = file.read().split("\n")[1:-1]  # the first and last may be incomplete
         self.samples = [(float(at), int(size)) for at, port, size in csv.reader(lines)
                         if port == star.EGRESS]

@@ -22,11 +22,11 @@ from exchange import write_whole
 
 LIMIT_S = 20
 LOOK_S = 0.001
-MARGIN_S = 0.3  # senders go on for a while, so that none stops within the window
+MARGIN_S = 0.3  # how long senders continue after the window, so that none stops within it
 CHUNK_BYTES = 1 << 18
 OVERHEAD_BYTES = 38 + 20 + 20 + 12  # Ethernet, IPv4, TCP, its time stamps
-TOTAL_RETRANSMITTED = 100           # its place in struct tcp_info
-GO = b"g"                           # the receiver's word that senders may start
+TOTAL_RETRANSMITTED = 100           # offset of tcpi_total_retrans in struct tcp_info
+GO = b"g"                           # the receiver sends it to start the senders
 
 
 def main():
@@ -53,7 +53,7 @@ def wait_for(file):
     deadline = time.monotonic() + LIMIT_S
     while not file.exists():
         if time.monotonic() > deadline:
-            sys.exit(f"tcp_peer.py: {file} does not come")
+            sys.exit(f"tcp_peer.py: {file} was not written")
         time.sleep(LOOK_S)
     return file.read_text("ascii")
 
@@ -112,7 +112,7 @@ def send(options):
     stream.settimeout(LIMIT_S + options.seconds)
     stream.connect((star.RECEIVER, int(wait_for(options.handle_file))))
     if stream.recv(1) != GO:
-        sys.exit("tcp_peer.py: the receiver has gone")
+        sys.exit("tcp_peer.py: the receiver has ended")
     stop_s = time.monotonic() + options.warm_up + options.seconds + MARGIN_S
     data = bytes(CHUNK_BYTES)
     while time.monotonic() < stop_s:

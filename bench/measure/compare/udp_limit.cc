@@ -1,11 +1,12 @@
-// udp_limit: what UDP sockets on a path can do with no protocol above them. The figures of the UDP
-// packet I/O and of the transport are judged as shares of these.
+// udp_limit: measures what UDP sockets on a path can do without a protocol above them. The figures
+// of the UDP packet I/O and of the transport are compared with these.
 //
 //   udp_limit stream   --address 127.0.0.1      sends joined datagrams as fast as one thread can
 //   udp_limit pingpong --address 127.0.0.1      one datagram to and fro, both sides spinning
 //
-// Alone it forks its own server. Between two machines or name spaces: `--server` there, `--connect`
-// here, both with the server's address. Prints one line of JSON on the client.
+// Without further flags it forks its own server. Between two hosts or network namespaces:
+// `--server` on one, `--connect` on the other, both with the server's address. The client prints
+// one line of JSON.
 #include <netinet/udp.h>
 #include <poll.h>
 #include <sys/wait.h>
@@ -15,17 +16,21 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
+#include "bench/perf/clock.h"
+#include "bench/perf/must.h"
 #include "transport/io/sockaddr.h"
 #include "transport/io/udp/parse_address.h"
 
 namespace {
+
+using pacecar::give_up;
+
+constexpr int kFailed = 2;  // exit code
 
 constexpr uint8_t kHello = 'H';  // one-byte datagrams; the server answers them
 constexpr uint8_t kEnd = 'E';
@@ -54,21 +59,11 @@ struct Summary {
 };
 
 [[noreturn]] void die(const char* what) {
-  std::fprintf(stderr, "udp_limit: %s: %s\n", what, std::strerror(errno));
-  std::exit(2);
+  give_up(fmt::format("{}: {}", what, std::strerror(errno)), kFailed);
 }
 
-int64_t now_ns() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * 1'000'000'000 + t.tv_nsec;
-}
-
-int64_t cpu_ns() {
-  timespec t{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return t.tv_sec * 1'000'000'000 + t.tv_nsec;
-}
+int64_t now_ns() { return pacecar::perf::steady_now().ns(); }
+int64_t cpu_ns() { return pacecar::perf::process_cpu_time().ns(); }
 
 struct Endpoint {
   pacecar::SocketAddress raw;
@@ -79,10 +74,7 @@ Endpoint resolve(const Options& options) {
   const bool ipv6 = options.address.find(':') != std::string::npos;
   const std::string host = ipv6 ? "[" + options.address + "]" : options.address;
   const auto address = pacecar::parse_address(host + ":" + std::to_string(options.port));
-  if (!address) {
-    std::fprintf(stderr, "udp_limit: %s\n", address.error().message.c_str());
-    std::exit(2);
-  }
+  if (!address) give_up(address.error().message, kFailed);
   Endpoint end;
   end.length = pacecar::to_sockaddr(*address, end.raw);
   return end;
@@ -107,7 +99,7 @@ int open_socket(const Endpoint& end, bool server) {
   return fd;
 }
 
-// Sends one byte until something comes back; the answer, or nothing after ten seconds.
+// Sends one byte until an answer comes back; nullopt: none within ten seconds.
 template <typename Answer>
 std::optional<Answer> ask(int fd, uint8_t question) {
   for (int i = 0; i < kAnswerTries; ++i) {
@@ -122,7 +114,7 @@ std::optional<Answer> ask(int fd, uint8_t question) {
   return std::nullopt;
 }
 
-// The server's receive side: bursts of joined datagrams, left where the kernel puts them.
+// The server's receive side: receives bursts of joined datagrams, and does not copy them.
 class Receiver {
  public:
   explicit Receiver(int fd) : fd_(fd), memory_(kReceiveBuffers * kReceiveBytes) {
@@ -131,7 +123,7 @@ class Receiver {
     }
   }
 
-  // Blocks for at least one message unless `flags` say otherwise.
+  // The number of messages, each one datagram or several joined ones. `flags`: of recvmmsg.
   int receive(int flags) {
     for (size_t i = 0; i < kReceiveBuffers; ++i) {
       msghdr& message = messages_[i].msg_hdr;
@@ -149,7 +141,7 @@ class Receiver {
   size_t bytes(int i) const { return messages_[static_cast<size_t>(i)].msg_len; }
   uint8_t* data(int i) { return static_cast<uint8_t*>(iovecs_[static_cast<size_t>(i)].iov_base); }
 
-  // The one-byte datagram in message i, alone or as the last one joined; 0 if there is none.
+  // The one-byte datagram in message i, alone or joined as the last; 0 if there is none.
   uint8_t command(int i) {
     msghdr& message = messages_[static_cast<size_t>(i)].msg_hdr;
     size_t segment = bytes(i);
@@ -179,7 +171,7 @@ class Receiver {
       std::array<std::array<uint8_t, CMSG_SPACE(sizeof(int))>, kReceiveBuffers> controls_{};
 };
 
-// After the end, keeps answering for a moment: the client asks again when an answer was lost.
+// Answers for a while after the end: the client asks again when an answer was lost.
 void linger(Receiver& receiver, int fd, const Summary& summary) {
   pollfd ready{fd, POLLIN, 0};
   while (poll(&ready, 1, 4 * kAnswerWaitMs) > 0) {
@@ -190,7 +182,7 @@ void linger(Receiver& receiver, int fd, const Summary& summary) {
   }
 }
 
-int serve_stream(int fd) {
+void serve_stream(int fd) {
   Receiver receiver(fd);
   Summary summary;
   int64_t first = 0;
@@ -214,14 +206,13 @@ int serve_stream(int fd) {
         summary.wall_ns = last - first;
         summary.cpu_ns = cpu_ns() - cpu_start;
         receiver.reply(i, &summary, sizeof(summary));
-        linger(receiver, fd, summary);
-        return 0;
+        return linger(receiver, fd, summary);
       }
     }
   }
 }
 
-int serve_pingpong(int fd) {
+void serve_pingpong(int fd) {
   Receiver receiver(fd);
   for (;;) {
     const int count = receiver.receive(MSG_DONTWAIT);
@@ -229,8 +220,7 @@ int serve_pingpong(int fd) {
       if (receiver.command(i) == kEnd) {
         const Summary summary;
         receiver.reply(i, &summary, sizeof(summary));
-        linger(receiver, fd, summary);
-        return 0;
+        return linger(receiver, fd, summary);
       }
       receiver.reply(i, receiver.data(i), receiver.bytes(i));
     }
@@ -279,7 +269,9 @@ class JoinedMessage {
   msghdr message_{};
 };
 
-int run_stream(int fd, const Options& options) {
+void print(const nlohmann::ordered_json& result) { fmt::print("{}\n", result.dump()); }
+
+void run_stream(int fd, const Options& options) {
   JoinedMessage message(options);
   const int64_t cpu_start = cpu_ns();
   const int64_t start = now_ns();
@@ -296,22 +288,16 @@ int run_stream(int fd, const Options& options) {
   const double sent_gb = static_cast<double>(sent) * 1e-9;
   const double received_gb = static_cast<double>(summary->bytes) * 1e-9;
   const double wall_s = static_cast<double>(summary->wall_ns) * 1e-9;
-  std::printf(
-      "%s\n",
-      nlohmann::ordered_json{
-          {"mode", "stream"},
-          {"segment_bytes", options.segment},
-          {"segments", options.segments},
-          {"gbps", received_gb * 8 / wall_s},
-          {"lost_share", 1 - received_gb / sent_gb},
-          {"cpu_s_per_gb_sender", static_cast<double>(cpu) * 1e-9 / sent_gb},
-          {"cpu_s_per_gb_receiver", static_cast<double>(summary->cpu_ns) * 1e-9 / received_gb}}
-          .dump()
-          .c_str());
-  return 0;
+  print({{"mode", "stream"},
+         {"segment_bytes", options.segment},
+         {"segments", options.segments},
+         {"gbps", received_gb * 8 / wall_s},
+         {"lost_share", 1 - received_gb / sent_gb},
+         {"cpu_s_per_gb_sender", static_cast<double>(cpu) * 1e-9 / sent_gb},
+         {"cpu_s_per_gb_receiver", static_cast<double>(summary->cpu_ns) * 1e-9 / received_gb}});
 }
 
-int run_pingpong(int fd, const Options& options) {
+void run_pingpong(int fd, const Options& options) {
   constexpr int64_t kLostAfterNs = 1'000'000'000;
   std::vector<uint8_t> ball(options.size, 0x5A);
   std::vector<int64_t> rtts;
@@ -319,8 +305,8 @@ int run_pingpong(int fd, const Options& options) {
   uint64_t lost = 0;
   const int64_t end = now_ns() + static_cast<int64_t>(options.seconds * 1e9);
   // At least one round trip, if there is an answer at all.
-  const int64_t give_up = end + 30'000'000'000;
-  for (int64_t start = now_ns(); start < (rtts.empty() ? give_up : end); start = now_ns()) {
+  const int64_t limit = end + 30'000'000'000;
+  for (int64_t start = now_ns(); start < (rtts.empty() ? limit : end); start = now_ns()) {
     if (send(fd, ball.data(), ball.size(), MSG_DONTWAIT) < 0) die("send");
     int64_t rtt = 0;
     while (recv(fd, ball.data(), ball.size(), MSG_DONTWAIT) < 0 && rtt < kLostAfterNs) {
@@ -339,27 +325,24 @@ int run_pingpong(int fd, const Options& options) {
                rtts[static_cast<size_t>(q * static_cast<double>(rtts.size() - 1))]) *
            1e-3;
   };
-  std::printf("%s\n", nlohmann::ordered_json{{"mode", "pingpong"},
-                                             {"size_bytes", options.size},
-                                             {"round_trips", rtts.size()},
-                                             {"lost", lost},
-                                             {"rtt_us_min", quantile_us(0)},
-                                             {"rtt_us_median", quantile_us(0.5)},
-                                             {"rtt_us_p99", quantile_us(0.99)}}
-                          .dump()
-                          .c_str());
-  return 0;
+  print({{"mode", "pingpong"},
+         {"size_bytes", options.size},
+         {"round_trips", rtts.size()},
+         {"lost", lost},
+         {"rtt_us_min", quantile_us(0)},
+         {"rtt_us_median", quantile_us(0.5)},
+         {"rtt_us_p99", quantile_us(0.99)}});
 }
 
-int serve(const Options& options) {
+void serve(const Options& options) {
   const int fd = open_socket(resolve(options), true);
-  return options.mode == "stream" ? serve_stream(fd) : serve_pingpong(fd);
+  options.mode == "stream" ? serve_stream(fd) : serve_pingpong(fd);
 }
 
-int run_client(const Options& options) {
+void run_client(const Options& options) {
   const int fd = open_socket(resolve(options), false);
   if (!ask<uint8_t>(fd, kHello)) die("no server answers");
-  return options.mode == "stream" ? run_stream(fd, options) : run_pingpong(fd, options);
+  options.mode == "stream" ? run_stream(fd, options) : run_pingpong(fd, options);
 }
 
 }  // namespace
@@ -368,7 +351,7 @@ int main(int argc, char** argv) {
   Options options;
   bool server = false;
   bool client = false;
-  CLI::App app("What bare UDP sockets can do on a path");
+  CLI::App app("Measures what bare UDP sockets can do on a path.");
   app.add_option("mode", options.mode)->required()->check(CLI::IsMember({"stream", "pingpong"}));
   app.add_option("--address", options.address, "the server's IP address")->required();
   app.option_defaults()->always_capture_default();
@@ -380,21 +363,22 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds)->check(CLI::Range(0.001, 3600.0));
   app.add_option("--size", options.size, "bytes of a pingpong datagram")
       ->check(CLI::Range(2, 65000));
-  auto* server_flag = app.add_flag("--server", server, "be the server, until one client is done");
+  auto* server_flag = app.add_flag("--server", server, "be the server of one client");
   app.add_flag("--connect", client, "be the client of a server elsewhere")->excludes(server_flag);
   CLI11_PARSE(app, argc, argv);
   if (options.segment * options.segments > 65000) {
-    std::fprintf(stderr,
-                 "udp_limit: %zu x %zu B exceed the 65,000 B of one call: lower --segments\n",
-                 options.segments, options.segment);
-    return 2;
+    give_up(fmt::format("{} x {} B exceed the 65,000 B of one call: lower --segments",
+                        options.segments, options.segment),
+            kFailed);
   }
-  if (server) return serve(options);
-  if (client) return run_client(options);
-  const pid_t child = fork();
+  const bool alone = !server && !client;
+  const pid_t child = alone ? fork() : 0;
   if (child < 0) die("fork");
-  if (child == 0) return serve(options);
-  const int status = run_client(options);
-  waitpid(child, nullptr, 0);
-  return status;
+  if (server || (alone && child == 0)) {
+    serve(options);
+    return 0;
+  }
+  run_client(options);
+  if (alone) waitpid(child, nullptr, 0);
+  return 0;
 }

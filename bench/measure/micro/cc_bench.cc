@@ -1,4 +1,4 @@
-// Cost of the congestion controls per call, and of the allocator with many senders.
+// Benchmarks of the congestion controls, per call, and of the allocators with many senders.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -130,7 +130,7 @@ class BusyReceiver {
   size_t grants_ = 0;
 };
 
-// The demand of one of 4096 active senders changes; at any time half of them can use little.
+// The demand of one of 4096 active senders changes; half of them can use only a little.
 void pace_demand(benchmark::State& state) {
   BusyReceiver busy(kFlows);
   uint32_t i = 0;
@@ -171,7 +171,7 @@ void pace_activation(benchmark::State& state) {
 }
 BENCHMARK(pace_activation);
 
-// One of a sender's flows is granted another rate, and the affected flows are visited.
+// One flow of a sender is granted another rate, and the sender visits the affected flows.
 void link_share(benchmark::State& state) {
   const auto flows = static_cast<uint32_t>(state.range(0));
   LinkShare share({.line_rate = Rate::from_gbps(400)}, flows, 1.0 / 64);

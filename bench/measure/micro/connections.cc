@@ -1,7 +1,7 @@
-// Many connections of one process: how fast they are made, what each takes of memory when it idles
-// after a message, what they cost those that work meanwhile, and whether all is given back. One
-// context sends to several others over an interface; all are in this process, so that what is told
-// of a connection is that of its two ends. Prints one line of JSON.
+// Measures many connections of one process: how fast they are made, the memory of each when it
+// idles after a message, how much they slow down a busy one, and whether all memory is released.
+// One context sends to several others over an interface. All are in this process, so that the
+// figures of a connection are those of both ends. Prints one line of JSON.
 #include <fmt/core.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ using pacecar::Memory;
 using pacecar::must;
 
 double resident_kib() {
-  malloc_trim(0);  // what is free is not the connections'
+  malloc_trim(0);  // free memory does not count
   std::FILE* file = std::fopen("/proc/self/statm", "r");
   unsigned long pages = 0;
   if (file == nullptr || std::fscanf(file, "%*u %lu", &pages) != 1) std::exit(1);
@@ -64,17 +64,17 @@ class World {
     for (size_t i = 0; i < peers; ++i) to_.emplace_back(options);
   }
 
-  // Joins until there are so many, in turns with all peers, one after the other.
+  // Connects until there are so many connections, with each peer in turn.
   void connect(size_t count) {
     while (pairs_.size() < count) join();
   }
 
-  // One message over each from `begin` on.
+  // One message over each connection from `begin` on.
   void send_each(size_t begin) {
     for (size_t i = begin; i < pairs_.size(); ++i) round(i);
   }
 
-  // A message over this one, there.
+  // One message over this connection.
   void round(size_t index) {
     Process& to = peer(index);
     const pacecar::ReceiveBuffer buffer{to.bytes.data(), to.bytes.size(), 0, to.memory};
@@ -89,7 +89,7 @@ class World {
     }
   }
 
-  // All but the first so many.
+  // Closes all but the first `kept` connections.
   void close(size_t kept) { pairs_.resize(kept); }
 
  private:
@@ -120,8 +120,8 @@ int main(int argc, char** argv) {
   std::string nic = "soft:udp:lo";
   CLI::App app{"Makes, uses and closes many connections of one process."};
   app.add_option("--connections", connections, "How many")->check(CLI::Range(2, 65'536));
-  app.add_option("--peers", peers, "Between how many pairs of NICs")->check(CLI::Range(1, 1024));
-  app.add_option("--rounds", rounds, "Messages in turn, to see what the others cost");
+  app.add_option("--peers", peers, "Receiving contexts")->check(CLI::Range(1, 1024));
+  app.add_option("--rounds", rounds, "Messages timed alone and among the others");
   app.add_option("--nic", nic, "NIC to use, as in PACECAR_NICS");
   CLI11_PARSE(app, argc, argv);
 
@@ -141,13 +141,13 @@ int main(int argc, char** argv) {
   const double made_kib = resident_kib();
   world.send_each(1);
   const double used_kib = resident_kib();
-  usleep(1000 * 1000);  // until all their control writes are done: they idle
+  usleep(1000 * 1000);  // until all control writes are acknowledged and the connections idle
   const double among_us = rounds_us();
   const double close_s = seconds_of([&] { world.close(1); });
   const double closed_kib = resident_kib();
   usleep(1000 * 3000);
   const double settled_kib = resident_kib();
-  // Once more: what stays behind is not a leak unless it grows.
+  // Once more: memory that remains is a leak only if it grows.
   const double again_s = seconds_of([&] { world.connect(connections); });
   world.send_each(1);
   world.close(1);

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Counts the instructions that one packet of 4 KiB takes, for both sides together, but for copies.
+"""Counts the instructions per packet of 4 KiB, of both ends together, copies apart.
 
     instruction_counts.py BUILD/bench/measure/micro/packet_cost [--most N]
     instruction_counts.py BUILD/bench/measure/micro/udp_datagram_cost \
         --counted '*receive_data*' --of datagram
 
-Runs the program under callgrind with two numbers of packets, and counts while they are moved: what
-starting takes depends on when threads get to run, and the difference is free of what the first
-packets take. So it is the same on every machine with the same compiler. Exit codes: 0, 1 when it is
-more than --most or the program fails, 2 for bad arguments, 77 where there is no valgrind.
+Runs the program under callgrind with two numbers of packets, and counts only while packets are
+moved. The difference of the two runs excludes the start and the first packets, so that the result
+is the same on every machine with the same compiler. Exit codes: 0, 1 when it is more than --most or
+the program fails, 2 for bad arguments, 77 without valgrind.
 """
 
 import argparse
@@ -22,19 +22,19 @@ import typing
 
 FEW = 4_096
 MANY = 20_480
-# Functions that copy; what small headers take is in it, too.
+# Functions that copy, small headers included.
 COPIES = re.compile(r"^ *([\d,]+) .*:\S*(?:memcpy|memmove|copy_by_avx2|ordered_copy)", re.MULTILINE)
 
 
 class Count(typing.NamedTuple):
-    """Of a whole run."""
+    """Instructions of a whole run."""
 
     instructions: int
-    copies: int  # of these
+    copies: int  # those of them in COPIES
 
 
 def count(program: pathlib.Path, counted_function: str, packets: int) -> Count:
-    """What the program executes to move so many packets."""
+    """Counts while the program moves so many packets."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out"]
         command += ["--collect-atstart=no", f"--toggle-collect={counted_function}"]
@@ -51,10 +51,10 @@ def count(program: pathlib.Path, counted_function: str, packets: int) -> Count:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program", type=pathlib.Path, help="packet_cost")
-    parser.add_argument("--most", type=float, help="instructions per packet that are still good")
+    parser.add_argument("--most", type=float, help="the most instructions per packet that pass")
     parser.add_argument("--counted", default="pacecar::NicPair::move*", metavar="FUNCTION",
-                        help="what is counted; default: all that moves packets (nic_pair.h)")
-    parser.add_argument("--of", default="packet", help="what the program moves, for people")
+                        help="the function that is counted; default: NicPair::move (nic_pair.h)")
+    parser.add_argument("--of", default="packet", help="what the program moves, for the output")
     arguments = parser.parse_args()
     if shutil.which("valgrind") is None:
         print("no valgrind: install it to count instructions", file=sys.stderr)

@@ -1,4 +1,4 @@
-// Two software NICs in one process, and what joins them.
+// Two software NICs in one process, and the wire between them. One thread; time is virtual.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +19,13 @@ class Wire {
 
   virtual ~Wire() = default;
   virtual const Address& address(size_t side) const = 0;
-  // Brings packets of side `from` to the other; returns how many of those, or of earlier ones, have
-  // arrived there. They stay until the next call.
+  // Carries packets of side `from` to the other side. Returns how many packets, of these or earlier
+  // ones, have arrived; they are valid until the next call.
   virtual size_t carry(size_t from, std::span<const TxPacket> packets,
                        std::span<RxPacket, kBurst> arrived, Instant now) = 0;
 };
 
-// In memory. Payloads get to the other side as the kernel or a device would bring them, or as
-// lengths only.
+// A wire in memory. It copies payloads, as the kernel or a device does, or carries their lengths.
 class MemoryWire final : public Wire {
  public:
   enum class Payload : uint8_t { kCopied, kElided };
@@ -64,6 +63,12 @@ class MemoryWire final : public Wire {
   std::vector<uint8_t> datagrams_;
 };
 
+inline RandomSource random_source(Prng& prng) {
+  return {
+      [](void* source) { return static_cast<uint32_t>(static_cast<Prng*>(source)->next_u64()); },
+      &prng};
+}
+
 class NicPair {
  public:
   NicPair(Bytes mtu, Bytes write_bytes, Wire& wire, Security security = Security::kOff)
@@ -77,7 +82,7 @@ class NicPair {
                                                             .queue_pairs = 4,
                                                             .full_checksum = false,
                                                             .security = security},
-                                              RandomSource{next_random, &random_}, now_);
+                                              random_source(random_), now_);
       ends_[side] = nics_[side]->create_queue_pair({.work_requests = 256}).value();
       regions_[side] =
           nics_[side]
@@ -92,8 +97,8 @@ class NicPair {
     }
   }
 
-  // Moves `count` writes, each `write_bytes`; returns the packets that took. Under its own name, by
-  // which instruction_counts.py finds it.
+  // Moves `count` writes of `write_bytes` each; returns the number of data packets. Not inlined:
+  // instruction_counts.py counts this function by its name.
   [[gnu::noinline]] uint64_t move(size_t count) {
     const uint64_t before = nics_[0]->counters().data_packets_sent;
     const WorkRequest write{.local = memory_[0].data(),
@@ -120,9 +125,6 @@ class NicPair {
   }
 
  private:
-  static uint32_t next_random(void* prng) {
-    return static_cast<uint32_t>(static_cast<Prng*>(prng)->next_u64());
-  }
   void hand_over(size_t from) {
     const size_t count = nics_[from]->poll_transmit(now_, packets_);
     const size_t arrived = wire_.carry(from, std::span(packets_).first(count), received_, now_);
@@ -140,15 +142,14 @@ class NicPair {
   std::array<RxPacket, Wire::kBurst> received_;
 };
 
-// The one argument of the programs for instruction_counts.py; 0 where it is missing or none.
+// The argument of the programs for instruction_counts.py; 0, with a message, if it is no number.
 inline uint64_t packets_to_move(int argc, char** argv) {
   const uint64_t packets = argc == 2 ? std::strtoull(argv[1], nullptr, 10) : 0;
   if (packets == 0) std::fprintf(stderr, "usage: %s PACKETS\n", argv[0]);
   return packets;
 }
 
-// What they do: moves at least so many packets, by writes of 1
-// MiB.
+// Moves at least so many packets, by writes of 1 MiB.
 inline constexpr Bytes kCostMtu = 4096;
 inline bool move_packets(uint64_t packets, Wire& wire) {
   constexpr Bytes kWriteBytes = 1 << 20;

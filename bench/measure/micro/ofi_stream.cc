@@ -1,5 +1,5 @@
-// ofi_stream: what a libfabric provider can do with no protocol above it. The figures of Pacecar's
-// NIC over that provider are judged as shares of these.
+// ofi_stream: measures what a libfabric provider can do without a protocol above it. The figures of
+// Pacecar's NIC over that provider are compared with these.
 //
 //   ofi_stream --provider tcp --size 1M --in-flight 8    Gb/s of a stream of writes with CQ data
 //   ofi_stream --provider tcp --ping                     half a round trip of 8 injected bytes
@@ -16,7 +16,6 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -24,6 +23,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -40,7 +40,7 @@ namespace {
 constexpr size_t kAddressBytes = 128;
 constexpr size_t kPollEntries = 16;
 constexpr size_t kPageBytes = 4096;
-constexpr unsigned kSetUpSeconds = 30;  // of connecting and of ending; then it is given up
+constexpr unsigned kSetUpSeconds = 30;  // limit of connecting and ending
 constexpr uint64_t kEndOfPing = ~uint64_t{0};
 
 struct Settings {
@@ -64,11 +64,7 @@ ssize_t must(const char* what, ssize_t result) {
   return result;
 }
 
-int64_t now_ns() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * 1'000'000'000 + t.tv_nsec;
-}
+int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 struct Close {
   void operator()(fi_info* info) const { fi_freeinfo(info); }
@@ -80,7 +76,7 @@ struct Close {
 template <typename Object>
 using Owned = std::unique_ptr<Object, Close>;
 
-// An endpoint's address and memory key, for the other side.
+// The address and the memory key of an endpoint, for its peer.
 struct Card {
   std::array<uint8_t, kAddressBytes> address{};
   uint64_t base = 0;
@@ -109,10 +105,10 @@ Owned<fi_info> find_provider(const Settings& settings) {
   return Owned<fi_info>(found);
 }
 
-// One endpoint with one completion queue and one registered piece of memory.
+// One endpoint with one completion queue and one memory region.
 class Nic {
  public:
-  // The result of a poll: own completed writes, and the peer's writes with notification.
+  // The result of a poll: completed own writes, and the peer's writes with CQ data.
   struct Completions {
     uint64_t sent = 0;
     uint64_t received = 0;
@@ -161,8 +157,8 @@ class Nic {
     }
   }
 
-  // Writes own memory to the same place at the peer, which gets a completion with `data`. False
-  // when the provider wants its completions to be polled first.
+  // Writes to the same offset in the peer's memory; the peer gets a completion with `data`. False:
+  // poll completions first.
   bool write(size_t offset, size_t size, uint64_t data) {
     const ssize_t result =
         fi_writedata(endpoint_.get(), memory_.get() + offset, size, fi_mr_desc(region_.get()), data,
@@ -170,7 +166,7 @@ class Nic {
     return result != -FI_EAGAIN && must("fi_writedata", result) == 0;
   }
 
-  // A word to the start of the peer's memory, without a completion.
+  // Writes 8 bytes to the start of the peer's memory, without a completion.
   void inject(uint64_t word) {
     for (;;) {
       const ssize_t result = fi_inject_write(endpoint_.get(), &word, sizeof word, peer_address_,
@@ -236,7 +232,7 @@ class Nic {
   Owned<fid_av> addresses_;
   Owned<fid_mr> region_;
   Owned<fid_ep> endpoint_;
-  std::array<fi_context2, kContexts> contexts_;  // some providers keep their own things there
+  std::array<fi_context2, kContexts> contexts_;  // some providers need them
   Card peer_;
   fi_addr_t peer_address_ = FI_ADDR_UNSPEC;
 };
@@ -277,7 +273,7 @@ void receive_stream(Nic& nic, int peer) {
       if (first == 0) first = last;
       writes += arrived;
     } else {
-      // The number of all writes comes when they are complete at the sender.
+      // The sender sends the number of its writes when they have completed.
       if (recv(peer, &expected, sizeof expected, MSG_DONTWAIT) == 0) return;
     }
   }
@@ -306,7 +302,7 @@ void send_stream(Nic& nic, int peer, const Settings& settings) {
       nic.provider(), settings.size, settings.in_flight, gbps);
 }
 
-// Waits until the first word of the memory differs from `last`.
+// Waits until the first 8 bytes of the memory differ from `last`.
 uint64_t next_word(Nic& nic, uint64_t last) {
   const std::atomic_ref<uint64_t> word(*reinterpret_cast<uint64_t*>(nic.memory()));
   for (;;) {
@@ -332,7 +328,7 @@ void send_pings(Nic& nic, int peer, const Settings& settings) {
     const int64_t start = now_ns();
     nic.inject(next);
     word = next_word(nic, word);
-    if (word != next) give_up("a ping was answered by another number than its own");
+    if (word != next) give_up("the answer to a ping has another number");
     return static_cast<uint64_t>(now_ns() - start) / 2;
   };
   turn(1);  // connects
@@ -367,7 +363,7 @@ void run(const Settings& settings, int peer, bool sends) {
   nic.connect(ask<Card>(peer, nic));
   if (sends) {
     settings.ping ? send_pings(nic, peer, settings) : send_stream(nic, peer, settings);
-    send_value(peer, true);  // the receiver's endpoint stays until here
+    send_value(peer, true);  // now the receiver may close its endpoint
   } else {
     settings.ping ? answer_pings(nic, peer) : receive_stream(nic, peer);
     ask<bool>(peer, nic);
@@ -398,7 +394,7 @@ int measure(const Settings& settings) {
 
 int main(int argc, char** argv) {
   pacecar::Settings settings;
-  CLI::App app("What a libfabric provider moves with no protocol above it.");
+  CLI::App app("Measures what a libfabric provider can do without a protocol above it.");
   app.add_option("--provider", settings.provider, "tcp, shm, udp;ofi_rxd, verbs;ofi_rxm");
   app.add_option("--address", settings.address, "of both ends; shm has none");
   app.add_option("--size", settings.size, "of a write, such as 64K")

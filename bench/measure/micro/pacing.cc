@@ -1,21 +1,23 @@
-// pacing: how evenly the packets of a paced flow leave and arrive. The real stack at a fixed rate
-// (engine, messages, software NIC, DPDK's net_memif) in two processes, one core each; each notes
-// when its packet I/O has taken or handed out every data packet. Packets of one poll have one time.
+// pacing: measures how evenly the packets of a paced flow leave and arrive. The whole stack
+// (engine, messages, software NIC, DPDK's net_memif) runs at a fixed rate in two processes, one
+// core each. Each process records when its packet I/O has sent or received every data packet.
+// Packets of one poll have the same time.
 //
-// A packet's gap is right when it is the wire bytes of the packet before it (with headers, and
-// Ethernet's preamble, FCS and gap) at the rate; its error is how far it is from that. Both
-// processes run at real-time priority where they may, and for less than a second at a time: the
-// kernel takes 50 ms of each second from those that run all the time.
+// The ideal gap is the time of the packet before it at the rate, with headers and Ethernet's
+// preamble, FCS and gap; the error is the difference from it. Both processes run at real-time
+// priority, for less than a second at a time: the kernel takes 50 ms of each second from real-time
+// processes.
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <array>
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 #include <vector>
 
 #include "bench/perf/must.h"
@@ -40,17 +42,14 @@ constexpr std::array<NicIdentity, 2> kIdentities = {NicIdentity{1}, NicIdentity{
 
 constexpr int kCannotRunHere = 77;
 
-void sleep_for(Duration time) {
-  const timespec span{time.ns() / 1'000'000'000, time.ns() % 1'000'000'000};
-  nanosleep(&span, nullptr);
-}
+void sleep_for(Duration time) { std::this_thread::sleep_for(std::chrono::nanoseconds(time.ns())); }
 
 struct Passing {
   Instant time;
   Bytes wire_bytes = 0;
 };
 
-// Notes the data packets that pass.
+// Records the data packets that pass.
 class Witness final : public PacketIoDecorator {
  public:
   Witness(std::unique_ptr<PacketIo> inner, std::vector<Passing>& seen)
@@ -139,7 +138,7 @@ std::vector<uint8_t> read_some(int fd) {
   return bytes;
 }
 
-// One end: the sender connects, and keeps messages under way; the receiver keeps buffers posted.
+// One end. The sender connects and keeps messages in flight; the receiver keeps buffers posted.
 class End {
  public:
   End(bool sends, const Settings& settings, Rate rate, const std::string& socket, int peer)
@@ -175,7 +174,7 @@ class End {
 
   Figures run(double seconds) {
     const Instant end = clock_now() + Duration::from_ns(static_cast<int64_t>(seconds * 1e9));
-    // Until two packets have come after the warm-up, if they come at all.
+    // At least until two packets have passed after the warm-up, but at most kPatience longer.
     const auto measured = [&] {
       return seen_.size() > 2 && seen_[seen_.size() - 2].time - seen_.front().time >= kWarmUp;
     };
@@ -266,7 +265,7 @@ void print(const char* where, Rate rate, const Figures& figures) {
   fmt::print(" {:>8}\n", figures.most_at_once);
 }
 
-// One end in a process of its own; the descriptor from which its figures can be read.
+// Forks one end; returns the descriptor from which its figures can be read.
 int start(bool sends, const Settings& settings, Rate rate, const std::string& socket,
           const std::array<int, 2>& peers) {
   int figures_pipe[2];
@@ -317,9 +316,10 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::Range(1., 400.));
   app.add_option("--seconds", settings.seconds, "of each rate")->check(CLI::Range(0.1, 0.8));
-  app.add_option("--mtu", settings.mtu, "payload of a packet")->check(CLI::Range(1088, 8192));
+  app.add_option("--mtu", settings.mtu, "bytes of payload of a packet")
+      ->check(CLI::Range(1088, 8192));
   app.add_option("--cores", settings.cores, "of receiver and sender")->delimiter(',');
-  app.add_flag("!--no-real-time", settings.real_time, "ordinary priority");
+  app.add_flag("!--no-real-time", settings.real_time, "run at normal priority");
   CLI11_PARSE(app, argc, argv);
   fmt::print(
       "Gb/s           packets rate error   gap error in us: p50, p90, p99, p99.9, most; at once\n");

@@ -1,5 +1,5 @@
 // packet_cost PACKETS: moves so many packets of 4 KiB between two software NICs joined in memory,
-// payloads as lengths only. For instruction_counts.py, which counts what each takes.
+// payloads as lengths only. For instruction_counts.py, which counts instructions per packet.
 #include "bench/measure/micro/nic_pair.h"
 
 int main(int argc, char** argv) {

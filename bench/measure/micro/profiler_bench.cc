@@ -1,4 +1,4 @@
-// The cost of the profiler's record in NCCL's threads: one message, and the operation around it.
+// Benchmarks of the profiler's recorder in NCCL's threads: one message, and one operation.
 #include <benchmark/benchmark.h>
 
 #include "net_plugin/profiler/recorder.h"

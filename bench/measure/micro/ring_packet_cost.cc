@@ -1,5 +1,5 @@
-// ring_packet_cost PACKETS: as packet_cost, over two DPDK devices joined by rings (net_ring), with
-// all that a device takes: frames, buffers, and the copies of payloads.
+// ring_packet_cost PACKETS: as packet_cost, but over two DPDK devices joined by rings (net_ring),
+// with the devices' frames, buffers and copies of payloads.
 #include <fmt/format.h>
 #include <rte_eth_ring.h>
 #include <rte_ring.h>

@@ -1,5 +1,5 @@
-// The cost of sharing a link: due() at each poll, and claim() after a change, beside so many other
-// processes.
+// Benchmarks of sharing a link among so many processes: due() at each poll, and claim() after a
+// change.
 #include <benchmark/benchmark.h>
 
 #include <memory>

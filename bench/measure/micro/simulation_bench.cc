@@ -1,7 +1,7 @@
-// simulation_bench [HOSTS...]: how fast whole runs go: the production stack at every host of a
-// leaf-spine network at 400G, each host sending to one other. Prints events and packets per second
-// of one core, set-up aside, and the memory that is resident at most. Every size runs in a process
-// of its own. Without arguments: 128 to 8,192 hosts.
+// simulation_bench [HOSTS...]: measures the speed of whole simulations: the production stack at
+// every host of a leaf-spine network at 400G, each host sending to one other. Prints events and
+// packets per second of one core, without the set-up, and the maximum of resident memory. Each size
+// runs in a new process. Without arguments: 128 to 8,192 hosts.
 #include <fmt/core.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -38,7 +38,7 @@ sample_interval = 0
   return run_experiment(spec);
 }
 
-// Of this process; with the hash, two builds can be compared.
+// In this process. The trace hash shows whether two builds simulate the same.
 bool measure(const std::string& size) {
   const auto run = run_permutation(static_cast<uint32_t>(std::strtoul(size.c_str(), nullptr, 10)));
   if (!run) {

@@ -1,5 +1,5 @@
-// Costs of the software NIC: its windows alone, and a pair of NICs joined in memory, so that one
-// item is what one packet costs both sides together, acknowledgements included.
+// Benchmarks of the software NIC: its windows alone, and a pair of NICs joined in memory. There one
+// item is one packet on both sides, with its acknowledgements.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -43,7 +43,7 @@ void receive_window_in_order(benchmark::State& state) {
 }
 BENCHMARK(receive_window_in_order);
 
-// Packets of several paths: each block of 64 comes in a random order.
+// Packets of several paths: each block of 64 arrives in random order.
 void receive_window_shuffled(benchmark::State& state) {
   std::array<uint64_t, 64> order{};
   Prng prng(1);
@@ -63,7 +63,7 @@ void receive_window_shuffled(benchmark::State& state) {
 }
 BENCHMARK(receive_window_shuffled);
 
-// Both ends of a NIC in memory: what is left of a packet's way without a network.
+// A packet through both NICs, without a network.
 void pair_write(benchmark::State& state) {
   const auto bytes = static_cast<Bytes>(state.range(0));
   const auto mtu = static_cast<Bytes>(state.range(1));

@@ -1,4 +1,4 @@
-// The tuner's cost per call of NCCL, and at a communicator's init.
+// Benchmarks of the tuner: a call by NCCL, and the init of a communicator.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -16,7 +16,7 @@ std::vector<PossibleCluster> clusters(size_t hosts, size_t gpus) {
                        .ranks_per_nvlink_domain = {}});
 }
 
-// All that getCollInfo does where the tuner is on.
+// What getCollInfo does when the tuner is on.
 void choose(benchmark::State& state) {
   Tuners tuners;
   const void* const context = tuners.open(std::make_shared<Tuning>(Tuner(clusters(2, 1)), false));

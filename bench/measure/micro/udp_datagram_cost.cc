@@ -1,7 +1,6 @@
 // udp_datagram_cost DATAGRAMS: moves so many joined datagrams of 56 KiB between two software NICs
-// over UDP sockets. For instruction_counts.py, which counts what receiving each takes: kernel and
-// copies by it apart.
-
+// over UDP sockets. For instruction_counts.py, which counts the instructions in user space that
+// receiving a datagram takes.
 #include "bench/measure/micro/nic_pair.h"
 #include "transport/engine/soft_port.h"
 #include "transport/io/udp/udp_io.h"
@@ -12,10 +11,6 @@ namespace {
 constexpr Bytes kMtu = 8192;
 constexpr Bytes kPacketsPerDatagram = 7;
 constexpr Bytes kWriteBytes = 8 * kPacketsPerDatagram * kMtu;
-
-uint32_t next_random(void* prng) {
-  return static_cast<uint32_t>(static_cast<Prng*>(prng)->next_u64());
-}
 
 struct End {
   explicit End(Prng& random)
@@ -29,7 +24,7 @@ struct End {
                           .full_checksum = false,
                           .security = Security::kAuth,
                           .in_place_bytes = 128 * 1024},
-            {next_random, &random}, Instant::from_ns(1'000'000)),
+            random_source(random), Instant::from_ns(1'000'000)),
         port(*io, nic),
         memory(kWriteBytes),
         region(nic.register_memory(memory.data(), memory.size(), Access::kRemoteWrite).value()),
@@ -46,10 +41,10 @@ struct End {
   QueuePairId queue_pair;
 };
 
-// What is counted.
+// instruction_counts.py counts this function.
 [[gnu::noinline]] size_t receive_data(NicPort& port, Instant now) { return port.receive(now); }
 
-// Returns how many datagrams came.
+// Returns the number of received datagrams.
 uint64_t move(End& from, End& to, uint64_t datagrams) {
   const WorkRequest write{.local = from.memory.data(),
                           .remote = to.region.remote_address,

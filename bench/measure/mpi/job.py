@@ -1,4 +1,4 @@
-"""One MPI job, by Open MPI: its ranks on this host, or in a network namespace each."""
+"""One job of Open MPI: its ranks on this host, or each in a network namespace."""
 
 import contextlib
 import dataclasses
@@ -7,10 +7,11 @@ import pathlib
 import shlex
 import tempfile
 
+import namespaces
 from exchange import Failed, Process
 
 LIMIT_S = 240
-# How messages go; collectives are Open MPI's own in each.
+# The transport of each arm; the collectives are Open MPI's own.
 ARMS = {
     "tcp": ["--mca", "pml", "ob1", "--mca", "btl", "self,tcp"],
     "ofi-tcp": ["--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include",
@@ -22,26 +23,20 @@ ARMS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Host:
-    """Where one rank runs."""
-    address: str
-    namespace: str
-
-
-@dataclasses.dataclass(frozen=True)
 class Place:
-    hosts: tuple  # of Host; none: all ranks on this host
     interface: str
+    # Of each rank, by its address; empty: all ranks run on this host.
+    namespaces: dict = dataclasses.field(default_factory=dict)
 
 
 def place_of(hosts):
-    """Of bridged.Hosts, whose every host gets a rank."""
-    return Place(tuple(Host(hosts.address(number), namespace)
-                       for number, namespace in enumerate(hosts.members)), hosts.interface)
+    """The place of bridged.Hosts, a rank on each."""
+    return Place(hosts.interface, {hosts.address(number): namespace
+                                   for number, namespace in enumerate(hosts.members)})
 
 
 def run(place, ranks, arm, provider, program, environment=None):
-    """What the job writes to its standard output. Raises Failed."""
+    """Returns the job's standard output. Raises Failed."""
     with started(place, ranks, arm, provider, program, environment) as process:
         if not process.ends_well(LIMIT_S):
             raise Failed(process.complaint())
@@ -53,7 +48,7 @@ def started(place, ranks, arm, provider, program, environment=None):
     environment = {**os.environ, "FI_PROVIDER_PATH": str(provider),
                    "PACECAR_NICS": f"soft:udp:{place.interface}", **(environment or {})}
     passed = [name for name in environment if name.startswith(("FI_", "PACECAR_"))]
-    # All ranks are on one host in truth: Open MPI may spin only while each has a processor.
+    # All ranks share this host: Open MPI may spin only if each rank has a processor.
     idle = int(ranks > len(os.sched_getaffinity(0)))
     with tempfile.TemporaryDirectory() as folder:
         command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", ranks,
@@ -62,22 +57,22 @@ def started(place, ranks, arm, provider, program, environment=None):
                    "--mca", "mpi_yield_when_idle", idle, "--bind-to", "none", *ARMS[arm],
                    *(word for name in passed for word in ("-x", name))]
         prefix = ()
-        if place.hosts:
-            command += ["--host", ",".join(host.address for host in place.hosts[:ranks]),
-                        "--mca", "plm_rsh_agent", agent(pathlib.Path(folder), place.hosts)]
-            prefix = ("ip", "netns", "exec", place.hosts[0].namespace)
+        if place.namespaces:
+            command += ["--host", ",".join(list(place.namespaces)[:ranks]),
+                        "--mca", "plm_rsh_agent", agent(pathlib.Path(folder), place.namespaces)]
+            prefix = namespaces.prefix(next(iter(place.namespaces.values())))
         with Process(prefix, [*command, *program], environment) as process:
             yield process
 
 
-def agent(folder, hosts):
-    """A program that is called as ssh is, with an address and a command for that host.
+def agent(folder, namespace_of):
+    """A program in place of ssh, called with an address and a command for that host.
 
-    Each has temporary files of its own: Open MPI's daemons fall over those of others on one host.
+    Each host has its own TMPDIR: Open MPI's daemons on one host do not share temporary files.
     """
     script = folder / "into-namespace"
-    cases = "".join(f"{host.address}) namespace={shlex.quote(host.namespace)} ;;\n"
-                    for host in hosts)
+    cases = "".join(f"{address}) namespace={shlex.quote(namespace)} ;;\n"
+                    for address, namespace in namespace_of.items())
     script.write_text(f'#!/bin/sh\nhost=$1\nshift\ncase $host in\n{cases}'
                       '*) echo "no host $host" >&2; exit 1 ;;\nesac\n'
                       f'export TMPDIR={shlex.quote(str(folder))}/$host\n'

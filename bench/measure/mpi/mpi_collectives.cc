@@ -2,8 +2,8 @@
 //
 //   mpi_collectives [--sizes LEAST:MOST:FACTOR] [--iterations N] [--only OP,OP] [--one-sided]
 //
-// Bytes are a rank's own: of what it gives to a reduction, a broadcast or an all-gather, and for
-// all others in an all-to-all. Exit codes: 0 right, 1 a wrong result, 2 wrong usage.
+// Sizes are bytes of one rank: its input of a reduction, a broadcast or an all-gather, and its data
+// for all ranks in an all-to-all. Exit codes: 0 right, 1 a wrong result, 2 wrong usage.
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -18,7 +18,7 @@
 
 namespace {
 
-// What rank `from` has at place `at` in operation number `turn`; small, so that sums are exact.
+// Element `at` of rank `from` in operation number `turn`; small, so that sums are exact.
 int64_t value(int from, size_t at, uint64_t turn) {
   return static_cast<int64_t>((static_cast<uint64_t>(from) * 7919 + at * 31 + turn) % 4096);
 }
@@ -33,8 +33,8 @@ struct Buffers {
   std::vector<int64_t> out;
 };
 
-// One operation: how much of `in` and `out` it takes for `count` words of a rank, what it does, and
-// what must then be in `out`.
+// One operation on `count` elements per rank: the sizes of `in` and `out`, the call, and the
+// elements that must then be in `out`.
 struct Collective {
   const char* name;
   std::function<size_t(size_t count, World)> in_words;
@@ -46,7 +46,7 @@ struct Collective {
 
 size_t same(size_t count, World /*world*/) { return count; }
 size_t of_all(size_t count, World world) { return count * static_cast<size_t>(world.size); }
-// Of `count` words for all: a part for each.
+// `count` elements, rounded to equal parts for all ranks.
 size_t parts(size_t count, World world) {
   const auto size = static_cast<size_t>(world.size);
   return std::max<size_t>(count / size, 1) * size;
@@ -161,7 +161,7 @@ std::vector<Collective> collectives() {
   return all;
 }
 
-// Puts with a fence, and fetched additions: MPI's one-sided operations. Whether all came out right.
+// MPI's one-sided operations: puts with a fence, and fetch-and-add. Whether all results are right.
 bool one_sided_is_right(World world, uint64_t turn) {
   const auto size = static_cast<size_t>(world.size);
   std::vector<int64_t> shared(size + 1, 0);
@@ -251,7 +251,7 @@ int main(int argc, char** argv) {
   app.add_option("--sizes", range, "LEAST:MOST:FACTOR in bytes");
   app.add_option("--iterations", iterations, "operations timed");
   app.add_option("--only", only, "operations")->delimiter(',');
-  app.add_flag("--one-sided", one_sided, "windows too: not every MPI has them over every network");
+  app.add_flag("--one-sided", one_sided, "windows too; not every MPI has them on every network");
   CLI11_PARSE(app, argc, argv);
   Sizes sizes;
   if (!parse_sizes(range, &sizes)) {

@@ -1,6 +1,6 @@
-// rma_bench: one-sided operations beside messages, in the same minutes over the same NIC: bandwidth
-// of puts and of messages, half a round trip of a signal, of a put with a signal and of a message.
-// Two processes, forked; each round measures all in turn, and ratios are taken within a round.
+// rma_bench: compares one-sided operations with messages over the same NIC: bandwidth of puts and
+// of messages, half a round trip of a signal, of a put with a signal and of a message. It forks two
+// processes. Each round measures all in turn; ratios are taken within a round.
 #include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -33,7 +33,7 @@ struct Plan {
   size_t rounds = 5;
 };
 
-// The other process: what they tell each other beside the NIC.
+// A socket to the other process.
 class Pipe {
  public:
   Pipe(int fd, int rank) : fd_(fd), rank_(rank) {}
@@ -58,7 +58,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// A connection each way, and registered memory for both.
+// A connection in each direction, and registered memory for both.
 class Messages {
  public:
   Messages(Context& context, Pipe& pipe, std::vector<uint8_t>& memory)
@@ -100,7 +100,7 @@ class Messages {
   const Memory* memory_;
 };
 
-// Gb/s, as the sender sees it.
+// Gb/s, measured at the sender.
 double stream_messages(const Plan& plan, Pipe& pipe, Messages& messages) {
   std::vector<Request*> requests(plan.in_flight, nullptr);
   const bool sends = pipe.rank() == 0;
@@ -139,7 +139,7 @@ struct Windows {
   rma::Group& group;
   rma::SharedWindow* data;
   rma::SharedWindow* words;
-  std::atomic_ref<uint64_t> word;  // the one that the peer adds to
+  std::atomic_ref<uint64_t> word;  // the peer's signals add to it
 };
 
 void finish(rma::Group& group, rma::Operation* operation) {
@@ -175,7 +175,7 @@ double stream_puts(const Plan& plan, Pipe& pipe, Windows& windows) {
   return rate;
 }
 
-// Of a signal behind a put of `bytes`.
+// Half a round trip of a signal after a put of `bytes`, in us.
 double half_trip_of_signals(const Plan& plan, Pipe& pipe, Windows& windows, size_t bytes) {
   const size_t peer = pipe.rank() == 0 ? 1 : 0;
   uint64_t goal = windows.word.load();
@@ -199,15 +199,15 @@ double half_trip_of_signals(const Plan& plan, Pipe& pipe, Windows& windows, size
 
 struct Row {
   const char* name;
-  size_t beside;  // the row for the ratio
+  size_t base;  // index of the row for the ratio
   std::vector<double> figures;
 };
 
-void print(const Row& row, const Row& beside) {
+void print(const Row& row, const Row& base) {
   const auto spread = nccl::spread_of(row.figures);
   std::vector<double> ratios;
   for (size_t i = 0; i < row.figures.size(); ++i) {
-    ratios.push_back(row.figures[i] / beside.figures[i]);
+    ratios.push_back(row.figures[i] / base.figures[i]);
   }
   const auto ratio = nccl::spread_of(ratios);
   fmt::print("{:<34} {:8.2f} ({:.2f} to {:.2f})  {:6.3f} ({:.3f} to {:.3f})\n", row.name,
@@ -247,34 +247,26 @@ void measure(const Plan& plan, Pipe pipe) {
   if (pipe.rank() == 0) {
     fmt::print("{} rounds on {}: medians (least to most); ratio to the messages'\n", plan.rounds,
                plan.nic);
-    for (const Row& row : rows) print(row, rows[row.beside]);
+    for (const Row& row : rows) print(row, rows[row.base]);
   }
   pipe.meet();
-}
-
-Plan parse(int argc, char** argv) {
-  Plan plan;
-  CLI::App app("One-sided operations beside messages: puts, signals.");
-  app.option_defaults()->always_capture_default();
-  app.add_option("-d,--nic", plan.nic, "as PACECAR_NICS has it");
-  app.add_option("-s,--size", plan.size, "of messages and puts, bytes");
-  app.add_option("-t,--in-flight", plan.in_flight, "of them");
-  app.add_option("-n,--messages", plan.messages, "in each stream");
-  app.add_option("--trips", plan.trips, "in each ping-pong");
-  app.add_option("--rounds", plan.rounds, "of all in turn");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    std::exit(app.exit(error));
-  }
-  return plan;
 }
 
 }  // namespace
 }  // namespace pacecar
 
 int main(int argc, char** argv) {
-  const pacecar::Plan plan = pacecar::parse(argc, argv);
+  pacecar::Plan plan;
+  CLI::App app("Compares one-sided operations (puts, signals) with messages.");
+  app.option_defaults()->always_capture_default();
+  app.add_option("-d,--nic", plan.nic, "as in PACECAR_NICS");
+  app.add_option("-s,--size", plan.size, "bytes of a message or put");
+  app.add_option("-t,--in-flight", plan.in_flight, "messages or puts in flight");
+  app.add_option("-n,--messages", plan.messages, "messages in each stream");
+  app.add_option("--trips", plan.trips, "round trips in each ping-pong");
+  app.add_option("--rounds", plan.rounds, "rounds of all measurements");
+  CLI11_PARSE(app, argc, argv);
+
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0) pacecar::give_up("no socket pair");
   const pid_t child = fork();

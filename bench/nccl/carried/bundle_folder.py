@@ -1,4 +1,4 @@
-"""Where things lie in a bundle that was unpacked."""
+"""The paths in an unpacked bundle."""
 
 import json
 import pathlib
@@ -12,7 +12,7 @@ PROGRAMS, LIBRARIES, SPARE = ROOT / "bin", ROOT / "lib", ROOT / "spare"
 CARRIED_NCCL = ROOT / "nccl"
 PLUGIN = "libnccl-net-pacecar.so"
 GPU_TEST = "real_gpu_test"
-TOOLS = ("pacecar", "ip", "perf")  # found by name, where the host has none of its own
+TOOLS = ("pacecar", "ip", "perf")  # used by name if the host has none of its own
 
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "gpu"), str(ROOT / "bench/measure/compare")]
 

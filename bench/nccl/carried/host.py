@@ -1,4 +1,4 @@
-"""What this host has of what a measurement needs: each thing that may be missing, with its cure."""
+"""What a measurement needs and this host has or lacks, with advice for each missing thing."""
 
 import dataclasses
 import os
@@ -16,6 +16,7 @@ import arms
 import bridged
 import links
 import mps
+import namespaces
 import toolkit
 from lend import Lacking, Lender
 
@@ -31,7 +32,7 @@ NCCL_PLACES = ("/usr/local/cuda*/lib64", "/usr/local/cuda*/lib", "/usr/local/lib
                "/usr/local/lib/python3*/*-packages/nvidia/nccl/lib",
                "/opt/*/lib/python3*/*-packages/nvidia/nccl/lib",
                "/opt/*/.venv/lib/python3*/*-packages/nvidia/nccl/lib")
-# Where containers and small systems put the driver's library and programs, past the loader's list.
+# Folders of the driver's library in containers and small systems, which the loader does not search.
 DRIVER_PLACES = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib64-nvidia",
                  "/usr/lib/wsl/lib", "/run/opengl-driver/lib", "/usr/lib64/nvidia",
                  "/usr/lib/nvidia*", "/usr/local/cuda*/compat")
@@ -54,7 +55,7 @@ class Finding:
 
 @dataclasses.dataclass
 class Host:
-    """What the parts are run with, and what was found."""
+    """What the parts use, and the findings of the check."""
     output: pathlib.Path
     findings: list = dataclasses.field(default_factory=list)
     nccl: str = ""
@@ -75,7 +76,7 @@ class Host:
     def tools(self):
         return self.output / "tools"
 
-    def say(self, state, thing, text):
+    def add(self, state, thing, text):
         self.findings.append(Finding(state, thing, text))
 
     @property
@@ -90,31 +91,31 @@ def examine(output, nccl="", torch=""):
     check_system(host)
     check_carried(host)
     if host.ready:
-        check_beside(host)
+        check_needs_of_parts(host)
         check_gpu(host, nccl)
     return host
 
 
 def check_system(host):
     made = bundle.manifest()
-    host.say(FINE, "Python", f"{platform.python_version()} ({sys.executable})")
+    host.add(FINE, "Python", f"{platform.python_version()} ({sys.executable})")
     if platform.machine() != made["machine"]:
-        host.say(NEEDED, "processor", f"this is {platform.machine()}, the bundle was made for "
+        host.add(NEEDED, "processor", f"this is {platform.machine()}, the bundle was made for "
                  f"{made['machine']}: make it on a machine like this one")
         return
     name, version = platform.libc_ver()
     if name != "glibc":
-        host.say(NEEDED, "C library", "it is not the GNU C library: use a host, or a container, of "
+        host.add(NEEDED, "C library", "it is not the GNU C library: use a host, or a container, of "
                  "a distribution that has it")
     elif as_numbers(version) < as_numbers(made["glibc"]):
-        host.say(NEEDED, "C library", f"glibc {version} is here, and what is carried needs "
-                 f"{made['glibc']}: use a newer distribution (a container will do), or make the "
+        host.add(NEEDED, "C library", f"this host has glibc {version}, and the bundle needs "
+                 f"{made['glibc']}: use a newer distribution (a container is enough), or make the "
                  "bundle on one as old as this")
     else:
-        host.say(FINE, "C library", f"glibc {version}, {made['glibc']} is needed")
+        host.add(FINE, "C library", f"glibc {version}, {made['glibc']} is needed")
     cpus = len(os.sched_getaffinity(0))
     state = FINE if cpus >= LEAST_CPUS else WANTED
-    host.say(state, "processors", f"{cpus}" + ("" if state == FINE else
+    host.add(state, "processors", f"{cpus}" + ("" if state == FINE else
              f": with fewer than {LEAST_CPUS} the ranks take turns, and times mean little"))
 
 
@@ -123,7 +124,7 @@ def as_numbers(version):
 
 
 def check_carried(host):
-    """Lends libraries to what is carried, and puts the tools where they are found by name."""
+    """Lends libraries to the bundle's programs, and puts the tools into a folder of PATH."""
     if not host.ready:
         return
     for folder in (host.lent, host.tools):
@@ -134,14 +135,14 @@ def check_carried(host):
     try:
         lent = [library for name in (toolkit.DRIVER, toolkit.RATIOS)
                 for library in host.lender.lend_to(bundle.PROGRAMS / name)]
-        if lent:  # the plugin's arms have the folder anyway; these two run in every arm
+        if lent:  # these two programs run in every arm; arms.environment() has the plugin's folder
             add_library_path(host.lent)
         lent += host.lender.lend_to(host.plugin)
         arms.check_plugin(host.plugin)
     except (Lacking, toolkit.Broken) as reason:
-        host.say(NEEDED, "plugin", str(reason))
+        host.add(NEEDED, "plugin", str(reason))
         return
-    host.say(FINE, "plugin", "it loads" + (f"; the bundle lends {', '.join(lent)}" if lent else ""))
+    host.add(FINE, "plugin", "it loads" + (f"; the bundle lends {', '.join(lent)}" if lent else ""))
     for name in (bundle.GPU_TEST, *bundle.TOOLS):
         lend_program(host, name)
     os.environ["PATH"] += f":{host.tools}"
@@ -151,44 +152,44 @@ def lend_program(host, name):
     program, own = bundle.PROGRAMS / name, shutil.which(name)
     if own and name != "pacecar":
         host.has.add(name)
-        host.say(FINE, name, own)
+        host.add(FINE, name, own)
         return
     if not program.is_file():
-        host.say(WANTED, name, "neither here nor carried: install it, or make the bundle where it "
-                 "is installed")
+        host.add(WANTED, name, "neither installed nor in the bundle: install it, or make the "
+                 "bundle on a host that has it")
         return
     try:
         lent = host.lender.lend_to(program)
     except Lacking as reason:
-        host.say(WANTED, name, str(reason))
+        host.add(WANTED, name, str(reason))
         return
     host.has.add(name)
     wrapper = host.tools / name
     command = shlex.join(host.lender.command(program))
     wrapper.write_text(f'#!/bin/sh\nexec {command} "$@"\n', "utf-8")
     wrapper.chmod(0o755)
-    host.say(FINE, name, "carried" + (f", with {', '.join(lent)}" if lent else ""))
+    host.add(FINE, name, "of the bundle" + (f", with {', '.join(lent)}" if lent else ""))
 
 
 def check_gpu(host, named):
     try:
         host.nccl, host.seen = find_nccl(named, host.torch)
     except (toolkit.Broken, toolkit.Skipped) as reason:
-        host.say(NEEDED, "NCCL", str(reason))
+        host.add(NEEDED, "NCCL", str(reason))
         return
     if DRIVER in host.seen["reason"] and (place := driver_place()):
         add_library_path(place)
         host.seen = probe(host.nccl)
     if host.seen["nccl"]:
-        host.say(FINE, "NCCL", f"{toolkit.versions(host.seen)['nccl']} ({host.nccl})")
+        host.add(FINE, "NCCL", f"{toolkit.versions(host.seen)['nccl']} ({host.nccl})")
     else:
-        host.say(NEEDED, "NCCL", f"none loads ({host.seen['nccl_reason']}): name {toolkit.NCCL} or "
+        host.add(NEEDED, "NCCL", f"none loads ({host.seen['nccl_reason']}): name {toolkit.NCCL} or "
                  "its folder with --nccl, or make the bundle with --with-nccl")
     if not host.seen["gpus"]:
-        host.say(NEEDED, "GPU", f"there is none that CUDA can use ({host.seen['reason']}): run "
+        host.add(NEEDED, "GPU", f"there is none that CUDA can use ({host.seen['reason']}): run "
                  "this on a host with one and NVIDIA's driver; a container needs it passed through")
         return
-    host.say(FINE, "GPU", "; ".join(toolkit.gpu_names()) or f"{host.seen['gpus']}")
+    host.add(FINE, "GPU", "; ".join(toolkit.gpu_names()) or f"{host.seen['gpus']}")
     check_gpu_state(host)
 
 
@@ -197,7 +198,7 @@ def probe(nccl):
 
 
 def driver_place():
-    """A folder that holds the driver's library, which the loader does not look into."""
+    """A folder with the driver's library that the loader does not search."""
     return next((place for place in globbed(DRIVER_PLACES) if (place / DRIVER).is_file()), None)
 
 
@@ -207,12 +208,12 @@ def add_library_path(folder):
 
 
 def find_nccl(named, torch):
-    """(the library, what the ranks' program sees with it): the first of this host that loads, else
-    the one that is carried, else what the loader finds."""
+    """(the library, the probe of the ranks' program with it): the first of this host that loads,
+    else the bundle's, else the one that the loader finds."""
     if named:
         nccl = toolkit.find_nccl(named)
         return nccl, probe(nccl)
-    found = [toolkit.find_nccl(None), beside_torch(torch)]
+    found = [toolkit.find_nccl(None), nccl_of_torch(torch)]
     found += [str(place / toolkit.NCCL) for place in (*globbed(NCCL_PLACES), bundle.CARRIED_NCCL)
               if (place / toolkit.NCCL).is_file()]
     for nccl in filter(None, found):
@@ -222,8 +223,8 @@ def find_nccl(named, torch):
     return found[0], probe(found[0])
 
 
-def beside_torch(torch):
-    """The library that this Python's PyTorch comes with; empty when there is none."""
+def nccl_of_torch(torch):
+    """The library that was installed with this Python's PyTorch; empty when there is none."""
     if not torch:
         return ""
     script = ("import importlib.util, pathlib\n"
@@ -233,46 +234,47 @@ def beside_torch(torch):
 
 
 def check_gpu_state(host):
-    said = answer(["nvidia-smi", "--query-gpu=compute_mode,memory.free",
-                   "--format=csv,noheader,nounits"])
-    for number, line in enumerate((said or "").splitlines()):
+    output = answer(["nvidia-smi", "--query-gpu=compute_mode,memory.free",
+                     "--format=csv,noheader,nounits"])
+    for number, line in enumerate((output or "").splitlines()):
         mode, _, free = (part.strip() for part in line.partition(","))
         if mode == "Prohibited":
-            host.say(NEEDED, f"GPU {number}", "its compute mode lets nobody in: 'nvidia-smi -c "
-                     "DEFAULT' as root")
+            host.add(NEEDED, f"GPU {number}", "its compute mode forbids all processes: run "
+                     "'nvidia-smi -c DEFAULT' as root")
         elif mode == "Exclusive_Process" and not shutil.which(mps.CONTROL):
-            host.say(NEEDED, f"GPU {number}", "its compute mode lets one process in, and there is "
-                     f"no {mps.CONTROL}: 'nvidia-smi -c DEFAULT' as root")
+            host.add(NEEDED, f"GPU {number}", "its compute mode admits one process, and there is "
+                     f"no {mps.CONTROL}: run 'nvidia-smi -c DEFAULT' as root")
         if free.isdecimal() and int(free) < LEAST_FREE_GPU_MIB:
-            host.say(NEEDED, f"GPU {number}", f"{free} MiB are free, {LEAST_FREE_GPU_MIB} are "
-                     "needed: end what else uses it")
+            host.add(NEEDED, f"GPU {number}", f"{free} MiB are free, {LEAST_FREE_GPU_MIB} are "
+                     "needed: end the other processes that use it")
     host.has.add("gpu")
 
 
-def check_beside(host):
-    """What single parts need."""
+def check_needs_of_parts(host):
+    """Loopback, and what only some parts need."""
     if loopback_works():
-        host.say(FINE, "loopback", "packets pass")
+        host.add(FINE, "loopback", "packets pass")
     else:
-        host.say(NEEDED, "loopback", "no packet passes on 127.0.0.1: 'ip link set lo up' as root")
+        host.add(NEEDED, "loopback", "no packet passes on 127.0.0.1: run 'ip link set lo up' as "
+                 "root")
     if shutil.which(mps.CONTROL):
-        host.say(FINE, "MPS", shutil.which(mps.CONTROL))
+        host.add(FINE, "MPS", shutil.which(mps.CONTROL))
     else:
-        host.say(WANTED, "MPS", f"{mps.CONTROL} is not installed: {mps.SLOW}, and times tell "
-                 "little of the network")
+        host.add(WANTED, "MPS", f"{mps.CONTROL} is not installed: {mps.SLOW}, and times mean "
+                 "little for the network")
     try:
         with bridged.hosts(2, links.VETH_MTU):
             pass
-    except links.Unavailable as reason:
-        host.say(WANTED, "veth", f"{reason}; the parts over veth are left out")
+    except namespaces.Unavailable as reason:
+        host.add(WANTED, "veth", f"{reason}; the parts over veth are left out")
     else:
         host.has.add("veth")
-        host.say(FINE, "veth", "network namespaces can be made")
+        host.add(FINE, "veth", "network namespaces can be made")
     if host.torch:
         host.has.add("torch")
-        host.say(FINE, "PyTorch", host.torch)
+        host.add(FINE, "PyTorch", host.torch)
     else:
-        host.say(WANTED, "PyTorch", "no Python has it: name one that has with --torch PYTHON; the "
+        host.add(WANTED, "PyTorch", "no Python has it: name one that has with --torch PYTHON; the "
                  "training step is left out")
 
 
@@ -288,7 +290,7 @@ def loopback_works():
 
 
 def find_torch(named):
-    """A Python that has PyTorch; empty when none is found. A named one is believed."""
+    """A Python that has PyTorch; empty when none is found. A named one is not checked."""
     usual = [sys.executable, shutil.which("python3"), *map(str, globbed(PYTHONS))]
     for python in [named] if named else dict.fromkeys(filter(None, usual)):
         if named or answer([python, "-c", HAS_TORCH]) is not None:
@@ -297,12 +299,12 @@ def find_torch(named):
 
 
 def globbed(patterns):
-    """What there is of absolute patterns, in their order."""
+    """The existing paths that match absolute patterns, in the patterns' order."""
     return [path for pattern in patterns for path in sorted(pathlib.Path("/").glob(pattern[1:]))]
 
 
 def answer(command):
-    """What it printed; None when it failed or is not there."""
+    """The command's standard output; None when it failed or does not exist."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False,
                               timeout=LIMIT_S)

@@ -1,5 +1,5 @@
 """Measures NCCL over its own sockets and over Pacecar on a host that has neither compiler nor
-network: checks the host, runs part after part within a time, and writes one report."""
+network: checks the host, runs one part after the other within a budget, and writes one report."""
 
 import argparse
 import ctypes
@@ -15,28 +15,28 @@ sys.dont_write_bytecode = True  # the bundle may be read-only
 import bundle_folder as bundle
 import host as hosts
 import report_text
-from console import between, exit_with, say, usage
-from exchange import ends_within
+from console import between, exit_with, log, new_parser, usage
+from exchange import ends_within, write_whole
 from parts import PARTS
 
 OK, FAILED, UNFINISHED, SKIPPED = 0, 1, 3, 77
-RESERVE_S = 10      # of a budget, for the report
-LEAST_PART_S = 30   # less is not worth a start
-GRACE_S = 20
+RESERVE_S = 10      # end of the budget, for the report
+LEAST_PART_S = 30   # no part is started with less time left
+GRACE_S = 20        # between SIGTERM and SIGKILL
 REPORT_EVERY_S = 5
 PR_SET_PDEATHSIG = 1
 EPILOG = """\
-Every part keeps what it has measured in OUTPUT/parts; a run that ended, by its budget or otherwise,
-is gone on with by the same command. To measure a part anew, delete its file there. OUTPUT/report.md
-and results.json are up to date all along.
+Every part writes its figures to OUTPUT/parts. After a run that has ended, by its budget or
+otherwise, the same command continues. To measure a part anew, delete its file there.
+OUTPUT/report.md and results.json are rewritten every few seconds.
 
 Examples:
-  ./run --check                 what this host lacks, with cures; measures nothing
+  ./run --check                 what this host lacks, with advice; measures nothing
   ./run                         everything, for hours
-  ./run --budget 540            ten minutes' worth; again, until it says that all is done
+  ./run --budget 540            nine minutes of it; repeat until all is done
   ./run --part first-look       one part; see --list
-Exit codes: 0 all that this host can do is done, 1 a part failed, 2 wrong usage, 3 goes on with the
-same command, 77 nothing can be measured here."""
+Exit codes: 0 all that this host can do is done, 1 a part failed, 2 wrong usage, 3 the same command
+continues, 77 nothing can be measured here."""
 
 
 def main():
@@ -53,10 +53,10 @@ def main():
     print("\n".join(map(str, host.findings)), flush=True)
     if not host.ready:
         report(host, {})
-        say("nothing can be measured here: cure what is MISSING above")
+        log("nothing can be measured here: see what is MISSING above")
         return SKIPPED
     if options.check:
-        say("this host can be measured")
+        log("this host can be measured")
         return OK
     states = {}
     try:
@@ -66,16 +66,15 @@ def main():
 
 
 def parse():
-    parser = argparse.ArgumentParser(prog="./run", description=__doc__, epilog=EPILOG,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser("./run", __doc__, EPILOG)
     add = parser.add_argument
     add("--check", action="store_true", help="look at the host, and measure nothing")
-    add("--list", action="store_true", help="the parts; runs nothing")
+    add("--list", action="store_true", help="print the parts, and measure nothing")
     add("--part", type=part_list, default=list(PARTS), metavar="LIST", help="default: all")
     add("--budget", type=between(float, 0, 1e6), default=0, metavar="S",
-        help="end within so many seconds; default 0: when all is done")
+        help="end within S seconds; default 0: end when all is done")
     add("--timeout", type=between(float, 1, 86_400), default=480, metavar="S",
-        help="a job of ranks that takes longer is killed, and its arm left out; default 480")
+        help="kill a job of ranks that takes longer, and skip its arm; default 480")
     add("--output", type=pathlib.Path, default=pathlib.Path("results"), metavar="DIR",
         help="default results, in the current folder")
     add("--nccl", default="", metavar="PATH", help="libnccl.so.2, or its folder; default: found")
@@ -94,7 +93,7 @@ def part_list(text):
 
 
 def measure(host, options, states):
-    """Every part once, then to their ends: what is cut short has something of everything."""
+    """One round of every part, then the other rounds: an interrupted run has some of each part."""
     deadline = time.monotonic() + options.budget if options.budget else None
     for part in options.part:
         if missing := [need for need in part.needs if need not in host.has]:
@@ -106,27 +105,27 @@ def measure(host, options, states):
                 continue
             left = deadline - time.monotonic() - RESERVE_S if deadline else None
             if left is not None and left < LEAST_PART_S:
-                say(f"the {options.budget:g} s are over: the same command goes on; see "
+                log(f"the {options.budget:g} s are over: the same command continues; see "
                     f"{host.output / 'report.md'}")
                 return UNFINISHED
-            say(f"{part.name}: {part.what}")
+            log(f"{part.name}: {part.what}")
             if why := run_part(part, host, rounds, left, options.timeout, states):
                 states[part.name] = f"failed: {why}"
-                say(f"{part.name} failed: {why}")
+                log(f"{part.name} failed: {why}")
     undone = [part.name for part in options.part
               if part.name not in states and not part.finished(host.output, part.rounds)]
-    say(f"done, but for {', '.join(undone)}" if undone else "done")
-    say(f"see {host.output / 'report.md'}")
+    log(f"done, but for {', '.join(undone)}" if undone else "done")
+    log(f"see {host.output / 'report.md'}")
     if any(state.startswith("failed") for state in states.values()):
         return FAILED
     return (UNFINISHED if deadline else FAILED) if undone else OK
 
 
 def run_part(part, host, rounds, left, timeout, states):
-    """Why it failed; None when it went well, or was cut short by the budget."""
+    """Why the part failed; None when it succeeded, or was interrupted by the budget."""
     command = list(map(str, part.command(host, rounds, left or 0, timeout)))
-    log = host.output / "parts" / f"{part.name}.log"
-    with open(log, "w+", encoding="utf-8") as file:
+    log_file = host.output / "parts" / f"{part.name}.log"
+    with open(log_file, "w+", encoding="utf-8") as file:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file,
                                    stderr=subprocess.STDOUT, start_new_session=True,
                                    preexec_fn=end_with_parent)
@@ -135,19 +134,19 @@ def run_part(part, host, rounds, left, timeout, states):
         finally:
             end(process)
         file.seek(0)
-        said = file.read().strip().splitlines()
-    if late:  # what it was at is measured next time
+        output = file.read().strip().splitlines()
+    if late:  # the interrupted run is repeated next time
         return None
-    # 1 is a missed goal or a test that failed, 2 an arm that failed: beside the others' results.
+    # 1: a goal was missed or a test failed; 2: an arm failed. The other results count.
     document = part.read(host.output)
     if process.returncode in (0, 1, 2) and part.measured(document):
         return None
-    why = (part.failures(document) or said or ["it said nothing"])[-1].splitlines()[0]
-    return f"exit code {process.returncode}: {why}; {log} has the rest"
+    why = (part.failures(document) or output or ["no output"])[-1].splitlines()[0]
+    return f"exit code {process.returncode}: {why}; {log_file} has the rest"
 
 
 def watched(process, part, host, left, states):
-    """Whether it takes too long; the report follows what it measures."""
+    """Waits for the process and keeps the report up to date; True when the budget is over."""
     deadline, seen = None if left is None else time.monotonic() + left + RESERVE_S / 2, None
     while deadline is None or time.monotonic() < deadline:
         if ends_within(process, REPORT_EVERY_S):
@@ -161,7 +160,7 @@ def watched(process, part, host, left, states):
 
 
 def end(process):
-    """Asks it first: it then ends its ranks, takes away its namespaces and ends MPS."""
+    """SIGTERM first: the process then ends its ranks, deletes its namespaces and ends MPS."""
     if not ends_within(process, 0):
         process.terminate()
         if not ends_within(process, GRACE_S):
@@ -170,23 +169,20 @@ def end(process):
 
 
 def end_with_parent():
-    """In a child: whoever kills this program does not leave ranks that go on."""
+    """Runs in the child, so that no ranks stay when this program is killed."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def report(host, states):
-    """Writes both files anew, each under its name only when it is whole."""
+    """Rewrites both files."""
     documents = {part.name: part.read(host.output) for part in PARTS}
     whole = {"schema_version": 1, "bundle": bundle.manifest(), "states": states,
              "host": [vars(finding) for finding in host.findings], "parts": documents}
-    texts = {"report.md": "\n".join(report_text.write(host, PARTS, states)) + "\n",
-             "results.json": json.dumps(whole, indent=1) + "\n"}
-    for name, text in texts.items():
-        unfinished = host.output / f"{name}.part"
-        unfinished.write_text(text, "utf-8")
-        unfinished.replace(host.output / name)
+    write_whole(host.output / "report.md",
+                "\n".join(report_text.write(host, PARTS, states)) + "\n")
+    write_whole(host.output / "results.json", json.dumps(whole, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    sys.argv[0] = "run"  # as whoever started it knows it
+    sys.argv[0] = "run"  # the name under which the user started it
     exit_with(main)

@@ -1,5 +1,5 @@
-"""What a run is made of: each part is one program with a file of its own, which holds what was
-measured so far and outlives whatever happens to the others."""
+"""The parts of a measurement: each is one program that writes its figures to a file of its own, so
+that a part that fails does not spoil the others."""
 
 import dataclasses
 import json
@@ -16,10 +16,10 @@ FIRST_LOOK = "8,64K,16M"
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """`flags` are those of bench/nccl/run; {nic} in its arms is the path's software NIC."""
+    """A measurement by bench/nccl/run with `flags`."""
     name: str
     what: str
-    needs: tuple = ()   # of host.Host.has
+    needs: tuple = ()   # names that must be in host.Host.has
     flags: tuple = ()
     rounds: int = ROUNDS
 
@@ -27,14 +27,14 @@ class Part:
         return output / "parts" / f"{self.name}.json"
 
     def read(self, output):
-        """Its document; {} when there is none, or none that is whole."""
+        """The part's document; {} when there is none, or an incomplete one."""
         try:
             return json.loads(self.file(output).read_text("utf-8"))
         except (OSError, ValueError):
             return {}
 
     def measured(self, document):
-        """Whether there is any result in it."""
+        """Whether the document has any result."""
         return bool(document.get("runs"))
 
     def failures(self, document):
@@ -42,17 +42,17 @@ class Part:
         return document.get("failures", [])
 
     def progress(self, output):
-        """How far it is, for people."""
+        """The progress, as text for the report."""
         document = self.read(output)
         return f"{rounds_of(document)} of {self.rounds} rounds" if document else "not begun"
 
     def finished(self, output, rounds):
-        """Whether these rounds, or all of its own, are there."""
+        """Whether this many rounds, or all rounds of the part, are measured."""
         document = self.read(output)
         return bool(document) and rounds_of(document) >= min(rounds, self.rounds)
 
     def command(self, host, rounds, budget_s, timeout_s):
-        """Its program, which ends within the budget and writes the file."""
+        """The command line of the program, which ends within the budget and writes the file."""
         limits = ["--budget", budget_s, "--timeout", timeout_s]
         return [sys.executable, "-B", bundle.RUN, "--programs", bundle.PROGRAMS, "--plugin",
                 host.plugin, "--nccl", host.nccl, "--resume", "--json", self.file(host.output),
@@ -60,7 +60,7 @@ class Part:
 
 
 class WholePart(Part):
-    """A part that is measured at one go."""
+    """A part that is measured in one go, without rounds."""
 
     def progress(self, output):
         return "done" if self.finished(output, 1) else "not begun"
@@ -99,7 +99,7 @@ class GpuTestPart(TestsPart):
 
 
 class RulesPart(TestsPart):
-    """The plugin under a program that plays NCCL: tells a plugin that is at fault from an NCCL."""
+    """The plugin under pacecar check-plugin: shows whether a fault is the plugin's or NCCL's."""
 
     def command(self, host, rounds, budget_s, timeout_s):
         return ["env", f"PACECAR_NICS={LO}", *host.lender.command(bundle.PROGRAMS / "pacecar"),
@@ -107,7 +107,7 @@ class RulesPart(TestsPart):
 
 
 def rounds_of(document):
-    """How many rounds have a run of every arm but those that failed."""
+    """The number of rounds in which every arm that has not failed was measured."""
     failed = {name.rpartition(", ")[0] for name in document["left_out"]}
     arms = set(document["options"]["arms"].split(",")) - failed
     runs = [(run["round"], run["arm"]) for run in document["runs"]]
@@ -115,7 +115,8 @@ def rounds_of(document):
 
 
 def matrix(path, ranks):
-    """All operations on one path: small sizes with every arm, large ones with those that differ."""
+    """All operations on one path: small sizes with every arm, large sizes without
+    PACECAR_EAGER=0, which makes no difference there."""
     nic = f"soft:udp:{bridged.INTERFACE if path == 'veth' else bridged.Here.interface}"
     needs = ("gpu", "veth") if path == "veth" else ("gpu",)
     common = ("--path", path, "--ranks", str(ranks))

@@ -1,9 +1,9 @@
-"""From the parts' documents to one report: Markdown that goes into bench/README.md."""
+"""Makes one report in Markdown from the parts' documents, for bench/README.md."""
 
 import bundle_folder as bundle
 import arms
 import figures
-import profile_beside
+import thread_profile
 import toolkit
 import torch_ddp
 
@@ -12,14 +12,14 @@ NO_GOALS = figures.Goals(0, 1e9)
 
 
 def write(host, parts, states):
-    """The lines of the report. `states` has a sentence for each part that says how it ended."""
+    """The lines of the report. `states` has a sentence for each part that failed or was skipped."""
     documents = {part.name: part.read(host.output) for part in parts}
     lines = [*heading(host, documents), "", "| part | what | how far |", "|---|---|---|"]
     for part in parts:
         how_far = states.get(part.name) or part.progress(host.output)
         lines.append(f"| `{part.name}` | {part.what} | {how_far} |")
     for part in parts:
-        body = told(documents[part.name])
+        body = lines_of(documents[part.name])
         if body:
             lines += ["", f"## {part.name}: {part.what}", *body]
     lines += ["", "## What the host has", "```", *map(str, host.findings), "```"]
@@ -51,12 +51,12 @@ def heading(host, documents):
     return lines + [f"- {failure.splitlines()[0][:FAILURE_LETTERS]}" for failure in failures]
 
 
-def told(document):
-    """The lines of one part. What cannot be told does not keep the rest from being told."""
+def lines_of(document):
+    """The lines of one part. A document in an unexpected form does not spoil the whole report."""
     try:
         return body_of(document)
-    except Exception as error:  # whatever it is: results.json has the figures
-        return ["", f"This part's figures cannot be told ({error!r}): see results.json."]
+    except Exception as error:  # of any kind: results.json has the figures
+        return ["", f"This part's figures cannot be shown ({error!r}): see results.json."]
 
 
 def body_of(document):
@@ -76,9 +76,9 @@ def gpu_tests(document):
     for suite in document["testsuites"]:
         for test in suite["testsuite"]:
             what = "; ".join(one["failure"].splitlines()[-1] for one in test.get("failures", ()))
-            told = f"failed: {what}" if what else test["result"].lower()  # completed or skipped
-            told += f"; {test['said']}" if "said" in test else ""
-            rows.append(f"| {test['name']} | {told} |")
+            result = f"failed: {what}" if what else test["result"].lower()  # completed or skipped
+            result += f"; {test['said']}" if "said" in test else ""
+            rows.append(f"| {test['name']} | {result} |")
     return rows
 
 
@@ -112,11 +112,12 @@ def collectives(document):
         for arm in dict.fromkeys(one["arm"] for one in ratios):
             cells = {(one["op"], one["size_bytes"]): one for one in ratios if one["arm"] == arm}
             rounds = max(one["n"] for one in cells.values())
-            lines += ["", f"`{arm}`: so many times as fast as `{arms.BASELINE}`, within a round; "
+            lines += ["", f"`{arm}`: how many times as fast as `{arms.BASELINE}`, within a round; "
                       f"95% interval; {rounds} rounds", "", *grid(cells, ratio_text)]
         for run in some:
             if "profile" in run:
-                lines += ["", f"`{run['arm']}`:", "```", *profile_lines(run["profile"]), "```"]
+                profile = thread_profile.table(run["profile"], "processor seconds")
+                lines += ["", f"`{run['arm']}`:", "```", *profile[1:], "```"]
     return lines
 
 
@@ -138,7 +139,3 @@ def grid(cells, text):
         values = [text(cells[op, size]) if (op, size) in cells else "-" for size in sizes]
         lines.append(f"| {op} | " + " | ".join(values) + " |")
     return lines
-
-
-def profile_lines(seen):
-    return profile_beside.table(seen, "processor seconds")[1:]

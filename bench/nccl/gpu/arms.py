@@ -1,4 +1,5 @@
-"""What is compared: NCCL over its own sockets, or over Pacecar on some NIC. And the proof of it.
+"""The arms of a comparison: NCCL over its own sockets, or over Pacecar on some NIC. Checks NCCL's
+log for the network that was used.
 
 An arm is written `socket` or as the NIC's name in PACECAR_NICS; `+NAME=VALUE` adds to the
 environment of its ranks, as in soft:udp:lo+PACECAR_CC=swift.
@@ -22,8 +23,8 @@ PLUGIN_NAME = "libnccl-net-pacecar.so"
 USUAL_PLUGINS = [ROOT / "build" / build / "net_plugin" / PLUGIN_NAME
                  for build in ("release", "quickstart")]
 LOAD_LIMIT_S = 60
-# Each rank claims a host of its own, so that ranks on one GPU are let in and only the network
-# joins them; nothing that needs a GPU alone, or a second one, is tried.
+# Each rank has a host id of its own, so that NCCL accepts several ranks on one GPU and uses only
+# the network between them. Features that need a GPU for one rank alone, or a second GPU, are off.
 ALONE = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_MNNVL_ENABLE": "0",
          "NCCL_CUMEM_ENABLE": "0", "NCCL_CUMEM_HOST_ENABLE": "0", "NCCL_NVLS_ENABLE": "0",
          "NCCL_RAS_ENABLE": "0", "NCCL_IGNORE_CPU_AFFINITY": "1",
@@ -44,19 +45,19 @@ class Arm:
 
 def parse(text):
     parts = text.split("+")
-    # Several NICs as one are joined by + as well.
+    # The NICs of a bond are joined by + as well.
     nics = list(itertools.takewhile(lambda part: "=" not in part, parts))
-    what = "+".join(nics)
+    nic = "+".join(nics)
     pairs = [tuple(setting.split("=", 1)) for setting in parts[len(nics):]]
     if not all(nics) or not nics or not all(len(pair) == 2 and NAME.fullmatch(pair[0])
                                             for pair in pairs):
         raise ValueError(f"'{text}' is no arm: write {BASELINE}, or a NIC as in PACECAR_NICS such "
                          "as soft:udp:lo, each with +NAME=VALUE for its environment")
-    return Arm(text, "" if what == BASELINE else what, tuple(pairs))
+    return Arm(text, "" if nic == BASELINE else nic, tuple(pairs))
 
 
 def usual(devices=pathlib.Path("/sys/class/infiniband"), interface="lo"):
-    """(arms that this host can run, sentences on what is left out)."""
+    """(arms that this host can run, a sentence for each arm that it cannot run)."""
     arms, notes = [parse(BASELINE), parse(f"soft:udp:{interface}")], []
     if may_open_raw():
         arms.append(parse(f"soft:raw:{interface}"))
@@ -82,7 +83,7 @@ def may_open_raw():
 
 
 def environment(arm, rank, plugin, log, interface="lo"):
-    """Of one rank, on top of the caller's own; its NCCL writes what it does to `log`."""
+    """Environment variables of a rank, in addition to the caller's. NCCL's log goes to `log`."""
     result = {**ALONE, "NCCL_HOSTID": f"pacecar-rank-{rank}", "NCCL_NET": arm.network,
               "NCCL_SOCKET_IFNAME": interface,
               "NCCL_DEBUG_FILE": str(log), "NCCL_NET_PLUGIN": "none"}
@@ -93,12 +94,12 @@ def environment(arm, rank, plugin, log, interface="lo"):
 
 
 def library_path(plugin):
-    """What lies beside the plugin is found first: a host without Debian's packages needs it."""
+    """The plugin's folder comes first, for libraries that the host may lack."""
     return ":".join(filter(None, [str(plugin.parent), os.environ.get("LD_LIBRARY_PATH")]))
 
 
 def find_plugin(named, arms):
-    """The plugin, which loads; None where no arm needs it."""
+    """The plugin, after a check that it loads; None if no arm needs it."""
     if not any(arm.nic for arm in arms):
         return None
     for plugin in [named] if named else USUAL_PLUGINS:
@@ -110,14 +111,15 @@ def find_plugin(named, arms):
 
 
 def check_plugin(plugin):
-    """Loads it once, in a process of its own: NCCL would only say that it found none."""
+    """Loads the plugin in a process of its own for the loader's error: NCCL reports only that it
+    found no plugin."""
     load = [sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", str(plugin)]
     done = subprocess.run(load, capture_output=True, text=True, check=False, timeout=LOAD_LIMIT_S,
                           env={**os.environ, "LD_LIBRARY_PATH": library_path(plugin)})
     if done.returncode != 0:
         why = (done.stderr.strip() or f"ended with {done.returncode}").splitlines()[-1]
-        raise Broken(f"the plugin does not load here ({why}): put the library that is missing "
-                     f"beside it, into {plugin.parent}")
+        raise Broken(f"the plugin does not load here ({why}): put the missing library into "
+                     f"{plugin.parent}")
 
 
 def describe_plugin(plugin):
@@ -127,7 +129,7 @@ def describe_plugin(plugin):
 
 
 def complaint(arm, log):
-    """Why this log of a rank does not show that it ran as the arm says; None when it does."""
+    """Why a rank's log does not show the network of the arm; None when it does."""
     networks = set(re.findall(r"Using network (\S+)", log))
     if networks != {arm.network}:
         return (f"NCCL used the network {', '.join(sorted(networks)) or '(none in its log)'}, not "
@@ -137,5 +139,5 @@ def complaint(arm, log):
     paths = set(re.findall(r"(?:Channel|CollNet) .* via (\S+)", log))
     if not any(path.startswith(f"NET/{arm.network}/") for path in paths):
         return f"NCCL's log shows no connection over NET/{arm.network}"
-    beside = sorted(path for path in paths if not path.startswith("NET/"))
-    return f"some ranks were joined by {', '.join(beside)}, past the network" if beside else None
+    others = sorted(path for path in paths if not path.startswith("NET/"))
+    return f"some ranks were joined by {', '.join(others)}, past the network" if others else None

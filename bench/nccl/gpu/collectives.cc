@@ -1,8 +1,8 @@
-// One rank of a job of NCCL: runs operations of several sizes, checks every element, takes times.
+// One rank of an NCCL job: runs operations of several sizes, checks every element and takes times.
 //   collectives NCCL probe
 //   collectives NCCL RANK RANKS GPU ID_FILE OPERATIONS BYTES:ITERATIONS,... REPETITIONS
-// NCCL is the library's file. `bench/nccl/run` starts it and reads its lines: a JSON object per
-// operation and size, with the seconds of one operation in each repetition.
+// NCCL is the library's file. `bench/nccl/run` starts this program and reads its output: a line of
+// JSON per operation and size, with the seconds of one operation in each repetition. One thread.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -20,7 +20,7 @@
 namespace pacecar::nccl {
 namespace {
 
-// NCCL's operations with what each rank must hold afterwards.
+// Each operation has a function that computes the expected result of a rank.
 //
 // A result is a list of blocks of `count` elements. Element j of a block is the sum of input
 // element `first_index` + j over ranks `first_rank` ... `first_rank` + `ranks` - 1. Each input
@@ -31,7 +31,7 @@ namespace {
 inline constexpr int kMaxRanks = 16;
 inline constexpr int kRoot = 0;
 
-// What a rank does in one operation. Sizes are in elements.
+// A rank's buffers in one operation. Sizes are in elements.
 struct Call {
   const float* send = nullptr;
   float* receive = nullptr;
@@ -256,7 +256,7 @@ Options parse(char** argv) {
   return options;
 }
 
-// How many GPUs let us in; what is wrong with those that do not goes to `reason`.
+// The number of GPUs; 0 when the first cannot be used, with the reason in `reason`.
 int usable_gpus(std::string& reason) {
   reason = load_driver();
   if (!reason.empty()) return 0;
@@ -266,7 +266,7 @@ int usable_gpus(std::string& reason) {
   Device device = 0;
   Context context = nullptr;
   if (found == kSuccess && gpus > 0) found = driver().device_get(&device, 0);
-  // A GPU that is seen may still refuse us.
+  // A GPU that is listed may still refuse a context.
   if (found == kSuccess && gpus > 0) found = driver().retain_context(&context, device);
   reason = driver_error(found);
   return found == kSuccess ? gpus : 0;
@@ -282,15 +282,15 @@ std::string quoted(std::string text) {
 int probe(const std::string& nccl_library) {
   std::string reason;
   const int gpus = usable_gpus(reason);
-  const std::string without = load_nccl(nccl_library);
+  const std::string nccl_reason = load_nccl(nccl_library);
   int nccl_version = 0;
   int cuda_version = 0;
-  if (without.empty()) nccl().version(&nccl_version);
+  if (nccl_reason.empty()) nccl().version(&nccl_version);
   if (driver().version != nullptr) driver().version(&cuda_version);
   std::printf(
       "{\"gpus\": %d, \"reason\": %s, \"nccl\": %d, \"nccl_reason\": %s, "
       "\"cuda_driver\": %d}\n",
-      gpus, quoted(reason).c_str(), nccl_version, quoted(without).c_str(), cuda_version);
+      gpus, quoted(reason).c_str(), nccl_version, quoted(nccl_reason).c_str(), cuda_version);
   return 0;
 }
 
@@ -327,7 +327,7 @@ class Rank {
   void measure(const Operation& operation, const Size& size) {
     const auto ranks = static_cast<size_t>(job_.ranks());
     const size_t count = size.bytes / sizeof(float) / (operation.divides ? ranks : 1);
-    if (count == 0) return;  // not an element for each rank
+    if (count == 0) return;  // less than one element per rank
     size_t wrong = operation.in_place == InPlace::kNever ? 0 : in_place(operation, count);
     fill(operation, one_.data(), count);
     other_.poison();
@@ -395,7 +395,6 @@ class Rank {
 };
 
 }  // namespace
-
 }  // namespace pacecar::nccl
 
 int main(int argc, char** argv) {
@@ -403,7 +402,7 @@ int main(int argc, char** argv) {
   constexpr int kArguments = 9;
   if (argc == 3 && std::string_view(argv[2]) == "probe") return probe(argv[1]);
   if (argc != kArguments) {
-    end_with("this is one rank of a job: bench/nccl/run starts it with what it needs");
+    end_with("this program is one rank of a job: bench/nccl/run starts it");
   }
   load_libraries(argv[1]);
   const Options options = parse(argv);

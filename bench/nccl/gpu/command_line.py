@@ -1,13 +1,12 @@
-"""What the programs of bench/nccl share towards their user: options and exit codes."""
+"""Options and exit codes that the programs of bench/nccl share."""
 
 import argparse
-import os
 import pathlib
 import subprocess
 
 import arms
 import toolkit
-from console import exit_with, say
+from console import exit_with, log, writable
 
 MET, MISSED, ERROR, SKIPPED = 0, 1, 2, 77
 
@@ -24,24 +23,15 @@ def arm_list(text):
 
 def add_common(add):
     """Options of both programs, for a parser's add_argument."""
-    add("--seed", type=int, default=1, help="of the order of the runs; default 1")
+    add("--seed", type=int, default=1, help="seed of the order of the runs; default 1")
     add("--plugin", type=pathlib.Path, metavar="FILE", help="default: the one in build/")
-    add("--no-mps", action="store_true", help="let ranks that share a GPU take turns")
+    add("--no-mps", action="store_true", help="without MPS: ranks that share a GPU take turns")
     add("-J", "--output_file", "--json", dest="json", type=writable, metavar="FILE",
         help="write every figure to this file")
 
 
-def writable(text):
-    """A file that can be written: said now, not after the measurement."""
-    file = pathlib.Path(text)
-    if file.is_dir() or not os.access(file.parent, os.W_OK):
-        raise argparse.ArgumentTypeError(f"cannot write {file}: name a file in a folder that can "
-                                         "be written")
-    return file
-
-
 def recorded(options):
-    """The options as they go into the JSON."""
+    """The options for the JSON."""
     values = {**vars(options), "arms": ",".join(arm.name for arm in options.arms)}
     return {name: str(value) for name, value in values.items()}
 
@@ -55,8 +45,8 @@ def status_of(main):
     try:
         return main()
     except toolkit.Skipped as reason:
-        say(f"skipped: {reason}")
+        log(f"skipped: {reason}")
         return SKIPPED
     except (toolkit.Broken, subprocess.SubprocessError) as reason:
-        say(reason)
+        log(reason)
         return ERROR

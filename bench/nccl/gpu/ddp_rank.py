@@ -13,7 +13,7 @@ LEARNING_RATE = 1e-3
 
 
 def probe():
-    """{gpus, reason, torch, nccl}; torch is None where this Python has none."""
+    """{gpus, reason, torch, nccl}; torch is None if this Python has no PyTorch."""
     try:
         import torch
     except ImportError as error:
@@ -60,7 +60,7 @@ def train(rank, ranks, gpu, meeting, layers, width, batch, tokens, warm_up, step
 
 
 def apart(parameters, distributed):
-    """How many parameters are not the same, bit by bit, on all ranks."""
+    """The number of parameters that differ between ranks in any bit."""
     least, most = parameters.clone(), parameters.clone()
     distributed.all_reduce(least, distributed.ReduceOp.MIN)
     distributed.all_reduce(most, distributed.ReduceOp.MAX)

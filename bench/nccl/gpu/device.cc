@@ -35,10 +35,19 @@ UniqueId await_id(const std::string& file) {
     if (in.read(id.internal, sizeof(id.internal))) return id;
     std::this_thread::sleep_for(kIdPause);
   }
-  end_with("rank 0 did not write " + file + " in time: see what it says");
+  end_with("rank 0 did not write " + file + " in time: see its output");
 }
 
 DevicePointer address(const float* data) { return reinterpret_cast<DevicePointer>(data); }
+
+// Makes the GPU's primary context current; the driver is loaded.
+void use_gpu(int gpu) {
+  Device device = 0;
+  Context context = nullptr;
+  require_driver(driver().device_get(&device, gpu), "cuDeviceGet");
+  require_driver(driver().retain_context(&context, device), "cuDevicePrimaryCtxRetain");
+  require_driver(driver().set_context(context), "cuCtxSetCurrent");
+}
 
 }  // namespace
 
@@ -85,14 +94,6 @@ void to_host(std::vector<float>& destination, const float* source, size_t elemen
       "cuMemcpy from the GPU");
 }
 
-void use_gpu(int gpu) {
-  Device device = 0;
-  Context context = nullptr;
-  require_driver(driver().device_get(&device, gpu), "cuDeviceGet");
-  require_driver(driver().retain_context(&context, device), "cuDevicePrimaryCtxRetain");
-  require_driver(driver().set_context(context), "cuCtxSetCurrent");
-}
-
 Communicator::Communicator(int rank, int ranks, int gpu, const std::string& id_file)
     : rank_(rank), ranks_(ranks) {
   use_gpu(gpu);
@@ -113,7 +114,7 @@ void Communicator::wait() const {
     if (state == kSuccess) return;
     if (state != kNotReady) require_driver(state, "the stream");
     if (polls % kPollsPerErrorCheck != 0) continue;
-    // Failures of the network are only visible here: the GPU waits forever.
+    // A failure of the network is visible only here: the GPU would wait forever.
     int failure = kSuccess;
     require_nccl(nccl().async_error(handle_, &failure), "ncclCommGetAsyncError");
     require_nccl(failure, "the network failed under an operation");

@@ -1,6 +1,7 @@
 // A rank's use of CUDA and NCCL: memory, one stream, one communicator. Any failure ends the program
-// with one sentence on stderr, as a rank cannot continue without its peers. One thread uses it.
-// Only the standard library beside what libraries.h loads, so that a bare compiler builds it.
+// with one sentence on stderr, because a rank cannot continue without its peers. Needs only the
+// standard library and what libraries.h loads, so that a bare compiler can build it. Thread rule:
+// one thread.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@ namespace pacecar::nccl {
 [[noreturn]] void end_with(const std::string& sentence);
 void require_driver(int result, const char* what);
 void require_nccl(int result, const char* what);
-// The driver's words for its result.
+// The driver's text for its result.
 std::string driver_error(int result);
 
 // `elements` floats on the GPU.
@@ -27,7 +28,7 @@ class DeviceBuffer {
 
   float* data() const { return data_; }
   size_t elements() const { return elements_; }
-  // Every byte 0xff: no value that a rank sends.
+  // Sets every byte to 0xff, which is no value that a rank sends.
   void poison();
 
  private:
@@ -37,9 +38,6 @@ class DeviceBuffer {
 
 void to_device(float* destination, const std::vector<float>& source, size_t elements);
 void to_host(std::vector<float>& destination, const float* source, size_t elements);
-
-// Makes the GPU's primary context current; the library is loaded.
-void use_gpu(int gpu);
 
 // The communicator of `ranks` processes, and the stream that its operations are put on.
 class Communicator {
@@ -55,9 +53,9 @@ class Communicator {
   NcclCommunicator handle() const { return handle_; }
   Stream stream() const { return stream_; }
 
-  // Until the stream has done its work; ends the program when NCCL reports an error meanwhile.
+  // Waits until the stream is idle; ends the program when NCCL reports an error meanwhile.
   void wait() const;
-  // Until every rank is here.
+  // Waits until every rank has called barrier().
   void barrier(DeviceBuffer& scratch) const;
 
  private:

@@ -1,7 +1,7 @@
-"""From the ranks' lines to nccl-tests' columns, ratios and goals.
+"""Computes nccl-tests' columns, ratios and goals from the ranks' output.
 
-`runs` is a list of {"ranks", "round", "arm", "rows"}; a row is what `merge` makes of the lines that
-the ranks print for one operation and size. Times are in seconds, bandwidths in bytes per second.
+`runs` is a list of {"ranks", "round", "arm", "rows"}; `merge` makes a row of the lines that the
+ranks print for one operation and size. Times are in seconds, bandwidths in bytes per second.
 """
 
 import dataclasses
@@ -26,8 +26,8 @@ RATIOS_LIMIT_S = 60
 
 
 def merge(outputs):
-    """Rows of one run: a repetition takes as long as its slowest rank."""
-    # Libraries may say something in between.
+    """Rows of one run: the time of a repetition is that of the slowest rank."""
+    # Libraries may print other lines.
     ranks = [[json.loads(line) for line in output.splitlines() if line.startswith("{")]
              for output in outputs]
     if len({tuple((row["op"], row["bytes"]) for row in rows) for rows in ranks}) != 1:
@@ -91,19 +91,19 @@ def table(lines, ranks, arm):
 
 @dataclasses.dataclass(frozen=True)
 class Goals:
-    bandwidth: float  # at least so many times the baseline's, from 1 MiB on
-    time: float       # at most so many times the baseline's, from 1 to 64 KiB
+    bandwidth: float  # least ratio to the baseline's bandwidth, from 1 MiB on
+    time: float       # most ratio to the baseline's time, from 1 to 64 KiB
 
     def least_ratio(self, size_bytes):
-        """Of the baseline's time to the arm's; None where nothing is asked."""
+        """Goal for the baseline's time / the arm's time; None if this size has no goal."""
         if size_bytes >= MIB:
             return self.bandwidth
         return 1 / self.time if KIB <= size_bytes <= 64 * KIB else None
 
 
 def ratios(program, runs, ranks, arms, baseline, goals, judged):
-    """How many times as fast as the baseline each arm is, paired by rounds; with the goals of those
-    that are judged."""
+    """How many times as fast as the baseline each arm is, paired by rounds; with goals for the arm
+    `judged`."""
     def medians(arm):
         return {(run["round"], *key(row)): statistics.median(row["times_s"]) for run in runs
                 if run["ranks"] == ranks and run["arm"] == arm for row in run["rows"]}

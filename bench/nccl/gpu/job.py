@@ -1,4 +1,4 @@
-"""Ranks of one job: started, watched, and ended together."""
+"""Starts, watches and ends the ranks of one job together."""
 
 import contextlib
 import dataclasses
@@ -12,7 +12,7 @@ import bridged
 from exchange import Failed, Process, uninterrupted
 
 LOOK_EVERY_S = 0.02
-LEAVE_LIMIT_S = 5  # for the others to say what they saw, after one has failed
+LEAVE_LIMIT_S = 5  # for the other ranks to print their errors, after one has failed
 LAST_LINES = 4
 
 
@@ -20,23 +20,23 @@ LAST_LINES = 4
 class Rank:
     argv: list
     environment: dict
-    log: pathlib.Path  # NCCL's
-    prefix: tuple = ()  # what puts it into its namespace
+    log: pathlib.Path  # written by NCCL
+    prefix: tuple = ()  # of the command line, to run it in its network namespace
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What all jobs of a measurement share."""
+    """Parameters that all jobs of a measurement share."""
     plugin: pathlib.Path | None
-    client: dict  # MPS's environment
+    client: dict  # environment variables for MPS
     folder: pathlib.Path
     limit_s: float
     hosts: object = bridged.Here()
-    beside: object = contextlib.nullcontext  # of the ranks' process ids: what goes on meanwhile
+    meanwhile: object = contextlib.nullcontext  # a context of the ranks' process ids while they run
 
 
 def run_arm(arm, ranks, argv, setting):
-    """Runs `argv(rank, folder)` as each rank and gives their standard outputs.
+    """Runs `argv(rank, folder)` as each rank and returns their standard outputs.
 
     Failed when one fails, they do not end, or NCCL's log shows another network than the arm's.
     """
@@ -49,29 +49,29 @@ def run_arm(arm, ranks, argv, setting):
                            **arms.environment(arm, number, setting.plugin, log,
                                               setting.hosts.interface)}
             made.append(Rank(argv(number, place), environment, log, setting.hosts.prefix(number)))
-        outputs = run(made, setting.limit_s, setting.beside)
+        outputs = run(made, setting.limit_s, setting.meanwhile)
         for number, rank in enumerate(made):
-            if why := arms.complaint(arm, said_by_nccl(rank)):
+            if why := arms.complaint(arm, nccl_log(rank)):
                 raise Failed(f"rank {number}: {why}")
         return outputs
 
 
-def said_by_nccl(rank):
+def nccl_log(rank):
     return rank.log.read_text("utf-8", "replace") if rank.log.is_file() else ""
 
 
-def run(ranks, limit_s, beside=contextlib.nullcontext):
-    """What each rank wrote to its standard output; Failed when one fails or they do not end."""
+def run(ranks, limit_s, meanwhile=contextlib.nullcontext):
+    """Each rank's standard output; Failed when one fails or they do not end."""
     with contextlib.ExitStack() as stack:
         with uninterrupted():
             processes = [stack.enter_context(Process(rank.prefix, rank.argv, rank.environment))
                          for rank in ranks]
-        with beside([process.pid for process in processes]):
+        with meanwhile([process.pid for process in processes]):
             late = not wait(processes, limit_s)
         bad = [number for number, process in enumerate(processes)
                if process.ended() and not process.ends_well(0)]
         if bad or late:
-            raise Failed(story(ranks, processes, bad, limit_s))
+            raise Failed(failure_text(ranks, processes, bad, limit_s))
         return [process.output() for process in processes]
 
 
@@ -88,8 +88,8 @@ def wait(processes, limit_s):
     return any(process.ended() and not process.ends_well(0) for process in processes)
 
 
-def story(ranks, processes, bad, limit_s):
-    """What went wrong, with the last words of the ranks and of their NCCL."""
+def failure_text(ranks, processes, bad, limit_s):
+    """What failed, with the last lines of the ranks' output and of NCCL's logs."""
     if bad:
         head = "; ".join(f"rank {number}: {processes[number].complaint()}" for number in bad)
     else:
@@ -97,7 +97,7 @@ def story(ranks, processes, bad, limit_s):
     lines = [head]
     for number, (rank, process) in enumerate(zip(ranks, processes)):
         lines += [f"  rank {number}: {line}" for line in last_lines(process.output())]
-        lines += [f"  rank {number}, NCCL: {line}" for line in last_lines(said_by_nccl(rank))]
+        lines += [f"  rank {number}, NCCL: {line}" for line in last_lines(nccl_log(rank))]
     return "\n".join(lines)
 
 

@@ -1,7 +1,7 @@
-// The functions of CUDA's driver and of NCCL that a rank calls, by their published C interfaces, in
-// libraries loaded at run time: one binary serves every version, and is built where neither is.
-// NCCL's own CUDA runtime works in the context that is current here, a primary one. Enums are
-// passed as the int that they are. Loaded once, before threads start.
+// The functions of CUDA's driver and of NCCL that a rank calls, by their published C interfaces.
+// Both libraries are loaded at run time, so that one binary serves every version and can be built
+// without either. NCCL's own CUDA runtime uses the context that is current, a primary one. Enums
+// are passed as int. Thread rule: load once, before threads start.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ struct UniqueId {
   char internal[kIdBytes];
 };
 
-// (member, exported symbol, argument types); all return CUresult.
+// CALL(member, exported symbol, argument types); all return CUresult.
 #define PACECAR_DRIVER_CALLS(CALL)                                          \
   CALL(init, cuInit, unsigned)                                              \
   CALL(version, cuDriverGetVersion, int*)                                   \
@@ -43,7 +43,7 @@ struct UniqueId {
   CALL(stream_query, cuStreamQuery, Stream)                                 \
   CALL(stream_destroy, cuStreamDestroy_v2, Stream)
 
-// Likewise; all return ncclResult_t.
+// The same for NCCL; all return ncclResult_t.
 #define PACECAR_NCCL_CALLS(CALL)                                                                  \
   CALL(version, ncclGetVersion, int*)                                                             \
   CALL(unique_id, ncclGetUniqueId, UniqueId*)                                                     \
@@ -71,7 +71,7 @@ struct Nccl {
 };
 #undef PACECAR_MEMBER
 
-// Why the library cannot be used, in one sentence; empty when it can.
+// Load a library. Return in one sentence why it cannot be used; empty when it can.
 std::string load_driver();
 std::string load_nccl(const std::string& file);
 

@@ -1,7 +1,7 @@
-"""NVIDIA's MPS, which lets the kernels of several processes run side by side on one GPU.
+"""Starts NVIDIA's MPS, which runs the kernels of several processes on one GPU at the same time.
 
-It gets folders of its own, so that another one on this host is not touched, changes no setting of
-the card, and ends with the measurement.
+It uses temporary folders, so that another MPS on this host is not touched, changes no setting of
+the GPU, and ends with the measurement.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 
 import toolkit
-from console import say
+from console import log
 
 CONTROL = "nvidia-cuda-mps-control"
 LIMIT_S = 30
@@ -20,15 +20,15 @@ SLOW = "the ranks take turns on the GPU, in slices of milliseconds"
 
 @contextlib.contextmanager
 def serving(probe):
-    """The environment that clients need; {} where there is no MPS, and a word on why.
+    """The environment that clients need; {} without MPS, with the reason in the log.
 
-    `probe` is the command of a client that tells whether it gets a GPU: see toolkit.probe.
+    `probe` is the command of a client that reports whether it can use a GPU: see toolkit.probe.
     """
     if not shutil.which(CONTROL):
-        say(f"{CONTROL} is not installed: {SLOW}")
+        log(f"{CONTROL} is not installed: {SLOW}")
         yield {}
         return
-    # The server may still write its last words while the folder goes.
+    # The server may still write to its log while the folder is deleted.
     with tempfile.TemporaryDirectory(prefix="pacecar-mps-", ignore_cleanup_errors=True) as folder:
         environment = {"CUDA_MPS_PIPE_DIRECTORY": os.path.join(folder, "pipe"),
                        "CUDA_MPS_LOG_DIRECTORY": os.path.join(folder, "log")}
@@ -37,14 +37,14 @@ def serving(probe):
         try:
             why = start(environment) or refusal(probe, environment)
             if why is not None:
-                say(f"MPS does not serve ({why}): {SLOW}")
+                log(f"MPS does not serve ({why}): {SLOW}")
             yield environment if why is None else {}
         finally:
             control(environment, "quit\n")
 
 
 def refusal(probe, environment):
-    """Why a client gets no GPU; None when it does."""
+    """Why a client cannot use a GPU; None when it can."""
     try:
         seen = toolkit.probe(probe, **environment)
     except toolkit.Broken as reason:
@@ -53,14 +53,14 @@ def refusal(probe, environment):
 
 
 def start(environment):
-    """Why it does not start; None when it does."""
-    code, said = control(environment, "", "-d")
-    return None if code == 0 else (said.strip() or "no reason given").splitlines()[-1]
+    """Why MPS does not start; None when it does."""
+    code, output = control(environment, "", "-d")
+    return None if code == 0 else (output.strip() or "no reason given").splitlines()[-1]
 
 
 def control(environment, text, *flags):
-    """(exit code, what was said) of MPS's control program."""
-    # Not through a pipe: the server that stays would hold it open.
+    """(exit code, output) of MPS's control program."""
+    # Not through a pipe: the server, which keeps running, would hold it open.
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         try:
             code = subprocess.run([CONTROL, *flags], input=text, stdout=output, check=False,

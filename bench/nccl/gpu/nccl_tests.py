@@ -1,4 +1,4 @@
-"""nccl-tests' flags: what they mean for bench/nccl/run, or in a sentence why they are not there."""
+"""nccl-tests' flags: their meaning for bench/nccl/run, or a sentence why it does not have them."""
 
 import argparse
 
@@ -6,16 +6,16 @@ from console import between
 
 FLOAT_BYTES = 4
 MOST_SIZES = 1000
-# What it does anyway: these values are taken, others are answered.
+# Flags with one possible value: {flag: (value, reason in the error for any other value)}.
 FIXED = {
     ("-o", "--op"): ("sum", "sums are exact, so that every element can be compared"),
     ("-d", "--datatype"): ("float", "elements are floats, as the network knows only bytes"),
     ("-r", "--root"): ("0", "the root is rank 0"),
     ("-c", "--check"): ("1", "every element is always checked"),
-    ("-t", "--nthreads"): ("1", "each rank is a process, so that the network joins them: -g says "
+    ("-t", "--nthreads"): ("1", "each rank is a process, so that the network joins them: -g sets "
                                 "how many"),
     ("-m", "--agg_iters"): ("1", "operations are not aggregated"),
-    ("-N", "--run_cycles"): ("1", "--rounds says how often all is measured"),
+    ("-N", "--run_cycles"): ("1", "--rounds sets how often all is measured"),
     ("-p", "--parallel_init"): ("0", "each rank is a process and starts by itself"),
     ("-z", "--blocking"): ("0", "operations follow each other in a stream"),
     ("-y", "--stream_null"): ("0", "operations follow each other in a stream of their own"),
@@ -29,25 +29,24 @@ FIXED = {
 
 
 def add_flags(parser, size):
-    """Adds them to the parser; `size` reads bytes."""
+    """Adds the flags to the parser; `size` parses a number of bytes."""
     group = parser.add_argument_group(
-        "as nccl-tests", "-n, -T and -J are --iterations, --timeout and --json; other flags of "
-        "all_reduce_perf and its like are answered by a sentence")
+        "as nccl-tests", "-n, -T and -J are --iterations, --timeout and --json; for other flags of "
+        "nccl-tests the error says why they are not supported")
     add = group.add_argument
     add("-b", "--minbytes", type=size, metavar="SIZE", help="smallest size, instead of --sizes")
     add("-e", "--maxbytes", type=size, metavar="SIZE", help="largest size")
     add("-f", "--stepfactor", type=between(float, 1, 1024), metavar="X",
-        help="from one size to the next; default 2")
-    add("-i", "--stepbytes", type=size, metavar="SIZE", help="likewise, by adding so much")
+        help="factor from one size to the next; default 2")
+    add("-i", "--stepbytes", type=size, metavar="SIZE", help="add SIZE from one size to the next")
     add("-g", "--ngpus", type=between(int, 2, 16), metavar="N",
-        help="ranks, instead of --ranks: each is a process, which shares a GPU where there are "
-             "fewer")
+        help="ranks, instead of --ranks: each is a process; they share GPUs if there are fewer")
     for names, (value, reason) in FIXED.items():
         add(*names, action=Answer, value=value, reason=reason)
 
 
 class Answer(argparse.Action):
-    """Refuses every value but the one that goes without saying."""
+    """Refuses every value but one, with the reason."""
 
     def __init__(self, option_strings, dest, value, reason):
         super().__init__(option_strings, argparse.SUPPRESS, help=argparse.SUPPRESS)
@@ -59,11 +58,11 @@ class Answer(argparse.Action):
 
 
 def sizes(parser, options):
-    """The sizes that -b, -e, -f and -i name; None where none of them is given."""
+    """The sizes in bytes by -b, -e, -f and -i; None if none of these flags is given."""
     first, last = options.minbytes, options.maxbytes
     if first is None and last is None:
         if options.stepfactor is not None or options.stepbytes is not None:
-            parser.error("-f and -i say how sizes go on: name the first with -b, the last with -e")
+            parser.error("-f and -i need the first size with -b and the last with -e")
         return None
     if options.sizes is not None:
         parser.error("--sizes and -b, -e: give one of them")
@@ -83,7 +82,7 @@ def sizes(parser, options):
 
 def geometric(parser, first, last, factor):
     if factor == 1 and first != last:
-        parser.error("-f 1 never comes to -e: give a larger factor")
+        parser.error("-f 1 never reaches -e: give a larger factor")
     found, exact = [], float(first)
     while int(exact) <= last:
         size = int(exact) // FLOAT_BYTES * FLOAT_BYTES

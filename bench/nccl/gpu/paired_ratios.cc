@@ -1,7 +1,7 @@
-// From times to ratios: each line of standard input has the arm's times and the baseline's, round
-// by round, as A,A,... B,B,...; for each, a line of JSON with the geometric mean of baseline / arm
-// (how many times as fast the arm is) and its 95% interval, by bench/ab's statistics over
-// logarithms. The verdicts are corrected over all lines, which are one family of questions.
+// Computes ratios from times. Each line of standard input has the arm's times and the baseline's,
+// in seconds, round by round, as A,A,... B,B,...; each line of the output is JSON with the
+// geometric mean of baseline / arm (how many times as fast the arm is) and its 95% interval, by
+// bench/ab's statistics over logarithms. The verdicts are corrected for the number of lines.
 #include <cmath>
 #include <iostream>
 #include <sstream>
@@ -14,7 +14,8 @@ namespace {
 
 using pacecar::ab::PairedResult;
 
-// Negative logarithms: what is faster is greater. Empty when `text` is no list of positive numbers.
+// Negative logarithms, so that faster is greater. Empty when `text` is not a list of positive
+// numbers.
 std::vector<double> speeds(const std::string& text) {
   std::vector<double> values;
   std::istringstream in(text);

@@ -1,4 +1,4 @@
-"""Bus bandwidth over size, a panel for each operation, as one SVG that needs nothing else."""
+"""Draws bus bandwidth over size, with a panel for each operation, as one SVG."""
 
 import html
 import math

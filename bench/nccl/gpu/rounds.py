@@ -1,19 +1,20 @@
-"""Runs in random order, round by round: what disturbs the machine disturbs all arms alike."""
+"""Runs in random order, round by round, so that other load affects all arms alike."""
 
 import random
 import time
 
-from console import progress, say
+from console import progress, log
 from exchange import Failed
 
 
 def interleaved(cells, run, options, failures, done=(), left_out=None):
-    """(round, cell, what `run(cell)` gives) of each run that went well.
+    """(round, cell, result of `run(cell)`) of each run that succeeded.
 
-    A cell that fails is told, added to `failures`, and its name to the list `left_out`, whose cells
-    do not run. Nor do the (round, name of a cell) in `done`, which an earlier measurement has: the
-    order depends on the seed and the round alone. `options` has seed, rounds, and budget: seconds
-    within which no run begins, but the first, that may not end; 0 for no limit.
+    The failure of a cell is logged and added to `failures`, and the cell's name to `left_out`;
+    cells in `left_out` do not run. The (round, cell's name) in `done`, of an earlier measurement,
+    do not run again: the order depends on the seed and the round alone. `options` has seed, rounds,
+    and budget in seconds, 0 for no limit: after the first run, no run starts that may not end
+    within the budget.
     """
     left_out = [] if left_out is None else left_out
     cells = list(cells)
@@ -27,7 +28,7 @@ def interleaved(cells, run, options, failures, done=(), left_out=None):
             place = f"round {number} of {options.rounds}, {cell}"
             run_begin = time.monotonic()
             if options.budget and longest and run_begin - begin + longest > options.budget:
-                say(f"the {options.budget:g} s end before {place}")
+                log(f"the {options.budget:g} s end before {place}")
                 return
             progress(place)
             try:
@@ -35,7 +36,7 @@ def interleaved(cells, run, options, failures, done=(), left_out=None):
             except Failed as reason:
                 left_out.append(str(cell))
                 failures.append(f"{place}: {reason}")
-                say(failures[-1])
+                log(failures[-1])
             else:
                 yield number, cell, result
             longest = max(longest, time.monotonic() - run_begin)

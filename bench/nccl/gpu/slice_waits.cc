@@ -1,9 +1,10 @@
 // A profiler plugin for NCCL (table version 4, NCCL 2.27 and later) that adds up what the slices of
-// a job wait for, as NCCL's proxy sees it. When the communicator ends, it writes one JSON object to
-// the file SLICE_WAITS.PID: for each wait, how many slices had it and for how many seconds.
+// a job wait for, as NCCL's proxy sees it. When the communicator ends, the plugin writes one JSON
+// object to the file $SLICE_WAITS.PID: for each kind of wait the number of slices that waited and
+// the seconds of all together.
 //
-// The table is written from NCCL's published profiler interface. NCCL's proxy thread calls it, and
-// the thread that makes and ends the communicator: a mutex joins them.
+// The table follows NCCL's published profiler interface. Thread rule: NCCL's proxy thread and the
+// thread that makes and ends the communicator call it; a mutex protects the totals.
 #include <unistd.h>
 
 #include <array>
@@ -44,7 +45,7 @@ struct Step {
   size_t wait = kWaits.size();  // none yet
   Clock::time_point since;
 };
-Step operation;  // the handle of what is no step: NCCL wants one
+Step operation;  // the handle of every event that is not a step: NCCL requires one
 
 void end_wait(const Step& step, Clock::time_point now) {
   if (step.wait == kWaits.size()) return;
@@ -69,7 +70,7 @@ int record_state(void* handle, int state, void*) {
   auto* step = static_cast<Step*>(handle);
   if (step == nullptr || step == &operation) return kSuccess;
   for (size_t wait = 0; wait < kWaits.size(); ++wait) {
-    // NCCL may report the same state again, which continues.
+    // NCCL may report the same state again: the wait continues.
     if (kWaits[wait].state != state || wait == step->wait) continue;
     const auto now = Clock::now();
     end_wait(*step, now);

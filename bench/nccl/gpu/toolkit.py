@@ -1,4 +1,4 @@
-"""Finds NCCL, builds the driver and the statistics with a bare compiler, asks for GPUs."""
+"""Finds NCCL, builds the ranks' program and the statistics with a bare compiler, looks for GPUs."""
 
 import importlib.util
 import json
@@ -21,23 +21,23 @@ PROBE_LIMIT_S = 180  # libraries of gigabytes, from a cold disk
 
 
 class Skipped(Exception):
-    """Nothing can be measured here; the text says why, and what would help."""
+    """Nothing can be measured here; the text has the reason and advice."""
 
 
 class Broken(Exception):
-    """Something that should work does not; the text says what, and what would help."""
+    """Something that should work does not; the text has the reason and advice."""
 
 
 def wheel_folders():
-    """Where pip puts NVIDIA's packages."""
+    """The folders of NVIDIA's packages that pip has installed."""
     spec = importlib.util.find_spec("nvidia")
     for base in spec.submodule_search_locations if spec else []:
         yield from sorted(pathlib.Path(base).glob("*"))
 
 
 def find_nccl(named):
-    """The library's file: the one that was named, or whose folder was; else from the usual places,
-    and then wherever the loader looks."""
+    """The library's file: `named` itself, or in the folder `named`. Without `named` it is searched
+    in the usual folders, and otherwise left to the loader."""
     if named and pathlib.Path(named).is_file():
         return str(pathlib.Path(named).resolve())
     usual = [pathlib.Path("/usr/local/cuda"), *wheel_folders(), pathlib.Path("/usr")]
@@ -46,8 +46,7 @@ def find_nccl(named):
             if (base / folder / NCCL).is_file():
                 return str((base / folder / NCCL).resolve())
     if named:
-        raise Skipped(f"{NCCL} is not found in {named}: name it, or the folder that holds it, with "
-                      "--nccl")
+        raise Skipped(f"{NCCL} is not found in {named}: give the file or its folder with --nccl")
     return NCCL
 
 
@@ -63,7 +62,7 @@ def compile_program(sources, program, *flags):
 
 
 def build(folder):
-    """Both programs and NCCL's profiler plugin, in this folder, which is returned."""
+    """Builds both programs and NCCL's profiler plugin in this folder, and returns the folder."""
     compile_program(DRIVER_SOURCES, folder / DRIVER, "-ldl")
     compile_program(RATIOS_SOURCES, folder / RATIOS)
     compile_program([HERE / "slice_waits.cc"], folder / SLICES, "-shared", "-fPIC")
@@ -71,7 +70,7 @@ def build(folder):
 
 
 def probe(command, **environment):
-    """What a program that looks at the GPUs prints: a JSON object with "gpus" and "reason"."""
+    """The output of a program that looks for GPUs: a JSON object with "gpus" and "reason"."""
     text = " ".join(map(str, command))
     try:
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False,
@@ -81,8 +80,8 @@ def probe(command, **environment):
     try:
         return json.loads(done.stdout)
     except ValueError:
-        said = (done.stderr or done.stdout).strip()
-        raise Broken(f"'{text}' ended with {done.returncode}, saying '{said}'") from None
+        output = (done.stderr or done.stdout).strip()
+        raise Broken(f"'{text}' ended with {done.returncode}: '{output}'") from None
 
 
 def require_gpu(seen):
@@ -111,7 +110,7 @@ def versions(seen):
 
 
 def gpu_names():
-    """As nvidia-smi lists them with their driver; empty where it cannot."""
+    """The GPUs with their driver, by nvidia-smi; empty if it fails."""
     try:
         done = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version",
                                "--format=csv,noheader"], capture_output=True, text=True,

@@ -1,5 +1,5 @@
-// Plays CUDA's driver for bench/nccl/gpu: the GPU's memory is the process's own, and every call has
-// done its work when it returns. FAKE_NCCL=no-gpu: there is none.
+// Plays CUDA's driver for bench/nccl/gpu: the GPU's memory is the process's own, and every call is
+// synchronous. FAKE_NCCL=no-gpu: there is no GPU.
 #include <cstdlib>
 #include <cstring>
 #include <string_view>

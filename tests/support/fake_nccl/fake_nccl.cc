@@ -1,7 +1,7 @@
-// Plays NCCL for bench/nccl/gpu, without a GPU: ranks are processes that meet in a file that they
-// map, and exchange floats through it. fake_driver.cc plays CUDA beside it.
+// Plays NCCL for bench/nccl/gpu, without a GPU: ranks are processes that exchange floats through a
+// file that all map. fake_driver.cc plays CUDA.
 //
-// FAKE_NCCL says what goes wrong, on rank 1 only where it says so:
+// FAKE_NCCL sets a fault, on all ranks or on rank 1:
 //   wrong     rank 1 gets one element of each result wrong
 //   hang      rank 1 stops in an operation      error   rank 1's operations fail
 //   network=X the log says network X, whatever NCCL_NET says
@@ -47,7 +47,7 @@ std::string fault() {
   return text ? text : "";
 }
 
-// What follows `key=`, if that is the fault.
+// The value of the fault `key=VALUE`.
 std::string fault_value(const std::string& key) {
   const std::string text = fault();
   return text.starts_with(key + "=") ? text.substr(key.size() + 1) : "";
@@ -64,7 +64,7 @@ struct Transfer {
   char* to;
   size_t bytes;
 };
-FakeCommunicator* grouped = nullptr;  // the group's, once it has a member
+FakeCommunicator* grouped = nullptr;  // of the open group, once it has an operation
 
 }  // namespace
 

@@ -1,9 +1,12 @@
 #include "tests/support/hostile_verbs/behavior.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <variant>
 
 #include "transport/base/prng.h"
 
@@ -19,51 +22,33 @@ uint64_t number(std::string_view text) {
   return value;
 }
 
-template <typename Value, typename T>
-bool set(std::string_view name, Value value, std::string_view wanted, T& member) {
-  if (name == wanted) member = static_cast<T>(value);
-  return name == wanted;
-}
+// Settings of HOSTILE_VERBS in addition to the seed.
+using Member = std::variant<bool Behavior::*, uint8_t Behavior::*, uint32_t Behavior::*>;
+constexpr std::array kMembers = std::to_array<std::pair<std::string_view, Member>>({
+    {"calls", &Behavior::calls},
+    {"clock_bits", &Behavior::clock_bits},
+    {"clock_khz", &Behavior::clock_khz},
+    {"completion_burst", &Behavior::completion_burst},
+    {"late_completions", &Behavior::late_completions},
+    {"late_landing", &Behavior::late_landing},
+    {"late_reading", &Behavior::late_reading},
+    {"late_receives", &Behavior::late_receives},
+    {"max_inline", &Behavior::max_inline},
+    {"max_reads", &Behavior::max_reads},
+    {"rate_limit_max", &Behavior::rate_limit_max},
+    {"relaxed_ordering", &Behavior::relaxed_ordering},
+});
 
-void set(Behavior& b, std::string_view name, uint64_t value) {
-  const bool known =
-      set(name, value, "threaded", b.threaded) || set(name, value, "infiniband", b.infiniband) ||
-      set(name, value, "grh_required", b.grh_required) ||
-      set(name, value, "pkey_table", b.pkey_table) || set(name, value, "mtu", b.mtu) ||
-      set(name, value, "devices", b.devices) || set(name, value, "late_landing", b.late_landing) ||
-      set(name, value, "relaxed_ordering", b.relaxed_ordering) ||
-      set(name, value, "late_reading", b.late_reading) ||
-      set(name, value, "late_completions", b.late_completions) ||
-      set(name, value, "late_receives", b.late_receives) ||
-      set(name, value, "completion_burst", b.completion_burst) ||
-      set(name, value, "max_queue_pairs", b.max_queue_pairs) ||
-      set(name, value, "max_work_requests", b.max_work_requests) ||
-      set(name, value, "max_completions", b.max_completions) ||
-      set(name, value, "max_shared_receives", b.max_shared_receives) ||
-      set(name, value, "max_inline", b.max_inline) || set(name, value, "max_reads", b.max_reads) ||
-      set(name, value, "max_regions", b.max_regions) ||
-      set(name, value, "max_pieces", b.max_pieces) ||
-      set(name, value, "max_reads_started", b.max_reads_started) ||
-      set(name, value, "max_completion_queues", b.max_completion_queues) ||
-      set(name, value, "max_region_bytes", b.max_region_bytes) ||
-      set(name, value, "idle_talk", b.idle_talk) ||
-      set(name, value, "quiet_flushes", b.quiet_flushes) ||
-      set(name, value, "peer_memory", b.peer_memory) || set(name, value, "dma_buf", b.dma_buf) ||
-      set(name, value, "calls", b.calls) || set(name, value, "clock_khz", b.clock_khz) ||
-      set(name, value, "clock_bits", b.clock_bits) ||
-      set(name, value, "clock_fault", b.clock_fault) ||
-      set(name, value, "no_stamps", b.no_stamps) ||
-      set(name, value, "rate_limit_max", b.rate_limit_max) ||
-      set(name, value, "rate_limit_min", b.rate_limit_min) ||
-      set(name, value, "rate_limits_rc", b.rate_limits_rc) ||
-      set(name, value, "rate_burst", b.rate_burst) ||
-      set(name, value, "rate_commands", b.rate_commands);
-  if (known) return;
-  const auto time = Duration::from_us(static_cast<int64_t>(value));
-  const bool taken = set(name, time, "registration_us", b.registration) ||
-                     set(name, time, "destruction_us", b.destruction) ||
-                     set(name, time, "late_last_receive_us", b.late_last_receive);
-  if (!taken) throw std::invalid_argument("a device has no " + std::string(name));
+void set(Behavior& behavior, std::string_view name, uint64_t value) {
+  const auto member =
+      std::ranges::find(kMembers, name, &std::pair<std::string_view, Member>::first);
+  if (member == kMembers.end()) {
+    throw std::invalid_argument("HOSTILE_VERBS sets no " + std::string(name));
+  }
+  const auto assign = [&]<typename T>(T Behavior::*which) {
+    behavior.*which = static_cast<T>(value);
+  };
+  std::visit(assign, member->second);
 }
 
 }  // namespace
@@ -90,7 +75,7 @@ Behavior draw_behavior(uint64_t seed) {
   b.max_pieces = one_of(std::to_array<uint32_t>({1, 4, 30}));
   b.max_reads_started = one_of(std::to_array<uint8_t>({1, 16, 128}));
   b.max_completion_queues = one_of(std::to_array<uint32_t>({2, 64}));
-  b.idle_talk = one_of(std::to_array<uint32_t>({0, 0, 50, 5'000}));
+  b.idle_events = one_of(std::to_array<uint32_t>({0, 0, 50, 5'000}));
   b.calls = prng.below(2) == 0;
   b.clock_khz = one_of(std::to_array<uint32_t>({0, 156'250, 332'667, 1'000'000}));
   b.clock_bits = one_of(std::to_array<uint32_t>({64, 48, 24}));

@@ -1,4 +1,4 @@
-// How a hostile device ends: at one of the calls that are made of it, or when a test says so.
+// How a hostile device dies: at one of its calls, or when a test kills it.
 #pragma once
 
 #include <cerrno>
@@ -7,14 +7,15 @@
 namespace pacecar::hostile {
 
 struct Death {
-  // What polls of its completion queues bring from then on.
+  // What polls of its completion queues return from then on.
   enum class Polls : uint8_t { kNothing, kFlushed, kError };
 
   uint32_t device = 0;
-  uint64_t at_call = 0;  // counted from 1 on, over all programs that have it open; 0: none
-  int error = EIO;       // of every call from then on
-  bool told = true;      // by IBV_EVENT_DEVICE_FATAL
-  bool takes_posts = false;  // and nothing becomes of them; else they are refused, too
+  // Calls are counted from 1, over all programs that have the device open; 0: no planned death.
+  uint64_t at_call = 0;
+  int error = EIO;           // of every call from then on
+  bool raises_event = true;  // IBV_EVENT_DEVICE_FATAL
+  bool takes_posts = false;  // posts succeed and are lost; else they fail
   Polls polls = Polls::kNothing;
 };
 

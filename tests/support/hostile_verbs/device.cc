@@ -19,7 +19,7 @@ constexpr uint32_t kQueuePairBits = 12;  // of a number, under those of the cont
 constexpr uint32_t kFirstQueuePair = 2;  // 0 and 1 are special
 constexpr std::chrono::microseconds kTick{20};
 
-void tell(CompletionQueue& queue) {
+void notify(CompletionQueue& queue) {
   auto& events = reinterpret_cast<CompletionChannel*>(queue.verbs.channel)->events;
   events.events.push_back(&queue.verbs);
   count_event(events.fd);
@@ -28,28 +28,35 @@ void tell(CompletionQueue& queue) {
 }  // namespace
 
 Device::Device(ibv_device* device, uint16_t number)
-    : behavior_(World::instance().behavior()),
+    : behavior_(World::instance().behavior),
       prng_(behavior_.seed ^ number),
       number_(number),
-      wire_(std::make_unique<Wire>(World::instance().name(), number, !behavior_.threaded)) {
+      wire_(std::make_unique<Wire>(World::instance().name, number, !behavior_.threaded)) {
   set_up_operations(verbs_, *this, device);
   verbs_.context.async_fd = events_.fd();
-  World::instance().add(*this);
+  World& world = World::instance();
+  const std::lock_guard lock(world.mutex);
+  world.open.push_back(this);
   if (behavior_.threaded) thread_ = std::thread([this] { run(); });
 }
 
 Device::~Device() {
-  World::instance().remove(*this);
+  World& world = World::instance();
+  {
+    const std::lock_guard lock(world.mutex);
+    std::erase(world.open, this);
+  }
   ends_ = true;
   if (thread_.joinable()) thread_.join();
-  World::instance().leave_over(rest());
+  const std::lock_guard lock(world.mutex);
+  world.left_over += rest();
 }
 
 std::string Device::rest() const {
   std::string all;
   const auto add = [&](size_t count, const char* what) {
-    if (count > 0) all += std::to_string(count) + " " + what + " of hostile" +
-                          std::to_string(number_) + ", ";
+    if (count > 0)
+      all += std::to_string(count) + " " + what + " of hostile" + std::to_string(number_) + ", ";
   };
   add(queue_pairs_.size(), "queue pairs");
   add(completion_queues_.size(), "completion queues");
@@ -81,7 +88,7 @@ void Device::tick() {
   const std::lock_guard lock(lock_);
   ++ticks_;
   if (death_) return;
-  talk_idly();
+  raise_idle_event();
   wire_->flush();
   while (const auto packet = wire_->receive()) {
     const auto queue_pair = queue_pairs_.find(packet->header.queue_pair);
@@ -90,14 +97,14 @@ void Device::tick() {
   idle_ = !wire_->backlogged();
   for (const auto& [number, queue_pair] : queue_pairs_) idle_ = !queue_pair->advance() && idle_;
   for (const auto& queue : completion_queues_) {
-    if (queue->advance(ticks_)) tell(*queue);
+    if (queue->advance(ticks_)) notify(*queue);
     idle_ = idle_ && queue->idle();
   }
 }
 
 int64_t Device::now_ns() const {
   return behavior_.threaded ? std::chrono::steady_clock::now().time_since_epoch().count()
-                            : World::instance().now_ns();
+                            : hostile::now_ns();
 }
 
 void Device::set_link(bool up) {
@@ -122,12 +129,13 @@ void Device::end(const Death& how) {
   if (how.polls == Death::Polls::kFlushed) {
     for (const auto& [number, queue_pair] : queue_pairs_) queue_pair->fail();
     for (const auto& queue : completion_queues_) {
-      if (queue->advance(UINT64_MAX)) tell(*queue);
+      if (queue->advance(UINT64_MAX)) notify(*queue);
     }
   }
   death_ = how;
   wire_->up = false;
-  if (how.told) events_.push({.element = {.port_num = 1}, .event_type = IBV_EVENT_DEVICE_FATAL});
+  if (how.raises_event)
+    events_.push({.element = {.port_num = 1}, .event_type = IBV_EVENT_DEVICE_FATAL});
 }
 
 // --- events ---
@@ -140,15 +148,15 @@ void Device::raise(ibv_event_type type) {
   const std::lock_guard lock(lock_);
   ibv_async_event event{.element = {.port_num = 1}, .event_type = type};
   switch (subject_kind(type)) {
-    case EventSubject::kCompletions:
+    case SubjectKind::kCompletions:
       if (completion_queues_.empty()) return;
       event.element.cq = &completion_queues_.front()->verbs;
       break;
-    case EventSubject::kReceives:
+    case SubjectKind::kReceives:
       if (shared_receives.empty()) return;
       event.element.srq = &(*shared_receives.begin())->verbs;
       break;
-    case EventSubject::kQueuePair: {
+    case SubjectKind::kQueuePair: {
       QueuePair* const lane = any_lane();
       if (lane == nullptr) return;
       const bool fatal = type <= IBV_EVENT_QP_ACCESS_ERR;
@@ -156,7 +164,7 @@ void Device::raise(ibv_event_type type) {
       event.element.qp = &lane->verbs;
       break;
     }
-    case EventSubject::kDevice:
+    case SubjectKind::kDevice:
       break;
   }
   events_.push(event);
@@ -170,18 +178,18 @@ QueuePair* Device::any_lane() {
   return lanes.empty() ? nullptr : lanes[prng_.below(lanes.size())];
 }
 
-void Device::talk_idly() {
-  if (behavior_.idle_talk == 0 || prng_.below(behavior_.idle_talk) > 0) return;
-  constexpr std::array kTalk{IBV_EVENT_GID_CHANGE,  IBV_EVENT_LID_CHANGE,
-                             IBV_EVENT_PKEY_CHANGE, IBV_EVENT_SM_CHANGE,
-                             IBV_EVENT_PORT_ACTIVE, IBV_EVENT_CLIENT_REREGISTER,
-                             IBV_EVENT_PORT_ERR,    IBV_EVENT_COMM_EST};
-  const ibv_event_type type = kTalk[prng_.below(kTalk.size())];
+void Device::raise_idle_event() {
+  if (behavior_.idle_events == 0 || prng_.below(behavior_.idle_events) > 0) return;
+  constexpr std::array kIdleEvents{IBV_EVENT_GID_CHANGE,  IBV_EVENT_LID_CHANGE,
+                                   IBV_EVENT_PKEY_CHANGE, IBV_EVENT_SM_CHANGE,
+                                   IBV_EVENT_PORT_ACTIVE, IBV_EVENT_CLIENT_REREGISTER,
+                                   IBV_EVENT_PORT_ERR,    IBV_EVENT_COMM_EST};
+  const ibv_event_type type = kIdleEvents[prng_.below(kIdleEvents.size())];
   if (type == IBV_EVENT_COMM_EST) {
     if (!queue_pairs_.empty()) raise(type, &queue_pairs_.begin()->second->verbs);
     return;
   }
-  const int port = type == IBV_EVENT_PORT_ERR ? 2 : 1;  // one that we do not use
+  const int port = type == IBV_EVENT_PORT_ERR ? 2 : 1;  // 2: a port that is not used
   events_.push({.element = {.port_num = port}, .event_type = type});
 }
 
@@ -211,7 +219,7 @@ void Device::finish_landing() {
   for (const auto& [number, queue_pair] : queue_pairs_) queue_pair->finish_landing();
 }
 
-// --- what it is ---
+// --- attributes ---
 
 void Device::describe(ibv_device_attr& attributes) const {
   attributes = {};
@@ -249,22 +257,20 @@ void Device::describe(ibv_port_attr& port) const {
   if (behavior_.grh_required) port.flags = IBV_QPF_GRH_REQUIRED;
 }
 
-// --- what it has ---
+// --- objects ---
 
 ibv_qp* Device::create_queue_pair(ibv_pd* domain, ibv_qp_init_attr& wanted) {
   const ibv_qp_cap& cap = wanted.cap;
-  const bool possible = wanted.qp_type == IBV_QPT_RC && wanted.send_cq != nullptr &&
-                        wanted.recv_cq != nullptr &&
-                        cap.max_send_wr <= behavior_.max_work_requests &&
-                        cap.max_recv_wr <= behavior_.max_work_requests &&
-                        cap.max_send_sge <= behavior_.max_pieces &&
-                        cap.max_recv_sge <= behavior_.max_pieces &&
-                        cap.max_inline_data <= behavior_.max_inline;
+  const bool possible =
+      wanted.qp_type == IBV_QPT_RC && wanted.send_cq != nullptr && wanted.recv_cq != nullptr &&
+      cap.max_send_wr <= behavior_.max_work_requests &&
+      cap.max_recv_wr <= behavior_.max_work_requests && cap.max_send_sge <= behavior_.max_pieces &&
+      cap.max_recv_sge <= behavior_.max_pieces && cap.max_inline_data <= behavior_.max_inline;
   if (!possible) return errno = EINVAL, nullptr;
   if (queue_pairs_.size() >= behavior_.max_queue_pairs) return errno = ENOMEM, nullptr;
   auto queue_pair = std::make_unique<QueuePair>(*this, wanted);
   uint32_t number = uint32_t{wire_->port().context} << kQueuePairBits | kFirstQueuePair;
-  while (queue_pairs_.contains(number)) ++number;  // that of one that was destroyed just now
+  while (queue_pairs_.contains(number)) ++number;  // numbers are used again at once
   queue_pair->verbs.qp_num = queue_pair->verbs.handle = number;
   queue_pair->verbs.pd = domain;
   wanted.cap = queue_pair->capacity();
@@ -320,7 +326,7 @@ int Device::limit(QueuePair& queue_pair, uint32_t kbps) {
   if (!behavior_.rate_limits_rc || queue_pair.verbs.state != IBV_QPS_RTS) return EINVAL;
   const bool possible = kbps >= behavior_.rate_limit_min && kbps <= behavior_.rate_limit_max;
   if (kbps != 0 && !possible) return EINVAL;
-  if (rate_commands_ == behavior_.rate_commands) return ENOSPC;  // its table is full
+  if (rate_commands_ == behavior_.rate_commands) return ENOSPC;  // the table of limits is full
   ++rate_commands_;
   queue_pair.send_limit.set(kbps);
   return 0;
@@ -332,7 +338,7 @@ void Device::list_limits(std::vector<uint32_t>& kbps) const {
   }
 }
 
-// What the device has accepted is in place before it is done.
+// All accepted data lands before the region is removed.
 void Device::remove_region(const Region& region) {
   finish_landing();
   regions_.remove(region);

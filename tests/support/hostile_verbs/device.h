@@ -1,4 +1,4 @@
-// A hostile device as one process has it opened.
+// A hostile device, opened by one process.
 //
 // It does its work in ticks; where Behavior::threaded is false a tick is a microsecond.
 //
@@ -8,6 +8,7 @@
 #include <infiniband/verbs.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -42,15 +43,15 @@ class Device {
 
   std::mutex& lock() { return lock_; }
   void tick();
-  // Ends what is with the device, as when its cable, its driver or itself is gone.
+  // The link of its port goes down or comes up.
   void set_link(bool up);
   void die(const Death& how);
   void raise(ibv_event_type type);
 
   // --- for the entry points; under the lock ---
-  // Counts a call, which may be the last. What it returns; 0: the device lives.
+  // Counts a call, which may kill the device. The error of a dead device; 0: it is alive.
   int call();
-  // How it died.
+  // nullopt: it is alive.
   const std::optional<Death>& death() const { return death_; }
   AsyncEvents& events() { return events_; }
   void describe(ibv_device_attr& attributes) const;
@@ -76,21 +77,21 @@ class Device {
   void complete(ibv_cq* queue, const ibv_wc& completion, bool solicited, uint64_t send = 0);
   size_t poll(ibv_cq* queue, size_t most, ibv_wc* completions);
   void raise(ibv_event_type type, ibv_qp* queue_pair);
-  // Before a read: what was written is pushed ahead of it.
+  // A read pushes earlier writes to memory.
   void finish_landing();
   uint16_t number() const { return number_; }
 
   std::unordered_set<SharedReceives*> shared_receives;
   std::unordered_set<ibv_pd*> domains;
   std::unordered_set<CompletionChannel*> channels;
-  uint64_t built_requests = 0;  // that were posted by ibv_wr_*
+  uint64_t built_requests = 0;  // posted by ibv_wr_*
 
  private:
   void run();
   void end(const Death& how);
-  void talk_idly();
+  void raise_idle_event();
   QueuePair* any_lane();
-  // What is there still, for people.
+  // The objects that were not destroyed, as text.
   std::string rest() const;
 
   verbs_context verbs_{};
@@ -110,5 +111,17 @@ class Device {
   std::atomic<bool> ends_{false};
   std::thread thread_;
 };
+
+// The objects behind those of libibverbs.
+inline QueuePair& own(ibv_qp* queue_pair) { return *reinterpret_cast<QueuePair*>(queue_pair); }
+inline QueuePair& own(ibv_qp_ex* queue_pair) { return own(&queue_pair->qp_base); }
+inline CompletionQueue& own(ibv_cq_ex* queue) { return *reinterpret_cast<CompletionQueue*>(queue); }
+
+// What an entry point returns that fails.
+template <typename T>
+T* refuse(int error) {
+  errno = error;
+  return nullptr;
+}
 
 }  // namespace pacecar::hostile

@@ -1,5 +1,5 @@
-// The functions of libibverbs, by its published header; those that touch no device are the
-// library's own.
+// The functions of libibverbs that touch a device, by its published header. The other functions are
+// the library's.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
@@ -29,17 +29,9 @@ namespace {
 
 Device& device_of(const ibv_pd* domain) { return Device::of(domain->context); }
 
-template <typename T>
-T* refuse(int error) {
-  errno = error;
-  return nullptr;
-}
-
-QueuePair& own(ibv_qp* queue_pair) { return *reinterpret_cast<QueuePair*>(queue_pair); }
-
 int poll_cq(ibv_cq* queue, int most, ibv_wc* completions) {
   Device& device = Device::of(queue->context);
-  if (!device.behavior().threaded) World::instance().turn();
+  if (!device.behavior().threaded) turn();
   size_t count = 0;
   {
     const std::lock_guard lock(device.lock());
@@ -49,20 +41,20 @@ int poll_cq(ibv_cq* queue, int most, ibv_wc* completions) {
     if (brings) count = device.poll(queue, static_cast<size_t>(most), completions);
     if (count > 0) device.call();
   }
-  if (count == 0 && device.behavior().threaded) std::this_thread::yield();  // to the device
+  if (count == 0 && device.behavior().threaded) std::this_thread::yield();  // to its thread
   return static_cast<int>(count);
 }
 
 int req_notify_cq(ibv_cq* queue, int solicited_only) {
   Device& device = Device::of(queue->context);
-  if (!device.behavior().threaded) World::instance().turn();  // what appears now tells nobody
+  if (!device.behavior().threaded) turn();  // completions that appear now notify nobody
   const std::lock_guard lock(device.lock());
   if (const int error = device.call()) return error;
   reinterpret_cast<CompletionQueue*>(queue)->arm(solicited_only != 0);
   return 0;
 }
 
-// A driver writes requests into memory and rings: that may go well with nobody there.
+// A driver writes requests into memory and rings a doorbell. That may succeed with a dead device.
 template <typename Request>
 int after_death(const Device& device, int error, Request* request, Request** refused) {
   *refused = request;
@@ -124,18 +116,18 @@ void fill_gid(const Device& device, ibv_gid_entry& entry) {
   entry.gid.raw[15] = static_cast<uint8_t>(device.number() + 1);
 }
 
-// In the kernel; the device goes on meanwhile.
+// As in a system call: the device continues meanwhile.
 void pause_for(Duration time) {
   if (time == Duration()) return;
   std::this_thread::sleep_for(std::chrono::nanoseconds(time.ns()));
 }
 
-// Pages are pinned, and let go, by the kernel, which takes its time; the device goes on meanwhile.
+// The kernel pins or unpins pages.
 void pin(const Device& device) { pause_for(device.behavior().registration); }
 
 ibv_mr* registered(Region* region) { return region == nullptr ? nullptr : &region->verbs; }
 
-// As the kernel would: what is not mapped cannot be locked.
+// Memory that is not mapped cannot be registered.
 bool mapped(const void* address, size_t length) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uintptr_t>(address) / page * page;
@@ -182,7 +174,7 @@ ibv_device** ibv_get_device_list(int* count) {
 
 void ibv_free_device_list(ibv_device** list) { delete[] list; }
 const char* ibv_get_device_name(ibv_device* device) { return device->name; }
-int ibv_get_device_index(ibv_device*) { return -1; }  // the kernel knows none
+int ibv_get_device_index(ibv_device*) { return -1; }  // the kernel does not know the device
 
 __be64 ibv_get_device_guid(ibv_device* device) {
   return htobe64(0x0200'0000'0000'0001 + static_cast<uint64_t>(device->name[7] - '0'));
@@ -203,7 +195,7 @@ ibv_context* ibv_open_device(ibv_device* device) {
 }
 
 int ibv_close_device(ibv_context* context) {
-  delete &Device::of(context);  // whose file can be closed whatever the device is
+  delete &Device::of(context);  // also of a dead device
   return 0;
 }
 
@@ -330,7 +322,7 @@ int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** queue, void** user) {
   const std::lock_guard lock(device.lock());
   *queue = device.take_completion_event(*reinterpret_cast<CompletionChannel*>(channel));
   if (*queue == nullptr) return errno = EAGAIN, -1;
-  device.events().owe(*queue);
+  device.events().count_taken(*queue);
   *user = (*queue)->cq_context;
   return 0;
 }
@@ -353,11 +345,11 @@ int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
 }
 
 void ibv_ack_async_event(ibv_async_event* event) {
-  const void* const subject = subject_of(*event);
-  if (subject == nullptr) return;
-  Device& device = Device::of(context_of(*event));
+  const EventSubject subject = subject_of(*event);
+  if (subject.object == nullptr) return;
+  Device& device = Device::of(subject.context);
   const std::lock_guard lock(device.lock());
-  device.events().acknowledge(subject, 1);
+  device.events().acknowledge(subject.object, 1);
 }
 
 ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* user, ibv_comp_channel* channel,

@@ -1,6 +1,5 @@
-// What a hostile device tells beside completions: its events, each of which a program has to
-// acknowledge. What an event is about can be destroyed when all that were taken are acknowledged;
-// those that were not taken go with it.
+// The asynchronous events of a hostile device. A program has to acknowledge each event that it
+// takes before it can destroy the event's subject; events that were not taken are dropped with it.
 //
 // Thread rule: under the device's lock.
 #pragma once
@@ -16,24 +15,24 @@
 
 namespace pacecar::hostile {
 
-// What tells a program of events: a counter that can be waited for, and the events.
+// Events of a program, and a counter (eventfd) to wait for them.
 template <typename Event>
 struct EventQueue {
   int fd = -1;
   std::deque<Event> events;
 };
 
-// A counter for one of those.
-int event_counter();
 void count_event(int fd);
 
-// What an event is about.
-enum class EventSubject { kDevice, kCompletions, kReceives, kQueuePair };
-EventSubject subject_kind(ibv_event_type type);
+enum class SubjectKind { kDevice, kCompletions, kReceives, kQueuePair };
+SubjectKind subject_kind(ibv_event_type type);
 // The queue pair, completion queue or shared receive queue of an event, and its context; null: the
-// port, or all.
-const void* subject_of(const ibv_async_event& event);
-ibv_context* context_of(const ibv_async_event& event);
+// device or its port.
+struct EventSubject {
+  const void* object = nullptr;
+  ibv_context* context = nullptr;
+};
+EventSubject subject_of(const ibv_async_event& event);
 
 class AsyncEvents {
  public:
@@ -46,16 +45,16 @@ class AsyncEvents {
   void push(const ibv_async_event& event);
   std::optional<ibv_async_event> take();
 
-  // Events of `subject`, of any kind, that a program has taken and owes an acknowledgement.
-  void owe(const void* subject) { ++owed_[subject]; }
-  void acknowledge(const void* subject, unsigned count);
-  // Before it is destroyed: waits as libibverbs does, which is for ever where nobody acknowledges;
-  // a test is ended after a while.
-  void forget(const void* subject, std::unique_lock<std::mutex>& lock);
+  // The program has taken an event of this object, which it must acknowledge.
+  void count_taken(const void* object) { ++taken_[object]; }
+  void acknowledge(const void* object, unsigned count);
+  // Before the object is destroyed: waits for acknowledgements of all taken events. libibverbs
+  // waits for ever; here the test is aborted after a while.
+  void forget(const void* object, std::unique_lock<std::mutex>& lock);
 
  private:
   EventQueue<ibv_async_event> queue_;
-  std::unordered_map<const void*, unsigned> owed_;
+  std::unordered_map<const void*, unsigned> taken_;  // and not acknowledged
   std::condition_variable acknowledged_;
 };
 

@@ -1,4 +1,4 @@
-// Memory of a GPU that a test has: see memory.h.
+// GPU memory of a test: see memory.h.
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,7 @@ class GpuMemories {
     static GpuMemories* const all = new GpuMemories;  // outlives every device
     return *all;
   }
-  // Null where `address` is not in any; `offset` is set otherwise.
+  // Null: `address` is in none. Sets `offset` otherwise.
   const GpuMemory* find(const void* address, size_t& offset) const {
     const auto* byte = static_cast<const uint8_t*>(address);
     auto found = by_address.upper_bound(byte);
@@ -43,10 +43,10 @@ class GpuMemories {
   }
 };
 
-// What is written at once in any order.
+// Pieces of this size land in any order.
 constexpr size_t kPiece = 32;
 constexpr size_t kPieces = 8;  // of a packet, at most
-// How much later data lands in a GPU's memory than in the host's.
+// How much later data lands in GPU memory than in host memory.
 constexpr uint64_t kGpuLate = 64;
 
 }  // namespace
@@ -175,7 +175,7 @@ void Landing::write(Region& region, uint64_t address, const std::vector<uint8_t>
       behavior_.relaxed_ordering || (region.access & IBV_ACCESS_RELAXED_ORDERING) != 0;
   auto& pieces = region.gpu ? gpu_ : steps_.back().pieces;
   for (size_t at = 0; at < data.size();) {
-    // Cut where memory is, not where the packet begins.
+    // Aligned in memory, not in the packet.
     const size_t into = (address + at) % kPiece;
     const size_t length = std::min(size - into, data.size() - at);
     const auto begin = data.begin() + static_cast<ptrdiff_t>(at);
@@ -194,7 +194,7 @@ void Landing::advance() {
   const uint64_t late = behavior_.late_landing;
   if (!gpu_.empty() && prng_.below(late * kGpuLate + 1) == 0) land_some(gpu_, true);
   if (prng_.below(late + 1) > 0) return;
-  if (behavior_.relaxed_ordering) {  // what was sent later may overtake; what it tells may not
+  if (behavior_.relaxed_ordering) {  // later data may overtake, later completions may not
     for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) land_some(step->pieces, true);
   }
   while (!steps_.empty()) {
@@ -207,7 +207,7 @@ void Landing::advance() {
   }
 }
 
-// All of it, or some where data lands late.
+// Lands all pieces, or some if data lands late.
 void Landing::land_some(std::vector<Piece>& pieces, bool relaxed) {
   if (relaxed) {
     for (size_t i = pieces.size(); i > 1; --i) std::swap(pieces[i - 1], pieces[prng_.below(i)]);
@@ -220,7 +220,7 @@ void Landing::land_some(std::vector<Piece>& pieces, bool relaxed) {
 }
 
 void Landing::land(const Piece& piece) {
-  // In 8 bytes that lie together: what is smaller than that is never seen half written.
+  // Aligned 8 bytes at once: they are never seen half written.
   const auto misaligned = reinterpret_cast<uintptr_t>(piece.to) % sizeof(uint64_t);
   size_t at = 0;
   if (misaligned == 0) {

@@ -1,5 +1,5 @@
-// What a device knows of memory: the regions registered with it, and how data reaches them. A
-// GPU's memory is there twice: where the program has it nobody but the device may touch it.
+// The memory regions of a device, and how data lands in them. GPU memory is mapped twice: at the
+// program's address no processor can access it, the device uses the other mapping.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -17,19 +17,19 @@
 
 namespace pacecar::hostile {
 
-// Memory of a GPU: at `address` no processor may read or write it. Freed with free_gpu_memory().
+// GPU memory, which no processor can read or write at the returned address.
 void* allocate_gpu_memory(size_t length);
 void free_gpu_memory(void* address);
-// A dma-buf of it; the caller closes it. -1: not a GPU's memory.
+// A dma-buf, which the caller closes. -1: not GPU memory.
 int dma_buf_of(const void* address);
-// As the GPU itself sees it. Null: not a GPU's memory.
+// The address at which the GPU accesses it. Null: not GPU memory.
 uint8_t* as_gpu_sees(const void* address);
 
 struct Region {
   ibv_mr verbs{};
-  uint64_t begin = 0;  // as peers and requests address it
+  uint64_t begin = 0;  // its address in requests
   uint64_t length = 0;
-  uint8_t* memory = nullptr;  // as the device reaches it
+  uint8_t* memory = nullptr;  // the device's mapping
   bool gpu = false;
   bool mapped = false;  // by us, from a dma-buf
   int access = 0;
@@ -43,7 +43,7 @@ struct Region {
 
 class Regions {
  public:
-  // Null: as a device would refuse, with errno.
+  // Null, with errno: refused.
   Region* add(ibv_pd* domain, void* address, uint64_t length, uint64_t begin, int access);
   Region* add_dma_buf(ibv_pd* domain, int fd, uint64_t offset, uint64_t length, uint64_t begin,
                       int access);
@@ -62,17 +62,17 @@ class Regions {
   uint32_t next_key_ = 0x101;
 };
 
-// Data of one queue pair on its way from the device to memory, and what is to happen when all
-// before it is there.
+// The data of one queue pair on its way from the device to memory, and actions for when all data
+// before them has landed.
 class Landing {
  public:
   Landing(const Behavior& behavior, Prng& prng) : behavior_(behavior), prng_(prng) {}
 
   void write(Region& region, uint64_t address, const std::vector<uint8_t>& data);
   void then(std::function<void()> what);
-  // A tick: some of it lands.
+  // A tick of the device: some of the data lands.
   void advance();
-  // Everything, at once; what lies in a GPU's memory, too.
+  // All data lands at once, in GPU memory too.
   void finish();
   bool idle() const { return steps_.empty() && gpu_.empty(); }
 

@@ -15,16 +15,7 @@ namespace {
 
 constexpr int64_t kKbpsPerByteNs = 8'000'000;  // bits per byte, kbps per bit and ns
 
-QueuePair& own(ibv_qp* queue_pair) { return *reinterpret_cast<QueuePair*>(queue_pair); }
-QueuePair& own(ibv_qp_ex* queue_pair) { return *reinterpret_cast<QueuePair*>(queue_pair); }
-CompletionQueue& own(ibv_cq_ex* queue) { return *reinterpret_cast<CompletionQueue*>(queue); }
 RequestBuilder& builder(ibv_qp_ex* queue_pair) { return own(queue_pair).builder; }
-
-template <typename T>
-T* refuse(int error) {
-  errno = error;
-  return nullptr;
-}
 
 void require(bool kept, const char* rule) {
   if (kept) return;
@@ -67,7 +58,7 @@ int modify_qp_rate_limit(ibv_qp* queue_pair, ibv_qp_rate_limit_attr* wanted) {
 void wr_start(ibv_qp_ex* queue_pair) { builder(queue_pair).start(); }
 void wr_abort(ibv_qp_ex* queue_pair) { builder(queue_pair).clear(); }
 
-// All of it, or nothing.
+// Posts all requests or none.
 int wr_complete(ibv_qp_ex* queue_pair) {
   Device& device = Device::of(queue_pair->qp_base.context);
   const std::lock_guard lock(device.lock());
@@ -131,7 +122,7 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* wanted) {
   if (!device.behavior().calls) return refuse<ibv_qp>(EOPNOTSUPP);
   const bool known = wanted->comp_mask == kMask && (wanted->send_ops_flags & ~kKnown) == 0;
   if (!known) return refuse<ibv_qp>(EOPNOTSUPP);
-  // The one begins as the other does.
+  // ibv_qp_init_attr_ex begins with the members of ibv_qp_init_attr.
   auto& common = *reinterpret_cast<ibv_qp_init_attr*>(wanted);
   ibv_qp* const made = device.create_queue_pair(wanted->pd, common);
   if (made != nullptr) own(made).builder.offer(own(made).extended, wanted->send_ops_flags);
@@ -158,7 +149,7 @@ int take_next(ibv_cq_ex* queue) {
 int start_poll(ibv_cq_ex* queue, ibv_poll_cq_attr* attributes) {
   if (attributes->comp_mask != 0) return EINVAL;
   require(!own(queue).polling, "ibv_start_poll within a batch");
-  if (!Device::of(queue->context).behavior().threaded) World::instance().turn();
+  if (!Device::of(queue->context).behavior().threaded) turn();
   const int error = take_next(queue);
   own(queue).polling = error == 0;
   return error;
@@ -175,11 +166,11 @@ void end_poll(ibv_cq_ex* queue) {
 }
 
 const ibv_wc& succeeded(ibv_cq_ex* queue) {
-  require(own(queue).current.status == IBV_WC_SUCCESS, "of an error only a few fields are valid");
+  require(own(queue).current.status == IBV_WC_SUCCESS, "a field that is not valid in an error");
   return own(queue).current;
 }
 
-// What was not asked for is not there.
+// A field that was not requested has no function.
 void offer_fields(ibv_cq_ex& queue, uint64_t fields) {
   queue.start_poll = start_poll;
   queue.next_poll = next_poll;

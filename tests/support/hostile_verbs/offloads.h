@@ -1,5 +1,5 @@
-// What a hostile device may offer beyond what every device has: posting by ibv_wr_*, time stamps of
-// completions, rate limits. Each as strict as its manual page.
+// Optional offloads of a hostile device: posting by ibv_wr_*, time stamps of completions, rate
+// limits. Each is as strict as its manual page.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -17,7 +17,7 @@ namespace pacecar::hostile {
 // Fills in the calls that a program makes through its context.
 void offer_offloads(verbs_context& context);
 
-// What the clock of the device's time stamps says.
+// The time stamp of a completion now, in ticks of the device's clock.
 uint64_t time_stamp(const Behavior& behavior, int64_t now_ns, Prng& prng);
 
 // The requests of a queue pair between ibv_wr_start and ibv_wr_complete.
@@ -29,7 +29,7 @@ class RequestBuilder {
 
   void start();
   void add(const ibv_qp_ex& queue_pair, ibv_wr_opcode opcode, uint64_t operation);
-  // Of the last one.
+  // The request that was added last.
   ibv_send_wr& request() { return built_.back().request; }
   void set_piece(const ibv_sge& piece);
   void set_no_data();
@@ -53,18 +53,18 @@ class RequestBuilder {
   uint64_t operations_ = 0;
   bool open_ = false;
   bool broken_ = false;
-  std::deque<Built> built_;  // whose addresses stay
+  std::deque<Built> built_;  // addresses are stable
 };
 
-// How fast a queue pair may send. A new limit counts from the next message on.
+// The rate limit of a queue pair. A new limit applies from the next message on.
 class SendLimit {
  public:
-  // 0: none.
+  // 0: no limit.
   void set(uint32_t kbps) { next_kbps_ = kbps; }
   uint32_t kbps() const { return next_kbps_; }
   void begin_message() { kbps_ = next_kbps_; }
   bool allows(int64_t now_ns) const { return kbps_ == 0 || free_ns_ <= now_ns; }
-  // `burst` bytes may go beyond it at once.
+  // `burst` bytes may exceed the limit at once.
   void on_sent(uint64_t bytes, uint32_t burst, int64_t now_ns);
 
  private:

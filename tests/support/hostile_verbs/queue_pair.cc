@@ -147,16 +147,16 @@ bool QueuePair::advance() {
     watch_timeout();
     transmit();
   }
-  if (last_receive_told_) {
+  if (last_receive_raised_) {
     landing_.advance();
   } else if (device_.now_ns() >= last_receive_ns_) {
     end_receiving();
   }
-  return !sends_.empty() || !landing_.idle() || !last_receive_told_;
+  return !sends_.empty() || !landing_.idle() || !last_receive_raised_;
 }
 
-// What was posted comes back at once; what was taken from a shared receive queue may come later,
-// and an event tells of the last (InfiniBand specification, 10.2.9).
+// Posted requests are flushed at once. Receives that were taken from a shared receive queue may
+// complete later; an event follows the last (InfiniBand specification, 10.2.9).
 void QueuePair::fail() {
   if (verbs.state == IBV_QPS_ERR) return;
   verbs.state = IBV_QPS_ERR;
@@ -165,14 +165,14 @@ void QueuePair::fail() {
     return flush();
   }
   flush();
-  last_receive_told_ = false;
+  last_receive_raised_ = false;
   last_receive_ns_ = device_.now_ns() + device_.behavior().late_last_receive.ns();
   if (device_.now_ns() >= last_receive_ns_) end_receiving();
 }
 
 void QueuePair::end_receiving() {
   landing_.finish();
-  last_receive_told_ = true;
+  last_receive_raised_ = true;
   device_.raise(IBV_EVENT_QP_LAST_WQE_REACHED, &verbs);
 }
 
@@ -190,7 +190,7 @@ void QueuePair::give_back() {
   --shared().users;
 }
 
-// What is posted comes back undone; what is shared with others stays.
+// Posted requests complete with flush errors; shared receives stay posted.
 void QueuePair::flush() {
   while (!sends_.empty()) complete_front(IBV_WC_WR_FLUSH_ERR);
   if (into_) receives_.push_front(*std::exchange(into_, {}));
@@ -214,7 +214,7 @@ void QueuePair::emit(Packet packet) {
 
 void QueuePair::take(const Packet& packet) {
   if (!packet.header.full_member && !full_member())
-    return;  // of one partition, but not for each other
+    return;  // two limited members of a partition cannot reach each other
   const PacketKind kind = packet.header.kind;
   if (kind == PacketKind::kAck || kind == PacketKind::kNak || kind == PacketKind::kReadResponse) {
     if (!sends_packets()) return;

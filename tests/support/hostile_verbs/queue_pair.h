@@ -1,5 +1,5 @@
-// An RC queue pair of a hostile device: what it asks of its peer, and what it does for it, as the
-// InfiniBand specification has it (chapters 9 to 11).
+// An RC queue pair of a hostile device, requester and responder, by the InfiniBand specification
+// (chapters 9 to 11). Thread rule: under the device's lock.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -21,27 +21,27 @@ class Device;
 
 class QueuePair {
  public:
-  ibv_qp_ex extended{};  // first: its address is ours
+  ibv_qp_ex extended{};  // first member: has the address of the queue pair
   ibv_qp& verbs = extended.qp_base;
   RequestBuilder builder;
   SendLimit send_limit;
 
   QueuePair(Device& device, const ibv_qp_init_attr& wanted);
 
-  // What the calls of the same names return.
+  // These return what the libibverbs calls of these names return.
   int modify(const ibv_qp_attr& attributes, int mask);
   int post_send(ibv_send_wr* request, ibv_send_wr** refused);
   int post_receive(ibv_recv_wr* request, ibv_recv_wr** refused);
 
   void take(const Packet& packet);
-  // A tick. False: there is nothing to do until a packet comes.
+  // One tick. False: idle until a packet arrives.
   bool advance();
   void fail();
   void finish_landing() { landing_.finish(); }
-  // The completion of this send was polled: it and those before it need no room any more; 0: that
-  // of a receive.
+  // The completion of this send was polled, which frees its entry and those before it in the send
+  // queue. 0: the completion of a receive was polled.
   void on_polled(uint64_t send);
-  // It is destroyed: what it took from others is theirs again.
+  // Before it is destroyed: frees its entries in the shared receive queue.
   void give_back();
   const ibv_qp_cap& capacity() const { return capacity_; }
   uint64_t room() const { return capacity_.max_send_wr - (posted_ - polled_); }
@@ -62,7 +62,7 @@ class QueuePair {
     uint64_t not_before;  // ticks
     uint32_t first_psn;
     uint32_t packets;
-    uint64_t read = 0;  // bytes that came back
+    uint64_t read = 0;  // bytes received so far
   };
 
   // requester
@@ -108,27 +108,27 @@ class QueuePair {
   Port remote_;
   Landing landing_;
 
-  std::deque<Send> sends_;  // posted, not done
+  std::deque<Send> sends_;  // posted, not completed
   uint64_t posted_ = 0;
   uint64_t polled_ = 0;
   uint32_t next_psn_ = 0;    // of the next send that is posted
   uint32_t cursor_psn_ = 0;  // of the next packet that is transmitted
-  uint32_t acked_psn_ = 0;   // all before it
+  uint32_t acked_psn_ = 0;   // all before it are acknowledged
   int64_t last_progress_ns_ = 0;
-  int64_t not_before_ns_ = 0;  // the receiver was not ready
+  int64_t not_before_ns_ = 0;  // after an RNR NAK
   uint32_t retries_ = 0;
   uint32_t not_ready_ = 0;
 
-  uint32_t reads_landing_ = 0;  // later sends are told of behind them
+  uint32_t reads_landing_ = 0;  // later sends complete after them
 
   std::deque<ReceiveRequest> receives_;
-  uint32_t shared_taken_ = 0;      // whose completions were not polled
-  int64_t last_receive_ns_ = 0;    // when what was taken before the failure completes
-  bool last_receive_told_ = true;  // by an event
+  uint32_t shared_taken_ = 0;        // taken, and not polled as completions
+  int64_t last_receive_ns_ = 0;      // when the receives taken before a failure have completed
+  bool last_receive_raised_ = true;  // IBV_EVENT_QP_LAST_WQE_REACHED
   uint32_t expected_psn_ = 0;
   bool sequence_refused_ = false;
   uint64_t message_bytes_ = 0;
-  std::optional<ReceiveRequest> into_;  // of the send that is arriving
+  std::optional<ReceiveRequest> into_;  // the receive of the send that is arriving
 };
 
 }  // namespace pacecar::hostile

@@ -40,7 +40,7 @@ size_t CompletionQueue::poll(size_t most, ibv_wc* completions,
   return count;
 }
 
-// What is there already wakes nobody: who arms looks once more.
+// Completions that are already visible raise no event: a program polls again after arming.
 void CompletionQueue::arm(bool solicited_only) {
   const Armed wanted = solicited_only ? Armed::kSolicited : Armed::kAny;
   armed_ = std::max(armed_, wanted);

@@ -1,4 +1,4 @@
-// What a queue pair asks of its peer.
+// The requester of a queue pair.
 #include <algorithm>
 #include <utility>
 
@@ -9,7 +9,7 @@
 namespace pacecar::hostile {
 namespace {
 
-constexpr uint32_t kWindow = 64;  // packets on their way
+constexpr uint32_t kWindow = 64;  // packets in flight
 constexpr int64_t kTimeoutUnitNs = 4096;
 constexpr int64_t kNotReadyNs = 10'000;
 constexpr uint8_t kForEver = 7;
@@ -64,7 +64,7 @@ bool QueuePair::transmit_packet(Send& send) {
       packet.header.has_immediate = send.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
   }
   if (!gather(send, offset, length, packet.payload)) {
-    // Those before it may still succeed; it is the next that fails.
+    // Earlier requests may still succeed: this one fails when it is the first.
     if (send.number == sends_.front().number) fail_front(IBV_WC_LOC_PROT_ERR);
     return false;
   }
@@ -167,7 +167,7 @@ bool QueuePair::scatter(const std::vector<ibv_sge>& pieces, uint64_t offset,
   return taken == data.size();
 }
 
-// A read is done when its last response is here.
+// Acknowledgements do not complete a read: its last response does.
 void QueuePair::complete_through(uint32_t psn) {
   while (!sends_.empty()) {
     const Send& send = sends_.front();
@@ -195,15 +195,15 @@ void QueuePair::complete_front(ibv_wc_status status) {
                           .vendor_err = status == IBV_WC_SUCCESS ? 0U : 0x68U,
                           .byte_len = static_cast<uint32_t>(send.length),
                           .qp_num = verbs.qp_num};
-  const auto tell = [this, completion, number = send.number] {
+  const auto complete_send = [this, completion, number = send.number] {
     device_.complete(verbs.send_cq, completion, false, number);
   };
-  // What was read is in place before its completion, and that of those behind it.
-  if (send.opcode != IBV_WR_RDMA_READ && reads_landing_ == 0) return tell();
+  // Data that was read lands before its completion and those of later requests.
+  if (send.opcode != IBV_WR_RDMA_READ && reads_landing_ == 0) return complete_send();
   ++reads_landing_;
-  landing_.then([this, tell] {
+  landing_.then([this, complete_send] {
     --reads_landing_;
-    tell();
+    complete_send();
   });
 }
 

@@ -1,4 +1,4 @@
-// What a queue pair does for its peer.
+// The responder of a queue pair.
 #include <utility>
 
 #include "tests/support/hostile_verbs/device.h"
@@ -86,7 +86,7 @@ void QueuePair::on_read_request(const Packet& packet) {
                             (region->access & IBV_ACCESS_REMOTE_READ) != 0 &&
                             (attributes_.qp_access_flags & IBV_ACCESS_REMOTE_READ) != 0);
   if (!allowed) return refuse_for_ever(Nak::kAccess);
-  // As if all of them came at once, which they may (specification, 9.7.4.1.2).
+  // As if the requester used its read depth at once, which it may (specification, 9.7.4.1.2).
   if (header.reads > attributes_.max_dest_rd_atomic) return refuse_for_ever(Nak::kInvalid);
   device_.finish_landing();
   const uint32_t packets = packets_of(header.total);
@@ -101,7 +101,7 @@ void QueuePair::on_read_request(const Packet& packet) {
     if (header.total > 0) {
       const uint8_t* bytes = region->at(header.address + offset);
       response.payload.resize(std::min<uint64_t>(Wire::kSegment, header.total - offset));
-      // Another device may write there meanwhile.
+      // Another device may write there at the same time.
       for (uint8_t& byte : response.payload) byte = __atomic_load_n(bytes++, __ATOMIC_RELAXED);
     }
     emit(std::move(response));

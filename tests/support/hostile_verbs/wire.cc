@@ -83,7 +83,7 @@ void Wire::flush() {
   }
 }
 
-// Where nobody listens, the packet is lost.
+// A packet to an address without a listener is lost.
 bool Wire::try_send(Port to, const Packet& packet) {
   const SocketName name = name_of(world_, to);
   PacketHeader header = packet.header;

@@ -1,8 +1,8 @@
-// The network between hostile devices: packets as datagrams between sockets of this machine, so
-// that devices of several processes reach each other; or, where all are of this process, from hand
-// to hand. It loses nothing while both links are up.
+// The network between hostile devices. Packets are datagrams between Unix sockets, so that devices
+// of several processes reach each other. In mode `by_hand` all devices are in this process, and
+// packets are passed in memory. Nothing is lost while both links are up.
 //
-// Thread rule: one thread at a time; from hand to hand, one thread.
+// Thread rule: one thread at a time; in mode `by_hand` always the same thread.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace pacecar::hostile {
 
-// A device as one process has it opened: what a packet is addressed to.
+// The address of a packet: a device that one process has open.
 struct Port {
   uint16_t device = 0;
   uint16_t context = 0;
@@ -35,7 +35,7 @@ struct PacketHeader {
   Port from;
   PacketKind kind = PacketKind::kAck;
   Nak nak = Nak::kSequence;
-  uint8_t reads = 0;  // that the requester may have on their way
+  uint8_t reads = 0;  // that the requester may have in flight
   bool first = false;
   bool last = false;
   bool has_immediate = false;
@@ -52,7 +52,7 @@ class Wire {
  public:
   static constexpr size_t kSegment = 16384;  // most payload of a packet
 
-  // Takes the first context number of the device that is free. Throws std::system_error.
+  // Takes the first free context number of the device. Throws std::system_error.
   Wire(std::string world, uint16_t device, bool by_hand);
   ~Wire();
   Wire(const Wire&) = delete;
@@ -61,12 +61,12 @@ class Wire {
   Port port() const { return port_; }
   int fd() const { return socket_; }
   void send(Port to, Packet packet);
-  // Sends what had no room before.
+  // Sends packets that had no room before.
   void flush();
   bool backlogged() const { return !waiting_.empty(); }
   std::optional<Packet> receive();
 
-  bool up = true;  // while it is not, nothing passes in either direction
+  bool up = true;  // false: nothing passes in either direction
 
  private:
   bool try_send(Port to, const Packet& packet);

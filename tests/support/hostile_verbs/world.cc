@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,129 +21,109 @@ std::string variable(const char* name) {
   return value == nullptr ? std::string() : value;
 }
 
+template <typename Use>
+void for_each_open(Use use) {
+  World& world = World::instance();
+  const std::lock_guard lock(world.mutex);
+  for (Device* const device : world.open) use(*device);
+}
+
+// A process may have a device open several times.
+template <typename Use>
+void with_device(uint32_t number, Use use) {
+  for_each_open([&](Device& device) {
+    if (device.number() == number) use(device);
+  });
+}
+
 }  // namespace
 
 World& World::instance() {
-  static World* const world = new World;  // outlives those who close their devices at the end
+  static World* const world = new World;  // outlives all that close their devices at exit
   return *world;
 }
 
-World::World() : behavior_(parse_behavior(variable("HOSTILE_VERBS"))) {
-  name_ = variable("HOSTILE_VERBS_WORLD");
-  if (name_.empty()) name_ = std::to_string(getpid());
-  for (uint32_t i = 0; i < kMostDevices; ++i) {
-    devices_[i].node_type = IBV_NODE_CA;
-    devices_[i].transport_type = IBV_TRANSPORT_IB;
-    std::snprintf(devices_[i].name, sizeof devices_[i].name, "hostile%u", i);
-    std::snprintf(devices_[i].dev_name, sizeof devices_[i].dev_name, "uverbs%u", i);
+World::World() : behavior(parse_behavior(variable("HOSTILE_VERBS"))) {
+  name = variable("HOSTILE_VERBS_WORLD");
+  if (name.empty()) name = std::to_string(getpid());
+  for (uint32_t i = 0; i < kMaxDevices; ++i) {
+    verbs[i].node_type = IBV_NODE_CA;
+    verbs[i].transport_type = IBV_TRANSPORT_IB;
+    std::snprintf(verbs[i].name, sizeof verbs[i].name, "hostile%u", i);
+    std::snprintf(verbs[i].dev_name, sizeof verbs[i].dev_name, "uverbs%u", i);
   }
-}
-
-void World::configure(const Behavior& behavior) {
-  const std::lock_guard lock(mutex_);
-  behavior_ = behavior;
 }
 
 std::span<ibv_device> World::devices() {
-  const std::lock_guard lock(mutex_);
-  return std::span(devices_).first(std::min(behavior_.devices, kMostDevices));
-}
-
-void World::turn() {
-  const std::lock_guard lock(mutex_);
-  now_ns_ += kTickNs;
-  for (Device* device : open_) device->tick();
-}
-
-void World::add(Device& device) {
-  const std::lock_guard lock(mutex_);
-  open_.push_back(&device);
-}
-
-void World::remove(Device& device) {
-  const std::lock_guard lock(mutex_);
-  std::erase(open_, &device);
-}
-
-void World::set_link(uint32_t device, bool up) {
-  const std::lock_guard lock(mutex_);
-  for (Device* each : open_) {
-    if (each->number() == device) each->set_link(up);
-  }
-}
-
-void World::kill_device(uint32_t device, const Death& how) {
-  const std::lock_guard lock(mutex_);
-  for (Device* each : open_) {
-    if (each->number() == device) each->die(how);
-  }
-}
-
-void World::plan_death(const Death& death) {
-  death_ = death;
-  for (auto& count : calls_) count = 0;
+  const std::lock_guard lock(mutex);
+  return std::span(verbs).first(std::min(behavior.devices, kMaxDevices));
 }
 
 std::optional<Death> World::on_call(uint32_t device) {
-  const uint64_t call = ++calls_[device];
-  const bool planned = death_.at_call != 0 && device == death_.device;
-  if (!planned || call < death_.at_call) return std::nullopt;
-  return death_;
+  const uint64_t call = ++calls[device];
+  const bool planned = death.at_call != 0 && device == death.device;
+  if (!planned || call < death.at_call) return std::nullopt;
+  return death;
 }
 
-void World::raise(uint32_t device, ibv_event_type type) {
-  const std::lock_guard lock(mutex_);
-  for (Device* each : open_) {
-    if (each->number() == device) each->raise(type);
-  }
+void configure(const Behavior& behavior) {
+  World& world = World::instance();
+  const std::lock_guard lock(world.mutex);
+  world.behavior = behavior;
 }
 
-void World::leave_over(const std::string& what) {
-  const std::lock_guard lock(mutex_);
-  left_over_ += what;
+void turn() {
+  World::instance().now_ns += kTickNs;
+  for_each_open([](Device& device) { device.tick(); });
 }
 
-std::string World::left_over() {
-  const std::lock_guard lock(mutex_);
-  const std::string open = open_.empty() ? "" : std::to_string(open_.size()) + " open devices";
-  return std::exchange(left_over_, {}) + open;
+int64_t now_ns() { return World::instance().now_ns; }
+
+void set_link(uint32_t number, bool up) {
+  with_device(number, [&](Device& device) { device.set_link(up); });
 }
 
-std::vector<std::span<const uint8_t>> World::registered_memory() {
-  const std::lock_guard lock(mutex_);
+void kill_device(uint32_t number, const Death& how) {
+  with_device(number, [&](Device& device) { device.die(how); });
+}
+
+void raise(uint32_t number, ibv_event_type type) {
+  with_device(number, [&](Device& device) { device.raise(type); });
+}
+
+void plan_death(const Death& death) {
+  World& world = World::instance();
+  world.death = death;
+  for (auto& count : world.calls) count = 0;
+}
+
+uint64_t calls(uint32_t device) { return World::instance().calls[device]; }
+
+std::string left_over() {
+  World& world = World::instance();
+  const std::lock_guard lock(world.mutex);
+  const size_t open = world.open.size();
+  return std::exchange(world.left_over, {}) +
+         (open == 0 ? "" : std::to_string(open) + " open devices");
+}
+
+std::vector<std::span<const uint8_t>> registered_memory() {
   std::vector<std::span<const uint8_t>> all;
-  for (Device* device : open_) {
-    const std::lock_guard device_lock(device->lock());
-    device->regions().list(all);
-  }
+  for_each_open([&](Device& device) {
+    const std::lock_guard lock(device.lock());
+    device.regions().list(all);
+  });
   return all;
 }
 
-OffloadUse World::offload_use() {
-  const std::lock_guard lock(mutex_);
+OffloadUse offload_use() {
   OffloadUse use;
-  for (Device* device : open_) {
-    const std::lock_guard device_lock(device->lock());
-    use.built_requests += device->built_requests;
-    device->list_limits(use.rate_limits);
-  }
+  for_each_open([&](Device& device) {
+    const std::lock_guard lock(device.lock());
+    use.built_requests += device.built_requests;
+    device.list_limits(use.rate_limits);
+  });
   return use;
-}
-
-void configure(const Behavior& behavior) { World::instance().configure(behavior); }
-void turn() { World::instance().turn(); }
-int64_t now_ns() { return World::instance().now_ns(); }
-void set_link(uint32_t device, bool up) { World::instance().set_link(device, up); }
-void kill_device(uint32_t device, const Death& how) {
-  World::instance().kill_device(device, how);
-}
-void plan_death(const Death& death) { World::instance().plan_death(death); }
-uint64_t calls(uint32_t device) { return World::instance().calls(device); }
-void raise(uint32_t device, ibv_event_type type) { World::instance().raise(device, type); }
-std::string left_over() { return World::instance().left_over(); }
-OffloadUse offload_use() { return World::instance().offload_use(); }
-std::vector<std::span<const uint8_t>> registered_memory() {
-  return World::instance().registered_memory();
 }
 
 }  // namespace pacecar::hostile

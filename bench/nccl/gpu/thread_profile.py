@@ -1,9 +1,9 @@
-"""What the ranks' threads do while a job runs: their processor time, by /proc; where in the code
-they spend it, by `perf` where it is; what the slices of operations wait for, by NCCL's profiler
-interface (slice_waits.cc); and what `pacecar doctor` says of them, where it is.
+"""Profiles the ranks' threads while a job runs: their processor time, from /proc; where in the code
+they spend it, by `perf` if installed; what the slices of operations wait for, by NCCL's profiler
+interface (slice_waits.cc); and the report of `pacecar doctor`, if installed.
 
-NCCL calls the plugin in its own thread ("NCCL Progress"): /proc cannot tell the two apart, perf
-can. The sampler's thread and perf disturb the job a little: these times are not for comparing.
+NCCL calls the plugin in its own thread ("NCCL Progress"): /proc cannot separate the two, perf can.
+The sampler's thread and perf slow the job down a little, so do not compare these times with others.
 """
 
 import collections
@@ -19,7 +19,7 @@ import threading
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 LOOK_EVERY_S = 0.2
-SETTLE_S = 3    # the job sets up first
+SETTLE_S = 3    # for the job's setup
 PERF_HZ = 499
 PERF_LIMIT_S = 120
 DOCTOR_LIMIT_S = 20
@@ -31,7 +31,7 @@ def threads_of(pid):
     result = {}
     for task in pathlib.Path(f"/proc/{pid}/task").glob("*"):
         with contextlib.suppress(OSError):
-            # The name may hold anything, also ')'.
+            # The name may contain any character, also ')'.
             head, _, tail = (task / "stat").read_text("utf-8", "replace").rpartition(")")
             fields = tail.split()
             result[int(task.name)] = (head.partition("(")[2], int(fields[11]) * TICK_S,
@@ -40,7 +40,8 @@ def threads_of(pid):
 
 
 def by_name(threads):
-    """Rows of {thread, count, user_s, system_s}, the busiest first; of names without numbers."""
+    """Rows of {thread, count, user_s, system_s}, the busiest first; threads whose names differ only
+    by a number at the end are one row."""
     sums = {}
     for name, user, system in threads:
         kind = re.sub(r"[\s\d]+$", "", name) or name
@@ -52,9 +53,10 @@ def by_name(threads):
 
 
 class Watch:
-    """Call it with the process ids of the ranks, as a context; `result` is what was seen.
+    """Call it with the process ids of the ranks, as a context; afterwards `result` has the profile.
 
-    The ranks need `environment`. `folder` is for what they leave, `slices` the profiler plugin.
+    The ranks need `environment`. `folder` is for files that they write, `slices` is the profiler
+    plugin.
     """
 
     def __init__(self, slices, folder):
@@ -94,7 +96,7 @@ class Watch:
             self._look(pids)
 
     def _ask(self):
-        """Asks the plugin, once the job runs."""
+        """Runs pacecar doctor, once the job is set up."""
         if not shutil.which("pacecar") or self._over.wait(SETTLE_S):
             return
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
@@ -121,15 +123,15 @@ class Watch:
             perf.kill()
             _, errors = perf.communicate()
         if not data.is_file() or data.stat().st_size == 0:
-            said = (errors.strip() or "no reason given").splitlines()[0]
-            self.result["perf"] = f"perf does not record here ({said})"
+            reason = (errors.strip() or "no reason given").splitlines()[0]
+            self.result["perf"] = f"perf does not record here ({reason})"
             return
         self.result["perf"] = "\n\n".join(perf_report(data, fields)
                                           for fields in ("comm,dso", "comm,dso,symbol"))
 
 
 def slices_of(folder):
-    """{wait: [slices, seconds]}, over all ranks; {} where NCCL knows no such profiler."""
+    """{wait: [slices, seconds]}, over all ranks; {} if NCCL does not support the profiler."""
     sums = collections.defaultdict(lambda: [0, 0.0])
     for file in folder.glob("slices.*"):
         for wait, (count, seconds) in json.loads(file.read_text("utf-8")).items():
@@ -142,7 +144,7 @@ def perf_report(data, fields):
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(["perf", "report", "-i", str(data), "--stdio", "--sort", fields],
                               capture_output=True, text=True, check=False, timeout=PERF_LIMIT_S)
-        # Without the columns of branches, which are empty.
+        # Cut off the columns of branches, which are empty.
         lines = [re.sub(r"[\s-]+$", "", line)[:PERF_WIDTH] for line in done.stdout.splitlines()
                  if line.strip() and not line.startswith("#")]
         return "\n".join(lines[:PERF_LINES])
