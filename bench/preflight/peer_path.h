@@ -1,14 +1,9 @@
 // Finds the largest packets that reach a peer. Probes are UDP datagrams that must not be
-// fragmented, sent to one port of the peer:
-// - `pacecar preflight --listen` there answers each with one of the same size, which proves both
-// ways.
-// - Without it, the peer's kernel refuses the datagram (ICMP "port unreachable"), which proves that
-// it
-//   arrived, one way.
-// - Silence after small probes proves nothing; once small ones are answered, silence after large
-// ones
-//   means that they are lost.
-// Sizes are those of IP packets, in bytes. Blocks for seconds; any thread.
+// fragmented, sent to one port of the peer. With `pacecar preflight --listen` there, each is
+// answered by one of the same size, which proves both ways. Without it the peer's kernel refuses
+// the datagram (ICMP "port unreachable"): it arrived, which proves one way. Silence after small
+// probes proves nothing. If small probes are answered, silence after large ones means that these
+// are lost. Sizes are those of IP packets, in bytes. Blocks for seconds; any thread.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +26,8 @@ struct ProbePlan {
 
 PeerPath probe_peer(const std::string& host, const ProbePlan& plan);
 
-// Bounds the answers per second: a probe's source may be forged, and must not be flooded. A peer
-// sends some twenty probes.
+// Bounds the answers per second, as a probe's source may be forged and must not be flooded. One
+// peer sends at most 15 probes.
 class AnswerBudget {
  public:
   static constexpr uint32_t kPerSecond = 100;

@@ -15,6 +15,8 @@
 
 namespace pacecar::attack {
 
+inline constexpr size_t kMostBytes = 8900;  // of a datagram: below the tests' MTU of 9000
+
 struct Knowledge {
   Overheard heard;
   Prng prng;

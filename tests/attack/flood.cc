@@ -8,7 +8,6 @@ namespace pacecar::attack {
 namespace {
 
 constexpr size_t kGarbage = 1 << 16;
-constexpr size_t kMostBytes = 8900;  // of a datagram: below the least MTU of the tests
 constexpr size_t kShortBytes = 120;
 // Networks for documentation (RFC 5737); the victims are in the first.
 constexpr std::array<uint32_t, 3> kNetworks{0xC0000200, 0xC6336400, 0xCB007100};

@@ -1,4 +1,4 @@
-// Packets of another length, or glued together, with lies about how long they are.
+// Captured packets that are cut, extended or joined, some with a wrong length.
 #include <algorithm>
 
 #include "tests/attack/attack.h"
@@ -7,8 +7,6 @@
 
 namespace pacecar::attack {
 namespace {
-
-constexpr size_t kMostBytes = 8900;  // of a datagram: below the least MTU of the tests
 
 class Truncate final : public Attack {
  public:
@@ -21,13 +19,13 @@ class Truncate final : public Attack {
         cut(prng);
         break;
       case 1:
-        extend(prng, prng.below(200));
+        extend(prng);
         break;
       case 2:
-        glue(knowledge, from);
+        join(knowledge, from);
         break;
       default:
-        lie(prng);
+        claim(prng);
         break;
     }
     made_.payload.resize(std::min(made_.payload.size(), kMostBytes));
@@ -37,14 +35,14 @@ class Truncate final : public Attack {
  private:
   void cut(Prng& prng) { made_.payload.resize(prng.below(made_.payload.size() + 1)); }
 
-  void extend(Prng& prng, size_t more) {
+  void extend(Prng& prng) {
     const size_t end = made_.payload.size();
-    made_.payload.resize(end + more);
+    made_.payload.resize(end + prng.below(200));
     fill_random(prng, std::span(made_.payload).subspan(end));
   }
 
-  // Several that were heard in one datagram, and a length that may be right.
-  void glue(Knowledge& knowledge, size_t from) {
+  // Joins several captured packets into one datagram; every second time the length is right.
+  void join(Knowledge& knowledge, size_t from) {
     Prng& prng = knowledge.prng;
     Bytes& packet = made_.payload;
     const size_t first = packet.size();
@@ -56,12 +54,12 @@ class Truncate final : public Attack {
     end_with(prng.chance(0.5) ? packet.size() - first : prng.next_u64());
   }
 
-  // "Others follow", and how many bytes: none, all, more than there are.
-  void lie(Prng& prng) {
+  // Sets the flag that other packets follow, with a length of 0, 1, all, 65,535 or at random.
+  void claim(Prng& prng) {
     Bytes& packet = made_.payload;
     if (packet.size() > wire::kFlagsAt) packet[wire::kFlagsAt] |= wire::kDataJoined;
-    const std::array<uint64_t, 5> lies{0, 1, packet.size(), 0xffff, prng.next_u64()};
-    end_with(lies[prng.below(lies.size())]);
+    const std::array<uint64_t, 5> lengths{0, 1, packet.size(), 0xffff, prng.next_u64()};
+    end_with(lengths[prng.below(lengths.size())]);
   }
 
   void end_with(uint64_t length) {

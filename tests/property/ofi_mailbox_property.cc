@@ -20,7 +20,7 @@ struct End {
   bool send(OfiMessage message, bool accepted) {
     const OfiMailbox::Outgoing outgoing = mailbox.send(message);
     if (accepted) {
-      on_wire.push_back({*outgoing.message, outgoing.place});
+      on_wire.push_back({*outgoing.message, outgoing.slot});
     } else {
       mailbox.take_back();
     }
@@ -29,7 +29,7 @@ struct End {
 
   struct Flying {
     OfiMessage message;
-    uint32_t place;
+    uint32_t slot;
   };
 
   OfiRings rings;
@@ -58,11 +58,12 @@ RC_GTEST_PROP(OfiMailbox, EveryMessageIsTakenOnceInOrderWhateverTheTiming, (uint
         if (end.sent < totals[side] && end.mailbox.has_room()) {
           end.sent += end.send({.kind = OfiMessage::Kind::kNotify, .key = end.sent}, accepted);
         }
-        if (end.mailbox.must_notify() && end.mailbox.has_room_to_notify()) end.send({}, accepted);
+        if (end.mailbox.must_return_credit() && end.mailbox.has_reserved_room())
+          end.send({}, accepted);
         break;
       case 1:
         if (end.on_wire.empty()) break;
-        other.rings.in[end.on_wire.front().place] = end.on_wire.front().message;
+        other.rings.in[end.on_wire.front().slot] = end.on_wire.front().message;
         end.on_wire.pop_front();
         break;
       default:

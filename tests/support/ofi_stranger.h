@@ -52,7 +52,7 @@ class OfiStranger {
   // Polls both ends until the message has arrived.
   void send(OfiEnd& end, const OfiMessage& message) {
     const OfiMailbox::Outgoing outgoing = mailbox_.send(message);
-    place({&end}, *outgoing.message, outgoing.place);
+    place({&end}, *outgoing.message, outgoing.slot);
   }
   // Writes into a slot of the peer's ring; polls `ends` until the message has arrived.
   void place(std::initializer_list<OfiEnd*> ends, const OfiMessage& message, uint32_t place) {

@@ -1,4 +1,4 @@
-// What a Context tells of itself to those who ask.
+// The pages at a process's state socket that a Context serves.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -20,13 +20,13 @@ using testing::IsEmpty;
 
 class ContextStateTest : public testing::Test {
  protected:
-  std::unique_ptr<Context> open(const std::string& state_dir, const char* log = "info") {
+  std::unique_ptr<Context> open(const std::string& state_dir) {
     const auto keep = [](void* lines, LogLevel, std::string_view line) {
       static_cast<std::vector<std::string>*>(lines)->emplace_back(line);
     };
     auto context = Context::open({.settings = {{"PACECAR_NICS", "soft:udp:lo"},
                                                {"PACECAR_STATE_DIR", state_dir},
-                                               {"PACECAR_LOG", log}},
+                                               {"PACECAR_LOG", "info"}},
                                   .defaults = {},
                                   .log = {keep, &lines_}});
     EXPECT_TRUE(context) << context.error().message;
@@ -51,7 +51,7 @@ auto poll_until_there(Poll poll) {
   }
 }
 
-TEST_F(ContextStateTest, TellsProcessNicsAndFlows) {
+TEST_F(ContextStateTest, DocumentHasProcessNicsAndFlows) {
   setenv("RANK", "3", 1);
   const auto context = open(path_);
   unsetenv("RANK");
@@ -64,19 +64,19 @@ TEST_F(ContextStateTest, TellsProcessNicsAndFlows) {
   });
   if (receiving == nullptr) receiving = poll_until_there([&] { return listener->accept(); });
 
-  const Json told = document();
-  EXPECT_EQ(told["schema_version"], 1);
-  EXPECT_EQ(told["pid"], getpid());
-  EXPECT_EQ(told["rank"], 3);
-  EXPECT_EQ(told["banner"], context->banner());
-  EXPECT_GT(told["uptime_ns"], 0);
-  ASSERT_EQ(told["nics"].size(), 1U);
-  const Json& nic = told["nics"][0];
+  const Json state = document();
+  EXPECT_EQ(state["schema_version"], 1);
+  EXPECT_EQ(state["pid"], getpid());
+  EXPECT_EQ(state["rank"], 3);
+  EXPECT_EQ(state["banner"], context->banner());
+  EXPECT_GT(state["uptime_ns"], 0);
+  ASSERT_EQ(state["nics"].size(), 1U);
+  const Json& nic = state["nics"][0];
   EXPECT_EQ(nic["name"], "soft:udp:lo");
   EXPECT_EQ(nic["statistics"]["messages_sent"], 0);
   ASSERT_EQ(nic["flows"].size(), 2U);
   for (const Json& flow : nic["flows"]) {
-    EXPECT_EQ(flow["peer_identity"], nic["identity"]) << "to itself";
+    EXPECT_EQ(flow["peer_identity"], nic["identity"]) << "the peer is this NIC";
     EXPECT_EQ(flow["state"], "open");
     EXPECT_EQ(flow["connections"], 1);
     EXPECT_THAT(flow["peer"].get<std::string>(), HasSubstr("127.0.0.1:"));
@@ -88,17 +88,17 @@ TEST_F(ContextStateTest, TellsProcessNicsAndFlows) {
   Json summary = Json::parse(page(kStateSummary));
   EXPECT_EQ(summary["nics"][0]["statistics"]["flows_sending"], 1);
   EXPECT_EQ(summary["nics"][0]["statistics"]["connections_receiving"], 1);
-  EXPECT_FALSE(summary["nics"][0].contains("flows")) << "it does not grow with the job";
+  EXPECT_FALSE(summary["nics"][0].contains("flows")) << "its size must not depend on the job's";
   EXPECT_THAT(page(kStateMetrics),
               HasSubstr(R"(rank="3",nic="soft:udp:lo",cc="pace",direction="send"} 1)"));
 }
 
-TEST_F(ContextStateTest, IsGoneWithTheContext) {
+TEST_F(ContextStateTest, SocketIsRemovedWithTheContext) {
   open(path_).reset();
   EXPECT_THAT(StateDirectory::find(path_)->sockets(), IsEmpty());
 }
 
-TEST_F(ContextStateTest, NoneIsNone) {
+TEST_F(ContextStateTest, DirectoryNoneServesNothing) {
   const auto context = open("none");
   EXPECT_FALSE(std::filesystem::exists("none"));
   EXPECT_THAT(lines_, IsEmpty());
@@ -116,8 +116,8 @@ TEST(StateDocumentTest, TextsArePrintableWhateverTheyWere) {
   ProcessState state;
   state.name = {.host = "h\xff\x1b[2J", .program = "p\n\"q\"", .pid = 1, .rank = std::nullopt};
   const Json told = Json::parse(state_document(state));
-  EXPECT_EQ(told["host"], "h??[2J");
-  EXPECT_EQ(told["program"], "p?\"q\"");
+  EXPECT_EQ(state["host"], "h??[2J");
+  EXPECT_EQ(state["program"], "p?\"q\"");
   EXPECT_FALSE(told.contains("rank"));
 }
 

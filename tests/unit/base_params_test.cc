@@ -68,7 +68,7 @@ TEST(Params, NamesAreUniqueAndDocumented) {
   }
 }
 
-TEST(Params, AutoStandsForZeroWhereItIsAccepted) {
+TEST(Params, AutoIsStoredAsZeroWhereItIsAllowed) {
   EXPECT_EQ(load({})->engines, 1U);
   EXPECT_EQ(load_one("PACECAR_ENGINES", "auto")->engines, 0U);
   EXPECT_EQ(load_one("PACECAR_ENGINES", "auto")->text(row_of("PACECAR_ENGINES")), "auto");

@@ -81,7 +81,7 @@ TEST_P(OfiHostileTest, UnknownMessageBreaksTheQueuePair) {
 }
 
 TEST_P(OfiHostileTest, WhoHasTakenMoreThanThereWasBreaksTheProtocol) {
-  OfiMessage message{.kind = Kind::kTaken, .taken = 1000, .sequence = 1};
+  OfiMessage message{.kind = Kind::kCredit, .taken = 1000, .sequence = 1};
   message.check = message.make_check(secret());
   stranger_->place({end_.get()}, message, 0);
   expect_broken("the peer breaks the protocol");
@@ -174,11 +174,11 @@ TEST_P(OfiHostileTest, FalseKeyOfTheProviderIsNoSuccess) {
   ASSERT_TRUE(end_->post(id_, OfiEnd::write(1, source, {.address = 0x1000, .key = 5})));
   ASSERT_NE(await(Kind::kAsk), nullptr);
   send({.address = 0x1000,
-       .place = 0x1000,
-       .provider_key = 0x4711,
-       .kind = Kind::kRegion,
-       .key = 5,
-       .length = kSize});
+        .provider_address = 0x1000,
+        .provider_key = 0x4711,
+        .kind = Kind::kRegion,
+        .key = 5,
+        .length = kSize});
   expect_broken();
   EXPECT_EQ(end_->sent(id_), 0U);
   expect_others_go_on();
@@ -191,7 +191,7 @@ TEST_P(OfiHostileTest, NoiseHarmsNobodyElse) {
     uint64_t sequence = 0;
     for (int i = 0; i < 60 && end_->broken(id_) == nullptr; ++i) {
       OfiMessage message{.address = prng.next_u64() >> prng.below(64),
-                         .place = prng.next_u64(),
+                         .provider_address = prng.next_u64(),
                          .provider_key = prng.next_u64(),
                          .kind = static_cast<Kind>(prng.below(9)),
                          .key = static_cast<uint32_t>(prng.below(5)),

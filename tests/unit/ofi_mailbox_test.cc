@@ -10,7 +10,7 @@
 namespace pacecar {
 namespace {
 
-constexpr uint32_t kRoom = 120;  // of the 128 places some are kept
+constexpr uint32_t kRoom = 120;  // 8 of the 128 slots are reserved
 
 // Two ends; what one sends lies in the other's ring once it is carried there.
 struct Ends {
@@ -23,7 +23,7 @@ struct Ends {
   }
   static void carry(const OfiMailbox::Outgoing& outgoing, OfiRings& to) {
     const size_t skipped = outgoing.message->unwritten();
-    std::memcpy(reinterpret_cast<uint8_t*>(&to.in[outgoing.place]) + skipped,
+    std::memcpy(reinterpret_cast<uint8_t*>(&to.in[outgoing.slot]) + skipped,
                 reinterpret_cast<const uint8_t*>(outgoing.message) + skipped,
                 sizeof(OfiMessage) - skipped);
   }
@@ -44,7 +44,7 @@ TEST(OfiMailbox, MessagesArriveWholeAndInOrder) {
   Ends ends;
   EXPECT_FALSE(ends.b.take());
   const OfiMessage message{.address = 0x1122334455667788,
-                           .place = 9,
+                           .provider_address = 9,
                            .provider_key = ~uint64_t{0},
                            .kind = OfiMessage::Kind::kRegion,
                            .key = 7,
@@ -56,7 +56,7 @@ TEST(OfiMailbox, MessagesArriveWholeAndInOrder) {
   EXPECT_EQ(first->kind, message.kind);
   EXPECT_EQ(first->key, message.key);
   EXPECT_EQ(first->address, message.address);
-  EXPECT_EQ(first->place, message.place);
+  EXPECT_EQ(first->provider_address, message.provider_address);
   EXPECT_EQ(first->provider_key, message.provider_key);
   EXPECT_EQ(first->length, message.length);
   EXPECT_EQ(ends.b.take()->key, 8U);
@@ -71,24 +71,24 @@ TEST(OfiMailbox, PlacesAreKeptForWhatMakesRoom) {
   }
   EXPECT_FALSE(ends.a.has_room());
   for (uint32_t i = kRoom; i < OfiRings::kMessages; ++i) {
-    ASSERT_TRUE(ends.a.has_room_to_notify()) << i;
+    ASSERT_TRUE(ends.a.has_reserved_room()) << i;
     ends.a_sends(i);
   }
-  EXPECT_FALSE(ends.a.has_room_to_notify());
+  EXPECT_FALSE(ends.a.has_reserved_room());
   for (uint32_t i = 0; i < OfiRings::kMessages; ++i) EXPECT_EQ(ends.b.take()->key, i);
 }
 
 TEST(OfiMailbox, WhatIsTakenMakesRoomOnceItIsTold) {
   Ends ends;
   while (ends.a.has_room()) ends.a_sends(0);
-  EXPECT_FALSE(ends.b.must_notify());
+  EXPECT_FALSE(ends.b.must_return_credit());
   for (uint32_t taken = 1; taken <= kRoom; ++taken) {
     ASSERT_TRUE(ends.b.take());
-    EXPECT_EQ(ends.b.must_notify(), taken >= 32) << taken;
+    EXPECT_EQ(ends.b.must_return_credit(), taken >= 32) << taken;
   }
   EXPECT_FALSE(ends.a.has_room());
   ends.b_sends(1);
-  EXPECT_FALSE(ends.b.must_notify());
+  EXPECT_FALSE(ends.b.must_return_credit());
   ASSERT_TRUE(ends.a.take());
   EXPECT_TRUE(ends.a.has_room());
   EXPECT_FALSE(ends.a.broke_protocol());
@@ -99,13 +99,13 @@ TEST(OfiMailbox, WhatWasNotHandedOverIsSentAgainAndToldAgain) {
   for (int i = 0; i < 40; ++i) ends.a_sends(0);
   while (ends.b.take()) {
   }
-  ASSERT_TRUE(ends.b.must_notify());
+  ASSERT_TRUE(ends.b.must_return_credit());
   const auto lost = ends.b.send({});
-  ends.b.take_back();
-  EXPECT_TRUE(ends.b.must_notify()) << "the peer has not been told";
-  const auto again = ends.b.send({.kind = OfiMessage::Kind::kTaken, .key = 3});
-  EXPECT_EQ(again.place, lost.place);
-  EXPECT_FALSE(ends.b.must_notify());
+  ends.b.undo_send();
+  EXPECT_TRUE(ends.b.must_return_credit()) << "the peer has not been told";
+  const auto again = ends.b.send({.kind = OfiMessage::Kind::kCredit, .key = 3});
+  EXPECT_EQ(again.slot, lost.slot);
+  EXPECT_FALSE(ends.b.must_return_credit());
   Ends::carry(again, ends.rings_a);
   EXPECT_EQ(ends.a.take()->key, 3U);
   EXPECT_FALSE(ends.a.take());
@@ -157,7 +157,7 @@ TEST(OfiMailbox, MessagesOfAnEarlierQueuePairAreNotThere) {
   OfiMailbox a(rings_a, 1);
   OfiMailbox earlier(rings_b, 2);
   a.join(2);
-  for (int i = 0; i < 70 && a.has_room_to_notify(); ++i) Ends::carry(a.send({}), rings_b);
+  for (int i = 0; i < 70 && a.has_reserved_room(); ++i) Ends::carry(a.send({}), rings_b);
   OfiMailbox later(rings_b, 66);  // in the same slot
   EXPECT_FALSE(later.take());
   // One that comes late.
@@ -198,7 +198,7 @@ class HalfWritten : public testing::Test {
     }
     message_ = *ends_->a
                     .send({.address = ~uint64_t{0},
-                           .place = ~uint64_t{0},
+                           .provider_address = ~uint64_t{0},
                            .provider_key = ~uint64_t{0},
                            .kind = OfiMessage::Kind::kRegion,
                            .key = 0xA0A0A0A0,

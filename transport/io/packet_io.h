@@ -35,9 +35,8 @@ struct PacketIoCaps {
   // the ICRC of the IP header with which they leave. Packets that arrive may have any
   // identification.
   bool identifies_datagrams = false;
-  // Of this host: its random addition to round trips, and its longest pause when it is healthy.
-  Duration jitter;
-  Duration pause;
+  Duration jitter;  // what this kind of host adds to round trips at random
+  Duration pause;   // the longest time for which a healthy host of this kind does nothing
 };
 
 struct PacketIoCounters {
@@ -57,8 +56,8 @@ class PacketIo {
   virtual uint16_t source_port(uint16_t path, TrafficClass traffic_class) const = 0;
   // Takes packets in order and returns how many it took; fewer than offered: full, try again later.
   virtual size_t send(std::span<const TxPacket> packets, Instant now) = 0;
-  // The next receive() may put payload there (RxPacket::placed), later ones not. Packets that were
-  // not predicted are returned whole.
+  // Where the payload of the next packets belongs. The next receive(), and no later one, may put
+  // matching payload there (RxPacket::placed); it returns other packets whole.
   virtual void predict(const Placement& /*placement*/) {}
   // Fills up to packets.size() entries and returns how many. Their memory is valid until the next
   // receive().
@@ -68,7 +67,7 @@ class PacketIo {
   virtual const PacketIoCounters& counters() const = 0;
 };
 
-// Of all paths, then of control writes.
+// The UDP source ports: of data, one for each path, then the one of control writes.
 std::vector<uint16_t> source_ports(const PacketIo& io);
 
 // The traffic class byte of an IP header: the upper six bits (DSCP) of `configured`, and ECN, which

@@ -23,19 +23,18 @@ uint64_t OfiMessage::make_check(uint64_t secret) const {
 }
 
 OfiMailbox::Outgoing OfiMailbox::send(OfiMessage message) {
-  PACECAR_CHECK(has_room_to_notify());
-  const auto place = static_cast<uint32_t>(sent_ % OfiRings::kMessages);
-  notified_before_ = std::exchange(notified_, taken_);
+  PACECAR_CHECK(has_reserved_room());
+  const auto slot = static_cast<uint32_t>(sent_ % OfiRings::kMessages);
+  credited_before_ = std::exchange(credited_, taken_);
   message.taken = taken_;
   message.sequence = ++sent_;
   message.check = message.make_check(peers_secret_);
-  rings_.out[place] = message;
-  return {&rings_.out[place], place};
+  rings_.out[slot] = message;
+  return {&rings_.out[slot], slot};
 }
 
 bool OfiMailbox::has_arrived() const {
-  const OfiMessage& place = rings_.in[taken_ % OfiRings::kMessages];
-  return load_polled(place.sequence) == taken_ + 1;
+  return load_polled(rings_.in[taken_ % OfiRings::kMessages].sequence) == taken_ + 1;
 }
 
 std::optional<OfiMessage> OfiMailbox::take() {
@@ -43,6 +42,7 @@ std::optional<OfiMessage> OfiMailbox::take() {
   const OfiMessage message = load_polled_record(rings_.in[taken_ % OfiRings::kMessages]);
   if (message.check != message.make_check(secret_)) return std::nullopt;
   ++taken_;
+  // Modulo 2^64, so this is also true if the count went back.
   if (message.taken - taken_by_peer_ > sent_ - taken_by_peer_) {
     broke_protocol_ = true;
     return std::nullopt;

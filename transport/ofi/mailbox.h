@@ -24,18 +24,18 @@ struct OfiMessage {
     kRevoke,   // write no more to my region `key`, and answer when no write is outstanding
     kRevoked,  // the answer
     kNotify,   // a write with immediate has arrived: `key` is the immediate, `length` its bytes
-    kTaken,    // only acknowledges: `taken`
+    kCredit,   // carries only `taken`
     kGone,     // the last message of this end
   };
 
   // Only of kRegion: other messages are written without these fields.
-  uint64_t address = 0;       // of its first byte, at its owner
-  uint64_t place = 0;         // of its first byte, as the provider addresses it
-  uint64_t provider_key = 0;  // its own
-  Kind kind = Kind::kTaken;
+  uint64_t address = 0;           // of the region's first byte, in its owner's memory
+  uint64_t provider_address = 0;  // of the same byte, as the provider's writes name it
+  uint64_t provider_key = 0;      // the provider's key of the region
+  Kind kind = Kind::kCredit;
   uint32_t key = 0;
   uint64_t length = 0;    // bytes
-  uint64_t taken = 0;     // how many messages of the receiver its peer has taken so far
+  uint64_t taken = 0;     // credit: how many of the peer's messages this end has taken so far
   uint64_t check = 0;     // over all other fields and the secret of the ring
   uint64_t sequence = 0;  // from 1 on; the last field, so that it becomes visible last
 
@@ -54,8 +54,8 @@ struct OfiRings {
 
 class OfiMailbox {
  public:
-  // `rings` outlives it, and may have served other queue pairs before. `secret`: of its ring, known
-  // to the peer only.
+  // `rings` must outlive the mailbox, and may have been used by an earlier queue pair. `secret`
+  // belongs to our ring; only the peer learns it.
   OfiMailbox(OfiRings& rings, uint64_t secret) : rings_(rings), secret_(secret) {
     rings_ = OfiRings();
   }
@@ -64,23 +64,23 @@ class OfiMailbox {
   void join(uint64_t secret) { peers_secret_ = secret; }
 
   // --- sending ---
-  // Some entries are reserved for kTaken and kGone; otherwise two ends with full rings would wait
+  // Some entries are reserved for kCredit and kGone; otherwise two ends with full rings would wait
   // for each other.
-  bool has_room() const { return in_peers_ring() < OfiRings::kMessages - kKept; }
+  bool has_room() const { return in_peers_ring() < OfiRings::kMessages - kReserved; }
   struct Outgoing {
     const OfiMessage* message = nullptr;  // unchanged until the peer has taken it
-    uint32_t place = 0;                   // the index in the peer's ring
+    uint32_t slot = 0;                    // the index in the peer's ring
   };
-  // Call it with has_room(), or for kTaken and kGone with has_room_to_notify().
+  // Requires has_room(); for kCredit and kGone only has_reserved_room().
   Outgoing send(OfiMessage message);
-  // The provider did not take the newest message: undoes its send().
-  void take_back() {
+  // The provider did not accept the newest message.
+  void undo_send() {
     --sent_;
-    notified_ = notified_before_;
+    credited_ = credited_before_;
   }
-  // So many messages have been taken without a report that the peer may be waiting for one.
-  bool must_notify() const { return taken_ - notified_ >= kNotifyAfter; }
-  bool has_room_to_notify() const { return in_peers_ring() < OfiRings::kMessages; }
+  // The peer may be out of credit: so many messages were taken since the last report.
+  bool must_return_credit() const { return taken_ - credited_ >= kCreditAfter; }
+  bool has_reserved_room() const { return in_peers_ring() < OfiRings::kMessages; }
 
   // --- receiving ---
   // The next message, if there is one. A message with a wrong check is not taken.
@@ -91,8 +91,8 @@ class OfiMailbox {
   bool broke_protocol() const { return broke_protocol_; }
 
  private:
-  static constexpr uint32_t kKept = 8;
-  static constexpr uint32_t kNotifyAfter = 32;
+  static constexpr uint32_t kReserved = 8;
+  static constexpr uint32_t kCreditAfter = 32;
 
   uint64_t in_peers_ring() const { return sent_ - taken_by_peer_; }
 
@@ -102,8 +102,8 @@ class OfiMailbox {
   uint64_t sent_ = 0;
   uint64_t taken_by_peer_ = 0;
   uint64_t taken_ = 0;
-  uint64_t notified_ = 0;         // of taken_
-  uint64_t notified_before_ = 0;  // before the newest message was sent
+  uint64_t credited_ = 0;         // the value of taken_ that was sent last
+  uint64_t credited_before_ = 0;  // credited_ before the newest send(), for undo_send()
   bool broke_protocol_ = false;
 };
 

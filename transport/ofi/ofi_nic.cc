@@ -80,7 +80,7 @@ OfiNic::~OfiNic() {
   if (software) memory_.clear();
   for (const uint32_t slot : live_) {
     QueuePair& qp = *queue_pairs_[slot];
-    if (qp.gone_sent || qp.peer_dead || !qp.mailbox.has_room_to_notify()) continue;
+    if (qp.gone_sent || qp.peer_dead || !qp.mailbox.has_reserved_room()) continue;
     send_message(qp, {.message = {.kind = OfiMessage::Kind::kGone}});
   }
   if (software) ring_regions_.clear();

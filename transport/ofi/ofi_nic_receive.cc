@@ -156,7 +156,7 @@ void OfiNic::on_message(QueuePair& qp, const OfiMessage& message) {
     case OfiMessage::Kind::kNotify:
       if (message.length > OfiTraits::kMaxWrite) return on_protocol_error(qp);
       return on_notified(qp, message.key, message.length);
-    case OfiMessage::Kind::kTaken:
+    case OfiMessage::Kind::kCredit:
       return;
     case OfiMessage::Kind::kGone:
       qp.peer_gone = true;
@@ -178,7 +178,7 @@ void OfiNic::on_ask(QueuePair& qp, uint32_t key) {
   if (lend && qp.connected() && !qp.halted) {
     qp.advertised.insert(key);
     answer.address = region->address;
-    answer.place = region->place;
+    answer.provider_address = region->place;
     answer.provider_key = region->provider_key;
     answer.length = region->length;
   }
@@ -197,7 +197,7 @@ void OfiNic::on_region(QueuePair& qp, const OfiMessage& message) {
   const bool wraps = message.address + message.length < message.address;
   if (message.length > 0 && !wraps) {
     qp.regions[message.key] = {.address = message.address,
-                               .place = message.place,
+                               .place = message.provider_address,
                                .provider_key = message.provider_key,
                                .length = message.length};
     return wake(qp);

@@ -155,7 +155,7 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
                        .answered = qp.config.paced || wants_answer(qp, request.length),
                        .context = &operation->context};
   if (!accepted(qp, hand_over(qp, endpoint, write))) {
-    if (behind) qp.mailbox.take_back();
+    if (behind) qp.mailbox.undo_send();
     operations_.give_back(*operation);
     return false;
   }
@@ -288,9 +288,9 @@ size_t OfiNic::transmit_messages() {
       qp.outbox.pop_front();
       ++count;
     }
-    if (!qp.blocked && !qp.peer_dead && qp.mailbox.must_notify() &&
-        qp.mailbox.has_room_to_notify()) {
-      send_message(qp, {.message = {.kind = OfiMessage::Kind::kTaken}});
+    if (!qp.blocked && !qp.peer_dead && qp.mailbox.must_return_credit() &&
+        qp.mailbox.has_reserved_room()) {
+      send_message(qp, {.message = {.kind = OfiMessage::Kind::kCredit}});
     }
     if (qp.leaving()) leaving_.add(slot_of(qp.id));
   }
@@ -299,7 +299,7 @@ size_t OfiNic::transmit_messages() {
 
 OfiPart OfiNic::part_of(const QueuePair& qp, const OfiMailbox::Outgoing& outgoing) const {
   const size_t skipped = outgoing.message->unwritten();
-  const uint64_t place = offsetof(OfiRings, in) + outgoing.place * sizeof(OfiMessage) + skipped;
+  const uint64_t place = offsetof(OfiRings, in) + outgoing.slot * sizeof(OfiMessage) + skipped;
   return {.data = reinterpret_cast<const uint8_t*>(outgoing.message) + skipped,
           .length = sizeof(OfiMessage) - skipped,
           .descriptor = ring_regions_[slot_of(qp.id)].descriptor(),
@@ -319,7 +319,7 @@ bool OfiNic::send_message(QueuePair& qp, const OfiQueuePair::QueuedMessage& queu
                        .answered = wants_answer(qp, sizeof(OfiMessage)),
                        .context = &operation->context};
   if (!accepted(qp, hand_over(qp, queued.endpoint, write))) {
-    qp.mailbox.take_back();
+    qp.mailbox.undo_send();
     operations_.give_back(*operation);
     return false;
   }
