@@ -12,8 +12,8 @@ namespace {
 
 tl::unexpected<Error> bad_field(std::string_view key) {
   return fail(ErrorCode::kPeer,
-              fmt::format("the peer sent no usable '{}': run the same version of pacecar at both "
-                          "ends",
+              fmt::format("'{}' is missing or unusable in what another process sent: run the same "
+                          "version of pacecar everywhere",
                           key));
 }
 
@@ -25,7 +25,8 @@ const nlohmann::json* find(const nlohmann::json& object, std::string_view key) {
 
 }  // namespace
 
-// Follows strings and brackets as the parser does, up to the first error.
+// Counts brackets outside of strings. The count of invalid text may be wrong: the parser refuses
+// it.
 bool nests_too_deep(std::string_view text) {
   size_t depth = 0;
   bool in_string = false;

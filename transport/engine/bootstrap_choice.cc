@@ -19,33 +19,33 @@ std::optional<Address> usable_address(const InterfaceInfo& interface) {
 
 }  // namespace
 
-bool names_interface(std::string_view wish, std::string_view interface) {
-  const bool others = wish.starts_with('^');
-  if (others) wish.remove_prefix(1);
-  const bool whole = wish.starts_with('=');
-  if (whole) wish.remove_prefix(1);
-  if (wish.empty()) return true;
+bool names_interface(std::string_view selection, std::string_view interface) {
+  const bool others = selection.starts_with('^');
+  if (others) selection.remove_prefix(1);
+  const bool whole = selection.starts_with('=');
+  if (whole) selection.remove_prefix(1);
+  if (selection.empty()) return true;
   bool found = false;
-  while (!wish.empty()) {
-    const std::string_view name = wish.substr(0, wish.find(','));
-    wish.remove_prefix(std::min(wish.size(), name.size() + 1));
+  while (!selection.empty()) {
+    const std::string_view name = selection.substr(0, selection.find(','));
+    selection.remove_prefix(std::min(selection.size(), name.size() + 1));
     found |= !name.empty() && (whole ? interface == name : interface.starts_with(name));
   }
   return found != others;
 }
 
 std::optional<Address> choose_bootstrap(std::span<const InterfaceInfo> interfaces,
-                                        std::string_view wish, std::string_view netdev,
+                                        std::string_view selection, std::string_view netdev,
                                         const std::optional<Address>& routed) {
   const auto first = [&](const auto& good) -> std::optional<Address> {
     for (const InterfaceInfo& interface : interfaces) {
       const auto address = usable_address(interface);
-      if (address && names_interface(wish, interface.name) && good(interface)) return address;
+      if (address && names_interface(selection, interface.name) && good(interface)) return address;
     }
     return std::nullopt;
   };
-  const bool exactly = !wish.empty() && !wish.starts_with('^');
-  if (exactly) return first([](const InterfaceInfo&) { return true; });
+  const bool names = !selection.empty() && !selection.starts_with('^') && selection != "=";
+  if (names) return first([](const InterfaceInfo&) { return true; });
   const auto own = first([&](const InterfaceInfo& each) { return each.name == netdev; });
   if (own) return own;
   const auto leaves = first([&](const InterfaceInfo& each) {

@@ -11,19 +11,20 @@
 
 namespace pacecar {
 
-// Whether `wish` (PACECAR_BOOTSTRAP or NCCL_SOCKET_IFNAME) matches this interface. It is a comma
-// list of prefixes; after '=' of whole names, after '^' of excluded ones. Empty: any.
-bool names_interface(std::string_view wish, std::string_view interface);
+// Whether `selection` (PACECAR_BOOTSTRAP or NCCL_SOCKET_IFNAME) matches this interface: a list of
+// prefixes, separated by commas. A leading '=' makes them whole names, a leading '^' excludes them,
+// '^=' does both. Empty: any.
+bool names_interface(std::string_view selection, std::string_view interface);
 
-// Chooses among matching interfaces that are up and have an address that is not link-local. If the
-// wish names interfaces, the first of them. Otherwise, in this order: `netdev`, the NIC's own; the
-// one with the address `routed`; the first that is not the loopback. So the loopback is chosen only
-// if it is named, or is the NIC's own.
+// Chooses among matching interfaces that are up and have an address that is not link-local. If
+// `selection` names interfaces: the first that matches. Otherwise, in this order: `netdev`, which
+// is the NIC's own; the one with the address `routed`; the first that is not the loopback.
 std::optional<Address> choose_bootstrap(std::span<const InterfaceInfo> interfaces,
-                                        std::string_view wish, std::string_view netdev,
+                                        std::string_view selection, std::string_view netdev,
                                         const std::optional<Address>& routed);
 
-// The source address of packets on the default route; nullopt: there is none.
+// The IPv4 source address of packets on the default route; nullopt: there is none, as on hosts with
+// IPv6 only.
 std::optional<Address> routed_source();
 
 }  // namespace pacecar

@@ -17,12 +17,12 @@ namespace {
 constexpr Duration kCallerPatience = Duration::from_ms(1);
 // Callers that find nothing in this many polls yield, as the peer may need the processor.
 constexpr uint32_t kEmptyPollsBeforeYield = 100;
-// How often the keeper checks that callers still poll.
+// How often the keeper checks that callers still poll, so it takes over 1 to 3 ms after their last.
 constexpr Duration kNap = Duration::from_ms(2);
 constexpr Duration kLongestRest = Duration::from_us(500);
-// The sleep of a caller within a stream is NicCaps::jitter divided by this. Arrivals do not end it:
-// waking up costs more than polling a little later, and with software devices it also costs the
-// sender.
+// While messages keep coming, a caller that finds nothing sleeps for NicCaps::jitter divided by
+// this. Arrivals do not end the sleep: waking up costs more than polling a little later, and with
+// software devices it also costs the sender.
 constexpr int64_t kStreamRestShare = 5;
 // A stream has ended when nothing has arrived for this many of these sleeps.
 constexpr int64_t kStreamRests = 10;
@@ -112,7 +112,7 @@ bool Engine::poll(Instant now) {
 
 void Engine::leave_unfinished() {
   unfinished_ = true;
-  deadline_ = Instant();
+  deadline_ = Instant();  // at once
 }
 
 bool Engine::poll_without_receiving(Instant now) {
@@ -124,8 +124,8 @@ bool Engine::poll_without_receiving(Instant now) {
   return sent + submitted > 0;
 }
 
-// A NIC with manual progress may have received in port_->prepare_to_wait(), which wakes nobody
-// later.
+// A NIC with manual progress may have received in port_->prepare_to_wait(). Its descriptor does not
+// report that later, so it is processed now.
 bool Engine::prepare_to_wait() {
   if (!port_->prepare_to_wait()) return false;
   return !caps().manual_progress || !poll_without_receiving(now());
@@ -158,7 +158,7 @@ bool Engine::try_lock() {
 }
 
 void Engine::submitted() {
-  // Otherwise the holder of the lock, the keeper or the next progress() processes it.
+  // If not here, the holder of the lock, the keeper or the next progress() processes it.
   if (params_.progress == Progress::kThread || !try_lock()) return noted();
   const Instant time = now();
   poll_without_receiving(time);
@@ -181,9 +181,9 @@ void Engine::progress() {
   const bool moved = poll(time);
   empty_polls_ = moved ? 0 : empty_polls_ + 1;
   if (moved) last_moved_ = time;
-  const bool patient = empty_polls_ > kEmptyPollsBeforeYield;
+  const bool yields = empty_polls_ > kEmptyPollsBeforeYield;
   end_inline_poll(time);
-  if (patient) std::this_thread::yield();
+  if (yields) std::this_thread::yield();
 }
 
 void Engine::rest() {
@@ -191,21 +191,21 @@ void Engine::rest() {
   int fd = -1;  // if another thread polls, only time ends the wait
   if (params_.progress == Progress::kInline && try_lock()) {
     const Instant time = now();
-    const Duration moment = caps().jitter / kStreamRestShare;
-    const bool polled = port_->wait_fd() < 0 || caps().manual_progress;
+    const Duration short_sleep = caps().jitter / kStreamRestShare;
+    const bool needs_polling = port_->wait_fd() < 0 || caps().manual_progress;
     if (poll(time)) {
       last_moved_ = until = time;
-    } else if (time - last_moved_ < moment * kStreamRests && polled) {
-      until = time;  // a NIC for polling: a sleep costs more than it saves
-    } else if (time - last_moved_ < moment * kStreamRests) {
-      until = sleep_limit(std::min(deadline_, time + moment));
+    } else if (time - last_moved_ < short_sleep * kStreamRests && needs_polling) {
+      until = time;  // without a descriptor a sleep costs more than it saves
+    } else if (time - last_moved_ < short_sleep * kStreamRests) {
+      until = sleep_limit(std::min(deadline_, time + short_sleep));
     } else {
       until = prepare_to_wait() ? sleep_limit(std::min(deadline_, until)) : time;
       fd = port_->wait_fd();
     }
     end_inline_poll(time);
     // This thread polls again by then, so the keeper need not take over.
-    last_inline_poll_ns_.store(until.ns(), std::memory_order_relaxed);
+    last_inline_poll_ns_.store(std::max(until, time).ns(), std::memory_order_relaxed);
   }
   pollfd waiting{fd, POLLIN, 0};
   sleep_until(until, {&waiting, 1});
@@ -247,7 +247,7 @@ void Engine::keep() {
       if (poll(time)) last_moved = time;
       mutex_.unlock();
     } else if (params_.progress == Progress::kInline) {
-      nap();  // a caller polls, and may be slow: software devices work while we post
+      nap();  // a caller has the lock, perhaps for long: software devices transmit while it posts
       continue;
     } else {
       std::this_thread::yield();

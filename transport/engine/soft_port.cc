@@ -110,7 +110,7 @@ class OwningSoftPort final : private OwnedParts, public SoftPort {
 
 }  // namespace
 
-void SoftPort::prepare() const {
+void SoftPort::prefetch() const {
   prefetch(*this);
   prefetch(outgoing_.data(), sizeof(TxPacket));
 }

@@ -48,7 +48,8 @@ class SoftPort : public NicPort {
   bool prepare_to_wait() override { return true; }
   int wait_fd() const override { return io_.wait_fd(); }
   const Address& address() const override { return io_.local_address(); }
-  void prepare() const override;
+  // Prefetches the memory that the next turn will read, for the simulator, which drives many NICs.
+  void prefetch() const;
 
  private:
   PacketIo& io_;

@@ -17,9 +17,9 @@ class NicPort {
   virtual Nic& nic() = 0;
   const Nic& nic() const { return const_cast<NicPort*>(this)->nic(); }
 
-  // Takes what has arrived, at most one burst; returns how much, 0: nothing.
+  // Takes what has arrived, at most one burst. Returns the number of packets or completions.
   virtual size_t receive(Instant now) = 0;
-  // Transmits what is due; returns how much.
+  // Transmits what is due. Returns the number of packets or writes.
   virtual size_t transmit(Instant now) = 0;
   // When transmit or the NIC's timers have something to do even if nothing arrives.
   virtual Instant next_deadline() const = 0;
@@ -32,9 +32,6 @@ class NicPort {
   // The address at which peers reach this host, for the bootstrap; with the UDP port, if there is
   // one.
   virtual const Address& address() const = 0;
-
-  // Prefetches what a turn touches, for a driver of many NICs.
-  virtual void prepare() const {}
 };
 
 }  // namespace pacecar

@@ -12,10 +12,10 @@
 namespace pacecar {
 namespace {
 
-// Writes per call, so that completions are polled in between.
+// After so many writes a call begins with no further flow, so that completions are polled.
 constexpr size_t kMaxTransmit = 64;
-// The first and the longest time between tries while the provider has no room, or connects. A try
-// costs a socket if the peer does not listen.
+// The time to the first retry if the provider has no room, or is connecting; it doubles up to the
+// longest. While the peer does not listen, each try uses up a socket.
 constexpr Duration kRetryAfter = Duration::from_us(20);
 constexpr Duration kRetryAfterMost = Duration::from_ms(5);
 
@@ -56,8 +56,9 @@ void OfiNic::wake(QueuePair& qp) {
   }
 }
 
-// Handles work requests until the next one is for the provider: an empty one needs no memory, one
-// beyond the peer's memory is refused, and for an unknown region the peer is asked.
+// Completes the requests that the provider need not see: empty ones, and those outside of the
+// peer's region. Asks the peer for a region that is unknown. Stops at one that the provider can
+// take.
 void OfiNic::prepare_waiting(QueuePair& qp) {
   while (qp.can_start()) {
     const WorkRequest request = *qp.work.waiting();
@@ -71,7 +72,7 @@ void OfiNic::prepare_waiting(QueuePair& qp) {
       continue;
     }
     const auto region = qp.regions.find(request.remote_key);
-    // The peer is asked when the revocation is complete.
+    // When the revocation is complete the region is unknown, and the peer is asked.
     if (region != qp.regions.end() && region->second.revoked) return;
     if (region == qp.regions.end()) {
       if (qp.asked == request.remote_key) return;
@@ -203,7 +204,9 @@ bool OfiNic::accepted(QueuePair& qp, int error) {
   }
   const OfiFailure failure = domain_.failure(error);
   qp.peer_dead = true;
-  if (host_lock_) {  // the provider completes nothing for this peer: see first_awaited()
+  // The provider completes in order, and would wait for this peer forever (first_awaited): watch()
+  // breaks the queue pair in this turn.
+  if (host_lock_) {
     qp.since = now_ - config_.silence_limit;
     next_watch_ = now_;
   }
@@ -221,7 +224,7 @@ void OfiNic::block(QueuePair& qp) {
   retry_at_ = std::min(retry_at_, qp.retry_at);
 }
 
-// The queue pair is no longer in blocked_.
+// Call it after removing the queue pair from blocked_.
 void OfiNic::unblock(QueuePair& qp) {
   qp.blocked = false;
   with_messages_.add(slot_of(qp.id));
@@ -240,8 +243,8 @@ void OfiNic::unblock_if(const std::function<bool(const QueuePair&)>& meant) {
   }
 }
 
-// An operation to the peer of `qp` is over, so there may be room for another, as in shm. `qp`
-// itself comes after the other queue pairs that were blocked.
+// An operation to the peer of `qp` has ended, so the provider may have room again. The other
+// blocked queue pairs to this peer get it first.
 void OfiNic::on_room(QueuePair& qp) {
   unblock_if([&qp](const QueuePair& other) { return &other != &qp && other.peers == qp.peers; });
   if (!qp.blocked) return;

@@ -66,7 +66,6 @@ class MultiCoreNic final : public Nic, public NicPort {
   bool prepare_to_wait() override;
   int wait_fd() const override { return wait_fd_.get(); }
   const Address& address() const override { return port_->address(); }
-  void prepare() const override { port_->prepare(); }
 
  private:
   struct Posted {
