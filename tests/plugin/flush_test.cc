@@ -101,9 +101,11 @@ TEST_F(FlushTest, IsDoneWhenTheNicSaysSo) {
 
 // Which may be another than NCCL has asked for.
 TEST_F(FlushTest, MemoryAndFlushesAreOfTheConnectionsNic) {
-  EXPECT_TRUE(comm_.register_memory({}));
+  void* memory = this;
+  EXPECT_EQ(kNet.regMr(end(), bytes_.data(), bytes_.size(), nccl::kPointerHost, &memory),
+            NcclResult::kSuccess);
   flush();
-  EXPECT_TRUE(comm_.deregister_memory(nullptr));
+  EXPECT_EQ(kNet.deregMr(end(), memory), NcclResult::kSuccess);
   EXPECT_EQ(context_->nics_used, (std::vector<size_t>{3, 3, 3}));
 }
 
