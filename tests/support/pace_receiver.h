@@ -32,71 +32,73 @@ class PaceReceiverTest : public ::testing::Test {
     for (uint32_t i = 0; i < count; ++i) receiver_.add_flow(now_, flows_++);
   }
   void post(uint32_t flow, Bytes bytes = kEndless) { receiver_.on_posted(now_, flow, bytes); }
-  void say(uint32_t flow, double usable_gbps, Bytes wanted, uint8_t turn = 0) {
-    Demand& demand = said_[flow];
-    demand.usable = Rate::from_bps(static_cast<uint64_t>(usable_gbps * 1e9));
-    demand.wanted = wanted;
-    demand.turn = turn;
-    ++demand.epoch;
-    receiver_.on_demand(now_, flow, wire::decode_demand(wire::encode_demand(demand)));
+  // `turn`: Demand::turn.
+  void demand(uint32_t flow, double usable_gbps, Bytes wanted, uint8_t turn = 0) {
+    Demand& newest = demands_[flow];
+    newest.usable = Rate::from_bps(static_cast<uint64_t>(usable_gbps * 1e9));
+    newest.wanted = wanted;
+    newest.turn = turn;
+    ++newest.epoch;
+    receiver_.on_demand(now_, flow, wire::decode_demand(wire::encode_demand(newest)));
   }
   void begin(uint32_t flow, double usable_gbps = kLine, Bytes wanted = kEndless) {
     post(flow, wanted);
-    say(flow, usable_gbps, wanted);
+    demand(flow, usable_gbps, wanted);
   }
-  // Polls all words that are due now.
+  // Polls all grants that are due now.
   std::vector<GrantUpdate> poll(size_t room = 16) {
-    std::vector<GrantUpdate> words;
+    std::vector<GrantUpdate> grants;
     std::vector<GrantUpdate> updates(room);
     for (size_t count = room; count == room;) {
       count = receiver_.poll_grants(now_, updates);
       for (size_t i = 0; i < count; ++i) {
-        words.push_back(updates[i]);
-        hear(updates[i]);
+        grants.push_back(updates[i]);
+        take_grant(updates[i]);
       }
     }
-    return words;
+    return grants;
   }
-  // Polls all words that are due within `span`.
+  // Polls all grants that are due within `span`.
   std::vector<GrantUpdate> run(Duration span) {
-    std::vector<GrantUpdate> words;
+    std::vector<GrantUpdate> grants;
     for (const Instant end = now_ + span; now_ <= end;) {
       for (int again = 0; receiver_.next_deadline() <= now_; ++again) {
         const std::vector<GrantUpdate> some = poll();
-        words.insert(words.end(), some.begin(), some.end());
+        grants.insert(grants.end(), some.begin(), some.end());
         if (again > 100) {
           ADD_FAILURE() << "always due";
-          return words;
+          return grants;
         }
       }
       if (receiver_.next_deadline() > end) break;
       now_ = receiver_.next_deadline();
     }
-    return words;
+    return grants;
   }
-  void hear(const GrantUpdate& update) {
+  // Each grant of a flow has the epoch that follows the last one's.
+  void take_grant(const GrantUpdate& update) {
     const Grant& grant = update.grant;
     if (epochs_.contains(update.flow)) {
       EXPECT_EQ(grant.epoch, static_cast<uint16_t>(epochs_[update.flow] + 1)) << update.flow;
     }
     epochs_[update.flow] = grant.epoch;
-    heard_[update.flow] = grant.rate.gbps();
+    rates_[update.flow] = grant.rate.gbps();
   }
   double sum() const {
     double sum = 0;
-    for (const auto& [flow, rate] : heard_) sum += rate;
+    for (const auto& [flow, rate] : rates_) sum += rate;
     return sum;
   }
   void expect_rate(uint32_t flow, double gbps) {
-    EXPECT_LE(heard_[flow], gbps * (1 + kTolerance)) << flow;
-    EXPECT_GE(heard_[flow], gbps * (1 - kTolerance)) << flow;
+    EXPECT_LE(rates_[flow], gbps * (1 + kTolerance)) << flow;
+    EXPECT_GE(rates_[flow], gbps * (1 - kTolerance)) << flow;
   }
 
   PaceReceiver receiver_{kFabric, kFlows};
   uint32_t flows_ = 0;
-  std::map<uint32_t, Demand> said_;
+  std::map<uint32_t, Demand> demands_;
   std::map<uint32_t, uint16_t> epochs_;
-  std::map<uint32_t, double> heard_;  // newest rate, Gb/s
+  std::map<uint32_t, double> rates_;  // newest rate, Gb/s
   Instant now_ = Instant::from_ns(1'000'000'000);
 };
 

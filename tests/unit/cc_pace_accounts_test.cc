@@ -23,7 +23,7 @@ class CcPaceAccounts : public PaceReceiverTest {
   }
   // A message that comes and is gone, of several flows at once.
   void episode(uint32_t flows, Bytes bytes) {
-    for (uint32_t flow = 0; flow < flows; ++flow) say(flow, kLine, wanted_[flow] += bytes);
+    for (uint32_t flow = 0; flow < flows; ++flow) demand(flow, kLine, wanted_[flow] += bytes);
     run(kRoundTrip * 2);
     for (uint32_t flow = 0; flow < flows; ++flow) arrive(flow, bytes);
     run(kRoundTrip * 2);
@@ -138,8 +138,8 @@ TEST_F(CcPaceAccounts, WhoWantsMoreIsCountedAgain) {
   run(kRoundTrip * 2);
   arrive(1, 3'900'000);
   run(kRoundTrip / 2);
-  EXPECT_GE(heard_[0], kShared * (1 - kTolerance)) << "the other is about to finish";
-  say(1, kLine, 40'000'000);
+  EXPECT_GE(rates_[0], kShared * (1 - kTolerance)) << "the other is about to finish";
+  demand(1, kLine, 40'000'000);
   run(kRoundTrip);
   expect_rate(0, kShared / 2);
 }
@@ -152,7 +152,7 @@ TEST_F(CcPaceAccounts, WhoIsCutBeforeItsEndIsCountedAgain) {
   run(kRoundTrip * 2);
   arrive(1, 3'830'000);
   run(kRoundTrip / 2);
-  EXPECT_GE(heard_[0], kShared * (1 - kTolerance));
+  EXPECT_GE(rates_[0], kShared * (1 - kTolerance));
   for (uint32_t flow = 2; flow < 12; ++flow) begin(flow);
   run(kRoundTrip * 2);
   EXPECT_LE(sum(), kShared * (1 + kTolerance));
@@ -161,8 +161,8 @@ TEST_F(CcPaceAccounts, WhoIsCutBeforeItsEndIsCountedAgain) {
 TEST_F(CcPaceAccounts, AFarewellTellsThatAllBeforeItHasArrived) {
   add(1);
   begin(0);
-  say(0, 0, 1'000'000);
-  say(0, kLine, 2'000'000);
+  demand(0, 0, 1'000'000);
+  demand(0, kLine, 2'000'000);
   EXPECT_EQ(receiver_.active_flows(), 1U);
   arrive(0, 1'000'000);
   EXPECT_EQ(receiver_.active_flows(), 0U);
@@ -184,10 +184,10 @@ class CcPaceTooBrief : public CcPaceAccounts {
  protected:
   // What another flow is granted beside a message of one that held half of the link.
   double beside(Bytes message, uint8_t turn) {
-    say(0, kLine, wanted_[0] += message, turn);
-    say(1, kLine, wanted_[1] + kEndless);
+    demand(0, kLine, wanted_[0] += message, turn);
+    demand(1, kLine, wanted_[1] + kEndless);
     run(kRoundTrip * 2);
-    return heard_[1];
+    return rates_[1];
   }
   void learn() {
     add(2);
@@ -222,9 +222,9 @@ TEST_F(CcPaceTooBrief, WhatBeginsWithAGuessDoes) {
 
 TEST_F(CcPaceTooBrief, WhatWaitsOnABusyLinkDoes) {
   learn();
-  say(1, kLine, wanted_[1] += 20'000'000);
+  demand(1, kLine, wanted_[1] += 20'000'000);
   run(kRoundTrip * 4);
-  say(0, kLine, wanted_[0] += 250'000, 1);
+  demand(0, kLine, wanted_[0] += 250'000, 1);
   run(kRoundTrip);
   expect_rate(1, kShared / 2);
 }
@@ -235,8 +235,8 @@ TEST_F(CcPaceAccounts, ALongMessageSharesWithOneThatTakesTurns) {
   add(2);
   post(0);
   post(1);
-  say(0, kLine, kEndless, 5);
-  say(1, kLine, 1'000'000, 9);
+  demand(0, kLine, kEndless, 5);
+  demand(1, kLine, 1'000'000, 9);
   run(kRoundTrip * 2);
   expect_rate(0, kShared / 2);
   expect_rate(1, kShared / 2);
@@ -246,11 +246,11 @@ TEST_F(CcPaceAccounts, TheFirstTurnWaitsForTheLast) {
   add(2);
   post(0);
   post(1);
-  say(0, kLine, 1'000'000, Demand::kTurns);
-  say(1, kLine, 1'000'000, 1);
+  demand(0, kLine, 1'000'000, Demand::kTurns);
+  demand(1, kLine, 1'000'000, 1);
   run(kRoundTrip);
-  EXPECT_GT(heard_[0], 0.9 * kLine);
-  EXPECT_LT(heard_[1], 0.05 * kLine);
+  EXPECT_GT(rates_[0], 0.9 * kLine);
+  EXPECT_LT(rates_[1], 0.05 * kLine);
 }
 
 // Who waits has a 256th of the link, whoever they are.
@@ -259,20 +259,20 @@ TEST_F(CcPaceAccounts, ThoseWhoWaitForTheirTurnsHaveALittleTogether) {
   add(6);
   for (uint32_t flow = 0; flow < 6; ++flow) {
     post(flow, 2'500'000);
-    say(flow, kLine, 2'500'000, static_cast<uint8_t>(10 + flow));
+    demand(flow, kLine, 2'500'000, static_cast<uint8_t>(10 + flow));
   }
   run(kRoundTrip * 2);
   for (uint32_t flow = 1; flow < 6; ++flow) expect_rate(flow, kTogether / 5);
-  say(4, 0, 2'500'000);
+  demand(4, 0, 2'500'000);
   receiver_.remove_flow(now_, 5);
   run(kRoundTrip * 2);
   for (uint32_t flow = 1; flow < 4; ++flow) expect_rate(flow, kTogether / 3);
-  say(0, 0, 2'500'000);
+  demand(0, 0, 2'500'000);
   run(kRoundTrip * 2);
-  EXPECT_GT(heard_[1], 0.9 * kLine);
+  EXPECT_GT(rates_[1], 0.9 * kLine);
   for (uint32_t flow = 2; flow < 4; ++flow) expect_rate(flow, kTogether / 2);
-  say(1, 0, 2'500'000);
-  say(2, 0, 2'500'000);
+  demand(1, 0, 2'500'000);
+  demand(2, 0, 2'500'000);
   run(kRoundTrip * 2);
   expect_rate(3, kLine);
 }
@@ -281,16 +281,16 @@ TEST_F(CcPaceAccounts, ThoseWhoWaitForTheirTurnsHaveALittleTogether) {
 TEST_F(CcPaceAccounts, TheNextTurnIsServedWhenLittleIsLeftOfTheFirst) {
   add(3);
   for (uint32_t flow = 0; flow < 3; ++flow) post(flow);
-  say(0, 100, 700'000, 1);
-  say(1, kLine, 700'000, 3);
-  say(2, kLine, 700'000, 5);
+  demand(0, 100, 700'000, 1);
+  demand(1, kLine, 700'000, 3);
+  demand(2, kLine, 700'000, 5);
   run(kRoundTrip * 2);
   expect_rate(1, (kShared - 100) / 2);
   expect_rate(2, (kShared - 100) / 2);
   arrive(0, 400'000);
   run(kRoundTrip);
-  EXPECT_GT(heard_[1], 0.7 * (kShared - 100));
-  EXPECT_LT(heard_[2], 0.05 * kLine);
+  EXPECT_GT(rates_[1], 0.7 * (kShared - 100));
+  EXPECT_LT(rates_[2], 0.05 * kLine);
 }
 
 // --- traffic that no grant covers ---
@@ -305,7 +305,7 @@ TEST_F(CcPaceAccounts, WhatATrickleTakesIsNotGrantedToOthers) {
   run(kRoundTrip * 2);
   now_ = now_ + kRoundTrip * 2;
   ASSERT_EQ(receiver_.active_flows(), 1U);
-  const double before = heard_[0];
+  const double before = rates_[0];
   const double trickle = 0.4 * receiver_.grant(1).rate.gbps();
   for (int i = 0; i < 400; ++i) {
     now_ = now_ + Duration::from_ns(static_cast<int64_t>(4160 * 8 / trickle));
@@ -313,7 +313,7 @@ TEST_F(CcPaceAccounts, WhatATrickleTakesIsNotGrantedToOthers) {
     if (i % 20 == 0) arrive(0, 64);
     poll();
   }
-  EXPECT_NEAR(heard_[0], before - trickle, 0.05 * kLine);
+  EXPECT_NEAR(rates_[0], before - trickle, 0.05 * kLine);
 }
 
 TEST_F(CcPaceAccounts, TrafficOfOthersIsReasonToLookAgain) {

@@ -23,14 +23,14 @@ TEST_F(CcPaceReceiver, OneFlowHasTheLink) {
   add(1);
   begin(0);
   run(kRoundTrip);
-  EXPECT_EQ(heard_[0], kLine);
+  EXPECT_EQ(rates_[0], kLine);
 }
 
 TEST_F(CcPaceReceiver, FlowsShareEqually) {
   for (const uint32_t count : {2U, 3U, 7U, 32U}) {
     add(count);
     for (uint32_t flow = 0; flow < flows_; ++flow) {
-      flow < flows_ - count ? say(flow, kLine, kEndless) : begin(flow);
+      flow < flows_ - count ? demand(flow, kLine, kEndless) : begin(flow);
     }
     run(kRoundTrip * 2);
     for (uint32_t flow = 0; flow < flows_; ++flow) expect_rate(flow, kShared / flows_);
@@ -55,11 +55,11 @@ TEST_F(CcPaceReceiver, WhatOneCannotUseOthersGet) {
   begin(1);
   begin(2);
   run(kRoundTrip * 2);
-  EXPECT_GE(heard_[0], 40 * (1 - kTolerance));
-  EXPECT_LE(heard_[0], 44) << "a little more, to show that it could use more";
+  EXPECT_GE(rates_[0], 40 * (1 - kTolerance));
+  EXPECT_LE(rates_[0], 44) << "a little more, to show that it could use more";
   expect_rate(1, (kShared - 40) / 2);
   expect_rate(2, (kShared - 40) / 2);
-  say(0, kLine, kEndless);
+  demand(0, kLine, kEndless);
   run(kRoundTrip);
   expect_rate(0, kShared / 3);
 }
@@ -68,7 +68,7 @@ TEST_F(CcPaceReceiver, NobodyIsHeldWhereAllAreLimitedElsewhere) {
   add(3);
   for (uint32_t flow = 0; flow < 3; ++flow) begin(flow, 50);
   run(kRoundTrip * 2);
-  for (uint32_t flow = 0; flow < 3; ++flow) EXPECT_GT(heard_[flow], 50) << "what is left is shared";
+  for (uint32_t flow = 0; flow < 3; ++flow) EXPECT_GT(rates_[flow], 50) << "what is left is shared";
   EXPECT_LE(sum(), kShared * (1 + kTolerance));
 }
 
@@ -93,7 +93,7 @@ TEST_F(CcPaceReceiver, WhoIsAboutToFinishMakesRoomForTheOthers) {
   run(kRoundTrip / 2);
   EXPECT_EQ(receiver_.active_flows(), 2U);
   expect_rate(1, kShared / 2);
-  EXPECT_GE(heard_[0], kShared * (1 - kTolerance));
+  EXPECT_GE(rates_[0], kShared * (1 - kTolerance));
 }
 
 TEST_F(CcPaceReceiver, AFarewellCountsAtOnce) {
@@ -101,11 +101,11 @@ TEST_F(CcPaceReceiver, AFarewellCountsAtOnce) {
   begin(0);
   begin(1);
   run(kRoundTrip);
-  say(1, 0, 1'000'000);
+  demand(1, 0, 1'000'000);
   run(kRoundTrip);
   expect_rate(0, kLine);
   EXPECT_EQ(receiver_.active_flows(), 1U);
-  say(1, kLine, 2'000'000);
+  demand(1, kLine, 2'000'000);
   run(kRoundTrip);
   EXPECT_EQ(receiver_.active_flows(), 2U) << "and is not for ever";
 }
@@ -116,14 +116,14 @@ TEST_F(CcPaceReceiver, PostedReceivesOfIdleFlowsTakeNothing) {
   add(1001);
   begin(0);
   run(kRoundTrip);
-  const double before = heard_[0];
+  const double before = rates_[0];
   for (uint32_t flow = 1; flow <= 1000; ++flow) post(flow);
   for (int i = 0; i < 40; ++i) {
     receiver_.on_arrival(now_, 0, 4096, {1000, 4096});
     run(kRoundTrip);
     now_ = now_ + kRoundTrip;
   }
-  EXPECT_EQ(heard_[0], before);
+  EXPECT_EQ(rates_[0], before);
 }
 
 TEST_F(CcPaceReceiver, IdleFlowsHoldAPartEach) {
@@ -131,7 +131,7 @@ TEST_F(CcPaceReceiver, IdleFlowsHoldAPartEach) {
   for (uint32_t flow = 0; flow < 32; ++flow) post(flow);
   run(kRoundTrip * 40);
   EXPECT_LE(sum(), kLine * (1 + kTolerance)) << "all might begin at the same time";
-  for (uint32_t flow = 0; flow < 32; ++flow) EXPECT_GT(heard_[flow], 0.9 * kShared / 32) << flow;
+  for (uint32_t flow = 0; flow < 32; ++flow) EXPECT_GT(rates_[flow], 0.9 * kShared / 32) << flow;
 }
 
 // It woke up with its data and again with its demand, and held half of the link ever after.
@@ -144,7 +144,7 @@ TEST_F(CcPaceReceiver, AFlowWhoseDataOvertakeItsDemandIsOneFlow) {
     now_ = now_ + kRoundTrip * 10;
     wanted += kMessage;
     receiver_.on_arrival(now_, 0, 4096, {1000, 4096});
-    say(0, kLine, wanted);
+    demand(0, kLine, wanted);
     receiver_.on_arrival(now_, 0, kMessage - 4096, {1000, 4096});
     run(kRoundTrip);
   }
@@ -165,7 +165,7 @@ TEST_F(CcPaceReceiver, TheGrantOfACtsIsTheNewestAndNotAligned) {
   begin(1);
   run(kRoundTrip);
   for (uint32_t flow = 0; flow < 2; ++flow) {
-    EXPECT_EQ(receiver_.grant(flow).rate.gbps(), heard_[flow]);
+    EXPECT_EQ(receiver_.grant(flow).rate.gbps(), rates_[flow]);
     EXPECT_EQ(receiver_.grant(flow).epoch, epochs_[flow]);
     EXPECT_FALSE(receiver_.grant(flow).aligned);
   }
@@ -179,7 +179,7 @@ TEST_F(CcPaceReceiver, ASmallSpanIsFilledAgainAtOnce) {
   add(20);
   for (uint32_t flow = 0; flow < 20; ++flow) begin(flow);
   run(kRoundTrip);
-  for (uint32_t flow = 0; flow < 10; ++flow) say(flow, 1, kEndless);
+  for (uint32_t flow = 0; flow < 10; ++flow) demand(flow, 1, kEndless);
   now_ = std::max(now_, receiver_.next_deadline());
   EXPECT_EQ(poll(3).size(), 20U);
 }
@@ -188,8 +188,8 @@ TEST_F(CcPaceReceiver, CutsLeaveBeforeRaises) {
   add(20);
   for (uint32_t flow = 0; flow < 20; ++flow) begin(flow, flow < 10 ? 1 : kLine);
   run(kRoundTrip * 2);
-  const std::map<uint32_t, double> before = heard_;
-  for (uint32_t flow = 0; flow < 10; ++flow) say(flow, kLine, kEndless);
+  const std::map<uint32_t, double> before = rates_;
+  for (uint32_t flow = 0; flow < 10; ++flow) demand(flow, kLine, kEndless);
   now_ = std::max(now_, receiver_.next_deadline());
   const std::vector<GrantUpdate> words = poll(3);
   bool raised = false;
@@ -245,7 +245,7 @@ TEST_F(CcPaceReceiver, RaisesTakeATenthOfTheLinkAtMost) {
   size_t words = 0;
   const Instant began = now_;
   for (uint32_t flow = 0; flow < 400; ++flow) {
-    say(flow, 0, 0);
+    demand(flow, 0, 0);
     now_ = now_ + Duration::from_ns(250);
     words += poll().size();
   }
@@ -261,14 +261,14 @@ TEST_F(CcPaceReceiver, ACutDoesNotWaitForTheTimeOfRaises) {
   add(301);
   for (uint32_t flow = 0; flow < 300; ++flow) begin(flow);
   run(kRoundTrip * 20);
-  for (uint32_t flow = 0; flow < 30; ++flow) say(flow, 0, kEndless);
+  for (uint32_t flow = 0; flow < 30; ++flow) demand(flow, 0, kEndless);
   now_ = std::max(now_, receiver_.next_deadline());
   EXPECT_LT(poll().size(), 100U) << "raises wait";
-  const double before = heard_[299];
+  const double before = rates_[299];
   receiver_.set_weight(now_, 300, 64);
   begin(300);
   run(Duration::from_us(2));
-  EXPECT_LT(heard_[299], 0.9 * before);
+  EXPECT_LT(rates_[299], 0.9 * before);
 }
 
 TEST_F(CcPaceReceiver, AChangeOfOneFlowIsToldToIt) {
@@ -277,9 +277,9 @@ TEST_F(CcPaceReceiver, AChangeOfOneFlowIsToldToIt) {
   begin(1);
   begin(2);
   run(kRoundTrip * 2);
-  say(0, 42, kEndless);
+  demand(0, 42, kEndless);
   run(Duration::from_us(2));
-  EXPECT_NEAR(heard_[0], 42 * 17.0 / 16, 0.1);
+  EXPECT_NEAR(rates_[0], 42 * 17.0 / 16, 0.1);
 }
 
 TEST_F(CcPaceReceiver, SaysNothingWhileNothingChanges) {
@@ -318,8 +318,8 @@ TEST_F(CcPaceReceiver, ASilentSenderIsForgotten) {
 TEST_F(CcPaceReceiver, NewerDemandsCountOlderDoNot) {
   add(1);
   begin(0, 100);
-  Demand old = said_[0];
-  said_[0].epoch = 65'534;
+  Demand old = demands_[0];
+  demands_[0].epoch = 65'534;
   // From 1 up to there in steps that are newer each.
   for (const uint16_t epoch : {uint16_t{20'000}, uint16_t{40'000}, uint16_t{65'535}}) {
     old.epoch = epoch;
@@ -342,7 +342,7 @@ TEST_F(CcPaceReceiver, TotalsWrap) {
   Bytes total = 0;
   for (int i = 0; i < 20; ++i) {
     total += Bytes{900} << 20;
-    say(0, kLine, total);
+    demand(0, kLine, total);
     run(Duration::from_us(2));
     ASSERT_EQ(receiver_.active_flows(), 1U) << i;
     receiver_.on_arrival(now_, 0, Bytes{900} << 20, {1000, 4096});
@@ -356,11 +356,11 @@ TEST_F(CcPaceReceiver, AFlowThatIsRemovedAndAddedBeginsAnew) {
   run(kRoundTrip);
   receiver_.remove_flow(now_, 1);
   epochs_.erase(1);
-  heard_.erase(1);
+  rates_.erase(1);
   run(kRoundTrip);
   expect_rate(0, kShared / 2);
   receiver_.add_flow(now_, 1);
-  said_[1] = {};
+  demands_[1] = {};
   EXPECT_EQ(receiver_.active_flows(), 2U);
   begin(1);
   run(kRoundTrip);
@@ -409,9 +409,9 @@ TEST_F(CcPaceReceiver, PacketsSentInTheGridDoNotMeet) {
   }
   std::vector<double> arrivals;  // in the gap
   const double gap =
-      pace_gap_ns(Rate::from_bps(static_cast<uint64_t>(heard_[0] * 1e9)), 4096, 4096, 64);
+      pace_gap_ns(Rate::from_bps(static_cast<uint64_t>(rates_[0] * 1e9)), 4096, 4096, 64);
   for (uint32_t flow = 0; flow < kSenders; ++flow) {
-    ASSERT_EQ(heard_[flow], heard_[0]);
+    ASSERT_EQ(rates_[flow], rates_[0]);
     const Decision d = senders[flow]->decide(now_ + kRoundTrip / 2);
     ASSERT_GT(d.grid.period, Duration());
     const Instant arrival = d.grid.point + kRoundTrip / 2;

@@ -15,7 +15,7 @@ class CcPaceTurns : public PaceReceiverTest {
     add(flows);
     for (uint32_t flow = 0; flow < flows; ++flow) {
       post(flow, 1'000'000);
-      say(flow, kLine, 1'000'000, flow == late ? 5 : 6);
+      demand(flow, kLine, 1'000'000, flow == late ? 5 : 6);
     }
     run(kRoundTrip * 2);
   }
@@ -23,10 +23,10 @@ class CcPaceTurns : public PaceReceiverTest {
 
 TEST_F(CcPaceTurns, WhoIsLateGoesFirst) {
   run_with_one_late(3, 1);
-  EXPECT_GT(heard_[1], 0.9 * kLine);
-  EXPECT_LT(heard_[0], 0.05 * kLine);
-  EXPECT_LT(heard_[2], 0.05 * kLine);
-  EXPECT_GT(heard_[0], 0) << "nobody is stopped";
+  EXPECT_GT(rates_[1], 0.9 * kLine);
+  EXPECT_LT(rates_[0], 0.05 * kLine);
+  EXPECT_LT(rates_[2], 0.05 * kLine);
+  EXPECT_GT(rates_[0], 0) << "nobody is stopped";
   receiver_.on_arrival(now_, 1, 1'000'000, {1000, 4096});
   run(kRoundTrip);
   expect_rate(0, kShared / 2);
@@ -38,14 +38,14 @@ TEST_F(CcPaceTurns, TheEndOfAMessageThatWaitedIsServedAtOnce) {
   add(2);
   post(0);
   post(1);
-  say(0, kLine, 1'000'000, 1);
-  say(1, kLine, 10'000, 3);
+  demand(0, kLine, 1'000'000, 1);
+  demand(1, kLine, 10'000, 3);
   run(kRoundTrip);
   expect_rate(1, kLine / 256);  // it waits for its turn
   receiver_.on_arrival(now_, 1, 1'000, {1000, 4096});
   receiver_.on_arrival(now_, 0, 1'000'000, {1000, 4096});
   run(kRoundTrip);
-  EXPECT_GT(heard_[1], 0.9 * kLine);
+  EXPECT_GT(rates_[1], 0.9 * kLine);
 }
 
 // The word for the next ones takes a round trip, in which the link would have nothing to do.
@@ -54,38 +54,38 @@ TEST_F(CcPaceTurns, AsManyGoTogetherAsFillTheLinkForARoundTrip) {
   add(8);
   for (uint32_t flow = 0; flow < 8; ++flow) {
     post(flow, kQuarter);
-    say(flow, kLine, kQuarter, static_cast<uint8_t>(10 + flow));
+    demand(flow, kLine, kQuarter, static_cast<uint8_t>(10 + flow));
   }
   run(kRoundTrip * 2);
-  for (uint32_t flow = 0; flow < 4; ++flow) EXPECT_GT(heard_[flow], 0.2 * kLine) << flow;
-  for (uint32_t flow = 4; flow < 8; ++flow) EXPECT_LT(heard_[flow], 0.05 * kLine) << flow;
+  for (uint32_t flow = 0; flow < 4; ++flow) EXPECT_GT(rates_[flow], 0.2 * kLine) << flow;
+  for (uint32_t flow = 4; flow < 8; ++flow) EXPECT_LT(rates_[flow], 0.05 * kLine) << flow;
 }
 
 // What it is granted arrives a round trip later: until then it has the link still before it.
 TEST_F(CcPaceTurns, WhoHasBeenRaisedIsNotDoneAtOnce) {
   add(3);
   for (uint32_t flow = 0; flow < 3; ++flow) post(flow, 1'000'000);
-  say(0, kLine, 1'000'000, 1);
-  say(1, kLine, 382'000, 3);  // all but a little of a round trip's worth
-  say(2, kLine, 382'000, 5);
+  demand(0, kLine, 1'000'000, 1);
+  demand(1, kLine, 382'000, 3);  // all but a little of a round trip's worth
+  demand(2, kLine, 382'000, 5);
   run(kRoundTrip * 2);
   receiver_.on_arrival(now_, 0, 1'000'000, {1000, 4096});
   run(kRoundTrip / 4);
-  ASSERT_GT(heard_[1], 0.9 * kLine);
+  ASSERT_GT(rates_[1], 0.9 * kLine);
   receiver_.on_arrival(now_, 1, 1'000, {1000, 4096});
   run(kRoundTrip / 4);
-  EXPECT_LT(heard_[2], 0.05 * kLine);
+  EXPECT_LT(rates_[2], 0.05 * kLine);
   now_ = now_ + kRoundTrip;
   receiver_.on_arrival(now_, 1, 1'000, {1000, 4096});
   run(kRoundTrip / 4);
-  EXPECT_GT(heard_[2], 0.9 * kLine);
+  EXPECT_GT(rates_[2], 0.9 * kLine);
 }
 
 TEST_F(CcPaceTurns, LongMessagesTakeNoTurns) {
   add(2);
   for (uint32_t flow = 0; flow < 2; ++flow) {
     post(flow);
-    say(flow, kLine, kEndless, static_cast<uint8_t>(5 + flow));
+    demand(flow, kLine, kEndless, static_cast<uint8_t>(5 + flow));
   }
   run(kRoundTrip * 2);
   expect_rate(0, kShared / 2);
