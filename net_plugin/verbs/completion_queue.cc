@@ -9,14 +9,14 @@
 #include "transport/engine/clock.h"
 
 namespace pacecar::ibverbs {
-void CompletionQueue::add(const ibv_wc& wc, bool wanted) {
+void CompletionQueue::add(const ibv_wc& wc, bool solicited) {
   if (!queue.push(wc)) {
     if (overrun) return;
     overrun = true;
     raise_event(context, {.element = {.cq = base()}, .event_type = IBV_EVENT_CQ_ERR}, async_events);
     return;
   }
-  if (!armed || (solicited_only && !wanted && wc.status == IBV_WC_SUCCESS)) return;
+  if (!armed || (solicited_only && !solicited && wc.status == IBV_WC_SUCCESS)) return;
   ++held_back;
   if (moderate_count > 1 && held_back < moderate_count) {
     if (moderated_until == Instant::never()) moderated_until = clock_now() + moderate_period;
@@ -34,10 +34,12 @@ void CompletionQueue::notify() {
   if (static_cast<CompletionChannel*>(channel)->pipe.put(&self, sizeof self)) ++completion_events;
 }
 
+// The moderation period has ended.
 void CompletionQueue::on_due(Instant /*now*/) {
   if (armed) notify();
 }
 
+// The others keep their order.
 void CompletionQueue::forget(uint32_t qp_num) {
   for (size_t left = queue.size(); left > 0; --left) {
     const ibv_wc wc = queue.front();
@@ -56,6 +58,7 @@ int poll_queue(ibv_cq* cq, int most, ibv_wc* wc) {
   CompletionQueue& completions = queue_of(cq);
   ProcessNic& nic = completions.nic();
   int count = 0;
+  uint32_t empty_polls = 0;
   {
     const Call call(nic);
     if (completions.queue.empty()) nic.look();
@@ -63,13 +66,13 @@ int poll_queue(ibv_cq* cq, int most, ibv_wc* wc) {
       wc[count] = completions.queue.front();
       completions.queue.pop_front();
     }
-    completions.empty_polls = count > 0 ? 0 : completions.empty_polls + 1;
+    completions.empty_polls = empty_polls = count > 0 ? 0 : completions.empty_polls + 1;
   }
-  if (completions.empty_polls > kEmptyPolls) sched_yield();
+  if (empty_polls > kEmptyPolls) sched_yield();
   return count;
 }
 
-// A request for all completions is not narrowed to solicited ones.
+// If the queue is armed for all completions, a request for solicited ones does not narrow it.
 void arm(CompletionQueue& completions, bool solicited_only) {
   completions.solicited_only = solicited_only && (!completions.armed || completions.solicited_only);
   completions.armed = true;
@@ -81,6 +84,7 @@ int request_notification(ibv_cq* cq, int solicited_only) {
     const std::lock_guard lock(completions.nic().mutex());
     arm(completions, solicited_only != 0);
   }
+  // A program with a non-blocking channel sleeps in its own poll(), which does not drive the NIC.
   if (completions.channel != nullptr && does_not_block(completions.channel->fd)) {
     completions.nic().hand_over();
   }
@@ -114,8 +118,8 @@ void end_poll(ibv_cq_ex* cq) {
   queue_of(cq).nic().note_call();
 }
 
-// If there are completions, locks this queue until end_poll. The NIC stays unlocked, as programs
-// post meanwhile.
+// If there is a completion, holds `polling` until end_poll, but not the NIC's lock: the program may
+// post between the calls.
 int start_poll(ibv_cq_ex* cq, ibv_poll_cq_attr* attr) {
   if (attr->comp_mask != 0) return EINVAL;
   CompletionQueue& completions = queue_of(cq);
@@ -149,6 +153,7 @@ void set_readers(CompletionQueue& q) {
   q.read_slid = [](ibv_cq_ex* cq) { return uint32_t{queue_of(cq).current.slid}; };
   q.read_sl = [](ibv_cq_ex* cq) { return queue_of(cq).current.sl; };
   q.read_dlid_path_bits = [](ibv_cq_ex* cq) { return queue_of(cq).current.dlid_path_bits; };
+  // Both are times of polling, not of the completion.
   q.read_completion_ts = [](ibv_cq_ex* cq) { return queue_of(cq).current_time_ns; };
   q.read_completion_wallclock_ns = [](ibv_cq_ex*) {
     timespec time{};

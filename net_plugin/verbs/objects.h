@@ -123,7 +123,7 @@ struct CompletionQueue final : ibv_cq_ex, Timed {
   ibv_cq* base() { return reinterpret_cast<ibv_cq*>(static_cast<ibv_cq_ex*>(this)); }
   ProcessNic& nic() { return nic_of(context); }
   // Adds a completion; `wanted`: it also notifies threads that wait for solicited ones only.
-  void add(const ibv_wc& wc, bool wanted);
+  void add(const ibv_wc& wc, bool solicited);
   // Drops the completions of a queue pair.
   void forget(uint32_t qp_num);
   void notify();

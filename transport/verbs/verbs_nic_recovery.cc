@@ -35,7 +35,7 @@ void VerbsNic::fail_lane(QueuePair& qp, Lane& lane, CompletionStatus status, std
   }
   stop_lane(lane);
   lane.ending.stopped = now_;
-  // A lane whose retries are used up has been silent for more than half of the limit.
+  // A lane whose retries are used up has been silent for half of the limit or more.
   const Duration left = status == CompletionStatus::kRetryExceeded ? config_.silence_limit / 2
                                                                    : config_.silence_limit;
   lane.failed_by = status;

@@ -1,7 +1,8 @@
-// Computes ratios from times. Each line of standard input has the arm's times and the baseline's,
-// in seconds, round by round, as A,A,... B,B,...; each line of the output is JSON with the
-// geometric mean of baseline / arm (how many times as fast the arm is) and its 95% interval, by
-// bench/ab's statistics over logarithms. The verdicts are corrected for the number of lines.
+// Computes ratios from times. A line of standard input has the arm's times, a blank, and the
+// baseline's times: seconds, separated by commas, in the order of rounds. For each line the output
+// has one of JSON: the geometric mean of baseline / arm, which is how many times as fast the arm
+// is, and its 95% interval, by bench/ab's statistics over logarithms. The verdicts, not the
+// intervals, are corrected for the number of lines (Holm).
 #include <cmath>
 #include <iostream>
 #include <sstream>
