@@ -7,7 +7,7 @@
 namespace pacecar {
 namespace {
 
-using frame::get16;
+using wire::load_be16;
 using frame::put16;
 
 constexpr size_t kIpv4Bytes = 20;
@@ -21,7 +21,7 @@ constexpr size_t kUdpChecksumAt = 6;
 void read_ipv4(std::span<const uint8_t> frame, bool cut, FrameHeaders& headers) {
   const uint8_t* ip = &frame[headers.ip_at];
   const size_t header = static_cast<size_t>(ip[0] & 0x0F) * 4;
-  const size_t total = get16(ip + 2);
+  const size_t total = load_be16(ip + 2);
   const bool complete = cut || total <= frame.size() - headers.ip_at;
   if (header < kIpv4Bytes || total < header || !complete) {
     headers = {};
@@ -30,14 +30,14 @@ void read_ipv4(std::span<const uint8_t> frame, bool cut, FrameHeaders& headers) 
   headers.ipv4 = true;
   headers.traffic_class = ip[1];
   headers.end = headers.ip_at + total;
-  const bool whole = (get16(ip + 6) & kFragmentMask) == 0;
+  const bool whole = (load_be16(ip + 6) & kFragmentMask) == 0;
   if (whole && ip[9] == kUdp && total >= header + kUdpBytes)
     headers.udp_at = headers.ip_at + header;
 }
 
 void read_ipv6(std::span<const uint8_t> frame, bool cut, FrameHeaders& headers) {
   const uint8_t* ip = &frame[headers.ip_at];
-  const size_t total = kIpv6Bytes + get16(ip + 4);
+  const size_t total = kIpv6Bytes + load_be16(ip + 4);
   if (!cut && total > frame.size() - headers.ip_at) {
     headers = {};
     return;
@@ -72,7 +72,7 @@ FrameHeaders read_headers(std::span<const uint8_t> frame, bool cut) {
 
 Bytes kept_when_trimmed(std::span<const uint8_t> frame, const FrameHeaders& headers) {
   if (headers.udp_at == 0) return 0;
-  const size_t udp_bytes = get16(&frame[headers.udp_at + 4]);
+  const size_t udp_bytes = load_be16(&frame[headers.udp_at + 4]);
   if (udp_bytes < kUdpBytes || headers.udp_at + udp_bytes > headers.end) return 0;
   const auto datagram = frame.subspan(headers.udp_at + kUdpBytes, udp_bytes - kUdpBytes);
   // Only the ends of a flow know what protects its packets, so the checksum is not looked at: 55
