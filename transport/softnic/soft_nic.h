@@ -327,7 +327,7 @@ class SoftNic final : public Nic {
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;
   std::vector<std::unique_ptr<FixedQueue<ReceiveRequest>>> receive_queues_;
   std::optional<QueuePairId> general_services_;
-  roce::UnidentifiedIcrc unidentified_;
+  roce::IdentificationEffects identifications_;
   OwnPages<StandbyMessages::Room> standby_rooms_;  // by slot of their owners
   uint32_t standby_key_ = 0;
   std::vector<uint32_t> free_slots_;                              // used since, and free again

@@ -48,9 +48,8 @@ Result<void> SoftNic::connect_standard(QueuePair& qp, const PeerEndpoint& peer) 
 }
 
 void SoftNic::open_lane(QueuePair& qp, const RcEndpoint& peer, const RcLane& lane) {
-  const Address address{.ip = peer.gid,
-                        .scope_id = config_.address.scope_id,
-                        .port = peer_port(lane.queue_pair)};
+  const Address address{
+      .ip = peer.gid, .scope_id = config_.address.scope_id, .port = peer_port(lane.queue_pair)};
   qp.remote = SoftEndpoint{.address = address,
                            .queue_pair = lane.queue_pair,
                            .first_psn = lane.first_psn,
@@ -174,10 +173,10 @@ void SoftNic::on_standard(Instant now, const RxPacket& packet) {
   }
 }
 
-// Counts wrong ones.
+// A wrong ICRC is counted.
 bool SoftNic::right_icrc(const RxPacket& packet) {
   const roce::Route route{*packet.source, config_.address, packet.ipv4_fragment};
-  if (config_.identifies_datagrams ? unidentified_.verify(route, packet.bytes)
+  if (config_.identifies_datagrams ? roce::verify_icrc(route, packet.bytes, identifications_)
                                    : roce::verify_icrc(route, packet.bytes)) {
     return true;
   }
@@ -290,9 +289,8 @@ TxPacket SoftNic::standard_packet(const Address& destination, const roce::Packet
   const bool control = traffic_class == TrafficClass::kControl;
   source.port = config_.source_ports[control ? config_.paths : path];
   const uint32_t fragment = config_.identifies_datagrams ? kIpv4Unidentified : kIpv4Fragment;
-  wire::store_checksum(
-      roce::icrc({source, destination, fragment}, header, packet.payload, padding),
-      trailer.last<roce::kIcrcBytes>());
+  wire::store_checksum(roce::icrc({source, destination, fragment}, header, packet.payload, padding),
+                       trailer.last<roce::kIcrcBytes>());
   return {.header = header,
           .payload = packet.payload,
           .trailer = trailer,
