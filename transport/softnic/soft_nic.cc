@@ -11,16 +11,12 @@
 namespace pacecar {
 namespace {
 
-// A flow that was polled late may catch up by this many bursts.
-constexpr Bytes kCatchUpBursts = 4;
-// A slow flow may catch up after its host was late by so many times the usual jitter.
-constexpr int64_t kCatchUpJitters = 20;
 // By default an acknowledgement waits for so much data.
 constexpr Bytes kBurstsPerAck = 2;
 // How long after the newest packet of a write the place of the next is predicted.
 constexpr Duration kPatience = Duration::from_ms(1);
 constexpr size_t kMostJoined = 256;  // packets of one datagram, as a packet I/O hands them out
-constexpr size_t kNaks = 1024;  // at most, waiting to be sent
+constexpr size_t kNaks = 1024;       // at most, waiting to be sent
 // Control writes are few and small.
 constexpr uint32_t kControlWindowPackets = 256;
 
@@ -32,8 +28,8 @@ size_t header_memory(const SoftNicConfig& config) {
   if (config.security == Security::kEncrypt) return kMost + kSealedBursts * config.burst_bytes;
   if (config.transmit_packets == 0) return kMost;
   const uint32_t window = std::max(config.window_packets, kControlWindowPackets);
-  const size_t largest = wire::ack_bytes(window / 64, kMaxTelemetryHops) +
-                         trailer_bytes(config.security);
+  const size_t largest =
+      wire::ack_bytes(window / 64, kMaxTelemetryHops) + trailer_bytes(config.security);
   return std::min(kMost, config.transmit_packets * largest);
 }
 
@@ -94,8 +90,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       answers_pauses_(config.ack.idle != Duration::max()),
       slab_bytes_(overhead_bytes_ + (enciphers_ ? config.mtu : 0)),
       opened_(enciphers_ ? wire::kMaxDatagramBytes : 0),
-      in_place_bytes_(config.in_place_bytes > 0 && !enciphers_ ? config.in_place_bytes
-                                                               : ~Bytes{0}),
+      in_place_bytes_(config.in_place_bytes > 0 && !enciphers_ ? config.in_place_bytes : ~Bytes{0}),
       follower_(static_cast<uint32_t>(config.burst_bytes / config.mtu), kPatience),
       next_generation_(random()) {
   PACECAR_CHECK(queue_pairs_.size() <= (1U << 17));
@@ -226,7 +221,7 @@ uint32_t SoftNic::next_number(uint32_t slot) {
 // Makes all flows up to the newest.
 void SoftNic::make_flows(FlowId newest) {
   while (flows_.size() <= newest) {
-    Flow& flow = flows_.emplace_back(config_.burst_bytes * kCatchUpBursts);
+    Flow& flow = flows_.emplace_back(FlowGate(config_.burst_bytes, config_.jitter));
     flow.signal.flow = flow.arrival.flow = static_cast<FlowId>(flows_.size() - 1);
   }
 }
@@ -335,8 +330,8 @@ size_t SoftNic::poll_signals(std::span<FlowSignal> signals) {
   while (count < signals.size() && !signals_.empty()) {
     const uint32_t index = signals_.take();
     Flow& flow = flows_[index];
-    flow.signal.in_flight = flow.in_flight;
-    flow.signal.sent = flow.sent;
+    flow.signal.in_flight = flow.gate.in_flight();
+    flow.signal.sent = flow.gate.sent();
     signals[count++] = flow.signal;
     flow.signal = FlowSignal{.flow = index};
   }
@@ -356,29 +351,13 @@ size_t SoftNic::poll_arrivals(std::span<FlowArrival> arrivals) {
 void SoftNic::set_flow_limits(FlowId index, const FlowLimits& limits, Instant now) {
   make_flows(index);
   Flow& flow = flows_[index];
-  flow.burst =
-      limits.burst == 0 ? config_.burst_bytes : std::min(limits.burst, config_.burst_bytes);
-  const Bytes late = limits.rate.bytes_in(config_.jitter * kCatchUpJitters);
-  flow.pacer.set_catch_up(
-      std::min(std::max(flow.burst * kCatchUpBursts, late), config_.burst_bytes * kCatchUpBursts));
+  flow.gate.set_limits(limits, now);
   // With packets paced one by one, bursts are only for hosts that cannot keep up.
+  const Bytes catch_up = flow.gate.burst() * FlowGate::kCatchUpBursts;
   flow.repaid = config_.jitter == Duration() || config_.burst_bytes > config_.mtu
                     ? Duration()
-                    : std::max(config_.jitter, limits.rate.time_for(flow.burst * kCatchUpBursts));
+                    : std::max(config_.jitter, limits.rate.time_for(catch_up));
   flow.sparse = limits.rate.time_for(config_.mtu) > config_.ack.delay / 2;
-  if (flow.pacer.rate() != limits.rate) {
-    flow.pacer.set_rate(
-        limits.rate, now,
-        limits.from_next_packet ? Pacer::Change::kFromNextPacket : Pacer::Change::kAtOnce);
-  }
-  if (limits.aligned) {
-    flow.pacer.align(limits.first_send);
-  } else {
-    flow.pacer.hold_until(limits.first_send);
-  }
-  flow.pacer.move_to(limits.grid, now);
-  flow.window = limits.window;
-  flow.credit = limits.credit;
   make_ready(index);
 }
 
@@ -479,7 +458,7 @@ void SoftNic::arm_timeout(const QueuePair& qp) { timers_.arm(slot_of(qp), qp.dea
 void SoftNic::on_progress(QueuePair& qp, Bytes in_flight_before, const SendProgress& progress) {
   if (!qp.config.paced) return;
   Flow& flow = flows_[qp.config.flow];
-  flow.in_flight -= in_flight_before - qp.in_flight();
+  flow.gate.on_done(in_flight_before - qp.in_flight());
   if (progress.rtt.ns() != 0) flow.signal.rtt = progress.rtt;
   flow.signal.rerouting |= qp.rerouting();
   flow.signal.acked += progress.acked;

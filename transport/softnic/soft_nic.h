@@ -20,9 +20,9 @@
 
 #include "transport/base/fixed_queue.h"
 #include "transport/base/fresh_pages.h"
-#include "transport/base/pacer.h"
 #include "transport/base/timer_wheel.h"
 #include "transport/base/work_list.h"
+#include "transport/nic/flow_gate.h"
 #include "transport/nic/nic.h"
 #include "transport/softnic/config.h"
 #include "transport/softnic/memory_table.h"
@@ -108,28 +108,15 @@ class SoftNic final : public Nic {
     }
   };
   struct Flow {
-    explicit Flow(Bytes catch_up) : pacer(catch_up) {}
-    Pacer pacer;
+    explicit Flow(const FlowGate& limits) : gate(limits) {}
+    FlowGate gate;
     std::vector<uint32_t> queue_pairs;  // slots of the paced ones
-    Bytes window = 0;
-    Bytes credit = kNoCredit;
-    Bytes in_flight = 0;
-    Bytes sent = 0;  // payload, retransmissions included
     FlowSignal signal;
     FlowArrival arrival;
     bool sparse = false;   // so slow that each packet requests an acknowledgement
-    bool waiting = false;  // only for the pacer: lateness is the host's
-    Bytes burst = 0;       // per turn
+    bool waiting = false;  // only for the pacer: any lateness is the host's
     uint32_t turn = 0;     // round robin over queue_pairs
     Duration repaid;       // lateness of the host that is caught up gradually
-
-    bool on_credit() const { return credit != kNoCredit; }
-    Bytes credit_left() const { return sent < credit ? credit - sent : 0; }
-    // A flow with nothing in flight may always send a packet: no window can stop it for ever.
-    Bytes window_left(Bytes mtu) const {
-      if (in_flight == 0) return std::max(window, mtu);
-      return in_flight < window ? window - in_flight : 0;
-    }
   };
 
   QueuePair* find(QueuePairId id);
@@ -253,7 +240,7 @@ class SoftNic final : public Nic {
   bool waits_to_read(const QueuePair& qp) const;
   void wake_readers();
   void make_ready(uint32_t flow) {
-    if (!flows_[flow].on_credit() || can_send_on_credit(flows_[flow])) ready_.add(flow);
+    if (!flows_[flow].gate.on_credit() || can_send_on_credit(flows_[flow])) ready_.add(flow);
   }
   bool has_work(const Flow& flow) const;
   bool can_send_on_credit(const Flow& flow) const;

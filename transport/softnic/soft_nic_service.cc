@@ -105,10 +105,10 @@ void SoftNic::detach(QueuePair& qp) {
   if (!qp.config.paced) return;
   Flow& flow = flows_[qp.config.flow];
   std::erase(flow.queue_pairs, slot);
-  if (qp.state != QueuePair::State::kCreated) flow.in_flight -= qp.in_flight();
+  if (qp.state != QueuePair::State::kCreated) flow.gate.on_done(qp.in_flight());
   flow.turn = 0;
   if (flow.queue_pairs.empty()) {  // the flow has ended: the next one with its number starts fresh
-    flow.sent = 0;
+    flow.gate.forget_sent();
     flow.signal = FlowSignal{.flow = qp.config.flow};
     flow.arrival = FlowArrival{.flow = qp.config.flow};
     signals_.remove(qp.config.flow);

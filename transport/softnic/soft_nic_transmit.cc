@@ -223,15 +223,15 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
     const bool probing = qp.probing();
     // An acknowledgement or a new limit wakes it; another may have a probe to send.
     if (budget == 0 && !probing) continue;
-    const Instant next_send = flow.pacer.next_send();
+    const Instant next_send = flow.gate.next_send();
     if (next_send > now) {
       timers_.arm(timer, next_send);
       flow.waiting = true;
       if (!probing) continue;
       budget = 0;  // only the probe
     }
-    if (waited) flow.pacer.excuse(now, kTurn, flow.repaid);
-    size_t count = transmit_queue_pair(qp, now, std::min(budget, flow.burst), out);
+    if (waited) flow.gate.excuse(now, kTurn, flow.repaid);
+    size_t count = transmit_queue_pair(qp, now, std::min(budget, flow.gate.burst()), out);
     if (count == 0) continue;  // its lost packets have been acknowledged after all
     if (config_.joins_packets) count += follow(qp, now, out.first(count), out.subspan(count));
     flow.turn = static_cast<uint32_t>((flow.turn + i + 1) % pairs);
@@ -254,9 +254,9 @@ bool SoftNic::has_work(const Flow& flow) const {
 // must fit into the window as a whole; any credit left is enough for it.
 Bytes SoftNic::room(QueuePair& qp) const {
   if (!qp.config.paced) return std::numeric_limits<Bytes>::max() / 2;
-  const Flow& flow = flows_[qp.config.flow];
-  const Bytes window = flow.window_left(config_.mtu);
-  return qp.next_bytes() > window ? 0 : std::min(window, flow.credit_left());
+  const FlowGate& gate = flows_[qp.config.flow].gate;
+  const Bytes window = gate.window_left(config_.mtu);
+  return qp.next_bytes() > window ? 0 : std::min(window, gate.credit_left());
 }
 
 // On credit a flow counts for the others only while it can send; the others find out when it is
@@ -272,9 +272,9 @@ bool SoftNic::can_send_on_credit(const Flow& flow) const {
 // The least payload after which no full packet may follow.
 Bytes SoftNic::last_from(const QueuePair& qp) const {
   if (!qp.config.paced) return std::numeric_limits<Bytes>::max();
-  const Flow& flow = flows_[qp.config.flow];
-  const Bytes window = flow.window_left(config_.mtu);
-  return window < config_.mtu ? 0 : std::min(window - config_.mtu + 1, flow.credit_left());
+  const FlowGate& gate = flows_[qp.config.flow].gate;
+  const Bytes window = gate.window_left(config_.mtu);
+  return window < config_.mtu ? 0 : std::min(window - config_.mtu + 1, gate.credit_left());
 }
 
 // Sends at most `budget` bytes of payload (and at least one packet) on one path.
@@ -364,10 +364,10 @@ void SoftNic::account(QueuePair& qp, Instant now, const Sent& sent) {
   counters_.data_bytes_sent += sent.payload;
   if (qp.config.paced) {
     Flow& flow = flows_[qp.config.flow];
-    flow.in_flight += sent.in_flight;
-    flow.sent += sent.payload;
-    flow.pacer.on_sent(sent.wire, now);
-    if (flow.on_credit()) {
+    flow.gate.on_sent(sent.payload, sent.wire, now);
+    flow.gate.on_done(sent.payload -
+                      sent.in_flight);  // unequal for packets taken back, and RC's probes
+    if (flow.gate.on_credit()) {
       flow.signal.sharing = static_cast<uint32_t>(ready_.size()) + 1;
       signals_.add(qp.config.flow);
     }

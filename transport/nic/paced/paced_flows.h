@@ -12,7 +12,7 @@
 #include "transport/base/timer_wheel.h"
 #include "transport/base/work_list.h"
 #include "transport/nic/nic.h"
-#include "transport/nic/paced/flow_gate.h"
+#include "transport/nic/flow_gate.h"
 
 namespace pacecar {
 
