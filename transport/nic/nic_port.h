@@ -1,5 +1,5 @@
-// NicPort: how a NIC is driven. In each turn an engine or a simulator takes what has arrived, runs
-// timers and messages, and transmits what is due; then it may sleep until something arrives.
+// NicPort: how an engine or a simulator drives a NIC. In each turn it receives what has arrived,
+// runs timers and messages, and transmits what is due. Then it may sleep until something arrives.
 //
 // Thread rule: one thread at a time, except wait_fd(), which never changes.
 #pragma once
@@ -17,11 +17,11 @@ class NicPort {
   virtual Nic& nic() = 0;
   const Nic& nic() const { return const_cast<NicPort*>(this)->nic(); }
 
-  // Takes what has arrived, at most one burst; returns how much, 0: nothing.
+  // Receives at most one burst. 0: nothing has arrived.
   virtual size_t receive(Instant now) = 0;
-  // Transmits what is due; returns how much.
+  // Transmits what is due. 0: nothing was due.
   virtual size_t transmit(Instant now) = 0;
-  // When transmit or the NIC's timers have something to do even if nothing arrives.
+  // When transmit() or Nic::on_time() must be called even if nothing arrives.
   virtual Instant next_deadline() const = 0;
 
   // From here on wait_fd() becomes readable when something arrives. False: something has already
@@ -29,11 +29,11 @@ class NicPort {
   virtual bool prepare_to_wait() = 0;
   virtual int wait_fd() const = 0;  // -1 if none
 
-  // The address at which peers reach this host, for the bootstrap; with the UDP port, if there is
+  // The address at which peers reach this host, for the bootstrap, with the UDP port if there is
   // one.
   virtual const Address& address() const = 0;
 
-  // Prefetches what a turn touches, for a driver of many NICs.
+  // Prefetches the memory of the next turn, for a driver of many NICs.
   virtual void prepare() const {}
 };
 
