@@ -143,10 +143,6 @@ void SoftNic::prepare(unsigned step) const {
   }
 }
 
-Result<MemoryRegion> SoftNic::register_memory(void* address, size_t length, Access access) {
-  return memory_.add(address, length, access);
-}
-
 void SoftNic::deregister_memory(const MemoryRegion& region) {
   if (!memory_.remove(region.key)) return;
   ++invalidations_;
@@ -403,12 +399,8 @@ void SoftNic::on_queue_pair_timeout(QueuePair& qp, Instant now) {
   arm_timeout(qp);
 }
 
-QueuePair* SoftNic::find(QueuePairId id) {
-  return const_cast<QueuePair*>(static_cast<const SoftNic*>(this)->find(id));
-}
-
-const QueuePair* SoftNic::find(QueuePairId id) const {
-  const QueuePair* qp = queue_pairs_[id & (queue_pairs_.size() - 1)].get();
+QueuePair* SoftNic::find(QueuePairId id) const {
+  QueuePair* qp = queue_pairs_[id & (queue_pairs_.size() - 1)].get();
   return qp != nullptr && qp->id == id ? qp : nullptr;
 }
 

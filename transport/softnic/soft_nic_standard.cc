@@ -1,5 +1,7 @@
-// The part of SoftNic for standard RC: connections, packets in and out. Flows, pacing, timers and
-// completions, which both wire modes share, are in the other parts.
+// The part of SoftNic for standard RC: connections, packets in and out. The other parts have flows,
+// pacing, timers and completions, which both wire modes share.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -54,39 +56,40 @@ void SoftNic::open_lane(QueuePair& qp, const RcEndpoint& peer, const RcLane& lan
                            .queue_pair = lane.queue_pair,
                            .first_psn = lane.first_psn,
                            .mtu = std::min(standard_mtu(qp.local.mtu), peer.mtu)};
-  open_connection(qp, {.read_depth = std::clamp<uint32_t>(peer.read_depth, 1, kReadsAtOnce),
-                       .peer_read_depth = is_standby(qp) ? 1U : kReadsAtOnce});
+  open_connection(
+      qp,
+      {.read_depth = is_standby(qp) ? uint8_t{1} : kReadsAtOnce, .rnr_delay = roce::kUsualRnrDelay},
+      std::clamp<uint8_t>(peer.read_depth, 1, kReadsAtOnce));
 }
 
-// To qp.remote.
-void SoftNic::open_connection(QueuePair& qp, const ConnectionLimits& limits) {
-  qp.rc = std::make_unique<RcConnection>(
-      RcConnection{.requester = RcRequester({.peer_queue_pair = qp.remote.queue_pair,
-                                             .first_psn = wide_psn(qp.local.first_psn),
-                                             .window_packets = qp.local.window_packets,
-                                             .work_requests = qp.config.work_requests,
-                                             .mtu = qp.remote.mtu,
-                                             .read_depth = limits.read_depth,
-                                             .paths = config_.paths,
-                                             .path_seed = qp.local.queue_pair,
-                                             .loss = config_.loss,
-                                             .silence_limit = config_.silence_limit,
-                                             .not_ready_limit = config_.silence_limit,
-                                             .reliable = limits.reliable},
-                                            reads_),
-                   .responder = RcResponder({.queue_pair = qp.id,
-                                             .domain = qp.config.domain,
-                                             .peer_queue_pair = qp.remote.queue_pair,
-                                             .first_psn = wide_psn(qp.remote.first_psn),
-                                             .read_depth = limits.peer_read_depth,
-                                             .mtu = qp.remote.mtu,
-                                             .access = limits.access,
-                                             .rnr_delay = limits.rnr_delay,
-                                             .reliable = limits.reliable},
-                                            qp.receive_queue()),
-                   .recovery = {},
-                   .reliable = limits.reliable,
-                   .next_notification = Instant()});
+void SoftNic::open_connection(QueuePair& qp, const StandardPeer& peer, uint8_t read_depth) {
+  qp.rc = std::make_unique<RcConnection>(RcConnection{
+      .requester = RcRequester({.peer_queue_pair = qp.remote.queue_pair,
+                                .first_psn = wide_psn(qp.local.first_psn),
+                                .window_packets = qp.local.window_packets,
+                                .work_requests = qp.config.work_requests,
+                                .mtu = qp.remote.mtu,
+                                .read_depth = read_depth,
+                                .paths = config_.paths,
+                                .path_seed = qp.local.queue_pair,
+                                .loss = config_.loss,
+                                .silence_limit = config_.silence_limit,
+                                .not_ready_limit = config_.silence_limit,
+                                .reliable = peer.reliable},
+                               reads_),
+      .responder = RcResponder({.queue_pair = qp.id,
+                                .domain = qp.config.domain,
+                                .peer_queue_pair = qp.remote.queue_pair,
+                                .first_psn = wide_psn(qp.remote.first_psn),
+                                .read_depth = std::clamp<uint8_t>(peer.read_depth, 1, kMostReads),
+                                .mtu = qp.remote.mtu,
+                                .access = peer.access,
+                                .rnr_delay = peer.rnr_delay,
+                                .reliable = peer.reliable},
+                               qp.receive_queue()),
+      .recovery = {},
+      .reliable = peer.reliable,
+      .next_notification = Instant()});
   qp.state = QueuePair::State::kConnected;
 }
 
@@ -104,26 +107,19 @@ std::string SoftNic::peer(QueuePairId id) const {
 std::string SoftNic::fault(QueuePairId id) const {
   const QueuePair* qp = find(id);
   if (qp == nullptr || qp->state != QueuePair::State::kBroken) return {};
-  const std::string peer = to_string(qp->remote.address);
-  if (qp->fault != nullptr) return "the peer at " + peer + " " + qp->fault;
-  if (qp->rc && qp->rc->responder.refused()) {
-    return "the peer at " + peer +
-           " used memory without permission, or sent more than there is room for: look at its "
-           "error, and at the memory advertised to it";
+  const char* what = qp->fault;
+  if (what == nullptr && qp->rc && qp->rc->responder.refused()) {
+    what =
+        "used memory without permission, or sent more than there is room for: look at its error, "
+        "and at the memory advertised to it";
+  } else if (what == nullptr && qp->broken_by == CompletionStatus::kRetryExceeded) {
+    what = "has not answered within the limit: check that it lives and that UDP packets pass";
+  } else if (what == nullptr && qp->broken_by == CompletionStatus::kReceiverNotReady) {
+    what = "has posted no receive request within the limit: let it post more of them";
+  } else if (what == nullptr && qp->broken_by == CompletionStatus::kLocalError) {
+    what = "answered a read in packets of another size: use the same MTU on both sides";
   }
-  switch (qp->broken_by) {
-    case CompletionStatus::kRetryExceeded:
-      return "the peer at " + peer +
-             " has not answered within the limit: check that it lives and that UDP packets pass";
-    case CompletionStatus::kReceiverNotReady:
-      return "the peer at " + peer +
-             " has posted no receive request within the limit: let it post more of them";
-    case CompletionStatus::kLocalError:
-      return "the peer at " + peer +
-             " answered a read in packets of another size: use the same MTU on both sides";
-    default:
-      return {};
-  }
+  return what == nullptr ? std::string() : fmt::format("the peer at {} {}", peer(id), what);
 }
 
 // --- in ---
@@ -349,8 +345,8 @@ size_t SoftNic::transmit_standard(QueuePair& qp, Instant now, Bytes budget,
   return count;
 }
 
-// A turn of one queue pair: at most a burst of the responses to reads, so that others have theirs.
-// All answers keep to one path: none may overtake another.
+// A turn of one queue pair. It sends at most a burst of responses to reads, so that the others get
+// their turn. All answers take one path, so that none overtakes another.
 size_t SoftNic::transmit_answers(QueuePair& qp, Instant now, std::span<TxPacket> out) {
   const uint32_t slot = acks_.take();
   later_.remove(slot);
