@@ -9,18 +9,19 @@ namespace {
 
 constexpr uint32_t kMagic = 0x50435351;  // "PCSQ": a Pacecar soft queue pair, with CRC-32C
 constexpr size_t kBytes = 32;
-// With security, after those bytes.
+// With security, behind those bytes.
 constexpr size_t kPublicKeyAt = kBytes;
 constexpr size_t kSaltAt = kPublicKeyAt + sizeof(KeyExchange::PublicKey);
 constexpr size_t kSecuredBytes = kSaltAt + 8;
 static_assert(kSecuredBytes + kStandbyBytes <= RcEndpoint::kMaxExtension);
-// Then each further end's port, and with security its salt; its numbers are stored as an RcLane.
+// Then for each further end its port, and with security its salt. Its numbers are those of an
+// RcLane.
 constexpr size_t kPortBytes = 2;
 constexpr size_t kSaltBytes = 8;
 static_assert(kSecuredBytes + (RcEndpoint::kMaxLanes - 1) * (kPortBytes + kSaltBytes) <=
               RcEndpoint::kMaxExtension);
 
-// The last word.
+// Bits of the last word of the first kBytes.
 constexpr uint32_t kFullChecksum = 1;
 constexpr unsigned kSecurityShift = 8;
 
@@ -58,7 +59,7 @@ tl::unexpected<Error> refuse(const char* what) {
                                     ": both sides must run the same version of Pacecar");
 }
 
-// Its IP address is that of the standard endpoint. The bytes of further ends follow.
+// Decodes the first end from the beginning of `bytes`. Its IP address is that of the RC endpoint.
 Result<SoftEndpoint> load(std::span<const uint8_t> bytes, const std::array<uint8_t, 16>& ip) {
   if (bytes.size() < kBytes) return refuse("another form");
   const uint8_t* from = bytes.data();
@@ -141,11 +142,10 @@ QueuePairAddress encode(const SoftEndpoint& local, bool extended,
 
 Result<PeerEndpoint> decode_endpoint(std::span<const uint8_t> bytes) {
   return decode_rc_endpoint(bytes).and_then([](const RcEndpoint& standard) -> Result<PeerEndpoint> {
-    PeerEndpoint peer{
-        .standard = standard,
-        .standby = announced_standby(standard),
-        .extended = std::nullopt,
-        .further = {}};
+    PeerEndpoint peer{.standard = standard,
+                      .standby = announced_standby(standard),
+                      .extended = std::nullopt,
+                      .further = {}};
     if (standard.link_layer != LinkLayer::kEthernet) {
       return fail(ErrorCode::kPeer,
                   "the peer's queue pair is on InfiniBand, which no software NIC reaches: "

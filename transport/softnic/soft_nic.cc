@@ -11,17 +11,17 @@
 namespace pacecar {
 namespace {
 
-// By default an acknowledgement waits for so much data.
+// AckPolicy::bytes by default.
 constexpr Bytes kBurstsPerAck = 2;
 // How long after the newest packet of a write the place of the next is predicted.
 constexpr Duration kPatience = Duration::from_ms(1);
-constexpr size_t kMostJoined = 256;  // packets of one datagram, as a packet I/O hands them out
-constexpr size_t kNaks = 1024;       // at most, waiting to be sent
+constexpr size_t kMostJoined = 256;  // most packets of one received burst
+constexpr size_t kNaks = 1024;       // most refusals that wait to be sent
 // Control writes are few and small.
 constexpr uint32_t kControlWindowPackets = 256;
 
-// Memory for the headers of one poll_transmit; small bursts never wait for it. Enciphered payloads
-// need it, too: as much as fits into the processor's cache.
+// Bytes of the slab: headers and trailers of one poll_transmit, and encrypted payloads. It is large
+// enough for small bursts, and small enough for the processor's cache.
 size_t header_memory(const SoftNicConfig& config) {
   constexpr size_t kMost = 32768;
   constexpr Bytes kSealedBursts = 4;
@@ -33,7 +33,7 @@ size_t header_memory(const SoftNicConfig& config) {
   return std::min(kMost, config.transmit_packets * largest);
 }
 
-// The leading requests that the extended mode can send.
+// The leading work requests that extended mode can send.
 std::span<const WorkRequest> leading_writes(std::span<const WorkRequest> work_requests) {
   const auto end = std::ranges::find_if(work_requests, [](const WorkRequest& work_request) {
     return work_request.opcode > Opcode::kWriteWithImm;
@@ -152,7 +152,7 @@ void SoftNic::deregister_memory(const MemoryRegion& region) {
     if (!qp.has_requests()) continue;
     posted_.add(slot);
     qp.revoke(region.key);
-    // Requests that have not begun have failed already.
+    // Requests of which nothing was sent have failed already.
     if (qp.rc && qp.state == QueuePair::State::kConnected) events_.add(slot);
     wake(qp);
   }
@@ -247,7 +247,8 @@ uint32_t SoftNic::work_requests(const QueuePairConfig& config) {
   return config.posts ? config.work_requests : 0;
 }
 
-// Control writes do not overtake each other, so that the newest arrives last.
+// Control writes keep to one path, so that they do not overtake each other and the newest arrives
+// last.
 PathPolicy SoftNic::path_policy(const QueuePairConfig& config) const {
   if (!config.posts) return PathPolicy::kFixed;
   return config.paced ? config_.path_policy : PathPolicy::kSticky;
@@ -414,22 +415,23 @@ uint32_t SoftNic::slot_of(const QueuePair& qp) const {
 }
 
 void SoftNic::wake(QueuePair& qp) {
-  if (qp.config.paced) {  // another of the flow's queue pairs may have waited for the window
-    // Who has nothing to send has nothing due: a message that has come with it need not wait.
+  if (qp.config.paced) {  // another queue pair of the flow may have waited for the window
+    // A flow without work is not made ready, so that next_deadline() is not "at once".
     if (has_work(flows_[qp.config.flow])) make_ready(qp.config.flow);
   } else if (qp.state == QueuePair::State::kConnected && qp.has_work()) {
     controls_.add(slot_of(qp));
   }
 }
 
-// Small packets count by number, large ones by bytes: a burst of full packets arrives as one.
+// Small packets count by number, larger ones by bytes, because a burst of full packets arrives as
+// one.
 bool SoftNic::much_unacknowledged(const QueuePair& qp) const {
   const bool many = qp.unacknowledged_packets >= config_.ack.small_packets &&
                     qp.unacknowledged_bytes < config_.burst_bytes;
   return many || qp.unacknowledged_bytes >= config_.ack.bytes;
 }
 
-// Acknowledgements of packets in order may wait a little: one then covers several packets.
+// Acknowledgements of packets in order may wait a little, so that one covers several packets.
 void SoftNic::want_ack(QueuePair& qp, Instant now, bool at_once) {
   if (at_once || much_unacknowledged(qp)) {
     acks_.add(slot_of(qp));
