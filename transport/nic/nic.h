@@ -336,7 +336,7 @@ class Nic {
   }
   // Needs caps().dma_buf. Errors: those of register_memory, and those of the device.
   virtual Result<MemoryRegion> register_dmabuf(const DmaBufMemory& /*memory*/, Access /*access*/) {
-    return fail(ErrorCode::kInvalidArgument, "the NIC takes no dma-buf: use memory of the host");
+    return fail(ErrorCode::kInvalidArgument, "the NIC takes no dma-buf: use host memory");
   }
   // After this returns, nothing reads or writes the region any more.
   virtual void deregister_memory(const MemoryRegion& region) = 0;

@@ -93,7 +93,7 @@ Result<RcEndpoint> decode_rc_endpoint(std::span<const uint8_t> bytes) {
                                       "NICs that reach each other");
   };
   if (bytes.size() < kHeaderBytes || wire::load_be32(bytes.data()) != kMagic) {
-    return refuse("another form");
+    return refuse("an unknown format");
   }
   const uint8_t* from = bytes.data();
   RcEndpoint endpoint;
@@ -107,7 +107,7 @@ Result<RcEndpoint> decode_rc_endpoint(std::span<const uint8_t> bytes) {
   if (endpoint.lanes > RcEndpoint::kMaxLanes ||
       endpoint.extension_bytes > RcEndpoint::kMaxExtension ||
       bytes.size() != kHeaderBytes + endpoint.lanes * kLaneBytes + endpoint.extension_bytes) {
-    return refuse("another length than its header has");
+    return refuse("a length that differs from its header");
   }
   from += kHeaderBytes;
   for (RcLane& lane : std::span(endpoint.lane).first(endpoint.lanes)) {

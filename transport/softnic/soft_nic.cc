@@ -50,15 +50,10 @@ size_t slots_of(const SoftNicConfig& config) {
 }
 
 std::vector<std::string> networks_of(WireMode mode) {
-  switch (mode) {
-    case WireMode::kExtended:
-      return {kSoftNetwork};
-    case WireMode::kRoce:
-      return {kRoceNetwork};
-    case WireMode::kAuto:
-      break;
-  }
-  return {kSoftNetwork, kRoceNetwork};
+  std::vector<std::string> names;
+  if (mode != WireMode::kRoce) names.emplace_back(kSoftNetwork);
+  if (mode != WireMode::kExtended) names.emplace_back(kRoceNetwork);
+  return names;
 }
 
 }  // namespace

@@ -143,8 +143,8 @@ void SoftNic::fail_lane(QueuePair& qp, CompletionStatus status, Instant now) {
   if (!comes_back || !(rc.recovery.up() || again)) return break_queue_pair(qp, status);
   if (is_futile(rc)) {
     return break_queue_pair(qp, status,
-                            "and this end refuse each other's writes again and again, so that "
-                            "neither hears which: look at what both were told of memory");
+                            "and this end refuse each other's writes again and again: check the "
+                            "keys and remote addresses that both were given");
   }
   rc.open = false;
   rc.failed_by = status;
@@ -170,7 +170,7 @@ void SoftNic::on_lane_timeout(QueuePair& qp, Instant now) {
   if (now < qp.rc->recovery.deadline()) return arm_timeout(qp);
   break_queue_pair(qp, qp.rc->failed_by,
                    "has not joined another connection within the limit after one had failed: check "
-                   "that it lives, and look at its log");
+                   "that it runs, and look at its log");
 }
 
 // Takes all steps of recovery that are possible now.
@@ -233,7 +233,7 @@ bool SoftNic::join_lane(QueuePair& qp) {
       rc.requester.restart(offer.end.queue_pair, wide_psn(qp.local.first_psn), offer.received);
   if (!arrived) {
     break_queue_pair(qp, CompletionStatus::kLocalError,
-                     "says that more or less has arrived than can be: please report it with the "
+                     "reports an impossible number of received writes: please report it with the "
                      "versions of both sides");
     return false;
   }

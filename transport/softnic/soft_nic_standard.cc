@@ -22,9 +22,10 @@ constexpr size_t kMaxOverheadBytes = roce::kMaxHeaderBytes + roce::kMaxTrailerBy
 
 Result<void> SoftNic::connect_standard(QueuePair& qp, const PeerEndpoint& peer) {
   if (!speaks_standard()) {
-    return fail(ErrorCode::kPeer,
-                "the peer's NIC uses standard RoCE v2 only, and this software NIC its own mode "
-                "only: set PACECAR_WIRE=auto or PACECAR_WIRE=roce here");
+    return fail(
+        ErrorCode::kPeer,
+        "the peer's NIC uses standard RoCE v2 only, and this software NIC uses the extended "
+        "mode only: set PACECAR_WIRE=auto or PACECAR_WIRE=roce here");
   }
   if (config_.security == Security::kEncrypt) {
     return fail(ErrorCode::kPeer,
@@ -34,15 +35,16 @@ Result<void> SoftNic::connect_standard(QueuePair& qp, const PeerEndpoint& peer) 
   if (!config_.knows_ip_header && !config_.identifies_datagrams) {
     return fail(ErrorCode::kPeer,
                 "standard RoCE v2 over IPv4 needs packets with their IP header, which UDP sockets "
-                "do not show: use soft:raw:INTERFACE, or an interface with an IPv6 address");
+                "do not provide: use soft:raw:INTERFACE, or an interface with an IPv6 address");
   }
   const bool ipv4 = is_ipv4(config_.address);
   const Address address{.ip = peer.standard.gid};
   if (is_ipv4(address) != ipv4) {
-    return fail(ErrorCode::kPeer,
-                std::string("the peer's GID ") + ip_to_string(address) +
-                    " is of another IP version " +
-                    "than our address: choose a GID or an address so that both are of one");
+    return fail(
+        ErrorCode::kPeer,
+        fmt::format("the peer's GID {} is of another IP version than our address: choose a GID "
+                    "or an address of the same IP version",
+                    ip_to_string(address)));
   }
   make_standby(qp, peer);
   open_lane(qp, peer.standard, peer.standard.lane[0]);
@@ -113,7 +115,7 @@ std::string SoftNic::fault(QueuePairId id) const {
         "used memory without permission, or sent more than there is room for: look at its error, "
         "and at the memory advertised to it";
   } else if (what == nullptr && qp->broken_by == CompletionStatus::kRetryExceeded) {
-    what = "has not answered within the limit: check that it lives and that UDP packets pass";
+    what = "has not answered within the limit: check that it runs and that UDP packets pass";
   } else if (what == nullptr && qp->broken_by == CompletionStatus::kReceiverNotReady) {
     what = "has posted no receive request within the limit: let it post more of them";
   } else if (what == nullptr && qp->broken_by == CompletionStatus::kLocalError) {
