@@ -156,7 +156,7 @@ void SimHost::prepare(uint32_t, unsigned events_before) {
     case 3:
       nic_.prepare(1);
       messenger_->prepare();
-      return port_.prefetch();
+      return port_.prepare();
     case 1:
       return nic_.prepare(2);
     default:

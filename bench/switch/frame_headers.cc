@@ -7,8 +7,8 @@
 namespace pacecar {
 namespace {
 
-using wire::load_be16;
 using frame::put16;
+using wire::load_be16;
 
 constexpr size_t kIpv4Bytes = 20;
 constexpr size_t kIpv6Bytes = 40;

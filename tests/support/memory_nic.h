@@ -31,7 +31,6 @@ class MemoryNic final : public Nic {
              .regions = 512,
              .write_bytes = kWriteBytes,
              .software = true,
-             .ordered = true,
              .networks = {"memory"}};
     all_.push_back(this);
   }

@@ -1,5 +1,5 @@
 // A flow's limits in virtual time: chunks leave as wholes, at the rate, within window and credit.
-#include "transport/nic/paced/flow_gate.h"
+#include "transport/nic/flow_gate.h"
 
 #include <gtest/gtest.h>
 

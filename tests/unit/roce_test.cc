@@ -182,13 +182,13 @@ TEST(RoceIcrc, CoversEverythingOfTheRoute) {
 }
 
 TEST(RoceIcrc, IsRightWithAnyIdentificationWhereNobodyTellsIt) {
-  UnidentifiedIcrc icrc;
+  IdentificationEffects effects;
   for (const Golden& golden : kGolden) {
     auto bytes = from_hex(golden.datagram);
-    EXPECT_TRUE(icrc.verify(route_of(golden), bytes)) << golden.name;
+    EXPECT_TRUE(verify_icrc(route_of(golden), bytes, effects)) << golden.name;
     for (size_t i = 0; i < bytes.size(); ++i) {
       bytes[i] ^= 0x10;
-      EXPECT_EQ(icrc.verify(route_of(golden), bytes), i == 4) << golden.name << " " << i;
+      EXPECT_EQ(verify_icrc(route_of(golden), bytes, effects), i == 4) << golden.name << " " << i;
       bytes[i] ^= 0x10;
     }
   }
@@ -228,7 +228,7 @@ TEST(RoceAtomic, CarriesItsOperandsAndItsAnswerTheWordBefore) {
   EXPECT_EQ(packet.key, 0xAABBCCDDU);
   EXPECT_EQ(packet.operand, 0x0102030405060708U);
   EXPECT_EQ(packet.compare, 0x1112131415161718U);
-  std::array<uint8_t, kBthBytes + kAethBytes + kAtomicAckBytes + kIcrcBytes> answer{};
+  std::array<uint8_t, kBthBytes + 4 + 8 + kIcrcBytes> answer{};
   encode({.opcode = Opcode::kAtomicAck, .syndrome = kAckUnlimited, .msn = 3, .original = 77},
          answer);
   ASSERT_EQ(decode(answer, packet), Decoded::kOk);
@@ -237,7 +237,7 @@ TEST(RoceAtomic, CarriesItsOperandsAndItsAnswerTheWordBefore) {
 }
 
 TEST(RoceDatagram, CarriesItsKeyAndItsSender) {
-  std::array<uint8_t, kBthBytes + kDethBytes + kImmediateBytes + kIcrcBytes> bytes{};
+  std::array<uint8_t, kBthBytes + 8 + 4 + kIcrcBytes> bytes{};
   encode({.opcode = Opcode::kUdSendOnlyImm,
           .solicited = true,
           .immediate = 9,

@@ -50,24 +50,22 @@ struct GoldenGcm {
   Octets tag = from_hex("5bc94fbc3221a5db94fae95ae7121a47");
 };
 
-PacketCipher cipher_of(const PacketCipher::Key& key) {
-  PacketCipher cipher;
-  cipher.set_key(key);
-  return cipher;
-}
+struct CipherOf : PacketCipher {
+  explicit CipherOf(const Key& key) { set_key(key); }
+};
 
 TEST(PacketCipher, SealsAsPublished) {
   const GoldenGcm golden;
   Octets sealed(golden.plain.size());
   Octets tag(16);
-  cipher_of(golden.key).seal(golden.nonce, golden.clear, golden.plain, sealed.data(), tag);
+  CipherOf(golden.key).seal(golden.nonce, golden.clear, golden.plain, sealed.data(), tag);
   EXPECT_EQ(sealed, golden.sealed);
   EXPECT_EQ(tag, golden.tag);
 }
 
 TEST(PacketCipher, OpensWhatIsWholeAndNothingElse) {
   const GoldenGcm golden;
-  const PacketCipher cipher = cipher_of(golden.key);
+  const CipherOf cipher(golden.key);
   Octets plain(golden.plain.size());
   EXPECT_TRUE(cipher.open(golden.nonce, golden.clear, golden.sealed, plain.data(), golden.tag));
   EXPECT_EQ(plain, golden.plain);
@@ -89,7 +87,7 @@ TEST(PacketCipher, OpensWhatIsWholeAndNothingElse) {
 
 TEST(PacketCipher, AShortTagIsTheBeginningOfTheLongOne) {
   const GoldenGcm golden;
-  const PacketCipher cipher = cipher_of(golden.key);
+  const CipherOf cipher(golden.key);
   Octets tag(8);
   Octets out(golden.plain.size());
   cipher.seal(golden.nonce, golden.clear, golden.plain, out.data(), tag);
@@ -120,7 +118,7 @@ TEST(PacketCipher, AgreesWithOpenSsl) {
     const Octets plain = random(size);
     Octets sealed(size + 16);
     Octets tag(16);
-    cipher_of(key).seal(nonce, clear, plain, sealed.data(), tag);
+    CipherOf(key).seal(nonce, clear, plain, sealed.data(), tag);
     Octets expected(size + 16);
     Octets expected_tag(16);
     int length = 0;

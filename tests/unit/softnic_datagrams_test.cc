@@ -37,7 +37,8 @@ std::vector<uint8_t> placed(const Address& source, const Address& destination, s
 }
 
 size_t udp_bytes(size_t payload) {
-  return kUdpBytes + roce::kBthBytes + roce::kDethBytes + payload + roce::trailer_bytes(payload);
+  return kUdpBytes + roce::header_bytes(roce::Opcode::kUdSendOnly) + payload +
+         roce::trailer_bytes(payload);
 }
 
 // RFC 791, at the end of the 40 bytes (annex A17).

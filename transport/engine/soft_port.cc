@@ -110,7 +110,7 @@ class OwningSoftPort final : private OwnedParts, public SoftPort {
 
 }  // namespace
 
-void SoftPort::prefetch() const {
+void SoftPort::prepare() const {
   prefetch(*this);
   prefetch(outgoing_.data(), sizeof(TxPacket));
 }

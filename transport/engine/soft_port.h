@@ -49,7 +49,7 @@ class SoftPort : public NicPort {
   int wait_fd() const override { return io_.wait_fd(); }
   const Address& address() const override { return io_.local_address(); }
   // Prefetches the memory that the next turn will read, for the simulator, which drives many NICs.
-  void prefetch() const;
+  void prepare() const;
 
  private:
   PacketIo& io_;

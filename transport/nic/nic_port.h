@@ -1,5 +1,5 @@
-// NicPort: how a NIC is driven. In each turn an engine or a simulator takes what has arrived, runs
-// timers and messages, and transmits what is due; then it may sleep until something arrives.
+// NicPort: how an engine or a simulator drives a NIC. In each turn it receives what has arrived,
+// runs timers and messages, and transmits what is due. Then it may sleep until something arrives.
 //
 // Thread rule: one thread at a time, except wait_fd(), which never changes.
 #pragma once
@@ -21,7 +21,7 @@ class NicPort {
   virtual size_t receive(Instant now) = 0;
   // Transmits what is due. Returns the number of packets or writes.
   virtual size_t transmit(Instant now) = 0;
-  // When transmit or the NIC's timers have something to do even if nothing arrives.
+  // When transmit() or Nic::on_time() must be called even if nothing arrives.
   virtual Instant next_deadline() const = 0;
 
   // From here on wait_fd() becomes readable when something arrives. False: something has already
@@ -29,7 +29,7 @@ class NicPort {
   virtual bool prepare_to_wait() = 0;
   virtual int wait_fd() const = 0;  // -1 if none
 
-  // The address at which peers reach this host, for the bootstrap; with the UDP port, if there is
+  // The address at which peers reach this host, for the bootstrap, with the UDP port if there is
   // one.
   virtual const Address& address() const = 0;
 };

@@ -40,7 +40,7 @@ void store_be24(uint32_t value, uint8_t* to) {
   store_be16(static_cast<uint16_t>(value), to + 1);
 }
 
-// The endpoint's fault, as text; nullptr: none.
+// What is wrong with the endpoint, as text; nullptr: nothing.
 const char* flaw(const RcEndpoint& endpoint) {
   const bool ethernet = endpoint.link_layer == LinkLayer::kEthernet;
   if (!ethernet && endpoint.link_layer != LinkLayer::kInfiniband) return "an unknown link layer";
@@ -93,7 +93,7 @@ Result<RcEndpoint> decode_rc_endpoint(std::span<const uint8_t> bytes) {
                                       "NICs that reach each other");
   };
   if (bytes.size() < kHeaderBytes || wire::load_be32(bytes.data()) != kMagic) {
-    return refuse("another form");
+    return refuse("an unknown format");
   }
   const uint8_t* from = bytes.data();
   RcEndpoint endpoint;
@@ -107,7 +107,7 @@ Result<RcEndpoint> decode_rc_endpoint(std::span<const uint8_t> bytes) {
   if (endpoint.lanes > RcEndpoint::kMaxLanes ||
       endpoint.extension_bytes > RcEndpoint::kMaxExtension ||
       bytes.size() != kHeaderBytes + endpoint.lanes * kLaneBytes + endpoint.extension_bytes) {
-    return refuse("another length than its header has");
+    return refuse("a length that differs from its header");
   }
   from += kHeaderBytes;
   for (RcLane& lane : std::span(endpoint.lane).first(endpoint.lanes)) {

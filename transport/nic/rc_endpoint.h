@@ -36,9 +36,9 @@ struct RcEndpoint {
   LinkLayer link_layer = LinkLayer::kEthernet;
   uint32_t mtu = 0;        // path MTU, payload bytes: 256, 512, 1024, 2048 or 4096
   uint8_t read_depth = 0;  // most outstanding reads of the peer
-  uint8_t lanes = 1;       // used of `lane`
+  uint8_t lanes = 1;       // number of lanes in `lane`
   std::array<RcLane, kMaxLanes> lane{};
-  // Extra data for the same kind of NIC; others skip it.
+  // Extra data for NICs of the same kind; other NICs skip it.
   uint8_t extension_bytes = 0;
   std::array<uint8_t, kMaxExtension> extension{};
 

@@ -1,44 +1,30 @@
 #include "transport/security/key_derivation.h"
 
-#include <openssl/core_names.h>
 #include <openssl/evp.h>
 #include <openssl/kdf.h>
-#include <openssl/params.h>
 
-#include <array>
 #include <memory>
 
 #include "transport/base/check.h"
 
 namespace pacecar {
-namespace {
-
-// OpenSSL does not write to these bytes.
-OSSL_PARAM octets(const char* name, const void* bytes, size_t size) {
-  return OSSL_PARAM_construct_octet_string(name, const_cast<void*>(bytes), size);
-}
-
-}  // namespace
 
 void derive_key(std::span<const uint8_t> secret, std::span<const uint8_t> salt,
                 std::string_view purpose, std::span<uint8_t> key) {
-  const std::unique_ptr<EVP_KDF, void (*)(EVP_KDF*)> hkdf(EVP_KDF_fetch(nullptr, "HKDF", nullptr),
-                                                          EVP_KDF_free);
-  PACECAR_CHECK(hkdf != nullptr);
-  const std::unique_ptr<EVP_KDF_CTX, void (*)(EVP_KDF_CTX*)> context(EVP_KDF_CTX_new(hkdf.get()),
-                                                                     EVP_KDF_CTX_free);
-  PACECAR_CHECK(context != nullptr);
-  char digest[] = "SHA256";
-  // An empty salt equals one of zeros (RFC 5869, 2.2); it is last because the library takes no
-  // empty one.
-  const std::array<OSSL_PARAM, 5> inputs{
-      OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0),
-      octets(OSSL_KDF_PARAM_KEY, secret.data(), secret.size()),
-      octets(OSSL_KDF_PARAM_INFO, purpose.data(), purpose.size()),
-      salt.empty() ? OSSL_PARAM_construct_end()
-                   : octets(OSSL_KDF_PARAM_SALT, salt.data(), salt.size()),
-      OSSL_PARAM_construct_end()};
-  PACECAR_CHECK(EVP_KDF_derive(context.get(), key.data(), key.size(), inputs.data()) == 1);
+  const std::unique_ptr<EVP_PKEY_CTX, void (*)(EVP_PKEY_CTX*)> context(
+      EVP_PKEY_CTX_new_id(EVP_PKEY_HKDF, nullptr), EVP_PKEY_CTX_free);
+  EVP_PKEY_CTX* const hkdf = context.get();
+  const auto* info = reinterpret_cast<const uint8_t*>(purpose.data());
+  size_t size = key.size();
+  // The library takes no empty salt; none equals one of zeros (RFC 5869, 2.2).
+  PACECAR_CHECK(
+      hkdf != nullptr && EVP_PKEY_derive_init(hkdf) == 1 &&
+      EVP_PKEY_CTX_set_hkdf_md(hkdf, EVP_sha256()) == 1 &&
+      EVP_PKEY_CTX_set1_hkdf_key(hkdf, secret.data(), static_cast<int>(secret.size())) == 1 &&
+      EVP_PKEY_CTX_add1_hkdf_info(hkdf, info, static_cast<int>(purpose.size())) == 1 &&
+      (salt.empty() ||
+       EVP_PKEY_CTX_set1_hkdf_salt(hkdf, salt.data(), static_cast<int>(salt.size())) == 1) &&
+      EVP_PKEY_derive(hkdf, key.data(), &size) == 1 && size == key.size());
 }
 
 }  // namespace pacecar

@@ -1,5 +1,6 @@
-// HKDF with SHA-256 (RFC 5869): keys for many purposes from one secret.
-// Pure; any thread.
+// HKDF with SHA-256 (RFC 5869): derives keys for many purposes from one secret.
+//
+// Pure. Thread rule: any.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace pacecar {
 
-// `salt` and `purpose` together must differ for any two keys.
+// Fills `key`. No two keys of a secret may have both the same salt and the same purpose.
 void derive_key(std::span<const uint8_t> secret, std::span<const uint8_t> salt,
                 std::string_view purpose, std::span<uint8_t> key);
 

@@ -1,6 +1,6 @@
-// X25519 (RFC 7748): two NICs that know each other's public key share a secret, which an observer
-// of both public keys does not learn. A NIC makes its pair when it is opened and stores it nowhere:
-// earlier packets stay secret if other keys leak later.
+// X25519 (RFC 7748): two NICs that know each other's public key derive a common secret. Who only
+// observes the public keys cannot derive it. A NIC makes its key pair when it is opened and stores
+// it nowhere, so earlier packets stay secret if other keys leak later.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+
+struct evp_pkey_st;  // OpenSSL's EVP_PKEY
 
 namespace pacecar {
 
@@ -20,15 +22,18 @@ class KeyExchange {
 
   // `seed`: 32 bytes that nobody can guess.
   explicit KeyExchange(const Secret& seed);
-  ~KeyExchange();
 
   const PublicKey& public_key() const { return public_key_; }
-  // nullopt: one of the few invalid public keys with which the secret would be known.
+  // nullopt: `peer` is one of the few public keys that would give a secret known to everyone.
   std::optional<Secret> agree(const PublicKey& peer) const;
 
  private:
-  struct Pair;
-  std::unique_ptr<Pair> pair_;
+  struct FreeKey {
+    void operator()(evp_pkey_st* key) const;
+  };
+  using OwnedKey = std::unique_ptr<evp_pkey_st, FreeKey>;
+
+  OwnedKey key_;
   PublicKey public_key_{};
 };
 

@@ -1,7 +1,8 @@
-// AES-128-GCM (NIST SP 800-38D), for packets: a tag over clear and enciphered bytes. By Intel's
-// ipsec-mb where it is found, else by OpenSSL, which takes ten times as long for a small packet.
+// AES-128-GCM (NIST SP 800-38D) for packets: a tag over clear and encrypted bytes. The build uses
+// Intel's ipsec-mb if it finds it, otherwise OpenSSL, which takes ten times as long for a small
+// packet.
 //
-// Invariant of its user: no nonce is used twice under one key.
+// The caller must not use a nonce twice under one key.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -21,20 +22,19 @@ class PacketCipher {
   using Nonce = std::array<uint8_t, kNonceBytes>;
 
   PacketCipher();
-  PacketCipher(PacketCipher&&) noexcept;
-  PacketCipher& operator=(PacketCipher&&) noexcept;
   ~PacketCipher();
 
-  // Before anything else, and again for each further key. Allocates nothing.
+  // Must be called first, and again for each further key. Allocates nothing.
   void set_key(const Key& key);
-  // Enciphers `plain` into `out`, which has its size, and writes the tag of both: 8 to 16 bytes.
+  // Encrypts `plain` into `out`, of the same size, and writes the tag (8 to 16 bytes) over `clear`
+  // and the ciphertext.
   void seal(const Nonce& nonce, std::span<const uint8_t> clear, std::span<const uint8_t> plain,
             uint8_t* out, std::span<uint8_t> tag) const;
-  // False: wrong tag; the content of `out` is undefined then.
+  // Decrypts `sealed` into `out`. False: the tag is wrong, and the content of `out` is undefined.
   bool open(const Nonce& nonce, std::span<const uint8_t> clear, std::span<const uint8_t> sealed,
             uint8_t* out, std::span<const uint8_t> tag) const;
 
-  // Memory outside of the object.
+  // Memory that one cipher allocates.
   static size_t bytes();
 
  private:

@@ -8,11 +8,11 @@
 namespace pacecar {
 namespace {
 
-// Compares secrets of the same size: the time it takes says nothing of where they differ.
+// Compares two tags of the same size in constant time: it does not reveal where they differ.
 bool same_bytes(std::span<const uint8_t> a, std::span<const uint8_t> b) {
   uint8_t difference = 0;
   for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<uint8_t>(a[i] ^ b[i]);
-  asm volatile("" : "+r"(difference));  // or the compiler might end the loop early
+  asm volatile("" : "+r"(difference));  // else the compiler might end the loop early
   return difference == 0;
 }
 
@@ -49,11 +49,7 @@ struct PacketCipher::State {
 PacketCipher::PacketCipher() : state_(std::make_unique<State>()) {
   state_->functions = functions();
 }
-PacketCipher::PacketCipher(PacketCipher&&) noexcept = default;
-PacketCipher& PacketCipher::operator=(PacketCipher&&) noexcept = default;
-PacketCipher::~PacketCipher() {
-  if (state_ != nullptr) imb_clear_mem(&state_->key, sizeof state_->key);
-}
+PacketCipher::~PacketCipher() { imb_clear_mem(&state_->key, sizeof state_->key); }
 
 void PacketCipher::set_key(const Key& key) { state_->functions.set_key(key.data(), &state_->key); }
 

@@ -15,7 +15,7 @@ struct FreeContext {
 struct PacketCipher::State {
   std::unique_ptr<EVP_CIPHER_CTX, FreeContext> context{EVP_CIPHER_CTX_new()};
 
-  // Enciphering is its own inverse in this mode; the tag is always of what is sealed.
+  // Encrypts or decrypts. The tag is always computed over the ciphertext.
   void run(bool sealing, const Nonce& nonce, std::span<const uint8_t> clear,
            std::span<const uint8_t> in, uint8_t* out) const {
     EVP_CIPHER_CTX* const c = context.get();
@@ -32,8 +32,6 @@ struct PacketCipher::State {
 PacketCipher::PacketCipher() : state_(std::make_unique<State>()) {
   PACECAR_CHECK(state_->context != nullptr);
 }
-PacketCipher::PacketCipher(PacketCipher&&) noexcept = default;
-PacketCipher& PacketCipher::operator=(PacketCipher&&) noexcept = default;
 PacketCipher::~PacketCipher() = default;
 
 void PacketCipher::set_key(const Key& key) {

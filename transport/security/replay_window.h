@@ -1,5 +1,5 @@
-// Which packets have been accepted, by their counters: each once, in any order, as long as it is
-// not older than the window (as in RFC 4303, 3.4.3).
+// Which packets have been accepted, by their counters. Each counter is accepted once, in any order,
+// unless it is older than the window (as in RFC 4303, 3.4.3).
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -16,10 +16,10 @@ class ReplayWindow {
 
   // The newest accepted one; 0 before the first.
   uint64_t newest() const { return newest_; }
-  // Neither accepted before nor too old.
+  // The counter has not been accepted before, and is not too old.
   bool fresh(uint64_t counter) const {
     if (counter > newest_) return true;
-    // The newest counter's word no longer has bits of the previous cycle.
+    // The newest counter's word replaced the one that is words_.size() words older.
     if (counter / 64 + words_.size() <= newest_ / 64) return false;
     return (words_[word(counter)] & bit(counter)) == 0;
   }

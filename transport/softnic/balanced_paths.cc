@@ -7,15 +7,15 @@
 namespace pacecar {
 namespace {
 
-// Places kept while nothing is sent. More unused places only mean that the flow has slowed down.
+// Most free places that are kept. More of them only mean that the flow has slowed down.
 constexpr size_t kPlaces = 16;
-// How long a path counts as slow, or its queue as full.
+// How long a path is avoided after a long delay or a trimmed packet (slow), and after a loss.
 constexpr int64_t kSlowRoundTrips = 4;
 constexpr int64_t kLostRoundTrips = 8;
 constexpr uint16_t kMostDoublings = 10;
 constexpr int64_t kAverageOf = 64;  // packets
-// One packet in so many takes the next path in turn although a place is free, so that a path
-// without places is found again: one in 2 per path, and one in 32 at most.
+// Although a place is free, one burst in (2 x paths), and at most one in 32, takes the next path in
+// turn, so that a path without places is found again.
 constexpr uint32_t kTurnPerPath = 2;
 constexpr uint32_t kTurnAtLeast = 32;
 // Longer delays carry no more information; the bound keeps products in range.
@@ -47,7 +47,7 @@ uint16_t BalancedPaths::next(Instant now, Prng& prng) {
     places_.pop_front();
     return path;
   }
-  if (!places_.empty()) places_.pop_front();  // in exchange
+  if (!places_.empty()) places_.pop_front();  // replaced by the path in turn
   since_turn_ = 0;
   uint16_t chosen = round_.next(prng);
   for (size_t i = 0; i < paths_.size() && paths_[chosen].avoid_until > now; ++i) {

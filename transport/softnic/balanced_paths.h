@@ -1,18 +1,19 @@
 // BalancedPaths: spreads packets over many paths so that all of them have the same delay.
 //
-// The first feedback on any packet of a burst frees the burst's place on its path, and the next
-// burst takes it: each path carries what it has delivered, so a path that is too full is not filled
-// further. On top of that, places move from paths that are slower than the average to faster ones,
-// as many as the difference of delay in round trips: a place of a slower path is given up with that
-// probability, one of a faster path is doubled. If no place is free, and from time to time in
-// exchange for one, the next path that is not known to be slow is taken. Delays are only compared
-// with each other: when all paths are equally bad, moving gains nothing. Differences below the
-// floor are ignored.
+// A burst in flight occupies a place on its path. The first feedback on any of its packets frees
+// the place, and the next burst takes it. So each path gets as much as it delivers, and a path with
+// a queue is not filled further. In addition, places move from paths that are slower than the
+// average to faster ones: with a probability equal to the difference of delay in round trips, a
+// place of a slower path is dropped, and one of a faster path is doubled. If no place is free, and
+// from time to time instead of a free place, the next path that is not known to be slow is taken.
+// Delays are only compared with each other: if all paths are equally slow, moving gains nothing.
+// Differences below the floor are ignored.
 //
-// A path that loses a packet is left out for 8 round trips, then tried with one packet; after each
-// further loss it is left out for twice as long.
+// A path that loses a packet is not used for 8 round trips, and then tried with one packet. Each
+// further loss doubles that time.
 //
-// Bounded: 16 bytes for each path and a ring of free places, allocated once. Deterministic.
+// Bounded: 16 bytes for each path and a ring of free places, allocated once. Deterministic. Thread
+// rule: one owner.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,7 @@ class BalancedPaths {
     Instant avoid_until;
     uint32_t freed = 0;     // send time, in ns, of the burst that last freed its place
     uint16_t losses = 0;    // in a row, without an arrival between
-    bool on_trial = false;  // after a loss: its one packet is in flight
+    bool on_trial = false;  // after a loss: its trial packet is in flight
   };
 
   void on_arrival(uint16_t path, const PathFeedback& feedback, Prng& prng);
@@ -52,7 +53,7 @@ class BalancedPaths {
   uint32_t since_turn_ = 0;       // likewise
   PathRound round_;
   std::vector<Path> paths_;
-  FixedQueue<uint16_t> places_;  // paths on which one more packet may be in flight
+  FixedQueue<uint16_t> places_;  // free places: the paths on which one more burst may be in flight
 };
 
 }  // namespace pacecar

@@ -1,4 +1,4 @@
-// The configuration of a software NIC.
+// SoftNicConfig: the configuration of a software NIC.
 #pragma once
 
 #include <cstdint>
@@ -14,87 +14,89 @@
 
 namespace pacecar {
 
-// When a queue pair's received packets are acknowledged. Every policy acknowledges at once a packet
-// that is marked, is a duplicate, or asks for it. An acknowledgement costs both hosts about as much
-// as a small message, so by default they are gathered.
+// When a queue pair acknowledges received packets. A packet that is ECN marked, is a duplicate, or
+// requests it is always acknowledged at once. An acknowledgement costs both hosts about as much as
+// a small message, so by default one acknowledgement covers several packets: it leaves as soon as
+// one of the following limits is reached.
 struct AckPolicy {
   Bytes bytes = 0;  // payload received since the last acknowledgement; 0: two bursts
-  // Likewise so many packets, if together they are less than a burst.
+  // Packets received since the last acknowledgement, if together they are less than a burst.
   uint32_t small_packets = 8;
-  Duration delay = Duration::from_us(100);  // since the first of them; max(): no limit
-  // Since the newest packet that waits, on any queue pair: the host then has time for all
-  // acknowledgements, and their senders may be waiting for nothing else.
+  Duration delay = Duration::from_us(100);  // since the first of these packets; max(): no limit
+  // Time without a packet on any queue pair. The host then has time for all acknowledgements, and
+  // their senders may be waiting for nothing else.
   Duration quiet = Duration::from_us(100);
-  bool out_of_order_at_once = true;  // any packet while one before it is missing
-  bool every_packet = false;         // each packet at once
-  // The first packet after so long without any is acknowledged at once; max(): it is not.
+  bool out_of_order_at_once = true;  // every packet is acknowledged while an earlier one is missing
+  bool every_packet = false;         // every packet is acknowledged at once
+  // The first packet after a pause of this length is acknowledged at once; max(): never for this.
   Duration idle = Duration::max();
 };
 
 // How a sender detects a lost packet that the receiver does not report.
 struct LossRecovery {
-  // How much later than a packet sent after it a packet may arrive; 0: a quarter of the round trip,
-  // at least 5 us; max(): arrivals show no losses.
+  // A packet is lost if one that was sent more than this later has arrived. 0: a quarter of the
+  // round trip, at least 5 us; max(): losses are not concluded from arrivals.
   Duration reordering;
-  // Each packet that is not acknowledged for so long is lost, without a probe. 0: when nothing at
-  // all is acknowledged for a while, the peer is probed for what has arrived.
+  // Not 0: a packet that is not acknowledged for so long is lost, and there are no probes. 0: when
+  // nothing is acknowledged for a while, a probe asks the peer which packets have arrived.
   Duration packet_timeout;
   Duration initial_timeout = Duration::from_ms(5);  // before a round trip is known
-  Duration min_probe = Duration::from_us(200);      // least silence before the probe
-  Duration min_timeout = Duration::from_ms(2);      // least silence that means congestion
+  Duration min_probe = Duration::from_us(200);      // minimum silence before a probe
+  Duration min_timeout = Duration::from_ms(2);      // minimum silence that counts as congestion
   Duration max_timeout = Duration::from_ms(200);
 };
 
 struct SoftNicConfig {
-  Address address;  // where peers send to
+  Address address;  // to which peers send
   Rate line_rate;
   Bytes mtu = 4096;          // payload per packet
   Bytes burst_bytes = 4096;  // payload per turn of a flow and path; at least mtu
-  Bytes receive_bytes = 0;   // buffer below us; 0: unknown
-  Duration jitter;           // NicCaps::jitter: what this kind of host adds to round trips
-  Duration pause;            // NicCaps::pause: how long it may do nothing
-  // Bytes of a datagram on the link beyond its own, so that a paced flow fills exactly its share:
-  // Ethernet (preamble, header, FCS, gap), IPv4 and UDP.
+  Bytes receive_bytes = 0;   // buffer of the packet I/O; 0: unknown
+  Duration jitter;           // NicCaps::jitter: the time that this kind of host adds to round trips
+  Duration pause;            // NicCaps::pause: the time that such a host may do nothing
+  // Overhead of a datagram on the link, so that a paced flow uses exactly its rate: Ethernet
+  // (preamble, header, FCS, gap), IPv4 and UDP.
   Bytes wire_overhead_bytes = 38 + 20 + 8;
   uint32_t paths = 1;
   PathPolicy path_policy = PathPolicy::kRoundRobin;
   uint32_t flows = 256;
   uint32_t queue_pairs = 1024;
   uint32_t regions = 4096;
-  uint32_t receive_queues = 0;     // to share
+  uint32_t receive_queues = 0;     // shared receive queues
   uint32_t window_packets = 1024;  // per data queue pair; a power of two
-  uint32_t completions = 4096;     // most that are not polled; further packets are dropped
+  uint32_t completions = 4096;     // most unpolled completions; beyond it packets are dropped
   uint32_t transmit_packets = 0;   // most per poll_transmit; 0: as many as requested
-  bool full_checksum = true;       // nothing below us protects the payload
-  // Peers address memory from a random base on, which only those who know it can use. False, for
-  // simulations: by the owner's addresses.
+  bool full_checksum = true;       // checksums cover payloads: the network does not protect them
+  // Peers address memory from a random base on, so only peers that know it can use the memory.
+  // False, for simulations: they use the owner's addresses.
   bool random_addresses = true;
-  // Of connections of the extended mode. Not with packets without payload (RxPacket::elided).
+  // Of connections in extended mode. kOff if the packet I/O elides payload (RxPacket::elided).
   Security security = Security::kOff;
   unsigned packets_per_key_log2 = kPacketsPerKeyLog2;
-  // Least length of a write whose packets may be received straight into place, if the packet I/O
-  // can (PacketIo::predict): until the write is complete its memory has undefined content. 0:
+  // Minimum length of a write whose payload the packet I/O may receive in place
+  // (PacketIo::predict). Until such a write is complete, the content of its memory is undefined. 0:
   // never.
   Bytes in_place_bytes = 0;
-  // Seed of the key pair, for NICs that act as one; nothing: random.
+  // Seed of the key pair, for NICs that act as one; nullopt: random.
   std::optional<Secret> key_seed = std::nullopt;
   bool sees_ecn = false;
-  // Acknowledgements and control words leave before data, not after a first burst of it: for a
+  // Acknowledgements and control writes leave before data, not after a first burst of data. For a
   // packet I/O that takes few packets at a time.
   bool control_first = false;
-  // Datagrams are costly on this host: acknowledgements and control words travel with data to the
-  // same peer, in its last datagram or, if the packet I/O sends a burst as one piece, behind it.
+  // A datagram is expensive on this host. So acknowledgements and control writes travel with data
+  // to the same peer: in the last datagram of a burst if that has room, otherwise behind the burst.
   bool joins_packets = false;
   // --- standard RC ---
   WireMode wire_mode = WireMode::kExtended;
-  // UDP source ports: of each path, then of control words and answers. Only without kExtended.
+  // UDP source ports: one for each path, then one for control writes and answers. Not for
+  // kExtended.
   std::vector<uint16_t> source_ports;
   // The packet I/O sends and sees every field of the IP header that the ICRC covers.
   bool knows_ip_header = true;
-  bool identifies_datagrams = false;  // PacketIoCaps; instead of knows_ip_header, over IPv4
-  // The slot of this process at its address (roce::port_of_slot): queue pairs' numbers begin with
-  // it, and peers' ports follow from their numbers. Nothing: all peers of standard RC have the
-  // standard port.
+  // PacketIoCaps::identifies_datagrams: over IPv4, in place of knows_ip_header.
+  bool identifies_datagrams = false;
+  // The slot of this process at its address (roce::port_of_slot): queue pair numbers begin with it,
+  // and determine the UDP ports of peers. nullopt: all peers of standard RC have the standard port.
   std::optional<uint32_t> port_slot = std::nullopt;
   AckPolicy ack;
   LossRecovery loss;

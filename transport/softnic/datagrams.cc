@@ -4,15 +4,11 @@
 #include <array>
 
 #include "transport/base/seq.h"
-#include "transport/wire/address.h"
 #include "transport/wire/big_endian.h"
+#include "transport/wire/icrc.h"
 
 namespace pacecar {
 namespace {
-
-constexpr size_t kUdpBytes = 8;
-constexpr uint8_t kUdp = 17;
-constexpr uint8_t kHopLimit = 64;
 
 // Of an IPv4 header whose checksum field is 0.
 uint16_t ip_checksum(std::span<const uint8_t> header) {
@@ -25,27 +21,13 @@ uint16_t ip_checksum(std::span<const uint8_t> header) {
 using Grh = std::array<uint8_t, roce::kGrhBytes>;
 
 // The GRH of RoCE v2 (annex A17): the IP header; an IPv4 one is at its end.
-Grh grh_of(const Address& source, const Address& destination, size_t udp_payload) {
+Grh grh_of(const Address& source, const Address& destination, size_t datagram_bytes) {
   Grh grh{};
-  const auto length = static_cast<uint16_t>(kUdpBytes + udp_payload);
-  if (!is_ipv4(source)) {
-    grh[0] = 0x60;
-    wire::store_be16(length, &grh[4]);
-    grh[6] = kUdp;
-    grh[7] = kHopLimit;
-    std::ranges::copy(source.ip, &grh[8]);
-    std::ranges::copy(destination.ip, &grh[24]);
-    return grh;
-  }
-  constexpr size_t kIpv4Bytes = 20;
-  const auto header = std::span(grh).last<kIpv4Bytes>();
-  header[0] = 0x45;
-  wire::store_be16(static_cast<uint16_t>(kIpv4Bytes + length), &header[2]);
-  wire::store_be32(kIpv4Unidentified, &header[4]);
-  header[8] = kHopLimit;
-  header[9] = kUdp;
-  std::copy_n(&source.ip[12], 4, &header[12]);
-  std::copy_n(&destination.ip[12], 4, &header[16]);
+  const roce::Route route{source, destination, kIpv4Unidentified};
+  const size_t size = roce::write_ip_header(route, datagram_bytes, grh.data());
+  if (size == grh.size()) return grh;
+  std::ranges::rotate(grh, grh.begin() + static_cast<ptrdiff_t>(size));
+  const auto header = std::span(grh).last(size);
   wire::store_be16(ip_checksum(header), &header[10]);
   return grh;
 }
@@ -107,9 +89,9 @@ bool Datagrams::place(const Address& source, const Address& destination, const r
   const Bytes bytes = roce::kGrhBytes + packet.payload.size();
   if (bytes > receive.length) return false;
   if (!memory.owner_may_write(receive.local_key, receive.local, bytes)) return false;
-  const size_t udp_payload = roce::header_bytes(packet.opcode) + packet.payload.size() +
-                             roce::trailer_bytes(packet.payload.size());
-  std::ranges::copy(grh_of(source, destination, udp_payload), receive.local);
+  const size_t datagram_bytes = roce::header_bytes(packet.opcode) + packet.payload.size() +
+                                roce::trailer_bytes(packet.payload.size());
+  std::ranges::copy(grh_of(source, destination, datagram_bytes), receive.local);
   std::ranges::copy(packet.payload, receive.local + roce::kGrhBytes);
   return true;
 }

@@ -1,6 +1,6 @@
-// A queue pair of unreliable datagrams (UD; InfiniBand Architecture Specification vol. 1, 9.8.3):
-// datagrams that wait to be sent, and the placement of received ones. Each message is one
-// unacknowledged packet: it is done when the packet I/O has it.
+// Datagrams: a queue pair of unreliable datagrams (UD; InfiniBand Architecture Specification vol.
+// 1, 9.8.3). It has the datagrams that wait to be sent, and places received ones. Each message is
+// one unacknowledged packet: it is done when the packet I/O has it.
 //
 // Pure. Thread rule: one thread at a time.
 #pragma once
@@ -31,8 +31,8 @@ class Datagrams {
   size_t post(std::span<const Datagram> datagrams);
   bool idle() const { return pending_.empty(); }
 
-  // The next packet and its destination (valid until pop_done() returns it); false: none, or its
-  // memory is gone.
+  // The next packet and its destination, valid until pop_done() returns its send; false: none.
+  // Datagrams whose memory is deregistered are skipped; they complete with kMemoryGone.
   struct Outgoing {
     roce::Packet packet;
     const Address* destination = nullptr;
@@ -40,10 +40,10 @@ class Datagrams {
   bool next_packet(const MemoryTable& memory, Outgoing* out);
   // The oldest send whose packet the packet I/O has; false: none. In order.
   bool pop_done(WorkRequest* send, CompletionStatus* status);
-  // The packet I/O has all packets so far.
+  // The packet I/O has all packets that next_packet() has returned.
   void on_handed_over() { done_ = sent_; }
 
-  // Places the datagram with its GRH before it; false when there is no room, or no right to write.
+  // Places the datagram behind its GRH; false: not enough room, or no right to write.
   static bool place(const Address& source, const Address& destination, const roce::Packet& packet,
                     const ReceiveRequest& receive, const MemoryTable& memory);
 

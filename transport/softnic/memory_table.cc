@@ -20,8 +20,8 @@ bool addressable(uint64_t start, size_t length, uint64_t remote) {
   return start != 0 && start + length > start && length <= kMostBytes && remote + length > remote;
 }
 
-// Whether [offset, offset + length) is a part of `size` bytes. An address before the region gives a
-// wrapped offset, which is beyond its end, because regions do not wrap.
+// Whether [offset, offset + length) is within `size` bytes. An address before the region gives a
+// wrapped offset, which is beyond the region's end, because regions do not wrap.
 bool within(uint64_t offset, Bytes length, uint64_t size) {
   return length <= size && offset <= size - length;
 }
@@ -97,7 +97,7 @@ void MemoryTable::adopt(const MemoryRegion& region, Access access) {
   ++size_;
 }
 
-// The high bits are random.
+// All bits above kRemoteAlignment are random.
 uint64_t MemoryTable::remote_address(uint64_t address) {
   if (!random_addresses_) return address;
   const uint64_t high = uint64_t{random_()} << 32;

@@ -1,14 +1,14 @@
-// The registered regions of a NIC, by key. Every packet's access is checked here: known key, within
-// bounds, with the right.
+// MemoryTable: the registered regions and bound windows of a NIC, by key. It checks every access of
+// a packet: the key is known, the range is within bounds, and the right is granted.
 //
 // Peers address a region from a random base on, not by its local address, which is easy to guess.
-// Others must guess key and base together, 32 + 42 bits, because no answer shows that one of them
-// is right; each 2 MiB of a region is another target. At 10^7 packets per second, with 1 TiB
-// registered, that takes a century: so refusals are only counted (NicCounters::access_errors), and
-// none ends a queue pair.
+// An attacker must guess key and base together, 32 + 42 bits, because no answer reveals that one of
+// them is right; each 2 MiB of a region is another target. At 10^7 packets per second, with 1 TiB
+// registered, that takes a century. Therefore refusals are only counted
+// (NicCounters::access_errors) in extended mode, and end no queue pair.
 //
 // Bounded: an open-addressing table of twice the number of regions, allocated once; untouched pages
-// take no memory.
+// take no memory. Thread rule: one owner.
 #pragma once
 
 #include <cstdint>
@@ -28,25 +28,25 @@ class MemoryTable {
   // Errors: kInvalidArgument (empty or wrapping range, or half of all addresses and more),
   // kUnavailable (all regions used).
   Result<MemoryRegion> add(void* address, size_t length, Access access);
-  // Addressed by peers from `remote` on, whatever `random_addresses` says.
+  // As add(), but peers address the region from `remote` on, whatever `random_addresses` is.
   Result<MemoryRegion> add_as(void* address, size_t length, Access access, uint64_t remote,
                               DomainId domain = kNoDomain);
   // Adds a region of another table that has the same regions.
   void adopt(const MemoryRegion& region, Access access);
   // Errors: kInvalidArgument, kUnavailable (no room, or the key is in use).
   Result<void> bind(const MemoryWindow& window);
-  // True when the key was registered or bound.
+  // Deregisters or unbinds; false: the key is unknown.
   bool remove(uint32_t key);
-  // Whether the peer of the queue pair, which is of that domain, may use the key, if there is one.
+  // Whether the peer of queue pair `by`, which is in `domain`, may use the key, if it is known.
   bool usable(uint32_t key, QueuePairId by, DomainId domain) const {
     const DomainId of_key = slots_[index_of(key)].domain;
     const bool shared = domain == kNoDomain || of_key == kNoDomain || of_key == domain;
     return shared && (bound_.empty() || !kept_from(key, by));
   }
-  // Whether the key is a window of that queue pair alone.
+  // Whether the key is a window that only this queue pair's peer may use.
   bool window_of(uint32_t key, QueuePairId queue_pair) const;
 
-  // A region at its remote addresses, looked up once for several packets.
+  // The writable range of a key, looked up once for several packets.
   class Range {
    public:
     // As MemoryTable::writable(), in this region.
@@ -61,15 +61,16 @@ class MemoryTable {
     uint64_t remote_ = 0;
     uint64_t length_ = 0;
   };
-  // What a peer may write with this key, perhaps nothing. Valid until a region is added or removed.
+  // The range that a peer may write with this key; it may be empty. Valid until a region is added
+  // or removed.
   Range writable_range(uint32_t key) const;
 
-  // The local place of a peer's write of `length` bytes at remote address `address`; nullptr:
+  // The local address for a peer's write of `length` bytes at remote address `address`; nullptr:
   // refused.
   uint8_t* writable(uint32_t key, uint64_t address, Bytes length) const;
-  // Likewise of a peer's read.
+  // As writable(), for a peer's read.
   const uint8_t* readable(uint32_t key, uint64_t address, Bytes length) const;
-  // Likewise of a peer's atomic; nullptr also if it is not aligned.
+  // As writable(), for a peer's atomic; nullptr also if the word is not aligned.
   uint64_t* atomic_word(uint32_t key, uint64_t address) const;
   // True when the owner's own receives and reads may write there.
   bool owner_may_write(uint32_t key, const uint8_t* address, Bytes length) const;
@@ -96,7 +97,7 @@ class MemoryTable {
 
   uint32_t mask_;
   FreshPages memory_;  // of slots_
-  Slot* slots_;        // a free one has no rights
+  Slot* slots_;        // free slots have no rights
   uint32_t capacity_;
   uint32_t size_ = 0;
   std::unordered_map<uint32_t, QueuePairId> bound_;  // windows of one queue pair, by key

@@ -10,8 +10,8 @@ namespace pacecar {
 namespace {
 
 constexpr size_t kCounterBytes = 4;
-// The tag covers a payload of up to this size as a whole: a message of 128 bytes, also behind the
-// 24 bytes of an eager message's header.
+// The tag covers payloads of up to this size as a whole: a message of 128 bytes with the 24 bytes
+// of an eager message's header.
 constexpr size_t kShortPayload = 152;
 
 // The counter nearest to `reference` whose low 32 bits are those.
@@ -28,7 +28,7 @@ std::span<const uint8_t> join(std::span<const uint8_t> header, std::span<const u
   return to.first(header.size() + more.size());
 }
 
-// Not inlined: few packets need so much of the stack.
+// Not inlined, because it takes 64 KiB of the stack, and few packets need it.
 template <typename Call>
 [[gnu::noinline]] auto with_whole(std::span<const uint8_t> header, std::span<const uint8_t> payload,
                                   Call call) {
@@ -46,7 +46,7 @@ PacketGuard::PacketGuard(const Config& config)
       coverage_(config.coverage),
       whole_payloads_(config.whole_payloads) {}
 
-// Calls call(bytes) with the bytes that the packet's tag covers without enciphering them.
+// Calls call(bytes) with the bytes that the tag of an unencrypted packet covers.
 template <typename Call>
 auto PacketGuard::with_clear(std::span<const uint8_t> header, std::span<const uint8_t> payload,
                              Call call) const {

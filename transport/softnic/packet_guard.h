@@ -1,15 +1,16 @@
-// The trailer of extended packets: a checksum, or a seal, which proves that the peer of this queue
-// pair has sent the packet and that it is no replay. A seal is
+// PacketGuard: the trailer of packets in extended mode, with security. (Without security it is a
+// checksum.) The trailer, a seal, proves that the peer of this queue pair has sent the packet and
+// that the packet is not a replay:
 //
-//   counter 32 | tag 64 (auth) or 128 bits (encrypt)
+//   counter 32 bits | tag 64 bits (auth) or 128 bits (encrypt)
 //
-// where the counter, of 64 bits at both ends, is never used twice: not for a retransmission, and
-// not for an acknowledgement. The tag covers the whole header, the payload's length and, as the
-// mode is, the payload:
+// The ends count with 64 bits and transmit the low 32. No counter is used twice, neither for a
+// retransmission nor for an acknowledgement. The tag covers the whole header, the payload's length
+// and, depending on the mode, the payload:
 //
-//   auth      all of it in control writes; else up to 152 bytes, and of a longer one what a
-//             checksum would cover
-//   encrypt   all, and it is enciphered
+//   auth      the whole payload of control writes and of payloads up to 152 bytes; of longer ones
+//             the bytes that a checksum would cover
+//   encrypt   the whole payload, encrypted
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -40,9 +41,9 @@ class PacketGuard {
   struct Config {
     Security security = Security::kAuth;  // not kOff
     wire::Coverage coverage = wire::Coverage::kHeader;
-    bool whole_payloads = false;  // tags cover all of them: control writes
-    uint32_t replay_window = 0;   // counters by which packets may overtake each other; a power of
-                                  // two
+    bool whole_payloads = false;  // tags cover payloads of any size: for control writes
+    // By how many counters packets may overtake each other; a power of two.
+    uint32_t replay_window = 0;
     unsigned packets_per_key_log2 = kPacketsPerKeyLog2;
     Secret send{};
     Secret receive{};
@@ -50,14 +51,15 @@ class PacketGuard {
   explicit PacketGuard(const Config& config);
 
   bool enciphers() const { return security_ == Security::kEncrypt; }
-  // Writes the trailer; if payloads are encrypted, also the ciphertext.
+  // Writes the trailer, and if payloads are encrypted the ciphertext to `enciphered`.
   void seal(std::span<const uint8_t> header, std::span<const uint8_t> payload, uint8_t* enciphered,
             std::span<uint8_t> trailer);
   // Checks a packet; if payloads are encrypted, writes the plaintext, of the same size, to `room`.
   Verdict open(std::span<const uint8_t> header, std::span<const uint8_t> payload,
                std::span<const uint8_t> trailer, uint8_t* room);
 
-  static Bytes bytes(uint32_t replay_window);  // of memory
+  // Memory of a guard.
+  static Bytes bytes(uint32_t replay_window);
 
  private:
   template <typename Call>

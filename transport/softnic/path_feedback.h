@@ -1,4 +1,6 @@
-// Feedback to a sender about a path, and the order in which paths are tried. Pure.
+// PathFeedback: what a sender learns about a path. PathRound: the order in which paths are tried.
+//
+// Pure. Thread rule: one owner.
 #pragma once
 
 #include <bit>
@@ -14,7 +16,7 @@ enum class PathEvent : uint8_t {
   kArrived,  // a packet arrived; whether it was marked is not known
   kMarked,   // a packet arrived with congestion experienced
   kTrimmed,  // a packet lost its payload to a full queue
-  kLost,     // a packet was lost without a notice
+  kLost,     // a packet was lost without a notice by the receiver
 };
 
 struct PathFeedback {
@@ -24,8 +26,8 @@ struct PathFeedback {
   Instant sent;  // packets of one burst have the same; Instant(): unknown
 };
 
-// All paths once a round, in an order that changes from round to round, so that senders that began
-// together do not stay together.
+// Takes each path once per round, in an order that changes from round to round, so that senders
+// that began at the same time do not stay in step.
 class PathRound {
  public:
   explicit PathRound(uint32_t paths) : paths_(paths), mask_(std::bit_ceil(paths) - 1) {}

@@ -9,8 +9,8 @@
 namespace pacecar {
 namespace {
 
-// Turns that a path skips, as in the reference simulator of Ultra Ethernet; a path never has more
-// than the largest.
+// Turns that a path is skipped, as in the reference simulator of Ultra Ethernet; never more than
+// the maximum.
 constexpr uint8_t kMarkedPenalty = 1;
 constexpr uint8_t kTrimmedPenalty = 4;
 constexpr uint8_t kLostPenalty = 15;
@@ -77,8 +77,8 @@ uint16_t PathSelector::next(Instant now) {
   return static_cast<uint16_t>(path);
 }
 
-// A search takes one turn of penalty off the first path that it skips, so that a few bad paths
-// among many are left out for long. If all have penalties, all are equally good.
+// A search reduces only the penalty of the first path that it skips. So a few bad paths among many
+// are skipped for long. If all paths have penalties, it takes any.
 uint16_t PathSelector::next_without_penalty() {
   uint16_t path = round_.next(prng_);
   if (penalties_[path] == 0) return path;

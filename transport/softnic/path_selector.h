@@ -1,7 +1,8 @@
-// Chooses the path of each burst of a queue pair, and learns from feedback about the paths.
+// PathSelector: chooses the path of each burst of a queue pair, and learns from feedback about
+// paths.
 //
 // Bounded: state per path and a ring of paths, only for policies that use them, allocated once.
-// Deterministic: the same seed and the same calls give the same paths.
+// Deterministic: the same seed and the same calls give the same paths. Thread rule: one owner.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +22,11 @@ enum class PathPolicy : uint8_t {
   kRoundRobin,  // one after another
   kFixed,       // always the same, drawn when the queue pair is connected
   kRandom,      // drawn for each burst
-  kPenalty,     // one after another; paths with trouble are left out for some turns
-  kRecycle,     // first paths that have just worked, in their order; without any, as kPenalty
-  kSticky,      // always the same, until a packet is lost on it
-  kBalanced,    // many, so that all have the same delay: BalancedPaths
-  kReroute,     // one, another when it is bad: ReroutedPath
+  kPenalty,   // one after another; paths with marks, trimming or losses are skipped for some turns
+  kRecycle,   // paths whose packets arrived unmarked, oldest first; if there are none, as kPenalty
+  kSticky,    // always the same, until a packet is lost on it
+  kBalanced,  // many, so that all have the same delay: BalancedPaths
+  kReroute,   // one, and another when it is bad: ReroutedPath
 };
 
 class PathSelector {
@@ -36,14 +37,14 @@ class PathSelector {
 
   uint16_t next(Instant now);
   void on_feedback(uint16_t path, const PathFeedback& feedback);
-  // Whether every acknowledged packet is feedback, not only echoed ones.
+  // Whether every acknowledged packet is feedback, not only the echoed ones.
   bool counts() const { return balanced_.has_value(); }
   // Whether arrivals are feedback, not only losses.
   bool learns() const { return !penalties_.empty() || balanced_ || rerouted_; }
 
-  // A better path is being searched.
+  // A search for a better path is in progress.
   bool searching() const { return rerouted_ && rerouted_->searching(); }
-  // Memory beside the object itself.
+  // Memory outside the object.
   static Bytes bytes(PathPolicy policy, uint32_t paths);
 
  private:
@@ -55,7 +56,7 @@ class PathSelector {
   uint32_t cursor_ = 0;  // of the policies that keep to a path, or take one after another
   PathRound round_;
   Prng prng_;
-  std::vector<uint8_t> penalties_;  // turns to leave out, by path
+  std::vector<uint8_t> penalties_;  // turns to skip, by path
   FixedQueue<uint16_t> recycled_;
   std::optional<BalancedPaths> balanced_;
   std::optional<ReroutedPath> rerouted_;

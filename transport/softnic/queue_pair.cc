@@ -9,18 +9,23 @@ namespace {
 
 constexpr uint32_t kMagic = 0x50435351;  // "PCSQ": a Pacecar soft queue pair, with CRC-32C
 constexpr size_t kBytes = 32;
-// With security, after those bytes.
+// With security, behind those bytes.
 constexpr size_t kPublicKeyAt = kBytes;
 constexpr size_t kSaltAt = kPublicKeyAt + sizeof(KeyExchange::PublicKey);
 constexpr size_t kSecuredBytes = kSaltAt + 8;
 static_assert(kSecuredBytes + kStandbyBytes <= RcEndpoint::kMaxExtension);
-// Then each further end's port, and with security its salt; its numbers are stored as an RcLane.
+// Then for each further end its port, and with security its salt. Its numbers are those of an
+// RcLane.
 constexpr size_t kPortBytes = 2;
 constexpr size_t kSaltBytes = 8;
 static_assert(kSecuredBytes + (RcEndpoint::kMaxLanes - 1) * (kPortBytes + kSaltBytes) <=
               RcEndpoint::kMaxExtension);
 
-// The last word.
+// Behind magic and port.
+constexpr std::array kWords{&SoftEndpoint::queue_pair, &SoftEndpoint::first_psn,
+                            &SoftEndpoint::window_packets, &SoftEndpoint::writes,
+                            &SoftEndpoint::mtu};
+// Bits of the last word of the first kBytes.
 constexpr uint32_t kFullChecksum = 1;
 constexpr unsigned kSecurityShift = 8;
 
@@ -35,11 +40,7 @@ size_t size_of_further(const SoftEndpoint& endpoint) {
 void store(const SoftEndpoint& endpoint, uint8_t* to) {
   wire::store_be32(kMagic, to);
   wire::store_be32(endpoint.address.port, to + 4);
-  wire::store_be32(endpoint.queue_pair, to + 8);
-  wire::store_be32(endpoint.first_psn, to + 12);
-  wire::store_be32(endpoint.window_packets, to + 16);
-  wire::store_be32(endpoint.writes, to + 20);
-  wire::store_be32(endpoint.mtu, to + 24);
+  for (size_t i = 0; i < kWords.size(); ++i) wire::store_be32(endpoint.*kWords[i], to + 8 + 4 * i);
   wire::store_be32((endpoint.full_checksum ? kFullChecksum : 0) |
                        static_cast<uint32_t>(endpoint.security) << kSecurityShift,
                    to + 28);
@@ -58,19 +59,16 @@ tl::unexpected<Error> refuse(const char* what) {
                                     ": both sides must run the same version of Pacecar");
 }
 
-// Its IP address is that of the standard endpoint. The bytes of further ends follow.
+// Decodes the first end from the beginning of `bytes`. Its IP address is that of the RC endpoint.
 Result<SoftEndpoint> load(std::span<const uint8_t> bytes, const std::array<uint8_t, 16>& ip) {
-  if (bytes.size() < kBytes) return refuse("another form");
+  if (bytes.size() < kBytes) return refuse("an unknown format");
   const uint8_t* from = bytes.data();
   SoftEndpoint endpoint;
   endpoint.address.ip = ip;
   const uint32_t port = wire::load_be32(from + 4);
   endpoint.address.port = static_cast<uint16_t>(port);
-  endpoint.queue_pair = wire::load_be32(from + 8);
-  endpoint.first_psn = wire::load_be32(from + 12);
-  endpoint.window_packets = wire::load_be32(from + 16);
-  endpoint.writes = wire::load_be32(from + 20);
-  endpoint.mtu = wire::load_be32(from + 24);
+  for (size_t i = 0; i < kWords.size(); ++i)
+    endpoint.*kWords[i] = wire::load_be32(from + 8 + 4 * i);
   const uint32_t options = wire::load_be32(from + 28);
   endpoint.full_checksum = (options & kFullChecksum) != 0;
   if (port == 0 || port > 0xFFFF) return refuse("no valid UDP port");
@@ -91,7 +89,7 @@ Result<SoftEndpoint> load(std::span<const uint8_t> bytes, const std::array<uint8
     return refuse("an unknown option");
   }
   endpoint.security = static_cast<Security>(options >> kSecurityShift);
-  if (bytes.size() < size_of(endpoint)) return refuse("another form");
+  if (bytes.size() < size_of(endpoint)) return refuse("an unknown format");
   if (endpoint.security != Security::kOff) {
     std::copy_n(from + kPublicKeyAt, endpoint.public_key.size(), endpoint.public_key.begin());
     endpoint.salt = wire::load_be64(from + kSaltAt);
@@ -103,7 +101,7 @@ Result<SoftEndpoint> load(std::span<const uint8_t> bytes, const std::array<uint8
 Result<std::vector<SoftEndpoint>> load_further(const SoftEndpoint& first,
                                                std::span<const RcLane> lanes,
                                                std::span<const uint8_t> bytes) {
-  if (bytes.size() != lanes.size() * size_of_further(first)) return refuse("another form");
+  if (bytes.size() != lanes.size() * size_of_further(first)) return refuse("an unknown format");
   std::vector<SoftEndpoint> further(lanes.size(), first);
   const uint8_t* from = bytes.data();
   for (size_t i = 0; i < lanes.size(); ++i, from += size_of_further(first)) {
@@ -141,11 +139,10 @@ QueuePairAddress encode(const SoftEndpoint& local, bool extended,
 
 Result<PeerEndpoint> decode_endpoint(std::span<const uint8_t> bytes) {
   return decode_rc_endpoint(bytes).and_then([](const RcEndpoint& standard) -> Result<PeerEndpoint> {
-    PeerEndpoint peer{
-        .standard = standard,
-        .standby = announced_standby(standard),
-        .extended = std::nullopt,
-        .further = {}};
+    PeerEndpoint peer{.standard = standard,
+                      .standby = announced_standby(standard),
+                      .extended = std::nullopt,
+                      .further = {}};
     if (standard.link_layer != LinkLayer::kEthernet) {
       return fail(ErrorCode::kPeer,
                   "the peer's queue pair is on InfiniBand, which no software NIC reaches: "

@@ -1,4 +1,7 @@
-// A queue pair of the software NIC: both halves, and who the peer is.
+// QueuePair: a queue pair of the software NIC, with its sending half, its receiving half and its
+// peer. SoftEndpoint: one end of it, and how that end is encoded as a QueuePairAddress.
+//
+// Thread rule: one owner.
 #pragma once
 
 #include <algorithm>
@@ -24,35 +27,35 @@
 
 namespace pacecar {
 
-// One end of a connection of the extended mode, exchanged when it is made; a QueuePairAddress has
-// it encoded.
+// One end of a connection in extended mode. The ends exchange it, encoded in a QueuePairAddress,
+// when they connect.
 struct SoftEndpoint {
   Address address;
   uint32_t queue_pair = 0;
-  uint32_t first_psn = 0;       // of the packets that this side sends
-  uint32_t window_packets = 0;  // that this side accepts beyond the cumulative PSN
-  uint32_t writes = 0;          // with immediate, that this side tracks at once
+  uint32_t first_psn = 0;       // of the packets that this end sends
+  uint32_t window_packets = 0;  // packets that this end accepts beyond the cumulative PSN
+  uint32_t writes = 0;          // writes with immediate that this end can track at a time
   uint32_t mtu = 0;
-  bool full_checksum = false;  // this side requires a checksum over the payload
+  bool full_checksum = false;  // this end requires checksums over payloads
   Security security = Security::kOff;
-  // Only with security: the NIC's public key; and a random salt, so that no two connections have
-  // the same key.
+  // With security: the NIC's public key, and a random salt, so that no two connections have the
+  // same key.
   KeyExchange::PublicKey public_key{};
   uint64_t salt = 0;
 };
 
-// A peer's end: every queue pair address has the endpoint of standard RC; one that offers the
-// extended mode has its SoftEndpoint, too.
+// A peer's end. Every queue pair address has the endpoint of standard RC. If the peer offers
+// extended mode, the address also has its SoftEndpoint.
 struct PeerEndpoint {
   RcEndpoint standard;
-  std::optional<RcLane> standby;  // lane over which failed connections come back
+  std::optional<RcLane> standby;  // the standby lane, over which failed connections are recovered
   std::optional<SoftEndpoint> extended;
   std::vector<SoftEndpoint> further;  // of the same queue pair, on other NICs of the same host
 };
 
-// `local` as an address, with or without the extended mode and a standby lane. `further`: where
-// NICs act as one, the ends of the same queue pair on the others, which differ from `local` in
-// port, numbers and salt; at most RcEndpoint::kMaxLanes in all, and of the extended mode only.
+// Encodes `local` as an address, with or without extended mode and a standby lane. `further`: if
+// NICs act as one, the ends of the same queue pair on the other NICs. They differ from `local` in
+// port, numbers and salt. At most RcEndpoint::kMaxLanes ends in all; only in extended mode.
 QueuePairAddress encode(const SoftEndpoint& local, bool extended,
                         const std::optional<RcLane>& standby,
                         std::span<const SoftEndpoint> further = {});
@@ -64,7 +67,7 @@ Result<PeerEndpoint> decode_endpoint(std::span<const uint8_t> bytes);
 constexpr uint32_t standard_mtu(Bytes mtu) {
   return static_cast<uint32_t>(std::bit_floor(std::clamp<Bytes>(mtu, 256, 4096)));
 }
-// Sequence numbers begin 2^24 above zero, so that those before the first are not negative.
+// The 64-bit number of the first PSN. It is above 2^24, so numbers before it are not negative.
 constexpr uint64_t wide_psn(uint32_t first) { return (uint64_t{1} << kPsnBits) + first; }
 // Most outstanding read requests, each way.
 inline constexpr uint8_t kReadsAtOnce = 16;
@@ -75,38 +78,39 @@ struct RcConnection {
   RcResponder responder;
   LaneRecovery recovery;
   CompletionStatus failed_by = CompletionStatus::kOk;  // while it is not up
-  uint32_t futile = 0;            // connections that our refusal ended without progress
-  uint64_t finished = 0;          // of our work requests, when the last one ended
+  uint32_t futile = 0;            // connections in a row that our refusal ended without progress
+  uint64_t finished = 0;          // our finished work requests when the last connection ended
   bool reliable = true;           // false: UC
-  bool open = true;               // takes packets: joined, and not failed since
+  bool open = true;               // accepts packets: joined, and not failed since
   Instant next_notification;      // earliest next CNP
   bool notification_due = false;  // a marked packet has arrived
 };
 
 struct QueuePair {
-  // kOpen: it takes and sends datagrams.
+  // kOpen: it receives and sends datagrams.
   enum class State : uint8_t { kCreated, kConnected, kHalted, kBroken, kOpen };
 
-  QueuePairId id = 0;  // its first number; in packets it has that of `local`
+  QueuePairId id = 0;  // its first number; packets have local.queue_pair
   SoftEndpoint local;
   SoftEndpoint remote;
   QueuePairConfig config;
   State state = State::kCreated;
   CompletionStatus broken_by = CompletionStatus::kOk;
-  const char* fault = nullptr;  // what the peer did that broke it, if the status does not say it
-  wire::Coverage coverage = wire::Coverage::kFull;  // of checksums, without a guard
+  // As text, how the peer broke the queue pair; null: the status is enough.
+  const char* fault = nullptr;
+  wire::Coverage coverage = wire::Coverage::kFull;  // of checksums
   std::unique_ptr<PacketGuard> guard;
-  Instant ack_deadline;                 // of the gathered acknowledgement
+  Instant ack_deadline;                 // when the next acknowledgement must leave
   Bytes unacknowledged_bytes = 0;       // received since the last acknowledgement
-  uint32_t unacknowledged_packets = 0;  // likewise
+  uint32_t unacknowledged_packets = 0;  // received since the last acknowledgement
   bool ack_owed = false;                // requested while earlier packets were missing
   uint32_t answer_path = 0;             // of the next acknowledgement or refusal
-  uint32_t sibling = 0;                 // slot of the next one with this peer's NIC, in a ring
+  uint32_t sibling = 0;                 // slot of the next queue pair with this peer's NIC, a ring
   FixedQueue<ReceiveRequest> receives{0};
-  FixedQueue<ReceiveRequest>* shared_receives = nullptr;  // instead
+  FixedQueue<ReceiveRequest>* shared_receives = nullptr;  // used instead of `receives`
   std::optional<RcLane> standby;                          // our end of its standby lane
-  std::unique_ptr<StandbyMessages> messages;              // of one that is a standby lane itself
-  // From connect on: of the extended mode both, or of standard RC the third.
+  std::unique_ptr<StandbyMessages> messages;              // only of a standby lane
+  // Once connected: in extended mode the first two, with standard RC the third.
   std::optional<Requester> requester;
   std::optional<Responder> responder;
   std::unique_ptr<RcConnection> rc;
@@ -115,14 +119,14 @@ struct QueuePair {
   FixedQueue<ReceiveRequest>& receive_queue() {
     return shared_receives != nullptr ? *shared_receives : receives;
   }
-  // The sending half, of either mode. From connect on.
+  // The sending half, of either mode. Only once connected.
   size_t post(std::span<const WorkRequest> work_requests) {
     return rc ? rc->requester.post(work_requests) : requester->post(work_requests);
   }
   bool has_work() const {
     return rc ? rc->recovery.up() && rc->requester.has_work() : requester->has_work();
   }
-  // Posted, and not completed.
+  // Work requests are posted and not completed.
   bool has_requests() const {
     return rc ? rc->requester.has_requests() : requester->has_requests();
   }

@@ -1,5 +1,6 @@
-// Randomness as an argument: keys and queue pair numbers must not be guessable in production (the
-// engine passes the operating system's generator) and must repeat in a simulation (a seeded one).
+// RandomSource: randomness as an argument. In production, keys and queue pair numbers must not be
+// guessable: the engine passes the operating system's generator. In a simulation they must repeat:
+// it passes a seeded generator.
 #pragma once
 
 #include <cstdint>

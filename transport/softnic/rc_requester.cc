@@ -15,8 +15,8 @@ namespace {
 // An acknowledgement is requested at least every so many packets.
 constexpr uint32_t kPacketsPerQuestion = 16;
 constexpr size_t kSamples = 64;
-// Of a read, requested at a time, or more if the peer allows few at once. The responses to shorter
-// pieces would leave in short bursts.
+// Packets of a read that are requested at a time, or more if the peer allows few outstanding reads.
+// The responses to shorter pieces would leave in short bursts.
 constexpr uint64_t kPiecePackets = 64;
 
 CompletionStatus status_of(uint8_t syndrome) {
@@ -93,7 +93,7 @@ bool RcRequester::has_work() const {
   if (cursor_ == end_of_requests() || full()) return false;
   const Posted& next = posted(cursor_);
   if (next.work_request.fenced && !pieces_.empty()) return false;
-  // A silent peer must not take up the read window: it is asked for one packet at a time.
+  // A silent peer must not use up the read window: one packet at a time is requested from it.
   return !next.is_read() || pieces_.size() < (probes_ > 0 ? 1 : config_.read_depth);
 }
 
@@ -182,12 +182,13 @@ void RcRequester::on_sent(uint64_t psn, bool timed, Instant now) {
     deadline_ = now + rtt_.probe_timeout();
   }
   highest_ = std::max(highest_, next_);
-  // Retransmissions are sampled, too: we go back only after a NAK, so the earlier one did not
-  // arrive.
+  // Retransmissions are sampled, too: usually they follow a NAK, so the peer has dropped the
+  // earlier transmission.
   if (timed) samples_.push({psn, now});
 }
 
-// False if its memory is deregistered: RC cannot leave out a part of a message.
+// Makes the packet. False: the memory is deregistered, which fails the connection, because RC
+// cannot leave out a part of a message.
 bool RcRequester::fill(const Posted& posted, uint64_t psn, Outgoing* out) {
   if (posted.revoked) {
     fail(CompletionStatus::kMemoryGone);
@@ -253,7 +254,7 @@ SendProgress RcRequester::on_handed_over() {
   return progress;
 }
 
-// Leaves the cursors to settle().
+// Everything before `psn` is acknowledged.
 void RcRequester::advance_to(uint64_t psn, SendProgress* progress) {
   for (uint64_t request = oldest_; unacknowledged_ < psn; ++request) {
     const Posted& sent = posted(request);
@@ -384,7 +385,7 @@ void RcRequester::on_progress(Instant now) {
   deadline_ = now + rtt_.probe_timeout();
 }
 
-// Everything unacknowledged is sent again. Only the first packet counts as lost: most of the others
+// Everything unacknowledged is sent again. At most one packet counts as lost: most of the others
 // have arrived, and were dropped as out of order.
 void RcRequester::go_back(SendProgress* progress) {
   progress->lost += std::min(in_flight_, config_.mtu);

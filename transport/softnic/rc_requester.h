@@ -1,20 +1,20 @@
-// The sending half of a queue pair of standard RC or UC: cuts work requests into packets, goes back
-// to the first missing one when something is lost, completes work requests in the order of their
-// posting (InfiniBand Architecture Specification vol. 1, 9.7.3 to 9.7.5).
+// RcRequester: the sending half of a queue pair of standard RC or UC. It cuts work requests into
+// packets, goes back to the first missing packet after a loss, and completes work requests in the
+// order of posting (InfiniBand Architecture Specification vol. 1, 9.7.3 to 9.7.5).
 //
-// A read takes as many sequence numbers as its response has packets. It is asked for in pieces, so
-// that the window bounds what is in flight, and the responses acknowledge it. An atomic is a read
-// of one word that changes it: the responder keeps the result for a repeated request.
+// A read takes as many PSNs as its response has packets. It is requested in pieces, so that the
+// window bounds the bytes in flight; the responses acknowledge it. An atomic is handled as a read
+// of one word: the responder keeps the result for a repeated request.
 //
-// A refusal by the peer, and memory that is deregistered while its packets are in flight, end the
-// connection: failure(). Over another connection restart() continues with what the peer has not
-// received. A work request of which nothing has been sent fails alone.
+// The connection ends (failure()) if the peer refuses a request, or if memory is deregistered while
+// its packets are in flight. restart() continues over another connection with the requests that the
+// peer has not received. A work request of which nothing has been sent fails alone.
 //
 // Packets of UC are not acknowledged: they count as arrived when the packet I/O has them
 // (on_handed_over).
 //
-// Invariants: unacknowledged_ <= next_ <= highest_; PSNs are given to work requests in order, when
-// their first packet is made.
+// Invariants: unacknowledged_ <= next_ <= highest_; work requests get their PSNs in order, when
+// their first packet is made. Bounded; allocates once. Thread rule: one owner.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,8 @@ class RcRequester {
     uint32_t paths = 1;
     uint64_t path_seed = 0;
     LossRecovery loss;
-    Duration silence_limit;    // a peer without progress for so long is dead
-    Duration not_ready_limit;  // likewise, a peer without a receive request
+    Duration silence_limit;    // a peer that makes no progress for so long is dead
+    Duration not_ready_limit;  // a peer that has no receive request for so long is dead
     bool reliable = true;      // false: UC
   };
   struct Outgoing {
@@ -55,16 +55,16 @@ class RcRequester {
   // `reads` outlives it.
   RcRequester(const Config& config, ReadWindow& reads);
 
-  // Sets how work requests are sent from here on. Nothing must have been posted.
+  // Sets limits and first PSN. Nothing may have been posted before.
   void start(const StandardSending& sending, uint64_t first_psn);
 
-  // Memory of its work requests.
+  // Memory of the work requests.
   static Bytes work_request_bytes(uint32_t work_requests);
 
   size_t post(std::span<const WorkRequest> work_requests);
-  // Posted, and not popped.
+  // Work requests are posted and not popped.
   bool has_requests() const { return !requests_.empty(); }
-  // A completed one has not been popped.
+  // A completed work request is not popped.
   bool has_completed() const { return first_request_ != oldest_; }
   // Everything sent is acknowledged.
   bool idle() const { return unacknowledged_ == highest_; }
@@ -72,18 +72,18 @@ class RcRequester {
   bool has_work() const;
   // No new packet can be sent before an acknowledgement.
   bool full() const { return next_ - unacknowledged_ >= config_.window_packets; }
-  // After a timeout one packet is sent regardless of window and pacing.
+  // One packet is to be sent after a timeout, regardless of window and pacing.
   bool probing() const { return probe_; }
   uint16_t choose_path(Instant now) { return path_ = paths_.next(now); }
-  // The next packet requests a further part of a read.
+  // The next packet requests a further piece of a read.
   bool next_reads() const {
     if (probe_ || cursor_ == end_of_requests()) return false;
     return posted(cursor_).is_read() && !posted(cursor_).is_atomic();
   }
-  // Payload of what next_packet will give; 0 if there is none, or it is empty.
+  // Payload bytes of the packet that next_packet will return; 0: none, or it has no payload.
   Bytes next_bytes() const;
-  // Takes the next packet to send, which requests an acknowledgement if `ask`; false: none, or the
-  // connection has failed.
+  // Takes the next packet to send; if `ask`, it requests an acknowledgement. False: there is none,
+  // or the connection has failed.
   bool next_packet(Instant now, bool ask, Outgoing* out);
   Bytes in_flight() const { return in_flight_; }
 
@@ -91,27 +91,28 @@ class RcRequester {
   SendProgress on_ack(const roce::Packet& ack, Instant arrival, Instant now);
   SendProgress on_read_response(const roce::Packet& response, const MemoryTable& memory,
                                 Instant now);
-  // UC: the packet I/O has all packets that were taken before the last call.
+  // UC: the packet I/O has all packets that were taken before the last call of on_handed_over().
   SendProgress on_handed_over();
   // A CNP has arrived: the next acknowledged bytes count as marked.
   void on_congestion() { congested_ = true; }
-  // The memory is gone: nothing reads it any more.
+  // The region is deregistered: it is not read any more.
   void revoke(uint32_t local_key);
 
   // Next completed work request, in order; false if there is none.
   bool pop_completed(WorkRequest* work_request, CompletionStatus* status);
-  // Completed and popped, ever.
+  // The number of work requests that were completed and popped.
   uint64_t finished() const { return first_request_; }
-  // kOk as long as the connection can go on.
+  // kOk: the connection can continue.
   CompletionStatus failure() const { return failure_; }
 
-  // The connection has ended: nothing of it is in flight any more.
+  // The connection has ended: none of its packets is in flight any more.
   void stop(CompletionStatus status);
-  // No other connection will follow: the work request to blame fails with the cause.
+  // No other connection will follow. If deregistered memory was the cause, the oldest work request
+  // fails with it.
   void abandon();
-  // Continues over another connection with that peer, which has received `received` writes with
-  // immediate on the last one and, because RC keeps order, all requests before them. Returns the
-  // bytes that had arrived; nullopt for an impossible number.
+  // Continues over another connection. On the last one the peer has received `received` writes with
+  // immediate and, because RC keeps order, all requests before them. Returns how many bytes of
+  // requests had arrived; nullopt: `received` is impossible.
   std::optional<Bytes> restart(uint32_t peer_queue_pair, uint64_t first_psn, uint64_t received);
 
   Instant deadline() const { return idle() ? Instant::never() : deadline_; }
@@ -124,7 +125,7 @@ class RcRequester {
     uint32_t packets = 0;    // sequence numbers that it takes
     bool started = false;
     bool revoked = false;  // its memory may not be read any more
-    bool over = false;     // nothing of it is sent any more: it has failed, or had arrived
+    bool over = false;     // it is not sent any more: it has failed, or had arrived
     CompletionStatus status = CompletionStatus::kOk;
 
     uint64_t end() const { return first_psn + packets; }
@@ -132,9 +133,9 @@ class RcRequester {
       return work_request.opcode == Opcode::kCompareSwap ||
              work_request.opcode == Opcode::kFetchAdd;
     }
-    // A read or atomic: the response acknowledges it.
+    // A read or an atomic, which its response acknowledges.
     bool is_read() const { return work_request.opcode == Opcode::kRead || is_atomic(); }
-    // Counted by the peer on arrival.
+    // The peer counts it on arrival: RcResponder::writes_received.
     bool counted() const { return work_request.opcode == Opcode::kWriteWithImm && !over; }
   };
   // A packet whose acknowledgement will be timed.
@@ -155,7 +156,8 @@ class RcRequester {
   void fill_message(const Posted& posted, uint64_t psn, roce::Packet* packet);
   void fill_atomic(const WorkRequest& work_request, roce::Packet* packet);
   void on_sent(uint64_t psn, bool timed, Instant now);
-  // Everything before `psn` has arrived. False if an unanswered read is before it.
+  // An answer acknowledges everything before `psn`. False: not all, because a read before it has
+  // not been answered.
   bool acknowledge_before(uint64_t psn, Instant now, SendProgress* progress);
   void advance_to(uint64_t psn, SendProgress* progress);
   void take_sample(uint64_t psn, Instant arrival, Instant now, SendProgress* progress);
@@ -180,21 +182,21 @@ class RcRequester {
   uint64_t allocated_;  // beyond every PSN given to a request
   uint64_t taken_ = 0;  // next_ at the last on_handed_over()
   Bytes in_flight_ = 0;
-  ReadWindow::Share reading_;    // requested, and not here
-  FixedQueue<uint64_t> pieces_;  // likewise: the PSN behind each requested piece of a read
-  uint64_t read_packets_;        // most of a piece
+  ReadWindow::Share reading_;    // bytes of reads that are requested and have not arrived
+  FixedQueue<uint64_t> pieces_;  // of each outstanding piece of a read, the PSN behind it
+  uint64_t read_packets_;        // most packets of a piece
   FixedQueue<Sample> samples_;
   RttEstimator rtt_;
   Instant deadline_ = Instant::never();
-  Instant last_progress_;    // or the begin of the present activity
+  Instant last_progress_;    // or the time of the first packet after everything was acknowledged
   uint64_t probe_mark_ = 0;  // next_ when the probe was sent; 0: nothing was sent before it
   uint32_t probes_ = 0;      // in a row without progress
-  uint32_t unasked_ = 0;     // packets since the last that requested an acknowledgement
+  uint32_t unasked_ = 0;     // packets since the last one that requested an acknowledgement
   uint16_t path_ = 0;
   bool probe_ = false;           // one packet is to be sent regardless of window and pacing
-  bool gone_back_ = false;       // and nothing has been acknowledged since
+  bool gone_back_ = false;       // it went back, and nothing has been acknowledged since
   bool receiver_waits_ = false;  // the peer has no receive request: nothing is sent until deadline_
-  bool not_ready_ = false;       // likewise, and nothing has been acknowledged since
+  bool not_ready_ = false;       // the peer had none, and nothing has been acknowledged since
   bool congested_ = false;
   CompletionStatus failure_ = CompletionStatus::kOk;
 };

@@ -1,4 +1,4 @@
-// The end of a connection, and how its work requests continue over the next one.
+// The part of RcRequester for the end of a connection, and for continuing over the next one.
 #include "transport/softnic/rc_requester.h"
 
 namespace pacecar {

@@ -11,7 +11,7 @@ namespace pacecar {
 namespace {
 
 constexpr uint8_t kGood = 0;  // no syndrome of a refusal
-// Whatever the delay.
+// Stands for "receiver not ready" with any delay.
 constexpr uint8_t kNotReadySyndrome = roce::receiver_not_ready(0);
 
 uint64_t execute(const roce::Packet& packet, uint64_t* place) {
@@ -67,7 +67,7 @@ RcResponder::Outcome RcResponder::on_request(const roce::Packet& packet,
   if (shape.kind == roce::Kind::kAtomic) return on_atomic(packet, memory);
   const uint8_t syndrome = take(packet, shape, memory);
   if (syndrome == kNotReadySyndrome) {
-    // it starts again when it is retransmitted
+    // The message begins again when its first packet is retransmitted.
     if (shape.first) message_.kind = roce::Kind::kUnknown;
     queue_nak(roce::receiver_not_ready(config_.rnr_delay), expected_);
     gap_nak_sent_ = true;  // later packets are retransmitted, too
@@ -104,7 +104,7 @@ ReceiveRequest RcResponder::take_receive() {
   return receive;
 }
 
-// Places a packet of a send or write; else the reason why not.
+// Places a packet of a send or write: kGood, or the syndrome of the refusal.
 uint8_t RcResponder::take(const roce::Packet& packet, roce::Shape shape,
                           const MemoryTable& memory) {
   uint8_t syndrome = kGood;
@@ -118,7 +118,7 @@ uint8_t RcResponder::take(const roce::Packet& packet, roce::Shape shape,
   return syndrome == kGood ? place(packet, memory) : syndrome;
 }
 
-// A message's first packet.
+// Begins a message with its first packet.
 uint8_t RcResponder::begin(const roce::Packet& packet, const MemoryTable& memory) {
   const roce::Shape shape = roce::shape_of(packet.opcode);
   message_ = Message{.kind = shape.kind};
@@ -144,7 +144,7 @@ uint8_t RcResponder::begin(const roce::Packet& packet, const MemoryTable& memory
   return kGood;
 }
 
-// Whether the packet may come now.
+// Whether the packet fits the message.
 uint8_t RcResponder::check(const roce::Packet& packet, roce::Shape shape,
                            const MemoryTable& memory) {
   const Bytes size = packet.payload.size();
@@ -275,7 +275,7 @@ bool RcResponder::push_read(const roce::Packet& packet, uint64_t psn, uint32_t m
                           .repeated = repeated});
 }
 
-// The peer has gone back: it needs the acknowledgement again, or the data that it reads.
+// The peer has gone back: it needs the acknowledgement or the response again.
 RcResponder::Outcome RcResponder::on_duplicate(const roce::Packet& packet, uint64_t psn,
                                                const MemoryTable& memory) {
   const roce::Kind kind = roce::shape_of(packet.opcode).kind;
@@ -291,8 +291,9 @@ RcResponder::Outcome RcResponder::on_duplicate(const roce::Packet& packet, uint6
     ack_due_ = true;
     return Outcome::kDuplicate;
   }
-  // Only what it has requested before, and may still read: the network may have delivered it twice,
-  // the second time when the reader had everything and the memory was gone.
+  // Only a range that was requested before and may still be read: the network may have delivered
+  // the request twice, the second time after the reader had everything and the memory was
+  // deregistered.
   if (psn + packets_of(packet.length) > expected_) return Outcome::kDuplicate;
   if (packet.length > 0 && memory.readable(packet.key, packet.address, packet.length) == nullptr) {
     return Outcome::kDuplicate;
@@ -301,7 +302,7 @@ RcResponder::Outcome RcResponder::on_duplicate(const roce::Packet& packet, uint6
   return push_read(packet, psn, msn_, true) ? Outcome::kRead : Outcome::kDuplicate;
 }
 
-// A peer that requests `psn` again will also request all later ones again.
+// A peer that requests `psn` again will also request all later reads again.
 void RcResponder::drop_reads_from(uint64_t psn) {
   for (size_t left = reads_.size(); left > 0; --left) {
     const Read read = reads_.front();
@@ -342,7 +343,7 @@ bool RcResponder::next_answer(const MemoryTable& memory, roce::Packet* answer) {
   return true;
 }
 
-// False if its memory is deregistered.
+// False: the memory is deregistered.
 bool RcResponder::next_response(const MemoryTable& memory, roce::Packet* answer) {
   Read& read = reads_.front();
   if (read.atomic) {

@@ -1,18 +1,19 @@
-// The receiving half of a queue pair of standard RC or UC: takes requests in the order of their
-// sequence numbers, each once, places what they carry, and answers (InfiniBand Architecture
+// RcResponder: the receiving half of a queue pair of standard RC or UC. It takes requests in the
+// order of their PSNs, each once, places their payload, and answers them (InfiniBand Architecture
 // Specification vol. 1, 9.7.4, 9.7.5 and 9.9).
 //
 // Answers leave in the order of the requests: an acknowledgement never overtakes the response to an
 // earlier read. Every packet's key, bounds and rights are checked before a byte is placed. After a
-// refusal this half accepts nothing more; it repeats the refusal for further requests. restart()
+// refusal this half accepts nothing more, and repeats the refusal for further requests. restart()
 // begins again, on another connection with the peer.
 //
-// Of UC nothing is answered, and no mistake of the peer ends the connection: a message that is
-// wrong or does not arrive whole is dropped, and the next one begins anew (9.8.2). The receive
-// request of a dropped send is the next one's.
+// With UC nothing is answered, and no error of the peer ends the connection: a message that is
+// wrong or does not arrive whole is dropped, and the next message begins anew (9.8.2). The next
+// send gets the receive request of a dropped send.
 //
-// Invariants: what precedes expected_ has been placed and is never placed again; the bytes of a
-// message that have been placed never exceed what its first packet announced.
+// Invariants: packets before expected_ have been placed and are never placed again; the placed
+// bytes of a message never exceed the length that its first packet announced. Bounded; allocates
+// once. Thread rule: one owner.
 #pragma once
 
 #include <cstdint>
@@ -40,33 +41,33 @@ class RcResponder {
   };
   enum class Outcome : uint8_t {
     kPlaced,      // new, and in memory
-    kCompleted,   // likewise, and completes at the program: completion()
+    kCompleted,   // new, in memory, and there is a completion for the program: completion()
     kRead,        // a read or an atomic, new or repeated
-    kDuplicate,   // has been placed before
-    kOutOfOrder,  // an earlier one is missing
+    kDuplicate,   // placed before
+    kOutOfOrder,  // an earlier packet is missing
     kNotReady,    // there is no receive request for it
     kRefused,     // refused: the connection ends
     kDropped,     // UC: refused
   };
 
-  // `receives` outlives it, and may be shared: a message takes its request when it begins. If its
-  // capacity is 0, sends are refused.
+  // `receives` outlives the responder, and may be shared: a message takes its receive request when
+  // it begins. If the capacity of `receives` is 0, sends are refused.
   RcResponder(const Config& config, FixedQueue<ReceiveRequest>& receives);
-  // What arrived on the last connection is placed, or never will be.
+  // Begins on another connection. Packets of the last one are not placed any more.
   void restart(uint32_t peer_queue_pair, uint64_t first_psn);
 
   // A packet of kind kSend, kWrite, kReadRequest or kAtomic.
   Outcome on_request(const roce::Packet& packet, const MemoryTable& memory);
-  // What on_request has just completed, without the queue pair's number.
+  // The completion of the last kCompleted, without the queue pair's id.
   const Completion& completion() const { return completion_; }
 
   // An answer is due, now or later.
   bool answer_due() const { return !reads_.empty() || nak_ != 0 || ack_due_; }
   // The next answer; false: none. Its payload points into registered memory.
   bool next_answer(const MemoryTable& memory, roce::Packet* answer);
-  // This half has refused a request: the peer's connection ends, too.
+  // A request was refused: the connection ends, also at the peer.
   bool refused() const { return refusal_ != 0; }
-  // Our own receive request was the cause.
+  // The receive request of ours that was the cause of the refusal; nullopt: none was.
   struct BadReceive {
     uint64_t id;
     CompletionStatus status;  // kReceiveTooShort, kReceiveGone
@@ -102,10 +103,10 @@ class RcResponder {
     roce::Kind kind = roce::Kind::kUnknown;  // kUnknown: none
     uint64_t address = 0;                    // remote address of a write
     ReceiveRequest receive;                  // of a send
-    Bytes length = 0;                        // announced by a write; or the room of a send
+    Bytes length = 0;                        // announced by a write; of a send that of `receive`
     Bytes placed = 0;
     uint32_t key = 0;
-    bool taken = false;  // `receive` is one
+    bool taken = false;  // `receive` is a taken receive request
   };
 
   Outcome on_duplicate(const roce::Packet& packet, uint64_t psn, const MemoryTable& memory);
@@ -135,11 +136,11 @@ class RcResponder {
   Config config_;
   FixedQueue<ReceiveRequest>& receives_;
   FixedQueue<Read> reads_;
-  FixedQueue<Atomic> atomics_;  // the newest
+  FixedQueue<Atomic> atomics_;  // the newest results
   uint64_t expected_;
   uint64_t nak_psn_ = 0;
   Message message_;
-  std::optional<ReceiveRequest> kept_;  // of a send that was dropped
+  std::optional<ReceiveRequest> kept_;  // the receive request of a dropped send
   Completion completion_;
   std::optional<BadReceive> bad_receive_;
   uint64_t writes_received_ = 0;

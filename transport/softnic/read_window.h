@@ -1,6 +1,6 @@
-// How much of what the queue pairs of a NIC read may be on its way. The responses to reads meet in
-// the reader's receive buffer, and no acknowledgement slows down who sends them: so the reader
-// requests only what the buffer holds.
+// ReadWindow: how many bytes all queue pairs of a NIC together may have requested by reads and not
+// received. Responses to reads are not acknowledged, so nothing slows down their senders. Therefore
+// the reader requests only as much as its receive buffer holds.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -15,17 +15,17 @@ namespace pacecar {
 
 class ReadWindow {
  public:
-  // `receive_bytes`: the buffer; 0: unknown, and nothing is limited. Writes have the rest of it.
+  // `receive_bytes`: of the receive buffer, a quarter of which is for reads; 0: unknown, no limit.
   explicit ReadWindow(Bytes receive_bytes = 0)
       : limit_(receive_bytes == 0 ? std::numeric_limits<Bytes>::max() : receive_bytes / 4) {}
 
   // Nothing more may be requested. The last request may exceed the limit.
   bool full() const { return requested_ >= limit_; }
-  // The largest request: several queue pairs have some on their way at a time.
+  // The largest request, so that several queue pairs can read at a time.
   Bytes piece() const { return limit_ / 4; }
   Bytes requested() const { return requested_; }
 
-  // What one queue pair has requested.
+  // The bytes that one queue pair has requested.
   class Share {
    public:
     explicit Share(ReadWindow& window) : window_(&window) {}

@@ -1,9 +1,9 @@
-// Which packets of a peer have arrived: the cumulative sequence number and a bitmap of what came
-// beyond it. Classifies each packet as new, a duplicate, or outside any live sender's window;
-// provides the bitmap for the selective acknowledgement.
+// ReceiveWindow: which packets of a peer have arrived: the cumulative sequence number, and a bitmap
+// of the packets beyond it. It classifies each packet as new, a duplicate, or outside any live
+// sender's window, and provides the bitmap of the selective acknowledgement.
 //
 // Invariant: every packet below cumulative() has arrived, cumulative() itself has not, and no
-// packet at or beyond cumulative() + size has.
+// packet at or beyond cumulative() + size has. Thread rule: one owner.
 #pragma once
 
 #include <cstdint>
@@ -28,23 +28,23 @@ class ReceiveWindow {
   Arrival classify(uint64_t psn) const;
   // `psn` must be classified as new.
   void mark(uint64_t psn);
-  // Whether a packet is new and nothing is missing before or after it, by its number on the wire;
-  // it is marked by take_next().
+  // Whether the packet with this number on the wire is new, and none is missing before it or has
+  // arrived beyond it. take_next() marks such a packet.
   bool is_next(uint32_t psn24) const { return in_order() && psn24 == (cumulative_ & kPsnMask); }
   void take_next() { highest_ = ++cumulative_; }
 
   uint64_t cumulative() const { return cumulative_; }
   bool in_order() const { return highest_ == cumulative_; }
-  // Fills the bitmap (bit i of word w: packet cumulative() + 64 w + i has arrived) and returns how
-  // many words are needed; 0 when everything is in order.
+  // Fills the bitmap (bit i of word w: packet cumulative() + 64 w + i has arrived) and returns the
+  // number of words; 0: everything is in order. What does not fit into `words` is left out.
   uint32_t selective_words(std::span<uint64_t> words) const;
 
  private:
   uint64_t& word_of(uint64_t psn) { return bits_[(psn / 64) % bits_.size()]; }
   uint64_t word_at(uint64_t psn) const { return bits_[(psn / 64) % bits_.size()]; }
 
-  std::vector<uint64_t>
-      bits_;  // bit psn % 64 of word psn / 64, a ring; only bits in the window are set
+  // A ring: bit psn % 64 of word psn / 64. Only bits in the window are set.
+  std::vector<uint64_t> bits_;
   uint64_t cumulative_;
   uint64_t highest_;  // one beyond the highest packet that has arrived, at least cumulative_
   uint32_t size_;

@@ -9,8 +9,8 @@
 namespace pacecar {
 namespace {
 
-// The end of a write of this size or more requests an acknowledgement even if other writes follow:
-// the application waits for it to reuse its memory.
+// The last packet of a write of at least this size requests an acknowledgement even if other writes
+// follow: the application waits for the acknowledgement to reuse its memory.
 constexpr Bytes kLargeWriteBytes = 32 * 1024;
 
 }  // namespace
@@ -118,9 +118,8 @@ uint32_t Requester::next_run(Instant now, uint32_t most, Outgoing* first) {
   const auto room = static_cast<uint32_t>(window_.room());
   const uint32_t count = std::min({most, next.packets - next.sent - 1, room - 1});
   if (count < 2) return 0;
-  const SendWindow::Packet packet{.request = next_request_,
-                                  .index = next.sent,
-                                  .bytes = static_cast<uint32_t>(config_.mtu)};
+  const SendWindow::Packet packet{
+      .request = next_request_, .index = next.sent, .bytes = static_cast<uint32_t>(config_.mtu)};
   if (window_.empty()) begin_activity(now);
   const uint64_t psn = window_.send_run(packet, count, path_, now);
   fill(next, packet, psn, now, first);
@@ -136,8 +135,9 @@ void Requester::begin_activity(Instant now) {
   deadline_ = Instant::never();
 }
 
-// The probe. The peer may only be late, so no data is sent again: the packet before the oldest,
-// which the peer has, is taken back. That only makes the peer acknowledge what has arrived.
+// Makes the probe. The peer may only be late, so no data is retransmitted. Instead, the packet
+// before the oldest in flight, which the peer has, is sent as taken back: that only makes the peer
+// acknowledge what has arrived.
 void Requester::ask(Instant now, Outgoing* out) const {
   out->header = wire::DataHeader{
       .ack_request = true,
@@ -151,10 +151,11 @@ void Requester::ask(Instant now, Outgoing* out) const {
 }
 
 void Requester::on_sent(Instant now) {
-  if (deadline_ == Instant::never()) deadline_ = next_timeout(now);  // else the oldest packet's
+  if (deadline_ == Instant::never())
+    deadline_ = next_timeout(now);  // else it is the oldest packet's
 }
 
-// Counted from the oldest packet that is in flight, or from now on.
+// With packet timeouts counted from the sending of the oldest packet in flight, otherwise from now.
 Instant Requester::next_timeout(Instant now) {
   if (!packet_timeouts()) return now + rtt_.probe_timeout();
   const Instant oldest = window_.oldest_sending();
@@ -170,7 +171,7 @@ SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& b
   last_received_ = now;
   probes_ = 0;
   probe_ = false;
-  // The echoed packet is reported to the paths first, with its round trip, and is not counted again
+  // The echoed packet is reported to the paths first, with its round trip. It is not reported again
   // when it is acknowledged.
   uint64_t echoed = window_.next();
   const auto elapsed = static_cast<uint32_t>(arrival.ns()) - ack.echo_timestamp;
@@ -205,15 +206,15 @@ SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& b
   rtt_.add(now - echo_sent);  // the timeout includes the time in both hosts
   if (window_.oldest_sending() < echo_sent) {
     on_overtaken(echo_sent, now, &progress);
-    // A single loss that only a probe has found is no sign of congestion.
+    // A single loss that only a probe has revealed is no sign of congestion.
     if (echoed < base) progress.lost -= std::min(progress.lost, config_.mtu);
   }
   return progress;
 }
 
-// The oldest packets in flight were sent before one that has arrived. Those not lost yet may still
-// arrive for a while, and then count as lost; perhaps no later packet is in flight whose
-// acknowledgement would show that, so the timer must.
+// The oldest packets in flight were sent before one that has arrived. Those that do not count as
+// lost yet may still arrive for a while. Perhaps no later packet is in flight whose acknowledgement
+// would reveal their loss, so the timer must fire then.
 void Requester::on_overtaken(Instant echo_sent, Instant now, SendProgress* progress) {
   if (config_.loss.reordering == Duration::max()) return;
   const Duration reordering = rtt_.reordering();
@@ -245,7 +246,7 @@ bool Requester::acknowledge(uint64_t psn, SendProgress* progress) {
   return true;
 }
 
-// As many as can be processed together.
+// Acknowledges the oldest packets as long as several can be processed together.
 void Requester::acknowledge_oldest(uint64_t end, SendProgress* progress) {
   while (window_.unacknowledged() < end) {
     const SendWindow::Acknowledged taken = window_.acknowledge_oldest(end);
@@ -290,7 +291,7 @@ void Requester::revoke(uint32_t local_key) {
   }
 }
 
-// Of the unsent packets one remains, so that the peer learns of it even if it has all others.
+// One unsent packet remains, so that the peer is notified even if it has all the others.
 void Requester::take_back(Posted& posted, CompletionStatus status) {
   if (posted.status != CompletionStatus::kOk) return;
   posted.status = status;
@@ -322,11 +323,11 @@ SendTimeout Requester::on_timeout(Instant now, SendProgress* progress) {
   const Instant silent_until = last_received_ + rtt_.probe_timeout();
   const bool overtaken = probes_ == 0 && now < silent_until;
   if (overtaken && window_.newest_sending() - window_.oldest_sending() >= rtt_.reordering()) {
-    deadline_ = silent_until;  // packets in flight will show it
+    deadline_ = silent_until;  // acknowledgements of packets in flight will reveal losses
     return SendTimeout::kNotYet;
   }
   probe_ = true;
-  // The path may be the cause: try another.
+  // The path may be the cause: another one is tried.
   if (!overtaken) paths_.on_feedback(path_, {.event = PathEvent::kLost, .rtt = {}, .now = now});
   progress->timed_out = probes_ > 0 && now - last_received_ >= rtt_.timeout();
   deadline_ =

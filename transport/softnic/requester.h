@@ -1,9 +1,12 @@
-// The sending half of a queue pair: cuts work requests into packets, repairs losses, completes work
-// requests in the order of their posting when the peer has all of their bytes.
+// Requester: the sending half of a queue pair in extended mode. It cuts work requests into packets,
+// retransmits lost packets, and completes work requests in the order of posting, when the peer has
+// all their bytes.
 //
 // A work request that the peer refuses, or whose memory is deregistered, fails alone: its packets
-// are taken back (sent empty, marked void), so that the sequence numbers stay whole and the queue
-// pair lives on for its other work requests.
+// are taken back (sent without payload and marked so). So the sequence of PSNs has no gaps, and the
+// queue pair continues with its other work requests.
+//
+// Bounded; allocates once. Thread rule: one owner.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +32,7 @@ class Requester {
     PathPolicy path_policy = PathPolicy::kRoundRobin;
     uint32_t paths = 1;
     uint64_t path_seed = 0;
-    Duration delay_floor;  // smaller differences between paths come from the hosts
+    Duration delay_floor;  // smaller differences of delay between paths come from the hosts
     LossRecovery loss;
     Duration silence_limit;  // a peer that is silent for so long is dead
   };
@@ -40,32 +43,32 @@ class Requester {
   };
   explicit Requester(const Config& config);
 
-  // Memory of its work requests, beside that of window and paths.
+  // Memory of the work requests; window and paths need more.
   static Bytes work_request_bytes(uint32_t work_requests);
 
   size_t post(std::span<const WorkRequest> work_requests);
-  // Posted, and not popped.
+  // Work requests are posted and not popped.
   bool has_requests() const { return !requests_.empty(); }
-  // The next packet is a whole write that may overtake others.
+  // The next packet is a whole write with WorkRequest::passing.
   bool next_passes();
   // Something could be sent if pacing and window allowed it.
   bool has_work() const { return probe_ || window_.has_lost() || (unsent() && !window_.full()); }
   // No new packet can be sent before an acknowledgement.
   bool full() const { return window_.full(); }
-  // After a timeout a probe is sent regardless of window and pacing: all that fills the window may
-  // be lost, and a peer counts as silent only if it was probed.
+  // A probe is to be sent after a timeout, regardless of window and pacing: all packets in the
+  // window may be lost, and a peer counts as silent only if it was probed.
   bool probing() const { return probe_; }
-  // A better path is being searched.
+  // A search for a better path is in progress.
   bool rerouting() const { return paths_.searching(); }
   // Chooses the path of the next packets.
   uint16_t choose_path(Instant now) { return path_ = paths_.next(now); }
-  // Payload of what next_packet will give; 0 if there is none, or it is empty.
+  // Payload bytes of the packet that next_packet will return; 0: none, or it has no payload.
   Bytes next_bytes();
   // Takes the next packet to send; false if there is none.
   bool next_packet(Instant now, Outgoing* packet);
-  // Likewise a run of packets that differ only in PSN and place: full packets of one write, without
-  // its last, none of which fills the window or is a retransmission. Returns how many, at most
-  // `most`, and the first; 0: fewer than two.
+  // Takes a run of packets that differ only in PSN and address: full packets of one write, without
+  // its last. None of them fills the window or is a retransmission. Returns their number, at most
+  // `most`, and the first packet; 0: there are fewer than two.
   uint32_t next_run(Instant now, uint32_t most, Outgoing* first);
   Bytes in_flight() const { return window_.in_flight(); }
   // Smoothed; zero before the first sample.
@@ -76,7 +79,7 @@ class Requester {
   SendProgress on_ack(const wire::AckHeader& ack, const wire::Bitmap& bitmap, Instant arrival,
                       Instant now);
   SendProgress on_nak(const wire::Nak& nak, Instant arrival, Instant now);
-  // Fails every work request that reads the region.
+  // The region is deregistered: fails every incomplete work request that uses it.
   void revoke(uint32_t local_key);
 
   // Next completed work request, in order; false if there is none.
@@ -84,9 +87,9 @@ class Requester {
 
   // When on_timeout must be called; never() when nothing is in flight.
   Instant deadline() const { return window_.empty() ? Instant::never() : deadline_; }
-  // kRepair: something is to be sent. With packet timeouts, the lost packets; without them, a probe
-  // whose answer reports the losses. The first probe has no further meaning; later ones mean
-  // congestion when the silence has lasted for a whole timeout.
+  // kRepair: with packet timeouts, lost packets are to be sent; otherwise a probe, whose answer
+  // reports the losses. Progress is `timed_out`, a sign of congestion, only from the second probe
+  // on and when the silence has lasted for a whole timeout.
   SendTimeout on_timeout(Instant now, SendProgress* progress);
 
  private:
@@ -126,7 +129,7 @@ class Requester {
   uint32_t marked_seen_ = 0;
   RttEstimator rtt_;
   Instant deadline_ = Instant::never();
-  Instant last_received_;  // or the begin of the present activity
+  Instant last_received_;  // or the time of the first packet in flight since the window was empty
   uint16_t path_ = 0;
   uint32_t probes_ = 0;  // in a row without an answer
   bool probe_ = false;

@@ -78,8 +78,8 @@ void ReroutedPath::search(Instant now, Prng& prng) {
   until_ = now + round_trips(kSearchRoundTrips);
 }
 
-// The first of the best, in an order that differs from flow to flow, so that flows that search at
-// the same time do not choose the same path.
+// Takes the first of the best candidates. Their order differs from flow to flow, so flows that
+// search at the same time do not choose the same path.
 void ReroutedPath::decide(Instant now, Prng& prng) {
   const PathSamples* best = nullptr;
   const auto better = [](const PathSamples& a, const PathSamples& b) {

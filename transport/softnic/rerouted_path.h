@@ -1,12 +1,13 @@
-// ReroutedPath: keeps to one path as long as it is good, and finds another one when it is not.
+// ReroutedPath: uses one path while it is good, and searches for another one when it is bad.
 //
-// A path is bad when for a round trip its mean delay was an eighth of a round trip (and above the
-// floor), more than one packet in 16 was trimmed, or a packet was lost. Then a search begins: for 4
-// round trips each burst takes another one of some candidates, and the one with the least delay is
-// kept. A searching flow puts little load on each path, so it hardly harms flows that keep to them.
-// The paths of one queue pair share their least delay.
+// A path is bad if during one round trip its mean delay exceeded an eighth of a round trip (and the
+// floor), or more than one packet in 16 was trimmed; or if a packet was lost. Then a search begins:
+// for 4 round trips the bursts take up to 16 candidate paths in turn, and the best one is kept:
+// that with the fewest lost and trimmed packets, among equals that with the least mean delay. A
+// flow that searches loads each path little, so it hardly harms the flows that stay on it. Delay is
+// measured from the shortest round trip of all paths of the queue pair.
 //
-// Bounded: the candidates, allocated once. Deterministic.
+// Bounded: the candidates, allocated once. Deterministic. Thread rule: one owner.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ class ReroutedPath {
   // `path` is one of ours.
   void on_feedback(uint16_t path, const PathFeedback& feedback, Prng& prng);
 
-  // A better path is being searched, or soon will be.
+  // A search is in progress, or will probably begin soon.
   bool searching() const { return searching_ || kept_.refused > 0; }
 
   static Bytes bytes(uint32_t paths);

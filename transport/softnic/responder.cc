@@ -108,13 +108,14 @@ bool Responder::on_alike(const Data& data, const Target& target, bool placed) {
 Arrival Responder::on_trimmed(const wire::DataHeader& header) {
   const Arrival arrival = window_.classify(expand_psn(window_.cumulative(), header.psn));
   if (arrival == Arrival::kDuplicate) {
-    newest_.valid &= ack_due_;  // else the echo has been sent
+    newest_.valid &= ack_due_;  // the echo is valid only if it has not been sent yet
     ack_due_ = true;
   }
   return arrival;
 }
 
-// Telemetry is checked before it is echoed; it ends at the first hop that the wire format refuses.
+// Telemetry is checked before it is echoed: it is cut off at the first hop that the wire format
+// refuses.
 void Responder::remember_telemetry(std::span<const TelemetryHop> telemetry) {
   for (const TelemetryHop& hop : telemetry) {
     if (hop.rate_mbps == 0 || newest_.hops == kMaxTelemetryHops) return;

@@ -1,8 +1,11 @@
-// The receiving half of a queue pair: places the peer's writes in memory, whatever their order,
-// exactly once, and remembers what to acknowledge.
+// Responder: the receiving half of a queue pair in extended mode. It places the packets of the
+// peer's writes in memory, in any order and each exactly once, and keeps what is to be
+// acknowledged.
 //
-// A packet's bytes are written only if it is new (its PSN has never been accepted) and its key,
-// bounds and rights allow it; so a late duplicate can never touch a buffer that is in use again.
+// A packet's bytes are written only if the packet is new (its PSN has never been accepted) and key,
+// bounds and rights allow it. So a late duplicate never touches a buffer that is in use again.
+//
+// Bounded; allocates once. Thread rule: one owner.
 #pragma once
 
 #include <array>
@@ -21,10 +24,10 @@ class Responder {
  public:
   enum class Outcome : uint8_t {
     kPlaced,     // new, and in memory
-    kCompleted,  // likewise, and the last of its write with immediate
+    kCompleted,  // new, in memory, and the last to arrive of its write with immediate
     kDuplicate,
     kOutOfWindow,
-    kRefused,  // key, bounds or rights: to be answered with a NAK
+    kRefused,  // for its key, bounds or rights: to be answered with a NAK
   };
 
   struct Data {
@@ -37,40 +40,43 @@ class Responder {
     bool marked() const { return packet.ecn == Ecn::kCongestion; }
   };
 
-  // An acknowledgement is not longer than a data packet of `mtu`; what of its bitmap does not fit
-  // counts as not yet arrived.
+  // An acknowledgement is at most as long as a data packet with `mtu` bytes. The part of its bitmap
+  // that does not fit is left out.
   Responder(uint32_t window_packets, uint32_t writes, uint64_t first_psn, Bytes mtu);
 
   Outcome on_data(const Data& data, const MemoryTable& memory);
 
-  // What packets of one write have in common, looked up once for packets that arrive together.
+  // The write and the memory region of a packet, looked up once for packets of one write that
+  // arrive together.
   struct Target {
     WriteTracker::Write* write = nullptr;  // with immediate
     MemoryTable::Range range;
   };
   // Of a packet that has just been placed.
   Target target_of(const wire::DataHeader& header, const MemoryTable& memory);
-  // Places a packet of the write of `target`, if it is the next in order, is allowed, and is not
-  // the last. False: nothing was done, call on_data. `placed`: its payload may be in place already.
+  // Places a packet of the write of `target`, if it is the next in order, is allowed, and does not
+  // complete the write. False: nothing was done, call on_data. `placed`: the payload may already be
+  // in place.
   bool on_alike(const Data& data, const Target& target, bool placed);
-  // A packet without its payload. It is not authenticated, so it changes nothing, except that an
-  // acknowledgement is due again if the packet had already arrived.
+  // A packet that has lost its payload. It is not authenticated, so it changes nothing, except that
+  // an acknowledgement is due again if the packet had arrived before.
   Arrival on_trimmed(const wire::DataHeader& header);
 
-  // Nothing has arrived since this instant.
+  // No packet has arrived since this instant.
   bool idle_since(Instant instant) const { return received_ == 0 || newest_.arrival <= instant; }
   bool in_order() const { return window_.in_order(); }
-  // Bytes left of a write with immediate, if its packet `psn` is the newest of all and no earlier
-  // one is missing: they then follow that packet's payload. Otherwise 0.
+  // Missing bytes of a write with immediate, if its packet `psn` is the newest of all and no
+  // earlier packet is missing: then these bytes follow that packet's payload. Otherwise 0.
   Bytes left_of(uint32_t msn, uint32_t psn) const;
-  // Something has arrived that is not acknowledged yet.
+  // A packet has arrived that is not acknowledged yet.
   bool ack_due() const { return ack_due_; }
-  // The acknowledgement of all that has arrived. `to` holds the largest one, max_ack_bytes().
+  // Writes the acknowledgement of all packets that have arrived, and returns its size. `to` must
+  // hold max_ack_bytes().
   size_t write_ack(uint32_t destination_qp, Instant now, std::span<uint8_t> to);
   size_t max_ack_bytes() const { return wire::ack_bytes(bitmap_.size(), kMaxTelemetryHops); }
 
  private:
-  // What the next acknowledgement echoes of the newest packet.
+  // The fields of the newest packet that the next acknowledgement echoes.
   struct Echo {
     Instant arrival;
     uint32_t psn = 0;

@@ -1,5 +1,8 @@
-// Smoothed round trip and its variation, and the timeout derived from them (RFC 6298, with a lower
-// bound that suits hosts whose polling threads may lose the processor for a while).
+// RttEstimator: the smoothed round trip, its variation, and the timeouts derived from them (RFC
+// 6298). The lower bound of the timeout suits hosts on which a polling thread may be preempted for
+// a while.
+//
+// Thread rule: one owner.
 #pragma once
 
 #include <algorithm>
@@ -25,27 +28,28 @@ class RttEstimator {
     smoothed_ = smoothed_ + error / 8;
   }
 
-  // Round trip of the other queue pairs to this peer; used until this one has a sample.
+  // The round trip of another queue pair with this peer, used until this one has a sample.
   void expect(Duration round_trip) {
     if (smoothed_.ns() == 0) add(round_trip);
   }
 
   // Zero before the first sample.
   Duration smoothed() const { return smoothed_; }
-  // Time without any acknowledgement after which the peer is probed (standard RC: one packet is
-  // retransmitted), to learn whether the last packets were lost (RFC 8985, section 7; the variation
-  // as in RFC 9002, section 6.2).
+  // After this time without an acknowledgement the peer is probed (standard RC: one packet is
+  // retransmitted), to find out whether the last packets were lost (RFC 8985, section 7; the
+  // variation as in RFC 9002, section 6.2).
   Duration probe_timeout() const {
     if (smoothed_.ns() == 0) return bounds_.initial_timeout;
     const Duration unusual = std::max(smoothed_ * 2, smoothed_ + variation_ * 4);
     return std::min(std::max(unusual, bounds_.min_probe), timeout());
   }
-  // Time after which the silence means congestion.
+  // After this time without an acknowledgement the silence counts as congestion.
   Duration timeout() const {
     if (smoothed_.ns() == 0) return bounds_.initial_timeout;
     return std::min(std::max(smoothed_ + variation_ * 4, bounds_.min_timeout), bounds_.max_timeout);
   }
-  // How much later than a delivered packet an earlier one may still arrive (RFC 8985, section 6.2).
+  // How much earlier than a delivered packet a lost one must have been sent (RFC 8985,
+  // section 6.2).
   Duration reordering() const {
     if (bounds_.reordering.ns() != 0) return bounds_.reordering;
     return std::max(smoothed_ / 4, Duration::from_us(5));

@@ -1,4 +1,6 @@
-// Progress of a sending half, in either wire mode.
+// SendProgress, SendTimeout: what events change in a sending half, in either wire mode.
+//
+// Pure. Thread rule: any.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +20,12 @@ struct SendProgress {
   bool timed_out = false;  // a long silence: a sign of congestion
 };
 
-// Timeouts in a row double the wait so often. A peer with fewer unanswered probes is not dead,
-// however long it has been silent: this host may have been stopped or overloaded meanwhile.
+// Each of so many timeouts in a row doubles the wait. A peer with fewer unanswered probes is not
+// dead, however long it has been silent: this host may have been stopped or overloaded meanwhile.
 inline constexpr uint32_t kTimeoutsInVain = 6;
 
-// The part of a peer's silence that is our own: a timeout that is noticed so late that this host
-// was stopped meanwhile, or did not poll.
+// The part of a peer's silence for which this host is to blame: it noticed a timeout so late that
+// it must have been stopped or must not have polled.
 inline Duration own_silence(Instant deadline, Instant now) {
   constexpr Duration kStopped = Duration::from_ms(100);
   return now - deadline < kStopped ? Duration() : now - deadline;
@@ -31,8 +33,8 @@ inline Duration own_silence(Instant deadline, Instant now) {
 
 enum class SendTimeout : uint8_t {
   kNotYet,
-  kRepair,    // something is to be sent
-  kPeerDead,  // the silence limit has passed, and it was probed often enough
+  kRepair,    // a probe or a retransmission is to be sent
+  kPeerDead,  // the silence limit has passed, and the peer was probed often enough
 };
 
 }  // namespace pacecar

@@ -25,21 +25,6 @@ inline void SendWindow::remove(List& list, const Slot& slot) {
   (slot.next == kNone ? list.last : packets_[slot.next].previous) = slot.previous;
 }
 
-uint64_t SendWindow::send(const Packet& packet, uint16_t path, Instant now) {
-  PACECAR_DCHECK(!full());
-  const size_t place = index(next_);
-  Slot& slot = packets_[place];
-  slot.sent = now;
-  slot.request = packet.request;
-  slot.index = packet.index & kIndexMask;
-  slot.set(State::kInFlight);
-  slot.bytes = static_cast<uint16_t>(packet.bytes);
-  slot.path = path;
-  append(in_flight_list_, place);
-  in_flight_ += packet.bytes;
-  return next_++;
-}
-
 uint64_t SendWindow::send_run(const Packet& first, uint32_t count, uint16_t path, Instant now) {
   PACECAR_DCHECK(count > 0 && count <= room());
   const uint64_t psn = next_;

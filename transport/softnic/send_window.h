@@ -1,10 +1,11 @@
 // The packets of a queue pair in flight: when each was sent, on which path, and whether it is
-// acknowledged. Finds losses by time, not by order (RACK, RFC 8985): a packet is lost when one that
-// was sent sufficiently later has arrived. So packets may take any number of paths.
+// acknowledged. Losses are found by time, not by order (RACK, RFC 8985): a packet is lost when one
+// that was sent sufficiently later has arrived. So packets may take any number of paths.
 //
 // Invariants: unacknowledged() <= every packet in flight < next(); next() - unacknowledged() never
-// exceeds the size. A packet is in one of two lists: in flight, by the time of its last sending; or
-// lost, by the time at which that was found; or it is acknowledged. Bounded: allocated once.
+// exceeds the size. A packet is acknowledged or in one of two lists: in flight, ordered by the time
+// of its last transmission; or lost, ordered by the time at which the loss was found. Bounded:
+// allocated once. Thread rule: one owner.
 #pragma once
 
 #include <cstdint>
@@ -41,53 +42,56 @@ class SendWindow {
   // How many new packets fit.
   uint64_t room() const { return packets_.size() - (next_ - unacknowledged_); }
   // Adds a new packet and returns its PSN. Not when full.
-  uint64_t send(const Packet& packet, uint16_t path, Instant now);
-  // Likewise `count` packets in a row of one work request, 1 to room(): of the first.
+  uint64_t send(const Packet& packet, uint16_t path, Instant now) {
+    return send_run(packet, 1, path, now);
+  }
+  // Adds `count` new packets of one work request, 1 to room(), and returns the first one's PSN.
   uint64_t send_run(const Packet& first, uint32_t count, uint16_t path, Instant now);
   // A lost packet waits for retransmission.
   bool has_lost() const { return !lost_.empty(); }
-  // The packet that was found lost first; false: none. Retransmitting it takes it.
+  // The packet whose loss was found first; false: none. resend() removes it from the list.
   bool next_lost(uint64_t* psn, Packet* packet) const;
   void resend(uint64_t psn, uint16_t path, Instant now);
 
-  // Acknowledges one packet; false if it already was, or was never sent. The caller learns the
-  // packet, to count it for its work request.
+  // Acknowledges one packet and returns it in `packet`, so that the caller can count it for its
+  // work request. False: it was acknowledged before, or never sent.
   bool acknowledge(uint64_t psn, Packet* packet);
   struct Acknowledged {
     uint32_t request = 0;
     uint32_t packets = 0;
     Bytes bytes = 0;
   };
-  // Acknowledges packets before `end` from the oldest on, as far as they are of one work request
-  // and were sent in a row, and moves unacknowledged() over them. None where the oldest is not in
-  // flight.
+  // Acknowledges packets before `end`, from the oldest on, while they belong to one work request
+  // and were sent one after another, and moves unacknowledged() over them. None if the oldest is
+  // not in flight.
   Acknowledged acknowledge_oldest(uint64_t end);
-  // The peer has refused this packet: it is lost, and sent again at once (by then empty and void).
+  // The peer has refused this packet: it counts as lost, and is sent again at once (as taken back).
   // False if it is not in flight.
   bool refuse(uint64_t psn, Packet* packet);
-  // Likewise, but only the transmission at `timestamp` (low 32 bits): a newer one may still arrive.
+  // The transmission of this packet at `timestamp` (low 32 bits) is lost. nullopt: the packet is
+  // not in flight, or there was a newer transmission, which may still arrive.
   std::optional<Loss> lose_sending(uint64_t psn, uint32_t timestamp);
-  // The path of that transmission, if there was no newer one of this packet.
+  // The path of that transmission; nullopt: there was a newer one, or it is no longer known.
   std::optional<uint16_t> path_of(uint64_t psn, uint32_t timestamp) const;
-  // Time and path of a packet's newest transmission; not of a packet that has left the window.
+  // Time and path of the newest transmission of a packet that is still in the window.
   Instant sent_at(uint64_t psn) const { return packets_[index(psn)].sent; }
   uint16_t path_at(uint64_t psn) const { return packets_[index(psn)].path; }
-  // Moves unacknowledged() over what is acknowledged.
+  // Moves unacknowledged() over all acknowledged packets.
   void advance();
-  // Declares lost the packet in flight that was sent first, if that was before `limit`. To be
-  // repeated until there is none.
+  // Declares the packet in flight that was sent first lost, if that was before `limit`. Call it
+  // until it returns nullopt.
   std::optional<Loss> lose_oldest_before(Instant limit);
   // When the packet in flight that was sent first was sent; never() if there is none.
   Instant oldest_sending() const {
     return in_flight_list_.empty() ? Instant::never() : packets_[in_flight_list_.first].sent;
   }
 
-  // Likewise of the packet that was sent last; Instant() if there is none.
+  // When the packet in flight that was sent last was sent; Instant() if there is none.
   Instant newest_sending() const {
     return in_flight_list_.empty() ? Instant() : packets_[in_flight_list_.last].sent;
   }
 
-  // Memory beside the object itself.
+  // Memory outside the object.
   static Bytes queue_bytes(uint32_t size) { return size * sizeof(Slot); }
 
  private:

@@ -1,6 +1,8 @@
-// Memory for the headers and trailers of the packets of one burst, handed out front to back: a
-// packet's trailer and the next packet's header lie next to each other, so that a packet I/O can
-// gather both as one piece.
+// Slab: memory for the headers and trailers of the packets of one poll_transmit. Pieces are taken
+// from front to back, so a packet's trailer and the next packet's header are adjacent, and a packet
+// I/O can gather both as one piece.
+//
+// Thread rule: one owner.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +19,7 @@ class Slab {
   explicit Slab(size_t size)
       : size_(size), bytes_(std::make_unique_for_overwrite<uint8_t[]>(size)) {}
 
-  // Prefetches what the first packet needs.
+  // Prefetches the piece of the first packet.
   void prepare() const { prefetch(bytes_.get(), 64); }
   void clear() { used_ = 0; }
   size_t room() const { return size_ - used_; }

@@ -11,33 +11,29 @@
 namespace pacecar {
 namespace {
 
-// A flow that was polled late may catch up by this many bursts.
-constexpr Bytes kCatchUpBursts = 4;
-// A slow flow may catch up after its host was late by so many times the usual jitter.
-constexpr int64_t kCatchUpJitters = 20;
-// By default an acknowledgement waits for so much data.
+// AckPolicy::bytes by default.
 constexpr Bytes kBurstsPerAck = 2;
 // How long after the newest packet of a write the place of the next is predicted.
 constexpr Duration kPatience = Duration::from_ms(1);
-constexpr size_t kMostJoined = 256;  // packets of one datagram, as a packet I/O hands them out
-constexpr size_t kNaks = 1024;  // at most, waiting to be sent
+constexpr size_t kMostJoined = 256;  // most packets of one received burst
+constexpr size_t kNaks = 1024;       // most refusals that wait to be sent
 // Control writes are few and small.
 constexpr uint32_t kControlWindowPackets = 256;
 
-// Memory for the headers of one poll_transmit; small bursts never wait for it. Enciphered payloads
-// need it, too: as much as fits into the processor's cache.
+// Bytes of the slab: headers and trailers of one poll_transmit, and encrypted payloads. It is large
+// enough for small bursts, and small enough for the processor's cache.
 size_t header_memory(const SoftNicConfig& config) {
   constexpr size_t kMost = 32768;
   constexpr Bytes kSealedBursts = 4;
   if (config.security == Security::kEncrypt) return kMost + kSealedBursts * config.burst_bytes;
   if (config.transmit_packets == 0) return kMost;
   const uint32_t window = std::max(config.window_packets, kControlWindowPackets);
-  const size_t largest = wire::ack_bytes(window / 64, kMaxTelemetryHops) +
-                         trailer_bytes(config.security);
+  const size_t largest =
+      wire::ack_bytes(window / 64, kMaxTelemetryHops) + trailer_bytes(config.security);
   return std::min(kMost, config.transmit_packets * largest);
 }
 
-// The leading requests that the extended mode can send.
+// The leading work requests that extended mode can send.
 std::span<const WorkRequest> leading_writes(std::span<const WorkRequest> work_requests) {
   const auto end = std::ranges::find_if(work_requests, [](const WorkRequest& work_request) {
     return work_request.opcode > Opcode::kWriteWithImm;
@@ -54,15 +50,10 @@ size_t slots_of(const SoftNicConfig& config) {
 }
 
 std::vector<std::string> networks_of(WireMode mode) {
-  switch (mode) {
-    case WireMode::kExtended:
-      return {kSoftNetwork};
-    case WireMode::kRoce:
-      return {kRoceNetwork};
-    case WireMode::kAuto:
-      break;
-  }
-  return {kSoftNetwork, kRoceNetwork};
+  std::vector<std::string> names;
+  if (mode != WireMode::kRoce) names.emplace_back(kSoftNetwork);
+  if (mode != WireMode::kExtended) names.emplace_back(kRoceNetwork);
+  return names;
 }
 
 }  // namespace
@@ -94,8 +85,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       answers_pauses_(config.ack.idle != Duration::max()),
       slab_bytes_(overhead_bytes_ + (enciphers_ ? config.mtu : 0)),
       opened_(enciphers_ ? wire::kMaxDatagramBytes : 0),
-      in_place_bytes_(config.in_place_bytes > 0 && !enciphers_ ? config.in_place_bytes
-                                                               : ~Bytes{0}),
+      in_place_bytes_(config.in_place_bytes > 0 && !enciphers_ ? config.in_place_bytes : ~Bytes{0}),
       follower_(static_cast<uint32_t>(config.burst_bytes / config.mtu), kPatience),
       next_generation_(random()) {
   PACECAR_CHECK(queue_pairs_.size() <= (1U << 17));
@@ -118,15 +108,12 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       .flows = config.flows,
       .queue_pairs = std::bit_ceil(config.queue_pairs),
       .regions = config.regions,
-      .reliable = true,
       .software = true,
-      .ordered = false,
       .paces_packets = true,
       .sees_ecn = config.sees_ecn,
       .times_arrivals = config.wire_mode == WireMode::kExtended,
       .sends = config.wire_mode != WireMode::kExtended,
       .reads = config.wire_mode != WireMode::kExtended,
-      .standard = config.wire_mode == WireMode::kRoce,
       .counts_silent_packets = true,
       .networks = networks_of(config.wire_mode),
   };
@@ -151,10 +138,6 @@ void SoftNic::prepare(unsigned step) const {
   }
 }
 
-Result<MemoryRegion> SoftNic::register_memory(void* address, size_t length, Access access) {
-  return memory_.add(address, length, access);
-}
-
 void SoftNic::deregister_memory(const MemoryRegion& region) {
   if (!memory_.remove(region.key)) return;
   ++invalidations_;
@@ -164,7 +147,7 @@ void SoftNic::deregister_memory(const MemoryRegion& region) {
     if (!qp.has_requests()) continue;
     posted_.add(slot);
     qp.revoke(region.key);
-    // Requests that have not begun have failed already.
+    // Requests of which nothing was sent have failed already.
     if (qp.rc && qp.state == QueuePair::State::kConnected) events_.add(slot);
     wake(qp);
   }
@@ -226,7 +209,7 @@ uint32_t SoftNic::next_number(uint32_t slot) {
 // Makes all flows up to the newest.
 void SoftNic::make_flows(FlowId newest) {
   while (flows_.size() <= newest) {
-    Flow& flow = flows_.emplace_back(config_.burst_bytes * kCatchUpBursts);
+    Flow& flow = flows_.emplace_back(FlowGate(config_.burst_bytes, config_.jitter));
     flow.signal.flow = flow.arrival.flow = static_cast<FlowId>(flows_.size() - 1);
   }
 }
@@ -259,7 +242,8 @@ uint32_t SoftNic::work_requests(const QueuePairConfig& config) {
   return config.posts ? config.work_requests : 0;
 }
 
-// Control writes do not overtake each other, so that the newest arrives last.
+// Control writes keep to one path, so that they do not overtake each other and the newest arrives
+// last.
 PathPolicy SoftNic::path_policy(const QueuePairConfig& config) const {
   if (!config.posts) return PathPolicy::kFixed;
   return config.paced ? config_.path_policy : PathPolicy::kSticky;
@@ -335,8 +319,8 @@ size_t SoftNic::poll_signals(std::span<FlowSignal> signals) {
   while (count < signals.size() && !signals_.empty()) {
     const uint32_t index = signals_.take();
     Flow& flow = flows_[index];
-    flow.signal.in_flight = flow.in_flight;
-    flow.signal.sent = flow.sent;
+    flow.signal.in_flight = flow.gate.in_flight();
+    flow.signal.sent = flow.gate.sent();
     signals[count++] = flow.signal;
     flow.signal = FlowSignal{.flow = index};
   }
@@ -356,29 +340,13 @@ size_t SoftNic::poll_arrivals(std::span<FlowArrival> arrivals) {
 void SoftNic::set_flow_limits(FlowId index, const FlowLimits& limits, Instant now) {
   make_flows(index);
   Flow& flow = flows_[index];
-  flow.burst =
-      limits.burst == 0 ? config_.burst_bytes : std::min(limits.burst, config_.burst_bytes);
-  const Bytes late = limits.rate.bytes_in(config_.jitter * kCatchUpJitters);
-  flow.pacer.set_catch_up(
-      std::min(std::max(flow.burst * kCatchUpBursts, late), config_.burst_bytes * kCatchUpBursts));
+  flow.gate.set_limits(limits, now);
   // With packets paced one by one, bursts are only for hosts that cannot keep up.
+  const Bytes catch_up = flow.gate.burst() * FlowGate::kCatchUpBursts;
   flow.repaid = config_.jitter == Duration() || config_.burst_bytes > config_.mtu
                     ? Duration()
-                    : std::max(config_.jitter, limits.rate.time_for(flow.burst * kCatchUpBursts));
+                    : std::max(config_.jitter, limits.rate.time_for(catch_up));
   flow.sparse = limits.rate.time_for(config_.mtu) > config_.ack.delay / 2;
-  if (flow.pacer.rate() != limits.rate) {
-    flow.pacer.set_rate(
-        limits.rate, now,
-        limits.from_next_packet ? Pacer::Change::kFromNextPacket : Pacer::Change::kAtOnce);
-  }
-  if (limits.aligned) {
-    flow.pacer.align(limits.first_send);
-  } else {
-    flow.pacer.hold_until(limits.first_send);
-  }
-  flow.pacer.move_to(limits.grid, now);
-  flow.window = limits.window;
-  flow.credit = limits.credit;
   make_ready(index);
 }
 
@@ -427,12 +395,8 @@ void SoftNic::on_queue_pair_timeout(QueuePair& qp, Instant now) {
   arm_timeout(qp);
 }
 
-QueuePair* SoftNic::find(QueuePairId id) {
-  return const_cast<QueuePair*>(static_cast<const SoftNic*>(this)->find(id));
-}
-
-const QueuePair* SoftNic::find(QueuePairId id) const {
-  const QueuePair* qp = queue_pairs_[id & (queue_pairs_.size() - 1)].get();
+QueuePair* SoftNic::find(QueuePairId id) const {
+  QueuePair* qp = queue_pairs_[id & (queue_pairs_.size() - 1)].get();
   return qp != nullptr && qp->id == id ? qp : nullptr;
 }
 
@@ -446,22 +410,23 @@ uint32_t SoftNic::slot_of(const QueuePair& qp) const {
 }
 
 void SoftNic::wake(QueuePair& qp) {
-  if (qp.config.paced) {  // another of the flow's queue pairs may have waited for the window
-    // Who has nothing to send has nothing due: a message that has come with it need not wait.
+  if (qp.config.paced) {  // another queue pair of the flow may have waited for the window
+    // A flow without work is not made ready, so that next_deadline() is not "at once".
     if (has_work(flows_[qp.config.flow])) make_ready(qp.config.flow);
   } else if (qp.state == QueuePair::State::kConnected && qp.has_work()) {
     controls_.add(slot_of(qp));
   }
 }
 
-// Small packets count by number, large ones by bytes: a burst of full packets arrives as one.
+// Small packets count by number, larger ones by bytes, because a burst of full packets arrives as
+// one.
 bool SoftNic::much_unacknowledged(const QueuePair& qp) const {
   const bool many = qp.unacknowledged_packets >= config_.ack.small_packets &&
                     qp.unacknowledged_bytes < config_.burst_bytes;
   return many || qp.unacknowledged_bytes >= config_.ack.bytes;
 }
 
-// Acknowledgements of packets in order may wait a little: one then covers several packets.
+// Acknowledgements of packets in order may wait a little, so that one covers several packets.
 void SoftNic::want_ack(QueuePair& qp, Instant now, bool at_once) {
   if (at_once || much_unacknowledged(qp)) {
     acks_.add(slot_of(qp));
@@ -479,7 +444,7 @@ void SoftNic::arm_timeout(const QueuePair& qp) { timers_.arm(slot_of(qp), qp.dea
 void SoftNic::on_progress(QueuePair& qp, Bytes in_flight_before, const SendProgress& progress) {
   if (!qp.config.paced) return;
   Flow& flow = flows_[qp.config.flow];
-  flow.in_flight -= in_flight_before - qp.in_flight();
+  flow.gate.on_done(in_flight_before - qp.in_flight());
   if (progress.rtt.ns() != 0) flow.signal.rtt = progress.rtt;
   flow.signal.rerouting |= qp.rerouting();
   flow.signal.acked += progress.acked;

@@ -1,10 +1,10 @@
-// SoftNic: an RDMA NIC as a pure state machine. Each connection has a wire mode: the extended one,
-// in which every packet names the place of its payload, may take any path and may arrive in any
-// order; or standard RC over RoCE v2, for peers of any kind.
+// SoftNic: an RDMA NIC as a pure state machine. Each connection has a wire mode: extended mode, in
+// which every packet carries the remote address of its payload, so that packets may take any path
+// and arrive in any order; or standard RC over RoCE v2, for peers of any kind.
 //
-// It is driven with packets and time (on_packets, on_time, poll_transmit, next_deadline) on one
-// side and is a Nic on the other; an engine joins it to a packet I/O. No I/O, clock, thread or,
-// once its queue pairs are created, allocation.
+// Towards the message layer it is a Nic. Below, an engine connects it to a packet I/O and drives it
+// with packets and time: on_packets, on_time, poll_transmit, next_deadline. It has no I/O, clock or
+// thread, and allocates nothing once its queue pairs are created.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -20,9 +20,9 @@
 
 #include "transport/base/fixed_queue.h"
 #include "transport/base/fresh_pages.h"
-#include "transport/base/pacer.h"
 #include "transport/base/timer_wheel.h"
 #include "transport/base/work_list.h"
+#include "transport/nic/flow_gate.h"
 #include "transport/nic/nic.h"
 #include "transport/softnic/config.h"
 #include "transport/softnic/memory_table.h"
@@ -39,23 +39,24 @@ class SoftNic final : public Nic {
   SoftNic(const SoftNicConfig& config, RandomSource random, Instant now);
   ~SoftNic() override;
 
-  // --- towards the packet I/O ---
+  // --- the side of the packet I/O ---
   void on_packets(Instant now, std::span<const RxPacket> packets);
   // For PacketIo::predict: the probable place of the next packets' payload.
   Placement predict(Instant now);
-  // Fills packets to send and returns how many. They are valid until the next call, as long as
-  // invalidations() does not change: hand all of them over before the next call.
+  // Fills in packets to send and returns how many. They are valid until the next call, as long as
+  // invalidations() does not change: hand all of them to the packet I/O before the next call.
   size_t poll_transmit(Instant now, std::span<TxPacket> packets);
-  // Prefetches what the calls above touch, for a driver of many NICs: step 1 and later step 2,
-  // which follows pointers that step 1 has fetched.
+  // Prefetches the memory that the calls above touch, for a driver of many NICs. Call it with step
+  // 1, and later with step 2, which follows pointers that step 1 has fetched.
   void prepare(unsigned step) const;
-  // Changes when packets of the last poll_transmit may point to memory that is gone: those not yet
-  // handed over must be dropped (they count as lost, and are repaired).
+  // Changes when packets of the last poll_transmit may point to deregistered memory. Packets that
+  // the packet I/O does not have yet must then be dropped: they count as lost, and are
+  // retransmitted.
   uint64_t invalidations() const { return invalidations_; }
   // Ends all connections of standard RC as a refusal does, for tests.
   void upset_lanes(Instant now);
 
-  // --- for NICs that act as one, each with every region and an end of every queue pair ---
+  // --- for NICs that act as one: each has every region, and an end of every queue pair ---
   // Registers memory with another's key and address; deregister_memory as usual.
   void adopt_memory(const MemoryRegion& region, Access access) { memory_.adopt(region, access); }
   // The queue pair's slot: 0 .. caps().queue_pairs-1.
@@ -66,9 +67,13 @@ class SoftNic final : public Nic {
   // --- Nic ---
   const NicCaps& caps() const override { return caps_; }
   const NicCounters& counters() const override { return counters_; }
-  Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override;
+  Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override {
+    return memory_.add(address, length, access);
+  }
   Result<MemoryRegion> register_memory_as(void* address, size_t length, Access access,
-                                          uint64_t remote, DomainId domain) override;
+                                          uint64_t remote, DomainId domain) override {
+    return memory_.add_as(address, length, access, remote, domain);
+  }
   void deregister_memory(const MemoryRegion& region) override;
   Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override;
   QueuePairAddress queue_pair_address(QueuePairId id) const override;
@@ -78,14 +83,17 @@ class SoftNic final : public Nic {
   std::string fault(QueuePairId id) const override;
   void halt_queue_pair(QueuePairId id) override;
   Result<ReceiveQueueId> create_receive_queue(uint32_t receives) override;
-  void destroy_receive_queue(ReceiveQueueId id) override;
-  size_t post_shared_receives(ReceiveQueueId id, std::span<const ReceiveRequest> requests) override;
+  void destroy_receive_queue(ReceiveQueueId id) override { receive_queues_[id].reset(); }
+  size_t post_shared_receives(ReceiveQueueId id,
+                              std::span<const ReceiveRequest> requests) override {
+    return take_receives(*receive_queues_[id], requests);
+  }
   Result<void> connect_standard(QueuePairId id, const StandardPeer& peer) override;
   void start_sending(QueuePairId id, const StandardSending& sending) override;
   void open_datagrams(QueuePairId id, uint32_t queue_key, uint32_t first_psn) override;
   size_t post_datagrams(QueuePairId id, std::span<const Datagram> datagrams) override;
-  Result<void> bind_window(const MemoryWindow& window) override;
-  void unbind_window(uint32_t key) override;
+  Result<void> bind_window(const MemoryWindow& window) override { return memory_.bind(window); }
+  void unbind_window(uint32_t key) override { memory_.remove(key); }
   void reset_queue_pair(QueuePairId id) override;
   void break_queue_pair(QueuePairId id) override;
   void destroy_queue_pair(QueuePairId id) override;
@@ -108,32 +116,18 @@ class SoftNic final : public Nic {
     }
   };
   struct Flow {
-    explicit Flow(Bytes catch_up) : pacer(catch_up) {}
-    Pacer pacer;
+    explicit Flow(const FlowGate& limits) : gate(limits) {}
+    FlowGate gate;
     std::vector<uint32_t> queue_pairs;  // slots of the paced ones
-    Bytes window = 0;
-    Bytes credit = kNoCredit;
-    Bytes in_flight = 0;
-    Bytes sent = 0;  // payload, retransmissions included
     FlowSignal signal;
     FlowArrival arrival;
     bool sparse = false;   // so slow that each packet requests an acknowledgement
-    bool waiting = false;  // only for the pacer: lateness is the host's
-    Bytes burst = 0;       // per turn
+    bool waiting = false;  // only for the pacer: any lateness is the host's
     uint32_t turn = 0;     // round robin over queue_pairs
     Duration repaid;       // lateness of the host that is caught up gradually
-
-    bool on_credit() const { return credit != kNoCredit; }
-    Bytes credit_left() const { return sent < credit ? credit - sent : 0; }
-    // A flow with nothing in flight may always send a packet: no window can stop it for ever.
-    Bytes window_left(Bytes mtu) const {
-      if (in_flight == 0) return std::max(window, mtu);
-      return in_flight < window ? window - in_flight : 0;
-    }
   };
 
-  QueuePair* find(QueuePairId id);
-  const QueuePair* find(QueuePairId id) const;
+  QueuePair* find(QueuePairId id) const;
   // By the number in packets.
   QueuePair* find_end(uint32_t number);
   QueuePair* find_sender(const RxPacket& packet, uint32_t queue_pair);
@@ -157,15 +151,8 @@ class SoftNic final : public Nic {
   uint32_t replay_window() const { return config_.window_packets * 2; }
   Result<void> connect_standard(QueuePair& qp, const PeerEndpoint& peer);
   void open_lane(QueuePair& qp, const RcEndpoint& peer, const RcLane& end);
-  // Limits of a connection of standard RC: outstanding operations, rights, and waits.
-  struct ConnectionLimits {
-    uint32_t read_depth = 1;       // reads and atomics of ours
-    uint32_t peer_read_depth = 1;  // of the peer's
-    Access access = Access::kRemoteAll | Access::kRemoteAtomic;
-    uint8_t rnr_delay = roce::kUsualRnrDelay;
-    bool reliable = true;
-  };
-  void open_connection(QueuePair& qp, const ConnectionLimits& limits);
+  // To qp.remote; of `peer` its limits and rights. `read_depth`: our outstanding reads and atomics.
+  void open_connection(QueuePair& qp, const StandardPeer& peer, uint8_t read_depth);
   void on_handed_over(QueuePair& qp);
   bool reaches(const std::array<uint8_t, 16>& gid) const;
   uint16_t peer_port(uint32_t queue_pair) const;
@@ -183,8 +170,8 @@ class SoftNic final : public Nic {
   std::span<const uint8_t> body_of(std::span<const uint8_t> packet) const {
     return packet.first(packet.size() < trailer_bytes_ ? 0 : packet.size() - trailer_bytes_);
   }
-  // Whether a packet is the peer's, intact and new; otherwise it is counted as dropped. If payloads
-  // are encrypted, the plaintext is in opened_.
+  // Whether a packet is from the peer, intact and new. If not, it is counted as dropped. If
+  // payloads are encrypted, their plaintext is placed in opened_.
   bool vouches(QueuePair& qp, std::span<const uint8_t> packet, size_t header_bytes,
                std::span<const uint8_t> placed = {}) {
     if (qp.guard != nullptr) return opens(*qp.guard, packet, header_bytes, placed);
@@ -204,7 +191,7 @@ class SoftNic final : public Nic {
   template <bool kPlaced>
   size_t on_alike(Instant now, QueuePair& qp, const RxPacket& first,
                   std::span<const RxPacket> packets);
-  // Processes a packet that is known to be the peer's.
+  // Processes a packet that vouches() has accepted.
   QueuePair* take_data(QueuePair& qp, Instant now, const Responder::Data& data);
   bool count_placed(QueuePair& qp, Instant now, const Responder::Data& data);
   bool late_for(const QueuePair& qp, const Responder::Data& data) const;
@@ -223,7 +210,7 @@ class SoftNic final : public Nic {
   void on_received(QueuePair& qp, Completion completion, Instant now);
   void check_failure(QueuePair& qp, Instant now);
 
-  // connections of standard RC that fail and come back
+  // Recovery of failed connections of standard RC: soft_nic_lanes.cc.
   bool is_standby(const QueuePair& qp) const { return qp.messages != nullptr; }
   QueuePair* standby_of(const QueuePair& qp) const;
   QueuePair& owner_of(const QueuePair& standby) const;
@@ -249,11 +236,11 @@ class SoftNic final : public Nic {
 
   // Adds a queue pair with something to send to the list of poll_transmit.
   void wake(QueuePair& qp);
-  // Of standard RC: the read window is full.
+  // Standard RC: the next packet would read, and the read window is full.
   bool waits_to_read(const QueuePair& qp) const;
   void wake_readers();
   void make_ready(uint32_t flow) {
-    if (!flows_[flow].on_credit() || can_send_on_credit(flows_[flow])) ready_.add(flow);
+    if (!flows_[flow].gate.on_credit() || can_send_on_credit(flows_[flow])) ready_.add(flow);
   }
   bool has_work(const Flow& flow) const;
   bool can_send_on_credit(const Flow& flow) const;
@@ -269,7 +256,7 @@ class SoftNic final : public Nic {
   void arm_timeout(const QueuePair& qp);
   void on_queue_pair_timeout(QueuePair& qp, Instant now);
 
-  // Ends a packet; returns the payload as it is sent.
+  // Writes a packet's trailer; returns the payload to send, which is encrypted if required.
   static std::span<const uint8_t> finish(QueuePair& qp, std::span<const uint8_t> header,
                                          std::span<const uint8_t> payload,
                                          std::span<uint8_t> sealed, std::span<uint8_t> trailer) {
@@ -322,12 +309,12 @@ class SoftNic final : public Nic {
   NicCaps caps_;
   NicCounters counters_;
   MemoryTable memory_;
-  // By slot, the low bits of the number; in the upper half the standby lanes of those below.
   ReadWindow reads_;
+  // By slot, the low bits of the number; the upper half has the standby lanes of the lower half.
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;
   std::vector<std::unique_ptr<FixedQueue<ReceiveRequest>>> receive_queues_;
   std::optional<QueuePairId> general_services_;
-  roce::UnidentifiedIcrc unidentified_;
+  roce::IdentificationEffects identifications_;
   OwnPages<StandbyMessages::Room> standby_rooms_;  // by slot of their owners
   uint32_t standby_key_ = 0;
   std::vector<uint32_t> free_slots_;                              // used since, and free again
@@ -337,9 +324,9 @@ class SoftNic final : public Nic {
   TimerWheel timers_;  // ids: slots of queue pairs, then flows
   // NAKs to send; those that do not fit are lost, as in the network.
   FixedQueue<std::pair<QueuePairId, wire::Nak>> naks_;
-  WorkList acks_;      // slots of queue pairs with something to acknowledge now
-  WorkList later_;     // slots of queue pairs that may wait to acknowledge, by deadline
-  Instant quiet_at_;   // when all of them are due, unless more arrives
+  WorkList acks_;      // slots of queue pairs with an acknowledgement or answer that is due
+  WorkList later_;     // slots of queue pairs whose acknowledgement may wait, by deadline
+  Instant quiet_at_;   // when all of later_ are due, unless more arrives
   WorkList controls_;  // slots of unpaced queue pairs with work
   WorkList ready_;     // flows that may have something to send
   WorkList readers_;   // flows that wait for the read window
@@ -362,8 +349,8 @@ class SoftNic final : public Nic {
   WriteFollower::Write predicted_;     // by the newest prediction
   std::vector<RxPacket> together_;     // packets whose payload was received into a wrong place,
   std::vector<uint8_t> in_one_piece_;  // and their bytes
-  // The upper bits of the next queue pair's number: late packets of an earlier one in its slot do
-  // not find it.
+  // The upper bits of the next queue pair's number. So late packets for an earlier queue pair of
+  // the same slot do not find the new one.
   uint32_t next_generation_;
   uint64_t invalidations_ = 0;
   bool report_arrivals_ = false;

@@ -1,5 +1,4 @@
-// The part of SoftNic that connects two software NICs in the extended mode, and seals and opens
-// their packets.
+// The part of SoftNic that connects two software NICs in extended mode, and makes their keys.
 #include <algorithm>
 
 #include "transport/base/return_if_error.h"
@@ -11,7 +10,7 @@
 namespace pacecar {
 namespace {
 
-// The secret of this connection's packets from one end to the other; nobody else can derive it.
+// The secret of a connection's packets from one end to the other. Only the two NICs can derive it.
 Secret packet_secret(const Secret& common, const SoftEndpoint& from, const SoftEndpoint& to) {
   std::array<uint8_t, 2 * 16> ends;
   uint8_t* at = ends.data();
@@ -69,11 +68,10 @@ Result<void> SoftNic::connect_extended(QueuePair& qp, const SoftEndpoint& remote
 
 Result<std::unique_ptr<PacketGuard>> SoftNic::make_guard(const QueuePair& qp) {
   if (qp.remote.security != config_.security) {
-    return fail(ErrorCode::kPeer, "the peer has PACECAR_SECURITY=" +
-                                      std::string(name_of(qp.remote.security)) +
-                                      " and this host has PACECAR_SECURITY=" +
-                                      std::string(name_of(config_.security)) +
-                                      ": set the same on all hosts");
+    return fail(ErrorCode::kPeer,
+                "the peer has PACECAR_SECURITY=" + std::string(name_of(qp.remote.security)) +
+                    " and this host has PACECAR_SECURITY=" +
+                    std::string(name_of(config_.security)) + ": set the same on all hosts");
   }
   if (!keys_) return nullptr;
   const auto common = agree(qp.remote.public_key);
@@ -93,7 +91,7 @@ Result<std::unique_ptr<PacketGuard>> SoftNic::make_guard(const QueuePair& qp) {
   });
 }
 
-// Connections of standard RC continue until they are destroyed, and destroying them stops arrivals.
+// Connections of standard RC need no halt: destroying them stops arrivals.
 void SoftNic::halt_queue_pair(QueuePairId id) {
   QueuePair* qp = find(id);
   if (qp != nullptr && qp->requester && qp->state == QueuePair::State::kConnected) {

@@ -1,8 +1,9 @@
 // The part of SoftNic that recovers failed connections of standard RC (transport/nic/lanes).
 //
-// Nothing is lost or delivered twice: each end counts what it receives, and a failed end receives
-// nothing more under its old number. Nothing is sent again before the peer has reported that its
-// end is replaced, too, with the count of what has arrived.
+// No message is lost or delivered twice: each end counts the writes with immediate that it
+// receives, and a failed end receives nothing more under its old queue pair number. A request is
+// sent again only when the peer has reported that its end is replaced, too, and how many writes
+// have arrived.
 #include <utility>
 
 #include "transport/base/seq.h"
@@ -11,8 +12,8 @@
 namespace pacecar {
 namespace {
 
-// Connections that may end in a row by our refusal without progress of our own requests: more than
-// the peer has work requests that we might refuse.
+// Most connections in a row that may end by our refusal without progress of our own requests: more
+// than the peer has work requests that we might refuse.
 constexpr uint32_t kMostFutile = 1024;
 
 }  // namespace
@@ -29,8 +30,8 @@ Bytes SoftNic::standard_state(const QueuePairConfig& config) {
 
 // --- the standby lane ---
 
-// Receive buffers must be in registered memory. Its key is not advertised, so only sends arrive
-// there.
+// The memory of receive requests must be registered. Its key is not advertised, so peers can only
+// send to it.
 void SoftNic::register_standby_rooms() {
   standby_key_ =
       memory_.add(standby_rooms_.data(), standby_rooms_.bytes(), Access::kRemoteWrite).value().key;
@@ -114,7 +115,7 @@ void SoftNic::break_queue_pair(QueuePair& qp, CompletionStatus status, const cha
     qp.rc->requester.abandon();
     wake(qp);
   }
-  if (is_standby(qp)) {  // harmless while no lane has to be recovered
+  if (is_standby(qp)) {  // this matters only while the owner's connection is being recovered
     QueuePair& owner = owner_of(qp);
     if (!owner.rc->recovery.up()) break_queue_pair(owner, owner.rc->failed_by);
     return;
@@ -123,8 +124,8 @@ void SoftNic::break_queue_pair(QueuePair& qp, CompletionStatus status, const cha
   events_.add(slot_of(qp));
 }
 
-// Refusals end connections, so two ends that refuse each other at the same time do not learn of it:
-// both would send the same again over each next connection, forever.
+// Refusals end connections, so two ends that refuse each other at the same time do not receive each
+// other's refusals: both would send the same requests over each next connection, forever.
 bool SoftNic::is_futile(RcConnection& rc) {
   const uint64_t before = std::exchange(rc.finished, rc.requester.finished());
   const bool moved = rc.finished != before || rc.responder.writes_received() > 0;
@@ -142,8 +143,8 @@ void SoftNic::fail_lane(QueuePair& qp, CompletionStatus status, Instant now) {
   if (!comes_back || !(rc.recovery.up() || again)) return break_queue_pair(qp, status);
   if (is_futile(rc)) {
     return break_queue_pair(qp, status,
-                            "and this end refuse each other's writes again and again, so that "
-                            "neither hears which: look at what both were told of memory");
+                            "and this end refuse each other's writes again and again: check the "
+                            "keys and remote addresses that both were given");
   }
   rc.open = false;
   rc.failed_by = status;
@@ -169,10 +170,10 @@ void SoftNic::on_lane_timeout(QueuePair& qp, Instant now) {
   if (now < qp.rc->recovery.deadline()) return arm_timeout(qp);
   break_queue_pair(qp, qp.rc->failed_by,
                    "has not joined another connection within the limit after one had failed: check "
-                   "that it lives, and look at its log");
+                   "that it runs, and look at its log");
 }
 
-// Does all that can be done now.
+// Takes all steps of recovery that are possible now.
 void SoftNic::advance_lane(QueuePair& qp, Instant now) {
   while (qp.state == QueuePair::State::kConnected && !qp.rc->recovery.up()) {
     const LaneRecovery::Step step = qp.rc->recovery.next(true);
@@ -180,7 +181,7 @@ void SoftNic::advance_lane(QueuePair& qp, Instant now) {
   }
 }
 
-// False: not yet.
+// False: the step is not possible yet.
 bool SoftNic::take_step(QueuePair& qp, LaneRecovery::Step step, Instant now) {
   switch (step) {
     case LaneRecovery::Step::kReplace:
@@ -202,7 +203,7 @@ bool SoftNic::take_step(QueuePair& qp, LaneRecovery::Step step, Instant now) {
 
 bool SoftNic::replace_lane(QueuePair& qp) {
   const RcResponder& responder = qp.rc->responder;
-  if (responder.refused() && responder.answer_due()) return false;  // its last answer goes first
+  if (responder.refused() && responder.answer_due()) return false;  // the NAK must be sent first
   qp.local.queue_pair = next_number(slot_of(qp));
   qp.local.first_psn = random_() & static_cast<uint32_t>(kPsnMask);
   acks_.remove(slot_of(qp));
@@ -232,7 +233,7 @@ bool SoftNic::join_lane(QueuePair& qp) {
       rc.requester.restart(offer.end.queue_pair, wide_psn(qp.local.first_psn), offer.received);
   if (!arrived) {
     break_queue_pair(qp, CompletionStatus::kLocalError,
-                     "says that more or less has arrived than can be: please report it with the "
+                     "reports an impossible number of received writes: please report it with the "
                      "versions of both sides");
     return false;
   }

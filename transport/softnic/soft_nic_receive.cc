@@ -1,5 +1,5 @@
-// The part of SoftNic that receives packets. They are untrusted until queue pair, source and
-// trailer have been checked.
+// The part of SoftNic that receives packets of extended mode. Packets are untrusted until queue
+// pair, source and trailer have been checked.
 #include <algorithm>
 
 #include "transport/softnic/soft_nic.h"
@@ -7,7 +7,7 @@
 
 namespace pacecar {
 
-// A prediction concerns only the very next packets.
+// The prediction holds only for the next packets that arrive.
 Placement SoftNic::predict(Instant now) {
   const WriteFollower::Write* write = follower_.predicted(now);
   if (write == nullptr) return {};
@@ -23,7 +23,7 @@ Placement SoftNic::predict(Instant now) {
           .trailer_bytes = trailer_bytes_};
 }
 
-// Whether the payload of placed packets is where their headers want it.
+// Whether the placed payload is at the addresses in the packets' headers.
 bool SoftNic::as_predicted(std::span<const RxPacket> packets) const {
   uint64_t address = predicted_.address;
   for (const RxPacket& packet : packets) {
@@ -34,7 +34,7 @@ bool SoftNic::as_predicted(std::span<const RxPacket> packets) const {
   return true;
 }
 
-// Copies misplaced payload away before any payload is put into its place.
+// Copies misplaced payload away before any payload is placed.
 void SoftNic::put_together(std::span<const RxPacket> packets) {
   together_.assign(packets.begin(), packets.end());
   size_t bytes = 0;
@@ -53,8 +53,8 @@ void SoftNic::put_together(std::span<const RxPacket> packets) {
   }
 }
 
-// Flattened, like transmit_queue_pair: the work per packet is one piece of code, although joined
-// packets take the same steps elsewhere.
+// Flattened, as transmit_queue_pair, so that the code per packet is inlined here, although
+// take_apart calls the same functions.
 [[gnu::flatten]] void SoftNic::on_packets(Instant now, std::span<const RxPacket> packets) {
   if (!packets.empty() && !packets[0].placed.empty() && !as_predicted(packets)) {
     put_together(packets);
@@ -102,7 +102,7 @@ void SoftNic::take_apart(Instant now, const RxPacket& datagram) {
   } while (!rest.empty());
 }
 
-// The connected queue pair that a packet names, if it is one of the extended mode and the packet
+// The queue pair to which a packet is addressed, if it is connected in extended mode and the packet
 // comes from its peer.
 QueuePair* SoftNic::find_sender(const RxPacket& packet, uint32_t queue_pair) {
   QueuePair* qp = find_end(queue_pair);
@@ -117,13 +117,13 @@ QueuePair* SoftNic::find_sender(const RxPacket& packet, uint32_t queue_pair) {
   return qp;
 }
 
-// Whether this packet calls for an acknowledgement, apart from the responder's reasons.
+// Whether this new packet must be acknowledged at once, by its request or the policy.
 bool SoftNic::ack_at_once(QueuePair& qp, const wire::DataHeader& header) const {
   if (!qp.responder->in_order()) {
     qp.ack_owed |= header.ack_request;
     return header.ack_request || config_.ack.out_of_order_at_once || config_.ack.every_packet;
   }
-  if (qp.ack_owed) {  // everything missing at the time of the request has arrived
+  if (qp.ack_owed) {  // all packets that were missing at the time of the request have arrived
     qp.ack_owed = false;
     return true;
   }
@@ -165,12 +165,12 @@ QueuePair* SoftNic::on_data(Instant now, const RxPacket& packet) {
   return take_data(*qp, now, data);
 }
 
-// The first packet after a pause is acknowledged at once.
+// Whether this is the first packet after a pause, which is acknowledged at once (AckPolicy::idle).
 bool SoftNic::late_for(const QueuePair& qp, const Responder::Data& data) const {
   return answers_pauses_ && qp.responder->idle_since(data.arrival - config_.ack.idle);
 }
 
-// Counts a packet that is in memory; whether it is to be acknowledged at once.
+// Counts a packet that has been placed. True: it must be acknowledged at once.
 bool SoftNic::count_placed(QueuePair& qp, Instant now, const Responder::Data& data) {
   const Bytes bytes = data.bytes();
   ++counters_.data_packets_received;
@@ -224,8 +224,9 @@ QueuePair* SoftNic::take_data(QueuePair& qp, Instant now, const Responder::Data&
   return followed;
 }
 
-// Takes the leading packets of the same write as `first`, which has just been placed, and returns
-// how many. Each is checked as any other, but common fields are looked up once.
+// Takes the leading packets that belong to the same write as `first`, which has just been placed,
+// and returns how many. Each is checked like any other packet, but common fields are looked up
+// once.
 template <bool kPlaced>
 size_t SoftNic::on_alike(Instant now, QueuePair& qp, const RxPacket& first,
                          std::span<const RxPacket> packets) {
@@ -260,7 +261,7 @@ size_t SoftNic::on_alike(Instant now, QueuePair& qp, const RxPacket& first,
       continue;
     }
     at_once |= count_placed(qp, now, data);
-    // A waiting acknowledgement is already scheduled.
+    // An acknowledgement that waits is scheduled already.
     if (waits && !at_once && !much_unacknowledged(qp)) continue;
     want_ack(qp, now, at_once);
     waits |= !at_once;
@@ -268,7 +269,8 @@ size_t SoftNic::on_alike(Instant now, QueuePair& qp, const RxPacket& first,
   return packets.size();
 }
 
-// A trimmed packet is not authenticated. At worst the answer makes the sender retransmit a packet.
+// A trimmed packet is not authenticated. At worst, a forged one makes the sender retransmit a
+// packet.
 void SoftNic::on_trimmed(Instant now, const RxPacket& packet) {
   wire::DataHeader header;
   if (!wire::decode_trimmed(packet.bytes, header)) {

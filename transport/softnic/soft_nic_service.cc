@@ -1,5 +1,5 @@
-// The part of SoftNic for programs that bring up standard connections themselves, and for
-// datagrams: attributes in, packets of UD in and out, receive requests that queue pairs share.
+// The part of SoftNic for programs that bring up connections of standard RC themselves
+// (Service::kStandard), for shared receive queues, and for datagrams (UD).
 #include <algorithm>
 
 #include "transport/base/check.h"
@@ -9,11 +9,6 @@
 
 namespace pacecar {
 
-Result<MemoryRegion> SoftNic::register_memory_as(void* address, size_t length, Access access,
-                                                 uint64_t remote, DomainId domain) {
-  return memory_.add_as(address, length, access, remote, domain);
-}
-
 Result<ReceiveQueueId> SoftNic::create_receive_queue(uint32_t receives) {
   const auto free = std::find(receive_queues_.begin(), receive_queues_.end(), nullptr);
   if (free == receive_queues_.end()) {
@@ -21,12 +16,6 @@ Result<ReceiveQueueId> SoftNic::create_receive_queue(uint32_t receives) {
   }
   *free = std::make_unique<FixedQueue<ReceiveRequest>>(receives);
   return static_cast<ReceiveQueueId>(free - receive_queues_.begin());
-}
-
-void SoftNic::destroy_receive_queue(ReceiveQueueId id) { receive_queues_[id].reset(); }
-
-size_t SoftNic::post_shared_receives(ReceiveQueueId id, std::span<const ReceiveRequest> requests) {
-  return take_receives(*receive_queues_[id], requests);
 }
 
 size_t SoftNic::take_receives(FixedQueue<ReceiveRequest>& queue,
@@ -66,10 +55,7 @@ Result<void> SoftNic::connect_standard(QueuePairId id, const StandardPeer& peer)
                             .queue_pair = peer.queue_pair,
                             .first_psn = peer.first_psn,
                             .mtu = mtu};
-  open_connection(*qp, {.peer_read_depth = std::clamp<uint32_t>(peer.read_depth, 1, kMostReads),
-                        .access = peer.access,
-                        .rnr_delay = peer.rnr_delay,
-                        .reliable = peer.reliable});
+  open_connection(*qp, peer, 1);
   make_flows(peer.flow);
   flows_[peer.flow].queue_pairs.push_back(slot_of(*qp));
   return {};
@@ -81,11 +67,7 @@ void SoftNic::start_sending(QueuePairId id, const StandardSending& sending) {
   qp->rc->requester.start(sending, wide_psn(sending.first_psn));
 }
 
-Result<void> SoftNic::bind_window(const MemoryWindow& window) { return memory_.bind(window); }
-
-void SoftNic::unbind_window(uint32_t key) { memory_.remove(key); }
-
-// UC: what was sent before the last call is done.
+// UC: work requests whose packets were sent before the last call are done.
 void SoftNic::on_handed_over(QueuePair& qp) {
   const Bytes in_flight_before = qp.in_flight();
   on_progress(qp, in_flight_before, qp.rc->requester.on_handed_over());
@@ -94,7 +76,7 @@ void SoftNic::on_handed_over(QueuePair& qp) {
   wake(qp);
 }
 
-// Removes it from its flow and from all queues, so that it neither sends nor receives.
+// Removes the queue pair from its flow and from all queues, so that it neither sends nor receives.
 void SoftNic::detach(QueuePair& qp) {
   const uint32_t slot = slot_of(qp);
   for (WorkList* list : {&acks_, &later_, &controls_, &events_, &posted_}) list->remove(slot);
@@ -105,10 +87,10 @@ void SoftNic::detach(QueuePair& qp) {
   if (!qp.config.paced) return;
   Flow& flow = flows_[qp.config.flow];
   std::erase(flow.queue_pairs, slot);
-  if (qp.state != QueuePair::State::kCreated) flow.in_flight -= qp.in_flight();
+  if (qp.state != QueuePair::State::kCreated) flow.gate.on_done(qp.in_flight());
   flow.turn = 0;
   if (flow.queue_pairs.empty()) {  // the flow has ended: the next one with its number starts fresh
-    flow.sent = 0;
+    flow.gate.forget_sent();
     flow.signal = FlowSignal{.flow = qp.config.flow};
     flow.arrival = FlowArrival{.flow = qp.config.flow};
     signals_.remove(qp.config.flow);
@@ -178,8 +160,8 @@ size_t SoftNic::post_datagrams(QueuePairId id, std::span<const Datagram> datagra
   return taken;
 }
 
-// The packets of the last call have been sent by now. Datagrams are not paced: there are no
-// acknowledgements from which to learn a rate.
+// By now the packet I/O has the packets of the last call. Datagrams are not paced: there are no
+// acknowledgements from which a rate could be learnt.
 size_t SoftNic::transmit_datagrams(QueuePair& qp, std::span<TxPacket> out) {
   Datagrams& datagrams = *qp.datagrams;
   datagrams.on_handed_over();

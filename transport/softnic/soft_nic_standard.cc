@@ -1,5 +1,7 @@
-// The part of SoftNic for standard RC: connections, packets in and out. Flows, pacing, timers and
-// completions, which both wire modes share, are in the other parts.
+// The part of SoftNic for standard RC: connections, packets in and out. The other parts have flows,
+// pacing, timers and completions, which both wire modes share.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -20,9 +22,10 @@ constexpr size_t kMaxOverheadBytes = roce::kMaxHeaderBytes + roce::kMaxTrailerBy
 
 Result<void> SoftNic::connect_standard(QueuePair& qp, const PeerEndpoint& peer) {
   if (!speaks_standard()) {
-    return fail(ErrorCode::kPeer,
-                "the peer's NIC uses standard RoCE v2 only, and this software NIC its own mode "
-                "only: set PACECAR_WIRE=auto or PACECAR_WIRE=roce here");
+    return fail(
+        ErrorCode::kPeer,
+        "the peer's NIC uses standard RoCE v2 only, and this software NIC uses the extended "
+        "mode only: set PACECAR_WIRE=auto or PACECAR_WIRE=roce here");
   }
   if (config_.security == Security::kEncrypt) {
     return fail(ErrorCode::kPeer,
@@ -32,15 +35,16 @@ Result<void> SoftNic::connect_standard(QueuePair& qp, const PeerEndpoint& peer) 
   if (!config_.knows_ip_header && !config_.identifies_datagrams) {
     return fail(ErrorCode::kPeer,
                 "standard RoCE v2 over IPv4 needs packets with their IP header, which UDP sockets "
-                "do not show: use soft:raw:INTERFACE, or an interface with an IPv6 address");
+                "do not provide: use soft:raw:INTERFACE, or an interface with an IPv6 address");
   }
   const bool ipv4 = is_ipv4(config_.address);
   const Address address{.ip = peer.standard.gid};
   if (is_ipv4(address) != ipv4) {
-    return fail(ErrorCode::kPeer,
-                std::string("the peer's GID ") + ip_to_string(address) +
-                    " is of another IP version " +
-                    "than our address: choose a GID or an address so that both are of one");
+    return fail(
+        ErrorCode::kPeer,
+        fmt::format("the peer's GID {} is of another IP version than our address: choose a GID "
+                    "or an address of the same IP version",
+                    ip_to_string(address)));
   }
   make_standby(qp, peer);
   open_lane(qp, peer.standard, peer.standard.lane[0]);
@@ -48,46 +52,46 @@ Result<void> SoftNic::connect_standard(QueuePair& qp, const PeerEndpoint& peer) 
 }
 
 void SoftNic::open_lane(QueuePair& qp, const RcEndpoint& peer, const RcLane& lane) {
-  const Address address{.ip = peer.gid,
-                        .scope_id = config_.address.scope_id,
-                        .port = peer_port(lane.queue_pair)};
+  const Address address{
+      .ip = peer.gid, .scope_id = config_.address.scope_id, .port = peer_port(lane.queue_pair)};
   qp.remote = SoftEndpoint{.address = address,
                            .queue_pair = lane.queue_pair,
                            .first_psn = lane.first_psn,
                            .mtu = std::min(standard_mtu(qp.local.mtu), peer.mtu)};
-  open_connection(qp, {.read_depth = std::clamp<uint32_t>(peer.read_depth, 1, kReadsAtOnce),
-                       .peer_read_depth = is_standby(qp) ? 1U : kReadsAtOnce});
+  open_connection(
+      qp,
+      {.read_depth = is_standby(qp) ? uint8_t{1} : kReadsAtOnce, .rnr_delay = roce::kUsualRnrDelay},
+      std::clamp<uint8_t>(peer.read_depth, 1, kReadsAtOnce));
 }
 
-// To qp.remote.
-void SoftNic::open_connection(QueuePair& qp, const ConnectionLimits& limits) {
-  qp.rc = std::make_unique<RcConnection>(
-      RcConnection{.requester = RcRequester({.peer_queue_pair = qp.remote.queue_pair,
-                                             .first_psn = wide_psn(qp.local.first_psn),
-                                             .window_packets = qp.local.window_packets,
-                                             .work_requests = qp.config.work_requests,
-                                             .mtu = qp.remote.mtu,
-                                             .read_depth = limits.read_depth,
-                                             .paths = config_.paths,
-                                             .path_seed = qp.local.queue_pair,
-                                             .loss = config_.loss,
-                                             .silence_limit = config_.silence_limit,
-                                             .not_ready_limit = config_.silence_limit,
-                                             .reliable = limits.reliable},
-                                            reads_),
-                   .responder = RcResponder({.queue_pair = qp.id,
-                                             .domain = qp.config.domain,
-                                             .peer_queue_pair = qp.remote.queue_pair,
-                                             .first_psn = wide_psn(qp.remote.first_psn),
-                                             .read_depth = limits.peer_read_depth,
-                                             .mtu = qp.remote.mtu,
-                                             .access = limits.access,
-                                             .rnr_delay = limits.rnr_delay,
-                                             .reliable = limits.reliable},
-                                            qp.receive_queue()),
-                   .recovery = {},
-                   .reliable = limits.reliable,
-                   .next_notification = Instant()});
+void SoftNic::open_connection(QueuePair& qp, const StandardPeer& peer, uint8_t read_depth) {
+  qp.rc = std::make_unique<RcConnection>(RcConnection{
+      .requester = RcRequester({.peer_queue_pair = qp.remote.queue_pair,
+                                .first_psn = wide_psn(qp.local.first_psn),
+                                .window_packets = qp.local.window_packets,
+                                .work_requests = qp.config.work_requests,
+                                .mtu = qp.remote.mtu,
+                                .read_depth = read_depth,
+                                .paths = config_.paths,
+                                .path_seed = qp.local.queue_pair,
+                                .loss = config_.loss,
+                                .silence_limit = config_.silence_limit,
+                                .not_ready_limit = config_.silence_limit,
+                                .reliable = peer.reliable},
+                               reads_),
+      .responder = RcResponder({.queue_pair = qp.id,
+                                .domain = qp.config.domain,
+                                .peer_queue_pair = qp.remote.queue_pair,
+                                .first_psn = wide_psn(qp.remote.first_psn),
+                                .read_depth = std::clamp<uint8_t>(peer.read_depth, 1, kMostReads),
+                                .mtu = qp.remote.mtu,
+                                .access = peer.access,
+                                .rnr_delay = peer.rnr_delay,
+                                .reliable = peer.reliable},
+                               qp.receive_queue()),
+      .recovery = {},
+      .reliable = peer.reliable,
+      .next_notification = Instant()});
   qp.state = QueuePair::State::kConnected;
 }
 
@@ -105,26 +109,19 @@ std::string SoftNic::peer(QueuePairId id) const {
 std::string SoftNic::fault(QueuePairId id) const {
   const QueuePair* qp = find(id);
   if (qp == nullptr || qp->state != QueuePair::State::kBroken) return {};
-  const std::string peer = to_string(qp->remote.address);
-  if (qp->fault != nullptr) return "the peer at " + peer + " " + qp->fault;
-  if (qp->rc && qp->rc->responder.refused()) {
-    return "the peer at " + peer +
-           " used memory without permission, or sent more than there is room for: look at its "
-           "error, and at the memory advertised to it";
+  const char* what = qp->fault;
+  if (what == nullptr && qp->rc && qp->rc->responder.refused()) {
+    what =
+        "used memory without permission, or sent more than there is room for: look at its error, "
+        "and at the memory advertised to it";
+  } else if (what == nullptr && qp->broken_by == CompletionStatus::kRetryExceeded) {
+    what = "has not answered within the limit: check that it runs and that UDP packets pass";
+  } else if (what == nullptr && qp->broken_by == CompletionStatus::kReceiverNotReady) {
+    what = "has posted no receive request within the limit: let it post more of them";
+  } else if (what == nullptr && qp->broken_by == CompletionStatus::kLocalError) {
+    what = "answered a read in packets of another size: use the same MTU on both sides";
   }
-  switch (qp->broken_by) {
-    case CompletionStatus::kRetryExceeded:
-      return "the peer at " + peer +
-             " has not answered within the limit: check that it lives and that UDP packets pass";
-    case CompletionStatus::kReceiverNotReady:
-      return "the peer at " + peer +
-             " has posted no receive request within the limit: let it post more of them";
-    case CompletionStatus::kLocalError:
-      return "the peer at " + peer +
-             " answered a read in packets of another size: use the same MTU on both sides";
-    default:
-      return {};
-  }
+  return what == nullptr ? std::string() : fmt::format("the peer at {} {}", peer(id), what);
 }
 
 // --- in ---
@@ -174,10 +171,10 @@ void SoftNic::on_standard(Instant now, const RxPacket& packet) {
   }
 }
 
-// Counts wrong ones.
+// A wrong ICRC is counted.
 bool SoftNic::right_icrc(const RxPacket& packet) {
   const roce::Route route{*packet.source, config_.address, packet.ipv4_fragment};
-  if (config_.identifies_datagrams ? unidentified_.verify(route, packet.bytes)
+  if (config_.identifies_datagrams ? roce::verify_icrc(route, packet.bytes, identifications_)
                                    : roce::verify_icrc(route, packet.bytes)) {
     return true;
   }
@@ -290,9 +287,8 @@ TxPacket SoftNic::standard_packet(const Address& destination, const roce::Packet
   const bool control = traffic_class == TrafficClass::kControl;
   source.port = config_.source_ports[control ? config_.paths : path];
   const uint32_t fragment = config_.identifies_datagrams ? kIpv4Unidentified : kIpv4Fragment;
-  wire::store_checksum(
-      roce::icrc({source, destination, fragment}, header, packet.payload, padding),
-      trailer.last<roce::kIcrcBytes>());
+  wire::store_checksum(roce::icrc({source, destination, fragment}, header, packet.payload, padding),
+                       trailer.last<roce::kIcrcBytes>());
   return {.header = header,
           .payload = packet.payload,
           .trailer = trailer,
@@ -351,8 +347,8 @@ size_t SoftNic::transmit_standard(QueuePair& qp, Instant now, Bytes budget,
   return count;
 }
 
-// A turn of one queue pair: at most a burst of the responses to reads, so that others have theirs.
-// All answers keep to one path: none may overtake another.
+// A turn of one queue pair. It sends at most a burst of responses to reads, so that the others get
+// their turn. All answers take one path, so that none overtakes another.
 size_t SoftNic::transmit_answers(QueuePair& qp, Instant now, std::span<TxPacket> out) {
   const uint32_t slot = acks_.take();
   later_.remove(slot);

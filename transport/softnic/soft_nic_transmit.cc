@@ -1,5 +1,5 @@
-// The part of SoftNic that makes packets: a first burst of data, control words, acknowledgements,
-// and more data, as pacing and windows allow.
+// The part of SoftNic that makes packets of extended mode: a first burst of data, then control
+// writes, acknowledgements and more data, as pacing and windows allow.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -11,11 +11,11 @@
 namespace pacecar {
 namespace {
 
-// How much earlier an acknowledgement may leave right after a burst of data.
+// How much earlier than its deadline an acknowledgement leaves right after a burst of data.
 constexpr Duration kInPassing = Duration::from_us(40);
-// The time of a polling turn: after it two packets of a fast flow may leave at once.
+// The duration of a polling turn, after which two packets of a fast flow may leave at once.
 constexpr Duration kTurn = Duration::from_us(1);
-// An acknowledgement joins data after 1/6 of its maximum wait.
+// An acknowledgement joins data once it has waited 1/6 of AckPolicy::delay.
 constexpr int64_t kEarlyJoin = 6;
 
 }  // namespace
@@ -46,8 +46,8 @@ size_t SoftNic::transmit_flows(Instant now, std::span<TxPacket> packets) {
   return count;
 }
 
-// An acknowledgement or a refusal. Their order does not matter, so they take the paths in turn, and
-// no single failure stops them all.
+// The packet of an acknowledgement or a refusal. Their order does not matter, so they take the
+// paths in turn, and the failure of one path does not stop them all.
 TxPacket SoftNic::answer(QueuePair& qp, std::span<const uint8_t> bytes) const {
   const auto path = static_cast<uint16_t>(qp.answer_path);
   qp.answer_path = qp.answer_path + 1 == config_.paths ? 0 : qp.answer_path + 1;
@@ -96,8 +96,8 @@ size_t SoftNic::transmit_acks(Instant due, Instant now, std::span<TxPacket> out)
   return count;
 }
 
-// The acknowledgement of all that has arrived on a queue pair; empty if it has been sent. The slab
-// must have room.
+// The acknowledgement of all packets that have arrived on a queue pair; empty if none is due. The
+// slab must have room for it.
 std::span<const uint8_t> SoftNic::take_ack(QueuePair& qp, Instant now) {
   acks_.remove(slot_of(qp));
   later_.remove(slot_of(qp));
@@ -112,9 +112,9 @@ std::span<const uint8_t> SoftNic::take_ack(QueuePair& qp, Instant now) {
   return bytes.first(size + trailer_bytes_);
 }
 
-// Whether it is due, or will soon be. With many small packets in both directions, an
-// acknowledgement in each would cost more than one now and then. Beside several packets it costs
-// next to nothing.
+// Whether the acknowledgement of this queue pair is due, or will be soon. With many small packets
+// in both directions, an acknowledgement in each packet would cost more than one from time to time.
+// With several packets of data it costs next to nothing.
 bool SoftNic::worth_joining(uint32_t slot, Instant now, size_t company) const {
   if (acks_.listed(slot)) return true;
   if (!later_.listed(slot)) return false;
@@ -125,8 +125,9 @@ bool SoftNic::worth_joining(uint32_t slot, Instant now, size_t company) const {
          now - since >= config_.ack.delay / kEarlyJoin;
 }
 
-// Gathers at the end of the slab what waits for this peer and fits into `room` bytes:
-// acknowledgements, and last one control write. It will leave with `company` packets.
+// Takes into the slab the acknowledgements that wait for this peer, and last one control write, if
+// they fit into `room` bytes, and returns their bytes. They will leave together with `company`
+// packets.
 size_t SoftNic::gather(const QueuePair& qp, Instant now, Bytes room, size_t company) {
   size_t bytes = 0;
   QueuePair* word = nullptr;
@@ -146,7 +147,7 @@ size_t SoftNic::gather(const QueuePair& qp, Instant now, Bytes room, size_t comp
   return bytes;
 }
 
-// The next packet of a queue pair, as a whole in the slab.
+// Takes the next packet of a queue pair, with its payload, into the slab, and returns its bytes.
 size_t SoftNic::take_word(QueuePair& qp, Instant now, Bytes room) {
   if (qp.state != QueuePair::State::kConnected) return 0;
   if (overhead_bytes_ + qp.next_bytes() > room) return 0;
@@ -165,8 +166,8 @@ size_t SoftNic::take_word(QueuePair& qp, Instant now, Bytes room) {
   return overhead_bytes_ + payload.size();
 }
 
-// Appends what waits for this peer to a packet to it, whose trailer is the newest piece of the
-// slab. Returns the number of bytes.
+// Appends acknowledgements and a control write for this peer to a packet whose trailer is the
+// newest piece of the slab. Returns the number of bytes.
 size_t SoftNic::join(const QueuePair& qp, Instant now, Bytes room, size_t company) {
   if (room < wire::kJoinedBytes || slab_.room() < wire::kJoinedBytes) return 0;
   const size_t bytes = gather(qp, now, room - wire::kJoinedBytes, company);
@@ -175,8 +176,8 @@ size_t SoftNic::join(const QueuePair& qp, Instant now, Bytes room, size_t compan
   return bytes + wire::kJoinedBytes;
 }
 
-// In a burst of full packets there is no such room, so it becomes a last packet: only the last may
-// be shorter than the first.
+// Full packets have no room for them, so they become a packet behind the burst, unless its last
+// packet is shorter than the first: only the last packet of a burst may be.
 size_t SoftNic::follow(const QueuePair& qp, Instant now, std::span<const TxPacket> burst,
                        std::span<TxPacket> out) {
   if (qp.rc || out.empty() || burst.back().size() < burst.front().size()) return 0;
@@ -195,7 +196,7 @@ size_t SoftNic::follow(const QueuePair& qp, Instant now, std::span<const TxPacke
 size_t SoftNic::transmit_control(Instant now, std::span<TxPacket> out) {
   size_t count = 0;
   for (size_t left = controls_.size(); left > 0 && count < out.size(); --left) {
-    if (controls_.empty()) break;  // it has joined another packet
+    if (controls_.empty()) break;  // the control write has joined another packet
     QueuePair& qp = *queue_pairs_[controls_.take()];
     if (qp.state != QueuePair::State::kConnected) {
       if (qp.state == QueuePair::State::kOpen) count += transmit_datagrams(qp, out.subspan(count));
@@ -221,17 +222,18 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
     if (qp.state != QueuePair::State::kConnected || !qp.has_work()) continue;
     Bytes budget = room(qp);
     const bool probing = qp.probing();
-    // An acknowledgement or a new limit wakes it; another may have a probe to send.
+    // An acknowledgement or a new limit wakes the flow; another queue pair may have a probe to
+    // send.
     if (budget == 0 && !probing) continue;
-    const Instant next_send = flow.pacer.next_send();
+    const Instant next_send = flow.gate.next_send();
     if (next_send > now) {
       timers_.arm(timer, next_send);
       flow.waiting = true;
       if (!probing) continue;
       budget = 0;  // only the probe
     }
-    if (waited) flow.pacer.excuse(now, kTurn, flow.repaid);
-    size_t count = transmit_queue_pair(qp, now, std::min(budget, flow.burst), out);
+    if (waited) flow.gate.excuse(now, kTurn, flow.repaid);
+    size_t count = transmit_queue_pair(qp, now, std::min(budget, flow.gate.burst()), out);
     if (count == 0) continue;  // its lost packets have been acknowledged after all
     if (config_.joins_packets) count += follow(qp, now, out.first(count), out.subspan(count));
     flow.turn = static_cast<uint32_t>((flow.turn + i + 1) % pairs);
@@ -250,17 +252,17 @@ bool SoftNic::has_work(const Flow& flow) const {
   });
 }
 
-// The bytes that the flow's window and credit allow now; unlimited without them. The next packet
-// must fit into the window as a whole; any credit left is enough for it.
+// The bytes that the flow's window and credit allow now; no limit if the queue pair is not paced.
+// The next packet must fit into the window as a whole; any remaining credit is enough for it.
 Bytes SoftNic::room(QueuePair& qp) const {
   if (!qp.config.paced) return std::numeric_limits<Bytes>::max() / 2;
-  const Flow& flow = flows_[qp.config.flow];
-  const Bytes window = flow.window_left(config_.mtu);
-  return qp.next_bytes() > window ? 0 : std::min(window, flow.credit_left());
+  const FlowGate& gate = flows_[qp.config.flow].gate;
+  const Bytes window = gate.window_left(config_.mtu);
+  return qp.next_bytes() > window ? 0 : std::min(window, gate.credit_left());
 }
 
-// On credit a flow counts for the others only while it can send; the others find out when it is
-// their turn.
+// Whether the flow, on credit, can send now. A flow on credit is in ready_ only while it can send,
+// because it counts in FlowSignal::sharing; other flows are checked in their turn.
 bool SoftNic::can_send_on_credit(const Flow& flow) const {
   return std::ranges::any_of(flow.queue_pairs, [&](uint32_t slot) {
     QueuePair& qp = *queue_pairs_[slot];
@@ -269,15 +271,15 @@ bool SoftNic::can_send_on_credit(const Flow& flow) const {
   });
 }
 
-// The least payload after which no full packet may follow.
+// The payload of this turn from which on no full packet may follow, by window and credit.
 Bytes SoftNic::last_from(const QueuePair& qp) const {
   if (!qp.config.paced) return std::numeric_limits<Bytes>::max();
-  const Flow& flow = flows_[qp.config.flow];
-  const Bytes window = flow.window_left(config_.mtu);
-  return window < config_.mtu ? 0 : std::min(window - config_.mtu + 1, flow.credit_left());
+  const FlowGate& gate = flows_[qp.config.flow].gate;
+  const Bytes window = gate.window_left(config_.mtu);
+  return window < config_.mtu ? 0 : std::min(window - config_.mtu + 1, gate.credit_left());
 }
 
-// Sends at most `budget` bytes of payload (and at least one packet) on one path.
+// Sends at most `budget` bytes of payload, but at least one packet, on one path.
 size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
                                     std::span<TxPacket> out) {
   if (qp.rc) return transmit_standard(qp, now, budget, out);
@@ -326,8 +328,8 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
   return count;
 }
 
-// Makes the next packets with equal headers, up to `below` bytes of payload, from one header as the
-// pattern: full packets, to which nothing is joined.
+// Sends full packets of one write, with less than `below` bytes of payload in all. Their headers
+// are made from one pattern, and nothing is joined to them.
 inline size_t SoftNic::transmit_run(QueuePair& qp, Instant now, Bytes below, uint16_t path,
                                     std::span<TxPacket> out) {
   if (below <= 2 * config_.mtu || out.size() < 2) return 0;
@@ -364,10 +366,10 @@ void SoftNic::account(QueuePair& qp, Instant now, const Sent& sent) {
   counters_.data_bytes_sent += sent.payload;
   if (qp.config.paced) {
     Flow& flow = flows_[qp.config.flow];
-    flow.in_flight += sent.in_flight;
-    flow.sent += sent.payload;
-    flow.pacer.on_sent(sent.wire, now);
-    if (flow.on_credit()) {
+    flow.gate.on_sent(sent.payload, sent.wire, now);
+    flow.gate.on_done(sent.payload -
+                      sent.in_flight);  // unequal for packets taken back, and RC's probes
+    if (flow.gate.on_credit()) {
       flow.signal.sharing = static_cast<uint32_t>(ready_.size()) + 1;
       signals_.add(qp.config.flow);
     }
@@ -393,7 +395,8 @@ void SoftNic::leave_siblings(const QueuePair& qp) {
   }
 }
 
-// Takes the round trip from other queue pairs, as the first packets of a queue pair may be lost.
+// Takes the round trip from another queue pair with this peer, because the first packets may be
+// lost.
 void SoftNic::ask_siblings(QueuePair& qp) {
   for (uint32_t slot = qp.sibling; slot != slot_of(qp); slot = queue_pairs_[slot]->sibling) {
     const Duration known = queue_pairs_[slot]->requester->round_trip();

@@ -1,7 +1,7 @@
-// StandbyMessages: the memory of a standby lane (transport/nic/lanes), for messages each way. The
-// lane is an internal queue pair of the NIC.
+// StandbyMessages: the memory for the messages of a standby lane (transport/nic/lanes), which is an
+// internal queue pair of the NIC.
 //
-// Bounded: kMessages in flight each way; more wait. Pure. Thread rule: one owner.
+// Bounded: kMessages in flight each way; further messages wait. Pure. Thread rule: one owner.
 #pragma once
 
 #include <array>
@@ -18,7 +18,8 @@ namespace pacecar {
 class StandbyMessages {
  public:
   static constexpr uint32_t kMessages = 8;
-  // Longer than a message, so that one that is too long is received as malformed and not refused.
+  // Longer than a message, so that a message that is too long is received as malformed, not
+  // refused.
   static constexpr size_t kRoomOfOne = 32;
   using Room = std::array<uint8_t, kMessages * kRoomOfOne>;
 
@@ -35,9 +36,10 @@ class StandbyMessages {
     return decode_recovery_message(
         std::span(room_).subspan(completion.work_request * kRoomOfOne, completion.bytes));
   }
-  // False: try again when earlier messages have arrived.
+  // False: no room; try again when earlier messages are acknowledged.
   bool send(const RecoveryMessage& message, RcRequester& requester) {
-    auto& bytes = sent_[next_ % kMessages];  // of the oldest, which is done when there is room
+    auto& bytes =
+        sent_[next_ % kMessages];  // of the oldest message, which is done if there is room
     const WorkRequest request{
         .local = bytes.data(), .length = bytes.size(), .opcode = Opcode::kSend};
     if (requester.post({&request, 1}) == 0) return false;

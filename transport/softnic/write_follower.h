@@ -1,7 +1,8 @@
-// Follows the newest long write to predict the place of the next packet's payload: behind the last
-// one's, after enough packets in sequence to expect the next burst in sequence, too.
+// WriteFollower: follows the newest long write to predict the place of the next payload: behind
+// that of the newest packet. It predicts only after more than a burst of packets in sequence,
+// because then the next burst will probably be in sequence, too.
 //
-// Pure; one thread.
+// Pure. Thread rule: one owner.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace pacecar {
 
 class WriteFollower {
  public:
-  // The write of the newest packet.
+  // The write to which the newest packet belongs.
   struct Write {
     uint32_t queue_pair = 0;
     uint32_t key = 0;
@@ -25,8 +26,8 @@ class WriteFollower {
     Instant arrival;
   };
 
-  // `packets`: of a burst. A write without packets for `patience` is no longer predicted: its
-  // memory may have been reused.
+  // `packets`: of a burst. After `patience` without a packet nothing is predicted, because the
+  // memory of the write may have been reused.
   WriteFollower(uint32_t packets, Duration patience) : packets_(packets), patience_(patience) {}
 
   void on_packet(const wire::DataHeader& header, Bytes payload, Instant arrival) {

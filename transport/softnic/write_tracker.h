@@ -1,8 +1,9 @@
-// Counts the bytes of a peer's writes with immediate, whose packets arrive in any order, and
-// reports when one is complete.
+// WriteTracker: counts the bytes of a peer's writes with immediate, whose packets may arrive in any
+// order, and reports when a write is complete.
 //
-// Writes are numbered by the sender (MSN). At most `capacity` may be incomplete at once; packets of
-// a peer that exceeds that, or that changes a write's length, are refused.
+// The sender numbers its writes (MSN). At most `capacity` writes may be incomplete at a time.
+// Packets of writes beyond that, and packets that change a write's length, are refused. Thread
+// rule: one owner.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@ class WriteTracker {
 
   explicit WriteTracker(uint32_t capacity);
 
-  // Memory beside the object itself.
+  // Memory outside the object.
   static Bytes bytes(uint32_t capacity);
 
   // The write to which this packet belongs; nullptr: refused. `msn24`: the number on the wire.
@@ -39,9 +40,9 @@ class WriteTracker {
   Write* find(uint32_t msn24, Bytes payload, Bytes total);
   // Bytes left of a write that has begun to arrive; otherwise 0.
   Bytes left(uint32_t msn24) const;
-  // Counts one new packet of the write that find() returned; true if that completes the write.
+  // Counts one new packet of a write that find() returned; true if that completes the write.
   bool count(Write& write, Bytes payload, Bytes total);
-  // The sender has withdrawn the write: it never completes, and its late packets are refused.
+  // The sender has taken the write back: it never completes, and its late packets are refused.
   void cancel(uint32_t msn24);
 
  private:

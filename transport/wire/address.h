@@ -1,4 +1,6 @@
-// Addresses as people read them. Pure; any thread.
+// Addresses as text.
+//
+// Pure functions; any thread.
 #pragma once
 
 #include <array>

@@ -1,5 +1,7 @@
-// Network byte order in memory of any alignment. Each call compiles to one load or store with a
-// swap.
+// Loads and stores in network byte order, at any alignment. Each call compiles to one load or store
+// with a byte swap.
+//
+// Pure functions; any thread.
 #pragma once
 
 #include <bit>

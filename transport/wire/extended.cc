@@ -10,8 +10,8 @@ namespace pacecar::wire {
 namespace {
 
 constexpr uint32_t kLow24 = 0xFFFFFF;
-// The bits of the BTH that are the same in every packet: everything but opcode, queue pair and PSN.
-// Flags, padding, version and congestion bits are zero (ECN is read from the IP header), and the
+// The bits of the BTH's first 8 bytes that are the same in every packet: all but opcode and queue
+// pair. Flags, padding, version and congestion bits are zero (ECN is read from the IP header); the
 // partition is the default one.
 constexpr uint64_t kWithoutOpcode = ~(uint64_t{0xFF} << 56);
 constexpr uint64_t kBthFixedBits = kBeginning.bits & kWithoutOpcode;
@@ -31,7 +31,7 @@ constexpr size_t kAddressAt = 12;
 constexpr size_t kKeyAt = 20;
 constexpr size_t kTimestampAt = 36;
 
-// Where take_first looks: bitmap words and hops of an acknowledgement.
+// Of an acknowledgement: the numbers of bitmap words and of hops.
 constexpr size_t kAckWordsAt = 32;
 constexpr size_t kAckHopsAt = 31;
 
@@ -59,14 +59,25 @@ bool decode_bth(const uint8_t* from, Bth& bth) {
   return (first & kBthFixedBits) == kBthFixedValue && (last & kBthReservedBits) == 0;
 }
 
-bool any_without_rate(const TelemetryView& telemetry) {
-  for (size_t i = 0; i < telemetry.hops(); ++i) {
-    if (telemetry[i].rate_mbps == 0) return true;
+}  // namespace
+
+bool TelemetryView::valid() const {
+  for (size_t i = 0; i < hops(); ++i) {
+    if ((*this)[i].rate_mbps == 0) return false;
   }
-  return false;
+  return true;
 }
 
-}  // namespace
+void store_telemetry(std::span<const TelemetryHop> hops, uint8_t* to) {
+  for (const TelemetryHop& hop : hops) {
+    PACECAR_DCHECK(hop.rate_mbps != 0);
+    store_be32(hop.time_ns, to);
+    store_be32(hop.sent_bytes, to + 4);
+    store_be32(hop.queue_bytes, to + 8);
+    store_be32(hop.rate_mbps, to + 12);
+    to += kTelemetryHopBytes;
+  }
+}
 
 void encode(const DataHeader& header, std::span<uint8_t, kDataHeaderBytes> to) {
   PACECAR_DCHECK(header.opcode == Opcode::kWriteWithImm ||
@@ -99,7 +110,8 @@ bool decode(std::span<const uint8_t> packet, DataHeader& header,
   Bth bth;
   if (!decode_bth(p, bth)) return false;
   const uint32_t msn_and_flags = load_be32(p + 32);
-  // Field by field: a whole header would be made elsewhere and copied, for every packet.
+  // Assigned field by field: a DataHeader{...} would be built elsewhere and copied, for each
+  // packet.
   header.opcode = bth.opcode;
   header.ack_request = bth.ack_request;
   header.taken_back = (msn_and_flags & kDataTakenBack) != 0;
@@ -189,14 +201,7 @@ size_t encode(const AckHeader& header, std::span<const uint64_t> bitmap,
     store_be64(word, p);
     p += sizeof word;
   }
-  for (const TelemetryHop& hop : telemetry) {
-    PACECAR_DCHECK(hop.rate_mbps != 0);
-    store_be32(hop.time_ns, p);
-    store_be32(hop.sent_bytes, p + 4);
-    store_be32(hop.queue_bytes, p + 8);
-    store_be32(hop.rate_mbps, p + 12);
-    p += kTelemetryHopBytes;
-  }
+  store_telemetry(telemetry, p);
   return size;
 }
 
@@ -224,9 +229,8 @@ bool decode(std::span<const uint8_t> packet, AckHeader& header, Bitmap& bitmap,
             .echo_valid = (words_and_flags & kAckEchoValid) != 0,
             .echo_marked = (words_and_flags & kAckEchoMarked) != 0};
   bitmap = Bitmap(packet.subspan(kAckHeaderBytes, 8 * words));
-  telemetry =
-      TelemetryView(packet.subspan(kAckHeaderBytes + 8 * words, kTelemetryHopBytes * hops));
-  return !any_without_rate(telemetry);
+  telemetry = TelemetryView(packet.subspan(kAckHeaderBytes + 8 * words, kTelemetryHopBytes * hops));
+  return telemetry.valid();
 }
 
 void encode(const Nak& nak, std::span<uint8_t, kNakBytes> to) {

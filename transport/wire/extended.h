@@ -1,11 +1,11 @@
-// The packets of the extended wire mode: RoCEv2-shaped, with opcodes of the range that InfiniBand
-// leaves to manufacturers. Every data packet has the address of its payload, so packets may arrive
-// in any order. README.md has the layout.
+// The packets of the extended wire mode: shaped like those of RoCE v2, with opcodes that InfiniBand
+// reserves for manufacturers. Every data packet carries the remote address of its payload, so
+// packets may arrive in any order. README.md has the layout.
 //
 // A packet ends with a trailer, of one size for all packets of a NIC: a checksum, or a tag that
-// proves the sender. Encoders and decoders get the packet without it. Decoders accept any bytes and
-// refuse what no encoder writes: a packet that decodes, encodes back to the same bytes. Queue pair
-// numbers, PSNs and MSNs have 24 bits; encoders send the low 24 bits.
+// authenticates the sender. Encoders and decoders get the packet without the trailer. Decoders
+// accept any bytes and refuse what no encoder writes: an accepted packet, encoded again, has the
+// same bytes. Queue pair numbers, PSNs and MSNs have 24 bits; encoders write the low 24 bits.
 //
 // Pure functions; any thread.
 #pragma once
@@ -27,8 +27,8 @@ enum class Opcode : uint8_t {
   kNak = 0xC3,
 };
 
-// The first bytes of every packet, as a word: the common bits of the opcodes, and the BTH's fixed
-// bits.
+// The first 8 bytes of every packet, as a word: `bits` are those that all packets have in common
+// (of the opcode and of the BTH's constant fields), and `value` is their value.
 struct Beginning {
   uint64_t bits = 0;
   uint64_t value = 0;
@@ -71,12 +71,12 @@ struct DataHeader {
   Opcode opcode = Opcode::kWrite;  // kWrite or kWriteWithImm
   // The sender needs an acknowledgement to continue: the receiver should not wait for more packets.
   bool ack_request = false;
-  // The sender takes the write back: this packet has no payload, and stands for its PSN only.
+  // The sender takes the write back: this packet has no payload, and only occupies its PSN.
   bool taken_back = false;
-  bool joined = false;  // others follow in the datagram: take_first
+  bool joined = false;  // other packets follow in the datagram: take_first
   uint32_t destination_qp = 0;
   uint32_t psn = 0;
-  uint64_t address = 0;    // where this packet's payload goes
+  uint64_t address = 0;    // remote address of this packet's payload
   uint32_t key = 0;        // remote key
   uint32_t length = 0;     // bytes of the whole work request; at least this packet's payload
   uint32_t immediate = 0;  // 0 for kWrite
@@ -88,12 +88,11 @@ struct DataHeader {
 
 // The payload and the trailer follow the header.
 void encode(const DataHeader& header, std::span<uint8_t, kDataHeaderBytes> to);
-// The header of another packet of the same write, with the same flags as `like`.
+// Writes the header of another packet of the same write, with the flags of `like`.
 void encode_alike(std::span<const uint8_t, kDataHeaderBytes> like, uint32_t psn, uint64_t address,
                   std::span<uint8_t, kDataHeaderBytes> to);
 // `payload` points into `packet`. On false the outputs are unspecified.
-bool decode(std::span<const uint8_t> packet, DataHeader& header,
-            std::span<const uint8_t>& payload);
+bool decode(std::span<const uint8_t> packet, DataHeader& header, std::span<const uint8_t>& payload);
 // Whether a packet has the same fields as `like` that all packets of one write share: opcode, queue
 // pair, key, length, immediate, MSN, flags.
 inline bool same_write(std::span<const uint8_t> packet,
@@ -104,34 +103,34 @@ inline bool same_write(std::span<const uint8_t> packet,
   const auto same = [&](size_t at) { return load_be64(&packet[at]) == load_be64(&like[at]); };
   return same(kImmediateAt) && same(0) && same(kKeyAt);
 }
-// Decodes, with a few comparisons, a packet of the same write, with the same flags, as the packet
-// `like` that decode() accepted. `header` is that packet's, and then this one's. On false it is
-// unchanged: call decode().
+// Decodes a packet that belongs to the same write as `like`, a packet that decode() has accepted,
+// and has the same flags; that takes only a few comparisons. `header`: on entry of `like`, on
+// return of this packet. On false `header` is unchanged: call decode().
 bool decode_alike(std::span<const uint8_t> packet, std::span<const uint8_t, kDataHeaderBytes> like,
                   DataHeader& header, std::span<const uint8_t>& payload);
 // A data packet that a switch has trimmed to its header. No trailer authenticates it.
 bool decode_trimmed(std::span<const uint8_t> datagram, DataHeader& header);
 
-// Whether a data packet of at least kDataHeaderBytes names this place.
+// Whether a data packet of at least kDataHeaderBytes is for this queue pair, key and address.
 bool names(std::span<const uint8_t> packet, uint32_t destination_qp, uint32_t key,
            uint64_t address);
 
-// The position of a data packet's flags, and the flag for further packets.
+// The position of a data packet's flags, and the flag for further packets in the datagram.
 inline constexpr size_t kFlagsAt = 35;
 inline constexpr uint32_t kDataJoined = 0x02;
-// Nothing follows this data packet in its datagram, by its flag.
+// By its flag, the data packet is the only packet of its datagram.
 inline bool stands_alone(std::span<const uint8_t> data) {
   return data.size() <= kFlagsAt || (data[kFlagsAt] & kDataJoined) == 0;
 }
 
-// Takes the first packet off a datagram, with its trailer of that size. After a data packet
-// (`joined`) or an acknowledgement there may be others; after a data packet two bytes at the end
-// have their total length. `kind`: the result of classify().
+// Takes the first packet, with its trailer of `trailer_bytes`, off a datagram. Other packets may
+// follow a data packet (`joined`) or an acknowledgement; behind those that follow a data packet,
+// the last two bytes of the datagram are their total length. `kind`: the result of classify().
 std::span<const uint8_t> take_first(std::span<const uint8_t>& datagram, PacketKind kind,
                                     size_t trailer_bytes);
 
-// What a receiver has received: everything before `cumulative`, and by the bitmap beyond. The echo
-// is of one packet, the newest: its fields, and its marks and telemetry.
+// What a receiver has received: all packets before `cumulative`, and beyond it those in the bitmap.
+// The echo (time stamp, PSN, mark, telemetry) is of one packet, the newest.
 struct AckHeader {
   uint32_t destination_qp = 0;
   uint32_t cumulative = 0;      // the next PSN that the receiver expects
@@ -140,7 +139,7 @@ struct AckHeader {
   uint32_t received = 0;        // packets accepted so far, without duplicates; wraps
   uint32_t marked = 0;          // of these, with ECN congestion; wraps
   uint32_t echo_psn = 0;        // of that packet
-  bool echo_valid = false;      // whether echo_... and hold_ns mean anything
+  bool echo_valid = false;      // whether echo_... and hold_ns are meaningful
   bool echo_marked = false;     // that packet had ECN congestion
 
   bool operator==(const AckHeader&) const = default;
@@ -171,14 +170,18 @@ class TelemetryView {
     const uint8_t* from = &bytes_[kTelemetryHopBytes * hop];
     return {load_be32(from), load_be32(from + 4), load_be32(from + 8), load_be32(from + 12)};
   }
+  // False: a hop has rate 0, which no port has.
+  bool valid() const;
 
  private:
   std::span<const uint8_t> bytes_;
 };
 
-// Writes the packet and returns its size, ack_bytes(bitmap.size(),
-// telemetry.size()), which `to` must hold. At most kMaxBitmapWords words and kMaxTelemetryHops
-// hops, none with rate 0.
+// Writes kTelemetryHopBytes for each hop.
+void store_telemetry(std::span<const TelemetryHop> hops, uint8_t* to);
+
+// Writes the packet and returns its size, ack_bytes(bitmap.size(), telemetry.size()), which `to`
+// must hold. At most kMaxBitmapWords words and kMaxTelemetryHops hops, none with rate 0.
 size_t encode(const AckHeader& header, std::span<const uint64_t> bitmap,
               std::span<const TelemetryHop> telemetry, std::span<uint8_t> to);
 bool decode(std::span<const uint8_t> packet, AckHeader& header, Bitmap& bitmap,
@@ -193,7 +196,7 @@ enum class Syndrome : uint8_t {
 struct Nak {
   uint32_t destination_qp = 0;
   uint32_t psn = 0;             // of the refused packet
-  uint32_t echo_timestamp = 0;  // likewise: identifies the transmission
+  uint32_t echo_timestamp = 0;  // of the refused packet: identifies the transmission
   Syndrome syndrome = Syndrome::kRemoteAccessError;
 
   bool operator==(const Nak&) const = default;

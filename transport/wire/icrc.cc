@@ -14,70 +14,37 @@ namespace {
 
 constexpr size_t kLinkBytes = 8;  // all ones, in place of InfiniBand's link header
 constexpr size_t kIpv4Bytes = 20;
-constexpr size_t kIpv6Bytes = 40;
 constexpr size_t kUdpBytes = 8;
 constexpr uint8_t kUdp = 17;
-constexpr size_t kCongestionAt = 4;  // byte of the BTH that is not covered
+constexpr uint8_t kHopLimit = 64;
+constexpr size_t kCongestionAt = 4;  // the byte of the BTH that is not covered
 
-// The covered bytes of the headers, with all ones for the rest.
-class CoveredHeaders {
- public:
-  CoveredHeaders(const Route& route, size_t datagram_bytes) {
-    bytes_.fill(0xFF);
-    const size_t udp_bytes = kUdpBytes + datagram_bytes;
-    if (is_ipv4(route.source)) {
-      put_ipv4(route, udp_bytes);
-    } else {
-      put_ipv6(route, udp_bytes);
-    }
-    put16(route.source.port);
-    put16(route.destination.port);
-    put16(udp_bytes);
-    size_ += 2;  // checksum
-  }
-
-  // The BTH, which follows.
-  void put_bth(const uint8_t* bth) {
-    std::memcpy(&bytes_[size_], bth, kBthBytes);
-    bytes_[size_ + kCongestionAt] = 0xFF;
-    size_ += kBthBytes;
-  }
-
-  std::span<const uint8_t> view() const { return std::span(bytes_).first(size_); }
-
- private:
-  void put16(size_t value) {
-    bytes_[size_++] = static_cast<uint8_t>(value >> 8);
-    bytes_[size_++] = static_cast<uint8_t>(value);
-  }
-  void put(std::span<const uint8_t> bytes) {
-    std::copy(bytes.begin(), bytes.end(), &bytes_[size_]);
-    size_ += bytes.size();
-  }
-  void put_ipv4(const Route& route, size_t udp_bytes) {
-    bytes_[size_] = 0x45;  // version 4, five words
-    size_ += 2;            // type of service
-    put16(kIpv4Bytes + udp_bytes);
-    wire::store_be32(route.ipv4_fragment, &bytes_[size_]);
-    size_ += 5;  // and time to live
-    bytes_[size_] = kUdp;
-    size_ += 3;  // and checksum
-    put(std::span(route.source.ip).last(4));
-    put(std::span(route.destination.ip).last(4));
-  }
-  void put_ipv6(const Route& route, size_t udp_bytes) {
-    bytes_[size_] = 0x6F;  // version 6, traffic class
-    size_ += 4;            // and flow label
-    put16(udp_bytes);
-    bytes_[size_] = kUdp;
-    size_ += 2;  // and hop limit
-    put(route.source.ip);
-    put(route.destination.ip);
-  }
-
-  std::array<uint8_t, kLinkBytes + kIpv6Bytes + kUdpBytes + kBthBytes> bytes_;
-  size_t size_ = kLinkBytes;
+// The headers from the link to the BTH, with all ones in place of the bytes that are not covered.
+struct CoveredHeaders {
+  std::array<uint8_t, kLinkBytes + kMaxIpBytes + kUdpBytes + kBthBytes> bytes;
+  size_t size = 0;
 };
+
+CoveredHeaders covered_headers(const Route& route, const uint8_t* bth, size_t datagram_bytes) {
+  CoveredHeaders out;
+  out.bytes.fill(0xFF);
+  uint8_t* const ip = &out.bytes[kLinkBytes];
+  uint8_t* at = ip + write_ip_header(route, datagram_bytes, ip);
+  if (is_ipv4(route.source)) {
+    ip[1] = ip[8] = ip[10] = ip[11] = 0xFF;  // type of service, time to live, checksum
+  } else {
+    ip[0] |= 0x0F;  // traffic class, flow label, hop limit
+    ip[1] = ip[2] = ip[3] = ip[7] = 0xFF;
+  }
+  wire::store_be16(route.source.port, at);
+  wire::store_be16(route.destination.port, at + 2);
+  wire::store_be16(static_cast<uint16_t>(kUdpBytes + datagram_bytes), at + 4);
+  at += kUdpBytes;
+  std::memcpy(at, bth, kBthBytes);
+  at[kCongestionAt] = 0xFF;
+  out.size = static_cast<size_t>(at + kBthBytes - out.bytes.data());
+  return out;
+}
 
 uint32_t stored_icrc(std::span<const uint8_t> datagram) {
   uint32_t stored;  // little-endian
@@ -113,8 +80,8 @@ constexpr uint32_t power_of_x(uint64_t exponent) {
 
 static_assert(multiply(power_of_x(1000), power_of_x(kOrder - 1000)) == kOne);
 
-// The bytes between the identification and the ICRC: the rest of the IPv4 header, UDP's, the
-// datagram.
+// The header bytes between the identification and the datagram: the rest of the IPv4 header, and
+// the UDP header.
 constexpr size_t kBehindIdentification = kIpv4Bytes - 6 + kUdpBytes;
 
 // The two bytes in the CRC's order, the first bit as the highest power.
@@ -125,11 +92,33 @@ constexpr uint32_t as_polynomial(uint16_t identification) {
 
 }  // namespace
 
+size_t write_ip_header(const Route& route, size_t datagram_bytes, uint8_t* to) {
+  const auto udp_bytes = static_cast<uint16_t>(kUdpBytes + datagram_bytes);
+  if (!is_ipv4(route.source)) {
+    wire::store_be32(0x6000'0000, to);  // version 6
+    wire::store_be16(udp_bytes, to + 4);
+    to[6] = kUdp;
+    to[7] = kHopLimit;
+    std::ranges::copy(route.source.ip, to + 8);
+    std::ranges::copy(route.destination.ip, to + 24);
+    return kMaxIpBytes;
+  }
+  wire::store_be16(0x4500, to);  // version 4, five words
+  wire::store_be16(static_cast<uint16_t>(kIpv4Bytes + udp_bytes), to + 2);
+  wire::store_be32(route.ipv4_fragment, to + 4);
+  to[8] = kHopLimit;
+  to[9] = kUdp;
+  wire::store_be16(0, to + 10);
+  std::ranges::copy(std::span(route.source.ip).last(4), to + 12);
+  std::ranges::copy(std::span(route.destination.ip).last(4), to + 16);
+  return kIpv4Bytes;
+}
+
 uint32_t icrc(const Route& route, std::span<const uint8_t> header, std::span<const uint8_t> payload,
               std::span<const uint8_t> padding) {
-  CoveredHeaders covered(route, header.size() + payload.size() + padding.size() + kIcrcBytes);
-  covered.put_bth(header.data());
-  uint32_t crc = crc32_gzip_refl(0, covered.view().data(), covered.view().size());
+  const CoveredHeaders covered = covered_headers(
+      route, header.data(), header.size() + payload.size() + padding.size() + kIcrcBytes);
+  uint32_t crc = crc32_gzip_refl(0, covered.bytes.data(), covered.size);
   const auto rest = header.subspan(kBthBytes);
   if (!rest.empty()) crc = crc32_gzip_refl(crc, rest.data(), rest.size());
   if (!payload.empty()) crc = crc32_gzip_refl(crc, payload.data(), payload.size());
@@ -143,7 +132,7 @@ bool verify_icrc(const Route& route, std::span<const uint8_t> datagram) {
   return stored_icrc(datagram) == icrc(route, covered, {}, {});
 }
 
-// Multiplication is linear: first the products of single bits, then the sums of these.
+// Multiplication is linear: the products of single bits come first, then their sums.
 Multiplier::Multiplier(uint32_t factor) {
   for (size_t nibble = 0; nibble < by_nibble_.size(); ++nibble) {
     auto& products = by_nibble_[nibble];
@@ -171,14 +160,15 @@ bool IdentificationEffect::explains(uint32_t difference) const {
   return (backward_(difference) & 0xFFFF) == 0;
 }
 
-bool UnidentifiedIcrc::verify(const Route& route, std::span<const uint8_t> datagram) {
+bool verify_icrc(const Route& route, std::span<const uint8_t> datagram,
+                 IdentificationEffects& effects) {
   if (datagram.size() < kBthBytes + kIcrcBytes) return false;
   const Route unidentified{route.source, route.destination, kIpv4Unidentified};
   const auto covered = datagram.first(datagram.size() - kIcrcBytes);
   const uint32_t difference = stored_icrc(datagram) ^ icrc(unidentified, covered, {}, {});
   if (difference == 0) return true;
   if (!is_ipv4(route.source)) return false;
-  return effects_.of_size(datagram.size()).explains(difference);
+  return effects.of_size(datagram.size()).explains(difference);
 }
 
 }  // namespace pacecar::roce

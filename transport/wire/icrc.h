@@ -1,6 +1,6 @@
 // The ICRC that ends every packet of RoCE v2: CRC-32 over its IP, UDP and InfiniBand headers and
-// its payload, without what changes on the way (annex A17, 17.3.3). The packet I/O must know what
-// the packet does not contain: addresses, ports, and over IPv4 the identification.
+// its payload, without the fields that change on the way (annex A17, 17.3.3). It covers fields that
+// only the packet I/O knows: addresses, ports, and over IPv4 the identification.
 //
 // Pure functions; any thread.
 #pragma once
@@ -21,14 +21,20 @@ struct Route {
   uint32_t ipv4_fragment = kIpv4Fragment;
 };
 
-// Of a packet in two pieces: header (at least a BTH), and payload with padding.
+inline constexpr size_t kMaxIpBytes = 40;
+// Writes the IP header of a datagram, with zeros for type of service (IPv6: traffic class and flow
+// label) and checksum. Returns its size: 20 bytes (IPv4) or kMaxIpBytes (IPv6).
+size_t write_ip_header(const Route& route, size_t datagram_bytes, uint8_t* to);
+
+// The ICRC of a packet: header (at least a BTH), payload and padding.
 uint32_t icrc(const Route& route, std::span<const uint8_t> header, std::span<const uint8_t> payload,
               std::span<const uint8_t> padding);
 
-// Whether the last four bytes of `datagram` are its ICRC. False for one too short for a BTH.
+// Whether the last four bytes of `datagram` are its ICRC. False if it is too short for a BTH.
 bool verify_icrc(const Route& route, std::span<const uint8_t> datagram);
 
-// A product of polynomials with one that stays, modulo the CRC's: tables by four bits.
+// Multiplies polynomials by a constant one, modulo the CRC's polynomial: a table for each four
+// bits.
 class Multiplier {
  public:
   Multiplier() = default;
@@ -58,16 +64,17 @@ class IdentificationEffect {
   size_t datagram_bytes() const { return datagram_bytes_; }
   // The difference (XOR) from the ICRC with identification 0.
   uint32_t of(uint16_t identification) const;
-  // Whether any identification makes this difference. One in 65,536 of all differences is.
+  // Whether there is an identification that makes this difference. That holds for one difference in
+  // 65,536.
   bool explains(uint32_t difference) const;
 
  private:
   size_t datagram_bytes_ = 0;
-  Multiplier forward_;   // from the two bytes to the end of the packet
-  Multiplier backward_;  // by its inverse
+  Multiplier forward_;   // shifts from the identification to the end of the packet
+  Multiplier backward_;  // the inverse
 };
 
-// Sizes repeat: what has been computed for them is kept.
+// A cache, because datagrams of the same sizes come again and again.
 class IdentificationEffects {
  public:
   const IdentificationEffect& of_size(size_t datagram_bytes) {
@@ -80,14 +87,8 @@ class IdentificationEffects {
   std::array<IdentificationEffect, 16> effects_;
 };
 
-// Of datagrams over IPv4 whose identification is unknown.
-class UnidentifiedIcrc {
- public:
-  // As verify_icrc, with any identification in place of the route's.
-  bool verify(const Route& route, std::span<const uint8_t> datagram);
-
- private:
-  IdentificationEffects effects_;
-};
+// As verify_icrc, but over IPv4 any identification is accepted in place of the route's.
+bool verify_icrc(const Route& route, std::span<const uint8_t> datagram,
+                 IdentificationEffects& effects);
 
 }  // namespace pacecar::roce

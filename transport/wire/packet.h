@@ -1,5 +1,5 @@
-// What a packet is between the protocol (softnic) and a packet I/O. Descriptors only: no memory is
-// owned here, no socket or device type appears.
+// TxPacket, RxPacket: descriptors of packets, by which the software NIC and a packet I/O exchange
+// them. They own no memory and contain no type of a socket or device. Also addresses of hosts.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ struct Address {
   bool operator==(const Address&) const = default;
 };
 
-// Whatever port and scope. As two words: this is done for every packet.
+// Compares the IP addresses only, as two words, because this is done for every packet.
 inline bool same_ip(const Address& a, const Address& b) {
   std::array<uint64_t, 2> words[2];
   static_assert(sizeof words[0] == sizeof a.ip);
@@ -30,7 +30,7 @@ inline bool same_ip(const Address& a, const Address& b) {
   return words[0] == words[1];
 }
 
-// Control writes have a class of their own, so that they never queue behind data.
+// Control writes have a class of their own, so that they do not queue behind data.
 enum class TrafficClass : uint8_t { kData, kControl };
 
 // The ECN field of the IP header (RFC 3168, section 5).
@@ -40,7 +40,7 @@ enum class Ecn : uint8_t { kNotCapable = 0, kCapable1 = 1, kCapable0 = 2, kConge
 // chooses another, and "don't fragment". Packets that are never fragmented may all have the same
 // identification (RFC 6864).
 inline constexpr uint32_t kIpv4Fragment = 0x5043'4000;
-// Likewise as UDP sockets send it, without an identification.
+// The same word as UDP sockets send it, without an identification.
 inline constexpr uint32_t kIpv4Unidentified = 0x0000'4000;
 
 // One datagram to send: header, payload and trailer, gathered in this order.
@@ -55,11 +55,11 @@ struct TxPacket {
   size_t size() const { return header.size() + payload.size() + trailer.size(); }
 };
 
-// The predicted place of the next payloads: consecutive packets of one write, each with
-// `payload_bytes` except perhaps the last.
+// The predicted address of the next payloads: consecutive packets of one write, each with
+// `payload_bytes`, except perhaps the last.
 struct Placement {
   uint8_t* place = nullptr;  // of the first one's payload; null: nothing is predicted
-  Bytes bytes = 0;           // of payload, in all; undefined until all have arrived
+  Bytes bytes = 0;           // of payload in all; their content is undefined until all have arrived
   Bytes payload_bytes = 0;
   size_t header_bytes = 0;
   size_t trailer_bytes = 0;
@@ -70,20 +70,20 @@ struct RxPacket {
   std::span<const uint8_t> bytes;
   const Address* source = nullptr;
   Ecn ecn = Ecn::kNotCapable;
-  // How long it waited in this host before receive() returned it; 0: unknown. Without it the rest
-  // is the network's delay.
+  // How long the packet waited in this host before receive() returned it; 0: unknown. It is
+  // subtracted from round trips, so that they contain only the network's delay.
   Duration waited;
-  // Payload bytes between header and trailer that are not in `bytes`: a simulator that carries
-  // payload as a length only leaves them out, and the receiver counts them as arrived.
+  // Payload bytes between header and trailer that are not in `bytes`, from a simulator that carries
+  // only the length of payload. The receiver counts them as arrived.
   Bytes elided = 0;
-  // A switch has cut off payload and trailer instead of dropping the packet: they are lost.
+  // A switch has cut off payload and trailer instead of dropping the packet.
   bool trimmed = false;
   bool trimmed_in_core = false;  // by another switch than the last one; false when unknown
   std::span<const TelemetryHop> telemetry;  // in the order of the hops; empty without such switches
-  // Payload that was received straight into its predicted place (PacketIo::predict): `bytes` is
-  // header and trailer then, which must tell whether it belongs there.
+  // Payload that was received at its predicted address (PacketIo::predict). `bytes` is then header
+  // and trailer, and the header shows whether the prediction was right.
   std::span<const uint8_t> placed;
-  // That word of the IPv4 header, where PacketIoCaps::sees_ipv4_header.
+  // As kIpv4Fragment, the received word; valid with PacketIoCaps::sees_ipv4_header.
   uint32_t ipv4_fragment = kIpv4Fragment;
 };
 

@@ -1,6 +1,7 @@
 #include "transport/wire/roce.h"
 
-#include <algorithm>
+#include <array>
+#include <type_traits>
 
 #include "transport/base/check.h"
 #include "transport/base/seq.h"
@@ -44,15 +45,48 @@ constexpr bool has_payload(Shape shape) {
          shape.kind == Kind::kReadResponse || shape.kind == Kind::kDatagram;
 }
 
-constexpr size_t header_bytes_of(Shape shape) {
-  if (shape.kind == Kind::kCnp) return kBthBytes + kCnpReservedBytes;
-  if (shape.kind == Kind::kAtomic) return kBthBytes + kAtomicEthBytes;
-  if (shape.kind == Kind::kAtomicAck) return kBthBytes + kAethBytes + kAtomicAckBytes;
-  if (shape.kind == Kind::kDatagram) {
-    return kBthBytes + kDethBytes + (shape.immediate ? kImmediateBytes : 0);
+// Calls visit(field) for each field behind the BTH, in the order of the wire.
+template <typename P, typename Visit>
+void visit_headers(Shape shape, P& packet, Visit visit) {
+  // A word of two fields: 8 and 24 bits.
+  const auto visit_word = [&](auto& high, auto& low24) {
+    uint32_t word = uint32_t{high} << 24 | (low24 & kPsnMask);
+    visit(word);
+    if constexpr (!std::is_const_v<P>) {
+      high = static_cast<uint8_t>(word >> 24);
+      low24 = word & kPsnMask;
+    }
+  };
+  const bool atomic = shape.kind == Kind::kAtomic;
+  if (has_reth(shape) || atomic) {
+    visit(packet.address);
+    visit(packet.key);
   }
-  return kBthBytes + (has_reth(shape) ? kRethBytes : 0) + (has_aeth(shape) ? kAethBytes : 0) +
-         (shape.immediate ? kImmediateBytes : 0) + (shape.invalidate ? kInvalidateBytes : 0);
+  if (has_reth(shape)) visit(packet.length);
+  if (atomic) {
+    visit(packet.operand);
+    visit(packet.compare);
+  }
+  if (shape.kind == Kind::kDatagram) {
+    uint8_t reserved = 0;
+    visit(packet.queue_key);
+    visit_word(reserved, packet.source_qp);
+  }
+  if (has_aeth(shape)) visit_word(packet.syndrome, packet.msn);
+  if (shape.kind == Kind::kAtomicAck) visit(packet.original);
+  if (shape.immediate) visit(packet.immediate);
+  if (shape.invalidate) visit(packet.invalidated_key);
+  if (shape.kind == Kind::kCnp) {
+    std::array<uint64_t, kCnpReservedBytes / sizeof(uint64_t)> reserved{};
+    for (uint64_t& word : reserved) visit(word);
+  }
+}
+
+size_t header_bytes_of(Shape shape) {
+  static constexpr Packet kAny;
+  size_t bytes = kBthBytes;
+  visit_headers(shape, kAny, [&](const auto& field) { bytes += sizeof field; });
+  return bytes;
 }
 
 constexpr bool may_be_unreliable(Shape shape) {
@@ -64,38 +98,6 @@ constexpr bool right_payload(Shape shape, size_t payload) {
   if (!has_payload(shape)) return payload == 0;
   const bool only = shape.first && shape.last;
   return only || payload > 0;
-}
-
-// What follows the BTH.
-Decoded decode_headers(Shape shape, const uint8_t* at, Packet& packet) {
-  if (has_reth(shape)) {
-    packet.address = load_be64(at);
-    packet.key = load_be32(at + 8);
-    packet.length = load_be32(at + 12);
-    at += kRethBytes;
-  }
-  if (shape.kind == Kind::kAtomic) {
-    packet.address = load_be64(at);
-    packet.key = load_be32(at + 8);
-    packet.operand = load_be64(at + 12);
-    packet.compare = load_be64(at + 20);
-  }
-  if (shape.kind == Kind::kDatagram) {
-    packet.queue_key = load_be32(at);
-    packet.source_qp = load_be32(at + 4) & kPsnMask;
-    at += kDethBytes;
-  }
-  if (has_aeth(shape)) {
-    const uint32_t aeth = load_be32(at);
-    packet.syndrome = static_cast<uint8_t>(aeth >> 24);
-    packet.msn = aeth & kPsnMask;
-    at += kAethBytes;
-    if (classify(packet.syndrome) == Syndrome::kReserved) return Decoded::kSyndrome;
-  }
-  if (shape.kind == Kind::kAtomicAck) packet.original = load_be64(at);
-  if (shape.immediate) packet.immediate = load_be32(at);
-  if (shape.invalidate) packet.invalidated_key = load_be32(at);
-  return Decoded::kOk;
 }
 
 }  // namespace
@@ -145,31 +147,14 @@ void encode(const Packet& packet, std::span<uint8_t> to) {
   store_be32(congestion | (packet.destination_qp & kPsnMask), at + 4);
   store_be32((packet.ack_request ? kAckRequest : 0) | (packet.psn & kPsnMask), at + 8);
   at += kBthBytes;
-  if (has_reth(shape)) {
-    store_be64(packet.address, at);
-    store_be32(packet.key, at + 8);
-    store_be32(packet.length, at + 12);
-    at += kRethBytes;
-  }
-  if (shape.kind == Kind::kAtomic) {
-    store_be64(packet.address, at);
-    store_be32(packet.key, at + 8);
-    store_be64(packet.operand, at + 12);
-    store_be64(packet.compare, at + 20);
-  }
-  if (shape.kind == Kind::kDatagram) {
-    store_be32(packet.queue_key, at);
-    store_be32(packet.source_qp & kPsnMask, at + 4);
-    at += kDethBytes;
-  }
-  if (has_aeth(shape)) {
-    store_be32(uint32_t{packet.syndrome} << 24 | (packet.msn & kPsnMask), at);
-    at += kAethBytes;
-  }
-  if (shape.kind == Kind::kAtomicAck) store_be64(packet.original, at);
-  if (shape.immediate) store_be32(packet.immediate, at);
-  if (shape.invalidate) store_be32(packet.invalidated_key, at);
-  if (shape.kind == Kind::kCnp) std::fill_n(at, kCnpReservedBytes, uint8_t{0});
+  visit_headers(shape, packet, [&](const auto& field) {
+    if constexpr (sizeof field == sizeof(uint64_t)) {
+      store_be64(field, at);
+    } else {
+      store_be32(field, at);
+    }
+    at += sizeof field;
+  });
 }
 
 Decoded decode(std::span<const uint8_t> datagram, Packet& packet) {
@@ -197,7 +182,17 @@ Decoded decode(std::span<const uint8_t> datagram, Packet& packet) {
   packet.psn = psn & kPsnMask;
   packet.ack_request = (psn & kAckRequest) != 0;
   packet.solicited = (at[1] & kSolicited) != 0;
-  return decode_headers(shape, at + kBthBytes, packet);
+  at += kBthBytes;
+  visit_headers(shape, packet, [&](auto& field) {
+    if constexpr (sizeof field == sizeof(uint64_t)) {
+      field = load_be64(at);
+    } else {
+      field = load_be32(at);
+    }
+    at += sizeof field;
+  });
+  const bool reserved = has_aeth(shape) && classify(packet.syndrome) == Syndrome::kReserved;
+  return reserved ? Decoded::kSyndrome : Decoded::kOk;
 }
 
 }  // namespace pacecar::roce

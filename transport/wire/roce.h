@@ -4,11 +4,12 @@
 // ends them is in icrc.h.
 //
 // Decoders accept any bytes and report what is wrong with them. Queue pair numbers, PSNs and MSNs
-// have 24 bits; encoders send the low 24 bits.
+// have 24 bits; encoders write the low 24 bits.
 //
 // Pure functions; any thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -72,60 +73,41 @@ struct Shape {
   bool invalidate = false;  // carries an IETH: a key to invalidate
 };
 
+// By opcode, for the opcodes of RC.
+inline constexpr std::array<Shape, 0x18> kRcShapes = {{
+    {Kind::kSend, true, false},
+    {Kind::kSend, false, false},
+    {Kind::kSend, false, true},
+    {Kind::kSend, false, true, true},
+    {Kind::kSend, true, true},
+    {Kind::kSend, true, true, true},
+    {Kind::kWrite, true, false},
+    {Kind::kWrite, false, false},
+    {Kind::kWrite, false, true},
+    {Kind::kWrite, false, true, true},
+    {Kind::kWrite, true, true},
+    {Kind::kWrite, true, true, true},
+    {Kind::kReadRequest, true, true},
+    {Kind::kReadResponse, true, false},
+    {Kind::kReadResponse, false, false},
+    {Kind::kReadResponse, false, true},
+    {Kind::kReadResponse, true, true},
+    {Kind::kAck, true, true},
+    {Kind::kAtomicAck, true, true},
+    {Kind::kAtomic, true, true},
+    {Kind::kAtomic, true, true},
+    {},  // reserved
+    {Kind::kSend, false, true, false, true},
+    {Kind::kSend, true, true, false, true},
+}};
+
 constexpr Shape shape_of(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::kSendFirst:
-      return {Kind::kSend, true, false, false};
-    case Opcode::kSendMiddle:
-      return {Kind::kSend, false, false, false};
-    case Opcode::kSendLast:
-      return {Kind::kSend, false, true, false};
-    case Opcode::kSendLastImm:
-      return {Kind::kSend, false, true, true};
-    case Opcode::kSendOnly:
-      return {Kind::kSend, true, true, false};
-    case Opcode::kSendOnlyImm:
-      return {Kind::kSend, true, true, true};
-    case Opcode::kSendLastInvalidate:
-      return {.kind = Kind::kSend, .last = true, .invalidate = true};
-    case Opcode::kSendOnlyInvalidate:
-      return {.kind = Kind::kSend, .first = true, .last = true, .invalidate = true};
-    case Opcode::kWriteFirst:
-      return {Kind::kWrite, true, false, false};
-    case Opcode::kWriteMiddle:
-      return {Kind::kWrite, false, false, false};
-    case Opcode::kWriteLast:
-      return {Kind::kWrite, false, true, false};
-    case Opcode::kWriteLastImm:
-      return {Kind::kWrite, false, true, true};
-    case Opcode::kWriteOnly:
-      return {Kind::kWrite, true, true, false};
-    case Opcode::kWriteOnlyImm:
-      return {Kind::kWrite, true, true, true};
-    case Opcode::kReadRequest:
-      return {Kind::kReadRequest, true, true, false};
-    case Opcode::kReadFirst:
-      return {Kind::kReadResponse, true, false, false};
-    case Opcode::kReadMiddle:
-      return {Kind::kReadResponse, false, false, false};
-    case Opcode::kReadLast:
-      return {Kind::kReadResponse, false, true, false};
-    case Opcode::kReadOnly:
-      return {Kind::kReadResponse, true, true, false};
-    case Opcode::kAck:
-      return {Kind::kAck, true, true, false};
-    case Opcode::kAtomicAck:
-      return {Kind::kAtomicAck, true, true, false};
-    case Opcode::kCompareSwap:
-    case Opcode::kFetchAdd:
-      return {Kind::kAtomic, true, true, false};
-    case Opcode::kUdSendOnly:
-      return {Kind::kDatagram, true, true, false};
-    case Opcode::kUdSendOnlyImm:
-      return {Kind::kDatagram, true, true, true};
-    case Opcode::kCnp:
-      return {Kind::kCnp, true, true, false};
+  if (const auto index = static_cast<size_t>(opcode); index < kRcShapes.size()) {
+    return kRcShapes[index];
   }
+  if (opcode == Opcode::kUdSendOnly) return {Kind::kDatagram, true, true};
+  if (opcode == Opcode::kUdSendOnlyImm) return {Kind::kDatagram, true, true, true};
+  if (opcode == Opcode::kCnp) return {Kind::kCnp, true, true};
   return {};
 }
 
@@ -133,7 +115,7 @@ constexpr Shape shape_of(Opcode opcode) {
 Opcode opcode_of(Shape shape);
 
 // AETH syndromes (9.7.5.1.1 and table 44).
-inline constexpr uint8_t kAckUnlimited = 0x1F;  // an acknowledgement without a count of credits
+inline constexpr uint8_t kAckUnlimited = 0x1F;  // an acknowledgement without a credit count
 inline constexpr uint8_t kNakSequence = 0x60;
 inline constexpr uint8_t kNakInvalidRequest = 0x61;
 inline constexpr uint8_t kNakRemoteAccess = 0x62;
@@ -150,7 +132,7 @@ constexpr Syndrome classify(uint8_t syndrome) {
 
 // How long to wait after a "receiver not ready" (table 45), by the low five bits of the syndrome.
 Duration rnr_delay(uint8_t syndrome);
-// The syndrome of an RNR NAK with the code of this delay.
+// The syndrome of an RNR NAK; `delay`: RNR timer code (table 45).
 constexpr uint8_t receiver_not_ready(uint8_t delay) {
   return static_cast<uint8_t>(0x20 | (delay & 0x1F));
 }
@@ -158,12 +140,7 @@ inline constexpr uint8_t kUsualRnrDelay = 10;  // 0.32 ms
 
 inline constexpr size_t kBthBytes = 12;
 inline constexpr size_t kRethBytes = 16;
-inline constexpr size_t kAethBytes = 4;
-inline constexpr size_t kImmediateBytes = 4;
-inline constexpr size_t kInvalidateBytes = 4;
 inline constexpr size_t kAtomicEthBytes = 28;
-inline constexpr size_t kAtomicAckBytes = 8;
-inline constexpr size_t kDethBytes = 8;
 inline constexpr size_t kGrhBytes = 40;  // before a datagram's payload, in memory only
 inline constexpr size_t kIcrcBytes = 4;
 inline constexpr size_t kCnpReservedBytes = 16;
@@ -181,22 +158,22 @@ struct Packet {
   uint32_t destination_qp = 0;
   uint32_t psn = 0;
   uint32_t msn = 0;
-  uint64_t address = 0;  // of the whole write, of what is to be read, or of an atomic's word
+  uint64_t address = 0;  // remote address: of the whole write, of a read, or of an atomic's word
   uint32_t key = 0;
   uint32_t length = 0;
   uint32_t immediate = 0;
-  uint32_t invalidated_key = 0;  // of a send that invalidates one
-  uint64_t operand = 0;    // of an atomic: what is swapped in or added
-  uint64_t compare = 0;    // of a compare-and-swap
-  uint64_t original = 0;   // of its acknowledgement: the value before the operation
-  uint32_t queue_key = 0;  // of a datagram
-  uint32_t source_qp = 0;  // likewise
+  uint32_t invalidated_key = 0;  // of a send that invalidates a memory window
+  uint64_t operand = 0;          // of an atomic: the value that is swapped in or added
+  uint64_t compare = 0;          // of a compare-and-swap
+  uint64_t original = 0;         // of an atomic's acknowledgement: the value before the operation
+  uint32_t queue_key = 0;        // of a datagram
+  uint32_t source_qp = 0;        // likewise
   std::span<const uint8_t> payload;  // without padding
 };
 
-// Several processes may share one address. Each takes a slot, from which its UDP port is computed.
-// The upper 6 bits of its queue pair numbers are the slot, so a peer computes the port from a queue
-// pair number. A NIC that has its address alone has slot 0, which is the standard port.
+// Several processes may share one address. Each process takes a slot: the upper 6 bits of its queue
+// pair numbers. The slot determines the UDP port, so a peer computes the port from a queue pair
+// number. A NIC that shares its address with no other has slot 0, which has the standard port.
 inline constexpr unsigned kSlotShift = 18;
 inline constexpr uint32_t kSlots = 1U << (24 - kSlotShift);
 inline constexpr uint16_t kFirstSlotPort = 14791;  // of slot 1
@@ -224,13 +201,13 @@ enum class Decoded : uint8_t {
   kOpcode,     // not supported
   kVersion,    // of the transport header
   kPartition,  // not the default one
-  kPadding,    // longer than the payload, or of a packet without payload
+  kPadding,    // longer than the payload, or in a packet without payload
   kPayload,    // present where it must not be, or missing
-  kSyndrome,   // a reserved one
+  kSyndrome,   // reserved
 };
 
-// `packet.payload` points into `datagram`. Does not look at the ICRC. Unless kOk, the packet is
-// unspecified.
+// `packet.payload` points into `datagram`. The ICRC is not checked. Unless the result is kOk, the
+// content of `packet` is unspecified.
 Decoded decode(std::span<const uint8_t> datagram, Packet& packet);
 
 }  // namespace pacecar::roce

@@ -1,6 +1,6 @@
-// Telemetry in a real network: after a data packet of the extended mode and its trailer, each
-// switch appends a record of its hop, and a last word has their number. README.md has the layout.
-// It is not authenticated; a packet whose own bytes look like a tail, one in 2^32, fails its
+// Telemetry that switches append to a data packet of the extended mode, behind its trailer: a
+// record for each hop, and a last word with the number of records. README.md has the layout. The
+// tail is not authenticated. One packet in 2^32 ends in bytes that look like a tail; it fails its
 // checksum and is retransmitted with another time stamp.
 //
 // Pure functions; any thread.

@@ -11,7 +11,7 @@ void LaneRecovery::on_failed(Instant deadline) {
 }
 
 bool LaneRecovery::on_message(const RecoveryMessage& message) {
-  // The lane was up again at both ends, and the peer has lost it before we noticed.
+  // The lane was ready at both ends, and has failed at the peer before we used it.
   if (message.generation != generation_ && next(true) == Step::kUse) on_used();
   if (message.generation != generation_) return false;
   if (message.kind == RecoveryMessage::Kind::kOffer) {

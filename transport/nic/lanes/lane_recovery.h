@@ -1,12 +1,12 @@
-// LaneRecovery: how a lane that failed comes back. Both ends replace the old RC connection by a new
-// one, offer it to the peer, join the two, and use the lane when both are ready. Either end may
-// begin, or both at once: each offers exactly once per generation, so the peer's offer is a request
-// or the answer to ours.
+// LaneRecovery: the state machine that recovers a failed lane, at one end. Each end replaces its
+// end of the old RC connection by a new one and offers that to the peer; the ends join the two, and
+// use the lane when both are ready. Either end may begin, or both at once. Each end offers exactly
+// once per generation, so the peer's offer is either a request or the answer to ours.
 //
 //   kUp --fail--> kFailed --replace--> kReplaced --offers of both, join--> kJoined --both ready-->
 //   kUp
 //
-// Pure: it returns the next step, and is called when the step is done. Thread rule: one owner.
+// Pure: the owner does the step that next() returns, and reports it. Thread rule: one owner.
 #pragma once
 
 #include <cstdint>
@@ -29,16 +29,16 @@ class LaneRecovery {
 
   // The lane must be up again by `deadline`.
   void on_failed(Instant deadline);
-  // The new connection may fail before it is used: by itself, or because of the peer, which may use
-  // it before we know that it is joined. Recovery then continues to kUp, and the lane fails again
-  // from there.
+  // Whether the new connection may fail before we use it. It may fail by itself, or because the
+  // peer uses it before we know that it is joined. Recovery then continues to kUp, and the lane
+  // fails again from there.
   bool may_fail_again() const { return state_ == State::kReplaced || state_ == State::kJoined; }
   void on_failed_again() { failed_again_ = true; }
   bool failed_again() const { return failed_again_; }
-  // False: a message that the peer may not send now. An offer for a lane that is up means that the
-  // other end has failed, and so must this one.
+  // False: the peer may not send this message now. An offer for a lane that is up means that the
+  // peer's end has failed, so this end must fail, too.
   bool on_message(const RecoveryMessage& message);
-  // The peer has offered a new connection, and waits for ours.
+  // The peer has offered a new connection, and waits for our offer.
   bool offered() const { return offer_.has_value(); }
   const RecoveryMessage& offer() const { return *offer_; }
 
@@ -47,7 +47,7 @@ class LaneRecovery {
   void on_replaced() { go_to(State::kReplaced); }
   void on_sent() { sent_ = true; }
   void on_joined() { go_to(State::kJoined); }
-  // True: it has failed again meanwhile.
+  // True: the new connection has failed meanwhile.
   bool on_used();
 
  private:
@@ -57,7 +57,7 @@ class LaneRecovery {
   }
 
   State state_ = State::kUp;
-  bool sent_ = false;   // the message of our present state is sent
+  bool sent_ = false;   // the message of the current state is sent
   bool ready_ = false;  // the peer has sent kReady
   bool failed_again_ = false;
   uint32_t generation_ = 0;

@@ -15,8 +15,8 @@ namespace pacecar {
 
 struct RecoveryMessage {
   enum class Kind : uint8_t {
-    kOffer = 1,  // "my end of the lane is a new RC connection: this one"
-    kReady = 2,  // "and it is joined to yours: what you send arrives"
+    kOffer = 1,  // the sender has a new RC connection for its end of the lane: `end`
+    kReady = 2,  // the sender has joined it to the receiver's: packets to it arrive
   };
   static constexpr size_t kBytes = 24;
 
@@ -24,7 +24,7 @@ struct RecoveryMessage {
   uint8_t lane = 0;
   uint32_t generation = 0;  // how many connections the lane has had before the offered one
   RcLane end;               // kOffer
-  uint64_t received = 0;    // kOffer: writes with immediate, on the connection that was lost
+  uint64_t received = 0;    // kOffer: writes with immediate received on the failed connection
 
   bool operator==(const RecoveryMessage&) const = default;
 };
@@ -33,7 +33,7 @@ std::array<uint8_t, RecoveryMessage::kBytes> encode(const RecoveryMessage& messa
 // nullopt for anything that encode() does not produce.
 std::optional<RecoveryMessage> decode_recovery_message(std::span<const uint8_t> bytes);
 
-// The end of the standby lane, the last bytes of RcEndpoint's extension.
+// Appends our end of the standby lane to the extension of an RcEndpoint.
 inline constexpr size_t kStandbyBytes = 12;
 void announce_standby(const RcLane& end, RcEndpoint& endpoint);
 // nullopt: the peer has no standby lane.

@@ -1,12 +1,15 @@
-// Completions of a queue pair of a NIC that paces whole writes.
+// next_completion: the completions of a queue pair of a NIC that paces whole writes.
+//
+// Pure. Thread rule: the queue pair's.
 #pragma once
 
 #include "transport/nic/nic.h"
 
 namespace pacecar {
 
-// The next completion: of a work request, in the order of posting, or finally kBroken. False: none
-// for now. A `QueuePair` has `id`, `work` (WorkQueue), `state`, `broken_by` and `broken_reported`.
+// The next completion: of work requests in the order of posting, and last kBroken if the queue pair
+// is broken. False: none now. A `QueuePair` has `id`, `work` (WorkQueue), `state`, `broken_by` and
+// `broken_reported`.
 template <typename QueuePair>
 bool next_completion(QueuePair& qp, Completion* completion) {
   *completion = {.queue_pair = qp.id, .kind = CompletionKind::kSent};

@@ -42,7 +42,7 @@ bool PacedFlows::can_send(const Flow& flow, uint32_t slot) const {
   return request != nullptr && flow.gate.has_room(request->length);
 }
 
-// A flow on credit counts in the others' FlowSignal::sharing, so it is ready only while it can
+// A flow on credit counts in FlowSignal::sharing of the others, so it is ready only while it can
 // send.
 void PacedFlows::wake(FlowId index) {
   const Flow& flow = flows_[index];
@@ -67,7 +67,8 @@ std::optional<PacedFlows::Turn> PacedFlows::next_turn(Instant now) {
   return std::nullopt;
 }
 
-// A flow that has none is woken by a completion, a new limit or its time.
+// The queue pair that may send now. A flow without one is woken by a completion, a new limit or its
+// timer.
 std::optional<uint32_t> PacedFlows::choose(FlowId index, Instant now) {
   Flow& flow = flows_[index];
   const size_t count = flow.slots.size();

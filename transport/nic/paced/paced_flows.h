@@ -1,5 +1,5 @@
-// PacedFlows: the flows of a NIC that paces whole writes: which of a flow's queue pairs may send,
-// and when; and the signals for the congestion control.
+// PacedFlows: the flows of a NIC that paces whole writes. It decides which queue pair of a flow may
+// send, and when, and collects the signals for the congestion control.
 //
 // Bounded by the number of flows. Pure: time is an argument. Thread rule: one owner.
 #pragma once
@@ -11,15 +11,15 @@
 
 #include "transport/base/timer_wheel.h"
 #include "transport/base/work_list.h"
+#include "transport/nic/flow_gate.h"
 #include "transport/nic/nic.h"
-#include "transport/nic/paced/flow_gate.h"
 
 namespace pacecar {
 
-// What the NIC's queue pairs have to send; `slot`: the NIC's number of a queue pair.
+// The work requests that wait on a NIC's queue pairs; `slot`: the NIC's number of a queue pair.
 class WaitingWork {
  public:
-  // The oldest work request that could be posted to the device now; nullptr: none.
+  // The oldest work request that the device could take now; nullptr: none.
   virtual const WorkRequest* waiting(uint32_t slot) const = 0;
 
  protected:
@@ -38,10 +38,10 @@ class PacedFlows {
   std::span<const uint32_t> slots(FlowId flow) const { return flows_[flow].slots; }
 
   void set_limits(FlowId flow, const FlowLimits& limits, Instant now);
-  // A queue pair has more to send, or something has made room.
+  // Call it when a queue pair has more to send, or window or credit have more room.
   void wake(FlowId flow);
   void on_time(Instant now);
-  // When there is something to do even if nothing happens; Instant(): at once.
+  // When on_time or next_turn must be called next; Instant(): at once.
   Instant next_deadline() const { return ready_.empty() ? timers_.next_deadline() : Instant(); }
 
   // One turn: what may leave at once from one queue pair.
@@ -58,7 +58,7 @@ class PacedFlows {
   void on_sent(Turn& turn, Bytes bytes, Bytes wire_bytes, Instant now);
   void end_turn(const Turn& turn);
 
-  // No longer in flight, for whatever reason.
+  // These bytes are no longer in flight, for whatever reason.
   void on_done(FlowId flow, Bytes bytes) { flows_[flow].gate.on_done(bytes); }
   // `rtt` 0: not known.
   void on_acknowledged(FlowId flow, Bytes bytes, Duration rtt);

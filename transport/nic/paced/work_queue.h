@@ -19,26 +19,27 @@ class WorkQueue {
   // Takes as many as there is room for.
   size_t post(std::span<const WorkRequest> work_requests);
 
-  // The oldest that is not at a lane yet; nullptr: none.
+  // The oldest work request that is not posted to a lane; nullptr: none.
   const WorkRequest* waiting() const;
-  // Marks it as posted to a lane; returns its number, for finish().
+  // Marks the waiting() one as posted to a lane; returns its number, for finish().
   uint64_t start();
   void finish(uint64_t number, CompletionStatus status);
-  // Its lane has failed, and whether it is done is not known yet. Call finish() or put_back()
-  // later.
+  // The lane has failed, and it is not known yet whether the work request is done. Call finish() or
+  // put_back() later.
   void lose(uint64_t number);
-  // It is not done, and waits again, before all that was posted after it; or it fails, if its
-  // memory was revoked meanwhile.
+  // The work request is not done. It waits again, before all that were posted after it; or it
+  // fails, if its memory was revoked meanwhile.
   void put_back(uint64_t number);
-  // Its queue pair is broken: it will never complete.
+  // The queue pair is broken: the work request will never complete.
   void abandon(uint64_t number) { entries_[index_of(number)].state = State::kAbandoned; }
 
-  // Fails the requests that use the memory and still wait, or are put back later.
+  // The memory is deregistered: fails the work requests that use it and wait, now or when they are
+  // put back later.
   void revoke(uint32_t local_key);
   // Whether a lane may still use the memory.
   bool in_use(uint32_t local_key) const;
 
-  // The next that completes, in order; false when there is none yet.
+  // The next completed work request, in order; false: none yet.
   bool pop_completed(WorkRequest* request, CompletionStatus* status);
 
  private:
@@ -55,7 +56,7 @@ class WorkQueue {
 
   FixedQueue<Entry> entries_;  // numbers first_ ..
   uint64_t first_ = 0;
-  uint64_t next_ = 0;  // the oldest that waits, or the end; later ones may be at a lane
+  uint64_t next_ = 0;  // the oldest that waits, or the end; later ones may be posted to a lane
 };
 
 }  // namespace pacecar

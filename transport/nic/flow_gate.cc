@@ -1,12 +1,11 @@
-#include "transport/nic/paced/flow_gate.h"
+#include "transport/nic/flow_gate.h"
 
 #include <algorithm>
 
 namespace pacecar {
 namespace {
 
-// A late flow may catch up by this many bursts; a slow flow by so many times the jitter.
-constexpr Bytes kCatchUpBursts = 4;
+// A slow flow may catch up by so many times the jitter.
 constexpr int64_t kCatchUpJitters = 20;
 
 }  // namespace

@@ -1,0 +1,69 @@
+// FlowGate: when a flow may send its next unit, by its limits (rate, first send, window, credit). A
+// unit is a packet on the software NIC, and a whole write (chunk) on NICs without pacing. It is
+// sent whole, so a limit may be exceeded by less than one unit.
+//
+// Pure: time is an argument. Thread rule: one owner.
+#pragma once
+
+#include <algorithm>
+
+#include "transport/base/pacer.h"
+#include "transport/nic/nic.h"
+
+namespace pacecar {
+
+class FlowGate {
+ public:
+  // A flow that was polled late may catch up by this many bursts.
+  static constexpr Bytes kCatchUpBursts = 4;
+
+  // `burst`: payload that may leave at once, NicCaps::burst_bytes; `jitter`: usual lateness of a
+  // turn.
+  FlowGate(Bytes burst, Duration jitter)
+      : most_(burst), burst_(burst), jitter_(jitter), pacer_(burst) {}
+
+  void set_limits(const FlowLimits& limits, Instant now);
+
+  // Bytes that the window has room for. With nothing in flight it always has room for one unit, of
+  // `unit` bytes: otherwise the flow would stop for ever.
+  Bytes window_left(Bytes unit) const {
+    if (in_flight_ == 0) return std::max(window_, unit);
+    return in_flight_ < window_ ? window_ - in_flight_ : 0;
+  }
+  Bytes credit_left() const { return sent_ < credit_ ? credit_ - sent_ : 0; }
+  // Whether window and credit have room for a unit of this size.
+  bool has_room(Bytes unit) const { return credit_left() > 0 && unit <= window_left(unit); }
+  // When the next unit may leave; never() while stopped.
+  Instant next_send() const { return pacer_.next_send(); }
+  // As Pacer::excuse.
+  void excuse(Instant now, Duration grace, Duration most) { pacer_.excuse(now, grace, most); }
+  // Payload that may leave per turn; the last unit may go beyond it.
+  Bytes burst() const { return burst_; }
+  bool on_credit() const { return credit_ != kNoCredit; }
+
+  // `wire_bytes`: bytes on the link.
+  void on_sent(Bytes bytes, Bytes wire_bytes, Instant now) {
+    in_flight_ += bytes;
+    sent_ += bytes;
+    pacer_.on_sent(wire_bytes, now);
+  }
+  // These bytes are no longer in flight, for whatever reason.
+  void on_done(Bytes bytes) { in_flight_ -= bytes; }
+  // The flow has ended: the next flow with its number counts from 0.
+  void forget_sent() { sent_ = 0; }
+
+  Bytes in_flight() const { return in_flight_; }
+  Bytes sent() const { return sent_; }
+
+ private:
+  Bytes most_;
+  Bytes burst_;
+  Duration jitter_;
+  Pacer pacer_;
+  Bytes window_ = 0;
+  Bytes credit_ = kNoCredit;
+  Bytes in_flight_ = 0;
+  Bytes sent_ = 0;
+};
+
+}  // namespace pacecar
