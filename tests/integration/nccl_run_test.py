@@ -218,7 +218,8 @@ class Refusals(unittest.TestCase):
 
     def test_no_nccl_is_a_skip(self):
         with tempfile.TemporaryDirectory() as folder:
-            self.refused(77, f"libnccl.so.2 is not found in {folder}: give the file", "--nccl", folder)
+            self.refused(77, f"libnccl.so.2 is not found in {folder}: give the file", "--nccl",
+                         folder)
 
     def test_an_nccl_that_does_not_load_is_a_skip(self):
         self.refused(77, "NCCL does not load", "--nccl", __file__)
