@@ -96,6 +96,26 @@ TEST(RcResponderReads, OfARepeatedReadNotAByteIsReadWithoutTheRight) {
   EXPECT_TRUE(half.answers().empty());
 }
 
+TEST(RcResponderReads, ARepeatedReadNeedsTheRightsOfItsConnection) {
+  RcResponder::Config config = ResponderHalf::usual();
+  config.domain = 2;
+  ResponderHalf half(config);
+  half.read(0, 8);
+  half.answers();
+  const auto foreign =
+      half.memory.table()
+          .add_as(half.bytes.data(), half.bytes.size(), Access::kRemoteAll, 0x4000, 3)
+          .value();
+  roce::Packet again = half.at(kReadRequest, 0, 8);
+  again.address = foreign.remote_address;
+  again.key = foreign.key;
+  EXPECT_EQ(half.take(again), Outcome::kDuplicate) << "the memory of another domain";
+  config.access = Access::kRemoteWrite;
+  ResponderHalf closed(config);
+  closed.write(0);
+  EXPECT_EQ(closed.read(0, 8), Outcome::kDuplicate) << "a connection without reads";
+}
+
 TEST(RcResponderReads, NothingNewIsReadUnderAnOldNumber) {
   ResponderHalf half;
   half.read(0, 2 * kHalfMtu);

@@ -132,24 +132,18 @@ MemoryTable::Range MemoryTable::writable_range(uint32_t key) const {
   return range;
 }
 
-uint8_t* MemoryTable::writable(uint32_t key, uint64_t address, Bytes length) const {
-  const Slot* slot = find_remote(key, address, length);
-  if (slot == nullptr || !allows(slot->access, Access::kRemoteWrite)) return nullptr;
-  return reinterpret_cast<uint8_t*>(slot->address + (address - slot->remote));
-}
-
-const uint8_t* MemoryTable::readable(uint32_t key, uint64_t address, Bytes length) const {
-  const Slot* slot = find_remote(key, address, length);
-  if (slot == nullptr || !allows(slot->access, Access::kRemoteRead)) return nullptr;
-  return reinterpret_cast<const uint8_t*>(slot->address + (address - slot->remote));
+uint8_t* MemoryTable::allowed(uint32_t key, uint64_t address, Bytes length, Access right) const {
+  const Slot& slot = slots_[index_of(key)];
+  const uint64_t offset = address - slot.remote;
+  if (slot.key != key || !allows(slot.access, right)) return nullptr;
+  return within(offset, length, slot.length) ? reinterpret_cast<uint8_t*>(slot.address + offset)
+                                             : nullptr;
 }
 
 uint64_t* MemoryTable::atomic_word(uint32_t key, uint64_t address) const {
-  const Slot* slot = find_remote(key, address, sizeof(uint64_t));
-  if (slot == nullptr || !allows(slot->access, Access::kRemoteAtomic)) return nullptr;
-  const uint64_t local = slot->address + (address - slot->remote);
-  const bool aligned = local % sizeof(uint64_t) == 0 && address % sizeof(uint64_t) == 0;
-  return aligned ? reinterpret_cast<uint64_t*>(local) : nullptr;
+  uint8_t* const word = allowed(key, address, sizeof(uint64_t), Access::kRemoteAtomic);
+  const bool aligned = (reinterpret_cast<uint64_t>(word) | address) % sizeof(uint64_t) == 0;
+  return aligned ? reinterpret_cast<uint64_t*>(word) : nullptr;
 }
 
 bool MemoryTable::owner_may_write(uint32_t key, const uint8_t* address, Bytes length) const {
@@ -159,13 +153,6 @@ bool MemoryTable::owner_may_write(uint32_t key, const uint8_t* address, Bytes le
 
 bool MemoryTable::covers(uint32_t key, const uint8_t* address, Bytes length) const {
   return find_local(key, address, length) != nullptr;
-}
-
-const MemoryTable::Slot* MemoryTable::find_remote(uint32_t key, uint64_t address,
-                                                  Bytes length) const {
-  const Slot& slot = slots_[index_of(key)];
-  if (slot.key != key) return nullptr;
-  return within(address - slot.remote, length, slot.length) ? &slot : nullptr;
 }
 
 const MemoryTable::Slot* MemoryTable::find_local(uint32_t key, const uint8_t* address,

@@ -67,9 +67,13 @@ class MemoryTable {
 
   // The local address for a peer's write of `length` bytes at remote address `address`; nullptr:
   // refused.
-  uint8_t* writable(uint32_t key, uint64_t address, Bytes length) const;
+  uint8_t* writable(uint32_t key, uint64_t address, Bytes length) const {
+    return allowed(key, address, length, Access::kRemoteWrite);
+  }
   // As writable(), for a peer's read.
-  const uint8_t* readable(uint32_t key, uint64_t address, Bytes length) const;
+  const uint8_t* readable(uint32_t key, uint64_t address, Bytes length) const {
+    return allowed(key, address, length, Access::kRemoteRead);
+  }
   // As writable(), for a peer's atomic; nullptr also if the word is not aligned.
   uint64_t* atomic_word(uint32_t key, uint64_t address) const;
   // True when the owner's own receives and reads may write there.
@@ -92,7 +96,7 @@ class MemoryTable {
   uint32_t index_of(uint32_t key) const;
   uint64_t remote_address(uint64_t address);
   bool kept_from(uint32_t key, QueuePairId by) const;
-  const Slot* find_remote(uint32_t key, uint64_t address, Bytes length) const;
+  uint8_t* allowed(uint32_t key, uint64_t address, Bytes length, Access right) const;
   const Slot* find_local(uint32_t key, const uint8_t* address, Bytes length) const;
 
   uint32_t mask_;

@@ -214,6 +214,13 @@ RcResponder::Outcome RcResponder::finish(const roce::Packet& packet, roce::Shape
   return Outcome::kCompleted;
 }
 
+bool RcResponder::may_read(const roce::Packet& packet, const MemoryTable& memory) const {
+  if (!allows(config_.access, Access::kRemoteRead)) return false;
+  return packet.length == 0 ||
+         (usable(packet.key, memory) &&
+          memory.readable(packet.key, packet.address, packet.length) != nullptr);
+}
+
 RcResponder::Outcome RcResponder::on_read_request(const roce::Packet& packet,
                                                   const MemoryTable& memory) {
   if (message_.kind != roce::Kind::kUnknown || packet.length > roce::kMaxMessageBytes ||
@@ -222,11 +229,7 @@ RcResponder::Outcome RcResponder::on_read_request(const roce::Packet& packet,
   }
   // A peer that went back too early may have more reads outstanding than agreed: drop this one.
   if (reads_.full()) return Outcome::kOutOfOrder;
-  if (packet.length > 0 &&
-      (!usable(packet.key, memory) ||
-       memory.readable(packet.key, packet.address, packet.length) == nullptr)) {
-    return refuse(roce::kNakRemoteAccess, expected_);
-  }
+  if (!may_read(packet, memory)) return refuse(roce::kNakRemoteAccess, expected_);
   push_read(packet, expected_, ++msn_, false);
   expected_ += packets_of(packet.length);
   gap_nak_sent_ = false;
@@ -295,9 +298,7 @@ RcResponder::Outcome RcResponder::on_duplicate(const roce::Packet& packet, uint6
   // the request twice, the second time after the reader had everything and the memory was
   // deregistered.
   if (psn + packets_of(packet.length) > expected_) return Outcome::kDuplicate;
-  if (packet.length > 0 && memory.readable(packet.key, packet.address, packet.length) == nullptr) {
-    return Outcome::kDuplicate;
-  }
+  if (!may_read(packet, memory)) return Outcome::kDuplicate;
   drop_reads_from(psn);
   return push_read(packet, psn, msn_, true) ? Outcome::kRead : Outcome::kDuplicate;
 }

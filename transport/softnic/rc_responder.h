@@ -131,6 +131,7 @@ class RcResponder {
   bool usable(uint32_t key, const MemoryTable& memory) const {
     return memory.usable(key, config_.queue_pair, config_.domain);
   }
+  bool may_read(const roce::Packet& packet, const MemoryTable& memory) const;
   bool needs_receives() const { return receives_.capacity() > 0; }
 
   Config config_;

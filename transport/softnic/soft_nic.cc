@@ -7,6 +7,7 @@
 #include "transport/base/prefetch.h"
 #include "transport/base/return_if_error.h"
 #include "transport/base/seq.h"
+#include "transport/wire/big_endian.h"
 
 namespace pacecar {
 namespace {
@@ -47,6 +48,12 @@ uint32_t regions_of(const SoftNicConfig& config) {
 
 size_t slots_of(const SoftNicConfig& config) {
   return std::bit_ceil(config.queue_pairs) * (config.wire_mode == WireMode::kExtended ? 1U : 2U);
+}
+
+Secret random_secret(const RandomSource& random) {
+  Secret secret;
+  for (size_t i = 0; i < secret.size(); i += 4) wire::store_be32(random(), &secret[i]);
+  return secret;
 }
 
 std::vector<std::string> networks_of(WireMode mode) {
@@ -121,8 +128,14 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
     together_.reserve(kMostJoined);
     in_one_piece_.reserve(wire::kMaxDatagramBytes);
   }
-  if (speaks_standard()) register_standby_rooms();
-  if (config_.security != Security::kOff && config_.wire_mode != WireMode::kRoce) make_keys();
+  if (speaks_standard()) {  // its key is not advertised, so peers can only send to it
+    standby_key_ = memory_.add(standby_rooms_.data(), standby_rooms_.bytes(), Access::kRemoteWrite)
+                       .value()
+                       .key;
+  }
+  if (config_.security != Security::kOff && config_.wire_mode != WireMode::kRoce) {
+    keys_.emplace(config_.key_seed ? *config_.key_seed : random_secret(random_));
+  }
 }
 
 SoftNic::~SoftNic() = default;

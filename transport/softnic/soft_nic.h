@@ -143,7 +143,6 @@ class SoftNic final : public Nic {
            (config_.wire_mode == WireMode::kAuto && config.receives == 0);
   }
   uint32_t next_number(uint32_t slot);
-  void make_keys();
   Result<void> connect_extended(QueuePair& qp, const SoftEndpoint& remote);
   // Null without security. Errors: kPeer.
   Result<std::unique_ptr<PacketGuard>> make_guard(const QueuePair& qp);
@@ -207,14 +206,12 @@ class SoftNic final : public Nic {
   void on_answer(QueuePair& qp, const roce::Packet& packet, Instant arrival, Instant now);
   void on_request(QueuePair& qp, const roce::Packet& packet, Instant now);
   void notify_congestion(QueuePair& qp, Instant now);
-  void on_received(QueuePair& qp, Completion completion, Instant now);
   void check_failure(QueuePair& qp, Instant now);
 
   // Recovery of failed connections of standard RC: soft_nic_lanes.cc.
   bool is_standby(const QueuePair& qp) const { return qp.messages != nullptr; }
   QueuePair* standby_of(const QueuePair& qp) const;
   QueuePair& owner_of(const QueuePair& standby) const;
-  void register_standby_rooms();
   void make_standby(const QueuePair& qp, const PeerEndpoint& peer);
   void drop_standby(const QueuePair& qp);
   static bool is_futile(RcConnection& rc);

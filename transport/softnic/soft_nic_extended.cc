@@ -1,4 +1,4 @@
-// The part of SoftNic that connects two software NICs in extended mode, and makes their keys.
+// The part of SoftNic that connects two software NICs in extended mode, and agrees on their keys.
 #include <algorithm>
 
 #include "transport/base/return_if_error.h"
@@ -26,13 +26,6 @@ Secret packet_secret(const Secret& common, const SoftEndpoint& from, const SoftE
 }
 
 }  // namespace
-
-void SoftNic::make_keys() {
-  if (config_.key_seed) return void(keys_.emplace(*config_.key_seed));
-  Secret seed;
-  for (size_t i = 0; i < seed.size(); i += 4) wire::store_be32(random_(), &seed[i]);
-  keys_.emplace(seed);
-}
 
 Result<void> SoftNic::connect_extended(QueuePair& qp, const SoftEndpoint& remote) {
   qp.remote = remote;

@@ -30,13 +30,6 @@ Bytes SoftNic::standard_state(const QueuePairConfig& config) {
 
 // --- the standby lane ---
 
-// The memory of receive requests must be registered. Its key is not advertised, so peers can only
-// send to it.
-void SoftNic::register_standby_rooms() {
-  standby_key_ =
-      memory_.add(standby_rooms_.data(), standby_rooms_.bytes(), Access::kRemoteWrite).value().key;
-}
-
 QueuePair* SoftNic::standby_of(const QueuePair& qp) const {
   return qp.standby ? queue_pairs_[slot_of(qp) + caps_.queue_pairs].get() : nullptr;
 }

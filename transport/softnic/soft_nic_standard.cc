@@ -222,12 +222,6 @@ void SoftNic::check_failure(QueuePair& qp, Instant now) {
   }
 }
 
-void SoftNic::on_received(QueuePair& qp, Completion completion, Instant now) {
-  if (is_standby(qp)) return on_standby_message(qp, completion, now);
-  completion.queue_pair = qp.id;
-  received_.push(completion);
-}
-
 void SoftNic::on_request(QueuePair& qp, const roce::Packet& packet, Instant now) {
   if (received_.full()) {
     ++counters_.completions_full;
@@ -237,7 +231,13 @@ void SoftNic::on_request(QueuePair& qp, const roce::Packet& packet, Instant now)
   switch (responder.on_request(packet, memory_)) {
     case RcResponder::Outcome::kCompleted:
       if (responder.completion().invalidated) unbind_window(packet.invalidated_key);
-      on_received(qp, responder.completion(), now);
+      if (is_standby(qp)) {
+        on_standby_message(qp, responder.completion(), now);
+      } else {
+        Completion completion = responder.completion();
+        completion.queue_pair = qp.id;
+        received_.push(completion);
+      }
       [[fallthrough]];
     case RcResponder::Outcome::kPlaced:
       ++counters_.data_packets_received;

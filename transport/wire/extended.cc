@@ -70,7 +70,6 @@ bool TelemetryView::valid() const {
 
 void store_telemetry(std::span<const TelemetryHop> hops, uint8_t* to) {
   for (const TelemetryHop& hop : hops) {
-    PACECAR_DCHECK(hop.rate_mbps != 0);
     store_be32(hop.time_ns, to);
     store_be32(hop.sent_bytes, to + 4);
     store_be32(hop.queue_bytes, to + 8);
@@ -202,6 +201,7 @@ size_t encode(const AckHeader& header, std::span<const uint64_t> bitmap,
     p += sizeof word;
   }
   store_telemetry(telemetry, p);
+  PACECAR_DCHECK(TelemetryView({p, kTelemetryHopBytes * telemetry.size()}).valid());
   return size;
 }
 
