@@ -93,7 +93,7 @@ TEST(OutputParser, NcclTests) {
   EXPECT_EQ(parsed.headline.front(), "avg_busbw_gbs");
 }
 
-TEST(OutputParser, AnythingElseHasNoFigures) {
+TEST(OutputParser, UnknownOutputHasNoFigures) {
   for (const std::string_view output :
        {"", "\n\n", "hello 1 2 3\n", "{\"results\": 3}", "{ not json }", "}{",
         "#bytes #iterations BW average[Gb/sec]\n65536 nonsense", "# Avg bus bandwidth\n"}) {
@@ -103,7 +103,7 @@ TEST(OutputParser, AnythingElseHasNoFigures) {
   }
 }
 
-// Cut anywhere, and with any byte flipped, it must not crash.
+// Text that is cut anywhere or has a changed byte must not crash the parser.
 TEST(OutputParser, SurvivesDamage) {
   std::string text(kNcclTests);
   for (size_t i = 0; i < text.size(); ++i) {
