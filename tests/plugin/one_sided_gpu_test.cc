@@ -183,7 +183,7 @@ TEST(OneSidedGpuOrder, SignalArrivesAfterEarlierPutsOverABadNetwork) {
   unsetenv("PACECAR_FAULT");
 }
 
-TEST(OneSidedGpuFailure, KilledPeerFailsItsOwnPutsOnly) {
+TEST(OneSidedGpuFailure, KilledPeerFailsOnlyPutsToIt) {
   const auto statuses = run_with_gpus(3, [](const FakeGpu& gpu, Rank& rank) {
     setenv("PACECAR_TIMEOUT", "5s", 0);
     const Member member(rank, kNewestTable);

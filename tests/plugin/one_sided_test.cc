@@ -160,7 +160,7 @@ void put_in_order() {
       for (size_t round = 0; round < kRounds; ++round) {
         fill_pattern(data.bytes().subspan(round * kPart, kPart), round);
         const WindowPlace part = data.at(round * kPart);
-        // A message is two puts; only the second has the signal.
+        // Two puts in different contexts; the second has the signal.
         requests.push_back(member->put(part, kPart - 8, part, 1));
         const WindowPlace rest = data.at(round * kPart + kPart - 8);
         requests.push_back(member->put(rest, 8, rest, 1, SignalPart{signals.at(0), 1}, 1));
@@ -213,7 +213,7 @@ TEST(OneSidedOrder, PutsBeyondTheQueueDepthComplete) {
   });
 }
 
-TEST(OneSidedGet, RankThatDoesNotCallAnswersGets) {
+TEST(OneSidedGet, IdleRankAnswersGets) {
   expect_processes_pass(2, [](Rank& rank) {
     Member member(rank, kNewest);
     const Shared data(member, 1 << 20);
@@ -369,7 +369,7 @@ TEST(OneSidedFailure, PutToAnUnsharedWindowIsRefused) {
   });
 }
 
-TEST(OneSidedFailure, KilledPeerFailsItsOwnPutsOnly) {
+TEST(OneSidedFailure, KilledPeerFailsOnlyPutsToIt) {
   const std::vector<int> statuses = run_processes(3, [](Rank& rank) {
     setenv("PACECAR_TIMEOUT", "5s", 0);
     Member member(rank, kNewest);

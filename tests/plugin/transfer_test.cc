@@ -116,8 +116,7 @@ TEST(Transfer, RequestsBeyondTheLimitAreDeferred) {
         receiving.push_back(host.try_receive(pair.receive, target.part(i * kBytes, kBytes)));
         ASSERT_NE(receiving.back(), nullptr) << "receive " << i;
       }
-      EXPECT_EQ(host.try_receive(pair.receive, target.whole()), nullptr)
-          << "the queue of requests is full";
+      EXPECT_EQ(host.try_receive(pair.receive, target.whole()), nullptr) << "queue full";
       for (size_t i = 0; i < kRequests; ++i) {
         const Part part = source.part(i * kBytes, kBytes);
         fill_pattern(part.data, round * kRequests + i);

@@ -66,8 +66,7 @@ void for_each_version(const char* setting, const std::function<void(int version)
 
 NcclResult start(const AnyTuner& tuner, void** context, size_t ranks = 8, size_t nodes = 8,
                  nccl::NvlDomainsV5* domains = nullptr) {
-  return tuner.init(context, ranks, nodes, nullptr,
-                    domains);  // no logger: the net plugin's is used
+  return tuner.init(context, ranks, nodes, nullptr, domains);  // the net plugin's logger is used
 }
 
 NcclResult ask(const AnyTuner& tuner, void* context, Costs& costs, size_t bytes = 1 << 20,

@@ -80,7 +80,7 @@ RC_GTEST_PROP(CcPaceProperty, WaterFillIsMaxMin, ()) {
   }
 }
 
-RC_GTEST_PROP(CcPaceProperty, RemovedMembersLeaveNoTraceInWaterFill, ()) {
+RC_GTEST_PROP(CcPaceProperty, RemovedMembersDoNotAffectWaterFill, ()) {
   WaterFill fill;
   WaterFill fresh;
   const Member stays{any_limit(), any_weight()};
@@ -191,8 +191,8 @@ class LinkShareModel {
                   : Rate::from_bps(*rc::gen::inRange<uint64_t>(1, 401) * 1'000'000'000);
     m.weight = any_weight();
     share_.set(flow, m.limit, m.weight);
-    last_shares_[flow] =
-        share_.share(flow);  // a flow that changes its own limit asks for its share
+    // A flow that changes its own limit is not in poll_changed: it asks for its share.
+    last_shares_[flow] = share_.share(flow);
   }
 
   void check() {

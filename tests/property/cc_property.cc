@@ -32,7 +32,7 @@ Bytes any_bytes() {
                          rc::gen::element<Bytes>(0, 1, std::numeric_limits<Bytes>::max()));
 }
 
-// Stamped by switches, or made up by a peer.
+// Telemetry that switches have stamped or a peer has made up.
 std::vector<TelemetryHop> any_telemetry() {
   return *rc::gen::container<std::vector<TelemetryHop>>(
       *rc::gen::inRange<size_t>(0, 2 * kMaxTelemetryHops),

@@ -23,10 +23,10 @@ namespace {
 
 using State = MessageRequest::State;
 
-constexpr Bytes kEager = 12000;  // more than a cell
+constexpr Bytes kEager = 12000;  // beyond the cells for tiny messages
 constexpr EagerCells kCells(kEager);
 constexpr Bytes kLargest = 16000;
-constexpr Bytes kShort = 300;        // messages of this size share a write
+constexpr Bytes kShort = 300;        // small messages that wait together share a write
 constexpr Bytes kWriteBytes = 4096;  // larger messages take several writes
 constexpr int32_t kTags = 3;
 

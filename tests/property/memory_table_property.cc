@@ -99,8 +99,7 @@ class Run {
     uint64_t address = random_address();
     uint64_t remote = random_address();
     if (found != model_.end() && prng_.chance(0.7)) {
-      const uint64_t reach =
-          std::min(found->second.length, kMax - 3) + 3;  // and up to two bytes outside
+      const uint64_t reach = std::min(found->second.length, kMax - 3) + 3;  // beyond both ends
       const uint64_t offset = prng_.below(reach) - 1;
       address = found->second.address + offset;
       remote = found->second.remote + offset;

@@ -259,8 +259,7 @@ void World::post(int which, ibv_send_wr& wr, Expected expected, const Memory::Sl
   if (!datagrams() && below(8) == 0) wr.send_flags |= IBV_SEND_FENCE;
   ibv_send_wr* bad = nullptr;
   ASSERT_EQ(ibv_post_send(side.qp, &wr, &bad), 0);
-  if ((wr.send_flags & IBV_SEND_INLINE) != 0)
-    fill(local.get(), bytes, 0xDEAD);  // may be overwritten
+  if ((wr.send_flags & IBV_SEND_INLINE) != 0) fill(local.get(), bytes, 0xDEAD);  // reused
   side.sent.post(std::move(expected));
 }
 

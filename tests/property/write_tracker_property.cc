@@ -82,7 +82,7 @@ TEST(WriteTracker, TrackingContinuesWhereNumbersWrap) {
 }
 
 // A sum of bytes beyond 32 bits is refused.
-TEST(WriteTracker, CountsUpToFourGigabytes) {
+TEST(WriteTracker, BytesAreCountedUpToFourGigabytes) {
   WriteTracker tracker(1);
   constexpr Bytes kMost = 0xFFFF'FFFF;
   WriteTracker::Write* const write = tracker.find(0, kMost - 1, kMost);

@@ -18,7 +18,7 @@
 namespace pacecar::test {
 namespace {
 
-constexpr Duration kFaultsBegin = Duration::from_ms(5);  // all faults begin before
+constexpr Duration kFaultsBegin = Duration::from_ms(5);  // at the latest
 
 // A star of hosts with software NICs.
 class SimWorld final : public TrafficWorld {

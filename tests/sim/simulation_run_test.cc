@@ -113,7 +113,7 @@ std::string small_workload(std::string_view kind) {
   return text + "bytes = \"20KB\"\n";
 }
 
-TEST_P(SimulationSmoke, Completes) {
+TEST_P(SimulationSmoke, SmallRunCompletes) {
   const auto [topology, workload] = GetParam();
   const std::string_view kind = workload_kinds()[workload].name;
   const RunResult run =

@@ -127,7 +127,7 @@ TEST(ComparePairs, FiguresMatchAWorkedExample) {
 
 // Without a difference all sign patterns are equally likely. The t test must agree with the test
 // that enumerates them.
-TEST(ComparePairs, PMatchesTheSignFlipTest) {
+TEST(ComparePairs, PValueMatchesTheSignFlipTest) {
   const std::vector<double> baseline(10, 0.0);
   const std::vector<double> arm = {0.6, -0.4, 1.1, 0.9, -0.1, 0.7, 0.3, 1.4, -0.6, 0.8};
   const double mean = std::accumulate(arm.begin(), arm.end(), 0.0);

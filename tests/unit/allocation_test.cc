@@ -236,7 +236,7 @@ FlowBytes flow_bytes(uint32_t window_packets) {
 }
 
 TEST(Allocation, FlowStateIsAtMost64KiB) {
-  std::printf("window_packets  measured  state rep.  queues rep. (bytes per flow)\n");
+  std::printf("window_packets  measured  NIC: state  NIC: queues (bytes per flow)\n");
   for (uint32_t window = 64; window <= 16384; window *= 4) {
     const FlowBytes bytes = flow_bytes(window);
     std::printf("%14u  %8llu  %10llu  %11llu\n", window,

@@ -49,8 +49,7 @@ TEST(Pacer, ExcusedLatenessIsRepaidGradually) {
   pacer.set_rate(kByteEveryNs, at(0));
   pacer.excuse(at(400), Duration::from_ns(100), Duration::from_ns(250));
   pacer.on_sent(800, at(400));
-  EXPECT_EQ(pacer.next_send(),
-            at(250 + 700));  // excused: 250 of the 300 beyond the grace; 1/8 repaid
+  EXPECT_EQ(pacer.next_send(), at(250 + 700));  // 250 of 300 beyond the grace excused, 1/8 repaid
   pacer.on_sent(800, at(950));
   EXPECT_EQ(pacer.next_send(), at(1650));
   pacer.on_sent(800, at(1650));
@@ -96,13 +95,13 @@ TEST(Pacer, NewRateMayApplyFromTheNextPacket) {
   EXPECT_EQ(pacer.next_send(), Instant::never());  // a stop takes effect at once
 }
 
-TEST(Pacer, NewRateKeepsBytesOwed) {
+TEST(Pacer, NewRateKeepsBytesAheadOfTheLine) {
   Pacer pacer(1000);
   pacer.set_rate(kByteEveryNs, at(0));
   pacer.on_sent(4000, at(0));
-  pacer.set_rate(Rate::from_gbps(16), at(1000));  // 3,000 bytes owed
+  pacer.set_rate(Rate::from_gbps(16), at(1000));  // 3,000 bytes ahead of the line
   EXPECT_EQ(pacer.next_send(), at(2500));
-  pacer.set_rate(Rate::from_gbps(4), at(1500));  // 2,000 bytes owed
+  pacer.set_rate(Rate::from_gbps(4), at(1500));  // 2,000 bytes ahead
   EXPECT_EQ(pacer.next_send(), at(5500));
 }
 
@@ -134,7 +133,7 @@ TEST(Pacer, NewRateKeepsBytesEarnedSinceAHold) {
   }
 }
 
-TEST(Pacer, StopKeepsBytesOwed) {
+TEST(Pacer, StopKeepsBytesAheadOfTheLine) {
   Pacer pacer(1000);
   pacer.set_rate(kByteEveryNs, at(0));
   pacer.on_sent(4000, at(0));
@@ -145,7 +144,7 @@ TEST(Pacer, StopKeepsBytesOwed) {
   EXPECT_EQ(pacer.next_send(), at(9000 + 3500));
 }
 
-TEST(Pacer, NothingIsEarnedWhileStopped) {
+TEST(Pacer, NoBytesAreEarnedWhileStopped) {
   Pacer pacer(1000);
   pacer.set_rate(kByteEveryNs, at(0));
   pacer.set_rate(Rate(), at(0));

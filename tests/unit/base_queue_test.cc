@@ -111,7 +111,7 @@ TEST(FixedQueue, EmptiedQueueReusesItsFront) {
   EXPECT_EQ(queue.front(), 3);
 }
 
-TEST(FixedQueueDeathTest, StopsAtMisuse) {
+TEST(FixedQueueDeathTest, MisuseAborts) {
   FixedQueue<int> queue(2);
   EXPECT_DEATH(queue.pop_front(), "empty");
   EXPECT_DEATH(queue.front(), "size");

@@ -100,7 +100,7 @@ TEST(TimerWheel, NextDeadlineLeadsToTheTimerInFewSteps) {
   EXPECT_LE(steps, 10);
 }
 
-TEST(TimerWheelDeathTest, StopsAtAnUnknownId) {
+TEST(TimerWheelDeathTest, UnknownIdAborts) {
   TimerWheel wheel(2, at(0));
   EXPECT_DEATH(wheel.arm(2, at(1)), "id");
 }

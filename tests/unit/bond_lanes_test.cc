@@ -36,8 +36,7 @@ TEST(LaneNote, PartlyWrittenNoteIsNotRead) {
   const NoteWords old = seal({.epoch = 9, .next = 5, .done = {1, 2, 3, 4}, .number = 3});
   const NoteWords next = seal({.epoch = 10, .next = 6, .done = {5, 6, 7, 8}, .number = 4});
   EXPECT_EQ(read_note(old)->epoch, 9U);
-  for (unsigned there = 1; there < 255;
-       ++there) {  // some words of the next note, in any combination
+  for (unsigned there = 1; there < 255; ++there) {  // any subset of the next note's words
     NoteWords place = old;
     for (size_t i = 0; i < place.size(); ++i) {
       if ((there >> i & 1) != 0) place[i] = next[i];
@@ -90,7 +89,7 @@ TEST(LaneSplit, SmallMessageTakesTheLaneThatIsFreeFirst) {
 }
 
 // Lanes that are slow or have carried nothing yet get a part, so that their rate is measured.
-TEST(LaneSplit, EveryLaneIsTried) {
+TEST(LaneSplit, EveryLaneGetsAPart) {
   const std::vector lanes{LaneMeter(), lane(1e9, 0), lane(1e6, 0)};
   const auto parts = split(Bytes{16} << 20, lanes, 0b111);
   for (size_t i = 0; i < lanes.size(); ++i) EXPECT_GT(parts[i], 0U) << i;

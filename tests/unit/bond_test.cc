@@ -319,7 +319,7 @@ TEST(Bond, OversizedMessageFailsAtBothEndsInStrictMode) {
 }
 
 // Random notes of a peer may fail the peer's own messages, and nothing else.
-TEST(Bond, RandomNotesDoNoHarm) {
+TEST(Bond, RandomNotesDoNotCrash) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Prng random(seed);
     BondWorld world(2, 2, Duration::from_ms(300));
