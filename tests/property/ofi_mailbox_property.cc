@@ -23,7 +23,7 @@ struct End {
     if (accepted) {
       on_wire.push_back({*outgoing.message, outgoing.slot});
     } else {
-      mailbox.take_back();
+      mailbox.undo_send();
     }
     return accepted;
   }
