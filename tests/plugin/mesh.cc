@@ -43,7 +43,7 @@ struct Mesh::Move {
   size_t done = 0;
   std::array<void*, kSlicesInFlight> requests{};
 
-  // Nothing at all is one slice too.
+  // An empty message has one slice.
   size_t slices() const {
     return std::max<size_t>(1, (elements.size() + kSliceElements - 1) / kSliceElements);
   }
@@ -119,7 +119,7 @@ void Mesh::receive(int peer, Elements elements) {
 }
 
 void Mesh::run() {
-  poll_until("what an operation sends and receives", [&] {
+  poll_until("the messages of an operation", [&] {
     bool all = true;
     for (Move& move : moves_) all &= advance(move);
     return all;
@@ -127,7 +127,7 @@ void Mesh::run() {
   moves_.clear();
 }
 
-// Posts what may be in flight and looks after the oldest; true when all is done.
+// Posts slices up to kSlicesInFlight and tests the oldest request; true when all slices are done.
 bool Mesh::advance(Move& move) const {
   void* const comm = move.link->comm;
   while (move.posted < move.slices() && move.posted - move.done < kSlicesInFlight) {
@@ -140,9 +140,8 @@ bool Mesh::advance(Move& move) const {
   std::array<int, 1> size{};
   if (move.done < move.posted && host_.test(move.requests[move.done % kSlicesInFlight], size)) {
     const size_t due = slice_of(move, move.done++).data.size();
-    nccl::expect(
-        static_cast<size_t>(size.front()) == due,
-        std::to_string(size.front()) + " bytes where " + std::to_string(due) + " were due");
+    nccl::expect(static_cast<size_t>(size.front()) == due,
+                 std::to_string(size.front()) + " bytes instead of " + std::to_string(due));
   }
   return move.done == move.slices();
 }

@@ -1,6 +1,6 @@
 // Connections from every rank to every other, on several channels at once: channel c has its own,
-// on device c. What an operation sends and receives is added first and carried together, in slices
-// of which some are in flight on each connection, as NCCL does it.
+// on device c. The sends and receives of an operation are added first, and then carried together,
+// as NCCL does it: in slices, several of them in flight on each connection.
 //
 // Thread rule: one thread per rank.
 #pragma once
@@ -18,7 +18,7 @@ namespace pacecar::test {
 
 using Elements = std::span<uint32_t>;
 
-// Part `index` of `of` that are as equal as can be.
+// Part `index` of `of` parts whose sizes differ by at most one element.
 Elements part_of(Elements all, size_t index, size_t of);
 
 class Mesh {
@@ -32,19 +32,19 @@ class Mesh {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
   size_t channels() const { return channels_; }
-  // The rank that is `distance` further around the ring, at most once around it.
+  // The rank that is `distance` further around the ring; -ranks() <= rank() + `distance`.
   int at(int distance) const { return (rank_ + distance + ranks_) % ranks_; }
-  // The memory that can be sent and received into.
+  // The registered memory: messages are sent from it and received into it.
   Elements data() const { return elements_of(data_); }
   Elements inbox() const { return elements_of(inbox_); }
 
-  // Add `elements`, on one channel or divided among all, to what run() carries: at most one message
-  // each way for a peer and channel. An empty one is a message as well.
+  // Add a message to those that run() carries: `elements`, on one channel or divided among all. At
+  // most one message per peer, channel and direction. A message may be empty.
   void send(int peer, Elements elements, size_t channel);
   void receive(int peer, Elements elements, size_t channel);
   void send(int peer, Elements elements);
   void receive(int peer, Elements elements);
-  // Until all that was added is carried.
+  // Returns when all added messages are carried.
   void run();
 
  private:
@@ -65,7 +65,7 @@ class Mesh {
   const size_t channels_;
   const nccl::Pages data_;
   const nccl::Pages inbox_;
-  std::vector<std::unique_ptr<Link>> sending_;  // by index(); none to this rank itself
+  std::vector<std::unique_ptr<Link>> sending_;  // by index(); null for this rank itself
   std::vector<std::unique_ptr<Link>> receiving_;
   std::vector<Move> moves_;
 };

@@ -1,5 +1,5 @@
-// Ranks that share no kind of network. In one wire mode only each, software NICs are such ranks:
-// PACECAR_WIRE is the process's.
+// Ranks that share no kind of network: software NICs of two processes, each in one wire mode only,
+// as PACECAR_WIRE is set per process.
 //
 // Needs UDP port 4791 of the loopback for itself: support/with_nics 0 gives it one.
 #include <cstdlib>
@@ -12,7 +12,7 @@ namespace {
 using nccl::LogSeverity;
 using nccl::NcclResult;
 
-TEST(PluginNetworks, RanksWithoutACommonOneAreToldWhatEachHas) {
+TEST(PluginNetworks, RefusalNamesTheNetworksOfBothRanks) {
   if (std::getenv("WITH_NICS_INSIDE") == nullptr) {
     GTEST_SKIP() << "run it by tests/support/with_nics 0";
   }
@@ -26,7 +26,7 @@ TEST(PluginNetworks, RanksWithoutACommonOneAreToldWhatEachHas) {
         EXPECT_EQ(host->try_accept(listening.comm), nullptr);
         return was_logged(LogSeverity::kWarn, "a connection is refused: ");
       });
-      // The peer hears of it while somebody accepts.
+      // The peer gets the refusal only while this rank accepts.
       rank.barrier();
       host->close_listen(listening.comm);
     } else {

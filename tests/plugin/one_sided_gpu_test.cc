@@ -1,5 +1,5 @@
-// One-sided operations through the tables as NCCL has them: windows and signals in GPU memory that
-// the NIC does not reach; with a driver library without a GPU in place of NVIDIA's.
+// One-sided operations through NCCL's tables. Windows and signals are in GPU memory that the NIC
+// cannot access. A driver library without a GPU replaces NVIDIA's.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,9 +18,9 @@ using nccl::WindowPlace;
 
 constexpr const char* kNewestTable = "ncclRmaPlugin_v15";
 constexpr std::array<size_t, 4> kGpuSizes = {1, 4096, 100'001, 900'000};
-constexpr size_t kGpuSlot = 1 << 20;  // of each
+constexpr size_t kGpuSlot = 1 << 20;  // room for each of kGpuSizes
 
-// Memory of the rank's GPU that all share.
+// Memory of the rank's GPU, shared as a window with all ranks.
 class GpuShared {
  public:
   GpuShared(const FakeGpu& gpu, const Member& member, size_t bytes)
@@ -45,7 +45,7 @@ class GpuShared {
     std::memcpy(&value, gpu_.read(buffer_.data() + 8 * index, 8).data(), 8);
     return value;
   }
-  // As a kernel waits, while NCCL's thread goes on.
+  // Polls as a kernel does, while progress() runs as in NCCL's thread.
   void await(size_t index, uint64_t value) const {
     poll_until("a signal", [&] {
       member_->table().progress(member_->puts());
@@ -60,7 +60,7 @@ class GpuShared {
   void* const window_;
 };
 
-// A rank with the fake driver, and a plugin that stages.
+// Runs `body` in `ranks` processes with the fake driver and staged GPU memory.
 std::vector<int> run_with_gpus(int ranks, const std::function<void(const FakeGpu&, Rank&)>& body) {
   return run_processes(ranks, [&](Rank& rank) {
     const FakeGpu gpu(FAKE_CUDA);
@@ -78,8 +78,9 @@ struct GpuLife {
 };
 class OneSidedGpu : public testing::TestWithParam<GpuLife> {};
 
-// All put into all and themselves, sizes of one piece and of many; then what was put is fetched.
-TEST_P(OneSidedGpu, AWholeLife) {
+// Every rank puts to every rank, itself included, messages of one piece and of many; then it gets
+// them back.
+TEST_P(OneSidedGpu, EachRankPutsToAndGetsFromAllRanks) {
   expect_pass_with_gpus(GetParam().ranks, [](const FakeGpu& gpu, Rank& rank) {
     const Member member(rank, GetParam().symbol);
     EXPECT_EQ(member->table().pointer_support(0), nccl::kPointerHost | nccl::kPointerCuda);
@@ -173,20 +174,20 @@ void put_in_order_to_gpus() {
   });
 }
 
-TEST(OneSidedGpuOrder, ASignalComesBehindAllPutsBefore) { put_in_order_to_gpus(); }
+TEST(OneSidedGpuOrder, SignalArrivesAfterEarlierPuts) { put_in_order_to_gpus(); }
 
-TEST(OneSidedGpuOrder, ASignalComesBehindAllPutsBeforeOverABadNetwork) {
+TEST(OneSidedGpuOrder, SignalArrivesAfterEarlierPutsOverABadNetwork) {
   if (!nic_names().starts_with("soft:")) GTEST_SKIP() << "faults are made by software NICs";
   setenv("PACECAR_FAULT", "loss=0.01,duplicate=0.01,reorder=0.02,reorder_by=2ms", 1);
   put_in_order_to_gpus();
   unsetenv("PACECAR_FAULT");
 }
 
-TEST(OneSidedGpuFailure, APeerThatIsKilledAmidPutsIsAnErrorAndNoOtherFails) {
+TEST(OneSidedGpuFailure, KilledPeerFailsOnlyPutsToIt) {
   const auto statuses = run_with_gpus(3, [](const FakeGpu& gpu, Rank& rank) {
     setenv("PACECAR_TIMEOUT", "5s", 0);
     const Member member(rank, kNewestTable);
-    constexpr size_t kBytes = 4 << 20;  // that rank 2 writes; the others use what is behind
+    constexpr size_t kBytes = 4 << 20;  // written by rank 2; the others use the bytes behind
     const GpuShared data(gpu, member, kBytes + 8192);
     const GpuShared signals(gpu, member, 64);
     rank.barrier();
@@ -204,7 +205,7 @@ TEST(OneSidedGpuFailure, APeerThatIsKilledAmidPutsIsAnErrorAndNoOtherFails) {
       member->table().progress(member->puts());
       return member->has_error();
     });
-    // Of some providers whoever dies takes all others along.
+    // With some providers the death of one rank fails all others.
     if (nic_names().starts_with("ofi:") && !nic_names().starts_with("ofi:tcp")) return;
     const int peer = 1 - rank.rank();
     data.fill(kBytes, 4096, 7);
@@ -218,8 +219,8 @@ TEST(OneSidedGpuFailure, APeerThatIsKilledAmidPutsIsAnErrorAndNoOtherFails) {
   EXPECT_EQ(statuses[1], 0);
 }
 
-// Each ends as it may, and nothing is copied to memory that has been given back.
-TEST(OneSidedGpuFailure, AnAbortedRankIsNotWrittenAnyMore) {
+// Requests may end in any way. Nothing is copied to memory that has been freed.
+TEST(OneSidedGpuFailure, AbortedRankReceivesNoMoreWrites) {
   expect_pass_with_gpus(2, [](const FakeGpu& gpu, Rank& rank) {
     Member member(rank, kNewestTable);
     std::vector<void*> requests;

@@ -27,9 +27,9 @@ class Member {
   const nccl::OneSidedHost* operator->() const { return &host_; }
   nccl::OneSidedHost& host() { return host_; }
   Rank& rank() const { return rank_; }
-  // Meanwhile NCCL's thread goes on.
+  // NCCL's progress thread keeps running meanwhile.
   void barrier() const { rank_.barrier(); }
-  // How puts to a rank that is about to die end: until it is dead, it takes them.
+  // Puts to a rank that is about to die until one fails. Puts before its death succeed.
   nccl::NcclResult first_failure(nccl::WindowPlace place, size_t bytes, int rank) const {
     auto result = nccl::NcclResult::kSuccess;
     poll_until("a put that fails", [&] {

@@ -1,4 +1,4 @@
-// One-sided operations, through every version of the GIN and RMA tables.
+// One-sided operations through every version of the GIN and RMA tables.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,9 +20,9 @@ using nccl::WindowPlace;
 
 constexpr const char* kNewest = "ncclRmaPlugin_v15";
 constexpr std::array<size_t, 9> kSizes = {0, 1, 7, 8, 100, 4096, 5000, 65537, 1 << 20};
-constexpr size_t kSlot = 2 << 20;  // of one rank, in each rank's window
+constexpr size_t kSlot = 2 << 20;  // room for one rank's puts in each rank's window
 
-// Memory that all share.
+// Memory shared as a window with all ranks.
 class Shared : public Pages {
  public:
   Shared(const Member& member, size_t size)
@@ -50,7 +50,8 @@ size_t offset_of(size_t part) {
                          [](size_t sum, size_t size) { return sum + (size + 63) / 64 * 64; });
 }
 
-// Every size from each rank to each, itself included, all at once; then a signal.
+// Puts every size to each rank, this one included, all at once; then a signal each. Waits until
+// those of the others have arrived.
 void put_to_all(Member& member, const Shared& source, const Shared& target, const Shared& signals) {
   const int own = member.rank().rank();
   const int ranks = member.rank().size();
@@ -89,7 +90,7 @@ void expect_all_there(const Member& member, const Shared& target) {
   }
 }
 
-// What each has put is fetched back, from a rank further on.
+// Gets back from each rank what this rank has put there.
 void get_from_all(const Member& member, const Shared& fetched, const Shared& target) {
   const int own = member.rank().rank();
   std::vector<void*> requests;
@@ -118,7 +119,7 @@ struct Life {
 };
 class OneSided : public testing::TestWithParam<Life> {};
 
-TEST_P(OneSided, AWholeLife) {
+TEST_P(OneSided, EachRankPutsToAndGetsFromAllRanks) {
   expect_processes_pass(GetParam().ranks, [](Rank& rank) {
     Member member(rank, GetParam().symbol);
     EXPECT_EQ(member->table().device_type(0), nccl::kDeviceTypeGinProxy);
@@ -146,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(Versions, OneSided,
                                          Life{"ncclRmaPlugin_v14", 3}, Life{kNewest, 2},
                                          Life{kNewest, 8}));
 
-// Each value lies in place before the signal behind it counts, whatever the network does.
+// The data of a put must be visible before its signal, whatever the network does.
 void put_in_order() {
   constexpr size_t kRounds = 400;
   expect_processes_pass(2, [](Rank& rank) {
@@ -159,7 +160,7 @@ void put_in_order() {
       for (size_t round = 0; round < kRounds; ++round) {
         fill_pattern(data.bytes().subspan(round * kPart, kPart), round);
         const WindowPlace part = data.at(round * kPart);
-        // Some signals come right behind their put, some behind a further one.
+        // Two puts in different contexts; the second has the signal.
         requests.push_back(member->put(part, kPart - 8, part, 1));
         const WindowPlace rest = data.at(round * kPart + kPart - 8);
         requests.push_back(member->put(rest, 8, rest, 1, SignalPart{signals.at(0), 1}, 1));
@@ -181,16 +182,16 @@ void put_in_order() {
   });
 }
 
-TEST(OneSidedOrder, ASignalComesBehindAllPutsBefore) { put_in_order(); }
+TEST(OneSidedOrder, SignalArrivesAfterEarlierPuts) { put_in_order(); }
 
-TEST(OneSidedOrder, ASignalComesBehindAllPutsBeforeOverABadNetwork) {
+TEST(OneSidedOrder, SignalArrivesAfterEarlierPutsOverABadNetwork) {
   if (!nic_names().starts_with("soft:")) GTEST_SKIP() << "faults are made by software NICs";
   setenv("PACECAR_FAULT", "loss=0.01,duplicate=0.01,reorder=0.02,reorder_by=2ms", 1);
   put_in_order();
   unsetenv("PACECAR_FAULT");
 }
 
-TEST(OneSidedOrder, MoreThanAConnectionHoldsAtOnce) {
+TEST(OneSidedOrder, PutsBeyondTheQueueDepthComplete) {
   expect_processes_pass(2, [](Rank& rank) {
     Member member(rank, kNewest);
     constexpr size_t kPuts = 2000;  // in a row
@@ -212,14 +213,14 @@ TEST(OneSidedOrder, MoreThanAConnectionHoldsAtOnce) {
   });
 }
 
-TEST(OneSidedGet, OneWhoDoesNotCallAnswers) {
+TEST(OneSidedGet, IdleRankAnswersGets) {
   expect_processes_pass(2, [](Rank& rank) {
     Member member(rank, kNewest);
     const Shared data(member, 1 << 20);
     if (rank.rank() == 0) fill_pattern(data.bytes(), 3);
     rank.barrier();
     if (rank.rank() == 1) {
-      // More than may be asked for at once.
+      // More gets than may be in flight at once.
       std::vector<void*> requests;
       for (size_t i = 0; i < 200; ++i) {
         const size_t size = data.bytes().size() / 200;
@@ -232,7 +233,7 @@ TEST(OneSidedGet, OneWhoDoesNotCallAnswers) {
   });
 }
 
-TEST(OneSidedWindow, SharedTwiceItIsTheSame) {
+TEST(OneSidedWindow, MemorySharedTwiceIsOneWindow) {
   expect_processes_pass(2, [](Rank& rank) {
     Member member(rank, kNewest);
     const Shared first(member, 4096);
@@ -240,7 +241,7 @@ TEST(OneSidedWindow, SharedTwiceItIsTheSame) {
     EXPECT_EQ(again, first.window());
     void* const part = member->share(first.bytes().first(100));
     EXPECT_EQ(part, first.window());
-    // What is the same here only is another window.
+    // Memory that is the same on one rank only makes a new window.
     const Pages own(4096);
     void* const mixed = member->share(rank.rank() == 0 ? first.bytes() : own.bytes());
     EXPECT_NE(mixed, first.window());
@@ -256,7 +257,7 @@ TEST(OneSidedWindow, SharedTwiceItIsTheSame) {
 }
 
 // Two communicators of the same processes.
-TEST(OneSidedWindow, GroupsDoNotMeet) {
+TEST(OneSidedWindow, CommunicatorsAreIndependent) {
   expect_processes_pass(2, [](Rank& rank) {
     Member one(rank, kNewest);
     Member other(rank, "ncclGinPlugin_v13");
@@ -272,7 +273,7 @@ TEST(OneSidedWindow, GroupsDoNotMeet) {
   });
 }
 
-TEST(OneSidedMisuse, WhoIsNotNamedStandsBack) {
+TEST(OneSidedMisuse, UnselectedPluginDeclinesInit) {
   expect_processes_pass(1, [](Rank&) {
     unsetenv("NCCL_RMA_PLUGIN");
     unsetenv("NCCL_GIN_PLUGIN");
@@ -287,7 +288,7 @@ TEST(OneSidedMisuse, WhoIsNotNamedStandsBack) {
   });
 }
 
-TEST(OneSidedMisuse, WrongCallsAreErrorsAndNothingElse) {
+TEST(OneSidedMisuse, WrongCallsFailAndHaveNoOtherEffect) {
   expect_processes_pass(1, [](Rank& rank) {
     Member member(rank, kNewest);
     const Shared window(member, 4096);
@@ -336,13 +337,13 @@ TEST(OneSidedMisuse, WrongCallsAreErrorsAndNothingElse) {
     EXPECT_EQ(table.createContext(member->collective(), 0, &another), NcclResult::kInternalError);
     EXPECT_EQ(table.closeColl(nullptr), NcclResult::kSuccess);
     EXPECT_EQ(table.progress(nullptr), NcclResult::kInternalError);
-    EXPECT_EQ(put(0, 8, 8, 0, 1), NcclResult::kSuccess) << "all else goes on";
+    EXPECT_EQ(put(0, 8, 8, 0, 1), NcclResult::kSuccess) << "correct calls still succeed";
     EXPECT_FALSE(member->has_error());
   });
 }
 
-// The write is refused there; others of that rank's go on.
-TEST(OneSidedFailure, AWindowThatIsGoneRefusesPuts) {
+// Rank 0 refuses the write; its other windows still work.
+TEST(OneSidedFailure, PutToAnUnsharedWindowIsRefused) {
   expect_processes_pass(3, [](Rank& rank) {
     Member member(rank, kNewest);
     const Shared data(member, 4096);
@@ -368,7 +369,7 @@ TEST(OneSidedFailure, AWindowThatIsGoneRefusesPuts) {
   });
 }
 
-TEST(OneSidedFailure, AKilledPeerIsAnErrorAndNoOtherFails) {
+TEST(OneSidedFailure, KilledPeerFailsOnlyPutsToIt) {
   const std::vector<int> statuses = run_processes(3, [](Rank& rank) {
     setenv("PACECAR_TIMEOUT", "5s", 0);
     Member member(rank, kNewest);
@@ -379,13 +380,13 @@ TEST(OneSidedFailure, AKilledPeerIsAnErrorAndNoOtherFails) {
     if (rank.rank() == 0) {
       EXPECT_EQ(member.first_failure(data.at(0), 1 << 20, 2), NcclResult::kRemoteError);
     }
-    // Whoever only waits learns of it, too.
+    // A rank that only waits sees the error too.
     poll_until("the error", [&] {
       member->table().progress(member->puts());
       return member->has_error();
     });
     EXPECT_TRUE(was_logged(nccl::LogSeverity::kWarn, nic_address()));
-    // Of some providers whoever dies takes all others along.
+    // With some providers the death of one rank fails all others.
     if (nic_names().starts_with("ofi:") && !nic_names().starts_with("ofi:tcp")) return;
     const int peer = 1 - rank.rank();
     member->finish(
@@ -399,8 +400,8 @@ TEST(OneSidedFailure, AKilledPeerIsAnErrorAndNoOtherFails) {
   EXPECT_EQ(statuses[1], 0);
 }
 
-// Those who are still there see no error, and their signals have come.
-TEST(OneSidedFailure, ToLeaveIsNone) {
+// Remaining ranks see no error, and their signals have arrived.
+TEST(OneSidedFailure, LeavingRankCausesNoError) {
   expect_processes_pass(4, [](Rank& rank) {
     Member member(rank, kNewest);
     auto data = std::make_unique<Shared>(member, 4096);
@@ -409,7 +410,7 @@ TEST(OneSidedFailure, ToLeaveIsNone) {
         if (leaving + 1 < rank.size()) {
           member->finish({member->put({}, 0, {}, leaving + 1, SignalPart{data->at(0), 9})});
         }
-        // Without a word about its window, and with requests that nobody asks after.
+        // Rank 2 leaves with a request that is never tested.
         if (leaving == 2) member->put({}, 0, {}, 3, SignalPart{data->at(8), 1});
         data.reset();
         member.host().leave();
@@ -422,7 +423,7 @@ TEST(OneSidedFailure, ToLeaveIsNone) {
   });
 }
 
-TEST(OneSidedFailure, AnAbortedRankIsNotWrittenAnyMore) {
+TEST(OneSidedFailure, AbortedRankReceivesNoMoreWrites) {
   expect_processes_pass(2, [](Rank& rank) {
     setenv("PACECAR_TIMEOUT", "60s", 1);
     Member member(rank, kNewest);

@@ -7,7 +7,7 @@
 namespace pacecar::test {
 namespace {
 
-constexpr size_t kChunks = 4;  // of a chain, on their way at once
+constexpr size_t kChunks = 4;  // of a chain, in flight at once
 
 uint32_t element(const Operation& operation, int rank, size_t place) {
   return (static_cast<uint32_t>(place) + operation.number * 7'919U) * 2'654'435'761U +
@@ -20,7 +20,7 @@ uint32_t sum_of_all(const Mesh& mesh, const Operation& operation, size_t place) 
   return sum;
 }
 
-// This rank's contribution, elements from `place` on.
+// Writes this rank's contribution, whose elements begin at index `place`.
 void fill(const Mesh& mesh, const Operation& operation, Elements elements, size_t place = 0) {
   for (uint32_t& one : elements) one = element(operation, mesh.rank(), place++);
 }
@@ -40,7 +40,7 @@ Elements block(Elements all, const Operation& operation, int rank) {
   return all.subspan(static_cast<size_t>(rank) * operation.count, operation.count);
 }
 
-// Sums travel once around the ring; `part` gives a rank's part of some memory.
+// Partial sums travel once around the ring. `part` returns a rank's part of a memory.
 template <typename Part>
 void ring_of_sums(Mesh& mesh, const Part& part, int begin) {
   for (int step = 0; step < mesh.ranks() - 1; ++step) {
@@ -52,7 +52,7 @@ void ring_of_sums(Mesh& mesh, const Part& part, int begin) {
   }
 }
 
-// What each rank has travels once around the ring.
+// Each rank's data travels once around the ring.
 template <typename Part>
 void ring_of_copies(Mesh& mesh, const Part& part, int begin) {
   for (int step = 0; step < mesh.ranks() - 1; ++step) {
@@ -95,8 +95,8 @@ size_t all_gather(Mesh& mesh, const Operation& operation) {
   return wrong;
 }
 
-// From rank `first` to the one before it, chunk behind chunk; each adds its own to what passes, or
-// takes it.
+// From rank `first` to the rank before it, chunk after chunk. With `adds` each rank adds its own
+// data to the chunks that it forwards; otherwise it keeps a copy of them.
 void chain(Mesh& mesh, Elements own, int first, bool adds) {
   const int last = mesh.ranks() - 1;
   const int position = mesh.at(-first);
@@ -131,7 +131,7 @@ size_t reduce(Mesh& mesh, const Operation& operation) {
   return count_wrong(own, [&](size_t i) { return sum_of_all(mesh, operation, i); });
 }
 
-// A rank in the binary tree of a channel. Each channel's tree begins at another rank.
+// A rank's place in the binary tree of a channel. Each channel's tree has another root.
 struct Place {
   Place(const Mesh& mesh, size_t channel) {
     const int root = static_cast<int>(channel) % mesh.ranks();

@@ -1,8 +1,8 @@
 // NCCL's operations, built from sends and receives as NCCL builds them: rings, chains, trees,
 // meshes.
 //
-// Every element is a function of operation, rank and place, so that each rank knows what must come
-// out, and nothing of an earlier operation passes for it.
+// Every element is a function of operation, rank and index. So each rank can compute the expected
+// result, and stale data of an earlier operation is found.
 #pragma once
 
 #include <array>
@@ -15,9 +15,9 @@ namespace pacecar::test {
 
 // One operation, as all ranks call it.
 struct Operation {
-  uint32_t number = 0;  // of the job's operations
-  size_t count = 0;     // elements; of each block, where there is one per rank
-  int root = 0;         // of broadcast and reduce; chooses the peer of send/recv
+  uint32_t number = 0;  // counts the job's operations
+  size_t count = 0;     // elements; per block where each rank has a block
+  int root = 0;         // root of broadcast and reduce; in send/recv it chooses the peer
 };
 
 struct OperationKind {

@@ -1,4 +1,4 @@
-// What the plugin's tests share: the plugin's place, and the environment they run it in.
+// Shared by the plugin's tests: the plugin's path and the environment in which it runs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,8 @@ inline std::string setting(const char* name, const char* otherwise) {
   return value != nullptr ? value : otherwise;
 }
 
-// The same tests can run on other NICs: their names, and the address of the first one's interface.
+// The tests can run on other NICs: PLUGIN_TEST_NICS names them, PLUGIN_TEST_ADDRESS is the address
+// of the first one's interface.
 inline std::string nic_names() { return setting("PLUGIN_TEST_NICS", "soft:udp:lo"); }
 // Where the name that begins at `begin` ends: at a comma, but not at one before KEY=VALUE.
 inline size_t end_of_nic(const std::string& names, size_t begin) {
@@ -44,8 +45,8 @@ inline size_t nic_count() {
 }
 inline std::string nic_address() { return setting("PLUGIN_TEST_ADDRESS", "127.0.0.1"); }
 
-// A host whose plugin is loaded and initialised, with the first `nics` of them. A process has one
-// choice of NICs.
+// A host whose plugin is loaded and initialised, with the first `nics` NICs. Only the first call of
+// a process chooses the NICs.
 inline std::unique_ptr<FakeNcclHost> start_host(size_t nics = SIZE_MAX) {
   std::string names = nic_names();
   size_t end = 0;
@@ -58,7 +59,7 @@ inline std::unique_ptr<FakeNcclHost> start_host(size_t nics = SIZE_MAX) {
   return host;
 }
 
-// Rank 0's receiving end of a connection from rank 1, which gets the sending one.
+// Connects rank 1 to rank 0: rank 0 gets the receiving end, rank 1 the sending one.
 inline void* connect_ranks(const FakeNcclHost& host, Rank& rank, int device = 0) {
   if (rank.rank() == 1) return host.connect(rank.take(0), device);
   const Listening listening = host.listen(device);

@@ -1,5 +1,5 @@
-// The profiler's tables, every version: as NCCL drives them, and wrongly; what the state socket
-// then serves.
+// Every version of the profiler's tables, with NCCL's calls and with wrong ones; and the profile
+// that the state socket serves.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -34,7 +34,7 @@ std::unique_ptr<ProfilePlayer> player_of(int version) {
   return std::make_unique<ProfilePlayer>(table_of(version));
 }
 
-// A process that serves its state in a folder of its own.
+// The profile that the only process with a state socket in `folder` serves.
 Json profile_of(const ScratchDirectory& folder) {
   const auto directory = StateDirectory::find(folder.path());
   if (!directory) throw HostError(directory.error().message);
@@ -77,7 +77,7 @@ void send_one_message(const FakeNcclHost& host, const ProfilePlayer& player) {
   host.close(ends);
 }
 
-TEST(Profiler, EveryVersionRecordsALife) {
+TEST(Profiler, EveryVersionRecordsACollective) {
   for (int version = nccl::kOldestProfiler; version <= nccl::kNewestProfiler; ++version) {
     expect_processes_pass(1, [version](Rank&) {
       const ScratchDirectory folder;
@@ -98,16 +98,16 @@ TEST(Profiler, EveryVersionRecordsALife) {
       const Json& collective = one["operations"][0];
       EXPECT_EQ(collective[2], 4) << "AllReduce";
       EXPECT_EQ(collective[3], 7) << "ncclFloat32";
-      EXPECT_EQ(collective[7], 7) << "its number";
+      EXPECT_EQ(collective[7], 7) << "sequence number";
       EXPECT_EQ(collective[8], 1024);
       EXPECT_GT(collective[11], collective[10]);
       EXPECT_EQ(one["totals"]["bytes_sent"], version >= 4 ? 4096 : 0);
-      // Two steps, and from version 3 on our request for each.
+      // Two steps, and from version 3 on a network request for each.
       ASSERT_EQ(one["steps"].size(), version >= 3 ? 4U : 2U);
       if (version >= 3) {
         EXPECT_EQ(one["steps"][2][1], 6) << "network";
         EXPECT_EQ(one["steps"][2][8], 4096);
-        EXPECT_EQ(one["steps"][2][9], one["steps"][0][0]) << "of the receive's step";
+        EXPECT_EQ(one["steps"][2][9], one["steps"][0][0]) << "the receive's step";
         EXPECT_GT(one["steps"][2][11], 0);
       }
       EXPECT_EQ(player->finalize(), NcclResult::kSuccess);
@@ -116,7 +116,7 @@ TEST(Profiler, EveryVersionRecordsALife) {
   }
 }
 
-TEST(Profiler, EveryVersionBearsWrongCalls) {
+TEST(Profiler, EveryVersionToleratesWrongCalls) {
   for (int version = nccl::kOldestProfiler; version <= nccl::kNewestProfiler; ++version) {
     expect_processes_pass(1, [version](Rank&) {
       const nccl::ProfilerV6 table = table_of(version);
@@ -129,13 +129,13 @@ TEST(Profiler, EveryVersionBearsWrongCalls) {
       void* handle = nccl::kGarbage;
       for (void* const context : {static_cast<void*>(nullptr), nccl::kGarbage}) {
         EXPECT_EQ(table.startEvent(context, &handle, &event), NcclResult::kSuccess);
-        EXPECT_EQ(handle, nullptr) << "before init, and with a context of nobody";
+        EXPECT_EQ(handle, nullptr) << "before init, and with an unknown context";
       }
       ASSERT_EQ(player->start(kWho), NcclResult::kSuccess);
       event.type = 0;
       handle = nccl::kGarbage;
       EXPECT_EQ(table.startEvent(player->context(), &handle, &event), NcclResult::kSuccess);
-      EXPECT_EQ(handle, nullptr) << "an event of no kind";
+      EXPECT_EQ(handle, nullptr) << "an event without a type";
       event.type = nccl::kProfileProxyOp;
       event.proxy_op.pid = getpid() + 1;
       EXPECT_EQ(table.startEvent(player->context(), &handle, &event), NcclResult::kSuccess);
@@ -161,7 +161,7 @@ TEST(Profiler, EveryVersionBearsWrongCalls) {
   }
 }
 
-TEST(Profiler, SwitchedOffItAsksForNothing) {
+TEST(Profiler, DisabledProfilerRequestsNoEvents) {
   for (int version = nccl::kOldestProfiler; version <= nccl::kNewestProfiler; ++version) {
     expect_processes_pass(1, [version](Rank&) {
       setenv("PACECAR_PROFILER", "off", 1);
@@ -174,7 +174,7 @@ TEST(Profiler, SwitchedOffItAsksForNothing) {
   }
 }
 
-TEST(Profiler, KernelsAndRequestsOnlyWhereTheyAreAskedFor) {
+TEST(Profiler, KernelEventsAreRequestedOnlyForAll) {
   expect_processes_pass(1, [](Rank&) {
     const auto player = player_of(nccl::kNewestProfiler);
     ASSERT_EQ(player->start(kWho), NcclResult::kSuccess);

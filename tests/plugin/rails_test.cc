@@ -1,6 +1,6 @@
-// Two levels: three hosts of two ranks each, and two NICs, each a rail of its own. Ranks of a host
-// share memory, as NCCL's do; between hosts the ranks of equal number form a ring per channel, and
-// channel c has NIC c.
+// A two-level all-reduce: three hosts of two ranks each, and two NICs, each a rail of its own.
+// Ranks of a host share memory, as NCCL's do. Between hosts the ranks of equal local number form a
+// ring per channel, and channel c uses NIC c.
 #include <sys/mman.h>
 
 #include <functional>
@@ -29,7 +29,7 @@ Elements channel_of(Elements all, size_t channel) {
   constexpr size_t kFirst = kElements * 2 / 3;
   return channel == 0 ? all.first(kFirst) : all.subspan(kFirst);
 }
-// What one rank of a host has to reduce of a channel.
+// The part of a channel that rank `local` of a host reduces.
 Elements shard_of(Elements all, size_t channel, size_t local) {
   return part_of(channel_of(all, channel), local, kLocal);
 }
@@ -48,7 +48,8 @@ std::unique_ptr<T, void (*)(T*)> shared() {
   return {static_cast<T*>(pages), [](T* memory) { munmap(memory, sizeof(T)); }};
 }
 
-// A ring over the hosts for each channel, among the ranks of one number; all channels go at once.
+// A ring over the hosts for each channel, among the ranks of one local number. All channels run at
+// once.
 class Rings {
  public:
   Rings(Mesh& mesh, size_t host, size_t local) : mesh_(mesh), host_(host), local_(local) {}
@@ -65,7 +66,7 @@ class Rings {
   const std::vector<uint64_t>& bytes_sent() const { return sent_; }
 
  private:
-  // Sends one part of each shard to the next host, and merges the one that comes.
+  // Sends one part of each shard to the next host, and merges the part that arrives.
   template <typename Merge>
   void step(size_t out, Merge merge) {
     const auto part = [this](Elements all, size_t channel, size_t index) {
@@ -95,13 +96,13 @@ class Rings {
   std::vector<uint64_t> sent_ = std::vector<uint64_t>(kRails);
 };
 
-// What each NIC of this process has sent, as the process tells of itself.
+// The bytes that each NIC of this process has sent, as its state document reports them.
 std::vector<uint64_t> bytes_sent(const std::string& state_directory) {
   const StateDirectory directory = StateDirectory::find(state_directory).value();
-  const auto told = nlohmann::json::parse(
-      read_state(directory, directory.sockets().at(0)).value());
+  const auto state =
+      nlohmann::json::parse(read_state(directory, directory.sockets().at(0)).value());
   std::vector<uint64_t> bytes;
-  for (const auto& nic : told["nics"]) bytes.push_back(nic["statistics"]["bytes_sent"]);
+  for (const auto& nic : state["nics"]) bytes.push_back(nic["statistics"]["bytes_sent"]);
   return bytes;
 }
 
@@ -138,11 +139,11 @@ void two_level_all_reduce(Rank& rank, HostMemory& memory, const std::string& sta
     wrong += memory.sum[i] != expected;
   }
   EXPECT_EQ(wrong, 0U) << "rank " << number;
-  EXPECT_EQ(bytes_sent(state_directory), rings.bytes_sent()) << "each channel over its own NIC";
+  EXPECT_EQ(bytes_sent(state_directory), rings.bytes_sent()) << "each channel uses its own NIC";
   rank.barrier();
 }
 
-TEST(Rails, RingsBetweenHostsPerChannelAndNic) {
+TEST(Rails, EachChannelUsesItsOwnNic) {
   const ScratchDirectory scratch;
   const auto memory = shared<std::array<HostMemory, kHosts>>();
   expect_processes_pass(kRanks, [&](Rank& rank) {

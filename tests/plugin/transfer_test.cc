@@ -31,7 +31,7 @@ TEST(Transfer, EverySizeArrivesWhole) {
   });
 }
 
-TEST(Transfer, ZeroBytesAreAnOperation) {
+TEST(Transfer, ZeroByteMessagesComplete) {
   with_connection([](const FakeNcclHost& host, const Ends& pair) {
     const Buffer source(host, pair.send, 4096);
     const Buffer target(host, pair.receive, 4096);
@@ -46,7 +46,7 @@ TEST(Transfer, ZeroBytesAreAnOperation) {
   });
 }
 
-TEST(Transfer, AReceiveReportsWhatWasSentNotWhatWasPosted) {
+TEST(Transfer, ReceiveReportsTheSizeSent) {
   with_connection([](const FakeNcclHost& host, const Ends& pair) {
     const Buffer source(host, pair.send, 5000);
     const Buffer target(host, pair.receive, 1U << 20);
@@ -61,7 +61,7 @@ TEST(Transfer, AReceiveReportsWhatWasSentNotWhatWasPosted) {
   });
 }
 
-TEST(Transfer, TagsChooseAmongTheBuffersOfOneReceive) {
+TEST(Transfer, TagsChooseTheBufferOfAReceive) {
   with_connection([](const FakeNcclHost& host, const Ends& pair) {
     constexpr size_t kBuffers = 8;
     constexpr size_t kRounds = 8;
@@ -69,7 +69,7 @@ TEST(Transfer, TagsChooseAmongTheBuffersOfOneReceive) {
     const Buffer source(host, pair.send, kRounds * kBuffers * kBytes);
     const Buffer target(host, pair.receive, kRounds * kBuffers * kBytes);
     const auto place = [](size_t round, size_t i) { return (round * kBuffers + i) * kBytes; };
-    // Every round uses the same tags: the oldest receive is served first.
+    // Every round uses the same tags: the oldest receive is matched first.
     std::vector<void*> receiving;
     for (size_t round = 0; round < kRounds; ++round) {
       std::vector<Part> posted;
@@ -103,7 +103,7 @@ TEST(Transfer, TagsChooseAmongTheBuffersOfOneReceive) {
   });
 }
 
-TEST(Transfer, ThirtyTwoRequestsAreInFlightAndTheNextWaits) {
+TEST(Transfer, RequestsBeyondTheLimitAreDeferred) {
   with_connection([](const FakeNcclHost& host, const Ends& pair) {
     constexpr size_t kRequests = nccl::kMaxRequestsPerConnection;
     constexpr size_t kBytes = 100'000;
@@ -116,7 +116,7 @@ TEST(Transfer, ThirtyTwoRequestsAreInFlightAndTheNextWaits) {
         receiving.push_back(host.try_receive(pair.receive, target.part(i * kBytes, kBytes)));
         ASSERT_NE(receiving.back(), nullptr) << "receive " << i;
       }
-      EXPECT_EQ(host.try_receive(pair.receive, target.whole()), nullptr) << "one too many";
+      EXPECT_EQ(host.try_receive(pair.receive, target.whole()), nullptr) << "queue full";
       for (size_t i = 0; i < kRequests; ++i) {
         const Part part = source.part(i * kBytes, kBytes);
         fill_pattern(part.data, round * kRequests + i);
@@ -133,11 +133,11 @@ TEST(Transfer, ThirtyTwoRequestsAreInFlightAndTheNextWaits) {
   });
 }
 
-// A sender is told only of what has not left ahead: the first message is too large for that.
-constexpr size_t kTooLarge = (128U << 10) + 1;
-constexpr size_t kSmallButTooLarge = 4097;
+// A sender learns that its message was cut only if the message was not eager.
+constexpr size_t kTooLarge = (128U << 10) + 1;  // too large to be eager
+constexpr size_t kSmallButTooLarge = 4097;      // may be eager
 
-TEST(Transfer, AMessageLargerThanTheBufferIsCut) {
+TEST(Transfer, MessageLargerThanTheBufferIsTruncated) {
   with_connection([](const FakeNcclHost& host, const Ends& pair) {
     const Buffer source(host, pair.send, kTooLarge);
     const Buffer target(host, pair.receive, 2 * kTooLarge);
@@ -156,8 +156,8 @@ TEST(Transfer, AMessageLargerThanTheBufferIsCut) {
   });
 }
 
-// Some may have left whole before their buffers were known, and say so.
-TEST(Transfer, SmallMessagesLargerThanTheirBuffersAreCut) {
+// An eager message leaves whole before its buffer is known: its sender may report the full size.
+TEST(Transfer, SmallMessageLargerThanTheBufferIsTruncated) {
   with_connection([](const FakeNcclHost& host, const Ends& pair) {
     constexpr size_t kBytes = kSmallButTooLarge;
     const Buffer source(host, pair.send, kBytes);
@@ -179,7 +179,7 @@ TEST(Transfer, SmallMessagesLargerThanTheirBuffersAreCut) {
   });
 }
 
-TEST(Transfer, EachMessageOfAGroupIsCutToItsOwnBuffer) {
+TEST(Transfer, EachMessageOfAGroupIsTruncatedToItsBuffer) {
   with_connection([](const FakeNcclHost& host, const Ends& pair) {
     constexpr std::array<size_t, 4> kPosted = {100'000, 0, 300'000, 5000};
     constexpr std::array<size_t, 4> kSent = {200'000, 10'000, 150'000, 5001};
@@ -215,7 +215,7 @@ class TransferStrict : public testing::Test {
   ~TransferStrict() override { unsetenv("PACECAR_STRICT"); }
 };
 
-TEST_F(TransferStrict, AMessageLargerThanTheBufferIsAnInvalidUsage) {
+TEST_F(TransferStrict, OversizedMessageFailsAtBothEnds) {
   with_connection([](const FakeNcclHost& host, const Ends& pair) {
     const Buffer source(host, pair.send, kTooLarge);
     const Buffer target(host, pair.receive, 2 * kTooLarge);
@@ -229,7 +229,7 @@ TEST_F(TransferStrict, AMessageLargerThanTheBufferIsAnInvalidUsage) {
   });
 }
 
-TEST_F(TransferStrict, ASmallMessageLargerThanTheBufferIsAnInvalidUsageOfTheReceiver) {
+TEST_F(TransferStrict, OversizedSmallMessageFailsAtTheReceiver) {
   with_connection([](const FakeNcclHost& host, const Ends& pair) {
     const Buffer source(host, pair.send, kSmallButTooLarge);
     const Buffer target(host, pair.receive, 2 * kSmallButTooLarge);
@@ -242,14 +242,14 @@ TEST_F(TransferStrict, ASmallMessageLargerThanTheBufferIsAnInvalidUsageOfTheRece
   });
 }
 
-TEST(Transfer, TheLastMessageArrivesThoughNobodyCallsTheSender) {
+TEST(Transfer, LastMessageArrivesWithoutFurtherCallsOfTheSender) {
   expect_processes_pass(2, [](Rank& rank) {
     constexpr size_t kBytes = 4U << 20;
     const auto host = start_host();
     void* const comm = connect_ranks(*host, rank);
     if (rank.rank() == 0) {
       Buffer target(*host, comm, kBytes);
-      rank.barrier();  // the sender has its request, and will not call again
+      rank.barrier();  // the sender has posted its request and makes no further call
       void* const request = host->receive(comm, target.whole());
       EXPECT_EQ(host->finish(request), static_cast<int>(kBytes));
       EXPECT_FALSE(find_mismatch(target.bytes(), 11));
@@ -265,7 +265,8 @@ TEST(Transfer, TheLastMessageArrivesThoughNobodyCallsTheSender) {
   });
 }
 
-// Rank 1 sends lines over every NIC, in rounds, some of them in flight; a GPU polls at rank 0.
+// Rank 1 sends lines over every NIC in rounds, kInFlight of them in flight. Rank 0 polls as a GPU
+// does.
 void send_lines_that_a_gpu_polls() {
   expect_processes_pass(2, [](Rank& rank) {
     constexpr size_t kBytes = 64U << 10;
@@ -297,16 +298,17 @@ void send_lines_that_a_gpu_polls() {
     rank.barrier();
     if (gpu) {
       const nccl::LinePoller::Sightings seen = gpu->stop();
-      // Linux's rdma_rxe is no NIC with whole words: an emulated processor copies byte by byte. Nor
-      // is a byte stream, whose pieces end anywhere; NCCL's LL bears that, as low bytes come first.
+      // Linux's rdma_rxe does not write whole words: an emulated processor copies byte by byte. Nor
+      // does a byte stream, whose pieces end anywhere. NCCL's LL tolerates that, as low bytes come
+      // first.
       const bool byte_by_byte = nic_names().starts_with("rxe") ||
                                 nic_names().starts_with("ofi:verbs") ||
                                 nic_names().starts_with("ofi:tcp");
       if (!byte_by_byte) {
         EXPECT_EQ(seen.torn, 0U);
       }
-      // The kernel copies for libfabric's tcp and shm, in any order; datagrams of udp;ofi_rxd
-      // overtake each other. Both are told: see open_ofi.cc.
+      // The kernel copies for libfabric's tcp and shm in any order; datagrams of udp;ofi_rxd
+      // overtake each other. open_ofi.cc reports both.
       const bool any_order =
           nic_names().starts_with("ofi:") && !nic_names().starts_with("ofi:verbs");
       if (!any_order) {
@@ -321,8 +323,8 @@ void send_lines_that_a_gpu_polls() {
 
 TEST(Transfer, AGpuSeesLinesWholeInOrderAndOnce) { send_lines_that_a_gpu_polls(); }
 
-// What is held back for longer than it takes to be sent again arrives when its buffer is long in
-// use for something else.
+// A packet delayed for longer than its retransmission takes arrives when its buffer is already in
+// use for another message.
 TEST(Transfer, AGpuSeesLinesWholeInOrderAndOnceOverABadNetwork) {
   if (!nic_names().starts_with("soft:")) GTEST_SKIP() << "faults are made by software NICs";
   setenv("PACECAR_FAULT", "loss=0.002,duplicate=0.01,reorder=0.01,reorder_by=20ms", 1);

@@ -1,4 +1,4 @@
-// The tuner's tables, every version: as NCCL drives them, and wrongly.
+// Every version of the tuner's tables, with NCCL's calls and with wrong ones.
 #include <dlfcn.h>
 
 #include <array>
@@ -25,7 +25,7 @@ float& at(Costs& costs, TunedAlgorithm algorithm, TunedProtocol protocol) {
   return costs[static_cast<size_t>(algorithm) * kProtocols + static_cast<size_t>(protocol)];
 }
 
-// As NCCL has it for an all-reduce between hosts: LL128 is ruled out.
+// NCCL's costs of an all-reduce between hosts: LL128 is ruled out.
 Costs costs_of_nccl() {
   Costs costs;
   costs.fill(kRuledOut);
@@ -52,7 +52,7 @@ std::unique_ptr<AnyTuner> tuner_of(int version) {
   return tuner;
 }
 
-// In a process of its own, with a NIC whose rate is told.
+// Runs `body` for each version in a process of its own, with PACECAR_LINE_RATE set.
 void for_each_version(const char* setting, const std::function<void(int version)>& body) {
   for (int version = nccl::kOldestTuner; version <= nccl::kNewestTuner; ++version) {
     SCOPED_TRACE(version);
@@ -66,7 +66,7 @@ void for_each_version(const char* setting, const std::function<void(int version)
 
 NcclResult start(const AnyTuner& tuner, void** context, size_t ranks = 8, size_t nodes = 8,
                  nccl::NvlDomainsV5* domains = nullptr) {
-  return tuner.init(context, ranks, nodes, nullptr, domains);  // the net's logger stays
+  return tuner.init(context, ranks, nodes, nullptr, domains);  // the net plugin's logger is used
 }
 
 NcclResult ask(const AnyTuner& tuner, void* context, Costs& costs, size_t bytes = 1 << 20,
@@ -74,11 +74,11 @@ NcclResult ask(const AnyTuner& tuner, void* context, Costs& costs, size_t bytes 
   int channels = 0;
   const NcclResult result = tuner.getCollInfo(context, function, bytes, operations, costs.data(),
                                               kAlgorithms, kProtocols, &channels);
-  EXPECT_EQ(channels, 0) << "NCCL's own number of channels stands";
+  EXPECT_EQ(channels, 0) << "NCCL's number of channels is left";
   return result;
 }
 
-TEST(Tuner, EveryVersionLivesItsLife) {
+TEST(Tuner, EveryVersionSetsCosts) {
   for_each_version("on", [](int version) {
     const auto host = start_host();
     const auto tuner = tuner_of(version);
@@ -87,7 +87,7 @@ TEST(Tuner, EveryVersionLivesItsLife) {
     nccl::NvlDomainsV5 domains{.domains = 8, .ranks_min = 1, .ranks_max = 1};
     for (void*& context : contexts) {
       ASSERT_EQ(start(*tuner, &context, 8, 8, &domains), NcclResult::kSuccess);
-      ASSERT_EQ(context == nullptr, version == 2) << "which does not tell what is ruled out";
+      ASSERT_EQ(context == nullptr, version == 2) << "version 2 does not say what is ruled out";
     }
     for (size_t bytes = 1; bytes < size_t{1} << 40; bytes *= 5) {
       Costs costs = costs_of_nccl();
@@ -98,7 +98,7 @@ TEST(Tuner, EveryVersionLivesItsLife) {
     Costs large = costs_of_nccl();
     ask(*tuner, contexts[1], large, 1 << 30);
     if (version > 2) {
-      // Twice (n - 1) / n of the buffer at 25 Gb/s, and LL sends as much again.
+      // 2 (n - 1) / n of the buffer at 25 Gb/s; LL sends twice as much.
       const double wire_us = 1.75 * (1 << 30) / 3125;
       EXPECT_NEAR(at(large, TunedAlgorithm::kRing, TunedProtocol::kSimple), wire_us, wire_us / 5);
       EXPECT_GT(at(large, TunedAlgorithm::kRing, TunedProtocol::kLl), 1.8 * wire_us);
@@ -106,12 +106,12 @@ TEST(Tuner, EveryVersionLivesItsLife) {
     EXPECT_EQ(tuner->finalize(contexts[0]), NcclResult::kSuccess);
     Costs after = costs_of_nccl();
     EXPECT_EQ(ask(*tuner, contexts[1], after), NcclResult::kSuccess);
-    EXPECT_EQ(after == costs_of_nccl(), version == 2) << "the other one lives on";
+    EXPECT_EQ(after == costs_of_nccl(), version == 2) << "the other context still works";
     EXPECT_EQ(tuner->finalize(contexts[1]), NcclResult::kSuccess);
   });
 }
 
-TEST(Tuner, EveryVersionBearsWrongCalls) {
+TEST(Tuner, EveryVersionToleratesWrongCalls) {
   for_each_version("on", [](int version) {
     const auto host = start_host();
     const auto tuner = tuner_of(version);
@@ -139,7 +139,7 @@ TEST(Tuner, EveryVersionBearsWrongCalls) {
     Costs costs = costs_of_nccl();
     EXPECT_EQ(tuner->getCollInfo(context, function, 4096, 1, costs.data(), 7, 3, nullptr),
               NcclResult::kSuccess)
-        << "no place for channels";
+        << "no output for channels";
     EXPECT_EQ(tuner->finalize(context), NcclResult::kSuccess);
     EXPECT_EQ(tuner->finalize(context), NcclResult::kSuccess) << "twice";
     EXPECT_EQ(tuner->finalize(nullptr), NcclResult::kSuccess);
@@ -147,12 +147,12 @@ TEST(Tuner, EveryVersionBearsWrongCalls) {
     expect_untouched(context);
     void* next = nullptr;
     ASSERT_EQ(start(*tuner, &next), NcclResult::kSuccess);
-    EXPECT_EQ(next == context, version == 2) << "the old number stays dead";
+    EXPECT_EQ(next == context, version == 2) << "a finalized context is not used again";
     expect_untouched(context);
   });
 }
 
-TEST(Tuner, LeavesTablesOfOtherShapesThanItKnows) {
+TEST(Tuner, TablesOfUnknownShapeAreUnchanged) {
   for_each_version("on", [](int version) {
     const auto host = start_host();
     const auto tuner = tuner_of(version);
@@ -168,16 +168,16 @@ TEST(Tuner, LeavesTablesOfOtherShapesThanItKnows) {
       EXPECT_EQ(std::count(costs.begin(), costs.end(), 50.0F), 64)
           << algorithms << " x " << protocols;
     }
-    // Trees and rings alone, as a library without NVSwitch might have it.
+    // A table of trees and rings only, as of a library without NVSwitch.
     std::array<float, 7> costs;
     costs.fill(50);
     tuner->getCollInfo(context, TunedFunction::kAllReduce, 4096, 1, costs.data(), 2, 3, &channels);
     EXPECT_EQ(std::count(costs.begin(), costs.end(), 50.0F), version == 2 ? 7 : 1);
-    EXPECT_EQ(costs[6], 50) << "behind the table";
+    EXPECT_EQ(costs[6], 50) << "beyond the table";
   });
 }
 
-TEST(Tuner, AlgorithmsThatItDoesNotJudgeLeaveAllToNccl) {
+TEST(Tuner, UnmodelledAlgorithmLeavesTheChoiceToNccl) {
   for_each_version("on", [](int version) {
     const auto host = start_host();
     const auto tuner = tuner_of(version);
@@ -194,7 +194,7 @@ TEST(Tuner, AlgorithmsThatItDoesNotJudgeLeaveAllToNccl) {
   });
 }
 
-TEST(Tuner, WithoutTheFactsNcclChooses) {
+TEST(Tuner, MissingFactsLeaveTheChoiceToNccl) {
   for_each_version("on", [](int version) {
     const auto tuner = tuner_of(version);
     bool logs = false;  // there is no logger yet
@@ -220,7 +220,7 @@ TEST(Tuner, WithoutTheFactsNcclChooses) {
   });
 }
 
-TEST(Tuner, ObservedItTellsOnceAndTouchesNothing) {
+TEST(Tuner, ObserveModeLogsOnceAndChangesNothing) {
   for_each_version("observe", [](int version) {
     const auto host = start_host();
     const auto tuner = tuner_of(version);
@@ -232,15 +232,15 @@ TEST(Tuner, ObservedItTellsOnceAndTouchesNothing) {
       EXPECT_EQ(costs, costs_of_nccl());
     }
     const auto lines = logged_lines();
-    const auto told = std::count_if(lines.begin(), lines.end(), [](const LogLine& line) {
+    const auto reports = std::count_if(lines.begin(), lines.end(), [](const LogLine& line) {
       return line.text.find("tuner: AllReduce of ") != std::string::npos &&
              line.text.find("NCCL takes Tree LL in 100.0 us") != std::string::npos;
     });
-    EXPECT_EQ(told, version == 2 ? 0 : 2) << "once for each power of two";
+    EXPECT_EQ(reports, version == 2 ? 0 : 2) << "once for each power of two";
   });
 }
 
-TEST(Tuner, SwitchedOffItDoesNothing) {
+TEST(Tuner, DisabledTunerChangesNothing) {
   for_each_version("off", [](int version) {
     const auto host = start_host();
     const auto tuner = tuner_of(version);

@@ -1,5 +1,5 @@
-// Atomics of standard RC against a model: whatever the wire loses, repeats or reorders, each takes
-// effect once, in the order of its connection, and comes back with the value before it.
+// Atomics of standard RC against a model: with packets lost, repeated or reordered, each takes
+// effect exactly once, in the connection's order, and returns the previous value.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 using test::StandardPair;
 using test::TestMemory;
 
-// Far more than all of it takes, of virtual time.
+// Virtual time; far more than a run takes.
 constexpr Duration kPatience = Duration::from_s(300);
 
 struct Step {
@@ -32,7 +32,7 @@ rc::Gen<Step> step() {
       rc::gen::arbitrary<bool>(), rc::gen::arbitrary<uint8_t>(), rc::gen::arbitrary<uint8_t>());
 }
 
-RC_GTEST_PROP(Atomics, TakeEffectOnceAndInOrder, ()) {
+RC_GTEST_PROP(Atomics, EachAtomicTakesEffectOnceAndInOrder, ()) {
   const auto steps = *rc::gen::container<std::vector<Step>>(step());
   const double loss = *rc::gen::element(0.0, 0.05, 0.2);
   const double repetition = *rc::gen::element(0.0, 0.2);
@@ -60,7 +60,7 @@ RC_GTEST_PROP(Atomics, TakeEffectOnceAndInOrder, ()) {
                               .opcode = one.swap ? Opcode::kCompareSwap : Opcode::kFetchAdd,
                               .operand = one.operand,
                               .compare = one.compare};
-    if (results.size() == 60) break;  // regions are few
+    if (results.size() == 60) break;  // the number of regions is limited
     while (pair.post(0, ends[0], request) == 0) {
       RC_ASSERT(pair.run_until_completed(0, ++completed, kPatience));
     }

@@ -57,7 +57,7 @@ void check(const Histogram& histogram, std::vector<uint64_t> recorded) {
   check_close(histogram.stdev(), static_cast<double>(std::sqrt(squares / n)), scale);
 }
 
-RC_GTEST_PROP(Histogram, AgreesWithTheSortedValues, ()) {
+RC_GTEST_PROP(Histogram, PercentilesMatchTheSortedValues, ()) {
   const auto recorded = *values();
   check(histogram_of(recorded), recorded);
 }

@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kSlowest = 1'000;
 constexpr uint64_t kFastest = 1'600'000'000'000;
 
-// Every order of magnitude as likely as any other.
+// Logarithmically uniform.
 Rate random_rate(Prng& prng) {
   const double decades = std::log10(static_cast<double>(kFastest) / kSlowest);
   const double fraction = static_cast<double>(prng.below(1U << 20)) / (1U << 20);
@@ -37,9 +37,9 @@ Pacer pacer_at(Rate rate, Bytes catch_up) {
   return pacer;
 }
 
-// All these bytes are sent, and the last packets were in time.
+// For a flow that has sent `bytes`, its last packets in time.
 void check_on_the_line(const Pacer& pacer, unsigned __int128 bytes) {
-  // The first instant, in whole nanoseconds, at which the line has moved them.
+  // The first instant, in whole nanoseconds, by which the ideal line has sent them.
   const uint64_t bps = pacer.rate().bps();
   const auto ideal = static_cast<int64_t>((bytes * 8'000'000'000U + bps - 1) / bps);
   RC_ASSERT(pacer.next_send().ns() >= ideal);
@@ -65,7 +65,8 @@ RC_GTEST_PROP(Pacer, LongRunRateIsExactWhenPollsAreLate, (uint64_t seed)) {
   check_on_the_line(pacer, bytes_sent);
 }
 
-// As above, with a catch-up that alone would not do, and without bursts.
+// As above, with a catch-up of one packet only. Packets that catch up leave at least about 3/4 of a
+// gap apart.
 RC_GTEST_PROP(Pacer, LongRunRateIsExactWhenLatenessIsExcused, (uint64_t seed)) {
   constexpr Bytes kPacket = 4'000;
   constexpr int kPackets = 2'000;
@@ -75,7 +76,7 @@ RC_GTEST_PROP(Pacer, LongRunRateIsExactWhenLatenessIsExcused, (uint64_t seed)) {
   Pacer pacer = pacer_at(rate, kPacket);
   Instant now;
   for (int i = 0; i < kPackets; ++i) {
-    // Now and then by many packets; the last ones are in time.
+    // Some packets of the first half are late by up to ten gaps.
     const bool late = i < kPackets / 2 && prng.chance(0.01);
     const Instant earliest = std::max(now, pacer.next_send());
     RC_ASSERT(i == 0 || (earliest - now).ns() >= gap.ns() / 8 * 7 - 1 - gap.ns() / 8);
@@ -88,19 +89,20 @@ RC_GTEST_PROP(Pacer, LongRunRateIsExactWhenLatenessIsExcused, (uint64_t seed)) {
   check_on_the_line(pacer, kPackets * kPacket);
 }
 
-RC_GTEST_PROP(Pacer, NeverAheadOfTheLineByMoreThanCatchUpAndOnePacket, (uint64_t seed)) {
+RC_GTEST_PROP(Pacer, FlowExceedsTheLineByAtMostCatchUpAndOnePacket, (uint64_t seed)) {
   constexpr int kPackets = 1'000;
   constexpr __int128 kUnitsPerByte = 8'000'000'000;  // bit-nanoseconds
   Prng prng(seed);
   const Rate rate = random_rate(prng);
   const Bytes catch_up = prng.below(100'000);
-  // Of grids to which the flow is moved now and then; 0: never.
+  // The period of the grids to which the flow is moved at random; 0: never moved.
   const int64_t period_ns = prng.chance(0.5) ? up_to(prng, rate.time_for(16'000)).ns() : 0;
   const __int128 most = static_cast<__int128>(catch_up) * kUnitsPerByte +
                         static_cast<__int128>(rate.bps()) * (period_ns * 3 / 2 + 1);
   Pacer pacer = pacer_at(rate, catch_up);
   const auto longest_late = static_cast<uint64_t>(rate.time_for(2 * catch_up + 1).ns());
-  // The most that any interval that ends now, before this packet, is ahead of the line.
+  // The most bit-nanoseconds by which any interval that ends now exceeds the line, without this
+  // packet.
   __int128 ahead = 0;
   Instant last;
   for (int i = 0; i < kPackets; ++i) {
@@ -116,8 +118,8 @@ RC_GTEST_PROP(Pacer, NeverAheadOfTheLineByMoreThanCatchUpAndOnePacket, (uint64_t
   }
 }
 
-// Grids of one period, at any point: of a flow that is in time.
-RC_GTEST_PROP(Pacer, GridsPutAFlowOffByAPeriodAndLetItBeHalfAPeriodEarly, (uint64_t seed)) {
+// A flow that is in time, moved to grids of one period and any phase.
+RC_GTEST_PROP(Pacer, GridsDelayAFlowByAtMostAPeriodAndAdvanceItByHalf, (uint64_t seed)) {
   constexpr int kPackets = 1'000;
   constexpr Bytes kPacket = 4'000;
   Prng prng(seed);
@@ -139,8 +141,9 @@ RC_GTEST_PROP(Pacer, GridsPutAFlowOffByAPeriodAndLetItBeHalfAPeriodEarly, (uint6
   }
 }
 
-// Rates change, the flow stops, starts and falls behind. The model counts bytes owed.
-RC_GTEST_PROP(Pacer, ChangesOfRateKeepBytesOwed, (uint64_t seed)) {
+// The rate changes; the flow stops, starts and falls behind. The model counts bytes sent ahead of
+// the line: negative while the flow is behind.
+RC_GTEST_PROP(Pacer, RateChangesKeepBytesAheadOfTheLine, (uint64_t seed)) {
   constexpr int kSteps = 300;
   constexpr Bytes kCatchUp = 20'000;
   constexpr long double kByteNs = 8e9L;
@@ -167,11 +170,11 @@ RC_GTEST_PROP(Pacer, ChangesOfRateKeepBytesOwed, (uint64_t seed)) {
     }
     const long double wait_ns = owed * kByteNs / pacer.rate().bps();
     const auto actual_ns = static_cast<long double>((pacer.next_send() - now).ns());
-    // Whole nanoseconds; and the bound of the catch-up too, at the fastest rate 200 bytes each.
+    // Rounding to whole nanoseconds, of the catch-up bound too: 200 bytes each at the fastest rate.
     const long double tolerance =
         2 + 1e-9L * std::abs(wait_ns) + 200 * kByteNs / pacer.rate().bps();
     RC_ASSERT(actual_ns <= wait_ns + tolerance);
-    // What was earned beyond the bound is taken away when the pacer is next used, not before.
+    // The pacer applies the bound only when it is next used.
     if (owed > -static_cast<long double>(kCatchUp)) RC_ASSERT(actual_ns >= wait_ns - tolerance);
   }
 }

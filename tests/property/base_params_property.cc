@@ -7,8 +7,9 @@
 namespace pacecar {
 namespace {
 
-// Every raw value that a parameter accepts has a text that parses back to it.
-RC_GTEST_PROP(Params, TextOfEveryValueParsesBack, ()) {
+// For each parameter: a value in range, formatted, parses back to the same value; one out of range
+// is refused.
+RC_GTEST_PROP(Params, FormattedValueParsesBack, ()) {
   for (const ParamInfo& info : param_table()) {
     if (info.type == ParamType::kText || info.type == ParamType::kEnum) continue;
     const auto raw = *rc::gen::inRange<uint64_t>(info.range.min, info.range.max + 1);

@@ -55,7 +55,7 @@ RC_GTEST_PROP(SpscRing, BehavesAsABoundedDeque, (const std::vector<bool>& pushes
   }
 }
 
-RC_GTEST_PROP(ExpandPsn, IsTheNearestWithTheseBits, ()) {
+RC_GTEST_PROP(ExpandPsn, ExpandedPsnIsTheNearestWithTheWireBits, ()) {
   const auto reference = *rc::gen::oneOf(rc::gen::inRange<uint64_t>(0, 1U << 26),
                                          rc::gen::inRange<uint64_t>(0, uint64_t{1} << 62));
   const auto wire = *rc::gen::inRange<uint32_t>(0, 1U << 24);

@@ -16,12 +16,12 @@ namespace {
 constexpr uint32_t kCapacity = 12;
 constexpr int64_t kTickNs = 1024;
 
-// What happens in one step: `kind` 0..5 arms, 6 cancels, 7..9 lets time pass.
+// One step. `kind`: 0..5 arm, 6 cancel, 7..9 advance the time.
 struct Step {
   int kind;
   uint32_t id;
-  int64_t span_ns;  // until the deadline, or until now
-  size_t room;      // of the output
+  int64_t span_ns;  // until the deadline, or by which time advances
+  size_t room;      // capacity of the output
 };
 
 rc::Gen<int64_t> spans() {
@@ -47,7 +47,7 @@ class Comparison {
 
   void apply(const Step& step) {
     if (step.kind < 6) {
-      // One in six lies in the past.
+      // One deadline in six is in the past.
       const Duration span =
           Duration::from_ns(step.kind == 0 ? -(step.span_ns % 100'000) : step.span_ns);
       arm(step.id, now_ + span);
@@ -65,7 +65,7 @@ class Comparison {
  private:
   struct Timer {
     Instant deadline;
-    int64_t tick;  // by which it fires in order
+    int64_t tick;  // timers fire in the order of their ticks
   };
 
   void arm(uint32_t id, Instant deadline) {

@@ -1,4 +1,5 @@
-// The clocks of dcqcn, which are evaluated late, against a model in which each tick is an event.
+// The timers of dcqcn, which the controller evaluates only when it is called, against a model that
+// runs every tick.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -13,12 +14,12 @@ namespace {
 
 constexpr double kLine = 25e9;
 
-// Goes nanosecond by nanosecond; in each the increase comes first, then alpha, then the cut.
+// Advances by one nanosecond at a time; in each: increase, then alpha, then cut.
 class TickingDcqcn {
  public:
   explicit TickingDcqcn(const DcqcnConstants& constants) : c_(constants) {}
 
-  // Everything due up to and including `now`.
+  // Runs all ticks up to and including `now`.
   void advance(int64_t now) {
     while (now_ < now) tick(++now_);
   }
@@ -69,7 +70,7 @@ class TickingDcqcn {
   int stage_ = 0;
 };
 
-RC_GTEST_PROP(CcDcqcn, LateClocksAreExact, ()) {
+RC_GTEST_PROP(CcDcqcn, LateEvaluationOfTimersIsExact, ()) {
   DcqcnConstants constants;
   constants.gain = 1.0 / *rc::gen::inRange(2, 300);
   constants.alpha_period = Duration::from_ns(*rc::gen::inRange<int64_t>(1, 50));
@@ -91,7 +92,7 @@ RC_GTEST_PROP(CcDcqcn, LateClocksAreExact, ()) {
       RC_ASSERT(std::abs(late.alpha() - model.alpha()) <= 1e-9);
     }
     const auto rate = static_cast<double>(late.decide(Instant::from_ns(now)).rate.bps());
-    RC_ASSERT(std::abs(rate - model.rate()) <= 2);  // bit/s: the controller's are whole
+    RC_ASSERT(std::abs(rate - model.rate()) <= 2);  // the controller's rates are whole bit/s
   }
 }
 

@@ -1,5 +1,4 @@
-// Whatever arrives, however late, and whatever is lost: what a process takes its link to give stays
-// in bounds.
+// The link budget that a process learns stays in bounds, for any arrivals, delays and losses.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -21,7 +20,7 @@ Duration any_excess() {
   return *rc::gen::weightedElement<bool>({{4, true}, {1, false}}) ? any_span() : Duration::max();
 }
 
-// A budget, and the part that it was given.
+// A link budget with random inputs, and the part of the link that it was given.
 class AnyBudget {
  public:
   AnyBudget()
@@ -36,7 +35,7 @@ class AnyBudget {
         budget_(config_),
         part_(static_cast<double>(config_.line.bps())) {}
 
-  // True when it was told that the rate is another.
+  // True where the budget's rate may have changed.
   bool step() {
     now_ = now_ + any_span();
     switch (*rc::gen::inRange(0, 12)) {
@@ -69,18 +68,18 @@ class AnyBudget {
   double rate() const { return budget_.rate(); }
 
  private:
-  // Some packets at a rate of their own.
+  // Some packets at one rate, all with the same excess delay.
   bool stream() {
     const Duration gap = any_span() / 100;
     const Duration excess = any_excess();
     const Bytes wire = *rc::gen::element<Bytes>(0, 1, config_.packet, 1'000'000, Bytes{1} << 40);
-    bool told = false;
+    bool changed = false;
     for (int i = *rc::gen::inRange(1, 50); i > 0; --i) {
       now_ = now_ + gap;
-      told |= budget_.on_bytes(now_, wire, excess);
+      changed |= budget_.on_bytes(now_, wire, excess);
       check();
     }
-    return told;
+    return changed;
   }
 
   const LinkBudgetConfig config_;
@@ -89,19 +88,19 @@ class AnyBudget {
   Instant now_ = Instant::from_ns(1'000'000'000);
 };
 
-RC_GTEST_PROP(CcPaceBudgetProperty, StaysInBoundsWhateverArrives, ()) {
+RC_GTEST_PROP(CcPaceBudgetProperty, BudgetStaysInBounds, ()) {
   AnyBudget budget;
   budget.check();
   for (int i = *rc::gen::inRange(0, 60); i > 0; --i) {
     const double before = budget.rate();
-    const bool told = budget.step();
+    const bool may_change = budget.step();
     budget.check();
-    RC_ASSERT(told || budget.rate() == before);
+    RC_ASSERT(may_change || budget.rate() == before);
   }
 }
 
-// Whatever happened before: a link without queues and losses is used in full again in the end.
-RC_GTEST_PROP(CcPaceBudgetProperty, ALinkWithoutQueuesIsUsedInFullInTheEnd, ()) {
+// After any history, a link without queues and losses is used in full again.
+RC_GTEST_PROP(CcPaceBudgetProperty, BudgetRecoversToTheLineRateWithoutQueues, ()) {
   const Rate line = Rate::from_gbps(1);
   LinkBudget budget({.line = line,
                      .packet = 4096,

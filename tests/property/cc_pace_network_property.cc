@@ -1,5 +1,5 @@
-// Senders of one receiver under `pace`, with control words late, lost and repeated by chance: the
-// rates become max-min rates, and nobody starves on the way.
+// Senders to one receiver under `pace`, with control words delayed, lost and repeated at random:
+// rates converge to max-min rates, and no flow starves meanwhile.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -19,7 +19,7 @@ using testing::PaceNetworkConfig;
 constexpr Duration kRoundTrip = Duration::from_us(8);
 constexpr Bytes kEndless = Bytes{1} << 40;
 
-RC_GTEST_PROP(CcPaceNetworkProperty, RatesConvergeAndNobodyStarves, ()) {
+RC_GTEST_PROP(CcPaceNetworkProperty, RatesConvergeAndNoFlowStarves, ()) {
   const auto senders = *rc::gen::inRange<uint32_t>(1, 13);
   PaceNetworkConfig config{.hosts = senders + 1};
   config.words_lost = *rc::gen::inRange(0, 30) / 100.0;
@@ -37,7 +37,8 @@ RC_GTEST_PROP(CcPaceNetworkProperty, RatesConvergeAndNobodyStarves, ()) {
   const std::vector<double> expected =
       max_min_reference(flows, config.hosts, 400e9, PaceConstants{}.shared);
   network.run(kRoundTrip * 10);
-  // Longer than a grant holds: where all of its repeats are lost, a flow slows down until the next.
+  // Each measurement is longer than a grant's validity: a flow whose repeated grants are all lost
+  // slows down until the next one.
   for (int i = 0; i < 3; ++i) {
     const std::vector<double> rates = network.measure(kRoundTrip * 30);
     for (size_t f = 0; f < flows.size(); ++f) RC_ASSERT(rates[f] >= 0.5 * expected[f]);

@@ -1,4 +1,4 @@
-// The parts of `pace` that divide links, against references that do the same by brute force.
+// The parts of `pace` that divide links, against brute-force references.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -27,14 +27,14 @@ struct Member {
   double level() const { return bps() / weight; }
 };
 
-// Whose rates at `level` add up to what.
+// The sum of all rates at `level`.
 double sum_at(const std::vector<Member>& members, double level) {
   double sum = 0;
   for (const Member& m : members) sum += std::min(m.bps(), level * m.weight);
   return sum;
 }
 
-// The level at which they add up to `capacity`; infinity when all limits fit.
+// The level at which the rates add up to `capacity`; infinity when all limits fit.
 double exact_level(std::vector<Member> members, double capacity) {
   std::ranges::sort(members, {}, &Member::level);
   double weight = 0;
@@ -80,7 +80,7 @@ RC_GTEST_PROP(CcPaceProperty, WaterFillIsMaxMin, ()) {
   }
 }
 
-RC_GTEST_PROP(CcPaceProperty, WaterFillForgetsWhatWasRemoved, ()) {
+RC_GTEST_PROP(CcPaceProperty, RemovedMembersDoNotAffectWaterFill, ()) {
   WaterFill fill;
   WaterFill fresh;
   const Member stays{any_limit(), any_weight()};
@@ -103,7 +103,7 @@ RC_GTEST_PROP(CcPaceProperty, WaterFillForgetsWhatWasRemoved, ()) {
   }
 }
 
-RC_GTEST_PROP(CcPaceProperty, SlotsAreTheLowestFreeOnes, ()) {
+RC_GTEST_PROP(CcPaceProperty, LowestFreeSlotIsTaken, ()) {
   const auto slots = *rc::gen::inRange<uint32_t>(1, 200);
   SlotMap map(slots);
   std::set<uint32_t> free;
@@ -127,14 +127,16 @@ RC_GTEST_PROP(CcPaceProperty, SlotsAreTheLowestFreeOnes, ()) {
   }
 }
 
-// Turns go on for ever and are told modulo 128; those present are less than half of that apart.
-RC_GTEST_PROP(CcPaceProperty, TheOldestTurnsPresentAreServed, ()) {
+// Turns grow without end and are encoded modulo 128; those present differ by less than 64.
+RC_GTEST_PROP(CcPaceProperty, OldestTurnsAreServed, ()) {
   constexpr Bytes kLeft = 2;  // of each flow
   const Bytes enough = *rc::gen::inRange<Bytes>(1, 10);
   TurnOrder order(enough);
-  std::multiset<uint32_t> present;  // not modulo anything
+  std::multiset<uint32_t> present;  // full turns, not modulo 128
   std::set<uint32_t> served;
-  const auto told = [](uint32_t turn) { return static_cast<uint8_t>(1 + turn % Demand::kTurns); };
+  const auto encoded = [](uint32_t turn) {
+    return static_cast<uint8_t>(1 + turn % Demand::kTurns);
+  };
   uint32_t front = *rc::gen::inRange<uint32_t>(0, 1000);
   for (int i = *rc::gen::inRange(0, 400); i > 0; --i) {
     const std::set<uint32_t> before = std::exchange(served, {});
@@ -147,11 +149,11 @@ RC_GTEST_PROP(CcPaceProperty, TheOldestTurnsPresentAreServed, ()) {
       if (!present.empty()) front = std::min(front, *present.begin() + 50);
       const uint32_t turn = *rc::gen::inRange<uint32_t>(std::min(least, front), front + 1);
       present.insert(turn);
-      moved = order.add(told(turn), kLeft);
+      moved = order.add(encoded(turn), kLeft);
     } else {
       auto it = present.begin();
       std::advance(it, *rc::gen::inRange<size_t>(0, present.size()));
-      moved = order.remove(told(*it), kLeft);
+      moved = order.remove(encoded(*it), kLeft);
       present.erase(it);
     }
     RC_ASSERT(order.empty() == present.empty());
@@ -160,7 +162,7 @@ RC_GTEST_PROP(CcPaceProperty, TheOldestTurnsPresentAreServed, ()) {
     for (const uint32_t turn : present) {
       if (left < enough || served.contains(turn)) served.insert(turn);
       left += kLeft;
-      RC_ASSERT(order.is_served(told(turn)) == served.contains(turn));
+      RC_ASSERT(order.is_served(encoded(turn)) == served.contains(turn));
     }
     for (const uint32_t turn : present) {
       if (moved || !present_before.contains(turn)) continue;
@@ -180,7 +182,7 @@ class LinkShareModel {
     if (*rc::gen::inRange(0, 3) == 0) {
       queued_[flow] = *rc::gen::arbitrary<bool>();
       share_.set_queued(flow, queued_[flow]);
-      told_[flow] = share_.share(flow);
+      last_shares_[flow] = share_.share(flow);
       return;
     }
     Member& m = members_[flow];
@@ -189,7 +191,8 @@ class LinkShareModel {
                   : Rate::from_bps(*rc::gen::inRange<uint64_t>(1, 401) * 1'000'000'000);
     m.weight = any_weight();
     share_.set(flow, m.limit, m.weight);
-    told_[flow] = share_.share(flow);  // whoever changes itself asks again
+    // A flow that changes its own limit is not in poll_changed: it asks for its share.
+    last_shares_[flow] = share_.share(flow);
   }
 
   void check() {
@@ -198,7 +201,7 @@ class LinkShareModel {
       count = share_.poll_changed(changed);
       for (size_t i = 0; i < count; ++i) {
         RC_ASSERT(members_[changed[i]].limit > Rate());
-        told_[changed[i]] = share_.share(changed[i]);
+        last_shares_[changed[i]] = share_.share(changed[i]);
       }
     }
     std::vector<Member> active;
@@ -213,18 +216,18 @@ class LinkShareModel {
       if (m.limit == Rate()) continue;
       sum += std::min(share_.share(flow), m.bps());
       check_usable(flow);
-      // A flow alone hears of itself only.
+      // A single flow gets no change from poll_changed.
       if (active.size() == 1) continue;
       const double used = std::min(share_.share(flow), kLine);
-      RC_ASSERT(std::abs(std::min(told_[flow], kLine) - used) <= 2 * kTolerance * kLine);
+      RC_ASSERT(std::abs(std::min(last_shares_[flow], kLine) - used) <= 2 * kTolerance * kLine);
     }
     RC_ASSERT(sum <= wanted * (1 + 1e-9));
     RC_ASSERT(sum >= wanted * 0.989);
   }
 
  private:
-  // Where the limits are more than the link, what the flow would get if it could use all; else what
-  // is left, too.
+  // The usable rate is what the flow would get with the line as its limit; at most its limit and
+  // what all limits leave of the line, where they leave something.
   void check_usable(uint32_t flow) {
     double left = kLine;
     std::vector<Member> wishing;
@@ -243,10 +246,10 @@ class LinkShareModel {
   LinkShare share_{{.line_rate = Rate::from_gbps(400)}, kFlows, kTolerance};
   std::array<Member, kFlows> members_{};
   std::array<bool, kFlows> queued_{};
-  std::array<double, kFlows> told_{};
+  std::array<double, kFlows> last_shares_{};
 };
 
-// Flows that use it one after another have what they would have together.
+// Flows that change one by one get the same shares as flows set all at once.
 RC_GTEST_PROP(CcPaceProperty, LinkShareIsMaxMinUpToTheLimits, ()) {
   LinkShareModel model;
   for (int i = *rc::gen::inRange(0, 60); i > 0; --i) {
@@ -256,7 +259,7 @@ RC_GTEST_PROP(CcPaceProperty, LinkShareIsMaxMinUpToTheLimits, ()) {
   model.check();
 }
 
-// Whatever arrives, and however late: something is there to grant, and no more than the link.
+// For any arrivals and delays, the capacity is at most the line and never zero.
 RC_GTEST_PROP(CcPaceProperty, CapacityStaysInBounds, ()) {
   const PaceConstants constants;
   const FlowEnvironment link{

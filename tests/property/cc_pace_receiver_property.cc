@@ -1,5 +1,5 @@
-// Whatever senders say, whenever they say it: a PaceReceiver stays in bounds, and those who say
-// what is true get what is theirs.
+// A PaceReceiver stays in bounds for any demands at any time, and senders with true demands get
+// their max-min shares.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -26,7 +26,7 @@ FlowEnvironment any_link() {
           .base_rtt = Duration::from_ns(*rc::gen::inRange<int64_t>(0, 1'000'000))};
 }
 
-// A receiver, and what its senders believe.
+// A receiver, and the state of its senders.
 class ReceiverModel {
  public:
   explicit ReceiverModel(const FlowEnvironment& link) : link_(link), receiver_(link, kFlows) {
@@ -35,7 +35,7 @@ class ReceiverModel {
 
   void wait(Duration span) { now_ = now_ + span; }
 
-  // Anything, from anybody.
+  // Any call with any values, for any flow.
   void hostile_step() {
     wait(Duration::from_ns(*rc::gen::element<int64_t>(0, 1, 500, 1000, 60'000, 30'000'000)));
     const auto f = *rc::gen::inRange<uint32_t>(0, kFlows);
@@ -56,7 +56,7 @@ class ReceiverModel {
       case 5:
         return receiver_.on_hint(now_, {.peers = *rc::gen::arbitrary<uint32_t>()});
       case 6:
-        return again(f);
+        return remove_and_add(f);
       case 7:
         poll(*rc::gen::inRange<size_t>(0, 5));
         return;
@@ -65,14 +65,14 @@ class ReceiverModel {
     }
   }
 
-  // A word that is newer than those before, which alone would count.
+  // A demand whose epoch is usually newer, as an older one would be ignored.
   void demand(uint32_t f, uint64_t word) {
     demand_epoch_[f] += *rc::gen::element<uint16_t>(1, 1, 1, 0, 100, 40'000);
     receiver_.on_demand(now_, f,
                         wire::decode_demand((word & ~uint64_t{0xFFFF}) | demand_epoch_[f]));
   }
 
-  // Everything due is out, in a bounded number of words.
+  // Polls 3 ms of grants: their number is bounded.
   void settle() {
     size_t words = 0;
     for (const Instant end = now_ + Duration::from_ms(3); now_ <= end;) {
@@ -86,7 +86,7 @@ class ReceiverModel {
     RC_ASSERT(receiver_.active_flows() <= kFlows);
   }
 
-  // A flow with as much to send as can be said, of which nothing has arrived.
+  // A flow with much to send, of which nothing has arrived.
   void begin(uint32_t f, Rate usable) {
     receiver_.on_posted(now_, f, 1);
     wanted_[f] = usable == Rate() ? 0 : Bytes{1} << 30;
@@ -97,8 +97,8 @@ class ReceiverModel {
     receiver_.on_demand(now_, f,
                         {.usable = usable_[f], .wanted = wanted_[f], .epoch = ++demand_epoch_[f]});
   }
-  // Those who have something to send do so, slowly, and repeat what they want; all is told.
-  void go_on(int times) {
+  // Flows with a demand repeat it `times` times; all grants are polled.
+  void repeat_demands(int times) {
     for (int i = 0; i < times; ++i) {
       wait(Duration::from_us(5));
       for (uint32_t f = 0; f < kFlows; ++f) {
@@ -115,8 +115,8 @@ class ReceiverModel {
     receiver_.set_weight(now_, f, weight);
   }
 
-  // What they can use of their grants is no more than the link in all, no less than it allows, and
-  // nobody is below the others.
+  // The used parts of all grants fill the link, but not more; and no flow that is below its demand
+  // has less per weight than another.
   void check_shares() const {
     double sum = 0;
     double wanted = 0;
@@ -147,11 +147,11 @@ class ReceiverModel {
  private:
   static double bps(Rate rate) { return static_cast<double>(rate.bps()); }
 
-  void again(uint32_t f) {
+  void remove_and_add(uint32_t f) {
     receiver_.remove_flow(now_, f);
     receiver_.add_flow(now_, f);
     granted_[f] = Rate();
-    told_[f] = false;
+    has_grant_[f] = false;
     demand_epoch_[f] = 0;
   }
 
@@ -176,10 +176,10 @@ class ReceiverModel {
     RC_ASSERT(grant.rate <= link_.line_rate);
     RC_ASSERT(grant.validity > Duration());
     RC_ASSERT(grant.phase >= Duration());
-    RC_ASSERT(!told_[f] || grant.epoch == static_cast<uint16_t>(epoch_[f] + 1));
+    RC_ASSERT(!has_grant_[f] || grant.epoch == static_cast<uint16_t>(epoch_[f] + 1));
     granted_[f] = grant.rate;
     epoch_[f] = grant.epoch;
-    told_[f] = true;
+    has_grant_[f] = true;
   }
 
   FlowEnvironment link_;
@@ -191,11 +191,11 @@ class ReceiverModel {
   std::array<uint32_t, kFlows> weight_ = {1, 1, 1, 1, 1, 1, 1, 1};
   std::array<Rate, kFlows> granted_{};
   std::array<uint16_t, kFlows> epoch_{};
-  std::array<bool, kFlows> told_{};
+  std::array<bool, kFlows> has_grant_{};
   std::array<uint16_t, kFlows> demand_epoch_{};
 };
 
-RC_GTEST_PROP(CcPaceReceiverProperty, NothingThatSendersSayDoesHarm, ()) {
+RC_GTEST_PROP(CcPaceReceiverProperty, HostileDemandsKeepTheReceiverInBounds, ()) {
   ReceiverModel model(any_link());
   for (int rounds = *rc::gen::inRange(1, 5); rounds > 0; --rounds) {
     for (int i = *rc::gen::inRange(0, 40); i > 0; --i) model.hostile_step();
@@ -218,7 +218,7 @@ RC_GTEST_PROP(CcPaceReceiverProperty, GrantsAreMaxMinAndFitTheLink, ()) {
       model.begin(f, Rate::from_bps(mbps * part * 10'000));
       model.wait(Duration::from_ns(*rc::gen::element<int64_t>(0, 100, 2000, 20'000)));
     }
-    model.go_on(12);
+    model.repeat_demands(12);
     model.check_shares();
   }
 }

@@ -1,4 +1,4 @@
-// Whatever happens, controllers stay in bounds, and credit reaches everybody who waits for it.
+// Controllers stay in bounds for any signals, and credit reaches every flow that waits for it.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -32,7 +32,7 @@ Bytes any_bytes() {
                          rc::gen::element<Bytes>(0, 1, std::numeric_limits<Bytes>::max()));
 }
 
-// What switches may have stamped, or a peer made up.
+// Telemetry that switches have stamped or a peer has made up.
 std::vector<TelemetryHop> any_telemetry() {
   return *rc::gen::container<std::vector<TelemetryHop>>(
       *rc::gen::inRange<size_t>(0, 2 * kMaxTelemetryHops),
@@ -41,7 +41,7 @@ std::vector<TelemetryHop> any_telemetry() {
           rc::gen::arbitrary<uint32_t>(), rc::gen::element<uint32_t>(0, 1, 400'000, UINT32_MAX)));
 }
 
-// One signal with whatever values a hostile network may cause.
+// One signal with any values that a hostile network may cause.
 void signal(Controller& controller, Instant now) {
   switch (*rc::gen::inRange(0, 7)) {
     case 0:
@@ -80,11 +80,11 @@ void signal(Controller& controller, Instant now) {
   }
 }
 
-// Of a flow: a packet within a second, to see how things are.
+// The least rate of a flow: one packet per second probes the network.
 constexpr Rate kLeastRate = Rate::from_bps(100'000);
 
-// A phase is at most one gap ahead, and so is the packet that waited when it came. Bursts last for
-// a quarter of a round trip, or are one packet, at least at the least rate.
+// A phase is at most one gap ahead, and so is the packet that waits when the grant arrives. A burst
+// lasts a quarter of a round trip, or is one packet, at kLeastRate or more.
 Duration longest_wait(const FlowEnvironment& environment) {
   const auto per_packet = static_cast<int64_t>(1 + environment.overhead / environment.mtu);
   const Duration quarter = Duration::from_ms(10) / 4 * per_packet;
@@ -116,7 +116,8 @@ RC_GTEST_PROP(CcProperty, ControllersStayInBounds, ()) {
     RC_ASSERT(d.rate >= kLeastRate);
     RC_ASSERT(d.window >= mtu);
     RC_ASSERT(!d.aligned || d.first_send >= now);
-    // Twice the target; base and allowance are at most 1 s each, flow scaling doubles the latter.
+    // The window is at most twice the target. Base and allowance are at most 1 s each; flow scaling
+    // doubles the allowance.
     const Bytes most = std::max(line.bytes_in(Duration::from_s(6)), burst * 8);
     RC_ASSERT(d.window <= most);
     RC_ASSERT(d.first_send <= now + wait);
@@ -128,7 +129,7 @@ RC_GTEST_PROP(CcProperty, ControllersStayInBounds, ()) {
   }
 }
 
-// Every value that an experiment may set is one that a controller can live with.
+// Any constants that an experiment may set keep the controller in bounds.
 RC_GTEST_PROP(CcProperty, AnyAcceptedConstantsAreSafe, ()) {
   const ControllerInfo info =
       *rc::gen::elementOf(std::vector<ControllerInfo>(controllers().begin(), controllers().end()));
@@ -155,8 +156,8 @@ RC_GTEST_PROP(CcProperty, AnyAcceptedConstantsAreSafe, ()) {
 
 // --- credit ---
 
-// Senders on credit and their receiver, with the words between them on the wire for a while, words
-// that are lost, sent again and overtaken by newer ones, and packets lost.
+// Senders on credit and their receiver. Packets are lost; grants are lost, and retransmitted after
+// kRepeat.
 class CreditModel {
  public:
   explicit CreditModel(uint32_t flows) : share_(kLink, flows), senders_(flows) {
@@ -167,7 +168,7 @@ class CreditModel {
     senders_[flow].unsent += bytes;
     announce(flow);
   }
-  // One step of time; `lossy`: some of what is sent now is lost.
+  // Advances by 500 ns; with `lossy` some packets are lost.
   void step(bool lossy) {
     now_ = now_ + Duration::from_ns(500);
     std::array<GrantUpdate, 4> updates;
@@ -175,13 +176,14 @@ class CreditModel {
       for (size_t i = 0; i < count; ++i) grant(updates[i]);
     }
     for (uint32_t f = 0; f < senders_.size(); ++f) {
-      if (now_ >= senders_[f].word_repeated) hear_grant(f);
-      hear(f, lossy);
+      if (now_ >= senders_[f].word_repeated) receive_grant(f);
+      receive_ack(f, lossy);
       transmit(f);
     }
   }
   bool done() const {
-    return std::ranges::all_of(senders_, [](const Sender& s) { return s.unsent + s.away == 0; });
+    return std::ranges::all_of(senders_,
+                               [](const Sender& s) { return s.unsent + s.in_flight == 0; });
   }
 
  private:
@@ -190,11 +192,11 @@ class CreditModel {
                                          .overhead = 60,
                                          .burst_bytes = 4000,
                                          .base_rtt = Duration::from_us(4)};
-  static constexpr Duration kRepeat = Duration::from_us(20);  // by the NIC, of a word that is lost
+  static constexpr Duration kRepeat = Duration::from_us(20);  // the NIC retransmits a lost word
   struct Sender {
     RcccController controller{kLink};
     Bytes unsent = 0;
-    Bytes away = 0;  // sent and not heard of
+    Bytes in_flight = 0;
     Bytes sent = 0;
     Instant word_repeated = Instant::never();
   };
@@ -204,29 +206,30 @@ class CreditModel {
     if (*rc::gen::inRange(0, 4) == 0) {
       senders_[update.flow].word_repeated = now_ + kRepeat;
     } else {
-      hear_grant(update.flow);
+      receive_grant(update.flow);
     }
   }
 
-  // The newest: a word that is sent again says what holds then.
-  void hear_grant(uint32_t flow) {
+  // A retransmitted word carries the newest grant.
+  void receive_grant(uint32_t flow) {
     Sender& s = senders_[flow];
     s.word_repeated = Instant::never();
     s.controller.on_grant(now_, wire::decode_grant(wire::encode_grant(share_.grant(flow))));
     announce(flow);
   }
 
-  void hear(uint32_t flow, bool lossy) {
+  void receive_ack(uint32_t flow, bool lossy) {
     Sender& s = senders_[flow];
-    if (s.away == 0) return;
-    const Bytes heard = std::min<Bytes>(s.away, 8000);
-    s.away -= heard;
+    if (s.in_flight == 0) return;
+    const Bytes acked_bytes = std::min<Bytes>(s.in_flight, 8000);
+    s.in_flight -= acked_bytes;
     if (lossy && *rc::gen::arbitrary<bool>()) {
-      s.unsent += heard;
-      s.controller.on_loss({.now = now_, .lost = heard, .in_flight = s.away, .sent = s.sent});
+      s.unsent += acked_bytes;
+      s.controller.on_loss(
+          {.now = now_, .lost = acked_bytes, .in_flight = s.in_flight, .sent = s.sent});
     } else {
       s.controller.on_ack(
-          {.now = now_, .rtt = {}, .acked = heard, .in_flight = s.away, .sent = s.sent});
+          {.now = now_, .rtt = {}, .acked = acked_bytes, .in_flight = s.in_flight, .sent = s.sent});
     }
     announce(flow);
   }
@@ -237,7 +240,7 @@ class CreditModel {
     while (s.unsent > 0 && s.sent < d.credit) {
       const Bytes packet = std::min(s.unsent, kLink.mtu);
       s.unsent -= packet;
-      s.away += packet;
+      s.in_flight += packet;
       s.sent += packet;
     }
   }
@@ -245,10 +248,10 @@ class CreditModel {
   void announce(uint32_t flow) {
     const Sender& s = senders_[flow];
     const auto demand = senders_[flow].controller.demand(
-        now_, {.backlog = s.unsent + s.away, .in_flight = s.away, .sent = s.sent});
+        now_, {.backlog = s.unsent + s.in_flight, .in_flight = s.in_flight, .sent = s.sent});
     RC_ASSERT(demand.has_value());
     share_.on_demand(now_, flow, wire::decode_demand(wire::encode_demand(*demand)));
-    // The grant in force comes with the next CTS, whatever became of the words.
+    // The next CTS slot carries the grant in force, even if all words were lost.
     senders_[flow].controller.on_grant(now_,
                                        wire::decode_grant(wire::encode_grant(share_.grant(flow))));
   }
@@ -258,7 +261,7 @@ class CreditModel {
   std::vector<Sender> senders_;
 };
 
-RC_GTEST_PROP(CcProperty, CreditNeverLeavesAFlowWaiting, ()) {
+RC_GTEST_PROP(CcProperty, CreditReachesEveryWaitingFlow, ()) {
   const auto flows = *rc::gen::inRange<uint32_t>(1, 6);
   CreditModel model(flows);
   for (int rounds = *rc::gen::inRange(1, 5); rounds > 0; --rounds) {
@@ -271,7 +274,7 @@ RC_GTEST_PROP(CcProperty, CreditNeverLeavesAFlowWaiting, ()) {
   RC_ASSERT(model.done());
 }
 
-RC_GTEST_PROP(CcProperty, CreditOfAHostileSenderStaysBounded, ()) {
+RC_GTEST_PROP(CcProperty, CreditForHostileSendersStaysBounded, ()) {
   const FlowEnvironment link{.line_rate = Rate::from_gbps(*rc::gen::inRange<uint64_t>(1, 800)),
                              .mtu = *rc::gen::inRange<Bytes>(1, 65'536),
                              .overhead = 60,

@@ -1,4 +1,4 @@
-// The control words keep what they carry, and any word decodes.
+// Grant and demand words keep their fields, and any word decodes.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -34,8 +34,8 @@ RC_GTEST_PROP(CcWordProperty, GrantWordKeepsItsFields, ()) {
   RC_ASSERT(out.epoch == in.epoch);
 }
 
-// Too much for the word is told as the largest phase; a word that is not aligned has none, and one
-// for an idle flow of a busy link is not aligned.
+// A phase that does not fit becomes the largest one. A grant that is not aligned has no phase, and
+// a busy grant is not aligned.
 RC_GTEST_PROP(CcWordProperty, GrantWordKeepsThePhase, ()) {
   Grant in{.rate = Rate::from_gbps(1)};
   in.phase = Duration::from_ns(*rc::gen::inRange<int64_t>(0, 2 * 65'533 * 64));
@@ -44,8 +44,8 @@ RC_GTEST_PROP(CcWordProperty, GrantWordKeepsThePhase, ()) {
   const Grant out = wire::decode_grant(wire::encode_grant(in));
   RC_ASSERT(out.busy == in.busy);
   RC_ASSERT(out.aligned == (in.aligned && !in.busy));
-  const int64_t told = std::min<int64_t>(in.phase.ns() / 64, 65'533) * 64;
-  RC_ASSERT(out.phase.ns() == (out.aligned ? told : 0));
+  const int64_t expected = std::min<int64_t>(in.phase.ns() / 64, 65'533) * 64;
+  RC_ASSERT(out.phase.ns() == (out.aligned ? expected : 0));
 }
 
 RC_GTEST_PROP(CcWordProperty, DemandWordKeepsItsFields, ()) {
@@ -64,9 +64,9 @@ RC_GTEST_PROP(CcWordProperty, DemandWordKeepsItsFields, ()) {
   RC_ASSERT(out.epoch == in.epoch);
 }
 
-// Grants are canonical: what a peer sent, decoded and encoded again, is the same word. Of a demand,
-// turns that there are not become the last one.
-RC_GTEST_PROP(CcWordProperty, AnyWordDecodes, (uint64_t word)) {
+// Any grant word decodes and encodes to itself. So does any demand word, but a turn out of range
+// becomes the last turn.
+RC_GTEST_PROP(CcWordProperty, AnyWordDecodesAndEncodesBack, (uint64_t word)) {
   RC_ASSERT(wire::encode_grant(wire::decode_grant(word)) == word);
   const Demand demand = wire::decode_demand(word);
   RC_ASSERT(demand.turn <= Demand::kTurns);
@@ -75,7 +75,7 @@ RC_GTEST_PROP(CcWordProperty, AnyWordDecodes, (uint64_t word)) {
   RC_ASSERT(wire::encode_demand(demand) == word - (turn << 40));
 }
 
-RC_GTEST_PROP(CcWordProperty, CreditWordsKeepTheirCountModulo24Bits, ()) {
+RC_GTEST_PROP(CcWordProperty, CreditWordsKeepTheCountModulo24Bits, ()) {
   const uint64_t units = log_uniform(58);
   Grant grant;
   grant.is_credit = true;
@@ -91,7 +91,7 @@ RC_GTEST_PROP(CcWordProperty, CreditWordsKeepTheirCountModulo24Bits, ()) {
   RC_ASSERT(credit_ahead(wished.credit, units) == (grant.credit % kCreditUnit == 0 ? 0 : 1));
 }
 
-TEST(CcDemandWord, ATotalBeyondItsBitsTouchesNothingElse) {
+TEST(CcDemandWord, OversizedTotalLeavesOtherFieldsUnchanged) {
   for (const Bytes wanted : {~Bytes{0}, Bytes{1} << 32, (Bytes{1} << 40) - kWantedUnit}) {
     const Demand out = wire::decode_demand(wire::encode_demand({.wanted = wanted, .epoch = 7}));
     EXPECT_EQ(out.usable, Rate());
@@ -101,7 +101,7 @@ TEST(CcDemandWord, ATotalBeyondItsBitsTouchesNothingElse) {
   }
 }
 
-TEST(CcGrantWord, OutOfRangeSaturates) {
+TEST(CcGrantWord, OutOfRangeValuesSaturate) {
   const Grant out = wire::decode_grant(wire::encode_grant({.rate = Rate::from_bps(UINT64_MAX),
                                                            .phase = Duration::max(),
                                                            .aligned = true,

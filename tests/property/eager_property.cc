@@ -1,6 +1,5 @@
-// Eager messages: SendQueue and ReceiveQueue over a network in which everything overtakes
-// everything, against what two sides agree on without any network: of each tag, the k-th message
-// goes into the k-th buffer.
+// Eager messages: SendQueue and ReceiveQueue over a network that reorders all writes. Of each tag,
+// the k-th message must go into the k-th buffer.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -24,23 +23,23 @@ namespace {
 
 using State = MessageRequest::State;
 
-constexpr Bytes kEager = 12000;  // some of them are not tiny
+constexpr Bytes kEager = 12000;  // beyond the cells for tiny messages
 constexpr EagerCells kCells(kEager);
 constexpr Bytes kLargest = 16000;
-constexpr Bytes kShort = 300;        // those that come together share a write
+constexpr Bytes kShort = 300;        // small messages that wait together share a write
 constexpr Bytes kWriteBytes = 4096;  // larger messages take several writes
 constexpr int32_t kTags = 3;
 
-// What the applications do.
+// The traffic of the applications.
 struct Traffic {
   uint32_t messages = 0;  // a multiple of kTags
   Bytes largest = 0;
-  bool full = false;  // as much as a connection takes is under way, in as large requests
+  bool full = false;  // as many requests as a connection takes, with as many buffers each
 };
 constexpr Traffic kMixed{.messages = 399, .largest = kLargest};
 constexpr Traffic kStream{.messages = 1500, .largest = 100, .full = true};
 
-// What sends and receives do until all messages have arrived.
+// Sends and receives until all messages have arrived.
 class World {
  public:
   World(uint64_t seed, const Traffic& traffic)
@@ -70,7 +69,7 @@ class World {
           post();
           break;
         case 4:
-          tell();
+          advertise();
           break;
         default:
           prng_.below(3) > 0 ? deliver() : acknowledge();
@@ -81,8 +80,8 @@ class World {
       deliver();
       acknowledge();
     }
-    match();  // crosses out the slots of those that went ahead
-    tell_all();
+    match();  // removes the slots of eager messages
+    advertise_all();
     match();
     RC_ASSERT(sender_.idle());
     RC_ASSERT(sender_.settled());
@@ -110,11 +109,11 @@ class World {
   };
   struct Transfer {
     WorkRequest write;
-    bool tells = false;
+    bool advertises = false;
   };
 
-  // Tags follow a cycle with an offset, so that sends and receives have the same number of each in
-  // the long run, in different orders.
+  // Each kTags messages have all tags once, in random order: sends and receives have equally many
+  // of each tag.
   int32_t shuffled_tag(std::vector<int32_t>& bag) {
     if (bag.empty()) {
       for (int32_t tag = 0; tag < kTags; ++tag) bag.push_back(tag);
@@ -125,7 +124,7 @@ class World {
     return tag;
   }
 
-  // False where none may be posted.
+  // False if no message may be posted.
   bool send() {
     if (sent_.size() == traffic_.messages) return false;
     uint32_t pending = 0;
@@ -168,7 +167,7 @@ class World {
   void match() {
     RC_ASSERT(sender_.match(send_table_[0], kWriteBytes, [](uint64_t) {}) == SendQueue::Match::kOk);
     if (prng_.below(2) == 0) receive_table_->peer_wanted = sender_.wanted_slots();
-    // What is done for the application is the application's.
+    // The application may overwrite a buffer once its send is complete.
     for (Message& message : sent_) {
       if (message.request.state() == State::kDone && !std::exchange(message.used_again, true)) {
         std::ranges::fill(message.bytes, 0xEE);
@@ -184,8 +183,8 @@ class World {
     in_flight_.push_back({write});
   }
 
-  void tell() {
-    // Sooner or later the time comes.
+  void advertise() {
+    // Slots that are not urgent are advertised later, at random.
     if (!receiver_.urgent(receive_table_->peer_wanted) && prng_.below(20) > 0) return;
     const ReceiveQueue::Run run = receiver_.next_run();
     if (run.count == 0) return;
@@ -198,7 +197,7 @@ class World {
          true});
   }
 
-  void tell_all() {
+  void advertise_all() {
     for (auto run = receiver_.next_run(); run.count > 0; run = receiver_.next_run()) {
       receiver_.write(run, 1, receive_table_[0]);
       receiver_.on_run_posted(run.count);
@@ -206,7 +205,7 @@ class World {
     }
   }
 
-  // The memory is read as late as a repetition may read it.
+  // The source is read only now, as a retransmission may read it this late.
   void deliver() {
     if (in_flight_.empty()) return;
     const auto chosen = in_flight_.begin() + static_cast<ptrdiff_t>(prng_.below(in_flight_.size()));
@@ -216,7 +215,7 @@ class World {
     if (write.length > 0) {
       std::memcpy(reinterpret_cast<uint8_t*>(write.remote), write.local, write.length);
     }
-    if (transfer.tells) return;
+    if (transfer.advertises) return;
     ReceiveQueue::Progress progress;
     RC_ASSERT(receiver_.on_write(Immediate::unpack(write.immediate), write.length, &progress) ==
               ReceiveQueue::Arrival::kOk);
@@ -249,7 +248,7 @@ class World {
 
   const Traffic traffic_;
   Prng prng_;
-  uint64_t idle_receiver_;  // it posts that many times more rarely than others do anything
+  uint64_t idle_receiver_;  // a receive is posted in one of so many chances
   OwnPages<SendTable> send_table_;
   OwnPages<ReceiveTable> receive_table_;
   OwnPages<uint8_t> send_cells_{kCells.bytes()};
@@ -268,14 +267,14 @@ class World {
   uint32_t ahead_ = 0;
   Bytes sent_bytes_ = 0;
   Bytes arrived_bytes_ = 0;
-  uint32_t done_ = 0;  // as the sender counts
+  uint32_t done_ = 0;  // completed sends
   size_t finished_ = 0;
 };
 
-RC_GTEST_PROP(Eager, EveryMessageFindsItsBuffer, (uint64_t seed)) { World(seed, kMixed).run(); }
+RC_GTEST_PROP(Eager, EachMessageArrivesInItsBuffer, (uint64_t seed)) { World(seed, kMixed).run(); }
 
-// Buffers are filled and posted again before the sender has been told of them.
-RC_GTEST_PROP(Eager, EveryMessageOfAStreamFindsItsBuffer, (uint64_t seed)) {
+// Receives complete and are posted again before their slots are advertised.
+RC_GTEST_PROP(Eager, EachMessageOfAStreamArrivesInItsBuffer, (uint64_t seed)) {
   World(seed, kStream).run();
 }
 

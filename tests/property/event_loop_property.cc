@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kTimers = 40;
 
-// The reference: all armed timers in a set, and what both have run.
+// The reference: all armed timers, sorted.
 struct Model {
   std::set<std::tuple<int64_t, uint64_t, uint32_t>> armed;
   std::map<uint32_t, std::pair<int64_t, uint64_t>> keys;
@@ -55,19 +55,19 @@ struct World final : EventSink {
     RC_ASSERT(loop.now() == now);
     RC_ASSERT(loop.deadline(timers[timer]) == Instant::never());
     model.cancel(timer);
-    // An event may arm timers, also at once.
+    // An event may arm a timer, also for this instant.
     if (timer % 5 == 0) arm((timer + 1) % kTimers, now.ns() + timer % 3 * 700);
   }
 };
 
-// Distances that fall into one slot, one window, and every level above.
+// Distances within one slot, one window, and every level above.
 rc::Gen<int64_t> distance() {
   return rc::gen::mapcat(rc::gen::inRange(0, 55), [](int bits) {
     return rc::gen::inRange<int64_t>(0, (int64_t{1} << bits) + 1);
   });
 }
 
-RC_GTEST_PROP(EventLoop, RunsInTheOrderOfTimeThenOfArming, ()) {
+RC_GTEST_PROP(EventLoop, EventsRunInOrderOfTimeThenArming, ()) {
   World world;
   const auto steps =
       *rc::gen::container<std::vector<std::tuple<uint8_t, uint32_t, int64_t>>>(rc::gen::tuple(

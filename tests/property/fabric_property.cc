@@ -1,5 +1,5 @@
-// Swarm: random topologies, configurations, traffic, faults and failures. No packet is ever lost
-// count of, nothing stays behind, and the same seed gives the same run.
+// Random topologies, configurations, traffic, faults and failures. The counters account for every
+// packet, no packet remains in the end, and the same seed gives the same run.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -86,7 +86,7 @@ SimFaults random_faults(Prng& random, uint32_t hosts) {
   return faults;
 }
 
-void something_happens(FabricWorld& world, Prng& random, uint32_t cables) {
+void random_event(FabricWorld& world, Prng& random, uint32_t cables) {
   const uint32_t hosts = world.fabric().hosts();
   const auto cable = static_cast<uint32_t>(random.below(cables));
   switch (random.below(12)) {
@@ -119,7 +119,7 @@ uint64_t run(uint64_t seed) {
   const auto cables = static_cast<uint32_t>(topology.cables.size());
   FabricWorld world(topology, random_config(random), seed);
   for (int step = 0; step < 100; ++step) {
-    something_happens(world, random, cables);
+    random_event(world, random, cables);
     world.run_for(Duration::from_ns(static_cast<int64_t>(random.below(2000))));
     RC_ASSERT(world.fabric().counters().conserved());
   }
@@ -135,7 +135,7 @@ uint64_t run(uint64_t seed) {
   return world.fabric().trace_hash();
 }
 
-RC_GTEST_PROP(Fabric, KeepsCountOfEveryPacket, (uint64_t seed)) {
+RC_GTEST_PROP(Fabric, CountersAccountForEveryPacket, (uint64_t seed)) {
   const uint64_t hash = run(seed);
   RC_ASSERT(run(seed) == hash);
   RC_ASSERT(run(seed + 1) != hash);

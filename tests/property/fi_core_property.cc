@@ -1,4 +1,4 @@
-// The provider's pure parts against models that anybody would believe.
+// The provider's pure parts against simple models.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -17,8 +17,7 @@
 namespace pacecar::fabric {
 namespace {
 
-// Whatever is written as frames is read as those.
-RC_GTEST_PROP(FiFrameProperty, ReadAsWritten, ()) {
+RC_GTEST_PROP(FiFrameProperty, WrittenFramesAreReadBack, ()) {
   const auto sizes = *rc::gen::container<std::vector<uint8_t>>(rc::gen::inRange<uint8_t>(0, 40));
   std::vector<uint8_t> message;
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -40,8 +39,8 @@ RC_GTEST_PROP(FiFrameProperty, ReadAsWritten, ()) {
   RC_ASSERT(reader.whole());
 }
 
-// Of any bytes, nothing outside of them is read.
-RC_GTEST_PROP(FiFrameProperty, AnyBytes, ()) {
+// Of any bytes, the reader returns nothing outside them.
+RC_GTEST_PROP(FiFrameProperty, AnyBytesAreReadWithinBounds, ()) {
   const auto bytes = *rc::gen::container<std::vector<uint8_t>>(rc::gen::inRange<uint8_t>(0, 14));
   FrameReader reader(bytes);
   size_t seen = 0;
@@ -61,8 +60,8 @@ struct Arrived {
   int number;
 };
 
-// Receives and messages in any order: each pair that a list of all that wait would make.
-RC_GTEST_PROP(FiMatcherProperty, AsAListOfAllWouldMatch, ()) {
+// Receives and messages in any order match as in lists that are searched from the front.
+RC_GTEST_PROP(FiMatcherProperty, MatchesLikeASearchOfLists, ()) {
   Matcher<int, int> matcher;
   std::vector<Posted> receives;
   std::vector<Arrived> messages;
@@ -106,7 +105,7 @@ RC_GTEST_PROP(FiMatcherProperty, AsAListOfAllWouldMatch, ()) {
   }
 }
 
-RC_GTEST_PROP(FiMatcherProperty, ClaimedOnesAreNobodyElses, ()) {
+RC_GTEST_PROP(FiMatcherProperty, ClaimedMessageMatchesNoReceive, ()) {
   Matcher<int, int> matcher;
   const int count = *rc::gen::inRange(1, 10);
   for (int number = 0; number < count; ++number) matcher.keep(0, 5, number);
@@ -124,7 +123,7 @@ RC_GTEST_PROP(FiMatcherProperty, ClaimedOnesAreNobodyElses, ()) {
   RC_ASSERT(matcher.messages().empty());
 }
 
-RC_GTEST_PROP(FiOperationTableProperty, NumbersAreNeverGivenAgain, ()) {
+RC_GTEST_PROP(FiOperationTableProperty, NumbersAreNeverReused, ()) {
   constexpr uint32_t kMost = 5;
   OperationTable<int> table(kMost);
   std::map<uint64_t, int> model;
@@ -156,8 +155,8 @@ RC_GTEST_PROP(FiOperationTableProperty, NumbersAreNeverGivenAgain, ()) {
   RC_ASSERT(visited == model.size());
 }
 
-// The pieces of both sides, byte by byte.
-RC_GTEST_PROP(FiPiecesProperty, EachByteGoesToItsPlace, ()) {
+// Compares the pieces of both sides byte by byte.
+RC_GTEST_PROP(FiPiecesProperty, EachByteIsCopiedToItsPlace, ()) {
   const auto sizes = rc::gen::container<std::vector<size_t>>(rc::gen::inRange<size_t>(0, 6));
   const auto from = *sizes;
   const auto to = *sizes;
@@ -183,7 +182,7 @@ RC_GTEST_PROP(FiPiecesProperty, EachByteGoesToItsPlace, ()) {
   RC_ASSERT(moved == std::min(sources.size(), targets.size()));
 }
 
-RC_GTEST_PROP(FiNamesProperty, AsAMap, ()) {
+RC_GTEST_PROP(FiNamesProperty, BehavesAsAMap, ()) {
   Names names;
   std::map<uint64_t, Name> model;
   const int steps = *rc::gen::inRange(1, 100);

@@ -1,4 +1,4 @@
-// Nodelists against a model: names that are written short come back as they were.
+// Nodelists against a model; and quoting for shells.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 using namespace hosts;
 
-RC_GTEST_PROP(NodelistProperty, RangesStandForTheirNumbers, ()) {
+RC_GTEST_PROP(NodelistProperty, RangesExpandToTheirNumbers, ()) {
   std::string text;
   std::vector<std::string> expected;
   const auto items = *rc::gen::inRange(1, 5);
@@ -40,7 +40,7 @@ RC_GTEST_PROP(NodelistProperty, RangesStandForTheirNumbers, ()) {
   RC_ASSERT(*names == expected);
 }
 
-RC_GTEST_PROP(NodelistProperty, AnyTextIsNamesOrASentence, ()) {
+RC_GTEST_PROP(NodelistProperty, AnyTextExpandsOrIsRefused, ()) {
   const auto text = *rc::gen::container<std::string>(rc::gen::elementOf(std::string("ab01[],-@ ")));
   const auto names = expand_names(text);
   if (!names) {
@@ -50,7 +50,7 @@ RC_GTEST_PROP(NodelistProperty, AnyTextIsNamesOrASentence, ()) {
   RC_ASSERT(!names->empty() && names->size() <= kMaxHosts);
 }
 
-RC_GTEST_PROP(LauncherProperty, AShellReadsWhatWasQuoted, (const std::vector<std::string>& words)) {
+RC_GTEST_PROP(LauncherProperty, QuotedWordsAreReadBack, (const std::vector<std::string>& words)) {
   std::string line;
   for (const std::string& word : words) line += shell_quoted(word) + " ";
   const auto read = shell_words(line);

@@ -1,4 +1,4 @@
-// MemoryTable against std::map, with keys that collide as badly as they can.
+// MemoryTable against std::map, with keys that collide much.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -16,8 +16,8 @@ namespace {
 constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kLongest = uint64_t{1} << 63;
 
-// Keys whose low bits are few, so that whole chains of them lie in each other's way; sometimes 0
-// or a key that is taken. Remote addresses are made of them, too: some are the highest there are.
+// Few distinct keys with equal low bits, so that long chains collide; sometimes 0 or a key in use.
+// Remote addresses are made of them too, some as high as possible.
 uint32_t colliding_key(void* context) {
   Prng& prng = *static_cast<Prng*>(context);
   if (prng.chance(0.2)) return ~0U;
@@ -44,7 +44,7 @@ class Run {
   void step() {
     if (prng_.chance(0.4)) return add();
     if (prng_.chance(0.5)) return remove();
-    look();
+    look_up();
   }
 
  private:
@@ -71,7 +71,7 @@ class Run {
     } else {
       RC_ASSERT(added.has_value());
       RC_ASSERT(added->key != 0);
-      RC_ASSERT(added->key == ~0U || (added->key & 0xFFF8'FFF3) == 0);  // as they were drawn
+      RC_ASSERT(added->key == ~0U || (added->key & 0xFFF8'FFF3) == 0);  // as drawn
       region.remote = added->remote_address;
       RC_ASSERT(region.remote % kRemoteAlignment == region.address % kRemoteAlignment);
       RC_ASSERT(region.remote <= kMax - region.length);
@@ -93,13 +93,13 @@ class Run {
       RC_ASSERT(table_.covers(other, pointer(region.address), region.length));
     }
   }
-  void look() {
+  void look_up() {
     const uint32_t key = some_key();
     const auto found = model_.find(key);
     uint64_t address = random_address();
     uint64_t remote = random_address();
     if (found != model_.end() && prng_.chance(0.7)) {
-      const uint64_t reach = std::min(found->second.length, kMax - 3) + 3;  // and a little beyond
+      const uint64_t reach = std::min(found->second.length, kMax - 3) + 3;  // beyond both ends
       const uint64_t offset = prng_.below(reach) - 1;
       address = found->second.address + offset;
       remote = found->second.remote + offset;
@@ -117,7 +117,7 @@ class Run {
     };
     RC_ASSERT(table_.writable(key, remote, length) == place(Access::kRemoteWrite));
     RC_ASSERT(table_.readable(key, remote, length) == place(Access::kRemoteRead));
-    // Of what may not be written every part is nullptr; where nothing is, nothing lies within.
+    // The range of a key that permits no remote write is empty.
     const auto range = table_.writable_range(key);
     if (length > 0) RC_ASSERT(range.writable(remote, length) == place(Access::kRemoteWrite));
   }

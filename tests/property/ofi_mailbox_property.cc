@@ -1,4 +1,5 @@
-// OfiMailbox under any timing: messages become visible late, some cannot be handed over at first.
+// OfiMailbox under any timing: messages become visible late, and the provider refuses some at
+// first.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -12,17 +13,17 @@
 namespace pacecar {
 namespace {
 
-// One end, as a NIC drives it.
+// One end, driven as by a NIC.
 struct End {
   explicit End(uint64_t secret) : mailbox(rings, secret) {}
 
-  // False: the provider has no room.
+  // `accepted`: the provider has room. Returns it.
   bool send(OfiMessage message, bool accepted) {
     const OfiMailbox::Outgoing outgoing = mailbox.send(message);
     if (accepted) {
       on_wire.push_back({*outgoing.message, outgoing.slot});
     } else {
-      mailbox.take_back();
+      mailbox.undo_send();
     }
     return accepted;
   }
@@ -39,14 +40,14 @@ struct End {
   uint32_t taken = 0;
 };
 
-RC_GTEST_PROP(OfiMailbox, EveryMessageIsTakenOnceInOrderWhateverTheTiming, (uint64_t seed)) {
+RC_GTEST_PROP(OfiMailbox, EachMessageIsTakenOnceAndInOrder, (uint64_t seed)) {
   constexpr uint32_t kTotal = 400;
   Prng prng(seed);
   std::array<End, 2> ends{End(1), End(2)};
   ends[0].mailbox.join(2);
   ends[1].mailbox.join(1);
-  const uint64_t refusals = prng.below(4);  // of four
-  // One side alone may have something to say: then only kTaken comes back.
+  const uint64_t refusals = prng.below(4);  // in four sends
+  // If only one side sends messages, the other returns credit only.
   const std::array<uint32_t, 2> totals{kTotal, prng.below(2) == 0 ? 0 : kTotal};
   for (int turn = 0; turn < 40'000; ++turn) {
     const size_t side = prng.below(2);
@@ -76,7 +77,7 @@ RC_GTEST_PROP(OfiMailbox, EveryMessageIsTakenOnceInOrderWhateverTheTiming, (uint
     }
     if (ends[1].taken == totals[0] && ends[0].taken == totals[1]) return;
   }
-  RC_FAIL("the two ends wait for each other");
+  RC_FAIL("deadlock: not all messages were taken");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The planner against what can be enumerated: schedules pass by pass, splits and shapes one by one.
+// The planner against enumeration: schedules pass by pass, splits and shapes one by one.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -22,7 +22,7 @@ namespace {
 
 constexpr double kRounding = 1e-9;
 
-// Over the whole range, in the first cases as well.
+// Uniform over the whole range, in the first cases too.
 uint32_t whole(uint32_t min, uint32_t max) {
   return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange(min, max + 1));
 }
@@ -35,8 +35,8 @@ StageTime any_stage() {
           .tail_s = real(0, 3)};
 }
 
-// The same schedule by another road: written out as lists of passes, then relaxed until no pass
-// starts before its stage and its input are ready.
+// The same schedule computed another way: as lists of passes, relaxed until no pass starts before
+// its stage and its input are ready.
 double relaxed_step_s(const std::vector<StageTime>& stages, uint32_t micro_batches) {
   struct Pass {
     bool forward;
@@ -78,7 +78,7 @@ double relaxed_step_s(const std::vector<StageTime>& stages, uint32_t micro_batch
   return step;
 }
 
-RC_GTEST_PROP(PlanSchedule, IsWhatPassesOneByOneTake, ()) {
+RC_GTEST_PROP(PlanSchedule, ScheduleTakesTheTimeOfItsPasses, ()) {
   const uint32_t micro_batches = whole(1, 12);
   std::vector<StageTime> stages(whole(1, 6));
   for (StageTime& stage : stages) stage = any_stage();
@@ -95,7 +95,7 @@ RC_GTEST_PROP(PlanSchedule, EqualStagesHaveTheKnownBubble, ()) {
             kRounding);
 }
 
-// Stages with two or three kinds of layers, some of which may hold only a few.
+// Stages with random times and limits of layers; the first and the last have a fixed part too.
 SplitProblem any_splits() {
   SplitProblem problem;
   const uint32_t stages = whole(1, 5);
@@ -130,7 +130,7 @@ void for_all_splits(const SplitProblem& problem, std::vector<uint32_t>& layers, 
   }
 }
 
-RC_GTEST_PROP(PlanBound, IsNeverAboveTheTimeOfASplit, ()) {
+RC_GTEST_PROP(PlanBound, BoundIsAtMostTheTimeOfAnySplit, ()) {
   const SplitProblem problem = any_splits();
   const SplitBounds bounds(problem);
   std::vector<uint32_t> layers;
@@ -150,7 +150,7 @@ RC_GTEST_PROP(PlanBound, IsNeverAboveTheTimeOfASplit, ()) {
   });
 }
 
-RC_GTEST_PROP(PlanSplits, SearchFindsTheBest, ()) {
+RC_GTEST_PROP(PlanSplits, SearchFindsTheBestSplit, ()) {
   const SplitProblem problem = any_splits();
   double best = kNever;
   std::vector<uint32_t> layers;
@@ -165,7 +165,7 @@ RC_GTEST_PROP(PlanSplits, SearchFindsTheBest, ()) {
   const double limit = best * real(0.8, 1.3);
   const auto limited = search_splits(problem, SplitBounds(problem), limit, 0, 1'000'000);
   RC_ASSERT(limited.layers.empty() == (best >= limit));
-  // Cut short, or content with less, it tells a bound that holds.
+  // A search that is cut short or has a tolerance returns a valid bound.
   const auto brief =
       search_splits(problem, SplitBounds(problem), kNever, real(0, 0.3), whole(1, 9));
   RC_ASSERT(brief.bound_s <= best * (1 + kRounding));
@@ -209,7 +209,7 @@ Problem any_problem() {
   return problem;
 }
 
-// Every split of every shape; the best `wanted` shapes.
+// Enumerates every split of every shape; returns the best `wanted` shapes.
 SearchResult search_all(const Problem& problem, CommTimes& comm, uint32_t wanted) {
   SearchResult result;
   for (const Shape& shape : shapes_of(problem)) {
@@ -229,8 +229,8 @@ SearchResult search_all(const Problem& problem, CommTimes& comm, uint32_t wanted
   return result;
 }
 
-// True where the space has a strategy.
-bool is_searched_as_enumerated(const Problem& problem, uint32_t wanted) {
+// Compares the search with enumeration; true if there is a strategy.
+bool matches_enumeration(const Problem& problem, uint32_t wanted) {
   CommTimes comm(problem.cluster, problem.overheads);
   const auto all = search_all(problem, comm, wanted);
   const auto found = search(problem, comm, {.best = wanted, .tolerance = 0, .nodes = 1'000'000});
@@ -245,13 +245,13 @@ bool is_searched_as_enumerated(const Problem& problem, uint32_t wanted) {
   return true;
 }
 
-TEST(PlanSearch, FindsTheOptimumOfEverySpace) {
+TEST(PlanSearch, SearchFindsTheOptimum) {
   const auto problems = rc::gen::exec(any_problem);
   uint32_t with_strategies = 0;
   for (uint64_t seed = 1; seed <= 500; ++seed) {
     SCOPED_TRACE(seed);
     const Problem problem = problems(rc::Random(seed), rc::kNominalSize).value();
-    if (is_searched_as_enumerated(problem, 1 + seed % 4)) ++with_strategies;
+    if (matches_enumeration(problem, 1 + seed % 4)) ++with_strategies;
   }
   EXPECT_GE(with_strategies, 300U);
 }

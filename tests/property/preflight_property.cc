@@ -1,4 +1,4 @@
-// Whatever the files of a host hold, preflight ends with findings that can be printed and parsed.
+// For any contents of a host's files, preflight returns findings that can be printed and parsed.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -22,7 +22,7 @@ std::string random_bytes(Prng& random, size_t size) {
   return bytes;
 }
 
-// What a file may hold instead of what belongs there.
+// Damaged contents of a file.
 std::string damage(Prng& random, const std::string& good) {
   constexpr size_t kLarge = HostTree::kMaxFile + 100;
   std::string bytes = good;
@@ -64,7 +64,7 @@ void spoil(FakeHost& host, Prng& random, double share) {
   }
 }
 
-void check_all_can_be_told(const Findings& findings) {
+void check_output(const Findings& findings) {
   const auto printable = [](char c) { return (c >= ' ' && c <= '~') || c == '\n'; };
   RC_ASSERT(std::ranges::all_of(to_text(findings, {}), printable));
   const std::string json = to_json(findings, "1").dump();
@@ -74,16 +74,16 @@ void check_all_can_be_told(const Findings& findings) {
   }
 }
 
-RC_GTEST_PROP(Preflight, SurvivesAnyContentOfItsFiles, (uint64_t seed)) {
+RC_GTEST_PROP(Preflight, AnyFileContentsGivePrintableFindings, (uint64_t seed)) {
   Prng random(seed);
   FakeHost host;
   constexpr void (*kHosts[])(FakeHost&) = {make_mlx5_host, make_infiniband_host, make_rxe_host};
   kHosts[random.below(std::size(kHosts))](host);
   spoil(host, random, random.chance(0.5) ? 1.0 : 0.1);
-  check_all_can_be_told(host.findings());
+  check_output(host.findings());
 }
 
-RC_GTEST_PROP(Preflight, SurvivesNamesOfAllKinds, (uint64_t seed)) {
+RC_GTEST_PROP(Preflight, AnyDeviceNamesGivePrintableFindings, (uint64_t seed)) {
   Prng random(seed);
   FakeHost host;
   make_mlx5_host(host);
@@ -95,10 +95,10 @@ RC_GTEST_PROP(Preflight, SurvivesNamesOfAllKinds, (uint64_t seed)) {
     if (name == "." || name == "..") continue;
     host.file(std::string(folder) + "/" + name + "/ports/1/state", "4: ACTIVE\n");
   }
-  check_all_can_be_told(host.findings());
+  check_output(host.findings());
 }
 
-RC_GTEST_PROP(Preflight, SurvivesAnyConfigurationSpaceAndAnswer, (uint64_t seed)) {
+RC_GTEST_PROP(Preflight, AnyPciConfigurationAndPfcAnswerIsParsedSafely, (uint64_t seed)) {
   Prng random(seed);
   std::string config = config_with_acs(0x1f);
   for (int i = 0; i < 20; ++i) {

@@ -41,10 +41,10 @@ void expect_same(const ReceiveWindow& window, const Model& model) {
   const uint64_t highest = in_order ? next : *model.arrived.rbegin() + 1;
   RC_ASSERT(count == (highest - next + 63) / 64);
   for (uint32_t i = 0; i < count * 64; ++i) {
-    const bool told = (words[i / 64] >> (i % 64) & 1) != 0;
-    RC_ASSERT(told == model.arrived.contains(next + i));
+    const bool set = (words[i / 64] >> (i % 64) & 1) != 0;
+    RC_ASSERT(set == model.arrived.contains(next + i));
   }
-  // A short bitmap tells the beginning of the same.
+  // A shorter bitmap is a prefix of the whole one.
   if (count > 1) {
     std::vector<uint64_t> shorter(count - 1);
     RC_ASSERT(window.selective_words(shorter) == count - 1);
@@ -57,13 +57,13 @@ RC_GTEST_PROP(ReceiveWindow, BehavesAsASet, (uint64_t seed)) {
   Model model{.size = static_cast<uint32_t>(64 * (1 + prng.below(4))),
               .first = prng.chance(0.5) ? prng.below(200) : prng.next_u64() >> 2};
   ReceiveWindow window(model.size, model.first);
-  // How far ahead packets come: mostly in order, or from all over the window and beyond it.
+  // How far ahead packets may be: nearly in order, or anywhere in the window and beyond.
   const uint64_t spread = prng.chance(0.3) ? 3 : 2 * model.size;
   for (int i = 0; i < 600; ++i) {
     const uint64_t next = model.cumulative();
     const uint64_t back = prng.chance(0.1) ? std::min(next, prng.below(2 * model.size)) : 0;
     const uint64_t psn = prng.chance(0.3) ? next : next - back + prng.below(spread);
-    // Nothing below the first one has arrived, but the window cannot know; nobody sends it.
+    // The window takes packets before the first one for duplicates. No peer sends them.
     if (psn < model.first) continue;
     RC_ASSERT(window.classify(psn) == model.classify(psn));
     if (model.classify(psn) == Arrival::kNew) {
@@ -76,7 +76,7 @@ RC_GTEST_PROP(ReceiveWindow, BehavesAsASet, (uint64_t seed)) {
 }
 
 // A whole window in a random order, many times over.
-RC_GTEST_PROP(ReceiveWindow, AnyOrderOfAWindowEndsInOrder, (uint64_t seed)) {
+RC_GTEST_PROP(ReceiveWindow, WindowReceivedInAnyOrderEndsInOrder, (uint64_t seed)) {
   constexpr uint32_t kSize = 128;
   Prng prng(seed);
   const uint64_t first = prng.below(1000);

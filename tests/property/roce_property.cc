@@ -79,7 +79,7 @@ std::vector<uint8_t> bytes_of(const Packet& packet, const Route& route) {
   return bytes;
 }
 
-RC_GTEST_PROP(Roce, WhatIsEncodedDecodesToTheSame, ()) {
+RC_GTEST_PROP(Roce, EncodedPacketDecodesToTheSame, ()) {
   const auto payload = *rc::gen::nonEmpty<std::vector<uint8_t>>();
   const bool ipv4 = *rc::gen::arbitrary<bool>();
   const Address source = any_address(ipv4);
@@ -104,14 +104,14 @@ RC_GTEST_PROP(Roce, WhatIsEncodedDecodesToTheSame, ()) {
       std::equal(got.payload.begin(), got.payload.end(), sent.payload.begin(), sent.payload.end()));
 }
 
-RC_GTEST_PROP(Roce, OneFlippedBitIsFound, ()) {
+RC_GTEST_PROP(Roce, FlippedBitFailsTheIcrc, ()) {
   const auto payload = *rc::gen::nonEmpty<std::vector<uint8_t>>();
   const Address source = any_address(true);
   const Address destination = any_address(true);
   const Route route{source, destination};
   auto bytes = bytes_of(any_packet(payload), route);
   const auto bit = *rc::gen::inRange<size_t>(0, bytes.size() * 8);
-  if (bit / 8 == 4) return;  // changes on the way
+  if (bit / 8 == 4) return;  // the ICRC does not cover this byte
   bytes[bit / 8] ^= static_cast<uint8_t>(1 << bit % 8);
   RC_ASSERT(!verify_icrc(route, bytes));
 }

@@ -1,4 +1,4 @@
-// SendWindow against a plain table of packets: nothing is ever lost from the books.
+// SendWindow against a plain table of packets: it accounts for every packet.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -20,7 +20,7 @@ struct Model {
     bool lost = false;
     bool acknowledged = false;
   };
-  std::map<uint64_t, Entry> packets = {};  // not below the oldest that is not acknowledged
+  std::map<uint64_t, Entry> packets = {};  // from the oldest unacknowledged one on
   uint64_t next = 0;
 
   Bytes in_flight() const {
@@ -76,7 +76,7 @@ class Run {
     RC_ASSERT(window_.full() == (model_.next - model_.unacknowledged() == size_));
   }
 
-  // The network works again: everything that is lost is sent again and everything is acknowledged.
+  // Faults end: all lost packets are retransmitted, and all packets acknowledged.
   void finish() {
     lose_all();
     while (resend_one()) check();
@@ -98,7 +98,7 @@ class Run {
   }
   uint64_t random_psn() { return model_.unacknowledged() + prng_.below(size_ + 2); }
 
-  // As the requester does: what is lost goes before what is new.
+  // As the requester does: lost packets are retransmitted before new ones are sent.
   void send() {
     if (resend_one() || window_.full()) return;
     if (prng_.chance(0.3)) return send_run();
@@ -147,9 +147,9 @@ class Run {
     }
     RC_ASSERT(taken.bytes == bytes);
     const bool could = !model_.packets.empty() && model_.unacknowledged() < end;
-    // In brackets: the macro takes an expression apart and evaluates both sides of an operator.
+    // In parentheses, as the macro evaluates both sides of an operator.
     RC_ASSERT((taken.packets > 0 || !could || !in_flight(model_.packets.begin()->second)));
-    // What has been acknowledged before is the caller's to move over.
+    // The caller advances over packets that were acknowledged before.
     advance();
   }
   void acknowledge_up_to() {
@@ -162,7 +162,7 @@ class Run {
     for (int i = 0; i < 4; ++i) acknowledge(random_psn());
     advance();
   }
-  // One after another, in the order in which they were sent.
+  // The window must declare packets lost in the order of their transmission.
   void declare_lost(Instant limit) {
     Instant last;
     while (const auto loss = window_.lose_oldest_before(limit)) {
@@ -218,7 +218,7 @@ class Run {
     found->second.lost = true;
   }
 
-  // A sending that has been followed by another cannot be lost any more, nor can one that is lost.
+  // Only the newest transmission of a packet can be lost, and only once.
   void lose_sending() {
     const uint64_t psn = random_psn();
     const auto found = model_.packets.find(psn);
@@ -241,7 +241,7 @@ class Run {
   SendWindow window_;
   Model model_;
   Instant now_ = Instant::from_ns(1'000'000);
-  uint16_t next_path_ = 0;  // a path of its own for each sending
+  uint16_t next_path_ = 0;  // each transmission has its own path
 };
 
 RC_GTEST_PROP(SendWindow, BehavesAsATable, (uint64_t seed)) {
@@ -253,8 +253,8 @@ RC_GTEST_PROP(SendWindow, BehavesAsATable, (uint64_t seed)) {
   run.finish();
 }
 
-// Many more sendings than packets: the loss of each is still found.
-TEST(SendWindow, ManyRepetitionsHideNoLoss) {
+// One packet is retransmitted many times. The loss of each packet is still found.
+TEST(SendWindow, LossesAreFoundAfterManyRetransmissions) {
   constexpr uint32_t kSize = 8;
   SendWindow window(kSize, 0);
   Instant now = Instant::from_ns(1'000);

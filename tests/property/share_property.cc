@@ -1,5 +1,5 @@
-// Processes of a host that divide a link, against weighted max-min, with claims and an order of
-// polls drawn at random.
+// Processes of a host that divide a link, against weighted max-min, with random claims and a random
+// order of polls.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -61,7 +61,7 @@ RC_GTEST_PROP(Share, PartsConvergeToMaxMinAndNeverExceedTheLink, ()) {
     RC_ASSERT(sum <= kLink.bps() + floors);
   };
   for (int change = 0; change < 4; ++change) {
-    // Who changes polls next: until then its part is of the claim before.
+    // A process that changes its claim polls next. Until then its part is that of the old claim.
     const auto changing =
         *rc::gen::container<std::vector<size_t>>(rc::gen::inRange<size_t>(0, count));
     for (const size_t i : changing) {
@@ -84,7 +84,7 @@ RC_GTEST_PROP(Share, PartsConvergeToMaxMinAndNeverExceedTheLink, ()) {
   }
 }
 
-RC_GTEST_PROP(Share, TheDivisionIsMaxMin, ()) {
+RC_GTEST_PROP(Share, DivisionIsMaxMin, ()) {
   const auto count = *rc::gen::inRange<size_t>(1, kShareSlots + 1);
   std::vector<LinkClaim> claims;
   std::vector<ShareOfLink> shares;

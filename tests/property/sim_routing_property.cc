@@ -1,4 +1,4 @@
-// Routes through random networks against distances found by relaxing every cable until none helps.
+// Routes through random networks against distances computed by relaxation.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kFar = 1000;
 
-// Usable cables from every node to host `destination`, over switches only.
+// The number of usable cables from each node to host `destination`, over switches only.
 std::vector<uint32_t> steps_to(const Topology& topology, const std::vector<bool>& usable,
                                uint32_t destination) {
   std::vector<uint32_t> steps(topology.nodes(), kFar);
@@ -53,9 +53,9 @@ Topology draw_topology() {
   return topology;
 }
 
-// Whether all hosts reach each other.
-bool expect_shortest(const Topology& topology, const std::vector<bool>& usable,
-                     const Routing* routing) {
+// Checks `routing` if not null; returns whether all hosts reach each other.
+bool check_shortest(const Topology& topology, const std::vector<bool>& usable,
+                    const Routing* routing) {
   bool all_reached = true;
   for (uint32_t host = 0; host < topology.hosts; ++host) {
     const auto steps = steps_to(topology, usable, host);
@@ -63,7 +63,7 @@ bool expect_shortest(const Topology& topology, const std::vector<bool>& usable,
                                [](uint32_t each) { return each < kFar; });
     if (routing == nullptr) continue;
     for (NodeId node = 0; node < topology.nodes(); ++node) {
-      if (node < topology.hosts && steps[node] == kFar) continue;  // may try
+      if (node < topology.hosts && steps[node] == kFar) continue;  // its links may be any
       std::vector<LinkId> expected;
       for (uint32_t i = 0; i < topology.cables.size(); ++i) {
         if (!usable[i]) continue;
@@ -82,19 +82,19 @@ bool expect_shortest(const Topology& topology, const std::vector<bool>& usable,
   return all_reached;
 }
 
-RC_GTEST_PROP(Routing, EqualsBruteForce, ()) {
+RC_GTEST_PROP(Routing, RoutesAreShortest, ()) {
   const Topology topology = draw_topology();
   const std::vector<bool> all(topology.cables.size(), true);
   const auto routing = make_routing(topology);
-  RC_ASSERT(expect_shortest(topology, all, routing ? &*routing : nullptr) == routing.has_value());
+  RC_ASSERT(check_shortest(topology, all, routing ? &*routing : nullptr) == routing.has_value());
 }
 
-RC_GTEST_PROP(Routing, LeavesOutCablesThatFailed, ()) {
+RC_GTEST_PROP(Routing, RoutesAvoidFailedCables, ()) {
   const Topology topology = draw_topology();
   std::vector<bool> usable(topology.cables.size());
   for (size_t i = 0; i < usable.size(); ++i) usable[i] = *rc::gen::inRange(0, 4) > 0;
   const Routing routing = make_routing(topology, usable);
-  expect_shortest(topology, usable, &routing);
+  check_shortest(topology, usable, &routing);
 }
 
 }  // namespace

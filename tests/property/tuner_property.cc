@@ -1,4 +1,4 @@
-// Tables of costs drawn at random, valid or not: what the tuner may change in them.
+// What the tuner may change in random tables of costs, valid or not.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -51,7 +51,7 @@ Call any_call() {
           .operations = *rc::gen::weightedElement<int>({{6, 1}, {1, 0}, {1, 4}})};
 }
 
-RC_GTEST_PROP(TunerProperty, ChangesAllThatIsOpenOrNothing, ()) {
+RC_GTEST_PROP(TunerProperty, FillSetsAllOpenCostsOrNone, ()) {
   Drawn drawn = any_table();
   const Drawn before = drawn;
   const bool filled = tuner().fill(any_call(), drawn.view());
@@ -68,7 +68,7 @@ RC_GTEST_PROP(TunerProperty, ChangesAllThatIsOpenOrNothing, ()) {
   }
 }
 
-RC_GTEST_PROP(TunerProperty, WhatIsWrittenDoesNotDependOnNcclsOwn, ()) {
+RC_GTEST_PROP(TunerProperty, FilledCostsDoNotDependOnNcclsCosts, ()) {
   Drawn drawn = any_table();
   Drawn other = drawn;
   for (float& entry : other.entries) {
@@ -80,7 +80,7 @@ RC_GTEST_PROP(TunerProperty, WhatIsWrittenDoesNotDependOnNcclsOwn, ()) {
   if (filled) RC_ASSERT(drawn.entries == other.entries);
 }
 
-RC_GTEST_PROP(TunerProperty, TheFastestIsNoneOfThoseRuledOut, ()) {
+RC_GTEST_PROP(TunerProperty, FastestIsTheLowestCostNotRuledOut, ()) {
   Drawn drawn = any_table();
   const auto found = fastest(drawn.view());
   for (const float entry : drawn.entries) {

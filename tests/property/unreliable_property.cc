@@ -1,6 +1,5 @@
-// UC over a wire that loses, repeats, reorders and corrupts: whatever completes at the receiver is
-// one of the messages, whole, in a receive request that nothing else has completed; and the sender
-// completes everything.
+// UC over a wire that loses, repeats, reorders and corrupts packets. Each completion at the
+// receiver is one whole message in one posted receive, and each send completes.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -102,7 +101,7 @@ class UnreliableWorld {
     post_receive(received.work_request);
   }
 
-  const double fault_;  // how likely each is, for each packet
+  const double fault_;  // probability of each fault, per packet
   Prng prng_;
   StandardPair pair_;
   StandardPair::Ends ends_ = pair_.join_unreliably();
@@ -114,7 +113,7 @@ class UnreliableWorld {
   size_t received_ = 0;
 };
 
-RC_GTEST_PROP(Unreliable, WhatArrivesIsWholeMessages, ()) {
+RC_GTEST_PROP(Unreliable, OnlyWholeMessagesComplete, ()) {
   const auto fault = *rc::gen::elementOf(std::vector<double>{0, 0.01, 0.1, 0.3});
   UnreliableWorld world(fault, *rc::gen::arbitrary<uint64_t>());
   const auto sizes = *rc::gen::container<std::vector<Bytes>>(

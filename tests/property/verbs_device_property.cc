@@ -1,5 +1,5 @@
-// Random programs of libibverbs over the device, both ends of every connection in this process,
-// against a model of what each completion must be. VERBS_SEEDS=FIRST:COUNT runs others.
+// Random libibverbs programs over the device, with both ends of every connection in this process,
+// against a model of each completion. VERBS_SEEDS=FIRST:COUNT selects the seeds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ constexpr unsigned kAll = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                           IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 constexpr auto kPatience = std::chrono::seconds(60);
 
-// Registered memory in pieces; one is free again when nobody holds it.
+// Registered memory in slots. A slot is free when its last reference is gone.
 class Memory {
  public:
   explicit Memory(ibv_pd* pd) : bytes_(kSlots * kSlotBytes) {
@@ -57,14 +57,13 @@ void fill(uint8_t* to, uint32_t bytes, uint32_t seed) {
   for (uint32_t i = 0; i < bytes; ++i) to[i] = static_cast<uint8_t>(seed * 31 + i * 7 + (i >> 8));
 }
 
-// Read as a program that was told would, whoever has written.
+// Empty, or how the memory differs from fill(..., seed).
 std::string compare(const uint8_t* at, uint32_t bytes, uint32_t seed) {
   std::vector<uint8_t> wanted(bytes);
   fill(wanted.data(), bytes, seed);
   const auto differs = std::mismatch(wanted.begin(), wanted.end(), at).first - wanted.begin();
   if (differs == static_cast<std::ptrdiff_t>(bytes)) return "";
-  return "other bytes are in memory, from " + std::to_string(differs) + " of " +
-         std::to_string(bytes);
+  return "memory differs from byte " + std::to_string(differs) + " of " + std::to_string(bytes);
 }
 
 struct Side {
@@ -79,9 +78,9 @@ struct Side {
     Memory::Slot slot;
     uint32_t bytes;
   };
-  std::deque<Free> free;  // receives that no message has taken
-  Memory::Slot word;      // of atomics that the other side does, one after the other
-  uint64_t value = 0;     // of it, when all that is posted is done
+  std::deque<Free> free;  // posted receives without a message
+  Memory::Slot word;      // the target of the other side's atomics
+  uint64_t value = 0;     // its value when all posted atomics are done
   uint32_t first_psn = 0;
 };
 
@@ -104,7 +103,7 @@ class World {
     bring_up();
   }
   void step();
-  // All that is posted is done, or was told as failed.
+  // Polls until all posted sends have completed, or the broken one has failed.
   void finish();
 
  private:
@@ -123,7 +122,7 @@ class World {
             uint32_t bytes);
   void poll();
   void poll(ibv_cq* cq, ModelQueue& model);
-  void fail_and_begin_anew();
+  void fail_and_reconnect();
 
   ibv_context* context_;
   std::mt19937 random_;
@@ -132,8 +131,8 @@ class World {
   Side sides_[2];
   ibv_qp_type type_ = IBV_QPT_RC;
   bool shared_ = false;
-  int broken_ = -1;        // whose newest work request must fail
-  bool too_long_ = false;  // because it is longer than the receive, which must fail, too
+  int broken_ = -1;        // the side whose newest work request must fail; -1: none
+  bool too_long_ = false;  // it exceeds its receive, which must fail too
   uint64_t next_id_ = 1;
   ibv_ah* handle_ = nullptr;
 };
@@ -175,7 +174,7 @@ void World::drop(Side& side) {
   side = Side();
 }
 
-// Late packets of the connection before have other sequence numbers.
+// New sequence numbers tell late packets of the previous connection apart.
 void World::bring_up() {
   for (Side& side : sides_) side.first_psn = below(1 << 24);
   for (int i = 0; i < 2; ++i) bring_up(i);
@@ -223,7 +222,7 @@ void World::post_receive(int which) {
   const auto slot = memory_->take();
   if (slot == nullptr || side.received.size() == kDepth) return;
   const uint32_t bytes = kGrhBytes + below(kSlotBytes - kGrhBytes);
-  // In up to three pieces, one behind the other.
+  // A scatter list of one to three pieces.
   const uint32_t pieces = 1 + below(3);
   ibv_sge list[3];
   uint32_t at = 0;
@@ -237,7 +236,7 @@ void World::post_receive(int which) {
   ASSERT_EQ(shared_ ? ibv_post_srq_recv(side.srq, &wr, &bad) : ibv_post_recv(side.qp, &wr, &bad),
             0);
   Expected& expected = side.received.post({.wr_id = wr.wr_id, .opcode = IBV_WC_RECV});
-  expected.check = [slot] { return std::string("no message has taken it"); };
+  expected.check = [slot] { return std::string("completed without a message"); };
   side.free.push_back({&expected, slot, bytes});
 }
 
@@ -253,14 +252,14 @@ void World::post(int which, ibv_send_wr& wr, Expected expected, const Memory::Sl
   wr.sg_list = list;
   wr.num_sge = whole ? 1 : 2;
   expected.bytes = bytes;
-  // The last one that fits is told, or the queue would never be known to be empty.
+  // The last request that fits is signaled; otherwise the queue would stay full.
   expected.signaled = below(4) != 0 || side.sent.size() + 1 == kDepth;
   if (expected.signaled) wr.send_flags |= IBV_SEND_SIGNALED;
   if (bytes <= 256 && !reads && below(2) == 0) wr.send_flags |= IBV_SEND_INLINE;
   if (!datagrams() && below(8) == 0) wr.send_flags |= IBV_SEND_FENCE;
   ibv_send_wr* bad = nullptr;
   ASSERT_EQ(ibv_post_send(side.qp, &wr, &bad), 0);
-  if ((wr.send_flags & IBV_SEND_INLINE) != 0) fill(local.get(), bytes, 0xDEAD);  // is ours again
+  if ((wr.send_flags & IBV_SEND_INLINE) != 0) fill(local.get(), bytes, 0xDEAD);  // reused
   side.sent.post(std::move(expected));
 }
 
@@ -320,7 +319,7 @@ void World::post_one_sided(int which, ibv_wr_opcode opcode, bool refused) {
   if (refused) broken_ = which;
   Expected expected{.opcode = reads ? IBV_WC_RDMA_READ : IBV_WC_RDMA_WRITE,
                     .status = refused ? IBV_WC_REM_ACCESS_ERR : IBV_WC_SUCCESS};
-  // What is sent from inline data has been scribbled over.
+  // Inline data may be overwritten after the post, so the target is compared.
   const auto place = reads ? local : remote;
   expected.check = [local, remote, place, bytes, seed] {
     return compare(place.get(), bytes, seed);
@@ -348,7 +347,7 @@ void World::post_atomic(int which) {
   expected.check = [local, before] {
     uint64_t original = 0;
     std::memcpy(&original, local.get(), sizeof original);
-    return original == before ? std::string() : std::string("another original");
+    return original == before ? std::string() : std::string("wrong original value");
   };
   post(which, wr, std::move(expected), local, sizeof(uint64_t));
 }
@@ -366,8 +365,8 @@ void World::poll() {
   }
 }
 
-// The program ends both sides, and brings up the same or new ones.
-void World::fail_and_begin_anew() {
+// Moves both sides to the error state, and brings up the same queue pairs or new ones.
+void World::fail_and_reconnect() {
   for (Side& side : sides_) {
     side.sent.may_flush();
     side.received.may_flush();
@@ -386,7 +385,8 @@ void World::fail_and_begin_anew() {
   }
   broken_ = -1;
   too_long_ = false;
-  // Late packets of UD and UC find a queue pair by its number, and shared receives outlive it.
+  // UD and UC need new queue pairs, as late packets would reach the old numbers; shared receives
+  // too, as they outlive a reset.
   if (shared_ || !reliable() || below(2) == 0) {
     for (Side& side : sides_) drop(side);
     return make(type_, shared_);
@@ -408,8 +408,8 @@ void World::step() {
   if (choice < 25) return post_receive(which);
   if (choice < 45) return post_message(which, false);
   if (choice < 70) return poll();
-  if (choice == 70) return fail_and_begin_anew();
-  if (!reliable()) return poll();  // a write of UC may arrive later than it completes
+  if (choice == 70) return fail_and_reconnect();
+  if (!reliable()) return poll();  // a UC write may complete before it arrives
   if (choice < 80) return post_one_sided(which, IBV_WR_RDMA_WRITE, false);
   if (choice < 90) return post_one_sided(which, IBV_WR_RDMA_READ, false);
   if (choice < 98) return post_atomic(which);
@@ -423,7 +423,7 @@ void World::step() {
 
 void World::finish() {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  // The work request fails with its own status; all else may be flushed then.
+  // The broken request fails with its own status; all others may then be flushed.
   const bool broken = broken_ >= 0;
   if (broken) {
     sides_[broken_].received.may_flush();
@@ -439,10 +439,10 @@ void World::finish() {
     ASSERT_LT(std::chrono::steady_clock::now(), deadline);
     poll();
   }
-  if (broken) fail_and_begin_anew();
+  if (broken) fail_and_reconnect();
 }
 
-TEST(VerbsDevice, CompletesWhatTheModelSays) {
+TEST(VerbsDevice, CompletionsMatchTheModel) {
   OwnVerbsDevice device;
   ASSERT_NE(device.context(), nullptr);
   uint32_t first = 1;

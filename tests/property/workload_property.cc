@@ -1,4 +1,4 @@
-// Workloads against theory: bytes per host, who gets whose data, and that every flow starts.
+// Workloads against theory: bytes per host, the spread of data, and the start of every flow.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -33,7 +33,7 @@ Traffic traffic_of(const Workload& workload) {
   return traffic;
 }
 
-// Distinct hosts of a network of `network`, in any order.
+// `count` distinct hosts of `network` hosts, in random order.
 std::vector<uint32_t> draw_hosts(uint32_t network, uint32_t count) {
   std::vector<uint32_t> all(network);
   std::iota(all.begin(), all.end(), 0U);
@@ -43,8 +43,8 @@ std::vector<uint32_t> draw_hosts(uint32_t network, uint32_t count) {
   return all;
 }
 
-// Checks what holds for every workload, and that in any order of events each of `hosts` ends with
-// the data of each of `sources`.
+// Checks that every flow starts and ends, and that each of `hosts` ends with the data of each of
+// `sources`, in a random order of events.
 void check_spread(const Workload& workload, const std::vector<uint32_t>& hosts,
                   const std::vector<uint32_t>& sources) {
   RC_ASSERT(!never_starting_flow(workload).has_value());
@@ -69,7 +69,7 @@ class Draw {
   }
 };
 
-RC_GTEST_PROP(Collectives, RingsMoveWhatTheoryTells, ()) {
+RC_GTEST_PROP(Collectives, RingsMoveTheExpectedBytes, ()) {
   const Draw draw;
   const Bytes even = draw.bytes * draw.n;  // divides evenly
   const auto scatter = draw.in_network(reduce_scatter(draw.hosts, even));
@@ -102,7 +102,7 @@ RC_GTEST_PROP(Collectives, UnevenSharesAddUp, ()) {
   RC_ASSERT(all == 2 * (draw.n - 1) * draw.bytes);
 }
 
-RC_GTEST_PROP(Collectives, HierarchicalAllReduceMovesLittleBetweenServers, ()) {
+RC_GTEST_PROP(Collectives, HierarchicalAllReduceMovesTheExpectedBytes, ()) {
   const auto per_server = *rc::gen::inRange(2U, 5U);
   const auto servers = *rc::gen::inRange(2U, 5U);
   const uint32_t n = per_server * servers;
@@ -150,7 +150,7 @@ RC_GTEST_PROP(Collectives, TreesMoveTheBufferOncePerEdge, ()) {
   check_spread(chain, draw.hosts, {draw.hosts[0]});
 }
 
-RC_GTEST_PROP(Collectives, PipelineKeepsFewMicrobatchesInWork, ()) {
+RC_GTEST_PROP(Collectives, PipelineLimitsMicrobatchesInFlight, ()) {
   const Draw draw;
   const auto batches = *rc::gen::inRange(1U, 10U);
   const auto workload =
@@ -200,7 +200,7 @@ RC_GTEST_PROP(Generators, AllToAllCoversAllPairsOnce, ()) {
   RC_ASSERT(player.play() == workload.flows.size());
 }
 
-RC_GTEST_PROP(Generators, PermutationIsOneAndLeavesTheLeaf, (uint64_t seed)) {
+RC_GTEST_PROP(Generators, PermutationLeavesTheLeaf, (uint64_t seed)) {
   const auto per_leaf = *rc::gen::inRange(1U, 5U);
   const auto leaves = *rc::gen::inRange(2U, 6U);
   const uint32_t n = per_leaf * leaves;
@@ -219,7 +219,7 @@ RC_GTEST_PROP(Generators, PermutationIsOneAndLeavesTheLeaf, (uint64_t seed)) {
   RC_ASSERT(destinations.size() == n);
 }
 
-RC_GTEST_PROP(CmFile, WhatIsWrittenReadsBack, ()) {
+RC_GTEST_PROP(CmFile, WrittenWorkloadReadsBack, ()) {
   const Draw draw;
   Workload workload = *rc::gen::element(
       draw.in_network(tree_all_reduce(draw.hosts, draw.bytes, 2)),

@@ -1,4 +1,4 @@
-// WriteTracker against a table of writes whose packets come in any order.
+// WriteTracker against a table of writes whose packets arrive in any order.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -21,7 +21,7 @@ struct Model {
     bool over = false;
   };
   uint64_t capacity;
-  uint64_t oldest = 0;                    // that is not over
+  uint64_t oldest = 0;                    // not finished
   std::map<uint64_t, Write> writes = {};  // by number
 
   bool acceptable(uint64_t msn, Bytes payload, Bytes total) {
@@ -42,7 +42,7 @@ RC_GTEST_PROP(WriteTracker, BehavesAsATable, (uint64_t seed)) {
   Model model{.capacity = 1 + prng.below(20)};
   WriteTracker tracker(static_cast<uint32_t>(model.capacity));
   for (int i = 0; i < 2000; ++i) {
-    // Mostly a number that is under way, sometimes one that is over or too far ahead.
+    // Mostly a number in the window, sometimes one that is finished or too far ahead.
     const uint64_t back = std::min<uint64_t>(model.oldest, prng.chance(0.1) ? 5 : 0);
     const uint64_t msn = model.oldest - back + prng.below(model.capacity + (back != 0 ? 10 : 0));
     const auto wire = static_cast<uint32_t>(msn & kPsnMask);
@@ -51,7 +51,7 @@ RC_GTEST_PROP(WriteTracker, BehavesAsATable, (uint64_t seed)) {
       model.end(msn);
       continue;
     }
-    // Every write has one true length; now and then a packet lies about it.
+    // Each write has one true length; some packets carry a wrong one.
     const Bytes total = msn % 4 * 10 + (prng.chance(0.05) ? 1 : 0);
     const Bytes payload = prng.below(total + (prng.chance(0.05) ? 20 : 1));
     const bool acceptable = model.acceptable(msn, payload, total);
@@ -69,7 +69,7 @@ RC_GTEST_PROP(WriteTracker, BehavesAsATable, (uint64_t seed)) {
 }
 
 // Numbers wrap on the wire after 2^24 writes.
-TEST(WriteTracker, GoesOnWhereNumbersWrap) {
+TEST(WriteTracker, TrackingContinuesWhereNumbersWrap) {
   WriteTracker tracker(4);
   for (uint64_t msn = 0; msn < (uint64_t{1} << 24) + 1000; ++msn) {
     WriteTracker::Write* const write = tracker.find(static_cast<uint32_t>(msn & kPsnMask), 8, 8);
@@ -81,8 +81,8 @@ TEST(WriteTracker, GoesOnWhereNumbersWrap) {
   EXPECT_EQ(tracker.find(1004, 8, 8), nullptr);
 }
 
-// A sum beyond 32 bits is not mistaken for a small one.
-TEST(WriteTracker, CountsUpToFourGigabytes) {
+// A sum of bytes beyond 32 bits is refused.
+TEST(WriteTracker, BytesAreCountedUpToFourGigabytes) {
   WriteTracker tracker(1);
   constexpr Bytes kMost = 0xFFFF'FFFF;
   WriteTracker::Write* const write = tracker.find(0, kMost - 1, kMost);

@@ -1,6 +1,6 @@
-// The same run everywhere: whole runs against results that are kept with the sources, so that
-// another compiler, other optimisation or another machine that computes something else is noticed.
-// Whoever changes what a run does writes them anew with PACECAR_UPDATE_GOLDEN=1.
+// Whole runs against results that are kept with the sources, so that a different result of another
+// compiler, optimisation or machine is noticed. After a change of behaviour,
+// PACECAR_UPDATE_GOLDEN=1 writes the results anew.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ struct Run {
 
 void PrintTo(const Run& run, std::ostream* out) { *out << run.name; }
 
-// Every algorithm, and everything that switches do to packets.
+// Every algorithm, and every action of switches on packets.
 constexpr Run kRuns[] = {
     {"pace_incast", R"(
 [topology]
@@ -251,7 +251,7 @@ std::string result_of(const Run& run) {
 
 class CompilerGolden : public ::testing::TestWithParam<Run> {};
 
-TEST_P(CompilerGolden, SameRun) {
+TEST_P(CompilerGolden, RunMatchesTheStoredResult) {
   testing::expect_golden(fmt::format("sim/{}.txt", GetParam().name), result_of(GetParam()));
 }
 

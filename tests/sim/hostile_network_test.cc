@@ -1,6 +1,6 @@
-// The whole stack against a hostile network, once per seed: 5% loss, duplication, reordering and
-// corruption at once, sometimes a partition or a stalled host; with standard RC also connections
-// that end in the middle.
+// The whole stack against a hostile network, once per seed: 5% each of loss, duplication,
+// reordering and corruption, sometimes a partition or a stalled host; with standard RC also lanes
+// that break during the traffic.
 //
 // PACECAR_SIM_SEEDS is how many seeds to run (200; 60 with standard RC), PACECAR_SIM_SEED the first
 // one.
@@ -18,7 +18,7 @@
 namespace pacecar::test {
 namespace {
 
-constexpr Duration kFaultsBegin = Duration::from_ms(5);  // at most so late
+constexpr Duration kFaultsBegin = Duration::from_ms(5);  // at the latest
 
 // A star of hosts with software NICs.
 class SimWorld final : public TrafficWorld {
@@ -69,7 +69,7 @@ class SimWorld final : public TrafficWorld {
   }
   std::string complaint() const override {
     const bool conserved = network_->fabric().counters().conserved();
-    return conserved ? "" : "the simulated network lost count of a packet";
+    return conserved ? "" : "the simulated network does not account for every packet";
   }
 
   uint64_t trace_hash() const { return network_->fabric().trace_hash(); }
@@ -80,7 +80,7 @@ class SimWorld final : public TrafficWorld {
   }
 
  private:
-  // The connections of a host end, those of all its queue pairs.
+  // All lanes of a host's queue pairs break.
   struct Upset {
     Instant at;
     size_t host = 0;
@@ -147,7 +147,7 @@ void run_seeds(uint64_t usual, WireMode wire_mode, const char* filter) {
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
   std::printf("%lu seeds, %lu messages, %lu retransmissions, %.2f ms per seed\n", seeds, messages,
               retransmissions, took.count() / static_cast<double>(seeds));
-  EXPECT_GT(retransmissions, seeds);  // the network was hostile indeed
+  EXPECT_GT(retransmissions, seeds);  // the network was hostile
 }
 
 TEST(HostileNetwork, EveryMessageArrivesExactlyOnce) {
@@ -158,7 +158,7 @@ TEST(HostileNetwork, EveryMessageArrivesExactlyOnceOverStandardRc) {
   run_seeds(60, WireMode::kRoce, "EveryMessageArrivesExactlyOnceOverStandardRc");
 }
 
-// How long so many messages take over a link that loses some packets by chance.
+// The time of 64 messages of 1 MiB over a link with 0.5% loss.
 Duration time_over_a_lossy_cable(WireMode wire_mode) {
   constexpr size_t kMessages = 64;
   constexpr size_t kSize = 1 << 20;
@@ -204,15 +204,16 @@ Duration time_over_a_lossy_cable(WireMode wire_mode) {
   return network.now() - begin;
 }
 
-// What is sent again after a loss, although it had arrived, is not lost: no link is slow for it.
-TEST(LossyCable, GoingBackIsNoSlowLink) {
+// Standard RC goes back to a lost packet and retransmits packets that had arrived. `pace` must not
+// take these for losses and slow down.
+TEST(LossyCable, GoBackNIsNearlyAsFastAsSelectiveRetransmission) {
   const Duration one_by_one = time_over_a_lossy_cable(WireMode::kExtended);
   const Duration going_back = time_over_a_lossy_cable(WireMode::kRoce);
   EXPECT_LT(going_back, one_by_one + one_by_one / 8);
 }
 
 // Connections between two NICs share their queue pairs.
-TEST_F(TwoHosts, OneConnectionsEndDoesNotDisturbAnother) {
+TEST_F(TwoHosts, AbortedConnectionDoesNotDisturbOthers) {
   for (const WireMode wire_mode : {WireMode::kExtended, WireMode::kRoce}) {
     for (uint64_t seed = 1; seed <= 20; ++seed) {
       SCOPED_TRACE(seed);
@@ -223,7 +224,7 @@ TEST_F(TwoHosts, OneConnectionsEndDoesNotDisturbAnother) {
   }
 }
 
-TEST(HostileNetwork, TheSameSeedGivesTheSameRun) {
+TEST(HostileNetwork, SameSeedGivesTheSameRun) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     const Outcome once = run_seed(seed);
     const Outcome again = run_seed(seed);

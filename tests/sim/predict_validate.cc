@@ -1,5 +1,5 @@
 // predict_validate: runs random cases in the packet simulator and in the predictor. Prints a line
-// of JSON for each, then the errors of all. A case's error is that of its worst job.
+// of JSON per case, then a summary of the errors. A case's error is that of its worst job.
 #include <fmt/core.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -32,10 +32,10 @@ namespace {
 
 struct CaseLimits {
   uint32_t hosts = 512;
-  double work = 1.2e6;  // of a simulation, in packets; a case that costs more is drawn again
+  double work = 1.2e6;  // most packets of a simulation; a larger case is drawn again
 };
 
-// A random cluster with its collectives, as the simulator and as the predictor take them.
+// A random cluster with its collectives, as input of the simulator and of the predictor.
 struct Case {
   std::string name;        // "64 hosts, 8 per leaf, 2:1, 100 Gb/s, 500 ns: ring of 64, 8 MB"
   std::string experiment;  // TOML for bench/sim
@@ -59,7 +59,7 @@ T one_of(Prng& prng, std::span<const T> choices) {
   return choices[prng.below(choices.size())];
 }
 
-// Uniform in the logarithm.
+// Logarithmically uniform.
 Bytes draw_size(Prng& prng) {
   constexpr double kSmallest = 8e3;
   constexpr double kLargest = 256e6;
@@ -83,7 +83,7 @@ Job draw_job(Prng& prng, const std::vector<uint32_t>& hosts) {
   Job job{.collective = {.bytes = bytes, .hosts = hosts},
           .traffic = 2.0 * static_cast<double>(bytes * n)};
   double messages = 0;
-  double message_work = 3;  // beyond its payload: its own packets, control words, and host work
+  double message_work = 3;  // in packets, without payload: headers, control words, host work
   if (kind == 0) {
     job.name = name_of("ring");
     job.workload = fmt::format("kind = \"ring_all_reduce\"\nbytes = {}", bytes);
@@ -117,7 +117,7 @@ Job draw_job(Prng& prng, const std::vector<uint32_t>& hosts) {
   return job;
 }
 
-// The hosts of each job, all equally many; in order or shuffled.
+// The hosts of each job, equally many per job; in order or shuffled.
 std::vector<std::vector<uint32_t>> draw_places(Prng& prng, uint32_t hosts, bool shuffled) {
   std::vector<uint32_t> all(hosts);
   std::iota(all.begin(), all.end(), 0U);
@@ -132,7 +132,7 @@ std::vector<std::vector<uint32_t>> draw_places(Prng& prng, uint32_t hosts, bool 
   return places;
 }
 
-// None: the simulation would cost too much.
+// None if the simulation would exceed limits.work.
 std::optional<Case> try_case(Prng& prng, uint64_t seed, const CaseLimits& limits) {
   constexpr std::array<uint32_t, 7> kHosts{8, 16, 32, 64, 128, 256, 512};
   constexpr std::array<uint32_t, 4> kPerLeaf{4, 8, 16, 32};
@@ -194,7 +194,7 @@ Case draw_case(uint64_t seed, const CaseLimits& limits) {
 }
 
 struct Options {
-  std::string seeds = "1:12";  // the first, and how many
+  std::string seeds = "1:12";  // FIRST:COUNT
   CaseLimits limits;
   double median = 1;  // largest that passes
   double percentile95 = 1;

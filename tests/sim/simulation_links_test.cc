@@ -1,5 +1,4 @@
-// Whole runs over links of different rates, policed links, and rates that change: the figures are
-// those of the links that there are.
+// Whole runs over links of different rates, policed links, and links whose rates change.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -33,7 +32,7 @@ double figure(const RunResult& run, std::string_view name) {
   return metric_value(run, name).value();
 }
 
-TEST(SimulationSlowHosts, AreSpreadEvenlyOrListed) {
+TEST(SimulationSlowHosts, SlowHostsAreSpreadEvenlyOrListed) {
   const Topology half = try_spec(kHosts + "slow_hosts = 8\nslow_rate = \"100G\"\n")->topology;
   for (const Cable& cable : half.cables) {
     const bool slow = cable.a < 16 && cable.a % 2 == 1;
@@ -49,9 +48,9 @@ TEST(SimulationSlowHosts, AreSpreadEvenlyOrListed) {
               HasSubstr("a list of whole numbers from 0 to 15"));
 }
 
-// Two leaves that share one uplink: what the flows between them learn there does not slow down
-// those within a leaf, which come next over the same NICs.
-TEST(SimulationNarrowCore, DoesNotSlowDownWhatStaysWithinALeaf) {
+// Two leaves with one uplink each. Flows between the leaves learn a low core limit, which must not
+// slow down the flows within a leaf that follow on the same NICs.
+TEST(SimulationNarrowCore, CoreLimitDoesNotSlowFlowsWithinALeaf) {
   const RunResult run = run_of(
       "[topology]\nkind = \"leaf-spine\"\nhosts = 8\nhosts_per_leaf = 4\nspines = 1\n"
       "rate = \"400G\"\ndelay = \"2us\"\n"
@@ -65,12 +64,12 @@ TEST(SimulationNarrowCore, DoesNotSlowDownWhatStaysWithinALeaf) {
   }
   ASSERT_EQ(local.size(), 48U);
   std::sort(local.begin(), local.end());
-  EXPECT_LT(local[39], 1.2) << "all but those of one step";
-  EXPECT_LT(local.back(), 1.4) << "they know what the link gave them before";
+  EXPECT_LT(local[39], 1.2) << "all flows but those of one step";
+  EXPECT_LT(local.back(), 1.4) << "the slowest flow";
 }
 
-// Three senders, one of which is slow: it has all of its link, the others divide the rest.
-TEST(SimulationSlowHosts, ShareByMaxMin) {
+// Three senders, one of them slow: it gets all of its own link, the others divide the rest.
+TEST(SimulationSlowHosts, SlowAndFastHostsShareByMaxMin) {
   const RunResult run = run_of(kHosts + "slow_hosts = [5]\nslow_rate = \"50G\"\n" + kSwift +
                                "[workload]\nkind = \"incast\"\nhosts = [0, 4, 5, 6]\n"
                                "bytes = \"8MB\"\n");
@@ -80,13 +79,13 @@ TEST(SimulationSlowHosts, ShareByMaxMin) {
     const double expected = (flow.source == 5 ? 50e9 : 175e9) * payload;
     EXPECT_NEAR(flow.share.fair_rate, expected, 0.02 * expected) << flow.source;
   }
-  // The slow host's link is what takes longest.
+  // The slow host's link determines the least time.
   EXPECT_GE(figure(run, "finish_ratio"), 1.0);
   EXPECT_NEAR(figure(run, "finish_us") / figure(run, "finish_ratio"),
               8e6 * 8 / 50e9 / payload * 1e6, 20);
 }
 
-TEST(SimulationPolicers, AreWhatALinkCarries) {
+TEST(SimulationPolicers, PolicerRateCountsAsLinkRate) {
   const std::string pairs = "[workload]\nkind = \"pairs\"\nhosts = [0, 15]\nbytes = \"8MB\"\n";
   for (const std::string at : {"uplinks", "downlinks", "host 0 > leaf 0", "leaf 3 > host 15"}) {
     const RunResult run =
@@ -102,10 +101,10 @@ TEST(SimulationPolicers, AreWhatALinkCarries) {
   EXPECT_GT(figure(fast, "policed"), 0);
   EXPECT_EQ(figure(fast, "policed"), figure(fast, "drops_all"));
   EXPECT_EQ(figure(fast, "drops"), 0);
-  EXPECT_GE(figure(fast, "finish_ratio"), 0.99);  // less the burst
+  EXPECT_GE(figure(fast, "finish_ratio"), 0.99);  // the burst passes faster
 }
 
-TEST(SimulationPolicers, AreReadWithCare) {
+TEST(SimulationPolicers, WrongPolicersAreRefused) {
   const auto complaint = [](const std::string& policer) {
     const auto spec = try_spec(kHosts + "[fabric]\npolicer = " + policer + "\n");
     return spec ? std::string() : spec.error().message;
@@ -118,8 +117,8 @@ TEST(SimulationPolicers, AreReadWithCare) {
   EXPECT_THAT(complaint("{rate = \"1G\", burst = 9000, where = \"x\"}"), HasSubstr("where"));
 }
 
-// A cable that changes its rate is used as far as its rates allow.
-TEST(SimulationRateChanges, CountInTheUtilisation) {
+// The utilisation of a cable is relative to its rate at each time.
+TEST(SimulationRateChanges, RateChangesCountInTheUtilisation) {
   const RunResult run = run_of(
       "[topology]\nkind = \"star\"\nhosts = 2\nrate = \"100G\"\n"
       "[workload]\nkind = \"pairs\"\nbytes = \"10MB\"\n"
@@ -127,28 +126,29 @@ TEST(SimulationRateChanges, CountInTheUtilisation) {
       "[[fault]]\nat = \"100us\"\nkind = \"cable-rate\"\ncable = 0\nrate = \"25G\"\n"
       "[[fault]]\nat = \"500us\"\nkind = \"cable-rate\"\ncable = 0\nrate = \"200G\"\n");
   EXPECT_TRUE(run.complete);
-  // Of 1.25 MB, 1.25 MB, and 600 us at 200 Gb/s, in which the host sends at the 100 that it knows.
+  // 10 MB of 1.25 MB in 100 us, 1.25 MB in 400 us, and 15 MB in 600 us at 200 Gb/s, at which the
+  // host still sends at 100 Gb/s.
   EXPECT_NEAR(run.links[0].utilisation, 10e6 / 17.5e6, 0.03);
   EXPECT_LE(figure(run, "utilisation_max"), 1.0);
 }
 
-// Two leaves of eight hosts, joined by a quarter of what their links carry.
-TEST(SimulationOversubscription, ReceiversThatAreToldOfItSpareTheCore) {
-  const auto run = [](const std::string& workload, const std::string& told) {
+// Two leaves of eight hosts, whose uplinks carry a quarter of what the host links carry.
+TEST(SimulationOversubscription, KnownOversubscriptionReducesTrimmingInTheCore) {
+  const auto run = [](const std::string& workload, const std::string& parameter) {
     return run_of(
         "[topology]\nhosts = 16\nhosts_per_leaf = 8\nrate = \"400G\"\nspines = 2\n"
         "[fabric]\ntrimming = true\necn.host_links = false\n" +
-        workload + "[transport]\ncc = \"rccc\"\n" + told);
+        workload + "[transport]\ncc = \"rccc\"\n" + parameter);
   };
   const std::string across =
       "[workload]\nkind = \"pairs\"\nbytes = \"2MB\"\n"
       "hosts = [0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15]\n";
-  const RunResult untold = run(across, "");
-  const RunResult told = run(across, "oversubscription = 4\n");
-  EXPECT_GT(told.nics.trimmed_in_core, 0U) << "the first round trip";
-  EXPECT_EQ(told.nics.trimmed_in_core, told.nics.trimmed_packets);
-  EXPECT_LT(4 * told.nics.trimmed_packets, untold.nics.trimmed_packets);
-  EXPECT_LT(figure(told, "finish_us"), 1.05 * figure(untold, "finish_us"));
+  const RunResult unaware = run(across, "");
+  const RunResult aware = run(across, "oversubscription = 4\n");
+  EXPECT_GT(aware.nics.trimmed_in_core, 0U) << "in the first round trip";
+  EXPECT_EQ(aware.nics.trimmed_in_core, aware.nics.trimmed_packets);
+  EXPECT_LT(4 * aware.nics.trimmed_packets, unaware.nics.trimmed_packets);
+  EXPECT_LT(figure(aware, "finish_us"), 1.05 * figure(unaware, "finish_us"));
   const std::string under_one_leaf =
       "[workload]\nkind = \"incast\"\nbytes = \"1MB\"\nhosts = [0, 1, 2, 3]\n";
   const RunResult incast = run(under_one_leaf, "oversubscription = 4\n");
@@ -156,8 +156,8 @@ TEST(SimulationOversubscription, ReceiversThatAreToldOfItSpareTheCore) {
   EXPECT_EQ(incast.nics.trimmed_in_core, 0U);
 }
 
-// Credit for four packets at a time: more than forty words are on their way at once.
-TEST(SimulationCredit, WordsKeepUpWithAFastLink) {
+// Credit is granted four packets at a time, so more than forty words are in flight at once.
+TEST(SimulationCredit, CreditWordsKeepUpWithAFastLink) {
   const RunResult run = run_of(
       "[topology]\nhosts = 16\nrate = \"800G\"\n"
       "[workload]\nkind = \"pairs\"\nbytes = \"2MB\"\nhosts = [0, 15]\n"

@@ -1,4 +1,5 @@
-// Whole runs with several processes per host, and with hosts that know their links badly.
+// Whole runs with several processes per host, and with hosts that are configured with other line
+// rates than their cables have.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -37,9 +38,9 @@ std::string hosts(uint32_t number, uint32_t processes) {
          "\nrate = \"100G\"\nprocesses = " + std::to_string(processes) + "\n";
 }
 
-// Two flows that alone have a host's link to themselves share it as processes of that host; the
-// least time is that of both.
-TEST(SimulationProcesses, TheLeastTimeIsThatOfTheSharedLink) {
+// Four processes of a host share its link: the least time is that of their total bytes, as of one
+// process with all of them.
+TEST(SimulationProcesses, LeastTimeIsThatOfTheSharedLink) {
   const std::string pairs = "[workload]\nkind = \"pairs\"\nhosts = [0, 15]\n";
   const std::string swift = "[transport]\ncc = \"swift\"\n";
   const RunResult one = run_of(hosts(16, 1) + swift + pairs + "bytes = 4000000");
@@ -53,8 +54,8 @@ TEST(SimulationProcesses, TheLeastTimeIsThatOfTheSharedLink) {
               figure(one, "finish_us") / figure(one, "finish_ratio"), 5);
 }
 
-// Each process sends to the one of the same place; the receivers' link is one.
-TEST(SimulationProcesses, FairSharesAreOfTheSharedLink) {
+// Each process sends to the process with its number on the receiving host, whose link they share.
+TEST(SimulationProcesses, FairSharesDivideTheSharedLink) {
   const RunResult run = run_of(hosts(16, 2) +
                                "[transport]\ncc = \"swift\"\n"
                                "[workload]\nkind = \"incast\"\nsenders = 3\nbytes = \"2MB\"\n");
@@ -62,13 +63,13 @@ TEST(SimulationProcesses, FairSharesAreOfTheSharedLink) {
   for (const FlowResult& flow : run.flows) {
     EXPECT_EQ(flow.source % 2, flow.destination % 2);
     EXPECT_LT(flow.destination, 2U);
-    // A sixth of what 100 Gb/s carry of payload.
+    // A sixth of the payload rate of 100 Gb/s.
     EXPECT_NEAR(flow.share.fair_rate, 1e11 / 6 * 4096 / (4096 + 120), 1e11 / 6 * 0.03);
   }
   EXPECT_NEAR(figure(run, "share"), 1.0, 0.1);
 }
 
-TEST(SimulationProcesses, TheSameSpecGivesTheSameRun) {
+TEST(SimulationProcesses, SameSpecGivesTheSameRun) {
   const std::string text = hosts(16, 4) +
                            "[workload]\nkind = \"all_to_all\"\nparallel = 2\nbytes = \"20KB\"\n"
                            "shuffle = true\n";
@@ -89,7 +90,7 @@ TEST(SimulationProcesses, EveryPacketIsAccountedFor) {
   EXPECT_EQ(to_json(run)["processes"], 4);
 }
 
-// Jobs may have processes of their own, and so algorithms of their own on the same hosts.
+// Jobs in different processes may use different algorithms on the same hosts.
 TEST(SimulationProcesses, JobsMayTakeDifferentProcessesOfTheSameHosts) {
   const std::string text = hosts(16, 2) + R"(
 [[workload.job]]
@@ -116,7 +117,7 @@ processes = [1]
   EXPECT_TRUE(run_of(text).complete);
 }
 
-TEST(SimulationProcesses, AreRefusedWhereThereAreNone) {
+TEST(SimulationProcesses, WrongProcessesAndLineRatesAreRefused) {
   const auto complaint = [](const std::string& text) {
     const auto spec = make_run_spec(*parse_spec(text, "x.toml")->table(), "");
     return spec ? std::string() : spec.error().message;
@@ -130,7 +131,7 @@ TEST(SimulationProcesses, AreRefusedWhereThereAreNone) {
   EXPECT_THAT(complaint("[transport]\nline_rate = \"fastx\""), HasSubstr("a factor is 0.001x"));
 }
 
-TEST(SimulationProcesses, AFaultOfAHostIsOneOfItsProcesses) {
+TEST(SimulationProcesses, HostFaultAppliesToItsProcesses) {
   const RunSpec all = spec_of(hosts(16, 4) + "[[fault]]\nkind = \"host-frozen\"\nhost = 2\n");
   ASSERT_EQ(all.faults.size(), 4U);
   for (uint32_t i = 0; i < 4; ++i) EXPECT_EQ(all.faults[i].target, 8 + i);
@@ -141,8 +142,8 @@ TEST(SimulationProcesses, AFaultOfAHostIsOneOfItsProcesses) {
   EXPECT_FALSE(one.faults[0].everywhere);
 }
 
-// What hosts are told of their links, and what they begin with.
-TEST(SimulationRates, AreTold) {
+// The line rate that a host is configured with, and the first rate of its flows.
+TEST(SimulationRates, LineRateAndFirstRateAreRead) {
   const Rate cable = Rate::from_gbps(400);
   const auto of = [](const std::string& keys) { return spec_of("[transport]\n" + keys).transport; };
   EXPECT_EQ(of("").nominal_rate(cable), cable);
@@ -154,8 +155,8 @@ TEST(SimulationRates, AreTold) {
   EXPECT_EQ(of("first_rate = \"1G\"").first_rate_of(cable), Rate::from_gbps(1));
 }
 
-// A host believes what it is told: at a fixed rate it sends no faster.
-TEST(SimulationRates, ThatAreToldAreUsed) {
+// With a fixed rate, a host sends at the line rate that it is configured with.
+TEST(SimulationRates, ConfiguredLineRateIsUsed) {
   const std::string text = hosts(16, 1) +
                            "[workload]\nkind = \"pairs\"\nhosts = [0, 15]\nbytes = \"20MB\"\n"
                            "[transport]\ncc = \"fixed\"\n";
@@ -163,7 +164,7 @@ TEST(SimulationRates, ThatAreToldAreUsed) {
   EXPECT_NEAR(figure(run_of(text + "line_rate = \"0.5x\"\n"), "finish_us"), 2 * whole,
               0.05 * whole);
   EXPECT_NEAR(figure(run_of(text + "line_rate = \"25G\"\n"), "finish_us"), 4 * whole, 0.1 * whole);
-  // The cable is as fast as it is, and metrics know that one.
+  // A higher line rate does not exceed the cable, and metrics use the cable's rate.
   EXPECT_NEAR(figure(run_of(text + "line_rate = \"2x\"\n"), "finish_us"), whole, 0.05 * whole);
   EXPECT_NEAR(figure(run_of(text + "line_rate = \"0.5x\"\n"), "finish_ratio"), 2, 0.1);
 }

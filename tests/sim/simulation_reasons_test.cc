@@ -1,4 +1,4 @@
-// Why flows have the rates that they have: over time in results, as events in traces.
+// The reasons that limit the rates of flows: over time in results, as events in traces.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -50,7 +50,7 @@ std::vector<Json> traced(const std::string& control) {
 
 class SimulationReasons : public testing::TestWithParam<std::string> {};
 
-TEST_P(SimulationReasons, AreSensible) {
+TEST_P(SimulationReasons, ReasonsAndRatesArePlausible) {
   const RunResult run = run_of(incast(GetParam()));
   ASSERT_TRUE(run.complete);
   ASSERT_EQ(run.limits.size(), 2U);
@@ -63,13 +63,12 @@ TEST_P(SimulationReasons, AreSensible) {
     ASSERT_EQ(limits.allowed.size(), limits.limited_by.size());
     EXPECT_GT(*std::ranges::max_element(limits.allowed), 10e9);
     EXPECT_LE(*std::ranges::max_element(limits.allowed), line_rate * 1.001);
-    // In the middle both have more to send.
+    // In the middle of the run both flows have data to send.
     EXPECT_NE(limits.limited_by[limits.limited_by.size() / 2], LimitedBy::kApplication);
   }
 }
 
-// Who looks must not change what is seen.
-TEST_P(SimulationReasons, AreLookedAtWithoutChangingTheRun) {
+TEST_P(SimulationReasons, SamplingDoesNotChangeTheRun) {
   RunSpec unseen = incast(GetParam());
   unseen.sampling.interval = Duration();
   RunSpec seen = unseen;
@@ -79,9 +78,9 @@ TEST_P(SimulationReasons, AreLookedAtWithoutChangingTheRun) {
   EXPECT_EQ(run_of(seen).trace_hash, run_of(unseen).trace_hash);
 }
 
-TEST_P(SimulationReasons, AreTracedWhereTheyChange) {
-  std::map<uint64_t, int64_t> last;      // time of a flow's newest word on its rate
-  std::map<uint64_t, Json> told;         // that word
+TEST_P(SimulationReasons, ChangesOfReasonAreTraced) {
+  std::map<uint64_t, int64_t> last;      // time of a flow's newest rate event
+  std::map<uint64_t, Json> newest;       // that event
   std::map<uint64_t, int64_t> finished;  // time
   for (const Json& event : traced(GetParam())) {
     const uint64_t flow = event["flow"];
@@ -95,14 +94,14 @@ TEST_P(SimulationReasons, AreTracedWhereTheyChange) {
     }
     if (last.contains(flow) && !finished.contains(flow)) {
       EXPECT_GE(time - last[flow], 1000) << "at most one in a microsecond";
-      EXPECT_TRUE(event["limited_by"] != told[flow]["limited_by"] ||
-                  event["rate_bps"] != told[flow]["rate_bps"]);
+      EXPECT_TRUE(event["limited_by"] != newest[flow]["limited_by"] ||
+                  event["rate_bps"] != newest[flow]["rate_bps"]);
     }
     last[flow] = time;
-    told[flow] = event;
+    newest[flow] = event;
   }
-  ASSERT_EQ(told.size(), 2U);
-  for (const auto& [flow, event] : told) {
+  ASSERT_EQ(newest.size(), 2U);
+  for (const auto& [flow, event] : newest) {
     EXPECT_EQ(event["time_ns"], finished[flow]);
     EXPECT_EQ(event["limited_by"], "application");
   }
@@ -119,7 +118,7 @@ std::vector<std::string> controls_of_any_fabric() {
 INSTANTIATE_TEST_SUITE_P(All, SimulationReasons, testing::ValuesIn(controls_of_any_fabric()),
                          [](const auto& each) { return each.param; });
 
-TEST(SimulationReasonsOfAnIncast, AreTheReceiversGrants) {
+TEST(SimulationReasonsOfAnIncast, IncastIsLimitedByGrants) {
   const RunResult run = run_of(incast("pace"));
   for (const LimitSeries& limits : run.limits) {
     const size_t middle = limits.limited_by.size() / 2;
@@ -140,7 +139,7 @@ TEST(SimulationReasonsOfAnIncast, AreTheReceiversGrants) {
   EXPECT_GE(reasons["grant"], 2U);
 }
 
-TEST(SimulationReasonsJson, HasTheChangesOfReason) {
+TEST(SimulationReasonsJson, JsonHasTheChangesOfReason) {
   RunResult run;
   run.limits.push_back({.name = "7: 1 > 0",
                         .interval = Duration::from_us(2),

@@ -43,8 +43,8 @@ std::string json_of(RunResult run) {
 
 class SimulationOneFlow : public testing::TestWithParam<Bytes> {};
 
-// Alone, a flow takes exactly as long as its packets take on the cables.
-TEST_P(SimulationOneFlow, TakesAsLongAsItsPacketsTake) {
+// A single flow takes the time of its packets on the cables.
+TEST_P(SimulationOneFlow, FlowTakesTheTimeOfItsPackets) {
   RunSpec spec = spec_of(kLeafSpine + "[transport]\ncc = \"fixed\"\n[workload]\nkind = \"pairs\"");
   spec.workload.flows.resize(1);
   spec.workload.flows[0] = {.source = 0, .destination = 15, .bytes = GetParam()};
@@ -52,7 +52,8 @@ TEST_P(SimulationOneFlow, TakesAsLongAsItsPacketsTake) {
   ASSERT_TRUE(run.complete);
   const FlowResult& flow = run.flows[0];
   EXPECT_EQ(flow.start, Duration());
-  // Beside it go at most two control words of 10 ns each; every hop rounds up by less than 1 ns.
+  // At most two control words of 10 ns each share the cables; every hop rounds up by less than 1
+  // ns.
   EXPECT_GE(flow.finish, flow.ideal);
   EXPECT_LE(flow.finish, flow.ideal + Duration::from_ns(2 * 10 + 8));
   EXPECT_EQ(run.fabric.all_dropped(), 0U);
@@ -62,7 +63,7 @@ TEST_P(SimulationOneFlow, TakesAsLongAsItsPacketsTake) {
 INSTANTIATE_TEST_SUITE_P(Sizes, SimulationOneFlow,
                          testing::Values(1, 4096, 4097, 100'000, 1'000'000, 20'000'000));
 
-TEST(SimulationRun, TheSameSpecGivesTheSameRun) {
+TEST(SimulationRun, SameSpecGivesTheSameRun) {
   const std::string text =
       kLeafSpine +
       "[workload]\nkind = \"random_flows\"\nload = 0.6\nlength = \"100us\"\nsizes = \"FB_Hadoop\"";
@@ -105,14 +106,14 @@ std::string small_workload(std::string_view kind) {
            "[[workload.job]]\nname = \"b\"\nkind = \"pairs\"\nbytes = 9000\nhosts = [4, 5, 6, 7]\n";
   }
   std::string text = "[workload]\nhosts = 8\nkind = \"" + std::string(kind) + "\"\n";
-  if (kind == "random_flows") {  // several of which may meet at a host
+  if (kind == "random_flows") {  // several flows may have the same destination
     return text + "sizes = \"FB_Hadoop\"\nlength = \"200us\"\n[fabric]\nqueue = \"8MiB\"\n";
   }
   if (kind == "hierarchical_all_reduce") text += "hosts_per_server = 4\n";
   return text + "bytes = \"20KB\"\n";
 }
 
-TEST_P(SimulationSmoke, Completes) {
+TEST_P(SimulationSmoke, SmallRunCompletes) {
   const auto [topology, workload] = GetParam();
   const std::string_view kind = workload_kinds()[workload].name;
   const RunResult run =
@@ -136,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(All, SimulationSmoke,
                                           testing::Range(size_t{0}, workload_kinds().size())),
                          smoke_name);
 
-// Two flows in a row and one that waits for both; each begins in the instant of its trigger.
+// Each flow starts in the instant of its trigger: one-shot, barrier of two, multi-shot.
 TEST(SimulationRun, TriggersStartFlowsInTheSameInstant) {
   RunSpec spec = spec_of(kLeafSpine);
   spec.workload.triggers = {{.kind = WorkloadTrigger::Kind::kOneShot},
@@ -164,7 +165,7 @@ TEST(SimulationRun, TriggersStartFlowsInTheSameInstant) {
   for (const FlowResult& flow : flows) EXPECT_LT(flow.received, flow.finish);
 }
 
-TEST(SimulationRun, APairMayHaveMoreFlowsThanItsConnectionHolds) {
+TEST(SimulationRun, PairMayHaveMoreFlowsThanItsConnectionHolds) {
   for (const char* posted : {"true", "false"}) {
     RunSpec spec = spec_of(kTwoHosts + "[transport]\nreceives_posted = " + posted + "\n[workload]");
     spec.workload.flows.clear();
@@ -176,14 +177,14 @@ TEST(SimulationRun, APairMayHaveMoreFlowsThanItsConnectionHolds) {
   }
 }
 
-TEST(SimulationRun, LateReceivesCostTheSenderHalfARoundTrip) {
+TEST(SimulationRun, LateReceivesDelayTheSenderByHalfARoundTrip) {
   const std::string text = kTwoHosts + "[workload]\nkind = \"pairs\"\nbytes = 1000\n[transport]\n";
   const Duration early = run_of(spec_of(text)).flows[0].finish;
   const Duration late = run_of(spec_of(text + "receives_posted = false")).flows[0].finish;
   EXPECT_GT(late, early + Duration::from_us(2));  // the CTS passes two cables of 1 us
 }
 
-TEST(SimulationRun, StopsAtItsLimitAndTellsWhatIsLeft) {
+TEST(SimulationRun, RunStopsAtItsTimeLimit) {
   const RunResult run = run_of(spec_of(
       kTwoHosts + "[workload]\nkind = \"pairs\"\nbytes = \"1GB\"\n[run]\ntime_limit = \"50us\""));
   EXPECT_FALSE(run.complete);
@@ -192,7 +193,7 @@ TEST(SimulationRun, StopsAtItsLimitAndTellsWhatIsLeft) {
   EXPECT_GT(run.fabric.in_flight, 0U);
 }
 
-TEST(SimulationRun, FaultsHappen) {
+TEST(SimulationRun, EachKindOfFaultTakesEffect) {
   const std::string flow = kLeafSpine +
                            "[workload]\nkind = \"pairs\"\nhosts = [0, 15]\n"
                            "bytes = \"1MB\"\n";
@@ -216,7 +217,7 @@ TEST(SimulationRun, FaultsHappen) {
   EXPECT_GT(frozen.flows[0].finish, Duration::from_us(1020));
   const RunResult down = run_of(spec_of(
       flow + "[[fault]]\nkind = \"cable-down\"\nat = \"20us\"\ncable = \"leaf 0 > spine 0\""));
-  EXPECT_TRUE(down.complete);  // over the other spines
+  EXPECT_TRUE(down.complete);  // traffic takes the other spines
   const RunResult cut =
       run_of(spec_of(
           flow + "[[fault]]\nkind = \"cable-down\"\nat = \"20us\"\ncable = \"host 0 > leaf 0\"\n"
@@ -224,9 +225,9 @@ TEST(SimulationRun, FaultsHappen) {
   EXPECT_FALSE(cut.complete);
 }
 
-// Credit is said again until it arrives.
-// All of a flow's first packets may be lost, or its last ones.
-TEST(SimulationRun, LossesThatNoPacketTellsOfCostAFewRoundTrips) {
+// Without a later packet, no acknowledgement shows the loss: all first packets of a flow are lost,
+// or its last ones.
+TEST(SimulationRun, TailLossesAreRepairedBeforeTheMinimalProbeTimeout) {
   const RunResult run = run_of(
       spec_of("[topology]\nkind = \"leaf-spine\"\nhosts = 16\nhosts_per_leaf = 4\nspines = 1\n"
               "rate = \"100G\"\n[workload]\nkind = \"all_to_all\"\nbytes = \"32KB\"\n"
@@ -236,7 +237,8 @@ TEST(SimulationRun, LossesThatNoPacketTellsOfCostAFewRoundTrips) {
   for (const FlowResult& flow : run.flows) EXPECT_LT(flow.finish, LossRecovery().min_probe);
 }
 
-TEST(SimulationRun, LostWordsAreMadeGood) {
+// Credit is repeated until it arrives.
+TEST(SimulationRun, LostCreditWordsAreRepeated) {
   const RunResult run =
       run_of(spec_of(kLeafSpine +
                      "[transport]\ncc = \"rccc\"\n[workload]\nkind = \"incast\"\nsenders = 4\n"
@@ -245,8 +247,8 @@ TEST(SimulationRun, LostWordsAreMadeGood) {
   EXPECT_GT(run.fabric.dropped_for(FabricDrop::kLoss), 0U);
 }
 
-// Two tenants, of which one obeys the receiver.
-TEST(SimulationRun, AReceiverServesThoseWhoDoNotObeyIt) {
+// Two tenants, of which only one obeys the receiver's credit.
+TEST(SimulationRun, ReceiverServesSendersThatIgnoreCredit) {
   const RunResult run = run_of(
       spec_of(kLeafSpine +
               "[transport]\ncc = \"rccc\"\n[fabric]\ntrimming = true\n"
@@ -259,9 +261,9 @@ TEST(SimulationRun, AReceiverServesThoseWhoDoNotObeyIt) {
   EXPECT_GT(metric_value(run, "share@b").value(), 0.2);
 }
 
-// At a quarter of the line rate, packets leave one by one or four at a time: those queue up at a
-// slower link. What the flow had earned before it began is gone after the warm-up.
-TEST(SimulationRun, BurstsLeaveAtOnce) {
+// At a quarter of the line rate, packets leave one by one or four at a time. Four queue up at a
+// slower link. The flow's first burst is over after the warm-up.
+TEST(SimulationRun, PacketsOfABurstLeaveTogether) {
   const std::string quarter =
       "[topology]\nkind = \"star\"\nhosts = 2\nrate = \"100G\"\n"
       "[[fault]]\nkind = \"cable-rate\"\ncable = \"switch 0 > host 1\"\nrate = \"50G\"\n"
@@ -275,7 +277,7 @@ TEST(SimulationRun, BurstsLeaveAtOnce) {
   EXPECT_GT(smooth.queue_max_bytes, smooth.queue_warm_max_bytes);
 }
 
-TEST(SimulationRun, EachJobMayHaveItsOwnAlgorithm) {
+TEST(SimulationRun, JobsMayUseDifferentAlgorithms) {
   const RunResult run = run_of(
       spec_of(kLeafSpine + "[transport]\ncc = \"swift\"\n"
                            "[[workload.job]]\nname = \"a\"\nkind = \"pairs\"\nhosts = [0, 5]\n"
@@ -308,7 +310,7 @@ TEST(SimulationRun, SamplesAreBoundedAndCoverTheRun) {
   EXPECT_GE(run.queues[0].values.size(), 8U);
   const auto covered = run.queues[0].interval * static_cast<int64_t>(run.queues[0].values.size());
   EXPECT_GT(covered, run.duration - run.queues[0].interval * 2);
-  // What arrived adds up to the flow, but for the samples at the end.
+  // The samples add up to the flow's bytes, without those at the end.
   double bytes = 0;
   for (const double rate : run.rates[0].values) {
     bytes += rate * run.rates[0].interval.seconds() / 8;
@@ -335,7 +337,7 @@ TEST(SimulationRun, UtilisationCountsFromTheEndOfTheWarmUp) {
   EXPECT_NEAR(warm, 82.4 / 86.7, 0.003);
 }
 
-TEST(SimulationRun, ConstantsOfAnAlgorithmCanBeSet) {
+TEST(SimulationRun, AlgorithmConstantsCanBeSet) {
   const std::string text = kLeafSpine +
                            "[workload]\nkind = \"incast\"\nsenders = 8\nbytes = \"500KB\"\n"
                            "[fabric]\necn = true\n[transport]\ncc = \"dcqcn\"\n";
@@ -344,7 +346,7 @@ TEST(SimulationRun, ConstantsOfAnAlgorithmCanBeSet) {
   EXPECT_NE(usual.trace_hash, other.trace_hash);
 }
 
-TEST(SimulationRun, WritesTraceAndCapture) {
+TEST(SimulationRun, RunWritesTraceAndCapture) {
   const std::string trace = testing::TempDir() + "simulation.trace";
   const std::string pcap = testing::TempDir() + "simulation.pcap";
   RunSpec spec = spec_of(kTwoHosts + "[workload]\nkind = \"pairs\"\nbytes = 10000");
@@ -366,7 +368,7 @@ TEST(SimulationRun, WritesTraceAndCapture) {
   EXPECT_THAT(run_experiment(spec).error().message, HasSubstr("/nowhere/x"));
 }
 
-TEST(SimulationRun, ProgressIsToldAndMayEndTheRun) {
+TEST(SimulationRun, ProgressCallbackMayEndTheRun) {
   const RunSpec spec = spec_of(kLeafSpine + "[workload]\nkind = \"permutation\"\nbytes = \"4MB\"");
   double last = 0;
   int calls = 0;
@@ -378,7 +380,7 @@ TEST(SimulationRun, ProgressIsToldAndMayEndTheRun) {
               }).has_value());
   EXPECT_GT(calls, 1);
   const auto ended = run_experiment(spec, [](const RunProgress&) { return false; });
-  ASSERT_TRUE(ended) << "what happened until then";
+  ASSERT_TRUE(ended) << "the result up to then";
   EXPECT_TRUE(std::ranges::any_of(ended->flows, [](const auto& flow) { return !flow.done(); }));
 }
 

@@ -23,13 +23,13 @@ Traffic::Traffic(TrafficWorld& world, Prng& random) : world_(world), random_(ran
       if (from != to && random_.chance(0.7)) make_stream(from, to);
     }
   }
-  make_stream(0, 1);  // at least one; it shares a flow if there is another
+  make_stream(0, 1);  // a stream in any case; further ones between the hosts share its flow
 }
 
 Bytes Traffic::random_size() {
   switch (random_.below(4)) {
     case 0:
-      return random_.below(3);  // often nothing at all
+      return random_.below(3);  // often empty
     case 1:
       return random_.below(300);
     case 2:
@@ -64,7 +64,7 @@ void Traffic::make_stream(size_t from, size_t to) {
   }
 }
 
-// Posts whatever the bounds allow and checks whatever has completed.
+// Posts as many requests as the bounds allow and checks the completed ones.
 void Traffic::drive(Stream& stream) {
   const Instant now = world_.now();
   while (stream.groups_posted < stream.groups.size() &&
@@ -153,7 +153,7 @@ void Traffic::check_received(Stream& stream, Group& group, const MessageRequest&
     if (std::any_of(unused, message.received.end(), [](uint8_t b) { return b != kCanary; })) {
       return complain("bytes behind a message were written");
     }
-    // From here on the buffer is the application's: nobody may write it.
+    // From here on the buffer is the application's: no write may change it.
     std::fill(message.received.begin(), message.received.end(), kCanary);
   }
 }
@@ -193,7 +193,7 @@ TrafficResult Traffic::run() {
       complain("something is still pending long after the faults stopped");
     }
   }
-  // What is still in the network arrives late, into buffers that are not its own any more.
+  // Packets still in the network arrive late, for buffers that are complete.
   world_.run(world_.now() + kSettling, [] { return false; });
   if (result_.failure.empty()) check_canaries();
   if (!world_.complaint().empty()) complain(world_.complaint());

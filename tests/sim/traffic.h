@@ -16,7 +16,7 @@
 
 namespace pacecar::test {
 
-// Hosts that reach each other, through whatever is between them.
+// Hosts and the network between them.
 class TrafficWorld {
  public:
   virtual ~TrafficWorld() = default;
@@ -28,7 +28,7 @@ class TrafficWorld {
   // Runs all hosts until `done` or `limit`; false when the limit came first.
   virtual bool run(Instant limit, const std::function<bool()>& done) = 0;
   virtual void stop_faults() = 0;
-  // What is wrong with the world itself; empty: nothing.
+  // An error of the network itself; empty: none.
   virtual std::string complaint() const { return {}; }
 };
 

@@ -1,4 +1,4 @@
-// What a run leaves for the report: few points, none that mislead.
+// The points of a run that a report shows: few, and without loss of shape.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr Bytes kPacket = 4000;
 
-// Flows that send a packet in every `every`th microsecond, in turn.
+// Each flow sends a packet every `every` microseconds, one microsecond after the flow before it.
 RunResult run_of(size_t flows, size_t every, size_t samples) {
   RunResult run;
   run.nics.data_packets_sent = flows * samples / every;
@@ -23,20 +23,20 @@ RunResult run_of(size_t flows, size_t every, size_t samples) {
   return run;
 }
 
-TEST(RunDetail, RatesAreOverSomePacketsEach) {
+TEST(RunDetail, RatesAreAveragedOverSeveralPackets) {
   const auto detail = run_detail(run_of(4, 4, 1000));
   const auto& rate = detail["rates"][3];
-  EXPECT_EQ(rate["interval_us"], 32) << "eight packets of a flow, from its first to its last";
+  EXPECT_EQ(rate["interval_us"], 32) << "eight packets per flow";
   for (const double gbps : rate["values"]) EXPECT_NEAR(gbps, 8, 1.5);
   for (const double jain : detail["fairness"]["values"]) EXPECT_GT(jain, 0.98);
 }
 
-TEST(RunDetail, AShortRunKeepsItsShape) {
+TEST(RunDetail, ShortRunKeepsItsShape) {
   const auto detail = run_detail(run_of(2, 50, 200));
   EXPECT_EQ(detail["rates"][0]["values"].size(), 20U);
 }
 
-TEST(RunDetail, ALongRunHasAsManyPointsAsAPlot) {
+TEST(RunDetail, LongRunHasALimitedNumberOfPoints) {
   const auto detail = run_detail(run_of(1, 1, 2000));
   EXPECT_LE(detail["rates"][0]["values"].size(), 500U);
 }
@@ -44,7 +44,7 @@ TEST(RunDetail, ALongRunHasAsManyPointsAsAPlot) {
 TEST(RunDetail, ReasonsAreKeptWhereTheyChange) {
   RunResult run = run_of(6, 4, 2000);
   std::vector<LimitedBy> reasons(2000, LimitedBy::kGrant);
-  reasons[700] = LimitedBy::kNetwork;  // too short to be seen among its neighbours
+  reasons[700] = LimitedBy::kNetwork;  // a single sample
   std::fill(reasons.begin() + 1000, reasons.end(), LimitedBy::kApplication);
   for (int flow = 0; flow < 6; ++flow) {
     run.limits.push_back({.name = "flow",
@@ -53,12 +53,12 @@ TEST(RunDetail, ReasonsAreKeptWhereTheyChange) {
                           .limited_by = reasons});
   }
   const auto limits = run_detail(run)["limits"];
-  ASSERT_EQ(limits.size(), 4U) << "a few flows";
+  ASSERT_EQ(limits.size(), 4U) << "limited number of flows";
   EXPECT_EQ(limits[0]["interval_us"], 8);
   EXPECT_EQ(limits[0]["allowed"].size(), 250U);
   EXPECT_EQ(limits[0]["allowed"][7], 8);
   EXPECT_TRUE(limits[0]["grant"].empty());
-  EXPECT_EQ(limits[0]["rate"]["interval_us"], 32) << "over some packets";
+  EXPECT_EQ(limits[0]["rate"]["interval_us"], 32) << "averaged over several packets";
   EXPECT_EQ(limits[0]["limited_by"].dump(), R"([[0,"grant"],[125,"application"]])");
 }
 
@@ -68,11 +68,11 @@ TEST(RunDetail, QueuesKeepTheirPeaks) {
   run.queues[0].values[1234] = 123456;
   const auto queue = run_detail(run)["queues"][0];
   EXPECT_EQ(queue["interval_us"], 4);
-  EXPECT_EQ(queue["values"][1234 / 4], 123500) << "four digits";
+  EXPECT_EQ(queue["values"][1234 / 4], 123500) << "rounded to four digits";
   EXPECT_EQ(queue["values"][0], 7);
 }
 
-TEST(RunDetail, IdleLinksTakeNoRoom) {
+TEST(RunDetail, ZeroCountersOfLinksAreOmitted) {
   RunResult run;
   run.links.push_back({.name = "leaf 0 > host 3", .stats = {}, .utilisation = 0.5});
   const auto link = run_detail(run)["links"][0];

@@ -8,7 +8,7 @@ namespace {
 
 using testing::ElementsAre;
 
-TEST(OutputParser, PerftestBandwidthInMebibytes) {
+TEST(OutputParser, PerftestBandwidthInMebibytesIsParsed) {
   const ParsedOutput parsed = parse_output(
       " ------------------------------------------------------------------\n"
       " #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]\n"
@@ -20,7 +20,7 @@ TEST(OutputParser, PerftestBandwidthInMebibytes) {
   EXPECT_THAT(parsed.headline, ElementsAre("bw_gbps"));
 }
 
-TEST(OutputParser, PerftestBandwidthOfAllSizesInGigabits) {
+TEST(OutputParser, PerftestBandwidthOfAllSizesIsParsed) {
   const ParsedOutput parsed = parse_output(
       " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n"
       " 2          1000             0.05               0.04                 2.5\n"
@@ -30,7 +30,7 @@ TEST(OutputParser, PerftestBandwidthOfAllSizesInGigabits) {
   EXPECT_THAT(parsed.headline, ElementsAre("bw_gbps@2", "bw_gbps@4"));
 }
 
-TEST(OutputParser, PerftestLatency) {
+TEST(OutputParser, PerftestLatencyIsParsed) {
   const ParsedOutput parsed = parse_output(
       " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    "
       "t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]\n"
@@ -43,7 +43,7 @@ TEST(OutputParser, PerftestLatency) {
   EXPECT_THAT(parsed.headline, ElementsAre("lat_typical_us", "lat_p99_us"));
 }
 
-TEST(OutputParser, PerftestLatencyOfATimedRun) {
+TEST(OutputParser, PerftestLatencyOfATimedRunIsParsed) {
   const ParsedOutput parsed = parse_output(
       " #bytes        #iterations       t_avg[usec]    tps average\n"
       " 2             100000            1.97           507000.00\n");
@@ -51,7 +51,7 @@ TEST(OutputParser, PerftestLatencyOfATimedRun) {
   EXPECT_EQ(parsed.metrics.size(), 1u);
 }
 
-TEST(OutputParser, JsonAmongOtherLines) {
+TEST(OutputParser, JsonAmongOtherLinesIsParsed) {
   const ParsedOutput parsed = parse_output(
       "a line before\n{\"test_info\": {\"test\": \"bw\"}, \"results\": {\"MsgSize\": 65536, "
       "\"n_iterations\": 10, \"BW_peak\": 2.0, \"BW_average\": 1.0, \"MsgRate\": 0.5, "
@@ -60,7 +60,7 @@ TEST(OutputParser, JsonAmongOtherLines) {
   EXPECT_DOUBLE_EQ(parsed.metrics.at("message_rate_mpps"), 0.5);
 }
 
-TEST(OutputParser, JsonOfAllSizes) {
+TEST(OutputParser, JsonOfAllSizesIsParsed) {
   const ParsedOutput parsed = parse_output(
       "{\"BW_unit\": \"Gb/sec\", \"results\": [{\"MsgSize\": 2, \"BW_average\": 1.5}, "
       "{\"MsgSize\": 4, \"BW_average\": 2.5, \"t_min\": \"no number\"}, 7]}");
@@ -82,7 +82,7 @@ constexpr std::string_view kNcclTests =
     "# Out of bounds values : 0 OK\n"
     "# Avg bus bandwidth    : 18.6125 \n";
 
-TEST(OutputParser, NcclTests) {
+TEST(OutputParser, NcclTestsOutputIsParsed) {
   const ParsedOutput parsed = parse_output(kNcclTests);
   EXPECT_DOUBLE_EQ(parsed.metrics.at("avg_busbw_gbs"), 18.6125);
   EXPECT_DOUBLE_EQ(parsed.metrics.at("busbw_gbs@1048576"), 16.61);
@@ -93,7 +93,7 @@ TEST(OutputParser, NcclTests) {
   EXPECT_EQ(parsed.headline.front(), "avg_busbw_gbs");
 }
 
-TEST(OutputParser, AnythingElseHasNoFigures) {
+TEST(OutputParser, UnknownOutputHasNoFigures) {
   for (const std::string_view output :
        {"", "\n\n", "hello 1 2 3\n", "{\"results\": 3}", "{ not json }", "}{",
         "#bytes #iterations BW average[Gb/sec]\n65536 nonsense", "# Avg bus bandwidth\n"}) {
@@ -103,8 +103,8 @@ TEST(OutputParser, AnythingElseHasNoFigures) {
   }
 }
 
-// Cut anywhere, and with any byte flipped, it must not crash.
-TEST(OutputParser, SurvivesDamage) {
+// Text that is cut anywhere or has a changed byte must not crash the parser.
+TEST(OutputParser, DamagedOutputDoesNotCrash) {
   std::string text(kNcclTests);
   for (size_t i = 0; i < text.size(); ++i) {
     parse_output(std::string_view(text).substr(i));

@@ -54,7 +54,7 @@ std::string error_of(const std::string& text) {
   return plan ? "no error" : plan.error().message;
 }
 
-TEST(Plan, CombinesArmsAndFactors) {
+TEST(Plan, ArmsAndFactorsAreCombined) {
   const Plan plan = plan_of("");
   const Experiment& experiment = plan.experiment;
   EXPECT_EQ(experiment.name, "two queues");
@@ -66,7 +66,7 @@ TEST(Plan, CombinesArmsAndFactors) {
   EXPECT_EQ(experiment.seed_of(5), 3u);
 }
 
-TEST(Plan, PutsTheKeysOfArmAndValuesOnTop) {
+TEST(Plan, ArmsAndValuesOverrideTheKeysOfThePlan) {
   const Plan plan = plan_of("");
   const SpecTable& transport = *plan.specs[7].find("transport")->table();
   EXPECT_EQ(*transport.find("cc")->string(), "fixed");
@@ -84,7 +84,7 @@ TEST(Plan, SkipAndOnlyChooseCells) {
             2u);
 }
 
-TEST(Plan, ThresholdsNameTheCellsTheyAreAbout) {
+TEST(Plan, ThresholdsApplyToTheirCells) {
   const Plan plan = plan_of(R"(
 [[threshold]]
 metric = "finish_us"
@@ -126,7 +126,7 @@ within = 10
   EXPECT_DOUBLE_EQ(thresholds[4].high, 130);
 }
 
-TEST(Plan, ComplaintsNameLineCauseAndCure) {
+TEST(Plan, ErrorsNameLineCauseAndRemedy) {
   const std::string head(kHead);
   EXPECT_THAT(error_of("name = 'x'\n"), HasSubstr("no arm: write [[arm]]"));
   EXPECT_THAT(error_of("seed = 3\n" + head), HasSubstr("plan.toml, line 1"));
@@ -149,7 +149,7 @@ TEST(Plan, ComplaintsNameLineCauseAndCure) {
   EXPECT_THAT(error_of("seeds = [1, 1]\n" + head.substr(head.find("metrics"))), HasSubstr("twice"));
 }
 
-TEST(Plan, ThresholdComplaints) {
+TEST(Plan, WrongThresholdsAreRefused) {
   const std::string head = std::string(kHead) + "[[threshold]]\nmetric = 'finish_us'\n";
   EXPECT_THAT(error_of(head), HasSubstr("needs one kind of bound"));
   EXPECT_THAT(error_of(head + "min = 1\nmax_ratio = 2\nversus = 'swift'\n"),
@@ -168,12 +168,12 @@ TEST(Plan, ThresholdComplaints) {
               HasSubstr("about no cell"));
 }
 
-TEST(Plan, NoPrefixOfAPlanCrashes) {
+TEST(Plan, PrefixesOfAPlanDoNotCrash) {
   const std::string text = std::string(kHead) + "[[threshold]]\nmetric = 'jain'\nmin = 0.5\n";
   for (size_t i = 0; i < text.size(); ++i) (void)parse_plan(text.substr(0, i), "plan.toml");
 }
 
-TEST(Filter, AllConditionsHold) {
+TEST(Filter, SelectedRunsMeetAllConditions) {
   const Experiment experiment = plan_of("").experiment;
   EXPECT_EQ(filter_runs(experiment, {})->size(), 24u);
   EXPECT_EQ(filter_runs(experiment, {"arm=f*"})->size(), 12u);

@@ -18,7 +18,7 @@ std::map<size_t, Outcome> wait_for_all(Processes& processes) {
   return outcomes;
 }
 
-TEST(Processes, KeepsWhatChildrenPrintAndReturn) {
+TEST(Processes, OutputAndExitCodeOfChildrenAreKept) {
   Processes processes;
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(processes.start(
@@ -40,7 +40,7 @@ TEST(Processes, KeepsWhatChildrenPrintAndReturn) {
   EXPECT_EQ(outcomes.at(2).cause(), "ended with exit code 2");
 }
 
-TEST(Processes, ACrashIsAnOutcome) {
+TEST(Processes, CrashIsReportedAsAnOutcome) {
   Processes processes;
   ASSERT_TRUE(processes.start(
       7,
@@ -55,7 +55,7 @@ TEST(Processes, ACrashIsAnOutcome) {
   EXPECT_NE(outcomes.at(7).cause().find("signal 6"), std::string::npos);
 }
 
-TEST(Processes, MoreOutputThanAPipeHolds) {
+TEST(Processes, OutputBeyondAPipesCapacityIsKept) {
   Processes processes;
   const auto body = [] {
     for (int i = 0; i < 300'000; ++i) std::puts("0123456789");
@@ -65,7 +65,7 @@ TEST(Processes, MoreOutputThanAPipeHolds) {
   EXPECT_EQ(wait_for_all(processes).at(0).output.size(), 3'300'000u);
 }
 
-TEST(Processes, ATimeoutEndsTheCommandAndItsChildren) {
+TEST(Processes, TimeoutKillsTheCommandAndItsChildren) {
   Processes processes;
   // The inner sleep would hold the pipe open for a minute.
   ASSERT_TRUE(processes.start(0, command_body({"sh", "-c", "echo begun; sleep 60; echo late"}, {}),
@@ -76,7 +76,7 @@ TEST(Processes, ATimeoutEndsTheCommandAndItsChildren) {
   EXPECT_EQ(outcome.cause(), "ran past its limit of 2.5 s");
 }
 
-TEST(Processes, CommandsGetTheirEnvironment) {
+TEST(Processes, CommandsReceiveTheirEnvironment) {
   Processes processes;
   ASSERT_TRUE(processes.start(0, command_body({"sh", "-c", "echo $A-$B"}, {"A=1", "B=x=y z"}),
                               Duration::max()));
@@ -87,7 +87,7 @@ TEST(Processes, CommandsGetTheirEnvironment) {
   EXPECT_NE(outcomes.at(1).errors.find("cannot run /does/not/exist"), std::string::npos);
 }
 
-TEST(LastLines, SkipsBlankOnes) {
+TEST(LastLines, BlankLinesAreSkipped) {
   EXPECT_EQ(last_lines("a\nb\n\nc\n \n", 2), "b\nc");
   EXPECT_EQ(last_lines("one", 5), "one");
   EXPECT_EQ(last_lines("", 5), "");

@@ -24,7 +24,7 @@ Result<std::vector<std::string>> environment_of(const std::string& text) {
   return plan.commands[0].environment;
 }
 
-TEST(ProgramArm, HasAnEnvironmentSplitAsAShellDoes) {
+TEST(ProgramArm, EnvironmentIsSplitAsInAShell) {
   EXPECT_THAT(*environment_of("A=1 B='two words'  C=\"it's\""),
               ElementsAre("A=1", "B=two words", "C=it's"));
   EXPECT_TRUE(environment_of("")->empty());
@@ -34,7 +34,7 @@ TEST(ProgramArm, HasAnEnvironmentSplitAsAShellDoes) {
   }
 }
 
-TEST(ProgramOrder, EveryBlockHoldsEveryArmOnceInAnOrderOfItsOwn) {
+TEST(ProgramOrder, EachBlockRunsEachArmOnceInRandomOrder) {
   const std::vector<Cell> cells = {{0, {}}, {1, {}}, {2, {}}};
   const auto steps = program_order(cells, 40, 7);
   ASSERT_EQ(steps.size(), 120u);
@@ -48,11 +48,11 @@ TEST(ProgramOrder, EveryBlockHoldsEveryArmOnceInAnOrderOfItsOwn) {
     orders.insert(order);
     EXPECT_THAT(order, testing::UnorderedElementsAre(0, 1, 2));
   }
-  EXPECT_EQ(orders.size(), 6u);  // all there are
+  EXPECT_EQ(orders.size(), 6u);  // all permutations
   EXPECT_EQ(program_order(cells, 40, 7)[50].cell, steps[50].cell);
 }
 
-TEST(ProgramOrder, TheArmsOfTheSameFactorValuesRunOneAfterTheOther) {
+TEST(ProgramOrder, ArmsWithEqualFactorValuesRunInSequence) {
   const std::vector<Cell> cells = {{0, {0}}, {0, {1}}, {1, {0}}, {1, {1}}};
   const auto steps = program_order(cells, 20, 7);
   ASSERT_EQ(steps.size(), 80u);
@@ -92,7 +92,7 @@ class ProgramRun : public testing::Test {
   ProgramPlan plan_;
 };
 
-TEST_F(ProgramRun, MeasuresEveryArmInEveryBlock) {
+TEST_F(ProgramRun, EachArmIsMeasuredInEachBlock) {
   plan_.warmups = 1;
   plan_.min_improvement = 5;
   const auto results = run();
@@ -102,14 +102,14 @@ TEST_F(ProgramRun, MeasuresEveryArmInEveryBlock) {
   for (const RunRecord& record : results->records) {
     const double rate = record.metrics.at("bw_gbps");
     EXPECT_EQ(static_cast<int>(rate), record.arm == "slow" ? 10 : 12);
-    // Two warm-ups came before.
+    // Two warm-up runs come first.
     EXPECT_GE(rate - static_cast<int>(rate), 0.1);
   }
   ASSERT_EQ(results->experiment.thresholds.size(), 1u);
   EXPECT_DOUBLE_EQ(results->experiment.thresholds[0].low, 1.05);
 }
 
-TEST_F(ProgramRun, AFailingCommandIsToldWithItsLastLines) {
+TEST_F(ProgramRun, FailedCommandIsReportedWithItsLastLines) {
   set_command({"sh", "-c", "echo begun; echo 'no such device' >&2; exit 3"}, 4);
   const auto results = run();
   ASSERT_FALSE(results);
@@ -117,31 +117,31 @@ TEST_F(ProgramRun, AFailingCommandIsToldWithItsLastLines) {
   EXPECT_THAT(results.error().message, HasSubstr("no such device"));
 }
 
-TEST_F(ProgramRun, WallTimeWhenTheOutputSaysNothing) {
+TEST_F(ProgramRun, WallTimeIsShownWhenTheOutputHasNoFigures) {
   set_command({"true"}, 1);
   EXPECT_THAT(run()->experiment.shown, ElementsAre("wall_s"));
   plan_.experiment.shown = {"bw_gbps"};
   EXPECT_THAT(run().error().message, HasSubstr("choose --metric among wall_s"));
 }
 
-TEST(Emit, RangesOfIndices) {
+TEST(Emit, IndexesAreWrittenAsRanges) {
   EXPECT_EQ(index_ranges({0}), "0");
   EXPECT_EQ(index_ranges({0, 1, 2, 5, 7, 8}), "0-2,5,7-8");
 }
 
-TEST(Emit, ArraysOfIndicesThatSlurmAllows) {
-  const auto told = [](const std::vector<size_t>& runs) {
+TEST(Emit, ArraysStayWithinSlurmsLimit) {
+  const auto arrays = [](const std::vector<size_t>& runs) {
     std::string text;
     for (const auto& [first, indexes] : slurm_arrays(runs)) {
       text += fmt::format("{}+{};", first, indexes);
     }
     return text;
   };
-  EXPECT_EQ(told({0, 1, 2, 999}), "0+0-2,999;");
-  EXPECT_EQ(told({7, 999, 1000, 1001, 3400}), "0+7,999;1000+0-1;3000+400;");
+  EXPECT_EQ(arrays({0, 1, 2, 999}), "0+0-2,999;");
+  EXPECT_EQ(arrays({7, 999, 1000, 1001, 3400}), "0+7,999;1000+0-1;3000+400;");
 }
 
-TEST(ShellQuoted, LeavesPlainWordsAlone) {
+TEST(ShellQuoted, PlainWordsStayUnquoted) {
   EXPECT_EQ(shell_quoted("--out=a/b-1.2"), "--out=a/b-1.2");
   EXPECT_EQ(shell_quoted("it's $HOME"), "'it'\\''s $HOME'");
   EXPECT_EQ(shell_quoted(""), "''");
@@ -166,7 +166,7 @@ versus = "long"
 max_ratio = 0.25
 )";
 
-TEST(ProgramPlanFile, SaysWhatIsRunAndWhatMustHold) {
+TEST(ProgramPlanFile, PlanHasCommandsAndThresholds) {
   const auto plan = parse_program_plan(kLive, "live");
   ASSERT_TRUE(plan) << plan.error().message;
   ASSERT_TRUE(*plan);
@@ -182,7 +182,7 @@ TEST(ProgramPlanFile, SaysWhatIsRunAndWhatMustHold) {
   EXPECT_FALSE(*parse_program_plan("[[arm]]\nname = \"pace\"", "a simulation's"));
 }
 
-TEST(ProgramPlanFile, SaysWhatIsWrongWithIt) {
+TEST(ProgramPlanFile, ErrorsNameTheWrongKey) {
   const std::string arms = "[[arm]]\nname = \"a\"\n[[arm]]\nname = \"b\"\n";
   for (const auto& [text, words] :
        {std::pair<std::string, const char*>{"command = []\n" + arms, "command"},
@@ -199,7 +199,7 @@ TEST(ProgramPlanFile, SaysWhatIsWrongWithIt) {
   }
 }
 
-TEST_F(ProgramRun, APlansThresholdsAreAboutWhatItsCommandPrints) {
+TEST_F(ProgramRun, ThresholdsApplyToPrintedMetrics) {
   plan_ = **parse_program_plan(kLive, "live");
   const auto results = run();
   ASSERT_TRUE(results) << results.error().message;
@@ -254,7 +254,7 @@ class ProgramFactors : public ProgramRun {
   ProgramFactors() { plan_ = **parse_program_plan(kFactors, "factors"); }
 };
 
-TEST_F(ProgramFactors, FlagsAndEnvironmentOfEachCell) {
+TEST_F(ProgramFactors, EachCellRunsWithItsFlagsAndEnvironment) {
   const auto results = run();
   ASSERT_TRUE(results) << results.error().message;
   EXPECT_EQ(results->records.size(), 6u * 3u);
@@ -265,12 +265,12 @@ TEST_F(ProgramFactors, FlagsAndEnvironmentOfEachCell) {
     EXPECT_EQ(record.metrics.at(metric), queue * times);
   }
   const auto& thresholds = results->experiment.thresholds;
-  ASSERT_EQ(thresholds.size(), 3u);  // each cell of the short one has its own metric
+  ASSERT_EQ(thresholds.size(), 3u);  // one ratio for each of two cells of queue, one bound for rate
   EXPECT_TRUE(thresholds[0].median);
   EXPECT_EQ(thresholds[0].expected, "median at most 0.25 x long");
 }
 
-TEST_F(ProgramFactors, OnlyTheRunsThatAreAskedFor) {
+TEST_F(ProgramFactors, OnlyRequestedRunsAreExecuted) {
   plan_.runs = std::vector<size_t>{1, 4};  // the second round of the first two cells
   const auto results = run();
   ASSERT_TRUE(results) << results.error().message;
@@ -280,7 +280,7 @@ TEST_F(ProgramFactors, OnlyTheRunsThatAreAskedFor) {
   EXPECT_EQ(results->records[0].factors, results->records[1].factors);
 }
 
-TEST_F(ProgramFactors, AMetricThatNoCellHasIsAnError) {
+TEST_F(ProgramFactors, UnknownMetricIsAnError) {
   plan_.experiment.shown = {"gbps", "queue_p99_bytes"};
   EXPECT_TRUE(run());
   plan_.experiment.shown.push_back("unknown");

@@ -17,18 +17,18 @@ double normal(Prng& prng) {
   return std::sqrt(-2 * std::log(1 - uniform(prng))) * std::cos(2 * M_PI * uniform(prng));
 }
 
-TEST(Distributions, NormalAsInTables) {
+TEST(Distributions, NormalMatchesTables) {
   EXPECT_NEAR(normal_cdf(0), 0.5, 1e-12);
   EXPECT_NEAR(normal_quantile(0.975), 1.959964, 1e-6);
   EXPECT_NEAR(normal_quantile(0.001), -3.090232, 1e-6);
 }
 
-TEST(Distributions, StudentAsInTables) {
+TEST(Distributions, StudentMatchesTables) {
   EXPECT_NEAR(student_quantile(0.975, 1), 12.7062, 1e-3);
   EXPECT_NEAR(student_quantile(0.975, 2), 4.30265, 1e-4);
   EXPECT_NEAR(student_quantile(0.975, 9), 2.26216, 1e-5);
   EXPECT_NEAR(student_quantile(0.995, 30), 2.75000, 1e-4);
-  // With one degree of freedom it is Cauchy's distribution, which has a closed form.
+  // With one degree of freedom Student's distribution is Cauchy's, which has a closed form.
   for (const double t : {-40.0, -1.0, -0.2, 0.0, 0.7, 3.0}) {
     EXPECT_NEAR(student_cdf(t, 1), 0.5 + std::atan(t) / M_PI, 1e-12) << t;
   }
@@ -44,9 +44,9 @@ TEST(Describe, QuantilesAreLinearBetweenSamples) {
   EXPECT_EQ(description.max, 4);
 }
 
-// All n^n resamples of a symmetric sample: bias and acceleration are 0, so that the ends are the
-// quantiles of the exact distribution at the widened level.
-TEST(Bootstrap, AgreesWithAllResamplesOfATinySample) {
+// Enumerates all n^n resamples of a symmetric sample. Bias and acceleration are 0, so the
+// interval's ends are the quantiles of the exact distribution at the widened level.
+TEST(Bootstrap, IntervalMatchesAllResamplesOfASmallSample) {
   const std::vector<double> samples = {-5, -3, -1, 1, 3, 5};
   std::vector<double> exact;
   for (int code = 0; code < 46656; ++code) {
@@ -58,12 +58,12 @@ TEST(Bootstrap, AgreesWithAllResamplesOfATinySample) {
   std::sort(exact.begin(), exact.end());
   const double level = normal_cdf(-student_quantile(0.975, 5) * std::sqrt(6.0 / 5));
   const Interval interval = bootstrap_interval(samples);
-  // Means are multiples of 1/3; the sampled quantile may be off by one of them.
+  // Means are multiples of 1/3; the sampled quantile may be one of them off.
   EXPECT_NEAR(interval.low, quantile(exact, level), 0.34);
   EXPECT_NEAR(interval.high, quantile(exact, 1 - level), 0.34);
 }
 
-TEST(Bootstrap, IsTheSameEachTimeAndMovesWithItsSample) {
+TEST(Bootstrap, IntervalIsReproducibleAndScalesWithItsSample) {
   std::vector<double> samples = {1.5, 2.25, 0.5, 3, 2, 1, 2.5};
   const Interval first = bootstrap_interval(samples);
   const Interval again = bootstrap_interval(samples);
@@ -75,7 +75,7 @@ TEST(Bootstrap, IsTheSameEachTimeAndMovesWithItsSample) {
   EXPECT_NEAR(moved.high, first.high * 4 + 16, 1e-9);
 }
 
-// How often the interval holds the true mean.
+// The share of intervals that contain the true mean.
 template <typename Draw, typename Method>
 double coverage(size_t n, double truth, Draw draw, Method method) {
   constexpr int kTrials = 300;
@@ -90,8 +90,8 @@ double coverage(size_t n, double truth, Draw draw, Method method) {
   return static_cast<double>(hits) / kTrials;
 }
 
-// Three standard errors of 300 trials are 0.038.
-TEST(Bootstrap, HoldsTheMeanAboutAsOftenAsItClaims) {
+// The bounds allow three standard errors of 300 trials: 0.038.
+TEST(Bootstrap, IntervalHasItsNominalCoverage) {
   for (const size_t n : {6u, 10u, 30u}) {
     const double share = coverage(n, 0, normal, bootstrap_interval);
     EXPECT_GT(share, 0.91) << n;
@@ -102,7 +102,7 @@ TEST(Bootstrap, HoldsTheMeanAboutAsOftenAsItClaims) {
   EXPECT_GT(coverage(30, 1, exponential, bootstrap_interval), 0.89);
 }
 
-TEST(StudentInterval, HoldsTheMeanOfFewSamples) {
+TEST(StudentInterval, IntervalHasItsNominalCoverage) {
   for (const size_t n : {2u, 3u, 5u}) {
     const double share = coverage(n, 0, normal, student_interval);
     EXPECT_GT(share, 0.91) << n;
@@ -110,7 +110,7 @@ TEST(StudentInterval, HoldsTheMeanOfFewSamples) {
   }
 }
 
-TEST(ComparePairs, FiguresOfAWorkedExample) {
+TEST(ComparePairs, FiguresMatchAWorkedExample) {
   // Differences 1, 2, 3, 4: mean 2.5, deviation 1.290994, t = 3.872983 with 3 degrees of freedom.
   const std::vector<double> arm = {11, 22, 33, 44};
   const std::vector<double> baseline = {10, 20, 30, 40};
@@ -125,9 +125,9 @@ TEST(ComparePairs, FiguresOfAWorkedExample) {
   EXPECT_EQ(result.verdict, Verdict::kHigher);
 }
 
-// Under no difference every sign pattern is as likely: the t test must come near to the test that
-// tries them all.
-TEST(ComparePairs, PIsNearToThatOfAllSignPatterns) {
+// Without a difference all sign patterns are equally likely. The t test must agree with the test
+// that enumerates them.
+TEST(ComparePairs, PValueMatchesTheSignFlipTest) {
   const std::vector<double> baseline(10, 0.0);
   const std::vector<double> arm = {0.6, -0.4, 1.1, 0.9, -0.1, 0.7, 0.3, 1.4, -0.6, 0.8};
   const double mean = std::accumulate(arm.begin(), arm.end(), 0.0);
@@ -148,7 +148,7 @@ TEST(ComparePairs, OnePairGivesNoInterval) {
   EXPECT_EQ(result.verdict, Verdict::kOnePair);
 }
 
-TEST(ComparePairs, TwoPairsSayNothingOfTheSizeOfAnEffect) {
+TEST(ComparePairs, TwoPairsGiveNoEffectSize) {
   const PairedResult result = compare_pairs(std::vector{2.0, 4.0}, std::vector{1.0, 2.0});
   EXPECT_TRUE(result.interval && result.p);
   EXPECT_FALSE(result.cohens_d || result.cliffs_delta);
@@ -163,7 +163,7 @@ TEST(ComparePairs, EqualDifferencesGiveNoInterval) {
   EXPECT_FALSE(shifted.interval || shifted.p || shifted.cohens_d);
 }
 
-TEST(ComparePairs, AnIntervalAcrossZeroShowsNothing) {
+TEST(ComparePairs, IntervalAcrossZeroShowsNoDifference) {
   const std::vector<double> baseline(8, 5.0);
   const std::vector<double> arm = {5.5, 4.4, 5.2, 4.9, 5.6, 4.5, 5.1, 4.8};
   const PairedResult result = compare_pairs(arm, baseline);
@@ -173,7 +173,7 @@ TEST(ComparePairs, AnIntervalAcrossZeroShowsNothing) {
   EXPECT_EQ(result.verdict, Verdict::kNotShown);
 }
 
-TEST(Holm, StepsDown) {
+TEST(Holm, CorrectionStepsDown) {
   const std::vector<double> corrected = holm(std::vector{0.01, 0.04, 0.03, 0.005});
   EXPECT_NEAR(corrected[0], 0.03, 1e-12);
   EXPECT_NEAR(corrected[1], 0.06, 1e-12);
@@ -182,7 +182,7 @@ TEST(Holm, StepsDown) {
   EXPECT_EQ(holm(std::vector{0.9, 0.8})[0], 1);
 }
 
-TEST(Family, CorrectionTakesAVerdictBack) {
+TEST(Family, CorrectionWithdrawsAVerdict) {
   const std::vector<double> baseline = {10, 20, 30, 40};
   PairedResult shown = compare_pairs(std::vector{11.0, 22.0, 33.0, 44.0}, baseline);
   ASSERT_EQ(shown.verdict, Verdict::kHigher);
@@ -190,7 +190,7 @@ TEST(Family, CorrectionTakesAVerdictBack) {
   PairedResult untested = compare_pairs(baseline, baseline);
   std::vector<PairedResult*> family = {&shown, &other, &untested};
   correct_family(family);
-  EXPECT_NEAR(*shown.p_holm, 2 * *shown.p, 1e-12);  // the untested one does not count
+  EXPECT_NEAR(*shown.p_holm, 2 * *shown.p, 1e-12);  // the family has two tested pairs
   EXPECT_EQ(shown.verdict, Verdict::kNotShown);
   EXPECT_FALSE(untested.p_holm);
 }

@@ -53,7 +53,7 @@ Threshold threshold(size_t cell, double low, double high) {
   return result;
 }
 
-TEST(Summary, ComparesCellsOfTheSameFactors) {
+TEST(Summary, CellsOfEqualFactorsAreCompared) {
   const Experiment of = experiment();
   const Summary summary = summarise(of, records(of));
   ASSERT_EQ(summary.cells.size(), 4u);
@@ -66,8 +66,8 @@ TEST(Summary, ComparesCellsOfTheSameFactors) {
   EXPECT_TRUE(summary.passed());
 }
 
-// Both cells have the seed, or it does not count.
-TEST(Summary, AFailedRunTakesItsPairOut) {
+// A seed counts only if both cells have a result for it.
+TEST(Summary, FailedRunExcludesItsPair) {
   const Experiment of = experiment();
   std::vector<RunRecord> all = records(of);
   all[1].ok = false;
@@ -81,7 +81,7 @@ TEST(Summary, AFailedRunTakesItsPairOut) {
               HasSubstr("1 (base, size = small, seed 2): crashed"));
 }
 
-TEST(Summary, ThresholdsOnValuesRatiosAndDifferences) {
+TEST(Summary, ThresholdsCheckValuesRatiosAndDifferences) {
   Experiment of = experiment();
   of.thresholds = {threshold(0, 0, 100), threshold(1, 0, 5), threshold(1, 0, 0.6),
                    threshold(1, -5, 0)};
@@ -99,12 +99,12 @@ TEST(Summary, ThresholdsOnValuesRatiosAndDifferences) {
   EXPECT_THAT(summary_text(of, summary, false), HasSubstr("MISS"));
 }
 
-TEST(Summary, WhatWasNotMeasuredDoesNotPass) {
+TEST(Summary, UnmeasuredThresholdFails) {
   Experiment of = experiment();
   of.thresholds = {threshold(0, 0, 100), threshold(2, 0, 100)};
   of.thresholds[0].metric = "jain";
   std::vector<RunRecord> all = records(of);
-  all.resize(6);  // the large ones were filtered out: nothing is said of them
+  all.resize(6);  // runs of size la,rge are filtered out: their threshold is skipped
   const Summary summary = summarise(of, all);
   ASSERT_EQ(summary.thresholds.size(), 1u);
   EXPECT_FALSE(summary.thresholds[0].measured);
@@ -112,7 +112,7 @@ TEST(Summary, WhatWasNotMeasuredDoesNotPass) {
   EXPECT_THAT(summary_text(of, summary, false), HasSubstr("not measured"));
 }
 
-TEST(Summary, TellsOfRunsThatTheirTimeLimitEnded) {
+TEST(Summary, RunsAtTheirTimeLimitAreReported) {
   const Experiment of = experiment();
   std::vector<RunRecord> all = records(of);
   all[4].counters = {{"complete", false}};
@@ -121,7 +121,7 @@ TEST(Summary, TellsOfRunsThatTheirTimeLimitEnded) {
   EXPECT_THAT(summary_text(of, summary, false), HasSubstr("1 runs reached their time limit"));
 }
 
-TEST(Summary, AMedianIsNotMovedByOneRun) {
+TEST(Summary, MedianIgnoresAnOutlier) {
   Experiment of = experiment();
   std::vector<RunRecord> all;
   for (size_t run = 0; run < of.runs(); ++run) {
@@ -140,7 +140,7 @@ TEST(Summary, AMedianIsNotMovedByOneRun) {
   EXPECT_TRUE(summarise(of, all).passed());
 }
 
-TEST(Summary, NoRatioToZero) {
+TEST(Summary, ZeroBaselineHasNoRatio) {
   Experiment of = experiment();
   of.seeds = {1};
   std::vector<RunRecord> all;
@@ -169,7 +169,7 @@ TEST(Summary, CsvHasOneFieldPerColumn) {
   EXPECT_THAT(commas, testing::Each(commas[0]));
 }
 
-TEST(Summary, JsonHoldsTheSame) {
+TEST(Summary, JsonHasCellsComparisonsAndVerdict) {
   const Experiment of = experiment();
   const auto json = nlohmann::json::parse(summary_json(of, summarise(of, records(of))));
   EXPECT_EQ(json["cells"].size(), 4u);
@@ -178,14 +178,14 @@ TEST(Summary, JsonHoldsTheSame) {
   EXPECT_EQ(json["passed"], true);
 }
 
-TEST(NumberText, IsShort) {
+TEST(NumberText, NumbersAreShort) {
   EXPECT_EQ(number_text(668.2134), "668.21");
   EXPECT_EQ(number_text(419000), "419000");
   EXPECT_EQ(number_text(0.98765432), "0.98765");
   EXPECT_EQ(number_text(0), "0");
 }
 
-TEST(Experiment, TravelsAsJson) {
+TEST(Experiment, ExperimentIsReadBackFromJson) {
   Experiment of = experiment();
   of.thresholds = {threshold(1, -std::numeric_limits<double>::infinity(), 3)};
   const auto json = nlohmann::json::parse(json_of(of).dump());
@@ -202,7 +202,7 @@ TEST(Experiment, TravelsAsJson) {
   EXPECT_FALSE(experiment_from_json({}));
 }
 
-TEST(Record, TravelsAsALine) {
+TEST(Record, RecordIsReadBackFromALine) {
   const Experiment of = experiment();
   RunRecord one = record(of, 4, 1.25);
   one.error = "two\nlines, and \xff";
@@ -217,7 +217,7 @@ TEST(Record, TravelsAsALine) {
   EXPECT_FALSE(record_from_line("nonsense"));
 }
 
-TEST(Record, AnUnfinishedLastLineIsLeftOut) {
+TEST(Record, UnfinishedLastLineIsIgnored) {
   const Experiment of = experiment();
   const test::ScratchDirectory scratch;
   const std::string path = scratch.path() / "ab_records.jsonl";

@@ -5,14 +5,14 @@
 namespace pacecar {
 namespace {
 
-TEST(Address, Ipv4MappedIsADottedQuad) {
+TEST(Address, Ipv4MappedIsWrittenAsDottedQuad) {
   const Address address{.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1},
                         .port = 4791};
   EXPECT_EQ(ip_to_string(address), "192.0.2.1");
   EXPECT_EQ(to_string(address), "192.0.2.1:4791");
 }
 
-TEST(Address, Ipv6IsInBracketsBeforeAPort) {
+TEST(Address, Ipv6WithPortIsInBrackets) {
   const Address address{.ip = {0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
                         .port = 65535};
   EXPECT_EQ(ip_to_string(address), "2001:db8::1");
@@ -27,8 +27,8 @@ TEST(Address, ScopeFollowsTheIp) {
   EXPECT_EQ(to_string(address), "[fe80::1%3]:1");
 }
 
-// fe80::/10: the first ten bits.
-TEST(Address, LinkLocalByItsPrefix) {
+// fe80::/10: the first ten bits decide.
+TEST(Address, LinkLocalIsRecognisedByItsPrefix) {
   const auto link_local = [](uint8_t first, uint8_t second, uint8_t third) {
     return is_link_local({.ip = {first, second, third}});
   };

@@ -1,5 +1,5 @@
-// What the pure layers allocate: nothing while messages move, and little for each flow. This
-// program counts every allocation it makes, and therefore stands alone.
+// The pure layers allocate nothing while messages are transferred, and little memory per flow. This
+// program replaces operator new to count allocations, and therefore is a program of its own.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -37,7 +37,7 @@ void* aligned(std::size_t size, std::align_val_t alignment) {
 
 }  // namespace
 
-// Arrays too: a sanitizer's own do not call these.
+// The array forms too, as those of a sanitizer would not call the scalar ones.
 void* operator new(std::size_t size) { return count(std::malloc(size)); }
 void* operator new[](std::size_t size) { return count(std::malloc(size)); }
 void* operator new(std::size_t size, std::align_val_t alignment) {
@@ -124,14 +124,14 @@ void expect_no_allocation(WireMode wire_mode) {
     const uint64_t repaired = stream.counters().packets_retransmitted;
     for (int i = 0; i < 200; ++i) stream.round();
     EXPECT_EQ(g_allocations - before, 0U) << congestion_control;
-    EXPECT_GT(stream.counters().packets_retransmitted, repaired) << "losses must be repaired, too";
+    EXPECT_GT(stream.counters().packets_retransmitted, repaired) << "no packet was retransmitted";
   }
 }
 
-TEST(Allocation, NoneWhileMessagesMove) { expect_no_allocation(WireMode::kExtended); }
-TEST(Allocation, NoneWhileMessagesMoveInStandardRc) { expect_no_allocation(WireMode::kRoce); }
+TEST(Allocation, TransfersDoNotAllocate) { expect_no_allocation(WireMode::kExtended); }
+TEST(Allocation, TransfersOverStandardRcDoNotAllocate) { expect_no_allocation(WireMode::kRoce); }
 
-// Senders on one NIC and a receiver, at its limits: all flows come and go, and all grants change.
+// 64 flows from one NIC to one receiver: all become idle and busy by turns, and all grants change.
 class PaceFlows {
  public:
   PaceFlows() {
@@ -155,7 +155,7 @@ class PaceFlows {
       refresh(flow);
       receiver_.on_arrival(now_, flow, 4096, {1000 + flow, 4096});
       receiver_.on_foreign_arrival(now_, 4096);
-      say();
+      exchange_words();
     }
   }
   uint64_t words() const { return words_; }
@@ -173,7 +173,7 @@ class PaceFlows {
     if (demand) receiver_.on_demand(now_, flow, *demand);
     controllers_[flow]->decide(now_);
   }
-  void say() {
+  void exchange_words() {
     std::array<GrantUpdate, 8> updates;
     while (const size_t count = receiver_.poll_grants(now_, updates)) {
       words_ += count;
@@ -196,7 +196,7 @@ class PaceFlows {
   uint64_t words_ = 0;
 };
 
-TEST(Allocation, NoneWhileRatesChange) {
+TEST(Allocation, RateChangesDoNotAllocate) {
   PaceFlows flows;
   const uint64_t before = g_allocations;
   for (int i = 0; i < 200; ++i) flows.round();
@@ -204,17 +204,17 @@ TEST(Allocation, NoneWhileRatesChange) {
   EXPECT_GT(flows.words(), 10'000U);
 }
 
-// Bytes that one more flow allocates at the NIC, as the messenger makes it, and what the NIC says.
+// The bytes that one more flow allocates at the NIC: measured, and as the NIC reports them.
 struct FlowBytes {
   uint64_t measured = 0;
-  QueuePairMemory told;
+  QueuePairMemory reported;
 };
 
 FlowBytes flow_bytes(uint32_t window_packets) {
   SoftNicConfig config = SoftNicPair::default_config();
   config.window_packets = window_packets;
   SoftNicPair pair(config);
-  pair.connect({.flow = 0});  // what grows only once has grown
+  pair.connect({.flow = 0});  // memory of the first flow only
   FlowBytes bytes;
   for (const bool paced : {true, false}) {
     const QueuePairConfig queue_pair{
@@ -229,23 +229,23 @@ FlowBytes flow_bytes(uint32_t window_packets) {
     EXPECT_TRUE(pair.nic(0).connect_queue_pair(*id, peer.view()));
     bytes.measured += g_bytes - before;
     const QueuePairMemory memory = pair.nic(0).queue_pair_memory(queue_pair);
-    bytes.told.state += memory.state;
-    bytes.told.queues += memory.queues;
+    bytes.reported.state += memory.state;
+    bytes.reported.queues += memory.queues;
   }
   return bytes;
 }
 
-TEST(Allocation, FlowTakesAtMost64KiBBesideItsQueues) {
-  std::printf("window_packets  measured  state told  queues told (bytes per flow)\n");
+TEST(Allocation, FlowStateIsAtMost64KiB) {
+  std::printf("window_packets  measured  NIC: state  NIC: queues (bytes per flow)\n");
   for (uint32_t window = 64; window <= 16384; window *= 4) {
     const FlowBytes bytes = flow_bytes(window);
     std::printf("%14u  %8llu  %10llu  %11llu\n", window,
                 static_cast<unsigned long long>(bytes.measured),
-                static_cast<unsigned long long>(bytes.told.state),
-                static_cast<unsigned long long>(bytes.told.queues));
-    EXPECT_LE(bytes.told.state, 64U * 1024);
-    const auto told = static_cast<double>(bytes.told.state + bytes.told.queues);
-    EXPECT_NEAR(static_cast<double>(bytes.measured) / told, 1.0, 0.1) << "what is told is true";
+                static_cast<unsigned long long>(bytes.reported.state),
+                static_cast<unsigned long long>(bytes.reported.queues));
+    EXPECT_LE(bytes.reported.state, 64U * 1024);
+    const auto reported = static_cast<double>(bytes.reported.state + bytes.reported.queues);
+    EXPECT_NEAR(static_cast<double>(bytes.measured) / reported, 1.0, 0.1) << window;
   }
 }
 

@@ -1,4 +1,4 @@
-// The ends of a connection at the C++ interface: what they make of repeated calls.
+// A second test of a finished request, at the C++ interface.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -30,7 +30,7 @@ class OwnTurns final : public test::PassingPort {
 
 class SendConnectionTest : public testing::Test {
  protected:
-  // Its flow is broken: every send fails as soon as somebody takes it.
+  // The flow is broken, so every send fails when it is taken from the queue.
   SendConnectionTest() {
     auto port = make_soft_port(Params(), std::make_unique<ScriptedPacketIo>(), clock_now());
     const NicCaps caps = port->nic().caps();
@@ -59,20 +59,20 @@ class SendConnectionTest : public testing::Test {
   std::unique_ptr<SendConnection> send_;
 };
 
-TEST_F(SendConnectionTest, ASendAloneLeavesAtOnceAlsoAfterARequestWasTestedAgain) {
+TEST_F(SendConnectionTest, SingleSendLeavesAtOnceAfterARepeatedTest) {
   Request* const request = send();
   finish(request);
   const auto again = send_->test(request);
   ASSERT_FALSE(again);
   EXPECT_EQ(again.error().code, ErrorCode::kInternal);
-  bool hurried = false;
-  for (int i = 0; i < 1000 && !hurried; ++i) {  // the keeper may be at it
+  bool left_at_once = false;
+  for (int i = 0; i < 1000 && !left_at_once; ++i) {  // the keeper may take the turn instead
     const int before = turns_;
     Request* const next = send();
-    hurried = turns_ > before;
+    left_at_once = turns_ > before;
     finish(next);
   }
-  EXPECT_TRUE(hurried);
+  EXPECT_TRUE(left_at_once);
 }
 
 }  // namespace

@@ -1,14 +1,14 @@
-// RequestPool: how many requests a connection has, and that each stays where it is.
-#include "transport/api/request_pool.h"
-
+// RequestPool: the number of requests of a connection, and their reuse.
 #include <gtest/gtest.h>
 
 #include <set>
 
+#include "transport/api/request_pool.h"
+
 namespace pacecar {
 namespace {
 
-TEST(RequestPool, HasSoManyRequestsAndNoMore) {
+TEST(RequestPool, PoolHasItsNumberOfRequests) {
   constexpr uint32_t kSize = 40;
   RequestPool pool(kSize);
   for (int round = 0; round < 2; ++round) {
@@ -21,7 +21,7 @@ TEST(RequestPool, HasSoManyRequestsAndNoMore) {
   }
 }
 
-TEST(RequestPool, RequestStaysWhereItIsWhileOthersAreTaken) {
+TEST(RequestPool, ReturnedRequestIsTakenNext) {
   RequestPool pool(64);
   MessageRequest* const first = pool.take();
   for (int i = 0; i < 63; ++i) EXPECT_NE(pool.take(), nullptr);

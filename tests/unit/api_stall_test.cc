@@ -1,4 +1,4 @@
-// What people read of a connection that does not move.
+// The log line about a stalled connection.
 #include <gmock/gmock.h>
 
 #include "transport/api/stall.h"
@@ -12,7 +12,7 @@ using testing::Not;
 
 constexpr const char* kEnd = "send to 192.0.2.7:4791 over rxe0";
 
-TEST(Stall, OfAPeerThatHasPostedNoBufferIsNoWarning) {
+TEST(Stall, MissingReceiveBufferIsNoWarning) {
   const Stall stall{.lasted = Duration::from_s(5), .requests = 3, .awaits_peer = true};
   EXPECT_EQ(level_of(stall), LogLevel::kInfo);
   EXPECT_EQ(
@@ -21,7 +21,7 @@ TEST(Stall, OfAPeerThatHasPostedNoBufferIsNoWarning) {
       "has not come to this message; if it does not compute, look there");
 }
 
-TEST(Stall, OfWritesOnTheirWayNamesWhatLimitsTheFlow) {
+TEST(Stall, StalledWritesAreReportedWithTheFlowsLimit) {
   const Stall stall{.lasted = Duration::from_s(7),
                     .requests = 2,
                     .writes = 16,
@@ -38,7 +38,7 @@ TEST(Stall, OfWritesOnTheirWayNamesWhatLimitsTheFlow) {
             HasSubstr("last round trip 7870 us")));
 }
 
-TEST(Stall, SaysNothingOfAGrantThatNeverCame) {
+TEST(Stall, MissingGrantIsNotMentioned) {
   const Stall stall{.lasted = Duration::from_s(5), .requests = 1, .writes = 1};
   EXPECT_THAT(describe(stall, kEnd), AllOf(Not(HasSubstr("grant ")), Not(HasSubstr("round trip"))));
 }

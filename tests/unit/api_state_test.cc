@@ -1,4 +1,4 @@
-// The pages at a process's state socket that a Context serves.
+// The pages that a Context serves at the process's state socket.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -88,7 +88,8 @@ TEST_F(ContextStateTest, DocumentHasProcessNicsAndFlows) {
   Json summary = Json::parse(page(kStateSummary));
   EXPECT_EQ(summary["nics"][0]["statistics"]["flows_sending"], 1);
   EXPECT_EQ(summary["nics"][0]["statistics"]["connections_receiving"], 1);
-  EXPECT_FALSE(summary["nics"][0].contains("flows")) << "its size must not depend on the job's";
+  EXPECT_FALSE(summary["nics"][0].contains("flows"))
+      << "the size of the summary must not depend on the job's size";
   EXPECT_THAT(page(kStateMetrics),
               HasSubstr(R"(rank="3",nic="soft:udp:lo",cc="pace",direction="send"} 1)"));
 }
@@ -104,7 +105,7 @@ TEST_F(ContextStateTest, DirectoryNoneServesNothing) {
   EXPECT_THAT(lines_, IsEmpty());
 }
 
-TEST_F(ContextStateTest, WithoutADirectoryEverythingElseWorks) {
+TEST_F(ContextStateTest, MissingDirectoryDisablesOnlyTheState) {
   const auto context = open(scratch_.path() / "no" / "such" / "place");
   EXPECT_TRUE(context->listen(0));
   EXPECT_THAT(
@@ -112,16 +113,16 @@ TEST_F(ContextStateTest, WithoutADirectoryEverythingElseWorks) {
       ElementsAre(HasSubstr("pacecar doctor, top and metrics will not see this process: ")));
 }
 
-TEST(StateDocumentTest, TextsArePrintableWhateverTheyWere) {
+TEST(StateDocumentTest, TextsAreMadePrintable) {
   ProcessState state;
   state.name = {.host = "h\xff\x1b[2J", .program = "p\n\"q\"", .pid = 1, .rank = std::nullopt};
-  const Json told = Json::parse(state_document(state));
-  EXPECT_EQ(state["host"], "h??[2J");
-  EXPECT_EQ(state["program"], "p?\"q\"");
-  EXPECT_FALSE(told.contains("rank"));
+  const Json document = Json::parse(state_document(state));
+  EXPECT_EQ(document["host"], "h??[2J");
+  EXPECT_EQ(document["program"], "p?\"q\"");
+  EXPECT_FALSE(document.contains("rank"));
 }
 
-TEST(StateDocumentTest, TheRankIsTheLaunchersNumber) {
+TEST(StateDocumentTest, RankIsTheLaunchersNumber) {
   for (const char* variable : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"}) {
     setenv(variable, "12", 1);
     EXPECT_EQ(own_process().rank, 12U) << variable;

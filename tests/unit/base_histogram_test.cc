@@ -31,7 +31,7 @@ TEST(Histogram, SmallValuesAreExact) {
 }
 
 // 0.07 * 10,000 / 100 is a little more than 7 in binary.
-TEST(Histogram, DecimalPercentilesFallOnTheirRank) {
+TEST(Histogram, DecimalPercentilesSelectTheExactRank) {
   Histogram histogram;
   for (int i = 0; i < 7; ++i) histogram.record(1);
   for (int i = 0; i < 9'993; ++i) histogram.record(200);
@@ -39,7 +39,7 @@ TEST(Histogram, DecimalPercentilesFallOnTheirRank) {
   EXPECT_EQ(histogram.value_at_percentile(0.0701), 200U);
 }
 
-TEST(Histogram, TakesTheWholeRange) {
+TEST(Histogram, WholeRangeIsRecorded) {
   Histogram histogram;
   histogram.record(0);
   histogram.record(kLargest);
@@ -49,7 +49,7 @@ TEST(Histogram, TakesTheWholeRange) {
   EXPECT_EQ(histogram.value_at_percentile(51), kLargest);
 }
 
-TEST(Histogram, SmallDeviationOfLargeValuesIsNotSwamped) {
+TEST(Histogram, SmallDeviationOfLargeValuesIsExact) {
   Histogram histogram;
   constexpr uint64_t kBase = 1'000'000'000'000;
   for (int i = 0; i < 1000; ++i) {

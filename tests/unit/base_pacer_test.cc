@@ -10,13 +10,13 @@ namespace {
 constexpr Instant at(int64_t ns) { return Instant::from_ns(ns); }
 constexpr Rate kByteEveryNs = Rate::from_gbps(8);
 
-TEST(Pacer, IsStoppedAtFirst) {
+TEST(Pacer, NewPacerIsStopped) {
   const Pacer pacer(1000);
   EXPECT_EQ(pacer.next_send(), Instant::never());
   EXPECT_EQ(pacer.rate(), Rate());
 }
 
-TEST(Pacer, SpacesPacketsByTheirSize) {
+TEST(Pacer, PacketsAreSpacedByTheirSize) {
   Pacer pacer(0);
   pacer.set_rate(kByteEveryNs, at(100));
   EXPECT_EQ(pacer.next_send(), at(100));
@@ -27,7 +27,7 @@ TEST(Pacer, SpacesPacketsByTheirSize) {
 }
 
 // 64 bytes at 400 Gb/s take 1.28 ns: 25 packets take 32 ns, not 25 or 50.
-TEST(Pacer, KeepsFractionsOfANanosecond) {
+TEST(Pacer, FractionsOfANanosecondAreKept) {
   Pacer pacer(1000);
   pacer.set_rate(Rate::from_gbps(400), at(0));
   for (int i = 0; i < 25; ++i) pacer.on_sent(64, pacer.next_send());
@@ -39,24 +39,24 @@ TEST(Pacer, LateSenderCatchesUpOnlyWithinItsBound) {
   Pacer pacer(1000);
   pacer.set_rate(kByteEveryNs, at(0));
   pacer.on_sent(100, at(900));
-  EXPECT_EQ(pacer.next_send(), at(100));  // nothing lost
+  EXPECT_EQ(pacer.next_send(), at(100));  // late by less than the bound
   pacer.on_sent(100, at(50'000));
   EXPECT_EQ(pacer.next_send(), at(49'100));  // 1,000 bytes before now, and the packet
 }
 
-TEST(Pacer, ExcusedLatenessIsMadeGoodForLittleByLittle) {
+TEST(Pacer, ExcusedLatenessIsRepaidGradually) {
   Pacer pacer(2000);
   pacer.set_rate(kByteEveryNs, at(0));
   pacer.excuse(at(400), Duration::from_ns(100), Duration::from_ns(250));
   pacer.on_sent(800, at(400));
-  EXPECT_EQ(pacer.next_send(), at(250 + 700));  // 250 of the 300 beyond the grace; an eighth back
+  EXPECT_EQ(pacer.next_send(), at(250 + 700));  // 250 of 300 beyond the grace excused, 1/8 repaid
   pacer.on_sent(800, at(950));
   EXPECT_EQ(pacer.next_send(), at(1650));
   pacer.on_sent(800, at(1650));
-  EXPECT_EQ(pacer.next_send(), at(2400));  // all is made good for: three times 800
+  EXPECT_EQ(pacer.next_send(), at(2400));  // all repaid: three times 800
 }
 
-TEST(Pacer, NothingIsExcusedOfAHoldOrOfBeingInTime) {
+TEST(Pacer, HoldAndGraceAreNotExcused) {
   Pacer pacer(2000);
   pacer.set_rate(kByteEveryNs, at(0));
   pacer.hold_until(at(5000));
@@ -83,25 +83,25 @@ TEST(Pacer, HoldStartsTheLine) {
   EXPECT_EQ(pacer.next_send(), at(800));  // nothing was earned before 700
 }
 
-TEST(Pacer, NewRateMayCountFromTheNextPacketOn) {
+TEST(Pacer, NewRateMayApplyFromTheNextPacket) {
   Pacer pacer(1000);
   pacer.set_rate(kByteEveryNs, at(0));
   pacer.on_sent(4000, at(0));
   pacer.set_rate(Rate::from_gbps(16), at(1000), Pacer::Change::kFromNextPacket);
-  EXPECT_EQ(pacer.next_send(), at(4000));  // as the old rate had it
+  EXPECT_EQ(pacer.next_send(), at(4000));  // as with the old rate
   pacer.on_sent(4000, at(4000));
   EXPECT_EQ(pacer.next_send(), at(6000));
   pacer.set_rate(Rate(), at(5000), Pacer::Change::kFromNextPacket);
-  EXPECT_EQ(pacer.next_send(), Instant::never());  // stopping is at once
+  EXPECT_EQ(pacer.next_send(), Instant::never());  // a stop takes effect at once
 }
 
-TEST(Pacer, NewRateKeepsBytesOwed) {
+TEST(Pacer, NewRateKeepsBytesAheadOfTheLine) {
   Pacer pacer(1000);
   pacer.set_rate(kByteEveryNs, at(0));
   pacer.on_sent(4000, at(0));
-  pacer.set_rate(Rate::from_gbps(16), at(1000));  // 3,000 bytes owed
+  pacer.set_rate(Rate::from_gbps(16), at(1000));  // 3,000 bytes ahead of the line
   EXPECT_EQ(pacer.next_send(), at(2500));
-  pacer.set_rate(Rate::from_gbps(4), at(1500));  // 2,000 bytes owed
+  pacer.set_rate(Rate::from_gbps(4), at(1500));  // 2,000 bytes ahead
   EXPECT_EQ(pacer.next_send(), at(5500));
 }
 
@@ -133,18 +133,18 @@ TEST(Pacer, NewRateKeepsBytesEarnedSinceAHold) {
   }
 }
 
-TEST(Pacer, StopRemembersBytesOwed) {
+TEST(Pacer, StopKeepsBytesAheadOfTheLine) {
   Pacer pacer(1000);
   pacer.set_rate(kByteEveryNs, at(0));
   pacer.on_sent(4000, at(0));
   pacer.set_rate(Rate(), at(1000));
   EXPECT_EQ(pacer.next_send(), Instant::never());
-  pacer.on_sent(500, at(1100));  // was already under way
+  pacer.on_sent(500, at(1100));  // already in flight
   pacer.set_rate(kByteEveryNs, at(9000));
   EXPECT_EQ(pacer.next_send(), at(9000 + 3500));
 }
 
-TEST(Pacer, NothingIsEarnedWhileStopped) {
+TEST(Pacer, NoBytesAreEarnedWhileStopped) {
   Pacer pacer(1000);
   pacer.set_rate(kByteEveryNs, at(0));
   pacer.set_rate(Rate(), at(0));
@@ -164,23 +164,23 @@ Pacer pacer_with_next_at(int64_t ns) {
   return pacer;
 }
 
-TEST(Pacer, MovesToTheNearestInstantOfAGrid) {
+TEST(Pacer, FlowMovesToTheNearestInstantOfAGrid) {
   Pacer pacer = pacer_with_next_at(5000);
   pacer.move_to({at(4400), kPeriod}, at(4100));
   EXPECT_EQ(pacer.next_send(), at(5400));
-  pacer.move_to({at(4100), kPeriod}, at(4100));  // 400 to make good for
+  pacer.move_to({at(4100), kPeriod}, at(4100));  // 400 late from the first move
   EXPECT_EQ(pacer.next_send(), at(5100));
   pacer.move_to({at(9900), kPeriod}, at(4100));
   EXPECT_EQ(pacer.next_send(), at(4900));
 }
 
-TEST(Pacer, NothingMovesIntoThePast) {
+TEST(Pacer, FlowDoesNotMoveIntoThePast) {
   Pacer pacer = pacer_with_next_at(5000);
   pacer.move_to({at(4800), kPeriod}, at(4900));
   EXPECT_EQ(pacer.next_send(), at(5800));
 }
 
-TEST(Pacer, AnInstantThatHasJustPassedCountsWhereTheGridSaysSo) {
+TEST(Pacer, FlowMovesIntoThePastWithinTheGridsTolerance) {
   Pacer pacer = pacer_with_next_at(5000);
   pacer.move_to({at(4800), kPeriod, Duration::from_ns(100)}, at(4900));
   EXPECT_EQ(pacer.next_send(), at(4800));
@@ -188,8 +188,8 @@ TEST(Pacer, AnInstantThatHasJustPassedCountsWhereTheGridSaysSo) {
   EXPECT_EQ(pacer.next_send(), at(5800));
 }
 
-// Other flows of the NIC were before it: its turn in the grid is not over.
-TEST(Pacer, WhatIsOverdueKeepsItsInstant) {
+// The packet is late because other flows of the NIC sent first.
+TEST(Pacer, OverdueFlowKeepsItsInstant) {
   Pacer pacer = pacer_with_next_at(5000);
   pacer.move_to({at(5020), kPeriod}, at(5300));
   EXPECT_EQ(pacer.next_send(), at(5020));
@@ -197,7 +197,7 @@ TEST(Pacer, WhatIsOverdueKeepsItsInstant) {
   EXPECT_EQ(pacer.next_send(), at(6020));
 }
 
-TEST(Pacer, AFlowThatHasLostAPeriodToGridsStaysWhereItIs) {
+TEST(Pacer, GridsDelayAFlowByAtMostAPeriod) {
   Pacer pacer = pacer_with_next_at(5000);
   for (int i = 0; i < 20; ++i) {
     const Instant next = pacer.next_send();
@@ -206,22 +206,22 @@ TEST(Pacer, AFlowThatHasLostAPeriodToGridsStaysWhereItIs) {
   EXPECT_LE(pacer.next_send(), at(6000));
 }
 
-TEST(Pacer, AMoveEndsAHold) {
+TEST(Pacer, MoveEndsAHold) {
   Pacer pacer = pacer_with_next_at(5000);
   pacer.hold_until(at(5600));
   pacer.move_to({at(4400), kPeriod}, at(4100));
   EXPECT_EQ(pacer.next_send(), at(5400));
 }
 
-TEST(Pacer, AlignmentForgetsWhatGridsHaveMoved) {
+TEST(Pacer, AlignmentResetsTheDelayOfGrids) {
   Pacer pacer = pacer_with_next_at(5000);
   pacer.move_to({at(5400), kPeriod}, at(4100));
   pacer.align(at(6000));
-  pacer.move_to({at(6450), kPeriod}, at(4100));  // to make good for 400 would be 5450
+  pacer.move_to({at(6450), kPeriod}, at(4100));  // otherwise 5450, to compensate for the 400
   EXPECT_EQ(pacer.next_send(), at(6450));
 }
 
-TEST(Pacer, AGridWithoutAPeriodMovesNothing) {
+TEST(Pacer, GridWithoutAPeriodDoesNotMoveAFlow) {
   Pacer pacer = pacer_with_next_at(5000);
   pacer.move_to({}, at(4000));
   EXPECT_EQ(pacer.next_send(), at(5000));

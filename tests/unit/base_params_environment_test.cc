@@ -14,11 +14,11 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// Sets environment variables and files for one test and takes them away again.
+// Sets environment variables and files for one test and removes them afterwards.
 class ParamsEnvironment : public testing::Test {
  protected:
   void SetUp() override {
-    // PACECAR_* of whoever runs the tests must not decide them.
+    // PACECAR_* variables of the caller's environment must not affect the tests.
     for (const ParamInfo& info : param_table()) unsetenv(std::string(info.name).c_str());
   }
   void TearDown() override {
@@ -46,7 +46,7 @@ class ParamsEnvironment : public testing::Test {
   std::vector<std::string> names_;
 };
 
-TEST_F(ParamsEnvironment, NothingSetGivesTheDefaults) {
+TEST_F(ParamsEnvironment, UnsetParametersHaveDefaults) {
   const auto params = load();
   ASSERT_TRUE(params) << params.error().message;
   EXPECT_EQ(params->cc, "pace");
@@ -84,7 +84,7 @@ TEST_F(ParamsEnvironment, FileMayBeGivenByTheCaller) {
   EXPECT_EQ(params->paths, 7U);
 }
 
-TEST_F(ParamsEnvironment, EverythingElseOutranksTheApplicationsDefaults) {
+TEST_F(ParamsEnvironment, ApplicationsDefaultsHaveTheLowestPriority) {
   system_file_ = file("system", "PACECAR_PATHS=7\n");
   set("PACECAR_MTU", "1024");
   const std::vector<ParamSetting> defaults{{"PACECAR_PATHS", "3", "application"},
@@ -126,7 +126,7 @@ TEST_F(ParamsEnvironment, BadLineOfTheSystemFileIsAnError) {
   EXPECT_THAT(params.error().message, HasSubstr("line 1 of " + system_file_));
 }
 
-TEST_F(ParamsEnvironment, UnknownVariableWarnsOnlyWithOurPrefix) {
+TEST_F(ParamsEnvironment, OnlyUnknownVariablesWithOurPrefixWarn) {
   set("PACECAR_PATSH", "4");
   set("SPACECAR_PATHS", "4");
   ASSERT_TRUE(load());

@@ -46,8 +46,8 @@ TEST(Params, DefaultsAreThoseOfTheTable) {
   EXPECT_EQ(params->origin(row_of("PACECAR_CC")), "default");
 }
 
-// The default of every row is a value that the row itself accepts.
-TEST(Params, TextOfEveryDefaultLoadsAsTheDefault) {
+// Each parameter accepts its own default.
+TEST(Params, FormattedDefaultsLoadAsDefaults) {
   const Params defaults;
   for (size_t row = 0; row < param_table().size(); ++row) {
     const auto params = load_one(std::string(param_table()[row].name), defaults.text(row));
@@ -124,7 +124,7 @@ TEST(Params, BoundsBelongToTheRange) {
   }
 }
 
-TEST(Params, RefusesWhatIsOutOfRangeOrMalformed) {
+TEST(Params, OutOfRangeAndMalformedValuesAreRefused) {
   for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
            {"PACECAR_PATHS", "0"},
            {"PACECAR_PATHS", "65"},
@@ -161,7 +161,7 @@ TEST(Params, RefusesWhatIsOutOfRangeOrMalformed) {
   }
 }
 
-TEST(Params, ErrorNamesVariableOriginValueAndCure) {
+TEST(Params, ErrorNamesVariableOriginValueAndRemedy) {
   const auto params = load({{"PACECAR_PATHS", "900", "/etc/pacecar.conf"}});
   ASSERT_FALSE(params);
   EXPECT_EQ(params.error().code, ErrorCode::kInvalidArgument);
@@ -177,7 +177,7 @@ TEST(Params, ErrorShowsAHostileValueSafely) {
   EXPECT_LT(params.error().message.size(), 250U);
 }
 
-TEST(Params, EachTypeSaysWhatItAccepts) {
+TEST(Params, EachTypeDescribesAcceptedValues) {
   const auto accepted = [](std::string_view name) {
     return describe_accepted(param_table()[row_of(name)]);
   };
@@ -200,7 +200,7 @@ TEST(Params, LastSettingWins) {
   EXPECT_EQ(params->origin(row_of("PACECAR_CC")), "command line");
 }
 
-TEST(Params, OverriddenSettingNeedNotBeValid) {
+TEST(Params, OverriddenSettingMayBeInvalid) {
   EXPECT_TRUE(load(
       {{"PACECAR_PATHS", "many", "/etc/pacecar.conf"}, {"PACECAR_PATHS", "8", "environment"}}));
 }
@@ -215,13 +215,13 @@ TEST(Params, UnknownNameIsAWarningWithTheNearestName) {
   EXPECT_THAT(warnings_of("PACECAR_PATHS"), IsEmpty());
 }
 
-TEST(Params, UnknownNameThatResemblesNoneGetsNoGuess) {
+TEST(Params, DissimilarUnknownNameGetsNoSuggestion) {
   EXPECT_THAT(warnings_of("PACECAR_FLUX_CAPACITOR"), ElementsAre(HasSubstr("pacecar info -c")));
   EXPECT_THAT(warnings_of("PACECAR_" + std::string(100'000, 'A')),
               ElementsAre(HasSubstr("pacecar info -c")));
 }
 
-TEST(ParamFile, ReadsSettingsAndSkipsComments) {
+TEST(ParamFile, SettingsAreReadAndCommentsSkipped) {
   const auto settings = parse_param_file(
       "# a comment\n\nPACECAR_CC=swift\r\n  PACECAR_NICS = a=b #c \n\t# more\nPACECAR_PCAP=", "f");
   ASSERT_TRUE(settings) << settings.error().message;

@@ -7,7 +7,7 @@
 namespace pacecar {
 namespace {
 
-TEST(Prng, GivesTheSequenceOfTheReferenceImplementation) {
+TEST(Prng, SequenceMatchesTheReferenceImplementation) {
   Prng prng(0);
   EXPECT_EQ(prng.next_u64(), 0x99ec5f36cb75f2b4U);
   EXPECT_EQ(prng.next_u64(), 0xbf6e1f784956452aU);
@@ -23,7 +23,7 @@ TEST(Prng, BelowIsUniform) {
   for (const int count : counts) EXPECT_NEAR(count, kDraws / 7, 500);  // 5 sigma
 }
 
-// 3 * 2^62: without the redraw every value of one in four would come twice as often.
+// 3 * 2^62: without rejection, a third of the values would be drawn twice as often.
 TEST(Prng, BelowIsUniformWhereTheRangeDoesNotDivideTheWord) {
   constexpr uint64_t kRange = uint64_t{3} << 62;
   constexpr int kDraws = 30'000;

@@ -9,7 +9,7 @@
 namespace pacecar {
 namespace {
 
-TEST(SpscRing, RefusesWhenFullAndWhenEmpty) {
+TEST(SpscRing, PushToFullAndPopFromEmptyAreRefused) {
   SpscRing<int> ring(4);
   int value = -1;
   EXPECT_TRUE(ring.empty());
@@ -25,7 +25,7 @@ TEST(SpscRing, RefusesWhenFullAndWhenEmpty) {
   EXPECT_TRUE(ring.empty());
 }
 
-TEST(SpscRing, HoldsOneElement) {
+TEST(SpscRing, RingOfOneHoldsOneElement) {
   SpscRing<int> ring(1);
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(ring.push(i));
@@ -41,8 +41,8 @@ TEST(SpscRingDeathTest, CapacityMustBeAPowerOfTwo) {
   EXPECT_DEATH(SpscRing<int>(3), "capacity");
 }
 
-// Elements of two words, so that a torn or early read would show.
-TEST(SpscRing, CarriesEveryElementInOrderBetweenThreads) {
+// Elements have two words, so that a torn or early read is detected.
+TEST(SpscRing, ElementsPassBetweenThreadsInOrder) {
   struct Pair {
     uint64_t number;
     uint64_t complement;
@@ -65,7 +65,7 @@ TEST(SpscRing, CarriesEveryElementInOrderBetweenThreads) {
   EXPECT_TRUE(ring.empty());
 }
 
-TEST(FixedQueue, KeepsItsBoundWhereItIsNoPowerOfTwo) {
+TEST(FixedQueue, CapacityNeedNotBeAPowerOfTwo) {
   FixedQueue<int> queue(3);
   EXPECT_EQ(queue.capacity(), 3U);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(queue.push(i));
@@ -74,7 +74,7 @@ TEST(FixedQueue, KeepsItsBoundWhereItIsNoPowerOfTwo) {
   EXPECT_EQ(queue.size(), 3U);
 }
 
-TEST(FixedQueue, WithoutCapacityTakesNothing) {
+TEST(FixedQueue, QueueWithoutCapacityRefusesElements) {
   FixedQueue<int> queue(0);
   EXPECT_TRUE(queue.full());
   EXPECT_FALSE(queue.push(1));
@@ -90,7 +90,7 @@ TEST(FixedQueue, RefusedElementStaysWithTheCaller) {
   EXPECT_EQ(*queue.front(), 1);
 }
 
-TEST(FixedQueue, GivesBackWhatAnElementOwnsWhenItIsPopped) {
+TEST(FixedQueue, PoppedElementReleasesItsResources) {
   const auto owned = std::make_shared<int>(1);
   FixedQueue<std::shared_ptr<int>> queue(2);
   queue.push(owned);
@@ -98,8 +98,8 @@ TEST(FixedQueue, GivesBackWhatAnElementOwnsWhenItIsPopped) {
   EXPECT_EQ(owned.use_count(), 1);
 }
 
-// Memory that was used last is used next.
-TEST(FixedQueue, BeginsAtTheFrontWhenItHasBeenEmpty) {
+// An empty queue reuses the memory that was used last.
+TEST(FixedQueue, EmptiedQueueReusesItsFront) {
   FixedQueue<int> queue(4);
   queue.push(1);
   const int* const front = &queue.front();
@@ -111,7 +111,7 @@ TEST(FixedQueue, BeginsAtTheFrontWhenItHasBeenEmpty) {
   EXPECT_EQ(queue.front(), 3);
 }
 
-TEST(FixedQueueDeathTest, StopsAtMisuse) {
+TEST(FixedQueueDeathTest, MisuseAborts) {
   FixedQueue<int> queue(2);
   EXPECT_DEATH(queue.pop_front(), "empty");
   EXPECT_DEATH(queue.front(), "size");

@@ -19,7 +19,7 @@ std::vector<uint32_t> expired(TimerWheel& wheel, Instant now) {
   return {ids.begin(), ids.begin() + static_cast<ptrdiff_t>(count)};
 }
 
-TEST(TimerWheel, FiresAtItsDeadlineAndNotANanosecondEarlier) {
+TEST(TimerWheel, TimerFiresExactlyAtItsDeadline) {
   for (const int64_t delay : {1L, 1023L, 1024L, 70'000L, 5'000'000L, 3'600'000'000'000L}) {
     TimerWheel wheel(1, at(12'345));
     wheel.arm(0, at(12'345 + delay));
@@ -31,7 +31,7 @@ TEST(TimerWheel, FiresAtItsDeadlineAndNotANanosecondEarlier) {
   }
 }
 
-TEST(TimerWheel, FiresInTheOrderOfDeadlines) {
+TEST(TimerWheel, TimersFireInOrderOfDeadlines) {
   TimerWheel wheel(4, at(0));
   wheel.arm(0, at(9'000'000));
   wheel.arm(1, at(2'000));
@@ -57,7 +57,7 @@ TEST(TimerWheel, CancelledTimerDoesNotFire) {
   EXPECT_THAT(expired(wheel, at(5'000)), ElementsAre(1));
 }
 
-TEST(TimerWheel, NeverCancels) {
+TEST(TimerWheel, DeadlineNeverCancelsTheTimer) {
   TimerWheel wheel(1, at(0));
   wheel.arm(0, at(5'000));
   wheel.arm(0, Instant::never());
@@ -72,7 +72,7 @@ TEST(TimerWheel, PastDeadlineIsDueAtOnce) {
   EXPECT_THAT(expired(wheel, at(1'000'000)), ElementsAre(0));
 }
 
-TEST(TimerWheel, FilledOutputLosesNothing) {
+TEST(TimerWheel, FullOutputLosesNoTimer) {
   TimerWheel wheel(3, at(0));
   for (uint32_t id = 0; id < 3; ++id) wheel.arm(id, at(1'000 + 100'000 * int64_t{id}));
   std::array<uint32_t, 2> ids{};
@@ -84,7 +84,7 @@ TEST(TimerWheel, FilledOutputLosesNothing) {
   EXPECT_EQ(ids[0], 2U);
 }
 
-// A driver that sleeps until next_deadline() must reach a far timer in few steps, and on time.
+// A driver that sleeps until next_deadline() must reach a distant timer on time, in few steps.
 TEST(TimerWheel, NextDeadlineLeadsToTheTimerInFewSteps) {
   constexpr Instant kDeadline = at(86'400'000'000'123);
   TimerWheel wheel(1, at(0));
@@ -100,7 +100,7 @@ TEST(TimerWheel, NextDeadlineLeadsToTheTimerInFewSteps) {
   EXPECT_LE(steps, 10);
 }
 
-TEST(TimerWheelDeathTest, StopsAtAnUnknownId) {
+TEST(TimerWheelDeathTest, UnknownIdAborts) {
   TimerWheel wheel(2, at(0));
   EXPECT_DEATH(wheel.arm(2, at(1)), "id");
 }

@@ -1,5 +1,5 @@
-// The parts of bonded connections: what is said about lanes, how a message is divided, when a lane
-// counts as lost.
+// The parts of bonded connections: lists and notes of lanes, the split of a message, the detection
+// of lost lanes.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -15,7 +15,7 @@ namespace {
 
 Instant at_ms(int64_t ms) { return Instant() + Duration::from_ms(ms); }
 
-TEST(LaneList, WordsOfLanesComeBackAndNothingElseDoes) {
+TEST(LaneList, OnlyPackedLanesAreUnpacked) {
   const std::vector<Blob> lanes{{1, 2, 3}, {}, Blob(400, 7)};
   const Blob packed = pack_lanes(lanes);
   EXPECT_EQ(unpack_lanes(packed).value(), lanes);
@@ -32,11 +32,11 @@ TEST(LaneList, WordsOfLanesComeBackAndNothingElseDoes) {
   }
 }
 
-TEST(LaneNote, HalfANoteIsNotRead) {
+TEST(LaneNote, PartlyWrittenNoteIsNotRead) {
   const NoteWords old = seal({.epoch = 9, .next = 5, .done = {1, 2, 3, 4}, .number = 3});
   const NoteWords next = seal({.epoch = 10, .next = 6, .done = {5, 6, 7, 8}, .number = 4});
   EXPECT_EQ(read_note(old)->epoch, 9U);
-  for (unsigned there = 1; there < 255; ++there) {  // words of the next one, in any order
+  for (unsigned there = 1; there < 255; ++there) {  // any subset of the next note's words
     NoteWords place = old;
     for (size_t i = 0; i < place.size(); ++i) {
       if ((there >> i & 1) != 0) place[i] = next[i];
@@ -47,13 +47,13 @@ TEST(LaneNote, HalfANoteIsNotRead) {
   EXPECT_EQ(read_note({})->number, 0U);
 }
 
-TEST(LaneNote, SlotsBeforeTheRememberedOnesAreDone) {
+TEST(LaneNote, SlotsOlderThanTheNoteAreDone) {
   LaneNote resume{.next = 1000, .done = {~0ULL, ~0ULL, ~0ULL, ~0ULL}};
   resume.done[(800 % kCtsSlots) / 64] &= ~(1ULL << 800 % 64);
   EXPECT_FALSE(slot_done(resume, 800));
   EXPECT_TRUE(slot_done(resume, 799));
   EXPECT_TRUE(slot_done(resume, 999));
-  EXPECT_TRUE(slot_done(resume, 800 - kCtsSlots));  // the same bit, but long ago
+  EXPECT_TRUE(slot_done(resume, 800 - kCtsSlots));  // the same bit, one round of slots earlier
   EXPECT_FALSE(slot_done(resume, 1000));
   EXPECT_FALSE(slot_done(resume, ~0ULL));
 }
@@ -82,20 +82,20 @@ TEST(LaneSplit, BusyLanesGetLess) {
   EXPECT_EQ(parts[2], 0U);
 }
 
-TEST(LaneSplit, SmallMessagesGoWholeOverTheLaneThatIsFirstFree) {
+TEST(LaneSplit, SmallMessageTakesTheLaneThatIsFreeFirst) {
   const std::vector lanes{lane(1e9, 5000), lane(1e9, 100), lane(1e9, 0)};
   EXPECT_EQ(split(8000, lanes, 0b011)[1], 8000U);
   EXPECT_EQ(split(8000, lanes, 0b111)[2], 8000U);
 }
 
-// What one who has carried nothing yet, or is slow, could do is found out.
-TEST(LaneSplit, EveryLaneIsTried) {
+// Lanes that are slow or have carried nothing yet get a part, so that their rate is measured.
+TEST(LaneSplit, EveryLaneGetsAPart) {
   const std::vector lanes{LaneMeter(), lane(1e9, 0), lane(1e6, 0)};
   const auto parts = split(Bytes{16} << 20, lanes, 0b111);
   for (size_t i = 0; i < lanes.size(); ++i) EXPECT_GT(parts[i], 0U) << i;
 }
 
-TEST(LaneSplit, PartsMakeTheWholeAndBeginAtPages) {
+TEST(LaneSplit, PartsCoverTheMessageAndBeginAtPages) {
   Prng random(1);
   for (int turn = 0; turn < 2000; ++turn) {
     std::vector<LaneMeter> lanes;
@@ -117,7 +117,7 @@ TEST(LaneSplit, PartsMakeTheWholeAndBeginAtPages) {
   }
 }
 
-TEST(LaneWatch, ALaneThatIsSilentWhileAnotherLivesIsLost) {
+TEST(LaneWatch, SilentLaneIsLostWhileAnotherIsAlive) {
   LaneWatch watch(Duration::from_ms(100));
   EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1)));
   EXPECT_FALSE(watch.look(1, {.waits = true, .life = 1}, at_ms(1)));
@@ -127,7 +127,7 @@ TEST(LaneWatch, ALaneThatIsSilentWhileAnotherLivesIsLost) {
   EXPECT_FALSE(watch.look(1, {.waits = true, .life = 2}, at_ms(110)));
 }
 
-TEST(LaneWatch, ALaneThatHasNothingToSayIsNotLost) {
+TEST(LaneWatch, IdleLaneIsNotLost) {
   LaneWatch watch(Duration::from_ms(100));
   for (int64_t ms = 1; ms < 1000; ms += 10) {
     EXPECT_FALSE(watch.look(0, {.waits = false, .life = 1}, at_ms(ms)));
@@ -135,22 +135,22 @@ TEST(LaneWatch, ALaneThatHasNothingToSayIsNotLost) {
   }
 }
 
-// Where the others have nothing to acknowledge they are given something.
-TEST(LaneWatch, SilenceAloneIsDoubt) {
+// If the other lanes have nothing to acknowledge, they get a probe write.
+TEST(LaneWatch, SilentLaneIsSuspectedWhileOthersAreIdle) {
   LaneWatch watch(Duration::from_ms(100));
   EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1000)));
   EXPECT_FALSE(watch.look(1, {.waits = false, .life = 1}, at_ms(1000)));
   EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1001)));
   EXPECT_FALSE(watch.doubts(at_ms(1049)));
   EXPECT_TRUE(watch.doubts(at_ms(1050)));
-  EXPECT_FALSE(watch.doubts(at_ms(1060)));  // it has had its cause
+  EXPECT_FALSE(watch.doubts(at_ms(1060)));  // reported once
   EXPECT_FALSE(watch.look(1, {.waits = false, .life = 2}, at_ms(1070)));
   EXPECT_FALSE(watch.doubts(at_ms(1150)));
   EXPECT_TRUE(watch.look(0, {.waits = true, .life = 1}, at_ms(1170)));
 }
 
-// A peer that has stopped is not known to live.
-TEST(LaneWatch, WhereAllAreSilentNoneIsLost) {
+// If all lanes are silent, the peer may have stopped.
+TEST(LaneWatch, NoLaneIsLostWhileAllAreSilent) {
   LaneWatch watch(Duration::from_ms(100));
   for (int64_t ms = 1; ms < 1000; ms += 10) {
     EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(ms)));
@@ -162,9 +162,9 @@ TEST(LaneWatch, WhereAllAreSilentNoneIsLost) {
   EXPECT_TRUE(watch.look(0, {.waits = true, .life = 1}, at_ms(1100)));
 }
 
-// What another lane had acknowledged before this one's write does not show that the peer was alive
-// after it.
-TEST(LaneWatch, AnAcknowledgementFromBeforeTheWriteRaisesNoSuspicion) {
+// An acknowledgement on another lane from before this lane's write does not prove that the peer was
+// alive after the write.
+TEST(LaneWatch, EarlierAcknowledgementDoesNotMakeALaneLost) {
   LaneWatch watch(Duration::from_ms(100));
   EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1)));
   EXPECT_FALSE(watch.look(1, {.waits = false, .life = 1}, at_ms(1)));
@@ -177,8 +177,8 @@ TEST(LaneWatch, AnAcknowledgementFromBeforeTheWriteRaisesNoSuspicion) {
   EXPECT_TRUE(watch.look(1, {.waits = true, .life = 1}, at_ms(1100)));
 }
 
-// Acknowledgements that came meanwhile are not read yet.
-TEST(LaneWatch, OurOwnPauseIsNobodysSilence) {
+// Acknowledgements that arrived during our own pause have not been read yet.
+TEST(LaneWatch, OurOwnPauseIsNotCountedAsSilence) {
   LaneWatch watch(Duration::from_ms(100));
   EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1)));
   EXPECT_FALSE(watch.look(1, {.waits = true, .life = 1}, at_ms(1)));

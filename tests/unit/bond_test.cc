@@ -1,4 +1,4 @@
-// Bonded connections: every byte arrives once whatever NICs die meanwhile, as long as one lives.
+// Bonded connections: every byte arrives once while NICs fail, as long as one NIC works.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -23,8 +23,8 @@ size_t random_size(Prng& random) {
   }
 }
 
-// Keeps `depth` messages under way until `count` have been sent; calls `at(i)` before message i,
-// and `at(count)` when all are through.
+// Keeps `depth` messages in flight until `count` are complete. Calls `at(i)` before message i, and
+// `at(count)` at the end.
 template <typename At>
 void exchange(BondWorld& world, size_t count, size_t depth, uint64_t seed, At at) {
   Prng random(seed);
@@ -36,7 +36,7 @@ void exchange(BondWorld& world, size_t count, size_t depth, uint64_t seed, At at
   size_t done = 0;
   const Instant give_up = clock_now() + Duration::from_s(60);
   while (done < count) {
-    ASSERT_LT(clock_now(), give_up) << done << " of " << count << " messages are through";
+    ASSERT_LT(clock_now(), give_up) << done << " of " << count << " messages are complete";
     while (started < count && started - done < depth) {
       at(started);
       BondTransfer& next = *transfers[started % depth];
@@ -60,7 +60,7 @@ struct Shape {
 
 class BondShapes : public testing::TestWithParam<Shape> {};
 
-TEST_P(BondShapes, MessagesArriveWhole) {
+TEST_P(BondShapes, MessagesArriveCompletely) {
   BondWorld world(GetParam().from, GetParam().to);
   exchange(world, 400, 8, 1, [](size_t) {});
   for (size_t i = 0; i < GetParam().from; ++i) EXPECT_GT(world.from().bytes_sent(i), 0U) << i;
@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(Nics, BondShapes,
 
 class BondLoss : public testing::TestWithParam<uint64_t> {};
 
-TEST_P(BondLoss, TheOthersCarryOn) {
+TEST_P(BondLoss, RemainingLaneCarriesTheMessages) {
   const uint64_t seed = GetParam();
   Prng random(seed);
   BondWorld world(2, 2);
@@ -92,9 +92,9 @@ INSTANTIATE_TEST_SUITE_P(Seeds, BondLoss, testing::Range<uint64_t>(1, 9));
 
 class BondStorm : public testing::TestWithParam<uint64_t> {};
 
-// All lanes but one are lost, at either end, whole or one way, some of them while the ends still
-// agree about the others.
-TEST_P(BondStorm, OneLaneIsEnough) {
+// All lanes but one are lost, at either end, in both directions or one, some of them while the ends
+// are still recovering from another loss.
+TEST_P(BondStorm, MessagesArriveOverTheLastLane) {
   Prng random(GetParam());
   BondWorld world(4, 4);
   constexpr size_t kMessages = 200;
@@ -114,7 +114,7 @@ TEST_P(BondStorm, OneLaneIsEnough) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, BondStorm, testing::Range<uint64_t>(1, 5));
 
-TEST(Bond, OneLaneAfterAnotherIsLost) {
+TEST(Bond, LanesMayBeLostOneAfterAnother) {
   BondWorld world(4, 4);
   exchange(world, 600, 8, 3, [&](size_t message) {
     if (message == 100) world.from().cut(2);
@@ -123,11 +123,11 @@ TEST(Bond, OneLaneAfterAnotherIsLost) {
   });
 }
 
-// What was on its way over the lost lane arrives when its messages have long been sent again, and
-// their buffers are the application's.
-TEST(Bond, NothingArrivesLate) {
+// Packets of the lost lane arrive after their messages have been retransmitted, when the buffers
+// belong to the application again.
+TEST(Bond, LatePacketsDoNotChangeBuffers) {
   for (uint64_t seed = 1; seed <= 4; ++seed) {
-    // Flows are given up by those who know of the loss, long before they would end by themselves.
+    // Both ends close the flow of the lost lane long before it would time out.
     BondWorld world(2, 2);
     exchange(world, 400, 8, seed, [&](size_t message) {
       if (message == 100) world.from().cut(seed % 2, Cut::kOutgoing);
@@ -139,7 +139,7 @@ TEST(Bond, NothingArrivesLate) {
   }
 }
 
-TEST(Bond, TwoLanesAreLostAtOnce) {
+TEST(Bond, TwoLanesMayBeLostAtOnce) {
   BondWorld world(3, 3);
   exchange(world, 300, 8, 4, [&](size_t message) {
     if (message == 100) world.from().cut(0);
@@ -147,14 +147,14 @@ TEST(Bond, TwoLanesAreLostAtOnce) {
   });
 }
 
-TEST(Bond, ALaneThatIsLostWhileNothingMovesIsDoneWithout) {
+TEST(Bond, LaneMayBeLostWhileTheConnectionIsIdle) {
   BondWorld world(2, 2);
   exchange(world, 20, 4, 5, [](size_t) {});
   world.to().cut(0);
   exchange(world, 20, 4, 6, [](size_t) {});
 }
 
-TEST(Bond, WithoutAnyLaneTheMessageFailsWithTheCause) {
+TEST(Bond, LossOfAllLanesFailsTheMessageWithTheCause) {
   BondWorld world(2, 2, Duration::from_ms(500));
   exchange(world, 20, 4, 7, [](size_t) {});
   world.to().cut(0);
@@ -168,13 +168,13 @@ TEST(Bond, WithoutAnyLaneTheMessageFailsWithTheCause) {
   EXPECT_FALSE(world.send().isend(&byte, 0, 7, nullptr));
 }
 
-TEST(Bond, APeerThatDiesWhileALaneIsMissedIsNotWaitedFor) {
+TEST(Bond, PeerDeathDuringLaneRecoveryFailsTheMessage) {
   BondWorld world(2, 2);
   exchange(world, 20, 4, 13, [](size_t) {});
   world.from().cut(0);
   BondTransfer transfer(world.from(), world.to(), kLargest);
   transfer.start(world.send(), world.receive(), kLargest, 14);
-  const Instant dead = clock_now() + Duration::from_ms(120);  // lane 1 has done its part
+  const Instant dead = clock_now() + Duration::from_ms(120);  // lane 1 has transferred its part
   while (clock_now() < dead) transfer.poll(world.send(), world.receive());
   world.to().cut(0);
   world.to().cut(1);
@@ -183,8 +183,8 @@ TEST(Bond, APeerThatDiesWhileALaneIsMissedIsNotWaitedFor) {
   EXPECT_NE(transfer.failure(), "");
 }
 
-// The receiver has all, and is gone before the sender knows.
-TEST(Bond, WhatTheReceiverHadWhenItClosedIsDone) {
+// The receiver has the whole message, and closes before the sender gets the acknowledgements.
+TEST(Bond, MessageReceivedBeforeTheCloseCompletesTheSend) {
   BondWorld world(2, 2);
   exchange(world, 20, 4, 15, [](size_t) {});
   std::vector<uint8_t> bytes(kLargest), place(kLargest);
@@ -192,8 +192,8 @@ TEST(Bond, WhatTheReceiverHadWhenItClosedIsDone) {
   const auto in = world.to().register_memory(place);
   const ReceiveBuffer buffer{place.data(), place.size(), 0, in.get()};
   Request* receiving = world.receive().irecv({&buffer, 1}).value();
-  const Instant told = clock_now() + Duration::from_ms(20);
-  while (clock_now() < told) world.receive().test(receiving).value();
+  const Instant advertised = clock_now() + Duration::from_ms(20);
+  while (clock_now() < advertised) world.receive().test(receiving).value();
   world.to().cut(0, Cut::kOutgoing);  // its acknowledgements
   Request* sending = world.send().isend(bytes.data(), bytes.size(), 0, out.get()).value();
   const Instant give_up = clock_now() + Duration::from_s(30);
@@ -210,8 +210,8 @@ TEST(Bond, WhatTheReceiverHadWhenItClosedIsDone) {
   EXPECT_TRUE(sent) << sent.error().message;
 }
 
-// A peer that stops for a while stops on all lanes: none is lost for that.
-TEST(Bond, AQuietPeerLosesNoLane) {
+// A peer that pauses is silent on all lanes. No lane is lost for that.
+TEST(Bond, PausedPeerLosesNoLane) {
   BondWorld world(2, 2, Duration::from_s(10));
   exchange(world, 20, 4, 9, [](size_t) {});
   world.to().cut(0);
@@ -232,7 +232,7 @@ TEST(Bond, AQuietPeerLosesNoLane) {
   EXPECT_GT(world.from().bytes_sent(1), other);
 }
 
-TEST(Bond, GroupsOfBuffersAreFilledByTheirTags) {
+TEST(Bond, TagsChooseTheBuffersOfAGroup) {
   BondWorld world(2, 2);
   constexpr size_t kSize = 50'000;
   std::vector<std::vector<uint8_t>> out(8, std::vector<uint8_t>(kSize));
@@ -268,7 +268,7 @@ TEST(Bond, GroupsOfBuffersAreFilledByTheirTags) {
   }
 }
 
-// Of two NICs at both ends: a message, and a receive of `kept` of its bytes.
+// Sends a message into a buffer of `kept` of its bytes.
 void send_too_much(BondWorld& world, size_t kept, Result<TestResult>* sent,
                    Result<TestResult>* received) {
   std::vector<uint8_t> from(100'000, 7);
@@ -292,7 +292,7 @@ void send_too_much(BondWorld& world, size_t kept, Result<TestResult>* sent,
   EXPECT_EQ(std::count(end, to.end(), 9), to.end() - end);
 }
 
-TEST(Bond, AMessageThatIsTooLongIsCut) {
+TEST(Bond, OversizedMessageIsTruncated) {
   BondWorld world(2, 2);
   for (const size_t kept : {99'999, 60'000, 40'000, 1, 0}) {
     SCOPED_TRACE(kept);
@@ -306,7 +306,7 @@ TEST(Bond, AMessageThatIsTooLongIsCut) {
   }
 }
 
-TEST(Bond, AMessageThatIsTooLongFailsAtBothEndsWhereThatIsAskedFor) {
+TEST(Bond, OversizedMessageFailsAtBothEndsInStrictMode) {
   BondWorld world(2, 2, Duration::from_s(10), true);
   Result<TestResult> sent = TestResult();
   Result<TestResult> received = TestResult();
@@ -318,8 +318,8 @@ TEST(Bond, AMessageThatIsTooLongFailsAtBothEndsWhereThatIsAskedFor) {
   }
 }
 
-// Whatever notes a peer makes up: what it says of itself may fail its messages, and nothing else.
-TEST(Bond, NotesOfNonsenseHurtNobody) {
+// Random notes of a peer may fail the peer's own messages, and nothing else.
+TEST(Bond, RandomNotesDoNotCrash) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Prng random(seed);
     BondWorld world(2, 2, Duration::from_ms(300));
@@ -344,8 +344,8 @@ TEST(Bond, NotesOfNonsenseHurtNobody) {
   }
 }
 
-// Its lanes are queue pairs of their own: a peer may write all of a message on each.
-TEST(Bond, APeerThatSendsMoreThanOneMessageOfItBreaksTheProtocol) {
+// Each lane has its own queue pair: a peer may write a whole message on each.
+TEST(Bond, WholeMessageOnEachLaneBreaksTheProtocol) {
   constexpr size_t kSize = 1000;
   BondWorld world(2, 2);
   std::vector<uint8_t> in(kSize);
@@ -369,12 +369,12 @@ TEST(Bond, APeerThatSendsMoreThanOneMessageOfItBreaksTheProtocol) {
     for (size_t nic = 0; nic < sent.size(); ++nic) world.from().engine(nic).progress();
     result = world.receive().test(receiving);
   }
-  ASSERT_FALSE(result) << result->sizes[0] << " bytes are said to be in " << kSize;
+  ASSERT_FALSE(result) << result->sizes[0] << " bytes are reported in a buffer of " << kSize;
   EXPECT_NE(result.error().message.find("broke the protocol"), std::string::npos)
       << result.error().message;
 }
 
-TEST(Bond, AnEndThatClosesEndsTheOther) {
+TEST(Bond, ClosedReceiverFailsTheSend) {
   BondWorld world(2, 2);
   exchange(world, 20, 4, 12, [](size_t) {});
   uint8_t byte = 0;

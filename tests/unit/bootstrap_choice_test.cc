@@ -32,7 +32,7 @@ std::optional<Address> choose(std::string_view wish, std::string_view netdev = {
   return choose_bootstrap(kInterfaces, wish, netdev, routed);
 }
 
-TEST(BootstrapChoice, NamesAreThoseOfNccl) {
+TEST(BootstrapChoice, NamesMatchAsInNccl) {
   EXPECT_TRUE(names_interface("", "eth0"));
   EXPECT_TRUE(names_interface("eth", "eth0"));
   EXPECT_TRUE(names_interface("ib,eth", "eth0"));
@@ -44,19 +44,20 @@ TEST(BootstrapChoice, NamesAreThoseOfNccl) {
   EXPECT_TRUE(names_interface("^=eth1", "eth10"));
 }
 
-TEST(BootstrapChoice, WhatIsNamedIsTaken) {
-  EXPECT_EQ(choose("eth"), ipv4(5)) << "the first that is up";
+TEST(BootstrapChoice, NamedInterfaceIsChosen) {
+  EXPECT_EQ(choose("eth"), ipv4(5)) << "the first interface that is up";
   EXPECT_EQ(choose("=eth10"), ipv4(6));
   EXPECT_EQ(choose("lo"), ipv4(1));
-  EXPECT_EQ(choose("=eth10", "eth1", ipv4(2)), ipv4(6)) << "whatever else there is";
-  EXPECT_EQ(choose("eth0"), std::nullopt) << "never another than what is named";
+  EXPECT_EQ(choose("=eth10", "eth1", ipv4(2)), ipv4(6)) << "the name has priority";
+  EXPECT_EQ(choose("eth0"), std::nullopt) << "no other interface replaces a named one";
   EXPECT_EQ(choose("ib0"), std::nullopt) << "link-local";
 }
 
-TEST(BootstrapChoice, WithoutANameTheNicsOwnThenTheRoutedOne) {
+TEST(BootstrapChoice, UnnamedChoicePrefersTheNicsOwnInterface) {
   EXPECT_EQ(choose("", "eth10", ipv4(5)), ipv4(6));
   EXPECT_EQ(choose("", "lo"), ipv4(1)) << "a NIC on the loopback";
-  EXPECT_EQ(choose("", "ib0", ipv4(5)), ipv4(5)) << "its own has a link-local address only";
+  EXPECT_EQ(choose("", "ib0", ipv4(5)), ipv4(5))
+      << "the NIC's own interface has a link-local address only";
   EXPECT_EQ(choose("", "", ipv4(6)), ipv4(6));
   EXPECT_EQ(choose("^docker", "", {}), ipv4(5));
   EXPECT_EQ(choose_bootstrap(std::span(kInterfaces).first(1), "", "", ipv4(1)), std::nullopt);

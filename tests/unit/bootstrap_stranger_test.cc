@@ -1,4 +1,5 @@
-// The bootstrap against callers and listeners that are not what they should be.
+// The bootstrap against callers and listeners that do not follow the protocol or do not know the
+// secret.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +26,7 @@ using test::TcpServer;
 using testing::HasSubstr;
 using State = BootstrapSession::State;
 
-constexpr size_t kMaxCallers = 64;  // in the handshake at once
+constexpr size_t kMaxCallers = 64;  // handshakes at once
 constexpr Duration kGrace = Duration::from_ms(100);
 constexpr Duration kProofTimeout = Duration::from_s(2);
 
@@ -42,7 +43,7 @@ void expect_good_peer_gets_through(BootstrapWorld& world) {
   EXPECT_EQ(finish(*session, world.now), State::kConfirmed);
 }
 
-// Says hello and returns the handshake with the listener's nonce, as one who knows `secret`.
+// Sends a hello and returns the handshake of a caller with `secret`, with the listener's nonce.
 Handshake begin(BootstrapWorld& world, TcpEnd& caller, const bootstrap::Secret& secret) {
   Handshake handshake{.key = handshake_key(secret, {})};
   caller.send(bytes_of(encode_frame(FrameType::kHello, handshake.connector_nonce)));
@@ -93,7 +94,7 @@ TEST(BootstrapStranger, WrongSecretIsDropped) {
   EXPECT_TRUE(eventually([&] { return is_closed(caller); }));
 }
 
-TEST(BootstrapStranger, ManyWithoutTheSecretMakeOneLine) {
+TEST(BootstrapStranger, RepeatedWrongSecretsAreLoggedOncePerTenSeconds) {
   BootstrapWorld world;
   const auto strangers_come = [&](uint64_t strangers) {
     for (uint64_t more = 0; more < strangers; ++more) {
@@ -113,7 +114,7 @@ TEST(BootstrapStranger, ManyWithoutTheSecretMakeOneLine) {
   EXPECT_NE(world.listener->take_warning(), std::nullopt);
 }
 
-TEST(BootstrapStranger, ScannersMakeNoLine) {
+TEST(BootstrapStranger, ScannersAreNotLogged) {
   BootstrapWorld world;
   TcpEnd(world.port()).close();
   TcpEnd caller(world.port());
@@ -137,7 +138,7 @@ TEST(BootstrapStranger, ReplayedOfferIsDropped) {
   EXPECT_TRUE(world.drops(1));
 }
 
-TEST(BootstrapStranger, OversizeLengthsAreRejectedUnread) {
+TEST(BootstrapStranger, OversizeFramesAreRejectedByTheirHeader) {
   BootstrapWorld world;
   TcpEnd hello(world.port());
   auto header = encode_frame(FrameType::kHello, bootstrap::Nonce{});
@@ -176,7 +177,7 @@ TEST(BootstrapStranger, SilenceEndsAtTheProofTimeout) {
   for (const Duration timeout : {BootstrapWorld::kTimeout, Duration::from_s(1)}) {
     BootstrapWorld world(test::ipv4_loopback(), timeout);
     TcpEnd silent(world.port());
-    expect_good_peer_gets_through(world);  // and the silent one, who came first, is accepted
+    expect_good_peer_gets_through(world);  // the silent caller came first, so it is connected too
     world.now = world.now + std::min(timeout, kProofTimeout) - Duration::from_ns(1);
     EXPECT_EQ(world.listener->poll(world.now), nullptr);
     EXPECT_EQ(world.listener->strangers(), 0U);
@@ -186,7 +187,7 @@ TEST(BootstrapStranger, SilenceEndsAtTheProofTimeout) {
   }
 }
 
-TEST(BootstrapStranger, SlowOneGetsNoMoreTime) {
+TEST(BootstrapStranger, SlowCallerGetsNoMoreTime) {
   BootstrapWorld world;
   TcpEnd slow(world.port());
   const Frame hello = encode_frame(FrameType::kHello, bootstrap::Nonce{});
@@ -203,7 +204,7 @@ TEST(BootstrapStranger, SlowOneGetsNoMoreTime) {
   EXPECT_EQ(world.listener->strangers(), 1U);
 }
 
-TEST(BootstrapStranger, FrameInSingleBytesIsStillAFrame) {
+TEST(BootstrapStranger, FrameMayArriveInSingleBytes) {
   BootstrapWorld world;
   TcpEnd caller(world.port());
   const Handshake handshake{.key = handshake_key(world.contents.secret, {})};
@@ -215,7 +216,7 @@ TEST(BootstrapStranger, FrameInSingleBytesIsStillAFrame) {
   EXPECT_TRUE(world.poll_until([&] { return !caller.receive()->empty(); })) << "no challenge";
 }
 
-TEST(BootstrapStranger, SilentCrowdGivesWayToPeers) {
+TEST(BootstrapStranger, OldestSilentCallerIsDroppedForAPeer) {
   BootstrapWorld world;
   std::vector<TcpEnd> crowd;
   for (size_t i = 0; i < kMaxCallers; ++i) crowd.emplace_back(world.port());
@@ -224,18 +225,20 @@ TEST(BootstrapStranger, SilentCrowdGivesWayToPeers) {
   auto connector = world.connect(pattern(5, 1));
   for (int i = 0; i < 1000; ++i) {
     ASSERT_EQ(connector->poll(world.now), std::nullopt);
-    ASSERT_EQ(world.listener->poll(world.now), nullptr) << "there is no room before the grace";
+    ASSERT_EQ(world.listener->poll(world.now), nullptr)
+        << "no place is free before the grace period ends";
   }
   EXPECT_EQ(world.listener->strangers(), 0U);
 
   world.now = world.now + kGrace;
   EXPECT_NE(world.accept(*connector), nullptr);
   EXPECT_EQ(world.listener->strangers(), 1U);
-  EXPECT_TRUE(eventually([&] { return is_closed(crowd.front()); })) << "the oldest goes first";
+  EXPECT_TRUE(eventually([&] { return is_closed(crowd.front()); }))
+      << "the oldest caller is dropped first";
   EXPECT_FALSE(is_closed(crowd[1]));
 }
 
-TEST(BootstrapStranger, ProvedPeersDoNotGiveWay) {
+TEST(BootstrapStranger, ProvedPeersAreNotDropped) {
   BootstrapWorld world;
   std::vector<TcpEnd> peers;
   std::vector<Frame> offers;
@@ -252,7 +255,7 @@ TEST(BootstrapStranger, ProvedPeersDoNotGiveWay) {
   EXPECT_EQ(world.listener->strangers(), 0U);
 }
 
-TEST(BootstrapStranger, OtherVersionIsToldOurs) {
+TEST(BootstrapStranger, OtherVersionReceivesAVersionNotice) {
   BootstrapWorld world;
   TcpEnd caller(world.port());
   Frame hello = encode_frame(FrameType::kHello, bootstrap::Nonce{});
@@ -267,8 +270,8 @@ TEST(BootstrapStranger, OtherVersionIsToldOurs) {
   EXPECT_EQ(notice[4], bootstrap::kVersion);
 }
 
-// What a connector says when the other end accepts and answers with `answer`.
-std::string complaint_about(std::span<const uint8_t> answer) {
+// The connector's error when the other end accepts and sends `answer`.
+std::string error_after(std::span<const uint8_t> answer) {
   BootstrapWorld world;
   TcpServer impostor;
   auto connector = world.connect_through(impostor.port(), {});
@@ -282,24 +285,24 @@ std::string complaint_about(std::span<const uint8_t> answer) {
 TEST(BootstrapStranger, ConnectorNamesBothVersions) {
   Frame notice = encode_frame(FrameType::kVersionNotice, {});
   notice.bytes[4] = 9;
-  EXPECT_THAT(complaint_about(bytes_of(notice)),
+  EXPECT_THAT(error_after(bytes_of(notice)),
               HasSubstr("speaks bootstrap version 9, this process version 4"));
 }
 
 TEST(BootstrapStranger, ConnectorRecognisesAnotherProgram) {
   const std::string_view banner = "SSH-2.0-OpenSSH_9.2\r\n";
-  EXPECT_THAT(complaint_about({reinterpret_cast<const uint8_t*>(banner.data()), banner.size()}),
+  EXPECT_THAT(error_after({reinterpret_cast<const uint8_t*>(banner.data()), banner.size()}),
               HasSubstr("is not the Pacecar listener"));
 }
 
 TEST(BootstrapStranger, ConnectorRecognisesAListenerWithoutTheSecret) {
   const Handshake other{};
-  EXPECT_THAT(complaint_about(bytes_of(other.seal(FrameType::kChallenge, bootstrap::Nonce{}))),
+  EXPECT_THAT(error_after(bytes_of(other.seal(FrameType::kChallenge, bootstrap::Nonce{}))),
               HasSubstr("does not know the handle's secret"));
 }
 
-// It knows the secret, and answers what it has not been told.
-TEST(BootstrapStranger, ConnectorRecognisesAListenerThatAnswersBeforeTheOffer) {
+// The listener knows the secret, but replies before it has the offer.
+TEST(BootstrapStranger, ConnectorRecognisesAReplyBeforeTheOffer) {
   BootstrapWorld world;
   TcpServer hasty;
   auto connector = world.connect_through(hasty.port(), pattern(20, 1));
@@ -340,12 +343,12 @@ TEST(BootstrapStranger, ConnectorGivesUpOnSilence) {
   EXPECT_THAT(outcome.error().message, HasSubstr("connected, but silent"));
 }
 
-// One handshake through a man in the middle who changes one bit. Whatever the bit, neither side may
-// take a changed payload for good.
+// One handshake through a man in the middle who changes one bit. Neither side may accept a changed
+// payload.
 struct Tampering {
   bool flipped = false;
   bool connected = false;
-  bool accepted = false;  // a session was handed out
+  bool accepted = false;  // the listener returned a session
   bool confirmed = false;
 };
 
@@ -374,7 +377,7 @@ Tampering tamper(TcpRelay::Way way, size_t at) {
     }
     return !connecting && (!session || session->poll(world.now) != State::kWaiting);
   };
-  // A changed length makes a side wait for bytes that never come: then time decides.
+  // With a changed length, a side waits for bytes that never arrive, until the timeout.
   for (int i = 0; i < 300; ++i) step();
   world.now = world.now + BootstrapWorld::kTimeout;
   EXPECT_TRUE(eventually(step));
