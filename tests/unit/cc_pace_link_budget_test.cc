@@ -12,17 +12,17 @@
 namespace pacecar {
 namespace {
 
-constexpr double kTold = 1e9;
+constexpr double kNominal = 1e9;
 constexpr Bytes kPacket = 4200;
 constexpr Duration kRoundTrip = Duration::from_us(100);
 constexpr Duration kBaseMemory = Duration::from_ms(400);
-// The law's window here: 16 packets at the told rate.
+// The law's window here: 16 packets at the nominal rate.
 constexpr Duration kWindow = Duration::from_us(540);
 // Beyond every delay that is usual, and not so far that a greedy neighbor is suspected.
 constexpr Duration kQueue = Duration::from_us(500);
 
 LinkBudgetConfig config(double first = 0) {
-  return {.line = Rate::from_bps(static_cast<uint64_t>(kTold)),
+  return {.line = Rate::from_bps(static_cast<uint64_t>(kNominal)),
           .first = Rate::from_bps(static_cast<uint64_t>(first)),
           .packet = kPacket,
           .round_trip = kRoundTrip,
@@ -34,9 +34,9 @@ LinkBudgetConfig config(double first = 0) {
 
 class CcPaceLinkBudget : public ::testing::Test {
  protected:
-  // Packets at `share` of the told rate, all of them so late.
+  // Packets at `share` of the nominal rate, all with this delay.
   void arrive(double share, Duration late, Duration span) {
-    const auto gap = static_cast<int64_t>(kPacket * 8e9 / (kTold * share));
+    const auto gap = static_cast<int64_t>(kPacket * 8e9 / (kNominal * share));
     for (const Instant end = now_ + span; now_ < end; now_ = now_ + Duration::from_ns(gap)) {
       budget_.on_bytes(now_, kPacket, late);
     }
@@ -53,25 +53,25 @@ class CcPaceLinkBudget : public ::testing::Test {
     for (int i = 0; i < 20 && !budget_.learnt(); ++i) arrive(share, kQueue, kWindow);
     ASSERT_TRUE(budget_.learnt());
   }
-  double share() const { return budget_.rate() / kTold; }
+  double share() const { return budget_.rate() / kNominal; }
 
   LinkBudget budget_{config()};
   Instant now_ = Instant::from_ns(1'000'000'000);
 };
 
 TEST_F(CcPaceLinkBudget, IdleWhileArrivalsFillWhatWasTold) {
-  EXPECT_EQ(budget_.rate(), kTold);
+  EXPECT_EQ(budget_.rate(), kNominal);
   arrive(1, kQueue, Duration::from_ms(100));
-  EXPECT_EQ(budget_.rate(), kTold) << "the queue is of our own making";
+  EXPECT_EQ(budget_.rate(), kNominal) << "the queue is of our own making";
   EXPECT_FALSE(budget_.learnt());
   arrive(0.1, Duration(), Duration::from_ms(100));
-  EXPECT_EQ(budget_.rate(), kTold) << "who uses little without a queue learns nothing";
+  EXPECT_EQ(budget_.rate(), kNominal) << "who uses little without a queue learns nothing";
 }
 
 TEST_F(CcPaceLinkBudget, DoubtsWhatWasToldWhenAQueueHasStoodForSomeWindows) {
   arrive(0.5, Duration(), kWindow * 10);
   arrive(0.5, kQueue, kWindow * 2);
-  EXPECT_EQ(budget_.rate(), kTold);
+  EXPECT_EQ(budget_.rate(), kNominal);
   arrive(0.5, kQueue, kWindow * 10);
   EXPECT_TRUE(budget_.learnt());
   EXPECT_LT(share(), 0.52);
@@ -82,7 +82,7 @@ TEST_F(CcPaceLinkBudget, QueuesThatComeAndGoAreNoReason) {
     arrive(0.5, Duration(), kWindow * 2);
     arrive(0.5, kQueue, kWindow * 2);
   }
-  EXPECT_EQ(budget_.rate(), kTold);
+  EXPECT_EQ(budget_.rate(), kNominal);
 }
 
 TEST_F(CcPaceLinkBudget, WhatArrivesWhileAQueueStandsIsAllThereIs) {
@@ -120,28 +120,28 @@ TEST_F(CcPaceLinkBudget, ASwingingQueueDoesNotStarveUs) {
 }
 
 TEST_F(CcPaceLinkBudget, BurstsThatUseAllOfItLetItGrow) {
-  LinkBudget budget(config(0.1 * kTold));
+  LinkBudget budget(config(0.1 * kNominal));
   // At all that is allowed, then nothing for as long.
   for (int burst = 0; burst < 200; ++burst) {
     const auto gap = Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / budget.rate()));
     for (int i = 0; i < 20; ++i, now_ = now_ + gap) budget.on_bytes(now_, kPacket, Duration());
     now_ = now_ + gap * 20;
   }
-  EXPECT_EQ(budget.rate(), kTold);
+  EXPECT_EQ(budget.rate(), kNominal);
 }
 
 TEST_F(CcPaceLinkBudget, WhatIsNotUsedDoesNotGrow) {
-  LinkBudget budget(config(0.1 * kTold));
+  LinkBudget budget(config(0.1 * kNominal));
   for (int i = 0; i < 10'000; ++i) {
-    now_ = now_ + Duration::from_us(840);  // 0.04 of the told rate
+    now_ = now_ + Duration::from_us(840);  // 0.04 of the nominal rate
     budget.on_bytes(now_, kPacket, Duration());
   }
-  EXPECT_EQ(budget.rate(), 0.1 * kTold);
+  EXPECT_EQ(budget.rate(), 0.1 * kNominal);
 }
 
 // Packets meet by chance, and hosts take late and at once what was sent at leisure.
 TEST_F(CcPaceLinkBudget, WhatOnlyLooksLikeABurstDoesNotGrow) {
-  LinkBudget budget(config(0.1 * kTold));
+  LinkBudget budget(config(0.1 * kNominal));
   const Duration gap = Duration::from_us(840);
   for (int i = 0; i < 500; ++i) {
     const bool meet = i % 2 == 0;
@@ -151,29 +151,29 @@ TEST_F(CcPaceLinkBudget, WhatOnlyLooksLikeABurstDoesNotGrow) {
       budget.on_bytes(now_, kPacket, meet ? Duration() : gap * late);
     }
   }
-  EXPECT_EQ(budget.rate(), 0.1 * kTold);
+  EXPECT_EQ(budget.rate(), 0.1 * kNominal);
 }
 
 TEST_F(CcPaceLinkBudget, APartIsACapThatForgetsNothing) {
-  budget_.set_part(0.3 * kTold);
-  EXPECT_EQ(budget_.rate(), 0.3 * kTold);
+  budget_.set_part(0.3 * kNominal);
+  EXPECT_EQ(budget_.rate(), 0.3 * kNominal);
   EXPECT_FALSE(budget_.learnt()) << "that the part is small is nothing that the link taught us";
   learn(0.2);
   const double learnt = budget_.rate();
-  EXPECT_LE(learnt, 0.21 * kTold);
-  EXPECT_GE(learnt, 0.09 * kTold) << "one cut halves at most what arrives";
-  budget_.set_part(0.05 * kTold);
-  EXPECT_EQ(budget_.rate(), 0.05 * kTold);
+  EXPECT_LE(learnt, 0.21 * kNominal);
+  EXPECT_GE(learnt, 0.09 * kNominal) << "one cut halves at most what arrives";
+  budget_.set_part(0.05 * kNominal);
+  EXPECT_EQ(budget_.rate(), 0.05 * kNominal);
   EXPECT_FALSE(budget_.learnt());
-  budget_.set_part(kTold);
+  budget_.set_part(kNominal);
   EXPECT_EQ(budget_.rate(), learnt);
   EXPECT_TRUE(budget_.learnt());
 }
 
 TEST_F(CcPaceLinkBudget, FillingItsPartIsNoReasonToDoubt) {
-  budget_.set_part(0.25 * kTold);
+  budget_.set_part(0.25 * kNominal);
   arrive(0.25, kQueue, Duration::from_ms(50));
-  EXPECT_EQ(budget_.rate(), 0.25 * kTold);
+  EXPECT_EQ(budget_.rate(), 0.25 * kNominal);
   EXPECT_FALSE(budget_.learnt());
 }
 
@@ -185,24 +185,24 @@ TEST_F(CcPaceLinkBudget, ALongPauseForgetsWhereARateWasTold) {
   EXPECT_LE(budget_.rate(), learnt) << "a short pause forgets nothing";
   now_ = now_ + Duration::from_s(30);
   budget_.on_bytes(now_, kPacket, kQueue);
-  EXPECT_EQ(budget_.rate(), kTold);
+  EXPECT_EQ(budget_.rate(), kNominal);
 }
 
 TEST_F(CcPaceLinkBudget, ADelayThatIsNotKnownIsNoQueue) {
   arrive(0.5, Duration::max(), Duration::from_s(1));
-  EXPECT_EQ(budget_.rate(), kTold);
-  budget_.set_part(0.9 * kTold);
+  EXPECT_EQ(budget_.rate(), kNominal);
+  budget_.set_part(0.9 * kNominal);
   learn(0.5);
   arrive(share(), Duration::max(), kWindow * 4);
   const double learnt = budget_.rate();
-  arrive(learnt / kTold, Duration::max(), Duration::from_s(1));
+  arrive(learnt / kNominal, Duration::max(), Duration::from_s(1));
   EXPECT_GE(budget_.rate(), learnt);
 }
 
 TEST_F(CcPaceLinkBudget, OneWhoIsPatientYieldsLater) {
   budget_.set_patience(8);
   arrive(0.5, kQueue, Duration::from_ms(20));
-  EXPECT_EQ(budget_.rate(), kTold);
+  EXPECT_EQ(budget_.rate(), kNominal);
   budget_.set_patience(1);
   arrive(0.5, kQueue, Duration::from_ms(20));
   EXPECT_LT(share(), 0.52);
@@ -212,7 +212,7 @@ TEST_F(CcPaceLinkBudget, OneWhoIsPatientYieldsLater) {
 TEST_F(CcPaceLinkBudget, AmongManyProcessesMoreIsUsual) {
   budget_.set_weight(1, 1.0 / 64);  // 32 packets, 1.1 ms
   arrive(0.5, kQueue, Duration::from_ms(20));
-  EXPECT_EQ(budget_.rate(), kTold);
+  EXPECT_EQ(budget_.rate(), kNominal);
   budget_.set_weight(1, 1);
   arrive(0.5, kQueue, Duration::from_ms(20));
   EXPECT_LT(share(), 0.52);
@@ -223,19 +223,19 @@ TEST_F(CcPaceLinkBudget, LossesByChanceDoNothing) {
     budget_.on_loss(kPacket);
     arrive(0.9, Duration(), kWindow * 4);
   }
-  EXPECT_EQ(budget_.rate(), kTold);
+  EXPECT_EQ(budget_.rate(), kNominal);
 }
 
 // A change is told once, to those who ask with what arrives.
 TEST_F(CcPaceLinkBudget, SaysWhenTheRateIsAnother) {
   double known = budget_.rate();
   for (int i = 0; i < 2000; ++i) {
-    now_ = now_ + Duration::from_us(67);  // 0.5 of the told rate
+    now_ = now_ + Duration::from_us(67);  // 0.5 of the nominal rate
     const bool told = budget_.on_bytes(now_, kPacket, i < 1000 ? kQueue : Duration());
     EXPECT_EQ(told, budget_.rate() != known);
     known = budget_.rate();
   }
-  EXPECT_LT(known, kTold);
+  EXPECT_LT(known, kNominal);
 }
 
 // A queue that never empties could be taken for the path.
@@ -289,7 +289,7 @@ class Link {
     return lost;
   }
 
-  double link = kTold;
+  double link = kNominal;
   bool polices = false;
   int loses_one_of = 0;  // packets, whatever the rate; 0: none
   Duration standing;     // what others keep
@@ -340,7 +340,7 @@ class Link {
 TEST(CcPaceLinkBudgetLink, FindsWhatTheLinkGivesAndKeepsTheQueueShort) {
   for (const double given : {0.8, 0.5, 0.1}) {
     Link link(config());
-    link.link = given * kTold;
+    link.link = given * kNominal;
     link.run(Duration::from_ms(200));
     link.take_longest();
     link.take_use();
@@ -358,19 +358,19 @@ TEST(CcPaceLinkBudgetLink, FindsWhatTheLinkGivesAndKeepsTheQueueShort) {
 
 TEST(CcPaceLinkBudgetLink, GrowsBackWhenTheLinkDoes) {
   Link link(config());
-  link.link = 0.2 * kTold;
+  link.link = 0.2 * kNominal;
   link.run(Duration::from_ms(200));
-  ASSERT_LT(link.rate(), 0.25 * kTold);
-  link.link = kTold;
+  ASSERT_LT(link.rate(), 0.25 * kNominal);
+  link.link = kNominal;
   link.run(Duration::from_ms(200));
-  EXPECT_GT(link.rate(), 0.95 * kTold);
+  EXPECT_GT(link.rate(), 0.95 * kNominal);
 }
 
 // What it serves between two stops is used: the queue of a stop is no reason to yield once it is
 // gone.
 TEST(CcPaceLinkBudgetLink, ALinkThatStopsAgainAndAgainIsUsed) {
   Link link(config());
-  link.link = 0.5 * kTold;
+  link.link = 0.5 * kNominal;
   for (int i = 0; i < 150; ++i) {
     if (i == 50) link.take_use();
     link.stop_for(Duration::from_ms(10));
@@ -380,8 +380,8 @@ TEST(CcPaceLinkBudgetLink, ALinkThatStopsAgainAndAgainIsUsed) {
 }
 
 TEST(CcPaceLinkBudgetLink, BeginsAtTheFirstRateAndGrowsWithoutAQueue) {
-  Link link(config(0.02 * kTold));
-  EXPECT_EQ(link.rate(), 0.02 * kTold);
+  Link link(config(0.02 * kNominal));
+  EXPECT_EQ(link.rate(), 0.02 * kNominal);
   EXPECT_TRUE(link.budget().starting());
   double before = link.rate();
   for (int i = 0; i < 200; ++i) {
@@ -390,13 +390,13 @@ TEST(CcPaceLinkBudgetLink, BeginsAtTheFirstRateAndGrowsWithoutAQueue) {
     EXPECT_LE(link.rate(), 2.3 * before) << "as the first packets of TCP do, not faster";
     before = link.rate();
   }
-  EXPECT_EQ(link.rate(), kTold);
+  EXPECT_EQ(link.rate(), kNominal);
   EXPECT_FALSE(link.budget().starting());
 }
 
 TEST(CcPaceLinkBudgetLink, TheStartEndsWithTheFirstQueue) {
-  Link link(config(0.02 * kTold));
-  link.link = 0.3 * kTold;
+  Link link(config(0.02 * kNominal));
+  link.link = 0.3 * kNominal;
   link.run(Duration::from_ms(200));
   EXPECT_FALSE(link.budget().starting());
   EXPECT_GE(link.rate(), 0.7 * link.link);
@@ -404,8 +404,8 @@ TEST(CcPaceLinkBudgetLink, TheStartEndsWithTheFirstQueue) {
 }
 
 TEST(CcPaceLinkBudgetLink, ALongPauseKeepsWhatWasLearntWhereNothingWasTold) {
-  Link link(config(0.02 * kTold));
-  link.link = 0.3 * kTold;
+  Link link(config(0.02 * kNominal));
+  link.link = 0.3 * kNominal;
   link.run(Duration::from_ms(200));
   LinkBudget& budget = link.budget();
   budget.on_bytes(Instant::from_ns(100'000'000'000), kPacket, Duration());
@@ -415,7 +415,7 @@ TEST(CcPaceLinkBudgetLink, ALongPauseKeepsWhatWasLearntWhereNothingWasTold) {
 
 TEST(CcPaceLinkBudgetLink, SettlesBelowAPolicer) {
   Link link(config());
-  link.link = 0.5 * kTold;
+  link.link = 0.5 * kNominal;
   link.polices = true;
   link.run(Duration::from_ms(100));
   EXPECT_LT(link.rate(), 1.05 * link.link);
@@ -436,10 +436,10 @@ TEST(CcPaceLinkBudgetLink, ACableThatLosesIsNoPolicer) {
     Link link(config());
     link.loses_one_of = one_of;
     link.run(Duration::from_ms(200));
-    EXPECT_GE(link.rate(), 0.9 * kTold) << one_of;
+    EXPECT_GE(link.rate(), 0.9 * kNominal) << one_of;
     link.take_least();
     link.run(Duration::from_ms(200));
-    EXPECT_GE(link.take_least(), 0.9 * kTold) << one_of;
+    EXPECT_GE(link.take_least(), 0.9 * kNominal) << one_of;
   }
 }
 
@@ -459,31 +459,31 @@ TEST_F(CcPaceLinkBudget, WhoWaitsForWhatWasLostMeetsNoPolicer) {
     budget_.on_loss(kPacket);
     budget_.on_bytes(now_, kPacket / 8, Duration());
   }
-  EXPECT_GE(budget_.rate(), 0.5 * kTold);
+  EXPECT_GE(budget_.rate(), 0.5 * kNominal);
 }
 
 TEST(CcPaceLinkBudgetLink, HoldsHalfOfTheLinkAgainstOneWhoKeepsAQueueWhateverWeDo) {
   Link link(config());
-  link.link = 0.6 * kTold;
+  link.link = 0.6 * kNominal;
   link.standing = Duration::from_ms(3);
   link.run(Duration::from_ms(20));
   link.take_least();
   link.run(Duration::from_ms(60));
-  EXPECT_LT(link.take_least(), 0.4 * kTold) << "it has yielded first";
+  EXPECT_LT(link.take_least(), 0.4 * kNominal) << "it has yielded first";
   link.run(Duration::from_ms(300));
-  EXPECT_GE(link.take_least(), 0.4 * kTold) << "and takes its part back at once";
+  EXPECT_GE(link.take_least(), 0.4 * kNominal) << "and takes its part back at once";
 }
 
 TEST(CcPaceLinkBudgetLink, ANeighborThatIsGoneIsForgotten) {
   Link link(config());
-  link.link = 0.6 * kTold;
+  link.link = 0.6 * kNominal;
   link.standing = Duration::from_ms(3);
   link.run(Duration::from_ms(500));
   link.standing = Duration();
-  link.link = kTold;
+  link.link = kNominal;
   link.run(Duration::from_ms(300));
-  EXPECT_GT(link.rate(), 0.9 * kTold);
-  link.link = 0.2 * kTold;
+  EXPECT_GT(link.rate(), 0.9 * kNominal);
+  link.link = 0.2 * kNominal;
   link.run(Duration::from_ms(300));
   link.take_longest();
   double sum = 0;
