@@ -182,7 +182,7 @@ TEST(CcPaceCoreGolden, SwitchesThatTrim) {
   testing::expect_golden("cc/pace_core_trims.txt", text);
 }
 
-TEST(CcPaceCoreGolden, HostsThatAreLateByChance) {
+TEST(CcPaceCoreGolden, HostsWithJitter) {
   Course course(fabric(Duration::from_us(10)));
   course.run({.what = "never so far"});
   course.run({.what = "now and then", .late_of_ten = 4, .late = Duration::from_us(12)});

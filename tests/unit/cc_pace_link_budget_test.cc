@@ -1,5 +1,5 @@
-// What one process learns of its link (LinkBudget), alone: from arrivals and delays that the test
-// makes up, and on a model of a link with a queue.
+// LinkBudget alone: with arrivals and delays that the test makes up, and on a model of a link with
+// a queue.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr Duration kRoundTrip = Duration::from_us(100);
 constexpr Duration kBaseMemory = Duration::from_ms(400);
 // The law's window here: 16 packets at the nominal rate.
 constexpr Duration kWindow = Duration::from_us(540);
-// Beyond every delay that is usual, and not so far that a greedy neighbor is suspected.
+// Longer than every delay that is tolerated, but too short for a greedy neighbor.
 constexpr Duration kQueue = Duration::from_us(500);
 
 LinkBudgetConfig config(double first = 0) {
@@ -30,7 +30,7 @@ LinkBudgetConfig config(double first = 0) {
           .base_memory = kBaseMemory};
 }
 
-// --- what arrives is made up ---
+// --- scripted arrivals ---
 
 class CcPaceLinkBudget : public ::testing::Test {
  protected:
@@ -41,14 +41,14 @@ class CcPaceLinkBudget : public ::testing::Test {
       budget_.on_bytes(now_, kPacket, late);
     }
   }
-  // Packets at the rate that is allowed, however small.
+  // Packets at the whole budget, however small.
   void use_all(Duration late, Duration span) {
     for (const Instant end = now_ + span; now_ < end;) {
       now_ = now_ + Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / budget_.rate()));
       budget_.on_bytes(now_, kPacket, late);
     }
   }
-  // A queue stands for as long as it takes to learn of it.
+  // A queue stands until the budget has learnt.
   void learn(double share) {
     for (int i = 0; i < 20 && !budget_.learnt(); ++i) arrive(share, kQueue, kWindow);
     ASSERT_TRUE(budget_.learnt());
@@ -59,16 +59,16 @@ class CcPaceLinkBudget : public ::testing::Test {
   Instant now_ = Instant::from_ns(1'000'000'000);
 };
 
-TEST_F(CcPaceLinkBudget, IdleWhileArrivalsFillWhatWasTold) {
+TEST_F(CcPaceLinkBudget, NominalRateStaysWhileArrivalsFillIt) {
   EXPECT_EQ(budget_.rate(), kNominal);
   arrive(1, kQueue, Duration::from_ms(100));
-  EXPECT_EQ(budget_.rate(), kNominal) << "the queue is of our own making";
+  EXPECT_EQ(budget_.rate(), kNominal) << "our own packets make the queue";
   EXPECT_FALSE(budget_.learnt());
   arrive(0.1, Duration(), Duration::from_ms(100));
-  EXPECT_EQ(budget_.rate(), kNominal) << "who uses little without a queue learns nothing";
+  EXPECT_EQ(budget_.rate(), kNominal) << "low use without a queue teaches nothing";
 }
 
-TEST_F(CcPaceLinkBudget, DoubtsWhatWasToldWhenAQueueHasStoodForSomeWindows) {
+TEST_F(CcPaceLinkBudget, StandingQueueReducesTheBudgetAfterSomeWindows) {
   arrive(0.5, Duration(), kWindow * 10);
   arrive(0.5, kQueue, kWindow * 2);
   EXPECT_EQ(budget_.rate(), kNominal);
@@ -77,7 +77,7 @@ TEST_F(CcPaceLinkBudget, DoubtsWhatWasToldWhenAQueueHasStoodForSomeWindows) {
   EXPECT_LT(share(), 0.52);
 }
 
-TEST_F(CcPaceLinkBudget, QueuesThatComeAndGoAreNoReason) {
+TEST_F(CcPaceLinkBudget, PassingQueuesDoNotReduceTheBudget) {
   for (int i = 0; i < 50; ++i) {
     arrive(0.5, Duration(), kWindow * 2);
     arrive(0.5, kQueue, kWindow * 2);
@@ -85,32 +85,32 @@ TEST_F(CcPaceLinkBudget, QueuesThatComeAndGoAreNoReason) {
   EXPECT_EQ(budget_.rate(), kNominal);
 }
 
-TEST_F(CcPaceLinkBudget, WhatArrivesWhileAQueueStandsIsAllThereIs) {
+TEST_F(CcPaceLinkBudget, BudgetFollowsArrivalsUnderAStandingQueue) {
   for (const double given : {0.7, 0.4, 0.1}) {
     arrive(given, kQueue, Duration::from_ms(20));
     EXPECT_LE(share(), given * 1.02);
   }
 }
 
-// What drains the queue is for a while; what lasts is what the link gave.
-TEST_F(CcPaceLinkBudget, ACutThatDrainsAQueueIsOverWithIt) {
+// The draining part of a cut is temporary; the budget then is what the link gave.
+TEST_F(CcPaceLinkBudget, DrainingCutEndsWithTheQueue) {
   learn(0.5);
   EXPECT_LT(share(), 0.43) << "the queue is drained";
   arrive(share(), Duration(), (kWindow + kQueue) * 3);
   EXPECT_NEAR(share(), 0.5, 0.05);
 }
 
-// What others keep up would else be drained for ever, a little at a time.
-TEST_F(CcPaceLinkBudget, WhereAQueueStaysAllOfACutLasts) {
+// Otherwise a queue that others keep would be drained for ever, a little at a time.
+TEST_F(CcPaceLinkBudget, CutLastsWhileTheQueueStays) {
   learn(0.5);
   constexpr Duration kStays = Duration::from_ms(1);
   for (int i = 0; i < 40; ++i) arrive(share(), kStays, (kWindow + kStays) / 4);
   EXPECT_LT(share(), 0.08);
 }
 
-// The less is left to us, the longer a delay our own law agrees on: a neighbor whose queue swings,
-// as cubic's does, would starve us if that counted.
-TEST_F(CcPaceLinkBudget, ASwingingQueueDoesNotStarveUs) {
+// The smaller the budget, the longer the delay that its law tolerates. So without a bound, a
+// neighbor whose queue swings (cubic) would starve us.
+TEST_F(CcPaceLinkBudget, SwingingQueueDoesNotStarveTheBudget) {
   learn(0.5);
   for (int i = 0; i < 60; ++i) {
     use_all(Duration::from_ms(i % 2 == 0 ? 12 : 30), Duration::from_ms(60));
@@ -119,9 +119,9 @@ TEST_F(CcPaceLinkBudget, ASwingingQueueDoesNotStarveUs) {
   EXPECT_GT(share(), 0.25);
 }
 
-TEST_F(CcPaceLinkBudget, BurstsThatUseAllOfItLetItGrow) {
+TEST_F(CcPaceLinkBudget, BurstsAtTheFullBudgetLetItGrow) {
   LinkBudget budget(config(0.1 * kNominal));
-  // At all that is allowed, then nothing for as long.
+  // 20 packets at the full budget, then an equally long pause.
   for (int burst = 0; burst < 200; ++burst) {
     const auto gap = Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / budget.rate()));
     for (int i = 0; i < 20; ++i, now_ = now_ + gap) budget.on_bytes(now_, kPacket, Duration());
@@ -130,7 +130,7 @@ TEST_F(CcPaceLinkBudget, BurstsThatUseAllOfItLetItGrow) {
   EXPECT_EQ(budget.rate(), kNominal);
 }
 
-TEST_F(CcPaceLinkBudget, WhatIsNotUsedDoesNotGrow) {
+TEST_F(CcPaceLinkBudget, UnusedBudgetDoesNotGrow) {
   LinkBudget budget(config(0.1 * kNominal));
   for (int i = 0; i < 10'000; ++i) {
     now_ = now_ + Duration::from_us(840);  // 0.04 of the nominal rate
@@ -139,8 +139,8 @@ TEST_F(CcPaceLinkBudget, WhatIsNotUsedDoesNotGrow) {
   EXPECT_EQ(budget.rate(), 0.1 * kNominal);
 }
 
-// Packets meet by chance, and hosts take late and at once what was sent at leisure.
-TEST_F(CcPaceLinkBudget, WhatOnlyLooksLikeABurstDoesNotGrow) {
+// Such bursts arise as packets meet by chance, or as a host takes packets late and all at once.
+TEST_F(CcPaceLinkBudget, AccidentalBurstsDoNotGrowTheBudget) {
   LinkBudget budget(config(0.1 * kNominal));
   const Duration gap = Duration::from_us(840);
   for (int i = 0; i < 500; ++i) {
@@ -154,10 +154,10 @@ TEST_F(CcPaceLinkBudget, WhatOnlyLooksLikeABurstDoesNotGrow) {
   EXPECT_EQ(budget.rate(), 0.1 * kNominal);
 }
 
-TEST_F(CcPaceLinkBudget, APartIsACapThatForgetsNothing) {
+TEST_F(CcPaceLinkBudget, PartCapsTheBudgetAndKeepsWhatIsLearnt) {
   budget_.set_part(0.3 * kNominal);
   EXPECT_EQ(budget_.rate(), 0.3 * kNominal);
-  EXPECT_FALSE(budget_.learnt()) << "that the part is small is nothing that the link taught us";
+  EXPECT_FALSE(budget_.learnt()) << "a small part is not learnt from the link";
   learn(0.2);
   const double learnt = budget_.rate();
   EXPECT_LE(learnt, 0.21 * kNominal);
@@ -170,14 +170,14 @@ TEST_F(CcPaceLinkBudget, APartIsACapThatForgetsNothing) {
   EXPECT_TRUE(budget_.learnt());
 }
 
-TEST_F(CcPaceLinkBudget, FillingItsPartIsNoReasonToDoubt) {
+TEST_F(CcPaceLinkBudget, QueueWhileThePartIsFilledDoesNotReduceTheBudget) {
   budget_.set_part(0.25 * kNominal);
   arrive(0.25, kQueue, Duration::from_ms(50));
   EXPECT_EQ(budget_.rate(), 0.25 * kNominal);
   EXPECT_FALSE(budget_.learnt());
 }
 
-TEST_F(CcPaceLinkBudget, ALongPauseForgetsWhereARateWasTold) {
+TEST_F(CcPaceLinkBudget, LongPauseRestoresTheNominalRate) {
   arrive(0.2, kQueue, Duration::from_ms(20));
   const double learnt = budget_.rate();
   now_ = now_ + Duration::from_ms(5);
@@ -188,7 +188,7 @@ TEST_F(CcPaceLinkBudget, ALongPauseForgetsWhereARateWasTold) {
   EXPECT_EQ(budget_.rate(), kNominal);
 }
 
-TEST_F(CcPaceLinkBudget, ADelayThatIsNotKnownIsNoQueue) {
+TEST_F(CcPaceLinkBudget, UnknownDelayIsNoQueue) {
   arrive(0.5, Duration::max(), Duration::from_s(1));
   EXPECT_EQ(budget_.rate(), kNominal);
   budget_.set_part(0.9 * kNominal);
@@ -199,7 +199,7 @@ TEST_F(CcPaceLinkBudget, ADelayThatIsNotKnownIsNoQueue) {
   EXPECT_GE(budget_.rate(), learnt);
 }
 
-TEST_F(CcPaceLinkBudget, OneWhoIsPatientYieldsLater) {
+TEST_F(CcPaceLinkBudget, PatienceDelaysTheCut) {
   budget_.set_patience(8);
   arrive(0.5, kQueue, Duration::from_ms(20));
   EXPECT_EQ(budget_.rate(), kNominal);
@@ -208,8 +208,8 @@ TEST_F(CcPaceLinkBudget, OneWhoIsPatientYieldsLater) {
   EXPECT_LT(share(), 0.52);
 }
 
-// Packets of many processes meet without the link being slower.
-TEST_F(CcPaceLinkBudget, AmongManyProcessesMoreIsUsual) {
+// Packets of many processes meet by chance, also on a link at its nominal rate.
+TEST_F(CcPaceLinkBudget, LongerDelayIsToleratedAmongManyProcesses) {
   budget_.set_weight(1, 1.0 / 64);  // 32 packets, 1.1 ms
   arrive(0.5, kQueue, Duration::from_ms(20));
   EXPECT_EQ(budget_.rate(), kNominal);
@@ -218,7 +218,7 @@ TEST_F(CcPaceLinkBudget, AmongManyProcessesMoreIsUsual) {
   EXPECT_LT(share(), 0.52);
 }
 
-TEST_F(CcPaceLinkBudget, LossesByChanceDoNothing) {
+TEST_F(CcPaceLinkBudget, RandomLossesDoNotReduceTheBudget) {
   for (int i = 0; i < 200; ++i) {
     budget_.on_loss(kPacket);
     arrive(0.9, Duration(), kWindow * 4);
@@ -226,25 +226,25 @@ TEST_F(CcPaceLinkBudget, LossesByChanceDoNothing) {
   EXPECT_EQ(budget_.rate(), kNominal);
 }
 
-// A change is told once, to those who ask with what arrives.
-TEST_F(CcPaceLinkBudget, SaysWhenTheRateIsAnother) {
+// on_bytes returns each change once.
+TEST_F(CcPaceLinkBudget, OnBytesReportsEveryChangeOfTheRate) {
   double known = budget_.rate();
   for (int i = 0; i < 2000; ++i) {
     now_ = now_ + Duration::from_us(67);  // 0.5 of the nominal rate
-    const bool told = budget_.on_bytes(now_, kPacket, i < 1000 ? kQueue : Duration());
-    EXPECT_EQ(told, budget_.rate() != known);
+    const bool changed = budget_.on_bytes(now_, kPacket, i < 1000 ? kQueue : Duration());
+    EXPECT_EQ(changed, budget_.rate() != known);
     known = budget_.rate();
   }
   EXPECT_LT(known, kNominal);
 }
 
 // A queue that never empties could be taken for the path.
-TEST_F(CcPaceLinkBudget, SlowsDownNowAndThenToSeeTheEmptyPath) {
+TEST_F(CcPaceLinkBudget, BudgetDipsNowAndThenToMeasureTheEmptyPath) {
   arrive(0.3, kQueue, Duration::from_ms(20));
   double least = 1;
   double most = 0;
   for (int i = 0; i < 2000; ++i) {
-    arrive(std::min(share(), 0.3), Duration::from_us(120), kWindow);  // within what is usual
+    arrive(std::min(share(), 0.3), Duration::from_us(120), kWindow);  // a tolerated delay
     least = std::min(least, share() / std::max(most, share()));
     most = std::max(most, share());
   }
@@ -254,8 +254,8 @@ TEST_F(CcPaceLinkBudget, SlowsDownNowAndThenToSeeTheEmptyPath) {
 
 // --- a link with a queue ---
 
-// Sends what the budget allows over a link of `rate` with a delay that others keep there; what it
-// does not carry waits, or is dropped where the link polices.
+// Sends at the budget over a link of the rate `link`, behind a queue `standing` of others. Excess
+// packets wait, or are dropped where the link polices.
 class Link {
  public:
   explicit Link(const LinkBudgetConfig& config) : budget_(config) {}
@@ -270,12 +270,12 @@ class Link {
     }
   }
 
-  // As one that others are served on, or whose device is of software and waits for a core.
+  // The link serves others, or its software device waits for a core.
   void stop_for(Duration span) { free_ = std::max(free_, now_) + span; }
 
   LinkBudget& budget() { return budget_; }
   double rate() const { return budget_.rate(); }
-  // Since it was asked for last.
+  // Each take_ function covers the time since its last call.
   double take_least() { return std::exchange(least_, rate()); }
   Duration take_longest() { return std::exchange(longest_, Duration()); }
   double take_use() {
@@ -292,7 +292,7 @@ class Link {
   double link = kNominal;
   bool polices = false;
   int loses_one_of = 0;  // packets, whatever the rate; 0: none
-  Duration standing;     // what others keep
+  Duration standing;     // delay of the queue that others keep
 
  private:
   struct Flying {
@@ -337,7 +337,7 @@ class Link {
   int numbered_ = 0;
 };
 
-TEST(CcPaceLinkBudgetLink, FindsWhatTheLinkGivesAndKeepsTheQueueShort) {
+TEST(CcPaceLinkBudgetLink, BudgetFindsTheLinkRateAndKeepsTheQueueShort) {
   for (const double given : {0.8, 0.5, 0.1}) {
     Link link(config());
     link.link = given * kNominal;
@@ -349,14 +349,15 @@ TEST(CcPaceLinkBudgetLink, FindsWhatTheLinkGivesAndKeepsTheQueueShort) {
       link.run(Duration::from_ms(1));
       most = std::max(most, link.rate());
     }
-    EXPECT_LE(most, 1.4 * link.link) << "a probe";
+    EXPECT_LE(most, 1.4 * link.link) << "a probe may exceed the link for a moment";
     EXPECT_GE(link.take_use(), 0.85);
-    // What is usual (0.16 ms), a part of a packet, and what a probe adds until it is seen.
+    // The tolerated delay (0.16 ms), a part of a packet, and what a probe adds until its delay is
+    // measured.
     EXPECT_LT(link.take_longest(), Duration::from_ms(2)) << given;
   }
 }
 
-TEST(CcPaceLinkBudgetLink, GrowsBackWhenTheLinkDoes) {
+TEST(CcPaceLinkBudgetLink, BudgetGrowsWhenTheLinkDoes) {
   Link link(config());
   link.link = 0.2 * kNominal;
   link.run(Duration::from_ms(200));
@@ -366,9 +367,8 @@ TEST(CcPaceLinkBudgetLink, GrowsBackWhenTheLinkDoes) {
   EXPECT_GT(link.rate(), 0.95 * kNominal);
 }
 
-// What it serves between two stops is used: the queue of a stop is no reason to yield once it is
-// gone.
-TEST(CcPaceLinkBudgetLink, ALinkThatStopsAgainAndAgainIsUsed) {
+// The queue of a stop does not reduce the budget once it has drained.
+TEST(CcPaceLinkBudgetLink, LinkThatStopsRepeatedlyIsUsed) {
   Link link(config());
   link.link = 0.5 * kNominal;
   for (int i = 0; i < 150; ++i) {
@@ -379,7 +379,7 @@ TEST(CcPaceLinkBudgetLink, ALinkThatStopsAgainAndAgainIsUsed) {
   EXPECT_GE(link.take_use(), 0.3) << "of 0.5";
 }
 
-TEST(CcPaceLinkBudgetLink, BeginsAtTheFirstRateAndGrowsWithoutAQueue) {
+TEST(CcPaceLinkBudgetLink, BudgetGrowsFromTheFirstRateWithoutAQueue) {
   Link link(config(0.02 * kNominal));
   EXPECT_EQ(link.rate(), 0.02 * kNominal);
   EXPECT_TRUE(link.budget().starting());
@@ -387,14 +387,14 @@ TEST(CcPaceLinkBudgetLink, BeginsAtTheFirstRateAndGrowsWithoutAQueue) {
   for (int i = 0; i < 200; ++i) {
     link.run(kWindow);
     EXPECT_GE(link.rate(), before);
-    EXPECT_LE(link.rate(), 2.3 * before) << "as the first packets of TCP do, not faster";
+    EXPECT_LE(link.rate(), 2.3 * before) << "at most as fast as TCP's slow start";
     before = link.rate();
   }
   EXPECT_EQ(link.rate(), kNominal);
   EXPECT_FALSE(link.budget().starting());
 }
 
-TEST(CcPaceLinkBudgetLink, TheStartEndsWithTheFirstQueue) {
+TEST(CcPaceLinkBudgetLink, StartPhaseEndsWithTheFirstQueue) {
   Link link(config(0.02 * kNominal));
   link.link = 0.3 * kNominal;
   link.run(Duration::from_ms(200));
@@ -403,7 +403,7 @@ TEST(CcPaceLinkBudgetLink, TheStartEndsWithTheFirstQueue) {
   EXPECT_LE(link.rate(), 1.15 * link.link);
 }
 
-TEST(CcPaceLinkBudgetLink, ALongPauseKeepsWhatWasLearntWhereNothingWasTold) {
+TEST(CcPaceLinkBudgetLink, LongPauseKeepsTheLearntRateOfALinkOfUnknownRate) {
   Link link(config(0.02 * kNominal));
   link.link = 0.3 * kNominal;
   link.run(Duration::from_ms(200));
@@ -413,7 +413,7 @@ TEST(CcPaceLinkBudgetLink, ALongPauseKeepsWhatWasLearntWhereNothingWasTold) {
   EXPECT_LE(budget.rate(), 1.15 * link.link);
 }
 
-TEST(CcPaceLinkBudgetLink, SettlesBelowAPolicer) {
+TEST(CcPaceLinkBudgetLink, BudgetSettlesBelowAPolicer) {
   Link link(config());
   link.link = 0.5 * kNominal;
   link.polices = true;
@@ -428,10 +428,10 @@ TEST(CcPaceLinkBudgetLink, SettlesBelowAPolicer) {
   }
   EXPECT_GE(sum, 0.8 * link.link);
   EXPECT_LE(sum, 1.1 * link.link);
-  EXPECT_LT(link.take_lost(), 0.1) << "it had been half";
+  EXPECT_LT(link.take_lost(), 0.1) << "half of the packets were lost at first";
 }
 
-TEST(CcPaceLinkBudgetLink, ACableThatLosesIsNoPolicer) {
+TEST(CcPaceLinkBudgetLink, LossyCableIsNotTakenForAPolicer) {
   for (const int one_of : {50, 12}) {
     Link link(config());
     link.loses_one_of = one_of;
@@ -443,7 +443,7 @@ TEST(CcPaceLinkBudgetLink, ACableThatLosesIsNoPolicer) {
   }
 }
 
-TEST_F(CcPaceLinkBudget, QueuesOnThePathsAreNotTheLinks) {
+TEST_F(CcPaceLinkBudget, ReorderingQueuesDoNotReduceTheBudget) {
   for (int i = 0; i < 5000; ++i) {
     now_ = now_ + Duration::from_us(60);
     budget_.on_bytes(now_, kPacket, kQueue, /*overtaken=*/i % 4 == 0);
@@ -451,8 +451,8 @@ TEST_F(CcPaceLinkBudget, QueuesOnThePathsAreNotTheLinks) {
   EXPECT_EQ(share(), 1);
 }
 
-// Losses that a timeout tells of while the sender waits say nothing of what the link lets through.
-TEST_F(CcPaceLinkBudget, WhoWaitsForWhatWasLostMeetsNoPolicer) {
+// While the sender waits, losses that a timeout reports do not show what a policer passes.
+TEST_F(CcPaceLinkBudget, LossesDuringATimeoutAreNotAPolicers) {
   arrive(1, Duration(), Duration::from_ms(20));
   for (int i = 0; i < 100; ++i) {
     now_ = now_ + kRoundTrip / 4;
@@ -462,19 +462,19 @@ TEST_F(CcPaceLinkBudget, WhoWaitsForWhatWasLostMeetsNoPolicer) {
   EXPECT_GE(budget_.rate(), 0.5 * kNominal);
 }
 
-TEST(CcPaceLinkBudgetLink, HoldsHalfOfTheLinkAgainstOneWhoKeepsAQueueWhateverWeDo) {
+TEST(CcPaceLinkBudgetLink, BudgetKeepsItsShareAgainstAGreedyNeighbor) {
   Link link(config());
   link.link = 0.6 * kNominal;
   link.standing = Duration::from_ms(3);
   link.run(Duration::from_ms(20));
   link.take_least();
   link.run(Duration::from_ms(60));
-  EXPECT_LT(link.take_least(), 0.4 * kNominal) << "it has yielded first";
+  EXPECT_LT(link.take_least(), 0.4 * kNominal) << "the budget yields first";
   link.run(Duration::from_ms(300));
-  EXPECT_GE(link.take_least(), 0.4 * kNominal) << "and takes its part back at once";
+  EXPECT_GE(link.take_least(), 0.4 * kNominal) << "the budget then keeps its share";
 }
 
-TEST(CcPaceLinkBudgetLink, ANeighborThatIsGoneIsForgotten) {
+TEST(CcPaceLinkBudgetLink, NeighborIsForgottenWhenItLeaves) {
   Link link(config());
   link.link = 0.6 * kNominal;
   link.standing = Duration::from_ms(3);
@@ -493,7 +493,8 @@ TEST(CcPaceLinkBudgetLink, ANeighborThatIsGoneIsForgotten) {
   }
   EXPECT_GE(sum, 0.95 * link.link);
   EXPECT_LE(sum, 1.05 * link.link);
-  EXPECT_LT(link.take_longest(), Duration::from_ms(2)) << "what it kept is too long again";
+  EXPECT_LT(link.take_longest(), Duration::from_ms(2))
+      << "the neighbor's delay is no longer tolerated";
 }
 
 }  // namespace

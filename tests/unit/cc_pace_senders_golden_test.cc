@@ -218,7 +218,7 @@ TEST(CcPaceSendersGolden, BriefMessages) {
   testing::expect_golden("cc/pace_senders_brief.txt", course.text());
 }
 
-TEST(CcPaceSendersGolden, ALinkThatGivesLessOrLoses) {
+TEST(CcPaceSendersGolden, LinkThatSlowsDownOrLoses) {
   Course course(fabric());
   course.grant_all(400, {.aligned = true, .validity = kLong});
   course.want(0, Bytes{1} << 30);
@@ -234,7 +234,7 @@ TEST(CcPaceSendersGolden, ALinkThatGivesLessOrLoses) {
   testing::expect_golden("cc/pace_senders_link.txt", course.text());
 }
 
-TEST(CcPaceSendersGolden, APolicerBelowWhatIsGranted) {
+TEST(CcPaceSendersGolden, PolicerBelowTheGrantedRate) {
   Course course(fabric());
   course.grant_all(100, {.aligned = true, .validity = kLong});
   for (uint32_t flow = 0; flow < 3; ++flow) course.want(flow, Bytes{1} << 30);
@@ -244,7 +244,7 @@ TEST(CcPaceSendersGolden, APolicerBelowWhatIsGranted) {
   testing::expect_golden("cc/pace_senders_policer.txt", course.text());
 }
 
-TEST(CcPaceSendersGolden, HostsThatAreLateByChance) {
+TEST(CcPaceSendersGolden, HostsWithJitter) {
   Course course(fabric(Duration::from_us(4)));
   course.grant_all(100, {.aligned = true, .validity = kLong});
   course.want(0, 40 * kMtu);
@@ -256,7 +256,7 @@ TEST(CcPaceSendersGolden, HostsThatAreLateByChance) {
   testing::expect_golden("cc/pace_senders_late_hosts.txt", course.text());
 }
 
-TEST(CcPaceSendersGolden, ALinkOfWhichNothingIsKnown) {
+TEST(CcPaceSendersGolden, LinkOfUnknownRate) {
   FlowEnvironment environment = fabric();
   environment.first_rate = Rate::from_gbps(50);
   Course course(environment);
