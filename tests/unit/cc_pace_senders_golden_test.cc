@@ -1,5 +1,5 @@
-// The course of the flows of one NIC under `pace`: what each may send, and what it tells its
-// receiver, while they begin, share the link, are granted less and end.
+// Course of the flows of one NIC under `pace`: the decision and the demand of each, while flows
+// begin, share the link, are granted less and end.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ FlowEnvironment fabric(Duration jitter = {}) {
           .jitter = jitter};
 }
 
-// What packets meet for a while.
+// The state of the network for some time.
 struct Spell {
   const char* what;
   int64_t us = 20;
@@ -34,7 +34,7 @@ struct Spell {
   uint32_t lost_of = 0;  // one packet of so many; 0: none
 };
 
-// Flows that send what they may, in steps.
+// Flows that send all that their decisions allow, in steps.
 class Course {
  public:
   explicit Course(const FlowEnvironment& environment)
@@ -60,7 +60,7 @@ class Course {
     flows_[flow].controller->on_timeout(now_);
     look(flow);
   }
-  // A word of the receiver's; in a CTS it is neither aligned nor busy.
+  // A grant of the receiver; by default as in a CTS, neither aligned nor busy.
   void grant(uint32_t flow, double gbps, Grant word = {}) {
     word.rate = Rate::from_bps(static_cast<uint64_t>(gbps * 1e9));
     if (word.validity == Duration()) word.validity = Duration::from_us(50);
@@ -116,15 +116,15 @@ class Course {
       const bool lost = spell.lost_of > 0 && ++flow.sent % spell.lost_of == 0;
       flow.packets.push_back({now_, now_ + environment_.base_rtt + spell.late, lost});
     }
-    bool heard = false;
+    bool acknowledged = false;
     while (!flow.packets.empty() && flow.packets.front().acknowledged <= now_) {
-      hear(flow, flow.packets.front());
+      acknowledge(flow, flow.packets.front());
       flow.packets.pop_front();
-      heard = true;
+      acknowledged = true;
     }
-    if (heard) look(number);
+    if (acknowledged) look(number);
   }
-  void hear(Flow& flow, const Packet& packet) {
+  void acknowledge(Flow& flow, const Packet& packet) {
     flow.stats.in_flight -= kMtu;
     if (packet.lost) {
       return flow.controller->on_loss(
@@ -139,7 +139,7 @@ class Course {
                              .sent = flow.stats.sent});
   }
 
-  // Shows what has changed.
+  // Polls demand and decision of the flow, and shows what has changed.
   void look(uint32_t number) {
     Flow& flow = flows_[number];
     const auto demand = flow.controller->demand(now_, flow.stats);
