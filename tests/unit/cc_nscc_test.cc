@@ -110,7 +110,7 @@ TEST_F(CcNscc, ADelayOrADecreaseEndsFastGrowth) {
     EXPECT_GT(ack(999, false), 0.6 * kPacket) << "the window grows fast";
     wait_us(9);
     ack(marked ? 12'000 : 1'000, marked);
-    EXPECT_EQ(ack(999, false), 0) << "fast growth must be earned again";
+    EXPECT_EQ(ack(999, false), 0) << "fast growth needs another window without delay";
     wait_us(9);
   }
 }
@@ -230,7 +230,7 @@ TEST_F(CcNscc, AckWithoutARoundTripUsesTheAverageDelay) {
   EXPECT_EQ(nscc_.average_delay_ns(), average) << "the ack is no sample of the average";
 }
 
-TEST_F(CcNscc, AStaleDelayHardlyMovesTheAverage) {
+TEST_F(CcNscc, DelayOfAnUnmarkedLateAckHardlyMovesTheAverage) {
   ack(20'000, false);
   EXPECT_NEAR(nscc_.average_delay_ns(), 0.0125 * kBaseNs / 4, 0.1);
 }

@@ -68,7 +68,7 @@ TEST_F(CcPaceBrief, FlowWithAGuessedGrantBeginsByItsHostsFanOut) {
   want(0, {.backlog = kBrief});
   EXPECT_NEAR(gbps(0), 120, 1);
   want(1, {.backlog = kBrief});
-  EXPECT_NEAR(gbps(0), 60, 1) << "flow 1 begins at the same instant, and halves the rate of flow 0";
+  EXPECT_NEAR(gbps(0), 60, 1) << "two flows begin at the same instant, so each gets half";
   hold(30, false);
   EXPECT_NEAR(gbps(0), 30, 0.1) << "the receiver's own grant replaces the guess";
 }

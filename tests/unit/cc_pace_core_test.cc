@@ -256,7 +256,7 @@ TEST_F(CcPaceCore, FastFlowYieldsToASlowOne) {
   EXPECT_GT(core_.rate(), 0.46 * kLine);
 }
 
-TEST_F(CcPaceCore, ALossCutTakesAtMostHalf) {
+TEST_F(CcPaceCore, LossCutTakesAtMostHalf) {
   acknowledge_round_trips(Duration(), 20);
   for (int i = 0; i < 2; ++i) {
     lose(500);

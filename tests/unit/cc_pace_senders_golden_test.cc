@@ -99,7 +99,7 @@ class Course {
     uint32_t sent = 0;  // packets
     uint16_t epoch = 0;
     std::string shown;
-    std::string told;
+    std::string shown_demand;
   };
 
   void step(uint32_t number, const Spell& spell) {
@@ -144,23 +144,23 @@ class Course {
     Flow& flow = flows_[number];
     const auto demand = flow.controller->demand(now_, flow.stats);
     flow.decision = flow.controller->decide(now_);
-    std::string told = "nothing";
+    std::string shown_demand = "nothing";
     if (demand) {
-      told = fmt::format("tells {:.3f}G wants {} turn {} epoch {}", demand->usable.gbps(),
-                         demand->wanted, demand->turn, demand->epoch);
+      shown_demand = fmt::format("tells {:.3f}G wants {} turn {} epoch {}", demand->usable.gbps(),
+                                 demand->wanted, demand->turn, demand->epoch);
     }
     const Decision& d = flow.decision;
     std::string shown = fmt::format("sends {:.3f}G window {} burst {} {}", d.rate.gbps(), d.window,
                                     d.burst, to_string(d.limited_by));
     if (d.credit != ~Bytes{0}) shown += fmt::format(" credit {}", d.credit);
-    if (flow.told != told) show(number, told);
+    if (flow.shown_demand != shown_demand) show(number, shown_demand);
     if (flow.shown != shown) show(number, shown);
     if (d.aligned) show(number, fmt::format("begins at {}", d.first_send.ns()));
     if (d.grid.period > Duration()) {
       show(number, fmt::format("grid {} + {}, {} late", d.grid.point.ns(), d.grid.period.ns(),
                                d.grid.late.ns()));
     }
-    flow.told = told;
+    flow.shown_demand = shown_demand;
     flow.shown = shown;
   }
   void show(uint32_t number, const std::string& what) {

@@ -119,7 +119,7 @@ TEST_F(CcRccc, FlowRequestsCreditForAllUnsentBytesAfterwards) {
   EXPECT_EQ(request(996'000, 396'000, 400'000), 9375U) << "600,000 bytes are not sent";
   grant(1000);
   EXPECT_EQ(request(996'000, 396'000 + kMtu, 400'000 + kMtu), 9375U)
-      << "the credit covers no more bytes than before";
+      << "the request includes the granted credit";
   EXPECT_EQ(request(1'996'000, 396'000 + kMtu, 400'000 + kMtu), 9375U)
       << "a request is raised only after sending";
 }
