@@ -63,7 +63,7 @@ class CcPaceBrief : public ::testing::Test {
   uint16_t epoch_ = 0;
 };
 
-TEST_F(CcPaceBrief, FlowWithAGuessedGrantBeginsByItsHostsFanOut) {
+TEST_F(CcPaceBrief, GuessedGrantIsScaledByTheHostsFanOut) {
   hold(10, true);
   want(0, {.backlog = kBrief});
   EXPECT_NEAR(gbps(0), 120, 1);

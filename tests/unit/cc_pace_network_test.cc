@@ -125,7 +125,7 @@ Incast incast(uint32_t senders, Bytes size, PaceNetworkConfig config) {
   return {network.take_queue(0), (network.now() - start).us(), bytes * 8 / 400e3 + 8};
 }
 
-TEST(CcPaceNetwork, IncastIsFastWithoutAQueue) {
+TEST(CcPaceNetwork, IncastIsFastWithAShortQueue) {
   for (const uint32_t senders : {8U, 32U, 127U}) {
     const Incast run = incast(senders, 1'000'000, {});
     EXPECT_LE(run.queue, 45'000U) << senders;

@@ -61,8 +61,7 @@ TEST_F(CcPaceTurns, TurnsServedTogetherFillTheLinkForARoundTrip) {
   for (uint32_t flow = 4; flow < 8; ++flow) EXPECT_LT(rates_[flow], 0.05 * kLine) << flow;
 }
 
-// The effect of a grant arrives a round trip later. Until then the flow keeps its
-// turn.
+// The effect of a grant arrives a round trip later. Until then the flow keeps its turn.
 TEST_F(CcPaceTurns, RaisedFlowKeepsItsTurnForARoundTrip) {
   add(3);
   for (uint32_t flow = 0; flow < 3; ++flow) post(flow, 1'000'000);
