@@ -1,4 +1,4 @@
-// The bootstrap between well-meaning sides; strangers are in bootstrap_stranger_test.cc.
+// The bootstrap between peers that keep to the protocol; bootstrap_stranger_test.cc has the others.
 #include "transport/engine/bootstrap/bootstrap.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ void expect_exchange(BootstrapWorld& world, const Payload& offer, const Payload&
   EXPECT_EQ(Payload(session->offer().begin(), session->offer().end()), offer);
   session->reply(answer);
   EXPECT_EQ(await_reply(*connector, world.now), answer);
-  EXPECT_EQ(session->poll(world.now), State::kWaiting) << "nobody has confirmed yet";
+  EXPECT_EQ(session->poll(world.now), State::kWaiting) << "the connector has not confirmed yet";
   EXPECT_TRUE(confirm(*connector, world.now));
   EXPECT_EQ(finish(*session, world.now), State::kConfirmed);
 }
@@ -48,8 +48,8 @@ TEST(Bootstrap, WorksOverIpv6) {
   EXPECT_EQ(world.connect({})->peer(), "[::1]:" + std::to_string(world.port()));
 }
 
-TEST(Bootstrap, JoinsManyPeersAtOnce) {
-  constexpr uint8_t kPeers = 80;  // more than are in the handshake at once
+TEST(Bootstrap, ConnectsManyPeersAtOnce) {
+  constexpr uint8_t kPeers = 80;  // more than the listener has in the handshake at once
   BootstrapWorld world;
   std::vector<std::unique_ptr<BootstrapConnector>> connectors;
   for (uint8_t i = 0; i < kPeers; ++i) connectors.push_back(world.connect({i}));
@@ -85,25 +85,25 @@ TEST(Bootstrap, SessionOutlivesItsListener) {
   EXPECT_EQ(finish(*session, world.now), State::kConfirmed);
 }
 
-TEST(Bootstrap, NamesBothEnds) {
+TEST(Bootstrap, BothEndsReportThePeersAddress) {
   BootstrapWorld world;
   auto connector = world.connect({});
   EXPECT_EQ(connector->peer(), "127.0.0.1:" + std::to_string(world.port()));
   EXPECT_THAT(world.accept(*connector)->peer(), testing::StartsWith("127.0.0.1:"));
 }
 
-TEST(Bootstrap, CallsFromTheAddressThatItIsTold) {
+TEST(Bootstrap, ConnectorBindsToTheGivenLocalIp) {
   BootstrapWorld world;
-  Address local = test::ipv4_loopback(4791);  // whose port is another's affair
+  Address local = test::ipv4_loopback(4791);  // the port does not count
   local.ip.back() = 2;
   auto connector = world.connect({}, local);
   EXPECT_THAT(world.accept(*connector)->peer(), testing::StartsWith("127.0.0.2:"));
-  // Of the other version of IP it has none that would do.
+  // A local address of the other IP version is ignored.
   connector = world.connect({}, {.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}});
   EXPECT_THAT(world.accept(*connector)->peer(), testing::StartsWith("127.0.0.1:"));
 }
 
-TEST(Bootstrap, SaysWhichAddressItCannotCallFrom) {
+TEST(Bootstrap, BindFailureNamesTheLocalAddress) {
   BootstrapWorld world;
   const Address elsewhere{.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 198, 51, 100, 77}};
   const auto opened = BootstrapConnector::open(world.listener->handle(), elsewhere, {},
@@ -119,28 +119,28 @@ struct Refused {
     session->refuse(reason);
     const auto outcome = finish(*connector, world.now);
     EXPECT_FALSE(outcome);
-    if (!outcome) heard = outcome.error();
+    if (!outcome) error = outcome.error();
   }
 
   BootstrapWorld world;
   std::unique_ptr<BootstrapConnector> connector = world.connect({});
   std::unique_ptr<BootstrapSession> session = world.accept(*connector);
-  Error heard{};
+  Error error{};
 };
 
-TEST(Bootstrap, RefusalReachesTheConnectorAsASentence) {
+TEST(Bootstrap, RefusalReachesTheConnectorInOneLine) {
   Refused refused({ErrorCode::kUnavailable, "the MTU differs:\n1024 here"});
-  EXPECT_EQ(refused.heard.code, ErrorCode::kPeer);
-  EXPECT_THAT(refused.heard.message, HasSubstr("the MTU differs:?1024 here"));
-  EXPECT_THAT(refused.heard.message, HasSubstr(refused.connector->peer()));
+  EXPECT_EQ(refused.error.code, ErrorCode::kPeer);
+  EXPECT_THAT(refused.error.message, HasSubstr("the MTU differs:?1024 here"));
+  EXPECT_THAT(refused.error.message, HasSubstr(refused.connector->peer()));
   EXPECT_EQ(finish(*refused.session, refused.world.now), State::kFailed);
   EXPECT_THAT(refused.session->error().message, HasSubstr("the MTU differs"));
 }
 
-TEST(Bootstrap, ConnectorIsToldWhetherAnotherOfferMayDo) {
+TEST(Bootstrap, StaleRefusalKeepsItsErrorCode) {
   const Refused refused({ErrorCode::kStale, "the flow has ended"});
-  EXPECT_EQ(refused.heard.code, ErrorCode::kStale);
-  EXPECT_THAT(refused.heard.message, HasSubstr("the flow has ended"));
+  EXPECT_EQ(refused.error.code, ErrorCode::kStale);
+  EXPECT_THAT(refused.error.message, HasSubstr("the flow has ended"));
 }
 
 TEST(Bootstrap, SessionFailsWithoutConfirmation) {
@@ -162,7 +162,7 @@ TEST(Bootstrap, SessionFailsWithoutConfirmation) {
   EXPECT_THAT(from_silent->error().message, HasSubstr("not confirmed in time"));
 }
 
-TEST(Bootstrap, ConnectorFailsWhenTheSessionIsGivenUp) {
+TEST(Bootstrap, ConnectorFailsWhenTheSessionIsDestroyed) {
   BootstrapWorld world;
   auto connector = world.connect({});
   world.accept(*connector).reset();
@@ -171,8 +171,8 @@ TEST(Bootstrap, ConnectorFailsWhenTheSessionIsGivenUp) {
   EXPECT_THAT(outcome.error().message, HasSubstr("closed the connection before it answered"));
 }
 
-// A connector whose listener has ended is refused until its time is over.
-void expect_nobody_answers() {
+// A connector without a listener retries until its timeout.
+void expect_connect_times_out() {
   BootstrapWorld world;
   world.listener.reset();
   auto connector = world.connect_through(world.port(), {});
@@ -188,10 +188,10 @@ void expect_nobody_answers() {
   EXPECT_THAT(outcome.error().message, HasSubstr("within 10 s (Connection refused)"));
 }
 
-TEST(Bootstrap, ConnectingToNobodyTimesOut) { expect_nobody_answers(); }
+TEST(Bootstrap, ConnectingWithoutAListenerTimesOut) { expect_connect_times_out(); }
 
-TEST(Bootstrap, NobodyIsConnectedToItself) {
-  test::in_network(test::enter_network_with_one_local_port, expect_nobody_answers);
+TEST(Bootstrap, ConnectorDoesNotConnectToItself) {
+  test::in_network(test::enter_network_with_one_local_port, expect_connect_times_out);
 }
 
 TEST(Bootstrap, ConnectorWaitsForALateListener) {
@@ -215,12 +215,12 @@ TEST(Bootstrap, ConnectorWaitsForALateListener) {
   }));
 }
 
-// A listener drops a caller that takes too long for its proof; the caller's side may just have been
-// slow to poll.
-TEST(Bootstrap, ConnectorComesBackAfterItWasDropped) {
+// A listener drops a connector whose proof comes too late, though its owner may only have polled
+// late.
+TEST(Bootstrap, ConnectorReconnectsAfterTheListenerDropsIt) {
   BootstrapWorld world;
   auto connector = world.connect(pattern(10, 1));
-  // Let the hello arrive and the challenge go out; then the connector's owner does something else.
+  // Let the hello arrive and the challenge go out; then the connector is not polled.
   for (int i = 0; i < 100; ++i) ASSERT_EQ(connector->poll(world.now), std::nullopt);
   for (int i = 0; i < 100; ++i) ASSERT_EQ(world.listener->poll(world.now), nullptr);
   world.now = world.now + Duration::from_s(2);
@@ -241,7 +241,7 @@ BootstrapWorld world_with(const bootstrap::ClusterKey& key) {
   return BootstrapWorld(test::ipv4_loopback(), BootstrapWorld::kTimeout, key);
 }
 
-TEST(BootstrapKey, ProcessesWithTheSameAreJoined) {
+TEST(BootstrapKey, ProcessesWithTheSameKeyConnect) {
   BootstrapWorld world = world_with(cluster_key(1));
   auto connector = world.connect(pattern(20, 1), {}, cluster_key(1));
   auto session = world.accept(*connector);
@@ -252,9 +252,9 @@ TEST(BootstrapKey, ProcessesWithTheSameAreJoined) {
   EXPECT_EQ(world.listener->take_warning(), std::nullopt);
 }
 
-void expect_both_say_why(const bootstrap::ClusterKey& listener,
-                         const bootstrap::ClusterKey& connector) {
-  const auto says = [](std::string_view peer, const bootstrap::ClusterKey& own) {
+void expect_both_report_the_key(const bootstrap::ClusterKey& listener,
+                                const bootstrap::ClusterKey& connector) {
+  const auto names_peer_and_key = [](std::string_view peer, const bootstrap::ClusterKey& own) {
     return testing::AllOf(
         HasSubstr(std::string(peer)),
         HasSubstr("let PACECAR_KEY_FILE name the same key on both hosts"),
@@ -269,21 +269,26 @@ void expect_both_say_why(const bootstrap::ClusterKey& listener,
     return !outcome;
   }));
   EXPECT_EQ(outcome.error().code, ErrorCode::kPeer);
-  EXPECT_THAT(outcome.error().message, says("the listener at " + caller->peer(), connector));
+  EXPECT_THAT(outcome.error().message,
+              names_peer_and_key("the listener at " + caller->peer(), connector));
   EXPECT_TRUE(world.drops(1));
   EXPECT_THAT(world.listener->take_warning().value_or(""),
-              says("the caller at 127.0.0.1:", listener));
+              names_peer_and_key("the caller at 127.0.0.1:", listener));
 }
 
-TEST(BootstrapKey, NobodyIsJoinedWithAnotherOne) {
-  expect_both_say_why(cluster_key(1), cluster_key(2));
+TEST(BootstrapKey, ProcessesWithDifferentKeysDoNotConnect) {
+  expect_both_report_the_key(cluster_key(1), cluster_key(2));
 }
 
-TEST(BootstrapKey, NobodyIsJoinedWithoutTheListeners) { expect_both_say_why(cluster_key(1), {}); }
+TEST(BootstrapKey, ConnectorWithoutTheListenersKeyIsRefused) {
+  expect_both_report_the_key(cluster_key(1), {});
+}
 
-TEST(BootstrapKey, NobodyWithAKeyJoinsWhoHasNone) { expect_both_say_why({}, cluster_key(1)); }
+TEST(BootstrapKey, ListenerWithoutAKeyRefusesAConnectorWithOne) {
+  expect_both_report_the_key({}, cluster_key(1));
+}
 
-TEST(Bootstrap, ListenerNeedsAnAddressOfItsOwn) {
+TEST(Bootstrap, ListenerNeedsALocalAddress) {
   const auto unspecified = BootstrapListener::open(Address{}, {}, BootstrapWorld::kTimeout, {});
   ASSERT_FALSE(unspecified);
   EXPECT_EQ(unspecified.error().code, ErrorCode::kInvalidArgument);
@@ -334,14 +339,14 @@ TEST(BootstrapHandle, RejectsEveryDamagedByte) {
   }
 }
 
-TEST(BootstrapHandle, SaysThatItIsCutShort) {
+TEST(BootstrapHandle, CutHandleIsReportedAsDamaged) {
   BootstrapWorld world;
   BootstrapHandle cut = world.listener->handle();
   std::fill(cut.bytes.begin() + 64, cut.bytes.end(), uint8_t{0});
   EXPECT_THAT(bootstrap::parse_handle(cut).error().message, HasSubstr("damaged or cut short"));
 }
 
-TEST(BootstrapHandle, NamesBothVersions) {
+TEST(BootstrapHandle, VersionMismatchNamesBothVersions) {
   BootstrapWorld world;
   BootstrapHandle other = world.listener->handle();
   other.bytes[7] = 9;

@@ -1,7 +1,7 @@
-// The published algorithms under the burst that their papers' simulators know: at 25 Gb/s, ten
-// flows start at line rate onto the link that one flow fills already. Largest queue and later
-// throughput of those simulators, and how far the queue may be from it here: what this network
-// leaves out (control traffic, quantised telemetry) is worth a few percent.
+// The published algorithms in the burst experiment of their papers' simulators: at 25 Gb/s, ten
+// flows start at line rate on a link that one flow already fills. Largest queue and later
+// throughput are compared with those simulators. The tolerance of a few percent covers what this
+// network leaves out: control traffic and quantised telemetry.
 #include <gtest/gtest.h>
 
 #include "tests/support/one_controller.h"
@@ -22,7 +22,7 @@ Outcome burst(std::string_view name, Bytes overhead, Bytes ack_bytes,
                                    .overhead = overhead,
                                    .ack_bytes = ack_bytes,
                                    .sample_interval = Duration::from_ns(6960)};
-  // The round trip of the whole network, not of this switch.
+  // The round trip of the papers' whole network, not of the one switch here.
   const FlowEnvironment environment{.line_rate = config.rate,
                                     .mtu = config.payload,
                                     .overhead = overhead,
@@ -50,7 +50,7 @@ void expect_near(const Outcome& measured, const Outcome& reference, double queue
   EXPECT_NEAR(measured.gbps, reference.gbps, 0.04 * reference.gbps);
 }
 
-// Steps of the experiment that differ from the defaults.
+// Increases of the experiment that differ from the defaults.
 const NamedValue kIncreases[] = {
     {"additive_increase", 50}, {"hyper_increase", 100}, {"increase_period", 900}};
 

@@ -14,7 +14,7 @@ namespace {
 struct Network {
   Rate bottleneck;
   Duration base_rtt;
-  Duration jitter;  // every round trip is late by up to this much
+  Duration jitter;  // added to each round trip: 0 to this much, at random
 };
 
 struct Outcome {
@@ -24,7 +24,8 @@ struct Outcome {
   Bytes most_queued = 0;
 };
 
-// Bursts leave a flow at its pace while they fit its window, queue, and come back as ACKs.
+// Each flow sends bursts at its rate while its window has room. The bursts queue, and are
+// acknowledged.
 class Bottleneck {
  public:
   Bottleneck(const Network& network, const FlowEnvironment& environment, size_t flows)
@@ -143,7 +144,7 @@ const FlowEnvironment kFabricFlow{.line_rate = Rate::from_gbps(100),
                                   .base_rtt = Duration::from_us(8)};
 const Network kFabric{Rate::from_gbps(100), Duration::from_us(8), Duration::from_ns(500)};
 
-// End hosts that are slower than their link, and a base round trip that nobody knows.
+// End hosts that are slower than their link, and an unknown base round trip.
 const FlowEnvironment kSoftwareFlow{
     .line_rate = Rate::from_gbps(100), .mtu = 4096, .burst_bytes = 15 * 4096, .base_rtt = {}};
 const Network kSoftware{Rate::from_gbps(30), Duration::from_us(30), Duration::from_us(20)};
@@ -152,7 +153,7 @@ void expect_converged(const Network& network, const FlowEnvironment& environment
   SCOPED_TRACE(std::to_string(flows) + " flows");
   const Outcome o = Bottleneck(network, environment, flows).run(Duration::from_ms(200));
   EXPECT_GE(o.utilisation, 0.98);
-  EXPECT_LE(o.utilisation, 1.01) << "the model itself";
+  EXPECT_LE(o.utilisation, 1.01) << "the model delivers more than the link carries";
   EXPECT_GE(o.jain, 0.95);
   EXPECT_GE(o.delay, 0.8);
   EXPECT_LE(o.delay, 1.2);

@@ -43,10 +43,10 @@ TEST(CcConstants, SettingsReplaceDefaultsInTheirUnits) {
   EXPECT_EQ(made.share, 0.5);
   EXPECT_EQ(made.count, 9);
   EXPECT_EQ(made.rate, Rate::from_bps(2'500'000));
-  EXPECT_EQ(made.time, Duration::from_ns(7500)) << "the last one of a name counts";
+  EXPECT_EQ(made.time, Duration::from_ns(7500)) << "the last setting of a constant counts";
 }
 
-TEST(CcConstants, AreListedWithTheirDefaults) {
+TEST(CcConstants, ConstantsAreListedWithTheirDefaults) {
   const std::vector<ConstantInfo> rows = list_constants<Sample>();
   ASSERT_EQ(rows.size(), 4U);
   EXPECT_EQ(rows[1].name, "count");
@@ -55,7 +55,7 @@ TEST(CcConstants, AreListedWithTheirDefaults) {
   EXPECT_EQ(rows[3].value, 4);
 }
 
-TEST(CcConstants, RefusalsNameWhatIsAccepted) {
+TEST(CcConstants, RefusalsNameTheAcceptedConstantsAndValues) {
   EXPECT_EQ(
       refusal({"shares", 1}),
       "congestion control 'sample' has no constant 'shares': it has share, count, rate, time");
@@ -71,7 +71,7 @@ TEST(CcConstants, EveryControllersDefaultsAreInRange) {
     for (const ConstantInfo& row : controller.constants()) {
       SCOPED_TRACE(controller.name);
       SCOPED_TRACE(row.name);
-      EXPECT_TRUE(names.insert(row.name).second) << "twice";
+      EXPECT_TRUE(names.insert(row.name).second) << "the name is listed twice";
       EXPECT_LE(row.least, row.value);
       EXPECT_GE(row.most, row.value);
       EXPECT_FALSE(row.unit.empty() || row.meaning.empty());
@@ -79,7 +79,7 @@ TEST(CcConstants, EveryControllersDefaultsAreInRange) {
   }
 }
 
-TEST(CcConstants, ReachTheController) {
+TEST(CcConstants, SettingsReachTheController) {
   const FlowEnvironment environment{.line_rate = Rate::from_gbps(100), .base_rtt = {}};
   const NamedValue chunks[] = {{"chunks", 5}};
   const auto controller = make_controller("window", environment, Rate(), chunks).value();
@@ -88,12 +88,12 @@ TEST(CcConstants, ReachTheController) {
               HasSubstr("'fixed' has no constant 'chunks'"));
 }
 
-TEST(CcWindow, HoldsItsChunksButAPacketAlwaysFits) {
+TEST(CcWindow, WindowHoldsItsChunksAndAtLeastOnePacket) {
   FlowEnvironment environment{.line_rate = Rate::from_gbps(100), .base_rtt = {}};
   WindowController window(environment);
   window.on_timeout(Instant());
   EXPECT_EQ(window.decide(Instant()).window, 131'072U);
-  EXPECT_EQ(window.decide(Instant()).rate, environment.line_rate) << "no pacing beyond the line";
+  EXPECT_EQ(window.decide(Instant()).rate, environment.line_rate) << "paced at the line rate";
   window.on_grant(
       Instant(),
       {.rate = Rate::from_gbps(10), .phase = {}, .validity = Duration::from_ms(1), .epoch = 1});

@@ -34,8 +34,8 @@ TEST(CcDcqcn, CutsByMarksAndRecoversByTime) {
   testing::expect_golden("cc/dcqcn.txt", s.text());
 }
 
-// Else the increases of a year would have to be made up for.
-TEST(CcDcqcn, AtTheLineRateNothingIsDue) {
+// Otherwise a decision after a year would first compute the increases of that year.
+TEST(CcDcqcn, NoIncreaseIsPendingAtTheLineRate) {
   DcqcnController dcqcn(kFlow);
   dcqcn.on_ack({.marked = kMtu});
   const Instant second = Instant() + Duration::from_s(1);

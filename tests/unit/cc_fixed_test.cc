@@ -29,14 +29,14 @@ TEST(CcFixed, WindowCoversTwoRoundTripsAndEightBursts) {
   EXPECT_EQ(FixedController(e).decide(Instant()).window, 8 * 60 * kMtu);
 }
 
-TEST(CcFixed, ABudgetThatIsTheRateIsWhatLimitsTheFlow) {
+TEST(CcFixed, RateMaxIsReportedAsTheLimitWhenItIsTheRate) {
   FlowEnvironment e{.line_rate = Rate::from_gbps(1), .mtu = kMtu, .rate_max = Rate::from_gbps(1)};
   EXPECT_EQ(FixedController(e).decide(Instant()).limited_by, LimitedBy::kBudget);
   e.rate_max = Rate::from_gbps(2);
   EXPECT_EQ(FixedController(e).decide(Instant()).limited_by, LimitedBy::kLine);
 }
 
-TEST(CcFixed, AGrantOfAllThatTheFlowCouldUseLimitsNothing) {
+TEST(CcFixed, GrantOfTheLineRateIsNotReportedAsTheLimit) {
   const FlowEnvironment e{.line_rate = Rate::from_gbps(100), .mtu = kMtu};
   FixedController fixed(e);
   const Instant now;
@@ -45,14 +45,15 @@ TEST(CcFixed, AGrantOfAllThatTheFlowCouldUseLimitsNothing) {
                    {.rate = Rate::from_bps(bps), .validity = Duration::from_s(1), .epoch = epoch});
     return fixed.explain(now);
   };
-  EXPECT_EQ(grant(99'999'809'536, 1).limited_by, LimitedBy::kLine) << "the word rounds it off";
-  const Explanation told = grant(90'000'000'000, 2);
-  EXPECT_EQ(told.limited_by, LimitedBy::kGrant);
-  EXPECT_EQ(told.grant, Rate::from_gbps(90)) << "and it is told";
-  EXPECT_EQ(told.epoch, 2U);
+  EXPECT_EQ(grant(99'999'809'536, 1).limited_by, LimitedBy::kLine)
+      << "the grant word rounds the line rate down";
+  const Explanation explanation = grant(90'000'000'000, 2);
+  EXPECT_EQ(explanation.limited_by, LimitedBy::kGrant);
+  EXPECT_EQ(explanation.grant, Rate::from_gbps(90)) << "the explanation has the grant";
+  EXPECT_EQ(explanation.epoch, 2U);
 }
 
-// What every controller but pace's does with grants.
+// How every controller but pace's handles grants.
 class CcGrantLimit : public ::testing::Test {
  protected:
   void grant(uint64_t gbps, uint16_t epoch, Duration phase = {}) {
@@ -67,7 +68,7 @@ class CcGrantLimit : public ::testing::Test {
   Instant now_ = Instant::from_ns(1'000'000);
 };
 
-TEST_F(CcGrantLimit, AGrantHoldsForItsValidityAndNoLonger) {
+TEST_F(CcGrantLimit, GrantIsInForceUntilItsValidityEnds) {
   grant(40, 1);
   now_ = now_ + kValidity - Duration::from_ns(1);
   EXPECT_EQ(rate(), Rate::from_gbps(40));
@@ -77,7 +78,7 @@ TEST_F(CcGrantLimit, AGrantHoldsForItsValidityAndNoLonger) {
   EXPECT_EQ(rate().bps(), 100'000'000'000 / 256);
 }
 
-TEST_F(CcGrantLimit, TheSameWordAgainProlongsIt) {
+TEST_F(CcGrantLimit, RepeatedGrantExtendsItsValidity) {
   grant(40, 1);
   now_ = now_ + kValidity / 2;
   grant(40, 1);
@@ -85,7 +86,7 @@ TEST_F(CcGrantLimit, TheSameWordAgainProlongsIt) {
   EXPECT_EQ(rate(), Rate::from_gbps(40));
 }
 
-TEST_F(CcGrantLimit, EachNewWordHasItsPhase) {
+TEST_F(CcGrantLimit, EachNewGrantSetsItsPhase) {
   grant(40, 1, Duration::from_us(3));
   EXPECT_EQ(fixed_.decide(now_).first_send, now_ + Duration::from_us(3));
   now_ = now_ + Duration::from_us(20);
@@ -93,7 +94,7 @@ TEST_F(CcGrantLimit, EachNewWordHasItsPhase) {
   EXPECT_EQ(fixed_.decide(now_).first_send, now_ + Duration::from_us(5));
 }
 
-TEST_F(CcGrantLimit, IsExplained) {
+TEST_F(CcGrantLimit, ExplanationReportsTheGrant) {
   grant(40, 7, Duration::from_us(3));
   now_ = now_ + Duration::from_us(20);
   const Explanation why = fixed_.explain(now_);

@@ -22,7 +22,8 @@ const FlowEnvironment kFlow{.line_rate = kLine,
                             .burst_bytes = kMtu,
                             .base_rtt = Duration::from_us(10)};
 
-// Acknowledgements that passed a port which was so busy since the one before.
+// Acknowledgements with the telemetry of one port: its utilization since the previous one, its
+// queue.
 class Path {
  public:
   Path(Controller& controller, testing::CcScript& script)
@@ -87,7 +88,7 @@ TEST(CcPowerTcp, HoldsThePowerOfAFullLinkWithoutAQueue) {
   testing::expect_golden("cc/powertcp.txt", s.text());
 }
 
-// --- what both read ---
+// --- InbandSignal, which both use ---
 
 double any_load(const HopChange& hop) { return hop.sent_bps / hop.line_bps; }
 
@@ -96,19 +97,20 @@ std::array<TelemetryHop, 2> hops(uint32_t ns, uint32_t first_sent, uint32_t seco
            {.time_ns = ns, .sent_bytes = second_sent, .rate_mbps = 16'000}}};
 }
 
-TEST(CcInbandSignal, TheMostLoadedHopCountsByTheTimeItSpeaksFor) {
+TEST(CcInbandSignal, MostLoadedHopCountsByItsMeasuredTime) {
   InbandSignal signal(Duration::from_us(10));
   EXPECT_TRUE(signal.empty());
-  EXPECT_FALSE(signal.update(hops(0, 0, 0), any_load)) << "nothing to compare with";
+  EXPECT_FALSE(signal.update(hops(0, 0, 0), any_load)) << "no earlier telemetry";
   EXPECT_EQ(signal.load(), 1);
   // 8 Gb/s are one byte per nanosecond.
   EXPECT_TRUE(signal.update(hops(10'000, 5000, 12'000), any_load));
-  EXPECT_DOUBLE_EQ(signal.load(), 0.6) << "a whole round trip replaces what was before";
+  EXPECT_DOUBLE_EQ(signal.load(), 0.6) << "a whole round trip replaces the old load";
   EXPECT_TRUE(signal.update(hops(12'000, 6600, 13'000), any_load));
-  EXPECT_DOUBLE_EQ(signal.load(), 0.6 + 0.2 * (0.8 - 0.6)) << "a fifth of it moves it by a fifth";
+  EXPECT_DOUBLE_EQ(signal.load(), 0.6 + 0.2 * (0.8 - 0.6))
+      << "a fifth of a round trip moves the load by a fifth of the difference";
 }
 
-TEST(CcInbandSignal, EveryLinkOfThePathIsAssumedToHaveBeenFull) {
+TEST(CcInbandSignal, AssumedFullLinksHaveALoadOfOne) {
   InbandSignal signal(Duration::from_us(10));
   const auto now = hops(20'000, 30'000, 60'000);
   signal.assume_full_links_before(now);
@@ -122,20 +124,22 @@ TEST(CcInbandSignal, EveryLinkOfThePathIsAssumedToHaveBeenFull) {
   EXPECT_DOUBLE_EQ(signal.load(), 1);
 }
 
-TEST(CcInbandSignal, OtherPortsAndOldNewsDoNotCount) {
+TEST(CcInbandSignal, OutdatedOrImpossibleTelemetryIsIgnored) {
   InbandSignal signal(Duration::from_us(10));
   signal.update(hops(10'000, 10'000, 10'000), any_load);
   EXPECT_FALSE(signal.update(hops(10'000, 10'000, 10'000), any_load)) << "no time has passed";
   EXPECT_FALSE(signal.update(hops(9000, 12'000, 12'000), any_load)) << "out of order";
-  EXPECT_FALSE(signal.update(hops(10'000, 20'000, 20'000), any_load)) << "faster than it can";
+  EXPECT_FALSE(signal.update(hops(10'000, 20'000, 20'000), any_load))
+      << "eight times the line rate";
   InbandSignal other(Duration::from_us(10));
   other.update(hops(0, 0, 0), any_load);
-  EXPECT_FALSE(other.update(hops(1000, 2500, 5000), any_load)) << "by more than half";
+  EXPECT_FALSE(other.update(hops(1000, 2500, 5000), any_load))
+      << "two and a half times the line rate";
   const auto shorter = hops(20'000, 20'000, 20'000);
-  EXPECT_FALSE(signal.update(std::span(shorter).first(1), any_load)) << "another path";
+  EXPECT_FALSE(signal.update(std::span(shorter).first(1), any_load)) << "another number of hops";
   EXPECT_EQ(signal.load(), 1);
   std::array<TelemetryHop, 2 * kMaxTelemetryHops> longest{};
-  EXPECT_FALSE(signal.update(longest, any_load)) << "rates of nothing, more hops than there can be";
+  EXPECT_FALSE(signal.update(longest, any_load)) << "line rates of 0, and too many hops";
   EXPECT_FALSE(signal.update({}, any_load));
 }
 

@@ -48,7 +48,7 @@ class CcNscc : public ::testing::Test {
         {.now = now_, .kind = kind, .lost = packets * kMtu, .in_flight = in_flight_ * kMtu});
     return nscc_.window() - before;
   }
-  // Brings the window down to about so many packets, and the clock to where nothing is pending.
+  // Brings the window down to about so many packets, and leaves no increase pending.
   void shrink_to(Bytes packets) {
     lose(LossKind::kMissing, static_cast<Bytes>(nscc_.window() / kPacket) - packets);
     ack(0, true, 0);
@@ -63,26 +63,26 @@ class CcNscc : public ::testing::Test {
 TEST_F(CcNscc, StartsWithTheLargestWindow) {
   EXPECT_NEAR(nscc_.window(), kLargest, 10);
   const Decision d = nscc_.decide(now_);
-  EXPECT_EQ(d.rate, Rate::from_gbps(400)) << "no pacing";
+  EXPECT_EQ(d.rate, Rate::from_gbps(400)) << "paced at the line rate";
   EXPECT_EQ(d.limited_by, LimitedBy::kLine);
   EXPECT_NEAR(static_cast<double>(d.window), kLargest * 4086 / 4150, 10) << "payload";
   ack(0, false, 100);
-  EXPECT_NEAR(nscc_.window(), kLargest, 10) << "and never has a larger one";
+  EXPECT_NEAR(nscc_.window(), kLargest, 10) << "the window never grows beyond the largest";
 }
 
-TEST_F(CcNscc, TargetDependsOnWhatFullQueuesDo) {
+TEST_F(CcNscc, TargetDelayDependsOnTrimming) {
   EXPECT_NEAR(nscc_.target_delay_ns(), 6252.8, 0.2);
   EXPECT_NEAR(NsccController(fabric(false)).target_delay_ns(), 8337, 0.2);
 }
 
-TEST_F(CcNscc, NoMarkButLateIsAFairIncrease) {
+TEST_F(CcNscc, UnmarkedLateAckGivesTheFairIncrease) {
   shrink_to(2);
   const double window = nscc_.window();
   wait_us(9);
   EXPECT_NEAR(ack(18'570, false), kFair * kPacket / window + kSteady, 2);
 }
 
-TEST_F(CcNscc, NoMarkAndNotLateGrowsWithTheDistanceToTheTarget) {
+TEST_F(CcNscc, UnmarkedTimelyAckGrowsTheWindowByDistanceToTarget) {
   shrink_to(20);
   for (const int64_t delay : {6'000, 3'126, 1'000}) {
     wait_us(9);
@@ -92,14 +92,14 @@ TEST_F(CcNscc, NoMarkAndNotLateGrowsWithTheDistanceToTheTarget) {
   }
 }
 
-TEST_F(CcNscc, AWindowWithNextToNoDelayMakesItGrowFast) {
+TEST_F(CcNscc, OneWindowAlmostWithoutDelayStartsFastGrowth) {
   shrink_to(20);
   const auto packets = static_cast<Bytes>(nscc_.window() / kPacket);
   const double slow = ack(999, false, packets - 1);
-  EXPECT_NEAR(slow, 23'670 * (1 - 999 / 6252.8), 1100) << "as with any short delay";
+  EXPECT_NEAR(slow, 23'670 * (1 - 999 / 6252.8), 1100) << "the increase of any short delay";
   ack(999, false, 10);
   EXPECT_NEAR(ack(999, false), 0.695 * kPacket, 2);
-  EXPECT_EQ(ack(1'000, false), 0) << "one with a delay, and it must begin anew";
+  EXPECT_EQ(ack(1'000, false), 0) << "one ack with a delay ends fast growth";
   EXPECT_EQ(ack(999, false), 0);
 }
 
@@ -107,15 +107,15 @@ TEST_F(CcNscc, ADelayOrADecreaseEndsFastGrowth) {
   for (const bool marked : {false, true}) {
     shrink_to(20);
     ack(999, false, 100);
-    EXPECT_GT(ack(999, false), 0.6 * kPacket) << "it grows fast";
+    EXPECT_GT(ack(999, false), 0.6 * kPacket) << "the window grows fast";
     wait_us(9);
     ack(marked ? 12'000 : 1'000, marked);
-    EXPECT_EQ(ack(999, false), 0) << "it must begin anew";
+    EXPECT_EQ(ack(999, false), 0) << "fast growth needs another window without delay";
     wait_us(9);
   }
 }
 
-TEST_F(CcNscc, MarkAndLateDecreasesOncePerRoundTripByTheAverage) {
+TEST_F(CcNscc, MarkedLateAcksDecreaseOncePerRoundTripByTheAverage) {
   // The average has to pass the target first.
   int acks = 0;
   while (ack(12'000, true) == 0) ++acks;
@@ -128,7 +128,7 @@ TEST_F(CcNscc, MarkAndLateDecreasesOncePerRoundTripByTheAverage) {
   EXPECT_LT(ack(12'000, true), -1000);
 }
 
-TEST_F(CcNscc, AtMostHalfOfTheWindowGoesAtOnce) {
+TEST_F(CcNscc, OneDecreaseTakesAtMostHalfOfTheWindow) {
   for (int i = 0; i < 30; ++i) ack(200'000, true);
   wait_us(9);
   const double before = nscc_.window();
@@ -136,10 +136,10 @@ TEST_F(CcNscc, AtMostHalfOfTheWindowGoesAtOnce) {
   EXPECT_NEAR(nscc_.window(), before / 2 + kSteady, 2);
 }
 
-TEST_F(CcNscc, MarkWithoutDelayChangesNothing) {
+TEST_F(CcNscc, MarkedTimelyAcksAddOnlyTheSteadyIncrease) {
   shrink_to(20);
   wait_us(9);
-  EXPECT_NEAR(ack(1'000, true, 100), kSteady, 1) << "but the steady increase";
+  EXPECT_NEAR(ack(1'000, true, 100), kSteady, 1) << "only the steady increase";
 }
 
 TEST_F(CcNscc, IncreasesAreAppliedEveryEightPacketsOrRoundTrip) {
@@ -148,7 +148,7 @@ TEST_F(CcNscc, IncreasesAreAppliedEveryEightPacketsOrRoundTrip) {
   EXPECT_GT(ack(3'000, false), 100);
   EXPECT_EQ(ack(3'000, false), 0);
   wait_us(9);
-  EXPECT_GT(ack(3'000, true), kSteady) << "what had been collected, and the steady increase";
+  EXPECT_GT(ack(3'000, true), kSteady) << "the collected increases and the steady one";
   wait_us(8);
   EXPECT_EQ(ack(3'000, true), 0);
 }
@@ -160,7 +160,7 @@ TEST_F(CcNscc, TrimmedPacketsCostTheirSize) {
   EXPECT_EQ(nscc_.window(), kPacket) << "the least";
 }
 
-TEST_F(CcNscc, QuickAdaptTakesWhatArrivedInThePeriod) {
+TEST_F(CcNscc, QuickAdaptSetsTheWindowToTheBytesOfThePeriod) {
   ack(0, false);
   wait_us(14);
   ack(0, false, 5);
@@ -168,25 +168,26 @@ TEST_F(CcNscc, QuickAdaptTakesWhatArrivedInThePeriod) {
   in_flight_ = 29;  // after this one
   EXPECT_LT(lose(LossKind::kTrimmed), -kPacket * 100);
   EXPECT_NEAR(nscc_.window(), 5 * kPacket, 1);
-  // What was in flight tells of the time before.
+  // Packets that were in flight at the change are not judged.
   EXPECT_EQ(lose(LossKind::kTrimmed, 10), 0);
   EXPECT_EQ(ack(20'000, true, 9), 0);
   EXPECT_EQ(lose(LossKind::kTrimmed, 10), 0);
-  EXPECT_EQ(lose(LossKind::kTrimmed, 1), -kPacket) << "heard of all 30";
+  EXPECT_EQ(lose(LossKind::kTrimmed, 1), -kPacket) << "all 30 are acknowledged or lost";
 }
 
-TEST_F(CcNscc, QuickAdaptMayFollowWithinTheSettlingTimeWhenUnmarked) {
+TEST_F(CcNscc, QuickAdaptMayRepeatWhileSettlingIfUnmarked) {
   ack(0, false);
   wait_us(15);
   lose(LossKind::kTrimmed);
   ASSERT_EQ(nscc_.window(), kPacket);
-  lose(LossKind::kTrimmed);  // asks for one more
+  lose(LossKind::kTrimmed);  // requests another quick adapt
   wait_us(14);
   ack(20'000, false, 8);
   wait_us(1);
   const double before = nscc_.window();
   ack(20'000, false, 1);
-  EXPECT_NEAR(nscc_.window(), 9 * kPacket, 1) << "up as well as down, from " << before;
+  EXPECT_NEAR(nscc_.window(), 9 * kPacket, 1)
+      << "quick adapt may also raise the window, from " << before;
 }
 
 TEST_F(CcNscc, QuickAdaptAnswersATrimmedPacketOnce) {
@@ -199,7 +200,7 @@ TEST_F(CcNscc, QuickAdaptAnswersATrimmedPacketOnce) {
   EXPECT_GT(nscc_.window(), 10 * kPacket) << "not the 3 packets of this period";
 }
 
-TEST_F(CcNscc, QuickAdaptNeedsAReasonAndAStarvedFlow) {
+TEST_F(CcNscc, QuickAdaptNeedsCongestionAndAStarvedFlow) {
   ack(0, false);
   wait_us(15);
   EXPECT_GE(ack(25'000, false), 0) << "four targets are not more than four targets";
@@ -220,21 +221,21 @@ TEST_F(CcNscc, MissingPacketsCostTheirSizeWithoutQuickAdapt) {
   EXPECT_EQ(lose(LossKind::kMissing, 3), -3 * kPacket);
 }
 
-TEST_F(CcNscc, WithoutARoundTripTheAverageStandsIn) {
+TEST_F(CcNscc, AckWithoutARoundTripUsesTheAverageDelay) {
   for (int i = 0; i < 100; ++i) ack(12'000, true);
   const double average = nscc_.average_delay_ns();
   ASSERT_GT(average, nscc_.target_delay_ns());
   wait_us(30);
-  EXPECT_LT(ack_round_trip(0, true, 20), 0) << "late";
-  EXPECT_EQ(nscc_.average_delay_ns(), average) << "and not a sample itself";
+  EXPECT_LT(ack_round_trip(0, true, 20), 0) << "late by the average";
+  EXPECT_EQ(nscc_.average_delay_ns(), average) << "the ack is no sample of the average";
 }
 
-TEST_F(CcNscc, AStaleDelayHardlyMovesTheAverage) {
+TEST_F(CcNscc, DelayOfAnUnmarkedLateAckHardlyMovesTheAverage) {
   ack(20'000, false);
   EXPECT_NEAR(nscc_.average_delay_ns(), 0.0125 * kBaseNs / 4, 0.1);
 }
 
-TEST_F(CcNscc, AShorterPathHasASmallerLargestWindow) {
+TEST_F(CcNscc, ShorterPathHasASmallerLargestWindow) {
   nscc_.on_loss({.now = now_, .kind = LossKind::kTrimmed, .rtt = Duration::from_ns(8255)});
   EXPECT_NEAR(nscc_.window(), 619'125, 50);
   ack_round_trip(4169, false, 1);

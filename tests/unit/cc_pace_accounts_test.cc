@@ -1,5 +1,5 @@
-// What the receiver's half of `pace` keeps count of: receives posted, places in the gap, who waits
-// for a turn, what is still to come, and traffic that no grant covers.
+// What the receiver's half of `pace` counts: posted receives, phases, flows that wait for a turn,
+// bytes still to come, and traffic that no grant covers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class CcPaceAccounts : public PaceReceiverTest {
     receiver_.on_arrival(now_, flow, bytes,
                          {static_cast<uint32_t>((kRoundTrip / 2 + late).ns()), 4096});
   }
-  // A message that comes and is gone, of several flows at once.
+  // One message of each of several flows at once, from its demand to its end.
   void episode(uint32_t flows, Bytes bytes) {
     for (uint32_t flow = 0; flow < flows; ++flow) demand(flow, kLine, wanted_[flow] += bytes);
     run(kRoundTrip * 2);
@@ -38,7 +38,7 @@ class CcPaceAccounts : public PaceReceiverTest {
 
 TEST_F(CcPaceAccounts, IdleFlowsWithReceivesPostedDivideTheLink) {
   const auto expect_hold = [this](double gbps) {
-    receiver_.on_hint(now_, {});  // a reason to look
+    receiver_.on_hint(now_, {});  // makes the receiver compute grants
     run(kRoundTrip * 4);
     expect_rate(0, gbps);
     now_ = now_ + kRoundTrip;
@@ -64,15 +64,15 @@ TEST_F(CcPaceAccounts, IdleFlowsWithReceivesPostedDivideTheLink) {
   expect_hold(kLine);
 }
 
-// The CTS of the first receive tells of one more.
-TEST_F(CcPaceAccounts, AFirstReceiveCountsInItsOwnCts) {
+// The grant in a CTS already counts the receive that the CTS advertises.
+TEST_F(CcPaceAccounts, FirstReceiveCountsInItsOwnCts) {
   add(5);
   for (uint32_t flow = 0; flow < 4; ++flow) post(flow);
   EXPECT_NEAR(receiver_.grant(0).rate.gbps(), kShared / 4, 1);
   EXPECT_NEAR(receiver_.grant(4).rate.gbps(), kShared / 5, 1);
 }
 
-TEST_F(CcPaceAccounts, TheLastIdleFlowIsToldOfAnotherHoldToo) {
+TEST_F(CcPaceAccounts, LastIdleFlowIsGrantedTheNewHold) {
   PaceReceiver receiver(kFabric, 2);
   std::array<GrantUpdate, 4> words;
   for (uint32_t flow = 0; flow < 2; ++flow) {
@@ -89,7 +89,7 @@ TEST_F(CcPaceAccounts, TheLastIdleFlowIsToldOfAnotherHoldToo) {
   EXPECT_EQ(receiver.grant(1).rate, kFabric.line_rate);
 }
 
-TEST_F(CcPaceAccounts, AGrantHoldsForSomeRoundTripsWhereTheyAreLong) {
+TEST_F(CcPaceAccounts, ValidityIsFourRoundTripsOnLongPaths) {
   FlowEnvironment environment = kFabric;
   environment.base_rtt = Duration::from_us(100);
   PaceReceiver receiver(environment, 1);
@@ -99,7 +99,7 @@ TEST_F(CcPaceAccounts, AGrantHoldsForSomeRoundTripsWhereTheyAreLong) {
 
 // --- places in the gap ---
 
-TEST_F(CcPaceAccounts, TwoActiveFlowsHaveTwoPlaces) {
+TEST_F(CcPaceAccounts, TwoActiveFlowsAreHalfAGapApart) {
   const auto apart = [this](uint32_t one, uint32_t other) {
     std::map<uint32_t, double> place;  // in the gap
     for (int i = 0; i < 20; ++i) {
@@ -119,7 +119,7 @@ TEST_F(CcPaceAccounts, TwoActiveFlowsHaveTwoPlaces) {
   begin(2);
   run(kRoundTrip);
   EXPECT_NEAR(apart(0, 2), 0.5, 0.02);
-  // The place of one that is gone is another's.
+  // A new flow gets the phase of a removed one.
   receiver_.remove_flow(now_, 2);
   epochs_.erase(2);
   receiver_.remove_flow(now_, 1);
@@ -131,21 +131,22 @@ TEST_F(CcPaceAccounts, TwoActiveFlowsHaveTwoPlaces) {
 
 // --- what is still to come ---
 
-TEST_F(CcPaceAccounts, WhoWantsMoreIsCountedAgain) {
+TEST_F(CcPaceAccounts, FinishingFlowCountsAgainWhenItWantsMore) {
   add(2);
   begin(0);
   begin(1, kLine, 4'000'000);
   run(kRoundTrip * 2);
   arrive(1, 3'900'000);
   run(kRoundTrip / 2);
-  EXPECT_GE(rates_[0], kShared * (1 - kTolerance)) << "the other is about to finish";
+  EXPECT_GE(rates_[0], kShared * (1 - kTolerance))
+      << "flow 1 is about to finish, and needs no part";
   demand(1, kLine, 40'000'000);
   run(kRoundTrip);
   expect_rate(0, kShared / 2);
 }
 
-// At the lower rate it takes longer.
-TEST_F(CcPaceAccounts, WhoIsCutBeforeItsEndIsCountedAgain) {
+// At the lower rate, the rest of flow 1 takes longer than its grant was counted for.
+TEST_F(CcPaceAccounts, FinishingFlowCountsAgainWhenItsGrantIsCut) {
   add(12);
   begin(0);
   begin(1, kLine, 4'000'000);
@@ -158,7 +159,7 @@ TEST_F(CcPaceAccounts, WhoIsCutBeforeItsEndIsCountedAgain) {
   EXPECT_LE(sum(), kShared * (1 + kTolerance));
 }
 
-TEST_F(CcPaceAccounts, AFarewellTellsThatAllBeforeItHasArrived) {
+TEST_F(CcPaceAccounts, DemandOfZeroCountsEarlierBytesAsArrived) {
   add(1);
   begin(0);
   demand(0, 0, 1'000'000);
@@ -168,7 +169,7 @@ TEST_F(CcPaceAccounts, AFarewellTellsThatAllBeforeItHasArrived) {
   EXPECT_EQ(receiver_.active_flows(), 0U);
 }
 
-TEST_F(CcPaceAccounts, WhatIsSpareIsSharedByWeight) {
+TEST_F(CcPaceAccounts, SpareRateIsSharedByWeight) {
   add(3);
   receiver_.set_weight(now_, 2, 2);
   for (uint32_t flow = 0; flow < 3; ++flow) begin(flow, 50);
@@ -182,7 +183,7 @@ TEST_F(CcPaceAccounts, WhatIsSpareIsSharedByWeight) {
 
 class CcPaceTooBrief : public CcPaceAccounts {
  protected:
-  // What another flow is granted beside a message of one that held half of the link.
+  // What flow 1 is granted beside a message of flow 0, which held half of the link.
   double beside(Bytes message, uint8_t turn) {
     demand(0, kLine, wanted_[0] += message, turn);
     demand(1, kLine, wanted_[1] + kEndless);
@@ -198,29 +199,29 @@ class CcPaceTooBrief : public CcPaceAccounts {
   }
 };
 
-TEST_F(CcPaceTooBrief, WhatItsHoldSendsInARoundTripNeedsNoPartOfTheLink) {
+TEST_F(CcPaceTooBrief, MessageThatItsHoldSendsInARoundTripTakesNoPart) {
   learn();
   EXPECT_GE(beside(250'000, 1), kShared * (1 - kTolerance));
 }
 
-TEST_F(CcPaceTooBrief, WhatTakesLongerDoes) {
+TEST_F(CcPaceTooBrief, MessageLongerThanARoundTripTakesItsPart) {
   learn();
   EXPECT_LE(beside(380'000, 1), kShared / 2 * (1 + kTolerance));
 }
 
-TEST_F(CcPaceTooBrief, WhatASenderOfSeveralFlowsSendsDoes) {
+TEST_F(CcPaceTooBrief, MessageOfASenderWithoutTurnsTakesItsPart) {
   learn();
   EXPECT_LE(beside(250'000, 0), kShared / 2 * (1 + kTolerance));
 }
 
-TEST_F(CcPaceTooBrief, WhatBeginsWithAGuessDoes) {
+TEST_F(CcPaceTooBrief, MessageThatBeginsWithAGuessTakesItsPart) {
   add(2);
   for (uint32_t flow = 0; flow < 2; ++flow) post(flow);
   run(kRoundTrip);
   EXPECT_LE(beside(250'000, 1), kShared / 2 * (1 + kTolerance));
 }
 
-TEST_F(CcPaceTooBrief, WhatWaitsOnABusyLinkDoes) {
+TEST_F(CcPaceTooBrief, MessageThatWaitsOnABusyLinkTakesItsPart) {
   learn();
   demand(1, kLine, wanted_[1] += 20'000'000);
   run(kRoundTrip * 4);
@@ -231,7 +232,7 @@ TEST_F(CcPaceTooBrief, WhatWaitsOnABusyLinkDoes) {
 
 // --- turns ---
 
-TEST_F(CcPaceAccounts, ALongMessageSharesWithOneThatTakesTurns) {
+TEST_F(CcPaceAccounts, LongMessageSharesWithAMessageInTurn) {
   add(2);
   post(0);
   post(1);
@@ -242,7 +243,7 @@ TEST_F(CcPaceAccounts, ALongMessageSharesWithOneThatTakesTurns) {
   expect_rate(1, kShared / 2);
 }
 
-TEST_F(CcPaceAccounts, TheFirstTurnWaitsForTheLast) {
+TEST_F(CcPaceAccounts, FirstTurnNumberFollowsTheLastOne) {
   add(2);
   post(0);
   post(1);
@@ -253,8 +254,8 @@ TEST_F(CcPaceAccounts, TheFirstTurnWaitsForTheLast) {
   EXPECT_LT(rates_[1], 0.05 * kLine);
 }
 
-// Who waits has a 256th of the link, whoever they are.
-TEST_F(CcPaceAccounts, ThoseWhoWaitForTheirTurnsHaveALittleTogether) {
+// All flows that wait share 1/256 of the link, whatever their number.
+TEST_F(CcPaceAccounts, WaitingFlowsShareASmallPartOfTheLink) {
   constexpr double kTogether = kLine / 256;
   add(6);
   for (uint32_t flow = 0; flow < 6; ++flow) {
@@ -277,8 +278,9 @@ TEST_F(CcPaceAccounts, ThoseWhoWaitForTheirTurnsHaveALittleTogether) {
   expect_rate(3, kLine);
 }
 
-// The first cannot use all: the others have what is left together, and then the next one alone.
-TEST_F(CcPaceAccounts, TheNextTurnIsServedWhenLittleIsLeftOfTheFirst) {
+// The first cannot use the whole link: the others share the rest, and later the next one has it
+// alone.
+TEST_F(CcPaceAccounts, NextTurnBeginsWhenTheFirstIsNearlyDone) {
   add(3);
   for (uint32_t flow = 0; flow < 3; ++flow) post(flow);
   demand(0, 100, 700'000, 1);
@@ -295,8 +297,8 @@ TEST_F(CcPaceAccounts, TheNextTurnIsServedWhenLittleIsLeftOfTheFirst) {
 
 // --- traffic that no grant covers ---
 
-// Not at full speed: its demand is not lost, it has sent none.
-TEST_F(CcPaceAccounts, WhatATrickleTakesIsNotGrantedToOthers) {
+// Flow 1 sends without a demand, at less than its hold: its demand is not taken as lost.
+TEST_F(CcPaceAccounts, UncoveredTrafficIsSubtractedFromGrants) {
   add(2);
   begin(0);
   begin(1, kLine, 2'000'000);
@@ -316,13 +318,13 @@ TEST_F(CcPaceAccounts, WhatATrickleTakesIsNotGrantedToOthers) {
   EXPECT_NEAR(rates_[0], before - trickle, 0.05 * kLine);
 }
 
-TEST_F(CcPaceAccounts, TrafficOfOthersIsReasonToLookAgain) {
+TEST_F(CcPaceAccounts, ForeignTrafficLowersGrantsWithinARoundTrip) {
   add(2);
   begin(0);
   begin(1);
   run(kRoundTrip);
-  const Instant told = now_;
-  for (int i = 0; now_ - told < kRoundTrip * 5 / 4; ++i) {  // before grants are repeated
+  const Instant began = now_;
+  for (int i = 0; now_ - began < kRoundTrip * 5 / 4; ++i) {  // before grants are repeated
     now_ = now_ + Duration::from_ns(336);
     receiver_.on_foreign_arrival(now_, 4096);
     poll();
@@ -336,23 +338,23 @@ class CcPaceQueues : public CcPaceAccounts {
  protected:
   static constexpr Duration kQueue = Duration::from_us(6);
 
-  // Two flows that get half of the link, in piles of packets that left one after another; every
-  // fourth pile may be others'. What both are granted then.
-  double after_a_queue(double usable_gbps, Bytes pile, bool foreign) {
+  // What two flows are granted that get half of the link. Packets leave one after another and
+  // arrive in batches; with `foreign`, some batches are others' traffic.
+  double granted_after_a_queue(double usable_gbps, Bytes batch, bool foreign) {
     add(2);
     begin(0, usable_gbps);
     begin(1, usable_gbps);
     for (uint32_t flow = 0; flow < 2; ++flow) arrive(flow, 4096);
     run(kRoundTrip * 4);
     const Duration apart = Duration::from_ns(166);
-    for (Bytes packets = 0; packets < 3000; packets += pile) {
-      now_ = now_ + apart * static_cast<int64_t>(pile);
+    for (Bytes packets = 0; packets < 3000; packets += batch) {
+      now_ = now_ + apart * static_cast<int64_t>(batch);
       const bool others = foreign && packets % 4 == 0;
-      for (Bytes i = 0; i < pile; ++i) {
+      for (Bytes i = 0; i < batch; ++i) {
         if (others) {
           receiver_.on_foreign_arrival(now_, 4096);
         } else {
-          arrive(0, 4096, kQueue + apart * static_cast<int64_t>(pile - 1 - i));
+          arrive(0, 4096, kQueue + apart * static_cast<int64_t>(batch - 1 - i));
         }
       }
       arrive(1, 64, kQueue);
@@ -362,21 +364,21 @@ class CcPaceQueues : public CcPaceAccounts {
   }
 };
 
-TEST_F(CcPaceQueues, AQueueThatStaysShowsWhatTheLinkGives) {
-  EXPECT_LT(after_a_queue(kLine, 1, false), 240);
+TEST_F(CcPaceQueues, ArrivalsUnderAStandingQueueSetTheLinkBudget) {
+  EXPECT_LT(granted_after_a_queue(kLine, 1, false), 240);
 }
 
-TEST_F(CcPaceQueues, PacketsThatArriveInPilesHaveKeptTheirOrder) {
-  EXPECT_LT(after_a_queue(kLine, 8, false), 240);
+TEST_F(CcPaceQueues, BatchedArrivalsAreNotTakenAsReordered) {
+  EXPECT_LT(granted_after_a_queue(kLine, 8, false), 240);
 }
 
-TEST_F(CcPaceQueues, TrafficOfOthersOvertakesNobody) {
-  EXPECT_LT(after_a_queue(kLine, 1, true), 240);
+TEST_F(CcPaceQueues, ForeignTrafficIsNotTakenAsReordered) {
+  EXPECT_LT(granted_after_a_queue(kLine, 1, true), 240);
 }
 
-// The core is their limit, and its queue is theirs.
-TEST_F(CcPaceQueues, WhereSendersCouldUseLessThanTheLinkTheQueueIsTheirWork) {
-  EXPECT_GT(after_a_queue(120, 1, false), 240);
+// Such senders are limited by the core, which has the queue.
+TEST_F(CcPaceQueues, QueueOfSendersBelowTheLinkRateIsNotTheLinks) {
+  EXPECT_GT(granted_after_a_queue(120, 1, false), 240);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// How messages of less than a round trip begin: with what they hold, with more, or at once.
+// How brief messages (less than a round trip) begin: at their hold, at a higher rate, or at line
+// rate.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -24,7 +25,7 @@ class CcPaceBrief : public ::testing::Test {
   CcPaceBrief() {
     for (uint32_t flow = 0; flow < kFlows; ++flow) flows_[flow] = &senders_.add_flow(now_, flow);
   }
-  // What the receivers let idle flows hold.
+  // The receivers grant all idle flows this hold.
   void hold(uint64_t gbps, bool guessed) {
     ++epoch_;
     for (Controller* flow : flows_) {
@@ -40,7 +41,7 @@ class CcPaceBrief : public ::testing::Test {
     flows_[flow]->demand(now_, stats);
     flows_[flow]->decide(now_);
   }
-  // All those whom a change concerns look at it.
+  // Every flow that a change affects decides again.
   void settle() {
     std::array<uint32_t, kFlows> changed;
     for (int round = 0; round < 8; ++round) {
@@ -62,24 +63,24 @@ class CcPaceBrief : public ::testing::Test {
   uint16_t epoch_ = 0;
 };
 
-TEST_F(CcPaceBrief, AGuessIsReplacedByTheOwnFanOut) {
+TEST_F(CcPaceBrief, GuessedGrantIsScaledByTheHostsFanOut) {
   hold(10, true);
   want(0, {.backlog = kBrief});
   EXPECT_NEAR(gbps(0), 120, 1);
   want(1, {.backlog = kBrief});
-  EXPECT_NEAR(gbps(0), 60, 1) << "now one of two: it begins anew at the same instant";
+  EXPECT_NEAR(gbps(0), 60, 1) << "two flows begin at the same instant, so each gets half";
   hold(30, false);
-  EXPECT_NEAR(gbps(0), 30, 0.1) << "until the receiver has answered";
+  EXPECT_NEAR(gbps(0), 30, 0.1) << "the receiver's own grant replaces the guess";
 }
 
 // Many senders of one long message each may be an incast.
-TEST_F(CcPaceBrief, ALongMessageTrustsTheOwnFanOutWithinLimits) {
+TEST_F(CcPaceBrief, LongMessageBeginsWithAtMostFourTimesAGuess) {
   hold(20, true);
   want(0, {.backlog = kEndless});
   EXPECT_NEAR(gbps(0), 80, 1);
 }
 
-TEST_F(CcPaceBrief, WhoServesSeveralBeginsWithMoreThanItHolds) {
+TEST_F(CcPaceBrief, HostOfSeveralBriefMessagesBeginsAboveItsHold) {
   hold(15, false);
   for (uint32_t flow = 0; flow < 3; ++flow) want(flow, {.backlog = kBrief});
   EXPECT_NEAR(gbps(2), 45, 1);
@@ -87,7 +88,7 @@ TEST_F(CcPaceBrief, WhoServesSeveralBeginsWithMoreThanItHolds) {
 
 // --- one after another ---
 
-TEST_F(CcPaceBrief, LeaveInTheOrderInWhichTheyBegan) {
+TEST_F(CcPaceBrief, BriefMessagesLeaveInTheOrderInWhichTheyBegan) {
   hold(50, false);
   for (uint32_t flow = 0; flow < 6; ++flow) want(flow, {.backlog = kBrief});
   settle();
@@ -96,36 +97,36 @@ TEST_F(CcPaceBrief, LeaveInTheOrderInWhichTheyBegan) {
   EXPECT_LT(gbps(2), 5);
   want(0, {.backlog = kBrief, .in_flight = kBrief});
   settle();
-  EXPECT_NEAR(gbps(1) + gbps(2), 400, 5) << "all of the first is on its way";
+  EXPECT_NEAR(gbps(1) + gbps(2), 400, 5) << "all of flow 0 is in flight";
   EXPECT_LT(gbps(3), 5);
 }
 
-TEST_F(CcPaceBrief, WhoComesLaterWaits) {
+TEST_F(CcPaceBrief, LaterBriefMessageWaits) {
   hold(50, false);
   for (uint32_t flow = 0; flow < 4; ++flow) want(flow, {.backlog = kBrief});
   want(0, {.backlog = kBrief, .in_flight = kBrief});
   want(0, {});
   want(0, {.backlog = kBrief});
   settle();
-  EXPECT_LT(gbps(0), 5) << "the three others began before";
+  EXPECT_LT(gbps(0), 5) << "the three other flows began earlier";
   for (uint32_t flow = 1; flow < 4; ++flow) want(flow, {});
   settle();
-  EXPECT_NEAR(gbps(0), 50, 5) << "about what it holds";
+  EXPECT_NEAR(gbps(0), 50, 5) << "about its hold";
 }
 
-// A stream of them never ends.
-TEST_F(CcPaceBrief, AStreamOfMessagesIsNotBrief) {
+// Otherwise a stream of messages would keep its place for ever.
+TEST_F(CcPaceBrief, FlowWithMoreMessagesLeavesTheBriefQueue) {
   hold(200, false);
   want(0, {.backlog = kBrief});
   want(1, {.backlog = kBrief});
   settle();
-  EXPECT_LT(gbps(1), 5) << "its turn comes soon";
+  EXPECT_LT(gbps(1), 5) << "flow 1 waits for flow 0";
   want(0, {.backlog = kBrief, .acked = kBrief});
   settle();
   EXPECT_NEAR(gbps(1), 200, 4);
 }
 
-TEST_F(CcPaceBrief, TogetherTheyTakeNoMoreThanIfTheyShared) {
+TEST_F(CcPaceBrief, BriefMessagesTakeNoMoreThanTheirFairShareTogether) {
   hold(200, false);
   want(4, {.backlog = kEndless});
   want(5, {.backlog = kEndless});
@@ -136,16 +137,16 @@ TEST_F(CcPaceBrief, TogetherTheyTakeNoMoreThanIfTheyShared) {
   EXPECT_NEAR(gbps(0) + gbps(1), 200, 4);
 }
 
-TEST_F(CcPaceBrief, FlowsWithAWeightShare) {
+TEST_F(CcPaceBrief, WeightedFlowsShareInsteadOfQueueing) {
   hold(70, false);
   for (uint32_t flow = 0; flow < 4; ++flow) senders_.set_weight(now_, flow, 2);
   for (uint32_t flow = 0; flow < 4; ++flow) want(flow, {.backlog = kBrief});
   hold(70, false);
   settle();
-  for (uint32_t flow = 0; flow < 4; ++flow) EXPECT_NEAR(gbps(flow), 70, 1) << "what they hold";
+  for (uint32_t flow = 0; flow < 4; ++flow) EXPECT_NEAR(gbps(flow), 70, 1) << "their hold";
 }
 
-TEST_F(CcPaceBrief, AReceiverThatGivesLessThanHalfIsObeyed) {
+TEST_F(CcPaceBrief, GrantBelowHalfOfTheEvenPartIsObeyed) {
   hold(50, false);
   for (uint32_t flow = 0; flow < 4; ++flow) want(flow, {.backlog = kBrief});
   settle();
@@ -153,17 +154,17 @@ TEST_F(CcPaceBrief, AReceiverThatGivesLessThanHalfIsObeyed) {
   now_ = now_ + Duration::from_us(1);
   hold(60, false);
   settle();
-  EXPECT_NEAR(gbps(0), 300, 2) << "what it could use by even division is 100";
+  EXPECT_NEAR(gbps(0), 300, 2) << "60 is more than half of the even part, 100";
   hold(40, false);
   settle();
-  EXPECT_NEAR(gbps(0), 40, 1) << "many send there";
+  EXPECT_NEAR(gbps(0), 40, 1) << "many senders share that receiver";
   hold(60, false);
   settle();
   EXPECT_NEAR(gbps(0), 300, 2);
 }
 
-// The last ones would wait for raises that come when all is over.
-TEST_F(CcPaceBrief, TheLastOneGoesOnThoughNobodyWaitsBehindIt) {
+// A grant that is raised for it would come after its end.
+TEST_F(CcPaceBrief, LastBriefMessageKeepsTheLineRate) {
   hold(50, false);
   for (uint32_t flow = 0; flow < 8; ++flow) want(flow, {.backlog = kBrief});
   hold(50, false);
@@ -172,8 +173,8 @@ TEST_F(CcPaceBrief, TheLastOneGoesOnThoughNobodyWaitsBehindIt) {
   EXPECT_EQ(gbps(7), 400);
 }
 
-// Each that ends would be a reason for all others to tell their receivers.
-TEST_F(CcPaceBrief, WhoIsNotHeldUpByItsReceiverAdvertisesNoChange) {
+// Otherwise each message that ends would make all other flows send a demand.
+TEST_F(CcPaceBrief, FlowNotLimitedByItsGrantKeepsItsDemand) {
   hold(50, false);
   const FlowStats brief = {.backlog = kBrief};
   for (uint32_t flow = 0; flow < 8; ++flow) want(flow, brief);
@@ -184,7 +185,7 @@ TEST_F(CcPaceBrief, WhoIsNotHeldUpByItsReceiverAdvertisesNoChange) {
   EXPECT_EQ(flows_[7]->demand(now_, brief)->epoch, epoch);
 }
 
-TEST_F(CcPaceBrief, WhoIsHeldUpByItsReceiverAdvertisesWhatItCouldUse) {
+TEST_F(CcPaceBrief, FlowLimitedByItsGrantUpdatesItsDemand) {
   hold(55, false);
   const FlowStats waiting{.backlog = kBrief};
   const FlowStats on_its_way{.backlog = kBrief, .in_flight = kBrief};
@@ -197,10 +198,11 @@ TEST_F(CcPaceBrief, WhoIsHeldUpByItsReceiverAdvertisesWhatItCouldUse) {
   const uint16_t other = flows_[1]->demand(now_, on_its_way)->epoch;
   for (uint32_t flow = 4; flow < 8; ++flow) want(flow, waiting);
   EXPECT_NE(flows_[0]->demand(now_, waiting)->epoch, epoch);
-  EXPECT_EQ(flows_[1]->demand(now_, on_its_way)->epoch, other) << "it needs nothing any more";
+  EXPECT_EQ(flows_[1]->demand(now_, on_its_way)->epoch, other)
+      << "flow 1 is in flight, and needs no rate";
 }
 
-TEST_F(CcPaceBrief, ALongOneAdvertisesWhatOthersLeave) {
+TEST_F(CcPaceBrief, LongMessageUpdatesItsDemandWhenAnotherEnds) {
   hold(200, false);
   const FlowStats busy{.backlog = kEndless};
   for (uint32_t flow = 0; flow < 3; ++flow) want(flow, busy);
@@ -211,14 +213,14 @@ TEST_F(CcPaceBrief, ALongOneAdvertisesWhatOthersLeave) {
   EXPECT_NE(flows_[0]->demand(now_, busy)->epoch, epoch);
 }
 
-TEST_F(CcPaceBrief, ALoneOneIsObeyed) {
+TEST_F(CcPaceBrief, SingleBriefMessageObeysItsGrant) {
   hold(300, false);
   want(0, {.backlog = kBrief});
   hold(310, false);
-  EXPECT_NEAR(gbps(0), 310, 1) << "its own link could give more";
+  EXPECT_NEAR(gbps(0), 310, 1) << "although its own link could carry more";
 }
 
-TEST_F(CcPaceBrief, WhatWasGivenToTheLastMessageSaysNothingOfTheNext) {
+TEST_F(CcPaceBrief, GrantOfTheLastMessageDoesNotLimitTheNext) {
   hold(21, false);
   for (uint32_t flow = 0; flow < kFlows; ++flow) want(flow, {.backlog = kBrief});
   settle();
@@ -226,10 +228,10 @@ TEST_F(CcPaceBrief, WhatWasGivenToTheLastMessageSaysNothingOfTheNext) {
   for (uint32_t flow = 0; flow < kFlows; ++flow) want(flow, {});
   for (uint32_t flow = 0; flow < 2; ++flow) want(flow, {.backlog = kBrief});
   settle();
-  EXPECT_NEAR(gbps(0), 42, 1) << "twice what it holds";
+  EXPECT_NEAR(gbps(0), 42, 1) << "twice its hold";
 }
 
-TEST_F(CcPaceBrief, WhatIsNotAnnouncedHasWhatItHolds) {
+TEST_F(CcPaceBrief, UnannouncedMessageSendsAtItsHold) {
   hold(10, false);
   for (uint32_t flow = 1; flow < 6; ++flow) want(flow, {.backlog = kBrief});
   want(0, {.backlog = 8'000});
@@ -237,7 +239,7 @@ TEST_F(CcPaceBrief, WhatIsNotAnnouncedHasWhatItHolds) {
   EXPECT_NEAR(gbps(0), 11, 0.1);
 }
 
-TEST_F(CcPaceBrief, ANewFlowHasNotThePlaceOfOneThatIsGone) {
+TEST_F(CcPaceBrief, NewFlowDoesNotInheritThePlaceOfARemovedOne) {
   hold(50, false);
   for (uint32_t flow = 0; flow < 6; ++flow) want(flow, {.backlog = kBrief});
   senders_.remove_flow(now_, 0);
@@ -245,11 +247,11 @@ TEST_F(CcPaceBrief, ANewFlowHasNotThePlaceOfOneThatIsGone) {
   hold(50, false);
   want(0, {.backlog = kBrief});
   settle();
-  EXPECT_LT(gbps(0), 5) << "the others began before";
+  EXPECT_LT(gbps(0), 5) << "the other flows began earlier";
 }
 
-// It would never make good for a gap that it loses.
-TEST_F(CcPaceBrief, MayBeLateForItsPlaceByHalfAGap) {
+// A brief message could not make up for a gap that it loses.
+TEST_F(CcPaceBrief, BriefMessageMayBeLateByHalfAGap) {
   hold(10, false);
   want(0, {.backlog = kBrief});
   want(1, {.backlog = kEndless});
@@ -258,16 +260,16 @@ TEST_F(CcPaceBrief, MayBeLateForItsPlaceByHalfAGap) {
   const SendGrid grid = flows_[0]->decide(now_).grid;
   ASSERT_GT(grid.period, Duration());
   EXPECT_EQ(grid.late, grid.period / 2);
-  EXPECT_EQ(flows_[1]->decide(now_).grid.late, Duration()) << "a long one has time";
+  EXPECT_EQ(flows_[1]->decide(now_).grid.late, Duration()) << "a long message has time";
 }
 
-TEST_F(CcPaceBrief, ALongOneDoesNot) {
+TEST_F(CcPaceBrief, LongMessageBeginsAtItsHold) {
   hold(30, false);
   for (uint32_t flow = 0; flow < 3; ++flow) want(flow, {.backlog = kEndless});
   EXPECT_NEAR(gbps(2), 30, 0.1);
 }
 
-TEST_F(CcPaceBrief, HalfARoundTripOfTheHoldGoesAtOnce) {
+TEST_F(CcPaceBrief, HalfARoundTripOfTheHoldLeavesAtLineRate) {
   hold(40, false);
   want(0, {.backlog = 19'000});
   EXPECT_EQ(gbps(0), 400);
@@ -275,8 +277,9 @@ TEST_F(CcPaceBrief, HalfARoundTripOfTheHoldGoesAtOnce) {
   EXPECT_LT(gbps(1), 100);
 }
 
-// As many as hold the link: what they make beyond it is the same queue, however long they are.
-TEST_F(CcPaceBrief, ALongerOneBeginsSoFastThatAsMuchIsQueuedAtItsEnd) {
+// Ten flows hold the link together. If all begin, their queue at the end is the same for every
+// length.
+TEST_F(CcPaceBrief, InitialRateKeepsTheReceiversQueueTheSameForAnyLength) {
   hold(40, false);
   Bytes before = 0;
   for (const Bytes message : {24'000, 40'000, 100'000, 300'000}) {
@@ -288,13 +291,13 @@ TEST_F(CcPaceBrief, ALongerOneBeginsSoFastThatAsMuchIsQueuedAtItsEnd) {
   }
 }
 
-TEST_F(CcPaceBrief, ButNotOfAGuess) {
+TEST_F(CcPaceBrief, GuessedHoldDoesNotLeaveAtLineRate) {
   hold(20, true);
   want(0, {.backlog = 9'000});
   EXPECT_NEAR(gbps(0), 240, 1);
 }
 
-TEST_F(CcPaceBrief, WhatIsAllOnItsWayLeavesTheLink) {
+TEST_F(CcPaceBrief, BriefMessageInFlightFreesTheLink) {
   hold(400, false);
   want(0, {.backlog = kBrief});
   want(1, {.backlog = kEndless});
@@ -303,7 +306,7 @@ TEST_F(CcPaceBrief, WhatIsAllOnItsWayLeavesTheLink) {
   EXPECT_EQ(gbps(1), 400);
 }
 
-TEST_F(CcPaceBrief, ALongOneStaysUntilItIsAcknowledged) {
+TEST_F(CcPaceBrief, LongMessageKeepsItsPartUntilAcknowledged) {
   hold(400, false);
   want(0, {.backlog = 1'000'000});
   want(1, {.backlog = kEndless});
@@ -311,7 +314,7 @@ TEST_F(CcPaceBrief, ALongOneStaysUntilItIsAcknowledged) {
   EXPECT_NEAR(gbps(1), 200, 3);
 }
 
-TEST_F(CcPaceBrief, ABacklogThatGrowsIsBriefNoMore) {
+TEST_F(CcPaceBrief, GrownBacklogIsNoLongerBrief) {
   hold(400, false);
   want(0, {.backlog = kBrief});
   want(1, {.backlog = kEndless});
@@ -319,7 +322,7 @@ TEST_F(CcPaceBrief, ABacklogThatGrowsIsBriefNoMore) {
   EXPECT_NEAR(gbps(1), 200, 3);
 }
 
-TEST_F(CcPaceBrief, WhatIsFarBeyondTheGrantIsNotAdvertised) {
+TEST_F(CcPaceBrief, UsableRateFarAboveTheGrantIsNotAdvertised) {
   hold(80, false);
   const FlowStats busy{.backlog = kEndless};
   const uint16_t epoch = flows_[0]->demand(now_, busy)->epoch;
@@ -327,12 +330,13 @@ TEST_F(CcPaceBrief, WhatIsFarBeyondTheGrantIsNotAdvertised) {
   now_ = now_ + Duration::from_us(1);
   EXPECT_EQ(flows_[0]->demand(now_, busy)->epoch, epoch);
   for (uint32_t flow = 2; flow < 6; ++flow) want(flow, busy);
-  EXPECT_NE(flows_[0]->demand(now_, busy)->epoch, epoch) << "but what limits is";
+  EXPECT_NE(flows_[0]->demand(now_, busy)->epoch, epoch)
+      << "a usable rate below the grant is advertised";
 }
 
-// --- the receiver's word for it ---
+// --- guessed grants of the receiver ---
 
-TEST(CcPaceGuess, IsMarkedUntilOneEpisodeIsOver) {
+TEST(CcPaceGuess, HoldIsMarkedAsGuessedUntilTheFirstEpisodeEnds) {
   constexpr uint32_t kFlows = 10;
   constexpr Bytes kMessage = 1 << 20;
   constexpr Bytes kLittle = 16'384;
@@ -359,25 +363,25 @@ TEST(CcPaceGuess, IsMarkedUntilOneEpisodeIsOver) {
   }
   run(Duration::from_us(20));
   EXPECT_TRUE(guessed[9]);
-  EXPECT_TRUE(receiver.grant(9).guessed) << "in the CTS, too";
+  EXPECT_TRUE(receiver.grant(9).guessed) << "the grant in the CTS is guessed, too";
   for (uint32_t flow = 0; flow < 9; ++flow) {
     receiver.on_demand(now, flow, {.usable = kFabric.line_rate, .wanted = kMessage, .epoch = 1});
   }
   run(Duration::from_us(30));
-  EXPECT_FALSE(guessed[0]) << "what an active flow is granted is no guess";
+  EXPECT_FALSE(guessed[0]) << "the grant of an active flow is no guess";
   for (uint32_t flow = 0; flow < 9; ++flow) {
     arrive(flow, kMessage);
     receiver.on_posted(now, flow, kMessage);
   }
   run(Duration::from_ms(1));
-  // The next one that wakes up ends the episode: of nine flows, where ten could have come.
+  // The next demand ends the episode: nine flows began, where ten could have.
   receiver.on_demand(now, 0,
                      {.usable = kFabric.line_rate, .wanted = kMessage + kLittle, .epoch = 2});
   run(Duration::from_us(2));
   arrive(0, kLittle);
   run(Duration::from_ms(1));
   EXPECT_FALSE(receiver.grant(9).guessed);
-  EXPECT_FALSE(guessed[9]) << "although what it holds is hardly another";
+  EXPECT_FALSE(guessed[9]) << "the flag is sent although the hold has hardly changed";
 }
 
 }  // namespace

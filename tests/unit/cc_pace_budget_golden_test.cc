@@ -1,5 +1,5 @@
-// The course of what one process learns of its link, on a link whose rate, neighbors, losses and
-// users change.
+// Course of the budget that one process learns for its link, while the rate of the link, its
+// neighbors and its losses change.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -13,22 +13,22 @@
 namespace pacecar {
 namespace {
 
-constexpr double kTold = 1e9;
+constexpr double kNominal = 1e9;
 constexpr Bytes kPacket = 4200;
-constexpr Duration kWindow = Duration::from_us(540);  // the law's: 16 packets at the told rate
+constexpr Duration kWindow = Duration::from_us(540);  // the law's: 16 packets at the nominal rate
 
-// What the link and its users are like for a while.
+// The state of the link and its users for some windows.
 struct Spell {
   const char* what;
   int windows = 60;
-  double link = kTold;  // bit/s
-  double used = 1;      // of the budget
-  Duration late;        // that others' queue adds
-  double policed = 0;         // bit/s; 0: nobody drops
-  uint32_t lost_of = 0;       // one packet of so many; 0: none
+  double link = kNominal;  // bit/s
+  double used = 1;         // of the budget
+  Duration late;           // added by the queue of others
+  double policed = 0;      // bit/s that a policer passes; 0: no policer
+  uint32_t lost_of = 0;    // one packet of so many; 0: none
   uint32_t flow = 0;
   uint32_t overtaken_of = 0;  // likewise
-  int burst = 0;              // packets, between pauses of as long as they take; 0: no pauses
+  int burst = 0;              // packets, with pauses as long as the bursts; 0: no pauses
 };
 
 class Course {
@@ -59,7 +59,7 @@ class Course {
     return Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / rate));
   }
 
-  // One packet: it waits behind those before it, or is dropped where more comes than may.
+  // One packet: it queues behind the earlier ones, or the policer or a loss drops it.
   void send(const Spell& spell) {
     const double rate = budget_.rate() * spell.used;
     now_ = now_ + time_at(rate);
@@ -102,7 +102,7 @@ class Course {
 };
 
 LinkBudgetConfig config(double first = 0) {
-  return {.line = Rate::from_bps(static_cast<uint64_t>(kTold)),
+  return {.line = Rate::from_bps(static_cast<uint64_t>(kNominal)),
           .first = Rate::from_bps(static_cast<uint64_t>(first)),
           .packet = kPacket,
           .round_trip = Duration::from_us(100),
@@ -110,7 +110,7 @@ LinkBudgetConfig config(double first = 0) {
           .base_memory = Duration::from_ms(400)};
 }
 
-TEST(CcPaceBudgetGolden, OfALinkOfWhichTooMuchWasTold) {
+TEST(CcPaceBudgetGolden, LinkSlowerThanNominal) {
   LinkBudget budget(config());
   Course course(budget);
   course.run({.what = "as it was told"});
@@ -123,23 +123,24 @@ TEST(CcPaceBudgetGolden, OfALinkOfWhichTooMuchWasTold) {
   testing::expect_golden("cc/pace_budget.txt", course.text());
 }
 
-TEST(CcPaceBudgetGolden, BesideOthers) {
+TEST(CcPaceBudgetGolden, LinkSharedWithOthers) {
   LinkBudget budget(config());
   Course course(budget);
   course.run({.what = "half of the link is others'", .link = 0.5e9});
   course.run({.what = "who keep a small queue", .link = 0.5e9, .late = Duration::from_us(150)});
   course.run({.what = "a larger one", .link = 0.5e9, .late = Duration::from_us(400)});
-  course.run({.what = "one that stays", .windows = 200, .link = 0.5e9,
-              .late = Duration::from_ms(3)});
+  course.run(
+      {.what = "one that stays", .windows = 200, .link = 0.5e9, .late = Duration::from_ms(3)});
   course.run({.what = "none", .windows = 100, .link = 0.5e9});
   budget.set_weight(2, 0.5);
   budget.set_patience(2);
-  course.run({.what = "with twice the weight, and patience", .link = 0.5e9,
+  course.run({.what = "with twice the weight, and patience",
+              .link = 0.5e9,
               .late = Duration::from_us(200)});
-  budget.set_part(kTold / 2);
+  budget.set_part(kNominal / 2);
   course.run({.what = "with a part of the link", .link = 0.6e9, .late = Duration::from_us(50)});
-  budget.set_part(kTold);
-  budget.set_allowed(kTold / 4);
+  budget.set_part(kNominal);
+  budget.set_allowed(kNominal / 4);
   course.run({.what = "with less than that allowed", .link = 0.7e9, .used = 0.3});
   testing::expect_golden("cc/pace_budget_beside_others.txt", course.text());
 }
@@ -153,12 +154,12 @@ TEST(CcPaceBudgetGolden, WithLossesAndOtherFlows) {
   course.run({.what = "none any more", .windows = 300});
   course.run({.what = "a queue that one flow meets", .windows = 80, .link = 0.3e9});
   course.run({.what = "and another one does not", .windows = 80, .flow = 1});
-  course.run({.what = "packets overtake each other", .late = Duration::from_us(500),
-              .overtaken_of = 8});
+  course.run(
+      {.what = "packets overtake each other", .late = Duration::from_us(500), .overtaken_of = 8});
   testing::expect_golden("cc/pace_budget_losses.txt", course.text());
 }
 
-TEST(CcPaceBudgetGolden, OfGreaterWeight) {
+TEST(CcPaceBudgetGolden, LinkSharedWithGreaterWeight) {
   LinkBudget budget(config());
   budget.set_weight(8, 0.5);
   Course course(budget);
@@ -170,8 +171,8 @@ TEST(CcPaceBudgetGolden, OfGreaterWeight) {
   testing::expect_golden("cc/pace_budget_weight.txt", course.text());
 }
 
-TEST(CcPaceBudgetGolden, OfALinkOfWhichNothingWasTold) {
-  LinkBudget budget(config(kTold / 16));
+TEST(CcPaceBudgetGolden, LinkOfUnknownRate) {
+  LinkBudget budget(config(kNominal / 16));
   Course course(budget);
   course.run({.what = "it begins small", .windows = 100, .link = 0.6e9});
   course.run({.what = "and finds its rate", .windows = 200, .link = 0.6e9});

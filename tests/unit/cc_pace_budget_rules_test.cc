@@ -1,5 +1,5 @@
-// What makes a LinkBudget forget, grow and yield, rule by rule: pauses, bursts, weights, neighbors,
-// policers; and what the ends of `pace` tell it.
+// The rules by which a LinkBudget forgets, grows and yields: pauses, bursts, weights, neighbors,
+// policers; and the signals that the senders of `pace` pass to it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,13 +13,13 @@
 namespace pacecar {
 namespace {
 
-constexpr double kTold = 1e9;
+constexpr double kNominal = 1e9;
 constexpr Bytes kPacket = 4200;
-constexpr Duration kWindow = Duration::from_us(540);  // the law's: 16 packets at the told rate
+constexpr Duration kWindow = Duration::from_us(540);  // the law's: 16 packets at the nominal rate
 constexpr Duration kQueue = Duration::from_us(500);
 
 LinkBudgetConfig config(double first = 0, Duration round_trip = Duration::from_us(100)) {
-  return {.line = Rate::from_bps(static_cast<uint64_t>(kTold)),
+  return {.line = Rate::from_bps(static_cast<uint64_t>(kNominal)),
           .first = Rate::from_bps(static_cast<uint64_t>(first)),
           .packet = kPacket,
           .round_trip = round_trip,
@@ -29,54 +29,56 @@ LinkBudgetConfig config(double first = 0, Duration round_trip = Duration::from_u
 
 class CcPaceBudgetRules : public ::testing::Test {
  protected:
-  // Packets at a share of the told rate, all of them so late.
+  // Packets at a share of the nominal rate, all with this delay.
   void arrive(LinkBudget& budget, double share, Duration late, Duration span, uint32_t flow = 0) {
-    const auto gap = static_cast<int64_t>(kPacket * 8e9 / (kTold * share));
+    const auto gap = static_cast<int64_t>(kPacket * 8e9 / (kNominal * share));
     for (const Instant end = now_ + span; now_ < end; now_ = now_ + Duration::from_ns(gap)) {
       budget.on_bytes(now_, kPacket, late, /*overtaken=*/false, flow);
     }
   }
-  // The share of the told rate after a pause.
+  // The share of the nominal rate after a pause.
   double after_pause(LinkBudget& budget, Duration pause) {
     now_ = now_ + pause;
     budget.on_bytes(now_, kPacket, Duration());
-    return budget.rate() / kTold;
+    return budget.rate() / kNominal;
   }
 
   Instant now_ = Instant::from_ns(1'000'000'000);
 };
 
-TEST_F(CcPaceBudgetRules, PacketsOfOneQueueSeemToOvertakeByJitterAndFourOfThem) {
+TEST_F(CcPaceBudgetRules, ReorderingToleranceIsJitterPlusFourPackets) {
   const Duration packet = config().line.time_for(kPacket);
   EXPECT_EQ(LinkBudget(config()).spread(), config().jitter + packet * 4);
 }
 
 // --- pauses ---
 
-// 32 windows, the longest look, and four times the delay of the last arrivals: 69.3 ms.
-TEST_F(CcPaceBudgetRules, APauseIsLongByTheWindowAndTheQueueBeforeIt) {
+// A pause is long after 32 windows, the longest measuring time, and four times the delay of the
+// last arrivals: 69.3 ms.
+TEST_F(CcPaceBudgetRules, LongPauseBringsBackTheNominalRate) {
   for (const int64_t pause_ms : {68, 71}) {
     LinkBudget budget(config());
     arrive(budget, 0.5, kQueue, Duration::from_ms(20));
-    ASSERT_LT(budget.rate(), 0.6 * kTold);
+    ASSERT_LT(budget.rate(), 0.6 * kNominal);
     EXPECT_EQ(after_pause(budget, Duration::from_ms(pause_ms)) == 1, pause_ms == 71);
   }
 }
 
 // A packet comes every 17 ms or so.
-TEST_F(CcPaceBudgetRules, OnASlowLinkAPauseIsLongerBeforeItIsLong) {
+TEST_F(CcPaceBudgetRules, OnASlowLinkOnlyALongerPauseCounts) {
   LinkBudget budget(config());
   arrive(budget, 0.002, Duration::from_ms(30), Duration::from_s(4));
-  ASSERT_LT(budget.rate(), 0.003 * kTold);
+  ASSERT_LT(budget.rate(), 0.003 * kNominal);
   EXPECT_LT(after_pause(budget, Duration::from_ms(250)), 0.003);
   EXPECT_EQ(after_pause(budget, Duration::from_ms(900)), 1);
 }
 
-TEST_F(CcPaceBudgetRules, WhereNothingWasToldAPauseBringsBackWhatTheLinkGave) {
-  LinkBudget budget(config(0.5 * kTold));
-  EXPECT_EQ(after_pause(budget, Duration::from_s(30)), 0.5) << "nothing is learnt yet";
-  while (budget.rate() == 0.5 * kTold) arrive(budget, 0.3, kWindow * 10, kWindow / 4);
-  const double draining = budget.rate() / kTold;
+TEST_F(CcPaceBudgetRules, PauseBringsBackTheLastRateOfALinkOfUnknownRate) {
+  LinkBudget budget(config(0.5 * kNominal));
+  EXPECT_EQ(after_pause(budget, Duration::from_s(30)), 0.5)
+      << "the first rate, as nothing is learnt yet";
+  while (budget.rate() == 0.5 * kNominal) arrive(budget, 0.3, kWindow * 10, kWindow / 4);
+  const double draining = budget.rate() / kNominal;
   const double after = after_pause(budget, Duration::from_s(30));
   EXPECT_GT(after, 1.6 * draining);
   EXPECT_LT(after, 0.4);
@@ -84,58 +86,59 @@ TEST_F(CcPaceBudgetRules, WhereNothingWasToldAPauseBringsBackWhatTheLinkGave) {
 
 // --- bursts ---
 
-// A quarter of a round trip's worth leaves at once whatever the budget is: here 37 packets.
-TEST_F(CcPaceBudgetRules, ABurstThatLeavesAtOnceIsNoUse) {
+// A quarter of a round trip's bytes, here 37 packets, may leave at once under any budget. So
+// shorter bursts do not show that the budget is used.
+TEST_F(CcPaceBudgetRules, BurstWithinAQuarterRoundTripDoesNotGrowTheBudget) {
   for (const int packets : {35, 40}) {
-    LinkBudget budget(config(0.5 * kTold, Duration::from_ms(10)));
-    const auto gap = Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / (0.5 * kTold)));
+    LinkBudget budget(config(0.5 * kNominal, Duration::from_ms(10)));
+    const auto gap = Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / (0.5 * kNominal)));
     for (int burst = 0; burst < 100; ++burst) {
       for (int i = 0; i < packets; ++i, now_ = now_ + gap) {
         budget.on_bytes(now_, kPacket, Duration());
       }
       now_ = now_ + gap * packets;
     }
-    EXPECT_EQ(budget.rate() > 0.5 * kTold, packets == 40);
+    EXPECT_EQ(budget.rate() > 0.5 * kNominal, packets == 40);
   }
 }
 
 // --- weights ---
 
-TEST_F(CcPaceBudgetRules, FlowsOfMoreWeightBearALongerQueue) {
+TEST_F(CcPaceBudgetRules, HigherWeightToleratesALongerQueue) {
   LinkBudget budget(config());
   budget.set_weight(64, 1);
   arrive(budget, 0.5, kQueue, Duration::from_ms(20));
-  EXPECT_EQ(budget.rate(), kTold);
+  EXPECT_EQ(budget.rate(), kNominal);
   budget.set_weight(64, 1.0 / 64);
   arrive(budget, 0.5, Duration::from_ms(2), Duration::from_ms(20));
-  EXPECT_LT(budget.rate(), 0.52 * kTold) << "but not as one of many processes";
+  EXPECT_LT(budget.rate(), 0.52 * kNominal) << "one of 64 processes tolerates less";
 }
 
 // --- a queue on a path ---
 
-// What a flow was given without a queue is its again when those who met the queue are gone.
-TEST_F(CcPaceBudgetRules, WhatOthersMetIsNotHeldAgainstAFlow) {
+// A flow has its earlier rate again when the flows that met the queue have stopped.
+TEST_F(CcPaceBudgetRules, QueueOfOtherFlowsDoesNotReduceAFlowsBudget) {
   LinkBudget budget(config());
   arrive(budget, 0.9, Duration(), kWindow * 20, 63);
   arrive(budget, 0.3, kQueue, kWindow * 20, 0);
-  ASSERT_LT(budget.rate(), 0.4 * kTold);
+  ASSERT_LT(budget.rate(), 0.4 * kNominal);
   arrive(budget, 0.3, Duration(), kWindow * 4, 63);
-  EXPECT_GT(budget.rate(), 0.85 * kTold);
+  EXPECT_GT(budget.rate(), 0.85 * kNominal);
 }
 
-TEST_F(CcPaceBudgetRules, TheLastFlowOfAllIsAWitnessToo) {
+TEST_F(CcPaceBudgetRules, HighestFlowNumberIsAWitnessToo) {
   LinkBudget budget(config());
   arrive(budget, 0.9, Duration(), kWindow * 20, 1);
   arrive(budget, 0.3, kQueue, kWindow * 20, 63);
-  ASSERT_LT(budget.rate(), 0.4 * kTold);
+  ASSERT_LT(budget.rate(), 0.4 * kNominal);
   arrive(budget, 0.3, Duration(), kWindow * 4, 1);
-  EXPECT_GT(budget.rate(), 0.85 * kTold);
+  EXPECT_GT(budget.rate(), 0.85 * kNominal);
 }
 
 // --- neighbors that keep a queue ---
 
-// One gives way to what we hold; a link that has become slow does not.
-TEST_F(CcPaceBudgetRules, ASlowLinkIsNoNeighbor) {
+// A neighbor gives way to the rate that we keep; a link that has become slow does not.
+TEST_F(CcPaceBudgetRules, SlowLinkIsNotTakenForANeighbor) {
   constexpr Duration kKept = Duration::from_ms(3);
   LinkBudget budget(config());
   const auto use = [&](double link, Duration span) {
@@ -145,19 +148,19 @@ TEST_F(CcPaceBudgetRules, ASlowLinkIsNoNeighbor) {
       budget.on_bytes(now_, kPacket, kKept);
     }
   };
-  use(0.6 * kTold, Duration::from_ms(380));
-  ASSERT_GE(budget.rate(), 0.4 * kTold) << "a neighbor is recognized";
-  double least = kTold;
+  use(0.6 * kNominal, Duration::from_ms(380));
+  ASSERT_GE(budget.rate(), 0.4 * kNominal) << "a neighbor is recognized";
+  double least = kNominal;
   for (int i = 0; i < 60; ++i) {
-    use(0.1 * kTold, Duration::from_ms(5));
+    use(0.1 * kNominal, Duration::from_ms(5));
     least = std::min(least, budget.rate());
   }
-  EXPECT_LT(least, 0.11 * kTold);
+  EXPECT_LT(least, 0.11 * kNominal);
 }
 
 // --- even parts ---
 
-// Other processes of the host, which have learnt more.
+// Other processes of the host, which have learnt a higher rate.
 class Host final : public HostLink {
  public:
   void claim(Instant, const LinkClaim&) override {}
@@ -179,7 +182,7 @@ class Host final : public HostLink {
   int asked = 0;
 };
 
-TEST_F(CcPaceBudgetRules, AnEighthOfTheDistanceToAnEvenPartIsMadeInAWindow) {
+TEST_F(CcPaceBudgetRules, BudgetMovesAnEighthTowardsTheFairPartPerWindow) {
   Host host;
   LinkBudgetConfig shared = config();
   shared.host_link = &host;
@@ -188,29 +191,29 @@ TEST_F(CcPaceBudgetRules, AnEighthOfTheDistanceToAnEvenPartIsMadeInAWindow) {
   arrive(budget, 0.4, kQueue, kWindow / 4);
   for (int window = 0; window < 12; ++window) {
     const int asked = host.asked;
-    const double missing = 0.8 * kTold - budget.rate();
-    arrive(budget, budget.rate() / kTold, Duration::from_us(200), kWindow);
+    const double missing = 0.8 * kNominal - budget.rate();
+    arrive(budget, budget.rate() / kNominal, Duration::from_us(200), kWindow);
     EXPECT_NEAR(host.asked, asked + 1, 1) << window;
-    EXPECT_LE(0.8 * kTold - budget.rate(), missing);
-    EXPECT_GT(0.8 * kTold - budget.rate(), 0.7 * missing);
+    EXPECT_LE(0.8 * kNominal - budget.rate(), missing);
+    EXPECT_GT(0.8 * kNominal - budget.rate(), 0.7 * missing);
   }
   EXPECT_NEAR(host.asked, 11, 4);
 }
 
 // --- policers ---
 
-// What flows may send in all is what is policed, however much more the link could give.
-TEST_F(CcPaceBudgetRules, APolicersRateIsThePartOfWhatTheFlowsMaySend) {
+// The budget after losses follows what the flows may send, not the rate of the link.
+TEST_F(CcPaceBudgetRules, PolicedRateIsScaledByTheAllowedRate) {
   LinkBudget budget(config());
-  budget.set_allowed(0.5 * kTold);
-  for (int i = 0; i < 2000 && budget.rate() == kTold; ++i) {
+  budget.set_allowed(0.5 * kNominal);
+  for (int i = 0; i < 2000 && budget.rate() == kNominal; ++i) {
     arrive(budget, 0.4, Duration(), kWindow / 4);
     budget.on_loss(kPacket);  // a fifth
   }
-  EXPECT_NEAR(budget.rate(), 0.4 * kTold, 0.02 * kTold);
+  EXPECT_NEAR(budget.rate(), 0.4 * kNominal, 0.02 * kNominal);
 }
 
-// --- what senders tell it ---
+// --- signals of the senders ---
 
 constexpr FlowEnvironment kFabric{.line_rate = Rate::from_gbps(400),
                                   .mtu = 4096,
@@ -220,11 +223,11 @@ constexpr FlowEnvironment kFabric{.line_rate = Rate::from_gbps(400),
 
 class CcPaceBudgetOfSenders : public ::testing::Test {
  protected:
-  // Acknowledgements of a flow that gets half of the link, in piles of so many; the least that it
-  // and another one may send meanwhile.
+  // Acknowledgements of a flow that gets half of the link, in batches of `batch`. after() returns
+  // the least that this flow and another one may send meanwhile.
   struct Acks {
     Duration late = Duration::from_us(6);
-    int pile = 1;
+    int batch = 1;
     int without_round_trip_of = 0;  // one of so many; 0: none
     int lost_of = 0;                // likewise
   };
@@ -244,10 +247,10 @@ class CcPaceBudgetOfSenders : public ::testing::Test {
     std::array<uint32_t, 2> changed;
     while (senders.poll_changed(now_, changed) > 0) continue;
     for (int i = 0; i < 1000; ++i) {
-      if (i % acks.pile == 0) now_ = now_ + apart * acks.pile;
+      if (i % acks.batch == 0) now_ = now_ + apart * acks.batch;
       sent += 4096;
       const auto is_one_of = [i](int many) { return many > 0 && i % many == 0; };
-      const Duration waited = apart * (acks.pile - 1 - i % acks.pile);
+      const Duration waited = apart * (acks.batch - 1 - i % acks.batch);
       const Duration rtt = environment.base_rtt + acks.late + waited;
       if (is_one_of(acks.lost_of)) {
         flow.on_loss({.now = now_, .lost = 4096, .in_flight = 64 * 4096, .sent = sent});
@@ -266,19 +269,19 @@ class CcPaceBudgetOfSenders : public ::testing::Test {
   Instant now_ = Instant::from_ns(1'000'000'000);
 };
 
-TEST_F(CcPaceBudgetOfSenders, AcknowledgementsInPilesHaveKeptTheirOrder) {
+TEST_F(CcPaceBudgetOfSenders, BatchedAcknowledgementsAreNotTakenAsReordered) {
   EXPECT_LT(after(kFabric, {}), 250);
-  EXPECT_LT(after(kFabric, {.pile = 8}), 250);
+  EXPECT_LT(after(kFabric, {.batch = 8}), 250);
 }
 
-// What they acknowledge has arrived all the same, and overtook nobody.
+// The bytes that they acknowledge have arrived, and nothing was reordered.
 TEST_F(CcPaceBudgetOfSenders, AcknowledgementsWithoutARoundTripCountForTheRate) {
   const double rate = after(kFabric, {});
   EXPECT_NEAR(after(kFabric, {.without_round_trip_of = 2}), rate, 0.2 * rate);
 }
 
-// Those of 64 processes meet by chance where those of one would be a queue.
-TEST_F(CcPaceBudgetOfSenders, AmongManyProcessesALongerDelayIsUsual) {
+// Packets of 64 processes meet by chance; the same delay with one process is a queue.
+TEST_F(CcPaceBudgetOfSenders, LongerDelayIsToleratedAmongManyProcesses) {
   Host host;
   host.line = kFabric.line_rate;
   FlowEnvironment environment = kFabric;
@@ -288,7 +291,7 @@ TEST_F(CcPaceBudgetOfSenders, AmongManyProcessesALongerDelayIsUsual) {
   EXPECT_GT(after(environment, {}), 390);
 }
 
-TEST_F(CcPaceBudgetOfSenders, WhereReceiversLookAtQueuesLossesAreLeftToSenders) {
+TEST_F(CcPaceBudgetOfSenders, SendersReactOnlyToLossesWhereReceiversTimeArrivals) {
   FlowEnvironment environment = kFabric;
   environment.receivers_time_arrivals = true;
   EXPECT_GT(after(environment, {}), 390);

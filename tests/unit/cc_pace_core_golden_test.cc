@@ -1,5 +1,5 @@
-// The course of what `pace` takes the paths to carry for one flow, while they fill, lose, trim and
-// mark its packets, and become longer.
+// Course of the core limit of one flow, while its paths fill, lose, trim and mark packets, and
+// become longer.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 constexpr Bytes kMtu = 4096;
 constexpr PaceConstants kConstants;
 
-// What the paths are like for a while. Of ten packets some are late, or marked.
+// The state of the paths for some round trips.
 struct Spell {
   const char* what;
   int round_trips = 8;
@@ -25,7 +25,7 @@ struct Spell {
   int trimmed_of_hundred = 0;
   bool rerouting = false;
   double used = 1;  // of the limit
-  Duration longer;  // the way of all packets
+  Duration longer;  // than the base round trip, for all packets
 };
 
 class Course {
@@ -67,29 +67,30 @@ class Course {
     Duration rtt = environment_.base_rtt + spell.longer;
     if (of_ten < spell.late_of_ten) rtt = rtt + spell.late + spell.late * (number_ % 4) / 8;
     const double before = core_.rate();
-    const bool told = core_.on_ack({.now = now_,
-                                    .rtt = rtt,
-                                    .acked = kMtu,
-                                    .in_flight = in_flight,
-                                    .sent = sent,
-                                    .rerouting = spell.rerouting,
-                                    .echo_marked = of_ten < spell.marked_of_ten},
-                                   rate);
-    compare(told, before);
+    const bool changed = core_.on_ack({.now = now_,
+                                       .rtt = rtt,
+                                       .acked = kMtu,
+                                       .in_flight = in_flight,
+                                       .sent = sent,
+                                       .rerouting = spell.rerouting,
+                                       .echo_marked = of_ten < spell.marked_of_ten},
+                                      rate);
+    compare(changed, before);
   }
   void lose(LossKind kind, Bytes sent, const Spell& spell) {
     const double before = core_.rate();
-    const bool told = core_.on_loss({.now = now_,
-                                     .kind = kind,
-                                     .lost = kMtu,
-                                     .in_flight = sent - acked_,
-                                     .sent = sent,
-                                     .rerouting = spell.rerouting});
-    compare(told, before);
+    const bool changed = core_.on_loss({.now = now_,
+                                        .kind = kind,
+                                        .lost = kMtu,
+                                        .in_flight = sent - acked_,
+                                        .sent = sent,
+                                        .rerouting = spell.rerouting});
+    compare(changed, before);
   }
-  void compare(bool told, double before) {
-    EXPECT_EQ(told, core_.rate() != before) << "a change is told, at " << now_.ns();
-    if (told || core_.base_rtt() != shown_base_) show();
+  void compare(bool changed, double before) {
+    EXPECT_EQ(changed, core_.rate() != before)
+        << "on_ack and on_loss return whether the rate changed, at " << now_.ns();
+    if (changed || core_.base_rtt() != shown_base_) show();
   }
   void show() {
     shown_base_ = core_.base_rtt();
@@ -138,7 +139,7 @@ TEST(CcPaceCoreGolden, PathsThatFillAndEmpty) {
   testing::expect_golden("cc/pace_core.txt", course.text());
 }
 
-// Some bursts of others may be before a packet without a queue.
+// A packet may be behind bursts of others although no queue stands.
 TEST(CcPaceCoreGolden, NicsThatSendInBursts) {
   FlowEnvironment environment = fabric();
   environment.burst_bytes = 16 * kMtu;
@@ -181,7 +182,7 @@ TEST(CcPaceCoreGolden, SwitchesThatTrim) {
   testing::expect_golden("cc/pace_core_trims.txt", text);
 }
 
-TEST(CcPaceCoreGolden, HostsThatAreLateByChance) {
+TEST(CcPaceCoreGolden, HostsWithJitter) {
   Course course(fabric(Duration::from_us(10)));
   course.run({.what = "never so far"});
   course.run({.what = "now and then", .late_of_ten = 4, .late = Duration::from_us(12)});

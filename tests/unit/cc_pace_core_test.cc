@@ -1,4 +1,4 @@
-// What `pace` takes the paths to carry for a flow (CoreLimit).
+// CoreLimit: the rate that the paths carry for a flow, c_f.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -25,8 +25,8 @@ class CcPaceCore : public ::testing::Test {
             .base_rtt = kRoundTrip,
             .jitter = jitter};
   }
-  // Acknowledgements of some round trips; the delay of each packet by its number.
-  void hear(const std::function<Duration(int)>& delay, int round_trips = 1) {
+  // Acknowledgements of some round trips; `delay` is that of a packet by its number.
+  void acknowledge_round_trips(const std::function<Duration(int)>& delay, int round_trips = 1) {
     for (int i = 0; i < kPackets * round_trips; ++i) {
       acknowledge(kRoundTrip / kPackets, delay(i));
     }
@@ -42,8 +42,8 @@ class CcPaceCore : public ::testing::Test {
                   .rerouting = rerouting_},
                  core_.rate());
   }
-  void hear(Duration delay, int round_trips = 1) {
-    hear([=](int) { return delay; }, round_trips);
+  void acknowledge_round_trips(Duration delay, int round_trips = 1) {
+    acknowledge_round_trips([=](int) { return delay; }, round_trips);
   }
   void lose(int packets, LossKind kind = LossKind::kMissing) {
     core_.on_loss({.now = now_,
@@ -55,7 +55,7 @@ class CcPaceCore : public ::testing::Test {
   static Duration most_late(int i) { return i % 10 < 7 ? Duration::from_us(6) : Duration(); }
   static Duration some_late(int i) { return i % 10 < 3 ? Duration::from_us(6) : Duration(); }
 
-  // Packets of which most are late, until c_f is cut.
+  // Acknowledges packets of which most are late until c_f is cut; returns how many.
   int until_cut() {
     for (int i = 0; i < 1000; ++i) {
       const double before = core_.rate();
@@ -73,36 +73,36 @@ class CcPaceCore : public ::testing::Test {
 
 TEST_F(CcPaceCore, ClearPathsCarryTheLineRate) {
   EXPECT_GE(core_.rate(), 0.5 * kLine);
-  hear(Duration(), 20);
+  acknowledge_round_trips(Duration(), 20);
   EXPECT_EQ(core_.rate(), kLine);
   EXPECT_EQ(core_.base_rtt(), kRoundTrip);
 }
 
-TEST_F(CcPaceCore, ADelayThatAllPacketsShareIsTheLastHops) {
-  hear(Duration(), 20);
-  hear(Duration::from_us(6), 20);
+TEST_F(CcPaceCore, DelayOfAllPacketsDoesNotCutTheRate) {
+  acknowledge_round_trips(Duration(), 20);
+  acknowledge_round_trips(Duration::from_us(6), 20);
   EXPECT_GE(core_.rate(), 0.95 * kLine);
 }
 
-TEST_F(CcPaceCore, ButNotOneOfManyRoundTrips) {
-  hear(Duration(), 20);
-  hear(Duration::from_us(100), 10);
+TEST_F(CcPaceCore, DelayOfManyRoundTripsCutsTheRate) {
+  acknowledge_round_trips(Duration(), 20);
+  acknowledge_round_trips(Duration::from_us(100), 10);
   EXPECT_LT(core_.rate(), 0.5 * kLine);
 }
 
-TEST_F(CcPaceCore, SlowsDownWhenMostPacketsStayLate) {
-  hear(Duration(), 20);
-  hear(most_late, 10);
+TEST_F(CcPaceCore, RateFallsWhileMostPacketsStayLate) {
+  acknowledge_round_trips(Duration(), 20);
+  acknowledge_round_trips(most_late, 10);
   EXPECT_LT(core_.rate(), 0.5 * kLine);
   EXPECT_GT(core_.rate(), 0.001 * kLine);
-  hear(most_late, 200);
-  EXPECT_GE(core_.rate(), kLine / 256) << "never stops";
+  acknowledge_round_trips(most_late, 200);
+  EXPECT_GE(core_.rate(), kLine / 256) << "the rate keeps a least value";
 }
 
 // 1.8 us are less than T, a quarter of the round trip; with a mark they count as 2.8 us.
-TEST_F(CcPaceCore, AMarkMakesALateOneOfASmallDelay) {
+TEST_F(CcPaceCore, MarkMakesASmallDelayCountAsLate) {
   const auto after = [this](bool marked) {
-    hear(Duration(), 20);
+    acknowledge_round_trips(Duration(), 20);
     for (int i = 0; i < kPackets * 10; ++i) {
       now_ = now_ + kRoundTrip / kPackets;
       sent_ += kMtu;
@@ -121,30 +121,30 @@ TEST_F(CcPaceCore, AMarkMakesALateOneOfASmallDelay) {
   EXPECT_LT(after(true), 0.95 * kLine);
 }
 
-TEST_F(CcPaceCore, OneBadRoundTripIsNoReason) {
-  hear(Duration(), 20);
-  hear(most_late, 1);
-  hear(Duration(), 2);
+TEST_F(CcPaceCore, OneBadRoundTripDoesNotCutTheRate) {
+  acknowledge_round_trips(Duration(), 20);
+  acknowledge_round_trips(most_late, 1);
+  acknowledge_round_trips(Duration(), 2);
   EXPECT_GE(core_.rate(), 0.95 * kLine);
 }
 
-TEST_F(CcPaceCore, SomeBadPathsAreTheNicsWork) {
-  hear(Duration(), 20);
-  hear(some_late, 50);
+TEST_F(CcPaceCore, FewBadPathsDoNotCutTheRate) {
+  acknowledge_round_trips(Duration(), 20);
+  acknowledge_round_trips(some_late, 50);
   EXPECT_GE(core_.rate(), 0.95 * kLine);
 }
 
-TEST_F(CcPaceCore, RecoversWithinAFewCleanRoundTrips) {
-  hear(Duration(), 20);
-  hear(most_late, 20);
+TEST_F(CcPaceCore, RateRecoversWithinAFewCleanRoundTrips) {
+  acknowledge_round_trips(Duration(), 20);
+  acknowledge_round_trips(most_late, 20);
   const double slow = core_.rate();
-  hear(Duration(), 3);
+  acknowledge_round_trips(Duration(), 3);
   EXPECT_GT(core_.rate(), slow);
-  hear(Duration(), 60);
+  acknowledge_round_trips(Duration(), 60);
   EXPECT_EQ(core_.rate(), kLine);
 }
 
-TEST_F(CcPaceCore, JitterIsNoDelay) {
+TEST_F(CcPaceCore, JitterDoesNotCountAsDelay) {
   CoreLimit calm(environment(Duration::from_us(10)), kConstants);
   Bytes sent = kPackets * kMtu;
   Instant now = now_;
@@ -161,26 +161,26 @@ TEST_F(CcPaceCore, JitterIsNoDelay) {
   EXPECT_GE(calm.rate(), 0.95 * kLine);
 }
 
-TEST_F(CcPaceCore, ManyLossesAreCongestionFewAreTheCables) {
-  hear(Duration(), 20);
+TEST_F(CcPaceCore, ManyLossesCutTheRateAndFewDoNot) {
+  acknowledge_round_trips(Duration(), 20);
   for (int i = 0; i < 4; ++i) {
     lose(1);
-    hear(Duration(), 1);
+    acknowledge_round_trips(Duration(), 1);
   }
   EXPECT_EQ(core_.rate(), kLine);
   for (int i = 0; i < 4; ++i) {
     lose(10);
-    hear(Duration(), 1);
+    acknowledge_round_trips(Duration(), 1);
   }
-  EXPECT_LE(core_.rate(), 0.85 * kLine) << "a fifth";
+  EXPECT_LE(core_.rate(), 0.85 * kLine) << "10 lost per 40 acknowledged cut by a fifth";
 }
 
-TEST_F(CcPaceCore, WhatIsTrimmedTellsWhatPassesBeforeTheRoundTripIsOver) {
-  hear(Duration(), 20);
+TEST_F(CcPaceCore, TrimmedPacketsCutTheRateWithinARoundTrip) {
+  acknowledge_round_trips(Duration(), 20);
   lose(1, LossKind::kTrimmed);
-  hear(Duration(), 1);
-  EXPECT_EQ(core_.rate(), kLine) << "one says nothing";
-  hear(Duration(), 3);
+  acknowledge_round_trips(Duration(), 1);
+  EXPECT_EQ(core_.rate(), kLine) << "one trimmed packet does not count";
+  acknowledge_round_trips(Duration(), 3);
   for (int i = 0; i < 40; ++i) {
     lose(1, LossKind::kTrimmed);
     if (i % 2 == 1) acknowledge(kRoundTrip / (2 * kPackets));
@@ -189,28 +189,29 @@ TEST_F(CcPaceCore, WhatIsTrimmedTellsWhatPassesBeforeTheRoundTripIsOver) {
   EXPECT_LE(passed, 0.4 * kLine);
   EXPECT_GE(passed, 0.2 * kLine);
   for (int i = 0; i < 40; ++i) lose(1, LossKind::kTrimmed);
-  EXPECT_EQ(core_.rate(), passed) << "sent before that could help";
+  EXPECT_EQ(core_.rate(), passed) << "these packets were sent before the cut";
 }
 
-TEST_F(CcPaceCore, ASlowFlowBearsMoreOfAQueueThanAFastOne) {
+TEST_F(CcPaceCore, SlowFlowToleratesMoreDelayThanAFastOne) {
   const auto late = [](int i) { return i % 10 < 7 ? Duration::from_us(3) : Duration(); };
-  hear(Duration(), 20);
-  hear(late, 10);
+  acknowledge_round_trips(Duration(), 20);
+  acknowledge_round_trips(late, 10);
   EXPECT_LT(core_.rate(), 0.95 * kLine);
-  hear(most_late, 20);
+  acknowledge_round_trips(most_late, 20);
   const double slow = core_.rate();
   ASSERT_LT(slow, 0.5 * kLine);
-  hear(late, 20);
+  acknowledge_round_trips(late, 20);
   EXPECT_GT(core_.rate(), slow);
 }
 
 TEST_F(CcPaceCore, HalfOfThePacketsAreNotMost) {
-  hear(Duration(), 20);
-  hear([](int i) { return i % 2 == 0 ? Duration() : Duration::from_ns(2200); }, 10);
+  acknowledge_round_trips(Duration(), 20);
+  acknowledge_round_trips([](int i) { return i % 2 == 0 ? Duration() : Duration::from_ns(2200); },
+                          10);
   EXPECT_EQ(core_.rate(), kConstants.core_loaded * kLine);
 }
 
-TEST_F(CcPaceCore, AnAcknowledgementWithoutARoundTripMeasuresNothing) {
+TEST_F(CcPaceCore, AckWithoutARoundTripIsNotMeasured) {
   for (int i = 0; i < 200; ++i) {
     sent_ += kMtu;
     core_.on_ack({.now = now_, .acked = kMtu, .in_flight = kMtu, .sent = sent_}, core_.rate());
@@ -219,126 +220,127 @@ TEST_F(CcPaceCore, AnAcknowledgementWithoutARoundTripMeasuresNothing) {
   EXPECT_EQ(core_.rate(), kConstants.core_start * kLine);
 }
 
-// Others may begin at the line rate where one has found the network clear.
-TEST_F(CcPaceCore, PathsWithTroubleAreNotClear) {
-  hear(Duration(), 20);
+// Where one flow finds the network clear, others begin at the line rate.
+TEST_F(CcPaceCore, LateOrLossyPathsAreNotClear) {
+  acknowledge_round_trips(Duration(), 20);
   EXPECT_TRUE(core_.clear());
   rerouting_ = true;
-  hear(most_late, 3);
-  EXPECT_GE(core_.rate(), 0.9 * kLine) << "the NIC is given time";
+  acknowledge_round_trips(most_late, 3);
+  EXPECT_GE(core_.rate(), 0.9 * kLine) << "rerouting delays the cut";
   EXPECT_FALSE(core_.clear());
-  hear(Duration(), 3);
+  acknowledge_round_trips(Duration(), 3);
   EXPECT_TRUE(core_.clear());
   lose(10);
-  hear(Duration(), 1);
-  EXPECT_FALSE(core_.clear()) << "it loses many";
+  acknowledge_round_trips(Duration(), 1);
+  EXPECT_FALSE(core_.clear()) << "many packets were lost";
 }
 
-TEST_F(CcPaceCore, APathThatTrimsIsNotClear) {
-  hear(Duration(), 20);
+TEST_F(CcPaceCore, TrimmingPathsAreNotClear) {
+  acknowledge_round_trips(Duration(), 20);
   ASSERT_TRUE(core_.clear());
   lose(32, LossKind::kTrimmed);
   ASSERT_LT(core_.rate(), kLine);
   EXPECT_FALSE(core_.clear());
 }
 
-// Behind one queue, without a cut.
-TEST_F(CcPaceCore, AFastFlowYieldsToASlowOne) {
-  hear(Duration(), 20);
+// Flows that meet the same queue converge without a cut.
+TEST_F(CcPaceCore, FastFlowYieldsToASlowOne) {
+  acknowledge_round_trips(Duration(), 20);
   core_.restart(0.72 * kLine);
   // Less than half are late by more than T, 2 us, so that nothing is cut; on average all are.
   const auto late = [](int i) { return Duration::from_us(i % 10 < 4 ? 6 : 0); };
-  hear(late, 10);
+  acknowledge_round_trips(late, 10);
   EXPECT_LT(core_.rate(), 0.71 * kLine);
   core_.restart(0.45 * kLine);
-  hear(late, 10);
+  acknowledge_round_trips(late, 10);
   EXPECT_GT(core_.rate(), 0.46 * kLine);
 }
 
-TEST_F(CcPaceCore, EvenWhenNearlyAllIsLostACutLeavesHalf) {
-  hear(Duration(), 20);
+TEST_F(CcPaceCore, LossCutTakesAtMostHalf) {
+  acknowledge_round_trips(Duration(), 20);
   for (int i = 0; i < 2; ++i) {
     lose(500);
-    hear(Duration(), 1);
+    acknowledge_round_trips(Duration(), 1);
   }
   EXPECT_GE(core_.rate(), kConstants.core_least * kLine * 0.99);
   EXPECT_LE(core_.rate(), 0.6 * kLine);
   for (int i = 0; i < 100; ++i) {
     lose(500);
-    hear(Duration(), 1);
+    acknowledge_round_trips(Duration(), 1);
   }
-  EXPECT_GE(core_.rate(), kLine / 256) << "never stops";
+  EXPECT_GE(core_.rate(), kLine / 256) << "the rate keeps a least value";
   EXPECT_LE(core_.rate(), kLine / 64);
 }
 
-TEST_F(CcPaceCore, ACutIsJudgedByWhatWasSentAfterIt) {
-  hear(Duration(), 20);
+TEST_F(CcPaceCore, NextCutNeedsPacketsSentAfterTheLastOne) {
+  acknowledge_round_trips(Duration(), 20);
   until_cut();
-  EXPECT_GE(until_cut(), 3 * kPackets) << "what was in flight says nothing, and one is no reason";
+  EXPECT_GE(until_cut(), 3 * kPackets)
+      << "packets in flight at the cut do not count, and one round trip does not suffice";
 }
 
-// What drains the queue is over with it, also when the flow has nothing to send meanwhile.
-TEST_F(CcPaceCore, PartOfACutIsForAWhile) {
-  hear(Duration(), 20);
+// The part that drains the queue ends with the queue, also if the flow is idle meanwhile.
+TEST_F(CcPaceCore, PartOfACutIsTemporary) {
+  acknowledge_round_trips(Duration(), 20);
   until_cut();
   const double draining = core_.rate();
   core_.begin(now_, false);
-  EXPECT_EQ(core_.rate(), draining) << "another message";
+  EXPECT_EQ(core_.rate(), draining) << "another message does not end the cut";
   now_ = now_ + kRoundTrip * 10;
   core_.begin(now_, false);
   EXPECT_GT(core_.rate(), 1.02 * draining);
 }
 
-// One of them may have been between two bursts.
-TEST_F(CcPaceCore, ThePathsCarryWhatArrivedInTheBetterOfTwoRoundTrips) {
-  hear(Duration(), 20);
+// One of the two round trips may have been between two bursts.
+TEST_F(CcPaceCore, CutUsesTheBetterOfTwoRoundTrips) {
+  acknowledge_round_trips(Duration(), 20);
   core_.restart(0.7 * kLine);
   while (core_.rate() == 0.7 * kLine) acknowledge(kRoundTrip / kPackets);
-  // A round trip is over.
+  // The next round trip begins here.
   for (int i = 0; i <= kPackets; ++i) acknowledge(kRoundTrip / (2 * kPackets), most_late(i));
   EXPECT_LE(until_cut(), kPackets) << "half as fast";
   EXPECT_GT(core_.rate(), 0.75 * kLine);
 }
 
-// What others have found says nothing of the paths that the flow has seen itself.
-TEST_F(CcPaceCore, AClearNetworkIsBelievedByThoseWhoKnowNothing) {
+// A flow that has measured its own paths ignores what other flows have found.
+TEST_F(CcPaceCore, OnlyANewFlowBeginsAtTheLineRateOfAClearNetwork) {
   CoreLimit newcomer(environment(), kConstants);
   newcomer.begin(now_, true);
   EXPECT_EQ(newcomer.rate(), kLine);
   core_.restart(0.5 * kLine);
-  hear(Duration(), 1);
+  acknowledge_round_trips(Duration(), 1);
   ASSERT_LT(core_.rate(), 0.7 * kLine);
   core_.begin(now_, true);
   EXPECT_LT(core_.rate(), 0.7 * kLine);
 }
 
-TEST_F(CcPaceCore, ANicThatLooksForBetterPathsIsGivenTime) {
+TEST_F(CcPaceCore, ReroutingDelaysTheCut) {
   rerouting_ = true;
-  hear(Duration(), 20);
-  hear(most_late, 10);
+  acknowledge_round_trips(Duration(), 20);
+  acknowledge_round_trips(most_late, 10);
   EXPECT_GE(core_.rate(), 0.9 * kLine);
-  hear(most_late, 10);
+  acknowledge_round_trips(most_late, 10);
   EXPECT_LT(core_.rate(), 0.7 * kLine);
 }
 
-TEST_F(CcPaceCore, ASlowFlowGrowsByAQuarterAtMostWhilePathsHaveQueues) {
-  hear(Duration(), 20);
+TEST_F(CcPaceCore, SlowFlowGrowsGentlyWhilePathsHaveQueues) {
+  acknowledge_round_trips(Duration(), 20);
   core_.restart(0.01 * kLine);
-  hear(some_late, 5);
+  acknowledge_round_trips(some_late, 5);
   EXPECT_GT(core_.rate(), 0.015 * kLine);
   EXPECT_LT(core_.rate(), 0.04 * kLine);
 }
 
-TEST_F(CcPaceCore, WhereHostsAreExactFewPacketsCount) {
-  hear(Duration(), 20);
+TEST_F(CcPaceCore, FewPacketsSufficeWithoutJitter) {
+  acknowledge_round_trips(Duration(), 20);
   core_.restart(0.7 * kLine);
   for (int i = 0; i < 200; ++i) acknowledge(kRoundTrip / 8, most_late(i));
   EXPECT_LT(core_.rate(), 0.69 * kLine);
 }
 
-// What is lost was sent some time ago: what is acknowledged while a sender waits is no measure.
-TEST_F(CcPaceCore, FewLossesAreFewAlsoWhileLittleIsAcknowledged) {
-  hear(Duration(), 20);
+// Lost packets were sent earlier, so they are not compared with what is acknowledged meanwhile.
+TEST_F(CcPaceCore, FewLossesDoNotCutWhileLittleIsAcknowledged) {
+  acknowledge_round_trips(Duration(), 20);
   for (int i = 0; i < 200; ++i) {
     now_ = now_ + kRoundTrip / 10;
     sent_ += kMtu;
@@ -350,8 +352,8 @@ TEST_F(CcPaceCore, FewLossesAreFewAlsoWhileLittleIsAcknowledged) {
   EXPECT_EQ(core_.rate(), kLine);
 }
 
-// 5% of what it could send in a round trip, whatever is acknowledged.
-TEST_F(CcPaceCore, ManyLossesAreMoreThanATwentiethOfARoundTripsWorth) {
+// The limit is 5% of what the flow could send in a round trip, whatever is acknowledged.
+TEST_F(CcPaceCore, LossesAboveATwentiethOfARoundTripCutTheRate) {
   const auto after = [this](double lost) {
     CoreLimit core(environment(), kConstants);
     const double worth = core.rate() / 8 * kRoundTrip.seconds();
@@ -373,8 +375,8 @@ TEST_F(CcPaceCore, ManyLossesAreMoreThanATwentiethOfARoundTripsWorth) {
   EXPECT_LT(after(0.052), 0.9 * kLine);
 }
 
-TEST_F(CcPaceCore, AFewTrimmedPacketsAmongManyAreNoFullQueue) {
-  hear(Duration(), 20);
+TEST_F(CcPaceCore, FewTrimmedPacketsDoNotCutTheRate) {
+  acknowledge_round_trips(Duration(), 20);
   for (int i = 0; i < 60; ++i) {
     EXPECT_FALSE(core_.on_loss({.now = now_,
                                 .kind = LossKind::kTrimmed,
@@ -386,8 +388,9 @@ TEST_F(CcPaceCore, AFewTrimmedPacketsAmongManyAreNoFullQueue) {
   EXPECT_EQ(core_.rate(), kLine);
 }
 
-// What passed before says nothing of the queue that is full now.
-TEST_F(CcPaceCore, TrimmedPacketsBelongTogetherForTwoRoundTrips) {
+// Packets that were trimmed earlier than two round trips ago do not count for a queue that is full
+// now.
+TEST_F(CcPaceCore, TrimmedPacketsAreCountedOverTwoRoundTrips) {
   for (const bool together : {false, true}) {
     CoreLimit core(environment(), kConstants);
     const double before = core.rate();
@@ -406,8 +409,8 @@ TEST_F(CcPaceCore, TrimmedPacketsBelongTogetherForTwoRoundTrips) {
   }
 }
 
-TEST_F(CcPaceCore, ATimeoutHalves) {
-  hear(Duration(), 20);
+TEST_F(CcPaceCore, TimeoutHalvesTheRate) {
+  acknowledge_round_trips(Duration(), 20);
   core_.on_timeout(core_.rate());
   EXPECT_NEAR(core_.rate(), kLine / 2, 1);
   for (int i = 0; i < 20; ++i) {
@@ -418,9 +421,9 @@ TEST_F(CcPaceCore, ATimeoutHalves) {
   EXPECT_LT(core_.rate(), kLine / 128);
 }
 
-// It may send less meanwhile, as grants lapse.
-TEST_F(CcPaceCore, ATimeoutHalvesWhatAFlowSentAtLately) {
-  hear(Duration(), 20);
+// The flow may send at a lower rate when the timeout comes, as its grant has lapsed.
+TEST_F(CcPaceCore, TimeoutHalvesTheRateThatWasInUseLately) {
+  acknowledge_round_trips(Duration(), 20);
   acknowledge(kRoundTrip / kPackets);
   core_.on_timeout(0.01 * kLine);
   EXPECT_NEAR(core_.rate(), kLine / 2, 1);
@@ -429,45 +432,46 @@ TEST_F(CcPaceCore, ATimeoutHalvesWhatAFlowSentAtLately) {
   EXPECT_NEAR(slow.rate(), 0.05 * kLine, 1);
 }
 
-TEST_F(CcPaceCore, WhatWasKnownBeforeARestartCountsAgain) {
-  hear(Duration(), 20);
+TEST_F(CcPaceCore, ResumeRestoresTheRateBeforeARestart) {
+  acknowledge_round_trips(Duration(), 20);
   core_.restart(2 * kLine);
-  EXPECT_EQ(core_.rate(), kLine) << "it raises nothing";
+  EXPECT_EQ(core_.rate(), kLine) << "a restart does not raise the rate";
   core_.restart(0.1 * kLine);
   EXPECT_EQ(core_.rate(), 0.1 * kLine);
   core_.resume();
   EXPECT_EQ(core_.rate(), kLine);
   core_.restart(0.5 * kLine);
   core_.restart(0.4 * kLine);
-  hear(Duration(), 20);
+  acknowledge_round_trips(Duration(), 20);
   core_.resume();
-  EXPECT_EQ(core_.rate(), kLine) << "more was found since";
+  EXPECT_EQ(core_.rate(), kLine) << "the rate has grown since the restart";
 }
 
-// A failed cable sends all packets on a longer way: they are late no more once that is known.
-TEST_F(CcPaceCore, ALongerWayBecomesTheBase) {
-  hear(Duration(), 20);
-  hear(Duration::from_us(30), 1);
+// After a cable failure all packets take a longer path. They no longer count as late once it is the
+// base.
+TEST_F(CcPaceCore, LongerPathBecomesTheBaseRoundTrip) {
+  acknowledge_round_trips(Duration(), 20);
+  acknowledge_round_trips(Duration::from_us(30), 1);
   now_ = now_ + Duration::from_ms(1100);
-  hear(Duration::from_us(30), 20);
+  acknowledge_round_trips(Duration::from_us(30), 20);
   now_ = now_ + Duration::from_ms(1100);
-  hear(Duration::from_us(30), 60);
+  acknowledge_round_trips(Duration::from_us(30), 60);
   EXPECT_EQ(core_.base_rtt(), kRoundTrip + Duration::from_us(30));
   EXPECT_EQ(core_.rate(), kLine);
 }
 
-// While the receiver was late, the paths turned out to be full: its return does not clear them.
-TEST_F(CcPaceCore, ACutSinceARestartCountsAfterIt) {
-  hear(Duration(), 20);
+// A cut while the receiver was late stays in force when the receiver is back.
+TEST_F(CcPaceCore, CutSinceARestartOutlastsTheResume) {
+  acknowledge_round_trips(Duration(), 20);
   core_.restart(0.8 * kLine);
   ASSERT_LT(until_cut(), 1000);
-  hear(Duration(), 1);  // what drains the queue is over
+  acknowledge_round_trips(Duration(), 1);  // the temporary part of the cut ends
   const double cut = core_.rate();
   core_.resume();
   EXPECT_EQ(core_.rate(), cut);
   core_.restart(0.1 * kLine);
   core_.resume();
-  EXPECT_EQ(core_.rate(), cut) << "and no more than that is known";
+  EXPECT_EQ(core_.rate(), cut) << "a second resume restores the cut rate, not the first one";
 
   core_.restart(0.1 * kLine);
   core_.on_timeout(0.1 * kLine);

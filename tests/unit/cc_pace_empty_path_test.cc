@@ -1,4 +1,5 @@
-// Packets of different sizes over a slow link: what a long one takes longer is no queue.
+// Packets of different sizes over a slow link: the longer serialization of a long packet is no
+// queue.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +16,7 @@ constexpr Bytes kMtu = 8192;
 constexpr size_t kSmall = 0;
 constexpr size_t kFull = 3;
 
-TEST(CcPaceEmptyPath, ClassesAreOfHalves) {
+TEST(CcPaceEmptyPath, SizeClassesAreHalvesOfTheMtu) {
   EXPECT_EQ(EmptyPath::size_class(0, kMtu), 0U);
   EXPECT_EQ(EmptyPath::size_class(kMtu / 4 - 1, kMtu), 0U);
   EXPECT_EQ(EmptyPath::size_class(kMtu / 4, kMtu), 1U);
@@ -26,30 +27,32 @@ TEST(CcPaceEmptyPath, ClassesAreOfHalves) {
   EXPECT_EQ(EmptyPath::size_class(kMtu * 8, kMtu), 3U);
 }
 
-TEST(CcPaceEmptyPath, LikeIsComparedWithLike) {
+TEST(CcPaceEmptyPath, DelaysAreComparedWithinOneSizeClass) {
   EmptyPath path;
   const Instant now = Instant::from_ns(1'000'000'000);
   EXPECT_EQ(path.excess(now, 1000, kSmall, kMemory), Duration());
-  EXPECT_EQ(path.excess(now, 330'000, kFull, kMemory), Duration()) << "nothing is known of them";
+  EXPECT_EQ(path.excess(now, 330'000, kFull, kMemory), Duration())
+      << "the first full packet is its own reference";
   EXPECT_EQ(path.excess(now, 331'000, kFull, kMemory), Duration::from_us(1));
   EXPECT_EQ(path.excess(now, 3000, kSmall, kMemory), Duration::from_us(2));
   EXPECT_EQ(path.excess(now, 329'000, kFull, kMemory), Duration());
   EXPECT_EQ(path.excess(now, 331'000, kFull, kMemory), Duration::from_us(2));
 }
 
-TEST(CcPaceEmptyPath, TheLeastIsForgottenAfterTwoPeriods) {
+TEST(CcPaceEmptyPath, LeastDelayIsForgottenAfterTwoPeriods) {
   EmptyPath path;
   Instant now = Instant::from_ns(1'000'000'000);
   path.excess(now, 1000, kFull, kMemory);
   now = now + kMemory / 2;
   path.excess(now, 5000, kFull, kMemory);
   now = now + kMemory / 2;
-  EXPECT_EQ(path.excess(now, 4000, kFull, kMemory), Duration::from_us(3)) << "of the last period";
+  EXPECT_EQ(path.excess(now, 4000, kFull, kMemory), Duration::from_us(3))
+      << "the least of the last period still counts";
   now = now + kMemory;
   EXPECT_EQ(path.excess(now, 6000, kFull, kMemory), Duration::from_us(2));
 }
 
-TEST(CcPaceEmptyPath, ClocksAreCountedModulo32Bits) {
+TEST(CcPaceEmptyPath, TransitTimesWrapAt32Bits) {
   EmptyPath path;
   const Instant now = Instant::from_ns(1'000'000'000);
   path.excess(now, UINT32_MAX - 499, kFull, kMemory);
@@ -57,8 +60,8 @@ TEST(CcPaceEmptyPath, ClocksAreCountedModulo32Bits) {
   EXPECT_EQ(path.excess(now, UINT32_MAX - 999, kFull, kMemory), Duration());
 }
 
-// One message after another, each announced by a small one, over a link of which nobody has said
-// how slow it is. The sender does as it is granted.
+// Messages one after another, each announced by a small packet, over a slow link of unknown rate.
+// The sender keeps to its grants.
 class AnnouncedMessages {
  public:
   AnnouncedMessages() {
@@ -66,7 +69,7 @@ class AnnouncedMessages {
     receiver_.on_posted(now_, 0, Bytes{1} << 40);
   }
 
-  // What the messages of this time got of the link.
+  // The share of the link that the messages got in this time.
   double share_of(Duration span) {
     const Instant end = now_ + span;
     Bytes bytes = 0;
@@ -94,7 +97,7 @@ class AnnouncedMessages {
     return kPackets * kMtu;
   }
 
-  // What it waits for the link is a queue; a window keeps it short.
+  // A packet queues for the link; a window of 2 ms limits the queue.
   void send(Bytes payload) {
     const Bytes wire = payload + 66;
     sent_ = std::max({sent_ + granted_.time_for(wire), now_ - Duration::from_ms(2)});
@@ -110,7 +113,7 @@ class AnnouncedMessages {
     }
   }
 
-  // As a machine with UDP sockets sees a link of unknown rate.
+  // The environment of a host with UDP sockets on a link of unknown rate.
   PaceReceiver receiver_{{.line_rate = Rate::from_gbps(100),
                           .mtu = kMtu,
                           .overhead = 66,
@@ -127,9 +130,9 @@ class AnnouncedMessages {
   Rate granted_ = Rate::from_gbps(10);
 };
 
-TEST(CcPaceEmptyPath, MessagesOneAtATimeKeepASlowLink) {
+TEST(CcPaceEmptyPath, SingleAnnouncedMessagesFillASlowLink) {
   AnnouncedMessages messages;
-  messages.share_of(Duration::from_s(1));  // learns
+  messages.share_of(Duration::from_s(1));  // the receiver learns the rate
   EXPECT_GT(messages.share_of(Duration::from_s(1)), 0.8);
 }
 

@@ -1,5 +1,5 @@
-// A flow of `pace` from its beginning to its end, at its sender: short messages on a busy link,
-// what is announced and when, grants that lapse, and what others of its NIC get then.
+// A flow of `pace` at its sender, from beginning to end: short messages on a busy link, demands,
+// lapsed grants, and the rates of the other flows of its NIC.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -33,16 +33,16 @@ class CcPaceFlow : public ::testing::Test {
       flows_[flow] = &senders_.add_flow(now_, flow);
     }
   }
-  void hear(uint32_t flow, double gbps, Grant word) {
+  void receive_grant(uint32_t flow, double gbps, Grant word) {
     word.rate = Rate::from_bps(static_cast<uint64_t>(gbps * 1e9));
     if (word.validity == Duration()) word.validity = kForLong;
     word.epoch = ++epoch_;
     flows_[flow]->on_grant(now_, word);
   }
-  // What an idle flow holds on a link in use, and an answer.
-  void hold_busy(uint32_t flow, double gbps) { hear(flow, gbps, {.busy = true}); }
+  // hold_busy: the hold of an idle flow on a busy link. grant: the answer to a demand.
+  void hold_busy(uint32_t flow, double gbps) { receive_grant(flow, gbps, {.busy = true}); }
   void grant(uint32_t flow, double gbps, Duration validity = kForLong) {
-    hear(flow, gbps, {.aligned = true, .validity = validity});
+    receive_grant(flow, gbps, {.aligned = true, .validity = validity});
   }
   std::optional<Demand> want(uint32_t flow, const FlowStats& stats) {
     const auto demand = flows_[flow]->demand(now_, stats);
@@ -61,20 +61,20 @@ class CcPaceFlow : public ::testing::Test {
 
 constexpr Bytes kSixteenth = 25'000;  // of a bandwidth-delay product
 
-TEST_F(CcPaceFlow, AShortMessageLeavesAtOnceOnABusyLink) {
+TEST_F(CcPaceFlow, ShortMessageLeavesAtLineRateOnABusyLink) {
   hold_busy(0, 50);
   want(0, {.backlog = kSixteenth});
   EXPECT_DOUBLE_EQ(gbps(0), 400);
   hold_busy(0, 40);
-  EXPECT_DOUBLE_EQ(gbps(0), 400) << "still on its way";
+  EXPECT_DOUBLE_EQ(gbps(0), 400) << "the message is not acknowledged yet";
   grant(0, 30);
-  EXPECT_DOUBLE_EQ(gbps(0), 30) << "an answer is obeyed";
+  EXPECT_DOUBLE_EQ(gbps(0), 30) << "the answer is obeyed";
   hold_busy(1, 50);
   want(1, {.backlog = kSixteenth + 1});
-  EXPECT_DOUBLE_EQ(gbps(1), 50) << "a longer one waits for its answer";
+  EXPECT_DOUBLE_EQ(gbps(1), 50) << "a longer message waits for its answer";
 }
 
-TEST_F(CcPaceFlow, AShortMessageThatGrowsIsShortNoMore) {
+TEST_F(CcPaceFlow, GrownMessageIsNoLongerShort) {
   hold_busy(0, 50);
   want(0, {.backlog = kSixteenth});
   want(0, {.backlog = kSixteenth / 2, .acked = kSixteenth / 2});
@@ -83,14 +83,14 @@ TEST_F(CcPaceFlow, AShortMessageThatGrowsIsShortNoMore) {
   EXPECT_DOUBLE_EQ(gbps(0), 50);
 }
 
-TEST_F(CcPaceFlow, ABriefMessageBeginsWithWhatItHoldsOnABusyLink) {
+TEST_F(CcPaceFlow, BriefMessageBeginsAtItsHoldOnABusyLink) {
   hold_busy(0, 50);
   want(0, {.backlog = 300'000});
   EXPECT_DOUBLE_EQ(gbps(0), 50);
 }
 
 // The receiver has not asked it to send as one of many.
-TEST_F(CcPaceFlow, ABriefMessageThatGrowsHasWhatItHolds) {
+TEST_F(CcPaceFlow, GrownBriefMessageFallsBackToItsHold) {
   grant(0, 30);
   want(0, {.backlog = 300'000});
   EXPECT_GT(gbps(0), 31);
@@ -100,27 +100,27 @@ TEST_F(CcPaceFlow, ABriefMessageThatGrowsHasWhatItHolds) {
 
 // --- places in the gap ---
 
-TEST_F(CcPaceFlow, AMessageOfOnePacketWaitsForNoPlace) {
+TEST_F(CcPaceFlow, MessageOfOnePacketDoesNotWaitForItsPhase) {
   for (const Bytes message : {kMtu, kMtu + 1}) {
-    hear(0, 10, {.phase = Duration::from_ns(640), .aligned = true, .guessed = true});
+    receive_grant(0, 10, {.phase = Duration::from_ns(640), .aligned = true, .guessed = true});
     now_ = now_ + Duration::from_us(1);
     flows_[0]->demand(now_, {.backlog = message});
-    for (uint32_t flow = 1; flow < 3; ++flow) {  // so that all of the fan-out begins
+    for (uint32_t flow = 1; flow < 3; ++flow) {  // all flows of the host begin
       grant(flow, 10);
       want(flow, {.backlog = kEndless});
     }
     const Decision decision = flows_[0]->decide(now_);
     ASSERT_TRUE(decision.aligned);
     EXPECT_EQ(decision.first_send == now_, message == kMtu);
-    EXPECT_EQ(decision.grid, SendGrid()) << "the pacer begins anew, and moves nothing";
+    EXPECT_EQ(decision.grid, SendGrid()) << "the pacer begins anew, without a grid";
     for (uint32_t flow = 0; flow < 3; ++flow) want(flow, {});
   }
 }
 
-// --- what is announced ---
+// --- demands ---
 
-// A quarter of a round trip's worth of what it holds.
-TEST_F(CcPaceFlow, AMessageThatIsGoneBeforeAnAnswerComesIsNotAnnounced) {
+// The limit is what the hold sends in a quarter of a round trip.
+TEST_F(CcPaceFlow, MessageThatEndsBeforeAnAnswerIsNotAnnounced) {
   constexpr Bytes kQuarter = 30'000;
   hold_busy(0, 120);
   EXPECT_FALSE(want(0, {.backlog = kQuarter}).has_value());
@@ -129,16 +129,17 @@ TEST_F(CcPaceFlow, AMessageThatIsGoneBeforeAnAnswerComesIsNotAnnounced) {
   EXPECT_TRUE(want(1, {.backlog = kQuarter + 1}).has_value());
 }
 
-TEST_F(CcPaceFlow, WhatIsWantedIsToldAgainWhenHalfOfItWasNotToldYet) {
+TEST_F(CcPaceFlow, DemandIsUpdatedWhenHalfOfTheBacklogIsUnannounced) {
   grant(0, 10);
   const uint16_t first = want(0, {.backlog = 1'000'000})->epoch;
-  EXPECT_EQ(want(0, {.backlog = 790'000, .acked = 600'000})->epoch, first) << "400 are left of it";
+  EXPECT_EQ(want(0, {.backlog = 790'000, .acked = 600'000})->epoch, first)
+      << "400 kB of the announced bytes are left";
   const auto more = want(0, {.backlog = 1'000'000, .acked = 600'000});
   EXPECT_NE(more->epoch, first);
   EXPECT_EQ(more->wanted, 1'600'000U);
 }
 
-TEST_F(CcPaceFlow, WhatIsWantedIsToldAgainFourRoundTripsBeforeItEnds) {
+TEST_F(CcPaceFlow, DemandIsUpdatedFourRoundTripsBeforeTheAnnouncedBytesEnd) {
   for (const Bytes left : {390'000, 420'000}) {
     grant(0, 100);
     const Bytes all = 2'000'000;
@@ -149,7 +150,7 @@ TEST_F(CcPaceFlow, WhatIsWantedIsToldAgainFourRoundTripsBeforeItEnds) {
   }
 }
 
-TEST_F(CcPaceFlow, AByteIsABacklog) {
+TEST_F(CcPaceFlow, OneByteIsABacklog) {
   grant(0, 100);
   want(0, {.backlog = 1});
   EXPECT_NE(flows_[0]->explain(now_).limited_by, LimitedBy::kApplication);
@@ -159,7 +160,7 @@ TEST_F(CcPaceFlow, AByteIsABacklog) {
 
 // --- grants that lapse ---
 
-TEST_F(CcPaceFlow, WhatALapsedGrantTakesOthersGet) {
+TEST_F(CcPaceFlow, OtherFlowsGetTheRateOfALapsedGrant) {
   grant(0, 100, Duration::from_us(50));
   grant(1, 400);
   want(0, {.backlog = kEndless});
@@ -170,15 +171,16 @@ TEST_F(CcPaceFlow, WhatALapsedGrantTakesOthersGet) {
   EXPECT_NEAR(gbps(1), 350, 4);
 }
 
-TEST_F(CcPaceFlow, AValidityBeyondReasonIsCutShort) {
+TEST_F(CcPaceFlow, ExcessiveValidityIsLimited) {
   grant(0, 100, Duration::from_s(1'000'000));
   want(0, {.backlog = kEndless});
   now_ = now_ + Duration::from_s(60);
   EXPECT_LT(gbps(0), 2);
 }
 
-// The grant of before had lapsed, and the paths alone counted, from the little that was left of it.
-TEST_F(CcPaceFlow, WhatThePathsCarriedCountsAgainWhenTheReceiverIsBack) {
+// The earlier grant has lapsed. Since then only c_f counts, beginning at the small rate that was
+// left.
+TEST_F(CcPaceFlow, CoreLimitIsRestoredWhenTheReceiverIsBack) {
   constexpr Duration kValidity = Duration::from_us(50);
   grant(0, 100, kValidity);
   want(0, {.backlog = kEndless});
@@ -189,17 +191,17 @@ TEST_F(CcPaceFlow, WhatThePathsCarriedCountsAgainWhenTheReceiverIsBack) {
   EXPECT_DOUBLE_EQ(gbps(0), 400);
 }
 
-// --- what others get ---
+// --- rates of other flows ---
 
-TEST_F(CcPaceFlow, WhatOnesPathsDoNotCarryOthersGetAtOnce) {
+TEST_F(CcPaceFlow, OtherFlowsGetTheRateThatOnePathDoesNotCarry) {
   for (uint32_t flow = 0; flow < 2; ++flow) {
     grant(flow, 400);
     want(flow, {.backlog = kEndless});
   }
   Bytes sent = 100 * kMtu;
   double least = 400;
-  for (int i = 0; i < 800; ++i) {          // then switches trim, too
-    now_ = now_ + Duration::from_ns(400);  // much less than it might
+  for (int i = 0; i < 800; ++i) {          // switches trim from 600 on
+    now_ = now_ + Duration::from_ns(400);  // far below the granted rate
     sent += kMtu;
     const Duration late = i > 100 && i % 10 < 7 ? Duration::from_us(6) : Duration();
     flows_[0]->on_ack({.now = now_,
@@ -220,7 +222,7 @@ TEST_F(CcPaceFlow, WhatOnesPathsDoNotCarryOthersGetAtOnce) {
   EXPECT_LT(least, 100);
 }
 
-TEST_F(CcPaceFlow, TroubleOnOnesPathsIsNoClearNetwork) {
+TEST_F(CcPaceFlow, CongestedFlowDoesNotMakeTheNetworkClear) {
   PaceSenders senders(kFabric, PaceConstants{}, 2);
   Controller& one = senders.add_flow(now_, 0);
   Bytes sent = 100 * kMtu;
@@ -238,17 +240,17 @@ TEST_F(CcPaceFlow, TroubleOnOnesPathsIsNoClearNetwork) {
   EXPECT_EQ(other.decide(now_).rate.gbps(), 400 * PaceConstants{}.core_start);
 }
 
-// Its host's fan-out is what a guess is multiplied by.
-TEST_F(CcPaceFlow, ARemovedFlowIsNeitherOneOfAllNorOneThatHasBegun) {
-  hear(1, 50, {.aligned = true, .guessed = true});
+// A guessed grant is multiplied by the fan-out of the sender's host.
+TEST_F(CcPaceFlow, RemovedFlowDoesNotCountInTheFanOut) {
+  receive_grant(1, 50, {.aligned = true, .guessed = true});
   grant(0, 100);
   want(0, {.backlog = kEndless});
   senders_.remove_flow(now_, 0);
   want(1, {.backlog = 300'000});
-  EXPECT_NEAR(gbps(1), 100, 1) << "one of two begins";
+  EXPECT_NEAR(gbps(1), 100, 1) << "one of two flows begins";
 }
 
-TEST_F(CcPaceFlow, AsManyBriefMessagesLeaveTogetherAsTheLinkCarries) {
+TEST_F(CcPaceFlow, BriefMessagesThatLeaveTogetherFillTheLink) {
   PaceSenders senders(kFabric, clear_core(), 6);
   std::array<Controller*, 6> flows;
   const FlowStats brief{.backlog = 300'000};
@@ -265,7 +267,7 @@ TEST_F(CcPaceFlow, AsManyBriefMessagesLeaveTogetherAsTheLinkCarries) {
   EXPECT_NEAR(sum, 400, 5);
 }
 
-TEST_F(CcPaceFlow, HostsThatPauseAreVisitedNoMoreOftenThanThey) {
+TEST_F(CcPaceFlow, DeadlineIsAPauseAwayOnHostsThatPause) {
   FlowEnvironment environment = kFabric;
   environment.pause = Duration::from_ms(1);
   PaceSenders senders(environment, clear_core(), 1);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr Bytes kMtu = 4096;
 
-// One round trip: acknowledgements of so many packets each, four of them.
+// One round trip: four acknowledgements of `packets` each.
 void round_trip(testing::CcScript& s, Bytes packets, Duration late = {}) {
   for (int i = 0; i < 4; ++i) {
     s.wait(Duration::from_us(2));
@@ -19,7 +19,7 @@ void round_trip(testing::CcScript& s, Bytes packets, Duration late = {}) {
   }
 }
 
-TEST(CcPaceGolden, FromCtsToFarewell) {
+TEST(CcPaceGolden, FlowFromItsCtsToItsEnd) {
   const FlowEnvironment environment{.line_rate = Rate::from_gbps(400),
                                     .mtu = kMtu,
                                     .overhead = 64,

@@ -1,5 +1,5 @@
-// How the ends of `pace` use a HostLink, which is scripted here: what they claim, and that they
-// keep to the part they are given.
+// How receiver and senders of `pace` use a HostLink, scripted here: what they claim, and that they
+// keep to their part.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -47,7 +47,7 @@ class ScriptedHostLink final : public HostLink {
   Rate could = Rate::from_gbps(400);
   Rate expected = Rate::from_gbps(400);
   Rate others;
-  Rate fair;  // 0: what we have
+  Rate fair;  // 0: the learnt rate itself
   std::vector<Rate> published;
   bool wakes = false;
   Instant deadline = Instant::never();
@@ -72,13 +72,13 @@ class CcPaceReceiverHostLink : public ::testing::Test {
 
   void begin(uint32_t flow, Rate usable = Rate::from_gbps(400)) {
     receiver_.on_posted(now_, flow, kEndless);
-    say(flow, usable);
+    demand(flow, usable);
   }
-  void say(uint32_t flow, Rate usable) {
+  void demand(uint32_t flow, Rate usable) {
     const Bytes wanted = usable > Rate() ? kEndless : 0;
     receiver_.on_demand(now_, flow, {.usable = usable, .wanted = wanted, .epoch = ++epoch_[flow]});
   }
-  // Words of what is due until then.
+  // Polls all grants that are due within this time.
   void run(Duration span) {
     for (const Instant end = now_ + span;;) {
       std::array<GrantUpdate, 8> words;
@@ -91,17 +91,17 @@ class CcPaceReceiverHostLink : public ::testing::Test {
       now_ = std::clamp(receiver_.next_deadline(), now_ + Duration::from_ns(1), end);
     }
   }
-  // Active flows repeat what they want, as they do.
-  void go_on(Duration span, uint32_t flows) {
+  // Active flows repeat their demands.
+  void repeat_demands(Duration span, uint32_t flows) {
     for (const Instant end = now_ + span; now_ < end;) {
       run(kRoundTrip);
-      for (uint32_t flow = 0; flow < flows; ++flow) say(flow, Rate::from_gbps(400));
+      for (uint32_t flow = 0; flow < flows; ++flow) demand(flow, Rate::from_gbps(400));
     }
     run(kRoundTrip);
   }
 
-  // An idle flow, lately.
-  bool told_busy() {
+  // Whether the newest grant of the idle flow is marked busy.
+  bool granted_busy() {
     bool busy = false;
     for (int i = 0; i < 8; ++i) {
       link_.wakes = true;
@@ -120,10 +120,10 @@ class CcPaceReceiverHostLink : public ::testing::Test {
   Instant now_ = Instant::from_ns(1'000'000'000);
 };
 
-TEST_F(CcPaceReceiverHostLink, ClaimsWhatItsFlowsCouldUseAndTheirWeights) {
+TEST_F(CcPaceReceiverHostLink, ReceiverClaimsUsableRateAndWeightOfItsFlows) {
   receiver_.add_flow(now_, 0);
   run(kRoundTrip);
-  EXPECT_TRUE(link_.last().ready) << "its flow may begin";
+  EXPECT_TRUE(link_.last().ready) << "the flow of the process may begin";
   for (uint32_t flow = 1; flow < 3; ++flow) receiver_.add_flow(now_, flow);
   receiver_.set_weight(now_, 1, 4);
   run(kRoundTrip);
@@ -136,7 +136,7 @@ TEST_F(CcPaceReceiverHostLink, ClaimsWhatItsFlowsCouldUseAndTheirWeights) {
   begin(2);
   run(kRoundTrip);
   EXPECT_EQ(link_.last().demand, Rate::from_gbps(400)) << "never more than the link";
-  for (uint32_t flow = 0; flow < 3; ++flow) say(flow, Rate());
+  for (uint32_t flow = 0; flow < 3; ++flow) demand(flow, Rate());
   run(kRoundTrip);
   EXPECT_EQ(link_.last().demand, Rate());
   EXPECT_TRUE(link_.last().ready);
@@ -145,25 +145,25 @@ TEST_F(CcPaceReceiverHostLink, ClaimsWhatItsFlowsCouldUseAndTheirWeights) {
   EXPECT_FALSE(link_.last().ready);
 }
 
-TEST_F(CcPaceReceiverHostLink, FlowsShareItsPart) {
+TEST_F(CcPaceReceiverHostLink, FlowsShareThePartOfTheProcess) {
   for (uint32_t flow = 0; flow < 2; ++flow) receiver_.add_flow(now_, flow);
   link_.given = Rate::from_gbps(100);
   for (uint32_t flow = 0; flow < 2; ++flow) begin(flow);
-  go_on(kRoundTrip * 4, 2);
+  repeat_demands(kRoundTrip * 4, 2);
   EXPECT_LE(granted_[0] + granted_[1], 100);
   EXPECT_GE(granted_[0] + granted_[1], 95);
   EXPECT_NEAR(granted_[0], granted_[1], 2);
   link_.given = Rate::from_gbps(40);
   link_.wakes = true;
-  go_on(kRoundTrip, 2);
+  repeat_demands(kRoundTrip, 2);
   EXPECT_LE(granted_[0] + granted_[1], 40);
   link_.given = Rate::from_gbps(300);
   link_.wakes = true;
-  go_on(kRoundTrip, 2);
+  repeat_demands(kRoundTrip, 2);
   EXPECT_GE(granted_[0] + granted_[1], 285);
 }
 
-TEST_F(CcPaceReceiverHostLink, AnIdleProcessHoldsItsProspect) {
+TEST_F(CcPaceReceiverHostLink, IdleFlowHoldsTheProspectOfTheProcess) {
   receiver_.add_flow(now_, 0);
   link_.given = Rate::from_gbps(10);
   link_.expected = Rate::from_gbps(100);
@@ -178,8 +178,8 @@ TEST_F(CcPaceReceiverHostLink, AnIdleProcessHoldsItsProspect) {
   EXPECT_EQ(receiver_.grant(0).rate, Rate::from_gbps(20));
 }
 
-// The first CTS leaves before the next turn: it carries what is true now.
-TEST_F(CcPaceReceiverHostLink, WhatIsHeldIsAskedForWhenAReceiveIsPosted) {
+// The first CTS leaves before the next poll, so its grant must be current.
+TEST_F(CcPaceReceiverHostLink, ProspectIsReadWhenAReceiveIsPosted) {
   receiver_.add_flow(now_, 0);
   run(kRoundTrip);
   link_.expected = Rate::from_gbps(50);
@@ -188,34 +188,34 @@ TEST_F(CcPaceReceiverHostLink, WhatIsHeldIsAskedForWhenAReceiveIsPosted) {
   EXPECT_EQ(receiver_.grant(0).rate, Rate::from_gbps(50));
 }
 
-TEST_F(CcPaceReceiverHostLink, ANewcomerHasItsProspectForARoundTripThenItsPart) {
+TEST_F(CcPaceReceiverHostLink, NewFlowHasItsProspectForARoundTripThenItsPart) {
   receiver_.add_flow(now_, 0);
   link_.given = Rate::from_gbps(25);
   link_.expected = Rate::from_gbps(100);
   run(kRoundTrip);
   begin(0);
   run(kRoundTrip / 2);
-  EXPECT_NEAR(granted_[0], 100, 1) << "others have not been cut yet";
-  go_on(kRoundTrip * 4, 1);
+  EXPECT_NEAR(granted_[0], 100, 1) << "the other processes have not been cut yet";
+  repeat_demands(kRoundTrip * 4, 1);
   EXPECT_NEAR(granted_[0], 25, 1);
 }
 
-TEST_F(CcPaceReceiverHostLink, ALargerPartCountsAtOnce) {
+TEST_F(CcPaceReceiverHostLink, PartAboveTheProspectCountsAtOnce) {
   receiver_.add_flow(now_, 0);
   link_.given = Rate::from_gbps(200);
   link_.expected = Rate::from_gbps(100);
   run(kRoundTrip);
   begin(0);
-  go_on(kRoundTrip, 1);
+  repeat_demands(kRoundTrip, 1);
   EXPECT_NEAR(granted_[0], 200, 3);
 }
 
-TEST_F(CcPaceReceiverHostLink, ClaimsAgainOnlyWhenSomethingIsDifferentOrDue) {
+TEST_F(CcPaceReceiverHostLink, ReceiverClaimsAgainOnlyOnAChangeOrWhenDue) {
   receiver_.add_flow(now_, 0);
   begin(0);
-  go_on(kRoundTrip * 4, 1);
+  repeat_demands(kRoundTrip * 4, 1);
   const size_t before = link_.claims.size();
-  go_on(kRoundTrip * 100, 1);
+  repeat_demands(kRoundTrip * 100, 1);
   EXPECT_EQ(link_.claims.size(), before);
   link_.wakes = true;
   run(kRoundTrip);
@@ -223,7 +223,7 @@ TEST_F(CcPaceReceiverHostLink, ClaimsAgainOnlyWhenSomethingIsDifferentOrDue) {
   EXPECT_EQ(link_.claims[before], link_.claims[before - 1]);
 }
 
-TEST_F(CcPaceReceiverHostLink, ItsDeadlineIsOneOfTheReceivers) {
+TEST_F(CcPaceReceiverHostLink, HostLinkDeadlineWakesTheReceiver) {
   receiver_.add_flow(now_, 0);
   run(kRoundTrip);
   EXPECT_EQ(receiver_.next_deadline(), Instant::never());
@@ -236,46 +236,46 @@ TEST_F(CcPaceReceiverHostLink, ItsDeadlineIsOneOfTheReceivers) {
   EXPECT_EQ(link_.claims.size(), before + 1);
 }
 
-TEST_F(CcPaceReceiverHostLink, ALinkThatOthersUseIsBusy) {
+TEST_F(CcPaceReceiverHostLink, LinkInUseByOthersIsBusy) {
   receiver_.add_flow(now_, 0);
   receiver_.on_posted(now_, 0, kEndless);
   run(kRoundTrip);
   link_.others = Rate::from_gbps(300);
   link_.expected = Rate::from_gbps(200);
-  EXPECT_TRUE(told_busy()) << "one that begins waits for its own grant";
+  EXPECT_TRUE(granted_busy()) << "a flow that begins waits for its own grant";
 }
 
-TEST_F(CcPaceReceiverHostLink, ALinkOfUnknownRateIsNotBusyWithOthers) {
+TEST_F(CcPaceReceiverHostLink, LinkOfUnknownRateIsNotBusyWithOthers) {
   receiver_.add_flow(now_, 0);
   receiver_.on_posted(now_, 0, kEndless);
   run(kRoundTrip);
   link_.others = Rate::from_gbps(12'000);
   link_.expected = Rate::from_gbps(4'000);
-  EXPECT_FALSE(told_busy()) << "nobody knows that they leave less for us";
+  EXPECT_FALSE(granted_busy()) << "it is not known whether others reduce our rate";
 }
 
-TEST_F(CcPaceReceiverHostLink, APartBeyondTheLinkIsTheLink) {
+TEST_F(CcPaceReceiverHostLink, PartIsLimitedToTheLinkRate) {
   receiver_.add_flow(now_, 0);
   link_.given = link_.expected = Rate::from_gbps(10'000);
   begin(0);
-  go_on(kRoundTrip * 4, 1);
+  repeat_demands(kRoundTrip * 4, 1);
   EXPECT_LE(granted_[0], 400);
   EXPECT_GE(granted_[0], 390);
 }
 
-TEST_F(CcPaceReceiverHostLink, NobodyWaitsForOthersOnALinkOfUnknownRate) {
+TEST_F(CcPaceReceiverHostLink, OnALinkOfUnknownRateUnusedRateIsGrantedAtOnce) {
   for (uint32_t flow = 0; flow < 2; ++flow) receiver_.add_flow(now_, flow);
   link_.given = Rate::from_gbps(10'000);
   link_.expected = Rate::from_gbps(4'000);
   begin(0, Rate::from_gbps(10));
   begin(1);
   run(Duration::from_ns(1));
-  EXPECT_GT(granted_[1], 350) << "what the first does not use";
+  EXPECT_GT(granted_[1], 350) << "the rate that flow 0 does not use";
 }
 
-// --- what is learnt ---
+// --- the link budget ---
 
-// A budget of which half of what was told arrives, behind a queue.
+// A budget that has learnt half of the nominal rate, behind a queue.
 LinkBudget learnt_behind(HostLink& link, Instant& now) {
   LinkBudget budget({.line = Rate::from_gbps(400),
                      .packet = kPacket,
@@ -291,7 +291,7 @@ LinkBudget learnt_behind(HostLink& link, Instant& now) {
   return budget;
 }
 
-// Packets at `share` of what it allows.
+// Packets at `share` of the budget.
 void use(LinkBudget& budget, Instant& now, double share, Duration span) {
   for (const Instant end = now + span; now < end;) {
     const double gap_s = static_cast<double>(kPacket) * 8 / (budget.rate() * share);
@@ -300,7 +300,7 @@ void use(LinkBudget& budget, Instant& now, double share, Duration span) {
   }
 }
 
-TEST(CcPaceBudgetHostLink, MovesTowardsTheFairPart) {
+TEST(CcPaceBudgetHostLink, BudgetMovesTowardsTheFairPart) {
   for (const uint64_t fair_gbps : {50, 300}) {
     ScriptedHostLink link;
     Instant now = Instant::from_ns(1'000'000'000);
@@ -312,7 +312,7 @@ TEST(CcPaceBudgetHostLink, MovesTowardsTheFairPart) {
   }
 }
 
-TEST(CcPaceBudgetHostLink, WhatIsNotUsedIsNotCounted) {
+TEST(CcPaceBudgetHostLink, UnusedBudgetIsNotPublished) {
   ScriptedHostLink link;
   Instant now = Instant::from_ns(1'000'000'000);
   LinkBudget budget = learnt_behind(link, now);
@@ -336,10 +336,10 @@ class CcPaceSendersHostLink : public ::testing::Test {
       flows_[flow]->on_grant(now_, {.rate = Rate::from_gbps(400), .validity = Duration::from_s(9)});
     }
   }
-  // What it says that it could use, in Gb/s.
+  // The usable rate in the demand of the flow, in Gb/s.
   double want(uint32_t flow, Bytes backlog) {
-    const auto said = flows_[flow]->demand(now_, {.backlog = backlog});
-    return said ? said->usable.gbps() : 0;
+    const auto demand = flows_[flow]->demand(now_, {.backlog = backlog});
+    return demand ? demand->usable.gbps() : 0;
   }
   void turn() {
     std::array<uint32_t, 8> changed;
@@ -359,7 +359,7 @@ class CcPaceSendersHostLink : public ::testing::Test {
   std::array<Controller*, 2> flows_{};
 };
 
-TEST_F(CcPaceSendersHostLink, ClaimWhatActiveFlowsCouldUse) {
+TEST_F(CcPaceSendersHostLink, SendersClaimWhatActiveFlowsCouldUse) {
   turn();
   EXPECT_EQ(link_.last().demand, Rate());
   senders_.set_weight(now_, 1, 3);
@@ -382,8 +382,8 @@ TEST_F(CcPaceSendersHostLink, ClaimWhatActiveFlowsCouldUse) {
   EXPECT_EQ(link_.last().demand, Rate());
 }
 
-// A claim that followed the part that it leads to would never come to rest.
-TEST_F(CcPaceSendersHostLink, WhatBriefMessagesClaimDoesNotDependOnTheirPart) {
+// A claim that depended on the part that it leads to would never settle.
+TEST_F(CcPaceSendersHostLink, ClaimOfBriefMessagesDoesNotDependOnThePart) {
   link_.given = link_.could = Rate::from_gbps(200);
   turn();
   for (uint32_t flow = 0; flow < 2; ++flow) want(flow, 200'000);
@@ -405,7 +405,7 @@ TEST_F(CcPaceSendersHostLink, WhatBriefMessagesClaimDoesNotDependOnTheirPart) {
   }
 }
 
-TEST_F(CcPaceSendersHostLink, FlowsShareTheirPart) {
+TEST_F(CcPaceSendersHostLink, FlowsShareThePartOfTheProcess) {
   link_.given = link_.could = Rate::from_gbps(100);
   want(0, kEndless);
   want(1, kEndless);
@@ -424,7 +424,7 @@ TEST_F(CcPaceSendersHostLink, FlowsShareTheirPart) {
   EXPECT_GE(gbps(0) + gbps(1), 390);
 }
 
-TEST_F(CcPaceSendersHostLink, ALapsedGrantLeavesALittleOfTheirPart) {
+TEST_F(CcPaceSendersHostLink, LapsedGrantLeavesASmallShareOfThePart) {
   link_.given = link_.could = Rate::from_gbps(40);
   want(0, kEndless);
   turn();
@@ -432,7 +432,7 @@ TEST_F(CcPaceSendersHostLink, ALapsedGrantLeavesALittleOfTheirPart) {
   EXPECT_NEAR(gbps(0), 40.0 / 256, 0.01);
 }
 
-TEST_F(CcPaceSendersHostLink, ThoseWhomAnotherPartConcernsAreNamed) {
+TEST_F(CcPaceSendersHostLink, FlowsAffectedByANewPartAreReported) {
   want(0, kEndless);
   turn();
   link_.given = link_.could = Rate::from_gbps(100);
@@ -442,9 +442,9 @@ TEST_F(CcPaceSendersHostLink, ThoseWhomAnotherPartConcernsAreNamed) {
   EXPECT_EQ(changed[0], 0U);
 }
 
-// A receiver grants what could be used: a part that is small because nobody grants us more would
-// stay so for ever.
-TEST_F(CcPaceSendersHostLink, SayWhatTheirPartCouldBe) {
+// The receiver grants at most the advertised rate. If the flow advertised its small part, the part
+// would stay small.
+TEST_F(CcPaceSendersHostLink, DemandAdvertisesTheReachablePart) {
   link_.given = Rate::from_gbps(50);
   link_.could = Rate::from_gbps(200);
   link_.wakes = true;
@@ -453,7 +453,7 @@ TEST_F(CcPaceSendersHostLink, SayWhatTheirPartCouldBe) {
   EXPECT_LE(gbps(0), 50);
 }
 
-TEST_F(CcPaceSendersHostLink, ObeyAPartThatChangesAloneAndSayWhatChangesAlone) {
+TEST_F(CcPaceSendersHostLink, PartAndReachMayChangeIndependently) {
   link_.given = Rate::from_gbps(100);
   want(0, kEndless);
   turn();
@@ -468,7 +468,7 @@ TEST_F(CcPaceSendersHostLink, ObeyAPartThatChangesAloneAndSayWhatChangesAlone) {
   EXPECT_NEAR(want(0, kEndless), 250, 3);
 }
 
-TEST_F(CcPaceSendersHostLink, ClaimAgainOnlyWhenSomethingIsDifferentOrDue) {
+TEST_F(CcPaceSendersHostLink, SendersClaimAgainOnlyOnAChangeOrWhenDue) {
   want(0, kEndless);
   turn();
   const size_t before = link_.claims.size();
@@ -482,7 +482,7 @@ TEST_F(CcPaceSendersHostLink, ClaimAgainOnlyWhenSomethingIsDifferentOrDue) {
   EXPECT_EQ(link_.claims.size(), before + 1);
 }
 
-TEST_F(CcPaceSendersHostLink, ItsDeadlineIsOneOfTheSenders) {
+TEST_F(CcPaceSendersHostLink, HostLinkDeadlineWakesTheSenders) {
   want(0, kEndless);
   turn();
   link_.deadline = now_ + Duration::from_ns(700);

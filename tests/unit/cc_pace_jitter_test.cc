@@ -1,4 +1,5 @@
-// `pace` on hosts that are late by chance: what they cannot keep to is neither told nor timed.
+// `pace` on hosts with jitter: they get no phases, and only grants and demands that they can
+// follow.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -23,12 +24,12 @@ FlowEnvironment late_by(Duration jitter) {
   return environment;
 }
 
-TEST(CcPaceJitter, WhatLeavesAtOnceIsAQuarterOfARoundTripOrTheJitter) {
+TEST(CcPaceJitter, MomentIsAQuarterOfARoundTripOrTheJitter) {
   EXPECT_EQ(pace_moment(kFabric), kFabric.base_rtt / 4);
   EXPECT_EQ(pace_moment(late_by(kFabric.base_rtt)), kFabric.base_rtt);
 }
 
-TEST(CcPaceJitter, PacketsThatAreLaterThanABurstTakesKeepNoPhase) {
+TEST(CcPaceJitter, FlowKeepsNoPhaseWhenJitterExceedsABurst) {
   Instant now = Instant::from_ns(1'000'000'000);
   const FlowEnvironment environment = late_by(Duration::from_us(20));
   LinkShare link(environment, 1, PaceConstants{}.regrant);
@@ -44,8 +45,8 @@ TEST(CcPaceJitter, PacketsThatAreLaterThanABurstTakesKeepNoPhase) {
   EXPECT_EQ(pace.decide(now).grid, SendGrid());
 }
 
-// Others that come and go at our end change what is usable again and again.
-TEST(CcPaceJitter, WhatASenderCouldUseIsToldOnceInIt) {
+// Other flows of the sender begin and end, and change the usable rate each time.
+TEST(CcPaceJitter, UsableRateIsAdvertisedOncePerJitter) {
   Instant now = Instant::from_ns(1'000'000'000);
   const FlowEnvironment environment = late_by(Duration::from_us(20));
   LinkShare link(environment, 2, PaceConstants{}.regrant);
@@ -60,9 +61,9 @@ TEST(CcPaceJitter, WhatASenderCouldUseIsToldOnceInIt) {
   EXPECT_EQ(one.demand(now, busy)->usable, Rate::from_gbps(200));
 }
 
-// A message that may leave at once does, although the NIC's bursts are shorter: the pacer's line
-// begins a jitter earlier. The first begins at the clock's.
-TEST(CcPaceJitter, AMessageBeginsWithWhatLeavesWithinIt) {
+// A message that may leave at once does, although the NIC's bursts are shorter: its pacing begins
+// one jitter earlier, or at the start of the clock.
+TEST(CcPaceJitter, MessageBeginsWithTheBytesOfOneJitter) {
   for (const bool bursts_are_longer : {false, true}) {
     FlowEnvironment environment = late_by(Duration::from_us(20));
     const Bytes at_once = environment.line_rate.bytes_in(environment.jitter);
@@ -83,8 +84,8 @@ TEST(CcPaceJitter, AMessageBeginsWithWhatLeavesWithinIt) {
   }
 }
 
-// No answer would come before it is gone, and no part of our link is needed.
-TEST(CcPaceJitter, WhatLeavesAtOnceIsNeitherAnnouncedNorDivided) {
+// An answer would come after the message has left, and the message needs no part of the link.
+TEST(CcPaceJitter, MessageWithinTheJitterIsNeitherAnnouncedNorShared) {
   const Instant now = Instant::from_ns(1'000'000'000);
   const Bytes some = kFabric.line_rate.bytes_in(kFabric.base_rtt / 2);
   for (const Duration jitter : {Duration(), kFabric.base_rtt}) {
@@ -97,18 +98,18 @@ TEST(CcPaceJitter, WhatLeavesAtOnceIsNeitherAnnouncedNorDivided) {
     EXPECT_EQ(link.active(), exact ? 1U : 0U);
     EXPECT_TRUE(pace.demand(now, {.backlog = some * 2}).has_value());
     EXPECT_EQ(link.active(), 1U);
-    // All but a little is on its way.
+    // All but a little is in flight.
     pace.demand(now, {.backlog = some * 2, .in_flight = some * 3 / 2});
     EXPECT_EQ(link.active(), exact ? 1U : 0U);
   }
 }
 
-TEST(CcPaceJitter, WhatIdleFlowsHoldIsToldWhenItIsAnotherByAFactorOfTwo) {
+TEST(CcPaceJitter, HoldIsGrantedAgainOnlyWhenItChangesByAFactorOfTwo) {
   for (const Duration jitter : {Duration(), Duration::from_us(100)}) {
     PaceReceiver receiver(late_by(jitter), 8);
     Instant now = Instant::from_ns(1'000'000'000);
     std::array<GrantUpdate, 8> words;
-    const auto told = [&](uint32_t peers) {
+    const auto granted = [&](uint32_t peers) {
       receiver.on_hint(now, {.peers = peers});
       now = now + Duration::from_ms(1);
       return receiver.poll_grants(now, words);
@@ -117,14 +118,14 @@ TEST(CcPaceJitter, WhatIdleFlowsHoldIsToldWhenItIsAnotherByAFactorOfTwo) {
       receiver.add_flow(now, flow);
       receiver.on_posted(now, flow, kEndless);
     }
-    EXPECT_EQ(told(8), 8U);
-    EXPECT_EQ(told(5), jitter == Duration() ? 8U : 0U);
-    EXPECT_EQ(told(3), 8U);
+    EXPECT_EQ(granted(8), 8U);
+    EXPECT_EQ(granted(5), jitter == Duration() ? 8U : 0U);
+    EXPECT_EQ(granted(3), 8U);
   }
 }
 
-// The sixth flow is the first to wake up: what it is granted stays, its place in the gap does not.
-TEST(CcPaceJitter, ANewPlaceInTheGapIsToldOnlyWhereHostsKeepIt) {
+// The sixth flow begins first: its rate stays as it is, but its phase changes.
+TEST(CcPaceJitter, NewPhaseIsGrantedOnlyWhereHostsKeepPhases) {
   for (const Duration jitter : {Duration(), Duration::from_us(100)}) {
     const FlowEnvironment environment = late_by(jitter);
     PaceReceiver receiver(environment, 8);
@@ -138,7 +139,7 @@ TEST(CcPaceJitter, ANewPlaceInTheGapIsToldOnlyWhereHostsKeepIt) {
     };
     receiver.on_posted(now, 5, kEndless);
     EXPECT_EQ(receiver.poll_grants(now, words), 1U);
-    for (uint16_t i = 1; i <= 2; ++i) {  // then what it holds is no guess any more
+    for (uint16_t i = 1; i <= 2; ++i) {  // afterwards its hold is no longer a guess
       now = now + Duration::from_us(2);
       wake(i, Bytes{4096} * i);
       receiver.on_arrival(now, 5, 4096, {1000, 4096});

@@ -1,5 +1,5 @@
-// `pace` on hosts that are late by more than they say: overloaded, emulated, or woken late. What
-// they add to round trips is no queue of the core, and must not stop a flow.
+// `pace` on hosts that are later than their jitter: overloaded, emulated, or woken late. The delay
+// that they add is no queue of the core, and must not stop a flow.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,9 +15,9 @@ constexpr double kLine = 10e9;
 constexpr Bytes kPacket = 4096;
 constexpr Duration kRoundTrip = Duration::from_us(100);
 
-constexpr Duration kJitter = Duration::from_us(100);  // as told
+constexpr Duration kJitter = Duration::from_us(100);  // as configured
 
-// c_f of a flow over a device that carries little, or as much as the flow may send.
+// The core limit of a flow over a device that may carry less than the flow may send.
 struct LateHosts {
   explicit LateHosts(Duration jitter)
       : core({.line_rate = Rate::from_bps(static_cast<uint64_t>(kLine)),
@@ -28,7 +28,7 @@ struct LateHosts {
               .jitter = jitter},
              kConstants) {}
 
-  // Packets that are acknowledged one by one, each up to `latest` later than the path takes.
+  // Acknowledges packets one by one, each with a random delay of at most `latest`.
   void carry(double carried, Duration latest, int packets) {
     for (int i = 0; i < packets; ++i) {
       const double rate = std::min(core.rate(), carried);
@@ -51,7 +51,7 @@ struct LateHosts {
   Instant now = Instant::from_ns(1'000'000'000);
 };
 
-TEST(CcPaceLateHosts, AFlowGoesOnAndIsBackSoon) {
+TEST(CcPaceLateHosts, FlowKeepsALeastRateAndRecovers) {
   for (const Duration jitter : {Duration(), kJitter}) {
     LateHosts hosts(jitter);
     hosts.carry(kLine, Duration(), 1000);
@@ -63,8 +63,8 @@ TEST(CcPaceLateHosts, AFlowGoesOnAndIsBackSoon) {
   }
 }
 
-// Where hosts are late by chance, few packets say nothing of the core.
-TEST(CcPaceLateHosts, WhatTheDeviceCarriesIsUsed) {
+// On hosts with jitter a few late packets do not show congestion.
+TEST(CcPaceLateHosts, FlowUsesWhatTheDeviceCarries) {
   LateHosts hosts(kJitter);
   const double carried = 0.05 * kLine;
   hosts.carry(carried, Duration::from_ms(4), 10'000);
@@ -74,7 +74,7 @@ TEST(CcPaceLateHosts, WhatTheDeviceCarriesIsUsed) {
   EXPECT_GE(hosts.core.rate(), carried);
 }
 
-// A silence is one sign of congestion, however often the NIC asks during it.
+// A silence is one sign of congestion, however many probes time out during it.
 TEST(CcPaceLateHosts, TimeoutsInARowCountOnce) {
   LateHosts hosts(kJitter);
   hosts.carry(kLine, Duration(), 1000);
@@ -82,11 +82,11 @@ TEST(CcPaceLateHosts, TimeoutsInARowCountOnce) {
   EXPECT_NEAR(hosts.core.rate(), kLine / 2, 1);
   hosts.carry(kLine, Duration(), 1);
   hosts.core.on_timeout(hosts.core.rate());
-  EXPECT_NEAR(hosts.core.rate(), kLine / 4, 1) << "another one";
+  EXPECT_NEAR(hosts.core.rate(), kLine / 4, 1) << "a timeout after an acknowledgement counts again";
 }
 
-// What goes on below that, as a receiver that is silent now had granted less, stays there.
-TEST(CcPaceLateHosts, ATimeoutRaisesNothing) {
+// A flow that was below the least rate, as its receiver granted less, stays there.
+TEST(CcPaceLateHosts, TimeoutDoesNotRaiseTheRate) {
   LateHosts hosts(kJitter);
   hosts.core.restart(0.001 * kLine);
   hosts.core.on_timeout(hosts.core.rate());

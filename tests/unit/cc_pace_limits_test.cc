@@ -1,4 +1,4 @@
-// What `pace` takes the receiving link to carry (LinkCapacity).
+// LinkCapacity: the rate that the receiving link carries for granted flows.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -17,14 +17,14 @@ constexpr PaceConstants kConstants;
 
 class CcPaceCapacity : public ::testing::Test {
  protected:
-  // Packets at `gbps` for some round trips, all of them so late.
+  // Packets at `gbps` for some round trips, all with the delay `excess`.
   void arrive(double gbps, bool covered, Duration excess, int round_trips = 1) {
     const auto gap = Duration::from_ns(static_cast<int64_t>(kPacket * 8 / gbps));
     for (const Instant end = now_ + kRoundTrip * round_trips; now_ < end; now_ = now_ + gap) {
       capacity_.on_arrival(now_, kPacket, covered, excess, /*overtaken=*/false, /*flow=*/0);
     }
   }
-  // Two streams at the same time.
+  // A covered and an uncovered stream at the same time.
   void share(double own_gbps, double foreign_gbps, Duration excess, int round_trips) {
     double own = 0;
     for (const Instant end = now_ + kRoundTrip * round_trips; now_ < end;) {
@@ -42,27 +42,28 @@ class CcPaceCapacity : public ::testing::Test {
   static constexpr Duration kQueue = Duration::from_us(5);
 };
 
-TEST_F(CcPaceCapacity, OneFlowHasTheLinkSeveralShareALittleLess) {
+TEST_F(CcPaceCapacity, OneFlowGetsTheLinkAndSeveralShareALittleLess) {
   EXPECT_EQ(capacity_.available(1), kLine);
   EXPECT_EQ(capacity_.available(2), kConstants.shared * kLine);
   arrive(390, true, Duration(), 10);
-  EXPECT_EQ(capacity_.available(2), kConstants.shared * kLine) << "traffic on grants counts not";
+  EXPECT_EQ(capacity_.available(2), kConstants.shared * kLine)
+      << "traffic of granted flows is not subtracted";
 }
 
-TEST_F(CcPaceCapacity, TrafficThatNoGrantCoversIsSubtracted) {
+TEST_F(CcPaceCapacity, UncoveredTrafficIsSubtracted) {
   share(250, 100, Duration(), 20);
   EXPECT_NEAR(capacity_.uncovered(), 100e9, 5e9);
   EXPECT_NEAR(capacity_.available(2), kConstants.shared * kLine - 100e9, 5e9);
 }
 
-TEST_F(CcPaceCapacity, WhatArrivesWhileAQueueStandsIsAllThatTheLinkGives) {
+TEST_F(CcPaceCapacity, ArrivalRateUnderAQueueIsTheLinkRate) {
   arrive(200, true, kQueue, 6);
   EXPECT_LT(capacity_.available(2), 205e9);
   EXPECT_EQ(capacity_.uncovered(), 0);
 }
 
-// Senders that could use no more than that are held back by the core: its queues are their work.
-TEST_F(CcPaceCapacity, AQueueBehindWhichLessIsUsableThanTheLinkGivesIsNotTheLinks) {
+// Senders that can use no more than arrives are limited by the core, which has the queue.
+TEST_F(CcPaceCapacity, QueueDoesNotCountWhenSendersCanUseLessThanTheLink) {
   capacity_.set_usable(200e9);
   arrive(200, true, kQueue, 12);
   EXPECT_EQ(capacity_.line(), kLine);
@@ -71,12 +72,12 @@ TEST_F(CcPaceCapacity, AQueueBehindWhichLessIsUsableThanTheLinkGivesIsNotTheLink
   EXPECT_LT(capacity_.line(), 205e9);
 }
 
-TEST_F(CcPaceCapacity, AHalfEmptyLinkWithoutAQueueHidesNothing) {
+TEST_F(CcPaceCapacity, HalfUsedLinkWithoutAQueueKeepsItsCapacity) {
   arrive(200, true, Duration(), 20);
   EXPECT_EQ(capacity_.available(2), kConstants.shared * kLine);
 }
 
-TEST_F(CcPaceCapacity, ForgetsTrafficThatHasEnded) {
+TEST_F(CcPaceCapacity, UncoveredTrafficDecaysAfterItEnds) {
   share(250, 100, Duration(), 20);
   double before = capacity_.uncovered();
   for (int i = 0; i < 64; ++i) {
@@ -87,14 +88,14 @@ TEST_F(CcPaceCapacity, ForgetsTrafficThatHasEnded) {
   EXPECT_LT(before, 5e9);
 }
 
-TEST_F(CcPaceCapacity, ALongSilenceIsNoTraffic) {
+TEST_F(CcPaceCapacity, LongSilenceClearsUncoveredTraffic) {
   share(250, 100, Duration(), 20);
   now_ = now_ + Duration::from_s(10);
   arrive(250, true, Duration(), 100);
   EXPECT_LT(capacity_.uncovered(), 1e9);
 }
 
-TEST_F(CcPaceCapacity, AStandingQueueIsDrained) {
+TEST_F(CcPaceCapacity, StandingQueueIsDrained) {
   arrive(399, true, kQueue, 3);
   const double empty = kConstants.shared * kLine;
   const double drain = kLine * kQueue.us() / (kConstants.drain_round_trips * kRoundTrip.us());
@@ -104,9 +105,9 @@ TEST_F(CcPaceCapacity, AStandingQueueIsDrained) {
   EXPECT_NEAR(capacity_.available(2), empty, 0.01 * kLine);
 }
 
-// So many flows that each sends one packet in a dozen round trips: whether a queue stands shows
-// when all have had their turn.
-TEST_F(CcPaceCapacity, AQueueThatIsGoneOnceInATurnOfAllFlowsDoesNotStand) {
+// With 1,200 flows each one sends a packet every dozen round trips. A queue stands if it was there
+// for that whole time.
+TEST_F(CcPaceCapacity, QueueThatEmptiesOnceInAllFlowsTurnDoesNotStand) {
   capacity_.set_flows(1200);
   for (int i = 0; i < 10; ++i) {
     arrive(390, true, Duration(), 1);
@@ -118,8 +119,8 @@ TEST_F(CcPaceCapacity, AQueueThatIsGoneOnceInATurnOfAllFlowsDoesNotStand) {
   EXPECT_GT(capacity_.queue(), Duration());
 }
 
-// One packet that met no queue shows that the last hop has none: the others were late elsewhere.
-TEST_F(CcPaceCapacity, DelaysOfSomePacketsAreNoQueueHere) {
+// A packet without delay shows that the last hop has no queue: the others were delayed elsewhere.
+TEST_F(CcPaceCapacity, DelaysOfSomePacketsAreNotTakenForAQueue) {
   for (int i = 0; i < 200; ++i) {
     arrive(300, true, kQueue, 1);
     capacity_.on_arrival(now_, kPacket, true, Duration(), /*overtaken=*/false, /*flow=*/0);
@@ -128,7 +129,7 @@ TEST_F(CcPaceCapacity, DelaysOfSomePacketsAreNoQueueHere) {
   EXPECT_EQ(capacity_.available(2), kConstants.shared * kLine);
 }
 
-TEST_F(CcPaceCapacity, FlowsOnGrantsKeepTheirPartAgainstOthers) {
+TEST_F(CcPaceCapacity, GrantedFlowsKeepALeastShareAgainstOthers) {
   share(10, 390, Duration(), 20);
   EXPECT_GE(capacity_.available(2), 0.99 * kConstants.least_share * kLine);
   share(10, 390, Duration::from_ms(1), 20);
@@ -136,14 +137,14 @@ TEST_F(CcPaceCapacity, FlowsOnGrantsKeepTheirPartAgainstOthers) {
       << "however long the queue";
 }
 
-// Others who send little are not who keeps it.
-TEST_F(CcPaceCapacity, AQueueIsDrainedBelowThatPartWhereOthersSendLittle) {
+// Others that send little do not cause the queue.
+TEST_F(CcPaceCapacity, QueueIsDrainedBelowTheLeastShareWhenOthersSendLittle) {
   share(310, 60, Duration::from_us(60), 20);
   EXPECT_LT(capacity_.available(2), 0.9 * kConstants.least_share * kLine);
   EXPECT_GT(capacity_.available(2), 0.3 * kLine);
 }
 
-TEST_F(CcPaceCapacity, PacketsThatMeetByChanceAreNoQueue) {
+TEST_F(CcPaceCapacity, FourPacketsOfDelayAreNoQueue) {
   const Duration packet = kLink.line_rate.time_for(kPacket);
   arrive(390, true, packet * 4, 10);
   EXPECT_EQ(capacity_.queue(), Duration());
@@ -151,7 +152,7 @@ TEST_F(CcPaceCapacity, PacketsThatMeetByChanceAreNoQueue) {
   EXPECT_GT(capacity_.queue(), Duration());
 }
 
-TEST_F(CcPaceCapacity, ATurnOfFewPacketsOnASlowLinkSaysNothing) {
+TEST_F(CcPaceCapacity, FewPacketsOnASlowLinkDoNotShowAQueue) {
   LinkCapacity slow({.line_rate = Rate::from_gbps(1), .mtu = 4096, .overhead = 64}, kRoundTrip,
                     Duration::from_ms(10), kConstants);
   for (int i = 0; i < 200; ++i) {
@@ -162,23 +163,23 @@ TEST_F(CcPaceCapacity, ATurnOfFewPacketsOnASlowLinkSaysNothing) {
   }
 }
 
-TEST_F(CcPaceCapacity, SaysWhenTheRateMayBeAnother) {
+TEST_F(CcPaceCapacity, OnArrivalReportsEveryChangeOfTheRate) {
   double known = capacity_.available(2);
-  int told = 0;
+  int changes = 0;
   for (int i = 0; i < 5000; ++i) {
     now_ = now_ + Duration::from_ns(166);
     const bool covered = i % 3 > 0 || i > 2000;
     const Duration late = i > 1000 ? kQueue : Duration();
-    const bool tells = capacity_.on_arrival(now_, kPacket, covered, late, false, 0);
-    EXPECT_TRUE(tells || capacity_.available(2) == known) << i;
+    const bool changed = capacity_.on_arrival(now_, kPacket, covered, late, false, 0);
+    EXPECT_TRUE(changed || capacity_.available(2) == known) << i;
     known = capacity_.available(2);
-    told += tells ? 1 : 0;
+    changes += changed ? 1 : 0;
   }
   EXPECT_LT(known, 0.7 * kLine);
-  EXPECT_LT(told, 300) << "once in a round trip or so";
+  EXPECT_LT(changes, 300) << "about once in a round trip";
 }
 
-TEST(CcPaceCapacityJitter, WhatEndHostsAddByChanceIsNoQueue) {
+TEST(CcPaceCapacityJitter, JitterOfHostsIsNoQueue) {
   FlowEnvironment link = kLink;
   link.jitter = Duration::from_us(10);
   LinkCapacity capacity(link, kRoundTrip, Duration::from_ms(10), kConstants);
@@ -190,8 +191,8 @@ TEST(CcPaceCapacityJitter, WhatEndHostsAddByChanceIsNoQueue) {
   EXPECT_EQ(capacity.available(2), kConstants.shared * kLine);
 }
 
-// Its arrivals are no foreign traffic, against which half of the link would have to be kept.
-TEST(CcPaceCovered, AFlowWhoseDemandWasLostIsNotHeldAgainstItself) {
+// Its arrivals are no foreign traffic, which would reduce its own grant.
+TEST(CcPaceCovered, ArrivalsOfAFlowWhoseDemandWasLostAreCovered) {
   PaceReceiver receiver({.line_rate = Rate::from_gbps(400),
                          .mtu = 4096,
                          .overhead = 64,
@@ -214,8 +215,8 @@ TEST(CcPaceCovered, AFlowWhoseDemandWasLostIsNotHeldAgainstItself) {
   EXPECT_GE(receiver.grant(0).rate, Rate::from_gbps(390));
 }
 
-// So that it does not begin at the line rate behind a queue.
-TEST(CcPaceBusy, AnIdleFlowIsToldWhenALinkStaysInUseAndWhenItNoLongerIs) {
+// A flow that is granted `busy` does not begin at the line rate behind a queue.
+TEST(CcPaceBusy, IdleFlowsGrantShowsWhetherTheLinkStaysBusy) {
   PaceReceiver receiver({.line_rate = Rate::from_gbps(400),
                          .mtu = 4096,
                          .overhead = 64,
@@ -225,7 +226,7 @@ TEST(CcPaceBusy, AnIdleFlowIsToldWhenALinkStaysInUseAndWhenItNoLongerIs) {
   constexpr uint32_t kActive = 0;
   constexpr uint32_t kIdle = 1;
   std::array<GrantUpdate, 4> words;
-  std::array<bool, 2> busy{};  // as each flow's newest word said
+  std::array<bool, 2> busy{};  // in each flow's newest grant
   Instant now = Instant::from_ns(1'000'000'000);
   const auto run = [&](Duration span) {
     for (const Instant end = now + span; now < end; now = now + Duration::from_ns(500)) {
@@ -233,7 +234,7 @@ TEST(CcPaceBusy, AnIdleFlowIsToldWhenALinkStaysInUseAndWhenItNoLongerIs) {
       for (size_t i = 0; i < count; ++i) busy[words[i].flow] = words[i].grant.busy;
     }
   };
-  const auto say = [&](Bytes wanted, uint16_t epoch) {
+  const auto demand = [&](Bytes wanted, uint16_t epoch) {
     receiver.on_demand(now, kActive,
                        {.usable = Rate::from_gbps(400), .wanted = wanted, .epoch = epoch});
   };
@@ -241,17 +242,17 @@ TEST(CcPaceBusy, AnIdleFlowIsToldWhenALinkStaysInUseAndWhenItNoLongerIs) {
   receiver.add_flow(now, kIdle);
   receiver.on_posted(now, kIdle, 1 << 20);
   receiver.on_posted(now, kActive, 1 << 30);
-  say(1 << 30, 1);
+  demand(1 << 30, 1);
   run(kRoundTrip / 2);
-  say((1 << 30) - 4096, 2);
+  demand((1 << 30) - 4096, 2);
   run(kRoundTrip / 4);
   EXPECT_FALSE(busy[kIdle]);
   run(kRoundTrip);
-  say((1 << 30) - 8192, 3);
+  demand((1 << 30) - 8192, 3);
   run(kRoundTrip);
   EXPECT_TRUE(busy[kIdle]);
   EXPECT_FALSE(busy[kActive]);
-  say(0, 4);
+  demand(0, 4);
   run(kRoundTrip * 4);
   EXPECT_FALSE(busy[kIdle]);
 }

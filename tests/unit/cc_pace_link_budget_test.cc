@@ -1,5 +1,5 @@
-// What one process learns of its link (LinkBudget), alone: from arrivals and delays that the test
-// makes up, and on a model of a link with a queue.
+// LinkBudget alone: with arrivals and delays that the test makes up, and on a model of a link with
+// a queue.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,17 +12,17 @@
 namespace pacecar {
 namespace {
 
-constexpr double kTold = 1e9;
+constexpr double kNominal = 1e9;
 constexpr Bytes kPacket = 4200;
 constexpr Duration kRoundTrip = Duration::from_us(100);
 constexpr Duration kBaseMemory = Duration::from_ms(400);
-// The law's window here: 16 packets at the told rate.
+// The law's window here: 16 packets at the nominal rate.
 constexpr Duration kWindow = Duration::from_us(540);
-// Beyond every delay that is usual, and not so far that a greedy neighbor is suspected.
+// Longer than every delay that is tolerated, but too short for a greedy neighbor.
 constexpr Duration kQueue = Duration::from_us(500);
 
 LinkBudgetConfig config(double first = 0) {
-  return {.line = Rate::from_bps(static_cast<uint64_t>(kTold)),
+  return {.line = Rate::from_bps(static_cast<uint64_t>(kNominal)),
           .first = Rate::from_bps(static_cast<uint64_t>(first)),
           .packet = kPacket,
           .round_trip = kRoundTrip,
@@ -30,87 +30,87 @@ LinkBudgetConfig config(double first = 0) {
           .base_memory = kBaseMemory};
 }
 
-// --- what arrives is made up ---
+// --- scripted arrivals ---
 
 class CcPaceLinkBudget : public ::testing::Test {
  protected:
-  // Packets at `share` of the told rate, all of them so late.
+  // Packets at `share` of the nominal rate, all with this delay.
   void arrive(double share, Duration late, Duration span) {
-    const auto gap = static_cast<int64_t>(kPacket * 8e9 / (kTold * share));
+    const auto gap = static_cast<int64_t>(kPacket * 8e9 / (kNominal * share));
     for (const Instant end = now_ + span; now_ < end; now_ = now_ + Duration::from_ns(gap)) {
       budget_.on_bytes(now_, kPacket, late);
     }
   }
-  // Packets at the rate that is allowed, however small.
+  // Packets at the whole budget, however small.
   void use_all(Duration late, Duration span) {
     for (const Instant end = now_ + span; now_ < end;) {
       now_ = now_ + Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / budget_.rate()));
       budget_.on_bytes(now_, kPacket, late);
     }
   }
-  // A queue stands for as long as it takes to learn of it.
+  // A queue stands until the budget has learnt.
   void learn(double share) {
     for (int i = 0; i < 20 && !budget_.learnt(); ++i) arrive(share, kQueue, kWindow);
     ASSERT_TRUE(budget_.learnt());
   }
-  double share() const { return budget_.rate() / kTold; }
+  double share() const { return budget_.rate() / kNominal; }
 
   LinkBudget budget_{config()};
   Instant now_ = Instant::from_ns(1'000'000'000);
 };
 
-TEST_F(CcPaceLinkBudget, IdleWhileArrivalsFillWhatWasTold) {
-  EXPECT_EQ(budget_.rate(), kTold);
+TEST_F(CcPaceLinkBudget, NominalRateStaysWhileArrivalsFillIt) {
+  EXPECT_EQ(budget_.rate(), kNominal);
   arrive(1, kQueue, Duration::from_ms(100));
-  EXPECT_EQ(budget_.rate(), kTold) << "the queue is of our own making";
+  EXPECT_EQ(budget_.rate(), kNominal) << "our own packets make the queue";
   EXPECT_FALSE(budget_.learnt());
   arrive(0.1, Duration(), Duration::from_ms(100));
-  EXPECT_EQ(budget_.rate(), kTold) << "who uses little without a queue learns nothing";
+  EXPECT_EQ(budget_.rate(), kNominal) << "low use without a queue teaches nothing";
 }
 
-TEST_F(CcPaceLinkBudget, DoubtsWhatWasToldWhenAQueueHasStoodForSomeWindows) {
+TEST_F(CcPaceLinkBudget, StandingQueueReducesTheBudgetAfterSomeWindows) {
   arrive(0.5, Duration(), kWindow * 10);
   arrive(0.5, kQueue, kWindow * 2);
-  EXPECT_EQ(budget_.rate(), kTold);
+  EXPECT_EQ(budget_.rate(), kNominal);
   arrive(0.5, kQueue, kWindow * 10);
   EXPECT_TRUE(budget_.learnt());
   EXPECT_LT(share(), 0.52);
 }
 
-TEST_F(CcPaceLinkBudget, QueuesThatComeAndGoAreNoReason) {
+TEST_F(CcPaceLinkBudget, PassingQueuesDoNotReduceTheBudget) {
   for (int i = 0; i < 50; ++i) {
     arrive(0.5, Duration(), kWindow * 2);
     arrive(0.5, kQueue, kWindow * 2);
   }
-  EXPECT_EQ(budget_.rate(), kTold);
+  EXPECT_EQ(budget_.rate(), kNominal);
 }
 
-TEST_F(CcPaceLinkBudget, WhatArrivesWhileAQueueStandsIsAllThereIs) {
+TEST_F(CcPaceLinkBudget, BudgetFollowsArrivalsUnderAStandingQueue) {
   for (const double given : {0.7, 0.4, 0.1}) {
     arrive(given, kQueue, Duration::from_ms(20));
     EXPECT_LE(share(), given * 1.02);
   }
 }
 
-// What drains the queue is for a while; what lasts is what the link gave.
-TEST_F(CcPaceLinkBudget, ACutThatDrainsAQueueIsOverWithIt) {
+// The draining part of a cut is temporary; the budget then is what the link gave.
+TEST_F(CcPaceLinkBudget, DrainingCutEndsWithTheQueue) {
   learn(0.5);
   EXPECT_LT(share(), 0.43) << "the queue is drained";
   arrive(share(), Duration(), (kWindow + kQueue) * 3);
   EXPECT_NEAR(share(), 0.5, 0.05);
 }
 
-// What others keep up would else be drained for ever, a little at a time.
-TEST_F(CcPaceLinkBudget, WhereAQueueStaysAllOfACutLasts) {
+// Otherwise a queue that others keep would be drained for ever, a little at a time.
+TEST_F(CcPaceLinkBudget, CutLastsWhileTheQueueStays) {
   learn(0.5);
   constexpr Duration kStays = Duration::from_ms(1);
   for (int i = 0; i < 40; ++i) arrive(share(), kStays, (kWindow + kStays) / 4);
   EXPECT_LT(share(), 0.08);
 }
 
-// The less is left to us, the longer a delay our own law agrees on: a neighbor whose queue swings,
-// as cubic's does, would starve us if that counted.
-TEST_F(CcPaceLinkBudget, ASwingingQueueDoesNotStarveUs) {
+// The smaller the budget, the longer the delay that its law tolerates. So without a bound, a
+// neighbor whose queue swings (cubic) would starve us.
+TEST_F(CcPaceLinkBudget, SwingingQueueDoesNotStarveTheBudget) {
   learn(0.5);
   for (int i = 0; i < 60; ++i) {
     use_all(Duration::from_ms(i % 2 == 0 ? 12 : 30), Duration::from_ms(60));
@@ -119,29 +119,29 @@ TEST_F(CcPaceLinkBudget, ASwingingQueueDoesNotStarveUs) {
   EXPECT_GT(share(), 0.25);
 }
 
-TEST_F(CcPaceLinkBudget, BurstsThatUseAllOfItLetItGrow) {
-  LinkBudget budget(config(0.1 * kTold));
-  // At all that is allowed, then nothing for as long.
+TEST_F(CcPaceLinkBudget, BurstsAtTheFullBudgetLetItGrow) {
+  LinkBudget budget(config(0.1 * kNominal));
+  // 20 packets at the full budget, then an equally long pause.
   for (int burst = 0; burst < 200; ++burst) {
     const auto gap = Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / budget.rate()));
     for (int i = 0; i < 20; ++i, now_ = now_ + gap) budget.on_bytes(now_, kPacket, Duration());
     now_ = now_ + gap * 20;
   }
-  EXPECT_EQ(budget.rate(), kTold);
+  EXPECT_EQ(budget.rate(), kNominal);
 }
 
-TEST_F(CcPaceLinkBudget, WhatIsNotUsedDoesNotGrow) {
-  LinkBudget budget(config(0.1 * kTold));
+TEST_F(CcPaceLinkBudget, UnusedBudgetDoesNotGrow) {
+  LinkBudget budget(config(0.1 * kNominal));
   for (int i = 0; i < 10'000; ++i) {
-    now_ = now_ + Duration::from_us(840);  // 0.04 of the told rate
+    now_ = now_ + Duration::from_us(840);  // 0.04 of the nominal rate
     budget.on_bytes(now_, kPacket, Duration());
   }
-  EXPECT_EQ(budget.rate(), 0.1 * kTold);
+  EXPECT_EQ(budget.rate(), 0.1 * kNominal);
 }
 
-// Packets meet by chance, and hosts take late and at once what was sent at leisure.
-TEST_F(CcPaceLinkBudget, WhatOnlyLooksLikeABurstDoesNotGrow) {
-  LinkBudget budget(config(0.1 * kTold));
+// Such bursts arise as packets meet by chance, or as a host takes packets late and all at once.
+TEST_F(CcPaceLinkBudget, AccidentalBurstsDoNotGrowTheBudget) {
+  LinkBudget budget(config(0.1 * kNominal));
   const Duration gap = Duration::from_us(840);
   for (int i = 0; i < 500; ++i) {
     const bool meet = i % 2 == 0;
@@ -151,33 +151,33 @@ TEST_F(CcPaceLinkBudget, WhatOnlyLooksLikeABurstDoesNotGrow) {
       budget.on_bytes(now_, kPacket, meet ? Duration() : gap * late);
     }
   }
-  EXPECT_EQ(budget.rate(), 0.1 * kTold);
+  EXPECT_EQ(budget.rate(), 0.1 * kNominal);
 }
 
-TEST_F(CcPaceLinkBudget, APartIsACapThatForgetsNothing) {
-  budget_.set_part(0.3 * kTold);
-  EXPECT_EQ(budget_.rate(), 0.3 * kTold);
-  EXPECT_FALSE(budget_.learnt()) << "that the part is small is nothing that the link taught us";
+TEST_F(CcPaceLinkBudget, PartCapsTheBudgetAndKeepsWhatIsLearnt) {
+  budget_.set_part(0.3 * kNominal);
+  EXPECT_EQ(budget_.rate(), 0.3 * kNominal);
+  EXPECT_FALSE(budget_.learnt()) << "a small part is not learnt from the link";
   learn(0.2);
   const double learnt = budget_.rate();
-  EXPECT_LE(learnt, 0.21 * kTold);
-  EXPECT_GE(learnt, 0.09 * kTold) << "one cut halves at most what arrives";
-  budget_.set_part(0.05 * kTold);
-  EXPECT_EQ(budget_.rate(), 0.05 * kTold);
+  EXPECT_LE(learnt, 0.21 * kNominal);
+  EXPECT_GE(learnt, 0.09 * kNominal) << "one cut halves at most what arrives";
+  budget_.set_part(0.05 * kNominal);
+  EXPECT_EQ(budget_.rate(), 0.05 * kNominal);
   EXPECT_FALSE(budget_.learnt());
-  budget_.set_part(kTold);
+  budget_.set_part(kNominal);
   EXPECT_EQ(budget_.rate(), learnt);
   EXPECT_TRUE(budget_.learnt());
 }
 
-TEST_F(CcPaceLinkBudget, FillingItsPartIsNoReasonToDoubt) {
-  budget_.set_part(0.25 * kTold);
+TEST_F(CcPaceLinkBudget, QueueWhileThePartIsFilledDoesNotReduceTheBudget) {
+  budget_.set_part(0.25 * kNominal);
   arrive(0.25, kQueue, Duration::from_ms(50));
-  EXPECT_EQ(budget_.rate(), 0.25 * kTold);
+  EXPECT_EQ(budget_.rate(), 0.25 * kNominal);
   EXPECT_FALSE(budget_.learnt());
 }
 
-TEST_F(CcPaceLinkBudget, ALongPauseForgetsWhereARateWasTold) {
+TEST_F(CcPaceLinkBudget, LongPauseRestoresTheNominalRate) {
   arrive(0.2, kQueue, Duration::from_ms(20));
   const double learnt = budget_.rate();
   now_ = now_ + Duration::from_ms(5);
@@ -185,66 +185,66 @@ TEST_F(CcPaceLinkBudget, ALongPauseForgetsWhereARateWasTold) {
   EXPECT_LE(budget_.rate(), learnt) << "a short pause forgets nothing";
   now_ = now_ + Duration::from_s(30);
   budget_.on_bytes(now_, kPacket, kQueue);
-  EXPECT_EQ(budget_.rate(), kTold);
+  EXPECT_EQ(budget_.rate(), kNominal);
 }
 
-TEST_F(CcPaceLinkBudget, ADelayThatIsNotKnownIsNoQueue) {
+TEST_F(CcPaceLinkBudget, UnknownDelayIsNoQueue) {
   arrive(0.5, Duration::max(), Duration::from_s(1));
-  EXPECT_EQ(budget_.rate(), kTold);
-  budget_.set_part(0.9 * kTold);
+  EXPECT_EQ(budget_.rate(), kNominal);
+  budget_.set_part(0.9 * kNominal);
   learn(0.5);
   arrive(share(), Duration::max(), kWindow * 4);
   const double learnt = budget_.rate();
-  arrive(learnt / kTold, Duration::max(), Duration::from_s(1));
+  arrive(learnt / kNominal, Duration::max(), Duration::from_s(1));
   EXPECT_GE(budget_.rate(), learnt);
 }
 
-TEST_F(CcPaceLinkBudget, OneWhoIsPatientYieldsLater) {
+TEST_F(CcPaceLinkBudget, PatienceDelaysTheCut) {
   budget_.set_patience(8);
   arrive(0.5, kQueue, Duration::from_ms(20));
-  EXPECT_EQ(budget_.rate(), kTold);
+  EXPECT_EQ(budget_.rate(), kNominal);
   budget_.set_patience(1);
   arrive(0.5, kQueue, Duration::from_ms(20));
   EXPECT_LT(share(), 0.52);
 }
 
-// Packets of many processes meet without the link being slower.
-TEST_F(CcPaceLinkBudget, AmongManyProcessesMoreIsUsual) {
+// Packets of many processes meet by chance, also on a link at its nominal rate.
+TEST_F(CcPaceLinkBudget, LongerDelayIsToleratedAmongManyProcesses) {
   budget_.set_weight(1, 1.0 / 64);  // 32 packets, 1.1 ms
   arrive(0.5, kQueue, Duration::from_ms(20));
-  EXPECT_EQ(budget_.rate(), kTold);
+  EXPECT_EQ(budget_.rate(), kNominal);
   budget_.set_weight(1, 1);
   arrive(0.5, kQueue, Duration::from_ms(20));
   EXPECT_LT(share(), 0.52);
 }
 
-TEST_F(CcPaceLinkBudget, LossesByChanceDoNothing) {
+TEST_F(CcPaceLinkBudget, RandomLossesDoNotReduceTheBudget) {
   for (int i = 0; i < 200; ++i) {
     budget_.on_loss(kPacket);
     arrive(0.9, Duration(), kWindow * 4);
   }
-  EXPECT_EQ(budget_.rate(), kTold);
+  EXPECT_EQ(budget_.rate(), kNominal);
 }
 
-// A change is told once, to those who ask with what arrives.
-TEST_F(CcPaceLinkBudget, SaysWhenTheRateIsAnother) {
+// on_bytes returns each change once.
+TEST_F(CcPaceLinkBudget, OnBytesReportsEveryChangeOfTheRate) {
   double known = budget_.rate();
   for (int i = 0; i < 2000; ++i) {
-    now_ = now_ + Duration::from_us(67);  // 0.5 of the told rate
-    const bool told = budget_.on_bytes(now_, kPacket, i < 1000 ? kQueue : Duration());
-    EXPECT_EQ(told, budget_.rate() != known);
+    now_ = now_ + Duration::from_us(67);  // 0.5 of the nominal rate
+    const bool changed = budget_.on_bytes(now_, kPacket, i < 1000 ? kQueue : Duration());
+    EXPECT_EQ(changed, budget_.rate() != known);
     known = budget_.rate();
   }
-  EXPECT_LT(known, kTold);
+  EXPECT_LT(known, kNominal);
 }
 
 // A queue that never empties could be taken for the path.
-TEST_F(CcPaceLinkBudget, SlowsDownNowAndThenToSeeTheEmptyPath) {
+TEST_F(CcPaceLinkBudget, BudgetDipsNowAndThenToMeasureTheEmptyPath) {
   arrive(0.3, kQueue, Duration::from_ms(20));
   double least = 1;
   double most = 0;
   for (int i = 0; i < 2000; ++i) {
-    arrive(std::min(share(), 0.3), Duration::from_us(120), kWindow);  // within what is usual
+    arrive(std::min(share(), 0.3), Duration::from_us(120), kWindow);  // a tolerated delay
     least = std::min(least, share() / std::max(most, share()));
     most = std::max(most, share());
   }
@@ -254,8 +254,8 @@ TEST_F(CcPaceLinkBudget, SlowsDownNowAndThenToSeeTheEmptyPath) {
 
 // --- a link with a queue ---
 
-// Sends what the budget allows over a link of `rate` with a delay that others keep there; what it
-// does not carry waits, or is dropped where the link polices.
+// Sends at the budget over a link of the rate `link`, behind a queue `standing` of others. Excess
+// packets wait, or are dropped where the link polices.
 class Link {
  public:
   explicit Link(const LinkBudgetConfig& config) : budget_(config) {}
@@ -270,12 +270,12 @@ class Link {
     }
   }
 
-  // As one that others are served on, or whose device is of software and waits for a core.
+  // The link serves others, or its software device waits for a core.
   void stop_for(Duration span) { free_ = std::max(free_, now_) + span; }
 
   LinkBudget& budget() { return budget_; }
   double rate() const { return budget_.rate(); }
-  // Since it was asked for last.
+  // Each take_ function covers the time since its last call.
   double take_least() { return std::exchange(least_, rate()); }
   Duration take_longest() { return std::exchange(longest_, Duration()); }
   double take_use() {
@@ -289,10 +289,10 @@ class Link {
     return lost;
   }
 
-  double link = kTold;
+  double link = kNominal;
   bool polices = false;
   int loses_one_of = 0;  // packets, whatever the rate; 0: none
-  Duration standing;     // what others keep
+  Duration standing;     // delay of the queue that others keep
 
  private:
   struct Flying {
@@ -337,10 +337,10 @@ class Link {
   int numbered_ = 0;
 };
 
-TEST(CcPaceLinkBudgetLink, FindsWhatTheLinkGivesAndKeepsTheQueueShort) {
+TEST(CcPaceLinkBudgetLink, BudgetFindsTheLinkRateAndKeepsTheQueueShort) {
   for (const double given : {0.8, 0.5, 0.1}) {
     Link link(config());
-    link.link = given * kTold;
+    link.link = given * kNominal;
     link.run(Duration::from_ms(200));
     link.take_longest();
     link.take_use();
@@ -349,28 +349,28 @@ TEST(CcPaceLinkBudgetLink, FindsWhatTheLinkGivesAndKeepsTheQueueShort) {
       link.run(Duration::from_ms(1));
       most = std::max(most, link.rate());
     }
-    EXPECT_LE(most, 1.4 * link.link) << "a probe";
+    EXPECT_LE(most, 1.4 * link.link) << "a probe may exceed the link for a moment";
     EXPECT_GE(link.take_use(), 0.85);
-    // What is usual (0.16 ms), a part of a packet, and what a probe adds until it is seen.
+    // The tolerated delay (0.16 ms), a part of a packet, and what a probe adds until its delay is
+    // measured.
     EXPECT_LT(link.take_longest(), Duration::from_ms(2)) << given;
   }
 }
 
-TEST(CcPaceLinkBudgetLink, GrowsBackWhenTheLinkDoes) {
+TEST(CcPaceLinkBudgetLink, BudgetGrowsWhenTheLinkDoes) {
   Link link(config());
-  link.link = 0.2 * kTold;
+  link.link = 0.2 * kNominal;
   link.run(Duration::from_ms(200));
-  ASSERT_LT(link.rate(), 0.25 * kTold);
-  link.link = kTold;
+  ASSERT_LT(link.rate(), 0.25 * kNominal);
+  link.link = kNominal;
   link.run(Duration::from_ms(200));
-  EXPECT_GT(link.rate(), 0.95 * kTold);
+  EXPECT_GT(link.rate(), 0.95 * kNominal);
 }
 
-// What it serves between two stops is used: the queue of a stop is no reason to yield once it is
-// gone.
-TEST(CcPaceLinkBudgetLink, ALinkThatStopsAgainAndAgainIsUsed) {
+// The queue of a stop does not reduce the budget once it has drained.
+TEST(CcPaceLinkBudgetLink, LinkThatStopsRepeatedlyIsUsed) {
   Link link(config());
-  link.link = 0.5 * kTold;
+  link.link = 0.5 * kNominal;
   for (int i = 0; i < 150; ++i) {
     if (i == 50) link.take_use();
     link.stop_for(Duration::from_ms(10));
@@ -379,33 +379,33 @@ TEST(CcPaceLinkBudgetLink, ALinkThatStopsAgainAndAgainIsUsed) {
   EXPECT_GE(link.take_use(), 0.3) << "of 0.5";
 }
 
-TEST(CcPaceLinkBudgetLink, BeginsAtTheFirstRateAndGrowsWithoutAQueue) {
-  Link link(config(0.02 * kTold));
-  EXPECT_EQ(link.rate(), 0.02 * kTold);
+TEST(CcPaceLinkBudgetLink, BudgetGrowsFromTheFirstRateWithoutAQueue) {
+  Link link(config(0.02 * kNominal));
+  EXPECT_EQ(link.rate(), 0.02 * kNominal);
   EXPECT_TRUE(link.budget().starting());
   double before = link.rate();
   for (int i = 0; i < 200; ++i) {
     link.run(kWindow);
     EXPECT_GE(link.rate(), before);
-    EXPECT_LE(link.rate(), 2.3 * before) << "as the first packets of TCP do, not faster";
+    EXPECT_LE(link.rate(), 2.3 * before) << "at most as fast as TCP's slow start";
     before = link.rate();
   }
-  EXPECT_EQ(link.rate(), kTold);
+  EXPECT_EQ(link.rate(), kNominal);
   EXPECT_FALSE(link.budget().starting());
 }
 
-TEST(CcPaceLinkBudgetLink, TheStartEndsWithTheFirstQueue) {
-  Link link(config(0.02 * kTold));
-  link.link = 0.3 * kTold;
+TEST(CcPaceLinkBudgetLink, StartPhaseEndsWithTheFirstQueue) {
+  Link link(config(0.02 * kNominal));
+  link.link = 0.3 * kNominal;
   link.run(Duration::from_ms(200));
   EXPECT_FALSE(link.budget().starting());
   EXPECT_GE(link.rate(), 0.7 * link.link);
   EXPECT_LE(link.rate(), 1.15 * link.link);
 }
 
-TEST(CcPaceLinkBudgetLink, ALongPauseKeepsWhatWasLearntWhereNothingWasTold) {
-  Link link(config(0.02 * kTold));
-  link.link = 0.3 * kTold;
+TEST(CcPaceLinkBudgetLink, LongPauseKeepsTheLearntRateOfALinkOfUnknownRate) {
+  Link link(config(0.02 * kNominal));
+  link.link = 0.3 * kNominal;
   link.run(Duration::from_ms(200));
   LinkBudget& budget = link.budget();
   budget.on_bytes(Instant::from_ns(100'000'000'000), kPacket, Duration());
@@ -413,9 +413,9 @@ TEST(CcPaceLinkBudgetLink, ALongPauseKeepsWhatWasLearntWhereNothingWasTold) {
   EXPECT_LE(budget.rate(), 1.15 * link.link);
 }
 
-TEST(CcPaceLinkBudgetLink, SettlesBelowAPolicer) {
+TEST(CcPaceLinkBudgetLink, BudgetSettlesBelowAPolicer) {
   Link link(config());
-  link.link = 0.5 * kTold;
+  link.link = 0.5 * kNominal;
   link.polices = true;
   link.run(Duration::from_ms(100));
   EXPECT_LT(link.rate(), 1.05 * link.link);
@@ -428,22 +428,22 @@ TEST(CcPaceLinkBudgetLink, SettlesBelowAPolicer) {
   }
   EXPECT_GE(sum, 0.8 * link.link);
   EXPECT_LE(sum, 1.1 * link.link);
-  EXPECT_LT(link.take_lost(), 0.1) << "it had been half";
+  EXPECT_LT(link.take_lost(), 0.1) << "half of the packets were lost at first";
 }
 
-TEST(CcPaceLinkBudgetLink, ACableThatLosesIsNoPolicer) {
+TEST(CcPaceLinkBudgetLink, LossyCableIsNotTakenForAPolicer) {
   for (const int one_of : {50, 12}) {
     Link link(config());
     link.loses_one_of = one_of;
     link.run(Duration::from_ms(200));
-    EXPECT_GE(link.rate(), 0.9 * kTold) << one_of;
+    EXPECT_GE(link.rate(), 0.9 * kNominal) << one_of;
     link.take_least();
     link.run(Duration::from_ms(200));
-    EXPECT_GE(link.take_least(), 0.9 * kTold) << one_of;
+    EXPECT_GE(link.take_least(), 0.9 * kNominal) << one_of;
   }
 }
 
-TEST_F(CcPaceLinkBudget, QueuesOnThePathsAreNotTheLinks) {
+TEST_F(CcPaceLinkBudget, ReorderingQueuesDoNotReduceTheBudget) {
   for (int i = 0; i < 5000; ++i) {
     now_ = now_ + Duration::from_us(60);
     budget_.on_bytes(now_, kPacket, kQueue, /*overtaken=*/i % 4 == 0);
@@ -451,39 +451,39 @@ TEST_F(CcPaceLinkBudget, QueuesOnThePathsAreNotTheLinks) {
   EXPECT_EQ(share(), 1);
 }
 
-// Losses that a timeout tells of while the sender waits say nothing of what the link lets through.
-TEST_F(CcPaceLinkBudget, WhoWaitsForWhatWasLostMeetsNoPolicer) {
+// While the sender waits, losses that a timeout reports do not show what a policer passes.
+TEST_F(CcPaceLinkBudget, LossesDuringATimeoutAreNotAPolicers) {
   arrive(1, Duration(), Duration::from_ms(20));
   for (int i = 0; i < 100; ++i) {
     now_ = now_ + kRoundTrip / 4;
     budget_.on_loss(kPacket);
     budget_.on_bytes(now_, kPacket / 8, Duration());
   }
-  EXPECT_GE(budget_.rate(), 0.5 * kTold);
+  EXPECT_GE(budget_.rate(), 0.5 * kNominal);
 }
 
-TEST(CcPaceLinkBudgetLink, HoldsHalfOfTheLinkAgainstOneWhoKeepsAQueueWhateverWeDo) {
+TEST(CcPaceLinkBudgetLink, BudgetKeepsItsShareAgainstAGreedyNeighbor) {
   Link link(config());
-  link.link = 0.6 * kTold;
+  link.link = 0.6 * kNominal;
   link.standing = Duration::from_ms(3);
   link.run(Duration::from_ms(20));
   link.take_least();
   link.run(Duration::from_ms(60));
-  EXPECT_LT(link.take_least(), 0.4 * kTold) << "it has yielded first";
+  EXPECT_LT(link.take_least(), 0.4 * kNominal) << "the budget yields first";
   link.run(Duration::from_ms(300));
-  EXPECT_GE(link.take_least(), 0.4 * kTold) << "and takes its part back at once";
+  EXPECT_GE(link.take_least(), 0.4 * kNominal) << "the budget then keeps its share";
 }
 
-TEST(CcPaceLinkBudgetLink, ANeighborThatIsGoneIsForgotten) {
+TEST(CcPaceLinkBudgetLink, NeighborIsForgottenWhenItLeaves) {
   Link link(config());
-  link.link = 0.6 * kTold;
+  link.link = 0.6 * kNominal;
   link.standing = Duration::from_ms(3);
   link.run(Duration::from_ms(500));
   link.standing = Duration();
-  link.link = kTold;
+  link.link = kNominal;
   link.run(Duration::from_ms(300));
-  EXPECT_GT(link.rate(), 0.9 * kTold);
-  link.link = 0.2 * kTold;
+  EXPECT_GT(link.rate(), 0.9 * kNominal);
+  link.link = 0.2 * kNominal;
   link.run(Duration::from_ms(300));
   link.take_longest();
   double sum = 0;
@@ -493,7 +493,8 @@ TEST(CcPaceLinkBudgetLink, ANeighborThatIsGoneIsForgotten) {
   }
   EXPECT_GE(sum, 0.95 * link.link);
   EXPECT_LE(sum, 1.05 * link.link);
-  EXPECT_LT(link.take_longest(), Duration::from_ms(2)) << "what it kept is too long again";
+  EXPECT_LT(link.take_longest(), Duration::from_ms(2))
+      << "the neighbor's delay is no longer tolerated";
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Processes of `pace` behind one link that do not know each other, whatever they were told of it.
+// Processes of `pace` behind one link that do not know each other; its nominal rate is right, wrong
+// or unknown.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,8 +21,8 @@ constexpr Bytes kEndless = Bytes{1} << 40;
 
 Rate mbps(uint64_t value) { return Rate::from_bps(value * 1'000'000); }
 
-FlowEnvironment virtual_machine(Rate told, Rate first = {}) {
-  return {.line_rate = told,
+FlowEnvironment virtual_machine(Rate nominal, Rate first = {}) {
+  return {.line_rate = nominal,
           .mtu = 4096,
           .overhead = 104,
           .burst_bytes = 61440,
@@ -31,30 +32,30 @@ FlowEnvironment virtual_machine(Rate told, Rate first = {}) {
           .first_rate = first};
 }
 
-FlowEnvironment cluster(Rate told) {
+FlowEnvironment cluster(Rate nominal) {
   FlowEnvironment environment = PaceNetworkConfig().environment;
-  environment.line_rate = told;
+  environment.line_rate = nominal;
   return environment;
 }
 
 struct Case {
   std::string name;
   FlowEnvironment environment;
-  Rate link;      // in truth
-  double use;     // of the link, at least
-  Duration time;  // in which equal parts are found
+  Rate link;      // the real rate
+  double use;     // the least use of the link
+  Duration time;  // until the parts are equal
 };
 
-const Case kRight{"500 Mb/s as told", virtual_machine(mbps(500)), mbps(500), 0.95,
+const Case kRight{"500 Mb/s, nominal rate right", virtual_machine(mbps(500)), mbps(500), 0.95,
                   Duration::from_s(1)};
-const Case kDouble{"500 Mb/s where 1 Gb/s were told", virtual_machine(mbps(1000)), mbps(500), 0.95,
+const Case kDouble{"500 Mb/s, nominal rate 1 Gb/s", virtual_machine(mbps(1000)), mbps(500), 0.95,
                    Duration::from_s(1)};
-const Case kUntold{"500 Mb/s of which nothing was told",
-                   virtual_machine(Rate::from_gbps(100), Rate::from_gbps(1)), mbps(500), 0.95,
-                   Duration::from_s(1)};
-const Case kFastRight{"400 Gb/s as told", cluster(Rate::from_gbps(400)), Rate::from_gbps(400), 0.85,
-                      Duration::from_ms(3)};
-const Case kFastDouble{"400 Gb/s where 800 were told", cluster(Rate::from_gbps(800)),
+const Case kUnknown{"500 Mb/s, nominal rate unknown",
+                    virtual_machine(Rate::from_gbps(100), Rate::from_gbps(1)), mbps(500), 0.95,
+                    Duration::from_s(1)};
+const Case kFastRight{"400 Gb/s, nominal rate right", cluster(Rate::from_gbps(400)),
+                      Rate::from_gbps(400), 0.85, Duration::from_ms(3)};
+const Case kFastDouble{"400 Gb/s, nominal rate 800 Gb/s", cluster(Rate::from_gbps(800)),
                        Rate::from_gbps(400), 0.85, Duration::from_ms(3)};
 
 double jain(const std::vector<double>& rates) {
@@ -78,9 +79,9 @@ PaceNetwork neighbors(uint32_t n, const Case& c) {
   return network;
 }
 
-// What stands in the queue once parts are found: twice what is usual at the real rate (jitter, four
-// packets, an eighth of the round trip); of each process what leaves at once and a packet; and what
-// a probe adds until it is seen, less than a round trip's worth.
+// The longest queue once the parts are equal: twice the tolerated delay at the real rate (jitter,
+// four packets, an eighth of the round trip), two packets of each process, and less than a round
+// trip that a probe adds until its delay is measured.
 Duration longest_queue(uint32_t n, const Case& c) {
   const FlowEnvironment& e = c.environment;
   const Bytes packet = e.mtu + e.overhead;
@@ -100,24 +101,24 @@ void expect_equal_parts(uint32_t n, const Case& c, double fairness = 0.95) {
       << n << " at " << c.name;
 }
 
-TEST(CcPaceNeighbors, ShareALinkOfWhichTheTruthWasTold) {
+TEST(CcPaceNeighbors, NeighborsShareALinkOfNominalRate) {
   for (const uint32_t n : {2U, 4U, 8U, 16U}) expect_equal_parts(n, kRight);
   for (const uint32_t n : {2U, 4U, 8U, 16U}) expect_equal_parts(n, kFastRight);
 }
 
-TEST(CcPaceNeighbors, ShareALinkOfWhichTooMuchWasTold) {
+TEST(CcPaceNeighbors, NeighborsShareALinkSlowerThanNominal) {
   for (const uint32_t n : {2U, 4U, 8U, 16U}) expect_equal_parts(n, kDouble);
   for (const uint32_t n : {2U, 4U, 8U, 16U}) expect_equal_parts(n, kFastDouble);
 }
 
-TEST(CcPaceNeighbors, ShareALinkOfWhichNothingWasTold) {
-  for (const uint32_t n : {2U, 4U, 8U, 16U}) expect_equal_parts(n, kUntold);
+TEST(CcPaceNeighbors, NeighborsShareALinkOfUnknownRate) {
+  for (const uint32_t n : {2U, 4U, 8U, 16U}) expect_equal_parts(n, kUnknown);
 }
 
-// What begins together is in the queue before anybody can know: at most what all send in the
-// windows until the first cut, and it is gone after as long again.
-TEST(CcPaceNeighbors, TheQueueOfTheFirstMomentIsDrained) {
-  for (const Case& c : {kRight, kDouble, kUntold}) {
+// Processes that begin together fill the queue until the first cut. The queue is drained after the
+// same time again.
+TEST(CcPaceNeighbors, InitialQueueIsDrained) {
+  for (const Case& c : {kRight, kDouble, kUnknown}) {
     PaceNetwork network = neighbors(8, c);
     for (uint32_t i = 0; i < 8; ++i) network.post(i, kEndless);
     network.run(Duration::from_ms(100));
@@ -129,12 +130,12 @@ TEST(CcPaceNeighbors, TheQueueOfTheFirstMomentIsDrained) {
   }
 }
 
-TEST(CcPaceNeighbors, WhatOneLeavesTheOthersTake) {
-  for (const Case& c : {kRight, kDouble, kUntold, kFastRight, kFastDouble}) {
+TEST(CcPaceNeighbors, OthersTakeTheRateOfANeighborThatEnds) {
+  for (const Case& c : {kRight, kDouble, kUnknown, kFastRight, kFastDouble}) {
     for (const uint32_t n : {2U, 8U}) {
       PaceNetwork network = neighbors(n, c);
       for (uint32_t i = 1; i < n; ++i) network.post(i, kEndless);
-      // As much as its part of the time in which parts are found.
+      // As many bytes as its part of the link carries in that time.
       network.post(0, c.link.bytes_in(c.time / static_cast<int64_t>(n)));
       network.run(c.time * 2);
       ASSERT_EQ(network.backlog(0), 0U) << n << " at " << c.name;
@@ -146,9 +147,9 @@ TEST(CcPaceNeighbors, WhatOneLeavesTheOthersTake) {
   }
 }
 
-// What one has less than another is made good in absolute steps: the last of it takes a while.
-TEST(CcPaceNeighbors, OneWhoComesLateGetsItsPart) {
-  for (const Case& c : {kRight, kDouble, kUntold, kFastRight, kFastDouble}) {
+// Budgets converge in absolute steps, so the last differences take a while.
+TEST(CcPaceNeighbors, LateNeighborGetsItsPart) {
+  for (const Case& c : {kRight, kDouble, kUnknown, kFastRight, kFastDouble}) {
     for (const uint32_t n : {2U, 8U}) {
       PaceNetwork network = neighbors(n, c);
       for (uint32_t i = 1; i < n; ++i) network.post(i, kEndless);
@@ -162,7 +163,7 @@ TEST(CcPaceNeighbors, OneWhoComesLateGetsItsPart) {
   }
 }
 
-// A link that gives less or more from one moment to the next, as that of a virtual machine.
+// A link whose rate changes suddenly, as that of a virtual machine.
 void expect_followed(uint32_t n, const Case& c, double least) {
   PaceNetwork network = neighbors(n, c);
   for (uint32_t i = 0; i < n; ++i) network.post(i, kEndless);
@@ -173,22 +174,22 @@ void expect_followed(uint32_t n, const Case& c, double least) {
     network.take_queue(0);
     const std::vector<double> rates = network.measure(Duration::from_ms(100));
     EXPECT_GE(use(rates, rate), least) << n << " at " << c.name << ", now " << rate.gbps();
-    // The window of 16 packets at the told rate is short against this queue's: it swings.
+    // The window of 16 packets at the nominal rate is short compared with this queue, so the queue
+    // swings.
     EXPECT_LT(rate.time_for(network.take_queue(0)), Duration::from_ms(15)) << n << " at " << c.name;
   }
 }
 
-TEST(CcPaceNeighbors, AnotherRateIsFollowed) {
+TEST(CcPaceNeighbors, NeighborsFollowAChangedLinkRate) {
   for (const uint32_t n : {1U, 2U, 4U, 8U}) {
     expect_followed(n, kRight, 0.9);
     expect_followed(n, kDouble, 0.9);
-    if (n > 1) expect_followed(n, kUntold, 0.85);
+    if (n > 1) expect_followed(n, kUnknown, 0.85);
   }
 }
 
-// A flow that is idle begins at what it was granted last: it must not begin at what was guessed
-// before anything was known.
-TEST(CcPaceNeighbors, TheIdleHearOfALearntRate) {
+// An idle flow begins at its last grant, which must not remain the rate before anything was learnt.
+TEST(CcPaceNeighbors, IdleFlowsAreGrantedTheLearntRate) {
   PaceReceiver receiver(virtual_machine(Rate::from_gbps(100), Rate::from_gbps(1)), 2);
   constexpr Bytes kMuch = Bytes{1} << 30;
   Instant now = Instant::from_ns(1'000'000'000);
@@ -213,10 +214,10 @@ TEST(CcPaceNeighbors, TheIdleHearOfALearntRate) {
   EXPECT_GT(granted[1], Rate::from_gbps(10));
 }
 
-// Where nothing was told, nobody knows how long a packet takes on the link: when that gets longer,
-// it looks like a queue until the shortest transit is forgotten, which takes 20,000 jitters twice.
-TEST(CcPaceNeighbors, OneAloneOnASlowerLinkOfWhichNothingWasToldUsesItInTheEnd) {
-  PaceNetwork network = neighbors(1, kUntold);
+// On a link of unknown rate, a longer serialization time looks like a queue until the shortest
+// transit is forgotten, which takes 20,000 jitters twice.
+TEST(CcPaceNeighbors, SingleProcessFinallyUsesASlowedLinkOfUnknownRate) {
+  PaceNetwork network = neighbors(1, kUnknown);
   network.post(0, kEndless);
   network.run(Duration::from_s(1));
   network.set_link_rate(mbps(100));

@@ -16,8 +16,8 @@ using testing::PaceNetworkConfig;
 constexpr Bytes kEndless = Bytes{1} << 40;
 constexpr Duration kRoundTrip = Duration::from_us(8);
 
-// All flows begin within a round trip and go on for ever; after 20 round trips each has what the
-// reference says.
+// All flows begin within a round trip and never end. After 20 round trips each has the max-min rate
+// of the reference.
 void expect_max_min(PaceNetworkConfig config, const std::vector<MaxMinFlow>& flows,
                     double tolerance) {
   PaceNetwork network(config);
@@ -59,12 +59,12 @@ TEST(CcPaceNetwork, FlowsOfOneSenderShareItsLink) {
   expect_max_min({.hosts = 4}, {{0, 1, 1}, {0, 2, 3}, {0, 3, 4}}, 0.03);
 }
 
-// What one flow cannot use, others get: 0 -> 1 is limited at its source, 2 -> 1 takes the rest.
-TEST(CcPaceNetwork, WhatALimitedFlowLeavesIsUsed) {
+// Flow 0 -> 1 is limited at its source, so 2 -> 1 gets the rest of the link to 1.
+TEST(CcPaceNetwork, OtherFlowsUseTheRateThatALimitedFlowLeaves) {
   expect_max_min({.hosts = 6}, {{0, 1}, {0, 3}, {0, 4}, {0, 5}, {2, 1}}, 0.03);
 }
 
-// Each link's share depends on what the next one's flows can use.
+// The shares of each link depend on what the flows of the next link can use.
 TEST(CcPaceNetwork, ChainsOfDependentLinksConverge) {
   expect_max_min({.hosts = 10},
                  {{0, 1}, {0, 2}, {0, 3}, {4, 3}, {5, 2}, {5, 6}, {7, 6}, {8, 6}, {8, 9}}, 0.03);
@@ -84,7 +84,7 @@ TEST(CcPaceNetwork, RandomMatricesConverge) {
   }
 }
 
-TEST(CcPaceNetwork, ConvergesThoughWordsAreLostLateAndRepeated) {
+TEST(CcPaceNetwork, RatesConvergeWhenControlWritesAreLostLateAndRepeated) {
   std::vector<MaxMinFlow> flows;
   for (uint32_t i = 1; i <= 8; ++i) flows.push_back({i, 0, i % 2 + 1.0});
   for (uint64_t seed = 1; seed <= 4; ++seed) {
@@ -97,7 +97,7 @@ TEST(CcPaceNetwork, ConvergesThoughWordsAreLostLateAndRepeated) {
   }
 }
 
-// An incast whose receives were posted before: who knows that the others will come too.
+// An incast whose receives are posted before the senders begin.
 struct Incast {
   Bytes queue = 0;
   double time_us = 0;
@@ -125,7 +125,7 @@ Incast incast(uint32_t senders, Bytes size, PaceNetworkConfig config) {
   return {network.take_queue(0), (network.now() - start).us(), bytes * 8 / 400e3 + 8};
 }
 
-TEST(CcPaceNetwork, AnIncastNeedsNoQueueToBeFast) {
+TEST(CcPaceNetwork, IncastIsFastWithAShortQueue) {
   for (const uint32_t senders : {8U, 32U, 127U}) {
     const Incast run = incast(senders, 1'000'000, {});
     EXPECT_LE(run.queue, 45'000U) << senders;
@@ -150,7 +150,7 @@ TEST(CcPaceNetwork, PostedReceivesOfIdleFlowsTakeNothing) {
   EXPECT_GT(network.measure(kRoundTrip * 10).back(), 0.97 * 400e9);
 }
 
-TEST(CcPaceNetwork, NothingIsSaidWhileNothingHappens) {
+TEST(CcPaceNetwork, NoControlWritesLeaveWhileNothingHappens) {
   PaceNetwork network({.hosts = 3});
   network.connect(1, 0);
   network.connect(2, 0);

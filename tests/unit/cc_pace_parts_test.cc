@@ -20,7 +20,7 @@ constexpr Bytes kOverhead = 64;
 
 // --- phase ---
 
-TEST(CcPacePhase, TheFirstSlotsAreSpreadAboutEvenly) {
+TEST(CcPacePhase, FirstSlotsAreSpreadAboutEvenly) {
   for (uint32_t slots = 2; slots <= 300; ++slots) {
     std::vector<double> at;
     for (uint32_t slot = 0; slot < slots; ++slot) at.push_back(pace_fraction(slot));
@@ -36,15 +36,16 @@ TEST(CcPacePhase, TheFirstSlotsAreSpreadAboutEvenly) {
   }
 }
 
-TEST(CcPacePhase, ABurstIsAQuarterOfARoundTripInWholePackets) {
+TEST(CcPacePhase, BurstIsAQuarterOfARoundTripInWholePackets) {
   EXPECT_EQ(pace_burst(Rate::from_gbps(400), kRoundTrip / 4, kMtu, 1 << 20), 24 * kMtu);
   EXPECT_EQ(pace_burst(Rate::from_gbps(400), kRoundTrip / 4, kMtu, 8 * kMtu), 8 * kMtu);
-  EXPECT_EQ(pace_burst(Rate::from_gbps(1), kRoundTrip / 4, kMtu, 8 * kMtu), kMtu) << "at least one";
+  EXPECT_EQ(pace_burst(Rate::from_gbps(1), kRoundTrip / 4, kMtu, 8 * kMtu), kMtu)
+      << "at least one packet";
   EXPECT_EQ(pace_burst(Rate::from_gbps(400), kRoundTrip / 4, kMtu, 0), kMtu);
   EXPECT_EQ(pace_burst(Rate(), kRoundTrip / 4, kMtu, 8 * kMtu), kMtu);
 }
 
-TEST(CcPacePhase, AGapIsTheTimeOfABurstOnTheWire) {
+TEST(CcPacePhase, GapIsTheTimeOfABurstOnTheWire) {
   EXPECT_DOUBLE_EQ(pace_gap_ns(Rate::from_gbps(8), 3 * kMtu, kMtu, kOverhead), 3 * 4160.0);
   EXPECT_DOUBLE_EQ(pace_gap_ns(Rate::from_gbps(8), 1000, kMtu, kOverhead), 1064.0);
 }
@@ -56,13 +57,13 @@ TEST(CcPacePhase, EachPacketHasItsOverhead) {
   EXPECT_EQ(on_wire(kMtu + 1, kMtu, kOverhead), kMtu + 1 + 2 * kOverhead);
 }
 
-TEST(CcPacePhase, EachSlotHasAPlaceOfItsOwn) {
+TEST(CcPacePhase, EachSlotHasItsOwnFractionOfTheGap) {
   EXPECT_EQ(pace_fraction(0), 0);
   EXPECT_EQ(pace_fraction(1), 0.5);
-  EXPECT_EQ(pace_fraction(1 << 15), 1.0 / 65'536) << "the last of all bits";
+  EXPECT_EQ(pace_fraction(1 << 15), 1.0 / 65'536) << "the last bit of the slot number";
 }
 
-TEST(CcPacePhase, HostsThatAreLateByABurstKeepPhases) {
+TEST(CcPacePhase, PhasesAreKeptUpToAJitterOfOneBurst) {
   FlowEnvironment environment{.line_rate = Rate::from_gbps(8), .burst_bytes = 4000};
   environment.jitter = Duration::from_us(4);
   EXPECT_TRUE(keeps_phases(environment));
@@ -74,7 +75,7 @@ TEST(CcPacePhase, ModuloIsNeverNegative) {
   EXPECT_DOUBLE_EQ(modulo(25, 10), 5);
   EXPECT_DOUBLE_EQ(modulo(-3, 10), 7);
   EXPECT_DOUBLE_EQ(modulo(-30, 10), 0);
-  for (const double ns : {-9e15, -12345.6, 0.0, 9e15}) {  // of clocks that have run for 100 days
+  for (const double ns : {-9e15, -12345.6, 0.0, 9e15}) {  // a clock value after 100 days
     EXPECT_GE(modulo(ns, 83.2), 0);
     EXPECT_LT(modulo(ns, 83.2), 83.2);
   }
@@ -84,7 +85,7 @@ TEST(CcPacePhase, ModuloIsNeverNegative) {
 
 class CcPaceFanIn : public ::testing::Test {
  protected:
-  // So many flows wake up within a round trip, all of which last.
+  // `flows` flows wake up within a round trip and stay active.
   void episode(uint32_t flows) {
     for (uint32_t i = 1; i <= flows; ++i) {
       fan_in_.on_wake(now_, i);
@@ -98,13 +99,13 @@ class CcPaceFanIn : public ::testing::Test {
   Instant now_ = Instant::from_ns(1'000'000);
 };
 
-TEST_F(CcPaceFanIn, WhatCouldWakeUpIsExpectedAtFirst) {
+TEST_F(CcPaceFanIn, AllIdleFlowsAreExpectedAtFirst) {
   EXPECT_EQ(fan_in_.expected(0), 1);
   EXPECT_EQ(fan_in_.expected(1), 1);
   EXPECT_EQ(fan_in_.expected(1000), 1000);
 }
 
-TEST_F(CcPaceFanIn, WhatIsUsualIsExpectedLater) {
+TEST_F(CcPaceFanIn, UsualFanInIsExpectedLater) {
   for (int i = 0; i < 12; ++i) episode(8);
   EXPECT_EQ(fan_in_.expected(1000), 8);
   EXPECT_EQ(fan_in_.expected(8), 8);
@@ -112,7 +113,7 @@ TEST_F(CcPaceFanIn, WhatIsUsualIsExpectedLater) {
   EXPECT_EQ(fan_in_.expected(1000), 1);
 }
 
-TEST_F(CcPaceFanIn, OneEpisodeThatDiffersChangesNothing) {
+TEST_F(CcPaceFanIn, OneUnusualEpisodeDoesNotChangeTheFanIn) {
   for (const uint32_t usual : {1U, 9U}) {
     for (int i = 0; i < 12; ++i) episode(usual);
     episode(30);
@@ -123,15 +124,15 @@ TEST_F(CcPaceFanIn, OneEpisodeThatDiffersChangesNothing) {
   }
 }
 
-TEST_F(CcPaceFanIn, FlowsThatWakeOneByOneAreCountedByThoseThatCompete) {
+TEST_F(CcPaceFanIn, FlowsThatWakeOneByOneCountWithTheActiveOnes) {
   for (int i = 0; i < 12; ++i) {
-    fan_in_.on_wake(now_, 5);  // four others have been there for long
+    fan_in_.on_wake(now_, 5);  // four others are active already
     now_ = now_ + kRoundTrip * 2;
   }
   EXPECT_EQ(fan_in_.expected(1000), 5);
 }
 
-TEST_F(CcPaceFanIn, GathersForAPartOfARoundTrip) {
+TEST_F(CcPaceFanIn, FlowsAreGatheredForAPartOfARoundTrip) {
   EXPECT_FALSE(fan_in_.gathering(now_));
   fan_in_.on_wake(now_, 1);
   EXPECT_TRUE(fan_in_.gathering(now_));
@@ -139,8 +140,8 @@ TEST_F(CcPaceFanIn, GathersForAPartOfARoundTrip) {
   EXPECT_LT(fan_in_.gathered() - now_, kRoundTrip);
 }
 
-// On a slow link the demands of many take longer than that.
-TEST_F(CcPaceFanIn, GathersForLongerTheMoreThereAre) {
+// On a slow link the demands of many flows take longer than a part of a round trip.
+TEST_F(CcPaceFanIn, MoreFlowsAreGatheredForLonger) {
   for (uint32_t i = 1; i <= 400; ++i) {
     EXPECT_TRUE(i == 1 || fan_in_.gathering(now_)) << i;
     fan_in_.on_wake(now_, i);
@@ -153,9 +154,9 @@ TEST_F(CcPaceFanIn, GathersForLongerTheMoreThereAre) {
   EXPECT_EQ(fan_in_.expected(1000), 400) << "one episode, although longer than a round trip";
 }
 
-// --- slots, turns, levels: examples; the rest are properties ---
+// --- slots, turns, levels: examples; the property tests have the rest ---
 
-TEST(CcPaceSlots, TheLowestFreeOneIsNext) {
+TEST(CcPaceSlots, LowestFreeSlotIsTaken) {
   SlotMap slots(130);
   for (uint32_t slot = 0; slot < 130; ++slot) ASSERT_EQ(slots.take_lowest(), slot);
   slots.release(128);
@@ -164,7 +165,7 @@ TEST(CcPaceSlots, TheLowestFreeOneIsNext) {
   EXPECT_EQ(slots.take_lowest(), 128U);
 }
 
-TEST(CcPaceTurnOrder, OldestAcrossTheWrap) {
+TEST(CcPaceTurnOrder, OldestTurnIsServedAcrossTheWrap) {
   TurnOrder order(1);
   EXPECT_TRUE(order.empty());
   order.add(2, 9);
@@ -174,28 +175,28 @@ TEST(CcPaceTurnOrder, OldestAcrossTheWrap) {
   EXPECT_FALSE(order.add(1, 9));
   EXPECT_TRUE(order.remove(127, 9));
   EXPECT_TRUE(order.is_served(1));
-  EXPECT_FALSE(order.remove(2, 9)) << "1 is still late";
+  EXPECT_FALSE(order.remove(2, 9)) << "turn 1 is still served first";
   order.remove(1, 9);
   EXPECT_TRUE(order.empty());
 }
 
-TEST(CcPaceTurnOrder, AsManyAreServedAsHaveEnoughTogether) {
+TEST(CcPaceTurnOrder, OldestTurnsAreServedUntilTheirBytesSuffice) {
   TurnOrder order(10);
   order.add(1, 6);
-  EXPECT_TRUE(order.add(3, 6)) << "6 is not enough";
+  EXPECT_TRUE(order.add(3, 6)) << "6 of 10 bytes do not suffice";
   EXPECT_FALSE(order.add(4, 6));
   EXPECT_TRUE(order.is_served(3));
   EXPECT_FALSE(order.is_served(4));
   EXPECT_FALSE(order.change(1, 6, 4));
-  EXPECT_TRUE(order.change(3, 6, 5)) << "9 is not";
+  EXPECT_TRUE(order.change(3, 6, 5)) << "9 bytes do not suffice";
   EXPECT_TRUE(order.is_served(4));
-  EXPECT_TRUE(order.add(2, 6)) << "who is late goes first";
+  EXPECT_TRUE(order.add(2, 6)) << "an older turn is served first";
   EXPECT_TRUE(order.is_served(2));
   EXPECT_FALSE(order.is_served(3));
 }
 
-// One who is satisfied just below the level, wherever the classes begin.
-TEST(CcPaceWaterFill, TheLevelIsNeverTooHighAndAHundredthTooLow) {
+// One member is satisfied just below the level, at every position within a class.
+TEST(CcPaceWaterFill, LevelIsAtMostAHundredthTooLowAndNeverTooHigh) {
   for (double limit = 8e9; limit < 17e9; limit *= 1.004) {
     WaterFill fill;
     fill.add(Rate::from_bps(static_cast<uint64_t>(limit)), 1);
@@ -208,11 +209,11 @@ TEST(CcPaceWaterFill, TheLevelIsNeverTooHighAndAHundredthTooLow) {
   }
 }
 
-TEST(CcPaceWaterFill, SlowMembersAreOneClass) {
+TEST(CcPaceWaterFill, SlowMembersShareOneClass) {
   WaterFill fill;
   for (const uint64_t kbps : {100, 900, 10'000'000}) fill.add(Rate::from_bps(kbps * 1000), 1);
-  EXPECT_NEAR(fill.level(1.2e6), 0.4e6, 1e3) << "none of them counts as satisfied";
-  EXPECT_NEAR(fill.level(4e6), 3e6, 1e3) << "both do";
+  EXPECT_NEAR(fill.level(1.2e6), 0.4e6, 1e3) << "no member counts as satisfied";
+  EXPECT_NEAR(fill.level(4e6), 3e6, 1e3) << "both slow members count as satisfied";
 }
 
 TEST(CcPaceWaterFill, LevelOfAFewMembers) {

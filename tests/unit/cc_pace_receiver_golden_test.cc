@@ -1,5 +1,4 @@
-// The course of a receiver under `pace`: which words it sends to whom and when, while flows come,
-// send and go.
+// Course of a receiver of `pace`: the grants that it sends while flows begin, send and end.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +26,7 @@ FlowEnvironment fabric() {
           .base_rtt = Duration::from_us(8)};
 }
 
-// The rest of the host, as a test says.
+// The other processes of the host, scripted by the test.
 class OtherProcesses final : public HostLink {
  public:
   void claim(Instant, const LinkClaim& claim) override { claimed = claim; }
@@ -50,7 +49,7 @@ class OtherProcesses final : public HostLink {
   mutable bool woken = false;
 };
 
-// Senders that send what they are granted, at once when the word comes.
+// Senders that obey their grants immediately.
 class Course {
  public:
   explicit Course(const FlowEnvironment& environment)
@@ -75,15 +74,15 @@ class Course {
     post(flow, bytes);
     want(flow, usable_gbps, bytes, turn);
   }
-  // Nothing is heard of it any more.
+  // From now on the flow sends nothing.
   void silence(uint32_t flow) { flows_[flow].silent = true; }
-  // Without a demand.
+  // Bytes arrive without a demand.
   void arrive(uint32_t flow, Bytes bytes) {
     receiver_.on_arrival(now_, flow, bytes, {static_cast<uint32_t>(half_.ns()), 4096});
     receiver_.on_finished(now_, flow, bytes);
   }
-  // In steps of a quarter of a microsecond; packets are on their way for half a round trip, and
-  // those of `late_flow` for longer.
+  // Runs in steps of a quarter of a microsecond. Packets take half a round trip, and those of
+  // `late_flow` take `late` longer.
   void run(Duration span, Duration late = {}, uint32_t late_flow = kFlows) {
     const Duration step = Duration::from_ns(250);
     for (const Instant end = now_ + span; now_ < end; now_ = now_ + step) {
@@ -201,7 +200,7 @@ TEST(CcPaceReceiverGolden, SendersThatTakeTurns) {
   testing::expect_golden("cc/pace_receiver_turns.txt", course.text());
 }
 
-TEST(CcPaceReceiverGolden, ALinkThatOthersUseToo) {
+TEST(CcPaceReceiverGolden, LinkWithForeignTraffic) {
   FlowEnvironment environment = fabric();
   environment.jitter = Duration::from_us(2);
   Course course(environment);
@@ -294,7 +293,7 @@ TEST(CcPaceReceiverGolden, OneProcessOfAHost) {
   testing::expect_golden("cc/pace_receiver_host.txt", course.text());
 }
 
-TEST(CcPaceReceiverGolden, HostsThatAreLateByChance) {
+TEST(CcPaceReceiverGolden, HostsWithJitter) {
   FlowEnvironment environment = fabric();
   environment.jitter = Duration::from_us(5);
   environment.pause = Duration::from_us(40);

@@ -1,4 +1,4 @@
-// The receiver's half of `pace`: who is granted what, and when it is said.
+// The receiver's half of `pace`: the rates that it grants, and when grants leave.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,14 +49,15 @@ TEST_F(CcPaceReceiver, FlowsShareByWeight) {
   expect_rate(2, kShared / 2);
 }
 
-TEST_F(CcPaceReceiver, WhatOneCannotUseOthersGet) {
+TEST_F(CcPaceReceiver, OtherFlowsGetTheRateThatOneCannotUse) {
   add(3);
   begin(0, 40);
   begin(1);
   begin(2);
   run(kRoundTrip * 2);
   EXPECT_GE(rates_[0], 40 * (1 - kTolerance));
-  EXPECT_LE(rates_[0], 44) << "a little more, to show that it could use more";
+  EXPECT_LE(rates_[0], 44)
+      << "the grant is a little above 40, so that the flow can show a higher usable rate";
   expect_rate(1, (kShared - 40) / 2);
   expect_rate(2, (kShared - 40) / 2);
   demand(0, kLine, kEndless);
@@ -64,15 +65,16 @@ TEST_F(CcPaceReceiver, WhatOneCannotUseOthersGet) {
   expect_rate(0, kShared / 3);
 }
 
-TEST_F(CcPaceReceiver, NobodyIsHeldWhereAllAreLimitedElsewhere) {
+TEST_F(CcPaceReceiver, SpareRateIsSharedWhenAllAreLimitedElsewhere) {
   add(3);
   for (uint32_t flow = 0; flow < 3; ++flow) begin(flow, 50);
   run(kRoundTrip * 2);
-  for (uint32_t flow = 0; flow < 3; ++flow) EXPECT_GT(rates_[flow], 50) << "what is left is shared";
+  for (uint32_t flow = 0; flow < 3; ++flow)
+    EXPECT_GT(rates_[flow], 50) << "the spare rate is shared";
   EXPECT_LE(sum(), kShared * (1 + kTolerance));
 }
 
-TEST_F(CcPaceReceiver, WhoHasFinishedIsNotCounted) {
+TEST_F(CcPaceReceiver, FinishedFlowDoesNotCount) {
   add(2);
   begin(0);
   begin(1, kLine, 4'000'000);
@@ -83,8 +85,8 @@ TEST_F(CcPaceReceiver, WhoHasFinishedIsNotCounted) {
   expect_rate(0, kLine);
 }
 
-// Whose rate will be free when a word takes effect is counted no more.
-TEST_F(CcPaceReceiver, WhoIsAboutToFinishMakesRoomForTheOthers) {
+// A flow that ends before a new grant takes effect does not count.
+TEST_F(CcPaceReceiver, FlowAboutToFinishMakesRoomForOthers) {
   add(2);
   begin(0);
   begin(1, kLine, 4'000'000);
@@ -96,7 +98,7 @@ TEST_F(CcPaceReceiver, WhoIsAboutToFinishMakesRoomForTheOthers) {
   EXPECT_GE(rates_[0], kShared * (1 - kTolerance));
 }
 
-TEST_F(CcPaceReceiver, AFarewellCountsAtOnce) {
+TEST_F(CcPaceReceiver, DemandOfZeroFreesTheRateAtOnce) {
   add(2);
   begin(0);
   begin(1);
@@ -107,7 +109,7 @@ TEST_F(CcPaceReceiver, AFarewellCountsAtOnce) {
   EXPECT_EQ(receiver_.active_flows(), 1U);
   demand(1, kLine, 2'000'000);
   run(kRoundTrip);
-  EXPECT_EQ(receiver_.active_flows(), 2U) << "and is not for ever";
+  EXPECT_EQ(receiver_.active_flows(), 2U) << "a new demand makes the flow active again";
 }
 
 // --- idle flows ---
@@ -126,16 +128,17 @@ TEST_F(CcPaceReceiver, PostedReceivesOfIdleFlowsTakeNothing) {
   EXPECT_EQ(rates_[0], before);
 }
 
-TEST_F(CcPaceReceiver, IdleFlowsHoldAPartEach) {
+TEST_F(CcPaceReceiver, IdleFlowsHoldAnEvenPartEach) {
   add(32);
   for (uint32_t flow = 0; flow < 32; ++flow) post(flow);
   run(kRoundTrip * 40);
-  EXPECT_LE(sum(), kLine * (1 + kTolerance)) << "all might begin at the same time";
+  EXPECT_LE(sum(), kLine * (1 + kTolerance)) << "all flows may begin at the same time";
   for (uint32_t flow = 0; flow < 32; ++flow) EXPECT_GT(rates_[flow], 0.9 * kShared / 32) << flow;
 }
 
-// It woke up with its data and again with its demand, and held half of the link ever after.
-TEST_F(CcPaceReceiver, AFlowWhoseDataOvertakeItsDemandIsOneFlow) {
+// Regression: the flow was counted with its data and again with its demand, and held half of the
+// link.
+TEST_F(CcPaceReceiver, FlowWhoseDataOvertakeItsDemandCountsOnce) {
   add(2);
   post(0);
   constexpr Bytes kMessage = 4 * 4096;
@@ -151,7 +154,7 @@ TEST_F(CcPaceReceiver, AFlowWhoseDataOvertakeItsDemandIsOneFlow) {
   expect_rate(0, kLine);
 }
 
-TEST_F(CcPaceReceiver, TheApplicationMayKnowBetterWhoComesTogether) {
+TEST_F(CcPaceReceiver, HintSetsTheExpectedFanIn) {
   add(32);
   receiver_.on_hint(now_, {.peers = 4});
   for (uint32_t flow = 0; flow < 32; ++flow) post(flow);
@@ -159,7 +162,7 @@ TEST_F(CcPaceReceiver, TheApplicationMayKnowBetterWhoComesTogether) {
   for (uint32_t flow = 0; flow < 32; ++flow) expect_rate(flow, kShared / 4);
 }
 
-TEST_F(CcPaceReceiver, TheGrantOfACtsIsTheNewestAndNotAligned) {
+TEST_F(CcPaceReceiver, GrantOfACtsIsTheNewestAndNotAligned) {
   add(2);
   begin(0);
   begin(1);
@@ -170,12 +173,12 @@ TEST_F(CcPaceReceiver, TheGrantOfACtsIsTheNewestAndNotAligned) {
     EXPECT_FALSE(receiver_.grant(flow).aligned);
   }
   add(1);
-  EXPECT_GT(receiver_.grant(2).rate, Rate()) << "before anything was said";
+  EXPECT_GT(receiver_.grant(2).rate, Rate()) << "a grant exists before the first demand";
 }
 
-// --- what is said, and when ---
+// --- when grants leave ---
 
-TEST_F(CcPaceReceiver, ASmallSpanIsFilledAgainAtOnce) {
+TEST_F(CcPaceReceiver, PollWithASmallSpanReturnsAllGrantsOverSeveralCalls) {
   add(20);
   for (uint32_t flow = 0; flow < 20; ++flow) begin(flow);
   run(kRoundTrip);
@@ -221,7 +224,7 @@ TEST_F(CcPaceReceiver, GrantsAreRepeatedBeforeAQuarterOfTheirValidityIsOver) {
   }
 }
 
-TEST_F(CcPaceReceiver, ManyFlowsAreToldSeldomEnoughToLeaveRoomForData) {
+TEST_F(CcPaceReceiver, GrantsOfManyFlowsLeaveRoomForData) {
   add(1000);
   for (uint32_t flow = 0; flow < 1000; ++flow) begin(flow);
   run(kRoundTrip);
@@ -234,11 +237,11 @@ TEST_F(CcPaceReceiver, ManyFlowsAreToldSeldomEnoughToLeaveRoomForData) {
     words += poll().size();
   }
   EXPECT_LE(words, 2000 * 5) << "five words per microsecond are 3 Gb/s";
-  EXPECT_GE(words, 900U) << "but everybody is told";
+  EXPECT_GE(words, 900U) << "but about every flow gets a grant";
 }
 
-// Each that ends would be a word to each that is left.
-TEST_F(CcPaceReceiver, RaisesTakeATenthOfTheLinkAtMost) {
+// Otherwise each flow that ends would cause a grant to every remaining flow.
+TEST_F(CcPaceReceiver, RaisesTakeAtMostATenthOfTheLink) {
   add(500);
   for (uint32_t flow = 0; flow < 500; ++flow) begin(flow);
   run(kRoundTrip * 4);
@@ -254,10 +257,11 @@ TEST_F(CcPaceReceiver, RaisesTakeATenthOfTheLinkAtMost) {
   words = run(kRoundTrip * 4).size();
   EXPECT_GE(words, 100U);
   expect_rate(450, kShared / 100);
-  EXPECT_GT(receiver_.next_deadline() - now_, Duration::from_us(5)) << "no raise waits any more";
+  EXPECT_GT(receiver_.next_deadline() - now_, Duration::from_us(5))
+      << "no raise is pending any more";
 }
 
-TEST_F(CcPaceReceiver, ACutDoesNotWaitForTheTimeOfRaises) {
+TEST_F(CcPaceReceiver, CutDoesNotWaitBehindRaises) {
   add(301);
   for (uint32_t flow = 0; flow < 300; ++flow) begin(flow);
   run(kRoundTrip * 20);
@@ -271,7 +275,7 @@ TEST_F(CcPaceReceiver, ACutDoesNotWaitForTheTimeOfRaises) {
   EXPECT_LT(rates_[299], 0.9 * before);
 }
 
-TEST_F(CcPaceReceiver, AChangeOfOneFlowIsToldToIt) {
+TEST_F(CcPaceReceiver, FlowIsGrantedItsNewUsableRate) {
   add(3);
   begin(0, 40);
   begin(1);
@@ -282,7 +286,7 @@ TEST_F(CcPaceReceiver, AChangeOfOneFlowIsToldToIt) {
   EXPECT_NEAR(rates_[0], 42 * 17.0 / 16, 0.1);
 }
 
-TEST_F(CcPaceReceiver, SaysNothingWhileNothingChanges) {
+TEST_F(CcPaceReceiver, NoGrantsLeaveWhileNothingChanges) {
   add(3);
   EXPECT_TRUE(poll().empty());
   EXPECT_EQ(receiver_.next_deadline(), Instant::never());
@@ -295,7 +299,7 @@ TEST_F(CcPaceReceiver, SaysNothingWhileNothingChanges) {
 }
 
 // A sender whose host died must not keep its share.
-TEST_F(CcPaceReceiver, ASilentSenderIsForgotten) {
+TEST_F(CcPaceReceiver, SilentSenderLosesItsShare) {
   add(2);
   begin(0);
   begin(1);
@@ -312,15 +316,15 @@ TEST_F(CcPaceReceiver, ASilentSenderIsForgotten) {
   EXPECT_EQ(receiver_.active_flows(), 1U);
   expect_rate(0, kLine);
   receiver_.on_arrival(now_, 1, 4096, {1000, 4096});
-  EXPECT_EQ(receiver_.active_flows(), 2U) << "it was only silent";
+  EXPECT_EQ(receiver_.active_flows(), 2U) << "an arrival makes the flow active again";
 }
 
-TEST_F(CcPaceReceiver, NewerDemandsCountOlderDoNot) {
+TEST_F(CcPaceReceiver, OlderDemandsAreIgnored) {
   add(1);
   begin(0, 100);
   Demand old = demands_[0];
   demands_[0].epoch = 65'534;
-  // From 1 up to there in steps that are newer each.
+  // Epochs up to 65,535, each one newer than the last.
   for (const uint16_t epoch : {uint16_t{20'000}, uint16_t{40'000}, uint16_t{65'535}}) {
     old.epoch = epoch;
     old.usable = Rate::from_gbps(100);
@@ -330,13 +334,13 @@ TEST_F(CcPaceReceiver, NewerDemandsCountOlderDoNot) {
   old.epoch = 65'000;
   old.usable = Rate();
   receiver_.on_demand(now_, 0, old);
-  EXPECT_EQ(receiver_.active_flows(), 1U) << "late";
+  EXPECT_EQ(receiver_.active_flows(), 1U) << "the epoch is older";
   old.epoch = 0;
   receiver_.on_demand(now_, 0, old);
-  EXPECT_EQ(receiver_.active_flows(), 0U) << "across the wrap";
+  EXPECT_EQ(receiver_.active_flows(), 0U) << "the epoch is newer across the wrap";
 }
 
-TEST_F(CcPaceReceiver, TotalsWrap) {
+TEST_F(CcPaceReceiver, WantedBytesWrap) {
   add(1);
   post(0);
   Bytes total = 0;
@@ -350,7 +354,7 @@ TEST_F(CcPaceReceiver, TotalsWrap) {
   }
 }
 
-TEST_F(CcPaceReceiver, AFlowThatIsRemovedAndAddedBeginsAnew) {
+TEST_F(CcPaceReceiver, RemovedAndAddedFlowBeginsAnew) {
   add(3);
   for (uint32_t flow = 0; flow < 3; ++flow) begin(flow);
   run(kRoundTrip);
@@ -368,7 +372,7 @@ TEST_F(CcPaceReceiver, AFlowThatIsRemovedAndAddedBeginsAnew) {
   for (uint32_t flow = 0; flow < 3; ++flow) expect_rate(flow, kShared / 3);
 }
 
-TEST_F(CcPaceReceiver, TrafficOfOthersIsLeftItsRoom) {
+TEST_F(CcPaceReceiver, ForeignTrafficIsSubtractedFromGrants) {
   add(2);
   begin(0);
   begin(1);
@@ -385,7 +389,7 @@ TEST_F(CcPaceReceiver, TrafficOfOthersIsLeftItsRoom) {
 
 // --- phases ---
 
-// Flows that send in the grid that they are given: their packets come evenly spaced.
+// Packets of flows that send in their granted grid arrive evenly spaced.
 TEST_F(CcPaceReceiver, PacketsSentInTheGridDoNotMeet) {
   constexpr uint32_t kSenders = 16;
   add(kSenders);
@@ -421,7 +425,7 @@ TEST_F(CcPaceReceiver, PacketsSentInTheGridDoNotMeet) {
   arrivals.push_back(arrivals.front() + gap);
   const double packet = 4160 * 8 / kLine;
   for (size_t i = 1; i < arrivals.size(); ++i) {
-    EXPECT_GE(arrivals[i] - arrivals[i - 1], packet - 64 - 3) << "less the word's unit of time";
+    EXPECT_GE(arrivals[i] - arrivals[i - 1], packet - 64 - 3) << "less the time unit of a grant";
   }
 }
 

@@ -1,4 +1,4 @@
-// The sender's half of `pace`: grants, what it tells the receiver, and when packets leave.
+// The sender's half of `pace`: grants, demands, and when packets leave.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -40,8 +40,8 @@ class CcPaceSender : public ::testing::Test {
     stats_.backlog += backlog;
     return pace_.demand(now_, stats_);
   }
-  // Acknowledgements of some round trips, 20 each, without delay.
-  void hear(int round_trips) {
+  // Acknowledgements without delay for some round trips, 20 in each.
+  void acknowledge_round_trips(int round_trips) {
     for (int i = 0; i < 20 * round_trips; ++i) {
       now_ = now_ + kRoundTrip / 20;
       acknowledge(kMtu);
@@ -70,35 +70,35 @@ class CcPaceSender : public ::testing::Test {
 
 // --- grants ---
 
-TEST_F(CcPaceSender, TheNewestEpochWins) {
+TEST_F(CcPaceSender, NewestEpochCounts) {
   want(1 << 30);
   grant(50, 65'534);
   EXPECT_EQ(gbps(), 50);
   EXPECT_EQ(pace_.decide(now_).limited_by, LimitedBy::kGrant);
   grant(70, 65'533);
-  EXPECT_EQ(gbps(), 50) << "late";
+  EXPECT_EQ(gbps(), 50) << "the epoch is older";
   grant(70, 65'534);
-  EXPECT_EQ(gbps(), 50) << "repeated by the network";
+  EXPECT_EQ(gbps(), 50) << "the same epoch again does not count";
   grant(60, 0);
-  EXPECT_EQ(gbps(), 60) << "across the wrap";
+  EXPECT_EQ(gbps(), 60) << "the epoch is newer across the wrap";
   grant(50, 65'535);
   EXPECT_EQ(gbps(), 60);
 }
 
-TEST_F(CcPaceSender, ACtsOfLongAgoCountsNot) {
+TEST_F(CcPaceSender, CtsWithAnOldEpochIsIgnored) {
   want(1 << 30);
   grant(50, 1000);
   for (const uint16_t epoch : {999, 1000}) cts(70, epoch);
   EXPECT_EQ(gbps(), 50);
   cts(70, 20'000);
-  EXPECT_EQ(gbps(), 50) << "too far ahead: it is from before the wrap";
+  EXPECT_EQ(gbps(), 50) << "an epoch so far ahead is from before the wrap";
   cts(60, 1001);
-  EXPECT_EQ(gbps(), 60) << "overtook the word";
+  EXPECT_EQ(gbps(), 60) << "the CTS overtook the grant word of the same epoch";
   grant(55, 1001);
-  EXPECT_EQ(gbps(), 55) << "the word itself";
+  EXPECT_EQ(gbps(), 55) << "the grant word replaces the CTS of the same epoch";
 }
 
-TEST_F(CcPaceSender, AnyGrantIsMadeHarmless) {
+TEST_F(CcPaceSender, InvalidGrantsAreBounded) {
   want(1 << 30);
   uint16_t epoch = 0;
   for (const uint64_t bps : {uint64_t{0}, uint64_t{1}, ~uint64_t{0}}) {
@@ -119,7 +119,7 @@ TEST_F(CcPaceSender, AnyGrantIsMadeHarmless) {
   }
 }
 
-TEST_F(CcPaceSender, ALapsedGrantHalvesPerRoundTripAndNeverStops) {
+TEST_F(CcPaceSender, LapsedGrantHalvesPerRoundTripDownToTheLeastRate) {
   want(1 << 30);
   grant(100, 1);
   wait(kValidity - Duration::from_ns(1));
@@ -136,14 +136,14 @@ TEST_F(CcPaceSender, ALapsedGrantHalvesPerRoundTripAndNeverStops) {
   EXPECT_EQ(gbps(), 80);
 }
 
-TEST_F(CcPaceSender, ALapsedGrantBelowTheLeastStaysWhatItIs) {
+TEST_F(CcPaceSender, LapsedGrantBelowTheLeastRateStays) {
   want(1 << 30);
   grant(1, 1);
   wait(Duration::from_s(1));
   EXPECT_EQ(gbps(), 1);
 }
 
-TEST_F(CcPaceSender, AGrantDoesNotLapseWhileThereIsNothingToSend) {
+TEST_F(CcPaceSender, GrantDoesNotLapseWhileTheFlowIsIdle) {
   cts(100, 1);
   wait(Duration::from_s(10));
   want(1 << 30);
@@ -152,22 +152,22 @@ TEST_F(CcPaceSender, AGrantDoesNotLapseWhileThereIsNothingToSend) {
   EXPECT_LT(gbps(), 100);
 }
 
-TEST_F(CcPaceSender, AReceiverThatAcknowledgesButIsSilentIsOnlyLate) {
+TEST_F(CcPaceSender, ReceiverThatOnlyAcknowledgesNoLongerLimitsTheFlow) {
   want(Bytes{1} << 40);
-  hear(20);
+  acknowledge_round_trips(20);
   grant(100, 1);
   double least = 100;
   for (int i = 0; i < 60; ++i) {
-    hear(1);
+    acknowledge_round_trips(1);
     least = std::min(least, gbps());
   }
-  EXPECT_LT(least, 100) << "it slowed down at first";
-  EXPECT_EQ(gbps(), 400) << "the network alone counts";
+  EXPECT_LT(least, 100) << "the rate fell at first";
+  EXPECT_EQ(gbps(), 400) << "only the core limit counts";
   grant(30, 2);
-  EXPECT_EQ(gbps(), 30) << "and then the receiver again";
+  EXPECT_EQ(gbps(), 30) << "a new grant counts again";
 }
 
-TEST_F(CcPaceSender, ABudgetIsNamedAsTheReason) {
+TEST_F(CcPaceSender, RateMaxIsReportedAsTheLimit) {
   FlowEnvironment environment = kFabric;
   environment.line_rate = environment.rate_max = Rate::from_gbps(10);
   LinkShare link(environment, 1, PaceConstants{}.regrant);
@@ -192,7 +192,7 @@ TEST_F(CcPaceSender, ABudgetIsNamedAsTheReason) {
   EXPECT_EQ(why.limited_by, LimitedBy::kBudget);
 }
 
-TEST_F(CcPaceSender, ExplainsItsRate) {
+TEST_F(CcPaceSender, ExplanationReportsTheGrant) {
   want(1 << 30);
   grant(50, 7, Duration::from_ns(640));
   wait(Duration::from_us(3));
@@ -206,7 +206,7 @@ TEST_F(CcPaceSender, ExplainsItsRate) {
   EXPECT_EQ(pace_.explain(now_).limited_by, LimitedBy::kApplication);
 }
 
-TEST_F(CcPaceSender, TheWindowHoldsMoreThanARoundTripAtItsRate) {
+TEST_F(CcPaceSender, WindowHoldsMoreThanARoundTripOfTheRate) {
   want(1 << 30);
   grant(100, 1);
   const Bytes round_trip = Rate::from_gbps(100).bytes_in(kRoundTrip);
@@ -216,21 +216,21 @@ TEST_F(CcPaceSender, TheWindowHoldsMoreThanARoundTripAtItsRate) {
 
 // --- demand ---
 
-TEST_F(CcPaceSender, ABacklogIsAnnouncedOnce) {
+TEST_F(CcPaceSender, BacklogIsAnnouncedOnce) {
   cts(50, 1);
   const auto first = want(10'000'000);
   ASSERT_TRUE(first.has_value());
   EXPECT_EQ(first->wanted, 10'000'000U);
-  EXPECT_GT(first->usable, Rate::from_gbps(200)) << "what the receiver does not limit";
+  EXPECT_GT(first->usable, Rate::from_gbps(200)) << "the usable rate does not depend on the grant";
   const uint64_t word = wire::encode_demand(*first);
   for (int i = 0; i < 10; ++i) {
     wait(Duration::from_ns(100));
-    EXPECT_EQ(wire::encode_demand(*acknowledge(kMtu)), word) << "nothing new";
+    EXPECT_EQ(wire::encode_demand(*acknowledge(kMtu)), word) << "the demand stays the same";
   }
 }
 
-// More than a word can say: what it says is enough for long.
-TEST_F(CcPaceSender, AHugeBacklogIsAnnouncedAsSeldom) {
+// A demand cannot hold so many bytes; those that it holds suffice for a long time.
+TEST_F(CcPaceSender, HugeBacklogIsAnnouncedRarely) {
   grant(100, 1);
   const uint16_t first = want(Bytes{1} << 40)->epoch;
   uint16_t last = first;
@@ -238,10 +238,10 @@ TEST_F(CcPaceSender, AHugeBacklogIsAnnouncedAsSeldom) {
     wait(Duration::from_ns(30));
     last = acknowledge(kMtu)->epoch;
   }
-  EXPECT_LE(last - first, 5) << "what it can use may change";
+  EXPECT_LE(last - first, 5) << "the usable rate may change a few times";
 }
 
-TEST_F(CcPaceSender, WhatWasSaidIsRepeatedBeforeItIsForgotten) {
+TEST_F(CcPaceSender, DemandIsRepeatedBeforeTheReceiverForgetsIt) {
   want(Bytes{1} << 29);
   grant(50, 1);
   uint16_t epoch = want(0)->epoch;
@@ -251,7 +251,7 @@ TEST_F(CcPaceSender, WhatWasSaidIsRepeatedBeforeItIsForgotten) {
     grant(50, static_cast<uint16_t>(2 + repeats));
     const auto demand = want(0);
     if (demand->epoch == epoch) continue;
-    EXPECT_EQ(demand->epoch, static_cast<uint16_t>(epoch + 1)) << "an epoch of its own";
+    EXPECT_EQ(demand->epoch, static_cast<uint16_t>(epoch + 1)) << "each repeat has a new epoch";
     epoch = demand->epoch;
     ++repeats;
   }
@@ -259,38 +259,38 @@ TEST_F(CcPaceSender, WhatWasSaidIsRepeatedBeforeItIsForgotten) {
   EXPECT_LE(repeats, 100);
 }
 
-TEST_F(CcPaceSender, ASmallMessageIsNotAnnounced) {
+TEST_F(CcPaceSender, SmallMessageIsNotAnnounced) {
   grant(100, 1);
-  EXPECT_FALSE(want(1000).has_value()) << "gone before an answer could come";
+  EXPECT_FALSE(want(1000).has_value()) << "the message ends before an answer could come";
   EXPECT_FALSE(acknowledge(1000).has_value());
   wait(Duration::from_s(1));
-  EXPECT_FALSE(want(0).has_value()) << "nobody was told, so there is no farewell";
+  EXPECT_FALSE(want(0).has_value()) << "without a demand there is no demand of zero";
   const uint16_t epoch = want(1'000'000)->epoch;
   acknowledge(1'000'000);
-  EXPECT_EQ(want(1000)->epoch, epoch) << "nor after a long one";
+  EXPECT_EQ(want(1000)->epoch, epoch) << "a small message after a long one is not announced either";
   EXPECT_EQ(acknowledge(1000)->epoch, epoch);
 }
 
-TEST_F(CcPaceSender, AFarewellIsSaidOnceAndLate) {
+TEST_F(CcPaceSender, DemandOfZeroLeavesOnceAfterADelay) {
   grant(100, 1);
   const uint16_t epoch = want(1'000'000)->epoch;
   const auto done = acknowledge(1'000'000);
-  EXPECT_EQ(done->epoch, epoch) << "the receiver sees that all is there";
+  EXPECT_EQ(done->epoch, epoch) << "the receiver sees that all bytes have arrived";
   wait(Duration::from_ms(2));
-  const auto farewell = want(0);
-  ASSERT_TRUE(farewell.has_value());
-  EXPECT_EQ(farewell->usable, Rate());
-  EXPECT_EQ(farewell->wanted, 1'000'000U);
-  EXPECT_NE(farewell->epoch, epoch);
+  const auto last = want(0);
+  ASSERT_TRUE(last.has_value());
+  EXPECT_EQ(last->usable, Rate());
+  EXPECT_EQ(last->wanted, 1'000'000U);
+  EXPECT_NE(last->epoch, epoch);
   wait(Duration::from_s(1));
-  EXPECT_EQ(want(0)->epoch, farewell->epoch);
+  EXPECT_EQ(want(0)->epoch, last->epoch);
 }
 
-// Also a flow that never ends is told of before it looks done, and its total wraps.
-TEST_F(CcPaceSender, WhatIsWantedRunsAheadOfWhatHasArrived) {
+// A flow that never ends updates its demand before it looks finished, also when the total wraps.
+TEST_F(CcPaceSender, WantedBytesStayAheadOfAcknowledgedBytes) {
   grant(100, 1);
   want(Bytes{3} << 30);
-  Bytes told = 0;  // not modulo anything
+  Bytes announced = 0;  // without wrapping
   uint16_t epoch = 0;
   for (int i = 0; i < 1000; ++i) {
     if (stats_.backlog < Bytes{2} << 30) want(Bytes{1} << 30);
@@ -298,21 +298,21 @@ TEST_F(CcPaceSender, WhatIsWantedRunsAheadOfWhatHasArrived) {
     wait(Duration::from_us(10));
     const auto demand = acknowledge(16 << 20);
     const uint64_t word = wire::encode_demand(*demand);
-    const Demand heard = wire::decode_demand(word);
-    const auto ahead = static_cast<int32_t>(static_cast<uint32_t>(heard.wanted) -
+    const Demand decoded = wire::decode_demand(word);
+    const auto ahead = static_cast<int32_t>(static_cast<uint32_t>(decoded.wanted) -
                                             static_cast<uint32_t>(stats_.acked));
     ASSERT_GT(ahead, 0) << "at " << stats_.acked;
     const Bytes total = stats_.acked + static_cast<Bytes>(ahead);
     ASSERT_LE(total, stats_.acked + stats_.backlog + kWantedUnit);
-    ASSERT_GE(total + kWantedUnit, told) << "a total only grows";
-    told = total;
+    ASSERT_GE(total + kWantedUnit, announced) << "a total only grows";
+    announced = total;
     epoch = demand->epoch;
   }
-  EXPECT_GT(told, Bytes{1} << 33);
+  EXPECT_GT(announced, Bytes{1} << 33);
   EXPECT_GT(epoch, 5);
 }
 
-TEST_F(CcPaceSender, SaysHowManyFlowsItHasServedOneAtATime) {
+TEST_F(CcPaceSender, TurnCountsTheFlowsThatHaveBegun) {
   const auto first = want(1'000'000);
   acknowledge(1'000'000);
   wait(Duration::from_us(10));
@@ -323,14 +323,14 @@ TEST_F(CcPaceSender, SaysHowManyFlowsItHasServedOneAtATime) {
 
 // --- alignment ---
 
-// Where a packet lies in the gap, counted from the grid.
+// The distance of a packet from the nearest point of the grid.
 double offset_ns(Instant send, Instant granted, Duration phase, double gap) {
   const double grid = static_cast<double>((granted - kRoundTrip + phase).ns());
   const double offset = modulo(static_cast<double>(send.ns()) - grid, gap);
   return std::min(offset, gap - offset);
 }
 
-TEST_F(CcPaceSender, TheFirstPacketLeavesInTheGrid) {
+TEST_F(CcPaceSender, FirstPacketLeavesInTheGrid) {
   const double gap = pace_gap_ns(Rate::from_gbps(10), kMtu, kMtu, 64);
   for (uint16_t i = 1; i <= 50; ++i) {
     LinkShare link(kFabric, 1, PaceConstants{}.regrant);
@@ -349,12 +349,12 @@ TEST_F(CcPaceSender, TheFirstPacketLeavesInTheGrid) {
     EXPECT_GE(grid.point, now_);
     EXPECT_LE(static_cast<double>((grid.point - now_).ns()), gap + 2);
     EXPECT_LE(offset_ns(grid.point, now_, phase, gap), 2);
-    EXPECT_EQ(pace.decide(now_).grid, SendGrid()) << "once per word";
+    EXPECT_EQ(pace.decide(now_).grid, SendGrid()) << "the grid is set once per grant";
     wait(Duration::from_us(1));
   }
 }
 
-TEST_F(CcPaceSender, ARepeatedPhaseMovesNothing) {
+TEST_F(CcPaceSender, RepeatedPhaseKeepsTheGrid) {
   const double gap = pace_gap_ns(Rate::from_gbps(10), kMtu, kMtu, 64);
   want(1 << 30);
   const Instant start = now_;
@@ -362,7 +362,7 @@ TEST_F(CcPaceSender, ARepeatedPhaseMovesNothing) {
   const Instant first = pace_.decide(now_).first_send;
   for (uint16_t i = 2; i < 100; ++i) {
     wait(Duration::from_ns(7'777));
-    // As its receiver says it again: the same grid, counted from now.
+    // The receiver grants the same grid again, with a phase that counts from now.
     grant(10, i,
           Duration::from_ns(std::llround(modulo(-static_cast<double>((now_ - start).ns()), gap))));
     const SendGrid grid = pace_.decide(now_).grid;
@@ -372,8 +372,8 @@ TEST_F(CcPaceSender, ARepeatedPhaseMovesNothing) {
   }
 }
 
-// The rate changes a little with every word, and with it the grid.
-TEST_F(CcPaceSender, RealignmentTakesNothingFromTheRate) {
+// Every grant changes the rate and the grid a little.
+TEST_F(CcPaceSender, RealignmentKeepsTheRate) {
   want(Bytes{1} << 40);
   Prng random(7);
   const Instant start = now_;
@@ -411,9 +411,9 @@ TEST_F(CcPaceSender, RealignmentTakesNothingFromTheRate) {
   EXPECT_NEAR(static_cast<double>(sent) / fair, 1.0, 0.01);
 }
 
-// A flow that waited for its turn sends a packet every 21 us; it need not wait for the next of them
-// when its turn has come.
-TEST_F(CcPaceSender, ARaiseCountsFromTheNextPacketOn) {
+// A flow that waits for its turn sends a packet every 21 us. When its turn comes, it does not wait
+// for the end of such a gap.
+TEST_F(CcPaceSender, RaisedRateCountsFromTheNextPacket) {
   want(1 << 30);
   Pacer pacer(kMtu);
   const auto apply = [&] {
@@ -438,16 +438,16 @@ TEST_F(CcPaceSender, ARaiseCountsFromTheNextPacketOn) {
   }
 }
 
-TEST_F(CcPaceSender, WhatTheLinkLimitsKeepsNoGrid) {
+TEST_F(CcPaceSender, FlowLimitedByItsLinkHasNoGrid) {
   want(1 << 30);
-  hear(30);
+  acknowledge_round_trips(30);
   pace_.decide(now_);
   grant(800, 1, Duration::from_ns(64));
   EXPECT_EQ(pace_.decide(now_).grid, SendGrid());
 }
 
-// What was earned while idle is no licence to burst.
-TEST_F(CcPaceSender, AFlowBeginsWithItsFirstPacketNow) {
+// The idle time before does not allow a burst.
+TEST_F(CcPaceSender, FirstPacketLeavesAtOnce) {
   cts(100, 1);
   want(1 << 30);
   const Decision d = pace_.decide(now_);
@@ -455,8 +455,8 @@ TEST_F(CcPaceSender, AFlowBeginsWithItsFirstPacketNow) {
   EXPECT_EQ(d.first_send, now_);
 }
 
-// Others use the link: a little now, and the rest when the receiver has answered.
-TEST_F(CcPaceSender, BeginsGentlyOnABusyLink) {
+// On a busy link a flow sends a little at once, and the rest when the receiver has answered.
+TEST_F(CcPaceSender, FlowBeginsWithLittleCreditOnABusyLink) {
   Grant busy{.rate = Rate::from_gbps(100)};
   busy.busy = true;
   busy.validity = kValidity;
@@ -474,7 +474,7 @@ TEST_F(CcPaceSender, BeginsGentlyOnABusyLink) {
   EXPECT_EQ(gbps(), 70);
 }
 
-TEST_F(CcPaceSender, BeginsOnABusyLinkAlsoWithoutAnAnswer) {
+TEST_F(CcPaceSender, FlowOnABusyLinkContinuesWithoutAnAnswer) {
   Grant busy{.rate = Rate::from_gbps(100)};
   busy.busy = true;
   busy.validity = kValidity;

@@ -1,5 +1,5 @@
-// The course of the flows of one NIC under `pace`: what each may send, and what it tells its
-// receiver, while they begin, share the link, are granted less and end.
+// Course of the flows of one NIC under `pace`: the decision and the demand of each, while flows
+// begin, share the link, are granted less and end.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ FlowEnvironment fabric(Duration jitter = {}) {
           .jitter = jitter};
 }
 
-// What packets meet for a while.
+// The state of the network for some time.
 struct Spell {
   const char* what;
   int64_t us = 20;
@@ -34,7 +34,7 @@ struct Spell {
   uint32_t lost_of = 0;  // one packet of so many; 0: none
 };
 
-// Flows that send what they may, in steps.
+// Flows that send all that their decisions allow, in steps.
 class Course {
  public:
   explicit Course(const FlowEnvironment& environment)
@@ -60,7 +60,7 @@ class Course {
     flows_[flow].controller->on_timeout(now_);
     look(flow);
   }
-  // A word of the receiver's; in a CTS it is neither aligned nor busy.
+  // A grant of the receiver; by default as in a CTS, neither aligned nor busy.
   void grant(uint32_t flow, double gbps, Grant word = {}) {
     word.rate = Rate::from_bps(static_cast<uint64_t>(gbps * 1e9));
     if (word.validity == Duration()) word.validity = Duration::from_us(50);
@@ -99,7 +99,7 @@ class Course {
     uint32_t sent = 0;  // packets
     uint16_t epoch = 0;
     std::string shown;
-    std::string told;
+    std::string shown_demand;
   };
 
   void step(uint32_t number, const Spell& spell) {
@@ -116,15 +116,15 @@ class Course {
       const bool lost = spell.lost_of > 0 && ++flow.sent % spell.lost_of == 0;
       flow.packets.push_back({now_, now_ + environment_.base_rtt + spell.late, lost});
     }
-    bool heard = false;
+    bool acknowledged = false;
     while (!flow.packets.empty() && flow.packets.front().acknowledged <= now_) {
-      hear(flow, flow.packets.front());
+      acknowledge(flow, flow.packets.front());
       flow.packets.pop_front();
-      heard = true;
+      acknowledged = true;
     }
-    if (heard) look(number);
+    if (acknowledged) look(number);
   }
-  void hear(Flow& flow, const Packet& packet) {
+  void acknowledge(Flow& flow, const Packet& packet) {
     flow.stats.in_flight -= kMtu;
     if (packet.lost) {
       return flow.controller->on_loss(
@@ -139,28 +139,28 @@ class Course {
                              .sent = flow.stats.sent});
   }
 
-  // Shows what has changed.
+  // Polls demand and decision of the flow, and shows what has changed.
   void look(uint32_t number) {
     Flow& flow = flows_[number];
     const auto demand = flow.controller->demand(now_, flow.stats);
     flow.decision = flow.controller->decide(now_);
-    std::string told = "nothing";
+    std::string shown_demand = "nothing";
     if (demand) {
-      told = fmt::format("tells {:.3f}G wants {} turn {} epoch {}", demand->usable.gbps(),
-                         demand->wanted, demand->turn, demand->epoch);
+      shown_demand = fmt::format("tells {:.3f}G wants {} turn {} epoch {}", demand->usable.gbps(),
+                                 demand->wanted, demand->turn, demand->epoch);
     }
     const Decision& d = flow.decision;
     std::string shown = fmt::format("sends {:.3f}G window {} burst {} {}", d.rate.gbps(), d.window,
                                     d.burst, to_string(d.limited_by));
     if (d.credit != ~Bytes{0}) shown += fmt::format(" credit {}", d.credit);
-    if (flow.told != told) show(number, told);
+    if (flow.shown_demand != shown_demand) show(number, shown_demand);
     if (flow.shown != shown) show(number, shown);
     if (d.aligned) show(number, fmt::format("begins at {}", d.first_send.ns()));
     if (d.grid.period > Duration()) {
       show(number, fmt::format("grid {} + {}, {} late", d.grid.point.ns(), d.grid.period.ns(),
                                d.grid.late.ns()));
     }
-    flow.told = told;
+    flow.shown_demand = shown_demand;
     flow.shown = shown;
   }
   void show(uint32_t number, const std::string& what) {
@@ -218,7 +218,7 @@ TEST(CcPaceSendersGolden, BriefMessages) {
   testing::expect_golden("cc/pace_senders_brief.txt", course.text());
 }
 
-TEST(CcPaceSendersGolden, ALinkThatGivesLessOrLoses) {
+TEST(CcPaceSendersGolden, LinkThatSlowsDownOrLoses) {
   Course course(fabric());
   course.grant_all(400, {.aligned = true, .validity = kLong});
   course.want(0, Bytes{1} << 30);
@@ -234,7 +234,7 @@ TEST(CcPaceSendersGolden, ALinkThatGivesLessOrLoses) {
   testing::expect_golden("cc/pace_senders_link.txt", course.text());
 }
 
-TEST(CcPaceSendersGolden, APolicerBelowWhatIsGranted) {
+TEST(CcPaceSendersGolden, PolicerBelowTheGrantedRate) {
   Course course(fabric());
   course.grant_all(100, {.aligned = true, .validity = kLong});
   for (uint32_t flow = 0; flow < 3; ++flow) course.want(flow, Bytes{1} << 30);
@@ -244,7 +244,7 @@ TEST(CcPaceSendersGolden, APolicerBelowWhatIsGranted) {
   testing::expect_golden("cc/pace_senders_policer.txt", course.text());
 }
 
-TEST(CcPaceSendersGolden, HostsThatAreLateByChance) {
+TEST(CcPaceSendersGolden, HostsWithJitter) {
   Course course(fabric(Duration::from_us(4)));
   course.grant_all(100, {.aligned = true, .validity = kLong});
   course.want(0, 40 * kMtu);
@@ -256,7 +256,7 @@ TEST(CcPaceSendersGolden, HostsThatAreLateByChance) {
   testing::expect_golden("cc/pace_senders_late_hosts.txt", course.text());
 }
 
-TEST(CcPaceSendersGolden, ALinkOfWhichNothingIsKnown) {
+TEST(CcPaceSendersGolden, LinkOfUnknownRate) {
   FlowEnvironment environment = fabric();
   environment.first_rate = Rate::from_gbps(50);
   Course course(environment);

@@ -47,15 +47,15 @@ class CcPaceSenders : public ::testing::Test {
   std::array<Controller*, 3> flows_{};
 };
 
-TEST_F(CcPaceSenders, ADemandThatNothingAnswersIsSaidAgainSoon) {
+TEST_F(CcPaceSenders, UnansweredDemandIsRepeatedSoon) {
   const FlowStats stats{.backlog = 1 << 30};
   now_ = now_ + Duration::from_us(1);  // after the grant
-  const auto said = flows_[0]->demand(now_, stats);
-  ASSERT_TRUE(said);
-  const uint16_t epoch = said->epoch;
+  const auto demand = flows_[0]->demand(now_, stats);
+  ASSERT_TRUE(demand);
+  const uint16_t epoch = demand->epoch;
   now_ = now_ + Duration::from_us(20);
   EXPECT_NE(flows_[0]->demand(now_, stats)->epoch, epoch);
-  // An answer makes it wait for as long as a grant holds.
+  // After an answer the demand waits until the validity of the grant is nearly over.
   flows_[0]->on_grant(
       now_,
       {.rate = Rate::from_gbps(400), .aligned = true, .validity = Duration::from_s(9), .epoch = 1});
@@ -64,8 +64,8 @@ TEST_F(CcPaceSenders, ADemandThatNothingAnswersIsSaidAgainSoon) {
   EXPECT_EQ(flows_[0]->demand(now_, stats)->epoch, again);
 }
 
-// To what a flow has already, nothing is answered.
-TEST_F(CcPaceSenders, ADemandThatIsNeverAnsweredIsSaidMoreAndMoreSeldom) {
+// The receiver does not answer a demand when the flow has its rate already.
+TEST_F(CcPaceSenders, UnansweredDemandIsRepeatedAtDoublingIntervals) {
   const FlowStats stats{.backlog = 1 << 30};
   now_ = now_ + Duration::from_us(1);
   const uint16_t first = flows_[0]->demand(now_, stats)->epoch;
@@ -91,7 +91,7 @@ TEST_F(CcPaceSenders, FlowsWithABacklogShareTheLink) {
   EXPECT_EQ(gbps(0), 400);
 }
 
-TEST_F(CcPaceSenders, WhatAGrantTakesFromOneTheOthersGet) {
+TEST_F(CcPaceSenders, OtherFlowsGetTheRateThatAGrantTakesFromOne) {
   want(0, 1 << 30);
   want(1, 1 << 30);
   flows_[0]->on_grant(
@@ -101,7 +101,7 @@ TEST_F(CcPaceSenders, WhatAGrantTakesFromOneTheOthersGet) {
   EXPECT_NEAR(gbps(1), 350, 4);
 }
 
-TEST_F(CcPaceSenders, ThoseWhomItConcernsAreNamed) {
+TEST_F(CcPaceSenders, FlowsAffectedByANewFlowAreReported) {
   want(0, 1 << 30);
   want(1, 1 << 30);
   changed();
@@ -112,8 +112,8 @@ TEST_F(CcPaceSenders, ThoseWhomItConcernsAreNamed) {
   EXPECT_TRUE(changed().empty());
 }
 
-// Two of them are limited by their receivers: what is spare is another now.
-TEST_F(CcPaceSenders, ThoseWhomASpareRateConcernsAreNamed) {
+// Two flows are limited by their receivers; a new grant changes the spare rate.
+TEST_F(CcPaceSenders, FlowsAffectedByASpareRateAreReported) {
   const auto grant = [this](uint32_t flow, double gbps, uint16_t epoch) {
     flows_[flow]->on_grant(now_, {.rate = Rate::from_bps(static_cast<uint64_t>(gbps * 1e9)),
                                   .aligned = true,
@@ -128,15 +128,15 @@ TEST_F(CcPaceSenders, ThoseWhomASpareRateConcernsAreNamed) {
   grant(0, 100, 2);
   EXPECT_EQ(changed(), std::vector<uint32_t>{1});
   grant(0, 100.5, 3);
-  EXPECT_TRUE(changed().empty()) << "so little concerns nobody";
+  EXPECT_TRUE(changed().empty()) << "such a small change is not reported";
   want(2, 1 << 30);
   changed();
   grant(0, 100, 4);
-  EXPECT_TRUE(changed().empty()) << "nor where the link is full";
+  EXPECT_TRUE(changed().empty()) << "without a spare rate nothing is reported";
 }
 
-// The one that stays could otherwise use half of the link until its next acknowledgement.
-TEST_F(CcPaceSenders, TheLastOneIsNamedWhenTheOthersHaveFinished) {
+// Otherwise the last flow could use only half of the link until its next acknowledgement.
+TEST_F(CcPaceSenders, LastFlowIsReportedWhenTheOthersHaveFinished) {
   want(0, 1 << 30);
   want(1, 1 << 30);
   changed();
@@ -145,7 +145,7 @@ TEST_F(CcPaceSenders, TheLastOneIsNamedWhenTheOthersHaveFinished) {
   EXPECT_NE(std::ranges::find(named, 0U), named.end());
 }
 
-TEST_F(CcPaceSenders, ARemovedFlowTakesNothing) {
+TEST_F(CcPaceSenders, RemovedFlowFreesItsShare) {
   want(0, 1 << 30);
   want(1, 1 << 30);
   senders_.remove_flow(now_, 1);
@@ -157,8 +157,9 @@ TEST_F(CcPaceSenders, ARemovedFlowTakesNothing) {
   EXPECT_NEAR(gbps(1), 200, 2.2);
 }
 
-// A queue that all meet alike is the link's; where later packets overtake, it stands on some paths.
-TEST_F(CcPaceSenders, OnlyAQueueThatKeepsTheOrderIsTheLinks) {
+// A queue that delays all packets alike is the link's. Where later packets overtake, the queue is
+// on some paths only.
+TEST_F(CcPaceSenders, OnlyAQueueWithoutReorderingIsTheLinks) {
   const auto after = [this](Duration earlier) {
     want(0, 1 << 30);
     want(1, 1 << 30);
@@ -178,7 +179,7 @@ TEST_F(CcPaceSenders, OnlyAQueueThatKeepsTheOrderIsTheLinks) {
   EXPECT_LT(after(Duration()), 250);
 }
 
-TEST_F(CcPaceSenders, LooksAtActiveFlowsAsTimePasses) {
+TEST_F(CcPaceSenders, ActiveFlowsAreReportedAtDeadlines) {
   EXPECT_EQ(senders_.next_deadline(), Instant::never());
   want(0, 1 << 30);
   changed();

@@ -1,4 +1,4 @@
-// What LinkBudget looks at: how fast bytes arrive (ArrivalMeter), and who keeps a queue
+// The inputs of LinkBudget: the rate of arrivals (ArrivalMeter), and neighbors that keep a queue
 // (GreedyNeighbor).
 #include <gtest/gtest.h>
 
@@ -15,21 +15,21 @@ constexpr Bytes kPacket = 4200;
 
 class CcPaceArrivalMeter : public ::testing::Test {
  protected:
-  // How many looks were over.
+  // Returns how many measurements ended.
   int arrive(Duration gap, int packets, Duration late) {
-    int looks = 0;
+    int measured = 0;
     for (int i = 0; i < packets; ++i) {
       now_ = now_ + gap;
-      looks += meter_.on_bytes(now_, kPacket, late) ? 1 : 0;
+      measured += meter_.on_bytes(now_, kPacket, late) ? 1 : 0;
     }
-    return looks;
+    return measured;
   }
 
   ArrivalMeter meter_{Duration::from_ms(1), Duration::from_us(300), kPacket};
   Instant now_ = Instant::from_ns(1'000'000'000);
 };
 
-TEST_F(CcPaceArrivalMeter, CountsWhatHasArrivedInAWindow) {
+TEST_F(CcPaceArrivalMeter, RateIsMeasuredOverAWindow) {
   meter_.begin(now_);
   EXPECT_GT(arrive(Duration::from_us(20), 100, Duration()), 2);
   EXPECT_NEAR(meter_.rate(), kPacket * 8 / 20e-6, 0.02 * meter_.rate());
@@ -37,20 +37,20 @@ TEST_F(CcPaceArrivalMeter, CountsWhatHasArrivedInAWindow) {
   EXPECT_NEAR(meter_.rate(), kPacket * 8 / 40e-6, 0.02 * meter_.rate());
 }
 
-TEST_F(CcPaceArrivalMeter, TheLeastDelayIsThatOfARoundTrip) {
+TEST_F(CcPaceArrivalMeter, DelayIsTheLeastOfARoundTrip) {
   meter_.begin(now_);
   arrive(Duration::from_us(10), 100, Duration::from_us(500));
   EXPECT_EQ(meter_.delay(), Duration::from_us(500));
   arrive(Duration::from_us(10), 1, Duration::from_us(50));
   arrive(Duration::from_us(10), 30, Duration::from_us(500));
-  EXPECT_EQ(meter_.delay(), Duration::from_us(50)) << "one has met no queue";
+  EXPECT_EQ(meter_.delay(), Duration::from_us(50)) << "one packet met no queue";
   arrive(Duration::from_us(10), 100, Duration::from_us(500));
-  EXPECT_EQ(meter_.delay(), Duration::from_us(500)) << "that was long ago";
+  EXPECT_EQ(meter_.delay(), Duration::from_us(500)) << "that packet is older than a round trip";
   arrive(Duration::from_us(10), 100, Duration::max());
   EXPECT_EQ(meter_.delay(), Duration::max());
 }
 
-TEST_F(CcPaceArrivalMeter, WhatIsOvertakenMetSeveralQueues) {
+TEST_F(CcPaceArrivalMeter, ArrivalsAreScatteredWhenManyAreOvertaken) {
   meter_.begin(now_);
   const auto one_of = [this](int many) {
     for (int i = 0; i < 200; ++i) {
@@ -60,7 +60,7 @@ TEST_F(CcPaceArrivalMeter, WhatIsOvertakenMetSeveralQueues) {
     return meter_.scattered();
   };
   EXPECT_TRUE(one_of(8));
-  EXPECT_FALSE(one_of(40)) << "by chance";
+  EXPECT_FALSE(one_of(40)) << "one of 40 may be chance";
   EXPECT_TRUE(one_of(2));
 }
 
@@ -70,16 +70,17 @@ TEST(CcPaceArrivalOrder, PacketsThatLeftEarlierAreOvertaken) {
     return order.overtaken(sent_ns, Duration::from_ns(300));
   };
   EXPECT_FALSE(arrives(0xFFFF'FF00));
-  EXPECT_FALSE(arrives(0xFFFF'FE00)) << "by little";
+  EXPECT_FALSE(arrives(0xFFFF'FE00)) << "within the spread";
   EXPECT_TRUE(arrives(0xFFFF'F000));
-  EXPECT_FALSE(arrives(1000)) << "times wrap";
+  EXPECT_FALSE(arrives(1000)) << "send times wrap";
   EXPECT_TRUE(arrives(0xFFFF'FF00));
-  EXPECT_FALSE(arrives(3'000'000'000)) << "after a pause";
+  EXPECT_FALSE(arrives(3'000'000'000)) << "a long pause resets the order";
   EXPECT_FALSE(arrives(3'000'000'100));
 }
 
-// On a slow link a look takes longer than a window, and one of two packets says little of the rate.
-TEST_F(CcPaceArrivalMeter, FewPacketsAreCountedOverFourLooks) {
+// On a slow link a measurement takes longer than a window, and two packets show the rate only
+// roughly.
+TEST_F(CcPaceArrivalMeter, FewPacketsAreAveragedOverFourMeasurements) {
   meter_.begin(now_);
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(arrive(Duration::from_us(1'500), 1, Duration()), 0);
@@ -90,18 +91,20 @@ TEST_F(CcPaceArrivalMeter, FewPacketsAreCountedOverFourLooks) {
   }
 }
 
-TEST_F(CcPaceArrivalMeter, FewPacketsSayNothing) {
+TEST_F(CcPaceArrivalMeter, FewPacketsEndNoMeasurement) {
   meter_.begin(now_);
   now_ = now_ + Duration::from_us(500);
-  EXPECT_EQ(arrive(Duration::from_us(1), 3, Duration()), 0) << "within a window";
+  EXPECT_EQ(arrive(Duration::from_us(1), 3, Duration()), 0)
+      << "three packets within a window do not suffice";
   EXPECT_GT(arrive(Duration::from_us(1), 20, Duration()), 0);
   meter_.begin(now_);
-  EXPECT_EQ(arrive(Duration::from_ms(5), 1, Duration()), 0) << "one packet, however late";
+  EXPECT_EQ(arrive(Duration::from_ms(5), 1, Duration()), 0) << "one packet does not suffice";
   EXPECT_EQ(arrive(Duration::from_ms(5), 1, Duration()), 1);
-  EXPECT_EQ(arrive(ArrivalMeter::kLongestLook, 1, Duration()), 1) << "but not for ever";
+  EXPECT_EQ(arrive(ArrivalMeter::kLongestLook, 1, Duration()), 1)
+      << "after the longest measurement one packet suffices";
 }
 
-TEST_F(CcPaceArrivalMeter, APauseLowersTheRate) {
+TEST_F(CcPaceArrivalMeter, PauseLowersTheRate) {
   meter_.begin(now_);
   arrive(Duration::from_us(20), 100, Duration());
   now_ = now_ + Duration::from_ms(20);
@@ -117,7 +120,7 @@ class CcPaceGreedyNeighbor : public ::testing::Test {
   static constexpr Duration kTrip = Duration::from_us(200);
   static constexpr Duration kKept = Duration::from_ms(1);
 
-  // True if it was recognized meanwhile.
+  // True if the neighbor was recognized meanwhile.
   bool look(Duration delay, Duration span) {
     bool recognized = false;
     for (const Instant end = now_ + span; now_ < end; now_ = now_ + kTrip / 4) {
@@ -132,7 +135,7 @@ class CcPaceGreedyNeighbor : public ::testing::Test {
   Instant now_ = Instant::from_ns(1'000'000'000);
 };
 
-TEST_F(CcPaceGreedyNeighbor, OneWhoKeepsADelayIsRecognizedOnce) {
+TEST_F(CcPaceGreedyNeighbor, NeighborThatKeepsADelayIsRecognizedOnce) {
   EXPECT_FALSE(look(kKept, (kKept + kTrip) * 2));
   EXPECT_EQ(neighbor_.kept(), Duration());
   EXPECT_TRUE(look(kKept, (kKept + kTrip) * 20));
@@ -140,12 +143,12 @@ TEST_F(CcPaceGreedyNeighbor, OneWhoKeepsADelayIsRecognizedOnce) {
   EXPECT_FALSE(look(kKept, (kKept + kTrip) * 20));
 }
 
-TEST_F(CcPaceGreedyNeighbor, DelaysThatUsersOfOurLawAgreeOnAreNone) {
+TEST_F(CcPaceGreedyNeighbor, ToleratedDelaysAreNotANeighbors) {
   EXPECT_FALSE(look(kUsual * 2, Duration::from_s(1)));
   EXPECT_EQ(neighbor_.kept(), Duration());
 }
 
-TEST_F(CcPaceGreedyNeighbor, AQueueThatFallsBelongsToOneWhoYields) {
+TEST_F(CcPaceGreedyNeighbor, FallingQueueIsNotAGreedyNeighbors) {
   for (int i = 0; i < 50; ++i) {
     EXPECT_FALSE(look(kKept, (kKept + kTrip) * 3));
     EXPECT_FALSE(look(kKept / 2, kTrip));
@@ -153,22 +156,22 @@ TEST_F(CcPaceGreedyNeighbor, AQueueThatFallsBelongsToOneWhoYields) {
   EXPECT_EQ(neighbor_.kept(), Duration());
 }
 
-// Had all who keep the queue yielded as little, it would stand all the same.
-TEST_F(CcPaceGreedyNeighbor, WhoHasNotYieldedKnowsNothing) {
+// A queue would also stand if all its users had yielded as little as we have.
+TEST_F(CcPaceGreedyNeighbor, NeighborIsRecognizedOnlyAfterYielding) {
   yields_ = 1;
   EXPECT_FALSE(look(kKept, (kKept + kTrip) * 100));
   yields_ = 0.99;
   EXPECT_TRUE(look(kKept, (kKept + kTrip) * 20));
 }
 
-// Else each time that the delay falls a little would ask for another half.
-TEST_F(CcPaceGreedyNeighbor, WhatWasYieldedBeforeADelayFellCounts) {
-  EXPECT_FALSE(look(kKept * 2, (kKept + kTrip) * 10)) << "most of it is yielded";
+// Otherwise every small fall of the delay would require another halving.
+TEST_F(CcPaceGreedyNeighbor, YieldBeforeADelayFellStillCounts) {
+  EXPECT_FALSE(look(kKept * 2, (kKept + kTrip) * 10)) << "most of the half is yielded";
   yields_ = 1;
   EXPECT_TRUE(look(kKept, (kKept + kTrip) * 30));
 }
 
-TEST_F(CcPaceGreedyNeighbor, ADelayThatStaysIsDoubtedBefore) {
+TEST_F(CcPaceGreedyNeighbor, StandingDelayIsReportedBeforeRecognition) {
   look(kKept, kTrip);
   EXPECT_FALSE(neighbor_.stays());
   look(kKept, (kKept + kTrip) * 6);
@@ -178,16 +181,16 @@ TEST_F(CcPaceGreedyNeighbor, ADelayThatStaysIsDoubtedBefore) {
   EXPECT_FALSE(neighbor_.stays());
 }
 
-TEST_F(CcPaceGreedyNeighbor, IsForgottenWhenItsDelayIsGone) {
+TEST_F(CcPaceGreedyNeighbor, NeighborIsForgottenWhenItsDelayIsGone) {
   look(kKept, (kKept + kTrip) * 30);
   ASSERT_GT(neighbor_.kept(), Duration());
   look(kKept * 3 / 4, (kKept + kTrip) * 10);
-  EXPECT_GT(neighbor_.kept(), Duration()) << "most of it is there";
+  EXPECT_GT(neighbor_.kept(), Duration()) << "most of the delay remains";
   look(kUsual, (kKept + kTrip) * 10);
   EXPECT_EQ(neighbor_.kept(), Duration());
 }
 
-TEST_F(CcPaceGreedyNeighbor, IsLookedAtAgainAfterAWhile) {
+TEST_F(CcPaceGreedyNeighbor, NeighborIsForgottenAfterAWhile) {
   look(kKept, (kKept + kTrip) * 30);
   bool forgotten = false;
   for (const Instant end = now_ + Duration::from_s(10); now_ < end;) {

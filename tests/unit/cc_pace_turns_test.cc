@@ -10,7 +10,7 @@ using namespace test;
 
 class CcPaceTurns : public PaceReceiverTest {
  protected:
-  // All have a message of a few round trips to send, and one is late with its own.
+  // All flows have a message of a few round trips; the turn number of one is older.
   void run_with_one_late(uint32_t flows, uint32_t late) {
     add(flows);
     for (uint32_t flow = 0; flow < flows; ++flow) {
@@ -21,35 +21,35 @@ class CcPaceTurns : public PaceReceiverTest {
   }
 };
 
-TEST_F(CcPaceTurns, WhoIsLateGoesFirst) {
+TEST_F(CcPaceTurns, LateFlowIsServedFirst) {
   run_with_one_late(3, 1);
   EXPECT_GT(rates_[1], 0.9 * kLine);
   EXPECT_LT(rates_[0], 0.05 * kLine);
   EXPECT_LT(rates_[2], 0.05 * kLine);
-  EXPECT_GT(rates_[0], 0) << "nobody is stopped";
+  EXPECT_GT(rates_[0], 0) << "waiting flows keep a small rate";
   receiver_.on_arrival(now_, 1, 1'000'000, {1000, 4096});
   run(kRoundTrip);
   expect_rate(0, kShared / 2);
   expect_rate(2, kShared / 2);
 }
 
-// The rest of what waited is little, but not at the rate that it waited with.
-TEST_F(CcPaceTurns, TheEndOfAMessageThatWaitedIsServedAtOnce) {
+// The rest of the waiting message is short, but would take long at the rate of waiting flows.
+TEST_F(CcPaceTurns, EndOfAWaitingMessageIsServedAtOnce) {
   add(2);
   post(0);
   post(1);
   demand(0, kLine, 1'000'000, 1);
   demand(1, kLine, 10'000, 3);
   run(kRoundTrip);
-  expect_rate(1, kLine / 256);  // it waits for its turn
+  expect_rate(1, kLine / 256);  // flow 1 waits for its turn
   receiver_.on_arrival(now_, 1, 1'000, {1000, 4096});
   receiver_.on_arrival(now_, 0, 1'000'000, {1000, 4096});
   run(kRoundTrip);
   EXPECT_GT(rates_[1], 0.9 * kLine);
 }
 
-// The word for the next ones takes a round trip, in which the link would have nothing to do.
-TEST_F(CcPaceTurns, AsManyGoTogetherAsFillTheLinkForARoundTrip) {
+// The grants of the next flows take a round trip, in which the link would be idle.
+TEST_F(CcPaceTurns, TurnsServedTogetherFillTheLinkForARoundTrip) {
   constexpr Bytes kQuarter = 100'000;  // of a round trip's worth
   add(8);
   for (uint32_t flow = 0; flow < 8; ++flow) {
@@ -61,8 +61,8 @@ TEST_F(CcPaceTurns, AsManyGoTogetherAsFillTheLinkForARoundTrip) {
   for (uint32_t flow = 4; flow < 8; ++flow) EXPECT_LT(rates_[flow], 0.05 * kLine) << flow;
 }
 
-// What it is granted arrives a round trip later: until then it has the link still before it.
-TEST_F(CcPaceTurns, WhoHasBeenRaisedIsNotDoneAtOnce) {
+// The effect of a grant arrives a round trip later. Until then the flow keeps its turn.
+TEST_F(CcPaceTurns, RaisedFlowKeepsItsTurnForARoundTrip) {
   add(3);
   for (uint32_t flow = 0; flow < 3; ++flow) post(flow, 1'000'000);
   demand(0, kLine, 1'000'000, 1);
@@ -92,8 +92,8 @@ TEST_F(CcPaceTurns, LongMessagesTakeNoTurns) {
   expect_rate(1, kShared / 2);
 }
 
-// What all who wait for their turn may send together is part of the link as well.
-TEST_F(CcPaceTurns, ManyWhoWaitLeaveTheLinkToWhoIsLate) {
+// The rates of all waiting flows together count as a part of the link.
+TEST_F(CcPaceTurns, ManyWaitingFlowsLeaveTheLinkToTheLateOne) {
   run_with_one_late(128, 0);
   EXPECT_LE(sum(), kLine * (1 + kTolerance));
 }

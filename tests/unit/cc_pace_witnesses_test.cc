@@ -1,4 +1,4 @@
-// What a budget has learnt from flows that met a queue, when others come in their place.
+// A budget that was learnt from flows that met a queue, when other flows send in their place.
 #include <gtest/gtest.h>
 
 #include "cc/pace/link_budget.h"
@@ -6,27 +6,27 @@
 namespace pacecar {
 namespace {
 
-constexpr double kTold = 1e9;
+constexpr double kNominal = 1e9;
 constexpr Bytes kPacket = 4200;
-constexpr Duration kWindow = Duration::from_us(540);  // the law's: 16 packets at the told rate
+constexpr Duration kWindow = Duration::from_us(540);  // the law's: 16 packets at the nominal rate
 
-// A quarter of what was told, learnt from flow 0.
+// A budget that has learnt a quarter of the nominal rate from flow 0.
 LinkBudget learnt(Instant& now) {
-  LinkBudget budget({.line = Rate::from_bps(static_cast<uint64_t>(kTold)),
+  LinkBudget budget({.line = Rate::from_bps(static_cast<uint64_t>(kNominal)),
                      .packet = kPacket,
                      .round_trip = Duration::from_us(100),
                      .jitter = Duration::from_us(10),
                      .base_memory = Duration::from_ms(400)});
   now = Instant::from_ns(1'000'000'000);
   while (!budget.learnt()) {
-    now = now + Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / (kTold / 4)));
+    now = now + Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / (kNominal / 4)));
     budget.on_bytes(now, kPacket, Duration::from_us(500));
   }
   return budget;
 }
 
-// Of the told rate, after `windows` at all that is allowed; each packet is of the flow that
-// `flow_of` says.
+// The share of the nominal rate after `windows` at the full budget; `flow_of` is the flow of a
+// packet.
 template <typename FlowOf>
 double share_after(LinkBudget budget, Instant now, int windows, Duration late, FlowOf flow_of) {
   const Instant end = now + kWindow * windows;
@@ -34,22 +34,23 @@ double share_after(LinkBudget budget, Instant now, int windows, Duration late, F
     now = now + Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / budget.rate()));
     budget.on_bytes(now, kPacket, late, /*overtaken=*/false, flow_of(packet));
   }
-  return budget.rate() / kTold;
+  return budget.rate() / kNominal;
 }
 constexpr auto kTheSame = [](uint32_t) { return 0U; };
 constexpr auto kAnother = [](uint32_t) { return 1U; };
 constexpr auto kInTurn = [](uint32_t packet) { return 1 + packet / 16; };
 constexpr auto kBoth = [](uint32_t packet) { return packet % 2; };
 
-// As where all flows of one phase cross a narrow core, and those of the next do not.
-TEST(CcPaceWitnesses, AQueueOfOtherFlowsPathIsForgottenByThoseThatMeetNone) {
+// The flows of one phase cross a narrow core, and those of the next do not.
+TEST(CcPaceWitnesses, BudgetRecoversAtOnceForFlowsThatMeetNoQueue) {
   Instant now;
   const LinkBudget budget = learnt(now);
   EXPECT_EQ(share_after(budget, now, 12, Duration(), kAnother), 1);
-  EXPECT_LT(share_after(budget, now, 12, Duration(), kTheSame), 0.6) << "it may come back";
+  EXPECT_LT(share_after(budget, now, 12, Duration(), kTheSame), 0.6)
+      << "the same flow may meet the queue again";
 }
 
-TEST(CcPaceWitnesses, WhatIsKnownStaysWhereAWitnessComesOrTheOthersMeetAQueueToo) {
+TEST(CcPaceWitnesses, BudgetStaysWhenAWitnessSendsOrAnotherQueueStands) {
   Instant now;
   const LinkBudget budget = learnt(now);
   constexpr Duration kSmallQueue = Duration::from_us(100);

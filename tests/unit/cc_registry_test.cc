@@ -18,7 +18,7 @@ FlowEnvironment environment() {
   return {.line_rate = Rate::from_gbps(100), .mtu = 4096, .burst_bytes = 4096, .base_rtt = {}};
 }
 
-// Some begin a little below the rate that they are given.
+// Some controllers begin a little below the given rate.
 void expect_nearly(Rate rate, Rate given, std::string_view name) {
   EXPECT_LE(rate, given) << name;
   EXPECT_GE(rate.gbps(), 0.75 * given.gbps()) << name;
@@ -44,15 +44,15 @@ TEST(CcRegistry, GivenRateBoundsEveryController) {
   }
 }
 
-TEST(CcRegistry, ARateThatIsGivenIsNamedAsTheReason) {
+TEST(CcRegistry, GivenRateIsReportedAsTheLimit) {
   for (const ControllerInfo& info : controllers()) {
-    if (info.name == "pace") continue;  // begins below it
+    if (info.name == "pace") continue;  // pace begins below the given rate
     const auto controller = make_controller(info.name, environment(), Rate::from_gbps(7));
     EXPECT_EQ((*controller)->decide(Instant()).limited_by, LimitedBy::kBudget) << info.name;
   }
 }
 
-TEST(CcRegistry, UnknownNameIsAnErrorThatHelps) {
+TEST(CcRegistry, UnknownNameErrorListsAndSuggestsNames) {
   const auto slip = make_controller("swfit", environment(), Rate());
   ASSERT_FALSE(slip.has_value());
   EXPECT_EQ(slip.error().code, ErrorCode::kInvalidArgument);
@@ -65,13 +65,13 @@ TEST(CcRegistry, UnknownNameIsAnErrorThatHelps) {
   EXPECT_FALSE(make_controller("", environment(), Rate()).has_value());
   EXPECT_THAT(make_controller("hscc", environment(), Rate()).error().message,
               HasSubstr("did you mean 'hpcc'?"))
-      << "the first of the nearest";
+      << "hpcc is the first of equally near names";
   EXPECT_THAT(make_controller("p", environment(), Rate()).error().message,
               Not(HasSubstr("did you")))
-      << "three letters are too many";
+      << "three letters of difference are too many";
 }
 
-TEST(CcRegistry, ConstantsOfThePaceReachItsReceiver) {
+TEST(CcRegistry, ConstantsOfPaceReachItsReceiver) {
   const NamedValue shared{"shared", 0.75};
   const auto allocator = make_allocator("pace", environment(), 2, {{shared}}).value();
   for (uint32_t flow = 0; flow < 2; ++flow) {
@@ -108,7 +108,7 @@ TEST(CcRegistry, EveryControllerHasItsAllocator) {
   EXPECT_FALSE(controller_info("cubic").has_value());
 }
 
-TEST(CcRegistry, OnlyThoseThatReadTelemetryNeedIt) {
+TEST(CcRegistry, OnlyHpccAndPowerTcpNeedTelemetry) {
   for (const ControllerInfo& info : controllers()) {
     EXPECT_EQ(info.needs_telemetry, info.name == "hpcc" || info.name == "powertcp") << info.name;
   }
@@ -129,7 +129,7 @@ TEST(CcRegistry, MakesEveryAllocatorItLists) {
             "there is no allocator 'nine' (did you mean 'none'?): use one of pace, credit, none");
 }
 
-TEST(CcRegistry, AnOpenLinkNeverHasNews) {
+TEST(CcRegistry, AllocatorNoneSendsNoGrants) {
   const auto none = make_allocator("none", environment(), 4).value();
   std::array<GrantUpdate, 4> updates;
   for (uint32_t flow = 0; flow < 4; ++flow) {

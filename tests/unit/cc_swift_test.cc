@@ -42,7 +42,7 @@ TEST(CcSwift, RampsUpThenHoldsTheTarget) {
   expect_golden("cc/swift_ramp.txt", s.text());
 }
 
-TEST(CcSwift, SlowsDownOnLossAndTimeouts) {
+TEST(CcSwift, RateFallsOnLossAndTimeouts) {
   SwiftController swift(fabric());
   CcScript s(swift, kMtu);
   s.ack(9, 100);
@@ -76,7 +76,7 @@ TEST(CcSwift, ObeysGrants) {
   expect_golden("cc/swift_grant.txt", s.text());
 }
 
-TEST(CcSwift, PacesBelowOnePacket) {
+TEST(CcSwift, WindowBelowOnePacketIsPaced) {
   SwiftController swift(fabric());
   Instant now;
   const Duration rtt = Duration::from_us(100);
@@ -86,17 +86,18 @@ TEST(CcSwift, PacesBelowOnePacket) {
     now = now + rtt;
     swift.on_loss({.now = now, .lost = kMtu});
   }
-  // The newest round trip counts, not an average: while packets queue, the flow slows down.
+  // The rate is the window over the newest round trip, so the flow slows down while packets queue.
   const Duration late = rtt * 5;
   swift.on_ack(ack(now, late, 0));
   const Decision d = swift.decide(now);
   ASSERT_LT(swift.cwnd_packets(), 1.0);
   EXPECT_EQ(d.window, kMtu) << "a packet must always fit";
   const double per_round_trip = static_cast<double>(d.rate.bytes_in(late)) / kMtu;
-  EXPECT_NEAR(per_round_trip, swift.cwnd_packets(), 1e-3) << "the pace moves just the window";
+  EXPECT_NEAR(per_round_trip, swift.cwnd_packets(), 1e-3)
+      << "one round trip at this rate sends the window";
 }
 
-TEST(CcSwift, FewLossesWithoutAQueueDoNotSlowItDown) {
+TEST(CcSwift, FewLossesWithoutAQueueKeepTheWindow) {
   SwiftController swift(fabric());
   Instant now;
   const auto round = [&](Duration rtt, int lost) {
@@ -110,10 +111,10 @@ TEST(CcSwift, FewLossesWithoutAQueueDoNotSlowItDown) {
   for (int i = 0; i < 50; ++i) round(empty, 3);
   EXPECT_EQ(swift.cwnd_packets(), before) << "3% of the packets, as a bad cable loses them";
   round(Duration::from_us(40), 1);
-  EXPECT_LT(swift.cwnd_packets(), before) << "one loss with a queue";
+  EXPECT_LT(swift.cwnd_packets(), before) << "one loss behind a queue counts";
   const double after = swift.cwnd_packets();
   for (int i = 0; i < 50; ++i) round(empty, 10);
-  EXPECT_LT(swift.cwnd_packets(), after) << "10%: too many to be a cable's";
+  EXPECT_LT(swift.cwnd_packets(), after) << "10% are more than a cable loses";
 }
 
 TEST(CcSwift, DoesNotRaiseAnUnusedWindow) {
@@ -152,7 +153,7 @@ TEST(CcSwift, TargetGrowsAsTheWindowShrinks) {
   EXPECT_EQ(swift.target_delay(), Duration::from_us(8 + 25 * 2)) << "fs_range = 1 allowance";
 }
 
-TEST(CcSwift, BurstsOfTheNicAreAllowedTheirDelay) {
+TEST(CcSwift, TargetAllowsForBurstsOfTheNic) {
   FlowEnvironment environment = fabric();
   environment.burst_bytes = 64 * kMtu;
   environment.line_rate = Rate::from_gbps(100);
@@ -165,7 +166,7 @@ TEST(CcSwift, BurstsOfTheNicAreAllowedTheirDelay) {
   EXPECT_EQ(SwiftController(environment).decide(Instant()).window, 8 * kMtu);
 }
 
-// A timeout after anything was heard of is the first of its row.
+// An acknowledgement or a loss ends a row of timeouts.
 TEST(CcSwift, OnlyTimeoutsInARowResetTheWindow) {
   SwiftController swift(fabric());
   Instant now;
@@ -184,7 +185,7 @@ TEST(CcSwift, OnlyTimeoutsInARowResetTheWindow) {
   EXPECT_EQ(swift.cwnd_packets(), kSwift.min_cwnd);
 }
 
-// A standing queue must not become the new base, or the target would creep up for ever.
+// If a standing queue became the new base, the target would grow for ever.
 TEST(CcSwift, StandingQueueDoesNotMoveTheTarget) {
   SwiftController swift(fabric());
   Instant now;
@@ -197,7 +198,7 @@ TEST(CcSwift, StandingQueueDoesNotMoveTheTarget) {
   EXPECT_LT(swift.target_delay(), before + Duration::from_us(2));
 }
 
-TEST(CcSwift, ALongerPathBecomesTheBaseAfterASecond) {
+TEST(CcSwift, LongerPathBecomesTheBaseAfterASecond) {
   SwiftController swift(fabric());
   Instant now;
   swift.on_ack(ack(now, Duration::from_us(8), 100));
@@ -209,12 +210,14 @@ TEST(CcSwift, ALongerPathBecomesTheBaseAfterASecond) {
   now = now + Duration::from_ms(1);
   swift.on_ack(ack(now, Duration::from_us(500), 1));
   EXPECT_GT(swift.target_delay(), Duration::from_us(525)) << "the new base and its allowance";
-  EXPECT_LE(swift.target_delay(), Duration::from_us(550)) << "the least of that time";
+  EXPECT_LE(swift.target_delay(), Duration::from_us(550))
+      << "the base is the least round trip of that second";
   swift.on_ack(ack(now, Duration::from_us(8), 1));
   EXPECT_LT(swift.target_delay(), Duration::from_us(60)) << "a shorter path counts at once";
 }
 
-// The whole window of a stalled end host comes back late: one decrease, and no slow pace after it.
+// After a stall of the end host the whole window is acknowledged late: one decrease, and no lower
+// rate afterwards.
 TEST(CcSwift, OneStallCostsOneHalving) {
   SwiftController swift(software_nic());
   Instant now;

@@ -1,4 +1,4 @@
-// The cluster's key: the rules for its file, and what is derived from it.
+// The cluster key: the rules for its file, and the keys that are derived from it.
 #include "transport/engine/cluster_key.h"
 
 #include <fmt/format.h>
@@ -51,13 +51,13 @@ class KeyFile : public testing::Test {
   test::ScratchDirectory folder_;
 };
 
-TEST_F(KeyFile, NoNameIsNoKey) {
+TEST_F(KeyFile, EmptyNameMeansNoKey) {
   const auto key = read_cluster_key("");
   ASSERT_TRUE(key);
   EXPECT_FALSE(*key);
 }
 
-TEST_F(KeyFile, IsReadAsItIsButForNewlinesAtItsEnd) {
+TEST_F(KeyFile, TrailingNewlinesAreStripped) {
   expect_key(file(kText), kText);
   expect_key(file(kText + "\n"), kText);
   expect_key(file(kText + "\n\n\n"), kText);
@@ -67,7 +67,7 @@ TEST_F(KeyFile, IsReadAsItIsButForNewlinesAtItsEnd) {
   expect_key(file(binary), binary);
 }
 
-TEST_F(KeyFile, HasBounds) {
+TEST_F(KeyFile, KeyLengthIsBounded) {
   const std::string most(kMaxClusterKey, 'k');
   expect_key(file(most), most);
   expect_key(file(most + "\n"), most);
@@ -84,7 +84,7 @@ TEST_F(KeyFile, HasBounds) {
   }
 }
 
-TEST_F(KeyFile, MustBeClosedToOthers) {
+TEST_F(KeyFile, FileOpenToOthersIsRefused) {
   for (const mode_t mode : {0400, 0500, 0600, 0700}) expect_key(file(kText, mode), kText);
   for (const mode_t bit : {0040, 0020, 0010, 0004, 0002, 0001}) {
     const std::string path = file(kText, 0600 | bit);
@@ -92,7 +92,7 @@ TEST_F(KeyFile, MustBeClosedToOthers) {
   }
 }
 
-// As user `user` for as long as it lives, which only root may do.
+// Runs as `user` until it is destroyed; only root may.
 class AsUser {
  public:
   explicit AsUser(uid_t user) { EXPECT_EQ(::seteuid(user), 0); }
@@ -100,11 +100,11 @@ class AsUser {
 };
 constexpr uid_t kSomebody = 12345;
 
-TEST_F(KeyFile, MustBeThere) {
+TEST_F(KeyFile, MissingFileIsRefused) {
   expect_refused(folder_.path() / "missing", ErrorCode::kNotFound, "No such file");
 }
 
-TEST_F(KeyFile, MustBeReadable) {
+TEST_F(KeyFile, UnreadableFileIsRefused) {
   std::optional<AsUser> somebody;
   const std::string path = file(kText, 0);
   ASSERT_EQ(::chmod(folder_.path().c_str(), 0755), 0);
@@ -112,7 +112,7 @@ TEST_F(KeyFile, MustBeReadable) {
   expect_refused(path, ErrorCode::kPermission, "Permission denied");
 }
 
-TEST_F(KeyFile, MustBeTheUsersOrRoots) {
+TEST_F(KeyFile, FileOfAnotherUserIsRefused) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
   const std::string path = file(kText);
   ASSERT_EQ(::chmod(folder_.path().c_str(), 0755), 0);
@@ -122,7 +122,7 @@ TEST_F(KeyFile, MustBeTheUsersOrRoots) {
   expect_key(path, kText);
 }
 
-TEST_F(KeyFile, MustBeARegularFile) {
+TEST_F(KeyFile, SpecialFilesAreRefused) {
   const std::string fifo = folder_.path() / "fifo";  // nobody ever writes to it
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   expect_refused(fifo, ErrorCode::kInvalidArgument, "is no regular file");
@@ -132,7 +132,7 @@ TEST_F(KeyFile, MustBeARegularFile) {
   expect_refused("/dev/zero", ErrorCode::kInvalidArgument, "is no regular file");
 }
 
-TEST_F(KeyFile, MayBeReachedByALink) {
+TEST_F(KeyFile, SymbolicLinksAreFollowed) {
   const std::string path = file(kText);
   const std::string link = folder_.path() / "link";
   std::filesystem::create_symlink(path, link);
@@ -153,21 +153,21 @@ constexpr bootstrap::Secret kSecret{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 ClusterKey key_of(std::string_view text) { return {{text.begin(), text.end()}}; }
 
 // Reference: RFC 5869's two steps with HMAC-SHA256 of Python's hmac module.
-TEST(HandshakeKey, IsHkdfOfTheClusterKeyWithTheSecretAsSalt) {
+TEST(HandshakeKey, HandshakeKeyIsHkdfOfTheClusterKeyWithTheSecretAsSalt) {
   EXPECT_EQ(hex(bootstrap::handshake_key(kSecret, key_of(kText))),
             "c975b4b8eac404145e0a84bea442174eab0b15ebbc14b0b1f257709b369b84bf");
 }
 
-TEST(HandshakeKey, WithoutAClusterKeyIsTheSecret) {
+TEST(HandshakeKey, HandshakeKeyWithoutAClusterKeyIsTheSecret) {
   EXPECT_EQ(hex(bootstrap::handshake_key(kSecret, {})),
             "000102030405060708090a0b0c0d0e0f" + std::string(32, '0'));
-  // HMAC-SHA256 with the 16 bytes of the secret, as every release before cluster keys has it.
+  // HMAC-SHA256 with the 16 bytes of the secret, as in every release before cluster keys.
   const std::vector<uint8_t> content{'a', 'b', 'c'};
   EXPECT_EQ(hex(bootstrap::mac_of(bootstrap::handshake_key(kSecret, {}), content)),
             "d601cc177559b0248459787f7e804ed7f27689b5995c59b661802d9682fdf8d2");
 }
 
-TEST(HandshakeKey, DependsOnEveryInput) {
+TEST(HandshakeKey, DerivedKeyDependsOnEveryInput) {
   const ClusterKey key = key_of(kText);
   const auto own = bootstrap::derive_key(key, kSecret, "one");
   EXPECT_EQ(bootstrap::derive_key(key, kSecret, "one"), own);

@@ -1,5 +1,5 @@
-// Ids of librdmacm over the device: listener and callers in one process, with threads, and ends
-// that go at any moment.
+// Ids of librdmacm over the device: listener and callers in one process, with threads, and ids that
+// are destroyed at any moment.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ sockaddr_in loopback(uint16_t port) {
 
 sockaddr* raw(sockaddr_in& address) { return reinterpret_cast<sockaddr*>(&address); }
 
-// `data` outlives it.
+// `data` outlives the result.
 rdma_conn_param parameters(const char* data) {
   rdma_conn_param param{};
   param.private_data = data;
@@ -50,7 +50,7 @@ ibv_qp_init_attr queue_pair() {
   return attr;
 }
 
-// On a port of its own.
+// A listener on any free port.
 rdma_cm_id* listening(rdma_event_channel* channel) {
   setenv("PACECAR_NICS", "soft:udp:lo", 1);
   rdma_cm_id* id = nullptr;
@@ -63,7 +63,8 @@ rdma_cm_id* listening(rdma_event_channel* channel) {
 
 uint16_t port_of(rdma_cm_id* listener) { return ntohs(rdma_get_src_port(listener)); }
 
-// Answers on a thread: "no" is rejected, all else is accepted and echoed.
+// Answers on a thread: rejects private data that begins with "no", accepts and echoes all other
+// data.
 class Listener {
  public:
   Listener() {
@@ -128,7 +129,7 @@ class Listener {
   std::atomic<int> disconnected_ = 0;
 };
 
-// Up to a route and a queue pair. Without a channel, calls wait for their events.
+// An id with a route and a queue pair. Without a channel, its calls block until their events.
 rdma_cm_id* caller(uint16_t port, rdma_event_channel* channel = nullptr) {
   rdma_cm_id* id = nullptr;
   EXPECT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
@@ -140,8 +141,8 @@ rdma_cm_id* caller(uint16_t port, rdma_event_channel* channel = nullptr) {
   return id;
 }
 
-// Programs with queue pairs of their own exchange these before they accept (pyverbs does).
-TEST(CmIds, NobodyHasEnhancedOptions) {
+// Programs that create queue pairs themselves exchange these options before they accept (pyverbs).
+TEST(CmIds, EnhancedConnectionOptionsAreNotSupported) {
   rdma_event_channel* const channel = rdma_create_event_channel();
   rdma_cm_id* id = nullptr;
   ASSERT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
@@ -155,8 +156,8 @@ TEST(CmIds, NobodyHasEnhancedOptions) {
   rdma_destroy_event_channel(channel);
 }
 
-// rping's thread asks for another event while its main thread destroys the channel and returns.
-TEST(CmIds, WhoAsksADestroyedChannelWaits) {
+// A thread of rping gets the next event while its main thread destroys the channel and returns.
+TEST(CmIds, GettingAnEventOfADestroyedChannelBlocks) {
   const auto returns_meanwhile = [] {
     rdma_event_channel* const channel = rdma_create_event_channel();
     rdma_destroy_event_channel(channel);
@@ -171,7 +172,7 @@ TEST(CmIds, WhoAsksADestroyedChannelWaits) {
   EXPECT_EXIT(returns_meanwhile(), testing::ExitedWithCode(0), "");
 }
 
-TEST(CmIds, ConnectWithPrivateDataAndEnd) {
+TEST(CmIds, PrivateDataTravelsAndDisconnectEndsBothIds) {
   Listener listener;
   rdma_cm_id* const id = caller(listener.port());
   rdma_conn_param param = parameters("question");
@@ -185,7 +186,7 @@ TEST(CmIds, ConnectWithPrivateDataAndEnd) {
   while (listener.disconnected() == 0) std::this_thread::yield();
 }
 
-TEST(CmIds, ARefusalSaysWhy) {
+TEST(CmIds, RejectCarriesStatusAndPrivateData) {
   Listener listener;
   rdma_cm_id* const id = caller(listener.port());
   rdma_conn_param param = parameters("no thank");
@@ -197,7 +198,7 @@ TEST(CmIds, ARefusalSaysWhy) {
   rdma_destroy_ep(id);
 }
 
-TEST(CmIds, APortBelongsToOneListener) {
+TEST(CmIds, PortBelongsToOneListener) {
   Listener listener;
   rdma_cm_id* id = nullptr;
   ASSERT_EQ(rdma_create_id(nullptr, &id, nullptr, RDMA_PS_TCP), 0);
@@ -226,8 +227,8 @@ TEST(CmIds, CallsOutOfOrderAreErrors) {
   rdma_destroy_event_channel(channel);
 }
 
-// Destroyed while something is on its way, whatever it is.
-TEST(CmIds, GoAtAnyMoment) {
+// Ids are destroyed while any event may be pending.
+TEST(CmIds, IdsMayBeDestroyedWhileConnecting) {
   Listener listener;
   std::mt19937 random(7);
   rdma_event_channel* const channel = rdma_create_event_channel();
@@ -248,7 +249,7 @@ TEST(CmIds, GoAtAnyMoment) {
   rdma_destroy_event_channel(channel);
 }
 
-// The next event of this type is its id's; others are not looked at.
+// The id of the next event of this type; other events are dropped.
 rdma_cm_id* await(rdma_event_channel* channel, rdma_cm_event_type type) {
   for (;;) {
     rdma_cm_event* event = nullptr;
@@ -260,7 +261,7 @@ rdma_cm_id* await(rdma_event_channel* channel, rdma_cm_event_type type) {
   }
 }
 
-TEST(CmIds, ARequestThatWasReadOutlivesItsListener) {
+TEST(CmIds, ReadRequestOutlivesItsListener) {
   rdma_event_channel* const asked = rdma_create_event_channel();
   rdma_event_channel* const asking = rdma_create_event_channel();
   rdma_cm_id* const listener = listening(asked);
@@ -269,20 +270,20 @@ TEST(CmIds, ARequestThatWasReadOutlivesItsListener) {
   ASSERT_EQ(rdma_connect(id, &param), 0);
   rdma_cm_id* const request = await(asked, RDMA_CM_EVENT_CONNECT_REQUEST);
   EXPECT_EQ(rdma_destroy_id(listener), 0);
-  Listener next;  // the allocator gives it the first one's memory
+  Listener next;  // may get the memory of the destroyed listener
   ibv_qp_init_attr attr = queue_pair();
   ASSERT_EQ(rdma_create_qp(request, nullptr, &attr), 0);
   EXPECT_EQ(rdma_accept(request, &param), 0);
   EXPECT_EQ(await(asking, RDMA_CM_EVENT_ESTABLISHED), id);
   rdma_cm_id* const other = caller(next.port());
-  EXPECT_EQ(rdma_connect(other, &param), 0) << "the request is none of the other listener's";
+  EXPECT_EQ(rdma_connect(other, &param), 0) << "the request does not belong to the other listener";
   for (rdma_cm_id* const end : {other, id, request}) rdma_destroy_ep(end);
   rdma_destroy_event_channel(asking);
   rdma_destroy_event_channel(asked);
 }
 
-// Without channels. The request's was the listener's.
-TEST(CmIds, ARequestOfAWaitingListenerOutlivesIt) {
+// Ids without channels: the request must not keep the channel of its listener.
+TEST(CmIds, RequestOfABlockingListenerOutlivesIt) {
   rdma_cm_id* const listener = listening(nullptr);
   const uint16_t port = port_of(listener);
   std::thread calling([port] {

@@ -37,7 +37,7 @@ uint32_t be(const Mad& mad, size_t at, size_t bytes) {
   return value;
 }
 
-TEST(CmMad, ARequestLiesAsTheSpecificationHasIt) {
+TEST(CmMad, RequestHasTheLayoutOfTheSpecification) {
   const Mad mad = encode(request());
   EXPECT_EQ(be(mad, 0, 4), 0x0107'0203U);  // version 1, communication management, 2, Send
   EXPECT_EQ(be(mad, 8, 4), 0x0102'0304U);
@@ -61,7 +61,7 @@ TEST(CmMad, ARequestLiesAsTheSpecificationHasIt) {
   EXPECT_EQ(mad[255], 7 + 91);
 }
 
-TEST(CmMad, WhatIsWrittenIsRead) {
+TEST(CmMad, EveryMessageIsDecodedAsEncoded) {
   for (uint16_t attribute = 0x10; attribute <= 0x18; ++attribute) {
     Message message = request();
     message.kind = static_cast<Kind>(attribute);
@@ -79,7 +79,7 @@ TEST(CmMad, WhatIsWrittenIsRead) {
   }
 }
 
-TEST(CmMad, NothingElseIsRead) {
+TEST(CmMad, InvalidMadsAreRefused) {
   const Mad good = encode(request());
   EXPECT_FALSE(decode(std::span(good).first(255)));
   EXPECT_FALSE(decode({}));
@@ -93,7 +93,7 @@ TEST(CmMad, NothingElseIsRead) {
   EXPECT_FALSE(decode(unreliable));
 }
 
-TEST(CmMad, AnIpHeaderSaysWhoAsksWhom) {
+TEST(CmMad, IpHeaderCarriesBothAddresses) {
   std::array<uint8_t, IpHeader::kBytes> bytes{};
   IpHeader header{.ipv4 = true, .port = 0x1234};
   header.source[15] = 1;

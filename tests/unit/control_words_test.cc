@@ -1,4 +1,4 @@
-// The words in memory that the peer writes.
+// Control words that the peer writes into our memory.
 #include "transport/message/control_words.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ const LaneNote kNote{.epoch = 1,
                      .done = {4, 5, 6, ~uint64_t{0}},
                      .number = 7};
 
-TEST(LaneNote, ComesBackFromMemory) {
+TEST(LaneNote, NoteIsReadBackFromMemory) {
   const auto note = read_note(seal(kNote));
   ASSERT_TRUE(note);
   EXPECT_EQ(note->epoch, kNote.epoch);
@@ -24,7 +24,7 @@ TEST(LaneNote, ComesBackFromMemory) {
   EXPECT_EQ(note->number, kNote.number);
 }
 
-TEST(LaneNote, OfWhichAnyPartIsOldIsNotRead) {
+TEST(LaneNote, PartlyWrittenNoteIsRefused) {
   LaneNote newer = kNote;
   newer.epoch = 9;
   newer.next = 10;
@@ -38,24 +38,24 @@ TEST(LaneNote, OfWhichAnyPartIsOldIsNotRead) {
   }
 }
 
-TEST(LaneNote, NoneIsANoteWithNumberZero) {
+TEST(LaneNote, UnwrittenMemoryIsANoteWithNumberZero) {
   const auto none = read_note({});
-  ASSERT_TRUE(none) << "memory that nobody has written";
+  ASSERT_TRUE(none) << "zeroed memory is a valid note";
   EXPECT_EQ(none->number, 0U);
 }
 
-// FNV-1a over words: both ends compute it, also of different builds.
-TEST(LaneNote, ChecksumIsThatOfTheProtocol) {
+// FNV-1a over words. Ends of different builds must compute the same checksum.
+TEST(LaneNote, ChecksumIsFnv1a) {
   NoteWords words{};
   words.back() = 1;
   EXPECT_EQ(note_checksum(words), 0x100000001B3U);
   words[words.size() - 2] = 2;
   EXPECT_EQ(note_checksum(words), (0x100000001B3U * 2 ^ 1) * 0x100000001B3U);
-  words[0] = 1234;  // its own place
+  words[0] = 1234;  // the checksum's own word
   EXPECT_EQ(note_checksum(words), (0x100000001B3U * 2 ^ 1) * 0x100000001B3U);
 }
 
-TEST(Immediate, HoldsItsThreeNumbers) {
+TEST(Immediate, ImmediateHoldsItsThreeNumbers) {
   const uint32_t packed = Immediate{.connection = 1023, .slot = 0x5A, .writes = 0x1234}.pack();
   EXPECT_EQ(packed, 0xFFD69234U);
   const Immediate back = Immediate::unpack(packed);
@@ -64,7 +64,7 @@ TEST(Immediate, HoldsItsThreeNumbers) {
   EXPECT_EQ(back.writes, 0x1234U);
 }
 
-TEST(CloseWord, TellsACountAndThatItWasTold) {
+TEST(CloseWord, CloseWordHoldsACountAndAClosedFlag) {
   EXPECT_FALSE(CloseWord::closed(0));
   EXPECT_TRUE(CloseWord::closed(CloseWord::pack(0)));
   EXPECT_EQ(CloseWord::count(CloseWord::pack(12345)), 12345U);

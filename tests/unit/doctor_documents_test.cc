@@ -1,4 +1,4 @@
-// pacecar doctor reads what any process may have written.
+// How pacecar doctor reads documents, which any process may have written.
 #include <gmock/gmock.h>
 
 #include "bench/doctor/documents.h"
@@ -12,7 +12,7 @@ using namespace doctor;
 using Json = nlohmann::json;
 using testing::HasSubstr;
 
-// Of a process that sends to one peer and receives from another.
+// The document of a process that sends to one peer and receives from another.
 Json document(uint64_t sent, uint64_t acknowledged, uint64_t in_flight, Duration uptime) {
   FlowStatus sending{{.sending = true,
                       .state = FlowState::kOpen,
@@ -44,7 +44,7 @@ Json document(uint64_t sent, uint64_t acknowledged, uint64_t in_flight, Duration
   return Json::parse(state_document(state));
 }
 
-TEST(DoctorDocumentsTest, WhatAProcessTellsIsUnderstood) {
+TEST(DoctorDocumentsTest, StateDocumentIsReadCompletely) {
   const auto process = read_sighting({nullptr, document(900, 500, 100, Duration::from_s(10))});
   ASSERT_TRUE(process) << process.error().message;
   EXPECT_EQ(name_of(*process), "rank 3 (node1, pid 12)");
@@ -63,7 +63,7 @@ TEST(DoctorDocumentsTest, WhatAProcessTellsIsUnderstood) {
   EXPECT_EQ(sending.limited_by, "grant");
   EXPECT_EQ(sending.grant_bps, 2e9);
   EXPECT_DOUBLE_EQ(sending.rtt_s, 70e-6);
-  EXPECT_FALSE(sending.goodput_bps) << "one look";
+  EXPECT_FALSE(sending.goodput_bps) << "one document gives no rate";
   EXPECT_EQ(sending.repeated_bytes, 300U);
   EXPECT_EQ(sending.tried_bytes, 900U);
   const Flow& receiving = nic.flows.at(1);
@@ -73,23 +73,24 @@ TEST(DoctorDocumentsTest, WhatAProcessTellsIsUnderstood) {
   EXPECT_DOUBLE_EQ(receiving.still_s, 6);
 }
 
-TEST(DoctorDocumentsTest, TwoLooksGiveRates) {
+TEST(DoctorDocumentsTest, TwoDocumentsGiveRates) {
   const auto process = read_sighting({document(1'000, 600, 100, Duration::from_s(10)),
                                       document(101'400, 100'600, 200, Duration::from_s(12))});
   ASSERT_TRUE(process);
   const Flow& flow = process->nics.at(0).flows.at(0);
   EXPECT_DOUBLE_EQ(flow.goodput_bps.value(), 8 * 100'000 / 2.0);
   EXPECT_EQ(flow.tried_bytes, 100'400U);
-  EXPECT_EQ(flow.repeated_bytes, 300U) << "600 since it began, 300 of them before";
+  EXPECT_EQ(flow.repeated_bytes, 300U) << "600 bytes in all, 300 of them before the first document";
 }
 
-TEST(DoctorDocumentsTest, TwoLooksTellWhatLimitedAFlowMostOfTheTime) {
+TEST(DoctorDocumentsTest, TwoDocumentsShowTheMostFrequentLimit) {
   Json before = document(1'000, 600, 100, Duration::from_s(10));
   Json now = document(101'400, 100'600, 200, Duration::from_s(12));
   const auto limited_by = [&] {
     return read_sighting({before, now})->nics.at(0).flows.at(0).limited_by;
   };
-  EXPECT_EQ(limited_by(), "grant") << "nothing was found between: as it is now";
+  EXPECT_EQ(limited_by(), "grant")
+      << "without counts between both documents the newest limit counts";
   Json& earlier = before["nics"][0]["flows"][0]["limits"];
   Json& later = now["nics"][0]["flows"][0]["limits"];
   earlier["line"] = 5000U;
@@ -99,13 +100,13 @@ TEST(DoctorDocumentsTest, TwoLooksTellWhatLimitedAFlowMostOfTheTime) {
   EXPECT_EQ(limited_by(), "host");
 }
 
-TEST(DoctorDocumentsTest, CountsThatGoBackAreNoRates) {
+TEST(DoctorDocumentsTest, DecreasingCountsGiveNoRates) {
   const auto process = read_sighting({document(1'000, 600, 100, Duration::from_s(10)),
                                       document(900, 500, 100, Duration::from_s(12))});
   EXPECT_FALSE(process->nics.at(0).flows.at(0).goodput_bps);
 }
 
-TEST(DoctorDocumentsTest, EvidenceTravelsThroughAFile) {
+TEST(DoctorDocumentsTest, EvidenceIsReadBackFromAFile) {
   Evidence evidence;
   evidence.seen.push_back({document(1, 1, 0, Duration::from_s(1)), document(2, 2, 0, {})});
   evidence.seen.push_back({nullptr, document(2, 2, 0, Duration::from_s(2))});
@@ -125,7 +126,7 @@ TEST(DoctorDocumentsTest, EveryMissingOrForeignMemberIsRefusedInOneSentence) {
       Json changed = whole;
       changed[Json::json_pointer(path)] = instead;
       const auto process = read_sighting({nullptr, changed});
-      if (process) continue;  // the doctor does not need all of it
+      if (process) continue;  // the doctor does not read this member
       ++refused;
       EXPECT_EQ(process.error().code, ErrorCode::kPeer);
       EXPECT_THAT(process.error().message, HasSubstr("same version"));
@@ -134,7 +135,7 @@ TEST(DoctorDocumentsTest, EveryMissingOrForeignMemberIsRefusedInOneSentence) {
   EXPECT_GT(refused, 100U);
 }
 
-TEST(DoctorDocumentsTest, NothingOfAnotherShapeIsTaken) {
+TEST(DoctorDocumentsTest, DocumentsOfAnotherShapeAreRefused) {
   for (const char* text : {"", "null", "[]", "7", "{}", "{\"schema_version\":2}", "\"x\"",
                            "{\"schema_version\":1,\"processes\":{},\"silent\":[]}",
                            "{\"schema_version\":1,\"processes\":[7],\"silent\":[]}",
@@ -147,7 +148,7 @@ TEST(DoctorDocumentsTest, NothingOfAnotherShapeIsTaken) {
   }
 }
 
-// Documents with bytes changed, cut off, doubled: an answer, and no crash.
+// Documents with changed, missing and repeated bytes must not crash the doctor.
 TEST(DoctorDocumentsTest, DamagedTextIsSurvived) {
   Prng random(20);
   const std::string whole =
@@ -172,7 +173,7 @@ TEST(DoctorDocumentsTest, DamagedTextIsSurvived) {
     if (!add_evidence(text, evidence)) continue;
     for (const Sighting& sighting : evidence.seen) taken += read_sighting(sighting) ? 1 : 0;
   }
-  EXPECT_GT(taken, 0U) << "some damage hits what nobody reads";
+  EXPECT_GT(taken, 0U) << "some damage hits members that the doctor does not read";
 }
 
 TEST(DoctorDocumentsTest, DeepNestingIsSurvived) {

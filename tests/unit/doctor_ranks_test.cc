@@ -1,4 +1,4 @@
-// What ranks' profiles say: made-up jobs, each with one thing wrong; clocks that are apart; traces.
+// Findings from the profiles of ranks: scripted jobs with one fault each, clock offsets, traces.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -23,39 +23,40 @@ constexpr uint64_t kPeriod = 50 * kMs;
 constexpr uint64_t kCollectives = 20;
 constexpr uint64_t kMessages = 6;
 
-// How a rank of a ring fares in each collective; milliseconds.
-struct Fate {
+// How a rank of a ring behaves in each collective; in milliseconds.
+struct Behavior {
   double late = 0;
-  double gpu = 0;        // until its GPU's first data
-  double copy = 0;       // its GPU takes each message so slowly
-  double network = 0.2;  // that each message takes to it
-  double clock_ms = 0;   // its clock is ahead
+  double gpu = 0;        // until the first data of its GPU
+  double copy = 0;       // time of its GPU to copy a message
+  double network = 0.2;  // time of each message to this rank
+  double clock_ms = 0;   // by which its clock is ahead
   double starved = 0;
   uint64_t count = 1000;
-  bool swapped = false;  // the tenth and the eleventh
+  bool swapped = false;  // collectives 10 and 11 are in the other order
 };
 
 uint64_t ns(double ms) { return static_cast<uint64_t>(ms * static_cast<double>(kMs)); }
 
 class Recorded {
  public:
-  Recorded(const std::vector<Fate>& fates, size_t rank) : fates_(fates), rank_(rank) {
-    const size_t next = (rank + 1) % fates.size();
-    const size_t previous = (rank + fates.size() - 1) % fates.size();
+  Recorded(const std::vector<Behavior>& behaviors, size_t rank)
+      : behaviors_(behaviors), rank_(rank) {
+    const size_t next = (rank + 1) % behaviors.size();
+    const size_t previous = (rank + behaviors.size() - 1) % behaviors.size();
     for (uint64_t i = 0; i < kCollectives; ++i) {
-      const uint64_t number = fates[rank].swapped && (i == 10 || i == 11) ? 21 - i : i;
+      const uint64_t number = behaviors[rank].swapped && (i == 10 || i == 11) ? 21 - i : i;
       add(i, number, next, previous);
     }
     profile.communicator = "c";
     profile.rank = static_cast<int64_t>(rank);
     profile.since_ns = at(0);
     profile.now_ns = at(kCollectives * kPeriod);
-    profile.starved = fates[rank].starved;
+    profile.starved = behaviors[rank].starved;
   }
   Profile profile;
 
  private:
-  uint64_t at(uint64_t since) const { return 1000 * kMs + since + ns(fates_[rank_].clock_ms); }
+  uint64_t at(uint64_t since) const { return 1000 * kMs + since + ns(behaviors_[rank_].clock_ms); }
 
   uint64_t begin(std::vector<ProfiledEvent>& list, ProfiledEvent event) {
     event.id = ++last_id_;
@@ -63,15 +64,15 @@ class Recorded {
     return last_id_;
   }
 
-  // Everybody ends together, when the last one is through.
+  // All ranks end a collective together, when the slowest one is done.
   void add(uint64_t index, uint64_t number, size_t next, size_t previous) {
-    const Fate& own = fates_[rank_];
+    const Behavior& own = behaviors_[rank_];
     double longest = 0;
-    for (const Fate& one : fates_) longest = std::max(longest, one.late + one.gpu);
+    for (const Behavior& one : behaviors_) longest = std::max(longest, one.late + one.gpu);
     const uint64_t start = index * kPeriod + ns(own.late);
     const uint64_t data = index * kPeriod + ns(longest);  // from then on messages flow
     double spent = 0;
-    for (const Fate& one : fates_) spent = std::max(spent, one.network + one.copy);
+    for (const Behavior& one : behaviors_) spent = std::max(spent, one.network + one.copy);
     const uint64_t end = data + kMessages * ns(spent) + kMs;
     const uint64_t whole = begin(profile.operations, {.kind = ProfiledKind::kCollective,
                                                       .operation = "AllReduce",
@@ -93,15 +94,15 @@ class Recorded {
     op.waits.gpu_ns = kMessages * ns(own.copy);
     const uint64_t receives = begin(profile.operations, op);
     for (uint64_t step = 0; step < kMessages; ++step) {
-      const uint64_t left = data + step * ns(std::max(fates_[next].network, own.network));
+      const uint64_t left = data + step * ns(std::max(behaviors_[next].network, own.network));
       begin(profile.steps, {.kind = ProfiledKind::kProxyStep,
                             .number = step,
                             .parent = sends,
                             .start_ns = at(start),
-                            .stop_ns = at(left + ns(fates_[next].network)),
+                            .stop_ns = at(left + ns(behaviors_[next].network)),
                             .moment_ns = at(left)});
       const uint64_t came =
-          data + step * ns(std::max(own.network, fates_[previous].network)) + ns(own.network);
+          data + step * ns(std::max(own.network, behaviors_[previous].network)) + ns(own.network);
       const uint64_t posted = std::max(start, came - ns(own.network));
       begin(profile.steps, {.kind = ProfiledKind::kProxyStep,
                             .number = step,
@@ -112,15 +113,15 @@ class Recorded {
     }
   }
 
-  const std::vector<Fate>& fates_;
+  const std::vector<Behavior>& behaviors_;
   size_t rank_;
   uint64_t last_id_ = 0;
 };
 
-Job job_of_fates(const std::vector<Fate>& fates) {
-  std::vector<Process> processes = ranks(fates.size());
-  for (size_t rank = 0; rank < fates.size(); ++rank) {
-    processes[rank].profiles.push_back(Recorded(fates, rank).profile);
+Job job_of_behaviors(const std::vector<Behavior>& behaviors) {
+  std::vector<Process> processes = ranks(behaviors.size());
+  for (size_t rank = 0; rank < behaviors.size(); ++rank) {
+    processes[rank].profiles.push_back(Recorded(behaviors, rank).profile);
   }
   return job_of(std::move(processes));
 }
@@ -135,28 +136,28 @@ void expect_found(const Job& job, std::string_view rule, size_t rank) {
   EXPECT_EQ(verdict.rule, rule);
 }
 
-TEST(DoctorRanks, AHealthyJobIsNotAccusedWhateverItsClocks) {
+TEST(DoctorRanks, HealthyJobHasNoFindingsWhateverItsClocks) {
   for (const size_t size : {2, 3, 4, 8}) {
-    std::vector<Fate> fates(size);
+    std::vector<Behavior> behaviors(size);
     for (size_t i = 0; i < size; ++i) {
-      fates[i].late = 0.3 * static_cast<double>(i % 3);
-      fates[i].clock_ms = 1e5 * static_cast<double>(i);
-      fates[i].starved = 0.05 * static_cast<double>(i % 2);
+      behaviors[i].late = 0.3 * static_cast<double>(i % 3);
+      behaviors[i].clock_ms = 1e5 * static_cast<double>(i);
+      behaviors[i].starved = 0.05 * static_cast<double>(i % 2);
     }
-    const Job job = job_of_fates(fates);
+    const Job job = job_of_behaviors(behaviors);
     const auto findings = doctor::examine_ranks(job);
     EXPECT_TRUE(findings.empty()) << findings.front().rule << ": " << findings.front().why;
     EXPECT_FALSE(doctor::conclude(job, doctor::examine(job)).trouble);
   }
 }
 
-TEST(DoctorRanks, NamesTheOneThatIsWrongAndHow) {
+TEST(DoctorRanks, FaultyRankAndItsRuleAreFound) {
   for (const size_t size : {3, 4, 8}) {
-    const std::vector<Fate> well(size);
-    const auto with = [&](size_t rank, const Fate& fate) {
-      std::vector<Fate> fates = well;
-      fates[rank] = fate;
-      return job_of_fates(fates);
+    const std::vector<Behavior> well(size);
+    const auto with = [&](size_t rank, const Behavior& behavior) {
+      std::vector<Behavior> behaviors = well;
+      behaviors[rank] = behavior;
+      return job_of_behaviors(behaviors);
     };
     expect_found(with(1, {.late = 20}), "late-rank", 1);
     expect_found(with(2, {.gpu = 20}), "late-gpu", 2);
@@ -169,15 +170,15 @@ TEST(DoctorRanks, NamesTheOneThatIsWrongAndHow) {
   }
 }
 
-TEST(DoctorRanks, AllAlikeSlowIsNobodysFault) {
-  const std::vector<Fate> fates(4, Fate{.late = 20, .gpu = 5, .copy = 2, .network = 3});
-  EXPECT_TRUE(doctor::examine_ranks(job_of_fates(fates)).empty());
+TEST(DoctorRanks, EquallySlowRanksGiveNoFinding) {
+  const std::vector<Behavior> behaviors(4, Behavior{.late = 20, .gpu = 5, .copy = 2, .network = 3});
+  EXPECT_TRUE(doctor::examine_ranks(job_of_behaviors(behaviors)).empty());
 }
 
-TEST(DoctorRanks, ALinkThatIsDownIsNamedAtOnce) {
+TEST(DoctorRanks, UsedLinkThatIsDownIsADeadPort) {
   std::vector<Process> processes = ranks(3);
   processes[1].nics[0].link_down = true;
-  EXPECT_FALSE(doctor::conclude(job_of(processes), {}).trouble) << "nobody uses it";
+  EXPECT_FALSE(doctor::conclude(job_of(processes), {}).trouble) << "no flow uses the NIC";
   processes[1].nics[0].flows = {flow_to(2)};
   const Job job = job_of(processes);
   const doctor::Verdict verdict = doctor::conclude(job, doctor::examine(job));
@@ -185,7 +186,7 @@ TEST(DoctorRanks, ALinkThatIsDownIsNamedAtOnce) {
   EXPECT_EQ(verdict.process, "rank 1 (h1, pid 101)");
 }
 
-TEST(DoctorRanks, APortIsDeadWhereTwoPathsAreCutAndAPathWhereOneIs) {
+TEST(DoctorRanks, TwoCutPathsMakeADeadPortAndOneACut) {
   std::vector<Process> processes = ranks(4);
   const auto cut = [&](size_t from, size_t to) {
     processes[from].nics[0].flows.push_back(still(flow_to(to), 6, true));
@@ -201,37 +202,38 @@ TEST(DoctorRanks, APortIsDeadWhereTwoPathsAreCutAndAPathWhereOneIs) {
   EXPECT_EQ(verdict.process, "rank 2 (h2, pid 102)");
 }
 
-TEST(DoctorRanks, WhoIsLateForWantOfAProcessorOnABusyHostIsNotAccused) {
-  std::vector<Fate> fates(4, Fate{.starved = 0.2});
-  fates[1].late = 20;  // 40% of the time
-  EXPECT_EQ(doctor::examine_ranks(job_of_fates(fates)).size(), 1U);
-  fates[1].starved = 0.4;
-  EXPECT_TRUE(doctor::examine_ranks(job_of_fates(fates)).empty());
+TEST(DoctorRanks, RankStarvedOfProcessorTimeIsNotLate) {
+  std::vector<Behavior> behaviors(4, Behavior{.starved = 0.2});
+  behaviors[1].late = 20;  // 40% of the time
+  EXPECT_EQ(doctor::examine_ranks(job_of_behaviors(behaviors)).size(), 1U);
+  behaviors[1].starved = 0.4;
+  EXPECT_TRUE(doctor::examine_ranks(job_of_behaviors(behaviors)).empty());
 }
 
-TEST(DoctorRanks, AShareOfTheSchedulerIsNoSlowPath) {
-  std::vector<Fate> fates(4, Fate{.starved = 0.3});
-  fates[2].network = 3.5;
-  EXPECT_TRUE(doctor::examine_ranks(job_of_fates(fates)).empty());
+TEST(DoctorRanks, DelayByTheSchedulerIsNoSlowPath) {
+  std::vector<Behavior> behaviors(4, Behavior{.starved = 0.3});
+  behaviors[2].network = 3.5;
+  EXPECT_TRUE(doctor::examine_ranks(job_of_behaviors(behaviors)).empty());
 }
 
-TEST(DoctorClocks, AreFoundWithinHalfARoundTripOfTheRing) {
-  std::vector<Fate> fates(5);
-  for (size_t i = 0; i < fates.size(); ++i) fates[i].clock_ms = 777.0 * static_cast<double>(i * i);
-  fates[3].late = 15;
-  const Job job = job_of_fates(fates);
+TEST(DoctorClocks, ClockOffsetsAreFoundWithinAMillisecond) {
+  std::vector<Behavior> behaviors(5);
+  for (size_t i = 0; i < behaviors.size(); ++i)
+    behaviors[i].clock_ms = 777.0 * static_cast<double>(i * i);
+  behaviors[3].late = 15;
+  const Job job = job_of_behaviors(behaviors);
   const auto members = doctor::communicators(job).at("c");
   const std::vector<double> offsets = doctor::clock_offsets(members);
-  ASSERT_EQ(offsets.size(), fates.size());
-  for (size_t i = 0; i < fates.size(); ++i) {
-    EXPECT_NEAR(offsets[i], 1e-3 * fates[i].clock_ms, 1e-3) << i;
+  ASSERT_EQ(offsets.size(), behaviors.size());
+  for (size_t i = 0; i < behaviors.size(); ++i) {
+    EXPECT_NEAR(offsets[i], 1e-3 * behaviors[i].clock_ms, 1e-3) << i;
   }
 }
 
-TEST(DoctorTrace, HasEveryRankOnOneTimeAxis) {
-  std::vector<Fate> fates(3);
-  fates[1].clock_ms = 5000;
-  const nlohmann::json trace = doctor::trace_of(job_of_fates(fates));
+TEST(DoctorTrace, TraceHasEveryRankOnOneTimeAxis) {
+  std::vector<Behavior> behaviors(3);
+  behaviors[1].clock_ms = 5000;
+  const nlohmann::json trace = doctor::trace_of(job_of_behaviors(behaviors));
   std::map<int, double> first;
   size_t steps = 0;
   std::set<std::string> names;

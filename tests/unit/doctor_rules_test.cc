@@ -1,4 +1,4 @@
-// pacecar doctor: each rule alone, whom the others wait for, and the verdict.
+// pacecar doctor: each rule alone, the process that the others wait for, and the verdict.
 #include <gmock/gmock.h>
 
 #include "bench/doctor/report.h"
@@ -14,7 +14,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// Two ranks; rank 0 has this flow, with rank 1.
+// Two ranks. The flow belongs to rank 0, its peer is rank 1.
 class RuleTest : public testing::Test {
  protected:
   const Rule& diagnose(const Flow& flow) {
@@ -73,7 +73,7 @@ TEST_F(RuleTest, NoMessage) {
   EXPECT_TRUE(diagnose(flow).blames_peer);
 }
 
-TEST_F(RuleTest, WhoWaitsForLessThanFiveSecondsOrForNothingDoesNotStandStill) {
+TEST_F(RuleTest, ShortWaitsAndIdleFlowsAreNotStalls) {
   for (const bool awaits_peer : {false, true}) {
     EXPECT_EQ(diagnose(still(flow_to(1), 4.9, awaits_peer)).name, "application");
     EXPECT_EQ(diagnose(still(flow_from(1), 4.9, awaits_peer)).name, "application");
@@ -90,10 +90,10 @@ TEST_F(RuleTest, Loss) {
   EXPECT_EQ(diagnose(flow).name, "loss");
   EXPECT_THAT(why(flow), HasSubstr("3.0% of what was sent to rank 1 (h1, pid 101)"));
   flow.repeated_bytes = 90'000;
-  EXPECT_EQ(diagnose(flow).name, "network") << "less than 1%";
+  EXPECT_EQ(diagnose(flow).name, "network") << "a loss of less than 1% does not count";
   flow.tried_bytes = 100'000;
   flow.repeated_bytes = 50'000;
-  EXPECT_EQ(diagnose(flow).name, "network") << "a few packets";
+  EXPECT_EQ(diagnose(flow).name, "network") << "the loss of a few packets does not count";
 }
 
 TEST_F(RuleTest, Host) {
@@ -106,7 +106,7 @@ TEST_F(RuleTest, Host) {
   EXPECT_THAT(why(flow), HasSubstr("sends less than half of it"));
   flow = limited("grant");
   flow.goodput_bps = 20e9;
-  EXPECT_EQ(diagnose(flow).name, "grant") << "the process itself knows best";
+  EXPECT_EQ(diagnose(flow).name, "grant") << "the limit that the process reports counts";
 }
 
 TEST_F(RuleTest, Network) {
@@ -147,11 +147,12 @@ TEST_F(RuleTest, Application) {
   EXPECT_EQ(diagnose(limited("a later version's word")).name, "application");
 }
 
-TEST_F(RuleTest, APeerOfWhichNothingIsKnownIsItsAddress) {
+TEST_F(RuleTest, UnknownPeerIsNamedByItsAddress) {
   EXPECT_THAT(why(still(flow_to(9), 7, true)), HasSubstr("192.0.2.9:4791 has posted no buffer"));
 }
 
-// A ring in which rank 2 computes: the others send to the next, and receive from the one before.
+// A ring in which rank `late` computes; the others send to the next and receive from the previous
+// rank.
 Job ring_with_a_late_rank(size_t count, size_t late) {
   auto processes = ranks(count);
   for (size_t rank = 0; rank < count; ++rank) {
@@ -164,14 +165,14 @@ Job ring_with_a_late_rank(size_t count, size_t late) {
   return job_of(std::move(processes));
 }
 
-TEST(VerdictTest, TheRankForWhomAllWaitIsFound) {
+TEST(VerdictTest, RankForWhichAllWaitIsFound) {
   for (const size_t late : {0U, 2U, 5U}) {
     const Job job = ring_with_a_late_rank(6, late);
     const auto findings = examine(job);
     const auto found = waited_for(findings);
     ASSERT_TRUE(found);
     EXPECT_EQ(found->name, name_of(job.processes()[late]));
-    EXPECT_EQ(found->waiters, 5U) << "directly, or through each other";
+    EXPECT_EQ(found->waiters, 5U) << "the ranks wait directly or through each other";
     EXPECT_FALSE(found->circle);
     const Verdict verdict = conclude(job, findings);
     EXPECT_TRUE(verdict.trouble);
@@ -181,7 +182,7 @@ TEST(VerdictTest, TheRankForWhomAllWaitIsFound) {
   }
 }
 
-TEST(VerdictTest, TheLateRankMayBeOneOfWhichNothingIsKnown) {
+TEST(VerdictTest, LateRankMayBeUnknown) {
   auto processes = ranks(3);
   processes[0].nics[0].flows = {still(flow_to(7), 8, true)};
   processes[1].nics[0].flows = {still(flow_from(0), 8, true)};
@@ -191,7 +192,7 @@ TEST(VerdictTest, TheLateRankMayBeOneOfWhichNothingIsKnown) {
   EXPECT_THAT(verdict.why, AllOf(HasSubstr("2 of 3"), HasSubstr("run pacecar doctor there")));
 }
 
-TEST(VerdictTest, ACircleIsToldAsOne) {
+TEST(VerdictTest, CircularWaitIsReported) {
   auto processes = ranks(3);
   for (size_t rank = 0; rank < 3; ++rank) {
     processes[rank].nics[0].flows = {still(flow_to((rank + 1) % 3), 8, true)};
@@ -202,7 +203,7 @@ TEST(VerdictTest, ACircleIsToldAsOne) {
   EXPECT_THAT(conclude(job, findings).why, HasSubstr("3 processes wait for each other"));
 }
 
-TEST(VerdictTest, WritesThatAreNotAcknowledgedExplainThoseWhoWait) {
+TEST(VerdictTest, UnacknowledgedWritesExplainOtherWaits) {
   auto processes = ranks(3);
   processes[0].nics[0].flows = {still(flow_to(1), 20, true)};
   processes[1].nics[0].flows = {still(flow_to(2), 6, false)};
@@ -214,7 +215,7 @@ TEST(VerdictTest, WritesThatAreNotAcknowledgedExplainThoseWhoWait) {
   EXPECT_THAT(verdict.why, HasSubstr("have not been acknowledged"));
 }
 
-TEST(VerdictTest, WhoDoesNotAnswerComesFirst) {
+TEST(VerdictTest, SilentProcessComesFirst) {
   Job job = ring_with_a_late_rank(4, 1);
   job.add(SilentProcess{"h9", 77, "it does not answer"});
   const Verdict verdict = conclude(job, examine(job));
@@ -222,7 +223,7 @@ TEST(VerdictTest, WhoDoesNotAnswerComesFirst) {
   EXPECT_EQ(verdict.process, "pid 77 on h9");
 }
 
-TEST(VerdictTest, WithoutTroubleTheSlowestPathThatHasALimit) {
+TEST(VerdictTest, SlowestLimitedPathIsReportedWithoutTrouble) {
   auto processes = ranks(3);
   for (size_t rank = 0; rank < 3; ++rank) {
     Flow flow = flow_to((rank + 1) % 3);
@@ -238,7 +239,7 @@ TEST(VerdictTest, WithoutTroubleTheSlowestPathThatHasALimit) {
   EXPECT_EQ(verdict.path, "rank 1 (h1, pid 101) to rank 2 (h2, pid 102)");
 }
 
-TEST(VerdictTest, AnIdleJobIsNotSlow) {
+TEST(VerdictTest, IdleJobHasNoSlowPath) {
   auto processes = ranks(2);
   processes[0].nics[0].flows = {flow_to(1)};
   for (const Job& job : {job_of(ranks(2)), job_of(std::move(processes))}) {
@@ -248,13 +249,13 @@ TEST(VerdictTest, AnIdleJobIsNotSlow) {
   }
 }
 
-TEST(VerdictTest, AProcessThatTwoFilesTellOfCountsOnce) {
+TEST(VerdictTest, ProcessInTwoFilesCountsOnce) {
   auto processes = ranks(2);
   processes.push_back(processes[0]);
   EXPECT_EQ(job_of(std::move(processes)).processes().size(), 2U);
 }
 
-TEST(DoctorReportTest, WorstFirstThenTheVerdict) {
+TEST(DoctorReportTest, ReportListsWorstFlowsFirstAndThenTheVerdict) {
   auto processes = ranks(2);
   Flow fast = flow_to(1);
   fast.limited_by = "line";

@@ -1,5 +1,5 @@
-// UDP checksums that a device makes and checks: a virtio NIC and its host, net_virtio_user and
-// net_vhost, of which either is opened and the other one looks at its frames.
+// UDP checksum offload, between a virtio NIC (net_virtio_user) and its host (net_vhost). One of
+// them is the tested end, the other one looks at its frames.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rte_ethdev.h>
@@ -39,7 +39,7 @@ Address ipv6(uint8_t host) {
   return {.ip = {0xFD, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host}, .port = kPort};
 }
 
-// The two devices at a socket; the host's side is opened first.
+// Both devices of one socket. The host's side must be opened first.
 struct Pair {
   explicit Pair(const std::string& folder) {
     static int number = 500;
@@ -70,7 +70,7 @@ std::unique_ptr<PacketIo> open_at(DpdkDevice device, const Address& address,
   return std::move(opened->io);
 }
 
-// Sends and takes bare frames.
+// Sends and receives raw frames.
 class Far {
  public:
   explicit Far(std::unique_ptr<DpdkPort> port) : port_(std::move(port)) {}
@@ -82,7 +82,7 @@ class Far {
                 frame.size());
     if (rte_eth_tx_burst(port_->id(), 0, &buffer, 1) == 0) rte_pktmbuf_free(buffer);
   }
-  // Frames that are no datagrams are left out.
+  // Frames without a UDP datagram are dropped.
   std::vector<std::vector<uint8_t>> take_datagrams() {
     std::array<rte_mbuf*, 32> burst{};
     const uint16_t count = rte_eth_rx_burst(port_->id(), 0, burst.data(), burst.size());
@@ -96,7 +96,7 @@ class Far {
     }
     return frames;
   }
-  // So that it is sent to.
+  // Announces its address, so that the end can send to it.
   void announce() {
     std::array<uint8_t, kMaxNeighborMessageBytes> frame{};
     const size_t length = write_neighbor_message({.kind = NeighborMessage::Kind::kAnnouncement,
@@ -112,7 +112,8 @@ class Far {
   std::unique_ptr<DpdkPort> port_;
 };
 
-// An end and what looks at its frames; `far_offloads`: it leaves checksums to the device, too.
+// The tested end and the far one; `far_offloads`: the far one offloads checksums to its device,
+// too.
 struct World {
   World(bool end_is_nic, bool far_offloads, bool end_offloads = true) {
     const Pair pair(folder.path().string());
@@ -124,7 +125,7 @@ struct World {
       far.emplace(open_port(pair.nic, far_offloads));
     }
   }
-  // A datagram of the end as the far one gets it.
+  // Sends a datagram from the end; returns the frame that the far one receives.
   std::vector<uint8_t> send_one(size_t header_bytes = 60) {
     const std::vector<uint8_t> bytes(1000, static_cast<uint8_t>(header_bytes));
     const std::span pieces(bytes);
@@ -161,7 +162,7 @@ uint16_t checksum_of(std::span<const uint8_t> frame) {
   return wire::load_be16(&frame[kChecksumAt]);
 }
 
-// The same datagram to whoever has sent it. Its checksum stays right, whatever the order.
+// The same datagram with source and destination exchanged, which keeps the checksum.
 std::vector<uint8_t> turned_round(std::vector<uint8_t> frame) {
   std::swap_ranges(frame.begin(), frame.begin() + 6, frame.begin() + 6);
   std::swap_ranges(frame.begin() + 22, frame.begin() + 38, frame.begin() + 38);
@@ -173,15 +174,15 @@ INSTANTIATE_TEST_SUITE_P(Ends, DpdkChecksums, testing::Bool(), [](const auto& pa
   return std::string(param.param ? "nic" : "host");
 });
 
-TEST_P(DpdkChecksums, AreZeroWhereNobodyAsksForThem) {
+TEST_P(DpdkChecksums, ChecksumsAreZeroUnlessEnabled) {
   World world(GetParam(), false, false);
   EXPECT_FALSE(world.end->caps().checks_payload);
   EXPECT_EQ(checksum_of(world.send_one()), 0);
 }
 
-// The far one has not said that it takes unfinished checksums: its device finishes them. Of what
-// comes from there the device says nothing: virtio knows of none that it has checked itself.
-TEST_P(DpdkChecksums, AreMadeAndChecked) {
+// The far one does not accept partial checksums, so the device completes them. In the other
+// direction virtio reports no verified checksums, so the software verifies them.
+TEST_P(DpdkChecksums, ChecksumsAreComputedAndVerified) {
   World world(GetParam(), false);
   EXPECT_TRUE(world.end->caps().checks_payload);
   for (const size_t header_bytes : {61, 60}) {
@@ -206,25 +207,25 @@ TEST_P(DpdkChecksums, AreMadeAndChecked) {
   EXPECT_EQ(world.receive_all(), 1U);
 }
 
-// Where both leave them to the device, nothing on the way finishes them.
-TEST_P(DpdkChecksums, AreLeftUnfinishedInMemory) {
+// If both ends offload checksums, nothing in between completes them.
+TEST_P(DpdkChecksums, ChecksumsStayPartialBetweenOffloadingEnds) {
   World world(GetParam(), true);
   const auto frame = world.send_one();
   EXPECT_NE(checksum_of(frame), 0);
   EXPECT_FALSE(has_right_udp_checksum(frame));
 }
 
-TEST(DpdkChecksumsOfBoth, UnfinishedOnesAreTakenAndTold) {
+TEST(DpdkChecksumsOfBoth, PartialChecksumsAreAcceptedAndOffloadIsLogged) {
   const test::ScratchDirectory folder;
   const Pair pair(folder.path().string());
-  std::string said;
+  std::string logged;
   const LogFunction keep = [](void* context, LogLevel /*level*/, std::string_view line) {
     static_cast<std::string*>(context)->append(line).append("\n");
   };
-  const auto host = open_at(pair.host, ipv6(1), true, {keep, &said});
-  EXPECT_THAT(said, HasSubstr("makes and checks UDP checksums; payloads are sent from the appl"));
-  const auto nic = open_at(pair.nic, ipv6(2), true, {keep, &said});
-  EXPECT_THAT(said, HasSubstr("makes and checks UDP checksums; payloads are copied: it"));
+  const auto host = open_at(pair.host, ipv6(1), true, {keep, &logged});
+  EXPECT_THAT(logged, HasSubstr("makes and checks UDP checksums; payloads are sent from the appl"));
+  const auto nic = open_at(pair.nic, ipv6(2), true, {keep, &logged});
+  EXPECT_THAT(logged, HasSubstr("makes and checks UDP checksums; payloads are copied: it"));
   const std::vector<uint8_t> header(100, 7);
   std::array<RxPacket, 16> packets;
   std::array<size_t, 2> arrived{};
@@ -242,7 +243,7 @@ TEST(DpdkChecksumsOfBoth, UnfinishedOnesAreTakenAndTold) {
   for (const PacketIo* end : ends) EXPECT_EQ(end->counters().receive_errors, 0U);
 }
 
-// Interfaces that net_tap is to make, where tests/support/with_nics runs us.
+// The interface that net_tap creates when tests/support/with_nics runs this test.
 class DpdkChecksumsOfTap : public testing::TestWithParam<std::string> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DpdkChecksumsOfTap);
 INSTANTIATE_TEST_SUITE_P(Interfaces, DpdkChecksumsOfTap,
@@ -250,8 +251,8 @@ INSTANTIATE_TEST_SUITE_P(Interfaces, DpdkChecksumsOfTap,
                                                ? std::vector<std::string>{"sums0"}
                                                : std::vector<std::string>{}));
 
-// It takes no IPv6 datagram with another one, nor with 0.
-TEST_P(DpdkChecksumsOfTap, AreTheKernels) {
+// The kernel drops an IPv6 datagram with a wrong checksum or with 0.
+TEST_P(DpdkChecksumsOfTap, ChecksumsInteroperateWithTheKernel) {
   const std::string interface = GetParam();
   const auto end = open_at({.name = "net_tap0", .arguments = "iface=" + interface}, ipv6(1));
   EXPECT_TRUE(end->caps().checks_payload);
@@ -270,7 +271,7 @@ TEST_P(DpdkChecksumsOfTap, AreTheKernels) {
                         .trailer = pieces.subspan(962),
                         .destination = &to};
   std::array<RxPacket, 16> packets;
-  std::vector<uint8_t> heard(2 * bytes.size());
+  std::vector<uint8_t> buffer(2 * bytes.size());
   size_t received = 0;
   int taken = 0;
   const Instant limit = rested_now() + kPatience;
@@ -279,7 +280,7 @@ TEST_P(DpdkChecksumsOfTap, AreTheKernels) {
     end->send({&packet, 1}, now);
     sendto(kernel.get(), bytes.data(), bytes.size(), 0, &address.any, length);
     received += end->receive(packets, now);
-    if (recv(kernel.get(), heard.data(), heard.size(), 0) == std::ssize(bytes)) ++taken;
+    if (recv(kernel.get(), buffer.data(), buffer.size(), 0) == std::ssize(bytes)) ++taken;
   }
   EXPECT_GE(taken, 10);
   EXPECT_GE(received, 10U);

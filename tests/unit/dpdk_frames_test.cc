@@ -50,7 +50,7 @@ FrameEnds ends_of(bool is_v4, frame::Vlan vlan = std::nullopt) {
           .vlan = vlan};
 }
 
-TEST(Frame, IsReadAsItWasWritten) {
+TEST(Frame, FrameIsReadAsWritten) {
   for (const bool is_v4 : {true, false}) {
     for (const frame::Vlan vlan : {frame::Vlan(), frame::Vlan(100)}) {
       const auto bytes = make_frame(ends_of(is_v4, vlan), 0xBA, kDatagram);
@@ -68,7 +68,7 @@ TEST(Frame, IsReadAsItWasWritten) {
 }
 
 // Header bytes by RFC 791 and RFC 768, the checksum computed by hand.
-TEST(Frame, OfIpv4HasTheseBytes) {
+TEST(Frame, Ipv4FrameHasTheBytesOfTheRfcs) {
   const std::vector<uint8_t> expected = {
       2,    0, 0,    0,    0,    2,    2,    0,    0,    0,  0,    1,    8, 0,  //
       0x45, 2, 0,    35,   0x50, 0x43, 0x40, 0x00, 0x40, 17, 0x66, 0x81,        //
@@ -83,7 +83,7 @@ TEST(Frame, TagCarriesVlanAndPriority) {
   EXPECT_EQ(wire::load_be16(&bytes[14]), 5 << 13 | 0x123);
 }
 
-TEST(Frame, PaddingIsNotData) {
+TEST(Frame, PaddingIsNotPayload) {
   for (const bool is_v4 : {true, false}) {
     auto bytes = make_frame(ends_of(is_v4), 0, kDatagram);
     bytes.resize(bytes.size() + 20, 0xEE);
@@ -92,7 +92,7 @@ TEST(Frame, PaddingIsNotData) {
   }
 }
 
-TEST(Frame, CutShortIsNothing) {
+TEST(Frame, CutFrameIsRefused) {
   for (const bool is_v4 : {true, false}) {
     const auto bytes = make_frame(ends_of(is_v4, 7), 0, kDatagram);
     for (size_t length = 0; length < bytes.size(); ++length) {
@@ -102,7 +102,7 @@ TEST(Frame, CutShortIsNothing) {
   }
 }
 
-TEST(Frame, DamagedIpv4HeaderIsNothing) {
+TEST(Frame, DamagedIpv4HeaderIsRefused) {
   const auto whole = make_frame(ends_of(true), 0, kDatagram);
   for (size_t at = 14; at < 34; ++at) {
     auto bytes = whole;
@@ -111,7 +111,7 @@ TEST(Frame, DamagedIpv4HeaderIsNothing) {
   }
 }
 
-TEST(Frame, FragmentsAndOtherProtocolsAreNothing) {
+TEST(Frame, FragmentsAndOtherProtocolsAreRefused) {
   auto tcp = make_frame(ends_of(false), 0, kDatagram);
   tcp[14 + 6] = 6;
   EXPECT_FALSE(read(tcp));
@@ -126,15 +126,15 @@ TEST(Frame, FragmentsAndOtherProtocolsAreNothing) {
 }
 
 // The checksums by RFC 768 and RFC 8200, computed by hand.
-TEST(Frame, WithAWrongUdpChecksumIsTold) {
+TEST(Frame, WrongUdpChecksumIsDetected) {
   for (const auto& [is_v4, checksum] : {std::pair(true, 0x9905), std::pair(false, 0xC194)}) {
     for (const frame::Vlan vlan : {frame::Vlan(), frame::Vlan(7)}) {
       auto bytes = make_frame(ends_of(is_v4, vlan), 0, kDatagram);
-      EXPECT_TRUE(has_right_udp_checksum(bytes)) << "none";
+      EXPECT_TRUE(has_right_udp_checksum(bytes)) << "no checksum is right";
       const size_t udp_at = bytes.size() - kDatagram.size() - 8;
       frame::put16(static_cast<size_t>(checksum), &bytes[udp_at + 6]);
       EXPECT_TRUE(has_right_udp_checksum(bytes)) << is_v4;
-      bytes.insert(bytes.end(), 3, 0xFF);  // what follows is no part of it
+      bytes.insert(bytes.end(), 3, 0xFF);  // padding is no part of the datagram
       EXPECT_TRUE(has_right_udp_checksum(bytes)) << is_v4;
       for (size_t at = udp_at + 8; at < udp_at + 8 + kDatagram.size(); ++at) {
         auto damaged = bytes;
@@ -143,7 +143,7 @@ TEST(Frame, WithAWrongUdpChecksumIsTold) {
       }
     }
   }
-  EXPECT_TRUE(has_right_udp_checksum({})) << "no datagram";
+  EXPECT_TRUE(has_right_udp_checksum({})) << "a frame without a datagram is right";
 }
 
 std::vector<uint8_t> long_frame(const FrameEnds& ends, Prng& prng) {
@@ -152,7 +152,7 @@ std::vector<uint8_t> long_frame(const FrameEnds& ends, Prng& prng) {
   return make_frame(ends, static_cast<uint8_t>(prng.below(256)), datagram);
 }
 
-// Returns whether it was known.
+// Returns whether the frame was recognized.
 bool expect_read_alike(const KnownFrames& known, const std::vector<uint8_t>& frame) {
   FrameDatagram quick;
   if (!known.read(frame, quick)) return false;
@@ -167,7 +167,7 @@ bool expect_read_alike(const KnownFrames& known, const std::vector<uint8_t>& fra
   return true;
 }
 
-TEST(KnownFrames, OfAPeerAreReadAtAGlance) {
+TEST(KnownFrames, FramesOfAKnownPeerAreRecognized) {
   Prng prng(1);
   for (const bool is_v4 : {true, false}) {
     KnownFrames known;
@@ -187,8 +187,8 @@ TEST(KnownFrames, OfAPeerAreReadAtAGlance) {
   }
 }
 
-// Whatever is known, nothing is taken for more than it is.
-TEST(KnownFrames, NeverSayMoreThanReadingDoes) {
+// Every recognized frame must also be valid for the full parser, with the same result.
+TEST(KnownFrames, KnownFramesAreReadAsByTheFullParser) {
   Prng prng(2);
   KnownFrames known;
   size_t recognized = 0;
@@ -206,7 +206,7 @@ TEST(KnownFrames, NeverSayMoreThanReadingDoes) {
   EXPECT_GT(recognized, 20'000U);
 }
 
-TEST(DpdkDevice, KeepsOurArgumentsAndPassesOthersOn) {
+TEST(DpdkDevice, OwnArgumentsAreParsedAndOthersPassedOn) {
   const auto device = parse_dpdk_device(
       "net_memif0",
       "role=client,address=192.0.2.1/25,gateway=192.0.2.2,vlan=7,mtu=4000,id=3,bootstrap=eth0");
@@ -225,7 +225,7 @@ TEST(DpdkDevice, KeepsOurArgumentsAndPassesOthersOn) {
   EXPECT_TRUE(parse_dpdk_device("0000:3b:00.0", "address=2001:db8::1")->is_pci());
 }
 
-TEST(DpdkDevice, RefusesWhatCannotBe) {
+TEST(DpdkDevice, InvalidArgumentsAreRefused) {
   for (const char* bad : {"address=", "address=192.0.2", "address=fe80::1%lo", "address=192.0.2.1/",
                           "address=192.0.2.1/33", "address=2001:db8::1/129", "gateway=192.0.2.1/24",
                           "gateway=x", "vlan=0", "vlan=4095", "vlan=x", "mtu=100", "mtu=9000x"}) {

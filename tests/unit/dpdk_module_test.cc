@@ -1,4 +1,4 @@
-// Modules that cannot be used. Real ones, and a host without DPDK: integration/back_ends_test.py.
+// Unusable modules. integration/back_ends_test.py has usable ones, and a host without DPDK.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(DpdkModule, OneThatIsNotThereIsRefusedInOneSentenceWithItsCure) {
+TEST(DpdkModule, MissingModuleErrorNamesThePackageToInstall) {
   const auto module = load_dpdk_module("libpacecar-nothing.so");
   ASSERT_FALSE(module);
   EXPECT_EQ(module.error().code, ErrorCode::kUnavailable);
@@ -17,7 +17,7 @@ TEST(DpdkModule, OneThatIsNotThereIsRefusedInOneSentenceWithItsCure) {
   EXPECT_THAT(module.error().message, HasSubstr("install it from the same build (pacecar-dpdk)"));
 }
 
-TEST(DpdkModule, OneOfAnotherBuildIsRefused) {
+TEST(DpdkModule, ModuleOfAnotherBuildIsRefused) {
   const auto module = load_dpdk_module(PACECAR_FOREIGN_MODULE);
   ASSERT_FALSE(module);
   EXPECT_EQ(module.error().code, ErrorCode::kUnavailable);

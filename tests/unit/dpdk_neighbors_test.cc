@@ -18,7 +18,7 @@ Neighbors::Self host(uint8_t number, bool ipv4) {
           .address = {.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 192, 0, 2, number}}};
 }
 
-// What the other side makes of it after it was a frame.
+// The message after encoding to a frame and decoding.
 NeighborMessage carried(const NeighborMessage& message) {
   std::array<uint8_t, kMaxNeighborMessageBytes> frame{};
   const size_t length = write_neighbor_message(message, std::nullopt, frame);
@@ -50,16 +50,17 @@ TEST_P(NeighborsOf, QuestionIsAnsweredAndBothKnowEachOther) {
   EXPECT_TRUE(std::ranges::equal(std::span(bytes).first(6), b_.self().mac));
 }
 
-TEST_P(NeighborsOf, NewcomerIsToldOfThoseWhoHearIt) {
+TEST_P(NeighborsOf, AnnouncementOfANewHostIsAnswered) {
   const auto answer = a_.receive(carried(b_.announcement()), kStart);
   ASSERT_TRUE(answer);
   EXPECT_FALSE(b_.receive(carried(*answer), kStart));
   EXPECT_NE(b_.find(a_.self().address, kStart).headers, nullptr);
   EXPECT_NE(a_.find(b_.self().address, kStart).headers, nullptr);
-  EXPECT_FALSE(a_.receive(carried(b_.announcement()), kStart)) << "an old friend needs no answer";
+  EXPECT_FALSE(a_.receive(carried(b_.announcement()), kStart))
+      << "an announcement of a known host is not answered";
 }
 
-TEST_P(NeighborsOf, AsksAgainInIntervalsUntilItKnows) {
+TEST_P(NeighborsOf, QuestionsAreRepeatedInIntervalsUntilAnswered) {
   EXPECT_TRUE(a_.find(b_.self().address, kStart).ask);
   EXPECT_FALSE(a_.find(b_.self().address, kStart + Neighbors::kAskInterval).ask);
   const Instant later = kStart + Neighbors::kAskInterval * 2;
@@ -68,16 +69,16 @@ TEST_P(NeighborsOf, AsksAgainInIntervalsUntilItKnows) {
   EXPECT_FALSE(a_.find(b_.self().address, later + Neighbors::kFresh).ask);
   const auto stale = a_.find(b_.self().address, later + Neighbors::kFresh * 2);
   EXPECT_TRUE(stale.ask);
-  EXPECT_NE(stale.headers, nullptr) << "it serves until something else is heard";
+  EXPECT_NE(stale.headers, nullptr) << "a stale entry is used until a new one arrives";
 }
 
-TEST_P(NeighborsOf, QuestionsToOthersAreNotOurs) {
+TEST_P(NeighborsOf, QuestionsToOthersAreIgnored) {
   const Neighbors c(host(3, GetParam()));
   EXPECT_FALSE(a_.receive(carried(b_.question(c.self().address)), kStart));
   EXPECT_EQ(a_.find(b_.self().address, kStart).headers, nullptr);
 }
 
-TEST_P(NeighborsOf, KnowsItself) {
+TEST_P(NeighborsOf, OwnAddressIsKnownAndCannotBeClaimed) {
   EXPECT_NE(a_.find(a_.self().address, kStart).headers, nullptr);
   NeighborMessage thief = b_.announcement();
   thief.sender = a_.self().address;
@@ -94,7 +95,7 @@ TEST_P(NeighborsOf, NewMacReplacesTheOld) {
   EXPECT_EQ(bytes[5], 9);
 }
 
-TEST_P(NeighborsOf, ManyStrangersDoNotPushOutThemselvesForNothing) {
+TEST_P(NeighborsOf, NewNeighborsEvictOldOnesButNeverTheOwnAddress) {
   Prng prng(3);
   for (size_t i = 0; i < 10 * Neighbors::kCapacity; ++i) {
     NeighborMessage stranger = b_.announcement();
@@ -114,7 +115,7 @@ uint8_t destination_of(const Neighbors::Found& found) {
   return bytes[5];
 }
 
-// Host 1 with a gateway, host 2, to all but host 3.
+// Host 1, with host 2 as the gateway to all hosts but host 3.
 class NeighborsBehind : public testing::TestWithParam<bool> {
  protected:
   static Routes routes() {
@@ -128,21 +129,22 @@ class NeighborsBehind : public testing::TestWithParam<bool> {
 };
 INSTANTIATE_TEST_SUITE_P(Families, NeighborsBehind, testing::Bool());
 
-TEST_P(NeighborsBehind, PacketsGoToTheGatewayWhoIsAskedInTheirPlace) {
+TEST_P(NeighborsBehind, PacketsBehindAGatewayUseTheGatewaysMac) {
   EXPECT_TRUE(a_.find(far_, kStart).ask);
   const auto answer = gateway_.receive(carried(a_.question(far_)), kStart);
   ASSERT_TRUE(answer);
   a_.receive(carried(*answer), kStart);
   EXPECT_EQ(destination_of(a_.find(far_, kStart)), 2);
   const auto second = a_.find(host(10, GetParam()).address, kStart);
-  EXPECT_EQ(destination_of(second), 2) << "the next one behind it needs no question";
+  EXPECT_EQ(destination_of(second), 2) << "another host behind the gateway needs no question";
   EXPECT_FALSE(second.ask);
   std::array<uint8_t, kMaxFrameHeaderBytes> bytes{};
   second.headers->write(1, 2, 0, 10, bytes.data());
-  EXPECT_EQ(bytes[GetParam() ? 33 : 53], host(10, GetParam()).address.ip[15]) << "to whom it is";
+  EXPECT_EQ(bytes[GetParam() ? 33 : 53], host(10, GetParam()).address.ip[15])
+      << "the IP destination is the host itself";
 }
 
-TEST_P(NeighborsBehind, NewGatewayUnderTheSameAddressServesThoseBehindIt) {
+TEST_P(NeighborsBehind, NewMacOfTheGatewayServesHostsBehindIt) {
   a_.receive(gateway_.announcement(), kStart);
   EXPECT_EQ(destination_of(a_.find(far_, kStart)), 2);
   NeighborMessage moved = gateway_.announcement();
@@ -154,7 +156,7 @@ TEST_P(NeighborsBehind, NewGatewayUnderTheSameAddressServesThoseBehindIt) {
   EXPECT_FALSE(a_.find(far_, later + Neighbors::kAskInterval * 2).ask);
 }
 
-TEST_P(NeighborsBehind, OthersCannotClaimToBeOnTheLink) {
+TEST_P(NeighborsBehind, HostsBehindTheGatewayCannotClaimToBeOnTheLink) {
   a_.receive(gateway_.announcement(), kStart);
   const Neighbors liar(host(9, GetParam()));
   EXPECT_FALSE(a_.receive(carried(liar.announcement()), kStart));
@@ -163,7 +165,7 @@ TEST_P(NeighborsBehind, OthersCannotClaimToBeOnTheLink) {
   EXPECT_EQ(destination_of(a_.find(host(3, GetParam()).address, kStart)), 3);
 }
 
-TEST(NeighborMessage, DamagedOrCutShortIsNothingOrStillOneHost) {
+TEST(NeighborMessage, CutOrDamagedMessageYieldsNoMulticastSender) {
   for (const bool ipv4 : {true, false}) {
     const Neighbors a(host(1, ipv4));
     std::array<uint8_t, kMaxNeighborMessageBytes> frame{};
@@ -183,7 +185,7 @@ TEST(NeighborMessage, DamagedOrCutShortIsNothingOrStillOneHost) {
   }
 }
 
-TEST(NeighborMessage, MacOfManyIsRefused) {
+TEST(NeighborMessage, MulticastMacIsRefused) {
   NeighborMessage message = Neighbors(host(1, true)).announcement();
   for (const MacAddress mac : {kBroadcastMac, MacAddress{}, MacAddress{1, 0, 0, 0, 0, 1}}) {
     message.sender_mac = mac;
@@ -193,7 +195,7 @@ TEST(NeighborMessage, MacOfManyIsRefused) {
   }
 }
 
-TEST(NeighborMessage, LinkLocalAddressHasTheMacInside) {
+TEST(NeighborMessage, LinkLocalAddressContainsTheMac) {
   EXPECT_EQ(ip_to_string(link_local_address({0x02, 0x11, 0x22, 0x33, 0x44, 0x55})),
             "fe80::11:22ff:fe33:4455");
 }

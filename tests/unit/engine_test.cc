@@ -1,4 +1,5 @@
-// Engine: what it is told by its packet I/O, its parameters and the application, and passes on.
+// Engine: how it passes on settings of the packet I/O, the parameters and the application; its
+// keeper.
 #include "transport/engine/engine.h"
 
 #include <gtest/gtest.h>
@@ -26,14 +27,14 @@ FlowReport report(Engine& engine) {
   return engine.exclusively([](Messenger& messenger, Nic&, Instant) { return messenger.report(); });
 }
 
-TEST(Engine, NicKnowsWhatKindOfHostItIsOn) {
+TEST(Engine, CapsCarryTheHostsJitterAndPause) {
   const auto engine = open(Params());
   const PacketIoCaps caps = ScriptedPacketIo().caps();
   EXPECT_EQ(engine->caps().jitter, caps.jitter);
   EXPECT_EQ(engine->caps().pause, caps.pause);
 }
 
-TEST(Engine, WeightIsThatOfTheParameters) {
+TEST(Engine, FlowWeightIsThatOfTheParameters) {
   Params params;
   params.weight = 9;
   const auto engine = open(params);
@@ -54,7 +55,7 @@ TEST(Engine, NewestHintReachesTheMessenger) {
   }
 }
 
-// A port whose provider moves what arrives while somebody prepares to sleep, which wakes nobody.
+// A port whose provider moves an arrival while a thread prepares to sleep, without waking it.
 class LateMover final : public test::PassingPort {
  public:
   LateMover(std::unique_ptr<NicPort> inner, const NicCaps& caps, std::atomic<bool>& taken)
@@ -76,7 +77,7 @@ class LateMover final : public test::PassingPort {
   const FileDescriptor silent_{eventfd(0, EFD_CLOEXEC)};
 };
 
-TEST(Engine, WhatIsMovedWhileTheKeeperGoesToSleepIsTaken) {
+TEST(Engine, KeeperTakesArrivalsMovedWhileItPreparesToSleep) {
   Params params;
   params.progress = Progress::kThread;
   auto port = make_soft_port(params, std::make_unique<ScriptedPacketIo>(), clock_now());
@@ -107,14 +108,14 @@ class CountedPort final : public test::PassingPort {
   const FileDescriptor silent_{eventfd(0, EFD_CLOEXEC)};
 };
 
-TEST(Engine, WhatAHurriedSendLeavesIsDoneThoughNobodyPolls) {
+TEST(Engine, KeeperFinishesAHurriedSendWithoutPolls) {
   auto port = make_soft_port(Params(), std::make_unique<ScriptedPacketIo>(), clock_now());
   const NicCaps caps = port->nic().caps();
   std::atomic<int> turns = 0;
   const auto engine =
       Engine::open(Params(), std::make_unique<CountedPort>(std::move(port), caps, turns), {})
           .value();
-  usleep(20'000);  // the keeper sleeps by then, with nothing to do
+  usleep(20'000);  // the keeper is asleep by then
   const int before = turns;
   while (turns == before) engine->hurry();
   for (int ms = 0; ms < 60'000 && turns < before + 2; ++ms) usleep(1000);

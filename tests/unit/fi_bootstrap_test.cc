@@ -1,4 +1,5 @@
-// The bootstrap of libfabric endpoints: two of them in one process, or one and a bare socket.
+// The bootstrap of libfabric endpoints: two endpoints in one process, or an endpoint and a raw
+// socket.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -48,7 +49,8 @@ Greeting greeting_of(const Name& name, uint64_t instance) {
   return greeting;
 }
 
-// Its next event; call 0: none within 10 s. `caller` has none meanwhile, but greets.
+// The next event of an endpoint; without one for 10 s the test fails. `caller` is polled meanwhile,
+// to send its greeting, and must have no event.
 Event next_event(EndpointBootstrap& of, EndpointBootstrap* caller = nullptr) {
   const auto until = EndpointBootstrap::Clock::now() + std::chrono::seconds(10);
   while (EndpointBootstrap::Clock::now() < until) {
@@ -63,7 +65,7 @@ Event next_event(EndpointBootstrap& of, EndpointBootstrap* caller = nullptr) {
   return {};
 }
 
-TEST(FiBootstrap, TheEndOfACallIsALossAtItsOtherSide) {
+TEST(FiBootstrap, EndedCallIsLostAtItsOtherSide) {
   const auto caller = opened();
   const auto called = opened();
   const auto outgoing =
@@ -83,7 +85,7 @@ TEST(FiBootstrap, TheEndOfACallIsALossAtItsOtherSide) {
   EXPECT_EQ(loss.call, arrival.call);
 }
 
-TEST(FiBootstrap, ACallerThatResetsBeforeTheAnswerIsLost) {
+TEST(FiBootstrap, CallIsLostWhenTheCallerResetsBeforeTheAnswer) {
   const auto called = opened();
   FileDescriptor caller(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_storage address = socket_address(called->address());
@@ -109,8 +111,8 @@ Greeting with_address(const Name& name) {
   return greeting;
 }
 
-// The kernel says who is at the other end; only then an address of memory is told.
-TEST(FiBootstrap, WithinAHostBothKnowTheOthersProcess) {
+// The kernel identifies the process of the peer. Only then a memory address is passed.
+TEST(FiBootstrap, WithinAHostBothEndsKnowThePeersProcess) {
   const auto caller = opened();
   const auto called = opened();
   for (const auto* one : {&caller, &called}) (*one)->enable_within_host((*one)->address());
@@ -135,7 +137,7 @@ ino_t inode(const FileDescriptor& file) {
   return fstat(file.get(), &status) == 0 ? status.st_ino : 0;
 }
 
-TEST(FiBootstrap, WithinAHostMemoryGoesWithTheGreetings) {
+TEST(FiBootstrap, WithinAHostMemoryIsPassedWithTheGreetings) {
   const auto caller = opened();
   const auto called = opened();
   for (const auto* one : {&caller, &called}) (*one)->enable_within_host((*one)->address());
@@ -159,8 +161,8 @@ size_t descriptors() {
                                            std::filesystem::directory_iterator()));
 }
 
-// A descriptor with each part of its greeting: one is kept, until the call ends.
-TEST(FiBootstrap, ACallerCannotFillTheTableOfDescriptors) {
+// The caller sends descriptors with each byte of its greeting. One is kept until the call ends.
+TEST(FiBootstrap, CallerCannotExhaustDescriptors) {
   const auto called = opened();
   called->enable_within_host(called->address());
   const FileDescriptor caller(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -192,8 +194,8 @@ TEST(FiBootstrap, ACallerCannotFillTheTableOfDescriptors) {
   EXPECT_LE(descriptors(), before + 1);
 }
 
-// Else the sender's messages would go nowhere.
-TEST(FiBootstrap, WithoutADescriptorLeftTheCallEnds) {
+// Otherwise the messages of the sender would be lost.
+TEST(FiBootstrap, CallEndsWhenNoDescriptorIsLeft) {
   const auto caller = opened();
   const auto called = opened();
   for (const auto* one : {&caller, &called}) (*one)->enable_within_host((*one)->address());
@@ -204,7 +206,7 @@ TEST(FiBootstrap, WithoutADescriptorLeftTheCallEnds) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   const FileDescriptor next(dup(0));
-  // One more, for the call.
+  // Leaves one descriptor, for the call.
   const rlimit few{.rlim_cur = static_cast<rlim_t>(next.get()) + 2, .rlim_max = before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
   const auto events = called->poll();
@@ -214,8 +216,8 @@ TEST(FiBootstrap, WithoutADescriptorLeftTheCallEnds) {
   EXPECT_EQ(next_event(*caller).kind, Event::Kind::kFailed);
 }
 
-// As from another host, whose greeting may be one that it has been given.
-TEST(FiBootstrap, OverTcpNobodyIsKnownAndNoAddressIsTold) {
+// As from another host, whose greeting may be copied from another process.
+TEST(FiBootstrap, OverTcpNoProcessOrMemoryAddressIsPassed) {
   for (const bool caller_alone : {true, false}) {
     const auto caller = opened();
     const auto called = opened();
@@ -254,7 +256,7 @@ TEST(FiBootstrap, AnotherUsersProcessIsCalledByTcp) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(FiBootstrap, ACallToNobodyFails) {
+TEST(FiBootstrap, CallWithoutAListenerFails) {
   const auto caller = opened();
   const test::TcpNobody nobody;
   const Name name = *name_of(reinterpret_cast<const sockaddr*>(&nobody.address()));
@@ -265,7 +267,7 @@ TEST(FiBootstrap, ACallToNobodyFails) {
   EXPECT_EQ(failure.error, ECONNREFUSED);
 }
 
-TEST(FiBootstrap, ACallToOneselfByChanceFails) {
+TEST(FiBootstrap, CallConnectedToItselfFails) {
   test::in_network(test::enter_network_with_one_local_port, [] {
     const auto caller = EndpointBootstrap::open(with_port(loopback(), test::kOnlyLocalPort + 1));
     ASSERT_TRUE(caller) << caller.error().message;

@@ -1,4 +1,4 @@
-// The provider's parts that know nothing of libfabric: frames, atomics, completions.
+// The provider's parts that do not depend on libfabric: frames, atomics, names.
 #include <gtest/gtest.h>
 
 #include <complex>
@@ -31,7 +31,7 @@ TEST(FiFrame, LastPayloadNeedsNoPadding) {
   EXPECT_TRUE(reader.whole());
 }
 
-TEST(FiFrame, ShortOnesAreNone) {
+TEST(FiFrame, ShortFrameIsRefused) {
   for (size_t bytes = 1; bytes < sizeof(Frame); ++bytes) {
     const std::vector<uint8_t> message(bytes, 1);
     FrameReader reader(message);
@@ -40,21 +40,21 @@ TEST(FiFrame, ShortOnesAreNone) {
   }
 }
 
-TEST(FiFrame, PayloadBeyondTheMessageIsNone) {
+TEST(FiFrame, PayloadBeyondTheMessageIsRefused) {
   const auto message = message_of({.kind = FrameKind::kMessage, .payload = 9}, {1, 2, 3, 4});
   FrameReader reader(message);
   EXPECT_FALSE(reader.next());
   EXPECT_FALSE(reader.whole());
 }
 
-TEST(FiFrame, UnknownKindIsNone) {
+TEST(FiFrame, UnknownKindIsRefused) {
   for (const int kind : {0, static_cast<int>(FrameKind::kBye) + 1, 255}) {
     const auto message = message_of({.kind = static_cast<FrameKind>(kind)}, {});
     EXPECT_FALSE(FrameReader(message).next()) << kind;
   }
 }
 
-// As fi_datatype numbers them.
+// The numbers of fi_datatype.
 enum class Datatype : uint8_t {
   kInt8 = 0,
   kInt32 = 4,
@@ -76,7 +76,7 @@ T changed(AtomicOp op, Datatype type, T old, T operand, T comparand = T{}, T* be
   return target;
 }
 
-TEST(FiAtomic, Integers) {
+TEST(FiAtomic, IntegerOperationsAreApplied) {
   const auto on = [](AtomicOp op, int32_t old, int32_t operand, int32_t comparand = 0) {
     return changed<int32_t>(op, Datatype::kInt32, old, operand, comparand);
   };
@@ -98,14 +98,14 @@ TEST(FiAtomic, Integers) {
   EXPECT_EQ(on(AtomicOp::kMswap, 0b1010, 0b0101, 0b0011), 0b1001);
 }
 
-// With the comparand on the left, as libfabric's manual has it.
-TEST(FiAtomic, Comparisons) {
+// The comparand is the left operand, as in libfabric's manual.
+TEST(FiAtomic, CompareSwapsCompareTheComparandWithTheTarget) {
   const auto swaps = [](AtomicOp op, int64_t old, int64_t comparand) {
     return changed<int64_t>(op, Datatype::kInt64, old, 99, comparand) == 99;
   };
   struct Case {
     AtomicOp op;
-    bool less, equal, greater;  // whether it swaps where the comparand is that
+    bool less, equal, greater;  // whether it swaps if the comparand is less, equal, greater
   };
   for (const Case& one :
        {Case{AtomicOp::kCswap, false, true, false}, Case{AtomicOp::kCswapNe, true, false, true},
@@ -118,7 +118,7 @@ TEST(FiAtomic, Comparisons) {
   }
 }
 
-TEST(FiAtomic, ResultIsWhatWasThere) {
+TEST(FiAtomic, ResultIsTheOldValue) {
   double before = 0;
   EXPECT_EQ(changed(AtomicOp::kSum, Datatype::kDouble, 1.5, 2.0, 0.0, &before), 3.5);
   EXPECT_EQ(before, 1.5);
@@ -127,7 +127,7 @@ TEST(FiAtomic, ResultIsWhatWasThere) {
             Complex(-1, 0));
 }
 
-TEST(FiAtomic, OnlyWhatHasAMeaningIsValid) {
+TEST(FiAtomic, OnlyDefinedOperationsAreValid) {
   const auto valid = [](AtomicOp op, Datatype type, bool fetches, bool compares) {
     return atomic_valid(static_cast<uint8_t>(op), static_cast<uint8_t>(type), fetches, compares);
   };
@@ -144,7 +144,7 @@ TEST(FiAtomic, OnlyWhatHasAMeaningIsValid) {
   EXPECT_EQ(datatype_bytes(kDatatypes), 0);
 }
 
-TEST(FiNames, SameNameTwiceIsFoundByTheOlderNumber) {
+TEST(FiNames, RepeatedNameIsFoundByItsOlderNumber) {
   Names names;
   EXPECT_EQ(names.add("a"), 0);
   EXPECT_EQ(names.add("a"), 1);

@@ -1,4 +1,4 @@
-// The outbox over a connection whose peer acknowledges when the test says so.
+// The outbox over a connection whose acknowledgements the test controls.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -51,7 +51,7 @@ class OutboxTest : public ::testing::Test {
     for (auto& one : sent_) one.request.set(MessageRequest::State::kDone);
     ASSERT_TRUE(outbox_.finish());
   }
-  // The frames behind kHello, in the order of sending.
+  // The frames after kHello, in order of sending.
   std::vector<uint64_t> sent_ids() const {
     std::vector<uint64_t> ids;
     for (const auto& one : sent_) {
@@ -82,7 +82,8 @@ TEST_F(OutboxTest, FramesGatherWhileSeveralMessagesAreOutstanding) {
   EXPECT_LT(sent_.size(), 10U);
 }
 
-// The application waits for an answer to them: no acknowledgement needs to come soon.
+// The application waits for an answer to these frames, so they must not wait for an
+// acknowledgement.
 TEST_F(OutboxTest, GatheredFramesLeaveWhenNothingMoreComes) {
   for (uint64_t id = 0; id < 100; ++id) add(id, Outbox::Coming::kUnknown);
   ASSERT_TRUE(outbox_.start(Outbox::Coming::kNothing));
@@ -93,7 +94,7 @@ TEST_F(OutboxTest, GatheredFramesLeaveWhenNothingMoreComes) {
   EXPECT_TRUE(outbox_.idle());
 }
 
-TEST_F(OutboxTest, FramesBeforeFurtherOnesShareAMessage) {
+TEST_F(OutboxTest, FramesAddedBeforeMoreShareAMessage) {
   for (uint64_t id = 0; id < 3; ++id) add(id, Outbox::Coming::kMore);
   const size_t before = sent_.size();
   add(3, Outbox::Coming::kUnknown);
