@@ -1,5 +1,4 @@
-// What the attacks have in common: what they know, and where they put what is to be sent.
-// One thread.
+// What the attacks share: their knowledge of the victims, and the frames to send. One thread.
 #pragma once
 
 #include <array>
@@ -18,17 +17,18 @@ namespace pacecar::attack {
 inline constexpr size_t kMostBytes = 8900;  // of a datagram: below the tests' MTU of 9000
 
 struct Knowledge {
-  Overheard heard;
+  Overheard captured;
   Prng prng;
-  // How the victims end their packets. Where that is with a checksum, the attacker makes it right.
+  // PACECAR_SECURITY of the victims. With kOff packets end with a checksum, which the attacker
+  // computes.
   Security security;
 };
 
-// Frames to send, to each victim.
+// The frames to send to each victim.
 class Volley {
  public:
   void add(size_t to, const Datagram& datagram) { encode(datagram, next(to)); }
-  // A frame to be written.
+  // A further frame to this victim, for the caller to write.
   Bytes& next(size_t to) {
     auto& [frames, used] = sides_[to];
     if (frames.size() == used) frames.emplace_back();
@@ -42,7 +42,7 @@ class Volley {
 
  private:
   struct Side {
-    std::vector<Bytes> frames;  // their memory is used again
+    std::vector<Bytes> frames;  // kept by clear(), so that their memory is reused
     size_t used = 0;
   };
   std::array<Side, 2> sides_;
@@ -51,18 +51,17 @@ class Volley {
 class Attack {
  public:
   virtual ~Attack() = default;
-  // Adds something to the volley, in which there is room for as much.
+  // Adds frames to the volley, or none.
   virtual void shoot(Knowledge& knowledge, Volley& volley) = 0;
-  // It lives on what is being said at this moment.
-  virtual bool always_listens() const { return false; }
+  // Whether the attack needs the victims' newest packets.
+  virtual bool always_captures() const { return false; }
 };
 
 inline constexpr std::array kAttacks{"replay", "reorder",  "reflect", "forge", "trim",
                                      "sweep",  "truncate", "flood",   "icmp"};
-// Of one of these names.
+// `name` is one of kAttacks.
 std::unique_ptr<Attack> make_attack(const std::string& name);
 
-// The parts of it; each in a file of its own.
 std::unique_ptr<Attack> make_replay();
 std::unique_ptr<Attack> make_reorder();
 std::unique_ptr<Attack> make_reflect();
@@ -76,12 +75,12 @@ std::unique_ptr<Attack> make_icmp();
 // --- what attacks on packets share ---
 
 void fill_random(Prng& prng, std::span<uint8_t> bytes);
-// Of a packet's destination.
+// The number of the packet's destination queue pair.
 uint32_t queue_pair_of(const Bytes& packet);
 void address_to(uint32_t queue_pair, Bytes& packet);
-// Ends a packet that is the attacker's own. `counter`: what a seal would say.
+// Ends a forged packet with a checksum, or with `counter` and a random tag.
 void finish(Knowledge& knowledge, size_t header_bytes, uint32_t counter, Bytes& packet);
-// That of a packet heard, which has no others behind it.
+// The counter of a captured packet that is alone in its datagram.
 uint32_t counter_of(const Knowledge& knowledge, const Bytes& packet);
 
 }  // namespace pacecar::attack

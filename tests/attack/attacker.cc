@@ -1,5 +1,5 @@
-// attacker: stands between two hosts and attacks the software NICs on both. It taps the two ports
-// of the bridge that joins them, as root; see README.md. One line of JSON for each attack.
+// attacker: taps the two ports of the bridge that joins two hosts, as root, and attacks the
+// software NICs of both; see README.md. It prints one line of JSON for each attack.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -14,7 +14,7 @@
 namespace pacecar::attack {
 namespace {
 
-constexpr auto kFirstWord = std::chrono::seconds(60);
+constexpr auto kFirstPacketLimit = std::chrono::seconds(60);
 
 volatile std::sig_atomic_t stopped = 0;
 
@@ -28,7 +28,7 @@ struct Options {
   Security security = Security::kAuth;
 };
 
-void tell(const std::string& attack, const Outcome& outcome) {
+void print(const std::string& attack, const Outcome& outcome) {
   fmt::print(R"({{"attack":"{}","seconds":{:.3f},"sent":{},"lost":{},"cpu_seconds":{:.3f}}})"
              "\n",
              attack, outcome.seconds, outcome.sent, outcome.lost, outcome.cpu_seconds);
@@ -43,16 +43,16 @@ void attack_packets(const Options& options) {
     taps.push_back(std::move(*tap));
   }
   Knowledge knowledge{.prng = Prng(options.seed), .security = options.security};
-  if (!listen_first(taps, knowledge, kFirstWord)) {
+  if (!capture_first(taps, knowledge, kFirstPacketLimit)) {
     throw std::runtime_error(
-        "nothing was heard from both hosts for a minute: start a job of two "
+        "no packet of both hosts was captured within a minute: start a job of two "
         "ranks whose packets pass the taps");
   }
   uint64_t seed = options.seed;
   do {
     for (const std::string& name : options.attacks) {
-      knowledge.prng = Prng(seed);  // each by itself can be repeated
-      tell(name, run(*make_attack(name), taps, knowledge, options.budget));
+      knowledge.prng = Prng(seed);  // so each attack can be repeated alone
+      print(name, run(*make_attack(name), taps, knowledge, options.budget));
       if (stopped != 0) return;
     }
     ++seed;
@@ -61,7 +61,7 @@ void attack_packets(const Options& options) {
 
 void attack_bootstrap(const Options& options) {
   Callers callers(options.listening, options.seed);
-  tell("bootstrap", run(callers, options.budget));
+  print("bootstrap", run(callers, options.budget));
 }
 
 int main(int argc, char** argv) {
@@ -69,19 +69,19 @@ int main(int argc, char** argv) {
   CLI::App app("Attacks two software NICs from the wire between them.");
   const std::map<std::string, Security> securities{
       {"off", Security::kOff}, {"auth", Security::kAuth}, {"encrypt", Security::kEncrypt}};
-  app.add_option("--attack", options.attacks, "one after another")
+  app.add_option("--attack", options.attacks, "the attacks, in this order")
       ->delimiter(',')
       ->check(CLI::IsMember(std::vector<std::string>(kAttacks.begin(), kAttacks.end())));
   app.add_option("--tap", options.taps, "the bridge's port to each host")->expected(2);
   auto* listening =
       app.add_option("--listening", options.listening,
-                     "instead: call the TCP ports in these files, as /proc/PID/net/tcp");
-  app.add_option("--rate", options.budget.rate, "packets or connections per second; 0: the most")
+                     "instead: connect to the TCP ports in these files, as /proc/PID/net/tcp");
+  app.add_option("--rate", options.budget.rate, "packets or connections per second; 0: no limit")
       ->check(CLI::Range(0.0, 1e7));
   app.add_option("--seconds", options.budget.seconds, "of each attack")
       ->check(CLI::Range(0.0, 1e5));
-  app.add_flag("--again", options.again, "all over again, until a signal to end (SIGTERM)");
-  app.add_option("--seed", options.seed, "the same draws the same packets from what is heard");
+  app.add_flag("--again", options.again, "repeat all attacks until SIGTERM");
+  app.add_option("--seed", options.seed, "of the random choices");
   app.add_option("--security", options.security, "what PACECAR_SECURITY is at the hosts")
       ->transform(CLI::CheckedTransformer(securities));
   CLI11_PARSE(app, argc, argv);

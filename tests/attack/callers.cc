@@ -18,9 +18,9 @@ namespace pacecar::attack {
 namespace {
 
 constexpr size_t kMostCallers = 500;
-constexpr std::string_view kListening = "0A";  // the state's name in /proc/net/tcp
+constexpr std::string_view kListening = "0A";  // the state LISTEN in /proc/net/tcp
 
-// "0100007F:4853": an address as this machine has it in memory, and a port.
+// Parses "0100007F:4853": s_addr as a number, and a port.
 sockaddr_in parse(const std::string& text) {
   sockaddr_in name{};
   name.sin_family = AF_INET;
@@ -40,12 +40,12 @@ Callers::~Callers() {
   for (const Caller& caller : callers_) close(caller.fd);
 }
 
-void Callers::look() {
+void Callers::read_tables() {
   ports_.clear();
   for (const std::string& table : tables_) {
     std::ifstream file(table);
     std::string line;
-    std::getline(file, line);  // what the columns mean
+    std::getline(file, line);  // the columns' names
     while (std::getline(file, line)) {
       std::istringstream columns(line);
       std::string number, local, remote, state;
@@ -55,8 +55,8 @@ void Callers::look() {
   }
 }
 
-bool Callers::call() {
-  if (callers_.size() == kMostCallers) leave(0);
+bool Callers::connect_one() {
+  if (callers_.size() == kMostCallers) disconnect(0);
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return false;
   const sockaddr_in& to = ports_[prng_.below(ports_.size())];
@@ -64,38 +64,38 @@ bool Callers::call() {
     close(fd);
     return false;
   }
-  callers_.push_back({.fd = fd, .says = something()});
-  speak();
+  callers_.push_back({.fd = fd, .bytes = draw_bytes()});
+  send_pending();
   return true;
 }
 
-std::vector<uint8_t> Callers::something() {
+std::vector<uint8_t> Callers::draw_bytes() {
   using namespace bootstrap;
-  std::vector<uint8_t> says;
-  if (prng_.chance(0.3)) return says;
+  std::vector<uint8_t> bytes;
+  if (prng_.chance(0.3)) return bytes;
   if (prng_.chance(0.3)) {
-    says.resize(1 + prng_.below(4000));
-    fill_random(prng_, says);
-    return says;
+    bytes.resize(1 + prng_.below(4000));
+    fill_random(prng_, bytes);
+    return bytes;
   }
-  // What a peer says first, or what it says then, without the secret; whole or a part of it.
+  // A hello, with or without an offer whose MAC is random; whole or truncated.
   std::vector<uint8_t> body(sizeof(Nonce));
   fill_random(prng_, body);
   const Frame hello = encode_frame(FrameType::kHello, body);
-  says.assign(hello.bytes.begin(), hello.bytes.begin() + static_cast<ptrdiff_t>(hello.size));
+  bytes.assign(hello.bytes.begin(), hello.bytes.begin() + static_cast<ptrdiff_t>(hello.size));
   if (prng_.chance(0.5)) {
     body.resize(sizeof(bootstrap::Mac) + prng_.below(kMaxBootstrapPayload));
     fill_random(prng_, body);
     const Frame offer = encode_frame(FrameType::kOffer, body);
-    says.insert(says.end(), offer.bytes.begin(),
-                offer.bytes.begin() + static_cast<ptrdiff_t>(offer.size));
+    bytes.insert(bytes.end(), offer.bytes.begin(),
+                 offer.bytes.begin() + static_cast<ptrdiff_t>(offer.size));
   }
-  if (prng_.chance(0.5)) says.resize(prng_.below(says.size()));
-  return says;
+  if (prng_.chance(0.5)) bytes.resize(prng_.below(bytes.size()));
+  return bytes;
 }
 
-// Some leave with a reset, so that the other side finds out in the middle of something.
-void Callers::leave(size_t caller) {
+// Half of the connections end with a reset.
+void Callers::disconnect(size_t caller) {
   const linger abruptly{.l_onoff = 1, .l_linger = 0};
   const int fd = callers_[caller].fd;
   if (prng_.chance(0.5)) setsockopt(fd, SOL_SOCKET, SO_LINGER, &abruptly, sizeof abruptly);
@@ -103,16 +103,16 @@ void Callers::leave(size_t caller) {
   callers_.erase(callers_.begin() + static_cast<ptrdiff_t>(caller));
 }
 
-// Those who called a little while ago, and are connected by now.
-void Callers::speak() {
+// Sends on the newest connections that have not sent yet: connect() may still have been running.
+void Callers::send_pending() {
   constexpr size_t kNewest = 16;
   for (size_t i = callers_.size() - std::min(callers_.size(), kNewest); i < callers_.size(); ++i) {
     Caller& caller = callers_[i];
-    if (caller.says.empty()) continue;
-    if (send(caller.fd, caller.says.data(), caller.says.size(), MSG_NOSIGNAL) < 0) continue;
-    caller.says.clear();
+    if (caller.bytes.empty()) continue;
+    if (send(caller.fd, caller.bytes.data(), caller.bytes.size(), MSG_NOSIGNAL) < 0) continue;
+    caller.bytes.clear();
   }
-  if (prng_.chance(0.1)) leave(prng_.below(callers_.size()));
+  if (prng_.chance(0.1)) disconnect(prng_.below(callers_.size()));
 }
 
 }  // namespace pacecar::attack

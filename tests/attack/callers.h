@@ -1,4 +1,4 @@
-// Connections to whatever TCP ports are listening, which say nonsense, half of something or
+// Connections to the TCP ports that listen, which send random bytes, part of a handshake or
 // nothing. One thread.
 #pragma once
 
@@ -15,27 +15,26 @@ namespace pacecar::attack {
 
 class Callers {
  public:
-  // Files as /proc/PID/net/tcp, which tell what listens there.
+  // `tables`: files such as /proc/PID/net/tcp, which list the ports that listen.
   Callers(std::vector<std::string> tables, uint64_t seed);
   Callers(const Callers&) = delete;
   Callers& operator=(const Callers&) = delete;
   ~Callers();
 
-  // Reads the files again.
-  void look();
-  bool sees_ports() const { return !ports_.empty(); }
-  // One more; the one that has been there the longest leaves where there are too many. False where
-  // the connection did not even begin.
-  bool call();
+  void read_tables();
+  bool has_ports() const { return !ports_.empty(); }
+  // Opens a connection, and closes the oldest where there are too many. False: the connection could
+  // not be begun.
+  bool connect_one();
 
  private:
   struct Caller {
     int fd;
-    std::vector<uint8_t> says;  // once it is connected
+    std::vector<uint8_t> bytes;  // to send once connected; empty: sent
   };
-  std::vector<uint8_t> something();
-  void leave(size_t caller);
-  void speak();
+  std::vector<uint8_t> draw_bytes();
+  void disconnect(size_t caller);
+  void send_pending();
 
   const std::vector<std::string> tables_;
   std::vector<sockaddr_in> ports_;

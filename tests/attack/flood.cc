@@ -1,4 +1,4 @@
-// Garbage at the victims' ports, from anywhere, as fast as it goes.
+// Random bytes to the victims' ports, from random ports and addresses.
 #include <algorithm>
 
 #include "tests/attack/attack.h"
@@ -21,9 +21,9 @@ class Flood final : public Attack {
       fill_random(prng, garbage_);
     }
     const size_t to = prng.below(2);
-    const Datagram& heard = *knowledge.heard.newest(1 - to);
-    made_.from = heard.from;
-    made_.to = heard.to;
+    const Datagram& captured = *knowledge.captured.newest(1 - to);
+    made_.from = captured.from;
+    made_.to = captured.to;
     made_.from.port = static_cast<uint16_t>(prng.next_u64());
     if (prng.chance(0.5)) {
       const uint32_t network = kNetworks[prng.below(kNetworks.size())];
@@ -32,8 +32,8 @@ class Flood final : public Attack {
     const size_t size = prng.below(prng.chance(0.9) ? kShortBytes : kMostBytes);
     const auto begin = garbage_.begin() + static_cast<ptrdiff_t>(prng.below(kGarbage - size));
     made_.payload.assign(begin, begin + static_cast<ptrdiff_t>(size));
-    if (size >= wire::kNakBytes && prng.chance(0.5)) {  // looks like something at first
-      std::copy_n(heard.payload.begin(), std::min<size_t>(8, heard.payload.size()),
+    if (size >= wire::kNakBytes && prng.chance(0.5)) {  // with the first bytes of a captured packet
+      std::copy_n(captured.payload.begin(), std::min<size_t>(8, captured.payload.size()),
                   made_.payload.begin());
     }
     volley.add(to, made_);

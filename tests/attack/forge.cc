@@ -1,5 +1,4 @@
-// Packets of the attacker's own, in the name of a victim: everything in them is as it must be, but
-// for what is forged, and the proof.
+// Packets in the name of a victim: all fields are valid but the forged ones and the tag.
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -15,14 +14,14 @@ constexpr uint32_t kNumbers = 1 << 24;  // of queue pairs, and of PSNs
 
 uint32_t draw(Prng& prng) { return static_cast<uint32_t>(prng.next_u64()); }
 
-// Near, or anywhere.
+// A number near this one, or a random one.
 uint32_t elsewhere(Prng& prng, uint32_t number) {
   return prng.chance(0.5) ? number + static_cast<uint32_t>(prng.below(64)) - 32 : draw(prng);
 }
 
 class Forge final : public Attack {
  public:
-  // Nothing vouches for headers of trimmed packets: they are an attack by themselves, too.
+  // `trims_only`: only trimmed headers, which no tag covers.
   explicit Forge(bool trims_only = false) : trims_only_(trims_only) {}
 
   void shoot(Knowledge& knowledge, Volley& volley) override {
@@ -36,19 +35,19 @@ class Forge final : public Attack {
   }
 
  private:
-  // Data to the victim that was heard; false when there was none.
+  // Takes a captured data packet to the victim; false: none was captured.
   bool take_data(Knowledge& knowledge, wire::DataHeader& header) {
-    const Datagram* const heard = knowledge.heard.any(1 - to_, Kind::kData, knowledge.prng);
-    if (heard == nullptr) return false;
-    if (!wire::decode_trimmed(std::span(heard->payload).first(wire::kDataHeaderBytes), header)) {
+    const Datagram* const captured = knowledge.captured.any(1 - to_, Kind::kData, knowledge.prng);
+    if (captured == nullptr) return false;
+    if (!wire::decode_trimmed(std::span(captured->payload).first(wire::kDataHeaderBytes), header)) {
       return false;
     }
-    made_ = *heard;
-    counter_ = counter_of(knowledge, heard->payload);
+    made_ = *captured;
+    counter_ = counter_of(knowledge, captured->payload);
     return true;
   }
 
-  // Data with another header.
+  // Data with a changed header.
   void data(Knowledge& knowledge) {
     Prng& prng = knowledge.prng;
     wire::DataHeader header;
@@ -85,11 +84,11 @@ class Forge final : public Attack {
     finish(knowledge, wire::kDataHeaderBytes, counter_ + draw(prng) % 1000, made_.payload);
   }
 
-  // Of everything, and of what was never sent.
+  // An acknowledgement of packets in flight, delivered or never sent.
   void acknowledge(Knowledge& knowledge) {
     Prng& prng = knowledge.prng;
-    const Datagram* const from = knowledge.heard.any(1 - to_, prng);
-    const Datagram* const sent = knowledge.heard.any(to_, Kind::kData, prng);
+    const Datagram* const from = knowledge.captured.any(1 - to_, prng);
+    const Datagram* const sent = knowledge.captured.any(to_, Kind::kData, prng);
     wire::DataHeader header;
     if (sent != nullptr &&
         !wire::decode_trimmed(std::span(sent->payload).first(wire::kDataHeaderBytes), header)) {
@@ -111,16 +110,16 @@ class Forge final : public Attack {
     finish(knowledge, made_.payload.size(), draw(prng) % kNumbers, made_.payload);
   }
 
-  // Of what the victim has just sent.
+  // A refusal (NAK) of a packet that the victim sent.
   void refuse(Knowledge& knowledge) {
     Prng& prng = knowledge.prng;
-    const Datagram* const sent = knowledge.heard.any(to_, Kind::kData, prng);
+    const Datagram* const sent = knowledge.captured.any(to_, Kind::kData, prng);
     wire::DataHeader header;
     if (sent == nullptr ||
         !wire::decode_trimmed(std::span(sent->payload).first(wire::kDataHeaderBytes), header)) {
       return;
     }
-    made_ = *knowledge.heard.any(1 - to_, prng);
+    made_ = *knowledge.captured.any(1 - to_, prng);
     const wire::Nak nak{.destination_qp = queue_pair_of(made_.payload),
                         .psn = header.psn,
                         .echo_timestamp = header.timestamp,
@@ -131,7 +130,7 @@ class Forge final : public Attack {
     finish(knowledge, wire::kNakBytes, draw(prng) % kNumbers, made_.payload);
   }
 
-  // As if a switch had cut off the payload: of this packet, or of those that come next.
+  // The trimmed header of a captured packet, or of one of the next packets.
   void trim(Knowledge& knowledge) {
     Prng& prng = knowledge.prng;
     wire::DataHeader header;
@@ -141,10 +140,10 @@ class Forge final : public Attack {
     wire::encode(header, std::span(made_.payload).first<wire::kDataHeaderBytes>());
   }
 
-  // A counter that is far ahead, or behind.
+  // A packet whose counter is far ahead or behind.
   void count(Knowledge& knowledge) {
     Prng& prng = knowledge.prng;
-    made_ = *knowledge.heard.any(1 - to_, prng);
+    made_ = *knowledge.captured.any(1 - to_, prng);
     Bytes& packet = made_.payload;
     if (knowledge.security == Security::kOff || packet.size() < kSealed) return;
     const size_t trailer = knowledge.security == Security::kAuth ? kShortSeal : kSealed;
@@ -153,9 +152,9 @@ class Forge final : public Attack {
     wire::store_be32(wire::load_be32(at) + (prng.chance(0.5) ? distance : 0 - distance), at);
   }
 
-  // Another tag; where others are behind it, of the last.
+  // A packet with a random tag; of joined packets the last one's tag.
   void retag(Knowledge& knowledge) {
-    made_ = *knowledge.heard.any(1 - to_, knowledge.prng);
+    made_ = *knowledge.captured.any(1 - to_, knowledge.prng);
     Bytes& packet = made_.payload;
     fill_random(knowledge.prng, std::span(packet).last(std::min<size_t>(packet.size(), 8)));
   }
@@ -168,13 +167,13 @@ class Forge final : public Attack {
   uint32_t counter_ = 0;
 };
 
-// Blind: every queue pair's number in turn, with nothing known but address and port.
+// Packets to every queue pair number in turn, by a blind attacker, who knows address and port only.
 class Sweep final : public Attack {
  public:
   void shoot(Knowledge& knowledge, Volley& volley) override {
     Prng& prng = knowledge.prng;
     const size_t to = prng.below(2);
-    made_ = *knowledge.heard.newest(1 - to);
+    made_ = *knowledge.captured.newest(1 - to);
     Bytes& packet = made_.payload;
     const uint32_t psn = draw(prng) % kNumbers;
     switch (prng.below(3)) {

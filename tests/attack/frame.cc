@@ -26,8 +26,8 @@ bool is_data(std::span<const uint8_t> packet) {
   return wire::classify(packet) == wire::PacketKind::kData;
 }
 
-// Of the datagrams in a joined frame, all but the last: where data for the same queue pair begins
-// again. (A control word behind data, in one datagram, is for another.)
+// The size of every datagram in a joined frame but the last: the next one begins where data for the
+// same queue pair begins again. (A control word behind data in one datagram is for another one.)
 size_t segment_bytes(std::span<const uint8_t> payload) {
   constexpr size_t kSameFrom = 1, kSameTo = 8;  // all of the BTH between opcode and PSN
   if (payload.size() < wire::kDataHeaderBytes || !is_data(payload)) return payload.size();
@@ -41,7 +41,7 @@ size_t segment_bytes(std::span<const uint8_t> payload) {
   }
 }
 
-// A frame with all but what IP carries; returns where that is.
+// Writes the Ethernet and IP headers; returns where the IP payload begins.
 uint8_t* begin_frame(const Datagram& datagram, uint8_t protocol, size_t ip_payload, Bytes& frame) {
   frame.assign(kEthernetBytes + kIpBytes + ip_payload, 0);
   std::ranges::copy(datagram.to.mac, frame.begin());

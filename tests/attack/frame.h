@@ -1,5 +1,5 @@
-// Ethernet frames with IPv4 and UDP, as they lie on the wire: what an attacker reads and writes.
-// Sizes in bytes. Pure functions of bytes.
+// Ethernet frames with IPv4 and UDP, as an attacker reads and writes them. Sizes in bytes. Pure
+// functions of bytes.
 #pragma once
 
 #include <array>
@@ -18,7 +18,6 @@ inline constexpr size_t kFrameHeaderBytes = kEthernetBytes + kIpBytes + kUdpByte
 using Bytes = std::vector<uint8_t>;
 using Mac = std::array<uint8_t, 6>;
 
-// One end of what is said.
 struct Endpoint {
   Mac mac{};
   uint32_t ip = 0;
@@ -32,14 +31,14 @@ struct Datagram {
   Bytes payload;
 };
 
-// Those in a frame: several where the sender's kernel leaves it to the network card to cut them
-// (UDP_SEGMENT). What is no whole IPv4 datagram with UDP gives none.
+// The datagrams in a frame: several where the sender's kernel leaves segmentation to the NIC
+// (UDP_SEGMENT); none of a frame that is not a whole IPv4 datagram with UDP.
 std::vector<Datagram> datagrams_of(std::span<const uint8_t> frame);
 
-// The whole frame; without a checksum of UDP, which IPv4 allows.
+// Encodes the whole frame, without a UDP checksum, which IPv4 allows.
 void encode(const Datagram& datagram, Bytes& frame);
-// What a router, or the receiver, would say to the sender of that datagram (RFC 792): type and
-// code, the word that belongs to them, and how the datagram began.
+// An ICMP error (RFC 792) from a router, or from the receiver, to the sender of a datagram: type,
+// code and the word that belongs to them. The frame also quotes the datagram's headers.
 struct IcmpError {
   uint8_t type = 0;
   uint8_t code = 0;

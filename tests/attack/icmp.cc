@@ -1,5 +1,4 @@
-// What routers say to those who send, which anyone can say: that nobody is there, or that packets
-// are too long.
+// Forged ICMP errors: destination unreachable, packet too big, time exceeded, parameter problem.
 #include "tests/attack/attack.h"
 
 namespace pacecar::attack {
@@ -15,9 +14,9 @@ class Icmp final : public Attack {
   void shoot(Knowledge& knowledge, Volley& volley) override {
     Prng& prng = knowledge.prng;
     const size_t to = prng.below(2);
-    const Datagram& said = *knowledge.heard.any(to, prng);
-    const uint32_t from = prng.chance(0.5) ? kRouter : said.to.ip;
-    encode(draw(prng), said, from, volley.next(to));
+    const Datagram& quoted = *knowledge.captured.any(to, prng);
+    const uint32_t from = prng.chance(0.5) ? kRouter : quoted.to.ip;
+    encode(draw(prng), quoted, from, volley.next(to));
   }
 
  private:
@@ -30,7 +29,7 @@ class Icmp final : public Attack {
       case 2:
         return {.type = kUnreachable, .code = static_cast<uint8_t>(prng.below(kUnreachableCodes))};
       case 3:
-      case 4: {  // of that MTU
+      case 4: {  // packet too big, with the next hop's MTU
         const auto mtu = static_cast<uint32_t>(prng.below(2000));
         return {.type = kUnreachable, .code = kTooLong, .word = mtu};
       }

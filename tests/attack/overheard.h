@@ -1,5 +1,5 @@
-// What an attacker has heard between two victims: the newest datagrams of each kind from each side,
-// a bounded number of them. One thread.
+// The datagrams that the attacker has captured between two victims: the newest ones of each kind
+// from each side. One thread.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace pacecar::attack {
 
-// By the first packet of the datagram; joined: others follow in it.
+// The kind of the datagram's first packet; kJoined: data with other packets behind it.
 enum class Kind : uint8_t { kData, kJoined, kAck, kNak, kOther };
 inline constexpr size_t kKinds = 5;
 Kind kind_of(const Bytes& payload);
@@ -22,13 +22,13 @@ class Overheard {
   static constexpr size_t kKept = 256;  // of each kind and side
 
   void add(size_t side, Datagram datagram);
-  // nullptr: nothing of that has been heard.
+  // nullptr: no such datagram has been captured.
   const Datagram* newest(size_t side) const;
   const Datagram* any(size_t side, Kind kind, Prng& prng) const;
-  const Datagram* any(size_t side, Prng& prng) const;  // every kind as likely
-  // Newest first.
+  const Datagram* any(size_t side, Prng& prng) const;  // each kind equally likely
+  // Data, newest first.
   std::vector<const Datagram*> backwards(size_t side, size_t most) const;
-  // Something from either side that names its queue pairs.
+  // Whether a datagram of each side has been captured.
   bool knows_both() const { return newest(0) != nullptr && newest(1) != nullptr; }
 
  private:

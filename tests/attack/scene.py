@@ -1,4 +1,4 @@
-"""Two hosts, and a bridge between them on which the attacker stands; victims' jobs on the hosts."""
+"""Two hosts, a bridge between them on which the attacker runs, and the victims' jobs."""
 
 import contextlib
 import dataclasses
@@ -33,7 +33,7 @@ class Scene:
     hosts: bridged.Hosts
     folder: pathlib.Path
     security: str = "auth"
-    # By name what a process may run on; nothing: anywhere.
+    # The processor of each role; a role that is not named runs on any.
     processors: dict = dataclasses.field(default_factory=dict)
 
     def program(self, name):
@@ -53,7 +53,7 @@ class Scene:
                        self.environment())
 
     def attacker(self, attacks, seconds, rate, seed, role="attacker"):
-        """So long each, again and again until it is stopped."""
+        """Repeats the attacks until it is stopped; `seconds`: of each."""
         ports = [f"--tap=to-host{number}" for number in range(2)]
         return self.start(self.hosts.hub, role,
                           [self.program("attacker"), "--attack", ",".join(attacks), *ports,
@@ -67,7 +67,7 @@ class Scene:
 
     @contextlib.contextmanager
     def collective(self, seconds, size="1M", iterations=2):
-        """Two ranks; between all timed operations every element is checked."""
+        """An all-reduce of two ranks, which checks every element between timed operations."""
         figures = self.folder / f"collective-{random.randrange(1 << 30)}.json"
         plugin = self.build / "net_plugin/libnccl-net-pacecar.so"
         argv = [self.program("collective_bench"), "--plugin", plugin, "--ranks", 2, "--root",
@@ -80,7 +80,7 @@ class Scene:
 
     @contextlib.contextmanager
     def bandwidth(self, seconds, port=PORT):
-        """`pacecar bw` and its client, which write a pattern and look for it."""
+        """`pacecar bw` and its client, which write a pattern and check it."""
         figures = self.folder / f"bw-{random.randrange(1 << 30)}.json"
         with self.bandwidth_server(port) as server:
             server.wait_for_port(port)
@@ -97,7 +97,7 @@ class Scene:
                            "--data_validation", "--out_json_file", figures, self.hosts.address(0)])
 
     def counters(self):
-        """What the processes say of their NICs, summed by name; nothing while none answers."""
+        """The NIC counters of all processes, summed by name; empty while no process answers."""
         done = subprocess.run([self.program("pacecar"), "doctor", "--json", "--watch", "0"],
                               env=self.environment(), capture_output=True, text=True, check=False)
         if done.returncode not in (0, 1):
@@ -112,7 +112,7 @@ class Scene:
 
 
 class Job:
-    """Both processes of a victim, and what was seen of them."""
+    """Both processes of a victim, with their largest memory, CPU time and counters so far."""
 
     def __init__(self, processes, figures):
         self.processes = processes
@@ -123,7 +123,7 @@ class Job:
         self.cpu_seconds = [0] * len(processes)
 
     def await_traffic(self, scene):
-        """Until both have received; from there on memory should not grow."""
+        """Waits for traffic; memory should not grow from then on."""
         give_up = time.monotonic() + SET_UP_LIMIT_S
         while not scene.counters().get("bytes_received", 0) > 1 << 20:
             if self.ended() or time.monotonic() > give_up:
@@ -156,7 +156,7 @@ class Job:
 
 
 def resident(pid):
-    """Bytes of memory; 0 once it has ended."""
+    """Resident bytes of the process; 0 once it has ended."""
     return of_status(pid, "VmRSS:") * 1024
 
 
@@ -186,7 +186,7 @@ def scene(build):
 
 @contextlib.contextmanager
 def tables(made):
-    """Files that tell what listens on each host."""
+    """Files that list the TCP ports that listen on each host."""
     with contextlib.ExitStack() as stack:
         anchors = [stack.enter_context(made.start(member, "anchor", ["sleep", "infinity"]))
                    for member in made.hosts.members]

@@ -12,8 +12,8 @@ namespace {
 
 constexpr size_t kVolley = 64;
 constexpr std::chrono::microseconds kPause(50);
-// Who does not always listen listens for a hundredth of the time, to the newest jobs.
-constexpr std::chrono::milliseconds kListen(5), kDeaf(500);
+// An attack that does not always capture does so 1% of the time, to know the newest jobs.
+constexpr std::chrono::milliseconds kCapturing(5), kNotCapturing(500);
 
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
@@ -26,11 +26,11 @@ double cpu_seconds() {
   return of(usage.ru_utime) + of(usage.ru_stime);
 }
 
-// What a session takes, from its start on.
+// Time and CPU time since the session's start.
 class Stopwatch {
  public:
   explicit Stopwatch(const Budget& budget) : budget_(budget) {}
-  bool goes_on(Clock::time_point now) const {
+  bool running(Clock::time_point now) const {
     return seconds(now - start_) < budget_.seconds && *budget_.stopped == 0;
   }
   void note(Outcome& outcome) const {
@@ -44,7 +44,7 @@ class Stopwatch {
   const Clock::time_point start_ = Clock::now();
 };
 
-// How much may be sent by now; what could not be sent in time is made up for a little only.
+// How many packets are due. After a delay at most four volleys are made up for.
 class Rate {
  public:
   explicit Rate(double per_second) : per_second_(per_second) {}
@@ -63,33 +63,33 @@ class Rate {
   Clock::time_point last_ = Clock::now();
 };
 
-class Ears {
+class Capture {
  public:
-  Ears(std::span<const Tap> taps, Knowledge& knowledge) : taps_(taps), knowledge_(knowledge) {}
-  ~Ears() { listen(false); }
+  Capture(std::span<const Tap> taps, Knowledge& knowledge) : taps_(taps), knowledge_(knowledge) {}
+  ~Capture() { set_capturing(false); }
 
-  void listen(bool wanted) {
-    for (const Tap& tap : taps_) tap.listen(wanted);
+  void set_capturing(bool wanted) {
+    for (const Tap& tap : taps_) tap.set_capturing(wanted);
   }
-  void hear() {
+  void receive() {
     constexpr size_t kAtOnce = 32;
     for (size_t side = 0; side < taps_.size(); ++side) {
       for (size_t i = 0; i < kAtOnce; ++i) {
-        const size_t size = taps_[side].hear(room_);
+        const size_t size = taps_[side].receive(room_);
         if (size == 0) break;
         for (Datagram& one : datagrams_of(std::span(room_).first(size))) {
-          knowledge_.heard.add(side, std::move(one));
+          knowledge_.captured.add(side, std::move(one));
         }
       }
     }
   }
-  // Opens and closes in turn.
-  void hear_now_and_then(Clock::time_point now) {
+  // Starts and stops capturing in turn; receives at each change.
+  void receive_in_turns(Clock::time_point now) {
     if (now >= turn_) {
       open_ = !open_;
-      listen(open_);
-      turn_ = now + (open_ ? Clock::duration(kListen) : Clock::duration(kDeaf));
-      hear();
+      set_capturing(open_);
+      turn_ = now + (open_ ? Clock::duration(kCapturing) : Clock::duration(kNotCapturing));
+      receive();
     }
   }
 
@@ -103,14 +103,14 @@ class Ears {
 
 }  // namespace
 
-bool listen_first(std::span<const Tap> taps, Knowledge& knowledge, Clock::duration limit) {
+bool capture_first(std::span<const Tap> taps, Knowledge& knowledge, Clock::duration limit) {
   const auto give_up = Clock::now() + limit;
-  Ears ears(taps, knowledge);
-  ears.listen(true);
-  while (!knowledge.heard.knows_both()) {
+  Capture capture(taps, knowledge);
+  capture.set_capturing(true);
+  while (!knowledge.captured.knows_both()) {
     if (Clock::now() > give_up) return false;
-    std::this_thread::sleep_for(kListen);
-    ears.hear();
+    std::this_thread::sleep_for(kCapturing);
+    capture.receive();
   }
   return true;
 }
@@ -119,18 +119,18 @@ Outcome run(Attack& attack, std::span<const Tap> taps, Knowledge& knowledge, Bud
   Outcome outcome;
   Volley volley;
   Rate rate(budget.rate);
-  Ears ears(taps, knowledge);
-  ears.listen(attack.always_listens());
+  Capture capture(taps, knowledge);
+  capture.set_capturing(attack.always_captures());
   const Stopwatch watch(budget);
-  for (auto now = Clock::now(); watch.goes_on(now); now = Clock::now()) {
-    attack.always_listens() ? ears.hear() : ears.hear_now_and_then(now);
+  for (auto now = Clock::now(); watch.running(now); now = Clock::now()) {
+    attack.always_captures() ? capture.receive() : capture.receive_in_turns(now);
     const size_t due = rate.due(now);
     if (due == 0) {
       std::this_thread::sleep_for(kPause);
       continue;
     }
     volley.clear();
-    // An attack may have nothing to say to what has been heard.
+    // An attack may add no frame, for example when no data has been captured.
     for (size_t i = 0; i < due && volley.size() < due; ++i) attack.shoot(knowledge, volley);
     rate.spend(std::max<size_t>(volley.size(), 1));
     size_t sent = 0;
@@ -146,14 +146,14 @@ Outcome run(Callers& callers, Budget budget) {
   Outcome outcome;
   Rate rate(budget.rate);
   const Stopwatch watch(budget);
-  for (auto now = Clock::now(); watch.goes_on(now); now = Clock::now()) {
-    callers.look();
-    const size_t due = callers.sees_ports() ? rate.due(now) : 0;
+  for (auto now = Clock::now(); watch.running(now); now = Clock::now()) {
+    callers.read_tables();
+    const size_t due = callers.has_ports() ? rate.due(now) : 0;
     if (due == 0) {
       std::this_thread::sleep_for(kPause);
       continue;
     }
-    for (size_t i = 0; i < due; ++i) ++(callers.call() ? outcome.sent : outcome.lost);
+    for (size_t i = 0; i < due; ++i) ++(callers.connect_one() ? outcome.sent : outcome.lost);
     rate.spend(due);
   }
   watch.note(outcome);

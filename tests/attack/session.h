@@ -1,4 +1,4 @@
-// One attack for its time, at its rate; what came of it. One thread.
+// Runs one attack for its time, at its rate. One thread.
 #pragma once
 
 #include <chrono>
@@ -15,20 +15,20 @@ namespace pacecar::attack {
 using Clock = std::chrono::steady_clock;
 
 struct Budget {
-  double rate;  // packets, or connections, per second; 0: as fast as it goes
+  double rate;  // packets or connections per second; 0: no limit
   double seconds;
-  const volatile std::sig_atomic_t* stopped;  // ends it at once when it is not 0
+  const volatile std::sig_atomic_t* stopped;  // not 0: end at once
 };
 
 struct Outcome {
   uint64_t sent = 0;
-  uint64_t lost = 0;   // the network did not take them; or a connection did not begin
-  double seconds = 0;  // that it took
+  uint64_t lost = 0;   // packets that the network did not take, connections that could not be begun
+  double seconds = 0;  // the attack's duration
   double cpu_seconds = 0;
 };
 
-// Until both victims have been heard, or it takes too long: false.
-bool listen_first(std::span<const Tap> taps, Knowledge& knowledge, Clock::duration limit);
+// Captures until packets of both victims are known; false: `limit` passed before.
+bool capture_first(std::span<const Tap> taps, Knowledge& knowledge, Clock::duration limit);
 Outcome run(Attack& attack, std::span<const Tap> taps, Knowledge& knowledge, Budget budget);
 Outcome run(Callers& callers, Budget budget);
 

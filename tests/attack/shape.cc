@@ -13,7 +13,7 @@ class Truncate final : public Attack {
   void shoot(Knowledge& knowledge, Volley& volley) override {
     Prng& prng = knowledge.prng;
     const size_t from = prng.below(2);
-    made_ = *knowledge.heard.any(from, prng);
+    made_ = *knowledge.captured.any(from, prng);
     switch (prng.below(4)) {
       case 0:
         cut(prng);
@@ -47,7 +47,7 @@ class Truncate final : public Attack {
     Bytes& packet = made_.payload;
     const size_t first = packet.size();
     for (size_t more = 1 + prng.below(20); more > 0 && packet.size() < kMostBytes / 2; --more) {
-      const Bytes& other = knowledge.heard.any(from, prng)->payload;
+      const Bytes& other = knowledge.captured.any(from, prng)->payload;
       packet.insert(packet.end(), other.begin(), other.end());
     }
     if (packet.size() > wire::kFlagsAt) packet[wire::kFlagsAt] |= wire::kDataJoined;

@@ -33,7 +33,7 @@ Result<Tap> Tap::open(const std::string& interface) {
     return fail(ErrorCode::kSystem,
                 fmt::format("no packet socket ({}): run as root", std::strerror(errno)));
   }
-  tap.listen(false);
+  tap.set_capturing(false);
   sockaddr_ll at{};
   at.sll_family = AF_PACKET;
   at.sll_protocol = htons(ETH_P_ALL);
@@ -54,13 +54,13 @@ Tap::~Tap() {
   if (fd_ >= 0) close(fd_);
 }
 
-void Tap::listen(bool wanted) const {
+void Tap::set_capturing(bool wanted) const {
   sock_filter verdict = BPF_STMT(BPF_RET | BPF_K, wanted ? ~0U : 0U);
   const sock_fprog filter{.len = 1, .filter = &verdict};
   setsockopt(fd_, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter);
 }
 
-size_t Tap::hear(std::span<uint8_t> room) const {
+size_t Tap::receive(std::span<uint8_t> room) const {
   const ssize_t size = recv(fd_, room.data(), room.size(), 0);
   return size > 0 ? static_cast<size_t>(size) : 0;
 }
@@ -72,7 +72,7 @@ size_t Tap::send(std::span<const Bytes> frames) const {
   while (!frames.empty()) {
     const size_t count = std::min(frames.size(), kBatch);
     for (size_t i = 0; i < count; ++i) {
-      // The call takes pointers that could be written through, and only reads.
+      // sendmmsg takes non-const pointers, and only reads.
       parts[i] = {const_cast<uint8_t*>(frames[i].data()), frames[i].size()};
       messages[i].msg_hdr.msg_iov = &parts[i];
       messages[i].msg_hdr.msg_iovlen = 1;

@@ -1,5 +1,5 @@
-// A port of the network between the victims: hears what the victim behind it sends, and puts frames
-// on the wire to it. One thread.
+// A port of the bridge between the victims: captures the frames of the victim behind the port, and
+// sends frames to this victim. One thread.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,12 @@ class Tap {
   Tap(Tap&& other) noexcept;
   ~Tap();
 
-  // While deaf nothing is heard, at no cost for the victims; what was heard before stays.
-  void listen(bool wanted) const;
-  // One frame, cut off where it is longer than `room`; 0 bytes when nothing waits.
-  size_t hear(std::span<uint8_t> room) const;
-  // Returns how many the network took; others are lost.
+  // Without capturing, new frames are dropped, at no cost for the victims; frames captured before
+  // stay.
+  void set_capturing(bool wanted) const;
+  // Receives one frame, truncated to `room`; returns 0 when none waits.
+  size_t receive(std::span<uint8_t> room) const;
+  // Returns how many frames the network took; the others are lost.
   size_t send(std::span<const Bytes> frames) const;
 
  private:

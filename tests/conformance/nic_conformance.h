@@ -13,7 +13,7 @@ namespace pacecar {
 
 TEST_P(NicConformance, CapsMakeSense) {
   const NicCaps& caps = nic(0).caps();
-  EXPECT_FALSE(caps.networks.empty()) << "nobody could be joined with it";
+  EXPECT_FALSE(caps.networks.empty()) << "no peer could connect";
   EXPECT_EQ(caps.networks, nic(1).caps().networks);
   EXPECT_GT(caps.line_rate, Rate());
   EXPECT_GE(caps.mtu, 256U);
@@ -33,7 +33,7 @@ TEST_P(NicConformance, MemoryOutOfRangeIsRefused) {
   }
 }
 
-TEST_P(NicConformance, RegionsAreBoundedAndComeBack) {
+TEST_P(NicConformance, RegionsAreBoundedAndReusable) {
   uint8_t byte = 0;
   std::vector<MemoryRegion> regions;
   for (uint32_t i = 0; i < nic(0).caps().regions; ++i) {
@@ -48,7 +48,7 @@ TEST_P(NicConformance, RegionsAreBoundedAndComeBack) {
   EXPECT_TRUE(nic(0).register_memory(&byte, 1, Access::kLocalRead));
 }
 
-TEST_P(NicConformance, QueuePairsAreBoundedAndComeBack) {
+TEST_P(NicConformance, QueuePairsAreBoundedAndTheirNumbersAreNotReused) {
   std::vector<QueuePairId> ids;
   for (uint32_t i = 0; i < nic(0).caps().queue_pairs; ++i) {
     const auto id = nic(0).create_queue_pair({});
@@ -61,10 +61,11 @@ TEST_P(NicConformance, QueuePairsAreBoundedAndComeBack) {
   nic(0).destroy_queue_pair(ids.back());
   const auto next = nic(0).create_queue_pair({});
   ASSERT_TRUE(next);
-  EXPECT_EQ(std::ranges::find(ids, *next), ids.end()) << "late packets would find it";
+  EXPECT_EQ(std::ranges::find(ids, *next), ids.end())
+      << "late packets for the destroyed queue pair would reach this one";
 }
 
-TEST_P(NicConformance, OtherAddressesAreRefused) {
+TEST_P(NicConformance, MalformedAddressesAreRefused) {
   const auto id = nic(0).create_queue_pair({}).value();
   const auto address = nic(1).queue_pair_address(nic(1).create_queue_pair({}).value());
   for (const auto bytes : {address.view().first(0), address.view().first(address.size - 1U)}) {
@@ -77,7 +78,7 @@ TEST_P(NicConformance, OtherAddressesAreRefused) {
 
 // --- writes ---
 
-TEST_P(NicConformance, WritePlacesBytesAndTellsOnlyTheSender) {
+TEST_P(NicConformance, WriteCompletesAtTheSenderOnly) {
   const Ends ends = connect();
   auto& from = memory(0, 777, Access::kLocalRead, 5);
   auto& to = memory(1, 777, Access::kRemoteWrite);
@@ -91,7 +92,7 @@ TEST_P(NicConformance, WritePlacesBytesAndTellsOnlyTheSender) {
   EXPECT_TRUE(completions_[1].empty());
 }
 
-TEST_P(NicConformance, WriteWithImmediateTellsThePeerWhenAllIsInPlace) {
+TEST_P(NicConformance, WriteWithImmediateCompletesAtThePeerAfterItsBytes) {
   const Ends ends = connect();
   const size_t size = (1 << 20) + 13;
   auto& from = memory(0, size, Access::kLocalRead, 5);
@@ -106,7 +107,7 @@ TEST_P(NicConformance, WriteWithImmediateTellsThePeerWhenAllIsInPlace) {
   EXPECT_TRUE(wait_for_completions(0, 1));
 }
 
-TEST_P(NicConformance, WriteOfNothingIsARealOperation) {
+TEST_P(NicConformance, ZeroByteWritesComplete) {
   const Ends ends = connect();
   post(0, ends[0], {.id = 1});
   post(0, ends[0], {.id = 2, .immediate = 3, .opcode = Opcode::kWriteWithImm});
@@ -168,14 +169,15 @@ TEST_P(NicConformance, ManyWritesBothWaysCompleteInOrder) {
         continue;
       }
       ASSERT_LT(completion.immediate, kWrites);
-      EXPECT_FALSE(received[completion.immediate]) << "told twice";
+      EXPECT_FALSE(received[completion.immediate])
+          << "a second completion of " << completion.immediate;
       received[completion.immediate] = true;
     }
     EXPECT_EQ(to[side]->bytes, from[1 - side]->bytes);
   }
 }
 
-TEST_P(NicConformance, UnsignaledWritesCompleteSilently) {
+TEST_P(NicConformance, UnsignaledWritesHaveNoCompletion) {
   const Ends ends = connect();
   auto& from = memory(0, 64, Access::kLocalRead);
   auto& to = memory(1, 64, Access::kRemoteWrite);
@@ -187,7 +189,7 @@ TEST_P(NicConformance, UnsignaledWritesCompleteSilently) {
   EXPECT_EQ(completions_[0][0].work_request, 2U);
 }
 
-TEST_P(NicConformance, UnsignaledWritesCompleteWhenTheyFail) {
+TEST_P(NicConformance, FailedUnsignaledWritesHaveACompletion) {
   const Ends ends = connect();
   auto& from = memory(0, 64, Access::kLocalRead);
   auto& to = memory(1, 64, Access::kRemoteWrite);
@@ -221,9 +223,9 @@ TEST_P(NicConformance, RefusedWriteWritesNothing) {
   EXPECT_EQ(to.bytes, before);
   EXPECT_EQ(locked.bytes, before);
   EXPECT_EQ(readable.bytes, before);
-  const auto told =
+  const auto received =
       std::ranges::count(completions_[1], CompletionKind::kReceived, &Completion::kind);
-  EXPECT_EQ(told, 0);
+  EXPECT_EQ(received, 0);
 }
 
 TEST_P(NicConformance, RefusedWriteFailsAlone) {
@@ -287,17 +289,18 @@ TEST_P(NicConformance, DeregisteredLocalMemoryIsNotReadAgain) {
         .remote_key = to.region.key});
   step();
   nic(0).deregister_memory(region);
-  from.reset();  // the address sanitizer sees every read from here on
+  from.reset();  // from here on the address sanitizer finds every read
   post(0, ends[0], write(2, other, to, 100));
   ASSERT_TRUE(wait_for_completions(0, 2));
-  const CompletionStatus status = completions_[0][0].status;  // it may have been in time
+  const CompletionStatus status =
+      completions_[0][0].status;  // kOk: the write was sent before the deregistration
   EXPECT_TRUE(status == CompletionStatus::kMemoryGone || status == CompletionStatus::kOk);
   if (status == CompletionStatus::kOk || !world_.lost_memory_breaks) {
     EXPECT_EQ(completions_[0][1].status, CompletionStatus::kOk);
   }
 }
 
-// --- the end ---
+// --- destroying and breaking ---
 
 TEST_P(NicConformance, DestroyedQueuePairCompletesNothing) {
   const Ends ends = connect();
@@ -324,7 +327,7 @@ TEST_P(NicConformance, SilentPeerBreaksTheQueuePair) {
   nic(0).destroy_queue_pair(ends[0]);
 }
 
-TEST_P(NicConformance, IsIdleWhenAllIsDone) {
+TEST_P(NicConformance, NoDeadlineRemainsAfterTheLastCompletion) {
   const Ends ends = connect();
   auto& from = memory(0, 100'000, Access::kLocalRead);
   auto& to = memory(1, 100'000, Access::kRemoteWrite);
@@ -349,7 +352,7 @@ TEST_P(NicConformance, StoppedFlowSendsNothingUntilItIsStarted) {
   EXPECT_TRUE(wait_for_completions(0, 1));
 }
 
-TEST_P(NicConformance, NothingLeavesBeforeTheFirstSend) {
+TEST_P(NicConformance, NoPacketLeavesBeforeFirstSend) {
   const Ends ends = connect();
   auto& from = memory(0, 100, Access::kLocalRead);
   auto& to = memory(1, 100, Access::kRemoteWrite);
@@ -382,11 +385,11 @@ TEST_P(NicConformance, QueuePairsOfAFlowShareItsWindow) {
     for (size_t i = 0; i < count; ++i) most = std::max(most, signals[i].in_flight);
     return completions_[0].size() == 2 * writes;
   }));
-  // After a timeout one packet of each goes whatever the window says.
+  // After a timeout one packet of each queue pair is sent regardless of the window.
   EXPECT_LE(most, nic(0).counters().timeouts == 0 ? 2 * unit : 4 * unit);
 }
 
-TEST_P(NicConformance, SignalsTellWhatWasAcknowledged) {
+TEST_P(NicConformance, SignalsReportAcknowledgedBytes) {
   const Ends ends = connect({.flow = nic(0).caps().flows - 1});
   auto& from = memory(0, 1 << 20, Access::kLocalRead);
   auto& to = memory(1, 1 << 20, Access::kRemoteWrite);

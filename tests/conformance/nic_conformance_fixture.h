@@ -1,5 +1,5 @@
-// NicConformance: two NICs that reach each other, and what its tests do with them. The tests are in
-// nic_conformance.h.
+// NicConformance, the fixture of the tests in nic_conformance.h: two NICs that reach each other,
+// and helpers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,21 +18,23 @@
 
 namespace pacecar {
 
-// Two NICs that reach each other. A silent peer counts as dead within a few seconds of this world.
+// Two NICs that reach each other. A silent peer is declared dead within a few seconds of the
+// world's time.
 struct NicWorld {
   std::array<Nic*, 2> nics{};
-  // Why there are none on this machine: its tests are skipped.
+  // Why this machine has no such NIC; not empty: the tests are skipped.
   std::string missing;
-  // Memory that is gone while it is sent breaks the queue pair. Otherwise the request fails alone.
+  // Whether memory that is deregistered while it is being sent breaks the queue pair. Otherwise
+  // only the request fails.
   bool lost_memory_breaks = false;
-  // How a send fails that never finds a receive request.
+  // The status of a send for which no receive request is ever posted.
   CompletionStatus not_ready = CompletionStatus::kReceiverNotReady;
-  // Lets a little time pass, runs timers, moves packets, and returns the time it is then.
+  // Lets a little time pass, runs timers, moves packets, and returns the new time.
   std::function<Instant()> step;
   std::shared_ptr<void> owner;
 };
 
-// Two hosts, a and b, on a simulated network, which take turns.
+// Two hosts, a and b, that take turns on a simulated network.
 template <typename World>
 NicWorld in_virtual_time(const std::shared_ptr<World>& world) {
   return {.nics = {&world->a.nic(), &world->b.nic()},
@@ -87,7 +89,7 @@ class NicConformance : public testing::TestWithParam<NicCase> {
     }
     return ends;
   }
-  // Never moves.
+  // Registered memory; the reference stays valid.
   Memory& memory(size_t side, size_t size, Access access, uint8_t first = 0) {
     Memory& memory = memory_.emplace_back();
     memory.bytes.resize(size);
@@ -119,12 +121,12 @@ class NicConformance : public testing::TestWithParam<NicCase> {
         .id = request, .local = to.region.address, .length = length, .local_key = to.region.key};
     return nic(side).post_receives(id, {&receive, 1});
   }
-  // What a flow's limits are kept to: a packet, or a write where writes are what is paced.
+  // The unit of pacing: a packet, or a write where the NIC paces whole writes.
   Bytes paced_unit() {
     const NicCaps& caps = nic(0).caps();
     return caps.paces_packets ? caps.mtu : caps.write_bytes;
   }
-  // The work request on side 0 fails.
+  // Posts `request` on side 0 and expects its completion with `status`.
   void expect_refused(QueuePairId id, const WorkRequest& request, CompletionStatus status) {
     completions_[0].clear();
     ASSERT_EQ(post(0, id, request), 1U);
@@ -143,7 +145,7 @@ class NicConformance : public testing::TestWithParam<NicCase> {
       }
     }
   }
-  // False when it does not happen in a bounded number of steps.
+  // Steps until done(); false: it was not within a bounded number of steps.
   template <typename Done>
   bool wait(Done done) {
     for (int i = 0; i < 200'000 && !done(); ++i) step();

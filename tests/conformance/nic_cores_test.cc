@@ -52,7 +52,7 @@ NicWorld two_stormy() { return make_sim_world(kStorm, {2, 2}); }
 NicWorld three_and_two_stormy() { return make_sim_world(kStorm, {3, 2}, Security::kAuth); }
 NicWorld three_encrypt_stormy() { return make_sim_world(kStorm, {3, 3}, Security::kEncrypt); }
 
-// The first core is turned by the test, the others by threads.
+// The test drives the first core, threads drive the others.
 NicWorld loopback(std::array<size_t, 2> cores) {
   const auto world = std::make_shared<test::TwoCoresLoopback>(cores);
   return {.nics = {&world->nic(0), &world->nic(1)},

@@ -22,7 +22,8 @@ constexpr FaultConfig kStorm{.loss = 0.05,
                              .on_send = true,
                              .on_receive = true};
 
-// A storm takes a question or its answer one time in four, and a busy machine leaves time for few.
+// The storm loses one in four probes or their acknowledgements, and a busy machine has time for
+// few.
 constexpr Duration kSilenceLimit = Duration::from_s(2);
 
 std::vector<std::unique_ptr<PacketIo>> open_ends(DpdkHub& hub, const FaultConfig& faults) {
@@ -79,8 +80,8 @@ INSTANTIATE_TEST_SUITE_P(DpdkNic, NicConformance,
                                          NicCase{"roce_memif_stormy", roce_stormy}),
                          nic_case_name);
 
-const auto kRoceCases = testing::Values(NicCase{"roce_ring", roce_ring},
-                                        NicCase{"roce_memif_stormy", roce_stormy});
+const auto kRoceCases =
+    testing::Values(NicCase{"roce_ring", roce_ring}, NicCase{"roce_memif_stormy", roce_stormy});
 INSTANTIATE_TEST_SUITE_P(DpdkNic, NicRequests, kRoceCases, nic_case_name);
 INSTANTIATE_TEST_SUITE_P(DpdkNic, NicRcConformance, kRoceCases, nic_case_name);
 

@@ -1,5 +1,5 @@
-// The NIC conformance suites over hostile devices (tests/support/hostile_verbs), of which each seed
-// makes another. HOSTILE_SEEDS=FIRST:COUNT chooses others; a seed does the same each time.
+// The NIC conformance suites over hostile devices (tests/support/hostile_verbs). Each seed gives a
+// device with other behavior, the same in each run. HOSTILE_SEEDS=FIRST:COUNT chooses the seeds.
 #include <deque>
 #include <string>
 
@@ -15,14 +15,14 @@ NicWorld make_world(uint64_t seed) {
   const uint32_t paths = seed % 2 == 0 ? 1 : 4;
   const auto nics = std::make_shared<test::HostileNics>(hostile::draw_behavior(seed), 2, paths);
   return {.nics = {&(*nics)[0], &(*nics)[1]},
-          .not_ready = CompletionStatus::kRetryExceeded,  // the device itself would wait for ever
+          .not_ready = CompletionStatus::kRetryExceeded,  // the device itself retries for ever
           .step = [nics] { return nics->step(); },
           .owner = nics};
 }
 
 std::vector<NicCase> cases() {
   const auto [first, count] = test::hostile_seeds(test::rounds(200));
-  static std::deque<std::string> names;  // NicCase keeps none
+  static std::deque<std::string> names;  // NicCase refers to its name
   std::vector<NicCase> all;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     names.push_back("seed_" + std::to_string(seed));

@@ -1,5 +1,5 @@
-// The NIC conformance suite for NICs on libfabric's providers: two of ours in this process, on
-// those that every machine has. A provider that is not there is skipped.
+// The NIC conformance suite for two NICs in this process on libfabric's providers. A provider that
+// this machine lacks is skipped.
 #include <stdexcept>
 
 #include "tests/conformance/nic_conformance.h"
@@ -19,7 +19,7 @@ struct Kind {
   std::optional<OfiNotification> notification;
   Duration silence_limit = Duration::from_ms(600);
 };
-// A connection is made by the kernel, which takes an emulated machine long.
+// The kernel makes the connection, which takes long on an emulated machine.
 constexpr Duration kVerbsSilence = Duration::from_s(10);
 
 std::unique_ptr<OfiNic> open_nic(const Kind& kind) {
@@ -57,14 +57,14 @@ INSTANTIATE_TEST_SUITE_P(
     Ofi, NicConformance,
     testing::Values(
         make_case("tcp", {"tcp", "lo"}), make_case("tcp_four_paths", {"tcp", "lo", 4}),
-        make_case("tcp_told_after_write", {"tcp", "lo", 2, OfiNotification::kAfterWrite}),
-        make_case("tcp_told_after_delivery", {"tcp", "lo", 2, OfiNotification::kAfterDelivery}),
+        make_case("tcp_notify_after_write", {"tcp", "lo", 2, OfiNotification::kAfterWrite}),
+        make_case("tcp_notify_after_delivery", {"tcp", "lo", 2, OfiNotification::kAfterDelivery}),
         make_case("shm", {"shm", ""}),
-        make_case("shm_told_after_write", {"shm", "", 1, OfiNotification::kAfterWrite}),
+        make_case("shm_notify_after_write", {"shm", "", 1, OfiNotification::kAfterWrite}),
         make_case("rxd", {"udp;ofi_rxd", "lo"}),
         make_case("verbs", {"verbs;ofi_rxm", "", 1, {}, kVerbsSilence}),
         make_case("verbs_four_paths", {"verbs;ofi_rxm", "", 4, {}, kVerbsSilence}),
-        make_case("verbs_told_after_delivery",
+        make_case("verbs_notify_after_delivery",
                   {"verbs;ofi_rxm", "", 1, OfiNotification::kAfterDelivery, kVerbsSilence})),
     nic_case_name);
 

@@ -1,5 +1,5 @@
-// What every Nic must do that sends, reads and posts receive requests (caps().sends and
-// caps().reads), beside tests/conformance/nic_conformance.h and in the same way:
+// What every Nic with sends, reads and receive requests (caps().sends and caps().reads) must do,
+// beside tests/conformance/nic_conformance.h. To add a NIC:
 //
 //   INSTANTIATE_TEST_SUITE_P(MyNic, NicRcConformance,
 //                            testing::Values(NicCase{"plain", make_my_world}), nic_case_name);
@@ -21,7 +21,7 @@ class NicRcConformance : public NicConformance {
       ASSERT_TRUE(nic(side).caps().sends && nic(side).caps().reads);
     }
   }
-  // Sizes around those at which packets begin and end.
+  // Small sizes, and sizes around multiples of the MTU.
   std::vector<Bytes> sizes() {
     const Bytes mtu = std::min(nic(0).caps().mtu, nic(1).caps().mtu);
     return {0, 1, 2, 3, 4, 5, mtu - 1, mtu, mtu + 1, 2 * mtu, 20 * mtu + 3, 300 * mtu + 1};
@@ -72,7 +72,7 @@ class NicRcConformance : public NicConformance {
   }
 };
 
-TEST_P(NicRcConformance, SendsOfEverySizeGoWhereTheReceiverWants) {
+TEST_P(NicRcConformance, SendsOfEverySizeFillTheReceiveRequest) {
   const Ends ends = connect(kUnpaced);
   for (const Bytes size : sizes()) {
     completions_ = {};
@@ -95,7 +95,7 @@ TEST_P(NicRcConformance, SendsOfEverySizeGoWhereTheReceiverWants) {
   }
 }
 
-TEST_P(NicRcConformance, ReadsOfEverySizeFetchWhatIsThere) {
+TEST_P(NicRcConformance, ReadsOfEverySizeReturnTheRemoteBytes) {
   const Ends ends = connect(kUnpaced);
   for (const Bytes size : sizes()) {
     completions_ = {};

@@ -1,5 +1,5 @@
-// What every Nic must do that has sends, reads and receive requests (caps().sends and
-// caps().reads), beside tests/conformance/nic_conformance.h and in the same way:
+// What every Nic with sends, reads and receive requests (caps().sends and caps().reads) must do,
+// beside tests/conformance/nic_conformance.h. To add a NIC:
 //
 //   INSTANTIATE_TEST_SUITE_P(MyNic, NicRequests,
 //                            testing::Values(NicCase{"plain", make_my_world}), nic_case_name);
@@ -11,7 +11,7 @@ namespace pacecar {
 
 class NicRequests : public NicConformance {};
 
-TEST_P(NicRequests, SendsGoIntoReceiveRequestsInOrder) {
+TEST_P(NicRequests, SendsFillReceiveRequestsInOrder) {
   const Ends ends = connect({.paced = false, .receives = 4});
   const Bytes mtu = nic(0).caps().mtu;
   auto& from = memory(0, 5 * mtu, Access::kLocalRead, 5);
@@ -56,7 +56,7 @@ TEST_P(NicRequests, SendWaitsForAReceiveRequest) {
   EXPECT_EQ(to.bytes, from.bytes);
 }
 
-TEST_P(NicRequests, WriteWithImmediateUsesUpAReceiveRequest) {
+TEST_P(NicRequests, WriteWithImmediateConsumesAReceiveRequest) {
   const Ends ends = connect({.paced = false, .receives = 2});
   auto& from = memory(0, 64, Access::kLocalRead, 5);
   auto& to = memory(1, 64, Access::kRemoteWrite);
@@ -72,7 +72,7 @@ TEST_P(NicRequests, WriteWithImmediateUsesUpAReceiveRequest) {
   EXPECT_EQ(unused.bytes, before);
 }
 
-TEST_P(NicRequests, ReceiveRequestsAreBoundedAndComeBack) {
+TEST_P(NicRequests, ReceiveRequestsAreBoundedAndReusable) {
   const Ends ends = connect({.paced = false, .receives = 2});
   auto& from = memory(0, 64, Access::kLocalRead);
   auto& to = memory(1, 64, Access::kRemoteWrite);
@@ -98,13 +98,13 @@ TEST_P(NicRequests, SendLongerThanItsReceiveRequestIsRefused) {
   EXPECT_EQ(to.bytes.back(), before.back());
 }
 
-TEST_P(NicRequests, ReadFetchesWhatThePeerHas) {
+TEST_P(NicRequests, ReadsReturnTheRemoteBytes) {
   const Ends ends = connect({.paced = false});
   const Bytes mtu = nic(0).caps().mtu;
   constexpr uint64_t kReads = 40;
   auto& to = memory(0, 3 * mtu, Access::kRemoteAll);
   auto& from = memory(1, 3 * mtu, Access::kRemoteRead, 5);
-  for (uint64_t i = 0; i < kReads; ++i) {  // more than may be on their way at once
+  for (uint64_t i = 0; i < kReads; ++i) {  // more than may be in flight at once
     WorkRequest read = write(i, to, from, i == 0 ? 0 : 3 * mtu - i);
     read.opcode = Opcode::kRead;
     ASSERT_EQ(post(0, ends[0], read), 1U);
@@ -119,7 +119,7 @@ TEST_P(NicRequests, ReadFetchesWhatThePeerHas) {
   EXPECT_TRUE(completions_[1].empty());
 }
 
-TEST_P(NicRequests, RefusedReadChangesNothing) {
+TEST_P(NicRequests, RefusedReadWritesNothing) {
   auto& to = memory(0, 64, Access::kRemoteAll);
   auto& locked = memory(1, 64, Access::kLocalRead, 5);
   auto& writable = memory(1, 64, Access::kRemoteWrite, 6);

@@ -72,7 +72,7 @@ NicWorld loopback(Security security) {
   return {.nics = {&world->a.nic(), &world->b.nic()},
           .step =
               [world] {
-                // Only what waits for time must wait here.
+                // Sleeps only while neither NIC has a deadline within 1 ms.
                 const Instant next =
                     std::min(world->a.nic().next_deadline(), world->b.nic().next_deadline());
                 if (next > monotonic_now() + Duration::from_ms(1)) {
@@ -101,8 +101,8 @@ INSTANTIATE_TEST_SUITE_P(SoftNic, NicConformance,
                                          NicCase{"roce_stormy", roce_stormy}),
                          nic_case_name);
 
-const auto kRoceCases = testing::Values(NicCase{"roce_calm", roce_calm},
-                                        NicCase{"roce_stormy", roce_stormy});
+const auto kRoceCases =
+    testing::Values(NicCase{"roce_calm", roce_calm}, NicCase{"roce_stormy", roce_stormy});
 INSTANTIATE_TEST_SUITE_P(SoftNic, NicRequests, kRoceCases, nic_case_name);
 INSTANTIATE_TEST_SUITE_P(SoftNic, NicRcConformance, kRoceCases, nic_case_name);
 

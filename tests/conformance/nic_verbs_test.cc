@@ -1,5 +1,5 @@
-// The NIC conformance suite for NICs through libibverbs: two of ours on the machine's first RDMA
-// device that is up. Skipped where there is none; deploy/lab/run has one.
+// The NIC conformance suite for two NICs through libibverbs, on the machine's first RDMA device
+// that is up. Skipped where there is none; deploy/lab/run has one.
 #include <stdexcept>
 
 #include "tests/conformance/nic_conformance.h"

@@ -27,8 +27,8 @@ namespace pacecar {
 // Three ends that can all reach one another, on a network that loses nothing as long as the bytes
 // on the way to one end stay below half of its caps().receive_bytes.
 struct PacketIoWorld {
-  // Lets a little time pass, so that packets move, and returns the time it is then. What it owns
-  // outlives the ends.
+  // Lets a little time pass, so that packets move, and returns the new time. Objects that `step`
+  // owns outlive the ends.
   std::function<Instant()> step;
   std::vector<std::unique_ptr<PacketIo>> ends;
 };
@@ -90,7 +90,7 @@ class PacketIoConformance : public testing::TestWithParam<PacketIoCase> {
 
   void send_all(PacketIo& from, std::span<const TxPacket> packets) {
     for (int idle = 0; !packets.empty(); ++idle) {
-      ASSERT_LT(idle, kPatience) << "send() takes nothing any more";
+      ASSERT_LT(idle, kPatience) << "send() takes no more packets";
       const size_t taken = from.send(packets, now_);
       ASSERT_LE(taken, packets.size());
       packets = packets.subspan(taken);
@@ -99,7 +99,7 @@ class PacketIoConformance : public testing::TestWithParam<PacketIoCase> {
     }
   }
 
-  // Receives `count` datagrams with spans of `span` entries.
+  // Receives `count` datagrams, at most `span` per call.
   std::vector<Arrival> collect(PacketIo& at, size_t count, size_t span = 64) {
     std::vector<Arrival> arrivals;
     std::vector<RxPacket> packets(span);
@@ -140,7 +140,7 @@ class PacketIoConformance : public testing::TestWithParam<PacketIoCase> {
   Instant now_ = world_.step();
 };
 
-TEST_P(PacketIoConformance, PacketsComeFromThePortsThatItTells) {
+TEST_P(PacketIoConformance, PacketsComeFromTheReportedSourcePorts) {
   const auto ports = source_ports(end(0));
   ASSERT_EQ(ports.size(), end(0).caps().paths + 1);
   const Letter letter(1, 16, 100, 4);
@@ -161,7 +161,7 @@ TEST_P(PacketIoConformance, PacketsComeFromThePortsThatItTells) {
 TEST_P(PacketIoConformance, ReportsUsableCaps) {
   for (const auto& io : world_.ends) {
     EXPECT_GE(io->caps().datagram_bytes, 256U);
-    if (io->caps().burst_bytes != 0) {  // else single packets, of whatever size
+    if (io->caps().burst_bytes != 0) {  // 0: single packets only
       EXPECT_GE(io->caps().burst_bytes, io->caps().datagram_bytes);
     }
     EXPECT_GE(io->caps().receive_bytes, 2 * io->caps().datagram_bytes);
@@ -171,7 +171,7 @@ TEST_P(PacketIoConformance, ReportsUsableCaps) {
   EXPECT_NE(address(0), address(1));
 }
 
-TEST_P(PacketIoConformance, IsQuietWhenNothingHappens) {
+TEST_P(PacketIoConformance, IdleEndReceivesAndCountsNothing) {
   std::vector<RxPacket> packets(8);
   EXPECT_EQ(end(0).send({}, now_), 0U);
   EXPECT_EQ(end(0).receive(packets, now_), 0U);
@@ -204,7 +204,7 @@ TEST_P(PacketIoConformance, DeliversNeighboursInMemory) {
     const auto ours = std::span<const uint8_t>(slab).subspan(i * (kHeader + kTrailer));
     packets[i].header = ours.first(kHeader);
     packets[i].trailer = ours.subspan(kHeader, kTrailer);
-    // Every third is an acknowledgement: trailer and next header touch with no payload between.
+    // Every third packet has no payload, as an acknowledgement: header and trailer are adjacent.
     if (i % 3 != 0) packets[i].payload = std::span(payloads).subspan(i * kPayload, kPayload);
     packets[i].destination = &address(1);
   }
@@ -273,7 +273,7 @@ TEST_P(PacketIoConformance, KeepsDestinationsAndPathsApart) {
   EXPECT_EQ(seen.size(), letters.size());
 }
 
-TEST_P(PacketIoConformance, TellsTheSourceAndOnePortPerPath) {
+TEST_P(PacketIoConformance, ReportsTheSourceAndOnePortPerPath) {
   const uint32_t paths = end(0).caps().paths;
   std::vector<Letter> letters;
   for (uint32_t id = 0; id < 2 * paths; ++id) letters.emplace_back(id, 40, 0, 4);
@@ -294,7 +294,7 @@ TEST_P(PacketIoConformance, TellsTheSourceAndOnePortPerPath) {
   for (const auto& [path, own] : ports_of_path) EXPECT_EQ(own.size(), 1U) << "path " << path;
 }
 
-TEST_P(PacketIoConformance, CarriesEcnWhereItSeesIt) {
+TEST_P(PacketIoConformance, ReportsEcnWhereSupported) {
   const Letter letter(1, 40, 100, 4);
   const TxPacket packet = letter.to(address(1));
   send_all(end(0), {&packet, 1});
@@ -315,7 +315,7 @@ TEST_P(PacketIoConformance, LosesNothingWithOddReceiveSpans) {
   expect_delivered(letters, 3);
 }
 
-TEST_P(PacketIoConformance, GoesOnForLongerThanItHasBuffers) {
+TEST_P(PacketIoConformance, BuffersAreReused) {
   std::vector<Letter> letters;
   for (uint32_t id = 0; id < 32; ++id) letters.emplace_back(id, 40, 200, 4);
   for (int round = 0; round < 300 && !HasFailure(); ++round) {
@@ -328,7 +328,7 @@ TEST_P(PacketIoConformance, GoesOnForLongerThanItHasBuffers) {
   }
 }
 
-TEST_P(PacketIoConformance, MemoryStaysUntilTheNextReceive) {
+TEST_P(PacketIoConformance, ReceivedBytesStayUntilTheNextReceive) {
   const Letter first(1, 40, 100, 4);
   const Letter second(2, 40, 100, 4);
   const TxPacket packets[] = {first.to(address(1)), second.to(address(1))};
@@ -347,7 +347,7 @@ TEST_P(PacketIoConformance, MemoryStaysUntilTheNextReceive) {
   collect(end(1), 1);
 }
 
-TEST_P(PacketIoConformance, CountsWhatItTakesUnderPressure) {
+TEST_P(PacketIoConformance, CountersAgreeUnderOverload) {
   // Much more than the receive buffer holds, with nobody receiving: send() may take less, and the
   // network may drop; what is counted must agree, and what arrives must be whole.
   const size_t payload = std::min<size_t>(end(0).caps().datagram_bytes - 44, 4096);

@@ -21,7 +21,7 @@ using test::let_links_come_up;
 using test::open_end;
 using test::rested_now;
 
-// Three ends at a hub, which have heard of each other.
+// Three ends at a hub, which know each other's MAC addresses.
 PacketIoWorld at_hub(DpdkLink link, bool ipv4) {
   struct Net {
     explicit Net(DpdkLink kind) : hub(kind, 3, folder.path().string()) {}
@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(Interfaces, KernelNeighborsOn,
                          testing::ValuesIn(has_interfaces() ? std::vector<std::string>{"nic0"}
                                                             : std::vector<std::string>{}));
 
-TEST_P(KernelNeighborsOn, AreThoseOfItsTable) {
+TEST_P(KernelNeighborsOn, FollowTheKernelsTable) {
   KernelNeighbors neighbors(GetParam());
   for (const char* const text : {"192.0.2.99", "2001:db8::99"}) {
     const bool ipv6 = std::string_view(text).find(':') != std::string_view::npos;
@@ -108,7 +108,7 @@ TEST(DpdkIo, UnknownDevicesAreNamedWithTheReason) {
   EXPECT_EQ(refusal("0000:ff:1f.7").code, ErrorCode::kInvalidArgument) << "started without PCI";
 }
 
-TEST(DpdkIo, DeviceIsUsedOnceAtATimeAndFreeAfterwards) {
+TEST(DpdkIo, DeviceIsExclusiveUntilClosed) {
   const test::ScratchDirectory folder;
   DpdkHub hub(DpdkLink::kMemif, 1, folder.path().string());
   for (int round = 0; round < 3; ++round) {
@@ -117,7 +117,7 @@ TEST(DpdkIo, DeviceIsUsedOnceAtATimeAndFreeAfterwards) {
     EXPECT_EQ(second.code, ErrorCode::kInvalidArgument);
     EXPECT_THAT(second.message, testing::HasSubstr("is in use by this process"));
     std::array<RxPacket, 4> none;
-    for (int i = 0; i < 500; ++i) {  // until they have found each other
+    for (int i = 0; i < 500; ++i) {  // until device and hub are connected
       first->receive(none, rested_now());
       hub.turn();
     }

@@ -23,7 +23,7 @@ Instant monotonic_now() {
   return Instant::from_ns(t.tv_sec * 1'000'000'000 + t.tv_nsec);
 }
 
-// The port is always the same: each process takes addresses of its own.
+// The port is fixed, so each process uses its own addresses.
 Address address_of(uint8_t host) {
   const auto process = static_cast<uint32_t>(getpid());
   return {.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 127,
@@ -51,7 +51,7 @@ PacketIoWorld loopback() {
   return world;
 }
 
-// None without the privilege: the program then says so by one skipped test.
+// Empty without the privilege; then one test is skipped with the reason.
 std::vector<PacketIoCase> cases() {
   if (const auto io = open_end(1); !io && io.error().code == ErrorCode::kPermission) return {};
   return {PacketIoCase{"loopback", loopback}};
@@ -60,7 +60,7 @@ std::vector<PacketIoCase> cases() {
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PacketIoConformance);
 INSTANTIATE_TEST_SUITE_P(Raw, PacketIoConformance, testing::ValuesIn(cases()), case_name);
 
-TEST(RawIo, TellsTheIdentificationThatThePacketHas) {
+TEST(RawIo, ReportsTheIpv4Identification) {
   const auto from = open_end(1);
   if (!from && from.error().code == ErrorCode::kPermission) {
     GTEST_SKIP() << from.error().message;
@@ -81,7 +81,7 @@ TEST(RawIo, TellsTheIdentificationThatThePacketHas) {
   EXPECT_EQ(received[0].source->port, (*from)->source_port(1, TrafficClass::kData));
 }
 
-TEST(RawIo, HearsNothingOfOthersWhileItOpens) {
+TEST(RawIo, ReceivesNoPacketsOfOthersWhileOpening) {
   UdpSocket target(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   SocketAddress name;
   const socklen_t length = to_sockaddr(address_of(4), name);
@@ -105,7 +105,7 @@ TEST(RawIo, HearsNothingOfOthersWhileItOpens) {
   }
 }
 
-TEST(RawIo, SecondOneOnAnAddressIsRefusedInOneSentence) {
+TEST(RawIo, SecondSocketOnAnAddressIsRefused) {
   const auto first = open_end(1);
   if (!first && first.error().code == ErrorCode::kPermission) {
     GTEST_SKIP() << first.error().message;

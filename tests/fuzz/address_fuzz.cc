@@ -1,4 +1,4 @@
-// An address that is accepted comes back the same from its own text.
+// An accepted address is the same after to_string and parse_address.
 #include "transport/base/check.h"
 #include "transport/io/udp/parse_address.h"
 #include "transport/wire/address.h"

@@ -1,8 +1,7 @@
-// Both ends of a bonded connection, of two lanes each, with a hostile peer (hostile_peer.h) at the
-// other end of all lanes, which also says what ends of bonds say to each other when lanes are lost.
-// The first byte chooses which end is attacked; then each byte is an operation with what it needs
-// behind it. Nothing beyond a buffer is written, and no receive says that it got more than its
-// buffer holds.
+// Either end of a bonded connection of two lanes, with a hostile peer (hostile_peer.h) at the other
+// end of both lanes, which also writes the notes of ends of bonds about lost lanes. The first byte
+// chooses which end is attacked; then each byte is an operation, followed by its operands. Checked:
+// no byte beyond a buffer is written, and no receive reports more bytes than its buffer holds.
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -24,7 +23,7 @@ using fuzz::Input;
 using test::MemoryNic;
 
 constexpr size_t kLanes = 2;
-constexpr size_t kBuffer = 9000;  // enough for all lanes
+constexpr size_t kBuffer = 9000;  // large enough to be divided between the lanes
 constexpr size_t kMaxMessages = 24;
 
 class MemoryPort final : public NicPort {
@@ -33,7 +32,7 @@ class MemoryPort final : public NicPort {
   MemoryNic& nic() override { return nic_; }
   size_t receive(Instant) override { return 0; }
   size_t transmit(Instant) override {
-    static std::mutex one_at_a_time;  // the hostile peer's NIC is the same for all
+    static std::mutex one_at_a_time;  // all lanes share the hostile peer's NIC
     const std::lock_guard lock(one_at_a_time);
     nic_.turn(4);
     return 0;
@@ -92,7 +91,7 @@ class World {
   ~World() {
     send_.reset();
     receive_.reset();
-    for (const auto& engine : engines_) {  // nothing that it closes needs the peer
+    for (const auto& engine : engines_) {  // so that no closing connection waits for the peer
       engine->exclusively([this](Messenger&, Nic&, Instant) {
         for (const auto& end : hostile_->ends()) end.victim->break_queue_pair(end.data);
       });
@@ -107,7 +106,7 @@ class World {
 
  private:
   bool joined() const { return send_ != nullptr || receive_ != nullptr; }
-  // Whatever happens to NICs and tables happens while no engine looks. `use` gets the messengers.
+  // Calls `use` with the messengers while no engine polls, as NICs and tables may only change then.
   template <typename Use>
   void alone(Use use) {
     engines_[0]->exclusively([&](Messenger& one, Nic&, Instant) {
@@ -161,7 +160,7 @@ class World {
         bonded_end().drive(clock_now());
         return;
       case 3:
-        return forget(input);
+        return deregister(input);
       default:
         alone([&](auto&) { hostile_->act(input); });
         if (operation >= 128) bonded_end().drive(clock_now());
@@ -198,8 +197,8 @@ class World {
       return true;
     });
   }
-  // As Context does it when memory is deregistered.
-  void forget(Input& input) {
+  // Deregisters memory as Context does.
+  void deregister(Input& input) {
     if (input.u8() % 4 != 0) return;
     auto& buffer = buffers_[input.below(buffers_.size())];
     bonded_end().forget_memory(*buffer->memory);

@@ -1,5 +1,5 @@
-// The bootstrap's parsers: the first byte chooses one, the rest is its input. What a parser accepts
-// must encode to the bytes that it was given.
+// The bootstrap's parsers: the first byte chooses one, the rest is its input. An accepted input
+// must encode to the same bytes.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -33,7 +33,7 @@ void check_frame(FrameType type, Bytes input) {
   const Frame frame = encode_frame(type, body);
   expect_same(Bytes(frame.bytes).first(frame.size), input.first(frame.size));
 
-  // Every body that passes its header must have its parts: the handshake relies on it.
+  // The handshake relies on this: every body that fits its header has all its parts.
   if (type == FrameType::kHello) PACECAR_CHECK(parse_nonce(body));
   if (type == FrameType::kHello || type == FrameType::kVersionNotice) return;
   const auto sealed = parse_sealed(body);

@@ -1,6 +1,6 @@
-// A bootstrap's listener, or its connector, with a peer who has the handle and perhaps the
-// cluster's key, and says anything: frames of any type, sealed or not, in any order and at any
-// time. Who does not have the cluster's key gets no session, and his reply is not taken.
+// A bootstrap's listener, or its connector, with a peer that has the handle and perhaps the
+// cluster's key, and sends frames of any type, sealed or not, in any order and at any time. Without
+// the same key the listener opens no session, and the connector accepts no reply.
 #include <optional>
 
 #include "tests/fuzz/fuzz_input.h"
@@ -18,7 +18,7 @@ using test::TcpEnd;
 constexpr Duration kTimeout = Duration::from_s(1);
 const Address kLoopback{.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 127, 0, 0, 1}};
 
-// What the peer knows, and what it learns of the frames that it gets.
+// The peer: its keys, and the nonce that it learns from the frames it receives.
 class Peer {
  public:
   Peer(const Secret& secret, const ClusterKey& key, bool connects)
@@ -28,7 +28,7 @@ class Peer {
   bool joined() const { return static_cast<bool>(end_); }
   void leave() { end_.reset(); }
 
-  void say(Input& input) {
+  void send_any(Input& input) {
     const uint8_t choice = input.u8();
     const auto type = static_cast<FrameType>((choice >> 2) % 8);
     const auto bytes = input.bytes(input.u8());
@@ -36,25 +36,25 @@ class Peer {
       case 0:
         return end_.send(bytes);
       case 1:
-        return say_plainly(type, bytes);
+        return send_plain(type, bytes);
       case 2:
-        return say_sealed(type, bytes);
+        return send_sealed(type, bytes);
       default:
-        return say_next(bytes);
+        return send_next(bytes);
     }
   }
-  void listen() {
+  void receive() {
     const auto bytes = end_.receive();
-    if (bytes) heard_.insert(heard_.end(), bytes->begin(), bytes->end());
+    if (bytes) received_.insert(received_.end(), bytes->begin(), bytes->end());
     const size_t nonce_at = kHeaderBytes + (connects_ ? sizeof(Mac) : 0);
-    if (heard_.size() < nonce_at + sizeof(Nonce)) return;
+    if (received_.size() < nonce_at + sizeof(Nonce)) return;
     Nonce& nonce = connects_ ? handshake_.listener_nonce : handshake_.connector_nonce;
-    std::copy_n(heard_.begin() + static_cast<long>(nonce_at), nonce.size(), nonce.begin());
+    std::copy_n(received_.begin() + static_cast<long>(nonce_at), nonce.size(), nonce.begin());
   }
 
  private:
   void send(const Frame& frame) { end_.send(std::span(frame.bytes).first(frame.size)); }
-  void say_plainly(FrameType type, std::span<const uint8_t> body) {
+  void send_plain(FrameType type, std::span<const uint8_t> body) {
     const Frame notice = encode_frame(FrameType::kVersionNotice, {});
     std::vector<uint8_t> frame(notice.bytes.begin(), notice.bytes.begin() + kHeaderBytes);
     frame[5] = static_cast<uint8_t>(type);
@@ -63,7 +63,7 @@ class Peer {
     frame.insert(frame.end(), body.begin(), body.end());
     end_.send(frame);
   }
-  void say_sealed(FrameType type, std::span<const uint8_t> content) {
+  void send_sealed(FrameType type, std::span<const uint8_t> content) {
     const auto fixed = [&](size_t size) {
       std::vector<uint8_t> exact(content.begin(), content.end());
       exact.resize(size);
@@ -84,20 +84,20 @@ class Peer {
         return send(encode_frame(FrameType::kHello, handshake_.connector_nonce));
     }
   }
-  // What an honest one would say.
-  void say_next(std::span<const uint8_t> content) {
+  // Sends the next frame of an honest peer.
+  void send_next(std::span<const uint8_t> content) {
     constexpr std::array kConnector{FrameType::kHello, FrameType::kOffer, FrameType::kConfirm};
     constexpr std::array kListener{FrameType::kChallenge, FrameType::kReply};
-    listen();
+    receive();
     const size_t step = step_++;
-    if (connects_ && step < kConnector.size()) say_sealed(kConnector[step], content);
-    if (!connects_ && step < kListener.size()) say_sealed(kListener[step], content);
+    if (connects_ && step < kConnector.size()) send_sealed(kConnector[step], content);
+    if (!connects_ && step < kListener.size()) send_sealed(kListener[step], content);
   }
 
   Handshake handshake_;
   const bool connects_;
   TcpEnd end_;
-  std::vector<uint8_t> heard_;
+  std::vector<uint8_t> received_;
   size_t step_ = 0;
 };
 
@@ -117,7 +117,7 @@ void attack_listener(Input& input, bool has_key, bool peer_has_key) {
   while (!input.empty()) {
     const uint8_t operation = input.u8();
     if (operation % 4 == 0) now = now + Duration::from_ms(input.u8() * 4);
-    if (operation % 4 != 0) peer.say(input);
+    if (operation % 4 != 0) peer.send_any(input);
     if (session == nullptr) session = listener->poll(now);
     if (session == nullptr) continue;
     PACECAR_CHECK(has_key == peer_has_key);
@@ -127,7 +127,7 @@ void attack_listener(Input& input, bool has_key, bool peer_has_key) {
   }
   if (session != nullptr) {
     session->reply(session->offer());
-    peer.say(input);
+    peer.send_any(input);
     session->poll(now);
   }
   peer.leave();
@@ -153,11 +153,11 @@ void attack_connector(Input& input, bool has_key, bool peer_has_key) {
       if (!reply) break;
       replied = reply->has_value();
       PACECAR_CHECK(!replied || has_key == peer_has_key);
-    } else if (const auto told = connector->confirm(now); !told || *told) {
+    } else if (const auto confirmed = connector->confirm(now); !confirmed || *confirmed) {
       break;
     }
     if (!peer.joined()) peer.join(server.accept());
-    if (peer.joined() && operation % 8 != 0) peer.say(input);
+    if (peer.joined() && operation % 8 != 0) peer.send_any(input);
   }
   if (peer.joined()) peer.leave();
 }

@@ -1,4 +1,5 @@
-// A connection matrix of any bytes: no crash, and what is read comes back after being written.
+// A connection matrix of any bytes: no crash, and an accepted one is the same after it is written
+// and read again.
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -1,6 +1,6 @@
-// What the peer of `pacecar bw` and `lat` writes into the control channel: any bytes, as messages,
-// proofs of the cluster's key, parameters and reports. What is accepted comes back the same from
-// its own form; nobody proves a key that he does not have.
+// Any bytes in the control channel of `pacecar bw` and `lat`, read as messages, proofs of the
+// cluster's key, parameters and reports. What is accepted is the same after it is written and read
+// again; no peer proves a key that it does not have.
 #include <sys/socket.h>
 
 #include <array>
@@ -37,7 +37,7 @@ void read_message(const Json& message) {
   static_cast<void>(number_field(message, "duration_s", 0, 1));
 }
 
-// All members of a message that may be one by themselves.
+// Reads the message, and each of its members as a message.
 void read_all(const Json& message) {
   read_message(message);
   if (!message.is_object()) return;

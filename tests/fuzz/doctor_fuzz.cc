@@ -1,5 +1,5 @@
-// Documents that are not of our making, read, judged and printed as the doctor does, told as
-// metrics and shown by top: no crash, and what was read is read again from what is printed.
+// Documents of any content, read, judged and printed by the doctor, exported as metrics and shown
+// by top: no crash, and the printed document has the same sightings when it is read again.
 #include <nlohmann/json.hpp>
 
 #include "bench/doctor/documents.h"

@@ -1,6 +1,6 @@
-// What NICs tell each other of queue pairs: addresses with the extended mode, its security and a
-// standby lane, and messages about lanes that come back. What is accepted is within its bounds, and
-// encodes to what decodes to the same.
+// Addresses of queue pairs, with the extended mode, its security and a standby lane, and messages
+// about lanes that recover. An accepted one is within its bounds, and is the same after it is
+// encoded and decoded again.
 #include <algorithm>
 
 #include "tests/fuzz/fuzz_input.h"

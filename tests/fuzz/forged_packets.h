@@ -1,4 +1,4 @@
-// Packets that were seen, with fields of a fuzzer's choice: right down to their checksums.
+// Captured packets with fields of the fuzzer's choice, and the right checksums.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,8 @@ inline void change_ack(wire::AckHeader& ack, Input& input) {
   if ((which & 64) != 0) ack.echo_valid = !ack.echo_valid;
 }
 
-// Of the extended mode, without its trailer; the result ends with a checksum.
+// Changes a packet of the extended mode, given without its trailer; the result ends with a
+// checksum.
 inline std::vector<uint8_t> changed_body(std::span<const uint8_t> body, Input& input) {
   wire::DataHeader data;
   std::span<const uint8_t> payload;
@@ -66,7 +67,7 @@ inline std::vector<uint8_t> changed_body(std::span<const uint8_t> body, Input& i
   return copy;
 }
 
-// Of standard RC.
+// Changes a packet of standard RC.
 inline void change_packet(roce::Packet& packet, Input& input) {
   const uint8_t which = input.u8();
   if ((which & 1) != 0) packet.psn = (packet.psn + input.u8() - 32) & 0xFFFFFF;

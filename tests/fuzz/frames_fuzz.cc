@@ -1,5 +1,5 @@
-// Frames and datagrams as packet I/Os and the switch take them off a wire: what is read lies within
-// the frame, whatever its headers say.
+// Frames and datagrams as packet I/Os and the switch receive them: every part that is returned lies
+// within the frame, whatever the headers say.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -48,7 +48,7 @@ void read_switched(Octets bytes) {
   static_cast<void>(complete_checksum(frame, bytes[0], bytes[1]));
 }
 
-// As raw sockets receive it, without an Ethernet header.
+// A datagram as raw sockets receive it, without an Ethernet header.
 void read_raw(Octets bytes) {
   const auto datagram = read_datagram({.bytes = bytes, .type = frame::kIpv4});
   if (datagram) expect_within(datagram->bytes, bytes);

@@ -1,4 +1,4 @@
-// A fuzzer's input as a list of choices. Past its end all choices are 0.
+// A fuzzer's input as a list of choices. Past its end every choice is 0.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class Input {
   uint64_t u64() { return number(8); }
   // 0 .. bound - 1; `bound` is not 0.
   size_t below(size_t bound) { return (bound <= 256 ? u8() : u32()) % bound; }
-  // At most so many.
+  // At most `count` bytes.
   std::span<const uint8_t> bytes(size_t count) {
     const auto taken = bytes_.first(std::min(count, bytes_.size()));
     bytes_ = bytes_.subspan(taken.size());

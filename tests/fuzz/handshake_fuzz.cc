@@ -1,4 +1,4 @@
-// The decoders of offers and answers: what they accept must encode to the bytes that they got.
+// The decoders of offers and answers: an accepted input must encode to the same bytes.
 #include <algorithm>
 
 #include "transport/base/check.h"

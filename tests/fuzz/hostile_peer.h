@@ -1,6 +1,6 @@
-// A hostile peer of a messenger. It has the keys that it was given: it writes any bytes into the
-// tables, cells, words and buffers behind them, at any time, says that any write with immediate has
-// arrived, offers and answers as it likes, and goes away. What exactly, a fuzzer's input chooses.
+// A hostile peer of a messenger. With the keys that it was given it writes any bytes into the
+// victim's tables, cells, words and buffers at any time. It completes any write with immediate at
+// the victim, sends any offer and answer, and breaks queue pairs. The fuzzer's input chooses.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "tests/fuzz/fuzz_input.h"
-#include "tests/support/memory_nic.h"
 #include "tests/support/connect_messengers.h"
+#include "tests/support/memory_nic.h"
 #include "transport/message/control_words.h"
 #include "transport/message/eager.h"
 #include "transport/message/messenger.h"
@@ -19,19 +19,19 @@ namespace pacecar::fuzz {
 
 using test::MemoryNic;
 
-// One end of a connection of the hostile peer's, as it knows it.
+// A connection of the hostile peer, with the victim's numbers and addresses.
 struct HostileEnd {
   MemoryNic* victim = nullptr;
   bool sends = false;                      // to the victim
   std::optional<ConnectionId> connection;  // the victim's; none: closed
   QueuePairId data = 0;                    // the victim's
   RemoteAddress table;                     // the victim's
-  RemoteAddress word;                      // likewise
+  RemoteAddress word;                      // the victim's
 };
 
 class HostilePeer {
  public:
-  static constexpr uint32_t kEager = 600;  // of its offers
+  static constexpr uint32_t kEager = 600;  // in the peer's offers
 
   HostilePeer(MemoryNic& nic, const NicIdentity& identity)
       : nic_(nic),
@@ -42,7 +42,7 @@ class HostilePeer {
 
   std::vector<HostileEnd>& ends() { return ends_; }
 
-  // The victim connects to it; nullptr when that comes to nothing.
+  // The victim opens a connection to the peer; nullptr: it failed.
   HostileEnd* receive(Messenger& victim, MemoryNic& nic, Instant now, Input& input,
                       Messenger::Role role = Messenger::Role::kWhole) {
     if (ends_.size() == kMaxEnds) return nullptr;
@@ -68,7 +68,7 @@ class HostilePeer {
                                           .table = offer.table,
                                           .word = offer.end.words});
   }
-  // It connects to the victim; likewise.
+  // The peer opens a connection to the victim; nullptr: it failed.
   HostileEnd* send(Messenger& victim, MemoryNic& nic, Instant now, std::string_view obeys,
                    Input& input) {
     if (ends_.size() == kMaxEnds) return nullptr;
@@ -94,28 +94,28 @@ class HostilePeer {
                                           .table = answer.table,
                                           .word = answer.end.words});
   }
-  // One of the things that it does to what it was lent.
+  // One hostile act of the input's choice.
   void act(Input& input) {
     switch (input.u8() % 10) {
       case 0:
       case 1:
-        return say_slot(input);
+        return write_slot(input);
       case 2:
-        return say_immediate(input);
+        return complete_immediate(input);
       case 3:
-        return say_eager(input);
+        return write_train(input);
       case 4:
-        return say_word(input);
+        return write_word(input);
       case 5:
-        return say_note(input);
+        return write_note(input);
       case 6:
-        return scribble(input);
+        return write_bytes(input);
       case 7:
         return write_into_buffer(input);
       case 8:
-        return break_something(input);
+        return break_queue_pair(input);
       default:
-        return take_back_memory();
+        return toggle_registration();
     }
   }
 
@@ -152,14 +152,14 @@ class HostilePeer {
   void write(const HostileEnd& end, const RemoteAddress& table, size_t offset, const T& thing) {
     write(end, table, offset, std::span(reinterpret_cast<const uint8_t*>(&thing), sizeof thing));
   }
-  // Numbers that mean something, or any.
+  // Mostly a small number, which may be valid; sometimes any.
   static uint64_t some_number(Input& input) {
     const uint8_t choice = input.u8();
     if (choice < 0xF0) return choice;
     return choice < 0xF8 ? input.u16() : input.u64();
   }
 
-  void say_slot(Input& input) {
+  void write_slot(Input& input) {
     const HostileEnd* end = any_end(input);
     if (end == nullptr) return;
     const uint8_t choice = input.u8();
@@ -176,7 +176,7 @@ class HostilePeer {
     const size_t place = (choice & 128) != 0 ? input.u8() : (slot.sequence - 1) % kCtsSlots;
     write(*end, end->table, place * sizeof slot, slot);
   }
-  void say_immediate(Input& input) {
+  void complete_immediate(Input& input) {
     const HostileEnd* end = any_end(input);
     if (end == nullptr || !end->victim->has(end->data)) return;
     const uint8_t choice = input.u8();
@@ -190,8 +190,8 @@ class HostilePeer {
                            .immediate = (choice & 8) != 0 ? input.u32() : immediate.pack(),
                            .kind = CompletionKind::kReceived});
   }
-  // A train of eager messages, and that it has arrived.
-  void say_eager(Input& input) {
+  // Writes a train of eager messages, and completes the write.
+  void write_train(Input& input) {
     const HostileEnd* end = any_end(input);
     if (end == nullptr || !end->victim->has(end->data)) return;
     const uint32_t connection = input.u8();
@@ -214,8 +214,8 @@ class HostilePeer {
                            .immediate = immediate.pack(),
                            .kind = CompletionKind::kReceived});
   }
-  // Grants and demands, what is wanted, what is closed.
-  void say_word(Input& input) {
+  // Writes a grant or demand, a wanted word or a close word.
+  void write_word(Input& input) {
     const HostileEnd* end = any_end(input);
     if (end == nullptr) return;
     const uint8_t choice = input.u8();
@@ -232,7 +232,7 @@ class HostilePeer {
             (choice & 8) != 0 ? word : CloseWord::pack(word));
     }
   }
-  void say_note(Input& input) {
+  void write_note(Input& input) {
     const HostileEnd* end = any_end(input);
     if (end == nullptr) return;
     LaneNote note{.epoch = input.u8() % 8U,
@@ -243,14 +243,14 @@ class HostilePeer {
     for (uint64_t& word : note.done) word = input.u8() % 2 == 0 ? 0 : input.u64();
     write(*end, end->table, offsetof(SendTable, peer_note), seal(note));
   }
-  void scribble(Input& input) {
+  void write_bytes(Input& input) {
     const HostileEnd* end = any_end(input);
     if (end == nullptr) return;
     const size_t offset = input.u16();
     const size_t size = 1 + input.u8();
     write(*end, end->table, offset, input.bytes(size));
   }
-  // The victim has told of its buffers there.
+  // Writes into a buffer that the victim has advertised in a CTS slot.
   void write_into_buffer(Input& input) {
     const HostileEnd* end = any_end(input);
     if (end == nullptr) return;
@@ -259,12 +259,12 @@ class HostilePeer {
     const uint64_t offset = some_number(input);
     end->victim->write(slot.key, slot.address + offset, input.bytes(input.u8()));
   }
-  void break_something(Input& input) {
+  void break_queue_pair(Input& input) {
     const HostileEnd* end = any_end(input);
     if (end == nullptr) return;
     end->victim->break_queue_pair(end->data);
   }
-  void take_back_memory() {
+  void toggle_registration() {
     writes_fail_ = !writes_fail_;
     if (writes_fail_) {
       nic_.deregister_memory(region_);

@@ -1,7 +1,6 @@
-// Changes JSON as JSON: members and elements of another type, with numbers at the edges, taken
-// away, repeated or exchanged with each other. What does not parse is changed byte by byte, and now
-// and then what does. Included by a target, it is the target's mutator; without libFuzzer it is
-// nothing.
+// A mutator of JSON documents: it replaces values by others or by edge values, removes, repeats and
+// adds members and elements. Input that does not parse, and one in eight documents, is mutated byte
+// by byte. A fuzz target that includes this header uses it; without libFuzzer the header is empty.
 #pragma once
 
 #ifdef PACECAR_LIBFUZZER

@@ -1,4 +1,4 @@
-// What preflight reads of the kernel's answers and files: any bytes. The first byte chooses.
+// Preflight's parsers of the kernel's answers and files, with any bytes. The first byte chooses.
 #include "bench/preflight/kernel_probes.h"
 #include "bench/preflight/text.h"
 #include "tests/fuzz/fuzz_input.h"

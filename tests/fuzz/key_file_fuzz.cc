@@ -1,5 +1,5 @@
-// A key file with any content: what is taken for a key has the length of one and no newline at its
-// end.
+// A key file with any content: an accepted key begins the file, is within the bounds of length, and
+// does not end with a newline.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// What peers say of their NICs and lanes: the first byte chooses a decoder, the rest is its input.
-// What it accepts must encode to the bytes that it was given.
+// The decoders of peers' NICs and lanes: the first byte chooses one, the rest is its input. An
+// accepted input must encode to the same bytes.
 #include <algorithm>
 
 #include "transport/api/lane_list.h"

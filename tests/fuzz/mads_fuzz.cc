@@ -1,5 +1,5 @@
-// Messages of connection management of any bytes, to an end in any state: no crash, what is read
-// comes back after being written, and an end that is closed stays so.
+// Messages of connection management of any bytes, to an end in any state: no crash, a decoded
+// message is the same after it is encoded and decoded again, and a closed end stays closed.
 #include <cstdint>
 
 #include "net_plugin/verbs/cm/core/connection.h"

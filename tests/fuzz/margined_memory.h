@@ -1,4 +1,4 @@
-// Memory with bytes around it that are nobody's: who writes there is found.
+// Memory between margins that nothing may write: check_margins finds such writes.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace pacecar::fuzz {
 
 class MarginedMemory {
  public:
-  static constexpr uint8_t kUntouched = 0xC5;  // what is in it at first
+  static constexpr uint8_t kUntouched = 0xC5;  // the initial content of memory and margins
 
   explicit MarginedMemory(size_t size) : size_(size), bytes_(size + 2 * kMargin, kUntouched) {}
 

@@ -1,8 +1,8 @@
 // A messenger with a good peer and a hostile one (hostile_peer.h). The first byte chooses the
-// congestion control; then each byte is an operation with what it needs behind it.
+// congestion control; then each byte is an operation, followed by its operands.
 //
-// Whatever it does, no byte beyond a buffer is written, no receive says that it got more than its
-// buffer holds, and messages from and to the good peer arrive as they were sent.
+// Checked: no byte beyond a buffer is written, no receive reports more bytes than its buffer holds,
+// and messages from and to the good peer arrive unchanged.
 #include <array>
 #include <memory>
 #include <optional>
@@ -11,8 +11,8 @@
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/hostile_peer.h"
 #include "tests/fuzz/margined_memory.h"
-#include "tests/support/memory_nic.h"
 #include "tests/support/connect_messengers.h"
+#include "tests/support/memory_nic.h"
 
 namespace pacecar {
 namespace {
@@ -26,10 +26,10 @@ constexpr size_t kBuffer = 6000;  // more than one write
 constexpr size_t kMaxMessages = 96;
 enum Host : uint32_t { kVictim, kGood, kHostile };
 
-// A buffer with bytes around it that nobody may write, neither by its key nor otherwise.
+// A registered buffer between margins that nothing may write, neither by its key nor otherwise.
 struct Buffer {
   Buffer(MemoryNic& nic, size_t bytes, uint8_t first)
-      : size(bytes), memory(std::max<size_t>(bytes, 1)) {  // no region is empty
+      : size(bytes), memory(std::max<size_t>(bytes, 1)) {  // a region of 0 bytes is refused
     for (size_t i = 0; i < size; ++i) data()[i] = static_cast<uint8_t>(first + i + i / 256);
     region = nic.register_memory(data(), memory.size(), Access::kRemoteWrite).value();
   }
@@ -170,7 +170,7 @@ class World {
     return (choice & 1) != 0 ? choice * 2 : input.u16() % (kBuffer + 1);
   }
 
-  // Between the victim and its good peer.
+  // A message between the victim and its good peer.
   void transfer(Input& input) {
     if (messages_.size() + 2 > kMaxMessages || transfers_.size() == kMaxMessages / 4) return;
     const bool outwards = input.u8() % 2 == 0;
@@ -221,7 +221,7 @@ class World {
       }
       end.connection.reset();
     } else if (!messages_.empty()) {
-      // The memory of a message goes, if it is not one of the good peer's.
+      // Deregisters the memory of a message, if the good peer is not its other end.
       Message& one = *messages_[choice / 2 % messages_.size()];
       if (is_transfer(one)) return;
       for (const auto& buffer : one.buffers) {

@@ -1,4 +1,4 @@
-// An address that is accepted is within the bounds that its users rely on, and comes back the same.
+// An accepted address has endpoints, and encodes to the same bytes.
 #include <algorithm>
 
 #include "transport/base/check.h"
@@ -9,7 +9,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto address = pacecar::decode_ofi_address(input);
   if (!address) return 0;
   PACECAR_CHECK(!address->endpoints.empty());
-  // Longer ones than an address has room for are refused before: the bootstrap carries no more.
+  // The bootstrap never passes on an address longer than kMaxBytes.
   if (size > pacecar::QueuePairAddress::kMaxBytes) return 0;
   PACECAR_CHECK(std::ranges::equal(pacecar::encode(*address).view(), input));
   return 0;

@@ -1,12 +1,13 @@
-// A mailbox whose ring the peer scribbles on takes whole messages to it in order, and nothing else.
+// A mailbox whose ring the peer overwrites with any bytes: take() returns only messages with the
+// right check, in order.
 #include <cstring>
 #include <memory>
 
 #include "transport/base/check.h"
 #include "transport/ofi/mailbox.h"
 
-// For each message a byte that says where it is written to, one whose bits say what of it is made
-// to fit, and the message.
+// Each message of the input has two bytes before it: the place in the ring, and bits that choose
+// which of its fields (sequence, check) are made valid.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using pacecar::OfiMessage;
   using pacecar::OfiRings;
@@ -20,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     OfiMessage message;
     std::memcpy(&message, data + at + 2, sizeof message);
     if ((data[at + 1] & 2) != 0) message.sequence = taken + 1;
-    // Of one who knows the secret, or guesses.
+    // With the right secret, or with a wrong one.
     if ((data[at + 1] & 4) != 0) message.check = message.make_check(data[at + 1] & 1 ? kSecret : 6);
     rings->in[data[at] % OfiRings::kMessages] = message;
     while (const auto next = mailbox.take()) {

@@ -1,4 +1,4 @@
-// What a benchmark printed, of any kind: no crash, and all figures have a name.
+// A benchmark's output of any bytes: no crash, and every named metric has a label.
 #include "bench/ab/metric_info.h"
 #include "bench/ab/output_parser.h"
 #include "tests/fuzz/fuzz_input.h"

@@ -1,4 +1,5 @@
-// A parameter file of any bytes: no crash, and what loads prints as text that loads to the same.
+// A parameter file of any bytes: no crash, and accepted parameters are the same after they are
+// printed and loaded again.
 #include <cstdint>
 #include <string_view>
 #include <vector>

@@ -1,6 +1,6 @@
 // Replays a corpus through a libFuzzer entry point where the compiler has no libFuzzer: every file
-// of every directory named on the command line, and of each its truncations by one byte; after
-// --whole the files as they are.
+// of the directories named on the command line, and each of its prefixes; after --whole only whole
+// files.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>

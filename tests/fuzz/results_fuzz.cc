@@ -1,5 +1,6 @@
-// A results folder of somebody else: the first line of the input is its experiment.json, the others
-// are its runs.jsonl. What can be read is summed up, merged and reported as `pacecar ab` does it.
+// A results folder of any content: the first line of the input is its experiment.json, the other
+// lines are its runs.jsonl. `pacecar ab` merges it, sums it up and reports it: no crash, and every
+// record can be written and read again.
 #include <unistd.h>
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// Whatever the bytes: the decoder of standard RoCE v2 reads within bounds, and what it accepts
-// encodes back to what decodes to the same.
+// The decoder of standard RoCE v2 with any bytes: it reads within bounds, and an accepted packet
+// has the same fields after it is encoded and decoded again.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -25,7 +25,7 @@ void try_decoder(std::span<const uint8_t> datagram) {
   }
   std::array<uint8_t, kMaxHeaderBytes> header{};
   encode(packet, header);
-  // Of all fields but the payload, which only its size stands for.
+  // Decodes the header again, with 4 bytes of zeros in place of the payload.
   std::array<uint8_t, kMaxHeaderBytes + 8> again{};
   const size_t size = header_bytes(packet.opcode);
   std::copy_n(header.begin(), size, again.begin());

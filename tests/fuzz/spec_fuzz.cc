@@ -1,6 +1,6 @@
 // A run of `pacecar sim`: the first line is an option in its short form or an assignment, the rest
-// a TOML file. No crash, and what was read prints as text that reads the same. Numbers that are not
-// small are made so where they say how much there is, so that no fabric of a million hosts is made.
+// a TOML file. Checked: no crash. Large numbers of topology and workload are replaced by small
+// ones, so that no fabric of a million hosts is made.
 #include <algorithm>
 
 #include "bench/sim/spec_file.h"

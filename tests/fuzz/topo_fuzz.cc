@@ -1,5 +1,4 @@
-// A .topo file of any bytes: no crash, and every network that is built is one whose hosts reach
-// each other.
+// A .topo file of any bytes: no crash, and in every accepted network the hosts reach each other.
 #include <cstdint>
 
 #include "transport/base/check.h"

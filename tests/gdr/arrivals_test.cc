@@ -1,4 +1,4 @@
-// Arrivals where the NIC writes to a GPU's memory itself: what counts waits for the flush.
+// Arrivals where the NIC writes directly to GPU memory: signals wait for the flush.
 #include "transport/rma/arrivals.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace pacecar::rma {
 namespace {
 
-// A NIC that reaches GPU memory, and flushes when the test says so.
+// A NIC that reaches GPU memory; flush_done ends its flushes.
 class DirectContext final : public Context {
  public:
   explicit DirectContext(std::shared_ptr<GpuSystem> gpus) : gpus_(std::move(gpus)) {}
@@ -71,7 +71,7 @@ class ArrivalsOfDirectMemory : public testing::Test {
     gpu_memory_.write(std::vector<uint8_t>(4096));
   }
 
-  // The number of what has ended.
+  // Returns how many operations have ended.
   size_t advance() { return arrivals_.advance().value().size(); }
   void finish() {
     test::step_until("the round", [this] {
@@ -91,7 +91,7 @@ class ArrivalsOfDirectMemory : public testing::Test {
   WindowId on_host_ = 0;
 };
 
-TEST_F(ArrivalsOfDirectMemory, NothingCountsBeforeTheFlush) {
+TEST_F(ArrivalsOfDirectMemory, SignalsAreAddedOnlyAfterTheFlush) {
   Operation flush{.left = 1};
   arrivals_.add(on_gpu_, 8, 5);
   arrivals_.add(on_host_, 16, 6);
@@ -111,7 +111,7 @@ TEST_F(ArrivalsOfDirectMemory, NothingCountsBeforeTheFlush) {
   EXPECT_EQ(host_memory_.word(16), 6U);
 }
 
-TEST_F(ArrivalsOfDirectMemory, WhatComesDuringARoundIsOfTheNext) {
+TEST_F(ArrivalsOfDirectMemory, SignalsDuringARoundAreAddedInTheNextRound) {
   arrivals_.add(on_gpu_, 8, 1);
   advance();
   arrivals_.add(on_gpu_, 8, 2);
@@ -124,7 +124,7 @@ TEST_F(ArrivalsOfDirectMemory, WhatComesDuringARoundIsOfTheNext) {
   EXPECT_EQ(host_memory_.word(8), 4U);
 }
 
-TEST_F(ArrivalsOfDirectMemory, AWindowThatGoesTakesItsWordsAlong) {
+TEST_F(ArrivalsOfDirectMemory, SignalsOfADeregisteredWindowAreDropped) {
   for (const WindowId window : {on_gpu_, on_host_}) arrivals_.add(window, 0, 1);
   advance();
   windows_.deregister(*windows_.release_own(on_gpu_));
@@ -136,7 +136,7 @@ TEST_F(ArrivalsOfDirectMemory, AWindowThatGoesTakesItsWordsAlong) {
   EXPECT_EQ(context_->registered, 0);
 }
 
-TEST_F(ArrivalsOfDirectMemory, AFlushThatFailsEndsAll) {
+TEST_F(ArrivalsOfDirectMemory, FailedFlushFailsAllArrivals) {
   Operation flush{.left = 1};
   context_->fails = true;
   arrivals_.add(on_host_, 0, 1);
@@ -150,14 +150,14 @@ TEST_F(ArrivalsOfDirectMemory, AFlushThatFailsEndsAll) {
   EXPECT_EQ(host_memory_.word(0), 0U);
 }
 
-TEST_F(ArrivalsOfDirectMemory, OfTheHostAloneAllCountsAtOnce) {
+TEST_F(ArrivalsOfDirectMemory, HostSignalsAreAddedAtOnceWithoutGpuWindows) {
   windows_.deregister(*windows_.release_own(on_gpu_));
   arrivals_.add(on_host_, 24, 9);
   EXPECT_EQ(host_memory_.word(24), 9U);
   EXPECT_TRUE(arrivals_.idle());
 }
 
-TEST_F(ArrivalsOfDirectMemory, EveryWordHasAPlace) {
+TEST_F(ArrivalsOfDirectMemory, EachWordOfAFullRoundGetsItsOwnSignal) {
   const test::RankMemory wide(fake_, Arrivals::kMost * 8, true);
   wide.write(std::vector<uint8_t>(Arrivals::kMost * 8));
   const WindowId id = windows_.register_own(wide.range()).value().id;

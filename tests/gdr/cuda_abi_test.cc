@@ -1,4 +1,5 @@
-// Our declarations of the driver's interface against NVIDIA's header, where that is found.
+// Compares our declarations of the driver's interface with NVIDIA's header, where that is
+// installed: compiling is the test.
 #include <cuda.h>
 
 #include <type_traits>
@@ -39,7 +40,7 @@ static_assert(CU_MEMHOSTALLOC_PORTABLE == cuda::kHostMemoryPortable);
 static_assert(CU_STREAM_NON_BLOCKING == cuda::kStreamNonBlocking);
 static_assert(CU_EVENT_DISABLE_TIMING == cuda::kEventWithoutTiming);
 
-// Of the same machine type, as the calling convention passes it: our int stands for its enums.
+// Whether the calling convention passes both types alike: our int stands for NVIDIA's enums.
 template <typename Theirs, typename Ours>
 constexpr bool passes_alike() {
   if constexpr (std::is_enum_v<Theirs>) {
@@ -60,7 +61,8 @@ constexpr bool same_call(CUresult (*)(Theirs...), cuda::Status (*)(Ours...)) {
   }
 }
 
-// cuda.h names by its macros what the exported symbols are; those of ours carry the suffix already.
+// cuda.h maps names to exported symbols by macros; our list has the exported names with their
+// suffix.
 #define PACECAR_CUDA_ENTRY(member, symbol, required, ...)                       \
   static_assert(same_call(static_cast<decltype(&::symbol)>(nullptr),            \
                           static_cast<cuda::Status (*)(__VA_ARGS__)>(nullptr)), \

@@ -1,4 +1,4 @@
-// Loading the driver, with what may be wrong with it.
+// Loading the CUDA driver, and its failures.
 #include "gdr/cuda_driver.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ using test::FakeGpu;
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(CudaDriver, OneThatIsNotThereIsNamedWithItsCure) {
+TEST(CudaDriver, MissingLibraryIsNamedWithItsCure) {
   const auto driver = CudaDriver::load("libcuda-that-is-not-there.so.1");
   ASSERT_FALSE(driver);
   EXPECT_EQ(driver.error().code, ErrorCode::kNotFound);
@@ -22,7 +22,7 @@ TEST(CudaDriver, OneThatIsNotThereIsNamedWithItsCure) {
   EXPECT_THAT(driver.error().message, HasSubstr("install the driver"));
 }
 
-TEST(CudaDriver, WhatARequiredOneLacksIsNamed) {
+TEST(CudaDriver, MissingRequiredSymbolIsNamed) {
   const auto driver = CudaDriver::load(FAKE_CUDA_BROKEN);
   ASSERT_FALSE(driver);
   EXPECT_EQ(driver.error().code, ErrorCode::kUnavailable);
@@ -30,7 +30,7 @@ TEST(CudaDriver, WhatARequiredOneLacksIsNamed) {
   EXPECT_THAT(driver.error().message, Not(HasSubstr("cuFlush")));
 }
 
-TEST(CudaDriver, AnOldOneServesWithLess) {
+TEST(CudaDriver, OldDriverLacksDmaBufAndFlush) {
   const FakeGpu fake(FAKE_CUDA_OLD);
   const auto system = GpuSystem::open(FAKE_CUDA_OLD);
   ASSERT_TRUE(system) << system.error().message;
@@ -41,7 +41,7 @@ TEST(CudaDriver, AnOldOneServesWithLess) {
   EXPECT_TRUE(gpu.peer_memory);
 }
 
-TEST(CudaDriver, WithoutAGpuItIsNotFound) {
+TEST(CudaDriver, LoadingWithoutAGpuReturnsNotFound) {
   const FakeGpu fake(FAKE_CUDA);
   fake.with([](FakeCuda& cuda) { cuda.init_status = cuda::kErrorNoDevice; });
   auto driver = CudaDriver::load(FAKE_CUDA);
@@ -57,7 +57,7 @@ TEST(CudaDriver, WithoutAGpuItIsNotFound) {
   EXPECT_EQ(driver.error().code, ErrorCode::kNotFound);
 }
 
-TEST(CudaDriver, OneThatCannotStartSaysWhy) {
+TEST(CudaDriver, FailedInitNamesTheReason) {
   const FakeGpu fake(FAKE_CUDA);
   fake.with([](FakeCuda& cuda) { cuda.init_status = 2; });
   const auto driver = CudaDriver::load(FAKE_CUDA);
@@ -66,7 +66,7 @@ TEST(CudaDriver, OneThatCannotStartSaysWhy) {
   EXPECT_THAT(driver.error().message, HasSubstr("cuInit failed (out of memory, 2)"));
 }
 
-TEST(Gpus, AreListedWithWhatTheyCan) {
+TEST(Gpus, AreListedWithTheirCapabilities) {
   const FakeGpu fake(FAKE_CUDA);
   fake.with([](FakeCuda& cuda) {
     cuda.devices = 2;
@@ -78,7 +78,7 @@ TEST(Gpus, AreListedWithWhatTheyCan) {
   ASSERT_EQ((*system)->gpus().size(), 2U);
   const Gpu& gpu = (*system)->gpus()[1];
   EXPECT_EQ(gpu.device, 1);
-  EXPECT_EQ(gpu.pci_bus_id, "0000:3b:00.0") << "as sysfs has it";
+  EXPECT_EQ(gpu.pci_bus_id, "0000:3b:00.0") << "must be in lower case, as in sysfs";
   EXPECT_TRUE(gpu.dma_buf);
   EXPECT_FALSE(gpu.peer_memory);
   EXPECT_TRUE(gpu.flush_call);

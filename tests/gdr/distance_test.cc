@@ -1,4 +1,4 @@
-// How far GPUs and NICs are from each other.
+// The PCI distance between GPUs and NICs.
 #include "gdr/distance.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 const std::string kGpu =
     "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/0000:3c:00.0/0000:3d:00.0";
 
-TEST(PciDistance, CountsWhatIsBetween) {
+TEST(PciDistance, DependsOnTheSharedBridges) {
   const auto distance = [](const std::string& nic) { return pci_distance(kGpu, nic, false); };
   EXPECT_EQ(distance("/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/0000:3c:01.0/0000:3e:00.0"),
             PciDistance::kPix);
@@ -27,7 +27,7 @@ TEST(PciDistance, CountsWhatIsBetween) {
             PciDistance::kNode);
 }
 
-TEST(PciDistance, TwoFunctionsOfOneCardAreNear) {
+TEST(PciDistance, FunctionsOfOneCardArePix) {
   EXPECT_EQ(pci_distance("/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0",
                          "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.1", false),
             PciDistance::kPix);
@@ -39,7 +39,7 @@ TEST(PciDistance, IsUnknownOffTheBus) {
   EXPECT_EQ(pci_distance("/sys/devices/pci0000:3a", kGpu, false), std::nullopt);
 }
 
-TEST(PciDistance, HasTheNamesThatPeopleKnow) {
+TEST(PciDistance, IsNamedAsByNvidiaSmi) {
   EXPECT_EQ(to_string(PciDistance::kPix), "PIX");
   EXPECT_EQ(to_string(PciDistance::kSys), "SYS");
 }

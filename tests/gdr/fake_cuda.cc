@@ -1,11 +1,12 @@
-// A driver library without a GPU: the entry points that Pacecar uses, under libcuda.so.1's name.
+// A driver library without a GPU: the CUDA entry points that Pacecar uses.
 //
-// A GPU's memory is pages that may not be touched at the address that the program knows: whoever
-// reads or writes it but by a copy crashes. Its bytes are in a second mapping, for copies only.
-// Streams run behind the program's back: a copy is done some time after the call, and a stream
-// that is held (copies_wait) does not move, so that who does not wait is caught.
+// GPU memory is mapped without access at the address that the program gets, so a direct read or
+// write crashes. A second mapping, for copies only, holds the bytes. Streams run in a thread of
+// their own: a copy completes some time after the call, and a held stream (copies_wait) makes no
+// progress, so that code that does not wait for its copies fails.
 //
-// FAKE_CUDA_OLD leaves out what drivers before CUDA 11.3 lack, FAKE_CUDA_BROKEN what all have.
+// FAKE_CUDA_OLD leaves out the entry points that drivers before CUDA 11.3 lack, FAKE_CUDA_BROKEN
+// one that all drivers have.
 #include "tests/gdr/fake_cuda.h"
 
 #include <fcntl.h>
@@ -34,7 +35,7 @@ struct pacecar::cuda::OpaqueStream {
 };
 
 struct pacecar::cuda::OpaqueEvent {
-  // Read without the lock: who polls would keep it from the streams.
+  // Atomic, not locked: a polling thread would keep the lock from the streams.
   std::atomic<uint64_t> recorded = 0;
   std::atomic<uint64_t> reached = 0;
   std::atomic<Status> status = kSuccess;
@@ -65,8 +66,8 @@ struct Fake {
   std::mutex mutex;
   std::condition_variable changed;
   FakeCuda state;
-  std::map<uint64_t, Allocation> memory;  // by the address that programs know
-  uint64_t allocations = 0;               // that there have been
+  std::map<uint64_t, Allocation> memory;  // by the address that the program gets
+  uint64_t allocations = 0;               // so far, freed ones included
   OpaqueContext contexts[kMaxDevices];
   std::deque<std::unique_ptr<OpaqueStream>> streams;
   std::thread worker;
@@ -89,7 +90,7 @@ uint8_t* contents_of(uint64_t address, size_t bytes) {
   return allocation.contents + offset;
 }
 
-// Of those that have work, in an order that nobody can count on.
+// One of the streams that have work, in a pseudo-random order.
 OpaqueStream* next_stream() {
   static uint32_t draw = 1;
   draw = draw * 1664525 + 1013904223;
@@ -109,7 +110,7 @@ void run_streams() {
     OpaqueStream* ready = nullptr;
     gpu.changed.wait(lock,
                      [&] { return !gpu.state.copies_wait && (ready = next_stream()) != nullptr; });
-    // The program goes on meanwhile, as it does while a real copy runs.
+    // Releases the lock: the program continues while a copy runs.
     ready->busy = true;
     const int turns = gpu.state.copies_late;
     lock.unlock();
@@ -372,7 +373,8 @@ FAKE Status cuEventCreate(Event* event, unsigned) {
   return kSuccess;
 }
 
-// As with CUDA an event may go while it is waited for: what is recorded behind keeps its own.
+// As with CUDA, an event may be destroyed before it is reached: waits until the streams no longer
+// use it.
 FAKE Status cuEventDestroy_v2(Event event) {
   std::unique_lock lock(fake().mutex);
   fake().changed.wait(lock, [&] { return event->reached == event->recorded; });

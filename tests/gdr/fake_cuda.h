@@ -1,25 +1,25 @@
-// How tests steer the fake driver (fake_cuda.cc), beside its CUDA entry points.
+// The controls of the fake driver (fake_cuda.cc), beside its CUDA entry points.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-// What the fake driver does. Tests set it before the driver is initialised, or between steps.
+// The fake driver's behaviour, which tests set before the driver is initialised or between steps.
 struct FakeCuda {
   int devices = 1;
-  int init_status = 0;          // of cuInit
-  bool dma_buf = true;          // exports memory
-  bool refuses_export = false;  // says that it exports, and then refuses
+  int init_status = 0;          // returned by cuInit
+  bool dma_buf = true;          // the device attribute
+  bool refuses_export = false;  // the export fails, whatever dma_buf is
   bool peer_memory = true;
-  int flush_options = 1;  // as the device's attribute
+  int flush_options = 1;  // the device attribute
   int writes_ordering = 0;
-  bool managed = false;      // memory moves between host and GPU
-  bool copies_fail = false;  // when they run
-  bool copies_wait = false;  // until this is false again
-  int copies_late = 1;       // how often the program gets its turn before each
+  bool managed = false;      // allocations are managed memory
+  bool copies_fail = false;  // at the time they run, not at the call
+  bool copies_wait = false;  // no stream makes progress
+  int copies_late = 1;       // how often the stream's thread yields before each copy
   bool host_memory_fails = false;
-  int copy_failure = 0;  // of the first copy that failed; as with CUDA it stays
-  // What was called.
+  int copy_failure = 0;  // set by a failed copy; permanent, as with CUDA
+  // Counters.
   int flushes = 0;
   int copies = 0;
   int host_allocations = 0;  // alive
@@ -27,10 +27,10 @@ struct FakeCuda {
 };
 
 extern "C" {
-// The one instance; hold its lock for as long as you look at it or change it.
+// Calls `use` with the one instance, under its lock.
 using FakeCudaUse = void (*)(FakeCuda&, void*);
 void fake_cuda_use(FakeCudaUse use, void* argument);
-// GPU memory that nobody but these functions and the driver's copies can touch.
+// GPU memory, which only these functions and the driver's copies can access.
 void* fake_cuda_allocate(size_t bytes, int device);
 void fake_cuda_free(void* memory);
 void fake_cuda_write(void* memory, const void* from, size_t bytes);

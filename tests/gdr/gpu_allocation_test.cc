@@ -1,4 +1,4 @@
-// Memory of a GPU that this process makes itself.
+// GPU memory that this process allocates.
 #include "gdr/gpu_allocation.h"
 
 #include <gmock/gmock.h>
@@ -28,23 +28,23 @@ TEST_F(GpuAllocationTest, CopiesBothWays) {
   std::iota(bytes.begin(), bytes.end(), uint8_t{1});
   uint8_t* const at = memory->address() + kAllocated - bytes.size();
   ASSERT_TRUE(memory->write(at, bytes));
-  EXPECT_EQ(fake_.read(at, bytes.size()), bytes) << "it waits until the GPU has it";
+  EXPECT_EQ(fake_.read(at, bytes.size()), bytes) << "write() must return after the copy";
   std::vector<uint8_t> back(bytes.size());
   ASSERT_TRUE(memory->read(back, at));
   EXPECT_EQ(back, bytes);
 }
 
-TEST_F(GpuAllocationTest, FailuresAreTold) {
+TEST_F(GpuAllocationTest, CopyErrorsAreReturned) {
   const auto memory = GpuAllocation::make(engine_, kAllocated).value();
   fake_.with([](FakeCuda& cuda) { cuda.copies_fail = true; });
   std::vector<uint8_t> bytes(10);
   const auto read = memory->read(bytes, memory->address());
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().code, ErrorCode::kSystem);
-  EXPECT_FALSE(memory->write(memory->address() + kAllocated, bytes)) << "it ends there";
+  EXPECT_FALSE(memory->write(memory->address() + kAllocated, bytes)) << "beyond the allocation";
 }
 
-TEST_F(GpuAllocationTest, MoreThanThereIsNamesTheCure) {
+TEST_F(GpuAllocationTest, OutOfMemoryNamesTheCure) {
   const auto memory = GpuAllocation::make(engine_, size_t{1} << 40);
   ASSERT_FALSE(memory);
   EXPECT_EQ(memory.error().code, ErrorCode::kUnavailable);

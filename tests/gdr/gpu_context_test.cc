@@ -1,5 +1,4 @@
-// What is put around a Context of NICs that reach GPU memory: exports, fallbacks, flushes. The NICs
-// are scripted.
+// The decorator of a Context for GPU memory: exports, fallbacks, flushes. The NICs are scripted.
 #include "transport/api/gpu/gpu_context.h"
 
 #include <fcntl.h>
@@ -19,11 +18,11 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// Notes what is registered and flushed; refuses what it is told to.
+// What the scripted NICs recorded, and what they refuse.
 struct Script {
   std::vector<MemoryRange> registered;
-  std::vector<size_t> nics;  // that they were registered with
-  size_t joins_over = 0;     // the NIC of connections
+  std::vector<size_t> nics;  // of each registration
+  size_t joins_over = 0;     // the NIC that connections use
   bool refuses_dmabuf = false;
   bool refuses_address = false;
   bool never_reads = false;
@@ -69,7 +68,7 @@ class AtOnce final : public Connecting, public Listener {
   const Handle handle_;
 };
 
-// Of two NICs that are told of alike.
+// Has two NICs with the same NicInfo.
 class ScriptedContext final : public Context {
  public:
   ScriptedContext(Script& script, const NicInfo& info) : script_(script), infos_{info, info} {}
@@ -137,10 +136,10 @@ class GpuContextTest : public testing::Test {
   Result<std::optional<FlushId>> flush() {
     const Memory* const memory = add(range());
     const auto started = context_->start_flush(0, memory, memory_.data());
-    forget(memory);
+    deregister(memory);
     return started;
   }
-  void forget(const Memory* memory) { EXPECT_TRUE(context_->deregister_memory(0, memory)); }
+  void deregister(const Memory* memory) { EXPECT_TRUE(context_->deregister_memory(0, memory)); }
 
   static constexpr NicReach kBuf{.dma_buf = true};
   static constexpr NicReach kBoth{.dma_buf = true, .peer_memory = true};
@@ -153,7 +152,7 @@ class GpuContextTest : public testing::Test {
   std::unique_ptr<Context> context_;
 };
 
-TEST_F(GpuContextTest, ADirectNicSaysSo) {
+TEST_F(GpuContextTest, DirectNicReportsItsGpuSupport) {
   open(kBuf);
   EXPECT_TRUE(info_.cuda);
   EXPECT_TRUE(info_.dma_buf);
@@ -166,68 +165,70 @@ TEST_F(GpuContextTest, ADirectNicSaysSo) {
   EXPECT_THAT(lines_, IsEmpty());
 }
 
-TEST_F(GpuContextTest, MemoryIsExportedUnlessTheCallerHas) {
+TEST_F(GpuContextTest, MemoryIsExportedUnlessTheCallerHasExportedIt) {
   open(kBuf);
-  forget(add(range(5000)));
+  deregister(add(range(5000)));
   ASSERT_EQ(script_.registered.size(), 1U);
   EXPECT_GE(script_.registered[0].dmabuf_fd, 0);
   EXPECT_EQ(script_.registered[0].dmabuf_offset, 5000U % 4096);
   EXPECT_NE(script_.registered[0].allocation, 0U);
-  EXPECT_EQ(fcntl(script_.registered[0].dmabuf_fd, F_GETFD), -1) << "closed again";
+  EXPECT_EQ(fcntl(script_.registered[0].dmabuf_fd, F_GETFD), -1)
+      << "the export must be closed after the registration";
 
   const int file = fcntl(0, F_DUPFD_CLOEXEC, 0);
   MemoryRange exported = range();
   exported.dmabuf_fd = file;
   exported.dmabuf_offset = 77;
-  forget(add(exported));
+  deregister(add(exported));
   EXPECT_EQ(script_.registered[1].dmabuf_fd, file);
   EXPECT_EQ(script_.registered[1].dmabuf_offset, 77U);
-  EXPECT_EQ(close(file), 0) << "still the caller's";
+  EXPECT_EQ(close(file), 0) << "the caller's file must stay open";
 }
 
-TEST_F(GpuContextTest, ByAddressWhereThatIsTheWay) {
+TEST_F(GpuContextTest, PeerMemoryIsRegisteredByAddress) {
   open({.peer_memory = true});
-  forget(add(range()));
+  deregister(add(range()));
   EXPECT_EQ(script_.registered.at(0).dmabuf_fd, -1);
-  EXPECT_EQ(fake_.with([](FakeCuda& cuda) { return cuda.streams; }), 0) << "nothing is copied";
+  EXPECT_EQ(fake_.with([](FakeCuda& cuda) { return cuda.streams; }), 0)
+      << "no stream is needed without copies";
 }
 
-TEST_F(GpuContextTest, ARefusedDmaBufIsRegisteredByAddress) {
+TEST_F(GpuContextTest, RefusedDmaBufIsRegisteredByAddress) {
   open(kBoth);
   script_.refuses_dmabuf = true;
-  forget(add(range()));
+  deregister(add(range()));
   EXPECT_EQ(script_.registered.at(0).dmabuf_fd, -1);
   fake_.with([](FakeCuda& cuda) { cuda.refuses_export = true; });
-  forget(add(range()));
+  deregister(add(range()));
   EXPECT_EQ(script_.registered.size(), 2U);
   EXPECT_THAT(lines_, IsEmpty());
 }
 
-TEST_F(GpuContextTest, WhatNoWayTakesIsStagedAndSaidOnce) {
+TEST_F(GpuContextTest, UnregistrableMemoryIsStagedAndLoggedOnce) {
   open(kBuf);
   script_.refuses_dmabuf = script_.refuses_address = true;
   for (int i = 0; i < 3; ++i) {
     const Memory* const memory = add(range());
     EXPECT_NE(memory->staged(), nullptr);
     EXPECT_EQ(context_->start_flush(0, memory, memory_.data()).value(), std::nullopt);
-    forget(memory);
+    deregister(memory);
   }
   EXPECT_THAT(lines_, ElementsAre(HasSubstr("no dma-buf today")));
   EXPECT_THAT(lines_[0], HasSubstr("staged through pinned host memory instead"));
 }
 
-TEST_F(GpuContextTest, MemoryThatMovesIsStaged) {
+TEST_F(GpuContextTest, ManagedMemoryIsStaged) {
   open(kBoth);
   fake_.with([](FakeCuda& cuda) { cuda.managed = true; });
   const Memory* const memory = add(range());
   EXPECT_NE(memory->staged(), nullptr);
   EXPECT_THAT(script_.registered, IsEmpty());
   EXPECT_THAT(lines_, IsEmpty());
-  forget(memory);
+  deregister(memory);
 }
 
-// Which may be another than was asked for.
-TEST_F(GpuContextTest, PinnedMemoryIsOfTheConnectionsNic) {
+// The connection may use another NIC than the one asked for.
+TEST_F(GpuContextTest, PinnedMemoryIsRegisteredWithTheConnectionsNic) {
   open({.software = true}, GpuSetting::kStaged);
   script_.joins_over = 1;
   const Memory* const memory = add(range());
@@ -242,20 +243,20 @@ TEST_F(GpuContextTest, PinnedMemoryIsOfTheConnectionsNic) {
   EXPECT_EQ(receives->nic(), 1U);
   sends.reset();
   receives.reset();
-  forget(memory);
+  deregister(memory);
 }
 
-TEST_F(GpuContextTest, HostMemoryIsNoneOfItsBusiness) {
+TEST_F(GpuContextTest, HostMemoryIsPassedOnAndRefusedAsGpuMemory) {
   open(kBuf);
   std::vector<uint8_t> host(100);
-  forget(context_->register_memory(0, host.data(), host.size()).value());
+  deregister(context_->register_memory(0, host.data(), host.size()).value());
   EXPECT_EQ(script_.registered.at(0).kind, MemoryKind::kHost);
   const auto wrong = context_->register_memory(
       0, {.address = host.data(), .length = host.size(), .kind = MemoryKind::kCuda});
   EXPECT_FALSE(wrong);
 }
 
-TEST_F(GpuContextTest, AFlushIsAReadWhateverTheGpuSays) {
+TEST_F(GpuContextTest, FlushIsAReadWhateverTheGpuReports) {
   for (const int options : {0, 1}) {
     for (const int ordering : {0, 100}) {
       fake_.with([&](FakeCuda& cuda) {
@@ -263,7 +264,8 @@ TEST_F(GpuContextTest, AFlushIsAReadWhateverTheGpuSays) {
         cuda.writes_ordering = ordering;
       });
       open(kBuf);
-      EXPECT_EQ(info_.gpu_flush, ordering == 0) << "whether the application is told to ask for it";
+      EXPECT_EQ(info_.gpu_flush, ordering == 0)
+          << "gpu_flush says whether the application must call for flushes";
       EXPECT_TRUE(flush().value());
     }
   }
@@ -272,10 +274,10 @@ TEST_F(GpuContextTest, AFlushIsAReadWhateverTheGpuSays) {
   EXPECT_EQ(fake_.with([](FakeCuda& cuda) { return cuda.flushes; }), 0);
 }
 
-TEST_F(GpuContextTest, ANicThatNeverReadsLeavesTheFlushToTheDriver) {
+TEST_F(GpuContextTest, NicWithoutReadsLeavesTheFlushToTheDriver) {
   script_.never_reads = true;
   open(kBuf);
-  EXPECT_EQ(flush().value(), std::nullopt) << "done at once";
+  EXPECT_EQ(flush().value(), std::nullopt) << "the driver's flush is done when the call returns";
   EXPECT_EQ(fake_.with([](FakeCuda& cuda) { return cuda.flushes; }), 1);
 
   fake_.with([](FakeCuda& cuda) { cuda.flush_options = 0; });
@@ -290,7 +292,7 @@ TEST_F(GpuContextTest, ANicThatNeverReadsLeavesTheFlushToTheDriver) {
   EXPECT_EQ(fake_.with([](FakeCuda& cuda) { return cuda.flushes; }), 1);
 }
 
-TEST_F(GpuContextTest, WhatCannotBeHadIsSaidInOneLine) {
+TEST_F(GpuContextTest, UnavailableSettingIsLoggedInOneLine) {
   fake_.with([](FakeCuda& cuda) { cuda.devices = 0; });
   open({.software = true}, GpuSetting::kStaged);
   EXPECT_FALSE(info_.cuda);

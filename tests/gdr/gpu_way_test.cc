@@ -1,4 +1,4 @@
-// Which way is chosen, and what is said of it.
+// The choice of the way to GPU memory, and its description.
 #include "gdr/gpu_way.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ GpuChoice choose(GpuSetting setting, const NicReach& nic, const std::vector<Gpu>
 
 const Result<std::span<const Gpu>> kNoDriver = fail(ErrorCode::kNotFound, "no library: install it");
 
-TEST(GpuWay, AutoTakesTheBestThatThereIs) {
+TEST(GpuWay, AutoChoosesTheBestAvailableWay) {
   EXPECT_EQ(choose(GpuSetting::kAuto, kBoth).way, GpuWay::kDmaBuf);
   EXPECT_EQ(choose(GpuSetting::kAuto, kBuf).way, GpuWay::kDmaBuf);
   EXPECT_EQ(choose(GpuSetting::kAuto, kPeer).way, GpuWay::kPeerMemory);
@@ -43,7 +43,7 @@ TEST(GpuWay, AutoIsNeverRefused) {
   }
 }
 
-TEST(GpuWay, WhatIsAskedForIsRefusedWhereItCannotBe) {
+TEST(GpuWay, ImpossibleSettingIsRefused) {
   EXPECT_FALSE(choose(GpuSetting::kDirect, kPeer).refused);
   for (const NicReach& nic : {kSoft, kNone}) {
     const GpuChoice choice = choose(GpuSetting::kDirect, nic);
@@ -59,7 +59,7 @@ TEST(GpuWay, WhatIsAskedForIsRefusedWhereItCannotBe) {
   EXPECT_EQ(choose(GpuSetting::kHost, kBoth).way, GpuWay::kHost);
 }
 
-TEST(GpuWay, TheDriverIsLoadedOnlyForThoseWhomItMayHelp) {
+TEST(GpuWay, DriverIsLoadedOnlyWhereTheChoiceDependsOnIt) {
   EXPECT_FALSE(depends_on_gpus(GpuSetting::kAuto, kSoft));
   EXPECT_FALSE(depends_on_gpus(GpuSetting::kAuto, kNone));
   EXPECT_TRUE(depends_on_gpus(GpuSetting::kAuto, kPeer));
@@ -68,7 +68,7 @@ TEST(GpuWay, TheDriverIsLoadedOnlyForThoseWhomItMayHelp) {
   EXPECT_FALSE(depends_on_gpus(GpuSetting::kHost, kBoth));
 }
 
-TEST(GpuWay, IsSaidInOneSentence) {
+TEST(GpuWay, ChoiceIsDescribedInOneSentence) {
   EXPECT_EQ(describe(choose(GpuSetting::kAuto, kSoft)),
             "GPU memory through host buffers: a software NIC cannot reach the GPU");
   EXPECT_THAT(describe(choose(GpuSetting::kAuto, kBuf)), HasSubstr("direct by dma-buf"));

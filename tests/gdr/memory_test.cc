@@ -1,4 +1,4 @@
-// What the driver says of memory: kinds of pointers, dma-bufs, flushes; and the peer-memory module.
+// Pointer kinds, dma-buf exports and flushes by the driver; and the peer-memory module.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <numeric>
 
 #include "gdr/dmabuf.h"
 #include "gdr/gpu_system.h"
@@ -29,7 +28,7 @@ class GpuMemory : public testing::Test {
   const std::shared_ptr<GpuSystem> system_ = GpuSystem::open(FAKE_CUDA).value();
 };
 
-TEST_F(GpuMemory, PointersAreToldApart) {
+TEST_F(GpuMemory, GpuAndHostPointersAreDistinguished) {
   const GpuBuffer memory(fake_, 3 << 20, 1);
   const auto inside = kind_of_pointer(driver(), memory.data() + 12345);
   ASSERT_TRUE(inside);
@@ -41,8 +40,8 @@ TEST_F(GpuMemory, PointersAreToldApart) {
   EXPECT_FALSE(kind_of_pointer(driver(), &host)->cuda);
 }
 
-// Who keeps what lay there before must not take the one for the other.
-TEST_F(GpuMemory, AnAllocationHasANumberThatNoOtherHas) {
+// A new allocation at an old address must not be mistaken for the old one.
+TEST_F(GpuMemory, AllocationNumbersAreUnique) {
   uint64_t first = 0;
   {
     const GpuBuffer memory(fake_, 1 << 20);
@@ -54,7 +53,7 @@ TEST_F(GpuMemory, AnAllocationHasANumberThatNoOtherHas) {
   EXPECT_NE(kind_of_pointer(driver(), again.data())->allocation, first);
 }
 
-TEST_F(GpuMemory, ARangeBeginsAndEndsOnOneGpu) {
+TEST_F(GpuMemory, RangeMustLieWithinAGpuAllocation) {
   const GpuBuffer memory(fake_, 1 << 20);
   EXPECT_TRUE(kind_of_gpu_range(driver(), memory.data(), 1 << 20));
   EXPECT_TRUE(kind_of_gpu_range(driver(), memory.data() + 5, (1 << 20) - 5));
@@ -67,18 +66,15 @@ TEST_F(GpuMemory, ARangeBeginsAndEndsOnOneGpu) {
   }
 }
 
-TEST_F(GpuMemory, IsExportedByWholePages) {
+TEST_F(GpuMemory, ExportBeginsAtAPage) {
   const GpuBuffer memory(fake_, 64 << 10);
-  std::vector<uint8_t> bytes(64 << 10);
-  std::iota(bytes.begin(), bytes.end(), uint8_t{3});
-  memory.write(bytes);
   const auto buffer = export_dmabuf(driver(), memory.data() + 5000, 100);
   ASSERT_TRUE(buffer) << buffer.error().message;
   EXPECT_EQ(buffer->offset, 5000U % 4096);
   EXPECT_EQ(fcntl(buffer->fd.get(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
 }
 
-TEST_F(GpuMemory, TheExportEndsWithItsOwner) {
+TEST_F(GpuMemory, ExportIsClosedWithItsOwner) {
   const GpuBuffer memory(fake_, 4096);
   int fd = -1;
   {
@@ -91,7 +87,7 @@ TEST_F(GpuMemory, TheExportEndsWithItsOwner) {
   EXPECT_EQ(fcntl(fd, F_GETFD), -1);
 }
 
-TEST_F(GpuMemory, ARefusedExportNamesCauseAndCure) {
+TEST_F(GpuMemory, RefusedExportNamesCauseAndCure) {
   const GpuBuffer memory(fake_, 4096);
   fake_.with([](FakeCuda& cuda) { cuda.refuses_export = true; });
   const auto buffer = export_dmabuf(driver(), memory.data(), 4096);
@@ -106,13 +102,13 @@ TEST_F(GpuMemory, ARefusedExportNamesCauseAndCure) {
   EXPECT_EQ(never.error().code, ErrorCode::kUnavailable);
 }
 
-TEST_F(GpuMemory, TheDriverFlushes) {
+TEST_F(GpuMemory, FlushCallsTheDriver) {
   const auto engine = system_->engine(0).value();
   EXPECT_TRUE(flush_writes(engine->context()));
   EXPECT_EQ(fake_.with([](FakeCuda& cuda) { return cuda.flushes; }), 1);
 }
 
-TEST(PeerMemory, IsAModuleOfEitherName) {
+TEST(PeerMemory, EitherModuleNameIsFound) {
   namespace fs = std::filesystem;
   std::string root = (fs::temp_directory_path() / "pacecar.XXXXXX").string();
   ASSERT_NE(mkdtemp(root.data()), nullptr);

@@ -1,5 +1,5 @@
-// The benchmark's declarations of NCCL and of CUDA's driver against NVIDIA's headers, where those
-// are found: compiling is the test.
+// Compares the benchmark's declarations of NCCL and of CUDA's driver with NVIDIA's headers, where
+// those are installed: compiling is the test.
 #include <cuda.h>
 #include <nccl.h>
 
@@ -10,7 +10,7 @@
 namespace pacecar::nccl {
 namespace {
 
-// Of the same machine type, as the calling convention passes it: our int stands for their enums.
+// Whether the calling convention passes both types alike: our int stands for NVIDIA's enums.
 template <typename Theirs, typename Ours>
 constexpr bool passes_alike() {
   if constexpr (std::is_enum_v<Theirs>) {

@@ -1,4 +1,4 @@
-// The same on a GPU. Skipped where there is none.
+// Copies, pointer attributes and exports on a real GPU. Skipped where there is none.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ class RealGpu : public testing::Test {
   void TearDown() override {
     if (memory_ != 0) call<int(cuda::DevicePointer)>("cuMemFree_v2")(memory_);
   }
-  // What only a test needs of the driver.
+  // A function of the driver that only this test uses.
   template <typename Function>
   static Function* call(const char* name) {
     return reinterpret_cast<Function*>(
@@ -62,7 +62,7 @@ TEST_F(RealGpu, CopiesBothWays) {
   EXPECT_TRUE(std::ranges::equal(host, before));
 }
 
-TEST_F(RealGpu, KnowsItsMemory) {
+TEST_F(RealGpu, DriverDescribesTheAllocation) {
   EXPECT_EQ(system_->current_device(), 0);
   const auto kind = kind_of_gpu_range(system_->driver(), data(), kBytes);
   ASSERT_TRUE(kind) << kind.error().message;
@@ -74,10 +74,10 @@ TEST_F(RealGpu, KnowsItsMemory) {
   EXPECT_EQ(system_->gpus()[0].pci_bus_id.size(), std::string("0000:3b:00.0").size());
 }
 
-TEST_F(RealGpu, ExportsWhatItSaysItExports) {
+TEST_F(RealGpu, ExportSucceedsIfTheGpuReportsDmaBuf) {
   const auto exported = export_dmabuf(system_->driver(), data(), kBytes);
   EXPECT_EQ(exported.has_value(), system_->gpus()[0].dma_buf);
-  // For the report of bench/nccl/bundle: both are right, and it matters which it was.
+  // Both outcomes are valid; the report of bench/nccl/bundle shows which it was.
   RecordProperty("said", exported ? "the GPU's memory is exported" : exported.error().message);
 }
 

@@ -28,7 +28,7 @@ constexpr size_t kCapacity = 64;
 constexpr uint32_t kRead = 1;
 constexpr uint32_t kWrite = 3;
 
-// A device that keeps a list, and may refuse.
+// A device that lists its registrations, and may refuse.
 class FakeDevice {
  public:
   struct Entry {
@@ -82,7 +82,7 @@ class RegistrationCacheTest : public testing::Test {
   RegistrationCache cache_{kCapacity};
 };
 
-TEST_F(RegistrationCacheTest, TheSameRangeIsSharedUntilAllAreGone) {
+TEST_F(RegistrationCacheTest, SameRangeIsSharedUntilTheLastRelease) {
   const uint32_t first = acquire(0, 2 * kPage);
   EXPECT_EQ(device_.live.at(first).range, (AddressRange{kBase, kBase + 2 * kPage}));
   EXPECT_EQ(device_.live.at(first).rights, kWrite);
@@ -97,7 +97,7 @@ TEST_F(RegistrationCacheTest, TheSameRangeIsSharedUntilAllAreGone) {
   EXPECT_TRUE(device_.live.empty());
 }
 
-// Else what the first gives up would stay registered as long as the other lasts.
+// Otherwise a released range would stay registered as long as another one that overlaps it.
 TEST_F(RegistrationCacheTest, PartsAndPagesAreNotShared) {
   const uint32_t whole = acquire(0, 2 * kPage);
   const uint32_t part = acquire(100, 100);
@@ -109,12 +109,12 @@ TEST_F(RegistrationCacheTest, PartsAndPagesAreNotShared) {
   EXPECT_EQ(device_.live.at(part).range, (AddressRange{kBase + 100, kBase + 200}));
 }
 
-TEST_F(RegistrationCacheTest, OtherRightsAreAnotherRegistration) {
+TEST_F(RegistrationCacheTest, OtherRightsNeedAnotherRegistration) {
   EXPECT_NE(acquire(0, 10, kRead), acquire(0, 10, kWrite));
 }
 
-// A GPU's address says nothing of which memory is there.
-TEST_F(RegistrationCacheTest, AnotherAllocationIsAnotherRegistration) {
+// Different GPU allocations may have the same address, one after another.
+TEST_F(RegistrationCacheTest, OtherAllocationNeedsAnotherRegistration) {
   const uint32_t first = acquire(0, kPage, kWrite, 7);
   EXPECT_EQ(acquire(0, kPage, kWrite, 7), first);
   EXPECT_NE(acquire(0, kPage, kWrite, 8), first);
@@ -123,11 +123,11 @@ TEST_F(RegistrationCacheTest, AnotherAllocationIsAnotherRegistration) {
   EXPECT_NE(acquire(0, kPage, kWrite, kUnknown), acquire(0, kPage, kWrite, kUnknown));
 }
 
-TEST_F(RegistrationCacheTest, OthersAreServedWhileTheDeviceWorks) {
+TEST_F(RegistrationCacheTest, OtherRangesAreServedDuringARegistration) {
   const uint32_t there = acquire(0, kPage);
-  bool working = false;
+  bool registering = false;
   device_.while_registering = [&] {
-    if (std::exchange(working, true)) return;
+    if (std::exchange(registering, true)) return;
     EXPECT_EQ(acquire(0, kPage), there);
     EXPECT_NE(acquire(kPage, kPage), there);
     release(there);
@@ -135,7 +135,7 @@ TEST_F(RegistrationCacheTest, OthersAreServedWhileTheDeviceWorks) {
   EXPECT_NE(acquire(2 * kPage, kPage), there);
 }
 
-TEST_F(RegistrationCacheTest, WhoWantsWhatIsBeingRegisteredWaitsForIt) {
+TEST_F(RegistrationCacheTest, ConcurrentAcquiresOfARangeShareOneRegistration) {
   constexpr size_t kThreads = 4;
   std::array<uint32_t, kThreads> keys{};
   device_.while_registering = [] { std::this_thread::yield(); };
@@ -151,7 +151,7 @@ TEST_F(RegistrationCacheTest, WhoWantsWhatIsBeingRegisteredWaitsForIt) {
   }
 }
 
-TEST_F(RegistrationCacheTest, WhatCannotBeARangeIsRefused) {
+TEST_F(RegistrationCacheTest, InvalidRangeIsRefused) {
   constexpr uint64_t kTop = std::numeric_limits<uint64_t>::max();
   const std::vector<std::pair<uint64_t, size_t>> ranges = {
       {kBase, 0}, {kTop - 10, 100}, {kBase, kTop}, {0, 100}};
@@ -174,7 +174,7 @@ TEST_F(RegistrationCacheTest, CapacityBoundsTheUsers) {
   EXPECT_TRUE(device_.acquire(cache_, kBase, 1, kWrite).has_value());
 }
 
-TEST_F(RegistrationCacheTest, ARefusalOfTheDeviceLeavesNothingBehind) {
+TEST_F(RegistrationCacheTest, RefusedRegistrationLeavesNoUser) {
   device_.refuses = true;
   const auto refused = device_.acquire(cache_, kBase, kPage, kWrite);
   ASSERT_FALSE(refused.has_value());
@@ -184,7 +184,7 @@ TEST_F(RegistrationCacheTest, ARefusalOfTheDeviceLeavesNothingBehind) {
   EXPECT_TRUE(device_.live.contains(acquire(0, kPage)));
 }
 
-TEST_F(RegistrationCacheTest, ADestroyedCacheDeregistersWhatIsLeft) {
+TEST_F(RegistrationCacheTest, DestroyedCacheDeregistersItsRanges) {
   {
     RegistrationCache other(kCapacity);
     ASSERT_TRUE(device_.acquire(other, kBase, 1, kWrite) &&
@@ -194,7 +194,7 @@ TEST_F(RegistrationCacheTest, ADestroyedCacheDeregistersWhatIsLeft) {
   EXPECT_TRUE(device_.live.empty());
 }
 
-TEST(RegistrationCacheFork, AChildNeitherUsesNorReleasesWhatItsParentHas) {
+TEST(RegistrationCacheFork, ForkedChildNeitherUsesNorReleasesRegistrations) {
   FakeDevice device;
   auto cache = std::make_unique<RegistrationCache>(kCapacity);
   const auto key = device.acquire(*cache, kBase, kPage, kWrite);
@@ -213,8 +213,8 @@ TEST(RegistrationCacheFork, AChildNeitherUsesNorReleasesWhatItsParentHas) {
   EXPECT_TRUE(cache->last(*key));
 }
 
-// Against a model that looks at every registration.
-RC_GTEST_PROP(RegistrationCacheProperty, SharesWheneverItCanAndKeepsWhatIsUsed, ()) {
+// Compared with a model that searches all registrations.
+RC_GTEST_PROP(RegistrationCacheProperty, EqualRangesShareAndUsedOnesStayRegistered, ()) {
   constexpr uint64_t kStep = kPage / 4;
   FakeDevice device;
   RegistrationCache cache(kCapacity);

@@ -1,4 +1,4 @@
-// The ring's space: never given twice, always given back.
+// RingSpace: pieces never overlap, and all space becomes free again.
 #include "gdr/ring_space.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kUnit = RingSpace::kAlignment;
 
-TEST(RingSpace, GivesTheRingAwayAndRefusesThen) {
+TEST(RingSpace, FullRingRefuses) {
   RingSpace ring(4 * kUnit);
   EXPECT_EQ(ring.take(4 * kUnit + 1), std::nullopt);
   EXPECT_EQ(ring.take(1), 0U);
@@ -21,18 +21,18 @@ TEST(RingSpace, GivesTheRingAwayAndRefusesThen) {
   EXPECT_EQ(ring.take(1), std::nullopt);
 }
 
-TEST(RingSpace, WrapsToWhatIsFreeAgain) {
+TEST(RingSpace, WrapsToFreedSpace) {
   RingSpace ring(4 * kUnit);
   ring.take(2 * kUnit);
   ring.take(kUnit);
   ring.give_back(0);
-  EXPECT_EQ(ring.take(2 * kUnit), 0U) << "in one piece, not across the end";
+  EXPECT_EQ(ring.take(2 * kUnit), 0U) << "a piece must not wrap around the end";
   EXPECT_EQ(ring.take(1), std::nullopt);
   ring.give_back(2 * kUnit);
   EXPECT_EQ(ring.take(2 * kUnit), 2 * kUnit);
 }
 
-TEST(RingSpace, WaitsForTheOldest) {
+TEST(RingSpace, SpaceIsFreedInOrder) {
   RingSpace ring(2 * kUnit);
   ring.take(kUnit);
   ring.take(kUnit);

@@ -1,4 +1,4 @@
-// A rank that says what makes no sense of a landing, or of what is to be copied on from there.
+// A peer rank that sends invalid records about landings and about copies from them.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -13,7 +13,7 @@ constexpr uint64_t kGpuBytes = 4096;
 constexpr WindowId kGpuWindow = 1;
 constexpr WindowId kHostWindow = 2;
 
-// Rank 0 is a group; rank 1 plays by its own rules.
+// Rank 0 is a Group; rank 1 is hostile, driven by the test.
 class RmaGpuHostile : public testing::Test {
  protected:
   RmaGpuHostile() {
@@ -36,13 +36,13 @@ class RmaGpuHostile : public testing::Test {
       inboxes_.push_back(meeting.take_inbox(rank));
       outboxes_.push_back(meeting.take_outbox(rank));
     }
-    // It shares what it does not have.
+    // Rank 1 advertises windows that it does not have.
     auto sharing = std::async(std::launch::async, [&] {
       windows_.push_back(group_->share(gpu_memory_.range()).value());
       windows_.push_back(group_->share(host_memory_.range()).value());
     });
-    say({.kind = RecordKind::kWindow, .window = 7, .offset = 64, .length = 100, .staged = 1});
-    say({.kind = RecordKind::kWindow, .window = 8, .offset = 64, .length = 100});
+    send({.kind = RecordKind::kWindow, .window = 7, .offset = 64, .length = 100, .staged = 1});
+    send({.kind = RecordKind::kWindow, .window = 8, .offset = 64, .length = 100});
     sharing.get();
   }
   ~RmaGpuHostile() override {
@@ -53,7 +53,7 @@ class RmaGpuHostile : public testing::Test {
     (void)context_->deregister_memory(0, memory_);
   }
 
-  void say(const Record& record) {
+  void send(const Record& record) {
     outboxes_[0].add(record, nullptr);
     for (int i = 0; i < 100 && !outboxes_[0].idle(); ++i) {
       context_->progress(0);
@@ -75,9 +75,9 @@ class RmaGpuHostile : public testing::Test {
 
 class RmaGpuHostileRecord : public RmaGpuHostile, public testing::WithParamInterface<Record> {};
 
-TEST_P(RmaGpuHostileRecord, NonsenseFailsItsSenderAndTouchesNothing) {
+TEST_P(RmaGpuHostileRecord, InvalidRecordFailsTheGroupAndWritesNothing) {
   gpu_memory_.write(std::vector<uint8_t>(kGpuBytes, 5));
-  say(GetParam());
+  send(GetParam());
   test::step_until("the failure", [&] {
     group_->progress();
     return group_->failure().has_value();
@@ -118,8 +118,8 @@ INSTANTIATE_TEST_SUITE_P(
         Record{.kind = RecordKind::kSignal, .window = kGpuWindow, .offset = 4},
         Record{.kind = RecordKind::kGet, .window = kGpuWindow, .length = 101, .answer_window = 7}));
 
-// A window without a landing: whoever puts into it learns what is wrong.
-TEST_F(RmaGpuHostile, APutWithoutALandingIsAnError) {
+// Rank 1 shared window 7 as GPU memory, but never sent a landing.
+TEST_F(RmaGpuHostile, PutWithoutALandingFails) {
   auto put = group_->put(1, {windows_[1], 0}, 8, {windows_[0], 0}, std::nullopt);
   ASSERT_TRUE(put);
   Result<bool> tested = false;
@@ -127,8 +127,8 @@ TEST_F(RmaGpuHostile, APutWithoutALandingIsAnError) {
   EXPECT_NE(tested.error().message.find("without a landing"), std::string::npos);
 }
 
-// Signals and deliveries by the thousand are taken as fast as they can be copied, and no faster.
-TEST_F(RmaGpuHostile, AFloodWaitsForItsCopies) {
+// Rank 0 accepts deliveries only as fast as their copies complete.
+TEST_F(RmaGpuHostile, DeliveriesWaitForTheirCopies) {
   gpu_.with([](FakeCuda& cuda) { cuda.copies_wait = true; });
   for (uint64_t i = 0; i < 3 * Arrivals::kMost; ++i) {
     outboxes_[0].add(

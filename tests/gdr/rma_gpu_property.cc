@@ -1,5 +1,5 @@
-// Random puts, signals, gets and flushes of several ranks, over memory of hosts and GPUs, against
-// what each memory should hold.
+// Random puts, signals, gets and flushes of several ranks, in host and GPU memory, compared with a
+// model of each memory.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -23,8 +23,8 @@ constexpr size_t kRankPart = 400'000;  // of each rank, in each rank's window
 constexpr size_t kWindowBytes = kRanks * kRankPart;
 constexpr size_t kWords = 4;
 
-// One case: ranks put into their own part of each other's targets, from sources that stay as they
-// are meanwhile, and fetch from those.
+// One case: each rank puts into its own part of every rank's target, from sources that do not
+// change, and gets from the sources.
 class Case {
  public:
   Case(const RmaRanks& ranks, uint64_t seed)
@@ -95,7 +95,7 @@ class Case {
     const auto bytes = source_.memory[rank]->read(from, size);
     std::ranges::copy(bytes, expected_[peer].begin() + static_cast<int64_t>(offset));
   }
-  // Once in a round, so that nothing else is written there.
+  // At most one get per rank and round, so that two never write to the same bytes.
   void fetch(size_t rank, size_t peer, size_t size) {
     if (std::exchange(fetched_[rank], true)) return;
     const size_t from = below(kWindowBytes - size);
@@ -139,7 +139,7 @@ class Case {
   std::vector<Got> got_;
 };
 
-TEST(RmaGpuProperty, MemoryIsWhatWasPut) {
+TEST(RmaGpuProperty, OperationsMatchTheModel) {
   const RmaRanks ranks(kRanks);
   EXPECT_TRUE(rc::check([&](uint64_t seed) {
     ranks.gpu().with([&](FakeCuda& cuda) { cuda.copies_late = static_cast<int>(seed % 20); });

@@ -1,4 +1,4 @@
-// One-sided operations with windows and words in GPU memory that the NIC does not reach.
+// One-sided operations on windows and signal words in GPU memory that the NIC does not reach.
 #include <gmock/gmock.h>
 
 #include "tests/gdr/rma_ranks.h"
@@ -15,10 +15,10 @@ using testing::HasSubstr;
 constexpr auto kOnGpu = [](size_t) { return true; };
 constexpr auto kOnHost = [](size_t) { return false; };
 
-// (the origin's memory is a GPU's, the target's is)
+// Parameters: the origin's memory is on a GPU; the target's is.
 class RmaGpuKinds : public testing::TestWithParam<std::tuple<bool, bool>> {};
 
-TEST_P(RmaGpuKinds, EverySizeIsPutAndFetchedWhole) {
+TEST_P(RmaGpuKinds, PutAndGetCarryEverySize) {
   const auto [from_gpu, to_gpu] = GetParam();
   const RmaRanks ranks(2);
   constexpr size_t kMost = (3 << 20) + 5;
@@ -35,7 +35,7 @@ TEST_P(RmaGpuKinds, EverySizeIsPutAndFetchedWhole) {
     ranks.await(*words.memory[1], 16, 3 * seed);
     ASSERT_EQ(data.memory[1]->read(0, size), bytes) << size;
     ranks.finish(0, ranks[0].get(1, data.at(0, 0), size, back.at(0, 0)));
-    ASSERT_EQ(back.memory[0]->read(0, size), bytes) << size << " back";
+    ASSERT_EQ(back.memory[0]->read(0, size), bytes) << size << " bytes got";
   }
   ranks.unshare(words);
   ranks.unshare(back);
@@ -44,7 +44,7 @@ TEST_P(RmaGpuKinds, EverySizeIsPutAndFetchedWhole) {
 
 INSTANTIATE_TEST_SUITE_P(All, RmaGpuKinds, testing::Combine(testing::Bool(), testing::Bool()));
 
-TEST(RmaGpu, AllPutIntoAllAndThemselves) {
+TEST(RmaGpu, EveryRankPutsIntoEveryRankAndItself) {
   const RmaRanks ranks(3);
   constexpr size_t kPart = 700'000;
   const RankWindow source = ranks.share(3 * kPart, kOnGpu);
@@ -73,10 +73,11 @@ TEST(RmaGpu, AllPutIntoAllAndThemselves) {
   ranks.unshare(source);
 }
 
-// Data on a GPU, the word there or in the host's memory; copies come late, in any order of streams.
+// Data on a GPU, the signal word on the GPU (true) or the host; copies are late, in any order of
+// streams.
 class RmaGpuOrder : public testing::TestWithParam<bool> {};
 
-TEST_P(RmaGpuOrder, WhoeverSeesASignalSeesWhatWasPutBefore) {
+TEST_P(RmaGpuOrder, SignalIsVisibleAfterItsPut) {
   const RmaRanks ranks(2);
   constexpr size_t kRounds = 200;
   constexpr size_t kPart = 5000;
@@ -105,7 +106,7 @@ TEST_P(RmaGpuOrder, WhoeverSeesASignalSeesWhatWasPutBefore) {
   ranks.unshare(data);
 }
 
-TEST_P(RmaGpuOrder, WhileTheCopyIsLateNothingCounts) {
+TEST_P(RmaGpuOrder, NothingCompletesBeforeTheCopy) {
   const RmaRanks ranks(2);
   const RankWindow source = ranks.share(4096, kOnHost);
   const RankWindow target = ranks.share(4096, kOnGpu);
@@ -117,7 +118,7 @@ TEST_P(RmaGpuOrder, WhileTheCopyIsLateNothingCounts) {
   auto* const flush = ranks[0].flush(1).value();
   for (int i = 0; i < 3000; ++i) {
     ranks.progress();
-    ASSERT_FALSE(*ranks[0].test(put)) << "the bytes are not where they are for";
+    ASSERT_FALSE(*ranks[0].test(put)) << "the bytes are still in the landing";
     ASSERT_FALSE(*ranks[0].test(flush));
     ASSERT_EQ(words.memory[1]->word(0), 0U);
   }
@@ -133,7 +134,7 @@ TEST_P(RmaGpuOrder, WhileTheCopyIsLateNothingCounts) {
 
 INSTANTIATE_TEST_SUITE_P(Words, RmaGpuOrder, testing::Bool());
 
-TEST(RmaGpu, SignalsToOneWordAreOneCopy) {
+TEST(RmaGpu, SignalsToOneWordShareCopies) {
   const RmaRanks ranks(2);
   const RankWindow words = ranks.share(64, kOnGpu);
   ranks.hold(true);
@@ -149,12 +150,12 @@ TEST(RmaGpu, SignalsToOneWordAreOneCopy) {
   ranks.hold(false);
   ranks.await(*words.memory[1], 0, sum);
   const int after = ranks.gpu().with([](FakeCuda& cuda) { return cuda.copies; });
-  EXPECT_LE(after - before, 4) << "two rounds, a read and a write each";
+  EXPECT_LE(after - before, 4) << "at most two rounds with a read and a write each";
   ranks.unshare(words);
 }
 
-// As a GPU's kernel does between signals.
-TEST(RmaGpu, AWordThatWasResetCountsFromZero) {
+// A GPU kernel resets signal words between signals.
+TEST(RmaGpu, ResetWordCountsFromZero) {
   const RmaRanks ranks(2);
   const RankWindow words = ranks.share(64, kOnGpu);
   for (int i = 0; i < 3; ++i) {
@@ -169,8 +170,8 @@ TEST(RmaGpu, AWordThatWasResetCountsFromZero) {
   ranks.unshare(words);
 }
 
-// Both ends' landings are full, and what frees them is not behind what waits for them.
-TEST(RmaGpu, BothPutMoreThanLandsAtOnce) {
+// With both landings full, the records that free them must not wait behind puts.
+TEST(RmaGpu, BothRanksPutMoreThanTheLandingHolds) {
   const RmaRanks ranks(2);
   constexpr size_t kBytes = 4 * rma::Landing::kBytes + 1000;
   const RankWindow source = ranks.share(kBytes, kOnHost);
@@ -210,8 +211,8 @@ TEST(RmaGpu, ManySmallPutsKeepTheirOrder) {
   ranks.unshare(source);
 }
 
-// The memory goes while pieces for it are on their way: nothing touches it any more.
-TEST(RmaGpu, MemoryThatIsDeregisteredIsNotTouchedAgain) {
+// The memory is deregistered and freed while puts into it are in flight.
+TEST(RmaGpu, DeregisteredMemoryIsNotTouchedAgain) {
   const RmaRanks ranks(3);
   constexpr size_t kBytes = 2 << 20;
   const RankWindow source = ranks.share(kBytes, kOnGpu);
@@ -234,7 +235,7 @@ TEST(RmaGpu, MemoryThatIsDeregisteredIsNotTouchedAgain) {
   }
   EXPECT_TRUE(failed);
   EXPECT_TRUE(ranks[1].failure());
-  // Others go on.
+  // Other ranks can still put into other windows.
   ranks.finish(
       2, ranks[2].put(1, source.at(2, 0), kBytes, source.at(2, 0), Signal{words.at(2, 0), 1}));
   ranks.await(*words.memory[1], 0, 1);
@@ -244,8 +245,8 @@ TEST(RmaGpu, MemoryThatIsDeregisteredIsNotTouchedAgain) {
   ranks.unshare(source);
 }
 
-// The origin has its bytes before the target learns that they arrived.
-TEST(RmaGpu, MemoryMayGoAsSoonAsAGetFromItIsDone) {
+// The origin completes a get before the target learns that the bytes have arrived.
+TEST(RmaGpu, MemoryMayBeDeregisteredOnceAGetFromItIsDone) {
   const RmaRanks ranks(2);
   constexpr size_t kBytes = 100'000;
   for (uint64_t round = 0; round < 300; ++round) {
@@ -262,7 +263,7 @@ TEST(RmaGpu, MemoryMayGoAsSoonAsAGetFromItIsDone) {
   EXPECT_FALSE(ranks[1].failure());
 }
 
-TEST(RmaGpu, OneWhoLeavesAmidPutsLeavesNothingBehind) {
+TEST(RmaGpu, RankThatLeavesDuringPutsDoesNotDisturbTheOthers) {
   RmaRanks ranks(3);
   constexpr size_t kBytes = 2 << 20;
   const RankWindow data = ranks.share(kBytes, kOnGpu);
@@ -283,7 +284,7 @@ TEST(RmaGpu, OneWhoLeavesAmidPutsLeavesNothingBehind) {
   ranks.unshare(data);
 }
 
-TEST(RmaGpu, ACopyThatFailsIsSaidByAll) {
+TEST(RmaGpu, FailedCopyFailsTheGroup) {
   const RmaRanks ranks(2);
   const RankWindow words = ranks.share(64, kOnGpu);
   ranks.gpu().with([](FakeCuda& cuda) { cuda.copies_fail = true; });
@@ -297,7 +298,7 @@ TEST(RmaGpu, ACopyThatFailsIsSaidByAll) {
   ranks.unshare(words);
 }
 
-TEST(RmaGpu, WithoutPinnedMemoryAWindowIsRefused) {
+TEST(RmaGpu, WindowIsRefusedWithoutPinnedMemory) {
   const RmaRanks ranks(1);
   const test::RankMemory memory(ranks.gpu(), 4096, true);
   ranks.gpu().with([](FakeCuda& cuda) { cuda.host_memory_fails = true; });

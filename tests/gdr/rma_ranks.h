@@ -1,5 +1,5 @@
-// Ranks of a group in one process, over the software NIC, with windows in memory of the host or of
-// a GPU that the NIC does not reach.
+// Ranks of a group in one process, over the software NIC, with windows in host memory or in GPU
+// memory that the NIC does not reach.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,14 +29,14 @@ void step_until(const char* what, Step step) {
   }
 }
 
-// What `result` holds; its error's sentence is thrown otherwise.
+// The value of `result`; throws its error's message if there is none.
 template <typename Value>
 Value value_of(Result<Value> result) {
   if (!result) throw std::runtime_error(result.error().message);
   return std::move(*result);
 }
 
-// Of one rank.
+// One rank's memory of a window, on the host or on a GPU.
 class RankMemory {
  public:
   RankMemory(const FakeGpu& gpu, size_t bytes, bool on_gpu) : gpu_(gpu), bytes_(bytes) {
@@ -76,7 +76,7 @@ class RankMemory {
   std::unique_ptr<GpuBuffer> device_;
 };
 
-// A window of all ranks: their memory, and what each calls it.
+// A window of all ranks: each rank's memory and handle.
 struct RankWindow {
   std::vector<std::unique_ptr<RankMemory>> memory;
   std::vector<rma::SharedWindow*> shared;
@@ -114,7 +114,7 @@ class RmaRanks {
     for (auto& one : running) one.get();
   }
 
-  // `on_gpu(rank)`
+  // Shares a window; on_gpu(rank): the rank's memory is on a GPU.
   template <typename OnGpu>
   RankWindow share(size_t bytes, OnGpu on_gpu) const {
     RankWindow window;
@@ -139,7 +139,7 @@ class RmaRanks {
       if (group != nullptr) group->progress();
     }
   }
-  // nullopt: it is not done.
+  // The operation's result; nullopt: it is not done.
   static std::optional<Result<void>> ended(rma::Group& group, rma::Operation* operation) {
     const auto tested = group.test(operation);
     if (!tested) return Result<void>(tl::unexpected(tested.error()));

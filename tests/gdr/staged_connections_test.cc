@@ -1,4 +1,4 @@
-// Messages of GPU memory that the NIC cannot reach, over the software NIC, at the C++ interface.
+// Messages in GPU memory that the NIC cannot reach, over the software NIC, at the C++ interface.
 #include "transport/api/gpu/staged_connections.h"
 
 #include <gmock/gmock.h>
@@ -58,7 +58,7 @@ class StagedConnections : public testing::Test {
                                          .kind = MemoryKind::kCuda})
         .value();
   }
-  void forget(const Memory* memory) { EXPECT_TRUE(context_->deregister_memory(0, memory)); }
+  void deregister(const Memory* memory) { EXPECT_TRUE(context_->deregister_memory(0, memory)); }
   void hold(bool held) {
     fake_.with([held](FakeCuda& cuda) { cuda.copies_wait = held; });
   }
@@ -79,7 +79,7 @@ class StagedConnections : public testing::Test {
     const ReceiveBuffer buffer{data, size, tag, memory};
     return receive({&buffer, 1});
   }
-  // Both until done, in turn.
+  // Tests both requests in turn until both are done; returns the receive's result.
   TestResult finish(Request* sending, Request* receiving) {
     std::optional<TestResult> sent, received;
     poll_until("a message", [&] {
@@ -107,7 +107,7 @@ class StagedConnections : public testing::Test {
   std::unique_ptr<ReceiveConnection> receive_;
 };
 
-TEST_F(StagedConnections, TheNicSaysWhatItDoes) {
+TEST_F(StagedConnections, NicReportsStagedGpuMemory) {
   const NicInfo& info = context_->nics()[0];
   EXPECT_TRUE(info.cuda);
   EXPECT_FALSE(info.dma_buf);
@@ -115,7 +115,7 @@ TEST_F(StagedConnections, TheNicSaysWhatItDoes) {
   EXPECT_LE(info.gpu_message_bytes * kMaxReceiveBuffers, kPinnedRingBytes);
 }
 
-TEST_F(StagedConnections, EverySizeArrivesWholeBetweenAnyKindsOfMemory) {
+TEST_F(StagedConnections, EverySizeArrivesBetweenGpuAndHostMemory) {
   constexpr size_t kMost = (3 << 20) + 5;
   const GpuBuffer from(fake_, kMost);
   const GpuBuffer to(fake_, kMost);
@@ -142,10 +142,10 @@ TEST_F(StagedConnections, EverySizeArrivesWholeBetweenAnyKindsOfMemory) {
     EXPECT_EQ(result.sizes[0], size);
     EXPECT_EQ(fake_.read(to.data(), size), back) << size << ", host to GPU";
   }
-  for (const Memory* memory : {from_memory, to_memory, host_memory}) forget(memory);
+  for (const Memory* memory : {from_memory, to_memory, host_memory}) deregister(memory);
 }
 
-TEST_F(StagedConnections, ASendIsDoneAfterItsCopyAndItsSuccessorsKeepTheirOrder) {
+TEST_F(StagedConnections, SendsCompleteInOrderAfterTheirCopies) {
   const GpuBuffer from(fake_, 4096);
   const Memory* const memory = register_gpu(from);
   std::vector<uint8_t> host = pattern(4096, 9);
@@ -156,7 +156,8 @@ TEST_F(StagedConnections, ASendIsDoneAfterItsCopyAndItsSuccessorsKeepTheirOrder)
 
   hold(true);
   Request* const first = send(from.data(), 4096, memory);
-  Request* const second = send(host.data(), 4096, host_memory);  // ready, and not its turn
+  Request* const second =
+      send(host.data(), 4096, host_memory);  // needs no copy, but must follow the first
   Request* const receiving = receive(to.data(), 4096, to_memory);
   Request* const receiving_next = receive(to.data() + 4096, 4096, to_memory);
   for (int i = 0; i < 1000; ++i) {
@@ -169,10 +170,10 @@ TEST_F(StagedConnections, ASendIsDoneAfterItsCopyAndItsSuccessorsKeepTheirOrder)
   finish(second, receiving_next);
   EXPECT_TRUE(std::ranges::equal(std::span(to).first(4096), pattern(4096, 5)));
   EXPECT_TRUE(std::ranges::equal(std::span(to).last(4096), host));
-  for (const Memory* each : {memory, host_memory, to_memory}) forget(each);
+  for (const Memory* each : {memory, host_memory, to_memory}) deregister(each);
 }
 
-TEST_F(StagedConnections, AReceiveIsDoneAfterItsCopy) {
+TEST_F(StagedConnections, ReceiveCompletesAfterItsCopy) {
   std::vector<uint8_t> from = pattern(100'000, 3);
   const GpuBuffer to(fake_, from.size());
   const Memory* const from_memory = context_->register_memory(0, from.data(), from.size()).value();
@@ -185,11 +186,11 @@ TEST_F(StagedConnections, AReceiveIsDoneAfterItsCopy) {
   hold(false);
   poll_until("the receive", [&] { return receive_->test(receiving).value().done; });
   EXPECT_EQ(fake_.read(to.data(), from.size()), from);
-  forget(from_memory);
-  forget(to_memory);
+  deregister(from_memory);
+  deregister(to_memory);
 }
 
-TEST_F(StagedConnections, ARequestThatIsTestedAgainIsNotGivenBackAgain) {
+TEST_F(StagedConnections, CompletedRequestIsFreedOnce) {
   const GpuBuffer from(fake_, 4096);
   const GpuBuffer to(fake_, 4096);
   const Memory* const from_memory = register_gpu(from);
@@ -206,18 +207,19 @@ TEST_F(StagedConnections, ARequestThatIsTestedAgainIsNotGivenBackAgain) {
   again(*receive_, received);
   EXPECT_NE(receive(to.data(), 4096, to_memory), receive(to.data(), 4096, to_memory));
 
-  // Of one that needs no copy.
-  Request* const passed = send(nullptr, 0, nullptr);
-  poll_until("a send", [&] { return send_->test(passed).value().done; });
-  again(*send_, passed);
+  // A send that needs no copy.
+  Request* const direct = send(nullptr, 0, nullptr);
+  poll_until("a send", [&] { return send_->test(direct).value().done; });
+  again(*send_, direct);
   size_t posted = 0;
   while (send_->isend(nullptr, 0, 7, nullptr).value() != nullptr) ++posted;
   EXPECT_EQ(posted, kMaxRequests * kMaxReceiveBuffers);
-  EXPECT_EQ(send_->isend(from.data(), 4096, 0, from_memory).value(), nullptr) << "one too many";
-  for (const Memory* each : {from_memory, to_memory}) forget(each);
+  EXPECT_EQ(send_->isend(from.data(), 4096, 0, from_memory).value(), nullptr)
+      << "all requests are in use";
+  for (const Memory* each : {from_memory, to_memory}) deregister(each);
 }
 
-TEST_F(StagedConnections, EightMessagesAreUnderWayAtOnceAndAFullRingWaits) {
+TEST_F(StagedConnections, EightMessagesFillTheRingAndTheNextWaits) {
   constexpr size_t kMessage = kPinnedRingBytes / 8;
   constexpr size_t kRounds = 3;
   const GpuBuffer from(fake_, kPinnedRingBytes);
@@ -245,11 +247,11 @@ TEST_F(StagedConnections, EightMessagesAreUnderWayAtOnceAndAFullRingWaits) {
     for (const auto& [sending, receiving] : messages) finish(sending, receiving);
     EXPECT_EQ(to.read(), bytes);
   }
-  forget(from_memory);
-  forget(to_memory);
+  deregister(from_memory);
+  deregister(to_memory);
 }
 
-TEST_F(StagedConnections, TagsChooseAmongBuffersOfBothKinds) {
+TEST_F(StagedConnections, TagsSelectAmongHostAndGpuBuffers) {
   constexpr size_t kSize = 5000;
   const GpuBuffer from(fake_, 4 * kSize);
   const GpuBuffer to(fake_, 2 * kSize);
@@ -284,10 +286,10 @@ TEST_F(StagedConnections, TagsChooseAmongBuffersOfBothKinds) {
   EXPECT_EQ(fake_.read(to.data(), kSize), part(0, kSize));
   EXPECT_EQ(std::vector(host.begin(), host.end() - 1), part(1, kSize - 1));
   EXPECT_EQ(fake_.read(to.data() + kSize, kSize - 2), part(2, kSize - 2));
-  for (const Memory* each : {from_memory, to_memory, host_memory}) forget(each);
+  for (const Memory* each : {from_memory, to_memory, host_memory}) deregister(each);
 }
 
-TEST_F(StagedConnections, WhatTheRingCannotHoldIsRefusedBySize) {
+TEST_F(StagedConnections, MessageLargerThanTheRingIsRefused) {
   const GpuBuffer memory(fake_, kPinnedRingBytes + 1);
   const Memory* const registered = register_gpu(memory);
   const auto sent = send_->isend(memory.data(), kPinnedRingBytes + 1, 0, registered);
@@ -296,7 +298,7 @@ TEST_F(StagedConnections, WhatTheRingCannotHoldIsRefusedBySize) {
   EXPECT_THAT(sent.error().message, HasSubstr("8388609 bytes"));
   const ReceiveBuffer buffer{memory.data(), kPinnedRingBytes + 1, 0, registered};
   EXPECT_FALSE(receive_->irecv({&buffer, 1}));
-  forget(registered);
+  deregister(registered);
 }
 
 TEST_F(StagedConnections, BuffersOutsideTheirMemoryAreRefused) {
@@ -305,7 +307,7 @@ TEST_F(StagedConnections, BuffersOutsideTheirMemoryAreRefused) {
   EXPECT_FALSE(send_->isend(memory.data() + 1, 4096, 0, registered));
   const ReceiveBuffer buffer{memory.data() + 4000, 97, 0, registered};
   EXPECT_FALSE(receive_->irecv({&buffer, 1}));
-  forget(registered);
+  deregister(registered);
   std::vector<uint8_t> host(100);
   const auto no_gpu = context_->register_memory(
       0, MemoryRange{.address = host.data(), .length = 100, .kind = MemoryKind::kCuda});
@@ -313,33 +315,33 @@ TEST_F(StagedConnections, BuffersOutsideTheirMemoryAreRefused) {
   EXPECT_EQ(no_gpu.error().code, ErrorCode::kInvalidArgument);
 }
 
-TEST_F(StagedConnections, ACopyThatFailsFailsItsMessage) {
+TEST_F(StagedConnections, FailedCopyFailsItsSend) {
   const GpuBuffer memory(fake_, 4096);
   const Memory* const registered = register_gpu(memory);
   fake_.with([](FakeCuda& cuda) { cuda.copies_fail = true; });
   const Error error = failure(*send_, send(memory.data(), 4096, registered));
   EXPECT_EQ(error.code, ErrorCode::kSystem);
   EXPECT_THAT(error.message, HasSubstr("illegal memory access"));
-  forget(registered);
+  deregister(registered);
 }
 
-TEST_F(StagedConnections, MemoryThatIsDeregisteredFailsItsReceive) {
+TEST_F(StagedConnections, DeregisteredMemoryFailsItsReceive) {
   std::vector<uint8_t> from(4096);
   const Memory* const from_memory = context_->register_memory(0, from.data(), 4096).value();
   {
     const GpuBuffer to(fake_, 4096);
     const Memory* const to_memory = register_gpu(to);
     Request* const receiving = receive(to.data(), 4096, to_memory);
-    forget(to_memory);
+    deregister(to_memory);
     send(from.data(), 4096, from_memory);
     const Error error = failure(*receive_, receiving);
     EXPECT_EQ(error.code, ErrorCode::kInvalidArgument);
     EXPECT_THAT(error.message, HasSubstr("deregistered before"));
   }
-  forget(from_memory);
+  deregister(from_memory);
 }
 
-TEST_F(StagedConnections, CloseWithMessagesUnderWay) {
+TEST_F(StagedConnections, CloseWithMessagesInFlightFreesEverything) {
   const GpuBuffer from(fake_, 1 << 20);
   const GpuBuffer to(fake_, 1 << 20);
   const Memory* const from_memory = register_gpu(from);
@@ -350,8 +352,8 @@ TEST_F(StagedConnections, CloseWithMessagesUnderWay) {
   }
   send_.reset();
   receive_.reset();
-  forget(from_memory);
-  forget(to_memory);
+  deregister(from_memory);
+  deregister(to_memory);
   context_.reset();
   const auto alive =
       fake_.with([](FakeCuda& cuda) { return std::pair(cuda.streams, cuda.host_allocations); });

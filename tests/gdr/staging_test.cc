@@ -1,4 +1,4 @@
-// Copies between GPU and pinned memory, which run while the caller goes on.
+// Asynchronous copies between GPU and pinned memory.
 #include "gdr/staging.h"
 
 #include <gmock/gmock.h>
@@ -44,13 +44,13 @@ class Staging : public testing::Test {
   std::vector<uint8_t> bytes_ = std::vector<uint8_t>(kBytes);
 };
 
-TEST_F(Staging, CopiesBothWaysAndTellsWhen) {
+TEST_F(Staging, CopiesBothWaysAndReportsCompletion) {
   CopyEvent event;
   std::ranges::copy(bytes_, pinned_->bytes().begin());
   hold(true);
   ASSERT_TRUE(range_.copy(CopyWay::kToDevice, memory_.data(), pinned_->bytes().data(), kBytes));
   ASSERT_TRUE(event.record(engine_, CopyWay::kToDevice));
-  EXPECT_EQ(event.done(), false) << "it has not begun";
+  EXPECT_EQ(event.done(), false) << "the copy is held";
   hold(false);
   ASSERT_EQ(wait(event), true);
   EXPECT_EQ(memory_.read(), bytes_);
@@ -63,7 +63,7 @@ TEST_F(Staging, CopiesBothWaysAndTellsWhen) {
   EXPECT_TRUE(std::equal(bytes_.begin() + 7, bytes_.end(), pinned_->bytes().begin()));
 }
 
-TEST_F(Staging, ACopyThatFailsIsTold) {
+TEST_F(Staging, FailedCopyIsReported) {
   fake_.with([](FakeCuda& cuda) { cuda.copies_fail = true; });
   CopyEvent event;
   ASSERT_TRUE(range_.copy(CopyWay::kToHost, memory_.data(), pinned_->bytes().data(), 10));
@@ -90,7 +90,7 @@ TEST_F(Staging, WithdrawWaitsForCopiesAndRefusesMore) {
     ++started;
     std::this_thread::yield();
   }
-  EXPECT_FALSE(withdrawn) << "a copy is on its way";
+  EXPECT_FALSE(withdrawn) << "a copy is not done yet";
   hold(false);
   other.join();
   EXPECT_EQ(fake_.with([](FakeCuda& cuda) { return cuda.copies; }), started);
@@ -99,20 +99,20 @@ TEST_F(Staging, WithdrawWaitsForCopiesAndRefusesMore) {
   EXPECT_EQ(late.error().code, ErrorCode::kInvalidArgument);
 }
 
-TEST_F(Staging, ARangeKnowsItsBounds) {
+TEST_F(Staging, RangeCoversOnlyItsMemory) {
   EXPECT_TRUE(range_.covers(memory_.data(), kBytes));
   EXPECT_FALSE(range_.covers(memory_.data() + 1, kBytes));
   EXPECT_FALSE(range_.covers(memory_.data() - 1, 1));
 }
 
-TEST_F(Staging, PinnedMemoryThatCannotBeHadNamesTheCure) {
+TEST_F(Staging, FailedPinnedAllocationNamesTheCure) {
   fake_.with([](FakeCuda& cuda) { cuda.host_memory_fails = true; });
   const auto more = PinnedMemory::allocate(engine_, kBytes);
   ASSERT_FALSE(more);
   EXPECT_THAT(more.error().message, HasSubstr("PACECAR_GPU=host"));
 }
 
-TEST(CopyEngine, LeavesNothingBehind) {
+TEST(CopyEngine, FreesStreamsAndPinnedMemory) {
   const FakeGpu fake(FAKE_CUDA);
   const auto alive = [&fake] {
     return fake.with([](FakeCuda& cuda) { return std::pair(cuda.streams, cuda.host_allocations); });
@@ -121,7 +121,7 @@ TEST(CopyEngine, LeavesNothingBehind) {
   {
     const auto system = GpuSystem::open(FAKE_CUDA).value();
     const auto engine = system->engine(0).value();
-    EXPECT_EQ(engine, system->engine(0).value()) << "one for all";
+    EXPECT_EQ(engine, system->engine(0).value()) << "a GPU has one engine";
     const auto pinned = PinnedMemory::allocate(engine, kBytes).value();
     EXPECT_NE(alive(), before);
   }

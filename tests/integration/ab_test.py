@@ -1,6 +1,6 @@
 """Runs the real `pacecar ab`: ab_test.py PROGRAM [unittest flags].
 
-Small simulated plans and tiny shell commands; nothing here asserts a time that something takes.
+Small simulated plans and tiny shell commands; no test asserts a duration.
 """
 
 import contextlib
@@ -88,12 +88,12 @@ class AbTest(unittest.TestCase):
             with self.subTest(plan.name):
                 self.assertIn("the plan is sound", self.run_ab(plan, "--dry-run").stdout)
 
-    def test_small_rows_of_pace(self):
+    def test_pace_small_plan_meets_its_thresholds(self):
         done = self.run_ab(PLANS / "pace_small.toml", "--out", "out")
         self.assertNotIn("Failed runs", done.stdout)
         self.assertTrue(json.loads(self.results("out", "summary.json"))["passed"])
 
-    def test_records_say_where_they_come_from(self):
+    def test_records_have_their_provenance(self):
         self.run_ab(self.plan(), "--out", "out", "--jobs", "2", PACECAR_LOG="warn")
         records = self.records("out")
         self.assertEqual(sorted(r["index"] for r in records), list(range(8)))
@@ -116,7 +116,7 @@ class AbTest(unittest.TestCase):
         self.assertIn("MISS", done.stdout)
         self.assertFalse(json.loads(self.results("out", "summary.json"))["passed"])
 
-    def test_a_run_that_fails_does_not_lose_the_others(self):
+    def test_failed_runs_do_not_lose_the_others(self):
         plan = self.plan("[[arm]]\nname = 'bad'\ntopology.hosts = 1200\nworkload.senders = 1100\n")
         done = self.run_ab(plan, "--out", "out", expect=2)
         self.assertIn("Failed runs", done.stdout)
@@ -156,7 +156,7 @@ class AbTest(unittest.TestCase):
         self.run_ab(plan, "--resume", "--out", "out")
         self.assertEqual(self.results("out", "summary.json"), summary)
 
-    def test_the_number_of_jobs_changes_nothing(self):
+    def test_number_of_jobs_does_not_change_results(self):
         plan = self.plan()
         self.run_ab(plan, "--jobs", "1", "--out", "one")
         self.run_ab(plan, "--jobs", "5", "--out", "five")
@@ -171,7 +171,7 @@ class AbTest(unittest.TestCase):
         self.assertIn("8 runs", self.run_ab(plan, "--dry-run").stdout)
         self.assertEqual([p.name for p in self.folder.iterdir()], ["plan.toml"])
 
-    def test_complaints(self):
+    def test_mistakes_are_errors(self):
         for more, wanted in (
                 ("[[arm]]\nname = 'x'\ntransport.cc = 'swfit'\n", "swfit"),
                 ("[[arm]]\nname = 'x'\ntransport.pahts = 3\n", "plan.toml, line"),
@@ -188,7 +188,7 @@ class AbTest(unittest.TestCase):
             self.plan()
             self.assertTrue(self.run_ab(*arguments, expect=2).stderr.startswith("error: "))
 
-    def test_interrupted_and_resumed(self):
+    def test_interrupted_experiment_can_be_resumed(self):
         plan = self.plan("[run]\nsample_points = 2\n")
         plan.write_text(plan.read_text().replace("seeds = 2", "seeds = 5000"))
         process = subprocess.Popen([PROGRAM, "ab", plan, "--out", "out", "--jobs", "1"],
@@ -236,11 +236,11 @@ class AbTest(unittest.TestCase):
     def test_slurm_job_array(self):
         plan = self.plan("[[threshold]]\nmetric = 'events'\nmin = 1\n")
         self.run_ab(plan, "--out", "direct")
-        told = self.run_ab(plan, "--emit", "slurm", "--jobs", "4", "--out", "cluster").stdout
+        printed = self.run_ab(plan, "--emit", "slurm", "--jobs", "4", "--out", "cluster").stdout
         script = self.folder / "cluster/job_array.sh"
         self.shellcheck(script)
-        self.assertEqual(told.splitlines()[0], f"sbatch --array=0-7%4 {script} 0")
-        merge = told.strip().splitlines()[-1]
+        self.assertEqual(printed.splitlines()[0], f"sbatch --array=0-7%4 {script} 0")
+        merge = printed.strip().splitlines()[-1]
         for task in range(7):
             subprocess.run(["bash", script, "0"], cwd=self.folder, timeout=LIMIT_S, check=True,
                            env={**os.environ, "SLURM_ARRAY_TASK_ID": str(task)})
@@ -258,9 +258,9 @@ class AbTest(unittest.TestCase):
     def test_gnu_parallel(self):
         plan = self.plan(name="a plan.toml")
         self.run_ab(plan, "--seed", "9", "--out", "direct")
-        told = self.run_ab(plan, "--seed", "9", "--emit", "parallel", "--out", "its jobs").stdout
+        printed = self.run_ab(plan, "--seed", "9", "--emit", "parallel", "--out", "its jobs").stdout
         self.shellcheck("--shell=sh", self.folder / "its jobs/commands.sh")
-        subprocess.run(told, shell=True, cwd=self.folder, timeout=LIMIT_S, check=True,
+        subprocess.run(printed, shell=True, cwd=self.folder, timeout=LIMIT_S, check=True,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.assert_same_summary("direct", "its jobs/merged")
 

@@ -1,4 +1,4 @@
-"""Two plugins compared in turns: figures of both, ratios that fit them, and damage named."""
+"""Two plugins measured in turns: figures of both, their ratios, and wrong data of one is named."""
 
 import json
 import os
@@ -38,12 +38,12 @@ class Against(unittest.TestCase):
             self.assertTrue(0 < ratio["least"] <= ratio["median"] <= ratio["most"], ratio)
         self.assertIn("speedup", done.stdout)
 
-    def test_without_another(self):
+    def test_one_plugin_has_no_speedup(self):
         done = run(COLLECTIVE, "--plugin", PLUGIN, "-b", "4K", "-e", "4K", "-n", 2)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("speedup", done.stdout)
 
-    def test_damage_by_the_other_is_named(self):
+    def test_wrong_data_of_the_other_plugin_is_named(self):
         for operation in ("allreduce", "tree", "alltoall"):
             with self.subTest(operation=operation):
                 done = run(COLLECTIVE, "--op", operation, "--plugin", PLUGIN, "--against", FAULTY,
@@ -52,12 +52,12 @@ class Against(unittest.TestCase):
                 self.assertIn(f"{FAULTY}: ", done.stderr)
                 self.assertIn("elements are wrong", done.stderr)
 
-    def test_an_all_to_all_of_many_slices_and_of_parts_that_do_not_divide(self):
+    def test_all_to_all_with_many_slices_and_uneven_parts(self):
         done = run(COLLECTIVE, "--op", "alltoall", "--ranks", 5, "--plugin", PLUGIN, "-b", 20, "-e",
                    "10M", "-f", 19, "-n", 2)
         self.assertEqual(done.returncode, 0, done.stderr)
 
-    def test_a_buffer_that_has_nothing_for_each_rank_is_refused(self):
+    def test_all_to_all_of_less_than_an_element_per_rank_is_refused(self):
         done = run(COLLECTIVE, "--op", "alltoall", "--ranks", 5, "--plugin", PLUGIN, "-b", 16)
         self.assertEqual(done.returncode, 2)
         self.assertIn("--minbytes must be from 20", done.stderr)

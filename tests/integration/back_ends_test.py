@@ -1,7 +1,7 @@
 """A host without DPDK, libfabric and libibverbs: back_ends_test.py PROGRAM PLUGIN [MODULE ...].
 
-In a mount namespace of its own, where the folders of libraries lack them and the kernel has an RDMA
-device, the program and the plugin serve what they can, and say what is missing for the rest.
+In a mount namespace that hides these libraries and shows an RDMA device of the kernel, the program
+and the plugin offer their other NICs, and name the missing library for the rest.
 """
 
 import ctypes
@@ -24,7 +24,8 @@ RDMA_DEVICE = "mlx5_7"
 
 
 def cover(folder, scratch, without=(), beside=()):
-    """Replaces `folder` by one of links to what it has, but for some names, and to others."""
+    """Replaces `folder` by links to its entries, but for those that begin with `without`, and adds
+    empty folders named `beside`."""
     real = pathlib.Path(tempfile.mkdtemp(dir=scratch))
     shown = pathlib.Path(tempfile.mkdtemp(dir=scratch))
     subprocess.run(["mount", "--rbind", folder, real], check=True)
@@ -49,7 +50,7 @@ def hide():
     scratch = tempfile.mkdtemp()
     subprocess.run(["mount", "-t", "tmpfs", "none", scratch], check=True)
     for folder in sorted(library_folders()):
-        if os.path.isdir(folder):  # else it was in one before
+        if os.path.isdir(folder):  # else it lies in a folder that is covered already
             cover(folder, scratch, without=MISSING)
     kernel = cover("/sys/class", scratch, without=("infiniband",), beside=("infiniband",))
     (kernel / "infiniband" / RDMA_DEVICE).mkdir()
@@ -62,12 +63,12 @@ def run(*arguments, **changes):
 
 
 class Host(unittest.TestCase):
-    def test_lacks_them(self):
+    def test_libraries_are_hidden(self):
         for name in ("libibverbs.so.1", "libfabric.so.1", "librte_eal.so.23"):
             with self.assertRaises(OSError):
                 ctypes.CDLL(name)
 
-    def test_info_lists_what_is_there_and_says_what_is_missing(self):
+    def test_info_lists_nics_and_missing_libraries(self):
         done = run("info", "--json", "-d", "soft:udp:lo")
         self.assertEqual(done.returncode, 0, done.stderr)
         document = json.loads(done.stdout)
@@ -87,7 +88,7 @@ class Host(unittest.TestCase):
         for word in words:
             self.assertIn(word, done.stderr)
 
-    def test_nic_that_needs_one_is_refused_in_one_sentence_with_its_cure(self):
+    def test_nic_of_a_missing_library_is_refused_with_the_cure(self):
         self.assert_refused("soft:dpdk:net_memif0,role=server", "DPDK is not there (librte_",
                             "install DPDK 22.11 with its drivers (librte-meta-net")
         self.assert_refused("ofi:tcp", "libfabric is not there (libfabric.so.1",
@@ -95,7 +96,7 @@ class Host(unittest.TestCase):
         self.assert_refused(RDMA_DEVICE, RDMA_DEVICE, "libibverbs is not there (libibverbs.so.1",
                             "install it with its drivers (libibverbs1, ibverbs-providers)")
 
-    def test_who_names_no_nic_is_told_why_the_rdma_device_is_left_out(self):
+    def test_default_nics_leave_out_the_rdma_device_with_a_warning(self):
         done = run("info", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(f"{RDMA_DEVICE} cannot be used: libibverbs is not there", done.stderr)
@@ -108,26 +109,26 @@ class Host(unittest.TestCase):
                    PACECAR_NICS="soft:udp:lo")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
-    def test_switch_says_what_is_missing(self):
+    def test_switch_names_the_missing_library(self):
         done = run("switch", "--port", "dpdk:net_memif0", "--port", "dpdk:net_memif1,id=1")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("DPDK is not there (librte_", done.stderr)
 
 
 class Objects(unittest.TestCase):
-    """What a module gives away, and has in common with what loads it."""
+    """The symbols of a module, compared with those of the program or plugin that loads it."""
 
     @staticmethod
     def symbols(flag, binary):
         return subprocess.run(["nm", "--demangle", "--defined-only", *flag, binary], text=True,
                               capture_output=True, check=True).stdout.splitlines()
 
-    def test_module_gives_one_symbol_away(self):
+    def test_module_exports_one_symbol(self):
         for module in MODULES:
             names = [line.split(" ", 2)[2] for line in self.symbols(["--dynamic"], module)]
             self.assertEqual(names, ["pacecar_module"])
 
-    def test_no_state_is_there_twice(self):
+    def test_modules_duplicate_no_state_of_their_loader(self):
         def state(binary):
             return {line.split(" ", 2)[2] for line in self.symbols([], binary)
                     if re.match(r"\w+ [bB] pacecar::", line)}

@@ -1,4 +1,4 @@
-"""pacecar check-plugin: our plugin keeps every rule, and a plugin that breaks one is found out."""
+"""pacecar check-plugin: our plugin passes every rule, and a plugin that breaks one fails it."""
 
 import json
 import os
@@ -9,8 +9,8 @@ import unittest
 
 PACECAR, PLUGIN, FAULTY = sys.argv[1:4]
 SLOWER = int(os.environ.get("TESTS_SLOWER", "1"))  # a sanitizer's build
-LIMIT_S = 4  # of a rule that is broken: what hangs should not take the tests' time
-# What breaks it, where that is not the rule's own name.
+LIMIT_S = 4  # of a broken rule, so that a hang ends soon
+# The faults that break a rule, where they do not have the rule's name.
 FAULTS = {"sizes": ["sizes", "crash"]}
 
 
@@ -54,7 +54,7 @@ class CheckPlugin(unittest.TestCase):
                     self.assertIn(["v12", "FAIL", rule], [line[:3] for line in lines])
                     self.assertEqual("crash" in done.stdout, fault == "crash")
 
-    def test_a_plugin_may_be_reluctant(self):
+    def test_reluctant_plugin_passes(self):
         for rule in ["full", "properties"]:
             done = check(FAULTY, "--seconds", 0.1, "--only", rule, "--limit", 20,
                          fault="reluctant")
@@ -66,12 +66,12 @@ class CheckPlugin(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("v12  -     flags", done.stdout)
 
-    def test_a_fault_of_one_rule_leaves_the_others(self):
+    def test_broken_rule_does_not_fail_the_others(self):
         done = check(FAULTY, "--seconds", 0, "--only", "s", fault="short")
         failed = [line.split()[2] for line in done.stdout.splitlines() if " FAIL " in line]
         self.assertEqual(failed, ["short"])
 
-    def test_what_cannot_be_checked_is_named(self):
+    def test_usage_errors_are_named(self):
         for flags, sentence in [(["/no/such.so"], "cannot be loaded"),
                                 ([FAULTY, "--version", 9], "has no table of version 9; it has: 12"),
                                 ([PACECAR + "-none"], "cannot be loaded"),
@@ -83,7 +83,7 @@ class CheckPlugin(unittest.TestCase):
                 self.assertEqual(done.returncode, 2, done.stdout)
                 self.assertIn(sentence, done.stderr)
 
-    def test_a_library_that_is_no_plugin(self):
+    def test_library_without_a_plugin_is_refused(self):
         done = check("libc.so.6")
         self.assertEqual(done.returncode, 2)
         self.assertIn("exports no ncclNetPlugin_v6 to v12", done.stderr)

@@ -1,7 +1,7 @@
-"""A headless Chromium, spoken to over pipes in the browser's own DevTools protocol.
+"""A headless Chromium, driven over pipes in the DevTools protocol.
 
-Every message of a page's console, every exception and every request for a network address is kept,
-so that a test can say that there was none.
+`complaints` has every warning and error of a page's console and every exception, `requests` every
+request of the page, so that a test can check that there were none.
 """
 
 import json
@@ -28,7 +28,7 @@ class Browser:
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         commands, self._to_browser = os.pipe()
         self._from_browser, replies = os.pipe()
-        # A sandbox needs a user of its own; what is opened here are pages that the test has made.
+        # A sandbox does not work as root; the pages are the test's own.
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
         # The browser reads commands from descriptor 3 and writes replies to descriptor 4.
         wires = f'exec "$@" 3<&{commands} 4>&{replies}'

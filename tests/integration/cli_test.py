@@ -1,7 +1,7 @@
 """Runs the real `pacecar` over the loopback interface: cli_test.py PROGRAM [unittest flags].
 
-Nothing here asserts a speed. Time limits are bounds on hanging, far above what is needed, but for
-the 5 s within which a client must say that it cannot reach its server.
+No test asserts a speed. Time limits only bound hangs and are far above what is needed, but for
+ANSWER_LIMIT_S, within which a client must fail if it cannot reach its server.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ def run(*arguments, **changes):
 
 
 class Server:
-    """A server on a free port; knows it from the line that the server prints."""
+    """A server on a free port, which is read from the line that the server prints."""
 
     def __init__(self, test, *flags, **changes):
         self.process = subprocess.Popen([PROGRAM, test, "-p", "0", *flags],
@@ -90,7 +90,7 @@ class Cli(unittest.TestCase):
 
 
 class Basics(Cli):
-    def test_alone_it_helps(self):
+    def test_no_arguments_print_help(self):
         for arguments in ([], ["--help"], ["help"]):
             process = run(*arguments)
             self.assertEqual(process.returncode, 0)
@@ -171,7 +171,7 @@ class Bandwidth(Cli):
             self.assertTrue(result[end]["congestion_control"]["name"])
 
     def test_faults_of_the_network_are_repaired_and_counted(self):
-        # Without tags: what comes twice is a replay to them, and no duplicate.
+        # Without tags: with tags a duplicate is counted as a replay.
         settings = {"PACECAR_FAULT": "loss=0.02,duplicate=0.01,reorder=0.01,corrupt=0.002,seed=7",
                     "PACECAR_SECURITY": "off"}
         with Server("bw", **settings) as server:
@@ -190,7 +190,7 @@ class Bandwidth(Cli):
         self.assertEqual(result["n_iterations"], 10)
         self.assertEqual(result["client"]["congestion_control"]["name"], "fixed")
 
-    def test_why_the_rate_is_what_it_is(self):
+    def test_limits_of_the_rate_are_reported(self):
         figures = ("rate_bps", "grant_bps", "grant_age_ns", "epoch", "phase_ns", "share_bps",
                    "core_bps", "budget_bps", "rtt_us")
         controls = json.loads(run("info", "--json").stdout)["congestion_controls"]
@@ -201,36 +201,36 @@ class Bandwidth(Cli):
             self.assertRegex(client.stderr, r"\nlimited by: \w+ \d+% of the time", control)
             result = json.loads(client.stdout)["results"]
             self.assertAlmostEqual(sum(result["limited_by"].values()), 1)
-            told = [interval["congestion_control"] for interval in result["intervals"]]
-            for view in [result["client"]["congestion_control"], *filter(None, told)]:
+            views = [interval["congestion_control"] for interval in result["intervals"]]
+            for view in [result["client"]["congestion_control"], *filter(None, views)]:
                 self.assertIn(view["limited_by"],
                               ("line", "grant", "network", "budget", "host", "application"))
                 for figure in figures:
                     self.assertGreaterEqual(view[figure], 0, f"{control} {figure}")
                 self.assertGreater(view["rate_bps"], 0, control)
-            self.assertNotEqual([view for view in told if view], [], control)
+            self.assertNotEqual([view for view in views if view], [], control)
             # A server that sends nothing has no rate.
             self.assertEqual(result["server"]["congestion_control"], {"name": control})
 
-    def test_a_missed_threshold_is_told_to_both(self):
+    def test_missed_threshold_fails_both_ends(self):
         client, code, _ = pair("bw", "-n", "10", "--min-gbits", "9999")
         self.assertEqual((client.returncode, code), (3, 3))
         self.assert_one_sentence(client, "threshold")
         client, code, _ = pair("bw", "-n", "10", "--min-gbits", "0.000001")
         self.assert_ok(client, code)
 
-    def test_intervals_are_messages_not_results(self):
+    def test_intervals_are_printed_to_stderr(self):
         client, code, _ = pair("bw", "-D", "1", "--interval", "0.2")
         self.assert_ok(client, code)
         self.assertRegex(client.stderr, r"0\.00 - +\d+\.\d\d s +[\d.]+ MiB/sec")
         self.assertEqual(len(client.stdout.splitlines()), 2)
 
-    def test_quiet_says_nothing(self):
+    def test_quiet_prints_nothing_to_stderr(self):
         client, code, _ = pair("bw", "-n", "10", "--quiet")
         self.assert_ok(client, code)
         self.assertEqual(client.stderr, "")
 
-    def test_a_server_that_runs_infinitely_serves_on(self):
+    def test_infinite_server_serves_several_clients(self):
         with Server("bw", "--run_infinitely") as server:
             for host in ("127.0.0.1", "localhost", "127.0.0.1"):
                 client = run("bw", "-p", server.port, "-n", "10", host)
@@ -250,7 +250,7 @@ class Bandwidth(Cli):
                                       env=environment(), stdout=subprocess.PIPE, stderr=theirs)
             os.close(theirs)
             drawn = b""
-            with contextlib.suppress(OSError):  # how a terminal says that its other side closed
+            with contextlib.suppress(OSError):  # EIO: the other side of the terminal has closed
                 while chunk := os.read(terminal, 4096):
                     drawn += chunk
             os.close(terminal)
@@ -296,23 +296,23 @@ class Failures(Cli):
         self.assertEqual(client.returncode, 1)
         return client
 
-    def test_nobody_listens(self):
-        with socket.socket() as bound:  # without listen(), so that it is refused
+    def test_refused_connection_is_explained(self):
+        with socket.socket() as bound:  # without listen(): the connection is refused
             bound.bind(("127.0.0.1", 0))
             client = self.client_of(bound.getsockname()[1])
         self.assert_one_sentence(client, "nobody listens .* start the server")
 
-    def test_unknown_host(self):
+    def test_unknown_host_is_explained(self):
         client = run("bw", "not a host name")
         self.assertEqual(client.returncode, 1)
         self.assert_one_sentence(client, "check its spelling")
 
-    def test_a_silent_server(self):
+    def test_silent_server_is_an_error_after_2_s(self):
         with socket.create_server(("127.0.0.1", 0)) as silent:
             client = self.client_of(silent.getsockname()[1])
         self.assert_one_sentence(client, "did not answer within 2 s")
 
-    def test_another_protocol(self):
+    def test_server_of_another_protocol_is_named(self):
         with socket.create_server(("127.0.0.1", 0)) as other:
             with subprocess.Popen([PROGRAM, "bw", "-p", str(other.getsockname()[1]), "127.0.0.1"],
                                   env=environment(), text=True, stderr=subprocess.PIPE) as client:
@@ -323,7 +323,7 @@ class Failures(Cli):
         self.assertEqual(client.returncode, 1)
         self.assertRegex(errors, "another program uses this port")
 
-    def test_another_test(self):
+    def test_client_of_another_test_is_refused(self):
         with Server("lat") as server:
             client = self.client_of(server.port)
             self.assert_one_sentence(client, "runs 'pacecar lat' and the client 'pacecar bw'")
@@ -331,7 +331,7 @@ class Failures(Cli):
             self.assert_ok(right, server.finish()[0])
             self.assertIn("warning: 127.0.0.1:", server.errors)
 
-    def test_another_version(self):
+    def test_client_of_another_version_is_refused(self):
         with Server("bw") as server:
             with socket.create_connection(("127.0.0.1", int(server.port))) as old:
                 hello = {"type": "hello", "protocol": 999, "release": "9.9.9", "test": "bw"}
@@ -351,7 +351,7 @@ class Failures(Cli):
             client = run("bw", "-p", server.port, "-n", "10", "127.0.0.1")
             self.assert_ok(client, server.finish()[0])
 
-    def test_the_server_dies(self):
+    def test_client_fails_when_the_server_dies(self):
         with Server("bw") as server:
             with subprocess.Popen([PROGRAM, "bw", "-p", server.port, "-D", "600", "--interval",
                                    "0.05", "127.0.0.1"], env=environment(), text=True,
@@ -363,7 +363,7 @@ class Failures(Cli):
         self.assertEqual(client.returncode, 1)
         self.assertRegex(errors, "error: ")
 
-    def test_the_client_dies(self):
+    def test_server_fails_when_the_client_dies(self):
         with Server("lat") as server:
             with subprocess.Popen([PROGRAM, "lat", "-p", server.port, "-D", "600", "--interval",
                                    "0.05", "127.0.0.1"], env=environment(), text=True,
@@ -374,13 +374,13 @@ class Failures(Cli):
             self.assertEqual(server.finish()[0], 1)
             self.assertRegex(server.errors, "error: ")
 
-    def test_a_nic_that_is_not_there(self):
+    def test_missing_nic_is_named(self):
         for arguments in (["bw", "-d", "soft:udp:nosuch0"], ["info", "-d", "soft:udp:nosuch0"]):
             process = run(*arguments)
             self.assertIn(process.returncode, (1, 2))
             self.assert_one_sentence(process, "nosuch0")
 
-    def test_a_file_that_cannot_be_written(self):
+    def test_unwritable_file_is_named(self):
         client = run("bw", "-n", "10", "--out_json_file", "/nonexistent/x.json", "127.0.0.1")
         self.assertEqual(client.returncode, 1)
         self.assert_one_sentence(client, "/nonexistent/x.json")
@@ -400,7 +400,7 @@ class Info(Cli):
         self.assertGreater(nic["mtu_bytes"], 0)
         self.assertIn("fixed", [control["name"] for control in document["congestion_controls"]])
 
-    def test_providers_of_libfabric_that_are_listed_can_be_used_by_their_names(self):
+    def test_listed_libfabric_providers_open_by_name(self):
         libfabric = json.loads(run("info", "--json").stdout)["libfabric"]
         if not libfabric["available"]:
             self.assertIn("libfabric", libfabric["reason"])
@@ -415,7 +415,7 @@ class Info(Cli):
             self.assertTrue(row["abilities" if row["usable"] else "lacks"])
             self.assertIn(row["name"], run("info").stdout)
 
-    def test_parameters_say_where_they_come_from(self):
+    def test_parameters_have_their_source(self):
         process = run("info", "-c", "--json", PACECAR_PATHS="2")
         self.assertEqual(process.returncode, 0, process.stderr)
         rows = {row["name"]: row for row in json.loads(process.stdout)["parameters"]}
@@ -439,7 +439,7 @@ class Info(Cli):
 
 
 class Run(Cli):
-    """`pacecar run`; the device itself is the business of verbs_device_test.py."""
+    """`pacecar run`; verbs_device_test.py tests the device itself."""
 
     def show(self, *arguments, **changes):
         process = run("run", "--show", *arguments, "--", "true", **changes)
@@ -448,7 +448,7 @@ class Run(Cli):
         self.assertEqual((process.returncode, process.stderr), (0, ""))
         return dict(line.split("=", 1) for line in process.stdout.splitlines())
 
-    def test_what_would_be_set_is_shown(self):
+    def test_show_prints_the_variables(self):
         shown = self.show("--nic", "soft:udp:eth7")
         self.assertEqual(os.path.basename(shown.pop("LD_PRELOAD")), "libpacecar-verbs.so")
         self.assertEqual(shown, {"PACECAR_NICS": "soft:udp:eth7"})
@@ -460,10 +460,10 @@ class Run(Cli):
         self.assertEqual(shown["FI_PROVIDER"], "pacecar")
         self.assertTrue(os.path.isfile(shown["FI_PROVIDER_PATH"] + "/libpacecar-fi.so"))
 
-    def test_it_says_what_it_sets_and_becomes_the_program(self):
+    def test_variables_are_printed_and_the_program_runs(self):
         probe = run("run", "--quiet", "--", "true").stderr
         if re.search("asan|tsan|sanitizer", probe, re.IGNORECASE):
-            self.skipTest("a sanitizer's runtime does not come into programs made without it")
+            self.skipTest("programs built without the sanitizer cannot load its runtime")
         process = run("run", "--nic", "soft:udp:lo", "--", "sh", "-c", "echo $PACECAR_NICS; exit 7")
         self.assertEqual((process.returncode, process.stdout), (7, "soft:udp:lo\n"))
         self.assertIn("PACECAR_NICS=soft:udp:lo", process.stderr)
@@ -471,11 +471,11 @@ class Run(Cli):
         self.assertEqual((quiet.stdout, quiet.stderr), ("--nic -- -x\n", ""))
 
     def test_wrong_usage(self):
-        for arguments, told in (((), "no program"), (("--nic",), "--nic"),
+        for arguments, words in (((), "no program"), (("--nic",), "--nic"),
                                 (("--verbs", "--libfabric", "--", "true"), "--libfabric")):
             process = run("run", *arguments)
             self.assertEqual(process.returncode, 2, process.stderr)
-            self.assertIn(told, process.stderr)
+            self.assertIn(words, process.stderr)
         missing = run("run", "--", "/nowhere/program")
         self.assertEqual(missing.returncode, 1)
         self.assertIn("cannot run /nowhere/program", missing.stderr)

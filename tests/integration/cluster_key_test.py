@@ -1,6 +1,6 @@
 """Servers on hosts with a cluster key: cluster_key_test.py PROGRAM [unittest flags].
 
-They serve who has the same key, and nobody else.
+They serve only clients with the same key.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ class ClusterKey(Cli):
     def client_of(server, test="bw", **changes):
         return run(test, "-p", server.port, "-n", "10", "127.0.0.1", **changes)
 
-    def test_only_who_has_it_is_served(self):
+    def test_only_clients_with_the_key_are_served(self):
         for test in ("bw", "lat"):
             own, other = self.key("k" * 16), self.key("j" * 16, "other")
             same = self.key("k" * 16, "same")
@@ -54,7 +54,7 @@ class ClusterKey(Cli):
             for text in (server.errors, client.stderr, client.stdout):
                 self.assertNotIn("kkkk", text)
 
-    def test_a_server_without_one_serves_nobody_who_has_one(self):
+    def test_server_without_a_key_refuses_clients_with_one(self):
         with Server("bw") as server:
             client = self.client_of(server, PACECAR_KEY_FILE=self.key("k" * 16))
             self.assertEqual(client.returncode, 1)
@@ -62,18 +62,18 @@ class ClusterKey(Cli):
             self.assert_ok(self.client_of(server), server.finish()[0])
         self.assertRegex(server.errors, "warning: .*and the server has none: " + self.CURE)
 
-    def test_who_has_not_shown_it_does_not_hold_others_up(self):
+    def test_unproven_clients_do_not_block_others(self):
         path = self.key("k" * 16)
         with Server("bw", PACECAR_KEY_FILE=path) as server, contextlib.ExitStack() as strangers:
-            for says in (b"", b'{"type":"prove","nonce":"' + b"0" * 32 + b'"}\n'):
+            for message in (b"", b'{"type":"prove","nonce":"' + b"0" * 32 + b'"}\n'):
                 for _ in range(10):
                     stranger = socket.create_connection(("127.0.0.1", int(server.port)))
                     strangers.enter_context(stranger)
-                    stranger.sendall(says)
+                    stranger.sendall(message)
             client = self.client_of(server, PACECAR_KEY_FILE=path)
             self.assert_ok(client, server.finish()[0])
 
-    def test_without_a_good_file_nothing_starts(self):
+    def test_bad_key_file_prevents_the_start(self):
         fifo = os.path.join(self.folder, "fifo")
         os.mkfifo(fifo, 0o600)
         for path, why in ((self.key("k" * 16, mode=0o640), "chmod 600 "),
@@ -85,7 +85,7 @@ class ClusterKey(Cli):
                 self.assertIn(process.returncode, (1, 2), arguments)
                 self.assert_one_sentence(process, f"the key file {path} .*{why}")
 
-    def test_only_its_name_is_shown(self):
+    def test_key_is_never_printed(self):
         path = self.key("kept to myself alone")
         for arguments in (["info"], ["info", "--json"], ["info", "-c"], ["info", "-c", "--json"]):
             process = run(*arguments, PACECAR_KEY_FILE=path, PACECAR_LOG="trace")

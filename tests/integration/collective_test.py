@@ -1,6 +1,6 @@
 """Runs bench/measure/compare/collective tiny: collective_test.py BUILD_FOLDER [unittest flags].
 
-Nothing here asserts a speed.
+No test asserts a speed.
 """
 
 import json
@@ -52,7 +52,7 @@ class Collective(unittest.TestCase):
         left = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False)
         self.assertNotIn(f"pacecar-{pid}-", left.stdout)
 
-    def test_a_rank_that_fails_is_told(self):
+    def test_failed_rank_is_reported(self):
         done = run("--path", "loopback", "--ranks", 2, "--arms", "pace,none-such")
         self.assertEqual(done.returncode, 1)
         self.assertIn("none-such: collective_bench", done.stderr)

@@ -1,6 +1,6 @@
 """Runs bench/measure/compare/tcp tiny, over loopback: compare_test.py BUILD [unittest flags].
 
-Nothing here asserts a speed.
+No test asserts a speed.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ BUILD = ""
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(FOLDER))
-import exchange  # noqa: E402  (lies beside the program)
+import exchange  # noqa: E402  (the module is beside the program)
 import probes  # noqa: E402
 import report  # noqa: E402
 
@@ -56,7 +56,7 @@ class WholeRun(unittest.TestCase):
         self.assertEqual(document["failures"], [])
         self.assertTrue(document["machine"]["kernel"])
 
-    def test_a_peer_that_is_not_installed_is_left_out_with_a_sentence(self):
+    def test_missing_peer_program_is_left_out_with_a_sentence(self):
         done = run("--seconds", "0.3", "--rounds", "1", "--paths", "loopback", PATH="/nowhere")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("iperf3 is not installed (package iperf3)", done.stderr)
@@ -74,7 +74,7 @@ class WholeRun(unittest.TestCase):
                 self.assertEqual(run(*flags).returncode, 2)
 
     def test_an_interrupt_ends_its_children_and_removes_its_namespaces(self):
-        # Without the right to make namespaces, the loopback's turn comes at once.
+        # Without the right to make namespaces, the loopback path is measured first.
         command = [sys.executable, FOLDER / "tcp", "--build", BUILD, "--seconds", "60",
                    "--paths", "veth,loopback"]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -96,10 +96,10 @@ class WholeRun(unittest.TestCase):
 
 
 class Interrupts(unittest.TestCase):
-    """Popen.wait(limit) keeps its lock after one interrupt in a thousand."""
+    """Popen.wait(limit) keeps its lock after about one interrupt in a thousand, for ever."""
 
     ROUNDS = 4000
-    LONGEST_WAIT_S = 0.002  # the waits are shortest, and their races likeliest, at the beginning
+    LONGEST_WAIT_S = 0.002  # the first waits are the shortest, so races are likeliest
 
     def test_a_process_can_be_ended_after_every_interrupt_of_a_wait(self):
         before = signal.signal(signal.SIGALRM, signal.default_int_handler)
@@ -115,7 +115,7 @@ class Interrupts(unittest.TestCase):
                     self.assertFalse(process.ends_well(1))
         self.assertTrue(process.ended())
 
-    def test_a_process_that_ends_in_time_has_ended(self):
+    def test_ends_well_only_if_the_process_ends_in_time(self):
         with exchange.Process((), ["true"], os.environ) as process:
             self.assertTrue(process.ends_well(LIMIT_S))
         with exchange.Process((), ["sleep", 3600], os.environ) as process:
@@ -124,7 +124,7 @@ class Interrupts(unittest.TestCase):
 
 def children_of(pid, name):
     found = []
-    with contextlib.suppress(OSError):  # a process that ended between two looks
+    with contextlib.suppress(OSError):  # a process that ended between two reads
         for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split():
             if pathlib.Path("/proc", child, "comm").read_text("utf-8").strip() == name:
                 found.append(child)
@@ -174,20 +174,20 @@ class RoundTrips(unittest.TestCase):
         self.outputs.append(output)
         return probes.Probe("program", "test", run).figures(self.tools, self.link, 1)
 
-    def test_plugin(self):
+    def test_plugin_is_doubled(self):
         figures = self.figures(probes.plugin_ping_pong, '{"p50_us": 10, "p99_us": 20}')
         self.assertEqual(figures, {"rtt_median_us": 20, "rtt_p99_us": 40})
 
-    def test_pacecar(self):
+    def test_pacecar_lat_is_doubled(self):
         figures = self.figures(probes.pacecar_lat,
                                '{"results": {"t_typical": 10, "percentile_99": 20}}')
         self.assertEqual(figures, {"rtt_median_us": 20, "rtt_p99_us": 40})
 
-    def test_udp(self):
+    def test_bare_udp_is_not_doubled(self):
         figures = self.figures(probes.udp_ping_pong, '{"rtt_us_median": 10, "rtt_us_p99": 20}')
         self.assertEqual(figures, {"rtt_median_us": 10, "rtt_p99_us": 20})
 
-    def test_fi_pingpong(self):
+    def test_fi_pingpong_is_doubled(self):
         figures = self.figures(probes.fi_ping_pong, "bytes #sent usec/xfer Mxfers/sec\n"
                                "8 1k 148.35 0.01\n")
         self.assertEqual(figures, {"rtt_mean_us": 296.7})

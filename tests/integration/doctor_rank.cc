@@ -1,6 +1,6 @@
-// One rank of a ring for doctor_test.py: `doctor_rank eager|late`. Prints the handle at which the
-// rank before it may connect, reads the next rank's from stdin, and passes one message on; the late
-// one only after another line of stdin.
+// One rank of a ring for doctor_test.py: `doctor_rank eager|late`. It prints its handle for the
+// previous rank, reads the next rank's handle from stdin, sends one message to the next rank and
+// receives one from the previous; the late rank only after another line of stdin.
 #include <fmt/core.h>
 #include <poll.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kBytes = 1U << 20;
 
 template <typename T>
-T must(Result<T> result) {
+T value_of(Result<T> result) {
   if (result) return std::move(*result);
   fmt::print(stderr, "doctor_rank: {}\n", result.error().message);
   std::exit(1);
@@ -48,38 +48,38 @@ Handle handle_of(const std::string& text) {
   return handle;
 }
 
-// Until stdin has something, or 5 ms.
-bool told() {
+// Waits until stdin is readable, at most 5 ms; false: it is not.
+bool wait_for_input() {
   pollfd waiting{STDIN_FILENO, POLLIN, 0};
   return poll(&waiting, 1, 5) > 0;
 }
 
 int run(bool late) {
-  const auto context = must(Context::open({}));
-  const auto listener = must(context->listen(0));
+  const auto context = value_of(Context::open({}));
+  const auto listener = value_of(context->listen(0));
   say(hex(listener->handle()));
-  const auto connecting = must(context->connect(0, handle_of(read_line())));
+  const auto connecting = value_of(context->connect(0, handle_of(read_line())));
   std::unique_ptr<SendConnection> next;
   std::unique_ptr<ReceiveConnection> previous;
   while (next == nullptr || previous == nullptr) {
-    if (next == nullptr) next = must(connecting->poll());
-    if (previous == nullptr) previous = must(listener->accept());
+    if (next == nullptr) next = value_of(connecting->poll());
+    if (previous == nullptr) previous = value_of(listener->accept());
   }
   std::vector<uint8_t> from(kBytes, 1), to(kBytes, 0);
-  const Memory* const from_memory = must(context->register_memory(0, from.data(), kBytes));
-  const Memory* const to_memory = must(context->register_memory(0, to.data(), kBytes));
+  const Memory* const from_memory = value_of(context->register_memory(0, from.data(), kBytes));
+  const Memory* const to_memory = value_of(context->register_memory(0, to.data(), kBytes));
   say("connected");
   if (late) read_line();
   const ReceiveBuffer buffer{to.data(), kBytes, 0, to_memory};
-  Request* receive = must(previous->irecv({&buffer, 1}));
-  Request* send = must(next->isend(from.data(), kBytes, 0, from_memory));
+  Request* receive = value_of(previous->irecv({&buffer, 1}));
+  Request* send = value_of(next->isend(from.data(), kBytes, 0, from_memory));
   while (receive != nullptr || send != nullptr) {
-    if (receive != nullptr && must(previous->test(receive)).done) receive = nullptr;
-    if (send != nullptr && must(next->test(send)).done) send = nullptr;
-    if (told() && std::cin.peek() == EOF) return 1;
+    if (receive != nullptr && value_of(previous->test(receive)).done) receive = nullptr;
+    if (send != nullptr && value_of(next->test(send)).done) send = nullptr;
+    if (wait_for_input() && std::cin.peek() == EOF) return 1;
   }
   say(from == to ? "passed on" : "damaged");
-  read_line();  // stays to be looked at
+  read_line();  // the doctor looks at this process until then
   return 0;
 }
 

@@ -1,6 +1,6 @@
 """Runs the real `pacecar doctor` on processes that really stall: doctor_test.py PROGRAM RANK.
 
-A stall is one after five seconds: the doctor is asked again until it sees what must come.
+A stall is reported after five seconds: the tests run the doctor until it reports what they expect.
 """
 
 import json
@@ -13,7 +13,7 @@ import sys
 import time
 import unittest
 
-sys.dont_write_bytecode = True  # the module lies beside the sources
+sys.dont_write_bytecode = True  # the module is beside the sources
 
 import jobs
 
@@ -24,7 +24,7 @@ LIMIT_S = 60
 
 class Job(jobs.JobCase):
     def start_ring(self, kinds, **changes):
-        """Ranks that are connected in a ring; of each its kind, eager or late."""
+        """Starts ranks that are connected in a ring; `kinds`: eager or late, of each rank."""
         ranks = [self.start(RANK, kind, RANK=str(rank), **changes)
                  for rank, kind in enumerate(kinds)]
         handles = [rank.stdout.readline() for rank in ranks]
@@ -40,7 +40,7 @@ class Job(jobs.JobCase):
                               text=True, capture_output=True, timeout=LIMIT_S, check=False)
 
     def until(self, wanted, *arguments):
-        """The doctor's document once wanted(document) holds."""
+        """Runs the doctor until wanted(document); returns its exit code and document."""
         give_up = time.monotonic() + LIMIT_S
         while True:
             process = self.doctor("--json", *arguments)
@@ -51,7 +51,7 @@ class Job(jobs.JobCase):
 
 
 class Ring(Job):
-    """Three ranks; rank 1 has not come to the message that the others pass on."""
+    """Three ranks; rank 1 has posted neither its send nor its receive yet."""
 
     def setUp(self):
         super().setUp()
@@ -60,7 +60,7 @@ class Ring(Job):
     def name(self, rank):
         return f"rank {rank} ({socket.gethostname()}, pid {self.ranks[rank].pid})"
 
-    def test_the_late_rank_is_found_and_when_it_comes_nothing_is_wrong(self):
+    def test_late_rank_is_named_until_it_continues(self):
         def both_wait(document):
             return {f["process"] for f in document["findings"] if f["trouble"]} == {
                 self.name(0), self.name(2)}
@@ -90,7 +90,7 @@ class Ring(Job):
         self.assertIn("nothing is wrong", process.stdout)
 
     def several_files(self, whole):
-        """As if each rank were on a host of its own."""
+        """Checks the verdict on one file per process, as if each rank ran on its own host."""
         files = []
         for i, process in enumerate(whole["processes"]):
             files.append(self.root / f"host{i}.json")
@@ -104,12 +104,12 @@ class Ring(Job):
         self.assertRegex(verdict["process"], r"^127\.0\.0\.1:\d+$")
         self.assertIn("run pacecar doctor there", verdict["why"])
 
-    def test_one_process(self):
+    def test_pid_selects_one_process(self):
         pid = self.ranks[2].pid
         document = json.loads(self.doctor("--json", "--watch", "0", "--pid", str(pid)).stdout)
         self.assertEqual([p["now"]["pid"] for p in document["processes"]], [pid])
 
-    def test_sockets_are_their_owners_alone_and_go_with_the_process(self):
+    def test_sockets_are_private_and_stale_ones_are_removed(self):
         sockets = sorted(self.state.iterdir())
         self.assertEqual(len(sockets), 3)
         self.assertEqual(stat.S_IMODE(self.state.stat().st_mode), 0o700)
@@ -118,7 +118,7 @@ class Ring(Job):
         for rank in self.ranks:
             rank.kill()
             rank.wait()
-        self.assertEqual(sorted(self.state.iterdir()), sockets)  # killed: left behind
+        self.assertEqual(sorted(self.state.iterdir()), sockets)  # killed: not removed
         for path in sockets:
             os.utime(path, (1, 1))
         process = self.doctor()
@@ -127,10 +127,10 @@ class Ring(Job):
 
 
 class Stopped(Job):
-    def test_a_stopped_process_and_writes_that_nobody_acknowledges(self):
-        # One message that lasts longer than the test: who is stopped between two may have
-        # acknowledged all writes, and its peer then waits for a buffer.
-        stays, stopped = self.start_ring(["eager", "eager"], PACECAR_RATE_MAX="100000")
+    def test_stopped_process_is_named_for_unacknowledged_writes(self):
+        # One message that lasts longer than the test: a rank that is stopped between two messages
+        # may have acknowledged all writes, and its peer would wait for a buffer.
+        running, stopped = self.start_ring(["eager", "eager"], PACECAR_RATE_MAX="100000")
 
         def moves(document):
             return any(f.get("goodput_bps", 0) > 0 for f in document["findings"])
@@ -146,16 +146,16 @@ class Stopped(Job):
         self.assertEqual([p["pid"] for p in document["silent"]], [stopped.pid])
         self.assertIn(f"pid {stopped.pid} ", document["verdict"]["process"])
         self.assertIn("does not answer", document["verdict"]["why"])
-        self.assertEqual([p["now"]["pid"] for p in document["processes"]], [stays.pid])
+        self.assertEqual([p["now"]["pid"] for p in document["processes"]], [running.pid])
 
 
 class CommandLine(Job):
-    def test_nothing_to_look_at(self):
+    def test_no_process_is_an_error(self):
         process = self.doctor()
         self.assertEqual((process.returncode, process.stdout), (2, ""))
         self.assertRegex(process.stderr, r"\Aerror: no process with Pacecar .*\n\Z")
 
-    def test_switched_off(self):
+    def test_state_dir_none_is_an_error(self):
         process = self.doctor(PACECAR_STATE_DIR="none")
         self.assertEqual(process.returncode, 2)
         self.assertRegex(process.stderr, r"\Aerror: PACECAR_STATE_DIR is none.*\n\Z")
@@ -169,7 +169,7 @@ class CommandLine(Job):
             self.assertEqual((process.returncode, process.stdout), (2, ""), arguments)
             self.assertRegex(process.stderr, r"\Aerror: .*\n\Z")
 
-    def test_a_document_that_is_none_is_told_and_left_out(self):
+    def test_malformed_document_is_left_out_with_a_warning(self):
         for document in (b'{"schema_version": 1, "host": "\\u001b[2J"}',
                          b'{"schema_version": 1, "nics": ' + b"[" * 80000 + b"]" * 80000 + b"}"):
             with socket.socket(socket.AF_UNIX) as server:
@@ -185,7 +185,7 @@ class CommandLine(Job):
             self.assertIn("warning: pid 7: ", errors)
             self.assertNotIn("\x1b[2J", errors)
 
-    def test_help_tells_the_exit_codes(self):
+    def test_help_lists_the_exit_codes(self):
         process = self.doctor("--help")
         self.assertEqual(process.returncode, 0)
         self.assertIn("Exit codes: 0 nothing is wrong, 1 something is", process.stdout)

@@ -14,7 +14,8 @@ LIMIT_S = 100
 SKIPPED = 77
 PROGRAM = ""
 
-# Host 1 serves, host 2 begins when the server listens. TO is where the server is reached over TCP.
+# Host 1 runs the server; host 2 starts its client once the server listens. TO: the server's address
+# for TCP.
 PAIR = """
 export PACECAR_NICS=$(eval echo "\\"$NIC\\"")
 if [ "$ROUTER_HOST" = 1 ]; then
@@ -30,7 +31,7 @@ fi
 
 
 def transfer(nic, to, **environment):
-    """The finished transfer; `nic` may say $ROUTER_HOST."""
+    """Runs a transfer and returns it; `nic` may contain $ROUTER_HOST."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run([WITH_ROUTER, "timeout", str(LIMIT_S), "sh", "-c", PAIR],
                               capture_output=True, text=True, check=False,
@@ -42,7 +43,7 @@ def transfer(nic, to, **environment):
 
 
 def skip_without_flower():
-    """net_tap makes its rules of the kernel's traffic control."""
+    """net_tap implements its flow rules by flower filters of the kernel's traffic control."""
     probe = "tc qdisc add dev net0 ingress && tc filter add dev net0 ingress flower"
     done = subprocess.run([WITH_ROUTER, "sh", "-c", probe], capture_output=True, text=True,
                           check=False)
@@ -56,15 +57,15 @@ class Routed(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("100000", done.stdout)
 
-    def test_gateway_of_the_kernels_routes(self):
+    def test_gateway_from_the_kernels_routes(self):
         self.assert_arrives("soft:dpdk:net_af_packet0,iface=net0", "192.0.2.1")
 
-    def test_gateway_of_the_kernels_routes_ipv6(self):
+    def test_gateway_from_the_kernels_routes_ipv6(self):
         self.assert_arrives(
             "soft:dpdk:net_af_packet0,iface=net0,address=2001:db8:$ROUTER_HOST::1", "192.0.2.1")
 
-    def test_gateway_that_is_given(self):
-        # Addresses and networks of which the kernel knows nothing.
+    def test_configured_gateway_is_used(self):
+        # Addresses and networks that the kernel does not know.
         self.assert_arrives("soft:dpdk:net_af_packet0,iface=net0,bootstrap=direct0,"
                             "address=10.0.$ROUTER_HOST.7/24,gateway=10.0.$ROUTER_HOST.254",
                             "203.0.113.1")
@@ -72,7 +73,7 @@ class Routed(unittest.TestCase):
     def test_af_xdp_leaves_connections_to_another_interface(self):
         self.assert_arrives("soft:dpdk:net_af_xdp0,iface=net0", "203.0.113.1", ROUTER_MTU="3400")
 
-    def test_a_device_that_is_shared_is_steered(self):
+    def test_shared_device_is_steered(self):
         # Connections, ARP and neighbour discovery stay with the kernel, on the same interface.
         skip_without_flower()
         for family, nic in (("IPv4", "soft:dpdk:net_tap0,remote=net0"),

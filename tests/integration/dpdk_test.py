@@ -1,4 +1,4 @@
-"""`pacecar bw` over DPDK devices whose other end dies, hangs or comes again, and with huge pages:
+"""`pacecar bw` over DPDK devices whose peer dies, hangs or restarts, and with huge pages:
 dpdk_test.py PROGRAM CONFORMANCE [CLASS].
 
 Run where port 18515 is free (tests/support/with_nics 0). CONFORMANCE: the packet I/O's test.
@@ -47,14 +47,14 @@ class Device(unittest.TestCase):
         process.stdout.close()
 
     def serve(self, nic, *arguments):
-        """A server that listens."""
+        """Starts a server and waits until it listens."""
         server = self.start(nic, *arguments)
         while "waiting for a client" not in (line := server.stdout.readline()):
             self.assertTrue(line, "the server ended")
         return server
 
     def stream(self, nic):
-        """A client whose messages flow."""
+        """Starts a client and waits until its messages flow."""
         capture = self.root / "capture.pcap"
         capture.unlink(missing_ok=True)
         client = self.start(nic, "-D", "600", "127.0.0.1", PACECAR_PCAP=str(capture))
@@ -91,13 +91,13 @@ class Ends(Device):
                     self.assert_good_session(theirs)
                     self.assertEqual(successor.wait(LIMIT_S), 0)
 
-    def test_engines_that_are_asked_for_are_refused_with_a_sentence(self):
+    def test_several_engines_are_refused_with_a_sentence(self):
         server = self.start(self.kinds["memif"][0], PACECAR_ENGINES="2")
-        said = ""
-        while "waiting for a client" not in said:
-            self.assertTrue(line := server.stdout.readline(), said)
-            said += line
-        self.assertIn("net_memif0: one engine, not PACECAR_ENGINES=2: several are for", said)
+        printed = ""
+        while "waiting for a client" not in printed:
+            self.assertTrue(line := server.stdout.readline(), printed)
+            printed += line
+        self.assertIn("net_memif0: one engine, not PACECAR_ENGINES=2: several are for", printed)
 
     def test_server_names_a_client_that_dies_or_hangs_and_serves_the_next(self):
         for kind, (ours, theirs) in self.kinds.items():
@@ -106,11 +106,11 @@ class Ends(Device):
                     server = self.serve(ours, "--run_infinitely")
                     client = self.stream(theirs)
                     client.send_signal(number)
-                    said = ""
-                    while "waiting for a client" not in said:
-                        self.assertTrue(line := server.stdout.readline(), said)
-                        said += line
-                    self.assertRegex(said, r"127\.0\.0\.1.*(went away|answer)")
+                    printed = ""
+                    while "waiting for a client" not in printed:
+                        self.assertTrue(line := server.stdout.readline(), printed)
+                        printed += line
+                    self.assertRegex(printed, r"127\.0\.0\.1.*(went away|answer)")
                     client.kill()
                     client.wait()
                     self.assert_good_session(theirs)
@@ -120,7 +120,7 @@ class Ends(Device):
 
 class HugePages(Device):
     def reserve(self, mebibytes):
-        """So many more; they are given back."""
+        """Reserves so many MiB of further huge pages until the end of the test."""
         before = HUGE_PAGES.read_text(encoding="ascii")
         wanted = int(before) + mebibytes * 1024 // self.number("Hugepagesize")
         try:
@@ -145,15 +145,16 @@ class HugePages(Device):
         self.end(server)
         return kib
 
-    def test_are_used_where_enough_are_free(self):
+    def test_huge_pages_are_used_when_enough_are_free(self):
         self.reserve(512)
         self.assertGreater(self.huge_kib_of_a_stream(), 0)
-        # Not both ends of vhost-user in one process: memory that is given back makes one of them
-        # ask the other with EAL's lock held, for which the other waits (DPDK 22.11).
+        # Without the virtio case, which has both ends of vhost-user in one process: when memory is
+        # freed, one end asks the other with EAL's lock held, and the other waits for this lock
+        # (DPDK 22.11).
         kinds = "--gtest_filter=-*/virtio"
         subprocess.run([CONFORMANCE, "--gtest_brief=1", kinds], check=True, timeout=LIMIT_S)
 
-    def test_too_few_are_left_alone(self):
+    def test_too_few_huge_pages_are_not_used(self):
         self.reserve(4)
         free_kib = self.number("HugePages_Free") * self.number("Hugepagesize")
         if free_kib >= 128 * 1024:

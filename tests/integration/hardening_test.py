@@ -1,8 +1,8 @@
-"""How hard the binaries that ship make it to use a bug in them: hardening_test.py BINARY...
+"""The hardening of the binaries that ship: hardening_test.py BINARY...
 
-Each is looked at with readelf: a program is position independent, its relocations are read-only
-before it runs, no page can be both written and executed, stack frames are protected, library calls
-know the size of what they fill, and indirect branches land where the compiler wants them.
+Each is checked with readelf: a program is position independent, its relocations are read-only
+before it runs, no page is both writable and executable, stack frames are protected, library calls
+are bounded by the size of their buffers, and indirect branches land on endbr64.
 """
 
 import platform
@@ -20,16 +20,16 @@ def readelf(flag, binary):
 
 
 class Hardening(unittest.TestCase):
-    def test_code_lies_anywhere(self):
+    def test_code_is_position_independent(self):
         for binary in BINARIES:
             self.assertRegex(readelf("--file-header", binary), r"Type:\s+DYN")
 
-    def test_relocations_are_read_only_before_it_runs(self):
+    def test_relocations_are_read_only_at_start(self):
         for binary in BINARIES:
             self.assertIn("GNU_RELRO", readelf("--program-headers", binary))
             self.assertRegex(readelf("--dynamic", binary), r"\(FLAGS_1\).*\bNOW\b")
 
-    def test_nothing_can_be_written_and_executed(self):
+    def test_no_segment_is_writable_and_executable(self):
         for binary in BINARIES:
             headers = readelf("--program-headers", binary)
             flags = re.findall(r"^ +(?:LOAD|GNU_STACK) +(?:0x\w+ +){5}([RWE ]+?) +0x", headers,
@@ -44,7 +44,7 @@ class Hardening(unittest.TestCase):
             self.assertIn("__stack_chk_fail", symbols)
             self.assertRegex(symbols, r"__mem(cpy|move|set)_chk|__(v?snprintf|read|recv)_chk")
 
-    def test_indirect_branches_land_where_they_should(self):
+    def test_indirect_branches_land_on_endbr64(self):
         if platform.machine() != "x86_64":
             self.skipTest("endbr64 is x86's")
         for binary in BINARIES:

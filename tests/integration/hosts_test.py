@@ -1,8 +1,8 @@
 """`pacecar bw`, `lat`, `preflight`, `doctor` and `top` with --hosts: over real sshds in network
 namespaces, and with stand-ins for srun and kubectl: hosts_test.py PROGRAM.
 
-Nothing here asserts a speed but that a link that is shaped to a small part of the others is named.
-What needs namespaces is skipped, with the reason, where they cannot be made.
+No test asserts a speed, except that a link that is shaped to a small part of the others is named.
+Tests that need namespaces are skipped, with the reason, where none can be made.
 """
 
 import contextlib
@@ -17,14 +17,14 @@ import tempfile
 import time
 import unittest
 
-sys.dont_write_bytecode = True  # the modules lie beside the sources
+sys.dont_write_bytecode = True  # the modules are beside the sources
 
 import chromium
 import sshd_hosts
 
 PROGRAM = ""
 LIMIT_S = 240
-# Acknowledgements share the link that is shaped, so that others may be slow in sending there.
+# Acknowledgements share the shaped link, so other hosts may also send slowly to this host.
 SLOW = "(sends slowly to|is slow in both directions with)"
 WHY_NO_HOSTS = sshd_hosts.missing()
 
@@ -41,7 +41,7 @@ def run(*command, **changes):
 
 
 def command_of(pid):
-    """Its words; empty: it has ended."""
+    """The arguments of the process; empty: it has ended."""
     try:
         return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
     except OSError:
@@ -49,7 +49,7 @@ def command_of(pid):
 
 
 class CommandLine(unittest.TestCase):
-    """Without any host."""
+    """Tests without remote hosts."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -57,7 +57,7 @@ class CommandLine(unittest.TestCase):
         self.root = pathlib.Path(folder.name)
 
     def stand_in(self, name):
-        """A program of this name that notes its words and runs what comes behind --."""
+        """A program of this name that records its arguments and runs PROGRAM with its arguments."""
         script = self.root / name
         script.write_text('#!/bin/sh\nprintf "%s\\n" "$*" >>"$0.words"\n'
                           f'while [ "$1" != "{PROGRAM}" ]; do shift; done\nexec "$@"\n')
@@ -93,7 +93,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(process.returncode, 1)
         self.assertRegex(process.stderr, r"\Aerror: cannot write .*\n\Z")
 
-    def test_nobody_answers(self):
+    def test_unreachable_hosts_are_named(self):
         process = run(PROGRAM, "bw", "--hosts", "a,b", "--launch", "/no/such/launcher")
         self.assertEqual(process.returncode, 1)
         self.assertIn("error: a: cannot run /no/such/launcher", process.stderr)
@@ -102,7 +102,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(process.returncode, 1)
         self.assertIn("error: b: it has not answered within 0.3 s: does 'sh -c", process.stderr)
 
-    def test_who_is_no_agent_is_named_with_cause_and_cure(self):
+    def test_failed_agent_is_named_with_cause_and_cure(self):
         for script, words in (
                 ("echo pacecar: command not found >&2; exit 127", "it has no pacecar (exit 127"),
                 ("echo \"error: there is no subcommand 'agent'\" >&2; exit 2",
@@ -120,7 +120,7 @@ class CommandLine(unittest.TestCase):
             self.assertIn(words, process.stderr, script)
             self.assertIn("none of the 2 hosts has answered", process.stderr)
 
-    def test_srun_and_kubectl_are_given_their_words(self):
+    def test_srun_and_kubectl_get_their_arguments(self):
         path = f"{self.root}:{os.environ['PATH']}"
         for name, words in (("srun", "--nodes=1 --ntasks=1 --overlap --unbuffered --nodelist=n2"),
                             ("kubectl", "exec -i n2 --")):
@@ -133,7 +133,7 @@ class CommandLine(unittest.TestCase):
             self.assertIn(f"{words} {PROGRAM} agent\n",
                           pathlib.Path(f"{script}.words").read_text())
 
-    def test_flags_go_to_both_ends_and_variables_never_into_words(self):
+    def test_flags_reach_both_ends_and_variables_stay_out_of_arguments(self):
         script = self.stand_in("launch")
         file = self.root / "m.json"
         process = run(PROGRAM, "bw", "--hosts", "n1,n2", "--launch", str(script), "--remote",
@@ -144,19 +144,20 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(len(document["pairs"]), 2)
         for pair in document["pairs"]:
             self.assertEqual(pair["results"]["MsgSize"], 8192)
-            self.assertEqual(pair["results"]["n_iterations"], 40)  # of two, and both directions
+            # 10 of each of two connections, in both directions.
+            self.assertEqual(pair["results"]["n_iterations"], 40)
             for end in "client", "server":
                 self.assertEqual(pair["results"][end]["congestion_control"]["name"], "swift")
         self.assertNotIn("swift", pathlib.Path(f"{script}.words").read_text())
 
-    def test_thresholds(self):
+    def test_missed_threshold_is_exit_code_3(self):
         script = self.stand_in("launch")
         common = ["--hosts", "n1,n2", "--launch", str(script), "--remote", PROGRAM, "-n", "10"]
         process = run(PROGRAM, "bw", *common, "--min-gbits", "1e6", PACECAR_NICS="soft:udp:lo")
         self.assertEqual(process.returncode, 3, process.stderr)
         self.assertIn("! n1 -> n2 misses the threshold of the test", process.stdout)
 
-    def test_the_agent_ends_with_its_input(self):
+    def test_agent_ends_with_its_input(self):
         process = run(PROGRAM, "agent")
         self.assertEqual((process.returncode, process.stdout, process.stderr), (0, "", ""))
         for nonsense in "GET / HTTP/1.1\n", '{"type":7}\n', "{}\n", "[]\n", '{"type":"run"}\n':
@@ -186,11 +187,11 @@ class OverSsh(unittest.TestCase):
         return {pid: one for pid, one in words.items()
                 if one and one[0] in (PROGRAM, "/proc/self/exe")}
 
-    def until_nobody_is_left(self):
+    def until_all_have_ended(self):
         give_up = time.monotonic() + LIMIT_S / 4
         while left := self.programs():
             if time.monotonic() > give_up:
-                self.fail(f"these stayed behind: {left}")
+                self.fail(f"still running: {left}")
             time.sleep(0.05)
 
     def test_a_slow_link_is_named(self):
@@ -209,7 +210,7 @@ class OverSsh(unittest.TestCase):
         self.assertRegex(process.stdout, r"! gpu03 -> gpu01 misses --least 0.5: ")
         document = json.loads(matrix.read_text())
         self.assertEqual(len(document["pairs"]), 12)
-        # A host that had no processor meanwhile may look slow too, but never as slow.
+        # A host whose processors were busy may look slow, too, but never as slow.
         slow = [one for one in document["slow_hosts"] if one["sends"]]
         self.assertEqual(min(slow, key=lambda one: one["value"])["host"], 2)
         self.assertTrue(all(pair["value"] > 0 for pair in document["pairs"]))
@@ -240,14 +241,14 @@ class OverSsh(unittest.TestCase):
         self.assertIn("3 hosts, 6 measurements in 6 rounds", process.stderr)
         self.assertRegex(process.stdout, r"half a round trip in us: rows send, columns receive\n")
 
-    def test_hosts_that_fail_leave_the_others(self):
+    def test_failed_host_does_not_stop_the_others(self):
         process = self.pacecar("bw", "-n", "100", hosts="gpu[01-02],gpu77")
         self.assertEqual(process.returncode, 1)
         self.assertRegex(process.stderr, r"error: gpu77: it cannot be reached \(exit 255")
         self.assertRegex(process.stdout, r"\ngpu01 +\d[\d.]+ +-\n")
         self.assertIn("! gpu77 is lost: ", process.stdout)
 
-    def test_an_address_that_no_nic_has(self):
+    def test_address_of_no_nic_is_refused(self):
         listed = self.root / "wrong.txt"
         listed.write_text("gpu01\ngpu02\ngpu03 addr=198.51.100.3\n")
         process = self.pacecar("bw", "-n", "100", hosts=str(listed))
@@ -255,13 +256,13 @@ class OverSsh(unittest.TestCase):
         self.assertRegex(process.stderr, r"error: gpu03: none of its NICs has the address "
                                          r"198\.51\.100\.3: it has soft:udp:eth0 \(192\.0\.2\.13\)")
 
-    def test_a_nic_that_others_cannot_reach(self):
+    def test_loopback_nic_is_refused(self):
         process = self.pacecar("bw", "-n", "100", "-d", "soft:udp:lo", hosts="gpu[01-02]")
         self.assertEqual(process.returncode, 1)
         self.assertIn("serves at 127.0.0.1, where others cannot reach it: name its NIC",
                       process.stdout)
 
-    def test_keys_of_the_cluster(self):
+    def test_cluster_key_reaches_the_hosts(self):
         key = self.root / "cluster.key"
         key.write_bytes(os.urandom(32).hex().encode())
         key.chmod(0o600)
@@ -280,33 +281,33 @@ class OverSsh(unittest.TestCase):
             time.sleep(0.05)
         return process
 
-    def test_ctrl_c_prints_what_was_measured_and_leaves_nobody_behind(self):
+    def test_ctrl_c_ends_all_processes_of_the_hosts(self):
         process = self.start_long()
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=LIMIT_S)
         self.assertIn("interrupted", errors)
         self.assertNotIn("failed", output)
-        self.until_nobody_is_left()
+        self.until_all_have_ended()
 
-    def test_who_is_killed_leaves_nobody_behind(self):
+    def test_kill_ends_all_processes_of_the_hosts(self):
         process = self.start_long()
         process.kill()
         process.communicate(timeout=LIMIT_S)
-        self.until_nobody_is_left()
+        self.until_all_have_ended()
 
-    def test_a_host_that_goes_meanwhile_is_lost_and_the_others_go_on(self):
+    def test_host_whose_agent_dies_is_lost_and_the_others_continue(self):
         process = self.start_long()
         for pid, words in self.programs(2).items():
             if "agent" in words:
-                with contextlib.suppress(ProcessLookupError):  # it was about to end
+                with contextlib.suppress(ProcessLookupError):  # it has just ended
                     os.kill(pid, signal.SIGKILL)
         output, _ = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 1)
         self.assertIn("! gpu02 is lost: its agent has ended", output)
         self.assertRegex(output, r"gpu01 +(-|\d[\d.]+) +\d[\d.]+ +\d")
-        self.until_nobody_is_left()
+        self.until_all_have_ended()
 
-    def test_a_host_that_hangs_is_lost_after_one_measurement(self):
+    def test_hung_host_is_lost_after_one_measurement(self):
         process = self.start_long("--pair-limit", "4")
         stopped = self.programs(2)
         for pid in stopped:
@@ -318,9 +319,9 @@ class OverSsh(unittest.TestCase):
                 os.kill(pid, signal.SIGCONT)
         self.assertEqual(process.returncode, 1)
         self.assertIn("! gpu02 is lost: its agent does not answer any more", output, errors)
-        self.until_nobody_is_left()
+        self.until_all_have_ended()
 
-    def test_preflight_of_all(self):
+    def test_preflight_compares_the_hosts(self):
         subprocess.run(self.hosts.within(2, "ip", "link", "set", "eth0", "mtu", "1400"), check=True)
         file = self.root / "preflight.json"
         process = self.pacecar("preflight", "--only", "mtu,software,limits", "--json", str(file))
@@ -334,7 +335,7 @@ class OverSsh(unittest.TestCase):
         worst = {"ok": 0, "info": 0, "warning": 3, "error": 1}[document["worst"]]
         self.assertEqual(process.returncode, worst)
 
-    def test_top_and_doctor(self):
+    def test_top_and_doctor_show_remote_processes(self):
         state = self.root / "state"
         state.mkdir(mode=0o700, exist_ok=True)
         nic = {"PACECAR_STATE_DIR": str(state)}

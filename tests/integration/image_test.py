@@ -1,7 +1,7 @@
-"""The OCI image: made of this build, unpacked by umoci, run by crun. image_test.py BUILD_FOLDER.
+"""The OCI image of this build, unpacked by umoci, run by crun. image_test.py BUILD_FOLDER.
 
-Containers run as their manifests want it: the image's own user, no capability, nothing but /tmp
-can be written. They share a network namespace of the test's own.
+Containers run as in the manifests: with the image's user, without capabilities, and only /tmp is
+writable. They share a network namespace of the test's own.
 """
 
 import json
@@ -45,12 +45,12 @@ def setUpModule():
     NAME = manifest["annotations"]["org.opencontainers.image.ref.name"]
     run("umoci", "unpack", "--image", f"{LAYOUT}:{NAME}", BUNDLE)
     run("ip", "link", "set", "lo", "up")
-    # What crun looks at, though it makes no group; of both versions together it wants none.
+    # crun reads this mount, though it makes no group, and refuses a mix of cgroup versions.
     run("mount", "-t", "cgroup2", "none", "/sys/fs/cgroup")
 
 
 def container(name, *command, **environment):
-    """`crun` of a container that runs a command, as Popen takes it."""
+    """The arguments for Popen that run `command` in a container."""
     spec = json.loads((BUNDLE / "config.json").read_text("utf-8"))
     process = spec["process"]
     process["terminal"] = False
@@ -80,7 +80,7 @@ def crun(*command):
 
 
 class Image(unittest.TestCase):
-    def test_what_it_says_of_itself(self):
+    def test_metadata_names_image_and_user(self):
         manifest, = json.loads((LAYOUT / "index.json").read_text("utf-8"))["manifests"]
         self.assertEqual(manifest["annotations"]["io.containerd.image.name"],
                          f"docker.io/library/{NAME}")
@@ -97,16 +97,16 @@ class Image(unittest.TestCase):
         algorithm, digest = descriptor["digest"].split(":")
         return json.loads((LAYOUT / "blobs" / algorithm / digest).read_text("utf-8"))
 
-    def test_manifests_name_it(self):
+    def test_manifests_name_the_image(self):
         for path in (SOURCE / "deploy/kubernetes").glob("*.yaml"):
             for name in re.findall(r"image: (\S+)", path.read_text("utf-8")):
                 self.assertEqual(name, NAME, path.name)
 
-    def test_packages_are_told(self):
-        told = {path.name for path in (BUNDLE / "rootfs/var/lib/dpkg/status.d").iterdir()}
-        self.assertLessEqual({"pacecar", "nccl-net-pacecar", "libc6", "libibverbs1"}, told)
+    def test_packages_are_listed(self):
+        listed = {path.name for path in (BUNDLE / "rootfs/var/lib/dpkg/status.d").iterdir()}
+        self.assertLessEqual({"pacecar", "nccl-net-pacecar", "libc6", "libibverbs1"}, listed)
 
-    def test_nobody_but_root_owns_files(self):
+    def test_all_files_belong_to_root(self):
         self.assertEqual(run("find", BUNDLE / "rootfs", "!", "-user", "0"), "")
 
 
@@ -116,9 +116,9 @@ class Containers(unittest.TestCase):
         version = re.search(r"project\(pacecar VERSION (\S+)", project).group(1)
         self.assertEqual(run(*container("version", "pacecar", "--version")).split()[1], version)
 
-    def test_rdma_can_be_had(self):
-        told = json.loads(run(*container("info", "pacecar", "info", "--json")))
-        self.assertTrue(told["libibverbs"]["available"], told["libibverbs"])
+    def test_libibverbs_is_available(self):
+        printed = json.loads(run(*container("info", "pacecar", "info", "--json")))
+        self.assertTrue(printed["libibverbs"]["available"], printed["libibverbs"])
 
     def test_bandwidth_between_two(self):
         server = subprocess.Popen(
@@ -134,7 +134,7 @@ class Containers(unittest.TestCase):
         printed = run(*container("client", "pacecar", "bw", "-n", "200", "-p", port.group(1),
                                  "127.0.0.1"))
         self.assertRegex(printed, r"\n 65536 +200 +[\d.]+")
-        run(*crun("kill", "server", "TERM"))  # it is the first process of its container
+        run(*crun("kill", "server", "TERM"))  # to the container's first process
         self.assertEqual(server.wait(ANSWER_LIMIT_S), 128 + signal.SIGTERM)
 
     def test_plugin_is_found_by_name(self):
@@ -142,10 +142,10 @@ class Containers(unittest.TestCase):
                                  "--ranks", "2", "-b", "1K", "-e", "1K", "-n", "2"))
         self.assertRegex(printed, r"\n +1024 .* 0\n")
 
-    def test_tools_that_manifests_call(self):
+    def test_tools_of_the_manifests_exist(self):
         run(*container("tools", "sh", "-c", "command -v chmod && command -v sleep"))
 
-    def test_names_of_hosts_are_found(self):
+    def test_host_names_are_resolved(self):
         done = subprocess.run(container("names", "pacecar", "bw", "-p", "1", "localhost"),
                               capture_output=True, text=True, timeout=LIMIT_S, check=False)
         self.assertIn("nobody listens on localhost", done.stderr)
@@ -157,7 +157,7 @@ def main():
         print(f"skipped: no {', '.join(missing)} here: apt-get install crun debhelper umoci")
         sys.exit(SKIPPED)
     if os.geteuid() or subprocess.run(["unshare", *FLAGS, "true"], check=False).returncode:
-        print("skipped: containers are run by root, in namespaces of the test's own")
+        print("skipped: run as root, where namespaces can be made")
         sys.exit(SKIPPED)
     for name in [name for name in os.environ if name.startswith("PACECAR_")]:
         del os.environ[name]
@@ -166,7 +166,7 @@ def main():
         print(run(SOURCE / "deploy/image/build", "--build", build, "--output",
                   f"{folder}/image.tar", **FAST), end="", flush=True)
         os.environ[INSIDE] = folder
-        done = subprocess.run(["setpriv", "--pdeathsig", "KILL",  # nothing outlives this
+        done = subprocess.run(["setpriv", "--pdeathsig", "KILL",  # no process outlives this one
                                "unshare", *FLAGS, sys.executable, "-B", __file__, *flags],
                               check=False)
     sys.exit(done.returncode)

@@ -1,6 +1,6 @@
 """Runs bench/measure/compare/incast tiny: incast_test.py BUILD_FOLDER [unittest flags].
 
-Nothing here asserts a speed. What needs namespaces is skipped where they cannot be made.
+No test asserts a speed. Tests that need namespaces are skipped where none can be made.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ SHORT = (*BRIEF, "--rate", "100M")
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(FOLDER))
-import exchange  # noqa: E402  (lies beside the program)
+import exchange  # noqa: E402  (the module is beside the program)
 import incast_arms  # noqa: E402
 import incast_figures  # noqa: E402
 import incast_report  # noqa: E402
@@ -40,7 +40,7 @@ def run(*flags, build=None, **environment):
 
 
 def why_no_star():
-    """Empty where the namespaces and the queue can be made."""
+    """Why namespaces or the queue cannot be made; empty: they can."""
     try:
         with star.star(star.Shape(senders=1, rate_bps=10**8, mtu_bytes=1500, queue_bytes=10**6)):
             return ""
@@ -64,34 +64,34 @@ class WholeRun(unittest.TestCase):
         for arm in arms:
             figures = document["rounds"][0][arm]
             self.assertEqual(len(figures["per_sender_gbps"]), 2)
-            # TCP may wait for its timer through a window as short as this: not each has a rate.
+            # In a window as short as this a sender of TCP may wait for its timer and send nothing.
             self.assertGreater(max(figures["per_sender_gbps"]), 0)
             self.assertGreater(figures["probes"], 0)
-            # The link carries no more than its rate, give or take what waited before the window.
+            # The link carries no more than its rate, and what was queued before the window.
             self.assertLess(figures["link_share"], 1.5)
             self.assertIn(arm, done.stdout)
         self.assertEqual(document["thresholds"], [])
 
-    def test_through_the_switch_its_own_queue_is_judged(self):
+    def test_switch_reports_its_own_queue(self):
         done = run("--switch", "--seconds", "1", "--warm-up", "1", "--rate", "50M",
                    "--senders", "2", "--metrics", PACECAR_CC="swift")
         self.assertEqual(done.returncode, 0, done.stderr)
         metrics = json.loads(done.stdout.splitlines()[-1])["metrics"]
-        # Two senders of the link's own rate: something waits, and the buffer bounds it.
+        # Two senders at the link's rate fill a queue, which the buffer bounds.
         self.assertGreater(metrics["queue_max_bytes"], 0)
         self.assertLessEqual(metrics["queue_max_bytes"], 2_010_000)
         self.assertGreaterEqual(metrics["queue_max_bytes"], metrics["queue_p99_bytes"])
 
     def test_a_missed_threshold_ends_with_1(self):
-        # Two senders that are told a tenth of the rate fill a fifth of the link; a window that is
-        # long enough says so on a busy machine, too.
+        # Two senders that are told a tenth of the rate fill a fifth of the link, on a busy machine,
+        # too.
         done = run(*SHORT, "--arms", "swift", "--judge", "swift",
                    "--least-share", "1", "--told", "10M")
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("FAIL  goodput of swift / link", done.stdout)
 
     def figures_of(self, *flags, arm="swift", ground=SHORT):
-        """Of one short round."""
+        """The arm's figures in one short round."""
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "figures.json")
             done = run(*ground, "--arms", arm, "--json", file, *flags)
@@ -104,7 +104,7 @@ class WholeRun(unittest.TestCase):
         self.assertGreater(figures["neighbour_gbps"], 0)
         both = figures["gbps"] + figures["neighbour_gbps"]
         self.assertAlmostEqual(figures["link_share"], both / figures["capacity_gbps"])
-        # Two flows of three.
+        # Two of the three flows are ours.
         self.assertAlmostEqual(figures["fair_share"],
                                figures["gbps"] / (figures["capacity_gbps"] * 2 / 3))
 
@@ -112,32 +112,32 @@ class WholeRun(unittest.TestCase):
         figures = self.figures_of("--shape", "fan-in", "--policer", "--share", "off",
                                   arm="tcp:reno")
         self.assertEqual(len(figures["per_sender_gbps"]), 2)
-        # A sender of TCP that the policer makes wait for its timer may send nothing in the window.
+        # After losses at the policer a sender of TCP may wait for its timer and send nothing.
         self.assertGreater(max(figures["per_sender_gbps"]), 0)
         self.assertGreater(figures["drops"], 0)
         self.assertLessEqual(figures["backlog_max_bytes"], 60_000)
 
-    def test_a_rate_that_changes(self):
+    def test_changing_rate_is_measured(self):
         figures = self.figures_of("--shape", "pairs", "--change", "100M:50M:100M", "--seconds",
                                   "9", "--senders", "1", arm="tcp:reno", ground=BRIEF)
-        # The mean of the three, of which headers and probes take their part.
+        # The mean of the three rates, less headers and probes.
         self.assertGreater(figures["capacity_gbps"], 0.07)
         self.assertLess(figures["capacity_gbps"], 0.09)
         self.assertEqual(len(figures["settle_each_ms"]), 2)
-        self.assertLess(figures["settle_ms"], 3000)  # of a part
+        self.assertLess(figures["settle_ms"], 3000)  # the length of a part
 
-    def test_without_a_limit(self):
+    def test_unlimited_rate_has_no_link_share(self):
         done = run("--seconds", "1.5", "--warm-up", "1", "--senders", "1", "--shape", "pairs",
                    "--rate", "max", "--told", "none", "--metrics", PACECAR_CC="swift",
                    PACECAR_LINE_RATE="10M")
         self.assertEqual(done.returncode, 0, done.stderr)
         metrics = json.loads(done.stdout.splitlines()[-1])["metrics"]
-        # Neither a link nor what the environment says limits it.
+        # Neither a link nor PACECAR_LINE_RATE of the environment limits the rate.
         self.assertGreater(metrics["gbps"], 0.02)
         self.assertNotIn("link_share", metrics)
         self.assertIn("queue_p99_bytes", metrics)
 
-    def test_an_arm_that_does_not_exist_is_a_failure_that_says_so(self):
+    def test_unknown_arm_is_named(self):
         done = run(*SHORT, "--arms", "nonsense")
         self.assertEqual(done.returncode, 1)
         self.assertIn("there is no congestion control 'nonsense'", done.stderr)
@@ -161,7 +161,7 @@ class WholeRun(unittest.TestCase):
 
 def incast_peers_of(pid):
     found = []
-    with contextlib.suppress(OSError):  # a process that ended between two looks
+    with contextlib.suppress(OSError):  # a process that ended between two reads
         for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split():
             if pathlib.Path("/proc", child, "comm").read_text("utf-8").strip() == "incast_peer":
                 found.append(child)
@@ -169,7 +169,7 @@ def incast_peers_of(pid):
 
 
 class Usage(unittest.TestCase):
-    def test_what_is_missing_is_said_in_a_sentence(self):
+    def test_missing_programs_are_named(self):
         done = run(build="/nowhere")
         self.assertEqual(done.returncode, 2)
         self.assertIn("cmake --build", done.stderr)
@@ -201,7 +201,7 @@ class Figures(unittest.TestCase):
     def test_goodput_is_judged_by_the_payload_that_the_link_can_carry(self):
         figures = incast_figures.throughput(self.traffic([0.2] * 4, 0.8), self.plan(), self.shape())
         self.assertAlmostEqual(figures["link_share"], 1)
-        # 1000 probes of a least frame on the wire, 84 bytes, are not the senders' to use.
+        # 1000 probes per second, smallest frames of 84 bytes on the wire, reduce the capacity.
         figures = incast_figures.throughput(self.traffic([0.2] * 4, 0.8), self.plan(1000),
                                             self.shape())
         self.assertAlmostEqual(figures["capacity_gbps"], 0.8 * (1 - 1000 * 84 * 8e-9))
@@ -213,7 +213,7 @@ class Figures(unittest.TestCase):
         figures = incast_figures.throughput(self.traffic([0, 0, 0, 0]), self.plan(), self.shape())
         self.assertEqual((figures["jain"], figures["link_share"]), (0, 0))
 
-    def test_delays_are_those_beyond_the_idle_path_within_the_window(self):
+    def test_delays_are_measured_beyond_the_idle_path_within_the_window(self):
         idle = [(-1, 10, 5), (-0.9, 12, 6), (-0.8, 11, 7)]
         probes = [*idle, (0.5, 911, 6), (1.2, 111, 6), (1.3, -1, 6), (1.4, 211, 16), (2.5, 999, 9)]
         figures = incast_figures.delays(probes, idle, self.traffic([1]))
@@ -227,38 +227,38 @@ class Figures(unittest.TestCase):
         with self.assertRaisesRegex(exchange.Failed, "--probe-rate"):
             incast_figures.delays([*idle, (0.5, 1, 1)], idle, self.traffic([1]))
 
-    def test_what_was_told_counts_where_it_is_less(self):
+    def test_told_rate_counts_where_it_is_less(self):
         for told_bps, share in ((None, 0.5), (2 * 10**9, 0.5), (5 * 10**8, 1)):
             figures = incast_figures.throughput(self.traffic([0.5]), self.plan(0, told_bps),
                                                 self.shape())
             self.assertAlmostEqual(figures["told_share"], share)
 
-    def test_beside_a_neighbour_the_own_part_is_judged(self):
+    def test_fair_share_beside_a_neighbour(self):
         figures = incast_figures.throughput(self.traffic([0.25], neighbour_gbps=0.75),
                                             self.plan(), self.shape())
         self.assertAlmostEqual(figures["link_share"], 1)
         self.assertAlmostEqual(figures["fair_share"], 0.5)
 
-    def test_a_rate_that_changes_counts_for_its_time(self):
+    def test_changing_rate_is_weighted_by_time(self):
         rates = [(1, 10**9), (1.5, 10**8)]
         traffic = self.traffic([0.55], rates=rates)
         figures = incast_figures.throughput(traffic, self.plan(), self.shape())
         self.assertAlmostEqual(figures["link_share"], 1)
-        # A probe that waits over the change: 0.1 s at each rate.
+        # A probe that is queued across the change, for 0.1 s at each rate.
         probes = [(0, 0, 0), (1.4, 0.2e6, 0)]
         samples = incast_figures.queue_of_probes(probes, probes[:1], traffic, self.shape())
         self.assertAlmostEqual(samples[1][1], 0.1 * 1.1e9 / 8, delta=1)
 
-    def test_after_a_change_the_rate_is_found_and_the_queue_comes_back(self):
+    def test_recovery_times_after_a_rate_change(self):
         rates = [(1, 10**8), (1.5, 10**9)]
-        # Nothing arrives for 100 ms after the change; the queue is long for 50 ms.
+        # No arrivals for 100 ms after the change; the queue is long for 50 ms.
         arrivals = [(1 + i / 100, max(0, i - 60) * 10**9 / 800) for i in range(100)]
         samples = [(1 + i / 1000, 10**6 if 500 <= i < 550 else 100) for i in range(1000)]
         traffic = self.traffic([1], rates=rates, arrivals=arrivals)
         figures = incast_figures.recovery(samples, traffic, self.shape())
         self.assertAlmostEqual(figures["settle_ms"], 100, delta=15)
         self.assertAlmostEqual(figures["drain_ms"], 50, delta=15)
-        # One probe late is no queue; what never comes took until the end.
+        # A single late probe is no queue; a rate that is never reached counts until the end.
         samples = [(1 + i / 1000, 10**6 if i == 700 else 100) for i in range(1000)]
         traffic = self.traffic([1], rates=rates, arrivals=[(at, 0) for at, _ in arrivals])
         figures = incast_figures.recovery(samples, traffic, self.shape())
@@ -281,12 +281,12 @@ class Thresholds(unittest.TestCase):
         share, delay = incast_report.thresholds(self.ROUNDS, "pace", ["swift", "pace"], 0.97, 0.1)
         self.assertFalse(share["met"] or delay["met"])
 
-    def test_what_was_not_measured_is_missed(self):
+    def test_unmeasured_threshold_is_missed(self):
         (share,) = incast_report.thresholds([{}], "pace", ["pace"], 0.95, 0.25)
         self.assertFalse(share["met"])
         self.assertIn("not measured", incast_report.sentence(share))
 
-    def test_where_nobody_knows_the_rate_the_best_arm_is_the_measure(self):
+    def test_best_arm_is_the_measure_when_the_rate_is_unknown(self):
         one = {"pace": {"gbps": 3, "link_share": None, "queue_p99_bytes": 10},
                "swift": {"gbps": 4, "link_share": None, "queue_p99_bytes": 100}}
         incast_report.compare_within(one)
@@ -294,7 +294,7 @@ class Thresholds(unittest.TestCase):
         self.assertEqual((share["value"], share["met"]), (0.75, True))
         self.assertIn("best arm", incast_report.sentence(share))
 
-    def test_without_the_judged_arm_there_are_none(self):
+    def test_no_thresholds_without_the_judged_arm(self):
         self.assertEqual(incast_report.thresholds(self.ROUNDS, "pace", ["swift"], 0.95, 0.25), [])
 
 

@@ -1,6 +1,6 @@
-"""What `cmake --install` puts where, tried as a user would: install_test.py BUILD_FOLDER.
+"""The files of `cmake --install`, used as a user would: install_test.py BUILD_FOLDER.
 
-Everything is installed below one folder, which is then moved: nothing may know where it was.
+They are installed into a folder, which is then moved: no file may depend on its first place.
 """
 
 import json
@@ -40,7 +40,7 @@ def run(*command, **changes):
 
 
 class Programs(unittest.TestCase):
-    def test_program_finds_its_modules_where_it_was_moved_to(self):
+    def test_moved_program_finds_its_modules(self):
         document = json.loads(run(PREFIX / "bin/pacecar", "info", "--json").stdout)
         self.assertTrue(document["dpdk"]["available"], document["dpdk"])
         (LIBRARIES / "pacecar").rename(LIBRARIES / "elsewhere")
@@ -68,7 +68,7 @@ class Programs(unittest.TestCase):
             run(PREFIX / "bin/pacecar", "ab", PREFIX / f"share/pacecar/plans/{plan}.toml",
                 "--dry-run")
 
-    def test_nothing_knows_where_it_was_installed_or_built(self):
+    def test_no_file_contains_its_install_or_build_path(self):
         for path in filter(pathlib.Path.is_file, PREFIX.rglob("*")):
             if path.suffix in (".cmake", ".pc", ".hpp", ".h"):
                 text = path.read_text("utf-8")
@@ -79,7 +79,7 @@ class Programs(unittest.TestCase):
 
 
 class Library(unittest.TestCase):
-    def test_shared_library_shows_its_interface_alone(self):
+    def test_shared_library_exports_only_its_interface(self):
         shown = run("nm", "--dynamic", "--defined-only", "--demangle",
                     LIBRARIES / "libpacecar.so").stdout
         names = [line.split(" ", 2)[2] for line in shown.splitlines()]
@@ -139,14 +139,14 @@ class Completion(unittest.TestCase):
                    f"COMP_CWORD={len(words) - 1}; _pacecar; echo \"${{COMPREPLY[*]}}\""
                    ).stdout.split()
 
-    def test_bash(self):
+    def test_bash_completes_commands_flags_and_values(self):
         self.assertEqual(self.bash("pacecar", "pre"), ["predict", "preflight"])
         self.assertEqual(self.bash("pacecar", "bw", "--report_"), ["--report_gbits"])
         self.assertEqual(self.bash("pacecar", "bw", "--rate_units", ""), ["M", "g", "p"])
         self.assertEqual(self.bash("pacecar", "ab", "--emit", "s"), ["slurm"])
 
     @unittest.skipUnless(shutil.which("zsh"), "no zsh")
-    def test_zsh(self):
+    def test_zsh_completes_a_flag(self):
         folder = PREFIX / "share/zsh/site-functions"
         script = ("zmodload zsh/zpty; zpty z zsh -f -i; "
                   f"zpty -w z 'PS1=; fpath=({folder} $fpath); autoload -U compinit; "

@@ -1,4 +1,4 @@
-"""Jobs whose processes serve their state in a folder of the test's own."""
+"""Test cases whose processes serve their state in a folder of the test's own."""
 
 import os
 import pathlib
@@ -9,8 +9,8 @@ import unittest
 
 
 class JobCase(unittest.TestCase):
-    dropped = ()  # variables that the processes do not inherit, beside PACECAR_*
-    added = {}    # variables that they have besides
+    dropped = ()  # further variables, beside PACECAR_*, that the processes do not inherit
+    added = {}    # variables that are set for the processes
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

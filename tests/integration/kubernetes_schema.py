@@ -1,7 +1,7 @@
-"""What is wrong with a Kubernetes document, by the models of the official Python client.
+"""Checks Kubernetes documents against the models of the official Python client.
 
-Strict, as `kubectl apply --validate=strict` is: unknown fields, wrong types, fields that are
-missing and values that are not among those allowed are all told, each with its place.
+Strict, as `kubectl apply --validate=strict` is: unknown fields, wrong types, missing fields and
+values that are not allowed are reported, each with its place.
 """
 
 import re
@@ -14,7 +14,7 @@ def snake(name):
 
 
 def model_of(api_version, kind):
-    """Of a kind that this version of the API can create; None if there is none."""
+    """The model of a kind; None if this version of the API cannot create the kind."""
     group, _, version = api_version.rpartition("/")
     version = version[:1].upper() + version[1:]
     api = getattr(client, f"{(group or 'core').split('.')[0].capitalize()}{version}Api", None)
@@ -32,12 +32,12 @@ def problems(document):
 
 
 def check(value, kind, place):
-    """Yields what is wrong with a value that should be of a kind, as the models name kinds."""
+    """Yields the problems of a value that should be of a kind, as the models name kinds."""
     scalars = {"str": str, "int": int, "bool": bool, "float": (int, float)}
     if kind in scalars:
         if not isinstance(value, scalars[kind]) or (kind != "bool" and isinstance(value, bool)):
             yield f"{place}: {value!r} is no {kind}"
-    elif kind == "object":  # a number or a name, as of ports
+    elif kind == "object":  # a number or a name, such as a port
         if isinstance(value, bool) or not isinstance(value, (int, str)):
             yield f"{place}: {value!r} is neither number nor name"
     elif found := re.fullmatch(r"list\[(.*)\]", kind):
@@ -70,6 +70,6 @@ def check_model(value, model, place):
         known[attributes[name]] = item
         yield from check(item, model.openapi_types[attributes[name]], f"{place}.{name}")
     try:
-        model(**known)  # it knows what must be there, and the values that some fields may have
+        model(**known)  # raises for missing fields and for values that are not allowed
     except ValueError as error:
         yield f"{place}: {error}"

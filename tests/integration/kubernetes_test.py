@@ -1,8 +1,8 @@
 """The manifests of deploy/kubernetes: kubernetes_test.py PACECAR COLLECTIVE_BENCH PLUGIN.
 
-Each is held to the schemas of the API, to what its documents say of each other, and to the
-programs: the containers' commands are run as they stand, with their environment, in a network
-namespace where the pods' interface and the services' names are to be found.
+The tests check each manifest against the schemas of the API, its references to other documents, and
+its commands, which run unchanged, with their environment, in a network namespace that has the pods'
+interface and the services' names.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ INSIDE = "KUBERNETES_TEST_INSIDE"
 FLAGS = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "deploy/kubernetes"
 ADDRESS = "192.0.2.1"
-# What the kubelet fills in.
+# The values that the kubelet would fill in.
 FIELDS = {"metadata.uid": "8d5e0a2c"}
 INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 PROGRAMS = ""
@@ -56,7 +56,7 @@ def named(name, kind, document_name):
 
 
 def pod_of(document):
-    """(labels, spec) of the pods that a document makes; None of one that makes none."""
+    """(labels, spec) of the pods that a document creates; None: it creates none."""
     template = document if document["kind"] == "Pod" else document["spec"].get("template")
     return template and (template["metadata"]["labels"], template["spec"])
 
@@ -66,14 +66,14 @@ def containers_of(spec):
 
 
 class Schemas(unittest.TestCase):
-    def test_every_document(self):
+    def test_every_document_matches_its_schema(self):
         self.assertGreater(len(every_document()), 6)
         for name, document in every_document():
             with self.subTest(f"{name}, {document['kind']}"):
                 self.assertEqual(kubernetes_schema.problems(document), [])
 
-    def test_what_the_checker_finds(self):
-        def told(change):
+    def test_checker_finds_each_mistake(self):
+        def problems(change):
             document = named("bw.yaml", "Job", "pacecar-bw")
             change(document, document["spec"]["template"]["spec"])
             return "; ".join(kubernetes_schema.problems(document))
@@ -89,7 +89,7 @@ class Schemas(unittest.TestCase):
                 (lambda job, pod: pod.update(containers={}), "{} is no list"),
                 (lambda job, pod: job.update(kind="Jop"), "no kind Jop"),
                 (lambda job, pod: job.update(apiVersion="apps/v1"), "no kind Job in apps/v1")):
-            self.assertIn(wanted, told(change))
+            self.assertIn(wanted, problems(change))
 
 
 class References(unittest.TestCase):
@@ -112,14 +112,14 @@ class References(unittest.TestCase):
                 selector = document["spec"]["selector"]["matchLabels"]
                 self.assertLessEqual(selector.items(), pod_of(document)[0].items(), name)
 
-    def test_the_client_keeps_away_from_the_server(self):
+    def test_client_avoids_the_servers_node(self):
         _, client = pod_of(named("bw.yaml", "Job", "pacecar-bw"))
         server, _ = pod_of(named("bw.yaml", "Pod", "pacecar-bw-server"))
         rule, = client["affinity"]["podAntiAffinity"][
             "requiredDuringSchedulingIgnoredDuringExecution"]
         self.assertLessEqual(rule["labelSelector"]["matchLabels"].items(), server.items())
 
-    def test_ranks_are_where_their_names_say(self):
+    def test_rank_names_match_job_and_service(self):
         job = named("all-reduce.yaml", "Job", "pacecar-all-reduce")
         _, spec = pod_of(job)
         service, = (document["metadata"]["name"] for document in documents("all-reduce.yaml")
@@ -154,7 +154,7 @@ class References(unittest.TestCase):
 
 @contextlib.contextmanager
 def running(spec, index="0"):
-    """A pod's container, as a process here."""
+    """Runs a pod's container as a process of this machine."""
     process = subprocess.Popen(command_of(spec["containers"][0]), text=True,
                                env=environment_of(spec["containers"][0], index),
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -182,7 +182,7 @@ def command_of(container, index="0"):
 
 
 def enter():
-    """Goes on in namespaces of its own where that can be."""
+    """Runs this program again in its own namespaces where these can be made."""
     if os.environ.get(INSIDE):
         return
     for flags, who in ((FLAGS, "root"), ((*FLAGS, "--map-root-user"), "anybody")):
@@ -196,7 +196,7 @@ def enter():
 class Commands(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory(dir="/var/tmp")  # a test puts another one over /tmp
+        folder = tempfile.TemporaryDirectory(dir="/var/tmp")  # one test mounts a folder over /tmp
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
         cls.folder.chmod(0o755)
@@ -232,7 +232,7 @@ class Commands(unittest.TestCase):
         with running(server):
             self.until_listening(server["containers"][0]["ports"][0]["containerPort"])
             arguments = client["containers"][0]["args"]
-            arguments[arguments.index("-D") + 1] = "0.2"  # the one thing that is not as it stands
+            arguments[arguments.index("-D") + 1] = "0.2"  # the only change of the command
             with running(client) as process:
                 self.assertRegex(self.finish(process), r"\n 1048576 +\d+ +[\d.]+")
 
@@ -255,12 +255,12 @@ class Commands(unittest.TestCase):
     def test_metrics(self):
         _, spec = pod_of(named("metrics.yaml", "DaemonSet", "pacecar-metrics"))
         template = named("metrics.yaml", "DaemonSet", "pacecar-metrics")["spec"]["template"]
-        told = template["metadata"]["annotations"]
+        annotations = template["metadata"]["annotations"]
         port = spec["containers"][0]["ports"][0]["containerPort"]
-        self.assertEqual(str(port), told["prometheus.io/port"])
+        self.assertEqual(str(port), annotations["prometheus.io/port"])
         with running(spec):
             self.until_listening(port)
-            url = f"http://{ADDRESS}:{port}{told['prometheus.io/path']}"
+            url = f"http://{ADDRESS}:{port}{annotations['prometheus.io/path']}"
             with urllib.request.urlopen(url, timeout=LIMIT_S) as page:
                 self.assertIn(b"pacecar_processes ", page.read())
 
@@ -273,7 +273,7 @@ class Commands(unittest.TestCase):
             self.assertIn("  versions  ", process.stdout.read())
 
     @unittest.skipUnless(os.environ.get(INSIDE) == "root", "no users to change to: run as root")
-    def test_the_exporter_sees_other_users_jobs_with_the_capability_that_it_has(self):
+    def test_exporter_needs_its_capability_to_see_other_users_jobs(self):
         _, spec = pod_of(named("metrics.yaml", "DaemonSet", "pacecar-metrics"))
         container = spec["containers"][0]
         kept, = container["securityContext"]["capabilities"]["add"]

@@ -8,5 +8,5 @@ check "modules" modprobe -a tun veth sch_ingress sch_multiq cls_flower act_mirre
   act_skbedit
 routed=$root/tests/integration/dpdk_router_test.py
 LIMIT=240 check_says "steering by net_tap" "^OK$" python3 -B "$routed" "$BUILD" \
-  Routed.test_a_device_that_is_shared_is_steered
+  Routed.test_shared_device_is_steered
 finish
