@@ -55,9 +55,9 @@ std::set<uint16_t> listening_ports() {
   return ports;
 }
 
-TcpEnd stranger(uint16_t port, std::string_view says) {
+TcpEnd stranger(uint16_t port, std::string_view data) {
   TcpEnd end(port, nic_address().c_str());
-  end.send({reinterpret_cast<const uint8_t*>(says.data()), says.size()});
+  end.send({reinterpret_cast<const uint8_t*>(data.data()), data.size()});
   return end;
 }
 
