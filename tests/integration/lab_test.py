@@ -28,7 +28,7 @@ def run(*words):
 
 
 class Usage(unittest.TestCase):
-    def test_each_mistake_is_one_sentence_that_names_it(self):
+    def test_wrong_usage_is_refused_in_one_sentence(self):
         mistakes = {
             "COMMAND is missing": ["--guests", "2"],
             "from 1 to 16, not '0'": ["--guests", "0", "--", "true"],
@@ -46,7 +46,7 @@ class Usage(unittest.TestCase):
 
 
 class OtherUsers(unittest.TestCase):
-    """What they may leave in places that all share: none of it is waited for, or removed."""
+    """Files of other users in shared places: the program waits for none and removes none."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -54,7 +54,7 @@ class OtherUsers(unittest.TestCase):
         self.root = pathlib.Path(folder.name)
 
     def call(self, code, *words):
-        """Runs it beside the program's modules; a FIFO that is waited for is a test that fails."""
+        """Runs `code` with the program's modules; a wait for a FIFO fails by the time limit."""
         load = ("import importlib.machinery, importlib.util\n"
                 "loader = importlib.machinery.SourceFileLoader('program', 'run')\n"
                 "run = importlib.util.module_from_spec("
@@ -65,7 +65,7 @@ class OtherUsers(unittest.TestCase):
                               capture_output=True, timeout=LIMIT_S / 10, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
-    def test_left_behind_is_only_what_is_ours(self):
+    def test_only_own_folders_are_removed(self):
         with_fifo, with_link, ours = (self.root / f"pacecar-lab.{i}" for i in range(3))
         for folder in (with_fifo, with_link, ours):
             folder.mkdir()
@@ -83,7 +83,7 @@ class OtherUsers(unittest.TestCase):
         self.assertTrue(with_link.exists())
         self.assertEqual(theirs.exists(), os.geteuid() == 0)
 
-    def test_pid_files_are_new_files(self):
+    def test_pid_files_replace_links_and_fifos(self):
         elsewhere = self.root / "elsewhere"
         elsewhere.write_text("kept")
         os.mkfifo(self.root / "guest.0.pid")
@@ -95,14 +95,14 @@ class OtherUsers(unittest.TestCase):
         self.assertEqual([file.read_text() for file in files], ["7\n", "7\n"])
         self.assertEqual(elsewhere.read_text(), "kept")
 
-    def test_a_directory_that_all_may_write_to_is_refused(self):
+    def test_a_world_writable_directory_is_refused(self):
         self.root.chmod(0o1777)
         for flag in ("--share", "--output"):
             done = run(flag, str(self.root), "--", "true")
             self.assertEqual(done.returncode, 2)
             self.assertIn(f"every user may write to {self.root}", done.stderr)
 
-    def test_a_cache_that_all_may_write_to_is_refused(self):
+    def test_a_world_writable_cache_is_refused(self):
         (self.root / "pacecar/lab").mkdir(parents=True)
         (self.root / "pacecar/lab").chmod(0o777)
         self.call("import os, sys, image\n"
@@ -118,7 +118,7 @@ class Knobs(unittest.TestCase):
         given = {"delay": None, "loss": None, "rate": None, "limit": 256, "ecn": False} | given
         return knobs.tc_batch(types.SimpleNamespace(**given)).splitlines()
 
-    def test_nothing_asked_for_is_nothing_done(self):
+    def test_no_flags_make_no_discipline(self):
         self.assertEqual(self.batch(), [])
 
     def test_disciplines_form_one_chain(self):
@@ -154,7 +154,7 @@ class Switch(unittest.TestCase):
         except BlockingIOError:
             return b""
 
-    def test_unknown_addresses_reach_all_and_known_ones_their_owner(self):
+    def test_frames_are_flooded_until_their_address_is_known(self):
         first, answer = self.frame(target=9, source=1), self.frame(target=1, source=2)
         self.guests[0].send(first)
         self.run_switch()
@@ -163,14 +163,14 @@ class Switch(unittest.TestCase):
         self.run_switch()
         self.assertEqual([self.received(rank) for rank in range(3)], [answer, b"", b""])
 
-    def test_frames_may_come_in_pieces(self):
+    def test_frames_in_pieces_are_joined(self):
         frame = self.frame(target=9, source=1, size=9000)
         for piece in [frame[:3], frame[3:7], frame[7:5000], frame[5000:] + frame[:10]]:
             self.guests[0].send(piece)
             self.run_switch()
         self.assertEqual(self.received(1), frame)
 
-    def test_a_guest_that_does_not_read_costs_only_a_bounded_queue(self):
+    def test_the_queue_of_a_guest_that_does_not_read_is_bounded(self):
         frame = self.frame(target=9, source=1, size=9000)
         for _ in range(4 * network.QUEUE_BYTES // len(frame)):
             self.guests[0].send(frame)
@@ -185,7 +185,7 @@ class Switch(unittest.TestCase):
         self.assertGreaterEqual(waiting, network.QUEUE_BYTES - len(frame))
         self.assertLess(waiting, 2 * network.QUEUE_BYTES)
 
-    def test_a_guest_that_is_gone_is_forgotten(self):
+    def test_the_switch_survives_the_end_of_a_guest(self):
         self.guests[2].close()
         self.run_switch()
         self.guests[0].send(self.frame(target=9, source=1))
@@ -212,7 +212,7 @@ class Guests(unittest.TestCase):
             self.skipTest(done.stderr)
         return done
 
-    def test_two_guests_meet_and_report(self):
+    def test_two_guests_reach_each_other_and_return_their_output(self):
         with tempfile.TemporaryDirectory() as share, tempfile.TemporaryDirectory() as output:
             done = self.run_guests("--guests", "2", "--rxe", "0", "--share", share,
                                    "--output", output, "--timeout", "240", "--", "sh", "-c", SCRIPT)
@@ -226,7 +226,7 @@ class Guests(unittest.TestCase):
             self.assertEqual(len(texts[f"{rank}.err"]), 300000)
         self.assertEqual(left, {"mine.0", "mine.1"})
 
-    def test_a_guest_that_dies_is_told_from_one_that_fails(self):
+    def test_the_death_of_a_guest_has_its_own_exit_code(self):
         done = self.run_guests("--timeout", "120", "--", "sh", "-c",
                                "echo before; sleep 0.5; echo b >/proc/sysrq-trigger; sleep 1000")
         self.assertEqual((done.returncode, done.stdout), (70, "before\n"), done.stderr)

@@ -49,7 +49,7 @@ class Case(jobs.JobCase):
                               text=True, capture_output=True, timeout=LIMIT_S, check=False)
 
     def listen(self, *arguments):
-        """The exporter and its URL."""
+        """Starts the exporter; returns it and its URL."""
         exporter = self.start(PROGRAM, "metrics", *arguments)
         line = exporter.stderr.readline()
         found = re.search(r"serving (https?://\S+/metrics)", line)
@@ -69,7 +69,7 @@ def fetch(url, **headers):
 
 
 class Job(Case):
-    def test_all_processes_of_the_host_are_told(self):
+    def test_all_processes_of_the_host_are_exported(self):
         self.start_pair()
         for text in (self.metrics().stdout, fetch(self.listen("--listen", "0")[1])[1]):
             self.check_text(text)
@@ -90,17 +90,17 @@ class Job(Case):
                 answer += part
         return answer.decode()
 
-    def test_each_process_serves_its_own_at_its_socket(self):
+    def test_each_process_serves_its_metrics_at_its_socket(self):
         self.start_pair()
         for path in self.state.iterdir():
             answer = ""
-            while not answer.startswith("HTTP/"):  # who asks too late gets another page
+            while not answer.startswith("HTTP/"):  # a late request gets the state document
                 answer = self.ask(path, b"GET /metrics HTTP/1.1\r\nHost: pacecar\r\n\r\n")
             head, _, text = answer.partition("\r\n\r\n")
             self.assertTrue(head.startswith("HTTP/1.0 200 OK\r\n"), head)
             self.check_text(text)
 
-    def test_who_asks_chooses_the_format(self):
+    def test_the_accept_header_chooses_the_format(self):
         _, url = self.listen("--listen", "127.0.0.1:0")
         kind, text = fetch(url)
         self.assertEqual(kind, "text/plain; version=0.0.4; charset=utf-8")
@@ -113,7 +113,7 @@ class Job(Case):
             fetch(url + "/nope")
         self.assertEqual(refused.exception.code, 404)
 
-    def test_a_stopped_process_is_told_and_keeps_nobody_waiting_for_the_others(self):
+    def test_a_stopped_process_is_counted_and_does_not_delay_the_others(self):
         ranks = self.start_pair()
         ranks[0].send_signal(signal.SIGSTOP)
         for _ in range(2):
@@ -123,7 +123,7 @@ class Job(Case):
             self.assertIn('rank="1"', text)
 
     @unittest.skipUnless(shutil.which("prometheus-node-exporter"), "there is no node_exporter")
-    def test_node_exporter_takes_the_file(self):
+    def test_node_exporter_reads_the_file(self):
         self.start_pair()
         file = self.root / "pacecar.prom"
         self.assertEqual(self.metrics("--textfile", str(file)).returncode, 0)
@@ -146,7 +146,7 @@ class Job(Case):
         self.assertIn("\npacecar_processes 2\n", text)
         self.assertRegex(text, r'\npacecar_connections\{.*direction="send".*\} 1\n')
 
-    def test_the_file_is_replaced_until_ended(self):
+    def test_the_file_is_replaced_at_each_interval(self):
         file = self.root / "pacecar.prom"
         self.assertEqual(self.metrics("--textfile", str(file)).returncode, 0)
         self.check_text(file.read_text())
@@ -168,7 +168,7 @@ class Job(Case):
 
 class Hostile(Case):
     def answer(self, document):
-        """What is told of a process that answers so."""
+        """Output and errors of `pacecar metrics` when a process answers with `document`."""
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(str(self.state / "7-0.sock"))
             server.listen()
@@ -183,7 +183,7 @@ class Hostile(Case):
         self.check_text(output)
         return output, errors
 
-    def test_a_document_that_is_none_is_one_sentence_and_counted(self):
+    def test_an_unreadable_document_is_one_warning_and_counted(self):
         for document in (b"x", b'{"schema_version": 1, "host": "\x1b[2J"}', b"[" * 80000,
                          b'{"schema_version": 1, "nics": ' + b"[" * 80000 + b"]" * 80000 + b"}"):
             output, errors = self.answer(document)
@@ -191,12 +191,12 @@ class Hostile(Case):
             self.assertRegex(errors, r"\Awarning: pid 7: .*\n\Z")
             self.assertNotIn("\x1b[2J", errors)
 
-    def test_an_answer_without_end_is_given_up(self):
+    def test_an_endless_answer_counts_as_silence(self):
         output, errors = self.answer(b" " * (4 << 20))
         self.assertIn("\npacecar_silent_processes 1\n", output)
         self.assertEqual(errors, "")
 
-    def test_callers_that_talk_nonsense_or_nothing_keep_nobody_out(self):
+    def test_silent_and_malformed_requests_do_not_block_others(self):
         _, url = self.listen("--listen", "0")
         address = ("127.0.0.1", urllib.parse.urlsplit(url).port)
         silent = [socket.create_connection(address) for _ in range(8)]
@@ -226,7 +226,7 @@ class CommandLine(Case):
             self.assertEqual((process.returncode, process.stdout), (code, ""), arguments)
             self.assertRegex(process.stderr, r"\Aerror: .*\n\Z", arguments)
 
-    def test_what_cannot_be_written_is_told(self):
+    def test_a_full_disk_is_an_error(self):
         with open("/dev/full", "w", encoding="ascii") as full:
             process = subprocess.run([PROGRAM, "metrics"], env=self.environment(), stdout=full,
                                      stderr=subprocess.PIPE, text=True, timeout=LIMIT_S,
@@ -234,12 +234,12 @@ class CommandLine(Case):
         self.assertEqual(process.returncode, 1)
         self.assertRegex(process.stderr, r"\Aerror: cannot write .*\n\Z")
 
-    def test_switched_off(self):
+    def test_a_disabled_state_directory_is_an_error(self):
         process = self.metrics(PACECAR_STATE_DIR="none")
         self.assertEqual((process.returncode, process.stdout), (2, ""))
         self.assertRegex(process.stderr, r"\Aerror: PACECAR_STATE_DIR is none.*\n\Z")
 
-    def test_ends_when_told_to(self):
+    def test_signals_end_the_exporter(self):
         for end in signal.SIGINT, signal.SIGTERM:
             exporter, _ = self.listen("--listen", "0")
             exporter.send_signal(end)
@@ -256,7 +256,7 @@ class Tls(Case):
                         files[1]], capture_output=True, timeout=LIMIT_S, check=True)
         return files
 
-    def test_https_and_clients_that_must_show_a_certificate(self):
+    def test_https_with_and_without_client_certificates(self):
         cert, key = self.certificate("server")
         client, client_key = self.certificate("client")
         _, url = self.listen("--listen", "0.0.0.0:0", "--tls-cert", cert, "--tls-key", key)
@@ -300,7 +300,7 @@ class Prometheus(Case):
         try:
             return json.loads(fetch(url)[1])["data"]["result"]
         except urllib.error.HTTPError as error:
-            if error.code == 503:  # it is about to be ready
+            if error.code == 503:  # Prometheus is starting
                 raise
             self.fail(f"{expression}: {error.read().decode()}")
 
@@ -324,7 +324,7 @@ class Prometheus(Case):
             port = re.search(r"on port (\d+)", line)
         self.start(PROGRAM, "bw", "-p", port.group(1), "-D", "600", "-q", "2", "127.0.0.1")
 
-    def test_a_real_job_and_every_query_of_the_dashboard_and_the_rules(self):
+    def test_every_query_of_dashboard_and_rules_works_on_a_real_job(self):
         self.start_stream()
         _, url = self.listen("--listen", "0")
         target = urllib.parse.urlsplit(url).netloc
@@ -335,13 +335,13 @@ class Prometheus(Case):
 
         queries = self.queries_of_the_dashboard()
         self.assertGreater(len(queries), 20)
-        # Nothing is broken, and software NICs count nothing of a device's own.
+        # Queries of device counters have no result with software NICs.
         empty_here = {"topk"}
         for expression in queries:
             if any(expression.startswith(word) for word in empty_here):
                 self.query(expression)
             else:
-                self.until(expression)  # a scrape that is late leaves a gap
+                self.until(expression)  # again and again: a late scrape leaves a gap
 
         rules = json.loads(fetch(f"{self.api}/rules")[1])["data"]["groups"][0]["rules"]
         self.assertGreater(len(rules), 5)
@@ -363,20 +363,20 @@ class Prometheus(Case):
                 queries.append(expression)
         return queries
 
-    def test_the_rules_are_in_order(self):
+    def test_promtool_accepts_the_rules(self):
         for arguments in (["check", "rules", "alerts.yml"], ["check", "config", "prometheus.yml"],
                           ["test", "rules", "alerts_test.yml"]):
             checked = subprocess.run(["promtool", *arguments], cwd=DEPLOY, capture_output=True,
                                      text=True, timeout=LIMIT_S, check=False)
             self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
 
-    def test_rules_and_dashboard_name_only_metrics_that_there_are(self):
+    def test_rules_and_dashboard_name_only_existing_metrics(self):
         known = set(re.findall(r"^# TYPE (\S+)", self.metrics().stdout, re.MULTILINE))
         files = [(DEPLOY / name).read_text() for name in ("alerts.yml", "dashboard.json")]
         named = set(re.findall(r"\bpacecar_[a-z_]+", "".join(files)))
         self.assertGreater(len(named), 15)
         self.assertEqual(named - known, set())
-        # Any other name may be that of who passes the file on.
+        # Other names could clash with those of the program that serves the file.
         self.assertEqual({name for name in known if not name.startswith("pacecar_")}, set())
 
 

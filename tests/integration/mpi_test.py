@@ -35,28 +35,28 @@ class Collectives(unittest.TestCase):
         self.assertEqual(len({one["op"] for one in document["results"]}), 11)
         self.assertEqual([one for one in document["results"] if not one["right"]], [])
 
-    def test_two_five_and_eight_ranks(self):
+    def test_collectives_are_right_with_two_five_and_eight_ranks(self):
         for ranks in (2, 5, 8):
             with self.subTest(ranks=ranks):
                 self.check(job.Place("lo"), ranks)
 
-    def test_a_network_that_loses_and_reorders(self):
+    def test_collectives_are_right_through_loss_and_reordering(self):
         self.check(job.Place("lo"), 4,
                    PACECAR_FAULT="loss=0.02,duplicate=0.02,reorder=0.03,on=both",
-                   PACECAR_CMA="off")  # so that all messages cross it
+                   PACECAR_CMA="off")  # so that all messages cross the network
 
     @unittest.skipUnless(os.geteuid() == 0, "network namespaces need root")
-    def test_ranks_with_a_namespace_each(self):
+    def test_collectives_are_right_between_namespaces(self):
         with bridged.hosts(4, 1500) as hosts:
             self.check(job.place_of(hosts), 4)
 
-    def test_a_rank_that_is_killed_ends_the_job(self):
+    def test_a_killed_rank_ends_the_job(self):
         program = [f"{BUILD}/bench/measure/mpi/mpi_collectives", "--iterations", 1000000, "--only",
                    "allreduce"]
         with job.started(job.Place("lo"), 3, "pacecar", f"{BUILD}/net_plugin/libfabric",
                          program) as process:
             ranks = self.ranks_of(process)
-            time.sleep(1)  # in the middle of it
+            time.sleep(1)  # so that the collectives run
             os.kill(ranks[1], signal.SIGKILL)
             self.assertFalse(process.ends_well(LIMIT_S))
             self.assertTrue(process.ended(), "the job hangs")
@@ -73,11 +73,11 @@ class Collectives(unittest.TestCase):
 
 
 def processes():
-    """(pid, name, session) of all that there are."""
+    """(pid, name, session) of all processes."""
     for file in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
             before, _, after = file.read_text(encoding="utf-8").rpartition(")")
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the process has ended
             continue
         pid, _, name = before.partition(" (")
         yield int(pid), name, int(after.split()[3])
@@ -106,13 +106,13 @@ class Compare(unittest.TestCase):
             self.assertEqual(one["speedup_of_first"]["tcp"]["n"], 2)
 
     @unittest.skipUnless(os.geteuid() == 0, "network namespaces need root")
-    def test_the_queue_of_a_switch_is_told(self):
+    def test_the_queue_of_the_switch_is_reported(self):
         done = self.run_tool("--switch", "100M", "--ranks", 3, "--sizes", "65536:65536:2", "--only",
                              "gather", "--arms", "pacecar")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"in front of rank 0, KB, pacecar: p50 .*, p99 .*, max")
 
-    def test_wrong_words(self):
+    def test_wrong_flags_are_refused_in_a_sentence(self):
         for flags, sentence in ((("--arms", "udp"), "udp is none of tcp, ofi-tcp, pacecar"),
                                 (("--switch", "200"), "give a rate such as 200M"),
                                 (("--build", "/nowhere"), "install libopenmpi-dev, and build")):

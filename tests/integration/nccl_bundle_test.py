@@ -21,7 +21,7 @@ import unittest.mock
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIMIT_S = 120
 BUILD, FAKES = pathlib.Path(), pathlib.Path()
-PLACE = None  # of the unpacked bundle and what it writes
+PLACE = None  # holds the unpacked bundle and its output
 BUNDLE = pathlib.Path()
 
 sys.dont_write_bytecode = True
@@ -67,7 +67,7 @@ class SelfCheck(unittest.TestCase):
     def setUp(self):
         self.output = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
 
-    def test_without_a_gpu_it_says_what_is_missing(self):
+    def test_a_missing_gpu_is_reported(self):
         done = run("--output", self.output, "--nccl", FAKES, LD_LIBRARY_PATH=str(FAKES),
                    FAKE_NCCL="no-gpu")
         self.assertEqual(done.returncode, 77, done.stderr)
@@ -78,7 +78,7 @@ class SelfCheck(unittest.TestCase):
         self.assertIn("Nothing has been measured yet",
                       (self.output / "report.md").read_text("utf-8"))
 
-    def test_it_needs_no_compiler_and_no_tools(self):
+    def test_the_check_needs_no_compiler_and_no_tools(self):
         programs = self.output / "programs"
         programs.mkdir()
         (programs / "dirname").symlink_to(shutil.which("dirname"))
@@ -87,13 +87,13 @@ class SelfCheck(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("this host can be measured", done.stderr)
 
-    def test_no_nccl_is_told_with_the_cure(self):
+    def test_a_missing_nccl_is_reported_with_the_cure(self):
         done = run("--check", "--output", self.output, "--nccl", __file__,
                    LD_LIBRARY_PATH=str(FAKES))
         self.assertEqual(done.returncode, 77)
         self.assertRegex(done.stdout, r"(?m)^MISSING NCCL: none loads .*: name libnccl.so.2 or its")
 
-    def test_an_old_python_is_told(self):
+    def test_an_old_python_is_reported(self):
         old = self.output / "python3"
         old.write_text("#!/bin/sh\nexit 1\n", "utf-8")
         old.chmod(0o755)
@@ -102,7 +102,7 @@ class SelfCheck(unittest.TestCase):
         self.assertEqual(done.returncode, 77)
         self.assertIn("no Python from 3.10 on is found: install python3", done.stderr)
 
-    def test_wrong_usage_is_told(self):
+    def test_wrong_usage_is_refused_in_a_sentence(self):
         for flags, sentence in [(("--part", "nothing"), "'nothing' is none of plugin-rules, gpu-"),
                                 (("--budget", "-1"), "-1 is not in 0 to"),
                                 (("--output", "/proc/x"), "/proc/x cannot be made")]:
@@ -110,12 +110,12 @@ class SelfCheck(unittest.TestCase):
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(sentence, done.stderr)
 
-    def test_a_gpu_that_lets_in_one_process_or_is_full_is_told(self):
-        for said, sentence in [("Prohibited, 80000\n", "'nvidia-smi -c DEFAULT' as root"),
-                               ("Default, 80000\nDefault, 12\n", "GPU 1: 12 MiB are free"),
-                               ("Exclusive_Process, 80000\n", "there is no nvidia-cuda-mps")]:
+    def test_an_exclusive_or_full_gpu_is_reported(self):
+        for printed, sentence in [("Prohibited, 80000\n", "'nvidia-smi -c DEFAULT' as root"),
+                                  ("Default, 80000\nDefault, 12\n", "GPU 1: 12 MiB are free"),
+                                  ("Exclusive_Process, 80000\n", "there is no nvidia-cuda-mps")]:
             host = hosts.Host(self.output)
-            with unittest.mock.patch.object(hosts, "answer", return_value=said), \
+            with unittest.mock.patch.object(hosts, "answer", return_value=printed), \
                     unittest.mock.patch.object(hosts.shutil, "which", return_value=None):
                 hosts.check_gpu_state(host)
             self.assertFalse(host.ready)
@@ -123,7 +123,7 @@ class SelfCheck(unittest.TestCase):
 
 
 class Measuring(unittest.TestCase):
-    """In this process, with parts that are tiny."""
+    """Runs the measurement in this process, with tiny parts."""
 
     def setUp(self):
         self.output = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
@@ -142,7 +142,7 @@ class Measuring(unittest.TestCase):
             main.report(self.host, states)
         return code, (self.output / "report.md").read_text("utf-8")
 
-    def test_each_part_is_measured_and_told_and_only_once(self):
+    def test_each_part_is_measured_once_and_reported(self):
         part = tiny("one", "--arms", "socket,soft:udp:lo", rounds=2)
         code, text = self.measure(part)
         self.assertEqual(code, 0)
@@ -163,23 +163,23 @@ class Measuring(unittest.TestCase):
         self.assertIn("| `bad` | a tiny one | failed: exit code 2: round 1 of 1, socket", text)
         self.assertIn("| `good` | a tiny one | 1 of 1 rounds |", text)
 
-    def test_a_part_that_this_host_cannot_do_is_left_out(self):
+    def test_a_part_that_the_host_cannot_run_is_left_out(self):
         code, text = self.measure(parts.Part("far", "on the moon", ("gpu", "moon")))
         self.assertEqual(code, 0)
         self.assertIn("| `far` | on the moon | left out: this host has no moon |", text)
 
-    def test_a_budget_that_is_over_leaves_the_rest_for_the_next_time(self):
+    def test_a_spent_budget_leaves_parts_for_the_next_run(self):
         code, text = self.measure(tiny("one", "--arms", "socket"), budget=main.RESERVE_S)
         self.assertEqual(code, main.UNFINISHED)
         self.assertIn("| `one` | a tiny one | not begun |", text)
 
-    def test_a_part_that_its_budget_cuts_short_is_not_a_failure(self):
+    def test_a_part_cut_short_by_the_budget_is_not_a_failure(self):
         with unittest.mock.patch.object(main, "watched", return_value=True):
             code, text = self.measure(tiny("one", "--arms", "socket"), budget=100)
         self.assertEqual(code, main.UNFINISHED)
         self.assertIn("| `one` | a tiny one | not begun |", text)
 
-    def test_killed_it_leaves_its_figures_and_no_ranks(self):
+    def test_a_kill_leaves_the_figures_and_no_ranks(self):
         process = subprocess.Popen(
             [BUNDLE / "run", "--output", self.output, "--nccl", FAKES, "--part",
              "loopback-2-small"], env={**os.environ, "PYTHON": sys.executable,
@@ -196,7 +196,7 @@ class Measuring(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline, some)
             time.sleep(0.02)
         self.assertTrue(json.loads(file.read_text("utf-8"))["runs"])
-        # What it had is told, and goes on.
+        # The next run reports these figures.
         self.assertRegex(self.measure(parts.PARTS[3], budget=main.RESERVE_S)[1],
                          r"`socket`|`soft:udp:lo`")
 
@@ -207,7 +207,7 @@ def ranks_in(folder):
     for entry in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:
             arguments = entry.read_text("utf-8", "replace")
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
         if "/bin/collectives" in arguments and str(folder) in arguments:
             found.append(arguments)
@@ -215,9 +215,9 @@ def ranks_in(folder):
 
 
 class Lending(unittest.TestCase):
-    """With a loader that says what the test wants."""
+    """With a scripted loader."""
 
-    def lent(self, *said):
+    def lent(self, *lines):
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             for made in ("spare", "lent"):
@@ -225,15 +225,15 @@ class Lending(unittest.TestCase):
             for library in ("libfmt.so.9", "libstdc++.so.6"):
                 (folder / "spare" / library).write_text("", "utf-8")
             loader = folder / "loader"
-            # One sentence at each look, the last for ever.
+            # One line for each call; nothing after the last line.
             loader.write_text("#!/bin/sh\n" + "".join(
                 f'[ -e "$0.{i}" ] || {{ : > "$0.{i}"; echo "{one}"; exit 0; }}\n'
-                for i, one in enumerate(said)), "utf-8")
+                for i, one in enumerate(lines)), "utf-8")
             loader.chmod(0o755)
             lender = lend.Lender(loader, folder / "spare", folder / "lent")
             return lender.lend_to(pathlib.Path("plugin.so"))
 
-    def test_what_is_missing_or_too_old_is_lent(self):
+    def test_missing_and_old_libraries_are_lent(self):
         missing = "plugin.so: error while loading shared libraries: libfmt.so.9: cannot open " \
                   "shared object file: No such file or directory"
         old = "plugin.so: /lib/libstdc++.so.6: version 'GLIBCXX_3.4.30' not found (required by x)"
@@ -241,28 +241,28 @@ class Lending(unittest.TestCase):
         self.assertEqual(self.lent("  libfmt.so.9 => not found"), ["libfmt.so.9"])
         self.assertEqual(self.lent(), [])
 
-    def test_an_old_c_library_is_told_and_never_lent(self):
+    def test_an_old_c_library_is_refused(self):
         with self.assertRaisesRegex(lend.Lacking, "GLIBC_2.36 of the C library"):
             self.lent("plugin.so: /lib/libc.so.6: version 'GLIBC_2.36' not found (required by x)")
 
-    def test_what_is_not_carried_is_told(self):
+    def test_a_library_outside_the_bundle_is_named(self):
         with self.assertRaisesRegex(lend.Lacking, "libother.so.1 .*neither installed nor in the"):
             self.lent("  libother.so.1 => not found")
 
 
 class Report(unittest.TestCase):
-    def test_a_row_for_each_operation_and_a_column_for_each_size(self):
+    def test_the_grid_has_a_row_per_operation_and_a_column_per_size(self):
         cells = {("reduce", 8): 1, ("reduce", 1024): 2, ("alltoall", 1024): 3}
         self.assertEqual(report_text.grid(cells, str), [
             "| | 8 B | 1 KiB |", "|---|---|---|", "| reduce | 1 | 2 |", "| alltoall | - | 3 |"])
 
-    def test_rounds_count_when_every_arm_that_runs_has_them(self):
+    def test_a_round_counts_once_every_arm_has_run(self):
         document = {"options": {"arms": "a,b,c"}, "left_out": ["c, 2 ranks"],
                     "runs": [{"round": 1, "arm": "a"}, {"round": 1, "arm": "b"},
                              {"round": 2, "arm": "a"}]}
         self.assertEqual(parts.rounds_of(document), 1)
 
-    def test_results_of_tests(self):
+    def test_gpu_tests_are_tabulated(self):
         suite = [{"name": "Copies", "result": "COMPLETED", "said": "fast"},
                  {"name": "Exports", "result": "COMPLETED",
                   "failures": [{"failure": "file:1\nno dma-buf"}]},
@@ -271,22 +271,22 @@ class Report(unittest.TestCase):
         self.assertEqual(lines[2:], ["| Copies | completed; fast |",
                                      "| Exports | failed: no dma-buf |", "| Knows | skipped |"])
 
-    def test_training(self):
+    def test_training_steps_are_compared(self):
         runs = [{"round": 1, "arm": arm, "step_s": [seconds], "loss": 1.0}
                 for arm, seconds in (("socket", 2), ("nic", 1))]
         self.assertRegex("\n".join(report_text.lines_of({"runs": runs})),
                          r"nic +1000.00 .* 2.00 \(")
 
-    def test_what_cannot_be_told_is_said(self):
+    def test_a_broken_document_is_named_in_the_report(self):
         self.assertIn("cannot be shown (KeyError('ranks'))",
                       report_text.lines_of({"runs": [{}]})[1])
 
-    def test_rules_that_do_not_hold(self):
+    def test_broken_rules_are_listed(self):
         rule = {"rule": "depth", "verdict": "fail", "sentence": "32 requests", "detail": "31"}
         self.assertEqual(report_text.rules({"rules": [rule], "performance": []})[1:],
                          ["1 of 1 rules do not hold.", "- depth: fail; 32 requests: 31"])
 
-    def test_every_part_has_its_name_once(self):
+    def test_part_names_are_unique(self):
         names = [part.name for part in parts.PARTS]
         self.assertEqual(len(set(names)), len(names))
 

@@ -104,17 +104,18 @@ class WholeRun(unittest.TestCase):
             self.assertEqual(done.returncode, 2, done.stderr)
             rows = json.loads(file.read_text("utf-8"))["runs"][0]["rows"]
         for row in rows:
-            # In place, too, where that exists. Rank 1 gets nothing from a reduce to rank 0.
+            # Twice where the operation also runs in place. Rank 1, whose elements are wrong, gets
+            # no result of a reduce to rank 0.
             once = row["op"] in ("sendrecv", "alltoall")
             wanted = 0 if row["op"] == "reduce" else 1 if once else 2
             self.assertEqual(row["wrong"], wanted, row)
 
-    def test_a_hang_is_killed_and_told_with_the_last_lines(self):
+    def test_a_hang_is_killed_and_reported_with_the_last_lines(self):
         done = run(*TINY, "--timeout", "10", "--arms", "socket", fault="hang")
         self.assertEqual(done.returncode, 2)
         self.assertIn("did not end within 10 s and was killed", done.stderr)
         self.assertIn("rank 1, NCCL: NCCL INFO Using network Socket", done.stderr)
-        self.assertNotIn("round 2", done.stderr)  # once is enough
+        self.assertNotIn("round 2", done.stderr)  # the arm is not run again
 
     def test_a_rank_that_fails_ends_the_job(self):
         done = run(*TINY, "--arms", "socket", fault="error")
@@ -129,12 +130,12 @@ class WholeRun(unittest.TestCase):
                       done.stderr)
         self.assertIn("# allreduce, 2 ranks, socket", done.stdout)  # the other arm still counts
 
-    def test_ranks_joined_past_the_network_are_an_error(self):
+    def test_ranks_connected_past_the_network_are_an_error(self):
         done = run(*TINY, "--arms", "socket", fault="path=SHM/direct/direct")
         self.assertEqual(done.returncode, 2)
         self.assertIn("no connection over NET/Socket", done.stderr)
 
-    def test_a_budget_ends_the_runs_and_a_resumed_measurement_goes_on(self):
+    def test_a_measurement_ended_by_its_budget_can_be_resumed(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "f.json")
             flags = (*TINY, "--ops", "reduce", "--rounds", "3", "--resume", "--json", file)
@@ -151,7 +152,7 @@ class WholeRun(unittest.TestCase):
                          [(number, arm) for number in (1, 2, 3)
                           for arm in ("socket", "soft:udp:lo")])
 
-    def test_what_failed_is_not_tried_again_when_resumed(self):
+    def test_a_resumed_measurement_does_not_repeat_failed_runs(self):
         with tempfile.TemporaryDirectory() as folder:
             flags = (*TINY, "--ops", "reduce", "--resume", "--json", pathlib.Path(folder, "f.json"))
             run(*flags, fault="network=Socket")
@@ -159,7 +160,7 @@ class WholeRun(unittest.TestCase):
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertNotIn("# reduce, 2 ranks, soft:udp:lo", done.stdout)
 
-    def test_ranks_in_namespaces(self):
+    def test_ranks_run_in_namespaces(self):
         done = run(*TINY, "--ops", "reduce", "--rounds", "1", "--path", "veth", "--arms",
                    "socket,soft:udp:net0")
         if done.returncode == 77:
@@ -167,7 +168,7 @@ class WholeRun(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("# reduce, 2 ranks, soft:udp:net0", done.stdout)
 
-    def test_a_profile_tells_the_threads_time(self):
+    def test_a_profile_lists_the_threads(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "f.json")
             done = run("--sizes", "64K", "--rounds", "1", "--iterations", "3000", "--arms",
@@ -193,8 +194,8 @@ class WholeRun(unittest.TestCase):
                      if entry.name.isdigit() and folder in arguments(entry)]
             self.assertGreaterEqual(len(ranks), 2)
             process.send_signal(signal.SIGTERM)
-            _, said = process.communicate(timeout=LIMIT_S)
-            self.assertEqual(process.returncode, 130, said)
+            _, errors = process.communicate(timeout=LIMIT_S)
+            self.assertEqual(process.returncode, 130, errors)
             self.assertEqual([rank for rank in ranks if pathlib.Path("/proc", rank).exists()], [])
             self.assertEqual(list(pathlib.Path(folder).rglob("*.log")), [])
 
@@ -202,7 +203,7 @@ class WholeRun(unittest.TestCase):
 def arguments(process_folder):
     try:
         return (process_folder / "cmdline").read_text("utf-8", "replace")
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return ""
 
 
@@ -235,7 +236,7 @@ class Refusals(unittest.TestCase):
     def test_a_plugin_that_does_not_load_is_an_error(self):
         self.refused(2, "the plugin does not load here", *TINY, "--plugin", __file__)
 
-    def test_wrong_usage_is_told(self):
+    def test_wrong_usage_is_refused_in_a_sentence(self):
         for flags, sentence in [(("--ops", "gather"), "'gather' is none of allreduce"),
                                 (("--sizes", "6"), "'6' is no size"),
                                 (("--ranks", "17"), "17 is not in 2 to 16"),
@@ -255,7 +256,7 @@ class Refusals(unittest.TestCase):
                                 (("-g", "2", "--ranks", "2"), "give one of them")]:
             self.refused(2, sentence, *flags)
 
-    def test_flags_of_nccl_tests_mean_the_same_or_are_answered(self):
+    def test_flags_of_nccl_tests_work_alike_or_are_refused(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "f.json")
             done = run("--ops", "allreduce", "-b", "8", "-e", "128", "-f", "4", "-g", "3",
@@ -300,7 +301,7 @@ class Arms(unittest.TestCase):
            "NCCL INFO GPU 0 / HCA 1 connected via C2C link\n"
            "NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Pacecar/0\n")
 
-    def test_the_environment_says_what_the_arm_says(self):
+    def test_the_environment_follows_the_arm(self):
         plugin, log = pathlib.Path("/plugins/x.so"), pathlib.Path("/tmp/log")
         ours = arms.environment(arms.parse("mlx5_0+PACECAR_CC=swift"), 1, plugin, log)
         self.assertEqual((ours["NCCL_NET"], ours["NCCL_NET_PLUGIN"], ours["PACECAR_NICS"],
@@ -325,7 +326,7 @@ class Arms(unittest.TestCase):
         self.assertEqual(names[-1], "mlx5_0")
         self.assertIn("mlx5_1 is left out: none of its ports is active", notes)
 
-    def test_a_log_proves_its_arm_alone(self):
+    def test_a_log_proves_no_other_arm(self):
         self.assertIsNone(arms.complaint(arms.parse("mlx5_0"), self.LOG))
         self.assertIn("does not name mlx5_1", arms.complaint(arms.parse("mlx5_1"), self.LOG))
         self.assertIn("not Socket", arms.complaint(arms.parse("socket"), self.LOG))
@@ -352,14 +353,14 @@ class Slices(unittest.TestCase):
 
     def begin(self, table, kind):
         handle = ctypes.c_void_p()
-        # What follows the type in an event's description is not looked at.
+        # The plugin reads only the type of an event's description.
         self.assertEqual(table.start(None, ctypes.byref(handle), bytes([kind]).ljust(64)), 0)
         self.assertTrue(handle)
         return handle
 
-    def test_waits_are_added_up_and_written_when_the_communicator_ends(self):
+    def test_waits_are_summed_and_written_at_finalize(self):
         with tempfile.TemporaryDirectory() as folder:
-            # As a bare compiler builds it: this Python has no sanitizer.
+            # Built without sanitizers, which this Python could not load.
             plugin = ctypes.CDLL(str(toolkit.build(pathlib.Path(folder)) / toolkit.SLICES))
         table = self.Table.in_dll(plugin, "ncclProfiler_v4")
         context, events = ctypes.c_void_p(), ctypes.c_int()
@@ -407,7 +408,7 @@ class Figures(unittest.TestCase):
             self.assertEqual(line["busbw_Bps"], factor * (1 << 20), op)
             self.assertEqual((line["time_min_s"], line["n"]), (0.5, 3))
 
-    def test_ratios_are_paired_by_rounds_and_held_to_the_goals(self):
+    def test_ratios_are_paired_by_rounds_and_compared_with_goals(self):
         runs = []
         for number, (base, arm) in enumerate([(1, 0.5), (2, 1), (8, 4), (1, None)]):
             for name, seconds in (("socket", base), ("nic", arm)):
@@ -420,12 +421,12 @@ class Figures(unittest.TestCase):
             self.assertAlmostEqual(one["ratio"], 2)
             self.assertEqual((one["n"], one["goal"], one["met"]), (3, wanted, met))
 
-    def test_goals_ask_for_bandwidth_of_large_and_time_of_small_sizes(self):
+    def test_goals_are_bandwidth_for_large_and_time_for_small_sizes(self):
         goals = figures.Goals(1.5, 0.8)
         asked = [goals.least_ratio(size) for size in (512, 1024, 65536, 131072, 1 << 20)]
         self.assertEqual(asked, [None, 1.25, 1.25, None, 1.5])
 
-    def test_sizes_and_iterations(self):
+    def test_sizes_and_iterations_are_parsed(self):
         self.assertEqual(nccl_run.sizes("1K,8,2M"), [8, 1024, 2 << 20])
         self.assertEqual(nccl_run.sizes("8-64"), [8, 16, 32, 64])
         steps = [["-b", "8", "-e", "40", "-i", "8"], ["-b", "8", "-e", "40", "-f", "1.5"],
@@ -441,32 +442,32 @@ class Mps(unittest.TestCase):
                '[ "$1" = -d ] || cat >> "$CALLS"\nexit $CODE\n')
 
     def calls(self, code, fault=""):
-        """What is yielded and said, and what the control program was called with."""
+        """The yielded environment, what is printed, and the calls of the control program."""
         with tempfile.TemporaryDirectory() as folder:
             program, calls = pathlib.Path(folder, mps.CONTROL), pathlib.Path(folder, "calls")
             program.write_text(self.CONTROL, "utf-8")
             program.chmod(0o755)
             ours = {"PATH": f"{folder}:{os.environ['PATH']}", "CALLS": str(calls),
                     "CODE": str(code), "FAKE_NCCL": fault, "LD_LIBRARY_PATH": str(PROGRAMS)}
-            said = io.StringIO()
-            with unittest.mock.patch.dict(os.environ, ours), contextlib.redirect_stderr(said):
+            printed = io.StringIO()
+            with unittest.mock.patch.dict(os.environ, ours), contextlib.redirect_stderr(printed):
                 with mps.serving([PROGRAMS / toolkit.DRIVER, PROGRAMS / toolkit.NCCL,
                                   "probe"]) as environment:
                     pass
-            return environment, said.getvalue(), calls.read_text("utf-8").splitlines()
+            return environment, printed.getvalue(), calls.read_text("utf-8").splitlines()
 
-    def test_it_serves_in_folders_of_its_own_and_ends(self):
-        environment, said, calls = self.calls(0)
-        self.assertEqual(said, "")
+    def test_mps_serves_in_its_own_folders_and_ends(self):
+        environment, printed, calls = self.calls(0)
+        self.assertEqual(printed, "")
         pipe = environment["CUDA_MPS_PIPE_DIRECTORY"]
         self.assertEqual([line.split() for line in calls], [["-d", pipe], [pipe], ["quit"]])
         self.assertFalse(pathlib.Path(pipe).exists())
 
-    def test_without_it_the_ranks_take_turns(self):
+    def test_a_failure_of_mps_is_reported_and_sets_no_environment(self):
         for code, fault, why in ((1, "", "no reason given"), (0, "no-gpu", "no CUDA-capable")):
-            environment, said, calls = self.calls(code, fault)
+            environment, printed, calls = self.calls(code, fault)
             self.assertEqual(environment, {})
-            self.assertIn(f"MPS does not serve ({why}", said)
+            self.assertIn(f"MPS does not serve ({why}", printed)
             self.assertEqual(calls[-1], "quit")
 
 

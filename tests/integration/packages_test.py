@@ -1,6 +1,6 @@
-"""The Debian packages, made of this build, tried in a clean Debian: packages_test.py BUILD_FOLDER.
+"""The Debian packages of this build, installed in a clean Debian: packages_test.py BUILD_FOLDER.
 
-All of it lies in memory, in namespaces of the test's own: nothing of it stays.
+The Debian lies in memory, in namespaces of the test's own, so nothing of it is left behind.
 """
 
 import json
@@ -112,7 +112,7 @@ def setUpModule():
     for name in ("pacecar", "nccl-net-pacecar"):
         make_old(name)
     install("old", "pacecar", "nccl-net-pacecar", flags=["--no-install-recommends"])
-    SERVER = Server("bw")  # it is there while the packages are replaced
+    SERVER = Server("bw")  # it runs while the packages are replaced
     unittest.addModuleCleanup(SERVER.end)
     install("new", "pacecar", "nccl-net-pacecar")
 
@@ -148,22 +148,22 @@ class Installed(unittest.TestCase):
         self.assertIn("#bytes", output)
         must(finish(server.process))
 
-    def test_lintian_has_nothing_to_say(self):
+    def test_lintian_finds_no_fault(self):
         done = finish(LINT)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
-    def test_version_is_the_project_s(self):
-        said = must(try_there("pacecar", "--version")).split()[1]
+    def test_version_is_that_of_the_project(self):
+        printed = must(try_there("pacecar", "--version")).split()[1]
         packaged = run("dpkg-query", f"--admindir={ROOT}/var/lib/dpkg", "--show",
                        "--showformat=${Version}", "pacecar")
         project = (SOURCE / "CMakeLists.txt").read_text("utf-8")
-        self.assertEqual((said, packaged), (packaged, re.search(
+        self.assertEqual((printed, packaged), (packaged, re.search(
             r"project\(pacecar VERSION (\S+)", project).group(1)))
 
-    def test_bandwidth_from_a_server_that_is_older_than_the_upgrade(self):
+    def test_bw_works_with_a_server_older_than_the_upgrade(self):
         self.measure("bw", SERVER)
 
-    def test_latency(self):
+    def test_lat_works(self):
         server = Server("lat")
         self.addCleanup(server.end)
         self.measure("lat", server)
@@ -174,19 +174,19 @@ class Installed(unittest.TestCase):
                            "--only", "sizes", "--seconds", "0"))
             self.assertIn(f"lib{name}-net-pacecar.so", run(*in_root("ldconfig", "-p")))
 
-    def test_manual_plans_and_alerts_are_there(self):
+    def test_manual_plans_and_alerts_are_installed(self):
         for page in ("man1/pacecar-bw.1", "man5/pacecar.conf.5"):
             self.assertTrue((ROOT / f"usr/share/man/{page}.gz").is_file(), page)
         must(try_there("pacecar", "ab", "/usr/share/pacecar/plans/smoke.toml", "--dry-run"))
         self.assertTrue((ROOT / "usr/share/pacecar/metrics/alerts.yml").is_file())
 
-    def test_bash_completes(self):
+    def test_bash_completes_subcommands(self):
         self.assertTrue((ROOT / "usr/share/zsh/vendor-completions/_pacecar").is_file())
         script = ("source /usr/share/bash-completion/completions/pacecar; "
                   "COMP_WORDS=(pacecar pre); COMP_CWORD=1; _pacecar; echo ${COMPREPLY[*]}")
         self.assertEqual(must(try_there("bash", "-c", script)), "predict preflight\n")
 
-    def test_missing_back_ends_are_named_by_packages_that_there_are(self):
+    def test_missing_back_ends_are_named_by_existing_packages(self):
         for nic, names in (("soft:dpdk:net_memif0", ["pacecar-dpdk"]), ("ofi:tcp", ["libfabric1"]),
                            ("mlx5_0", [])):
             sentence = self.refusal(nic)
@@ -196,25 +196,25 @@ class Installed(unittest.TestCase):
         self.assertIn("(libibverbs1, ibverbs-providers)", reason)
         run(*in_root("apt-cache", "show", "libibverbs1", "ibverbs-providers", "libfabric1"))
 
-    def test_by_default_rdma_comes_along_and_dpdk_does_not(self):
+    def test_rdma_is_installed_by_default_and_dpdk_is_not(self):
         self.assertIn("Inst ibverbs-providers ", PLANNED)
         for name in ("librte-", "libfabric"):
             self.assertNotIn(f"Inst {name}", PLANNED)
 
-    def test_dpdk_is_found_when_its_package_is_there(self):
+    def test_dpdk_is_found_with_its_package(self):
         install("new", "pacecar-dpdk", flags=["--no-install-recommends"])
         self.addCleanup(apt_get, "purge", "--autoremove", "pacecar-dpdk")
         document = self.info()["dpdk"]
         self.assertTrue(document["available"], document)
         self.assertIn("(librte-meta-net)", self.refusal("soft:dpdk:net_memif0"))
 
-    def test_programs_of_libibverbs_run_when_their_package_is_there(self):
+    def test_pacecar_run_finds_the_verbs_device_with_its_package(self):
         install("new", "libibverbs-pacecar", flags=["--no-install-recommends"])
         self.addCleanup(apt_get, "purge", "--autoremove", "libibverbs-pacecar")
         shown = must(try_there("pacecar", "run", "--show", "--", "true"))
         self.assertRegex(shown, r"^LD_PRELOAD=/usr/lib/[\w-]+/pacecar/verbs/libpacecar-verbs\.so$")
 
-    def test_service_is_off_and_sees_the_jobs_of_others(self):
+    def test_service_is_disabled_and_can_read_jobs_of_other_users(self):
         self.assertEqual(list((ROOT / "etc/systemd/system").rglob("pacecar*")), [])
         unit = ROOT / "lib/systemd/system/pacecar-metrics.service"
         kept = re.search(r"CapabilityBoundingSet=CAP_(\w+)\n", unit.read_text("utf-8")).group(1)
@@ -226,7 +226,7 @@ class Installed(unittest.TestCase):
 
 
 class Library(unittest.TestCase):
-    """Built with the host's compiler on what the packages hold, and run in the clean Debian."""
+    """Programs built by the host's compiler with the packages' files, run in the clean Debian."""
 
     @classmethod
     def setUpClass(cls):
@@ -245,14 +245,14 @@ class Library(unittest.TestCase):
         planned = install("new", "libpacecar-dev", flags=["--simulate"])
         self.assertIn("Inst libexpected-dev ", planned)
 
-    def test_cmake(self):
+    def test_cmake_builds_the_example(self):
         built = SCRATCH / "example"
         run("cmake", "-S", self.example, "-B", built, f"-DCMAKE_PREFIX_PATH={self.unpacked}/usr")
         run("cmake", "--build", built)
         for name in ("hello", "hello_static"):
             self.assert_greets(built / name)
 
-    def test_pkg_config(self):
+    def test_pkg_config_builds_the_example(self):
         folder = f"/{LIBRARIES}/pkgconfig"
         self.assertIn(folder, run("pkg-config", "--variable=pc_path", "pkg-config"))
         flags = run("pkg-config", "--cflags", "--libs", "pacecar",
@@ -262,7 +262,7 @@ class Library(unittest.TestCase):
 
 
 class Removed(unittest.TestCase):  # the last by name: tests run in that order
-    def test_nothing_stays(self):
+    def test_purge_leaves_no_file(self):
         apt_get("remove", "pacecar")
         self.assertNotEqual(try_there("pacecar", "--version").returncode, 0)
         apt_get("purge", "pacecar", "nccl-net-pacecar", "libpacecar0")

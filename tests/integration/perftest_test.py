@@ -1,4 +1,4 @@
-"""perftest's habits: every flag of ib_write_bw and ib_write_lat is there, or answered by one
+"""Flags of perftest: every flag of ib_write_bw and ib_write_lat works or is refused in one
 sentence: perftest_test.py PROGRAM [unittest flags].
 
 Runs the real `pacecar` over the loopback interface.
@@ -16,8 +16,8 @@ import unittest
 import cli_test
 from cli_test import Cli, Server, pair, run, squeeze
 
-# What 'ib_write_bw --help' of perftest 6.06 lists, each with a value where it takes one. Those that
-# both tests have, those of bw alone, those of lat alone.
+# The flags that 'ib_write_bw --help' of perftest 6.06 lists, with a value where they take one: of
+# both tests, of bw alone, of lat alone; and the flags that are refused.
 BOTH = ("-a", "-c RC", "-d soft:udp:lo", "-D 0.2", "-F", "-i 1", "-m 1024", "-n 10", "-p", "-s 64",
         "-S 0", "-t 4", "-T 0", "-u 14", "-V", "-x 0", "-h", "--out_json", "--out_json_file=-",
         "--cpu_util", "--source_ip=127.0.0.1", "--mr_per_qp", "--pkey_index=0", "--tclass=8",
@@ -26,7 +26,7 @@ BW = ("-b", "-l 4", "-N", "-q 2", "-w 0.001", "-y 0.0000001", "--output=bandwidt
       "--output=message_rate", "--report-both -b", "--report_gbits", "--reversed",
       "--run_infinitely", "--rate_limit=1", "--rate_units=M --rate_limit=100", "-r 16")
 LAT = ("-H", "-U", "--latency_gap=10", "--output=latency")
-ANSWERED = ("-R", "-z", "-L 64", "-O", "-Q 50", "-I 64", "-e", "-X 0", "-C",
+REFUSED = ("-R", "-z", "-L 64", "-O", "-Q 50", "-I 64", "-e", "-X 0", "-C",
             "--log_dci_streams=1", "--log_active_dci_streams=1", "--aes_xts", "--encrypt_on_tx",
             "--sig_before", "--aes_block_size=512", "--data_enc_keys_number=1", "--kek_path x",
             "--credentials_path x", "--data_enc_key_app_path x", "--recv_post_list=4",
@@ -36,7 +36,7 @@ ANSWERED = ("-R", "-z", "-L 64", "-O", "-Q 50", "-I 64", "-e", "-X 0", "-C",
             "--retry_count=7", "--wait_destroy=1", "--disable_pcie_relaxed", "--burst_size=4",
             "--typical_pkt_size=64", "--rate_limit_type=SW", "--use_rocm=0",
             "--report-cycles", "--inline_recv=64", "--use-srq")
-ENDS_AT_ONCE = ("-V", "-h")
+PRINT_AND_EXIT = ("-V", "-h")
 
 
 class Flags(Cli):
@@ -44,7 +44,7 @@ class Flags(Cli):
         with Server(test, "--run_infinitely") as server, tempfile.TemporaryDirectory() as folder:
             for flag in flags:
                 words = flag.split()
-                if words[0] in ("-p", "--run_infinitely", "--use_hugepages", *ENDS_AT_ONCE):
+                if words[0] in ("-p", "--run_infinitely", "--use_hugepages", *PRINT_AND_EXIT):
                     continue
                 short = [] if {"-n", "-D", "-a"} & set(words) else ["-n", "20"]
                 few = ["-n", "4"] if words == ["-a"] else short
@@ -54,21 +54,21 @@ class Flags(Cli):
                     timeout=cli_test.LIMIT_S, check=False)
                 self.assertEqual(done.returncode, 0, (test, flag, done.stderr))
 
-    def test_flags_of_bandwidth(self):
+    def test_flags_of_bw_work(self):
         self.flags_work("bw", BOTH + BW)
 
-    def test_flags_of_latency(self):
+    def test_flags_of_lat_work(self):
         self.flags_work("lat", [flag for flag in BOTH if not flag.startswith("-t")] + [*LAT])
 
-    def test_every_other_flag_is_answered_by_one_sentence(self):
+    def test_every_other_flag_is_refused_in_one_sentence(self):
         for test in ("bw", "lat"):
-            for flag in ANSWERED:
+            for flag in REFUSED:
                 done = run(test, *flag.split(), "127.0.0.1")
                 self.assertEqual(done.returncode, 2, (test, flag))
                 self.assert_one_sentence(done, "as perftest has it: .{15,}")
                 self.assertIn(re.split("[ =]", flag)[0], done.stderr)
 
-    def test_help_names_every_flag_that_is_there(self):
+    def test_help_names_every_flag(self):
         for test, flags in (("bw", BOTH + BW), ("lat", BOTH + LAT)):
             text = run(test, "-h").stdout
             for flag in flags:
@@ -83,7 +83,7 @@ class Flags(Cli):
         self.assertEqual(done.returncode, 2)
         self.assert_one_sentence(done, "RC")
 
-    def test_huge_pages_are_used_or_asked_for(self):
+    def test_huge_pages_are_used_or_the_error_says_how_to_get_them(self):
         with Server("bw", "--run_infinitely") as server:
             client = run("bw", "-p", server.port, "-n", "10", "--use_hugepages", "127.0.0.1")
         if client.returncode != 0:
@@ -101,7 +101,7 @@ class Meaning(Cli):
         client, code, _ = pair("bw", "-D", "0.3", "--reversed")
         self.assert_ok(client, code)
 
-    def test_both_directions_apart(self):
+    def test_both_directions_are_reported_apart(self):
         client, code, _ = pair("bw", "-n", "200", "-b", "--report-both")
         self.assert_ok(client, code)
         header, row = client.stdout.splitlines()
@@ -109,17 +109,17 @@ class Meaning(Cli):
         numbers = [float(number) for number in row.split()]
         self.assertAlmostEqual(numbers[5] + numbers[6], numbers[3], delta=0.02 * numbers[3] + 0.1)
 
-    def test_thresholds_are_told_to_both(self):
+    def test_a_missed_threshold_fails_both_ends(self):
         for flags in (("-w", "1e9"), ("-y", "1e9")):
             client, code, _ = pair("bw", "-n", "10", *flags)
             self.assertEqual((client.returncode, code), (3, 3), flags)
 
-    def test_no_peak(self):
+    def test_no_peak_prints_zero(self):
         client, code, _ = pair("bw", "-n", "10", "-N")
         self.assert_ok(client, code)
         self.assertEqual(client.stdout.splitlines()[1].split()[2], "0.00")
 
-    def test_one_figure_alone(self):
+    def test_output_prints_one_figure_alone(self):
         for test, output in (("bw", "bandwidth"), ("bw", "message_rate"), ("lat", "latency")):
             client, code, _ = pair(test, "-n", "10", "--output", output)
             self.assert_ok(client, code)
@@ -128,7 +128,7 @@ class Meaning(Cli):
         self.assertEqual(done.returncode, 2)
         self.assert_one_sentence(done, "lat prints latency")
 
-    def test_every_measurement(self):
+    def test_all_samples_are_printed(self):
         for flag, ordered in (("-H", True), ("-U", False)):
             client, code, _ = pair("lat", "-n", "50", flag)
             self.assert_ok(client, code)
@@ -139,12 +139,12 @@ class Meaning(Cli):
             if ordered:
                 self.assertEqual(samples, sorted(samples))
 
-    def test_a_gap_between_messages(self):
+    def test_latency_gap_delays_each_message(self):
         client, code, _ = pair("lat", "-n", "20", "--latency_gap", "5000", "--json")
         self.assert_ok(client, code)
         self.assertGreater(json.loads(client.stdout)["results"]["seconds"], 19 * 0.005)
 
-    def test_margins_do_not_count(self):
+    def test_margins_are_not_measured(self):
         client, code, _ = pair("bw", "-D", "4", "-f", "1.7", "--json")
         self.assert_ok(client, code)
         self.assertLess(json.loads(client.stdout)["results"]["seconds"], 3.5)
@@ -152,19 +152,19 @@ class Meaning(Cli):
         self.assertEqual(done.returncode, 2)
         self.assert_one_sentence(done, "-f leaves nothing of -D")
 
-    def test_counters(self):
+    def test_counters_of_both_ends_are_printed(self):
         client, code, _ = pair("bw", "-n", "100", "-W", "hw_counters/packets_sent,timeouts")
         self.assert_ok(client, code)
         self.assertRegex(client.stdout,
                          r"\n packets_sent: client [1-9]\d*, server \d+\n timeouts: ")
 
-    def test_a_source_that_is_not_ours(self):
+    def test_a_foreign_source_address_is_refused(self):
         with Server("bw", "--run_infinitely") as server:
             done = run("bw", "-p", server.port, "--source_ip", "192.0.2.1", "127.0.0.1")
         self.assertEqual(done.returncode, 2)
         self.assert_one_sentence(done, "192.0.2.1 is no address of this host")
 
-    def test_a_port_of_a_device(self):
+    def test_a_port_needs_its_device(self):
         done = run("bw", "-i", "2", "127.0.0.1")
         self.assertEqual(done.returncode, 2)
         self.assert_one_sentence(done, "-d mlx5_0")
@@ -174,7 +174,7 @@ class Meaning(Cli):
 
 @unittest.skipUnless("FAKE_CUDA_FOLDER" in os.environ, "built without CUDA")
 class GpuMemory(Cli):
-    """Over a driver whose memory crashes whoever touches it but by a copy."""
+    """With a fake driver: a process crashes that touches its memory other than by a copy."""
 
     @staticmethod
     def environment(**changes):
@@ -194,7 +194,7 @@ class GpuMemory(Cli):
             self.assertNotEqual(client.returncode, 0)
             self.assert_one_sentence(client, expected)
 
-    def test_messages_lie_in_it(self):
+    def test_messages_are_in_gpu_memory(self):
         check = ("-n", "300", "--data_validation")
         for client, server in ((["--use_cuda=0"], ["--use_cuda=0"]),
                                (["--use_cuda_bus_id=00000000:3A:00.0"], []),
@@ -206,7 +206,7 @@ class GpuMemory(Cli):
                           server_flags=["--use_cuda=0"])
         self.pair_of_gpus("lat", "-n", "50", "--use_cuda=0", server_flags=["--use_cuda=0"])
 
-    def test_what_cannot_be_is_answered(self):
+    def test_impossible_gpu_flags_are_refused(self):
         self.refused("there is no GPU 3: name one of 0 at 0000:3a:00.0", "--use_cuda=3")
         for other in ("3b:00.0", "0001:3a:00.0", "3a:00.1", "0", "x"):
             self.refused(f"there is no GPU {other}: name one", f"--use_cuda_bus_id={other}")

@@ -45,15 +45,15 @@ class Plan(unittest.TestCase):
         self.small = self.folder / "small.toml"
         self.small.write_text(SMALL)
 
-    def fails(self, *arguments, told, code=2):
+    def fails(self, *arguments, message, code=2):
         done = run(*arguments)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         self.assertEqual(done.stdout, "")
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertTrue(done.stderr.startswith("error: "), done.stderr)
-        self.assertIn(told, done.stderr)
+        self.assertIn(message, done.stderr)
 
-    def test_small_cluster(self):
+    def test_plans_of_a_small_cluster_are_sorted_and_fit_the_memory(self):
         done = run(self.small, "--best", "3", "--json=" + str(self.folder / "plans.json"))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("of the sum of what each kind reaches alone", done.stdout)
@@ -79,10 +79,10 @@ class Plan(unittest.TestCase):
         self.assertIn("--pipeline-model-parallel-size", megatron.stdout)
         torch = run(self.small, "--emit", "torch", "--plan", "2")
         self.assertIn("init_device_mesh", torch.stdout)
-        self.fails(self.small, "--emit", "torch", "--plan", "9", told="there is no plan 9")
+        self.fails(self.small, "--emit", "torch", "--plan", "9", message="there is no plan 9")
 
-    def test_traffic_goes_through_the_simulator(self):
-        self.fails(self.small, "--emit", "sim", told="the same host.nics")
+    def test_emitted_traffic_runs_in_the_simulator(self):
+        self.fails(self.small, "--emit", "sim", message="the same host.nics")
         self.small.write_text(SMALL.replace("100G", "200G"))
         experiment = self.folder / "traffic.toml"
         emitted = run(self.small, "--emit", "sim", "--set", "training.tensor=[1]")
@@ -109,11 +109,11 @@ class Plan(unittest.TestCase):
         self.assertEqual(sizes, [1, 1 << 44])
 
     def test_bad_input_is_one_sentence(self):
-        def setting(text, told, code=2):
-            self.fails(self.small, "--set", text, told=told, code=code)
+        def setting(text, message, code=2):
+            self.fails(self.small, "--set", text, message=message, code=code)
 
-        self.fails(told="nothing is to be planned")
-        self.fails(self.folder / "none.toml", told="none.toml")
+        self.fails(message="nothing is to be planned")
+        self.fails(self.folder / "none.toml", message="none.toml")
         setting("model.preset=llama2-7c", "did you mean 'llama2-7b'?")
         setting("model.heads=7", "do not divide hidden")
         setting("model.top_k=2", "more than experts")

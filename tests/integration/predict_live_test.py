@@ -23,7 +23,7 @@ def run(*flags):
 
 
 class Live(unittest.TestCase):
-    def test_every_size_that_does_not_calibrate_is_judged(self):
+    def test_every_second_size_is_predicted_from_the_others(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "figures.json")
             done = run("--ranks", "2,3", "--sizes", "4K:256K:4", "--json", file)
@@ -39,12 +39,12 @@ class Live(unittest.TestCase):
         self.assertEqual(document["errors"]["all"]["n"], len(seen) / 2)
         self.assertIn("load_average_1min", document["machine"])
 
-    def test_one_size_alone_is_too_few(self):
+    def test_one_size_alone_is_refused(self):
         done = run("--ranks", "2", "--sizes", "4K:4K:4")
         self.assertEqual(done.returncode, 2)
         self.assertIn("none is left: name more", done.stderr)
 
-    def test_other_nics(self):
+    def test_other_nics_are_measured(self):
         for flags in (["--nic", "soft:udp:lo"], ["--path", "memif"]):
             if "memif" in flags and not list(pathlib.Path(BUILD, "modules").glob("*dpdk*")):
                 self.skipTest("built without DPDK")
@@ -52,7 +52,7 @@ class Live(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("1 sizes", done.stdout)
 
-    def test_paths_that_do_not_fit(self):
+    def test_impossible_combinations_of_flags_are_refused(self):
         self.assertIn("add --ranks 2", run("--path", "memif").stderr)
         self.assertIn("--path loopback only", run("--path", "veth", "--nic", "rxe0").stderr)
 

@@ -1,6 +1,6 @@
 """Runs the real `pacecar preflight`: preflight_test.py PROGRAM [unittest flags].
 
-Copies of a host's files are made up; of this machine nothing is assumed but its loopback.
+The tests make up copies of a host's files, and assume nothing of this machine but its loopback.
 """
 
 import json
@@ -37,19 +37,19 @@ class Preflight(unittest.TestCase):
             path.write_text(text)
         return run("--root", str(self.root), *arguments)
 
-    def test_nothing_to_complain_about(self):
+    def test_a_host_without_findings_is_ready(self):
         process = self.examine()
         self.assertEqual(process.returncode, 0, process.stderr)
         self.assertEqual(process.stdout.splitlines()[-1], "Ready.")
 
-    def test_warnings_alone(self):
+    def test_warnings_alone_exit_with_3(self):
         process = self.examine("--quiet", proc__sys__net__core__rmem_max="212992\n")
         self.assertEqual(process.returncode, 3)
         self.assertIn("cure: sysctl -w net.core.rmem_max=8388608", process.stdout)
         self.assertNotIn("  ok ", process.stdout)
         self.assertEqual(process.stdout.splitlines()[-1], "Ready, with 1 warning.")
 
-    def test_errors_as_json(self):
+    def test_json_lists_errors(self):
         port = "sys__class__infiniband__mlx5_0__ports__1__"
         process = self.examine("--json", **{port + "link_layer": "Ethernet\n",
                                             port + "state": "4: ACTIVE\n"})
@@ -62,12 +62,12 @@ class Preflight(unittest.TestCase):
         for finding in document["findings"]:
             self.assertEqual(set(finding), {"id", "severity", "subject", "message", "cure"})
 
-    def test_only_some_checks(self):
+    def test_only_limits_the_checks(self):
         document = json.loads(self.examine("--json", "--only", "rdma,gpu").stdout)
         self.assertEqual({finding["id"] for finding in document["findings"]},
                          {"rdma.none", "gpu.none"})
 
-    def test_a_copy_of_nothing_is_not_ready(self):
+    def test_an_empty_copy_is_refused(self):
         (self.root / "proc").rmdir()
         process = self.examine()
         self.assertEqual((process.returncode, process.stdout), (2, ""))
@@ -93,7 +93,7 @@ class Preflight(unittest.TestCase):
         self.assertIn("this host has no NIC", measured.stderr)
         self.assertNotIn("PACECAR_NICS", measured.stderr)
 
-    def test_list(self):
+    def test_list_names_the_checks(self):
         process = run("--list")
         self.assertEqual(process.returncode, 0)
         self.assertIn("rdma.not_in_container", process.stdout)
@@ -106,7 +106,7 @@ class Preflight(unittest.TestCase):
     def test_a_pipe_gets_no_colours(self):
         self.assertNotIn("\x1b", run().stdout)
 
-    def test_wrong_usage(self):
+    def test_wrong_usage_is_one_sentence(self):
         here = str(self.root)
         for arguments in (["--nope"], ["more"], ["--only", "nope"], ["--root", here + "/nope"],
                           ["--root", here, "--peer", "host"], ["--listen", "--peer", "host"],
@@ -116,12 +116,12 @@ class Preflight(unittest.TestCase):
             self.assertEqual(process.stdout, "")
             self.assertRegex(process.stderr, r"\Aerror: .*\n\Z")
 
-    def test_help_tells_the_exit_codes(self):
+    def test_help_lists_the_exit_codes(self):
         process = run("--help")
         self.assertEqual(process.returncode, 0)
         self.assertIn("Exit codes: 0 no problem", process.stdout)
 
-    def test_a_listener_and_its_peer(self):
+    def test_a_listener_checks_the_mtu_both_ways(self):
         listener = subprocess.Popen([PROGRAM, "preflight", "--listen", "--port", "0"], text=True,
                                     stderr=subprocess.PIPE)
         try:

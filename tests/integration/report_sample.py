@@ -1,4 +1,4 @@
-"""Data of made-up experiments, as bench/ab/report_data.h describes it."""
+"""Made-up data of experiments, in the format of bench/ab/report_data.h."""
 
 import math
 import random
@@ -115,7 +115,7 @@ def series(draw, name, middle, samples):
 
 
 def limit(draw, name, samples):
-    """Under a grant, then under signs of congestion, then without anything to send."""
+    """A flow limited by its grant, then by the network, then by the application."""
     grant = [12.5 - draw.random() for _ in range(samples)]
     return {"name": name, "interval_us": 4.0,
             "rate": {"name": name, "interval_us": 8.0, "values": [11.5] * (samples // 2)},

@@ -101,7 +101,7 @@ class ReportTest(unittest.TestCase):
 
 
 class WholePage(ReportTest):
-    def test_every_plot_is_drawn_without_complaint_or_request(self):
+    def test_every_plot_is_drawn_without_errors_or_requests(self):
         self.show(report_sample.simulation())
         plots = self.plots()
         self.assert_drawn(plots, ALL_PLOTS)
@@ -110,7 +110,7 @@ class WholePage(ReportTest):
         self.assertGreater(plots["links"]["colours"], 20)     # links differ
         self.assert_quiet()
 
-    def test_what_ran_and_the_verdict_come_before_the_plots(self):
+    def test_provenance_and_thresholds_come_before_the_plots(self):
         data = report_sample.simulation()
         data["thresholds"] = [report_sample.threshold("one that holds", True, 665.0),
                               report_sample.threshold("one that does not", False, 800.0)]
@@ -134,7 +134,7 @@ class WholePage(ReportTest):
         self.assertIn("The plan sets no thresholds.", self.text())
         self.assert_quiet()
 
-    def test_one_arm_and_one_seed(self):
+    def test_one_arm_has_nothing_to_compare(self):
         self.show(report_sample.simulation(arms=("pace",), seeds=(5,)))
         self.assert_drawn(self.plots(), ALL_PLOTS[1:])
         self.assertIn("There is nothing to compare.", self.text())
@@ -149,14 +149,14 @@ class WholePage(ReportTest):
         self.assert_drawn(self.plots(), ["differences", "repetitions", "fct", "slowdown", "rates"])
         self.assert_quiet()
 
-    def test_hundreds_of_flows_and_many_arms(self):
+    def test_hundreds_of_flows_and_many_arms_are_drawn(self):
         arms = tuple(f"arm {index}" for index in range(9))
         self.show(report_sample.simulation(arms=arms, flows=300, samples=100))
         self.assert_drawn(self.plots(), ALL_PLOTS)
         self.assertIn("Point at a line to see its name.", self.text("[data-plot=rates]"))
         self.assert_quiet()
 
-    def test_what_limits_a_flow_is_drawn_and_told(self):
+    def test_the_limits_of_a_flow_are_drawn_and_named(self):
         self.show(report_sample.simulation())
         words = self.text("[data-plot=limits]").replace("\n", " ")
         self.assertIn("flow 0: host 0 > host 0 is limited by", words)
@@ -168,7 +168,7 @@ class WholePage(ReportTest):
         self.assertGreater(strip[0] + strip[1], 5 * strip[2])
         self.assert_quiet()
 
-    def test_figures_that_never_applied_have_no_line(self):
+    def test_series_without_values_have_no_line(self):
         data = report_sample.simulation(arms=("fixed",))
         for run in data["runs"]:
             for flow in run["detail"]["limits"] if run["detail"] else []:
@@ -181,7 +181,7 @@ class WholePage(ReportTest):
         self.assertIn("own link 100%", self.text("[data-plot=limits]"))
         self.assert_quiet()
 
-    def test_an_experiment_whose_runs_all_failed_says_why(self):
+    def test_an_experiment_without_good_runs_lists_the_errors(self):
         data = report_sample.programs() | {"metrics": [], "comparisons": []}
         for run in data["runs"]:
             run.update(ok=False, error="it ended by signal 6", metrics={})
@@ -192,7 +192,7 @@ class WholePage(ReportTest):
         self.assertEqual(self.text().count("it ended by signal 6"), 20)
         self.assert_quiet()
 
-    def test_the_table_of_differences_fits_a_usual_screen(self):
+    def test_the_table_of_differences_fits_a_screen_of_1280_pixels(self):
         data = report_sample.simulation(seeds=(1, 2))
         for comparison in data["comparisons"]:
             comparison.update(verdict="no difference shown", better=None, low=-123456.789,
@@ -203,10 +203,10 @@ class WholePage(ReportTest):
             f"[{box}.scrollWidth, {box}.clientWidth,"
             f" Math.max(...[...{box}.querySelectorAll('.above th')].map((th) => th.offsetHeight))]")
         self.assertLessEqual(wide, shown)
-        self.assertLess(names, 45, "one line each")
+        self.assertLess(names, 45, "a heading takes more than one line")
         self.assertIn("too few", self.text('[aria-label="Paired differences"]'))
 
-    def test_ten_times_is_no_percent(self):
+    def test_large_ratios_are_factors_not_percentages(self):
         data = report_sample.simulation()
         data["comparisons"][0]["ratio"] = 39.5
         data["thresholds"] = [{**report_sample.threshold("jain", True, 0.79), "deviation": 38.51}]
@@ -214,7 +214,7 @@ class WholePage(ReportTest):
         self.assertIn("×39.5", self.text('[aria-label="Paired differences"]'))
         self.assertNotIn("3,851", self.text())
 
-    def test_a_phone_scrolls_tables_and_not_the_page(self):
+    def test_a_phone_does_not_scroll_the_page_sideways(self):
         self.show(report_sample.simulation(), width=390, height=800)
         self.assert_drawn(self.plots(), ALL_PLOTS)
         self.assertLessEqual(
@@ -223,7 +223,7 @@ class WholePage(ReportTest):
 
 
 class RealExperiment(ReportTest):
-    def test_the_smoke_plan(self):
+    def test_the_report_of_the_smoke_plan_is_complete(self):
         out = self.folder / "smoke"
         subprocess.run([PACECAR, "ab", SMOKE, "--out", out], check=True, capture_output=True)
         self.path = out / "report.html"
@@ -246,7 +246,7 @@ class RealExperiment(ReportTest):
 class Names(ReportTest):
     EVIL = "</script><script>window.harm = 1</script><img src=http://example.com>&amp;<!--{{data}}"
 
-    def test_a_name_is_text_wherever_it_comes_from(self):
+    def test_markup_in_names_is_shown_as_text(self):
         text = json.dumps(report_sample.simulation())
         for name in ("made up", "Nothing ran.", "pace", "inc32", "matrix", "leaf 0", "goodput"):
             text = text.replace(name, name + self.EVIL)
@@ -260,14 +260,14 @@ class Names(ReportTest):
         self.assertEqual(self.browser.evaluate("document.querySelectorAll('img').length"), 0)
         self.assert_quiet()
 
-    def test_letters_of_any_script_arrive(self):
+    def test_letters_of_any_script_are_shown(self):
         name = "caf\u00e9 \u2028 \u7f51\u7edc \U0001f3ce"
         self.show(report_sample.programs() | {"name": name})
         self.assertEqual(self.browser.evaluate("document.querySelector('h1').textContent"), name)
 
 
 class Reader(ReportTest):
-    def test_chooses_combination_metric_and_links_by_keyboard(self):
+    def test_the_keyboard_chooses_combination_metric_and_links(self):
         self.show(report_sample.simulation())
         self.assertIn("Differences · matrix = inc32", self.text())
         for select in range(4):
@@ -281,7 +281,7 @@ class Reader(ReportTest):
         self.assert_drawn(self.plots(), ALL_PLOTS)
         self.assert_quiet()
 
-    def test_hides_a_line_by_keyboard(self):
+    def test_the_keyboard_hides_a_line(self):
         self.show(report_sample.simulation())
         both = self.plots()["fct"]["pixels"]
         self.browser.evaluate("document.querySelector('[data-plot=fct] th[role=button]').focus()")
@@ -290,7 +290,7 @@ class Reader(ReportTest):
         self.assertLess(one, both)
         self.assertGreater(one, 0)
 
-    def test_sees_dark_colours_at_night_and_light_ones_on_paper(self):
+    def test_colours_are_dark_at_night_and_light_on_paper(self):
         self.show(report_sample.simulation())
         light = self.colours("fct")
         self.addCleanup(self.browser.call, "Emulation.setEmulatedMedia", features=[])
@@ -307,7 +307,7 @@ class Reader(ReportTest):
         self.assertIn("85,178,242", self.colours("fct"))
         self.assert_quiet()
 
-    def test_reads_the_link_under_the_pointer(self):
+    def test_the_link_under_the_pointer_is_shown(self):
         self.show(report_sample.simulation())
         place = self.browser.evaluate("""(() => {
             const canvas = document.querySelector("[data-plot=links] canvas");
@@ -334,7 +334,7 @@ class Damage(ReportTest):
         yield "damaged or of another version", ["no object"]
         yield "damaged or of another version", None
 
-    def test_is_told_in_words_and_never_a_blank_page(self):
+    def test_damaged_data_shows_a_message_instead_of_a_blank_page(self):
         for words, data in self.broken():
             with self.subTest(words):
                 self.show(data)
@@ -351,7 +351,7 @@ class Damage(ReportTest):
         self.assertEqual(done.returncode, 1)
         self.assertIn(f"cannot be written to {path}: No such file or directory", done.stderr)
 
-    def test_a_page_that_asks_the_network_would_be_noticed(self):
+    def test_requests_and_errors_of_a_page_are_noticed(self):
         self.show(report_sample.programs())
         self.browser.evaluate("fetch('http://example.com/').catch(() => 0)")
         self.assertNotEqual(self.browser.complaints, [])

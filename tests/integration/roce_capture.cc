@@ -1,5 +1,5 @@
-// Writes a capture of standard RC and UC between two software NICs: every operation, losses and
-// notifications of congestion. For roce_capture_test.py.
+// Writes a capture of standard RC and UC between two software NICs, for roce_capture_test.py: every
+// operation, losses and CNPs.
 #include <cstdio>
 
 #include "tests/support/standard_pair.h"
@@ -8,7 +8,7 @@
 namespace pacecar::test {
 namespace {
 
-// Every packet goes to the capture; the sixth is lost.
+// Captures every packet; the sixth packet is lost, and all carry a congestion mark.
 void record(SoftNicPair& pair, PcapWriter& writer) {
   pair.lose = [&, packets = size_t{0}](size_t side, Datagram& datagram) mutable {
     const std::span<const uint8_t> bytes = datagram.bytes;
@@ -21,7 +21,7 @@ void record(SoftNicPair& pair, PcapWriter& writer) {
   };
 }
 
-// Not below 64 bytes: tshark takes shorter sends for something else, whoever sends them.
+// Not below 64 bytes: tshark takes shorter sends for another protocol.
 constexpr Bytes kSizes[] = {64, 1023, 1024, 5000};
 
 bool run_all(SoftNicPair& pair, SoftNicPair::Ends ends, std::span<const Opcode> opcodes,

@@ -9,8 +9,8 @@ import subprocess
 import sys
 import tempfile
 
-# Of RC: sends, writes, reads, acknowledgement, sends with invalidation; of UC: sends and writes;
-# and the notification of congestion, which is an opcode without a name there.
+# RC: sends, writes, reads, acknowledgement, sends with invalidation; UC: sends and writes; and the
+# CNP, an opcode that has no name in tshark.
 OPCODES = {0, 1, 2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 0x16, 0x17,
            *range(0x20, 0x2C), 0x81}
 SKIPPED = 77

@@ -1,6 +1,6 @@
-"""The RPM packages, made of this build as far as Debian's rpmbuild can: rpm_test.py BUILD_FOLDER.
+"""The RPM packages, made from this build by Debian's rpmbuild: rpm_test.py BUILD_FOLDER.
 
-Fedora's macros for CMake and systemd are stood for by a few lines, and nothing is compiled.
+A few lines stand in for Fedora's macros for CMake and systemd, and nothing is compiled.
 """
 
 import os
@@ -66,7 +66,7 @@ def files(name):
 
 
 class Packages(unittest.TestCase):
-    def test_each_has_its_files(self):
+    def test_each_package_has_its_files(self):
         for name, path in (("pacecar", "/usr/bin/pacecar"),
                            ("pacecar", "/usr/lib/systemd/system/pacecar-metrics.service"),
                            ("pacecar-libs", "/usr/lib64/libpacecar.so.0"),
@@ -79,12 +79,12 @@ class Packages(unittest.TestCase):
                            ("pacecar-dpdk", "/usr/lib64/pacecar/libpacecar-dpdk.so")):
             self.assertIn(path, files(name))
 
-    def test_dpdk_is_asked_for_by_its_own_package_alone(self):
+    def test_only_the_dpdk_package_requires_dpdk(self):
         for name in ("pacecar", "pacecar-libs", "nccl-net-pacecar", "pacecar-dpdk"):
             needed = run("rpm", "--query", "--requires", "--package", package(name))
             self.assertEqual("librte_eal" in needed, name == "pacecar-dpdk", name)
 
-    def test_files_know_fedora_s_folders(self):
+    def test_pkg_config_names_fedora_s_library_folder(self):
         folder = TOP / "unpacked"
         folder.mkdir()
         archive = subprocess.run(["rpm2cpio", package("pacecar-devel")], check=True,

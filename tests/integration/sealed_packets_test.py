@@ -16,7 +16,7 @@ class SealedPackets(Cli):
     def client_of(server, *flags, **changes):
         return run("bw", "-p", server.port, *flags, "127.0.0.1", **changes)
 
-    def test_both_hosts_have_the_same_setting(self):
+    def test_different_settings_are_refused(self):
         for mine in self.MODES:
             with Server("bw", PACECAR_SECURITY=mine) as server:
                 for theirs in self.MODES:
@@ -30,8 +30,8 @@ class SealedPackets(Cli):
                 client = self.client_of(server, "-n", "10", PACECAR_SECURITY=mine)
                 self.assert_ok(client, server.finish()[0])
 
-    # What is sent repeats itself; what nobody can read does not.
-    def test_only_enciphered_payload_looks_like_noise(self):
+    # The payload repeats itself, so it can be compressed unless it is encrypted.
+    def test_only_encrypted_payload_cannot_be_compressed(self):
         noise = {}
         for mode in self.MODES:
             with tempfile.TemporaryDirectory() as folder:
@@ -48,7 +48,7 @@ class SealedPackets(Cli):
         self.assertLess(noise["auth"], 0.5)
         self.assertGreater(noise["encrypt"], 0.95)
 
-    def test_the_network_s_faults_are_repaired(self):
+    def test_faults_of_the_network_are_repaired(self):
         for mode in ("auth", "encrypt"):
             faults = "loss=0.02,duplicate=0.02,reorder=0.02,corrupt=0.01,seed=3"
             with Server("bw", "--data_validation", PACECAR_SECURITY=mode) as server:
@@ -56,13 +56,13 @@ class SealedPackets(Cli):
                                         PACECAR_SECURITY=mode, PACECAR_FAULT=faults)
                 self.assert_ok(client, server.finish()[0])
 
-    def test_who_cannot_encipher_does_not_start(self):
+    def test_encrypt_is_refused_where_it_is_impossible(self):
         for changes in ({"PACECAR_WIRE": "roce"}, {"PACECAR_NICS": "ofi:tcp"}):
             server = run("bw", "-p", "0", PACECAR_SECURITY="encrypt", **changes)
             self.assertEqual(server.returncode, 2)
             self.assert_one_sentence(server, "PACECAR_SECURITY=encrypt does not allow: choose")
 
-    def test_who_asks_for_tags_and_gets_none_is_told(self):
+    def test_auth_without_tags_is_a_warning(self):
         asked = {"PACECAR_SECURITY": "auth"}
         for changes, warned in ((asked, True), ({}, False)):
             with Server("bw", PACECAR_WIRE="roce", **changes) as server:

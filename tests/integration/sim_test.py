@@ -53,23 +53,23 @@ def run(*arguments, cwd=None):
 
 
 class Sim(unittest.TestCase):
-    def fails(self, *arguments, told):
+    def fails(self, *arguments, parts):
         done = run(*arguments)
         self.assertEqual(done.returncode, 2, done.stdout)
         self.assertEqual(done.stdout, "")
         self.assertTrue(done.stderr.startswith("error: "), done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-        for part in told:
+        for part in parts:
             self.assertIn(part, done.stderr)
 
-    def test_summary(self):
+    def test_the_summary_is_complete(self):
         done = run(*SMALL, "--cc", "swift")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stderr, "")
         for part in ("4 of 4 done", "FCT p50 / p99 / max", "queue max / p99", "events"):
             self.assertIn(part, done.stdout)
 
-    def test_json_is_the_same_every_time(self):
+    def test_equal_seeds_give_equal_json(self):
         results = []
         for _ in range(2):
             done = run(*SMALL, "--json", "--seed", "3")
@@ -80,7 +80,7 @@ class Sim(unittest.TestCase):
         self.assertEqual(results[0]["seed"], 3)
         self.assertTrue(results[0]["complete"])
 
-    def test_file_with_topology_and_matrix_beside_it(self):
+    def test_a_file_names_its_topology_and_matrix(self):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
             (root / "a.toml").write_text(FILE)
@@ -98,11 +98,11 @@ class Sim(unittest.TestCase):
                              ["start", "received", "finish", "trigger", "start", "received",
                               "finish"])
             self.assertGreater((root / "link.pcap").stat().st_size, 100_000)
-            # Files named by flags are found from where one is, not from the experiment's folder.
+            # Paths in flags are relative to the working directory, not to the experiment's folder.
             done = run("--topology", "net.topo", "--workload", "flows.cm", cwd=folder)
             self.assertEqual(done.returncode, 0, done.stderr)
 
-    def test_flags_go_on_top_of_the_file(self):
+    def test_flags_override_the_file(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "a.toml")
             pathlib.Path(path).write_text("[workload]\nkind = \"incast\"\nsenders = 9\nbytes = 9\n")
@@ -112,27 +112,27 @@ class Sim(unittest.TestCase):
             self.assertEqual(len(result["flows"]), 3)
             self.assertEqual(result["congestion_control"], "fixed")
 
-    def test_undone_flows_are_told(self):
+    def test_unfinished_flows_are_reported(self):
         done = run(*SMALL, "--set", "run.time_limit=5us")
         self.assertEqual(done.returncode, 0)
         self.assertIn("4 of 4 flows were not done after 5.000 us", done.stderr)
 
-    def test_list(self):
+    def test_list_names_what_there_is(self):
         done = run("--list")
         self.assertEqual(done.returncode, 0)
         for part in ("leaf-spine", "permutation", "swift", "fct_p99_us", "credit"):
             self.assertIn(part, done.stdout)
 
-    def test_mistakes(self):
-        self.fails("/nowhere.toml", told=["/nowhere.toml"])
-        self.fails(*SMALL, "--cc", "swfit", told=["command line", "did you mean 'swift'?"])
-        self.fails("--topology", "star:hosst=4", told=["hosst", "did you mean 'hosts'?"])
-        self.fails(str(SMOKE), told=["smoke.toml, line", "pacecar ab"])
-        self.fails(*SMALL, "--seed", "-3", told=["--seed", "whole number"])
-        self.fails("--workload", "incast:senders", told=["senders", "KEY=VALUE"])
-        self.fails(*SMALL, "--set", "fabric.queue=big", told=["fabric", "queue", "1bdp"])
-        self.fails(*SMALL, "--nonsense", told=["nonsense", "--help"])
-        self.fails(*SMALL, "--trace", "/nowhere/trace", told=["/nowhere/trace"])
+    def test_mistakes_are_refused_in_a_sentence(self):
+        self.fails("/nowhere.toml", parts=["/nowhere.toml"])
+        self.fails(*SMALL, "--cc", "swfit", parts=["command line", "did you mean 'swift'?"])
+        self.fails("--topology", "star:hosst=4", parts=["hosst", "did you mean 'hosts'?"])
+        self.fails(str(SMOKE), parts=["smoke.toml, line", "pacecar ab"])
+        self.fails(*SMALL, "--seed", "-3", parts=["--seed", "whole number"])
+        self.fails("--workload", "incast:senders", parts=["senders", "KEY=VALUE"])
+        self.fails(*SMALL, "--set", "fabric.queue=big", parts=["fabric", "queue", "1bdp"])
+        self.fails(*SMALL, "--nonsense", parts=["nonsense", "--help"])
+        self.fails(*SMALL, "--trace", "/nowhere/trace", parts=["/nowhere/trace"])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""A Slurm cluster of its own on this machine: munged, slurmctld, and a slurmd in each of several
+"""A private Slurm cluster on this machine: munged, slurmctld, and a slurmd in each of several
 network namespaces that a bridge joins. Nodes are n1, n2, ...; their interface is eth0.
 
-All of it lives in namespaces for processes, mounts, host names and the network, which the program
-that uses it enters first (`enter`): when that ends, the kernel ends everything else.
+The cluster runs in namespaces for processes, mounts, host names and the network, which the program
+that uses the cluster enters first (`enter`). When that program ends, the kernel ends the rest.
 """
 
 import os
@@ -42,7 +42,7 @@ SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=1
 NodeName=n[1-{nodes}] CPUs=2
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE
 """
-# A node's life: it has a network of its own as soon as it says so, and waits for its cable.
+# Runs a node: it prints "ready" once it has its network namespace, and waits for its interface.
 NODE = """
 hostname {name}; ip link set lo up; echo ready
 until ip link show eth0 >/dev/null 2>&1; do sleep 0.02; done
@@ -52,7 +52,7 @@ exec slurmd -D -N {name} >/dev/null 2>&1
 
 
 def enter():
-    """Goes on in namespaces of its own, or ends the program with a sentence and status 77."""
+    """Restarts the program in its own namespaces, or ends it with a sentence and status 77."""
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     if os.environ.get(INSIDE):
         return
@@ -88,9 +88,9 @@ def until(condition, what):
 
 class Cluster:
     def __init__(self, root, nodes):
-        """In the folder `root`, which must be empty. The daemons end with the namespaces."""
+        """Starts the cluster in `root`, an empty folder. The daemons end with the namespaces."""
         self.root = pathlib.Path(root)
-        self.root.chmod(0o755)  # munged looks at it
+        self.root.chmod(0o755)  # munged checks the mode
         self.daemons = []
         self.nodes = [f"n{number}" for number in range(1, nodes + 1)]
         configuration = self.root / "slurm.conf"
@@ -146,7 +146,7 @@ class Cluster:
 
     @staticmethod
     def submit(*command, folder, **changes):
-        """`sbatch COMMAND...` in `folder`: the job's number."""
+        """Runs `sbatch COMMAND...` in `folder`; returns the job's number."""
         done = subprocess.run(["sbatch", "--parsable", *map(str, command)], cwd=folder,
                               env={**os.environ, **changes}, capture_output=True, text=True,
                               timeout=LIMIT_S, check=False)
@@ -156,8 +156,9 @@ class Cluster:
 
     @staticmethod
     def wait(job):
-        """The exit status of the job, of an array the worst. (`sbatch --wait` looks every 10 s.)"""
+        """Waits for the job; returns its exit status, of an array the worst. (`sbatch --wait` would
+        poll every 10 s only.)"""
         until(lambda: not run("squeue", "-h", "-j", job).strip(), f"the end of job {job}")
-        told = run("scontrol", "show", "job", "-o", job).split()
-        return max(int(word.split("=")[1].split(":")[0]) for word in told
+        fields = run("scontrol", "show", "job", "-o", job).split()
+        return max(int(word.split("=")[1].split(":")[0]) for word in fields
                    if word.startswith("ExitCode="))

@@ -1,4 +1,4 @@
-"""What deploy/slurm and `pacecar ab --emit slurm` give to Slurm, submitted as users would:
+"""The scripts of deploy/slurm and `pacecar ab --emit slurm`, submitted to Slurm as users would:
 slurm_test.py PACECAR COLLECTIVE_BENCH PLUGIN [unittest flags].
 
 Three nodes, each in a network namespace; see slurm_cluster.py. Nothing here asserts a speed.
@@ -48,7 +48,7 @@ class SlurmCase(unittest.TestCase):
                               **{"PACECAR_NICS": "soft:udp:eth0", **changes})
 
     def submit(self, *command, expect=0, **changes):
-        """Returns what all of the job has printed."""
+        """Runs a job to its end; returns what all its tasks have printed."""
         status = CLUSTER.wait(self.begin(*command, **changes))
         printed = "\n".join(path.read_text() for path in sorted(self.folder.glob("*.out")))
         self.assertEqual(status, expect, printed)
@@ -56,7 +56,7 @@ class SlurmCase(unittest.TestCase):
 
 
 class AllPairs(SlurmCase):
-    def test_matrix(self):
+    def test_the_matrix_has_all_pairs(self):
         printed = self.submit("--nodes=3", SCRIPTS / "bw_all_pairs.sbatch", "-s", "64K", "-n", 200)
         lines = [line.split() for line in printed.splitlines()]
         header = lines.index([*"from \\ to".split(), *CLUSTER.nodes])
@@ -65,12 +65,12 @@ class AllPairs(SlurmCase):
             self.assertEqual(len(row), len(CLUSTER.nodes), printed)  # to each but itself
             self.assertGreater(min(float(cell) for cell in row[1:]), 0)
 
-    def test_missed_threshold(self):
+    def test_a_missed_threshold_fails_the_job(self):
         printed = self.submit("--nodes=2", SCRIPTS / "bw_all_pairs.sbatch", "-s", "64K", "-n", 100,
                               "--min-gbits", "1000000", expect=3)
         self.assertIn("! n1 -> n2 misses the threshold of the test", printed)
 
-    def test_nodes_without_the_nic(self):
+    def test_nodes_without_the_nic_are_named(self):
         printed = self.submit("--nodes=2", SCRIPTS / "bw_all_pairs.sbatch", expect=1,
                               PACECAR_NICS="soft:udp:none0")
         self.assertRegex(printed, r"! n1 -> n2 failed: n2: PACECAR_NICS names .soft:udp:none0.")
@@ -82,7 +82,7 @@ class Nccl(SlurmCase):
     command = ("collective_bench --plugin libnccl-net-pacecar.so --ranks $WORLD_SIZE --rank $RANK "
                "--root $MASTER_ADDR --port $MASTER_PORT -b 1K -e 64K -f 64")
 
-    def test_all_reduce(self):
+    def test_all_reduce_is_right_and_leaves_no_state(self):
         printed = self.submit("--nodes=3", "--ntasks-per-node=2", self.script, "bash", "-c",
                               self.command)
         self.assertIn("NET/Pacecar : Pacecar on soft:udp:eth0", printed)
@@ -94,7 +94,7 @@ class Nccl(SlurmCase):
         state = re.search(r"PACECAR_STATE_DIR=(\S+)", printed).group(1)
         self.assertFalse(os.path.exists(state))
 
-    def test_metrics_while_it_runs(self):
+    def test_metrics_are_written_while_the_job_runs(self):
         job = self.begin("--nodes=3", "--ntasks-per-node=1", self.script, "bash", "-c",
                          self.command + " --seconds 600", METRICS_SECONDS="1",
                          PACECAR_STATE_DIR=str(self.folder / "state"))
@@ -105,7 +105,7 @@ class Nccl(SlurmCase):
         slurm_cluster.run("scancel", job)
         CLUSTER.wait(job)
 
-    def test_the_job_ends_as_its_command(self):
+    def test_the_job_has_the_exit_status_of_its_command(self):
         self.submit("--nodes=1", self.script, "bash", "-c", "exit 5", expect=5)
         self.assertIn("COMMAND is missing", self.submit("--nodes=1", self.script, expect=2))
 
@@ -114,29 +114,29 @@ class Ab(SlurmCase):
     def ab(self, *arguments):
         return slurm_cluster.run("pacecar", "ab", *map(str, arguments))
 
-    def submit_told(self, told):
-        for line in told.splitlines():
+    def submit_lines(self, text):
+        for line in text.splitlines():
             if line.startswith("sbatch "):
                 self.submit(*shlex.split(line)[1:])
 
-    def test_job_array(self):
+    def test_a_job_array_gives_the_same_results(self):
         plan = self.folder / "plan.toml"
         plan.write_text(PLAN)
         self.ab(plan, "--quiet", "--out", self.folder / "direct")
-        told = self.ab(plan, "--emit", "slurm", "--out", self.folder / "cluster")
-        self.submit_told(told)
-        subprocess.run(told.splitlines()[-1], shell=True, check=True, timeout=LIMIT_S,
+        printed = self.ab(plan, "--emit", "slurm", "--out", self.folder / "cluster")
+        self.submit_lines(printed)
+        subprocess.run(printed.splitlines()[-1], shell=True, check=True, timeout=LIMIT_S,
                        stdout=subprocess.DEVNULL)
         for file in ("summary.json", "summary.csv"):
             self.assertEqual((self.folder / "direct" / file).read_bytes(),
                              (self.folder / "cluster/merged" / file).read_bytes())
 
-    def test_more_runs_than_an_array_may_have(self):
+    def test_more_runs_than_an_array_allows_are_submitted(self):
         plan = self.folder / "plan.toml"
         plan.write_text(PLAN.replace("seeds = 4", "seeds = [" + ",".join(
             str(seed) for seed in range(1, 2951)) + "]"))
-        self.submit_told(self.ab(plan, "--emit", "slurm", "--filter", "seed=2950", "--out",
-                                 self.folder / "cluster"))
+        self.submit_lines(self.ab(plan, "--emit", "slurm", "--filter", "seed=2950", "--out",
+                                  self.folder / "cluster"))
         self.assertTrue((self.folder / "cluster/jobs/2949/runs.jsonl").read_text())
 
 

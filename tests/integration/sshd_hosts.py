@@ -1,5 +1,5 @@
-"""Hosts that are network namespaces on one bridge, each with an sshd of its own: keys and settings
-in a folder of the test's. The test itself has one more namespace there."""
+"""Hosts that are network namespaces on one bridge, each with its own sshd; keys and settings lie in
+a temporary folder. The test has one more namespace on the bridge."""
 
 import os
 import pathlib
@@ -19,7 +19,7 @@ def run(*words):
 
 
 def missing():
-    """Why there can be no such hosts here; empty: there can."""
+    """The reason why such hosts cannot be made here; empty: they can."""
     if SSHD is None:
         return "sshd is not installed (openssh-server)"
     probe = subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False)
@@ -55,7 +55,7 @@ class Hosts:
         self.folder.cleanup()
 
     def namespace(self, number):
-        """Of a host; 0: of the test."""
+        """The namespace of a host; 0: of the test."""
         return f"{self.prefix}-{number}"
 
     def address(self, number):
@@ -107,7 +107,7 @@ class Hosts:
 
     @property
     def launch(self):
-        """For --launch."""
+        """The value of --launch."""
         return f"ssh -F {self.root}/ssh_config {{host}}"
 
     def within(self, number, *command):
@@ -115,13 +115,13 @@ class Hosts:
         return ["ip", "netns", "exec", self.namespace(number), *command]
 
     def processes(self, number):
-        """Numbers of those in its namespace."""
+        """The PIDs in the namespace of a host."""
         listed = subprocess.run(["ip", "netns", "pids", self.namespace(number)], text=True,
                                 capture_output=True, timeout=LIMIT_S, check=True)
         return [int(pid) for pid in listed.stdout.split()]
 
     def shape(self, number, rate):
-        """What a host sends is no faster than this."""
+        """Limits the rate at which a host sends."""
         run("tc", "-n", self.namespace(number), "qdisc", "add", "dev", "eth0", "root", "tbf",
             "rate", rate, "burst", "32kb", "latency", "20ms")
 

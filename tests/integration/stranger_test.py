@@ -1,7 +1,6 @@
 """Strangers at the servers of the command line: stranger_test.py PROGRAM COLLECTIVE PLUGIN.
 
-Whatever they say or leave out, the server serves the next client. The program's own client speaks
-the protocol where a stranger is to get further.
+Whatever strangers send or leave out, the server serves the next client.
 """
 
 import contextlib
@@ -55,12 +54,12 @@ class Strangers(unittest.TestCase):
         process.kill()
         process.communicate()
 
-    def connect(self, says=b""):
-        """A stranger who stays, if he is let."""
+    def connect(self, data=b""):
+        """A stranger that stays connected unless the server hangs up."""
         stranger = socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT_S)
         self.strangers.enter_context(stranger)
         with contextlib.suppress(OSError):  # the server may hang up first
-            stranger.sendall(says)
+            stranger.sendall(data)
         return stranger
 
     def answers(self, stranger):
@@ -74,22 +73,22 @@ class Strangers(unittest.TestCase):
     def answer(self, stranger):
         return self.answers(stranger)[-1]
 
-    def greet_with_nonsense(self):
-        for says in GARBAGE:
-            self.connect(says)
-            self.connect(says).close()
-        for says in (b"", b'{"type":"hel'):  # and silence
-            self.connect(says)
-            self.connect(says).close()
+    def connect_with_nonsense(self):
+        for data in GARBAGE:
+            self.connect(data)
+            self.connect(data).close()
+        for data in (b"", b'{"type":"hel'):  # and silence
+            self.connect(data)
+            self.connect(data).close()
 
 
 class Servers(Strangers):
     def serve(self, test="bw", *flags):
         server = self.start(PROGRAM, test, "-p", "0", *flags)
-        said = ""
-        while not (found := re.search(r"on port (\d+)$", said, re.MULTILINE)):
-            said += (more := server.stderr.readline())
-            self.assertTrue(more, said)
+        printed = ""
+        while not (found := re.search(r"on port (\d+)$", printed, re.MULTILINE)):
+            printed += (more := server.stderr.readline())
+            self.assertTrue(more, printed)
         self.port = int(found.group(1))
         return server
 
@@ -107,47 +106,47 @@ class Servers(Strangers):
         output, errors = server.communicate(timeout=LIMIT_S)
         self.assertEqual((server.returncode, output), (0, client.stdout), errors)
 
-    def test_nonsense_half_a_message_and_silence(self):
+    def test_nonsense_and_silence_do_not_end_the_server(self):
         for test in ("bw", "lat"):
             server = self.serve(test)
-            self.greet_with_nonsense()
+            self.connect_with_nonsense()
             self.assert_serves(server, test)
 
-    def test_who_gets_further_does_not_end_it(self):
+    def test_wrong_messages_after_the_hello_do_not_end_the_server(self):
         server = self.serve()
-        for says in (self.hello(test="lat"), self.hello(connections=0), self.hello(tos="x"),
+        for data in (self.hello(test="lat"), self.hello(connections=0), self.hello(tos="x"),
                      self.hello(mtu_bytes=257.5), self.hello(congestion_control="nope"),
                      line(type="hello", protocol="x"), line(type="hello", parameters={})):
-            self.assertEqual(self.answer(self.connect(says))["type"], "error", says)
-        for says in (line(type="end", status=0), line(type="test", size="x"),
+            self.assertEqual(self.answer(self.connect(data))["type"], "error", data)
+        for data in (line(type="end", status=0), line(type="test", size="x"),
                      line(type="test", size=-1), line(type="test", size=1 << 63),
                      line(type="test", size=8) + line(type="handle", handle="x"),
                      line(type="test", size=8) + line(type="handle", handle="00" * 128) +
                      line(type="error", message="!")):
-            self.assertEqual(self.answer(self.connect(self.hello() + says))["type"], "error", says)
+            self.assertEqual(self.answer(self.connect(self.hello() + data))["type"], "error", data)
         self.connect(self.hello()).close()
         self.assertEqual(self.answer(self.connect(self.hello()))["type"], "error", "silence")
         self.assert_serves(server)
 
-    def test_it_welcomes_before_it_opens_its_nic(self):
-        """Some take seconds to open, and a client waits for a welcome no longer than that."""
+    def test_the_server_welcomes_before_it_opens_its_nic(self):
+        """A NIC may take seconds to open, which is longer than a client waits for the welcome."""
         self.serve()
-        said = self.answers(self.connect(self.hello(congestion_control="nope")))
-        self.assertEqual([message["type"] for message in said], ["welcome", "error"])
+        messages = self.answers(self.connect(self.hello(congestion_control="nope")))
+        self.assertEqual([message["type"] for message in messages], ["welcome", "error"])
 
-    def test_what_a_client_may_take_has_a_bound(self):
+    def test_the_buffers_of_a_client_are_bounded(self):
         server = self.serve("bw", "--max-buffers", "100M")
-        says = self.hello(connections=10, tx_depth=5, rx_depth=5) + line(type="test", size=2 << 20)
-        told = self.answer(self.connect(says))
-        self.assertEqual(told["type"], "error")
-        self.assertIn("200 MiB of buffers, and the server allows 100", told["message"])
+        data = self.hello(connections=10, tx_depth=5, rx_depth=5) + line(type="test", size=2 << 20)
+        reply = self.answer(self.connect(data))
+        self.assertEqual(reply["type"], "error")
+        self.assertIn("200 MiB of buffers, and the server allows 100", reply["message"])
         self.assert_serves(server)
         server = self.serve("bw")
-        says = self.hello(connections=256, tx_depth=7, rx_depth=9) + line(type="test", size=2 << 20)
-        self.assertIn("allows 1024", self.answer(self.connect(says)).get("message", ""))
+        data = self.hello(connections=256, tx_depth=7, rx_depth=9) + line(type="test", size=2 << 20)
+        self.assertIn("allows 1024", self.answer(self.connect(data)).get("message", ""))
         self.assert_serves(server)
 
-    def test_it_listens_where_clients_look_for_it_and_nowhere_else(self):
+    def test_the_server_listens_at_its_own_address_alone(self):
         server = self.serve()
         with self.assertRaises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.2", self.port)).close()
@@ -166,7 +165,7 @@ class Ranks(Strangers):
                           "--root", "127.0.0.1", "--port", str(self.port), "-b", "64", "-e", "64",
                           "-n", "1")
 
-    def test_rank_0_waits_on_for_the_others(self):
+    def test_strangers_do_not_end_rank_0(self):
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         root = self.rank(0)
@@ -175,10 +174,10 @@ class Ranks(Strangers):
                 self.connect()
                 break
             self.assertIsNone(root.poll())
-        self.greet_with_nonsense()
+        self.connect_with_nonsense()
         for rank in ("x", -1, 0, 2, 1 << 40, None, 1.5):
-            told = self.answer(self.connect(line(type="join", rank=rank)))
-            self.assertEqual(told["type"], "error", rank)
+            reply = self.answer(self.connect(line(type="join", rank=rank)))
+            self.assertEqual(reply["type"], "error", rank)
         with self.assertRaises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.2", self.port)).close()
         other = self.rank(1)

@@ -1,4 +1,4 @@
-"""What newcomers stumbled over, each once: stumbles_test.py PROGRAM [unittest flags].
+"""Problems that new users had, one test each: stumbles_test.py PROGRAM [unittest flags].
 
 Runs the real `pacecar` over the loopback interface, as they did.
 """
@@ -18,11 +18,11 @@ from cli_test import LIMIT_S, Cli, Server, environment, pair, run
 
 
 class LimitedBy(Cli):
-    """One definition, whoever is asked."""
+    """bw and doctor name the same limit."""
 
-    def told(self, *flags, until=None):
-        """What bw and doctor say of one run: (shares, the doctor's finding). A process that has no
-        processor is limited by its host meanwhile: the doctor is asked until it says `until`."""
+    def limits(self, *flags, until=None):
+        """bw and doctor on one run: (shares, doctor's finding). While a process gets no processor,
+        its limit is the host, so doctor runs again until its rule is `until`."""
         folder = self.enterContext(tempfile.TemporaryDirectory())
         alone = {"PACECAR_SHARE": "off", "PACECAR_STATE_DIR": folder}
         with Server("bw", **alone) as server:
@@ -47,22 +47,22 @@ class LimitedBy(Cli):
         self.assertEqual(len(findings), 1, findings)
         return json.loads(client.stdout)["results"]["limited_by"], findings[0]
 
-    def test_a_budget_is_the_limit_for_bw_and_for_the_doctor(self):
+    def test_bw_and_doctor_name_the_budget_as_limit(self):
         for control in ("fixed", "pace"):
-            shares, finding = self.told("--cc", control, "--rate_limit", "0.1", until="budget")
+            shares, finding = self.limits("--cc", control, "--rate_limit", "0.1", until="budget")
             self.assertGreater(shares["budget"], 0.5, (control, shares))
             self.assertEqual(finding["rule"], "budget", (control, finding))
             self.assertIn("allows it 0.1 Gb/s", finding["why"], control)
 
-    def test_a_grant_of_nothing_limits_nobody(self):
+    def test_algorithms_without_grants_are_not_limited_by_a_grant(self):
         for control in ("fixed", "window"):
-            shares, finding = self.told("--cc", control)
+            shares, finding = self.limits("--cc", control)
             self.assertNotIn("grant", shares, control)
             self.assertNotEqual(finding["rule"], "grant", control)
 
 
 def to_full(*arguments):
-    """Of a run whose standard output has no room: (exit code, what it says)."""
+    """Runs with a full standard output: (exit code, standard error)."""
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run([cli_test.PROGRAM, *arguments], env=environment(), text=True,
                               stdout=full, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False)
@@ -92,7 +92,7 @@ class Files(Cli):
             self.assertEqual(code, 1, errors)
             self.assertIn("error: cannot write to standard output", errors)
 
-    def test_a_file_that_cannot_be_written_is_told_before_the_test(self):
+    def test_an_unwritable_file_is_reported_before_the_test(self):
         client = run("bw", "-p", "1", "--json=/nonexistent/x.json", "127.0.0.1")
         self.assertEqual(client.returncode, 1)
         self.assert_one_sentence(client, "cannot write '/nonexistent/x.json'")
@@ -100,7 +100,7 @@ class Files(Cli):
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assert_one_sentence(done, "cannot write '/nonexistent/x.json'")
 
-    def test_json_has_one_spelling(self):
+    def test_both_spellings_of_the_json_flag_write_the_file(self):
         with tempfile.TemporaryDirectory() as folder:
             for number, arguments in enumerate((SMALL, ("info",), ("info", "-c"), ("preflight",))):
                 text = json.loads(run(*arguments, "--json").stdout)
@@ -108,14 +108,14 @@ class Files(Cli):
                              [f"--json={folder}/{number}"]):
                     done = run(*arguments, *flag)
                     self.assertIn(done.returncode, (0, 1, 3), done.stderr)
-                    self.assertGreater(len(done.stdout), 100, "columns and text as well")
+                    self.assertGreater(len(done.stdout), 100, "standard output lacks the text")
                     written = pathlib.Path(flag[-1].removeprefix("--json=")).read_text("utf-8")
                     self.assertEqual(json.loads(written).keys(), text.keys(), arguments)
             client, code, _ = pair("bw", "-n", "10", "--json", f"{folder}/bw.json")
             self.assert_ok(client, code)
             self.assertIn("BW average", client.stdout)
             self.assertIn("results", json.loads(pathlib.Path(folder, "bw.json").read_text("utf-8")))
-            # The doctor reads such files: what follows is not to be overwritten.
+            # doctor takes the word after --json as a file to read, and must not overwrite it.
             kept = pathlib.Path(folder, "bw.json").read_text("utf-8")
             done = run("doctor", "--json", f"{folder}/bw.json")
             self.assertEqual(done.returncode, 2)
@@ -123,7 +123,7 @@ class Files(Cli):
 
 
 class Choices(Cli):
-    def test_the_clients_congestion_control_holds_for_both(self):
+    def test_the_clients_congestion_control_is_used_at_both_ends(self):
         with Server("bw") as server:
             client = run("bw", "-p", server.port, "-n", "10", "--json", "127.0.0.1",
                          PACECAR_CC="swift")
@@ -132,13 +132,13 @@ class Choices(Cli):
         for end in ("client", "server"):
             self.assertEqual(result[end]["congestion_control"]["name"], "swift")
 
-    def test_a_server_that_differs_is_told(self):
+    def test_another_congestion_control_of_the_server_is_reported(self):
         with Server("bw", PACECAR_CC="swift") as server:
             client = run("bw", "-p", server.port, "-n", "10", "127.0.0.1")
             self.assert_ok(client, server.finish()[0])
         self.assertIn("the congestion control is pace here and swift at the server", client.stderr)
 
-    def test_an_empty_host_is_no_server(self):
+    def test_an_empty_host_is_refused(self):
         client = run("bw", "")
         self.assertEqual(client.returncode, 2)
         self.assert_one_sentence(client, "the server's name is empty")
@@ -150,7 +150,7 @@ class Choices(Cli):
 
 
 class Interrupted(Cli):
-    """Ctrl-C: what was measured is printed and written."""
+    """Ctrl-C: the results so far are printed and written."""
 
     def interrupt(self, process, until):
         while until not in process.stderr.readline():
@@ -161,7 +161,7 @@ class Interrupted(Cli):
         self.assertIn("interrupted", errors)
         return output
 
-    def until_it_minds_interrupts(self, process):
+    def until_sigint_is_caught(self, process):
         caught = re.compile(r"^SigCgt:\s+([0-9a-f]+)$", re.MULTILINE)
         while True:
             status = pathlib.Path(f"/proc/{process.pid}/status").read_text("ascii")
@@ -175,7 +175,7 @@ class Interrupted(Cli):
              f"{folder}/out.json", *flags, "127.0.0.1"], env=environment(), text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-    def test_tests_tell_what_they_have(self):
+    def test_an_interrupted_test_prints_its_results(self):
         for test, unit, flags in (("bw", "MiB/sec", ("-D", "600")),
                                   ("bw", "MiB/sec", ("-n", "1000000000")),
                                   ("bw", "MiB/sec", ("-D", "600", "-b", "-q", "2")),
@@ -191,12 +191,12 @@ class Interrupted(Cli):
                 self.assertTrue(written["results"], (test, flags))
                 self.assertEqual(server.finish()[0], 0, (test, flags))
 
-    def test_a_simulation_tells_what_it_has(self):
+    def test_an_interrupted_simulation_prints_its_results(self):
         process = subprocess.Popen(
             [cli_test.PROGRAM, "sim", "--topology", "leaf-spine:hosts=64,rate=400G", "--workload",
              "all_to_all:bytes=1GB", "--json"], env=environment(), text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.until_it_minds_interrupts(process)
+        self.until_sigint_is_caught(process)
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 0, errors)
@@ -205,16 +205,16 @@ class Interrupted(Cli):
 
 
 class Sentences(Cli):
-    def test_intervals_are_all_told(self):
+    def test_all_intervals_are_printed(self):
         for _ in range(3):
             client, code, _ = pair("bw", "-D", "1", "--interval", "0.25")
             self.assert_ok(client, code)
-            told = re.findall(r"^ *([\d.]+) - +([\d.]+) s", client.stderr, re.MULTILINE)
-            ends = ["0.00", *(end for _, end in told)]
-            self.assertEqual([begin for begin, _ in told], ends[:-1], client.stderr)
+            printed = re.findall(r"^ *([\d.]+) - +([\d.]+) s", client.stderr, re.MULTILINE)
+            ends = ["0.00", *(end for _, end in printed)]
+            self.assertEqual([begin for begin, _ in printed], ends[:-1], client.stderr)
             self.assertGreater(float(ends[-1]), 0.97, client.stderr)
 
-    def test_the_doctor_tells_the_truth(self):
+    def test_errors_of_doctor_name_the_cause(self):
         with tempfile.TemporaryDirectory() as folder:
             bad = pathlib.Path(folder, "bad.json")
             bad.write_text('{"a":', "utf-8")
@@ -230,13 +230,13 @@ class Sentences(Cli):
                 self.assert_one_sentence(done, sentence)
                 self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
 
-    def test_a_plugin_is_asked_for_in_a_sentence(self):
+    def test_a_missing_plugin_is_one_sentence(self):
         for arguments, sentence in (([], "which plugin"), (["/no/such.so"], "'/no/such.so'")):
             done = run("check-plugin", *arguments)
             self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), done.stderr)
             self.assert_one_sentence(done, sentence)
 
-    def test_a_slip_of_the_finger_is_guessed(self):
+    def test_misspelled_words_are_corrected_in_the_error(self):
         for arguments, sentence in (
                 (["bw", "--rate_limt", "5", "host"], "no flag '--rate_limt' .*'--rate_limit'"),
                 (["bw", "-Z", "5", "host"], "there is no flag '-Z'"),
@@ -249,12 +249,12 @@ class Sentences(Cli):
             self.assert_one_sentence(done, sentence)
         self.assertIn("did you mean PACECAR_NICS", run("info", "-c", PACECAR_NIC="lo").stderr)
 
-    def test_a_version_tells_what_it_was_built_from(self):
-        told = run("--version").stdout
-        self.assertRegex(told, r"\Apacecar \d+\.\d+\.\d+ \(commit \S+, \S+ [\d.]+\)\n"
-                               r"back ends: .*simulator.*\n\Z")
+    def test_version_prints_commit_compiler_and_back_ends(self):
+        printed = run("--version").stdout
+        self.assertRegex(printed, r"\Apacecar \d+\.\d+\.\d+ \(commit \S+, \S+ [\d.]+\)\n"
+                                  r"back ends: .*simulator.*\n\Z")
 
-    def test_an_experiment_is_repeated_without_pacecar_on_path(self):
+    def test_repro_sh_needs_pacecar_on_path_or_in_the_environment(self):
         with tempfile.TemporaryDirectory() as folder:
             done = run("ab", "--a", "X=1", "--b", "X=2", "--reps", "2", "--out", f"{folder}/out",
                        "--", "true")

@@ -1,7 +1,7 @@
-"""`pacecar switch` between network namespaces, and what its command line says: switch_test.py
-BUILD_FOLDER [unittest flags].
+"""`pacecar switch` between network namespaces, and its command line: switch_test.py BUILD_FOLDER
+[unittest flags].
 
-Nothing here asserts a speed. What needs namespaces is skipped where they cannot be made.
+Nothing here asserts a speed. Tests that need namespaces are skipped where none can be made.
 """
 
 import json
@@ -19,7 +19,7 @@ LIMIT_S = 120
 SKIPPED = 77
 PROGRAM = ""
 
-# Host 1 echoes datagrams until it is told to end; host 2 sends some of each kind.
+# Host 1 echoes datagrams until one says "end"; host 2 sends one datagram of each size.
 ECHO = """
 import os, socket
 plain = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -35,7 +35,7 @@ elif os.environ["SWITCH_HOST"] == "2":
     plain.connect(("192.0.2.1", 9000))
     plain.settimeout(0.5)
     for size in (1, 100, 1400, 4000):
-        for attempt in range(20):  # until the other has begun
+        for attempt in range(20):  # until host 1 listens
             try:
                 plain.send(bytes(size))
                 if plain.recv(9000) == bytes(size):
@@ -53,7 +53,7 @@ elif os.environ["SWITCH_HOST"] == "2":
             pass
 """
 
-# Host 2 sends a burst of ECN-capable datagrams; host 1 counts which of them came marked.
+# Host 2 sends a burst of ECN-capable datagrams; host 1 counts those that arrive marked.
 BURST = """
 import os, socket
 COUNT, SIZE = 200, 1000
@@ -113,7 +113,7 @@ def figures(folder):
 
 
 class Namespaces(unittest.TestCase):
-    def test_datagrams_of_all_sizes_go_there_and_back(self):
+    def test_datagrams_of_all_sizes_are_forwarded_both_ways(self):
         with tempfile.TemporaryDirectory() as folder:
             done = switched(3, f"--rate 100M --interval 0.2 --json {folder}/figures.json", ECHO)
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -124,7 +124,7 @@ class Namespaces(unittest.TestCase):
             self.assertGreaterEqual(ports[name]["sent_frames"], 5)
             self.assertGreater(ports[name]["sent_bytes"], 5500)
             self.assertEqual(ports[name]["dropped"], 0)
-        # Broadcast alone reaches a host that nobody talks to, in a few frames.
+        # Only a few broadcast frames reach a host without traffic of its own.
         self.assertLess(ports["port3"]["sent_bytes"], 2000)
         self.assertGreaterEqual(document["left_late"]["frames"], 10)
         self.assertIn("port1", done.stdout)
@@ -180,15 +180,15 @@ class SharedMemory(unittest.TestCase):
                           PACECAR_NICS=f"soft:dpdk:net_memif0,{device}", PACECAR_CC="fixed",
                           PACECAR_RATE_MAX="1G")
 
-    def said(self, process, pattern):
-        """What the pattern finds in what the process says on stderr before it ends."""
+    def wait_for_line(self, process, pattern):
+        """The first match of the pattern in a line of the process's stderr."""
         lines = []
         for line in process.stderr:
             lines.append(line)
             if found := re.search(pattern, line):
                 return found
-        raise AssertionError(f"it ended with {process.wait()} before it said '{pattern}': "
-                             f"{''.join(lines)}")
+        raise AssertionError(f"the process ended with {process.wait()} before it printed "
+                             f"'{pattern}': {''.join(lines)}")
 
     def joined(self, rates, *flags):
         """The switch's figures after 40 messages of 64 KiB from host 1 to host 0."""
@@ -197,10 +197,10 @@ class SharedMemory(unittest.TestCase):
                 "--port", f"dpdk:net_memif{host},id={host},{rate},socket={folder}/memif,"
                           "socket-abstract=no")]
             switch = self.start("switch", *ports, *flags, "--json", f"{folder}/figures.json")
-            if "DPDK" in (first := self.said(switch, "switch: |DPDK")).string:
+            if "DPDK" in (first := self.wait_for_line(switch, "switch: |DPDK")).string:
                 raise unittest.SkipTest(first.string.strip())
             server = self.bw(folder, 0, "-p", "0")
-            port = self.said(server, r"on port (\d+)").group(1)
+            port = self.wait_for_line(server, r"on port (\d+)").group(1)
             client = self.bw(folder, 1, "-p", port, "127.0.0.1")
             for process in (client, server, switch):
                 if process is switch:
@@ -223,7 +223,7 @@ class SharedMemory(unittest.TestCase):
         self.assertLess(port["marked"], port["sent_frames"])
         self.assertEqual(port["dropped"], 0)
 
-    def test_the_other_end_of_a_port_is_the_client(self):
+    def test_a_port_refuses_to_be_the_memif_client(self):
         done = subprocess.run([PROGRAM, "switch", "--port", "dpdk:net_memif0,role=client",
                                "--port", "lo"], capture_output=True, text=True, timeout=LIMIT_S,
                               check=False)
@@ -264,10 +264,10 @@ class Usage(unittest.TestCase):
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn(words, done.stderr)
 
-    def test_an_interface_that_is_not_there_is_named(self):
+    def test_a_nonexistent_interface_is_named(self):
         done = self.run_switch("--port", "lo", "--port", "nowhere0")
         self.assertEqual(done.returncode, 1)
-        # Without the right to open a port, that comes first.
+        # Without the right to open a port, the error is about that right.
         self.assertRegex(done.stderr, "nowhere0|CAP_NET_RAW")
 
 

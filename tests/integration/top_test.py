@@ -44,7 +44,7 @@ class Case(jobs.JobCase):
                               stdin=subprocess.DEVNULL)
 
     def shell(self):
-        """Stands for ssh: runs here what it should run on the host, and notes for whom."""
+        """Stands in for ssh: runs the command here, and writes down the host."""
         script = self.root / "ssh"
         script.write_text('#!/bin/sh\necho "$1" >>"$0.hosts"\nshift\nexec "$@"\n')
         script.chmod(0o755)
@@ -52,11 +52,11 @@ class Case(jobs.JobCase):
 
 
 class Log(Case):
-    def test_one_page_for_a_log(self):
+    def test_once_prints_one_page_without_colours(self):
         server, client = self.start_stream()
         give_up = time.monotonic() + LIMIT_S
         row = rf"pid {client.pid}\)  +to  +pacecar .*pid {server.pid}"
-        while True:  # a process that has no processor for an interval moves nothing in it
+        while True:  # in an interval without a processor, a process sends no byte
             process = self.top("--once", "--interval", "0.2")
             self.assertEqual((process.returncode, process.stderr), (0, ""))
             sending = [line for line in process.stdout.splitlines() if re.search(row, line)]
@@ -68,7 +68,7 @@ class Log(Case):
         self.assertNotIn("\x1b", process.stdout)
         self.assertIn("2 processes, 2 NICs, 2 flows", process.stdout)
 
-    def test_lines_of_json_are_the_doctors_evidence(self):
+    def test_doctor_reads_the_json_lines(self):
         self.start_stream()
         file = self.root / "look.json"
         file.write_text(self.top("--json", "--once").stdout)
@@ -77,7 +77,7 @@ class Log(Case):
                                  capture_output=True, timeout=LIMIT_S, check=False)
         self.assertIn(checked.returncode, (0, 1), checked.stderr)
 
-    def test_hosts_over_ssh(self):
+    def test_hosts_are_asked_over_ssh(self):
         self.start_stream()
         shell = self.shell()
         process = self.top("--once", "--interval", "0.2", "--hosts", "node1,node2", "--ssh",
@@ -88,13 +88,13 @@ class Log(Case):
         hosts = pathlib.Path(f"{shell}.hosts").read_text().split()
         self.assertEqual(sorted(hosts), ["node1", "node2"])
 
-    def test_a_host_that_cannot_be_reached_is_one_line(self):
+    def test_an_unreachable_host_is_one_line(self):
         process = self.top("--once", "--hosts", "node1", "--ssh", "false")
         self.assertEqual(process.returncode, 1)
         self.assertIn("! node1: it cannot be reached (exit 1): does 'false node1 pacecar agent'",
                       process.stdout)
 
-    def test_a_stopped_process_is_told(self):
+    def test_a_stopped_process_is_reported(self):
         server, client = self.start_stream()
         server.send_signal(signal.SIGSTOP)
         process = self.top("--once", "--interval", "0.1")
@@ -114,7 +114,7 @@ class Log(Case):
         self.assertEqual(process.returncode, 2)
         self.assertRegex(process.stderr, r"\Aerror: PACECAR_STATE_DIR is none.*\n\Z")
 
-    def test_what_cannot_be_written_is_told(self):
+    def test_a_full_disk_is_an_error(self):
         for flag in "--once", "--json":
             with open("/dev/full", "w", encoding="ascii") as full:
                 process = subprocess.run([PROGRAM, "top", flag, "--interval", "0.1"],
@@ -137,7 +137,7 @@ class Terminal(Case):
 
     def open(self, *arguments, variables=()):
         command = ["env", *variables, PROGRAM, "top", "--interval", "0.2", *arguments]
-        self.servers += 1  # the one before may still be about to end
+        self.servers += 1  # the previous server may not have ended yet
         script = self.root / "script"
         script.write_text(f"trap : INT; {' '.join(command)}; echo \"exit $?\"; exec sleep 1000\n")
         opened = self.tmux("new-session", "-d", "-x", "170", "-y", "40", f"sh {script}")
@@ -158,7 +158,7 @@ class Terminal(Case):
     def press(self, *keys):
         self.tmux("send-keys", *keys)
 
-    def test_shows_sorts_filters_pauses_and_ends(self):
+    def test_keys_sort_filter_pause_and_quit(self):
         server, client = self.start_stream()
         self.open()
         self.until(rf"^ NIC +PROCESS(.*\n)+ LIMIT +PROCESS(.*\n)+.*pid {client.pid}\).* to .*b/s")
@@ -186,7 +186,7 @@ class Terminal(Case):
         self.press("q")
         self.until("^exit 0$")
 
-    def test_starts_without_processes_and_sees_them_come(self):
+    def test_processes_that_start_later_appear(self):
         self.open()
         self.until("0 processes")
         self.start_stream()
@@ -197,7 +197,7 @@ class Terminal(Case):
         self.press("C-c")
         self.until("^exit 0$")
 
-    def test_colours_unless_they_are_not_wanted(self):
+    def test_no_color_switches_colours_off(self):
         coloured = r"\x1b\[(\d+;)*3[0-7]m"
         self.open()
         self.until(coloured, "-e")
@@ -205,7 +205,7 @@ class Terminal(Case):
         self.open(variables=["NO_COLOR=1"])
         text = self.until("pacecar top", "-e")
         self.assertNotRegex(text, coloured)
-        self.assertIn("\x1b[7m", text)  # the title is still told apart
+        self.assertIn("\x1b[7m", text)  # the title is still inverted
 
     def test_an_unknown_terminal_is_one_sentence(self):
         self.open(variables=["TERM=nope"])

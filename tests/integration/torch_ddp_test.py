@@ -1,5 +1,5 @@
-"""Runs bench/nccl/torch_ddp.py without PyTorch, without a GPU, and with a stand-in that trains
-nothing but is called as PyTorch is."""
+"""Runs bench/nccl/torch_ddp.py without PyTorch, without a GPU, and with a stand-in that has
+PyTorch's interface but trains nothing."""
 
 import importlib.util
 import json
@@ -24,7 +24,7 @@ __version__ = "0"
 def empty(*_, **__):
     raise AssertionError("Torch not compiled with CUDA enabled")
 """
-# Its NCCL says in its log what a real one would.
+# The stand-in writes the log lines of a real NCCL.
 STAND_IN = """
 import os, sys
 from unittest.mock import MagicMock
@@ -53,7 +53,7 @@ def __getattr__(name):
 
 
 def run(*flags, torch, apart=0):
-    """Runs it with a module `torch` of this text."""
+    """Runs the program with a module `torch` of this text."""
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "torch.py").write_text(torch, "utf-8")
         return subprocess.run(list(map(str, [sys.executable, PROGRAM, *flags])),
@@ -73,19 +73,19 @@ def output(step_s, apart=0, loss=1.0):
 
 
 class Skips(unittest.TestCase):
-    def test_without_torch(self):
+    def test_no_torch_is_a_skip(self):
         done = run(torch="raise ImportError('no torch here')")
         self.assertEqual(done.returncode, 77, done.stderr)
         self.assertIn("skipped: this Python has no PyTorch (no torch here): run it with one",
                       done.stderr)
 
-    def test_without_a_gpu(self):
+    def test_no_gpu_is_a_skip(self):
         done = run(torch=NO_CUDA)
         self.assertEqual(done.returncode, 77, done.stderr)
         self.assertIn("skipped: there is no GPU that CUDA can use (Torch not compiled with CUDA "
                       "enabled)", done.stderr)
 
-    def test_wrong_usage_is_told(self):
+    def test_wrong_usage_is_refused_in_a_sentence(self):
         for flags, sentence in [(("--width", "100"), "100 is no multiple of 64"),
                                 (("--arms", "socket,socket"), "named twice"),
                                 (("--ranks", "1"), "1 is not in 2 to 16")]:
@@ -132,7 +132,7 @@ class Figures(unittest.TestCase):
         self.assertRegex(base, r"socket +3000.00 \(1000.00..8000.00\) +1.00 \(1.00..1.00\) +1.0000")
         self.assertRegex(arm, r"nic +1000.00 \(500.00..2000.00\) +3.00 \(2.00..4.00\)")
 
-    def test_another_loss_is_told(self):
+    def test_a_different_loss_is_reported(self):
         runs = [{"round": 1, "arm": arm, "loss": loss}
                 for arm, loss in (("socket", 2.0), ("a", 2.01), ("b", 2.1))]
         self.assertEqual(torch_ddp.disagreements(runs),

@@ -1,8 +1,8 @@
 """Runs programs of libibverbs over the verbs device: verbs_device_test.py PROGRAM [flags].
 
 PROGRAM is pacecar. The programs are those of Debian's ibverbs-utils, perftest and rdmacm-utils;
-what is not installed is skipped. Both ends run on this machine: over the loopback, and over two
-network namespaces where this user may make them.
+tests of programs that are not installed are skipped. Both ends run on this machine: over the
+loopback, and in two network namespaces where this user may make them.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import unittest
 PROGRAM = ""
 LIMIT_S = 60
 
-# Becomes root of two namespaces joined by a wire, and runs the one end, then the other.
+# As root of two namespaces that a veth pair joins, runs one end, then the other.
 TWO_HOSTS = r"""
 set -e
 ip link set lo up
@@ -43,7 +43,8 @@ def environment(nic, fault=""):
 
 
 def free_port():
-    """Not one that callers are given: it could stay in TIME_WAIT, where no program can listen."""
+    """A port outside of the ephemeral range: one of that range could be in TIME_WAIT, where no
+    program can listen."""
     while True:
         with socket.socket() as probe:
             try:
@@ -53,9 +54,9 @@ def free_port():
                 continue
 
 
-def until_it_waits_for_callers(server, name):
-    """A client of many connections that comes too early is refused some of them, and waits for
-    ever for the others. The server listens when it reads its first event."""
+def until_server_listens(server, name):
+    """Waits until the server reads its first event, and so listens. A client of many connections
+    that starts earlier is refused some of them and waits for ever for the others."""
     proc = pathlib.Path(f"/proc/{server.pid}")
     deadline = time.monotonic() + LIMIT_S
     while server.poll() is None and time.monotonic() < deadline:
@@ -66,7 +67,7 @@ def until_it_waits_for_callers(server, name):
 
 
 def pair(*command, client=("127.0.0.1",), server=(), port="-p", fault=""):
-    """The two ends of a program that talks to itself over the loopback; their outputs."""
+    """Runs both ends of a program over the loopback; (exit code, output) of server and client."""
     if shutil.which(command[0]) is None:
         raise unittest.SkipTest(f"{command[0]} is not installed")
     own = [PROGRAM, "run", "--quiet", "--", *command]
@@ -76,7 +77,7 @@ def pair(*command, client=("127.0.0.1",), server=(), port="-p", fault=""):
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     deadline = time.monotonic() + LIMIT_S
     if command[0] in ("ucmatose", "udaddy"):
-        until_it_waits_for_callers(server, command[0])
+        until_server_listens(server, command[0])
     try:
         while True:  # the server may not listen yet
             client = subprocess.run(ask, env=environment("lo", fault), text=True,
@@ -98,46 +99,46 @@ class Programs(unittest.TestCase):
             self.assertEqual(code, 0, output)
         return output
 
-    def test_devices_are_listed_beside_others(self):
+    def test_the_device_is_listed(self):
         if shutil.which("ibv_devices") is None:
             self.skipTest("ibv_devices is not installed")
         listed = subprocess.run([PROGRAM, "run", "--quiet", "--", "ibv_devices"], text=True,
                                 env=environment("lo"), capture_output=True, check=True)
         self.assertIn("pacecar_lo", listed.stdout)
-        told = subprocess.run([PROGRAM, "run", "--quiet", "--", "ibv_devinfo", "-v"], text=True,
+        shown = subprocess.run([PROGRAM, "run", "--quiet", "--", "ibv_devinfo", "-v"], text=True,
                               env=environment("lo"), capture_output=True, check=True)
         for line in ("PORT_ACTIVE", "Ethernet", "::ffff:127.0.0.1", "RoCE v2", "ATOMIC_HCA"):
-            self.assertIn(line, told.stdout)
+            self.assertIn(line, shown.stdout)
 
-    def test_what_must_be_encrypted_is_not_sent(self):
+    def test_encrypt_is_refused(self):
         shown = subprocess.run([PROGRAM, "run", "--nic", "soft:udp:lo", "--", "ibv_devinfo"],
                                env=environment("lo") | {"PACECAR_SECURITY": "encrypt"},
                                capture_output=True, text=True, timeout=LIMIT_S)
         self.assertNotEqual(shown.returncode, 0)
         self.assertIn("PACECAR_SECURITY=encrypt does not allow: choose", shown.stderr)
 
-    def test_ping_pong_of_connections_with_values_checked(self):
+    def test_rc_ping_pong_checks_the_payload(self):
         for flags in ((), ("-e",), ("-s", "65536", "-n", "200", "-m", "4096"), ("-s", "1")):
             with self.subTest(flags):
                 self.good("ibv_rc_pingpong", "-g", "0", "-c", *flags)
 
-    def test_ping_pong_of_datagrams(self):
+    def test_ud_ping_pong_checks_the_payload(self):
         for flags in ((), ("-e",)):
             with self.subTest(flags):
                 self.good("ibv_ud_pingpong", "-g", "0", "-c", *flags)
 
-    def test_ping_pong_over_unreliable_connections(self):
+    def test_uc_ping_pong_checks_the_payload(self):
         self.good("ibv_uc_pingpong", "-g", "0", "-c")
 
-    def test_ping_pong_over_shared_receives(self):
+    def test_srq_ping_pong_checks_the_payload(self):
         self.good("ibv_srq_pingpong", "-g", "0", "-c", "-q", "4")
 
-    def test_perftest(self):
+    def test_perftest_programs_succeed(self):
         for command in (("ib_write_bw", "-a", "-n", "100"), ("ib_read_bw", "-n", "200"),
                         ("ib_send_bw", "-a", "-n", "100"), ("ib_send_bw", "-e", "-n", "200"),
                         ("ib_send_bw", "-c", "UD", "-n", "200"),
-                        # All of it fits into the socket's buffer: UC repeats nothing, and perftest
-                        # waits for each message.
+                        # All messages fit into the socket's buffer: UC retransmits nothing, and
+                        # perftest waits for each message.
                         ("ib_send_bw", "-c", "UC", "-s", "1024", "-n", "100"),
                         ("ib_write_lat", "-c", "UC", "-n", "200"), ("ib_atomic_bw", "-n", "200"),
                         ("ib_atomic_bw", "-A", "CMP_AND_SWAP", "-n", "200"),
@@ -148,7 +149,7 @@ class Programs(unittest.TestCase):
                 self.good(*command, "-F")
 
 
-    def test_connections_by_address(self):
+    def test_rdma_cm_programs_succeed(self):
         there = ("-s", "127.0.0.1")
         for command, client, server, port in (
                 (("rping", "-C", "20", "-v"), ("-c", "-a", "127.0.0.1"), ("-s",), "-p"),
@@ -160,19 +161,19 @@ class Programs(unittest.TestCase):
             with self.subTest((command, client)):
                 self.good(*command, client=client, server=server, port=port)
 
-    def test_an_event_channel_goes_while_a_thread_waits_at_it(self):
-        for _ in range(15):  # as rping's does, and crashed one time in ten
+    def test_an_event_channel_may_be_destroyed_while_a_thread_waits(self):
+        for _ in range(15):  # rping does so; one run in ten used to crash
             self.good("rping", "-C", "2", client=("-c", "-a", "127.0.0.1"), server=("-s",))
 
-    def test_the_end_of_a_connection_is_noticed_whatever_is_lost(self):
-        """The client exits at once, so a lost message at the end is repeated while it does."""
+    def test_both_ends_notice_a_disconnect_through_loss(self):
+        """The client exits right after the disconnect, while a lost last message is repeated."""
         for seed in range(15):
             with self.subTest(seed):
                 self.good("rping", "-C", "2", client=("-c", "-a", "127.0.0.1"), server=("-s",),
                           fault=f"loss=0.1,seed={seed}")
 
-    def test_endpoints(self):
-        """rdma_create_ep, where calls wait for their events."""
+    def test_rdma_create_ep_programs_succeed(self):
+        """With rdma_create_ep, calls wait for their events."""
         if shutil.which("rdma_server") is None:
             self.skipTest("rdma_server is not installed")
         run, port = [PROGRAM, "run", "--quiet", "--"], free_port()
@@ -188,14 +189,14 @@ class Programs(unittest.TestCase):
             self.assertEqual(client.returncode, 0, client.stderr)
             self.assertEqual(server.wait(LIMIT_S), 0, server.stdout.read())
 
-    def test_perftest_by_address(self):
+    def test_perftest_programs_succeed_over_rdma_cm(self):
         for command in (("ib_write_bw", "-n", "200"), ("ib_read_lat", "-n", "100"),
                         ("ib_send_lat", "-n", "100", "-c", "UD"),
                         ("ib_send_bw", "-q", "4", "-n", "200")):
             with self.subTest(command):
                 self.good(*command, "-F", "-R")
 
-    def test_nobody_listens(self):
+    def test_a_connect_without_a_listener_is_rejected(self):
         if shutil.which("rping") is None:
             self.skipTest("rping is not installed")
         asked = subprocess.run([PROGRAM, "run", "--quiet", "--", "rping", "-c", "-a", "127.0.0.1",
@@ -225,7 +226,7 @@ class TwoHosts(unittest.TestCase):
             text=True, capture_output=True, timeout=LIMIT_S, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
-    def test_programs_between_two_namespaces(self):
+    def test_programs_succeed_between_two_namespaces(self):
         for mtu, command in ((1500, ("ibv_rc_pingpong", "-g", "0", "-c")),
                              (9000, ("ibv_rc_pingpong", "-g", "0", "-c", "-m", "4096")),
                              (1500, ("ibv_ud_pingpong", "-g", "0", "-c", "-s", "1024")),

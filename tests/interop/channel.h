@@ -1,5 +1,5 @@
-// A TCP connection between the two programs of a test, on which both say the same in turn. Waiting
-// calls `idle` again and again, so that what the program drives goes on.
+// A TCP connection between the two programs of a test. Both make the same exchanges in the same
+// order. A waiting exchange calls `idle` again and again, so that the caller can poll its NIC.
 #pragma once
 
 #include <cstdint>

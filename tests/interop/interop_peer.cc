@@ -1,6 +1,6 @@
 // One of two programs that check each other's NICs: every operation in many sizes, both ways,
-// byte for byte, with guards around what is written; and refusals, which concern one request only.
-// Any kind of NIC on either side.
+// byte for byte, with guards around what is written; and refused writes, which must fail alone.
+// Either side may have any kind of NIC.
 //
 //   interop_peer --nic soft:raw:eth0 --server 18600
 //   interop_peer --nic soft:udp:eth0 --client HOST:18600
@@ -30,14 +30,14 @@ constexpr Bytes kGuard = 4096;
 constexpr uint8_t kGuardByte = 0xA5;
 constexpr Duration kPatience = Duration::from_s(30);
 constexpr QueuePairConfig kQueuePair{.paced = false, .receives = 4};
-// As connections share them.
+// As connections share them: writes with immediate need no receive request.
 constexpr QueuePairConfig kShared{.paced = false};
 constexpr Bytes kRefusedSize = 3 * 4096 + 7;
 
-// What a side says about a case.
+// A side's verdict on a case.
 constexpr uint8_t kBad = 0;
 constexpr uint8_t kGood = 1;
-constexpr uint8_t kBroken = 2;  // there is no use in going on
+constexpr uint8_t kBroken = 2;  // a queue pair is broken: the run ends
 
 struct Kind {
   const char* name;
@@ -86,11 +86,11 @@ class Peer {
   Result<void> meet();
   // Whether the case passed on both sides; an error ends the run.
   Result<bool> run(const Case& test);
-  // Likewise for a write that is refused, between two that are not.
+  // The same for a write that is refused, between two that are not.
   Result<bool> run_refusal(const Case& test);
 
  private:
-  // From the start of a case on: whether both sides find it good.
+  // Exchanges the verdicts: whether the case is good on both sides.
   Result<bool> agree(bool good);
   Result<void> connect(QueuePairId id, const QueuePairAddress& peer);
   bool initiate_refusal(const Case& test);
@@ -117,7 +117,7 @@ class Peer {
   bool server_;
   std::vector<uint8_t> source_;
   std::vector<uint8_t> sink_;
-  std::vector<uint8_t> locked_;  // the other side may not touch it
+  std::vector<uint8_t> locked_;  // the other side may not write to it
   MemoryRegion source_region_;
   MemoryRegion sink_region_;
   MemoryRegion locked_region_;
@@ -235,7 +235,7 @@ bool Peer::initiate(const Case& test) {
   return done->work_request == test.seed;
 }
 
-// What the other side's operation must bring.
+// Checks the completion that the other side's operation must bring here.
 bool Peer::answer(const Case& test) {
   const bool send = test.kind.opcode == Opcode::kSend;
   if (!send && test.kind.opcode != Opcode::kWriteWithImm) return true;

@@ -22,7 +22,7 @@ conformance "NIC conformance" '*/verbs:*Immediate*/verbs_told*'
 
 export PACECAR_TIMEOUT=4s
 export PLUGIN_TEST_NICS='ofi:verbs;ofi_rxm' PLUGIN_TEST_ADDRESS=${peers[0]}
-plugin_tests=(Connect.{ManyAtOnce,AsManyAgain}'*' 'Transfer*' 'Failure*'
+plugin_tests=(Connect.{ManyConnects,ClosedConnections}'*' 'Transfer*' 'Failure*'
   'CollectiveOfThreads*' 'Ranks/Collective.*/2' '-*ABadNetwork')
 LIMIT=240 check "the plugin" "$BUILD/tests/plugin_test" \
   "--gtest_filter=$(IFS=: && echo "${plugin_tests[*]}")"

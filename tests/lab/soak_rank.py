@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""One rank of tests/soak, within a machine of the laboratory: rounds of a job and a fault each.
+"""One rank of tests/soak, in a guest of the laboratory: rounds of one job and one fault each.
 
-Both ranks draw the same rounds from the same seed. They meet before each round through files in the
-common folder; the job itself meets over TCP.
+Both ranks draw the same rounds from the same seed. They synchronise before each round through files
+in the shared folder; the job itself connects over TCP.
 """
 
 import argparse
@@ -22,9 +22,9 @@ SHARE = pathlib.Path(os.environ["LAB_SHARE"])
 MEET_LIMIT_S = 120
 JOB_LIMIT_S = 90  # a job that takes longer hangs
 TIMEOUT_S = 10    # PACECAR_TIMEOUT
-KEPT = 4000       # characters of what a job prints last
-NETEM_S = 15      # while packets are reordered, RC hardly moves: that a job survives it is enough
-FAULTS = {"none": 1, "netem": 5, "flap": 3, "kill": 2, "cut": 1, "delete": 1}  # how often each
+KEPT = 4000       # last characters of a job's output
+NETEM_S = 15      # seconds: RC makes hardly any progress while packets are reordered
+FAULTS = {"none": 1, "netem": 5, "flap": 3, "kill": 2, "cut": 1, "delete": 1}  # weights
 NETEM = ["loss {:.2f}%", "duplicate {:.2f}%", "corrupt {:.2f}%", "delay 2ms {:.2f}ms",
          "rate 200mbit limit 100 loss {:.2f}%"]
 
@@ -33,7 +33,7 @@ NETEM = ["loss {:.2f}%", "duplicate {:.2f}%", "corrupt {:.2f}%", "delay 2ms {:.2
 class Round:
     number: int
     fault: str
-    victim: int      # the rank to which it happens
+    victim: int      # the rank that has the fault
     after_s: float   # from the job's start
     size: int
     amount: float
@@ -69,7 +69,7 @@ def parse():
 
 
 def meet(number, last):
-    """Waits for the other rank; false when rank 0 has said that the soak is over."""
+    """Waits for the other rank; false when rank 0 ends the soak."""
     (SHARE / f"at.{number}.{RANK}").write_text("last" if last else "on", "ascii")
     other = SHARE / f"at.{number}.{1 - RANK}"
     deadline = time.monotonic() + MEET_LIMIT_S
@@ -102,7 +102,7 @@ def play(round_, options):
 
 
 def where(job, build):
-    """What a job that hangs says of itself, and what its threads are doing."""
+    """The state of a hanging job: its doctor's findings and its threads' stacks."""
     looks = [[build / "bench/pacecar", "doctor", "--watch", "0", "--json"],
              ["gdb", "-p", str(job.pid), "-batch", "-ex", "thread apply all bt 12"]]
     seen = ""
@@ -140,10 +140,10 @@ def happen(round_, job):
     elif round_.fault == "kill":
         job.send_signal(signal.SIGKILL)
     elif round_.fault == "cut":
-        # What is sent is lost, for longer than anybody waits.
+        # All packets are lost, for longer than any timeout.
         run("tc", "qdisc", "replace", "dev", "eth0", "root", "netem", "loss", "100%")
     elif round_.fault == "delete":
-        subprocess.Popen(["rdma", "link", "delete", "rxe0"])  # waits for those who use it
+        subprocess.Popen(["rdma", "link", "delete", "rxe0"])  # waits until the device is unused
 
 
 def mend(round_):
@@ -166,7 +166,8 @@ def lift_discipline():
 
 
 def verdict(round_, status, output):
-    """ok: went on; told: failed with an error that says who; else what is wrong."""
+    """ok: the job succeeded or was killed on purpose; told: its error names the device or the peer;
+    else what is wrong."""
     if status is None:
         return "hangs"
     if "elements are wrong" in output:

@@ -31,7 +31,7 @@ plugin() {
 }
 # More than four ranks take an emulated machine long. What no device has a part in is left out:
 # ctest has it all, over the software NIC.
-plugin 12 Connect.{ManyAtOnce,AsManyAgain}'*' 'Transfer*' 'CollectiveOfThreads*' \
+plugin 12 Connect.{ManyConnects,ClosedConnections}'*' 'Transfer*' 'CollectiveOfThreads*' \
   'Ranks/Collective.*/2' Gpu.{EverySize,Slices,TwoProcesses}'*' '-*ABadNetwork'
 # The older versions have the failures in turn.
 failures=(AnAbortedReceiver AnAbortedSender CloseDoesNot AFinalize AKilledReceiver AKilledSender)

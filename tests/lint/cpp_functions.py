@@ -6,7 +6,7 @@ end of a declaration; else it opens a namespace, a type or an initialiser.
 
 import re
 
-# Comments, literals and preprocessor lines hold braces that mean nothing.
+# Braces in comments, literals and preprocessor lines do not count.
 NOISE = re.compile(
     r'//[^\n]*'
     r'|/\*.*?\*/'

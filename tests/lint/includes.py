@@ -1,4 +1,4 @@
-"""Folders include only what their layer may, and pure layers no header of the world outside."""
+"""A folder includes only what its layer may, and a pure layer no header for clock or I/O."""
 
 import re
 

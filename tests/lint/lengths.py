@@ -1,4 +1,4 @@
-"""Files, lines and functions stay short enough to be read at once."""
+"""Files, lines and functions have at most the lengths of rules.toml."""
 
 import ast
 

@@ -1,5 +1,5 @@
-"""New names are made of the field's words: the number of names made of our private ones that a
-folder declares may only fall. What an override repeats is not its own."""
+"""New names use the field's words: the number of names with private words that a folder declares
+may only fall. The name of an override does not count."""
 
 import re
 

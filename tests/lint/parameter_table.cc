@@ -1,4 +1,4 @@
-// Prints the table of parameters as the README carries it.
+// Prints the table of parameters in the README's format.
 #include <cstdio>
 #include <string>
 

@@ -1,4 +1,4 @@
-"""Documents name parameters that exist, and the README's table is the one the code has."""
+"""Documents name existing parameters, and the README's table agrees with the code."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The picture of the layers in transport/README.md is that of the #include lines as they are."""
+"""The picture of the layers in transport/README.md agrees with the #include lines."""
 
 import importlib.util
 import pathlib

@@ -1,4 +1,4 @@
-"""Pure libraries call nothing of the world outside: `nm -u` on what was really built."""
+"""Pure libraries call no clock, I/O or thread function: `nm -u` on the built libraries."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ def check(tree, built):
 
 
 def undefined_symbols(library):
-    """(object file, symbol) for each symbol that the library expects from outside."""
+    """(object file, symbol) for each undefined symbol of the library."""
     output = subprocess.run(["nm", "--print-file-name", "--undefined-only", "--format=posix",
                              library], check=True, capture_output=True, text=True).stdout
     for line in output.splitlines():

@@ -1,4 +1,4 @@
-"""A folder of some size says what it is for in a README.md."""
+"""A folder with many source files has a README.md."""
 
 import collections
 

@@ -1,5 +1,5 @@
-"""What documents point at is there: links to files and headings, and in the documents about the
-code as a whole also the files, functions and types that they name."""
+"""Links of documents lead to existing files and headings. The files, functions and types that the
+documents about the whole code name exist."""
 
 import pathlib
 import re
@@ -28,7 +28,7 @@ def check(tree, _built=()):
 
 
 def slug(heading):
-    """As GitHub makes anchors of headings."""
+    """The anchor that GitHub makes of a heading."""
     kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
     return kept.replace(" ", "-")
 

@@ -60,25 +60,25 @@ class CheckTest(unittest.TestCase):
 
 
 class IncludesTest(CheckTest):
-    def test_allowed(self):
+    def test_allowed_includes_pass(self):
         self.assert_clean(includes, {
             "low/open.h": "#include <vector>\n", "low/deep/own.h": '#include "low/open.h"\n',
             "high/a.cc": '#include "low/open.h"\n#include <chrono>\n'})
 
-    def test_wrong_direction(self):
+    def test_an_include_of_a_higher_layer_is_found(self):
         self.assert_one(includes, {"high/a.h": "", "low/b.h": '#include "high/a.h"\n'}, "low may")
 
-    def test_header_that_is_not_open(self):
+    def test_an_include_of_a_private_header_is_found(self):
         self.assert_one(includes, {"low/own.h": "", "high/a.cc": '#include "low/own.h"\n'},
                         "high may")
 
-    def test_path_not_from_the_root(self):
+    def test_a_path_not_from_the_root_is_found(self):
         self.assert_one(includes, {"low/a.h": "", "low/b.cc": '#include "a.h"\n'}, "from the root")
 
-    def test_outside_header_in_a_pure_layer(self):
+    def test_a_system_header_in_a_pure_layer_is_found(self):
         self.assert_one(includes, {"low/a.cc": "#include <sys/socket.h>\n"}, "pure")
 
-    def test_unknown_folder(self):
+    def test_a_folder_without_rules_is_found(self):
         self.assert_one(includes, {"stray.cc": ""}, "no line")
 
 
@@ -93,43 +93,43 @@ class PurityTest(CheckTest):
     def check(self, libraries):
         return purity.check(Tree(self.root, RULES), libraries)
 
-    def test_pure(self):
+    def test_a_pure_library_passes(self):
         self.assertEqual(self.check(self.archive("int twice(int a) { return 2 * a; }", "a.o")), [])
 
-    def test_call_outside(self):
+    def test_a_forbidden_call_is_found(self):
         source = '#include <cstdlib>\nchar* f() { return getenv("A"); }'
         problems = self.check(self.archive(source, "a.o"))
         self.assertEqual(len(problems), 1)
         self.assertIn("a.o calls getenv", problems[0])
 
-    def test_exempt_object(self):
+    def test_an_exempt_object_passes(self):
         source = '#include <cstdlib>\nchar* f() { return getenv("A"); }'
         self.assertEqual(self.check(self.archive(source, "exempt.o")), [])
 
-    def test_nothing_given(self):
+    def test_no_library_is_a_problem(self):
         self.assertEqual(len(self.check([])), 1)
 
 
 class LengthsTest(CheckTest):
-    def test_short(self):
+    def test_short_code_passes(self):
         self.assert_clean(lengths, {"low/a.cc": "int f() {\n  return 1;\n}\n"})
 
-    def test_long_file(self):
+    def test_a_long_file_is_found(self):
         self.assert_one(lengths, {"low/a.h": "\n" * 11}, "11 lines")
 
-    def test_long_line(self):
+    def test_a_long_line_is_found(self):
         self.assert_one(lengths, {"low/a.py": "# " + "a" * 39}, "a.py:1: 41 columns")
 
-    def test_long_cpp_function(self):
+    def test_a_long_cpp_function_is_found(self):
         text = "namespace a {\n\nint f() {\n  if (1) {\n  }\n\n  return 1;\n}\n}\n"
         self.assert_one(lengths, {"low/a.cc": text}, "a.cc:3: a function of 6 lines")
 
-    def test_long_python_function(self):
+    def test_a_long_python_function_is_found(self):
         self.assert_one(lengths, {"low/a.py": "def f():\n" + "    f()\n" * 4}, "5 lines")
 
 
 class CppFunctionsTest(unittest.TestCase):
-    def test_finds_functions_only(self):
+    def test_only_functions_are_found(self):
         text = '''struct alignas(64) A {  // } not a brace
   int x = {3};
   A(int y) : x(y) {
@@ -150,16 +150,16 @@ class ReadmesTest(CheckTest):
     FILES = {f"low/{i}.h": "" for i in range(4)}
     UNIT = {f"tests/unit/{i}.cc": "" for i in range(4)}
 
-    def test_present(self):
+    def test_a_readme_passes(self):
         self.assert_clean(readmes, {**self.FILES, "low/README.md": ""})
 
-    def test_missing(self):
+    def test_a_missing_readme_is_found(self):
         self.assert_one(readmes, self.FILES, "low: 4 source files")
 
-    def test_covered_by_parent(self):
+    def test_the_readme_of_the_parent_passes(self):
         self.assert_clean(readmes, {**self.UNIT, "tests/README.md": ""})
 
-    def test_parent_missing(self):
+    def test_a_missing_readme_of_the_parent_is_found(self):
         self.assert_one(readmes, self.UNIT, "tests/unit: 4")
 
 
@@ -170,17 +170,17 @@ class ParametersTest(CheckTest):
         (self.root / "README.md").write_text(readme)
         return parameters.check(Tree(self.root, RULES), ["printf", "%s", self.TABLE])
 
-    def test_agree(self):
+    def test_an_equal_table_passes(self):
         self.assertEqual(self.check("PACECAR_OPTION\n\n" + self.TABLE + "\nmore\n"), [])
 
-    def test_unknown_name(self):
+    def test_an_unknown_parameter_is_found(self):
         self.assertEqual(self.check(self.TABLE + "\nsee PACECAR_B\n"),
                          ["README.md: PACECAR_B is no parameter"])
 
-    def test_other_table(self):
+    def test_a_different_table_is_found(self):
         self.assertEqual(len(self.check(self.TABLE.replace("1", "2"))), 1)
 
-    def test_no_table(self):
+    def test_a_missing_table_is_found(self):
         self.assertEqual(len(self.check("")), 1)
 
 
@@ -195,24 +195,24 @@ class PictureTest(CheckTest):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(picture.drawing().picture(files))
 
-    def test_current(self):
+    def test_a_current_picture_passes(self):
         self.problems(picture, self.FILES)
         self.draw()
         self.assert_clean(picture, {})
 
-    def test_older(self):
+    def test_an_outdated_picture_is_found(self):
         self.problems(picture, self.FILES)
         self.draw()
         self.assert_one(picture, {"cc/a.h": "", "bench/a.cc": ""}, "run `python3")
 
-    def test_none(self):
+    def test_a_missing_picture_is_found(self):
         self.assert_one(picture, self.FILES, "run `python3")
 
-    def test_circle(self):
+    def test_a_cycle_of_includes_is_found(self):
         self.assert_one(picture, {"cc/b.h": '#include "bench/b.h"\n',
                                   "bench/b.h": '#include "cc/b.h"\n'}, "by way of others")
 
-    def test_what_others_say_already_is_not_drawn(self):
+    def test_implied_arrows_are_not_drawn(self):
         graph = {"a": {"b", "c"}, "b": {"c"}, "c": set()}
         self.assertEqual(picture.drawing().reduced(graph), {"a": {"b"}, "b": {"c"}, "c": set()})
 
@@ -220,34 +220,34 @@ class PictureTest(CheckTest):
 class NamesTest(CheckTest):
     OLD = {"low/a.h": "struct A { virtual void told(int x); };  // hear, and \"told_2\""}
 
-    def test_as_many_as_before(self):
+    def test_the_allowed_number_of_names_passes(self):
         self.assert_clean(names, self.OLD)
 
-    def test_uses_and_overrides_are_free(self):
+    def test_uses_and_overrides_do_not_count(self):
         self.assert_clean(names, {
             **self.OLD, "high/b.cc": "struct B : A { void told(int) override; };"
                                      "int f(A& a) { if (a.told(1)) return told(2); }"})
 
-    def test_each_way_to_declare(self):
+    def test_each_kind_of_declaration_is_found(self):
         for code in ("bool told_late_ = false;", "void B::hear(int x) {", "struct ToldOnce {",
                      "enum class E { kA, kTold };", "for (const auto& told : all) {",
                      "std::vector<int> told_;", "int f(Rate told) {", "template <typename Hear>"):
             self.assert_one(names, {**self.OLD, "high/b.cc": code}, "the field's word")
 
-    def test_one_more(self):
+    def test_one_name_more_is_found(self):
         self.assert_one(names, {"low/a.h": self.OLD["low/a.h"] + "\nint told_2;"}, "2 names")
 
-    def test_fewer_are_written_down(self):
+    def test_fewer_names_ask_for_a_lower_limit(self):
         self.assert_one(names, {"low/a.h": ""}, "write 0")
 
 
 class ExamplesTest(CheckTest):
     HEADER = "// Moves.\n//   move(1);\nvoid move(int);\n"
 
-    def test_a_line_of_the_program(self):
+    def test_an_example_in_the_program_passes(self):
         self.assert_clean(examples, {"low/api.h": self.HEADER, "low/tour.cc": "f(); move(1);\n"})
 
-    def test_nowhere_else(self):
+    def test_an_example_outside_of_the_program_is_found(self):
         self.assert_one(examples, {"low/api.h": self.HEADER, "low/tour.cc": "move(2);"},
                         "low/api.h:2")
 
@@ -261,24 +261,24 @@ class ReferencesTest(CheckTest):
     def assert_not(self, text, part):
         self.assert_one(references, {**self.CODE, "low/about.md": text}, part)
 
-    def test_there(self):
+    def test_existing_references_pass(self):
         self.assert_named("# A: b\n[a](queue.h), [b](#a-b), [c](about.md#a-b), [d](https://x.y/z)\n"
                           "`queue.h`, `low/queue.*`, `Queue::take`, `make_library`, `open_NAME`\n"
                           "```\n[x](nowhere)\n`no::name`\n```\n")
 
-    def test_link_to_no_file(self):
+    def test_a_link_to_no_file_is_found(self):
         self.assert_not("[a](stack.h)", "no such file")
 
-    def test_link_to_no_heading(self):
+    def test_a_link_to_no_heading_is_found(self):
         self.assert_not("# A\n[a](#b)", "no such heading")
 
-    def test_no_such_file(self):
+    def test_a_missing_file_is_found(self):
         self.assert_not("`low/stack.h`", "the file low/stack.h")
 
-    def test_no_such_file_of_that_name(self):
+    def test_a_missing_file_without_folder_is_found(self):
         self.assert_not("`stack.*`", "the file stack.*")
 
-    def test_no_such_function(self):
+    def test_a_missing_function_is_found(self):
         self.assert_not("`Queue::give`", "Queue::give")
 
     def test_other_documents_may_name_anything(self):
@@ -286,20 +286,20 @@ class ReferencesTest(CheckTest):
 
 
 class WordsTest(CheckTest):
-    def test_clean(self):
+    def test_clean_words_pass(self):
         self.assert_clean(words, {"low/a.md": "see ./build/home/x and mkstemp(aX" "XXXXX)",
                                   "tests/patient.cc": "std::this_thread::sleep_for(a);"})
 
-    def test_unfinished(self):
+    def test_a_mark_of_unfinished_code_is_found(self):
         self.assert_one(words, {"low/a.h": "// TO" "DO: later"}, "finish it")
 
-    def test_private_made_public(self):
+    def test_private_made_public_is_found(self):
         self.assert_one(words, {"tests/a.cc": "#define private" " public"}, "interface")
 
-    def test_path_of_one_machine(self):
+    def test_a_path_of_one_machine_is_found(self):
         self.assert_one(words, {"notes.md": "see /ho" "me/me/x"}, "one machine")
 
-    def test_sleeping_test(self):
+    def test_a_sleeping_test_is_found(self):
         self.assert_one(words, {"tests/a.cc": "std::this_thread::sleep_for(a);"}, "wait for")
 
 

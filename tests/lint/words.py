@@ -1,4 +1,4 @@
-"""Words that do not belong into a finished tree."""
+"""Words that no finished tree may have, and tests that sleep."""
 
 import re
 

@@ -7,19 +7,20 @@
 namespace pacecar::model {
 namespace {
 
-// Rates are told again only when they change by 1/64 and more, usable ones by 1/32.
+// A new grant is sent only when the rate changes by at least 1/64, a new demand when the usable
+// rate changes by at least 1/32.
 constexpr double kReceiverTolerance = 0.05;
 constexpr double kSenderTolerance = 1.0 / 32;
 constexpr double kLowShare = 0.25;   // of the fair share
 constexpr double kLoneShare = 0.85;  // of the line, for a flow that shares with nobody
-// A flow may wait while others, whose messages take less than this, have their turn.
+// A flow may wait while other flows have their turn; their messages take less than this.
 constexpr int64_t kTurnSteps = 8 * kStepsPerRoundTrip;
 constexpr int64_t kLowSteps = 4 * kValiditySteps;
 // A word is repeated after V at the latest, by a sweep every V/4, and takes half a round trip.
 constexpr int64_t kRepeatSteps = kValiditySteps + kValiditySteps / 4 + kStepsPerRoundTrip;
 constexpr int64_t kRestSteps = 8 * kValiditySteps;
-constexpr double kRestShare = 0.7;  // of the line, while the rest drains
-// From the last word to 1/256 of the line: V, eight halvings, and the sweep that looks at it.
+constexpr double kRestShare = 0.7;  // of the line, while the remaining bytes drain
+// From the last word to 1/256 of the line: V, eight halvings, and a sweep.
 constexpr int64_t kSlowSteps = kValiditySteps + 9 * kStepsPerRoundTrip + kValiditySteps / 2;
 // From the last word until loop 2 alone decides: 2 V, and the time in which the next packet at
 // 1/256 of the line leaves and is acknowledged.
@@ -52,14 +53,14 @@ void Result::add(const Result& other) {
 
 Checks::Checks(const Scenario& scenario)
     : scenario_(scenario),
-      told_(size_t{scenario.senders} * scenario.receivers),
-      sends_(told_.size()),
+      newest_grant_(size_t{scenario.senders} * scenario.receivers),
+      sends_(newest_grant_.size()),
       before_(scenario.receivers),
       most_(scenario.receivers),
       excess_(scenario.receivers),
-      low_(told_.size()),
-      untold_(told_.size()),
-      unheard_(told_.size()) {}
+      low_(newest_grant_.size()),
+      without_grant_(newest_grant_.size()),
+      without_demand_(newest_grant_.size()) {}
 
 void Checks::fail(int64_t step, std::string what) {
   if (!failed()) result_.failure = fmt::format("{}: step {}: {}", scenario_.name, step, what);
@@ -73,8 +74,8 @@ void Checks::on_fault(int64_t until) {
 
 double Checks::granted(uint32_t receiver) const {
   double sum = 0;
-  for (uint32_t i = receiver; i < told_.size(); i += scenario_.receivers) {
-    if (sends_[i]) sum += told_[i];
+  for (uint32_t i = receiver; i < newest_grant_.size(); i += scenario_.receivers) {
+    if (sends_[i]) sum += newest_grant_[i];
   }
   return sum;
 }
@@ -82,12 +83,12 @@ double Checks::granted(uint32_t receiver) const {
 void Checks::on_grant(int64_t step, uint32_t sender, uint32_t receiver, const Grant& grant) {
   result_.validity = std::max(result_.validity, grant.validity);
   if (grant.rate > kLine) fail(step, "a grant is above line rate");
-  told_[size_t{sender} * scenario_.receivers + receiver] = share_of(grant.rate);
+  newest_grant_[size_t{sender} * scenario_.receivers + receiver] = share_of(grant.rate);
   most_[receiver] = std::max(most_[receiver], granted(receiver));
 }
 
 void Checks::on_grants(int64_t step) {
-  if (step >= scenario_.silent_from) return;  // senders whose silence is long are given up
+  if (step >= scenario_.silent_from) return;  // the grants of long silent senders go to others
   for (uint32_t i = 0; i < scenario_.receivers; ++i) {
     const double allowed = std::max({before_[i], granted(i), 1.0}) + kReceiverTolerance;
     if (most_[i] > allowed) {
@@ -107,7 +108,7 @@ void Checks::on_step(int64_t step, const std::vector<FlowView>& flows, Bytes lef
   if (!all_begun || step <= quiet_since_) {
     resting_since_ = -1;
     low_.assign(low_.size(), 0);
-    untold_ = unheard_ = low_;
+    without_grant_ = without_demand_ = low_;
     return;
   }
   check_progress(step, flows);
@@ -122,7 +123,7 @@ void Checks::on_step(int64_t step, const std::vector<FlowView>& flows, Bytes lef
   const int64_t rest = step - resting_since_ - needed;
   result_.longest_rest = std::max(result_.longest_rest, rest);
   if (rest > kRestSteps && left > 0) {
-    fail(step, fmt::format("{} bytes have not arrived {} steps after all should have", left, rest));
+    fail(step, fmt::format("{} bytes have not arrived {} steps after the bound", left, rest));
   }
 }
 
@@ -136,7 +137,7 @@ void Checks::check_links(int64_t step, const std::vector<FlowView>& flows) {
   for (uint32_t i = 0; i < towards.size(); ++i) {
     result_.largest_excess = std::max(result_.largest_excess, towards[i] - 1);
     excess_[i] = towards[i] > 1 + kReceiverTolerance ? excess_[i] + 1 : 0;
-    // Without any word, the network alone decides, and its part is not in this world.
+    // Without any word, congestion in the network alone limits rates, and this world has none.
     if (step >= scenario_.silent_from && !scenario_.data_too) excess_[i] = 0;
     result_.longest_excess = std::max(result_.longest_excess, excess_[i]);
     if (excess_[i] > (faulty_ ? scenario_.longest_excess : scenario_.longest_surprise)) {
@@ -176,12 +177,14 @@ void Checks::check_progress(int64_t step, const std::vector<FlowView>& flows) {
 void Checks::check_repeats(int64_t step, const std::vector<FlowView>& flows) {
   for (size_t i = 0; i < flows.size(); ++i) {
     const FlowView& flow = flows[i];
-    untold_[i] = flow.rest > 0 && flow.known && !flow.told ? untold_[i] + 1 : 0;
-    unheard_[i] = flow.rest > 0 && flow.announced && !flow.heard ? unheard_[i] + 1 : 0;
-    if (std::max(untold_[i], unheard_[i]) > kRepeatSteps) {
-      fail(step,
-           fmt::format("the newest {} of flow {}->{} has not arrived",
-                       untold_[i] > kRepeatSteps ? "grant" : "demand", flow.sender, flow.receiver));
+    without_grant_[i] =
+        flow.rest > 0 && flow.known && !flow.grant_arrived ? without_grant_[i] + 1 : 0;
+    without_demand_[i] =
+        flow.rest > 0 && flow.announced && !flow.demand_arrived ? without_demand_[i] + 1 : 0;
+    if (std::max(without_grant_[i], without_demand_[i]) > kRepeatSteps) {
+      fail(step, fmt::format("the newest {} of flow {}->{} has not arrived",
+                             without_grant_[i] > kRepeatSteps ? "grant" : "demand", flow.sender,
+                             flow.receiver));
     }
   }
 }
@@ -192,11 +195,11 @@ void Checks::check_silence(int64_t step, const std::vector<FlowView>& flows) {
     const int64_t alone = step - std::max(scenario_.silent_from, flow.busy_since);
     if (flow.unsent == 0) continue;
     if (scenario_.data_too && alone > kSlowSteps && flow.rate.bps() > kLine.bps() / 256) {
-      fail(step, fmt::format("flow {}->{} hears nothing and sends at {:.3f} Gb/s", flow.sender,
-                             flow.receiver, flow.rate.gbps()));
+      fail(step, fmt::format("flow {}->{} gets no word or acknowledgement and sends at {:.3f} Gb/s",
+                             flow.sender, flow.receiver, flow.rate.gbps()));
     }
     if (!scenario_.data_too && alone > kAloneSteps && flow.granted) {
-      fail(step, fmt::format("flow {}->{} obeys a grant of long ago", flow.sender, flow.receiver));
+      fail(step, fmt::format("flow {}->{} obeys an expired grant", flow.sender, flow.receiver));
     }
   }
 }

@@ -1,17 +1,16 @@
-// Checks: what must hold in every world, whatever happens to the words.
+// Checks: what must hold in every world, whatever happens to the control words.
 //
-//   safety      what is sent towards one receiver is more than its link for no longer than a grant
+//   safety      the sum of the rates towards a receiver exceeds its link for no longer than a grant
 //               is valid; a sender never uses more than its own link; no grant is above line rate;
 //               no raise leaves before the cuts that make room for it
-//   liveness    once faults are over, a flow with something to send is below a quarter of its fair
-//               share, and one without others below most of the link, for a bounded time, and
-//               everything arrives in bounded time; time in which loop 2 slows a flow down does not
-//               count
+//   liveness    once faults are over, a flow with bytes to send is below a quarter of its fair
+//               share, and a lone flow below most of the link, for a bounded time only, and all
+//               bytes arrive in bounded time; time in which loop 2 slows a flow down does not count
 //   repeats     once faults are over, the newest words arrive in bounded time
-//   the newest  a word that is not newer than one that was heard before changes nothing, one that
-//   wins        is newer counts
-//   validity    a sender that hears nothing at all slows down to the least rate in bounded time;
-//               one that hears acknowledgements, but no words, obeys no grant after a while
+//   the newest  a word that is not newer than one received before changes nothing; a newer word
+//   wins        takes effect
+//   validity    in bounded time, a sender without words and acknowledgements slows down to the
+//               least rate, and one with acknowledgements but no words drops its grant
 //
 // Times are in steps. One thread.
 #pragma once
@@ -35,7 +34,7 @@ struct Result {
   double largest_excess = 0;   // share of the link beyond it, in one step
   Bytes largest_queue = 0;
   int64_t longest_low = 0;   // of a flow, after the last fault
-  int64_t longest_rest = 0;  // from the last fault to the end, beyond what the bytes need
+  int64_t longest_rest = 0;  // from the last fault to the end, less the time that the bytes need
   Duration validity;         // longest granted
 
   void add(const Result& other);
@@ -45,19 +44,19 @@ struct Result {
 struct FlowView {
   uint32_t sender = 0;
   uint32_t receiver = 0;
-  Rate rate;               // that it was given
-  Bytes unsent = 0;        // before this step
-  Bytes rest = 0;          // after it
-  Bytes room = 0;          // that window and credit leave
-  bool known = false;      // its receiver knows that it will last for two round trips
-  bool told = false;       // its newest grant has arrived
-  bool heard = false;      // its newest demand has arrived
-  bool announced = false;  // it has said any
-  bool held = false;       // its credit is used up
-  bool granted = false;    // is slowed down by its grant
-  bool network = false;    // is slowed down by what the paths between carry: loop 2, not grants
-  int64_t busy_since = 0;  // step
-  bool waiting = false;    // has bytes to send or on their way
+  Rate rate;                    // by its newest decision
+  Bytes unsent = 0;             // before this step
+  Bytes rest = 0;               // after it
+  Bytes room = 0;               // what window and credit allow
+  bool known = false;           // its receiver knows of two round trips of bytes to come
+  bool grant_arrived = false;   // its newest grant has arrived
+  bool demand_arrived = false;  // its newest demand has arrived
+  bool announced = false;       // it has sent a demand
+  bool held = false;            // its credit is used up
+  bool granted = false;         // its grant limits it
+  bool network = false;         // loop 2 limits it: what the network between the hosts carries
+  int64_t busy_since = 0;       // step
+  bool waiting = false;         // it has a backlog
 };
 
 class Checks {
@@ -71,7 +70,7 @@ class Checks {
   void on_word() { ++result_.words; }
   // A word met a fault, whose last effect is at `until`.
   void on_fault(int64_t until);
-  // Each grant, when it is said, and then that this was all for now.
+  // on_grant for each grant when it is issued, then on_grants once all grants of the step are.
   void on_grant(int64_t step, uint32_t sender, uint32_t receiver, const Grant& grant);
   void on_grants(int64_t step);
   void on_queue(Bytes queued) { result_.largest_queue = std::max(result_.largest_queue, queued); }
@@ -87,15 +86,16 @@ class Checks {
 
   const Scenario& scenario_;
   Result result_;
-  // What flows that send were told last, and the sums of each receiver, as shares of its link.
-  std::vector<double> told_;
-  std::vector<bool> sends_;  // and will for a while, as the receiver knows
+  // The newest grant of each flow, and the sums over sending flows at each receiver, as shares of
+  // its link.
+  std::vector<double> newest_grant_;
+  std::vector<bool> sends_;  // the flow has bytes to send, and its receiver knows of them
   std::vector<double> before_;
   std::vector<double> most_;
-  std::vector<int64_t> excess_;  // of each receiver: steps so far
-  std::vector<int64_t> low_;     // of each flow
-  std::vector<int64_t> untold_;  // of each flow: steps without its newest grant
-  std::vector<int64_t> unheard_;
+  std::vector<int64_t> excess_;         // of each receiver: steps so far
+  std::vector<int64_t> low_;            // of each flow
+  std::vector<int64_t> without_grant_;  // of each flow: steps without its newest grant
+  std::vector<int64_t> without_demand_;
   int64_t quiet_since_ = 0;  // no fault has an effect after this step
   bool faulty_ = false;
   int64_t resting_since_ = -1;

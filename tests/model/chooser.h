@@ -1,8 +1,8 @@
-// Chooser: who decides, wherever more than one thing may happen. A world that asks it for
-// everything is repeated exactly by giving the same answers again; so all worlds can be visited
-// without copying any, by depth-first search over the sequences of answers.
+// Chooser: decides wherever more than one thing may happen in a world. The same answers make the
+// same world again, so a depth-first search over the sequences of answers visits all worlds without
+// copying any.
 //
-// An answer of 0 is always the course without a fault. One thread.
+// The answer 0 to fault() is the course without a fault. One thread.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ namespace pacecar::model {
 class Chooser {
  public:
   virtual ~Chooser() = default;
-  // What the world is like: 0 .. options-1.
+  // A property of the world: 0 .. options-1.
   virtual uint32_t choose(uint32_t options) = 0;
-  // What happens to a word: likewise.
+  // The fate of a word: likewise.
   virtual uint32_t fault(uint32_t options) = 0;
-  // The same answers once more.
+  // Starts again: the same answers follow.
   virtual void rewind() = 0;
 };
 
@@ -31,7 +31,7 @@ class EveryChoice final : public Chooser {
 
   uint32_t choose(uint32_t options) override {
     if (at_ == path_.size()) path_.push_back({0, options});
-    PACECAR_CHECK(path_[at_].options == options);  // a world must not depend on anything else
+    PACECAR_CHECK(path_[at_].options == options);  // a world depends on the answers alone
     return path_[at_++].chosen;
   }
   uint32_t fault(uint32_t options) override {
@@ -44,7 +44,7 @@ class EveryChoice final : public Chooser {
     at_ = 0;
     left_ = faults_;
   }
-  // To the next sequence; false when there is none.
+  // Goes on to the next sequence; false when there is none.
   bool next() {
     while (!path_.empty() && path_.back().chosen + 1 == path_.back().options) path_.pop_back();
     if (path_.empty()) return false;

@@ -49,13 +49,13 @@ class Tally {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// What led to a failure is near its end.
+// The end of the trace shows what led to a failure.
 std::string last_part(const std::string& trace) {
   constexpr size_t kShown = 10000;
   return trace.size() <= kShown ? trace : trace.substr(trace.size() - kShown);
 }
 
-// Empty when all properties hold, else how the run went.
+// Empty when all properties hold, else the trace of the run.
 template <typename MakeScenario>
 std::string run_once(Chooser& chooser, MakeScenario make, Tally& tally) {
   const Scenario scenario = make(chooser);
@@ -80,7 +80,7 @@ void run_every(uint32_t faults, MakeScenario make, const std::string& name) {
   tally.print(name);
 }
 
-TEST(GrantModel, EveryShapeWithoutFaults) {
+TEST(GrantModel, PropertiesHoldInEveryShapeWithoutFaults) {
   for (const auto& [senders, receivers] :
        {std::pair{1U, 1U}, {2U, 1U}, {1U, 2U}, {3U, 1U}, {2U, 2U}}) {
     run_every(
@@ -89,7 +89,7 @@ TEST(GrantModel, EveryShapeWithoutFaults) {
   }
 }
 
-TEST(GrantModel, EveryFaultInEveryPlace) {
+TEST(GrantModel, PropertiesHoldWithEveryFaultInEveryPlace) {
   const auto faults = static_cast<uint32_t>(number_from_environment("PACECAR_MODEL_FAULTS", 1));
   for (const Scenario& scenario : fixed_scenarios()) {
     run_every(
@@ -97,12 +97,12 @@ TEST(GrantModel, EveryFaultInEveryPlace) {
   }
 }
 
-TEST(GrantModel, EveryShapeWithAFault) {
+TEST(GrantModel, PropertiesHoldInEveryShapeWithAFault) {
   run_every(
       1, [](Chooser& c) { return shaped_scenario(2, 1, c); }, "2 to 1, a fault");
 }
 
-// Every world, silent from every step on.
+// Runs every fixed world once per step at which the silence may begin.
 void run_silent(Scenario silence, const std::string& name) {
   Tally tally;
   for (Scenario scenario : fixed_scenarios()) {
@@ -119,12 +119,13 @@ void run_silent(Scenario silence, const std::string& name) {
   tally.print(name);
 }
 
-TEST(GrantModel, ASenderThatHearsNothingSlowsDown) {
-  run_silent({.silent_until = 4 * kValiditySteps, .data_too = true}, "silence of all");
+TEST(GrantModel, ASenderWithoutWordsAndAcknowledgementsSlowsDown) {
+  run_silent({.silent_until = 4 * kValiditySteps, .data_too = true},
+             "no words, no acknowledgements");
 }
 
-TEST(GrantModel, ASenderThatHearsAcknowledgementsGoesOn) {
-  run_silent({.silent_until = 20 * kValiditySteps}, "silence of words");
+TEST(GrantModel, ASenderWithAcknowledgementsButNoWordsDropsItsGrant) {
+  run_silent({.silent_until = 20 * kValiditySteps}, "no words");
 }
 
 TEST(GrantModel, ASenderThatDiesLeavesItsShareToOthers) {
@@ -143,7 +144,7 @@ TEST(GrantModel, ASenderThatDiesLeavesItsShareToOthers) {
   tally.print("a sender dies");
 }
 
-TEST(GrantModel, ManyFaultsFromASeed) {
+TEST(GrantModel, PropertiesHoldWithManyRandomFaults) {
   const uint64_t first = number_from_environment("PACECAR_MODEL_SEED", 1);
   const uint64_t seeds = number_from_environment("PACECAR_MODEL_SEEDS", 2000);
   Tally tally;

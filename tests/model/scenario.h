@@ -1,4 +1,4 @@
-// What a world is made of: hosts, and messages between them. Sizes are in bandwidth-delay products
+// The parts of a world: hosts, and messages between them. Sizes are in bandwidth-delay products
 // (BDP), times in steps.
 #pragma once
 
@@ -17,7 +17,7 @@ inline constexpr Duration kRoundTrip = Duration::from_us(8);
 inline constexpr int64_t kStepsPerRoundTrip = 4;
 inline constexpr Duration kStep = kRoundTrip / kStepsPerRoundTrip;
 inline constexpr int64_t kWordSteps = kStepsPerRoundTrip / 2;
-// Of a grant of 50 us, which a word says as 48.
+// The validity of 50 us, which a grant word rounds to 48 us.
 inline constexpr int64_t kValiditySteps = 24;
 inline constexpr Bytes kBdp = kLine.bytes_in(kRoundTrip);
 
@@ -33,8 +33,8 @@ struct Scenario {
   std::string name;
   uint32_t senders = 1;
   uint32_t receivers = 1;
-  std::vector<Message> messages;  // of one flow: in the order of both times
-  int64_t faults_until = 60;      // words sent before may meet a fault
+  std::vector<Message> messages;  // those of one flow in the order of both times
+  int64_t faults_until = 60;      // words sent before this step may meet a fault
   // How long a receiving link may be overloaded. Without faults: until each sender that joined
   // unexpectedly is known. With a few faults: V. With many: a grant counts from its arrival, so the
   // latest may prolong it by its delay.
@@ -44,12 +44,12 @@ struct Scenario {
   int64_t silent_from = std::numeric_limits<int64_t>::max();
   int64_t silent_until = std::numeric_limits<int64_t>::max();
   bool data_too = false;
-  // From this step on, this sender is no more.
+  // From the step `dies` on, the sender `dead` does nothing.
   int64_t dies = std::numeric_limits<int64_t>::max();
   uint32_t dead = 0;
 };
 
-// Small worlds that differ in kind.
+// Small worlds, each of another kind.
 std::vector<Scenario> fixed_scenarios();
 // One of many worlds with the same hosts; `chooser` picks sizes and times of the messages.
 Scenario shaped_scenario(uint32_t senders, uint32_t receivers, Chooser& chooser);

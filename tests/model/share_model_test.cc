@@ -1,5 +1,5 @@
-// How processes of a host divide a link (transport/share), in every interleaving with a few
-// interruptions, stops and deaths, and with many from a seed.
+// Processes of a host divide a link (transport/share): every interleaving with a few interruptions,
+// stops and deaths, and random ones with many.
 //
 // PACECAR_MODEL_FAULTS is how many a run of the fixed worlds has at most (1; 2 take an hour),
 // PACECAR_MODEL_SEEDS how many worlds are drawn (2000), PACECAR_MODEL_SEED the first of them.
@@ -47,7 +47,7 @@ class ShareModel : public testing::Test {
   uint64_t deaths_ = 0;
 };
 
-TEST_F(ShareModel, EveryInterruptionStopAndDeathInEveryPlace) {
+TEST_F(ShareModel, PropertiesHoldWithEveryInterruptionStopAndDeath) {
   const auto faults = static_cast<uint32_t>(from_environment("PACECAR_MODEL_FAULTS", 1));
   for (const ShareScenario& scenario : share_scenarios()) {
     EveryChoice chooser(faults);
@@ -59,7 +59,7 @@ TEST_F(ShareModel, EveryInterruptionStopAndDeathInEveryPlace) {
   }
 }
 
-TEST_F(ShareModel, WildWorlds) {
+TEST_F(ShareModel, PropertiesHoldInRandomWorlds) {
   const uint64_t first = from_environment("PACECAR_MODEL_SEED", 1);
   const uint64_t seeds = from_environment("PACECAR_MODEL_SEEDS", 2000);
   constexpr std::array<double, 4> kProbabilities = {0.01, 0.05, 0.2, 0.5};

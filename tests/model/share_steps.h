@@ -1,7 +1,8 @@
-// What lets a model look at every interleaving of processes that share memory: each process is a
-// fiber, and before each access to a word that several of them use it asks who goes on.
+// For a model of every interleaving of processes that share memory: each process is a fiber, which
+// pauses before each access to a word that several processes use. The model then picks the fiber
+// that runs next.
 //
-// One thread. Words that only one process ever touches do not ask: their order cannot matter.
+// One thread. Accesses to a word of one process alone do not pause: their order cannot matter.
 #pragma once
 
 #include <ucontext.h>
@@ -13,17 +14,17 @@
 
 namespace pacecar::model {
 
-// A function that can be left in the middle and gone on with, or forgotten.
+// A function that can be paused and resumed in the middle, or destroyed there.
 class Fiber {
  public:
   explicit Fiber(std::function<void()> body);
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Until it pauses or ends.
+  // Runs or resumes the function until it pauses or ends.
   void run();
   bool ended() const { return ended_; }
-  // From inside a fiber; outside of all it does nothing.
+  // Called inside a fiber; outside of fibers it does nothing.
   static void pause();
 
  private:
@@ -40,7 +41,7 @@ class Fiber {
   bool ended_ = false;
 };
 
-// In the place of std::atomic<uint64_t>.
+// Stands in for std::atomic<uint64_t>.
 class SteppedWord {
  public:
   static inline const SteppedWord* shared_begin = nullptr;  // words that several processes use

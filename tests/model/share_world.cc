@@ -20,7 +20,7 @@ LinkClaim percent(uint64_t share, uint32_t weight = 1) {
       .demand = Rate::from_bps(kSharedLink.bps() / 100 * share), .weight = weight, .ready = true};
 }
 
-// What the processes should have.
+// The processes' max-min parts.
 std::vector<double> reference(const std::vector<LinkClaim>& claims) {
   std::vector<MaxMinFlow> flows;
   std::vector<double> capacities = {static_cast<double>(kSharedLink.bps())};
@@ -103,11 +103,11 @@ struct ShareWorld::Process {
   Fiber fiber;
   LinkClaim wanted;
   LinkClaim claimed;
-  bool polled = false;  // by the fiber, since it was gone on with
+  bool polled = false;  // a poll has ended since the fiber was resumed
   bool dead = false;
   Instant stopped_until;
-  uint64_t began = 0;     // change before which the poll that runs began
-  uint64_t finished = 0;  // newest change before which a poll that has ended began
+  uint64_t began = 0;     // changes_ when the newest poll began
+  uint64_t finished = 0;  // changes_ when the newest finished poll began
   bool inside = false;    // a poll
   uint64_t part = 0;      // in use
 };
@@ -146,7 +146,7 @@ std::string ShareWorld::run() {
     check_parts();
     return failure_;
   }
-  return failure_.empty() ? "it has no end" : failure_;
+  return failure_.empty() ? "the run does not end" : failure_;
 }
 
 void ShareWorld::change_claims() {
@@ -157,7 +157,7 @@ void ShareWorld::change_claims() {
   }
 }
 
-// Any words whatever, with an owner.
+// Random words in a slot that has an owner.
 void ShareWorld::write_nonsense() {
   if (!scenario_.nonsense || faults_over()) return;
   auto& slot = table_->slots[scenario_.processes];
@@ -210,7 +210,7 @@ size_t ShareWorld::interrupt(std::vector<uint32_t>& pending, size_t at) {
   return 0;
 }
 
-// In a fiber.
+// Runs in a fiber.
 void ShareWorld::poll(Process& process) {
   process.began = changes_;
   process.inside = true;
@@ -237,7 +237,7 @@ void ShareWorld::check_safety() {
   uint64_t floors = 0;
   for (const auto& process : processes_) {
     if (process->dead || process->stopped_until > now_) continue;
-    if (process->inside) continue;  // nothing leaves before its claim is done
+    if (process->inside) continue;  // a process sends nothing while it claims
     if (process->finished < changes_) return;
     sum += process->part;
     floors += kSharedLink.bps() / BasicShareLink<SteppedWord>::kLeastPart;
@@ -248,12 +248,12 @@ void ShareWorld::check_safety() {
   for (const auto& process : processes_) failure_ += fmt::format(" {}", process->part);
 }
 
-// Who was stopped in a poll goes on with it later, and others may be in the middle of one.
+// A process that was stopped in a poll resumes this poll later; others may be in one, too.
 void ShareWorld::pass_time() {
   const Instant before = now_;
   now_ = now_ + kRound;
   if (!faults_over()) {
-    // Stops last.
+    // Time jumps only while a process is stopped.
     const bool stopped = std::ranges::any_of(
         processes_, [&](auto& p) { return !p->dead && p->stopped_until > before; });
     if (!stopped) return;
@@ -270,7 +270,7 @@ void ShareWorld::pass_time() {
     next = std::min(next, waits ? now_ : std::max(now_, link.next_deadline()));
   }
   for (const auto& process : processes_) {
-    // One that goes on after a stop.
+    // The stop of this process is over.
     if (!process->dead && process->stopped_until > before && process->stopped_until <= next)
       changed();
   }
@@ -290,7 +290,7 @@ void ShareWorld::check_parts() {
   for (size_t i = 0; i < live.size(); ++i) {
     const auto part = static_cast<double>(live[i]->part);
     if (part >= fair[i] * (1 - 1.0 / 32)) continue;
-    failure_ = fmt::format("a process has {} of {} that are its part", part, fair[i]);
+    failure_ = fmt::format("a process has {}, but its part is {}", part, fair[i]);
   }
 }
 

@@ -6,8 +6,8 @@
 //   safety    once every process that runs has polled since the last change (of a claim, a stop, a
 //             death), the parts in use add up to at most the link, and stay so until the next
 //             change
-//   liveness  200 ms after the last change everyone has its max-min part, within 1/32; with a slot
-//             full of nonsense: once that is as old as a beat may be from the future
+//   liveness  200 ms after the last change every process has at least its max-min part, less 1/32;
+//             with nonsense in a slot: 2.2 s after, when a beat from the future counts no longer
 //
 // One thread.
 #pragma once
@@ -48,7 +48,7 @@ class ShareWorld {
   ShareWorld(const ShareScenario& scenario, Chooser& chooser);
   ~ShareWorld();
 
-  // What does not hold; empty: everything holds.
+  // The property that does not hold; empty: all hold.
   std::string run();
   uint64_t polls() const { return polls_; }
   uint64_t deaths() const { return deaths_; }
@@ -61,7 +61,8 @@ class ShareWorld {
   void change_claims();
   void write_nonsense();
   void run_round();
-  // Of those that have still to poll in this round: who goes on after `at` was interrupted.
+  // Asks for a fault of the process `at` of `pending`, those that have still to poll in this round.
+  // Returns the index of the process that runs next.
   size_t interrupt(std::vector<uint32_t>& pending, size_t at);
   void finish_poll(Process& process);
   void poll(Process& process);
@@ -77,7 +78,7 @@ class ShareWorld {
   std::vector<std::unique_ptr<Process>> processes_;
   int round_ = 0;
   Instant now_ = Instant::from_ns(1'000'000'000);
-  Instant settled_at_;  // when everyone must have its part
+  Instant settled_at_;  // when every process must have its part
   uint64_t changes_ = 1;
   uint64_t polls_ = 0;
   uint64_t deaths_ = 0;

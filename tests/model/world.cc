@@ -12,9 +12,9 @@ namespace pacecar::model {
 namespace {
 
 constexpr Bytes kMtu = 4096;
-constexpr int64_t kDataSteps = kWordSteps + 1;  // what is sent in a step arrives when it is over
+constexpr int64_t kDataSteps = kWordSteps + 1;  // data leaves when its step is over
 constexpr Duration kLeastSleep = Duration::from_ns(100);
-// An end's clock: its zero means nothing, and is not the time at which the world begins.
+// The world does not begin at time zero, which must have no meaning to the ends.
 constexpr Instant kBegin = Instant::from_ns(1'000'000);
 
 struct Fate {
@@ -92,7 +92,7 @@ Result World::run() {
 
 void World::step() {
   now_ = kBegin + kStep * step_;
-  if (step_ == scenario_.dies) bury();
+  if (step_ == scenario_.dies) remove_dead();
   deliver_words();
   deliver_data();
   deliver_acks();
@@ -105,8 +105,8 @@ void World::step() {
   ++step_;
 }
 
-// What the dead sender did not send is not waited for.
-void World::bury() {
+// The run does not wait for what the dead sender has not sent.
+void World::remove_dead() {
   checks_.on_fault(step_);
   for (const Message& message : scenario_.messages) {
     if (message.sender == scenario_.dead) left_ -= message.bytes;
@@ -137,33 +137,34 @@ void World::deliver_words() {
 
 void World::on_grant(Flow& flow, const Word& word) {
   const Grant grant = wire::decode_grant(word.content);
-  // What came with a CTS gives way to any word of its own.
-  const bool stale = flow.heard[0] && !flow.cts_counts && !newer(grant.epoch, flow.newest[0]);
+  // A grant word replaces a grant that came with a CTS, whatever their epochs.
+  const bool stale = flow.received[0] && !flow.cts_counts && !newer(grant.epoch, flow.newest[0]);
   const Explanation before = flow.controller->explain(now_);
   flow.controller->on_grant(now_, grant);
   const Explanation after = flow.controller->explain(now_);
   if (stale && !same(before, after)) {
-    checks_.fail(step_, fmt::format("a grant that is not newer counts: {:.3f} Gb/s, was {:.3f}",
-                                    after.grant.gbps(), before.grant.gbps()));
+    checks_.fail(step_,
+                 fmt::format("a grant that is not newer takes effect: {:.3f} Gb/s, was {:.3f}",
+                             after.grant.gbps(), before.grant.gbps()));
   }
   if (!stale) {
     flow.newest[0] = grant.epoch;
-    if (after.epoch != grant.epoch) checks_.fail(step_, "the newest grant does not count");
+    if (after.epoch != grant.epoch) checks_.fail(step_, "the newest grant does not take effect");
   }
-  flow.heard[0] = true;
+  flow.received[0] = true;
   flow.cts_counts &= after.epoch != grant.epoch;
   announce(flow);
   decide(flow);
 }
 
-// The message begins.
+// Its sender begins the message.
 void World::on_cts(Flow& flow, const Word& word) {
   const Message& message = scenario_.messages[word.message];
   const Grant grant = wire::decode_grant(word.content);
   const Explanation before = flow.controller->explain(now_);
   flow.controller->on_grant(now_, grant);
   const Explanation after = flow.controller->explain(now_);
-  const bool granted = flow.heard[0] || flow.cts_counts;
+  const bool granted = flow.received[0] || flow.cts_counts;
   if (granted && !newer(grant.epoch, before.epoch) && !same(before, after)) {
     checks_.fail(step_, "a CTS that is not newer changes what a sender does");
   }
@@ -180,7 +181,7 @@ void World::on_cts(Flow& flow, const Word& word) {
 void World::on_demand(Flow& flow, const Word& word) {
   const Demand demand = wire::decode_demand(word.content);
   PaceReceiver& receiver = *receivers_[flow.receiver].receiver;
-  const bool stale = flow.heard[1] && !newer(demand.epoch, flow.newest[1]);
+  const bool stale = flow.received[1] && !newer(demand.epoch, flow.newest[1]);
   const auto stats = [&] {
     return std::tuple(receiver.active_flows(), receiver.next_deadline(),
                       receiver.grant(flow.sender).rate);
@@ -194,7 +195,7 @@ void World::on_demand(Flow& flow, const Word& word) {
     flow.newest[1] = demand.epoch;
     flow.known = demand.wanted;
   }
-  flow.heard[1] = true;
+  flow.received[1] = true;
 }
 
 void World::deliver_data() {
@@ -205,7 +206,7 @@ void World::deliver_data() {
   std::erase_if(data_, [this](const Load& load) { return load.due <= step_; });
 }
 
-// What arrived in the last step, packet by packet and evenly spread over it.
+// Queues what arrived in the last step, as packets that are evenly spread over the step.
 void World::enqueue(uint32_t receiver) {
   Host& host = receivers_[receiver];
   std::vector<Load> loads;
@@ -267,7 +268,7 @@ void World::arrive(Flow& flow, Bytes bytes, Duration waited) {
 
 void World::deliver_acks() {
   if (silent() && scenario_.data_too) return;
-  std::vector<bool> heard(flows_.size());
+  std::vector<bool> acked(flows_.size());
   for (; !acks_.empty() && acks_.front().due <= step_; acks_.pop_front()) {
     const Load& ack = acks_.front();
     Flow& flow = flows_[ack.flow];
@@ -281,10 +282,10 @@ void World::deliver_acks() {
     flow.stats.acked += ack.bytes;
     flow.stats.backlog -= ack.bytes;
     left_ -= ack.bytes;
-    heard[ack.flow] = true;
+    acked[ack.flow] = true;
   }
   for (size_t i = 0; i < flows_.size(); ++i) {
-    if (!heard[i]) continue;
+    if (!acked[i]) continue;
     announce(flows_[i]);
     decide(flows_[i]);
   }
@@ -310,7 +311,7 @@ void World::post_receives() {
 
 void World::announce(Flow& flow) {
   const auto demand = flow.controller->demand(now_, flow.stats);
-  if (demand) say(flow, WordKind::kDemand, wire::encode_demand(*demand));
+  if (demand) queue_word(flow, WordKind::kDemand, wire::encode_demand(*demand));
 }
 
 void World::decide(Flow& flow) {
@@ -322,7 +323,7 @@ void World::poll_senders() {
   for (uint32_t sender = 0; sender < senders_.size(); ++sender) {
     std::array<uint32_t, 2> changed{};
     size_t count = changed.size();
-    // As Messenger does.
+    // In the same batches as Messenger.
     for (int round = 0; count == changed.size() || (round < 2 && count > 0); ++round) {
       count = senders_[sender].senders->poll_changed(now_, changed);
       for (size_t i = 0; i < count; ++i) {
@@ -335,7 +336,7 @@ void World::poll_senders() {
   }
 }
 
-// Whenever the receiver asks for it, until the next step.
+// Polls at each of the receiver's deadlines before the next step.
 void World::poll_receiver(uint32_t receiver) {
   PaceReceiver& allocator = *receivers_[receiver].receiver;
   std::array<GrantUpdate, 2> updates{};
@@ -351,15 +352,15 @@ void World::grant(uint32_t receiver, const GrantUpdate& update) {
   Flow& flow = flows_[index(update.flow, receiver)];
   note(flow, "is granted {:.3f} Gb/s", update.grant.rate.gbps());
   checks_.on_grant(step_, flow.sender, receiver, update.grant);
-  say(flow, WordKind::kGrant, wire::encode_grant(update.grant));
+  queue_word(flow, WordKind::kGrant, wire::encode_grant(update.grant));
 }
 
 // --- what leaves ---
 
-void World::say(Flow& flow, WordKind kind, uint64_t content) {
+void World::queue_word(Flow& flow, WordKind kind, uint64_t content) {
   const auto which = static_cast<size_t>(kind);
-  if (flow.said[which] == content) return;
-  flow.said[which] = content;
+  if (flow.newest_word[which] == content) return;
+  flow.newest_word[which] = content;
   flow.pending[which] = true;
 }
 
@@ -368,7 +369,7 @@ void World::send_words() {
     for (const WordKind kind : {WordKind::kGrant, WordKind::kDemand}) {
       const auto which = static_cast<size_t>(kind);
       if (!std::exchange(flows_[i].pending[which], false)) continue;
-      send_word({kind, i, flows_[i].said[which], step_ + kWordSteps});
+      send_word({kind, i, flows_[i].newest_word[which], step_ + kWordSteps});
     }
   }
 }
@@ -378,7 +379,7 @@ void World::send_word(Word word) {
   const bool cts = word.kind == WordKind::kCts;
   if (silent()) {
     checks_.on_fault(scenario_.silent_until);
-    note(word, "is lost in silence");
+    note(word, "is lost: no word arrives");
     if (!cts) return;
     word.due = scenario_.silent_until + kWordSteps;  // repeated until it arrives
     words_.push_back(word);
@@ -420,7 +421,7 @@ void World::send_data() {
                   begun_ == scenario_.messages.size() || step_ > scenario_.dies);
 }
 
-// What leaves in this step, in whole packets.
+// The bytes that leave in this step, in whole packets.
 Bytes World::packets(Flow& flow) {
   flow.earned += flow.decision.rate.bytes_in(kStep);
   const Bytes most = std::min({flow.earned, flow.unsent, room(flow)});
@@ -429,7 +430,7 @@ Bytes World::packets(Flow& flow) {
   return bytes;
 }
 
-// What window and credit leave.
+// The bytes that window and credit allow.
 Bytes World::room(const Flow& flow) const {
   const auto& [decision, stats] = std::tie(flow.decision, flow.stats);
   return std::min(decision.window - std::min(decision.window, stats.in_flight),
@@ -446,9 +447,11 @@ FlowView World::view(const Flow& flow) const {
   view.unsent = view.rest = flow.unsent;
   view.room = left >= packet ? left : 0;
   view.known = flow.known > flow.arrived + 2 * kBdp;
-  view.told = flow.heard[0] && flow.newest[0] == wire::decode_grant(flow.said[0]).epoch;
-  view.heard = flow.heard[1] && flow.newest[1] == wire::decode_demand(flow.said[1]).epoch;
-  view.announced = flow.said[1] != 0;
+  view.grant_arrived =
+      flow.received[0] && flow.newest[0] == wire::decode_grant(flow.newest_word[0]).epoch;
+  view.demand_arrived =
+      flow.received[1] && flow.newest[1] == wire::decode_demand(flow.newest_word[1]).epoch;
+  view.announced = flow.newest_word[1] != 0;
   view.held = flow.stats.sent + packet > flow.decision.credit;
   view.network = flow.decision.limited_by == LimitedBy::kNetwork;
   view.granted = flow.decision.limited_by == LimitedBy::kGrant;

@@ -1,12 +1,12 @@
 // World: a few hosts that run the real ends of `pace`, PaceSenders and PaceReceiver, and exchange
 // encoded control words over a network whose faults a Chooser picks. Time goes in steps of a
 // quarter of a round trip, data is a fluid: what a flow sends in a step is what its newest decision
-// allows. Receiving links are served at line rate, what is too much waits in a queue in front of
+// allows. Receiving links are served at line rate, and the excess waits in a queue in front of
 // them; data is never lost.
 //
-// The hosts do what the message layer does: they ask for a decision where it would ask, say no word
-// twice, and a word that was not sent yet gives way to a newer one. A message begins at its sender
-// with the grant in its CTS, which is never lost but may be late.
+// The hosts do what the message layer does: they ask for decisions at the same places, send no word
+// twice in a row, and replace a word that is not sent yet by a newer one. A message begins at its
+// sender with the CTS, which holds a grant, is never lost, and may be late.
 //
 // Properties are checked at every step (checks.h). One thread.
 #pragma once
@@ -28,7 +28,7 @@ class World {
  public:
   World(const Scenario& scenario, Chooser& chooser, bool trace);
 
-  // Until all messages have arrived and are acknowledged, or a property does not hold.
+  // Runs until all messages are acknowledged or a property does not hold.
   Result run();
   const std::string& trace() const { return trace_; }
 
@@ -57,15 +57,15 @@ class World {
     Bytes unsent = 0;
     int64_t busy_since = 0;  // step in which it began to have a backlog
     Bytes arrived = 0;
-    Bytes finished = 0;         // of messages that have arrived whole
-    Bytes earned = 0;           // of the next packet
-    uint64_t said[2] = {0, 0};  // newest grant and demand word
+    Bytes finished = 0;                // of messages that have arrived whole
+    Bytes earned = 0;                  // by the pacer, towards the next packet
+    uint64_t newest_word[2] = {0, 0};  // newest grant and demand word
     bool pending[2] = {false, false};
     std::deque<uint32_t> expected;  // messages posted and not arrived
-    // What has been delivered, for "the newest wins".
+    // The newest epochs delivered, grant and demand, for "the newest wins".
     uint16_t newest[2] = {0, 0};
-    bool heard[2] = {false, false};
-    Bytes known = 0;          // that the receiver has heard are wanted in all
+    bool received[2] = {false, false};
+    Bytes known = 0;          // wanted in all, by the newest demand that has arrived
     bool cts_counts = false;  // the grant in force came with a CTS
   };
   struct Host {
@@ -85,7 +85,7 @@ class World {
   }
 
   void step();
-  void bury();
+  void remove_dead();
   void deliver_words();
   void on_grant(Flow& flow, const Word& word);
   void on_cts(Flow& flow, const Word& word);
@@ -101,7 +101,7 @@ class World {
   void poll_senders();
   void poll_receiver(uint32_t receiver);
   void grant(uint32_t receiver, const GrantUpdate& update);
-  void say(Flow& flow, WordKind kind, uint64_t content);
+  void queue_word(Flow& flow, WordKind kind, uint64_t content);
   void send_words();
   void send_word(Word word);
   void send_data();

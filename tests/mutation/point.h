@@ -1,8 +1,8 @@
-// What a rewritten source calls at each mutation point: which of its variants the environment asks
-// for. The variants of a point have consecutive numbers, 0 is the code as it is.
+// Functions that a rewritten source calls at each mutation point; they choose the variant that the
+// environment asks for. The mutants of a point have consecutive numbers; 0 is the original code.
 //   MUTATION=NUMBER          runs with that mutant
-//   MUTATION_SEEN=FILE       a byte per number: what this run would have noticed of each
-// What the compiler evaluates is never mutated.
+//   MUTATION_SEEN=FILE       a byte per number: what this run could notice of each mutant
+// Expressions that the compiler evaluates are never mutated.
 #pragma once
 
 #include <fcntl.h>
@@ -18,12 +18,12 @@
 
 namespace mutation {
 
-// As points.py knows them.
+// The same values as in trials.py.
 inline constexpr uint8_t kReached = 1;
-inline constexpr uint8_t kDiffers = 2;     // the mutant's value is another one than the original's
+inline constexpr uint8_t kDiffers = 2;     // the mutant's value differs from the original's
 inline constexpr uint8_t kImpossible = 4;  // these types have no such operator
 
-// Shared, so that what a child reaches before it is killed counts.
+// Shared, so that points that a child reaches before it is killed count.
 inline uint8_t* map_seen() {
   const char* name = std::getenv("MUTATION_SEEN");
   if (name == nullptr) return nullptr;
@@ -49,20 +49,20 @@ inline void note(int number, bool differs) {
   if (seen != nullptr) seen[number] |= differs ? kReached | kDiffers : kReached;
 }
 
-// Whether this mutant runs, where only running it shows what it changes.
+// Whether this mutant runs; for mutants whose difference shows only when they run.
 constexpr bool on(int number) {
   if (std::is_constant_evaluated()) return false;
   note(number, true);
   return chosen == number;
 }
 
-// A truth, inverted by the mutant.
+// A boolean, inverted by the mutant.
 template <int kNumber, class T>
 constexpr bool flip(const T& value) {
   return static_cast<bool>(value) != on(kNumber);
 }
 
-// A literal of which a mutant has another value.
+// A literal; each mutant has another value.
 template <int kNumber, class T, class... Others>
 constexpr T constant(T value, Others... others) {
   if (std::is_constant_evaluated()) return value;
@@ -124,7 +124,7 @@ constexpr auto binary(const A& a, const B& b) {
   return taken;
 }
 
-// x op= y, of which the mutant is x other= y.
+// x op= y; the mutant is x other= y.
 template <int kNumber, class Original, class Mutant, class A, class B>
 constexpr A& assign(A& a, const B& b) {
   if constexpr (requires { Mutant::of(a, b); }) {
@@ -158,7 +158,7 @@ MUTATION_ASSIGNMENT(Left, <<=);
 MUTATION_ASSIGNMENT(Right, >>=);
 #undef MUTATION_ASSIGNMENT
 
-// ++ and --: kStep is 1 or -1, the mutant's the other one.
+// ++ and --: kStep is 1 or -1; the mutant steps the other way.
 template <int kNumber, int kStep, class T>
 constexpr decltype(auto) step_before(T& value) {
   if constexpr (requires { --value, ++value; }) {

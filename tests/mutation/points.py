@@ -1,11 +1,11 @@
-"""Finds the mutation points of a C++ source by libclang: where, how it is rewritten, and what the
-mutants of each look like.
+"""Finds the mutation points of a C++ source by libclang: the place and rewriting of each point, and
+its mutants.
 
 Not mutated, by rule:
-- what is said once at a declaration: constants by name, default values of members and of
-  parameters, bounds, labels, template arguments; the compiler evaluates most of it;
+- values of declarations: named constants, default values of members and of parameters, bounds,
+  labels, template arguments; the compiler evaluates most of them;
 - arguments of macros: our own checks are tests themselves;
-- calls that change nothing but time or text, with all within (`skipped_calls`);
+- calls that change only time or text, and their arguments (`skipped_calls`);
 - functions that only list constants (`skipped_functions`).
 """
 import dataclasses
@@ -60,7 +60,7 @@ class Point:
 
 
 def parse(path, arguments):
-    """The translation unit of a file, or an error that says what clang found wrong with it."""
+    """The translation unit of a file; raises ValueError with the first error of clang."""
     options = clang.cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD
     unit = clang.cindex.Index.create().parse(str(path), arguments, options=options)
     errors = [str(d) for d in unit.diagnostics if d.severity >= clang.cindex.Diagnostic.Error]
@@ -205,7 +205,7 @@ class _Finder:
                  [self.mutant((start, end, shown)) for shown, _ in values])
 
     def condition(self, node):
-        """A truth: its operator has mutants, or it is negated as a whole."""
+        """A boolean expression: its operator has mutants, or a mutant negates the whole."""
         inner = self.bare(node)
         if kind_of(inner) == CursorKind.CXX_BOOL_LITERAL_EXPR or self.is_comparison(inner):
             return self.visit(node)
@@ -216,7 +216,7 @@ class _Finder:
         self.visit(node)
 
     def statement(self, node):
-        """A statement, which is left out if it is a call for its effects, or an assignment."""
+        """A statement: a mutant removes an assignment or the call of a void function."""
         inner = self.bare(node)
         kind = kind_of(inner)
         removed = kind == CursorKind.COMPOUND_ASSIGNMENT_OPERATOR or (
@@ -232,11 +232,11 @@ class _Finder:
                      [], [self.mutant((start, end, ""))])
         self.visit(node)
 
-    # --- what a node is ---
+    # --- kinds of nodes ---
 
     @staticmethod
     def bare(node):
-        """Without implicit conversions and clean-ups around it."""
+        """The node without the implicit conversions and clean-ups around it."""
         while kind_of(node) == CursorKind.UNEXPOSED_EXPR:
             children = list(node.get_children())
             if len(children) != 1 or children[0].extent != node.extent:
@@ -259,7 +259,7 @@ class _Finder:
 
     @staticmethod
     def sides(node):
-        """Both sides of a binary operator, whether it is built in or not."""
+        """Both sides of a binary operator, built in or overloaded."""
         kind = kind_of(node)
         if kind in (CursorKind.BINARY_OPERATOR, CursorKind.COMPOUND_ASSIGNMENT_OPERATOR):
             sides = list(node.get_children())

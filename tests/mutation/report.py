@@ -1,4 +1,4 @@
-"""What a run says: a score for each folder, and the mutants that survived, each in its line."""
+"""The report of a run: a score for each folder, and the mutants that survived."""
 import collections
 import tomllib
 
@@ -19,8 +19,7 @@ class Accepted:
         return self.reasons.get((mutant.file, mutant.was, mutant.became))
 
     def problems(self, mutants, results):
-        """What is out of date: changes that no mutant makes any more, and mutants that are
-        killed after all."""
+        """Outdated entries: changes that no mutant makes any more, and mutants that are killed."""
         known = {(mutant.file, mutant.was, mutant.became) for mutant in mutants}
         gone = [f"no mutant makes this change any more: {file}: {was}  ->  {became}"
                 for file, was, became in self.reasons if (file, was, became) not in known]
@@ -43,7 +42,7 @@ def score(killed, counted):
 
 
 def table(mutants, results, accepted, folders):
-    """Rows of text, and the score of the worst folder. Accepted survivors count for nothing."""
+    """Rows of text, and the score of the worst folder. Accepted survivors do not count."""
     counts = {folder: collections.Counter() for folder in folders}
     for mutant in mutants:
         count = counts[folder_of(mutant.file, folders)]
@@ -64,7 +63,7 @@ def table(mutants, results, accepted, folders):
 
 
 def survivors(mutants, results, accepted):
-    """Those without a reason, in the order of the files."""
+    """The survivors without a reason, in the order of the files."""
     rows = []
     for mutant in mutants:
         if results[mutant.key] != KILLED and not accepted.reason(mutant):

@@ -1,6 +1,5 @@
 #!/usr/bin/python3
-"""Mutates the example, whose score is known, and reads a coverage that is: tools that find nothing
-missing there would find nothing elsewhere."""
+"""Mutates the example, whose score is known, and measures a known coverage."""
 import pathlib
 import subprocess
 import sys
@@ -33,7 +32,7 @@ class RunTest(ScratchTest):
                     HERE / "example" / "mutation.toml", "--work", self.scratch, "--jobs", 2,
                     *options)
 
-    def test_known_score(self):
+    def test_the_example_has_its_known_score(self):
         done = self.run_on_example("--all", "--least", 54)
         self.assertEqual(done.returncode, 0, done.stderr)
         row = next(line for line in done.stdout.splitlines() if line.startswith("product "))
@@ -41,7 +40,7 @@ class RunTest(ScratchTest):
         self.assertEqual(row.split(), ["product", "12", "6", "2", "3", "1", "54.5%"])
         self.assertIn("became  bool is_limited(int value) { return value >= kMost && value != 0; }",
                       done.stdout)
-        self.assertNotIn("{ return value >= kMost ? kMost", done.stdout)  # has its reason
+        self.assertNotIn("{ return value >= kMost ? kMost", done.stdout)  # an accepted survivor
         sample = self.run_on_example("--mutants", 3, "--seed", 5, "--no-build", "--least", 100)
         self.assertRegex(sample.stdout, r"\nall +3 ")
         self.assertEqual(sample.returncode, 1)
@@ -58,7 +57,7 @@ class RewriteTest(ScratchTest):
     def mutants_of(self, code):
         return [mutant.became for point in self.points_of(code) for mutant in point.mutants]
 
-    def test_each_kind(self):
+    def test_each_kind_of_point_has_its_mutants(self):
         for code, became in {
                 "bool f(int a, int b) { return a < b; }": ["a <= b", "a >= b"],
                 "int f(int a) { return -a * a; }": ["-a / a"],
@@ -76,7 +75,7 @@ class RewriteTest(ScratchTest):
                 for text, part in zip(found, became):
                     self.assertIn(part, text)
 
-    def test_left_alone(self):
+    def test_declarations_macros_and_skipped_calls_have_no_mutants(self):
         for code in ("constexpr int k = 1 + 2;", "struct S { int a = 1; };", "enum { kA = 3 };",
                      "void f(int a = 5);", "int a[3];", "static_assert(1 < 2);",
                      "#define CHECK(c) ((c) ? 0 : 1)\nvoid f(int a) { (void)CHECK(a < 3); }",
@@ -86,7 +85,7 @@ class RewriteTest(ScratchTest):
             with self.subTest(code):
                 self.assertEqual(self.mutants_of(code), [])
 
-    def test_nested_points_stay_whole(self):
+    def test_rewritten_nested_points_compile(self):
         code = "bool f(int a, int b) { return a + 1 < b && !(b % 3 == a++); }\n" \
                "void g(int& a) { if (a) a = a - 1; else a <<= 2; }\n"
         found = self.points_of(code)
@@ -105,19 +104,19 @@ class AcceptedTest(ScratchTest):
                         'reason = "never equal"\n')
         return report.Accepted(path)
 
-    def test_survivor_with_reason(self):
+    def test_an_accepted_survivor_has_its_reason(self):
         accepted = self.accepted("a <= b")
         self.assertEqual(accepted.problems([self.MUTANT], {self.MUTANT.key: report.SURVIVED}), [])
         self.assertEqual(accepted.reason(self.MUTANT), "never equal")
 
-    def test_what_is_out_of_date_is_told(self):
+    def test_outdated_entries_are_reported(self):
         self.assertIn("no mutant", self.accepted("a > b").problems([self.MUTANT], {})[0])
         killed = self.accepted("a <= b").problems([self.MUTANT], {self.MUTANT.key: report.KILLED})
         self.assertIn("but killed", killed[0])
 
 
 class CoverageTest(ScratchTest):
-    def test_example(self):
+    def test_uncalled_functions_and_the_share_of_lines_are_reported(self):
         code = self.scratch / "cc" / "code.cc"
         code.parent.mkdir()
         code.write_text("int called(int a) {\n  if (a > 0) return 1;\n  return 2;\n}\n"

@@ -12,13 +12,13 @@ import sys
 import points
 
 HERE = pathlib.Path(__file__).resolve().parent
-SPACE = 2048  # numbers that a file has: one more point moves those of no other file
+SPACE = 2048  # numbers per file, so that a new point in one file renumbers no other file
 NOT_COPIED = {"build", ".git", "__pycache__"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Numbered:
-    """A mutant of a file. `key` names it as long as its line stays, wherever that moves."""
+    """A mutant of a file. `key` stays the same when its line moves unchanged."""
     number: int
     file: str
     line: int
@@ -38,7 +38,7 @@ def write_if_changed(path, content):
 
 
 def copy_tree(source, copy, left_out):
-    """Brings the copy up to date, but for files that are rewritten."""
+    """Updates the copy, except for the files in `left_out`, which are rewritten."""
     wanted = set()
     for folder, names, files in os.walk(source):
         names[:] = [name for name in names if name not in NOT_COPIED]
@@ -65,7 +65,7 @@ def mutated_files(config, source):
 
 
 def points_of(path, config, source, cache):
-    """The points of a file, from the cache if nothing that decides them has changed."""
+    """The points of a file; from the cache if file, rules and points.py are unchanged."""
     arguments = [f"-I{source}" if part == "-I." else part for part in config["parse"]]
     skipped = config["skipped_calls"], config["skipped_functions"]
     about = (source / path).read_bytes() + pathlib.Path(points.__file__).read_bytes() + \

@@ -1,4 +1,4 @@
-"""Runs test cases: unmutated, to see what each notices, and against mutants."""
+"""Runs test cases: without mutants, to see which mutants each could notice, and with mutants."""
 import concurrent.futures
 import dataclasses
 import math
@@ -12,10 +12,10 @@ import tempfile
 import threading
 import time
 
-# What point.h writes.
+# The bits that point.h writes.
 REACHED, DIFFERS, IMPOSSIBLE = 1, 2, 4
-HANGS = 300  # seconds, of an unmutated case
-FIRST_BITE = 0.1  # seconds of cases with which a mutant is tried first: most die of them
+HANGS = 300  # CPU seconds after which a case without mutant hangs
+FIRST_BITE = 0.1  # seconds of cases that are tried first: they kill most mutants
 TOOK = re.compile(rb"\((\d+) ms total\)")
 MOST_MEMORY = 8 << 20  # KiB
 
@@ -31,8 +31,8 @@ class Case:
 
 
 def run(command, environment, cpu_seconds, wall_seconds, output=subprocess.DEVNULL):
-    """The exit status, or None if it took too long. A loop without end costs no more than it must:
-    the limit of CPU time is what ends it, whatever else the machine does."""
+    """The exit status, or None if the command took too long. The limit of CPU time ends an endless
+    loop early, however busy the machine is."""
     limited = ["sh", "-c", 'ulimit -c 0; ulimit -v "$1"; ulimit -t "$2"; shift 2; exec "$@"', "sh",
                str(MOST_MEMORY), str(cpu_seconds), *command]
     with tempfile.TemporaryDirectory() as scratch:
@@ -44,7 +44,7 @@ def run(command, environment, cpu_seconds, wall_seconds, output=subprocess.DEVNU
         except subprocess.TimeoutExpired:
             status = None
         try:
-            os.killpg(process.pid, signal.SIGKILL)  # and what it has started
+            os.killpg(process.pid, signal.SIGKILL)  # also what the command has started
         except ProcessLookupError:
             pass
         process.wait()
@@ -77,14 +77,14 @@ class Tests:
         self.jobs = config["jobs"]
 
     def try_case(self, program, name, numbers):
-        """Runs a case without any mutant, and says what it would notice."""
+        """Runs a case without any mutant; returns which mutants the case could notice."""
         with tempfile.NamedTemporaryFile() as seen, tempfile.TemporaryFile() as output:
             seen.truncate(max(numbers) + 1)
             status = run([str(self.binaries[program]), f"--gtest_filter={name}"],
                          self.environment | {"MUTATION_SEEN": seen.name}, HANGS, 2 * HANGS, output)
             noted = pathlib.Path(seen.name).read_bytes()
             output.seek(0)
-            took = TOOK.search(output.read())  # without the start of the program
+            took = TOOK.search(output.read())  # does not include the start of the program
             seconds = (int(took[1]) + 0.5) / 1000 if took else 0.0
         if status != 0:
             raise ValueError(f"{program}: {name} fails without any mutant; see\n"
@@ -93,7 +93,7 @@ class Tests:
         return Case(program, name, seconds, having(DIFFERS), having(IMPOSSIBLE), having(REACHED))
 
     def cases_of(self, program, numbers, pool):
-        """All cases of a program, as it was recorded when this very binary was new."""
+        """All cases of a program, from the cache unless the binary has changed."""
         binary = self.binaries[program]
         stored = self.cache / program
         stamp = (binary.stat().st_mtime_ns, hash(tuple(numbers)))
@@ -125,8 +125,8 @@ class Tests:
         return status != 0
 
     def killer(self, number, cases, patience):
-        """The program that notices a mutant, or None. `cases` are those that may, cheapest first;
-        no more than `patience` seconds of them are tried."""
+        """The program that kills a mutant, or None. `cases` are those that may notice the mutant,
+        cheapest first; about `patience` seconds of them are tried."""
         spent = 0.0
         bites = {}
         for case in cases:

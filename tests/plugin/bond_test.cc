@@ -1,7 +1,7 @@
-// Two NICs as one device: NCCL makes it where the table's version can (makeVDevice), PACECAR_NICS
-// joins them for the older ones. One of them vanishes in the middle of a transfer.
+// Two NICs as one device, of which one NIC vanishes in the middle of a transfer. NCCL creates the
+// device with makeVDevice; for older versions of the table PACECAR_NICS joins the NICs.
 //
-// Needs two NICs and the right to take one away: support/with_nics makes both; with others,
+// Needs two NICs and the right to remove one: support/with_nics provides both. For other NICs,
 // PLUGIN_TEST_BREAK is the command that breaks the second.
 #include <cstdlib>
 #include <vector>
@@ -76,7 +76,7 @@ void stream(const FakeNcclHost& host, Rank& rank, int device, Before before) {
   close_rank(host, rank, comm);
 }
 
-TEST_F(PluginBond, OneDeviceOfTwoNics) {
+TEST_F(PluginBond, TwoNicsFormOneDevice) {
   expect_processes_pass(1, [](Rank&) {
     int device = 0;
     const auto host = start_bonded(&device);
@@ -97,7 +97,7 @@ TEST_F(PluginBond, OneDeviceOfTwoNics) {
       EXPECT_NE(host->net().makeVDevice(&again, wrong), nccl::NcclResult::kSuccess);
     }
     EXPECT_EQ(host->device_count(), 3);
-    // NCCL makes it once, and counts on it in every later communicator.
+    // NCCL creates the device once and uses it in every later communicator.
     host->finalize();
     host->start();
     EXPECT_EQ(host->device_count(), 3);
@@ -105,7 +105,7 @@ TEST_F(PluginBond, OneDeviceOfTwoNics) {
   });
 }
 
-TEST_F(PluginBond, TheTransferFinishesOnTheOtherNic) {
+TEST_F(PluginBond, ATransferFinishesOnTheOtherNicWhenOneIsLost) {
   expect_processes_pass(2, [](Rank& rank) {
     int device = 0;
     const auto host = start_bonded(&device);

@@ -13,7 +13,7 @@
 
 namespace pacecar::test {
 
-// All ranks draw the same: every magnitude is as likely as another, and so is nothing.
+// All ranks draw the same operations. Every magnitude of the size is equally likely, zero too.
 class Draw {
  public:
   static constexpr size_t kMostElements = 60'000;
@@ -38,7 +38,7 @@ class Draw {
   int ranks_;
 };
 
-// `rounds` of all operations, by one of the ranks; `before` each of them something may happen.
+// One rank's part of all operations, `rounds` times; `before` is called with the number of each.
 inline void run_collectives(
     Rank& rank, Draw draw, size_t nics, int rounds,
     const std::function<void(uint32_t number)>& before = [](uint32_t) {}) {

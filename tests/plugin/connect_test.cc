@@ -1,4 +1,4 @@
-// Making connections: order, number, strangers, attempts that are given up.
+// Connections: order, number, strangers, abandoned attempts.
 #include <dirent.h>
 #include <unistd.h>
 
@@ -55,9 +55,9 @@ std::set<uint16_t> listening_ports() {
   return ports;
 }
 
-TcpEnd stranger(uint16_t port, std::string_view says) {
+TcpEnd stranger(uint16_t port, std::string_view data) {
   TcpEnd end(port, nic_address().c_str());
-  end.send({reinterpret_cast<const uint8_t*>(says.data()), says.size()});
+  end.send({reinterpret_cast<const uint8_t*>(data.data()), data.size()});
   return end;
 }
 
@@ -87,12 +87,12 @@ TEST(Connect, TheListenerMayCloseAsSoonAsAcceptSucceeded) {
   });
 }
 
-TEST(Connect, MayComeLongBeforeAccept) {
+TEST(Connect, ConnectBeforeAcceptDoesNotBlock) {
   expect_processes_pass(1, [](Rank&) {
     const auto host = start_host();
     Listening listening = host->listen();
     Ends pair;
-    // A call that blocked here would wait for ever: this thread is also the one that accepts.
+    // A connect that blocked here would wait for ever: this thread also accepts.
     for (int i = 0; i < 1000 && pair.send == nullptr; ++i)
       pair.send = host->try_connect(listening.handle);
     poll_until("both ends",
@@ -103,7 +103,7 @@ TEST(Connect, MayComeLongBeforeAccept) {
   });
 }
 
-TEST(Connect, ManyAtOnceFindTheirOwnListeners) {
+TEST(Connect, ManyConnectsAtOnceReachTheirOwnListeners) {
   expect_processes_pass(1, [](Rank&) {
     constexpr size_t kCount = 64;
     const auto host = start_host();
@@ -125,13 +125,13 @@ TEST(Connect, ManyAtOnceFindTheirOwnListeners) {
   });
 }
 
-TEST(Connect, StrangersDoNotWedgeTheListener) {
+TEST(Connect, StrangersDoNotBlockTheListener) {
   expect_processes_pass(1, [](Rank&) {
     const auto host = start_host();
     Listening listening = host->listen();
     std::vector<TcpEnd> strangers;
     for (const uint16_t port : listening_ports()) {
-      strangers.push_back(stranger(port, ""));  // silent, and stays
+      strangers.push_back(stranger(port, ""));  // silent, stays connected
       strangers.push_back(stranger(port, "GET / HTTP/1.1\r\n\r\n"));
       strangers.push_back(stranger(port, std::string(100'000, '\xff')));
       stranger(port, "half a hello").close();
@@ -148,7 +148,7 @@ TEST(Connect, StrangersDoNotWedgeTheListener) {
   });
 }
 
-TEST(Connect, AGivenUpAttemptDoesNotMixWithTheNextAtTheSameAddress) {
+TEST(Connect, AnAbandonedConnectDoesNotAffectTheNextWithTheSameHandleBuffer) {
   expect_processes_pass(1, [](Rank&) {
     const auto host = start_host();
     const Listening abandoned = host->listen();
@@ -166,7 +166,7 @@ TEST(Connect, AGivenUpAttemptDoesNotMixWithTheNextAtTheSameAddress) {
   });
 }
 
-TEST(Connect, FailsWhenTheListenerIsGone) {
+TEST(Connect, ConnectFailsWhenTheListenerIsClosed) {
   expect_processes_pass(1, [](Rank&) {
     setenv("PACECAR_CONNECT_TIMEOUT", "1s", 1);
     const auto host = start_host();
@@ -183,7 +183,7 @@ TEST(Connect, FailsWhenTheListenerIsGone) {
   });
 }
 
-TEST(Connect, RefusesAHandleThatIsNotOne) {
+TEST(Connect, AnInvalidHandleIsRefused) {
   expect_processes_pass(1, [](Rank&) {
     const auto host = start_host();
     HandleBytes handle;
@@ -203,7 +203,7 @@ TEST(Connect, TheLogSaysWhichOffloadsOfAnRdmaDeviceAreUsed) {
   });
 }
 
-TEST(Connect, AsManyAgainAsWereClosed) {
+TEST(Connect, ClosedConnectionsDoNotCountTowardsTheLimit) {
   expect_processes_pass(1, [](Rank&) {
     constexpr size_t kMost = 4;
     setenv("PACECAR_MAX_CONNECTIONS", std::to_string(kMost).c_str(), 1);
@@ -214,7 +214,7 @@ TEST(Connect, AsManyAgainAsWereClosed) {
       expect_works(*host, pairs.back(), round);
       for (const Ends& pair : pairs) host->close(pair);
     }
-    // While none of them is closed there is nothing to wait for.
+    // None of the open connections is closing, so connect fails at once.
     std::vector<Ends> pairs;
     for (size_t i = 0; i < kMost; ++i) pairs.push_back(host->connect_self());
     Listening listening = host->listen();

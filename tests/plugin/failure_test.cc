@@ -15,13 +15,14 @@ using nccl::NcclResult;
 constexpr size_t kBytes = 1U << 20;
 constexpr size_t kRequests = 16;
 
-// As impatient as the environment says, on a machine that is too slow for more.
+// The environment may set a longer timeout, for a machine that is too slow for 1 s.
 std::unique_ptr<FakeNcclHost> start_impatient_host() {
   setenv("PACECAR_TIMEOUT", "1s", 0);
   return start_host();
 }
 
-// Who closes says so: nobody waits for a timeout, which a busy machine would bring too early.
+// A closing peer sends a close word, so no test waits for the timeout; a short one could expire too
+// early on a busy machine.
 std::unique_ptr<FakeNcclHost> start_patient_host() {
   setenv("PACECAR_TIMEOUT", "60s", 1);
   return start_host();
@@ -61,7 +62,8 @@ NcclResult stream(const FakeNcclHost& host, const Rank& rank, void* comm, const 
   return result;
 }
 
-// A rank aborts in full flight: buffers are gone at once, and nothing may touch them any more.
+// One rank aborts while requests are in flight: its buffers are deregistered and made inaccessible
+// before it closes.
 void abort_while_streaming(int aborting) {
   expect_processes_pass(2, [&](Rank& rank) {
     const auto host = start_patient_host();
@@ -78,7 +80,7 @@ void abort_while_streaming(int aborting) {
       buffer.deregister();
       close_rank(*host, rank, comm);
     }
-    // Late packets of the other side still find no freed memory.
+    // Both processes live until both have closed, so that a late access to freed memory is noticed.
     rank.barrier();
   });
 }
@@ -87,7 +89,7 @@ TEST(Failure, AnAbortedReceiverIsNotWrittenAnyMore) { abort_while_streaming(0); 
 
 TEST(Failure, AnAbortedSenderIsNotReadAnyMore) { abort_while_streaming(1); }
 
-TEST(Failure, CloseDoesNotWaitForRequestsThatNobodyAnswers) {
+TEST(Failure, CloseDoesNotWaitForUnmatchedRequests) {
   with_connection([](const FakeNcclHost& host, const Ends& pair) {
     Buffer source(host, pair.send, kBytes);
     Buffer target(host, pair.receive, kBytes);
@@ -100,7 +102,7 @@ TEST(Failure, CloseDoesNotWaitForRequestsThatNobodyAnswers) {
   });
 }
 
-TEST(Failure, AFinalizeBeforeTheClosesIsSurvived) {
+TEST(Failure, AFinalizeBeforeCloseIsAllowed) {
   expect_processes_pass(1, [](Rank&) {
     const auto host = start_host();
     const Ends pair = host->connect_self();

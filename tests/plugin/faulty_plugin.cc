@@ -1,7 +1,6 @@
-// A net plugin that breaks one rule: the table of REAL_PLUGIN, but for the function that FAULT
-// names. Shows that each rule of check-plugin can fail. FAULT=reluctant is no fault: it has the
-// habits of a plugin that moves nothing but within test, and that refuses more requests than NCCL
-// makes.
+// A net plugin that breaks the rule of check-plugin that FAULT names, so that each rule is seen to
+// fail: the table of REAL_PLUGIN with the functions replaced that this rule needs. FAULT=reluctant
+// breaks no rule: it posts a send only within test, and refuses more sends than NCCL has in flight.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -122,7 +121,7 @@ NcclResult one_byte_more(void* request, int* done, int* sizes) {
   return result;
 }
 NcclResult crashing_send(void*, void*, size_t, int, void*, void*, void**) {
-  signal(SIGSEGV, SIG_DFL);  // a sanitizer would make an exit of it
+  signal(SIGSEGV, SIG_DFL);  // a sanitizer's handler would exit instead
   raise(SIGSEGV);
   return NcclResult::kSuccess;
 }

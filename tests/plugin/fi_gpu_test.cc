@@ -1,5 +1,5 @@
-// GPU memory through the libfabric provider, over a driver without a GPU: its memory ends whoever
-// touches it without the driver, and its copies run late.
+// GPU memory through the libfabric provider, with a fake driver. A process that touches this memory
+// without the driver is killed, and copies complete late.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace pacecar::test {
 namespace {
 
-// Two processes, each with a GPU and a buffer of it that the other knows as `kKey`.
+// Two processes, each with a GPU and a buffer in it that is registered under the key `kKey`.
 constexpr uint64_t kKey = 77;
 constexpr size_t kBytes = 3 << 19;
 
@@ -51,7 +51,7 @@ void with_gpus(const std::function<void(GpuWorld&)>& body) {
 constexpr size_t kSizesOfGpus[] = {
     0, 1, 4096, 65536, 65537, fabric::kEagerBytes, fabric::kEagerBytes + 1, 600001, kBytes};
 
-TEST(FiGpu, MessagesOfAllSizes) {
+TEST(FiGpu, MessagesOfAllSizesArrive) {
   with_gpus([](GpuWorld& both) {
     World& world = both.world;
     for (const size_t size : kSizesOfGpus) {
@@ -82,13 +82,13 @@ TEST(FiGpu, MessagesOfAllSizes) {
   });
 }
 
-TEST(FiGpu, UnexpectedTruncatedAndManyInOneBuffer) {
+TEST(FiGpu, UnexpectedTruncatedAndMultiReceiveMessagesArrive) {
   with_gpus([](GpuWorld& both) {
     World& world = both.world;
     const size_t sizes[] = {1000, 600000, 800000};
     if (world.first()) {
       for (const size_t size : sizes) {
-        const auto bytes = pattern(size, size);  // of the host, into a GPU
+        const auto bytes = pattern(size, size);  // host memory, into a GPU
         int context = 0;
         world.end.until_taken([&] {
           return fi_send(both.endpoint(), bytes.data(), size, nullptr, world.other(), &context);
@@ -123,7 +123,7 @@ TEST(FiGpu, UnexpectedTruncatedAndManyInOneBuffer) {
   });
 }
 
-TEST(FiGpu, WriteReadAndAtomics) {
+TEST(FiGpu, WriteReadAndAtomicsReachGpuMemory) {
   with_gpus([](GpuWorld& both) {
     World& world = both.world;
     const size_t half = kBytes / 2;
@@ -144,7 +144,7 @@ TEST(FiGpu, WriteReadAndAtomics) {
         EXPECT_EQ(world.end.outcome_of(&context).error, 0);
         EXPECT_TRUE(both.read(half, size) == pattern(size, size)) << size;
       }
-      // 5 to a word that is 7, in both GPUs.
+      // Adds 5 to a word that is 7; both words are in GPU memory.
       std::vector<uint8_t> word(8, 0);
       word[0] = 7;
       int context = 0;
@@ -172,7 +172,7 @@ TEST(FiGpu, WriteReadAndAtomics) {
   });
 }
 
-TEST(FiGpu, AFailedCopyIsAnErrorOfItsOperation) {
+TEST(FiGpu, AFailedCopyFailsItsOperation) {
   with_gpus([](GpuWorld& both) {
     World& world = both.world;
     world.meet();
@@ -187,7 +187,7 @@ TEST(FiGpu, AFailedCopyIsAnErrorOfItsOperation) {
                 -FI_EIO);
     }
     world.meet();
-    // The host's memory goes on as before.
+    // Messages in host memory still arrive.
     if (world.first()) {
       send_tagged(world, pattern(600000, 3), 2);
     } else {
@@ -196,13 +196,12 @@ TEST(FiGpu, AFailedCopyIsAnErrorOfItsOperation) {
   });
 }
 
-TEST(FiGpu, AClosedRegionGetsNothing) {
+TEST(FiGpu, AWriteToAClosedRegionIsRefused) {
   with_gpus([](GpuWorld& both) {
     World& world = both.world;
     int context = 0;
     if (world.first()) {
       world.meet();
-      // The peer's memory region is closed: the write is refused.
       world.end.until_taken([&] {
         return fi_write(both.endpoint(), both.buffer.data(), kBytes, both.desc, world.other(), 0,
                         kKey + 1, &context);
@@ -225,7 +224,7 @@ TEST(FiGpu, AClosedRegionGetsNothing) {
   });
 }
 
-TEST(FiGpu, OnlyWhoDescribesItsBuffersIsOfferedThem) {
+TEST(FiGpu, HmemIsOfferedOnlyWithMrHmem) {
   expect_processes_pass(1, [](Rank&) {
     const FakeGpu gpu(FAKE_CUDA);
     const auto found = [](uint64_t caps, int mr_mode) {
@@ -247,7 +246,7 @@ TEST(FiGpu, OnlyWhoDescribesItsBuffersIsOfferedThem) {
   });
 }
 
-TEST(FiGpu, MemoryThatIsNoGpusIsRefused) {
+TEST(FiGpu, HostMemoryIsRefusedAsGpuMemory) {
   with_gpus([](GpuWorld& both) {
     std::vector<uint8_t> host(4096);
     const iovec iov{host.data(), host.size()};

@@ -46,7 +46,7 @@ HandleBytes as_handle(const void* bytes, size_t size) {
   return handle;
 }
 
-// The victim's operations with the hostile peer: each must end, with any result.
+// The victim's operations with the hostile peer: each must complete, with any result.
 class HostileOperations {
  public:
   HostileOperations(FiEnd& end, fi_addr_t hostile) : end_(end), hostile_(hostile) {
@@ -89,18 +89,18 @@ class HostileOperations {
       EXPECT_EQ(result, -FI_EAGAIN);
     }
   }
-  // Whether the completion was one of these operations'.
+  // Whether `outcome` completes one of these operations.
   bool ended(const FiOutcome& outcome) {
     for (size_t i = 0; i < kCount; ++i) {
       if (outcome.context != &buffers_[i]) continue;
-      EXPECT_EQ(std::ranges::count(free_, i), 0) << "it has ended twice";
+      EXPECT_EQ(std::ranges::count(free_, i), 0) << "an operation completed twice";
       free_.push_back(i);
       EXPECT_TRUE(buffers_[i].margins_whole());
       return true;
     }
     return false;
   }
-  // The hostile peer's process has ended, so all operations with it must end.
+  // The hostile peer has ended, so all operations with it must complete.
   void end_all() {
     for (Guarded& buffer : buffers_) fi_cancel(&end_.endpoint->fid, &buffer);
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
@@ -152,7 +152,7 @@ void be_victim(Rank& rank, uint64_t seed) {
   end.until_taken([&] {
     return fi_recv(end.endpoint, messages.inside(), kInside, nullptr, FI_ADDR_UNSPEC, &anybodys);
   });
-  // The end may overtake the first message, which is long.
+  // The message with the tag kEnd may complete before the first message, which is longer.
   while (!hostile_gone || round == 0) {
     if (!receiving) {
       receiving = true;
@@ -208,7 +208,7 @@ void be_good(Rank& rank) {
     gone = true;
   });
   uint64_t round = 0;
-  do {  // at least once: the hostile one may be through already
+  do {  // at least once: the hostile peer may have ended already
     send(pattern(round % 3 == 0 ? 600000 : round % 5000, round), kGoodTag + round);
     ++round;
   } while (!gone);
@@ -234,7 +234,7 @@ void run_hostile_peer(Rank& rank, uint64_t seed, uint64_t attacks) {
   rank.barrier();
 }
 
-TEST(FiHostile, NobodyElseMinds) {
+TEST(FiHostile, AHostilePeerDisturbsNoOtherPeer) {
   const auto [first, count] = hostile_seeds(6);
   for (uint64_t seed = first; seed < first + count; ++seed) {
     SCOPED_TRACE(seed);
@@ -246,8 +246,8 @@ TEST(FiHostile, NobodyElseMinds) {
   }
 }
 
-// Each name makes a peer, which stays, with buffers: greetings alone must not use up the memory.
-TEST(FiHostile, NamesOfOneHostAreBounded) {
+// The victim keeps a peer with buffers for each name: greetings alone must not use up its memory.
+TEST(FiHostile, PeerNamesPerHostAreLimited) {
   expect_processes_pass(1, [](Rank&) {
     (void)enter_own_network();  // thousands of ports stay in TIME_WAIT
     constexpr uint16_t kNames = 1100;
@@ -259,13 +259,14 @@ TEST(FiHostile, NamesOfOneHostAreBounded) {
       answered += hostile.is_answered(port, [&] { victim.progress(); }) ? 1 : 0;
     }
     EXPECT_EQ(answered, kAnswered);
-    EXPECT_TRUE(hostile.is_answered(1, [&] { victim.progress(); })) << "a known name";
+    EXPECT_TRUE(hostile.is_answered(1, [&] { victim.progress(); })) << "the name is known";
     victim.add(hostile.name_with(kNames).data());
-    EXPECT_TRUE(hostile.is_answered(kNames, [&] { victim.progress(); })) << "the application's";
+    EXPECT_TRUE(hostile.is_answered(kNames, [&] { victim.progress(); }))
+        << "the application has added the name";
   });
 }
 
-TEST(FiHostile, NamesOfAllHostsAreBounded) {
+TEST(FiHostile, PeerNamesOfAllHostsAreLimited) {
   expect_processes_pass(1, [](Rank&) {
     (void)enter_own_network();  // thousands of ports stay in TIME_WAIT
     constexpr size_t kAnswered = 4096;
@@ -282,7 +283,7 @@ TEST(FiHostile, NamesOfAllHostsAreBounded) {
   });
 }
 
-TEST(FiHostile, CallsOfOneNameAreBounded) {
+TEST(FiHostile, ConnectionsPerPeerNameAreLimited) {
   expect_processes_pass(1, [](Rank&) {
     constexpr size_t kCalls = 8;
     FiEnd victim;
@@ -295,8 +296,8 @@ TEST(FiHostile, CallsOfOneNameAreBounded) {
   });
 }
 
-// Both sides call. The peer's call ends first, then ours, which it has never answered.
-TEST(FiHostile, APeerThatEndsWhileItIsCalledFails) {
+// Both sides connect. The peer's connection ends first, then ours, which the peer never accepted.
+TEST(FiHostile, ASendFailsWhenThePeerEndsWhileConnecting) {
   expect_processes_pass(1, [](Rank&) {
     FiEnd victim;
     std::optional<FiHostilePeer> hostile(
@@ -323,7 +324,7 @@ size_t address_space_bytes() {
   return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
-TEST(FiHostile, ConnectionsThatSendNothingAreBounded) {
+TEST(FiHostile, SilentConnectionsAreLimited) {
   expect_processes_pass(1, [](Rank&) {
     constexpr size_t kInboxBytes = fabric::kMaxMessages * fabric::kMessageBytes;
     constexpr size_t kConnections = 200;
@@ -335,7 +336,7 @@ TEST(FiHostile, ConnectionsThatSendNothingAreBounded) {
     const size_t before = address_space_bytes();
     const auto silent = hostile.be_silent(kConnections, progress);
     const size_t grown = address_space_bytes() - before;
-    EXPECT_GE(grown, kAtOnce * kInboxBytes) << "else this measures nothing";
+    EXPECT_GE(grown, kAtOnce * kInboxBytes) << "the silent connections have taken no memory";
     EXPECT_LE(grown, 2 * kAtOnce * kInboxBytes);
   });
 }

@@ -1,5 +1,6 @@
-// The libfabric provider within a host: small messages go through shared memory, the receiver reads
-// large ones from the sender's memory, and where the kernel forbids that they go through the NIC.
+// The libfabric provider within a host: small messages go through shared memory, and the receiver
+// reads large ones from the sender's memory (cross-memory attach, CMA). Where the kernel forbids
+// CMA, large messages go through the NIC.
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -27,7 +28,7 @@ constexpr uint64_t kSharedKey = 9;
 constexpr size_t kLarge = 1'000'003;
 constexpr size_t kEager = 100'003;
 
-// All three: a message, a write and a read of `size` bytes, in several pieces at their initiator.
+// A message, a read and a write of `size` bytes; read and write have two pieces at their initiator.
 void transfer(World& world, size_t size) {
   std::vector<uint8_t> shared = pattern(size, 21);
   fid_mr* region = nullptr;
@@ -69,7 +70,8 @@ uint64_t loopback_bytes() {
   throw std::runtime_error("there is no loopback");
 }
 
-// Of ten transfers, in a network of their own; `settings` of the two processes.
+// Checks whether the bytes of ten transfers cross the network. `settings` are the values of
+// PACECAR_CMA in the two processes.
 void expect_bytes_on_network(std::array<const char*, 2> settings, bool expected,
                              size_t size = kLarge) {
   in_network(enter_own_network, [&] {
@@ -86,19 +88,19 @@ void expect_bytes_on_network(std::array<const char*, 2> settings, bool expected,
   });
 }
 
-TEST(FiProviderDirect, BytesOfOneHostDoNotCrossTheNetwork) {
+TEST(FiProviderDirect, BytesWithinAHostDoNotCrossTheNetwork) {
   expect_bytes_on_network({"auto", "auto"}, false);
   expect_bytes_on_network({"auto", "auto"}, false, kEager);
 }
 
-TEST(FiProviderDirect, TheyDoWhereItIsOff) {
+TEST(FiProviderDirect, BytesCrossTheNetworkWhereCmaIsOff) {
   expect_bytes_on_network({"off", "off"}, true);
   expect_bytes_on_network({"off", "off"}, true, kEager);
   expect_bytes_on_network({"off", "auto"}, true);
   expect_bytes_on_network({"auto", "off"}, true);
 }
 
-// As in a container, or under a security policy.
+// process_vm_readv fails, as in some containers or under a security policy.
 void forbid_cross_memory_attach() {
   sock_filter rules[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -111,22 +113,22 @@ void forbid_cross_memory_attach() {
   ASSERT_EQ(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program), 0);
 }
 
-TEST(FiProviderDirect, ForbiddenItGoesThroughTheNic) {
+TEST(FiProviderDirect, TransfersSucceedWhereCmaIsForbidden) {
   with_two([](World& world) {
     forbid_cross_memory_attach();
     transfer(world, kLarge);
   });
 }
 
-TEST(FiProviderDirect, ForbiddenAtOneSideItGoesThroughTheNic) {
+TEST(FiProviderDirect, TransfersSucceedWhereCmaIsForbiddenAtOneSide) {
   with_two([](World& world) {
     if (world.first()) forbid_cross_memory_attach();
     transfer(world, kLarge);
   });
 }
 
-// The message that finds it forbidden is lost no more than later ones.
-TEST(FiProviderDirect, ForbiddenLaterItGoesThroughTheNic) {
+// The first message that fails to use CMA arrives as later ones do.
+TEST(FiProviderDirect, TransfersSucceedAfterCmaIsForbidden) {
   with_two([](World& world) {
     for (const size_t size : {size_t{70'000}, kLarge}) transfer(world, size);
     forbid_cross_memory_attach();
@@ -134,15 +136,15 @@ TEST(FiProviderDirect, ForbiddenLaterItGoesThroughTheNic) {
   });
 }
 
-// Its memory is the application's again, although the bytes of a write are being read.
-TEST(FiProviderDirect, AClosedRegionIsWrittenNoMore) {
+// A region is closed while a remote write fills it: then its memory is the application's again.
+TEST(FiProviderDirect, AClosedRegionIsNotWritten) {
   with_two([](World& world) {
     constexpr size_t kSize = 64 << 20;
     const auto makes_progress = [&] {
       const ssize_t read = fi_cq_read(world.end.completions, nullptr, 0);
       ASSERT_TRUE(read == 0 || read == -FI_EAGAIN) << read;
     };
-    send_tagged(world, pattern(8, 1), 1);  // so that each is connected to the other
+    send_tagged(world, pattern(8, 1), 1);  // connects both ends
     expect_tagged(world, pattern(8, 1), 1);
     std::vector<uint8_t> bytes(kSize, 1);
     if (world.first()) {
@@ -169,7 +171,8 @@ TEST(FiProviderDirect, AClosedRegionIsWrittenNoMore) {
   });
 }
 
-// Its memory is the application's again, although a message of it was offered.
+// An endpoint is closed after it has offered a message: then the message's memory is the
+// application's again.
 TEST(FiProviderDirect, AClosedEndpointsMessageIsNotReadFromReusedMemory) {
   expect_processes_pass(2, [](Rank& rank) {
     std::vector<uint8_t> bytes = pattern(kLarge, 1);
@@ -199,8 +202,7 @@ TEST(FiProviderDirect, AClosedEndpointsMessageIsNotReadFromReusedMemory) {
   });
 }
 
-// Of what is copied.
-TEST(FiProviderDirect, SizesAroundTheLimits) {
+TEST(FiProviderDirect, SizesAroundTheCopyLimitsArrive) {
   with_two([](World& world) {
     for (const size_t size :
          {size_t{131071}, size_t{131072}, size_t{131073}, fabric::kEagerBytes - 1,

@@ -1,5 +1,5 @@
-// The libfabric provider through libfabric itself: remote writes, reads and atomics, and
-// waiting for them.
+// The libfabric provider through libfabric itself: remote writes, reads and atomics, and waiting
+// for completions.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -38,7 +38,7 @@ void write_and_read(World& world, bool virtual_addresses) {
       });
       EXPECT_EQ(world.end.outcome_of(&context).error, 0);
       EXPECT_TRUE(back == bytes) << size;
-      world.end.until_taken([&] {  // beyond its end
+      world.end.until_taken([&] {  // beyond the region's end
         return fi_write(world.end.endpoint, bytes.data(), size, nullptr, world.other(), at[0] + 17,
                         at[1], &context);
       });
@@ -65,7 +65,7 @@ TEST(FiProviderMemory, WriteAndReadByAddress) {
   with_two([](World& world) { write_and_read(world, true); }, {.mr_mode = FI_MR_BASIC});
 }
 
-TEST(FiProviderMemory, WriteWithDataIsTold) {
+TEST(FiProviderMemory, WriteWithDataIsReported) {
   with_two([](World& world) {
     for (const size_t size : {size_t{8}, size_t{50000}}) {
       std::vector<uint8_t> shared(size);
@@ -125,7 +125,7 @@ TEST(FiProviderMemory, AtomicWithDataIsReported) {
   });
 }
 
-TEST(FiProviderMemory, AtomicsOfManyAddUp) {
+TEST(FiProviderMemory, AtomicsOfManyProcessesAddUp) {
   constexpr int kRanks = 4;
   constexpr uint64_t kRounds = 200;
   expect_processes_pass(kRanks, [](Rank& rank) {
@@ -159,7 +159,7 @@ TEST(FiProviderMemory, AtomicsOfManyAddUp) {
   });
 }
 
-TEST(FiProviderMemory, WaitsForADescriptor) {
+TEST(FiProviderMemory, TheWaitDescriptorBecomesReadable) {
   with_two(
       [](World& world) {
         uint64_t value = 0;
@@ -186,7 +186,7 @@ TEST(FiProviderMemory, WaitsForADescriptor) {
       {.wait = FI_WAIT_FD});
 }
 
-// The target looks at nothing of libfabric.
+// The target makes no libfabric call meanwhile.
 TEST(FiProviderMemory, AutomaticProgressAnswersReads) {
   with_two(
       [](World& world) {

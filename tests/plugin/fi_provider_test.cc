@@ -20,7 +20,7 @@
 namespace pacecar::test {
 namespace {
 
-TEST(FiProvider, TaggedOfAllSizesBothWays) {
+TEST(FiProvider, TaggedMessagesOfAllSizesArriveBothWays) {
   with_two([](World& world) {
     for (const size_t size : kSizes) {
       if (world.first()) send_tagged(world, pattern(size, size), size);
@@ -30,8 +30,8 @@ TEST(FiProvider, TaggedOfAllSizesBothWays) {
   });
 }
 
-// All of them have come before the first receive is posted, in another order.
-TEST(FiProvider, UnexpectedInAnyOrder) {
+// All messages are sent before the first receive is posted; the receives are in reverse order.
+TEST(FiProvider, UnexpectedMessagesAreReceivedInReverseOrder) {
   with_two([](World& world) {
     std::vector<std::vector<uint8_t>> messages;
     for (const size_t size : kSizes) messages.push_back(pattern(size, size + 5));
@@ -51,7 +51,7 @@ TEST(FiProvider, UnexpectedInAnyOrder) {
   });
 }
 
-TEST(FiProvider, RemoteDataAndTruncation) {
+TEST(FiProvider, RemoteDataAndTruncationAreReported) {
   with_two([](World& world) {
     for (const size_t size : {size_t{100}, size_t{200000}}) {
       const auto bytes = pattern(size, 9);
@@ -78,7 +78,7 @@ TEST(FiProvider, RemoteDataAndTruncation) {
   });
 }
 
-TEST(FiProvider, InjectedIsTheSendersAtOnce) {
+TEST(FiProvider, AnInjectedBufferMayBeReusedAtOnce) {
   with_two([](World& world) {
     constexpr uint64_t kCount = 500;
     if (world.first()) {
@@ -103,8 +103,8 @@ TEST(FiProvider, InjectedIsTheSendersAtOnce) {
   });
 }
 
-// Programs that compute after they have sent make no progress: their messages arrive meanwhile.
-TEST(FiProvider, WhatWasSentArrivesWhileItsSenderIsElsewhere) {
+// A program that computes after its sends makes no progress; its messages must arrive meanwhile.
+TEST(FiProvider, MessagesArriveWhileTheSenderMakesNoProgress) {
   with_two([](World& world) {
     constexpr uint64_t kCount = 100;
     const auto bytes = pattern(8, 1);
@@ -124,8 +124,9 @@ TEST(FiProvider, WhatWasSentArrivesWhileItsSenderIsElsewhere) {
   });
 }
 
-// The call behind one that has read something makes no progress; the next one does.
-TEST(FiProvider, WhoReadsUntilNothingIsLeftIsNotHeldUp) {
+// fi_cq_read makes no progress right after a call that returned a completion, so a caller that
+// reads until the queue is empty is not held up. The call after that makes progress again.
+TEST(FiProvider, TheReadAfterACompletionMakesNoProgress) {
   with_two([](World& world) {
     const auto bytes = pattern(8, 1);
     if (world.first()) {
@@ -147,14 +148,14 @@ TEST(FiProvider, WhoReadsUntilNothingIsLeftIsNotHeldUp) {
     while (read() == -FI_EAGAIN) continue;
     EXPECT_TRUE(entry.op_context == &places[0] && places[0] == bytes);
     world.rank.barrier();
-    world.rank.barrier();  // the other one has come, or will
+    world.rank.barrier();  // the second message has been sent
     EXPECT_EQ(read(), -FI_EAGAIN);
     while (read() == -FI_EAGAIN) continue;
     EXPECT_TRUE(entry.op_context == &places[1] && places[1] == bytes);
   });
 }
 
-TEST(FiProvider, SeveralPiecesOnBothSides) {
+TEST(FiProvider, MessagesInSeveralPiecesArrive) {
   with_two([](World& world) {
     for (const size_t size : {size_t{900}, size_t{180000}}) {
       auto bytes = pattern(size, 3);
@@ -182,7 +183,7 @@ TEST(FiProvider, SeveralPiecesOnBothSides) {
   });
 }
 
-TEST(FiProvider, OneBufferForManyMessages) {
+TEST(FiProvider, OneMultiReceiveBufferTakesManyMessages) {
   with_two([](World& world) {
     constexpr size_t kMessages = 20;
     constexpr size_t kBytes = 100;
@@ -212,7 +213,7 @@ TEST(FiProvider, OneBufferForManyMessages) {
   });
 }
 
-TEST(FiProvider, PeekClaimAndDiscard) {
+TEST(FiProvider, PeekClaimAndDiscardFindTheirMessage) {
   with_two([](World& world) {
     const auto bytes = pattern(40000, 1);
     if (world.first()) {
@@ -243,7 +244,7 @@ TEST(FiProvider, PeekClaimAndDiscard) {
   });
 }
 
-TEST(FiProvider, CancelledReceive) {
+TEST(FiProvider, ACancelledReceiveIsReported) {
   with_two([](World& world) {
     int context = 0;
     uint64_t place = 0;
@@ -255,7 +256,7 @@ TEST(FiProvider, CancelledReceive) {
   });
 }
 
-TEST(FiProvider, AllToAllOfManyPeersAndItself) {
+TEST(FiProvider, AllToAllIncludingTheSenderItselfArrives) {
   expect_processes_pass(6, [](Rank& rank) {
     World world(rank, {.vector = FI_AV_MAP});
     const auto size = static_cast<size_t>(rank.size());
@@ -286,7 +287,7 @@ TEST(FiProvider, AllToAllOfManyPeersAndItself) {
   });
 }
 
-// What a list of all messages and receives would make of the same.
+// Random messages both ways; each receive gets the message of the same step.
 void random_traffic(World& world, uint64_t seed) {
   constexpr int kSteps = 300;
   Prng prng(seed);  // the same on both sides
@@ -324,13 +325,13 @@ void random_traffic(World& world, uint64_t seed) {
   }
 }
 
-TEST(FiProvider, RandomTraffic) {
+TEST(FiProvider, RandomTrafficArrives) {
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     with_two([&](World& world) { random_traffic(world, seed); });
   }
 }
 
-TEST(FiProvider, RandomTrafficThroughLoss) {
+TEST(FiProvider, RandomTrafficArrivesThroughLoss) {
   setenv("PACECAR_FAULT", "loss=0.02,duplicate=0.02,reorder=0.03,on=both", 1);
   setenv("PACECAR_CMA", "off", 1);  // all frames cross the network
   with_two([](World& world) { random_traffic(world, 11); });
@@ -338,8 +339,7 @@ TEST(FiProvider, RandomTrafficThroughLoss) {
   unsetenv("PACECAR_CMA");
 }
 
-// Operations with a process that was killed fail.
-TEST(FiProvider, KilledPeerIsAnError) {
+TEST(FiProvider, OperationsWithAKilledPeerFail) {
   const std::vector<int> statuses = run_processes(2, [](Rank& rank) {
     World world(rank);
     const auto large = pattern(1 << 20, 1);
@@ -366,15 +366,15 @@ TEST(FiProvider, KilledPeerIsAnError) {
   EXPECT_TRUE(WIFSIGNALED(statuses[1]));
 }
 
-// More messages than the completion queue has room for. The others lie in the receiver's buffers,
-// of which 8 are free at any time: each may hold one message, and one holds the farewell.
+// 7 messages more than the completion queue has room for. They wait in the receiver's buffers, of
+// which 8 are free at any time: 7 hold one message each, and one holds the farewell.
 constexpr uint64_t kQueueRoom = 4096;
 constexpr uint64_t kMessagesOfEnded = kQueueRoom + 7;
 
-// The sender ends; the receiver reads its completions only when the sender's socket is closed.
+// The sender closes its endpoint; the receiver reads its completions only after that.
 void expect_received_from_ended(Rank& rank, const std::function<void(World&, uint64_t&)>& send) {
   std::optional<World> world(rank);
-  // A buffer is given back with less room than 64 bytes.
+  // 64 bytes more than needed: a multi-receive buffer with less room than that is given back.
   std::vector<uint64_t> place(kMessagesOfEnded + 8);
   if (world->first()) {
     std::vector<uint64_t> numbers(kMessagesOfEnded);
@@ -413,12 +413,12 @@ void inject(World& world, const uint64_t& number) {
       [&] { return fi_inject(world.end.endpoint, &number, sizeof number, world.other()); });
 }
 
-TEST(FiProvider, WhatAPeerSentBeforeItEndedIsReceived) {
+TEST(FiProvider, MessagesSentBeforeTheSenderEndedAreReceived) {
   expect_processes_pass(2, [](Rank& rank) { expect_received_from_ended(rank, inject); });
 }
 
-// The last messages want replies, which fail.
-TEST(FiProvider, WhatAPeerSentBeforeItTookNoRepliesIsReceived) {
+// The last messages ask for replies, which fail because the sender has ended.
+TEST(FiProvider, MessagesAreReceivedAlthoughTheirRepliesFail) {
   expect_processes_pass(2, [](Rank& rank) {
     expect_received_from_ended(rank, [](World& world, uint64_t& number) {
       if (number < kQueueRoom) return inject(world, number);
@@ -430,7 +430,7 @@ TEST(FiProvider, WhatAPeerSentBeforeItTookNoRepliesIsReceived) {
   });
 }
 
-TEST(FiProvider, NobodyAtTheAddressIsAnError) {
+TEST(FiProvider, ASendToAnAddressWithoutAListenerFails) {
   expect_processes_pass(1, [](Rank&) {
     FiEnd end;
     const TcpNobody nobody;
@@ -441,7 +441,7 @@ TEST(FiProvider, NobodyAtTheAddressIsAnError) {
   });
 }
 
-TEST(FiProvider, NeverOverLibfabricItself) {
+TEST(FiProvider, NicsOfLibfabricAreNotOffered) {
   expect_processes_pass(1, [](Rank&) {
     const auto found = [](const char* nics) {
       setenv("PACECAR_NICS", nics, 1);

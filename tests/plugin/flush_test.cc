@@ -1,5 +1,5 @@
-// Flushes of GPU memory that a NIC reaches itself: a request that test completes. The plugin is
-// linked in, over a Context that is scripted.
+// iflush of GPU memory that a NIC writes directly returns a request, which test completes. The
+// plugin is linked in, over a scripted Context.
 #include <gtest/gtest.h>
 
 #include "net_plugin/abi/tables.h"
@@ -64,11 +64,11 @@ class NoConnection final : public ReceiveConnection {
 
 class FlushTest : public testing::Test {
  protected:
-  // Of two buffers, the second with `size` bytes.
+  // Flushes two buffers, the second with `size` bytes.
   void* flush(int size = 64) {
     std::array<void*, 2> data{bytes_.data(), bytes_.data() + 64};
     std::array<int, 2> sizes{64, size};
-    std::array<void*, 2> memories{&bytes_, &bytes_};  // looked at by nobody here
+    std::array<void*, 2> memories{&bytes_, &bytes_};  // ignored by the context
     void* request = this;
     EXPECT_EQ(kNet.iflush(end(), 2, data.data(), sizes.data(), memories.data(), &request),
               NcclResult::kSuccess);
@@ -86,7 +86,7 @@ class FlushTest : public testing::Test {
   std::array<uint8_t, 128> bytes_{};
 };
 
-TEST_F(FlushTest, IsDoneWhenTheNicSaysSo) {
+TEST_F(FlushTest, AFlushCompletesWhenTheNicReportsIt) {
   void* const first = flush();
   void* const second = flush();
   ASSERT_NE(first, nullptr);
@@ -99,8 +99,8 @@ TEST_F(FlushTest, IsDoneWhenTheNicSaysSo) {
   EXPECT_EQ(done(second), 1);
 }
 
-// Which may be another than NCCL has asked for.
-TEST_F(FlushTest, MemoryAndFlushesAreOfTheConnectionsNic) {
+// The NIC of the connection may be another than NCCL has asked for.
+TEST_F(FlushTest, MemoryIsRegisteredAndFlushedOnTheConnectionsNic) {
   void* memory = this;
   EXPECT_EQ(kNet.regMr(end(), bytes_.data(), bytes_.size(), nccl::kPointerHost, &memory),
             NcclResult::kSuccess);
@@ -109,19 +109,19 @@ TEST_F(FlushTest, MemoryAndFlushesAreOfTheConnectionsNic) {
   EXPECT_EQ(context_->nics_used, (std::vector<size_t>{3, 3, 3}));
 }
 
-TEST_F(FlushTest, IsNoRequestWhereNoneIsNeeded) {
+TEST_F(FlushTest, NoRequestIsReturnedWhereNoFlushIsNeeded) {
   context_->needed = false;
   EXPECT_EQ(flush(), nullptr);
 }
 
-TEST_F(FlushTest, ReadsTheLastBufferThatHasBytes) {
+TEST_F(FlushTest, AFlushReadsTheLastBufferWithBytes) {
   flush();
   EXPECT_EQ(context_->flushed_data, &bytes_[64]);
   flush(0);
   EXPECT_EQ(context_->flushed_data, &bytes_[0]);
 }
 
-TEST_F(FlushTest, AsManyAsThereAreReceivesAndNoLeaks) {
+TEST_F(FlushTest, FlushesMayUseAllRequestsAgainAndAgain) {
   for (int round = 0; round < 3; ++round) {
     std::vector<void*> requests;
     for (int i = 0; i < kMaxRequests; ++i) requests.push_back(flush());
@@ -130,7 +130,7 @@ TEST_F(FlushTest, AsManyAsThereAreReceivesAndNoLeaks) {
   }
 }
 
-TEST_F(FlushTest, FailsWithTheNic) {
+TEST_F(FlushTest, AFlushFailsWhenTheNicFails) {
   void* const request = flush();
   context_->failing = true;
   EXPECT_EQ(done(request, NcclResult::kSystemError), 0);

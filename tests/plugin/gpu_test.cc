@@ -1,4 +1,4 @@
-// GPU memory through the plugin's tables, with a driver library without a GPU in place of NVIDIA's.
+// GPU memory through the plugin's tables, with a fake driver library in place of NVIDIA's.
 #include "tests/plugin/plugin_test.h"
 #include "tests/support/fake_gpu.h"
 
@@ -41,7 +41,7 @@ class Registered {
   void* memory_ = nullptr;
 };
 
-// The first size of each.
+// Finishes all requests; returns the first size of each.
 std::vector<int> finish(const FakeNcclHost& host, std::vector<void*> requests) {
   std::vector<int> first_sizes;
   for (const auto& sizes : host.finish(std::move(requests))) first_sizes.push_back(sizes.front());
@@ -60,7 +60,7 @@ void with_gpu(const std::function<void(const FakeGpu&, const FakeNcclHost&, cons
   });
 }
 
-TEST(Gpu, PropertiesSayWhatIsTrue) {
+TEST(Gpu, PropertiesReportStagedGpuMemory) {
   with_gpu([](const FakeGpu&, const FakeNcclHost& host, const Ends&) {
     nccl::NetPropertiesV12 properties;
     ASSERT_EQ(host.net().getProperties(0, &properties), NcclResult::kSuccess);
@@ -92,7 +92,7 @@ TEST(Gpu, EverySizeArrivesWhole) {
   });
 }
 
-TEST(Gpu, AMessageLargerThanTheBufferIsCut) {
+TEST(Gpu, AMessageLargerThanTheBufferIsTruncated) {
   with_gpu([](const FakeGpu& gpu, const FakeNcclHost& host, const Ends& pair) {
     constexpr size_t kBytes = 300'000;
     const Registered source(gpu, host, pair.send, kBytes);
@@ -111,7 +111,7 @@ TEST(Gpu, AMessageLargerThanTheBufferIsCut) {
   });
 }
 
-TEST(Gpu, SlicesAreInFlightTogetherAndTagsChoose) {
+TEST(Gpu, SlicesInFlightTogetherAreMatchedByTag) {
   with_gpu([](const FakeGpu& gpu, const FakeNcclHost& host, const Ends& pair) {
     constexpr size_t kSlice = 512U << 10;
     constexpr size_t kSlices = 8;
@@ -136,7 +136,7 @@ TEST(Gpu, SlicesAreInFlightTogetherAndTagsChoose) {
   });
 }
 
-TEST(Gpu, TwoProcessesExchange) {
+TEST(Gpu, TwoProcessesExchangeGpuMemory) {
   expect_processes_pass(2, [](Rank& rank) {
     constexpr size_t kBytes = 4U << 20;
     constexpr size_t kSlice = 256U << 10;
@@ -173,7 +173,7 @@ TEST(Gpu, TwoProcessesExchange) {
   });
 }
 
-TEST(Gpu, NothingIsToBeFlushedAfterACopy) {
+TEST(Gpu, AStagedReceiveNeedsNoFlush) {
   with_gpu([](const FakeGpu& gpu, const FakeNcclHost& host, const Ends& pair) {
     const Registered target(gpu, host, pair.receive, 4096);
     void* data = target.gpu().data();
@@ -188,7 +188,7 @@ TEST(Gpu, NothingIsToBeFlushedAfterACopy) {
   });
 }
 
-TEST(Gpu, AnExportedBufferIsTakenAsWell) {
+TEST(Gpu, ADmaBufIsRegistered) {
   with_gpu([](const FakeGpu& gpu, const FakeNcclHost& host, const Ends& pair) {
     const GpuBuffer buffer(gpu, 4096);
     void* memory = nullptr;
@@ -199,7 +199,7 @@ TEST(Gpu, AnExportedBufferIsTakenAsWell) {
   });
 }
 
-TEST(Gpu, MemoryThatIsNoGpusIsRefused) {
+TEST(Gpu, HostMemoryIsRefusedAsGpuMemory) {
   with_gpu([](const FakeGpu&, const FakeNcclHost& host, const Ends& pair) {
     std::array<uint8_t, 64> data{};
     void* memory = &data;
@@ -211,7 +211,7 @@ TEST(Gpu, MemoryThatIsNoGpusIsRefused) {
   });
 }
 
-TEST(Gpu, ACopyThatFailsIsASystemError) {
+TEST(Gpu, AFailedCopyIsASystemError) {
   with_gpu([](const FakeGpu& gpu, const FakeNcclHost& host, const Ends& pair) {
     const Registered source(gpu, host, pair.send, 4096);
     gpu.with([](FakeCuda& cuda) { cuda.copies_fail = true; });
@@ -220,7 +220,7 @@ TEST(Gpu, ACopyThatFailsIsASystemError) {
   });
 }
 
-// What is left when staging cannot be had: the job runs, and one line says why it does so.
+// Staging is impossible: the job runs on host memory, and one log line says why.
 void expect_host_only(const std::string& reason) {
   const auto host = start_host();
   nccl::NetPropertiesV12 properties;
@@ -236,7 +236,7 @@ void expect_host_only(const std::string& reason) {
   host->close(pair);
 }
 
-TEST(Gpu, WithoutADriverTheJobRunsOnHostMemory) {
+TEST(Gpu, TheJobRunsOnHostMemoryWithoutADriver) {
   if (real_driver()) GTEST_SKIP() << "this host has NVIDIA's driver";
   expect_processes_pass(1, [](Rank&) {
     setenv("PACECAR_GPU", "staged", 1);
@@ -244,7 +244,7 @@ TEST(Gpu, WithoutADriverTheJobRunsOnHostMemory) {
   });
 }
 
-TEST(Gpu, WithoutADeviceTheJobRunsOnHostMemory) {
+TEST(Gpu, TheJobRunsOnHostMemoryWithoutAGpu) {
   expect_processes_pass(1, [](Rank&) {
     const FakeGpu gpu(FAKE_CUDA);
     gpu.with([](FakeCuda& cuda) { cuda.devices = 0; });
@@ -253,7 +253,7 @@ TEST(Gpu, WithoutADeviceTheJobRunsOnHostMemory) {
   });
 }
 
-TEST(Gpu, ASoftwareNicIsNotDirectAndSaysSo) {
+TEST(Gpu, ASoftwareNicLogsThatItCannotBeDirect) {
   expect_processes_pass(1, [](Rank&) {
     const FakeGpu gpu(FAKE_CUDA);
     setenv("PACECAR_GPU", "direct", 1);
@@ -263,7 +263,7 @@ TEST(Gpu, ASoftwareNicIsNotDirectAndSaysSo) {
   });
 }
 
-TEST(Gpu, ByDefaultNcclCopiesForASoftwareNic) {
+TEST(Gpu, NcclCopiesByDefaultForASoftwareNic) {
   expect_processes_pass(1, [](Rank&) {
     const FakeGpu gpu(FAKE_CUDA);
     const auto host = start_host();

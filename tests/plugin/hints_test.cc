@@ -1,5 +1,5 @@
-// What NCCL and its user say of a communicator reaches the message layer: attributes and weight.
-// The plugin is linked in, so that what lies behind its table can be looked at.
+// A communicator's attributes (from NCCL) and weight (from its user) reach the message layer. The
+// plugin is linked in, so that the tests can read its statistics.
 #include <gtest/gtest.h>
 
 #include <climits>
@@ -39,7 +39,7 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // As NCCL says it, which knows nothing of the rest.
+  // Sets the expected peers as NCCL does; the other attributes are unknown.
   NcclResult expect(int32_t peers) {
     const nccl::CommAttributes unknown{-1, -1, -1, -1};
     nccl::NetAttributes attributes{unknown, {peers, 1, 2, 1}, ~0U, ~0U, ~0U};
@@ -76,16 +76,16 @@ class Communicator {
 
 Statistics statistics() { return plugin::current_context()->statistics(0); }
 
-TEST_F(HintsTest, SendersThatNcclExpectsReachTheAllocator) {
+TEST_F(HintsTest, ExpectedSendersReachTheAllocator) {
   Communicator communicator;
-  EXPECT_EQ(statistics().expected_senders, 0U) << "nothing is known yet";
+  EXPECT_EQ(statistics().expected_senders, 0U) << "before setNetAttr";
   for (const int32_t peers : {1, 12, 3, 2048}) {
     EXPECT_EQ(communicator.expect(peers), NcclResult::kSuccess);
     EXPECT_EQ(statistics().expected_senders, static_cast<uint64_t>(peers));
   }
 }
 
-TEST_F(HintsTest, CountsThatCannotBeAreUnknown) {
+TEST_F(HintsTest, ImpossiblePeerCountsMeanUnknown) {
   Communicator communicator;
   for (const int32_t nonsense : {0, -1, INT_MIN, 2049, INT_MAX}) {
     EXPECT_EQ(communicator.expect(7), NcclResult::kSuccess);
@@ -94,12 +94,12 @@ TEST_F(HintsTest, CountsThatCannotBeAreUnknown) {
   }
 }
 
-TEST_F(HintsTest, TheCommunicatorWithMostSendersCounts) {
+TEST_F(HintsTest, TheLargestCountOfAllCommunicatorsIsUsed) {
   Communicator stays;
   stays.expect(4);
   {
     Communicator goes;
-    EXPECT_EQ(statistics().expected_senders, 4U) << "it has said nothing";
+    EXPECT_EQ(statistics().expected_senders, 4U) << "the second communicator has no count yet";
     goes.expect(9);
     EXPECT_EQ(statistics().expected_senders, 9U);
     stays.expect(2);
@@ -108,13 +108,13 @@ TEST_F(HintsTest, TheCommunicatorWithMostSendersCounts) {
   EXPECT_EQ(statistics().expected_senders, 2U);
 }
 
-TEST_F(HintsTest, AnotherLifeOfThePluginKnowsNothingOfTheLast) {
+TEST_F(HintsTest, TheLastFinalizeResetsExpectedSenders) {
   { Communicator().expect(9); }
   const Communicator communicator;
   EXPECT_EQ(statistics().expected_senders, 0U);
 }
 
-TEST_F(HintsTest, EachCommunicatorHasTheWeightOfItsBeginning) {
+TEST_F(HintsTest, ACommunicatorKeepsTheWeightOfItsInit) {
   Communicator plain;
   setenv("PACECAR_WEIGHT", "5", 1);
   Communicator heavy;
@@ -127,7 +127,7 @@ TEST_F(HintsTest, EachCommunicatorHasTheWeightOfItsBeginning) {
   plain.close();
 }
 
-TEST_F(HintsTest, WeightOutOfRangeIsNamed) {
+TEST_F(HintsTest, AnOutOfRangeWeightIsRefused) {
   setenv("PACECAR_WEIGHT", "65", 1);
   EXPECT_THROW(Communicator(), HostError);
   const auto refused = plugin::open_communicator(std::nullopt);

@@ -1,6 +1,6 @@
 // Collectives over RDMA devices that do everything a real one may do. A seed draws the devices'
-// behaviour, the version of the plugin's table, the ranks and the operations; connections fail by
-// themselves now and then. HOSTILE_SEEDS=FIRST:COUNT chooses other seeds.
+// behaviour, the version of the plugin's table, the ranks and the operations; in about half of the
+// jobs, queue pairs fail at random. HOSTILE_SEEDS=FIRST:COUNT chooses other seeds.
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace pacecar::test {
 namespace {
 
-// The devices work in threads here, whose ticks are longer.
+// Here the devices run in threads, whose ticks are longer: the delays get fewer of them.
 hostile::Behavior behavior_of(uint64_t seed) {
   constexpr uint32_t kMostTicks = 50;
   hostile::Behavior behavior = hostile::draw_behavior(seed);
@@ -36,7 +36,7 @@ struct Job {
     failures = random.below(2) == 0;
   }
 
-  // A rank's process.
+  // Runs in a rank's process.
   void run(Rank& rank) const {
     hostile::configure(behavior);
     set("PLUGIN_TEST_VERSION", std::to_string(version));

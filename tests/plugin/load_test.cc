@@ -64,7 +64,7 @@ TEST(Load, ExportsTheTablesOnly) {
   }
 }
 
-TEST(Load, SaysTheTruthAboutTheDevice) {
+TEST(Load, PropertiesDescribeTheDevice) {
   expect_processes_pass(1, [](Rank&) {
     const auto host = start_host();
     int count = -1;
@@ -103,7 +103,7 @@ auto values_of(const NetPropertiesV12& p) {
                          p.max_multi_request_size, p.rail, p.plane);
 }
 
-TEST(Load, EveryVersionSaysTheSameAsFarAsItCan) {
+TEST(Load, EveryVersionReportsTheSameProperties) {
   for (int version = nccl::kOldestVersion; version < nccl::kNewestVersion; ++version) {
     expect_processes_pass(1, [version](Rank&) {
       const auto newest = start_host();
@@ -121,7 +121,7 @@ TEST(Load, EveryVersionSaysTheSameAsFarAsItCan) {
   }
 }
 
-TEST(Load, ServesAgainAfterAFailedInitOfAVersionWithoutFinalize) {
+TEST(Load, InitSucceedsAfterAFailedInitInAVersionWithoutFinalize) {
   expect_processes_pass(1, [](Rank&) {
     setenv("PACECAR_CC", "nonsense", 1);
     FakeNcclHost host(kPluginPath, 8);
@@ -133,7 +133,7 @@ TEST(Load, ServesAgainAfterAFailedInitOfAVersionWithoutFinalize) {
     unsetenv("PACECAR_CC");
     setenv("PACECAR_NICS", "soft:udp:lo", 1);
     EXPECT_EQ(host.init(), NcclResult::kSuccess);
-    EXPECT_EQ(host.init(), NcclResult::kSuccess) << "as often as NCCL likes";
+    EXPECT_EQ(host.init(), NcclResult::kSuccess) << "init may be repeated";
     const Ends pair = host.connect_self();
     host.close(pair);
   });
@@ -157,7 +157,7 @@ TEST(Load, AConnectionsTrafficClassIsCheckedInVersion10) {
   });
 }
 
-TEST(Load, RefusesADeviceThatIsNotThere) {
+TEST(Load, ANonexistentDeviceIsRefused) {
   expect_processes_pass(1, [](Rank&) {
     const auto host = start_host();
     NetPropertiesV12 properties;
@@ -170,7 +170,7 @@ TEST(Load, RefusesADeviceThatIsNotThere) {
   });
 }
 
-TEST(Load, OffersNothingThatThePropertiesExclude) {
+TEST(Load, UnsupportedFunctionsAreNull) {
   const FakeNcclHost host(kPluginPath);
   const auto expect_no_offload = [&]<typename Net>(const Net*, const char* symbol) {
     const auto* const table = static_cast<const Net*>(dlsym(host.module(), symbol));
@@ -198,7 +198,7 @@ TEST(Load, RefusesGpuMemory) {
   });
 }
 
-TEST(Load, GivesDataPacketsTheFirstCommunicatorsTrafficClass) {
+TEST(Load, TheFirstCommunicatorSetsTheTrafficClass) {
   expect_processes_pass(1, [](Rank&) {
     setenv("PACECAR_NICS", "soft:udp:lo", 1);
     FakeNcclHost first(kPluginPath);
@@ -215,7 +215,7 @@ TEST(Load, GivesDataPacketsTheFirstCommunicatorsTrafficClass) {
   });
 }
 
-TEST(Load, LetsPacecarTcOutrankTheTrafficClassOfACommunicator) {
+TEST(Load, PacecarTcOverridesTheTrafficClassOfACommunicator) {
   expect_processes_pass(1, [](Rank&) {
     setenv("PACECAR_NICS", "soft:udp:lo", 1);
     setenv("PACECAR_TC", "32", 1);
@@ -226,7 +226,7 @@ TEST(Load, LetsPacecarTcOutrankTheTrafficClassOfACommunicator) {
   });
 }
 
-TEST(Load, NamesATrafficClassThatCannotBe) {
+TEST(Load, AnImpossibleTrafficClassIsLogged) {
   expect_processes_pass(1, [](Rank&) {
     setenv("PACECAR_NICS", "soft:udp:lo", 1);
     for (const int impossible : {-2, 256, 1 << 30}) {
@@ -238,7 +238,7 @@ TEST(Load, NamesATrafficClassThatCannotBe) {
   });
 }
 
-TEST(Load, ServesAgainAfterTheLastFinalize) {
+TEST(Load, InitSucceedsAfterTheLastFinalize) {
   expect_processes_pass(1, [](Rank&) {
     for (size_t life = 1; life <= 3; ++life) {
       const auto host = start_host();
@@ -249,7 +249,7 @@ TEST(Load, ServesAgainAfterTheLastFinalize) {
   });
 }
 
-TEST(Load, TwoThreadsInitialiseOneContext) {
+TEST(Load, InitsInTwoThreadsShareOneContext) {
   expect_processes_pass(1, [](Rank&) {
     const auto first = std::make_unique<FakeNcclHost>(kPluginPath);
     const auto second = std::make_unique<FakeNcclHost>(kPluginPath);
@@ -259,14 +259,14 @@ TEST(Load, TwoThreadsInitialiseOneContext) {
     other.join();
     EXPECT_EQ(banners(), 1U);
     EXPECT_NE(first->context(), second->context());
-    // The one that stays is not disturbed by the one that goes.
+    // finalize of the first communicator does not disturb the second.
     first->finalize();
     const Ends pair = second->connect_self();
     second->close(pair);
   });
 }
 
-// From rank 1 to rank 0.
+// Sends one message from rank 1 to rank 0.
 void pass_message(const FakeNcclHost& host, const Rank& rank, void* comm, uint64_t number) {
   const Buffer buffer(host, comm, 300'000);
   if (rank.rank() == 1) {
@@ -305,17 +305,17 @@ TEST(Load, CommunicatorsComeAndGoWhileOthersWork) {
       pass_message(b.host, rank, b.comm, 5);
       end(b);
       pass_message(c.host, rank, c.comm, 6);
-      EXPECT_EQ(banners(), 1U) << "they share one context";
+      EXPECT_EQ(banners(), 1U) << "all communicators share one context";
       end(c);
       Communicator d(version, rank);
       pass_message(d.host, rank, d.comm, 7);
-      EXPECT_EQ(banners(), 2U) << "the last one took the context with it";
+      EXPECT_EQ(banners(), 2U) << "the last finalize destroys the context";
       end(d);
     });
   }
 }
 
-TEST(Load, NamesTheCureWhenItCannotServe) {
+TEST(Load, AFailedInitLogsTheCure) {
   expect_processes_pass(1, [](Rank&) {
     setenv("PACECAR_CC", "nonsense", 1);
     FakeNcclHost host(kPluginPath);
@@ -332,7 +332,7 @@ TEST(Load, NamesTheCureWhenItCannotServe) {
   });
 }
 
-TEST(Load, RequireTurnsARefusalIntoASystemError) {
+TEST(Load, PacecarRequireTurnsAFailedInitIntoASystemError) {
   expect_processes_pass(1, [](Rank&) {
     setenv("PACECAR_NICS", "soft:udp:no-such-interface", 1);
     setenv("PACECAR_REQUIRE", "1", 1);
