@@ -23,9 +23,8 @@ const Offer kOffer{.sender = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
                    .count = 0x123456789ABCDEF0,
                    .end = {address(48), address(64), {0xAABBCCDDEEFF0011, 0x1234}},
                    .table = {0x99, 0xFFFFFFFF}};
-const Answer kAnswer{.end = {address(0), address(7), {1, 2}},
-                     .eager = 4000,
-                     .table = {0xFFFFFFFFFFFFFFFF, 9}};
+const Answer kAnswer{
+    .end = {address(0), address(7), {1, 2}}, .eager = 4000, .table = {0xFFFFFFFFFFFFFFFF, 9}};
 
 void expect_same(const FlowEnd& a, const FlowEnd& b) {
   EXPECT_TRUE(std::ranges::equal(a.data.view(), b.data.view()));
@@ -71,12 +70,12 @@ void expect_other_lengths_refused(std::vector<uint8_t> good, Decode decode) {
   EXPECT_FALSE(decode(good));
 }
 
-TEST(Handshake, EveryTruncationAndAnyRestIsRefused) {
+TEST(Handshake, TruncatedAndTooLongMessagesAreRefused) {
   expect_other_lengths_refused(encode(kOffer), [](const auto& b) { return decode_offer(b); });
   expect_other_lengths_refused(encode(kAnswer), [](const auto& b) { return decode_answer(b); });
 }
 
-TEST(Handshake, OneIsNotTheOther) {
+TEST(Handshake, OfferDoesNotDecodeAsAnswerNorAnswerAsOffer) {
   EXPECT_FALSE(decode_answer(encode(kOffer)));
   EXPECT_FALSE(decode_offer(encode(kAnswer)));
 }
@@ -87,8 +86,8 @@ TEST(Handshake, OtherVersionIsRefused) {
   EXPECT_FALSE(decode_offer(offer));
 }
 
-// An address that claims to be longer than any can be, in a message of the right size.
-TEST(Handshake, ImpossibleAddressIsRefused) {
+// The message has the right size, but the length of an address in it is too large.
+TEST(Handshake, TooLongAddressIsRefused) {
   constexpr size_t kControlSize = 4 + 16 + 8 + 4 + 16 + 4 + 4 + 4 + 8 + 4 + 48;
   auto offer = encode(kOffer);
   ASSERT_EQ(offer[kControlSize + 3], 64);
@@ -96,7 +95,7 @@ TEST(Handshake, ImpossibleAddressIsRefused) {
   EXPECT_FALSE(decode_offer(offer));
 }
 
-TEST(Handshake, WhatIsNeitherJoinedNorNotIsRefused) {
+TEST(Handshake, InvalidJoinedFlagIsRefused) {
   constexpr size_t kJoined = 4 + 16 + 8 + 3;
   auto offer = encode(kOffer);
   ASSERT_EQ(offer[kJoined], 1);
@@ -112,13 +111,13 @@ TEST(Handshake, ImpossibleWeightIsRefused) {
   }
 }
 
-TEST(Handshake, ImpossibleNumberIsRefused) {
+TEST(Handshake, ImpossibleConnectionNumberIsRefused) {
   Offer offer = kOffer;
   offer.number = 1024;
   EXPECT_FALSE(decode_offer(encode(offer)));
 }
 
-TEST(Handshake, ImpossibleEagerMessageIsRefused) {
+TEST(Handshake, TooLargeEagerSizeIsRefused) {
   Offer offer = kOffer;
   offer.eager = kMaxEager + 1;
   EXPECT_FALSE(decode_offer(encode(offer)));

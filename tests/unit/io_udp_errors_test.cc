@@ -61,14 +61,14 @@ class UdpErrors : public testing::Test {
   std::vector<TxPacket> packets_ = std::vector<TxPacket>(6);
 };
 
-TEST_F(UdpErrors, AFullSocketTakesLess) {
+TEST_F(UdpErrors, FullSocketTakesFewerPackets) {
   answers = {1, -EAGAIN};
   EXPECT_EQ(send(), 2U);
   EXPECT_EQ(counters().send_blocked, 1U);
   EXPECT_EQ(counters().send_errors, 0U);
 }
 
-TEST_F(UdpErrors, ARefusedMessageIsLostAndTheOthersGo) {
+TEST_F(UdpErrors, RefusedMessageIsLostAndTheOthersAreSent) {
   for (const int error : {ENETUNREACH, EPERM, EMSGSIZE, ECONNREFUSED}) {
     const PacketIoCounters before = counters();
     answers = {1, -error};
@@ -84,7 +84,7 @@ TEST_F(UdpErrors, AnInterruptedCallIsRepeated) {
   EXPECT_EQ(offered, (std::vector<unsigned>{3, 3, 1, 1}));
 }
 
-TEST_F(UdpErrors, ADeviceThatCannotSegmentGetsSingleDatagramsFromThenOn) {
+TEST_F(UdpErrors, DeviceWithoutSegmentationGetsSingleDatagramsFromThenOn) {
   device_can_segment = false;
   EXPECT_EQ(send(), 6U);
   EXPECT_EQ(offered, (std::vector<unsigned>{3, 6}));
