@@ -1,5 +1,5 @@
-// What the UDP packet I/O makes of answers that the kernel rarely gives. This program has a
-// sendmmsg of its own, which takes the C library's place.
+// How the UDP packet I/O handles rare results of sendmmsg. This program's own sendmmsg replaces the
+// C library's.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -11,8 +11,7 @@
 
 namespace {
 
-// The answer to the next calls, one each: how many messages are taken, or -errno; then all are
-// taken.
+// Results of the next calls: how many messages are taken, or -errno. Later calls take all.
 std::vector<int> answers;
 std::vector<unsigned> offered;  // messages per call
 bool device_can_segment = true;

@@ -1,4 +1,4 @@
-// What limits a flow, as everybody who asks is told.
+// LimitMeter: what limits a flow, as reported to all readers.
 #include "transport/message/limit_meter.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ constexpr Duration kTick = Duration::from_ms(5);
 
 class LimitMeterTest : public testing::Test {
  protected:
-  // Looks every 5 ms at a flow that sends at `gbps`, with something more to send after each.
+  // Looks every 5 ms at a flow that sends at `gbps`; `backlog` is left to send at each look.
   void run(double gbps, Duration span, Bytes backlog = 1) {
     for (const Instant end = now_ + span; now_ < end;) {
       now_ = now_ + kTick;
@@ -28,21 +28,21 @@ class LimitMeterTest : public testing::Test {
   Instant now_;
 };
 
-TEST_F(LimitMeterTest, WhoUsesItsRateIsLimitedByWhatBoundsIt) {
+TEST_F(LimitMeterTest, FlowThatUsesItsRateIsLimitedByTheBoundOfTheRate) {
   run(8, Duration::from_ms(200));
   EXPECT_EQ(limit(), LimitedBy::kGrant);
   EXPECT_EQ(count(LimitedBy::kGrant), 40U);
 }
 
-TEST_F(LimitMeterTest, WhoUsesLessThanHalfOfItIsLimitedByTheHosts) {
+TEST_F(LimitMeterTest, FlowBelowHalfOfItsRateIsLimitedByTheHosts) {
   run(3, Duration::from_ms(200));
   EXPECT_EQ(limit(), LimitedBy::kHost);
   EXPECT_GT(count(LimitedBy::kHost), 30U);
   run(8, Duration::from_ms(100));
-  EXPECT_EQ(limit(), LimitedBy::kGrant) << "it has become faster";
+  EXPECT_EQ(limit(), LimitedBy::kGrant) << "the flow uses its rate again";
 }
 
-TEST_F(LimitMeterTest, WithoutABacklogItIsTheApplication) {
+TEST_F(LimitMeterTest, FlowWithoutABacklogIsLimitedByTheApplication) {
   run(3, Duration::from_ms(200));
   run(0, Duration::from_ms(50), 0);
   EXPECT_EQ(limit(), LimitedBy::kApplication);
@@ -51,17 +51,17 @@ TEST_F(LimitMeterTest, WithoutABacklogItIsTheApplication) {
   EXPECT_EQ(limit(), LimitedBy::kHost) << "as before the short pause";
   run(0, Duration::from_ms(200), 0);
   stats_.backlog = 1;
-  EXPECT_EQ(limit(), LimitedBy::kGrant) << "what was long ago says nothing";
+  EXPECT_EQ(limit(), LimitedBy::kGrant) << "an old measurement does not count";
 }
 
-TEST_F(LimitMeterTest, AGrantOfJustTheBudgetIsTheBudget) {
+TEST_F(LimitMeterTest, GrantEqualToTheBudgetIsReportedAsTheBudget) {
   told_.rate_max = told_.rate;
   EXPECT_EQ(meter_.limit(told_, {.backlog = 1}), LimitedBy::kBudget);
   told_.rate_max = Rate::from_gbps(20);
   EXPECT_EQ(meter_.limit(told_, {.backlog = 1}), LimitedBy::kGrant);
 }
 
-TEST_F(LimitMeterTest, ABudgetIsReachedWithinAThirtySecond) {
+TEST_F(LimitMeterTest, GrantWithinAThirtySecondOfTheBudgetIsReportedAsTheBudget) {
   const auto of = [&](uint64_t bps) {
     told_.rate = Rate::from_bps(bps);
     return meter_.limit(told_, {.backlog = 1});
@@ -70,11 +70,11 @@ TEST_F(LimitMeterTest, ABudgetIsReachedWithinAThirtySecond) {
   EXPECT_EQ(of(31'000), LimitedBy::kBudget);
   EXPECT_EQ(of(30'999), LimitedBy::kGrant);
   told_.limited_by = LimitedBy::kNetwork;
-  EXPECT_EQ(of(32'000), LimitedBy::kNetwork) << "only a grant is the budget's";
+  EXPECT_EQ(of(32'000), LimitedBy::kNetwork) << "only the limit 'grant' becomes 'budget'";
 }
 
-// 64 KiB of a span may be missing by chance: counted as sent.
-TEST_F(LimitMeterTest, TheLimitIsHalfOfTheRate) {
+// 64 KiB of a span may be missing by chance, so they count as sent.
+TEST_F(LimitMeterTest, FlowIsLimitedByTheHostsBelowHalfOfTheRate) {
   const auto after_a_span = [](Bytes sent, Duration span) {
     LimitMeter meter;
     Explanation told{.limited_by = LimitedBy::kGrant, .rate = Rate::from_bps(800'000'000)};
@@ -91,7 +91,7 @@ TEST_F(LimitMeterTest, TheLimitIsHalfOfTheRate) {
   EXPECT_EQ(after_a_span(0, span - Duration::from_ns(1)), LimitedBy::kGrant) << "too short a span";
 }
 
-TEST_F(LimitMeterTest, WhatWasMeasuredCountsForSomeTime) {
+TEST_F(LimitMeterTest, MeasurementCountsFor200Ms) {
   run(3, Duration::from_ms(25));  // one span, after the look that began it
   ASSERT_EQ(limit(), LimitedBy::kHost);
   const Instant measured = now_;
@@ -104,8 +104,8 @@ TEST_F(LimitMeterTest, WhatWasMeasuredCountsForSomeTime) {
   EXPECT_EQ(at(Duration::from_ns(200'000'001)), LimitedBy::kGrant);
 }
 
-// A pause ends a span: what was not sent in it is the application's.
-TEST_F(LimitMeterTest, ASpanWithAPauseSaysNothing) {
+// A pause ends a span: the application is the reason for what was not sent.
+TEST_F(LimitMeterTest, SpanWithAPauseIsNoMeasurement) {
   run(8, Duration::from_ms(40));
   for (int i = 0; i < 20; ++i) {
     run(0, Duration::from_ms(5), 0);
@@ -114,7 +114,7 @@ TEST_F(LimitMeterTest, ASpanWithAPauseSaysNothing) {
   EXPECT_EQ(count(LimitedBy::kHost), 0U);
 }
 
-TEST_F(LimitMeterTest, AFewPacketsInASpanSayNothing) {
+TEST_F(LimitMeterTest, SpanOfAFewPacketsIsNoMeasurement) {
   told_.rate = Rate::from_bps(10'000'000);
   run(0, Duration::from_ms(200));
   EXPECT_EQ(limit(), LimitedBy::kGrant);
