@@ -40,7 +40,8 @@ TEST(NetworkChoice, OwnDeviceIsPreferredThenThePeersThenAny) {
 
 TEST(NetworkChoice, DevicesWithoutACommonNetworkAreNotJoined) {
   EXPECT_EQ(choose_devices(Devices{{{kSoft}}, {{kRoce}}}, Devices{{{kOfi}}}), std::nullopt);
-  EXPECT_EQ(choose_devices(Devices{{{}}}, Devices{{{}}}), std::nullopt) << "devices without lanes";
+  EXPECT_EQ(choose_devices(Devices{{{}}}, Devices{{{}}}), std::nullopt)
+      << "devices without networks";
 }
 
 TEST(NetworkChoice, EachLaneOfABondNeedsACommonNetwork) {
@@ -78,7 +79,7 @@ TEST(NamedProcess, NamesTheListeningNicsAndTheirStandIns) {
   ASSERT_TRUE(named);
   EXPECT_EQ(named->identity, identity);
   EXPECT_THAT(named->devices, ElementsAre(devices[0], devices[2], devices[4]))
-      << "the first device has roce; the first with soft alone stands in for soft";
+      << "the listening device has roce; the first device with soft stands in for soft";
 }
 
 TEST(NamedProcess, NumberOfNamedNetworksIsBounded) {
