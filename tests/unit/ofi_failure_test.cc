@@ -155,7 +155,7 @@ TEST_P(OfiFailureTest, SilentPeerBreaksItsQueuePairAndOthersWork) {
   EXPECT_EQ(from.finished(id), finished) << "a broken queue pair completes nothing more";
 }
 
-TEST_P(OfiFailureTest, SilencePeerOfControlWritesAloneIsDetected) {
+TEST_P(OfiFailureTest, SilenceOfAPeerThatGetsOnlyControlWritesIsDetected) {
   OfiChild child(kind());
   OfiEnd from(kind(), Duration::from_s(3));
   const auto [id, target] = child.connect(from, {.paced = false});

@@ -24,7 +24,7 @@ HostLock join_lock(const HostLock& lock) {
   return std::move(*joined);
 }
 
-TEST(HostLock, OneHolderAtATime) {
+TEST(HostLock, LockHasOneHolderAtATime) {
   HostLock own = make_lock();
   HostLock peers = join_lock(own);
   ASSERT_EQ(own.acquire(), 0);
