@@ -68,7 +68,7 @@ void count_up(Owner& owner) {
   for (size_t i = 0; i < owner.bytes.size(); ++i) owner.bytes[i] = static_cast<uint8_t>(i * 7);
 }
 
-TEST_F(PeerMemoryTest, GathersAndScatters) {
+TEST_F(PeerMemoryTest, ReadGathersAndScatters) {
   fork_owner(count_up);
   const auto memory = PeerMemory::open(child_, token_address(), kToken);
   ASSERT_TRUE(memory);

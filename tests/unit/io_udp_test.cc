@@ -131,7 +131,7 @@ TEST(OpenUdp, ControlPacketsAreNotEcnCapable) {
 
 // A socket that sends to one peer again and again is connected to it; other peers are still
 // reached.
-TEST(OpenUdp, EveryPeerIsReachedWhateverPeerTheSocketIsConnectedTo) {
+TEST(OpenUdp, ConnectedSocketStillReachesOtherPeers) {
   const UdpConfig config{.interface = "lo", .paths = 1};
   const auto sender = open_udp(config).value();
   const std::array<std::unique_ptr<PacketIo>, 2> peers{open_udp(config).value(),

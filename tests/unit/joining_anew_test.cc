@@ -27,7 +27,7 @@ class JoiningAnew : public testing::TestWithParam<size_t> {
     return test::finish(*attempt.connecting, *attempt.listener);
   }
   // Both ends of the flow's connections must be closed.
-  void await_that_the_peer_forgets() {
+  void await_end_of_flows_at_the_peer() {
     while (to_.context().statistics(0).flows > 0) sched_yield();
   }
   // Counts the offers to a peer that refuses all of them.
@@ -69,7 +69,7 @@ TEST_P(JoiningAnew, ConnectionIsMadeIfThePeerHasEndedTheSharedFlow) {
   auto first = connect(from_.context(), 0, to_.context(), 0).value();
   Attempt second = attempt();
   first = {};
-  await_that_the_peer_forgets();
+  await_end_of_flows_at_the_peer();
   expect_made(second);
 }
 
@@ -78,7 +78,7 @@ TEST_P(JoiningAnew, ConnectionIsMadeIfThePeerHasMadeAndEndedTheFlowMeanwhile) {
   Attempt first = attempt();
   Attempt second = attempt();
   EXPECT_TRUE(finish(first));
-  await_that_the_peer_forgets();
+  await_end_of_flows_at_the_peer();
   expect_made(second);
 }
 

@@ -1,5 +1,5 @@
-// Processes with NICs of different networks: a connection uses NICs that can be joined. If there
-// are none, the error names the NICs of both processes.
+// Processes with NICs of different networks: a connection uses NICs that can be joined. Without
+// such NICs, the error names the NICs of both processes.
 #include "transport/api/joining.h"
 
 #include <gmock/gmock.h>
@@ -141,7 +141,7 @@ std::string refusal(Process& from, Process& to) {
   return ends.error().message;
 }
 
-TEST(MixedNetworks, WithoutACommonNetworkBothSidesSayWhichNicsThereAre) {
+TEST(MixedNetworks, ErrorWithoutACommonNetworkNamesTheNicsOfBothSides) {
   Process from({{{"soft"}}, {{"roce"}}});
   Process to({{{"ofi:tcp"}}});
   EXPECT_THAT(

@@ -16,13 +16,13 @@ class LimitMeterTest : public testing::Test {
       now_ = now_ + kTick;
       stats_.sent += static_cast<Bytes>(gbps * 1e9 / 8 * kTick.seconds());
       stats_.backlog = backlog;
-      meter_.look(now_, told_, stats_);
+      meter_.look(now_, explanation_, stats_);
     }
   }
-  LimitedBy limit() const { return meter_.limit(told_, stats_); }
+  LimitedBy limit() const { return meter_.limit(explanation_, stats_); }
   uint64_t count(LimitedBy limit) const { return meter_.counts()[static_cast<size_t>(limit)]; }
 
-  Explanation told_{.limited_by = LimitedBy::kGrant, .rate = Rate::from_gbps(10)};
+  Explanation explanation_{.limited_by = LimitedBy::kGrant, .rate = Rate::from_gbps(10)};
   FlowStats stats_;
   LimitMeter meter_;
   Instant now_;
@@ -55,34 +55,34 @@ TEST_F(LimitMeterTest, FlowWithoutABacklogIsLimitedByTheApplication) {
 }
 
 TEST_F(LimitMeterTest, GrantEqualToTheBudgetIsReportedAsTheBudget) {
-  told_.rate_max = told_.rate;
-  EXPECT_EQ(meter_.limit(told_, {.backlog = 1}), LimitedBy::kBudget);
-  told_.rate_max = Rate::from_gbps(20);
-  EXPECT_EQ(meter_.limit(told_, {.backlog = 1}), LimitedBy::kGrant);
+  explanation_.rate_max = explanation_.rate;
+  EXPECT_EQ(meter_.limit(explanation_, {.backlog = 1}), LimitedBy::kBudget);
+  explanation_.rate_max = Rate::from_gbps(20);
+  EXPECT_EQ(meter_.limit(explanation_, {.backlog = 1}), LimitedBy::kGrant);
 }
 
 TEST_F(LimitMeterTest, GrantWithinAThirtySecondOfTheBudgetIsReportedAsTheBudget) {
   const auto of = [&](uint64_t bps) {
-    told_.rate = Rate::from_bps(bps);
-    return meter_.limit(told_, {.backlog = 1});
+    explanation_.rate = Rate::from_bps(bps);
+    return meter_.limit(explanation_, {.backlog = 1});
   };
-  told_.rate_max = Rate::from_bps(32'000);
+  explanation_.rate_max = Rate::from_bps(32'000);
   EXPECT_EQ(of(31'000), LimitedBy::kBudget);
   EXPECT_EQ(of(30'999), LimitedBy::kGrant);
-  told_.limited_by = LimitedBy::kNetwork;
+  explanation_.limited_by = LimitedBy::kNetwork;
   EXPECT_EQ(of(32'000), LimitedBy::kNetwork) << "only the limit 'grant' becomes 'budget'";
 }
 
 // 64 KiB of a span may be missing by chance, so they count as sent.
-TEST_F(LimitMeterTest, FlowIsLimitedByTheHostsBelowHalfOfTheRate) {
+TEST_F(LimitMeterTest, HalfOfTheRateIsExactlyTheBoundOfTheLimitByTheHosts) {
   const auto after_a_span = [](Bytes sent, Duration span) {
     LimitMeter meter;
-    Explanation told{.limited_by = LimitedBy::kGrant, .rate = Rate::from_bps(800'000'000)};
+    Explanation explanation{.limited_by = LimitedBy::kGrant, .rate = Rate::from_bps(800'000'000)};
     FlowStats stats{.backlog = 1};
-    meter.look(Instant(), told, stats);
+    meter.look(Instant(), explanation, stats);
     stats.sent += sent;
-    meter.look(Instant() + span, told, stats);
-    return meter.limit(told, stats);
+    meter.look(Instant() + span, explanation, stats);
+    return meter.limit(explanation, stats);
   };
   const Duration span = Duration::from_ms(20);
   constexpr Bytes kHalf = 1'000'000 - (64 << 10);  // in 20 ms
@@ -97,8 +97,8 @@ TEST_F(LimitMeterTest, MeasurementCountsFor200Ms) {
   const Instant measured = now_;
   const auto at = [&](Duration later) {
     LimitMeter meter = meter_;
-    meter.look(measured + later, told_, {.backlog = 0, .sent = stats_.sent});
-    return meter.limit(told_, {.backlog = 1});
+    meter.look(measured + later, explanation_, {.backlog = 0, .sent = stats_.sent});
+    return meter.limit(explanation_, {.backlog = 1});
   };
   EXPECT_EQ(at(Duration::from_ms(200)), LimitedBy::kHost);
   EXPECT_EQ(at(Duration::from_ns(200'000'001)), LimitedBy::kGrant);
@@ -115,7 +115,7 @@ TEST_F(LimitMeterTest, SpanWithAPauseIsNoMeasurement) {
 }
 
 TEST_F(LimitMeterTest, SpanOfAFewPacketsIsNoMeasurement) {
-  told_.rate = Rate::from_bps(10'000'000);
+  explanation_.rate = Rate::from_bps(10'000'000);
   run(0, Duration::from_ms(200));
   EXPECT_EQ(limit(), LimitedBy::kGrant);
 }

@@ -121,7 +121,7 @@ TEST(LiveSwitch, BroadcastGoesToEveryOtherPort) {
   }
 }
 
-TEST(LiveSwitch, ForwardsAtThePortsRateHoweverLateItIsPolled) {
+TEST(LiveSwitch, LatePollsDoNotChangeTheRateOfAPort) {
   for (const int64_t step_us : {1, 97, 20'000}) {
     World world(funnel(), config_with(1 << 30));
     world.introduce();

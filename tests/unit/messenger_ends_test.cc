@@ -299,7 +299,7 @@ class MessengerLateCompletions : public testing::Test {
   MessageRequest& waiting_;
 };
 
-TEST_F(MessengerLateCompletions, AreWaitedFor) {
+TEST_F(MessengerLateCompletions, LateCompletionsAreAwaited) {
   pair_.run_for(Duration::from_s(1));
   EXPECT_EQ(received_.state(), State::kPending);
   pair_.nic[1].completions.swap(late_);
@@ -309,7 +309,7 @@ TEST_F(MessengerLateCompletions, AreWaitedFor) {
   EXPECT_EQ(waiting_.failure, MessageFailure::kPeerClosed);
 }
 
-TEST_F(MessengerLateCompletions, AreWaitedForAsLongAsTheSilenceLimit) {
+TEST_F(MessengerLateCompletions, LateCompletionsAreAwaitedForTheSilenceLimit) {
   pair_.run_for(Duration::from_ms(9900));
   EXPECT_EQ(received_.state(), State::kPending);
   pair_.run_for(Duration::from_ms(200));
@@ -323,7 +323,7 @@ TEST(MessengerEnds, WaitingReceiverWritesAWordEachFifthOfTheSilenceLimit) {
   ScriptedPair pair;
   pair.run_for(Duration::from_s(5));
   const auto words_to = [&](size_t host) { return pair.nic[host].counted.silent_packets_received; };
-  EXPECT_EQ(words_to(0) + words_to(1), 0U) << "nobody waits";
+  EXPECT_EQ(words_to(0) + words_to(1), 0U) << "no request is pending";
   pair.receive();
   pair.run();
   const uint64_t before = words_to(0);

@@ -18,9 +18,9 @@ constexpr Bytes kWrite = 256 * 1024;
 constexpr FlowLimits kUnlimited{.rate = Rate::from_gbps(1000), .window = 1 << 22};
 
 // Ends the process if the test takes longer than a minute.
-struct HangsNot {
-  HangsNot() { alarm(60); }
-  ~HangsNot() { alarm(0); }
+struct Watchdog {
+  Watchdog() { alarm(60); }
+  ~Watchdog() { alarm(0); }
 };
 
 class CoresTogether : public testing::Test {
@@ -200,10 +200,10 @@ TEST_F(CoresTogether, AcknowledgedWritesAreReportedAfterAHalt) {
   EXPECT_LE(count(0, CompletionKind::kSent), received);
 }
 
-// The rings to the owner are full because it has not polled, and the same owner halts the queue
+// The owner has not polled for long, so its rings are full, and then the owner halts the queue
 // pairs.
 TEST_F(CoresTogether, HaltWorksWithFullRings) {
-  const HangsNot watchdog;
+  const Watchdog watchdog;
   for (size_t side = 0; side < 2; ++side) nic(side).report_arrivals(true);
   connect();
   constexpr uint32_t kWrites = 80;

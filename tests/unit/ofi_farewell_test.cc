@@ -23,7 +23,7 @@ class OfiFarewellTest : public test::OverOfi {
  protected:
   // Whether the memory of a closed NIC stays untouched; it may belong to others by then. That NIC
   // also has a write posted to a peer that does not answer.
-  static bool left_alone(size_t size, bool paced) {
+  static bool stays_untouched(size_t size, bool paced) {
     std::vector<uint8_t> memory(size);
     OfiEnd from(kind());
     OfiEnd other(kind());
@@ -53,11 +53,11 @@ class OfiFarewellTest : public test::OverOfi {
 INSTANTIATE_TEST_SUITE_P(Over, OfiFarewellTest, test::every_ofi_kind(), test::ofi_kind_name);
 
 TEST_P(OfiFarewellTest, ControlWritesLeaveTheMemoryOfAClosedNicAlone) {
-  for (int round = 0; round < 10; ++round) EXPECT_TRUE(left_alone(64, false));
+  for (int round = 0; round < 10; ++round) EXPECT_TRUE(stays_untouched(64, false));
 }
 
 TEST_P(OfiFarewellTest, DataWritesLeaveTheMemoryOfAClosedNicAlone) {
-  for (int round = 0; round < 10; ++round) EXPECT_TRUE(left_alone(kSize, true));
+  for (int round = 0; round < 10; ++round) EXPECT_TRUE(stays_untouched(kSize, true));
 }
 
 // A messenger destroys its end when it learns that the peer's end is gone.

@@ -115,7 +115,7 @@ class SignalHandlers {
 void ignore(int /*signal*/) {}
 
 // Some libraries that libfabric loads install handlers, but those of Python and NCCL must stay.
-TEST_F(OfiLibraryTest, LoadingRestoresTheSignalHandlers) {
+TEST_F(OfiLibraryTest, SignalHandlersSurviveTheLoadingOfLibfabric) {
   constexpr int kNotLoaded = 200;
   constexpr int kNoNic = 201;
   const int changed = in_fresh_process([] {
@@ -134,7 +134,7 @@ TEST_F(OfiLibraryTest, LoadingRestoresTheSignalHandlers) {
     if (!OfiNic::open({.name = "ofi:shm"}, std::move(*provider), Instant())) return kNoNic;
     return before.first_other();
   });
-  if (changed == kNotLoaded) GTEST_SKIP() << "libfabric is not there";
+  if (changed == kNotLoaded) GTEST_SKIP() << "libfabric is missing";
   EXPECT_EQ(changed, 0) << "the number of the signal whose handler changed";
 }
 

@@ -70,7 +70,7 @@ class Writer {
 };
 
 // No peer writes to `memory` during turns of `end`.
-void expect_left_alone(OfiEnd& end, OfiEnd::Memory& memory) {
+void expect_not_written(OfiEnd& end, OfiEnd::Memory& memory) {
   std::ranges::fill(memory.bytes, uint8_t{0xEE});
   for (int i = 0; i < 300; ++i) end.step();
   EXPECT_TRUE(std::ranges::all_of(memory.bytes, [](uint8_t byte) { return byte == 0xEE; }));
@@ -90,7 +90,7 @@ TEST_P(OfiRevokeTest, DeregisteredMemoryIsNotWrittenAndTheQueuePairWorks) {
     ASSERT_TRUE(run_until(
         {&to}, [&] { return to.received(ends.b) >= before + 20 || to.broken(ends.b) != nullptr; }));
     to.nic().deregister_memory(memory->region);
-    expect_left_alone(to, *memory);
+    expect_not_written(to, *memory);
   }
   writer.stop();
   expect_intact(from, ends.a);
@@ -165,7 +165,7 @@ TEST_P(OfiRevokeTest, HaltedQueuePairReceivesNothingMore) {
   to.nic().halt_queue_pair(ends.b);
   to.step();  // reports what arrived before the halt
   const size_t taken = to.received(ends.b);
-  expect_left_alone(to, memory);
+  expect_not_written(to, memory);
   EXPECT_EQ(to.received(ends.b), taken);
   writer.stop();
 }
@@ -195,7 +195,7 @@ TEST_P(OfiRevokeTest, TwoNicsMayRevokeAtTheSameTime) {
         counted = counted || end.received(ids[side]) >= enough;
       }
       end.nic().deregister_memory(memory[side][round]->region);
-      expect_left_alone(end, *memory[side][round]);
+      expect_not_written(end, *memory[side][round]);
       for (++done; done < 2 * (round + 1) && end.broken(ids[side]) == nullptr;) end.step();
     }
   };

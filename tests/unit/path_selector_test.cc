@@ -108,7 +108,7 @@ TEST(PathSelector, PenaltyLeavesAPathOutForSomeRounds) {
   EXPECT_EQ(turns_left_out(PathEvent::kLost, 9), 15) << "the penalty has a maximum";
 }
 
-TEST(PathSelector, PenaltyOnAllPathsStopsNone) {
+TEST(PathSelector, PenaltyOnAllPathsExcludesNoPath) {
   PathSelector selector(PathPolicy::kPenalty, kPaths, 3);
   for (uint16_t path = 0; path < kPaths; ++path)
     selector.on_feedback(path, {.event = PathEvent::kLost});

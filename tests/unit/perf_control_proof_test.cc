@@ -111,7 +111,7 @@ TEST_F(ControlProofTest, ClientWithAnotherKeyIsRefusedWithAMessageAtBothEnds) {
               ElementsAre(says));
 }
 
-TEST_F(ControlProofTest, ServerWithoutAKeyRefusesAClientWithOneWithAMessageAtBothEnds) {
+TEST_F(ControlProofTest, KeylessServerRefusesAClientWithAKeyWithAMessageAtBothEnds) {
   listen({});
   const auto says = AllOf(HasSubstr("the client 127.0.0.1:"), HasSubstr("and the server has none"),
                           HasSubstr(kCure));

@@ -1,5 +1,5 @@
 // The streams over a pipe in memory. Like a receiver, the pipe matches sends with posted buffers by
-// tag; it completes in order.
+// tag. Requests complete in order.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ struct Pipe {
   size_t most_receives = 0;
   bool corrupt = false;
 
-  // Moves one message; false when there is none, or no buffer for it.
+  // Moves one message; false if no send is pending, or no buffer matches.
   bool move_one() {
     const auto send = std::find_if(sends.begin(), sends.end(), [](auto& s) { return !s->done; });
     if (send == sends.end()) return false;

@@ -94,8 +94,7 @@ TEST(Fluid, FlowsShareLinksAndWaitForOneAnother) {
   set.after_sent(third, second);
   const auto times = run_fluid(set, links);
   EXPECT_NEAR(times[first].received_s, 1 + 20 + 2, 1e-6);  // two share the link
-  EXPECT_NEAR(times[third].ready_s, 1 + 20 + 5,
-              1e-6);  // once the sender of the second knows that it is sent
+  EXPECT_NEAR(times[third].ready_s, 1 + 20 + 5, 1e-6);     // the second is acknowledged
   EXPECT_NEAR(times[third].received_s, 26 + 1 + 10 + 2, 1e-6);
   const Terms terms = terms_until(times, third);
   EXPECT_NEAR(terms[static_cast<size_t>(Cause::kNicOut)], 30, 1e-6);
@@ -232,7 +231,7 @@ TEST(Calibrate, FindsTheConstantsThatGaveTheTimes) {
   EXPECT_NEAR(found.nic.rate, truth.rate, 0.03 * truth.rate);
 }
 
-TEST(Calibrate, RateWithoutInfluenceOnTheTimesStaysFinite) {
+TEST(Calibrate, RateWithoutInfluenceOnTheTimesStaysBounded) {
   std::vector<Measured> measured;
   for (const Bytes bytes : {64U, 65536U}) {
     measured.push_back({.kind = Measured::Kind::kOneWay, .time_s = 20e-6});

@@ -59,7 +59,7 @@ TEST(PreflightHosts, InfiniBandPortWithoutASubnetManagerIsFound) {
   EXPECT_EQ(find(host.findings(), "rdma.port_down").cure, "rdma link show mlx5_0/1");
 }
 
-TEST(PreflightHosts, RxeHostHasNoProblemButASmallMtu) {
+TEST(PreflightHosts, RxeHostHasNoProblemUnlessItsMtuIsSmall) {
   FakeHost host;
   make_rxe_host(host);
   const Findings findings = host.findings();
