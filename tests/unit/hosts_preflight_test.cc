@@ -73,8 +73,8 @@ TEST(PreflightGroupsTest, ReportsAreReadAsUntrustedData) {
   EXPECT_EQ(good->findings[0].severity, Severity::kWarning)
       << "severity of the finding's kind, not of the report";
   EXPECT_EQ(good->findings[0].subject, "e?th0");
-  const std::string deep =
-      R"({"findings":[],"facts":{},"more":)" + std::string(100, '[') + std::string(100, ']') + "}";
+  const std::string deep = R"({"findings":[],"facts":{},"more":)" + std::string(100, '[') +
+                           std::string(100, ']') + "}";
   EXPECT_FALSE(read_report("gpu0", deep)) << "each level would take stack when it is printed";
   for (const char* text : {"", "7", "{}", R"({"findings":[{}],"facts":{}})", "{\"findings\":7}",
                            R"({"findings":[{"id":"no.such","subject":"","message":"","cure":""}],

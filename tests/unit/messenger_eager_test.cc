@@ -103,8 +103,7 @@ TEST_F(MessengerEagerTest, LargerMessageWaitsForItsBuffer) {
 }
 
 TEST_F(MessengerEagerTest, MessagesBeyondTheCellsWaitForBuffers) {
-  for (uint32_t i = 0; i < EagerCells::kTinyCells + 3; ++i)
-    send(600);  // no two messages fit in one cell
+  for (uint32_t i = 0; i < EagerCells::kTinyCells + 3; ++i) send(600);  // a cell holds one
   run_for(Duration::from_ms(1));
   const auto done = [](const MessageRequest& request) { return request.state() == State::kDone; };
   EXPECT_EQ(std::ranges::count_if(requests_, done), EagerCells::kTinyCells);

@@ -175,8 +175,8 @@ TEST_F(MessengerStatusTest, EachFlowHasItsOwnRequests) {
   EXPECT_EQ(flows[0].requests, 1U);
   EXPECT_TRUE(flows[1].sending);
   EXPECT_EQ(flows[1].requests, 0U);
-  ASSERT_TRUE(hosts_[1]->messenger().send(back.send,
-                                          {to_.data(), kBytes, 0, to_region_.key, &requests_[0]}));
+  ASSERT_TRUE(hosts_[1]->messenger().send(
+      back.send, {to_.data(), kBytes, 0, to_region_.key, &requests_[0]}));
   run_for(Duration::from_s(1));
   EXPECT_EQ(hosts_[1]->messenger().flow_statuses(network_.now())[1].requests, 1U);
 }

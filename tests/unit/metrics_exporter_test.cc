@@ -95,8 +95,8 @@ TEST(MetricsPageTest, PageHasTheFiguresOfAllProcesses) {
         "pacecar_sent_bytes_total{program=\"train\",process=\"1\",nic=\"nic0\",cc=\"\"} 77\n",
         "pacecar_device_events_total{program=\"train\",process=\"1\",nic=\"nic0\",cc=\"\","
         "counter=\"cnp\"} 3\n",
-        "pacecar_processes 2\n", "pacecar_silent_processes 1\n", "pacecar_unreadable_processes 1\n",
-        "pacecar_nics_left_out 0\n"}) {
+        "pacecar_processes 2\n", "pacecar_silent_processes 1\n",
+        "pacecar_unreadable_processes 1\n", "pacecar_nics_left_out 0\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }

@@ -210,8 +210,7 @@ TEST_F(CoresTogether, HaltWorksWithFullRings) {
   auto& from = memory(0, kWrites * kWrite);
   auto& to = memory(1, kWrites * kWrite);
   FlowLimits limits = kUnlimited;
-  limits.rate =
-      Rate::from_gbps(30);  // slow: each turn makes an entry of each kind, more than a ring holds
+  limits.rate = Rate::from_gbps(30);  // slow: the turns make more entries than the rings hold
   nic(0).set_flow_limits(0, limits, network_.now());
   for (uint32_t i = 0; i < kWrites; ++i) ASSERT_TRUE(post(from, to, i));
   ASSERT_TRUE(run([&] { return completions_[0].size() == kWrites; }));
@@ -245,8 +244,8 @@ TEST_F(CoresTogether, NoCoreTouchesDeregisteredMemory) {
     std::ranges::fill(gone.bytes, 0xEE);
     const auto before = to.bytes;
     ASSERT_TRUE(run([&] { return completions_[0].size() == kWrites; }));
-    EXPECT_EQ(completions_[0].back().status,
-              side == 0 ? CompletionStatus::kMemoryGone : CompletionStatus::kRemoteAccessError);
+    EXPECT_EQ(completions_[0].back().status, side == 0 ? CompletionStatus::kMemoryGone
+                                                       : CompletionStatus::kRemoteAccessError);
     const auto read_again = [](const auto& bytes) { return std::ranges::count(bytes, 0xEE); };
     EXPECT_EQ(read_again(to.bytes), read_again(before));
     EXPECT_TRUE(side == 0 || to.bytes == before);
@@ -309,7 +308,8 @@ TEST(CoresOfThreads, LimitsSetAfterAPostHoldBeforeTheWritesLeave) {
   world.nic(0).set_flow_limits(0, {.rate = Rate(), .window = 1 << 20}, clock_now());
   for (int step = 0; step < 50; ++step) world.step();
   EXPECT_EQ(world.nic(0).counters().data_bytes_sent, 0U);
-  world.nic(0).set_flow_limits(0, {.rate = Rate::from_gbps(1000), .window = 1 << 20}, clock_now());
+  world.nic(0).set_flow_limits(0, {.rate = Rate::from_gbps(1000), .window = 1 << 20},
+                               clock_now());
   EXPECT_TRUE(world.wait_for_sent(kWrites));
   EXPECT_EQ(std::ranges::count(to, 7), static_cast<std::ptrdiff_t>(to.size()));
 }

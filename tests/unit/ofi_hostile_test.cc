@@ -131,8 +131,7 @@ TEST_P(OfiHostileTest, PeerThatAsksWithoutTakingAnswersIsDisconnected) {
 // The stranger gives the region back and asks for it again at the same time, while the owner
 // revokes it.
 TEST_P(OfiHostileTest, RegionThatIsBeingRevokedIsNotLentAgain) {
-  meet(Duration::from_s(
-      10));  // the owner waits that long for the stranger, which a busy host delays
+  meet(Duration::from_s(10));  // the owner waits that long: a busy host delays the stranger
   const auto& sink = end_->memory(kSize, Access::kRemoteWrite);
   const uint32_t key = sink.region.key;
   send({.kind = Kind::kAsk, .key = key});

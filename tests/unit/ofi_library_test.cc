@@ -104,8 +104,7 @@ class SignalHandlers {
     for (int signal = 1; signal < kSignals; ++signal) {
       if (sigismember(&a.sa_mask, signal) != sigismember(&b.sa_mask, signal)) return false;
     }
-    constexpr int kRestorer =
-        0x04000000;  // set by the C library in every handler that was ever installed
+    constexpr int kRestorer = 0x04000000;  // set by the C library in each installed handler
     return a.sa_handler == b.sa_handler && ((a.sa_flags ^ b.sa_flags) & ~kRestorer) == 0;
   }
 

@@ -348,8 +348,7 @@ TEST(BalancedPaths, DeadPathIsTriedAtDoublingIntervals) {
   EXPECT_EQ(tries(8 * kRtt - 1), 0);
   EXPECT_EQ(tries(8 * kRtt), 1) << "one packet, until there is feedback on it";
   feed_back(kDead, PathEvent::kLost, 9 * kRtt);
-  feed_back(kDead, PathEvent::kLost,
-            10 * kRtt);  // of a packet sent before the first loss was known
+  feed_back(kDead, PathEvent::kLost, 10 * kRtt);  // sent before the first loss was known
   EXPECT_EQ(tries((9 + 16) * kRtt - 1), 0);
   EXPECT_EQ(tries((9 + 16) * kRtt), 1);
   feed_back(kDead, PathEvent::kLost, 26 * kRtt);

@@ -239,8 +239,7 @@ TEST(Calibrate, RateWithoutInfluenceOnTheTimesStaysBounded) {
   }
   const auto found = calibrate(NicKind{}, {}, message_costs(), measured);
   EXPECT_LE(found.nic.rate, bytes_per_s(1e5));
-  EXPECT_NEAR(found.nic.latency_s + found.nic.per_message_s, 18e-6,
-              0.5e-6);  // 20 us less two cables
+  EXPECT_NEAR(found.nic.latency_s + found.nic.per_message_s, 18e-6, 0.5e-6);  // less two cables
 }
 
 }  // namespace

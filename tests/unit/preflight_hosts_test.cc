@@ -65,8 +65,7 @@ TEST(PreflightHosts, RxeHostHasNoProblemUnlessItsMtuIsSmall) {
   const Findings findings = host.findings();
   EXPECT_THAT(problems(findings), IsEmpty());
   EXPECT_THAT(ids(findings), IsSupersetOf({"rdma.port", "gid.chosen", "mtu.full"}));
-  EXPECT_THAT(ids(findings),
-              Not(Contains("fabric.ecn_unknown")));  // a software device has no ECN settings
+  EXPECT_THAT(ids(findings), Not(Contains("fabric.ecn_unknown")));  // not of software devices
   host.file("sys/class/net/eth0/mtu", "1500\n");
   const Finding small = find(host.findings(), "mtu.small");
   EXPECT_THAT(small.message, HasSubstr("RDMA MTU 1024"));
