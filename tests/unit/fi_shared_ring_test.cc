@@ -77,8 +77,7 @@ TEST(FiSharedRing, MessageStaysUntilDoneIsCalled) {
   EXPECT_EQ(ring.sender->consumed().value(), 0U);
 }
 
-// A message that rest() does not see is posted after it, so the sender sees that the receiver
-// sleeps.
+// A message that rest() does not see is posted later, so its sender sees the sleeping receiver.
 TEST(FiSharedRing, SleepingReceiverMustBeWoken) {
   const Ring ring;
   EXPECT_TRUE(ring.receiver->rest());

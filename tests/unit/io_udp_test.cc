@@ -129,8 +129,7 @@ TEST(OpenUdp, ControlPacketsAreNotEcnCapable) {
   EXPECT_EQ(received.ecn, Ecn::kNotCapable);
 }
 
-// A socket that sends to one peer again and again is connected to it; other peers are still
-// reached.
+// A socket is connected to a peer to which it sends repeatedly; other peers are still reached.
 TEST(OpenUdp, ConnectedSocketStillReachesOtherPeers) {
   const UdpConfig config{.interface = "lo", .paths = 1};
   const auto sender = open_udp(config).value();

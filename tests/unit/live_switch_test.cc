@@ -100,8 +100,7 @@ TEST(LiveSwitch, LearnsThePortsOfAddressesAndFloodsUnknownOnes) {
   world.run(at_us(200), Duration::from_us(1));
   EXPECT_EQ(world.wire(0).from_switch, std::vector<Frame>{answer});
   EXPECT_EQ(world.wire(2).from_switch.size(), 1U);
-  // A host that has moved is found at its new port, and no frame goes back to the port it came
-  // from.
+  // A host that has moved is found at its new port, and no frame leaves at its port of arrival.
   world.wire(2).put(at_us(201), plain_frame({.from = 1, .to = 1}, kWireBytes));
   world.wire(1).put(at_us(250), answer);
   world.run(at_us(400), Duration::from_us(1));

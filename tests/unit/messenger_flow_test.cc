@@ -67,8 +67,7 @@ TEST_F(MessengerFlowTest, OfferToJoinAFlowThatTheReceiverHasEndedIsRefused) {
   expect_new_connection(second);
 }
 
-// The receiver no longer knows the flow and makes a new one; the sender sees that it is another
-// one.
+// The receiver no longer knows the flow and makes a new one, which the sender notices.
 TEST_F(MessengerFlowTest, AnswerFromAnotherFlowThanTheOfferedIsRefused) {
   const Offered first = offer();
   const Offered second = offer();

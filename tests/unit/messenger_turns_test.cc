@@ -364,8 +364,7 @@ TEST_F(MessengerAdvertising, SlotsBeyondTheEndOfTheRingFollowAtOnce) {
 
 // --- words ---
 
-// The NIC reads a word when it sends the write, so only the newest word is kept while the NIC is
-// full.
+// The NIC reads a word when it sends the write, so a full NIC needs only the newest word.
 TEST(MessengerTurns, WordsInFlightOfAFlowAreBounded) {
   MessengerConfig config = ScriptedPair::fixed();
   config.congestion_control = "rccc";  // a word for every few packets

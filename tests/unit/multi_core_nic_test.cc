@@ -200,8 +200,7 @@ TEST_F(CoresTogether, AcknowledgedWritesAreReportedAfterAHalt) {
   EXPECT_LE(count(0, CompletionKind::kSent), received);
 }
 
-// The owner has not polled for long, so its rings are full, and then the owner halts the queue
-// pairs.
+// The owner's rings are full, as it has not polled for long, when it halts the queue pairs.
 TEST_F(CoresTogether, HaltWorksWithFullRings) {
   const Watchdog watchdog;
   for (size_t side = 0; side < 2; ++side) nic(side).report_arrivals(true);

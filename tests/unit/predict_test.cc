@@ -78,8 +78,7 @@ TEST(Fluid, BriefFlowsWaitInTheQueueOfLongFlows) {
     set.add(lasts);
     return run_fluid(set, links)[brief].received_s;
   };
-  // At half of its rate the long flow tolerates twice the delay, and the usual queue is half of
-  // that.
+  // At half of its rate the long flow tolerates twice the delay; half of that is the usual queue.
   EXPECT_NEAR(received(4) - received(2), 2, 0.3);
 }
 
