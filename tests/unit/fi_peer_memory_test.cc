@@ -1,4 +1,4 @@
-// Reading the memory of another process of this host: of a child, which is the peer.
+// PeerMemory reads the memory of another process of this host; here the peer is a forked child.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr Token kToken{0x1234, 0x5678};
 
-// What the child process has: the same addresses as in this one, from which it is forked.
+// The child's memory. It is at the same addresses in this process, from which the child is forked.
 struct Owner {
   Token token = kToken;
   std::vector<uint8_t> bytes = std::vector<uint8_t>(100'000);
@@ -25,7 +25,7 @@ struct Owner {
 
 class PeerMemoryTest : public testing::Test {
  protected:
-  // The child changes its copy, says that it is ready, and stays until it is told to end.
+  // The child changes its copy, reports that it is ready, and runs until end_owner() kills it.
   template <typename Change>
   void fork_owner(Change change) {
     int ready[2];
@@ -68,7 +68,7 @@ void count_up(Owner& owner) {
   for (size_t i = 0; i < owner.bytes.size(); ++i) owner.bytes[i] = static_cast<uint8_t>(i * 7);
 }
 
-TEST_F(PeerMemoryTest, GathersAndScatters) {
+TEST_F(PeerMemoryTest, ReadGathersAndScatters) {
   fork_owner(count_up);
   const auto memory = PeerMemory::open(child_, token_address(), kToken);
   ASSERT_TRUE(memory);
@@ -83,11 +83,11 @@ TEST_F(PeerMemoryTest, GathersAndScatters) {
     const uint8_t is = i < first.size() ? first[i] : second[i - first.size()];
     ASSERT_EQ(is, static_cast<uint8_t>(from * 7)) << i;
   }
-  EXPECT_EQ(second[45'000], 0) << "no more than there is";
+  EXPECT_EQ(second[45'000], 0) << "nothing is written behind the 50,000 bytes of the segments";
 }
 
-// In parts, as long messages are: the same bytes as at once.
-TEST_F(PeerMemoryTest, PartsMakeTheWhole) {
+// Long messages are read in parts.
+TEST_F(PeerMemoryTest, ReadsInPartsGiveTheBytesOfOneRead) {
   fork_owner(count_up);
   const auto memory = PeerMemory::open(child_, token_address(), kToken);
   ASSERT_TRUE(memory);
@@ -105,7 +105,7 @@ TEST_F(PeerMemoryTest, PartsMakeTheWhole) {
   }
 }
 
-TEST_F(PeerMemoryTest, ReadsNoMoreThanThereIsRoomFor) {
+TEST_F(PeerMemoryTest, ReadEndsWithTheLocalBuffer) {
   fork_owner(count_up);
   const auto memory = PeerMemory::open(child_, token_address(), kToken);
   ASSERT_TRUE(memory);
@@ -117,12 +117,12 @@ TEST_F(PeerMemoryTest, ReadsNoMoreThanThereIsRoomFor) {
   EXPECT_TRUE(std::all_of(place.begin() + 60, place.end(), [](uint8_t b) { return b == 0xee; }));
 }
 
-TEST_F(PeerMemoryTest, AnotherTokenIsAnotherPeer) {
+TEST_F(PeerMemoryTest, WrongTokenIsRefused) {
   fork_owner([](Owner& owner) { owner.token[1] = 1; });
   EXPECT_FALSE(PeerMemory::open(child_, token_address(), kToken));
 }
 
-TEST_F(PeerMemoryTest, InvalidPlacesAreNobodys) {
+TEST_F(PeerMemoryTest, InvalidProcessesAndAddressesAreRefused) {
   fork_owner(count_up);
   for (const pid_t pid : {0, -1, std::numeric_limits<pid_t>::max()}) {
     EXPECT_FALSE(PeerMemory::open(pid, token_address(), kToken)) << pid;
@@ -132,7 +132,7 @@ TEST_F(PeerMemoryTest, InvalidPlacesAreNobodys) {
   }
 }
 
-TEST_F(PeerMemoryTest, WhatCannotBeReadIsSaid) {
+TEST_F(PeerMemoryTest, ReadOfInaccessibleMemoryFails) {
   void* const page =
       mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(page, MAP_FAILED);
@@ -148,8 +148,8 @@ TEST_F(PeerMemoryTest, WhatCannotBeReadIsSaid) {
   munmap(page, 8192);
 }
 
-// The number of a process is used again, and an endpoint that gives its peer up changes the token.
-TEST_F(PeerMemoryTest, BytesOfAnotherProcessDoNotCount) {
+// Process numbers are used again, and an endpoint that gives its peer up changes the token.
+TEST_F(PeerMemoryTest, ReadFailsOnceThePeerHasEnded) {
   fork_owner(count_up);
   const auto memory = PeerMemory::open(child_, token_address(), kToken);
   ASSERT_TRUE(memory);
@@ -158,7 +158,7 @@ TEST_F(PeerMemoryTest, BytesOfAnotherProcessDoNotCount) {
   EXPECT_FALSE(reads_a_byte(*memory));
 }
 
-TEST_F(PeerMemoryTest, AChangedTokenEndsTheReading) {
+TEST_F(PeerMemoryTest, ReadFailsOnceTheTokenHasChanged) {
   owner_.token = kToken;
   const auto memory = PeerMemory::open(getpid(), token_address(), kToken);
   ASSERT_TRUE(memory) << "this process itself";
@@ -167,8 +167,8 @@ TEST_F(PeerMemoryTest, AChangedTokenEndsTheReading) {
   EXPECT_FALSE(reads_a_byte(*memory));
 }
 
-// As of a memory region that is closed.
-TEST_F(PeerMemoryTest, BytesBehindAnotherGuardDoNotCount) {
+// For example the guard of a memory region that has been closed.
+TEST_F(PeerMemoryTest, ReadWithAWrongGuardFails) {
   fork_owner(count_up);
   const auto memory = PeerMemory::open(child_, token_address(), kToken);
   ASSERT_TRUE(memory);

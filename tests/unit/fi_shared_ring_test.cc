@@ -1,4 +1,4 @@
-// Messages of frames through memory that two processes of one host share.
+// SharedSender and SharedReceiver carry messages through memory that two processes of a host share.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -30,7 +30,7 @@ struct Ring {
 
   std::unique_ptr<SharedSender> sender = SharedSender::make();
   std::unique_ptr<SharedReceiver> receiver;
-  MappedRing raw;  // as a hostile process has it
+  MappedRing raw;  // for what a hostile process writes
 };
 
 std::vector<uint8_t> read(SharedReceiver& receiver) {
@@ -69,7 +69,7 @@ TEST(FiSharedRing, TheLargestMessageFits) {
   EXPECT_EQ(read(*ring.receiver), large);
 }
 
-TEST(FiSharedRing, AMessageStaysUntilItIsDone) {
+TEST(FiSharedRing, MessageStaysUntilDoneIsCalled) {
   const Ring ring;
   ring.post(0, {1, 2, 3});
   EXPECT_EQ(ring.receiver->next()->size(), 3U);
@@ -77,25 +77,25 @@ TEST(FiSharedRing, AMessageStaysUntilItIsDone) {
   EXPECT_EQ(ring.sender->consumed().value(), 0U);
 }
 
-// One that looks empty here was posted after rest(), so its sender sees that the receiver sleeps.
-TEST(FiSharedRing, WhoRestsIsWoken) {
+// A message that rest() does not see is posted later, so its sender sees the sleeping receiver.
+TEST(FiSharedRing, SleepingReceiverMustBeWoken) {
   const Ring ring;
   EXPECT_TRUE(ring.receiver->rest());
-  EXPECT_FALSE(ring.sender->must_wake_receiver());  // for nothing
+  EXPECT_FALSE(ring.sender->must_wake_receiver());  // no message is posted
   ring.post(0, {1});
   EXPECT_TRUE(ring.sender->must_wake_receiver());
   ring.sender->receiver_is_woken();
   EXPECT_FALSE(ring.sender->must_wake_receiver());
   EXPECT_EQ(read(*ring.receiver).size(), 1U);
   EXPECT_TRUE(ring.receiver->rest());
-  EXPECT_TRUE(read(*ring.receiver).empty());  // it looks again: it does not sleep
+  EXPECT_TRUE(read(*ring.receiver).empty());  // the receiver polls, so it does not sleep
   ring.post(1, {1});
   EXPECT_FALSE(ring.sender->must_wake_receiver());
   EXPECT_FALSE(ring.receiver->rest());
 }
 
-// A sleeper that is not woken would sleep for ever here.
-TEST(FiSharedRing, NoMessageIsSleptThrough) {
+// A wake-up that is missing would hang this test.
+TEST(FiSharedRing, ReceiverIsWokenForEveryMessage) {
   constexpr uint64_t kMessages = 100'000;
   const Ring ring;
   std::mutex mutex;
@@ -132,11 +132,11 @@ TEST(FiSharedRing, NoMessageIsSleptThrough) {
   EXPECT_GT(woken, 0U);
 }
 
-TEST(FiSharedRing, OtherMemoryIsNotMapped) {
+TEST(FiSharedRing, UnsealedSmallAndForeignFilesAreNotMapped) {
   EXPECT_EQ(SharedReceiver::map(FileDescriptor()), nullptr);
   const FileDescriptor unsealed(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(unsealed.get(), sizeof(SharedRing)), 0);
-  EXPECT_EQ(SharedReceiver::map(unsealed), nullptr);  // it could shrink
+  EXPECT_EQ(SharedReceiver::map(unsealed), nullptr);  // the file could shrink
   const FileDescriptor small(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(small.get(), 4096), 0);
   ASSERT_EQ(fcntl(small.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
@@ -144,13 +144,13 @@ TEST(FiSharedRing, OtherMemoryIsNotMapped) {
   EXPECT_EQ(SharedReceiver::map(FileDescriptor(open("/dev/null", O_RDWR))), nullptr);
 }
 
-TEST(FiSharedRing, ItsSizeStays) {
+TEST(FiSharedRing, SizeOfTheMemoryCannotChange) {
   const Ring ring;
   EXPECT_NE(ftruncate(ring.sender->descriptor()->get(), 0), 0);
   EXPECT_NE(ftruncate(ring.sender->descriptor()->get(), 2 * sizeof(SharedRing)), 0);
 }
 
-TEST(FiSharedRing, WhatAHostileSenderDescribesIsAnError) {
+TEST(FiSharedRing, InvalidEntryOfAHostileSenderIsAnError) {
   const auto described = [](uint64_t slot, uint64_t bytes) {
     const Ring ring;
     ring.raw->entries[0] = uint64_t{1} << 32 | slot << 24 | bytes;
@@ -164,7 +164,7 @@ TEST(FiSharedRing, WhatAHostileSenderDescribesIsAnError) {
   EXPECT_FALSE(described(0, 0xffffff));
 }
 
-TEST(FiSharedRing, WhatAHostileReceiverHasReadIsAnError) {
+TEST(FiSharedRing, ReceiverThatConsumesMoreThanWasPostedIsAnError) {
   const Ring ring;
   ring.post(0, {1});
   ring.raw->consumed = 1;

@@ -1,4 +1,4 @@
-// FlowDivision: which core a write goes to, and what part of a flow's limits each has.
+// FlowDivision: which core a write goes to, and which part of the flow's limits each core has.
 #include "transport/engine/cores/flow_division.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@ namespace {
 constexpr Bytes kWrite = 256 * 1024;
 constexpr Rate kFast = Rate::from_gbps(100);
 
-// Cores that are kept busy, of which each achieves so many bytes in a period.
+// Keeps all cores busy; in each period achieved[i] bytes of core i are acknowledged.
 void run(FlowDivision& division, std::span<const Bytes> achieved, int periods) {
   static Instant now = Instant::from_ns(1'000'000'000);
   for (uint32_t i = 0; i < achieved.size(); ++i) division.on_posted(i, kWrite);
@@ -19,7 +19,7 @@ void run(FlowDivision& division, std::span<const Bytes> achieved, int periods) {
   }
 }
 
-TEST(FlowDivision, SmallWritesStayOnTheFirstCoreUntilMuchWaitsThere) {
+TEST(FlowDivision, SmallWritesStayOnTheFirstCoreUntilItsBacklogIsLarge) {
   FlowDivision division(2, 1);
   Bytes posted = 0;
   while (division.choose(64 * 1024, kFast, 2) == 0) {
@@ -29,7 +29,7 @@ TEST(FlowDivision, SmallWritesStayOnTheFirstCoreUntilMuchWaitsThere) {
   EXPECT_EQ(posted, FlowDivision::kSmallBacklog);
 }
 
-TEST(FlowDivision, LargeWritesGoWhereTheyAreDoneFirst) {
+TEST(FlowDivision, LargeWriteGoesToTheCoreThatCompletesItFirst) {
   FlowDivision division(2, 0);
   EXPECT_EQ(division.choose(kWrite, kFast, 2), 0U);
   division.on_posted(0, kWrite);
@@ -51,7 +51,7 @@ TEST(FlowDivision, ASlowFlowStaysOnOneCore) {
   }
 }
 
-TEST(FlowDivision, WhoHasNothingToDoHasNoPart) {
+TEST(FlowDivision, IdleCoreTakesNoPartFromABusyOne) {
   FlowDivision division(2, 0);
   const FlowLimits flow{.rate = kFast, .window = 1000, .burst = 100};
   division.on_posted(1, kWrite);
@@ -63,11 +63,11 @@ TEST(FlowDivision, WhoHasNothingToDoHasNoPart) {
   EXPECT_EQ(division.limits(1, flow).burst, 50U);
 }
 
-TEST(FlowDivision, SharesFollowWhatBusyCoresAchieve) {
+TEST(FlowDivision, PartsFollowTheRatesOfBusyCores) {
   FlowDivision division(2, 0);
   run(division, std::array<Bytes, 2>{3'000'000, 1'000'000}, 100);
   EXPECT_NEAR(division.part(0), FlowDivision::kWhole * 3 / 4, FlowDivision::kWhole / 50);
-  // What is posted next is divided alike.
+  // Later writes are divided in the same ratio.
   std::array<Bytes, 2> posted{};
   for (int i = 0; i < 400; ++i) {
     const uint32_t core = division.choose(kWrite, kFast, 2);
@@ -77,7 +77,7 @@ TEST(FlowDivision, SharesFollowWhatBusyCoresAchieve) {
   EXPECT_NEAR(static_cast<double>(posted[0]) / static_cast<double>(posted[1]), 3.0, 0.2);
 }
 
-TEST(FlowDivision, AStalledCoreKeepsAPartByWhichItComesBack) {
+TEST(FlowDivision, StalledCoreKeepsASmallPartAndRecovers) {
   FlowDivision division(2, 0);
   run(division, std::array<Bytes, 2>{4'000'000, 0}, 1000);
   EXPECT_GT(division.part(1), 0U);
@@ -85,7 +85,7 @@ TEST(FlowDivision, AStalledCoreKeepsAPartByWhichItComesBack) {
   EXPECT_NEAR(division.part(1), FlowDivision::kWhole / 2, FlowDivision::kWhole / 20);
 }
 
-TEST(FlowDivision, PartsAreNeverMoreThanTheWhole) {
+TEST(FlowDivision, PartsAddUpToNoMoreThanTheLimits) {
   FlowDivision division(8, 0);
   run(division, std::array<Bytes, 8>{7, 6, 5, 4, 3, 2, 1, 0}, 50);
   const FlowLimits flow{.rate = kFast, .window = 1'000'003, .credit = 5'000'017};

@@ -9,7 +9,7 @@ namespace {
 constexpr Bytes kChunk = 64 << 10;
 constexpr Instant kBegin = Instant::from_ns(1'000'000);
 
-// Looks once per `turn` at whether a chunk may leave, for so long; returns how many did.
+// Polls the gate every `turn` for `time`; returns how many chunks left.
 int chunks_in(FlowGate& gate, Duration time, Duration turn, Instant begin = kBegin) {
   int chunks = 0;
   for (Instant now = begin; now < begin + time; now = now + turn) {
@@ -28,8 +28,8 @@ FlowGate open_gate(const FlowLimits& limits) {
   return gate;
 }
 
-TEST(FlowGate, KeepsTheRateWhetherTurnsAreFineOrCoarse) {
-  // 10 Gb/s are 19,073 chunks per second; the first is free, and a turn that comes late catches up.
+TEST(FlowGate, KeepsTheRateWithShortAndLongTurns) {
+  // 10 Gb/s are 19,073 chunks per second; the first is free, and a late turn catches up.
   for (const int64_t turn_ns : {1'000, 20'000, 150'000}) {
     FlowGate gate = open_gate({.rate = Rate::from_gbps(10), .window = 1 << 30});
     const int chunks = chunks_in(gate, Duration::from_s(1), Duration::from_ns(turn_ns));
@@ -38,7 +38,7 @@ TEST(FlowGate, KeepsTheRateWhetherTurnsAreFineOrCoarse) {
   }
 }
 
-TEST(FlowGate, WhatIsLateByMoreThanTheCatchUpIsLost) {
+TEST(FlowGate, DelayBeyondTheCatchUpIsNotMadeUpFor) {
   FlowGate gate = open_gate({.rate = Rate::from_gbps(10), .window = 1 << 30});
   EXPECT_EQ(chunks_in(gate, Duration::from_ns(1), Duration::from_ns(1)), 1);
   const Instant late = kBegin + Duration::from_s(1);
@@ -47,7 +47,7 @@ TEST(FlowGate, WhatIsLateByMoreThanTheCatchUpIsLost) {
   EXPECT_LE(chunks, 5);
 }
 
-TEST(FlowGate, AStoppedFlowHasNoTime) {
+TEST(FlowGate, StoppedFlowHasNoSendTime) {
   FlowGate gate = open_gate({.rate = Rate(), .window = 1 << 30});
   EXPECT_EQ(gate.next_send(), Instant::never());
 }
@@ -58,7 +58,7 @@ TEST(FlowGate, NothingLeavesBeforeTheFirstSend) {
   EXPECT_EQ(gate.next_send(), first);
 }
 
-TEST(FlowGate, AnAlignedFlowLeavesAtFirstSendAlthoughItWouldHaveWaited) {
+TEST(FlowGate, AlignedFlowSendsAtFirstSendEvenBeforeItsPacedTime) {
   FlowLimits limits{.rate = Rate::from_gbps(1), .window = 1 << 30};
   FlowGate gate = open_gate(limits);
   gate.on_sent(kChunk, kChunk, kBegin);
@@ -69,7 +69,7 @@ TEST(FlowGate, AnAlignedFlowLeavesAtFirstSendAlthoughItWouldHaveWaited) {
   EXPECT_EQ(gate.next_send(), limits.first_send);
 }
 
-TEST(FlowGate, AFlowIsMovedToItsGrid) {
+TEST(FlowGate, FirstSendIsMovedToTheGrid) {
   const SendGrid grid{.point = kBegin + Duration::from_us(7), .period = Duration::from_us(50)};
   const FlowGate gate = open_gate({.rate = Rate::from_gbps(10), .grid = grid, .window = 1 << 30});
   EXPECT_EQ(gate.next_send(), grid.point);
@@ -93,7 +93,7 @@ TEST(FlowGate, WithNothingInFlightOneChunkFitsAnyWindow) {
   EXPECT_FALSE(gate.has_room(1));
 }
 
-TEST(FlowGate, AChunkThatBeginsWithinTheCreditGoesAsAWhole) {
+TEST(FlowGate, ChunkThatBeginsWithinTheCreditIsSentWhole) {
   FlowGate gate =
       open_gate({.rate = Rate::from_gbps(100), .window = 1 << 30, .credit = kChunk + 1});
   EXPECT_TRUE(gate.on_credit());
@@ -101,11 +101,11 @@ TEST(FlowGate, AChunkThatBeginsWithinTheCreditGoesAsAWhole) {
   EXPECT_TRUE(gate.has_room(kChunk));
   gate.on_sent(kChunk, kChunk, kBegin);
   gate.on_done(2 * kChunk);
-  EXPECT_FALSE(gate.has_room(1)) << "nothing in flight is no permission";
+  EXPECT_FALSE(gate.has_room(1)) << "credit is needed although nothing is in flight";
   EXPECT_EQ(gate.sent(), 2 * kChunk);
 }
 
-TEST(FlowGate, TheBurstIsTheDecisionsUnlessItIsMoreThanTheNics) {
+TEST(FlowGate, BurstIsTheDecisionsButNoMoreThanTheNics) {
   EXPECT_EQ(open_gate({}).burst(), kChunk);
   EXPECT_EQ(open_gate({.burst = 4096}).burst(), 4096U);
   EXPECT_EQ(open_gate({.burst = 10 * kChunk}).burst(), kChunk);

@@ -71,12 +71,12 @@ void expect_other_lengths_refused(std::vector<uint8_t> good, Decode decode) {
   EXPECT_FALSE(decode(good));
 }
 
-TEST(Handshake, EveryTruncationAndAnyRestIsRefused) {
+TEST(Handshake, TruncatedAndTooLongMessagesAreRefused) {
   expect_other_lengths_refused(encode(kOffer), [](const auto& b) { return decode_offer(b); });
   expect_other_lengths_refused(encode(kAnswer), [](const auto& b) { return decode_answer(b); });
 }
 
-TEST(Handshake, OneIsNotTheOther) {
+TEST(Handshake, OfferDoesNotDecodeAsAnswerNorAnswerAsOffer) {
   EXPECT_FALSE(decode_answer(encode(kOffer)));
   EXPECT_FALSE(decode_offer(encode(kAnswer)));
 }
@@ -87,8 +87,8 @@ TEST(Handshake, OtherVersionIsRefused) {
   EXPECT_FALSE(decode_offer(offer));
 }
 
-// An address that claims to be longer than any can be, in a message of the right size.
-TEST(Handshake, ImpossibleAddressIsRefused) {
+// The message has the right size, but the length of an address in it is too large.
+TEST(Handshake, TooLongAddressIsRefused) {
   constexpr size_t kControlSize = 4 + 16 + 8 + 4 + 16 + 4 + 4 + 4 + 8 + 4 + 48;
   auto offer = encode(kOffer);
   ASSERT_EQ(offer[kControlSize + 3], 64);
@@ -96,7 +96,7 @@ TEST(Handshake, ImpossibleAddressIsRefused) {
   EXPECT_FALSE(decode_offer(offer));
 }
 
-TEST(Handshake, WhatIsNeitherJoinedNorNotIsRefused) {
+TEST(Handshake, InvalidJoinedFlagIsRefused) {
   constexpr size_t kJoined = 4 + 16 + 8 + 3;
   auto offer = encode(kOffer);
   ASSERT_EQ(offer[kJoined], 1);
@@ -112,13 +112,13 @@ TEST(Handshake, ImpossibleWeightIsRefused) {
   }
 }
 
-TEST(Handshake, ImpossibleNumberIsRefused) {
+TEST(Handshake, ImpossibleConnectionNumberIsRefused) {
   Offer offer = kOffer;
   offer.number = 1024;
   EXPECT_FALSE(decode_offer(encode(offer)));
 }
 
-TEST(Handshake, ImpossibleEagerMessageIsRefused) {
+TEST(Handshake, TooLargeEagerSizeIsRefused) {
   Offer offer = kOffer;
   offer.eager = kMaxEager + 1;
   EXPECT_FALSE(decode_offer(encode(offer)));

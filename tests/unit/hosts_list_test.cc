@@ -1,4 +1,4 @@
-// Which hosts, and how to get to them: nodelists, files, launchers.
+// Lists of hosts (nodelists, files), and the launchers' commands.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -20,7 +20,7 @@ std::vector<std::string> names(const char* text) {
   return expanded ? *expanded : std::vector<std::string>();
 }
 
-TEST(NodelistTest, SlurmsWays) {
+TEST(NodelistTest, SlurmNodelistsAreExpanded) {
   EXPECT_THAT(names("login1"), ElementsAre("login1"));
   EXPECT_THAT(names("a,b"), ElementsAre("a", "b"));
   EXPECT_THAT(names("gpu[01-03,20],login1"),
@@ -32,7 +32,7 @@ TEST(NodelistTest, SlurmsWays) {
   EXPECT_THAT(names("me@gpu[1-2]"), ElementsAre("me@gpu1", "me@gpu2"));
 }
 
-TEST(NodelistTest, WhatIsNoNodelistIsOneSentence) {
+TEST(NodelistTest, InvalidNodelistIsRefusedInOneSentence) {
   for (const char* text :
        {"", ",", "a,,b", "a,", "gpu[1-2", "gpu1]", "gpu[]", "gpu[a-b]", "gpu[3-1]", "gpu[1-2-3]",
         "gpu[1,]", "g[[1]]", "gpu[1-99999999999999999999]", "gpu[0-5000]", "a[1-100]b[1-100]",
@@ -43,7 +43,7 @@ TEST(NodelistTest, WhatIsNoNodelistIsOneSentence) {
   }
 }
 
-TEST(HostListTest, AFileOfHosts) {
+TEST(HostListTest, HostFileIsParsed) {
   const auto hosts = parse_host_file(R"(# the rack
 gpu01
   root@gpu02 addr=10.0.0.2   # behind the second switch
@@ -62,7 +62,7 @@ fd00::7
                           Host{"fd00::7", "fd00::7", ""}));
 }
 
-TEST(HostListTest, MistakesAreToldWithTheirLine) {
+TEST(HostListTest, MistakesInAFileAreNamedWithTheirLine) {
   const std::pair<const char*, const char*> cases[] = {
       {"gpu01\ngpu02\ngpu01\n", "rack.txt, line 3: 'gpu01' is named twice (first in line 1)"},
       {"gpu01\nme@gpu01\n", "line 2: 'gpu01' is named twice"},
@@ -81,7 +81,7 @@ TEST(HostListTest, MistakesAreToldWithTheirLine) {
   }
 }
 
-TEST(HostListTest, NamesOfTheCommandLine) {
+TEST(HostListTest, HostsOfTheCommandLineAreParsed) {
   EXPECT_THAT(*parse_host_words("me@a,b"), ElementsAre(Host{"a", "me@a", ""}, Host{"b", "b", ""}));
   EXPECT_THAT(parse_host_words("a,a").error().message,
               HasSubstr("'a' is named twice: leave one out"));
@@ -93,7 +93,7 @@ TEST(HostListTest, NamesOfTheCommandLine) {
   }
 }
 
-TEST(HostListTest, TheNodesOfASlurmJob) {
+TEST(HostListTest, SlurmJobGivesItsNodes) {
   unsetenv("SLURM_NODELIST");
   unsetenv("SLURM_JOB_NODELIST");
   EXPECT_THAT(read_hosts("slurm").error().message, HasSubstr("SLURM_JOB_NODELIST is not set"));
@@ -110,7 +110,7 @@ std::vector<std::string> launched(const char* launcher, const Host& host = {"h",
   return parsed ? parsed->command(host, words) : std::vector<std::string>();
 }
 
-TEST(LauncherTest, WordsForEachWay) {
+TEST(LauncherTest, EachLauncherHasItsCommand) {
   EXPECT_THAT(launched("ssh"),
               ElementsAre("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o",
                           "ServerAliveInterval=15", "me@h", "'/opt/my tools/pacecar'", "agent"));
@@ -128,7 +128,7 @@ TEST(LauncherTest, WordsForEachWay) {
                           "'/opt/my tools/pacecar' agent"));
 }
 
-TEST(LauncherTest, QuotesForAShell) {
+TEST(LauncherTest, WordsAreQuotedForAShell) {
   EXPECT_EQ(shell_quoted("a/b_c-1.0=x"), "a/b_c-1.0=x");
   EXPECT_EQ(shell_quoted(""), "''");
   EXPECT_EQ(shell_quoted("a b"), "'a b'");
@@ -137,7 +137,7 @@ TEST(LauncherTest, QuotesForAShell) {
               ElementsAre("a", "b c", "d e", "f\"g", ""));
 }
 
-TEST(LauncherTest, WhatIsNoLauncherIsOneSentence) {
+TEST(LauncherTest, InvalidLauncherIsRefused) {
   EXPECT_THAT(Launcher::parse(" ").error().message, HasSubstr("--launch is empty"));
   EXPECT_THAT(Launcher::parse("ssh 'x").error().message, HasSubstr("does not close it"));
 }

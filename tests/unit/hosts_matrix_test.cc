@@ -1,4 +1,4 @@
-// Schedules of pairs, and which hosts and pairs of a matrix are out of line.
+// Schedules of pairs, and the hosts and pairs of a matrix that are outliers.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -39,7 +39,7 @@ void expect_disjoint(const std::vector<Round>& rounds) {
   }
 }
 
-TEST(ScheduleTest, EachOrderedPairOnceAndEachHostOncePerRound) {
+TEST(ScheduleTest, EachOrderedPairIsMeasuredOnceAndEachHostOncePerRound) {
   for (size_t hosts = 2; hosts <= 65; ++hosts) {
     for (const Pairs pairs : {Pairs::kDisjoint, Pairs::kAll}) {
       const std::vector<Round> rounds = schedule(hosts, pairs);
@@ -57,7 +57,7 @@ TEST(ScheduleTest, EachOrderedPairOnceAndEachHostOncePerRound) {
   }
 }
 
-TEST(ScheduleTest, ARingIsEachHostAndTheNextBothWays) {
+TEST(ScheduleTest, RingPairsEachHostWithTheNextInBothDirections) {
   for (size_t hosts = 2; hosts <= 65; ++hosts) {
     const std::vector<Round> rounds = schedule(hosts, Pairs::kRing);
     const auto counts = counted(rounds);
@@ -80,7 +80,7 @@ TEST(ScheduleTest, FewerThanTwoHostsHaveNoPair) {
 const Quantity kBandwidth{"bandwidth", "Gb/s", true};
 const Quantity kLatency{"half a round trip", "us", false};
 
-// 100 with some noise, changed by `change` (a factor).
+// Values of 100 with noise, each multiplied by `change`.
 Matrix made_up(size_t hosts, double noise, const std::function<double(size_t, size_t)>& change) {
   std::mt19937 random(7);
   std::uniform_real_distribution<double> around(1 - noise, 1 + noise);
@@ -99,7 +99,7 @@ std::vector<std::string> judged(const Matrix& matrix, const Quantity& quantity =
   return sentences_of(find_outliers(matrix, quantity), names, quantity);
 }
 
-TEST(OutliersTest, NoiseIsNotOutOfLine) {
+TEST(OutliersTest, NoiseMakesNoOutlier) {
   for (const double noise : {0.0, 0.01, 0.1, 0.3}) {
     for (const size_t hosts : {2, 3, 4, 16, 64}) {
       const Matrix matrix = made_up(hosts, noise, [](size_t, size_t) { return 1.0; });
@@ -119,7 +119,7 @@ Matrix ring_of(const Matrix& all) {
   return matrix;
 }
 
-TEST(OutliersTest, ARingSaysAsMuchAsItCan) {
+TEST(OutliersTest, RingShowsSlowHostsAndPairs) {
   const auto none = [](size_t, size_t) { return 1.0; };
   const auto host = [](size_t i, size_t j) { return i == 5 || j == 5 ? 0.3 : 1.0; };
   const auto pair = [](size_t i, size_t j) { return i == 5 && j == 6 ? 0.3 : 1.0; };
@@ -147,7 +147,7 @@ TEST(OutliersTest, ASlowHostIsNamedOnceAndNotItsPairs) {
   }
 }
 
-TEST(OutliersTest, OneDirectionOfAHost) {
+TEST(OutliersTest, SlowDirectionOfAHostIsNamed) {
   const auto sends = [](size_t i, size_t) { return i == 2 ? 0.5 : 1.0; };
   EXPECT_THAT(judged(made_up(8, 0.02, sends)),
               ElementsAre(HasSubstr("h2 sends slowly to every peer: ")));
@@ -156,7 +156,7 @@ TEST(OutliersTest, OneDirectionOfAHost) {
               ElementsAre(HasSubstr("h2 receives slowly from every peer: ")));
 }
 
-TEST(OutliersTest, OnePairOneDirectionOrBoth) {
+TEST(OutliersTest, SlowPairIsNamedWithItsDirections) {
   const auto one = [](size_t i, size_t j) { return i == 2 && j == 5 ? 0.4 : 1.0; };
   EXPECT_THAT(judged(made_up(8, 0.02, one)),
               ElementsAre(HasSubstr("only the pair h2 -> h5 is slow: ")));
@@ -174,7 +174,7 @@ TEST(OutliersTest, SeveralPairsOfOneHostAreOneSentence) {
       ElementsAre(HasSubstr("h0 sends slowly to 4 peers, not the others (h5, h6, h7, h8)")));
 }
 
-TEST(OutliersTest, AHostAndAPairAtTheSameTime) {
+TEST(OutliersTest, SlowHostAndSlowPairAreBothNamed) {
   const auto change = [](size_t i, size_t j) {
     if (i == 1 || j == 1) return 0.5;
     return i == 3 && j == 4 ? 0.3 : 1.0;
@@ -184,7 +184,7 @@ TEST(OutliersTest, AHostAndAPairAtTheSameTime) {
       ElementsAre(HasSubstr("h1 is slow in both directions"), HasSubstr("only the pair h3 -> h4")));
 }
 
-TEST(OutliersTest, SmallDifferencesOfAQuietNetworkAreNone) {
+TEST(OutliersTest, SmallDifferencesWithoutNoiseAreNoOutliers) {
   const auto little = [](size_t i, size_t) { return i == 1 ? 0.95 : 1.0; };
   EXPECT_THAT(judged(made_up(16, 0.0001, little)), IsEmpty());
 }
@@ -200,7 +200,7 @@ TEST(OutliersTest, HostsThatWereNotMeasuredAreNotJudged) {
   EXPECT_THAT(judged(Matrix(5)), IsEmpty());
 }
 
-TEST(MatrixTest, AsText) {
+TEST(MatrixTest, TextHasSendersInRowsAndReceiversInColumns) {
   Matrix matrix(3);
   matrix.set(0, 1, 92.123);
   matrix.set(1, 0, 1234.5);
@@ -222,7 +222,7 @@ nlohmann::json bw_result(double gbits) {
   return {{"bytes", static_cast<uint64_t>(gbits * 1e9 / 8)}, {"seconds", 1.0}};
 }
 
-TEST(PairResultsTest, FiguresOfATest) {
+TEST(PairResultsTest, FigureIsReadFromTheResultsOfATest) {
   EXPECT_DOUBLE_EQ(*figure_of("bw", bw_result(10)), 10);
   EXPECT_DOUBLE_EQ(*figure_of("bw", {bw_result(1), bw_result(2)}), 2);
   EXPECT_DOUBLE_EQ(*figure_of("lat", {{{"t_typical", 5.0}}, {{"t_typical", 9.0}}}), 5);
@@ -232,7 +232,7 @@ TEST(PairResultsTest, FiguresOfATest) {
   }
 }
 
-TEST(PairResultsTest, FailuresAndThresholdsAreSentences) {
+TEST(PairResultsTest, FailuresAndMissedThresholdsAreSentences) {
   PairResults results({{"a", "a", ""}, {"b", "b", ""}, {"c", "c", ""}, {"d", "d", ""}}, "bw",
                       false);
   for (size_t i = 0; i < 3; ++i) {

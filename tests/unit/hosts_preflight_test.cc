@@ -1,4 +1,4 @@
-// Findings of many hosts, told once each, and facts that differ.
+// Findings of many hosts, each printed once, and facts that differ.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -31,7 +31,7 @@ std::vector<HostReport> rack(size_t hosts) {
   return reports;
 }
 
-TEST(PreflightGroupsTest, EqualFindingsAreToldOnce) {
+TEST(PreflightGroupsTest, EqualFindingsArePrintedOnce) {
   auto reports = rack(16);
   reports[3].findings[0] = finding("limits.memlock_low", Severity::kError, "64 KiB");
   reports[9].findings[0] = finding("limits.memlock_low", Severity::kError, "64 KiB");
@@ -47,7 +47,7 @@ TEST(PreflightGroupsTest, EqualFindingsAreToldOnce) {
 TEST(PreflightGroupsTest, FactsThatDifferAreNamed) {
   auto reports = rack(4);
   reports[2].facts["kernel"] = "5.10";
-  reports[2].facts["docker0 MTU"] = "1450";  // its own matter
+  reports[2].facts["docker0 MTU"] = "1450";  // a fact of this host alone is no difference
   const auto differences = find_differences(reports);
   ASSERT_THAT(differences, SizeIs(1));
   EXPECT_EQ(differences[0].fact, "kernel");
@@ -56,7 +56,7 @@ TEST(PreflightGroupsTest, FactsThatDifferAreNamed) {
   EXPECT_THAT(find_differences(rack(4)), IsEmpty());
 }
 
-TEST(PreflightGroupsTest, ManyNamesAreCut) {
+TEST(PreflightGroupsTest, LongListsOfHostsAreCut) {
   const auto reports = rack(40);
   std::vector<size_t> half;
   for (size_t i = 0; i < 20; ++i) half.push_back(i);
@@ -70,11 +70,12 @@ TEST(PreflightGroupsTest, ReportsAreReadAsUntrustedData) {
   const auto good = read_report("gpu0", R"({"findings":[{"id":"mtu.small","severity":"ok",
     "subject":"e\u001bth0","message":"m","cure":"c"}],"facts":{"kernel":"6.1"}})");
   ASSERT_TRUE(good) << good.error().message;
-  EXPECT_EQ(good->findings[0].severity, Severity::kWarning) << "the kind's own";
+  EXPECT_EQ(good->findings[0].severity, Severity::kWarning)
+      << "severity of the finding's kind, not of the report";
   EXPECT_EQ(good->findings[0].subject, "e?th0");
   const std::string deep = R"({"findings":[],"facts":{},"more":)" + std::string(100, '[') +
                            std::string(100, ']') + "}";
-  EXPECT_FALSE(read_report("gpu0", deep)) << "printing it again would take stack for each level";
+  EXPECT_FALSE(read_report("gpu0", deep)) << "each level would take stack when it is printed";
   for (const char* text : {"", "7", "{}", R"({"findings":[{}],"facts":{}})", "{\"findings\":7}",
                            R"({"findings":[{"id":"no.such","subject":"","message":"","cure":""}],
                              "facts":{}})"}) {

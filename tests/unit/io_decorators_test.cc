@@ -36,7 +36,7 @@ uint32_t id_of(std::span<const uint8_t> bytes) {
   return id;
 }
 
-// A FaultIo over a ScriptedPacketIo, and what goes through it.
+// A FaultIo over a ScriptedPacketIo, and packets that pass through it.
 struct FaultyPath {
   explicit FaultyPath(const char* text) {
     auto owned = std::make_unique<ScriptedPacketIo>();
@@ -130,7 +130,7 @@ Tally run_send(const char* text) {
   return tally(arrived, kOffered);
 }
 
-TEST(Fault, RatesOnReceive) {
+TEST(Fault, FaultRatesHoldOnReceive) {
   for (const size_t span : {1U, 7U, 64U}) {
     const Tally result = run_receive("loss=0.02,duplicate=0.01,corrupt=0.005,seed=3", span);
     expect_rate(result.missing - result.harmed, 0.02, kOffered);
@@ -140,7 +140,7 @@ TEST(Fault, RatesOnReceive) {
   }
 }
 
-TEST(Fault, RatesOnSend) {
+TEST(Fault, FaultRatesHoldOnSend) {
   const Tally result = run_send("loss=0.02,duplicate=0.01,corrupt=0.005,seed=4,on=send");
   expect_rate(result.missing - result.harmed, 0.02, kOffered);
   expect_rate(result.twice, 0.01 * 0.98, kOffered);
@@ -152,13 +152,13 @@ TEST(Fault, ReorderedPacketsAreOvertakenAndArrive) {
   // One packet each 100 ns: held back by 1 us, a packet is overtaken by about ten.
   FaultyPath path("reorder=0.01,reorder_by=1us,on=send");
   for (uint32_t id = 0; id < kOffered; ++id) path.send(datagram(id), Instant::from_ns(id * 100));
-  path.io->receive({}, Instant::from_ns(kOffered * 100 + 1000));  // lets the last ones go
+  path.io->receive({}, Instant::from_ns(kOffered * 100 + 1000));  // releases the last packets
   std::vector<std::vector<uint8_t>> arrived;
   for (const auto& sent : path.inner->sent) arrived.push_back(sent.bytes);
   const Tally result = tally(arrived, kOffered);
   EXPECT_EQ(result.missing, 0U);
   EXPECT_EQ(result.twice, 0U);
-  // Not quite one in a hundred: of two held ones in a row only the first breaks the order.
+  // Not quite one in a hundred: of two successive held packets only the first breaks the order.
   EXPECT_GT(result.disorder, kOffered / 150);
   EXPECT_LT(result.disorder, kOffered / 70);
 }
@@ -192,7 +192,7 @@ TEST(Fault, CorruptionFlipsOneBitOfACopy) {
   EXPECT_EQ(flipped, 1);
 }
 
-TEST(Fault, OnlyCorruptionAsksForAChecksum) {
+TEST(Fault, OnlyCorruptionClearsTheChecksPayloadCapability) {
   EXPECT_FALSE(FaultyPath("corrupt=0.001").io->caps().checks_payload);
   EXPECT_TRUE(FaultyPath("loss=0.001").io->caps().checks_payload);
 }
@@ -217,13 +217,13 @@ std::vector<uint32_t> survivors(const char* text, const std::vector<size_t>& roo
   return ids;
 }
 
-TEST(Fault, FateFollowsFromSeedAndNumberNotFromBackPressure) {
+TEST(Fault, FateOfAPacketDependsOnSeedAndNumberNotOnBackPressure) {
   const auto straight = survivors("loss=0.3,on=send,seed=9", {SIZE_MAX});
   EXPECT_EQ(straight, survivors("loss=0.3,on=send,seed=9", {1, 0, 3}));
   EXPECT_NE(straight, survivors("loss=0.3,on=send,seed=10", {SIZE_MAX}));
 }
 
-TEST(Fault, AUsedUpPoolIsBackPressureAndLosesNothing) {
+TEST(Fault, ExhaustedPoolIsBackPressureAndLosesNothing) {
   FaultyPath path("delay=1ms,on=both");
   uint32_t taken = 0;
   while (taken < kOffered && path.send(datagram(taken), Instant()) == 1) ++taken;
@@ -243,7 +243,7 @@ TEST(Fault, AUsedUpPoolIsBackPressureAndLosesNothing) {
   EXPECT_EQ(path.inner->sent.size(), taken);
 }
 
-TEST(Fault, LongDatagramsOfStrangersPassUnharmed) {
+TEST(Fault, TooLongDatagramsPassUnchanged) {
   FaultyPath path("corrupt=1");
   path.inner->incoming.push_back(datagram(1, 20'000));
   EXPECT_THAT(path.receive_all(4), ElementsAre(datagram(1, 20'000)));

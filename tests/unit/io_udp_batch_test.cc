@@ -18,7 +18,7 @@ namespace {
 const Address kPeerA = *parse_address("192.0.2.1:18515");
 const Address kPeerB = *parse_address("192.0.2.2:18515");
 
-// Packets that begin one after the other in one buffer: payload only, so nothing is adjacent twice.
+// Packets of payload only, all at the start of one buffer, so that none is adjacent to the next.
 std::vector<TxPacket> packets_of(const std::vector<size_t>& sizes) {
   static const std::vector<uint8_t> memory(65536);
   std::vector<TxPacket> packets(sizes.size());
@@ -36,7 +36,7 @@ std::vector<size_t> plan(SendBatch& batch, std::span<const TxPacket> packets, bo
   return groups;
 }
 
-// The UDP_SEGMENT size that a message asks for; 0 if none.
+// The UDP_SEGMENT size of a message; 0 if it has none.
 size_t segment_of(mmsghdr& message) {
   if (message.msg_hdr.msg_controllen == 0) return 0;
   uint16_t size = 0;
@@ -44,7 +44,7 @@ size_t segment_of(mmsghdr& message) {
   return size;
 }
 
-TEST(SendBatch, OnlyTheLastOfAGroupIsShorter) {
+TEST(SendBatch, OnlyTheLastPacketOfAGroupIsShorter) {
   SendBatch batch(9000, true);
   EXPECT_EQ(plan(batch, packets_of({100, 100, 40, 100, 200, 200, 200})),
             (std::vector<size_t>{3, 1, 3}));
@@ -53,7 +53,7 @@ TEST(SendBatch, OnlyTheLastOfAGroupIsShorter) {
   EXPECT_EQ(segment_of(batch.messages()[2]), 200U);
 }
 
-TEST(SendBatch, GroupsAreBoundInSegmentsAndBytes) {
+TEST(SendBatch, GroupsAreBoundedInSegmentsAndBytes) {
   SendBatch batch(9000, true);
   EXPECT_EQ(plan(batch, packets_of(std::vector<size_t>(70, 50))), (std::vector<size_t>{64, 6}));
   EXPECT_EQ(plan(batch, packets_of(std::vector<size_t>(10, 8236))), (std::vector<size_t>{7, 3}));
@@ -65,7 +65,7 @@ TEST(SendBatch, WithoutSegmentationEveryPacketIsAMessage) {
   EXPECT_EQ(segment_of(batch.messages()[0]), 0U);
 }
 
-TEST(SendBatch, DestinationsAreGroupsAndSocketsAreBatches) {
+TEST(SendBatch, EachDestinationIsAGroupAndEachSocketABatch) {
   SendBatch batch(9000, true);
   auto packets = packets_of(std::vector<size_t>(8, 100));
   packets[2].destination = packets[3].destination = &kPeerB;
@@ -75,7 +75,7 @@ TEST(SendBatch, DestinationsAreGroupsAndSocketsAreBatches) {
   EXPECT_EQ(plan(batch, packets), (std::vector<size_t>{2, 2}));
 }
 
-TEST(SendBatch, ControlHasOneSocketWhateverItsPath) {
+TEST(SendBatch, ControlPacketsOfAllPathsUseOneSocket) {
   SendBatch batch(9000, true);
   auto packets = packets_of(std::vector<size_t>(3, 100));
   for (TxPacket& packet : packets) packet.traffic_class = TrafficClass::kControl;
@@ -84,8 +84,8 @@ TEST(SendBatch, ControlHasOneSocketWhateverItsPath) {
   EXPECT_EQ(plan(batch, packets), (std::vector<size_t>{2, 1}));
 }
 
-// As the kernel numbers them: by their places in a group.
-TEST(SendBatch, EachPlaceHasTheIcrcOfItsIdentification) {
+// The kernel numbers the datagrams of a group in their IPv4 identification: 0, 1, 2, ...
+TEST(SendBatch, EachDatagramOfAGroupHasTheIcrcOfItsIpIdentification) {
   SendBatch batch(9000, true, true);
   const Address source = *parse_address("192.0.2.9:49152");
   std::vector<std::vector<uint8_t>> bytes;
@@ -118,7 +118,7 @@ TEST(SendBatch, EachPlaceHasTheIcrcOfItsIdentification) {
   }
 }
 
-TEST(SendBatch, EqualDestinationsAtDifferentPlacesAreOne) {
+TEST(SendBatch, EqualAddressesInDifferentMemoryAreOneDestination) {
   SendBatch batch(9000, true);
   auto packets = packets_of({100, 100});
   const Address copy = kPeerA;
@@ -126,7 +126,7 @@ TEST(SendBatch, EqualDestinationsAtDifferentPlacesAreOne) {
   EXPECT_EQ(plan(batch, packets), (std::vector<size_t>{2}));
 }
 
-TEST(SendBatch, NeighboursInMemoryShareAnEntry) {
+TEST(SendBatch, AdjacentMemorySharesAnIovec) {
   SendBatch batch(9000, true);
   const std::vector<uint8_t> slab(88), payloads(200);
   std::vector<TxPacket> packets(2);
@@ -142,7 +142,7 @@ TEST(SendBatch, NeighboursInMemoryShareAnEntry) {
   EXPECT_EQ(batch.messages()[0].msg_hdr.msg_iov[2].iov_len, 44U);
 }
 
-TEST(SendBatch, AShortDatagramAloneIsOnePiece) {
+TEST(SendBatch, SingleShortDatagramIsOnePiece) {
   SendBatch batch(9000, true);
   const std::vector<uint8_t> header{1, 2, 3}, payload{4, 5}, trailer{6};
   TxPacket packet;
@@ -154,14 +154,15 @@ TEST(SendBatch, AShortDatagramAloneIsOnePiece) {
   EXPECT_THAT(batch.short_message(), testing::ElementsAre(1, 2, 3, 4, 5, 6));
   for (const std::vector<size_t>& sizes : {std::vector<size_t>{513}, {100, 100}, {100, 200}}) {
     batch.plan(packets_of(sizes), true);
-    EXPECT_TRUE(batch.short_message().empty()) << "long, joined, or not alone: " << sizes.size();
+    EXPECT_TRUE(batch.short_message().empty())
+        << "a long packet, joined packets, or several messages: " << sizes.size();
   }
 }
 
-TEST(SendBatch, RefusesWhatItsSocketsCannotSend) {
+TEST(SendBatch, RefusesPacketsThatItsSocketsCannotSend) {
   SendBatch batch(1000, true);
   auto packets = packets_of({100, 1001, 100});
-  EXPECT_EQ(batch.plan(packets, true), 1U);  // stops before the long one
+  EXPECT_EQ(batch.plan(packets, true), 1U);  // stops before the packet that is too long
   EXPECT_EQ(batch.plan(std::span(packets).subspan(1), true), 0U);
   const Address ipv6 = *parse_address("[2001:db8::1]:1");
   const Address no_port = *parse_address("192.0.2.1:0");
@@ -172,7 +173,7 @@ TEST(SendBatch, RefusesWhatItsSocketsCannotSend) {
   EXPECT_EQ(batch.plan(packets_of({0}), true), 0U);
 }
 
-TEST(SendBatch, HugeInputsStayWithinTheArrays) {
+TEST(SendBatch, PlansOfManyPacketsStayWithinTheArrays) {
   SendBatch batch(9000, true);
   const std::vector<uint8_t> memory(16);
   std::vector<TxPacket> packets(5000);

@@ -1,5 +1,5 @@
-// What the UDP packet I/O makes of answers that the kernel rarely gives. This program has a
-// sendmmsg of its own, which takes the C library's place.
+// How the UDP packet I/O handles rare results of sendmmsg. This program's own sendmmsg replaces the
+// C library's.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -11,8 +11,7 @@
 
 namespace {
 
-// The answer to the next calls, one each: how many messages are taken, or -errno; then all are
-// taken.
+// Results of the next calls: how many messages are taken, or -errno. Later calls take all.
 std::vector<int> answers;
 std::vector<unsigned> offered;  // messages per call
 bool device_can_segment = true;
@@ -61,14 +60,14 @@ class UdpErrors : public testing::Test {
   std::vector<TxPacket> packets_ = std::vector<TxPacket>(6);
 };
 
-TEST_F(UdpErrors, AFullSocketTakesLess) {
+TEST_F(UdpErrors, FullSocketTakesFewerPackets) {
   answers = {1, -EAGAIN};
   EXPECT_EQ(send(), 2U);
   EXPECT_EQ(counters().send_blocked, 1U);
   EXPECT_EQ(counters().send_errors, 0U);
 }
 
-TEST_F(UdpErrors, ARefusedMessageIsLostAndTheOthersGo) {
+TEST_F(UdpErrors, RefusedMessageIsLostAndTheOthersAreSent) {
   for (const int error : {ENETUNREACH, EPERM, EMSGSIZE, ECONNREFUSED}) {
     const PacketIoCounters before = counters();
     answers = {1, -error};
@@ -84,7 +83,7 @@ TEST_F(UdpErrors, AnInterruptedCallIsRepeated) {
   EXPECT_EQ(offered, (std::vector<unsigned>{3, 3, 1, 1}));
 }
 
-TEST_F(UdpErrors, ADeviceThatCannotSegmentGetsSingleDatagramsFromThenOn) {
+TEST_F(UdpErrors, DeviceWithoutSegmentationGetsSingleDatagramsFromThenOn) {
   device_can_segment = false;
   EXPECT_EQ(send(), 6U);
   EXPECT_EQ(offered, (std::vector<unsigned>{3, 6}));

@@ -1,5 +1,5 @@
-// The parts of the UDP packet I/O: addresses, interfaces, and what open_udp() refuses. What it
-// delivers is the conformance suite's matter.
+// The parts of the UDP packet I/O: addresses, interfaces, and what open_udp() refuses. The
+// conformance suite tests delivery.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ TEST(ParseAddress, ReadsWhatToStringWrites) {
   EXPECT_EQ(parse_address("[fe80::1%lo]:1"), *parse_address("[fe80::1%1]:1"));
 }
 
-TEST(ParseAddress, RefusesEverythingElse) {
+TEST(ParseAddress, RefusesInvalidAddresses) {
   for (const std::string text : {"",
                                  ":",
                                  "192.0.2.1",
@@ -81,7 +81,7 @@ TEST(Interfaces, AddressesArePreferredInOrder) {
   }
 }
 
-TEST(OpenUdp, SaysWhatIsWrong) {
+TEST(OpenUdp, ErrorsNameTheMistake) {
   const auto message = [](const UdpConfig& config) {
     const auto io = open_udp(config);
     return io ? std::string("opened") : io.error().message;
@@ -92,7 +92,6 @@ TEST(OpenUdp, SaysWhatIsWrong) {
   config.interface = "lo";
   config.address = kElsewhere;
   EXPECT_THAT(message(config), HasSubstr("does not have the address 192.0.2.1"));
-  config.address.reset();
 }
 
 TEST(OpenUdp, CapsFollowTheConfiguration) {
@@ -111,10 +110,10 @@ TEST(OpenUdp, CapsFollowTheConfiguration) {
   EXPECT_FALSE(open_udp(same_port));
 }
 
-TEST(OpenUdp, ControlWordsAreNotEcnCapable) {
+TEST(OpenUdp, ControlPacketsAreNotEcnCapable) {
   UdpConfig config;
   config.interface = "lo";
-  config.data_tc = 0xFF;  // the ECN bits are not the caller's
+  config.data_tc = 0xFF;  // the caller does not decide the ECN bits
   config.control_tc = 0xFF;
   const auto io = open_udp(config);
   ASSERT_TRUE(io) << io.error().message;
@@ -130,8 +129,8 @@ TEST(OpenUdp, ControlWordsAreNotEcnCapable) {
   EXPECT_EQ(received.ecn, Ecn::kNotCapable);
 }
 
-// A socket settles on the peer that it sends to again and again; the others are still reached.
-TEST(OpenUdp, EveryPeerIsReachedWhateverTheSocketIsUsedTo) {
+// A socket is connected to a peer to which it sends repeatedly; other peers are still reached.
+TEST(OpenUdp, ConnectedSocketStillReachesOtherPeers) {
   const UdpConfig config{.interface = "lo", .paths = 1};
   const auto sender = open_udp(config).value();
   const std::array<std::unique_ptr<PacketIo>, 2> peers{open_udp(config).value(),
@@ -144,7 +143,7 @@ TEST(OpenUdp, EveryPeerIsReachedWhateverTheSocketIsUsedTo) {
     return count;
   };
   for (const size_t to : {0U, 1U, 0U, 1U}) {
-    for (int i = 0; i < 40; ++i) {  // more than it takes to settle
+    for (int i = 0; i < 40; ++i) {  // enough to connect the socket
       const TxPacket packet{.header = payload,
                             .payload = {},
                             .trailer = {},
@@ -156,7 +155,7 @@ TEST(OpenUdp, EveryPeerIsReachedWhateverTheSocketIsUsedTo) {
   }
 }
 
-TEST(OpenUdp, WhatBeginsOtherwiseIsDropped) {
+TEST(OpenUdp, DatagramsWithAnotherBeginningAreDropped) {
   UdpConfig config{.interface = "lo", .paths = 1};
   const auto sender = open_udp(config).value();
   config.beginning_bits = 0xFC00'0000'00FF'0000;
@@ -175,14 +174,14 @@ TEST(OpenUdp, WhatBeginsOtherwiseIsDropped) {
   EXPECT_TRUE(std::ranges::equal(received[0].bytes, good));
 }
 
-// Two ends of which one sends `packets` of random bytes as one joined datagram, as far as their
-// sizes let it, and the other has predicted where payload goes.
+// A sender and a receiver. The sender sends packets of random bytes, as one joined datagram where
+// their sizes allow. The receiver has predicted the place of the payload.
 struct Predicted {
   static constexpr size_t kHeader = 40;
   static constexpr size_t kPayload = 1000;
   static constexpr size_t kTrailer = 12;
 
-  // Sends packets with so much payload each; the prediction is about `bytes` of payload.
+  // Sends packets with these payload sizes; the receiver predicts `bytes` of payload.
   std::vector<RxPacket> exchange(std::span<const size_t> payloads, size_t bytes) {
     std::vector<TxPacket> packets;
     size_t begin = 0;
@@ -204,7 +203,7 @@ struct Predicted {
     received.resize(receiver->receive(received, Instant()));
     return received;
   }
-  // What was sent, whether it lies in one piece or not.
+  // The received bytes in the order in which they were sent, placed payload included.
   std::vector<uint8_t> all(const std::vector<RxPacket>& received) {
     std::vector<uint8_t> bytes;
     for (const RxPacket& packet : received) {
@@ -243,7 +242,7 @@ TEST(OpenUdp, PayloadGoesToItsPredictedPlace) {
   EXPECT_EQ(ends.all(received).size(), 4 * 52 + 3 * whole + 300);
 }
 
-TEST(OpenUdp, WhatFollowsTheLastPredictedPacketIsWhole) {
+TEST(OpenUdp, PacketsBehindThePredictedPayloadAreWhole) {
   Predicted ends;
   const size_t whole = Predicted::kPayload;
   const auto received = ends.exchange(std::array{whole, whole, whole, size_t{20}}, 2 * whole);
@@ -255,7 +254,7 @@ TEST(OpenUdp, WhatFollowsTheLastPredictedPacketIsWhole) {
                           [](uint8_t byte) { return byte == 0; }));
 }
 
-TEST(OpenUdp, WhatIsNotPredictedIsWhole) {
+TEST(OpenUdp, UnpredictedPacketsAreWhole) {
   Predicted ends;
   const size_t whole = Predicted::kPayload;
   for (const std::vector<size_t>& payloads :
@@ -269,9 +268,9 @@ TEST(OpenUdp, WhatIsNotPredictedIsWhole) {
   }
 }
 
-TEST(OpenUdp, APredictionIsAboutTheNextReceptionOnly) {
+TEST(OpenUdp, PredictionHoldsForTheNextReceiveOnly) {
   Predicted ends;
-  ends.exchange({}, 2 * Predicted::kPayload);  // nothing comes
+  ends.exchange({}, 2 * Predicted::kPayload);  // no packet arrives
   std::array<RxPacket, 4> packets;
   const auto part = std::span(ends.sent).first(52 + Predicted::kPayload);
   const TxPacket packet{
@@ -281,12 +280,12 @@ TEST(OpenUdp, APredictionIsAboutTheNextReceptionOnly) {
   EXPECT_TRUE(packets[0].placed.empty());
 }
 
-// "Nobody listens on that port": anyone can forge that, and the kernel tells it with the next
-// packet, which it does not send.
-TEST(OpenUdp, WhatIcmpSaysStopsNoPacket) {
+// Anyone can forge the ICMP message "port unreachable". The kernel reports it as an error of the
+// next send, and does not send that packet.
+TEST(OpenUdp, IcmpErrorsLoseNoPacket) {
   UdpConfig config{.interface = "lo", .paths = 1};
   const auto sender = open_udp(config).value();
-  // Below the ports that the kernel chooses: nobody takes it while it is not open.
+  // A port below those that the kernel chooses, so that it stays free while the peer is closed.
   config.port = static_cast<uint16_t>(10'000 + getpid() % 20'000);
   auto opened = open_udp(config);
   for (int i = 0; i < 1000 && !opened; ++i) {
@@ -298,10 +297,10 @@ TEST(OpenUdp, WhatIcmpSaysStopsNoPacket) {
   const std::vector<uint8_t> payload(100, 7);
   const TxPacket packet{.header = payload, .payload = {}, .trailer = {}, .destination = &there};
   const auto send = [&] { ASSERT_EQ(sender->send({&packet, 1}, Instant()), 1U); };
-  for (int i = 0; i < 40; ++i) send();  // more than it takes to settle
+  for (int i = 0; i < 40; ++i) send();  // enough to connect the socket
   for (int i = 0; i < 3; ++i) {
     peer.reset();
-    send();  // is answered
+    send();  // "port unreachable" comes back
     peer = open_udp(config).value();
     send();
     RxPacket received;
@@ -310,7 +309,7 @@ TEST(OpenUdp, WhatIcmpSaysStopsNoPacket) {
   EXPECT_EQ(sender->counters().send_errors, 0U);
 }
 
-TEST(OpenUdp, ImpossibleDestinationsAreErrorsAndNothingElse) {
+TEST(OpenUdp, ImpossibleDestinationsOnlyCountAsSendErrors) {
   UdpConfig config;
   config.interface = "lo";
   const auto io = open_udp(config);

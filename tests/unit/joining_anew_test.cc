@@ -1,4 +1,4 @@
-// Connections are made over flows that others made, and that may end before the peer has answered.
+// A connection joins a flow that another connection made. The flow may end before the peer answers.
 #include <gmock/gmock.h>
 #include <sched.h>
 
@@ -9,10 +9,10 @@
 namespace pacecar::test {
 namespace {
 
-// Over devices of so many NICs.
+// The parameter: NICs of each device.
 class JoiningAnew : public testing::TestWithParam<size_t> {
  protected:
-  // Connects to a listener of its own, who does not accept yet.
+  // Connects to a listener of its own, which does not accept yet.
   struct Attempt {
     std::unique_ptr<Listener> listener;
     std::unique_ptr<Connecting> connecting;
@@ -20,17 +20,17 @@ class JoiningAnew : public testing::TestWithParam<size_t> {
   Attempt attempt() {
     Attempt made{.listener = to_.context().listen(0).value(), .connecting = nullptr};
     made.connecting = from_.context().connect(0, made.listener->handle()).value();
-    EXPECT_EQ(made.connecting->poll().value(), nullptr);  // its offer is made
+    EXPECT_EQ(made.connecting->poll().value(), nullptr);  // sends the offer
     return made;
   }
   Result<Ends> finish(Attempt& attempt) {
     return test::finish(*attempt.connecting, *attempt.listener);
   }
-  // Once both ends have closed, and the peer needs the flow no more.
-  void await_that_the_peer_forgets() {
+  // Both ends of the flow's connections must be closed.
+  void await_end_of_flows_at_the_peer() {
     while (to_.context().statistics(0).flows > 0) sched_yield();
   }
-  // How many offers there are to a peer that refuses them all.
+  // Counts the offers to a peer that refuses all of them.
   size_t offers_refused_for(const Error& reason) {
     const auto known = bootstrap::parse_handle({to_.context().listen(0).value()->handle().bytes});
     Address address = known->address;
@@ -65,31 +65,31 @@ class JoiningAnew : public testing::TestWithParam<size_t> {
 
 INSTANTIATE_TEST_SUITE_P(Nics, JoiningAnew, testing::Values(1, 2));
 
-TEST_P(JoiningAnew, WhereThePeerHasForgottenTheFlowThatWasToBeShared) {
+TEST_P(JoiningAnew, ConnectionIsMadeIfThePeerHasEndedTheSharedFlow) {
   auto first = connect(from_.context(), 0, to_.context(), 0).value();
   Attempt second = attempt();
   first = {};
-  await_that_the_peer_forgets();
+  await_end_of_flows_at_the_peer();
   expect_made(second);
 }
 
-// What the second one was to share was not made when it was offered.
-TEST_P(JoiningAnew, WhereThePeerHasForgottenTheFlowThatIsMadeMeanwhile) {
+// The second attempt is offered while the flow that it is to share is not yet complete.
+TEST_P(JoiningAnew, ConnectionIsMadeIfThePeerHasMadeAndEndedTheFlowMeanwhile) {
   Attempt first = attempt();
   Attempt second = attempt();
   EXPECT_TRUE(finish(first));
-  await_that_the_peer_forgets();
+  await_end_of_flows_at_the_peer();
   expect_made(second);
 }
 
-TEST_P(JoiningAnew, OnceAndNotForEver) {
+TEST_P(JoiningAnew, StaleConnectionIsOfferedOnceMoreOnly) {
   const auto first = connect(from_.context(), 0, to_.context(), 0).value();
   EXPECT_EQ(offers_refused_for({ErrorCode::kStale, "not today"}), 2U);
   expect_carries(from_.context(), to_.context(), first);
 }
 
-// It is healthy, and later connections share it as before.
-TEST_P(JoiningAnew, NotWhereTheFlowIsNotTheReason) {
+// The flow is healthy, and later connections share it.
+TEST_P(JoiningAnew, OtherRefusalsAreFinalAndTheFlowStaysShared) {
   const auto first = connect(from_.context(), 0, to_.context(), 0).value();
   const uint64_t flows = from_.context().statistics(0).flows;
   EXPECT_EQ(offers_refused_for({ErrorCode::kUnavailable, "not today"}), 1U);

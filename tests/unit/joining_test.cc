@@ -1,5 +1,5 @@
-// Processes whose NICs are of different networks: connections find NICs that can be joined, and
-// where there are none the error says what each process has.
+// Processes with NICs of different networks: a connection uses NICs that can be joined. Without
+// such NICs, the error names the NICs of both processes.
 #include "transport/api/joining.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ void expect_joins(Process& from, Process& to, size_t own, size_t peer) {
   }
 }
 
-TEST(MixedNetworks, TheNicsThatWereAskedForWhereTheyCanBeJoined) {
+TEST(MixedNetworks, RequestedNicsAreUsedIfTheyCanBeJoined) {
   Process from({{{"soft"}}, {{"roce"}}});
   Process to({{{"roce", "soft"}}, {{"soft"}}});
   expect_joins(from, to, 0, 0);
@@ -39,7 +39,7 @@ TEST(MixedNetworks, TheNicsThatWereAskedForWhereTheyCanBeJoined) {
   EXPECT_THAT(to.lines(), IsEmpty());
 }
 
-TEST(MixedNetworks, AnotherNicOfThePeers) {
+TEST(MixedNetworks, AnotherNicOfThePeerStandsIn) {
   Process from({{{"soft"}}, {{"roce"}}});
   Process to({{{"ofi:tcp"}}, {{"roce"}}, {{"soft"}}});
   expect_joins(from, to, 0, 2);
@@ -48,7 +48,7 @@ TEST(MixedNetworks, AnotherNicOfThePeers) {
                                       "(ofi:tcp): the peer's NIC is of that network"));
 }
 
-TEST(MixedNetworks, AnotherNicOfOurs) {
+TEST(MixedNetworks, AnotherNicOfTheCallerStandsIn) {
   Process from({{{"soft"}}, {{"roce"}}});
   Process to({{{"roce"}}});
   expect_joins(from, to, 1, 0);
@@ -56,27 +56,27 @@ TEST(MixedNetworks, AnotherNicOfOurs) {
   EXPECT_THAT(to.lines(), IsEmpty());
 }
 
-TEST(MixedNetworks, AnotherNicOfEach) {
+TEST(MixedNetworks, AnotherNicOfEachProcessStandsIn) {
   Process from({{{"soft"}}, {{"ofi:tcp"}}});
   Process to({{{"roce"}}, {{"ofi:tcp"}}});
   expect_joins(from, to, 1, 1);
 }
 
-TEST(MixedNetworks, AStandInIsToldOfOncePerPeer) {
+TEST(MixedNetworks, StandInIsLoggedOncePerPeer) {
   Process from({{{"soft"}}, {{"roce"}}});
   Process to({{{"roce"}}});
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(connect(from.context(), 0, to.context(), 0));
   EXPECT_EQ(from.lines().size(), 1U);
 }
 
-TEST(MixedNetworks, JoinedNicsStandInAsAWhole) {
+TEST(MixedNetworks, BondedNicsStandInTogether) {
   Process from({{{"soft"}}, {{"roce"}, {"roce"}}});
   Process to({{{"ofi:tcp"}}, {{"roce"}, {"roce"}}});
   expect_joins(from, to, 1, 1);
 }
 
-// Of devices that NCCL has joined of two kinds, one kind is enough.
-TEST(MixedNetworks, OneOfTheJoinedNics) {
+// NCCL may bond NICs of two networks; the peer needs only one of the networks.
+TEST(MixedNetworks, OneNicOfAMixedBondIsEnough) {
   Process from({{{"roce"}}});
   Process to({{{"soft"}}, {{"roce"}}});
   const size_t joined = to.context().bond(std::vector<size_t>{0, 1}).value();
@@ -86,7 +86,7 @@ TEST(MixedNetworks, OneOfTheJoinedNics) {
   expect_carries(from.context(), to.context(), *ends);
 }
 
-TEST(MixedNetworks, MemoryOfTheNicThatWasAskedForIsRefused) {
+TEST(MixedNetworks, MemoryRegisteredWithTheRequestedNicIsRefusedByTheStandIn) {
   Process from({{{"soft"}}, {{"roce"}}});
   Process to({{{"ofi:tcp"}}, {{"roce"}}});
   const auto ends = connect(from.context(), 0, to.context(), 0);
@@ -107,14 +107,14 @@ TEST(MixedNetworks, MemoryOfTheNicThatWasAskedForIsRefused) {
 
 const bootstrap::ClusterKey kKey{std::vector<uint8_t>(16, 0x5a)};
 
-TEST(ClusterKeys, JoinWhoHasTheSame) {
+TEST(ClusterKeys, ProcessesWithTheSameKeyConnect) {
   Process from({{{"soft"}}}), to({{{"soft"}}});
   from.share_key(kKey);
   to.share_key(kKey);
   expect_joins(from, to, 0, 0);
 }
 
-TEST(ClusterKeys, KeepOutWhoKnowsTheHandleAlone) {
+TEST(ClusterKeys, HandleWithoutTheKeyIsRefused) {
   for (const bool listener_has_it : {false, true}) {
     SCOPED_TRACE(listener_has_it);
     Process from({{{"soft"}}}), to({{{"soft"}}});
@@ -131,7 +131,7 @@ TEST(ClusterKeys, KeepOutWhoKnowsTheHandleAlone) {
   }
 }
 
-// The error of the side that connects, which the side that listens has logged.
+// The error of the connecting side; the listening side must have logged it.
 std::string refusal(Process& from, Process& to) {
   const auto ends = connect(from.context(), 0, to.context(), 0);
   EXPECT_FALSE(ends);
@@ -141,7 +141,7 @@ std::string refusal(Process& from, Process& to) {
   return ends.error().message;
 }
 
-TEST(MixedNetworks, WithoutAnyInCommonBothSidesSayWhatThereIs) {
+TEST(MixedNetworks, ErrorWithoutACommonNetworkNamesTheNicsOfBothSides) {
   Process from({{{"soft"}}, {{"roce"}}});
   Process to({{{"ofi:tcp"}}});
   EXPECT_THAT(
@@ -151,8 +151,8 @@ TEST(MixedNetworks, WithoutAnyInCommonBothSidesSayWhatThereIs) {
             HasSubstr("PACECAR_NICS"), HasSubstr("the listener at 127.0.0.1:")));
 }
 
-// NCCL has been told what the device can do, and uses it.
-TEST(MixedNetworks, ANicThatTakesLessGpuMemoryDoesNotStandIn) {
+// NCCL relies on the GPU memory support that the device has announced.
+TEST(MixedNetworks, NicWithLessGpuMemorySupportDoesNotStandIn) {
   Process from({{{"roce"}}, {{"soft"}}});
   from.info(0).cuda = true;
   Process to({{{"soft"}}});
@@ -166,7 +166,7 @@ TEST(MixedNetworks, ANicThatTakesLessGpuMemoryDoesNotStandIn) {
   EXPECT_THAT(refusal(calling, listening), HasSubstr("nic1 (soft, but not for the same GPU"));
 }
 
-TEST(MixedNetworks, OneThatTakesItAllIsFoundBehindOneThatDoesNot) {
+TEST(MixedNetworks, NicWithFullGpuMemorySupportIsFoundBehindOneWithLess) {
   Process from({{{"roce"}}, {{"soft"}}, {{"soft"}}});
   from.info(0).cuda = from.info(2).cuda = true;
   Process to({{{"soft"}}});
@@ -178,8 +178,8 @@ TEST(MixedNetworks, OneThatTakesItAllIsFoundBehindOneThatDoesNot) {
   expect_joins(calling, listening, 0, 2);
 }
 
-// What was told of limits and flushes counts, too.
-TEST(MixedNetworks, AStandInFlushesAndLimitsAsWasTold) {
+// The announced size limit and need of a flush must hold for the stand-in, too.
+TEST(MixedNetworks, NicThatNeedsAFlushOrASizeLimitDoesNotStandIn) {
   for (const bool limited : {false, true}) {
     Process from({{{"roce"}}, {{"soft"}}});
     from.info(0).cuda = from.info(1).cuda = true;
@@ -193,14 +193,14 @@ TEST(MixedNetworks, AStandInFlushesAndLimitsAsWasTold) {
   }
 }
 
-// Hosts may route by the source, and firewalls look at it.
-TEST(Bootstrapping, CallsComeFromTheAddressThatWasChosen) {
+// Hosts may route by the source address, and firewalls may filter by it.
+TEST(Bootstrapping, CallsComeFromTheChosenAddress) {
   const auto loopback = [](uint8_t host) {
     return Address{.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, host}};
   };
   Process ours(loopback(2), {{{"soft"}}});
   Process theirs({{{"soft"}}});
-  // Behind their handle listens somebody who looks at callers only.
+  // Their handle leads to a listener that only looks at the caller's address.
   auto contents =
       bootstrap::parse_handle({theirs.context().listen(0).value()->handle().bytes}).value();
   const auto listener = bootstrap::Socket::listen_on(loopback(1));
@@ -215,7 +215,7 @@ TEST(Bootstrapping, CallsComeFromTheAddressThatWasChosen) {
   EXPECT_EQ(ip_to_string(caller), "127.0.0.2");
 }
 
-// A peer that speaks another way, or lies.
+// The peer sends offers of another form, or false ones.
 class ListenerUnderAttack : public testing::Test {
  protected:
   ListenerUnderAttack() {
@@ -223,7 +223,7 @@ class ListenerUnderAttack : public testing::Test {
     listener_ = process_.context().listen(0).value();
   }
 
-  // What the listener answers to these bytes.
+  // The listener's answer to these bytes.
   std::string answer(const Blob& offer) {
     auto connector = BootstrapConnector::open({listener_->handle().bytes}, {}, offer,
                                               Duration::from_s(10), {}, clock_now());
@@ -241,9 +241,9 @@ class ListenerUnderAttack : public testing::Test {
   std::unique_ptr<Listener> listener_;
 };
 
-TEST_F(ListenerUnderAttack, OffersForNicsThatThereAreNot) {
+TEST_F(ListenerUnderAttack, OffersForNicsThatWereNotAdvertisedAreRefused) {
   const std::vector<uint8_t> words(40, 7);
-  // The third one takes no GPU memory.
+  // The third NIC takes no GPU memory, so it is not advertised.
   for (const uint8_t nic : {uint8_t{2}, uint8_t{3}, uint8_t{255}}) {
     EXPECT_THAT(answer(pack_lanes(std::vector<Blob>{address_offer(nic, words)})),
                 HasSubstr("requests NICs that were not advertised to it"));
@@ -255,10 +255,10 @@ TEST_F(ListenerUnderAttack, OffersForNicsThatThereAreNot) {
               HasSubstr("requests NICs that were not advertised to it"));
   EXPECT_THAT(answer(pack_lanes(std::vector<Blob>{address_offer(1, words)})),
               HasSubstr("another form"))
-      << "there is one, and it looks at the words";
+      << "this NIC was advertised, and decodes the words";
 }
 
-TEST_F(ListenerUnderAttack, TextsArePrintable) {
+TEST_F(ListenerUnderAttack, TextsOfThePeerAreMadePrintable) {
   EXPECT_THAT(answer(Blob{0, 27, '[', '2', 'J'}), HasSubstr("share no kind of network: ?[2J, "));
   EXPECT_THAT(process_.lines(), ElementsAre(HasSubstr(": ?[2J, ")));
   EXPECT_THAT(answer(Blob(2 + kMaxProcessText)), HasSubstr("another form"));

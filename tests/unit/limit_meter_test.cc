@@ -1,4 +1,4 @@
-// What limits a flow, as everybody who asks is told.
+// LimitMeter: what limits a flow, as reported to all readers.
 #include "transport/message/limit_meter.h"
 
 #include <gtest/gtest.h>
@@ -10,39 +10,39 @@ constexpr Duration kTick = Duration::from_ms(5);
 
 class LimitMeterTest : public testing::Test {
  protected:
-  // Looks every 5 ms at a flow that sends at `gbps`, with something more to send after each.
+  // Looks every 5 ms at a flow that sends at `gbps`; `backlog` is left to send at each look.
   void run(double gbps, Duration span, Bytes backlog = 1) {
     for (const Instant end = now_ + span; now_ < end;) {
       now_ = now_ + kTick;
       stats_.sent += static_cast<Bytes>(gbps * 1e9 / 8 * kTick.seconds());
       stats_.backlog = backlog;
-      meter_.look(now_, told_, stats_);
+      meter_.look(now_, explanation_, stats_);
     }
   }
-  LimitedBy limit() const { return meter_.limit(told_, stats_); }
+  LimitedBy limit() const { return meter_.limit(explanation_, stats_); }
   uint64_t count(LimitedBy limit) const { return meter_.counts()[static_cast<size_t>(limit)]; }
 
-  Explanation told_{.limited_by = LimitedBy::kGrant, .rate = Rate::from_gbps(10)};
+  Explanation explanation_{.limited_by = LimitedBy::kGrant, .rate = Rate::from_gbps(10)};
   FlowStats stats_;
   LimitMeter meter_;
   Instant now_;
 };
 
-TEST_F(LimitMeterTest, WhoUsesItsRateIsLimitedByWhatBoundsIt) {
+TEST_F(LimitMeterTest, FlowThatUsesItsRateIsLimitedByTheBoundOfTheRate) {
   run(8, Duration::from_ms(200));
   EXPECT_EQ(limit(), LimitedBy::kGrant);
   EXPECT_EQ(count(LimitedBy::kGrant), 40U);
 }
 
-TEST_F(LimitMeterTest, WhoUsesLessThanHalfOfItIsLimitedByTheHosts) {
+TEST_F(LimitMeterTest, FlowBelowHalfOfItsRateIsLimitedByTheHosts) {
   run(3, Duration::from_ms(200));
   EXPECT_EQ(limit(), LimitedBy::kHost);
   EXPECT_GT(count(LimitedBy::kHost), 30U);
   run(8, Duration::from_ms(100));
-  EXPECT_EQ(limit(), LimitedBy::kGrant) << "it has become faster";
+  EXPECT_EQ(limit(), LimitedBy::kGrant) << "the flow uses its rate again";
 }
 
-TEST_F(LimitMeterTest, WithoutABacklogItIsTheApplication) {
+TEST_F(LimitMeterTest, FlowWithoutABacklogIsLimitedByTheApplication) {
   run(3, Duration::from_ms(200));
   run(0, Duration::from_ms(50), 0);
   EXPECT_EQ(limit(), LimitedBy::kApplication);
@@ -51,38 +51,38 @@ TEST_F(LimitMeterTest, WithoutABacklogItIsTheApplication) {
   EXPECT_EQ(limit(), LimitedBy::kHost) << "as before the short pause";
   run(0, Duration::from_ms(200), 0);
   stats_.backlog = 1;
-  EXPECT_EQ(limit(), LimitedBy::kGrant) << "what was long ago says nothing";
+  EXPECT_EQ(limit(), LimitedBy::kGrant) << "an old measurement does not count";
 }
 
-TEST_F(LimitMeterTest, AGrantOfJustTheBudgetIsTheBudget) {
-  told_.rate_max = told_.rate;
-  EXPECT_EQ(meter_.limit(told_, {.backlog = 1}), LimitedBy::kBudget);
-  told_.rate_max = Rate::from_gbps(20);
-  EXPECT_EQ(meter_.limit(told_, {.backlog = 1}), LimitedBy::kGrant);
+TEST_F(LimitMeterTest, GrantEqualToTheBudgetIsReportedAsTheBudget) {
+  explanation_.rate_max = explanation_.rate;
+  EXPECT_EQ(meter_.limit(explanation_, {.backlog = 1}), LimitedBy::kBudget);
+  explanation_.rate_max = Rate::from_gbps(20);
+  EXPECT_EQ(meter_.limit(explanation_, {.backlog = 1}), LimitedBy::kGrant);
 }
 
-TEST_F(LimitMeterTest, ABudgetIsReachedWithinAThirtySecond) {
+TEST_F(LimitMeterTest, GrantWithinAThirtySecondOfTheBudgetIsReportedAsTheBudget) {
   const auto of = [&](uint64_t bps) {
-    told_.rate = Rate::from_bps(bps);
-    return meter_.limit(told_, {.backlog = 1});
+    explanation_.rate = Rate::from_bps(bps);
+    return meter_.limit(explanation_, {.backlog = 1});
   };
-  told_.rate_max = Rate::from_bps(32'000);
+  explanation_.rate_max = Rate::from_bps(32'000);
   EXPECT_EQ(of(31'000), LimitedBy::kBudget);
   EXPECT_EQ(of(30'999), LimitedBy::kGrant);
-  told_.limited_by = LimitedBy::kNetwork;
-  EXPECT_EQ(of(32'000), LimitedBy::kNetwork) << "only a grant is the budget's";
+  explanation_.limited_by = LimitedBy::kNetwork;
+  EXPECT_EQ(of(32'000), LimitedBy::kNetwork) << "only the limit 'grant' becomes 'budget'";
 }
 
-// 64 KiB of a span may be missing by chance: counted as sent.
-TEST_F(LimitMeterTest, TheLimitIsHalfOfTheRate) {
+// 64 KiB of a span may be missing by chance, so they count as sent.
+TEST_F(LimitMeterTest, HalfOfTheRateIsExactlyTheBoundOfTheLimitByTheHosts) {
   const auto after_a_span = [](Bytes sent, Duration span) {
     LimitMeter meter;
-    Explanation told{.limited_by = LimitedBy::kGrant, .rate = Rate::from_bps(800'000'000)};
+    Explanation explanation{.limited_by = LimitedBy::kGrant, .rate = Rate::from_bps(800'000'000)};
     FlowStats stats{.backlog = 1};
-    meter.look(Instant(), told, stats);
+    meter.look(Instant(), explanation, stats);
     stats.sent += sent;
-    meter.look(Instant() + span, told, stats);
-    return meter.limit(told, stats);
+    meter.look(Instant() + span, explanation, stats);
+    return meter.limit(explanation, stats);
   };
   const Duration span = Duration::from_ms(20);
   constexpr Bytes kHalf = 1'000'000 - (64 << 10);  // in 20 ms
@@ -91,21 +91,21 @@ TEST_F(LimitMeterTest, TheLimitIsHalfOfTheRate) {
   EXPECT_EQ(after_a_span(0, span - Duration::from_ns(1)), LimitedBy::kGrant) << "too short a span";
 }
 
-TEST_F(LimitMeterTest, WhatWasMeasuredCountsForSomeTime) {
+TEST_F(LimitMeterTest, MeasurementCountsFor200Ms) {
   run(3, Duration::from_ms(25));  // one span, after the look that began it
   ASSERT_EQ(limit(), LimitedBy::kHost);
   const Instant measured = now_;
   const auto at = [&](Duration later) {
     LimitMeter meter = meter_;
-    meter.look(measured + later, told_, {.backlog = 0, .sent = stats_.sent});
-    return meter.limit(told_, {.backlog = 1});
+    meter.look(measured + later, explanation_, {.backlog = 0, .sent = stats_.sent});
+    return meter.limit(explanation_, {.backlog = 1});
   };
   EXPECT_EQ(at(Duration::from_ms(200)), LimitedBy::kHost);
   EXPECT_EQ(at(Duration::from_ns(200'000'001)), LimitedBy::kGrant);
 }
 
-// A pause ends a span: what was not sent in it is the application's.
-TEST_F(LimitMeterTest, ASpanWithAPauseSaysNothing) {
+// A pause ends a span: the application is the reason for what was not sent.
+TEST_F(LimitMeterTest, SpanWithAPauseIsNoMeasurement) {
   run(8, Duration::from_ms(40));
   for (int i = 0; i < 20; ++i) {
     run(0, Duration::from_ms(5), 0);
@@ -114,8 +114,8 @@ TEST_F(LimitMeterTest, ASpanWithAPauseSaysNothing) {
   EXPECT_EQ(count(LimitedBy::kHost), 0U);
 }
 
-TEST_F(LimitMeterTest, AFewPacketsInASpanSayNothing) {
-  told_.rate = Rate::from_bps(10'000'000);
+TEST_F(LimitMeterTest, SpanOfAFewPacketsIsNoMeasurement) {
+  explanation_.rate = Rate::from_bps(10'000'000);
   run(0, Duration::from_ms(200));
   EXPECT_EQ(limit(), LimitedBy::kGrant);
 }

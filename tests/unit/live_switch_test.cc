@@ -1,5 +1,5 @@
-// The live switch on a clock of the test's: what it forwards, and what the simulated switch inside
-// it does to real frames. Counts, not times of this machine.
+// The live switch on a clock of the test: which frames it forwards, and what the simulated switch
+// inside it does to real frames. The tests check counts, not times of this machine.
 #include "bench/switch/live_switch.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class World {
     live_ = std::move(*made);
   }
 
-  // Every host says where it is; what that floods is forgotten.
+  // Every host sends a frame, so that the switch learns its port; the flooded copies are dropped.
   void introduce() {
     for (size_t i = 0; i < wires_.size(); ++i) {
       const auto host = static_cast<uint8_t>(i + 1);
@@ -47,7 +47,7 @@ class World {
     for (Wire& wire : wires_) wire.from_switch.clear();
   }
 
-  // Polls every `step` until then.
+  // Polls every `step` until `until`.
   void run(Instant until, Duration step) {
     for (Instant now = live_->now(); now < until;) {
       now = std::min(now + step, until);
@@ -88,7 +88,7 @@ size_t marked_in(const std::vector<Frame>& frames) {
   }));
 }
 
-TEST(LiveSwitch, LearnsWhereAddressesAreAndFloodsWhatItDoesNotKnow) {
+TEST(LiveSwitch, LearnsThePortsOfAddressesAndFloodsUnknownOnes) {
   World world(rates(3, 1000), config_with(1 << 20));
   world.wire(0).put(at_us(1), plain_frame({.from = 1, .to = 2}, kWireBytes));
   world.run(at_us(100), Duration::from_us(1));
@@ -100,7 +100,7 @@ TEST(LiveSwitch, LearnsWhereAddressesAreAndFloodsWhatItDoesNotKnow) {
   world.run(at_us(200), Duration::from_us(1));
   EXPECT_EQ(world.wire(0).from_switch, std::vector<Frame>{answer});
   EXPECT_EQ(world.wire(2).from_switch.size(), 1U);
-  // A host that has moved is found at its new port, and a frame never goes back where it came from.
+  // A host that has moved is found at its new port, and no frame leaves at its port of arrival.
   world.wire(2).put(at_us(201), plain_frame({.from = 1, .to = 1}, kWireBytes));
   world.wire(1).put(at_us(250), answer);
   world.run(at_us(400), Duration::from_us(1));
@@ -120,7 +120,7 @@ TEST(LiveSwitch, BroadcastGoesToEveryOtherPort) {
   }
 }
 
-TEST(LiveSwitch, ForwardsAtThePortsRateHoweverLateItIsPolled) {
+TEST(LiveSwitch, LatePollsDoNotChangeTheRateOfAPort) {
   for (const int64_t step_us : {1, 97, 20'000}) {
     World world(funnel(), config_with(1 << 30));
     world.introduce();
@@ -151,7 +151,7 @@ TEST(LiveSwitch, AFrameTakesTwiceTheDelayAndItsTimeOnBothCables) {
 }
 
 // A burst that arrives faster than it leaves: the n-th frame sees n frames, itself included.
-TEST(LiveSwitch, MarkingBeginsAtTheQueueLengthThatIsTold) {
+TEST(LiveSwitch, MarkingBeginsAtTheConfiguredQueueLength) {
   LiveSwitchConfig config = config_with(1 << 20);
   config.switches.ecn.kind = EcnConfig::Kind::kStep;
   config.switches.ecn.low = 20 * kWireBytes;
@@ -170,7 +170,7 @@ TEST(LiveSwitch, MarkingBeginsAtTheQueueLengthThatIsTold) {
   EXPECT_EQ(world.live().take_counts(1).egress.marked, 31U);
 }
 
-TEST(LiveSwitch, FramesThatDoNotTakePartInEcnAreNotMarked) {
+TEST(LiveSwitch, FramesWithoutEcnAreNotMarked) {
   LiveSwitchConfig config = config_with(1 << 20);
   config.switches.ecn.kind = EcnConfig::Kind::kStep;
   World world(funnel(), config);
@@ -190,7 +190,7 @@ TEST(LiveSwitch, FramesThatDoNotTakePartInEcnAreNotMarked) {
   EXPECT_EQ(world.wire(1).from_switch[3], marked_ipv6);
 }
 
-TEST(LiveSwitch, ABufferHoldsWhatItIsToldAndDropsTheRest) {
+TEST(LiveSwitch, FullBufferDropsFrames) {
   World world(funnel(), config_with(30 * kWireBytes));
   world.introduce();
   for (size_t i = 0; i < 100; ++i) {
@@ -203,7 +203,7 @@ TEST(LiveSwitch, ABufferHoldsWhatItIsToldAndDropsTheRest) {
   EXPECT_EQ(counts.egress.queue_max_bytes, 31 * kWireBytes);
 }
 
-TEST(LiveSwitch, WithFlowControlNothingIsDroppedAndTheSendersNicHoldsIt) {
+TEST(LiveSwitch, FlowControlHoldsFramesAtTheSendersNicAndDropsNone) {
   LiveSwitchConfig config = config_with(40 * kWireBytes);
   config.switches.pfc.enabled = true;
   World world(funnel(), config);
@@ -218,7 +218,7 @@ TEST(LiveSwitch, WithFlowControlNothingIsDroppedAndTheSendersNicHoldsIt) {
   EXPECT_GT(world.live().take_counts(0).paused, Duration::from_ms(50));
 }
 
-TEST(LiveSwitch, ANicQueueThatIsFullDropsAndCounts) {
+TEST(LiveSwitch, FullNicQueueDropsAndCountsFrames) {
   LiveSwitchConfig config = config_with(1 << 20);
   config.nic_bytes = 10 * kWireBytes;
   World world(rates(2, 100), config);
@@ -231,7 +231,7 @@ TEST(LiveSwitch, ANicQueueThatIsFullDropsAndCounts) {
   EXPECT_EQ(world.live().take_counts(0).nic_dropped, 30U);
 }
 
-TEST(LiveSwitch, LosesTheShareThatItIsTold) {
+TEST(LiveSwitch, LosesTheConfiguredShare) {
   LiveSwitchConfig config = config_with(1 << 30);
   config.loss = 0.1;
   World world(rates(2, 10'000), config);
@@ -246,7 +246,7 @@ TEST(LiveSwitch, LosesTheShareThatItIsTold) {
   EXPECT_NEAR(static_cast<double>(world.wire(1).from_switch.size()), 9000, 150);
 }
 
-TEST(LiveSwitch, ControlFramesGoFirst) {
+TEST(LiveSwitch, ControlFramesOvertakeWaitingData) {
   World world(funnel(), config_with(1 << 20));
   world.introduce();
   for (size_t i = 0; i < 10; ++i) {
@@ -256,7 +256,7 @@ TEST(LiveSwitch, ControlFramesGoFirst) {
   world.wire(0).put(kStart, control);
   world.run(kStart + Duration::from_ms(2), Duration::from_us(100));
   ASSERT_EQ(world.wire(1).from_switch.size(), 11U);
-  EXPECT_EQ(world.wire(1).from_switch[1], control);  // behind the one that was being sent
+  EXPECT_EQ(world.wire(1).from_switch[1], control);  // behind the frame that was being sent
 }
 
 TEST(LiveSwitch, TrimsPacecarsDataAndDropsTheRest) {
@@ -277,7 +277,7 @@ TEST(LiveSwitch, TrimsPacecarsDataAndDropsTheRest) {
     size_t trimmed = 0;
     for (const Frame& frame : world.wire(1).from_switch) {
       const FrameHeaders headers = read_headers(frame);
-      ASSERT_EQ(headers.end, frame.size());  // lengths fit what is there
+      ASSERT_EQ(headers.end, frame.size());  // the lengths in the headers fit the frame
       const auto datagram = std::span(frame).subspan(headers.udp_at + 8);
       wire::DataHeader header;
       if (!wire::decode_trimmed(datagram, header)) continue;
@@ -309,7 +309,7 @@ TEST(LiveSwitch, StampsPacecarsDataWithTelemetry) {
     world.wire(0).put(world.live().now(), udp_frame(spec, Frame(1000)));
     world.run(world.live().now() + Duration::from_ms(2), Duration::from_us(100));
     ASSERT_EQ(world.wire(1).from_switch.size(), 3U);
-    EXPECT_EQ(world.wire(1).from_switch[2], udp_frame(spec, Frame(1000)));  // not ours
+    EXPECT_EQ(world.wire(1).from_switch[2], udp_frame(spec, Frame(1000)));  // not Pacecar's
     const Frame& stamped = world.wire(1).from_switch[0];
     const FrameHeaders headers = read_headers(stamped);
     ASSERT_EQ(headers.end, stamped.size());
@@ -319,12 +319,12 @@ TEST(LiveSwitch, StampsPacecarsDataWithTelemetry) {
     EXPECT_TRUE(std::ranges::equal(packets[0].bytes, std::span(first).subspan(headers.udp_at + 8)));
     ASSERT_EQ(packets[0].telemetry.size(), 1U);
     EXPECT_EQ(packets[0].telemetry[0].rate_mbps, 100U);
-    // Behind it the second packet waited, and perhaps the third.
+    // The second packet waited behind the first, and perhaps the third did.
     EXPECT_GE(packets[0].telemetry[0].queue_bytes, first.size() + 24);
   }
 }
 
-TEST(LiveSwitch, HowLateItIsPolledDoesNotChangeWhatHappensInItsQueues) {
+TEST(LiveSwitch, LatePollsDoNotChangeMarksAndDrops) {
   std::vector<std::vector<Frame>> results;
   for (const int64_t step_us : {10, 3000}) {
     LiveSwitchConfig config = config_with(60 * kWireBytes);
@@ -349,7 +349,7 @@ TEST(LiveSwitch, HowLateItIsPolledDoesNotChangeWhatHappensInItsQueues) {
   EXPECT_EQ(results[0], results[1]);
 }
 
-TEST(LiveSwitch, CarriesAnyBytesAndReadsNothingBeyondThem) {
+TEST(LiveSwitch, CarriesFramesOfAnyBytesAndReadsNothingBehindThem) {
   LiveSwitchConfig config = config_with(1 << 20);
   config.switches.ecn.kind = EcnConfig::Kind::kStep;
   config.switches.trimming = true;
@@ -372,7 +372,7 @@ TEST(LiveSwitch, CarriesAnyBytesAndReadsNothingBeyondThem) {
   EXPECT_EQ(world.wire(1).from_switch.size(), kFrames);
 }
 
-TEST(LiveSwitch, RefusesAConfigurationThatMakesNoSense) {
+TEST(LiveSwitch, RefusesAConfigurationWithoutABuffer) {
   LiveSwitchConfig config;  // no bounds
   Wire wire;
   std::vector<std::unique_ptr<FramePort>> ports;

@@ -1,4 +1,4 @@
-// net_memif's control sockets: clients that a server lets wait, and servers that come again.
+// net_memif's control sockets: clients whose server does not answer, and servers that start again.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -23,7 +23,7 @@ std::unique_ptr<PacketIo> open_memif(const std::string& name, const std::string&
   return open_end(parse_dpdk_device(name, arguments).value());
 }
 
-// Answers nobody.
+// Accepts no client until send_away().
 class SilentServer {
  public:
   explicit SilentServer(const std::string& path)
@@ -44,7 +44,7 @@ class SilentServer {
     int waiting = 0;
     bool operator==(const Clients&) const = default;
   };
-  // Who came since the last call, and is sent away now.
+  // Closes the connections of all clients since the last call, and counts them.
   Clients send_away() {
     Clients clients;
     for (int fd = -1; (fd = accept(listener_, nullptr, nullptr)) >= 0; close(fd)) {
@@ -58,7 +58,7 @@ class SilentServer {
   int listener_;
 };
 
-TEST(MemifSockets, ClientGivesUpOnNoServerThatHasNotRefusedIt) {
+TEST(MemifSockets, ClientWaitsForASilentServerAndComesBackWhenSentAway) {
   const test::ScratchDirectory folder;
   const std::string path = (folder.path() / "silent").string();
   SilentServer server(path);
@@ -70,7 +70,7 @@ TEST(MemifSockets, ClientGivesUpOnNoServerThatHasNotRefusedIt) {
   const SilentServer::Clients one{.waiting = 1};
   poll_for_a_second();
   EXPECT_EQ(server.send_away(), one);
-  // Comes again. The driver may not know yet that it has been sent away.
+  // The client comes again. Its driver may not know yet that the server has closed the connection.
   SilentServer::Clients seen;
   for (int i = 0; i < 100 && seen == SilentServer::Clients(); ++i) {
     rested_now();
@@ -84,7 +84,7 @@ void serve_again_and_again(const std::string& socket) {
   for (int round = 0; round < 3; ++round) open_memif("net_memif0", "role=server," + socket);
 }
 
-TEST(MemifSockets, ServerTakesThePlaceOfADeadOneAlone) {
+TEST(MemifSockets, ServerReplacesOnlyTheSocketOfADeadServer) {
   const test::ScratchDirectory folder;
   const std::string path = (folder.path() / "file").string();
   const std::string arguments = "role=server,socket-abstract=no,socket=" + path;
@@ -92,7 +92,7 @@ TEST(MemifSockets, ServerTakesThePlaceOfADeadOneAlone) {
   const auto server = open_memif("net_memif0", arguments);
   EXPECT_TRUE(std::filesystem::is_socket(path));
   std::ofstream(path + "2") << "no socket";
-  // The driver does not give the name of a device back that it refuses.
+  // The driver keeps the name of a device that it refuses: each attempt needs another name.
   EXPECT_THROW(open_memif("net_memif91", arguments + "2"), std::runtime_error);
   EXPECT_TRUE(std::filesystem::is_regular_file(path + "2"));
   const SilentServer alive(path + "3");
@@ -100,8 +100,8 @@ TEST(MemifSockets, ServerTakesThePlaceOfADeadOneAlone) {
   EXPECT_TRUE(std::filesystem::is_socket(path + "3"));
 }
 
-// Whoever may connect may end the server.
-TEST(MemifSockets, ServersFileIsItsUsersAloneAndGoesWithIt) {
+// A client that may connect can end the server, so only the server's user may connect.
+TEST(MemifSockets, SocketFileIsTheUsersAloneAndIsRemovedWithTheServer) {
   const test::ScratchDirectory folder;
   const std::string path = (folder.path() / "file").string();
   {
@@ -112,7 +112,7 @@ TEST(MemifSockets, ServersFileIsItsUsersAloneAndGoesWithIt) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-TEST(MemifSockets, ServerGivesItsNameBack) {
+TEST(MemifSockets, ServerFreesItsNames) {
   const test::ScratchDirectory folder;
   serve_again_and_again("socket-abstract=no,socket=" + (folder.path() / "file").string());
   serve_again_and_again("socket=" + (folder.path() / "abstract").string());

@@ -1,5 +1,5 @@
-// MemoryTable: which keys and remote addresses are given, and what no key opens. That it behaves as
-// a map is the property test's.
+// MemoryTable: which keys and remote addresses regions get, and what no key gives access to. The
+// property test checks that the table behaves as a map.
 #include "transport/softnic/memory_table.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace pacecar {
 namespace {
 
-// Numbers that the test draws.
+// A source of the test's own random numbers.
 struct Drawn {
   std::deque<uint32_t> numbers;
   RandomSource source() { return {next, this}; }
@@ -26,7 +26,7 @@ struct Drawn {
 
 alignas(8) std::array<uint8_t, 64> memory_of_table;
 
-TEST(MemoryTable, AKeyIsAnyNumberThatIsNotTakenButZero) {
+TEST(MemoryTable, KeyIsAnyFreeNumberButZero) {
   Drawn drawn{{0, 5, 5, 0, 5, 1}};
   MemoryTable table(4, drawn.source(), false);
   const auto add = [&] { return table.add(memory_of_table.data(), 8, Access::kLocalRead)->key; };
@@ -34,8 +34,8 @@ TEST(MemoryTable, AKeyIsAnyNumberThatIsNotTakenButZero) {
   EXPECT_EQ(add(), 1U);
 }
 
-// 42 of its bits: no peer guesses it.
-TEST(MemoryTable, TheBaseIsRandomFromTwoMebibytesUp) {
+// 42 of its bits are random, so no peer guesses it.
+TEST(MemoryTable, RemoteBaseIsRandomAboveTwoMebibytes) {
   const auto local = reinterpret_cast<uint64_t>(memory_of_table.data()) % kRemoteAlignment;
   for (unsigned bit = 0; bit < 64; ++bit) {
     const uint64_t random = uint64_t{1} << bit;
@@ -64,8 +64,8 @@ TEST(MemoryTable, EmptyAndWrappingRangesAreRefused) {
   EXPECT_EQ(table.size(), 2U);
 }
 
-// A search must find a free slot.
-TEST(MemoryTable, AFullTableKnowsWhatItDoesNotHold) {
+// A search ends only at a free slot, so a full table needs one, too.
+TEST(MemoryTable, FullTableDoesNotFindUnknownKeys) {
   Drawn drawn{{0x10, 0x20, 0x30, 0x40, 0x50}};
   MemoryTable table(4, drawn.source(), false);
   for (int i = 0; i < 4; ++i) {
@@ -76,7 +76,7 @@ TEST(MemoryTable, AFullTableKnowsWhatItDoesNotHold) {
   EXPECT_FALSE(table.remove(0x50));
 }
 
-TEST(MemoryTable, NoKeyIsNone) {
+TEST(MemoryTable, EmptyTableGivesNoAccessWithKeyZero) {
   Drawn drawn{{1}};
   const MemoryTable table(4, drawn.source(), false);
   EXPECT_FALSE(table.covers(0, nullptr, 0));
@@ -86,7 +86,7 @@ TEST(MemoryTable, NoKeyIsNone) {
   EXPECT_EQ(table.atomic_word(0, 0), nullptr);
 }
 
-TEST(MemoryTable, ARangeEndsWhereItsRegionDoes) {
+TEST(MemoryTable, RangeEndsWithItsRegion) {
   Drawn drawn{{1, 2}};
   MemoryTable table(4, drawn.source(), false);
   uint8_t* const begin = memory_of_table.data();
@@ -101,7 +101,7 @@ TEST(MemoryTable, ARangeEndsWhereItsRegionDoes) {
   EXPECT_EQ(table.writable_range(readable.key).writable(0x1000, 1), nullptr);
 }
 
-TEST(MemoryTable, AKeyIsForItsDomainAndForThoseWithout) {
+TEST(MemoryTable, KeyIsUsableInItsDomainAndByQueuePairsWithoutOne) {
   Drawn drawn{{1, 2}};
   MemoryTable table(4, drawn.source(), false);
   const auto add = [&](DomainId domain) {
@@ -117,7 +117,7 @@ TEST(MemoryTable, AKeyIsForItsDomainAndForThoseWithout) {
   EXPECT_FALSE(table.usable(of_two, kAnybody, 3));
 }
 
-TEST(MemoryTable, AnAtomicsWordIsAlignedHereAndThere) {
+TEST(MemoryTable, AtomicWordMustBeAlignedLocallyAndRemotely) {
   Drawn drawn{{1, 2, 3, 4}};
   MemoryTable table(4, drawn.source(), false);
   uint8_t* const begin = memory_of_table.data();
@@ -127,9 +127,11 @@ TEST(MemoryTable, AnAtomicsWordIsAlignedHereAndThere) {
   const uint32_t both = add(begin, 0x1000);
   EXPECT_EQ(reinterpret_cast<uint8_t*>(table.atomic_word(both, 0x1008)), begin + 8);
   EXPECT_EQ(table.atomic_word(both, 0x1004), nullptr);
-  EXPECT_EQ(table.atomic_word(both, 0x1018 + 8), nullptr) << "behind it";
-  EXPECT_EQ(table.atomic_word(add(begin, 0x1004), 0x100C), nullptr) << "not there";
-  EXPECT_EQ(table.atomic_word(add(begin + 4, 0x1000), 0x1008), nullptr) << "not here";
+  EXPECT_EQ(table.atomic_word(both, 0x1018 + 8), nullptr) << "behind the region";
+  EXPECT_EQ(table.atomic_word(add(begin, 0x1004), 0x100C), nullptr)
+      << "not aligned in the peer's addresses";
+  EXPECT_EQ(table.atomic_word(add(begin + 4, 0x1000), 0x1008), nullptr)
+      << "not aligned in local memory";
 }
 
 }  // namespace

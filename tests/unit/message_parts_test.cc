@@ -1,5 +1,5 @@
-// The parts of Messenger, each alone over NICs that are joined by memory: control writes, flows,
-// rates, and the watch of stalls.
+// The parts of Messenger, each alone over NICs in shared memory: control writes, flows, rates, and
+// the detection of stalls.
 #include <gtest/gtest.h>
 
 #include "cc/grant_word.h"
@@ -41,7 +41,7 @@ struct Parts {
 
 class MessagePartsTest : public testing::Test {
  protected:
-  // A flow from NIC 0 to NIC 1, which both have joined; the receiver's obeys the allocator.
+  // Makes a flow from NIC 0 to NIC 1 and connects both ends; its sender obeys the allocator.
   void join() {
     sending_ = sender_.flows.make(true, kPeer, 5).value();
     receiving_ = receiver_.flows.make(false, kOther, 5).value();
@@ -54,7 +54,7 @@ class MessagePartsTest : public testing::Test {
     nic0_.turn(1000);
     nic1_.turn(1000);
   }
-  // Lets the NIC do up to `count` control writes of the sender and reports their completions.
+  // The sender's NIC does up to `count` control writes and reports their completions.
   void finish_words(size_t count) {
     nic0_.turn(count);
     std::array<Completion, 64> done;
@@ -70,7 +70,7 @@ class MessagePartsTest : public testing::Test {
   MessageFlow* receiving_ = nullptr;
 };
 
-TEST_F(MessagePartsTest, TheNewestWordReachesThePeerAndAnEqualOneIsNotSent) {
+TEST_F(MessagePartsTest, NewestWordReachesThePeerAndAnEqualWordIsNotSent) {
   join();
   sender_.control.queue(sending_->id, 11);
   sender_.control.queue(sending_->id, 12);
@@ -82,14 +82,14 @@ TEST_F(MessagePartsTest, TheNewestWordReachesThePeerAndAnEqualOneIsNotSent) {
 
   sender_.control.queue(sending_->id, 12);
   sender_.control.post_pending(sender_.flows.all(), kStart);
-  EXPECT_EQ(sending_->words_outstanding, 1U) << "only the first was posted";
+  EXPECT_EQ(sending_->words_outstanding, 1U) << "the equal word was not posted";
 }
 
-TEST_F(MessagePartsTest, WhileNoWriteMayBePostedOnlyTheNewestWordIsKept) {
+TEST_F(MessagePartsTest, OnlyTheNewestWordIsKeptWhileNoWriteMayBePosted) {
   join();
   uint64_t word = 100;
   uint32_t most = 0;
-  do {  // until no more may be outstanding
+  do {  // until no further write may be outstanding
     most = sending_->words_outstanding;
     sender_.control.queue(sending_->id, ++word);
     sender_.control.post_pending(sender_.flows.all(), kStart);
@@ -105,7 +105,7 @@ TEST_F(MessagePartsTest, WhileNoWriteMayBePostedOnlyTheNewestWordIsKept) {
   EXPECT_EQ(receiver_.control.new_word(receiving_->id), 7U);
 }
 
-TEST_F(MessagePartsTest, AFlowThatHasEndedWritesNoWord) {
+TEST_F(MessagePartsTest, EndedFlowWritesNoWord) {
   join();
   sender_.control.queue(sending_->id, 11);
   sender_.flows.end(*sending_);
@@ -114,11 +114,11 @@ TEST_F(MessagePartsTest, AFlowThatHasEndedWritesNoWord) {
   EXPECT_EQ(receiver_.control.new_word(receiving_->id), std::nullopt);
 }
 
-TEST_F(MessagePartsTest, AFlowIsSharedUnlessItIsDoubtedFullLeavingOrBroken) {
+TEST_F(MessagePartsTest, FlowIsSharedUnlessItIsDoubtedFullOrLeaving) {
   join();
   EXPECT_EQ(sender_.flows.find_shareable(kPeer), sending_);
   EXPECT_EQ(sender_.flows.find_shareable(kOther), nullptr);
-  EXPECT_EQ(receiver_.flows.find_shareable(kOther), nullptr) << "it receives";
+  EXPECT_EQ(receiver_.flows.find_shareable(kOther), nullptr) << "this end receives";
 
   sending_->doubted = true;
   EXPECT_EQ(sender_.flows.find_shareable(kPeer), nullptr);
@@ -131,12 +131,12 @@ TEST_F(MessagePartsTest, AFlowIsSharedUnlessItIsDoubtedFullLeavingOrBroken) {
   EXPECT_EQ(sender_.flows.find_shareable(kPeer), nullptr);
 }
 
-TEST_F(MessagePartsTest, AReceiverFindsAFlowByItsNumberAlsoWhileItLeaves) {
+TEST_F(MessagePartsTest, ReceiverFindsAFlowByItsNumberAlsoWhileTheFlowLeaves) {
   join();
   EXPECT_EQ(receiver_.flows.find(kOther, 5), receiving_);
   EXPECT_EQ(receiver_.flows.find(kOther, 6), nullptr);
   EXPECT_EQ(receiver_.flows.find(kPeer, 5), nullptr);
-  EXPECT_EQ(sender_.flows.find(kPeer, 5), nullptr) << "it sends";
+  EXPECT_EQ(sender_.flows.find(kPeer, 5), nullptr) << "this end sends";
   receiver_.flows.leave(*receiving_, kStart);
   EXPECT_EQ(receiver_.flows.find(kOther, 5), receiving_);
   receiver_.flows.end(*receiving_);
@@ -158,7 +158,7 @@ TEST_F(MessagePartsTest, AFlowWithoutConnectionsIsKeptForAFifthOfTheSilenceLimit
   EXPECT_FALSE(receiver_.flows.housekeeping_due());
 }
 
-TEST_F(MessagePartsTest, AnEndedFlowLosesItsQueuePairsAtOnceAndItsPlaceWithTheLastConnection) {
+TEST_F(MessagePartsTest, EndedFlowFreesItsQueuePairsAtOnceAndItsPlaceWithTheLastConnection) {
   join();
   sender_.flows.end(*sending_);
   EXPECT_FALSE(nic0_.has(sending_->data));
@@ -168,7 +168,7 @@ TEST_F(MessagePartsTest, AnEndedFlowLosesItsQueuePairsAtOnceAndItsPlaceWithTheLa
   EXPECT_TRUE(sender_.flows.ids().empty());
 }
 
-TEST_F(MessagePartsTest, AnActiveFlowWritesItsWordWhenItHasBeenQuiet) {
+TEST_F(MessagePartsTest, ActiveFlowWritesItsWordAfterASilence) {
   join();
   const auto words_at = [&](Instant now, bool active) {
     sender_.flows.begin_housekeeping();
@@ -179,10 +179,10 @@ TEST_F(MessagePartsTest, AnActiveFlowWritesItsWordWhenItHasBeenQuiet) {
   const uint32_t at_first = words_at(kStart + kSilence / 5 - Duration::from_ns(1), true);
   EXPECT_EQ(words_at(kStart + kSilence / 5, false), at_first) << "no request is pending";
   EXPECT_EQ(words_at(kStart + kSilence / 5, true), at_first + 1);
-  EXPECT_EQ(words_at(kStart + kSilence / 5, true), at_first + 1) << "not quiet any more";
+  EXPECT_EQ(words_at(kStart + kSilence / 5, true), at_first + 1) << "the silence has ended";
 }
 
-TEST_F(MessagePartsTest, NoMoreFlowsThanTheNicHasAndNothingIsKeptOfARefusedOne) {
+TEST_F(MessagePartsTest, FlowsAreLimitedToTheNicsAndARefusedFlowTakesNoPlace) {
   for (uint32_t i = 0; i < nic0_.caps().flows; ++i) {
     ASSERT_TRUE(sender_.flows.make(true, kPeer, i));
   }
@@ -194,19 +194,20 @@ TEST_F(MessagePartsTest, NoMoreFlowsThanTheNicHasAndNothingIsKeptOfARefusedOne) 
   EXPECT_TRUE(sender_.flows.make(true, kPeer, 100));
 }
 
-TEST_F(MessagePartsTest, AForeignSenderIsGrantedTheLineRate) {
+TEST_F(MessagePartsTest, SenderThatIgnoresTheAllocatorIsGrantedTheLineRate) {
   join();
   receiving_->obeys = false;
   const Grant grant = wire::decode_grant(receiver_.rates.grant_word(*receiving_));
-  EXPECT_NEAR(static_cast<double>(grant.rate.bps()), 100e9, 1e6) << "what a word can hold";
+  EXPECT_NEAR(static_cast<double>(grant.rate.bps()), 100e9, 1e6) << "as exact as a word can hold";
 }
 
-TEST_F(MessagePartsTest, WithoutWritesAtTheNicTheBacklogIsGone) {
+TEST_F(MessagePartsTest, BacklogIsZeroOnceNoWriteIsAtTheNic) {
   join();
   sender_.rates.on_writes_posted(*sending_, 2, 9000);
   EXPECT_EQ(sending_->stats.backlog, 9000U);
   sender_.rates.on_write_done(*sending_);
-  EXPECT_EQ(sending_->stats.backlog, 9000U) << "one is not done, and may not be acknowledged";
+  EXPECT_EQ(sending_->stats.backlog, 9000U)
+      << "one write is not complete, and may not be acknowledged";
   sender_.rates.on_write_done(*sending_);
   EXPECT_EQ(sending_->stats.backlog, 0U);
 }
@@ -217,7 +218,7 @@ TEST_F(MessagePartsTest, AnUnknownAllocatorIsRefusedByName) {
   EXPECT_NE(made.error().message.find("nobody"), std::string::npos) << made.error().message;
 }
 
-// A NIC that takes turns in all calls of the end, and to which the peer writes until then.
+// A NIC that takes a turn in each call that ends something; the peer writes to its table in each.
 class BusyNic : public PassingNic {
  public:
   explicit BusyNic(MemoryNic& inner) : PassingNic(inner, inner.caps()), memory_(inner) {}
@@ -240,18 +241,18 @@ class BusyNic : public PassingNic {
   MemoryNic& memory_;
 };
 
-TEST(MessengerEnd, TablesAreThereAsLongAsTheNicTakesTurns) {
+TEST(MessengerEnd, TablesOutliveTheLastTurnOfTheNic) {
   std::vector<MemoryNic*> all;
   MemoryNic memory(all, 0);
   BusyNic nic(memory);
   auto messenger = Messenger::create(nic, config_with(), kStart).value();
   const auto offered = messenger->open_send(kPeer, kStart).value();
   nic.table = decode_offer(offered.offer).value().table;
-  messenger.reset();  // crashes, or the address sanitizer complains, if the table goes first
-  EXPECT_EQ(nic.turns, 3) << "two queue pairs, one region";
+  messenger.reset();  // crashes, or fails under the address sanitizer, if the table is freed first
+  EXPECT_EQ(nic.turns, 3) << "destroys two queue pairs and deregisters one region";
 }
 
-TEST(ProgressWatchTest, AStallBeginsWhenNothingMovesAndEndsWhenSomethingDoes) {
+TEST(ProgressWatchTest, StallBeginsAfterTheLimitAndEndsWithProgress) {
   ProgressWatch watch;
   EXPECT_FALSE(watch.look(true, 1, kStart));
   EXPECT_FALSE(watch.look(true, 1, kStart + kStallLimit - Duration::from_ns(1)));
@@ -259,17 +260,17 @@ TEST(ProgressWatchTest, AStallBeginsWhenNothingMovesAndEndsWhenSomethingDoes) {
   EXPECT_TRUE(watch.look(true, 1, kStart + kStallLimit));
   EXPECT_TRUE(watch.stalled());
   EXPECT_EQ(watch.still(kStart + kStallLimit).ns(), kStallLimit.ns());
-  EXPECT_FALSE(watch.look(true, 1, kStart + kStallLimit * 2)) << "it goes on";
-  EXPECT_TRUE(watch.look(true, 2, kStart + kStallLimit * 2)) << "it ends";
+  EXPECT_FALSE(watch.look(true, 1, kStart + kStallLimit * 2)) << "the stall continues";
+  EXPECT_TRUE(watch.look(true, 2, kStart + kStallLimit * 2)) << "the stall ends";
   EXPECT_FALSE(watch.stalled());
 }
 
-TEST(ProgressWatchTest, WhoWaitsForNothingDoesNotStall) {
+TEST(ProgressWatchTest, StallNeedsAPendingRequest) {
   ProgressWatch watch;
   EXPECT_FALSE(watch.look(false, 1, kStart));
   EXPECT_FALSE(watch.look(false, 1, kStart + kStallLimit * 2));
   EXPECT_FALSE(watch.waits());
-  EXPECT_FALSE(watch.look(true, 1, kStart + kStallLimit * 3)) << "it begins to wait now";
+  EXPECT_FALSE(watch.look(true, 1, kStart + kStallLimit * 3)) << "the wait begins now";
   EXPECT_FALSE(watch.look(true, 1, kStart + kStallLimit * 4 - Duration::from_ns(1)));
   EXPECT_TRUE(watch.look(true, 1, kStart + kStallLimit * 4));
   EXPECT_TRUE(watch.look(false, 1, kStart + kStallLimit * 5)) << "the request is gone";

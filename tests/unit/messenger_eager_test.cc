@@ -1,5 +1,5 @@
-// Messenger: small messages that leave before their buffers are known. That each finds its buffer
-// is the property test's.
+// Messenger: eager messages, sent before their buffers are known. The property test checks that
+// each message fills its buffer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class MessengerEagerTest : public testing::Test {
   void run_for(Duration time) {
     run(network_, hosts_, network_.now() + time, [] { return false; });
   }
-  // How long it takes.
+  // Returns the time until the request is done.
   Duration run_until_done(const MessageRequest& request) {
     const Instant begin = network_.now();
     EXPECT_TRUE(run(network_, hosts_, begin + Duration::from_s(1),
@@ -65,7 +65,7 @@ class MessengerEagerTest : public testing::Test {
     EXPECT_TRUE(messenger(1).receive(ends_.receive, operation, network_.now()));
     return request;
   }
-  uint64_t told() const { return hosts_[0]->nic().counters().silent_packets_received; }
+  uint64_t advertisements() const { return hosts_[0]->nic().counters().silent_packets_received; }
 
   SimStar network_;
   std::vector<std::unique_ptr<SimHost>> hosts_;
@@ -77,14 +77,14 @@ class MessengerEagerTest : public testing::Test {
   std::deque<MessageRequest> requests_;
 };
 
-TEST_F(MessengerEagerTest, SmallMessageIsDoneBeforeItsBufferIsPosted) {
+TEST_F(MessengerEagerTest, SmallSendCompletesBeforeItsBufferIsPosted) {
   auto& sent = send(kEager);
   run_for(Duration::from_ms(1));
   EXPECT_EQ(sent.state(), State::kDone);
   EXPECT_EQ(sent.sizes[0], kEager);
-  std::ranges::fill(from_, uint8_t{9});  // the application's again
+  std::ranges::fill(from_, uint8_t{9});  // the buffer is the application's again
   auto& received = receive();
-  EXPECT_EQ(received.state(), State::kDone) << "it was there";
+  EXPECT_EQ(received.state(), State::kDone) << "the message had arrived";
   EXPECT_EQ(received.sizes[0], kEager);
   EXPECT_EQ(std::count(to_.begin(), to_.end(), 7), static_cast<ptrdiff_t>(kEager));
   EXPECT_EQ(messenger(1).counters().bytes_received, kEager);
@@ -92,7 +92,7 @@ TEST_F(MessengerEagerTest, SmallMessageIsDoneBeforeItsBufferIsPosted) {
 
 TEST_F(MessengerEagerTest, LargerMessageWaitsForItsBuffer) {
   auto& sent = send(kEager + 1);
-  auto& behind = send(1);  // nothing overtakes it
+  auto& behind = send(1);  // does not overtake the larger message
   run_for(Duration::from_ms(1));
   EXPECT_EQ(sent.state(), State::kPending);
   EXPECT_EQ(behind.state(), State::kPending);
@@ -103,7 +103,7 @@ TEST_F(MessengerEagerTest, LargerMessageWaitsForItsBuffer) {
 }
 
 TEST_F(MessengerEagerTest, MessagesBeyondTheCellsWaitForBuffers) {
-  for (uint32_t i = 0; i < EagerCells::kTinyCells + 3; ++i) send(600);  // no two fit in one
+  for (uint32_t i = 0; i < EagerCells::kTinyCells + 3; ++i) send(600);  // a cell holds one
   run_for(Duration::from_ms(1));
   const auto done = [](const MessageRequest& request) { return request.state() == State::kDone; };
   EXPECT_EQ(std::ranges::count_if(requests_, done), EagerCells::kTinyCells);
@@ -112,7 +112,7 @@ TEST_F(MessengerEagerTest, MessagesBeyondTheCellsWaitForBuffers) {
   EXPECT_TRUE(std::ranges::all_of(requests_, done));
 }
 
-TEST_F(MessengerEagerTest, ShortMessagesThatComeTogetherShareAWrite) {
+TEST_F(MessengerEagerTest, ShortMessagesSentTogetherShareAWrite) {
   constexpr uint32_t kMessages = 2 * EagerCells::kMessages;
   const auto packets = [&] { return hosts_[0]->nic().counters().data_packets_sent; };
   receive();
@@ -134,9 +134,9 @@ TEST_F(MessengerEagerTest, ShortMessagesThatComeTogetherShareAWrite) {
   EXPECT_EQ(messenger(1).counters().bytes_received, 40 * kMessages);
 }
 
-// Buffers may be posted before the peer has read of those whose slots they take, and be the last
-// ones: then only its messages say when they can be told.
-TEST_F(MessengerEagerTest, LastBuffersOfAStreamAreTold) {
+// The last buffers may be posted before the peer has read the slots that they reuse. Then only the
+// peer's messages show when these buffers can be advertised.
+TEST_F(MessengerEagerTest, LastBuffersOfAStreamAreAdvertised) {
   Prng prng(1);
   for (int round = 0; round < 40; ++round) {
     const uint32_t messages = kMaxGroup * (40 + static_cast<uint32_t>(prng.below(80)));
@@ -167,23 +167,23 @@ TEST_F(MessengerEagerTest, LastBuffersOfAStreamAreTold) {
   }
 }
 
-// Without eager messages one buffer posted at a time is one notice for each.
-TEST_F(MessengerEagerTest, BuffersOfSmallMessagesAreRarelyTold) {
+// Without eager messages, buffers posted one at a time would each take a control write.
+TEST_F(MessengerEagerTest, BuffersAfterSmallMessagesAreAdvertisedTogether) {
   constexpr int kMessages = 100;
   send(10);
   run_until_done(receive());
-  const uint64_t before = told();
+  const uint64_t before = advertisements();
   for (int i = 0; i < kMessages; ++i) {
     auto& received = receive();
     run_for(Duration::from_us(1));
     send(10);
     run_until_done(received);
   }
-  EXPECT_LE(told() - before, kMessages / 4);
+  EXPECT_LE(advertisements() - before, kMessages / 4);
 }
 
-// The receiver tells late after small messages; it does not where it is asked.
-TEST_F(MessengerEagerTest, LargeMessageAfterSmallOnesIsNotHeldUp) {
+// After small messages the receiver advertises late, unless the sender asks for buffers.
+TEST_F(MessengerEagerTest, LargeMessageAfterSmallOnesIsNotDelayed) {
   send(10);
   run_until_done(receive());
   auto& posted = receive();
@@ -193,12 +193,12 @@ TEST_F(MessengerEagerTest, LargeMessageAfterSmallOnesIsNotHeldUp) {
   EXPECT_EQ(posted.sizes[0], kLarge);
 }
 
-TEST_F(MessengerEagerTest, MessageLongerThanItsBufferIsCut) {
+TEST_F(MessengerEagerTest, EagerMessageLongerThanItsBufferIsTruncated) {
   auto& sent = send(kEager);
   run_for(Duration::from_ms(1));
   auto& received = receive(kEager - 1);
   EXPECT_EQ(sent.state(), State::kDone);
-  EXPECT_EQ(sent.sizes[0], kEager) << "it left whole";
+  EXPECT_EQ(sent.sizes[0], kEager) << "all of the message was sent";
   EXPECT_EQ(received.state(), State::kDone);
   EXPECT_EQ(received.sizes[0], kEager - 1);
   EXPECT_EQ(std::count(to_.begin(), to_.end(), 7), static_cast<ptrdiff_t>(kEager - 1));
@@ -209,7 +209,7 @@ TEST_F(MessengerEagerTest, MessageLongerThanItsBufferIsCut) {
   EXPECT_EQ(empty.sizes[0], 0U);
 }
 
-TEST_F(MessengerEagerTest, KnownBufferCutsTheCopy) {
+TEST_F(MessengerEagerTest, KnownBufferLimitsTheEagerMessage) {
   auto& received = receive(100);
   run_for(Duration::from_ms(2));
   auto& sent = send(kEager);
@@ -239,7 +239,7 @@ TEST_F(StrictMessengerTest, MessageLongerThanItsBufferFailsTheReceive) {
   EXPECT_EQ(next.state(), State::kDone);
 }
 
-TEST_F(MessengerEagerTest, WhatWasDoneArrivesAlthoughTheSenderCloses) {
+TEST_F(MessengerEagerTest, CompletedSendsArriveAfterTheSenderHasClosed) {
   for (int i = 0; i < 3; ++i) send(100);
   run(network_, hosts_, network_.now() + Duration::from_s(1),
       [&] { return requests_[2].state() == State::kDone; });
@@ -260,18 +260,19 @@ TEST_F(MessengerEagerTest, WhatWasDoneArrivesAlthoughTheSenderCloses) {
   EXPECT_FALSE(messenger(0).releasing_sends());
 }
 
-// A message takes longer than the word that says that the connection is closed.
+// The rate is low: a message takes longer than the close word.
 class SlowMessengerEagerTest : public MessengerEagerTest {
  protected:
   SlowMessengerEagerTest() : MessengerEagerTest(Rate::from_bps(1'000'000)) {}
 };
 
-TEST_F(SlowMessengerEagerTest, WhatWasDoneArrivesBeforeTheWordThatTheSenderCloses) {
+TEST_F(SlowMessengerEagerTest, CompletedSendsArriveBeforeTheCloseWord) {
   for (uint32_t i = 0; i < EagerCells::kTinyCells; ++i) receive();
   run_for(Duration::from_ms(1));
   for (uint32_t i = 0; i < EagerCells::kTinyCells; ++i) send(kEager);
   EXPECT_LT(run_until_done(requests_.back()), Duration::from_ms(1));
-  EXPECT_EQ(requests_[EagerCells::kTinyCells - 1].state(), State::kPending) << "it is under way";
+  EXPECT_EQ(requests_[EagerCells::kTinyCells - 1].state(), State::kPending)
+      << "the message is in flight";
   messenger(0).close_send(ends_.send, network_.now());
   EXPECT_FALSE(messenger(0).drained());
   run_until_done(requests_[EagerCells::kTinyCells - 1]);
@@ -281,8 +282,8 @@ TEST_F(SlowMessengerEagerTest, WhatWasDoneArrivesBeforeTheWordThatTheSenderClose
   EXPECT_TRUE(messenger(0).drained());
 }
 
-// Also when the receiver knows it before it posts: another connection keeps it looking.
-TEST_F(MessengerEagerTest, ReceiverThatKnowsOfTheCloseStillGetsWhatCameBefore) {
+// The receiver reads the close word before it posts, because another connection keeps it polling.
+TEST_F(MessengerEagerTest, ReceiverThatKnowsOfTheCloseStillGetsEarlierMessages) {
   const ConnectionPair busy = connect(*hosts_[0], *hosts_[1], 1, network_.now());
   ReceiveOperation waiting{.count = 1, .request = &pending()};
   waiting.buffers[0] = {to_.data(), 1, 0, to_region_.key, to_region_.remote_address};
@@ -293,11 +294,12 @@ TEST_F(MessengerEagerTest, ReceiverThatKnowsOfTheCloseStillGetsWhatCameBefore) {
   run_for(Duration::from_ms(20));
   EXPECT_EQ(receive(kLarge, 5).state(), State::kDone);
   EXPECT_EQ(receive(kLarge, 5).failure, MessageFailure::kPeerClosed);
-  EXPECT_EQ(receive(kLarge, 4).failure, MessageFailure::kPeerClosed) << "behind one that failed";
+  EXPECT_EQ(receive(kLarge, 4).failure, MessageFailure::kPeerClosed)
+      << "behind a receive that failed";
 }
 
-// A peer that is killed has sent it, too: it lies in our memory.
-TEST_F(MessengerEagerTest, WhatCameBeforeTheFlowBrokeIsReceived) {
+// Messages of a peer that was killed are already in the receiver's memory.
+TEST_F(MessengerEagerTest, MessagesThatArrivedBeforeTheFlowBrokeAreReceived) {
   run_until_done(send(100, 4));
   run_for(Duration::from_ms(1));
   messenger(1).break_receive(ends_.receive);
@@ -305,8 +307,8 @@ TEST_F(MessengerEagerTest, WhatCameBeforeTheFlowBrokeIsReceived) {
   EXPECT_EQ(receive(kLarge, 5).failure, MessageFailure::kPeerSilent);
 }
 
-// While a message lies there for which none of them is, and also where they fail at once.
-TEST_F(MessengerEagerTest, AnyNumberOfReceivesFailsAfterTheClose) {
+// A message waits that matches none of the receives, and each receive fails at once.
+TEST_F(MessengerEagerTest, ReceivesBeyondTheMaximumFailAfterTheClose) {
   run_until_done(send(100, 4));
   messenger(0).close_send(ends_.send, network_.now());
   run_for(Duration::from_ms(20));
@@ -315,7 +317,7 @@ TEST_F(MessengerEagerTest, AnyNumberOfReceivesFailsAfterTheClose) {
   }
 }
 
-TEST_F(MessengerEagerTest, ConnectionsThatAreLanesSendNothingAhead) {
+TEST_F(MessengerEagerTest, LanesSendNoEagerMessages) {
   const auto offered =
       messenger(0)
           .open_send(SimHost::identity_of(1), network_.now(), 1, Messenger::Role::kLane)
@@ -329,8 +331,8 @@ TEST_F(MessengerEagerTest, ConnectionsThatAreLanesSendNothingAhead) {
   EXPECT_EQ(request.state(), State::kPending);
 }
 
-// What rests at the receiver is not waited for: nothing stalls.
-TEST_F(MessengerEagerTest, MessageThatNobodyTakesIsNoStall) {
+// An eager message that waits at the receiver is complete at the sender.
+TEST_F(MessengerEagerTest, EagerMessageWithoutAReceiveIsNoStall) {
   send(10);
   run_for(Duration::from_s(20));
   EXPECT_FALSE(messenger(0).send_stall(ends_.send));

@@ -1,4 +1,4 @@
-// Messenger: how flows and connections begin, fail and end, and what it takes from the NIC.
+// Messenger: how flows and connections begin, fail and end, and how NIC reports are handled.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,10 +9,10 @@ namespace {
 
 using State = MessageRequest::State;
 
-// --- making them ---
+// --- flows and connections begin ---
 
-// Whatever fails at the NIC, nothing of the attempt is left.
-TEST(MessengerEnds, AnOfferThatCannotBeMadeLeavesNothingBehind) {
+// Whatever fails at the NIC, the attempt leaves no region, queue pair or flow.
+TEST(MessengerEnds, FailedOfferLeavesNothingBehind) {
   for (const auto& [regions, queue_pairs] : {std::pair{0, 9}, {1, 9}, {9, 0}, {9, 1}}) {
     SCOPED_TRACE(regions * 10 + queue_pairs);
     ScriptedPair pair;
@@ -28,13 +28,13 @@ TEST(MessengerEnds, AnOfferThatCannotBeMadeLeavesNothingBehind) {
     EXPECT_EQ(nic.queue_pairs(), before);
     EXPECT_EQ(pair.messenger(0).report().flows, 1U);
     nic.regions_left = nic.queue_pairs_left = 9;
-    for (int i = 0; i < 7; ++i) {  // all places but that of the first are free
+    for (int i = 0; i < 7; ++i) {  // all places are free but that of the first connection
       EXPECT_TRUE(pair.messenger(0).open_send(identity_of_host(1), pair.now)) << i;
     }
   }
 }
 
-TEST(MessengerEnds, AnAnswerThatCannotBeMadeLeavesNothingBehind) {
+TEST(MessengerEnds, FailedAnswerLeavesNothingBehind) {
   for (int failing = 0; failing < 5; ++failing) {
     SCOPED_TRACE(failing);
     ScriptedPair pair;
@@ -59,7 +59,7 @@ TEST(MessengerEnds, AnAnswerThatCannotBeMadeLeavesNothingBehind) {
   }
 }
 
-TEST(MessengerEnds, AFlowWhoseQueuePairsCannotBeJoinedIsBroken) {
+TEST(MessengerEnds, FlowWhoseQueuePairsCannotConnectIsBroken) {
   ScriptedPair pair;
   ScriptedPair other;
   const auto offered = pair.messenger(0).open_send(identity_of_host(3), pair.now).value();
@@ -85,12 +85,12 @@ TEST(MessengerEnds, MoreFlowsThanTheNicHasAreRefused) {
   const auto refused = messenger.open_send(identity_of_host(18), pair.now);
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, testing::HasSubstr("PACECAR_MAX_FLOWS"));
-  EXPECT_TRUE(messenger.open_send(identity_of_host(1), pair.now)) << "over a flow that is there";
+  EXPECT_TRUE(messenger.open_send(identity_of_host(1), pair.now)) << "over an existing flow";
   messenger.close_send(last, pair.now);
   EXPECT_TRUE(messenger.open_send(identity_of_host(18), pair.now));
 }
 
-TEST(MessengerEnds, WhatIsReportedAsArrivedIsWantedByTheAllocatorOnly) {
+TEST(MessengerEnds, ArrivalsAreReportedOnlyIfTheAllocatorUsesThem) {
   ScriptedPair without;
   EXPECT_FALSE(without.nic[1].reports_arrivals);
   MessengerConfig config = ScriptedPair::fixed();
@@ -99,11 +99,11 @@ TEST(MessengerEnds, WhatIsReportedAsArrivedIsWantedByTheAllocatorOnly) {
   EXPECT_TRUE(with.nic[1].reports_arrivals);
 }
 
-TEST(MessengerEnds, AFlowThatHasBrokenIsNotShared) {
+TEST(MessengerEnds, BrokenFlowIsNotShared) {
   ScriptedPair pair;
   pair.nic[0].completions.push_back({.queue_pair = 1, .kind = CompletionKind::kBroken});
   const auto offered = pair.messenger(0).open_send(identity_of_host(1), pair.now).value();
-  EXPECT_EQ(pair.messenger(0).report().flows, 2U) << "a new one";
+  EXPECT_EQ(pair.messenger(0).report().flows, 2U) << "a new flow is made";
   pair.nic[1].completions.push_back({.queue_pair = 1, .kind = CompletionKind::kBroken});
   ScriptedPair other;
   const auto joined = other.messenger(0).open_send(identity_of_host(1), pair.now).value();
@@ -114,14 +114,14 @@ TEST(MessengerEnds, AFlowThatHasBrokenIsNotShared) {
   EXPECT_TRUE(pair.messenger(1).open_receive(offered.offer, pair.now));
 }
 
-TEST(MessengerEnds, AnOfferIsAnsweredOnce) {
+TEST(MessengerEnds, OfferIsAcceptedOnce) {
   ScriptedPair pair;
   const auto offered = pair.messenger(0).open_send(identity_of_host(1), pair.now).value();
   EXPECT_TRUE(pair.messenger(1).open_receive(offered.offer, pair.now));
   EXPECT_FALSE(pair.messenger(1).open_receive(offered.offer, pair.now));
 }
 
-TEST(MessengerEnds, WhoeverHadANumberBeforeHasLostItsPeer) {
+TEST(MessengerEnds, ConnectionWhoseNumberIsOfferedAgainHasLostItsPeer) {
   ScriptedPair pair;
   const auto given_up = pair.messenger(0).open_send(identity_of_host(1), pair.now).value();
   const auto answered = pair.messenger(1).open_receive(given_up.offer, pair.now).value();
@@ -136,9 +136,9 @@ TEST(MessengerEnds, WhoeverHadANumberBeforeHasLostItsPeer) {
   EXPECT_EQ(other.state(), State::kDone);
 }
 
-// --- ending them ---
+// --- flows and connections end ---
 
-TEST(MessengerEnds, RequestsOfAClosedEndAreLeftAlone) {
+TEST(MessengerEnds, RequestsOfAClosedEndAreNotTouched) {
   ScriptedPair pair;
   const auto& received = pair.receive();
   pair.receive();
@@ -154,7 +154,7 @@ TEST(MessengerEnds, RequestsOfAClosedEndAreLeftAlone) {
   }
 }
 
-TEST(MessengerEnds, AConnectionThatNeverOpenedLeavesNothingToLookAt) {
+TEST(MessengerEnds, ConnectionThatNeverOpenedIsReleased) {
   ScriptedPair pair;
   const auto offered = pair.messenger(0).open_send(identity_of_host(1), pair.now).value();
   const auto& sent = pair.send({offered.connection, 0}, 100);
@@ -164,7 +164,7 @@ TEST(MessengerEnds, AConnectionThatNeverOpenedLeavesNothingToLookAt) {
   EXPECT_FALSE(pair.messenger(0).releasing_sends());
 }
 
-TEST(MessengerEnds, AfterThePeerHasClosedSendsFailAtOnce) {
+TEST(MessengerEnds, SendsFailAtOnceAfterThePeerHasClosed) {
   ScriptedPair pair;
   pair.messenger(1).close_receive(pair.ends.receive);
   pair.run_for(Duration::from_ms(20));
@@ -176,8 +176,8 @@ TEST(MessengerEnds, AfterThePeerHasClosedSendsFailAtOnce) {
   EXPECT_EQ(second.failure, MessageFailure::kPeerClosed);
 }
 
-// The NIC reads it until the write is acknowledged.
-TEST(MessengerEnds, ATableIsKeptForTheWritesFromIt) {
+// The NIC reads the table until the last write from it is acknowledged.
+TEST(MessengerEnds, TableStaysRegisteredUntilItsWritesAreAcknowledged) {
   ScriptedPair pair;
   pair.receive();
   pair.turn(1);
@@ -202,8 +202,8 @@ TEST(MessengerEnds, ATableIsKeptForTheWritesFromIt) {
   EXPECT_FALSE(pair.messenger(1).releasing_receives());
 }
 
-TEST(MessengerEnds, AFlowIsKeptForAFifthOfTheSilenceLimit) {
-  ScriptedPair pair;  // of ten seconds
+TEST(MessengerEnds, FlowWithoutConnectionsIsKeptForAFifthOfTheSilenceLimit) {
+  ScriptedPair pair;  // whose silence limit is ten seconds
   const std::array registered = {pair.nic[0].registered(), pair.nic[1].registered()};
   pair.messenger(0).close_send(pair.ends.send, pair.now);
   pair.messenger(1).close_receive(pair.ends.receive);
@@ -222,21 +222,21 @@ TEST(MessengerEnds, AFlowIsKeptForAFifthOfTheSilenceLimit) {
   }
 }
 
-TEST(MessengerEnds, ABrokenQueuePairFailsItsFlowAndNoOther) {
+TEST(MessengerEnds, BrokenQueuePairFailsItsFlowAndNoOther) {
   ScriptedPair pair;
   const auto other = connect_messengers(pair.messenger(1), pair.messenger(0), 0, pair.now);
   const auto& sent = pair.send(100);
   pair.turn(0);
   pair.nic[0].completions.push_back({.queue_pair = 99, .kind = CompletionKind::kBroken});
   pair.turn(0);
-  EXPECT_EQ(sent.state(), State::kPending) << "that is no queue pair of ours";
+  EXPECT_EQ(sent.state(), State::kPending) << "this NIC has no such queue pair";
   pair.nic[0].completions.push_back({.queue_pair = 2, .kind = CompletionKind::kBroken});
   pair.turn(0);
   EXPECT_EQ(sent.state(), State::kFailed);
   EXPECT_EQ(sent.failure, MessageFailure::kPeerSilent);
-  EXPECT_EQ(pair.nic[0].queue_pairs(), 2U) << "of the other direction";
+  EXPECT_EQ(pair.nic[0].queue_pairs(), 2U) << "those of the other direction";
   const auto& again = pair.send(100);
-  EXPECT_EQ(again.failure, MessageFailure::kPeerSilent) << "nothing follows";
+  EXPECT_EQ(again.failure, MessageFailure::kPeerSilent) << "later sends fail at once";
   pair.run_for(Duration::from_ms(20));
   EXPECT_EQ(pair.messenger(0).next_deadline(), Instant::never()) << "nothing is to be done";
   pair.messenger(0).close_send(pair.ends.send, pair.now);
@@ -247,7 +247,7 @@ TEST(MessengerEnds, ABrokenQueuePairFailsItsFlowAndNoOther) {
   EXPECT_TRUE(pair.messenger(0).releasing_receives());
 }
 
-TEST(MessengerEnds, APeerWhoseTableIsGoneHasClosed) {
+TEST(MessengerEnds, PeerThatRefusesASlotHasClosed) {
   ScriptedPair pair;
   const auto& received = pair.receive();
   pair.turn(1);
@@ -256,7 +256,7 @@ TEST(MessengerEnds, APeerWhoseTableIsGoneHasClosed) {
   pair.turn(1);
   EXPECT_EQ(received.failure, MessageFailure::kPeerClosed);
   pair.messenger(1).close_receive(pair.ends.receive);
-  EXPECT_FALSE(pair.messenger(1).drained()) << "it says so all the same";
+  EXPECT_FALSE(pair.messenger(1).drained()) << "the close word is sent all the same";
   ASSERT_EQ(pair.nic[1].posted.size(), 1U);
   pair.nic[1].acknowledge_one(CompletionStatus::kRemoteAccessError);
   pair.now = pair.now + Duration::from_ms(6);
@@ -265,7 +265,7 @@ TEST(MessengerEnds, APeerWhoseTableIsGoneHasClosed) {
   EXPECT_FALSE(pair.messenger(1).releasing_receives());
 }
 
-TEST(MessengerEnds, ACloseForWhichThereIsNoRoomIsSentLater) {
+TEST(MessengerEnds, CloseWordWithoutRoomAtTheNicIsSentLater) {
   ScriptedPair pair;
   for (size_t host : {0, 1}) pair.nic[host].room = 0;
   pair.messenger(0).close_send(pair.ends.send, pair.now);
@@ -279,7 +279,7 @@ TEST(MessengerEnds, ACloseForWhichThereIsNoRoomIsSentLater) {
   EXPECT_FALSE(pair.messenger(1).releasing_receives());
 }
 
-// The close word overtakes the completions of what was acknowledged before.
+// The close word overtakes the completions of writes that were acknowledged before.
 class MessengerLateCompletions : public testing::Test {
  protected:
   MessengerLateCompletions() : received_(pair_.receive()), waiting_(pair_.receive()) {
@@ -299,7 +299,7 @@ class MessengerLateCompletions : public testing::Test {
   MessageRequest& waiting_;
 };
 
-TEST_F(MessengerLateCompletions, AreWaitedFor) {
+TEST_F(MessengerLateCompletions, LateCompletionsAreAwaited) {
   pair_.run_for(Duration::from_s(1));
   EXPECT_EQ(received_.state(), State::kPending);
   pair_.nic[1].completions.swap(late_);
@@ -309,7 +309,7 @@ TEST_F(MessengerLateCompletions, AreWaitedFor) {
   EXPECT_EQ(waiting_.failure, MessageFailure::kPeerClosed);
 }
 
-TEST_F(MessengerLateCompletions, AreWaitedForAsLongAsTheSilenceLimit) {
+TEST_F(MessengerLateCompletions, LateCompletionsAreAwaitedForTheSilenceLimit) {
   pair_.run_for(Duration::from_ms(9900));
   EXPECT_EQ(received_.state(), State::kPending);
   pair_.run_for(Duration::from_ms(200));
@@ -317,23 +317,23 @@ TEST_F(MessengerLateCompletions, AreWaitedForAsLongAsTheSilenceLimit) {
   EXPECT_EQ(received_.failure, MessageFailure::kPeerClosed);
 }
 
-// --- a peer that may be dead ---
+// --- words that show whether the peer lives ---
 
-TEST(MessengerEnds, WhoWaitsWritesAWordNowAndThen) {
+TEST(MessengerEnds, WaitingReceiverWritesAWordEachFifthOfTheSilenceLimit) {
   ScriptedPair pair;
   pair.run_for(Duration::from_s(5));
   const auto words_to = [&](size_t host) { return pair.nic[host].counted.silent_packets_received; };
-  EXPECT_EQ(words_to(0) + words_to(1), 0U) << "nobody waits";
+  EXPECT_EQ(words_to(0) + words_to(1), 0U) << "no request is pending";
   pair.receive();
   pair.run();
   const uint64_t before = words_to(0);
   pair.run_for(Duration::from_s(20), Duration::from_ms(5));
-  EXPECT_GE(words_to(0) - before, 9U) << "every fifth of ten seconds";
+  EXPECT_GE(words_to(0) - before, 9U) << "every 2 s, a fifth of the silence limit";
   EXPECT_LE(words_to(0) - before, 11U);
   EXPECT_EQ(words_to(1), 0U);
 }
 
-TEST(MessengerEnds, AFlowNeedsNoWordRightAfterItHasBegun) {
+TEST(MessengerEnds, FlowWritesNoWordRightAfterItHasBegun) {
   ScriptedPair pair;
   pair.receive();
   pair.send(100);
@@ -345,7 +345,7 @@ TEST(MessengerEnds, AFlowNeedsNoWordRightAfterItHasBegun) {
   EXPECT_EQ(pair.nic[1].counted.silent_packets_received, 0U);
 }
 
-TEST(MessengerEnds, ASenderThatWaitsWritesThemToo) {
+TEST(MessengerEnds, WaitingSenderWritesAWordEachFifthOfTheSilenceLimit) {
   ScriptedPair pair;
   pair.send(100);
   pair.run_for(Duration::from_s(20), Duration::from_ms(5));
@@ -355,12 +355,12 @@ TEST(MessengerEnds, ASenderThatWaitsWritesThemToo) {
 
 // --- what the NIC reports ---
 
-TEST(MessengerEnds, SignalsAddUpHoweverManyComeAtOnce) {
+TEST(MessengerEnds, AnyNumberOfSignalsAddUp) {
   ScriptedPair pair;
   for (int i = 0; i < 300; ++i) {
     pair.nic[0].signals.push_back({.acked = 10, .in_flight = 7, .sent = 5000});
   }
-  pair.nic[0].signals.push_back({.flow = 5, .acked = 1});  // of no flow of ours
+  pair.nic[0].signals.push_back({.flow = 5, .acked = 1});  // of a flow that does not exist
   pair.nic[0].signals.push_back({.rtt = Duration::from_us(9), .sharing = 3, .sent = 6000});
   pair.nic[0].signals.push_back({.in_flight = 8, .sent = 7000});
   pair.turn(0);
@@ -368,11 +368,11 @@ TEST(MessengerEnds, SignalsAddUpHoweverManyComeAtOnce) {
   EXPECT_EQ(status.stats.acked, 3000U);
   EXPECT_EQ(status.stats.in_flight, 8U);
   EXPECT_EQ(status.stats.sent, 7000U);
-  EXPECT_EQ(status.stats.sharing, 3U) << "the last one that says";
-  EXPECT_EQ(status.rtt, Duration::from_us(9)) << "likewise";
+  EXPECT_EQ(status.stats.sharing, 3U) << "from the last signal that has it";
+  EXPECT_EQ(status.rtt, Duration::from_us(9)) << "from the last signal that has it";
 }
 
-TEST(MessengerEnds, TheBacklogIsWhatIsNotAcknowledged) {
+TEST(MessengerEnds, BacklogIsTheUnacknowledgedBytes) {
   ScriptedPair pair;
   for (int i = 0; i < 2; ++i) pair.receive();
   pair.run();
@@ -388,13 +388,13 @@ TEST(MessengerEnds, TheBacklogIsWhatIsNotAcknowledged) {
   EXPECT_EQ(backlog(), 1300U) << "a write is still at the NIC";
   pair.nic[0].deliver_one(pair.nic[1]);
   pair.turn(0);
-  EXPECT_EQ(backlog(), 0U) << "none is";
+  EXPECT_EQ(backlog(), 0U) << "no write is at the NIC";
   pair.nic[0].signals.push_back({.acked = 1300});
   pair.turn(0);
   EXPECT_EQ(backlog(), 0U);
 }
 
-TEST(MessengerEnds, ImmediatesOfNoConnectionAreCounted) {
+TEST(MessengerEnds, ImmediatesOfUnknownConnectionsAreProtocolErrors) {
   ScriptedPair pair;
   const auto& received = pair.receive();
   pair.run();
@@ -406,15 +406,15 @@ TEST(MessengerEnds, ImmediatesOfNoConnectionAreCounted) {
     pair.turn(1);
     return pair.messenger(1).counters().protocol_errors;
   };
-  EXPECT_EQ(arrives(1, 1), 1U) << "a number that nobody has";
+  EXPECT_EQ(arrives(1, 1), 1U) << "no connection has this number";
   EXPECT_EQ(arrives(2, 0), 2U) << "the queue pair for words";
-  EXPECT_EQ(arrives(77, 0), 3U) << "no queue pair of ours";
+  EXPECT_EQ(arrives(77, 0), 3U) << "an unknown queue pair";
   EXPECT_EQ(received.state(), State::kPending);
   EXPECT_EQ(arrives(1, 0), 3U);
   EXPECT_EQ(received.state(), State::kDone);
 }
 
-TEST(MessengerEnds, APeerThatBreaksTheProtocolFailsItsConnection) {
+TEST(MessengerEnds, ProtocolErrorOfThePeerFailsItsConnection) {
   ScriptedPair pair;
   const auto& received = pair.receive(100);
   pair.run();
@@ -428,7 +428,7 @@ TEST(MessengerEnds, APeerThatBreaksTheProtocolFailsItsConnection) {
   EXPECT_EQ(pair.messenger(1).counters().protocol_errors, 1U);
 }
 
-TEST(MessengerEnds, ALimitThatDoesNotChangeIsNotToldAgain) {
+TEST(MessengerEnds, UnchangedLimitIsNotSetAgain) {
   ScriptedPair pair;
   const auto exchange = [&] {
     pair.receive();
@@ -437,12 +437,12 @@ TEST(MessengerEnds, ALimitThatDoesNotChangeIsNotToldAgain) {
     pair.run_for(Duration::from_ms(50));
     return pair.nic[0].limits.size();
   };
-  const size_t told = exchange();
-  ASSERT_GT(told, 0U);
-  EXPECT_EQ(exchange(), told);
+  const size_t limits = exchange();
+  ASSERT_GT(limits, 0U);
+  EXPECT_EQ(exchange(), limits);
   EXPECT_EQ(pair.nic[0].limits.back().first, 0U);
   EXPECT_NEAR(pair.nic[0].limits.back().second.rate.gbps(), 100, 0.1);
-  EXPECT_TRUE(pair.nic[1].limits.empty()) << "nothing is sent from there";
+  EXPECT_TRUE(pair.nic[1].limits.empty()) << "this NIC sends nothing";
 }
 
 }  // namespace

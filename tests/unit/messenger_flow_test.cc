@@ -1,4 +1,4 @@
-// Messenger: flows that end between a connection's offer and its answer. Simulated: two hosts.
+// Messenger: flows that end between a connection's offer and its answer. Two simulated hosts.
 #include <gtest/gtest.h>
 
 #include "tests/support/sim_host.h"
@@ -33,7 +33,7 @@ class MessengerFlowTest : public testing::Test {
     return sender().doubt_flow(offered.connection, failure, network_.now());
   }
   void give_up(const Offered& offered) { sender().close_send(offered.connection, network_.now()); }
-  // Until the receiver has let their flow go; the sender keeps it for those that it has offered.
+  // Runs until the receiver has ended the flow; the sender keeps it for connections still offered.
   void close(const Offered& offered, ConnectionId receive) {
     give_up(offered);
     receiver().close_receive(receive);
@@ -41,7 +41,7 @@ class MessengerFlowTest : public testing::Test {
     ASSERT_EQ(receiver().report().flows, 0U);
     ASSERT_EQ(sender().report().flows, 1U);
   }
-  void expect_made_anew(const Offered& failed) {
+  void expect_new_connection(const Offered& failed) {
     EXPECT_TRUE(doubt(failed));
     give_up(failed);
     const Offered again = offer();
@@ -55,7 +55,7 @@ class MessengerFlowTest : public testing::Test {
   std::vector<std::unique_ptr<SimHost>> hosts_;
 };
 
-TEST_F(MessengerFlowTest, OfferOfAFlowThatTheReceiverHasForgottenIsRefused) {
+TEST_F(MessengerFlowTest, OfferToJoinAFlowThatTheReceiverHasEndedIsRefused) {
   const Offered first = offer();
   const ConnectionId receive = make(first);
   const Offered second = offer();
@@ -63,12 +63,12 @@ TEST_F(MessengerFlowTest, OfferOfAFlowThatTheReceiverHasForgottenIsRefused) {
   const auto answered = answer(second);
   ASSERT_FALSE(answered);
   EXPECT_EQ(answered.error().code, ErrorCode::kStale);
-  EXPECT_EQ(receiver().report().flows, 0U) << "nothing is kept of it";
-  expect_made_anew(second);
+  EXPECT_EQ(receiver().report().flows, 0U) << "nothing is kept of the offer";
+  expect_new_connection(second);
 }
 
-// The receiver cannot know that it had the flow before; the sender sees that it is another one.
-TEST_F(MessengerFlowTest, AnswerWithAnotherFlowThanTheOneThatWasJoinedIsRefused) {
+// The receiver no longer knows the flow and makes a new one, which the sender notices.
+TEST_F(MessengerFlowTest, AnswerFromAnotherFlowThanTheOfferedIsRefused) {
   const Offered first = offer();
   const Offered second = offer();
   close(first, make(first));
@@ -77,27 +77,27 @@ TEST_F(MessengerFlowTest, AnswerWithAnotherFlowThanTheOneThatWasJoinedIsRefused)
   const auto finished = finish(second, *answered);
   ASSERT_FALSE(finished);
   EXPECT_EQ(finished.error().code, ErrorCode::kStale);
-  expect_made_anew(second);
+  expect_new_connection(second);
 }
 
-TEST_F(MessengerFlowTest, AnswerOverAFlowThatHasBrokenIsRefused) {
+TEST_F(MessengerFlowTest, AnswerOverABrokenFlowIsRefused) {
   const Offered first = offer();
   make(first);
   const Offered second = offer();
   const auto answered = answer(second).value();
   sender().break_send(first.connection);
   EXPECT_FALSE(finish(second, answered));
-  expect_made_anew(second);
+  expect_new_connection(second);
 }
 
-TEST_F(MessengerFlowTest, FlowOfOnesOwnIsDoubtedOnlyWhenItHasBroken) {
+TEST_F(MessengerFlowTest, FlowOfOneConnectionIsDoubtedOnlyWhenBroken) {
   const Offered only = offer();
   EXPECT_FALSE(doubt(only));
   sender().break_send(only.connection);
   EXPECT_TRUE(doubt(only));
 }
 
-TEST_F(MessengerFlowTest, FlowIsSharedAfterARefusalOfWhichItIsNotTheReason) {
+TEST_F(MessengerFlowTest, FlowIsSharedAfterARefusalForAnotherReason) {
   make(offer());
   for (const ErrorCode failure : {ErrorCode::kPeer, ErrorCode::kUnavailable}) {
     EXPECT_FALSE(doubt(offer(), failure));
@@ -106,8 +106,8 @@ TEST_F(MessengerFlowTest, FlowIsSharedAfterARefusalOfWhichItIsNotTheReason) {
   EXPECT_EQ(sender().report().flows, 1U);
 }
 
-// Those that use it go on.
-TEST_F(MessengerFlowTest, DoubtedFlowIsSharedNoMore) {
+// Connections that use a doubted flow continue.
+TEST_F(MessengerFlowTest, DoubtedFlowTakesNoNewConnections) {
   const Offered first = offer();
   make(first);
   const Offered second = offer();

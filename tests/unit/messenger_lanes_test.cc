@@ -1,4 +1,4 @@
-// Messenger: what a bonded connection asks of its lanes. Simulated: two hosts.
+// Messenger: the calls that a bonded connection makes on its lanes. Two simulated hosts.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -73,7 +73,7 @@ class MessengerLanesTest : public testing::Test {
   std::deque<MessageRequest> requests_;
 };
 
-TEST_F(MessengerLanesTest, NotesReachTheReceiverWithTheWritesThatHaveArrived) {
+TEST_F(MessengerLanesTest, NoteToTheReceiverHasTheNumberOfArrivedWrites) {
   EXPECT_EQ(read_note(receiver().note_to_receiver(ends_.receive))->number, 0U) << "none yet";
   transfer();
   EXPECT_TRUE(sender().write_to_receiver(ends_.send, kNote));
@@ -83,10 +83,10 @@ TEST_F(MessengerLanesTest, NotesReachTheReceiverWithTheWritesThatHaveArrived) {
   EXPECT_EQ(note->number, kNote.number);
   EXPECT_EQ(note->epoch, kNote.epoch);
   EXPECT_EQ(note->done[3], 4U);
-  EXPECT_EQ(note->next, 1U) << "one write has";
+  EXPECT_EQ(note->next, 1U) << "one write has arrived";
 }
 
-TEST_F(MessengerLanesTest, NotesReachTheSenderAsTheyAre) {
+TEST_F(MessengerLanesTest, NoteToTheSenderArrivesUnchanged) {
   EXPECT_TRUE(receiver().write_to_sender(ends_.receive, kNote));
   run_for(Duration::from_ms(1));
   const auto note = read_note(sender().note_to_sender(ends_.send));
@@ -95,7 +95,7 @@ TEST_F(MessengerLanesTest, NotesReachTheSenderAsTheyAre) {
   EXPECT_EQ(note->next, kNote.next);
 }
 
-TEST_F(MessengerLanesTest, ANoteThatIsAcknowledgedIsASignOfLifeOfItsEnd) {
+TEST_F(MessengerLanesTest, AcknowledgedNoteIsASignOfLifeAtTheWritingEnd) {
   const uint64_t sending = sender().send_lane(ends_.send).life;
   const uint64_t receiving = receiver().receive_lane(ends_.receive).life;
   sender().write_to_receiver(ends_.send, kNote);
@@ -108,7 +108,7 @@ TEST_F(MessengerLanesTest, ANoteThatIsAcknowledgedIsASignOfLifeOfItsEnd) {
   EXPECT_EQ(receiver().receive_lane(ends_.receive).life, receiving + 1);
 }
 
-TEST_F(MessengerLanesTest, WhatMovesIsASignOfLifeOfBoth) {
+TEST_F(MessengerLanesTest, TransferIsASignOfLifeAtBothEnds) {
   const uint64_t sending = sender().send_lane(ends_.send).life;
   const uint64_t receiving = receiver().receive_lane(ends_.receive).life;
   transfer();
@@ -118,7 +118,7 @@ TEST_F(MessengerLanesTest, WhatMovesIsASignOfLifeOfBoth) {
   EXPECT_EQ(receiver().receive_lane(ends_.receive).writes, 0U);
 }
 
-TEST_F(MessengerLanesTest, HeldSendsWaitUntilTheyAreLetGo) {
+TEST_F(MessengerLanesTest, HeldSendsWaitUntilTheyAreReleased) {
   receive();
   run_for(Duration::from_ms(1));
   sender().hold_sends(ends_.send, true);
@@ -131,7 +131,7 @@ TEST_F(MessengerLanesTest, HeldSendsWaitUntilTheyAreLetGo) {
   EXPECT_EQ(request.state(), State::kDone);
 }
 
-TEST_F(MessengerLanesTest, RenewedEndsGoOnAtTheNextSlot) {
+TEST_F(MessengerLanesTest, RenewedEndsContinueAtTheNextSlot) {
   const auto& forgotten = receive();
   run_for(Duration::from_ms(1));
   sender().hold_sends(ends_.send, true);
@@ -149,7 +149,7 @@ TEST_F(MessengerLanesTest, RenewedEndsGoOnAtTheNextSlot) {
   EXPECT_EQ(sender().counters().messages_sent, 1U);
 }
 
-TEST_F(MessengerLanesTest, AReceiverThatClosesSaysWhatIsComplete) {
+TEST_F(MessengerLanesTest, ClosingReceiverReportsCompletedMessages) {
   transfer();
   EXPECT_FALSE(sender().send_lane(ends_.send).closed);
   receiver().close_receive(ends_.receive, 123);
@@ -158,7 +158,7 @@ TEST_F(MessengerLanesTest, AReceiverThatClosesSaysWhatIsComplete) {
   EXPECT_EQ(sender().completed_by_peer(ends_.send), 123U);
 }
 
-TEST_F(MessengerLanesTest, ALaneLivesWithEveryWriteThatIsAcknowledged) {
+TEST_F(MessengerLanesTest, EveryAcknowledgedWriteIsASignOfLife) {
   uint64_t before = sender().send_lane(ends_.send).life;
   for (int i = 0; i < 3; ++i) {
     transfer();
@@ -168,7 +168,7 @@ TEST_F(MessengerLanesTest, ALaneLivesWithEveryWriteThatIsAcknowledged) {
   }
 }
 
-TEST_F(MessengerLanesTest, ABrokenLaneFailsWhatItHas) {
+TEST_F(MessengerLanesTest, BrokenLaneFailsItsRequests) {
   const auto& sending = send();
   const auto& receiving = receive();
   sender().break_send(ends_.send);
@@ -182,13 +182,13 @@ TEST_F(MessengerLanesTest, ABrokenLaneFailsWhatItHas) {
   EXPECT_FALSE(receiver().write_to_sender(ends_.receive, kNote));
 }
 
-// Its source lies in the end's memory, and its completion counts for the end.
-TEST_F(MessengerLanesTest, AnEndHoldsItsPlaceWhileANoteIsOnItsWay) {
+// The source of the note is in the end's memory, and its completion is counted for the end.
+TEST_F(MessengerLanesTest, ClosedEndKeepsItsPlaceWhileANoteIsInFlight) {
   for (const bool sending : {true, false}) {
     SCOPED_TRACE(sending ? "sender" : "receiver");
     sender().close_send(ends_.send, network_.now());
     receiver().close_receive(ends_.receive);
-    run_for(Duration::from_ms(1));  // each could go at the next look
+    run_for(Duration::from_ms(1));  // both ends could be released at the next poll
     network_.fabric().set_faults({.loss = 1});
     ASSERT_TRUE(sending ? sender().write_to_receiver(ends_.send, kNote)
                         : receiver().write_to_sender(ends_.receive, kNote));
@@ -203,7 +203,7 @@ TEST_F(MessengerLanesTest, AnEndHoldsItsPlaceWhileANoteIsOnItsWay) {
   }
 }
 
-TEST_F(MessengerLanesTest, AClosedEndHoldsItsPlaceForThePeersLastWord) {
+TEST_F(MessengerLanesTest, ClosedEndKeepsItsPlaceUntilThePeersCloseWord) {
   transfer();
   EXPECT_FALSE(sender().releasing_sends());
   EXPECT_FALSE(receiver().releasing_receives());
@@ -211,7 +211,7 @@ TEST_F(MessengerLanesTest, AClosedEndHoldsItsPlaceForThePeersLastWord) {
   EXPECT_TRUE(sender().releasing_sends());
   run_for(Duration::from_ms(1));
   EXPECT_TRUE(receiver().receive_lane(ends_.receive).closed);
-  EXPECT_FALSE(receiver().releasing_receives()) << "it has not been closed here";
+  EXPECT_FALSE(receiver().releasing_receives()) << "the receiver has not closed its end";
   receiver().close_receive(ends_.receive);
   EXPECT_TRUE(receiver().releasing_receives());
   run_for(Duration::from_s(1));

@@ -1,4 +1,4 @@
-// Messenger: as many connections as there may be, and numbers that are used again. Simulated.
+// Messenger: the maximum of connections, and numbers that are used again. Two simulated hosts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -67,7 +67,7 @@ class MessengerLimitsTest : public testing::Test {
   std::array<MemoryRegion, 2> regions_;
 };
 
-TEST_F(MessengerLimitsTest, MoreConnectionsThanAFlowNumbersTakeFurtherFlows) {
+TEST_F(MessengerLimitsTest, ConnectionsBeyondTheNumbersOfAFlowUseFurtherFlows) {
   std::vector<ConnectionPair> all;
   for (uint32_t i = 0; i < kConnections; ++i) all.push_back(make());
   EXPECT_EQ(messenger(0).report().flows, 3U);
@@ -88,8 +88,8 @@ TEST_F(MessengerLimitsTest, MoreConnectionsThanAFlowNumbersTakeFurtherFlows) {
   expect_works(all.back());
 }
 
-// What a closed connection had under way fills no buffer of the one that comes after it.
-TEST_F(MessengerLimitsTest, LateWritesOfAClosedConnectionAreNotTheNextOnes) {
+// Writes of a closed connection that are in flight fill no buffer of the next connection.
+TEST_F(MessengerLimitsTest, LateWritesOfAClosedConnectionDoNotReachTheNext) {
   make();  // keeps the flow
   for (int i = 0; i < 50; ++i) {
     SCOPED_TRACE(i);
@@ -114,7 +114,7 @@ TEST_F(MessengerLimitsTest, LateWritesOfAClosedConnectionAreNotTheNextOnes) {
   }
 }
 
-TEST_F(MessengerLimitsTest, AnOfferThatWasGivenUpComesTooLate) {
+TEST_F(MessengerLimitsTest, OfferThatWasGivenUpIsRefused) {
   make();  // keeps the flow
   const auto given_up = offer().value();
   messenger(0).close_send(given_up.connection, network_.now());
@@ -123,8 +123,8 @@ TEST_F(MessengerLimitsTest, AnOfferThatWasGivenUpComesTooLate) {
   expect_works(next);
 }
 
-// It was answered, but its sender never had the answer.
-TEST_F(MessengerLimitsTest, TheNewestOfferOfANumberIsMeant) {
+// The first offer was answered, but the sender never got the answer.
+TEST_F(MessengerLimitsTest, NewestOfferOfANumberReplacesAnEarlierOne) {
   make();
   const auto given_up = offer().value();
   const auto answered = answer(given_up);

@@ -1,5 +1,5 @@
-// What users say of their jobs decides how links are shared: weights and budgets, as `pace` takes
-// them from the message layer. Simulated: three hosts at 100 Gb/s around a switch.
+// Users' weights, budgets and hints decide how `pace` shares links; the message layer passes them
+// on. Three simulated hosts at 100 Gb/s around a switch.
 #include <gtest/gtest.h>
 
 #include "tests/support/sim_host.h"
@@ -11,7 +11,7 @@ constexpr Bytes kMessage = 32 << 20;  // more than any test sends
 
 class MessengerShareTest : public testing::Test {
  protected:
-  // A flow with more to send than it can; its number.
+  // Starts a flow with a large backlog; returns its number.
   size_t start(size_t from, size_t to, uint32_t weight) {
     const size_t number = prepare(from, to, weight);
     Job& job = *jobs_[number];
@@ -20,7 +20,7 @@ class MessengerShareTest : public testing::Test {
         job.ends.send, {job.data.data(), kMessage, 0, region.key, &job.requests[1]}));
     return number;
   }
-  // A flow whose sender does not send, although the receiver waits for it.
+  // Makes a flow whose receiver has posted a receive and whose sender does not send; its number.
   size_t prepare(size_t from, size_t to, uint32_t weight) {
     auto job = std::make_unique<Job>();
     job->from = from;
@@ -54,7 +54,7 @@ class MessengerShareTest : public testing::Test {
   Bytes acknowledged(size_t job) {
     return hosts_[jobs_[job]->from]->messenger().acknowledged_bytes(jobs_[job]->ends.send);
   }
-  // Payload per second of each flow during a millisecond, in Gb/s.
+  // The goodput of each flow during the next millisecond, in Gb/s.
   std::vector<double> rates() {
     std::vector<double> gbps(jobs_.size());
     for (size_t i = 0; i < gbps.size(); ++i) gbps[i] = -static_cast<double>(acknowledged(i));
@@ -112,20 +112,20 @@ TEST_F(MessengerShareTest, BudgetHoldsForAllFlowsOfANicTogether) {
   run_for(Duration::from_us(500));
   const std::vector<double> gbps = rates();
   EXPECT_LE(gbps[0] + gbps[1], 10);
-  EXPECT_GT(gbps[0] + gbps[1], 8) << "nor is it wasted";
+  EXPECT_GT(gbps[0] + gbps[1], 8) << "the budget is used";
   EXPECT_NEAR(gbps[0] / gbps[1], 1, 0.1);
 }
 
-// Receives are posted, and nobody has sent yet: what a flow may begin with is its part of the link
-// among those that may begin together.
-TEST_F(MessengerShareTest, HintSaysHowManyMayBeginTogether) {
+// Receives are posted and no sender has begun: an idle flow is granted its part of the link among
+// the flows that may begin together.
+TEST_F(MessengerShareTest, HintLimitsTheFlowsThatMayBeginTogether) {
   make_hosts();
   const std::array<size_t, 2> idle{prepare(0, 2, 1), prepare(1, 2, 1)};
   run_for(Duration::from_us(20));  // less than a grant's validity
-  for (const size_t job : idle) EXPECT_LT(granted_gbps(job), 60) << "both might";
+  for (const size_t job : idle) EXPECT_LT(granted_gbps(job), 60) << "both may begin together";
   expect_peers(2, 1);
   run_for(Duration::from_us(20));
-  for (const size_t job : idle) EXPECT_GT(granted_gbps(job), 90) << "one at a time";
+  for (const size_t job : idle) EXPECT_GT(granted_gbps(job), 90) << "one begins at a time";
 }
 
 }  // namespace

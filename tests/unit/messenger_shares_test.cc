@@ -1,5 +1,5 @@
-// Messenger: what the allocator learns of receives, and what the ends of one flow tell each other
-// of it; the NIC and the peer are the test's.
+// Messenger: what the allocator learns of receives, and which limits and words follow; the NIC and
+// the peer are the test's.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ class MessengerAllocation : public testing::Test {
     return config;
   }
   Messenger& receiver() { return pair_.messenger(1); }
-  // What the second sender may begin with from now on, in Gb/s.
+  // The grant of the second sender's idle flow, in Gb/s.
   double granted() {
     pair_.receive(strangers_, 1000);
     for (int i = 0; i < 20; ++i) {
@@ -64,7 +64,7 @@ TEST_F(MessengerAllocation, AFlowCountsWhileAReceiveIsPosted) {
   expect_shared();
 }
 
-TEST_F(MessengerAllocation, ALongMessageIsNotOverBeforeItsEnd) {
+TEST_F(MessengerAllocation, FlowCountsWhileALongMessageArrives) {
   pair_.receive();
   pair_.receive();
   pair_.run();
@@ -73,7 +73,7 @@ TEST_F(MessengerAllocation, ALongMessageIsNotOverBeforeItsEnd) {
   expect_shared();
 }
 
-TEST_F(MessengerAllocation, EachBufferOfAReceiveCounts) {
+TEST_F(MessengerAllocation, FlowCountsWhileABufferOfAReceiveIsUnfilled) {
   pair_.receive(pair_.ends, 1000, 8);
   pair_.run();
   pair_.send(1000);
@@ -81,7 +81,7 @@ TEST_F(MessengerAllocation, EachBufferOfAReceiveCounts) {
   expect_shared();
 }
 
-TEST_F(MessengerAllocation, AShortMessageFreesItsWholeBuffer) {
+TEST_F(MessengerAllocation, ShortMessageFreesItsWholeBuffer) {
   const auto& received = pair_.receive(50'000);
   pair_.run();
   pair_.send(1);
@@ -90,14 +90,14 @@ TEST_F(MessengerAllocation, AShortMessageFreesItsWholeBuffer) {
   expect_alone();
 }
 
-TEST_F(MessengerAllocation, AReceiveThatFailsCountsNoMore) {
+TEST_F(MessengerAllocation, FailedReceiveDoesNotCount) {
   const auto& received = pair_.receive();
   receiver().break_receive(pair_.ends.receive);
   EXPECT_EQ(received.state(), State::kFailed);
   expect_alone();
 }
 
-TEST_F(MessengerAllocation, LaneReceivesThatAreForgottenCountNoMore) {
+TEST_F(MessengerAllocation, RenewedReceivesOfALaneDoNotCount) {
   pair_.receive();
   receiver().renew_receives(pair_.ends.receive, pair_.now);
   expect_alone();
@@ -108,7 +108,7 @@ class MessengerEagerAllocation : public MessengerAllocation {
   MessengerEagerAllocation() : MessengerAllocation(1000) {}
 };
 
-TEST_F(MessengerEagerAllocation, ABufferForWhatIsThereAlreadyCountsForNothing) {
+TEST_F(MessengerEagerAllocation, BufferForAnArrivedEagerMessageDoesNotCount) {
   pair_.send(10);
   pair_.run();
   const auto& received = pair_.receive();
@@ -118,7 +118,7 @@ TEST_F(MessengerEagerAllocation, ABufferForWhatIsThereAlreadyCountsForNothing) {
 
 // --- demand ---
 
-TEST(MessengerDemand, LimitsOfAnIdleFlowAreNotTold) {
+TEST(MessengerDemand, LimitsOfAnIdleFlowAreNotSet) {
   ScriptedPair pair(ScriptedNic::usual(), with("swift"));
   const auto signal = [&] {
     pair.nic[0].signals.push_back(
@@ -126,16 +126,16 @@ TEST(MessengerDemand, LimitsOfAnIdleFlowAreNotTold) {
     pair.turn(0);
     return pair.nic[0].limits.size();
   };
-  const size_t told = pair.nic[0].limits.size();
-  EXPECT_EQ(signal(), told);
+  const size_t before = pair.nic[0].limits.size();
+  EXPECT_EQ(signal(), before);
   pair.receive();
   pair.run();
   pair.send(1);
   pair.turn(0);
-  EXPECT_GT(pair.nic[0].limits.size(), told) << "it has something to send";
+  EXPECT_GT(pair.nic[0].limits.size(), before) << "the flow has something to send";
 }
 
-TEST(MessengerDemand, WhatLimitsAFlowIsCountedWhileItIsServed) {
+TEST(MessengerDemand, LimitOfAFlowIsCountedWhileARequestIsPending) {
   ScriptedPair pair;
   const auto looks = [&] {
     const LimitCounts counts = pair.messenger(0).flow_statuses(pair.now).at(0).limits;
@@ -148,7 +148,7 @@ TEST(MessengerDemand, WhatLimitsAFlowIsCountedWhileItIsServed) {
   EXPECT_LE(looks(), 12U);
 }
 
-TEST(MessengerDemand, ControlWordsAreOfTheHostAndMayOvertake) {
+TEST(MessengerDemand, ControlWritesAreInHostMemoryAndMayOvertake) {
   ScriptedPair pair(ScriptedNic::usual(), with("rccc"));
   pair.receive();
   pair.turn(1);
@@ -167,15 +167,16 @@ TEST(MessengerDemand, ControlWordsAreOfTheHostAndMayOvertake) {
 
 // --- memory ---
 
-TEST(MessengerMemory, OfAFlowIsThatOfItsQueuePairsAndLittleMore) {
+TEST(MessengerMemory, FlowTakesTheMemoryOfItsQueuePairsAndLittleMore) {
   const auto memory = [](uint64_t factor) {
     NicCaps caps = ScriptedNic::usual();
     ScriptedPair pair(caps);
     pair.nic[0].state_factor = factor;
     return pair.messenger(0).flow_memory();
   };
-  EXPECT_EQ(memory(1).queues, 3U) << "of both";
-  EXPECT_EQ(memory(2).state - memory(1).state, 256U + 64U) << "in work requests";
+  EXPECT_EQ(memory(1).queues, 3U) << "the queues of both queue pairs";
+  EXPECT_EQ(memory(2).state - memory(1).state, 256U + 64U)
+      << "the work requests of both queue pairs";
   EXPECT_GT(memory(1).state, 256U + 64U);
   EXPECT_LT(memory(1).state, 8192U);
 }

@@ -1,4 +1,4 @@
-// Messenger: what the NIC says of a flow reaches its controller.
+// Messenger: signals of the NIC reach the flow's controller.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -46,7 +46,7 @@ class MessengerSignalTest : public testing::Test {
     connection_ = offered.connection;
     EXPECT_TRUE(sender_->finish_send(connection_, answered.answer, pair_.now));
   }
-  // What the network carries for the flow, as far as known after that signal.
+  // The core limit of the flow after this signal.
   Rate core_after(const FlowSignal& signal) {
     nic_.next = signal;
     sender_->poll(pair_.now);
@@ -60,14 +60,14 @@ class MessengerSignalTest : public testing::Test {
   ConnectionId connection_ = 0;
 };
 
-// The path that the NIC will find may carry more.
-TEST_F(MessengerSignalTest, PacketsTrimmedWhileTheNicLooksForABetterPathAreToldAsThat) {
+// The next path may carry more.
+TEST_F(MessengerSignalTest, TrimmedPacketsLeaveTheCoreLimitWhileTheNicReroutes) {
   const FlowSignal signal{.trimmed = 1 << 20, .sent = 2 << 20, .rerouting = true};
   const Rate before = sender_->explain(connection_).core;
   EXPECT_EQ(core_after(signal), before);
 }
 
-TEST_F(MessengerSignalTest, PacketsTrimmedOnThePathThatIsKeptSayWhatItCarries) {
+TEST_F(MessengerSignalTest, TrimmedPacketsLowerTheCoreLimitOnAKeptPath) {
   const Rate before = sender_->explain(connection_).core;
   EXPECT_LT(core_after({.trimmed = 1 << 20, .sent = 2 << 20}), before);
 }

@@ -1,4 +1,4 @@
-// What Messenger tells of its flows: who waits for whom, for how long, and how much has moved.
+// What Messenger reports of its flows: which end waits, for how long, and how much was sent.
 #include <gtest/gtest.h>
 
 #include "tests/support/sim_host.h"
@@ -53,7 +53,7 @@ class MessengerStatusTest : public testing::Test {
   std::array<MessageRequest, 2> requests_;
 };
 
-TEST_F(MessengerStatusTest, BothEndsNameTheFlowAlike) {
+TEST_F(MessengerStatusTest, BothEndsReportTheSameFlowNumber) {
   const FlowStatus sending = status(0);
   const FlowStatus receiving = status(1);
   EXPECT_TRUE(sending.sending);
@@ -86,7 +86,7 @@ TEST_F(MessengerStatusTest, ASenderWithoutABufferAwaitsItsPeer) {
   EXPECT_EQ(flow.writes, 0U);
   EXPECT_GE(flow.still, Duration::from_ms(2900));
   EXPECT_EQ(flow.stats.acked, 0U);
-  EXPECT_EQ(status(1).requests, 0U) << "the receiver knows of nothing";
+  EXPECT_EQ(status(1).requests, 0U) << "the receiver has no request";
 }
 
 TEST_F(MessengerStatusTest, AReceiverWithoutAMessageAwaitsItsPeer) {
@@ -95,11 +95,11 @@ TEST_F(MessengerStatusTest, AReceiverWithoutAMessageAwaitsItsPeer) {
   EXPECT_EQ(status(1).requests, 1U);
   EXPECT_TRUE(status(1).awaits_peer);
   EXPECT_GE(status(1).still, Duration::from_ms(2900));
-  EXPECT_GT(status(1).explanation.grant, Rate()) << "what it lets the sender send";
+  EXPECT_GT(status(1).explanation.grant, Rate()) << "the rate that the receiver grants";
   EXPECT_EQ(status(0).requests, 0U);
 }
 
-TEST_F(MessengerStatusTest, WhatHasMovedIsCounted) {
+TEST_F(MessengerStatusTest, AcknowledgedBytesAreCounted) {
   send();
   receive();
   run_for(Duration::from_ms(50));
@@ -113,7 +113,7 @@ TEST_F(MessengerStatusTest, WhatHasMovedIsCounted) {
   EXPECT_EQ(flow.requests, 0U);
 }
 
-TEST_F(MessengerStatusTest, TheReportIsOfTheFlowThatWasUsedLast) {
+TEST_F(MessengerStatusTest, ReportDescribesTheFlowThatWasUsedLast) {
   send();
   receive();
   run_for(Duration::from_ms(50));
@@ -127,7 +127,7 @@ TEST_F(MessengerStatusTest, TheReportIsOfTheFlowThatWasUsedLast) {
   EXPECT_GT(report.decision.rate, Rate());
   const Explanation explanation = messenger.explain(ends_.send);
   EXPECT_GT(explanation.rate, Rate());
-  EXPECT_EQ(explanation.limited_by, LimitedBy::kApplication) << "it has nothing to send";
+  EXPECT_EQ(explanation.limited_by, LimitedBy::kApplication) << "the flow has nothing to send";
   EXPECT_EQ(messenger.acknowledged_bytes(ends_.send), kBytes);
 }
 
@@ -149,7 +149,7 @@ TEST_F(MessengerStatusTest, BothEndsCountMessagesAndBytes) {
   EXPECT_EQ(received.protocol_errors, 0U);
 }
 
-TEST_F(MessengerStatusTest, WritesThatNobodyAcknowledgesAreTold) {
+TEST_F(MessengerStatusTest, UnacknowledgedWritesAreReported) {
   receive();
   run_for(Duration::from_ms(5));  // the sender knows of the buffer
   hosts_.pop_back();
@@ -160,9 +160,9 @@ TEST_F(MessengerStatusTest, WritesThatNobodyAcknowledgesAreTold) {
   EXPECT_GT(flow.writes, 0U);
   EXPECT_FALSE(flow.awaits_peer);
   EXPECT_GT(flow.stats.backlog, 0U);
-  send();  // for which there is no buffer
+  send();  // no buffer is posted for this message
   run_for(Duration::from_ms(1));
-  EXPECT_FALSE(status(0).awaits_peer) << "not as long as those writes are out";
+  EXPECT_FALSE(status(0).awaits_peer) << "earlier writes are unacknowledged";
 }
 
 TEST_F(MessengerStatusTest, EachFlowHasItsOwnRequests) {
@@ -181,7 +181,7 @@ TEST_F(MessengerStatusTest, EachFlowHasItsOwnRequests) {
   EXPECT_EQ(hosts_[1]->messenger().flow_statuses(network_.now())[1].requests, 1U);
 }
 
-TEST(MessengerStatus, ABudgetIsTold) {
+TEST(MessengerStatus, BudgetIsReported) {
   SimStar network;
   std::vector<std::unique_ptr<SimHost>> hosts;
   for (size_t port = 0; port < 2; ++port) {
@@ -193,7 +193,7 @@ TEST(MessengerStatus, ABudgetIsTold) {
   EXPECT_EQ(hosts[0]->messenger().explain(ends.send).rate_max, Rate::from_gbps(7));
 }
 
-TEST_F(MessengerStatusTest, ADeadPeerLeavesAFault) {
+TEST_F(MessengerStatusTest, DeadPeerLeavesAFault) {
   hosts_.pop_back();
   send();
   run_for(Duration::from_s(30));

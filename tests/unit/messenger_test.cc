@@ -1,5 +1,5 @@
-// Messenger: connections that end in unusual ways. Ordinary traffic is the whole-stack
-// simulation's.
+// Messenger: connections that end in unusual ways, and stalls. The whole-stack simulation tests
+// ordinary traffic.
 #include <gtest/gtest.h>
 
 #include "tests/support/sim_host.h"
@@ -23,9 +23,9 @@ class MessengerTest : public testing::Test {
   std::vector<std::unique_ptr<SimHost>> hosts_;
 };
 
-// The sender gives up before it has the answer; its flow lives on with another connection. The
-// receiver finds out when it closes: its place must come back.
-TEST_F(MessengerTest, ConnectionThatTheSenderAbandonsIsGivenBack) {
+// The sender gives up before it has the answer, and its flow stays open for another connection.
+// When the receiver closes its end, the end must be released.
+TEST_F(MessengerTest, ConnectionThatTheSenderAbandonsIsReleased) {
   connect(*hosts_[0], *hosts_[1], 1, network_.now());
   for (int i = 0; i < 100; ++i) {
     const auto offered = messenger(0).open_send(SimHost::identity_of(1), network_.now());
@@ -39,7 +39,7 @@ TEST_F(MessengerTest, ConnectionThatTheSenderAbandonsIsGivenBack) {
   }
 }
 
-TEST_F(MessengerTest, ClosedConnectionsAndTheirFlowsAreGivenBack) {
+TEST_F(MessengerTest, ClosedConnectionsAndTheirFlowsAreReleased) {
   for (int i = 0; i < 100; ++i) {
     const ConnectionPair ends = connect(*hosts_[0], *hosts_[1], 1, network_.now());
     messenger(0).close_send(ends.send, network_.now());
@@ -67,7 +67,7 @@ TEST_F(MessengerTest, ReceiverLearnsThatTheSenderHasClosed) {
   EXPECT_EQ(request.failure, MessageFailure::kPeerClosed);
 }
 
-TEST_F(MessengerTest, WhatDoesNotMoveStallsAndWhatMovesAgainDoesNot) {
+TEST_F(MessengerTest, StallBeginsWithoutProgressAndEndsWithProgress) {
   const ConnectionPair ends = connect(*hosts_[0], *hosts_[1], 1, network_.now());
   std::vector<uint8_t> from(100), to(100);
   const auto from_region =
@@ -109,9 +109,9 @@ TEST_F(MessengerTest, WhatDoesNotMoveStallsAndWhatMovesAgainDoesNot) {
   EXPECT_FALSE(messenger(0).send_stall(ends.send));
 }
 
-// Memory that a posted receive would fill goes away: the receive fails, and so does the send that
-// had been promised the buffer.
-TEST_F(MessengerTest, ForgottenMemoryFailsItsReceive) {
+// The memory of a posted receive is deregistered: the receive fails, and so does the send to which
+// the buffer was advertised.
+TEST_F(MessengerTest, DeregisteredMemoryFailsItsReceive) {
   const ConnectionPair ends = connect(*hosts_[0], *hosts_[1], 1, network_.now());
   std::vector<uint8_t> from(100);
   auto to = std::make_unique<std::vector<uint8_t>>(100);

@@ -1,4 +1,4 @@
-// Messenger: what is posted in a poll, what waits for the next, and when that must be.
+// Messenger: what a poll posts, what waits for the next poll, and when the next poll is due.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ NicCaps with_writes_of(Bytes bytes) {
 
 // --- posting ---
 
-// Writes at the NIC, by connection.
+// The data writes at the NIC, by connection.
 std::array<size_t, 2> posted_by_connection(const ScriptedNic& nic) {
   std::array<size_t, 2> count{};
   for (const auto& write : nic.posted) {
@@ -39,9 +39,9 @@ TEST(MessengerTurns, ConnectionsPostTheirWritesInTurn) {
     const auto posted = posted_by_connection(pair.nic[0]);
     EXPECT_EQ(posted[0], posted[1]);
     EXPECT_GT(posted[0], before[0]);
-    EXPECT_LE(posted[0], before[0] + 10) << "neither keeps the other waiting";
+    EXPECT_LE(posted[0], before[0] + 10) << "neither connection delays the other";
     EXPECT_EQ(pair.messenger(0).next_deadline() == Instant(), posted[0] < 20)
-        << "there is more as long as there is";
+        << "the next poll is due at once while writes are left";
     before = posted;
   }
   pair.run();
@@ -49,7 +49,7 @@ TEST(MessengerTurns, ConnectionsPostTheirWritesInTurn) {
   EXPECT_EQ(pair.messenger(0).counters().bytes_sent, 40'000U);
 }
 
-TEST(MessengerTurns, AFullNicIsTriedAgainAtTheNextPoll) {
+TEST(MessengerTurns, SendsToAFullNicAreTriedAgainAtTheNextPoll) {
   ScriptedPair pair(with_writes_of(1000));
   pair.receive(20'000);
   pair.run();
@@ -57,14 +57,15 @@ TEST(MessengerTurns, AFullNicIsTriedAgainAtTheNextPoll) {
   pair.nic[0].room = 5;
   pair.turn(0);
   EXPECT_EQ(pair.nic[0].count(true), 5U);
-  EXPECT_GT(pair.messenger(0).next_deadline(), pair.now) << "a completion makes room";
+  EXPECT_GT(pair.messenger(0).next_deadline(), pair.now)
+      << "a completion will make room, so no poll is due";
   pair.nic[0].room = 100;
   pair.run();
   EXPECT_EQ(sent.state(), State::kDone);
 }
 
-// Where the NIC paces whole writes.
-TEST(MessengerTurns, AWriteTakesAMillisecondAtTheFlowsRate) {
+// The NIC paces whole writes.
+TEST(MessengerTurns, WriteSizeIsAMillisecondOfTheFlowsRate) {
   struct Case {
     uint64_t mbps;
     Bytes write;
@@ -85,7 +86,7 @@ TEST(MessengerTurns, AWriteTakesAMillisecondAtTheFlowsRate) {
   }
 }
 
-TEST(MessengerTurns, ASubmittedSendIsPostedWithoutAWholePoll) {
+TEST(MessengerTurns, SubmittedSendIsPostedWithoutAWholePoll) {
   ScriptedPair pair;
   pair.receive();
   pair.run();
@@ -94,8 +95,8 @@ TEST(MessengerTurns, ASubmittedSendIsPostedWithoutAWholePoll) {
   EXPECT_EQ(pair.nic[0].count(true), 1U);
 }
 
-// Writes may overtake each other: the word that nothing more comes is the last.
-TEST(MessengerTurns, AMessageThatThePeerRefusesIsGivenUpWhenItsWritesAreDone) {
+// Writes may overtake each other, so the write that abandons the message is posted last.
+TEST(MessengerTurns, RefusedMessageIsAbandonedOnceItsWritesAreComplete) {
   ScriptedPair pair(with_writes_of(1000));
   pair.receive(20'000);
   pair.run();
@@ -105,7 +106,8 @@ TEST(MessengerTurns, AMessageThatThePeerRefusesIsGivenUpWhenItsWritesAreDone) {
   ASSERT_GT(posted, 1U);
   pair.nic[0].acknowledge_one(CompletionStatus::kRemoteAccessError);
   pair.turn(0);
-  EXPECT_EQ(pair.nic[0].count(true), posted - 1) << "nothing follows while others are under way";
+  EXPECT_EQ(pair.nic[0].count(true), posted - 1)
+      << "nothing is posted while other writes are in flight";
   while (!pair.nic[0].posted.empty()) pair.nic[0].acknowledge_one();
   pair.turn(0);
   ASSERT_EQ(pair.nic[0].count(true), 1U);
@@ -118,7 +120,7 @@ TEST(MessengerTurns, AMessageThatThePeerRefusesIsGivenUpWhenItsWritesAreDone) {
   EXPECT_EQ(sent.failure, MessageFailure::kPeerRefused);
 }
 
-TEST(MessengerTurns, SendsWhoseMemoryGoesFailUnlessTheyAreAtTheNic) {
+TEST(MessengerTurns, SendsOfDeregisteredMemoryFailUnlessTheyAreAtTheNic) {
   ScriptedPair pair;
   pair.receive();
   pair.run();
@@ -132,8 +134,8 @@ TEST(MessengerTurns, SendsWhoseMemoryGoesFailUnlessTheyAreAtTheNic) {
   EXPECT_EQ(at_the_nic.state(), State::kPending);
 }
 
-// Its queue is not the network's.
-TEST(MessengerTurns, AWindowIsAtMostAQuarterOfTheReceiveBuffer) {
+// A queue in the receive buffer does not show in the network.
+TEST(MessengerTurns, WindowIsAtMostAQuarterOfTheReceiveBuffer) {
   NicCaps caps = ScriptedNic::usual();
   caps.receive_bytes = 64 << 10;
   ScriptedPair pair(caps);
@@ -143,8 +145,8 @@ TEST(MessengerTurns, AWindowIsAtMostAQuarterOfTheReceiveBuffer) {
   EXPECT_GT(unknown.nic[0].limits.back().second.window, Bytes{16 << 10});
 }
 
-// Of less than a packet the next poll is soon enough.
-TEST(MessengerTurns, DemandIsToldWithALongSendAndAfterAShortOne) {
+// The demand of a send of at most one packet may wait for the next poll.
+TEST(MessengerTurns, DemandIsSentWithALongSendAndAfterAShortOne) {
   for (const Bytes size : {Bytes{1024}, Bytes{1025}}) {
     MessengerConfig config = ScriptedPair::fixed();
     config.congestion_control = "rccc";
@@ -160,14 +162,14 @@ TEST(MessengerTurns, DemandIsToldWithALongSendAndAfterAShortOne) {
   }
 }
 
-TEST(MessengerTurns, TheReceiverIsToldWhenItsMessageIsThere) {
+TEST(MessengerTurns, FinishReceivesReportsAnArrivedMessageOnce) {
   ScriptedPair pair;
   pair.receive();
   const auto& second = pair.receive();
   pair.run();
   pair.send(100);
   pair.turn(0);
-  EXPECT_FALSE(pair.messenger(1).finish_receives(pair.now)) << "it is under way";
+  EXPECT_FALSE(pair.messenger(1).finish_receives(pair.now)) << "the message is in flight";
   pair.nic[0].deliver(pair.nic[1]);
   EXPECT_TRUE(pair.messenger(1).finish_receives(pair.now));
   EXPECT_FALSE(pair.messenger(1).finish_receives(pair.now));
@@ -176,7 +178,7 @@ TEST(MessengerTurns, TheReceiverIsToldWhenItsMessageIsThere) {
 
 // --- memory that the peer writes ---
 
-TEST(MessengerTurns, MemoryIsReadAfterTheNicHasCountedAWrite) {
+TEST(MessengerTurns, ControlWordsAreReadOnceTheNicHasCountedAWrite) {
   for (const bool counts : {true, false}) {
     NicCaps caps = ScriptedNic::usual();
     caps.counts_silent_packets = counts;
@@ -195,7 +197,7 @@ TEST(MessengerTurns, MemoryIsReadAfterTheNicHasCountedAWrite) {
   }
 }
 
-// Where such writes do not wake a sleeping engine.
+// The NIC's control writes do not wake a sleeping engine.
 class MessengerWaiting : public testing::Test {
  protected:
   static NicCaps caps(bool wakes) {
@@ -211,25 +213,25 @@ class MessengerWaiting : public testing::Test {
   ScriptedPair pair_{caps(false)};
 };
 
-TEST_F(MessengerWaiting, MemoryIsReadSoonAndThenMoreAndMoreRarely) {
+TEST_F(MessengerWaiting, ControlWordsAreReadSoonAndThenLessAndLessOften) {
   pair_.send(100);
   EXPECT_EQ(next_look(), Duration::from_us(20));
   pair_.now = pair_.now + Duration::from_us(400);
-  EXPECT_EQ(next_look(), Duration::from_us(50)) << "an eighth of the time for which it waits";
+  EXPECT_EQ(next_look(), Duration::from_us(50)) << "an eighth of the time that it has waited";
   pair_.now = pair_.now + Duration::from_ms(100);
-  EXPECT_EQ(next_look(), Duration::from_ms(1)) << "and no more rarely";
+  EXPECT_EQ(next_look(), Duration::from_ms(1)) << "the longest interval";
   pair_.receive();
   pair_.turn(1);
   pair_.nic[1].deliver(pair_.nic[0]);
-  EXPECT_EQ(next_look(), Duration::from_us(20)) << "something has come";
+  EXPECT_EQ(next_look(), Duration::from_us(20)) << "a control write has arrived";
 }
 
-TEST_F(MessengerWaiting, NothingIsAwaitedOnceAMessageIsThrough) {
+TEST_F(MessengerWaiting, NoPollIsDueOnceAMessageIsComplete) {
   pair_.receive();
   pair_.run();
   pair_.send(100);
   pair_.turn(0);
-  EXPECT_LE(next_look(), Duration::from_ms(1)) << "a grant may come while it is under way";
+  EXPECT_LE(next_look(), Duration::from_ms(1)) << "a grant may come while the message is in flight";
   pair_.run();
   pair_.turn(0);
   EXPECT_GT(next_look(), Duration::from_ms(1));
@@ -237,7 +239,7 @@ TEST_F(MessengerWaiting, NothingIsAwaitedOnceAMessageIsThrough) {
   EXPECT_EQ(pair_.messenger(0).next_deadline(), Instant::never());
 }
 
-TEST_F(MessengerWaiting, WhereWritesWakeTheEngineItNeedNotLook) {
+TEST_F(MessengerWaiting, EngineThatWritesWakeNeedNotPoll) {
   ScriptedPair pair(caps(true));
   pair.send(100);
   pair.turn(0);
@@ -248,7 +250,7 @@ TEST_F(MessengerWaiting, WhereWritesWakeTheEngineItNeedNotLook) {
 
 class MessengerAdvertising : public testing::Test {
  protected:
-  // Slots that are at the NIC, or nothing.
+  // How many CTS slots each control write at the NIC has.
   std::vector<size_t> advertised() {
     std::vector<size_t> slots;
     for (const auto& write : pair_.nic[1].posted) {
@@ -261,11 +263,11 @@ class MessengerAdvertising : public testing::Test {
   ScriptedPair pair_;
 };
 
-TEST_F(MessengerAdvertising, ABufferWaitsWhileThePeerHasOthers) {
+TEST_F(MessengerAdvertising, BufferIsAdvertisedLateWhileThePeerHasOthers) {
   for (int i = 0; i < 2; ++i) {
     pair_.receive();
     pair_.turn(1);
-    EXPECT_THAT(advertised(), testing::ElementsAre(1)) << "it has none, or one";
+    EXPECT_THAT(advertised(), testing::ElementsAre(1)) << "the peer has no buffer, or one";
     pair_.nic[1].deliver(pair_.nic[0]);
   }
   pair_.receive();
@@ -280,7 +282,7 @@ TEST_F(MessengerAdvertising, ABufferWaitsWhileThePeerHasOthers) {
   EXPECT_THAT(advertised(), testing::ElementsAre(1));
 }
 
-TEST_F(MessengerAdvertising, ThoseThatWaitGoTogether) {
+TEST_F(MessengerAdvertising, WaitingBuffersAreAdvertisedTogether) {
   pair_.receive(pair_.ends, 100, 8);
   pair_.run();
   for (int i = 0; i < 3; ++i) pair_.receive();
@@ -289,10 +291,11 @@ TEST_F(MessengerAdvertising, ThoseThatWaitGoTogether) {
   pass(Duration::from_us(500));
   pair_.receive(pair_.ends, 100, 8);
   pair_.turn(1);
-  EXPECT_THAT(advertised(), testing::ElementsAre(11)) << "as many as the peer has are urgent";
+  EXPECT_THAT(advertised(), testing::ElementsAre(11))
+      << "once as many wait as the peer has, they are urgent";
 }
 
-TEST_F(MessengerAdvertising, DataToThatPeerTakesThemAlongSooner) {
+TEST_F(MessengerAdvertising, BuffersAreAdvertisedSoonerWithDataToThePeer) {
   const ConnectionPair back =
       connect_messengers(pair_.messenger(1), pair_.messenger(0), 0, pair_.now);
   MessageRequest received, sent;
@@ -319,17 +322,17 @@ TEST_F(MessengerAdvertising, DataToThatPeerTakesThemAlongSooner) {
   send_back();
   pair_.turn(1);
   EXPECT_EQ(pair_.nic[1].count(true), 1U);
-  EXPECT_THAT(advertised(), testing::IsEmpty()) << "too soon";
+  EXPECT_THAT(advertised(), testing::IsEmpty()) << "the buffer has not waited long enough";
   pass(Duration::from_us(700));
   pair_.turn(1);
-  EXPECT_THAT(advertised(), testing::IsEmpty()) << "nothing goes there now";
+  EXPECT_THAT(advertised(), testing::IsEmpty()) << "no data is sent to the peer now";
   send_back();
   pair_.turn(1);
   EXPECT_EQ(pair_.nic[1].count(true), 2U);
   EXPECT_THAT(advertised(), testing::ElementsAre(1));
 }
 
-TEST_F(MessengerAdvertising, AFullNicIsTriedAgainAtOnce) {
+TEST_F(MessengerAdvertising, SlotsForAFullNicAreTriedAgainAtOnce) {
   pair_.nic[1].room = 0;
   pair_.receive();
   pair_.turn(1);
@@ -340,7 +343,7 @@ TEST_F(MessengerAdvertising, AFullNicIsTriedAgainAtOnce) {
   EXPECT_GT(pair_.messenger(1).next_deadline(), pair_.now);
 }
 
-TEST_F(MessengerAdvertising, AtTheEndOfTheRingTheRestFollowsAtOnce) {
+TEST_F(MessengerAdvertising, SlotsBeyondTheEndOfTheRingFollowAtOnce) {
   for (uint32_t i = 0; i < kCtsSlots - 6; ++i) {
     const auto& received = pair_.receive();
     pair_.send(1);
@@ -361,8 +364,8 @@ TEST_F(MessengerAdvertising, AtTheEndOfTheRingTheRestFollowsAtOnce) {
 
 // --- words ---
 
-// The NIC reads a word when it sends it: while there is no room only the newest is kept.
-TEST(MessengerTurns, AFlowHasABoundedNumberOfWordsUnderWay) {
+// The NIC reads a word when it sends the write, so a full NIC needs only the newest word.
+TEST(MessengerTurns, WordsInFlightOfAFlowAreBounded) {
   MessengerConfig config = ScriptedPair::fixed();
   config.congestion_control = "rccc";  // a word for every few packets
   config.line_rate = Rate::from_gbps(800);
@@ -373,7 +376,7 @@ TEST(MessengerTurns, AFlowHasABoundedNumberOfWordsUnderWay) {
   for (int i = 0; i < 16; ++i) pair.send(ScriptedPair::kMemory);
   pair.turn(0);
   pair.nic[0].signals.push_back({.acked = 1024, .sent = 1024});
-  for (int i = 0; i < 2; ++i) {  // it asks for credit
+  for (int i = 0; i < 2; ++i) {  // the sender asks for credit
     pair.turn(0);
     pair.nic[0].deliver(pair.nic[1]);
     pair.turn(1);
@@ -388,11 +391,12 @@ TEST(MessengerTurns, AFlowHasABoundedNumberOfWordsUnderWay) {
   const auto newest = pair.nic[1].posted.back().request.local;
   pair.nic[1].deliver(pair.nic[0]);
   pair.turn(1);
-  EXPECT_EQ(pair.nic[1].count(false), 1U) << "what has changed since";
-  EXPECT_EQ(pair.nic[1].posted.back().request.local, newest) << "read when it is sent";
+  EXPECT_EQ(pair.nic[1].count(false), 1U) << "the word that has changed since";
+  EXPECT_EQ(pair.nic[1].posted.back().request.local, newest)
+      << "the NIC reads the word when it sends the write";
 }
 
-TEST(MessengerTurns, AWordForWhichThereIsNoRoomGoesAtTheNextPoll) {
+TEST(MessengerTurns, WordWithoutRoomAtTheNicIsPostedAtTheNextPoll) {
   MessengerConfig config = ScriptedPair::fixed();
   config.congestion_control = "rccc";
   ScriptedPair pair(ScriptedNic::usual(), config);
@@ -401,14 +405,14 @@ TEST(MessengerTurns, AWordForWhichThereIsNoRoomGoesAtTheNextPoll) {
   pair.send(100);
   pair.nic[0].room = 1;
   pair.turn(0);
-  EXPECT_EQ(pair.nic[0].count(false), 0U) << "data had the room";
+  EXPECT_EQ(pair.nic[0].count(false), 0U) << "the data write took the room";
   pair.nic[0].room = 1;
   pair.turn(0);
   EXPECT_EQ(pair.nic[0].count(false), 1U);
 }
 
-// A receiver that has lately had small messages advertises late, unless it is asked.
-TEST(MessengerTurns, SlotsAreAskedForOnceAndAgainOnlyWithoutRoom) {
+// After small messages the receiver advertises late, unless the sender asks for slots.
+TEST(MessengerTurns, SlotsAreAskedForOnceUnlessTheNicHadNoRoom) {
   MessengerConfig config = ScriptedPair::fixed();
   config.eager = 1000;
   ScriptedPair pair(ScriptedNic::usual(), config);

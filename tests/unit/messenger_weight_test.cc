@@ -1,4 +1,4 @@
-// Messenger: weights of flows, and what the application says of the traffic to come.
+// Messenger: weights of flows, and the application's hint about its traffic.
 #include <gtest/gtest.h>
 
 #include "tests/support/sim_host.h"
@@ -46,19 +46,19 @@ TEST_F(MessengerWeightTest, FlowHasTheLargestWeightOfItsConnections) {
   EXPECT_EQ(weights(), (Weights{7, 7}));
 }
 
-TEST_F(MessengerWeightTest, AFlowIsAsLightAsItsLastConnections) {
+TEST_F(MessengerWeightTest, FlowWeightFallsWhenItsHeaviestConnectionCloses) {
   connect_with(1);
   const ConnectionPair heavy = connect_with(64);
   close(heavy);
   EXPECT_EQ(weights(), (Weights{1, 1}));
 }
 
-TEST_F(MessengerWeightTest, ConnectionWithoutAWeightHasTheMessengers) {
+TEST_F(MessengerWeightTest, ConnectionWithoutAWeightTakesTheMessengersWeight) {
   connect_with(0);
   EXPECT_EQ(weights(), (Weights{1, 1}));
 }
 
-TEST_F(MessengerWeightTest, MorePeersThanFlowsAreUnknown) {
+TEST_F(MessengerWeightTest, HintOfMorePeersThanFlowsIsIgnored) {
   const uint32_t flows = hosts_[0]->nic().caps().flows;
   messenger(0).hint({.peers = flows, .connections_per_peer = 2}, network_.now());
   EXPECT_EQ(messenger(0).report().hint.peers, flows);

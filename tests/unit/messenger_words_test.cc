@@ -1,5 +1,5 @@
-// Messenger: what the two ends of a flow say to each other in control words, and that it does not
-// matter how many packets at a time the NIC makes.
+// Messenger: the control words between the two ends of a flow, with any number of packets per turn
+// of the NIC.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -42,7 +42,7 @@ class Exchange {
   void run_for(Duration time) {
     run(network_, hosts_, network_.now() + time, [] { return false; });
   }
-  // Closes the connection, waits until the flow is gone, and makes both anew.
+  // Closes the connection, waits until the flow has ended, and connects again over a new flow.
   void connect_again() {
     hosts_[0]->messenger().close_send(ends_.send, network_.now());
     hosts_[1]->messenger().close_receive(ends_.receive);
@@ -81,8 +81,8 @@ TEST(MessengerWords, EveryCongestionControlMovesMessages) {
   }
 }
 
-// Its number at the NIC is that of the one before; what that one has sent is not its own.
-TEST(MessengerWords, AFlowThatComesBackBeginsAnew) {
+// The new flow has the NIC's flow number of the last one, but not that one's counts.
+TEST(MessengerWords, FlowWithAReusedNumberMovesMessages) {
   for (const ControllerInfo& info : controllers()) {
     Exchange exchange({.congestion_control = std::string(info.name)});
     for (int i = 0; i < 3; ++i) {
@@ -101,38 +101,38 @@ TEST(MessengerWords, OnePacketAtATimeMovesMessages) {
   EXPECT_TRUE(exchange.arrives(Duration::from_ms(20)));
 }
 
-// Wishes go one way and credit the other while the message moves: many words, each of which is
-// followed by the next before it is acknowledged.
-TEST(MessengerWords, CreditFollowsTheMessage) {
+// Demands go one way and credit the other while the message is sent: many words, each followed by
+// the next before it is acknowledged.
+TEST(MessengerWords, CreditIsGrantedWhileTheMessageIsSent) {
   Exchange exchange({.congestion_control = "rccc"});
   exchange.receive();
   exchange.send();
   ASSERT_TRUE(exchange.arrives(Duration::from_ms(1)));
   const Decision decision = exchange.report().decision;
   EXPECT_NE(decision.credit, ~Bytes{0});
-  EXPECT_GE(exchange.nic(1).counters().data_packets_sent, 10U) << "words of credit";
+  EXPECT_GE(exchange.nic(1).counters().data_packets_sent, 10U) << "words with credit";
   EXPECT_GE(exchange.nic(0).counters().silent_packets_received, 10U);
 }
 
-// Grants for a flow that is idle are not repeated: only those of one with a backlog are.
-TEST(MessengerWords, GrantsAreRepeatedWhileAMessageMoves) {
+// Only the grants of a flow with a backlog are repeated.
+TEST(MessengerWords, GrantsAreRepeatedWhileAMessageIsSent) {
   Exchange exchange({.congestion_control = "pace"}, 10 << 20);
   exchange.receive();
   exchange.run_for(Duration::from_ms(100));
   const uint64_t idle = exchange.nic(1).counters().data_packets_sent;
-  EXPECT_LE(idle, 2U) << "the receive, and what the flow may send at when it wakes up";
+  EXPECT_LE(idle, 2U) << "the CTS slot, and the grant for the idle flow";
   exchange.send();
   EXPECT_TRUE(exchange.arrives(Duration::from_ms(20)));
   EXPECT_GE(exchange.nic(1).counters().data_packets_sent, idle + 4);
 }
 
-TEST(MessengerWords, AllocatorThatGrantsTheLineRateSaysItOnlyWithTheReceive) {
+TEST(MessengerWords, AllocatorOfTheLineRateGrantsOnlyInTheCtsSlot) {
   Exchange exchange({.congestion_control = "fixed"}, 10 << 20);
   exchange.receive();
   exchange.run_for(Duration::from_ms(100));
   exchange.send();
   EXPECT_TRUE(exchange.arrives(Duration::from_ms(20)));
-  EXPECT_EQ(exchange.nic(1).counters().data_packets_sent, 1U) << "the receive itself";
+  EXPECT_EQ(exchange.nic(1).counters().data_packets_sent, 1U) << "the CTS slot itself";
 }
 
 TEST(MessengerWords, UnknownAllocatorIsAnError) {
@@ -144,8 +144,8 @@ TEST(MessengerWords, UnknownAllocatorIsAnError) {
   EXPECT_NE(messenger.error().message.find("share"), std::string::npos);
 }
 
-// An idle messenger must not want to be polled.
-TEST(MessengerWords, IdleMessengerHasNothingToDo) {
+// An idle messenger needs no poll.
+TEST(MessengerWords, IdleMessengerHasNoDeadline) {
   Exchange exchange({.congestion_control = "fixed"});
   exchange.receive();
   exchange.send();

@@ -1,4 +1,4 @@
-// pacecar metrics: where it listens, the processes of a host as one page, and its file.
+// pacecar metrics: its address, the page with all processes of a host, and its file.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -18,7 +18,7 @@ using namespace metrics;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(MetricsAddressTest, IsAPortAHostOrBoth) {
+TEST(MetricsAddressTest, AddressIsAPortAHostOrBoth) {
   const auto written = [](std::string_view text) { return to_string(parse_address(text).value()); };
   EXPECT_EQ(written(""), "127.0.0.1:18516");
   EXPECT_EQ(written("9000"), "127.0.0.1:9000");
@@ -35,7 +35,7 @@ TEST(MetricsAddressTest, IsAPortAHostOrBoth) {
   }
 }
 
-TEST(MetricsAddressTest, KnowsWhoReachesIt) {
+TEST(MetricsAddressTest, OnlyLoopbackAddressesAreLoopback) {
   for (const char* text : {"", "127.9.9.9", "localhost:1", "[::1]:1"}) {
     EXPECT_TRUE(is_loopback(parse_address(text).value())) << text;
   }
@@ -50,7 +50,7 @@ doctor::Process process(uint64_t pid, std::optional<uint64_t> rank = {}) {
   return made;
 }
 
-TEST(ProcessNumbersTest, AreKeptAndUsedAgain) {
+TEST(ProcessNumbersTest, NumbersAreKeptAndThoseOfEndedProcessesAreReused) {
   ProcessNumbers numbers;
   EXPECT_THAT(numbers.of({process(10), process(11), process(12)}), ElementsAre(0, 1, 2));
   EXPECT_THAT(numbers.of({process(12), process(10)}), ElementsAre(2, 0));
@@ -60,7 +60,7 @@ TEST(ProcessNumbersTest, AreKeptAndUsedAgain) {
   EXPECT_THAT(numbers.of({process(20)}), ElementsAre(0));
 }
 
-TEST(ProcessNumbersTest, AreOfAProgramAndRank) {
+TEST(ProcessNumbersTest, NumbersAreUniquePerProgramAndRank) {
   ProcessNumbers numbers;
   EXPECT_THAT(numbers.of({process(1, 0), process(2, 1), process(3), process(4, 1)}),
               ElementsAre(0, 0, 0, 1));
@@ -84,7 +84,7 @@ std::string page(const doctor::Gathered& gathered) {
   return page_of(host_of(gathered, numbers), Format::kPrometheus);
 }
 
-TEST(MetricsPageTest, TellsOfAllProcesses) {
+TEST(MetricsPageTest, PageHasTheFiguresOfAllProcesses) {
   doctor::Gathered gathered;
   gathered.evidence.seen = {{nullptr, summary(5, 1)}, {nullptr, summary(6, 1)}};
   gathered.evidence.silent.push_back({"h", 7, "stopped"});
@@ -101,19 +101,19 @@ TEST(MetricsPageTest, TellsOfAllProcesses) {
   }
 }
 
-TEST(MetricsPageTest, AProcessThatIsFoundTwiceIsToldOnce) {
+TEST(MetricsPageTest, ProcessThatIsFoundTwiceIsCountedOnce) {
   doctor::Gathered gathered;
   gathered.evidence.seen = {{nullptr, summary(5, 1)}, {nullptr, summary(5, 1)}};
   EXPECT_THAT(page(gathered), HasSubstr("pacecar_processes 1\n"));
 }
 
-TEST(MetricsPageTest, IsBoundedWhateverProcessesTell) {
+TEST(MetricsPageTest, NumberOfNicsOnThePageIsBounded) {
   doctor::Gathered gathered;
   gathered.evidence.seen = {{nullptr, summary(5, kMaxNics + 9)}, {nullptr, summary(6, 1)}};
   EXPECT_THAT(page(gathered), HasSubstr("pacecar_nics_left_out 10\n"));
 }
 
-TEST(MetricsPageTest, WhatIsNoSummaryIsCounted) {
+TEST(MetricsPageTest, InvalidSummariesAreCounted) {
   doctor::Gathered gathered;
   for (const char* text : {"7", "{}", "[]", "null"}) {
     gathered.evidence.seen.push_back({nullptr, nlohmann::json::parse(text)});
@@ -127,7 +127,7 @@ TEST(MetricsPageTest, WhatIsNoSummaryIsCounted) {
   EXPECT_THAT(page(gathered), HasSubstr("pacecar_unreadable_processes 6\n"));
 }
 
-TEST(MetricsFileTest, IsReplacedAsAWhole) {
+TEST(MetricsFileTest, FileIsReplacedAsAWhole) {
   const ScratchDirectory scratch;
   const std::string path = scratch.path() / "pacecar.prom";
   ASSERT_TRUE(replace_file(path, "one\n"));
@@ -141,7 +141,7 @@ TEST(MetricsFileTest, IsReplacedAsAWhole) {
   std::filesystem::create_directory(scratch.path() / "folder.prom");
   EXPECT_FALSE(replace_file(scratch.path() / "folder.prom", ""));
   const std::filesystem::directory_iterator left(scratch.path());
-  EXPECT_EQ(std::distance(begin(left), end(left)), 2) << "nothing half written stays";
+  EXPECT_EQ(std::distance(begin(left), end(left)), 2) << "no temporary file is left";
 }
 
 }  // namespace

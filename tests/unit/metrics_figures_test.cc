@@ -32,7 +32,7 @@ NicState nic_of(std::vector<FlowStatus> flows) {
   return nic;
 }
 
-TEST(MetricsFiguresTest, AreSumsOverTheFlows) {
+TEST(MetricsFiguresTest, FiguresAreSumsOverTheFlows) {
   FlowStatus still{{.state = FlowState::kBroken, .connections = 1}};
   still.requests = 2;
   still.still = kStallLimit;
@@ -59,7 +59,7 @@ TEST(MetricsFiguresTest, AreSumsOverTheFlows) {
   EXPECT_EQ(figures.longest_stall, 5);
   EXPECT_DOUBLE_EQ(figures.rtt_min, 10e-6);
   EXPECT_DOUBLE_EQ(figures.rtt_median, 20e-6);
-  EXPECT_DOUBLE_EQ(figures.rtt_max, 30e-6) << "a flow without one is none";
+  EXPECT_DOUBLE_EQ(figures.rtt_max, 30e-6) << "a flow without a round-trip time is left out";
 }
 
 TEST(MetricsTableTest, NamesKeysAndUnitsAreThoseOfPrometheus) {
@@ -86,7 +86,7 @@ ProcessState process_of(NicState nic) {
   return state;
 }
 
-TEST(MetricsTextTest, HasQuotesEscapedAndUnknownValuesLeftOut) {
+TEST(MetricsTextTest, QuotesAreEscapedAndUnknownValuesAreLeftOut) {
   NicState nic = nic_of({});
   nic.statistics.bytes_sent = 12;
   nic.statistics.device_counters = {{"out\nof", 5}};
@@ -101,7 +101,7 @@ TEST(MetricsTextTest, HasQuotesEscapedAndUnknownValuesLeftOut) {
                               "1.5\n"));
 }
 
-TEST(MetricsTextTest, HasAsManySeriesHoweverManyFlowsThereAre) {
+TEST(MetricsTextTest, NumberOfSeriesDoesNotDependOnTheFlows) {
   const auto lines = [](size_t flows) {
     const std::string text = state_metrics(process_of(
         nic_of(std::vector<FlowStatus>(flows, sending(LimitedBy::kGrant, Duration::from_us(9))))));
@@ -110,7 +110,7 @@ TEST(MetricsTextTest, HasAsManySeriesHoweverManyFlowsThereAre) {
   EXPECT_EQ(lines(1), lines(5000));
 }
 
-TEST(MetricsTextTest, OpenMetricsNamesFamiliesWithoutTotalAndEnds) {
+TEST(MetricsTextTest, OpenMetricsFamiliesLackTotalAndTheTextEndsWithEof) {
   Exposition exposition(Format::kOpenMetrics);
   exposition.family("pacecar_x_bytes", Type::kCounter, "bytes", "X.");
   exposition.sample("", 1e18);

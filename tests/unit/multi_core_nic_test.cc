@@ -1,5 +1,5 @@
-// MultiCoreNic: what several cores do together, on a virtual clock; and with threads, which the
-// thread sanitizer watches.
+// MultiCoreNic: several cores together, on a virtual clock, and with threads, for the thread
+// sanitizer.
 #include "transport/engine/cores/multi_core_nic.h"
 
 #include <gtest/gtest.h>
@@ -17,10 +17,10 @@ namespace {
 constexpr Bytes kWrite = 256 * 1024;
 constexpr FlowLimits kUnlimited{.rate = Rate::from_gbps(1000), .window = 1 << 22};
 
-// Ends the process where a test would never end.
-struct HangsNot {
-  HangsNot() { alarm(60); }
-  ~HangsNot() { alarm(0); }
+// Ends the process if the test takes longer than a minute.
+struct Watchdog {
+  Watchdog() { alarm(60); }
+  ~Watchdog() { alarm(0); }
 };
 
 class CoresTogether : public testing::Test {
@@ -61,7 +61,7 @@ class CoresTogether : public testing::Test {
         nic(side).register_memory(memory.bytes.data(), size, Access::kRemoteWrite).value();
     return memory;
   }
-  // A write of kWrite bytes at a place of its own.
+  // Posts a write of kWrite bytes at offset number * kWrite.
   bool post(const Memory& from, const Memory& to, uint32_t number) {
     const WorkRequest write{.id = number,
                             .local = from.bytes.data() + number * kWrite,
@@ -104,7 +104,7 @@ class CoresTogether : public testing::Test {
   std::array<std::vector<Completion>, 2> completions_;
 };
 
-TEST_F(CoresTogether, DivideLargeWritesAndTellThemInOrder) {
+TEST_F(CoresTogether, LargeWritesAreDividedAndCompleteInOrder) {
   network_.fabric().set_faults({.loss = 0.01, .reordering = 0.1});
   connect();
   constexpr uint32_t kWrites = 40;
@@ -120,7 +120,7 @@ TEST_F(CoresTogether, DivideLargeWritesAndTellThemInOrder) {
   }
 }
 
-TEST_F(CoresTogether, SendNoFasterThanTheFlowMay) {
+TEST_F(CoresTogether, CoresTogetherKeepTheRateOfTheFlow) {
   connect();
   constexpr uint32_t kWrites = 20;
   auto& from = memory(0, kWrites * kWrite);
@@ -137,7 +137,7 @@ TEST_F(CoresTogether, SendNoFasterThanTheFlowMay) {
   EXPECT_GT(hosts_[0]->core(1).counters().data_bytes_sent, 0U);
 }
 
-TEST_F(CoresTogether, SignalsSpeakOfTheWholeFlow) {
+TEST_F(CoresTogether, SignalsDescribeTheWholeFlow) {
   connect();
   constexpr uint32_t kWrites = 20;
   auto& from = memory(0, kWrites * kWrite);
@@ -155,7 +155,7 @@ TEST_F(CoresTogether, SignalsSpeakOfTheWholeFlow) {
   }));
   EXPECT_EQ(last.sent, kWrites * kWrite);
   EXPECT_EQ(last.in_flight, 0U);
-  // A flow that has ended begins anew.
+  // The counts of a flow that has ended begin again at zero.
   for (size_t side = 0; side < 2; ++side) nic(side).destroy_queue_pair(ends_[side]);
   connect();
   ASSERT_TRUE(post(from, to, 0));
@@ -164,7 +164,7 @@ TEST_F(CoresTogether, SignalsSpeakOfTheWholeFlow) {
   EXPECT_LE(last.sent, kWrite);
 }
 
-TEST_F(CoresTogether, AnyOfTheirLanesBreaksTheQueuePair) {
+TEST_F(CoresTogether, BrokenCoreLaneBreaksTheQueuePair) {
   connect();
   constexpr uint32_t kWrites = 8;
   auto& from = memory(0, kWrites * kWrite);
@@ -176,14 +176,14 @@ TEST_F(CoresTogether, AnyOfTheirLanesBreaksTheQueuePair) {
   EXPECT_EQ(completions_[0].back().status, CompletionStatus::kRetryExceeded);
   EXPECT_NE(nic(0).fault(ends_[0]), "");
   EXPECT_FALSE(post(from, to, 0));
-  const size_t told = completions_[0].size();
+  const size_t before = completions_[0].size();
   run([] { return false; }, 100);
-  EXPECT_EQ(completions_[0].size(), told) << "nothing after that";
+  EXPECT_EQ(completions_[0].size(), before) << "a broken queue pair completes nothing more";
   nic(0).destroy_queue_pair(ends_[0]);
 }
 
-// What the peer holds for acknowledged can be polled after the halt.
-TEST_F(CoresTogether, WhatWasAcknowledgedIsToldAfterAHalt) {
+// Completions of all writes that the peer knows as acknowledged can be polled after the halt.
+TEST_F(CoresTogether, AcknowledgedWritesAreReportedAfterAHalt) {
   connect();
   constexpr uint32_t kWrites = 40;
   auto& from = memory(0, kWrites * kWrite);
@@ -200,16 +200,16 @@ TEST_F(CoresTogether, WhatWasAcknowledgedIsToldAfterAHalt) {
   EXPECT_LE(count(0, CompletionKind::kSent), received);
 }
 
-// The rings of an owner who has not looked for long are full, and it is the owner who halts.
-TEST_F(CoresTogether, AreHaltedHoweverMuchNobodyHasTaken) {
-  const HangsNot watchdog;
+// The owner's rings are full, as it has not polled for long, when it halts the queue pairs.
+TEST_F(CoresTogether, HaltWorksWithFullRings) {
+  const Watchdog watchdog;
   for (size_t side = 0; side < 2; ++side) nic(side).report_arrivals(true);
   connect();
   constexpr uint32_t kWrites = 80;
   auto& from = memory(0, kWrites * kWrite);
   auto& to = memory(1, kWrites * kWrite);
   FlowLimits limits = kUnlimited;
-  limits.rate = Rate::from_gbps(30);  // longer than the rings: one of each kind per turn
+  limits.rate = Rate::from_gbps(30);  // slow: the turns make more entries than the rings hold
   nic(0).set_flow_limits(0, limits, network_.now());
   for (uint32_t i = 0; i < kWrites; ++i) ASSERT_TRUE(post(from, to, i));
   ASSERT_TRUE(run([&] { return completions_[0].size() == kWrites; }));
@@ -228,7 +228,7 @@ TEST_F(CoresTogether, AreHaltedHoweverMuchNobodyHasTaken) {
   EXPECT_EQ(arrived, kWrites * kWrite);
 }
 
-TEST_F(CoresTogether, MemoryThatIsGoneIsNotTouchedByAny) {
+TEST_F(CoresTogether, NoCoreTouchesDeregisteredMemory) {
   connect();
   constexpr uint32_t kWrites = 40;
   for (const size_t side : {0U, 1U}) {
@@ -276,7 +276,7 @@ TEST(CoresOfThreads, MemoryComesAndGoesDuringTraffic) {
       ASSERT_EQ(world.nic(0).post(ends[0], {&write, 1}), 1U);
     }
     for (int step = 0; step < round * 3; ++step) world.step();
-    // The sanitizers see whoever touches it from here on.
+    // The sanitizers detect every access to the memory from here on.
     const size_t first = static_cast<size_t>(round) % 2;
     world.nic(first).deregister_memory(first == 0 ? source : place);
     (first == 0 ? from : to).reset();
@@ -286,7 +286,7 @@ TEST(CoresOfThreads, MemoryComesAndGoesDuringTraffic) {
   }
 }
 
-TEST(CoresOfThreads, KnowTheLimitsThatAreDecidedAfterWritesBeforeTheseLeave) {
+TEST(CoresOfThreads, LimitsSetAfterAPostHoldBeforeTheWritesLeave) {
   TwoCoresLoopback world;
   const auto ends = world.connect();
   constexpr uint32_t kWrites = 8;

@@ -1,4 +1,4 @@
-// Which NICs of two processes are joined, and how a handle names those that there are.
+// Which NICs of two processes are joined, and how a handle names the NICs of a process.
 #include "transport/api/network_choice.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ constexpr NetworkId kOfi = 3;
 
 using Devices = std::vector<DeviceNetworks>;
 
-TEST(NetworkChoice, WhatWasAskedForWhereItCanBeJoined) {
+TEST(NetworkChoice, RequestedDevicesAreChosenIfTheyCanBeJoined) {
   const Devices both{{{kSoft}}, {{kRoce}}};
   EXPECT_EQ(choose_devices(both, both), (DevicePair{0, 0}));
   EXPECT_EQ(choose_devices(Devices{{{kSoft, kRoce}}}, Devices{{{kRoce}}, {{kSoft}}}),
@@ -25,7 +25,7 @@ TEST(NetworkChoice, WhatWasAskedForWhereItCanBeJoined) {
       << "a NIC that speaks both";
 }
 
-TEST(NetworkChoice, OurDeviceThenThePeersThenAny) {
+TEST(NetworkChoice, OwnDeviceIsPreferredThenThePeersThenAny) {
   const Devices soft_and_roce{{{kSoft}}, {{kRoce}}};
   const Devices roce_and_soft{{{kRoce}}, {{kSoft}}};
   EXPECT_EQ(choose_devices(soft_and_roce, roce_and_soft), (DevicePair{0, 1}));
@@ -35,26 +35,27 @@ TEST(NetworkChoice, OurDeviceThenThePeersThenAny) {
   EXPECT_EQ(
       choose_devices(Devices{{{kOfi}}, {{kRoce}}, {{kSoft}}}, Devices{{{4}}, {{kSoft}}, {{kRoce}}}),
       (DevicePair{1, 2}))
-      << "the first of ours";
+      << "the first of the own devices";
 }
 
-TEST(NetworkChoice, NothingInCommon) {
+TEST(NetworkChoice, DevicesWithoutACommonNetworkAreNotJoined) {
   EXPECT_EQ(choose_devices(Devices{{{kSoft}}, {{kRoce}}}, Devices{{{kOfi}}}), std::nullopt);
-  EXPECT_EQ(choose_devices(Devices{{{}}}, Devices{{{}}}), std::nullopt) << "over nothing";
+  EXPECT_EQ(choose_devices(Devices{{{}}}, Devices{{{}}}), std::nullopt)
+      << "devices without networks";
 }
 
-TEST(NetworkChoice, EachLaneOfJoinedNicsHasItsNetwork) {
+TEST(NetworkChoice, EachLaneOfABondNeedsACommonNetwork) {
   const DeviceNetworks mixed{{kRoce}, {kSoft}};
   EXPECT_TRUE(can_join(mixed, mixed));
-  EXPECT_FALSE(can_join(mixed, {{kSoft}, {kRoce}})) << "in another order";
-  EXPECT_FALSE(can_join(mixed, {{kRoce}})) << "the second lane";
+  EXPECT_FALSE(can_join(mixed, {{kSoft}, {kRoce}})) << "the lanes are in another order";
+  EXPECT_FALSE(can_join(mixed, {{kRoce}})) << "the second lane is missing";
   EXPECT_TRUE(can_join(mixed, {{kRoce, kSoft}}));
   EXPECT_EQ(choose_devices(Devices{{{kRoce}}}, Devices{mixed, {{kRoce}}}), (DevicePair{0, 1}));
   EXPECT_THAT(common_networks(mixed), ElementsAre());
   EXPECT_THAT(common_networks({{kRoce, kSoft}, {kSoft}}), ElementsAre(kSoft));
 }
 
-TEST(NetworkChoice, NamesHaveIdsOfTheirOwn) {
+TEST(NetworkChoice, DifferentNamesHaveDifferentIds) {
   EXPECT_EQ(network_id("soft"), network_id("soft"));
   EXPECT_NE(network_id("ofi:shm@1a2b3c4d"), network_id("ofi:shm@1a2b3c4e"));
 }
@@ -69,7 +70,7 @@ NamedDevice device(std::vector<uint8_t> numbers, DeviceNetworks networks) {
   return {.numbers = std::move(numbers), .networks = std::move(networks)};
 }
 
-TEST(NamedProcess, NamesTheListeningNicsAndWhoStandsInForThem) {
+TEST(NamedProcess, NamesTheListeningNicsAndTheirStandIns) {
   const NicIdentity identity = process_identity();
   const std::vector<NamedDevice> devices{device({250, 3}, {{kRoce}, {kRoce, kSoft}}),
                                          device({0}, {{kRoce}}), device({1, 2}, {{kSoft}, {kSoft}}),
@@ -78,10 +79,10 @@ TEST(NamedProcess, NamesTheListeningNicsAndWhoStandsInForThem) {
   ASSERT_TRUE(named);
   EXPECT_EQ(named->identity, identity);
   EXPECT_THAT(named->devices, ElementsAre(devices[0], devices[2], devices[4]))
-      << "roce is had with the first, soft with the first that has it";
+      << "the listening device has roce; the first device with soft stands in for soft";
 }
 
-TEST(NamedProcess, ThereIsRoomForSomeNetworks) {
+TEST(NamedProcess, NumberOfNamedNetworksIsBounded) {
   std::vector<NamedDevice> devices{device({0}, {{100}})};
   for (uint8_t i = 1; i < 10; ++i) devices.push_back(device({i}, {{NetworkId{100} + i}}));
   const auto named = named_process(name_process(process_identity(), devices));
@@ -97,8 +98,8 @@ TEST(NamedProcess, ThereIsRoomForSomeNetworks) {
   EXPECT_THAT(some->devices[0].networks.back(), ElementsAre()) << "no room for the last ones";
 }
 
-// A device that no name can say is left out: its NICs would be others.
-TEST(NamedProcess, OnlyConsecutiveNumbersStandIn) {
+// A handle can name consecutive NICs only, so other devices are left out.
+TEST(NamedProcess, OnlyDevicesOfConsecutiveNumbersStandIn) {
   const std::vector<NamedDevice> devices{device({0}, {{kSoft}}),
                                          device({1, 3}, {{kRoce}, {kRoce}})};
   const auto named = named_process(name_process(process_identity(), devices));
@@ -106,8 +107,8 @@ TEST(NamedProcess, OnlyConsecutiveNumbersStandIn) {
   EXPECT_EQ(named->devices.size(), 1U);
 }
 
-// What is accepted is what would have been written.
-TEST(NamedProcess, OtherBytesAreRefused) {
+// Accepted bytes are those that name_process() would have written.
+TEST(NamedProcess, ChangedBytesAreRefusedOrAreAValidName) {
   EXPECT_FALSE(named_process({}));
   const std::vector<NamedDevice> devices{device({7, 8}, {{kRoce}, {kRoce, kSoft}}),
                                          device({9}, {{kSoft}}), device({10}, {{kOfi}})};
@@ -130,7 +131,7 @@ TEST(NamedProcess, OtherBytesAreRefused) {
   EXPECT_GT(refused, 5'000U);
 }
 
-TEST(NoLanes, TellWhatThereIs) {
+TEST(NoLanes, TextOfTheProcessIsPackedAndMadePrintable) {
   const Blob packed = pack_no_lanes("here\n is soft");
   EXPECT_EQ(unpack_no_lanes(packed), "here? is soft");
   EXPECT_FALSE(unpack_lanes(packed));
@@ -142,7 +143,7 @@ TEST(NoLanes, TellWhatThereIs) {
   EXPECT_EQ(unpack_no_lanes(pack_no_lanes(longest + "y")), longest);
 }
 
-TEST(AddressedOffers, SayWhichNicTheyAreFor) {
+TEST(AddressedOffers, OfferNamesItsNic) {
   const Blob lane = address_offer(200, std::vector<uint8_t>{4, 5});
   const auto offer = addressed_offer(lane);
   ASSERT_TRUE(offer);

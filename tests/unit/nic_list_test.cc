@@ -46,23 +46,23 @@ TEST(NicList, EmptyListMeansEveryUsableInterface) {
   EXPECT_THAT(chosen(""), ElementsAre("soft:udp:eth0", "soft:udp:eth1"));
 }
 
-TEST(NicList, AHostWithoutNicsIsToldSo) {
+TEST(NicList, ErrorTellsAHostWithoutNicsFromAnEmptyList) {
   EXPECT_THAT(error("", {soft("lo", false)}).message, HasSubstr("this host has no NIC"));
   EXPECT_THAT(error("", {soft("lo", false)}).message, Not(HasSubstr("PACECAR_NICS")));
   EXPECT_THAT(error("^eth0,^eth1,^lo").message, HasSubstr("PACECAR_NICS leaves no NIC"));
 }
 
-TEST(NicList, LoopbackServesWhenThereIsNoOther) {
+TEST(NicList, LoopbackIsUsedIfThereIsNoOtherInterface) {
   EXPECT_THAT(chosen("", {soft("lo"), soft("down0", false)}), ElementsAre("soft:udp:lo"));
   EXPECT_THAT(chosen("^eth0,^eth1"), ElementsAre("soft:udp:lo"));
 }
 
-TEST(NicList, NamesChooseInTheirOrder) {
+TEST(NicList, NamesChooseNicsInTheirOrder) {
   EXPECT_THAT(chosen("eth1,soft:udp:eth0"), ElementsAre("soft:udp:eth1", "soft:udp:eth0"));
   EXPECT_THAT(chosen("lo"), ElementsAre("soft:udp:lo"));
 }
 
-TEST(NicList, NameTwiceCountsOnce) {
+TEST(NicList, RepeatedNameCountsOnce) {
   EXPECT_THAT(chosen("eth1,soft:udp:eth1"), ElementsAre("soft:udp:eth1"));
 }
 
@@ -91,7 +91,7 @@ TEST(NicList, DpdkDevicesKeepTheirArguments) {
   EXPECT_EQ(error("soft:dpdk:").code, ErrorCode::kInvalidArgument);
 }
 
-TEST(NicList, ProvidersOfLibfabricAreAskedForByNameAndNeedNotBeThere) {
+TEST(NicList, LibfabricProvidersAreChosenByNameAndNeedNotExist) {
   EXPECT_THAT(chosen("ofi:tcp"), ElementsAre("ofi:tcp"));
   EXPECT_THAT(chosen("ofi:tcp:eth0,eth1"), ElementsAre("ofi:tcp:eth0", "soft:udp:eth1"));
   EXPECT_THAT(chosen("ofi:verbs;ofi_rxm"), ElementsAre("ofi:verbs;ofi_rxm"));
@@ -105,14 +105,14 @@ TEST(NicList, ProvidersOfLibfabricAreAskedForByNameAndNeedNotBeThere) {
   }
 }
 
-TEST(NicList, CaretTakesAway) {
+TEST(NicList, CaretExcludesANic) {
   EXPECT_THAT(chosen("^eth0"), ElementsAre("soft:udp:eth1"));
   EXPECT_THAT(chosen("^soft:udp:eth0"), ElementsAre("soft:udp:eth1"));
   EXPECT_THAT(chosen("^eth0,eth0,eth1"), ElementsAre("soft:udp:eth1"));
   EXPECT_THAT(chosen("^nothing"), ElementsAre("soft:udp:eth0", "soft:udp:eth1"));
 }
 
-TEST(NicList, PlusJoins) {
+TEST(NicList, PlusBondsNics) {
   EXPECT_THAT(chosen("eth0+soft:udp:eth1,lo"),
               ElementsAre("soft:udp:eth0+soft:udp:eth1", "soft:udp:lo"));
   EXPECT_THAT(chosen("eth0+eth1,^eth0"), ElementsAre("soft:udp:eth1"));
@@ -146,7 +146,7 @@ TEST(NicList, RdmaNicsComeFirst) {
   EXPECT_THAT(error("mlx5_2", kRdmaMachine).message, HasSubstr("mlx5_0, mlx5_1, soft:udp:lo"));
 }
 
-TEST(NicList, NicWithAFlawIsLeftOutAndWhoNamesItIsToldOfIt) {
+TEST(NicList, NicWithAFlawIsLeftOutAndTheErrorNamesTheFlaw) {
   NicCandidate flawed = rdma("mlx5_0", false);
   flawed.flaw = "its library is not there: install it";
   const std::vector<NicCandidate> machine{flawed, soft("eth0")};
@@ -156,7 +156,7 @@ TEST(NicList, NicWithAFlawIsLeftOutAndWhoNamesItIsToldOfIt) {
               HasSubstr("'mlx5_0', which cannot be used: its library is not there: install it"));
 }
 
-TEST(NicList, RawSocketsAreAskedForByName) {
+TEST(NicList, RawSocketsAreChosenByNameOnly) {
   std::vector<NicCandidate> machine = kMachine;
   for (const char* device : {"eth0", "eth1"}) {
     machine.push_back({.kind = NicKind::kSoftRaw, .device = device});
@@ -167,7 +167,7 @@ TEST(NicList, RawSocketsAreAskedForByName) {
   EXPECT_THAT(error("eth7", machine).message, Not(HasSubstr("raw")));
 }
 
-TEST(NicList, OtherKindsAreRefusedByName) {
+TEST(NicList, InvalidEntriesAreRefusedByName) {
   for (const char* entry : {"mlx5:0:1", "soft:ring:0000:3b:00.0", "ofa:tcp",
                             "ofi:", "soft:udp:", "soft:udp:soft:raw:eth0", ",eth1", "^"}) {
     EXPECT_EQ(error(entry).code, ErrorCode::kInvalidArgument) << entry;
@@ -175,7 +175,7 @@ TEST(NicList, OtherKindsAreRefusedByName) {
   EXPECT_THAT(error("eth0,ofa:tcp").message, HasSubstr("ofa:tcp"));
 }
 
-TEST(NicList, MissingInterfaceIsNamedWithTheChoice) {
+TEST(NicList, ErrorNamesTheMissingInterfaceAndTheChoices) {
   for (const char* name : {"eth7", "down0"}) {
     const Error missing = error(name);
     EXPECT_EQ(missing.code, ErrorCode::kNotFound) << name;
@@ -184,7 +184,7 @@ TEST(NicList, MissingInterfaceIsNamedWithTheChoice) {
   }
 }
 
-TEST(NicList, NothingLeftIsAnError) {
+TEST(NicList, EmptyChoiceIsAnError) {
   EXPECT_EQ(error("^lo,^eth0,^eth1").code, ErrorCode::kNotFound);
   EXPECT_EQ(error("eth0,^eth0").code, ErrorCode::kNotFound);
   EXPECT_THAT(error("", {}).message, HasSubstr("no NIC"));

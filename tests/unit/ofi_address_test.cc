@@ -31,7 +31,7 @@ void expect_same(const OfiAddress& address, const OfiAddress& other) {
   EXPECT_EQ(address.endpoints, other.endpoints);
 }
 
-TEST(OfiAddress, ComesBackWithEveryNumberOfEndpointsAndLengthOfNames) {
+TEST(OfiAddress, AddressSurvivesItsEncodingForAllNumbersAndLengthsOfNames) {
   size_t name_bytes = 1;
   for (; max_endpoints(name_bytes) > 0; ++name_bytes) {
     for (size_t endpoints = 1; endpoints <= max_endpoints(name_bytes); ++endpoints) {
@@ -44,11 +44,11 @@ TEST(OfiAddress, ComesBackWithEveryNumberOfEndpointsAndLengthOfNames) {
   EXPECT_GE(name_bytes, 64U) << "shm's names are long";
 }
 
-TEST(OfiAddressDeathTest, TooManyEndpointsAreABrokenInvariant) {
+TEST(OfiAddressDeathTest, TooManyEndpointsEndTheProcess) {
   EXPECT_DEATH(encode(example(max_endpoints(16) + 1, 16)), "max_endpoints");
 }
 
-TEST(OfiAddress, EveryTruncationIsRefusedInASentence) {
+TEST(OfiAddress, TruncatedAndTooLongAddressesAreRefused) {
   const QueuePairAddress whole = encode(example(2, 28));
   for (size_t size = 0; size < whole.size; ++size) {
     const auto decoded = decode_ofi_address(whole.view().first(size));
@@ -61,8 +61,8 @@ TEST(OfiAddress, EveryTruncationIsRefusedInASentence) {
   EXPECT_FALSE(decode_ofi_address(longer));
 }
 
-// What decodes is within the bounds that its users rely on, and says what the bytes say.
-TEST(OfiAddress, EveryOtherByteIsRefusedOrMeansWhatItSays) {
+// A decoded address is within the bounds that its users rely on, and encodes to the same bytes.
+TEST(OfiAddress, ChangedByteIsRefusedOrDecodedAsItIs) {
   const QueuePairAddress whole = encode(example(2, 28));
   for (size_t at = 0; at < whole.size; ++at) {
     for (int value = 0; value < 256; ++value) {
@@ -70,7 +70,8 @@ TEST(OfiAddress, EveryOtherByteIsRefusedOrMeansWhatItSays) {
       changed.bytes[at] = static_cast<uint8_t>(value);
       const auto decoded = decode_ofi_address(changed.view());
       if (!decoded) continue;
-      ASSERT_TRUE(at >= 4 || value == whole.bytes[at]) << "another kind of address";
+      ASSERT_TRUE(at >= 4 || value == whole.bytes[at])
+          << "the first bytes name the kind of address";
       ASSERT_FALSE(decoded->endpoints.empty());
       const size_t name_bytes = decoded->endpoints.front().size();
       ASSERT_GT(name_bytes, 0U);
@@ -81,7 +82,7 @@ TEST(OfiAddress, EveryOtherByteIsRefusedOrMeansWhatItSays) {
   }
 }
 
-TEST(OfiAddress, ProvidersAreToldApart) {
+TEST(OfiAddress, DifferentProvidersHaveDifferentTags) {
   EXPECT_NE(ofi_provider_tag("tcp;ofi_rxm"), ofi_provider_tag("udp;ofi_rxd"));
   EXPECT_NE(ofi_provider_tag("tcp"), ofi_provider_tag("tcp;ofi_rxm"));
   EXPECT_EQ(ofi_provider_tag("shm"), ofi_provider_tag("shm"));

@@ -74,7 +74,7 @@ TEST(OfiErrors, EveryRowHasNameStatusCauseAndCure) {
   }
 }
 
-TEST(OfiErrors, FaultsAreSentencesWithNicPeerCauseAndCure) {
+TEST(OfiErrors, FaultsAndErrorsNameNicCauseAndCure) {
   for (const Row& row : kRows) {
     const OfiErrorInfo& info = ofi_error_info(failure(row.error));
     const std::string name(row.name);
@@ -89,12 +89,12 @@ TEST(OfiErrors, FaultsAreSentencesWithNicPeerCauseAndCure) {
   }
 }
 
-TEST(OfiErrors, AnUnconnectedEndHasNoPeerToName) {
+TEST(OfiErrors, FaultOfAnUnconnectedEndNamesNoPeer) {
   EXPECT_THAT(describe_fault({.nic = "ofi:tcp:eth0", .peer = ""}, failure(FI_EIO)),
               StartsWith("ofi:tcp:eth0: as libfabric says (FI_EIO), likely"));
 }
 
-TEST(OfiErrors, WhatTheProviderSaysIsTold) {
+TEST(OfiErrors, FaultHasTheTextOfTheProvider) {
   EXPECT_THAT(describe_fault({.nic = "n", .peer = "p"}, failure(FI_EIO, 12)),
               HasSubstr("(FI_EIO; provider error 12: as the provider says), likely"));
   OfiFailure twice = failure(FI_EIO, 5);
@@ -103,8 +103,9 @@ TEST(OfiErrors, WhatTheProviderSaysIsTold) {
               HasSubstr("as libfabric says (FI_EIO; provider error 5), likely"));
 }
 
-// tcp gives back what was under way when the peer dies: FI_ECANCELED, and ENOTCONN of its own.
-TEST(OfiErrors, WhatWasGivenBackCountsAsItsReason) {
+// When the peer dies, tcp cancels the writes in flight: FI_ECANCELED, with the provider error
+// ENOTCONN.
+TEST(OfiErrors, CanceledWriteHasTheStatusOfItsProviderError) {
   const OfiFailure died = failure(FI_ECANCELED, FI_ENOTCONN);
   EXPECT_EQ(ofi_error_info(died).name, "FI_ENOTCONN");
   EXPECT_EQ(ofi_error_info(died).status, CompletionStatus::kRetryExceeded);
@@ -115,7 +116,7 @@ TEST(OfiErrors, WhatWasGivenBackCountsAsItsReason) {
   EXPECT_EQ(ofi_error_info(failure(FI_EINVAL, FI_ENOTCONN)).name, "FI_EINVAL");
 }
 
-TEST(OfiErrors, NumbersThatAreNotKnownHaveACureToo) {
+TEST(OfiErrors, UnknownErrorNumbersHaveACure) {
   const OfiErrorInfo& info = ofi_error_info(failure(4711));
   EXPECT_EQ(info.status, CompletionStatus::kLocalError);
   EXPECT_EQ(info.code, ErrorCode::kSystem);

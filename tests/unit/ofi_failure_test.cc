@@ -1,5 +1,5 @@
-// What becomes of queue pairs over libfabric when endpoints, processes and files go: on providers
-// that every machine has, in real time. A provider that is not there is skipped.
+// Queue pairs over libfabric when endpoints are reopened and peers end or stall, and files that
+// stay open: in real time, on providers that every machine has. A missing provider is skipped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -54,7 +54,7 @@ TEST_P(OfiFailureTest, ReopenedEndpointsBreakEveryQueuePairAndServeNewOnes) {
     std::tie(ids[i], target) = child.connect(from);
     peers[i] = from.nic().peer(ids[i]);
   }
-  // The last one is idle.
+  // The last queue pair is idle.
   std::array loads{OfiLoad(from, ids[0], source, target), OfiLoad(from, ids[1], source, target)};
   ASSERT_TRUE(run_until({&from}, [&] {
     for (OfiLoad& load : loads) load.top_up();
@@ -79,8 +79,8 @@ TEST_P(OfiFailureTest, ReopenedEndpointsBreakEveryQueuePairAndServeNewOnes) {
   EXPECT_EQ(from.broken(again), nullptr) << from.nic().fault(again);
 }
 
-// The names of a NIC's three endpoints may have numbers that grow: 9, 10, 11.
-TEST_P(OfiFailureTest, EndpointsMayBeReopenedOftenWhateverTheirNames) {
+// The names of a NIC's three endpoints may have growing numbers, and so grow in length: 9, 10, 11.
+TEST_P(OfiFailureTest, EndpointsMayBeReopenedOften) {
   OfiEnd from(kind(), Duration::from_s(10), 2);
   OfiEnd to(kind());
   for (int i = 0; i < 6; ++i) {
@@ -104,7 +104,7 @@ TEST_P(OfiFailureTest, KilledPeerBreaksItsQueuePairAndNewOnesWork) {
     good_load.top_up();
     return from.sent(id) >= 20;
   }));
-  child.kill();  // in the midst of whatever it does
+  child.kill();  // at any point of its work
   ASSERT_TRUE(run_until({&from, &other}, [&, id = id] {
     load.top_up();
     good_load.top_up();
@@ -129,7 +129,7 @@ TEST_P(OfiFailureTest, KilledPeerBreaksItsQueuePairAndNewOnesWork) {
   expect_traffic(from, other);
 }
 
-TEST_P(OfiFailureTest, SilentPeerBreaksItsQueuePairAndMayComeBack) {
+TEST_P(OfiFailureTest, SilentPeerBreaksItsQueuePairAndOthersWork) {
   OfiChild child(kind());
   OfiEnd from(kind(), Duration::from_s(3));
   OfiEnd other(kind());
@@ -155,7 +155,7 @@ TEST_P(OfiFailureTest, SilentPeerBreaksItsQueuePairAndMayComeBack) {
   EXPECT_EQ(from.finished(id), finished) << "a broken queue pair completes nothing more";
 }
 
-TEST_P(OfiFailureTest, PeerThatGetsNothingButWordsIsMissedWhenItIsSilent) {
+TEST_P(OfiFailureTest, SilenceOfAPeerThatGetsOnlyControlWritesIsDetected) {
   OfiChild child(kind());
   OfiEnd from(kind(), Duration::from_s(3));
   const auto [id, target] = child.connect(from, {.paced = false});
@@ -179,7 +179,7 @@ TEST_P(OfiFailureTest, PeerThatGetsNothingButWordsIsMissedWhenItIsSilent) {
   child.resume();
 }
 
-TEST_P(OfiFailureTest, TimeInWhichNobodyTurnsTheNicIsNotSilence) {
+TEST_P(OfiFailureTest, TimeWithoutTurnsOfTheNicIsNotSilence) {
   constexpr size_t kBytes = 64;  // a busy host moves them within the limit
   OfiEnd from(kind(), Duration::from_ms(200));
   OfiEnd to(kind());
@@ -204,7 +204,7 @@ size_t open_files() {
   return count;
 }
 
-// Of this process.
+// How many files in /dev/shm are of this process.
 size_t shared_memory_names() {
   const std::string ours = std::to_string(getpid()) + ":";
   size_t count = 0;
@@ -214,16 +214,16 @@ size_t shared_memory_names() {
   return count;
 }
 
-TEST_P(OfiFailureTest, NothingStaysOpenAfterANic) {
+TEST_P(OfiFailureTest, ClosedNicLeavesNoOpenFiles) {
   const auto cycle = [this] {
     OfiEnd from(kind());
     OfiEnd to(kind());
     from.nic().reopen_endpoints("to see what stays");
     expect_traffic(from, to);
   };
-  // A process that was killed when it had our number may have left some.
+  // A killed process that had the same number may have left some.
   const size_t left = shared_memory_names();
-  cycle();  // the library opens some of its own
+  cycle();  // the library opens files of its own
   const size_t files = open_files();
   EXPECT_LE(shared_memory_names(), left);
   for (int i = 0; i < 3; ++i) {

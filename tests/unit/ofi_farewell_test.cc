@@ -1,5 +1,5 @@
-// How a libfabric NIC goes while peers still write to it, on providers that every machine has. A
-// provider that is not there is skipped.
+// A libfabric NIC is closed while peers still write to it, on providers that every machine has. A
+// missing provider is skipped.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,9 +21,9 @@ using test::run_until;
 
 class OfiFarewellTest : public test::OverOfi {
  protected:
-  // Of the memory of a NIC that goes, which may belong to others by then. It also has something to
-  // say to one who is not there.
-  static bool left_alone(size_t size, bool paced) {
+  // Whether the memory of a closed NIC stays untouched; it may belong to others by then. That NIC
+  // also has a write posted to a peer that does not answer.
+  static bool stays_untouched(size_t size, bool paced) {
     std::vector<uint8_t> memory(size);
     OfiEnd from(kind());
     OfiEnd other(kind());
@@ -52,16 +52,16 @@ class OfiFarewellTest : public test::OverOfi {
 
 INSTANTIATE_TEST_SUITE_P(Over, OfiFarewellTest, test::every_ofi_kind(), test::ofi_kind_name);
 
-TEST_P(OfiFarewellTest, NoWordIsWrittenThroughANicThatGoes) {
-  for (int round = 0; round < 10; ++round) EXPECT_TRUE(left_alone(64, false));
+TEST_P(OfiFarewellTest, ControlWritesLeaveTheMemoryOfAClosedNicAlone) {
+  for (int round = 0; round < 10; ++round) EXPECT_TRUE(stays_untouched(64, false));
 }
 
-TEST_P(OfiFarewellTest, NoDataIsWrittenThroughANicThatGoes) {
-  for (int round = 0; round < 10; ++round) EXPECT_TRUE(left_alone(kSize, true));
+TEST_P(OfiFarewellTest, DataWritesLeaveTheMemoryOfAClosedNicAlone) {
+  for (int round = 0; round < 10; ++round) EXPECT_TRUE(stays_untouched(kSize, true));
 }
 
-// As those do who learn that the peer's end is gone.
-TEST_P(OfiFarewellTest, EndThatIsDestroyedBeforeItHasAnsweredAFarewellAnswersItStill) {
+// A messenger destroys its end when it learns that the peer's end is gone.
+TEST_P(OfiFarewellTest, DestroyedEndStillAnswersAFarewell) {
   OfiEnd first(kind());
   OfiEnd second(kind());
   const OfiConnection ends = connect(second, first);

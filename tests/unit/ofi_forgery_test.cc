@@ -1,5 +1,6 @@
-// A peer of a libfabric NIC cannot speak for another: it reaches no ring but its own, completion
-// data means nothing, and a message counts only where its check knows the secret of the ring.
+// A peer of a libfabric NIC cannot forge another peer's messages: it can write only to its own
+// ring, completion data is ignored, and a message counts only if its check uses the secret of the
+// ring.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +18,7 @@ using test::run_until;
 using testing::HasSubstr;
 using Kind = OfiMessage::Kind;
 
-// The stranger has a queue pair of its own with `end_`, and so has the victim.
+// Both the stranger and the victim have a queue pair with `end_`.
 class OfiForgeryTest : public test::OverOfi {
  protected:
   void SetUp() override {
@@ -35,14 +36,14 @@ class OfiForgeryTest : public test::OverOfi {
                std::optional<uint64_t> data = {}) {
     return stranger_->attempt({end_.get(), victim_.get()}, message, place, key, data);
   }
-  // As the victim would send it first.
+  // A message as the victim's first one would be, but with the stranger's secret.
   OfiMessage forged(Kind kind) const {
     OfiMessage message{.kind = kind, .sequence = 1};
     message.check = message.make_check(stranger_->remote().secret);
     return message;
   }
-  // What the victim writes is told of once, as often as it does, and nothing else is.
-  void expect_victim_goes_on() {
+  // The victim's write arrives, and it is the only one that `end_` reports for its queue pair.
+  void expect_victim_works() {
     const auto& source = victim_->memory(kSize, Access::kLocalRead, 7);
     const auto& sink = end_->memory(kSize, Access::kRemoteWrite);
     ASSERT_TRUE(victim_->post(ends_.b, OfiEnd::write(5, source, sink.target())));
@@ -61,27 +62,27 @@ class OfiForgeryTest : public test::OverOfi {
   std::unique_ptr<OfiEnd> victim_;
   QueuePairId own_ = 0;
   OfiConnection ends_;
-  OfiAddress at_victim_;  // what only the victim is told
+  OfiAddress at_victim_;  // known to the victim only
 };
 
 INSTANTIATE_TEST_SUITE_P(Over, OfiForgeryTest, test::every_ofi_kind(), test::ofi_kind_name);
 
-TEST_P(OfiForgeryTest, TheKeyOfOneRingOpensNoOther) {
+TEST_P(OfiForgeryTest, KeyOfOneRingDoesNotOpenAnother) {
   const OfiAddress& own = stranger_->remote();
   EXPECT_NE(own.rings_key, at_victim_.rings_key);
   EXPECT_NE(own.secret, at_victim_.secret);
   const int64_t distance = int64_t{ends_.a % 16} - int64_t{own_ % 16};
   EXPECT_FALSE(
       attempt(forged(Kind::kGone), own.rings + distance * sizeof(OfiRings), own.rings_key));
-  expect_victim_goes_on();
+  expect_victim_works();
 }
 
-TEST_P(OfiForgeryTest, TheKeyOfAFormerPeerOpensNothing) {
+TEST_P(OfiForgeryTest, KeyOfAFormerPeerOpensNothing) {
   const OfiAddress own = stranger_->remote();
   stranger_->send(*end_, {.kind = Kind::kGone});
   end_->nic().destroy_queue_pair(own_);
   QueuePairId next = 0;
-  ASSERT_TRUE(run_until({end_.get()}, [&] {  // its slot has its turn again
+  ASSERT_TRUE(run_until({end_.get()}, [&] {  // until the slot of the former peer is used again
     stranger_->step();
     next = test::need(end_->nic().create_queue_pair({}));
     if (next % 16 == own_ % 16) return true;
@@ -92,10 +93,10 @@ TEST_P(OfiForgeryTest, TheKeyOfAFormerPeerOpensNothing) {
   EXPECT_NE(later.rings_key, own.rings_key);
   EXPECT_NE(later.secret, own.secret);
   EXPECT_FALSE(attempt({}, own.rings, own.rings_key));
-  expect_victim_goes_on();
+  expect_victim_works();
 }
 
-TEST_P(OfiForgeryTest, CompletionDataNamesNobody) {
+TEST_P(OfiForgeryTest, CompletionDataIsIgnored) {
   const OfiAddress& own = stranger_->remote();
   const uint64_t before = end_->nic().counters().unknown_queue_pair;
   attempt({}, own.rings + 7 * sizeof(OfiMessage), own.rings_key,
@@ -104,16 +105,16 @@ TEST_P(OfiForgeryTest, CompletionDataNamesNobody) {
     stranger_->step();
     return end_->nic().counters().unknown_queue_pair > before || end_->received(ends_.a) > 0;
   }));
-  expect_victim_goes_on();
+  expect_victim_works();
 }
 
-// As where the provider chooses keys that can be guessed.
-TEST_P(OfiForgeryTest, AGuessedKeyIsNotEnough) {
+// Some providers choose keys that can be guessed.
+TEST_P(OfiForgeryTest, MessageWithAGuessedKeyIsIgnored) {
   EXPECT_TRUE(attempt(forged(Kind::kGone), at_victim_.rings, at_victim_.rings_key));
-  expect_victim_goes_on();
+  expect_victim_works();
 }
 
-TEST_P(OfiForgeryTest, WhoGuessesKeysOfMemoryIsCutOff) {
+TEST_P(OfiForgeryTest, PeerThatGuessesKeysOfMemoryIsDisconnected) {
   Prng prng(20);
   for (int i = 0; i < 5000 && end_->broken(own_) == nullptr; ++i) {
     run_until({end_.get()}, [this] {
@@ -126,7 +127,7 @@ TEST_P(OfiForgeryTest, WhoGuessesKeysOfMemoryIsCutOff) {
   }
   ASSERT_NE(end_->broken(own_), nullptr);
   EXPECT_THAT(end_->nic().fault(own_), HasSubstr("asks for memory that was not advertised to it"));
-  expect_victim_goes_on();
+  expect_victim_works();
 }
 
 }  // namespace

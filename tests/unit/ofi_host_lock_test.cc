@@ -1,4 +1,4 @@
-// The lock of shared memory, among processes of which some die.
+// HostLock, the lock of shared memory, also when a process that holds it dies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -24,7 +24,7 @@ HostLock join_lock(const HostLock& lock) {
   return std::move(*joined);
 }
 
-TEST(HostLock, OneAtATime) {
+TEST(HostLock, LockHasOneHolderAtATime) {
   HostLock own = make_lock();
   HostLock peers = join_lock(own);
   ASSERT_EQ(own.acquire(), 0);
@@ -37,7 +37,7 @@ TEST(HostLock, OneAtATime) {
   own.release();
 }
 
-TEST(HostLock, AProcessThatDiedInsideIsToldToAllForEver) {
+TEST(HostLock, DeathOfTheHolderIsReportedToAllLaterAcquires) {
   HostLock own = make_lock();
   HostLock peers = join_lock(own);
   const pid_t child = fork();
@@ -54,7 +54,7 @@ TEST(HostLock, AProcessThatDiedInsideIsToldToAllForEver) {
   }
 }
 
-TEST(HostLock, NobodyGoesWhereItIsClosed) {
+TEST(HostLock, ClosedLockIsNotAcquired) {
   HostLock own = make_lock();
   HostLock peers = join_lock(own);
   own.close();
@@ -62,7 +62,7 @@ TEST(HostLock, NobodyGoesWhereItIsClosed) {
   EXPECT_EQ(own.acquire(), -ESHUTDOWN);
 }
 
-TEST(HostLock, WhatIsNoTurnOfALivingProcessIsRefusedWithTheCure) {
+TEST(HostLock, PlaceWithoutALockIsRefusedWithTheCure) {
   const HostLock own = make_lock();
   const uint32_t here = own.place().process;
   for (const HostLock::Place place :

@@ -1,4 +1,4 @@
-// A peer that breaks the protocol of libfabric NICs harms its own queue pair only.
+// A peer that breaks the protocol of libfabric NICs breaks only its own queue pair.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ class OfiHostileTest : public test::OverOfi {
     if (!IsSkipped()) meet();
   }
 
-  // Both begin anew.
+  // Makes a new stranger and a new end.
   void meet(Duration silence_limit = Duration::from_s(2)) {
     end_ = nullptr;
     stranger_ = std::make_unique<OfiStranger>(kind());
@@ -45,8 +45,8 @@ class OfiHostileTest : public test::OverOfi {
     EXPECT_THAT(end_->nic().fault(id_),
                 AllOf(HasSubstr(nic_and_peer), HasSubstr(what), HasSubstr(". To cure it, ")));
   }
-  // The NIC serves others as if nothing were.
-  void expect_others_go_on() {
+  // The NIC serves other peers.
+  void expect_others_work() {
     OfiEnd other(kind());
     const OfiConnection ends = connect(*end_, other);
     const auto& source = end_->memory(kSize, Access::kLocalRead, 7);
@@ -56,7 +56,7 @@ class OfiHostileTest : public test::OverOfi {
     EXPECT_EQ(end_->sent(ends.a), 1U);
     EXPECT_EQ(sink.bytes, source.bytes);
   }
-  // Until the stranger has received such a message.
+  // Runs until the stranger has received a message of this kind.
   const OfiMessage* await(Kind kind) {
     run_until({end_.get()}, [&] {
       stranger_->step();
@@ -77,25 +77,25 @@ INSTANTIATE_TEST_SUITE_P(Over, OfiHostileTest, test::every_ofi_kind(), test::ofi
 TEST_P(OfiHostileTest, UnknownMessageBreaksTheQueuePair) {
   send({.kind = static_cast<Kind>(99)});
   expect_broken("the peer sends an unknown message");
-  expect_others_go_on();
+  expect_others_work();
 }
 
-TEST_P(OfiHostileTest, WhoHasTakenMoreThanThereWasBreaksTheProtocol) {
+TEST_P(OfiHostileTest, PeerThatTakesMoreMessagesThanWereSentBreaksTheProtocol) {
   OfiMessage message{.kind = Kind::kCredit, .taken = 1000, .sequence = 1};
   message.check = message.make_check(secret());
   stranger_->place({end_.get()}, message, 0);
   expect_broken("the peer breaks the protocol");
-  expect_others_go_on();
+  expect_others_work();
 }
 
-TEST_P(OfiHostileTest, WriteThatIsLongerThanAnyBreaksTheProtocol) {
+TEST_P(OfiHostileTest, TooLongWriteBreaksTheProtocol) {
   send({.kind = Kind::kNotify, .key = 5, .length = OfiTraits::kMaxWrite + 1});
   expect_broken("the peer breaks the protocol");
   EXPECT_EQ(end_->received(id_), 0U);
-  expect_others_go_on();
+  expect_others_work();
 }
 
-TEST_P(OfiHostileTest, AThousandKeysAreAnsweredOneByOne) {
+TEST_P(OfiHostileTest, AThousandAskedKeysAreAnswered) {
   const auto& sink = end_->memory(kSize, Access::kRemoteWrite);
   const auto& locked = end_->memory(kSize, Access::kLocalRead);
   for (uint32_t i = 0; i < 1000; ++i) {
@@ -118,20 +118,20 @@ TEST_P(OfiHostileTest, AThousandKeysAreAnsweredOneByOne) {
   EXPECT_EQ(end_->broken(id_), nullptr) << end_->nic().fault(id_);
 }
 
-TEST_P(OfiHostileTest, WhoAsksAndTakesNothingAsksTooMuch) {
+TEST_P(OfiHostileTest, PeerThatAsksWithoutTakingAnswersIsDisconnected) {
   for (uint32_t i = 0; i < 1000 && end_->broken(id_) == nullptr; ++i) {
     OfiMessage message{.kind = Kind::kAsk, .key = i, .taken = 0, .sequence = i + 1};
     message.check = message.make_check(secret());
     stranger_->place({end_.get()}, message, i % OfiRings::kMessages);
   }
   expect_broken("the peer asks more than it may at once");
-  expect_others_go_on();
+  expect_others_work();
 }
 
-// It gives the region back and asks for it again, both at once, while the owner takes it back from
-// all.
-TEST_P(OfiHostileTest, MemoryThatIsBeingTakenBackIsNotLentAgain) {
-  meet(Duration::from_s(10));  // so long the owner waits for the stranger, whom a busy host delays
+// The stranger gives the region back and asks for it again at the same time, while the owner
+// revokes it.
+TEST_P(OfiHostileTest, RegionThatIsBeingRevokedIsNotLentAgain) {
+  meet(Duration::from_s(10));  // the owner waits that long: a busy host delays the stranger
   const auto& sink = end_->memory(kSize, Access::kRemoteWrite);
   const uint32_t key = sink.region.key;
   send({.kind = Kind::kAsk, .key = key});
@@ -143,7 +143,7 @@ TEST_P(OfiHostileTest, MemoryThatIsBeingTakenBackIsNotLentAgain) {
   std::atomic<bool> answered = false;
   std::jthread answering([&] {
     while (stranger_->received_of(Kind::kRevoke) == nullptr) stranger_->step();
-    stranger_->place({}, again, 2);  // not seen before the other is there
+    stranger_->place({}, again, 2);  // out of order: taken only after `revoked`
     stranger_->place({}, revoked, 1);
     answered = true;
   });
@@ -154,7 +154,7 @@ TEST_P(OfiHostileTest, MemoryThatIsBeingTakenBackIsNotLentAgain) {
   EXPECT_TRUE(end_->broken(id_) == nullptr || kind().slow) << end_->nic().fault(id_);
 }
 
-TEST_P(OfiHostileTest, AnswersThatNobodyAskedForChangeNothing) {
+TEST_P(OfiHostileTest, UnrequestedAnswersChangeNothing) {
   send({.address = 0x1000, .kind = Kind::kRegion, .key = 5, .length = kSize});
   send({.kind = Kind::kRevoked, .key = 5});
   send({.kind = Kind::kRevoke, .key = 5});
@@ -165,11 +165,11 @@ TEST_P(OfiHostileTest, AnswersThatNobodyAskedForChangeNothing) {
   send({.address = 0x1000, .kind = Kind::kRegion, .key = 6, .length = kSize});
   send({.address = ~uint64_t{0} - 10, .kind = Kind::kRegion, .key = 5, .length = kSize});
   ASSERT_TRUE(run_until({end_.get()}, [this] { return end_->finished(id_) == 1; }));
-  EXPECT_EQ(end_->sent(id_, CompletionStatus::kRemoteAccessError), 1U) << "it wraps";
+  EXPECT_EQ(end_->sent(id_, CompletionStatus::kRemoteAccessError), 1U) << "the region wraps";
   EXPECT_EQ(end_->broken(id_), nullptr) << end_->nic().fault(id_);
 }
 
-TEST_P(OfiHostileTest, FalseKeyOfTheProviderIsNoSuccess) {
+TEST_P(OfiHostileTest, WriteWithAFalseProviderKeyFails) {
   const auto& source = end_->memory(kSize, Access::kLocalRead);
   ASSERT_TRUE(end_->post(id_, OfiEnd::write(1, source, {.address = 0x1000, .key = 5})));
   ASSERT_NE(await(Kind::kAsk), nullptr);
@@ -181,10 +181,10 @@ TEST_P(OfiHostileTest, FalseKeyOfTheProviderIsNoSuccess) {
         .length = kSize});
   expect_broken();
   EXPECT_EQ(end_->sent(id_), 0U);
-  expect_others_go_on();
+  expect_others_work();
 }
 
-TEST_P(OfiHostileTest, NoiseHarmsNobodyElse) {
+TEST_P(OfiHostileTest, RandomMessagesHarmNoOtherPeer) {
   Prng prng(20);
   end_->memory(kSize, Access::kRemoteWrite);
   for (int round = 0; round < 10; ++round) {
@@ -203,10 +203,10 @@ TEST_P(OfiHostileTest, NoiseHarmsNobodyElse) {
                        static_cast<uint32_t>((sequence - 1) % OfiRings::kMessages));
     }
     end_->nic().destroy_queue_pair(id_);
-    if (round == 5) expect_others_go_on();
+    if (round == 5) expect_others_work();
     meet();
   }
-  expect_others_go_on();
+  expect_others_work();
 }
 
 }  // namespace

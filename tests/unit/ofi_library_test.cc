@@ -1,5 +1,4 @@
-// Loading libfabric happens once per process: what it does to the process is looked at in processes
-// of its own.
+// libfabric is loaded once per process, so its effects on a process are checked in child processes.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +25,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Runs it in a process in which nothing has loaded libfabric; returns its exit status.
+// Runs `work` in a process that has not loaded libfabric; returns the exit status.
 template <typename Work>
 int in_fresh_process(Work work) {
   const pid_t child = fork();
@@ -50,7 +49,7 @@ bool is_loaded() {
   return found;
 }
 
-// Each test case of ctest is a process; run all at once, others may have been here before.
+// ctest runs each test in a process of its own; without ctest, an earlier test may have loaded it.
 class OfiLibraryTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -66,14 +65,14 @@ TEST_F(OfiLibraryTest, MissingFileIsUnavailableAndNamesTheCure) {
               AllOf(HasSubstr("libfabric-nowhere.so"), HasSubstr("install it (libfabric1)")));
 }
 
-TEST_F(OfiLibraryTest, ALibraryThatIsNoLibfabricIsRefusedByName) {
+TEST_F(OfiLibraryTest, OtherLibraryIsRefusedWithTheVersionToInstall) {
   const auto library = OfiLibrary::load("libc.so.6");
   ASSERT_FALSE(library);
   EXPECT_EQ(library.error().code, ErrorCode::kUnavailable);
   EXPECT_THAT(library.error().message, HasSubstr("install version 1.17 or later"));
 }
 
-TEST_F(OfiLibraryTest, IsFoundAfterAMissingFileWasAskedForAndStays) {
+TEST_F(OfiLibraryTest, LibraryIsFoundAfterAMissingFileAndStaysLoaded) {
   EXPECT_EQ(in_fresh_process([] {
               if (OfiLibrary::load("libfabric-nowhere.so")) return 1;
               const auto first = OfiLibrary::load();
@@ -83,13 +82,13 @@ TEST_F(OfiLibraryTest, IsFoundAfterAMissingFileWasAskedForAndStays) {
             0);
 }
 
-// The handlers of all signals.
+// The handlers of all signals at its construction.
 class SignalHandlers {
  public:
   SignalHandlers() {
     for (int i = 1; i < kSignals; ++i) sigaction(i, nullptr, &actions_[i]);
   }
-  // The first signal whose handler is another now; 0: none.
+  // The first signal whose handler has changed since then; 0: none.
   int first_other() const {
     const SignalHandlers now;
     for (int i = 1; i < kSignals; ++i) {
@@ -105,7 +104,7 @@ class SignalHandlers {
     for (int signal = 1; signal < kSignals; ++signal) {
       if (sigismember(&a.sa_mask, signal) != sigismember(&b.sa_mask, signal)) return false;
     }
-    constexpr int kRestorer = 0x04000000;  // the C library's own mark: on all that were ever set
+    constexpr int kRestorer = 0x04000000;  // set by the C library in each installed handler
     return a.sa_handler == b.sa_handler && ((a.sa_flags ^ b.sa_flags) & ~kRestorer) == 0;
   }
 
@@ -114,8 +113,8 @@ class SignalHandlers {
 
 void ignore(int /*signal*/) {}
 
-// Some of what libfabric brings along installs handlers: Python's and NCCL's must outlive it.
-TEST_F(OfiLibraryTest, SignalHandlersAreAsBefore) {
+// Some libraries that libfabric loads install handlers, but those of Python and NCCL must stay.
+TEST_F(OfiLibraryTest, SignalHandlersSurviveTheLoadingOfLibfabric) {
   constexpr int kNotLoaded = 200;
   constexpr int kNoNic = 201;
   const int changed = in_fresh_process([] {
@@ -134,12 +133,13 @@ TEST_F(OfiLibraryTest, SignalHandlersAreAsBefore) {
     if (!OfiNic::open({.name = "ofi:shm"}, std::move(*provider), Instant())) return kNoNic;
     return before.first_other();
   });
-  if (changed == kNotLoaded) GTEST_SKIP() << "libfabric is not there";
-  EXPECT_EQ(changed, 0) << "the number of a signal whose handler is another";
+  if (changed == kNotLoaded) GTEST_SKIP() << "libfabric is missing";
+  EXPECT_EQ(changed, 0) << "the number of the signal whose handler changed";
 }
 
-// Processes that are killed leave their memory; who gets their number must not find it in the way.
-TEST_F(OfiLibraryTest, MemoryThatAKilledProcessLeftUnderOurNumberIsInNobodysWay) {
+// A killed process leaves its shared memory; a later process of that number must still open its
+// NIC.
+TEST_F(OfiLibraryTest, NicOpensDespiteMemoryOfAKilledProcessOfTheSameNumber) {
   constexpr int kNoShm = 200;
   const int result = in_fresh_process([] {
     auto provider = choose_ofi_provider("shm", "");
@@ -148,7 +148,7 @@ TEST_F(OfiLibraryTest, MemoryThatAKilledProcessLeftUnderOurNumberIsInNobodysWay)
     for (int i = 0; i < 8; ++i) {
       left.push_back("/" + std::to_string(getpid()) + ":" + std::to_string(getuid()) + ":" +
                      std::to_string(i));
-      // It may be there: others are killed, too.
+      // The file may exist: other processes are killed, too.
       const FileDescriptor memory(shm_open(left.back().c_str(), O_RDWR | O_CREAT, 0600));
       if (!memory || ftruncate(memory.get(), 16 << 20) != 0) return 1;
     }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kRoom = 120;  // 8 of the 128 slots are reserved
 
-// Two ends; what one sends lies in the other's ring once it is carried there.
+// Two ends; carry() writes a message of one end into the ring of the other.
 struct Ends {
   static constexpr uint64_t kA = 0x10000;  // secrets
   static constexpr uint64_t kB = 0x20001;
@@ -63,7 +63,7 @@ TEST(OfiMailbox, MessagesArriveWholeAndInOrder) {
   EXPECT_FALSE(ends.b.take());
 }
 
-TEST(OfiMailbox, PlacesAreKeptForWhatMakesRoom) {
+TEST(OfiMailbox, SlotsAreReservedForMessagesThatReturnCredit) {
   Ends ends;
   for (uint32_t i = 0; i < kRoom; ++i) {
     ASSERT_TRUE(ends.a.has_room()) << i;
@@ -78,7 +78,7 @@ TEST(OfiMailbox, PlacesAreKeptForWhatMakesRoom) {
   for (uint32_t i = 0; i < OfiRings::kMessages; ++i) EXPECT_EQ(ends.b.take()->key, i);
 }
 
-TEST(OfiMailbox, WhatIsTakenMakesRoomOnceItIsTold) {
+TEST(OfiMailbox, TakenMessagesMakeRoomOnceTheirCreditIsReturned) {
   Ends ends;
   while (ends.a.has_room()) ends.a_sends(0);
   EXPECT_FALSE(ends.b.must_return_credit());
@@ -94,7 +94,7 @@ TEST(OfiMailbox, WhatIsTakenMakesRoomOnceItIsTold) {
   EXPECT_FALSE(ends.a.broke_protocol());
 }
 
-TEST(OfiMailbox, WhatWasNotHandedOverIsSentAgainAndToldAgain) {
+TEST(OfiMailbox, UndoneSendIsRepeatedInTheSameSlotWithItsCredit) {
   Ends ends;
   for (int i = 0; i < 40; ++i) ends.a_sends(0);
   while (ends.b.take()) {
@@ -102,7 +102,7 @@ TEST(OfiMailbox, WhatWasNotHandedOverIsSentAgainAndToldAgain) {
   ASSERT_TRUE(ends.b.must_return_credit());
   const auto lost = ends.b.send({});
   ends.b.undo_send();
-  EXPECT_TRUE(ends.b.must_return_credit()) << "the peer has not been told";
+  EXPECT_TRUE(ends.b.must_return_credit()) << "the peer has not got the credit";
   const auto again = ends.b.send({.kind = OfiMessage::Kind::kCredit, .key = 3});
   EXPECT_EQ(again.slot, lost.slot);
   EXPECT_FALSE(ends.b.must_return_credit());
@@ -111,7 +111,7 @@ TEST(OfiMailbox, WhatWasNotHandedOverIsSentAgainAndToldAgain) {
   EXPECT_FALSE(ends.a.take());
 }
 
-TEST(OfiMailbox, RingsGoRoundForLong) {
+TEST(OfiMailbox, RingsWrapManyTimes) {
   Ends ends;
   for (uint32_t i = 0; i < 100 * OfiRings::kMessages + 5; ++i) {
     ends.a_sends(i);
@@ -123,7 +123,7 @@ TEST(OfiMailbox, RingsGoRoundForLong) {
   EXPECT_FALSE(ends.a.broke_protocol() || ends.b.broke_protocol());
 }
 
-TEST(OfiMailbox, ThePeerCannotHaveTakenMoreThanThereWas) {
+TEST(OfiMailbox, PeerThatTakesMoreThanWasSentBreaksTheProtocol) {
   for (const uint64_t taken : {uint64_t{3}, uint64_t{128}, uint64_t{1} << 63, ~uint64_t{0}}) {
     Ends ends;
     ends.b_sends(0);
@@ -137,7 +137,7 @@ TEST(OfiMailbox, ThePeerCannotHaveTakenMoreThanThereWas) {
   }
 }
 
-TEST(OfiMailbox, NorLessThanItSaidBefore) {
+TEST(OfiMailbox, PeerThatTakesLessThanBeforeBreaksTheProtocol) {
   Ends ends;
   ends.b_sends(0);
   ASSERT_TRUE(ends.a.take());
@@ -151,7 +151,7 @@ TEST(OfiMailbox, NorLessThanItSaidBefore) {
   EXPECT_TRUE(ends.b.broke_protocol());
 }
 
-TEST(OfiMailbox, MessagesOfAnEarlierQueuePairAreNotThere) {
+TEST(OfiMailbox, MessagesForAnEarlierQueuePairAreIgnored) {
   OfiRings rings_a;
   OfiRings rings_b;
   OfiMailbox a(rings_a, 1);
@@ -160,19 +160,19 @@ TEST(OfiMailbox, MessagesOfAnEarlierQueuePairAreNotThere) {
   for (int i = 0; i < 70 && a.has_reserved_room(); ++i) Ends::carry(a.send({}), rings_b);
   OfiMailbox later(rings_b, 66);  // in the same slot
   EXPECT_FALSE(later.take());
-  // One that comes late.
+  // A message that comes late.
   OfiMailbox again(rings_a, 1);
   again.join(2);
   Ends::carry(again.send({}), rings_b);
   EXPECT_FALSE(later.take());
-  // It does not stand in the way of those that are meant.
+  // The late message does not block those of the right peer.
   OfiMailbox peer(rings_a, 3);
   peer.join(66);
   Ends::carry(peer.send({.key = 5}), rings_b);
   EXPECT_EQ(later.take()->key, 5U);
 }
 
-TEST(OfiMailbox, WhoDoesNotKnowTheSecretIsNotHeard) {
+TEST(OfiMailbox, MessageWithAWrongSecretIsIgnored) {
   Ends ends;
   for (const uint64_t guess : {uint64_t{0}, Ends::kA, Ends::kB ^ 1, ~Ends::kB}) {
     OfiMessage message{.kind = OfiMessage::Kind::kGone, .sequence = 1};
@@ -184,10 +184,10 @@ TEST(OfiMailbox, WhoDoesNotKnowTheSecretIsNotHeard) {
   EXPECT_EQ(ends.b.take()->key, 5U);
 }
 
-// What a ring can look like while a message is being written over an older one.
+// Ring contents while a message is being written over an older one.
 class HalfWritten : public testing::Test {
  protected:
-  // Both rings have gone round once, and a message is on its way to `position`.
+  // Both rings have wrapped once, and a message is to be written to `position`.
   void prepare(uint32_t position) {
     ends_ = std::make_unique<Ends>();
     for (uint32_t i = 0; i < OfiRings::kMessages + position; ++i) {
@@ -230,7 +230,7 @@ class HalfWritten : public testing::Test {
   OfiMessage old_;
 };
 
-TEST_F(HalfWritten, MessagesAreNotThereUntilTheyAreWhole) {
+TEST_F(HalfWritten, MessagesAreTakenOnlyWhenWhole) {
   for (uint32_t position = 0; position < OfiRings::kMessages; ++position) {
     SCOPED_TRACE(position);
     prepare(position);

@@ -1,5 +1,5 @@
-// Connections between messengers whose NICs open their endpoints anew: on providers that every
-// machine has, in real time. A provider that is not there is skipped.
+// Connections between messengers whose NICs reopen their endpoints: in real time, on providers that
+// every machine has. A missing provider is skipped.
 #include <gtest/gtest.h>
 
 #include "tests/support/over_ofi.h"
@@ -36,7 +36,7 @@ class OfiMessengerTest : public test::OverOfi {
     PollLoop loop;
   };
 
-  // Nobody is turned meanwhile.
+  // Connects without a turn of either NIC.
   static Result<ConnectionId> connect(Host& from, Host& to) {
     const Instant now = monotonic_now();
     const auto offered = need(from.messenger->open_send(to.identity, now));
@@ -50,7 +50,7 @@ class OfiMessengerTest : public test::OverOfi {
     if (!done) return tl::unexpected(done.error());
     return offered.connection;
   }
-  static void expect_lives(Host& from, Host& to, const Result<ConnectionId>& connection) {
+  static void expect_open(Host& from, Host& to, const Result<ConnectionId>& connection) {
     ASSERT_TRUE(connection) << connection.error().message;
     for (int i = 0; i < 100; ++i) {
       from.step();
@@ -63,20 +63,20 @@ class OfiMessengerTest : public test::OverOfi {
 
 INSTANTIATE_TEST_SUITE_P(Over, OfiMessengerTest, test::every_ofi_kind(), test::ofi_kind_name);
 
-TEST_P(OfiMessengerTest, BrokenFlowIsNotSharedAlthoughNobodyWasToldYet) {
+TEST_P(OfiMessengerTest, BrokenFlowIsNotSharedBeforeItsFailureIsPolled) {
   Host host(1);
-  expect_lives(host, host, connect(host, host));
+  expect_open(host, host, connect(host, host));
   host.end.nic().reopen_endpoints("the cable was pulled");
-  expect_lives(host, host, connect(host, host));
+  expect_open(host, host, connect(host, host));
 }
 
 TEST_P(OfiMessengerTest, FlowThatHasBrokenAtThePeerIsNotShared) {
   Host from(1);
   Host to(2);
-  expect_lives(from, to, connect(from, to));
+  expect_open(from, to, connect(from, to));
   to.end.nic().reopen_endpoints("the cable was pulled");
   EXPECT_FALSE(connect(from, to));
-  expect_lives(from, to, connect(from, to));
+  expect_open(from, to, connect(from, to));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How long the libfabric NIC waits for others, on hosts that stall.
+// Patience: how long the libfabric NIC waits for its peers, on hosts that stall.
 #include <gtest/gtest.h>
 
 #include "transport/ofi/patience.h"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr Duration kLimit = Duration::from_ms(500);
 
-// How long it waits in turns of that length.
+// The length of a wait whose turns take `turn`.
 Duration wait_of(Duration turn) {
   Patience patience(kLimit);
   Duration waited;
@@ -20,11 +20,11 @@ TEST(OfiPatience, LastsForItsLimitWhereTurnsAreShort) {
   EXPECT_EQ(wait_of(Duration::from_us(100)), kLimit + Duration::from_us(100));
 }
 
-TEST(OfiPatience, TurnsOfAHostThatStallsCountForLittle) {
+TEST(OfiPatience, LongTurnsOfAStallingHostCountOnlyInPart) {
   EXPECT_EQ(wait_of(Duration::from_ms(20)), Duration::from_ms(20) * 251);
 }
 
-TEST(OfiPatience, HostThatStallsInEveryTurnEndsItAsWell) {
+TEST(OfiPatience, WaitIsBoundedEvenIfTheHostStallsInEveryTurn) {
   const Duration turn = Duration::from_ms(700);
   EXPECT_LE(wait_of(turn), kLimit * 20 + turn);
 }

@@ -15,7 +15,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-// What a provider without flaws says of itself, to be changed.
+// The fi_info of a provider without flaws; each test changes it.
 class OfiProviderTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -42,7 +42,7 @@ class OfiProviderTest : public testing::Test {
   InfoHandle info_;
 };
 
-TEST_F(OfiProviderTest, OneThatHasAllIsWithoutFlaw) {
+TEST_F(OfiProviderTest, SuitableProviderHasNoFlaw) {
   EXPECT_EQ(flaw(), "");
   info_->caps = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
   EXPECT_EQ(flaw(), "");
@@ -51,12 +51,12 @@ TEST_F(OfiProviderTest, OneThatHasAllIsWithoutFlaw) {
   EXPECT_EQ(flaw(), "");
 }
 
-TEST_F(OfiProviderTest, WithoutDatagramsIsOfNoUse) {
+TEST_F(OfiProviderTest, ProviderWithoutReliableDatagramsIsFlawed) {
   info_->ep_attr->type = FI_EP_MSG;
   EXPECT_EQ(flaw(), "has no reliable datagrams (FI_EP_RDM)");
 }
 
-TEST_F(OfiProviderTest, WithoutWritesIsOfNoUse) {
+TEST_F(OfiProviderTest, ProviderWithoutRemoteWritesIsFlawed) {
   for (const uint64_t caps : {FI_MSG | FI_WRITE, FI_RMA | FI_READ, FI_RMA | FI_WRITE,
                               FI_RMA | FI_REMOTE_WRITE | FI_READ}) {
     info_->caps = caps;
@@ -64,7 +64,7 @@ TEST_F(OfiProviderTest, WithoutWritesIsOfNoUse) {
   }
 }
 
-TEST_F(OfiProviderTest, UnknownWaysOfRegisteringAreToldByTheirBits) {
+TEST_F(OfiProviderTest, UnknownMemoryModesAreNamedByTheirBits) {
   info_->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_RAW;
   EXPECT_EQ(flaw(), "registers memory in a way that Pacecar does not know (mr_mode 0x8)");
 }
@@ -76,7 +76,7 @@ TEST_F(OfiProviderTest, KeysMustFitIntoAMessage) {
   }
 }
 
-TEST_F(OfiProviderTest, WritesMustTakeAPage) {
+TEST_F(OfiProviderTest, WritesMustCarryAPage) {
   info_->ep_attr->max_msg_size = 4095;
   EXPECT_EQ(flaw(), "writes at most 4095 bytes at once, and 4096 are needed");
   info_->ep_attr->max_msg_size = 4096;
@@ -98,7 +98,7 @@ TEST_F(OfiProviderTest, MemoryModesBecomeTraits) {
   EXPECT_TRUE(traits().device);
 }
 
-TEST_F(OfiProviderTest, KeysAreAsLongAsTheProviderSays) {
+TEST_F(OfiProviderTest, KeyMaskFollowsTheKeySizeOfTheProvider) {
   for (const auto& [bytes, mask] : {std::pair<size_t, uint64_t>{1, 0xFF},
                                     {4, 0xFFFFFFFF},
                                     {7, 0xFFFFFFFFFFFFFF},
@@ -108,7 +108,7 @@ TEST_F(OfiProviderTest, KeysAreAsLongAsTheProviderSays) {
   }
 }
 
-TEST_F(OfiProviderTest, OrderCountsWhereItHoldsForTheLargestWrite) {
+TEST_F(OfiProviderTest, ProviderIsOrderedIfTheLargestWriteIs) {
   EXPECT_TRUE(traits().ordered);
   info_->ep_attr->max_order_waw_size = OfiTraits::kMaxWrite;
   EXPECT_TRUE(traits().ordered);
@@ -121,7 +121,7 @@ TEST_F(OfiProviderTest, OrderCountsWhereItHoldsForTheLargestWrite) {
   EXPECT_TRUE(traits().ordered);
 }
 
-TEST_F(OfiProviderTest, TellsOfWritesByTheBestThatThereIs) {
+TEST_F(OfiProviderTest, NotificationIsTheBestThatTheProviderAllows) {
   EXPECT_EQ(traits().notification, OfiNotification::kWithWrite);
   info_->tx_attr->rma_iov_limit = 1;
   EXPECT_EQ(traits().notification, OfiNotification::kAfterWrite);
@@ -137,19 +137,19 @@ TEST_F(OfiProviderTest, TellsOfWritesByTheBestThatThereIs) {
   EXPECT_EQ(traits().notification, OfiNotification::kAfterDelivery);
 }
 
-TEST_F(OfiProviderTest, CompletionDataTellsOfNothing) {
+TEST_F(OfiProviderTest, CompletionDataIsNotUsedAsNotification) {
   info_->domain_attr->cq_data_size = 8;
   info_->tx_attr->rma_iov_limit = 1;
   EXPECT_EQ(traits().notification, OfiNotification::kAfterWrite);
 }
 
-TEST_F(OfiProviderTest, WritesAreAsLongAsCanBeTold) {
+TEST_F(OfiProviderTest, WritesAreLimitedByTheProtocolAndTheProvider) {
   EXPECT_EQ(traits().max_write, OfiTraits::kMaxWrite);
   info_->ep_attr->max_msg_size = 8192;
   EXPECT_EQ(traits().max_write, 8192U);
 }
 
-TEST_F(OfiProviderTest, SharedMemoryEndsAtTheHost) {
+TEST_F(OfiProviderTest, SharedMemoryProviderIsForOneHostOnly) {
   EXPECT_FALSE(traits().host_only);
   EXPECT_EQ(traits().word, 0U);
   name("shm");
@@ -159,7 +159,7 @@ TEST_F(OfiProviderTest, SharedMemoryEndsAtTheHost) {
   EXPECT_EQ(lowest_layer("shm"), "shm");
 }
 
-TEST_F(OfiProviderTest, UnknownOneIsNotFoundAndTheChoicesAreTold) {
+TEST_F(OfiProviderTest, ErrorForAnUnknownProviderNamesTheChoices) {
   const auto chosen = choose_ofi_provider("carrier-pigeon", "");
   ASSERT_FALSE(chosen);
   EXPECT_EQ(chosen.error().code, ErrorCode::kNotFound);
@@ -168,7 +168,7 @@ TEST_F(OfiProviderTest, UnknownOneIsNotFoundAndTheChoicesAreTold) {
                     HasSubstr("choose from ofi:")));
 }
 
-TEST_F(OfiProviderTest, UnknownDomainIsNotFoundAndTheChoicesAreTold) {
+TEST_F(OfiProviderTest, ErrorForAnUnknownDomainNamesTheChoices) {
   if (!choose_ofi_provider("tcp", "lo")) GTEST_SKIP() << "no provider tcp on the loopback";
   const auto chosen = choose_ofi_provider("tcp", "eth4711");
   ASSERT_FALSE(chosen);
@@ -178,14 +178,14 @@ TEST_F(OfiProviderTest, UnknownDomainIsNotFoundAndTheChoicesAreTold) {
                     HasSubstr("ofi:tcp;ofi_rxm:lo"), Not(HasSubstr("shm"))));
 }
 
-TEST_F(OfiProviderTest, OneThatLacksDatagramsIsToldSo) {
+TEST_F(OfiProviderTest, ProviderWithoutReliableDatagramsIsRefusedWithTheChoices) {
   const auto chosen = choose_ofi_provider("UDP", "");
   if (chosen) GTEST_SKIP() << "the provider UDP has reliable datagrams here";
   EXPECT_THAT(chosen.error().message, Not(IsEmpty()));
   EXPECT_THAT(chosen.error().message, HasSubstr("choose "));
 }
 
-TEST_F(OfiProviderTest, IsFoundByItsNameOrThatOfItsLowestLayer) {
+TEST_F(OfiProviderTest, ProviderIsFoundByItsNameOrItsLowestLayer) {
   const auto by_layer = choose_ofi_provider("tcp", "lo");
   if (!by_layer) GTEST_SKIP() << by_layer.error().message;
   EXPECT_EQ(by_layer->domain, "lo");

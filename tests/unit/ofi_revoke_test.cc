@@ -1,5 +1,5 @@
-// Memory that is taken back while a peer writes there, the two NICs in threads of their own, on
-// providers that every machine has. A provider that is not there is skipped.
+// Memory is deregistered while a peer writes there, each NIC in a thread of its own, on providers
+// that every machine has. A missing provider is skipped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -20,8 +20,8 @@ using test::run_until;
 
 class OfiRevokeTest : public test::OverOfi {
  protected:
-  // Where a provider is slow, a write may take longer than the NIC waits for it: then the endpoints
-  // are closed, which also leaves the memory alone.
+  // With a slow provider, a write may take longer than the NIC waits. Then the NIC closes its
+  // endpoints, which also ends the writes to the memory.
   static void expect_intact(OfiEnd& end, QueuePairId id) {
     if (end.broken(id) == nullptr) return;
     EXPECT_TRUE(kind().slow) << end.nic().fault(id);
@@ -30,7 +30,7 @@ class OfiRevokeTest : public test::OverOfi {
 
 INSTANTIATE_TEST_SUITE_P(Over, OfiRevokeTest, test::every_ofi_kind(), test::ofi_kind_name);
 
-// Writes to what it is told to from a thread of its own, eight at a time.
+// Writes to its target from a thread of its own, eight writes at a time.
 class Writer {
  public:
   Writer(OfiEnd& end, QueuePairId id)
@@ -47,7 +47,7 @@ class Writer {
     const std::lock_guard lock(mutex_);
     target_ = target;
   }
-  // The end belongs to the caller from then on.
+  // Afterwards the caller may use the end.
   void stop() {
     thread_.request_stop();
     if (thread_.joinable()) thread_.join();
@@ -69,14 +69,14 @@ class Writer {
   std::jthread thread_;
 };
 
-// Nobody writes there while `end` is turned.
-void expect_left_alone(OfiEnd& end, OfiEnd::Memory& memory) {
+// No peer writes to `memory` during turns of `end`.
+void expect_not_written(OfiEnd& end, OfiEnd::Memory& memory) {
   std::ranges::fill(memory.bytes, uint8_t{0xEE});
   for (int i = 0; i < 300; ++i) end.step();
   EXPECT_TRUE(std::ranges::all_of(memory.bytes, [](uint8_t byte) { return byte == 0xEE; }));
 }
 
-TEST_P(OfiRevokeTest, DeregisteredMemoryIsLeftAloneAndTheQueuePairGoesOn) {
+TEST_P(OfiRevokeTest, DeregisteredMemoryIsNotWrittenAndTheQueuePairWorks) {
   OfiEnd from(kind());
   OfiEnd to(kind());
   const OfiConnection ends = connect(from, to);
@@ -90,7 +90,7 @@ TEST_P(OfiRevokeTest, DeregisteredMemoryIsLeftAloneAndTheQueuePairGoesOn) {
     ASSERT_TRUE(run_until(
         {&to}, [&] { return to.received(ends.b) >= before + 20 || to.broken(ends.b) != nullptr; }));
     to.nic().deregister_memory(memory->region);
-    expect_left_alone(to, *memory);
+    expect_not_written(to, *memory);
   }
   writer.stop();
   expect_intact(from, ends.a);
@@ -98,7 +98,7 @@ TEST_P(OfiRevokeTest, DeregisteredMemoryIsLeftAloneAndTheQueuePairGoesOn) {
   EXPECT_GE(from.sent(ends.a, CompletionStatus::kRemoteAccessError), rounds.size());
 }
 
-// Turns `end` in a thread of its own, but not at first.
+// Steps `end` in a thread of its own, after a second of delay.
 class LateTurns {
  public:
   explicit LateTurns(OfiEnd& end)
@@ -111,7 +111,7 @@ class LateTurns {
   std::jthread thread_;
 };
 
-// Two NICs, one of which has written to the other and may do so again.
+// Two NICs, one of which has written to the other and may write again.
 struct Written {
   Written(const test::OfiKind& kind, size_t size)
       : from(kind),
@@ -131,8 +131,8 @@ struct Written {
   const OfiEnd::Memory& sink;
 };
 
-// A write is over when the peer has answered it.
-TEST_P(OfiRevokeTest, SourceOfAWriteIsWaitedForWhileThePeerIsKeptFromItsCore) {
+// A write is complete when the peer has answered it.
+TEST_P(OfiRevokeTest, DeregistrationOfASourceWaitsForALatePeer) {
   Written world(kind(), kSize);
   ASSERT_TRUE(world.post(2));
   world.from.step();
@@ -144,7 +144,7 @@ TEST_P(OfiRevokeTest, SourceOfAWriteIsWaitedForWhileThePeerIsKeptFromItsCore) {
   expect_intact(world.from, world.ends.a);
 }
 
-TEST_P(OfiRevokeTest, PeerThatIsKeptFromItsCoreIsWaitedForUntilItGivesMemoryBack) {
+TEST_P(OfiRevokeTest, DeregistrationOfATargetWaitsForALatePeer) {
   Written world(kind(), kSize);
   {
     const LateTurns late(world.from);
@@ -154,7 +154,7 @@ TEST_P(OfiRevokeTest, PeerThatIsKeptFromItsCoreIsWaitedForUntilItGivesMemoryBack
   EXPECT_EQ(world.to.broken(world.ends.b), nullptr) << world.to.nic().fault(world.ends.b);
 }
 
-TEST_P(OfiRevokeTest, HaltedQueuePairTakesNothingMore) {
+TEST_P(OfiRevokeTest, HaltedQueuePairReceivesNothingMore) {
   OfiEnd from(kind());
   OfiEnd to(kind());
   const OfiConnection ends = connect(from, to);
@@ -163,14 +163,14 @@ TEST_P(OfiRevokeTest, HaltedQueuePairTakesNothingMore) {
   writer.start(memory.target());
   ASSERT_TRUE(run_until({&to}, [&] { return to.received(ends.b) >= 20; }));
   to.nic().halt_queue_pair(ends.b);
-  to.step();  // what was taken before
+  to.step();  // reports what arrived before the halt
   const size_t taken = to.received(ends.b);
-  expect_left_alone(to, memory);
+  expect_not_written(to, memory);
   EXPECT_EQ(to.received(ends.b), taken);
   writer.stop();
 }
 
-TEST_P(OfiRevokeTest, TwoNicsMayAskEachOtherAtOnce) {
+TEST_P(OfiRevokeTest, TwoNicsMayRevokeAtTheSameTime) {
   constexpr size_t kRounds = 6;
   std::array<OfiEnd, 2> nics{OfiEnd(kind()), OfiEnd(kind())};
   const OfiConnection ends = connect(nics[0], nics[1]);
@@ -181,8 +181,8 @@ TEST_P(OfiRevokeTest, TwoNicsMayAskEachOtherAtOnce) {
   }
   std::atomic<size_t> ready = 0;
   std::atomic<size_t> done = 0;
-  // An end that waits must be turned: the other's writes need it.
-  const auto live = [&](size_t side) {
+  // An end that waits must take turns, because the other end's writes need them.
+  const auto run_side = [&](size_t side) {
     OfiEnd& end = nics[side];
     Writer writer(end, ids[side]);
     for (size_t round = 0; round < kRounds; ++round) {
@@ -195,12 +195,12 @@ TEST_P(OfiRevokeTest, TwoNicsMayAskEachOtherAtOnce) {
         counted = counted || end.received(ids[side]) >= enough;
       }
       end.nic().deregister_memory(memory[side][round]->region);
-      expect_left_alone(end, *memory[side][round]);
+      expect_not_written(end, *memory[side][round]);
       for (++done; done < 2 * (round + 1) && end.broken(ids[side]) == nullptr;) end.step();
     }
   };
-  std::jthread other([&] { live(1); });
-  live(0);
+  std::jthread other([&] { run_side(1); });
+  run_side(0);
   other.join();
   for (size_t side = 0; side < 2; ++side) {
     expect_intact(nics[side], ids[side]);

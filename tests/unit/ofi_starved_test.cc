@@ -1,4 +1,4 @@
-// A thread of a loaded host that is kept from its core in the midst of a wait.
+// On a loaded host, a thread loses its core in the middle of a wait.
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -10,14 +10,14 @@
 namespace pacecar {
 namespace {
 
-// How often others take the core when it is offered to them, for longer than any wait's limit.
+// How many of the next yields lose the core, each for longer than the limit of any wait.
 std::atomic<int> taken_away{0};
 constexpr useconds_t kAwayUs = 700'000;
 
 }  // namespace
 }  // namespace pacecar
 
-// In place of the system's.
+// Replaces the C library's.
 extern "C" int sched_yield() noexcept {
   if (pacecar::taken_away.load() > 0 && pacecar::taken_away.fetch_sub(1) > 0) {
     return usleep(pacecar::kAwayUs);
@@ -36,8 +36,8 @@ class OfiStarvedTest : public test::OverOfi {};
 
 INSTANTIATE_TEST_SUITE_P(Over, OfiStarvedTest, test::every_ofi_kind(), test::ofi_kind_name);
 
-// The peer is the same NIC: it answers as soon as it is turned.
-TEST_P(OfiStarvedTest, TimeInWhichNobodyTurnsTheNicIsNotWaitedFor) {
+// The peer is the same NIC, which answers in its next turn.
+TEST_P(OfiStarvedTest, TimeWithoutTurnsOfTheNicDoesNotEndAWait) {
   OfiEnd end(kind());
   const OfiConnection ends = connect(end, end);
   const auto& source = end.memory(kSize, Access::kLocalRead, 7);

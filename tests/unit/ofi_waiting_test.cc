@@ -1,5 +1,5 @@
-// What waits in a libfabric NIC until its turn comes, on providers that every machine has. A
-// provider that is not there is skipped.
+// Messages and writes that wait in a libfabric NIC, on providers that every machine has. A missing
+// provider is skipped.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -22,8 +22,8 @@ class OfiWaitingTest : public test::OverOfi {};
 
 INSTANTIATE_TEST_SUITE_P(Over, OfiWaitingTest, test::every_ofi_kind(), test::ofi_kind_name);
 
-// Each write that is over is told of by a message, and the peer does not say that it takes them.
-TEST_P(OfiWaitingTest, PeerThatIsSlowToTakeMessagesIsWaitedFor) {
+// A message reports each complete write, and for a time the peer returns no credit for messages.
+TEST_P(OfiWaitingTest, WritesWaitForAPeerThatTakesMessagesLate) {
   constexpr uint32_t kWrites = 400;
   OfiEnd from(kind());
   OfiEnd to(kind(), Duration::from_s(10), 1, OfiNotification::kAfterDelivery);
@@ -44,11 +44,11 @@ TEST_P(OfiWaitingTest, PeerThatIsSlowToTakeMessagesIsWaitedFor) {
   EXPECT_EQ(from.broken(ends.a), nullptr) << from.nic().fault(ends.a);
 }
 
-// The peer is not turned.
-TEST_P(OfiWaitingTest, WordsInSharedMemoryDoNotWaitForEachOther) {
+// The peer takes no turn.
+TEST_P(OfiWaitingTest, SmallWritesInSharedMemoryDoNotWaitForEachOther) {
   if (!kind().shares_fate) GTEST_SKIP() << "only where the provider shares memory";
   constexpr size_t kWords = 100;
-  OfiEnd from(kind(), Duration::from_s(1000));  // it need not show that the peer lives
+  OfiEnd from(kind(), Duration::from_s(1000));  // no check whether the peer lives
   OfiEnd to(kind());
   const auto& source = from.memory(64, Access::kLocalRead, 7);
   const auto& sink = to.memory(64, Access::kRemoteWrite);
@@ -62,14 +62,14 @@ TEST_P(OfiWaitingTest, WordsInSharedMemoryDoNotWaitForEachOther) {
   EXPECT_TRUE(run_until({&to}, [&] { return to.received(ends.b) == kWords; }));
 }
 
-// A peer that is asked for its memory sleeps whenever it may, and is turned only when it is woken.
-TEST_P(OfiWaitingTest, NoMessageIsSleptThrough) {
+// The peer is asked for its memory. It sleeps whenever it may, and takes turns only when woken.
+TEST_P(OfiWaitingTest, SleepingNicIsWokenForEveryMessage) {
   OfiEnd from(kind());
   OfiEnd to(kind());
   const auto& source = from.memory(64, Access::kLocalRead, 7);
   const OfiConnection ends = connect(from, to, {});
   for (size_t round = 1; round <= 16; ++round) {
-    const auto& sink = to.memory(64, Access::kRemoteWrite);  // that `from` has to ask for
+    const auto& sink = to.memory(64, Access::kRemoteWrite);  // `from` has to ask for its key
     ASSERT_TRUE(from.post(ends.a, OfiEnd::write(round, source, sink.target())));
     ASSERT_TRUE(run_until({&from},
                           [&] {
@@ -84,9 +84,9 @@ TEST_P(OfiWaitingTest, NoMessageIsSleptThrough) {
   }
 }
 
-// shm takes one small write at a time to each peer. A queue pair always has the next at hand when
-// the last is over; time stands still, so that the others' time to try again never comes.
-TEST_P(OfiWaitingTest, RoomGoesRoundAmongTheQueuePairsThatWereRefused) {
+// shm takes one small write at a time to each peer. One queue pair always has the next write ready
+// when the last is complete. The clock stands still, so that no timer lets the others try again.
+TEST_P(OfiWaitingTest, RefusedQueuePairsTakeTurnsForRoom) {
   constexpr size_t kOthers = 3;
   constexpr size_t kEach = 20;
   OfiEnd from(kind());

@@ -32,7 +32,7 @@ TEST(OrderedCopy, CopiesAsMemcpyDoes) {
 }
 
 // Round n stores n in every word.
-TEST(OrderedCopy, WhoPollsSeesWholeWordsAndNoneBeforeThoseInFrontOfIt) {
+TEST(OrderedCopy, PollingReaderSeesWholeWordsInOrder) {
   constexpr uint64_t kRounds = 10'000;
   alignas(64) std::array<uint64_t, 24> place{};  // a line of 128 bytes, and 8 words
   std::jthread writer([&] {

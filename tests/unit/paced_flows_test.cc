@@ -1,5 +1,5 @@
-// The flows of a NIC that paces whole writes, in virtual time: whose turn it is, what belongs to a
-// turn, what wakes a flow, and what is told of it.
+// The flows of a NIC that paces whole writes, in virtual time: the order and size of turns, what
+// wakes a flow, and its signals and arrivals.
 #include "transport/nic/paced/paced_flows.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 constexpr Bytes kWrite = 4096;
 constexpr Bytes kHeaders = 100;                // of a write on the link
 constexpr Bytes kWide = 1 << 30;               // a window that never matters
-constexpr Rate kFast = Rate::from_gbps(8000);  // by kNow four writes may leave at once
+constexpr Rate kFast = Rate::from_gbps(8000);  // at kNow four writes may leave at once
 constexpr Rate kSlow = Rate::from_gbps(8);     // a byte per ns
 constexpr FlowLimits kFree{.rate = kFast, .window = kWide};
 constexpr Instant kBegin = Instant::from_ns(1'000'000);
@@ -23,7 +23,7 @@ constexpr Instant kNow = kBegin + Duration::from_us(1);
 
 using Slots = std::vector<uint32_t>;
 
-// A NIC without a device: what its queue pairs have to send, and the turns that it takes.
+// A NIC without a device: the queues of its queue pairs, and its turns.
 struct PacedNic final : WaitingWork {
   explicit PacedNic(uint32_t flow_count, Bytes burst = kWrite)
       : flows(*this, flow_count, burst, Duration::from_us(1), kBegin) {}
@@ -84,7 +84,7 @@ struct PacedNic final : WaitingWork {
 
 // --- turns ---
 
-TEST(PacedFlows, TheQueuePairsOfAFlowTakeTurns) {
+TEST(PacedFlows, QueuePairsOfAFlowTakeTurns) {
   PacedNic nic(1);
   nic.open(0, {5, 6, 7});
   nic.post(0, 5, 2);
@@ -102,7 +102,7 @@ TEST(PacedFlows, FlowsTakeTurns) {
   EXPECT_EQ(nic.take_turns(), (Slots{2, 0, 1, 2, 0, 1}));
 }
 
-TEST(PacedFlows, AFlowWithNothingToSendHoldsUpNobody) {
+TEST(PacedFlows, FlowWithNothingToSendIsSkipped) {
   PacedNic nic(2);
   nic.open(0, {0});
   nic.open(1, {1});
@@ -112,7 +112,7 @@ TEST(PacedFlows, AFlowWithNothingToSendHoldsUpNobody) {
   EXPECT_EQ(turn->flow, 1U);
 }
 
-TEST(PacedFlows, WhenAQueuePairLeavesTheNextHasItsTurn) {
+TEST(PacedFlows, NextQueuePairTakesTheTurnOfOneThatLeaves) {
   PacedNic nic(1);
   nic.open(0, {0, 1, 2});
   for (const uint32_t slot : {0U, 1U, 2U}) nic.post(0, slot, 2);
@@ -121,7 +121,7 @@ TEST(PacedFlows, WhenAQueuePairLeavesTheNextHasItsTurn) {
   EXPECT_EQ(nic.take_turns(kNow, 2), (Slots{1, 2}));
 }
 
-TEST(PacedFlows, ATurnIsABurstOfOneQueuePair) {
+TEST(PacedFlows, TurnIsABurstOfOneQueuePair) {
   PacedNic nic(1, 4 * kWrite);
   nic.open(0, {0, 1});
   nic.post(0, 0, 9);
@@ -133,11 +133,11 @@ TEST(PacedFlows, ATurnIsABurstOfOneQueuePair) {
   EXPECT_EQ(turn->bytes, 4 * kWrite);
 
   nic.flows.set_limits(0, {.rate = kFast, .window = kWide, .burst = 2 * kWrite}, kBegin);
-  EXPECT_EQ(nic.take_turn()->bytes, kWrite) << "of the other, which has no more";
+  EXPECT_EQ(nic.take_turn()->bytes, kWrite) << "all that the other queue pair has";
   EXPECT_EQ(nic.take_turn()->bytes, 2 * kWrite);
 }
 
-TEST(PacedFlows, AWriteLargerThanTheBurstIsATurnOfItsOwn) {
+TEST(PacedFlows, WriteLargerThanTheBurstIsATurnOfItsOwn) {
   PacedNic nic(1);
   nic.open(0, {0});
   nic.post(0, 0, 2, 3 * kWrite);
@@ -148,19 +148,19 @@ TEST(PacedFlows, AWriteLargerThanTheBurstIsATurnOfItsOwn) {
 
 // --- window and credit ---
 
-TEST(PacedFlows, TheWindowIsOfAllQueuePairsOfAFlow) {
+TEST(PacedFlows, QueuePairsOfAFlowShareItsWindow) {
   PacedNic nic(2);
   nic.open(0, {0, 1, 2}, {.rate = kFast, .window = 2 * kWrite});
   nic.open(1, {3}, {.rate = kFast, .window = 2 * kWrite});
   for (const uint32_t slot : {0U, 1U, 2U}) nic.post(0, slot, 1);
   nic.post(1, 3, 1);
-  EXPECT_EQ(nic.take_turns(), (Slots{0, 3, 1})) << "the other flow has its own";
+  EXPECT_EQ(nic.take_turns(), (Slots{0, 3, 1})) << "the other flow has its own window";
   nic.flows.on_done(0, kWrite);
   nic.flows.wake(0);
   EXPECT_EQ(nic.take_turns(), (Slots{2}));
 }
 
-TEST(PacedFlows, ATurnEndsWhereTheWindowDoes) {
+TEST(PacedFlows, TurnEndsWithTheWindow) {
   PacedNic nic(1, 8 * kWrite);
   nic.open(0, {0}, {.rate = kFast, .window = 3 * kWrite});
   nic.post(0, 0, 8);
@@ -170,7 +170,7 @@ TEST(PacedFlows, ATurnEndsWhereTheWindowDoes) {
   EXPECT_FALSE(nic.take_turn());
 }
 
-TEST(PacedFlows, WhatFitsTheWindowDoesNotWaitForAnotherQueuePair) {
+TEST(PacedFlows, WriteThatFitsTheWindowDoesNotWaitForAnotherQueuePair) {
   PacedNic nic(1, 8 * kWrite);
   nic.open(0, {0, 1, 2}, {.rate = kFast, .window = 2 * kWrite});
   for (const uint32_t slot : {0U, 1U}) nic.post(0, slot, 1, 2 * kWrite - 1);
@@ -178,18 +178,18 @@ TEST(PacedFlows, WhatFitsTheWindowDoesNotWaitForAnotherQueuePair) {
   EXPECT_EQ(nic.take_turns(), (Slots{0, 2}));
 }
 
-TEST(PacedFlows, AQueuePairThatLeavesWakesTheOthers) {
+TEST(PacedFlows, QueuePairThatLeavesWakesTheOthers) {
   PacedNic nic(1);
   nic.open(0, {0, 1}, {.rate = kFast, .window = kWrite});
   nic.post(0, 0, 1);
   nic.post(0, 1, 1);
   EXPECT_EQ(nic.take_turns(), (Slots{0}));
-  nic.flows.on_done(0, kWrite);  // it is lost with its queue pair
+  nic.flows.on_done(0, kWrite);  // the write ends with its queue pair
   nic.flows.leave(0, 0);
   EXPECT_EQ(nic.take_turns(), (Slots{1}));
 }
 
-TEST(PacedFlows, AFlowOnCreditStopsAndGoesOnWithMore) {
+TEST(PacedFlows, FlowOnCreditStopsAndContinuesWithMoreCredit) {
   PacedNic nic(1);
   FlowLimits limits{.rate = kFast, .window = kWide, .credit = 2 * kWrite};
   nic.open(0, {0}, limits);
@@ -197,13 +197,13 @@ TEST(PacedFlows, AFlowOnCreditStopsAndGoesOnWithMore) {
   EXPECT_EQ(nic.take_turns(), (Slots{0, 0}));
   nic.flows.on_done(0, 2 * kWrite);
   nic.flows.wake(0);
-  EXPECT_EQ(nic.take_turns(), Slots()) << "nothing in flight is no credit";
+  EXPECT_EQ(nic.take_turns(), Slots()) << "credit is needed although nothing is in flight";
   limits.credit = 3 * kWrite;
   nic.flows.set_limits(0, limits, kNow);
   EXPECT_EQ(nic.take_turns(), (Slots{0}));
 }
 
-TEST(PacedFlows, AFlowOnCreditTellsHowManyShareTheNic) {
+TEST(PacedFlows, SignalOfAFlowOnCreditHasTheNumberOfSharingFlows) {
   PacedNic nic(5);
   for (const uint32_t i : {0U, 1U, 2U, 3U, 4U}) {
     nic.open(i, {i}, {.rate = kFast, .window = kWide, .credit = i == 3 ? kWrite : kWide});
@@ -212,20 +212,20 @@ TEST(PacedFlows, AFlowOnCreditTellsHowManyShareTheNic) {
   EXPECT_EQ(nic.take_turns(), (Slots{3}));
   EXPECT_EQ(nic.signals().size(), 1U);
 
-  // 3 has no credit left, 4 nothing to send.
+  // Flow 3 has no credit left, and flow 4 has nothing to send.
   for (const uint32_t i : {0U, 1U, 2U, 3U, 4U}) nic.post(i, i, i == 4 ? 0 : 1);
   EXPECT_EQ(nic.take_turns(), (Slots{0, 1, 2}));
-  const auto told = nic.signals();
-  ASSERT_EQ(told.size(), 3U);
+  const auto signals = nic.signals();
+  ASSERT_EQ(signals.size(), 3U);
   for (const uint32_t i : {0U, 1U, 2U}) {
-    EXPECT_EQ(told[i].flow, i);
-    EXPECT_EQ(told[i].sharing, 3 - i);
-    EXPECT_EQ(told[i].sent, kWrite);
-    EXPECT_EQ(told[i].in_flight, kWrite);
+    EXPECT_EQ(signals[i].flow, i);
+    EXPECT_EQ(signals[i].sharing, 3 - i);
+    EXPECT_EQ(signals[i].sent, kWrite);
+    EXPECT_EQ(signals[i].in_flight, kWrite);
   }
 }
 
-TEST(PacedFlows, WithoutCreditNobodyIsToldThatAFlowHasSent) {
+TEST(PacedFlows, SendOfAFlowWithoutCreditMakesNoSignal) {
   PacedNic nic(1);
   nic.open(0, {0});
   nic.post(0, 0, 1);
@@ -235,7 +235,7 @@ TEST(PacedFlows, WithoutCreditNobodyIsToldThatAFlowHasSent) {
 
 // --- time ---
 
-TEST(PacedFlows, AFlowWaitsForItsTime) {
+TEST(PacedFlows, FlowWaitsForItsSendTime) {
   PacedNic nic(1);
   nic.flows.join(0, 0);
   EXPECT_EQ(nic.flows.next_deadline(), Instant::never());
@@ -250,17 +250,17 @@ TEST(PacedFlows, AFlowWaitsForItsTime) {
   EXPECT_EQ(nic.take_turns(early), Slots());
   nic.flows.on_time(due);
   EXPECT_EQ(nic.take_turns(due), (Slots{0}));
-  EXPECT_EQ(nic.flows.next_deadline(), Instant::never()) << "it has nothing more to send";
+  EXPECT_EQ(nic.flows.next_deadline(), Instant::never()) << "the flow has nothing more to send";
 }
 
-TEST(PacedFlows, AFlowThatMayNotSendDoesNotKeepTheNicAwake) {
+TEST(PacedFlows, FlowWithoutCreditHasNoDeadline) {
   PacedNic nic(1);
   nic.open(0, {0}, {.rate = kFast, .window = kWide, .credit = 0});
   nic.post(0, 0, 1);
   EXPECT_EQ(nic.flows.next_deadline(), Instant::never());
 }
 
-TEST(PacedFlows, AllFlowsThatAreDueGoOn) {
+TEST(PacedFlows, AllDueFlowsSend) {
   constexpr uint32_t kFlows = 100;
   PacedNic nic(kFlows);
   for (uint32_t i = 0; i < kFlows; ++i) {
@@ -273,11 +273,11 @@ TEST(PacedFlows, AllFlowsThatAreDueGoOn) {
   EXPECT_EQ(nic.take_turns(due).size(), kFlows);
 }
 
-TEST(PacedFlows, NewLimitsWakeAFlowThatWaits) {
+TEST(PacedFlows, NewLimitsWakeAWaitingFlow) {
   PacedNic nic(1);
   nic.flows.join(0, 0);
   nic.post(0, 0, 2);
-  EXPECT_EQ(nic.take_turns(kBegin), Slots()) << "it is stopped";
+  EXPECT_EQ(nic.take_turns(kBegin), Slots()) << "the flow has no rate yet";
   EXPECT_EQ(nic.flows.next_deadline(), Instant::never());
   FlowLimits limits{.rate = kSlow, .window = kWide};
   nic.flows.set_limits(0, limits, kBegin);
@@ -291,9 +291,9 @@ TEST(PacedFlows, NewLimitsWakeAFlowThatWaits) {
   EXPECT_EQ(nic.take_turns(limits.first_send), (Slots{0}));
 }
 
-// --- what is told ---
+// --- signals and arrivals ---
 
-TEST(PacedFlows, ASignalTellsAllSinceTheLastOnce) {
+TEST(PacedFlows, SignalSumsUpAllSinceTheLastSignal) {
   PacedNic nic(4);
   nic.open(2, {0});
   nic.post(2, 0, 3);
@@ -302,14 +302,14 @@ TEST(PacedFlows, ASignalTellsAllSinceTheLastOnce) {
     nic.flows.on_acknowledged(2, 100, rtt);
   }
   nic.flows.on_done(2, kWrite);
-  const auto told = nic.signals();
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_EQ(told[0].flow, 2U);
-  EXPECT_EQ(told[0].acked, 300U);
-  EXPECT_EQ(told[0].rtt, Duration::from_us(7)) << "the newest that is known";
-  EXPECT_EQ(told[0].sharing, 0U);
-  EXPECT_EQ(told[0].in_flight, 2 * kWrite);
-  EXPECT_EQ(told[0].sent, 3 * kWrite);
+  const auto first = nic.signals();
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_EQ(first[0].flow, 2U);
+  EXPECT_EQ(first[0].acked, 300U);
+  EXPECT_EQ(first[0].rtt, Duration::from_us(7)) << "the newest known one";
+  EXPECT_EQ(first[0].sharing, 0U);
+  EXPECT_EQ(first[0].in_flight, 2 * kWrite);
+  EXPECT_EQ(first[0].sent, 3 * kWrite);
   EXPECT_TRUE(nic.signals().empty());
 
   nic.flows.on_acknowledged(2, 1, Duration());
@@ -317,20 +317,20 @@ TEST(PacedFlows, ASignalTellsAllSinceTheLastOnce) {
   ASSERT_EQ(next.size(), 1U);
   EXPECT_EQ(next[0].flow, 2U);
   EXPECT_EQ(next[0].acked, 1U);
-  EXPECT_EQ(next[0].rtt, Duration()) << "not that of the last signal";
+  EXPECT_EQ(next[0].rtt, Duration()) << "the last signal's is not repeated";
 }
 
-TEST(PacedFlows, AnArrivalTellsAllSinceTheLastOnce) {
+TEST(PacedFlows, ArrivalSumsUpAllSinceTheLastArrival) {
   PacedNic nic(4);
   nic.flows.on_arrived(3, 7);
-  EXPECT_TRUE(nic.arrivals().empty()) << "nobody wants to know";
+  EXPECT_TRUE(nic.arrivals().empty()) << "reports are off";
   nic.flows.report_arrivals(true);
   nic.flows.on_arrived(3, 100);
   nic.flows.on_arrived(3, 20);
-  const auto told = nic.arrivals();
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_EQ(told[0].flow, 3U);
-  EXPECT_EQ(told[0].bytes, 120U);
+  const auto first = nic.arrivals();
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_EQ(first[0].flow, 3U);
+  EXPECT_EQ(first[0].bytes, 120U);
   EXPECT_TRUE(nic.arrivals().empty());
 
   nic.flows.on_arrived(3, 5);
@@ -340,7 +340,7 @@ TEST(PacedFlows, AnArrivalTellsAllSinceTheLastOnce) {
   EXPECT_EQ(next[0].bytes, 5U);
 }
 
-TEST(PacedFlows, WhatFindsNoRoomIsToldLater) {
+TEST(PacedFlows, SignalsAndArrivalsWithoutRoomAreReportedLater) {
   PacedNic nic(3);
   nic.flows.report_arrivals(true);
   for (const FlowId flow : {2U, 0U, 1U}) {
@@ -357,26 +357,26 @@ TEST(PacedFlows, WhatFindsNoRoomIsToldLater) {
   EXPECT_EQ(arrival[0].flow, 1U);
 }
 
-TEST(PacedFlows, AFlowThatEndsForgets) {
+TEST(PacedFlows, EndedFlowLeavesNothingToTheNextOfItsNumber) {
   PacedNic nic(2);
   nic.flows.report_arrivals(true);
   nic.open(1, {0, 1}, {.rate = kFast, .window = kWide, .credit = kWrite});
   nic.post(1, 0, 2);
-  EXPECT_EQ(nic.take_turns(), (Slots{0})) << "its credit";
+  EXPECT_EQ(nic.take_turns(), (Slots{0})) << "as far as its credit";
   nic.flows.on_done(1, kWrite);
   nic.flows.on_acknowledged(1, kWrite, Duration::from_us(5));
   nic.flows.on_arrived(1, 10);
 
   nic.flows.leave(1, 1);
-  EXPECT_EQ(nic.take_turns(), Slots()) << "it goes on with the other queue pair";
+  EXPECT_EQ(nic.take_turns(), Slots()) << "the flow stays open with the other queue pair";
   nic.flows.leave(1, 0);
   EXPECT_TRUE(nic.signals().empty());
   EXPECT_TRUE(nic.arrivals().empty());
 
-  // The next of its number.
+  // The next flow of the number.
   nic.flows.join(1, 0);
   nic.flows.wake(1);
-  EXPECT_EQ(nic.take_turns(), (Slots{0})) << "the credit counts anew";
+  EXPECT_EQ(nic.take_turns(), (Slots{0})) << "the used credit counts from zero";
   nic.flows.on_arrived(1, 3);
   const auto signal = nic.signals();
   ASSERT_EQ(signal.size(), 1U);
@@ -388,7 +388,7 @@ TEST(PacedFlows, AFlowThatEndsForgets) {
   EXPECT_EQ(arrival[0].bytes, 3U);
 }
 
-TEST(PacedFlows, AFlowWithAQueuePairLeftForgetsNothing) {
+TEST(PacedFlows, FlowWithAQueuePairLeftKeepsItsSignals) {
   PacedNic nic(1);
   nic.flows.report_arrivals(true);
   nic.open(0, {0, 1});
@@ -399,7 +399,7 @@ TEST(PacedFlows, AFlowWithAQueuePairLeftForgetsNothing) {
   EXPECT_EQ(nic.arrivals().size(), 1U);
 }
 
-TEST(PacedFlows, KnowsWhetherAnythingIsInFlight) {
+TEST(PacedFlows, AnyInFlightIsTrueUntilTheLastWriteIsDone) {
   PacedNic nic(3);
   nic.open(1, {0});
   nic.post(1, 0, 1);

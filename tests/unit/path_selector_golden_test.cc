@@ -1,5 +1,5 @@
-// The paths that each policy takes, packet by packet, through a network in which paths become slow,
-// marked, full and dead, and recover.
+// The paths that each policy takes, burst by burst, through a network in which one path becomes
+// slow, marked, full and dead, and recovers.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -18,15 +18,15 @@ constexpr uint32_t kPaths = 8;
 constexpr int64_t kRoundTripNs = 8000;
 constexpr int64_t kGapNs = 100;    // between bursts
 constexpr int kBurst = 2;          // packets
-constexpr uint16_t kTroubled = 2;  // the first of those that keep to one
+constexpr uint16_t kTroubled = 2;  // also the first path of the policies that stay on one
 
-// What is wrong with one path; the others are always alike.
+// What is wrong with path kTroubled; all other paths are always alike.
 struct Spell {
   const char* what;
   int bursts = 240;
   int64_t slower_ns = 0;
   PathEvent event = PathEvent::kGood;
-  uint32_t one_in = 1;  // of its packets meets the event
+  uint32_t one_in = 1;  // of the path's packets meets the event
 };
 
 class Course {
@@ -36,7 +36,7 @@ class Course {
   void run(const Spell& spell) {
     text_ += fmt::format("# {}\n", spell.what);
     for (int burst = 0; burst < spell.bursts; ++burst, now_ = now_ + Duration::from_ns(kGapNs)) {
-      hear();
+      report_due();
       const uint16_t path = selector_.next(now_);
       text_ += static_cast<char>('0' + path);
       if (burst % 80 == 79) text_ += '\n';
@@ -46,7 +46,7 @@ class Course {
   const std::string& text() const { return text_; }
 
  private:
-  struct News {
+  struct Report {
     Instant at;
     uint16_t path;
     PathFeedback feedback;
@@ -56,34 +56,35 @@ class Course {
     const bool troubled = path == kTroubled && ++met_ % spell.one_in == 0;
     const PathEvent event = troubled ? spell.event : PathEvent::kGood;
     const bool arrives = event == PathEvent::kGood || event == PathEvent::kMarked;
-    // Of a burst the second packet is acknowledged only.
+    // The second packet of a burst is acknowledged but not echoed.
     const bool echoed = number == 0 || !arrives;
     const int64_t jitter = (met_ * 37 + path * 11) % 50;
     const int64_t slower = path == kTroubled ? spell.slower_ns : 0;
     const auto rtt = Duration::from_ns(kRoundTripNs + jitter + slower);
     const Instant at = now_ + (event == PathEvent::kLost ? rtt * 2 : rtt);
-    const News news{at, path,
-                    {.event = echoed ? event : PathEvent::kArrived,
-                     .rtt = echoed && arrives ? rtt : Duration(),
-                     .now = at,
-                     .sent = now_}};
-    const auto later = [](const News& a, const News& b) { return a.at < b.at; };
-    news_.insert(std::upper_bound(news_.begin(), news_.end(), news, later), news);
+    const Report report{at,
+                        path,
+                        {.event = echoed ? event : PathEvent::kArrived,
+                         .rtt = echoed && arrives ? rtt : Duration(),
+                         .now = at,
+                         .sent = now_}};
+    const auto later = [](const Report& a, const Report& b) { return a.at < b.at; };
+    reports_.insert(std::upper_bound(reports_.begin(), reports_.end(), report, later), report);
   }
-  void hear() {
-    for (; !news_.empty() && news_.front().at <= now_; news_.pop_front()) {
-      selector_.on_feedback(news_.front().path, news_.front().feedback);
+  void report_due() {
+    for (; !reports_.empty() && reports_.front().at <= now_; reports_.pop_front()) {
+      selector_.on_feedback(reports_.front().path, reports_.front().feedback);
     }
   }
 
   PathSelector selector_;
-  std::deque<News> news_;  // by time
+  std::deque<Report> reports_;  // by time
   Instant now_ = Instant::from_ns(1'000'000);
   uint32_t met_ = 0;
   std::string text_;
 };
 
-TEST(PathSelectorGolden, EachPolicyTakesThesePaths) {
+TEST(PathSelectorGolden, PathsOfEachPolicyAreThoseOfTheGoldenFile) {
   constexpr std::pair<PathPolicy, const char*> kPolicies[] = {
       {PathPolicy::kSticky, "sticky"},     {PathPolicy::kPenalty, "penalty"},
       {PathPolicy::kRecycle, "recycle"},   {PathPolicy::kBalanced, "balanced"},

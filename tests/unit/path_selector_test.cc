@@ -26,12 +26,12 @@ bool holds_all_once(std::vector<uint16_t> paths) {
   return true;
 }
 
-TEST(PathSelector, RoundRobinCountsThroughThePaths) {
+TEST(PathSelector, RoundRobinTakesThePathsInOrder) {
   PathSelector selector(PathPolicy::kRoundRobin, 3, 1);
   EXPECT_EQ(take(selector, 7), (std::vector<uint16_t>{0, 1, 2, 0, 1, 2, 0}));
 }
 
-TEST(PathSelector, RoundRobinLeavesNoPathOut) {
+TEST(PathSelector, RoundRobinIgnoresFeedback) {
   PathSelector selector(PathPolicy::kRoundRobin, 3, 1);
   for (const uint16_t path : {0, 1, 2, 0}) {
     for (const PathEvent event : {PathEvent::kGood, PathEvent::kLost}) {
@@ -41,7 +41,7 @@ TEST(PathSelector, RoundRobinLeavesNoPathOut) {
   }
 }
 
-TEST(PathSelector, FixedStaysOnOneThatTheSeedDecides) {
+TEST(PathSelector, FixedStaysOnOnePathThatTheSeedDecides) {
   std::set<uint16_t> seen;
   for (uint64_t seed = 0; seed < 100; ++seed) {
     PathSelector selector(PathPolicy::kFixed, kPaths, seed);
@@ -58,7 +58,7 @@ TEST(PathSelector, StickyLeavesOnlyAPathThatLoses) {
   const auto other = static_cast<uint16_t>(1 - path);
   selector.on_feedback(path, {.event = PathEvent::kMarked});
   selector.on_feedback(path, {.event = PathEvent::kTrimmed});
-  selector.on_feedback(other, {.event = PathEvent::kLost});  // word of long ago
+  selector.on_feedback(other, {.event = PathEvent::kLost});  // late feedback
   EXPECT_EQ(take(selector, 3), std::vector<uint16_t>(3, path));
   selector.on_feedback(path, {.event = PathEvent::kLost});
   EXPECT_EQ(take(selector, 3), std::vector<uint16_t>(3, other));
@@ -76,8 +76,8 @@ TEST(PathSelector, RandomUsesAllPathsAboutEvenlyAndRepeatsWithItsSeed) {
   }
 }
 
-TEST(PathSelector, WithoutTroubleEveryRoundHasEveryPathOnceInAnOrderOfItsOwn) {
-  for (const uint32_t paths : {1U, 5U, kPaths}) {  // also where they are no power of two
+TEST(PathSelector, PenaltyTakesEveryPathOncePerRoundInChangingOrder) {
+  for (const uint32_t paths : {1U, 5U, kPaths}) {  // also a number that is no power of two
     PathSelector selector(PathPolicy::kPenalty, paths, 3);
     std::set<std::vector<uint16_t>> orders;
     for (int round = 0; round < 50; ++round) {
@@ -89,8 +89,8 @@ TEST(PathSelector, WithoutTroubleEveryRoundHasEveryPathOnceInAnOrderOfItsOwn) {
   }
 }
 
-// The turns that a path is passed over after this feedback. In each round the seven others have a
-// turn, and in the round of its return some of them have theirs before it.
+// For how many rounds a path is left out after this feedback. In each round the seven other paths
+// have a turn, and in the round of the path's return some of them have theirs first.
 int turns_left_out(PathEvent event, int times = 1) {
   PathSelector selector(PathPolicy::kPenalty, kPaths, 3);
   for (int i = 0; i < times; ++i) selector.on_feedback(2, {.event = event});
@@ -99,16 +99,16 @@ int turns_left_out(PathEvent event, int times = 1) {
   return others / 7;
 }
 
-TEST(PathSelector, PenaltyLeavesAPathOutForSomeTurns) {
+TEST(PathSelector, PenaltyLeavesAPathOutForSomeRounds) {
   EXPECT_EQ(turns_left_out(PathEvent::kGood), 0);
   EXPECT_EQ(turns_left_out(PathEvent::kMarked), 1);
   EXPECT_EQ(turns_left_out(PathEvent::kMarked, 3), 3);
   EXPECT_EQ(turns_left_out(PathEvent::kTrimmed), 4);
   EXPECT_EQ(turns_left_out(PathEvent::kLost), 15);
-  EXPECT_EQ(turns_left_out(PathEvent::kLost, 9), 15) << "there is a largest penalty";
+  EXPECT_EQ(turns_left_out(PathEvent::kLost, 9), 15) << "the penalty has a maximum";
 }
 
-TEST(PathSelector, TroubleOnAllPathsStopsNone) {
+TEST(PathSelector, PenaltyOnAllPathsExcludesNoPath) {
   PathSelector selector(PathPolicy::kPenalty, kPaths, 3);
   for (uint16_t path = 0; path < kPaths; ++path)
     selector.on_feedback(path, {.event = PathEvent::kLost});
@@ -116,7 +116,7 @@ TEST(PathSelector, TroubleOnAllPathsStopsNone) {
   EXPECT_EQ(std::set(paths.begin(), paths.end()).size(), kPaths);
 }
 
-TEST(PathSelector, RecycleTakesGoodPathsFirstInTheirOrder) {
+TEST(PathSelector, RecycleTakesGoodPathsFirstInTheOrderOfFeedback) {
   PathSelector selector(PathPolicy::kRecycle, kPaths, 3);
   for (const uint16_t path : {5, 1, 5}) selector.on_feedback(path, {.event = PathEvent::kGood});
   selector.on_feedback(6, {.event = PathEvent::kMarked});
@@ -126,7 +126,7 @@ TEST(PathSelector, RecycleTakesGoodPathsFirstInTheirOrder) {
   EXPECT_EQ(std::set(rest.begin(), rest.end()).size(), kPaths - 1);
 }
 
-TEST(PathSelector, RemembersABoundedNumberOfGoodPaths) {
+TEST(PathSelector, RecycleRemembersABoundedNumberOfGoodPaths) {
   PathSelector selector(PathPolicy::kRecycle, kPaths, 3);
   for (int i = 0; i < 1000; ++i) selector.on_feedback(4, {.event = PathEvent::kGood});
   const auto paths = take(selector, 5 * kPaths);
@@ -134,14 +134,14 @@ TEST(PathSelector, RemembersABoundedNumberOfGoodPaths) {
   EXPECT_LE(PathSelector::bytes(PathPolicy::kRecycle, kPaths), 16 * kPaths);
 }
 
-TEST(PathSelector, ForeignPathsAreIgnored) {
+TEST(PathSelector, FeedbackOnUnknownPathsIsIgnored) {
   PathSelector selector(PathPolicy::kRecycle, kPaths, 3);
   selector.on_feedback(kPaths, {.event = PathEvent::kGood});
   selector.on_feedback(0xFFFF, {.event = PathEvent::kLost});
   for (const uint16_t path : take(selector, 100)) EXPECT_LT(path, kPaths);
 }
 
-TEST(PathSelector, OnlySomeLearn) {
+TEST(PathSelector, OnlySomePoliciesTakeArrivalsAsFeedback) {
   EXPECT_FALSE(PathSelector(PathPolicy::kRoundRobin, kPaths, 1).learns());
   EXPECT_FALSE(PathSelector(PathPolicy::kFixed, kPaths, 1).learns());
   EXPECT_FALSE(PathSelector(PathPolicy::kRandom, kPaths, 1).learns());
@@ -152,8 +152,8 @@ TEST(PathSelector, OnlySomeLearn) {
   EXPECT_TRUE(PathSelector(PathPolicy::kReroute, kPaths, 1).learns());
 }
 
-// A sender of even pace, and paths that each take some time for a packet and lose all that come
-// while they are dead.
+// A sender of constant rate, and paths that each take some time per packet; a dead path loses all
+// its packets.
 class Network {
  public:
   static constexpr int64_t kRoundTrip = 8000;  // ns
@@ -165,47 +165,48 @@ class Network {
   void revive(uint16_t path) { dead_.erase(path); }
   void set_service(uint16_t path, int64_t ns) { service_[path] = ns; }
 
-  // Sends a packet every `gap` ns and returns which paths they took.
+  // Sends a packet every `gap` ns and returns the paths of the packets.
   std::vector<uint16_t> send(int count, int64_t gap) {
     std::vector<uint16_t> taken;
     longest_delay_ = 0;
     for (int i = 0; i < count; ++i, now_ += gap) {
-      hear();
+      feed_back();
       const uint16_t path = selector_.next(Instant::from_ns(now_));
       taken.push_back(path);
       if (dead_.contains(path)) {
-        news_.insert({now_ + 2 * kRoundTrip, {path, 0}});
+        reports_.insert({now_ + 2 * kRoundTrip, {path, 0}});
         continue;
       }
       const int64_t begins = std::max(now_, free_at_[path]);
       free_at_[path] = begins + service_[path];
       longest_delay_ = std::max(longest_delay_, begins - now_);
       const int64_t rtt = begins - now_ + kRoundTrip;
-      news_.insert({now_ + rtt, {path, rtt}});
+      reports_.insert({now_ + rtt, {path, rtt}});
     }
     return taken;
   }
   int64_t longest_delay() const { return longest_delay_; }  // in a queue, of the last send()
 
  private:
-  struct News {
+  struct Report {
     uint16_t path;
     int64_t rtt;  // 0: lost
   };
 
-  void hear() {
-    while (!news_.empty() && news_.begin()->first <= now_) {
-      const auto [at, news] = *news_.begin();
-      news_.erase(news_.begin());
-      selector_.on_feedback(news.path, {.event = news.rtt > 0 ? PathEvent::kGood : PathEvent::kLost,
-                                        .rtt = Duration::from_ns(news.rtt),
-                                        .now = Instant::from_ns(at)});
+  void feed_back() {
+    while (!reports_.empty() && reports_.begin()->first <= now_) {
+      const auto [at, report] = *reports_.begin();
+      reports_.erase(reports_.begin());
+      selector_.on_feedback(report.path,
+                            {.event = report.rtt > 0 ? PathEvent::kGood : PathEvent::kLost,
+                             .rtt = Duration::from_ns(report.rtt),
+                             .now = Instant::from_ns(at)});
     }
   }
 
   std::vector<int64_t> service_;
   std::vector<int64_t> free_at_;
-  std::multimap<int64_t, News> news_;  // by time
+  std::multimap<int64_t, Report> reports_;  // by time
   std::set<uint16_t> dead_;
   PathSelector& selector_;
   int64_t now_ = 0;
@@ -216,7 +217,7 @@ auto share(const std::vector<uint16_t>& taken, uint16_t path) {
   return static_cast<double>(std::ranges::count(taken, path)) / static_cast<double>(taken.size());
 }
 
-TEST(BalancedPaths, EachPathCarriesWhatItCan) {
+TEST(BalancedPaths, LoadFollowsTheCapacitiesOfThePaths) {
   // Capacities 4, 2, 1, 1, ..., together 12 packets per 800 ns; the sender wants 90% of them.
   PathSelector selector(PathPolicy::kBalanced, kPaths, 3);
   Network network(selector, {200, 400, 800, 800, 800, 800, 800, 800});
@@ -236,7 +237,7 @@ TEST(BalancedPaths, UsesAllPathsWhileTheyAreAlike) {
   EXPECT_LT(network.longest_delay(), Network::kRoundTrip);
 }
 
-TEST(BalancedPaths, LeavesAPathThatBecomesSlowAndComesBack) {
+TEST(BalancedPaths, LeavesASlowPathAndReturnsWhenItIsFast) {
   PathSelector selector(PathPolicy::kBalanced, kPaths, 3);
   Network network(selector, std::vector<int64_t>(kPaths, 800));
   network.send(5000, 120);
@@ -248,7 +249,7 @@ TEST(BalancedPaths, LeavesAPathThatBecomesSlowAndComesBack) {
   EXPECT_GT(share(network.send(10'000, 120), 2), 0.06);
 }
 
-TEST(BalancedPaths, LosesLittleOnADeadPathAndFindsItAliveAgain) {
+TEST(BalancedPaths, LosesLittleOnADeadPathAndReturnsWhenItIsAlive) {
   for (const uint32_t paths : {4U, 64U}) {
     PathSelector selector(PathPolicy::kBalanced, paths, 3);
     Network network(selector, std::vector<int64_t>(paths, 100));
@@ -265,7 +266,7 @@ TEST(BalancedPaths, LosesLittleOnADeadPathAndFindsItAliveAgain) {
   }
 }
 
-TEST(BalancedPaths, DifferencesBelowTheFloorMeanNothing) {
+TEST(BalancedPaths, DelayDifferencesBelowTheFloorAreIgnored) {
   const auto share_of_slow = [](Duration floor) {
     PathSelector selector(PathPolicy::kBalanced, 4, 3, floor);
     for (int i = 0; i < 4000; ++i) {
@@ -287,7 +288,7 @@ TEST(BalancedPaths, DifferencesBelowTheFloorMeanNothing) {
   EXPECT_GT(share_of_slow(Duration::from_us(50)), 0.1);
 }
 
-TEST(BalancedPaths, MarksOnOnePathTellWhereDelaysCannot) {
+TEST(BalancedPaths, PathWithMarksIsLeftEvenIfDelaysAreEqual) {
   PathSelector selector(PathPolicy::kBalanced, 4, 3, Duration::from_us(100));
   std::vector<uint16_t> taken;
   for (int i = 0; i < 4000; ++i) {
@@ -301,7 +302,7 @@ TEST(BalancedPaths, MarksOnOnePathTellWhereDelaysCannot) {
   EXPECT_LT(share(taken, 1), 0.1);
 }
 
-TEST(BalancedPaths, TroubleEverywhereStopsNothing) {
+TEST(BalancedPaths, FailureOfAllPathsDoesNotStopTheSelector) {
   for (const PathPolicy policy : {PathPolicy::kBalanced, PathPolicy::kReroute}) {
     PathSelector selector(policy, kPaths, 3);
     Network network(selector, std::vector<int64_t>(kPaths, 100));
@@ -314,7 +315,7 @@ TEST(BalancedPaths, TroubleEverywhereStopsNothing) {
   }
 }
 
-TEST(BalancedPaths, TheSameCallsGiveTheSamePaths) {
+TEST(BalancedPaths, SameSeedAndCallsGiveTheSamePaths) {
   for (const PathPolicy policy : {PathPolicy::kBalanced, PathPolicy::kReroute}) {
     const auto run = [&](uint64_t seed) {
       PathSelector selector(policy, kPaths, seed);
@@ -326,38 +327,38 @@ TEST(BalancedPaths, TheSameCallsGiveTheSamePaths) {
   }
 }
 
-// After each loss twice as late, and with one packet, until one arrives.
-TEST(BalancedPaths, ADeadPathIsTriedMoreAndMoreRarely) {
+// Each loss doubles the time until the next try, which is one packet, until a packet arrives.
+TEST(BalancedPaths, DeadPathIsTriedAtDoublingIntervals) {
   constexpr uint16_t kDead = 2;
   constexpr int64_t kRtt = 1000;
   PathSelector selector(PathPolicy::kBalanced, 4, 3);
-  const auto hear = [&](uint16_t path, PathEvent event, int64_t at, int64_t rtt = 0) {
+  const auto feed_back = [&](uint16_t path, PathEvent event, int64_t at, int64_t rtt = 0) {
     selector.on_feedback(
         path, {.event = event, .rtt = Duration::from_ns(rtt), .now = Instant::from_ns(at)});
   };
-  // Packets on it among the next eight, that is of two rounds.
+  // Packets on the dead path among the next eight, which are two rounds.
   const auto tries = [&](int64_t at) {
     int count = 0;
     for (int i = 0; i < 8; ++i) count += selector.next(Instant::from_ns(at)) == kDead ? 1 : 0;
     return count;
   };
-  hear(0, PathEvent::kGood, 0, kRtt);
+  feed_back(0, PathEvent::kGood, 0, kRtt);
   EXPECT_GE(tries(0), 1);
-  hear(kDead, PathEvent::kLost, 0);
+  feed_back(kDead, PathEvent::kLost, 0);
   EXPECT_EQ(tries(8 * kRtt - 1), 0);
-  EXPECT_EQ(tries(8 * kRtt), 1) << "one packet, and nothing is known of it yet";
-  hear(kDead, PathEvent::kLost, 9 * kRtt);
-  hear(kDead, PathEvent::kLost, 10 * kRtt);  // that was sent before the first loss was known
+  EXPECT_EQ(tries(8 * kRtt), 1) << "one packet, until there is feedback on it";
+  feed_back(kDead, PathEvent::kLost, 9 * kRtt);
+  feed_back(kDead, PathEvent::kLost, 10 * kRtt);  // sent before the first loss was known
   EXPECT_EQ(tries((9 + 16) * kRtt - 1), 0);
   EXPECT_EQ(tries((9 + 16) * kRtt), 1);
-  hear(kDead, PathEvent::kLost, 26 * kRtt);
+  feed_back(kDead, PathEvent::kLost, 26 * kRtt);
   EXPECT_EQ(tries((26 + 32) * kRtt - 1), 0);
   EXPECT_EQ(tries((26 + 32) * kRtt), 1);
-  hear(kDead, PathEvent::kArrived, 59 * kRtt);
-  EXPECT_GE(tries(59 * kRtt), 2) << "it lives";
+  feed_back(kDead, PathEvent::kArrived, 59 * kRtt);
+  EXPECT_GE(tries(59 * kRtt), 2) << "the path is alive";
 }
 
-// The path that takes most of the next turns; 0xFFFF: none does.
+// The path that takes more than half of the next turns; 0xFFFF: none.
 uint16_t favourite(PathSelector& selector, Instant now) {
   std::vector<uint16_t> taken;
   for (int i = 0; i < 16; ++i) taken.push_back(selector.next(now));
@@ -367,7 +368,7 @@ uint16_t favourite(PathSelector& selector, Instant now) {
   return 0xFFFF;
 }
 
-TEST(BalancedPaths, ABurstThatArrivesMakesRoomForOne) {
+TEST(BalancedPaths, ArrivedBurstAddsOneTurn) {
   const Instant sent = Instant::from_ns(1'000'000);
   const Instant now = sent + Duration::from_ns(Network::kRoundTrip);
   for (const bool one_burst : {true, false}) {
@@ -382,7 +383,7 @@ TEST(BalancedPaths, ABurstThatArrivesMakesRoomForOne) {
   }
 }
 
-TEST(BalancedPaths, PacketsWhoseRoundTripIsUnknownMakeRoom) {
+TEST(BalancedPaths, PacketsWithoutARoundTripTimeAddTurns) {
   PathSelector selector(PathPolicy::kBalanced, 64, 3);
   EXPECT_TRUE(selector.counts());
   const Instant now = Instant::from_ns(1'000'000);
@@ -395,8 +396,8 @@ TEST(BalancedPaths, PacketsWhoseRoundTripIsUnknownMakeRoom) {
   EXPECT_FALSE(recycle.counts());
 }
 
-// Of a packet that was acknowledged only, nobody knows how it fared.
-TEST(BalancedPaths, OnlyAnEchoedPacketEndsTheTimeForWhichAPathIsLeftOut) {
+// A packet that was acknowledged without an echo shows nothing about delay, marks or trimming.
+TEST(BalancedPaths, OnlyAnEchoedPacketEndsThePenaltyOfAPath) {
   for (const bool echoed : {false, true}) {
     PathSelector selector(PathPolicy::kBalanced, kPaths, 3, Duration::from_us(1));
     const Instant now = Instant::from_ns(1'000'000);
@@ -405,7 +406,7 @@ TEST(BalancedPaths, OnlyAnEchoedPacketEndsTheTimeForWhichAPathIsLeftOut) {
                              .rtt = Duration::from_us(echoed ? 10 : 0),
                              .now = now,
                              .sent = now});
-    EXPECT_EQ(selector.next(now), 5) << "the place that it frees";
+    EXPECT_EQ(selector.next(now), 5) << "the turn that the arrived packet adds";
     std::set<uint16_t> taken;
     for (uint32_t i = 0; i < kPaths; ++i) taken.insert(selector.next(now));
     EXPECT_EQ(taken.contains(5), echoed);
@@ -417,14 +418,14 @@ TEST(BalancedPaths, MemoryIsBounded) {
   EXPECT_LE(PathSelector::bytes(PathPolicy::kReroute, 64), 16 * 32);
 }
 
-TEST(ReroutedPath, KeepsToAGoodPath) {
+TEST(ReroutedPath, StaysOnAGoodPath) {
   PathSelector selector(PathPolicy::kReroute, kPaths, 3);
   Network network(selector, std::vector<int64_t>(kPaths, 90));
   const auto taken = network.send(10'000, 100);
   EXPECT_EQ(taken, std::vector<uint16_t>(10'000, taken.front()));
 }
 
-TEST(ReroutedPath, FindsTheOnePathThatIsFastEnoughWithinSomeRoundTrips) {
+TEST(ReroutedPath, FindsTheOnlyFastPathWithinSomeRoundTrips) {
   PathSelector selector(PathPolicy::kReroute, kPaths, 3);
   Network network(selector, {200, 200, 200, 200, 200, 90, 200, 200});
   const int round_trip = Network::kRoundTrip / 100;
@@ -439,27 +440,27 @@ TEST(ReroutedPath, LeavesADeadPathAtTheFirstLoss) {
   const uint16_t path = network.send(1000, 100).back();
   network.kill(path);
   const int round_trip = Network::kRoundTrip / 100;
-  network.send(10 * round_trip, 100);  // 2 until the loss is known, 4 to search
+  network.send(10 * round_trip, 100);  // 2 round trips until the loss is known, 4 to search
   EXPECT_EQ(std::ranges::count(network.send(1000, 100), path), 0);
 }
 
-TEST(ReroutedPath, SearchesFromTheFirstPacketOnThatIsTrimmed) {
+TEST(ReroutedPath, SearchesFromTheFirstTrimmedPacketOn) {
   PathSelector selector(PathPolicy::kReroute, kPaths, 3);
-  const auto hear = [&](PathEvent event, int64_t us) {
+  const auto feed_back = [&](PathEvent event, int64_t us) {
     selector.on_feedback(
         selector.next(Instant()),
         {.event = event, .rtt = Duration::from_us(10), .now = Instant::from_ns(us * 1000)});
   };
-  hear(PathEvent::kGood, 100);  // a round trip begins
+  feed_back(PathEvent::kGood, 100);  // a round trip begins
   EXPECT_FALSE(selector.searching());
-  hear(PathEvent::kTrimmed, 101);
-  EXPECT_TRUE(selector.searching()) << "or is about to";
-  for (int i = 0; i < 20; ++i) hear(PathEvent::kGood, 102);
-  hear(PathEvent::kGood, 111);
-  EXPECT_FALSE(selector.searching()) << "one in many was trimmed";
+  feed_back(PathEvent::kTrimmed, 101);
+  EXPECT_TRUE(selector.searching()) << "or is about to search";
+  for (int i = 0; i < 20; ++i) feed_back(PathEvent::kGood, 102);
+  feed_back(PathEvent::kGood, 111);
+  EXPECT_FALSE(selector.searching()) << "few packets were trimmed";
 }
 
-TEST(ReroutedPath, DelaysBelowTheFloorAreNoReasonToLeave) {
+TEST(ReroutedPath, DelaysBelowTheFloorKeepThePath) {
   const auto different = [](Duration floor) {
     PathSelector selector(PathPolicy::kReroute, kPaths, 3, floor);
     std::set<uint16_t> taken;

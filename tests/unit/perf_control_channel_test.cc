@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 constexpr Duration kLong = Duration::from_s(30);
 constexpr Duration kShort = Duration::from_ms(1);
 
-// A channel whose peer is a bare socket, which says what it likes.
+// A channel whose peer is a bare socket, so that it can send any bytes.
 class ControlChannelTest : public ::testing::Test {
  protected:
   ControlChannelTest() {
@@ -37,7 +37,7 @@ class ControlChannelTest : public ::testing::Test {
     }
   }
 
-  std::string heard() {
+  std::string bytes_to_peer() {
     char bytes[65536];
     const ssize_t n = ::recv(peer_.get(), bytes, sizeof bytes, 0);
     return n > 0 ? std::string(bytes, static_cast<size_t>(n)) : "";
@@ -47,9 +47,9 @@ class ControlChannelTest : public ::testing::Test {
   FileDescriptor peer_;
 };
 
-TEST_F(ControlChannelTest, OneMessageIsOneLine) {
+TEST_F(ControlChannelTest, MessageIsOneLine) {
   ASSERT_TRUE(channel_->send({{"type", "hello"}, {"text", "two\nlines"}}));
-  const std::string line = heard();
+  const std::string line = bytes_to_peer();
   EXPECT_EQ(line.find('\n'), line.size() - 1);
   EXPECT_EQ(Json::parse(line)["text"], "two\nlines");
 }
@@ -70,14 +70,14 @@ TEST_F(ControlChannelTest, MessagesArriveInPiecesAndTogether) {
   EXPECT_EQ((**some)["type"], "c");
 }
 
-TEST_F(ControlChannelTest, SilenceIsAnErrorAfterTheLimit) {
+TEST_F(ControlChannelTest, SilentPeerIsAnErrorAfterTheLimit) {
   const auto message = channel_->expect("a", kShort);
   ASSERT_FALSE(message);
   EXPECT_EQ(message.error().code, ErrorCode::kPeer);
   EXPECT_THAT(message.error().message, HasSubstr("did not answer"));
 }
 
-TEST_F(ControlChannelTest, AClosedPeerIsAnErrorButNotBeforeItsLastWords) {
+TEST_F(ControlChannelTest, ClosedPeerIsAnErrorOnceItsLastMessageIsRead) {
   say("{\"type\":\"last\"}\n");
   peer_ = FileDescriptor();
   const auto poll = [this] {
@@ -91,13 +91,13 @@ TEST_F(ControlChannelTest, AClosedPeerIsAnErrorButNotBeforeItsLastWords) {
   EXPECT_FALSE(channel_->send({{"type", "x"}}));
 }
 
-TEST_F(ControlChannelTest, WhoWaitsForSomethingElseLearnsThatThePeerIsGone) {
+TEST_F(ControlChannelTest, StillThereFailsOnceThePeerIsGone) {
   EXPECT_TRUE(channel_->still_there());
   say("{\"type\":\"a\"}\n{\"ty");
   EXPECT_TRUE(channel_->still_there());
   say("pe\":\"b\"}\n");
   EXPECT_TRUE(channel_->still_there());
-  EXPECT_TRUE(channel_->expect("a", kLong)) << "it stays for later";
+  EXPECT_TRUE(channel_->expect("a", kLong)) << "still_there() keeps messages";
   EXPECT_TRUE(channel_->expect("b", kLong));
   peer_ = FileDescriptor();
   const auto gone = channel_->still_there();
@@ -105,14 +105,14 @@ TEST_F(ControlChannelTest, WhoWaitsForSomethingElseLearnsThatThePeerIsGone) {
   EXPECT_THAT(gone.error().message, HasSubstr("went away"));
 }
 
-TEST_F(ControlChannelTest, WhoWaitsForSomethingElseLearnsThatThePeerGaveUp) {
+TEST_F(ControlChannelTest, StillThereFailsWithTheErrorOfThePeer) {
   say("{\"type\":\"error\",\"message\":\"no luck\"}\n");
   const auto gave_up = channel_->still_there();
   ASSERT_FALSE(gave_up);
   EXPECT_THAT(gave_up.error().message, HasSubstr("no luck"));
 }
 
-TEST_F(ControlChannelTest, StrangersAreTold) {
+TEST_F(ControlChannelTest, InvalidMessagesAreErrorsOfThePeer) {
   for (const char* garbage :
        {"GET / HTTP/1.1\r\n", "\n", "[1,2]\n", "3\n", "{\"type\":}\n", "\xff\xfe\n", "null\n"}) {
     say(garbage);
@@ -122,12 +122,12 @@ TEST_F(ControlChannelTest, StrangersAreTold) {
   }
 }
 
-TEST_F(ControlChannelTest, AnotherTypeIsRefused) {
+TEST_F(ControlChannelTest, MessageOfAnotherTypeIsRefused) {
   say("{\"type\":\"a\"}\n{\"type\":7}\n{}\n");
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(channel_->expect("b", kLong));
 }
 
-// Each copy of such a message took a frame of the stack for each of its levels.
+// A copy of such a message takes a stack frame for each of its levels.
 TEST_F(ControlChannelTest, DeepNestingIsRefused) {
   const std::string deep = std::string(80'000, '[') + std::string(80'000, ']');
   std::thread peer([&] { say("{\"type\":" + deep + "}\n{\"parameters\":" + deep + "}\n"); });
@@ -139,7 +139,7 @@ TEST_F(ControlChannelTest, DeepNestingIsRefused) {
   peer.join();
 }
 
-TEST_F(ControlChannelTest, ALineHasABound) {
+TEST_F(ControlChannelTest, LengthOfALineIsBounded) {
   const std::string chunk(4096, 'x');
   Result<std::optional<Json>> message;
   size_t said = 0;
@@ -152,27 +152,27 @@ TEST_F(ControlChannelTest, ALineHasABound) {
   EXPECT_LE(said, ControlChannel::kMaxLine + 2 * chunk.size());
 }
 
-TEST_F(ControlChannelTest, ThePeersReasonIsPassedOn) {
+TEST_F(ControlChannelTest, ErrorOfThePeerIsPassedOn) {
   say("{\"type\":\"error\",\"message\":\"no NIC here\"}\n");
   const auto message = channel_->expect("a", kLong);
   ASSERT_FALSE(message);
   EXPECT_THAT(message.error().message, HasSubstr("no NIC here"));
 }
 
-TEST_F(ControlChannelTest, ThePeersReasonCannotDriveTheTerminal) {
+TEST_F(ControlChannelTest, ErrorOfThePeerIsMadePrintable) {
   say("{\"type\":\"error\",\"message\":\"\\u001b[2Jgone\"}\n");
   const auto message = channel_->expect("a", kLong);
   ASSERT_FALSE(message);
   EXPECT_EQ(message.error().message.find('\x1b'), std::string::npos);
 }
 
-TEST_F(ControlChannelTest, ThePeersReasonExplainsAFailure) {
+TEST_F(ControlChannelTest, ErrorOfThePeerExplainsAFailure) {
   const Error failure{ErrorCode::kPeer, "connection lost"};
   say("{\"type\":\"stop\"}\n{\"type\":\"error\",\"message\":\"bad data\"}\n");
   EXPECT_THAT(channel_->explain(failure).message, HasSubstr("bad data"));
 }
 
-TEST_F(ControlChannelTest, WhoOnlyTalksExplainsNothing) {
+TEST_F(ControlChannelTest, OtherMessagesOfThePeerDoNotExplainAFailure) {
   const Error failure{ErrorCode::kPeer, "connection lost"};
   std::atomic<bool> over = false;
   std::thread talker([&] {
@@ -184,19 +184,19 @@ TEST_F(ControlChannelTest, WhoOnlyTalksExplainsNothing) {
   talker.join();
 }
 
-TEST_F(ControlChannelTest, AFailureWithoutThePeersReasonStaysWhatItIs) {
+TEST_F(ControlChannelTest, FailureWithoutAnErrorOfThePeerIsUnchanged) {
   const Error failure{ErrorCode::kPeer, "connection lost"};
   peer_ = FileDescriptor();
   EXPECT_EQ(channel_->explain(failure).message, "connection lost");
 }
 
-TEST(ControlConnectTest, UnknownHost) {
+TEST(ControlConnectTest, UnknownHostIsNotFound) {
   const auto channel = ControlChannel::connect("not a host name", 1, kLong);
   ASSERT_FALSE(channel);
   EXPECT_EQ(channel.error().code, ErrorCode::kNotFound);
 }
 
-TEST(ControlConnectTest, NobodyListensWhereItIsConnectedToItself) {
+TEST(ControlConnectTest, SocketConnectedToItselfIsNoListener) {
   test::in_network(test::enter_network_with_one_local_port, [] {
     const auto channel = ControlChannel::connect("127.0.0.1", test::kOnlyLocalPort, kLong);
     ASSERT_FALSE(channel);

@@ -19,7 +19,7 @@ using ::testing::SizeIs;
 
 constexpr Duration kPatience = Duration::from_s(30);
 constexpr const char* kHere = "127.0.0.1";
-constexpr const char* kFriend = "127.0.0.2";  // where who comes last comes from
+constexpr const char* kFriend = "127.0.0.2";  // source address of the last client
 
 ControlListener listener_at(const std::vector<std::string>& hosts) {
   auto listener = ControlListener::open(hosts, 0);
@@ -60,7 +60,7 @@ TEST(ControlListenerTest, ServesBothFamiliesAtAllAddresses) {
   EXPECT_EQ(caller->greeting["x"], 1);
 }
 
-TEST(ControlListenerTest, AnAddressOfAnotherHostIsNamed) {
+TEST(ControlListenerTest, ErrorNamesAnAddressOfAnotherHost) {
   for (const char* host : {"192.0.2.1", "not a host name"}) {
     const auto listener = ControlListener::open({host}, 0);
     ASSERT_FALSE(listener);
@@ -68,7 +68,7 @@ TEST(ControlListenerTest, AnAddressOfAnotherHostIsNamed) {
   }
 }
 
-TEST(ControlListenerTest, APortInUseIsNamed) {
+TEST(ControlListenerTest, ErrorNamesAPortInUse) {
   const ControlListener first = listener_at({kHere});
   const auto second = ControlListener::open({kHere}, first.port());
   ASSERT_FALSE(second);
@@ -76,8 +76,8 @@ TEST(ControlListenerTest, APortInUseIsNamed) {
   EXPECT_THAT(second.error().message, HasSubstr("-p"));
 }
 
-// What is free at one address need not be free at another.
-TEST(ControlListenerTest, AnyPortIsOneThatIsFreeAtAllAddresses) {
+// A port that is free at one address need not be free at another.
+TEST(ControlListenerTest, ChosenPortIsFreeAtAllAddresses) {
   std::vector<ControlListener> others;
   for (int i = 0; i < 800; ++i) others.push_back(listener_at({kHere}));
   for (int i = 0; i < 200; ++i) {
@@ -86,14 +86,14 @@ TEST(ControlListenerTest, AnyPortIsOneThatIsFreeAtAllAddresses) {
   }
 }
 
-TEST(ControlListenerTest, NobodyThere) {
+TEST(ControlListenerTest, ErrorWithoutAServerSaysToStartIt) {
   const test::TcpNobody nobody;
   const auto channel = ControlChannel::connect(kHere, nobody.port(), kPatience);
   ASSERT_FALSE(channel);
   EXPECT_THAT(channel.error().message, HasSubstr("start the server there first"));
 }
 
-TEST(ControlListenerTest, NobodyWaitsForASilentStranger) {
+TEST(ControlListenerTest, SilentClientsDoNotDelayOthers) {
   ControlListener listener = listener_at({kHere});
   std::vector<ControlChannel> silent;
   for (int i = 0; i < 20; ++i) silent.push_back(client_of(listener));
@@ -102,10 +102,10 @@ TEST(ControlListenerTest, NobodyWaitsForASilentStranger) {
   ASSERT_TRUE(client.send({{"type", "hello"}}));
   size_t sent_away = 0;
   ASSERT_TRUE(listener.accept("hello", [&](const Error&) { ++sent_away; }));
-  EXPECT_EQ(sent_away, 0U) << "their time is not over";
+  EXPECT_EQ(sent_away, 0U) << "the silent clients still have time";
 }
 
-TEST(ControlListenerTest, StrangersAreToldAndSentAway) {
+TEST(ControlListenerTest, InvalidClientsAreRefusedAndDisconnected) {
   ControlListener listener = listener_at({kHere});
   const std::vector<std::string> words = {"GET / HTTP/1.1\r\n",
                                           "[1]\n",
@@ -121,9 +121,9 @@ TEST(ControlListenerTest, StrangersAreToldAndSentAway) {
   }
   std::vector<std::string> why;
   std::atomic<bool> over = false;
-  std::thread last([&] {  // comes when all strangers have been told: the silent one too
+  std::thread last([&] {  // connects once all strangers were refused, the silent one too
     for (ControlChannel& stranger : strangers) EXPECT_FALSE(stranger.expect("welcome", kPatience));
-    // Again where he was too slow and was sent away, too, which `why` does not tell of.
+    // On a slow host the listener may disconnect this client, too: then it comes again.
     while (!over) {
       ControlChannel client = client_of(listener, kHere, kFriend);
       if (client.send({{"type", "hello"}})) static_cast<void>(client.receive(kPatience));
@@ -139,7 +139,7 @@ TEST(ControlListenerTest, StrangersAreToldAndSentAway) {
   EXPECT_THAT(why, AllOf(SizeIs(words.size()), Each(HasSubstr("127.0.0.1:"))));
 }
 
-TEST(ControlListenerTest, StrangersTakeABoundedNumberOfPlaces) {
+TEST(ControlListenerTest, WaitingClientsAreBounded) {
   ControlListener listener = listener_at({kHere});
   std::vector<ControlChannel> silent;
   size_t sent_away = 0;

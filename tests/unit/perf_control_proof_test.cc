@@ -1,4 +1,4 @@
-// Clients that prove the cluster's key to a ControlListener, and those that cannot.
+// Clients that prove the cluster's key to a ControlListener, and clients that cannot.
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 
@@ -24,12 +24,12 @@ using Json = nlohmann::json;
 
 constexpr Duration kPatience = Duration::from_s(30);
 constexpr const char* kHere = "127.0.0.1";
-constexpr const char* kFriend = "127.0.0.2";  // where who comes last comes from
+constexpr const char* kFriend = "127.0.0.2";  // source address of the last client
 const std::string kCure = "let PACECAR_KEY_FILE name the same key on both hosts or on neither";
 
 ClusterKey key_of(uint8_t byte) { return {std::vector<uint8_t>(32, byte)}; }
 
-// A listener and those who come to it, one after the other, from a thread of their own.
+// A listener and its clients, which connect one after the other from a thread of their own.
 class ControlProofTest : public ::testing::Test {
  protected:
   void listen(ClusterKey key) {
@@ -45,19 +45,20 @@ class ControlProofTest : public ::testing::Test {
     return std::move(*channel);
   }
 
-  // Serves until one has greeted, who comes when `strangers` is over; the server's own warnings.
+  // Serves `strangers`, then a client that has the key; returns the server's warnings about
+  // strangers.
   template <typename Strangers>
   std::vector<std::string> warnings_of(Strangers strangers) {
     std::vector<std::string> warnings;
     std::atomic<bool> over = false;
-    bool heard = false;
+    bool welcomed = false;
     std::thread others([&] {
       strangers();
-      // Again where he was too slow and was sent away, which `warnings` does not tell of.
-      while (!heard && !over) {
+      // On a slow host the listener may disconnect this client: then it comes again.
+      while (!welcomed && !over) {
         ControlChannel last = connect(kFriend);
-        heard = prove(last, key_, kPatience) && last.send({{"type", "hello"}, {"last", true}}) &&
-                last.expect("welcome", kPatience);
+        welcomed = prove(last, key_, kPatience) && last.send({{"type", "hello"}, {"last", true}}) &&
+                   last.expect("welcome", kPatience);
       }
     });
     auto caller = listener_->accept("hello", [&](const Error& why) {
@@ -66,7 +67,7 @@ class ControlProofTest : public ::testing::Test {
     over = true;
     if (caller) static_cast<void>(caller->channel.send({{"type", "welcome"}}));
     others.join();
-    EXPECT_TRUE(heard) << "who has the key has not heard that the server has it, too";
+    EXPECT_TRUE(welcomed) << "a client that has the key was not welcomed";
     EXPECT_TRUE(caller);
     EXPECT_EQ(caller->greeting.value("last", false), true) << "a stranger was let in";
     return warnings;
@@ -76,14 +77,14 @@ class ControlProofTest : public ::testing::Test {
   std::optional<ControlListener> listener_;
 };
 
-TEST_F(ControlProofTest, WhoHasTheKeyIsHeard) {
+TEST_F(ControlProofTest, ClientWithTheKeyIsWelcome) {
   for (const ClusterKey& key : {key_of(1), ClusterKey()}) {
     listen(key);
     EXPECT_THAT(warnings_of([] {}), SizeIs(0));
   }
 }
 
-TEST_F(ControlProofTest, WhoHasNoneIsRefusedAndBothSaySo) {
+TEST_F(ControlProofTest, ClientWithoutAKeyIsRefusedWithAMessageAtBothEnds) {
   listen(key_of(1));
   const auto says = AllOf(HasSubstr("the client 127.0.0.1:"),
                           HasSubstr("does not show the cluster key"), HasSubstr(kCure));
@@ -97,7 +98,7 @@ TEST_F(ControlProofTest, WhoHasNoneIsRefusedAndBothSaySo) {
               ElementsAre(says));
 }
 
-TEST_F(ControlProofTest, WhoHasAnotherIsRefusedAndBothSaySo) {
+TEST_F(ControlProofTest, ClientWithAnotherKeyIsRefusedWithAMessageAtBothEnds) {
   listen(key_of(1));
   const auto says = AllOf(HasSubstr("the client 127.0.0.1:"),
                           HasSubstr("has another cluster key than the server"), HasSubstr(kCure));
@@ -110,7 +111,7 @@ TEST_F(ControlProofTest, WhoHasAnotherIsRefusedAndBothSaySo) {
               ElementsAre(says));
 }
 
-TEST_F(ControlProofTest, AServerWithoutAKeyRefusesWhoHasOneAndBothSaySo) {
+TEST_F(ControlProofTest, KeylessServerRefusesAClientWithAKeyWithAMessageAtBothEnds) {
   listen({});
   const auto says = AllOf(HasSubstr("the client 127.0.0.1:"), HasSubstr("and the server has none"),
                           HasSubstr(kCure));
@@ -123,8 +124,8 @@ TEST_F(ControlProofTest, AServerWithoutAKeyRefusesWhoHasOneAndBothSaySo) {
               ElementsAre(says));
 }
 
-// Whatever else a stranger says in its place, it is no proof.
-TEST_F(ControlProofTest, NothingElseIsAProof) {
+// Strangers that send something else in place of a proof.
+TEST_F(ControlProofTest, InvalidProofsAreRefused) {
   listen(key_of(1));
   const std::string nonce(2 * sizeof(bootstrap::Nonce), '0');
   const std::string mac(2 * sizeof(bootstrap::Mac), '0');
@@ -150,28 +151,29 @@ TEST_F(ControlProofTest, NothingElseIsAProof) {
                   ControlChannel stranger = connect();
                   for (const Json& word : words) static_cast<void>(stranger.send(word));
                   const auto left = [&] { return !stranger.receive(kPatience); };
-                  EXPECT_TRUE(left() || left()) << "he hears a challenge at most";
+                  EXPECT_TRUE(left() || left()) << "a stranger gets a challenge at most";
                 }
               }),
               AllOf(SizeIs(strangers.size()), Each(HasSubstr("127.0.0.1:"))));
 }
 
-// He has overheard a client that has the key, and says the same.
-TEST_F(ControlProofTest, ARepeatedProofIsNone) {
+// The stranger has recorded the messages of a client that has the key, and sends the same.
+TEST_F(ControlProofTest, ReplayedProofIsRefused) {
   listen(key_of(1));
   EXPECT_THAT(warnings_of([&] {
-                ControlProof heard;
+                ControlProof recorded;
                 ControlChannel client = connect();
-                ASSERT_TRUE(client.send({{"type", "prove"}, {"nonce", to_hex(heard.client)}}));
+                ASSERT_TRUE(client.send({{"type", "prove"}, {"nonce", to_hex(recorded.client)}}));
                 auto challenge = client.expect("challenge", kPatience);
                 ASSERT_TRUE(challenge);
-                ASSERT_TRUE(bytes_field(*challenge, "nonce", heard.server));
-                const Json proof{{"type", "proof"}, {"mac", to_hex(heard.mac(key_, "client"))}};
+                ASSERT_TRUE(bytes_field(*challenge, "nonce", recorded.server));
+                const Json proof{{"type", "proof"}, {"mac", to_hex(recorded.mac(key_, "client"))}};
                 ASSERT_TRUE(client.send(proof));
-                ASSERT_TRUE(client.expect("proof", kPatience)) << "it was good then";
+                ASSERT_TRUE(client.expect("proof", kPatience))
+                    << "the proof was accepted the first time";
 
                 ControlChannel stranger = connect();
-                ASSERT_TRUE(stranger.send({{"type", "prove"}, {"nonce", to_hex(heard.client)}}));
+                ASSERT_TRUE(stranger.send({{"type", "prove"}, {"nonce", to_hex(recorded.client)}}));
                 ASSERT_TRUE(stranger.expect("challenge", kPatience));
                 ASSERT_TRUE(stranger.send(proof));
                 EXPECT_FALSE(stranger.expect("proof", kPatience));
@@ -179,7 +181,7 @@ TEST_F(ControlProofTest, ARepeatedProofIsNone) {
               ::testing::Contains(HasSubstr("another cluster key")));
 }
 
-// What a client hears from a listener of ours that does not have the key, or is none of ours.
+// A client whose server may not have the key.
 class ControlProofServerTest : public ::testing::Test {
  protected:
   ControlProofServerTest() {
@@ -214,7 +216,7 @@ class ControlProofServerTest : public ::testing::Test {
   std::optional<ControlChannel> server_;
 };
 
-TEST_F(ControlProofServerTest, HasToProveTheKeyItself) {
+TEST_F(ControlProofServerTest, ServerMustProveTheKeyToTheClient) {
   EXPECT_EQ(refusal([](const ControlProof& proof, const std::string&) {
               return to_hex(proof.mac(key_of(1), "server"));
             }),
@@ -225,17 +227,17 @@ TEST_F(ControlProofServerTest, HasToProveTheKeyItself) {
               AllOf(HasSubstr("the server server:1 has another cluster key"), HasSubstr(kCure)));
 }
 
-TEST_F(ControlProofServerTest, CannotReflectTheClientsProof) {
+TEST_F(ControlProofServerTest, ServerCannotReflectTheClientsProof) {
   EXPECT_THAT(refusal([](const ControlProof&, const std::string& mac) { return mac; }),
               HasSubstr("has another cluster key"));
 }
 
-TEST_F(ControlProofServerTest, CannotDoWithoutAProof) {
+TEST_F(ControlProofServerTest, ServerWithoutAProofIsRefused) {
   ASSERT_TRUE(server_->send({{"type", "welcome"}}));
   EXPECT_FALSE(prove(*client_, key_of(1), kPatience));
 }
 
-TEST(ControlProof, DependsOnKeySideAndNonces) {
+TEST(ControlProof, MacDependsOnKeySideAndNonces) {
   ControlProof proof;
   const auto own = proof.mac(key_of(1), "client");
   EXPECT_EQ(proof.mac(key_of(1), "client"), own);
@@ -248,7 +250,7 @@ TEST(ControlProof, DependsOnKeySideAndNonces) {
   }
 }
 
-TEST(ControlProof, BytesTravelAsTheyAre) {
+TEST(ControlProof, BytesSurviveTheirHexEncoding) {
   const std::array<uint8_t, 4> bytes{0x00, 0x7f, 0x80, 0xff};
   EXPECT_EQ(to_hex(bytes), "007f80ff");
   std::array<uint8_t, 4> read{};

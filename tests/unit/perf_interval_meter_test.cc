@@ -14,7 +14,7 @@ uint64_t total_of(const IntervalMeter& meter) {
                          [](uint64_t sum, const Interval& i) { return sum + i.messages; });
 }
 
-TEST(IntervalMeter, CutsAtTheFirstCountAfterItsLength) {
+TEST(IntervalMeter, IntervalEndsAtTheFirstCountAfterItsLength) {
   IntervalMeter meter(ms(10), 1);
   EXPECT_FALSE(meter.count(ms(9), 90));
   EXPECT_TRUE(meter.count(ms(12), 120));
@@ -27,14 +27,14 @@ TEST(IntervalMeter, CutsAtTheFirstCountAfterItsLength) {
   EXPECT_DOUBLE_EQ(meter.peak(), 10'000);
 }
 
-TEST(IntervalMeter, WaitsForEnoughMessagesToMakeARate) {
+TEST(IntervalMeter, IntervalWaitsForEnoughMessages) {
   IntervalMeter meter(ms(10), 16);
   EXPECT_FALSE(meter.count(ms(15), 8));
   EXPECT_TRUE(meter.count(ms(20), 16));
   EXPECT_DOUBLE_EQ(meter.peak(), 800);
 }
 
-TEST(IntervalMeter, TheLastIntervalCompletesTheTotalButIsNoPeak) {
+TEST(IntervalMeter, LastIntervalCompletesTheTotalButIsNoPeak) {
   IntervalMeter meter(ms(10), 1);
   meter.count(ms(10), 10);
   meter.finish(ms(11), 1000);
@@ -49,7 +49,7 @@ TEST(IntervalMeter, FinishAddsNothingWithoutTime) {
   EXPECT_EQ(meter.intervals().size(), 1U);
 }
 
-TEST(IntervalMeter, LongRunsAreJoinedWithoutLosingMessagesTimeOrPeak) {
+TEST(IntervalMeter, IntervalsOfLongRunsAreJoinedWithoutLosingMessagesTimeOrPeak) {
   IntervalMeter meter(ms(1), 1);
   uint64_t total = 0;
   int64_t now = 0;

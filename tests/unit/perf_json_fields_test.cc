@@ -10,14 +10,14 @@ namespace {
 
 std::string nested(size_t levels) { return std::string(levels, '[') + std::string(levels, ']'); }
 
-TEST(ParseJsonTest, NestingHasABound) {
+TEST(ParseJsonTest, NestingIsBounded) {
   EXPECT_TRUE(parse_json(nested(kMaxJsonDepth)).is_array());
   EXPECT_TRUE(parse_json(nested(kMaxJsonDepth + 1)).is_discarded());
   EXPECT_TRUE(parse_json(std::string(1'000'000, '[')).is_discarded());
   EXPECT_TRUE(parse_json("{\"a\":" + nested(kMaxJsonDepth) + "}").is_discarded());
 }
 
-TEST(ParseJsonTest, WhatLiesSideBySideIsNotDeep) {
+TEST(ParseJsonTest, SiblingsAreNotNesting) {
   std::string text = "[[]";
   for (size_t i = 0; i < 10 * kMaxJsonDepth; ++i) text += ",{\"a\":[]}";
   EXPECT_EQ(parse_json(text + "]").size(), 1 + 10 * kMaxJsonDepth);
@@ -31,7 +31,7 @@ TEST(ParseJsonTest, BracketsInStringsDoNotNest) {
       << "an escaped backslash escapes no quote";
 }
 
-TEST(ParseJsonTest, WhatIsNoneIsDiscarded) {
+TEST(ParseJsonTest, InvalidJsonIsDiscarded) {
   for (const char* text : {"", "]", "}}", "[", "\"", "\"\\", "{\"a\":}", "nope"}) {
     EXPECT_TRUE(parse_json(text).is_discarded()) << text;
   }

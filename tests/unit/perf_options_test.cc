@@ -33,7 +33,7 @@ std::string error_of(TestKind kind, std::vector<const char*> flags) {
   return parsed.error().message;
 }
 
-TEST(PerfOptions, ServerNeedsNothing) {
+TEST(PerfOptions, ServerNeedsNoFlag) {
   const TestOptions options = bw({});
   EXPECT_THAT(options.host, IsEmpty());
   EXPECT_EQ(options.port, 18515);
@@ -49,7 +49,7 @@ TEST(PerfOptions, LatencyDefaultsToTwoBytes) {
   EXPECT_THAT(parsed->options.sizes, ElementsAre(2));
 }
 
-TEST(PerfOptions, OrderNeverMatters) {
+TEST(PerfOptions, OrderOfFlagsDoesNotMatter) {
   const std::vector<std::vector<const char*>> groups = {
       {"server"}, {"-s", "4K"}, {"-D", "2.5"}, {"-q", "3"}, {"-b"}, {"--report_gbits"}};
   std::vector<size_t> order = {0, 1, 2, 3, 4, 5};
@@ -66,14 +66,14 @@ TEST(PerfOptions, OrderNeverMatters) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-TEST(PerfOptions, AllSizesAreThePowersOfTwoOfPerftest) {
+TEST(PerfOptions, AllSizesArePerftestsPowersOfTwo) {
   const TestOptions options = bw({"-a", "server"});
   ASSERT_EQ(options.sizes.size(), 23U);
   EXPECT_EQ(options.sizes.front(), 2U);
   EXPECT_EQ(options.sizes.back(), 1U << 23);
 }
 
-TEST(PerfOptions, RateUnits) {
+TEST(PerfOptions, RateLimitHasPerftestsUnits) {
   EXPECT_EQ(bw({"h", "--rate_limit", "2.5"}).parameters.rate_bps, 2'500'000'000U);
   EXPECT_EQ(bw({"h", "--rate_limit", "3", "--rate_units", "M"}).parameters.rate_bps,
             3U * 8 * 1024 * 1024);
@@ -96,15 +96,15 @@ TEST(PerfOptions, PerftestsFlagsBecomeSettings) {
   EXPECT_THAT(transport_settings(options.parameters, ""),
               ElementsAre(Pair("PACECAR_TC", "104"), Pair("PACECAR_SL", "3"),
                           Pair("PACECAR_TIMEOUT", "536ms")));
-  EXPECT_EQ(bw({"h", "-u", "1"}).parameters.timeout_ms, 100U) << "the least that there is";
+  EXPECT_EQ(bw({"h", "-u", "1"}).parameters.timeout_ms, 100U) << "the shortest timeout allowed";
   EXPECT_EQ(bw({"h", "-u", "31"}).parameters.timeout_ms, kMaxTimeoutMs);
   EXPECT_THAT(bw({"h", "-x", "3", "--pkey_index", "0"}).settings,
               ElementsAre(Pair("PACECAR_GID_INDEX", "3"), Pair("PACECAR_PKEY", "0")))
-      << "of this end alone";
+      << "settings of this end alone";
   EXPECT_EQ(bw({"h", "-d", "mlx5_0", "-i", "2"}).nics, "mlx5_0:2");
 }
 
-TEST(PerfOptions, AFlagIsBlamedAndNotWhatFollowsIt) {
+TEST(PerfOptions, ErrorNamesTheUnknownFlagAndNotItsValue) {
   const auto bandwidth = TestKind::kBandwidth;
   EXPECT_THAT(error_of(bandwidth, {"-Q", "50", "h"}), HasSubstr("no -Q as perftest has it: "));
   EXPECT_THAT(error_of(bandwidth, {"--cq-mod=50", "h"}), HasSubstr("no --cq-mod as perftest"));
@@ -112,9 +112,9 @@ TEST(PerfOptions, AFlagIsBlamedAndNotWhatFollowsIt) {
   EXPECT_THAT(error_of(bandwidth, {"--iter", "5", "h"}), HasSubstr("did you mean '--iters'"));
 }
 
-TEST(PerfOptions, JsonIsOneFlag) {
+TEST(PerfOptions, JsonFlagTakesAnOptionalFile) {
   EXPECT_EQ(bw({"h", "--json"}).json_file, "-");
-  EXPECT_EQ(bw({"--json", "h"}).json_file, "-") << "a host is no file";
+  EXPECT_EQ(bw({"--json", "h"}).json_file, "-") << "'h' is the host, not a file";
   EXPECT_EQ(bw({"--json", "x.json", "h"}).json_file, "x.json");
   EXPECT_EQ(bw({"--json=x", "h"}).json_file, "x");
 }
@@ -124,7 +124,7 @@ TEST(PerfOptions, JsonFileHasADefaultName) {
   EXPECT_EQ(bw({"--out_json_file", "x.json", "--out_json"}).json_file, "x.json");
 }
 
-TEST(PerfOptions, HelpIsNoError) {
+TEST(PerfOptions, HelpIsNotAnError) {
   const auto parsed = parse(TestKind::kBandwidth, {"--help"});
   ASSERT_TRUE(parsed);
   EXPECT_THAT(parsed->help, HasSubstr("Exit codes: 0"));
@@ -155,7 +155,7 @@ TEST(PerfOptions, MistakesNameTheFlagAndWhatItTakes) {
   EXPECT_THAT(error_of(TestKind::kLatency, {"h", "-b"}), HasSubstr("-b"));
 }
 
-TEST(PerfParameters, SurviveTheControlChannel) {
+TEST(PerfParameters, ParametersSurviveTheirJson) {
   const TestParameters sent =
       bw({"h", "-D", "3", "-q", "7", "-t", "200", "-b", "--data_validation", "--report_gbits",
           "--cpu_util", "--cc", "swift", "-m", "4096", "-T", "8", "--rate_limit", "25"})
@@ -165,7 +165,7 @@ TEST(PerfParameters, SurviveTheControlChannel) {
   EXPECT_EQ(to_json(*received), to_json(sent));
 }
 
-TEST(PerfParameters, APeersValuesAreChecked) {
+TEST(PerfParameters, ValuesOfThePeerAreChecked) {
   const nlohmann::json good = to_json(TestParameters());
   ASSERT_TRUE(test_parameters_from_json(good));
   const auto with = [&good](const char* key, nlohmann::json value) {

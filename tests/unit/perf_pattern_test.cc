@@ -15,13 +15,13 @@ std::vector<uint8_t> message(size_t size, uint64_t number) {
   return bytes;
 }
 
-TEST(Pattern, IsAcceptedAtEverySize) {
+TEST(Pattern, PatternOfAnySizeIsAccepted) {
   for (size_t size = 0; size <= 70; ++size) {
     EXPECT_EQ(find_mismatch(message(size, 5), 5), std::nullopt) << size;
   }
 }
 
-TEST(Pattern, EveryFlippedBitIsFoundAtItsPlace) {
+TEST(Pattern, EveryFlippedBitIsFoundAtItsOffset) {
   for (const size_t size : {1U, 7U, 8U, 9U, 29U}) {
     std::vector<uint8_t> bytes = message(size, 3);
     for (size_t bit = 0; bit < 8 * size; ++bit) {
@@ -32,7 +32,7 @@ TEST(Pattern, EveryFlippedBitIsFoundAtItsPlace) {
   }
 }
 
-TEST(Pattern, OtherMessagesAndShiftedOnesDiffer) {
+TEST(Pattern, PatternsOfOtherMessagesAndShiftedPatternsDiffer) {
   std::set<std::vector<uint8_t>> seen;
   for (uint64_t number = 0; number < 1000; ++number) {
     EXPECT_TRUE(seen.insert(message(16, number)).second) << number;

@@ -57,7 +57,7 @@ TEST(PerfReport, LatencyColumnsAreThoseOfPerftest) {
             "t_stdev[usec] 99% percentile[usec] 99.9% percentile[usec]");
 }
 
-TEST(PerfReport, BandwidthInBothUnits) {
+TEST(PerfReport, BandwidthIsReportedInBothUnits) {
   const Json result = bandwidth_sample(TestParameters());
   EXPECT_EQ(result["MsgSize"], 1 << 20);
   EXPECT_EQ(result["n_iterations"], 2000);
@@ -90,7 +90,7 @@ TEST(PerfReport, PeakOfAShortRunIsItsAverage) {
   EXPECT_EQ(result["BW_peak"], result["BW_average"]);
 }
 
-TEST(PerfReport, LatencyStatistics) {
+TEST(PerfReport, LatencyHasItsStatistics) {
   Histogram half_trips;
   for (uint64_t us = 1; us <= 1000; ++us) half_trips.record(us * 1000);
   const IntervalMeter meter(Duration::from_s(1), 1);
@@ -116,7 +116,7 @@ TEST(PerfReport, LatencyIntervalsHaveAnAverageOnlyWithMessages) {
   EXPECT_TRUE(result["intervals"][1]["t_avg"].is_null());
 }
 
-TEST(PerfReport, EndsAndTheirCostPerGigabyte) {
+TEST(PerfReport, EachEndHasItsCountersAndCpuTimePerGigabyte) {
   const Json result = bandwidth_sample(TestParameters());
   EXPECT_EQ(result["client"]["counters"]["packets_retransmitted"], 3);
   EXPECT_EQ(result["client"]["congestion_control"]["name"], "swift");
@@ -125,7 +125,7 @@ TEST(PerfReport, EndsAndTheirCostPerGigabyte) {
   EXPECT_THAT(result["server"]["cpu_s_per_gb"].get<double>(), DoubleNear(0.25 / gigabytes, 1e-9));
 }
 
-TEST(PerfReport, CpuColumn) {
+TEST(PerfReport, CpuColumnIsShownOnRequest) {
   TestParameters parameters;
   parameters.cpu_util = true;
   const auto columns = columns_of(TestKind::kBandwidth, parameters);
@@ -135,14 +135,14 @@ TEST(PerfReport, CpuColumn) {
   EXPECT_THAT(*line, HasSubstr(" 25.00"));  // 0.5 s of 2 s
 }
 
-TEST(PerfReport, ALineHasTheResultsNumbers) {
+TEST(PerfReport, LineHasTheNumbersOfTheResult) {
   const auto line = result_line(columns_of(TestKind::kBandwidth, TestParameters()),
                                 bandwidth_sample(TestParameters()));
   ASSERT_TRUE(line);
   EXPECT_EQ(*line, " 1048576    2000        1000.00          1000.00             0.001000     ");
 }
 
-TEST(PerfReport, APeersResultMustHaveTheNumbers) {
+TEST(PerfReport, ResultOfThePeerWithoutTheNumbersIsRefused) {
   const auto columns = columns_of(TestKind::kBandwidth, TestParameters());
   Json result = bandwidth_sample(TestParameters());
   result["BW_peak"] = "\x1b[2J";
@@ -152,7 +152,7 @@ TEST(PerfReport, APeersResultMustHaveTheNumbers) {
   EXPECT_FALSE(result_line(columns, Json()));
 }
 
-TEST(PerfReport, Thresholds) {
+TEST(PerfReport, ThresholdsAreCheckedAgainstBandwidthAndLatency) {
   const Json result = bandwidth_sample(TestParameters());  // 8.39 Gb/s
   TestOptions options;
   EXPECT_TRUE(meets_threshold(options, result));
@@ -167,7 +167,7 @@ TEST(PerfReport, Thresholds) {
   EXPECT_FALSE(meets_threshold(latency, {{"t_typical", 10.1}}));
 }
 
-TEST(PerfReport, OneResultIsAnObjectManyAreAList) {
+TEST(PerfReport, OneResultIsAnObjectAndSeveralAreAList) {
   const Json result = bandwidth_sample(TestParameters());
   const Json one = report_document(TestKind::kBandwidth, TestOptions(), NicInfo(), {result});
   EXPECT_EQ(one["results"]["MsgSize"], 1 << 20);
@@ -180,7 +180,7 @@ TEST(PerfReport, OneResultIsAnObjectManyAreAList) {
   EXPECT_EQ(Json::parse(two.dump()), two);
 }
 
-TEST(PerfReport, AnEndsReportSurvivesTheControlChannel) {
+TEST(PerfReport, EndReportSurvivesItsJsonAndFalseValuesAreRefused) {
   EndReport sent;
   sent.cpu_s = 1.5;
   sent.growth.duplicates = 7;
@@ -212,12 +212,12 @@ TEST(PerfReport, AnEndsReportSurvivesTheControlChannel) {
   EXPECT_FALSE(end_report_from_json(bad));
 }
 
-TEST(PerfReport, WhatLimitsTheFlowIsToldForEachIntervalAndForAll) {
+TEST(PerfReport, LimitsOfTheFlowAreReportedPerIntervalAndInAll) {
   IntervalMeter meter(Duration::from_ms(10), 1);
   meter.see(granted(3e9));
   meter.see(granted(5e9));
   meter.count(Duration::from_ms(10), 10);
-  meter.count(Duration::from_ms(20), 20);  // nobody looked
+  meter.count(Duration::from_ms(20), 20);  // no flow view in this interval
   meter.see({.limited_by = "application"});
   meter.finish(Duration::from_ms(25), 30);
   const Json result =
@@ -225,7 +225,7 @@ TEST(PerfReport, WhatLimitsTheFlowIsToldForEachIntervalAndForAll) {
   const Json& intervals = result["intervals"];
   const Json& control = intervals[0]["congestion_control"];
   EXPECT_EQ(intervals[0]["limited_by"], Json({{"grant", 1.0}}));
-  EXPECT_EQ(control["grant_bps"], 5e9) << "the newest";
+  EXPECT_EQ(control["grant_bps"], 5e9) << "the newest grant";
   EXPECT_EQ(control["limited_by"], "grant");
   EXPECT_EQ(control["grant_age_ns"], 700);
   EXPECT_EQ(control["epoch"], 9);
@@ -236,7 +236,7 @@ TEST(PerfReport, WhatLimitsTheFlowIsToldForEachIntervalAndForAll) {
   EXPECT_DOUBLE_EQ(result["limited_by"]["application"].get<double>(), 1.0 / 3);
 }
 
-TEST(PerfReport, JoinedIntervalsKeepWhatWasSeenInBoth) {
+TEST(PerfReport, JoinedIntervalsKeepTheLimitsOfBoth) {
   IntervalMeter meter(Duration::from_ms(1), 1);
   for (uint64_t i = 1; i <= IntervalMeter::kMaxIntervals + 1; ++i) {
     meter.see({.limited_by = i % 2 == 0 ? "network" : "line", .rate_bps = static_cast<double>(i)});
@@ -248,7 +248,7 @@ TEST(PerfReport, JoinedIntervalsKeepWhatWasSeenInBoth) {
   EXPECT_EQ(joined.limits.last().rate_bps, 2);
 }
 
-TEST(PerfReport, ReasonsInWordsBeginWithTheMostFrequent) {
+TEST(PerfReport, LimitsInWordsBeginWithTheMostFrequent) {
   LimitsSeen limits;
   EXPECT_EQ(limits.words(), "");
   for (int i = 0; i < 1000; ++i) {

@@ -1,5 +1,5 @@
-// The streams over a pipe in memory, which matches sends with posted buffers by tag as a receiver
-// does, and completes in order.
+// The streams over a pipe in memory. Like a receiver, the pipe matches sends with posted buffers by
+// tag. Requests complete in order.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct PipeRequest {
   int tag = 0;
   std::vector<ReceiveBuffer> buffers;  // of a receive
 
-  // Requests are opaque to the streams.
+  // The streams see requests as opaque handles.
   Request* handle() { return reinterpret_cast<Request*>(this); }
 };
 
@@ -32,7 +32,7 @@ struct Pipe {
   size_t most_receives = 0;
   bool corrupt = false;
 
-  // Moves one message; false when there is none, or no buffer for it.
+  // Moves one message; false if no send is pending, or no buffer matches.
   bool move_one() {
     const auto send = std::find_if(sends.begin(), sends.end(), [](auto& s) { return !s->done; });
     if (send == sends.end()) return false;
@@ -141,13 +141,13 @@ class StreamTest : public ::testing::Test {
   Error error_{ErrorCode::kInternal, ""};
 };
 
-TEST_F(StreamTest, NothingMovesBeforeThereIsALimit) {
+TEST_F(StreamTest, NoMessageIsSentBeforeALimitIsSet) {
   make(64, 4, 8, true);
   EXPECT_TRUE(run());
   EXPECT_EQ(sender_->finished(), 0U);
 }
 
-TEST_F(StreamTest, AnAnswerDoesNotWaitForALookAtWhatComesNext) {
+TEST_F(StreamTest, EchoReportsEachMessageBeforeItPollsForTheNext) {
   for (const bool echo : {false, true}) {
     make(24, 4, 8, true, echo);
     set_limits(4);
@@ -162,10 +162,10 @@ TEST_F(StreamTest, AnAnswerDoesNotWaitForALookAtWhatComesNext) {
   }
 }
 
-TEST_F(StreamTest, EveryDepthCarriesEveryCount) {
+TEST_F(StreamTest, AnyDepthCarriesAnyNumberOfMessages) {
   for (const uint32_t depth : {1U, 2U, 31U, 32U, 33U, 64U, 100U, 255U, 256U}) {
     make(24, depth, std::min(2 * depth, 256U), true);
-    // A phase that ends with whole requests, then one that ends anywhere.
+    // The first phase ends with a whole request, the second within one.
     const uint64_t first = 3 * group_size(std::min(2 * depth, 256U));
     set_limits(first);
     ASSERT_TRUE(run()) << error_.message;
@@ -178,7 +178,7 @@ TEST_F(StreamTest, EveryDepthCarriesEveryCount) {
   }
 }
 
-TEST_F(StreamTest, StoppingLeavesNoReceiveHalfUsed) {
+TEST_F(StreamTest, StopLeavesNoReceivePartlyFilled) {
   make(16, 100, 200, true);  // groups of 7
   ASSERT_EQ(group_size(200), 7U);
   set_limits(kNoLimit);
@@ -196,7 +196,7 @@ TEST_F(StreamTest, StoppingLeavesNoReceiveHalfUsed) {
   EXPECT_EQ(receiver_->finished(), last);
 }
 
-TEST_F(StreamTest, CorruptionIsFoundAndPlaced) {
+TEST_F(StreamTest, CorruptionIsFoundWithItsOffset) {
   make(64, 4, 8, true);
   pipe_.corrupt = true;
   set_limits(1);
@@ -205,7 +205,7 @@ TEST_F(StreamTest, CorruptionIsFoundAndPlaced) {
   EXPECT_THAT(error_.message, HasSubstr("byte 32 of message 0 from sender:1"));
 }
 
-TEST_F(StreamTest, AnotherSizeIsRefused) {
+TEST_F(StreamTest, MessageOfAnotherSizeIsRefused) {
   make(64, 4, 8, false);
   PipeSender(pipe_).isend("short", 5, 0, nullptr).value();
   receiver_->set_limit(1);

@@ -1,4 +1,4 @@
-// What launches a plan says what the plan says, and where it cannot be said.
+// Commands that launch a plan have the plan's layout, or say why they cannot.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Parameters and operations of models against what is published of them.
+// Parameters and operations of models, compared with published numbers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ const Model& preset(std::string_view name) {
 
 double billions(const char* name) { return parameters(preset(name)) * 1e-9; }
 
-TEST(PlanModel, ParametersAreThePublishedOnes) {
+TEST(PlanModel, ParametersAreAsPublished) {
   // Hugging Face counts of the released weights.
   EXPECT_EQ(parameters(preset("llama2-7b")), 6'738'415'616);
   EXPECT_EQ(parameters(preset("llama2-13b")), 13'015'864'320);
@@ -28,7 +28,7 @@ TEST(PlanModel, ParametersAreThePublishedOnes) {
   EXPECT_NEAR(billions("llama2-140b"), 140, 3);
 }
 
-TEST(PlanModel, OperationsOfGptAreMegatronsFormula) {
+TEST(PlanModel, OperationsOfGptFollowMegatronsFormula) {
   // Narayanan et al. 2021, equation 3, without recomputation (72 in place of 96):
   // 72 B s l h^2 (1 + s / 6h + V / 12 l h), per token.
   const Model& gpt = preset("gpt3-175b");
@@ -41,12 +41,12 @@ TEST(PlanModel, OperationsOfGptAreMegatronsFormula) {
   EXPECT_NEAR(training_flops(gpt) * 300e9 / 3.14e23, 1, 0.04);
 }
 
-TEST(PlanModel, ActivationsOfGptAreKorthikantis) {
+TEST(PlanModel, ActivationsOfGptFollowKorthikanti) {
   const Model& gpt = preset("gpt3-175b");
   EXPECT_EQ(2 * activations(gpt), 32.0 * gpt.hidden);  // their 34 without 2 of dropout's masks
 }
 
-TEST(PlanModel, AStageWithBothEndsHoldsASharedEmbeddingOnce) {
+TEST(PlanModel, StageWithBothEndsHoldsASharedEmbeddingOnce) {
   for (const char* name : {"gpt3-175b", "llama2-7b", "mixtral-8x7b"}) {
     const Problem problem{.model = preset(name)};
     const Shape shape{.parts = {{}}};

@@ -1,5 +1,5 @@
-// The predictor against what follows from arithmetic: rates that links allow, times of flows that
-// wait for one another, and collectives on clusters whose answer is known.
+// The predictor, compared with arithmetic: rates that links allow, times of flows that wait for one
+// another, and collectives on clusters whose times are known.
 #include "net_plugin/predict/predict.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ Route over(std::initializer_list<uint32_t> links) {
   return route;
 }
 
-TEST(MaxMin, TheTightestLinkFillsFirstAndOthersTakeWhatIsLeft) {
+TEST(MaxMin, TightestLinkFillsFirstAndOtherFlowsTakeTheRest) {
   MaxMin solver({10, 4});
   std::vector<Route> routes{over({0}), over({0, 1}), over({1})};
   std::vector<Allotment> found(3);
@@ -34,7 +34,7 @@ TEST(MaxMin, TheTightestLinkFillsFirstAndOthersTakeWhatIsLeft) {
   EXPECT_EQ(found[0].limit, 0U);
 }
 
-TEST(MaxMin, ALoadStandsForSoManyFlowsAndARateMaxHolds) {
+TEST(MaxMin, LoadCountsAsSeveralFlowsAndRateMaxHolds) {
   MaxMin solver({12});
   std::vector<Route> routes(2);
   routes[0].add(0, 3);
@@ -46,7 +46,7 @@ TEST(MaxMin, ALoadStandsForSoManyFlowsAndARateMaxHolds) {
   EXPECT_DOUBLE_EQ(found[0].rate, 3.5);
 }
 
-TEST(MaxMin, AFlowOfMoreWeightHasMoreOfThatLinkAlone) {
+TEST(MaxMin, WeightOfAFlowCountsOnItsLinkOnly) {
   MaxMin solver({12, 2});
   std::vector<Route> routes{over({0}), over({0}), over({1}), over({1})};
   routes[0].uses[0].weight = 2;
@@ -57,18 +57,18 @@ TEST(MaxMin, AFlowOfMoreWeightHasMoreOfThatLinkAlone) {
   EXPECT_DOUBLE_EQ(found[2].rate, found[3].rate);
 }
 
-TEST(MaxMin, AcknowledgementsTakeTheirPartAndWaitForNobody) {
+TEST(MaxMin, AcknowledgementsTakeAPartOfALinkAndAreNotLimitedByIt) {
   MaxMin solver({10, 100});
   std::vector<Route> routes{over({0}), over({1})};
   routes[1].add_acks(0, 0.25);
   routes[1].rate_max = 20;
   std::vector<Allotment> found(2);
   solver.solve(routes, found);
-  EXPECT_DOUBLE_EQ(found[0].rate, 8);   // they share it as if both grew alike
+  EXPECT_DOUBLE_EQ(found[0].rate, 8);   // both rates grow alike until the link is full
   EXPECT_DOUBLE_EQ(found[1].rate, 20);  // although link 0 is full
 }
 
-TEST(Fluid, BriefFlowsWaitInTheQueueOfThoseThatLast) {
+TEST(Fluid, BriefFlowsWaitInTheQueueOfLongFlows) {
   const std::array<Link, 1> links{{{.rate = 10, .cause = Cause::kUplink}}};
   const auto received = [&](double tolerated) {
     FlowSet set;
@@ -78,11 +78,11 @@ TEST(Fluid, BriefFlowsWaitInTheQueueOfThoseThatLast) {
     set.add(lasts);
     return run_fluid(set, links)[brief].received_s;
   };
-  // At half of its rate it tolerates twice as much, and half of that is usual.
+  // At half of its rate the long flow tolerates twice the delay; half of that is the usual queue.
   EXPECT_NEAR(received(4) - received(2), 2, 0.3);
 }
 
-TEST(Fluid, FlowsShareAndWaitForOneAnother) {
+TEST(Fluid, FlowsShareLinksAndWaitForOneAnother) {
   const std::array<Link, 1> links{{{.rate = 10, .cause = Cause::kNicOut}}};
   FlowSet set;
   const Flow flow{.route = over({0}), .bytes = 100, .delay_s = 1, .there_s = 2, .back_s = 3};
@@ -93,7 +93,7 @@ TEST(Fluid, FlowsShareAndWaitForOneAnother) {
   set.after_sent(third, second);
   const auto times = run_fluid(set, links);
   EXPECT_NEAR(times[first].received_s, 1 + 20 + 2, 1e-6);  // two share the link
-  EXPECT_NEAR(times[third].ready_s, 1 + 20 + 5, 1e-6);     // once the second's sender knows
+  EXPECT_NEAR(times[third].ready_s, 1 + 20 + 5, 1e-6);     // the second is acknowledged
   EXPECT_NEAR(times[third].received_s, 26 + 1 + 10 + 2, 1e-6);
   const Terms terms = terms_until(times, third);
   EXPECT_NEAR(terms[static_cast<size_t>(Cause::kNicOut)], 30, 1e-6);
@@ -112,7 +112,7 @@ Cluster single_gpus(uint32_t hosts, double gbps) {
   return cluster;
 }
 
-TEST(Predict, ALongRingMovesItsBytesAtTheLinksRate) {
+TEST(Predict, LongRingRunsAtTheRateOfTheLinks) {
   const Collective what{.bytes = 1'000'000'000};
   const auto found = predict(single_gpus(8, 100), what, message_costs());
   EXPECT_NEAR(found.time_s, 2 * 7.0 / 8 * 1e9 / 12.5e9, 0.002 * found.time_s);
@@ -120,14 +120,14 @@ TEST(Predict, ALongRingMovesItsBytesAtTheLinksRate) {
   EXPECT_TRUE(found.bottleneck == Cause::kNicOut || found.bottleneck == Cause::kNicIn);
 }
 
-TEST(Predict, AShortRingIsAllLatency) {
+TEST(Predict, ShortRingTakesTheLatencyOfItsSteps) {
   const auto found = predict(single_gpus(8, 100), {.bytes = 8}, message_costs());
-  // 14 steps of two cables there and back, but for the last way back.
+  // 14 steps, each of two cables there and two back, less the last way back.
   EXPECT_NEAR(found.time_s, 14 * 4e-6 - 2e-6, 0.3e-6);
   EXPECT_EQ(found.bottleneck, Cause::kLatency);
 }
 
-TEST(Predict, AnOversubscribedCoreIsNamed) {
+TEST(Predict, OversubscribedCoreIsTheBottleneck) {
   Cluster cluster = single_gpus(32, 100);
   cluster.fabric.hosts_per_leaf = 8;
   cluster.fabric.oversubscription = 4;
@@ -139,7 +139,7 @@ TEST(Predict, AnOversubscribedCoreIsNamed) {
   EXPECT_TRUE(found.bottleneck == Cause::kUplink || found.bottleneck == Cause::kDownlink);
 }
 
-TEST(Predict, StepsThatRepeatNeedNotAllBePlanned) {
+TEST(Predict, PlanOfSomeRepeatedStepsGivesTheSameTime) {
   const Cluster cluster = single_gpus(48, 100);
   const Collective what{.bytes = 48'000'000};
   const double all = predict(cluster, what, message_costs()).time_s;
@@ -147,7 +147,7 @@ TEST(Predict, StepsThatRepeatNeedNotAllBePlanned) {
   EXPECT_NEAR(some, all, 0.01 * all);
 }
 
-TEST(Predict, JobsThatMeetInTheCoreSlowEachOtherDown) {
+TEST(Predict, JobsThatShareTheCoreSlowEachOtherDown) {
   Cluster cluster = single_gpus(16, 100);
   cluster.fabric.hosts_per_leaf = 8;
   cluster.fabric.oversubscription = 8;
@@ -155,13 +155,13 @@ TEST(Predict, JobsThatMeetInTheCoreSlowEachOtherDown) {
   const Collective other{.bytes = 80'000'000, .hosts = {2, 10, 3, 11}};
   const double alone = predict(cluster, one, message_costs()).time_s;
   const auto both = predict_together(cluster, std::array{one, other}, message_costs());
-  // Shares of the core are uneven, but nothing is lost.
+  // The jobs' shares of the core differ, but the core stays full.
   const auto [first, last] = std::minmax(both[0].time_s, both[1].time_s);
   EXPECT_NEAR(last, 2 * alone, 0.01 * alone);
   EXPECT_GT(first, 1.8 * alone);
 }
 
-TEST(Predict, EveryChoiceHasATimeThatGrowsWithItsSize) {
+TEST(Predict, EverySupportedChoiceHasATimeThatGrowsWithTheSize) {
   Cluster cluster;
   cluster.groups[0].hosts = 16;
   cluster.fabric.hosts_per_leaf = 4;
@@ -182,8 +182,8 @@ TEST(Predict, EveryChoiceHasATimeThatGrowsWithItsSize) {
   }
 }
 
-// A little more than a chunk goes in two pieces, one after the other along the chain.
-TEST(Predict, ATableKnowsWhereTimesJump) {
+// A little more than a chunk is sent as two pieces, one after the other along the chain.
+TEST(Predict, CostTableFollowsJumpsOfTheTime) {
   const Cluster cluster = single_gpus(32, 25);
   const CostTable table(cluster);
   Collective what{.operation = Operation::kBroadcast, .protocol = Protocol::kLl};
@@ -210,7 +210,7 @@ TEST(Predict, ManyHostsAreRepresentedByFew) {
   EXPECT_EQ(predict(cluster, what).bottleneck, Cause::kLatency);
 }
 
-TEST(Calibrate, FindsTheConstantsThatMadeTheTimes) {
+TEST(Calibrate, FindsTheConstantsThatGaveTheTimes) {
   NicKind truth{.name = "truth", .rate = 3e9, .latency_s = 12e-6, .per_message_s = 2e-6};
   std::vector<Measured> measured;
   for (const Bytes bytes : {8U, 1024U, 65536U, 1048576U, 8388608U}) {
@@ -230,7 +230,7 @@ TEST(Calibrate, FindsTheConstantsThatMadeTheTimes) {
   EXPECT_NEAR(found.nic.rate, truth.rate, 0.03 * truth.rate);
 }
 
-TEST(Calibrate, ARateThatNothingDependsOnStaysOneThatCanBeWritten) {
+TEST(Calibrate, RateWithoutInfluenceOnTheTimesStaysBounded) {
   std::vector<Measured> measured;
   for (const Bytes bytes : {64U, 65536U}) {
     measured.push_back({.kind = Measured::Kind::kOneWay, .time_s = 20e-6});

@@ -1,4 +1,4 @@
-// Single checks of preflight on facts that a test makes up.
+// Single checks of preflight on made-up facts.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -62,14 +62,14 @@ TEST(PreflightGid, Ipv4ComesFirstThenGlobalThenLinkLocal) {
   EXPECT_EQ(chosen({v2(0, kLinkLocal)}).id, "gid.link_local");
 }
 
-TEST(PreflightGid, VersionOneIsNoChoice) {
+TEST(PreflightGid, GidOfRoceVersionOneIsNotChosen) {
   Gid v1 = v2(0, kIpv4);
   v1.roce_v2 = false;
   EXPECT_THAT(ids(run(check_gids, roce_port({v1}))), ElementsAre("gid.none"));
   EXPECT_THAT(ids(run(check_gids, roce_port({}))), ElementsAre("gid.none"));
 }
 
-TEST(PreflightGid, TheIndexThatIsSetMustBeUsable) {
+TEST(PreflightGid, ConfiguredIndexMustBeUsable) {
   Gid v1 = v2(2, kIpv4);
   v1.roce_v2 = false;
   Facts facts = roce_port({v2(0, kLinkLocal), v2(1, kGlobal), v1, v2(3, kIpv4)});
@@ -86,7 +86,7 @@ TEST(PreflightGid, TheIndexThatIsSetMustBeUsable) {
   }
 }
 
-TEST(PreflightGid, PortsThatAreDownAreRdmasBusiness) {
+TEST(PreflightGid, PortThatIsDownIsFoundByTheRdmaCheckOnly) {
   Facts facts = roce_port({});
   facts.rdma[0].ports[0].state = "DOWN";
   EXPECT_THAT(ids(run(check_gids, facts)), IsEmpty());
@@ -96,7 +96,7 @@ TEST(PreflightGid, PortsThatAreDownAreRdmasBusiness) {
               ElementsAre("rdma.link_down", "rdma.no_active_port"));
 }
 
-TEST(PreflightRdma, EveryReasonWhyANodeCannotBeOpened) {
+TEST(PreflightRdma, EachReasonWhyADeviceNodeCannotBeOpenedIsNamed) {
   Facts facts = roce_port({});
   EXPECT_THAT(ids(run(check_rdma, facts)), Contains("rdma.uverbs_missing"));
   EXPECT_THAT(ids(run(check_rdma, facts)), Contains("rdma.libibverbs_missing"));
@@ -109,7 +109,7 @@ TEST(PreflightRdma, EveryReasonWhyANodeCannotBeOpened) {
   EXPECT_THAT(find(run(check_rdma, facts), "rdma.denied").message, HasSubstr("Permission denied"));
 }
 
-TEST(PreflightMtu, WhatWasProvedOfThePeer) {
+TEST(PreflightMtu, FindingsFollowTheProofOfThePeersPath) {
   Facts facts = roce_port({});
   const auto id = [&](PeerPath path) {
     path.host = "peer";
@@ -130,7 +130,7 @@ TEST(PreflightMtu, WhatWasProvedOfThePeer) {
             "mtu.peer_one_way");
 }
 
-TEST(PreflightFabric, PriorityFlowControlAndPauses) {
+TEST(PreflightFabric, MissingPfcAndEcnAndReceivedPausesAreFound) {
   Facts facts = roce_port({});
   EXPECT_THAT(ids(run(check_fabric, facts)),
               ElementsAre("fabric.pfc_unknown", "fabric.ecn_unknown"));
@@ -138,7 +138,7 @@ TEST(PreflightFabric, PriorityFlowControlAndPauses) {
   netdev.name = "eth2";
   netdev.pfc = 0;
   netdev.ecn_notify = 0x08;
-  netdev.ecn_react = 0x10;  // each on, but on no common priority
+  netdev.ecn_react = 0x10;  // both are on, but for no common priority
   netdev.pauses = {{"rx_prio3_pause", 17}, {"rx_prio0_pause", 0}};
   facts.netdevs = {netdev};
   const Findings findings = run(check_fabric, facts);
@@ -147,7 +147,7 @@ TEST(PreflightFabric, PriorityFlowControlAndPauses) {
   EXPECT_EQ(find(findings, "fabric.paused").message, "pauses received: rx_prio3_pause 17");
 }
 
-TEST(PreflightPci, IommuWithoutATypePerGroupGoesByTheCommandLine) {
+TEST(PreflightPci, IommuWithoutATypePerGroupIsJudgedByTheKernelCommandLine) {
   Facts facts = roce_port({});
   facts.pci = {{.address = "0000:3b:00.0", .kind = PciKind::kNic},
                {.address = "0000:3c:00.0", .kind = PciKind::kGpu}};
@@ -157,7 +157,7 @@ TEST(PreflightPci, IommuWithoutATypePerGroupGoesByTheCommandLine) {
   EXPECT_THAT(ids(run(check_pci, facts)), Contains("pci.iommu"));
 }
 
-TEST(PreflightPci, BridgesThatOnlyRootMayRead) {
+TEST(PreflightPci, AcsOfBridgesThatOnlyRootMayReadIsUnknown) {
   Facts facts = roce_port({});
   facts.pci = {{.address = "0000:3b:00.0", .kind = PciKind::kNic, .bridges = {"0000:3a:00.0"}},
                {.address = "0000:3c:00.0", .kind = PciKind::kGpu}};
@@ -165,7 +165,7 @@ TEST(PreflightPci, BridgesThatOnlyRootMayRead) {
   EXPECT_THAT(ids(run(check_pci, facts)), Contains("pci.acs_unknown"));
 }
 
-TEST(PreflightPci, AnIdleGpuMayRunItsLinkSlowly) {
+TEST(PreflightPci, SlowLinkOfAGpuIsNoProblem) {
   Facts facts;
   facts.pci = {{.address = "0000:3c:00.0",
                 .kind = PciKind::kGpu,
@@ -178,7 +178,7 @@ TEST(PreflightPci, AnIdleGpuMayRunItsLinkSlowly) {
   EXPECT_THAT(ids(run(check_pci, facts)), IsEmpty());
 }
 
-TEST(PreflightConfigSpace, AccessControlBits) {
+TEST(PreflightConfigSpace, AcsBitsThatRedirectAreFound) {
   EXPECT_EQ(acs_state(std::string(64, '\0')), AcsState::kUnreadable);
   EXPECT_EQ(acs_state(std::string(4096, '\0')), AcsState::kOff);
   EXPECT_EQ(acs_state(config_with_acs(0)), AcsState::kOff);
@@ -188,7 +188,7 @@ TEST(PreflightConfigSpace, AccessControlBits) {
   }
   EXPECT_EQ(acs_state(config_with_acs(0x1f).substr(0, 0x14c)), AcsState::kOff);  // cut short
   std::string circle = config_with_acs(0);
-  circle[0x14a] = 0x00;  // ACS is no longer ACS, and its next is the first
+  circle[0x14a] = 0x00;  // ACS gets another ID, and its next capability is the first one
   circle[0x148] = 0x7f;
   circle[0x14b] = 0x10;
   EXPECT_EQ(acs_state(circle), AcsState::kOff);
@@ -213,20 +213,20 @@ TEST(PreflightGpu, DmabufNeedsAKernelAndTheOpenModules) {
   EXPECT_EQ(id("5.4.0", open), "gpu.direct_peermem");
 }
 
-TEST(PreflightSoftware, ParametersAndNccl) {
+TEST(PreflightSoftware, WrongParametersAndMissingOrOldNcclAreFound) {
   Facts facts;
   facts.settings.error = "PACECAR_RATE_MAX is no rate";
   facts.settings.warnings = {"PACECAR_CCC is no parameter"};
   EXPECT_THAT(ids(run(check_software, facts), Severity::kInfo),
               ElementsAre("software.modules", "software.nccl_missing", "software.parameters",
                           "software.parameter_unknown"));
-  facts.software.nccl = "/usr/lib/libnccl.so.2";  // a name that tells no version
+  facts.software.nccl = "/usr/lib/libnccl.so.2";  // a file name without a version
   EXPECT_THAT(ids(run(check_software, facts)), Contains("software.nccl"));
   facts.software.nccl = "/usr/lib/libnccl.so.2.27.7";
   EXPECT_THAT(ids(run(check_software, facts)), Contains("software.nccl_old"));
 }
 
-TEST(PreflightChecks, ChosenByName) {
+TEST(PreflightChecks, ChecksAreChosenByName) {
   EXPECT_EQ(choose_checks("")->size(), checks().size());
   EXPECT_EQ(choose_checks("mtu,rdma")->size(), 2U);
   EXPECT_EQ(choose_checks("mtu,rdma")->at(0).name, "rdma");

@@ -1,4 +1,4 @@
-// The table of findings, how findings are told, and that documents and program agree.
+// The table of findings, the output of findings, and the agreement of README and program.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ std::string text_of(const std::string& file) {
   return text.str();
 }
 
-TEST(PreflightFindings, TheReadmeHasTheTable) {
+TEST(PreflightFindings, ReadmeHasTheTableOfFindings) {
   const std::string readme = text_of("README.md");
   const size_t begin = readme.find("| id | severity |");
   ASSERT_NE(begin, std::string::npos);
@@ -43,7 +43,7 @@ TEST(PreflightFindings, TheReadmeHasTheTable) {
   EXPECT_EQ(readme.substr(begin, end + 1 - begin), table());
 }
 
-TEST(PreflightFindings, EachIsGivenByTheCheckThatItsIdBeginsWith) {
+TEST(PreflightFindings, FindingIsMadeByTheCheckThatItsIdBeginsWith) {
   std::vector<std::string> enumerators;
 #define PACECAR_FINDING(enumerator, ...) enumerators.emplace_back(#enumerator);
 #include "bench/preflight/findings.def"
@@ -82,12 +82,12 @@ TEST(PreflightFindings, CuresAreSafeToPaste) {
   findings.add(FindingId::kRdmaLinkDown, "a", "b", {{"NETDEV", "eth0; rm -rf '/'"}});
   findings.add(FindingId::kRdmaLinkDown, "a\x1b[31m", "b\nc\xff", {{"NETDEV", ""}});
   EXPECT_EQ(findings.all()[0].cure, "ip link set dev 'eth0; rm -rf /' up");
-  EXPECT_EQ(findings.all()[1].cure, "ip link set dev NETDEV up");  // not known
+  EXPECT_EQ(findings.all()[1].cure, "ip link set dev NETDEV up");  // unknown value
   EXPECT_EQ(findings.all()[1].subject, "a?[31m");
   EXPECT_EQ(findings.all()[1].message, "b?c?");
 }
 
-TEST(PreflightReport, ProblemsComeLastErrorsAfterWarnings) {
+TEST(PreflightReport, ProblemsComeLastAndErrorsAfterWarnings) {
   Findings findings;
   findings.add(FindingId::kRdmaLibibverbsMissing, "library", "the error");
   findings.add(FindingId::kMtuSmall, "port", "the warning", {{"NETDEV", "eth2"}});
@@ -108,7 +108,7 @@ TEST(PreflightReport, ProblemsComeLastErrorsAfterWarnings) {
   EXPECT_EQ(to_text({}, {}), "Ready.\n");
 }
 
-TEST(PreflightReport, Json) {
+TEST(PreflightReport, JsonHasFindingsAndTheWorstSeverity) {
   Findings findings;
   findings.add(FindingId::kMtuSmall, "mlx5_0/1", "small", {{"NETDEV", "eth2"}});
   const auto document = to_json(findings, "1.2.3");

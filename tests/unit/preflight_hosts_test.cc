@@ -1,4 +1,4 @@
-// Whole hosts, as trees of files: what preflight reads from them and finds.
+// Facts that preflight reads from whole hosts, given as trees of files, and its findings.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -49,7 +49,7 @@ TEST(PreflightHosts, InfiniBandHostNeedsNoGidAndNoPfc) {
   EXPECT_THAT(ids(findings), Not(Contains("fabric.pfc_unknown")));
 }
 
-TEST(PreflightHosts, InfiniBandWithoutASubnetManager) {
+TEST(PreflightHosts, InfiniBandPortWithoutASubnetManagerIsFound) {
   FakeHost host;
   make_infiniband_host(host);
   host.file("sys/class/infiniband/mlx5_0/ports/1/state", "2: INIT\n");
@@ -59,20 +59,20 @@ TEST(PreflightHosts, InfiniBandWithoutASubnetManager) {
   EXPECT_EQ(find(host.findings(), "rdma.port_down").cure, "rdma link show mlx5_0/1");
 }
 
-TEST(PreflightHosts, RxeHost) {
+TEST(PreflightHosts, RxeHostHasNoProblemUnlessItsMtuIsSmall) {
   FakeHost host;
   make_rxe_host(host);
   const Findings findings = host.findings();
   EXPECT_THAT(problems(findings), IsEmpty());
   EXPECT_THAT(ids(findings), IsSupersetOf({"rdma.port", "gid.chosen", "mtu.full"}));
-  EXPECT_THAT(ids(findings), Not(Contains("fabric.ecn_unknown")));  // it has no such thing
+  EXPECT_THAT(ids(findings), Not(Contains("fabric.ecn_unknown")));  // not of software devices
   host.file("sys/class/net/eth0/mtu", "1500\n");
   const Finding small = find(host.findings(), "mtu.small");
   EXPECT_THAT(small.message, HasSubstr("RDMA MTU 1024"));
   EXPECT_EQ(small.cure, "ip link set dev eth0 mtu 9000");
 }
 
-TEST(PreflightHosts, ContainerWithoutTheDeviceNode) {
+TEST(PreflightHosts, MissingDeviceNodeInAContainerIsFound) {
   FakeHost host;
   make_mlx5_host(host);
   host.remove("dev/infiniband").file(".dockerenv", "");
@@ -84,7 +84,7 @@ TEST(PreflightHosts, ContainerWithoutTheDeviceNode) {
               HasSubstr("docker run --device /dev/infiniband"));
 }
 
-TEST(PreflightHosts, DeviceNodeThatCannotBeOpened) {
+TEST(PreflightHosts, DeviceNodeThatCannotBeOpenedIsFound) {
   FakeHost host;
   make_rxe_host(host);
   host.folder("dev/infiniband/uverbs0");  // fails for root too
@@ -108,19 +108,19 @@ TEST(PreflightHosts, NoRdmaDeviceIsNoProblem) {
   EXPECT_EQ(find(findings, "mtu.no_jumbo").subject, "ens3");
 }
 
-TEST(PreflightHosts, AdapterWithoutItsDriver) {
+TEST(PreflightHosts, AdapterWithoutItsDriverIsFound) {
   FakeHost host;
   make_mlx5_host(host);
   host.remove("sys/class/infiniband");
   EXPECT_THAT(problems(host.findings()), Contains("rdma.driver_missing"));
 }
 
-TEST(PreflightHosts, EmptyTree) {
+TEST(PreflightHosts, EmptyTreeHasNoProblem) {
   const FakeHost host;
   EXPECT_EQ(problems(host.findings()), std::vector<std::string>{});
 }
 
-TEST(PreflightHosts, EverythingWrong) {
+TEST(PreflightHosts, HostWithManyProblemsHasAFindingForEach) {
   FakeHost host;
   make_mlx5_host(host);
   const std::string nic = "sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0";
@@ -166,7 +166,7 @@ TEST(PreflightHosts, EverythingWrong) {
   EXPECT_THAT(find(findings, "fabric.loss").message, HasSubstr("packet_seq_err 12"));
 }
 
-TEST(PreflightHosts, CapabilitiesLiftLimits) {
+TEST(PreflightHosts, CapabilitiesLiftTheLimits) {
   FakeHost host;
   make_rxe_host(host);
   host.file("proc/self/limits", "Max locked memory  65536  65536  bytes\n")
@@ -175,7 +175,7 @@ TEST(PreflightHosts, CapabilitiesLiftLimits) {
   EXPECT_THAT(problems(host.findings()), IsEmpty());
 }
 
-TEST(PreflightHosts, CountersThatGrowWhileWatched) {
+TEST(PreflightHosts, GrowingLossCountersAreFound) {
   FakeHost host;
   make_mlx5_host(host);
   const std::string counter = "sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_sequence";
@@ -191,7 +191,7 @@ TEST(PreflightHosts, CountersThatGrowWhileWatched) {
               HasSubstr("in 10 s: out_of_sequence 7"));
 }
 
-TEST(PreflightHosts, ASoftwareDeviceThatLosesPacketsIsNoMatterOfPfc) {
+TEST(PreflightHosts, LossOfASoftwareDeviceIsNotBlamedOnPfc) {
   FakeHost host;
   make_rxe_host(host);
   // Some drivers let their software device point to the hardware below its interface.
