@@ -179,7 +179,7 @@ class TakenNameTest : public StateServerTest {
 
   std::unique_ptr<StateServer> serve_as_usual() {
     const auto note = [](void* messages, LogLevel level, std::string_view line) {
-      static_cast<Messages*>(said)->emplace_back(level, line);
+      static_cast<Messages*>(messages)->emplace_back(level, line);
     };
     auto directory =
         StateDirectory::make_usual({.function = note, .context = &messages_}, scratch_.path());
