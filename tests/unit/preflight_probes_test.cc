@@ -1,4 +1,5 @@
-// What preflight asks the network and the kernel: on the loopback, and with made-up netlink answers.
+// What preflight asks the network and the kernel: on the loopback, and with made-up netlink
+// answers.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <linux/dcbnl.h>
@@ -104,7 +105,7 @@ TEST(PreflightPeer, ListenerProvesBothWays) {
 
 TEST(PreflightPeer, RefusalProvesOneWay) {
   DeafPort closed;
-  closed.hear_itself_only();
+  closed.refuse_others();
   const PeerPath path =
       probe_peer("127.0.0.1", {.port = closed.port(), .tries = 1, .wait = Duration::from_s(20)});
   EXPECT_EQ(path.proof, PathProof::kOneWay);

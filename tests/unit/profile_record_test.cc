@@ -142,7 +142,8 @@ TEST(ProfileRecorder, UnknownAndClosedHandlesAreIgnored) {
   void* const context = recorder.open({1, 0, 2, 1});
   void* const event = recorder.start(context, kCollective, pointer(0x5a5a5a50));
   ASSERT_NE(event, nullptr);
-  EXPECT_EQ(recorder.start(event, kCollective, nullptr), nullptr) << "an event's handle is no context";
+  EXPECT_EQ(recorder.start(event, kCollective, nullptr), nullptr)
+      << "an event's handle is no context";
   recorder.close(context);
   recorder.close(context);
   EXPECT_EQ(recorder.start(context, kCollective, nullptr), nullptr);

@@ -146,7 +146,8 @@ TEST_F(ReceiveQueueTest, InvalidWriteIsAProtocolError) {
   EXPECT_EQ(arrive(1, 10), kOk);
   EXPECT_EQ(arrive(1, 0), kProtocolError);  // twice
   receive({10});
-  EXPECT_EQ(queue_.on_write({.slot = 2, .writes = 1}, 1, &progress_), kProtocolError);  // not advertised
+  EXPECT_EQ(queue_.on_write({.slot = 2, .writes = 1}, 1, &progress_),
+            kProtocolError);  // not advertised
 }
 
 TEST_F(ReceiveQueueTest, RunsOfSlotsDoNotWrap) {
@@ -342,8 +343,9 @@ TEST_F(ReceiveQueueTest, InvalidEagerWriteIsAProtocolError) {
   EXPECT_EQ(begins_with(kLarge, {.size = 9000}, kHeader + 9000), kOk);
   EXPECT_EQ(writes(kLarge, {.number = 1, .size = 1}, kHeader + 1), kProtocolError);  // not free
   EXPECT_EQ(begins_with(0, {.size = 8192}, kHeader + 8192), kOk);
-  EXPECT_EQ(writes(1, {.number = 0, .size = 1}, kHeader + 1), kProtocolError);  // the same number again
-  EXPECT_EQ(begins_with(0, {.size = 8193}, kHeader + 8193), kProtocolError);    // too large
+  EXPECT_EQ(writes(1, {.number = 0, .size = 1}, kHeader + 1),
+            kProtocolError);  // the same number again
+  EXPECT_EQ(begins_with(0, {.size = 8193}, kHeader + 8193), kProtocolError);  // too large
   EXPECT_EQ(begins_with(kLarge, {.size = 9001}, kHeader + 9001), kProtocolError);
   EXPECT_EQ(begins_with(0, {.size = 64}, kHeader + 63), kProtocolError);  // not all of it
   EXPECT_EQ(begins_with(0, {.size = 0}, kHeader - 1), kProtocolError);    // half a header
@@ -361,11 +363,13 @@ TEST_F(ReceiveQueueTest, InvalidEagerWriteIsAProtocolError) {
   EXPECT_EQ(train({.number = 1, .size = ~0U}, kHeader + 3), kProtocolError);
   EXPECT_EQ(train({.number = 1, .size = 0}, kHeader - 1), kProtocolError);  // half a header
   EXPECT_EQ(begins_with(0, {.number = ~0U, .size = 1}, kHeader + 1), kProtocolError);
-  EXPECT_EQ(begins_with(0, {.next_slot = 1, .size = 1}, kHeader + 1), kProtocolError);  // slot not advertised
+  EXPECT_EQ(begins_with(0, {.next_slot = 1, .size = 1}, kHeader + 1),
+            kProtocolError);  // slot not advertised
   EXPECT_EQ(arrive(EagerCells::kCells, kHeader, Immediate::kEager),
             kProtocolError);  // no such cell
   queue_ = ReceiveQueue();
-  EXPECT_EQ(arrive(0, kHeader, Immediate::kEager), kProtocolError);  // eager messages are not enabled
+  EXPECT_EQ(arrive(0, kHeader, Immediate::kEager),
+            kProtocolError);  // eager messages are not enabled
 }
 
 // Both queues; slots are copied from one table to the other.

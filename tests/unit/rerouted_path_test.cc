@@ -1,4 +1,5 @@
-// When a flow leaves its path, and for which other one: the rules of rerouted_path.h at their bounds.
+// When a flow leaves its path, and for which other one: the rules of rerouted_path.h at their
+// bounds.
 #include "transport/softnic/rerouted_path.h"
 
 #include <gtest/gtest.h>
@@ -23,11 +24,9 @@ class ReroutedPathTest : public testing::Test {
     feedback_of(path_->next(), at_ns, event, rtt_ns);
   }
   void feedback_of(uint16_t path, int64_t at_ns, PathEvent event, int64_t rtt_ns) {
-    path_->on_feedback(path,
-                       {.event = event,
-                        .rtt = Duration::from_ns(rtt_ns),
-                        .now = Instant::from_ns(at_ns)},
-                       prng_);
+    path_->on_feedback(
+        path, {.event = event, .rtt = Duration::from_ns(rtt_ns), .now = Instant::from_ns(at_ns)},
+        prng_);
   }
   // Feedback of four packets; the last one ends the round trip.
   void round(int64_t begin_ns, int64_t rtt_ns, PathEvent event = PathEvent::kGood) {

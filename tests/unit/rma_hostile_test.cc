@@ -106,7 +106,8 @@ TEST_P(RmaHostile, InvalidRecordFailsOnlyTransfersWithItsSender) {
   while (std::atomic_ref(word).load() != 3) groups_[2]->progress();
   EXPECT_EQ(data_[2][5], 99);
   EXPECT_FALSE(groups_[2]->failure());
-  for (size_t i = 8; i < kBytes - 8; ++i) ASSERT_EQ(data_[0][i], 0) << "rank 1 has changed the memory of rank 0";
+  for (size_t i = 8; i < kBytes - 8; ++i)
+    ASSERT_EQ(data_[0][i], 0) << "rank 1 has changed the memory of rank 0";
 }
 
 std::vector<Record> gets(size_t count) {

@@ -296,7 +296,8 @@ TEST(RoceDecode, RefusesWhatTheSpecificationForbids) {
   EXPECT_EQ(decode(long_padding, packet), Decoded::kOk) << "one byte and its padding";
   for (const char* empty : {"0410ffff009fe0008049308eabb640d6", "0430ffff009fe0008049308eabb640d6",
                             "0210ffff009fe0008049308eabb640d6"}) {
-    EXPECT_EQ(decode(from_hex(empty), packet), Decoded::kPadding) << "padding without payload: " << empty;
+    EXPECT_EQ(decode(from_hex(empty), packet), Decoded::kPadding)
+        << "padding without payload: " << empty;
   }
   EXPECT_EQ(decode(from_hex("0400ffff009fe0008049308e"), packet), Decoded::kLength) << "no ICRC";
   const auto long_ack = from_hex("1100ffff009fe00000d8ee9c1f000001000000006d1cf6b3");

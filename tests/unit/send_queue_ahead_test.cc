@@ -1,5 +1,5 @@
-// SendQueue: eager messages, which leave before their slots are known; slots that a sender asks for;
-// what a queue reports.
+// SendQueue: eager messages, which leave before their slots are known; slots that a sender asks
+// for; what a queue reports.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -80,8 +80,8 @@ TEST_F(SendAheadTest, ShortMessagesShareAWrite) {
   EXPECT_EQ(writes_[0].remote_key, 3U);
   EXPECT_EQ(writes_[0].remote, 0x5000U);
   EXPECT_TRUE(writes_[0].host);
-  EXPECT_EQ(writes_[0].length, EagerCells::next(EagerCells::next(24 + kShort) + 24 + kShort) + 24 +
-                                   kShort);
+  EXPECT_EQ(writes_[0].length,
+            EagerCells::next(EagerCells::next(24 + kShort) + 24 + kShort) + 24 + kShort);
   EXPECT_EQ(bytes_[0], 3 * kShort) << "without headers";
   EXPECT_EQ(done(0), 3U);
   for (int i = 0; i < 3; ++i) advertise();

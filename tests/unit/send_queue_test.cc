@@ -141,7 +141,8 @@ TEST_F(SendQueueTest, PutCountsAsAWriteOfTheNextMessage) {
     EXPECT_EQ(Immediate::unpack(writes_[i].immediate).writes, Immediate::kPut);
   }
   EXPECT_EQ(writes_[3].remote, 0x100000U);
-  EXPECT_EQ(Immediate::unpack(writes_[3].immediate).writes, 4U) << "one of the message, three of the put";
+  EXPECT_EQ(Immediate::unpack(writes_[3].immediate).writes, 4U)
+      << "one of the message, three of the put";
   EXPECT_EQ(Immediate::unpack(writes_[4].immediate).writes, 1U);
   for (const size_t i : {0, 1, 2}) done(i);
   EXPECT_EQ(put.state(), State::kDone);

@@ -224,7 +224,8 @@ TEST_F(ShareTest, LearntRatesAreEvenedOutByWeight) {
   claim_all(full(), 1);
   link(2).claim(now_, full(2));
   const uint64_t before = generation();
-  EXPECT_EQ(link(0).fair_part(Rate::from_gbps(40)), Rate::from_gbps(40)) << "no other member has learnt a rate";
+  EXPECT_EQ(link(0).fair_part(Rate::from_gbps(40)), Rate::from_gbps(40))
+      << "no other member has learnt a rate";
   EXPECT_EQ(link(1).fair_part(Rate::from_gbps(4)), Rate::from_gbps(22));
   EXPECT_EQ(link(2).fair_part(Rate::from_gbps(4)), Rate::from_gbps(24)) << "twice the weight";
   EXPECT_EQ(link(0).fair_part(Rate::from_gbps(40)), Rate::from_gbps(12));

@@ -46,7 +46,9 @@ TEST_P(CaptureTest, TsharkReadsTheCaptureAsRoceV2) {
     const uint32_t number = 0xFFFF4004;
     world.send(0, {.to = 2, .number = number, .payload = 1000, .path = 7});
     world.send(1, {.to = 2, .number = number, .payload = 1000, .path = 9});
-    world.send(2, {.to = 0, .number = number, .payload = 500});  // the opposite direction, which is not captured
+    world.send(2, {.to = 0,
+                   .number = number,
+                   .payload = 500});  // the opposite direction, which is not captured
     world.send(1, {.to = 2, .number = number, .payload = 1000, .path = 9});
     world.run_dry();
   }

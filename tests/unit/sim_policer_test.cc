@@ -31,7 +31,8 @@ TEST(Policer, DroppedPacketsUseNoTokens) {
 
 class PolicerRate : public testing::TestWithParam<uint64_t> {};
 
-// Always offered more than its rate, the policer passes exactly its rate: to the packet in a second.
+// Always offered more than its rate, the policer passes exactly its rate: to the packet in a
+// second.
 TEST_P(PolicerRate, PassedRateIsExactInTheLongRun) {
   const Rate rate = Rate::from_bps(GetParam());
   const Bytes burst = 20'000;

@@ -53,8 +53,9 @@ TEST(Topologies, DumbbellCrossesItsBottleneck) {
   EXPECT_EQ(dumbbell->cables[5].rate, Rate::from_gbps(10));
   const auto routing = make_routing(*dumbbell);
   ASSERT_TRUE(routing);
-  EXPECT_THAT(routing->next_links(5, 4), testing::ElementsAre(10));  // from the left switch: the bottleneck
-  EXPECT_THAT(routing->next_links(5, 1), testing::ElementsAre(3));   // to its own host
+  EXPECT_THAT(routing->next_links(5, 4),
+              testing::ElementsAre(10));  // from the left switch: the bottleneck
+  EXPECT_THAT(routing->next_links(5, 1), testing::ElementsAre(3));  // to its own host
 }
 
 TEST(Topologies, LeafSpineHasAPathPerSpineAndCable) {

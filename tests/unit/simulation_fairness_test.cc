@@ -1,5 +1,5 @@
-// Max-min rates, against values computed by hand and their definition; metrics from samples of known
-// flows.
+// Max-min rates, against values computed by hand and their definition; metrics from samples of
+// known flows.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -47,8 +47,8 @@ TEST(MaxMin, RatesAreProportionalToWeights) {
 
 TEST(MaxMin, WithoutFlowsThereAreNoRates) { EXPECT_TRUE(rates_of({}, {1, 1}).empty()); }
 
-// The definition: no link carries more than its capacity, and every flow has a full link on which no
-// flow has a higher rate per weight.
+// The definition: no link carries more than its capacity, and every flow has a full link on which
+// no flow has a higher rate per weight.
 TEST(MaxMin, EveryFlowHasABottleneck) {
   Prng random(7);
   constexpr size_t kHosts = 12;

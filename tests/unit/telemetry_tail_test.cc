@@ -11,19 +11,17 @@ namespace pacecar::wire {
 namespace {
 
 constexpr size_t kLeastPacket = kDataHeaderBytes + kChecksumBytes;
-constexpr std::array<TelemetryHop, 2> kHops = {{{.time_ns = 0x01020304,
-                                                 .sent_bytes = 0x11121314,
-                                                 .queue_bytes = 0x21222324,
-                                                 .rate_mbps = 0x31323334},
-                                                {.time_ns = 0x41424344,
-                                                 .sent_bytes = 0x51525354,
-                                                 .queue_bytes = 0x61626364,
-                                                 .rate_mbps = 1}}};
+constexpr std::array<TelemetryHop, 2> kHops = {
+    {{.time_ns = 0x01020304,
+      .sent_bytes = 0x11121314,
+      .queue_bytes = 0x21222324,
+      .rate_mbps = 0x31323334},
+     {.time_ns = 0x41424344, .sent_bytes = 0x51525354, .queue_bytes = 0x61626364, .rate_mbps = 1}}};
 // The layout in README.md.
-constexpr std::array<uint8_t, 36> kTail = {
-    0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24, 0x31, 0x32, 0x33, 0x34,
-    0x41, 0x42, 0x43, 0x44, 0x51, 0x52, 0x53, 0x54, 0x61, 0x62, 0x63, 0x64, 0x00, 0x00, 0x00, 0x01,
-    'I',  'N',  'T',  2};
+constexpr std::array<uint8_t, 36> kTail = {0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13, 0x14, 0x21,
+                                           0x22, 0x23, 0x24, 0x31, 0x32, 0x33, 0x34, 0x41, 0x42,
+                                           0x43, 0x44, 0x51, 0x52, 0x53, 0x54, 0x61, 0x62, 0x63,
+                                           0x64, 0x00, 0x00, 0x00, 0x01, 'I',  'N',  'T',  2};
 
 // A packet of that size with these bytes behind it.
 std::vector<uint8_t> with_tail(size_t packet, std::span<const uint8_t> tail) {

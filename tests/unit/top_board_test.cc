@@ -31,7 +31,8 @@ TEST(TopBoardTest, LookIsPairedWithThePreviousOneOfItsProcess) {
   EXPECT_EQ(seen.evidence.seen[0].now["uptime_ns"], 2'000'000'000);
   EXPECT_THAT(seen.notes, ElementsAre("note"));
   board.post(0, look(7, 2, Duration::from_s(3)), {});
-  EXPECT_TRUE(board.all().evidence.seen.at(0).before.is_null()) << "another process of the same pid";
+  EXPECT_TRUE(board.all().evidence.seen.at(0).before.is_null())
+      << "another process of the same pid";
 }
 
 TEST(TopBoardTest, InvalidDocumentHasNoPreviousLook) {

@@ -158,8 +158,8 @@ TEST(VerbsContext, MessagesMoveWhileMemoryIsRegistered) {
 
 // Registration and destruction are slow; connections are replaced while memory is registered.
 TEST(VerbsContext, MessagesArriveDuringSlowDestructionOfQueuePairs) {
-  GpuMessages messages(1, {.registration = Duration::from_ms(50),
-                           .destruction = Duration::from_ms(50)});
+  GpuMessages messages(
+      1, {.registration = Duration::from_ms(50), .destruction = Duration::from_ms(50)});
   std::vector<uint8_t> others(1000);
   std::atomic<bool> over = false;
   std::thread registering([&] {

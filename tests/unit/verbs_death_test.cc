@@ -1,6 +1,6 @@
 // A device dies at any call of its NIC: the NIC reports this in a sentence, nothing hangs or leaks,
-// and other NICs are not affected. HOSTILE_SEEDS=1:24 tries every way of dying at every call; without
-// it, each call has one way.
+// and other NICs are not affected. HOSTILE_SEEDS=1:24 tries every way of dying at every call;
+// without it, each call has one way.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

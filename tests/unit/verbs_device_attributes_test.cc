@@ -1,5 +1,5 @@
-// A program may be built with a later version of libibverbs, whose structures are longer: fields that
-// the device does not know are 0, as with libibverbs itself.
+// A program may be built with a later version of libibverbs, whose structures are longer: fields
+// that the device does not know are 0, as with libibverbs itself.
 #include <gtest/gtest.h>
 
 #include <algorithm>

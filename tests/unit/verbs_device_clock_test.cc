@@ -25,7 +25,8 @@ class DeviceClockTest : public testing::Test {
     device_ = device;
     clock_ = DeviceClock(device.khz, device.mask);
   }
-  // The lateness of an event that is seen `late` after it happened; the look before was `looked` ago.
+  // The lateness of an event that is seen `late` after it happened; the look before was `looked`
+  // ago.
   Duration see(Duration late, Duration looked = Duration::from_s(1)) {
     now_ = now_ + Duration::from_us(10);
     return clock_.lateness(device_.stamp(now_), now_ + late, now_ + late - looked);

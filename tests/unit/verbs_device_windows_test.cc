@@ -165,7 +165,8 @@ TEST_F(VerbsDeviceWindows, Type1WindowGetsANewKeyAtEachBind) {
   EXPECT_EQ(write(window->rkey, address(2048)), IBV_WC_SUCCESS);
   EXPECT_EQ(write(second, address(1024)), IBV_WC_REM_ACCESS_ERR);
   reconnect();
-  EXPECT_EQ(write(window->rkey, address(2048)), IBV_WC_SUCCESS) << "the window serves every queue pair";
+  EXPECT_EQ(write(window->rkey, address(2048)), IBV_WC_SUCCESS)
+      << "the window serves every queue pair";
   bind.bind_info = {};
   ASSERT_EQ(ibv_bind_mw(qps_[1], window, &bind), 0);
   EXPECT_EQ(write(window->rkey, address(2048)), IBV_WC_REM_ACCESS_ERR);
@@ -289,7 +290,8 @@ TEST_F(VerbsDeviceWindows, SendWithInvalidateEndsABinding) {
   EXPECT_EQ(received.wr_id, 5U);
   EXPECT_EQ(received.wc_flags & IBV_WC_WITH_INV, unsigned{IBV_WC_WITH_INV});
   EXPECT_EQ(received.invalidated_rkey, window->rkey);
-  EXPECT_EQ(ibv_dereg_mr(std::exchange(region_, nullptr)), 0) << "no window is bound to the region any more";
+  EXPECT_EQ(ibv_dereg_mr(std::exchange(region_, nullptr)), 0)
+      << "no window is bound to the region any more";
   region_ = ibv_reg_mr(pd_, memory_.data(), kBytes, kMemory);
   ASSERT_EQ(bind(window, window->rkey, part(1024, 64)), 0) << "the window can be bound again";
   EXPECT_EQ(ibv_dealloc_mw(window), 0);
@@ -298,7 +300,8 @@ TEST_F(VerbsDeviceWindows, SendWithInvalidateEndsABinding) {
 TEST_F(VerbsDeviceWindows, WindowsAreBoundOnlyAsTheRegionAllows) {
   ibv_mw* const window = ibv_alloc_mw(pd_, IBV_MW_TYPE_2);
   const uint32_t key = window->rkey;
-  EXPECT_EQ(bind(window, key ^ 0x100, part(0, 64)), EINVAL) << "a program chooses only 8 bits of a key";
+  EXPECT_EQ(bind(window, key ^ 0x100, part(0, 64)), EINVAL)
+      << "a program chooses only 8 bits of a key";
   EXPECT_EQ(bind(window, key, part(kBytes - 63, 64)), EINVAL);
   EXPECT_EQ(bind(window, key, part(0, 0)), EINVAL);
   EXPECT_EQ(bind(window, key, part(0, 64, 1U << 15)), EINVAL);

@@ -67,9 +67,7 @@ TEST_F(VerbsHostile, GlobalRouteIsUsedIfAnInfinibandPortRequiresIt) {
 // Drivers discard the completions of a destroyed connection: writes that arrived before the refused
 // one must be counted first.
 TEST_F(VerbsHostile, WritesBeforeARefusedOneAreNotLost) {
-  open({.late_landing = 50,
-        .late_receives = 20'000,
-        .late_last_receive = Duration::from_ms(5)});
+  open({.late_landing = 50, .late_receives = 20'000, .late_last_receive = Duration::from_ms(5)});
   std::vector<uint8_t> memory(kSize);
   const MemoryRegion local =
       nic(0).register_memory(memory.data(), kSize, Access::kRemoteWrite).value();

@@ -1,4 +1,5 @@
-// Recovery of a lane by its two ends: their messages, the order of events, the accounts of requests.
+// Recovery of a lane by its two ends: their messages, the order of events, the accounts of
+// requests.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -105,7 +106,8 @@ class LaneRecoveries : public testing::Test {
         ends_[1 - side].arriving.push_back(message);
         return end.recovery.on_sent();
       case Step::kJoin:
-        EXPECT_EQ(end.recovery.offer().end.queue_pair, end.connections) << "the offer is of the current connection";
+        EXPECT_EQ(end.recovery.offer().end.queue_pair, end.connections)
+            << "the offer is of the current connection";
         ++end.joins;
         return end.recovery.on_joined();
       case Step::kUse:
@@ -188,7 +190,8 @@ TEST_F(LaneRecoveries, UnexpectedMessageIsRefused) {
   LaneRecovery& recovery = ends_[0].recovery;
   const RecoveryMessage offer{.kind = Kind::kOffer, .end = {.queue_pair = 2}};
   EXPECT_FALSE(recovery.on_message({.kind = Kind::kReady})) << "no recovery has begun";
-  EXPECT_FALSE(recovery.on_message({.kind = Kind::kOffer, .generation = 1})) << "a later generation";
+  EXPECT_FALSE(recovery.on_message({.kind = Kind::kOffer, .generation = 1}))
+      << "a later generation";
   EXPECT_TRUE(recovery.on_message(offer));
   EXPECT_FALSE(recovery.on_message(offer)) << "the same offer again";
   EXPECT_FALSE(recovery.on_message({.kind = Kind::kReady})) << "the peer has no offer of ours";

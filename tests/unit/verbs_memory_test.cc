@@ -1,5 +1,5 @@
-// Registrations over scripted functions in place of libibverbs: the definitions here take precedence
-// over those of the shared library.
+// Registrations over scripted functions in place of libibverbs: the definitions here take
+// precedence over those of the shared library.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -156,7 +156,8 @@ TEST_F(RegistrationsTest, RefusalsNameDeviceCauseAndCure) {
   EXPECT_THAT(refusal(EOPNOTSUPP, true).message, HasSubstr("mlx5_0: ibv_reg_dmabuf_mr failed"));
   EXPECT_EQ(library.registered, 0);
   library.refuses = 0;
-  EXPECT_TRUE(registrations_.add(at(4096), 100, Access::kRemoteAll)) << "refused registrations use no place";
+  EXPECT_TRUE(registrations_.add(at(4096), 100, Access::kRemoteAll))
+      << "refused registrations use no place";
 }
 
 }  // namespace
